@@ -1,0 +1,84 @@
+#include "base/err.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int status;
+    bool retry;
+} table[ERR_COUNT_] = {
+#define X(code, status, retry) [ERR_##code] = {#code, status, retry},
+    ERR_TABLE(X)
+#undef X
+};
+
+enum err
+err_set(struct errbuf *eb, enum err code, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (eb != NULL) {
+        va_start(ap, fmt);
+        vsnprintf(eb->text, sizeof eb->text, fmt, ap);
+        va_end(ap);
+    }
+    return code;
+}
+
+enum err
+err_errno(struct errbuf *eb, enum err code, int error, const char *fmt, ...)
+{
+    va_list ap;
+    char why[96];
+    size_t len;
+
+    if (eb == NULL)
+        return code;
+    va_start(ap, fmt);
+    vsnprintf(eb->text, sizeof eb->text, fmt, ap);
+    va_end(ap);
+    len = strlen(eb->text);
+    snprintf(eb->text + len, sizeof eb->text - len, ": %s", strerror_r(error, why, sizeof why));
+    return code;
+}
+
+void
+err_prefix(struct errbuf *eb, const char *fmt, ...)
+{
+    va_list ap;
+    struct errbuf old;
+    size_t len;
+
+    if (eb == NULL)
+        return;
+    old = *eb;
+    va_start(ap, fmt);
+    vsnprintf(eb->text, sizeof eb->text, fmt, ap);
+    va_end(ap);
+    len = strlen(eb->text);
+    snprintf(eb->text + len, sizeof eb->text - len, ": %.*s", (int)(sizeof eb->text - 3 - len),
+             old.text);
+}
+
+const char *
+err_name(enum err code)
+{
+    assert(code < ERR_COUNT_);
+    return table[code].name;
+}
+
+int
+err_http_status(enum err code)
+{
+    assert(code < ERR_COUNT_);
+    return table[code].status;
+}
+
+bool
+err_may_retry(enum err code)
+{
+    assert(code < ERR_COUNT_);
+    return table[code].retry;
+}

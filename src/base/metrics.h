@@ -1,0 +1,80 @@
+/* metrics: counters, gauges and histograms, one table, no lock on the warm path.
+ *
+ * Every thread that counts has a block of its own (metrics_thread_begin; rt does it for loops and workers),
+ * written with relaxed atomics by its owner only; metrics_write() sums the blocks. Gauges are sums too: add
+ * and subtract. Labels are fixed in the table, never built from what a peer sends. A room that has values
+ * to compute at scrape time registers a collector.
+ */
+#pragma once
+#include <stdint.h>
+
+#include "base/buf.h"
+
+/* X(id, name, type, help, label name or "", label values separated by '|' or "") */
+#define METRIC_TABLE(X)                                                                            \
+    X(M_FIBERS, "forebay_fibers", GAUGE, "fibers alive", "", "")                                   \
+    X(M_SWITCHES, "forebay_fiber_switches_total", COUNTER, "switches into fibers", "", "")         \
+    X(M_CONNECTIONS, "forebay_connections", GAUGE, "open connections", "state", "active|idle")     \
+    X(M_ACCEPTED, "forebay_connections_accepted_total", COUNTER, "connections accepted", "", "")   \
+    X(M_REQUESTS_BAD, "forebay_http_rejected_total", COUNTER,                                      \
+      "requests refused before a route saw them", "why", "framing|header|timeout|busy|body")       \
+    X(M_CACHE, "forebay_cache_requests_total", COUNTER, "reads of cached buckets by result",       \
+      "result", "hit|miss|bypass|coalesced")                                                       \
+    X(M_CACHE_BYTES, "forebay_cache_bytes_total", COUNTER, "bytes of such reads", "result",        \
+      "hit|miss|bypass|coalesced")                                                                 \
+    X(M_BACKEND_BYTES, "forebay_backend_bytes_total", COUNTER, "object bytes to and from backends", \
+      "direction", "in|out")                                                                       \
+    X(M_BACKEND_REQUESTS, "forebay_backend_requests_total", COUNTER, "requests to backends", "op", \
+      "get|head|put|delete|list|other")                                                            \
+    X(M_BACKEND_ERRORS, "forebay_backend_errors_total", COUNTER, "failed requests to backends",    \
+      "", "")                                                                                      \
+    X(M_DISK_IO_BYTES, "forebay_disk_io_bytes_total", COUNTER, "bytes read and written on disks",  \
+      "direction", "read|write")                                                                   \
+    X(M_DISK_SYNCS, "forebay_disk_syncs_total", COUNTER, "fdatasync calls of committers", "", "")  \
+    X(M_DISK_COMMITS, "forebay_disk_commits_total", COUNTER, "records committed", "", "")          \
+    X(M_CHECKSUM_FAILURES, "forebay_checksum_failures_total", COUNTER,                             \
+      "bytes refused because their sum is wrong", "where", "disk|backend|client")                  \
+    X(M_HOT, "forebay_hot_requests_total", COUNTER, "reads by where the bytes were", "where",      \
+      "hot|disk")                                                                                  \
+    X(M_HOT_BYTES, "forebay_hot_bytes", GAUGE, "bytes in the hot set", "", "")                     \
+    X(M_UNVERIFIED, "forebay_backend_unverified_total", COUNTER,                                   \
+      "objects fetched with nothing but their length to verify", "", "")
+
+enum metric_id {
+#define X(id, name, type, help, label, values) id,
+    METRIC_TABLE(X)
+#undef X
+        METRIC_COUNT_
+};
+#define METRIC_LABELS_MAX 8
+
+void metrics_thread_begin(void); /* before the first count of a thread; again is fine */
+/* `label` is the index of the value in the table, 0 where there are none. A thread without a block counts
+ * into a shared one. */
+void metric_add(enum metric_id id, unsigned label, int64_t delta);
+int64_t metric_read(enum metric_id id, unsigned label); /* sum over threads */
+
+/* Requests: forebay_requests_total{op,code,api}, forebay_request_duration_seconds{op},
+ * forebay_first_byte_seconds{op}, forebay_{request,response}_bytes_total{op}. */
+#define METRIC_OPS(X) X(get) X(head) X(put) X(delete) X(list) X(mpu) X(bucket) X(admin) X(other)
+enum metric_op {
+#define X(name) OP_##name,
+    METRIC_OPS(X)
+#undef X
+        OP_COUNT_
+};
+struct metric_request {
+    enum metric_op op;
+    int status;
+    uint64_t duration_ns;
+    uint64_t first_byte_ns;
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+};
+void metric_request_done(const struct metric_request *r);
+
+/* Adds lines at scrape time; `collect` writes whole families in text format. At most 16. */
+void metrics_register(void (*collect)(struct buf *out, void *arg), void *arg);
+void metrics_unregister(void *arg);
+/* Prometheus text format 0.0.4. */
+void metrics_write(struct buf *out);

@@ -1,0 +1,57 @@
+/* fiber: straight-line code that waits without blocking its loop.
+ *
+ * A fiber lives and dies on the loop that started it. Between two calls marked "may switch" nothing else runs
+ * on that loop. Every wait ends early with ERR_TIMEOUT at the sooner of its own deadline and the fiber's
+ * scope, and with ERR_CANCELLED once the fiber is cancelled: cancellation is sticky, so each later wait fails
+ * too, but for those inside rt_shield(). errno does not survive a switch.
+ *
+ * Stacks: 64 KiB and a guard page (more under sanitizers), pooled. Out of stacks is ERR_BUSY.
+ */
+#pragma once
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/list.h"
+#include "rt/time.h"
+
+typedef void fiber_fn(void *arg);
+struct fiber;
+
+struct fiber *rt_self(void); /* NULL outside fibers */
+void rt_yield(void);         /* lets the others of this loop run once. May switch. */
+enum err rt_sleep_ms(uint64_t ms) MUST_CHECK; /* ERR_OK when the time is over. May switch. */
+enum err rt_sleep_until(struct deadline when) MUST_CHECK;
+bool rt_cancelled(void); /* has this fiber been cancelled (shield or not)? */
+void rt_cancel(struct fiber *f); /* same loop; idempotent; wakes it if it waits */
+
+/* A scope: inside it no wait lasts longer than `by`, nor than the scope around it. */
+struct rt_scope {
+    struct deadline outer;
+};
+void rt_scope_begin(struct rt_scope *s, struct deadline by);
+void rt_scope_end(struct rt_scope *s);
+struct deadline rt_scope_now(void);
+
+/* Clean-up that must wait: inside, cancellation and outer scopes are not seen. Nests. */
+struct rt_shield {
+    struct deadline outer;
+};
+void rt_shield_begin(struct rt_shield *s);
+void rt_shield_end(struct rt_shield *s);
+
+/* A group of child fibers on this loop. The parent joins it before it returns; a parent that is cancelled
+ * cancels its groups. Children inherit the parent's scope. */
+struct rt_group {
+    struct list members;
+    struct fiber *joiner;
+    unsigned alive;
+    bool cancelled;
+    struct list of_parent;
+};
+void rt_group_begin(struct rt_group *g);
+enum err rt_group_start(struct rt_group *g, fiber_fn *fn, void *arg) MUST_CHECK; /* runs at the next turn */
+void rt_group_cancel(struct rt_group *g);
+void rt_group_join(struct rt_group *g); /* returns when none is alive, cancelled or not. May switch. */
+
+/* A fiber of the loop's own group: connections, daemons. rt_stop() cancels and joins them. */
+enum err rt_spawn(fiber_fn *fn, void *arg) MUST_CHECK;

@@ -1,0 +1,39 @@
+/* sim: the third engine. One loop, virtual time, pipes and a network in memory, disks that lose and tear what
+ * was not synced; one seed decides everything. Code above `rt` does not know that it runs here.
+ *
+ * A power cut freezes the simulated disks at that moment: every later file operation fails and every fiber of
+ * the world is cancelled, so that the code unwinds as it would under any cancellation; sim_run_world()
+ * returns, the disks keep what a real one may have kept, and the next world starts on them.
+ */
+#pragma once
+#include "rt/loop.h"
+
+struct sim; /* outlives worlds: holds the disks */
+
+struct sim_options {
+    uint64_t seed;
+    bool lossy;        /* a cut loses, tears (4 KiB pages, 512 B sectors) and reorders unsynced writes; else it keeps them */
+    unsigned max_delay_us; /* network and disk latency are drawn from 0..this */
+};
+struct sim *sim_new(const struct sim_options *o);
+void sim_free(struct sim **sp);
+
+/* Cuts the power when the nth event (write, sync, truncate, fallocate, rename, unlink, create) begins; 0: never. */
+void sim_cut_at(struct sim *s, uint64_t nth);
+uint64_t sim_events(const struct sim *s); /* events of the last world */
+bool sim_was_cut(const struct sim *s);
+/* The nth wait of the next world (any call that may switch and would wait, counted from 1) is cancelled, or
+ * fails with `err`; 0: none. */
+void sim_disturb_wait(struct sim *s, uint64_t nth, enum err err);
+uint64_t sim_waits(const struct sim *s); /* waits of the last world */
+uint64_t sim_trace_hash(const struct sim *s); /* of all events: equal for equal seeds */
+
+/* Runs start(arg) as the first fiber of a world, like rt_run(). ERR_CANCELLED after a cut. */
+enum err sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb) MUST_CHECK;
+
+uint64_t sim_random(void); /* inside a world: from its seed */
+/* LMDB directories (rt_dir_path) lie in memory; after a cut they are thrown back to an older commit, or away,
+ * as the seed says. The index tells of its commits here. */
+void sim_index_committed(const char *path);
+/* Files of the disks, for tests that flip bits: direct access to stable contents. */
+enum err sim_file_bytes(struct sim *s, const char *path, char **at, uint64_t *size);

@@ -1,0 +1,22 @@
+/* sync: waiting for each other among fibers of one loop. No threads enter; between loops use rt_post(). */
+#pragma once
+#include "rt/fiber.h"
+
+/* A place to wait. signal wakes one, broadcast all; both keep nothing for later. */
+struct rt_cond {
+    struct list waiters;
+};
+void rt_cond_init(struct rt_cond *c);
+enum err rt_cond_wait(struct rt_cond *c, struct deadline by) MUST_CHECK; /* May switch. */
+void rt_cond_signal(struct rt_cond *c);
+void rt_cond_broadcast(struct rt_cond *c);
+
+/* A count of things that may be taken; take waits for one, first come first served. */
+struct rt_sem {
+    struct list waiters;
+    unsigned free;
+};
+void rt_sem_init(struct rt_sem *s, unsigned count);
+enum err rt_sem_take(struct rt_sem *s, struct deadline by) MUST_CHECK; /* May switch. */
+bool rt_sem_try(struct rt_sem *s);
+void rt_sem_give(struct rt_sem *s);

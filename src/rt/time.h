@@ -1,0 +1,29 @@
+/* time: the two clocks and deadlines. In the simulator both are virtual. Any thread. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+uint64_t rt_now_ns(void);  /* monotonic */
+uint64_t rt_wall_ns(void); /* since 1970; never used to order anything */
+
+/* A moment on the monotonic clock. Absolute, so it nests and travels. */
+struct deadline {
+    uint64_t at_ns;
+};
+#define DEADLINE_NEVER ((struct deadline){UINT64_MAX})
+
+static inline struct deadline
+deadline_in_ms(uint64_t ms)
+{
+    return (struct deadline){rt_now_ns() + ms * 1000000u};
+}
+static inline struct deadline
+deadline_sooner(struct deadline a, struct deadline b)
+{
+    return a.at_ns < b.at_ns ? a : b;
+}
+static inline bool
+deadline_passed(struct deadline d)
+{
+    return d.at_ns != UINT64_MAX && rt_now_ns() >= d.at_ns;
+}
