@@ -1,0 +1,162 @@
+/* engine: what an engine gives to the runtime; inside `rt` only. Three stand behind it:
+ * uring, epoll, sim.
+ *
+ * Everything above these tables is shared: fibers, timers, scopes, waiting, parking,
+ * deadlines of streams, class limits and abandoning of disk operations, mailboxes. An
+ * engine brings a clock, a way to sleep, bytes that move at once or not at all, and disk
+ * operations that complete later. One engine is in force in a process at a time
+ * (rt_engine_ops()).
+ *
+ * Threads: a loop's engine state is touched by that loop's thread only, but for `wake`.
+ */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "rt/file.h"
+#include "rt/loop.h"
+#include "rt/net.h"
+
+struct loop;
+
+/* ---- disk operations: submitted by file.c, completed by disk_op_done() ---- */
+enum disk_op_kind {
+    DISK_READ,     /* result: bytes read; short only at the end of the file */
+    DISK_WRITE,    /* result: bytes written; file.c goes on after a short one */
+    DISK_SYNC,     /* fdatasync */
+    DISK_ALLOCATE, /* fallocate(0) of offset, len */
+    DISK_PUNCH,    /* fallocate(PUNCH_HOLE | KEEP_SIZE) */
+    DISK_TRUNCATE, /* to `offset` bytes */
+};
+
+/* A thing for the worker pool; the caller embeds it. `work` runs on a worker, `done` back
+ * on the loop, outside any fiber. */
+struct rt_job {
+    struct rt_msg msg;
+    struct list link; /* in the pool's queue */
+    void (*work)(struct rt_job *j);
+    void (*done)(struct rt_job *j);
+    unsigned loop;
+    bool begun;
+};
+
+struct disk_op {
+    enum disk_op_kind kind;
+    enum rt_class class;
+    struct rt_file *file; /* owns a reference */
+    struct iobuf *buf;    /* owns a reference; NULL where there are no bytes */
+    uint32_t at;          /* place in buf */
+    uint64_t offset;      /* place in the file */
+    uint64_t len;
+    int64_t result; /* bytes or -errno */
+
+    struct loop *loop;
+    struct fiber *waiter; /* NULL: abandoned */
+    struct list link;     /* queued behind the class limit */
+    struct rt_job job;    /* for engines that use the pool */
+    uint64_t engine_data; /* the engine's own */
+};
+/* By the engine, on the op's loop, outside any fiber, once for each submitted op. The op
+ * is gone afterwards. */
+void disk_op_done(struct disk_op *op, int64_t result);
+
+/* ---- byte streams: net.c waits, the backend moves bytes at once or not at all ---- */
+struct stream_ops {
+    /* Bytes moved; 0 from try_recv is the end of the stream; -EAGAIN when it would wait,
+     * then the backend owes a stream_edge(); else another -errno. */
+    ssize_t (*try_recv)(struct stream *s, void *buf, size_t len);
+    ssize_t (*try_sendv)(struct stream *s, const struct iovec *iov, int count);
+    int (*shut)(struct stream *s); /* ends the sending direction: 0 or -errno */
+    void (*set_lowat)(struct stream *s, unsigned bytes);
+    /* No more edges, descriptors closed; then free what was allocated, `s` included, now
+     * or later. */
+    void (*destroy)(struct stream *s);
+};
+
+/* What lies over the bytes (TLS). Same contracts as rt_recv and so on; uses
+ * stream_recv_raw() and its like. */
+struct stream_layer {
+    enum err (*recv)(struct stream *s, void *buf, size_t len, struct deadline by,
+                     size_t *n, struct errbuf *eb);
+    enum err (*sendv)(struct stream *s, struct iovec *iov, int count, struct deadline by,
+                      struct errbuf *eb);
+    enum err (*send_end)(struct stream *s, struct deadline by);
+    bool (*has_bytes)(
+        const struct stream *s);       /* plain text is ready without asking the socket */
+    void (*destroy)(struct stream *s); /* frees s->layer_data */
+};
+
+struct listener_ops {
+    void (*serve)(struct listener *l); /* on_stream and arg are set */
+    enum err (*accept)(struct listener *l, struct deadline by, struct stream **out,
+                       struct errbuf *eb);
+    void (*close)(struct listener *l); /* frees it; a fiber in accept gets ERR_CLOSED */
+};
+
+/* ---- the engine ---- */
+struct engine_ops {
+    enum rt_engine kind;
+    bool single; /* one loop in the caller's thread; no threads, no signals */
+
+    /* The loop's own thread. `open` fills l->engine. `close` comes when l->in_flight is
+     * zero. */
+    enum err (*open)(struct loop *l, struct errbuf *eb);
+    void (*close)(struct loop *l);
+    /* Handles what has happened; if nothing has, sleeps until something does, until
+     * wake(), or until `until_ns` (0: does not sleep; UINT64_MAX: no limit). Runs outside
+     * any fiber; wakes fibers, never switches. */
+    void (*wait)(struct loop *l, uint64_t until_ns);
+    void (*wake)(struct loop *l); /* any thread */
+
+    uint64_t (*now_ns)(void);
+    uint64_t (*wall_ns)(void);
+    void (*random)(void *out, size_t len);
+
+    /* Before each wait of a fiber that would really switch. Not ERR_OK: the wait ends
+     * with that at once. `owed`: the wait can't fail (the result is ignored). NULL: none.
+     */
+    enum err (*before_wait)(struct loop *l, bool owed);
+
+    /* rt_blocking(). */
+    enum err (*blocking)(void (*work)(void *arg), void *arg, struct deadline by);
+
+    /* Net. The streams come from stream_init() on the caller's loop. */
+    enum err (*listen)(const char *addr, uint16_t port, const struct rt_listen_options *o,
+                       struct listener **out, struct errbuf *eb);
+    enum err (*connect)(const char *host, uint16_t port, struct deadline by,
+                        struct stream **out, struct errbuf *eb);
+    enum err (*pipe)(struct stream **a, struct stream **b);
+
+    /* Disk. op->file->device tells disks apart. Never fails at once: errors come by
+     * disk_op_done(), never from within submit. Adds to l->in_flight until done. */
+    void (*submit)(struct loop *l, struct disk_op *op);
+    /* The rest of file.h; each may switch. `file_free` comes after the last operation, on
+     * any thread of rt. */
+    enum err (*dir_open)(struct rt_dir *at, const char *path, struct rt_dir **out,
+                         struct errbuf *eb);
+    void (*dir_free)(struct rt_dir *d);
+    enum err (*dir_make)(struct rt_dir *d, const char *name, unsigned mode,
+                         struct errbuf *eb);
+    enum err (*dir_sync)(struct rt_dir *d, struct errbuf *eb);
+    enum err (*dir_list)(struct rt_dir *d, void (*on_name)(const char *name, void *arg),
+                         void *arg, struct errbuf *eb);
+    enum err (*dir_unlink)(struct rt_dir *d, const char *name, struct errbuf *eb);
+    enum err (*dir_rename)(struct rt_dir *d, const char *from, const char *to,
+                           struct errbuf *eb);
+    enum err (*dir_space)(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
+                          struct errbuf *eb);
+    enum err (*open_file)(struct rt_dir *d, const char *name, unsigned flags,
+                          unsigned mode, struct rt_file **out, struct errbuf *eb);
+    void (*file_free)(struct rt_file *f);
+    enum err (*file_size)(struct rt_file *f, uint64_t *out, struct errbuf *eb);
+    enum err (*file_lock)(struct rt_file *f, struct errbuf *eb);
+};
+
+const struct engine_ops *rt_engine_ops(void); /* in force; epoll's outside rt_run() */
+extern const struct engine_ops uring_ops, epoll_ops, sim_ops;
+
+/* rt_run() with the engine given; sim_run_world() calls it with sim_ops. */
+enum err rt_run_on(const struct engine_ops *ops, const struct rt_options *options,
+                   fiber_fn *start, void *arg, struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,199 @@
+/* internal: the structs behind the public types of `rt`, and how its parts wait and wake.
+ * Inside `rt` only. */
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rt/engine.h"
+#include "rt/sync.h"
+
+/* ---- timers: a 4-ary heap a loop. A timer that is in no heap has place TIMER_IDLE. ----
+ */
+#define TIMER_IDLE UINT32_MAX
+struct timer {
+    uint32_t place;
+    void (*fire)(
+        struct timer *t); /* on the loop, outside fibers; the timer is idle again */
+};
+struct timer_heap {
+    struct timer_entry {
+        uint64_t at_ns;
+        struct timer *timer;
+    } * at; /* owned */
+    uint32_t count, room;
+};
+void timer_init(struct timer *t, void (*fire)(struct timer *t));
+void timer_add(struct timer_heap *h, struct timer *t,
+               uint64_t at_ns);                           /* moves it when it is in */
+void timer_remove(struct timer_heap *h, struct timer *t); /* idle is fine */
+uint64_t timer_next(const struct timer_heap *h);          /* UINT64_MAX: none */
+void timer_run(struct timer_heap *h, uint64_t now_ns);    /* fires what is due */
+void timer_fini(struct timer_heap *h);
+
+/* ---- fibers ---- */
+struct fiber {
+    void *sp; /* saved by the switch */
+    struct loop *loop;
+    fiber_fn *fn;
+    void *arg;
+    struct list link;     /* run queue, or the pool of idle stacks */
+    struct list of_group; /* in group->members */
+    struct rt_group *group;
+    struct list groups; /* rt_group.of_parent: begun by this fiber, not joined */
+    struct deadline scope;
+    struct timer timer; /* runs while it waits with a deadline */
+    enum err why;       /* how its wait ended */
+    unsigned shields;
+    bool waiting; /* in fiber_wait or fiber_wait_owed */
+    bool owed;    /* neither cancellation nor time end this wait */
+    bool cancelled;
+    char *stack_low; /* first usable byte */
+    size_t stack_size;
+    void *asan_fake;
+    void *tsan_fiber; /* pooled with the stack */
+};
+
+/* A fiber of `group` on this loop; NULL: out of stacks. It runs at the next turn. */
+struct fiber *fiber_start(struct loop *l, struct rt_group *group, struct deadline scope,
+                          fiber_fn *fn, void *arg);
+/* Waits for fiber_wake(). ERR_TIMEOUT at the sooner of `by` and the scope, ERR_CANCELLED.
+ * Whoever would wake it must be told afterwards that nobody waits. May switch. */
+enum err fiber_wait(struct deadline by) MUST_CHECK;
+void fiber_wait_owed(void); /* only fiber_wake() ends it. May switch. */
+/* Ends the wait of `f` with `why`; without effect when it does not wait, or no longer.
+ * Same loop. */
+void fiber_wake(struct fiber *f, enum err why);
+
+/* The arena of stacks of one loop. */
+struct stacks {
+    char *base; /* owned: one mapping */
+    size_t slot, slot_size, slots,
+        used;         /* `used` slots have been handed out at least once */
+    struct list idle; /* fiber.link; last in, first out */
+    bool guard_by_mprotect;
+    unsigned recycled;
+    uint64_t high_water; /* bytes of the deepest stack seen by sampling */
+};
+
+/* ---- loops ---- */
+struct mailbox {
+    _Atomic(struct rt_msg *) head; /* newest first */
+    atomic_bool asleep;
+};
+
+/* Disk operations of one loop on one disk. */
+struct disk_queue {
+    struct list link; /* loop.disks */
+    uint64_t device;
+    struct {
+        unsigned in_flight;
+        struct list waiting; /* disk_op.link */
+    } of[RT_CLASSES_];
+};
+
+struct loop {
+    /* Set before the loop runs, then never changed: anyone may read. */
+    unsigned index;
+    const struct engine_ops *ops;
+
+    /* Any thread. */
+    struct mailbox box;
+    atomic_uint connections; /* streams handed to this loop by listeners */
+
+    /* Only on the loop. */
+    void *engine;       /* the engine's state, from ops->open */
+    uint64_t now_ns;    /* at the begin of this turn */
+    struct fiber *self; /* the running fiber; NULL in the loop itself */
+    void *main_sp;
+    struct list ready; /* fiber.link */
+    struct timer_heap timers;
+    struct stacks stacks;
+    struct rt_group root; /* rt_spawn(), rt_call(), parked streams */
+    struct list parked;   /* stream.of_loop */
+    struct list disks;    /* disk_queue.link */
+    unsigned in_flight;   /* operations that the engine or the pool still owes */
+    bool stopping;
+    bool stop_sent;
+    struct retired *retired,
+        *retiring; /* rt_retire(): gathered; on their way round the loops */
+
+    void *asan_fake, *tsan_fiber; /* of the loop's own stack */
+    const void *asan_low;
+    size_t asan_size;
+};
+
+extern _Thread_local struct loop *loop_self; /* NULL on other threads */
+struct loop *loop_at(unsigned index);
+/* Makes `f` run at the next turn. */
+void loop_ready(struct loop *l, struct fiber *f);
+
+/* ---- streams ---- */
+enum { EDGE_IN = 1, EDGE_OUT = 2 };
+
+struct stream {
+    const struct stream_ops *ops;
+    const struct stream_layer *layer; /* NULL: plain */
+    void *layer_data;
+    struct loop *loop;
+    struct fiber *receiver, *sender; /* waiting for an edge */
+    /* False after -EAGAIN (or a short read) until the next edge. */
+    bool may_in, may_out;
+    bool closed;
+    bool loopback;
+    bool counted; /* in loop->connections */
+    bool parked;
+    struct {
+        void (*on_ready)(void *arg, enum err why);
+        void *arg;
+        struct timer timer;
+        struct list of_loop; /* loop.parked while parked */
+        enum err why;        /* once it is to be woken */
+        bool due;            /* woken, but there was no stack: tried again each turn */
+    } park;
+    char peer[56];
+    int fd; /* real engines; -1 in sim */
+    uint64_t engine_data;
+};
+
+/* Sets all common fields; backends embed struct stream as the first field of theirs. */
+void stream_init(struct stream *s, const struct stream_ops *ops, const char *peer,
+                 bool loopback);
+/* By the backend on the stream's loop: bytes (or the end, or an error) may be there, or
+ * room is. */
+void stream_edge(struct stream *s, unsigned edges);
+
+/* The bytes under the layer; contracts of rt_recv, rt_sendv, rt_send_end. */
+enum err stream_recv_raw(struct stream *s, void *buf, size_t len, struct deadline by,
+                         size_t *n, struct errbuf *eb) MUST_CHECK;
+enum err stream_sendv_raw(struct stream *s, struct iovec *iov, int count,
+                          struct deadline by, struct errbuf *eb) MUST_CHECK;
+enum err stream_send_end_raw(struct stream *s, struct deadline by) MUST_CHECK;
+
+struct listener {
+    const struct listener_ops *ops;
+    struct loop *loop;
+    uint16_t port;
+    void (*on_stream)(struct stream *s, void *arg);
+    void *arg;
+};
+
+/* ---- files ---- */
+struct rt_file {
+    atomic_uint refs; /* the owner and each operation */
+    atomic_uint busy; /* operations submitted and not done, on all loops */
+    uint64_t device;  /* st_dev; sim: any number */
+    bool direct;
+    int fd;     /* real engines; -1 in sim */
+    char *name; /* owned; for sentences */
+};
+struct rt_dir {
+    char *path; /* owned */
+    int fd;     /* real engines; -1 in sim */
+};
+void file_ref(struct rt_file *f);
+void file_drop(struct rt_file *f); /* the last one frees by ops->file_free */
+
+/* ---- the worker pool of the real engines ---- */
+enum err pool_submit(struct rt_job *j) MUST_CHECK; /* from a loop; ERR_BUSY: full */
+bool pool_take_back(struct rt_job *j); /* true: it had not begun and never will */
