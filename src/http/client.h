@@ -1,0 +1,116 @@
+/* client: calls over HTTP/1.1 with a pool of connections for each (host, port, tls) on
+ * each loop.
+ *
+ *     rc = http_call_begin(c, &req, &call, &eb);            connects or takes one from
+ * the pool rc = http_call_write(call, data, len, &eb);           any number; none without
+ * a body rc = http_call_finish(call, &head, &eb);              ends the body; waits for
+ * the answer's head while ((rc = http_call_read(call, buf, sizeof buf, &n, &eb)) ==
+ * ERR_OK && n > 0) ... http_call_end(&call);                                 always;
+ * keeps the connection when it is clean
+ *
+ * A status of 4xx or 5xx is an answer, not an error. Errors: ERR_TIMEOUT (a deadline,
+ * which the sentence names), ERR_CLOSED (no connection, or lost before the answer),
+ * ERR_INCOMPLETE (the body ended early), ERR_BACKEND (what came is not HTTP, or beyond
+ * limits), ERR_BUSY (too many connections), ERR_CANCELLED.
+ *
+ * A pooled connection may die the moment it is used. If nothing of an answer came and
+ * nothing of a body was taken from the caller, the call is sent once more on a fresh
+ * connection, by itself.
+ *
+ * Fibers: a call belongs to one fiber of one loop. A client may be used on all loops.
+ */
+#pragma once
+#include "base/buf.h"
+#include "base/err.h"
+#include "rt/net.h"
+#include "rt/tls.h"
+#include "wire/http.h"
+
+struct http_client;
+struct http_call;
+
+/* 0 stands for the default in brackets. */
+struct http_client_options {
+    struct tls_context
+        *tls; /* borrowed; for calls with `tls`; NULL: such calls are refused */
+    uint32_t per_host_max;  /* [64] connections to one (host, port, tls) a loop; calls
+                               beyond wait their turn */
+    uint32_t hosts_max;     /* [1,024] a loop; beyond: ERR_BUSY when no host is without
+                               connections */
+    uint64_t idle_ms;       /* [20 s] a pooled connection is kept */
+    uint64_t connect_ms;    /* [10 s] name, TCP and TLS together */
+    uint64_t first_byte_ms; /* [60 s] from the end of the request to the answer's head */
+    uint64_t between_ms;    /* [30 s] between bytes of the answer, or without progress in
+                               sending */
+    uint64_t
+        continue_ms; /* [1 s] to wait for 100 Continue, then the body is sent anyway */
+};
+
+enum err http_client_new(const struct http_client_options *o, struct http_client **out,
+                         struct errbuf *eb) MUST_CHECK; /* on a loop */
+/* No call may be left. Closes pooled connections on all loops. May switch. */
+void http_client_free(struct http_client **cp);
+
+#define HTTP_NO_BODY (-3)
+
+struct http_call_request {
+    const char *host; /* name or address, as rt_connect() wants it; NUL-terminated */
+    uint16_t port;
+    bool tls;
+    const char *tls_name; /* name to verify and send; NULL: host */
+    const char *method;   /* "GET" */
+    struct span target;   /* raw: path and query, already encoded */
+    struct span
+        host_header; /* empty: host, with the port unless it is 80, or 443 with tls */
+    const struct http_header *headers; /* borrowed until http_call_begin() returns */
+    unsigned header_count;
+    int64_t length;       /* of the body; HTTP_CHUNKED; HTTP_NO_BODY: no body and no
+                             Content-Length */
+    bool expect_continue; /* the body waits for 100 Continue; a final status instead ends
+                             the sending */
+    bool fresh;           /* never a pooled connection */
+    struct deadline by;   /* of the whole call; {0} stands for DEADLINE_NEVER */
+    /* One of these may replace the client's for this call; 0: the client's. */
+    uint64_t first_byte_ms, between_ms;
+};
+
+/* *out is NULL on error. May switch. */
+enum err http_call_begin(struct http_client *c, const struct http_call_request *req,
+                         struct http_call **out, struct errbuf *eb) MUST_CHECK;
+/* The first piece leaves with the head in one send. When the server has already answered
+ * (a refusal, say) further bytes are dropped with ERR_OK: http_call_finish() tells. May
+ * switch. */
+enum err http_call_write(struct http_call *call, const void *data, size_t len,
+                         struct errbuf *eb) MUST_CHECK;
+/* Fewer bytes than `length` written is an assert unless the server answered early. *head
+ * is lent until http_call_end(). 1xx heads are skipped. May switch. */
+enum err http_call_finish(struct http_call *call, const struct http_head **head,
+                          struct errbuf *eb) MUST_CHECK;
+/* At least 1 byte; *n = 0: the end, and the body is whole as its framing tells. May
+ * switch. */
+enum err http_call_read(struct http_call *call, void *buf, size_t len, size_t *n,
+                        struct errbuf *eb) MUST_CHECK;
+/* Was the body's end only the end of the connection (so a cut can't be told from the
+ * end)? */
+bool http_call_is_unframed(const struct http_call *call);
+/* Did the server take our whole body? False after an early answer. */
+bool http_call_sent_all(const struct http_call *call);
+/* Reads a short rest of the body, if there is one, to keep the connection. NULL is fine.
+ * Never waits. */
+void http_call_end(struct http_call **callp);
+
+/* The common case in one go: sends `body`, reads the answer into `out` (initialised by
+ * the caller; its limit bounds the body: ERR_TOO_LARGE). The head is gone afterwards but
+ * for the status; what else is wanted is copied by `on_head` (may be NULL). May switch.
+ */
+enum err http_call_simple(struct http_client *c, const struct http_call_request *req,
+                          struct span body, int *status, struct buf *out,
+                          void (*on_head)(const struct http_head *h, void *arg),
+                          void *arg, struct errbuf *eb) MUST_CHECK;
+
+struct http_client_stats {
+    uint32_t connections, idle;
+    uint64_t connects, reused, retried; /* since the start */
+};
+void http_client_stats(const struct http_client *c,
+                       struct http_client_stats *out); /* of this loop */

@@ -1,0 +1,157 @@
+/* server: HTTP/1.1 connections. A request is a fiber that runs the handler from top to
+ * bottom; a connection, its buffers and its requests stay on one loop. An idle connection
+ * holds neither fiber nor buffer.
+ *
+ * The handler reads the body, if it wants to, and answers once: http_reply(), or
+ * http_reply_begin(), http_reply_write() ..., http_reply_end(). What it leaves undone is
+ * done for it: without an answer the client gets 500, a body that was promised and not
+ * sent whole ends in a reset, so nothing short looks whole. Framing, Date, Connection,
+ * Content-Length, HEAD, 204, 304, 100-continue and keep-alive are this room's; it knows
+ * no route.
+ *
+ * Memory: a request and all it lends (head, arena, peer, id) live until the handler
+ * returns. Fibers: every call that takes a request belongs to the handler's fiber. "May
+ * switch" waits for the client.
+ */
+#pragma once
+#include <stdarg.h>
+#include <sys/uio.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/metrics.h"
+#include "rt/net.h"
+#include "rt/tls.h"
+#include "wire/http.h"
+
+struct http_server;
+struct http_conn;
+
+/* What the handler sees. Read only; fields behind `conn` belong to this room. */
+struct http_request {
+    const struct http_head *head;
+    struct arena *arena; /* reset after each request; limit: options.arena_bytes */
+    const char *id;      /* 16 hex digits, unique; the same in the log */
+    const char *peer;    /* "127.0.0.1:51234" */
+    bool is_loopback, is_tls;
+    bool draining;     /* the server is on its way out: the handler may answer 503 */
+    uint64_t began_ns; /* rt_now_ns() when the head was whole */
+    void *user;        /* the handler's own; NULL at first; on_done sees it */
+    struct http_conn *conn;
+};
+
+/* What became of it; for the access log and metric_request_done(). */
+struct http_done {
+    int status; /* 0: the client left before an answer */
+    uint64_t duration_ns, first_byte_ns;
+    uint64_t bytes_in, bytes_out; /* of bodies */
+    bool whole;                   /* the answer went out completely */
+};
+
+struct http_handler {
+    /* May switch. */
+    void (*handle)(struct http_request *r, void *arg);
+    /* After each request that reached `handle`; NULL is fine. Must not switch. */
+    void (*on_done)(struct http_request *r, const struct http_done *d, void *arg);
+    /* Writes the body of an answer this room gives by itself (framing, limits, busy, no
+     * answer), at most `room` bytes, and its content type; returns its length. NULL: one
+     * line of plain text. Must not switch. */
+    size_t (*error_body)(int status, const char *why, const char *id, char *out,
+                         size_t room, const char **content_type, void *arg);
+    void *arg;
+};
+
+/* 0 stands for the default in brackets. */
+struct http_server_options {
+    struct tls_context *tls;  /* borrowed; NULL: plain */
+    uint32_t connections_max; /* [65,536] beyond: 503; far beyond: closed */
+    uint32_t
+        requests_max; /* [4,096] in flight; beyond: 503 with Retry-After, body unread */
+    uint32_t buffer_bytes;  /* [16 KiB] of an active connection; long heads take more for
+                               as long as they need */
+    uint32_t arena_bytes;   /* [4 MiB] limit of a request's arena */
+    uint64_t header_ms;     /* [10 s] from the first byte of a head to its last */
+    uint64_t idle_ms;       /* [75 s] between requests */
+    uint64_t body_grace_ms; /* [10 s] waiting for a body that comes slower than ... */
+    uint64_t body_rate;     /* [1,024] ... so many bytes a second */
+    uint64_t body_idle_ms;  /* [5 min] of silence in a trusted body (http_body_trust) */
+    uint64_t send_stall_ms; /* [30 min] a client takes nothing */
+    uint32_t retry_after_s; /* [1] in 503 */
+    uint64_t drain_bytes;   /* [64 KiB] of an unread body that are read to keep the
+                               connection; more: closed */
+    uint64_t linger_ms; /* [2 s] of silence, while a client that still sends is heard out
+                           before a close */
+};
+
+/* On a loop. The server serves every loop of this run. */
+enum err
+http_server_new(const struct http_server_options *o, const struct http_handler *h,
+                struct http_server **out, struct errbuf *eb) MUST_CHECK;
+/* Any number of addresses; `o` may be NULL. *bound is the port (for port 0). */
+enum err http_server_listen(struct http_server *s, const char *addr, uint16_t port,
+                            const struct rt_listen_options *o, uint16_t *bound,
+                            struct errbuf *eb) MUST_CHECK;
+/* From now on new requests get 503 with Retry-After, idle connections close, requests in
+ * flight end with Connection: close. Listeners stay open. Returns when none is in flight
+ * (true) or at `by`. May switch. */
+bool http_server_drain(struct http_server *s, struct deadline by);
+/* Closes listeners, cancels what is in flight, waits until every connection is gone,
+ * frees. May switch. */
+void http_server_stop(struct http_server **sp);
+
+struct http_server_stats {
+    uint32_t connections, idle, in_flight;
+    uint64_t accepted, requests, refused; /* since the start */
+};
+/* Sums over loops; exact only when nothing moves. */
+void http_server_stats(const struct http_server *s, struct http_server_stats *out);
+
+/* ---- the body of the request ---- */
+/* Its length, HTTP_CHUNKED, or 0 without one. */
+int64_t http_body_length(const struct http_request *r);
+/* Reads at least 1 byte up to `len`; *n = 0: the end. At the first read 100 Continue is
+ * sent when the client waits for it. ERR_INCOMPLETE: the client left early; ERR_TIMEOUT:
+ * too slow; ERR_BAD_REQUEST: chunks are wrong. After an error the connection will close.
+ * May switch. */
+enum err http_body_read(struct http_request *r, void *buf, size_t len, size_t *n,
+                        struct errbuf *eb) MUST_CHECK;
+/* The whole of it into the arena; ERR_TOO_LARGE beyond `limit`, before anything is read
+ * when the length is known. *out has a NUL behind it. May switch. */
+enum err http_body_all(struct http_request *r, size_t limit, struct span *out,
+                       struct errbuf *eb) MUST_CHECK;
+/* The sender has shown who it is: pauses of body_idle_ms instead of the minimum rate. */
+void http_body_trust(struct http_request *r);
+
+/* ---- the answer ---- */
+/* Adds a line to the answer's head; before http_reply*(). A value that may not stand in a
+ * head, or more than 16 KiB of them, makes the answer a 500. */
+void http_header(struct http_request *r, const char *name, struct span value);
+void http_header_u64(struct http_request *r, const char *name, uint64_t value);
+void
+http_headerf(struct http_request *r, const char *name, const char *fmt, ...) PRINTF(3, 4);
+void http_headers_clear(struct http_request *r);
+
+/* Head and body in one send. To HEAD the length of `body` is told and nothing sent. May
+ * switch. */
+enum err http_reply(struct http_request *r, int status, struct span body);
+/* `length`: of the body, or HTTP_CHUNKED. The head is held back and leaves with the first
+ * piece. To HEAD, 204 and 304 writes are counted and not sent. */
+enum err http_reply_begin(struct http_request *r, int status, int64_t length) MUST_CHECK;
+bool http_reply_wants_body(
+    const struct http_request *r); /* false: HEAD, 204, 304: spare the reading */
+/* ERR_CLOSED: the client is gone; ERR_TIMEOUT: it takes nothing. More than was promised
+ * is an assert. May switch. */
+enum err
+http_reply_write(struct http_request *r, const void *data, size_t len) MUST_CHECK;
+enum err http_reply_writev(struct http_request *r, struct iovec *iov,
+                           int count) MUST_CHECK; /* iov changes */
+/* Less written than promised: the connection is reset and ERR_INCOMPLETE returned. May
+ * switch. */
+enum err http_reply_end(struct http_request *r);
+/* Resets the connection now: what was sent can't look whole. Before any byte went out an
+ * answer is still possible: then prefer that (http_reply_began() says). */
+void http_reply_abort(struct http_request *r);
+bool http_reply_began(const struct http_request
+                          *r); /* a head was built: the status can't change any more */
+/* The connection closes behind this answer. */
+void http_reply_close_after(struct http_request *r);
