@@ -1,0 +1,53 @@
+# What people type. The work is in tools/ and CMakeLists.txt; `make help` lists it.
+.DEFAULT_GOAL := all
+.PHONY: all help deps demo check bench lint format fuzz sim install clean clean-room check-aarch64
+
+SEEDS ?= 100
+T ?= 60
+PREFIX ?= /usr/local
+
+all: ## build build/forebay
+	@tools/build.sh rel
+
+deps: ## install the packages that building needs
+	@tools/deps.sh build
+
+demo: ## train a model through Forebay: cold epoch, local epochs, figures side by side
+	@tools/demo.sh
+
+check: ## everything that is tested: units, threads, simulator, fuzz, real clients
+	@tools/check.sh
+
+bench: ## measure beside nginx and a bare loop (ARGS= for tools/bench.py)
+	@tools/deps.sh build python bench
+	@tools/venv.sh check
+	@tools/unpack.sh nginx
+	@tools/build.sh rel all bench_tools
+	@.venv/bin/python tools/bench.py $(ARGS)
+
+lint: ## format and static analysis
+	@tools/lint.sh
+
+format: ## rewrite our C files in the project's format
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+fuzz: ## T= seconds (60) of each fuzz target; FUZZ=name for one
+	@tools/fuzz.sh $(T) $(FUZZ)
+
+sim: ## simulated power cuts: SEEDS= how many (100), SEED= just that one
+	@tools/sim.sh $(SEEDS) $(SEED)
+
+install: all ## DESTDIR= PREFIX= (/usr/local)
+	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
+
+clean-room: ## `make demo` and `make check` in a fresh Debian chroot (root)
+	@tools/clean-room.sh
+
+check-aarch64: ## base, wire and the context switch for aarch64, under qemu
+	@tools/check-aarch64.sh
+
+clean: ## remove what was built
+	@rm -rf build .demo
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
