@@ -62,10 +62,10 @@ struct http_call_request {
     struct span target;   /* raw: path and query, already encoded */
     struct span
         host_header; /* empty: host, with the port unless it is 80, or 443 with tls */
-    const struct http_header *headers; /* borrowed until http_call_begin() returns */
-    unsigned header_count;
-    int64_t length;       /* of the body; HTTP_CHUNKED; HTTP_NO_BODY: no body and no
-                             Content-Length */
+    struct fields
+        headers;    /* borrowed until http_call_begin() returns; no framing, no Host */
+    int64_t length; /* of the body; HTTP_CHUNKED; HTTP_NO_BODY: no body and no
+                       Content-Length */
     bool expect_continue; /* the body waits for 100 Continue; a final status instead ends
                              the sending */
     bool fresh;           /* never a pooled connection */

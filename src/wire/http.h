@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/span.h"
+#include "wire/field.h"
 
 #define HTTP_REQUEST_LINE_MAX 8192u  /* status lines too */
 #define HTTP_HEAD_MAX         65536u /* all header lines with their ends */
@@ -93,11 +94,6 @@ enum http_method {
                              with 405 */
 };
 
-struct http_header {
-    struct span name;  /* as it came */
-    struct span value; /* without blanks around it; may be empty */
-};
-
 /* Where a body ends, beside a length of 0 or more. */
 #define HTTP_CHUNKED (-1)
 #define HTTP_TO_END  (-2) /* responses only: the body ends with the connection */
@@ -128,7 +124,7 @@ struct http_head {
     bool keep_alive;     /* as version and Connection say */
     bool expect;         /* Expect: 100-continue (1.1 only) */
     unsigned count;
-    struct http_header headers[HTTP_HEADERS_MAX];
+    struct field headers[HTTP_HEADERS_MAX];
     uint8_t first[HTTP_FIELD_COUNT_]; /* place + 1 of the first of this name; 0: none */
     uint64_t again;                   /* bit f: field f came more than once */
 
@@ -173,8 +169,12 @@ http_has_again(const struct http_head *h, enum http_field f)
 {
     return (h->again >> f & 1) != 0;
 }
-struct span http_find(const struct http_head *h,
-                      struct span name); /* any name, any case; first value */
+/* All of them in their order; fields_get() finds those that are not in the table. */
+static inline struct fields
+http_fields(const struct http_head *h)
+{
+    return (struct fields){h->headers, h->count};
+}
 /* Is `token` (lower case) an element of the comma-separated lists of all headers of this
  * name? */
 bool http_lists(const struct http_head *h, enum http_field f, const char *token);
