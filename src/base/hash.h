@@ -1,16 +1,20 @@
-/* hash: checksums and digests. crc32c runs on the CPU's instruction where there is one and has a portable
- * twin; MD5, SHA-1 and SHA-256 are OpenSSL's; xxh3 is libxxhash's. Any thread.
+/* hash: checksums and digests. The CRCs use the widest carry-less multiplication the CPU
+ * has and have a portable twin (crc.h); MD5, SHA-1 and SHA-256 are OpenSSL's; xxh3 is
+ * libxxhash's. Any thread.
  */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* CRCs chain: pass the former result, 0 first. Reflected, init and xorout all ones, as S3 names them. */
+/* CRCs chain: pass the former result, 0 first. Reflected, init and xorout all ones, as S3
+ * names them. */
 uint32_t hash_crc32c(uint32_t crc, const void *data, size_t len);
 uint32_t hash_crc32c_portable(uint32_t crc, const void *data, size_t len);
-uint32_t hash_crc32(uint32_t crc, const void *data, size_t len);    /* IEEE 802.3 */
-uint64_t hash_crc64nvme(uint64_t crc, const void *data, size_t len); /* 0xAD93D23594C93659 */
-/* The CRC of A|B from theirs and the length of B; by GF(2) matrices. */
+uint32_t hash_crc32(uint32_t crc, const void *data, size_t len);     /* IEEE 802.3 */
+uint64_t hash_crc64nvme(uint64_t crc, const void *data, size_t len); /* 0xAD93D235... */
+/* The CRC of A|B from theirs and the length of B, by multiplication modulo the
+ * polynomial. */
 uint32_t hash_crc32_combine(uint32_t a, uint32_t b, uint64_t len_b);
 uint32_t hash_crc32c_combine(uint32_t a, uint32_t b, uint64_t len_b);
 uint64_t hash_crc64nvme_combine(uint64_t a, uint64_t b, uint64_t len_b);
@@ -27,19 +31,36 @@ struct digest {
 };
 void digest_init(struct digest *d, enum digest_kind kind);
 void digest_add(struct digest *d, const void *data, size_t len);
-size_t digest_end(struct digest *d, unsigned char out[DIGEST_MAX]); /* returns 16, 20 or 32; fini included */
-void digest_fini(struct digest *d);                                 /* when abandoned; twice is fine */
-size_t digest_once(enum digest_kind kind, const void *data, size_t len, unsigned char out[DIGEST_MAX]);
+/* Returns 16, 20 or 32; fini included. */
+size_t digest_end(struct digest *d, unsigned char out[DIGEST_MAX]);
+void digest_fini(struct digest *d); /* when abandoned; twice is fine */
+size_t digest_once(enum digest_kind kind, const void *data, size_t len,
+                   unsigned char out[DIGEST_MAX]);
 size_t digest_len(enum digest_kind kind);
 
 /* HMAC-SHA256. */
 void hash_hmac_sha256(const void *key, size_t key_len, const void *data, size_t len,
                       unsigned char out[32]);
+/* The same with a key that is used often: half the work is done once. Plain data, but
+ * secret: wipe it. */
+struct hmac_key {
+    uint32_t inner[8], outer[8]; /* SHA-256 states after the padded key */
+};
+void hmac_key_init(struct hmac_key *k, const void *key, size_t key_len);
+void hmac_key_sign(const struct hmac_key *k, const void *data, size_t len,
+                   unsigned char out[32]);
 
-/* Text forms. hex: lower case, 2 * len + 1 bytes with NUL. base64: standard alphabet, padded. */
+/* Takes the same time wherever two secrets differ. */
+bool hash_same_secret(const void *a, const void *b, size_t len);
+void hash_wipe(void *secret, size_t len); /* zeros that no optimiser leaves out */
+
+/* Text forms. hex: lower case, 2 * len + 1 bytes with NUL. base64: standard alphabet,
+ * padded. */
 void hex_encode(const void *data, size_t len, char *out);
 /* Returns bytes written, or -1 when it is not hex of exactly that form. */
 int hex_decode(const char *text, size_t len, void *out, size_t room);
 #define BASE64_LEN(n) (((n) + 2) / 3 * 4)
-size_t base64_encode(const void *data, size_t len, char *out); /* writes NUL too; returns length */
-int base64_decode(const char *text, size_t len, void *out, size_t room); /* strict; -1 on anything odd */
+size_t base64_encode(const void *data, size_t len,
+                     char *out); /* writes NUL too; returns length */
+int base64_decode(const char *text, size_t len, void *out,
+                  size_t room); /* strict; -1 on anything odd */

@@ -1,0 +1,207 @@
+/* Digests and HMAC by OpenSSL, xxh3 by libxxhash.
+ *
+ * struct digest goes through EVP with algorithms fetched once. HMAC with a prepared key
+ * and SHA-256 of a short text are paid by every signed request, so they use SHA256_*
+ * directly: 100 ns less a call, and the state after the padded key can be kept, which EVP
+ * cannot without an allocation. OpenSSL calls those functions deprecated; they are there
+ * in all of 3.x.
+ */
+#define OPENSSL_SUPPRESS_DEPRECATED 1
+
+#include <assert.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/sha.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+static const struct {
+    const char *name;
+    size_t len;
+} kinds[] = {
+    [DIGEST_MD5] = {"MD5", 16},
+    [DIGEST_SHA1] = {"SHA1", 20},
+    [DIGEST_SHA256] = {"SHA256", 32},
+};
+
+static EVP_MD *fetched[ARRAY_LEN(kinds)];
+static pthread_once_t fetch_once = PTHREAD_ONCE_INIT;
+
+/* A libcrypto without MD5 (a FIPS set-up) cannot make an ETag: better to stop at once, in
+ * words. */
+static void
+must(int good, const char *what)
+{
+    if (!good) {
+        fprintf(stderr, "forebay: OpenSSL refuses: %s\n", what);
+        abort();
+    }
+}
+
+static void
+fetch(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        fetched[i] = EVP_MD_fetch(NULL, kinds[i].name, NULL);
+        must(fetched[i] != NULL, kinds[i].name);
+    }
+}
+
+void
+digest_init(struct digest *d, enum digest_kind kind)
+{
+    assert(kind < ARRAY_LEN(kinds));
+    pthread_once(&fetch_once, fetch);
+    d->kind = kind;
+    d->ctx = EVP_MD_CTX_new();
+    must(d->ctx != NULL && EVP_DigestInit_ex2(d->ctx, fetched[kind], NULL),
+         "a new digest");
+}
+
+void
+digest_add(struct digest *d, const void *data, size_t len)
+{
+    assert(d->ctx != NULL);
+    if (len > 0)
+        must(EVP_DigestUpdate(d->ctx, data, len), "more bytes for a digest");
+}
+
+size_t
+digest_end(struct digest *d, unsigned char out[DIGEST_MAX])
+{
+    unsigned len = 0;
+
+    assert(d->ctx != NULL);
+    must(EVP_DigestFinal_ex(d->ctx, out, &len), "the end of a digest");
+    assert(len == kinds[d->kind].len);
+    digest_fini(d);
+    return len;
+}
+
+void
+digest_fini(struct digest *d)
+{
+    EVP_MD_CTX_free(d->ctx);
+    d->ctx = NULL;
+}
+
+size_t
+digest_len(enum digest_kind kind)
+{
+    assert(kind < ARRAY_LEN(kinds));
+    return kinds[kind].len;
+}
+
+static void
+sha256(const void *data, size_t len, unsigned char out[32])
+{
+    SHA256_CTX s;
+
+    must(SHA256_Init(&s) && SHA256_Update(&s, data, len) && SHA256_Final(out, &s),
+         "SHA-256");
+}
+
+size_t
+digest_once(enum digest_kind kind, const void *data, size_t len,
+            unsigned char out[DIGEST_MAX])
+{
+    struct digest d;
+
+    if (kind == DIGEST_SHA256) {
+        sha256(data, len, out);
+        return 32;
+    }
+    digest_init(&d, kind);
+    digest_add(&d, data, len);
+    return digest_end(&d, out);
+}
+
+/* ---- HMAC ---- */
+
+/* The state after one block of the key, each byte xored with `pad`. */
+static void
+absorb_key(uint32_t state[8], const unsigned char key[64], unsigned char pad)
+{
+    unsigned char block[SHA256_CBLOCK];
+    SHA256_CTX s;
+
+    for (size_t i = 0; i < sizeof block; i++)
+        block[i] = key[i] ^ pad;
+    must(SHA256_Init(&s) && SHA256_Update(&s, block, sizeof block), "SHA-256");
+    for (size_t i = 0; i < 8; i++)
+        state[i] = s.h[i];
+    OPENSSL_cleanse(block, sizeof block);
+    OPENSSL_cleanse(&s, sizeof s);
+}
+
+/* Goes on from such a state. */
+static void
+finish_from(const uint32_t state[8], const void *data, size_t len, unsigned char out[32])
+{
+    SHA256_CTX s;
+
+    must(SHA256_Init(&s), "SHA-256");
+    for (size_t i = 0; i < 8; i++)
+        s.h[i] = state[i];
+    s.Nl = SHA256_CBLOCK * 8; /* bits taken so far */
+    must(SHA256_Update(&s, data, len) && SHA256_Final(out, &s), "SHA-256");
+}
+
+void
+hmac_key_init(struct hmac_key *k, const void *key, size_t key_len)
+{
+    unsigned char block[SHA256_CBLOCK] = {0};
+
+    if (key_len > sizeof block)
+        sha256(key, key_len, block);
+    else if (key_len > 0)
+        memcpy(block, key, key_len);
+    absorb_key(k->inner, block, 0x36);
+    absorb_key(k->outer, block, 0x5c);
+    OPENSSL_cleanse(block, sizeof block);
+}
+
+void
+hmac_key_sign(const struct hmac_key *k, const void *data, size_t len,
+              unsigned char out[32])
+{
+    unsigned char inner[32];
+
+    finish_from(k->inner, data, len, inner);
+    finish_from(k->outer, inner, sizeof inner, out);
+}
+
+void
+hash_hmac_sha256(const void *key, size_t key_len, const void *data, size_t len,
+                 unsigned char out[32])
+{
+    struct hmac_key k;
+
+    hmac_key_init(&k, key, key_len);
+    hmac_key_sign(&k, data, len, out);
+    hash_wipe(&k, sizeof k);
+}
+
+bool
+hash_same_secret(const void *a, const void *b, size_t len)
+{
+    return CRYPTO_memcmp(a, b, len) == 0;
+}
+
+void
+hash_wipe(void *secret, size_t len)
+{
+    OPENSSL_cleanse(secret, len);
+}
+
+uint64_t
+hash_xxh3(const void *data, size_t len, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(data, len, seed);
+}

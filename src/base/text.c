@@ -1,0 +1,124 @@
+/* Hex and base64 of hash.h. Strict: one text for each value, so that what parses formats
+ * back the same. */
+#include <stdint.h>
+
+#include "base/hash.h"
+
+void
+hex_encode(const void *data, size_t len, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *p = data;
+
+    for (size_t i = 0; i < len; i++) {
+        *out++ = digits[p[i] >> 4];
+        *out++ = digits[p[i] & 15];
+    }
+    *out = '\0';
+}
+
+static int
+hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+int
+hex_decode(const char *text, size_t len, void *out, size_t room)
+{
+    unsigned char *p = out;
+
+    if (len % 2 != 0 || len / 2 > room || len / 2 > INT32_MAX)
+        return -1;
+    for (size_t i = 0; i < len; i += 2) {
+        int high = hex_value(text[i]);
+        int low = hex_value(text[i + 1]);
+
+        if (high < 0 || low < 0)
+            return -1;
+        *p++ = (unsigned char)(high << 4 | low);
+    }
+    return (int)(len / 2);
+}
+
+size_t
+base64_encode(const void *data, size_t len, char *out)
+{
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = data;
+    char *start = out;
+
+    for (; len > 0; p += 3, len -= 3) {
+        uint32_t three = (uint32_t)p[0] << 16;
+
+        if (len > 1)
+            three |= (uint32_t)p[1] << 8;
+        if (len > 2)
+            three |= p[2];
+        *out++ = digits[three >> 18];
+        *out++ = digits[three >> 12 & 63];
+        *out++ = len > 1 ? digits[three >> 6 & 63] : '=';
+        *out++ = len > 2 ? digits[three & 63] : '=';
+        if (len < 3)
+            break;
+    }
+    *out = '\0';
+    return (size_t)(out - start);
+}
+
+static int
+base64_value(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    if (c == '+')
+        return 62;
+    return c == '/' ? 63 : -1;
+}
+
+int
+base64_decode(const char *text, size_t len, void *out, size_t room)
+{
+    unsigned char *p = out;
+    size_t pad = 0;
+    size_t bytes;
+    uint32_t bits = 0;
+
+    if (len % 4 != 0 || len / 4 * 3 > INT32_MAX)
+        return -1;
+    while (pad < 2 && pad < len && text[len - 1 - pad] == '=')
+        pad++;
+    bytes = len / 4 * 3 - pad;
+    if (bytes > room)
+        return -1;
+    for (size_t i = 0, done = 0; i < len; i++) {
+        int v = i < len - pad ? base64_value(text[i]) : 0;
+
+        if (v < 0)
+            return -1;
+        bits = bits << 6 | (uint32_t)v;
+        if (i % 4 != 3)
+            continue;
+        for (int shift = 16; shift >= 0; shift -= 8) {
+            if (done < bytes) {
+                p[done++] = (unsigned char)(bits >> shift);
+            } else if ((bits >> shift & 255) != 0) {
+                return -1; /* bits behind the last byte: a second spelling of the same
+                              value */
+            }
+        }
+        bits = 0;
+    }
+    return (int)bytes;
+}
