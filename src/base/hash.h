@@ -60,7 +60,7 @@ void hex_encode(const void *data, size_t len, char *out);
 /* Returns bytes written, or -1 when it is not hex of exactly that form. */
 int hex_decode(const char *text, size_t len, void *out, size_t room);
 #define BASE64_LEN(n) (((n) + 2) / 3 * 4)
-size_t base64_encode(const void *data, size_t len,
-                     char *out); /* writes NUL too; returns length */
-int base64_decode(const char *text, size_t len, void *out,
-                  size_t room); /* strict; -1 on anything odd */
+/* Writes a NUL too; returns the length without it. */
+size_t base64_encode(const void *data, size_t len, char *out);
+/* Strict: returns bytes written, or -1 on anything odd. */
+int base64_decode(const char *text, size_t len, void *out, size_t room);
