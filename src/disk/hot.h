@@ -1,0 +1,38 @@
+/* hot: verified bytes that were read twice, kept in memory and sent with no second look (decision D5;
+ * docs/decisions/0001-hot-set.md).
+ *
+ * One anonymous arena of a fixed size for the disk, touched only as it fills. Pieces are whole aligned ranges
+ * of HOT_PIECE bytes of a body (the last may be shorter), keyed by content id and piece number. Readers of any
+ * loop find and pin without a lock; whoever adds takes a lock by trying, and goes without when it is taken: it
+ * is only a cache. The place of a pinned piece is not reused. CLOCK over a ring.
+ *
+ * A NULL hot set is fine everywhere: it holds nothing.
+ */
+#pragma once
+#include "disk/disk.h"
+
+#define HOT_PIECE (256u << 10)
+
+struct hot;
+struct hot *hot_new(uint64_t bytes); /* NULL when 0 or too small for a piece */
+void hot_free(struct hot **hp);      /* nothing is pinned */
+
+struct hot_pin {
+    const char *at; /* NULL: none */
+    uint32_t len;
+    uint32_t entry;
+};
+/* True: the piece, pinned until hot_unpin(). May be held over switches, by anybody. Counts M_HOT. */
+bool hot_get(struct hot *h, const struct content_id *id, uint64_t piece,
+             struct hot_pin *out);
+void hot_unpin(
+    struct hot *h,
+    struct hot_pin *pin); /* any thread; twice is fine: at is NULL afterwards */
+
+/* A read of this piece goes to the disk. True when it is not the first one of late: then read the whole piece,
+ * verify it and give it to hot_add(). */
+bool hot_wants(struct hot *h, const struct content_id *id, uint64_t piece);
+/* Copies verified bytes in; drops them when there is no place now. `len` at most HOT_PIECE. */
+void hot_add(struct hot *h, const struct content_id *id, uint64_t piece,
+             const void *bytes, uint32_t len);
+uint64_t hot_bytes(const struct hot *h); /* of pieces in it */

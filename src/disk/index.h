@@ -1,0 +1,81 @@
+/* index: LMDB, ordered keys to rows; follows the logs and may be lost. docs/formats.md, section "index".
+ *
+ * One environment a disk. A loop keeps one read transaction, renewed for each call and reset before it returns:
+ * nothing is held over a switch, what is found is copied out. While the file is resident (populated in the
+ * background, within memory_bytes) reads run on the loop; beyond that they go to the pool. One writer: one
+ * batch, one durable commit, from begin to commit in one job of the pool.
+ *
+ * A fault of the disk under the map (SIGBUS) and a row whose sum is wrong are ERR_CORRUPT / ERR_IO; both make
+ * the index bad: it takes no more batches and will be rebuilt at the next open.
+ *
+ * Fibers: any loop reads; index_apply() on the disk's home loop.
+ */
+#pragma once
+#include "disk/tail.h"
+
+struct index;
+
+/* A place in the log of a class: everything before it is covered. */
+struct log_position {
+    uint64_t generation; /* of the segment */
+    uint32_t segment;
+    uint64_t offset;
+};
+struct index_covered {
+    uint64_t generation; /* of the superblock when it was written */
+    struct log_position log[DISK_CLASSES_];
+};
+
+struct index_options {
+    struct rt_dir *dir; /* of the disk; the index is its folder "index". Borrowed. */
+    uint8_t disk_id[16];
+    uint64_t map_bytes;    /* 0: 64 GiB, sparse, fixed while open */
+    uint64_t memory_bytes; /* 0: 1 GiB: a larger index is read by the pool */
+    unsigned workers;      /* threads that may read beside the loops; 0: 16 */
+    bool
+        keep_tombstones; /* else they end in the index: there is nobody else who could hold the key */
+};
+enum index_state {
+    INDEX_GOOD,
+    INDEX_EMPTY,   /* new, or truncated by the disk: replay from the start of the logs */
+    INDEX_FOREIGN, /* of another disk: was set aside, is empty now */
+    INDEX_BAD,     /* marked or unreadable: the same */
+};
+
+/* *covered is zero unless INDEX_GOOD. Whether a good one is older than its logs reach back is for the caller to
+ * judge: then index_reset(). May switch. */
+enum err index_open(const struct index_options *o, struct index **out,
+                    enum index_state *state, struct index_covered *covered,
+                    struct errbuf *eb) MUST_CHECK;
+/* Throws everything away. Nobody else uses it meanwhile. May switch. */
+enum err index_reset(struct index *x, struct errbuf *eb) MUST_CHECK;
+void index_close(struct index **xp); /* May switch. */
+
+/* The batch and the position it reaches to, in one durable commit. On an error nothing of it is in the index.
+ * May switch. */
+enum err index_apply(struct index *x, const struct batch *b,
+                     const struct index_covered *covered, struct errbuf *eb) MUST_CHECK;
+
+/* Copies the coded value of a key to `value` (VALUE_CODED_MAX bytes). ERR_NOT_FOUND. May switch while the index
+ * is not resident. */
+enum err index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
+                    unsigned char *value, size_t *len, struct errbuf *eb) MUST_CHECK;
+/* Like tail_scan(). May switch while the index is not resident. */
+enum err index_scan(struct index *x, const struct scan *s, struct arena *a,
+                    struct page *out, struct errbuf *eb) MUST_CHECK;
+
+/* Bytes of a segment as far as the index covers. ERR_NOT_FOUND: it never heard of it. */
+struct index_segment {
+    int64_t living, dead;
+};
+enum err index_segment(struct index *x, enum disk_class class, uint32_t segment,
+                       struct index_segment *out, struct errbuf *eb) MUST_CHECK;
+
+bool index_is_bad(const struct index *x); /* any thread */
+void index_set_bad(struct index *x); /* a reader found a row that its body contradicts */
+struct index_stat {
+    uint64_t objects;    /* living rows */
+    uint64_t used_bytes; /* of the file */
+    bool resident;
+};
+void index_stat(struct index *x, struct index_stat *out);

@@ -1,0 +1,49 @@
+/* keys: how names become keys of the index, so that byte order stays exact. docs/formats.md, section "index".
+ *
+ * LMDB takes keys of at most 511 bytes, S3's have up to 1,024. A key of the index is `be32 space | bytes`; what
+ * does not fit goes on in a layer: the row of the first 500 bytes carries the number of another space, in which
+ * the rest stands as a key. A prefix sorts before what it begins, in layers as in memcmp().
+ *
+ * Pure functions: any thread.
+ */
+#pragma once
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "disk/disk.h"
+
+#define KEY_LAYER_BYTES 500                   /* of a key in one layer */
+#define KEY_CODED_MAX   (4 + KEY_LAYER_BYTES) /* at most 511 */
+#define KEY_UPLOAD_MAX  (2 * DISK_KEY_MAX + 2 + 16)
+#define KEY_LAYERS_MAX  ((KEY_UPLOAD_MAX + KEY_LAYER_BYTES - 1) / KEY_LAYER_BYTES)
+
+/* Tables that tail and index share, in the order in which a batch is applied: an upload that ends takes the
+ * parts with it that the same batch brought. */
+enum table {
+    TABLE_OBJECTS, /* bucket, key -> row; key is the object's */
+    TABLE_PARTS,   /* bucket 0, key_part() -> part_row */
+    TABLE_UPLOADS, /* bucket, key_upload() -> upload_row */
+    TABLE_DONE,    /* bucket 0, upload id -> done_row */
+    TABLES_
+};
+
+/* Layers of a key of `len` bytes: 1 up to 500, 2 up to 1,000 … The last is never empty. */
+unsigned key_layers(size_t len);
+struct span key_layer(struct span key, unsigned layer); /* its bytes in that layer */
+/* Writes `be32 space | part`; returns the length. */
+size_t key_code(uint32_t space, struct span part, unsigned char out[KEY_CODED_MAX]);
+
+/* Key of an upload: the object's key, escaped (00 -> 00 FF) and ended (00 00), then the id: sorts by key, then
+ * by id, which is the order of begin. The text form never reaches anybody. */
+size_t key_upload(struct span key, const struct upload_id *id,
+                  unsigned char out[KEY_UPLOAD_MAX]);
+/* The other way; false when it is none. `key` has room for DISK_KEY_MAX. */
+bool key_upload_parse(struct span coded, char *key, size_t *key_len,
+                      struct upload_id *id);
+/* The smallest upload key of `key` (what begins the uploads of that key); the same without the id. */
+size_t key_upload_prefix(struct span key, unsigned char out[KEY_UPLOAD_MAX]);
+
+#define KEY_PART_BYTES 20
+void key_part(const struct upload_id *id, uint32_t number,
+              unsigned char out[KEY_PART_BYTES]);
+bool key_part_parse(struct span coded, struct upload_id *id, uint32_t *number);

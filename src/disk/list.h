@@ -1,0 +1,30 @@
+/* list: tail and index as one ordered list, page by page. Nothing is held between pages or over a switch: a
+ * page is copied out of the tail, then out of the index, then merged as far as both reach. To skip a group (a
+ * delimiter) the caller seeks: it passes the first key behind the group, inclusive.
+ *
+ * Any loop. All may switch. Results lie in the arena; ERR_BUSY at its limit. */
+#pragma once
+#include "disk/index.h"
+
+/* Living rows of a bucket, at most `max`; *more: another may follow. As disk_list(). */
+enum err list_objects(struct tail *t, struct index *x, uint64_t bucket, struct span after,
+                      bool inclusive, uint32_t max, struct arena *a,
+                      struct disk_entry **out, uint32_t *count, bool *more,
+                      struct errbuf *eb) MUST_CHECK;
+/* Uploads in progress, by key, then begin; those after (after_key, after_id); after_id NULL: after all of
+ * after_key (an empty one: from the first). As disk_upload_list(). */
+enum err list_uploads(struct tail *t, struct index *x, uint64_t bucket,
+                      struct span after_key, const struct upload_id *after_id,
+                      uint32_t max, struct arena *a, struct disk_upload **out,
+                      uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+/* Parts of an upload with number > after. The caller has found the upload. */
+struct list_part {
+    uint32_t number;
+    struct part_row part;
+};
+enum err list_parts(struct tail *t, struct index *x, const struct upload_id *id,
+                    uint32_t after, uint32_t max, struct arena *a, struct list_part **out,
+                    uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+/* Neither an object nor an upload in it? */
+enum err list_bucket_empty(struct tail *t, struct index *x, uint64_t bucket, bool *empty,
+                           struct errbuf *eb) MUST_CHECK;

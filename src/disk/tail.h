@@ -1,0 +1,83 @@
+/* tail: what is committed but not yet in the index: immutable sorted runs in memory, one a commit group, merged
+ * as they pile up.
+ *
+ * One fiber, on the disk's home loop, fills runs and pushes them (the committer; before any other reader: the
+ * replay). Any loop reads, without a lock: a reader takes the list of runs that is current, and what it was
+ * given stays good until its next switch; old lists die by rt_retire().
+ *
+ * A lookup asks the tail first and the index after it. Runs leave the tail only when the index has them and a
+ * new read transaction would see them: so nothing is ever in neither.
+ */
+#pragma once
+#include "base/arena.h"
+#include "disk/row.h"
+
+/* ---- one run ---- */
+struct run;
+struct entry {
+    enum table table;
+    uint64_t bucket;
+    struct span key;
+    struct span value; /* coded; empty: gone */
+};
+
+struct run *run_new(void);
+void run_free(struct run **rp); /* one that was not pushed; NULL is fine */
+/* In the order of the log; later ones replace earlier ones of the same key (see row_is_newer()). A deletion is
+ * a row with ROW_TOMBSTONE and its version. Key bytes are copied. */
+void run_object(struct run *r, uint64_t bucket, struct span key, const struct row *row);
+void run_upload(struct run *r, uint64_t bucket, struct span key,
+                const struct upload_id *id,
+                const struct upload_row *u); /* NULL: ended, its parts with it */
+void run_part(struct run *r, const struct upload_id *id, uint32_t number,
+              const struct part_row *p);
+void run_done(struct run *r, const struct upload_id *id, const struct done_row *d);
+/* Bytes of a segment that came to life or died, beyond what the index finds out by itself from object rows of
+ * one place (parts, manifests). */
+void run_segment(struct run *r, enum disk_class class, uint32_t segment, int64_t living,
+                 int64_t dead);
+uint32_t run_count(const struct run *r);
+
+/* ---- the tail ---- */
+struct tail;
+struct tail *tail_new(void);
+void tail_free(struct tail **tp); /* nobody reads any more */
+/* Takes the run (*rp becomes NULL) and makes it visible to every loop. Home loop. */
+void tail_push(struct tail *t, struct run **rp);
+uint64_t tail_bytes(const struct tail *t); /* memory of all runs; any loop */
+uint32_t tail_count(const struct tail *t); /* entries */
+
+enum tail_answer { TAIL_SILENT, TAIL_HAS, TAIL_GONE };
+/* The newest value of a key; TAIL_GONE only where the value is empty (tombstones are values). *value is good
+ * until the next switch. Any loop. */
+enum tail_answer tail_find(const struct tail *t, enum table table, uint64_t bucket,
+                           struct span key, struct span *value);
+
+/* A page of keys in byte order. Tail and index answer it alike; list.c merges. */
+struct scan {
+    enum table table;
+    uint64_t bucket;
+    struct span prefix; /* keys that begin so; empty: all of the bucket */
+    struct span after;  /* keys > after, or >= after when inclusive */
+    bool inclusive;
+    uint32_t max;
+};
+struct page {
+    struct entry *entries; /* in the arena, bytes included; ascending */
+    uint32_t count;
+    bool more; /* the page ended for max, not for want of keys */
+};
+/* Tombstones and gone ones included. ERR_BUSY: the arena's limit. Any loop; does not switch. */
+enum err tail_scan(const struct tail *t, const struct scan *s, struct arena *a,
+                   struct page *out) MUST_CHECK;
+
+/* ---- towards the index ---- */
+/* What the tail holds now is frozen: no longer merged with what comes, still read. The batch borrows the runs
+ * until tail_drop(). One batch at a time. Home loop. */
+struct batch {
+    const struct run **runs; /* oldest first */
+    uint32_t count;
+};
+bool tail_freeze(struct tail *t, struct batch *out); /* false: nothing to do */
+void tail_drop(struct tail *t, struct batch *b);     /* the index has it, durably */
+void tail_thaw(struct tail *t, struct batch *b);     /* the index failed: all stays */
