@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/span.h"
 #include "rt/file.h"
-#include "wire/sigv4.h"
+
 
 struct auth;
 #define AUTH_USERS_MAX 10000
@@ -35,6 +35,7 @@ struct auth_user {
 /* The secret of an access key, for sigv4_verify; NULL when unknown. Borrowed. */
 const char *auth_secret(const struct auth *a, struct span access_key, const struct auth_user **user);
 bool auth_anonymous_ok(const struct auth *a, bool peer_is_loopback);
+bool auth_clear_text_ok(const struct auth *a);
 /* Is this Host header ours when the caller is anonymous on loopback: a loopback name or address, *.localhost, or a
  * configured domain? (So that web pages cannot reach in.) */
 bool auth_host_ok(const struct auth *a, struct span host, const char *const *domains, unsigned count);

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/span.h"
+#include "base/buf.h"
 #include "meta/meta.h"
 
 #define MAP_BUCKET_NAME_MAX 63

@@ -40,4 +40,4 @@ enum err meta_apply(struct meta *m, const struct meta_change *changes, uint32_t 
                     struct errbuf *eb) MUST_CHECK;
 /* `on_change` is called in order after each change of a key under `prefix`, on the loop that called meta_watch,
  * outside any fiber: it must not switch. */
-enum err meta_watch(struct meta *m, struct span prefix, void (*on_change)(void *arg), void *arg) MUST_CHECK;
+enum err meta_watch(struct meta *m, struct span prefix, void (*on_change)(void *arg), void *arg) MUST_CHECK; /* set-up only; ERR_BUSY beyond 16 */

@@ -1,0 +1,408 @@
+/* embedded: meta on one LMDB environment, every change one durable commit on the worker pool. */
+#include "meta/meta.h"
+
+#include <assert.h>
+#include <lmdb.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cursor.h"
+#include "base/mem.h"
+#include "rt/loop.h"
+
+#define MAP_BYTES      MIB(256) /* sparse; bounds what all keys together may take */
+#define WATCHES_MAX    16
+#define REVISION_BYTES 8
+
+struct watch {
+    struct rt_msg msg; /* first: the loop gives it back */
+    struct meta *m;
+    char *prefix;
+    size_t prefix_len;
+    unsigned loop;
+    void (*on_change)(void *arg);
+    void *arg;
+    _Atomic bool posted;
+};
+
+struct meta {
+    MDB_env *env;
+    MDB_dbi pairs;  /* key -> be64 revision | value */
+    MDB_dbi system; /* "revision" -> be64 */
+    struct watch watches[WATCHES_MAX];
+    _Atomic unsigned watch_count;
+};
+
+static enum err
+lmdb_err(struct errbuf *eb, int rc, const char *what)
+{
+    if (rc == MDB_MAP_FULL)
+        return err_set(eb, ERR_NO_SPACE, "%s: node state holds its limit of %llu MiB",
+                       what, (unsigned long long)(MAP_BYTES >> 20));
+    return err_set(eb, ERR_IO, "%s: %s", what, mdb_strerror(rc));
+}
+
+static uint64_t
+read_be64(const void *p)
+{
+    struct cursor c = cursor_of(p, 8);
+
+    return take_be(&c, 8);
+}
+
+static void
+write_be64(void *p, uint64_t v)
+{
+    unsigned char *out = p;
+
+    for (int i = 7; i >= 0; i--, v >>= 8)
+        out[i] = (unsigned char)v;
+}
+
+/* ---- jobs: each runs whole on a worker ---- */
+
+struct open_job {
+    const char *path;
+    struct meta *m;
+    int rc;
+};
+
+static void
+open_work(void *arg)
+{
+    struct open_job *j = arg;
+    MDB_txn *txn = NULL;
+
+    j->rc = mdb_env_create(&j->m->env);
+    if (j->rc == 0)
+        j->rc = mdb_env_set_mapsize(j->m->env, MAP_BYTES);
+    if (j->rc == 0)
+        j->rc = mdb_env_set_maxdbs(j->m->env, 4);
+    if (j->rc == 0)
+        j->rc = mdb_env_open(j->m->env, j->path, MDB_NOTLS, 0600);
+    if (j->rc == 0)
+        j->rc = mdb_txn_begin(j->m->env, NULL, 0, &txn);
+    if (j->rc == 0)
+        j->rc = mdb_dbi_open(txn, "pairs", MDB_CREATE, &j->m->pairs);
+    if (j->rc == 0)
+        j->rc = mdb_dbi_open(txn, "system", MDB_CREATE, &j->m->system);
+    if (j->rc == 0) {
+        j->rc = mdb_txn_commit(txn);
+        txn = NULL;
+    }
+    if (txn != NULL)
+        mdb_txn_abort(txn);
+}
+
+/* Reads: a range of keys copied out into `found`, so that the arena stays with the fiber. */
+struct read_job {
+    struct meta *m;
+    struct span key;
+    bool prefix; /* all keys that start with it, else exactly it */
+    struct buf
+        found; /* be32 key length, be32 value length, be64 revision, key, value; repeated */
+    uint32_t count;
+    uint64_t revision;
+    int rc;
+};
+
+static uint64_t
+revision_now(struct meta *m, MDB_txn *txn)
+{
+    MDB_val k = {8, "revision"}, v;
+
+    return mdb_get(txn, m->system, &k, &v) == 0 && v.mv_size == 8 ? read_be64(v.mv_data)
+                                                                  : 0;
+}
+
+static void
+read_range(struct read_job *j, MDB_txn *txn)
+{
+    MDB_cursor *cursor = NULL;
+    MDB_val k = {j->key.len, (void *)(uintptr_t)j->key.at}, v;
+
+    j->rc = mdb_cursor_open(txn, j->m->pairs, &cursor);
+    if (j->rc != 0)
+        return;
+    j->rc = mdb_cursor_get(cursor, &k, &v, j->key.len > 0 ? MDB_SET_RANGE : MDB_FIRST);
+    while (j->rc == 0) {
+        struct span key = {k.mv_data, k.mv_size};
+
+        if (!(j->prefix ? span_starts(key, j->key) : span_eq(key, j->key)))
+            break;
+        if (v.mv_size < REVISION_BYTES) {
+            j->rc = MDB_CORRUPTED;
+            break;
+        }
+        buf_be(&j->found, k.mv_size, 4);
+        buf_be(&j->found, v.mv_size - REVISION_BYTES, 4);
+        buf_put(&j->found, v.mv_data, REVISION_BYTES);
+        buf_put(&j->found, k.mv_data, k.mv_size);
+        buf_put(&j->found, (const char *)v.mv_data + REVISION_BYTES,
+                v.mv_size - REVISION_BYTES);
+        j->count++;
+        if (!j->prefix)
+            break;
+        j->rc = mdb_cursor_get(cursor, &k, &v, MDB_NEXT);
+    }
+    if (j->rc == MDB_NOTFOUND)
+        j->rc = 0;
+    mdb_cursor_close(cursor);
+}
+
+static void
+read_work(void *arg)
+{
+    struct read_job *j = arg;
+    MDB_txn *txn = NULL;
+
+    j->rc = mdb_txn_begin(j->m->env, NULL, MDB_RDONLY, &txn);
+    if (j->rc != 0)
+        return;
+    j->revision = revision_now(j->m, txn);
+    read_range(j, txn);
+    mdb_txn_abort(txn);
+}
+
+struct apply_job {
+    struct meta *m;
+    const struct meta_change *changes;
+    uint32_t count;
+    uint64_t revision;
+    uint32_t refused; /* index of the change whose condition failed */
+    bool precondition;
+    int rc;
+};
+
+static int
+apply_one(struct apply_job *j, MDB_txn *txn, uint32_t index)
+{
+    const struct meta_change *c = &j->changes[index];
+    MDB_val k = {c->key.len, (void *)(uintptr_t)c->key.at}, v;
+    uint64_t now = 0;
+    int rc = mdb_get(txn, j->m->pairs, &k, &v);
+
+    if (rc == 0 && v.mv_size >= REVISION_BYTES)
+        now = read_be64(v.mv_data);
+    else if (rc != MDB_NOTFOUND)
+        return rc != 0 ? rc : MDB_CORRUPTED;
+    if (c->if_revision != META_ANY && c->if_revision != now) {
+        j->precondition = true;
+        j->refused = index;
+        return 0;
+    }
+    if (c->remove) {
+        rc = mdb_del(txn, j->m->pairs, &k, NULL);
+        return rc == MDB_NOTFOUND ? 0 : rc;
+    }
+    v = (MDB_val){REVISION_BYTES + c->value.len, NULL};
+    rc = mdb_put(txn, j->m->pairs, &k, &v, MDB_RESERVE);
+    if (rc != 0)
+        return rc;
+    write_be64(v.mv_data, j->revision);
+    if (c->value.len > 0)
+        memcpy((char *)v.mv_data + REVISION_BYTES, c->value.at, c->value.len);
+    return 0;
+}
+
+static void
+apply_work(void *arg)
+{
+    struct apply_job *j = arg;
+    MDB_txn *txn = NULL;
+    char revision[REVISION_BYTES];
+    MDB_val k = {8, "revision"}, v = {REVISION_BYTES, revision};
+
+    j->rc = mdb_txn_begin(j->m->env, NULL, 0, &txn);
+    if (j->rc != 0)
+        return;
+    j->revision = revision_now(j->m, txn) + 1;
+    for (uint32_t i = 0; i < j->count && j->rc == 0 && !j->precondition; i++)
+        j->rc = apply_one(j, txn, i);
+    if (j->rc == 0 && !j->precondition) {
+        write_be64(revision, j->revision);
+        j->rc = mdb_put(txn, j->m->system, &k, &v, 0);
+    }
+    if (j->rc == 0 && !j->precondition)
+        j->rc = mdb_txn_commit(txn);
+    else
+        mdb_txn_abort(txn);
+}
+
+/* ---- the interface ---- */
+
+enum err
+meta_open_embedded(struct rt_dir *dir, struct meta **out, struct errbuf *eb)
+{
+    struct meta *m = xcalloc(1, sizeof *m);
+    struct open_job j = {.path = rt_dir_path(dir), .m = m};
+    enum err rc = rt_blocking(open_work, &j, DEADLINE_NEVER);
+
+    *out = NULL;
+    if (rc == ERR_OK && j.rc != 0)
+        rc = lmdb_err(eb, j.rc, "opening the node's state");
+    else if (rc != ERR_OK)
+        err_set(eb, rc, "opening the node's state was given up");
+    if (rc != ERR_OK) {
+        meta_close(&m);
+        return rc;
+    }
+    *out = m;
+    return ERR_OK;
+}
+
+void
+meta_close(struct meta **mp)
+{
+    struct meta *m = *mp;
+
+    *mp = NULL;
+    if (m == NULL)
+        return;
+    for (unsigned i = 0; i < atomic_load(&m->watch_count); i++)
+        free(m->watches[i].prefix);
+    if (m->env != NULL)
+        mdb_env_close(m->env);
+    free(m);
+}
+
+static enum err
+read_pairs(struct read_job *j, struct arena *a, struct meta_pair **out, struct errbuf *eb)
+{
+    struct cursor c;
+    enum err rc;
+
+    buf_init(&j->found, MAP_BYTES);
+    rc = rt_blocking(read_work, j, DEADLINE_NEVER);
+    if (rc != ERR_OK || j->rc != 0) {
+        buf_fini(&j->found);
+        return rc != ERR_OK ? err_set(eb, rc, "reading the node's state was given up")
+                            : lmdb_err(eb, j->rc, "reading the node's state");
+    }
+    *out = arena_alloc(a, j->count * sizeof **out);
+    c = cursor_of(j->found.at, j->found.len);
+    for (uint32_t i = 0; i < j->count; i++) {
+        size_t key_len = take_be(&c, 4), value_len = take_be(&c, 4);
+
+        (*out)[i].revision = take_be(&c, 8);
+        (*out)[i].key = arena_span(a, take_span(&c, key_len));
+        (*out)[i].value = arena_span(a, take_span(&c, value_len));
+    }
+    assert(!c.bad);
+    buf_fini(&j->found);
+    return ERR_OK;
+}
+
+enum err
+meta_get(struct meta *m, struct span key, struct arena *a, struct meta_pair *out,
+         struct errbuf *eb)
+{
+    struct read_job j = {.m = m, .key = key};
+    struct meta_pair *found = NULL;
+    enum err rc = read_pairs(&j, a, &found, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (j.count == 0)
+        return err_set(eb, ERR_NOT_FOUND, "no key \"%.*s\" in the node's state",
+                       SPAN_ARG(key));
+    *out = found[0];
+    return ERR_OK;
+}
+
+enum err
+meta_list(struct meta *m, struct span prefix, struct arena *a, struct meta_pair **out,
+          uint32_t *count, uint64_t *revision, struct errbuf *eb)
+{
+    struct read_job j = {.m = m, .key = prefix, .prefix = true};
+    enum err rc = read_pairs(&j, a, out, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    *count = j.count;
+    *revision = j.revision;
+    return ERR_OK;
+}
+
+static void
+on_watch(struct rt_msg *msg)
+{
+    struct watch *w = CONTAINER_OF(msg, struct watch, msg);
+
+    atomic_store(&w->posted, false); /* before the call: a later change posts again */
+    w->on_change(w->arg);
+}
+
+static void
+tell_watches(struct meta *m, const struct meta_change *changes, uint32_t count)
+{
+    unsigned watches = atomic_load(&m->watch_count);
+
+    for (unsigned i = 0; i < watches; i++) {
+        struct watch *w = &m->watches[i];
+        struct span prefix = {w->prefix, w->prefix_len};
+        bool hit = false;
+
+        for (uint32_t k = 0; k < count && !hit; k++)
+            hit = span_starts(changes[k].key, prefix);
+        if (hit && !atomic_exchange(&w->posted, true)) {
+            w->msg.fn = on_watch;
+            rt_post(w->loop, &w->msg);
+        }
+    }
+}
+
+enum err
+meta_apply(struct meta *m, const struct meta_change *changes, uint32_t count,
+           uint64_t *revision, struct errbuf *eb)
+{
+    struct apply_job j = {.m = m, .changes = changes, .count = count};
+    enum err rc;
+
+    if (count == 0 || count > META_CHANGE_MAX)
+        return err_set(eb, ERR_BAD_REQUEST, "a change of %u keys, 1 to %u are possible",
+                       count, META_CHANGE_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        if (changes[i].key.len == 0 || changes[i].key.len > META_KEY_MAX)
+            return err_set(eb, ERR_BAD_REQUEST,
+                           "a key of %zu bytes, 1 to %u are possible", changes[i].key.len,
+                           META_KEY_MAX);
+        if (changes[i].value.len > META_VALUE_MAX)
+            return err_set(eb, ERR_TOO_LARGE,
+                           "a value of %zu bytes, at most %u are possible",
+                           changes[i].value.len, META_VALUE_MAX);
+    }
+    rc = rt_blocking(apply_work, &j, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "changing the node's state was given up");
+    if (j.rc != 0)
+        return lmdb_err(eb, j.rc, "changing the node's state");
+    if (j.precondition)
+        return err_set(eb, ERR_PRECONDITION, "\"%.*s\" has changed meanwhile",
+                       SPAN_ARG(changes[j.refused].key));
+    if (revision != NULL)
+        *revision = j.revision;
+    tell_watches(m, changes, count);
+    return ERR_OK;
+}
+
+enum err
+meta_watch(struct meta *m, struct span prefix, void (*on_change)(void *arg), void *arg)
+{
+    unsigned at = atomic_load(&m->watch_count);
+    struct watch *w;
+
+    if (at >= WATCHES_MAX)
+        return ERR_BUSY;
+    w = &m->watches[at];
+    w->m = m;
+    w->prefix = xmemdup0(prefix.at, prefix.len);
+    w->prefix_len = prefix.len;
+    w->loop = rt_loop_index();
+    w->on_change = on_change;
+    w->arg = arg;
+    atomic_store(&m->watch_count, at + 1);
+    return ERR_OK;
+}
