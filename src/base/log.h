@@ -3,6 +3,9 @@
  * Any thread. A line is formatted on the stack of the caller (at most 2 KiB, cut with "...") and handed to the
  * sink: stderr by one write(2) until `rt` sets another. Values are escaped: no CR, LF or control byte gets
  * out. Secrets never come here. Level and format change at run time.
+ *
+ *     time=2026-11-21T09:03:59.000Z level=info event=disk.opened msg="disk opened" path=/srv/a objects=12
+ *     {"time":"2026-11-21T09:03:59.000Z","level":"info","event":"disk.opened","msg":"disk opened",...}
  */
 #pragma once
 #include <stdbool.h>
@@ -28,21 +31,24 @@ struct log_field {
 };
 #define L_TEXT(n, v) ((struct log_field){.name = (n), .kind = LOG_TEXT, .as.text = (v)})
 #define L_SPAN(n, v) ((struct log_field){.name = (n), .kind = LOG_SPAN, .as.span = (v)})
-#define L_U64(n, v) ((struct log_field){.name = (n), .kind = LOG_U64, .as.u64 = (v)})
-#define L_I64(n, v) ((struct log_field){.name = (n), .kind = LOG_I64, .as.i64 = (v)})
-#define L_F64(n, v) ((struct log_field){.name = (n), .kind = LOG_F64, .as.f64 = (v)})
+#define L_U64(n, v)  ((struct log_field){.name = (n), .kind = LOG_U64, .as.u64 = (v)})
+#define L_I64(n, v)  ((struct log_field){.name = (n), .kind = LOG_I64, .as.i64 = (v)})
+#define L_F64(n, v)  ((struct log_field){.name = (n), .kind = LOG_F64, .as.f64 = (v)})
 
 /* `event` is stable and dotted: "disk.opened". */
 void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, unsigned count);
-#define LOG(level, event, message, ...)                                        \
-    log_event((level), (event), (message), (struct log_field[]){__VA_ARGS__},  \
+#define LOG(level, event, message, ...)                                                  \
+    log_event((level), (event), (message), (struct log_field[]){__VA_ARGS__},            \
               sizeof((struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
 #define LOG0(level, event, message) log_event((level), (event), (message), NULL, 0)
 
+/* Whether such a line would be written: for callers whose fields cost something to make. */
+bool log_wants(enum log_level level);
 void log_set_level(enum log_level level);
 void log_set_format(enum log_format format);
-enum err log_level_parse(struct span text, enum log_level *out); /* "debug", "info", "warn", "error" */
+/* "debug", "info", "warn", "error". */
+enum err log_level_parse(struct span text, enum log_level *out);
 /* The clock of the lines (sim gives its own); NULL is the system's. Nanoseconds since 1970. */
 void log_set_clock(uint64_t (*now_wall_ns)(void));
 void log_set_sink(void (*sink)(const char *line, size_t len));
