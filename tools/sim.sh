@@ -4,7 +4,7 @@
 
 seeds=${1:?how many seeds}
 only=${2:-}
-tools/build.sh sim tests >/dev/null
+tools/build.sh sim sim_tests >/dev/null
 count=0
 for program in build/sim/test/sim_*; do
     [ -x "$program" ] || continue

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""rooms: holds every #include and every kernel header of src/ against the order in src/ROOMS.
+
+    rooms.py [SRC]      prints what is wrong, one line each; exit 1 if anything is
+
+A room includes headers of itself and of the rooms above it, as "room/header.h". Only `rt` includes the headers
+of system calls that wait, of sockets, threads and io_uring; EXCEPTIONS names who else may, and why.
+"""
+
+import pathlib
+import re
+import sys
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
+
+# Headers behind which the kernel is: I/O, threads, other processes.
+KERNEL = re.compile(
+    r"^(liburing|pthread|threads|semaphore|poll|netdb|fcntl|signal|spawn|termios"
+    r"|netinet/.*|arpa/.*|linux/.*"
+    r"|sys/(socket|epoll|eventfd|timerfd|signalfd|mman|wait|sendfile|stat|un|ioctl|syscall|file|statvfs|vfs|inotify|random))\.h$"
+)
+
+# path below src/: (headers, why)
+EXCEPTIONS = {
+    "base/digest.c": ({"pthread.h"}, "pthread_once around OpenSSL's digests, which no loop owns"),
+}
+
+
+def read_rooms(src):
+    return [line.split()[0] for line in (src / "ROOMS").read_text().splitlines() if line and line[0].isalpha()]
+
+
+def check_file(src, path, rooms):
+    """Yields a sentence for each wrong #include of one file."""
+    name = path.relative_to(src).as_posix()
+    room = name.split("/")[0]
+    if room not in rooms:
+        yield f"{name}: no room \"{room}\" in src/ROOMS"
+        return
+    text = path.read_text(errors="replace")
+    for match in INCLUDE.finditer(text):
+        where = f"{name}:{text.count(chr(10), 0, match.start()) + 1}"
+        kind, header = match.groups()
+        if kind == "<":
+            if room != "rt" and KERNEL.match(header) and header not in EXCEPTIONS.get(name, (set(),))[0]:
+                yield f"{where}: <{header}> is for rt alone"
+            continue
+        if not (src / header).is_file():
+            beside = path.parent / header
+            yield f'{where}: "{header}" is not below src/' + (f'; write "{beside.relative_to(src)}"' if beside.is_file() else "")
+            continue
+        theirs = header.split("/")[0]
+        if theirs not in rooms or rooms.index(theirs) > rooms.index(room):
+            yield f'{where}: room {room} includes "{header}", but {theirs} stands below it'
+
+
+def check(src):
+    """(sentences, number of files read)"""
+    rooms = read_rooms(src)
+    files = sorted(p for p in src.rglob("*") if p.suffix in (".c", ".h", ".S"))
+    wrong = [sentence for path in files for sentence in check_file(src, path, rooms)]
+    for room in rooms:
+        folder = src / room
+        if folder.is_dir() and any(folder.rglob("*.c")) and not (folder / "README.md").is_file():
+            wrong.append(f"{room}: a room has a README.md")
+    for path in files:
+        if path.suffix == ".h" and "#pragma once" not in path.read_text(errors="replace"):
+            wrong.append(f"{path.relative_to(src)}: no #pragma once")
+    for name in EXCEPTIONS:
+        text = (src / name).read_text() if (src / name).is_file() else ""
+        for header in EXCEPTIONS[name][0]:
+            if f"<{header}>" not in text:
+                wrong.append(f"{name}: does not need its exception for <{header}> in rooms.py")
+    return wrong, len(files)
+
+
+def main():
+    src = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2] / "src")
+    wrong, count = check(src)
+    for sentence in wrong:
+        print(sentence)
+    print(f"rooms: {count} files, {len(wrong)} wrong")
+    return 1 if wrong or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

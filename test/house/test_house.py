@@ -1,0 +1,105 @@
+"""The house keeps its own rules: the order of the rooms, the format, what the pages claim, what must not be in a file."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import rooms  # noqa: E402
+
+
+def tracked(*patterns):
+    out = subprocess.run(["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    return [ROOT / name for name in out.split("\0") if name and (ROOT / name).is_file()]
+
+
+def text_of(path):
+    try:
+        return path.read_text()
+    except UnicodeDecodeError:
+        return ""  # pictures, corpora
+
+
+def test_rooms_are_in_order():
+    wrong, count = rooms.check(ROOT / "src")
+    assert count > 20
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "name, text, says",
+    [
+        ("upper/a.c", '#include "lower/b.h"\n', "but lower stands below it"),
+        ("upper/a.c", '#include "a.h"\n', 'write "upper/a.h"'),
+        ("upper/a.c", "int x;\n#include <pthread.h>\n", "a.c:2: <pthread.h> is for rt alone"),
+        ("cellar/a.c", "int x;\n", 'no room "cellar"'),
+    ],
+)
+def test_rooms_sees_what_is_wrong(tmp_path, monkeypatch, name, text, says):
+    monkeypatch.setattr(rooms, "EXCEPTIONS", {})
+    (tmp_path / "ROOMS").write_text("upper  above\nrt  the kernel\nlower  below\n")
+    for file, content in {"upper/a.h": "#pragma once\n", "lower/b.h": "#pragma once\n", "rt/r.c": "#include <pthread.h>\n", name: text}.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(content)
+    for room in ("upper", "lower", "rt"):
+        (tmp_path / room / "README.md").write_text("x\n")
+    wrong, _ = rooms.check(tmp_path)
+    assert len(wrong) == 1 and says in wrong[0]
+
+
+def test_c_files_are_formatted():
+    files = [str(p) for p in tracked("*.c", "*.h") if "third_party" not in p.parts]
+    run = subprocess.run(["clang-format", "--dry-run", "-Werror", *files], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-4000:]
+
+
+def test_every_promise_names_a_test_that_exists():
+    page = (ROOT / "docs/promises.md").read_text()
+    rows = [line for line in page.splitlines() if re.match(r"\| [A-Z]\d+ \|", line)]
+    assert len(rows) > 5
+    for row in rows:
+        tests = re.findall(r"`(test/[^`]+)`", row)
+        assert tests, f"no test in: {row}"
+        for test in tests:
+            file, _, case = test.partition("::")
+            path = ROOT / file
+            assert path.exists(), f"{file} does not exist, but docs/promises.md names it"
+            if case:
+                assert case in path.read_text(), f"{file} has no {case}, but docs/promises.md names it"
+
+
+def test_every_fuzz_target_has_a_corpus():
+    targets = [p for p in (ROOT / "test/fuzz").glob("fuzz_*.c")]
+    for target in targets:
+        corpus = ROOT / "test/fuzz/corpus" / target.stem.removeprefix("fuzz_")
+        assert corpus.is_dir() and any(corpus.iterdir()), f"{target.name} has no corpus at {corpus}"
+    names = {p.stem.removeprefix("fuzz_") for p in targets}
+    for corpus in (ROOT / "test/fuzz/corpus").glob("*"):
+        assert corpus.name in names, f"{corpus} belongs to no fuzz target"
+
+
+def test_every_unit_test_belongs_to_a_room():
+    known = rooms.read_rooms(ROOT / "src")
+    for path in (ROOT / "test/unit").glob("*/test_*.c"):
+        assert path.parent.name in known, f"{path} is in no room"
+    names = [p.name for p in (ROOT / "test/unit").glob("*/test_*.c")]
+    assert len(names) == len(set(names)), "two test programs have one name"
+
+
+def test_links_in_pages_lead_somewhere():
+    for page in tracked("*.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text_of(page)):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_no_file_names_this_machine():
+    """Hosts of package registries, and paths of the machine where it was written, have no place in the tree."""
+    words = re.compile("|".join(["/" + "work/", "/" + "root/", "deb\\." + "debian", "pypi\\." + "org", "pythonhosted" + "\\.", "registry\\." + "npmjs"]))
+    for path in tracked("."):
+        found = words.search(text_of(path))
+        assert not found, f"{path.relative_to(ROOT)} has {found.group(0)!r}"

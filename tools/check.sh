@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# check.sh [STAGE...]: installs what the tests need, builds, and runs everything that is tested; or just the
+# stages named. Each stage says how long it took and what it counted; failures are shown whole. The last line
+# is "N passed, N failed". Logs stay in build/check.
+. "$(dirname "$0")/lib.sh"
+
+STAGES="house units threads clang sim corpora fuzz e2e"
+FUZZ_SECONDS=${FUZZ_SECONDS:-5} # for each target
+
+logs=$root/build/check
+passed=0 failed=0
+mkdir -p "$logs"
+
+# build PRESET TARGET...: warnings are errors; what the compiler says is shown when it fails.
+build() {
+    local log=$logs/build-$1.log
+    tools/build.sh "$@" >"$log" 2>&1 || {
+        grep -E -A12 'error|FAILED|Error' "$log" | head -120
+        say "    the build \"$1\" failed; all of it: $log"
+        return 1
+    }
+}
+# ctest_of PRESET LABEL [MORE]: runs the tests with that label.
+ctest_of() {
+    local dir=build/$1 label=$2
+    shift 2
+    ctest --test-dir "$dir" -L "^$label\$" -j "$jobs" --output-junit "$logs/junit.xml" \
+        --test-output-size-passed 100000 --test-output-size-failed 400000 "$@" >"$logs/ctest-$label.log" 2>&1 || true
+    count "$logs/junit.xml"
+}
+pytest_of() {
+    .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" --junit-xml="$logs/junit.xml" -q "$@" >"$logs/pytest.log" 2>&1 || true
+    [ -e "$logs/junit.xml" ] || cat "$logs/pytest.log"
+    count "$logs/junit.xml"
+}
+# count JUNIT: adds its tests to the stage's; the file is taken, so that a next one cannot be mistaken for it.
+count() {
+    local out last
+    [ -e "$1" ] || { stage_failed=$((stage_failed + 1)); say "    the runner left no result"; return; }
+    out=$(python3 tools/tally.py "$1") || { stage_failed=$((stage_failed + 1)); say "    the result cannot be read: $1"; return; }
+    last=$(tail -n 1 <<<"$out")
+    sed '$d' <<<"$out"
+    rm -f "$1"
+    stage_passed=$((stage_passed + ${last% *})) stage_failed=$((stage_failed + ${last#* }))
+}
+
+stage_house() { pytest_of test/house; }
+stage_units() { build dev all tests && ctest_of dev unit; }
+stage_corpora() { build dev tests && ctest_of dev fuzz; }
+stage_threads() { build tsan thread_tests && ctest_of tsan threads; }
+stage_clang() { # the second compiler, optimised, warnings are errors: the program it makes must at least start
+    build clang forebay && build/clang/forebay version >/dev/null && stage_passed=1
+}
+stage_sim() { build sim sim_tests && ctest_of sim sim; }
+stage_fuzz() {
+    local log=$logs/fuzz.log last
+    tools/fuzz.sh "$FUZZ_SECONDS" >"$log" 2>&1 || cat "$log"
+    last=$(tail -n 1 "$log")
+    [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || return 1
+    stage_passed=${BASH_REMATCH[1]} stage_failed=${BASH_REMATCH[2]}
+}
+stage_e2e() { build dev forebay && build rel forebay && pytest_of test/e2e; }
+
+run_stage() {
+    local begun=$SECONDS
+    stage_passed=0 stage_failed=0
+    say "== $1"
+    "stage_$1" || stage_failed=$((stage_failed + 1))
+    [ $((stage_passed + stage_failed)) -gt 0 ] || { say "    nothing was run, and that is a failure"; stage_failed=1; }
+    say "   $1: $stage_passed passed, $stage_failed failed, $((SECONDS - begun)) s"
+    passed=$((passed + stage_passed)) failed=$((failed + stage_failed))
+}
+
+tools/deps.sh build python demo check
+tools/venv.sh check old
+tools/unpack.sh prometheus
+for stage in ${*:-$STAGES}; do
+    [[ " $STAGES " = *" $stage "* ]] || die "no stage \"$stage\"; there are: $STAGES"
+    run_stage "$stage"
+done
+say "check took $SECONDS s; logs are in build/check"
+say "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,90 @@
+"""Our server as a child process: started, watched, ended, and its log read for what must not be there."""
+
+import configparser
+import os
+import pathlib
+import signal
+import time
+
+from .process import ROOT, Process, free_ports, http_get
+
+# Words of the sanitizers and of assert(); a log that holds one is a failure whatever the client saw.
+BAD_WORDS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion `")
+STOP_SECONDS = 10  # what the README promises for an idle server
+
+
+def binary(build="dev"):
+    """FOREBAY_BIN, else build/forebay (rel) or build/PRESET/forebay."""
+    default = ROOT / "build/forebay" if build == "rel" else ROOT / "build" / build / "forebay"
+    return pathlib.Path(os.environ.get("FOREBAY_BIN", default))
+
+
+class Forebay(Process):
+    """`forebay serve DIR`; answers at .endpoint. `args` are more flags, `settings` become --set."""
+
+    def __init__(self, data_dir, log_dir=None, args=(), settings=None, port=None, env=None, build="dev"):
+        self.data_dir = pathlib.Path(data_dir)
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.port = port or free_ports(1)[0]
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.binary = binary(build)
+        flags = [f"--set={name}={value}" for name, value in (settings or {}).items()]
+        super().__init__(
+            "forebay",
+            [self.binary, "serve", self.data_dir, "--listen", f"127.0.0.1:{self.port}", *flags, *args],
+            log_dir or self.data_dir.parent,
+            env=server_env(env),
+        )
+
+    def wait_ready(self, timeout=30.0):
+        self.wait_until(lambda: http_get(self.endpoint + "/_/readyz")[0] == 200, timeout, "become ready")
+        return self
+
+    def keys(self):
+        """(access key, secret key) that the first start wrote."""
+        file = configparser.ConfigParser()
+        file.read(self.data_dir / ".forebay/credentials")
+        section = file[file.sections()[0]] if file.sections() else file["DEFAULT"]
+        return section["aws_access_key_id"], section["aws_secret_access_key"]
+
+    def metrics(self):
+        """{name with labels: value} of /_/metrics."""
+        status, body = http_get(self.endpoint + "/_/metrics")
+        if status != 200:
+            raise RuntimeError(f"/_/metrics answered {status}")
+        rows = (line.rsplit(" ", 1) for line in body.decode().splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, value in rows}
+
+    def rss_anon_kib(self):
+        for line in pathlib.Path(f"/proc/{self.popen.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1])
+        raise RuntimeError("no RssAnon in /proc/PID/status")
+
+    def end(self):
+        """SIGTERM as an operator would: it must go in time, with status 0 and a clean log."""
+        begun = time.monotonic()
+        status = self.stop(timeout=30)
+        took = time.monotonic() - begun
+        self.check_log()
+        assert status == 0, f"ended with {status} after SIGTERM ({signal_name(status)}); its log:\n{self.log()[-8000:]}"
+        assert took < STOP_SECONDS, f"took {took:.1f} s to end after SIGTERM"
+
+    def check_log(self):
+        log = self.log()
+        for word in BAD_WORDS:
+            assert word not in log, f"the server's log has {word!r}:\n{log[log.index(word) - 2000 if log.index(word) > 2000 else 0:][:12000]}"
+
+
+def signal_name(status):
+    return signal.Signals(-status).name if status < 0 else "no signal"
+
+
+def server_env(more=None):
+    """Ours, without anybody's AWS variables, with the sanitizers set to speak up."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "FOREBAY_"))}
+    env["ASAN_OPTIONS"] = "detect_leaks=1:abort_on_error=0:detect_stack_use_after_return=0"
+    env["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1"
+    env["AWS_EC2_METADATA_DISABLED"] = "true"
+    env.update(more or {})
+    return env

@@ -1,0 +1,104 @@
+"""A child process with a log, which goes away when its parent does."""
+
+import ctypes
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def free_ports(count):
+    """Ports that nobody had a moment ago; all held at once, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+def http_get(url, timeout=5.0):
+    """(status, body) of a GET that is not signed; status 0 when nobody answered."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as reply:
+            return reply.status, reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+    except (OSError, urllib.error.URLError):
+        return 0, b""
+
+
+def _die_with(parent):
+    def in_child():
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return in_child
+
+
+class Process:
+    """Started by the constructor, ended by stop() or kill(); a context manager."""
+
+    def __init__(self, name, argv, log_dir, env=None, cwd=None):
+        log_dir = pathlib.Path(log_dir)
+        log_dir.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log_path = log_dir / f"{name}.log"
+        with open(self.log_path, "ab") as log:
+            self.popen = subprocess.Popen(
+                [str(a) for a in argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,  # Ctrl-C reaches us, and we end our children in order
+                preexec_fn=_die_with(os.getpid()),
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.stop()
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def wait_until(self, ready, timeout=60.0, what="answer"):
+        """Waits until ready() is true; a child that ends meanwhile, or the time-out, is an error with its log."""
+        end = time.monotonic() + timeout
+        while not ready():
+            if self.popen.poll() is not None:
+                raise RuntimeError(f"{self.name} ended with {self.popen.returncode}; its log:\n{self.log()[-8000:]}")
+            if time.monotonic() > end:
+                raise RuntimeError(f"{self.name} does not {what} after {timeout:g} s; its log:\n{self.log()[-8000:]}")
+            time.sleep(0.05)
+
+    def stop(self, timeout=10.0):
+        """SIGTERM, and SIGKILL for what does not go; returns the exit status."""
+        if self.popen.poll() is None:
+            self.popen.terminate()
+            try:
+                self.popen.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return self.popen.returncode
+
+    def kill(self):
+        """kill -9."""
+        if self.popen.poll() is None:
+            self.popen.kill()
+        self.popen.wait()
+        return self.popen.returncode

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""tally: reads the junit file of ctest or pytest; shows each failure whole and prints "PASSED FAILED" last.
+
+A test program of ours closes with "N passed, N failed": then its cases count, else the program counts as one.
+A program that ended badly counts at least one failure. No test at all is a failure as well.
+"""
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+CLOSING = re.compile(r"^(\d+) passed, (\d+) failed$", re.MULTILINE)
+
+
+def main():
+    passed = failed = 0
+    for case in ElementTree.parse(sys.argv[1]).getroot().iter("testcase"):
+        trouble = [child for child in case if child.tag in ("failure", "error")]
+        if any(child.tag == "skipped" for child in case):
+            reason = next(child for child in case if child.tag == "skipped").get("message", "")
+            print(f"    skipped {case.get('name')}: {reason}")
+            continue
+        output = case.findtext("system-out") or ""
+        closing = CLOSING.findall(output)
+        good, bad = (int(n) for n in closing[-1]) if closing else (0 if trouble else 1, 0)
+        if trouble:
+            bad = max(bad, 1)
+            print(f"==== FAILED {case.get('name')}")
+            print("\n".join(filter(None, [child.text or child.get("message") for child in trouble])))
+            print(output)
+        passed, failed = passed + good, failed + bad
+    if passed + failed == 0:
+        print("    no test was run, and that is a failure")
+        failed = 1
+    print(passed, failed)
+
+
+if __name__ == "__main__":
+    main()
