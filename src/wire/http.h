@@ -104,8 +104,8 @@ enum http_parse {
     HTTP_BAD /* `status` and `why` say what: answer so and close */
 };
 
-/* One head. About 4 KiB: lives in a connection's buffers, not on a fiber's stack. Zero
- * before the first use with http_head_init(). */
+/* One head. About 4 KiB: lives in a connection's buffers, not on a fiber's stack. Begins
+ * with http_head_init(). */
 struct http_head {
     /* Requests. */
     enum http_method method;
@@ -137,16 +137,17 @@ struct http_head {
     /* Where the scan stands, so that a head that comes byte by byte costs each byte once.
      */
     size_t scanned_;
-    size_t line_at_;
-    size_t head_at_; /* behind the empty lines that may stand before a request, at most
-                        one */
+    size_t line_at_;  /* of the line in progress */
+    size_t block_at_; /* where header lines begin; 0: the first line is not there yet */
+    unsigned blank_;  /* empty lines before a request: one is forgiven */
 };
 static_assert(HTTP_FIELD_COUNT_ <= 64, "`again` holds a bit a field");
 
 void http_head_init(struct http_head *h);
-/* `buf` holds `len` bytes of which earlier calls saw a prefix. HTTP_BAD comes as soon as
- * the bytes show it, limits included, so a caller needs room for HTTP_REQUEST_LINE_MAX +
- * HTTP_HEAD_MAX at most. */
+/* `buf` holds `len` bytes of which earlier calls saw a prefix at the same place; when
+ * bytes have moved, begin anew with http_head_init(). HTTP_BAD comes with the line that
+ * shows it, limits included: a buffer of HTTP_HEAD_ROOM bytes never fills up before. */
+#define HTTP_HEAD_ROOM (HTTP_REQUEST_LINE_MAX + HTTP_HEAD_MAX + 16u)
 enum http_parse http_request_parse(struct http_head *h, const char *buf, size_t len);
 /* `method`: of the request answered, for the length of the body (HEAD has none). 1xx
  * heads are HTTP_DONE with body_length 0: the caller skips them. */
