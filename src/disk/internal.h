@@ -1,0 +1,131 @@
+/* internal: what the files of this room share. Nobody outside includes it.
+ *
+ * Fields are grouped by who may touch them. "Home" is the disk's home loop: the committers, the flusher and
+ * whoever reserves space run there, so between two switches they are alone.
+ */
+#pragma once
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "disk/disk.h"
+#include "disk/find.h"
+#include "disk/hot.h"
+#include "disk/index.h"
+#include "disk/list.h"
+#include "disk/tail.h"
+#include "rt/fiber.h"
+#include "rt/file.h"
+#include "rt/loop.h"
+#include "rt/sync.h"
+
+#define FORMAT_VERSION 1
+#define DISK_ALIGN     4096u
+#define BLOCK_BYTES    (16u << 10) /* of a block sum */
+#define HEAD_MAX       (20u << 10) /* header of a member */
+#define META_MAX       (8u << 10)  /* metadata fields of an object */
+#define GROUP_MAX      ((4u << 20) - DISK_ALIGN)
+#define GROUP_MEMBERS  512
+#define BODY_HEAD      DISK_ALIGN
+#define SUMS_HEAD_ROOM (12u << 10)
+#define BODY_OWN       (16u << 20) /* from here on a body has a segment of its own */
+#define BODY_STEP      (16u << 20) /* one of unknown length grows by this */
+#define BODY_MAX       (5ull << 30)
+#define BUCKET_NOTE_MAX (64u << 10)
+#define PART_MAX       DISK_PARTS_MAX
+
+enum segment_kind { SEGMENT_LOG, SEGMENT_BODIES, SEGMENT_ONE };
+
+/* A segment that is written, or shared. Segments of one finished body have none: they are opened by name. */
+struct segment {
+    /* Set at birth. */
+    struct disk *disk; /* borrowed */
+    uint32_t id;
+    uint32_t generation;
+    enum disk_class class;
+    enum segment_kind kind;
+    uint64_t first_group; /* of a log */
+    struct rt_file *file; /* owned */
+
+    /* Any loop. */
+    _Atomic uint32_t refs;
+
+    /* Home. */
+    struct {
+        uint64_t size; /* allocated */
+        uint64_t used; /* the next place or group goes here */
+        unsigned open_places;
+        bool dirty;    /* cached: written since the last sync */
+        bool doomed;   /* a sync failed: never trusted again */
+        struct list of_class; /* logs and shared segments of the class, by id */
+    } home;
+};
+
+/* One log: home. */
+struct log {
+    struct segment *now; /* the one appended to; in disk->segments */
+    uint64_t next_group;
+    struct log_position end; /* behind the last group */
+    uint64_t uncovered;      /* bytes of groups that the index does not cover */
+    bool failed;             /* a write or sync failed: takes nothing more */
+    bool dirty;              /* cached: written since the last sync */
+};
+
+struct committer; /* commit.c */
+struct flusher;   /* flush.c */
+
+#define SEGMENT_TABLE_TOP  4096
+#define SEGMENT_TABLE_PAGE 4096
+typedef _Atomic(struct segment *) segment_slot;
+
+struct disk {
+    /* Set in disk_open(), then never changed: any loop. */
+    struct disk_options o;
+    uint8_t disk_id[16];
+    uint64_t epoch;      /* of this opening: larger than any on this disk before */
+    uint64_t generation; /* of the superblock */
+    uint32_t cluster_sum; /* crc32c of the cluster id: where block sums begin */
+    struct rt_dir *root, *state, *dir[DISK_CLASSES_];
+    struct rt_file *superblock; /* locked */
+    struct tail *tail;
+    struct index *index;
+    struct hot *hot;
+    struct committer *committer[DISK_CLASSES_];
+    struct flusher *flusher;
+
+    /* Any loop. */
+    segment_slot *_Atomic segments[SEGMENT_TABLE_TOP]; /* pages by id; see segment_pin() */
+    _Atomic uint64_t content_counter;
+    _Atomic bool failed;
+    _Atomic uint64_t segment_bytes[DISK_CLASSES_];
+
+    /* Home. */
+    struct {
+        uint64_t version_counter;
+        uint32_t next_segment;
+        struct log log[DISK_CLASSES_];
+        struct list segments_of[DISK_CLASSES_];
+        struct segment *bodies[DISK_CLASSES_]; /* shared one that takes bodies now, or NULL */
+        struct rt_sem reserve;                 /* one reservation at a time */
+        uint32_t *dying; /* segments that lost bytes since the last flush; owned */
+        uint32_t dying_count, dying_room;
+        uint64_t given_back; /* places found without a record at start */
+        bool open;           /* takes changes */
+    } home;
+};
+
+/* Runs fn(arg) on the home loop: directly when this is it. May switch. */
+enum err on_home(struct disk *d, fiber_fn *fn, void *arg) MUST_CHECK;
+
+struct content_id content_mint(struct disk *d); /* any loop */
+static inline bool
+content_eq(const struct content_id *a, const struct content_id *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+static inline int
+version_cmp(const struct version *a, const struct version *b)
+{
+    if (a->epoch != b->epoch)
+        return a->epoch < b->epoch ? -1 : 1;
+    return (a->counter > b->counter) - (a->counter < b->counter);
+}
