@@ -13,8 +13,8 @@
 #include "base/num.h"
 #include "base/utf8.h"
 
-#define LINE_MAX  2048
-#define VALUE_MAX 1024 /* one value must not push the others out */
+#define LINE_BYTES 2048
+#define VALUE_MAX  1024 /* one value must not push the others out */
 /* Kept free, so that a line that is cut still ends well: ..."}\n, and one more ... */
 #define ENDING 16
 
@@ -26,7 +26,7 @@ static _Atomic(uint64_t (*)(void)) used_clock;
 static _Atomic(void (*)(const char *, size_t)) used_sink;
 
 struct line {
-    char text[LINE_MAX];
+    char text[LINE_BYTES];
     size_t len;
     bool json;
 };
@@ -37,7 +37,7 @@ struct line {
 static bool
 put(struct line *l, const char *data, size_t len)
 {
-    if (len > LINE_MAX - ENDING || l->len > LINE_MAX - ENDING - len)
+    if (len > LINE_BYTES - ENDING || l->len > LINE_BYTES - ENDING - len)
         return false;
     memcpy(l->text + l->len, data, len);
     l->len += len;
@@ -50,7 +50,7 @@ put_ending(struct line *l, const char *text)
 {
     size_t len = strlen(text);
 
-    assert(l->len + len <= LINE_MAX);
+    assert(l->len + len <= LINE_BYTES);
     memcpy(l->text + l->len, text, len);
     l->len += len;
 }
@@ -154,7 +154,7 @@ put_field(struct line *l, const struct log_field *f)
     size_t name_len = strlen(f->name);
     const size_t most_number = 24;
 
-    if (l->len + name_len + most_number + sizeof ",\"\":" > LINE_MAX - ENDING)
+    if (l->len + name_len + most_number + sizeof ",\"\":" > LINE_BYTES - ENDING)
         return false;
     if (l->len > 0)
         put(l, l->json ? "," : " ", 1);

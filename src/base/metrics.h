@@ -11,33 +11,39 @@
 #include "base/buf.h"
 
 /* X(id, name, type, help, label name or "", label values separated by '|' or "") */
-#define METRIC_TABLE(X)                                                                            \
-    X(M_FIBERS, "forebay_fibers", GAUGE, "fibers alive", "", "")                                   \
-    X(M_SWITCHES, "forebay_fiber_switches_total", COUNTER, "switches into fibers", "", "")         \
-    X(M_CONNECTIONS, "forebay_connections", GAUGE, "open connections", "state", "active|idle")     \
-    X(M_ACCEPTED, "forebay_connections_accepted_total", COUNTER, "connections accepted", "", "")   \
-    X(M_REQUESTS_BAD, "forebay_http_rejected_total", COUNTER,                                      \
-      "requests refused before a route saw them", "why", "framing|header|timeout|busy|body")       \
-    X(M_CACHE, "forebay_cache_requests_total", COUNTER, "reads of cached buckets by result",       \
-      "result", "hit|miss|bypass|coalesced")                                                       \
-    X(M_CACHE_BYTES, "forebay_cache_bytes_total", COUNTER, "bytes of such reads", "result",        \
-      "hit|miss|bypass|coalesced")                                                                 \
-    X(M_BACKEND_BYTES, "forebay_backend_bytes_total", COUNTER, "object bytes to and from backends", \
-      "direction", "in|out")                                                                       \
-    X(M_BACKEND_REQUESTS, "forebay_backend_requests_total", COUNTER, "requests to backends", "op", \
-      "get|head|put|delete|list|other")                                                            \
-    X(M_BACKEND_ERRORS, "forebay_backend_errors_total", COUNTER, "failed requests to backends",    \
-      "", "")                                                                                      \
-    X(M_DISK_IO_BYTES, "forebay_disk_io_bytes_total", COUNTER, "bytes read and written on disks",  \
-      "direction", "read|write")                                                                   \
-    X(M_DISK_SYNCS, "forebay_disk_syncs_total", COUNTER, "fdatasync calls of committers", "", "")  \
-    X(M_DISK_COMMITS, "forebay_disk_commits_total", COUNTER, "records committed", "", "")          \
-    X(M_CHECKSUM_FAILURES, "forebay_checksum_failures_total", COUNTER,                             \
-      "bytes refused because their sum is wrong", "where", "disk|backend|client")                  \
-    X(M_HOT, "forebay_hot_requests_total", COUNTER, "reads by where the bytes were", "where",      \
-      "hot|disk")                                                                                  \
-    X(M_HOT_BYTES, "forebay_hot_bytes", GAUGE, "bytes in the hot set", "", "")                     \
-    X(M_UNVERIFIED, "forebay_backend_unverified_total", COUNTER,                                   \
+#define METRIC_TABLE(X)                                                                  \
+    X(M_FIBERS, "forebay_fibers", GAUGE, "fibers alive", "", "")                         \
+    X(M_SWITCHES, "forebay_fiber_switches_total", COUNTER, "switches into fibers", "",   \
+      "")                                                                                \
+    X(M_CONNECTIONS, "forebay_connections", GAUGE, "open connections", "state",          \
+      "active|idle")                                                                     \
+    X(M_ACCEPTED, "forebay_connections_accepted_total", COUNTER, "connections accepted", \
+      "", "")                                                                            \
+    X(M_REQUESTS_BAD, "forebay_http_rejected_total", COUNTER,                            \
+      "requests refused before a route saw them", "why",                                 \
+      "framing|header|timeout|busy|body")                                                \
+    X(M_CACHE, "forebay_cache_requests_total", COUNTER,                                  \
+      "reads of cached buckets by result", "result", "hit|miss|bypass|coalesced")        \
+    X(M_CACHE_BYTES, "forebay_cache_bytes_total", COUNTER, "bytes of such reads",        \
+      "result", "hit|miss|bypass|coalesced")                                             \
+    X(M_BACKEND_BYTES, "forebay_backend_bytes_total", COUNTER,                           \
+      "object bytes to and from backends", "direction", "in|out")                        \
+    X(M_BACKEND_REQUESTS, "forebay_backend_requests_total", COUNTER,                     \
+      "requests to backends", "op", "get|head|put|delete|list|other")                    \
+    X(M_BACKEND_ERRORS, "forebay_backend_errors_total", COUNTER,                         \
+      "failed requests to backends", "", "")                                             \
+    X(M_DISK_IO_BYTES, "forebay_disk_io_bytes_total", COUNTER,                           \
+      "bytes read and written on disks", "direction", "read|write")                      \
+    X(M_DISK_SYNCS, "forebay_disk_syncs_total", COUNTER,                                 \
+      "fdatasync calls of committers", "", "")                                           \
+    X(M_DISK_COMMITS, "forebay_disk_commits_total", COUNTER, "records committed", "",    \
+      "")                                                                                \
+    X(M_CHECKSUM_FAILURES, "forebay_checksum_failures_total", COUNTER,                   \
+      "bytes refused because their sum is wrong", "where", "disk|backend|client")        \
+    X(M_HOT, "forebay_hot_requests_total", COUNTER, "reads by where the bytes were",     \
+      "where", "hot|disk")                                                               \
+    X(M_HOT_BYTES, "forebay_hot_bytes", GAUGE, "bytes in the hot set", "", "")           \
+    X(M_UNVERIFIED, "forebay_backend_unverified_total", COUNTER,                         \
       "objects fetched with nothing but their length to verify", "", "")
 
 enum metric_id {
@@ -55,8 +61,17 @@ void metric_add(enum metric_id id, unsigned label, int64_t delta);
 int64_t metric_read(enum metric_id id, unsigned label); /* sum over threads */
 
 /* Requests: forebay_requests_total{op,code,api}, forebay_request_duration_seconds{op},
- * forebay_first_byte_seconds{op}, forebay_{request,response}_bytes_total{op}. */
-#define METRIC_OPS(X) X(get) X(head) X(put) X(delete) X(list) X(mpu) X(bucket) X(admin) X(other)
+ * forebay_first_byte_seconds{op}, forebay_{request,response}_bytes_total{op}. A status that is not in the
+ * table of metrics.c counts as code "other". */
+#define METRIC_APIS(X) X(s3) X(admin)
+enum metric_api {
+#define X(name) API_##name,
+    METRIC_APIS(X)
+#undef X
+        API_COUNT_
+};
+#define METRIC_OPS(X)                                                                    \
+    X(get) X(head) X(put) X(delete) X(list) X(mpu) X(bucket) X(admin) X(other)
 enum metric_op {
 #define X(name) OP_##name,
     METRIC_OPS(X)
@@ -65,6 +80,7 @@ enum metric_op {
 };
 struct metric_request {
     enum metric_op op;
+    enum metric_api api; /* zero is s3 */
     int status;
     uint64_t duration_ns;
     uint64_t first_byte_ns;
@@ -73,8 +89,14 @@ struct metric_request {
 };
 void metric_request_done(const struct metric_request *r);
 
-/* Adds lines at scrape time; `collect` writes whole families in text format. At most 16. */
+/* Adds lines at scrape time; `collect` writes whole families in text format. At most 16. It is called with
+ * a lock held, so it neither waits nor registers; after metrics_unregister() it is not running any more. */
 void metrics_register(void (*collect)(struct buf *out, void *arg), void *arg);
 void metrics_unregister(void *arg);
-/* Prometheus text format 0.0.4. */
+/* "uring" or "epoll", a literal: for forebay_build_info. */
+void metrics_set_engine(const char *name);
+/* Prometheus text format 0.0.4, process_* and forebay_build_info included. Reads a few files of /proc: they
+ * are memory, and this is the one place outside rt that does. `out` should take 256 KiB. */
 void metrics_write(struct buf *out);
+/* One label value of a collector: escaped for the text format, quotes not included. */
+void metrics_put_label(struct buf *out, struct span value);

@@ -1,0 +1,43 @@
+/* lock: a mutex with a rank. Locks between threads are the exception here; the ones there are stand in one
+ * table. A thread that holds a lock may take only locks further down the table, so no two threads can wait
+ * for each other; lock_take() asserts it, in release builds too (it is a shift of a thread-local word).
+ * docs/locks.md says what each one protects; a test holds the two lists against each other.
+ *
+ * Never held across anything that may switch fibers, and never for long: a loop may be waiting.
+ */
+#pragma once
+#include <pthread.h>
+#include <stdbool.h>
+
+/* X(rank, name) from outermost to innermost. */
+#define LOCK_TABLE(X)                                                                    \
+    X(LOCK_WORKERS, "rt.workers")                                                        \
+    X(LOCK_MAILBOX, "rt.mailbox")                                                        \
+    X(LOCK_COLLECTORS, "metrics.collectors")                                             \
+    X(LOCK_BLOCKS, "metrics.blocks")
+
+enum lock_rank {
+#define X(rank, name) rank,
+    LOCK_TABLE(X)
+#undef X
+        LOCK_COUNT_
+};
+
+struct lock {
+    pthread_mutex_t mtx;
+    enum lock_rank rank;
+};
+#define LOCK_INIT(r)                                                                     \
+    {                                                                                    \
+        .mtx = PTHREAD_MUTEX_INITIALIZER, .rank = (r)                                    \
+    }
+
+void lock_init(struct lock *l, enum lock_rank rank);
+void lock_fini(struct lock *l);
+void lock_take(struct lock *l);
+void lock_release(struct lock *l);
+/* Gives the lock up while waiting, as pthread_cond_wait() does. */
+void lock_wait(struct lock *l, pthread_cond_t *until);
+/* Whether this thread holds a lock of that rank: for asserts. */
+bool lock_held(const struct lock *l);
+const char *lock_name(enum lock_rank rank);
