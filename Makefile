@@ -13,7 +13,7 @@ deps: ## install the packages that building needs
 	@tools/deps.sh build
 
 demo: ## train a model through Forebay: cold epoch, local epochs, figures side by side
-	@tools/demo.sh
+	@tools/demo.sh $(if $(KEEP),--keep)
 
 check: ## everything that is tested: units, threads, simulator, fuzz, real clients
 	@tools/check.sh
