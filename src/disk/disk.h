@@ -77,6 +77,7 @@ struct row {
     uint32_t segment; /* place: opaque outside the disk room */
     uint64_t offset;
     uint8_t md5[16];
+    uint32_t overwrites; /* how often the key was written before: AIS's version, less one */
 };
 
 /* Everything else about an object: one record, in the member's pax header. Spans are borrowed from the caller

@@ -18,6 +18,7 @@ struct index;
 /* A place in the log of a class: everything before it is covered. */
 struct log_position {
     uint64_t generation; /* of the segment */
+    uint64_t group;      /* number of the last commit group before it */
     uint32_t segment;
     uint64_t offset;
 };

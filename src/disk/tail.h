@@ -10,35 +10,8 @@
  */
 #pragma once
 #include "base/arena.h"
-#include "disk/row.h"
+#include "disk/run.h"
 
-/* ---- one run ---- */
-struct run;
-struct entry {
-    enum table table;
-    uint64_t bucket;
-    struct span key;
-    struct span value; /* coded; empty: gone */
-};
-
-struct run *run_new(void);
-void run_free(struct run **rp); /* one that was not pushed; NULL is fine */
-/* In the order of the log; later ones replace earlier ones of the same key (see row_is_newer()). A deletion is
- * a row with ROW_TOMBSTONE and its version. Key bytes are copied. */
-void run_object(struct run *r, uint64_t bucket, struct span key, const struct row *row);
-void run_upload(struct run *r, uint64_t bucket, struct span key,
-                const struct upload_id *id,
-                const struct upload_row *u); /* NULL: ended, its parts with it */
-void run_part(struct run *r, const struct upload_id *id, uint32_t number,
-              const struct part_row *p);
-void run_done(struct run *r, const struct upload_id *id, const struct done_row *d);
-/* Bytes of a segment that came to life or died, beyond what the index finds out by itself from object rows of
- * one place (parts, manifests). */
-void run_segment(struct run *r, enum disk_class class, uint32_t segment, int64_t living,
-                 int64_t dead);
-uint32_t run_count(const struct run *r);
-
-/* ---- the tail ---- */
 struct tail;
 struct tail *tail_new(void);
 void tail_free(struct tail **tp); /* nobody reads any more */

@@ -1,0 +1,331 @@
+#include "disk/row.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/cursor.h"
+#include "base/hash.h"
+
+#define ROW_FORMAT 1u
+/* In the coded flags only: the content id does not share epoch and counter with the version. */
+#define FLAG_CONTENT 128u
+static_assert((2 * ROW_ETAG_TEXT) == FLAG_CONTENT, "flags of rows end below our own");
+
+/* ---- varints: 7 bits a byte, low first, shortest form ---- */
+
+static unsigned char *
+put_number(unsigned char *out, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7)
+        *out++ = (unsigned char)(value | 0x80);
+    *out++ = (unsigned char)value;
+    return out;
+}
+
+static uint64_t
+take_number(struct cursor *c, uint64_t max)
+{
+    uint64_t value = 0;
+
+    for (unsigned shift = 0;; shift += 7) {
+        unsigned byte = (unsigned)take_be(c, 1);
+
+        if (c->bad || (shift == 63 && byte > 1) || (shift > 0 && byte == 0)) {
+            c->bad = true; /* too short, too large, or not the shortest form */
+            return 0;
+        }
+        value |= (uint64_t)(byte & 0x7F) << shift;
+        if ((byte & 0x80) == 0)
+            break;
+    }
+    if (value > max)
+        c->bad = true;
+    return c->bad ? 0 : value;
+}
+
+/* Signed numbers in zigzag: small ones of both signs stay short. */
+static uint64_t
+zigzag(int64_t v)
+{
+    return ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0);
+}
+
+static int64_t
+unzigzag(uint64_t v)
+{
+    return (int64_t)((v >> 1) ^ ((v & 1) != 0 ? UINT64_MAX : 0));
+}
+
+static uint64_t
+be(const uint8_t *at, unsigned bytes)
+{
+    uint64_t v = 0;
+
+    for (unsigned i = 0; i < bytes; i++)
+        v = v << 8 | at[i];
+    return v;
+}
+
+static void
+put_be(unsigned char *out, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++)
+        out[i] = (unsigned char)(value >> (8 * (bytes - 1 - i)));
+}
+
+struct content_id
+content_id_of(uint64_t epoch, uint16_t node, uint64_t counter)
+{
+    struct content_id id;
+
+    assert(epoch < (uint64_t)1 << 48);
+    put_be(id.bytes, epoch, 6);
+    put_be(id.bytes + 6, node, 2);
+    put_be(id.bytes + 8, counter, 8);
+    return id;
+}
+
+/* ---- the sum ---- */
+
+static uint32_t
+sum_of(const struct row_home *home, const void *value, size_t len)
+{
+    unsigned char head[13];
+    uint32_t crc;
+
+    head[0] = (unsigned char)home->table;
+    put_be(head + 1, home->bucket, 8);
+    put_be(head + 9, home->key.len, 4);
+    crc = hash_crc32c(0, head, sizeof head);
+    crc = hash_crc32c(crc, home->key.at, home->key.len);
+    return hash_crc32c(crc, value, len);
+}
+
+static size_t
+seal(const struct row_home *home, unsigned char *out, const unsigned char *end)
+{
+    size_t len = (size_t)(end - out);
+
+    put_be(out + len, sum_of(home, out, len), 4);
+    return len + 4;
+}
+
+/* What lies between format byte and sum; `bad` when the sum is wrong or the format is not ours. */
+static struct cursor
+unseal(const struct row_home *home, struct span value)
+{
+    struct cursor c = {.bad = true};
+    struct cursor tail;
+
+    if (value.len < 5 || value.len > VALUE_CODED_MAX)
+        return c;
+    tail = cursor_of(value.at + value.len - 4, 4);
+    if ((uint32_t)take_be(&tail, 4) != sum_of(home, value.at, value.len - 4))
+        return c;
+    c = cursor_of(value.at, value.len - 4);
+    if (take_be(&c, 1) != ROW_FORMAT)
+        c.bad = true;
+    return c;
+}
+
+static enum err
+ended(const struct cursor *c)
+{
+    return c->bad || cursor_left(c) != 0 ? ERR_CORRUPT : ERR_OK;
+}
+
+/* ---- rows of objects, which parts and completed uploads embed ---- */
+
+static unsigned char *
+put_row(unsigned char *out, const struct row *row)
+{
+    uint64_t content_epoch = be(row->content.bytes, 6);
+    uint64_t content_counter = be(row->content.bytes + 8, 8);
+    bool other =
+        content_epoch != row->version.epoch || content_counter != row->version.counter;
+
+    assert(row->flags < FLAG_CONTENT);
+    out = put_number(out, row->flags | (other ? FLAG_CONTENT : 0));
+    out = put_number(out, row->version.epoch);
+    out = put_number(out, row->version.counter);
+    out = put_number(out, be(row->content.bytes + 6, 2));
+    if (other) {
+        out = put_number(out, content_epoch);
+        out = put_number(out, content_counter);
+    }
+    out = put_number(out, row->size);
+    out = put_number(out, zigzag(row->mtime_ms));
+    out = put_number(out, row->segment);
+    out = put_number(out, row->offset);
+    out = put_number(out, row->parts);
+    out = put_number(out, row->overwrites);
+    memcpy(out, row->md5, sizeof row->md5);
+    return out + sizeof row->md5;
+}
+
+static void
+take_row(struct cursor *c, struct row *row)
+{
+    uint32_t flags = (uint32_t)take_number(c, 2 * FLAG_CONTENT - 1);
+    uint64_t content_epoch, content_counter;
+    uint16_t node;
+    struct span md5;
+
+    *row = (struct row){.flags = flags & ~FLAG_CONTENT};
+    row->version.epoch = take_number(c, UINT64_MAX);
+    row->version.counter = take_number(c, UINT64_MAX);
+    node = (uint16_t)take_number(c, UINT16_MAX);
+    content_epoch = row->version.epoch;
+    content_counter = row->version.counter;
+    if ((flags & FLAG_CONTENT) != 0) {
+        content_epoch = take_number(c, ((uint64_t)1 << 48) - 1);
+        content_counter = take_number(c, UINT64_MAX);
+        if (content_epoch == row->version.epoch &&
+            content_counter == row->version.counter)
+            c->bad = true; /* not the shortest form */
+    }
+    if (content_epoch >= (uint64_t)1 << 48) {
+        c->bad = true;
+        return;
+    }
+    row->content = content_id_of(content_epoch, node, content_counter);
+    row->size = take_number(c, UINT64_MAX);
+    row->mtime_ms = unzigzag(take_number(c, UINT64_MAX));
+    row->segment = (uint32_t)take_number(c, UINT32_MAX);
+    row->offset = take_number(c, UINT64_MAX);
+    row->parts = (uint32_t)take_number(c, UINT32_MAX);
+    row->overwrites = (uint32_t)take_number(c, UINT32_MAX);
+    md5 = take_span(c, sizeof row->md5);
+    memcpy(row->md5, md5.at, md5.len);
+}
+
+size_t
+row_encode(const struct row_home *home, const struct row *row, unsigned char *out)
+{
+    out[0] = ROW_FORMAT;
+    return seal(home, out, put_row(out + 1, row));
+}
+
+enum err
+row_decode(const struct row_home *home, struct span value, struct row *out)
+{
+    struct cursor c = unseal(home, value);
+
+    take_row(&c, out);
+    return ended(&c);
+}
+
+/* ---- multipart ---- */
+
+size_t
+upload_row_encode(const struct row_home *home, const struct upload_row *u,
+                  unsigned char *out)
+{
+    unsigned char *at = out;
+
+    *at++ = ROW_FORMAT;
+    at = put_number(at, (uint64_t)u->class);
+    at = put_number(at, zigzag(u->begun_ms));
+    at = put_number(at, u->segment);
+    at = put_number(at, u->offset);
+    return seal(home, out, at);
+}
+
+enum err
+upload_row_decode(const struct row_home *home, struct span value, struct upload_row *out)
+{
+    struct cursor c = unseal(home, value);
+
+    *out = (struct upload_row){0};
+    out->class = (enum disk_class)take_number(&c, DISK_CLASSES_ - 1);
+    out->begun_ms = unzigzag(take_number(&c, UINT64_MAX));
+    out->segment = (uint32_t)take_number(&c, UINT32_MAX);
+    out->offset = take_number(&c, UINT64_MAX);
+    return ended(&c);
+}
+
+size_t
+part_row_encode(const struct row_home *home, const struct part_row *p, unsigned char *out)
+{
+    unsigned char *at = out;
+
+    assert(p->checksum_len <= sizeof p->checksum);
+    *at++ = ROW_FORMAT;
+    *at++ = p->checksum_algorithm;
+    *at++ = p->checksum_len;
+    memcpy(at, p->checksum, p->checksum_len);
+    at = put_row(at + p->checksum_len, &p->row);
+    return seal(home, out, at);
+}
+
+enum err
+part_row_decode(const struct row_home *home, struct span value, struct part_row *out)
+{
+    struct cursor c = unseal(home, value);
+    struct span checksum;
+
+    *out = (struct part_row){0};
+    out->checksum_algorithm = (uint8_t)take_be(&c, 1);
+    out->checksum_len = (uint8_t)take_be(&c, 1);
+    if (out->checksum_len > sizeof out->checksum)
+        return ERR_CORRUPT;
+    checksum = take_span(&c, out->checksum_len);
+    memcpy(out->checksum, checksum.at, checksum.len);
+    take_row(&c, &out->row);
+    return ended(&c);
+}
+
+size_t
+done_row_encode(const struct row_home *home, const struct done_row *d, unsigned char *out)
+{
+    unsigned char *at = out;
+
+    assert(d->key.len <= DISK_KEY_MAX);
+    *at++ = ROW_FORMAT;
+    at = put_number(at, zigzag(d->completed_ms));
+    at = put_number(at, d->bucket);
+    at = put_number(at, d->key.len);
+    if (d->key.len > 0)
+        memcpy(at, d->key.at, d->key.len);
+    at = put_row(at + d->key.len, &d->row);
+    return seal(home, out, at);
+}
+
+enum err
+done_row_decode(const struct row_home *home, struct span value, struct done_row *out)
+{
+    struct cursor c = unseal(home, value);
+
+    *out = (struct done_row){0};
+    out->completed_ms = unzigzag(take_number(&c, UINT64_MAX));
+    out->bucket = take_number(&c, UINT64_MAX);
+    out->key = take_span(&c, take_number(&c, DISK_KEY_MAX));
+    take_row(&c, &out->row);
+    return ended(&c);
+}
+
+/* ---- order ---- */
+
+/* The version of a coded row, without a look at its sum: that is checked by whoever serves it. */
+static bool
+version_of(struct span value, struct version *out)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+
+    if (take_be(&c, 1) != ROW_FORMAT)
+        return false;
+    (void)take_number(&c, UINT64_MAX);
+    out->epoch = take_number(&c, UINT64_MAX);
+    out->counter = take_number(&c, UINT64_MAX);
+    return !c.bad;
+}
+
+bool
+row_is_newer(enum table table, struct span first, struct span second)
+{
+    struct version a, b;
+
+    if (table != TABLE_OBJECTS || !version_of(first, &a) || !version_of(second, &b))
+        return true;
+    return b.epoch != a.epoch ? b.epoch > a.epoch : b.counter >= a.counter;
+}

@@ -1,0 +1,430 @@
+#include "disk/run.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "base/mem.h"
+
+#define RUN_BYTES_MAX                                                                    \
+    (1u << 30) /* places in a run are 32 bits; the tail is bounded far below */
+
+/* One change; key and value stand behind each other in `bytes`. */
+struct item {
+    uint64_t bucket;
+    uint32_t at;   /* in bytes; rises in the order in which changes came */
+    uint32_t hash; /* of table, bucket, key */
+    uint16_t key_len, value_len;
+    uint8_t table;
+};
+
+struct run {
+    _Atomic uint32_t refs;
+    bool finished;
+    struct buf bytes;
+    struct item *items; /* owned; sorted once finished */
+    uint32_t count, room;
+    uint32_t *slots; /* owned; open addressing, item + 1 or 0 */
+    uint32_t slot_mask;
+    struct run_segment *segments; /* owned */
+    uint32_t segment_count;
+};
+
+struct run *
+run_new(void)
+{
+    struct run *r = xcalloc(1, sizeof *r);
+
+    atomic_init(&r->refs, 1);
+    buf_init(&r->bytes, RUN_BYTES_MAX);
+    return r;
+}
+
+struct run *
+run_ref(const struct run *r)
+{
+    struct run *mine =
+        (struct run *)(uintptr_t)r; /* the count is not part of what is immutable */
+
+    atomic_fetch_add_explicit(&mine->refs, 1, memory_order_relaxed);
+    return mine;
+}
+
+void
+run_drop(struct run *r)
+{
+    if (r == NULL || atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    buf_fini(&r->bytes);
+    free(r->items);
+    free(r->slots);
+    free(r->segments);
+    free(r);
+}
+
+void
+run_free(struct run **rp)
+{
+    run_drop(*rp);
+    *rp = NULL;
+}
+
+uint32_t
+run_count(const struct run *r)
+{
+    return r->count;
+}
+
+size_t
+run_bytes(const struct run *r)
+{
+    size_t slots = r->slots != NULL ? (size_t)r->slot_mask + 1 : 0;
+
+    return sizeof *r + r->bytes.room + r->room * sizeof *r->items +
+           slots * sizeof *r->slots + r->segment_count * sizeof *r->segments;
+}
+
+const struct run_segment *
+run_segments(const struct run *r, uint32_t *count)
+{
+    *count = r->segment_count;
+    return r->segments;
+}
+
+uint32_t
+run_hash(enum table table, uint64_t bucket, struct span key)
+{
+    return (uint32_t)hash_xxh3(key.at, key.len, bucket * TABLES_ + (uint64_t)table);
+}
+
+/* ---- filling ---- */
+
+static void
+add(struct run *r, const struct row_home *home, struct span value)
+{
+    struct item *item;
+
+    assert(!r->finished);
+    assert(home->key.len <= UINT16_MAX && value.len <= UINT16_MAX);
+    if (r->count == r->room) {
+        r->room = r->room == 0 ? 16 : 2 * r->room;
+        r->items = xrealloc(r->items, r->room * sizeof *r->items);
+    }
+    item = &r->items[r->count++];
+    *item = (struct item){
+        .bucket = home->bucket,
+        .at = (uint32_t)r->bytes.len,
+        .hash = run_hash(home->table, home->bucket, home->key),
+        .key_len = (uint16_t)home->key.len,
+        .value_len = (uint16_t)value.len,
+        .table = (uint8_t)home->table,
+    };
+    buf_put_span(&r->bytes, home->key);
+    buf_put_span(&r->bytes, value);
+    assert(!r->bytes.full);
+}
+
+void
+run_object(struct run *r, uint64_t bucket, struct span key, const struct row *row)
+{
+    struct row_home home = {TABLE_OBJECTS, bucket, key};
+    unsigned char value[ROW_CODED_MAX];
+
+    add(r, &home, (struct span){(char *)value, row_encode(&home, row, value)});
+}
+
+void
+run_upload(struct run *r, uint64_t bucket, struct span key, const struct upload_id *id,
+           const struct upload_row *u)
+{
+    unsigned char coded[KEY_UPLOAD_MAX], value[ROW_CODED_MAX];
+    struct row_home home = {
+        TABLE_UPLOADS, bucket, {(char *)coded, key_upload(key, id, coded)}};
+
+    add(r, &home,
+        (struct span){(char *)value, u != NULL ? upload_row_encode(&home, u, value) : 0});
+}
+
+void
+run_part(struct run *r, const struct upload_id *id, uint32_t number,
+         const struct part_row *p)
+{
+    unsigned char coded[KEY_PART_BYTES], value[VALUE_CODED_MAX];
+    struct row_home home = {TABLE_PARTS, 0, {(char *)coded, sizeof coded}};
+
+    key_part(id, number, coded);
+    add(r, &home,
+        (struct span){(char *)value, p != NULL ? part_row_encode(&home, p, value) : 0});
+}
+
+void
+run_done(struct run *r, const struct upload_id *id, const struct done_row *d)
+{
+    unsigned char value[VALUE_CODED_MAX];
+    struct row_home home = {
+        TABLE_DONE, 0, {(const char *)id->id.bytes, sizeof id->id.bytes}};
+
+    add(r, &home, (struct span){(char *)value, done_row_encode(&home, d, value)});
+}
+
+void
+run_segment(struct run *r, enum disk_class class, uint32_t segment, int64_t living,
+            int64_t dead)
+{
+    struct run_segment *s = r->segments;
+    struct run_segment *end = s + r->segment_count;
+
+    assert(!r->finished);
+    while (s < end && (s->class != class || s->segment != segment))
+        s++;
+    if (s == end) {
+        r->segments = xrealloc(r->segments, (r->segment_count + 1) * sizeof *s);
+        s = &r->segments[r->segment_count++];
+        *s = (struct run_segment){.class = class, .segment = segment};
+    }
+    s->living += living;
+    s->dead += dead;
+}
+
+/* ---- order ---- */
+
+static struct span
+key_of(const struct run *r, const struct item *i)
+{
+    return (struct span){r->bytes.at + i->at, i->key_len};
+}
+
+static struct span
+value_of(const struct run *r, const struct item *i)
+{
+    return (struct span){r->bytes.at + i->at + i->key_len, i->value_len};
+}
+
+static int
+compare_place(enum table ta, uint64_t ba, struct span ka, enum table tb, uint64_t bb,
+              struct span kb)
+{
+    if (ta != tb)
+        return ta < tb ? -1 : 1;
+    if (ba != bb)
+        return ba < bb ? -1 : 1;
+    return span_cmp(ka, kb);
+}
+
+static int
+compare_items(const void *ap, const void *bp, void *arg)
+{
+    const struct run *r = arg;
+    const struct item *a = ap, *b = bp;
+    int c = compare_place((enum table)a->table, a->bucket, key_of(r, a),
+                          (enum table)b->table, b->bucket, key_of(r, b));
+
+    return c != 0 ? c : (a->at > b->at) - (a->at < b->at);
+}
+
+/* Sorted items, equal keys beside each other, oldest first: keeps the newest of each. */
+static void
+keep_newest(struct run *r)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct item *last = kept > 0 ? &r->items[kept - 1] : NULL;
+        struct item *it = &r->items[i];
+
+        if (last == NULL || last->table != it->table || last->bucket != it->bucket ||
+            !span_eq(key_of(r, last), key_of(r, it)))
+            r->items[kept++] = *it;
+        else if (row_is_newer((enum table)it->table, value_of(r, last), value_of(r, it)))
+            *last = *it;
+    }
+    r->count = kept;
+}
+
+static void
+build_slots(struct run *r)
+{
+    uint32_t slots = 4;
+
+    while (slots < 2 * r->count)
+        slots *= 2;
+    r->slots = xcalloc(slots, sizeof *r->slots);
+    r->slot_mask = slots - 1;
+    for (uint32_t i = 0; i < r->count; i++) {
+        uint32_t at = r->items[i].hash & r->slot_mask;
+
+        while (r->slots[at] != 0)
+            at = (at + 1) & r->slot_mask;
+        r->slots[at] = i + 1;
+    }
+}
+
+void
+run_finish(struct run *r)
+{
+    assert(!r->finished);
+    if (r->count > 1) {
+        qsort_r(r->items, r->count, sizeof *r->items, compare_items, r);
+        keep_newest(r);
+    }
+    build_slots(r);
+    r->finished = true;
+}
+
+bool
+run_find(const struct run *r, uint32_t hash, enum table table, uint64_t bucket,
+         struct span key, struct span *value)
+{
+    assert(r->finished);
+    for (uint32_t at = hash & r->slot_mask; r->slots[at] != 0;
+         at = (at + 1) & r->slot_mask) {
+        const struct item *i = &r->items[r->slots[at] - 1];
+
+        if (i->hash != hash || i->table != (uint8_t)table || i->bucket != bucket ||
+            !span_eq(key_of(r, i), key))
+            continue;
+        *value = value_of(r, i);
+        return true;
+    }
+    return false;
+}
+
+/* ---- several as one ---- */
+
+struct run_place {
+    const struct run *run;
+    uint32_t item;
+    uint32_t age; /* of the run: 0 is the oldest */
+};
+
+static bool
+comes_first(const struct run_place *a, const struct run_place *b)
+{
+    const struct item *i = &a->run->items[a->item], *j = &b->run->items[b->item];
+    int c = compare_place((enum table)i->table, i->bucket, key_of(a->run, i),
+                          (enum table)j->table, j->bucket, key_of(b->run, j));
+
+    return c != 0 ? c < 0 : a->age < b->age;
+}
+
+static void
+sift_down(struct run_walk *w, uint32_t at)
+{
+    for (;;) {
+        uint32_t first = at;
+
+        for (uint32_t child = 2 * at + 1; child <= 2 * at + 2 && child < w->count;
+             child++) {
+            if (comes_first(&w->heap[child], &w->heap[first]))
+                first = child;
+        }
+        if (first == at)
+            return;
+        struct run_place moved = w->heap[at];
+        w->heap[at] = w->heap[first];
+        w->heap[first] = moved;
+        at = first;
+    }
+}
+
+/* The first item at or behind a place. */
+static uint32_t
+lower_bound(const struct run *r, enum table table, uint64_t bucket, struct span from)
+{
+    uint32_t low = 0, high = r->count;
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        const struct item *i = &r->items[mid];
+
+        if (compare_place((enum table)i->table, i->bucket, key_of(r, i), table, bucket,
+                          from) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+void
+run_walk_begin(struct run_walk *w, const struct run *const *runs, uint32_t count,
+               enum table table, uint64_t bucket, struct span from)
+{
+    *w = (struct run_walk){.heap = xcalloc(MAX(count, 1u), sizeof *w->heap)};
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t item = lower_bound(runs[i], table, bucket, from);
+
+        assert(runs[i]->finished);
+        if (item < runs[i]->count)
+            w->heap[w->count++] =
+                (struct run_place){.run = runs[i], .item = item, .age = i};
+    }
+    for (uint32_t i = w->count / 2; i-- > 0;)
+        sift_down(w, i);
+}
+
+static void
+step(struct run_walk *w)
+{
+    if (++w->heap[0].item == w->heap[0].run->count)
+        w->heap[0] = w->heap[--w->count];
+    sift_down(w, 0);
+}
+
+bool
+run_walk_next(struct run_walk *w, struct entry *out)
+{
+    const struct run *r;
+    const struct item *i;
+
+    if (w->count == 0)
+        return false;
+    r = w->heap[0].run;
+    i = &r->items[w->heap[0].item];
+    *out = (struct entry){(enum table)i->table, i->bucket, key_of(r, i), value_of(r, i)};
+    step(w);
+    while (w->count > 0) {
+        r = w->heap[0].run;
+        i = &r->items[w->heap[0].item];
+        if (compare_place((enum table)i->table, i->bucket, key_of(r, i), out->table,
+                          out->bucket, out->key) != 0)
+            break;
+        if (row_is_newer(out->table, out->value, value_of(r, i)))
+            out->value = value_of(r, i);
+        step(w);
+    }
+    return true;
+}
+
+void
+run_walk_end(struct run_walk *w)
+{
+    free(w->heap);
+    *w = (struct run_walk){0};
+}
+
+struct run *
+run_merge(const struct run *older, const struct run *newer)
+{
+    struct run *r = run_new();
+    struct run_walk w;
+    struct entry e;
+
+    run_walk_begin(&w, (const struct run *[]){older, newer}, 2, TABLE_OBJECTS, 0,
+                   SPAN(""));
+    while (run_walk_next(&w, &e))
+        add(r, &(struct row_home){e.table, e.bucket, e.key}, e.value);
+    run_walk_end(&w);
+    for (uint32_t i = 0; i < older->segment_count; i++)
+        run_segment(r, older->segments[i].class, older->segments[i].segment,
+                    older->segments[i].living, older->segments[i].dead);
+    for (uint32_t i = 0; i < newer->segment_count; i++)
+        run_segment(r, newer->segments[i].class, newer->segments[i].segment,
+                    newer->segments[i].living, newer->segments[i].dead);
+    build_slots(r); /* the walk gave them in order, each key once */
+    r->finished = true;
+    return r;
+}

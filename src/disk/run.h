@@ -1,0 +1,64 @@
+/* run: changes in key order, immutable once finished: one commit group, or several merged.
+ *
+ * A run is filled by one fiber, in the order of the log; run_finish() sorts it and keeps the newest change of each
+ * key. From then on any thread may read it, and references count it.
+ */
+#pragma once
+#include "disk/row.h"
+
+struct run;
+struct entry {
+    enum table table;
+    uint64_t bucket;
+    struct span key;
+    struct span value; /* coded; empty: gone */
+};
+
+struct run *run_new(void);
+void run_free(struct run **rp); /* one that was not pushed; NULL is fine */
+/* In the order of the log; later ones replace earlier ones of the same key (see row_is_newer()). A deletion is
+ * a row with ROW_TOMBSTONE and its version. Key bytes are copied. */
+void run_object(struct run *r, uint64_t bucket, struct span key, const struct row *row);
+void run_upload(struct run *r, uint64_t bucket, struct span key,
+                const struct upload_id *id,
+                const struct upload_row *u); /* NULL: ended, its parts with it */
+void run_part(struct run *r, const struct upload_id *id, uint32_t number,
+              const struct part_row *p);
+void run_done(struct run *r, const struct upload_id *id, const struct done_row *d);
+/* Bytes of a segment that came to life or died, beyond what the index finds out by itself from object rows of
+ * one place (parts, manifests). */
+void run_segment(struct run *r, enum disk_class class, uint32_t segment, int64_t living,
+                 int64_t dead);
+uint32_t run_count(const struct run *r);
+
+/* ---- below: tail.c, index.c and tests ---- */
+
+/* Sorts, drops what is outdated within the run, builds the table for lookups. Once. */
+void run_finish(struct run *r);
+struct run *run_ref(const struct run *r); /* any thread */
+void run_drop(struct run *r);
+size_t run_bytes(const struct run *r); /* memory */
+struct run *run_merge(const struct run *older, const struct run *newer);
+
+uint32_t run_hash(enum table table, uint64_t bucket, struct span key);
+/* False: not in this run. *value borrows from the run. */
+bool run_find(const struct run *r, uint32_t hash, enum table table, uint64_t bucket,
+              struct span key, struct span *value);
+
+struct run_segment {
+    enum disk_class class;
+    uint32_t segment;
+    int64_t living, dead;
+};
+const struct run_segment *run_segments(const struct run *r, uint32_t *count);
+
+/* Several runs as one, in order of (table, bucket, key), each key once, with its newest value. */
+struct run_walk {
+    struct run_place *heap; /* owned */
+    uint32_t count;
+};
+/* From the first key >= (table, bucket, from); runs oldest first. They outlive the walk. */
+void run_walk_begin(struct run_walk *w, const struct run *const *runs, uint32_t count,
+                    enum table table, uint64_t bucket, struct span from);
+bool run_walk_next(struct run_walk *w, struct entry *out); /* out borrows from a run */
+void run_walk_end(struct run_walk *w);

@@ -1,0 +1,239 @@
+#include "disk/tail.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "rt/loop.h"
+
+/* Runs are merged on the loop, so a merge has a bound: about 0.3 ms. Larger ones stay side by side. */
+#define MERGE_MAX 2048u
+
+/* What readers see: immutable, replaced whole. Each list holds a reference to its runs. */
+struct runs {
+    uint64_t bytes;
+    uint32_t entries;
+    uint32_t count;
+    struct run *at[]; /* oldest first */
+};
+
+struct tail {
+    _Atomic(struct runs *) current; /* any loop reads, the home loop replaces */
+    /* Home loop only. */
+    uint32_t frozen; /* so many of the oldest runs are on their way to the index */
+};
+
+static struct runs *
+runs_new(uint32_t count)
+{
+    struct runs *rs = xcalloc(1, sizeof *rs + count * sizeof rs->at[0]);
+
+    rs->count = count;
+    return rs;
+}
+
+static void
+runs_free(void *ptr)
+{
+    struct runs *rs = ptr;
+
+    for (uint32_t i = 0; i < rs->count; i++)
+        run_drop(rs->at[i]);
+    free(rs);
+}
+
+static struct runs *
+now(const struct tail *t)
+{
+    return atomic_load_explicit(&t->current, memory_order_acquire);
+}
+
+/* The list takes effect; the former one dies when no loop can still be reading it. */
+static void
+replace(struct tail *t, struct runs *rs)
+{
+    struct runs *old = now(t);
+
+    for (uint32_t i = 0; i < rs->count; i++) {
+        rs->bytes += run_bytes(rs->at[i]);
+        rs->entries += run_count(rs->at[i]);
+    }
+    atomic_store_explicit(&t->current, rs, memory_order_release);
+    rt_retire(runs_free, old);
+}
+
+struct tail *
+tail_new(void)
+{
+    struct tail *t = xcalloc(1, sizeof *t);
+
+    atomic_init(&t->current, runs_new(0));
+    return t;
+}
+
+void
+tail_free(struct tail **tp)
+{
+    if (*tp == NULL)
+        return;
+    runs_free(now(*tp));
+    free(*tp);
+    *tp = NULL;
+}
+
+uint64_t
+tail_bytes(const struct tail *t)
+{
+    return now(t)->bytes;
+}
+
+uint32_t
+tail_count(const struct tail *t)
+{
+    return now(t)->entries;
+}
+
+void
+tail_push(struct tail *t, struct run **rp)
+{
+    struct runs *old = now(t), *rs;
+    struct run *r = *rp;
+    uint32_t kept = old->count;
+
+    *rp = NULL;
+    run_finish(r);
+    while (kept > t->frozen) {
+        struct run *before = old->at[kept - 1], *merged;
+
+        if (run_count(before) > 2 * run_count(r) ||
+            run_count(before) + run_count(r) > MERGE_MAX)
+            break;
+        merged = run_merge(before, r);
+        run_drop(r);
+        r = merged;
+        kept--;
+    }
+    rs = runs_new(kept + 1);
+    for (uint32_t i = 0; i < kept; i++)
+        rs->at[i] = run_ref(old->at[i]);
+    rs->at[kept] = r;
+    replace(t, rs);
+}
+
+enum tail_answer
+tail_find(const struct tail *t, enum table table, uint64_t bucket, struct span key,
+          struct span *value)
+{
+    const struct runs *rs = now(t);
+    uint32_t hash;
+    bool found = false;
+
+    if (rs->count == 0)
+        return TAIL_SILENT;
+    hash = run_hash(table, bucket, key);
+    for (uint32_t i = 0; i < rs->count; i++) {
+        struct span here;
+
+        if (!run_find(rs->at[i], hash, table, bucket, key, &here))
+            continue;
+        if (!found || row_is_newer(table, *value, here))
+            *value = here;
+        found = true;
+    }
+    if (!found)
+        return TAIL_SILENT;
+    return value->len > 0 ? TAIL_HAS : TAIL_GONE;
+}
+
+/* Copies an entry into the arena. */
+static bool
+keep(struct arena *a, const struct entry *e, struct entry *out)
+{
+    char *at = arena_try(a, e->key.len + e->value.len + 1);
+
+    if (at == NULL)
+        return false;
+    memcpy(at, e->key.at, e->key.len);
+    if (e->value.len > 0)
+        memcpy(at + e->key.len, e->value.at, e->value.len);
+    *out = (struct entry){
+        e->table, e->bucket, {at, e->key.len}, {at + e->key.len, e->value.len}};
+    return true;
+}
+
+enum err
+tail_scan(const struct tail *t, const struct scan *s, struct arena *a, struct page *out)
+{
+    const struct runs *rs = now(t);
+    bool from_prefix = span_cmp(s->after, s->prefix) < 0;
+    struct span from = from_prefix ? s->prefix : s->after;
+    struct run_walk w;
+    struct entry e;
+    enum err rc = ERR_OK;
+
+    *out = (struct page){0};
+    if (rs->count == 0)
+        return ERR_OK;
+    out->entries = arena_try(a, MIN(s->max, rs->entries) * sizeof *out->entries);
+    if (out->entries == NULL)
+        return ERR_BUSY;
+    run_walk_begin(&w, (const struct run *const *)rs->at, rs->count, s->table, s->bucket,
+                   from);
+    while (run_walk_next(&w, &e)) {
+        if (e.table != s->table || e.bucket != s->bucket ||
+            !span_starts(e.key, s->prefix))
+            break;
+        if (!from_prefix && !s->inclusive && span_eq(e.key, s->after))
+            continue;
+        if (out->count == s->max) {
+            out->more = true;
+            break;
+        }
+        if (!keep(a, &e, &out->entries[out->count])) {
+            rc = ERR_BUSY;
+            break;
+        }
+        out->count++;
+    }
+    run_walk_end(&w);
+    return rc;
+}
+
+bool
+tail_freeze(struct tail *t, struct batch *out)
+{
+    struct runs *rs = now(t);
+
+    assert(t->frozen == 0);
+    *out = (struct batch){0};
+    if (rs->count == 0)
+        return false;
+    out->runs = xcalloc(rs->count, sizeof(struct run *));
+    for (uint32_t i = 0; i < rs->count; i++)
+        out->runs[i] = rs->at[i];
+    out->count = t->frozen = rs->count;
+    return true;
+}
+
+void
+tail_drop(struct tail *t, struct batch *b)
+{
+    struct runs *old = now(t), *rs;
+
+    assert(b->count == t->frozen && b->count > 0);
+    rs = runs_new(old->count - t->frozen);
+    for (uint32_t i = 0; i < rs->count; i++)
+        rs->at[i] = run_ref(old->at[t->frozen + i]);
+    tail_thaw(t, b);
+    replace(t, rs);
+}
+
+void
+tail_thaw(struct tail *t, struct batch *b)
+{
+    assert(b->count == t->frozen);
+    t->frozen = 0;
+    free(b->runs);
+    *b = (struct batch){0};
+}

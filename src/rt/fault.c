@@ -1,0 +1,120 @@
+#include "rt/fault.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
+#define PAGE_BYTES 4096u /* the smallest there is: a step over pages, no more */
+
+struct guard {
+    sigjmp_buf back;
+    uintptr_t from, to;
+    struct guard *outer;
+};
+
+static _Thread_local struct guard *armed;
+static struct sigaction before; /* what SIGBUS did until we came */
+
+static void
+on_sigbus(int signo, siginfo_t *info, void *context)
+{
+    uintptr_t at = (uintptr_t)info->si_addr;
+
+    (void)context;
+    for (struct guard *g = armed; g != NULL; g = g->outer) {
+        if (at < g->from || at >= g->to)
+            continue;
+        armed = g->outer;
+        siglongjmp(g->back, 1);
+    }
+    /* Not ours: the instruction runs again and meets whoever was there before. */
+    (void)sigaction(signo, &before, NULL);
+}
+
+static void
+install(void)
+{
+    /* SA_NODEFER: we leave by a jump that restores no mask, or the second fault would kill. */
+    struct sigaction sa = {.sa_sigaction = on_sigbus,
+                           .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+
+    (void)sigemptyset(&sa.sa_mask);
+    (void)sigaction(SIGBUS, &sa, &before);
+}
+
+bool
+rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct guard g = {.from = (uintptr_t)map, .to = (uintptr_t)map + len, .outer = armed};
+
+    (void)pthread_once(&once, install);
+    if (sigsetjmp(g.back, 0) != 0)
+        return false; /* the handler has disarmed it */
+    armed = &g;
+    fn(arg);
+    armed = g.outer;
+    return true;
+}
+
+bool
+rt_map_range(const void *at, const void **from, size_t *len)
+{
+    FILE *f = fopen("/proc/self/maps", "re");
+    uintptr_t wanted = (uintptr_t)at, low, high;
+    bool found = false;
+    char line[512];
+
+    if (f == NULL)
+        return false;
+    while (!found && fgets(line, sizeof line, f) != NULL) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &low, &high) != 2)
+            continue; /* the rest of a long path */
+        found = wanted >= low && wanted < high;
+    }
+    (void)fclose(f);
+    if (found) {
+        *from = (const void *)low;
+        *len = high - low;
+    }
+    return found;
+}
+
+struct touch {
+    const volatile char *at;
+    size_t len;
+};
+
+static void
+touch_pages(void *arg)
+{
+    const struct touch *t = arg;
+
+    for (size_t i = 0; i < t->len; i += PAGE_BYTES)
+        (void)t->at[i];
+}
+
+enum err
+rt_map_populate(const void *at, size_t len)
+{
+    struct touch t = {.at = at, .len = len};
+    uintptr_t from = (uintptr_t)at & ~(uintptr_t)(PAGE_BYTES - 1);
+    int rc = 0;
+
+    do
+        rc = madvise((void *)from, len + ((uintptr_t)at - from), MADV_POPULATE_READ);
+    while (rc != 0 && errno == EINTR);
+    if (rc == 0)
+        return ERR_OK;
+    if (errno != EINVAL)
+        return ERR_IO;
+    return rt_guard(at, len, touch_pages, &t) ? ERR_OK : ERR_IO;
+}
