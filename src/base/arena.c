@@ -121,6 +121,7 @@ arena_printf(struct arena *a, const char *fmt, ...)
     char *p;
     int n;
 
+    assert(fmt != NULL);
     va_start(ap, fmt);
     n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);

@@ -1,0 +1,187 @@
+#include "base/map.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+enum { ROOM_FIRST = 16 };
+
+/* The kernel hands sixteen random bytes to every process. */
+static uint64_t
+seed(void)
+{
+    const void *random = (const void *)getauxval(AT_RANDOM);
+    uint64_t v = 0;
+
+    if (random != NULL)
+        memcpy(&v, random, sizeof v);
+    return v;
+}
+
+static struct map_slot
+slot_of(struct span key)
+{
+    return (struct map_slot){
+        .hash = hash_xxh3(key.at, key.len, seed()),
+        .key = key.at != NULL ? key.at : "",
+        .len = key.len,
+    };
+}
+
+static struct map_slot
+slot_of_u64(uint64_t key)
+{
+    return (struct map_slot){.hash = hash_xxh3(&key, sizeof key, seed()), .len = key};
+}
+
+static bool
+same_key(const struct map_slot *a, const struct map_slot *b)
+{
+    if (a->hash != b->hash || a->len != b->len)
+        return false;
+    if (a->key == NULL || b->key == NULL)
+        return a->key == b->key;
+    return memcmp(a->key, b->key, a->len) == 0;
+}
+
+/* Where the key is, or the free slot where it would be. */
+static size_t
+find(const struct map *m, const struct map_slot *key)
+{
+    size_t mask = m->room - 1;
+    size_t i = key->hash & mask;
+
+    while (m->slots[i].value != NULL && !same_key(&m->slots[i], key))
+        i = (i + 1) & mask;
+    return i;
+}
+
+/* At most three quarters are used, so that a search for what is not there ends soon. */
+static void
+grow(struct map *m)
+{
+    struct map old = *m;
+
+    m->room = MAX(old.room * 2, ROOM_FIRST);
+    m->slots = xcalloc(m->room, sizeof *m->slots);
+    MAP_EACH(&old, s)
+    {
+        m->slots[find(m, s)] = *s;
+    }
+    free(old.slots);
+}
+
+static void *
+get(const struct map *m, struct map_slot key)
+{
+    return m->room > 0 ? m->slots[find(m, &key)].value : NULL;
+}
+
+static bool
+put(struct map *m, struct map_slot key, void *value)
+{
+    size_t i;
+
+    assert(value != NULL);
+    key.value = value;
+    if (m->room > 0) {
+        i = find(m, &key);
+        if (m->slots[i].value != NULL) {
+            m->slots[i] = key;
+            return true;
+        }
+    }
+    if (m->count == m->limit)
+        return false;
+    if ((m->count + 1) * 4 > m->room * 3)
+        grow(m);
+    m->slots[find(m, &key)] = key;
+    m->count++;
+    return true;
+}
+
+/* Closes the hole by moving back what was pushed beyond it: no tombstones, so the map never wears out. */
+static void
+close_hole(struct map *m, size_t hole)
+{
+    size_t mask = m->room - 1;
+
+    for (size_t i = (hole + 1) & mask; m->slots[i].value != NULL; i = (i + 1) & mask) {
+        size_t home = m->slots[i].hash & mask;
+
+        if (((i - home) & mask) < ((i - hole) & mask))
+            continue; /* its home lies behind the hole: it is well where it is */
+        m->slots[hole] = m->slots[i];
+        hole = i;
+    }
+    m->slots[hole] = (struct map_slot){0};
+}
+
+static void *
+take(struct map *m, struct map_slot key)
+{
+    void *value;
+    size_t i;
+
+    if (m->room == 0)
+        return NULL;
+    i = find(m, &key);
+    value = m->slots[i].value;
+    if (value != NULL) {
+        close_hole(m, i);
+        m->count--;
+    }
+    return value;
+}
+
+void
+map_init(struct map *m, size_t limit)
+{
+    *m = (struct map){.limit = limit};
+}
+
+void
+map_fini(struct map *m)
+{
+    free(m->slots);
+    *m = (struct map){.limit = m->limit};
+}
+
+void *
+map_get(const struct map *m, struct span key)
+{
+    return get(m, slot_of(key));
+}
+
+bool
+map_put(struct map *m, struct span key, void *value)
+{
+    return put(m, slot_of(key), value);
+}
+
+void *
+map_take(struct map *m, struct span key)
+{
+    return take(m, slot_of(key));
+}
+
+void *
+map_get_u64(const struct map *m, uint64_t key)
+{
+    return get(m, slot_of_u64(key));
+}
+
+bool
+map_put_u64(struct map *m, uint64_t key, void *value)
+{
+    return put(m, slot_of_u64(key), value);
+}
+
+void *
+map_take_u64(struct map *m, uint64_t key)
+{
+    return take(m, slot_of_u64(key));
+}
