@@ -11,11 +11,12 @@
 struct arena;
 
 struct arena *arena_new(size_t first_block, size_t limit);
-void arena_free(struct arena **ap); /* NULL is fine */
-void arena_reset(struct arena *a);  /* everything given out is gone */
-void *arena_alloc(struct arena *a, size_t size); /* zeroed, aligned to 16 */
-void *arena_try(struct arena *a, size_t size);   /* the same; NULL beyond the limit */
+void arena_free(struct arena **ap);                 /* NULL is fine */
+void arena_reset(struct arena *a);                  /* everything given out is gone */
+void *arena_alloc(struct arena *a, size_t size);    /* zeroed, aligned to 16 */
+void *arena_try(struct arena *a, size_t size);      /* the same; NULL beyond the limit */
 char *arena_strdup(struct arena *a, struct span s); /* NUL-terminated copy */
 struct span arena_span(struct arena *a, struct span s);
-char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+char *arena_printf(struct arena *a, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 size_t arena_used(const struct arena *a);

@@ -40,7 +40,8 @@ err_errno(struct errbuf *eb, enum err code, int error, const char *fmt, ...)
     vsnprintf(eb->text, sizeof eb->text, fmt, ap);
     va_end(ap);
     len = strlen(eb->text);
-    snprintf(eb->text + len, sizeof eb->text - len, ": %s", strerror_r(error, why, sizeof why));
+    snprintf(eb->text + len, sizeof eb->text - len, ": %s",
+             strerror_r(error, why, sizeof why));
     return code;
 }
 
@@ -58,8 +59,8 @@ err_prefix(struct errbuf *eb, const char *fmt, ...)
     vsnprintf(eb->text, sizeof eb->text, fmt, ap);
     va_end(ap);
     len = strlen(eb->text);
-    snprintf(eb->text + len, sizeof eb->text - len, ": %.*s", (int)(sizeof eb->text - 3 - len),
-             old.text);
+    snprintf(eb->text + len, sizeof eb->text - len, ": %.*s",
+             (int)(sizeof eb->text - 3 - len), old.text);
 }
 
 const char *

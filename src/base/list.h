@@ -56,4 +56,6 @@ list_pop_front(struct list *l) /* NULL when empty */
     return n;
 }
 #define LIST_ENTRY(n, type, member) CONTAINER_OF(n, type, member)
-#define LIST_EACH(l, n) for (struct list *n = (l)->next, *n##_next = n->next; n != (l); n = n##_next, n##_next = n->next)
+#define LIST_EACH(l, n)                                                                  \
+    for (struct list *n = (l)->next, *n##_next = n->next; n != (l);                      \
+         n = n##_next, n##_next = n->next)

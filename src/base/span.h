@@ -11,7 +11,7 @@ struct span {
 };
 
 #define SPAN(literal) ((struct span){(literal), sizeof(literal) - 1})
-#define SPAN_ARG(s) (int)(s).len, (s).at /* for "%.*s" */
+#define SPAN_ARG(s)   (int)(s).len, (s).at /* for "%.*s" */
 
 static inline struct span
 span_of(const char *cstr)
@@ -50,7 +50,8 @@ span_cmp(struct span a, struct span b)
 static inline struct span
 span_from(struct span a, size_t skip)
 {
-    return skip < a.len ? (struct span){a.at + skip, a.len - skip} : (struct span){a.at + a.len, 0};
+    return skip < a.len ? (struct span){a.at + skip, a.len - skip}
+                        : (struct span){a.at + a.len, 0};
 }
 static inline struct span
 span_trim(struct span a) /* spaces and tabs at both ends */

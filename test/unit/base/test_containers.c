@@ -1,8 +1,8 @@
-/* heap, map and list against models that are too simple to be wrong. */
+/* heap, table and list against models that are too simple to be wrong. */
 #include "base/heap.h"
 #include "base/list.h"
-#include "base/map.h"
 #include "base/mem.h"
+#include "base/table.h"
 #include "check.h"
 
 static uint64_t random_state = 88172645463325252u;
@@ -73,21 +73,21 @@ test_heap_against_a_scan(void)
         CHECK(!heap_has(&t[i].node));
 }
 
-/* ---- map ---- */
+/* ---- table ---- */
 
 enum { KEYS = 300 };
 
 static void
-test_map_of_strings_against_an_array(void)
+test_table_of_strings_against_an_array(void)
 {
     static char names[KEYS][16];
     static int values[KEYS];
     bool there[KEYS] = {false};
     size_t count = 0;
-    struct map m;
+    struct table m;
 
-    map_init(&m, KEYS / 2);
-    CHECK(map_get(&m, SPAN("x")) == NULL && map_take(&m, SPAN("x")) == NULL);
+    table_init(&m, KEYS / 2);
+    CHECK(table_get(&m, SPAN("x")) == NULL && table_take(&m, SPAN("x")) == NULL);
     for (size_t i = 0; i < KEYS; i++)
         snprintf(names[i], sizeof names[i], "%zu/key", i);
     for (int round = 0; round < 50000; round++) {
@@ -97,19 +97,19 @@ test_map_of_strings_against_an_array(void)
         if (next_random() % 2 == 0) {
             bool fits = there[i] || count < KEYS / 2;
 
-            REQUIRE(map_put(&m, key, &values[i]) == fits);
+            REQUIRE(table_put(&m, key, &values[i]) == fits);
             count += fits && !there[i];
             there[i] = fits;
         } else {
-            REQUIRE(map_take(&m, key) == (there[i] ? &values[i] : NULL));
+            REQUIRE(table_take(&m, key) == (there[i] ? &values[i] : NULL));
             count -= there[i];
             there[i] = false;
         }
         i = next_random() % KEYS;
-        REQUIRE(map_get(&m, span_of(names[i])) == (there[i] ? &values[i] : NULL));
+        REQUIRE(table_get(&m, span_of(names[i])) == (there[i] ? &values[i] : NULL));
         REQUIRE(m.count == count);
     }
-    MAP_EACH(&m, s)
+    TABLE_EACH(&m, s)
     {
         size_t i = (size_t)((int *)s->value - values);
 
@@ -118,26 +118,26 @@ test_map_of_strings_against_an_array(void)
         count--;
     }
     CHECK_U64(count, 0);
-    map_fini(&m);
+    table_fini(&m);
 }
 
 static void
-test_map_of_numbers(void)
+test_table_of_numbers(void)
 {
     static int values[1000];
-    struct map m;
+    struct table m;
 
-    map_init(&m, 1000);
+    table_init(&m, 1000);
     for (uint64_t i = 0; i < 1000; i++)
-        REQUIRE(map_put_u64(&m, i << 32, &values[i]));
-    CHECK(!map_put_u64(&m, 7, &values[0]));
-    CHECK(map_put_u64(&m, 0, &values[5])); /* replaces, also when full */
-    CHECK(map_get_u64(&m, 0) == &values[5]);
-    CHECK(map_get_u64(&m, 7) == NULL);
+        REQUIRE(table_put_u64(&m, i << 32, &values[i]));
+    CHECK(!table_put_u64(&m, 7, &values[0]));
+    CHECK(table_put_u64(&m, 0, &values[5])); /* replaces, also when full */
+    CHECK(table_get_u64(&m, 0) == &values[5]);
+    CHECK(table_get_u64(&m, 7) == NULL);
     for (uint64_t i = 999; i > 0; i--)
-        REQUIRE(map_take_u64(&m, i << 32) == &values[i]);
+        REQUIRE(table_take_u64(&m, i << 32) == &values[i]);
     CHECK_U64(m.count, 1);
-    map_fini(&m);
+    table_fini(&m);
 }
 
 /* ---- list ---- */
@@ -178,8 +178,8 @@ main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     RUN(test_heap_against_a_scan);
-    RUN(test_map_of_strings_against_an_array);
-    RUN(test_map_of_numbers);
+    RUN(test_table_of_strings_against_an_array);
+    RUN(test_table_of_numbers);
     RUN(test_list);
     return check_done();
 }

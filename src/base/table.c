@@ -1,4 +1,4 @@
-#include "base/map.h"
+#include "base/table.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -21,24 +21,24 @@ seed(void)
     return v;
 }
 
-static struct map_slot
+static struct table_slot
 slot_of(struct span key)
 {
-    return (struct map_slot){
+    return (struct table_slot){
         .hash = hash_xxh3(key.at, key.len, seed()),
         .key = key.at != NULL ? key.at : "",
         .len = key.len,
     };
 }
 
-static struct map_slot
+static struct table_slot
 slot_of_u64(uint64_t key)
 {
-    return (struct map_slot){.hash = hash_xxh3(&key, sizeof key, seed()), .len = key};
+    return (struct table_slot){.hash = hash_xxh3(&key, sizeof key, seed()), .len = key};
 }
 
 static bool
-same_key(const struct map_slot *a, const struct map_slot *b)
+same_key(const struct table_slot *a, const struct table_slot *b)
 {
     if (a->hash != b->hash || a->len != b->len)
         return false;
@@ -49,7 +49,7 @@ same_key(const struct map_slot *a, const struct map_slot *b)
 
 /* Where the key is, or the free slot where it would be. */
 static size_t
-find(const struct map *m, const struct map_slot *key)
+find(const struct table *m, const struct table_slot *key)
 {
     size_t mask = m->room - 1;
     size_t i = key->hash & mask;
@@ -61,13 +61,13 @@ find(const struct map *m, const struct map_slot *key)
 
 /* At most three quarters are used, so that a search for what is not there ends soon. */
 static void
-grow(struct map *m)
+grow(struct table *m)
 {
-    struct map old = *m;
+    struct table old = *m;
 
     m->room = MAX(old.room * 2, ROOM_FIRST);
     m->slots = xcalloc(m->room, sizeof *m->slots);
-    MAP_EACH(&old, s)
+    TABLE_EACH(&old, s)
     {
         m->slots[find(m, s)] = *s;
     }
@@ -75,13 +75,13 @@ grow(struct map *m)
 }
 
 static void *
-get(const struct map *m, struct map_slot key)
+get(const struct table *m, struct table_slot key)
 {
     return m->room > 0 ? m->slots[find(m, &key)].value : NULL;
 }
 
 static bool
-put(struct map *m, struct map_slot key, void *value)
+put(struct table *m, struct table_slot key, void *value)
 {
     size_t i;
 
@@ -103,9 +103,9 @@ put(struct map *m, struct map_slot key, void *value)
     return true;
 }
 
-/* Closes the hole by moving back what was pushed beyond it: no tombstones, so the map never wears out. */
+/* Closes the hole by moving back what was pushed beyond it: no tombstones, so the table never wears out. */
 static void
-close_hole(struct map *m, size_t hole)
+close_hole(struct table *m, size_t hole)
 {
     size_t mask = m->room - 1;
 
@@ -117,11 +117,11 @@ close_hole(struct map *m, size_t hole)
         m->slots[hole] = m->slots[i];
         hole = i;
     }
-    m->slots[hole] = (struct map_slot){0};
+    m->slots[hole] = (struct table_slot){0};
 }
 
 static void *
-take(struct map *m, struct map_slot key)
+take(struct table *m, struct table_slot key)
 {
     void *value;
     size_t i;
@@ -138,50 +138,50 @@ take(struct map *m, struct map_slot key)
 }
 
 void
-map_init(struct map *m, size_t limit)
+table_init(struct table *m, size_t limit)
 {
-    *m = (struct map){.limit = limit};
+    *m = (struct table){.limit = limit};
 }
 
 void
-map_fini(struct map *m)
+table_fini(struct table *m)
 {
     free(m->slots);
-    *m = (struct map){.limit = m->limit};
+    *m = (struct table){.limit = m->limit};
 }
 
 void *
-map_get(const struct map *m, struct span key)
+table_get(const struct table *m, struct span key)
 {
     return get(m, slot_of(key));
 }
 
 bool
-map_put(struct map *m, struct span key, void *value)
+table_put(struct table *m, struct span key, void *value)
 {
     return put(m, slot_of(key), value);
 }
 
 void *
-map_take(struct map *m, struct span key)
+table_take(struct table *m, struct span key)
 {
     return take(m, slot_of(key));
 }
 
 void *
-map_get_u64(const struct map *m, uint64_t key)
+table_get_u64(const struct table *m, uint64_t key)
 {
     return get(m, slot_of_u64(key));
 }
 
 bool
-map_put_u64(struct map *m, uint64_t key, void *value)
+table_put_u64(struct table *m, uint64_t key, void *value)
 {
     return put(m, slot_of_u64(key), value);
 }
 
 void *
-map_take_u64(struct map *m, uint64_t key)
+table_take_u64(struct table *m, uint64_t key)
 {
     return take(m, slot_of_u64(key));
 }
