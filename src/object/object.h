@@ -121,12 +121,20 @@ enum err object_part_list(struct object_service *s, const struct map_bucket *b, 
                           bool *more, struct errbuf *eb) MUST_CHECK;
 struct object_complete_part {
     uint32_t number;
-    struct span etag; /* without quotes */
+    struct span etag;            /* without quotes */
+    uint8_t checksum_algorithm;  /* 0: none was named */
+    uint8_t checksum[32];
 };
-/* What is wrong with the list comes back in `why`. */
-enum object_complete_why { COMPLETE_OK, COMPLETE_BAD_PART, COMPLETE_TOO_SMALL, COMPLETE_OTHER };
+#define OBJECT_ANY_SIZE UINT64_MAX
+struct object_complete {
+    const struct object_complete_part *parts; /* ascending */
+    uint32_t count;
+    uint64_t want_size; /* of the object, or OBJECT_ANY_SIZE */
+};
+/* What is wrong with the list; `bad_number` is the part's. Nothing has changed then. */
+enum object_complete_why { COMPLETE_OK, COMPLETE_BAD_PART, COMPLETE_TOO_SMALL, COMPLETE_WRONG_SIZE, COMPLETE_OTHER };
 enum err object_upload_complete(struct object_service *s, const struct map_bucket *b, struct span key,
-                                struct span upload_id, const struct object_complete_part *parts, uint32_t count,
+                                struct span upload_id, const struct object_complete *what,
                                 struct arena *a, struct object_info *out, enum object_complete_why *why,
                                 uint32_t *bad_number, struct errbuf *eb) MUST_CHECK;
 enum err object_upload_abort(struct object_service *s, const struct map_bucket *b, struct span key,

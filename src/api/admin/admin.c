@@ -1,0 +1,136 @@
+/* admin: our own pages under /_/. livez and readyz are for everyone; the rest stands behind the gate. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/admin/admin.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "base/num.h"
+#include "wire/json.h"
+
+#define PAGE_MAX (4u << 20)
+
+static void
+answer_text(struct request *q, int status, struct span text)
+{
+    put_ids(q);
+    http_header(q->http, "content-type", SPAN("text/plain; charset=utf-8"));
+    http_header(q->http, "cache-control", SPAN("no-store"));
+    http_reply(q->http, status, text);
+}
+
+void
+admin_answer_json(struct request *q, int status, struct span text)
+{
+    put_ids(q);
+    http_header(q->http, "content-type", SPAN("application/json"));
+    http_header(q->http, "cache-control", SPAN("no-store"));
+    http_reply(q->http, status, text);
+}
+
+/* The loops turn: this fiber ran. */
+static enum err
+livez(struct request *q)
+{
+    answer_text(q, 200, SPAN("ok\n"));
+    return ERR_OK;
+}
+
+static enum err
+readyz(struct request *q)
+{
+    bool ready = atomic_load(&q->api->ready) && !q->http->draining;
+
+    if (!ready)
+        http_header(q->http, "retry-after", SPAN("1"));
+    answer_text(q, ready ? 200 : 503, ready ? SPAN("ready\n") : SPAN("not ready\n"));
+    return ERR_OK;
+}
+
+static enum err
+metrics(struct request *q)
+{
+    struct buf text;
+
+    buf_init(&text, PAGE_MAX);
+    metrics_write(&text);
+    put_ids(q);
+    http_header(q->http, "content-type",
+                SPAN("text/plain; version=0.0.4; charset=utf-8"));
+    http_reply(q->http, 200, buf_span(&text));
+    buf_fini(&text);
+    return ERR_OK;
+}
+
+/* A built-in object of any size, to measure what is not storage. */
+static enum err
+bench(struct request *q)
+{
+    struct span name = span_from(q->http->head->path, strlen("/_/bench/"));
+    uint64_t size;
+
+    if (q->api->bench == NULL)
+        return fault_set(&q->fault, S3_NotImplemented,
+                         "Bench objects are off; start with --set bench.objects=true");
+    if (num_u64(name, &size) != ERR_OK || size > API_BENCH_MAX)
+        return fault_set(&q->fault, S3_InvalidArgument,
+                         "A bench object has 0 to %u bytes", API_BENCH_MAX);
+    http_header(q->http, "content-type", SPAN("application/octet-stream"));
+    http_reply(q->http, 200, (struct span){q->api->bench, size});
+    return ERR_OK;
+}
+
+static enum err
+home(struct request *q)
+{
+    answer_text(q, 200,
+                SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets\n"));
+    return ERR_OK;
+}
+
+static const struct page {
+    enum http_method method;
+    const char *path;
+    bool below; /* the path and what is below it */
+    bool open;  /* needs no key */
+    enum err (*run)(struct request *q);
+} pages[] = {
+    {HTTP_METHOD_GET, "/_/livez", false, true, livez},
+    {HTTP_METHOD_GET, "/_/readyz", false, true, readyz},
+    {HTTP_METHOD_GET, "/_/metrics", false, false, metrics},
+    {HTTP_METHOD_GET, "/_/stat", false, false, admin_stat},
+    {HTTP_METHOD_GET, "/_/buckets", false, false, admin_bucket_list},
+    {HTTP_METHOD_POST, "/_/buckets", false, false, admin_bucket_attach},
+    {HTTP_METHOD_GET, "/_/bench/", true, false, bench},
+    {HTTP_METHOD_GET, "/_/", false, false, home},
+};
+
+static const struct page *
+find_page(struct span path, enum http_method method)
+{
+    if (method == HTTP_METHOD_HEAD)
+        method = HTTP_METHOD_GET;
+    for (size_t i = 0; i < ARRAY_LEN(pages); i++) {
+        struct span name = span_of(pages[i].path);
+
+        if (pages[i].method == method &&
+            (pages[i].below ? span_starts(path, name) : span_eq(path, name)))
+            return &pages[i];
+    }
+    return NULL;
+}
+
+void
+admin_handle(struct request *q)
+{
+    const struct page *p = find_page(q->http->head->path, q->http->head->method);
+    enum err rc = p != NULL && p->open ? ERR_OK : gate(q);
+
+    q->op = OP_admin;
+    if (rc == ERR_OK && p == NULL)
+        rc = fault_set(&q->fault, S3_NoSuchKey, "There is no such page under /_/");
+    if (rc == ERR_OK)
+        rc = p->run(q);
+    if (rc != ERR_OK && !http_reply_began(q->http))
+        answer_fault(q);
+}

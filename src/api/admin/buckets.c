@@ -1,0 +1,227 @@
+/* buckets: attaching a remote bucket, and what is attached. S3 has no words for these. */
+#include <jansson.h>
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/admin/admin.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "rt/time.h"
+#include "wire/json.h"
+
+#define ATTACH_BODY_MAX (64u << 10)
+#define LIST_MAX        (8u << 20)
+
+static void
+put_bucket(struct json *j, const struct map_bucket *b)
+{
+    char date[NUM_DATE_TEXT];
+
+    date_iso(b->created_ms, date);
+    json_object(j, NULL);
+    json_text(j, "name", b->name);
+    json_u64(j, "id", b->id);
+    json_text(j, "created", date);
+    json_bool(j, "cached", b->cached);
+    if (b->cached) {
+        json_object(j, "remote");
+        json_text(j, "bucket", b->backend.bucket);
+        json_text(j, "endpoint", b->backend.endpoint);
+        json_text(j, "region", b->backend.region);
+        json_text(j, "credentials",
+                  b->backend.credentials == NULL      ? "server"
+                  : b->backend.credentials[0] == '\0' ? "anonymous"
+                                                      : "stored");
+        json_end(j);
+    }
+    json_end(j);
+}
+
+enum err
+admin_bucket_list(struct request *q)
+{
+    const struct map *m =
+        map_now(q->api->options.map); /* no switch until the text is made */
+    struct buf text;
+    struct json j;
+    bool full;
+
+    buf_init(&text, LIST_MAX);
+    json_begin(&j, &text);
+    json_object(&j, NULL);
+    json_array(&j, "buckets");
+    for (uint32_t i = 0; i < map_bucket_count(m); i++)
+        put_bucket(&j, map_bucket_at(m, i));
+    json_end(&j);
+    json_end(&j);
+    full = text.full;
+    if (!full)
+        admin_answer_json(q, 200, buf_span(&text));
+    buf_fini(&text);
+    return full ? fault_set(&q->fault, S3_InternalError, "The list is over %u bytes",
+                            LIST_MAX)
+                : ERR_OK;
+}
+
+/* A text member, or NULL. ERR_BAD_REQUEST when it is something else than text. */
+static enum err
+text_of(struct request *q, const json_t *object, const char *name, char **out)
+{
+    const json_t *v = json_object_get(object, name);
+
+    *out = NULL;
+    if (v == NULL || json_is_null(v))
+        return ERR_OK;
+    if (!json_is_string(v))
+        return fault_set(&q->fault, S3_InvalidArgument, "\"%s\" must be text", name);
+    *out = (char *)(uintptr_t)json_string_value(v);
+    return ERR_OK;
+}
+
+struct attach {
+    char *name;
+    struct map_backend backend;
+    struct s3_credentials keys;
+    bool has_keys;
+};
+
+static enum err
+read_keys(struct request *q, const json_t *v, struct attach *at)
+{
+    enum err rc;
+
+    if (v == NULL || json_is_null(v))
+        return ERR_OK;
+    if (json_is_string(v) && strcmp(json_string_value(v), "anonymous") == 0) {
+        at->backend.credentials = (char *)(uintptr_t) "";
+        return ERR_OK;
+    }
+    if (!json_is_object(v))
+        return fault_set(
+            &q->fault, S3_InvalidArgument,
+            "\"credentials\" is \"anonymous\", or has access_key and secret_key");
+    rc = text_of(q, v, "access_key", &at->keys.access_key);
+    if (rc == ERR_OK)
+        rc = text_of(q, v, "secret_key", &at->keys.secret_key);
+    if (rc == ERR_OK)
+        rc = text_of(q, v, "session_token", &at->keys.session_token);
+    if (rc == ERR_OK && (at->keys.access_key == NULL || at->keys.secret_key == NULL))
+        rc = fault_set(&q->fault, S3_InvalidArgument,
+                       "\"credentials\" needs access_key and secret_key");
+    at->has_keys = rc == ERR_OK;
+    return rc;
+}
+
+static enum err
+read_attach(struct request *q, const json_t *doc, struct attach *at)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } texts[] = {
+        {"name", offsetof(struct attach, name)},
+        {"endpoint", offsetof(struct attach, backend.endpoint)},
+        {"region", offsetof(struct attach, backend.region)},
+        {"bucket", offsetof(struct attach, backend.bucket)},
+    };
+    enum err rc = ERR_OK;
+
+    for (size_t i = 0; i < ARRAY_LEN(texts) && rc == ERR_OK; i++)
+        rc = text_of(q, doc, texts[i].name,
+                     (char **)(void *)((char *)at + texts[i].offset));
+    if (rc == ERR_OK)
+        rc = read_keys(q, json_object_get(doc, "credentials"), at);
+    if (rc != ERR_OK)
+        return rc;
+    at->backend.path_style = !json_is_false(json_object_get(doc, "path_style"));
+    if (at->name == NULL || at->backend.bucket == NULL)
+        return fault_set(&q->fault, S3_InvalidArgument,
+                         "\"name\" and \"bucket\" are needed");
+    return s3_bucket_check(span_of(at->name), &q->fault);
+}
+
+static enum err
+note_on_disk(struct request *q, const struct map_bucket *b, struct errbuf *eb)
+{
+    struct buf record;
+    enum err rc;
+
+    if (q->api->options.disk == NULL)
+        return ERR_OK;
+    buf_init(&record, META_VALUE_MAX);
+    map_bucket_encode(b, &record);
+    rc = disk_bucket_note(q->api->options.disk, b->id, buf_span(&record), eb);
+    buf_fini(&record);
+    return rc;
+}
+
+/* Keys are stored under the bucket's name before the bucket exists, so that it never stands without them. */
+static enum err
+attach(struct request *q, struct attach *at)
+{
+    const struct map_bucket *made = NULL;
+    struct errbuf eb = {{0}};
+    struct buf text;
+    struct json j;
+    enum err rc;
+
+    if (map_bucket_find(map_now(q->api->options.map), span_of(at->name)) != NULL)
+        return fault_set(
+            &q->fault, S3_BucketAlreadyOwnedByYou,
+            "A bucket \"%s\" exists already; choose another local name with --as",
+            at->name);
+    if (at->has_keys) {
+        at->backend.credentials = at->name;
+        rc = cloud_credentials_store(q->api->options.cloud, at->name, &at->keys, &eb);
+        if (rc != ERR_OK)
+            return fault_from(q, rc, &eb);
+    }
+    rc = cloud_probe(q->api->options.cloud, &at->backend, &eb);
+    if (rc == ERR_OK)
+        rc = map_bucket_create(q->api->options.map, span_of(at->name), &at->backend,
+                               (int64_t)(rt_wall_ns() / 1000000u), &made, &eb);
+    if (rc == ERR_OK)
+        rc = note_on_disk(q, made, &eb);
+    if (rc != ERR_OK) {
+        map_bucket_drop(&made);
+        /* The administrator named the remote: what it said helps, and is not a secret. */
+        return fault_set(
+            &q->fault, rc == ERR_EXISTS ? S3_BucketAlreadyOwnedByYou : S3_InvalidRequest,
+            "%s", eb.text);
+    }
+    LOG(LOG_INFO, "bucket.attached", "remote bucket attached", L_TEXT("id", q->http->id),
+        L_TEXT("bucket", made->name), L_TEXT("remote", made->backend.bucket),
+        L_TEXT("user", q->caller.user->name));
+    buf_init(&text, KIB(64));
+    json_begin(&j, &text);
+    put_bucket(&j, made);
+    map_bucket_drop(&made);
+    admin_answer_json(q, 200, buf_span(&text));
+    buf_fini(&text);
+    return ERR_OK;
+}
+
+enum err
+admin_bucket_attach(struct request *q)
+{
+    struct attach at = {0};
+    struct errbuf eb = {{0}};
+    struct span body;
+    json_t *doc;
+    enum err rc = http_body_all(q->http, ATTACH_BODY_MAX, &body, &eb);
+
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    doc = json_loadb(body.at, body.len, JSON_REJECT_DUPLICATES, NULL);
+    OPENSSL_cleanse((void *)(uintptr_t)body.at, body.len);
+    if (!json_is_object(doc))
+        rc = fault_set(&q->fault, S3_InvalidArgument, "The body must be a JSON object");
+    if (rc == ERR_OK)
+        rc = read_attach(q, doc, &at);
+    if (rc == ERR_OK)
+        rc = attach(q, &at);
+    json_decref(doc);
+    return rc;
+}

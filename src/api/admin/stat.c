@@ -1,0 +1,38 @@
+/* stat: what this node holds, for people's tools. */
+#include "api/admin/admin.h"
+#include "rt/loop.h"
+#include "wire/json.h"
+
+#define STAT_MAX 4096
+
+enum err
+admin_stat(struct request *q)
+{
+    struct disk_stat s = {0};
+    struct buf text;
+    struct json j;
+
+    if (q->api->options.disk != NULL)
+        disk_stat(q->api->options.disk, &s);
+    buf_init(&text, STAT_MAX);
+    json_begin(&j, &text);
+    json_object(&j, NULL);
+    json_text(&j, "version", FOREBAY_VERSION);
+    json_text(&j, "engine", rt_engine_name(rt_engine_now()));
+    json_u64(&j, "loops", rt_loop_count());
+    json_text(&j, "region", q->api->options.region);
+    json_u64(&j, "buckets", map_bucket_count(map_now(q->api->options.map)));
+    json_object(&j, "disk");
+    json_u64(&j, "total_bytes", s.total_bytes);
+    json_u64(&j, "free_bytes", s.free_bytes);
+    json_u64(&j, "native_bytes", s.native_bytes);
+    json_u64(&j, "cached_bytes", s.cached_bytes);
+    json_u64(&j, "objects", s.objects);
+    json_u64(&j, "tail_bytes", s.tail_bytes);
+    json_u64(&j, "hot_bytes", s.hot_bytes);
+    json_end(&j);
+    json_end(&j);
+    admin_answer_json(q, 200, buf_span(&text));
+    buf_fini(&text);
+    return ERR_OK;
+}

@@ -1,0 +1,174 @@
+#include "api/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/internal.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "rt/loop.h"
+#include "rt/time.h"
+#include "wire/xml.h"
+
+enum err
+api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
+{
+    struct api *a = xcalloc(1, sizeof *a);
+
+    (void)eb;
+    a->options = *o;
+    if (a->options.region == NULL)
+        a->options.region = "us-east-1";
+    for (unsigned i = 0; i < o->domain_count; i++)
+        a->domains[i] = span_of(o->domains[i]);
+    a->keys = xcalloc(rt_loop_count(), sizeof(struct sigv4_cache *));
+    for (unsigned i = 0; i < rt_loop_count(); i++)
+        a->keys[i] = sigv4_cache_new();
+    if (o->bench_objects) {
+        a->bench = xmalloc(API_BENCH_MAX);
+        memset(a->bench, 'b', API_BENCH_MAX);
+    }
+    atomic_store(&a->ready, false);
+    *out = a;
+    return ERR_OK;
+}
+
+void
+api_free(struct api **ap)
+{
+    struct api *a = *ap;
+
+    *ap = NULL;
+    if (a == NULL)
+        return;
+    for (unsigned i = 0; i < rt_loop_count(); i++)
+        sigv4_cache_free(&a->keys[i]);
+    free(a->keys);
+    free(a->bench);
+    free(a);
+}
+
+void
+api_set_ready(struct api *a, bool ready)
+{
+    atomic_store(&a->ready, ready);
+}
+
+void
+put_ids(struct request *q)
+{
+    http_header(q->http, "x-amz-request-id", span_of(q->http->id));
+    http_header(q->http, "x-amz-id-2", span_of(q->http->id));
+    http_header(q->http, "server", SPAN("Forebay"));
+}
+
+/* "/s3" and "/s3/...", in path style only: S3 again. Returns the bytes to skip. */
+static size_t
+s3_prefix(struct span path)
+{
+    return span_eq(path, SPAN("/s3")) || span_starts(path, SPAN("/s3/")) ? 3 : 0;
+}
+
+static bool
+is_own_page(const struct request *q)
+{
+    return span_starts(q->http->head->path, SPAN("/_/")) && !q->name.virtual_host;
+}
+
+/* Bucket and key, whichever way they were named. */
+static enum err
+split_name(struct request *q)
+{
+    const struct http_head *head = q->http->head;
+    enum err rc =
+        s3_name_split(head->path, head->host, q->api->domains,
+                      q->api->options.domain_count, q->arena, &q->name, &q->fault);
+    size_t skip = s3_prefix(head->path);
+
+    if (rc != ERR_OK || q->name.virtual_host || skip == 0)
+        return rc;
+    return s3_name_split(head->path.len > skip ? span_from(head->path, skip) : SPAN("/"),
+                         head->host, q->api->domains, q->api->options.domain_count,
+                         q->arena, &q->name, &q->fault);
+}
+
+static void
+handle(struct http_request *http, void *arg)
+{
+    struct request *q = arena_alloc(http->arena, sizeof *q);
+    enum err rc;
+
+    *q = (struct request){.api = arg, .http = http, .arena = http->arena, .op = OP_other};
+    http->user = q;
+    rc = query_parse(http->head->query, q->arena, &q->query, &q->fault);
+    if (rc == ERR_OK)
+        rc = split_name(q);
+    if (rc != ERR_OK)
+        answer_fault(q);
+    else if (is_own_page(q))
+        admin_handle(q);
+    else
+        s3_handle(q);
+    map_bucket_drop(&q->bucket);
+}
+
+static void
+log_access(const struct http_request *http, const struct http_done *d)
+{
+    LOG(LOG_INFO, "http.request", "answered", L_TEXT("id", http->id),
+        L_TEXT("peer", http->peer), L_SPAN("method", http->head->method_text),
+        L_SPAN("path", http->head->path), L_I64("status", d->status),
+        L_U64("in", d->bytes_in), L_U64("out", d->bytes_out),
+        L_U64("first_byte_us", d->first_byte_ns / 1000),
+        L_U64("us", d->duration_ns / 1000));
+}
+
+static void
+on_done(struct http_request *http, const struct http_done *d, void *arg)
+{
+    const struct api *a = arg;
+    const struct request *q = http->user;
+    struct metric_request m = {
+        .op = q != NULL ? q->op : OP_other,
+        .status = d->status,
+        .duration_ns = d->duration_ns,
+        .first_byte_ns = d->first_byte_ns,
+        .bytes_in = d->bytes_in,
+        .bytes_out = d->bytes_out,
+    };
+
+    metric_request_done(&m);
+    if (a->options.access_log)
+        log_access(http, d);
+}
+
+/* What the server room answers by itself, in the form S3 clients read. */
+static size_t
+error_body(int status, const char *why, const char *id, char *out, size_t room,
+           const char **content_type, void *arg)
+{
+    const char *code = status == 503   ? "SlowDown"
+                       : status == 408 ? "RequestTimeout"
+                       : status == 500 ? "InternalError"
+                       : status == 501 ? "NotImplemented"
+                       : status == 405 ? "MethodNotAllowed"
+                                       : "BadRequest";
+    int n;
+
+    (void)arg;
+    *content_type = "application/xml";
+    n = snprintf(
+        out, room,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code>"
+        "<Message>%s</Message><RequestId>%s</RequestId><HostId>%s</HostId></Error>",
+        code, why, id, id);
+    return n > 0 && (size_t)n < room ? (size_t)n : 0;
+}
+
+void
+api_handler(struct api *a, struct http_handler *out)
+{
+    *out = (struct http_handler){
+        .handle = handle, .on_done = on_done, .error_body = error_body, .arg = a};
+}

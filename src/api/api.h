@@ -1,0 +1,39 @@
+/* api: what answers under the one port: S3 at `/` and `/s3`, our own pages under `/_/`.
+ *
+ * The handler of the HTTP server. Each request is one fiber that runs from the gate through a route to the object
+ * service and back. Knows routes and documents, touches no disk.
+ */
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "auth/auth.h"
+#include "http/server.h"
+#include "map/map.h"
+#include "object/object.h"
+#include "wire/sigv4.h"
+
+#define API_DOMAINS_MAX 16
+
+struct api_options {
+    struct auth *auth;
+    struct map_service *map;
+    struct object_service *object;
+    struct cloud *cloud;
+    struct disk *disk;  /* for stat */
+    const char *region; /* what bucket locations say; NULL: us-east-1 */
+    const char
+        *domains[API_DOMAINS_MAX]; /* base domains of virtual-host style, lower case */
+    unsigned domain_count;
+    bool bench_objects; /* serve /_/bench/SIZE */
+    bool access_log;    /* a log line a request */
+};
+struct api; /* one for all loops */
+
+enum err api_new(const struct api_options *o, struct api **out,
+                 struct errbuf *eb) MUST_CHECK;
+void api_free(struct api **ap);
+/* Fills the callbacks of a server; `a` must outlive it. */
+void api_handler(struct api *a, struct http_handler *out);
+/* What /_/readyz says; false from the first moment of a drain. */
+void api_set_ready(struct api *a, bool ready);

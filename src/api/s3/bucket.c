@@ -1,0 +1,246 @@
+/* bucket: operations on buckets, and the questions that clients ask before they trust one. */
+#include <string.h>
+
+#include "api/s3/s3.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "rt/time.h"
+#include "wire/s3xml.h"
+
+#define LIST_BYTES_MAX (4u << 20)
+#define OWNER_ID       "0000000000000000000000000000000000000000000000000000000000000001"
+
+static void
+put_owner(struct xml *x)
+{
+    xml_open(x, "Owner");
+    xml_text(x, "ID", OWNER_ID);
+    xml_text(x, "DisplayName", "forebay");
+    xml_close(x);
+}
+
+static void
+put_bucket(struct xml *x, const struct map_bucket *b)
+{
+    char date[NUM_DATE_TEXT];
+
+    date_iso(b->created_ms, date);
+    xml_open(x, "Bucket");
+    xml_text(x, "Name", b->name);
+    xml_text(x, "CreationDate", date);
+    xml_close(x);
+}
+
+enum err
+s3_list_all_buckets(struct request *q)
+{
+    const struct map *m =
+        map_now(q->api->options.map); /* no switch until the document is made */
+    struct span prefix = query_get(&q->query, "prefix");
+    struct span token = query_get(&q->query, "continuation-token");
+    bool paged = query_has(&q->query, "max-buckets");
+    uint64_t max = 0, shown = 0;
+    uint32_t i = 0;
+    struct buf body;
+    struct xml x;
+    enum err rc = query_u64(&q->query, "max-buckets", 10000, 1, 10000, &max, &q->fault);
+
+    if (rc != ERR_OK)
+        return rc;
+    buf_init(&body, LIST_BYTES_MAX);
+    xml_begin(&x, &body);
+    xml_open_s3(&x, "ListAllMyBucketsResult");
+    put_owner(&x);
+    xml_open(&x, "Buckets");
+    for (; i < map_bucket_count(m) && shown < max; i++) {
+        const struct map_bucket *b = map_bucket_at(m, i);
+        struct span name = span_of(b->name);
+
+        if ((prefix.len > 0 && !span_starts(name, prefix)) ||
+            (token.len > 0 && span_cmp(name, token) <= 0))
+            continue;
+        put_bucket(&x, b);
+        shown++;
+    }
+    xml_close(&x);
+    if (prefix.len > 0)
+        xml_span(&x, "Prefix", prefix);
+    if (paged && i < map_bucket_count(m) && i > 0)
+        xml_text(&x, "ContinuationToken", map_bucket_at(m, i - 1)->name);
+    xml_close(&x);
+    rc = s3_answer_xml(q, &body);
+    buf_fini(&body);
+    return rc;
+}
+
+enum err
+s3_create_bucket(struct request *q)
+{
+    const struct map_bucket *made = NULL;
+    struct span doc, location = {"", 0};
+    struct errbuf eb = {{0}};
+    enum err rc = s3_body_document(q, S3XML_BODY_MAX, false, &doc);
+
+    if (rc == ERR_OK)
+        rc = s3xml_create_bucket_parse(doc, q->arena, &location, &q->fault);
+    if (rc != ERR_OK)
+        return rc;
+    if (span_case_is(http_get(q->http->head, HTTP_AMZ_ACL), "public-read") ||
+        span_case_is(http_get(q->http->head, HTTP_AMZ_ACL), "public-read-write"))
+        return fault_set(&q->fault, S3_NotImplemented,
+                         "x-amz-acl: access by ACL is not implemented");
+    if (span_case_is(
+            fields_get(http_fields(q->http->head), "x-amz-bucket-object-lock-enabled"),
+            "true"))
+        return fault_set(
+            &q->fault, S3_NotImplemented,
+            "x-amz-bucket-object-lock-enabled: object lock is not implemented");
+    rc = map_bucket_create(q->api->options.map, q->name.bucket, NULL,
+                           (int64_t)(rt_wall_ns() / 1000000u), &made, &eb);
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    if (q->api->options.disk != NULL) {
+        struct buf record;
+
+        buf_init(&record, META_VALUE_MAX);
+        map_bucket_encode(made, &record);
+        rc = disk_bucket_note(q->api->options.disk, made->id, buf_span(&record), &eb);
+        buf_fini(&record);
+    }
+    map_bucket_drop(&made);
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    http_headerf(q->http, "location", "/%.*s", SPAN_ARG(q->name.bucket));
+    return s3_answer_empty(q, 200);
+}
+
+enum err
+s3_head_bucket_op(struct request *q)
+{
+    http_header(q->http, "x-amz-bucket-region", span_of(q->api->options.region));
+    return s3_answer_empty(q, 200);
+}
+
+enum err
+s3_delete_bucket(struct request *q)
+{
+    struct errbuf eb = {{0}};
+    enum err rc = object_bucket_may_go(q->api->options.object, q->bucket, &eb);
+
+    if (rc == ERR_OK)
+        rc = map_bucket_remove(q->api->options.map, q->name.bucket, &eb);
+    return rc == ERR_OK ? s3_answer_empty(q, 204) : fault_from(q, rc, &eb);
+}
+
+enum err
+s3_bucket_location(struct request *q)
+{
+    struct buf body;
+    struct xml x;
+    enum err rc;
+
+    buf_init(&body, 1024);
+    xml_begin(&x, &body);
+    if (strcmp(q->api->options.region, "us-east-1") == 0) {
+        xml_open_s3(&x, "LocationConstraint");
+        xml_close(&x);
+    } else {
+        buf_puts(&body, "<LocationConstraint xmlns=\"" XML_S3_NAMESPACE "\">");
+        xml_escape(&body, span_of(q->api->options.region));
+        buf_puts(&body, "</LocationConstraint>");
+    }
+    rc = s3_answer_xml(q, &body);
+    buf_fini(&body);
+    return rc;
+}
+
+/* What a bucket without any configuration answers to each question (s3-pitfalls, section 15). */
+static const struct probe {
+    const char *sub;
+    enum s3_code absent; /* 404 with its own code, or S3_OK: an empty document */
+    const char *root;
+    const char *inner_name, *inner_value;
+} probes[] = {
+    {"versioning", S3_OK, "VersioningConfiguration", NULL, NULL},
+    {"policyStatus", S3_OK, "PolicyStatus", "IsPublic", "FALSE"},
+    {"requestPayment", S3_OK, "RequestPaymentConfiguration", "Payer", "BucketOwner"},
+    {"accelerate", S3_OK, "AccelerateConfiguration", NULL, NULL},
+    {"logging", S3_OK, "BucketLoggingStatus", NULL, NULL},
+    {"notification", S3_OK, "NotificationConfiguration", NULL, NULL},
+    {"acl", S3_OK, NULL, NULL, NULL},
+    {"object-lock", S3_ObjectLockConfigurationNotFoundError, NULL, NULL, NULL},
+    {"policy", S3_NoSuchBucketPolicy, NULL, NULL, NULL},
+    {"cors", S3_NoSuchCORSConfiguration, NULL, NULL, NULL},
+    {"lifecycle", S3_NoSuchLifecycleConfiguration, NULL, NULL, NULL},
+    {"tagging", S3_NoSuchTagSet, NULL, NULL, NULL},
+    {"website", S3_NoSuchWebsiteConfiguration, NULL, NULL, NULL},
+    {"replication", S3_ReplicationConfigurationNotFoundError, NULL, NULL, NULL},
+    {"encryption", S3_ServerSideEncryptionConfigurationNotFoundError, NULL, NULL, NULL},
+    {"ownershipControls", S3_OwnershipControlsNotFoundError, NULL, NULL, NULL},
+    {"publicAccessBlock", S3_NoSuchPublicAccessBlockConfiguration, NULL, NULL, NULL},
+};
+
+/* The owner has full control; nobody else has any. */
+static enum err
+answer_acl(struct request *q)
+{
+    struct buf body;
+    struct xml x;
+    enum err rc;
+
+    buf_init(&body, 4096);
+    xml_begin(&x, &body);
+    xml_open_s3(&x, "AccessControlPolicy");
+    put_owner(&x);
+    xml_open(&x, "AccessControlList");
+    xml_open(&x, "Grant");
+    buf_puts(&body, "<Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" "
+                    "xsi:type=\"CanonicalUser\"><ID>" OWNER_ID
+                    "</ID><DisplayName>forebay</DisplayName></Grantee>");
+    xml_text(&x, "Permission", "FULL_CONTROL");
+    xml_close(&x);
+    xml_close(&x);
+    xml_close(&x);
+    rc = s3_answer_xml(q, &body);
+    buf_fini(&body);
+    return rc;
+}
+
+enum err
+s3_bucket_probe(struct request *q)
+{
+    const struct probe *p = NULL;
+    struct buf body;
+    struct xml x;
+    enum err rc;
+
+    for (size_t i = 0; i < ARRAY_LEN(probes) && p == NULL; i++)
+        if (query_has(&q->query, probes[i].sub))
+            p = &probes[i];
+    if (p == NULL)
+        return s3_not_built(q);
+    if (p->absent != S3_OK)
+        return s3_fault(q, p->absent);
+    if (p->root == NULL)
+        return answer_acl(q);
+    buf_init(&body, 1024);
+    xml_begin(&x, &body);
+    xml_open_s3(&x, p->root);
+    if (p->inner_name != NULL)
+        xml_text(&x, p->inner_name, p->inner_value);
+    xml_close(&x);
+    rc = s3_answer_xml(q, &body);
+    buf_fini(&body);
+    return rc;
+}
+
+enum err
+s3_object_acl(struct request *q)
+{
+    struct object_info info;
+    struct errbuf eb = {{0}};
+    enum err rc =
+        object_head(q->api->options.object, q->bucket, q->name.key, q->arena, &info, &eb);
+
+    return rc == ERR_OK ? answer_acl(q) : fault_from(q, rc, &eb);
+}

@@ -1,0 +1,197 @@
+/* get: GET and HEAD of objects: conditions, ranges, then the body piece by piece. */
+#include "api/s3/s3.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "rt/time.h"
+#include "wire/etag.h"
+
+/* Where the bytes came from, for users who wonder about their cache. */
+static void
+put_source(struct request *q, enum object_source source)
+{
+    static const char *const names[] = {
+        [OBJECT_LOCAL] = "hit",
+        [OBJECT_COLD] = "miss",
+        [OBJECT_JOINED] = "coalesced",
+        [OBJECT_BYPASS] = "bypass",
+    };
+
+    if (q->bucket->cached)
+        http_header(q->http, "x-forebay-cache", span_of(names[source]));
+}
+
+static enum err
+judge_conditions(struct request *q, const struct object_info *info)
+{
+    const struct http_head *h = q->http->head;
+    struct conditions c = {
+        .if_match = http_get(h, HTTP_IF_MATCH),
+        .if_none_match = http_get(h, HTTP_IF_NONE_MATCH),
+        .if_modified_since = http_get(h, HTTP_IF_MODIFIED_SINCE),
+        .if_unmodified_since = http_get(h, HTTP_IF_UNMODIFIED_SINCE),
+    };
+
+    if (c.if_match.at == NULL && c.if_none_match.at == NULL &&
+        c.if_modified_since.at == NULL && c.if_unmodified_since.at == NULL)
+        return ERR_OK;
+    return conditions_judge(&c, span_of(info->etag), info->mtime_ms / 1000,
+                            (int64_t)(rt_wall_ns() / 1000000000u), &q->fault);
+}
+
+/* 304 carries ETag and Last-Modified. */
+static enum err
+answer_not_modified(struct request *q, const struct object_info *info)
+{
+    s3_put_object_headers(q, info);
+    http_reply(q->http, 304, (struct span){"", 0});
+    return ERR_OK;
+}
+
+/* Parameters of GET and HEAD that select a version or a part. */
+static enum err
+check_parameters(struct request *q)
+{
+    struct span version = query_get(&q->query, "versionId");
+
+    if (version.at != NULL && !span_is(version, "null"))
+        return fault_argument(&q->fault, "versionId", version,
+                              "Invalid version id specified");
+    if (query_has(&q->query, "partNumber"))
+        return fault_set(&q->fault, S3_NotImplemented,
+                         "The parameter \"partNumber\" is not implemented for %.*s",
+                         SPAN_ARG(q->http->head->method_text));
+    if (fields_find(http_fields(q->http->head),
+                    "x-amz-server-side-encryption-customer-algorithm") != NULL)
+        return fault_set(&q->fault, S3_NotImplemented,
+                         "Encryption with customer keys is not "
+                         "implemented");
+    return ERR_OK;
+}
+
+/* Which bytes, and with which status. */
+static enum err
+choose_range(struct request *q, const struct object_info *info, struct range *out,
+             int *status)
+{
+    const struct http_head *h = q->http->head;
+    struct span header = http_get(h, HTTP_RANGE);
+
+    if (header.at != NULL && !if_range_holds(http_get(h, HTTP_IF_RANGE),
+                                             span_of(info->etag), info->mtime_ms / 1000))
+        header = (struct span){NULL, 0};
+    switch (range_resolve(header, info->size, out)) {
+    case RANGE_PART:
+        *status = 206;
+        return ERR_OK;
+    case RANGE_WHOLE:
+        *status = 200;
+        return ERR_OK;
+    case RANGE_UNSATISFIABLE:
+        break;
+    }
+    return range_fault(header, info->size, arena_alloc(q->arena, 24), &q->fault);
+}
+
+static void
+put_head(struct request *q, const struct object_info *info, const struct range *range,
+         int status)
+{
+    s3_put_object_headers(q, info);
+    put_source(q, info->source);
+    if (status == 206)
+        http_headerf(q->http, "content-range", "bytes %llu-%llu/%llu",
+                     (unsigned long long)range->first,
+                     (unsigned long long)(range->first + range->len - 1),
+                     (unsigned long long)info->size);
+    else if (span_case_is(fields_get(http_fields(q->http->head), "x-amz-checksum-mode"),
+                          "enabled"))
+        s3_put_checksum_header(q, &info->meta);
+}
+
+/* After the head is out there is no other answer: an error resets the connection. */
+static enum err
+send_body(struct request *q, struct object_get *get)
+{
+    struct errbuf eb = {{0}};
+    struct span piece;
+    enum err rc;
+
+    for (;;) {
+        rc = object_get_next(get, DEADLINE_NEVER, &piece, &eb);
+        if (rc != ERR_OK || piece.len == 0)
+            break;
+        rc = http_reply_write(q->http, piece.at, piece.len);
+        if (rc != ERR_OK)
+            return ERR_OK; /* the client is gone: nobody to tell */
+    }
+    if (rc == ERR_OK) {
+        http_reply_end(q->http);
+        return ERR_OK;
+    }
+    return fault_from(q, rc, &eb);
+}
+
+enum err
+s3_get_object(struct request *q)
+{
+    struct object_info *info = arena_alloc(q->arena, sizeof *info);
+    struct object_get *get = NULL;
+    struct range range = {0};
+    struct errbuf eb = {{0}};
+    int status = 200;
+    enum err rc = check_parameters(q);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = object_get_begin(q->api->options.object, q->bucket, q->name.key, q->arena, info,
+                          &get, &eb);
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    rc = judge_conditions(q, info);
+    if (rc == ERR_NOT_MODIFIED) {
+        object_get_end(&get);
+        return answer_not_modified(q, info);
+    }
+    if (rc == ERR_OK)
+        rc = choose_range(q, info, &range, &status);
+    if (rc == ERR_OK) {
+        rc = object_get_range(get, range.first, range.len, &eb);
+        if (rc != ERR_OK)
+            rc = fault_from(q, rc, &eb);
+    }
+    if (rc == ERR_OK) {
+        put_head(q, info, &range, status);
+        rc = http_reply_begin(q->http, status, (int64_t)range.len);
+        rc = rc == ERR_OK ? send_body(q, get) : ERR_OK;
+    }
+    object_get_end(&get);
+    return rc;
+}
+
+enum err
+s3_head_object(struct request *q)
+{
+    struct object_info *info = arena_alloc(q->arena, sizeof *info);
+    struct range range = {0};
+    struct errbuf eb = {{0}};
+    int status = 200;
+    enum err rc = check_parameters(q);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = object_head(q->api->options.object, q->bucket, q->name.key, q->arena, info, &eb);
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    rc = judge_conditions(q, info);
+    if (rc == ERR_NOT_MODIFIED)
+        return answer_not_modified(q, info);
+    if (rc == ERR_OK)
+        rc = choose_range(q, info, &range, &status);
+    if (rc != ERR_OK)
+        return rc;
+    put_head(q, info, &range, status);
+    rc = http_reply_begin(q->http, status, (int64_t)range.len);
+    if (rc == ERR_OK)
+        http_reply_end(q->http);
+    return ERR_OK;
+}

@@ -1,0 +1,256 @@
+/* headers: metadata between headers and objects, both ways. */
+#include <string.h>
+
+#include "api/s3/s3.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "rt/time.h"
+
+#define USER_PREFIX "x-amz-meta-"
+#define USER_MAX    64 /* pairs; 2 KiB of them are the real limit */
+
+/* Headers that would change what is stored or who may read it, not built yet: refused by name, never ignored. */
+static const char *const unbuilt[] = {
+    "x-amz-copy-source",
+    "x-amz-tagging",
+    "x-amz-object-lock-mode",
+    "x-amz-object-lock-retain-until-date",
+    "x-amz-object-lock-legal-hold",
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-aws-kms-key-id",
+    "x-amz-server-side-encryption-customer-algorithm",
+    "x-amz-server-side-encryption-customer-key",
+    "x-amz-server-side-encryption-context",
+    "x-amz-website-redirect-location",
+    "x-amz-write-offset-bytes",
+    "x-amz-grant-read",
+    "x-amz-grant-write",
+    "x-amz-grant-read-acp",
+    "x-amz-grant-write-acp",
+    "x-amz-grant-full-control",
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+    "content-range",
+};
+
+enum err
+s3_refuse_unbuilt(struct request *q)
+{
+    struct fields headers = http_fields(q->http->head);
+    struct span acl = http_get(q->http->head, HTTP_AMZ_ACL);
+
+    for (size_t i = 0; i < ARRAY_LEN(unbuilt); i++) {
+        if (fields_find(headers, unbuilt[i]) == NULL)
+            continue;
+        fault_set(&q->fault, S3_NotImplemented,
+                  "The header %s is not implemented for %.*s", unbuilt[i],
+                  SPAN_ARG(q->http->head->method_text));
+        fault_add(&q->fault, "Header", span_of(unbuilt[i]));
+        return ERR_NOT_BUILT;
+    }
+    if (acl.len > 0 && !span_is(acl, "private") &&
+        !span_is(acl, "bucket-owner-full-control")) {
+        fault_set(&q->fault, S3_NotImplemented,
+                  "x-amz-acl: access by ACL is not implemented");
+        fault_add(&q->fault, "Header", SPAN("x-amz-acl"));
+        return ERR_NOT_BUILT;
+    }
+    return ERR_OK;
+}
+
+/* "gzip, aws-chunked" is stored as "gzip", "aws-chunked" alone as nothing. */
+static struct span
+without_aws_chunked(struct arena *a, struct span value)
+{
+    struct buf out;
+    struct span kept;
+
+    buf_init(&out, value.len + 1);
+    while (value.len > 0) {
+        const char *comma = memchr(value.at, ',', value.len);
+        size_t len = comma != NULL ? (size_t)(comma - value.at) : value.len;
+        struct span token = span_trim((struct span){value.at, len});
+
+        value = span_from(value, len + (comma != NULL));
+        if (token.len == 0 || span_case_is(token, "aws-chunked"))
+            continue;
+        if (out.len > 0)
+            buf_puts(&out, ",");
+        buf_put_span(&out, token);
+    }
+    kept = arena_span(a, buf_span(&out));
+    buf_fini(&out);
+    return kept;
+}
+
+static bool
+is_user_header(struct span name)
+{
+    return name.len > strlen(USER_PREFIX) &&
+           strncasecmp(name.at, USER_PREFIX, strlen(USER_PREFIX)) == 0;
+}
+
+static struct span
+lower_case(struct arena *a, struct span s)
+{
+    char *p = arena_strdup(a, s);
+
+    for (size_t i = 0; i < s.len; i++)
+        if (p[i] >= 'A' && p[i] <= 'Z')
+            p[i] = (char)(p[i] + 32);
+    return (struct span){p, s.len};
+}
+
+/* Repeated names join with a comma. */
+static bool
+join_with_earlier(struct arena *a, struct object_pair *pairs, uint32_t count,
+                  struct span name, struct span value)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!span_eq(pairs[i].name, name))
+            continue;
+        pairs[i].value = span_of(
+            arena_printf(a, "%.*s,%.*s", SPAN_ARG(pairs[i].value), SPAN_ARG(value)));
+        return true;
+    }
+    return false;
+}
+
+static enum err
+user_metadata(struct request *q, struct object_meta *out)
+{
+    struct fields headers = http_fields(q->http->head);
+    struct object_pair *pairs = NULL;
+    size_t total = 0;
+
+    for (size_t i = 0; i < headers.count; i++) {
+        const struct field *f = &headers.at[i];
+        struct span name;
+
+        if (!is_user_header(f->name))
+            continue;
+        if (pairs == NULL)
+            pairs = arena_alloc(q->arena, USER_MAX * sizeof *pairs);
+        name = lower_case(q->arena, span_from(f->name, strlen(USER_PREFIX)));
+        total += name.len + f->value.len;
+        if (total > S3_METADATA_MAX || out->user_count == USER_MAX) {
+            fault_set(&q->fault, S3_MetadataTooLarge, NULL);
+            fault_add(&q->fault, "MaxSizeAllowed", SPAN("2048"));
+            return ERR_TOO_LARGE;
+        }
+        if (!join_with_earlier(q->arena, pairs, out->user_count, name, f->value))
+            pairs[out->user_count++] = (struct object_pair){name, f->value};
+    }
+    out->user = pairs;
+    return ERR_OK;
+}
+
+static const char *const storage_classes[] = {
+    "STANDARD",     "REDUCED_REDUNDANCY",  "STANDARD_IA",
+    "ONEZONE_IA",   "INTELLIGENT_TIERING", "GLACIER",
+    "DEEP_ARCHIVE", "GLACIER_IR",          "EXPRESS_ONEZONE",
+};
+
+static enum err
+storage_class(struct request *q, struct object_meta *out)
+{
+    struct span given = http_get(q->http->head, HTTP_AMZ_STORAGE_CLASS);
+
+    if (given.len == 0)
+        return ERR_OK;
+    for (size_t i = 0; i < ARRAY_LEN(storage_classes); i++)
+        if (span_is(given, storage_classes[i])) {
+            if (i > 0)
+                out->storage_class = given;
+            return ERR_OK;
+        }
+    return s3_fault(q, S3_InvalidStorageClass);
+}
+
+enum err
+s3_meta_from_headers(struct request *q, struct object_meta *out)
+{
+    const struct http_head *h = q->http->head;
+    enum err rc;
+
+    *out = (struct object_meta){
+        .content_type = http_get(h, HTTP_CONTENT_TYPE),
+        .cache_control = http_get(h, HTTP_CACHE_CONTROL),
+        .content_disposition = http_get(h, HTTP_CONTENT_DISPOSITION),
+        .content_language = http_get(h, HTTP_CONTENT_LANGUAGE),
+        .expires = http_get(h, HTTP_EXPIRES),
+        .content_encoding =
+            without_aws_chunked(q->arena, http_get(h, HTTP_CONTENT_ENCODING)),
+    };
+    if (span_is(out->content_type, "binary/octet-stream"))
+        out->content_type = (struct span){NULL, 0};
+    rc = storage_class(q, out);
+    return rc == ERR_OK ? user_metadata(q, out) : rc;
+}
+
+void
+s3_put_etag(struct request *q, const char *etag)
+{
+    http_headerf(q->http, "etag", "\"%s\"", etag);
+}
+
+void
+s3_put_checksum_header(struct request *q, const struct object_meta *meta)
+{
+    struct checksum_value v = {.kind = (enum checksum_kind)meta->checksum_algorithm};
+    char text[CHECKSUM_TEXT_MAX];
+
+    if (v.kind == CHECKSUM_NONE || meta->checksum.len != checksum_len(v.kind))
+        return;
+    memcpy(v.bytes, meta->checksum.at, meta->checksum.len);
+    if (meta->checksum_type == CHECKSUM_COMPOSITE)
+        checksum_composite_text(&v, meta->parts, text);
+    else
+        checksum_text(&v, text);
+    http_header(q->http, checksum_header(v.kind), span_of(text));
+    if (meta->checksum_type != CHECKSUM_TYPE_NONE)
+        http_header(q->http, "x-amz-checksum-type",
+                    span_of(checksum_type_name((enum checksum_type)meta->checksum_type)));
+}
+
+static void
+put_if(struct request *q, const char *name, const char *override, struct span stored)
+{
+    struct span given = query_get(&q->query, override);
+
+    if (given.at != NULL)
+        http_header(q->http, name, given);
+    else if (stored.len > 0)
+        http_header(q->http, name, stored);
+}
+
+void
+s3_put_object_headers(struct request *q, const struct object_info *info)
+{
+    const struct object_meta *m = &info->meta;
+    char date[NUM_DATE_TEXT];
+
+    put_ids(q);
+    s3_put_etag(q, info->etag);
+    date_http(info->mtime_ms / 1000, date);
+    http_header(q->http, "last-modified", span_of(date));
+    http_header(q->http, "accept-ranges", SPAN("bytes"));
+    put_if(q, "content-type", "response-content-type",
+           m->content_type.len > 0 ? m->content_type : SPAN("binary/octet-stream"));
+    put_if(q, "cache-control", "response-cache-control", m->cache_control);
+    put_if(q, "content-disposition", "response-content-disposition",
+           m->content_disposition);
+    put_if(q, "content-encoding", "response-content-encoding", m->content_encoding);
+    put_if(q, "content-language", "response-content-language", m->content_language);
+    put_if(q, "expires", "response-expires", m->expires);
+    if (m->storage_class.len > 0)
+        http_header(q->http, "x-amz-storage-class", m->storage_class);
+    for (uint32_t i = 0; i < m->user_count; i++)
+        http_header(q->http,
+                    arena_printf(q->arena, USER_PREFIX "%.*s", SPAN_ARG(m->user[i].name)),
+                    m->user[i].value);
+    if (info->stale)
+        http_header(q->http, "x-forebay-stale", SPAN("backend-down"));
+}

@@ -1,0 +1,232 @@
+/* list: ListObjects in both versions, and ListObjectVersions of a bucket that has none. */
+#include <string.h>
+
+#include "api/s3/s3.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "wire/s3name.h"
+
+#define PAGE_BYTES_MAX (8u << 20)
+#define TOKEN_SUM      4
+
+struct list_request {
+    bool v2, versions, url, fetch_owner;
+    struct span prefix, delimiter, token, start_after, marker;
+    uint64_t max;
+    struct span after; /* where the page begins */
+};
+
+/* A continuation token is the last name of the page and a sum, in base64: opaque, and anything else is refused. */
+static struct span
+token_of(struct arena *a, struct span name)
+{
+    size_t len = name.len + TOKEN_SUM;
+    char *raw = arena_alloc(a, len);
+    char *text = arena_alloc(a, BASE64_LEN(len) + 1);
+    uint32_t sum = hash_crc32c(0, name.at, name.len);
+
+    memcpy(raw, name.at, name.len);
+    for (unsigned i = 0; i < TOKEN_SUM; i++)
+        raw[name.len + i] = (char)(sum >> (8 * i));
+    return (struct span){text, base64_encode(raw, len, text)};
+}
+
+static bool
+token_open(struct arena *a, struct span token, struct span *name)
+{
+    char *raw = arena_alloc(a, token.len + 1);
+    int len = base64_decode(token.at, token.len, raw, token.len);
+    uint32_t sum = 0;
+
+    if (len < TOKEN_SUM)
+        return false;
+    name->at = raw;
+    name->len = (size_t)len - TOKEN_SUM;
+    for (unsigned i = 0; i < TOKEN_SUM; i++)
+        sum |= (uint32_t)(unsigned char)raw[name->len + i] << (8 * i);
+    return sum == hash_crc32c(0, name->at, name->len);
+}
+
+static enum err
+read_parameters(struct request *q, struct list_request *l)
+{
+    struct span encoding = query_get(&q->query, "encoding-type");
+    struct span type = query_get(&q->query, "list-type");
+    enum err rc =
+        query_u64(&q->query, "max-keys", S3_PAGE_MAX, 0, INT32_MAX, &l->max, &q->fault);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (encoding.len > 0 && !span_is(encoding, "url"))
+        return fault_argument(&q->fault, "encoding-type", encoding,
+                              "Invalid Encoding Method specified in Request");
+    if (type.len > 0 && !span_is(type, "2") && !span_is(type, "1"))
+        return fault_argument(&q->fault, "list-type", type,
+                              "list-type is 2 or is left out");
+    l->v2 = span_is(type, "2");
+    l->url = encoding.len > 0;
+    l->max = MIN(l->max, S3_PAGE_MAX);
+    l->prefix = query_get(&q->query, "prefix");
+    l->delimiter = query_get(&q->query, "delimiter");
+    l->fetch_owner = span_is(query_get(&q->query, "fetch-owner"), "true");
+    l->token = query_get(&q->query, "continuation-token");
+    l->start_after = query_get(&q->query, "start-after");
+    l->marker = query_get(&q->query, l->versions ? "key-marker" : "marker");
+    l->after = l->v2 ? l->start_after : l->marker;
+    if (l->v2 && l->token.len > 0 && !token_open(q->arena, l->token, &l->after))
+        return fault_argument(&q->fault, "continuation-token", l->token,
+                              "The continuation token provided is incorrect");
+    if (l->prefix.len > S3_KEY_MAX || l->after.len > S3_KEY_MAX ||
+        l->delimiter.len > S3_KEY_MAX)
+        return fault_set(&q->fault, S3_KeyTooLongError, NULL);
+    return ERR_OK;
+}
+
+static void
+put_owner(struct xml *x)
+{
+    xml_open(x, "Owner");
+    xml_text(x, "ID", "0000000000000000000000000000000000000000000000000000000000000001");
+    xml_text(x, "DisplayName", "forebay");
+    xml_close(x);
+}
+
+static void
+put_entry(struct xml *x, const struct list_request *l, const struct object_entry *e)
+{
+    char date[NUM_DATE_TEXT];
+
+    if (e->is_prefix) {
+        xml_open(x, "CommonPrefixes");
+        xml_key(x, "Prefix", e->name, l->url);
+        xml_close(x);
+        return;
+    }
+    date_iso(e->mtime_ms, date);
+    xml_open(x, l->versions ? "Version" : "Contents");
+    xml_key(x, "Key", e->name, l->url);
+    if (l->versions) {
+        xml_text(x, "VersionId", "null");
+        xml_text(x, "IsLatest", "true");
+    }
+    xml_text(x, "LastModified", date);
+    xml_etag(x, "ETag", span_of(e->etag));
+    xml_u64(x, "Size", e->size);
+    if (!l->v2 || l->fetch_owner)
+        put_owner(x);
+    xml_text(x, "StorageClass", "STANDARD");
+    xml_close(x);
+}
+
+static void
+put_echo(struct request *q, struct xml *x, const struct list_request *l)
+{
+    xml_span(x, "Name", q->name.bucket);
+    xml_key(x, "Prefix", l->prefix, l->url);
+    if (l->delimiter.len > 0)
+        xml_key(x, "Delimiter", l->delimiter, l->url);
+    xml_u64(x, "MaxKeys", l->max);
+    if (l->url)
+        xml_text(x, "EncodingType", "url");
+}
+
+static void
+put_v2_state(struct request *q, struct xml *x, const struct list_request *l,
+             const struct object_page *page)
+{
+    xml_u64(x, "KeyCount", page->count);
+    if (l->token.at != NULL)
+        xml_span(x, "ContinuationToken", l->token);
+    if (l->start_after.len > 0)
+        xml_key(x, "StartAfter", l->start_after, l->url);
+    if (page->truncated)
+        xml_span(x, "NextContinuationToken", token_of(q->arena, page->next_after));
+}
+
+static void
+put_v1_state(struct xml *x, const struct list_request *l, const struct object_page *page)
+{
+    xml_key(x, l->versions ? "KeyMarker" : "Marker", l->marker, l->url);
+    if (l->versions)
+        xml_text(x, "VersionIdMarker", "");
+    if (!page->truncated)
+        return;
+    if (l->versions) {
+        xml_key(x, "NextKeyMarker", page->next_after, l->url);
+        xml_text(x, "NextVersionIdMarker", "null");
+    } else if (l->delimiter.len > 0) {
+        xml_key(x, "NextMarker", page->next_after, l->url);
+    }
+}
+
+static enum err
+answer_page(struct request *q, const struct list_request *l,
+            const struct object_page *page)
+{
+    struct buf body;
+    struct xml x;
+    enum err rc;
+
+    buf_init(&body, PAGE_BYTES_MAX);
+    xml_begin(&x, &body);
+    xml_open_s3(&x, l->versions ? "ListVersionsResult" : "ListBucketResult");
+    put_echo(q, &x, l);
+    if (l->v2)
+        put_v2_state(q, &x, l, page);
+    else
+        put_v1_state(&x, l, page);
+    xml_bool(&x, "IsTruncated", page->truncated);
+    /* Keys and common prefixes stand in their own groups at AWS; clients merge them. Keys first. */
+    for (uint32_t i = 0; i < page->count; i++)
+        if (!page->entries[i].is_prefix)
+            put_entry(&x, l, &page->entries[i]);
+    for (uint32_t i = 0; i < page->count; i++)
+        if (page->entries[i].is_prefix)
+            put_entry(&x, l, &page->entries[i]);
+    xml_close(&x);
+    if (page->stale)
+        http_header(q->http, "x-forebay-stale", SPAN("backend-down"));
+    rc = s3_answer_xml(q, &body);
+    buf_fini(&body);
+    return rc;
+}
+
+static enum err
+list(struct request *q, struct list_request *l)
+{
+    struct object_list_options o;
+    struct object_page page = {0};
+    struct errbuf eb = {{0}};
+    enum err rc = read_parameters(q, l);
+
+    if (rc != ERR_OK)
+        return rc;
+    o = (struct object_list_options){.prefix = l->prefix,
+                                     .delimiter = l->delimiter,
+                                     .after = l->after,
+                                     .max = (uint32_t)l->max};
+    if (l->max > 0) { /* 0: an empty page that is not truncated */
+        rc = object_list(q->api->options.object, q->bucket, &o, q->arena, &page, &eb);
+        if (rc != ERR_OK)
+            return fault_from(q, rc, &eb);
+    }
+    return answer_page(q, l, &page);
+}
+
+enum err
+s3_list_v1_or_v2(struct request *q)
+{
+    struct list_request *l = arena_alloc(q->arena, sizeof *l);
+
+    return list(q, l);
+}
+
+enum err
+s3_list_versions(struct request *q)
+{
+    struct list_request *l = arena_alloc(q->arena, sizeof *l);
+
+    l->versions = true;
+    return list(q, l);
+}

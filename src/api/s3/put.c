@@ -1,0 +1,53 @@
+/* put: PUT of an object. Everything that can be refused is refused before the body is asked for. */
+#include "api/s3/s3.h"
+#include "rt/time.h"
+
+static enum err
+store(struct request *q, struct s3_body *body, const struct object_meta *meta,
+      struct object_info *info)
+{
+    struct object_put_options o = {.size = body->size,
+                                   .checksum_algorithm = (uint8_t)body->sums.kind};
+    struct object_put *put = NULL;
+    struct errbuf eb = {{0}};
+    enum err rc =
+        object_put_begin(q->api->options.object, q->bucket, q->name.key, &o, &put, &eb);
+
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    rc = s3_body_to_put(body, put);
+    if (rc == ERR_OK) {
+        rc = object_put_commit(&put, meta, q->arena, info, &eb);
+        if (rc != ERR_OK)
+            rc = fault_from(q, rc, &eb);
+    }
+    object_put_abort(&put);
+    return rc;
+}
+
+enum err
+s3_put_object(struct request *q)
+{
+    struct object_info *info = arena_alloc(q->arena, sizeof *info);
+    struct object_meta meta;
+    struct s3_body body;
+    enum err rc;
+
+    if (query_has(&q->query, "partNumber"))
+        return fault_argument(&q->fault, "partNumber", query_get(&q->query, "partNumber"),
+                              "partNumber needs an uploadId");
+    rc = s3_refuse_unbuilt(q);
+    if (rc == ERR_OK)
+        rc = s3_meta_from_headers(q, &meta);
+    if (rc != ERR_OK)
+        return rc;
+    rc = s3_body_begin(q, &body);
+    if (rc == ERR_OK)
+        rc = store(q, &body, &meta, info);
+    s3_body_end(&body);
+    if (rc != ERR_OK)
+        return rc;
+    s3_put_etag(q, info->etag);
+    s3_put_checksum_header(q, &info->meta);
+    return s3_answer_empty(q, 200);
+}

@@ -1,0 +1,212 @@
+/* route: which operation a request means. Method, level and sub-resource choose a row of one table. */
+#include <string.h>
+
+#include "api/s3/s3.h"
+#include "base/mem.h"
+
+enum level { SERVICE, BUCKET, OBJECT };
+enum { NEEDS_BUCKET = 1 };
+
+/* A sub-resource is a query parameter that selects another operation. Unknown parameters select nothing. */
+struct route {
+    enum http_method method;
+    enum level level;
+    const char *sub; /* NULL: none of the sub-resources below is there */
+    unsigned flags;
+    enum metric_op op;
+    s3_operation *run;
+};
+
+#define G HTTP_METHOD_GET
+#define H HTTP_METHOD_HEAD
+#define P HTTP_METHOD_PUT
+#define T HTTP_METHOD_POST
+#define D HTTP_METHOD_DELETE
+static const struct route routes[] = {
+    /* method, level, sub-resource, flags, metric, operation */
+    {G, SERVICE, NULL, 0, OP_bucket, s3_list_all_buckets},
+    {P, BUCKET, NULL, 0, OP_bucket, s3_create_bucket},
+    {H, BUCKET, NULL, NEEDS_BUCKET, OP_bucket, s3_head_bucket_op},
+    {D, BUCKET, NULL, NEEDS_BUCKET, OP_bucket, s3_delete_bucket},
+    {G, BUCKET, NULL, NEEDS_BUCKET, OP_list, s3_list_v1_or_v2},
+    {G, BUCKET, "versions", NEEDS_BUCKET, OP_list, s3_list_versions},
+    {G, BUCKET, "location", NEEDS_BUCKET, OP_bucket, s3_bucket_location},
+    {G, BUCKET, "uploads", NEEDS_BUCKET, OP_mpu, s3_list_uploads},
+    {T, BUCKET, "delete", NEEDS_BUCKET, OP_delete, s3_delete_objects},
+    {G, BUCKET, "versioning", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "acl", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "object-lock", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "policy", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "policyStatus", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "cors", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "lifecycle", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "tagging", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "website", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "replication", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "encryption", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "requestPayment", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "accelerate", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "logging", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "notification", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "ownershipControls", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "publicAccessBlock", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, OBJECT, NULL, NEEDS_BUCKET, OP_get, s3_get_object},
+    {H, OBJECT, NULL, NEEDS_BUCKET, OP_head, s3_head_object},
+    {P, OBJECT, NULL, NEEDS_BUCKET, OP_put, s3_put_object},
+    {D, OBJECT, NULL, NEEDS_BUCKET, OP_delete, s3_delete_object},
+    {G, OBJECT, "acl", NEEDS_BUCKET, OP_other, s3_object_acl},
+    {T, OBJECT, "uploads", NEEDS_BUCKET, OP_mpu, s3_create_upload},
+    {P, OBJECT, "uploadId", NEEDS_BUCKET, OP_put, s3_put_part},
+    {T, OBJECT, "uploadId", NEEDS_BUCKET, OP_mpu, s3_complete_upload},
+    {D, OBJECT, "uploadId", NEEDS_BUCKET, OP_mpu, s3_abort_upload},
+    {G, OBJECT, "uploadId", NEEDS_BUCKET, OP_mpu, s3_list_parts},
+};
+#undef G
+#undef H
+#undef P
+#undef T
+#undef D
+
+/* All names that select something, here or at AWS: what no route takes is 501 by its name, never ignored. */
+static const char *const subs[] = {
+    "accelerate",
+    "acl",
+    "analytics",
+    "attributes",
+    "cors",
+    "delete",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "location",
+    "logging",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "session",
+    "tagging",
+    "torrent",
+    "uploadId",
+    "uploads",
+    "versioning",
+    "versions",
+    "website",
+    "renameObject",
+    "annotation",
+    "abac",
+    "batch",
+    "append",
+};
+
+static const char *
+sub_of(const struct query *query)
+{
+    for (size_t i = 0; i < ARRAY_LEN(subs); i++)
+        if (query_has(query, subs[i]))
+            return subs[i];
+    return NULL;
+}
+
+static enum level
+level_of(const struct request *q)
+{
+    return q->name.bucket.len == 0 ? SERVICE : q->name.key.len == 0 ? BUCKET : OBJECT;
+}
+
+static bool
+same_sub(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static const struct route *
+find_route(enum http_method method, enum level level, const char *sub)
+{
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+        if (routes[i].method == method && routes[i].level == level &&
+            same_sub(routes[i].sub, sub))
+            return &routes[i];
+    return NULL;
+}
+
+enum err
+s3_not_built(struct request *q)
+{
+    const char *sub = sub_of(&q->query);
+
+    if (sub == NULL)
+        return s3_fault(q, S3_MethodNotAllowed);
+    return fault_set(&q->fault, S3_NotImplemented,
+                     "The sub-resource \"%s\" is not implemented for %.*s", sub,
+                     SPAN_ARG(q->http->head->method_text));
+}
+
+/* AIS clients' root and what else can be no bucket: said by name. */
+static enum err
+check_root(struct request *q)
+{
+    if (span_is(q->name.bucket, "v1") && !q->name.virtual_host)
+        return fault_set(&q->fault, S3_NotImplemented,
+                         "The AIS API at /v1 is not built yet");
+    return ERR_OK;
+}
+
+static enum err
+run(struct request *q)
+{
+    const struct route *r =
+        find_route(q->http->head->method, level_of(q), sub_of(&q->query));
+    enum err rc;
+
+    if (r != NULL)
+        q->op = r->op;
+    if (q->http->draining)
+        return fault_set(&q->fault, S3_ServiceUnavailable,
+                         "The server is on its way out");
+    rc = gate(q);
+    if (rc == ERR_OK)
+        rc = check_root(q);
+    if (rc == ERR_OK && q->name.bucket.len > 0)
+        rc = s3_bucket_check(q->name.bucket, &q->fault);
+    if (rc == ERR_OK && q->name.key.len > 0)
+        rc = s3_key_check(q->name.key, q->arena, &q->fault);
+    if (rc == ERR_OK &&
+        http_get(q->http->head, HTTP_AMZ_EXPECTED_BUCKET_OWNER).at != NULL)
+        rc = fault_set(&q->fault, S3_NotImplemented,
+                       "x-amz-expected-bucket-owner: buckets have no owner ids here");
+    if (rc != ERR_OK)
+        return rc;
+    if (r == NULL)
+        return s3_not_built(q);
+    if ((r->flags & NEEDS_BUCKET) != 0) {
+        rc = s3_find_bucket(q);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return r->run(q);
+}
+
+void
+s3_handle(struct request *q)
+{
+    enum err rc = run(q);
+
+    if (rc == ERR_OK)
+        return;
+    if (http_reply_began(q->http))
+        http_reply_abort(q->http);
+    else
+        answer_fault(q);
+}

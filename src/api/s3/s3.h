@@ -1,0 +1,75 @@
+/* s3: the operations of the S3 API, one function each, and what they share.
+ *
+ * An operation returns ERR_OK when it has answered, else the request's fault says what to answer. route.c has the
+ * table; docs/s3.md is checked against it.
+ */
+#pragma once
+#include "api/internal.h"
+#include "wire/awschunked.h"
+#include "wire/checksum.h"
+#include "wire/xml.h"
+
+#define S3_PUT_MAX      (5ull << 30)
+#define S3_METADATA_MAX 2048
+#define S3_PAGE_MAX     1000
+
+typedef enum err s3_operation(struct request *q);
+
+/* bucket.c */
+s3_operation s3_list_all_buckets, s3_create_bucket, s3_head_bucket_op, s3_delete_bucket;
+s3_operation s3_bucket_location, s3_bucket_probe;
+/* list.c */
+s3_operation s3_list_v1_or_v2, s3_list_versions;
+/* get.c */
+s3_operation s3_get_object, s3_head_object, s3_object_acl;
+/* put.c */
+s3_operation s3_put_object;
+/* delete.c */
+s3_operation s3_delete_object, s3_delete_objects;
+/* multipart.c */
+s3_operation s3_create_upload, s3_put_part, s3_complete_upload, s3_abort_upload;
+s3_operation s3_list_parts, s3_list_uploads;
+/* route.c */
+s3_operation s3_not_built;
+
+/* body.c: the body of an upload, decoded and checked as it comes. */
+struct s3_body {
+    struct request *q;
+    struct checksum_request sums; /* what was promised */
+    struct awschunked *chunked;   /* NULL: plain */
+    struct digest sha256;         /* of a plain body whose hash is known */
+    bool check_sha256;
+    uint64_t size; /* of the decoded body, or DISK_SIZE_UNKNOWN */
+    uint64_t got;
+    struct iobuf *buf; /* owned; NULL until the first read */
+    struct span in;    /* received, not yet decoded */
+    bool ended;
+};
+/* Judges lengths and checksum headers, before anything is read. */
+enum err s3_body_begin(struct request *q, struct s3_body *b) MUST_CHECK;
+/* The next piece of the decoded body; len 0: it is complete, and hash, length and chunk signatures were right. */
+enum err s3_body_next(struct s3_body *b, struct span *piece) MUST_CHECK;
+/* After the end: are the object's sums what headers or trailer said? */
+enum err s3_body_check_sums(struct s3_body *b, const struct object_sums *got) MUST_CHECK;
+void s3_body_end(struct s3_body *b);
+/* The whole of a small document. */
+enum err s3_body_document(struct request *q, size_t limit, bool demand_sum,
+                          struct span *doc) MUST_CHECK;
+/* Streams the body into `put`, checks all sums. */
+enum err s3_body_to_put(struct s3_body *b, struct object_put *put) MUST_CHECK;
+
+/* headers.c: metadata between headers and objects. */
+enum err s3_meta_from_headers(struct request *q, struct object_meta *out) MUST_CHECK;
+/* Headers that change what an upload means and are not built: 501 by name. */
+enum err s3_refuse_unbuilt(struct request *q) MUST_CHECK;
+void s3_put_object_headers(struct request *q, const struct object_info *info);
+void s3_put_checksum_header(struct request *q, const struct object_meta *meta);
+void s3_put_etag(struct request *q, const char *etag);
+
+/* answers */
+/* Sends the document with 200. Takes nothing; the caller frees `body`. */
+enum err s3_answer_xml(struct request *q, const struct buf *body);
+enum err s3_answer_empty(struct request *q, int status);
+enum err s3_fault(struct request *q, enum s3_code code);
+/* Finds the bucket of the request and keeps a reference in it. */
+enum err s3_find_bucket(struct request *q) MUST_CHECK;
