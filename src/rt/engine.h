@@ -95,6 +95,13 @@ struct listener_ops {
     void (*close)(struct listener *l); /* frees it; a fiber in accept gets ERR_CLOSED */
 };
 
+/* One descriptor whose edges are wanted (real engines). */
+struct watch {
+    int fd;
+    void (*on_edge)(struct watch *w, unsigned edges); /* EDGE_*; outside fibers; must not close watches */
+    void *engine_data;
+};
+
 /* ---- the engine ---- */
 struct engine_ops {
     enum rt_engine kind;
@@ -121,6 +128,11 @@ struct engine_ops {
 
     /* rt_blocking(). */
     enum err (*blocking)(void (*work)(void *arg), void *arg, struct deadline by);
+
+    /* Edge-triggered readiness of a descriptor, for what the real engines share; NULL in sim. `watch` answers 0
+     * or -errno. No edge comes after `unwatch`, which must come before close(). Both on the loop. */
+    int (*watch)(struct loop *l, struct watch *w);
+    void (*unwatch)(struct loop *l, struct watch *w);
 
     /* Net. The streams come from stream_init() on the caller's loop. */
     enum err (*listen)(const char *addr, uint16_t port, const struct rt_listen_options *o,

@@ -61,6 +61,8 @@ struct fiber *fiber_start(struct loop *l, struct rt_group *group, struct deadlin
  * Whoever would wake it must be told afterwards that nobody waits. May switch. */
 enum err fiber_wait(struct deadline by) MUST_CHECK;
 void fiber_wait_owed(void); /* only fiber_wake() ends it. May switch. */
+void fiber_enter(struct loop *l,
+                 struct fiber *f); /* by the loop: runs f until it waits or ends */
 /* Ends the wait of `f` with `why`; without effect when it does not wait, or no longer.
  * Same loop. */
 void fiber_wake(struct fiber *f, enum err why);
@@ -106,17 +108,24 @@ struct loop {
     uint64_t now_ns;    /* at the begin of this turn */
     struct fiber *self; /* the running fiber; NULL in the loop itself */
     void *main_sp;
-    struct list ready; /* fiber.link */
+    struct list ready;               /* fiber.link */
+    unsigned fibers, fibers_counted; /* alive; told to the metrics */
+    uint64_t
+        started; /* fibers ever; with `messages`: has anything happened since? (run.c) */
+    uint64_t messages;
     struct timer_heap timers;
     struct stacks stacks;
     struct rt_group root; /* rt_spawn(), rt_call(), parked streams */
     struct list parked;   /* stream.of_loop */
+    struct list due;      /* the same: woken, waiting for a stack */
     struct list disks;    /* disk_queue.link */
     unsigned in_flight;   /* operations that the engine or the pool still owes */
-    bool stopping;
-    bool stop_sent;
-    struct retired *retired,
-        *retiring; /* rt_retire(): gathered; on their way round the loops */
+    bool stopping;        /* everything here is cancelled */
+    bool exit;
+    struct stop_token *token; /* run.c: held until this loop is quiet */
+    struct retired *retired;  /* rt_retire(): gathered since the last round began */
+    bool retiring;            /* a round is on its way */
+    unsigned spent; /* I/O calls of the running fiber that did not wait (net.c) */
 
     void *asan_fake, *tsan_fiber; /* of the loop's own stack */
     const void *asan_low;
@@ -129,7 +138,14 @@ struct loop *loop_at(unsigned index);
 void loop_ready(struct loop *l, struct fiber *f);
 
 /* ---- streams ---- */
-enum { EDGE_IN = 1, EDGE_OUT = 2 };
+enum {
+    EDGE_IN = 1,
+    EDGE_OUT = 2,
+    EDGE_HANGUP =
+        4, /* the end or an error has arrived: a short read no longer means that nothing is left */
+};
+
+#define PARK_WAITING ERR_COUNT_ /* stream.park.why before it is to be woken */
 
 struct stream {
     const struct stream_ops *ops;
@@ -139,7 +155,10 @@ struct stream {
     struct fiber *receiver, *sender; /* waiting for an edge */
     /* False after -EAGAIN (or a short read) until the next edge. */
     bool may_in, may_out;
+    bool hangup;
     bool closed;
+    unsigned
+        users; /* calls that are inside; the last one out of a closed stream destroys it */
     bool loopback;
     bool counted; /* in loop->connections */
     bool parked;
@@ -149,7 +168,6 @@ struct stream {
         struct timer timer;
         struct list of_loop; /* loop.parked while parked */
         enum err why;        /* once it is to be woken */
-        bool due;            /* woken, but there was no stack: tried again each turn */
     } park;
     char peer[56];
     int fd; /* real engines; -1 in sim */
@@ -162,6 +180,11 @@ void stream_init(struct stream *s, const struct stream_ops *ops, const char *pee
 /* By the backend on the stream's loop: bytes (or the end, or an error) may be there, or
  * room is. */
 void stream_edge(struct stream *s, unsigned edges);
+
+/* Ends its parking; `why` goes to on_ready. Once is enough: later calls have no effect. */
+void stream_unpark(struct stream *s, enum err why);
+void stream_start_due(struct loop *l);  /* parked streams that waited for a stack */
+void stream_unpark_all(struct loop *l); /* at the end */
 
 /* The bytes under the layer; contracts of rt_recv, rt_sendv, rt_send_end. */
 enum err stream_recv_raw(struct stream *s, void *buf, size_t len, struct deadline by,
@@ -191,9 +214,6 @@ struct rt_dir {
     char *path; /* owned */
     int fd;     /* real engines; -1 in sim */
 };
+void disk_queues_free(struct loop *l);
 void file_ref(struct rt_file *f);
 void file_drop(struct rt_file *f); /* the last one frees by ops->file_free */
-
-/* ---- the worker pool of the real engines ---- */
-enum err pool_submit(struct rt_job *j) MUST_CHECK; /* from a loop; ERR_BUSY: full */
-bool pool_take_back(struct rt_job *j); /* true: it had not begun and never will */

@@ -1,0 +1,319 @@
+#include "rt/loop.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "rt/sanitize.h"
+#include "rt/stack.h"
+#include "rt/turn.h"
+
+_Thread_local struct loop *loop_self;
+
+/* ---- mailbox ----
+ * The sender pushes, then looks whether the loop sleeps; the loop says that it sleeps, then looks whether there is
+ * something. All four are sequentially consistent, so at least one of them sees the other. */
+
+void
+mailbox_push(struct loop *l, struct rt_msg *m)
+{
+    struct rt_msg *head = atomic_load_explicit(&l->box.head, memory_order_relaxed);
+
+    do {
+        m->next = head;
+    } while (!atomic_compare_exchange_weak(&l->box.head, &head, m));
+    if (l != loop_self && atomic_load(&l->box.asleep) &&
+        atomic_exchange(&l->box.asleep, false))
+        l->ops->wake(l);
+}
+
+void
+rt_post(unsigned loop, struct rt_msg *m)
+{
+    mailbox_push(loop_at(loop), m);
+}
+
+/* Oldest first. What handlers post to this loop is left for the next turn. */
+static void
+drain(struct loop *l)
+{
+    struct rt_msg *m, *oldest = NULL;
+
+    if (atomic_load_explicit(&l->box.head, memory_order_relaxed) == NULL)
+        return;
+    m = atomic_exchange(&l->box.head, NULL);
+    while (m != NULL) {
+        struct rt_msg *next = m->next;
+
+        m->next = oldest;
+        oldest = m;
+        m = next;
+    }
+    while (oldest != NULL) {
+        struct rt_msg *next = oldest->next; /* the handler may free it */
+
+        l->messages++;
+        oldest->fn(oldest);
+        oldest = next;
+    }
+}
+
+/* ---- turns ---- */
+
+void
+loop_ready(struct loop *l, struct fiber *f)
+{
+    list_push_back(&l->ready, &f->link);
+}
+
+/* Those that are ready now; whoever becomes ready meanwhile waits until the kernel was heard. */
+static void
+run_ready(struct loop *l)
+{
+    struct list now;
+    struct list *n;
+    int64_t switches = 0;
+
+    if (list_empty(&l->ready))
+        return;
+    now = l->ready;
+    now.next->prev = &now;
+    now.prev->next = &now;
+    list_init(&l->ready);
+    while ((n = list_pop_front(&now)) != NULL) {
+        fiber_enter(l, LIST_ENTRY(n, struct fiber, link));
+        switches++;
+    }
+    metric_add(M_SWITCHES, 0, switches);
+}
+
+static void
+count_fibers(struct loop *l)
+{
+    if (l->fibers != l->fibers_counted)
+        metric_add(M_FIBERS, 0, (int64_t)l->fibers - (int64_t)l->fibers_counted);
+    l->fibers_counted = l->fibers;
+}
+
+void
+loop_turn(struct loop *l)
+{
+    uint64_t until;
+
+    l->now_ns = l->ops->now_ns();
+    drain(l);
+    timer_run(&l->timers, l->now_ns);
+    stream_start_due(l);
+    run_ready(l);
+    count_fibers(l);
+    if (l->exit)
+        return;
+    if (l->token != NULL && loop_quiet(l))
+        loop_pass_token(l);
+
+    until = timer_next(&l->timers);
+    if (!list_empty(&l->ready)) {
+        until = 0;
+    } else {
+        atomic_store(&l->box.asleep, true);
+        if (atomic_load(&l->box.head) != NULL)
+            until = 0;
+    }
+    l->ops->wait(l, until);
+    atomic_store_explicit(&l->box.asleep, false, memory_order_relaxed);
+}
+
+enum err
+loop_open(struct loop *l, const struct rt_options *o, unsigned loops, struct errbuf *eb)
+{
+    enum err rc;
+
+    loop_self = l;
+    list_init(&l->ready);
+    list_init(&l->parked);
+    list_init(&l->due);
+    list_init(&l->disks);
+    rt_group_begin(&l->root);
+    l->tsan_fiber = TSAN_CURRENT();
+    l->now_ns = l->ops->now_ns();
+    metrics_thread_begin();
+    rc = stacks_init(&l->stacks, o->fibers_max, loops, eb);
+    if (rc == ERR_OK)
+        rc = l->ops->open(l, eb);
+    if (rc != ERR_OK) {
+        stacks_fini(&l->stacks);
+        loop_self = NULL;
+    }
+    return rc;
+}
+
+void
+loop_close(struct loop *l)
+{
+    assert(l->fibers == 0 && l->in_flight == 0);
+    l->ops->close(l);
+    disk_queues_free(l);
+    timer_fini(&l->timers);
+    stacks_fini(&l->stacks);
+    loop_self = NULL;
+}
+
+void
+loop_stop(struct loop *l)
+{
+    l->stopping = true;
+    rt_group_cancel(&l->root);
+    stream_unpark_all(l);
+}
+
+bool
+loop_quiet(const struct loop *l)
+{
+    return l->stopping && l->fibers == 0 && l->in_flight == 0 && list_empty(&l->parked) &&
+           list_empty(&l->due) && l->retired == NULL && !l->retiring;
+}
+
+/* ---- between loops ---- */
+
+struct call {
+    struct rt_msg msg;
+    struct rt_waiter waiter;
+    fiber_fn *fn;
+    void *arg;
+    struct deadline scope;
+    enum err rc;
+};
+
+static void
+run_call(void *arg)
+{
+    struct call *c = arg;
+
+    c->fn(c->arg);
+    rt_wake(&c->waiter);
+}
+
+static void
+on_call(struct rt_msg *m)
+{
+    struct call *c = CONTAINER_OF(m, struct call, msg);
+    struct loop *l = loop_self;
+
+    if (fiber_start(l, &l->root, c->scope, run_call, c) != NULL)
+        return;
+    c->rc = ERR_BUSY;
+    rt_wake(&c->waiter);
+}
+
+enum err
+rt_call(unsigned loop, fiber_fn *fn, void *arg)
+{
+    struct call c = {.fn = fn, .arg = arg, .scope = rt_scope_now(), .rc = ERR_OK};
+
+    c.msg.fn = on_call;
+    rt_waiter_init(&c.waiter);
+    rt_post(loop, &c.msg);
+    rt_wait(&c.waiter);
+    return c.rc;
+}
+
+static void
+on_wake(struct rt_msg *m)
+{
+    struct rt_waiter *w = CONTAINER_OF(m, struct rt_waiter, msg);
+
+    w->done = true;
+    if (w->fiber != NULL)
+        fiber_wake(w->fiber, ERR_OK);
+}
+
+void
+rt_waiter_init(struct rt_waiter *w)
+{
+    *w = (struct rt_waiter){.msg.fn = on_wake, .loop = rt_loop_index()};
+}
+
+/* The fiber is named only while it waits here: a wake that comes sooner must not end another wait of it. */
+void
+rt_wait(struct rt_waiter *w)
+{
+    w->fiber = rt_self();
+    while (!w->done)
+        fiber_wait_owed();
+    w->fiber = NULL;
+}
+
+void
+rt_wake(struct rt_waiter *w)
+{
+    rt_post(w->loop, &w->msg);
+}
+
+/* ---- retiring ----
+ * A round is one message that visits every loop and comes home. Messages are handled between fibers, so when it
+ * is home no fiber anywhere still runs on what it looked up before the round began. What is retired while a round
+ * travels waits for the next one. */
+
+struct retired {
+    struct retired *next;
+    void (*fn)(void *ptr);
+    void *ptr;
+};
+struct round {
+    struct rt_msg msg;
+    unsigned home, at;
+    struct retired *list; /* owned */
+};
+
+static void on_round(struct rt_msg *m);
+
+static void
+send_round(struct loop *l)
+{
+    struct round *r = xmalloc(sizeof *r);
+
+    *r = (struct round){.msg.fn = on_round, .home = l->index, .list = l->retired};
+    r->at = (l->index + 1) % rt_loop_count();
+    l->retired = NULL;
+    l->retiring = true;
+    rt_post(r->at, &r->msg);
+}
+
+static void
+on_round(struct rt_msg *m)
+{
+    struct round *r = CONTAINER_OF(m, struct round, msg);
+    struct loop *l = loop_self;
+    struct retired *list = r->list;
+
+    if (r->at != r->home) {
+        r->at = (r->at + 1) % rt_loop_count();
+        rt_post(r->at, &r->msg);
+        return;
+    }
+    free(r);
+    l->retiring = false;
+    if (l->retired != NULL)
+        send_round(l);
+    while (list != NULL) {
+        struct retired *next = list->next;
+
+        list->fn(list->ptr);
+        free(list);
+        list = next;
+    }
+}
+
+void
+rt_retire(void (*fn)(void *ptr), void *ptr)
+{
+    struct loop *l = loop_self;
+    struct retired *r = xmalloc(sizeof *r);
+
+    assert(l != NULL);
+    *r = (struct retired){.next = l->retired, .fn = fn, .ptr = ptr};
+    l->retired = r;
+    if (!l->retiring)
+        send_round(l);
+}

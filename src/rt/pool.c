@@ -1,0 +1,234 @@
+#include "rt/pool.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "rt/internal.h"
+
+enum { WORKERS_DEFAULT = 8, QUEUE_DEFAULT = 1024, RESOLVERS = 2, RESOLVE_QUEUE = 256 };
+
+struct pool {
+    /* Set by pools_start(). */
+    unsigned threads_max, queue_max;
+
+    /* Any thread, holding `mtx`. */
+    pthread_mutex_t mtx;
+    pthread_cond_t more;
+    struct list queue; /* rt_job.link */
+    unsigned queued, idle, threads;
+    bool stop;
+    pthread_t *ids; /* owned; `threads` of them */
+};
+static struct pool pools[POOLS_];
+
+static void
+on_done(struct rt_msg *m)
+{
+    struct rt_job *j = CONTAINER_OF(m, struct rt_job, msg);
+
+    loop_self->in_flight--;
+    j->done(j);
+}
+
+static void *
+serve(void *arg)
+{
+    struct pool *p = arg;
+
+    metrics_thread_begin();
+    pthread_mutex_lock(&p->mtx);
+    for (;;) {
+        struct list *n = list_pop_front(&p->queue);
+        struct rt_job *j;
+
+        if (n == NULL) {
+            if (p->stop)
+                break;
+            p->idle++;
+            pthread_cond_wait(&p->more, &p->mtx);
+            p->idle--;
+            continue;
+        }
+        j = LIST_ENTRY(n, struct rt_job, link);
+        j->begun = true;
+        p->queued--;
+        pthread_mutex_unlock(&p->mtx);
+        j->work(j);
+        rt_post(j->loop, &j->msg); /* *j is the loop's again */
+        pthread_mutex_lock(&p->mtx);
+    }
+    pthread_mutex_unlock(&p->mtx);
+    return NULL;
+}
+
+/* Holding mtx. Signals are for the loops' threads. False: no thread could be started now. */
+static bool
+add_thread(struct pool *p)
+{
+    sigset_t all, old;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = pthread_create(&p->ids[p->threads], NULL, serve, p);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error == 0)
+        p->threads++;
+    return error == 0;
+}
+
+static enum err
+submit(struct pool *p, struct rt_job *j, bool always)
+{
+    enum err rc = ERR_BUSY;
+
+    j->loop = loop_self->index;
+    j->begun = false;
+    j->msg.fn = on_done;
+    pthread_mutex_lock(&p->mtx);
+    if (always || p->queued < p->queue_max) {
+        if (p->queued >= p->idle && p->threads < p->threads_max && !add_thread(p))
+            LOG(LOG_WARN, "rt.pool", "a worker thread could not be started",
+                L_U64("running", p->threads));
+        if (p->threads > 0) {
+            list_push_back(&p->queue, &j->link);
+            p->queued++;
+            rc = ERR_OK;
+            pthread_cond_signal(&p->more);
+        }
+    }
+    pthread_mutex_unlock(&p->mtx);
+    if (rc == ERR_OK)
+        loop_self->in_flight++;
+    return rc;
+}
+
+enum err
+pool_submit(enum pool_kind kind, struct rt_job *j)
+{
+    return submit(&pools[kind], j, false);
+}
+
+/* With no thread at all the job runs here: late for everybody else on this loop, but not lost. */
+void
+pool_submit_always(enum pool_kind kind, struct rt_job *j)
+{
+    if (submit(&pools[kind], j, true) == ERR_OK)
+        return;
+    loop_self->in_flight++;
+    j->begun = true;
+    j->work(j);
+    rt_post(j->loop, &j->msg);
+}
+
+bool
+pool_take_back(enum pool_kind kind, struct rt_job *j)
+{
+    struct pool *p = &pools[kind];
+    bool mine;
+
+    pthread_mutex_lock(&p->mtx);
+    mine = !j->begun;
+    if (mine) {
+        list_remove(&j->link);
+        p->queued--;
+    }
+    pthread_mutex_unlock(&p->mtx);
+    if (mine)
+        loop_self->in_flight--;
+    return mine;
+}
+
+static void
+start(struct pool *p, unsigned threads_max, unsigned queue_max)
+{
+    *p = (struct pool){.threads_max = threads_max, .queue_max = queue_max};
+    pthread_mutex_init(&p->mtx, NULL);
+    pthread_cond_init(&p->more, NULL);
+    list_init(&p->queue);
+    p->ids = xcalloc(threads_max, sizeof *p->ids);
+}
+
+static void
+stop(struct pool *p)
+{
+    pthread_mutex_lock(&p->mtx);
+    assert(p->queued == 0);
+    p->stop = true;
+    pthread_cond_broadcast(&p->more);
+    pthread_mutex_unlock(&p->mtx);
+    for (unsigned i = 0; i < p->threads; i++)
+        pthread_join(p->ids[i], NULL);
+    pthread_cond_destroy(&p->more);
+    pthread_mutex_destroy(&p->mtx);
+    free(p->ids);
+    p->ids = NULL;
+}
+
+void
+pools_start(unsigned workers, unsigned queue_max)
+{
+    start(&pools[POOL_WORK], workers > 0 ? workers : WORKERS_DEFAULT,
+          queue_max > 0 ? queue_max : QUEUE_DEFAULT);
+    start(&pools[POOL_RESOLVE], RESOLVERS, RESOLVE_QUEUE);
+}
+
+void
+pools_stop(void)
+{
+    for (unsigned i = 0; i < POOLS_; i++)
+        stop(&pools[i]);
+}
+
+/* ---- a fiber waits for its job ---- */
+
+struct waited_job {
+    struct rt_job job;
+    void (*work)(void *arg);
+    void *arg;
+    struct fiber *fiber; /* NULL: not waiting yet, or no longer */
+    bool done;
+};
+
+static void
+work_for_fiber(struct rt_job *j)
+{
+    struct waited_job *w = CONTAINER_OF(j, struct waited_job, job);
+
+    w->work(w->arg);
+}
+
+static void
+done_for_fiber(struct rt_job *j)
+{
+    struct waited_job *w = CONTAINER_OF(j, struct waited_job, job);
+
+    w->done = true;
+    fiber_wake(w->fiber, ERR_OK);
+}
+
+enum err
+pool_run(enum pool_kind kind, void (*work)(void *arg), void *arg, struct deadline by)
+{
+    struct waited_job w = {.work = work, .arg = arg, .fiber = rt_self()};
+    enum err rc;
+
+    w.job.work = work_for_fiber;
+    w.job.done = done_for_fiber;
+    rc = pool_submit(kind, &w.job);
+    if (rc != ERR_OK)
+        return rc;
+    rc = fiber_wait(by);
+    if (w.done)
+        return ERR_OK;
+    if (pool_take_back(kind, &w.job))
+        return rc;
+    while (!w.done)
+        fiber_wait_owed();
+    return ERR_OK;
+}

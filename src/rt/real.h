@@ -1,0 +1,52 @@
+/* real: what the engines uring and epoll share: the machine's clocks, sockets, directories, the worker pool.
+ * Inside `rt` only. */
+#pragma once
+#include "rt/engine.h"
+
+uint64_t real_now_ns(void);
+uint64_t real_wall_ns(void);
+void real_random(void *out, size_t len);
+enum err real_blocking(void (*work)(void *arg), void *arg, struct deadline by);
+#ifdef FB_TEST_HOOKS
+enum err real_before_wait(struct loop *l, bool owed);
+#define REAL_BEFORE_WAIT real_before_wait
+#else
+#define REAL_BEFORE_WAIT NULL
+#endif
+
+/* listen.c, connect.c */
+enum err real_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
+                     struct listener **out, struct errbuf *eb);
+enum err real_connect(const char *host, uint16_t port, struct deadline by,
+                      struct stream **out, struct errbuf *eb);
+enum err real_pipe(struct stream **a, struct stream **b);
+/* posix.c */
+void real_submit_to_pool(struct loop *l, struct disk_op *op);
+int64_t real_disk_work(struct disk_op *op); /* does it, on a worker: bytes or -errno */
+enum err real_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out,
+                       struct errbuf *eb);
+void real_dir_free(struct rt_dir *d);
+enum err real_dir_make(struct rt_dir *d, const char *name, unsigned mode,
+                       struct errbuf *eb);
+enum err real_dir_sync(struct rt_dir *d, struct errbuf *eb);
+enum err real_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg),
+                       void *arg, struct errbuf *eb);
+enum err real_dir_unlink(struct rt_dir *d, const char *name, struct errbuf *eb);
+enum err real_dir_rename(struct rt_dir *d, const char *from, const char *to,
+                         struct errbuf *eb);
+enum err real_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
+                        struct errbuf *eb);
+enum err real_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
+                        struct rt_file **out, struct errbuf *eb);
+void real_file_free(struct rt_file *f);
+enum err real_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb);
+enum err real_file_lock(struct rt_file *f, struct errbuf *eb);
+
+/* The rows that both engines have in common. */
+#define REAL_ENGINE_OPS                                                                  \
+    .now_ns = real_now_ns, .wall_ns = real_wall_ns, .random = real_random,               \
+    .before_wait = REAL_BEFORE_WAIT, .blocking = real_blocking, .listen = real_listen,   \
+    .connect = real_connect, .pipe = real_pipe
+
+/* From poll(2) bits to EDGE_*. */
+unsigned watch_edges(uint32_t poll_bits);

@@ -1,0 +1,368 @@
+/* run: the start and the end of everything. Threads and their loops, the engine that is in force, and how all loops
+ * find out together that nothing is left to do. */
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "rt/pool.h"
+#include "rt/signals.h"
+#include "rt/turn.h"
+
+/* Goes round the loops at the end; each keeps it until it is quiet. When two rounds in a row count the same
+ * number of fibers and messages, nothing happened between them, and nothing is on its way. */
+struct stop_token {
+    struct rt_msg msg;
+    unsigned at;
+    uint64_t count, last_count;
+};
+
+struct start {
+    /* Any thread, holding `mtx`. */
+    pthread_mutex_t mtx;
+    pthread_cond_t changed;
+    unsigned reported;
+    enum err rc;
+    bool decided; /* all have reported: run, or close again */
+};
+
+struct seat {
+    pthread_t thread;
+    int cpu; /* -1: not bound */
+    bool joinable;
+    struct rt_msg stop, exit;
+};
+
+/* One runtime at a time in a process: its functions find it without being handed it. */
+static struct {
+    const struct engine_ops *ops;
+    const struct rt_options *options;
+    struct loop *loops; /* owned */
+    struct seat *seats; /* owned */
+    unsigned count;
+    fiber_fn *main;
+    void *main_arg;
+    struct stop_token token;
+    struct start start;
+} rt = {.ops = &epoll_ops};
+
+const struct engine_ops *
+rt_engine_ops(void)
+{
+    return rt.ops;
+}
+
+enum rt_engine
+rt_engine_now(void)
+{
+    return rt.ops->kind;
+}
+
+const char *
+rt_engine_name(enum rt_engine e)
+{
+    static const char *const names[] = {
+        [RT_AUTO] = "auto", [RT_URING] = "uring", [RT_EPOLL] = "epoll", [RT_SIM] = "sim"};
+
+    return names[e];
+}
+
+unsigned
+rt_loop_count(void)
+{
+    return rt.count;
+}
+
+unsigned
+rt_loop_index(void)
+{
+    assert(loop_self != NULL);
+    return loop_self->index;
+}
+
+bool
+rt_on_loop(void)
+{
+    return loop_self != NULL;
+}
+
+struct loop *
+loop_at(unsigned index)
+{
+    assert(index < rt.count);
+    return &rt.loops[index];
+}
+
+/* ---- the end ---- */
+
+static void
+on_exit_message(struct rt_msg *m)
+{
+    (void)m;
+    loop_self->messages--;
+    loop_self->exit = true;
+}
+
+static void
+on_stop_message(struct rt_msg *m)
+{
+    (void)m;
+    loop_stop(loop_self);
+}
+
+static void
+on_token(struct rt_msg *m)
+{
+    loop_self->messages--; /* the token itself is no work */
+    loop_self->token = CONTAINER_OF(m, struct stop_token, msg);
+}
+
+/* Holding the token and quiet: count, and pass it on; after a full round loop 0 decides. */
+void
+loop_pass_token(struct loop *l)
+{
+    struct stop_token *t = l->token;
+
+    if (l->index == 0 && t->at == rt.count) {
+        if (t->count == t->last_count) {
+            for (unsigned i = 0; i < rt.count; i++) {
+                rt.seats[i].exit.fn = on_exit_message;
+                rt_post(i, &rt.seats[i].exit);
+            }
+            l->token = NULL;
+            return;
+        }
+        t->last_count = t->count;
+        t->count = 0;
+        t->at = 0;
+    }
+    t->count += l->started + l->messages;
+    t->at++;
+    l->token = NULL;
+    rt_post(t->at % rt.count, &t->msg);
+}
+
+static void
+run_main(void *arg)
+{
+    (void)arg;
+    rt.main(rt.main_arg);
+    for (unsigned i = 0; i < rt.count; i++) {
+        rt.seats[i].stop.fn = on_stop_message;
+        rt_post(i, &rt.seats[i].stop);
+    }
+    rt.token = (struct stop_token){.msg.fn = on_token, .last_count = UINT64_MAX};
+    rt_post(0, &rt.token.msg);
+}
+
+static void
+turn_until_exit(struct loop *l)
+{
+    while (!l->exit)
+        loop_turn(l);
+}
+
+/* ---- the start ---- */
+
+/* Every loop reports how its opening went and learns whether all went well. */
+static enum err
+report(enum err rc)
+{
+    struct start *s = &rt.start;
+
+    pthread_mutex_lock(&s->mtx);
+    s->reported++;
+    if (rc != ERR_OK)
+        s->rc = rc;
+    pthread_cond_broadcast(&s->changed);
+    while (!s->decided)
+        pthread_cond_wait(&s->changed, &s->mtx);
+    rc = s->rc;
+    pthread_mutex_unlock(&s->mtx);
+    return rc;
+}
+
+static void
+decide(unsigned started, enum err rc)
+{
+    struct start *s = &rt.start;
+
+    pthread_mutex_lock(&s->mtx);
+    while (s->reported < started)
+        pthread_cond_wait(&s->changed, &s->mtx);
+    if (rc != ERR_OK)
+        s->rc = rc;
+    s->decided = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mtx);
+}
+
+static void
+bind_to(int cpu)
+{
+    cpu_set_t one;
+
+    if (cpu < 0)
+        return;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)cpu, &one);
+    if (pthread_setaffinity_np(pthread_self(), sizeof one, &one) != 0)
+        LOG(LOG_WARN, "rt.pin", "a loop could not be bound to its cpu",
+            L_I64("cpu", cpu));
+}
+
+static void *
+loop_thread(void *arg)
+{
+    struct loop *l = arg;
+    struct errbuf eb = {0};
+    struct signal_stack stack;
+    enum err opened, rc;
+
+    signals_thread_begin(&stack);
+    bind_to(rt.seats[l->index].cpu);
+    opened = loop_open(l, rt.options, rt.count, &eb);
+    if (opened != ERR_OK)
+        LOG(LOG_WARN, "rt.loop", "a loop could not start", L_U64("loop", l->index),
+            L_TEXT("why", eb.text));
+    rc = report(opened);
+    if (rc == ERR_OK)
+        turn_until_exit(l);
+    if (opened == ERR_OK)
+        loop_close(l);
+    signals_thread_end(&stack);
+    return NULL;
+}
+
+static enum err
+start_threads(struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+    unsigned started = 0;
+
+    for (unsigned i = 1; i < rt.count && rc == ERR_OK; i++) {
+        int error = pthread_create(&rt.seats[i].thread, NULL, loop_thread, &rt.loops[i]);
+
+        if (error != 0)
+            rc = err_errno(eb, ERR_BUSY, error, "thread of loop %u", i);
+        else
+            started++;
+        rt.seats[i].joinable = error == 0;
+    }
+    decide(started, rc);
+    if (rc == ERR_OK && rt.start.rc != ERR_OK)
+        rc = err_set(eb, rt.start.rc, "not every loop could start; the log says why");
+    return rc;
+}
+
+/* Loop 0 runs in the caller's thread. */
+static enum err
+run_loops(struct errbuf *eb)
+{
+    struct loop *zero = &rt.loops[0];
+    struct signal_stack stack;
+    enum err rc;
+
+    signals_thread_begin(&stack);
+    rc = loop_open(zero, rt.options, rt.count, eb);
+    if (rc == ERR_OK) {
+        rc = start_threads(eb);
+        if (rc == ERR_OK &&
+            fiber_start(zero, &zero->root, DEADLINE_NEVER, run_main, NULL) == NULL)
+            abort(); /* the first stack of the first loop: stacks_init() has seen to it */
+        if (rc == ERR_OK)
+            turn_until_exit(zero);
+        for (unsigned i = 1; i < rt.count; i++)
+            if (rt.seats[i].joinable)
+                pthread_join(rt.seats[i].thread, NULL);
+        signals_close(zero);
+        loop_close(zero);
+    }
+    signals_thread_end(&stack);
+    return rc;
+}
+
+/* As many loops as asked for, or one for each CPU we may use; loop i belongs to the i-th of them. */
+static void
+seat_loops(const struct rt_options *o, bool single)
+{
+    cpu_set_t mask;
+    unsigned cpus = 1, n = 0;
+
+    CPU_ZERO(&mask);
+    if (sched_getaffinity(0, sizeof mask, &mask) == 0)
+        cpus = MAX((unsigned)CPU_COUNT(&mask), 1u);
+    rt.count = single ? 1 : o->loops > 0 ? o->loops : cpus;
+    rt.loops = xcalloc(rt.count, sizeof *rt.loops);
+    rt.seats = xcalloc(rt.count, sizeof *rt.seats);
+    for (unsigned i = 0; i < rt.count; i++) {
+        rt.loops[i].index = i;
+        rt.loops[i].ops = rt.ops;
+        rt.seats[i].cpu = -1;
+    }
+    for (int cpu = 0; o->pin && !single && cpu < CPU_SETSIZE && n < rt.count; cpu++)
+        if (CPU_ISSET((size_t)cpu, &mask))
+            rt.seats[n++].cpu = cpu;
+}
+
+enum err
+rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_fn *start,
+          void *arg, struct errbuf *eb)
+{
+    cpu_set_t before;
+    bool pinned;
+    enum err rc;
+
+    assert(rt.loops == NULL); /* one runtime at a time */
+    rt.ops = ops;
+    rt.options = options;
+    rt.main = start;
+    rt.main_arg = arg;
+    rt.start = (struct start){.rc = ERR_OK};
+    pthread_mutex_init(&rt.start.mtx, NULL);
+    pthread_cond_init(&rt.start.changed, NULL);
+    seat_loops(options, ops->single);
+    pinned = rt.seats[0].cpu >= 0 &&
+             pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
+    if (!ops->single)
+        pools_start(options->workers, options->worker_queue);
+
+    rc = run_loops(eb);
+
+    if (!ops->single)
+        pools_stop();
+    if (pinned)
+        pthread_setaffinity_np(pthread_self(), sizeof before, &before);
+    pthread_cond_destroy(&rt.start.changed);
+    pthread_mutex_destroy(&rt.start.mtx);
+    free(rt.seats);
+    free(rt.loops);
+    rt.seats = NULL;
+    rt.loops = NULL;
+    rt.count = 0;
+    rt.ops = &epoll_ops;
+    return rc;
+}
+
+enum err
+rt_run(const struct rt_options *options, fiber_fn *start, void *arg, struct errbuf *eb)
+{
+    struct errbuf why = {0};
+    enum err rc;
+
+    assert(options->engine != RT_SIM); /* rt/sim.h has its own entry */
+    if (options->engine == RT_EPOLL)
+        return rt_run_on(&epoll_ops, options, start, arg, eb);
+    rc = rt_run_on(&epoll_ops, options, start, arg, &why);
+    if (rc == ERR_OK || options->engine == RT_URING) {
+        if (eb != NULL)
+            *eb = why;
+        return rc;
+    }
+    LOG(LOG_WARN, "rt.engine", "io_uring is not to be had; using epoll",
+        L_TEXT("why", why.text));
+    return rt_run_on(&epoll_ops, options, start, arg, eb);
+}

@@ -1,0 +1,194 @@
+#include "rt/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "rt/real.h"
+
+/* ---- addresses ---- */
+
+bool
+address_parse(const char *text, uint16_t port, union address *out, socklen_t *len)
+{
+    *out = (union address){0};
+    if (strncmp(text, "unix:", 5) == 0) {
+        size_t n = strlen(text + 5);
+
+        if (n == 0 || n >= sizeof out->path.sun_path)
+            return false;
+        out->path.sun_family = AF_UNIX;
+        memcpy(out->path.sun_path, text + 5, n);
+        *len = sizeof out->path;
+        return true;
+    }
+    if (inet_pton(AF_INET, text, &out->v4.sin_addr) == 1) {
+        out->v4.sin_family = AF_INET;
+        out->v4.sin_port = htons(port);
+        *len = sizeof out->v4;
+        return true;
+    }
+    if (inet_pton(AF_INET6, text, &out->v6.sin6_addr) == 1) {
+        out->v6.sin6_family = AF_INET6;
+        out->v6.sin6_port = htons(port);
+        *len = sizeof out->v6;
+        return true;
+    }
+    return false;
+}
+
+void
+address_text(const union address *a, char out[ADDRESS_TEXT])
+{
+    char ip[INET6_ADDRSTRLEN] = "?";
+
+    if (a->any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &a->v4.sin_addr, ip, sizeof ip);
+        snprintf(out, ADDRESS_TEXT, "%s:%u", ip, ntohs(a->v4.sin_port));
+    } else if (a->any.sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &a->v6.sin6_addr, ip, sizeof ip);
+        snprintf(out, ADDRESS_TEXT, "[%s]:%u", ip, ntohs(a->v6.sin6_port));
+    } else {
+        snprintf(out, ADDRESS_TEXT, "unix");
+    }
+}
+
+bool
+address_is_loopback(const union address *a)
+{
+    const struct in6_addr *six = &a->v6.sin6_addr;
+
+    if (a->any.sa_family == AF_INET)
+        return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
+    if (a->any.sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(six) ||
+               (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127);
+    return true;
+}
+
+/* ---- streams ---- */
+
+struct socket {
+    struct stream stream;
+    struct watch watch;
+};
+
+static struct socket *
+socket_of(struct stream *s)
+{
+    return CONTAINER_OF(s, struct socket, stream);
+}
+
+static ssize_t
+try_recv(struct stream *s, void *buf, size_t len)
+{
+    ssize_t n;
+
+    do {
+        n = recv(socket_of(s)->watch.fd, buf, len, 0);
+    } while (n < 0 && errno == EINTR);
+    return n >= 0 ? n : -errno;
+}
+
+static ssize_t
+try_sendv(struct stream *s, const struct iovec *iov, int count)
+{
+    struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov,
+                         .msg_iovlen = (size_t)count};
+    int fd = socket_of(s)->watch.fd;
+    ssize_t n;
+
+    do {
+        n = count == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
+                       : sendmsg(fd, &msg, MSG_NOSIGNAL);
+    } while (n < 0 && errno == EINTR);
+    return n >= 0 ? n : -errno;
+}
+
+static int
+shut(struct stream *s)
+{
+    return shutdown(socket_of(s)->watch.fd, SHUT_WR) == 0 ? 0 : -errno;
+}
+
+static void
+set_lowat(struct stream *s, unsigned bytes)
+{
+    /* Fails on Unix sockets, which have none. */
+    (void)setsockopt(socket_of(s)->watch.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes,
+                     sizeof bytes);
+}
+
+static void
+destroy(struct stream *s)
+{
+    struct socket *k = socket_of(s);
+
+    s->loop->ops->unwatch(s->loop, &k->watch);
+    close(k->watch.fd);
+    free(k);
+}
+
+static const struct stream_ops socket_ops = {
+    .try_recv = try_recv,
+    .try_sendv = try_sendv,
+    .shut = shut,
+    .set_lowat = set_lowat,
+    .destroy = destroy,
+};
+
+static void
+on_edge(struct watch *w, unsigned edges)
+{
+    stream_edge(&CONTAINER_OF(w, struct socket, watch)->stream, edges);
+}
+
+enum err
+socket_stream(int fd, const union address *peer, bool writable, struct stream **out,
+              struct errbuf *eb)
+{
+    struct socket *k = xmalloc(sizeof *k);
+    char text[ADDRESS_TEXT];
+    int rc, on = 1;
+
+    address_text(peer, text);
+    stream_init(&k->stream, &socket_ops, text, address_is_loopback(peer));
+    k->stream.may_out = writable;
+    k->watch = (struct watch){.fd = fd, .on_edge = on_edge};
+    if (peer->any.sa_family != AF_UNIX)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    rc = loop_self->ops->watch(loop_self, &k->watch);
+    if (rc == 0) {
+        *out = &k->stream;
+        return ERR_OK;
+    }
+    close(fd);
+    free(k);
+    *out = NULL;
+    return err_errno(eb, ERR_BUSY, -rc, "watching the connection to %s", text);
+}
+
+enum err
+real_pipe(struct stream **a, struct stream **b)
+{
+    union address here = {.any.sa_family = AF_UNIX};
+    int fds[2];
+    enum err rc;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
+        return ERR_BUSY;
+    rc = socket_stream(fds[0], &here, true, a, NULL);
+    if (rc != ERR_OK) {
+        close(fds[1]);
+        return rc;
+    }
+    rc = socket_stream(fds[1], &here, true, b, NULL);
+    if (rc != ERR_OK)
+        rt_stream_close(a);
+    return rc;
+}
