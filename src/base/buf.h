@@ -18,16 +18,16 @@ struct buf {
 void buf_init(struct buf *b, size_t limit);
 void buf_fini(struct buf *b);
 void buf_clear(struct buf *b); /* keeps the memory */
-char *buf_reserve(struct buf *b,
-                  size_t more); /* room for `more` bytes behind len, or NULL and full */
+/* Room for `more` bytes behind len, or NULL and full. */
+char *buf_reserve(struct buf *b, size_t more);
 void buf_put(struct buf *b, const void *data, size_t len);
 void buf_putc(struct buf *b, char c);
 void buf_puts(struct buf *b, const char *cstr);
 void buf_put_span(struct buf *b, struct span s);
 void buf_printf(struct buf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-void buf_be(struct buf *b, uint64_t value,
-            unsigned bytes); /* big-endian number, 1 to 8 bytes */
+/* A big-endian number of 1 to 8 bytes. */
+void buf_be(struct buf *b, uint64_t value, unsigned bytes);
 void buf_zero(struct buf *b, size_t count);
 void buf_consume(struct buf *b, size_t count); /* drops the first bytes */
 static inline struct span

@@ -6,8 +6,8 @@
 #include "base/err.h"
 #include "base/span.h"
 
-enum err num_u64(struct span text,
-                 uint64_t *out) MUST_CHECK; /* decimal digits only, no sign */
+/* Decimal digits only, no sign. */
+enum err num_u64(struct span text, uint64_t *out) MUST_CHECK;
 enum err num_hex64(struct span text, uint64_t *out) MUST_CHECK;
 /* "4096", "64KiB", "10GB", "1.5GiB": KiB powers of two, KB powers of ten; no space, case as written or lower. */
 enum err num_size(struct span text, uint64_t *out, struct errbuf *eb) MUST_CHECK;
@@ -20,11 +20,11 @@ const char *num_size_text(uint64_t bytes, char out[NUM_SIZE_TEXT]);
 
 /* Times are nanoseconds or seconds since 1970, UTC. No locale, no time zone. */
 #define NUM_DATE_TEXT 40
-void date_http(int64_t unix_s,
-               char out[NUM_DATE_TEXT]); /* "Sat, 21 Nov 2026 15:16:00 GMT" */
-void date_iso(int64_t unix_ms, char out[NUM_DATE_TEXT]); /* "2026-11-21T09:03:59.000Z" */
-void date_amz(int64_t unix_s, char out[NUM_DATE_TEXT]);  /* "20261121T151600Z" */
-enum err date_http_parse(struct span text,
-                         int64_t *unix_s) MUST_CHECK; /* RFC 1123, RFC 850, asctime */
+/* "Sat, 21 Nov 2026 15:16:00 GMT", "2026-11-21T09:03:59.000Z", "20261121T151600Z". */
+void date_http(int64_t unix_s, char out[NUM_DATE_TEXT]);
+void date_iso(int64_t unix_ms, char out[NUM_DATE_TEXT]);
+void date_amz(int64_t unix_s, char out[NUM_DATE_TEXT]);
+/* RFC 1123, RFC 850 or asctime. */
+enum err date_http_parse(struct span text, int64_t *unix_s) MUST_CHECK;
 enum err date_amz_parse(struct span text, int64_t *unix_s) MUST_CHECK;
 enum err date_iso_parse(struct span text, int64_t *unix_ms) MUST_CHECK;
