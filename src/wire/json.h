@@ -18,8 +18,8 @@ struct json {
 };
 /* In an object every value has a key; in an array and at the top `key` is NULL. */
 void json_begin(struct json *j, struct buf *out);
-void json_object(struct json *j, const char *key);
-void json_array(struct json *j, const char *key);
+void json_open_object(struct json *j, const char *key);
+void json_open_array(struct json *j, const char *key);
 void json_end(struct json *j); /* the innermost */
 void json_span(struct json *j, const char *key, struct span value);
 void json_text(struct json *j, const char *key, const char *value); /* NULL writes null */
@@ -27,5 +27,5 @@ void json_u64(struct json *j, const char *key, uint64_t value);
 void json_i64(struct json *j, const char *key, int64_t value);
 void json_f64(struct json *j, const char *key, double value); /* not finite: null */
 void json_bool(struct json *j, const char *key, bool value);
-void json_null(struct json *j, const char *key);
+void json_put_null(struct json *j, const char *key);
 void json_escape(struct buf *out, struct span text); /* without the quotes */

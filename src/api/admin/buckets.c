@@ -20,13 +20,13 @@ put_bucket(struct json *j, const struct map_bucket *b)
     char date[NUM_DATE_TEXT];
 
     date_iso(b->created_ms, date);
-    json_object(j, NULL);
+    json_open_object(j, NULL);
     json_text(j, "name", b->name);
     json_u64(j, "id", b->id);
     json_text(j, "created", date);
     json_bool(j, "cached", b->cached);
     if (b->cached) {
-        json_object(j, "remote");
+        json_open_object(j, "remote");
         json_text(j, "bucket", b->backend.bucket);
         json_text(j, "endpoint", b->backend.endpoint);
         json_text(j, "region", b->backend.region);
@@ -50,8 +50,8 @@ admin_bucket_list(struct request *q)
 
     buf_init(&text, LIST_MAX);
     json_begin(&j, &text);
-    json_object(&j, NULL);
-    json_array(&j, "buckets");
+    json_open_object(&j, NULL);
+    json_open_array(&j, "buckets");
     for (uint32_t i = 0; i < map_bucket_count(m); i++)
         put_bucket(&j, map_bucket_at(m, i));
     json_end(&j);

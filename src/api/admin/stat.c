@@ -16,13 +16,13 @@ admin_stat(struct request *q)
         disk_stat(q->api->options.disk, &s);
     buf_init(&text, STAT_MAX);
     json_begin(&j, &text);
-    json_object(&j, NULL);
+    json_open_object(&j, NULL);
     json_text(&j, "version", FOREBAY_VERSION);
     json_text(&j, "engine", rt_engine_name(rt_engine_now()));
     json_u64(&j, "loops", rt_loop_count());
     json_text(&j, "region", q->api->options.region);
     json_u64(&j, "buckets", map_bucket_count(map_now(q->api->options.map)));
-    json_object(&j, "disk");
+    json_open_object(&j, "disk");
     json_u64(&j, "total_bytes", s.total_bytes);
     json_u64(&j, "free_bytes", s.free_bytes);
     json_u64(&j, "native_bytes", s.native_bytes);
