@@ -5,8 +5,9 @@
  * background, within memory_bytes) reads run on the loop; beyond that they go to the pool. One writer: one
  * batch, one durable commit, from begin to commit in one job of the pool.
  *
- * A fault of the disk under the map (SIGBUS) and a row whose sum is wrong are ERR_CORRUPT / ERR_IO; both make
- * the index bad: it takes no more batches and will be rebuilt at the next open.
+ * A row whose sum is wrong is ERR_CORRUPT and makes the index bad: it goes on, remembers that with the next batch
+ * and is rebuilt at the next open. A fault of the disk under the map (SIGBUS) and a commit that failed are ERR_IO
+ * and end it: from then on every call is ERR_IO.
  *
  * Fibers: any loop reads; index_apply() on the disk's home loop.
  */
@@ -39,8 +40,8 @@ struct index_options {
 enum index_state {
     INDEX_GOOD,
     INDEX_EMPTY,   /* new, or truncated by the disk: replay from the start of the logs */
-    INDEX_FOREIGN, /* of another disk: was set aside, is empty now */
-    INDEX_BAD,     /* marked or unreadable: the same */
+    INDEX_FOREIGN, /* of another disk: emptied */
+    INDEX_BAD,     /* marked, unreadable, or shorter than it says: emptied */
 };
 
 /* *covered is zero unless INDEX_GOOD. Whether a good one is older than its logs reach back is for the caller to

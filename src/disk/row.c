@@ -329,3 +329,12 @@ row_is_newer(enum table table, struct span first, struct span second)
         return true;
     return b.epoch != a.epoch ? b.epoch > a.epoch : b.counter >= a.counter;
 }
+
+bool
+row_is_tombstone(struct span value)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+
+    return take_be(&c, 1) == ROW_FORMAT &&
+           (take_number(&c, 2 * FLAG_CONTENT - 1) & ROW_TOMBSTONE) != 0 && !c.bad;
+}

@@ -66,3 +66,5 @@ enum err done_row_decode(const struct row_home *home, struct span value,
 /* Which of two values of one key is the newer? Objects: the higher version, of equals the second. Other tables:
  * the second. A value of length 0 says "gone". */
 bool row_is_newer(enum table table, struct span first, struct span second);
+/* Of a coded object row; its sum is not looked at. */
+bool row_is_tombstone(struct span value);

@@ -1,0 +1,437 @@
+#include "disk/index.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "disk/index_internal.h"
+#include "rt/fault.h"
+
+#define INDEX_FOLDER    "index"
+#define MAP_DEFAULT     GIB(64)
+#define MEMORY_DEFAULT  GIB(1)
+#define WORKERS_DEFAULT 16u
+/* Brought in while opening; what is larger comes in behind the first requests. */
+#define POPULATE_AT_ONCE MIB(32)
+
+static const char *const db_names[DBS_] = {
+    [TABLE_OBJECTS] = "objects", [TABLE_PARTS] = "parts",    [TABLE_UPLOADS] = "uploads",
+    [TABLE_DONE] = "done",       [DB_SPACES] = "spaces",     [DB_SEGMENTS] = "segments",
+    [DB_META] = "meta",          [DB_VERSIONS] = "versions",
+};
+
+/* ---- what goes wrong ---- */
+
+bool
+index_guard(struct index *x, void (*fn)(void *arg), void *arg)
+{
+    if (atomic_load_explicit(&x->dead, memory_order_relaxed))
+        return false;
+    if (rt_guard(x->map, x->map_len, fn, arg))
+        return true;
+    if (!atomic_exchange(&x->dead, true))
+        LOG(LOG_ERROR, "index.fault",
+            "the disk failed under the index's map; it is not read any more",
+            L_TEXT("path", rt_dir_path(x->dir)));
+    atomic_store(&x->bad, true);
+    return false;
+}
+
+enum err
+index_code(struct index *x, int rc, const char *what, struct errbuf *eb)
+{
+    if (rc == MDB_SUCCESS)
+        return ERR_OK;
+    if (rc == MDB_NOTFOUND)
+        return ERR_NOT_FOUND;
+    if (rc == MDB_MAP_FULL || rc == ENOSPC)
+        return err_set(eb, ERR_NO_SPACE, "index: %s: %s", what, mdb_strerror(rc));
+    if (rc == ENOMEM)
+        return err_set(eb, ERR_BUSY, "index: %s: out of memory", what);
+    index_set_bad(x);
+    if (rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_INVALID ||
+        rc == MDB_VERSION_MISMATCH)
+        return err_set(eb, ERR_CORRUPT, "index: %s: %s", what, mdb_strerror(rc));
+    return err_set(eb, ERR_IO, "index: %s: %s", what, mdb_strerror(rc));
+}
+
+bool
+index_is_bad(const struct index *x)
+{
+    return atomic_load(&x->bad) || atomic_load(&x->dead);
+}
+
+void
+index_set_bad(struct index *x)
+{
+    if (!atomic_exchange(&x->bad, true))
+        LOG(LOG_ERROR, "index.bad",
+            "the index is damaged; it will be rebuilt at the next start",
+            L_TEXT("path", rt_dir_path(x->dir)));
+}
+
+/* ---- opening; on a worker ---- */
+
+static int
+open_env(struct index *x)
+{
+    unsigned readers = x->loops + x->options.workers + 2;
+    int rc = mdb_env_create(&x->env);
+
+    if (rc == 0)
+        rc = mdb_env_set_maxdbs(x->env, DBS_);
+    if (rc == 0)
+        rc = mdb_env_set_mapsize(x->env, x->options.map_bytes);
+    if (rc == 0)
+        rc = mdb_env_set_maxreaders(x->env, readers);
+    /* NOTLS: transactions belong to loops and jobs, not to threads. Never NOSYNC (runtime.md 9). */
+    if (rc == 0)
+        rc = mdb_env_open(x->env, rt_dir_path(x->dir), MDB_NOTLS | MDB_NORDAHEAD, 0600);
+    return rc;
+}
+
+static void
+close_env(struct index *x)
+{
+    for (unsigned i = 0; i < x->loops; i++) {
+        if (x->readers[i].txn != NULL)
+            mdb_txn_abort(x->readers[i].txn);
+        x->readers[i] = (struct index_reader){0};
+    }
+    mdb_env_close(x->env); /* NULL is fine */
+    x->env = NULL;
+    x->map = NULL;
+    x->map_len = 0;
+}
+
+/* Makes what is missing, and the meta row of an empty index. */
+static int
+open_tables(struct index *x, bool fresh)
+{
+    unsigned char bytes[INDEX_META_BYTES];
+    MDB_val key = {4, (void *)(uintptr_t) "meta"}, value = {sizeof bytes, bytes};
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(x->env, NULL, 0, &txn);
+
+    if (rc != 0)
+        return rc;
+    for (unsigned i = 0; rc == 0 && i < DBS_; i++)
+        rc = mdb_dbi_open(txn, db_names[i], MDB_CREATE, &x->dbi[i]);
+    if (rc == 0 && fresh) {
+        x->meta = (struct index_meta){.next_space = 1};
+        memcpy(x->meta.disk_id, x->options.disk_id, sizeof x->meta.disk_id);
+        index_meta_encode(&x->meta, bytes);
+        rc = mdb_put(txn, x->dbi[DB_META], &key, &value, 0);
+    }
+    if (rc == 0)
+        return mdb_txn_commit(txn);
+    mdb_txn_abort(txn);
+    return rc;
+}
+
+/* What the meta row says; and where LMDB's map lies, which it tells nobody. */
+static enum index_state
+judge(struct index *x)
+{
+    MDB_val key = {4, (void *)(uintptr_t) "meta"}, value;
+    enum index_state state = INDEX_BAD;
+    MDB_dbi meta;
+    MDB_txn *txn;
+    int rc;
+
+    if (mdb_txn_begin(x->env, NULL, MDB_RDONLY, &txn) != 0)
+        return INDEX_BAD;
+    rc = mdb_dbi_open(txn, db_names[DB_META], 0, &meta);
+    if (rc == 0)
+        rc = mdb_get(txn, meta, &key, &value);
+    if (rc == MDB_NOTFOUND)
+        state = INDEX_EMPTY;
+    else if (rc == 0 &&
+             index_meta_decode((struct span){value.mv_data, value.mv_size}, &x->meta) &&
+             rt_map_range(value.mv_data, &x->map, &x->map_len) && !x->meta.bad)
+        state = memcmp(x->meta.disk_id, x->options.disk_id, sizeof x->meta.disk_id) == 0
+                    ? INDEX_GOOD
+                    : INDEX_FOREIGN;
+    mdb_txn_abort(txn);
+    return state;
+}
+
+/* Opened without an error says little: LMDB opens a file cut to nothing as an empty one, and one cut in the
+ * middle as whole. */
+static bool
+is_whole(struct index *x, uint64_t file_bytes)
+{
+    MDB_envinfo info;
+    MDB_stat stat;
+
+    return mdb_env_info(x->env, &info) == 0 && mdb_env_stat(x->env, &stat) == 0 &&
+           (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize <= file_bytes;
+}
+
+struct open_job {
+    struct index *x;
+    uint64_t file_bytes; /* of data.mdb as found; 0: none */
+    bool fresh;
+    int rc;
+    enum index_state state;
+};
+
+static void
+open_guarded(void *arg)
+{
+    struct open_job *j = arg;
+
+    j->rc = open_env(j->x);
+    if (j->rc != 0)
+        return;
+    if (!j->fresh)
+        j->state = judge(j->x);
+    if (!j->fresh && j->state == INDEX_GOOD && !is_whole(j->x, j->file_bytes))
+        j->state = INDEX_BAD;
+    if (j->fresh || j->state == INDEX_GOOD)
+        j->rc = open_tables(j->x, j->fresh);
+    if (j->rc == 0 && j->fresh)
+        (void)judge(j->x); /* finds the map */
+}
+
+static void
+open_work(void *arg)
+{
+    struct open_job *j = arg;
+
+    /* The map is not known before it is there: any SIGBUS on this thread is the index's. */
+    j->state = INDEX_BAD;
+    if (!rt_guard(NULL, SIZE_MAX, open_guarded, j))
+        j->rc = MDB_CORRUPTED;
+    if (j->rc == 0 && (j->fresh || j->state == INDEX_GOOD)) {
+        MDB_envinfo info;
+        MDB_stat stat;
+
+        (void)mdb_env_info(j->x->env, &info);
+        (void)mdb_env_stat(j->x->env, &stat);
+        atomic_store(&j->x->used_bytes,
+                     (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize);
+        atomic_store(&j->x->objects, j->x->meta.objects);
+        if (atomic_load(&j->x->used_bytes) <= POPULATE_AT_ONCE ||
+            rt_engine_now() == RT_SIM)
+            index_grown(j->x);
+    } else {
+        close_env(j->x);
+    }
+}
+
+static void
+close_work(void *arg)
+{
+    close_env(arg);
+}
+
+void
+index_grown(struct index *x)
+{
+    MDB_envinfo info;
+    MDB_stat stat;
+    uint64_t used, more;
+
+    if (mdb_env_info(x->env, &info) != 0 || mdb_env_stat(x->env, &stat) != 0)
+        return;
+    used = (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize;
+    atomic_store(&x->used_bytes, used);
+    if (used > x->options.memory_bytes) {
+        atomic_store(&x->resident, false);
+        return;
+    }
+    /* The last pages may be free ones that were never written: then the file ends before them, the kernel
+     * refuses these, and nobody reads them. */
+    more = used - MIN(used, x->populated_bytes);
+    if (more > 0)
+        (void)!rt_map_populate((const char *)x->map + x->populated_bytes, more);
+    x->populated_bytes = used;
+    atomic_store(&x->resident, true);
+}
+
+/* ---- opening; on a fiber ---- */
+
+static enum err
+file_bytes(struct index *x, uint64_t *out, struct errbuf *eb)
+{
+    struct rt_file *f;
+    enum err rc = rt_open(x->dir, "data.mdb", 0, 0, &f, eb);
+
+    *out = 0;
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK)
+        return rc;
+    rc = rt_file_size(f, out, eb);
+    rt_file_close(&f);
+    return rc;
+}
+
+static enum err
+remove_files(struct index *x, struct errbuf *eb)
+{
+    enum err rc = rt_dir_unlink(x->dir, "data.mdb", eb);
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    rc = rt_dir_unlink(x->dir, "lock.mdb", eb);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* Opens what is there, or makes it anew. */
+static enum err
+open_once(struct index *x, bool fresh, enum index_state *state, struct errbuf *eb)
+{
+    struct open_job j = {.x = x, .fresh = fresh};
+    enum err rc = ERR_OK;
+
+    if (fresh)
+        rc = remove_files(x, eb);
+    else
+        rc = file_bytes(x, &j.file_bytes, eb);
+    if (rc == ERR_OK)
+        rc = rt_blocking(open_work, &j, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "index: opening: %s", err_name(rc));
+    *state = j.state;
+    if (j.rc == 0 || (!fresh && (j.rc == MDB_CORRUPTED || j.rc == MDB_INVALID ||
+                                 j.rc == MDB_VERSION_MISMATCH)))
+        return ERR_OK;
+    return index_code(x, j.rc, "opening", eb);
+}
+
+static void
+populate_work(void *arg)
+{
+    index_grown(arg);
+}
+
+static void
+populate_fiber(void *arg)
+{
+    struct index *x = arg;
+
+    /* Not taken by the pool: reads stay there, the next batch tries again. */
+    (void)!rt_blocking(populate_work, x, DEADLINE_NEVER);
+    x->populating = false;
+    rt_cond_broadcast(&x->populated);
+}
+
+static void
+populate_behind(struct index *x)
+{
+    if (atomic_load(&x->resident) ||
+        atomic_load(&x->used_bytes) > x->options.memory_bytes)
+        return;
+    x->populating = true;
+    if (rt_spawn(populate_fiber, x) != ERR_OK)
+        x->populating = false;
+}
+
+enum err
+index_open(const struct index_options *o, struct index **out, enum index_state *state,
+           struct index_covered *covered, struct errbuf *eb)
+{
+    static const char *const words[] = {"good", "empty", "foreign", "bad"};
+    struct index *x = xcalloc(1, sizeof *x);
+    enum err rc;
+
+    *out = NULL;
+    x->options = *o;
+    x->options.map_bytes = o->map_bytes != 0 ? o->map_bytes : MAP_DEFAULT;
+    x->options.memory_bytes = o->memory_bytes != 0 ? o->memory_bytes : MEMORY_DEFAULT;
+    x->options.workers = o->workers != 0 ? o->workers : WORKERS_DEFAULT;
+    x->loops = rt_loop_count();
+    x->readers = aligned_alloc(64, x->loops * sizeof *x->readers);
+    assert(x->readers != NULL);
+    memset(x->readers, 0, x->loops * sizeof *x->readers);
+    rt_cond_init(&x->populated);
+
+    rc = rt_dir_make(o->dir, INDEX_FOLDER, 0700, eb);
+    if (rc == ERR_OK || rc == ERR_EXISTS)
+        rc = rt_dir_open_at(o->dir, INDEX_FOLDER, &x->dir, eb);
+    if (rc == ERR_OK)
+        rc = open_once(x, false, state, eb);
+    if (rc == ERR_OK && *state != INDEX_GOOD) {
+        enum index_state fresh;
+
+        if (*state != INDEX_EMPTY)
+            LOG(LOG_WARN, "index.discarded",
+                "the index is of no use and will be rebuilt from the logs",
+                L_TEXT("why", words[*state]), L_TEXT("path", rt_dir_path(x->dir)));
+        rc = open_once(x, true, &fresh, eb);
+    }
+    if (rc != ERR_OK) {
+        index_close(&x);
+        return rc;
+    }
+    *covered = x->meta.covered;
+    populate_behind(x);
+    *out = x;
+    return ERR_OK;
+}
+
+void
+index_wait_populated(struct index *x)
+{
+    struct rt_shield shield;
+
+    if (!x->populating)
+        return;
+    rt_shield_begin(&shield);
+    while (x->populating)
+        (void)!rt_cond_wait(&x->populated, DEADLINE_NEVER);
+    rt_shield_end(&shield);
+}
+
+enum err
+index_reset(struct index *x, struct errbuf *eb)
+{
+    enum index_state state;
+    enum err rc;
+
+    index_wait_populated(x);
+    rc = rt_blocking(close_work, x, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "index: closing: %s", err_name(rc));
+    x->populated_bytes = 0;
+    atomic_store(&x->resident, false);
+    atomic_store(&x->bad, false);
+    atomic_store(&x->dead, false);
+    return open_once(x, true, &state, eb);
+}
+
+void
+index_close(struct index **xp)
+{
+    struct index *x = *xp;
+    struct rt_shield shield;
+
+    *xp = NULL;
+    if (x == NULL)
+        return;
+    index_wait_populated(x);
+    if (x->env != NULL) {
+        rt_shield_begin(&shield);
+        if (rt_blocking(close_work, x, DEADLINE_NEVER) != ERR_OK)
+            close_env(x); /* the pool is full or gone: then it blocks this loop, once */
+        rt_shield_end(&shield);
+    }
+    rt_dir_close(&x->dir);
+    free(x->readers);
+    free(x);
+}
+
+void
+index_stat(struct index *x, struct index_stat *out)
+{
+    *out = (struct index_stat){
+        .objects = atomic_load(&x->objects),
+        .used_bytes = atomic_load(&x->used_bytes),
+        .resident = atomic_load(&x->resident),
+    };
+}

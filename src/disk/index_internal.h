@@ -1,0 +1,103 @@
+/* Inside of index*.c. */
+#pragma once
+#include <lmdb.h>
+#include <stdatomic.h>
+
+#include "disk/index.h"
+#include "rt/loop.h"
+#include "rt/sync.h"
+
+/* The databases of the environment; the first ones are the tables. */
+enum index_db {
+    DB_SPACES = TABLES_, /* be64 bucket -> be32 space | be32 sum */
+    DB_SEGMENTS, /* u8 class | be32 segment -> be64 living | be64 dead | be32 sum */
+    DB_META,     /* "meta" -> struct index_meta */
+    DB_VERSIONS, /* reserved for S3 versioning (disk.md rule 9) */
+    DBS_
+};
+
+/* The meta row. Written with every batch. */
+struct index_meta {
+    uint8_t disk_id[16];
+    bool bad;            /* to be rebuilt at the next open */
+    uint32_t next_space; /* spaces are never used again */
+    uint64_t objects;
+    struct index_covered covered;
+};
+#define INDEX_META_BYTES 128u
+void index_meta_encode(const struct index_meta *m, unsigned char out[INDEX_META_BYTES]);
+bool index_meta_decode(struct span value, struct index_meta *out);
+
+/* Spaces of buckets never change, so a loop remembers some. */
+#define SPACE_CACHE 64u
+struct index_reader {
+    MDB_txn *txn; /* reset between calls */
+    struct {
+        uint64_t bucket;
+        uint32_t space; /* 0: none */
+    } cache[SPACE_CACHE];
+} __attribute__((aligned(64)));
+
+struct index {
+    /* Set by open and reset, then never changed. */
+    struct index_options options;
+    struct rt_dir *dir; /* owned: the folder */
+    MDB_env *env;       /* NULL: not open */
+    MDB_dbi dbi[DBS_];
+    const void *map;
+    size_t map_len;
+    unsigned loops;
+
+    struct index_reader *readers; /* each only by its loop */
+
+    /* Any thread. */
+    _Atomic bool bad, dead, resident;
+    _Atomic uint64_t used_bytes, objects;
+
+    /* One job at a time: open, apply, populate's end. */
+    struct index_meta meta;
+    uint64_t populated_bytes;
+    unsigned char done_at[16]; /* how far the sweep of completed uploads has come */
+
+    /* Home loop. */
+    bool populating;
+    struct rt_cond populated;
+};
+
+/* Runs fn under a guard over the map. A fault, or an index that is dead already: false. */
+bool index_guard(struct index *x, void (*fn)(void *arg), void *arg);
+/* What a code of LMDB means to the caller; damage is remembered in x. */
+enum err index_code(struct index *x, int rc, const char *what, struct errbuf *eb);
+/* After a commit: how large it is now, and what is new in memory. Blocks. */
+void index_grown(struct index *x);
+void index_wait_populated(struct index *x); /* home loop; may switch */
+
+/* A value under a key of exactly KEY_LAYER_BYTES can hold a row, the space of the layer behind it, or both;
+ * shorter keys have a row only. */
+struct index_cell {
+    struct span row; /* empty: none */
+    uint32_t layer;  /* 0: none */
+};
+#define INDEX_CELL_MAX (9 + ROW_CODED_MAX)
+bool index_cell_parse(const MDB_val *key, const MDB_val *value, struct index_cell *out);
+size_t index_cell_encode(const MDB_val *key, const struct index_cell *cell,
+                         unsigned char *out);
+/* Spaces: coded with a sum over bucket and number. */
+#define INDEX_SPACE_BYTES 8u
+void index_space_encode(uint64_t bucket, uint32_t space,
+                        unsigned char out[INDEX_SPACE_BYTES]);
+bool index_space_decode(uint64_t bucket, const MDB_val *value, uint32_t *space);
+#define INDEX_SEGMENT_KEY   5u
+#define INDEX_SEGMENT_BYTES 20u
+void index_segment_key(enum disk_class class, uint32_t segment,
+                       unsigned char out[INDEX_SEGMENT_KEY]);
+void index_segment_encode(const unsigned char *key, const struct index_segment *s,
+                          unsigned char *out);
+bool index_segment_decode(const unsigned char *key, const MDB_val *value,
+                          struct index_segment *out);
+
+static inline bool
+index_is_layered(enum table table)
+{
+    return table == TABLE_OBJECTS || table == TABLE_UPLOADS;
+}

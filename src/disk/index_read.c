@@ -1,0 +1,371 @@
+/* Reading the index: on the loop while it is resident, else on the pool. Everything between begin and end of a
+ * transaction runs under the guard and never switches. */
+#include <string.h>
+
+#include "base/cursor.h"
+#include "disk/index_internal.h"
+
+/* ---- transactions ---- */
+
+static struct index_reader *
+my_reader(struct index *x)
+{
+    return rt_on_loop() ? &x->readers[rt_loop_index()] : NULL;
+}
+
+static int
+begin(struct index *x, struct index_reader *mine, MDB_txn **out)
+{
+    int rc;
+
+    if (mine == NULL)
+        return mdb_txn_begin(x->env, NULL, MDB_RDONLY, out);
+    if (mine->txn != NULL)
+        rc = mdb_txn_renew(mine->txn);
+    else
+        rc = mdb_txn_begin(x->env, NULL, MDB_RDONLY, &mine->txn);
+    *out = mine->txn;
+    return rc;
+}
+
+static void
+end(struct index_reader *mine, MDB_txn *txn)
+{
+    if (mine != NULL)
+        mdb_txn_reset(txn);
+    else
+        mdb_txn_abort(txn);
+}
+
+struct call {
+    struct index *x;
+    int (*run)(struct call *c, MDB_txn *txn); /* a code of LMDB */
+    struct index_reader *mine;
+    void *arg;
+    int rc;
+    bool faulted;
+};
+
+static void
+call_guarded(void *arg)
+{
+    struct call *c = arg;
+    MDB_txn *txn;
+
+    c->rc = begin(c->x, c->mine, &txn);
+    if (c->rc != 0)
+        return;
+    c->rc = c->run(c, txn);
+    end(c->mine, txn);
+}
+
+static void
+call_work(void *arg)
+{
+    struct call *c = arg;
+
+    c->mine = my_reader(c->x);
+    c->faulted = !index_guard(c->x, call_guarded, c);
+}
+
+static enum err
+call(struct call *c, const char *what, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    if (atomic_load_explicit(&c->x->resident, memory_order_relaxed))
+        call_work(c);
+    else
+        rc = rt_blocking(call_work, c, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "index: %s: %s", what, err_name(rc));
+    if (c->faulted)
+        return err_set(eb, ERR_IO, "index: %s: the disk failed", what);
+    return index_code(c->x, c->rc, what, eb);
+}
+
+/* ---- one key ---- */
+
+static int
+space_of(struct call *c, MDB_txn *txn, uint64_t bucket, uint32_t *space)
+{
+    unsigned at = (unsigned)(bucket % SPACE_CACHE);
+    unsigned char bytes[8];
+    MDB_val key = {sizeof bytes, bytes}, value;
+    int rc;
+
+    if (c->mine != NULL && c->mine->cache[at].space != 0 &&
+        c->mine->cache[at].bucket == bucket) {
+        *space = c->mine->cache[at].space;
+        return 0;
+    }
+    for (unsigned i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(bucket >> (8 * (7 - i)));
+    rc = mdb_get(txn, c->x->dbi[DB_SPACES], &key, &value);
+    if (rc != 0)
+        return rc;
+    if (!index_space_decode(bucket, &value, space))
+        return MDB_CORRUPTED;
+    if (c->mine != NULL) {
+        c->mine->cache[at].bucket = bucket;
+        c->mine->cache[at].space = *space;
+    }
+    return 0;
+}
+
+struct find {
+    enum table table;
+    uint64_t bucket;
+    struct span key;
+    unsigned char *value;
+    size_t *len;
+};
+
+static int
+take_value(const struct find *f, struct span v)
+{
+    if (v.len == 0)
+        return MDB_NOTFOUND;
+    if (v.len > VALUE_CODED_MAX)
+        return MDB_CORRUPTED;
+    memcpy(f->value, v.at, v.len);
+    *f->len = v.len;
+    return 0;
+}
+
+static int
+find_layered(struct call *c, MDB_txn *txn)
+{
+    struct find *f = c->arg;
+    unsigned char coded[KEY_CODED_MAX];
+    unsigned layers = key_layers(f->key.len);
+    uint32_t space;
+    int rc = space_of(c, txn, f->bucket, &space);
+
+    for (unsigned i = 0; rc == 0; i++) {
+        MDB_val key = {key_code(space, key_layer(f->key, i), coded), coded}, value;
+        struct index_cell cell;
+
+        rc = mdb_get(txn, c->x->dbi[f->table], &key, &value);
+        if (rc != 0)
+            break;
+        if (!index_cell_parse(&key, &value, &cell))
+            return MDB_CORRUPTED;
+        if (i + 1 == layers)
+            return take_value(f, cell.row);
+        if (cell.layer == 0)
+            return MDB_NOTFOUND;
+        space = cell.layer;
+    }
+    return rc;
+}
+
+static int
+find_flat(struct call *c, MDB_txn *txn)
+{
+    struct find *f = c->arg;
+    MDB_val key = {f->key.len, (void *)(uintptr_t)f->key.at}, value;
+    int rc = mdb_get(txn, c->x->dbi[f->table], &key, &value);
+
+    return rc != 0 ? rc : take_value(f, (struct span){value.mv_data, value.mv_size});
+}
+
+enum err
+index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
+           unsigned char *value, size_t *len, struct errbuf *eb)
+{
+    struct find f = {
+        .table = table, .bucket = bucket, .key = key, .value = value, .len = len};
+    struct call c = {
+        .x = x, .run = index_is_layered(table) ? find_layered : find_flat, .arg = &f};
+
+    *len = 0;
+    return call(&c, "lookup", eb);
+}
+
+struct segment_find {
+    unsigned char key[INDEX_SEGMENT_KEY];
+    struct index_segment *out;
+};
+
+static int
+find_segment(struct call *c, MDB_txn *txn)
+{
+    struct segment_find *f = c->arg;
+    MDB_val key = {sizeof f->key, f->key}, value;
+    int rc = mdb_get(txn, c->x->dbi[DB_SEGMENTS], &key, &value);
+
+    if (rc == 0 && !index_segment_decode(f->key, &value, f->out))
+        rc = MDB_CORRUPTED;
+    return rc;
+}
+
+enum err
+index_segment(struct index *x, enum disk_class class, uint32_t segment,
+              struct index_segment *out, struct errbuf *eb)
+{
+    struct segment_find f = {.out = out};
+    struct call c = {.x = x, .run = find_segment, .arg = &f};
+
+    *out = (struct index_segment){0};
+    index_segment_key(class, segment, f.key);
+    return call(&c, "segment", eb);
+}
+
+/* ---- a page of keys ---- */
+
+struct walk {
+    const struct scan *scan;
+    struct arena *arena;
+    struct page *page;
+    struct index *x;
+    MDB_txn *txn;
+    MDB_dbi dbi;
+    char *name; /* the key so far, layer by layer; room for KEY_UPLOAD_MAX */
+    bool over;  /* the page is full, or the prefix has ended */
+    bool no_room;
+};
+
+/* One row of the page: name[0, len). */
+static void
+emit(struct walk *w, size_t len, struct span value)
+{
+    struct entry *e = &w->page->entries[w->page->count];
+    char *at;
+
+    if (!span_starts((struct span){w->name, len}, w->scan->prefix)) {
+        w->over = true; /* the scan began at the prefix: this is behind it */
+        return;
+    }
+    if (w->page->count == w->scan->max) {
+        w->page->more = w->over = true;
+        return;
+    }
+    at = arena_try(w->arena, len + value.len + 1);
+    if (at == NULL) {
+        w->no_room = w->over = true;
+        return;
+    }
+    memcpy(at, w->name, len);
+    memcpy(at + len, value.at, value.len);
+    *e =
+        (struct entry){w->scan->table, w->scan->bucket, {at, len}, {at + len, value.len}};
+    w->page->count++;
+}
+
+/* One space: its rows from `seek` on, and what lies in the layers below them, in order. `base` bytes of the
+ * name stand. Recursion ends with the longest key: KEY_LAYERS_MAX deep. */
+static int
+walk_space(struct walk *w, uint32_t space, size_t base, struct span seek, bool inclusive)
+{
+    struct span first = {seek.at, MIN(seek.len, (size_t)KEY_LAYER_BYTES)};
+    unsigned char coded[KEY_CODED_MAX];
+    MDB_val key = {key_code(space, first, coded), coded}, value;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(w->txn, w->dbi, &cursor);
+
+    if (rc != 0)
+        return rc;
+    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE); rc == 0 && !w->over;
+         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+        struct cursor bytes = cursor_of(key.mv_data, key.mv_size);
+        bool other = take_be(&bytes, 4) != space;
+        struct span part = {(const char *)bytes.at, cursor_left(&bytes)};
+        bool on_seek = span_eq(part, first);
+        struct index_cell cell;
+
+        if (bytes.bad || other)
+            break;
+        if (part.len > KEY_LAYER_BYTES || base + part.len > KEY_UPLOAD_MAX ||
+            !index_cell_parse(&key, &value, &cell)) {
+            rc = MDB_CORRUPTED;
+            break;
+        }
+        memcpy(w->name + base, part.at, part.len);
+        if (cell.row.len > 0 && (!on_seek || (inclusive && seek.len <= KEY_LAYER_BYTES)))
+            emit(w, base + part.len, cell.row);
+        if (cell.layer != 0 && !w->over) {
+            bool within = on_seek && seek.len > KEY_LAYER_BYTES;
+
+            rc = walk_space(w, cell.layer, base + part.len,
+                            within ? span_from(seek, KEY_LAYER_BYTES) : SPAN(""),
+                            within ? inclusive : true);
+            if (rc != 0)
+                break;
+        }
+    }
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+/* Where to begin: behind `after`, or with the prefix. */
+static struct span
+start_of(const struct scan *s, bool *inclusive)
+{
+    bool from_prefix = span_cmp(s->after, s->prefix) < 0;
+
+    *inclusive = from_prefix || s->inclusive;
+    return from_prefix ? s->prefix : s->after;
+}
+
+static int
+scan_layered(struct call *c, MDB_txn *txn)
+{
+    struct walk *w = c->arg;
+    bool inclusive;
+    struct span from = start_of(w->scan, &inclusive);
+    uint32_t space;
+    int rc = space_of(c, txn, w->scan->bucket, &space);
+
+    if (rc != 0)
+        return rc == MDB_NOTFOUND ? 0 : rc;
+    w->txn = txn;
+    return walk_space(w, space, 0, from, inclusive);
+}
+
+static int
+scan_flat(struct call *c, MDB_txn *txn)
+{
+    struct walk *w = c->arg;
+    bool inclusive;
+    struct span from = start_of(w->scan, &inclusive);
+    MDB_val key = {from.len, (void *)(uintptr_t)from.at}, value;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, w->dbi, &cursor);
+
+    if (rc != 0)
+        return rc;
+    for (rc = mdb_cursor_get(cursor, &key, &value,
+                             from.len > 0 ? MDB_SET_RANGE : MDB_FIRST);
+         rc == 0 && !w->over; rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+        if (key.mv_size > KEY_UPLOAD_MAX) {
+            rc = MDB_CORRUPTED;
+            break;
+        }
+        memcpy(w->name, key.mv_data, key.mv_size);
+        if (inclusive || !span_eq((struct span){w->name, key.mv_size}, from))
+            emit(w, key.mv_size, (struct span){value.mv_data, value.mv_size});
+    }
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+enum err
+index_scan(struct index *x, const struct scan *s, struct arena *a, struct page *out,
+           struct errbuf *eb)
+{
+    struct walk w = {.scan = s, .arena = a, .page = out, .x = x, .dbi = x->dbi[s->table]};
+    struct call c = {
+        .x = x, .run = index_is_layered(s->table) ? scan_layered : scan_flat, .arg = &w};
+    enum err rc;
+
+    *out = (struct page){0};
+    out->entries = arena_try(a, s->max * sizeof *out->entries);
+    w.name = arena_try(a, KEY_UPLOAD_MAX);
+    if (out->entries == NULL || w.name == NULL)
+        return err_set(eb, ERR_BUSY, "index: no memory for a page of %u keys", s->max);
+    rc = call(&c, "list", eb);
+    if (rc == ERR_OK && w.no_room)
+        rc = err_set(eb, ERR_BUSY, "index: no memory for a page of %u keys", s->max);
+    return rc;
+}

@@ -1,0 +1,481 @@
+/* Writing the index: one batch, one durable commit, from begin to commit in one job of the pool. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "disk/index_internal.h"
+#include "rt/sim.h"
+
+#define DONE_KEEP_MS                                                                     \
+    (7 * 24 * 3600 * INT64_C(1000)) /* completed uploads are remembered so long */
+#define DONE_SWEEP 256u             /* of them looked at with each batch */
+
+struct writer {
+    struct index *x;
+    const struct batch *batch;
+    struct run_walk walk; /* ended outside the guard */
+    MDB_txn *txn;
+    struct index_meta meta; /* takes effect with the commit */
+    uint64_t bucket;        /* the last one asked for, and its space; 0: none */
+    uint32_t space;
+    struct run_segment *segments; /* owned: changes of this batch */
+    uint32_t segment_count, segment_room, segment_last;
+    unsigned char done_at[16];
+    int64_t now_ms;
+    int rc;
+};
+
+/* ---- segments: living and dead bytes ---- */
+
+static void
+count_segment(struct writer *w, enum disk_class class, uint32_t segment, int64_t living,
+              int64_t dead)
+{
+    uint32_t i = w->segment_last;
+
+    if (i >= w->segment_count || w->segments[i].segment != segment ||
+        w->segments[i].class != class)
+        for (i = 0; i < w->segment_count; i++)
+            if (w->segments[i].segment == segment && w->segments[i].class == class)
+                break;
+    if (i == w->segment_count) {
+        if (w->segment_count == w->segment_room) {
+            w->segment_room = MAX(16u, 2 * w->segment_room);
+            w->segments = xrealloc(w->segments, w->segment_room * sizeof *w->segments);
+        }
+        w->segments[w->segment_count++] =
+            (struct run_segment){.class = class, .segment = segment};
+    }
+    w->segment_last = i;
+    w->segments[i].living += living;
+    w->segments[i].dead += dead;
+}
+
+static bool
+has_one_place(const struct row *row)
+{
+    return (row->flags & (ROW_TOMBSTONE | ROW_PARTS)) == 0;
+}
+
+static void
+count_row(struct writer *w, const struct row *row, bool comes)
+{
+    enum disk_class class = (row->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE;
+    int64_t size = (int64_t)row->size;
+
+    if ((row->flags & ROW_TOMBSTONE) == 0)
+        w->meta.objects += comes ? 1 : UINT64_MAX;
+    if (has_one_place(row))
+        count_segment(w, class, row->segment, comes ? size : -size, comes ? 0 : size);
+}
+
+/* `before` NULL: there was none. A row that only changed its flags or metadata stays where it is. */
+static void
+count_change(struct writer *w, const struct row *before, const struct row *after)
+{
+    if (before != NULL && after != NULL && has_one_place(before) &&
+        has_one_place(after) && before->segment == after->segment &&
+        before->offset == after->offset)
+        return;
+    if (before != NULL)
+        count_row(w, before, false);
+    if (after != NULL)
+        count_row(w, after, true);
+}
+
+static int
+write_segments(struct writer *w)
+{
+    MDB_dbi dbi = w->x->dbi[DB_SEGMENTS];
+
+    for (uint32_t i = 0; i < w->segment_count; i++) {
+        const struct run_segment *change = &w->segments[i];
+        unsigned char coded[INDEX_SEGMENT_KEY], bytes[INDEX_SEGMENT_BYTES];
+        MDB_val key = {sizeof coded, coded}, value;
+        struct index_segment now = {0};
+        int rc;
+
+        index_segment_key(change->class, change->segment, coded);
+        rc = mdb_get(w->txn, dbi, &key, &value);
+        if (rc != 0 && rc != MDB_NOTFOUND)
+            return rc;
+        if (rc == 0 && !index_segment_decode(coded, &value, &now))
+            return MDB_CORRUPTED;
+        now.living += change->living;
+        now.dead += change->dead;
+        index_segment_encode(coded, &now, bytes);
+        value = (MDB_val){sizeof bytes, bytes};
+        rc = mdb_put(w->txn, dbi, &key, &value, 0);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- keys in layers ---- */
+
+/* The way to a key: a cell in each layer. Copied out, since a write moves what LMDB shows. */
+struct step {
+    unsigned char coded[KEY_CODED_MAX];
+    size_t len;
+    bool exists;
+    uint32_t space, layer;
+    unsigned char row[ROW_CODED_MAX];
+    size_t row_len;
+};
+struct path {
+    struct step at[KEY_LAYERS_MAX];
+    unsigned count;
+};
+
+static int
+space_of(struct writer *w, uint64_t bucket, bool make, uint32_t *space)
+{
+    unsigned char coded[8], bytes[INDEX_SPACE_BYTES];
+    MDB_val key = {sizeof coded, coded}, value;
+    int rc;
+
+    *space = w->space;
+    if (w->space != 0 && w->bucket == bucket)
+        return 0;
+    for (unsigned i = 0; i < sizeof coded; i++)
+        coded[i] = (unsigned char)(bucket >> (8 * (7 - i)));
+    rc = mdb_get(w->txn, w->x->dbi[DB_SPACES], &key, &value);
+    if (rc == 0 && !index_space_decode(bucket, &value, space))
+        return MDB_CORRUPTED;
+    if (rc == MDB_NOTFOUND && make) {
+        *space = w->meta.next_space++;
+        index_space_encode(bucket, *space, bytes);
+        value = (MDB_val){sizeof bytes, bytes};
+        rc = mdb_put(w->txn, w->x->dbi[DB_SPACES], &key, &value, 0);
+    }
+    if (rc == 0) {
+        w->bucket = bucket;
+        w->space = *space;
+    }
+    return rc;
+}
+
+static int
+load_step(struct writer *w, MDB_dbi dbi, uint32_t space, struct span part, struct step *s)
+{
+    MDB_val key, value;
+    struct index_cell cell;
+    int rc;
+
+    *s = (struct step){.space = space};
+    s->len = key_code(space, part, s->coded);
+    key = (MDB_val){s->len, s->coded};
+    rc = mdb_get(w->txn, dbi, &key, &value);
+    if (rc == MDB_NOTFOUND)
+        return 0;
+    if (rc != 0)
+        return rc;
+    if (!index_cell_parse(&key, &value, &cell) || cell.row.len > sizeof s->row)
+        return MDB_CORRUPTED;
+    s->exists = true;
+    s->layer = cell.layer;
+    s->row_len = cell.row.len;
+    memcpy(s->row, cell.row.at, cell.row.len);
+    return 0;
+}
+
+/* Writes the step as it stands, or removes what has neither row nor layer. */
+static int
+store_step(struct writer *w, MDB_dbi dbi, const struct step *s)
+{
+    unsigned char bytes[INDEX_CELL_MAX];
+    MDB_val key = {s->len, (void *)(uintptr_t)s->coded}, value;
+    struct index_cell cell = {.row = {(const char *)s->row, s->row_len},
+                              .layer = s->layer};
+
+    if (s->row_len == 0 && s->layer == 0)
+        return s->exists ? mdb_del(w->txn, dbi, &key, NULL) : 0;
+    value = (MDB_val){index_cell_encode(&key, &cell, bytes), bytes};
+    return mdb_put(w->txn, dbi, &key, &value, 0);
+}
+
+/* Goes down to the last layer; makes layers that are missing. MDB_NOTFOUND: not there and not made. */
+static int
+go_down(struct writer *w, MDB_dbi dbi, const struct entry *e, bool make, struct path *p)
+{
+    uint32_t space;
+    int rc = space_of(w, e->bucket, make, &space);
+
+    p->count = key_layers(e->key.len);
+    for (unsigned i = 0; rc == 0; i++) {
+        struct step *s = &p->at[i];
+
+        rc = load_step(w, dbi, space, key_layer(e->key, i), s);
+        if (rc != 0 || i + 1 == p->count)
+            break;
+        if (s->layer == 0) {
+            if (!make)
+                return MDB_NOTFOUND;
+            s->layer = w->meta.next_space++;
+            rc = store_step(w, dbi, s);
+        }
+        space = s->layer;
+    }
+    return rc;
+}
+
+/* A layer in which nothing is left goes, and so do the layers above it. */
+static int
+go_up(struct writer *w, MDB_dbi dbi, struct path *p)
+{
+    int rc = 0;
+
+    for (unsigned i = p->count - 1; rc == 0 && i > 0; i--) {
+        unsigned char coded[KEY_CODED_MAX];
+        MDB_val key = {key_code(p->at[i].space, SPAN(""), coded), coded}, value;
+        MDB_cursor *cursor;
+        bool empty;
+
+        if (p->at[i].row_len > 0 || p->at[i].layer != 0)
+            break;
+        rc = mdb_cursor_open(w->txn, dbi, &cursor);
+        if (rc != 0)
+            break;
+        rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+        empty = rc == MDB_NOTFOUND ||
+                (rc == 0 && (key.mv_size < 4 || memcmp(key.mv_data, coded, 4) != 0));
+        mdb_cursor_close(cursor);
+        if (rc != 0 && rc != MDB_NOTFOUND)
+            break;
+        rc = 0;
+        if (!empty)
+            break;
+        p->at[i - 1].layer = 0;
+        rc = store_step(w, dbi, &p->at[i - 1]);
+    }
+    return rc;
+}
+
+/* ---- entries ---- */
+
+/* Parts of an upload that has ended. */
+static int
+sweep_parts(struct writer *w, struct span upload)
+{
+    struct span id = span_from(upload, upload.len - sizeof(struct upload_id));
+    MDB_val key = {id.len, (void *)(uintptr_t)id.at}, value;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(w->txn, w->x->dbi[TABLE_PARTS], &cursor);
+
+    if (rc != 0)
+        return rc;
+    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE); rc == 0;
+         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+        if (key.mv_size < id.len || memcmp(key.mv_data, id.at, id.len) != 0)
+            break;
+        rc = mdb_cursor_del(cursor, 0);
+        if (rc != 0)
+            break;
+    }
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+/* An object's row takes the place of `s`, unless a newer one stands there. */
+static int
+change_object(struct writer *w, const struct entry *e, struct step *s, bool gone)
+{
+    struct row_home home = {e->table, e->bucket, e->key};
+    struct span old = {(const char *)s->row, s->row_len};
+    struct row before, after;
+    bool had = s->row_len > 0;
+
+    if (row_decode(&home, e->value, &after) != ERR_OK)
+        return MDB_CORRUPTED; /* our own memory */
+    if (had && row_decode(&home, old, &before) != ERR_OK) {
+        index_set_bad(
+            w->x); /* what comes from the log is right, and heals this row at least */
+        had = false;
+    } else if (had && !row_is_newer(e->table, old, e->value)) {
+        return MDB_KEYEXIST;
+    }
+    count_change(w, had ? &before : NULL, gone ? NULL : &after);
+    return 0;
+}
+
+static int
+apply_layered(struct writer *w, const struct entry *e, struct path *p)
+{
+    MDB_dbi dbi = w->x->dbi[e->table];
+    bool gone = e->value.len == 0 ||
+                (e->table == TABLE_OBJECTS && !w->x->options.keep_tombstones &&
+                 row_is_tombstone(e->value));
+    struct step *last;
+    int rc = go_down(w, dbi, e, !gone, p);
+
+    if (rc == 0) {
+        last = &p->at[p->count - 1];
+        if (e->table == TABLE_OBJECTS)
+            rc = change_object(w, e, last, gone);
+        if (rc == MDB_KEYEXIST)
+            return 0;
+        last->row_len = gone ? 0 : e->value.len;
+        assert(last->row_len <= sizeof last->row);
+        memcpy(last->row, e->value.at, last->row_len);
+        if (rc == 0)
+            rc = store_step(w, dbi, last);
+        if (rc == 0 && gone)
+            rc = go_up(w, dbi, p);
+    }
+    if (rc == MDB_NOTFOUND)
+        rc = 0;
+    if (rc == 0 && gone && e->table == TABLE_UPLOADS)
+        rc = sweep_parts(w, e->key);
+    return rc;
+}
+
+static int
+apply_flat(struct writer *w, const struct entry *e)
+{
+    MDB_dbi dbi = w->x->dbi[e->table];
+    MDB_val key = {e->key.len, (void *)(uintptr_t)e->key.at};
+    MDB_val value = {e->value.len, (void *)(uintptr_t)e->value.at};
+    int rc;
+
+    if (e->value.len > 0)
+        return mdb_put(w->txn, dbi, &key, &value, 0);
+    rc = mdb_del(w->txn, dbi, &key, NULL);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+static int
+apply_entries(struct writer *w)
+{
+    struct path *p =
+        xmalloc(sizeof *p); /* 4 KiB: not on a worker's stack under a guard */
+    struct entry e;
+    int rc = 0;
+
+    while (rc == 0 && run_walk_next(&w->walk, &e))
+        rc = index_is_layered(e.table) ? apply_layered(w, &e, p) : apply_flat(w, &e);
+    free(p);
+    for (uint32_t i = 0; i < w->batch->count; i++) {
+        uint32_t count;
+        const struct run_segment *s = run_segments(w->batch->runs[i], &count);
+
+        for (uint32_t k = 0; k < count; k++)
+            count_segment(w, s[k].class, s[k].segment, s[k].living, s[k].dead);
+    }
+    return rc;
+}
+
+/* Forgets completed uploads after a week: looks at a few with each batch, round and round. */
+static int
+sweep_done(struct writer *w)
+{
+    MDB_val key = {sizeof w->done_at, w->done_at}, value;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(w->txn, w->x->dbi[TABLE_DONE], &cursor);
+
+    if (rc != 0)
+        return rc;
+    rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    for (unsigned i = 0; rc == 0 && i < DONE_SWEEP; i++) {
+        struct row_home home = {TABLE_DONE, 0, {key.mv_data, key.mv_size}};
+        struct span bytes = {value.mv_data, value.mv_size};
+        struct done_row done;
+
+        if (done_row_decode(&home, bytes, &done) != ERR_OK)
+            index_set_bad(w->x);
+        else if (done.completed_ms + DONE_KEEP_MS < w->now_ms)
+            rc = mdb_cursor_del(cursor, 0);
+        if (rc == 0)
+            rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+        if (rc == 0 && key.mv_size == sizeof w->done_at)
+            memcpy(w->done_at, key.mv_data, sizeof w->done_at);
+    }
+    mdb_cursor_close(cursor);
+    if (rc == MDB_NOTFOUND) {
+        memset(w->done_at, 0, sizeof w->done_at);
+        rc = 0;
+    }
+    return rc;
+}
+
+static int
+write_meta(struct writer *w)
+{
+    unsigned char bytes[INDEX_META_BYTES];
+    MDB_val key = {4, (void *)(uintptr_t) "meta"}, value = {sizeof bytes, bytes};
+
+    w->meta.bad = atomic_load(&w->x->bad);
+    index_meta_encode(&w->meta, bytes);
+    return mdb_put(w->txn, w->x->dbi[DB_META], &key, &value, 0);
+}
+
+/* ---- the job ---- */
+
+static void
+apply_guarded(void *arg)
+{
+    struct writer *w = arg;
+
+    w->rc = mdb_txn_begin(w->x->env, NULL, 0, &w->txn);
+    if (w->rc != 0)
+        return;
+    w->rc = apply_entries(w);
+    if (w->rc == 0)
+        w->rc = sweep_done(w);
+    if (w->rc == 0)
+        w->rc = write_segments(w);
+    if (w->rc == 0)
+        w->rc = write_meta(w);
+    if (w->rc != 0) {
+        mdb_txn_abort(w->txn);
+        return;
+    }
+    w->rc = mdb_txn_commit(w->txn);
+    /* A sync that failed is final: nobody knows what of it is on the disk. */
+    if (w->rc != 0 && w->rc != MDB_MAP_FULL && w->rc != ENOSPC)
+        atomic_store(&w->x->dead, true);
+}
+
+static void
+apply_work(void *arg)
+{
+    struct writer *w = arg;
+    struct index *x = w->x;
+
+    w->now_ms = (int64_t)(rt_wall_ns() / 1000000u);
+    run_walk_begin(&w->walk, w->batch->runs, w->batch->count, TABLE_OBJECTS, 0, SPAN(""));
+    /* After a fault the transaction is left as it is: LMDB's abort would crash (runtime.md 9). */
+    if (!index_guard(x, apply_guarded, w))
+        w->rc = EIO;
+    run_walk_end(&w->walk);
+    free(w->segments);
+    if (w->rc != 0)
+        return;
+    x->meta = w->meta;
+    memcpy(x->done_at, w->done_at, sizeof x->done_at);
+    atomic_store(&x->objects, x->meta.objects);
+    index_grown(x);
+}
+
+enum err
+index_apply(struct index *x, const struct batch *b, const struct index_covered *covered,
+            struct errbuf *eb)
+{
+    struct writer w = {.x = x, .batch = b, .meta = x->meta};
+    enum err rc;
+
+    index_wait_populated(x);
+    w.meta.covered = *covered;
+    memcpy(w.done_at, x->done_at, sizeof w.done_at);
+    rc = rt_blocking(apply_work, &w, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "index: commit: %s", err_name(rc));
+    if (w.rc != 0)
+        return index_code(x, w.rc, "commit", eb);
+    if (rt_engine_now() == RT_SIM)
+        sim_index_committed(rt_dir_path(x->dir));
+    return ERR_OK;
+}

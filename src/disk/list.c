@@ -1,0 +1,324 @@
+#include "disk/list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "rt/fiber.h"
+
+/* Keys of one round, from each side: about 0.1 ms, after which others have their turn. */
+#define ROUND_MIN     8u
+#define ROUND_MAX     256u
+#define SCRATCH_FIRST KIB(64)
+#define SCRATCH_MAX   MIB(2) /* two pages of the longest keys with all they hold */
+
+/* A walk over tail and index, in rounds. In a round both give a page that begins at the same place; they are
+ * merged up to where the shorter of the pages that may go on ends. */
+struct merge {
+    struct tail *tail;
+    struct index *index;
+    struct arena *scratch; /* owned; a round's pages */
+    struct scan scan; /* of the next round; `after` is `place` once a round is over */
+    struct page from_tail, from_index;
+    uint32_t tail_at, index_at;
+    struct span
+        bound; /* keys up to it can be trusted; unbounded when neither page says more */
+    bool bounded, began;
+    char place[KEY_UPLOAD_MAX];
+};
+
+static struct merge *
+merge_new(struct tail *t, struct index *x, const struct scan *s)
+{
+    struct merge *m = xmalloc(sizeof *m);
+
+    m->tail = t;
+    m->index = x;
+    m->scratch = arena_new(SCRATCH_FIRST, SCRATCH_MAX);
+    m->scan = *s;
+    m->scan.max = MIN(MAX(s->max, ROUND_MIN), ROUND_MAX);
+    m->from_tail = m->from_index = (struct page){0};
+    m->tail_at = m->index_at = 0;
+    m->bounded = m->began = false;
+    return m;
+}
+
+static void
+merge_free(struct merge **mp)
+{
+    arena_free(&(*mp)->scratch);
+    free(*mp);
+    *mp = NULL;
+}
+
+static void
+bound_by(struct merge *m, const struct page *p)
+{
+    struct span last;
+
+    if (!p->more)
+        return;
+    last = p->entries[p->count - 1].key;
+    if (!m->bounded || span_cmp(last, m->bound) < 0)
+        m->bound = last;
+    m->bounded = true;
+}
+
+/* The tail first: what leaves it meanwhile is in the index by then. */
+static enum err
+next_round(struct merge *m, struct errbuf *eb)
+{
+    enum err rc;
+
+    if (m->began) {
+        memcpy(m->place, m->bound.at, m->bound.len);
+        m->scan.after = (struct span){m->place, m->bound.len};
+        m->scan.inclusive = false;
+        rt_yield();
+    }
+    m->began = true;
+    m->bounded = false;
+    m->tail_at = m->index_at = 0;
+    arena_reset(m->scratch);
+    rc = tail_scan(m->tail, &m->scan, m->scratch, &m->from_tail);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "list: no memory for a page of %u keys", m->scan.max);
+    rc = index_scan(m->index, &m->scan, m->scratch, &m->from_index, eb); /* may switch */
+    bound_by(m, &m->from_tail);
+    bound_by(m, &m->from_index);
+    return rc;
+}
+
+/* The next key with its value, good until the next call; *over when there is none. Gone ones and tombstones
+ * come too. Ties: what is in the tail is newer. May switch. */
+static enum err
+merge_next(struct merge *m, struct entry *out, bool *in_index, bool *over,
+           struct errbuf *eb)
+{
+    *over = false;
+    for (;;) {
+        struct entry *t =
+            m->tail_at < m->from_tail.count ? &m->from_tail.entries[m->tail_at] : NULL;
+        struct entry *i = m->index_at < m->from_index.count
+                              ? &m->from_index.entries[m->index_at]
+                              : NULL;
+        int c = t == NULL ? 1 : i == NULL ? -1 : span_cmp(t->key, i->key);
+        struct entry *first = c <= 0 ? t : i;
+        enum err rc;
+
+        if (first != NULL && (!m->bounded || span_cmp(first->key, m->bound) <= 0)) {
+            *out = *first;
+            *in_index = c > 0;
+            m->tail_at += c <= 0;
+            m->index_at += c >= 0;
+            return ERR_OK;
+        }
+        if (m->began && !m->bounded) {
+            *over = true;
+            return ERR_OK;
+        }
+        rc = next_round(m, eb);
+        if (rc != ERR_OK)
+            return rc;
+    }
+}
+
+static enum err
+corrupt(struct index *x, bool in_index, struct span key, struct errbuf *eb)
+{
+    if (in_index)
+        index_set_bad(x);
+    metric_add(M_CHECKSUM_FAILURES, 0, 1);
+    return err_set(eb, ERR_CORRUPT, "the row of \"%.*s\" in the %s has a wrong sum",
+                   (int)MIN(key.len, 100u), key.at, in_index ? "index" : "tail");
+}
+
+static enum err
+no_room(struct errbuf *eb, uint32_t max)
+{
+    return err_set(eb, ERR_BUSY, "list: no memory for a page of %u keys", max);
+}
+
+/* ---- the three lists ---- */
+
+/* What a list is made of. `take` turns an entry into item `at`: ERR_NOT_FOUND says that it is none (gone). */
+struct listing {
+    enum err (*take)(struct listing *l, const struct entry *e, uint32_t at);
+    struct arena *arena;
+    void *items;
+    size_t item_size;
+    uint32_t max, count;
+    bool more;
+};
+
+static enum err
+fill(struct listing *l, struct tail *t, struct index *x, struct scan *s,
+     struct errbuf *eb)
+{
+    struct merge *m;
+    struct entry e;
+    bool in_index, over;
+    enum err rc = ERR_OK;
+
+    l->count = 0;
+    l->more = false;
+    l->items = arena_try(l->arena, MAX(l->max, 1u) * l->item_size);
+    if (l->items == NULL)
+        return no_room(eb, l->max);
+    s->max = l->max < ROUND_MAX ? l->max + 1 : ROUND_MAX; /* one more answers *more */
+    m = merge_new(t, x, s);
+    for (;;) {
+        rc = merge_next(m, &e, &in_index, &over, eb);
+        if (rc != ERR_OK || over)
+            break;
+        if (e.value.len == 0 || (e.table == TABLE_OBJECTS && row_is_tombstone(e.value)))
+            continue;
+        if (l->count == l->max) {
+            l->more = true;
+            break;
+        }
+        rc = l->take(l, &e, l->count);
+        if (rc == ERR_CORRUPT)
+            rc = corrupt(x, in_index, e.key, eb);
+        else if (rc == ERR_BUSY)
+            rc = no_room(eb, l->max);
+        if (rc != ERR_OK)
+            break;
+        l->count++;
+    }
+    merge_free(&m);
+    return rc;
+}
+
+static bool
+keep_key(struct arena *a, struct span key, struct span *out)
+{
+    char *at = arena_try(a, key.len + 1);
+
+    if (at != NULL)
+        memcpy(at, key.at, key.len);
+    *out = (struct span){at, key.len};
+    return at != NULL;
+}
+
+static enum err
+take_object(struct listing *l, const struct entry *e, uint32_t at)
+{
+    struct disk_entry *out = (struct disk_entry *)l->items + at;
+    struct row_home home = {e->table, e->bucket, e->key};
+
+    if (row_decode(&home, e->value, &out->row) != ERR_OK)
+        return ERR_CORRUPT;
+    return keep_key(l->arena, e->key, &out->key) ? ERR_OK : ERR_BUSY;
+}
+
+enum err
+list_objects(struct tail *t, struct index *x, uint64_t bucket, struct span after,
+             bool inclusive, uint32_t max, struct arena *a, struct disk_entry **out,
+             uint32_t *count, bool *more, struct errbuf *eb)
+{
+    struct scan s = {
+        .table = TABLE_OBJECTS, .bucket = bucket, .after = after, .inclusive = inclusive};
+    struct listing l = {
+        .take = take_object, .arena = a, .item_size = sizeof **out, .max = max};
+    enum err rc = fill(&l, t, x, &s, eb);
+
+    *out = l.items;
+    *count = l.count;
+    *more = l.more;
+    return rc;
+}
+
+static enum err
+take_upload(struct listing *l, const struct entry *e, uint32_t at)
+{
+    struct disk_upload *out = (struct disk_upload *)l->items + at;
+    struct row_home home = {e->table, e->bucket, e->key};
+    struct upload_row u;
+    char key[DISK_KEY_MAX];
+    size_t key_len;
+
+    if (upload_row_decode(&home, e->value, &u) != ERR_OK ||
+        !key_upload_parse(e->key, key, &key_len, &out->id))
+        return ERR_CORRUPT;
+    out->begun_ms = u.begun_ms;
+    return keep_key(l->arena, (struct span){key, key_len}, &out->key) ? ERR_OK : ERR_BUSY;
+}
+
+enum err
+list_uploads(struct tail *t, struct index *x, uint64_t bucket, struct span after_key,
+             const struct upload_id *after_id, uint32_t max, struct arena *a,
+             struct disk_upload **out, uint32_t *count, bool *more, struct errbuf *eb)
+{
+    struct upload_id last;
+    unsigned char from[KEY_UPLOAD_MAX];
+    struct scan s = {
+        .table = TABLE_UPLOADS, .bucket = bucket, .after = {(char *)from, 0}};
+    struct listing l = {
+        .take = take_upload, .arena = a, .item_size = sizeof **out, .max = max};
+    enum err rc;
+
+    memset(&last, 0xFF, sizeof last); /* larger than any id */
+    if (after_id != NULL || after_key.len > 0)
+        s.after.len = key_upload(after_key, after_id != NULL ? after_id : &last, from);
+    rc = fill(&l, t, x, &s, eb);
+    *out = l.items;
+    *count = l.count;
+    *more = l.more;
+    return rc;
+}
+
+static enum err
+take_part(struct listing *l, const struct entry *e, uint32_t at)
+{
+    struct list_part *out = (struct list_part *)l->items + at;
+    struct row_home home = {e->table, e->bucket, e->key};
+    struct upload_id id;
+
+    if (part_row_decode(&home, e->value, &out->part) != ERR_OK ||
+        !key_part_parse(e->key, &id, &out->number))
+        return ERR_CORRUPT;
+    return ERR_OK;
+}
+
+enum err
+list_parts(struct tail *t, struct index *x, const struct upload_id *id, uint32_t after,
+           uint32_t max, struct arena *a, struct list_part **out, uint32_t *count,
+           bool *more, struct errbuf *eb)
+{
+    unsigned char from[KEY_PART_BYTES];
+    struct scan s = {.table = TABLE_PARTS,
+                     .prefix = {(const char *)id->id.bytes, sizeof id->id.bytes},
+                     .after = {(char *)from, sizeof from}};
+    struct listing l = {
+        .take = take_part, .arena = a, .item_size = sizeof **out, .max = max};
+    enum err rc;
+
+    key_part(id, after, from);
+    rc = fill(&l, t, x, &s, eb);
+    *out = l.items;
+    *count = l.count;
+    *more = l.more;
+    return rc;
+}
+
+enum err
+list_bucket_empty(struct tail *t, struct index *x, uint64_t bucket, bool *empty,
+                  struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(4), KIB(64));
+    struct disk_upload *uploads;
+    struct disk_entry *objects;
+    uint32_t count = 0;
+    bool more;
+    enum err rc =
+        list_objects(t, x, bucket, SPAN(""), true, 1, a, &objects, &count, &more, eb);
+
+    if (rc == ERR_OK && count == 0)
+        rc =
+            list_uploads(t, x, bucket, SPAN(""), NULL, 1, a, &uploads, &count, &more, eb);
+    *empty = count == 0;
+    arena_free(&a);
+    return rc;
+}
