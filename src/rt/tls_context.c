@@ -1,0 +1,200 @@
+#include "rt/tls_context.h"
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "rt/time.h"
+
+static const char session_id_context[] = "forebay";
+
+static enum err
+openssl_failed(struct errbuf *eb, const char *what, const char *subject)
+{
+    unsigned long code = ERR_peek_error();
+    const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;
+    enum err rc = err_set(eb, ERR_BAD_REQUEST, "%s \"%s\": %s", what, subject,
+                          reason != NULL ? reason : "can't be read");
+
+    ERR_clear_error();
+    return rc;
+}
+
+/* Versions, ciphers and manners are the same on both sides. */
+static SSL_CTX *
+new_ssl_ctx(bool server)
+{
+    SSL_CTX *x = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
+    int ok = x != NULL;
+
+    ok = ok && SSL_CTX_set_min_proto_version(x, TLS1_2_VERSION);
+    ok = ok && SSL_CTX_set_cipher_list(x, "ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL:!PSK");
+    ok =
+        ok && SSL_CTX_set_ciphersuites(x, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
+                                          "TLS_CHACHA20_POLY1305_SHA256");
+    ok = ok && SSL_CTX_set1_groups_list(x, "X25519:P-256:P-384");
+    if (!ok)
+        abort(); /* out of memory, or an OpenSSL without these: neither can be served */
+    SSL_CTX_set_options(x, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION |
+                               SSL_OP_CIPHER_SERVER_PREFERENCE |
+                               SSL_OP_PRIORITIZE_CHACHA);
+    SSL_CTX_set_mode(x, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                            SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    return x;
+}
+
+/* Moves what one side wrote to the other; both are memory BIOs. */
+static void
+carry(SSL *from, SSL *to)
+{
+    char *at;
+    long len = BIO_get_mem_data(SSL_get_wbio(from), &at);
+
+    if (len > 0)
+        (void)BIO_write(SSL_get_rbio(to), at, (int)len);
+    (void)BIO_reset(SSL_get_wbio(from));
+}
+
+static SSL *
+new_memory_ssl(SSL_CTX *x)
+{
+    SSL *ssl = SSL_new(x);
+    BIO *in = BIO_new(BIO_s_mem()), *out = BIO_new(BIO_s_mem());
+
+    if (ssl == NULL || in == NULL || out == NULL)
+        abort();
+    BIO_set_mem_eof_return(in, -1);
+    SSL_set_bio(ssl, in, out);
+    return ssl;
+}
+
+/* The first handshake of a process seeds the generator, reads openssl.cnf and makes tables: here, not while
+ * a loop serves. For a server it also proves that certificate and key can do one. */
+static bool
+warm_up(SSL_CTX *x, bool server)
+{
+    SSL_CTX *peer_ctx = server ? new_ssl_ctx(false) : NULL;
+    SSL *ssl = new_memory_ssl(x), *peer = server ? new_memory_ssl(peer_ctx) : NULL;
+    bool ok = !server;
+
+    if (server) {
+        SSL_set_accept_state(ssl);
+        SSL_set_connect_state(peer);
+        for (int i = 0; i < 4 && !ok; i++) {
+            (void)SSL_do_handshake(peer);
+            carry(peer, ssl);
+            ok = SSL_do_handshake(ssl) == 1;
+            carry(ssl, peer);
+        }
+    } else {
+        SSL_set_connect_state(ssl);
+        (void)SSL_do_handshake(ssl); /* as far as the first message */
+    }
+    SSL_free(peer);
+    SSL_free(ssl);
+    SSL_CTX_free(peer_ctx);
+    if (ok)
+        ERR_clear_error();
+    return ok;
+}
+
+static struct tls_context *
+new_context(bool server)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct tls_context *c = xcalloc(1, sizeof *c);
+
+    pthread_once(&once, tls_prepare);
+    ERR_clear_error();
+    c->server = server;
+    c->ssl_ctx = new_ssl_ctx(server);
+    return c;
+}
+
+enum err
+tls_server_new(const struct tls_server_options *o, struct tls_context **out,
+               struct errbuf *eb)
+{
+    struct tls_context *c = new_context(true);
+    SSL_CTX *x = c->ssl_ctx;
+    enum err rc = ERR_OK;
+
+    *out = NULL;
+    /* Tickets carry all state; their keys live in this one context, so every loop resumes them. */
+    SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_session_id_context(x, (const unsigned char *)session_id_context,
+                                   sizeof session_id_context - 1);
+    SSL_CTX_set_num_tickets(x, 1);
+    if (SSL_CTX_use_certificate_chain_file(x, o->cert_file) != 1)
+        rc = openssl_failed(eb, "certificate", o->cert_file);
+    else if (SSL_CTX_use_PrivateKey_file(x, o->key_file, SSL_FILETYPE_PEM) != 1)
+        rc = openssl_failed(eb, "private key", o->key_file);
+    else if (SSL_CTX_check_private_key(x) != 1)
+        rc = openssl_failed(eb, "private key", o->key_file);
+    else if (!warm_up(x, true))
+        rc = openssl_failed(eb, "certificate", o->cert_file);
+    if (rc != ERR_OK)
+        tls_context_free(&c);
+    *out = c;
+    return rc;
+}
+
+enum err
+tls_client_new(const struct tls_client_options *o, struct tls_context **out,
+               struct errbuf *eb)
+{
+    struct tls_context *c = new_context(false);
+    SSL_CTX *x = c->ssl_ctx;
+    enum err rc = ERR_OK;
+
+    *out = NULL;
+    SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_OFF);
+    if (!o->insecure_no_verify) {
+        SSL_CTX_set_verify(x, SSL_VERIFY_PEER, NULL);
+        if (o->ca_file != NULL && SSL_CTX_load_verify_locations(x, o->ca_file, NULL) != 1)
+            rc = openssl_failed(eb, "certificate authority", o->ca_file);
+        else if (o->ca_file == NULL && SSL_CTX_set_default_verify_paths(x) != 1)
+            rc = openssl_failed(eb, "certificate authorities", "of the system");
+    }
+    if (rc == ERR_OK)
+        (void)warm_up(x, false);
+    if (rc != ERR_OK)
+        tls_context_free(&c);
+    *out = c;
+    return rc;
+}
+
+void
+tls_context_free(struct tls_context **cp)
+{
+    if (*cp == NULL)
+        return;
+    SSL_CTX_free((*cp)->ssl_ctx);
+    free(*cp);
+    *cp = NULL;
+}
+
+bool
+tls_expect_host(SSL *ssl, const char *host)
+{
+    X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
+    size_t len = strlen(host);
+    unsigned char address[16];
+    char name[256];
+
+    /* Our clock, which may be virtual. */
+    X509_VERIFY_PARAM_set_time(param, (time_t)(rt_wall_ns() / 1000000000u));
+    if (len == 0 || len >= sizeof name)
+        return false;
+    memcpy(name, host, len + 1);
+    if (name[len - 1] == '.') /* the root of DNS: not part of a certificate's names */
+        name[len - 1] = '\0';
+    if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1)
+        return X509_VERIFY_PARAM_set1_ip_asc(param, name) == 1;
+    X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(ssl, name) == 1 && SSL_set_tlsext_host_name(ssl, name) == 1;
+}
