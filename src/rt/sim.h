@@ -3,7 +3,13 @@
  *
  * A power cut freezes the simulated disks at that moment: every later file operation fails and every fiber of
  * the world is cancelled, so that the code unwinds as it would under any cancellation; sim_run_world()
- * returns, the disks keep what a real one may have kept, and the next world starts on them.
+ * returns, the disks keep what a real one may have kept, and the next world starts on them. Names are kept by a
+ * sync of their directory only, bytes and sizes by a sync of the file only (sim_disk.h has the model). A world
+ * that ends by itself leaves everything in the "page cache": a later cut may still take what was not synced.
+ *
+ * Paths are absolute; "/NAME" is a mount point that always exists, what is below must be made. What can never
+ * go on (every fiber waits and no event is due, or somebody goes on for ever after a cut) is reported with the
+ * fibers that wait, and aborts.
  */
 #pragma once
 #include "rt/loop.h"
@@ -12,8 +18,10 @@ struct sim; /* outlives worlds: holds the disks */
 
 struct sim_options {
     uint64_t seed;
-    bool lossy;        /* a cut loses, tears (4 KiB pages, 512 B sectors) and reorders unsynced writes; else it keeps them */
+    bool
+        lossy; /* a cut loses, tears (4 KiB pages, 512 B sectors) and reorders unsynced writes; else it keeps them */
     unsigned max_delay_us; /* network and disk latency are drawn from 0..this */
+    uint64_t disk_bytes;   /* room of the simulated disk; 0: 1 TiB */
 };
 struct sim *sim_new(const struct sim_options *o);
 void sim_free(struct sim **sp);
@@ -25,15 +33,17 @@ bool sim_was_cut(const struct sim *s);
 /* The nth wait of the next world (any call that may switch and would wait, counted from 1) is cancelled, or
  * fails with `err`; 0: none. */
 void sim_disturb_wait(struct sim *s, uint64_t nth, enum err err);
-uint64_t sim_waits(const struct sim *s); /* waits of the last world */
+uint64_t sim_waits(const struct sim *s);      /* waits of the last world */
 uint64_t sim_trace_hash(const struct sim *s); /* of all events: equal for equal seeds */
 
 /* Runs start(arg) as the first fiber of a world, like rt_run(). ERR_CANCELLED after a cut. */
-enum err sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb) MUST_CHECK;
+enum err sim_run_world(struct sim *s, fiber_fn *start, void *arg,
+                       struct errbuf *eb) MUST_CHECK;
 
 uint64_t sim_random(void); /* inside a world: from its seed */
 /* LMDB directories (rt_dir_path) lie in memory; after a cut they are thrown back to an older commit, or away,
  * as the seed says. The index tells of its commits here. */
 void sim_index_committed(const char *path);
-/* Files of the disks, for tests that flip bits: direct access to stable contents. */
-enum err sim_file_bytes(struct sim *s, const char *path, char **at, uint64_t *size);
+/* Files of the disks, for tests that flip bits: what the next world will read. Between worlds; ERR_NOT_FOUND. */
+enum err sim_file_bytes(struct sim *s, const char *path, char **at,
+                        uint64_t *size) MUST_CHECK;

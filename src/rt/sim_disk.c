@@ -1,0 +1,834 @@
+#include "rt/sim_disk.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+#define SECTOR 512u
+#define PAGE   4096u
+/* Beyond this the oldest changes of a file are written back by themselves, as a kernel would. */
+#define UNSYNCED_COUNT_MAX 4096u
+#define UNSYNCED_BYTES_MAX MIB(64)
+
+enum change_kind {
+    CHANGE_WRITE,  /* bytes; may make the file longer */
+    CHANGE_ZERO,   /* a hole: zeros, size unchanged */
+    CHANGE_SIZE,   /* to `size`; what is cut off becomes zeros */
+    CHANGE_LINK,   /* name -> node */
+    CHANGE_UNLINK, /* name, when it still means node */
+    CHANGE_RENAME, /* name, when it still means node, goes; to -> node */
+};
+
+struct sim_change {
+    struct list link; /* in node->changes (done, in order) or node->in_flight */
+    struct sim_node *of;
+    enum change_kind kind;
+    uint64_t seq;
+    /* Files. */
+    uint64_t offset,
+        len; /* what it touches in the image; for a write whole sectors once it is done */
+    char *data;   /* owned; CHANGE_WRITE only */
+    uint64_t sum; /* of a write's data at its begin */
+    bool sets_size;
+    uint64_t size;
+    /* Directories. */
+    char *name, *to;         /* owned */
+    struct sim_node *target; /* owns a reference */
+};
+
+/* A growing mapping: untouched pages cost nothing and read as zeros. */
+struct image {
+    char *at;
+    uint64_t room;
+    uint64_t size;
+};
+
+struct entry {
+    char *name;            /* owned */
+    struct sim_node *node; /* owns a reference */
+};
+struct names {
+    struct entry *at; /* owned; in byte order */
+    unsigned count, room;
+};
+
+struct sim_node {
+    struct sim_disk *disk;
+    struct list of_disk; /* disk->nodes, in order of creation */
+    unsigned refs;
+    bool is_dir;
+    uint64_t id;
+    struct list changes, in_flight;
+    unsigned change_count;
+    uint64_t change_bytes;
+    union {
+        struct {
+            struct image now, stable;
+            uint64_t
+                allocated; /* counted against the disk: the end of what was reserved or written */
+        } file;
+        struct {
+            struct names now, stable;
+        } dir;
+    };
+};
+
+struct sim_disk {
+    struct list nodes;
+    struct sim_node *root;
+    uint64_t next_id, next_seq;
+    uint64_t used, size;
+};
+
+/* ---- images ---- */
+static void
+image_reach(struct image *m, uint64_t end)
+{
+    uint64_t room = MAX(m->room, MIB(1));
+
+    if (end <= m->room)
+        return;
+    while (room < end)
+        room *= 2;
+    if (m->at == NULL)
+        m->at = mmap(NULL, room, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    else
+        m->at = mremap(m->at, m->room, room, MREMAP_MAYMOVE);
+    if (m->at == MAP_FAILED)
+        abort(); /* as xmalloc() */
+    m->room = room;
+}
+
+static void
+image_zero(struct image *m, uint64_t from, uint64_t to)
+{
+    uint64_t first, last;
+
+    to = MIN(to, m->room);
+    if (from >= to)
+        return;
+    first = align_up(from, PAGE);
+    last = align_down(to, PAGE);
+    if (first >= last) {
+        memset(m->at + from, 0, to - from);
+        return;
+    }
+    memset(m->at + from, 0, first - from);
+    memset(m->at + last, 0, to - last);
+    if (madvise(m->at + first, last - first, MADV_DONTNEED) != 0)
+        memset(m->at + first, 0, last - first);
+}
+
+static void
+image_put(struct image *m, uint64_t offset, const char *data, uint64_t len)
+{
+    image_reach(m, offset + len);
+    memcpy(m->at + offset, data, len);
+}
+
+/* dst becomes what src is in [from, to). */
+static void
+image_copy(struct image *dst, const struct image *src, uint64_t from, uint64_t to)
+{
+    uint64_t have = MIN(to, src->room);
+
+    if (from < have)
+        image_put(dst, from, src->at + from, have - from);
+    image_zero(dst, MAX(from, have), to);
+}
+
+static void
+image_set_size(struct image *m, uint64_t size)
+{
+    if (size < m->size)
+        image_zero(m, size, m->room);
+    m->size = size;
+}
+
+static void
+image_fini(struct image *m)
+{
+    if (m->at != NULL)
+        munmap(m->at, m->room);
+    *m = (struct image){0};
+}
+
+/* ---- names ---- */
+
+/* The place of `name`, or where it would go. */
+static unsigned
+names_place(const struct names *s, const char *name, bool *found)
+{
+    unsigned low = 0, high = s->count;
+
+    while (low < high) {
+        unsigned mid = (low + high) / 2;
+
+        if (strcmp(s->at[mid].name, name) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    *found = low < s->count && strcmp(s->at[low].name, name) == 0;
+    return low;
+}
+
+static struct sim_node *
+names_find(const struct names *s, const char *name)
+{
+    bool found;
+    unsigned i = names_place(s, name, &found);
+
+    return found ? s->at[i].node : NULL;
+}
+
+static void
+names_set(struct names *s, const char *name, struct sim_node *node)
+{
+    bool found;
+    unsigned i = names_place(s, name, &found);
+
+    sim_node_ref(node);
+    if (found) {
+        sim_node_drop(&s->at[i].node);
+        s->at[i].node = node;
+        return;
+    }
+    if (s->count == s->room) {
+        s->room = s->room == 0 ? 8 : s->room * 2;
+        s->at = xrealloc(s->at, s->room * sizeof *s->at);
+    }
+    memmove(&s->at[i + 1], &s->at[i], (s->count - i) * sizeof *s->at);
+    s->at[i] = (struct entry){xstrdup(name), node};
+    s->count++;
+}
+
+/* Only when it still means `node`. */
+static void
+names_clear(struct names *s, const char *name, const struct sim_node *node)
+{
+    bool found;
+    unsigned i = names_place(s, name, &found);
+
+    if (!found || s->at[i].node != node)
+        return;
+    free(s->at[i].name);
+    sim_node_drop(&s->at[i].node);
+    s->count--;
+    memmove(&s->at[i], &s->at[i + 1], (s->count - i) * sizeof *s->at);
+}
+
+static void
+names_fini(struct names *s)
+{
+    for (unsigned i = 0; i < s->count; i++) {
+        free(s->at[i].name);
+        sim_node_drop(&s->at[i].node);
+    }
+    free(s->at);
+    *s = (struct names){0};
+}
+
+static void
+names_copy(struct names *dst, const struct names *src)
+{
+    struct names old = *dst;
+
+    *dst = (struct names){0};
+    for (unsigned i = 0; i < src->count; i++)
+        names_set(dst, src->at[i].name, src->at[i].node);
+    names_fini(&old);
+}
+
+/* ---- changes ---- */
+static struct sim_change *
+change_new(struct sim_node *of, enum change_kind kind)
+{
+    struct sim_change *c = xcalloc(1, sizeof *c);
+
+    c->of = of;
+    c->kind = kind;
+    list_init(&c->link);
+    return c;
+}
+
+static void
+change_free(struct sim_change *c)
+{
+    list_remove(&c->link);
+    sim_node_drop(&c->target);
+    free(c->data);
+    free(c->name);
+    free(c->to);
+    free(c);
+}
+
+/* Done: it takes its place behind those done before. */
+static void
+change_done(struct sim_change *c)
+{
+    list_remove(&c->link);
+    c->seq = ++c->of->disk->next_seq;
+    list_push_back(&c->of->changes, &c->link);
+    c->of->change_count++;
+    c->of->change_bytes += c->data != NULL ? c->len : 0;
+}
+
+static void
+change_forget(struct sim_change *c)
+{
+    c->of->change_count--;
+    c->of->change_bytes -= c->data != NULL ? c->len : 0;
+    change_free(c);
+}
+
+static void
+apply_to_names(const struct sim_change *c, struct names *s)
+{
+    if (c->kind == CHANGE_UNLINK || c->kind == CHANGE_RENAME)
+        names_clear(s, c->name, c->target);
+    if (c->kind == CHANGE_LINK)
+        names_set(s, c->name, c->target);
+    if (c->kind == CHANGE_RENAME)
+        names_set(s, c->to, c->target);
+}
+
+static void
+apply_bytes(const struct sim_change *c, struct image *m)
+{
+    if (c->kind == CHANGE_WRITE)
+        image_put(m, c->offset, c->data, c->len);
+    else if (c->kind == CHANGE_ZERO)
+        image_zero(m, c->offset, c->offset + c->len);
+}
+
+static void
+apply_size(const struct sim_change *c, struct image *m)
+{
+    if (c->sets_size)
+        image_set_size(m, c->size);
+}
+
+static void
+make_stable(struct sim_change *c)
+{
+    if (c->of->is_dir) {
+        apply_to_names(c, &c->of->dir.stable);
+    } else {
+        apply_bytes(c, &c->of->file.stable);
+        apply_size(c, &c->of->file.stable);
+    }
+    change_forget(c);
+}
+
+static void
+write_back(struct sim_node *n)
+{
+    while (n->change_count > UNSYNCED_COUNT_MAX || n->change_bytes > UNSYNCED_BYTES_MAX)
+        make_stable(LIST_ENTRY(n->changes.next, struct sim_change, link));
+}
+
+/* ---- nodes ---- */
+static struct sim_node *
+node_new(struct sim_disk *d, bool is_dir)
+{
+    struct sim_node *n = xcalloc(1, sizeof *n);
+
+    n->disk = d;
+    n->refs = 1;
+    n->is_dir = is_dir;
+    n->id = ++d->next_id;
+    list_init(&n->changes);
+    list_init(&n->in_flight);
+    list_push_back(&d->nodes, &n->of_disk);
+    return n;
+}
+
+struct sim_node *
+sim_node_ref(struct sim_node *n)
+{
+    n->refs++;
+    return n;
+}
+
+void
+sim_node_drop(struct sim_node **np)
+{
+    struct sim_node *n = *np;
+
+    *np = NULL;
+    if (n == NULL || --n->refs > 0)
+        return;
+    while (!list_empty(&n->changes))
+        change_forget(LIST_ENTRY(n->changes.next, struct sim_change, link));
+    assert(list_empty(&n->in_flight)); /* whoever writes has a reference */
+    if (n->is_dir) {
+        names_fini(&n->dir.now);
+        names_fini(&n->dir.stable);
+    } else {
+        n->disk->used -= n->file.allocated;
+        image_fini(&n->file.now);
+        image_fini(&n->file.stable);
+    }
+    list_remove(&n->of_disk);
+    free(n);
+}
+
+bool
+sim_node_is_dir(const struct sim_node *n)
+{
+    return n->is_dir;
+}
+
+uint64_t
+sim_node_id(const struct sim_node *n)
+{
+    return n->id;
+}
+
+bool
+sim_node_is_synced(const struct sim_node *n)
+{
+    return list_empty(&n->changes) && list_empty(&n->in_flight);
+}
+
+struct sim_disk *
+sim_disk_new(uint64_t bytes)
+{
+    struct sim_disk *d = xcalloc(1, sizeof *d);
+
+    d->size = bytes;
+    list_init(&d->nodes);
+    d->root = node_new(d, true);
+    return d;
+}
+
+void
+sim_disk_free(struct sim_disk **dp)
+{
+    struct sim_disk *d = *dp;
+
+    *dp = NULL;
+    if (d == NULL)
+        return;
+    sim_node_drop(&d->root);
+    assert(list_empty(&d->nodes)); /* else somebody keeps a handle */
+    free(d);
+}
+
+struct sim_node *
+sim_disk_root(struct sim_disk *d)
+{
+    return d->root;
+}
+
+uint64_t
+sim_disk_used(const struct sim_disk *d)
+{
+    return d->used;
+}
+
+uint64_t
+sim_disk_size(const struct sim_disk *d)
+{
+    return d->size;
+}
+
+/* ---- directories ---- */
+struct sim_node *
+sim_dir_find(const struct sim_node *dir, const char *name)
+{
+    assert(dir->is_dir);
+    return names_find(&dir->dir.now, name);
+}
+
+static void
+dir_change(struct sim_node *dir, enum change_kind kind, const char *name, const char *to,
+           struct sim_node *target)
+{
+    struct sim_change *c = change_new(dir, kind);
+
+    c->name = xstrdup(name);
+    c->to = to != NULL ? xstrdup(to) : NULL;
+    c->target = sim_node_ref(target);
+    apply_to_names(c, &dir->dir.now);
+    change_done(c);
+    write_back(dir);
+}
+
+int
+sim_dir_add(struct sim_node *dir, const char *name, bool is_dir, bool stable,
+            struct sim_node **out)
+{
+    struct sim_node *n;
+
+    *out = NULL;
+    assert(dir->is_dir);
+    if (names_find(&dir->dir.now, name) != NULL)
+        return -EEXIST;
+    n = node_new(dir->disk, is_dir);
+    if (stable) {
+        names_set(&dir->dir.now, name, n);
+        names_set(&dir->dir.stable, name, n);
+    } else {
+        dir_change(dir, CHANGE_LINK, name, NULL, n);
+    }
+    *out = n;
+    sim_node_drop(&n);
+    return 0;
+}
+
+int
+sim_dir_unlink(struct sim_node *dir, const char *name)
+{
+    struct sim_node *n = names_find(&dir->dir.now, name);
+
+    if (n == NULL)
+        return -ENOENT;
+    if (n->is_dir)
+        return -EISDIR;
+    dir_change(dir, CHANGE_UNLINK, name, NULL, n);
+    return 0;
+}
+
+int
+sim_dir_rename(struct sim_node *dir, const char *from, const char *to)
+{
+    struct sim_node *n = names_find(&dir->dir.now, from);
+    struct sim_node *old = names_find(&dir->dir.now, to);
+
+    if (n == NULL)
+        return -ENOENT;
+    if (n == old)
+        return 0;
+    if (old != NULL && old->is_dir)
+        return n->is_dir ? -ENOTEMPTY : -EISDIR;
+    if (old != NULL && n->is_dir)
+        return -ENOTDIR;
+    dir_change(dir, CHANGE_RENAME, from, to, n);
+    return 0;
+}
+
+unsigned
+sim_dir_count(const struct sim_node *dir)
+{
+    assert(dir->is_dir);
+    return dir->dir.now.count;
+}
+
+const char *
+sim_dir_name(const struct sim_node *dir, unsigned i)
+{
+    assert(i < dir->dir.now.count);
+    return dir->dir.now.at[i].name;
+}
+
+/* ---- files ---- */
+uint64_t
+sim_file_size(const struct sim_node *f)
+{
+    assert(!f->is_dir);
+    return f->file.now.size;
+}
+
+uint64_t
+sim_file_read(const struct sim_node *f, uint64_t offset, void *buf, uint64_t len)
+{
+    const struct image *m = &f->file.now;
+    uint64_t n, have;
+
+    assert(!f->is_dir);
+    if (offset >= m->size)
+        return 0;
+    n = MIN(len, m->size - offset);
+    have = offset < m->room ? MIN(n, m->room - offset) : 0;
+    if (have > 0)
+        memcpy(buf, m->at + offset, have);
+    memset((char *)buf + have, 0, n - have);
+    return n;
+}
+
+static int
+allocate(struct sim_node *f, uint64_t end)
+{
+    struct sim_disk *d = f->disk;
+
+    if (end <= f->file.allocated)
+        return 0;
+    if (d->used + (end - f->file.allocated) > d->size)
+        return -ENOSPC;
+    d->used += end - f->file.allocated;
+    f->file.allocated = end;
+    return 0;
+}
+
+struct sim_change *
+sim_write_begin(struct sim_node *f, uint64_t offset, const void *data, uint64_t len)
+{
+    struct sim_change *c = change_new(f, CHANGE_WRITE);
+
+    assert(!f->is_dir && len > 0);
+    sim_node_ref(f);
+    c->offset = offset;
+    c->len = len;
+    c->data = xmalloc(len);
+    memcpy(c->data, data, len);
+    c->sum = hash_xxh3(data, len, 0);
+    list_push_back(&f->in_flight, &c->link);
+    return c;
+}
+
+/* Into `now`; from here on the change holds whole sectors as they are after it. */
+static void
+write_now(struct sim_change *c)
+{
+    struct image *m = &c->of->file.now;
+    uint64_t end = c->offset + c->len;
+    uint64_t first = align_down(c->offset, SECTOR), last = align_up(end, SECTOR);
+
+    image_put(m, c->offset, c->data, c->len);
+    image_reach(m, last);
+    if (end > m->size) {
+        c->sets_size = true;
+        c->size = m->size = end;
+    }
+    c->data = xrealloc(c->data, last - first);
+    memcpy(c->data, m->at + first, last - first);
+    c->offset = first;
+    c->len = last - first;
+    change_done(c);
+}
+
+int
+sim_write_end(struct sim_change *c, const void *data)
+{
+    struct sim_node *f = c->of;
+    int rc = allocate(f, c->offset + c->len);
+
+    assert(hash_xxh3(data, c->len, 0) ==
+           c->sum); /* the buffer was changed while it was being written */
+    if (rc == 0)
+        write_now(c);
+    else
+        change_free(c);
+    write_back(f);
+    sim_node_drop(&f);
+    return rc;
+}
+
+int
+sim_file_allocate(struct sim_node *f, uint64_t offset, uint64_t len)
+{
+    int rc = allocate(f, offset + len);
+
+    if (rc == 0 && offset + len > f->file.now.size)
+        sim_file_truncate(f, offset + len);
+    return rc;
+}
+
+void
+sim_file_punch(struct sim_node *f, uint64_t offset, uint64_t len)
+{
+    struct sim_change *c = change_new(f, CHANGE_ZERO);
+
+    c->offset = offset;
+    c->len = len;
+    apply_bytes(c, &f->file.now);
+    change_done(c);
+    write_back(f);
+}
+
+void
+sim_file_truncate(struct sim_node *f, uint64_t size)
+{
+    struct sim_change *c = change_new(f, CHANGE_SIZE);
+
+    c->sets_size = true;
+    c->size = size;
+    c->offset = MIN(size, f->file.now.size);
+    c->len = MAX(size, f->file.now.size) - c->offset;
+    if (size < f->file.allocated) {
+        f->disk->used -= f->file.allocated - size;
+        f->file.allocated = size;
+    }
+    apply_size(c, &f->file.now);
+    change_done(c);
+    write_back(f);
+}
+
+char *
+sim_file_bytes_now(struct sim_node *f)
+{
+    image_reach(&f->file.now, f->file.now.size);
+    return f->file.now.at;
+}
+
+/* ---- syncs ---- */
+uint64_t
+sim_sync_begin(const struct sim_node *n)
+{
+    return n->disk->next_seq;
+}
+
+void
+sim_sync_end(struct sim_node *n, uint64_t mark)
+{
+    LIST_EACH(&n->changes, at)
+    {
+        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
+
+        if (c->seq > mark)
+            break;
+        make_stable(c);
+    }
+}
+
+/* ---- the cut ---- */
+struct odds {
+    const struct sim_lottery *l;
+    unsigned kept,
+        torn; /* of 1,000: drawn for each node, so that all or nothing happens as well */
+};
+
+static bool
+chance(const struct odds *o, unsigned permille)
+{
+    return o->l->draw(o->l->arg) % 1000 < permille;
+}
+
+static void
+tear(const struct odds *o, const struct sim_change *c, struct image *m)
+{
+    uint64_t unit = chance(o, 500) ? SECTOR : PAGE;
+    uint64_t end = c->offset + c->len;
+
+    for (uint64_t at = c->offset, next; at < end; at = next) {
+        next = MIN(align_down(at, unit) + unit, end);
+        if (chance(o, 500))
+            image_put(m, at, c->data + (at - c->offset), next - at);
+    }
+}
+
+static void
+cut_file(struct sim_node *f, const struct odds *o)
+{
+    struct image *stable = &f->file.stable;
+    uint64_t size = stable->size;
+
+    LIST_EACH(&f->changes, at)
+    {
+        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
+        bool kept = chance(o, o->kept);
+
+        if (kept && c->kind == CHANGE_WRITE && chance(o, o->torn))
+            tear(o, c, stable);
+        else if (kept)
+            apply_bytes(c, stable);
+        if (!c->sets_size || !chance(o, o->kept))
+            continue;
+        if (c->size < size) /* what is cut off comes back as zeros */
+            image_zero(stable, c->size, stable->room);
+        size = c->size;
+    }
+    image_zero(stable, size, stable->room);
+    stable->size = size;
+    while (!list_empty(&f->changes)) { /* `now` differed nowhere else */
+        struct sim_change *c = LIST_ENTRY(f->changes.next, struct sim_change, link);
+
+        image_copy(&f->file.now, stable, c->offset, c->offset + c->len);
+        change_forget(c);
+    }
+    image_zero(&f->file.now, size, f->file.now.room);
+    f->file.now.size = size;
+    if (size >
+        f->file
+            .allocated) { /* a truncation was lost; there may be less than no space left */
+        f->disk->used += size - f->file.allocated;
+        f->file.allocated = size;
+    }
+}
+
+static void
+cut_dir(struct sim_node *dir, const struct odds *o)
+{
+    bool journal = chance(o, 500);
+    bool stopped = false;
+
+    LIST_EACH(&dir->changes, at)
+    {
+        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
+        bool kept = chance(o, o->kept);
+
+        stopped = stopped || (journal && !kept);
+        if (kept && !stopped)
+            apply_to_names(c, &dir->dir.stable);
+        change_forget(c);
+    }
+    names_copy(&dir->dir.now, &dir->dir.stable);
+}
+
+/* Writes in flight become done ones, or have never been. */
+static void
+settle_in_flight(struct sim_node *n, const struct odds *o)
+{
+    LIST_EACH(&n->in_flight, at)
+    {
+        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
+        bool begun = chance(o, 500) && allocate(n, c->offset + c->len) == 0;
+
+        if (begun)
+            write_now(c);
+        else
+            change_free(c);
+    }
+}
+
+void
+sim_disk_cut(struct sim_disk *d, const struct sim_lottery *l)
+{
+    static const unsigned levels[] = {0, 100, 500, 500, 900, 1000};
+
+    LIST_EACH(&d->nodes, at)
+    { /* no node goes before its turn while its directory changes */
+        sim_node_ref(LIST_ENTRY(at, struct sim_node, of_disk));
+    }
+    LIST_EACH(&d->nodes, at)
+    {
+        struct sim_node *n = LIST_ENTRY(at, struct sim_node, of_disk);
+        struct odds o = {.l = l};
+        unsigned in_flight = 0;
+
+        if (sim_node_is_synced(n))
+            continue;
+        o.kept = l->lossy ? levels[l->draw(l->arg) % ARRAY_LEN(levels)] : 1000;
+        o.torn = l->lossy ? levels[l->draw(l->arg) % ARRAY_LEN(levels)] : 0;
+        LIST_EACH(&n->in_flight, w)
+        {
+            (void)w;
+            in_flight++;
+        }
+        settle_in_flight(n, &o);
+        if (n->is_dir)
+            cut_dir(n, &o);
+        else
+            cut_file(n, &o);
+        for (; in_flight > 0; in_flight--) { /* the references of their writers */
+            struct sim_node *ref = n;
+
+            sim_node_drop(&ref);
+        }
+    }
+    LIST_EACH(&d->nodes, at)
+    {
+        struct sim_node *n = LIST_ENTRY(at, struct sim_node, of_disk);
+
+        sim_node_drop(&n);
+    }
+}

@@ -1,0 +1,112 @@
+/* sim_engine: what the parts of the simulator share; inside `rt` only. rt/sim.h has the contract.
+ *
+ * sim.c         worlds, clock, events, the cut, disturbed waits
+ * sim_random.c  the seed's numbers, also for OpenSSL
+ * sim_disk.c    files and directories that forget what was not synced
+ * sim_file.c    the file part of the engine over it
+ * sim_index.c   real directories in memory for LMDB, thrown back by a cut
+ * sim_net.c     pipes, connections, listeners
+ */
+#pragma once
+#include "rt/internal.h"
+#include "rt/sim.h"
+#include "rt/sim_disk.h"
+
+struct sim_rng {
+    uint64_t state;
+};
+uint64_t sim_rng_next(struct sim_rng *r);
+void sim_rng_bytes(struct sim_rng *r, void *out, size_t len);
+/* While a world runs OpenSSL takes its random bytes from `r`. */
+void sim_openssl_begin(struct sim_rng *r);
+void sim_openssl_end(void);
+
+struct sim {
+    struct sim_options options;
+    struct sim_disk *disk; /* owned */
+    struct list indexes;   /* sim_index.c */
+    char
+        *shadow; /* owned; the real directory that stands for "/"; NULL until asked for */
+    struct sim_rng rng; /* what happens */
+    struct sim_rng
+        rng_user; /* rt_random, sim_random, OpenSSL: so that their use does not change what happens */
+    uint64_t now_ns, wall_base_ns;
+    uint64_t trace;
+
+    /* Orders for the next world. */
+    uint64_t cut_at, disturb_at;
+    enum err disturb_err;
+
+    /* The world that runs, or the last one. */
+    struct loop *loop; /* NULL between worlds */
+    struct timer_heap events;
+    uint64_t event_count, wait_count, turns_since_cut;
+    bool cut;
+    struct list ops;       /* disk operations in flight: sim_file.c */
+    struct list files;     /* open handles: sim_file.c */
+    struct list listeners; /* sim_net.c */
+    uint16_t next_port;
+    uint64_t next_link;
+};
+
+extern struct sim *sim_world; /* the one that runs; NULL: none */
+
+/* What happened, in order: the hash of all these is the trace. Numbers only, never addresses. */
+enum sim_trace_kind {
+    TRACE_WORLD = 1,
+    TRACE_WAIT,
+    TRACE_EVENT,
+    TRACE_DONE,
+    TRACE_READ,
+    TRACE_SEND,
+    TRACE_RECV,
+    TRACE_CUT,
+};
+void sim_note(enum sim_trace_kind kind, uint64_t a, uint64_t b);
+
+/* A delay drawn from 1 ns to the option's maximum. */
+uint64_t sim_delay_ns(void);
+void sim_after(struct timer *t, uint64_t delay_ns);
+/* Waits a drawn delay: the fiber is "in the queue". May switch. */
+enum err sim_pause(struct deadline by) MUST_CHECK;
+void sim_pause_owed(void);
+/* Something that a disk may forget begins: counts it, and cuts the power when its turn has come. */
+void sim_event(uint64_t a, uint64_t b);
+
+/* sim_index.c: the real directory that stands for a path of the simulated disk; made when asked for. */
+char *sim_shadow_path(struct sim *s, const char *path); /* the caller frees */
+/* Strips the shadow's prefix, when it is there. */
+const char *sim_unshadow(const struct sim *s, const char *path);
+void sim_shadow_make(struct sim *s, const char *path);
+bool sim_shadow_unlink(struct sim *s, const char *path);
+void sim_index_cut(struct sim *s);
+void sim_shadow_free(struct sim *s);
+
+/* Parts of sim_ops. */
+void sim_submit(struct loop *l, struct disk_op *op);
+bool sim_fail_op_of(struct fiber *f); /* the disk operation that f waits for will fail */
+enum err sim_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out,
+                      struct errbuf *eb);
+void sim_dir_free(struct rt_dir *d);
+enum err sim_dir_make(struct rt_dir *d, const char *name, unsigned mode,
+                      struct errbuf *eb);
+enum err sim_dir_sync(struct rt_dir *d, struct errbuf *eb);
+enum err sim_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg),
+                      void *arg, struct errbuf *eb);
+enum err sim_dir_remove(struct rt_dir *d, const char *name, struct errbuf *eb);
+enum err sim_dir_move(struct rt_dir *d, const char *from, const char *to,
+                      struct errbuf *eb);
+enum err sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
+                       struct errbuf *eb);
+enum err sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
+                       struct rt_file **out, struct errbuf *eb);
+void sim_file_free(struct rt_file *f);
+enum err sim_stat_size(struct rt_file *f, uint64_t *out, struct errbuf *eb);
+enum err sim_file_lock(struct rt_file *f, struct errbuf *eb);
+
+enum err sim_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
+                    struct listener **out, struct errbuf *eb);
+enum err sim_connect(const char *host, uint16_t port, struct deadline by,
+                     struct stream **out, struct errbuf *eb);
+enum err sim_pipe(struct stream **a, struct stream **b);
+void sim_net_end(struct sim *s);

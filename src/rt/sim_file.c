@@ -1,0 +1,484 @@
+/* The file part of the simulator: names, handles and disk operations over sim_disk. What changes names happens
+ * between two delays, the first of which can be cancelled: the time before and after a worker runs. A write is
+ * seen by readers when it is over, not sooner. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "rt/sim_engine.h"
+
+struct sim_dir {
+    struct rt_dir d;       /* d.path: the real directory that stands for it */
+    struct sim_node *node; /* owns a reference */
+    char *path;            /* owned; on the simulated disk */
+};
+struct sim_file {
+    struct rt_file f;
+    struct sim_node *node; /* owns a reference */
+    struct list of_sim;    /* sim->files */
+    bool may_write;
+    bool locked;
+};
+
+/* One disk operation on its way. */
+struct sim_op {
+    struct timer timer;
+    struct list link; /* sim->ops */
+    struct disk_op *op;
+    struct sim_change *write;
+    uint64_t mark;  /* of a sync */
+    int64_t result; /* of what happened at once */
+    bool fail;
+};
+
+static struct sim_dir *
+dir_of(struct rt_dir *d)
+{
+    return CONTAINER_OF(d, struct sim_dir, d);
+}
+
+static struct sim_file *
+file_of(struct rt_file *f)
+{
+    return CONTAINER_OF(f, struct sim_file, f);
+}
+
+static enum err
+power_is_off(struct errbuf *eb)
+{
+    return err_set(eb, ERR_CANCELLED, "the power was cut");
+}
+
+/* The way to the worker that would do it: can be cancelled. */
+static enum err
+go(struct errbuf *eb)
+{
+    enum err rc = sim_world->cut ? ERR_CANCELLED : sim_pause(DEADLINE_NEVER);
+
+    return rc == ERR_OK ? ERR_OK
+                        : err_set(eb, rc, "%s before it began",
+                                  rc == ERR_TIMEOUT ? "timed out" : "cancelled");
+}
+
+/* The way back: it has been done, whatever becomes of the fiber. */
+static enum err
+come_back(enum err rc, struct errbuf *eb)
+{
+    sim_pause_owed();
+    return sim_world->cut ? power_is_off(eb) : rc;
+}
+
+static enum err
+failed(int error, const char *what, const struct rt_dir *d, const char *name,
+       struct errbuf *eb)
+{
+    enum err rc = error == -ENOENT   ? ERR_NOT_FOUND
+                  : error == -EEXIST ? ERR_EXISTS
+                  : error == -ENOSPC ? ERR_NO_SPACE
+                                     : ERR_IO;
+
+    return err_errno(eb, rc, -error, "%s \"%s/%s\"", what,
+                     d != NULL ? dir_of((struct rt_dir *)d)->path : "", name);
+}
+
+/* The node at `path` under `at`; "" and "." are `at`. Mount points ("/NAME") are always there. */
+static struct sim_node *
+walk(struct sim_node *at, const char *path, bool from_root)
+{
+    char name[256];
+
+    while (at != NULL) {
+        size_t len;
+        struct sim_node *next;
+
+        path += strspn(path, "/");
+        len = strcspn(path, "/");
+        if (len == 0)
+            return at;
+        if (len >= sizeof name || !sim_node_is_dir(at))
+            return NULL;
+        memcpy(name, path, len);
+        name[len] = '\0';
+        path += len;
+        if (strcmp(name, ".") == 0)
+            continue;
+        assert(strcmp(name, "..") != 0); /* nobody may leave a directory that way */
+        next = sim_dir_find(at, name);
+        if (next == NULL && from_root)
+            (void)sim_dir_add(at, name, true, true, &next);
+        at = next;
+        from_root = false;
+    }
+    return NULL;
+}
+
+/* ---- directories ---- */
+enum err
+sim_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out, struct errbuf *eb)
+{
+    struct sim *s = sim_world;
+    struct sim_node *from = at != NULL ? dir_of(at)->node : sim_disk_root(s->disk);
+    struct sim_node *node;
+    struct sim_dir *d;
+    enum err rc = go(eb);
+
+    *out = NULL;
+    if (rc != ERR_OK)
+        return rc;
+    if (at == NULL)
+        path = sim_unshadow(s, path);
+    node = walk(from, path, at == NULL);
+    if (node == NULL || !sim_node_is_dir(node))
+        return failed(node == NULL ? -ENOENT : -ENOTDIR, "open", at, path, eb);
+    d = xcalloc(1, sizeof *d);
+    d->node = sim_node_ref(node);
+    d->path = at != NULL ? xasprintf("%s/%s", dir_of(at)->path, path) : xstrdup(path);
+    d->d.fd = -1;
+    d->d.path = sim_shadow_path(s, d->path);
+    sim_shadow_make(s, d->path);
+    *out = &d->d;
+    return ERR_OK;
+}
+
+void
+sim_dir_free(struct rt_dir *d)
+{
+    struct sim_dir *sd = dir_of(d);
+
+    sim_node_drop(&sd->node);
+    free(sd->path);
+    free(d->path);
+    free(sd);
+}
+
+enum err
+sim_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *eb)
+{
+    struct sim_node *node = dir_of(d)->node;
+    struct sim_node *made;
+    enum err rc = go(eb);
+    int error;
+
+    (void)mode;
+    if (rc != ERR_OK)
+        return rc;
+    sim_event('m', sim_node_id(node));
+    error = sim_dir_add(node, name, true, false, &made);
+    return come_back(error == 0 ? ERR_OK : failed(error, "make", d, name, eb), eb);
+}
+
+enum err
+sim_dir_sync(struct rt_dir *d, struct errbuf *eb)
+{
+    struct sim_node *node = dir_of(d)->node;
+    enum err rc = go(eb);
+    uint64_t mark;
+
+    if (rc != ERR_OK)
+        return rc;
+    mark = sim_sync_begin(node);
+    sim_event('s', sim_node_id(node));
+    rc = come_back(ERR_OK, eb);
+    if (rc == ERR_OK)
+        sim_sync_end(node, mark);
+    return rc;
+}
+
+enum err
+sim_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg), void *arg,
+             struct errbuf *eb)
+{
+    struct sim_node *node = dir_of(d)->node;
+    enum err rc = go(eb);
+    char **names;
+    unsigned count;
+
+    if (rc != ERR_OK)
+        return rc;
+    count = sim_dir_count(node);
+    names = xcalloc(count + 1u, sizeof *names);
+    for (unsigned i = 0; i < count; i++)
+        names[i] = xstrdup(sim_dir_name(node, i));
+    rc = come_back(ERR_OK, eb);
+    for (unsigned i = 0; i < count;
+         i++) { /* on_name may switch, and change the directory */
+        if (rc == ERR_OK)
+            on_name(names[i], arg);
+        free(names[i]);
+    }
+    free(names);
+    return rc;
+}
+
+enum err
+sim_dir_remove(struct rt_dir *d, const char *name, struct errbuf *eb)
+{
+    struct sim_node *node = dir_of(d)->node;
+    enum err rc = go(eb);
+    int error;
+
+    if (rc != ERR_OK)
+        return rc;
+    sim_event('u', sim_node_id(node));
+    error = sim_dir_unlink(node, name);
+    if (error == -ENOENT) { /* LMDB's own files are in the shadow only */
+        char *path = xasprintf("%s/%s", dir_of(d)->path, name);
+
+        error = sim_shadow_unlink(sim_world, path) ? 0 : error;
+        free(path);
+    }
+    return come_back(error == 0 ? ERR_OK : failed(error, "unlink", d, name, eb), eb);
+}
+
+enum err
+sim_dir_move(struct rt_dir *d, const char *from, const char *to, struct errbuf *eb)
+{
+    struct sim_node *node = dir_of(d)->node;
+    enum err rc = go(eb);
+    int error;
+
+    if (rc != ERR_OK)
+        return rc;
+    sim_event('r', sim_node_id(node));
+    error = sim_dir_rename(node, from, to);
+    return come_back(error == 0 ? ERR_OK : failed(error, "rename", d, from, eb), eb);
+}
+
+enum err
+sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
+{
+    enum err rc = go(eb);
+
+    (void)d;
+    *total = sim_disk_size(sim_world->disk);
+    *free_bytes = *total - MIN(*total, sim_disk_used(sim_world->disk));
+    return rc;
+}
+
+/* ---- handles ---- */
+static enum err
+find_or_create(struct rt_dir *d, const char *name, unsigned flags, struct sim_node **out,
+               struct errbuf *eb)
+{
+    struct sim_node *node = walk(dir_of(d)->node, name, false);
+    int error = 0;
+
+    if (node == NULL && (flags & RT_O_CREATE) != 0) {
+        assert(strchr(name, '/') == NULL);
+        sim_event('c', sim_node_id(dir_of(d)->node));
+        error = sim_dir_add(dir_of(d)->node, name, false, false, &node);
+    } else if (node == NULL) {
+        error = -ENOENT;
+    } else if (sim_node_is_dir(node)) {
+        error = -EISDIR;
+    } else if ((flags & RT_O_EXCL) != 0) {
+        error = -EEXIST;
+    } else if ((flags & RT_O_TRUNC) != 0 && sim_file_size(node) > 0) {
+        sim_event('t', sim_node_id(node));
+        sim_file_truncate(node, 0);
+    }
+    *out = node;
+    return error == 0 ? ERR_OK : failed(error, "open", d, name, eb);
+}
+
+enum err
+sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
+              struct rt_file **out, struct errbuf *eb)
+{
+    struct sim_node *node = NULL;
+    struct sim_file *f;
+    enum err rc = go(eb);
+
+    (void)mode;
+    *out = NULL;
+    if (rc == ERR_OK)
+        rc = find_or_create(d, name, flags, &node, eb);
+    if (rc != ERR_OK)
+        return rc;
+    sim_node_ref(node); /* while we are away */
+    rc = come_back(ERR_OK, eb);
+    if (rc != ERR_OK) {
+        sim_node_drop(&node);
+        return rc;
+    }
+    f = xcalloc(1, sizeof *f);
+    f->node = node;
+    f->may_write = (flags & RT_O_WRITE) != 0;
+    list_push_back(&sim_world->files, &f->of_sim);
+    atomic_init(&f->f.refs, 1);
+    f->f.device = 1;
+    f->f.direct = (flags & RT_O_DIRECT) != 0;
+    f->f.fd = -1;
+    f->f.name = xasprintf("%s/%s", dir_of(d)->path, name);
+    *out = &f->f;
+    return ERR_OK;
+}
+
+void
+sim_file_free(struct rt_file *f)
+{
+    struct sim_file *sf = file_of(f);
+
+    list_remove(&sf->of_sim);
+    sim_node_drop(&sf->node);
+    free(f->name);
+    free(sf);
+}
+
+enum err
+sim_stat_size(struct rt_file *f, uint64_t *out, struct errbuf *eb)
+{
+    if (sim_world->cut)
+        return power_is_off(eb);
+    *out = sim_file_size(file_of(f)->node);
+    return ERR_OK;
+}
+
+enum err
+sim_file_lock(struct rt_file *f, struct errbuf *eb)
+{
+    struct sim_file *sf = file_of(f);
+
+    if (sim_world->cut)
+        return power_is_off(eb);
+    LIST_EACH(&sim_world->files, n)
+    {
+        const struct sim_file *other = LIST_ENTRY(n, struct sim_file, of_sim);
+
+        if (other != sf && other->locked && other->node == sf->node)
+            return err_set(eb, ERR_EXISTS, "\"%s\" is locked by somebody else", f->name);
+    }
+    sf->locked = true;
+    return ERR_OK;
+}
+
+/* ---- disk operations ---- */
+static int64_t
+finish(struct sim_op *so)
+{
+    struct disk_op *op = so->op;
+    struct sim_node *node = file_of(op->file)->node;
+    char *at = op->buf != NULL ? op->buf->at + op->at : NULL;
+    int64_t n;
+
+    if (sim_world->cut)
+        return -ECANCELED; /* a write stays in flight for the lottery */
+    if (so->fail && op->kind != DISK_WRITE)
+        return -EIO;
+    switch (op->kind) {
+    case DISK_READ:
+        n = (int64_t)sim_file_read(node, op->offset, at, op->len);
+        sim_note(TRACE_READ, op->offset, hash_xxh3(at, (size_t)n, 0));
+        return n;
+    case DISK_WRITE:
+        n = sim_write_end(so->write, at);
+        return so->fail ? -EIO : n == 0 ? (int64_t)op->len : n;
+    case DISK_SYNC:
+        sim_sync_end(node, so->mark);
+        return 0;
+    case DISK_ALLOCATE:
+    case DISK_PUNCH:
+    case DISK_TRUNCATE:
+        return so->result;
+    }
+    abort();
+}
+
+static void
+on_op(struct timer *t)
+{
+    struct sim_op *so = CONTAINER_OF(t, struct sim_op, timer);
+    struct disk_op *op = so->op;
+    int64_t result = finish(so);
+
+    sim_note(TRACE_DONE, (uint64_t)op->kind, (uint64_t)result);
+    list_remove(&so->link);
+    free(so);
+    op->loop->in_flight--;
+    disk_op_done(op, result);
+}
+
+static void
+begin(struct sim_op *so)
+{
+    struct disk_op *op = so->op;
+    struct sim_file *sf = file_of(op->file);
+    char *at = op->buf != NULL ? op->buf->at + op->at : NULL;
+
+    assert(op->kind == DISK_READ || op->kind == DISK_SYNC || sf->may_write);
+    if (op->file->direct && at != NULL)
+        assert(op->offset % 4096 == 0 && op->len % 4096 == 0 &&
+               (uintptr_t)at % 4096 == 0);
+    if (op->kind == DISK_SYNC)
+        so->mark = sim_sync_begin(sf->node);
+    if (op->kind == DISK_WRITE)
+        so->write = sim_write_begin(sf->node, op->offset, at, op->len);
+    if (op->kind != DISK_READ)
+        sim_event((uint64_t)op->kind << 32 | sim_node_id(sf->node),
+                  at != NULL ? hash_xxh3(at, op->len, op->offset) : op->offset);
+    switch (op->kind) {
+    case DISK_READ:
+    case DISK_WRITE:
+    case DISK_SYNC:
+        break;
+    case DISK_ALLOCATE:
+        so->result = sim_file_allocate(sf->node, op->offset, op->len);
+        break;
+    case DISK_PUNCH:
+        sim_file_punch(sf->node, op->offset, op->len);
+        break;
+    case DISK_TRUNCATE:
+        sim_file_truncate(sf->node, op->offset);
+        break;
+    }
+}
+
+void
+sim_submit(struct loop *l, struct disk_op *op)
+{
+    struct sim_op *so = xcalloc(1, sizeof *so);
+
+    so->op = op;
+    timer_init(&so->timer, on_op);
+    list_push_back(&sim_world->ops, &so->link);
+    l->in_flight++;
+    if (!sim_world->cut)
+        begin(so);
+    if (!sim_world->cut) {
+        sim_after(&so->timer, sim_delay_ns());
+        return;
+    }
+    LIST_EACH(&sim_world->ops, n)
+    { /* all that were on their way fail now; again for some: no harm */
+        sim_after(&LIST_ENTRY(n, struct sim_op, link)->timer, 1);
+    }
+}
+
+bool
+sim_fail_op_of(struct fiber *f)
+{
+    LIST_EACH(&sim_world->ops, n)
+    {
+        struct sim_op *so = LIST_ENTRY(n, struct sim_op, link);
+
+        if (so->op->waiter == f) {
+            so->fail = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum err
+sim_file_bytes(struct sim *s, const char *path, char **at, uint64_t *size)
+{
+    struct sim_node *node = walk(sim_disk_root(s->disk), path, false);
+
+    if (node == NULL || sim_node_is_dir(node))
+        return ERR_NOT_FOUND;
+    *at = sim_file_bytes_now(node);
+    *size = sim_file_size(node);
+    return ERR_OK;
+}

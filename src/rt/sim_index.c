@@ -1,0 +1,217 @@
+/* LMDB maps its file and knows nothing of our engines. So a path of the simulated disk has a real directory in
+ * memory that stands for it. The index tells of each durable commit, and we keep images of the last few: a cut
+ * puts an older one back, or none. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rt/sim_engine.h"
+
+#define IMAGES_KEPT 4u
+
+struct image {
+    char *at; /* owned */
+    size_t len;
+};
+struct index {
+    struct list link;
+    char *path;                       /* owned; the real directory */
+    struct image images[IMAGES_KEPT]; /* the newest first */
+    unsigned count;
+};
+
+static void
+fail(const char *what, const char *path)
+{
+    fprintf(stderr, "sim: %s %s: %s\n", what, path, strerror(errno));
+    abort(); /* the machine under the simulator fails: nothing to test there */
+}
+
+static const char *
+shadow_root(struct sim *s)
+{
+    static unsigned count;
+    const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+
+    if (s->shadow == NULL) {
+        s->shadow = xasprintf("%s/forebay-sim-%d-%u", base, (int)getpid(), ++count);
+        if (mkdir(s->shadow, 0700) != 0)
+            fail("mkdir", s->shadow);
+    }
+    return s->shadow;
+}
+
+char *
+sim_shadow_path(struct sim *s, const char *path)
+{
+    return xasprintf("%s%s", shadow_root(s), path);
+}
+
+const char *
+sim_unshadow(const struct sim *s, const char *path)
+{
+    size_t len = s->shadow != NULL ? strlen(s->shadow) : 0;
+
+    if (len > 0 && strncmp(path, s->shadow, len) == 0 &&
+        (path[len] == '/' || path[len] == '\0'))
+        return path[len] == '\0' ? "/" : path + len;
+    return path;
+}
+
+void
+sim_shadow_make(struct sim *s, const char *path)
+{
+    char *real = sim_shadow_path(s, path);
+
+    for (char *p = real + strlen(s->shadow) + 1; *p != '\0'; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        (void)mkdir(real, 0700);
+        *p = '/';
+    }
+    if (mkdir(real, 0700) != 0 && errno != EEXIST)
+        fail("mkdir", real);
+    free(real);
+}
+
+bool
+sim_shadow_unlink(struct sim *s, const char *path)
+{
+    char *real = sim_shadow_path(s, path);
+    bool done = unlink(real) == 0;
+
+    free(real);
+    return done;
+}
+
+/* ---- images ---- */
+static struct index *
+index_at(struct sim *s, const char *path)
+{
+    struct index *x;
+
+    LIST_EACH(&s->indexes, n)
+    {
+        x = LIST_ENTRY(n, struct index, link);
+        if (strcmp(x->path, path) == 0)
+            return x;
+    }
+    x = xcalloc(1, sizeof *x);
+    x->path = xstrdup(path);
+    list_push_back(&s->indexes, &x->link);
+    return x;
+}
+
+static struct image
+load(const char *file)
+{
+    struct image m = {0};
+    struct stat st;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || fstat(fd, &st) != 0)
+        fail("open", file);
+    m.len = (size_t)st.st_size;
+    m.at = xmalloc(m.len + 1);
+    if (read(fd, m.at, m.len) != (ssize_t)m.len)
+        fail("read", file);
+    close(fd);
+    return m;
+}
+
+static void
+store(const char *file, const struct image *m)
+{
+    int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (fd < 0 || write(fd, m->at, m->len) != (ssize_t)m->len)
+        fail("write", file);
+    close(fd);
+}
+
+void
+sim_index_committed(const char *path)
+{
+    struct sim *s = sim_world;
+    struct index *x;
+    char *file;
+
+    if (s == NULL || s->cut)
+        return;
+    x = index_at(s, path);
+    if (x->count == IMAGES_KEPT)
+        free(x->images[--x->count].at);
+    memmove(&x->images[1], &x->images[0], x->count * sizeof x->images[0]);
+    file = xasprintf("%s/data.mdb", path);
+    x->images[0] = load(file);
+    x->count++;
+    free(file);
+}
+
+static void
+throw_back(struct sim *s, struct index *x)
+{
+    char *data = xasprintf("%s/data.mdb", x->path),
+         *lock = xasprintf("%s/lock.mdb", x->path);
+    unsigned keep =
+        (unsigned)(sim_rng_next(&s->rng) % (x->count + 1u)); /* == count: away */
+
+    sim_note(TRACE_CUT, x->count, keep);
+    (void)unlink(lock);
+    (void)unlink(data);
+    for (unsigned i = 0; i < MIN(keep, x->count);
+         i++) /* newer than what was kept: never happened */
+        free(x->images[i].at);
+    x->count -= keep;
+    memmove(&x->images[0], &x->images[keep], x->count * sizeof x->images[0]);
+    if (x->count > 0)
+        store(data, &x->images[0]);
+    free(data);
+    free(lock);
+}
+
+void
+sim_index_cut(struct sim *s)
+{
+    if (!s->options.lossy)
+        return;
+    LIST_EACH(&s->indexes, n)
+    {
+        throw_back(s, LIST_ENTRY(n, struct index, link));
+    }
+}
+
+static int
+on_leaf(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+void
+sim_shadow_free(struct sim *s)
+{
+    struct list *n;
+
+    while ((n = list_pop_front(&s->indexes)) != NULL) {
+        struct index *x = LIST_ENTRY(n, struct index, link);
+
+        for (unsigned i = 0; i < x->count; i++)
+            free(x->images[i].at);
+        free(x->path);
+        free(x);
+    }
+    if (s->shadow != NULL && nftw(s->shadow, on_leaf, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        fprintf(stderr, "sim: %s stays behind: %s\n", s->shadow, strerror(errno));
+    free(s->shadow);
+    s->shadow = NULL;
+}
