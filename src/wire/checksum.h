@@ -41,8 +41,8 @@ enum checksum_kind checksum_of_header(struct span name);
 enum checksum_kind checksum_of_element(struct span name);
 /* "crc32" in any case. NotImplemented for those we know and don't compute, InvalidRequest
  * for others. */
-enum err
-checksum_of_name(struct span name, enum checksum_kind *out, struct fault *f) MUST_CHECK;
+enum err checksum_of_name(struct span name, enum checksum_kind *out,
+                          struct fault *f) MUST_CHECK;
 
 #define CHECKSUM_TEXT_MAX 64
 /* Base64, NUL-terminated; returns its length. */
@@ -80,8 +80,8 @@ struct checksum_request {
 enum err checksum_request_parse(struct fields headers, struct checksum_request *out,
                                 struct fault *f) MUST_CHECK;
 /* Operations that demand one of Content-MD5 or a checksum. */
-enum err
-checksum_request_demand(const struct checksum_request *r, struct fault *f) MUST_CHECK;
+enum err checksum_request_demand(const struct checksum_request *r,
+                                 struct fault *f) MUST_CHECK;
 /* The announced trailer has come: its value becomes `want`. */
 enum err checksum_request_trailer(struct checksum_request *r, struct fields trailers,
                                   struct fault *f) MUST_CHECK;
@@ -91,9 +91,9 @@ enum err content_md5_check(const unsigned char want[16], const unsigned char got
 
 /* CreateMultipartUpload: algorithm and type as given (empty when absent) -> what the
  * upload uses. */
-enum err
-checksum_multipart(struct span algorithm, struct span type, enum checksum_kind *kind,
-                   enum checksum_type *out_type, struct fault *f) MUST_CHECK;
+enum err checksum_multipart(struct span algorithm, struct span type,
+                            enum checksum_kind *kind, enum checksum_type *out_type,
+                            struct fault *f) MUST_CHECK;
 /* "Checksum Type mismatch occurred, expected checksum Type: crc32, actual checksum Type:
  * sha1" */
 enum err checksum_part_check(enum checksum_kind upload, enum checksum_type type,
@@ -105,9 +105,10 @@ struct checksum_composite {
     unsigned parts;
 };
 void checksum_composite_init(struct checksum_composite *c, enum checksum_kind kind);
-void
-checksum_composite_add(struct checksum_composite *c, const struct checksum_value *part);
+void checksum_composite_add(struct checksum_composite *c,
+                            const struct checksum_value *part);
 void checksum_composite_end(struct checksum_composite *c, struct checksum_value *out);
+void checksum_composite_fini(struct checksum_composite *c); /* when abandoned */
 size_t checksum_composite_text(const struct checksum_value *v, unsigned parts,
                                char out[CHECKSUM_TEXT_MAX]);
 /* FULL_OBJECT: *a becomes the CRC of A|B. Only CRCs: false for others. */

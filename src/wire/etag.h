@@ -15,6 +15,7 @@
 
 #define ETAG_TEXT_MAX 40 /* 32 hex, "-10000", NUL */
 
+#define ETAG_PARTS_MAX 100000
 struct span etag_unquote(struct span text); /* drops outer white space, W/ and quotes */
 /* The plain form: hex of an MD5, "-parts" behind it when parts is not 0. Returns the
  * length. */
@@ -34,9 +35,7 @@ void etag_multipart_add(struct etag_multipart *m, const unsigned char md5[16]);
 size_t etag_multipart_end(struct etag_multipart *m, unsigned char md5[16],
                           char out[ETAG_TEXT_MAX]);
 
-/* --- Range
- * --------------------------------------------------------------------------------------------
- */
+/* ---- Range ---- */
 
 enum range_got {
     RANGE_WHOLE,         /* no range, or one that is ignored: 200 */
@@ -50,8 +49,8 @@ struct range {
 enum range_got range_resolve(struct span header, uint64_t size, struct range *out);
 /* InvalidRange with <RangeRequested> and <ActualObjectSize>. `size_text` must outlive the
  * fault. */
-enum err
-range_fault(struct span header, uint64_t size, char size_text[24], struct fault *f);
+enum err range_fault(struct span header, uint64_t size, char size_text[24],
+                     struct fault *f);
 
 #define CONTENT_RANGE_MAX 80
 /* "bytes 0-3/10", or with RANGE_UNSATISFIABLE the form "bytes * / 10" without its spaces.
@@ -59,14 +58,13 @@ range_fault(struct span header, uint64_t size, char size_text[24], struct fault 
 const char *content_range_text(enum range_got got, const struct range *r, uint64_t size,
                                char out[CONTENT_RANGE_MAX]);
 /* A client reads "bytes 0-3/10"; the size may be "*" (then UINT64_MAX). */
-enum err
-content_range_parse(struct span text, struct range *out, uint64_t *size) MUST_CHECK;
+enum err content_range_parse(struct span text, struct range *out,
+                             uint64_t *size) MUST_CHECK;
 /* x-amz-copy-source-range: both ends, nothing else: InvalidArgument. */
-enum err
-copy_range_parse(struct span text, struct range *out, struct fault *f) MUST_CHECK;
+enum err copy_range_parse(struct span text, struct range *out,
+                          struct fault *f) MUST_CHECK;
 
-/* --- Conditional reads
- * ----------------------------------------------------------------------------------- */
+/* ---- Conditional reads ---- */
 
 struct conditions { /* header values; at NULL when absent */
     struct span if_match, if_none_match, if_modified_since, if_unmodified_since;

@@ -1,5 +1,6 @@
-/* field: a header field, as bytes borrowed from whoever read or wrote it, and a list of them in the order of
- * the wire. Names are compared without regard to case; values carry no outer white space. */
+/* field: a header field, as bytes borrowed from whoever read or wrote it, and a list of
+ * them in the order of the wire. Names are compared without regard to case; values carry
+ * no outer white space. */
 #pragma once
 #include <stddef.h>
 
@@ -27,7 +28,8 @@ fields_find(struct fields fs, const char *name)
     }
     return NULL;
 }
-/* Its value; `at` is NULL when there is no such field, so that absent and empty differ. */
+/* Its value; `at` is NULL when there is no such field, so that absent and empty differ.
+ */
 static inline struct span
 fields_get(struct fields fs, const char *name)
 {

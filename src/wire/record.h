@@ -9,12 +9,10 @@
  * numbers here 8       ...    fields: 1 byte id (1..255), 3 bytes length, that many bytes
  *     end-4   4      crc32c of everything before
  *
- * Fields stand in ascending order of id; an id may repeat (pairs of user metadata: name,
- * value, name, value under two ids are written as one field with both). A number is its
- * big-endian bytes without leading zeros; 0 has none. So one content has one form, and a
- * record that opens formats back to the same bytes. Fields that a reader doesn't know are
- * skipped, and kept when the record is copied; what an old reader must not skip raises
- * the version.
+ * Fields stand in ascending order of id; an id may repeat. A number is its big-endian
+ * bytes without leading zeros; 0 has none. So one content has one form, and a record that
+ * opens formats back to the same bytes. Fields that a reader doesn't know are skipped, and
+ * kept when the record is copied; what an old reader must not skip raises the version.
  */
 #pragma once
 #include <stdbool.h>
@@ -36,8 +34,8 @@ struct record_writer {
     size_t start;
     unsigned last_id;
 };
-void
-record_begin(struct record_writer *w, struct buf *out, uint8_t kind, uint8_t version);
+void record_begin(struct record_writer *w, struct buf *out, uint8_t kind,
+                  uint8_t version);
 void record_put_span(struct record_writer *w, uint8_t id, struct span value);
 void record_put_u64(struct record_writer *w, uint8_t id, uint64_t value);
 void record_end(struct record_writer *w);
@@ -46,7 +44,8 @@ struct record {
     uint8_t kind, version;
     size_t len; /* of the whole record: what follows it in the bytes given is not looked
                    at */
-    struct cursor fields;
+    struct cursor all;    /* every field */
+    struct cursor fields; /* those record_next() has not given yet */
 };
 /* Checks magic, length, sum and every field. CORRUPT: the sentence says what; nothing of
  * it may be believed. `bytes` may go on behind the record. */

@@ -21,45 +21,43 @@
 #define S3XML_COMPLETE_BODY_MAX                                                          \
     (4 * 1024 * 1024) /* 10,000 parts, pretty-printed, with checksums */
 
-/* --- The server reads
- * --------------------------------------------------------------------------------- */
+/* ---- The server reads ---- */
 
-struct s3_part {
+struct s3xml_part {
     unsigned number;           /* 1..10000 */
     struct span etag;          /* without quotes; may be empty */
     struct checksum_value sum; /* CHECKSUM_NONE when the part has none */
 };
-struct s3_complete {
-    struct s3_part *parts;
+struct s3xml_complete {
+    struct s3xml_part *parts;
     size_t count;
 };
 /* MalformedXML; InvalidArgument for a part number outside 1..10000; InvalidPartOrder. */
-enum err s3xml_complete_parse(struct span doc, struct arena *a, struct s3_complete *out,
-                              struct fault *f) MUST_CHECK;
+enum err s3xml_complete_parse(struct span doc, struct arena *a,
+                              struct s3xml_complete *out, struct fault *f) MUST_CHECK;
 
-struct s3_delete_item {
+struct s3xml_delete_item {
     struct span key;
     struct span version; /* empty: none */
     struct span etag;    /* without quotes; at is NULL when there is no condition */
     bool has_condition;  /* ETag, LastModifiedTime or Size stood there */
 };
-struct s3_delete {
-    struct s3_delete_item *items;
+struct s3xml_delete {
+    struct s3xml_delete_item *items;
     size_t count;
     bool quiet;
 };
-enum err s3xml_delete_parse(struct span doc, struct arena *a, struct s3_delete *out,
+enum err s3xml_delete_parse(struct span doc, struct arena *a, struct s3xml_delete *out,
                             struct fault *f) MUST_CHECK;
 
 /* CreateBucketConfiguration; an empty document is fine: location is empty then. */
 enum err s3xml_create_bucket_parse(struct span doc, struct arena *a,
                                    struct span *location, struct fault *f) MUST_CHECK;
 
-/* --- The client reads
- * --------------------------------------------------------------------------------- */
+/* ---- The client reads ---- */
 
 /* ListBucketResult of both versions. */
-struct s3_list_entry {
+struct s3xml_list_entry {
     struct span key;
     struct span etag; /* without quotes */
     struct span storage_class;
@@ -67,8 +65,8 @@ struct s3_list_entry {
     int64_t mtime_ms; /* since 1970 */
     bool is_prefix;   /* a common prefix: only `key` is set */
 };
-struct s3_list {
-    struct s3_list_entry *entries; /* keys and prefixes in the order of the document */
+struct s3xml_list {
+    struct s3xml_list_entry *entries; /* keys and prefixes in the order of the document */
     size_t count;
     bool truncated;
     struct span next_token;  /* v2 */
@@ -76,42 +74,42 @@ struct s3_list {
     bool url_encoded;        /* EncodingType url: keys here are decoded already */
 };
 /* BAD_REQUEST: no list. */
-enum err s3xml_list_parse(struct span doc, struct arena *a, struct s3_list *out,
+enum err s3xml_list_parse(struct span doc, struct arena *a, struct s3xml_list *out,
                           struct errbuf *eb) MUST_CHECK;
 
-struct s3_bucket_entry {
+struct s3xml_bucket_entry {
     struct span name;
     int64_t created_ms;
 };
-struct s3_bucket_list {
-    struct s3_bucket_entry *entries;
+struct s3xml_bucket_list {
+    struct s3xml_bucket_entry *entries;
     size_t count;
     struct span next_token;
 };
-enum err s3xml_buckets_parse(struct span doc, struct arena *a, struct s3_bucket_list *out,
-                             struct errbuf *eb) MUST_CHECK;
+enum err s3xml_buckets_parse(struct span doc, struct arena *a,
+                             struct s3xml_bucket_list *out, struct errbuf *eb) MUST_CHECK;
 
-struct s3_error {
+struct s3xml_error {
     struct span code, message, request_id, resource, region;
 };
 /* ERR_OK when the document is an <Error> (under any status), NOT_FOUND when it is
  * something else. */
-enum err s3xml_error_parse(struct span doc, struct arena *a, struct s3_error *out,
+enum err s3xml_error_parse(struct span doc, struct arena *a, struct s3xml_error *out,
                            struct errbuf *eb) MUST_CHECK;
 
 /* InitiateMultipartUploadResult, CompleteMultipartUploadResult, CopyObjectResult,
  * CopyPartResult: what a client needs of them. NOT_FOUND with *out_error filled when the
  * document is an <Error> (possible under status 200). */
-struct s3_result {
+struct s3xml_result {
     struct span root; /* name of the root element */
     struct span upload_id, etag, location, bucket, key;
     struct checksum_value sum;
 };
-enum err s3xml_result_parse(struct span doc, struct arena *a, struct s3_result *out,
-                            struct s3_error *out_error, struct errbuf *eb) MUST_CHECK;
+enum err s3xml_result_parse(struct span doc, struct arena *a, struct s3xml_result *out,
+                            struct s3xml_error *out_error, struct errbuf *eb) MUST_CHECK;
 
-struct s3_part_list {
-    struct s3_part_entry {
+struct s3xml_part_list {
+    struct s3xml_part_entry {
         unsigned number;
         uint64_t size;
         struct span etag;
@@ -121,17 +119,17 @@ struct s3_part_list {
     bool truncated;
     unsigned next_marker;
 };
-enum err s3xml_parts_parse(struct span doc, struct arena *a, struct s3_part_list *out,
+enum err s3xml_parts_parse(struct span doc, struct arena *a, struct s3xml_part_list *out,
                            struct errbuf *eb) MUST_CHECK;
 
 /* DeleteResult of DeleteObjects. */
-struct s3_delete_result {
-    struct s3_delete_failure {
+struct s3xml_delete_result {
+    struct s3xml_delete_failure {
         struct span key, code, message;
     } * failures;
     size_t failure_count;
     size_t deleted_count;
 };
-enum err
-s3xml_delete_result_parse(struct span doc, struct arena *a, struct s3_delete_result *out,
-                          struct errbuf *eb) MUST_CHECK;
+enum err s3xml_delete_result_parse(struct span doc, struct arena *a,
+                                   struct s3xml_delete_result *out,
+                                   struct errbuf *eb) MUST_CHECK;

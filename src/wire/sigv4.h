@@ -3,10 +3,9 @@
  *
  * The server's side is three steps, because the secret has to be looked up between them:
  *
- *     sigv4_parse(&req, &q, &opts, arena, &auth, &fault)     what is claimed, and is it
- * well formed secret = look up auth.access_key                     unknown:
- * sigv4_unknown_key(&auth, &fault) sigv4_verify(&req, &q, &auth, secret, cache, now_s,
- * arena, &fault)
+ *     sigv4_parse(&req, &q, &opts, &auth, &fault)    is the claim well formed
+ *     secret = look up auth.access_key               unknown: sigv4_unknown_key()
+ *     sigv4_verify(&req, &q, &auth, secret, cache, now_s, arena, &key, &fault)
  *
  * A request without any claim parses as SIGV4_ANONYMOUS; whether that may pass is not
  * judged here. `payload` is known after the parse: it says how the body is framed and
@@ -22,13 +21,15 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "base/num.h"
 #include "base/span.h"
 #include "wire/fault.h"
 #include "wire/field.h"
-#include "wire/hmac.h"
 #include "wire/query.h"
 
+#define SHA256_LEN               32
+#define SHA256_HEX               64
 #define SIGV4_SKEW_MAX_S         900
 #define SIGV4_EXPIRES_MAX_S      604800
 #define SIGV4_SIGNED_HEADERS_MAX 100
@@ -62,8 +63,8 @@ payload_is_chunked(enum payload_kind kind)
     return kind >= PAYLOAD_CHUNKED_UNSIGNED_TRAILER;
 }
 /* Anything but the known values is 400 InvalidArgument; the ECDSA ones are 501. */
-enum err
-payload_parse(struct span value, struct payload *out, struct fault *f) MUST_CHECK;
+enum err payload_parse(struct span value, struct payload *out,
+                       struct fault *f) MUST_CHECK;
 /* XAmzContentSHA256Mismatch, with both sums, unless `got` is what was announced. */
 enum err payload_check(const struct payload *p, const unsigned char got[SHA256_LEN],
                        struct arena *a, struct fault *f) MUST_CHECK;
@@ -91,14 +92,13 @@ struct sigv4_opts {
 
 /* All malformed claims: codes and sentences as AWS has them. */
 enum err sigv4_parse(const struct sigv4_request *req, const struct query *q,
-                     const struct sigv4_opts *opts, struct arena *a,
-                     struct sigv4_auth *out, struct fault *f) MUST_CHECK;
+                     const struct sigv4_opts *opts, struct sigv4_auth *out,
+                     struct fault *f) MUST_CHECK;
 
 /* InvalidAccessKeyId with <AWSAccessKeyId>. */
 enum err sigv4_unknown_key(const struct sigv4_auth *auth, struct fault *f);
 
-/* Signing keys by (secret, day, region); a small set, round robin. Zeroed memory is an
- * empty one. */
+/* Signing keys by (secret, day, region); a small set that forgets. */
 struct sigv4_cache;
 struct sigv4_cache *sigv4_cache_new(void);
 void sigv4_cache_free(struct sigv4_cache **cp); /* wipes; NULL is fine */
@@ -112,12 +112,11 @@ void sigv4_key(struct sigv4_cache *cache, struct span secret, struct span day,
  * canonical request. `*key_out` (may be NULL) is the signing key: chunk signatures need
  * it. */
 enum err sigv4_verify(const struct sigv4_request *req, const struct query *q,
-                      struct sigv4_auth *auth, struct span secret,
+                      const struct sigv4_auth *auth, struct span secret,
                       struct sigv4_cache *cache, int64_t now_s, struct arena *a,
                       struct hmac_key *key_out, struct fault *f) MUST_CHECK;
 
-/* --- The client's side
- * ------------------------------------------------------------------------------ */
+/* ---- The client's side ---- */
 
 struct sigv4_creds {
     struct span access_key, secret;

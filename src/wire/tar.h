@@ -38,9 +38,7 @@ tar_padding(uint64_t size) /* zeros behind a payload */
 
 enum tar_type { TAR_FILE, TAR_DIR, TAR_SYMLINK, TAR_HARDLINK, TAR_OTHER };
 
-/* --- Writing
- * ------------------------------------------------------------------------------------------
- */
+/* ---- Writing ---- */
 
 struct tar_member {
     struct span path;   /* no NUL; not empty; at most TAR_PATH_MAX */
@@ -65,9 +63,7 @@ void tar_put_end(struct buf *out);   /* two blocks of zeros */
  * "//" or control bytes, valid UTF-8, components up to 255, no slash at the end. */
 bool tar_path_safe(struct span key);
 
-/* --- Reading
- * ------------------------------------------------------------------------------------------
- */
+/* ---- Reading ---- */
 
 enum tar_got {
     TAR_GOT_HEAD, /* *out is filled */

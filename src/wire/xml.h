@@ -38,9 +38,9 @@ void xml_key(struct xml *x, const char *name, struct span key, bool url);
 void xml_etag(struct xml *x, const char *name, struct span etag); /* puts the quotes */
 void xml_escape(struct buf *out, struct span text);
 
-/* Reader. `name` is without prefix; depth 0 is the root. `text` is all character data of
- * the element itself. Returning anything but ERR_OK ends the read with that code. Either
- * callback may be NULL. */
+/* Reader. `name` is without prefix; depth 0 is the root. `text` is the character data of a
+ * leaf; of an element with children only what follows the last of them. Returning anything
+ * but ERR_OK ends the read with that code. Either callback may be NULL. */
 struct xml_handler {
     enum err (*on_open)(void *arg, unsigned depth, struct span name);
     enum err (*on_close)(void *arg, unsigned depth, struct span name, struct span text);
@@ -51,11 +51,11 @@ struct xml_handler {
 struct xml_reader; /* owns expat's state */
 struct xml_reader *xml_reader_new(const struct xml_handler *h);
 void xml_reader_free(struct xml_reader **rp);
-/* Bytes at any split. BAD_REQUEST: not well formed, a DTD, too deep, too large: the
- * sentence says which. */
-enum err
-xml_reader_feed(struct xml_reader *r, struct span bytes, struct errbuf *eb) MUST_CHECK;
+/* Bytes at any split. BAD_REQUEST: not well formed, a document type, too deep, an element
+ * too long; TOO_LARGE: the document is; the sentence says which. */
+enum err xml_reader_feed(struct xml_reader *r, struct span bytes,
+                         struct errbuf *eb) MUST_CHECK;
 enum err xml_reader_end(struct xml_reader *r, struct errbuf *eb) MUST_CHECK;
 /* A whole document. */
-enum err
-xml_read(struct span doc, const struct xml_handler *h, struct errbuf *eb) MUST_CHECK;
+enum err xml_read(struct span doc, const struct xml_handler *h,
+                  struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,35 @@
+#include "wire/s3xml_util.h"
+
+#include "base/mem.h"
+
+void *
+s3xml_grow(struct arena *a, void **items, size_t *room, size_t count, size_t item_size)
+{
+    size_t more = *room > 0 ? *room * 2 : 16;
+    char *bigger;
+
+    if (count >= *room) {
+        bigger = arena_try(a, more * item_size);
+        if (bigger == NULL)
+            return NULL;
+        if (count > 0)
+            memcpy(bigger, *items, count * item_size);
+        *items = bigger;
+        *room = more;
+    }
+    return (char *)*items + count * item_size;
+}
+
+bool
+s3xml_keep(struct arena *a, struct span text, struct span *out)
+{
+    char *at = arena_try(a, text.len + 1);
+
+    *out = (struct span){"", 0};
+    if (at == NULL)
+        return false;
+    if (text.len > 0)
+        memcpy(at, text.at, text.len);
+    *out = (struct span){at, text.len};
+    return true;
+}

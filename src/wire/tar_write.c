@@ -1,0 +1,239 @@
+/* Heads of tar members, written; see tar.h for the shape. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "wire/tar.h"
+#include "wire/tar_format.h"
+
+#define USTAR_NUMBER_MAX ((uint64_t)077777777777) /* eleven octal digits */
+#define COMPONENT_MAX    255
+
+/* ---- pax records: "LENGTH keyword=value\n", LENGTH counting itself ---- */
+
+static size_t
+digits(size_t n)
+{
+    size_t count = 1;
+
+    for (; n >= 10; n /= 10)
+        count++;
+    return count;
+}
+
+static size_t
+record_len(size_t keyword_len, size_t value_len)
+{
+    size_t rest = keyword_len + value_len + 3; /* space, '=', newline */
+    size_t len = rest + digits(rest);
+
+    return rest + digits(len);
+}
+
+static void
+put_record(struct buf *out, const char *keyword, struct span value)
+{
+    buf_printf(out, "%zu %s=", record_len(strlen(keyword), value.len), keyword);
+    buf_put_span(out, value);
+    buf_putc(out, '\n');
+}
+
+/* A record of exactly `len` bytes that says nothing. */
+static void
+put_filler(struct buf *out, size_t len)
+{
+    static const char keyword[] = "comment";
+    size_t around = digits(len) + sizeof keyword - 1 + 3;
+    char *p;
+
+    assert(len >= around);
+    buf_printf(out, "%zu %s=", len, keyword);
+    p = buf_reserve(out, len - around);
+    if (p != NULL) {
+        memset(p, ' ', len - around);
+        out->len += len - around;
+    }
+    buf_putc(out, '\n');
+}
+
+/* ---- which records a member needs ---- */
+
+struct needs {
+    bool path, size, mtime;
+    char size_text[24], mtime_text[24];
+    size_t len; /* of all records */
+};
+
+static struct needs
+needs_of(const struct tar_member *m)
+{
+    struct needs n = {0};
+
+    n.path = m->path.len > USTAR_NAME_LEN;
+    n.size = m->size > USTAR_NUMBER_MAX;
+    n.mtime = m->mtime_s > (int64_t)USTAR_NUMBER_MAX;
+    if (n.path)
+        n.len += record_len(strlen("path"), m->path.len);
+    if (n.size) {
+        snprintf(n.size_text, sizeof n.size_text, "%" PRIu64, m->size);
+        n.len += record_len(strlen("size"), strlen(n.size_text));
+    }
+    if (n.mtime) {
+        snprintf(n.mtime_text, sizeof n.mtime_text, "%" PRId64, m->mtime_s);
+        n.len += record_len(strlen("mtime"), strlen(n.mtime_text));
+    }
+    if (m->xattr.len > 0)
+        n.len += record_len(strlen(TAR_XATTR_KEYWORD), m->xattr.len);
+    return n;
+}
+
+static void
+put_records(struct buf *out, const struct tar_member *m, const struct needs *n)
+{
+    if (n->path)
+        put_record(out, "path", m->path);
+    if (n->size)
+        put_record(out, "size", span_of(n->size_text));
+    if (n->mtime)
+        put_record(out, "mtime", span_of(n->mtime_text));
+    if (m->xattr.len > 0)
+        put_record(out, TAR_XATTR_KEYWORD, m->xattr);
+}
+
+/* ---- headers ---- */
+
+/* `width` includes the NUL at its end. */
+static void
+put_octal(char *at, size_t width, uint64_t value)
+{
+    at[--width] = '\0';
+    while (width > 0) {
+        at[--width] = (char)('0' + (value & 7));
+        value >>= 3;
+    }
+    assert(value == 0);
+}
+
+static void
+put_ustar(struct buf *out, struct span name, char type, uint64_t size, int64_t mtime_s,
+          unsigned mode)
+{
+    char *h = buf_reserve(out, TAR_BLOCK);
+    unsigned sum = 0;
+
+    if (h == NULL)
+        return;
+    memset(h, 0, TAR_BLOCK);
+    memcpy(h + USTAR_NAME, name.at, MIN(name.len, USTAR_NAME_LEN));
+    put_octal(h + USTAR_MODE, 8, mode & 07777);
+    put_octal(h + USTAR_UID, 8, 0);
+    put_octal(h + USTAR_GID, 8, 0);
+    put_octal(h + USTAR_SIZE, 12, size <= USTAR_NUMBER_MAX ? size : 0);
+    put_octal(h + USTAR_MTIME, 12,
+              mtime_s >= 0 && mtime_s <= (int64_t)USTAR_NUMBER_MAX ? (uint64_t)mtime_s
+                                                                   : 0);
+    h[USTAR_TYPE] = type;
+    memcpy(h + USTAR_MAGIC,
+           "ustar\0"
+           "00",
+           8);
+    memset(h + USTAR_SUM, ' ', 8);
+    for (size_t i = 0; i < TAR_BLOCK; i++)
+        sum += (unsigned char)h[i];
+    put_octal(h + USTAR_SUM, 7, sum);
+    out->len += TAR_BLOCK;
+}
+
+size_t
+tar_head_len(const struct tar_member *m)
+{
+    struct needs n = needs_of(m);
+
+    if (n.len == 0)
+        return TAR_BLOCK;
+    return TAR_BLOCK + (size_t)align_up(n.len, TAR_BLOCK) + TAR_BLOCK;
+}
+
+bool
+tar_head_len_ok(const struct tar_member *m, size_t len)
+{
+    size_t shortest = tar_head_len(m);
+    size_t least = shortest > TAR_BLOCK ? TAR_BLOCK : (size_t)2 * TAR_BLOCK;
+
+    return len % TAR_BLOCK == 0 && len <= TAR_HEAD_MAX &&
+           (len == shortest || len >= shortest + least);
+}
+
+void
+tar_put_head(struct buf *out, const struct tar_member *m, size_t len)
+{
+    struct needs n = needs_of(m);
+    size_t shortest = tar_head_len(m);
+    size_t records;
+
+    assert(m->path.len > 0);
+    assert(m->path.len <= TAR_PATH_MAX);
+    assert(m->type == TAR_FILE || m->type == TAR_DIR);
+    if (len == 0)
+        len = shortest;
+    assert(tar_head_len_ok(m, len));
+
+    if (len > TAR_BLOCK) {
+        records = len > shortest ? len - (size_t)2 * TAR_BLOCK : n.len;
+        put_ustar(out, SPAN("././@PaxHeader"), 'x', records, 0, 0644);
+        put_records(out, m, &n);
+        if (records > n.len)
+            put_filler(out, records - n.len);
+        tar_put_padding(out, records);
+    }
+    put_ustar(out, m->path, m->type == TAR_DIR ? '5' : '0', m->size, m->mtime_s,
+              m->mode != 0 ? m->mode : 0644);
+}
+
+void
+tar_put_padding(struct buf *out, uint64_t size)
+{
+    buf_zero(out, (size_t)tar_padding(size));
+}
+
+void
+tar_put_end(struct buf *out)
+{
+    buf_zero(out, (size_t)2 * TAR_BLOCK);
+}
+
+static bool
+component_safe(struct span c)
+{
+    if (c.len == 0 || c.len > COMPONENT_MAX || span_is(c, ".") || span_is(c, ".."))
+        return false;
+    for (size_t i = 0; i < c.len; i++) {
+        if ((unsigned char)c.at[i] < 0x20 || c.at[i] == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+bool
+tar_path_safe(struct span key)
+{
+    struct span rest = key;
+
+    if (key.len == 0 || key.len > TAR_PATH_MAX || !utf8_valid(key))
+        return false;
+    for (;;) {
+        const char *slash = memchr(rest.at, '/', rest.len);
+        size_t len = slash != NULL ? (size_t)(slash - rest.at) : rest.len;
+
+        if (!component_safe((struct span){rest.at, len}))
+            return false;
+        if (slash == NULL)
+            return true;
+        rest = span_from(rest, len + 1);
+        if (rest.len == 0) /* a slash at the end */
+            return false;
+    }
+}
