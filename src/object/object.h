@@ -17,10 +17,12 @@ struct object_options {
     struct disk *disk;
     struct map_service *map;
     struct cloud *cloud;
-    uint64_t cache_budget; /* cached bytes; beyond it cold GETs pass through (until eviction is built); 0: no limit */
+    uint64_t
+        cache_budget; /* cached bytes; beyond it cold GETs pass through (until eviction is built); 0: no limit */
     uint16_t node;
 };
-enum err object_start(const struct object_options *o, struct object_service **out, struct errbuf *eb) MUST_CHECK;
+enum err object_start(const struct object_options *o, struct object_service **out,
+                      struct errbuf *eb) MUST_CHECK;
 /* Ends fetches in flight and joins them. */
 void object_stop(struct object_service **sp);
 
@@ -29,8 +31,8 @@ enum object_source { OBJECT_LOCAL, OBJECT_COLD, OBJECT_JOINED, OBJECT_BYPASS };
 struct object_info {
     uint64_t size;
     int64_t mtime_ms;
-    char etag[160]; /* without quotes: hex, hex-N, or the backend's own */
-    bool plain;     /* `meta` is empty: all defaults */
+    char etag[160];          /* without quotes: hex, hex-N, or the backend's own */
+    bool plain;              /* `meta` is empty: all defaults */
     struct object_meta meta; /* in the arena given */
     enum object_source source;
     bool stale; /* answered from here because the backend is down */
@@ -40,16 +42,20 @@ struct object_info {
 struct object_get;
 /* Finds the object and says what is known; the body follows on demand. On a cached bucket this joins or starts the
  * fetch. ERR_NOT_FOUND, ERR_BACKEND. On ERR_OK the caller ends *out with object_get_end(). */
-enum err object_get_begin(struct object_service *s, const struct map_bucket *b, struct span key, struct arena *a,
-                          struct object_info *info, struct object_get **out, struct errbuf *eb) MUST_CHECK;
+enum err object_get_begin(struct object_service *s, const struct map_bucket *b,
+                          struct span key, struct arena *a, struct object_info *info,
+                          struct object_get **out, struct errbuf *eb) MUST_CHECK;
 /* Chooses the bytes; once, before the first object_get_next(). [first, first+len) lies inside the object. */
-enum err object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errbuf *eb) MUST_CHECK;
+enum err object_get_range(struct object_get *g, uint64_t first, uint64_t len,
+                          struct errbuf *eb) MUST_CHECK;
 /* The next piece, verified, valid until the next call; len 0 at the end. */
-enum err object_get_next(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb) MUST_CHECK;
+enum err object_get_next(struct object_get *g, struct deadline by, struct span *piece,
+                         struct errbuf *eb) MUST_CHECK;
 void object_get_end(struct object_get **gp);
 /* The same without a body: no fetch is started. */
-enum err object_head(struct object_service *s, const struct map_bucket *b, struct span key, struct arena *a,
-                     struct object_info *info, struct errbuf *eb) MUST_CHECK;
+enum err object_head(struct object_service *s, const struct map_bucket *b,
+                     struct span key, struct arena *a, struct object_info *info,
+                     struct errbuf *eb) MUST_CHECK;
 
 /* ---- writing ---- */
 struct object_put;
@@ -59,9 +65,11 @@ struct object_put_options {
     uint64_t size;
     uint8_t checksum_algorithm; /* wire/checksum.h: to compute and keep; 0: none */
 };
-enum err object_put_begin(struct object_service *s, const struct map_bucket *b, struct span key,
-                          const struct object_put_options *o, struct object_put **out, struct errbuf *eb) MUST_CHECK;
-enum err object_put_write(struct object_put *p, const void *data, size_t len, struct errbuf *eb) MUST_CHECK;
+enum err object_put_begin(struct object_service *s, const struct map_bucket *b,
+                          struct span key, const struct object_put_options *o,
+                          struct object_put **out, struct errbuf *eb) MUST_CHECK;
+enum err object_put_write(struct object_put *p, const void *data, size_t len,
+                          struct errbuf *eb) MUST_CHECK;
 /* After the last byte, before commit: the sums of what came. */
 struct object_sums {
     uint8_t md5[16];
@@ -69,22 +77,25 @@ struct object_sums {
     size_t checksum_len;
     uint64_t size;
 };
-enum err object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb) MUST_CHECK;
+enum err object_put_sums(struct object_put *p, struct object_sums *out,
+                         struct errbuf *eb) MUST_CHECK;
 /* Takes the put. `meta` without md5, checksum and mtime, which are filled in here. */
-enum err object_put_commit(struct object_put **pp, const struct object_meta *meta, struct arena *a,
-                           struct object_info *out, struct errbuf *eb) MUST_CHECK;
+enum err object_put_commit(struct object_put **pp, const struct object_meta *meta,
+                           struct arena *a, struct object_info *out,
+                           struct errbuf *eb) MUST_CHECK;
 void object_put_abort(struct object_put **pp); /* NULL is fine */
 /* ERR_OK whether or not there was one. */
-enum err object_delete(struct object_service *s, const struct map_bucket *b, struct span key, struct errbuf *eb) MUST_CHECK;
+enum err object_delete(struct object_service *s, const struct map_bucket *b,
+                       struct span key, struct errbuf *eb) MUST_CHECK;
 
 /* ---- listing ---- */
 struct object_list_options {
     struct span prefix, delimiter;
-    struct span after;  /* key > after; a common prefix given here skips its group */
-    uint32_t max;       /* at most 1,000 */
+    struct span after; /* key > after; a common prefix given here skips its group */
+    uint32_t max;      /* at most 1,000 */
 };
 struct object_entry {
-    struct span name;   /* key, or common prefix */
+    struct span name; /* key, or common prefix */
     bool is_prefix;
     uint64_t size;
     int64_t mtime_ms;
@@ -97,17 +108,23 @@ struct object_page {
     struct span next_after; /* `after` of the next page */
     bool stale;
 };
-enum err object_list(struct object_service *s, const struct map_bucket *b, const struct object_list_options *o,
-                     struct arena *a, struct object_page *out, struct errbuf *eb) MUST_CHECK;
+enum err object_list(struct object_service *s, const struct map_bucket *b,
+                     const struct object_list_options *o, struct arena *a,
+                     struct object_page *out, struct errbuf *eb) MUST_CHECK;
 /* ERR_NOT_EMPTY or ERR_OK; native buckets and cached ones (whose remote stays as it is: always ERR_OK). */
-enum err object_bucket_may_go(struct object_service *s, const struct map_bucket *b, struct errbuf *eb) MUST_CHECK;
+enum err object_bucket_may_go(struct object_service *s, const struct map_bucket *b,
+                              struct errbuf *eb) MUST_CHECK;
 
 /* ---- multipart: ids are opaque text of at most 1,024 bytes ---- */
-enum err object_upload_begin(struct object_service *s, const struct map_bucket *b, struct span key,
-                             const struct object_meta *meta, struct arena *a, struct span *upload_id, struct errbuf *eb) MUST_CHECK;
-enum err object_part_begin(struct object_service *s, const struct map_bucket *b, struct span key, struct span upload_id,
-                           uint32_t number, const struct object_put_options *o, struct object_put **out,
-                           struct errbuf *eb) MUST_CHECK; /* ends by object_put_commit or _abort */
+enum err object_upload_begin(struct object_service *s, const struct map_bucket *b,
+                             struct span key, const struct object_meta *meta,
+                             struct arena *a, struct span *upload_id,
+                             struct errbuf *eb) MUST_CHECK;
+enum err object_part_begin(struct object_service *s, const struct map_bucket *b,
+                           struct span key, struct span upload_id, uint32_t number,
+                           const struct object_put_options *o, struct object_put **out,
+                           struct errbuf *eb)
+    MUST_CHECK; /* ends by object_put_commit or _abort */
 struct object_part {
     uint32_t number;
     uint64_t size;
@@ -116,13 +133,14 @@ struct object_part {
     uint8_t checksum_algorithm;
     struct span checksum;
 };
-enum err object_part_list(struct object_service *s, const struct map_bucket *b, struct span key, struct span upload_id,
-                          uint32_t after, uint32_t max, struct arena *a, struct object_part **out, uint32_t *count,
-                          bool *more, struct errbuf *eb) MUST_CHECK;
+enum err object_part_list(struct object_service *s, const struct map_bucket *b,
+                          struct span key, struct span upload_id, uint32_t after,
+                          uint32_t max, struct arena *a, struct object_part **out,
+                          uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 struct object_complete_part {
     uint32_t number;
-    struct span etag;            /* without quotes */
-    uint8_t checksum_algorithm;  /* 0: none was named */
+    struct span etag;           /* without quotes */
+    uint8_t checksum_algorithm; /* 0: none was named */
     uint8_t checksum[32];
 };
 #define OBJECT_ANY_SIZE UINT64_MAX
@@ -132,17 +150,27 @@ struct object_complete {
     uint64_t want_size; /* of the object, or OBJECT_ANY_SIZE */
 };
 /* What is wrong with the list; `bad_number` is the part's. Nothing has changed then. */
-enum object_complete_why { COMPLETE_OK, COMPLETE_BAD_PART, COMPLETE_TOO_SMALL, COMPLETE_WRONG_SIZE, COMPLETE_OTHER };
-enum err object_upload_complete(struct object_service *s, const struct map_bucket *b, struct span key,
-                                struct span upload_id, const struct object_complete *what,
-                                struct arena *a, struct object_info *out, enum object_complete_why *why,
+enum object_complete_why {
+    COMPLETE_OK,
+    COMPLETE_BAD_PART,
+    COMPLETE_TOO_SMALL,
+    COMPLETE_WRONG_SIZE,
+    COMPLETE_OTHER
+};
+enum err object_upload_complete(struct object_service *s, const struct map_bucket *b,
+                                struct span key, struct span upload_id,
+                                const struct object_complete *what, struct arena *a,
+                                struct object_info *out, enum object_complete_why *why,
                                 uint32_t *bad_number, struct errbuf *eb) MUST_CHECK;
-enum err object_upload_abort(struct object_service *s, const struct map_bucket *b, struct span key,
-                             struct span upload_id, struct errbuf *eb) MUST_CHECK;
+enum err object_upload_abort(struct object_service *s, const struct map_bucket *b,
+                             struct span key, struct span upload_id,
+                             struct errbuf *eb) MUST_CHECK;
 struct object_upload {
     struct span key, upload_id;
     int64_t begun_ms;
 };
-enum err object_upload_list(struct object_service *s, const struct map_bucket *b, struct span prefix, struct span after_key,
-                            struct span after_id, uint32_t max, struct arena *a, struct object_upload **out,
-                            uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+enum err object_upload_list(struct object_service *s, const struct map_bucket *b,
+                            struct span prefix, struct span after_key,
+                            struct span after_id, uint32_t max, struct arena *a,
+                            struct object_upload **out, uint32_t *count, bool *more,
+                            struct errbuf *eb) MUST_CHECK;

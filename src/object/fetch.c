@@ -1,0 +1,326 @@
+#include "object/fetch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "rt/file.h"
+
+#define INFO_BYTES_MAX KIB(64)
+#define TRANSFER_BYTES (128u << 10)
+
+struct fetch *
+fetch_ref(struct fetch *f)
+{
+    f->refs++;
+    return f;
+}
+
+void
+fetch_drop(struct fetch **fp)
+{
+    struct fetch *f = *fp;
+
+    *fp = NULL;
+    if (f == NULL || --f->refs > 0)
+        return;
+    assert(f->fiber == NULL && f->writer == NULL && f->peeking == 0);
+    if (f->slot->fetch == f)
+        f->slot->fetch = NULL;
+    key_slot_drop(&f->slot);
+    map_bucket_drop(&f->bucket);
+    arena_free(&f->arena);
+    free(f);
+}
+
+void
+fetch_reader_left(struct fetch *f)
+{
+    assert(f->readers > 0);
+    f->readers--;
+    if (f->readers == 0 && !f->keep && f->fiber != NULL) {
+        f->obsolete = true; /* who comes now starts anew */
+        rt_cancel(f->fiber);
+    }
+}
+
+uint64_t
+fetch_visible(const struct fetch *f)
+{
+    uint64_t held = MIN(f->info.size, HELD_BACK);
+
+    if (f->state == FETCH_KEPT)
+        return f->info.size;
+    return MIN(f->landed, f->info.size - held);
+}
+
+static void
+move(struct fetch *f, enum fetch_state to)
+{
+    assert(f->state == FETCH_STARTING ||
+           (f->state == FETCH_STREAMING && to != FETCH_BYPASS));
+    f->state = to;
+    rt_cond_broadcast(&f->moved);
+    rt_cond_broadcast(&f->slot->changed);
+}
+
+static bool
+over_budget(const struct fetch *f, uint64_t size)
+{
+    struct disk_stat st;
+
+    if (f->s->options.cache_budget == 0)
+        return false;
+    disk_stat(f->s->options.disk, &st);
+    return st.cached_bytes + size > f->s->options.cache_budget;
+}
+
+/* Before the first byte: what the backend says of the object, and is there room for it? */
+static enum err
+begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
+{
+    struct disk_key k = object_disk_key(f->bucket, f->key);
+    struct row row;
+    enum err rc = disk_lookup(f->s->options.disk, &k, &row, &f->eb);
+
+    if (rc == ERR_OK)
+        f->before = row.version;
+    else if (rc != ERR_NOT_FOUND)
+        return rc;
+    rc = cloud_get_begin(f->s->options.cloud, f->bucket, f->key, 0, UINT64_MAX,
+                         (struct span){"", 0}, f->arena, from, get, &f->eb);
+    if (rc == ERR_OK)
+        rc = meta_from_backend(from, f->arena, &f->info.meta, &f->eb);
+    if (rc != ERR_OK)
+        return rc;
+    f->info.size = from->size;
+    f->info.mtime_ms = from->mtime_ms;
+    f->etag = from->etag;
+    etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
+    f->info.source = OBJECT_COLD;
+    if (over_budget(f, from->size)) {
+        move(f, FETCH_BYPASS);
+        return ERR_OK;
+    }
+    rc = disk_write_begin(f->s->options.disk, &k, DISK_CACHED, from->size, &f->writer,
+                          &f->eb);
+    if (rc == ERR_NO_SPACE || rc == ERR_BUSY) {
+        move(f, FETCH_BYPASS);
+        return ERR_OK;
+    }
+    if (rc == ERR_OK)
+        move(f, FETCH_STREAMING);
+    return rc;
+}
+
+/* What will be known of the bytes when they are all here (promise I6). */
+struct proof {
+    bool md5; /* the ETag is one */
+    struct digest digest;
+    struct checksum sum; /* FULL_OBJECT, by the backend */
+};
+
+static void
+proof_begin(struct proof *p, const struct fetch *f, const struct s3_object_info *from)
+{
+    const struct object_meta *m = &f->info.meta;
+
+    *p = (struct proof){0};
+    checksum_init(&p->sum, (enum checksum_kind)m->checksum_algorithm);
+    p->md5 = m->checksum_algorithm == 0 && m->etag_text.len == 0 && m->parts == 0 &&
+             from->sse_kms.len == 0;
+    if (p->md5)
+        digest_init(&p->digest, DIGEST_MD5);
+    if (!p->md5 && m->checksum_algorithm == 0)
+        metric_add(M_UNVERIFIED, 0, 1);
+}
+
+static void
+proof_add(struct proof *p, const void *data, size_t len)
+{
+    checksum_add(&p->sum, data, len);
+    if (p->md5)
+        digest_add(&p->digest, data, len);
+}
+
+static enum err
+proof_end(struct proof *p, struct fetch *f)
+{
+    const struct object_meta *m = &f->info.meta;
+    struct checksum_value got;
+    unsigned char md5[DIGEST_MAX];
+    bool wrong = false;
+
+    checksum_end(&p->sum, &got);
+    if (m->checksum_algorithm != 0)
+        wrong = memcmp(got.bytes, m->checksum.at, m->checksum.len) != 0;
+    if (p->md5) {
+        digest_end(&p->digest, md5);
+        p->md5 = false;
+        wrong = wrong || memcmp(md5, m->md5, sizeof m->md5) != 0;
+    }
+    if (!wrong)
+        return ERR_OK;
+    metric_add(M_CHECKSUM_FAILURES, 1, 1);
+    return err_set(
+        &f->eb, ERR_BACKEND,
+        "the backend's bytes of \"%.*s\" do not match its checksum: nothing was kept",
+        SPAN_ARG(f->key));
+}
+
+static void
+proof_fini(struct proof *p)
+{
+    checksum_fini(&p->sum);
+    if (p->md5)
+        digest_fini(&p->digest);
+}
+
+static enum err
+transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
+{
+    struct iobuf *buf = NULL;
+    enum err rc = iobuf_get(TRANSFER_BYTES, &buf);
+    size_t n;
+
+    if (rc != ERR_OK)
+        return err_set(&f->eb, rc, "no buffer is free");
+    for (;;) {
+        rc = cloud_get_read(get, buf->at, buf->room, &n, &f->eb);
+        if (rc != ERR_OK || n == 0)
+            break;
+        if (f->landed + n > f->info.size) {
+            rc = err_set(&f->eb, ERR_BACKEND, "the backend sent more than its %llu bytes",
+                         (unsigned long long)f->info.size);
+            break;
+        }
+        proof_add(proof, buf->at, n);
+        rc = disk_write(f->writer, buf->at, n, &f->eb);
+        if (rc != ERR_OK)
+            break;
+        f->landed += n;
+        rt_cond_broadcast(&f->moved);
+    }
+    iobuf_drop(&buf);
+    if (rc == ERR_OK && f->landed != f->info.size)
+        rc = err_set(&f->eb, ERR_BACKEND, "the backend sent %llu of %llu bytes",
+                     (unsigned long long)f->landed, (unsigned long long)f->info.size);
+    return rc;
+}
+
+/* Readers copy from the writer: it may go only when none is inside. */
+static void
+wait_for_peeks(struct fetch *f)
+{
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    while (f->peeking > 0)
+        if (rt_cond_wait(&f->moved, DEADLINE_NEVER) != ERR_OK)
+            break; /* cannot be: shielded, no deadline */
+    rt_shield_end(&shield);
+}
+
+static enum err
+keep(struct fetch *f)
+{
+    struct disk_condition unchanged = {.if_version = true, .version = f->before};
+    enum err rc;
+
+    f->sealed = true;
+    wait_for_peeks(f);
+    if (f->obsolete)
+        return err_set(&f->eb, ERR_BACKEND,
+                       "\"%.*s\" was written while it was fetched; read again",
+                       SPAN_ARG(f->key));
+    rc = disk_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
+    if (rc == ERR_OK)
+        move(f, FETCH_KEPT);
+    return rc;
+}
+
+/* The backend no longer has what an in-doubt write may have left: say so in the log. */
+static void
+forget(struct fetch *f)
+{
+    struct disk_key k = object_disk_key(f->bucket, f->key);
+    struct disk_condition unchanged = {.if_version = true, .version = f->before};
+    struct errbuf eb = {{0}};
+    bool existed;
+
+    if (f->before.epoch != 0 && !f->obsolete &&
+        disk_delete(f->s->options.disk, &k, DISK_CACHED, &unchanged, &existed, &eb) !=
+            ERR_OK)
+        LOG(LOG_WARN, "fetch.forget", eb.text, L_SPAN("key", f->key));
+}
+
+static void
+run(void *arg)
+{
+    struct fetch *f = arg;
+    struct cloud_get *get = NULL;
+    struct s3_object_info *from = arena_alloc(f->arena, sizeof *from);
+    struct proof proof = {0};
+    struct rt_shield shield;
+    enum err rc;
+
+    f->fiber = rt_self();
+    rc = begin(f, &get, from);
+    if (rc == ERR_NOT_FOUND)
+        forget(f);
+    if (rc == ERR_OK && f->state == FETCH_STREAMING) {
+        proof_begin(&proof, f, from);
+        rc = transfer(f, get, &proof);
+        if (rc == ERR_OK)
+            rc = proof_end(&proof, f);
+        if (rc == ERR_OK)
+            rc = keep(f);
+        proof_fini(&proof);
+    }
+    rt_shield_begin(&shield);
+    cloud_get_end(&get);
+    if (rc != ERR_OK) {
+        f->rc = rc;
+        move(f, FETCH_FAILED);
+        wait_for_peeks(f);
+    }
+    disk_write_abort(&f->writer);
+    rt_shield_end(&shield);
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND && rc != ERR_CANCELLED)
+        LOG(LOG_WARN, "fetch.failed", f->eb.text, L_TEXT("bucket", f->bucket->name),
+            L_SPAN("key", f->key), L_TEXT("code", err_name(rc)));
+    f->fiber = NULL;
+    if (f->slot->fetch == f)
+        f->slot->fetch = NULL; /* who comes now looks at the disk, or starts anew */
+    fetch_drop(&f);
+}
+
+enum err
+fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slot *slot,
+            struct fetch **out, struct errbuf *eb)
+{
+    struct fetch *f = xcalloc(1, sizeof *f);
+    enum err rc;
+
+    f->s = s;
+    f->bucket = map_bucket_ref(b);
+    f->slot = slot;
+    slot->refs++;
+    f->key = (struct span){slot->name + 8, slot->name_len - 8};
+    f->refs = 2; /* the caller's and the transfer's */
+    f->arena = arena_new(KIB(4), INFO_BYTES_MAX);
+    rt_cond_init(&f->moved);
+    slot->fetch = f;
+    rc = rt_spawn(run, f);
+    if (rc != ERR_OK) {
+        err_set(eb, rc, "no fiber is free for the fetch");
+        f->refs = 1;
+        fetch_drop(&f);
+        return rc;
+    }
+    *out = f;
+    return ERR_OK;
+}

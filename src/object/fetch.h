@@ -1,0 +1,56 @@
+/* fetch: one transfer of one object from its backend, shared by all who wait for it (decision D10, promise V5).
+ *
+ *     STARTING --> STREAMING --> KEPT      whole, verified, on disk
+ *         |            |-------> FAILED    nothing of it is kept
+ *         |--------------------> FAILED
+ *         `--------------------> BYPASS    known, but cannot be kept: readers go to the backend themselves
+ *
+ * The last bytes are held back until length and sum agree, so that no reader has seen a whole object before it was
+ * verified. All calls run on the key's home loop.
+ */
+#pragma once
+#include "object/keys.h"
+
+enum fetch_state {
+    FETCH_STARTING,
+    FETCH_STREAMING,
+    FETCH_KEPT,
+    FETCH_FAILED,
+    FETCH_BYPASS
+};
+
+struct fetch {
+    struct object_service *s;
+    const struct map_bucket *bucket; /* one reference */
+    struct key_slot *slot;           /* one reference */
+    struct span key;                 /* in the slot's name */
+    struct fiber *fiber;             /* of the transfer; NULL before and after */
+    unsigned refs;                   /* readers, and the transfer itself */
+    unsigned readers;
+    unsigned peeking; /* readers inside disk_write_peek() */
+    enum fetch_state state;
+    bool keep;           /* goes on without readers */
+    bool obsolete;       /* a write overtook it: not to be kept */
+    bool sealed;         /* the writer is being committed: readers wait */
+    struct arena *arena; /* owned: info */
+    struct object_info info;
+    struct span etag; /* as the backend wrote it */
+    struct disk_writer *writer;
+    struct version before; /* of the row when it began: nothing newer is overwritten */
+    uint64_t landed;       /* bytes written */
+    struct row row;        /* KEPT */
+    enum err rc;           /* FAILED */
+    struct errbuf eb;
+    struct rt_cond moved; /* state, landed or peeking changed */
+};
+
+/* Starts the transfer; the caller has one reference. */
+enum err fetch_start(struct object_service *s, const struct map_bucket *b,
+                     struct key_slot *slot, struct fetch **out,
+                     struct errbuf *eb) MUST_CHECK;
+struct fetch *fetch_ref(struct fetch *f);
+void fetch_drop(struct fetch **fp);
+/* One reader less: the last one ends a transfer that nobody else wants. */
+void fetch_reader_left(struct fetch *f);
+/* Bytes that readers may see now. */
+uint64_t fetch_visible(const struct fetch *f);

@@ -1,0 +1,263 @@
+/* get: reading an object, wherever it is: here, under way, or at the backend only. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "object/internal.h"
+#include "rt/file.h"
+#include "wire/etag.h"
+
+enum kind { LOCAL, COLD, DIRECT };
+
+struct object_get {
+    struct object_service *s;
+    const struct map_bucket *bucket; /* one reference */
+    struct span key;                 /* in the arena */
+    enum kind kind;
+    struct row row;             /* LOCAL */
+    struct disk_reader *reader; /* LOCAL, once the range is chosen */
+    struct cold_get *cold;      /* COLD */
+    struct cloud_get *remote;   /* DIRECT */
+    struct arena *arena;        /* borrowed */
+    struct span etag;           /* DIRECT: the version that was promised */
+    struct iobuf *buf;          /* COLD, DIRECT */
+    uint64_t size;
+    uint64_t at, left; /* of the range */
+    bool chosen;
+    unsigned label; /* of M_CACHE_BYTES */
+};
+
+enum { LABEL_HIT, LABEL_MISS, LABEL_BYPASS, LABEL_COALESCED };
+
+static void
+count_source(struct object_get *g, enum object_source source)
+{
+    static const unsigned labels[] = {
+        [OBJECT_LOCAL] = LABEL_HIT,
+        [OBJECT_COLD] = LABEL_MISS,
+        [OBJECT_JOINED] = LABEL_COALESCED,
+        [OBJECT_BYPASS] = LABEL_BYPASS,
+    };
+
+    g->label = labels[source];
+    if (g->bucket->cached)
+        metric_add(M_CACHE, g->label, 1);
+}
+
+/* The backend's answer, unkept. */
+static enum err
+direct_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
+{
+    struct s3_object_info from;
+    enum err rc = cloud_head(g->s->options.cloud, g->bucket, g->key, g->arena, &from, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    memset(info, 0, sizeof *info);
+    rc = meta_from_backend(&from, g->arena, &info->meta, eb);
+    if (rc != ERR_OK)
+        return rc;
+    info->size = from.size;
+    info->mtime_ms = from.mtime_ms;
+    etag_of(info->meta.md5, info->meta.parts, info->meta.etag_text, info->etag);
+    info->source = OBJECT_BYPASS;
+    g->kind = DIRECT;
+    g->etag = from.etag;
+    return ERR_OK;
+}
+
+static enum err
+cached_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
+{
+    bool bypass = false;
+    enum err rc =
+        cold_join(g->s, g->bucket, g->key, g->arena, info, &g->cold, &bypass, eb);
+
+    if (rc == ERR_OK && bypass)
+        return direct_begin(g, info, eb);
+    g->kind = COLD;
+    return rc;
+}
+
+enum err
+object_get_begin(struct object_service *s, const struct map_bucket *b, struct span key,
+                 struct arena *a, struct object_info *info, struct object_get **out,
+                 struct errbuf *eb)
+{
+    struct object_get *g = arena_alloc(a, sizeof *g);
+    struct disk_key k = object_disk_key(b, key);
+    enum err rc;
+
+    *out = NULL;
+    *g = (struct object_get){
+        .s = s, .bucket = map_bucket_ref(b), .key = key, .kind = LOCAL, .arena = a};
+    rc = disk_lookup(s->options.disk, &k, &g->row, eb);
+    if (rc == ERR_OK && (g->row.flags & ROW_DOUBT) == 0)
+        rc = info_from_row(s, &k, &g->row, a, info, eb);
+    else if ((rc == ERR_OK || rc == ERR_NOT_FOUND) && b->cached)
+        rc = cached_begin(g, info, eb);
+    if (rc != ERR_OK) {
+        object_get_end(&g);
+        return rc;
+    }
+    g->size = info->size;
+    count_source(g, info->source);
+    *out = g;
+    return ERR_OK;
+}
+
+/* Bytes far ahead of the fetch are asked for by themselves, so that a footer does not wait for the file. */
+#define AHEAD_MAX MIB(1)
+
+static enum err
+direct_range(struct object_get *g, struct errbuf *eb)
+{
+    struct s3_object_info info;
+
+    return cloud_get_begin(g->s->options.cloud, g->bucket, g->key, g->at,
+                           g->at + g->left - 1, g->etag, g->arena, &info, &g->remote, eb);
+}
+
+enum err
+object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(g->bucket, g->key);
+
+    assert(!g->chosen && first <= g->size && len <= g->size - first);
+    g->chosen = true;
+    g->at = first;
+    g->left = len;
+    if (len == 0)
+        return ERR_OK;
+    if (g->kind == LOCAL)
+        return disk_read_begin(g->s->options.disk, &k, &g->row, first, len, &g->reader,
+                               eb);
+    if (g->kind == COLD && (first > 0 || len < g->size))
+        cold_keep(g->cold);
+    if (g->kind == COLD && first > cold_landed(g->cold) + AHEAD_MAX) {
+        g->kind = DIRECT;
+        g->etag = cold_etag(g->cold, g->arena);
+    }
+    return g->kind == DIRECT ? direct_range(g, eb) : ERR_OK;
+}
+
+static enum err
+need_buffer(struct object_get *g, struct errbuf *eb)
+{
+    uint64_t want = MIN(g->left, PIECE_BYTES);
+
+    if (g->buf != NULL || iobuf_get((uint32_t)MAX(want, 4096u), &g->buf) == ERR_OK)
+        return ERR_OK;
+    return err_set(eb, ERR_BUSY, "no buffer is free");
+}
+
+/* From the fetch while it runs; from the disk once it is whole. */
+static enum err
+next_cold(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(g->bucket, g->key);
+    bool local = false;
+    size_t n = 0;
+    enum err rc = need_buffer(g, eb);
+
+    if (rc == ERR_OK)
+        rc = cold_read(g->cold, g->at, g->buf->at, MIN(g->left, g->buf->room), &n, &local,
+                       &g->row, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (!local) {
+        *piece = (struct span){g->buf->at, n};
+        return ERR_OK;
+    }
+    cold_leave(&g->cold);
+    g->kind = LOCAL;
+    rc = disk_read_begin(g->s->options.disk, &k, &g->row, g->at, g->left, &g->reader, eb);
+    return rc == ERR_OK ? disk_read_next(g->reader, by, piece, eb) : rc;
+}
+
+static enum err
+next_direct(struct object_get *g, struct span *piece, struct errbuf *eb)
+{
+    size_t n = 0;
+    enum err rc = need_buffer(g, eb);
+
+    if (rc == ERR_OK)
+        rc = cloud_get_read(g->remote, g->buf->at, MIN(g->left, g->buf->room), &n, eb);
+    if (rc == ERR_OK && n == 0)
+        rc = err_set(eb, ERR_BACKEND, "the backend's answer ended %llu bytes early",
+                     (unsigned long long)g->left);
+    *piece = (struct span){g->buf != NULL ? g->buf->at : "", n};
+    return rc;
+}
+
+enum err
+object_get_next(struct object_get *g, struct deadline by, struct span *piece,
+                struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    assert(g->chosen);
+    *piece = (struct span){"", 0};
+    if (g->left == 0)
+        return ERR_OK;
+    switch (g->kind) {
+    case LOCAL:
+        rc = disk_read_next(g->reader, by, piece, eb);
+        break;
+    case COLD:
+        rc = next_cold(g, by, piece, eb);
+        break;
+    case DIRECT:
+        rc = next_direct(g, piece, eb);
+        break;
+    }
+    if (rc != ERR_OK)
+        return rc;
+    assert(piece->len > 0 && piece->len <= g->left);
+    g->at += piece->len;
+    g->left -= piece->len;
+    if (g->bucket->cached)
+        metric_add(M_CACHE_BYTES, g->label, (int64_t)piece->len);
+    return ERR_OK;
+}
+
+void
+object_get_end(struct object_get **gp)
+{
+    struct object_get *g = *gp;
+
+    *gp = NULL;
+    if (g == NULL)
+        return;
+    disk_read_end(&g->reader);
+    cold_leave(&g->cold);
+    cloud_get_end(&g->remote);
+    iobuf_drop(&g->buf);
+    map_bucket_drop(&g->bucket);
+}
+
+enum err
+object_head(struct object_service *s, const struct map_bucket *b, struct span key,
+            struct arena *a, struct object_info *info, struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    struct s3_object_info from;
+    struct row row;
+    enum err rc = disk_lookup(s->options.disk, &k, &row, eb);
+
+    if (rc == ERR_OK && (row.flags & ROW_DOUBT) == 0)
+        return info_from_row(s, &k, &row, a, info, eb);
+    if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || !b->cached)
+        return rc;
+    rc = cloud_head(s->options.cloud, b, key, a, &from, eb);
+    if (rc != ERR_OK)
+        return rc;
+    memset(info, 0, sizeof *info);
+    rc = meta_from_backend(&from, a, &info->meta, eb);
+    info->size = from.size;
+    info->mtime_ms = from.mtime_ms;
+    info->source = OBJECT_COLD;
+    etag_of(info->meta.md5, info->meta.parts, info->meta.etag_text, info->etag);
+    return rc;
+}

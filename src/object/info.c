@@ -1,0 +1,154 @@
+/* info: rows, metadata and what backends say, brought into one form. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "object/internal.h"
+#include "wire/etag.h"
+
+void
+etag_of(const uint8_t md5[16], uint32_t parts, struct span text, char out[160])
+{
+    size_t n = MIN(text.len, 159);
+
+    static_assert(ETAG_TEXT_MAX <= 160, "an ETag fits");
+    if (text.len == 0) {
+        etag_text(md5, parts, out);
+        return;
+    }
+    memcpy(out, text.at, n);
+    out[n] = '\0';
+}
+
+static bool
+is_plain(const struct object_meta *m)
+{
+    return m->content_type.len == 0 && m->user_count == 0 && m->cache_control.len == 0 &&
+           m->content_disposition.len == 0 && m->content_encoding.len == 0 &&
+           m->content_language.len == 0 && m->expires.len == 0 &&
+           m->checksum_algorithm == 0 && m->storage_class.len == 0;
+}
+
+void
+info_from_meta(const struct row *row, const struct object_meta *meta,
+               struct object_info *out)
+{
+    out->size = row->size;
+    out->mtime_ms = row->mtime_ms;
+    out->meta = *meta;
+    out->plain = is_plain(meta);
+    etag_of(meta->md5, meta->parts, meta->etag_text, out->etag);
+}
+
+enum err
+info_from_row(struct object_service *s, const struct disk_key *k, const struct row *row,
+              struct arena *a, struct object_info *out, struct errbuf *eb)
+{
+    struct object_meta meta = {.mtime_ms = row->mtime_ms, .parts = row->parts};
+
+    memset(out, 0, sizeof *out);
+    memcpy(meta.md5, row->md5, sizeof meta.md5);
+    if ((row->flags & (ROW_PLAIN | ROW_ETAG_TEXT)) != ROW_PLAIN) {
+        enum err rc = disk_meta(s->options.disk, k, row, a, &meta, eb);
+
+        if (rc != ERR_OK)
+            return rc;
+    }
+    info_from_meta(row, &meta, out);
+    return ERR_OK;
+}
+
+void
+meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *out)
+{
+    struct object_pair *user = NULL;
+
+    *out = *from;
+    out->content_type = arena_span(a, from->content_type);
+    out->cache_control = arena_span(a, from->cache_control);
+    out->content_disposition = arena_span(a, from->content_disposition);
+    out->content_encoding = arena_span(a, from->content_encoding);
+    out->content_language = arena_span(a, from->content_language);
+    out->expires = arena_span(a, from->expires);
+    out->etag_text = arena_span(a, from->etag_text);
+    out->backend_version = arena_span(a, from->backend_version);
+    out->checksum = arena_span(a, from->checksum);
+    out->storage_class = arena_span(a, from->storage_class);
+    if (from->user_count > 0)
+        user = arena_alloc(a, from->user_count * sizeof *user);
+    for (uint32_t i = 0; i < from->user_count; i++)
+        user[i] = (struct object_pair){arena_span(a, from->user[i].name),
+                                       arena_span(a, from->user[i].value)};
+    out->user = user;
+}
+
+void
+info_copy(struct arena *a, const struct object_info *from, struct object_info *out)
+{
+    *out = *from;
+    meta_copy(a, &from->meta, &out->meta);
+}
+
+/* A FULL_OBJECT checksum of the backend is kept and given back; others are not ours to vouch for. */
+static enum err
+checksum_from_backend(const struct s3_object_info *from, struct arena *a,
+                      struct object_meta *out)
+{
+    struct checksum_value v;
+    enum checksum_kind kind;
+    char *bytes;
+
+    if (from->checksum_value.len == 0 ||
+        (from->checksum_type.len > 0 &&
+         !span_case_is(from->checksum_type, "FULL_OBJECT")) ||
+        memchr(from->checksum_value.at, '-', from->checksum_value.len) != NULL)
+        return ERR_OK;
+    if (checksum_of_name(from->checksum_name, &kind, NULL) != ERR_OK ||
+        checksum_parse(kind, from->checksum_value, &v, NULL) != ERR_OK)
+        return ERR_OK;
+    bytes = arena_alloc(a, checksum_len(kind));
+    memcpy(bytes, v.bytes, checksum_len(kind));
+    out->checksum_algorithm = (uint8_t)kind;
+    out->checksum_type = CHECKSUM_FULL_OBJECT;
+    out->checksum = (struct span){bytes, checksum_len(kind)};
+    return ERR_OK;
+}
+
+enum err
+meta_from_backend(const struct s3_object_info *from, struct arena *a,
+                  struct object_meta *out, struct errbuf *eb)
+{
+    struct object_pair *user = NULL;
+    unsigned parts = 0;
+
+    if (from->etag.len >= 160)
+        return err_set(eb, ERR_BACKEND,
+                       "the backend's ETag has %zu bytes, at most 159 are kept",
+                       from->etag.len);
+    *out = (struct object_meta){
+        .mtime_ms = from->mtime_ms,
+        .content_type = from->content_type,
+        .cache_control = from->cache_control,
+        .content_disposition = from->content_disposition,
+        .content_encoding = from->content_encoding,
+        .content_language = from->content_language,
+        .expires = from->expires,
+        .backend_version = from->version_id,
+    };
+    if (span_is(out->content_type, "binary/octet-stream"))
+        out->content_type = (struct span){NULL, 0};
+    if (!span_is(from->storage_class, "STANDARD"))
+        out->storage_class = from->storage_class;
+    if (etag_parse(from->etag, out->md5, &parts))
+        out->parts = parts;
+    else
+        out->etag_text = from->etag;
+    if (from->user_count > 0)
+        user = arena_alloc(a, from->user_count * sizeof *user);
+    for (uint32_t i = 0; i < from->user_count; i++)
+        user[i] = (struct object_pair){from->user[i].name, from->user[i].value};
+    out->user = user;
+    out->user_count = from->user_count;
+    return checksum_from_backend(from, a, out);
+}

@@ -1,0 +1,65 @@
+/* internal: what the files of the object room share. */
+#pragma once
+#include "object/object.h"
+#include "rt/sync.h"
+#include "wire/checksum.h"
+
+struct fetch;
+struct key_table;
+
+struct object_service {
+    struct object_options options;
+    struct key_table *
+        *keys; /* one a loop: keys with a fetch or a write-through under way */
+};
+
+#define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */
+#define HELD_BACK   (16u << 10)  /* of a fetch, until length and sum agree */
+
+struct disk_key object_disk_key(const struct map_bucket *b, struct span key);
+
+/* info.c */
+/* What a row says; reads the metadata unless the row is plain. */
+enum err info_from_row(struct object_service *s, const struct disk_key *k,
+                       const struct row *row, struct arena *a, struct object_info *out,
+                       struct errbuf *eb) MUST_CHECK;
+/* The same from metadata at hand. */
+void info_from_meta(const struct row *row, const struct object_meta *meta,
+                    struct object_info *out);
+/* What a backend said of an object, as our metadata. Spans are borrowed from `from`. */
+enum err meta_from_backend(const struct s3_object_info *from, struct arena *a,
+                           struct object_meta *out, struct errbuf *eb) MUST_CHECK;
+/* Copies every span of `from` into the arena. */
+void meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *out);
+void info_copy(struct arena *a, const struct object_info *from, struct object_info *out);
+
+/* cold.c: one fetch for all who wait. */
+struct cold_get;
+/* Joins or starts the fetch of a key. *bypass: nothing can be kept (no space, over budget): read directly. */
+enum err cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
+                   struct arena *a, struct object_info *info, struct cold_get **out,
+                   bool *bypass, struct errbuf *eb) MUST_CHECK;
+/* How far the fetch has come; for readers who want bytes far ahead of it. */
+uint64_t cold_landed(struct cold_get *g);
+/* The ETag of what is fetched, in the arena. */
+struct span cold_etag(struct cold_get *g, struct arena *a);
+/* This reader wants a part only: the fetch goes on when it leaves. */
+void cold_keep(struct cold_get *g);
+/* Up to `len` bytes at `offset` into buf; waits until there are some. *local: the object is whole and on disk now,
+ * read *row instead. */
+enum err cold_read(struct cold_get *g, uint64_t offset, void *buf, size_t len, size_t *n,
+                   bool *local, struct row *row, struct errbuf *eb) MUST_CHECK;
+void cold_leave(struct cold_get **gp); /* NULL is fine */
+enum err key_tables_start(struct object_service *s);
+void key_tables_stop(struct object_service *s);
+
+/* through.c: writes to cached buckets. */
+/* From here to through_end() no other write of the key is under way and no fetch of it will be kept. */
+struct through;
+enum err through_begin(struct object_service *s, const struct map_bucket *b,
+                       struct span key, struct through **out,
+                       struct errbuf *eb) MUST_CHECK;
+void through_end(struct through **tp); /* NULL is fine */
+
+/* etag text of an info-less pair */
+void etag_of(const uint8_t md5[16], uint32_t parts, struct span text, char out[160]);

@@ -1,0 +1,92 @@
+#include "object/keys.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "rt/loop.h"
+
+unsigned
+key_home(const struct map_bucket *b, struct span key)
+{
+    return (unsigned)(hash_xxh3(key.at, key.len, b->id) % rt_loop_count());
+}
+
+enum err
+on_home(unsigned home, fiber_fn *fn, void *arg)
+{
+    if (rt_loop_index() != home)
+        return rt_call(home, fn, arg);
+    fn(arg);
+    return ERR_OK;
+}
+
+enum err
+key_tables_start(struct object_service *s)
+{
+    s->keys = xcalloc(rt_loop_count(), sizeof(struct key_table *));
+    for (unsigned i = 0; i < rt_loop_count(); i++) {
+        s->keys[i] = xcalloc(1, sizeof *s->keys[i]);
+        table_init(&s->keys[i]->slots, KEYS_BUSY_MAX);
+    }
+    return ERR_OK;
+}
+
+void
+key_tables_stop(struct object_service *s)
+{
+    for (unsigned i = 0; s->keys != NULL && i < rt_loop_count(); i++) {
+        assert(s->keys[i]->slots.count == 0); /* fetches and writes were joined before */
+        table_fini(&s->keys[i]->slots);
+        free(s->keys[i]);
+    }
+    free(s->keys);
+}
+
+enum err
+key_slot_get(struct object_service *s, const struct map_bucket *b, struct span key,
+             struct key_slot **out, struct errbuf *eb)
+{
+    struct key_table *t = s->keys[rt_loop_index()];
+    char name[8 + DISK_KEY_MAX];
+    struct key_slot *slot;
+
+    *out = NULL;
+    assert(key.len <= DISK_KEY_MAX);
+    for (unsigned i = 0; i < 8; i++)
+        name[i] = (char)(b->id >> (8 * (7 - i)));
+    memcpy(name + 8, key.at, key.len);
+    slot = table_get(&t->slots, (struct span){name, 8 + key.len});
+    if (slot == NULL) {
+        slot = xcalloc(1, sizeof *slot);
+        slot->name = xmemdup0(name, 8 + key.len);
+        slot->name_len = 8 + key.len;
+        slot->table = t;
+        rt_cond_init(&slot->changed);
+        if (!table_put(&t->slots, (struct span){slot->name, slot->name_len}, slot)) {
+            free(slot->name);
+            free(slot);
+            return err_set(eb, ERR_BUSY, "over %u keys are being fetched or written",
+                           KEYS_BUSY_MAX);
+        }
+    }
+    slot->refs++;
+    *out = slot;
+    return ERR_OK;
+}
+
+void
+key_slot_drop(struct key_slot **sp)
+{
+    struct key_slot *slot = *sp;
+
+    *sp = NULL;
+    if (slot == NULL || --slot->refs > 0)
+        return;
+    assert(slot->fetch == NULL && !slot->writing);
+    table_take(&slot->table->slots, (struct span){slot->name, slot->name_len});
+    free(slot->name);
+    free(slot);
+}

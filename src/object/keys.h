@@ -1,0 +1,31 @@
+/* keys: who is at work on a key of a cached bucket. Each key has a home loop; its slot lives there, while anybody holds
+ * it: at most one fetch, at most one write-through. All calls of this header run on the home loop.
+ */
+#pragma once
+#include "base/table.h"
+#include "object/internal.h"
+
+#define KEYS_BUSY_MAX 65536 /* keys under way on a loop; beyond: ERR_BUSY */
+
+struct key_slot {
+    char *name; /* bucket id, 8 bytes, and the key; owned */
+    size_t name_len;
+    unsigned refs;
+    bool writing;
+    struct fetch *fetch;    /* borrowed: it leaves by itself */
+    struct rt_cond changed; /* `writing` went, or a fetch began or ended */
+    struct key_table *table;
+};
+struct key_table {
+    struct table slots;
+};
+
+unsigned key_home(const struct map_bucket *b,
+                  struct span key); /* index of the loop; any loop may ask */
+/* One reference. ERR_BUSY. */
+enum err key_slot_get(struct object_service *s, const struct map_bucket *b,
+                      struct span key, struct key_slot **out,
+                      struct errbuf *eb) MUST_CHECK;
+void key_slot_drop(struct key_slot **sp);
+/* Runs fn(arg) on loop `home`: at once when this is it. Arguments stay with the caller. May switch. */
+enum err on_home(unsigned home, fiber_fn *fn, void *arg) MUST_CHECK;

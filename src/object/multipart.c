@@ -1,0 +1,446 @@
+/* multipart: uploads in parts. Native ones live on the disk; for a cached bucket each call is passed on, and the object is
+ * fetched when somebody reads it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "object/put.h"
+#include "rt/time.h"
+#include "wire/etag.h"
+
+#define PART_LEAST   MIB(5)
+#define PARTS_A_TIME 1000
+#define UPLOAD_TEXT  32 /* hex of the 16 bytes of a native upload id */
+
+static bool
+native_id(struct span text, struct upload_id *out)
+{
+    return text.len == UPLOAD_TEXT &&
+           hex_decode(text.at, text.len, out->id.bytes, sizeof out->id.bytes) ==
+               (int)sizeof out->id.bytes;
+}
+
+static enum err
+no_upload(struct errbuf *eb)
+{
+    return err_set(eb, ERR_NO_UPLOAD, "there is no such upload");
+}
+
+static struct span
+id_text(struct arena *a, const struct upload_id *id)
+{
+    char *text = arena_alloc(a, UPLOAD_TEXT + 1);
+
+    hex_encode(id->id.bytes, sizeof id->id.bytes, text);
+    return (struct span){text, UPLOAD_TEXT};
+}
+
+enum err
+object_upload_begin(struct object_service *s, const struct map_bucket *b, struct span key,
+                    const struct object_meta *meta, struct arena *a,
+                    struct span *upload_id, struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    struct object_meta whole = *meta;
+    struct upload_id id;
+    uint32_t count;
+    enum err rc;
+
+    if (b->cached) {
+        struct s3_header *headers = headers_of_meta(meta, a, &count);
+
+        return cloud_upload_begin(s->options.cloud, b, key, headers, count, a, upload_id,
+                                  eb);
+    }
+    whole.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
+    rc = disk_upload_begin(s->options.disk, &k, DISK_NATIVE, &whole, &id, eb);
+    if (rc == ERR_OK)
+        *upload_id = id_text(a, &id);
+    return rc;
+}
+
+/* The checksum of a part as its upload wants it: the client's, or the upload's own where it sent none. */
+static enum err
+part_checksum(struct object_service *s, const struct disk_key *k,
+              const struct upload_id *id, struct object_put_options *o, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(4), KIB(64));
+    struct object_meta meta;
+    struct fault f = {0};
+    enum err rc = disk_upload_meta(s->options.disk, k, id, a, &meta, eb);
+
+    if (rc == ERR_OK && meta.checksum_algorithm != 0) {
+        if (o->checksum_algorithm == 0 && meta.checksum_type == CHECKSUM_FULL_OBJECT)
+            o->checksum_algorithm = meta.checksum_algorithm;
+        rc = checksum_part_check((enum checksum_kind)meta.checksum_algorithm,
+                                 (enum checksum_type)meta.checksum_type,
+                                 (enum checksum_kind)o->checksum_algorithm, &f);
+        if (rc != ERR_OK)
+            err_set(eb, rc, "%s", f.message);
+    }
+    arena_free(&a);
+    return rc;
+}
+
+static enum err
+native_part_begin(struct object_service *s, const struct map_bucket *b, struct span key,
+                  struct span upload_id, uint32_t number,
+                  const struct object_put_options *o, struct object_put **out,
+                  struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    struct object_put_options own = *o;
+    struct upload_id id;
+    enum err rc = native_id(upload_id, &id) ? ERR_OK : no_upload(eb);
+
+    if (rc == ERR_OK)
+        rc = part_checksum(s, &k, &id, &own, eb);
+    if (rc == ERR_OK)
+        rc = put_new(s, b, key, &own, PUT_PART, out);
+    if (rc == ERR_OK)
+        rc = disk_part_begin(s->options.disk, &k, &id, number, o->size, &(*out)->writer,
+                             eb);
+    return rc;
+}
+
+/* The part lies here until the backend has it, then it goes. */
+static enum err
+through_part_begin(struct object_service *s, const struct map_bucket *b, struct span key,
+                   struct span upload_id, uint32_t number,
+                   const struct object_put_options *o, struct object_put **out,
+                   struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    enum err rc = put_new(s, b, key, o, PUT_PART_THROUGH, out);
+
+    if (rc != ERR_OK)
+        return rc;
+    (*out)->upload_text = xmemdup0(upload_id.at, upload_id.len);
+    (*out)->part_number = number;
+    return disk_write_begin(s->options.disk, &k, DISK_CACHED, o->size, &(*out)->writer,
+                            eb);
+}
+
+enum err
+object_part_begin(struct object_service *s, const struct map_bucket *b, struct span key,
+                  struct span upload_id, uint32_t number,
+                  const struct object_put_options *o, struct object_put **out,
+                  struct errbuf *eb)
+{
+    enum err rc;
+
+    *out = NULL;
+    rc = b->cached ? through_part_begin(s, b, key, upload_id, number, o, out, eb)
+                   : native_part_begin(s, b, key, upload_id, number, o, out, eb);
+    if (rc != ERR_OK)
+        object_put_abort(out);
+    return rc;
+}
+
+enum err
+object_part_list(struct object_service *s, const struct map_bucket *b, struct span key,
+                 struct span upload_id, uint32_t after, uint32_t max, struct arena *a,
+                 struct object_part **out, uint32_t *count, bool *more, struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    struct disk_part *parts = NULL;
+    struct upload_id id;
+    enum err rc;
+
+    if (b->cached)
+        return err_set(eb, ERR_NOT_BUILT,
+                       "listing the parts of an upload to a cached bucket is not "
+                       "built yet; ask the remote");
+    rc = native_id(upload_id, &id) ? ERR_OK : no_upload(eb);
+    if (rc == ERR_OK)
+        rc = disk_part_list(s->options.disk, &k, &id, after, max, a, &parts, count, more,
+                            eb);
+    if (rc != ERR_OK)
+        return rc;
+    *out = arena_alloc(a, *count * sizeof **out);
+    for (uint32_t i = 0; i < *count; i++) {
+        (*out)[i] =
+            (struct object_part){.number = parts[i].number,
+                                 .size = parts[i].size,
+                                 .mtime_ms = parts[i].mtime_ms,
+                                 .checksum_algorithm = parts[i].checksum_algorithm,
+                                 .checksum = parts[i].checksum};
+        etag_of(parts[i].md5, 0, (struct span){NULL, 0}, (*out)[i].etag);
+    }
+    return ERR_OK;
+}
+
+/* ---- Complete ---- */
+
+struct complete {
+    struct object_service *s;
+    struct disk_key key;
+    struct upload_id id;
+    const struct object_complete *what;
+    struct arena *arena;
+    struct disk_part *named; /* those of the list, in its order */
+    enum object_complete_why *why;
+    uint32_t *bad;
+    struct errbuf *eb;
+};
+
+static enum err
+bad_part(struct complete *c, enum object_complete_why why, uint32_t number,
+         const char *says)
+{
+    *c->why = why;
+    *c->bad = number;
+    return err_set(c->eb, ERR_BAD_REQUEST, "part %u %s", number, says);
+}
+
+/* Does the stored part answer to what the list says of it? */
+static bool
+part_matches(const struct object_complete_part *want, const struct disk_part *have)
+{
+    unsigned char md5[16];
+    unsigned parts = 0;
+
+    if (want->number != have->number)
+        return false;
+    if (want->etag.len > 0 && (!etag_parse(etag_unquote(want->etag), md5, &parts) ||
+                               parts != 0 || memcmp(md5, have->md5, sizeof md5) != 0))
+        return false;
+    return want->checksum_algorithm == 0 ||
+           (want->checksum_algorithm == have->checksum_algorithm &&
+            memcmp(want->checksum, have->checksum.at, have->checksum.len) == 0);
+}
+
+/* Walks the stored parts and the list side by side: both ascend. */
+static enum err
+match_parts(struct complete *c)
+{
+    const struct object_complete *w = c->what;
+    struct disk_part *page = NULL;
+    uint32_t count = 0, at = 0, i = 0, after = 0;
+    bool more = true;
+
+    while (i < w->count) {
+        while (at < count && page[at].number < w->parts[i].number)
+            at++;
+        if (at == count && more) {
+            enum err rc =
+                disk_part_list(c->s->options.disk, &c->key, &c->id, after, PARTS_A_TIME,
+                               c->arena, &page, &count, &more, c->eb);
+
+            if (rc != ERR_OK)
+                return rc;
+            at = 0;
+            after = count > 0 ? page[count - 1].number : after;
+            if (count > 0)
+                continue;
+        }
+        if (at == count || !part_matches(&w->parts[i], &page[at]))
+            return bad_part(c, COMPLETE_BAD_PART, w->parts[i].number,
+                            "was not uploaded, or its ETag or checksum differs");
+        if (i + 1 < w->count && page[at].size < PART_LEAST)
+            return bad_part(c, COMPLETE_TOO_SMALL, w->parts[i].number, "is under 5 MiB");
+        c->named[i++] = page[at];
+    }
+    return ERR_OK;
+}
+
+/* The object's checksum from those of its parts, where the upload was begun with one. */
+static void
+combine_checksums(struct complete *c, struct object_meta *meta)
+{
+    enum checksum_kind kind = (enum checksum_kind)meta->checksum_algorithm;
+    struct checksum_composite composite;
+    struct checksum_value sum = {.kind = kind}, part = {.kind = kind};
+    size_t len = checksum_len(kind);
+    bool known = kind != CHECKSUM_NONE;
+    char *bytes;
+
+    checksum_composite_init(&composite, kind);
+    for (uint32_t i = 0; i < c->what->count && known; i++) {
+        known = c->named[i].checksum_algorithm == kind && c->named[i].checksum.len == len;
+        if (!known)
+            break;
+        memcpy(part.bytes, c->named[i].checksum.at, len);
+        if (meta->checksum_type == CHECKSUM_COMPOSITE)
+            checksum_composite_add(&composite, &part);
+        else if (i == 0)
+            sum = part;
+        else
+            known = checksum_combine(&sum, &part, c->named[i].size);
+    }
+    checksum_composite_end(&composite, &part);
+    if (meta->checksum_type == CHECKSUM_COMPOSITE)
+        sum = part;
+    if (!known) {
+        meta->checksum_algorithm = 0;
+        meta->checksum_type = 0;
+        meta->checksum = (struct span){NULL, 0};
+        return;
+    }
+    bytes = arena_alloc(c->arena, len + 1);
+    memcpy(bytes, sum.bytes, len);
+    meta->checksum = (struct span){bytes, len};
+}
+
+static enum err
+check_size(struct complete *c)
+{
+    uint64_t size = 0;
+
+    for (uint32_t i = 0; i < c->what->count; i++)
+        size += c->named[i].size;
+    if (c->what->want_size != OBJECT_ANY_SIZE && c->what->want_size != size) {
+        *c->why = COMPLETE_WRONG_SIZE;
+        return err_set(c->eb, ERR_BAD_REQUEST,
+                       "the parts have %llu bytes, %llu were announced",
+                       (unsigned long long)size, (unsigned long long)c->what->want_size);
+    }
+    return ERR_OK;
+}
+
+static enum err
+complete_native(struct complete *c, struct object_info *out)
+{
+    struct etag_multipart etag;
+    char text[ETAG_TEXT_MAX];
+    struct object_meta meta = {0};
+    struct row row;
+    enum err rc =
+        disk_upload_meta(c->s->options.disk, &c->key, &c->id, c->arena, &meta, c->eb);
+
+    if (rc ==
+        ERR_NO_UPLOAD) { /* perhaps it was completed before: the same answer again */
+        rc = disk_upload_complete(c->s->options.disk, &c->key, &c->id, NULL, 0, NULL,
+                                  NULL, &row, c->eb);
+        return rc == ERR_OK ? info_from_row(c->s, &c->key, &row, c->arena, out, c->eb)
+                            : rc;
+    }
+    c->named = arena_alloc(c->arena, c->what->count * sizeof *c->named);
+    if (rc == ERR_OK)
+        rc = match_parts(c);
+    if (rc == ERR_OK)
+        rc = check_size(c);
+    if (rc != ERR_OK)
+        return rc;
+    etag_multipart_init(&etag);
+    for (uint32_t i = 0; i < c->what->count; i++)
+        etag_multipart_add(&etag, c->named[i].md5);
+    etag_multipart_end(&etag, meta.md5, text);
+    meta.parts = c->what->count;
+    meta.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
+    combine_checksums(c, &meta);
+    rc = disk_upload_complete(c->s->options.disk, &c->key, &c->id, c->named,
+                              c->what->count, &meta, NULL, &row, c->eb);
+    if (rc == ERR_OK)
+        info_from_meta(&row, &meta, out);
+    return rc;
+}
+
+static enum err
+complete_through(struct object_service *s, const struct map_bucket *b, struct span key,
+                 struct span upload_id, const struct object_complete *w, struct arena *a,
+                 struct object_info *out, struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    struct s3_part *parts = arena_alloc(a, w->count * sizeof *parts);
+    struct through *t = NULL;
+    struct span etag = {"", 0};
+    bool unknown = false;
+    enum err rc;
+
+    for (uint32_t i = 0; i < w->count; i++)
+        parts[i] = (struct s3_part){w->parts[i].number, w->parts[i].etag};
+    rc = through_begin(s, b, key, &t, eb);
+    if (rc == ERR_OK)
+        rc = disk_doubt(s->options.disk, &k, eb);
+    if (rc == ERR_OK) {
+        rc = cloud_upload_complete(s->options.cloud, b, key, upload_id, parts, w->count,
+                                   a, &etag, &unknown, eb);
+        if (rc == ERR_OK)
+            rc = obsolete_locally(s, b, key, eb);
+        else if (!unknown)
+            clear_doubt(s, &k);
+    }
+    through_end(&t);
+    etag_of(out->meta.md5, 0, etag, out->etag);
+    return rc;
+}
+
+enum err
+object_upload_complete(struct object_service *s, const struct map_bucket *b,
+                       struct span key, struct span upload_id,
+                       const struct object_complete *what, struct arena *a,
+                       struct object_info *out, enum object_complete_why *why,
+                       uint32_t *bad_number, struct errbuf *eb)
+{
+    struct complete c = {.s = s,
+                         .key = object_disk_key(b, key),
+                         .what = what,
+                         .arena = a,
+                         .why = why,
+                         .bad = bad_number,
+                         .eb = eb};
+
+    *why = COMPLETE_OTHER;
+    memset(out, 0, sizeof *out);
+    if (b->cached)
+        return complete_through(s, b, key, upload_id, what, a, out, eb);
+    if (!native_id(upload_id, &c.id))
+        return no_upload(eb);
+    return complete_native(&c, out);
+}
+
+enum err
+object_upload_abort(struct object_service *s, const struct map_bucket *b, struct span key,
+                    struct span upload_id, struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    struct upload_id id;
+
+    if (b->cached)
+        return cloud_upload_abort(s->options.cloud, b, key, upload_id, eb);
+    if (!native_id(upload_id, &id))
+        return no_upload(eb);
+    return disk_upload_abort(s->options.disk, &k, &id, eb);
+}
+
+enum err
+object_upload_list(struct object_service *s, const struct map_bucket *b,
+                   struct span prefix, struct span after_key, struct span after_id,
+                   uint32_t max, struct arena *a, struct object_upload **out,
+                   uint32_t *count, bool *more, struct errbuf *eb)
+{
+    struct disk_upload *found = NULL;
+    struct upload_id id, *after = NULL;
+    uint32_t n = 0;
+    enum err rc;
+
+    *count = 0;
+    *more = false;
+    if (b->cached)
+        return err_set(eb, ERR_NOT_BUILT,
+                       "listing the uploads of a cached bucket is not built yet; "
+                       "ask the remote");
+    if (after_id.len > 0 && native_id(after_id, &id))
+        after = &id;
+    if (after_key.len == 0 && prefix.len > 0)
+        after_key =
+            prefix; /* nothing before the prefix matters; an upload of exactly it has no id before it */
+    if (max == 0)
+        return ERR_OK;
+    rc = disk_upload_list(s->options.disk, b->id, after_key, after, max, a, &found, &n,
+                          more, eb);
+    if (rc != ERR_OK)
+        return rc;
+    *out = arena_alloc(a, n * sizeof **out);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!span_starts(found[i].key, prefix)) {
+            *more = *more && span_cmp(found[i].key, prefix) < 0;
+            continue;
+        }
+        (*out)[(*count)++] = (struct object_upload){
+            found[i].key, id_text(a, &found[i].id), found[i].begun_ms};
+    }
+    return ERR_OK;
+}

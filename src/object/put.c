@@ -1,0 +1,203 @@
+/* put: objects and parts on their way in. Bytes go to the disk as they come; sums are kept beside; commit makes them
+ * exist. For a cached bucket the whole body is here, and was what the client said, before the backend hears of it. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "object/put.h"
+#include "rt/time.h"
+#include "wire/etag.h"
+
+#define HASH_SLICE (64u << 10)
+
+enum err
+put_new(struct object_service *s, const struct map_bucket *b, struct span key,
+        const struct object_put_options *o, enum put_kind kind, struct object_put **out)
+{
+    struct object_put *p = xcalloc(1, sizeof *p);
+
+    p->s = s;
+    p->bucket = map_bucket_ref(b);
+    p->key_text = xmemdup0(key.at, key.len);
+    p->key = (struct span){p->key_text, key.len};
+    p->kind = kind;
+    p->options = *o;
+    digest_init(&p->md5, DIGEST_MD5);
+    checksum_init(&p->sum, (enum checksum_kind)o->checksum_algorithm);
+    *out = p;
+    return ERR_OK;
+}
+
+void
+object_put_abort(struct object_put **pp)
+{
+    struct object_put *p = *pp;
+
+    *pp = NULL;
+    if (p == NULL)
+        return;
+    disk_write_abort(&p->writer);
+    through_end(&p->through);
+    if (!p->summed) {
+        digest_fini(&p->md5);
+        checksum_fini(&p->sum);
+    }
+    map_bucket_drop(&p->bucket);
+    free(p->key_text);
+    free(p->upload_text);
+    free(p);
+}
+
+enum err
+object_put_begin(struct object_service *s, const struct map_bucket *b, struct span key,
+                 const struct object_put_options *o, struct object_put **out,
+                 struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    enum err rc = put_new(s, b, key, o, b->cached ? PUT_THROUGH : PUT_NATIVE, out);
+
+    if (rc == ERR_OK)
+        rc = disk_write_begin(s->options.disk, &k, b->cached ? DISK_CACHED : DISK_NATIVE,
+                              o->size, &(*out)->writer, eb);
+    if (rc != ERR_OK)
+        object_put_abort(out);
+    return rc;
+}
+
+/* Sums are made in slices, so that no turn of the loop is long. */
+enum err
+object_put_write(struct object_put *p, const void *data, size_t len, struct errbuf *eb)
+{
+    const char *at = data;
+
+    while (len > 0) {
+        size_t n = MIN(len, HASH_SLICE);
+        enum err rc;
+
+        digest_add(&p->md5, at, n);
+        checksum_add(&p->sum, at, n);
+        rc = disk_write(p->writer, at, n, eb);
+        if (rc != ERR_OK)
+            return rc;
+        p->sums.size += n;
+        at += n;
+        len -= n;
+        if (n == HASH_SLICE)
+            rt_yield();
+    }
+    return ERR_OK;
+}
+
+enum err
+object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb)
+{
+    unsigned char md5[DIGEST_MAX];
+    struct checksum_value v;
+
+    if (p->options.size != DISK_SIZE_UNKNOWN && p->sums.size != p->options.size)
+        return err_set(eb, ERR_INCOMPLETE, "the body has %llu bytes, %llu were announced",
+                       (unsigned long long)p->sums.size,
+                       (unsigned long long)p->options.size);
+    if (!p->summed) {
+        digest_end(&p->md5, md5);
+        memcpy(p->sums.md5, md5, sizeof p->sums.md5);
+        checksum_end(&p->sum, &v);
+        p->sums.checksum_len = checksum_len(v.kind);
+        memcpy(p->sums.checksum, v.bytes, p->sums.checksum_len);
+        p->summed = true;
+    }
+    *out = p->sums;
+    return ERR_OK;
+}
+
+/* The metadata with what only we know. */
+static void
+complete_meta(const struct object_put *p, const struct object_meta *given,
+              struct object_meta *out)
+{
+    *out = *given;
+    out->mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
+    memcpy(out->md5, p->sums.md5, sizeof out->md5);
+    out->parts = 0;
+    out->checksum_algorithm = p->options.checksum_algorithm;
+    out->checksum_type = p->options.checksum_algorithm != 0 ? CHECKSUM_FULL_OBJECT : 0;
+    out->checksum = (struct span){(const char *)p->sums.checksum, p->sums.checksum_len};
+}
+
+static enum err
+commit_native(struct object_put *p, const struct object_meta *meta, struct arena *a,
+              struct object_info *out, struct errbuf *eb)
+{
+    struct object_meta kept;
+    struct row row;
+    enum err rc = disk_commit(&p->writer, meta, NULL, &row, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    meta_copy(a, meta, &kept);
+    info_from_meta(&row, &kept, out);
+    return ERR_OK;
+}
+
+static enum err
+commit_part(struct object_put *p, const struct object_meta *meta, struct arena *a,
+            struct object_info *out, struct errbuf *eb)
+{
+    struct object_meta kept;
+    enum err rc = disk_part_commit(&p->writer, meta, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    meta_copy(a, meta, &kept);
+    out->meta = kept;
+    out->size = p->sums.size;
+    out->mtime_ms = meta->mtime_ms;
+    etag_of(meta->md5, 0, (struct span){NULL, 0}, out->etag);
+    return ERR_OK;
+}
+
+enum err
+object_put_commit(struct object_put **pp, const struct object_meta *meta, struct arena *a,
+                  struct object_info *out, struct errbuf *eb)
+{
+    struct object_put *p = *pp;
+    struct object_meta whole;
+    struct object_sums sums;
+    enum err rc = object_put_sums(p, &sums, eb);
+
+    memset(out, 0, sizeof *out);
+    complete_meta(p, meta, &whole);
+    if (rc == ERR_OK)
+        switch (p->kind) {
+        case PUT_NATIVE:
+            rc = commit_native(p, &whole, a, out, eb);
+            break;
+        case PUT_PART:
+            rc = commit_part(p, &whole, a, out, eb);
+            break;
+        case PUT_THROUGH:
+            rc = put_through(p, &whole, a, out, eb);
+            break;
+        case PUT_PART_THROUGH:
+            rc = put_part_through(p, &whole, a, out, eb);
+            break;
+        }
+    object_put_abort(pp);
+    return rc;
+}
+
+enum err
+object_delete(struct object_service *s, const struct map_bucket *b, struct span key,
+              struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    bool existed;
+
+    if (b->cached)
+        return delete_through(s, b, key, eb);
+    return disk_delete(s->options.disk, &k, DISK_NATIVE, NULL, &existed, eb);
+}

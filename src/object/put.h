@@ -1,0 +1,43 @@
+/* put: what native writes, writes through and parts share. */
+#pragma once
+#include "object/internal.h"
+
+enum put_kind { PUT_NATIVE, PUT_PART, PUT_THROUGH, PUT_PART_THROUGH };
+
+struct object_put {
+    struct object_service *s;
+    const struct map_bucket *bucket; /* one reference */
+    char *key_text;                  /* owned */
+    struct span key;
+    enum put_kind kind;
+    struct object_put_options options;
+    struct disk_writer *writer; /* owned */
+    struct digest md5;
+    struct checksum sum;
+    struct object_sums sums;
+    bool summed;
+    struct through *through; /* PUT_THROUGH, while it is under way */
+    char *upload_text;       /* PUT_PART_THROUGH: the backend's upload id; owned */
+    uint32_t part_number;
+};
+enum err put_new(struct object_service *s, const struct map_bucket *b, struct span key,
+                 const struct object_put_options *o, enum put_kind kind,
+                 struct object_put **out) MUST_CHECK;
+
+/* write_through.c. The body is in p->writer, whole and verified. */
+enum err put_through(struct object_put *p, const struct object_meta *meta,
+                     struct arena *a, struct object_info *out,
+                     struct errbuf *eb) MUST_CHECK;
+enum err put_part_through(struct object_put *p, const struct object_meta *meta,
+                          struct arena *a, struct object_info *out,
+                          struct errbuf *eb) MUST_CHECK;
+enum err delete_through(struct object_service *s, const struct map_bucket *b,
+                        struct span key, struct errbuf *eb) MUST_CHECK;
+/* After a change at the backend that left no body here (a multipart Complete): what was cached is obsolete. */
+enum err obsolete_locally(struct object_service *s, const struct map_bucket *b,
+                          struct span key, struct errbuf *eb) MUST_CHECK;
+/* The backend said clearly that nothing changed. */
+void clear_doubt(struct object_service *s, const struct disk_key *k);
+/* Headers of a backend request that carry `meta`; in the arena. */
+struct s3_header *headers_of_meta(const struct object_meta *meta, struct arena *a,
+                                  uint32_t *count);

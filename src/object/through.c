@@ -1,0 +1,90 @@
+/* through: writes to cached buckets, one at a time for each key. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "object/fetch.h"
+#include "rt/loop.h"
+
+struct through {
+    struct object_service *s;
+    const struct map_bucket *bucket; /* borrowed */
+    struct span key;
+    unsigned home;
+    struct key_slot *slot; /* one reference, touched on `home` only */
+    enum err rc;
+    struct errbuf *eb;
+};
+
+static void
+begin_on_home(void *arg)
+{
+    struct through *t = arg;
+
+    t->rc = key_slot_get(t->s, t->bucket, t->key, &t->slot, t->eb);
+    while (t->rc == ERR_OK && t->slot->writing)
+        t->rc = rt_cond_wait(&t->slot->changed, DEADLINE_NEVER);
+    if (t->rc != ERR_OK) {
+        err_set(t->eb, t->rc, "waiting for another write of the same key was given up");
+        key_slot_drop(&t->slot);
+        return;
+    }
+    t->slot->writing = true;
+    if (t->slot->fetch != NULL)
+        t->slot->fetch->obsolete =
+            true; /* its readers began before this write: they may finish */
+}
+
+enum err
+through_begin(struct object_service *s, const struct map_bucket *b, struct span key,
+              struct through **out, struct errbuf *eb)
+{
+    struct through *t = xcalloc(1, sizeof *t);
+    enum err rc;
+
+    *out = NULL;
+    *t = (struct through){
+        .s = s, .bucket = b, .key = key, .home = key_home(b, key), .eb = eb};
+    rc = on_home(t->home, begin_on_home, t);
+    if (rc != ERR_OK)
+        err_set(eb, rc, "no fiber is free for the write");
+    else
+        rc = t->rc;
+    if (rc != ERR_OK) {
+        free(t);
+        return rc;
+    }
+    *out = t;
+    return ERR_OK;
+}
+
+struct end_msg {
+    struct rt_msg msg;
+    struct key_slot *slot;
+};
+
+static void
+on_end(struct rt_msg *msg)
+{
+    struct end_msg *m = CONTAINER_OF(msg, struct end_msg, msg);
+
+    m->slot->writing = false;
+    rt_cond_broadcast(&m->slot->changed);
+    key_slot_drop(&m->slot);
+    free(m);
+}
+
+void
+through_end(struct through **tp)
+{
+    struct through *t = *tp;
+    struct end_msg *m;
+
+    *tp = NULL;
+    if (t == NULL)
+        return;
+    m = xcalloc(1, sizeof *m);
+    m->slot = t->slot;
+    m->msg.fn = on_end;
+    rt_post(t->home, &m->msg); /* cannot fail and does not wait, on any loop */
+    free(t);
+}

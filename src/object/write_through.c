@@ -1,0 +1,172 @@
+/* write_through: changes of cached buckets. The log knows of each before the backend does (disk.md, rule 4): a kill between
+ * the backend's answer and ours must not bring an old version back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "object/put.h"
+#include "wire/etag.h"
+
+struct s3_header *
+headers_of_meta(const struct object_meta *m, struct arena *a, uint32_t *count)
+{
+    const struct {
+        const char *name;
+        struct span value;
+    } fixed[] = {
+        {"content-type", m->content_type},
+        {"cache-control", m->cache_control},
+        {"content-disposition", m->content_disposition},
+        {"content-encoding", m->content_encoding},
+        {"content-language", m->content_language},
+        {"expires", m->expires},
+        {"x-amz-storage-class", m->storage_class},
+    };
+    struct s3_header *h = arena_alloc(a, (ARRAY_LEN(fixed) + m->user_count) * sizeof *h);
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
+        if (fixed[i].value.len > 0)
+            h[n++] = (struct s3_header){span_of(fixed[i].name), fixed[i].value};
+    for (uint32_t i = 0; i < m->user_count; i++)
+        h[n++] = (struct s3_header){
+            span_of(arena_printf(a, "x-amz-meta-%.*s", SPAN_ARG(m->user[i].name))),
+            m->user[i].value};
+    *count = n;
+    return h;
+}
+
+static enum err
+read_back(void *arg, uint64_t offset, void *buf, size_t len, size_t *n, struct errbuf *eb)
+{
+    struct object_put *p = arg;
+
+    *n = 0;
+    if (offset >= p->sums.size)
+        return ERR_OK;
+    return disk_write_peek(p->writer, offset, buf, len, n, eb);
+}
+
+static enum err
+send_to_backend(struct object_put *p, const struct object_meta *meta, struct arena *a,
+                struct span *etag, bool *unknown, struct errbuf *eb)
+{
+    char md5[BASE64_LEN(16) + 1];
+    struct s3_put put = {.bucket = span_of(p->bucket->backend.bucket),
+                         .key = p->key,
+                         .size = p->sums.size,
+                         .md5_base64 = md5};
+
+    base64_encode(p->sums.md5, 16, md5);
+    if (p->kind == PUT_PART_THROUGH) {
+        put.upload_id = span_of(p->upload_text);
+        put.part_number = p->part_number;
+    } else {
+        put.headers = headers_of_meta(meta, a, &put.header_count);
+    }
+    return cloud_put(p->s->options.cloud, p->bucket, &put, read_back, p, a, etag, unknown,
+                     eb);
+}
+
+/* The backend said clearly that nothing changed. A failure here leaves the doubt, which costs one revalidation. */
+void
+clear_doubt(struct object_service *s, const struct disk_key *k)
+{
+    struct errbuf eb = {{0}};
+
+    if (disk_doubt_clear(s->options.disk, k, &eb) != ERR_OK)
+        LOG(LOG_WARN, "through.doubt", eb.text, L_SPAN("key", k->key));
+}
+
+enum err
+put_through(struct object_put *p, const struct object_meta *meta, struct arena *a,
+            struct object_info *out, struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(p->bucket, p->key);
+    struct object_meta kept = *meta;
+    struct span etag = {"", 0};
+    struct row row;
+    bool unknown = false;
+    unsigned parts = 0;
+    enum err rc = through_begin(p->s, p->bucket, p->key, &p->through, eb);
+
+    if (rc == ERR_OK)
+        rc = disk_doubt(p->s->options.disk, &k, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = send_to_backend(p, meta, a, &etag, &unknown, eb);
+    if (rc != ERR_OK) {
+        if (!unknown)
+            clear_doubt(p->s, &k);
+        return rc;
+    }
+    if (etag.len > 0 && !etag_parse(etag, kept.md5, &parts))
+        kept.etag_text = etag;
+    kept.parts = parts;
+    meta_copy(a, &kept, &kept);
+    rc = disk_commit(&p->writer, &kept, NULL, &row, eb);
+    if (rc == ERR_OK) {
+        info_from_meta(&row, &kept, out);
+        return ERR_OK;
+    }
+    /* The backend has it: that is what was promised. The doubt stands, so the next read fetches. */
+    LOG(LOG_WARN, "through.keep", eb->text, L_SPAN("key", k.key));
+    row = (struct row){.size = p->sums.size, .mtime_ms = kept.mtime_ms};
+    info_from_meta(&row, &kept, out);
+    return ERR_OK;
+}
+
+enum err
+put_part_through(struct object_put *p, const struct object_meta *meta, struct arena *a,
+                 struct object_info *out, struct errbuf *eb)
+{
+    struct span etag = {"", 0};
+    bool unknown = false;
+    enum err rc = send_to_backend(p, meta, a, &etag, &unknown, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    meta_copy(a, meta, &out->meta);
+    out->size = p->sums.size;
+    out->mtime_ms = meta->mtime_ms;
+    etag_of(meta->md5, 0, etag, out->etag);
+    return ERR_OK;
+}
+
+enum err
+obsolete_locally(struct object_service *s, const struct map_bucket *b, struct span key,
+                 struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    bool existed;
+    enum err rc = disk_delete(s->options.disk, &k, DISK_CACHED, NULL, &existed, eb);
+
+    if (rc == ERR_OK && !existed)
+        clear_doubt(s, &k);
+    return rc;
+}
+
+enum err
+delete_through(struct object_service *s, const struct map_bucket *b, struct span key,
+               struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(b, key);
+    struct through *t = NULL;
+    bool unknown = false;
+    enum err rc = through_begin(s, b, key, &t, eb);
+
+    if (rc == ERR_OK)
+        rc = disk_doubt(s->options.disk, &k, eb);
+    if (rc == ERR_OK) {
+        rc = cloud_delete(s->options.cloud, b, key, &unknown, eb);
+        if (rc == ERR_OK)
+            rc = obsolete_locally(s, b, key, eb);
+        else if (!unknown)
+            clear_doubt(s, &k);
+    }
+    through_end(&t);
+    return rc;
+}
