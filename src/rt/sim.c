@@ -311,6 +311,7 @@ const struct engine_ops sim_ops = {
     .dir_list = sim_dir_list,
     .dir_unlink = sim_dir_remove,
     .dir_rename = sim_dir_move,
+    .dir_mode = sim_dir_mode,
     .dir_space = sim_dir_space,
     .open_file = sim_open_file,
     .file_free = sim_file_free,

@@ -63,6 +63,7 @@ struct sim_node {
     struct list of_disk; /* disk->nodes, in order of creation */
     unsigned refs;
     bool is_dir;
+    unsigned mode;
     uint64_t id;
     struct list changes, in_flight;
     unsigned change_count;
@@ -391,6 +392,18 @@ uint64_t
 sim_node_id(const struct sim_node *n)
 {
     return n->id;
+}
+
+void
+sim_node_set_mode(struct sim_node *n, unsigned mode)
+{
+    n->mode = mode & 0777;
+}
+
+unsigned
+sim_node_mode(const struct sim_node *n)
+{
+    return n->mode;
 }
 
 bool

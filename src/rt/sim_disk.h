@@ -31,6 +31,8 @@ struct sim_node *sim_node_ref(struct sim_node *n);
 void sim_node_drop(struct sim_node **np); /* NULL is fine */
 bool sim_node_is_dir(const struct sim_node *n);
 uint64_t sim_node_id(const struct sim_node *n); /* in order of creation, from 1 */
+void sim_node_set_mode(struct sim_node *n, unsigned mode); /* durable at once */
+unsigned sim_node_mode(const struct sim_node *n);
 
 /* ---- directories: `now` changes at once. 0 or -errno. ---- */
 struct sim_node *sim_dir_find(const struct sim_node *dir,

@@ -96,6 +96,8 @@ enum err sim_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *
 enum err sim_dir_remove(struct rt_dir *d, const char *name, struct errbuf *eb);
 enum err sim_dir_move(struct rt_dir *d, const char *from, const char *to,
                       struct errbuf *eb);
+enum err sim_dir_mode(struct rt_dir *d, const char *name, unsigned *mode,
+                      struct errbuf *eb);
 enum err sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
                        struct errbuf *eb);
 enum err sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,

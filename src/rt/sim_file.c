@@ -247,6 +247,21 @@ sim_dir_move(struct rt_dir *d, const char *from, const char *to, struct errbuf *
 }
 
 enum err
+sim_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *eb)
+{
+    enum err rc = go(eb);
+    struct sim_node *node;
+
+    if (rc != ERR_OK)
+        return rc;
+    node = walk(dir_of(d)->node, name, false);
+    if (node == NULL)
+        return failed(-ENOENT, "look at", d, name, eb);
+    *mode = sim_node_mode(node);
+    return ERR_OK;
+}
+
+enum err
 sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
 {
     enum err rc = go(eb);
@@ -259,8 +274,8 @@ sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct er
 
 /* ---- handles ---- */
 static enum err
-find_or_create(struct rt_dir *d, const char *name, unsigned flags, struct sim_node **out,
-               struct errbuf *eb)
+find_or_create(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
+               struct sim_node **out, struct errbuf *eb)
 {
     struct sim_node *node = walk(dir_of(d)->node, name, false);
     int error = 0;
@@ -269,6 +284,8 @@ find_or_create(struct rt_dir *d, const char *name, unsigned flags, struct sim_no
         assert(strchr(name, '/') == NULL);
         sim_event('c', sim_node_id(dir_of(d)->node));
         error = sim_dir_add(dir_of(d)->node, name, false, false, &node);
+        if (error == 0)
+            sim_node_set_mode(node, mode);
     } else if (node == NULL) {
         error = -ENOENT;
     } else if (sim_node_is_dir(node)) {
@@ -291,10 +308,9 @@ sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
     struct sim_file *f;
     enum err rc = go(eb);
 
-    (void)mode;
     *out = NULL;
     if (rc == ERR_OK)
-        rc = find_or_create(d, name, flags, &node, eb);
+        rc = find_or_create(d, name, flags, mode, &node, eb);
     if (rc != ERR_OK)
         return rc;
     sim_node_ref(node); /* while we are away */
