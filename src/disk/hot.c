@@ -1,0 +1,351 @@
+#include "disk/hot.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+
+#define WAYS          8u     /* places a piece may have in the table */
+#define BYTES_A_PIECE KIB(8) /* what the table is sized for */
+#define ALIGN         64u    /* of extents: a head never crosses a cache line */
+#define STEPS_MAX     256u   /* extents looked at for one place */
+#define CHANCES_MAX   64u    /* of them spared because they were read lately */
+
+/* The state of a piece, in one word, so that readers pin by compare and swap. */
+#define READY       1u /* may be pinned */
+#define MINE        2u /* the adder has it: being filled or taken away */
+#define READ_LATELY 4u /* CLOCK's mark */
+#define PIN         256u
+
+struct piece {
+    _Atomic uint32_t word;
+    _Atomic uint32_t tag; /* of the hash, 0: none; spares most pins of strangers */
+    /* Written by the adder while MINE, read by who has a pin. */
+    uint32_t len;
+    struct content_id id;
+    uint64_t number;
+    uint64_t at; /* of its extent in the arena */
+} __attribute__((aligned(64)));
+
+/* The arena is tiled by extents, in order; each begins with this head. Only the adder looks at heads. */
+struct extent {
+    uint64_t len;   /* head included, a multiple of ALIGN */
+    uint32_t piece; /* + 1; 0: free */
+};
+
+struct hot {
+    char *arena; /* owned; touched as the ring comes by */
+    uint64_t size;
+    void *table;          /* owned */
+    struct piece *pieces; /* in it, aligned; sets of WAYS */
+    uint64_t set_mask;
+    _Atomic uint32_t *firsts; /* owned; tags of pieces that were read once */
+    uint64_t first_mask;
+    _Atomic uint64_t bytes;
+    _Atomic bool adding; /* who sets it may add; the others go without */
+    uint64_t hand;       /* the adder's: where the ring goes on */
+};
+
+struct hot *
+hot_new(uint64_t bytes)
+{
+    struct hot *h;
+    uint64_t sets = 1;
+
+    bytes = align_down(bytes, ALIGN);
+    if (bytes < 2 * (HOT_PIECE + ALIGN))
+        return NULL;
+    while (sets * WAYS * BYTES_A_PIECE < bytes)
+        sets *= 2;
+    h = xcalloc(1, sizeof *h);
+    h->size = bytes;
+    h->arena = xmalloc(bytes);
+    /* calloc leaves large zeroed memory untouched; an empty hot set costs no memory. */
+    h->table = xcalloc(sets * WAYS + 1, sizeof *h->pieces);
+    h->pieces = (struct piece *)align_up((uintptr_t)h->table, sizeof *h->pieces);
+    h->set_mask = sets - 1;
+    h->firsts = xcalloc(sets * WAYS, sizeof *h->firsts);
+    h->first_mask = sets * WAYS - 1;
+    memcpy(h->arena, &(struct extent){.len = bytes}, sizeof(struct extent));
+    return h;
+}
+
+void
+hot_free(struct hot **hp)
+{
+    struct hot *h = *hp;
+
+    *hp = NULL;
+    if (h == NULL)
+        return;
+    metric_add(M_HOT_BYTES, 0, -(int64_t)atomic_load(&h->bytes));
+    free(h->arena);
+    free(h->table);
+    free(h->firsts);
+    free(h);
+}
+
+uint64_t
+hot_bytes(const struct hot *h)
+{
+    return h != NULL ? atomic_load_explicit(&h->bytes, memory_order_relaxed) : 0;
+}
+
+/* ---- finding and pinning: any thread, no lock ---- */
+
+struct place {
+    struct piece *set;
+    uint64_t hash;
+    uint32_t tag;
+};
+
+static struct place
+place_of(const struct hot *h, const struct content_id *id, uint64_t number)
+{
+    uint64_t hash = hash_xxh3(id->bytes, sizeof id->bytes, number);
+
+    return (struct place){&h->pieces[(hash & h->set_mask) * WAYS], hash,
+                          (uint32_t)(hash >> 32) | 1};
+}
+
+static bool
+pin(struct piece *p)
+{
+    uint32_t word = atomic_load_explicit(&p->word, memory_order_relaxed);
+
+    while ((word & READY) != 0) {
+        if (atomic_compare_exchange_weak_explicit(
+                &p->word, &word, (word | READ_LATELY) + PIN, memory_order_acquire,
+                memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
+static void
+unpin(struct piece *p)
+{
+    uint32_t before = atomic_fetch_sub_explicit(&p->word, PIN, memory_order_release);
+
+    assert(before >= PIN);
+}
+
+static bool
+is(const struct piece *p, const struct content_id *id, uint64_t number)
+{
+    return p->number == number && memcmp(&p->id, id, sizeof p->id) == 0;
+}
+
+bool
+hot_get(struct hot *h, const struct content_id *id, uint64_t number, struct hot_pin *out)
+{
+    struct place at;
+
+    *out = (struct hot_pin){0};
+    if (h == NULL)
+        goto missed;
+    at = place_of(h, id, number);
+    for (unsigned way = 0; way < WAYS; way++) {
+        struct piece *p = &at.set[way];
+
+        if (atomic_load_explicit(&p->tag, memory_order_relaxed) != at.tag || !pin(p))
+            continue;
+        if (is(p, id, number)) {
+            *out = (struct hot_pin){h->arena + p->at + ALIGN, p->len,
+                                    (uint32_t)(p - h->pieces)};
+            metric_add(M_HOT, 0, 1);
+            return true;
+        }
+        unpin(p);
+    }
+missed:
+    metric_add(M_HOT, 1, 1);
+    return false;
+}
+
+void
+hot_unpin(struct hot *h, struct hot_pin *held)
+{
+    if (held->at != NULL)
+        unpin(&h->pieces[held->entry]);
+    *held = (struct hot_pin){0};
+}
+
+bool
+hot_wants(struct hot *h, const struct content_id *id, uint64_t number)
+{
+    struct place at;
+    _Atomic uint32_t *first;
+
+    if (h == NULL)
+        return false;
+    at = place_of(h, id, number);
+    first = &h->firsts[at.hash & h->first_mask];
+    if (atomic_load_explicit(first, memory_order_relaxed) == at.tag)
+        return true;
+    atomic_store_explicit(first, at.tag, memory_order_relaxed);
+    return false;
+}
+
+/* ---- adding: one at a time ---- */
+
+static struct extent
+extent_at(const struct hot *h, uint64_t at)
+{
+    struct extent e;
+
+    memcpy(&e, h->arena + at, sizeof e);
+    return e;
+}
+
+static void
+put_extent(struct hot *h, uint64_t at, uint64_t len, uint32_t piece)
+{
+    struct extent e = {.len = len, .piece = piece};
+
+    if (len > 0)
+        memcpy(h->arena + at, &e, sizeof e);
+}
+
+static void
+count_bytes(struct hot *h, int64_t delta)
+{
+    atomic_fetch_add_explicit(&h->bytes, (uint64_t)delta, memory_order_relaxed);
+    metric_add(M_HOT_BYTES, 0, delta);
+}
+
+/* Takes a piece out, unless somebody has it pinned. Its extent is the caller's to give away. */
+static bool
+take_out(struct hot *h, struct piece *p)
+{
+    uint32_t word = atomic_load_explicit(&p->word, memory_order_relaxed);
+
+    do {
+        if ((word & READY) == 0 || word >= PIN)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(
+        &p->word, &word, MINE, memory_order_acquire, memory_order_relaxed));
+    count_bytes(h, -(int64_t)p->len);
+    atomic_store_explicit(&p->tag, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->word, 0, memory_order_release);
+    return true;
+}
+
+/* CLOCK: a piece that was read lately is passed by once. */
+static bool
+spare(struct piece *p)
+{
+    return (atomic_fetch_and_explicit(&p->word, ~READ_LATELY, memory_order_relaxed) &
+            READ_LATELY) != 0;
+}
+
+/* The ring goes on until `need` bytes lie behind each other; false when what is pinned or wanted leaves no place
+ * for now. */
+static bool
+make_place(struct hot *h, uint64_t need, uint64_t *out)
+{
+    uint64_t from = h->hand, to = h->hand; /* [from, to) is free */
+    unsigned chances = 0;
+
+    for (unsigned steps = 0; to - from < need; steps++) {
+        struct extent e;
+        struct piece *p;
+
+        if (to == h->size || steps == STEPS_MAX) {
+            put_extent(h, from, to - from, 0);
+            h->hand = from = to = to == h->size ? 0 : to;
+            if (steps == STEPS_MAX)
+                return false;
+            continue;
+        }
+        e = extent_at(h, to);
+        p = e.piece != 0 ? &h->pieces[e.piece - 1] : NULL;
+        if (p != NULL &&
+            ((chances < CHANCES_MAX && spare(p) && ++chances > 0) || !take_out(h, p))) {
+            put_extent(h, from, to - from, 0);
+            from = to = to + e.len;
+        } else {
+            to += e.len;
+        }
+    }
+    put_extent(h, from + need, to - from - need, 0);
+    h->hand = from + need;
+    *out = from;
+    return true;
+}
+
+/* A free entry of the set; takes the least wanted one out when all are used. NULL: the piece is there already,
+ * or all are pinned. */
+static struct piece *
+free_entry(struct hot *h, const struct place *at, const struct content_id *id,
+           uint64_t number)
+{
+    struct piece *free_one = NULL;
+
+    for (unsigned way = 0; way < WAYS; way++) {
+        struct piece *p = &at->set[way];
+
+        if (atomic_load_explicit(&p->word, memory_order_relaxed) == 0)
+            free_one = p;
+        else if (is(p, id, number))
+            return NULL;
+    }
+    for (unsigned way = 0; free_one == NULL && way < 2 * WAYS; way++) {
+        struct piece *p = &at->set[way % WAYS];
+        uint64_t where = p->at;
+
+        if ((way < WAYS && spare(p)) || !take_out(h, p))
+            continue;
+        put_extent(h, where, extent_at(h, where).len, 0);
+        free_one = p;
+    }
+    return free_one;
+}
+
+/* Reserves entry and place. Both are the caller's alone until it sets READY. */
+static struct piece *
+reserve(struct hot *h, const struct content_id *id, uint64_t number, uint32_t len)
+{
+    struct place at = place_of(h, id, number);
+    uint64_t need = align_up((uint64_t)len + ALIGN, ALIGN), where;
+    struct piece *p = free_entry(h, &at, id, number);
+
+    if (p == NULL)
+        return NULL;
+    atomic_store_explicit(&p->word, MINE, memory_order_relaxed);
+    if (!make_place(h, need, &where)) {
+        atomic_store_explicit(&p->word, 0, memory_order_relaxed);
+        return NULL;
+    }
+    p->len = len;
+    p->id = *id;
+    p->number = number;
+    p->at = where;
+    put_extent(h, where, need, (uint32_t)(p - h->pieces) + 1);
+    atomic_store_explicit(&p->tag, at.tag, memory_order_relaxed);
+    count_bytes(h, len);
+    return p;
+}
+
+void
+hot_add(struct hot *h, const struct content_id *id, uint64_t number, const void *bytes,
+        uint32_t len)
+{
+    struct piece *p;
+
+    assert(len <= HOT_PIECE);
+    if (h == NULL || len == 0 ||
+        atomic_exchange_explicit(&h->adding, true, memory_order_acquire))
+        return;
+    p = reserve(h, id, number, len);
+    atomic_store_explicit(&h->adding, false, memory_order_release);
+    if (p == NULL)
+        return;
+    memcpy(h->arena + p->at + ALIGN, bytes,
+           len); /* nobody can reach it: no lock is needed */
+    atomic_store_explicit(&p->word, READY, memory_order_release);
+}

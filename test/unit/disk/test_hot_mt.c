@@ -1,0 +1,211 @@
+/* What is found in the hot set is what was put there, whatever else goes on; what is pinned stays. */
+#include "base/mem.h"
+#include "check.h"
+#include "disk/hot.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static struct content_id
+id_of(uint64_t n)
+{
+    struct content_id id = {{0}};
+
+    memcpy(id.bytes, &n, sizeof n);
+    return id;
+}
+
+/* The bytes of a piece are a function of its name. */
+static uint32_t
+make(uint64_t n, uint64_t number, char *out)
+{
+    uint32_t len = (uint32_t)((n * 7919 + number * 104729) % HOT_PIECE) + 1;
+
+    memset(out, (int)(n * 31 + number), len);
+    memcpy(out, &n, MIN(len, sizeof n));
+    return len;
+}
+
+static bool
+right(uint64_t n, uint64_t number, const struct hot_pin *pin, char *scratch)
+{
+    return pin->len == make(n, number, scratch) &&
+           memcmp(pin->at, scratch, pin->len) == 0;
+}
+
+static void
+test_no_hot_set_is_an_empty_one(void)
+{
+    struct hot *h = hot_new(0);
+    struct content_id id = id_of(1);
+    struct hot_pin pin;
+
+    CHECK(h == NULL);
+    CHECK(!hot_get(h, &id, 0, &pin));
+    CHECK(!hot_wants(h, &id, 0));
+    CHECK(!hot_wants(h, &id, 0));
+    hot_add(h, &id, 0, "x", 1);
+    hot_unpin(h, &pin);
+    CHECK_U64(hot_bytes(h), 0);
+    hot_free(&h);
+    CHECK(hot_new(HOT_PIECE) == NULL);
+}
+
+static void
+test_second_read_is_wanted_and_kept(void)
+{
+    struct hot *h = hot_new(MIB(4));
+    struct content_id id = id_of(1), other = id_of(2);
+    struct hot_pin pin;
+
+    CHECK(!hot_wants(h, &id, 3));
+    CHECK(hot_wants(h, &id, 3));
+    CHECK(!hot_wants(h, &id, 4));
+    hot_add(h, &id, 3, "hello", 5);
+    CHECK_U64(hot_bytes(h), 5);
+    CHECK(!hot_get(h, &id, 4, &pin));
+    CHECK(!hot_get(h, &other, 3, &pin));
+    REQUIRE(hot_get(h, &id, 3, &pin));
+    CHECK(pin.len == 5 && memcmp(pin.at, "hello", 5) == 0);
+    hot_unpin(h, &pin);
+    hot_unpin(h, &pin);
+    hot_add(h, &id, 3, "again", 5); /* is there: nothing happens */
+    CHECK_U64(hot_bytes(h), 5);
+    hot_free(&h);
+    CHECK(h == NULL);
+}
+
+/* Far more than fits: what is there is right, the bound holds, what is pinned or read stays. */
+static void
+test_the_ring_goes_round(void)
+{
+    static char bytes[HOT_PIECE], scratch[HOT_PIECE];
+    struct hot *h = hot_new(MIB(4));
+    struct content_id pinned = id_of(0), loved = id_of(1);
+    struct hot_pin pin, again;
+    unsigned there = 0;
+
+    hot_add(h, &pinned, 0, bytes, make(0, 0, bytes));
+    hot_add(h, &loved, 0, bytes, make(1, 0, bytes));
+    REQUIRE(hot_get(h, &pinned, 0, &pin));
+    for (uint64_t n = 2; n < 2000; n++) {
+        struct content_id id = id_of(n);
+
+        hot_add(h, &id, n % 3, bytes, make(n, n % 3, bytes));
+        CHECK(hot_bytes(h) <= MIB(4));
+        if (n % 4 == 0) {
+            CHECK(hot_get(h, &loved, 0, &again));
+            CHECK(right(1, 0, &again, scratch));
+            hot_unpin(h, &again);
+        }
+    }
+    CHECK(right(0, 0, &pin, scratch));
+    hot_unpin(h, &pin);
+    CHECK(hot_bytes(h) > MIB(2));
+    for (uint64_t n = 0; n < 2000; n++) {
+        struct content_id id = id_of(n);
+        uint64_t number = n < 2 ? 0 : n % 3;
+
+        if (!hot_get(h, &id, number, &pin))
+            continue;
+        there++;
+        CHECK(right(n, number, &pin, scratch));
+        hot_unpin(h, &pin);
+    }
+    CHECK(there >= 10);
+    hot_free(&h);
+}
+
+/* Everything pinned: an add goes without, and nothing pinned changes. */
+static void
+test_all_pinned(void)
+{
+    static char bytes[HOT_PIECE], scratch[HOT_PIECE];
+    static struct hot_pin pins[64];
+    struct hot *h = hot_new(MIB(1));
+    unsigned count = 0;
+
+    for (uint64_t n = 0; n < ARRAY_LEN(pins); n++) {
+        struct content_id id = id_of(n);
+
+        hot_add(h, &id, 0, bytes, make(n, 0, bytes));
+        if (hot_get(h, &id, 0, &pins[n]))
+            count++;
+    }
+    CHECK(count > 2 && count < ARRAY_LEN(pins));
+    for (uint64_t n = 0; n < ARRAY_LEN(pins); n++)
+        if (pins[n].at != NULL) {
+            CHECK(right(n, 0, &pins[n], scratch));
+            hot_unpin(h, &pins[n]);
+        }
+    hot_free(&h);
+}
+
+#define THREADS 4
+#define NAMES   300
+#define TURNS   4000
+static struct hot *shared;
+static _Atomic unsigned wrong, hits;
+
+static void *
+worker(void *arg)
+{
+    uint64_t seed = (uint64_t)(uintptr_t)arg * 77777 + 1;
+    char *bytes = xmalloc(HOT_PIECE), *scratch = xmalloc(HOT_PIECE);
+    struct hot_pin held = {0};
+    uint64_t held_n = 0;
+
+    for (unsigned i = 0; i < TURNS; i++) {
+        uint64_t n;
+        struct content_id id;
+        struct hot_pin pin;
+
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        n = (seed >> 33) % NAMES;
+        n = n * n / NAMES; /* some are liked better */
+        id = id_of(n);
+        if (!hot_get(shared, &id, 0, &pin)) {
+            hot_add(shared, &id, 0, bytes, make(n, 0, bytes));
+            continue;
+        }
+        atomic_fetch_add(&hits, 1);
+        if (!right(n, 0, &pin, scratch))
+            atomic_fetch_add(&wrong, 1);
+        if (held.at != NULL && !right(held_n, 0, &held, scratch))
+            atomic_fetch_add(&wrong, 1);
+        hot_unpin(shared, &held); /* each pin is held until the next find */
+        held = pin;
+        held_n = n;
+    }
+    hot_unpin(shared, &held);
+    free(bytes);
+    free(scratch);
+    return NULL;
+}
+
+static void
+test_many_threads(void)
+{
+    pthread_t threads[THREADS];
+
+    shared = hot_new(MIB(8));
+    for (uintptr_t i = 0; i < THREADS; i++)
+        REQUIRE(pthread_create(&threads[i], NULL, worker, (void *)(i + 1)) == 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_U64(wrong, 0);
+    CHECK(hits > TURNS / 10);
+    hot_free(&shared);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_no_hot_set_is_an_empty_one);
+    RUN(test_second_read_is_wanted_and_kept);
+    RUN(test_the_ring_goes_round);
+    RUN(test_all_pinned);
+    RUN(test_many_threads);
+    return check_done();
+}
