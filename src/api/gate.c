@@ -47,8 +47,7 @@ gate(struct request *q)
                                 .tls = q->http->is_tls};
     struct sigv4_opts opts = {.region = {NULL, 0}};
     const char *secret;
-    enum err rc =
-        sigv4_parse(&req, &q->query, &opts, q->arena, &q->caller.auth, &q->fault);
+    enum err rc = sigv4_parse(&req, &q->query, &opts, &q->caller.auth, &q->fault);
 
     if (rc != ERR_OK)
         return rc;

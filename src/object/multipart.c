@@ -424,23 +424,31 @@ object_upload_list(struct object_service *s, const struct map_bucket *b,
                        "ask the remote");
     if (after_id.len > 0 && native_id(after_id, &id))
         after = &id;
-    if (after_key.len == 0 && prefix.len > 0)
-        after_key =
-            prefix; /* nothing before the prefix matters; an upload of exactly it has no id before it */
+    if (span_cmp(after_key, prefix) <
+        0) { /* just before the prefix: what lies between is passed over */
+        after_key = (struct span){prefix.at, prefix.len - 1};
+        after = NULL;
+    }
     if (max == 0)
         return ERR_OK;
-    rc = disk_upload_list(s->options.disk, b->id, after_key, after, max, a, &found, &n,
-                          more, eb);
-    if (rc != ERR_OK)
-        return rc;
-    *out = arena_alloc(a, n * sizeof **out);
-    for (uint32_t i = 0; i < n; i++) {
-        if (!span_starts(found[i].key, prefix)) {
-            *more = *more && span_cmp(found[i].key, prefix) < 0;
-            continue;
+    *out = arena_alloc(a, max * sizeof **out);
+    do {
+        rc = disk_upload_list(s->options.disk, b->id, after_key, after, max - *count, a,
+                              &found, &n, more, eb);
+        if (rc != ERR_OK)
+            return rc;
+        for (uint32_t i = 0; i < n; i++) {
+            if (span_starts(found[i].key, prefix))
+                (*out)[(*count)++] = (struct object_upload){
+                    found[i].key, id_text(a, &found[i].id), found[i].begun_ms};
+            else if (span_cmp(found[i].key, prefix) > 0)
+                *more = false;
         }
-        (*out)[(*count)++] = (struct object_upload){
-            found[i].key, id_text(a, &found[i].id), found[i].begun_ms};
-    }
+        if (n > 0) {
+            after_key = found[n - 1].key;
+            id = found[n - 1].id;
+            after = &id;
+        }
+    } while (*more && n > 0 && *count == 0);
     return ERR_OK;
 }

@@ -1,0 +1,321 @@
+#include "node/node.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "node/identity.h"
+#include "rt/sync.h"
+
+#define CREDENTIALS "credentials"
+
+/* Everything that is open, in the order of opening. NULL is not open. */
+struct node {
+    const struct node_options *o;
+    struct rt_dir *dir, *dot, *state, *meta_dir, *secrets;
+    struct identity id;
+    struct meta *meta;
+    struct disk *disk;
+    struct map_service *map;
+    struct cloud *cloud;
+    struct object_service *object;
+    struct auth *auth;
+    struct api *api;
+    struct http_server *http;
+    uint16_t port;
+    char *credentials_path;
+    bool keys_made;
+    struct rt_cond signalled;
+    unsigned signals;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+static bool
+is_loopback(const char *addr)
+{
+    struct in6_addr v6;
+    struct in_addr v4;
+
+    if (strncmp(addr, "unix:", 5) == 0)
+        return true;
+    if (inet_pton(AF_INET, addr, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, addr, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+static enum err
+check_options(const struct node_options *o, struct errbuf *eb)
+{
+    if (!is_loopback(o->addr) && !o->insecure_http)
+        return err_set(
+            eb, ERR_DENIED,
+            "%s is not a loopback address, and this server has no TLS yet: keys and data "
+            "would cross the network in the clear. Add --insecure-http if that is what "
+            "you want, or listen on 127.0.0.1",
+            o->addr);
+    return ERR_OK;
+}
+
+/* A folder below `in`, made when missing. */
+static enum err
+folder(struct rt_dir *in, const char *name, struct rt_dir **out, struct errbuf *eb)
+{
+    enum err rc = rt_dir_make(in, name, 0700, eb);
+
+    if (rc == ERR_OK)
+        rc = rt_dir_sync(in, eb);
+    else if (rc == ERR_EXISTS)
+        rc = ERR_OK;
+    return rc == ERR_OK ? rt_dir_open_at(in, name, out, eb) : rc;
+}
+
+static enum err
+open_state(struct node *n)
+{
+    enum err rc = rt_dir_open(n->o->dir, &n->dir, n->eb);
+
+    if (rc == ERR_OK)
+        rc = folder(n->dir, ".forebay", &n->dot, n->eb);
+    if (rc == ERR_OK)
+        rc = folder(n->dot, "node", &n->state, n->eb);
+    if (rc == ERR_OK)
+        rc = folder(n->state, "meta", &n->meta_dir, n->eb);
+    if (rc == ERR_OK)
+        rc = folder(n->state, "secrets", &n->secrets, n->eb);
+    if (rc == ERR_OK)
+        rc = identity_start(n->state, n->o->dir, &n->id, n->eb);
+    if (rc == ERR_OK)
+        rc = meta_open_embedded(n->meta_dir, &n->meta, n->eb);
+    return rc;
+}
+
+static enum err
+open_disk(struct node *n)
+{
+    struct disk_options d = {
+        .node = n->id.node,
+        .epoch = n->id.starts,
+        .segment_bytes = n->o->segment_bytes,
+        .tail_bytes = n->o->tail_bytes,
+        .index_map_bytes = n->o->index_map_bytes,
+        .hot_bytes = n->o->hot_bytes,
+        .home_loop = 0,
+    };
+
+    memcpy(d.cluster_id, n->id.cluster_id, sizeof d.cluster_id);
+    return disk_open(n->o->dir, &d, &n->disk, n->eb);
+}
+
+static enum err
+open_users(struct node *n)
+{
+    struct auth_options a = {
+        .required = n->o->auth || !is_loopback(n->o->addr),
+        .clear_text_ok = is_loopback(n->o->addr) || n->o->insecure_http,
+    };
+    struct rt_dir *dir = NULL;
+    unsigned mode;
+    enum err rc = auth_new(&a, &n->auth, n->eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    n->keys_made = rt_dir_mode(n->dot, CREDENTIALS, &mode, NULL) == ERR_NOT_FOUND;
+    n->credentials_path = xasprintf("%s/.forebay/" CREDENTIALS, n->o->dir);
+    rc = auth_make_first(n->auth, n->dot, CREDENTIALS, n->eb);
+    if (rc == ERR_OK && n->o->credentials != NULL) {
+        const char *slash = strrchr(n->o->credentials, '/');
+        char *in = slash == NULL ? xstrdup(".")
+                                 : xmemdup0(n->o->credentials,
+                                            (size_t)MAX(slash - n->o->credentials, 1));
+
+        rc = rt_dir_open(in, &dir, n->eb);
+        if (rc == ERR_OK)
+            rc = auth_load(n->auth, dir, slash == NULL ? n->o->credentials : slash + 1,
+                           n->eb);
+        rt_dir_close(&dir);
+        free(in);
+    }
+    return rc;
+}
+
+static enum err
+open_services(struct node *n)
+{
+    struct cloud_options c = {.retry_ms = n->o->backend_retry_ms,
+                              .secrets = n->secrets,
+                              .ca_file = n->o->backend_ca_file};
+    struct object_options ob = {.cache_budget = n->o->cache_budget, .node = n->id.node};
+    struct api_options a = {.region = n->o->region,
+                            .bench_objects = n->o->bench_objects,
+                            .access_log = n->o->access_log};
+    enum err rc = map_start(n->meta, &n->map, n->eb);
+
+    if (rc == ERR_OK)
+        rc = cloud_start(&c, &n->cloud, n->eb);
+    if (rc == ERR_OK) {
+        ob.disk = n->disk;
+        ob.map = n->map;
+        ob.cloud = n->cloud;
+        rc = object_start(&ob, &n->object, n->eb);
+    }
+    if (rc == ERR_OK) {
+        a.auth = n->auth;
+        a.map = n->map;
+        a.object = n->object;
+        a.cloud = n->cloud;
+        a.disk = n->disk;
+        a.domain_count = MIN(n->o->domain_count, API_DOMAINS_MAX);
+        for (unsigned i = 0; i < a.domain_count; i++)
+            a.domains[i] = n->o->domains[i];
+        rc = api_new(&a, &n->api, n->eb);
+    }
+    return rc;
+}
+
+static enum err
+listen_http(struct node *n)
+{
+    struct rt_listen_options l = {.congestion = n->o->congestion};
+    struct http_handler handler;
+    enum err rc;
+
+    api_handler(n->api, &handler);
+    rc = http_server_new(&n->o->http, &handler, &n->http, n->eb);
+    return rc == ERR_OK
+               ? http_server_listen(n->http, n->o->addr, n->o->port, &l, &n->port, n->eb)
+               : rc;
+}
+
+static enum err
+open_all(struct node *n)
+{
+    enum err rc = open_state(n);
+
+    metrics_set_engine(rt_engine_name(rt_engine_now()));
+    if (rc == ERR_OK)
+        rc = open_disk(n);
+    if (rc == ERR_OK)
+        rc = open_users(n);
+    if (rc == ERR_OK)
+        rc = open_services(n);
+    return rc == ERR_OK ? listen_http(n) : rc;
+}
+
+/* Whatever is open, in reverse. */
+static void
+close_all(struct node *n)
+{
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    if (n->http != NULL)
+        http_server_stop(&n->http);
+    object_stop(&n->object);
+    api_free(&n->api);
+    cloud_stop(&n->cloud);
+    map_stop(&n->map);
+    auth_free(&n->auth);
+    disk_close(&n->disk);
+    meta_close(&n->meta);
+    rt_dir_close(&n->secrets);
+    rt_dir_close(&n->meta_dir);
+    rt_dir_close(&n->state);
+    rt_dir_close(&n->dot);
+    rt_dir_close(&n->dir);
+    free(n->credentials_path);
+    rt_shield_end(&shield);
+}
+
+static void
+on_signal(void *arg)
+{
+    struct node *n = arg;
+
+    n->signals++;
+    rt_cond_broadcast(&n->signalled);
+}
+
+static void
+tell_ready(struct node *n)
+{
+    struct disk_stat st;
+    struct node_ready r = {
+        .dir = n->o->dir,
+        .addr = n->o->addr,
+        .port = n->port,
+        .credentials = n->credentials_path,
+        .first_start = n->keys_made,
+        .keys_needed = n->o->auth || !is_loopback(n->o->addr),
+        .engine = rt_engine_name(rt_engine_now()),
+        .buckets = map_bucket_count(map_now(n->map)),
+    };
+
+    disk_stat(n->disk, &st);
+    r.free_bytes = st.free_bytes;
+    r.objects = st.objects;
+    api_set_ready(n->api, true);
+    LOG(LOG_INFO, "node.ready", "serving", L_TEXT("addr", n->o->addr),
+        L_U64("port", n->port), L_TEXT("engine", r.engine),
+        L_U64("loops", rt_loop_count()), L_U64("start", n->id.starts));
+    if (n->o->on_ready != NULL)
+        n->o->on_ready(&r, n->o->arg);
+}
+
+/* Waits for the next signal, at most until `by`. */
+static bool
+wait_for_signal(struct node *n, unsigned seen, struct deadline by)
+{
+    while (n->signals <= seen)
+        if (rt_cond_wait(&n->signalled, by) != ERR_OK)
+            return false;
+    return true;
+}
+
+static void
+drain(struct node *n)
+{
+    bool whole;
+
+    LOG(LOG_INFO, "node.draining", "ending: no new requests",
+        L_U64("grace_ms", n->o->drain_grace_ms));
+    api_set_ready(n->api, false);
+    if (n->o->drain_grace_ms > 0)
+        (void)wait_for_signal(n, n->signals, deadline_in_ms(n->o->drain_grace_ms));
+    whole = http_server_drain(n->http, deadline_in_ms(n->o->drain_ms));
+    if (!whole)
+        LOG0(LOG_WARN, "node.cut", "requests that were still in flight are cut");
+}
+
+static void
+run(void *arg)
+{
+    struct node *n = arg;
+
+    rt_cond_init(&n->signalled);
+    rt_on_signal(SIGTERM, on_signal, n);
+    rt_on_signal(SIGINT, on_signal, n);
+    n->rc = open_all(n);
+    if (n->rc == ERR_OK) {
+        tell_ready(n);
+        (void)wait_for_signal(n, 0, DEADLINE_NEVER);
+        drain(n);
+    }
+    close_all(n);
+}
+
+enum err
+node_serve(const struct node_options *o, struct errbuf *eb)
+{
+    struct node n = {.o = o, .eb = eb};
+    enum err rc = check_options(o, eb);
+
+    if (rc == ERR_OK)
+        rc = rt_run(&o->rt, run, &n, eb);
+    return rc == ERR_OK ? n.rc : rc;
+}

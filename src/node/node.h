@@ -1,0 +1,47 @@
+/* node: one server from start to end: opens its state and its disk, listens, drains at a signal, closes in reverse.
+ *
+ * node_serve() blocks the calling thread until the server has ended. A second signal ends the drain at once.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "http/server.h"
+#include "rt/loop.h"
+
+struct node_ready {
+    const char *dir;
+    const char *addr;
+    uint16_t port;
+    const char *credentials; /* path of the keys, as a person would type it */
+    bool first_start;        /* the keys were made just now */
+    bool keys_needed;        /* no anonymous caller */
+    uint64_t free_bytes;
+    const char *engine;
+    uint64_t buckets, objects;
+};
+
+struct node_options {
+    const char *dir;  /* made when missing */
+    const char *addr; /* "127.0.0.1" */
+    uint16_t port;
+    const char *credentials; /* one more file of users, or NULL */
+    bool auth;               /* no anonymous caller on loopback either */
+    bool insecure_http;      /* plain HTTP off loopback, in words */
+    const char *region;      /* NULL: us-east-1 */
+    const char *const *domains;
+    unsigned domain_count;
+    bool bench_objects, access_log;
+    uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, tail_bytes;
+    uint64_t drain_grace_ms; /* full service after readyz says no */
+    uint64_t drain_ms;       /* for what is in flight */
+    uint64_t backend_retry_ms;
+    const char *backend_ca_file;
+    const char *congestion;
+    struct http_server_options http;
+    struct rt_options rt;
+    void (*on_ready)(const struct node_ready *r, void *arg);
+    void *arg;
+};
+enum err node_serve(const struct node_options *o, struct errbuf *eb) MUST_CHECK;
