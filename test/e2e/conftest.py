@@ -11,8 +11,10 @@
 The server is build/dev/forebay (ASan, UBSan), or FOREBAY_BIN. A sanitizer's report in a log fails the test.
 """
 
+import itertools
 import os
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -30,7 +32,7 @@ from rigs import fakeremote, forebay, seaweed as seaweed_rig  # noqa: E402
 
 def boto(endpoint, keys, **config):
     """A boto3 client; no retries, so that a test sees what the server said first."""
-    config = {"retries": {"total_max_attempts": 1}, "s3": {"addressing_style": "path"}, "max_pool_connections": 256, **config}
+    config = {"signature_version": "s3v4", "retries": {"total_max_attempts": 1}, "s3": {"addressing_style": "path"}, "max_pool_connections": 256, **config}
     return boto3.client(
         "s3",
         endpoint_url=endpoint,
@@ -96,17 +98,24 @@ def fake():
 REMOTE_KEYS = (seaweed_rig.ACCESS_KEY, seaweed_rig.SECRET_KEY)
 
 
+bucket_numbers = itertools.count(1)
+
+
+def new_bucket(client, node):
+    """A bucket named after the test, and no two alike."""
+    words = re.sub("[^a-z0-9]+", "-", node.name.removeprefix("test_").lower())[:40].strip("-")
+    name = f"{words}-{next(bucket_numbers)}"
+    client.create_bucket(Bucket=name)
+    return name
+
+
 @pytest.fixture
 def bucket(s3, request):
-    """A new bucket at `server`, named after the test."""
-    name = "b-" + "".join(c if c.isalnum() else "-" for c in request.node.name.lower())[:50].strip("-")
-    s3.create_bucket(Bucket=name)
-    return name
+    """A new bucket at `server`."""
+    return new_bucket(s3, request.node)
 
 
 @pytest.fixture
 def remote_bucket(remote_s3, request):
-    """A new bucket at SeaweedFS, named after the test."""
-    name = "r-" + "".join(c if c.isalnum() else "-" for c in request.node.name.lower())[:50].strip("-")
-    remote_s3.create_bucket(Bucket=name)
-    return name
+    """A new bucket at SeaweedFS."""
+    return new_bucket(remote_s3, request.node)

@@ -35,7 +35,7 @@ class Seaweed(Process):
                 "-ip.bind=127.0.0.1",
                 "-master.volumeSizeLimitMB=1024",
                 "-master.electionTimeout=1s",
-                "-volume.max=100",
+                "-volume.max=2000",
                 "-volume.preStopSeconds=0",
                 "-s3.port.iceberg=0",
                 "-s3.port.lance=0",

@@ -1,0 +1,258 @@
+"""D1, D3: what was acknowledged survives kill -9, whole and in its last version; I1: damaged bytes are never sent."""
+
+import dataclasses
+import hashlib
+import http.client
+import os
+import pathlib
+import random
+import re
+import subprocess
+import threading
+import time
+
+import pytest
+from rigs import forebay
+
+import plain
+from conftest import boto
+
+KILLS = 50
+SEED = int(os.environ.get("SEED", "20261121"))
+GONE = None  # the content of a key that is not there
+
+
+@dataclasses.dataclass
+class Entry:
+    """What the ledger knows of one key: the content last acknowledged, and what may have come after it."""
+
+    acked: bytes | None = GONE
+    unknown: list = dataclasses.field(default_factory=list)
+
+    def possible(self):
+        return [self.acked, *self.unknown]
+
+
+def digest(body):
+    return None if body is GONE else (len(body), hashlib.sha256(body).hexdigest())
+
+
+class Writer(threading.Thread):
+    """Puts, overwrites, deletes and uploads in parts its own keys until the server is gone. Each request is in
+    the ledger as unknown before it is sent, and as acknowledged when its 2xx came."""
+
+    def __init__(self, port, ledger, seed):
+        super().__init__(daemon=True)
+        self.port, self.ledger, self.rng = port, ledger, random.Random(seed)
+        self.acks = 0
+
+    def run(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        while True:
+            key = self.rng.choice(list(self.ledger))
+            entry = self.ledger[key]
+            what = self.rng.random()
+            content = GONE if what < 0.15 else self.rng.randbytes(self.rng.choice([0, 1, 700, 16_384, 20_000, 200_000, 1_500_000]))
+            entry.unknown.append(content)
+            if content is GONE:
+                done = plain.ask(self.port, "DELETE", "storm", key, connection=connection)
+            elif what < 0.9:
+                done = plain.ask(self.port, "PUT", "storm", key, body=content, connection=connection)
+            else:
+                done = self.in_parts(connection, key, content)
+            if done.status == 0 or not done.whole:
+                return
+            assert done.status in (200, 204), (done.status, done.body)
+            entry.acked, entry.unknown = content, []
+            self.acks += 1
+
+    def in_parts(self, connection, key, content):
+        begun = plain.ask(self.port, "POST", "storm", key, connection=connection, query="uploads")
+        if begun.status != 200:
+            return begun
+        upload = re.search(b"<UploadId>(.*?)</UploadId>", begun.body).group(1).decode()
+        part = plain.ask(self.port, "PUT", "storm", key, body=content, connection=connection, query=f"partNumber=1&uploadId={upload}")
+        if part.status != 200:
+            return part
+        listed = f"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{part.headers['etag']}</ETag></Part></CompleteMultipartUpload>"
+        return plain.ask(self.port, "POST", "storm", key, body=listed.encode(), connection=connection, query=f"uploadId={upload}")
+
+
+def settle(process, ledger):
+    """Reads every key: each must hold one of its possible contents, whole; then that is what it holds. The
+    listing must name exactly the keys that are there."""
+    there = set()
+    for key, entry in ledger.items():
+        reply = plain.get(process.port, "storm", key)
+        assert reply.status in (200, 404) and reply.whole, f"{key}: {reply.status}, whole {reply.whole}"
+        found = reply.body if reply.status == 200 else GONE
+        match = [content for content in entry.possible() if digest(content) == digest(found)]
+        assert match, (
+            f"{key}: found {digest(found)}, acknowledged {digest(entry.acked)}, in doubt {[digest(u) for u in entry.unknown]} (seed {SEED})"
+        )
+        entry.acked, entry.unknown = found, []
+        if found is not GONE:
+            there.add(key)
+    pages = boto(process.endpoint, process.keys()).get_paginator("list_objects_v2").paginate(Bucket="storm")
+    listed = {row["Key"]: row["Size"] for page in pages for row in page.get("Contents", [])}
+    assert listed == {key: len(ledger[key].acked) for key in there}
+
+
+def test_fifty_kills_in_the_middle_of_puts(start_forebay):
+    """D1, D3: kill -9 at random moments, fifty times on one data folder, with a ledger."""
+    rng = random.Random(SEED)
+    threads = 4
+    ledgers = [{f"{t}/k{n:02d}": Entry() for n in range(10)} for t in range(threads)]
+    everything = {key: entry for ledger in ledgers for key, entry in ledger.items()}
+    acks = in_doubt = 0
+    for kill in range(KILLS):
+        process = start_forebay("storm", build="rel")
+        if kill == 0:
+            assert plain.ask(process.port, "PUT", "storm").status == 200
+        settle(process, everything)
+        writers = [Writer(process.port, ledger, rng.random()) for ledger in ledgers]
+        for writer in writers:
+            writer.start()
+        time.sleep(rng.uniform(0.02, 0.5))
+        process.kill()
+        for writer in writers:
+            writer.join(20)
+            assert not writer.is_alive()
+        acks += sum(writer.acks for writer in writers)
+        in_doubt += sum(len(entry.unknown) for entry in everything.values())
+    process = start_forebay("storm", build="rel")
+    settle(process, everything)
+    uploads = boto(process.endpoint, process.keys()).list_multipart_uploads(Bucket="storm").get("Uploads", [])
+    assert len(uploads) <= KILLS * threads  # an unfinished upload is no object, and may be aborted
+    print(f"{KILLS} kills, {acks} acknowledged, {in_doubt} in doubt")
+    assert acks > KILLS * 10 and in_doubt > KILLS  # it was in the middle of something
+
+
+def test_a_broken_put_leaves_nothing(start_forebay):
+    """D3: a body that ends early is no object, before and after a restart."""
+    process = start_forebay()
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="b")
+    for size in (10, 100_000, 10_000_000):
+        connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=10)
+        connection.putrequest("PUT", f"/b/k{size}")
+        connection.putheader("Content-Length", str(size))
+        connection.endheaders(os.urandom(size // 2))
+        connection.close()
+    time.sleep(0.5)
+    assert client.list_objects_v2(Bucket="b")["KeyCount"] == 0
+    process.end()
+    again = start_forebay()
+    assert boto(again.endpoint, again.keys()).list_objects_v2(Bucket="b")["KeyCount"] == 0
+
+
+# ---- damage ----
+
+
+def segments(process):
+    return sorted(pathlib.Path(process.data_dir).rglob("*.tar"))
+
+
+def flip(path, offset, bit):
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1 << bit]))
+        os.fsync(file.fileno())
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory):
+    """A stopped server's folder with objects whose bodies are found verbatim in its segments:
+    (folder, {key: body}, {key: (segment, offset of the body's first 48 bytes)})."""
+    folder = tmp_path_factory.mktemp("damage") / "data"
+    rng = random.Random(SEED)
+    bodies = {f"small/{n:04d}": rng.randbytes(rng.randint(48, 20_480)) for n in range(1900)}
+    bodies |= {f"large/{n:02d}": rng.randbytes(rng.randint(100_000, 3_000_000)) for n in range(20)}
+    with forebay.Forebay(folder, build="rel") as process:
+        process.wait_ready()
+        assert plain.ask(process.port, "PUT", "b").status == 200
+        connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=10)
+        for key, body in bodies.items():
+            assert plain.ask(process.port, "PUT", "b", key, body=body, connection=connection).status == 200
+        process.end()
+        files = segments(process)
+    places = {}
+    for path in files:
+        data = path.read_bytes()
+        for key, body in bodies.items():
+            if key not in places and (at := data.find(body[:48])) >= 0:
+                places[key] = (path, at)
+    assert places.keys() == bodies.keys()  # "data of native buckets lies verbatim in *.tar"
+    return folder, bodies, places
+
+
+def read_all(folder, keys):
+    """{key: reply} from a freshly started server: nothing is in its memory yet."""
+    with forebay.Forebay(folder, log_dir=folder.parent, build="rel") as process:
+        process.wait_ready()
+        replies = {key: plain.get(process.port, "b", key) for key in keys}
+        process.end()
+    return replies
+
+
+def test_two_thousand_flipped_bits_are_never_sent(damaged):
+    """I1: one bit of each body. There is no second copy, so no read may look whole; mended, all read again."""
+    folder, bodies, places = damaged
+    rng = random.Random(SEED + 1)
+    flips = []
+    for key, (path, at) in places.items():
+        # A large body's blocks lie one behind the other; its first 16 KiB are certainly its own.
+        for _ in range(5 if key.startswith("large/") else 1):
+            flips.append((path, at + rng.randrange(min(len(bodies[key]), 16_384)), rng.randrange(8)))
+    flips = sorted(set(flips))
+    assert len(flips) >= 1990
+    for each in flips:
+        flip(*each)
+    for key, reply in read_all(folder, bodies).items():
+        looks_whole = reply.status == 200 and reply.whole
+        assert not looks_whole, f"{key}: a damaged body was sent as if whole (seed {SEED})"
+        assert bodies[key].startswith(reply.body) or reply.status >= 500, f"{key}: wrong bytes left the server (seed {SEED})"
+    for each in flips:
+        flip(*each)
+    for key, reply in read_all(folder, bodies).items():
+        assert reply.status == 200 and reply.body == bodies[key], key
+
+
+def test_flips_anywhere_send_nothing_wrong(damaged):
+    """I1, I5: bits anywhere in the segments, heads and records as well. The server starts and answers each key
+    with its own bytes, or with an error; never with others."""
+    folder, bodies, places = damaged
+    rng = random.Random(SEED + 2)
+    files = sorted({path for path, _ in places.values()})
+    keys = rng.sample(sorted(bodies), 150)
+    for _ in range(6):
+        flips = [(path, rng.randrange(path.stat().st_size), rng.randrange(8)) for path in rng.choices(files, k=30)]
+        for each in flips:
+            flip(*each)
+        for key, reply in read_all(folder, keys).items():
+            if reply.status == 200 and reply.whole:
+                assert reply.body == bodies[key], f"{key} (seed {SEED})"
+        for each in reversed(flips):
+            flip(*each)
+
+
+def test_disk_check_and_tar_read_it(damaged):
+    """`forebay disk check` is quiet about a sound disk and names what is damaged; tar lists every segment."""
+    folder, bodies, places = damaged
+    check = [str(forebay.binary("rel")), "disk", "check", str(folder)]
+    sound = subprocess.run(check, capture_output=True, text=True, env=forebay.server_env())
+    assert sound.returncode == 0, sound.stdout + sound.stderr
+    key = "small/0007"
+    path, at = places[key]
+    flip(path, at + 10, 3)
+    damaged_run = subprocess.run(check, capture_output=True, text=True, env=forebay.server_env())
+    flip(path, at + 10, 3)
+    assert damaged_run.returncode != 0 and key in damaged_run.stdout + damaged_run.stderr
+    listed = 0
+    for segment in sorted({path for path, _ in places.values()}):
+        done = subprocess.run(["tar", "-tf", str(segment)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        listed += len(done.stdout.splitlines())
+    assert listed >= len(bodies)
