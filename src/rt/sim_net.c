@@ -155,7 +155,7 @@ try_sendv(struct stream *s, const struct iovec *iov, int count)
     struct direction *d = e->out;
     size_t n = 0;
 
-    if (d->refused_seen || d->ended)
+    if (d->refused_seen || d->ended || e->in->reset_seen)
         return -EPIPE;
     for (int i = 0; i < count; i++) {
         size_t part = put(d, &iov[i]);
