@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "object/fetch.h"
 #include "rt/loop.h"
 
 unsigned
@@ -30,19 +31,44 @@ key_tables_start(struct object_service *s)
     for (unsigned i = 0; i < rt_loop_count(); i++) {
         s->keys[i] = xcalloc(1, sizeof *s->keys[i]);
         table_init(&s->keys[i]->slots, KEYS_BUSY_MAX);
+        rt_cond_init(&s->keys[i]->emptied);
     }
     return ERR_OK;
+}
+
+/* Ends the fetches that nobody waits for any more, on their loop, and waits for the last. */
+static void
+stop_on_loop(void *arg)
+{
+    struct key_table *t = arg;
+    struct rt_shield shield;
+
+    TABLE_EACH(&t->slots, place)
+    {
+        struct key_slot *slot = place->value;
+
+        if (slot->fetch != NULL && slot->fetch->fiber != NULL)
+            rt_cancel(slot->fetch->fiber);
+    }
+    rt_shield_begin(&shield);
+    while (t->slots.count > 0)
+        if (rt_cond_wait(&t->emptied, DEADLINE_NEVER) != ERR_OK)
+            break;
+    rt_shield_end(&shield);
 }
 
 void
 key_tables_stop(struct object_service *s)
 {
     for (unsigned i = 0; s->keys != NULL && i < rt_loop_count(); i++) {
-        assert(s->keys[i]->slots.count == 0); /* fetches and writes were joined before */
+        while (on_home(i, stop_on_loop, s->keys[i]) != ERR_OK)
+            rt_yield(); /* out of stacks there: others are ending too */
+        assert(s->keys[i]->slots.count == 0);
         table_fini(&s->keys[i]->slots);
         free(s->keys[i]);
     }
     free(s->keys);
+    s->keys = NULL;
 }
 
 enum err
@@ -87,6 +113,8 @@ key_slot_drop(struct key_slot **sp)
         return;
     assert(slot->fetch == NULL && !slot->writing);
     table_take(&slot->table->slots, (struct span){slot->name, slot->name_len});
+    if (slot->table->slots.count == 0)
+        rt_cond_broadcast(&slot->table->emptied);
     free(slot->name);
     free(slot);
 }

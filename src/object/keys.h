@@ -18,6 +18,7 @@ struct key_slot {
 };
 struct key_table {
     struct table slots;
+    struct rt_cond emptied;
 };
 
 unsigned key_home(const struct map_bucket *b,
