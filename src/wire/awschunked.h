@@ -1,17 +1,17 @@
 /* awschunked: bodies framed by `STREAMING-...` values of x-amz-content-sha256: chunks
  * inside the HTTP body, with or without signatures, with or without a trailer.
  *
- *     *( hex [";chunk-signature=" sig] CRLF data CRLF ) "0" [";chunk-signature=" sig]
- * CRLF
- *         *( name ":" value CRLF ) [ "x-amz-trailer-signature:" sig CRLF ] CRLF
+ *     *( hex [ext] CRLF data CRLF ) "0" [ext] CRLF
+ *     *( name ":" value CRLF ) [ "x-amz-trailer-signature:" sig CRLF ] CRLF
+ *     ext = ";chunk-signature=" 64 hex digits
  *
  * The decoder is pulled: it is given bytes at any split and hands back spans of the
  * decoded body that lie in the bytes given, so nothing is copied; a chunk may be
  * gigabytes long. What it handed back is not to be believed until AWSCHUNKED_END: chunk
  * signatures come before their data but can only be judged after it.
  *
- * Memory: the decoder is 3 KiB, in the caller's arena; it borrows nothing after
- * awschunked_init() but `key`.
+ * Memory: the decoder is 3 KiB, in the caller's arena; it stays where it is (its trailers
+ * point into it), borrows only `key` and `scope` and owns a running hash: awschunked_fini().
  */
 #pragma once
 #include <stdbool.h>
@@ -19,47 +19,48 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/span.h"
+#include "wire/checksum.h"
 #include "wire/fault.h"
 #include "wire/field.h"
-#include "wire/hmac.h"
 #include "wire/sigv4.h"
 
 #define AWSCHUNKED_LINE_MAX     1024
-#define AWSCHUNKED_TRAILERS_MAX 4
+#define AWSCHUNKED_TRAILERS_MAX 1 /* S3 has one checksum a request */
 
 enum awschunked_got {
-    AWSCHUNKED_MORE, /* all of `in` is taken: feed more, or call awschunked_finish() at
-                        the end of the body */
+    AWSCHUNKED_MORE, /* all of `in` is taken: feed more, or awschunked_finish() */
     AWSCHUNKED_DATA, /* *data is the next piece of the body */
-    AWSCHUNKED_END,  /* body and trailers are complete and verified; `in` should be empty
-                        now */
-    AWSCHUNKED_BAD,  /* the fault says why; the decoder stays in this state */
+    AWSCHUNKED_END,  /* complete and verified; further bytes are still to be fed: BAD */
+    AWSCHUNKED_BAD,  /* awschunked_finish() says why; it stays so */
 };
 
 struct awschunked {
     /* Set at the start. */
     enum payload_kind kind;
     const struct hmac_key *key; /* borrowed; signed kinds only */
-    uint64_t length;            /* x-amz-decoded-content-length */
-    char scope[128];            /* "20261121/us-east-1/s3/aws4_request" */
+    struct span scope;          /* borrowed; "20261121/us-east-1/s3/aws4_request" */
     char date[17];
-    char announced[64]; /* x-amz-trailer in lower case; empty when none */
+    uint64_t length;              /* x-amz-decoded-content-length */
+    enum checksum_kind announced; /* x-amz-trailer */
 
     /* Moves. */
     unsigned char state;
-    bool after_bare_lf; /* a trailer line ended in LF alone: see read_trailer() */
-    char previous[SHA256_HEX + 1]; /* signature before this chunk's */
+    bool bare_lf; /* the last trailer line ended in LF alone: see end_of_trailers() */
+    bool trailers_signed; /* x-amz-trailer-signature came and was right */
+    unsigned char slack;  /* bytes of an empty line that may still come after the end */
+    char previous[SHA256_HEX + 1]; /* the signature before this chunk's */
     char claimed[SHA256_HEX + 1];  /* this chunk's */
-    struct sha256 sum;             /* of this chunk's data */
+    struct digest sum;             /* of this chunk's data */
     uint64_t chunk_left;
     uint64_t decoded;
-    unsigned line_len;
-    unsigned text_len;
-    unsigned trailer_count;
+    size_t line_len;
+    size_t text_len;
+    size_t trailer_count;
     struct fault fault;
     char line[AWSCHUNKED_LINE_MAX];
-    char text[AWSCHUNKED_LINE_MAX];                 /* trailers as "name:value\n"... */
+    char text[AWSCHUNKED_LINE_MAX]; /* trailers as they are signed: "name:value\n" */
     struct field trailers[AWSCHUNKED_TRAILERS_MAX]; /* lie in `text` */
 };
 
@@ -70,9 +71,11 @@ enum err awschunked_init(struct awschunked *d, enum payload_kind kind,
                          const struct sigv4_auth *auth, const struct hmac_key *key,
                          struct fields headers, struct fault *f) MUST_CHECK;
 
-/* Takes from the front of *in. */
-enum awschunked_got
-awschunked_next(struct awschunked *d, struct span *in, struct span *data);
+void awschunked_fini(struct awschunked *d); /* after a failed init too; twice is fine */
+
+/* Takes from the front of *in. Ask again until it says MORE. */
+enum awschunked_got awschunked_next(struct awschunked *d, struct span *in,
+                                    struct span *data);
 
 /* The HTTP body has ended: ERR_OK if the framed one has as well, else 400 IncompleteBody.
  */
@@ -85,15 +88,14 @@ awschunked_trailers(const struct awschunked *d)
     return (struct fields){d->trailers, d->trailer_count};
 }
 
-/* --- The client's side: STREAMING-UNSIGNED-PAYLOAD-TRAILER
- * ------------------------------------------------- */
+/* ---- The client's side: STREAMING-UNSIGNED-PAYLOAD-TRAILER ---- */
 
 /* Before `len` bytes of data (not 0), behind them, and at the end; the trailer's name may
  * be NULL. */
 void awschunked_put_head(struct buf *out, uint64_t len);
 void awschunked_put_tail(struct buf *out);
-void
-awschunked_put_end(struct buf *out, const char *trailer_name, struct span trailer_value);
+void awschunked_put_end(struct buf *out, const char *trailer_name,
+                        struct span trailer_value);
 /* The Content-Length of a body of `len` bytes in chunks of `chunk` (the last may be
  * shorter). */
 uint64_t awschunked_encoded_len(uint64_t len, uint64_t chunk, const char *trailer_name,
