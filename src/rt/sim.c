@@ -356,12 +356,17 @@ draw(void *arg)
     return sim_rng_next(arg);
 }
 
+struct sim_lottery
+sim_lottery(struct sim *s)
+{
+    return (struct sim_lottery){.draw = draw, .arg = &s->rng, .lossy = s->options.lossy};
+}
+
 enum err
 sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb)
 {
     struct rt_options options = {.loops = 1};
-    struct sim_lottery lottery = {
-        .draw = draw, .arg = &s->rng, .lossy = s->options.lossy};
+    struct sim_lottery lottery = sim_lottery(s);
     enum err rc;
 
     assert(sim_world == NULL);
@@ -381,6 +386,7 @@ sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb)
     sim_openssl_end();
     log_set_clock(NULL);
     sim_net_end(s);
+    sim_file_end(s);
     if (s->cut) {
         sim_disk_cut(s->disk, &lottery);
         sim_index_cut(s);

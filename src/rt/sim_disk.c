@@ -4,11 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "rt/sim_image.h"
+#include "rt/sim_names.h"
 
 #define SECTOR 512u
 #define PAGE   4096u
@@ -35,27 +36,12 @@ struct sim_change {
         len; /* what it touches in the image; for a write whole sectors once it is done */
     char *data;   /* owned; CHANGE_WRITE only */
     uint64_t sum; /* of a write's data at its begin */
+    bool doomed;  /* the kernel believes that it is on the disk, but it is not */
     bool sets_size;
     uint64_t size;
     /* Directories. */
     char *name, *to;         /* owned */
     struct sim_node *target; /* owns a reference */
-};
-
-/* A growing mapping: untouched pages cost nothing and read as zeros. */
-struct image {
-    char *at;
-    uint64_t room;
-    uint64_t size;
-};
-
-struct entry {
-    char *name;            /* owned */
-    struct sim_node *node; /* owns a reference */
-};
-struct names {
-    struct entry *at; /* owned; in byte order */
-    unsigned count, room;
 };
 
 struct sim_node {
@@ -70,12 +56,12 @@ struct sim_node {
     uint64_t change_bytes;
     union {
         struct {
-            struct image now, stable;
+            struct sim_image now, stable;
             uint64_t
                 allocated; /* counted against the disk: the end of what was reserved or written */
         } file;
         struct {
-            struct names now, stable;
+            struct sim_names now, stable;
         } dir;
     };
 };
@@ -86,167 +72,6 @@ struct sim_disk {
     uint64_t next_id, next_seq;
     uint64_t used, size;
 };
-
-/* ---- images ---- */
-static void
-image_reach(struct image *m, uint64_t end)
-{
-    uint64_t room = MAX(m->room, MIB(1));
-
-    if (end <= m->room)
-        return;
-    while (room < end)
-        room *= 2;
-    if (m->at == NULL)
-        m->at = mmap(NULL, room, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    else
-        m->at = mremap(m->at, m->room, room, MREMAP_MAYMOVE);
-    if (m->at == MAP_FAILED)
-        abort(); /* as xmalloc() */
-    m->room = room;
-}
-
-static void
-image_zero(struct image *m, uint64_t from, uint64_t to)
-{
-    uint64_t first, last;
-
-    to = MIN(to, m->room);
-    if (from >= to)
-        return;
-    first = align_up(from, PAGE);
-    last = align_down(to, PAGE);
-    if (first >= last) {
-        memset(m->at + from, 0, to - from);
-        return;
-    }
-    memset(m->at + from, 0, first - from);
-    memset(m->at + last, 0, to - last);
-    if (madvise(m->at + first, last - first, MADV_DONTNEED) != 0)
-        memset(m->at + first, 0, last - first);
-}
-
-static void
-image_put(struct image *m, uint64_t offset, const char *data, uint64_t len)
-{
-    image_reach(m, offset + len);
-    memcpy(m->at + offset, data, len);
-}
-
-/* dst becomes what src is in [from, to). */
-static void
-image_copy(struct image *dst, const struct image *src, uint64_t from, uint64_t to)
-{
-    uint64_t have = MIN(to, src->room);
-
-    if (from < have)
-        image_put(dst, from, src->at + from, have - from);
-    image_zero(dst, MAX(from, have), to);
-}
-
-static void
-image_set_size(struct image *m, uint64_t size)
-{
-    if (size < m->size)
-        image_zero(m, size, m->room);
-    m->size = size;
-}
-
-static void
-image_fini(struct image *m)
-{
-    if (m->at != NULL)
-        munmap(m->at, m->room);
-    *m = (struct image){0};
-}
-
-/* ---- names ---- */
-
-/* The place of `name`, or where it would go. */
-static unsigned
-names_place(const struct names *s, const char *name, bool *found)
-{
-    unsigned low = 0, high = s->count;
-
-    while (low < high) {
-        unsigned mid = (low + high) / 2;
-
-        if (strcmp(s->at[mid].name, name) < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    *found = low < s->count && strcmp(s->at[low].name, name) == 0;
-    return low;
-}
-
-static struct sim_node *
-names_find(const struct names *s, const char *name)
-{
-    bool found;
-    unsigned i = names_place(s, name, &found);
-
-    return found ? s->at[i].node : NULL;
-}
-
-static void
-names_set(struct names *s, const char *name, struct sim_node *node)
-{
-    bool found;
-    unsigned i = names_place(s, name, &found);
-
-    sim_node_ref(node);
-    if (found) {
-        sim_node_drop(&s->at[i].node);
-        s->at[i].node = node;
-        return;
-    }
-    if (s->count == s->room) {
-        s->room = s->room == 0 ? 8 : s->room * 2;
-        s->at = xrealloc(s->at, s->room * sizeof *s->at);
-    }
-    memmove(&s->at[i + 1], &s->at[i], (s->count - i) * sizeof *s->at);
-    s->at[i] = (struct entry){xstrdup(name), node};
-    s->count++;
-}
-
-/* Only when it still means `node`. */
-static void
-names_clear(struct names *s, const char *name, const struct sim_node *node)
-{
-    bool found;
-    unsigned i = names_place(s, name, &found);
-
-    if (!found || s->at[i].node != node)
-        return;
-    free(s->at[i].name);
-    sim_node_drop(&s->at[i].node);
-    s->count--;
-    memmove(&s->at[i], &s->at[i + 1], (s->count - i) * sizeof *s->at);
-}
-
-static void
-names_fini(struct names *s)
-{
-    for (unsigned i = 0; i < s->count; i++) {
-        free(s->at[i].name);
-        sim_node_drop(&s->at[i].node);
-    }
-    free(s->at);
-    *s = (struct names){0};
-}
-
-static void
-names_copy(struct names *dst, const struct names *src)
-{
-    struct names old = *dst;
-
-    *dst = (struct names){0};
-    for (unsigned i = 0; i < src->count; i++)
-        names_set(dst, src->at[i].name, src->at[i].node);
-    names_fini(&old);
-}
 
 /* ---- changes ---- */
 static struct sim_change *
@@ -291,32 +116,33 @@ change_forget(struct sim_change *c)
 }
 
 static void
-apply_to_names(const struct sim_change *c, struct names *s)
+apply_to_names(const struct sim_change *c, struct sim_names *s)
 {
     if (c->kind == CHANGE_UNLINK || c->kind == CHANGE_RENAME)
-        names_clear(s, c->name, c->target);
+        sim_names_clear(s, c->name, c->target);
     if (c->kind == CHANGE_LINK)
-        names_set(s, c->name, c->target);
+        sim_names_set(s, c->name, c->target);
     if (c->kind == CHANGE_RENAME)
-        names_set(s, c->to, c->target);
+        sim_names_set(s, c->to, c->target);
 }
 
 static void
-apply_bytes(const struct sim_change *c, struct image *m)
+apply_bytes(const struct sim_change *c, struct sim_image *m)
 {
     if (c->kind == CHANGE_WRITE)
-        image_put(m, c->offset, c->data, c->len);
+        sim_image_put(m, c->offset, c->data, c->len);
     else if (c->kind == CHANGE_ZERO)
-        image_zero(m, c->offset, c->offset + c->len);
+        sim_image_zero(m, c->offset, c->offset + c->len);
 }
 
 static void
-apply_size(const struct sim_change *c, struct image *m)
+apply_size(const struct sim_change *c, struct sim_image *m)
 {
     if (c->sets_size)
-        image_set_size(m, c->size);
+        sim_image_set_size(m, c->size);
 }
 
+/* Never again once it is doomed: but its place stays known until the cut. */
 static void
 make_stable(struct sim_change *c)
 {
@@ -332,8 +158,16 @@ make_stable(struct sim_change *c)
 static void
 write_back(struct sim_node *n)
 {
-    while (n->change_count > UNSYNCED_COUNT_MAX || n->change_bytes > UNSYNCED_BYTES_MAX)
-        make_stable(LIST_ENTRY(n->changes.next, struct sim_change, link));
+    LIST_EACH(&n->changes, at)
+    {
+        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
+
+        if (n->change_count <= UNSYNCED_COUNT_MAX &&
+            n->change_bytes <= UNSYNCED_BYTES_MAX)
+            return;
+        if (!c->doomed)
+            make_stable(c);
+    }
 }
 
 /* ---- nodes ---- */
@@ -371,12 +205,12 @@ sim_node_drop(struct sim_node **np)
         change_forget(LIST_ENTRY(n->changes.next, struct sim_change, link));
     assert(list_empty(&n->in_flight)); /* whoever writes has a reference */
     if (n->is_dir) {
-        names_fini(&n->dir.now);
-        names_fini(&n->dir.stable);
+        sim_names_fini(&n->dir.now);
+        sim_names_fini(&n->dir.stable);
     } else {
         n->disk->used -= n->file.allocated;
-        image_fini(&n->file.now);
-        image_fini(&n->file.stable);
+        sim_image_fini(&n->file.now);
+        sim_image_fini(&n->file.stable);
     }
     list_remove(&n->of_disk);
     free(n);
@@ -459,7 +293,7 @@ struct sim_node *
 sim_dir_find(const struct sim_node *dir, const char *name)
 {
     assert(dir->is_dir);
-    return names_find(&dir->dir.now, name);
+    return sim_names_find(&dir->dir.now, name);
 }
 
 static void
@@ -484,12 +318,12 @@ sim_dir_add(struct sim_node *dir, const char *name, bool is_dir, bool stable,
 
     *out = NULL;
     assert(dir->is_dir);
-    if (names_find(&dir->dir.now, name) != NULL)
+    if (sim_names_find(&dir->dir.now, name) != NULL)
         return -EEXIST;
     n = node_new(dir->disk, is_dir);
     if (stable) {
-        names_set(&dir->dir.now, name, n);
-        names_set(&dir->dir.stable, name, n);
+        sim_names_set(&dir->dir.now, name, n);
+        sim_names_set(&dir->dir.stable, name, n);
     } else {
         dir_change(dir, CHANGE_LINK, name, NULL, n);
     }
@@ -501,7 +335,7 @@ sim_dir_add(struct sim_node *dir, const char *name, bool is_dir, bool stable,
 int
 sim_dir_unlink(struct sim_node *dir, const char *name)
 {
-    struct sim_node *n = names_find(&dir->dir.now, name);
+    struct sim_node *n = sim_names_find(&dir->dir.now, name);
 
     if (n == NULL)
         return -ENOENT;
@@ -514,8 +348,8 @@ sim_dir_unlink(struct sim_node *dir, const char *name)
 int
 sim_dir_rename(struct sim_node *dir, const char *from, const char *to)
 {
-    struct sim_node *n = names_find(&dir->dir.now, from);
-    struct sim_node *old = names_find(&dir->dir.now, to);
+    struct sim_node *n = sim_names_find(&dir->dir.now, from);
+    struct sim_node *old = sim_names_find(&dir->dir.now, to);
 
     if (n == NULL)
         return -ENOENT;
@@ -554,7 +388,7 @@ sim_file_size(const struct sim_node *f)
 uint64_t
 sim_file_read(const struct sim_node *f, uint64_t offset, void *buf, uint64_t len)
 {
-    const struct image *m = &f->file.now;
+    const struct sim_image *m = &f->file.now;
     uint64_t n, have;
 
     assert(!f->is_dir);
@@ -602,12 +436,12 @@ sim_write_begin(struct sim_node *f, uint64_t offset, const void *data, uint64_t 
 static void
 write_now(struct sim_change *c)
 {
-    struct image *m = &c->of->file.now;
+    struct sim_image *m = &c->of->file.now;
     uint64_t end = c->offset + c->len;
     uint64_t first = align_down(c->offset, SECTOR), last = align_up(end, SECTOR);
 
-    image_put(m, c->offset, c->data, c->len);
-    image_reach(m, last);
+    sim_image_put(m, c->offset, c->data, c->len);
+    sim_image_reach(m, last);
     if (end > m->size) {
         c->sets_size = true;
         c->size = m->size = end;
@@ -679,7 +513,7 @@ sim_file_truncate(struct sim_node *f, uint64_t size)
 char *
 sim_file_bytes_now(struct sim_node *f)
 {
-    image_reach(&f->file.now, f->file.now.size);
+    sim_image_reach(&f->file.now, f->file.now.size);
     return f->file.now.at;
 }
 
@@ -699,7 +533,24 @@ sim_sync_end(struct sim_node *n, uint64_t mark)
 
         if (c->seq > mark)
             break;
-        make_stable(c);
+        if (!c->doomed)
+            make_stable(c);
+    }
+}
+
+void
+sim_sync_fail(struct sim_node *n, uint64_t mark, const struct sim_lottery *l)
+{
+    LIST_EACH(&n->changes, at)
+    {
+        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
+
+        if (c->seq > mark)
+            break;
+        if (!c->doomed && l->draw(l->arg) % 2 == 0)
+            make_stable(c);
+        else
+            c->doomed = true;
     }
 }
 
@@ -717,7 +568,7 @@ chance(const struct odds *o, unsigned permille)
 }
 
 static void
-tear(const struct odds *o, const struct sim_change *c, struct image *m)
+tear(const struct odds *o, const struct sim_change *c, struct sim_image *m)
 {
     uint64_t unit = chance(o, 500) ? SECTOR : PAGE;
     uint64_t end = c->offset + c->len;
@@ -725,40 +576,40 @@ tear(const struct odds *o, const struct sim_change *c, struct image *m)
     for (uint64_t at = c->offset, next; at < end; at = next) {
         next = MIN(align_down(at, unit) + unit, end);
         if (chance(o, 500))
-            image_put(m, at, c->data + (at - c->offset), next - at);
+            sim_image_put(m, at, c->data + (at - c->offset), next - at);
     }
 }
 
 static void
 cut_file(struct sim_node *f, const struct odds *o)
 {
-    struct image *stable = &f->file.stable;
+    struct sim_image *stable = &f->file.stable;
     uint64_t size = stable->size;
 
     LIST_EACH(&f->changes, at)
     {
         struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
-        bool kept = chance(o, o->kept);
+        bool kept = chance(o, o->kept) && !c->doomed;
 
         if (kept && c->kind == CHANGE_WRITE && chance(o, o->torn))
             tear(o, c, stable);
         else if (kept)
             apply_bytes(c, stable);
-        if (!c->sets_size || !chance(o, o->kept))
+        if (!c->sets_size || c->doomed || !chance(o, o->kept))
             continue;
         if (c->size < size) /* what is cut off comes back as zeros */
-            image_zero(stable, c->size, stable->room);
+            sim_image_zero(stable, c->size, stable->room);
         size = c->size;
     }
-    image_zero(stable, size, stable->room);
+    sim_image_zero(stable, size, stable->room);
     stable->size = size;
     while (!list_empty(&f->changes)) { /* `now` differed nowhere else */
         struct sim_change *c = LIST_ENTRY(f->changes.next, struct sim_change, link);
 
-        image_copy(&f->file.now, stable, c->offset, c->offset + c->len);
+        sim_image_copy(&f->file.now, stable, c->offset, c->offset + c->len);
         change_forget(c);
     }
-    image_zero(&f->file.now, size, f->file.now.room);
+    sim_image_zero(&f->file.now, size, f->file.now.room);
     f->file.now.size = size;
     if (size >
         f->file
@@ -777,14 +628,14 @@ cut_dir(struct sim_node *dir, const struct odds *o)
     LIST_EACH(&dir->changes, at)
     {
         struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
-        bool kept = chance(o, o->kept);
+        bool kept = chance(o, o->kept) && !c->doomed;
 
         stopped = stopped || (journal && !kept);
         if (kept && !stopped)
             apply_to_names(c, &dir->dir.stable);
         change_forget(c);
     }
-    names_copy(&dir->dir.now, &dir->dir.stable);
+    sim_names_copy(&dir->dir.now, &dir->dir.stable);
 }
 
 /* Writes in flight become done ones, or have never been. */

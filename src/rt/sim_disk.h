@@ -62,16 +62,21 @@ void sim_file_truncate(struct sim_node *f, uint64_t size);
 char *sim_file_bytes_now(struct sim_node *f);
 bool sim_node_is_synced(const struct sim_node *n);
 
-/* ---- syncs, of both kinds: what was done before the begin is stable after the end ---- */
-uint64_t sim_sync_begin(const struct sim_node *n);
-void sim_sync_end(struct sim_node *n, uint64_t mark);
-
-/* ---- the cut ---- */
+/* ---- what decides ---- */
 struct sim_lottery {
     uint64_t (*draw)(void *arg); /* 64 random bits */
     void *arg;
     bool
         lossy; /* else all changes are kept, and writes in flight are kept or lost whole */
 };
+
+/* ---- syncs, of both kinds: what was done before the begin is stable after the end ---- */
+uint64_t sim_sync_begin(const struct sim_node *n);
+void sim_sync_end(struct sim_node *n, uint64_t mark);
+/* The sync failed. As in Linux each change is stable now, or it is taken for clean though it is not: then no later
+ * sync brings it to the disk, and a cut takes it. `draw` decides. */
+void sim_sync_fail(struct sim_node *n, uint64_t mark, const struct sim_lottery *l);
+
+/* ---- the cut ---- */
 /* Every node, in order of creation. Open handles stay valid but must only be dropped. */
 void sim_disk_cut(struct sim_disk *d, const struct sim_lottery *l);

@@ -64,6 +64,7 @@ enum sim_trace_kind {
 };
 void sim_note(enum sim_trace_kind kind, uint64_t a, uint64_t b);
 
+struct sim_lottery sim_lottery(struct sim *s);
 /* A delay drawn from 1 ns to the option's maximum. */
 uint64_t sim_delay_ns(void);
 void sim_after(struct timer *t, uint64_t delay_ns);
@@ -112,3 +113,4 @@ enum err sim_connect(const char *host, uint16_t port, struct deadline by,
                      struct stream **out, struct errbuf *eb);
 enum err sim_pipe(struct stream **a, struct stream **b);
 void sim_net_end(struct sim *s);
+void sim_file_end(struct sim *s);

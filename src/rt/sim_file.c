@@ -3,6 +3,7 @@
  * seen by readers when it is over, not sooner. */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -377,10 +378,13 @@ finish(struct sim_op *so)
     struct disk_op *op = so->op;
     struct sim_node *node = file_of(op->file)->node;
     char *at = op->buf != NULL ? op->buf->at + op->at : NULL;
+    struct sim_lottery lottery = sim_lottery(sim_world);
     int64_t n;
 
     if (sim_world->cut)
         return -ECANCELED; /* a write stays in flight for the lottery */
+    if (so->fail && op->kind == DISK_SYNC)
+        sim_sync_fail(node, so->mark, &lottery);
     if (so->fail && op->kind != DISK_WRITE)
         return -EIO;
     switch (op->kind) {
@@ -485,6 +489,18 @@ sim_fail_op_of(struct fiber *f)
         }
     }
     return false;
+}
+
+/* A file that the world left open would hold its bytes for ever. */
+void
+sim_file_end(struct sim *s)
+{
+    LIST_EACH(&s->files, n)
+    {
+        fprintf(stderr, "sim: \"%s\" was not closed\n",
+                LIST_ENTRY(n, struct sim_file, of_sim)->f.name);
+    }
+    assert(list_empty(&s->files) && list_empty(&s->ops));
 }
 
 enum err

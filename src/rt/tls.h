@@ -13,15 +13,18 @@ struct tls_server_options {
     const char *key_file;  /* PEM */
 };
 struct tls_client_options {
-    const char *ca_file;   /* PEM; NULL: the system's */
+    const char *ca_file; /* PEM; NULL: the system's */
     bool insecure_no_verify;
 };
 /* Reads files: set-up only, not on a busy loop. */
-enum err tls_server_new(const struct tls_server_options *o, struct tls_context **out, struct errbuf *eb) MUST_CHECK;
-enum err tls_client_new(const struct tls_client_options *o, struct tls_context **out, struct errbuf *eb) MUST_CHECK;
+enum err tls_server_new(const struct tls_server_options *o, struct tls_context **out,
+                        struct errbuf *eb) MUST_CHECK;
+enum err tls_client_new(const struct tls_client_options *o, struct tls_context **out,
+                        struct errbuf *eb) MUST_CHECK;
 void tls_context_free(struct tls_context **cp);
 
 /* May switch. `host`: the name to verify and to send (SNI). */
-enum err rt_tls_accept(struct tls_context *c, struct stream *s, struct deadline by, struct errbuf *eb) MUST_CHECK;
-enum err rt_tls_connect(struct tls_context *c, struct stream *s, const char *host, struct deadline by,
-                        struct errbuf *eb) MUST_CHECK;
+enum err rt_tls_accept(struct tls_context *c, struct stream *s, struct deadline by,
+                       struct errbuf *eb) MUST_CHECK;
+enum err rt_tls_connect(struct tls_context *c, struct stream *s, const char *host,
+                        struct deadline by, struct errbuf *eb) MUST_CHECK;

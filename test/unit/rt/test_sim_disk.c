@@ -170,6 +170,32 @@ test_a_sync_covers_what_was_over_when_it_began(void)
     CHECK(late_lost > 10 && late_lost < 100);
 }
 
+/* A failed sync must not be forgiven by a second one. */
+static void
+test_after_a_failed_sync_a_second_one_proves_nothing(void)
+{
+    unsigned lost = 0;
+
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        struct sim_disk *d = sim_disk_new(MIB(64));
+        struct sim_node *f = make_file(d, "f");
+        struct rng r = {seed + 1000};
+
+        fill(f, 0, 'a', 4096);
+        sync_node(f);
+        fill(f, 0, 'b', 4096);
+        sim_sync_fail(f, sim_sync_begin(f),
+                      &(struct sim_lottery){.draw = draw, .arg = &r});
+        sync_node(f);
+        CHECK(byte_at(f, 0) == 'b'); /* as long as the machine runs */
+        cut(d, seed, true);
+        CHECK(byte_at(f, 0) == 'a' || byte_at(f, 0) == 'b');
+        lost += byte_at(f, 0) == 'a';
+        sim_disk_free(&d);
+    }
+    CHECK(lost > 20 && lost < 80);
+}
+
 static void
 test_without_loss_everything_stays(void)
 {
@@ -283,6 +309,7 @@ main(int argc, char **argv)
     RUN(test_unsynced_changes_are_kept_lost_and_torn);
     RUN(test_a_sector_is_written_as_a_whole);
     RUN(test_a_sync_covers_what_was_over_when_it_began);
+    RUN(test_after_a_failed_sync_a_second_one_proves_nothing);
     RUN(test_without_loss_everything_stays);
     RUN(test_writes_in_flight_may_have_happened);
     RUN(test_truncated_bytes_read_as_zeros);

@@ -1,0 +1,81 @@
+#include "rt/sim_image.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/mem.h"
+
+#define PAGE 4096u
+void
+sim_image_reach(struct sim_image *m, uint64_t end)
+{
+    uint64_t room = MAX(m->room, MIB(1));
+
+    if (end <= m->room)
+        return;
+    while (room < end)
+        room *= 2;
+    if (m->at == NULL)
+        m->at = mmap(NULL, room, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    else
+        m->at = mremap(m->at, m->room, room, MREMAP_MAYMOVE);
+    if (m->at == MAP_FAILED)
+        abort(); /* as xmalloc() */
+    m->room = room;
+}
+
+void
+sim_image_zero(struct sim_image *m, uint64_t from, uint64_t to)
+{
+    uint64_t first, last;
+
+    to = MIN(to, m->room);
+    if (from >= to)
+        return;
+    first = align_up(from, PAGE);
+    last = align_down(to, PAGE);
+    if (first >= last) {
+        memset(m->at + from, 0, to - from);
+        return;
+    }
+    memset(m->at + from, 0, first - from);
+    memset(m->at + last, 0, to - last);
+    if (madvise(m->at + first, last - first, MADV_DONTNEED) != 0)
+        memset(m->at + first, 0, last - first);
+}
+
+void
+sim_image_put(struct sim_image *m, uint64_t offset, const char *data, uint64_t len)
+{
+    sim_image_reach(m, offset + len);
+    memcpy(m->at + offset, data, len);
+}
+
+void
+sim_image_copy(struct sim_image *dst, const struct sim_image *src, uint64_t from,
+               uint64_t to)
+{
+    uint64_t have = MIN(to, src->room);
+
+    if (from < have)
+        sim_image_put(dst, from, src->at + from, have - from);
+    sim_image_zero(dst, MAX(from, have), to);
+}
+
+void
+sim_image_set_size(struct sim_image *m, uint64_t size)
+{
+    if (size < m->size)
+        sim_image_zero(m, size, m->room);
+    m->size = size;
+}
+
+void
+sim_image_fini(struct sim_image *m)
+{
+    if (m->at != NULL)
+        munmap(m->at, m->room);
+    *m = (struct sim_image){0};
+}
