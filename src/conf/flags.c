@@ -1,0 +1,303 @@
+#include "conf/flags.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "conf/suggest.h"
+
+#define FAIL(eb, ...) err_set(eb, ERR_BAD_REQUEST, __VA_ARGS__)
+
+/* ---- finding ---- */
+
+static const struct flag *
+find_in(const struct flag *flags, struct span name)
+{
+    for (; flags != NULL && flags->name != NULL; flags++) {
+        if (span_is(name, flags->name))
+            return flags;
+    }
+    return NULL;
+}
+
+static const struct flag *
+find_flag(const struct verb *v, struct span name)
+{
+    const struct flag *f = find_in(v->flags, name);
+
+    return f != NULL ? f : find_in(v->common, name);
+}
+
+static const struct flag *
+find_letter(const struct verb *v, char letter)
+{
+    const struct flag *const tables[] = {v->flags, v->common};
+
+    for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
+        for (const struct flag *f = tables[i]; f != NULL && f->name != NULL; f++) {
+            if (f->letter != 0 && f->letter == letter)
+                return f;
+        }
+    }
+    return NULL;
+}
+
+static enum err
+unknown_flag(const struct verb *v, struct span name, struct errbuf *eb)
+{
+    struct suggest near;
+
+    suggest_begin(&near, name);
+    for (const struct flag *f = v->flags; f != NULL && f->name != NULL; f++)
+        suggest_offer(&near, f->name);
+    for (const struct flag *f = v->common; f != NULL && f->name != NULL; f++)
+        suggest_offer(&near, f->name);
+    suggest_offer(&near, "help");
+    if (near.best != NULL)
+        return FAIL(eb, "%s has no flag \"--%.*s\": did you mean \"--%s\"?", v->name,
+                    (int)MIN(name.len, 64), name.at, near.best);
+    return FAIL(eb, "%s has no flag \"--%.*s\"; see %s --help", v->name,
+                (int)MIN(name.len, 64), name.at, v->name);
+}
+
+/* ---- parsing ---- */
+
+/* The words still to be read. */
+struct words {
+    char *const *at;
+    char *const *end;
+};
+
+static enum err
+give(struct args *a, const struct flag *f, const char *value, struct errbuf *eb)
+{
+    if (!f->many && args_value(a, f->name) != NULL)
+        return FAIL(eb, "--%s is given twice", f->name);
+    if (a->given_count == FLAGS_GIVEN_MAX)
+        return FAIL(eb, "more than %d flags", FLAGS_GIVEN_MAX);
+    a->given[a->given_count].flag = f;
+    a->given[a->given_count++].value = value;
+    return ERR_OK;
+}
+
+/* The next word as the value of f. */
+static enum err
+give_next(struct args *a, const struct flag *f, struct words *w, struct errbuf *eb)
+{
+    if (w->at == w->end)
+        return FAIL(eb, "--%s wants a value: --%s %s", f->name, f->name, f->value);
+    return give(a, f, *w->at++, eb);
+}
+
+/* "--name", "--name=value" */
+static enum err
+take_long(struct args *a, const char *word, struct words *w, struct errbuf *eb)
+{
+    const char *equals = strchr(word, '=');
+    struct span name = {word, equals != NULL ? (size_t)(equals - word) : strlen(word)};
+    const struct flag *f = find_flag(a->verb, name);
+
+    if (f == NULL)
+        return unknown_flag(a->verb, name, eb);
+    if (equals != NULL && f->value == NULL)
+        return FAIL(eb, "--%s takes no value, got \"%.64s\"", f->name, equals + 1);
+    if (equals != NULL)
+        return give(a, f, equals + 1, eb);
+    return f->value != NULL ? give_next(a, f, w, eb) : give(a, f, "", eb);
+}
+
+/* "-r", "-rf", "-n5", "-n 5" */
+static enum err
+take_letters(struct args *a, const char *letters, struct words *w, struct errbuf *eb)
+{
+    for (; *letters != '\0'; letters++) {
+        const struct flag *f = find_letter(a->verb, *letters);
+        enum err rc;
+
+        if (f == NULL)
+            return FAIL(eb, "%s has no flag \"-%c\"; see %s --help", a->verb->name,
+                        *letters > ' ' && *letters < 0x7F ? *letters : '?',
+                        a->verb->name);
+        if (f->value != NULL)
+            return letters[1] != '\0' ? give(a, f, letters + 1, eb)
+                                      : give_next(a, f, w, eb);
+        rc = give(a, f, "", eb);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+/* Anywhere before "--", also where it would be a value: who asks for help gets it. */
+static bool
+asks_for_help(const struct verb *v, struct words w)
+{
+    for (; w.at < w.end && strcmp(*w.at, "--") != 0; w.at++) {
+        if (strcmp(*w.at, "--help") == 0 ||
+            (strcmp(*w.at, "-h") == 0 && find_letter(v, 'h') == NULL))
+            return true;
+    }
+    return false;
+}
+
+static enum err
+take_words(struct args *a, struct words w, struct errbuf *eb)
+{
+    bool flags_ended = false;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && w.at < w.end) {
+        const char *word = *w.at++;
+
+        if (flags_ended || word[0] != '-' || word[1] == '\0')
+            a->at[a->count++] = word;
+        else if (word[1] != '-')
+            rc = take_letters(a, word + 1, &w, eb);
+        else if (word[2] != '\0')
+            rc = take_long(a, word + 2, &w, eb);
+        else
+            flags_ended = true;
+    }
+    return rc;
+}
+
+enum err
+flags_parse(const struct verb *v, int argc, char *const *argv, struct args *out,
+            struct errbuf *eb)
+{
+    struct words w = {argv, argv + argc};
+    enum err rc;
+
+    *out = (struct args){.verb = v};
+    if (asks_for_help(v, w)) {
+        out->help = true;
+        return ERR_OK;
+    }
+    out->at = xcalloc((size_t)argc + 1, sizeof *out->at);
+    rc = take_words(out, w, eb);
+    if (rc == ERR_OK && out->count < v->least)
+        rc = FAIL(eb, "%s wants %s%s; see %s --help", v->name,
+                  v->least < v->most ? "at least " : "", v->arguments, v->name);
+    if (rc == ERR_OK && out->count > v->most)
+        rc = FAIL(eb, "%s does not take \"%.64s\": its arguments are %s", v->name,
+                  out->at[v->most], v->arguments[0] != '\0' ? v->arguments : "none");
+    if (rc != ERR_OK)
+        args_fini(out);
+    return rc;
+}
+
+void
+args_fini(struct args *a)
+{
+    free(a->at);
+    *a = (struct args){0};
+}
+
+const char *
+args_nth(const struct args *a, const char *name, size_t index)
+{
+    const struct flag *f = find_flag(a->verb, span_of(name));
+
+    assert(f != NULL);
+    for (size_t i = 0; i < a->given_count; i++) {
+        if (a->given[i].flag == f && index-- == 0)
+            return a->given[i].value;
+    }
+    return NULL;
+}
+
+const char *
+args_value(const struct args *a, const char *name)
+{
+    const char *last = NULL;
+    const char *value;
+
+    for (size_t i = 0; (value = args_nth(a, name, i)) != NULL; i++)
+        last = value;
+    return last;
+}
+
+bool
+args_has(const struct args *a, const char *name)
+{
+    return args_nth(a, name, 0) != NULL;
+}
+
+/* ---- help ---- */
+
+static size_t
+label_width(const struct flag *f)
+{
+    return strlen(f->name) + (f->value != NULL ? strlen(f->value) + 1 : 0);
+}
+
+static void
+put_flags(const char *title, const struct flag *flags, size_t width, struct buf *out)
+{
+    if (flags == NULL || flags->name == NULL)
+        return;
+    buf_printf(out, "\n%s\n", title);
+    for (const struct flag *f = flags; f->name != NULL; f++) {
+        if (f->letter != 0)
+            buf_printf(out, "  -%c, --%s", f->letter, f->name);
+        else
+            buf_printf(out, "      --%s", f->name);
+        buf_printf(out, "%s%s%*s  %s%s\n", f->value != NULL ? " " : "",
+                   f->value != NULL ? f->value : "", (int)(width - label_width(f)), "",
+                   f->help, f->many ? " (may be repeated)" : "");
+    }
+}
+
+void
+flags_help(const struct verb *v, const char *program, struct buf *out)
+{
+    static const struct flag help[] = {{"help", 'h', NULL, "this page", false}, {0}};
+    const struct flag *const tables[] = {v->flags, v->common};
+    size_t width = strlen("help");
+
+    for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
+        for (const struct flag *f = tables[i]; f != NULL && f->name != NULL; f++)
+            width = MAX(width, label_width(f));
+    }
+    buf_printf(out, "%s\n\n", v->summary);
+    for (const char *const *e = v->examples; e != NULL && *e != NULL; e++)
+        buf_printf(out, "  $ %s\n", *e);
+    buf_printf(out, "\nUsage: %s %s [FLAGS]%s%s\n", program, v->name,
+               v->arguments[0] != '\0' ? " " : "", v->arguments);
+    put_flags("Flags:", v->flags, width, out);
+    put_flags("Flags of all verbs:", v->common, width, out);
+    put_flags(v->common != NULL && v->common->name != NULL ? "" : "Flags:", help, width,
+              out);
+    if (v->more != NULL)
+        buf_printf(out, "\n%s\n", v->more);
+}
+
+const struct verb *
+flags_verb(const struct verb *const *verbs, const char *name, struct errbuf *eb)
+{
+    struct suggest near;
+
+    suggest_begin(&near, span_of(name));
+    for (; *verbs != NULL; verbs++) {
+        if (strcmp((*verbs)->name, name) == 0)
+            return *verbs;
+        suggest_offer(&near, (*verbs)->name);
+    }
+    if (near.best != NULL)
+        FAIL(eb, "there is no verb \"%.64s\": did you mean \"%s\"?", name, near.best);
+    else
+        FAIL(eb, "there is no verb \"%.64s\"; see --help", name);
+    return NULL;
+}
+
+void
+flags_overview(const struct verb *const *verbs, struct buf *out)
+{
+    size_t width = 0;
+
+    for (const struct verb *const *v = verbs; *v != NULL; v++)
+        width = MAX(width, strlen((*v)->name));
+    for (const struct verb *const *v = verbs; *v != NULL; v++)
+        buf_printf(out, "  %-*s  %s\n", (int)width, (*v)->name, (*v)->summary);
+}

@@ -1,0 +1,107 @@
+/* options: every option of the server, one row each. Names, types, defaults, limits, help, the page
+ * docs/options.md and `forebay config` all come from here.
+ *
+ * X(id, name, type, default, least, most, choices, when, help)
+ *   least, most   of U64 and SIZE as they are, of DURATION in ms, of TEXT in bytes, of LIST in items
+ *   choices       of ENUM: "a|b|c"; its value is the index
+ *   when          LIVE: takes effect by a reload; START: wants a restart
+ * A name is never the table of another (TOML could not say both): a test checks.
+ */
+#pragma once
+#include "base/mem.h"
+
+#define CONF_SECOND 1000ull
+#define CONF_MINUTE (60 * CONF_SECOND)
+#define CONF_HOUR   (60 * CONF_MINUTE)
+#define CONF_DAY    (24 * CONF_HOUR)
+
+/* clang-format off */
+#define CONF_TABLE(X) \
+    X(OPT_LISTEN, "listen", TEXT, "127.0.0.1:9000", 1, 255, "", START, \
+      "address and port of the S3 endpoint; port 0 takes a free one") \
+    X(OPT_INSECURE_HTTP, "insecure_http", BOOL, "false", 0, 0, "", START, \
+      "serve without TLS on an address that is not loopback: keys are safe, bodies can be read on the wire") \
+    X(OPT_AUTH, "auth", BOOL, "false", 0, 0, "", START, \
+      "ask for credentials on loopback too; any other address always does") \
+    X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", START, \
+      "a file of more users in the form of AWS's shared credentials file, one profile each") \
+    X(OPT_ENGINE, "engine", ENUM, "auto", 0, 0, "auto|uring|epoll", START, \
+      "how the kernel is asked for I/O; auto takes io_uring where it is allowed") \
+    X(OPT_LOOPS, "loops", U64, "0", 0, 256, "", START, \
+      "event loops; 0 is one for each CPU this process may use") \
+    X(OPT_WORKERS, "workers", U64, "8", 1, 256, "", START, \
+      "threads for what has no asynchronous form") \
+    X(OPT_FIBERS, "fibers", U64, "0", 0, 1048576, "", START, \
+      "most fibers a loop runs at once; 0 is as many as the kernel lets stacks exist") \
+    X(OPT_MEMORY_BUFFERS, "memory.buffers", SIZE, "256MiB", MIB(16), GIB(1024), "", START, \
+      "limit of the pooled I/O buffers of all loops") \
+    X(OPT_MEMORY_HOT, "memory.hot", SIZE, "256MiB", 0, GIB(65536), "", START, \
+      "limit of the hot set, objects kept in memory; 0 keeps none") \
+    X(OPT_CACHE_BUDGET, "cache.budget", SIZE, "0", 0, GIB(1048576), "", START, \
+      "most bytes of cached buckets on disk; beyond it cold reads pass through; 0 is no limit") \
+    X(OPT_LOG_LEVEL, "log.level", ENUM, "info", 0, 0, "debug|info|warn|error", LIVE, \
+      "lines of this level and above are written") \
+    X(OPT_LOG_FORMAT, "log.format", ENUM, "logfmt", 0, 0, "logfmt|json", LIVE, \
+      "form of the log on stderr") \
+    X(OPT_LOG_ACCESS, "log.access", BOOL, "false", 0, 0, "", LIVE, \
+      "one line for each request that was answered") \
+    X(OPT_HTTP_HEADER_TIMEOUT, "http.header_timeout", DURATION, "10s", 100, CONF_HOUR, "", START, \
+      "from the first byte of a request's head to its last") \
+    X(OPT_HTTP_IDLE_TIMEOUT, "http.idle_timeout", DURATION, "75s", 100, CONF_DAY, "", START, \
+      "how long a connection without a request is kept") \
+    X(OPT_HTTP_BODY_IDLE, "http.body_idle", DURATION, "5m", 100, CONF_DAY, "", START, \
+      "how long an authenticated upload may send nothing") \
+    X(OPT_HTTP_BODY_GRACE, "http.body_grace", DURATION, "10s", 100, CONF_HOUR, "", START, \
+      "how long a body may come slower than http.min_rate") \
+    X(OPT_HTTP_MIN_RATE, "http.min_rate", SIZE, "1KiB", 0, GIB(1), "", START, \
+      "bytes a second that a client sends at least") \
+    X(OPT_HTTP_SEND_STALL, "http.send_stall", DURATION, "30m", 1000, 7 * CONF_DAY, "", START, \
+      "how long a client may take nothing of its answer: a training loop that pauses in a shard") \
+    X(OPT_HTTP_HEADER_BYTES, "http.header_bytes", SIZE, "64KiB", KIB(8), MIB(1), "", START, \
+      "longest head of a request") \
+    X(OPT_HTTP_BUFFER, "http.buffer", SIZE, "16KiB", KIB(4), MIB(1), "", START, \
+      "buffer of a connection while a request is in flight") \
+    X(OPT_HTTP_REQUEST_MEMORY, "http.request_memory", SIZE, "4MiB", KIB(256), GIB(1), "", START, \
+      "most memory one request takes besides its body") \
+    X(OPT_HTTP_CONNECTIONS, "http.connections", U64, "65536", 1, 16777216, "", START, \
+      "most connections at once; beyond it 503") \
+    X(OPT_HTTP_REQUESTS, "http.requests", U64, "4096", 1, 1048576, "", START, \
+      "most requests in flight; beyond it 503 with Retry-After, decided before the body is read") \
+    X(OPT_HTTP_RETRY_AFTER, "http.retry_after", DURATION, "1s", 1000, CONF_HOUR, "", START, \
+      "what Retry-After says") \
+    X(OPT_DRAIN_TIMEOUT, "drain.timeout", DURATION, "8s", 0, CONF_HOUR, "", START, \
+      "after SIGTERM: how long requests in flight may take to end") \
+    X(OPT_S3_REGION, "s3.region", TEXT, "us-east-1", 1, 64, "", START, \
+      "the region this endpoint says it is; signatures of any region are taken") \
+    X(OPT_S3_DOMAINS, "s3.domains", LIST, "localhost", 0, 16, "", START, \
+      "domains under which BUCKET.DOMAIN in Host names a bucket") \
+    X(OPT_S3_CLOCK_SKEW, "s3.clock_skew", DURATION, "15m", CONF_SECOND, CONF_DAY, "", START, \
+      "how far a client's clock may be off before its signature is refused") \
+    X(OPT_DISK_SEGMENT_BYTES, "disk.segment_bytes", SIZE, "1GiB", MIB(16), GIB(64), "", START, \
+      "size of a segment file; bodies of 16 MiB and more have one of their own") \
+    X(OPT_INDEX_MEMORY, "index.memory", SIZE, "64MiB", MIB(1), GIB(64), "", START, \
+      "most of the log that the index on disk does not cover yet; it is kept in memory and replayed at start") \
+    X(OPT_INDEX_MAP_SIZE, "index.map_size", SIZE, "64GiB", MIB(64), GIB(65536), "", START, \
+      "address space of the index, and its largest size; about 250 bytes an object") \
+    X(OPT_INDEX_INTERVAL, "index.interval", DURATION, "1s", 10, CONF_MINUTE, "", START, \
+      "time between durable commits of the index; the log is durable before that") \
+    X(OPT_BACKEND_TIMEOUT, "backend.timeout", DURATION, "30s", 100, CONF_HOUR, "", START, \
+      "waiting for a remote store: to its first byte, and between bytes") \
+    X(OPT_BACKEND_CONNECT_TIMEOUT, "backend.connect_timeout", DURATION, "5s", 100, 10 * CONF_MINUTE, "", START, \
+      "connecting to a remote store: name, TCP and TLS together") \
+    X(OPT_BACKEND_RETRIES, "backend.retries", U64, "5", 0, 100, "", START, \
+      "how often one call to a remote store is repeated at most") \
+    X(OPT_BACKEND_RETRY_TIME, "backend.retry_time", DURATION, "20s", 0, CONF_HOUR, "", START, \
+      "longest time spent on repeating one call") \
+    X(OPT_BACKEND_CONNECTIONS, "backend.connections", U64, "64", 1, 65536, "", START, \
+      "most connections to one remote store, each loop") \
+    X(OPT_BENCH_OBJECTS, "bench.objects", BOOL, "false", 0, 0, "", START, \
+      "answer /_/bench/SIZE with that many made-up bytes, for measuring")
+/* clang-format on */
+
+enum conf_option {
+#define X(id, ...) id,
+    CONF_TABLE(X)
+#undef X
+        OPT_COUNT_
+};
