@@ -1,0 +1,460 @@
+"""The fast tier: a remote bucket attached, read cold once and locally after; and every way a remote can fail.
+
+V5: one fetch for all who wait. D7: a cold GET that fails caches nothing and never looks whole. I6: what came is
+checked against what the remote said of it.
+"""
+
+import concurrent.futures
+import http.client
+import os
+import stat
+import subprocess
+import threading
+import time
+
+import pytest
+from botocore.exceptions import ClientError
+from rigs import forebay
+from rigs.process import free_ports
+
+import plain
+from conftest import REMOTE_KEYS, boto
+
+MIB = 1024 * 1024
+# Short waits, so that a remote that does not answer is given up within a test's patience.
+HASTY = {"backend.timeout": "2s", "backend.retries": 2, "backend.retry_time": "3s"}
+
+
+def attach(process, bucket, endpoint, *more, keys=REMOTE_KEYS):
+    """`forebay bucket attach`, with the remote's keys in the AWS chain and our server by FOREBAY_ENDPOINT."""
+    env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint, "AWS_ACCESS_KEY_ID": keys[0], "AWS_SECRET_ACCESS_KEY": keys[1]})
+    command = [process.binary, "bucket", "attach", f"s3://{bucket}", "--endpoint", endpoint, "--store-credentials", *more]
+    return subprocess.run([str(c) for c in command], env=env, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def tier(start_forebay, cloud, remote_s3, remote_bucket):
+    """(server, proxy, bucket) with the bucket attached; counted from zero."""
+    process = start_forebay(settings=HASTY)
+    done = attach(process, remote_bucket, cloud.endpoint)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cloud.forget()
+    return process, cloud, remote_bucket
+
+
+def wait_for(condition, what, timeout=15):
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not after {timeout} s"
+        time.sleep(0.05)
+
+
+# ---- as it should go ----
+
+
+@pytest.mark.parametrize("size", [0, 1, 16_384, 100_000, 5 * MIB + 3])
+def test_cold_once_then_local(tier, remote_s3, size):
+    process, cloud, bucket = tier
+    body = os.urandom(size)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=body, ContentType="image/png", Metadata={"a": "b"})
+    for number in range(3):
+        reply = plain.get(process.port, bucket, "k")
+        assert reply.status == 200 and reply.body == body
+        assert reply.headers["content-type"] == "image/png" and reply.headers["x-amz-meta-a"] == "b"
+        assert cloud.requests() == 1, f"read {number + 1}"
+    assert cloud.object_bytes() == size
+    assert plain.ask(process.port, "HEAD", bucket, "k").headers["content-length"] == str(size)
+
+
+def test_the_copy_survives_a_restart(tier, remote_s3, start_forebay):
+    process, cloud, bucket = tier
+    body = os.urandom(300_000)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=body)
+    assert plain.get(process.port, bucket, "k").body == body
+    process.end()
+    again = start_forebay(settings=HASTY)
+    assert plain.get(again.port, bucket, "k").body == body
+    assert cloud.requests() == 1
+
+
+def test_two_hundred_readers_make_one_fetch(tier, remote_s3):
+    """V5."""
+    process, cloud, bucket = tier
+    body = os.urandom(3 * MIB)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=body)
+    cloud.settings(latency_ms=300, mib_s=3)
+    with concurrent.futures.ThreadPoolExecutor(200) as pool:
+        replies = list(pool.map(lambda _: plain.get(process.port, bucket, "k"), range(200)))
+    assert all(reply.status == 200 and reply.body == body for reply in replies)
+    assert cloud.requests() == 1 and cloud.object_bytes() == len(body)
+
+
+def test_it_streams_while_it_stores(tier, remote_s3):
+    """D10: the first bytes leave long before the last have come."""
+    process, cloud, bucket = tier
+    body = os.urandom(4 * MIB)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=body)
+    cloud.settings(mib_s=2)
+    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=30)
+    begun = time.monotonic()
+    connection.request("GET", f"/{bucket}/k")
+    reply = connection.getresponse()
+    first = reply.read(100_000)
+    after_first = time.monotonic() - begun
+    rest = reply.read()
+    after_all = time.monotonic() - begun
+    assert first + rest == body
+    assert after_first < 0.8 and after_all > 1.5
+
+
+def test_a_range_of_a_cold_object(tier, remote_s3):
+    process, cloud, bucket = tier
+    body = os.urandom(2 * MIB)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=body)
+    for first, last in ((MIB + 5, MIB + 104), (0, 9), (2 * MIB - 10, 2 * MIB - 1)):
+        reply = plain.get(process.port, bucket, "k", headers={"Range": f"bytes={first}-{last}"})
+        assert reply.status == 206 and reply.body == body[first : last + 1]
+        assert reply.headers["content-range"] == f"bytes {first}-{last}/{len(body)}"
+    assert plain.get(process.port, bucket, "k").body == body
+
+
+def test_listing_shows_the_remote(tier, remote_s3):
+    process, cloud, bucket = tier
+    for n in range(25):
+        remote_s3.put_object(Bucket=bucket, Key=f"dir{n % 3}/k{n:02d}", Body=b"x" * n)
+    client = boto(process.endpoint, process.keys())
+    remote = {row["Key"]: (row["Size"], row["ETag"]) for row in remote_s3.list_objects_v2(Bucket=bucket)["Contents"]}
+    pages = list(client.get_paginator("list_objects_v2").paginate(Bucket=bucket, PaginationConfig={"PageSize": 7}))
+    assert {row["Key"]: (row["Size"], row["ETag"]) for page in pages for row in page["Contents"]} == remote
+    assert [p["Prefix"] for p in client.list_objects_v2(Bucket=bucket, Delimiter="/")["CommonPrefixes"]] == ["dir0/", "dir1/", "dir2/"]
+    assert bucket in [row["Name"] for row in client.list_buckets()["Buckets"]]
+
+
+def test_writes_go_through(tier, remote_s3):
+    process, cloud, bucket = tier
+    client = boto(process.endpoint, process.keys())
+    for body in (os.urandom(100_000), b"second"):
+        client.put_object(Bucket=bucket, Key="k", Body=body, Metadata={"a": "b"})
+        there = remote_s3.get_object(Bucket=bucket, Key="k")
+        assert there["Body"].read() == body and there["Metadata"] == {"a": "b"}
+        assert client.get_object(Bucket=bucket, Key="k")["Body"].read() == body
+    client.delete_object(Bucket=bucket, Key="k")
+    for each in (client, remote_s3):
+        with pytest.raises(ClientError) as error:
+            each.get_object(Bucket=bucket, Key="k")
+        assert error.value.response["Error"]["Code"] == "NoSuchKey"
+
+
+def test_multipart_goes_through_call_by_call(tier, remote_s3):
+    process, cloud, bucket = tier
+    client = boto(process.endpoint, process.keys())
+    parts = [os.urandom(5 * MIB), b"tail"]
+    upload = client.create_multipart_upload(Bucket=bucket, Key="m")["UploadId"]
+    etags = [client.upload_part(Bucket=bucket, Key="m", UploadId=upload, PartNumber=n, Body=part)["ETag"] for n, part in enumerate(parts, 1)]
+    client.complete_multipart_upload(
+        Bucket=bucket, Key="m", UploadId=upload, MultipartUpload={"Parts": [{"PartNumber": n, "ETag": e} for n, e in enumerate(etags, 1)]}
+    )
+    assert remote_s3.get_object(Bucket=bucket, Key="m")["Body"].read() == b"".join(parts)
+    assert client.get_object(Bucket=bucket, Key="m")["Body"].read() == b"".join(parts)
+    upload = client.create_multipart_upload(Bucket=bucket, Key="gone")["UploadId"]
+    client.abort_multipart_upload(Bucket=bucket, Key="gone", UploadId=upload)
+    assert "Uploads" not in remote_s3.list_multipart_uploads(Bucket=bucket)
+
+
+def test_beyond_the_budget_it_passes_through(start_forebay, cloud, remote_s3, remote_bucket):
+    """Without space a cold GET goes by, whole, and is counted."""
+    process = start_forebay(settings={**HASTY, "cache.budget": "1MiB"})
+    assert attach(process, remote_bucket, cloud.endpoint).returncode == 0
+    body = os.urandom(2 * MIB)
+    remote_s3.put_object(Bucket=remote_bucket, Key="big", Body=body)
+    remote_s3.put_object(Bucket=remote_bucket, Key="small", Body=b"small")
+    for number in (1, 2):
+        assert plain.get(process.port, remote_bucket, "big").body == body
+        assert cloud.requests() == number
+    for _ in range(2):
+        assert plain.get(process.port, remote_bucket, "small").body == b"small"
+    assert cloud.requests() == 3
+    bypassed = [value for name, value in process.metrics().items() if name.startswith("forebay_cache_requests_total") and "bypass" in name]
+    assert sum(bypassed) == 2
+
+
+# ---- attaching ----
+
+
+def test_attach_refuses_a_taken_name(tier, remote_s3):
+    process, cloud, bucket = tier
+    taken = attach(process, bucket, cloud.endpoint)
+    assert taken.returncode == 1 and "--as" in taken.stderr, taken
+    assert attach(process, bucket, cloud.endpoint, "--as", "other-name").returncode == 0
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"body")
+    assert plain.get(process.port, "other-name", "k").body == b"body"
+    with pytest.raises(ClientError) as error:
+        boto(process.endpoint, process.keys()).create_bucket(Bucket="other-name")
+    assert error.value.response["Error"]["Code"] in ("BucketAlreadyExists", "BucketAlreadyOwnedByYou")
+
+
+def test_attach_with_wrong_keys_or_no_bucket_says_so(start_forebay, cloud, remote_bucket):
+    process = start_forebay(settings=HASTY)
+    denied = attach(process, remote_bucket, cloud.endpoint, keys=(REMOTE_KEYS[0], "wrong"))
+    assert denied.returncode == 4 and remote_bucket in denied.stderr, denied
+    missing = attach(process, "no-such-bucket-there", cloud.endpoint)
+    assert missing.returncode == 3 and "no-such-bucket-there" in missing.stderr, missing
+    (port,) = free_ports(1)
+    nobody = attach(process, remote_bucket, f"http://127.0.0.1:{port}")
+    assert nobody.returncode == 5, nobody
+    assert boto(process.endpoint, process.keys()).list_buckets()["Buckets"] == []
+
+
+def test_stored_keys_are_private(tier):
+    """S10: a 0600 file, and nowhere else."""
+    process, cloud, bucket = tier
+    plain.get(process.port, bucket, "none")
+    holding = [p for p in process.data_dir.rglob("*") if p.is_file() and REMOTE_KEYS[1].encode() in p.read_bytes()]
+    assert holding, "the keys were to be stored"
+    assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in holding)
+    assert REMOTE_KEYS[1] not in process.log()
+    assert REMOTE_KEYS[1] not in str(process.metrics())
+
+
+# ---- remotes that fail ----
+
+SIZE = 2 * MIB
+
+
+@pytest.mark.parametrize(
+    "fault, more",
+    [
+        ("stall", {"after": 700_000}),
+        ("stall", {"after": 0}),
+        ("reset", {"after": 0}),
+        ("reset", {"after": 700_000}),
+        ("reset", {"after": SIZE - 1}),
+        ("cut", {"after": 0}),
+        ("cut", {"after": 700_000}),
+        ("longer", {}),
+        ("shorter", {}),
+        ("flip", {"after": 0}),
+        ("flip", {"after": SIZE - 1}),
+        ("flip", {"after": 1_234_567}),
+        ("error", {"status": 503}),
+        ("error", {"status": 500}),
+        ("error", {"status": 403}),
+        ("refuse", {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(str(v) for v in value.values()) or "always",
+)
+def test_a_remote_that_keeps_failing(tier, remote_s3, fault, more):
+    """D7, I6: a clear error or a broken connection, nothing cached; and all is well once the remote is."""
+    process, cloud, bucket = tier
+    body = os.urandom(SIZE)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=body)
+    cloud.rule(fault, op="GetObject", **more)
+    begun = time.monotonic()
+    reply = plain.get(process.port, bucket, "k")
+    assert time.monotonic() - begun < 30
+    # A transfer that makes headway each time may be resumed to its end; nothing else may look whole.
+    headway = fault in ("stall", "reset", "cut") and more["after"] > 0
+    if reply.status == 200 and reply.whole:
+        assert headway and reply.body == body, f"{fault}: looked whole"
+        return
+    if fault != "flip":
+        assert body.startswith(reply.body) or reply.status >= 400, "bytes that the remote never had"
+    if reply.whole:
+        assert reply.status >= 500 or reply.status == 403
+        assert b"<Code>" in reply.body and b"<Message>" in reply.body
+    cloud.behave()
+    cloud.forget()
+    assert plain.get(process.port, bucket, "k").body == body
+    assert cloud.requests() == 1, "what failed had been kept"
+    assert plain.get(process.port, bucket, "k").body == body
+    assert cloud.requests() == 1
+
+
+@pytest.mark.parametrize("fault", ["stall", "reset", "cut"])
+def test_a_transfer_that_breaks_once_goes_on_where_it_broke(tier, remote_s3, fault):
+    process, cloud, bucket = tier
+    body = os.urandom(SIZE)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=body)
+    cloud.rule(fault, op="GetObject", after=MIB, times=1)
+    reply = plain.get(process.port, bucket, "k")
+    assert reply.status == 200 and reply.whole and reply.body == body
+    assert cloud.requests() == 2
+    assert cloud.object_bytes() < SIZE + 256 * 1024, "it began anew"
+    assert plain.get(process.port, bucket, "k").body == body and cloud.requests() == 2
+
+
+def test_an_error_that_passes_is_tried_again(tier, remote_s3):
+    process, cloud, bucket = tier
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"body")
+    cloud.rule("error", op="GetObject", status=503, times=1)
+    assert plain.get(process.port, bucket, "k").body == b"body"
+    assert cloud.requests() == 2
+
+
+def test_changed_in_the_middle_of_a_broken_transfer(tier, remote_s3):
+    """Half of one version and half of the next is no object (V3)."""
+    process, cloud, bucket = tier
+    first, second = os.urandom(SIZE), os.urandom(SIZE)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=first)
+    cloud.settings(mib_s=1)
+    cloud.rule("reset", op="GetObject", after=MIB, times=1)
+    change = threading.Timer(0.4, lambda: remote_s3.put_object(Bucket=bucket, Key="k", Body=second))
+    change.start()
+    reply = plain.get(process.port, bucket, "k")
+    change.join()
+    assert not (reply.whole and reply.status == 200) or reply.body in (first, second)
+    cloud.settings(mib_s=0)
+    assert plain.get(process.port, bucket, "k").body == second
+
+
+def test_a_missing_key_is_asked_and_not_kept(tier, remote_s3):
+    process, cloud, bucket = tier
+    reply = plain.get(process.port, bucket, "k")
+    assert reply.status == 404 and b"NoSuchKey" in reply.body
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"now")
+    assert plain.get(process.port, bucket, "k").body == b"now"
+
+
+def test_the_remote_is_gone(tier, remote_s3):
+    """What is here is served; what is not is a 5xx, not a 404; a listing shows what is here and says so."""
+    process, cloud, bucket = tier
+    for key in ("here", "not"):
+        remote_s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    assert plain.get(process.port, bucket, "here").body == b"here"
+    cloud.stop()
+    assert plain.get(process.port, bucket, "here").body == b"here"
+    reply = plain.get(process.port, bucket, "not")
+    assert reply.status in (502, 503, 504), reply
+    put = plain.ask(process.port, "PUT", bucket, "new", body=b"new")
+    assert put.status >= 500
+    listing = plain.ask(process.port, "GET", bucket, query="list-type=2")
+    assert listing.status == 200 and b"<Key>here</Key>" in listing.body and b"<Key>not</Key>" not in listing.body
+    assert any(name.startswith("x-forebay-") for name in listing.headers), listing.headers
+
+
+def test_a_put_that_the_remote_refuses_changes_nothing(tier, remote_s3):
+    process, cloud, bucket = tier
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"old")
+    assert plain.get(process.port, bucket, "k").body == b"old"
+    cloud.rule("error", op="PutObject", status=403)
+    assert plain.ask(process.port, "PUT", bucket, "k", body=b"new").status >= 400
+    cloud.behave()
+    assert plain.get(process.port, bucket, "k").body == b"old"
+    assert remote_s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"old"
+
+
+def test_a_put_without_an_answer_is_not_served_from_memory_of_the_old(tier, remote_s3):
+    """The in-doubt record: when nobody knows whether a write happened, the remote is asked."""
+    process, cloud, bucket = tier
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"old")
+    assert plain.get(process.port, bucket, "k").body == b"old"
+    cloud.rule("slow", op="PutObject", ms=3_600_000)  # it arrives there; its answer never comes back
+    assert plain.ask(process.port, "PUT", bucket, "k", body=b"new").status >= 500
+    cloud.behave()
+    assert remote_s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"new"
+    assert plain.get(process.port, bucket, "k").body == b"new"
+
+
+# ---- clients that go ----
+
+
+def test_the_only_reader_goes_away(tier, remote_s3):
+    """Nothing is left behind: no connection to the remote, no half of an object; the next reader gets all."""
+    process, cloud, bucket = tier
+    body = os.urandom(4 * MIB)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=body)
+    cloud.settings(mib_s=0.5)
+    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=30)
+    connection.request("GET", f"/{bucket}/k")
+    reply = connection.getresponse()
+    assert reply.read(100_000) == body[:100_000]
+    reply.close()
+    connection.close()
+    cloud.settings(mib_s=0)
+    wait_for(lambda: cloud.stats()["open"] <= 2, "the fetch ends or is given up")
+    assert plain.get(process.port, bucket, "k").body == body
+    assert cloud.requests() <= 2
+
+
+def test_one_reader_goes_and_one_stays(tier, remote_s3):
+    process, cloud, bucket = tier
+    body = os.urandom(3 * MIB)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=body)
+    cloud.settings(mib_s=2)
+    leaver = http.client.HTTPConnection("127.0.0.1", process.port, timeout=30)
+    leaver.request("GET", f"/{bucket}/k")
+    first = leaver.getresponse()
+    assert first.read(50_000) == body[:50_000]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        stays = pool.submit(plain.get, process.port, bucket, "k")
+        time.sleep(0.2)
+        first.close()
+        leaver.close()
+        reply = stays.result(30)
+    assert reply.status == 200 and reply.body == body
+    assert cloud.requests() == 1
+
+
+# ---- remotes that are odd: answers no SeaweedFS gives ----
+
+
+@pytest.fixture
+def odd(start_forebay, fake):
+    """(server, fake remote) with its bucket "odd" attached."""
+    fake.on("HEAD", "/odd", lambda r: r.send(200, {}, b""))
+    process = start_forebay(settings=HASTY)
+    done = attach(process, "odd", fake.endpoint)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return process, fake
+
+
+def test_without_an_etag_that_says_anything(odd):
+    """I6: an ETag that is no MD5 is no proof of damage: served, kept, counted as unverified."""
+    process, fake = odd
+    fake.put("/odd/k", b"body", ETag='"not-an-md5"')
+    for _ in range(2):
+        assert plain.get(process.port, "odd", "k").body == b"body"
+    assert fake.seen["GET /odd/k"] == 1
+    assert sum(v for n, v in process.metrics().items() if n.startswith("forebay_backend_unverified_total")) == 1
+
+
+def test_a_checksum_header_that_does_not_fit(odd):
+    process, fake = odd
+    fake.put("/odd/k", b"body" * 10_000, ETag='"not-an-md5"', x_amz_checksum_crc32="AAAAAA==", x_amz_checksum_type="FULL_OBJECT")
+    for number in (1, 2):
+        reply = plain.get(process.port, "odd", "k")
+        assert not (reply.status == 200 and reply.whole)
+    assert fake.seen["GET /odd/k"] >= 2
+
+
+def test_an_encrypted_object_has_an_etag_that_is_no_md5(odd):
+    process, fake = odd
+    fake.put("/odd/k", b"body", ETag='"0123456789abcdef0123456789abcdef"', x_amz_server_side_encryption="aws:kms")
+    assert plain.get(process.port, "odd", "k").body == b"body"
+
+
+def test_a_redirect_to_another_host_is_not_followed(odd, fake):
+    """S8: credentials never follow a redirect."""
+    process, fake = odd
+    other = type(fake)()
+    with other:
+        other.put("/odd/k", b"stolen")
+        fake.on("GET", "/odd/k", lambda r: r.send(307, {"Location": f"{other.endpoint}/odd/k"}, b""))
+        reply = plain.get(process.port, "odd", "k")
+        assert reply.status >= 500 and b"stolen" not in reply.body
+        assert not other.seen
+
+
+def test_answers_that_are_no_http(odd):
+    process, fake = odd
+    for number, words in enumerate([b"\x00\xff" * 100, b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000]):
+        fake.on("GET", f"/odd/{number}", lambda r, words=words: (r.raw(words), r.reset()))
+        reply = plain.get(process.port, "odd", str(number))
+        assert reply.status >= 500 and reply.whole, words[:30]
+
+
+def test_a_listing_that_is_no_xml(odd):
+    process, fake = odd
+    for words in (b"<ListBucketResult><Contents>", b"", b"<!DOCTYPE a [<!ENTITY b 'c'>]><ListBucketResult/>", b"not xml at all"):
+        fake.on("GET", "/odd", lambda r, words=words: r.send(200, {}, words))
+        assert plain.ask(process.port, "GET", "odd", query="list-type=2").status >= 500, words

@@ -1,0 +1,552 @@
+/* Tail and index together against a plain model: random changes of random keys (short, and around every edge of a
+ * layer), batches, reopening. After every step a lookup and a listing say what the model says. */
+#include "base/mem.h"
+#include "disk/find.h"
+#include "disk/list.h"
+#include "scratch.h"
+
+#define BUCKETS 3
+#define KEYS    400
+
+struct name {
+    char bytes[DISK_KEY_MAX];
+    size_t len;
+};
+static struct name names[KEYS];         /* ascending, no two alike */
+static struct row model[BUCKETS][KEYS]; /* the truth */
+static bool living[BUCKETS][KEYS];
+static uint64_t counter;
+
+/* The system under test. */
+static struct rt_dir *dir;
+static struct tail *tail;
+static struct index *idx;
+static struct index_options options;
+static struct index_covered covered;
+
+static int
+compare_names(const void *a, const void *b)
+{
+    const struct name *x = a, *y = b;
+
+    return span_cmp((struct span){x->bytes, x->len}, (struct span){y->bytes, y->len});
+}
+
+static void
+make_names(void)
+{
+    static const size_t lengths[] = {1,   2,   3,    100,  498,  499,  500, 501,
+                                     502, 999, 1000, 1001, 1022, 1023, 1024};
+    unsigned count = 0;
+
+    while (count < KEYS) {
+        struct name *n = &names[count];
+        bool known = false;
+
+        n->len = lengths[scratch_random() % ARRAY_LEN(lengths)];
+        memset(n->bytes, 'm', n->len); /* long common prefixes ... */
+        for (unsigned k = 0; k < 2;
+             k++) /* ... that part anywhere, at the edges of layers above all */
+            n->bytes[(scratch_random() % 3 == 0 ? scratch_random()
+                                                : n->len - 1 - scratch_random() % 3) %
+                     n->len] = (char)scratch_random();
+        for (unsigned i = 0; i < count; i++)
+            known |= compare_names(n, &names[i]) == 0;
+        count += !known;
+    }
+    qsort(names, KEYS, sizeof names[0], compare_names);
+}
+
+static struct span
+name(unsigned i)
+{
+    return (struct span){names[i].bytes, names[i].len};
+}
+
+static bool
+same(const struct row *a, const struct row *b)
+{
+    return a->version.counter == b->version.counter && a->size == b->size &&
+           a->flags == b->flags &&
+           memcmp(&a->content, &b->content, sizeof a->content) == 0 &&
+           a->mtime_ms == b->mtime_ms;
+}
+
+/* A commit group: up to 20 puts and deletions. */
+static void
+change(void)
+{
+    struct run *r = run_new();
+
+    for (uint64_t n = scratch_random() % 20 + 1; n > 0; n--) {
+        unsigned b = (unsigned)(scratch_random() % BUCKETS),
+                 k = (unsigned)(scratch_random() % KEYS);
+        bool put = scratch_random() % 5 < 3;
+        struct row row = {.flags = put ? ROW_PLAIN : ROW_TOMBSTONE,
+                          .version = {1, ++counter},
+                          .content = content_id_of(1, 1, counter),
+                          .size = put ? counter * 10 : 0,
+                          .mtime_ms = (int64_t)counter,
+                          .segment = (uint32_t)(counter / 500),
+                          .offset = counter * 512};
+
+        run_object(r, b + 1, name(k), &row);
+        model[b][k] = row;
+        living[b][k] = put;
+    }
+    tail_push(tail, &r);
+}
+
+static void
+flush(void)
+{
+    struct batch b;
+    struct errbuf eb = {0};
+
+    if (!tail_freeze(tail, &b))
+        return;
+    if (scratch_random() % 2 == 0)
+        change(); /* arrives while the batch is written */
+    covered.log[0].group++;
+    covered.log[1].offset += 77;
+    REQUIRE(index_apply(idx, &b, &covered, &eb) == ERR_OK);
+    tail_drop(tail, &b);
+}
+
+static void
+flush_all(void)
+{
+    while (tail_count(tail) > 0)
+        flush();
+}
+
+static void
+reopen(void)
+{
+    struct index_covered found;
+    enum index_state state;
+    struct errbuf eb = {0};
+
+    flush_all();
+    index_close(&idx);
+    REQUIRE(index_open(&options, &idx, &state, &found, &eb) == ERR_OK);
+    CHECK(state == INDEX_GOOD);
+    CHECK_U64(found.log[0].group, covered.log[0].group);
+    CHECK_U64(found.log[1].offset, covered.log[1].offset);
+}
+
+static void
+check_lookups(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        unsigned b = (unsigned)(scratch_random() % BUCKETS),
+                 k = (unsigned)(scratch_random() % KEYS);
+        struct errbuf eb = {0};
+        struct row row;
+        enum err rc = find_object(tail, idx, b + 1, name(k), false, &row, &eb);
+
+        CHECK(rc == (living[b][k] ? ERR_OK : ERR_NOT_FOUND));
+        CHECK(rc != ERR_OK || same(&row, &model[b][k]));
+    }
+}
+
+/* One page from a random place. */
+static void
+check_page(struct arena *a)
+{
+    unsigned b = (unsigned)(scratch_random() % BUCKETS),
+             k = (unsigned)(scratch_random() % KEYS);
+    bool inclusive = scratch_random() % 2 == 0;
+    uint32_t max =
+                 (uint32_t)(scratch_random() % 3 == 0 ? 1000 : scratch_random() % 20 + 1),
+             count;
+    struct span after = scratch_random() % 10 == 0 ? SPAN("") : name(k);
+    struct disk_entry *entries;
+    struct errbuf eb = {0};
+    uint32_t at = 0;
+    bool more, more_wanted = false;
+
+    arena_reset(a);
+    if (after.len > 3 && scratch_random() % 4 == 0)
+        after.len -= scratch_random() % 3; /* perhaps nobody's name */
+    REQUIRE(list_objects(tail, idx, b + 1, after, inclusive, max, a, &entries, &count,
+                         &more, &eb) == ERR_OK);
+    for (k = 0; k < KEYS; k++) {
+        int c = span_cmp(name(k), after);
+
+        if (!living[b][k] || c < 0 || (c == 0 && !inclusive))
+            continue;
+        if (at == max) {
+            more_wanted = true;
+            break;
+        }
+        REQUIRE(at < count);
+        CHECK(span_eq(entries[at].key, name(k)));
+        CHECK(same(&entries[at].row, &model[b][k]));
+        at++;
+    }
+    CHECK_U64(count, at);
+    CHECK(more == more_wanted);
+}
+
+static void
+open_all(uint64_t memory_bytes)
+{
+    enum index_state state;
+    struct errbuf eb = {0};
+
+    memset(living, 0, sizeof living);
+    covered = (struct index_covered){0};
+    REQUIRE(rt_dir_open(scratch_path, &dir, &eb) == ERR_OK);
+    options = (struct index_options){.dir = dir,
+                                     .disk_id = "a disk",
+                                     .map_bytes = MIB(256),
+                                     .memory_bytes = memory_bytes};
+    tail = tail_new();
+    REQUIRE(index_open(&options, &idx, &state, &covered, &eb) == ERR_OK);
+    CHECK(state == INDEX_EMPTY);
+}
+
+static void
+close_all(void)
+{
+    index_close(&idx);
+    tail_free(&tail);
+    rt_dir_close(&dir);
+}
+
+static void
+check_objects_are_counted(void)
+{
+    struct index_stat stat;
+    uint64_t want = 0;
+
+    for (unsigned b = 0; b < BUCKETS; b++)
+        for (unsigned k = 0; k < KEYS; k++)
+            want += living[b][k];
+    index_stat(idx, &stat);
+    CHECK_U64(stat.objects, want);
+}
+
+static void
+check_segments_are_counted(void)
+{
+    int64_t living_bytes[64] = {0};
+
+    for (unsigned b = 0; b < BUCKETS; b++)
+        for (unsigned k = 0; k < KEYS; k++)
+            if (living[b][k])
+                living_bytes[model[b][k].segment] += (int64_t)model[b][k].size;
+    for (uint32_t s = 0; s < ARRAY_LEN(living_bytes); s++) {
+        struct index_segment seen;
+        struct errbuf eb = {0};
+        enum err rc = index_segment(idx, DISK_NATIVE, s, &seen, &eb);
+
+        CHECK(rc == ERR_OK || rc == ERR_NOT_FOUND);
+        CHECK(seen.living == living_bytes[s]);
+        CHECK(seen.dead >= 0);
+    }
+}
+
+static void
+random_steps(void *arg)
+{
+    uint64_t memory_bytes = *(uint64_t *)arg;
+    struct arena *a = arena_new(KIB(64), MIB(16));
+
+    open_all(memory_bytes);
+    for (unsigned step = 0; step < 1500; step++) {
+        switch (scratch_random() % 8) {
+        case 0:
+            flush();
+            break;
+        case 1:
+            if (scratch_random() % 10 == 0) {
+                reopen();
+                check_objects_are_counted();
+                check_segments_are_counted();
+            }
+            break;
+        default:
+            change();
+            break;
+        }
+        check_lookups(5);
+        if (step % 3 == 0)
+            check_page(a);
+    }
+    arena_free(&a);
+    close_all();
+}
+
+static void
+test_random_changes(void)
+{
+    uint64_t memory = 0;
+
+    make_names();
+    scratch_run(1, random_steps, &memory);
+}
+
+/* Larger than it may be in memory: every read goes by the pool. */
+static void
+test_random_changes_not_resident(void)
+{
+    uint64_t memory = 1;
+
+    scratch_run(1, random_steps, &memory);
+}
+
+/* Everything deleted: no layer stays behind. */
+static void
+delete_everything(void *arg)
+{
+    struct errbuf eb = {0};
+    bool empty;
+
+    (void)arg;
+    open_all(0);
+    for (unsigned k = 0; k < KEYS; k++) {
+        struct run *r = run_new();
+        struct row row = {.version = {1, ++counter}};
+
+        run_object(r, 1, name(k), &row);
+        tail_push(tail, &r);
+    }
+    flush_all();
+    CHECK(list_bucket_empty(tail, idx, 1, &empty, &eb) == ERR_OK && !empty);
+    CHECK(list_bucket_empty(tail, idx, 2, &empty, &eb) == ERR_OK && empty);
+    for (unsigned k = 0; k < KEYS; k++) {
+        struct run *r = run_new();
+        struct row row = {.version = {1, ++counter}, .flags = ROW_TOMBSTONE};
+
+        run_object(r, 1, name(k), &row);
+        tail_push(tail, &r);
+    }
+    CHECK(list_bucket_empty(tail, idx, 1, &empty, &eb) == ERR_OK && empty);
+    flush_all();
+    CHECK(list_bucket_empty(tail, idx, 1, &empty, &eb) == ERR_OK && empty);
+    for (unsigned k = 0; k < KEYS; k++) {
+        unsigned char value[VALUE_CODED_MAX];
+        size_t len;
+
+        CHECK(index_find(idx, TABLE_OBJECTS, 1, name(k), value, &len, &eb) ==
+              ERR_NOT_FOUND);
+    }
+    close_all();
+}
+
+static void
+test_delete_everything(void)
+{
+    scratch_run(1, delete_everything, NULL);
+}
+
+/* Replay brings changes of two logs in any order: the highest version wins, wherever the lower one is. */
+static void
+older_versions_lose(void *arg)
+{
+    static const struct {
+        uint64_t first, second;
+        bool flush_between;
+    } rows[] = {{2, 1, false}, {2, 1, true}, {1, 2, false}, {1, 2, true}};
+    struct errbuf eb = {0};
+
+    (void)arg;
+    open_all(0);
+    options.keep_tombstones = true;
+    for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
+        struct row found;
+
+        for (unsigned turn = 0; turn < 2; turn++) {
+            struct run *r = run_new();
+            struct row row = {.version = {1, turn == 0 ? rows[i].first : rows[i].second}};
+
+            run_object(r, 1, name(i), &row);
+            tail_push(tail, &r);
+            if (turn == 0 && rows[i].flush_between)
+                flush_all();
+        }
+        flush_all();
+        CHECK(find_object(tail, idx, 1, name(i), true, &found, &eb) == ERR_OK);
+        CHECK_U64(found.version.counter, 2);
+    }
+    close_all();
+}
+
+static void
+test_older_versions_lose(void)
+{
+    scratch_run(1, older_versions_lose, NULL);
+}
+
+static void
+states_at_open(void *arg)
+{
+    struct errbuf eb = {0};
+    enum index_state state;
+    struct index_covered found;
+    struct row row;
+
+    (void)arg;
+    open_all(0);
+    change();
+    flush_all();
+    index_set_bad(idx); /* remembered with the next batch */
+    CHECK(index_is_bad(idx));
+    change();
+    flush_all();
+    index_close(&idx);
+    REQUIRE(index_open(&options, &idx, &state, &found, &eb) == ERR_OK);
+    CHECK(state == INDEX_BAD);
+    CHECK_U64(found.log[0].group, 0);
+    CHECK(!index_is_bad(idx));
+
+    covered.log[0].group = 5;
+    change();
+    flush_all();
+    index_close(&idx);
+    memcpy(options.disk_id, "another", 7);
+    REQUIRE(index_open(&options, &idx, &state, &found, &eb) == ERR_OK);
+    CHECK(state == INDEX_FOREIGN);
+    CHECK_U64(found.log[0].group, 0);
+
+    change();
+    flush_all();
+    REQUIRE(index_reset(idx, &eb) == ERR_OK);
+    for (unsigned k = 0; k < KEYS; k++)
+        CHECK(find_object(tail, idx, 1, name(k), false, &row, &eb) == ERR_NOT_FOUND);
+    change();
+    flush_all();
+    close_all();
+}
+
+static void
+test_states_at_open(void)
+{
+    scratch_run(1, states_at_open, NULL);
+}
+
+/* ---- multipart ---- */
+
+static struct upload_id
+upload(unsigned n)
+{
+    return (struct upload_id){content_id_of(1, 1, n + 1)};
+}
+
+static void
+multipart(void *arg)
+{
+    struct arena *a = arena_new(KIB(64), MIB(4));
+    struct errbuf eb = {0};
+    struct list_part *parts;
+    struct disk_upload *uploads;
+    struct upload_row begun;
+    struct done_row done;
+    struct part_row part;
+    char key[DISK_KEY_MAX];
+    uint32_t count;
+    bool more;
+
+    (void)arg;
+    open_all(0);
+    for (unsigned round = 0; round < 3;
+         round++) { /* all in the tail; half; all in the index */
+        unsigned first = round * 10;
+        struct run *r = run_new();
+
+        for (unsigned u = first; u < first + 4; u++) { /* two keys, two uploads each */
+            struct upload_id id = upload(u);
+            struct upload_row row = {.begun_ms = u, .segment = 3, .offset = 4096};
+
+            run_upload(r, 9, name(u / 2), &id, &row);
+            for (unsigned p = 1; p <= 300; p++) {
+                struct part_row pr = {.row = {.size = p, .version = {1, p}}};
+
+                run_part(r, &id, p, &pr);
+            }
+        }
+        tail_push(tail, &r);
+        if (round > 0)
+            flush_all();
+        struct upload_id gone = upload(first + 1), finished = upload(first + 2),
+                         open_one = upload(first + 3);
+        struct done_row d = {.bucket = 9,
+                             .key = name((first + 2) / 2),
+                             .completed_ms = INT64_MAX / 2,
+                             .row = {.size = 5}};
+
+        r = run_new();
+        run_upload(r, 9, name((first + 1) / 2), &gone, NULL);
+        run_upload(r, 9, name((first + 2) / 2), &finished, NULL);
+        run_done(r, &finished, &d);
+        run_part(r, &open_one, 300, NULL);
+        tail_push(tail, &r);
+        if (round > 1)
+            flush_all();
+
+        CHECK(find_upload(tail, idx, 9, name((first + 1) / 2), &gone, &begun, &eb) ==
+              ERR_NO_UPLOAD);
+        CHECK(find_upload(tail, idx, 9, name((first + 3) / 2), &open_one, &begun, &eb) ==
+              ERR_OK);
+        CHECK(begun.begun_ms == first + 3);
+        CHECK(find_upload(tail, idx, 9, name(first / 2 + 5), &open_one, &begun, &eb) ==
+              ERR_NO_UPLOAD);
+        CHECK(find_part(tail, idx, &open_one, 299, &part, &eb) == ERR_OK &&
+              part.row.size == 299);
+        CHECK(find_part(tail, idx, &open_one, 300, &part, &eb) == ERR_NOT_FOUND);
+        CHECK(find_done(tail, idx, &finished, key, &done, &eb) == ERR_OK);
+        CHECK(span_eq(done.key, d.key) && done.row.size == 5 && done.bucket == 9);
+        CHECK(find_done(tail, idx, &gone, key, &done, &eb) == ERR_NO_UPLOAD);
+
+        arena_reset(a);
+        CHECK(list_parts(tail, idx, &open_one, 10, 1000, a, &parts, &count, &more, &eb) ==
+              ERR_OK);
+        CHECK(count == 289 && !more && parts[0].number == 11 && parts[288].number == 299);
+        CHECK(list_parts(tail, idx, &open_one, 0, 7, a, &parts, &count, &more, &eb) ==
+              ERR_OK);
+        CHECK(count == 7 && more && parts[6].part.row.size == 7);
+        if (round == 2) { /* the index has swept what ended */
+            CHECK(list_parts(tail, idx, &gone, 0, 10, a, &parts, &count, &more, &eb) ==
+                  ERR_OK);
+            CHECK_U64(count, 0);
+        }
+        CHECK(list_uploads(tail, idx, 9, name(first / 2), NULL, 10, a, &uploads, &count,
+                           &more, &eb) == ERR_OK);
+        CHECK(count == 1 && !more &&
+              memcmp(&uploads[0].id, &open_one, sizeof open_one) == 0);
+        CHECK(uploads[0].begun_ms == first + 3 &&
+              span_eq(uploads[0].key, name((first + 3) / 2)));
+    }
+    arena_reset(a);
+    CHECK(list_uploads(tail, idx, 9, SPAN(""), NULL, 3, a, &uploads, &count, &more,
+                       &eb) == ERR_OK);
+    CHECK(count == 3 && more);
+    struct upload_id last = uploads[2].id;
+    CHECK(list_uploads(tail, idx, 9, uploads[2].key, &last, 10, a, &uploads, &count,
+                       &more, &eb) == ERR_OK);
+    CHECK(count == 3 && !more);
+    arena_free(&a);
+    close_all();
+}
+
+static void
+test_multipart(void)
+{
+    scratch_run(1, multipart, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    make_names();
+    RUN(test_random_changes);
+    RUN(test_random_changes_not_resident);
+    RUN(test_delete_everything);
+    RUN(test_older_versions_lose);
+    RUN(test_states_at_open);
+    RUN(test_multipart);
+    return check_done();
+}

@@ -1,0 +1,337 @@
+/* http_rig: a server with a small test application, a client, and raw connections, on every engine. */
+#pragma once
+#include "check.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "http/client.h"
+#include "http/server.h"
+#include "rt/loop.h"
+#include "rt/sim.h"
+#include "rt/sync.h"
+
+struct rig {
+    enum rt_engine engine;
+    struct http_server_options options;
+    struct http_client_options client_options;
+    struct http_server *server;
+    struct http_client *client;
+    uint16_t port;
+    void (*body)(struct rig *rig);
+    /* What the application and its hooks have seen. */
+    unsigned handled, done, last_status, bad_bodies;
+    bool last_whole;
+    uint64_t last_in, last_out;
+    enum err last_error;    /* of a read or write inside the handler */
+    struct rt_cond release; /* wakes /wait */
+    unsigned waiting;
+};
+
+/* ---- the application ---- */
+
+static void
+pattern(char *at, uint64_t from, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        at[i] = (char)('a' + (from + i) % 23);
+}
+
+static uint64_t
+number_behind(struct span path, const char *prefix)
+{
+    uint64_t n = 0;
+
+    if (num_u64(span_from(path, strlen(prefix)), &n) != ERR_OK)
+        return 0;
+    return n;
+}
+
+/* /echo: the body comes back as it comes, chunked when it came so. */
+static void
+app_echo(struct http_request *r, struct rig *rig)
+{
+    char piece[5000];
+    size_t n = 1;
+    struct buf all;
+
+    buf_init(&all, 64u << 20);
+    while (n > 0) {
+        rig->last_error = http_body_read(r, piece, sizeof piece, &n, NULL);
+        if (rig->last_error != ERR_OK)
+            break;
+        buf_put(&all, piece, n);
+    }
+    if (rig->last_error == ERR_TIMEOUT || rig->last_error == ERR_BAD_REQUEST)
+        (void)http_reply(r, 400, SPAN("bad body"));
+    if (rig->last_error == ERR_OK && http_body_length(r) == HTTP_CHUNKED) {
+        REQUIRE(http_reply_begin(r, 200, HTTP_CHUNKED) == ERR_OK);
+        for (size_t at = 0; at < all.len; at += 3000)
+            rig->last_error = http_reply_write(r, all.at + at, MIN(3000, all.len - at));
+        (void)http_reply_end(r);
+    } else if (rig->last_error == ERR_OK) {
+        (void)http_reply(r, 200, buf_span(&all));
+    }
+    if (rig->last_error != ERR_OK)
+        rig->bad_bodies++;
+    buf_fini(&all);
+}
+
+/* /size/N: N bytes in pieces of 10,000; /chunked/N the same without a length. */
+static void
+app_size(struct http_request *r, struct rig *rig, uint64_t size, bool chunked)
+{
+    static _Thread_local char piece[10000];
+
+    if (http_reply_begin(r, 200, chunked ? HTTP_CHUNKED : (int64_t)size) != ERR_OK)
+        return;
+    for (uint64_t at = 0; at < size && rig->last_error == ERR_OK; at += sizeof piece) {
+        size_t n = MIN(sizeof piece, size - at);
+
+        pattern(piece, at, n);
+        rig->last_error = http_reply_write(r, piece, n);
+    }
+    if (rig->last_error == ERR_OK)
+        rig->last_error = http_reply_end(r);
+}
+
+static void
+app_handle(struct http_request *r, void *arg)
+{
+    struct rig *rig = arg;
+    struct span path = r->head->path;
+
+    rig->handled++;
+    rig->last_error = ERR_OK;
+    if (span_is(path, "/echo")) {
+        app_echo(r, rig);
+    } else if (span_is(path, "/trust")) {
+        http_body_trust(r);
+        app_echo(r, rig);
+    } else if (span_starts(path, SPAN("/size/"))) {
+        app_size(r, rig, number_behind(path, "/size/"), false);
+    } else if (span_starts(path, SPAN("/chunked/"))) {
+        app_size(r, rig, number_behind(path, "/chunked/"), true);
+    } else if (span_is(path, "/short")) {
+        if (http_reply_begin(r, 200, 100) == ERR_OK)
+            rig->last_error = http_reply_write(r, "only this", 9);
+    } else if (span_is(path, "/abort")) {
+        if (http_reply_begin(r, 200, HTTP_CHUNKED) == ERR_OK)
+            rig->last_error = http_reply_write(r, "some", 4);
+        http_reply_abort(r);
+    } else if (span_is(path, "/none")) {
+        return;
+    } else if (span_is(path, "/deny")) {
+        (void)http_reply(r, 403, SPAN("denied"));
+    } else if (span_is(path, "/empty")) {
+        (void)http_reply(r, 204, SPAN(""));
+    } else if (span_is(path, "/split")) {
+        http_header(r, "X-Value", SPAN("a\r\nX-Evil: b"));
+        rig->last_error = http_reply(r, 200, SPAN("never"));
+    } else if (span_is(path, "/close")) {
+        http_reply_close_after(r);
+        (void)http_reply(r, 200, SPAN("bye"));
+    } else if (span_is(path, "/wait")) {
+        rig->waiting++;
+        rig->last_error = rt_cond_wait(&rig->release, DEADLINE_NEVER);
+        rig->waiting--;
+        if (rig->last_error == ERR_OK)
+            (void)http_reply(r, 200, SPAN("waited"));
+    } else {
+        http_header(r, "X-Id", span_of(r->id));
+        http_headerf(r, "X-Peer", "%s %d", r->peer, r->is_loopback);
+        (void)http_reply(r, 200, r->head->target);
+    }
+}
+
+static void
+app_done(struct http_request *r, const struct http_done *d, void *arg)
+{
+    struct rig *rig = arg;
+
+    (void)r;
+    rig->done++;
+    rig->last_status = (unsigned)d->status;
+    rig->last_whole = d->whole;
+    rig->last_in = d->bytes_in;
+    rig->last_out = d->bytes_out;
+    CHECK(d->first_byte_ns <= d->duration_ns);
+}
+
+static bool
+app_is_vital(const struct http_head *head, void *arg)
+{
+    (void)arg;
+    return span_is(head->path, "/_/livez");
+}
+
+/* ---- running ---- */
+
+static void
+rig_main(void *arg)
+{
+    struct rig *rig = arg;
+    struct http_handler h = {
+        .handle = app_handle, .on_done = app_done, .is_vital = app_is_vital, .arg = rig};
+    struct errbuf eb = {0};
+
+    rt_cond_init(&rig->release);
+    REQUIRE(http_server_new(&rig->options, &h, &rig->server, &eb) == ERR_OK);
+    REQUIRE(http_server_listen(rig->server, "127.0.0.1", 0, NULL, &rig->port, &eb) ==
+            ERR_OK);
+    REQUIRE(http_client_new(&rig->client_options, &rig->client, &eb) == ERR_OK);
+    rig->body(rig);
+    http_client_free(&rig->client);
+    http_server_stop(&rig->server);
+    CHECK(rig->server == NULL);
+}
+
+/* Runs `body` with a fresh server on one engine. False: the engine is not to be had here. */
+static bool
+rig_run(struct rig *rig, enum rt_engine engine, void (*body)(struct rig *rig))
+{
+    struct rt_options o = {.engine = engine, .loops = 1};
+    struct errbuf eb = {0};
+    enum err rc;
+
+    rig->engine = engine;
+    rig->body = body;
+    if (engine == RT_SIM) {
+        struct sim_options so = {.seed = 7, .max_delay_us = 200};
+        struct sim *sim = sim_new(&so);
+
+        rc = sim_run_world(sim, rig_main, rig, &eb);
+        sim_free(&sim);
+    } else {
+        rc = rt_run(&o, rig_main, rig, &eb);
+    }
+    if (rc != ERR_OK)
+        printf("SKIPPED on %s: %s\n", rt_engine_name(engine), eb.text);
+    return rc == ERR_OK;
+}
+
+static const enum rt_engine rig_engines[] = {RT_EPOLL, RT_URING, RT_SIM};
+
+static void
+rig_everywhere(const struct rig *like, void (*body)(struct rig *rig))
+{
+    unsigned ran = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(rig_engines); i++) {
+        struct rig rig = *like;
+        unsigned before = check_failures_;
+
+        ran += rig_run(&rig, rig_engines[i], body);
+        if (check_failures_ != before)
+            fprintf(stderr, "  ... on %s\n", rt_engine_name(rig_engines[i]));
+    }
+    CHECK(ran >= 1);
+}
+
+/* ---- raw connections ---- */
+
+static struct stream *
+raw_connect(struct rig *rig)
+{
+    struct stream *s = NULL;
+    struct errbuf eb = {0};
+
+    if (rt_connect("127.0.0.1", rig->port, deadline_in_ms(5000), &s, &eb) != ERR_OK)
+        fprintf(stderr, "raw_connect: %s\n", eb.text);
+    return s;
+}
+
+static void
+raw_send(struct stream *s, const void *bytes, size_t len)
+{
+    CHECK(rt_send(s, bytes, len, deadline_in_ms(5000), NULL) == ERR_OK);
+}
+
+/* One whole answer, its body in `out` (cleared first). The head is valid until the next call. */
+struct raw {
+    struct stream *s;
+    char buf[HTTP_HEAD_ROOM];
+    size_t at, end;
+    struct http_head head;
+};
+
+static enum err
+raw_more(struct raw *w)
+{
+    size_t n;
+    enum err rc;
+
+    if (w->end == sizeof w->buf) {
+        memmove(w->buf, w->buf + w->at, w->end - w->at);
+        w->end -= w->at;
+        w->at = 0;
+    }
+    rc = rt_recv(w->s, w->buf + w->end, sizeof w->buf - w->end, deadline_in_ms(5000), &n,
+                 NULL);
+    if (rc == ERR_OK && n == 0)
+        rc = ERR_CLOSED;
+    w->end += rc == ERR_OK ? n : 0;
+    return rc;
+}
+
+/* The status, 0 when the connection ended before or in the middle of it, -1 when it is not HTTP. */
+static int
+raw_answer(struct raw *w, enum http_method method, struct buf *body)
+{
+    struct http_chunked c;
+    enum http_parse parsed;
+    int status;
+    int64_t left;
+
+    buf_clear(body);
+    for (;;) {
+        http_head_init(&w->head);
+        parsed = http_response_parse(&w->head, w->buf + w->at, w->end - w->at, method);
+        if (parsed != HTTP_MORE)
+            break;
+        if (raw_more(w) != ERR_OK)
+            return 0;
+    }
+    if (parsed == HTTP_BAD)
+        return -1;
+    w->at += w->head.len;
+    status = w->head.code;
+    left = w->head.body_length;
+    http_chunked_init(&c);
+    while (left != 0) {
+        struct span piece = {w->buf + w->at, w->end - w->at};
+        size_t used = piece.len;
+
+        if (left > 0 && piece.len > (uint64_t)left)
+            piece.len = used = (size_t)left;
+        if (left == HTTP_CHUNKED && used > 0) {
+            enum http_chunk what =
+                http_chunked_next(&c, w->buf + w->at, w->end - w->at, &used, &piece);
+
+            if (what == HTTP_CHUNK_BAD)
+                return -1;
+            if (what == HTTP_CHUNK_END)
+                left = 0;
+        }
+        buf_put_span(body, piece);
+        w->at += used;
+        if (left > 0)
+            left -= (int64_t)used;
+        if (left != 0 && w->at == w->end) {
+            enum err rc = raw_more(w);
+
+            if (rc == ERR_CLOSED && left == HTTP_TO_END)
+                return status;
+            if (rc != ERR_OK)
+                return 0;
+        }
+    }
+    return status;
+}
+
+/* Nothing more comes but the end of the connection, cleanly or by reset. */
+static bool
+raw_is_closed(struct raw *w)
+{
+    return w->at == w->end && raw_more(w) == ERR_CLOSED;
+}
