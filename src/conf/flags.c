@@ -233,28 +233,23 @@ label_width(const struct flag *f)
 }
 
 static void
-put_flags(const char *title, const struct flag *flags, size_t width, struct buf *out)
+put_flag(const struct flag *f, size_t width, struct buf *out)
 {
-    if (flags == NULL || flags->name == NULL)
-        return;
-    buf_printf(out, "\n%s\n", title);
-    for (const struct flag *f = flags; f->name != NULL; f++) {
-        if (f->letter != 0)
-            buf_printf(out, "  -%c, --%s", f->letter, f->name);
-        else
-            buf_printf(out, "      --%s", f->name);
-        buf_printf(out, "%s%s%*s  %s%s\n", f->value != NULL ? " " : "",
-                   f->value != NULL ? f->value : "", (int)(width - label_width(f)), "",
-                   f->help, f->many ? " (may be repeated)" : "");
-    }
+    if (f->letter != 0)
+        buf_printf(out, "  -%c, --%s", f->letter, f->name);
+    else
+        buf_printf(out, "      --%s", f->name);
+    buf_printf(out, "%s%s%*s  %s%s\n", f->value != NULL ? " " : "",
+               f->value != NULL ? f->value : "", (int)(width - label_width(f)), "",
+               f->help, f->many ? " (may be repeated)" : "");
 }
 
 void
 flags_help(const struct verb *v, const char *program, struct buf *out)
 {
-    static const struct flag help[] = {{"help", 'h', NULL, "this page", false}, {0}};
+    static const struct flag help = {"help", 'h', NULL, "this page", false};
     const struct flag *const tables[] = {v->flags, v->common};
-    size_t width = strlen("help");
+    size_t width = label_width(&help);
 
     for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
         for (const struct flag *f = tables[i]; f != NULL && f->name != NULL; f++)
@@ -263,12 +258,16 @@ flags_help(const struct verb *v, const char *program, struct buf *out)
     buf_printf(out, "%s\n\n", v->summary);
     for (const char *const *e = v->examples; e != NULL && *e != NULL; e++)
         buf_printf(out, "  $ %s\n", *e);
-    buf_printf(out, "\nUsage: %s %s [FLAGS]%s%s\n", program, v->name,
-               v->arguments[0] != '\0' ? " " : "", v->arguments);
-    put_flags("Flags:", v->flags, width, out);
-    put_flags("Flags of all verbs:", v->common, width, out);
-    put_flags(v->common != NULL && v->common->name != NULL ? "" : "Flags:", help, width,
-              out);
+    buf_printf(out, "%sUsage: %s %s [FLAGS]%s%s\n", v->examples != NULL ? "\n" : "",
+               program, v->name, v->arguments[0] != '\0' ? " " : "", v->arguments);
+    if (v->flags != NULL && v->flags->name != NULL)
+        buf_puts(out, "\nFlags:\n");
+    for (const struct flag *f = v->flags; f != NULL && f->name != NULL; f++)
+        put_flag(f, width, out);
+    buf_puts(out, "\nFlags of all verbs:\n");
+    for (const struct flag *f = v->common; f != NULL && f->name != NULL; f++)
+        put_flag(f, width, out);
+    put_flag(&help, width, out);
     if (v->more != NULL)
         buf_printf(out, "\n%s\n", v->more);
 }

@@ -333,9 +333,9 @@ test_show(void)
     CHECK(conf_set(c, "http.idle_timeout=90s", "--set", &eb) == ERR_OK);
     CHECK(conf_set(c, "log.level=warn", "--set", &eb) == ERR_OK);
     text = shown(c, CONF_AS_TOML_ORIGIN);
-    CHECK_SAYS(text, "listen = \"127.0.0.1:9000\"              # default, restart\n");
-    CHECK_SAYS(text, "http.idle_timeout = \"90s\"              # --set, restart\n");
-    CHECK_SAYS(text, "log.level = \"warn\"                     # --set\n");
+    CHECK_SAYS(text, "listen = \"127.0.0.1:9000\"               # default, restart\n");
+    CHECK_SAYS(text, "http.idle_timeout = \"90s\"               # --set, restart\n");
+    CHECK_SAYS(text, "log.level = \"warn\"                      # --set\n");
     free(text);
     text = shown(c, CONF_AS_JSON);
     CHECK_SAYS(text, "{\"name\":\"http.idle_timeout\",\"value\":90000,\"unit\":\"ms\","
