@@ -15,6 +15,7 @@
 #define WALL_START_NS (1795219200u * UINT64_C(1000000000)) /* 2026-11-21 */
 /* Unwinding after a cut takes fewer waits than this in any program that obeys its cancellation. */
 #define TURNS_AFTER_CUT_MAX 1000000u
+#define FIBERS_MAX          4096u
 
 struct sim *sim_world;
 
@@ -365,7 +366,7 @@ sim_lottery(struct sim *s)
 enum err
 sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb)
 {
-    struct rt_options options = {.loops = 1};
+    struct rt_options options = {.loops = 1, .fibers_max = FIBERS_MAX};
     struct sim_lottery lottery = sim_lottery(s);
     enum err rc;
 

@@ -40,7 +40,7 @@ shadow_root(struct sim *s)
     const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 
     if (s->shadow == NULL) {
-        s->shadow = xasprintf("%s/forebay-sim-%d-%u", base, (int)getpid(), ++count);
+        s->shadow = xasprintf("%s/forebay-sim-%07d-%06u", base, (int)getpid(), ++count);
         if (mkdir(s->shadow, 0700) != 0)
             fail("mkdir", s->shadow);
     }

@@ -1,7 +1,13 @@
-/* tls: OpenSSL over memory BIOs on a stream; TLS 1.2 at least, 1.3 preferred, AEAD only.
+/* tls: OpenSSL on a stream, whatever carries its bytes; TLS 1.2 at least, 1.3 preferred, AEAD only.
  *
- * A context is made once and shared by all loops. Wrapping changes the stream in place: rt_recv and rt_send
- * then carry plain text. A handshake that fails leaves the stream good for closing only.
+ * A context is made once and shared by all loops, session tickets included. Wrapping changes the stream in
+ * place: rt_recv and rt_send then carry plain text, rt_park() and rt_may_have_bytes() know of what is decrypted
+ * already. Buffers (64 KiB each way) exist only while bytes are under way.
+ *
+ * Ends: rt_send_end() sends a close_notify; a stream closed without it looks cut off to the peer. Likewise
+ * rt_recv() says "end" only after the peer's close_notify, else ERR_CLOSED, "truncated".
+ * Failures are sticky: after one (a refused handshake, a send that was cancelled in the middle of a record) the
+ * stream is good for closing only; nothing ever goes over it in the clear.
  */
 #pragma once
 #include "rt/net.h"
@@ -23,7 +29,9 @@ enum err tls_client_new(const struct tls_client_options *o, struct tls_context *
                         struct errbuf *eb) MUST_CHECK;
 void tls_context_free(struct tls_context **cp);
 
-/* May switch. `host`: the name to verify and to send (SNI). */
+/* May switch; a few handshakes a turn of the loop at most, the others yield. `host`: the name or address that
+ * the certificate must carry; a name is sent as SNI. ERR_DENIED: the peer's certificate is refused;
+ * ERR_CLOSED: he speaks no TLS that we accept. */
 enum err rt_tls_accept(struct tls_context *c, struct stream *s, struct deadline by,
                        struct errbuf *eb) MUST_CHECK;
 enum err rt_tls_connect(struct tls_context *c, struct stream *s, const char *host,

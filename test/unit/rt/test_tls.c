@@ -14,6 +14,7 @@
 
 static struct certs certs;
 static struct tls_context *server, *client;
+static size_t big = BIG; /* bytes each way */
 
 /* ---- worlds ---- */
 static void
@@ -105,11 +106,11 @@ static void
 send_big(void *arg)
 {
     struct side *side = arg;
-    char *data = xmalloc(BIG);
+    char *data = xmalloc(big);
 
-    for (size_t i = 0; i < BIG; i++)
+    for (size_t i = 0; i < big; i++)
         data[i] = pattern(i);
-    side->rc = rt_send(side->s, data, BIG, soon(), &side->eb);
+    side->rc = rt_send(side->s, data, big, soon(), &side->eb);
     if (side->rc == ERR_OK)
         side->rc = rt_send_end(side->s, soon());
     free(data);
@@ -135,7 +136,7 @@ receive_big(struct stream *s)
             wrong += buf[i] != pattern(total + i);
         total += n;
     }
-    CHECK_U64(total, BIG);
+    CHECK_U64(total, big);
     CHECK_U64(wrong, 0);
     free(buf);
 }
@@ -247,6 +248,21 @@ static void
 test_reads_of_one_byte(void)
 {
     on_engines(tiny_reads);
+}
+
+/* Other delays, other pieces, other turns of the two fibers on each end. */
+static void
+test_under_many_seeds(void)
+{
+    big = 300000;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        struct sim *sim =
+            sim_new(&(struct sim_options){.seed = seed, .max_delay_us = 1u << seed % 10});
+
+        CHECK(sim_run_world(sim, big_both_ways, NULL, NULL) == ERR_OK);
+        sim_free(&sim);
+    }
+    big = BIG;
 }
 
 /* ---- ends ---- */
@@ -455,42 +471,64 @@ test_who_does_not_speak_tls_is_refused(void)
     on_engines(plain_client);
 }
 
+/* ---- with an OpenSSL of the test at the other end, over memory ---- */
+static SSL *
+memory_ssl(SSL_CTX *x, bool accept)
+{
+    SSL *ssl = SSL_new(x);
+    BIO *in = BIO_new(BIO_s_mem()), *out = BIO_new(BIO_s_mem());
+
+    BIO_set_mem_eof_return(in, -1);
+    SSL_set_bio(ssl, in, out);
+    if (accept)
+        SSL_set_accept_state(ssl);
+    else
+        SSL_set_connect_state(ssl);
+    return ssl;
+}
+
+static void
+carry(SSL *from, SSL *to)
+{
+    char *at;
+    long len = BIO_get_mem_data(SSL_get_wbio(from), &at);
+
+    if (len > 0)
+        BIO_write(SSL_get_rbio(to), at, (int)len);
+    (void)BIO_reset(SSL_get_wbio(from));
+}
+
+static bool
+meet(SSL *theirs, SSL *ours)
+{
+    bool ok = false;
+
+    for (int round = 0; round < 3 && !ok; round++) {
+        (void)SSL_do_handshake(theirs);
+        carry(theirs, ours);
+        ok = SSL_do_handshake(ours) == 1 && SSL_is_init_finished(theirs);
+        carry(ours, theirs);
+    }
+    return ok;
+}
+
 /* Old versions and weak ciphers, offered by a client that would take them. */
 static bool
 accepts(int max_version, const char *ciphers)
 {
     SSL_CTX *x = SSL_CTX_new(TLS_client_method());
-    SSL *ends[2];
-    bool ok = false;
+    SSL *theirs, *ours;
+    bool ok;
 
     SSL_CTX_set_security_level(x, 0);
     SSL_CTX_set_min_proto_version(x, TLS1_VERSION);
     SSL_CTX_set_max_proto_version(x, max_version);
-    if (ciphers != NULL && SSL_CTX_set_cipher_list(x, ciphers) != 1)
-        CHECK(!"ciphers");
-    ends[0] = SSL_new(x);
-    ends[1] = SSL_new(server->ssl_ctx);
-    SSL_set_connect_state(ends[0]);
-    SSL_set_accept_state(ends[1]);
-    for (int i = 0; i < 2; i++) {
-        BIO *in = BIO_new(BIO_s_mem()), *out = BIO_new(BIO_s_mem());
-
-        BIO_set_mem_eof_return(in, -1);
-        SSL_set_bio(ends[i], in, out);
-    }
-    for (int round = 0; round < 6 && !ok; round++) {
-        SSL *from = ends[round % 2], *to = ends[1 - round % 2];
-        char *at;
-        long len;
-
-        ok = SSL_do_handshake(from) == 1 && SSL_is_init_finished(to);
-        len = BIO_get_mem_data(SSL_get_wbio(from), &at);
-        if (len > 0)
-            BIO_write(SSL_get_rbio(to), at, (int)len);
-        (void)BIO_reset(SSL_get_wbio(from));
-    }
-    SSL_free(ends[0]);
-    SSL_free(ends[1]);
+    CHECK(ciphers == NULL || SSL_CTX_set_cipher_list(x, ciphers) == 1);
+    theirs = memory_ssl(x, false);
+    ours = memory_ssl(server->ssl_ctx, true);
+    ok = meet(theirs, ours);
+    SSL_free(theirs);
+    SSL_free(ours);
     SSL_CTX_free(x);
     return ok;
 }
@@ -505,6 +543,49 @@ test_only_modern_versions_and_ciphers(void)
     CHECK(!accepts(TLS1_2_VERSION, "ECDHE-ECDSA-AES128-SHA"));
     CHECK(!accepts(TLS1_2_VERSION, "AES128-GCM-SHA256"));
     CHECK(!accepts(TLS1_1_VERSION, NULL));
+}
+
+static SSL_SESSION *kept;
+
+static int
+on_session(SSL *ssl, SSL_SESSION *session)
+{
+    (void)ssl;
+    SSL_SESSION_free(kept);
+    kept = session;
+    return 1;
+}
+
+/* Any loop takes the ticket of any other: they share the context. */
+static void
+test_sessions_resume(void)
+{
+    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
+
+    for (unsigned i = 0; i < ARRAY_LEN(versions); i++) {
+        SSL_CTX *x = SSL_CTX_new(TLS_client_method());
+
+        kept = NULL;
+        SSL_CTX_set_max_proto_version(x, versions[i]);
+        SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_CLIENT);
+        SSL_CTX_sess_set_new_cb(x, on_session);
+        for (int again = 0; again < 2; again++) {
+            SSL *theirs = memory_ssl(x, false), *ours = memory_ssl(server->ssl_ctx, true);
+            char byte;
+
+            CHECK(again == 0 || SSL_set_session(theirs, kept) == 1);
+            CHECK(meet(theirs, ours));
+            CHECK(SSL_session_reused(ours) == again);
+            CHECK(SSL_write(ours, "x", 1) == 1);
+            carry(ours, theirs);
+            CHECK(SSL_read(theirs, &byte, 1) == 1); /* takes the ticket as well */
+            SSL_shutdown(theirs); /* else the session counts as broken */
+            SSL_free(theirs);
+            SSL_free(ours);
+        }
+        SSL_SESSION_free(kept);
+        SSL_CTX_free(x);
+    }
 }
 
 /* ---- cancellation ---- */
@@ -623,6 +704,7 @@ main(int argc, char **argv)
 
     RUN(test_ten_mebibytes_each_way);
     RUN(test_ten_mebibytes_each_way_over_tcp);
+    RUN(test_under_many_seeds);
     RUN(test_reads_of_one_byte);
     RUN(test_either_direction_ends_by_itself);
     RUN(test_an_end_without_close_notify_is_no_end);
@@ -630,6 +712,7 @@ main(int argc, char **argv)
     RUN(test_names_dates_and_issuers_are_verified);
     RUN(test_who_does_not_speak_tls_is_refused);
     RUN(test_only_modern_versions_and_ciphers);
+    RUN(test_sessions_resume);
     RUN(test_a_handshake_can_be_cancelled);
     RUN(test_every_wait_of_a_session_cancelled);
 
