@@ -170,17 +170,17 @@ conf_explain(struct span name, struct buf *out, struct errbuf *eb)
 void
 conf_reference(struct buf *out)
 {
-    buf_puts(out, "# Options\n\n"
-                  "Made from `src/conf/options.h` by `forebay config reference`; a test "
-                  "compares.\n\n"
-                  "Defaults, then the file of `--config`, then the environment "
-                  "(`FOREBAY_HTTP__IDLE_TIMEOUT=1m`), "
-                  "then flags\n(`--set http.idle_timeout=1m`): the later wins. `forebay "
-                  "config show --origin` says "
-                  "what holds and why.\nSizes are written 4096, 64KiB, 1.5GiB or 10GB; "
-                  "durations 250ms, 10s, 5m, "
-                  "2h or 7d.\n\n"
-                  "| option | what it is | takes | default |\n|---|---|---|---|\n");
+    buf_puts(
+        out,
+        "# Options\n\n"
+        "Made from `src/conf/options.h`; `test_conf` compares (and writes it, with\n"
+        "FOREBAY_WRITE_DOCS=1).\n\n"
+        "Defaults, then the file of `--config`, then the environment\n"
+        "(`FOREBAY_HTTP__IDLE_TIMEOUT=1m`), then flags (`--set http.idle_timeout=1m`): "
+        "the\n"
+        "later wins. `forebay config show --origin` says what holds and why. Sizes are\n"
+        "written 4096, 64KiB, 1.5GiB or 10GB; durations 250ms, 10s, 5m, 2h or 7d.\n\n"
+        "| option | what it is | takes | default |\n|---|---|---|---|\n");
     for (unsigned id = 0; id < OPT_COUNT_; id++) {
         const struct conf_row *row = &conf_rows[id];
 
