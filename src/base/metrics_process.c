@@ -7,31 +7,51 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* What is wanted of /proc/self/stat, in clock ticks and pages. */
+/* What is wanted of /proc/self/stat, in clock ticks. */
 struct process_stat {
-    uint64_t user, system, start, pages;
+    uint64_t user, system, start;
 };
+
+/* A small file of /proc as text; false when it can't be read. */
+static bool
+read_text(const char *path, char *text, size_t room)
+{
+    FILE *f = fopen(path, "re");
+    size_t len;
+
+    if (f == NULL)
+        return false;
+    len = fread(text, 1, room - 1, f);
+    fclose(f);
+    text[len] = '\0';
+    return len > 0;
+}
 
 static bool
 read_stat(struct process_stat *st)
 {
     char text[1024];
     const char *behind_name;
-    size_t len;
-    FILE *f = fopen("/proc/self/stat", "re");
 
-    if (f == NULL)
+    if (!read_text("/proc/self/stat", text, sizeof text))
         return false;
-    len = fread(text, 1, sizeof text - 1, f);
-    fclose(f);
-    text[len] = '\0';
     behind_name =
         strrchr(text, ')'); /* the name may hold anything, blanks and brackets too */
     return behind_name != NULL &&
            sscanf(behind_name + 1,
                   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64
-                  " %*d %*d %*d %*d %*d %*d %" SCNu64 " %*u %" SCNu64,
-                  &st->user, &st->system, &st->start, &st->pages) == 4;
+                  " %*d %*d %*d %*d %*d %*d %" SCNu64,
+                  &st->user, &st->system, &st->start) == 3;
+}
+
+/* From statm: stat has it too, but qemu-user shows nothing there. */
+static bool
+read_resident(uint64_t *pages)
+{
+    char text[256];
+
+    return read_text("/proc/self/statm", text, sizeof text) &&
+           sscanf(text, "%*u %" SCNu64, pages) == 1;
 }
 
 static bool
@@ -81,12 +101,12 @@ metrics_put_process(struct buf *out)
     uint64_t n;
     bool known = read_stat(&st);
 
-    if (known) {
+    if (known)
         put(out, "process_cpu_seconds_total", "counter", "user and system time used",
             (double)(st.user + st.system) / ticks);
+    if (read_resident(&n))
         put(out, "process_resident_memory_bytes", "gauge", "resident memory",
-            (double)st.pages * (double)sysconf(_SC_PAGESIZE));
-    }
+            (double)n * (double)sysconf(_SC_PAGESIZE));
     if (known && read_boot_time(&n))
         put(out, "process_start_time_seconds", "gauge", "start of the process since 1970",
             (double)n + (double)st.start / ticks);
