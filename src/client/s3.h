@@ -22,57 +22,66 @@ struct s3_credentials {
     char *session_token; /* NULL: none */
 };
 struct s3_options {
-    const char *endpoint; /* "http://host:port" | "https://host[:port]" */
-    const char *region;   /* NULL: us-east-1 */
+    const char *endpoint;              /* "http://host:port" | "https://host[:port]" */
+    const char *region;                /* NULL: us-east-1 */
     struct s3_credentials credentials; /* borrowed during s3_client_new */
-    bool virtual_host;    /* bucket.host instead of /bucket */
-    const char *ca_file;  /* NULL: the system's */
+    bool virtual_host;                 /* bucket.host instead of /bucket */
+    const char *ca_file;               /* NULL: the system's */
     bool insecure_no_verify;
     uint64_t connect_ms, first_byte_ms, idle_ms; /* 0: 5,000, 30,000, 30,000 */
-    unsigned connections; /* a loop; 0: 64 */
+    unsigned connections;                        /* a loop; 0: 64 */
 };
-enum err s3_client_new(const struct s3_options *o, struct s3_client **out, struct errbuf *eb) MUST_CHECK;
+enum err s3_client_new(const struct s3_options *o, struct s3_client **out,
+                       struct errbuf *eb) MUST_CHECK;
 void s3_client_free(struct s3_client **cp);
 
 /* Facts of a failed answer, for those who decide. */
 struct s3_failure {
-    int status;        /* 0: no answer came */
-    char code[64];     /* "NoSuchKey" or "" */
+    int status;    /* 0: no answer came */
+    char code[64]; /* "NoSuchKey" or "" */
     uint64_t retry_after_ms;
-    bool retry;        /* worth repeating: no answer, 5xx, 429, 408, SlowDown, RequestTimeout */
+    bool retry; /* worth repeating: no answer, 5xx, 429, 408, SlowDown, RequestTimeout */
 };
 
 struct s3_object_info {
-    uint64_t size;          /* of the whole object */
-    uint64_t body_length;   /* of this answer */
-    uint64_t range_first;   /* of this answer */
+    uint64_t size;        /* of the whole object */
+    uint64_t body_length; /* of this answer */
+    uint64_t range_first; /* of this answer */
     bool partial;
-    struct span etag;       /* without quotes; the spans of this struct lie in the arena */
+    struct span etag; /* without quotes; the spans of this struct lie in the arena */
     struct span last_modified;
     int64_t mtime_ms;
-    struct span content_type, cache_control, content_disposition, content_encoding, content_language, expires;
+    struct span content_type, cache_control, content_disposition, content_encoding,
+        content_language, expires;
     struct span version_id, storage_class;
-    struct span checksum_name, checksum_value, checksum_type; /* "crc32", base64, "FULL_OBJECT" */
-    struct span sse, sse_kms; /* x-amz-server-side-encryption and whether KMS or SSE-C took part */
-    struct { struct span name, value; } *user;
+    struct span checksum_name, checksum_value,
+        checksum_type; /* "crc32", base64, "FULL_OBJECT" */
+    struct span sse,
+        sse_kms; /* x-amz-server-side-encryption and whether KMS or SSE-C took part */
+    struct {
+        struct span name, value;
+    } * user;
     uint32_t user_count;
 };
 
-enum err s3_head(struct s3_client *c, struct span bucket, struct span key, struct arena *a,
-                 struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+enum err s3_head(struct s3_client *c, struct span bucket, struct span key,
+                 struct arena *a, struct s3_object_info *out, struct s3_failure *f,
+                 struct errbuf *eb) MUST_CHECK;
 
 struct s3_get {
     struct span bucket, key;
     bool range;
-    uint64_t first, last;    /* last inclusive; UINT64_MAX: open */
-    struct span if_match;    /* ETag without quotes, or empty */
-    bool checksum_mode;      /* ask for x-amz-checksum-* */
+    uint64_t first, last; /* last inclusive; UINT64_MAX: open */
+    struct span if_match; /* ETag without quotes, or empty */
+    bool checksum_mode;   /* ask for x-amz-checksum-* */
 };
 /* On ERR_OK the head is in *out, the body follows by s3_read; s3_end in every case. */
-enum err s3_get_begin(struct s3_client *c, const struct s3_get *g, struct arena *a, struct s3_object_info *out,
-                      struct s3_call **call, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+enum err s3_get_begin(struct s3_client *c, const struct s3_get *g, struct arena *a,
+                      struct s3_object_info *out, struct s3_call **call,
+                      struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 /* *n = 0: the end, and the length was right. Cut short: ERR_INCOMPLETE. */
-enum err s3_read(struct s3_call *call, void *buf, size_t len, size_t *n, struct errbuf *eb) MUST_CHECK;
+enum err s3_read(struct s3_call *call, void *buf, size_t len, size_t *n,
+                 struct errbuf *eb) MUST_CHECK;
 void s3_end(struct s3_call **cp); /* NULL is fine; an unread body closes the connection */
 
 struct s3_header {
@@ -88,13 +97,16 @@ struct s3_put {
     struct span upload_id;  /* a part: with the number */
     uint32_t part_number;
 };
-enum err s3_put_begin(struct s3_client *c, const struct s3_put *p, struct s3_call **call, struct errbuf *eb) MUST_CHECK;
-enum err s3_write(struct s3_call *call, const void *data, size_t len, struct errbuf *eb) MUST_CHECK;
+enum err s3_put_begin(struct s3_client *c, const struct s3_put *p, struct s3_call **call,
+                      struct errbuf *eb) MUST_CHECK;
+enum err s3_write(struct s3_call *call, const void *data, size_t len,
+                  struct errbuf *eb) MUST_CHECK;
 /* Waits for the answer. *etag lies in the arena, without quotes. s3_end in every case. */
-enum err s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag, struct s3_failure *f,
-                       struct errbuf *eb) MUST_CHECK;
+enum err s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag,
+                       struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 
-enum err s3_delete(struct s3_client *c, struct span bucket, struct span key, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+enum err s3_delete(struct s3_client *c, struct span bucket, struct span key,
+                   struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 
 struct s3_list {
     struct span bucket, prefix, delimiter, start_after, token;
@@ -113,31 +125,39 @@ struct s3_list_page {
     bool truncated;
     struct span next_token;
 };
-enum err s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a, struct s3_list_page *out,
-                         struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+enum err s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
+                         struct s3_list_page *out, struct s3_failure *f,
+                         struct errbuf *eb) MUST_CHECK;
 
 struct s3_bucket_entry {
     struct span name;
     int64_t created_ms;
 };
-enum err s3_list_buckets(struct s3_client *c, struct arena *a, struct s3_bucket_entry **out, uint32_t *count,
+enum err s3_list_buckets(struct s3_client *c, struct arena *a,
+                         struct s3_bucket_entry **out, uint32_t *count,
                          struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
-enum err s3_bucket_make(struct s3_client *c, struct span bucket, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
-enum err s3_bucket_head(struct s3_client *c, struct span bucket, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
-enum err s3_bucket_remove(struct s3_client *c, struct span bucket, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+enum err s3_bucket_make(struct s3_client *c, struct span bucket, struct s3_failure *f,
+                        struct errbuf *eb) MUST_CHECK;
+enum err s3_bucket_head(struct s3_client *c, struct span bucket, struct s3_failure *f,
+                        struct errbuf *eb) MUST_CHECK;
+enum err s3_bucket_remove(struct s3_client *c, struct span bucket, struct s3_failure *f,
+                          struct errbuf *eb) MUST_CHECK;
 
-enum err s3_upload_begin(struct s3_client *c, struct span bucket, struct span key, const struct s3_header *headers,
-                         uint32_t header_count, struct arena *a, struct span *upload_id, struct s3_failure *f,
+enum err s3_upload_begin(struct s3_client *c, struct span bucket, struct span key,
+                         const struct s3_header *headers, uint32_t header_count,
+                         struct arena *a, struct span *upload_id, struct s3_failure *f,
                          struct errbuf *eb) MUST_CHECK;
 struct s3_part {
     uint32_t number;
     struct span etag;
 };
-enum err s3_upload_complete(struct s3_client *c, struct span bucket, struct span key, struct span upload_id,
-                            const struct s3_part *parts, uint32_t count, struct arena *a, struct span *etag,
+enum err s3_upload_complete(struct s3_client *c, struct span bucket, struct span key,
+                            struct span upload_id, const struct s3_part *parts,
+                            uint32_t count, struct arena *a, struct span *etag,
                             struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
-enum err s3_upload_abort(struct s3_client *c, struct span bucket, struct span key, struct span upload_id,
-                         struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+enum err s3_upload_abort(struct s3_client *c, struct span bucket, struct span key,
+                         struct span upload_id, struct s3_failure *f,
+                         struct errbuf *eb) MUST_CHECK;
 
 /* Anything else, signed: small bodies both ways. Used for our own pages under /_/ and for rare operations. */
 struct s3_request {
@@ -148,10 +168,12 @@ struct s3_request {
     uint32_t header_count;
     struct span body;
 };
-enum err s3_request(struct s3_client *c, const struct s3_request *r, struct arena *a, int *status, struct span *body,
-                    struct errbuf *eb) MUST_CHECK;
+/* An answer of any status is ERR_OK; below 200 and from 300 on *body is a sentence of what went wrong. */
+enum err s3_request(struct s3_client *c, const struct s3_request *r, struct arena *a,
+                    int *status, struct span *body, struct errbuf *eb) MUST_CHECK;
 
 /* Credentials as AWS tools find them: environment, profile files (AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE,
  * AWS_CONFIG_FILE). *out is owned: s3_credentials_fini. ERR_NOT_FOUND when there are none. */
-enum err s3_credentials_chain(const char *profile, struct s3_credentials *out, char **region, struct errbuf *eb) MUST_CHECK;
+enum err s3_credentials_chain(const char *profile, struct s3_credentials *out,
+                              char **region, struct errbuf *eb) MUST_CHECK;
 void s3_credentials_fini(struct s3_credentials *c); /* wipes */

@@ -11,40 +11,55 @@ struct cloud; /* all backends of a node */
 struct cloud_get;
 
 struct cloud_options {
-    uint64_t retry_ms;  /* longest time spent on repeating one call; 0: 20,000 */
+    uint64_t retry_ms;      /* longest time spent on repeating one call; 0: 20,000 */
     struct rt_dir *secrets; /* folder of stored credential sets, 0600 files */
     const char *ca_file;
 };
-enum err cloud_start(const struct cloud_options *o, struct cloud **out, struct errbuf *eb) MUST_CHECK;
+enum err cloud_start(const struct cloud_options *o, struct cloud **out,
+                     struct errbuf *eb) MUST_CHECK;
 void cloud_stop(struct cloud **cp);
 
 /* Stores a credential set under `name` (0600, in o->secrets). */
-enum err cloud_credentials_store(struct cloud *c, const char *name, const struct s3_credentials *cr, struct errbuf *eb) MUST_CHECK;
+enum err cloud_credentials_store(struct cloud *c, const char *name,
+                                 const struct s3_credentials *cr,
+                                 struct errbuf *eb) MUST_CHECK;
 /* Does the remote bucket answer with these? Said before a bucket is attached. */
-enum err cloud_probe(struct cloud *c, const struct map_backend *b, struct errbuf *eb) MUST_CHECK;
+enum err cloud_probe(struct cloud *c, const struct map_backend *b,
+                     struct errbuf *eb) MUST_CHECK;
 
-enum err cloud_head(struct cloud *c, const struct map_bucket *b, struct span key, struct arena *a,
-                    struct s3_object_info *out, struct errbuf *eb) MUST_CHECK; /* ERR_NOT_FOUND */
+enum err cloud_head(struct cloud *c, const struct map_bucket *b, struct span key,
+                    struct arena *a, struct s3_object_info *out,
+                    struct errbuf *eb) MUST_CHECK; /* ERR_NOT_FOUND */
 /* The body from `first` (to `last`, UINT64_MAX: the end). A transfer that breaks is taken up again where it broke,
  * by a range with If-Match; the object having changed meanwhile is ERR_BACKEND. */
-enum err cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key, uint64_t first, uint64_t last,
-                         struct span if_match, struct arena *a, struct s3_object_info *out, struct cloud_get **get,
-                         struct errbuf *eb) MUST_CHECK;
-enum err cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct errbuf *eb) MUST_CHECK;
+enum err cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
+                         uint64_t first, uint64_t last, struct span if_match,
+                         struct arena *a, struct s3_object_info *out,
+                         struct cloud_get **get, struct errbuf *eb) MUST_CHECK;
+enum err cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n,
+                        struct errbuf *eb) MUST_CHECK;
 void cloud_get_end(struct cloud_get **gp);
 
 /* `read` gives the body from any offset, so that it can be sent again. */
-typedef enum err cloud_source(void *arg, uint64_t offset, void *buf, size_t len, size_t *n, struct errbuf *eb);
-enum err cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_put *p, cloud_source *read, void *arg,
-                   struct arena *a, struct span *etag, bool *unknown, struct errbuf *eb) MUST_CHECK;
+typedef enum err cloud_source(void *arg, uint64_t offset, void *buf, size_t len,
+                              size_t *n, struct errbuf *eb);
+enum err cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_put *p,
+                   cloud_source *read, void *arg, struct arena *a, struct span *etag,
+                   bool *unknown, struct errbuf *eb) MUST_CHECK;
 /* *unknown: no clear answer came: it may or may not have happened. */
-enum err cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key, bool *unknown, struct errbuf *eb) MUST_CHECK;
-enum err cloud_list(struct cloud *c, const struct map_bucket *b, const struct s3_list *l, struct arena *a,
-                    struct s3_list_page *out, struct errbuf *eb) MUST_CHECK;
-enum err cloud_upload_begin(struct cloud *c, const struct map_bucket *b, struct span key, const struct s3_header *headers,
-                            uint32_t count, struct arena *a, struct span *upload_id, struct errbuf *eb) MUST_CHECK;
-enum err cloud_upload_complete(struct cloud *c, const struct map_bucket *b, struct span key, struct span upload_id,
-                               const struct s3_part *parts, uint32_t count, struct arena *a, struct span *etag,
-                               bool *unknown, struct errbuf *eb) MUST_CHECK;
-enum err cloud_upload_abort(struct cloud *c, const struct map_bucket *b, struct span key, struct span upload_id,
+enum err cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key,
+                      bool *unknown, struct errbuf *eb) MUST_CHECK;
+enum err cloud_list(struct cloud *c, const struct map_bucket *b, const struct s3_list *l,
+                    struct arena *a, struct s3_list_page *out,
+                    struct errbuf *eb) MUST_CHECK;
+enum err cloud_upload_begin(struct cloud *c, const struct map_bucket *b, struct span key,
+                            const struct s3_header *headers, uint32_t count,
+                            struct arena *a, struct span *upload_id,
                             struct errbuf *eb) MUST_CHECK;
+enum err cloud_upload_complete(struct cloud *c, const struct map_bucket *b,
+                               struct span key, struct span upload_id,
+                               const struct s3_part *parts, uint32_t count,
+                               struct arena *a, struct span *etag, bool *unknown,
+                               struct errbuf *eb) MUST_CHECK;
+enum err cloud_upload_abort(struct cloud *c, const struct map_bucket *b, struct span key,
+                            struct span upload_id, struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,57 @@
+/* internal: what the files of the client room share. */
+#pragma once
+#include "client/s3.h"
+#include "http/client.h"
+#include "wire/query.h"
+#include "wire/s3xml.h"
+#include "wire/sigv4.h"
+#include "wire/xml.h"
+
+struct s3_client {
+    struct http_client *http;
+    struct tls_context *tls;
+    char *host;        /* without port */
+    char *host_header; /* with it where it is not the scheme's own */
+    uint16_t port;
+    bool is_tls, virtual_host, anonymous;
+    char *region;
+    struct s3_credentials credentials; /* owned, wiped */
+    struct sigv4_cache **keys;         /* one a loop */
+};
+
+/* One request as this room makes it. */
+struct s3_order {
+    const char *method;
+    struct span bucket, key;
+    const struct param *params; /* query, not encoded */
+    uint32_t param_count;
+    const struct s3_header *headers;
+    uint32_t header_count;
+    int64_t length;         /* of the body, or HTTP_NO_BODY */
+    const char *sha256_hex; /* NULL: UNSIGNED-PAYLOAD */
+    bool expect;
+};
+struct s3_call {
+    struct http_call *http;
+    struct arena *arena; /* owned: the request's text, and the head of an error */
+    const struct http_head *head;
+    uint64_t left; /* of the answer's body */
+    bool bounded;
+};
+
+/* Signs and sends the head. The call owns its arena. */
+enum err order_begin(struct s3_client *c, const struct s3_order *o, struct s3_call **out,
+                     struct errbuf *eb) MUST_CHECK;
+/* Waits for the answer. A status outside 2xx is read whole and turned into an error and `f`. */
+enum err order_finish(struct s3_call *call, const struct s3_order *o,
+                      struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+/* Reads the rest of the answer into the arena, at most `limit` bytes. */
+enum err order_document(struct s3_call *call, size_t limit, struct arena *a,
+                        struct span *out, struct errbuf *eb) MUST_CHECK;
+/* All of it, for requests with a small or no body and a small answer. */
+enum err order_simple(struct s3_client *c, const struct s3_order *o, struct span body,
+                      struct arena *a, struct span *answer, struct s3_failure *f,
+                      struct errbuf *eb) MUST_CHECK;
+/* An <Error> document under whatever status. */
+enum err error_of_document(struct span doc, int status, const struct s3_order *o,
+                           struct s3_failure *f, struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,249 @@
+/* object: GET, HEAD, PUT and DELETE of one object. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "client/internal.h"
+#include "wire/etag.h"
+
+#define USER_PREFIX "x-amz-meta-"
+
+static struct span
+keep(struct arena *a, struct span s)
+{
+    return s.len > 0 ? arena_span(a, s) : (struct span){"", 0};
+}
+
+static void
+user_metadata(const struct http_head *h, struct arena *a, struct s3_object_info *out)
+{
+    size_t prefix = strlen(USER_PREFIX);
+
+    out->user = arena_alloc(a, (h->count > 0 ? h->count : 1) * sizeof *out->user);
+    for (unsigned i = 0; i < h->count; i++) {
+        struct span name = h->headers[i].name;
+        char *lower;
+
+        if (name.len <= prefix || strncasecmp(name.at, USER_PREFIX, prefix) != 0)
+            continue;
+        lower = arena_strdup(a, span_from(name, prefix));
+        for (char *p = lower; *p != '\0'; p++)
+            if (*p >= 'A' && *p <= 'Z')
+                *p = (char)(*p + 32);
+        out->user[out->user_count].name = (struct span){lower, name.len - prefix};
+        out->user[out->user_count++].value = arena_span(a, h->headers[i].value);
+    }
+}
+
+static void
+checksums(const struct http_head *h, struct arena *a, struct s3_object_info *out)
+{
+    struct fields f = http_fields(h);
+
+    for (int kind = CHECKSUM_CRC32; kind < CHECKSUM_KIND_COUNT_; kind++) {
+        struct span v = fields_get(f, checksum_header((enum checksum_kind)kind));
+
+        if (v.at == NULL)
+            continue;
+        out->checksum_name = span_of(checksum_name((enum checksum_kind)kind));
+        out->checksum_value = arena_span(a, v);
+        out->checksum_type = keep(a, fields_get(f, "x-amz-checksum-type"));
+        return;
+    }
+}
+
+/* What a head says of the object. Everything is copied: the head goes with the connection. */
+static enum err
+info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
+        struct errbuf *eb)
+{
+    struct fields f = http_fields(h);
+    struct range range = {0};
+    uint64_t size = 0;
+    int64_t mtime_s = 0;
+
+    *out = (struct s3_object_info){0};
+    if (h->body_length < 0)
+        return err_set(eb, ERR_BACKEND, "the server did not say how long the object is");
+    out->body_length = (uint64_t)h->body_length;
+    out->size = out->body_length;
+    if (h->code == 206) {
+        if (content_range_parse(http_get(h, HTTP_CONTENT_RANGE), &range, &size) !=
+                ERR_OK ||
+            size == UINT64_MAX)
+            return err_set(eb, ERR_BACKEND,
+                           "the server sent a part without a Content-Range");
+        out->partial = true;
+        out->range_first = range.first;
+        out->size = size;
+    }
+    if (date_http_parse(http_get(h, HTTP_LAST_MODIFIED), &mtime_s) != ERR_OK)
+        mtime_s = 0;
+    out->mtime_ms = mtime_s * 1000;
+    out->etag = keep(a, etag_unquote(http_get(h, HTTP_ETAG)));
+    out->last_modified = keep(a, http_get(h, HTTP_LAST_MODIFIED));
+    out->content_type = keep(a, http_get(h, HTTP_CONTENT_TYPE));
+    out->cache_control = keep(a, http_get(h, HTTP_CACHE_CONTROL));
+    out->content_disposition = keep(a, http_get(h, HTTP_CONTENT_DISPOSITION));
+    out->content_encoding = keep(a, http_get(h, HTTP_CONTENT_ENCODING));
+    out->content_language = keep(a, http_get(h, HTTP_CONTENT_LANGUAGE));
+    out->expires = keep(a, http_get(h, HTTP_EXPIRES));
+    out->storage_class = keep(a, http_get(h, HTTP_AMZ_STORAGE_CLASS));
+    out->version_id = keep(a, fields_get(f, "x-amz-version-id"));
+    out->sse = keep(a, fields_get(f, "x-amz-server-side-encryption"));
+    out->sse_kms = keep(a, fields_get(f, "x-amz-server-side-encryption-aws-kms-key-id"));
+    if (out->sse_kms.len == 0)
+        out->sse_kms =
+            keep(a, fields_get(f, "x-amz-server-side-encryption-customer-algorithm"));
+    user_metadata(h, a, out);
+    checksums(h, a, out);
+    return ERR_OK;
+}
+
+enum err
+s3_head(struct s3_client *c, struct span bucket, struct span key, struct arena *a,
+        struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
+{
+    struct s3_order o = {
+        .method = "HEAD", .bucket = bucket, .key = key, .length = HTTP_NO_BODY};
+    struct s3_call *call = NULL;
+    enum err rc;
+
+    *f = (struct s3_failure){0};
+    rc = order_begin(c, &o, &call, eb);
+    f->retry = rc != ERR_OK && rc != ERR_CANCELLED;
+    if (rc == ERR_OK)
+        rc = order_finish(call, &o, f, eb);
+    /* The length of a HEAD stands in Content-Length, while its body has none. */
+    if (rc == ERR_OK) {
+        struct http_head head = *call->head;
+        uint64_t length = 0;
+
+        if (num_u64(http_get(&head, HTTP_CONTENT_LENGTH), &length) != ERR_OK)
+            rc =
+                err_set(eb, ERR_BACKEND, "the server did not say how long the object is");
+        head.body_length = (int64_t)length;
+        if (rc == ERR_OK)
+            rc = info_of(&head, a, out, eb);
+    }
+    s3_end(&call);
+    return rc;
+}
+
+enum err
+s3_get_begin(struct s3_client *c, const struct s3_get *g, struct arena *a,
+             struct s3_object_info *out, struct s3_call **call, struct s3_failure *f,
+             struct errbuf *eb)
+{
+    struct s3_header headers[3];
+    struct s3_order o = {.method = "GET",
+                         .bucket = g->bucket,
+                         .key = g->key,
+                         .headers = headers,
+                         .length = HTTP_NO_BODY};
+    char range[64];
+    enum err rc;
+
+    *f = (struct s3_failure){0};
+    *call = NULL;
+    if (g->range) {
+        if (g->last == UINT64_MAX)
+            snprintf(range, sizeof range, "bytes=%llu-", (unsigned long long)g->first);
+        else
+            snprintf(range, sizeof range, "bytes=%llu-%llu", (unsigned long long)g->first,
+                     (unsigned long long)g->last);
+        headers[o.header_count++] = (struct s3_header){SPAN("range"), span_of(range)};
+    }
+    if (g->if_match.len > 0)
+        headers[o.header_count++] = (struct s3_header){
+            SPAN("if-match"),
+            span_of(arena_printf(a, "\"%.*s\"", SPAN_ARG(g->if_match)))};
+    if (g->checksum_mode)
+        headers[o.header_count++] =
+            (struct s3_header){SPAN("x-amz-checksum-mode"), SPAN("ENABLED")};
+    rc = order_begin(c, &o, call, eb);
+    f->retry = rc != ERR_OK && rc != ERR_CANCELLED;
+    if (rc == ERR_OK)
+        rc = order_finish(*call, &o, f, eb);
+    if (rc == ERR_OK)
+        rc = info_of((*call)->head, a, out, eb);
+    if (rc == ERR_OK && g->range && (!out->partial || out->range_first != g->first))
+        rc = err_set(eb, ERR_BACKEND,
+                     "the server did not give the range that was asked for");
+    if (rc != ERR_OK)
+        s3_end(call);
+    return rc;
+}
+
+enum err
+s3_read(struct s3_call *call, void *buf, size_t len, size_t *n, struct errbuf *eb)
+{
+    return http_call_read(call->http, buf, len, n, eb);
+}
+
+enum err
+s3_put_begin(struct s3_client *c, const struct s3_put *p, struct s3_call **call,
+             struct errbuf *eb)
+{
+    char number[16];
+    struct param params[2] = {{SPAN("partNumber"), {number, 0}},
+                              {SPAN("uploadId"), p->upload_id}};
+    struct s3_header *headers = xcalloc(p->header_count + 1, sizeof *headers);
+    struct s3_order o = {.method = "PUT",
+                         .bucket = p->bucket,
+                         .key = p->key,
+                         .headers = headers,
+                         .header_count = p->header_count,
+                         .length = (int64_t)p->size,
+                         .sha256_hex = p->sha256_hex,
+                         .expect = p->size > KIB(64)};
+    enum err rc;
+
+    memcpy(headers, p->headers, p->header_count * sizeof *headers);
+    if (p->md5_base64 != NULL)
+        headers[o.header_count++] =
+            (struct s3_header){SPAN("content-md5"), span_of(p->md5_base64)};
+    if (p->upload_id.len > 0) {
+        params[0].value.len =
+            (size_t)snprintf(number, sizeof number, "%u", p->part_number);
+        o.params = params;
+        o.param_count = 2;
+    }
+    rc = order_begin(c, &o, call, eb);
+    free(headers);
+    return rc;
+}
+
+enum err
+s3_write(struct s3_call *call, const void *data, size_t len, struct errbuf *eb)
+{
+    return http_call_write(call->http, data, len, eb);
+}
+
+enum err
+s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag,
+              struct s3_failure *f, struct errbuf *eb)
+{
+    struct s3_order o = {.method = "PUT"};
+    enum err rc;
+
+    *f = (struct s3_failure){0};
+    rc = order_finish(call, &o, f, eb);
+    if (rc == ERR_OK)
+        *etag = keep(a, etag_unquote(http_get(call->head, HTTP_ETAG)));
+    return rc;
+}
+
+enum err
+s3_delete(struct s3_client *c, struct span bucket, struct span key, struct s3_failure *f,
+          struct errbuf *eb)
+{
+    struct s3_order o = {.method = "DELETE", .bucket = bucket, .key = key};
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    enum err rc = order_simple(c, &o, (struct span){"", 0}, a, NULL, f, eb);
+
+    arena_free(&a);
+    return rc;
+}

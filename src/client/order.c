@@ -1,0 +1,336 @@
+/* order: one signed request, and what its answer means. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/uri.h"
+#include "client/internal.h"
+#include "rt/loop.h"
+
+#define ARENA_FIRST    KIB(16)
+#define ARENA_MAX      MIB(2)
+#define ERROR_BODY_MAX KIB(64)
+#define TARGET_MAX     KIB(16)
+
+/* "/bucket/key" or, with virtual hosts, "/key"; percent-encoded. */
+static struct span
+path_of(const struct s3_client *c, const struct s3_order *o, struct arena *a)
+{
+    struct buf text;
+    struct span out;
+
+    buf_init(&text, TARGET_MAX);
+    buf_putc(&text, '/');
+    if (!c->virtual_host && o->bucket.len > 0) {
+        uri_encode(&text, o->bucket, false);
+        if (o->key.len > 0)
+            buf_putc(&text, '/');
+    }
+    uri_encode(&text, o->key, true);
+    out = arena_span(a, buf_span(&text));
+    buf_fini(&text);
+    return out;
+}
+
+static struct span
+query_of(const struct s3_order *o, struct arena *a)
+{
+    struct buf text;
+    struct span out;
+
+    buf_init(&text, TARGET_MAX);
+    for (uint32_t i = 0; i < o->param_count; i++) {
+        if (i > 0)
+            buf_putc(&text, '&');
+        uri_encode(&text, o->params[i].name, false);
+        buf_putc(&text, '=');
+        uri_encode(&text, o->params[i].value, false);
+    }
+    out = arena_span(a, buf_span(&text));
+    buf_fini(&text);
+    return out;
+}
+
+static struct span
+host_of(const struct s3_client *c, const struct s3_order *o, struct arena *a)
+{
+    if (c->virtual_host && o->bucket.len > 0)
+        return span_of(arena_printf(a, "%.*s.%s", SPAN_ARG(o->bucket), c->host_header));
+    return span_of(c->host_header);
+}
+
+/* The headers of the caller and those of the signature. Host is sent by the http room, but signed. */
+static enum err
+sign(struct s3_client *c, const struct s3_order *o, struct span path, struct span host,
+     struct arena *a, struct fields *out, struct errbuf *eb)
+{
+    struct field *h = arena_alloc(a, (o->header_count + 1 + SIGV4_ADDED_MAX) * sizeof *h);
+    struct query q = {o->params, o->param_count};
+    struct sigv4_signed *s = arena_alloc(a, sizeof *s);
+    size_t n = 0;
+    enum err rc;
+
+    for (uint32_t i = 0; i < o->header_count; i++)
+        h[n++] = (struct field){o->headers[i].name, o->headers[i].value};
+    if (!c->anonymous) {
+        struct sigv4_creds creds = {.access_key = span_of(c->credentials.access_key),
+                                    .secret = span_of(c->credentials.secret_key),
+                                    .token = span_of(c->credentials.session_token),
+                                    .region = span_of(c->region)};
+        struct sigv4_request req = {
+            .method = span_of(o->method), .path = path, .tls = c->is_tls};
+
+        h[n] = (struct field){SPAN("host"), host};
+        req.headers = (struct fields){h, n + 1};
+        rc = sigv4_sign(
+            &req, &q, &creds,
+            span_of(o->sha256_hex != NULL ? o->sha256_hex : "UNSIGNED-PAYLOAD"),
+            c->keys[rt_loop_index()], (int64_t)(rt_wall_ns() / 1000000000u), a, s);
+        if (rc != ERR_OK)
+            return err_set(eb, rc, "the request is too large to sign");
+        for (size_t i = 0; i < s->add_count; i++)
+            h[n++] = s->add[i];
+    }
+    *out = (struct fields){h, n};
+    return ERR_OK;
+}
+
+enum err
+order_begin(struct s3_client *c, const struct s3_order *o, struct s3_call **out,
+            struct errbuf *eb)
+{
+    struct s3_call *call = xcalloc(1, sizeof *call);
+    struct http_call_request req = {.host = c->host,
+                                    .port = c->port,
+                                    .tls = c->is_tls,
+                                    .method = o->method,
+                                    .length = o->length,
+                                    .expect_continue = o->expect};
+    struct span path, query;
+    enum err rc;
+
+    *out = NULL;
+    call->arena = arena_new(ARENA_FIRST, ARENA_MAX);
+    path = path_of(c, o, call->arena);
+    query = query_of(o, call->arena);
+    req.host_header = host_of(c, o, call->arena);
+    req.target = query.len == 0 ? path
+                                : span_of(arena_printf(call->arena, "%.*s?%.*s",
+                                                       SPAN_ARG(path), SPAN_ARG(query)));
+    rc = sign(c, o, path, req.host_header, call->arena, &req.headers, eb);
+    if (rc == ERR_OK)
+        rc = http_call_begin(c->http, &req, &call->http, eb);
+    if (rc != ERR_OK) {
+        s3_end(&call);
+        return rc;
+    }
+    *out = call;
+    return ERR_OK;
+}
+
+void
+s3_end(struct s3_call **cp)
+{
+    struct s3_call *call = *cp;
+
+    *cp = NULL;
+    if (call == NULL)
+        return;
+    http_call_end(&call->http);
+    arena_free(&call->arena);
+    free(call);
+}
+
+enum err
+order_document(struct s3_call *call, size_t limit, struct arena *a, struct span *out,
+               struct errbuf *eb)
+{
+    struct buf text;
+    enum err rc = ERR_OK;
+    size_t n = 0;
+
+    *out = (struct span){"", 0};
+    buf_init(&text, limit);
+    do {
+        char *room = buf_reserve(&text, MIN(KIB(16), limit - text.len));
+
+        if (text.len == limit || room == NULL) {
+            rc = err_set(eb, ERR_BACKEND, "the server's answer is over %zu bytes", limit);
+            break;
+        }
+        rc = http_call_read(call->http, room, MIN(KIB(16), limit - text.len), &n, eb);
+        text.len += rc == ERR_OK ? n : 0;
+    } while (rc == ERR_OK && n > 0);
+    if (rc == ERR_OK) {
+        char *copy = arena_try(a, text.len + 1);
+
+        if (copy == NULL)
+            rc = err_set(eb, ERR_BACKEND, "the server's answer of %zu bytes is too large",
+                         text.len);
+        else if (text.len > 0)
+            memcpy(copy, text.at, text.len);
+        *out = (struct span){copy, copy != NULL ? text.len : 0};
+    }
+    buf_fini(&text);
+    return rc;
+}
+
+static const struct {
+    const char *code;
+    enum err err;
+} known[] = {
+    {"NoSuchKey", ERR_NOT_FOUND},
+    {"NoSuchBucket", ERR_NO_BUCKET},
+    {"NoSuchUpload", ERR_NO_UPLOAD},
+    {"AccessDenied", ERR_DENIED},
+    {"BucketNotEmpty", ERR_NOT_EMPTY},
+    {"BucketAlreadyExists", ERR_EXISTS},
+    {"BucketAlreadyOwnedByYou", ERR_EXISTS},
+    {"PreconditionFailed", ERR_PRECONDITION},
+    {"SlowDown", ERR_BUSY},
+    {"BadDigest", ERR_BAD_DIGEST},
+    {"InvalidRange", ERR_RANGE},
+    {"EntityTooLarge", ERR_TOO_LARGE},
+    {"NotImplemented", ERR_NOT_BUILT},
+};
+
+static enum err
+err_of(int status, const char *code)
+{
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (strcmp(known[i].code, code) == 0)
+            return known[i].err;
+    switch (status) {
+    case 304:
+        return ERR_NOT_MODIFIED;
+    case 401:
+    case 403:
+        return ERR_DENIED;
+    case 404:
+        return ERR_NOT_FOUND;
+    case 408:
+        return ERR_TIMEOUT;
+    case 409:
+        return ERR_EXISTS;
+    case 412:
+        return ERR_PRECONDITION;
+    case 413:
+        return ERR_TOO_LARGE;
+    case 416:
+        return ERR_RANGE;
+    case 429:
+    case 503:
+        return ERR_BUSY;
+    case 501:
+        return ERR_NOT_BUILT;
+    default:
+        return status >= 500 ? ERR_BACKEND : ERR_BAD_REQUEST;
+    }
+}
+
+static bool
+worth_repeating(int status, const char *code)
+{
+    return status >= 500
+               ? status != 501
+               : status == 429 || status == 408 || strcmp(code, "RequestTimeout") == 0 ||
+                     strcmp(code, "SlowDown") == 0 || strcmp(code, "InternalError") == 0;
+}
+
+enum err
+error_of_document(struct span doc, int status, const struct s3_order *o,
+                  struct s3_failure *f, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    struct s3xml_error e = {.code = {"", 0}};
+    enum err rc;
+
+    f->status = status;
+    if (s3xml_error_parse(doc, a, &e, NULL) == ERR_OK && e.code.len < sizeof f->code)
+        memcpy(f->code, e.code.at, e.code.len);
+    f->retry = worth_repeating(status == 200 ? 500 : status, f->code);
+    rc = err_of(status == 200 ? 500 : status, f->code);
+    if (e.message.len > 0)
+        err_set(eb, rc, "%s (%d): %.*s", f->code, status, (int)MIN(e.message.len, 200u),
+                e.message.at);
+    else
+        err_set(eb, rc, "%s %.*s%s%.*s: the server answered %d%s%s", o->method,
+                SPAN_ARG(o->bucket), o->key.len > 0 ? "/" : "",
+                (int)MIN(o->key.len, 100u), o->key.at, status,
+                f->code[0] != '\0' ? " " : "", f->code);
+    arena_free(&a);
+    return rc;
+}
+
+static enum err
+refusal(struct s3_call *call, const struct s3_order *o, struct s3_failure *f,
+        struct errbuf *eb)
+{
+    struct span doc = {"", 0}, after = http_get(call->head, HTTP_RETRY_AFTER);
+    struct errbuf why = {{0}};
+    uint64_t seconds;
+
+    if (num_u64(after, &seconds) == ERR_OK)
+        f->retry_after_ms = MIN(seconds, 3600) * 1000;
+    if (strcmp(o->method, "HEAD") != 0 &&
+        order_document(call, ERROR_BODY_MAX, call->arena, &doc, &why) != ERR_OK)
+        doc = (struct span){"", 0}; /* the status says enough */
+    return error_of_document(doc, call->head->code, o, f, eb);
+}
+
+enum err
+order_finish(struct s3_call *call, const struct s3_order *o, struct s3_failure *f,
+             struct errbuf *eb)
+{
+    enum err rc = http_call_finish(call->http, &call->head, eb);
+
+    if (rc != ERR_OK) {
+        f->retry = rc != ERR_CANCELLED;
+        return rc;
+    }
+    f->status = call->head->code;
+    if (call->head->code >= 200 && call->head->code < 300)
+        return ERR_OK;
+    return refusal(call, o, f, eb);
+}
+
+enum err
+order_simple(struct s3_client *c, const struct s3_order *given, struct span body,
+             struct arena *a, struct span *answer, struct s3_failure *f,
+             struct errbuf *eb)
+{
+    struct s3_order o = *given;
+    struct s3_call *call = NULL;
+    unsigned char sum[DIGEST_MAX];
+    char hex[2 * DIGEST_MAX + 1];
+    struct span ignored;
+    enum err rc;
+
+    *f = (struct s3_failure){0};
+    digest_once(DIGEST_SHA256, body.at, body.len, sum);
+    hex_encode(sum, 32, hex);
+    o.sha256_hex = hex;
+    if (body.len > 0 || strcmp(o.method, "PUT") == 0 || strcmp(o.method, "POST") == 0)
+        o.length = (int64_t)body.len;
+    else
+        o.length = HTTP_NO_BODY;
+    rc = order_begin(c, &o, &call, eb);
+    if (rc != ERR_OK) {
+        f->retry = rc != ERR_CANCELLED;
+        return rc;
+    }
+    if (body.len > 0)
+        rc = http_call_write(call->http, body.at, body.len, eb);
+    if (rc == ERR_OK)
+        rc = order_finish(call, &o, f, eb);
+    else
+        f->retry = rc != ERR_CANCELLED;
+    if (rc == ERR_OK && strcmp(o.method, "HEAD") != 0) {
+        rc = order_document(call, MIB(16), a, answer != NULL ? answer : &ignored, eb);
+        f->retry = rc != ERR_OK;
+    }
+    s3_end(&call);
+    return rc;
+}

@@ -1,0 +1,286 @@
+/* cloud: backends by their settings, and what every call of them shares: repeating within a budget, counting. */
+#include "cloud/cloud.h"
+
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "cloud/internal.h"
+#include "rt/loop.h"
+
+#define SECRET_BYTES_MAX KIB(16)
+
+enum err
+cloud_start(const struct cloud_options *o, struct cloud **out, struct errbuf *eb)
+{
+    struct cloud *c = xcalloc(1, sizeof *c);
+
+    (void)eb;
+    c->options = *o;
+    if (c->options.retry_ms == 0)
+        c->options.retry_ms = 20000;
+    c->clients = xcalloc(rt_loop_count(), sizeof(struct client_set));
+    for (unsigned i = 0; i < rt_loop_count(); i++)
+        table_init(&c->clients[i].by_settings, CLIENTS_MAX);
+    *out = c;
+    return ERR_OK;
+}
+
+void
+cloud_stop(struct cloud **cp)
+{
+    struct cloud *c = *cp;
+
+    *cp = NULL;
+    if (c == NULL)
+        return;
+    for (unsigned i = 0; i < rt_loop_count(); i++) {
+        TABLE_EACH(&c->clients[i].by_settings, place)
+        {
+            struct cloud_client *cc = place->value;
+
+            s3_client_free(&cc->s3);
+            free(cc->settings);
+            free(cc);
+        }
+        table_fini(&c->clients[i].by_settings);
+    }
+    free(c->clients);
+    free(c);
+}
+
+/* ---- credentials ---- */
+
+enum err
+cloud_credentials_store(struct cloud *c, const char *name,
+                        const struct s3_credentials *cr, struct errbuf *eb)
+{
+    char *text =
+        xasprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n%s%s%s",
+                  cr->access_key, cr->secret_key,
+                  cr->session_token != NULL ? "aws_session_token = " : "",
+                  cr->session_token != NULL ? cr->session_token : "",
+                  cr->session_token != NULL ? "\n" : "");
+    enum err rc = ERR_OK;
+
+    if (strpbrk(cr->access_key, "\r\n") != NULL ||
+        strpbrk(cr->secret_key, "\r\n") != NULL ||
+        (cr->session_token != NULL && strpbrk(cr->session_token, "\r\n") != NULL))
+        rc = err_set(eb, ERR_BAD_REQUEST, "keys must not contain line ends");
+    if (rc == ERR_OK)
+        rc = rt_file_store(c->options.secrets, name, text, strlen(text), 0600, eb);
+    OPENSSL_cleanse(text, strlen(text));
+    free(text);
+    return rc;
+}
+
+static char *
+value_of(char *text, const char *name)
+{
+    char *at = strstr(text, name), *end;
+
+    if (at == NULL)
+        return NULL;
+    at += strlen(name);
+    end = strchr(at, '\n');
+    return end != NULL ? xmemdup0(at, (size_t)(end - at)) : xstrdup(at);
+}
+
+static enum err
+load_stored(struct cloud *c, const char *name, struct s3_credentials *out,
+            struct errbuf *eb)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum err rc =
+        rt_file_load(c->options.secrets, name, SECRET_BYTES_MAX, &text, &len, eb);
+
+    if (rc != ERR_OK) {
+        err_prefix(eb, "the stored keys of bucket \"%s\"", name);
+        return rc;
+    }
+    *out = (struct s3_credentials){
+        .access_key = value_of(text, "aws_access_key_id = "),
+        .secret_key = value_of(text, "aws_secret_access_key = "),
+        .session_token = value_of(text, "aws_session_token = "),
+    };
+    OPENSSL_cleanse(text, len);
+    free(text);
+    return out->access_key != NULL && out->secret_key != NULL
+               ? ERR_OK
+               : err_set(eb, ERR_CORRUPT, "the stored keys of bucket \"%s\" are damaged",
+                         name);
+}
+
+struct chain_job {
+    struct s3_credentials keys;
+    char *region;
+    enum err rc;
+    struct errbuf eb;
+};
+
+static void
+chain_work(void *arg)
+{
+    struct chain_job *j = arg;
+
+    j->rc = s3_credentials_chain(NULL, &j->keys, &j->region, &j->eb);
+}
+
+/* The server's own keys: reads files, so on a worker. None at all means anonymous. */
+static enum err
+load_own(struct s3_credentials *out, char **region, struct errbuf *eb)
+{
+    struct chain_job j = {.rc = ERR_OK};
+    enum err rc = rt_blocking(chain_work, &j, DEADLINE_NEVER);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "looking for keys was given up");
+    if (j.rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (j.rc != ERR_OK) {
+        *eb = j.eb;
+        return j.rc;
+    }
+    *out = j.keys;
+    *region = j.region;
+    return ERR_OK;
+}
+
+/* ---- clients: one for each settings on each loop ---- */
+
+static char *
+settings_text(const struct map_backend *b)
+{
+    return xasprintf("%s\n%s\n%s\n%d", b->endpoint != NULL ? b->endpoint : "",
+                     b->region != NULL ? b->region : "",
+                     b->credentials == NULL ? "own" : b->credentials, b->path_style);
+}
+
+static enum err
+make_client(struct cloud *c, const struct map_backend *b, struct s3_client **out,
+            struct errbuf *eb)
+{
+    struct s3_options o = {.ca_file = c->options.ca_file, .connections = 64};
+    char *region = NULL, *endpoint = NULL;
+    enum err rc = ERR_OK;
+
+    if (b->credentials == NULL)
+        rc = load_own(&o.credentials, &region, eb);
+    else if (b->credentials[0] != '\0')
+        rc = load_stored(c, b->credentials, &o.credentials, eb);
+    if (rc == ERR_OK) {
+        o.region = b->region != NULL ? b->region : region != NULL ? region : "us-east-1";
+        if (b->endpoint == NULL)
+            endpoint = xasprintf("https://s3.%s.amazonaws.com", o.region);
+        o.endpoint = b->endpoint != NULL ? b->endpoint : endpoint;
+        o.virtual_host = !b->path_style;
+        rc = s3_client_new(&o, out, eb);
+    }
+    s3_credentials_fini(&o.credentials);
+    free(region);
+    free(endpoint);
+    return rc;
+}
+
+enum err
+cloud_client_of(struct cloud *c, const struct map_backend *b, struct s3_client **out,
+                struct errbuf *eb)
+{
+    struct client_set *set = &c->clients[rt_loop_index()];
+    char *settings = settings_text(b);
+    struct cloud_client *cc = table_get(&set->by_settings, span_of(settings)), *other;
+    enum err rc = ERR_OK;
+
+    if (cc != NULL) {
+        free(settings);
+        *out = cc->s3;
+        return ERR_OK;
+    }
+    cc = xcalloc(1, sizeof *cc);
+    cc->settings = settings;
+    rc = make_client(c, b, &cc->s3,
+                     eb); /* may switch: another fiber may have been as quick */
+    other = table_get(&set->by_settings, span_of(settings));
+    if (rc == ERR_OK && other == NULL &&
+        !table_put(&set->by_settings, span_of(settings), cc))
+        rc = err_set(eb, ERR_BUSY, "over %u different backends are in use", CLIENTS_MAX);
+    if (rc == ERR_OK && other == NULL) {
+        *out = cc->s3;
+        return ERR_OK;
+    }
+    s3_client_free(&cc->s3);
+    free(cc->settings);
+    free(cc);
+    if (rc == ERR_OK)
+        *out = other->s3;
+    return rc;
+}
+
+/* ---- repeating ---- */
+
+void
+retry_begin(struct retry *r, const struct cloud *c)
+{
+    *r = (struct retry){.until = deadline_in_ms(c->options.retry_ms),
+                        .base_ms = RETRY_BASE_MS};
+}
+
+/* Full jitter: between nothing and a bound that doubles. */
+bool
+retry_again(struct retry *r, const struct s3_failure *f, enum err rc)
+{
+    uint64_t bound = MIN(r->base_ms << MIN(r->tries, 10u), RETRY_BOUND_MS), wait;
+    uint32_t random;
+
+    metric_add(M_BACKEND_ERRORS, 0, 1);
+    if (!f->retry || rc == ERR_CANCELLED || rt_cancelled())
+        return false;
+    rt_random(&random, sizeof random);
+    wait = MAX(random % (bound + 1), f->retry_after_ms);
+    if (rt_now_ns() + wait * 1000000u >= r->until.at_ns)
+        return false;
+    r->tries++;
+    return rt_sleep_ms(wait) == ERR_OK;
+}
+
+/* What the user is told: the backend's own words, and that it was the backend. */
+enum err
+backend_error(enum err rc, struct errbuf *eb)
+{
+    switch (rc) {
+    case ERR_NOT_FOUND:
+    case ERR_NO_UPLOAD:
+    case ERR_CANCELLED:
+    case ERR_PRECONDITION:
+    case ERR_TOO_LARGE:
+    case ERR_NOT_BUILT:
+        return rc;
+    case ERR_OK:
+    case ERR_BAD_REQUEST:
+    case ERR_DENIED:
+    case ERR_NO_BUCKET:
+    case ERR_NOT_ALLOWED:
+    case ERR_TIMEOUT:
+    case ERR_EXISTS:
+    case ERR_NOT_EMPTY:
+    case ERR_NOT_MODIFIED:
+    case ERR_RANGE:
+    case ERR_BAD_DIGEST:
+    case ERR_INCOMPLETE:
+    case ERR_IO:
+    case ERR_CORRUPT:
+    case ERR_INTERNAL:
+    case ERR_BACKEND:
+    case ERR_BUSY:
+    case ERR_CLOSED:
+    case ERR_NO_SPACE:
+    case ERR_COUNT_:
+        break;
+    }
+    err_prefix(eb, "the backend");
+    return ERR_BACKEND;
+}

@@ -1,0 +1,36 @@
+/* internal: what the files of the cloud room share. */
+#pragma once
+#include "base/table.h"
+#include "cloud/cloud.h"
+
+#define CLIENTS_MAX    10000
+#define RETRY_BASE_MS  50
+#define RETRY_BOUND_MS 5000
+
+struct cloud_client {
+    char *settings; /* owned: the key of the table */
+    struct s3_client *s3;
+};
+struct client_set {
+    struct table by_settings; /* on its loop only */
+};
+struct cloud {
+    struct cloud_options options;
+    struct client_set *clients; /* one a loop */
+};
+/* The client for these settings on this loop, made when missing. May switch. */
+enum err cloud_client_of(struct cloud *c, const struct map_backend *b,
+                         struct s3_client **out, struct errbuf *eb) MUST_CHECK;
+
+struct retry {
+    struct deadline until;
+    uint64_t base_ms;
+    unsigned tries;
+};
+void retry_begin(struct retry *r, const struct cloud *c);
+/* Waits before the next try; false: no more. May switch. */
+bool retry_again(struct retry *r, const struct s3_failure *f, enum err rc);
+enum err backend_error(enum err rc, struct errbuf *eb);
+
+/* Labels of M_BACKEND_REQUESTS. */
+enum { B_GET, B_HEAD, B_PUT, B_DELETE, B_LIST, B_OTHER };

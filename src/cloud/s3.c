@@ -1,0 +1,387 @@
+/* s3: backends that speak S3. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "cloud/internal.h"
+#include "rt/file.h"
+
+#define PUT_PIECE (128u << 10)
+
+static struct span
+remote(const struct map_bucket *b)
+{
+    return span_of(b->backend.bucket);
+}
+
+enum err
+cloud_probe(struct cloud *c, const struct map_backend *b, struct errbuf *eb)
+{
+    struct s3_list l = {.bucket = span_of(b->bucket), .max_keys = 1};
+    struct arena *a = arena_new(KIB(16), MIB(32));
+    struct s3_client *s3 = NULL;
+    struct s3_list_page page;
+    struct s3_failure f;
+    enum err rc = cloud_client_of(c, b, &s3, eb);
+
+    metric_add(M_BACKEND_REQUESTS, B_LIST, 1);
+    if (rc == ERR_OK)
+        rc = s3_list_objects(s3, &l, a, &page, &f, eb);
+    if (rc != ERR_OK)
+        err_prefix(eb, "the remote bucket \"%s\" at %s cannot be read", b->bucket,
+                   b->endpoint != NULL ? b->endpoint : "AWS");
+    arena_free(&a);
+    return rc;
+}
+
+enum err
+cloud_head(struct cloud *c, const struct map_bucket *b, struct span key, struct arena *a,
+           struct s3_object_info *out, struct errbuf *eb)
+{
+    struct s3_client *s3 = NULL;
+    struct s3_failure f;
+    struct retry r;
+    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+
+    retry_begin(&r, c);
+    while (rc == ERR_OK) {
+        metric_add(M_BACKEND_REQUESTS, B_HEAD, 1);
+        rc = s3_head(s3, remote(b), key, a, out, &f, eb);
+        if (rc == ERR_OK)
+            return ERR_OK;
+        if (rc != ERR_NOT_FOUND && retry_again(&r, &f, rc))
+            rc = ERR_OK;
+    }
+    return backend_error(rc, eb);
+}
+
+/* ---- GET, taken up again where it broke ---- */
+
+struct cloud_get {
+    struct cloud *c;
+    const struct map_bucket *bucket; /* one reference */
+    char *key;
+    size_t key_len;
+    struct arena *arena; /* owned: what a resumed answer says of itself */
+    char *etag;          /* of the version that is read; "" when the backend gives none */
+    struct s3_call *call;
+    uint64_t at, end; /* the next byte, and the one behind the last */
+    struct retry retry;
+};
+
+static enum err
+get_once(struct cloud_get *g, struct s3_client *s3, bool ranged, uint64_t last,
+         struct arena *a, struct s3_object_info *out, struct s3_failure *f,
+         struct errbuf *eb)
+{
+    struct s3_get get = {.bucket = remote(g->bucket),
+                         .key = {g->key, g->key_len},
+                         .range = ranged,
+                         .first = g->at,
+                         .last = last,
+                         .if_match = span_of(g->etag),
+                         .checksum_mode = !ranged};
+
+    metric_add(M_BACKEND_REQUESTS, B_GET, 1);
+    return s3_get_begin(s3, &get, a, out, &g->call, f, eb);
+}
+
+enum err
+cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
+                uint64_t first, uint64_t last, struct span if_match, struct arena *a,
+                struct s3_object_info *out, struct cloud_get **get, struct errbuf *eb)
+{
+    struct cloud_get *g = xcalloc(1, sizeof *g);
+    bool ranged = first > 0 || last != UINT64_MAX;
+    struct s3_client *s3 = NULL;
+    struct s3_failure f;
+    enum err rc;
+
+    *get = NULL;
+    g->c = c;
+    g->bucket = map_bucket_ref(b);
+    g->key = xmemdup0(key.at, key.len);
+    g->key_len = key.len;
+    g->etag = xmemdup0(if_match.at, if_match.len);
+    g->at = first;
+    g->arena = arena_new(KIB(4), MIB(1));
+    retry_begin(&g->retry, c);
+    rc = cloud_client_of(c, &b->backend, &s3, eb);
+    while (rc == ERR_OK) {
+        rc = get_once(g, s3, ranged, last, a, out, &f, eb);
+        if (rc == ERR_OK)
+            break;
+        if (rc != ERR_NOT_FOUND && retry_again(&g->retry, &f, rc))
+            rc = ERR_OK;
+        else
+            break;
+    }
+    if (rc != ERR_OK) {
+        cloud_get_end(&g);
+        return backend_error(rc, eb);
+    }
+    g->end = first + out->body_length;
+    free(g->etag);
+    g->etag = xmemdup0(out->etag.at, out->etag.len);
+    *get = g;
+    return ERR_OK;
+}
+
+/* A new connection from the byte that is missing, of the same version. */
+static enum err
+resume(struct cloud_get *g, struct errbuf *eb)
+{
+    struct s3_object_info info;
+    struct s3_client *s3 = NULL;
+    struct s3_failure f;
+    enum err rc;
+
+    s3_end(&g->call);
+    if (g->etag[0] == '\0')
+        return err_set(eb, ERR_BACKEND,
+                       "the transfer broke and the backend gives no ETag to go on by");
+    rc = cloud_client_of(g->c, &g->bucket->backend, &s3, eb);
+    while (rc == ERR_OK) {
+        arena_reset(g->arena);
+        rc = get_once(g, s3, true, g->end - 1, g->arena, &info, &f, eb);
+        if (rc == ERR_OK &&
+            (info.range_first != g->at || info.body_length != g->end - g->at))
+            return err_set(eb, ERR_BACKEND,
+                           "the backend answered another range than was asked");
+        if (rc == ERR_OK)
+            return ERR_OK;
+        if (rc == ERR_PRECONDITION)
+            return err_set(eb, ERR_BACKEND,
+                           "the object changed at the backend while it was read");
+        if (retry_again(&g->retry, &f, rc))
+            rc = ERR_OK;
+    }
+    return rc;
+}
+
+enum err
+cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct errbuf *eb)
+{
+    struct s3_failure broken = {.retry = true};
+
+    *n = 0;
+    for (;;) {
+        enum err rc;
+
+        if (g->at == g->end)
+            return ERR_OK;
+        rc = g->call != NULL ? s3_read(g->call, buf, len, n, eb) : ERR_CLOSED;
+        if (rc == ERR_OK && *n > 0) {
+            g->at += *n;
+            metric_add(M_BACKEND_BYTES, 0, (int64_t)*n);
+            return ERR_OK;
+        }
+        if (rc == ERR_OK) /* the answer was shorter than it said */
+            rc = err_set(eb, ERR_INCOMPLETE, "the answer ended early");
+        if (rc == ERR_CANCELLED)
+            return rc;
+        LOG(LOG_INFO, "backend.broke", eb->text, L_U64("at", g->at), L_U64("of", g->end));
+        if (!retry_again(&g->retry, &broken, rc))
+            return backend_error(rc, eb);
+        rc = resume(g, eb);
+        if (rc != ERR_OK)
+            return backend_error(rc, eb);
+    }
+}
+
+void
+cloud_get_end(struct cloud_get **gp)
+{
+    struct cloud_get *g = *gp;
+
+    *gp = NULL;
+    if (g == NULL)
+        return;
+    s3_end(&g->call);
+    map_bucket_drop(&g->bucket);
+    arena_free(&g->arena);
+    free(g->key);
+    free(g->etag);
+    free(g);
+}
+
+/* ---- writes ---- */
+
+static enum err
+send_body(struct s3_call *call, uint64_t size, cloud_source *read, void *arg,
+          struct errbuf *eb)
+{
+    struct iobuf *buf = NULL;
+    uint64_t at = 0;
+    enum err rc = iobuf_get(PUT_PIECE, &buf);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer is free");
+    while (rc == ERR_OK && at < size) {
+        size_t n = 0;
+
+        rc = read(arg, at, buf->at, MIN(buf->room, size - at), &n, eb);
+        if (rc == ERR_OK && n == 0)
+            rc = err_set(eb, ERR_INTERNAL, "the body ended %llu bytes early",
+                         (unsigned long long)(size - at));
+        if (rc == ERR_OK)
+            rc = s3_write(call, buf->at, n, eb);
+        if (rc == ERR_OK)
+            metric_add(M_BACKEND_BYTES, 1, (int64_t)n);
+        at += n;
+    }
+    iobuf_drop(&buf);
+    return rc;
+}
+
+static enum err
+put_once(struct s3_client *s3, const struct s3_put *p, cloud_source *read, void *arg,
+         struct arena *a, struct span *etag, struct s3_failure *f, struct errbuf *eb)
+{
+    struct s3_call *call = NULL;
+    enum err rc;
+
+    *f = (struct s3_failure){.retry = true};
+    metric_add(M_BACKEND_REQUESTS, B_PUT, 1);
+    rc = s3_put_begin(s3, p, &call, eb);
+    if (rc == ERR_OK)
+        rc = send_body(call, p->size, read, arg, eb);
+    if (rc == ERR_OK)
+        rc = s3_put_finish(call, a, etag, f, eb);
+    s3_end(&call);
+    return rc;
+}
+
+/* Writes are the same however often they arrive, so repeating is safe; what is left when nothing more is tried is unknown
+ * unless the backend refused in words. */
+enum err
+cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_put *p,
+          cloud_source *read, void *arg, struct arena *a, struct span *etag,
+          bool *unknown, struct errbuf *eb)
+{
+    struct s3_client *s3 = NULL;
+    struct s3_failure f = {0};
+    struct retry r;
+    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+
+    *unknown = false;
+    retry_begin(&r, c);
+    while (rc == ERR_OK) {
+        rc = put_once(s3, p, read, arg, a, etag, &f, eb);
+        if (rc == ERR_OK)
+            return ERR_OK;
+        /* One try without a clear answer is enough: what a later one says is of that one only. */
+        *unknown = *unknown || f.status == 0 || f.status >= 500;
+        if (retry_again(&r, &f, rc))
+            rc = ERR_OK;
+    }
+    return backend_error(rc, eb);
+}
+
+enum err
+cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key, bool *unknown,
+             struct errbuf *eb)
+{
+    struct s3_client *s3 = NULL;
+    struct s3_failure f = {0};
+    struct retry r;
+    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+
+    *unknown = false;
+    retry_begin(&r, c);
+    while (rc == ERR_OK) {
+        metric_add(M_BACKEND_REQUESTS, B_DELETE, 1);
+        rc = s3_delete(s3, remote(b), key, &f, eb);
+        if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+            return ERR_OK;
+        *unknown = *unknown || f.status == 0 || f.status >= 500;
+        if (retry_again(&r, &f, rc))
+            rc = ERR_OK;
+    }
+    return backend_error(rc, eb);
+}
+
+enum err
+cloud_list(struct cloud *c, const struct map_bucket *b, const struct s3_list *l,
+           struct arena *a, struct s3_list_page *out, struct errbuf *eb)
+{
+    struct s3_client *s3 = NULL;
+    struct s3_failure f = {0};
+    struct retry r;
+    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+
+    retry_begin(&r, c);
+    while (rc == ERR_OK) {
+        metric_add(M_BACKEND_REQUESTS, B_LIST, 1);
+        rc = s3_list_objects(s3, l, a, out, &f, eb);
+        if (rc == ERR_OK)
+            return ERR_OK;
+        if (retry_again(&r, &f, rc))
+            rc = ERR_OK;
+    }
+    return backend_error(rc, eb);
+}
+
+enum err
+cloud_upload_begin(struct cloud *c, const struct map_bucket *b, struct span key,
+                   const struct s3_header *headers, uint32_t count, struct arena *a,
+                   struct span *upload_id, struct errbuf *eb)
+{
+    struct s3_client *s3 = NULL;
+    struct s3_failure f = {0};
+    struct retry r;
+    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+
+    retry_begin(&r, c);
+    while (rc == ERR_OK) {
+        metric_add(M_BACKEND_REQUESTS, B_OTHER, 1);
+        rc = s3_upload_begin(s3, remote(b), key, headers, count, a, upload_id, &f, eb);
+        if (rc == ERR_OK)
+            return ERR_OK;
+        if (retry_again(&r, &f, rc))
+            rc = ERR_OK;
+    }
+    return backend_error(rc, eb);
+}
+
+enum err
+cloud_upload_complete(struct cloud *c, const struct map_bucket *b, struct span key,
+                      struct span upload_id, const struct s3_part *parts, uint32_t count,
+                      struct arena *a, struct span *etag, bool *unknown,
+                      struct errbuf *eb)
+{
+    struct s3_client *s3 = NULL;
+    struct s3_failure f = {0};
+    struct retry r;
+    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+
+    *unknown = false;
+    retry_begin(&r, c);
+    while (rc == ERR_OK) {
+        metric_add(M_BACKEND_REQUESTS, B_OTHER, 1);
+        rc = s3_upload_complete(s3, remote(b), key, upload_id, parts, count, a, etag, &f,
+                                eb);
+        if (rc == ERR_OK)
+            return ERR_OK;
+        *unknown = *unknown || f.status == 0 || f.status == 200 || f.status >= 500;
+        if (retry_again(&r, &f, rc))
+            rc = ERR_OK;
+    }
+    return backend_error(rc, eb);
+}
+
+enum err
+cloud_upload_abort(struct cloud *c, const struct map_bucket *b, struct span key,
+                   struct span upload_id, struct errbuf *eb)
+{
+    struct s3_client *s3 = NULL;
+    struct s3_failure f = {0};
+    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+
+    metric_add(M_BACKEND_REQUESTS, B_OTHER, 1);
+    if (rc == ERR_OK)
+        rc = s3_upload_abort(s3, remote(b), key, upload_id, &f, eb);
+    return rc == ERR_OK ? ERR_OK : backend_error(rc, eb);
+}
