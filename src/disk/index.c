@@ -93,6 +93,20 @@ open_env(struct index *x)
     return rc;
 }
 
+/* Each loop's transaction, ready to be renewed. */
+static int
+open_readers(struct index *x)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && i < x->loops; i++) {
+        rc = mdb_txn_begin(x->env, NULL, MDB_RDONLY, &x->readers[i].txn);
+        if (rc == 0)
+            mdb_txn_reset(x->readers[i].txn);
+    }
+    return rc;
+}
+
 static void
 close_env(struct index *x)
 {
@@ -132,21 +146,30 @@ open_tables(struct index *x, bool fresh)
     return rc;
 }
 
+struct open_job {
+    struct index *x;
+    uint64_t file_bytes; /* of data.mdb as found; 0: none */
+    bool fresh;
+    MDB_txn *reading; /* not ended yet: a fault came in between */
+    int rc;
+    enum index_state state;
+};
+
 /* What the meta row says; and where LMDB's map lies, which it tells nobody. */
 static enum index_state
-judge(struct index *x)
+judge(struct open_job *j)
 {
+    struct index *x = j->x;
     MDB_val key = {4, (void *)(uintptr_t) "meta"}, value;
     enum index_state state = INDEX_BAD;
     MDB_dbi meta;
-    MDB_txn *txn;
     int rc;
 
-    if (mdb_txn_begin(x->env, NULL, MDB_RDONLY, &txn) != 0)
+    if (mdb_txn_begin(x->env, NULL, MDB_RDONLY, &j->reading) != 0)
         return INDEX_BAD;
-    rc = mdb_dbi_open(txn, db_names[DB_META], 0, &meta);
+    rc = mdb_dbi_open(j->reading, db_names[DB_META], 0, &meta);
     if (rc == 0)
-        rc = mdb_get(txn, meta, &key, &value);
+        rc = mdb_get(j->reading, meta, &key, &value);
     if (rc == MDB_NOTFOUND)
         state = INDEX_EMPTY;
     else if (rc == 0 &&
@@ -155,7 +178,8 @@ judge(struct index *x)
         state = memcmp(x->meta.disk_id, x->options.disk_id, sizeof x->meta.disk_id) == 0
                     ? INDEX_GOOD
                     : INDEX_FOREIGN;
-    mdb_txn_abort(txn);
+    mdb_txn_abort(j->reading);
+    j->reading = NULL;
     return state;
 }
 
@@ -171,14 +195,6 @@ is_whole(struct index *x, uint64_t file_bytes)
            (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize <= file_bytes;
 }
 
-struct open_job {
-    struct index *x;
-    uint64_t file_bytes; /* of data.mdb as found; 0: none */
-    bool fresh;
-    int rc;
-    enum index_state state;
-};
-
 static void
 open_guarded(void *arg)
 {
@@ -188,13 +204,15 @@ open_guarded(void *arg)
     if (j->rc != 0)
         return;
     if (!j->fresh)
-        j->state = judge(j->x);
+        j->state = judge(j);
     if (!j->fresh && j->state == INDEX_GOOD && !is_whole(j->x, j->file_bytes))
         j->state = INDEX_BAD;
     if (j->fresh || j->state == INDEX_GOOD)
         j->rc = open_tables(j->x, j->fresh);
     if (j->rc == 0 && j->fresh)
-        (void)judge(j->x); /* finds the map */
+        (void)judge(j); /* finds the map */
+    if (j->rc == 0 && (j->fresh || j->state == INDEX_GOOD))
+        j->rc = open_readers(j->x);
 }
 
 static void
@@ -219,6 +237,8 @@ open_work(void *arg)
             rt_engine_now() == RT_SIM)
             index_grown(j->x);
     } else {
+        if (j->reading != NULL)
+            mdb_txn_abort(j->reading);
         close_env(j->x);
     }
 }

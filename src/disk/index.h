@@ -66,7 +66,8 @@ enum err index_find(struct index *x, enum table table, uint64_t bucket, struct s
 enum err index_scan(struct index *x, const struct scan *s, struct arena *a,
                     struct page *out, struct errbuf *eb) MUST_CHECK;
 
-/* Bytes of a segment as far as the index covers. ERR_NOT_FOUND: it never heard of it. */
+/* Payload bytes of a segment as far as the index covers. `living` is exact; `dead` knows nothing of what came and
+ * went within one batch. ERR_NOT_FOUND: it never heard of the segment. */
 struct index_segment {
     int64_t living, dead;
 };

@@ -16,16 +16,10 @@ my_reader(struct index *x)
 static int
 begin(struct index *x, struct index_reader *mine, MDB_txn **out)
 {
-    int rc;
-
     if (mine == NULL)
         return mdb_txn_begin(x->env, NULL, MDB_RDONLY, out);
-    if (mine->txn != NULL)
-        rc = mdb_txn_renew(mine->txn);
-    else
-        rc = mdb_txn_begin(x->env, NULL, MDB_RDONLY, &mine->txn);
     *out = mine->txn;
-    return rc;
+    return mdb_txn_renew(mine->txn);
 }
 
 static void

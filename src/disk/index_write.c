@@ -13,10 +13,27 @@
     (7 * 24 * 3600 * INT64_C(1000)) /* completed uploads are remembered so long */
 #define DONE_SWEEP 256u             /* of them looked at with each batch */
 
+/* The way to a key: a cell in each layer. Copied out, since a write moves what LMDB shows. */
+struct step {
+    unsigned char coded[KEY_CODED_MAX];
+    size_t len;
+    bool exists;
+    uint32_t space, layer;
+    unsigned char row[ROW_CODED_MAX];
+    size_t row_len;
+};
+struct path {
+    struct step at[KEY_LAYERS_MAX];
+    unsigned count;
+};
+
 struct writer {
     struct index *x;
     const struct batch *batch;
-    struct run_walk walk; /* ended outside the guard */
+    /* Owned, and freed outside the guard. */
+    struct run_walk walk;
+    struct path *path;
+
     MDB_txn *txn;
     struct index_meta meta; /* takes effect with the commit */
     uint64_t bucket;        /* the last one asked for, and its space; 0: none */
@@ -116,20 +133,6 @@ write_segments(struct writer *w)
 }
 
 /* ---- keys in layers ---- */
-
-/* The way to a key: a cell in each layer. Copied out, since a write moves what LMDB shows. */
-struct step {
-    unsigned char coded[KEY_CODED_MAX];
-    size_t len;
-    bool exists;
-    uint32_t space, layer;
-    unsigned char row[ROW_CODED_MAX];
-    size_t row_len;
-};
-struct path {
-    struct step at[KEY_LAYERS_MAX];
-    unsigned count;
-};
 
 static int
 space_of(struct writer *w, uint64_t bucket, bool make, uint32_t *space)
@@ -350,14 +353,12 @@ apply_flat(struct writer *w, const struct entry *e)
 static int
 apply_entries(struct writer *w)
 {
-    struct path *p =
-        xmalloc(sizeof *p); /* 4 KiB: not on a worker's stack under a guard */
     struct entry e;
     int rc = 0;
 
     while (rc == 0 && run_walk_next(&w->walk, &e))
-        rc = index_is_layered(e.table) ? apply_layered(w, &e, p) : apply_flat(w, &e);
-    free(p);
+        rc =
+            index_is_layered(e.table) ? apply_layered(w, &e, w->path) : apply_flat(w, &e);
     for (uint32_t i = 0; i < w->batch->count; i++) {
         uint32_t count;
         const struct run_segment *s = run_segments(w->batch->runs[i], &count);
@@ -446,11 +447,13 @@ apply_work(void *arg)
     struct index *x = w->x;
 
     w->now_ms = (int64_t)(rt_wall_ns() / 1000000u);
+    w->path = xmalloc(sizeof *w->path);
     run_walk_begin(&w->walk, w->batch->runs, w->batch->count, TABLE_OBJECTS, 0, SPAN(""));
     /* After a fault the transaction is left as it is: LMDB's abort would crash (runtime.md 9). */
     if (!index_guard(x, apply_guarded, w))
         w->rc = EIO;
     run_walk_end(&w->walk);
+    free(w->path);
     free(w->segments);
     if (w->rc != 0)
         return;

@@ -8,6 +8,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <ucontext.h>
+
+#include "rt/sanitize.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
@@ -17,22 +20,35 @@
 struct guard {
     sigjmp_buf back;
     uintptr_t from, to;
+    uintptr_t stack; /* where it stood at the fault */
     struct guard *outer;
 };
 
 static _Thread_local struct guard *armed;
 static struct sigaction before; /* what SIGBUS did until we came */
 
+static uintptr_t
+stack_of(const ucontext_t *at)
+{
+#if defined(__x86_64__)
+    return (uintptr_t)at->uc_mcontext.gregs[REG_RSP];
+#elif defined(__aarch64__)
+    return (uintptr_t)at->uc_mcontext.sp;
+#else
+#error "where does this machine keep its stack pointer?"
+#endif
+}
+
 static void
 on_sigbus(int signo, siginfo_t *info, void *context)
 {
     uintptr_t at = (uintptr_t)info->si_addr;
 
-    (void)context;
     for (struct guard *g = armed; g != NULL; g = g->outer) {
         if (at < g->from || at >= g->to)
             continue;
         armed = g->outer;
+        g->stack = stack_of(context);
         siglongjmp(g->back, 1);
     }
     /* Not ours: the instruction runs again and meets whoever was there before. */
@@ -57,8 +73,11 @@ rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg)
     struct guard g = {.from = (uintptr_t)map, .to = (uintptr_t)map + len, .outer = armed};
 
     (void)pthread_once(&once, install);
-    if (sigsetjmp(g.back, 0) != 0)
-        return false; /* the handler has disarmed it */
+    if (sigsetjmp(g.back, 0) != 0) { /* the handler has disarmed it */
+        /* ASan looks for the frames we jumped over on the thread's stack; a fiber has its own. */
+        ASAN_CLEAN((void *)g.stack, (uintptr_t)&g - g.stack);
+        return false;
+    }
     armed = &g;
     fn(arg);
     armed = g.outer;
