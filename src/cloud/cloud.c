@@ -164,7 +164,11 @@ static enum err
 make_client(struct cloud *c, const struct map_backend *b, struct s3_client **out,
             struct errbuf *eb)
 {
-    struct s3_options o = {.ca_file = c->options.ca_file, .connections = 64};
+    struct s3_options o = {.ca_file = c->options.ca_file,
+                           .connect_ms = c->options.connect_ms,
+                           .first_byte_ms = c->options.timeout_ms,
+                           .idle_ms = c->options.timeout_ms,
+                           .connections = c->options.connections};
     char *region = NULL, *endpoint = NULL;
     enum err rc = ERR_OK;
 
@@ -237,7 +241,7 @@ retry_again(struct retry *r, const struct s3_failure *f, enum err rc)
     uint32_t random;
 
     metric_add(M_BACKEND_ERRORS, 0, 1);
-    if (!f->retry || rc == ERR_CANCELLED || rt_cancelled())
+    if (!f->retry || rc == ERR_CANCELLED || rt_cancelled() || r->left-- == 0)
         return false;
     rt_random(&random, sizeof random);
     wait = MAX(random % (bound + 1), f->retry_after_ms);

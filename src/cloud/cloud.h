@@ -12,6 +12,10 @@ struct cloud_get;
 
 struct cloud_options {
     uint64_t retry_ms;      /* longest time spent on repeating one call; 0: 20,000 */
+    unsigned retries;       /* of one call at most */
+    uint64_t timeout_ms;    /* to the first byte, and between bytes; 0: 30,000 */
+    uint64_t connect_ms;    /* 0: 5,000 */
+    unsigned connections;   /* to one backend, each loop; 0: 64 */
     struct rt_dir *secrets; /* folder of stored credential sets, 0600 files */
     const char *ca_file;
 };

@@ -25,7 +25,7 @@ enum err cloud_client_of(struct cloud *c, const struct map_backend *b,
 struct retry {
     struct deadline until;
     uint64_t base_ms;
-    unsigned tries;
+    unsigned tries, left;
 };
 void retry_begin(struct retry *r, const struct cloud *c);
 /* Waits before the next try; false: no more. May switch. */

@@ -104,6 +104,7 @@ open_disk(struct node *n)
         .segment_bytes = n->o->segment_bytes,
         .tail_bytes = n->o->tail_bytes,
         .index_map_bytes = n->o->index_map_bytes,
+        .index_interval_ms = n->o->index_interval_ms,
         .hot_bytes = n->o->hot_bytes,
         .home_loop = 0,
     };
@@ -147,15 +148,14 @@ open_users(struct node *n)
 static enum err
 open_services(struct node *n)
 {
-    struct cloud_options c = {.retry_ms = n->o->backend_retry_ms,
-                              .secrets = n->secrets,
-                              .ca_file = n->o->backend_ca_file};
+    struct cloud_options c = n->o->backend;
     struct object_options ob = {.cache_budget = n->o->cache_budget, .node = n->id.node};
     struct api_options a = {.region = n->o->region,
                             .bench_objects = n->o->bench_objects,
                             .access_log = n->o->access_log};
     enum err rc = map_start(n->meta, &n->map, n->eb);
 
+    c.secrets = n->secrets;
     if (rc == ERR_OK)
         rc = cloud_start(&c, &n->cloud, n->eb);
     if (rc == ERR_OK) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "cloud/cloud.h"
 #include "http/server.h"
 #include "rt/loop.h"
 
@@ -33,11 +34,11 @@ struct node_options {
     const char *const *domains;
     unsigned domain_count;
     bool bench_objects, access_log;
-    uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, tail_bytes;
-    uint64_t drain_grace_ms; /* full service after readyz says no */
-    uint64_t drain_ms;       /* for what is in flight */
-    uint64_t backend_retry_ms;
-    const char *backend_ca_file;
+    uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, index_interval_ms,
+        tail_bytes;
+    uint64_t drain_grace_ms;      /* full service after readyz says no */
+    uint64_t drain_ms;            /* for what is in flight */
+    struct cloud_options backend; /* without secrets */
     const char *congestion;
     struct http_server_options http;
     struct rt_options rt;

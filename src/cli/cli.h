@@ -1,0 +1,28 @@
+/* cli: the command line. A verb is a row in main.c, a file of its own, and a table of flags; results go to stdout, all else
+ * to stderr. Exit codes as users expect of every verb:
+ */
+#pragma once
+#include "base/err.h"
+#include "conf/flags.h"
+
+enum exit_code {
+    EXIT_OK_ = 0,
+    EXIT_DIFFERS = 1, /* differs, or done in part */
+    EXIT_USAGE = 2,
+    EXIT_NOT_FOUND = 3,
+    EXIT_DENIED = 4,
+    EXIT_UNAVAILABLE = 5, /* or a timeout */
+    EXIT_CHECKSUM = 6,
+    EXIT_INTERRUPTED = 7,
+};
+enum exit_code cli_exit_of(enum err rc);
+
+/* "forebay: sentence" on stderr; returns the exit code that fits. */
+enum exit_code cli_fail(enum err rc, const struct errbuf *eb);
+enum exit_code cli_usage(const struct errbuf *eb, const struct verb *v);
+
+struct cli_verb {
+    const struct verb *verb;
+    enum exit_code (*run)(const struct args *a);
+};
+extern const struct cli_verb cli_serve, cli_config, cli_version;
