@@ -128,7 +128,7 @@ arena_printf(struct arena *a, const char *fmt, ...)
     assert(n >= 0);
     p = arena_alloc(a, (size_t)n + 1);
     va_start(ap, fmt);
-    vsnprintf(p, (size_t)n + 1, fmt, ap);
+    (void)vsnprintf(p, (size_t)n + 1, fmt, ap);
     va_end(ap);
     return p;
 }

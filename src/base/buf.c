@@ -94,7 +94,7 @@ buf_printf(struct buf *b, const char *fmt, ...)
     if (p == NULL)
         return;
     va_start(ap, fmt);
-    vsnprintf(p, (size_t)n + 1, fmt, ap);
+    (void)vsnprintf(p, (size_t)n + 1, fmt, ap);
     va_end(ap);
     b->len += (size_t)n;
 }

@@ -56,7 +56,7 @@ date_http(int64_t unix_s, char out[NUM_DATE_TEXT])
     struct moment m = moment_of(unix_s);
 
     snprintf(out, NUM_DATE_TEXT, "%.3s, %02d %.3s %04d %02d:%02d:%02d GMT",
-             days + 3 * m.weekday, m.day, months + 3 * (m.month - 1), m.year, m.hour,
+             &days[3 * m.weekday], m.day, &months[3 * (m.month - 1)], m.year, m.hour,
              m.minute, m.second);
 }
 
@@ -178,8 +178,8 @@ seconds_of(const struct moment *m, int64_t *unix_s)
         m->day > days_in(m->year, m->month) || m->hour > 23 || m->minute > 59 ||
         m->second > 60)
         return ERR_BAD_REQUEST;
-    *unix_s = days_of(m->year, m->month, m->day) * 86400 + m->hour * 3600 +
-              m->minute * 60 + MIN(m->second, 59);
+    *unix_s = days_of(m->year, m->month, m->day) * 86400 +
+              (m->hour * 60 + m->minute) * INT64_C(60) + MIN(m->second, 59);
     return ERR_OK;
 }
 

@@ -21,7 +21,7 @@ err_set(struct errbuf *eb, enum err code, const char *fmt, ...)
 
     if (eb != NULL) {
         va_start(ap, fmt);
-        vsnprintf(eb->text, sizeof eb->text, fmt, ap);
+        (void)vsnprintf(eb->text, sizeof eb->text, fmt, ap);
         va_end(ap);
     }
     return code;
@@ -37,11 +37,11 @@ err_errno(struct errbuf *eb, enum err code, int error, const char *fmt, ...)
     if (eb == NULL)
         return code;
     va_start(ap, fmt);
-    vsnprintf(eb->text, sizeof eb->text, fmt, ap);
+    (void)vsnprintf(eb->text, sizeof eb->text, fmt, ap);
     va_end(ap);
     len = strlen(eb->text);
-    snprintf(eb->text + len, sizeof eb->text - len, ": %s",
-             strerror_r(error, why, sizeof why));
+    (void)snprintf(eb->text + len, sizeof eb->text - len, ": %s",
+                   strerror_r(error, why, sizeof why));
     return code;
 }
 
@@ -56,11 +56,11 @@ err_prefix(struct errbuf *eb, const char *fmt, ...)
         return;
     old = *eb;
     va_start(ap, fmt);
-    vsnprintf(eb->text, sizeof eb->text, fmt, ap);
+    (void)vsnprintf(eb->text, sizeof eb->text, fmt, ap);
     va_end(ap);
     len = strlen(eb->text);
-    snprintf(eb->text + len, sizeof eb->text - len, ": %.*s",
-             (int)(sizeof eb->text - 3 - len), old.text);
+    (void)snprintf(eb->text + len, sizeof eb->text - len, ": %.*s",
+                   (int)(sizeof eb->text - 3 - len), old.text);
 }
 
 const char *

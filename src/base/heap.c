@@ -14,7 +14,8 @@ set(struct heap *h, size_t index, struct heap_entry e)
     e.node->place = index + 1;
 }
 
-/* Finds the place of `e` from the hole at `index` towards the root; returns where it went. */
+/* Finds the place of `e` from the hole at `index` towards the root; returns where it
+ * went. */
 static size_t
 sift_up(struct heap *h, size_t index, struct heap_entry e)
 {

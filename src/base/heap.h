@@ -1,6 +1,7 @@
-/* heap: a 4-ary min-heap of 64-bit keys. Nodes are embedded in what they stand for and know their place, so
- * any of them leaves or moves in O(log n). Four children a node: half the depth of a binary heap, and the
- * keys of siblings share a cache line. Equal keys come out in any order. One loop or thread at a time.
+/* heap: a 4-ary min-heap of 64-bit keys. Nodes are embedded in what they stand for and
+ * know their place, so any of them leaves or moves in O(log n). Four children a node:
+ * half the depth of a binary heap, and the keys of siblings share a cache line. Equal
+ * keys come out in any order. One loop or thread at a time.
  *
  * Memory: the heap owns its array, which grows and is never shrunk; it borrows the nodes.
  */

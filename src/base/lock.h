@@ -1,9 +1,11 @@
-/* lock: a mutex with a rank. Locks between threads are the exception here; the ones there are stand in one
- * table. A thread that holds a lock may take only locks further down the table, so no two threads can wait
- * for each other; lock_take() asserts it, in release builds too (it is a shift of a thread-local word).
- * docs/locks.md says what each one protects; a test holds the two lists against each other.
+/* lock: a mutex with a rank. Locks between threads are the exception here; the ones there
+ * are stand in one table. A thread that holds a lock may take only locks further down the
+ * table, so no two threads can wait for each other; lock_take() asserts it, in release
+ * builds too (it is a shift of a thread-local word). docs/locks.md says what each one
+ * protects; a test holds the two lists against each other.
  *
- * Never held across anything that may switch fibers, and never for long: a loop may be waiting.
+ * Never held across anything that may switch fibers, and never for long: a loop may be
+ * waiting.
  */
 #pragma once
 #include <pthread.h>

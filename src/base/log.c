@@ -55,8 +55,8 @@ put_ending(struct line *l, const char *text)
     l->len += len;
 }
 
-/* The next character of s as it goes out, into out; returns how much of s it took. What is not UTF-8 is
- * shown byte by byte in logfmt, and as U+FFFD in JSON, which cannot. */
+/* The next character of s as it goes out, into out; returns how much of s it took. What
+ * is not UTF-8 is shown byte by byte in logfmt, and as U+FFFD in JSON, which cannot. */
 static size_t
 escape(struct span s, bool json, char out[8], size_t *out_len)
 {

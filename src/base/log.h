@@ -1,11 +1,13 @@
-/* log: structured lines on stderr. One event a line: time (UTC, ms), level, event id, message, fields.
+/* log: structured lines on stderr. One event a line: time (UTC, ms), level, event id,
+ * message, fields.
  *
- * Any thread. A line is formatted on the stack of the caller (at most 2 KiB, cut with "...") and handed to the
- * sink: stderr by one write(2) until `rt` sets another. Values are escaped: no CR, LF or control byte gets
- * out. Secrets never come here. Level and format change at run time.
+ * Any thread. A line is formatted on the stack of the caller (at most 2 KiB, cut with
+ * "...") and handed to the sink: stderr by one write(2) until `rt` sets another. Values
+ * are escaped: no CR, LF or control byte gets out. Secrets never come here. Level and
+ * format change at run time.
  *
- *     time=2026-11-21T09:03:59.000Z level=info event=disk.opened msg="disk opened" path=/srv/a objects=12
- *     {"time":"2026-11-21T09:03:59.000Z","level":"info","event":"disk.opened","msg":"disk opened",...}
+ *     time=2026-11-21T09:03:59.000Z level=info event=disk.opened msg="disk opened" n=12
+ *     {"time":"2026-11-21T09:03:59.000Z","level":"info","event":"disk.opened",...}
  */
 #pragma once
 #include <stdbool.h>
@@ -43,12 +45,14 @@ void log_event(enum log_level level, const char *event, const char *message,
               sizeof((struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
 #define LOG0(level, event, message) log_event((level), (event), (message), NULL, 0)
 
-/* Whether such a line would be written: for callers whose fields cost something to make. */
+/* Whether such a line would be written: for callers whose fields cost something to make.
+ */
 bool log_wants(enum log_level level);
 void log_set_level(enum log_level level);
 void log_set_format(enum log_format format);
 /* "debug", "info", "warn", "error". */
 enum err log_level_parse(struct span text, enum log_level *out);
-/* The clock of the lines (sim gives its own); NULL is the system's. Nanoseconds since 1970. */
+/* The clock of the lines (sim gives its own); NULL is the system's. Nanoseconds since
+ * 1970. */
 void log_set_clock(uint64_t (*now_wall_ns)(void));
 void log_set_sink(void (*sink)(const char *line, size_t len));

@@ -1,4 +1,5 @@
-/* Counting: every cell of every family has a number; a thread's block is an array of cells. */
+/* Counting: every cell of every family has a number; a thread's block is an array of
+ * cells. */
 #include "base/metrics.h"
 
 #include <assert.h>
@@ -70,8 +71,8 @@ enum {
     CELLS = CELL_BYTES_OUT + OP_COUNT_
 };
 
-/* Written by its owner only, read by whoever scrapes. A thread that ends leaves its block, with what it
- * counted, to the next thread that begins. */
+/* Written by its owner only, read by whoever scrapes. A thread that ends leaves its
+ * block, with what it counted, to the next thread that begins. */
 struct block {
     _Alignas(128) _Atomic int64_t cells[CELLS];
     struct block *next; /* of all blocks; never changes once the block is in the list */
@@ -322,7 +323,8 @@ put_requests(struct buf *out)
     }
 }
 
-/* The count is the last bucket, not a cell of its own, so that the two agree while others count. */
+/* The count is the last bucket, not a cell of its own, so that the two agree while others
+ * count. */
 static void
 put_histogram(struct buf *out, const char *name, const char *help, unsigned cells)
 {

@@ -1,9 +1,10 @@
 /* metrics: counters, gauges and histograms, one table, no lock on the warm path.
  *
- * Every thread that counts has a block of its own (metrics_thread_begin; rt does it for loops and workers),
- * written with relaxed atomics by its owner only; metrics_write() sums the blocks. Gauges are sums too: add
- * and subtract. Labels are fixed in the table, never built from what a peer sends. A room that has values
- * to compute at scrape time registers a collector.
+ * Every thread that counts has a block of its own (metrics_thread_begin; rt does it for
+ * loops and workers), written with relaxed atomics by its owner only; metrics_write()
+ * sums the blocks. Gauges are sums too: add and subtract. Labels are fixed in the table,
+ * never built from what a peer sends. A room that has values to compute at scrape time
+ * registers a collector.
  */
 #pragma once
 #include <stdint.h>
@@ -55,14 +56,14 @@ enum metric_id {
 #define METRIC_LABELS_MAX 8
 
 void metrics_thread_begin(void); /* before the first count of a thread; again is fine */
-/* `label` is the index of the value in the table, 0 where there are none. A thread without a block counts
- * into a shared one. */
+/* `label` is the index of the value in the table, 0 where there are none. A thread
+ * without a block counts into a shared one. */
 void metric_add(enum metric_id id, unsigned label, int64_t delta);
 int64_t metric_read(enum metric_id id, unsigned label); /* sum over threads */
 
 /* Requests: forebay_requests_total{op,code,api}, forebay_request_duration_seconds{op},
- * forebay_first_byte_seconds{op}, forebay_{request,response}_bytes_total{op}. A status that is not in the
- * table of metrics.c counts as code "other". */
+ * forebay_first_byte_seconds{op}, forebay_{request,response}_bytes_total{op}. A status
+ * that is not in the table of metrics.c counts as code "other". */
 #define METRIC_APIS(X) X(s3) X(admin)
 enum metric_api {
 #define X(name) API_##name,
@@ -89,14 +90,16 @@ struct metric_request {
 };
 void metric_request_done(const struct metric_request *r);
 
-/* Adds lines at scrape time; `collect` writes whole families in text format. At most 16. It is called with
- * a lock held, so it neither waits nor registers; after metrics_unregister() it is not running any more. */
+/* Adds lines at scrape time; `collect` writes whole families in text format. At most 16.
+ * It is called with a lock held, so it neither waits nor registers; after
+ * metrics_unregister() it is not running any more. */
 void metrics_register(void (*collect)(struct buf *out, void *arg), void *arg);
 void metrics_unregister(void *arg);
 /* "uring" or "epoll", a literal: for forebay_build_info. */
 void metrics_set_engine(const char *name);
-/* Prometheus text format 0.0.4, process_* and forebay_build_info included. Reads a few files of /proc: they
- * are memory, and this is the one place outside rt that does. `out` should take 256 KiB. */
+/* Prometheus text format 0.0.4, process_* and forebay_build_info included. Reads a few
+ * files of /proc: they are memory, and this is the one place outside rt that does. `out`
+ * should take 256 KiB. */
 void metrics_write(struct buf *out);
 /* One label value of a collector: escaped for the text format, quotes not included. */
 void metrics_put_label(struct buf *out, struct span value);

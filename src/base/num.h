@@ -1,5 +1,5 @@
-/* num: numbers, sizes, durations and dates as people and protocols write them. All strict: the whole text
- * or ERR_BAD_REQUEST. Any thread. */
+/* num: numbers, sizes, durations and dates as people and protocols write them. All
+ * strict: the whole text or ERR_BAD_REQUEST. Any thread. */
 #pragma once
 #include <stdint.h>
 
@@ -9,7 +9,8 @@
 /* Decimal digits only, no sign. */
 enum err num_u64(struct span text, uint64_t *out) MUST_CHECK;
 enum err num_hex64(struct span text, uint64_t *out) MUST_CHECK;
-/* "4096", "64KiB", "10GB", "1.5GiB": KiB powers of two, KB powers of ten; no space, case as written or lower. */
+/* "4096", "64KiB", "10GB", "1.5GiB": KiB powers of two, KB powers of ten; no space, case
+ * as written or lower. */
 enum err num_size(struct span text, uint64_t *out, struct errbuf *eb) MUST_CHECK;
 /* "250ms", "10s", "5m", "2h", "7d" -> milliseconds. */
 enum err num_duration_ms(struct span text, uint64_t *out, struct errbuf *eb) MUST_CHECK;

@@ -103,7 +103,8 @@ put(struct table *m, struct table_slot key, void *value)
     return true;
 }
 
-/* Closes the hole by moving back what was pushed beyond it: no tombstones, so the table never wears out. */
+/* Closes the hole by moving back what was pushed beyond it: no tombstones, so the table
+ * never wears out. */
 static void
 close_hole(struct table *m, size_t hole)
 {

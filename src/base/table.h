@@ -1,9 +1,10 @@
-/* table: finds a pointer by a string or by a number; open addressing, with a limit set at birth. Hashing is
- * seeded by the kernel's random bytes of this process, so that a peer cannot choose keys that collide. One
- * loop or thread at a time.
+/* table: finds a pointer by a string or by a number; open addressing, with a limit set at
+ * birth. Hashing is seeded by the kernel's random bytes of this process, so that a peer
+ * cannot choose keys that collide. One loop or thread at a time.
  *
- * Memory: the table owns its slots; it borrows string keys, which must live as long as they are in the table
- * (usually in the value itself), and values, which are never NULL. One table takes strings or numbers, not both.
+ * Memory: the table owns its slots; it borrows string keys, which must live as long as
+ * they are in the table (usually in the value itself), and values, which are never NULL.
+ * One table takes strings or numbers, not both.
  */
 #pragma once
 #include <stdbool.h>
@@ -26,7 +27,8 @@ void table_init(struct table *m, size_t limit);
 void table_fini(struct table *m);
 
 void *table_get(const struct table *m, struct span key); /* NULL when not there */
-/* Puts, or replaces key and value. false: the table holds `limit` keys and this is another. */
+/* Puts, or replaces key and value. false: the table holds `limit` keys and this is
+ * another. */
 bool table_put(struct table *m, struct span key, void *value)
     __attribute__((warn_unused_result));
 void *table_take(struct table *m, struct span key); /* removes and returns, or NULL */

@@ -1,4 +1,5 @@
-/* utf8: is it UTF-8 (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF). Any thread. */
+/* utf8: is it UTF-8 (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF). Any
+ * thread. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -6,7 +7,8 @@
 
 #include "base/span.h"
 
-/* The character at the start of s: its length of 1 to 4 bytes, or 0 when it is not UTF-8 or s is empty. */
+/* The character at the start of s: its length of 1 to 4 bytes, or 0 when it is not UTF-8
+ * or s is empty. */
 size_t utf8_next(struct span s, uint32_t *code);
 bool utf8_valid(struct span s);
 /* Writes `code` (a scalar value) into out and returns its length. */

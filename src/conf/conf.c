@@ -15,8 +15,17 @@
 #define LIVE  true
 
 const struct conf_row conf_rows[OPT_COUNT_] = {
-#define X(id, name, type, fallback, least, most, choices, when, help)                    \
-    [id] = {name, CONF_##type, fallback, least, most, choices, when, help},
+#define X(id, name_, type_, fallback_, least_, most_, choices_, when, help_)             \
+    [id] = {                                                                             \
+        .name = name_,                                                                   \
+        .fallback = fallback_,                                                           \
+        .choices = choices_,                                                             \
+        .help = help_,                                                                   \
+        .least = least_,                                                                 \
+        .most = most_,                                                                   \
+        .type = CONF_##type_,                                                            \
+        .live = when,                                                                    \
+    },
     CONF_TABLE(X)
 #undef X
 };
@@ -248,7 +257,8 @@ conf_file(struct conf *c, const char *path, struct errbuf *eb)
 
 #define PREFIX "FOREBAY_"
 
-/* "HTTP__IDLE_TIMEOUT" as "http.idle_timeout"; false when it is too long for an option. */
+/* "HTTP__IDLE_TIMEOUT" as "http.idle_timeout"; false when it is too long for an option.
+ */
 static bool
 name_of_variable(struct span variable, char *out, size_t room)
 {

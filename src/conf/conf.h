@@ -1,16 +1,18 @@
 /* conf: the options of the server, checked, with where each value came from.
  *
- * Defaults < file < environment < command line, whatever the order of the calls; within a source the last one
- * wins. Every call checks all it is given: an unknown name is an error with a suggestion, a value of the wrong
- * kind or size is an error that names its limits. After an error the configuration may be half changed: throw
- * it away. A struct conf is built by one thread before the loops start, then only read, by any.
+ * Defaults < file < environment < command line, whatever the order of the calls; within a
+ * source the last one wins. Every call checks all it is given: an unknown name is an
+ * error with a suggestion, a value of the wrong kind or size is an error that names its
+ * limits. After an error the configuration may be half changed: throw it away. A struct
+ * conf is built by one thread before the loops start, then only read, by any.
  *
  *     conf = conf_new();
- *     conf_file(conf, path, &eb), conf_env(conf, environ, &eb), conf_set(conf, "cache.budget=1GiB", "--set", &eb);
+ *     conf_file(conf, path, &eb) ... conf_env(conf, environ, &eb) ...
+ *     conf_set(conf, "cache.budget=1GiB", "--set", &eb) ...
  *     conf_u64(conf, OPT_CACHE_BUDGET);
  *
- * conf_file() is the one place outside rt that reads a file: there are no loops yet, and how many there will be
- * stands in it.
+ * conf_file() is the one place outside rt that reads a file: there are no loops yet, and
+ * how many there will be stands in it.
  */
 #pragma once
 #include <stdbool.h>
@@ -42,18 +44,21 @@ enum err conf_toml(struct conf *c, const char *name, struct span text,
                    struct errbuf *eb) MUST_CHECK;
 /* ERR_NOT_FOUND when there is none; at most 1 MiB. Blocks: before the loops start. */
 enum err conf_file(struct conf *c, const char *path, struct errbuf *eb) MUST_CHECK;
-/* FOREBAY_A__B is a.b. FOREBAY_ variables with "__" must be options; those without are options, or the
- * client's (FOREBAY_ENDPOINT ...), or not ours (Kubernetes makes FOREBAY_PORT for a service of that name) and
- * left alone, but for those that look like an option written wrong. */
+/* FOREBAY_A__B is a.b. FOREBAY_ variables with "__" must be options; those without are
+ * options, or the client's (FOREBAY_ENDPOINT ...), or not ours (Kubernetes makes
+ * FOREBAY_PORT for a service of that name) and left alone, but for those that look like
+ * an option written wrong. */
 enum err conf_env(struct conf *c, char *const *environ, struct errbuf *eb) MUST_CHECK;
-/* "name=value" from the command line; `flag` ("--set", "--listen") goes into errors and origins. */
+/* "name=value" from the command line; `flag` ("--set", "--listen") goes into errors and
+ * origins. */
 enum err conf_set(struct conf *c, const char *pair, const char *flag,
                   struct errbuf *eb) MUST_CHECK;
 /* One option from a flag of its own. Lists are written with commas. */
 enum err conf_set_option(struct conf *c, enum conf_option id, const char *value,
                          const char *flag, struct errbuf *eb) MUST_CHECK;
 
-/* The type must fit the option: asserted. U64 and SIZE as they are, DURATION in milliseconds. */
+/* The type must fit the option: asserted. U64 and SIZE as they are, DURATION in
+ * milliseconds. */
 uint64_t conf_u64(const struct conf *c, enum conf_option id);
 bool conf_bool(const struct conf *c, enum conf_option id);
 const char *conf_text(const struct conf *c,
@@ -62,7 +67,8 @@ unsigned conf_enum(const struct conf *c,
                    enum conf_option id); /* index into the choices */
 const char *const *conf_list(const struct conf *c, enum conf_option id, size_t *count);
 
-/* Whether somebody set it, and where: "forebay.toml:3", "FOREBAY_LISTEN", "--set", "default". */
+/* Whether somebody set it, and where: "forebay.toml:3", "FOREBAY_LISTEN", "--set",
+ * "default". */
 enum conf_origin conf_origin(const struct conf *c, enum conf_option id);
 const char *conf_where(const struct conf *c, enum conf_option id);
 
@@ -73,7 +79,8 @@ enum conf_form {
     CONF_AS_JSON,        /* value, default, type, origin, restart and help of each */
 };
 void conf_show(const struct conf *c, enum conf_form form, struct buf *out);
-/* The page of one option, or of all whose table `name` is; ERR_NOT_FOUND with a suggestion. */
+/* The page of one option, or of all whose table `name` is; ERR_NOT_FOUND with a
+ * suggestion. */
 enum err conf_explain(struct span name, struct buf *out, struct errbuf *eb) MUST_CHECK;
 /* docs/options.md. */
 void conf_reference(struct buf *out);

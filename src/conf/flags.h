@@ -1,8 +1,8 @@
 /* flags: the command line of a verb, from a table: parsing, --help, and "did you mean".
  *
- * --name=value and --name value, -n value and -nvalue, switches together as -rf, "--" ends the flags, "-" alone
- * is an argument. Flags and arguments may be mixed. Every verb has --help. Messages are usage errors
- * (ERR_BAD_REQUEST; exit code 2).
+ * --name=value and --name value, -n value and -nvalue, switches together as -rf, "--"
+ * ends the flags, "-" alone is an argument. Flags and arguments may be mixed. Every verb
+ * has --help. Messages are usage errors (ERR_BAD_REQUEST; exit code 2).
  */
 #pragma once
 #include <stdbool.h>
@@ -58,7 +58,8 @@ const char *args_nth(const struct args *a, const char *name, size_t index);
 
 /* The --help of one verb, examples first. `program` is "forebay". */
 void flags_help(const struct verb *v, const char *program, struct buf *out);
-/* The verb of that name, or NULL and a sentence with a suggestion. `verbs` ends with NULL. */
+/* The verb of that name, or NULL and a sentence with a suggestion. `verbs` ends with
+ * NULL. */
 const struct verb *flags_verb(const struct verb *const *verbs, const char *name,
                               struct errbuf *eb);
 /* The list of verbs: name and summary. */

@@ -4,12 +4,12 @@
 
 struct conf_row {
     const char *name;
-    enum conf_type type;
     const char *fallback; /* the default, as text */
-    uint64_t least, most;
     const char *choices;
-    bool live; /* a reload is enough */
     const char *help;
+    uint64_t least, most;
+    enum conf_type type;
+    bool live; /* a reload is enough */
 };
 extern const struct conf_row conf_rows[OPT_COUNT_];
 
@@ -25,7 +25,8 @@ struct conf {
     struct conf_value values[OPT_COUNT_];
 };
 
-/* Fills v from a text as the environment and flags have it, or says what is wrong with it. */
+/* Fills v from a text as the environment and flags have it, or says what is wrong with
+ * it. */
 enum err value_parse(enum conf_option id, struct span text, struct conf_value *v,
                      struct errbuf *eb) MUST_CHECK;
 /* Checks the limits of the row. */

@@ -1,10 +1,12 @@
-/* options: every option of the server, one row each. Names, types, defaults, limits, help, the page
- * docs/options.md and `forebay config` all come from here.
+/* options: every option of the server, one row each. Names, types, defaults, limits,
+ * help, the page docs/options.md and `forebay config` all come from here.
  *
  * X(id, name, type, default, least, most, choices, when, help)
- *   least, most   of U64 and SIZE as they are, of DURATION in ms, of TEXT in bytes, of LIST in items
+ *   least, most   of U64 and SIZE as they are, of DURATION in ms, of TEXT in bytes, of
+ *                 LIST in items
  *   choices       of ENUM: "a|b|c"; its value is the index
  *   when          LIVE: takes effect by a reload; START: wants a restart
+ *
  * A name is never the table of another (TOML could not say both): a test checks.
  */
 #pragma once

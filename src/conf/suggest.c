@@ -10,8 +10,8 @@ suggest_begin(struct suggest *s, struct span word)
     *s = (struct suggest){.word = word, .distance = (unsigned)MIN(word.len / 3 + 1, 4)};
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours that make b of a (restricted
- * Damerau-Levenshtein), by three rows of the usual table. */
+/* Insertions, deletions, replacements and swaps of neighbours that make b of a
+ * (restricted Damerau-Levenshtein), by three rows of the usual table. */
 static unsigned
 distance(struct span a, struct span b)
 {

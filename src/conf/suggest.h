@@ -1,4 +1,5 @@
-/* suggest: "did you mean". Offer every name there is; best is the nearest, or NULL when none is near. */
+/* suggest: "did you mean". Offer every name there is; best is the nearest, or NULL when
+ * none is near. */
 #pragma once
 #include "base/span.h"
 

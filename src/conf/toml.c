@@ -1,5 +1,5 @@
-/* One pass over the text, line by line. `names` remembers what each path is, so that nothing is defined
- * twice; the rules are those of TOML 1.0, "Keys" and "Table". */
+/* One pass over the text, line by line. `names` remembers what each path is, so that
+ * nothing is defined twice; the rules are those of TOML 1.0, "Keys" and "Table". */
 #include "conf/toml.h"
 
 #include <assert.h>
@@ -562,9 +562,10 @@ toml_parse(const char *name, struct span text, toml_fn *on_value, void *arg,
     p->end = p->at + text.len;
     p->line = 1;
     p->eb = eb;
-    /* A value brings at most PARTS names, a header too, each a node and its path; the table stops first. */
+    /* A value brings at most PARTS names, a header too, each a node and its path; the
+     * table stops first. */
     p->arena = arena_new(4096, (size_t)64 << 20);
-    table_init(&p->names, 2 * TOML_VALUES_MAX);
+    table_init(&p->names, (size_t)2 * TOML_VALUES_MAX);
     rc = take_lines(p, on_value, arg);
     if (rc != ERR_OK)
         err_prefix(eb, "%s:%u", name, p->line);

@@ -1,10 +1,11 @@
-/* toml: the part of TOML 1.0 that configuration needs. Tables, dotted keys, basic and literal strings on one
- * line, integers of 64 bits, booleans, arrays of strings, comments. Keys are bare (A-Z a-z 0-9 _ -), quoted
- * or not. Floats, dates, inline tables, arrays of tables and strings over several lines are refused by name.
- * What this parser takes, every TOML 1.0 parser takes, and with the same values.
+/* toml: the part of TOML 1.0 that configuration needs. Tables, dotted keys, basic and
+ * literal strings on one line, integers of 64 bits, booleans, arrays of strings,
+ * comments. Keys are bare (A-Z a-z 0-9 _ -), quoted or not. Floats, dates, inline tables,
+ * arrays of tables and strings over several lines are refused by name. What this parser
+ * takes, every TOML 1.0 parser takes, and with the same values.
  *
- * Limits: 1 MiB of text, 4,096 values, keys of 128 bytes in 8 parts, strings of 4 KiB, arrays of 64.
- * Any thread; no I/O.
+ * Limits: 1 MiB of text, 4,096 values, keys of 128 bytes in 8 parts, strings of 4 KiB,
+ * arrays of 64. Any thread; no I/O.
  */
 #pragma once
 #include <stdbool.h>
@@ -32,8 +33,9 @@ struct toml_value {
     size_t count;
 };
 
-/* Called for each value in the order of the text; `key` is the whole path, dotted. Both are lent for the call.
- * Anything but ERR_OK ends the parse; its sentence gets "NAME:LINE: " in front. */
+/* Called for each value in the order of the text; `key` is the whole path, dotted. Both
+ * are lent for the call. Anything but ERR_OK ends the parse; its sentence gets
+ * "NAME:LINE: " in front. */
 typedef enum err toml_fn(const char *key, const struct toml_value *value, void *arg,
                          struct errbuf *eb);
 

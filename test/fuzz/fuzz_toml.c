@@ -1,4 +1,5 @@
-/* What the TOML parser takes, written out as dotted keys, is taken again with the same values. */
+/* What the TOML parser takes, written out as dotted keys, is taken again with the same
+ * values. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Ranks: the page and the code name the same locks in the same order; a wrong order stops the process. */
+/* Ranks: the page and the code name the same locks in the same order; a wrong order stops
+ * the process. */
 #include "base/lock.h"
 
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* The log: both formats to the byte, nothing that forges a line or drives a terminal, whole lines when cut. */
+/* The log: both formats to the byte, nothing that forges a line or drives a terminal,
+ * whole lines when cut. */
 #include "base/log.h"
 
 #include "base/mem.h"

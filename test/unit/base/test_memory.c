@@ -1,4 +1,5 @@
-/* arena, buf, cursor, span and err: limits are kept, and what is refused leaves what was there. */
+/* arena, buf, cursor, span and err: limits are kept, and what is refused leaves what was
+ * there. */
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/cursor.h"

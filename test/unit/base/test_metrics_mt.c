@@ -1,4 +1,5 @@
-/* Metrics: sums over threads that come and go, the page to the line, and promtool's word on all of it. */
+/* Metrics: sums over threads that come and go, the page to the line, and promtool's word
+ * on all of it. */
 #include "base/metrics.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Options: precedence and origin, typed files, the environment, sentences that name value and limits, and that
- * what is shown reads back the same. */
+/* Options: precedence and origin, typed files, the environment, sentences that name value
+ * and limits, and that what is shown reads back the same. */
 #include "conf/conf.h"
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* The command line: every form of a flag, every mistake in words, and the help page to the byte. */
+/* The command line: every form of a flag, every mistake in words, and the help page to
+ * the byte. */
 #include "conf/flags.h"
 
 #include "base/mem.h"

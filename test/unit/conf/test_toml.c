@@ -1,7 +1,8 @@
-/* The TOML parser: what it says about mistakes, its limits, and python's tomllib as the judge of the rest.
+/* The TOML parser: what it says about mistakes, its limits, and python's tomllib as the
+ * judge of the rest.
  *
- * test/unit/conf/toml: bad_*.toml both refuse, beyond_*.toml tomllib takes and we refuse by design, all
- * others both take with equal values. */
+ * test/unit/conf/toml: bad_*.toml both refuse, beyond_*.toml tomllib takes and we refuse
+ * by design, all others both take with equal values. */
 #include "conf/toml.h"
 
 #include <dirent.h>
