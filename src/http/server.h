@@ -58,6 +58,9 @@ struct http_handler {
      * line of plain text. Must not switch. */
     size_t (*error_body)(int status, const char *why, const char *id, char *out,
                          size_t room, const char **content_type, void *arg);
+    /* Probes and metrics: answered even when too much is in flight or the server drains; bounded by the
+     * connections. NULL: none. Must not switch. */
+    bool (*is_vital)(const struct http_head *head, void *arg);
     void *arg;
 };
 
@@ -84,9 +87,9 @@ struct http_server_options {
 };
 
 /* On a loop. The server serves every loop of this run. */
-enum err
-http_server_new(const struct http_server_options *o, const struct http_handler *h,
-                struct http_server **out, struct errbuf *eb) MUST_CHECK;
+enum err http_server_new(const struct http_server_options *o,
+                         const struct http_handler *h, struct http_server **out,
+                         struct errbuf *eb) MUST_CHECK;
 /* Any number of addresses; `o` may be NULL. *bound is the port (for port 0). */
 enum err http_server_listen(struct http_server *s, const char *addr, uint16_t port,
                             const struct rt_listen_options *o, uint16_t *bound,
@@ -127,8 +130,8 @@ void http_body_trust(struct http_request *r);
  * head, or more than 16 KiB of them, makes the answer a 500. */
 void http_header(struct http_request *r, const char *name, struct span value);
 void http_header_u64(struct http_request *r, const char *name, uint64_t value);
-void
-http_headerf(struct http_request *r, const char *name, const char *fmt, ...) PRINTF(3, 4);
+void http_headerf(struct http_request *r, const char *name, const char *fmt, ...)
+    PRINTF(3, 4);
 void http_headers_clear(struct http_request *r);
 
 /* Head and body in one send. To HEAD the length of `body` is told and nothing sent. May
@@ -141,8 +144,8 @@ bool http_reply_wants_body(
     const struct http_request *r); /* false: HEAD, 204, 304: spare the reading */
 /* ERR_CLOSED: the client is gone; ERR_TIMEOUT: it takes nothing. More than was promised
  * is an assert. May switch. */
-enum err
-http_reply_write(struct http_request *r, const void *data, size_t len) MUST_CHECK;
+enum err http_reply_write(struct http_request *r, const void *data,
+                          size_t len) MUST_CHECK;
 enum err http_reply_writev(struct http_request *r, struct iovec *iov,
                            int count) MUST_CHECK; /* iov changes */
 /* Less written than promised: the connection is reset and ERR_INCOMPLETE returned. May

@@ -1,0 +1,398 @@
+/* conn: one connection's life.
+ *
+ *     accepted -> parked <----------------------------+
+ *                   | bytes: a fiber, a work set      | all answered, nothing more there
+ *                   v                                 |
+ *               head read -> handler -> answer -> rest of the body read over
+ *                   | refused, closing, broken
+ *                   v
+ *               heard out or reset, closed
+ */
+#include "base/log.h"
+#include "base/metrics.h"
+#include "http/internal.h"
+
+/* Pipelined requests answered before others of the loop get their turn. */
+#define TURN_REQUESTS 16
+
+enum { ACTIVE, IDLE };                   /* labels of M_CONNECTIONS */
+enum { FRAMING, HEADER, TIMEOUT, BUSY }; /* labels of M_REQUESTS_BAD */
+
+static void
+count(atomic_uint *n, int delta)
+{
+    atomic_fetch_add_explicit(n, (unsigned)delta, memory_order_relaxed);
+}
+
+/* Written by the loop alone: no locked instruction. */
+static void
+count_event(atomic_ullong *n)
+{
+    atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+const char *
+conn_date(struct http_loop *l)
+{
+    int64_t now_s = (int64_t)(rt_wall_ns() / 1000000000u);
+
+    if (now_s != l->date_second) {
+        l->date_second = now_s;
+        date_http(now_s, l->date);
+    }
+    return l->date;
+}
+
+/* Receives behind what is there. *n = 0: the end. May switch. */
+static enum err
+fill(struct http_conn *c, struct deadline by, size_t *n)
+{
+    struct inbuf *b = &c->work->in;
+    enum err rc = rt_recv(c->stream, b->buf + b->end, b->room - b->end, by, n, NULL);
+
+    if (rc == ERR_OK)
+        b->end += *n;
+    return rc;
+}
+
+/* ---- heads ---- */
+
+enum head_result {
+    HEAD_READ,    /* work->head is there, and work->in stands behind it */
+    HEAD_REFUSED, /* head.status and head.why tell */
+    HEAD_QUIET,   /* nothing had come after all: back to the parking place */
+    HEAD_GONE,    /* the client has left, or stopped in the middle */
+};
+
+/* May switch, but not before the first byte. */
+static enum head_result
+read_head(struct http_conn *c)
+{
+    struct work *w = c->work;
+    struct deadline by = {0};
+
+    http_head_init(&w->head);
+    for (;;) {
+        enum http_parse parsed = inbuf_head(&w->in, &w->head, false, HTTP_METHOD_OTHER);
+        enum err rc;
+        size_t n;
+
+        if (parsed != HTTP_MORE)
+            return parsed == HTTP_DONE ? HEAD_READ : HEAD_REFUSED;
+        if (inbuf_here(&w->in) > 0 && by.at_ns == 0)
+            by = deadline_in_ms(c->server->options.header_ms);
+        rc = fill(c, by, &n);
+        if (rc == ERR_TIMEOUT && inbuf_here(&w->in) == 0)
+            return HEAD_QUIET;
+        if (rc == ERR_TIMEOUT) {
+            w->head.status = 408;
+            w->head.why = "the headers took too long";
+            return HEAD_REFUSED;
+        }
+        if (rc != ERR_OK || n == 0)
+            return HEAD_GONE;
+    }
+}
+
+/* A bijection, so that ids of one server never meet; it hides how many there were. */
+static void
+name_request(struct http_loop *l, char out[17])
+{
+    uint64_t x = l->server->id_seed + ((uint64_t)(l - l->server->at) << 48) + l->ids++;
+
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    x ^= x >> 31;
+    for (unsigned i = 0; i < 16; i++)
+        out[i] = "0123456789abcdef"[x >> (60 - 4 * i) & 15];
+    out[16] = '\0';
+}
+
+static void
+begin_request(struct http_conn *c)
+{
+    struct work *w = c->work;
+
+    name_request(c->loop, w->id);
+    w->request = (struct http_request){
+        .head = &w->head,
+        .arena = w->arena,
+        .id = w->id,
+        .peer = rt_stream_peer(c->stream),
+        .is_loopback = rt_stream_is_loopback(c->stream),
+        .is_tls = rt_stream_is_tls(c->stream),
+        .draining = atomic_load_explicit(&c->server->draining, memory_order_relaxed),
+        .began_ns = rt_now_ns(),
+        .conn = c,
+    };
+    body_begin(c);
+    reply_begin(c);
+}
+
+/* ---- requests ---- */
+
+static void
+refuse(struct http_conn *c, unsigned label, int status, const char *why)
+{
+    count_event(&c->loop->refused);
+    metric_add(M_REQUESTS_BAD, label, 1);
+    reply_error(c, status, why);
+}
+
+/* May this request have a handler? Otherwise it is answered here. */
+static bool
+admit(struct http_conn *c)
+{
+    struct work *w = c->work;
+    const struct http_handler *h = &c->server->handler;
+    const char *why = NULL;
+
+    if (c->told_off)
+        why = "too many connections";
+    else if (w->request.draining)
+        why = "this server is going down";
+    else if (atomic_load_explicit(&c->loop->in_flight, memory_order_relaxed) >=
+             c->server->requests_a_loop)
+        why = "too many requests in flight";
+    if (why == NULL || (h->is_vital != NULL && h->is_vital(&w->head, h->arg)))
+        return true;
+    w->reply.close_after = c->told_off;
+    refuse(c, BUSY, 503, why);
+    return false;
+}
+
+static void
+tell_done(struct http_conn *c)
+{
+    struct work *w = c->work;
+    const struct http_handler *h = &c->server->handler;
+    uint64_t now;
+    struct http_done d;
+
+    if (h->on_done == NULL)
+        return;
+    now = rt_now_ns();
+    d = (struct http_done){
+        .status = w->reply.first_ns != 0 ? w->reply.status : 0,
+        .duration_ns = now - w->request.began_ns,
+        .first_byte_ns =
+            w->reply.first_ns != 0 ? w->reply.first_ns - w->request.began_ns : 0,
+        .bytes_in = w->body.read,
+        .bytes_out = w->reply.silent ? 0 : w->reply.written,
+        .whole = w->reply.whole,
+    };
+    h->on_done(&w->request, &d, h->arg);
+}
+
+/* One request whose head is read, to its very end. True: another may follow. May switch. */
+static bool
+serve_request(struct http_conn *c)
+{
+    struct work *w = c->work;
+    bool keep;
+
+    begin_request(c);
+    count_event(&c->loop->requests);
+    if (admit(c)) {
+        count(&c->loop->in_flight, 1);
+        c->server->handler.handle(&w->request, c->server->handler.arg);
+        reply_finish(c);
+        count(&c->loop->in_flight, -1);
+        tell_done(c);
+    }
+    keep = w->reply.state == REPLY_DONE && !w->reply.close_after && body_finish(c);
+    arena_reset(w->arena);
+    return keep;
+}
+
+static void
+refuse_head(struct http_conn *c)
+{
+    struct work *w = c->work;
+    int status = w->head.status;
+
+    begin_request(c);
+    w->head.keep_alive = false;
+    refuse(c,
+           status == 408                    ? TIMEOUT
+           : status == 431 || status == 414 ? HEADER
+                                            : FRAMING,
+           status, w->head.why);
+}
+
+/* ---- the end ---- */
+
+/* The client may be in the middle of sending what nobody will read. A close now would make its kernel throw
+ * the answer away; so our direction ends first and the rest is read over, for a while. May switch. */
+static void
+hear_out(struct http_conn *c)
+{
+    struct work *w = c->work;
+    uint64_t quiet_ms = c->server->options.linger_ms, heard = 0;
+    struct deadline last = deadline_in_ms(10 * quiet_ms);
+    size_t n = 1;
+
+    if (rt_send_end(c->stream, deadline_in_ms(quiet_ms)) != ERR_OK)
+        return;
+    while (n > 0 && heard < LINGER_BYTES_MAX) {
+        w->in.at = w->in.end = 0;
+        if (fill(c, deadline_sooner(last, deadline_in_ms(quiet_ms)), &n) != ERR_OK)
+            return;
+        heard += n;
+    }
+}
+
+/* The last touch of everything of this connection. */
+static void
+conn_free(struct http_conn *c)
+{
+    struct http_loop *l = c->loop;
+
+    rt_stream_close(&c->stream);
+    work_give(l, &c->work);
+    list_remove(&c->link);
+    free(c);
+    /* http_server_stop() on another loop frees the server when it sees zero. */
+    atomic_fetch_sub_explicit(&l->connections, 1, memory_order_release);
+}
+
+static void
+finish(struct http_conn *c)
+{
+    struct work *w = c->work;
+
+    if (w->reply.state == REPLY_DONE &&
+        (inbuf_here(&w->in) > 0 || w->body.state != BODY_ENDED || w->head.status != 0)) {
+        hear_out(c);
+    } else if (w->reply.state == REPLY_DONE && c->server->options.tls != NULL) {
+        /* close_notify; a client that does not take it misses nothing. */
+        enum err rc =
+            rt_send_end(c->stream, deadline_in_ms(c->server->options.linger_ms));
+
+        (void)rc;
+    }
+    metric_add(M_CONNECTIONS, ACTIVE, -1);
+    conn_free(c);
+}
+
+static void on_ready(void *arg, enum err why);
+
+static void
+park(struct http_conn *c)
+{
+    c->fiber = NULL;
+    work_give(c->loop, &c->work);
+    metric_add(M_CONNECTIONS, ACTIVE, -1);
+    metric_add(M_CONNECTIONS, IDLE, 1);
+    count(&c->loop->idle, 1);
+    rt_park(c->stream, deadline_in_ms(c->server->options.idle_ms), on_ready, c);
+}
+
+/* Requests as long as there are any. True: the connection is clean and may be parked. May switch. */
+static bool
+serve(struct http_conn *c)
+{
+    unsigned served = 0;
+
+    for (;;) {
+        switch (read_head(c)) {
+        case HEAD_READ:
+            break;
+        case HEAD_QUIET:
+            return true;
+        case HEAD_REFUSED:
+            refuse_head(c);
+            return false;
+        case HEAD_GONE:
+            return false;
+        }
+        if (!serve_request(c))
+            return false;
+        inbuf_shrink(&c->work->in, c->server->options.buffer_bytes);
+        if (inbuf_here(&c->work->in) == 0)
+            return !c->loop->stopping &&
+                   !atomic_load_explicit(&c->server->draining, memory_order_relaxed);
+        if (++served % TURN_REQUESTS == 0)
+            rt_yield();
+    }
+}
+
+/* The fiber of an active connection. */
+static void
+on_ready(void *arg, enum err why)
+{
+    struct http_conn *c = arg;
+    const struct http_server_options *o = &c->server->options;
+
+    metric_add(M_CONNECTIONS, IDLE, -1);
+    count(&c->loop->idle, -1);
+    if (why != ERR_OK) {
+        conn_free(c);
+        return;
+    }
+    metric_add(M_CONNECTIONS, ACTIVE, 1);
+    c->fiber = rt_self();
+    c->work = work_take(c->loop);
+    c->work->reply.state = REPLY_NONE;
+    c->work->head.status = 0;
+    if (!c->greeted) {
+        c->greeted = rt_tls_accept(o->tls, c->stream, deadline_in_ms(o->header_ms),
+                                   NULL) == ERR_OK;
+        if (!c->greeted) {
+            metric_add(M_REQUESTS_BAD, FRAMING, 1);
+            finish(c);
+            return;
+        }
+    }
+    if (serve(c))
+        park(c);
+    else
+        finish(c);
+}
+
+void
+conn_accepted(struct stream *s, void *server)
+{
+    struct http_server *srv = server;
+    struct http_loop *l = &srv->at[rt_loop_index()];
+    unsigned open = atomic_load_explicit(&l->connections, memory_order_relaxed);
+    struct http_conn *c;
+
+    count_event(&l->accepted);
+    metric_add(M_ACCEPTED, 0, 1);
+    if (l->stopping || open >= srv->connections_a_loop + CONNECTIONS_TOLD) {
+        count_event(&l->refused);
+        rt_stream_close(&s);
+        return;
+    }
+    c = xcalloc(1, sizeof *c);
+    *c = (struct http_conn){
+        .server = srv,
+        .loop = l,
+        .stream = s,
+        .greeted = srv->options.tls == NULL,
+        .told_off = open >= srv->connections_a_loop,
+    };
+    list_push_back(&l->conns, &c->link);
+    count(&l->connections, 1);
+    count(&l->idle, 1);
+    metric_add(M_CONNECTIONS, IDLE, 1);
+    rt_park(s, deadline_in_ms(srv->options.idle_ms), on_ready, c);
+}
+
+void
+conn_hurry(struct http_conn *c)
+{
+    if (c->fiber == NULL)
+        rt_unpark(c->stream); /* busy ones see `draining` when they answer */
+}
+
+void
+conn_cut(struct http_conn *c)
+{
+    if (c->fiber == NULL)
+        rt_unpark(c->stream);
+    else
+        rt_cancel(c->fiber);
+}

@@ -1,0 +1,143 @@
+/* internal: the structs behind server.h, and what its files call of each other. Inside `http` only.
+ *
+ *     server.c  loops, listeners, limits, drain, stop
+ *     conn.c    one connection: parked, heads, one request after the other, closing
+ *     body.c    the request's body
+ *     reply.c   the answer
+ */
+#pragma once
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "http/inbuf.h"
+#include "http/server.h"
+#include "rt/loop.h"
+#include "rt/sync.h"
+
+/* Bytes of an answer's head that the handler may add, and what stands before them. */
+#define REPLY_LINES_MAX  16384u
+#define REPLY_PREFIX_MAX 256u
+/* A send of more goes in slices of this size, each with its own deadline. */
+#define SEND_SLICE (1u << 20)
+/* What a client may still send, unheard, after its answer. */
+#define LINGER_BYTES_MAX (64u << 20)
+/* Connections over the limit that are still told so; further ones are closed at once. */
+#define CONNECTIONS_TOLD 64u
+/* Work sets kept on a loop for the next request. */
+#define WORKS_KEPT 64u
+
+enum body_state {
+    BODY_WAITS, /* nothing of it has been asked for */
+    BODY_READS,
+    BODY_ENDED, /* whole; or there is none */
+    BODY_FAILED,
+};
+
+enum reply_state {
+    REPLY_NONE,
+    REPLY_HELD,  /* the head is built and waits for the first piece */
+    REPLY_SENDS, /* the head is out */
+    REPLY_DONE,
+    REPLY_FAILED, /* the connection must be reset: nothing may follow */
+};
+
+/* What a connection needs while a request is on its way; pooled by the loop. */
+struct work {
+    struct list link;
+    struct inbuf in;
+    struct http_head head; /* borrows from `in` */
+    struct arena *arena;   /* owned */
+    struct http_request request;
+    char id[17];
+
+    struct {
+        enum body_state state;
+        uint64_t left; /* with a known length */
+        struct http_chunked chunked;
+        uint64_t read;      /* bytes handed out */
+        uint64_t waited_ns; /* in the client's hands, for the minimum rate */
+        bool trusted;
+    } body;
+
+    struct {
+        enum reply_state state;
+        int status;
+        int64_t length;   /* promised, or HTTP_CHUNKED */
+        bool silent;      /* HEAD, 204, 304: no body goes out */
+        bool raw_chunked; /* HTTP/1.0: no coding, the connection's end ends it */
+        bool close_after;
+        bool whole;
+        uint64_t written;  /* of the body */
+        uint64_t first_ns; /* when the first bytes left */
+        char *lines_at;    /* owned: room for prefix and lines */
+        struct http_lines lines;
+        struct span head; /* built; inside lines_at */
+    } reply;
+};
+
+struct http_conn {
+    struct http_server *server;
+    struct http_loop *loop;
+    struct stream *stream; /* owned */
+    struct list link;      /* in loop->conns */
+    struct fiber *fiber;   /* NULL while parked */
+    struct work *work;     /* NULL while parked */
+    bool greeted;          /* TLS is up, or not wanted */
+    bool told_off;         /* over the limit: gets 503 and goes */
+    bool keep;             /* another request may follow */
+    bool drained_by_us;    /* the peer may still be sending: hear it out before closing */
+};
+
+/* One loop's part of a server. Only on that loop, but for the counters, which others may read. */
+struct http_loop {
+    struct http_server *server;
+    struct list conns;
+    struct list works; /* idle */
+    unsigned works_idle;
+    bool stopping;
+    int64_t date_second;
+    char date[NUM_DATE_TEXT];
+    uint64_t ids; /* requests named so far */
+    atomic_uint connections, idle, in_flight;
+    atomic_ullong accepted, requests, refused;
+};
+
+struct http_server {
+    struct http_server_options options; /* defaults filled in */
+    struct http_handler handler;
+    uint32_t connections_a_loop, requests_a_loop;
+    uint64_t id_seed;
+    unsigned loops;
+    atomic_bool draining;
+    struct listener **listeners; /* owned */
+    unsigned listener_count;
+    struct http_loop at[]; /* by rt_loop_index() */
+};
+
+/* conn.c */
+void conn_accepted(struct stream *s, void *server); /* outside any fiber */
+void conn_hurry(struct http_conn *c); /* idle: closes soon; busy: after its answer */
+void conn_cut(struct http_conn *c);   /* idle or busy: ends as soon as it can */
+const char *conn_date(struct http_loop *l);
+
+/* server.c */
+struct work *work_take(struct http_loop *l);
+void work_give(struct http_loop *l, struct work **wp);
+
+/* body.c */
+void body_begin(struct http_conn *c);
+/* Reads over a short rest; false: the connection can't be kept. May switch. */
+bool body_finish(struct http_conn *c);
+bool body_can_finish(const struct http_conn *c); /* is the rest short and sure to come? */
+
+/* reply.c */
+void reply_begin(struct http_conn *c);
+/* Gives what the handler left undone. May switch. */
+void reply_finish(struct http_conn *c);
+/* An answer of this room's own, with the handler's error_body; closes behind it. May switch. */
+void reply_error(struct http_conn *c, int status, const char *why);

@@ -1,0 +1,52 @@
+/* pool: the client's connections: by host, one set a loop. Inside `http` only. */
+#pragma once
+#include "base/list.h"
+#include "http/client.h"
+#include "rt/sync.h"
+
+/* Hosts are few: a list with the last used in front. */
+struct pool_host {
+    struct list link; /* in pool.hosts */
+    struct list idle; /* pool_conn.link; the last used in front */
+    struct rt_cond turn;
+    char *name;     /* owned */
+    char *tls_name; /* owned; NULL: plain */
+    uint16_t port;
+    unsigned open;    /* connections, idle ones included */
+    unsigned waiting; /* fibers in `turn` */
+};
+
+struct pool_conn {
+    struct list link; /* in host->idle while parked */
+    struct pool_host *host;
+    struct stream *stream; /* owned */
+    struct pool *pool;
+    struct rt_cond handed; /* signalled when a taker may have it */
+    enum { POOL_BUSY, POOL_PARKED, POOL_WANTED, POOL_GONE } state;
+};
+
+/* One loop's part of a client. */
+struct pool {
+    struct http_client *client;
+    struct list hosts;
+    unsigned host_count;
+    struct list spaces; /* idle buffers of calls (call.c) */
+    unsigned spaces_idle;
+    struct http_client_stats stats;
+};
+
+struct http_client {
+    struct http_client_options options; /* defaults filled in */
+    unsigned loops;
+    struct pool at[]; /* by rt_loop_index() */
+};
+
+/* A connection for `req`: an idle one if there is one and `fresh` is false, else a new one, else the next that
+ * is given back. *reused tells which. May switch. */
+enum err pool_take(struct pool *p, const struct http_call_request *req, bool fresh,
+                   struct deadline by, struct pool_conn **out, bool *reused,
+                   struct errbuf *eb) MUST_CHECK;
+/* `clean`: the connection stands between two calls. Otherwise it is closed. */
+void pool_give(struct pool_conn **cp, bool clean);
+/* call.c: frees the idle buffers of this loop. */
+void call_spaces_free(struct pool *p);

@@ -1,0 +1,367 @@
+/* reply: the answer. Its head is built in one place, right before the handler's own lines, and leaves
+ * together with the first bytes of the body. */
+#include "base/log.h"
+#include "http/internal.h"
+
+#define IOV_MAX_HERE 16
+/* From this size on the kernel is told to hold less of what is not sent yet: a slow reader pins memory. */
+#define LOWAT_FROM  (256u << 10)
+#define LOWAT_BYTES (128u << 10)
+
+void
+reply_begin(struct http_conn *c)
+{
+    struct work *w = c->work;
+    char *lines_at = w->reply.lines_at;
+
+    memset(&w->reply, 0, sizeof w->reply);
+    w->reply.lines_at = lines_at;
+    w->reply.lines =
+        (struct http_lines){.at = lines_at + REPLY_PREFIX_MAX, .room = REPLY_LINES_MAX};
+}
+
+/* ---- lines ---- */
+
+static struct http_lines *
+lines_of(struct http_request *r)
+{
+    struct work *w = r->conn->work;
+
+    assert(w->reply.state == REPLY_NONE);
+    return &w->reply.lines;
+}
+
+void
+http_header(struct http_request *r, const char *name, struct span value)
+{
+    http_put(lines_of(r), name, value);
+}
+
+void
+http_header_u64(struct http_request *r, const char *name, uint64_t value)
+{
+    http_put_u64(lines_of(r), name, value);
+}
+
+void
+http_headerf(struct http_request *r, const char *name, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (n < 0 || (size_t)n >= sizeof text)
+        lines_of(r)->bad = true;
+    else
+        http_put(lines_of(r), name, (struct span){text, (size_t)n});
+}
+
+void
+http_headers_clear(struct http_request *r)
+{
+    struct http_lines *l = lines_of(r);
+
+    l->len = 0;
+    l->bad = false;
+}
+
+/* ---- the head ---- */
+
+static void
+put_framing(struct http_conn *c, struct http_lines *p)
+{
+    struct work *w = c->work;
+    int64_t length = w->reply.length;
+
+    if (length == HTTP_CHUNKED && w->head.minor == 0) {
+        w->reply.raw_chunked = true;
+        w->reply.close_after = true;
+    }
+    if (!w->head.keep_alive || !body_can_finish(c) ||
+        atomic_load_explicit(&c->server->draining, memory_order_relaxed))
+        w->reply.close_after = true;
+    if (w->reply.close_after)
+        http_put(p, "Connection", SPAN("close"));
+    else if (w->head.minor == 0)
+        http_put(p, "Connection", SPAN("keep-alive"));
+    if (w->reply.status == 204 || w->reply.status == 304)
+        return;
+    if (length >= 0)
+        http_put_u64(p, "Content-Length", (uint64_t)length);
+    else if (!w->reply.raw_chunked)
+        http_put(p, "Transfer-Encoding", SPAN("chunked"));
+}
+
+/* Builds the head. Lines that may not be sent: ERR_INTERNAL, and an answer is still possible. */
+static enum err
+build(struct http_conn *c, int status, int64_t length)
+{
+    struct work *w = c->work;
+    char room[REPLY_PREFIX_MAX], *at;
+    struct http_lines p = {.at = room, .room = sizeof room};
+
+    assert(w->reply.state == REPLY_NONE);
+    assert(length >= HTTP_CHUNKED);
+    http_put_end(&w->reply.lines);
+    if (w->reply.lines.bad) {
+        LOG(LOG_ERROR, "http.bad_lines",
+            "an answer's headers were too long or held control bytes",
+            L_TEXT("request_id", w->id), L_U64("length", w->reply.lines.len));
+        http_headers_clear(&w->request);
+        return ERR_INTERNAL;
+    }
+    w->reply.status = status;
+    w->reply.length = length;
+    w->reply.silent =
+        w->head.method == HTTP_METHOD_HEAD || status == 204 || status == 304;
+    http_put_status(&p, status);
+    http_put(&p, "Date", span_of(conn_date(c->loop)));
+    http_put(&p, "Server", SPAN("forebay"));
+    put_framing(c, &p);
+    assert(!p.bad);
+    at = w->reply.lines.at - p.len;
+    memcpy(at, room, p.len);
+    w->reply.head = (struct span){at, p.len + w->reply.lines.len};
+    w->reply.state = REPLY_HELD;
+    if (length > (int64_t)LOWAT_FROM && !w->reply.silent)
+        rt_stream_set_lowat(c->stream, LOWAT_BYTES);
+    return ERR_OK;
+}
+
+bool
+http_reply_began(const struct http_request *r)
+{
+    return r->conn->work->reply.state != REPLY_NONE;
+}
+
+bool
+http_reply_wants_body(const struct http_request *r)
+{
+    return !r->conn->work->reply.silent && r->head->method != HTTP_METHOD_HEAD;
+}
+
+void
+http_reply_close_after(struct http_request *r)
+{
+    assert(r->conn->work->reply.state == REPLY_NONE);
+    r->conn->work->reply.close_after = true;
+}
+
+/* ---- sending ---- */
+
+/* Sends all, in slices: a client that takes some bytes in each send_stall_ms is alive. May switch. */
+static enum err
+send_all(struct http_conn *c, struct iovec *iov, int count)
+{
+    struct work *w = c->work;
+    enum err rc = ERR_OK;
+    int i = 0;
+
+    while (i < count && rc == ERR_OK) {
+        struct iovec part[IOV_MAX_HERE];
+        size_t len = 0;
+        int n = 0;
+
+        while (i < count && n < IOV_MAX_HERE && len < SEND_SLICE) {
+            size_t take = MIN(iov[i].iov_len, SEND_SLICE - len);
+
+            part[n++] = (struct iovec){iov[i].iov_base, take};
+            len += take;
+            iov[i].iov_base = (char *)iov[i].iov_base + take;
+            iov[i].iov_len -= take;
+            if (iov[i].iov_len == 0)
+                i++;
+        }
+        rc = rt_sendv(c->stream, part, n,
+                      deadline_in_ms(c->server->options.send_stall_ms), NULL);
+        if (rc == ERR_OK && w->reply.first_ns == 0)
+            w->reply.first_ns = rt_now_ns();
+    }
+    if (rc != ERR_OK)
+        w->reply.state = REPLY_FAILED;
+    return rc == ERR_OK || rc == ERR_TIMEOUT || rc == ERR_CANCELLED ? rc : ERR_CLOSED;
+}
+
+/* Sends the head, if it is still held, with up to IOV_MAX_HERE - 3 pieces of the body. May switch. */
+static enum err
+send_pieces(struct http_conn *c, const struct iovec *iov, int count, size_t len)
+{
+    struct work *w = c->work;
+    bool coded = w->reply.length == HTTP_CHUNKED && !w->reply.raw_chunked;
+    char chunk[HTTP_CHUNK_HEAD_ROOM];
+    struct iovec all[IOV_MAX_HERE];
+    int n = 0;
+
+    assert(count <= IOV_MAX_HERE - 3);
+    if (w->reply.state == REPLY_HELD)
+        all[n++] = (struct iovec){(char *)(uintptr_t)w->reply.head.at, w->reply.head.len};
+    if (coded && len > 0)
+        all[n++] = (struct iovec){chunk, http_chunk_head(chunk, len)};
+    for (int i = 0; i < count; i++) {
+        if (iov[i].iov_len > 0)
+            all[n++] = iov[i];
+    }
+    if (coded && len > 0)
+        all[n++] = (struct iovec){(char *)(uintptr_t) "\r\n", 2};
+    w->reply.state = REPLY_SENDS;
+    return n > 0 ? send_all(c, all, n) : ERR_OK;
+}
+
+enum err
+http_reply_begin(struct http_request *r, int status, int64_t length)
+{
+    return build(r->conn, status, length);
+}
+
+enum err
+http_reply_writev(struct http_request *r, struct iovec *iov, int count)
+{
+    struct work *w = r->conn->work;
+    enum err rc = ERR_OK;
+
+    if (w->reply.state == REPLY_FAILED)
+        return ERR_CLOSED;
+    assert(w->reply.state == REPLY_HELD || w->reply.state == REPLY_SENDS);
+    while (count > 0 && rc == ERR_OK) {
+        int n = MIN(count, IOV_MAX_HERE - 3);
+        size_t len = 0;
+
+        for (int i = 0; i < n; i++)
+            len += iov[i].iov_len;
+        assert(w->reply.length < 0 ||
+               len <= (uint64_t)w->reply.length - w->reply.written);
+        if (!w->reply.silent && len > 0)
+            rc = send_pieces(r->conn, iov, n, len);
+        if (rc == ERR_OK)
+            w->reply.written += len;
+        iov += n;
+        count -= n;
+    }
+    return rc;
+}
+
+enum err
+http_reply_write(struct http_request *r, const void *data, size_t len)
+{
+    struct iovec one = {(void *)(uintptr_t)data, len};
+
+    return http_reply_writev(r, &one, 1);
+}
+
+/* The promise is kept: what is left are a head without a body and the last chunk. May switch. */
+static enum err
+send_end(struct http_conn *c)
+{
+    struct work *w = c->work;
+    bool coded =
+        w->reply.length == HTTP_CHUNKED && !w->reply.raw_chunked && !w->reply.silent;
+    struct iovec last = {(char *)(uintptr_t) "0\r\n\r\n", 5}, both[2];
+    enum err rc = ERR_OK;
+    int n = 0;
+
+    if (w->reply.state == REPLY_HELD)
+        both[n++] =
+            (struct iovec){(char *)(uintptr_t)w->reply.head.at, w->reply.head.len};
+    if (coded)
+        both[n++] = last;
+    if (n > 0)
+        rc = send_all(c, both, n);
+    if (rc != ERR_OK)
+        return rc;
+    w->reply.state = REPLY_DONE;
+    w->reply.whole = true;
+    return ERR_OK;
+}
+
+enum err
+http_reply_end(struct http_request *r)
+{
+    struct work *w = r->conn->work;
+
+    if (w->reply.state == REPLY_FAILED)
+        return ERR_CLOSED;
+    if (w->reply.state == REPLY_DONE)
+        return ERR_OK;
+    assert(w->reply.state != REPLY_NONE);
+    if (!w->reply.silent && w->reply.length >= 0 &&
+        w->reply.written < (uint64_t)w->reply.length) {
+        http_reply_abort(r);
+        return ERR_INCOMPLETE;
+    }
+    return send_end(r->conn);
+}
+
+enum err
+http_reply(struct http_request *r, int status, struct span body)
+{
+    struct http_conn *c = r->conn;
+    struct work *w = c->work;
+    enum err rc = build(c, status, (int64_t)body.len);
+    struct iovec piece = {(char *)(uintptr_t)body.at, body.len};
+
+    if (rc != ERR_OK)
+        return rc;
+    if (!w->reply.silent && body.len > 0)
+        rc = send_pieces(c, &piece, 1, body.len);
+    w->reply.written = body.len;
+    return rc == ERR_OK ? send_end(c) : rc;
+}
+
+void
+http_reply_abort(struct http_request *r)
+{
+    r->conn->work->reply.state = REPLY_FAILED;
+}
+
+/* ---- what nobody answered ---- */
+
+void
+reply_error(struct http_conn *c, int status, const char *why)
+{
+    struct work *w = c->work;
+    const struct http_handler *h = &c->server->handler;
+    const char *type = "text/plain";
+    char body[1024];
+    size_t len;
+
+    http_headers_clear(&w->request);
+    if (status == 503)
+        http_header_u64(&w->request, "Retry-After", c->server->options.retry_after_s);
+    if (h->error_body != NULL) {
+        len = h->error_body(status, why, w->id, body, sizeof body, &type, h->arg);
+    } else {
+        int n = snprintf(body, sizeof body, "%d %s: %s (request %s)\n", status,
+                         http_reason(status), why, w->id);
+
+        len = n < 0 ? 0 : MIN((size_t)n, sizeof body - 1);
+    }
+    assert(len <= sizeof body);
+    http_header(&w->request, "Content-Type", span_of(type));
+    /* Failing is telling enough: the state says so and the connection will be reset. */
+    (void)http_reply(&w->request, status, (struct span){body, len});
+}
+
+void
+reply_finish(struct http_conn *c)
+{
+    struct work *w = c->work;
+
+    switch (w->reply.state) {
+    case REPLY_NONE:
+        if (w->body.state == BODY_FAILED || rt_cancelled())
+            w->reply.state = REPLY_FAILED; /* nobody is there to hear it */
+        else
+            reply_error(c, 500, "the request found no answer");
+        break;
+    case REPLY_HELD:
+    case REPLY_SENDS:
+        (void)http_reply_end(&w->request); /* short: aborted, and the state says so */
+        break;
+    case REPLY_DONE:
+    case REPLY_FAILED:
+        break;
+    }
+}
