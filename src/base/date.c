@@ -56,8 +56,8 @@ date_http(int64_t unix_s, char out[NUM_DATE_TEXT])
     struct moment m = moment_of(unix_s);
 
     snprintf(out, NUM_DATE_TEXT, "%.3s, %02d %.3s %04d %02d:%02d:%02d GMT",
-             &days[3 * m.weekday], m.day, &months[3 * (m.month - 1)], m.year, m.hour,
-             m.minute, m.second);
+             &days[(size_t)m.weekday * 3], m.day, &months[(size_t)(m.month - 1) * 3],
+             m.year, m.hour, m.minute, m.second);
 }
 
 void
