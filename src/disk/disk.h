@@ -101,6 +101,9 @@ struct object_meta {
     struct span storage_class;   /* empty: STANDARD */
 };
 
+/* Copies everything that hangs off `from` into the arena; `from` and `to` may be the same. */
+void meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *to);
+
 struct disk_key {
     uint64_t bucket;        /* id, never reused */
     struct span birth_name; /* the bucket's name at birth: stands in the member, names it in tar */

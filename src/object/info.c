@@ -60,30 +60,6 @@ info_from_row(struct object_service *s, const struct disk_key *k, const struct r
 }
 
 void
-meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *out)
-{
-    struct object_pair *user = NULL;
-
-    *out = *from;
-    out->content_type = arena_span(a, from->content_type);
-    out->cache_control = arena_span(a, from->cache_control);
-    out->content_disposition = arena_span(a, from->content_disposition);
-    out->content_encoding = arena_span(a, from->content_encoding);
-    out->content_language = arena_span(a, from->content_language);
-    out->expires = arena_span(a, from->expires);
-    out->etag_text = arena_span(a, from->etag_text);
-    out->backend_version = arena_span(a, from->backend_version);
-    out->checksum = arena_span(a, from->checksum);
-    out->storage_class = arena_span(a, from->storage_class);
-    if (from->user_count > 0)
-        user = arena_alloc(a, from->user_count * sizeof *user);
-    for (uint32_t i = 0; i < from->user_count; i++)
-        user[i] = (struct object_pair){arena_span(a, from->user[i].name),
-                                       arena_span(a, from->user[i].value)};
-    out->user = user;
-}
-
-void
 info_copy(struct arena *a, const struct object_info *from, struct object_info *out)
 {
     *out = *from;

@@ -29,8 +29,6 @@ void info_from_meta(const struct row *row, const struct object_meta *meta,
 /* What a backend said of an object, as our metadata. Spans are borrowed from `from`. */
 enum err meta_from_backend(const struct s3_object_info *from, struct arena *a,
                            struct object_meta *out, struct errbuf *eb) MUST_CHECK;
-/* Copies every span of `from` into the arena. */
-void meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *out);
 void info_copy(struct arena *a, const struct object_info *from, struct object_info *out);
 
 /* cold.c: one fetch for all who wait. */
