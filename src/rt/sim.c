@@ -121,6 +121,7 @@ each_fiber(struct rt_group *g, void (*fn)(struct fiber *f))
     }
 }
 
+/* Also inside a shield: there is no power for cleaning up. */
 static void
 cancel_for_good(struct fiber *f)
 {
@@ -130,9 +131,7 @@ cancel_for_good(struct fiber *f)
         LIST_ENTRY(n, struct rt_group, of_parent)->cancelled = true;
     }
     if (!f->owed)
-        fiber_wake(
-            f,
-            ERR_CANCELLED); /* also inside a shield: there is no power for cleaning up */
+        fiber_wake(f, ERR_CANCELLED);
 }
 
 static void
@@ -219,7 +218,7 @@ static void
 wake_loop(struct loop *l)
 {
     (void)l;
-    assert(!"another thread in the simulator");
+    assert(false && "another thread in the simulator");
 }
 
 static void

@@ -201,8 +201,10 @@ sim_node_drop(struct sim_node **np)
     *np = NULL;
     if (n == NULL || --n->refs > 0)
         return;
-    while (!list_empty(&n->changes))
-        change_forget(LIST_ENTRY(n->changes.next, struct sim_change, link));
+    LIST_EACH(&n->changes, at)
+    {
+        change_forget(LIST_ENTRY(at, struct sim_change, link));
+    }
     assert(list_empty(&n->in_flight)); /* whoever writes has a reference */
     if (n->is_dir) {
         sim_names_fini(&n->dir.now);
@@ -603,17 +605,17 @@ cut_file(struct sim_node *f, const struct odds *o)
     }
     sim_image_zero(stable, size, stable->room);
     stable->size = size;
-    while (!list_empty(&f->changes)) { /* `now` differed nowhere else */
-        struct sim_change *c = LIST_ENTRY(f->changes.next, struct sim_change, link);
+    LIST_EACH(&f->changes, at) /* `now` differed nowhere else */
+    {
+        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
 
         sim_image_copy(&f->file.now, stable, c->offset, c->offset + c->len);
         change_forget(c);
     }
     sim_image_zero(&f->file.now, size, f->file.now.room);
     f->file.now.size = size;
-    if (size >
-        f->file
-            .allocated) { /* a truncation was lost; there may be less than no space left */
+    /* When a truncation was lost there may be less than no space left. */
+    if (size > f->file.allocated) {
         f->disk->used += size - f->file.allocated;
         f->file.allocated = size;
     }

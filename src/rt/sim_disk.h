@@ -54,7 +54,7 @@ struct sim_change;
 struct sim_change *sim_write_begin(struct sim_node *f, uint64_t offset, const void *data,
                                    uint64_t len);
 /* 0 or -ENOSPC, and then it never happened. `data` as at the begin: a change of it meanwhile is an assert. */
-int sim_write_end(struct sim_change *w, const void *data);
+int sim_write_end(struct sim_change *c, const void *data);
 int sim_file_allocate(struct sim_node *f, uint64_t offset, uint64_t len);
 void sim_file_punch(struct sim_node *f, uint64_t offset, uint64_t len);
 void sim_file_truncate(struct sim_node *f, uint64_t size);

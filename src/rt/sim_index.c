@@ -200,9 +200,8 @@ on_leaf(const char *path, const struct stat *st, int type, struct FTW *ftw)
 void
 sim_shadow_free(struct sim *s)
 {
-    struct list *n;
-
-    while ((n = list_pop_front(&s->indexes)) != NULL) {
+    LIST_EACH(&s->indexes, n)
+    {
         struct index *x = LIST_ENTRY(n, struct index, link);
 
         for (unsigned i = 0; i < x->count; i++)

@@ -37,17 +37,14 @@ struct sim_end {
     struct stream s;
     struct link *link;
     struct direction *in, *out;
+    struct list of_listener; /* in its backlog */
 };
 
-struct waiting_stream {
-    struct list link;
-    struct stream *s;
-};
 struct sim_listener {
     struct listener l;
     struct list of_sim; /* sim->listeners */
     char addr[64];
-    struct list backlog; /* waiting_stream */
+    struct list backlog; /* sim_end.of_listener */
     unsigned waiting;
     bool serving;
     bool closed;
@@ -233,6 +230,7 @@ end_new(struct link *k, unsigned in, const char *peer)
     stream_init(&e->s, &stream_ops, peer, true);
     e->s.fd = -1;
     e->link = k;
+    list_init(&e->of_listener);
     e->in = &k->way[in];
     e->out = &k->way[1 - in];
     e->in->to = e;
@@ -274,16 +272,11 @@ static struct stream *
 next_stream(struct sim_listener *sl)
 {
     struct list *n = list_pop_front(&sl->backlog);
-    struct waiting_stream *w;
-    struct stream *s;
 
     if (n == NULL)
         return NULL;
-    w = LIST_ENTRY(n, struct waiting_stream, link);
-    s = w->s;
     sl->waiting--;
-    free(w);
-    return s;
+    return &LIST_ENTRY(n, struct sim_end, of_listener)->s;
 }
 
 static void
@@ -419,7 +412,7 @@ sim_connect(const char *host, uint16_t port, struct deadline by, struct stream *
 {
     enum err rc = sim_pause(by);
     struct sim_listener *sl = find_listener(host, port);
-    struct waiting_stream *w;
+    struct stream *accepted;
     char theirs[56], ours[56];
 
     *out = NULL;
@@ -430,9 +423,8 @@ sim_connect(const char *host, uint16_t port, struct deadline by, struct stream *
                        host, port);
     snprintf(theirs, sizeof theirs, "%.40s:%u", host, port);
     snprintf(ours, sizeof ours, "127.0.0.1:%u", sim_world->next_port++);
-    w = xcalloc(1, sizeof *w);
-    link_new(theirs, ours, out, &w->s);
-    list_push_back(&sl->backlog, &w->link);
+    link_new(theirs, ours, out, &accepted);
+    list_push_back(&sl->backlog, &end_of(accepted)->of_listener);
     sl->waiting++;
     if (sl->serving)
         arm(&sl->hand_over);

@@ -304,15 +304,14 @@ tls_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
         }
         if ((why != SSL_ERROR_WANT_READ || t->raw_end) && why != SSL_ERROR_WANT_WRITE)
             return ssl_failed(t, "receiving from", eb);
-        if (t->out != NULL &&
-            !t->sending) { /* a key update is to be answered; a sender would do it for us */
+        /* A key update is to be answered. A sender that is at work does it for us: what he has to say must
+         * not hold up the receiver, or two ends that send much would wait for each other. */
+        if (why == SSL_ERROR_WANT_WRITE || (t->out != NULL && !t->sending)) {
             rc = flush(t, by, eb);
             if (rc != ERR_OK)
                 return rc;
         }
-        if (why == SSL_ERROR_WANT_WRITE)
-            continue;
-        if (t->in == NULL) {
+        if (why == SSL_ERROR_WANT_READ && t->in == NULL) {
             rc = fill(t, by, eb);
             if (rc != ERR_OK)
                 return rc;

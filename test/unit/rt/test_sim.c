@@ -224,7 +224,7 @@ write_into_a_cut(void *arg)
     seen->blocking = rt_blocking(count_work, &seen->worked, DEADLINE_NEVER);
     rt_shield_end(&shield);
     if (rt_blocking(count_work, &seen->worked, DEADLINE_NEVER) != ERR_CANCELLED)
-        CHECK(!"refused");
+        CHECK(false && "refused");
     rt_group_join(&g);
     rt_file_close(&f);
     rt_dir_close(&d);
@@ -631,7 +631,7 @@ wait_for_nobody(void *arg)
     (void)arg;
     rt_cond_init(&c);
     if (rt_cond_wait(&c, DEADLINE_NEVER) == ERR_OK)
-        CHECK(!"nobody signals");
+        CHECK(false && "nobody signals");
 }
 
 static void
