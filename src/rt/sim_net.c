@@ -67,6 +67,13 @@ arm(struct timer *t)
         sim_after(t, sim_delay_ns());
 }
 
+/* One time in `of`. */
+static bool
+in_pieces(unsigned of)
+{
+    return !sim_world->options.calm && sim_rng_next(&sim_world->rng) % of == 0;
+}
+
 /* Something arrives at the receiver: some of the bytes, or all, and then the end. */
 static void
 on_forth(struct timer *t)
@@ -74,7 +81,7 @@ on_forth(struct timer *t)
     struct direction *d = CONTAINER_OF(t, struct direction, forth);
     uint64_t coming = d->sent - d->seen;
 
-    if (coming > 0 && sim_rng_next(&sim_world->rng) % 4 == 0)
+    if (coming > 0 && in_pieces(4))
         coming = 1 + sim_rng_next(&sim_world->rng) % coming;
     d->seen += coming;
     d->short_read = false;
@@ -112,7 +119,7 @@ try_recv(struct stream *s, void *buf, size_t len)
         return -ECONNRESET;
     if (n == 0)
         return d->end_seen ? 0 : -EAGAIN;
-    if (n > 1 && !d->end_seen && sim_rng_next(&sim_world->rng) % 8 == 0) {
+    if (n > 1 && !d->end_seen && in_pieces(8)) {
         n = 1 +
             (size_t)(sim_rng_next(&sim_world->rng) % (n - 1)); /* less than there is */
         arm(&d->forth);
