@@ -18,10 +18,10 @@ struct sim; /* outlives worlds: holds the disks */
 
 struct sim_options {
     uint64_t seed;
-    bool
-        lossy; /* a cut loses, tears (4 KiB pages, 512 B sectors) and reorders unsynced writes; else it keeps them */
-    bool
-        calm; /* bytes arrive in the pieces in which they were sent, as on an idle loopback */
+    /* A cut loses, tears (4 KiB pages, 512 B sectors) and reorders unsynced writes; else it keeps them. */
+    bool lossy;
+    /* Bytes arrive in the pieces in which they were sent, as on an idle loopback; else in any. */
+    bool calm;
     unsigned max_delay_us; /* network and disk latency are drawn from 0..this */
     uint64_t disk_bytes;   /* room of the simulated disk; 0: 1 TiB */
 };
