@@ -22,10 +22,10 @@ struct disk;
 
 enum disk_class { DISK_NATIVE, DISK_CACHED, DISK_CLASSES_ };
 
-#define DISK_KEY_MAX 1024
-#define DISK_INLINE_MAX (256u << 10) /* larger bodies go to body segments */
+#define DISK_KEY_MAX      1024
+#define DISK_INLINE_MAX   (256u << 10) /* larger bodies go to body segments */
 #define DISK_SIZE_UNKNOWN UINT64_MAX
-#define DISK_PARTS_MAX 10000
+#define DISK_PARTS_MAX    10000
 
 /* (epoch, node, counter): minted once for each body, the same on every copy; see disk.md rule 6. */
 struct content_id {
@@ -37,39 +37,44 @@ struct version {
 };
 
 struct disk_options {
-    uint8_t cluster_id[16];  /* minted by the first serve, for ever; disk_open() refuses another one's disk */
-    uint16_t node;           /* node number, 1 for the first */
-    uint64_t epoch;          /* of this start, larger than any before */
-    uint64_t segment_bytes;  /* 0: 1 GiB; bodies from 16 MiB have a segment of their own */
-    uint64_t tail_bytes;     /* 0: 64 MiB: log beyond what the index covers, at most */
-    uint64_t index_map_bytes; /* 0: 64 GiB, sparse */
+    uint8_t cluster_id
+        [16]; /* minted by the first serve, for ever; disk_open() refuses another one's disk */
+    uint16_t node;          /* node number, 1 for the first */
+    uint64_t epoch;         /* of this start, larger than any before */
+    uint64_t segment_bytes; /* 0: 1 GiB; bodies from 16 MiB have a segment of their own */
+    uint64_t tail_bytes;    /* 0: 64 MiB: log beyond what the index covers, at most */
+    uint64_t index_map_bytes;   /* 0: 64 GiB, sparse */
     uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
-    uint64_t hot_bytes;      /* the hot set; 0: none */
+    uint64_t hot_bytes;         /* the hot set; 0: none */
     unsigned home_loop;
 };
 
 /* Makes or opens `path`. Replays the tail of the log. On ERR_OK the caller owns *out. Only while nobody else
  * has it (flock): ERR_EXISTS. A disk of another cluster: ERR_DENIED. May switch. */
-enum err disk_open(const char *path, const struct disk_options *o, struct disk **out, struct errbuf *eb) MUST_CHECK;
+enum err disk_open(const char *path, const struct disk_options *o, struct disk **out,
+                   struct errbuf *eb) MUST_CHECK;
 /* Commits the index, so that the next start replays nothing. May switch. */
 void disk_close(struct disk **dp);
 /* What the superblock of `path` says, without locking or opening: ERR_NOT_FOUND when it is no disk. */
-enum err disk_identify(const char *path, uint8_t cluster_id[16], uint8_t disk_id[16], struct errbuf *eb) MUST_CHECK;
+enum err disk_identify(const char *path, uint8_t cluster_id[16], uint8_t disk_id[16],
+                       struct errbuf *eb) MUST_CHECK;
 
 /* ---- rows ---- */
 enum row_flags {
-    ROW_PLAIN = 1,     /* default content type, no user metadata, no checksums: the header need not be read */
-    ROW_CACHED = 2,    /* class */
-    ROW_PARTS = 4,     /* layout: manifest of parts */
-    ROW_DOUBT = 8,     /* cached: a write-through of unknown outcome; not to be served before revalidation */
+    ROW_PLAIN =
+        1, /* default content type, no user metadata, no checksums: the header need not be read */
+    ROW_CACHED = 2, /* class */
+    ROW_PARTS = 4,  /* layout: manifest of parts */
+    ROW_DOUBT =
+        8, /* cached: a write-through of unknown outcome; not to be served before revalidation */
     ROW_TOMBSTONE = 16, /* never returned by lookups */
-    ROW_INLINE = 32,   /* a member of the log */
+    ROW_INLINE = 32,    /* a member of the log */
     ROW_ETAG_TEXT = 64, /* ETag is not an MD5: it stands in the metadata */
 };
 /* What the index knows of an object; plain data, copied out. */
 struct row {
     uint32_t flags;
-    uint32_t parts;  /* of the ETag "-N"; 0 for a single PUT */
+    uint32_t parts; /* of the ETag "-N"; 0 for a single PUT */
     struct version version;
     struct content_id content;
     uint64_t size;
@@ -77,7 +82,8 @@ struct row {
     uint32_t segment; /* place: opaque outside the disk room */
     uint64_t offset;
     uint8_t md5[16];
-    uint32_t overwrites; /* how often the key was written before: AIS's version, less one */
+    uint32_t
+        overwrites; /* how often the key was written before: AIS's version, less one */
 };
 
 /* Everything else about an object: one record, in the member's pax header. Spans are borrowed from the caller
@@ -88,12 +94,15 @@ struct object_pair {
 struct object_meta {
     int64_t mtime_ms;
     struct span content_type; /* empty: the default, binary/octet-stream */
-    struct span cache_control, content_disposition, content_encoding, content_language, expires;
-    const struct object_pair *user; /* x-amz-meta-NAME without the prefix, lower case; values raw bytes */
+    struct span cache_control, content_disposition, content_encoding, content_language,
+        expires;
+    const struct object_pair
+        *user; /* x-amz-meta-NAME without the prefix, lower case; values raw bytes */
     uint32_t user_count;
     uint8_t md5[16];
-    uint32_t parts;         /* 0, or N of a multipart ETag */
-    struct span etag_text;  /* cached: the backend's ETag where it is not MD5-shaped; else empty */
+    uint32_t parts; /* 0, or N of a multipart ETag */
+    struct span
+        etag_text; /* cached: the backend's ETag where it is not MD5-shaped; else empty */
     struct span backend_version; /* cached: version id at the backend, may be empty */
     uint8_t checksum_algorithm;  /* wire/checksum.h; 0: none */
     uint8_t checksum_type;       /* 1 FULL_OBJECT, 2 COMPOSITE */
@@ -105,62 +114,75 @@ struct object_meta {
 void meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *to);
 
 struct disk_key {
-    uint64_t bucket;        /* id, never reused */
-    struct span birth_name; /* the bucket's name at birth: stands in the member, names it in tar */
-    struct span key;        /* 1 to 1,024 bytes */
+    uint64_t bucket; /* id, never reused */
+    struct span
+        birth_name; /* the bucket's name at birth: stands in the member, names it in tar */
+    struct span key; /* 1 to 1,024 bytes */
 };
 
 /* Finds the current row of a key: tail first, then the index. ERR_NOT_FOUND. Switches only while the index is
  * not resident. */
-enum err disk_lookup(struct disk *d, const struct disk_key *k, struct row *out, struct errbuf *eb) MUST_CHECK;
+enum err disk_lookup(struct disk *d, const struct disk_key *k, struct row *out,
+                     struct errbuf *eb) MUST_CHECK;
 /* Metadata of a row, from the member's header, verified; not needed when ROW_PLAIN. May switch. */
-enum err disk_meta(struct disk *d, const struct disk_key *k, const struct row *row, struct arena *a,
-                   struct object_meta *out, struct errbuf *eb) MUST_CHECK;
+enum err disk_meta(struct disk *d, const struct disk_key *k, const struct row *row,
+                   struct arena *a, struct object_meta *out,
+                   struct errbuf *eb) MUST_CHECK;
 
 /* ---- reading ---- */
 struct disk_reader;
 /* Pins what the row names, so that it is not reused while read. May switch. */
-enum err disk_read_begin(struct disk *d, const struct disk_key *k, const struct row *row, uint64_t offset,
-                         uint64_t len, struct disk_reader **out, struct errbuf *eb) MUST_CHECK;
+enum err disk_read_begin(struct disk *d, const struct disk_key *k, const struct row *row,
+                         uint64_t offset, uint64_t len, struct disk_reader **out,
+                         struct errbuf *eb) MUST_CHECK;
 /* The next verified piece, at most 1 MiB (256 KiB typical), valid until the next call; len 0 at the end.
  * A block whose sum is wrong: ERR_CORRUPT, nothing of that piece is given. May switch unless hot. */
-enum err disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece, struct errbuf *eb) MUST_CHECK;
+enum err disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece,
+                        struct errbuf *eb) MUST_CHECK;
 void disk_read_end(struct disk_reader **rp); /* NULL is fine */
 
 /* ---- writing ---- */
 struct disk_writer;
 /* Reserves a place for `size` bytes, or for a body of unknown length up to 5 GiB. ERR_NO_SPACE before the first
  * byte. On error *out is NULL. May switch. */
-enum err disk_write_begin(struct disk *d, const struct disk_key *k, enum disk_class class, uint64_t size,
-                          struct disk_writer **out, struct errbuf *eb) MUST_CHECK;
+enum err disk_write_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
+                          uint64_t size, struct disk_writer **out,
+                          struct errbuf *eb) MUST_CHECK;
 /* Copies; backpressure by switching. */
-enum err disk_write(struct disk_writer *w, const void *data, size_t len, struct errbuf *eb) MUST_CHECK;
+enum err disk_write(struct disk_writer *w, const void *data, size_t len,
+                    struct errbuf *eb) MUST_CHECK;
 uint64_t disk_written(const struct disk_writer *w);
 /* Bytes of an uncommitted writer that are in memory or on disk already, for waiters of a cold GET. May switch. */
-enum err disk_write_peek(struct disk_writer *w, uint64_t offset, void *buf, size_t len, size_t *n,
-                         struct errbuf *eb) MUST_CHECK;
+enum err disk_write_peek(struct disk_writer *w, uint64_t offset, void *buf, size_t len,
+                         size_t *n, struct errbuf *eb) MUST_CHECK;
 void disk_write_abort(struct disk_writer **wp); /* NULL is fine. May switch. */
 
 /* Conditions are judged by the committer, in one step with publishing. */
 struct disk_condition {
-    bool if_absent;              /* no current object: else ERR_PRECONDITION */
-    bool if_content;             /* the current content id is this, else ERR_PRECONDITION / NOT_FOUND */
+    bool if_absent; /* no current object: else ERR_PRECONDITION */
+    bool
+        if_content; /* the current content id is this, else ERR_PRECONDITION / NOT_FOUND */
     struct content_id content;
-    bool if_version;             /* the current version is this one, or there is none and version is zero */
+    bool
+        if_version; /* the current version is this one, or there is none and version is zero */
     struct version version;
 };
 /* Takes the writer: *wp is NULL afterwards, whatever the result. `meta->md5` etc. are final. May switch. */
-enum err disk_commit(struct disk_writer **wp, const struct object_meta *meta, const struct disk_condition *c,
-                     struct row *out, struct errbuf *eb) MUST_CHECK;
+enum err disk_commit(struct disk_writer **wp, const struct object_meta *meta,
+                     const struct disk_condition *c, struct row *out,
+                     struct errbuf *eb) MUST_CHECK;
 /* ERR_OK with *existed false when there was nothing: nothing is written then. A cached class delete is synced
  * too (disk.md rule 4). May switch. */
 enum err disk_delete(struct disk *d, const struct disk_key *k, enum disk_class class,
-                     const struct disk_condition *c, bool *existed, struct errbuf *eb) MUST_CHECK;
+                     const struct disk_condition *c, bool *existed,
+                     struct errbuf *eb) MUST_CHECK;
 /* Cached: marks the key in doubt, synced, before a write-through goes to the backend; ends by disk_commit,
  * disk_delete or disk_doubt_clear (outcome known: unchanged). A key without a row can be in doubt too: then
  * disk_lookup gives a row with ROW_DOUBT and size 0. */
-enum err disk_doubt(struct disk *d, const struct disk_key *k, struct errbuf *eb) MUST_CHECK;
-enum err disk_doubt_clear(struct disk *d, const struct disk_key *k, struct errbuf *eb) MUST_CHECK;
+enum err disk_doubt(struct disk *d, const struct disk_key *k,
+                    struct errbuf *eb) MUST_CHECK;
+enum err disk_doubt_clear(struct disk *d, const struct disk_key *k,
+                          struct errbuf *eb) MUST_CHECK;
 
 /* ---- listing ---- */
 struct disk_entry {
@@ -170,19 +192,23 @@ struct disk_entry {
 /* Up to `max` rows of a bucket with key > after (or >= from, when `inclusive`) in byte order, living ones only
  * (tail merged with the index). Goes page by page: nothing is held between calls. *more says whether another
  * may follow. May switch. */
-enum err disk_list(struct disk *d, uint64_t bucket, struct span after, bool inclusive, uint32_t max,
-                   struct arena *a, struct disk_entry **out, uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+enum err disk_list(struct disk *d, uint64_t bucket, struct span after, bool inclusive,
+                   uint32_t max, struct arena *a, struct disk_entry **out,
+                   uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 
 /* ---- multipart ---- */
 struct upload_id {
     struct content_id id;
 };
-enum err disk_upload_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
-                           const struct object_meta *meta, struct upload_id *out, struct errbuf *eb) MUST_CHECK;
+enum err disk_upload_begin(struct disk *d, const struct disk_key *k,
+                           enum disk_class class, const struct object_meta *meta,
+                           struct upload_id *out, struct errbuf *eb) MUST_CHECK;
 /* A part is a body: its writer comes from here, ends by disk_part_commit. The same number again replaces. */
-enum err disk_part_begin(struct disk *d, const struct disk_key *k, const struct upload_id *u, uint32_t number,
-                         uint64_t size, struct disk_writer **out, struct errbuf *eb) MUST_CHECK;
-enum err disk_part_commit(struct disk_writer **wp, const struct object_meta *meta, struct errbuf *eb) MUST_CHECK;
+enum err disk_part_begin(struct disk *d, const struct disk_key *k,
+                         const struct upload_id *u, uint32_t number, uint64_t size,
+                         struct disk_writer **out, struct errbuf *eb) MUST_CHECK;
+enum err disk_part_commit(struct disk_writer **wp, const struct object_meta *meta,
+                          struct errbuf *eb) MUST_CHECK;
 struct disk_part {
     uint32_t number;
     uint64_t size;
@@ -192,39 +218,47 @@ struct disk_part {
     uint8_t checksum_algorithm;
     struct span checksum; /* in the arena */
 };
-enum err disk_part_list(struct disk *d, const struct disk_key *k, const struct upload_id *u, uint32_t after,
-                        uint32_t max, struct arena *a, struct disk_part **out, uint32_t *count, bool *more,
-                        struct errbuf *eb) MUST_CHECK; /* ERR_NO_UPLOAD */
+enum err disk_part_list(struct disk *d, const struct disk_key *k,
+                        const struct upload_id *u, uint32_t after, uint32_t max,
+                        struct arena *a, struct disk_part **out, uint32_t *count,
+                        bool *more, struct errbuf *eb) MUST_CHECK; /* ERR_NO_UPLOAD */
 /* Meta as given at begin. */
-enum err disk_upload_meta(struct disk *d, const struct disk_key *k, const struct upload_id *u, struct arena *a,
+enum err disk_upload_meta(struct disk *d, const struct disk_key *k,
+                          const struct upload_id *u, struct arena *a,
                           struct object_meta *out, struct errbuf *eb) MUST_CHECK;
 /* One record, one row. The parts named (ascending) become the object, the others are given up. Remembered for
  * 7 days: a repeat with the same upload id answers the same row. */
-enum err disk_upload_complete(struct disk *d, const struct disk_key *k, const struct upload_id *u,
-                              const struct disk_part *parts, uint32_t count, const struct object_meta *meta,
-                              const struct disk_condition *c, struct row *out, struct errbuf *eb) MUST_CHECK;
-enum err disk_upload_abort(struct disk *d, const struct disk_key *k, const struct upload_id *u, struct errbuf *eb) MUST_CHECK;
+enum err disk_upload_complete(struct disk *d, const struct disk_key *k,
+                              const struct upload_id *u, const struct disk_part *parts,
+                              uint32_t count, const struct object_meta *meta,
+                              const struct disk_condition *c, struct row *out,
+                              struct errbuf *eb) MUST_CHECK;
+enum err disk_upload_abort(struct disk *d, const struct disk_key *k,
+                           const struct upload_id *u, struct errbuf *eb) MUST_CHECK;
 struct disk_upload {
     struct span key; /* in the arena */
     struct upload_id id;
     int64_t begun_ms;
 };
 /* Uploads in progress of a bucket, by key, then time of begin. */
-enum err disk_upload_list(struct disk *d, uint64_t bucket, struct span after_key, const struct upload_id *after_id,
-                          uint32_t max, struct arena *a, struct disk_upload **out, uint32_t *count, bool *more,
+enum err disk_upload_list(struct disk *d, uint64_t bucket, struct span after_key,
+                          const struct upload_id *after_id, uint32_t max, struct arena *a,
+                          struct disk_upload **out, uint32_t *count, bool *more,
                           struct errbuf *eb) MUST_CHECK;
 
 /* ---- the rest ---- */
 /* Is there any object or upload in the bucket? */
-enum err disk_bucket_empty(struct disk *d, uint64_t bucket, bool *empty, struct errbuf *eb) MUST_CHECK;
+enum err disk_bucket_empty(struct disk *d, uint64_t bucket, bool *empty,
+                           struct errbuf *eb) MUST_CHECK;
 /* Bucket records also stand in the logs (decision D6). */
-enum err disk_bucket_note(struct disk *d, uint64_t bucket, struct span record, struct errbuf *eb) MUST_CHECK;
+enum err disk_bucket_note(struct disk *d, uint64_t bucket, struct span record,
+                          struct errbuf *eb) MUST_CHECK;
 /* Waits until everything that was handed over is in the index: for tests and for clean shutdown. */
 enum err disk_settle(struct disk *d, struct errbuf *eb) MUST_CHECK;
 struct disk_stat {
-    uint64_t total_bytes, free_bytes;     /* of the file system */
-    uint64_t native_bytes, cached_bytes;  /* segment bytes */
-    uint64_t objects;                     /* living rows, both classes */
+    uint64_t total_bytes, free_bytes;    /* of the file system */
+    uint64_t native_bytes, cached_bytes; /* segment bytes */
+    uint64_t objects;                    /* living rows, both classes */
     uint64_t tail_bytes, hot_bytes;
 };
 void disk_stat(const struct disk *d, struct disk_stat *out);

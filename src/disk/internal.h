@@ -18,20 +18,20 @@
 #include "rt/loop.h"
 #include "rt/sync.h"
 
-#define FORMAT_VERSION 1
-#define DISK_ALIGN     4096u
-#define BLOCK_BYTES    (16u << 10) /* of a block sum */
-#define HEAD_MAX       (20u << 10) /* header of a member */
-#define META_MAX       (8u << 10)  /* metadata fields of an object */
-#define GROUP_MAX      ((4u << 20) - DISK_ALIGN)
-#define GROUP_MEMBERS  512
-#define BODY_HEAD      DISK_ALIGN
-#define SUMS_HEAD_ROOM (12u << 10)
-#define BODY_OWN       (16u << 20) /* from here on a body has a segment of its own */
-#define BODY_STEP      (16u << 20) /* one of unknown length grows by this */
-#define BODY_MAX       (5ull << 30)
+#define FORMAT_VERSION  1
+#define DISK_ALIGN      4096u
+#define BLOCK_BYTES     (16u << 10) /* of a block sum */
+#define HEAD_MAX        (20u << 10) /* header of a member */
+#define META_MAX        (8u << 10)  /* metadata fields of an object */
+#define GROUP_MAX       ((4u << 20) - DISK_ALIGN)
+#define GROUP_MEMBERS   512
+#define BODY_HEAD       DISK_ALIGN
+#define SUMS_HEAD_ROOM  (12u << 10)
+#define BODY_OWN        (16u << 20) /* from here on a body has a segment of its own */
+#define BODY_STEP       (16u << 20) /* one of unknown length grows by this */
+#define BODY_MAX        ((uint64_t)5 << 30)
 #define BUCKET_NOTE_MAX (64u << 10)
-#define PART_MAX       DISK_PARTS_MAX
+#define PART_MAX        DISK_PARTS_MAX
 
 enum segment_kind { SEGMENT_LOG, SEGMENT_BODIES, SEGMENT_ONE };
 
@@ -48,15 +48,16 @@ struct segment {
 
     /* Any loop. */
     _Atomic uint32_t refs;
+    _Atomic bool doomed; /* a write or sync failed: nothing more goes here */
 
     /* Home. */
     struct {
         uint64_t size; /* allocated */
         uint64_t used; /* the next place or group goes here */
         unsigned open_places;
-        bool dirty;    /* cached: written since the last sync */
-        bool doomed;   /* a sync failed: never trusted again */
+        bool dirty;           /* cached: written since the last sync */
         struct list of_class; /* logs and shared segments of the class, by id */
+        struct list of_dirty;
     } home;
 };
 
@@ -70,6 +71,10 @@ struct log {
     bool dirty;              /* cached: written since the last sync */
 };
 
+struct dying {
+    enum disk_class class;
+    uint32_t segment;
+};
 struct committer; /* commit.c */
 struct flusher;   /* flush.c */
 
@@ -81,8 +86,8 @@ struct disk {
     /* Set in disk_open(), then never changed: any loop. */
     struct disk_options o;
     uint8_t disk_id[16];
-    uint64_t epoch;      /* of this opening: larger than any on this disk before */
-    uint64_t generation; /* of the superblock */
+    uint64_t epoch;       /* of this opening: larger than any on this disk before */
+    uint64_t generation;  /* of the superblock */
     uint32_t cluster_sum; /* crc32c of the cluster id: where block sums begin */
     struct rt_dir *root, *state, *dir[DISK_CLASSES_];
     struct rt_file *superblock; /* locked */
@@ -93,7 +98,8 @@ struct disk {
     struct flusher *flusher;
 
     /* Any loop. */
-    segment_slot *_Atomic segments[SEGMENT_TABLE_TOP]; /* pages by id; see segment_pin() */
+    segment_slot
+        *_Atomic segments[SEGMENT_TABLE_TOP]; /* pages by id; see segment_pin() */
     _Atomic uint64_t content_counter;
     _Atomic bool failed;
     _Atomic uint64_t segment_bytes[DISK_CLASSES_];
@@ -104,9 +110,12 @@ struct disk {
         uint32_t next_segment;
         struct log log[DISK_CLASSES_];
         struct list segments_of[DISK_CLASSES_];
-        struct segment *bodies[DISK_CLASSES_]; /* shared one that takes bodies now, or NULL */
-        struct rt_sem reserve;                 /* one reservation at a time */
-        uint32_t *dying; /* segments that lost bytes since the last flush; owned */
+        struct segment
+            *bodies[DISK_CLASSES_]; /* shared one that takes bodies now, or NULL */
+        struct rt_sem reserve;      /* one reservation at a time */
+        struct list
+            dirty_bodies;    /* cached, holding references; synced before the index */
+        struct dying *dying; /* segments that lost bytes since the last flush; owned */
         uint32_t dying_count, dying_room;
         uint64_t given_back; /* places found without a record at start */
         bool open;           /* takes changes */

@@ -1,0 +1,494 @@
+#include "disk/body.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "disk/block.h"
+#include "disk/segment.h"
+
+uint64_t
+body_span(uint64_t size)
+{
+    return align_up(BODY_HEAD + align_up(size, 512) + SUMS_HEAD_ROOM +
+                        align_up(4 * block_count(size), 512),
+                    DISK_ALIGN);
+}
+
+/* ---- headers in place ---- */
+
+/* Writes a header of 4 KiB at `offset`. */
+static enum err
+write_head(struct segment *s, uint64_t offset, struct member *m, struct errbuf *eb)
+{
+    struct iobuf *b;
+    struct buf head;
+    enum err rc = iobuf_get(BODY_HEAD, &b);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer for the header of a body");
+    m->segment = s->id;
+    m->generation = s->generation;
+    m->offset = offset;
+    m->epoch = s->disk->epoch;
+    buf_init(&head, BODY_HEAD);
+    member_encode(m, BODY_HEAD, &head);
+    assert(!head.full && head.len == BODY_HEAD);
+    memcpy(b->at, head.at, BODY_HEAD);
+    buf_fini(&head);
+    rc = rt_write(s->file, offset, b, 0, BODY_HEAD, RT_WRITE, eb);
+    iobuf_drop(&b);
+    return rc;
+}
+
+static enum err
+write_open(struct body *b, struct errbuf *eb)
+{
+    struct member m = b->head;
+
+    m.kind = MEMBER_OPEN;
+    m.payload = b->span - BODY_HEAD;
+    m.span = b->span;
+    m.meta = NULL;
+    return write_head(b->segment, b->offset, &m, eb);
+}
+
+/* ---- reserving: home ---- */
+
+static enum err
+reserve_own(struct body *b, uint64_t size, struct errbuf *eb)
+{
+    uint64_t bytes;
+    enum err rc;
+
+    b->growing = size == DISK_SIZE_UNKNOWN;
+    b->span = b->growing ? BODY_STEP - 2 * DISK_ALIGN : body_span(size);
+    b->room = b->growing ? 0 : size;
+    bytes = DISK_ALIGN + b->span + DISK_ALIGN; /* zeros behind it end the archive */
+    rc = segment_make(b->disk, b->class, SEGMENT_ONE, 0, bytes, &b->segment, eb);
+    if (rc != ERR_OK)
+        return rc;
+    b->offset = DISK_ALIGN;
+    rc = write_open(b, eb);
+    if (rc == ERR_OK && b->class == DISK_NATIVE)
+        rc = rt_dir_sync(b->disk->dir[b->class], eb);
+    if (rc != ERR_OK)
+        body_give_back(b);
+    return rc;
+}
+
+/* The shared segment that has room for `span`, with the turn to reserve held. */
+static enum err
+shared_segment(struct disk *d, enum disk_class class, uint64_t span, struct errbuf *eb)
+{
+    struct segment *s = d->home.bodies[class], *next;
+    enum err rc;
+
+    if (s != NULL && !s->doomed && s->home.used + span + DISK_ALIGN <= s->home.size)
+        return ERR_OK;
+    rc = segment_make(d, class, SEGMENT_BODIES, 0,
+                      MAX(d->o.segment_bytes, 2 * DISK_ALIGN + span), &next, eb);
+    if (rc != ERR_OK)
+        return rc;
+    segment_drop(&d->home.bodies[class]);
+    d->home.bodies[class] = next;
+    return ERR_OK;
+}
+
+/* The header is written before anybody else gets a place behind it: no hole in the chain. */
+static enum err
+reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
+{
+    struct disk *d = b->disk;
+    enum err rc = rt_sem_take(&d->home.reserve, DEADLINE_NEVER);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "gave up waiting for a place");
+    b->span = body_span(size);
+    b->room = size;
+    rc = shared_segment(d, b->class, b->span, eb);
+    if (rc == ERR_OK) {
+        struct segment *s = d->home.bodies[b->class];
+
+        b->segment = segment_ref(s);
+        b->offset = s->home.used;
+        rc = write_open(b, eb);
+        if (rc == ERR_OK) {
+            s->home.used += b->span;
+            s->home.open_places++;
+        } else {
+            s->doomed =
+                rc !=
+                ERR_BUSY; /* a header that may be half there: nothing goes behind it */
+            segment_drop(&b->segment);
+        }
+    }
+    rt_sem_give(&d->home.reserve);
+    return rc;
+}
+
+struct reserve_job {
+    struct body *body;
+    uint64_t size;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+static void
+reserve_on_home(void *arg)
+{
+    struct reserve_job *j = arg;
+
+    if (!j->body->disk->home.open)
+        j->rc = err_set(j->eb, ERR_CLOSED, "the disk is closing");
+    else if (j->size == DISK_SIZE_UNKNOWN || j->size >= BODY_OWN)
+        j->rc = reserve_own(j->body, j->size, j->eb);
+    else
+        j->rc = reserve_shared(j->body, j->size, j->eb);
+}
+
+enum err
+body_reserve(struct disk *d, enum disk_class class, const struct member *head,
+             uint64_t size, struct body *out, struct errbuf *eb)
+{
+    struct reserve_job j = {.body = out, .size = size, .eb = eb, .rc = ERR_CANCELLED};
+    enum err rc;
+
+    *out = (struct body){.disk = d, .class = class, .head = *head};
+    if (atomic_load(&d->failed))
+        return err_set(eb, ERR_IO, "the disk has failed");
+    rc = on_home(d, reserve_on_home, &j);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no fiber to reserve a place");
+    return j.rc;
+}
+
+/* ---- writing ---- */
+
+static enum err
+grow(struct body *b, uint64_t payload, struct errbuf *eb)
+{
+    uint64_t have = DISK_ALIGN + b->span + DISK_ALIGN;
+    uint64_t want = align_up(DISK_ALIGN + body_span(payload) + DISK_ALIGN, BODY_STEP);
+    enum err rc;
+
+    if (want <= have)
+        return ERR_OK;
+    rc = rt_fallocate(b->segment->file, have, want - have, eb);
+    if (rc != ERR_OK)
+        return rc;
+    atomic_fetch_add(&b->disk->segment_bytes[b->class], want - have);
+    b->segment->home.size = want; /* its only writer is this one */
+    b->span = want - 2 * DISK_ALIGN;
+    return ERR_OK;
+}
+
+enum err
+body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t len,
+           struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    assert(at % DISK_ALIGN == 0 && len % DISK_ALIGN == 0);
+    if (at + len > BODY_MAX)
+        return err_set(eb, ERR_TOO_LARGE, "a body of more than %" PRIu64 " bytes",
+                       BODY_MAX);
+    if (b->growing)
+        rc = grow(b, at + len, eb);
+    if (rc == ERR_OK)
+        rc = rt_write(b->segment->file, b->offset + BODY_HEAD + at, data, 0, len,
+                      RT_WRITE, eb);
+    if (rc == ERR_OK)
+        metric_add(M_DISK_IO_BYTES, 1, len);
+    return rc;
+}
+
+/* ---- sealing ---- */
+
+static struct member
+sums_member(const struct body *b, uint64_t size, struct span sums,
+            const struct object_meta *meta)
+{
+    return (struct member){.kind = MEMBER_SUMS,
+                           .segment = b->segment->id,
+                           .generation = b->segment->generation,
+                           .epoch = b->disk->epoch,
+                           .offset = b->offset + BODY_HEAD + align_up(size, 512),
+                           .payload = sums.len,
+                           .payload_sum = hash_crc32c(0, sums.at, sums.len),
+                           .content = b->head.content,
+                           .meta = meta};
+}
+
+/* Tail of the payload, sums header, sums: one write that ends at a multiple of 4 KiB. *end is the place's. */
+static enum err
+write_sums(struct body *b, uint64_t size, struct span tail, struct span sums,
+           const struct object_meta *meta, uint64_t *end, struct errbuf *eb)
+{
+    struct member m = sums_member(b, size, sums, meta);
+    uint64_t from = b->offset + BODY_HEAD + size - tail.len; /* a multiple of 4 KiB */
+    struct buf head;
+    struct iobuf *io;
+    uint64_t len;
+    enum err rc;
+
+    buf_init(&head, HEAD_MAX);
+    member_encode(&m, 0, &head);
+    *end = align_up(m.offset + head.len + align_up(sums.len, 512), DISK_ALIGN);
+    m.head_len = (uint32_t)(*end - align_up(sums.len, 512) - m.offset);
+    buf_clear(&head);
+    member_encode(&m, m.head_len, &head);
+    len = *end - from;
+    rc = iobuf_get((uint32_t)len, &io);
+    if (rc == ERR_OK) {
+        memset(io->at, 0, len);
+        memcpy(io->at, tail.at, tail.len);
+        memcpy(io->at + (m.offset - from), head.at, head.len);
+        memcpy(io->at + (m.offset - from) + head.len, sums.at, sums.len);
+        rc = rt_write(b->segment->file, from, io, 0, (uint32_t)len, RT_WRITE, eb);
+        iobuf_drop(&io);
+    } else {
+        rc = err_set(eb, rc, "no buffer for the sums of a body");
+    }
+    buf_fini(&head);
+    return rc;
+}
+
+/* Does the metadata fit in the body's own 4 KiB? */
+static bool
+meta_fits(const struct body *b, const struct object_meta *meta)
+{
+    struct member m = b->head;
+    struct buf head;
+    bool fits;
+
+    m.kind = MEMBER_BODY;
+    m.segment = m.generation = UINT32_MAX;
+    m.offset = m.payload = m.epoch = m.span = m.size = INT64_MAX;
+    m.meta = meta;
+    buf_init(&head, HEAD_MAX);
+    member_encode(&m, 0, &head);
+    fits = !head.full && head.len <= BODY_HEAD;
+    buf_fini(&head);
+    return fits;
+}
+
+struct seal_job {
+    struct body *body;
+    struct member head;
+    uint64_t end;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+/* The final header of a shared place. The last one of its segment is cut to what it takes; one that has others
+ * behind it keeps its span, the rest is a dead member. */
+static void
+seal_shared(void *arg)
+{
+    struct seal_job *j = arg;
+    struct body *b = j->body;
+    struct segment *s = b->segment;
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    j->rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
+    if (j->rc == ERR_OK) {
+        bool is_last = s->home.used == b->offset + b->span;
+
+        if (!is_last && j->end < b->offset + b->span) {
+            struct member fill = {.kind = MEMBER_DEAD,
+                                  .span = b->offset + b->span - j->end};
+
+            fill.payload = fill.span - BODY_HEAD;
+            j->rc = write_head(s, j->end, &fill, j->eb);
+        }
+        j->head.span = is_last ? j->end - b->offset : b->span;
+        if (j->rc == ERR_OK)
+            j->rc = write_head(s, b->offset, &j->head, j->eb);
+        if (j->rc == ERR_OK && is_last)
+            s->home.used = j->end;
+        if (j->rc == ERR_OK)
+            b->span = j->head.span;
+        rt_sem_give(&b->disk->home.reserve);
+    }
+    rt_shield_end(&shield);
+}
+
+static enum err
+seal_own(struct body *b, struct seal_job *j)
+{
+    uint64_t size = j->end + DISK_ALIGN;
+    enum err rc;
+
+    j->head.span = b->span = j->end - b->offset;
+    rc = write_head(b->segment, b->offset, &j->head, j->eb);
+    if (rc == ERR_OK && size < b->segment->home.size) {
+        rc = rt_truncate(b->segment->file, size, j->eb);
+        atomic_fetch_sub(&b->disk->segment_bytes[b->class], b->segment->home.size - size);
+        b->segment->home.size = size;
+    }
+    return rc;
+}
+
+static void
+note_dirty(void *arg)
+{
+    struct segment *s = arg;
+
+    if (s->home.dirty)
+        return;
+    s->home.dirty = true;
+    segment_ref(s);
+    list_push_back(&s->disk->home.dirty_bodies, &s->home.of_dirty);
+}
+
+/* A failed sync is final: the segment takes nothing more, whoever waited for that sync is refused. */
+static enum err
+make_durable(struct body *b, struct errbuf *eb)
+{
+    enum err rc;
+
+    if (b->class == DISK_CACHED)
+        return on_home(b->disk, note_dirty, b->segment);
+    if (b->segment->doomed)
+        return err_set(eb, ERR_IO, "a sync of this segment has failed");
+    rc = rt_sync(b->segment->file, eb);
+    metric_add(M_DISK_SYNCS, 0, 1);
+    if (rc != ERR_OK) {
+        b->segment->doomed = true;
+        atomic_store(&b->disk->failed, true);
+        LOG(LOG_ERROR, "disk.body_sync_failed",
+            "the disk takes nothing more until the next start",
+            L_TEXT("disk", rt_dir_path(b->disk->root)), L_U64("segment", b->segment->id));
+    }
+    return rc;
+}
+
+enum err
+body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
+          const struct object_meta *meta, struct errbuf *eb)
+{
+    bool fits = meta_fits(b, meta);
+    struct seal_job j = {.body = b, .head = b->head, .eb = eb, .rc = ERR_CANCELLED};
+    enum err rc = ERR_OK;
+
+    assert(!b->sealed && tail.len < DISK_ALIGN && (size - tail.len) % DISK_ALIGN == 0);
+    if (b->growing)
+        rc = grow(b, size, eb);
+    if (rc == ERR_OK)
+        rc = write_sums(b, size, tail, sums, fits ? NULL : meta, &j.end, eb);
+    if (rc != ERR_OK)
+        return rc;
+    assert(j.end <= b->offset + b->span);
+    j.head.kind = MEMBER_BODY;
+    j.head.payload = j.head.size = size;
+    j.head.meta = fits ? meta : NULL;
+    j.head.meta_behind = !fits;
+    if (b->segment->kind == SEGMENT_ONE) {
+        rc = seal_own(b, &j);
+    } else {
+        rc = on_home(b->disk, seal_shared, &j);
+        if (rc == ERR_OK)
+            rc = j.rc;
+    }
+    if (rc == ERR_OK)
+        rc = make_durable(b, eb);
+    b->sealed = rc == ERR_OK;
+    return rc;
+}
+
+struct place
+body_place(const struct body *b)
+{
+    return (struct place){.segment = b->segment->id,
+                          .generation = b->segment->generation,
+                          .offset = b->offset,
+                          .span = b->span};
+}
+
+/* ---- the end ---- */
+
+static void
+close_place(void *arg)
+{
+    struct segment *s = arg;
+
+    s->home.open_places--;
+}
+
+void
+body_keep(struct body *b)
+{
+    if (b->segment == NULL)
+        return;
+    if (b->segment->kind == SEGMENT_BODIES &&
+        on_home(b->disk, close_place, b->segment) != ERR_OK)
+        LOG0(LOG_DEBUG, "disk.place_open", "a place stays counted as open");
+    segment_drop(&b->segment);
+}
+
+void
+body_leave(struct body *b)
+{
+    segment_drop(&b->segment);
+}
+
+static void
+give_back_shared(void *arg)
+{
+    struct body *b = arg;
+    struct segment *s = b->segment;
+    struct errbuf eb = {0};
+    enum err rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
+
+    if (rc != ERR_OK)
+        return; /* the place stays; the next start finds it */
+    s->home.open_places--;
+    if (s->home.used == b->offset + b->span) {
+        s->home.used = b->offset;
+    } else {
+        struct member dead = {.kind = MEMBER_DEAD,
+                              .content = b->head.content,
+                              .span = b->span,
+                              .payload = b->span - BODY_HEAD};
+
+        rc = write_head(s, b->offset, &dead, &eb);
+    }
+    rt_sem_give(&b->disk->home.reserve);
+    if (rc != ERR_OK)
+        LOG(LOG_WARN, "disk.give_back_failed",
+            "a place without a body stays until the next start",
+            L_TEXT("error", eb.text));
+}
+
+static void
+give_back_own(void *arg)
+{
+    struct body *b = arg;
+    char name[SEGMENT_NAME_ROOM];
+
+    segment_name(SEGMENT_ONE, b->segment->id, name);
+    segment_discard(b->disk, b->class, name);
+    atomic_fetch_sub(&b->disk->segment_bytes[b->class], b->segment->home.size);
+}
+
+void
+body_give_back(struct body *b)
+{
+    struct rt_shield shield;
+    enum err rc;
+
+    if (b->segment == NULL)
+        return;
+    rt_shield_begin(&shield);
+    rc = on_home(b->disk,
+                 b->segment->kind == SEGMENT_ONE ? give_back_own : give_back_shared, b);
+    if (rc != ERR_OK)
+        LOG0(LOG_WARN, "disk.give_back_failed",
+             "no fiber to give a place back; the next start does");
+    rt_shield_end(&shield);
+    segment_drop(&b->segment);
+}

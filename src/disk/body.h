@@ -1,0 +1,41 @@
+/* body: the place of one large body in a body segment: reserved, written, sealed, given back.
+ * docs/formats.md, section 6.
+ *
+ * Reserving, sealing and giving back run on the home loop; bytes are written by the writer's own fiber, at
+ * offsets of the payload that are multiples of 4 KiB.
+ */
+#pragma once
+#include "disk/member.h"
+
+struct body {
+    struct disk *disk; /* borrowed */
+    enum disk_class class;
+    struct segment *segment; /* a reference */
+    uint64_t offset;         /* of its header */
+    uint64_t span;           /* reserved; after sealing what it takes */
+    uint64_t room; /* payload bytes that fit; grows where the length is unknown */
+    bool growing;
+    bool sealed;
+    struct member head; /* what its header says; spans are borrowed from the caller */
+};
+
+/* What a body of `size` reserves. */
+uint64_t body_span(uint64_t size);
+
+/* Reserves for head->content, head->key and so on; `size` may be DISK_SIZE_UNKNOWN. Any loop; may switch. */
+enum err body_reserve(struct disk *d, enum disk_class class, const struct member *head,
+                      uint64_t size, struct body *out, struct errbuf *eb) MUST_CHECK;
+/* Writes whole 4 KiB of payload at `at`; makes room where the length was unknown. May switch. */
+enum err body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t len,
+                    struct errbuf *eb) MUST_CHECK;
+/* The rest of the payload (tail: its bytes from the last multiple of 4 KiB on), the sums, the final header;
+ * then, native, one sync. `sums` holds be32 each. May switch. */
+enum err body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
+                   const struct object_meta *meta, struct errbuf *eb) MUST_CHECK;
+struct place body_place(const struct body *b);
+/* It has a record: only references are dropped. */
+void body_keep(struct body *b);
+/* It has none: the place is given back. May switch. */
+void body_give_back(struct body *b);
+/* Nobody knows: place and segment stay as they are until the next start. */
+void body_leave(struct body *b);

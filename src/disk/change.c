@@ -1,0 +1,389 @@
+#include "disk/change.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "disk/manifest.h"
+
+struct changes *
+changes_new(struct disk *d, enum disk_class class)
+{
+    struct changes *c = xcalloc(1, sizeof *c);
+
+    c->disk = d;
+    c->class = class;
+    return c;
+}
+
+void
+changes_free(struct changes **cp)
+{
+    struct changes *c = *cp;
+
+    *cp = NULL;
+    if (c == NULL)
+        return;
+    run_free(&c->run);
+    free(c);
+}
+
+bool
+row_is_object(const struct row *row)
+{
+    static const struct content_id none;
+
+    if ((row->flags & ROW_TOMBSTONE) != 0)
+        return false;
+    return (row->flags & ROW_DOUBT) == 0 || !content_eq(&row->content, &none);
+}
+
+bool
+changes_ended(const struct changes *c, const struct upload_id *id)
+{
+    for (uint32_t i = 0; i < c->ended_count; i++) {
+        if (content_eq(&c->ended[i].id, &id->id))
+            return true;
+    }
+    return false;
+}
+
+static uint64_t
+key_hash(uint64_t bucket, struct span key)
+{
+    return hash_xxh3(key.at, key.len, bucket);
+}
+
+static struct changed_object *
+changed(struct changes *c, uint64_t bucket, struct span key)
+{
+    uint64_t hash = key_hash(bucket, key);
+
+    for (uint32_t i = 0; i < c->object_count; i++) {
+        struct changed_object *o = &c->objects[i];
+
+        if (o->hash == hash && o->bucket == bucket && span_eq(o->key, key))
+            return o;
+    }
+    return NULL;
+}
+
+enum err
+changes_current(struct changes *c, uint64_t bucket, struct span key, struct row *out,
+                struct errbuf *eb)
+{
+    const struct changed_object *o = changed(c, bucket, key);
+
+    if (o != NULL) {
+        *out = o->row;
+        return ERR_OK;
+    }
+    return find_object(c->disk->tail, c->disk->index, bucket, key, true, out, eb);
+}
+
+static void
+set_object(struct changes *c, uint64_t bucket, struct span key, const struct row *row)
+{
+    struct changed_object *o = changed(c, bucket, key);
+
+    if (o == NULL) {
+        o = &c->objects[c->object_count++];
+        *o = (struct changed_object){
+            .hash = key_hash(bucket, key), .bucket = bucket, .key = key};
+    }
+    o->row = *row;
+    run_object(c->run, bucket, key, row);
+}
+
+/* ---- bytes that died ---- */
+
+static void
+note_dying(struct disk *d, enum disk_class class, uint32_t segment)
+{
+    if (d->home.dying_count == d->home.dying_room) {
+        d->home.dying_room = d->home.dying_room == 0 ? 64 : 2 * d->home.dying_room;
+        d->home.dying =
+            xrealloc(d->home.dying, d->home.dying_room * sizeof *d->home.dying);
+    }
+    d->home.dying[d->home.dying_count++] = (struct dying){class, segment};
+}
+
+static void
+part_died(struct changes *c, uint32_t segment, bool in_log, uint64_t size)
+{
+    run_segment(c->run, c->class, segment, -(int64_t)size, (int64_t)size);
+    if (!in_log)
+        note_dying(c->disk, c->class, segment);
+}
+
+/* A row was replaced or deleted. What lies at its own place the index counts by itself. */
+static void
+row_died(struct changes *c, const struct row *old)
+{
+    if (!row_is_object(old))
+        return;
+    if ((old->flags & ROW_PARTS) != 0) {
+        struct manifest m;
+        struct errbuf eb = {0};
+
+        if (manifest_load(c->disk, old, &m, &eb) != ERR_OK) {
+            /* Its parts stay counted as living until a rebuild; the object is gone all the same. */
+            LOG(LOG_WARN, "disk.manifest_unreadable",
+                "parts of a replaced object are not given back",
+                L_TEXT("error", eb.text));
+            return;
+        }
+        for (uint32_t i = 0; i < m.count; i++)
+            part_died(c, m.entries[i].segment, m.entries[i].in_log, m.entries[i].size);
+        manifest_fini(&m);
+    } else if ((old->flags & ROW_INLINE) == 0) {
+        note_dying(c->disk, (old->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE,
+                   old->segment);
+    }
+}
+
+/* ---- objects ---- */
+
+static enum err
+put_row(struct changes *c, const struct member *m, const struct row *row,
+        struct errbuf *eb)
+{
+    struct row old;
+    enum err rc = changes_current(c, m->bucket, m->key, &old, eb);
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    /* At replay the other class's log, or the index, may be ahead of this record. */
+    if (rc == ERR_OK && version_cmp(&old.version, &row->version) > 0)
+        return ERR_OK;
+    if (rc == ERR_OK && !content_eq(&old.content, &row->content))
+        row_died(c, &old);
+    set_object(c, m->bucket, m->key, row);
+    return ERR_OK;
+}
+
+static enum err
+apply_put(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
+{
+    enum err rc = member_row(m, c->class, row, eb);
+
+    return rc == ERR_OK ? put_row(c, m, row, eb) : rc;
+}
+
+static enum err
+apply_delete(struct changes *c, const struct member *m, struct row *row,
+             struct errbuf *eb)
+{
+    *row =
+        (struct row){.flags = ROW_TOMBSTONE | (c->class == DISK_CACHED ? ROW_CACHED : 0),
+                     .version = m->version};
+    return put_row(c, m, row, eb);
+}
+
+/* In doubt: the row gets a flag; without one there is a row that only says so, under a version of its own. */
+static enum err
+apply_doubt(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
+{
+    enum err rc = changes_current(c, m->bucket, m->key, row, eb);
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    if (rc == ERR_NOT_FOUND || !row_is_object(row))
+        *row = (struct row){.flags = ROW_CACHED, .version = m->version};
+    row->flags |= ROW_DOUBT;
+    set_object(c, m->bucket, m->key, row);
+    return ERR_OK;
+}
+
+static enum err
+apply_doubt_clear(struct changes *c, const struct member *m, struct row *row,
+                  struct errbuf *eb)
+{
+    enum err rc = changes_current(c, m->bucket, m->key, row, eb);
+
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK)
+        return rc;
+    if (row_is_object(row))
+        row->flags &= ~(uint32_t)ROW_DOUBT;
+    else
+        *row = (struct row){.flags = ROW_TOMBSTONE | ROW_CACHED, .version = m->version};
+    set_object(c, m->bucket, m->key, row);
+    return ERR_OK;
+}
+
+/* ---- uploads ---- */
+
+static enum err
+apply_upload_begin(struct changes *c, const struct member *m, struct errbuf *eb)
+{
+    struct row row;
+    enum err rc = member_row(m, c->class, &row, eb); /* for its time */
+    struct upload_row u = {.class = c->class,
+                           .begun_ms = row.mtime_ms,
+                           .segment = m->segment,
+                           .offset = m->offset};
+
+    if (rc == ERR_OK)
+        run_upload(c->run, m->bucket, m->key, &m->upload, &u);
+    return rc;
+}
+
+static enum err
+apply_part(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
+{
+    struct part_row old, part = {0};
+    struct object_meta meta;
+    struct arena *a;
+    enum err rc = find_part(c->disk->tail, c->disk->index, &m->upload, m->part, &old, eb);
+
+    if (rc != ERR_OK && rc != ERR_NO_UPLOAD)
+        return rc;
+    if (rc == ERR_OK)
+        part_died(c, old.row.segment, (old.row.flags & ROW_INLINE) != 0, old.row.size);
+    rc = member_row(m, c->class, &part.row, eb);
+    if (rc != ERR_OK)
+        return rc;
+    a = arena_new(1024, KIB(64));
+    rc = member_meta(m, a, false, &meta, eb);
+    if (rc == ERR_OK) {
+        part.checksum_algorithm = meta.checksum_algorithm;
+        part.checksum_len = (uint8_t)MIN(meta.checksum.len, sizeof part.checksum);
+        memcpy(part.checksum, meta.checksum.at, part.checksum_len);
+        run_part(c->run, &m->upload, m->part, &part);
+        run_segment(c->run, c->class, part.row.segment, (int64_t)part.row.size, 0);
+        *row = part.row;
+    }
+    arena_free(&a);
+    return rc;
+}
+
+/* Counts the parts of an upload that ends as dead, but for those in `kept` (ascending). */
+static enum err
+drop_parts(struct changes *c, const struct upload_id *id, const struct manifest *kept,
+           struct errbuf *eb)
+{
+    struct disk *d = c->disk;
+    struct arena *a = arena_new(KIB(64), MIB(8));
+    uint32_t after = 0, k = 0, count = 0;
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct list_part *parts;
+
+        arena_reset(a);
+        rc = list_parts(d->tail, d->index, id, after, 1000, a, &parts, &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            const struct row *row = &parts[i].part.row;
+
+            after = parts[i].number;
+            while (kept != NULL && k < kept->count && kept->entries[k].number < after)
+                k++;
+            if (kept != NULL && k < kept->count && kept->entries[k].number == after &&
+                content_eq(&kept->entries[k].content, &row->content))
+                continue;
+            part_died(c, row->segment, (row->flags & ROW_INLINE) != 0, row->size);
+        }
+        if (count == 0)
+            more = false;
+    }
+    arena_free(&a);
+    return rc;
+}
+
+static void
+end_upload(struct changes *c, const struct member *m)
+{
+    run_upload(c->run, m->bucket, m->key, &m->upload, NULL);
+    c->ended[c->ended_count++] = m->upload;
+}
+
+static enum err
+apply_complete(struct changes *c, const struct member *m, struct row *row,
+               struct errbuf *eb)
+{
+    struct manifest kept;
+    struct done_row done = {.bucket = m->bucket, .key = m->key};
+    enum err rc = member_row(m, c->class, row, eb);
+
+    if (rc == ERR_OK)
+        rc = manifest_decode(m->body, &kept, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = drop_parts(c, &m->upload, &kept, eb);
+    manifest_fini(&kept);
+    if (rc == ERR_OK)
+        rc = put_row(c, m, row, eb);
+    if (rc != ERR_OK)
+        return rc;
+    end_upload(c, m);
+    done.row = *row;
+    done.completed_ms = row->mtime_ms;
+    run_done(c->run, &m->upload, &done);
+    return ERR_OK;
+}
+
+static enum err
+apply_abort(struct changes *c, const struct member *m, struct errbuf *eb)
+{
+    enum err rc = drop_parts(c, &m->upload, NULL, eb);
+
+    if (rc == ERR_OK)
+        end_upload(c, m);
+    return rc;
+}
+
+enum err
+changes_apply(struct changes *c, const struct member *m, struct row *out,
+              struct errbuf *eb)
+{
+    struct row unused;
+    struct row *row = out != NULL ? out : &unused;
+
+    *row = (struct row){0};
+    if (c->run == NULL)
+        c->run = run_new();
+    switch ((unsigned)m->kind) {
+    case MEMBER_PUT:
+    case MEMBER_COMMIT:
+        return apply_put(c, m, row, eb);
+    case MEMBER_DELETE:
+        return apply_delete(c, m, row, eb);
+    case MEMBER_DOUBT:
+        return apply_doubt(c, m, row, eb);
+    case MEMBER_DOUBT_CLEAR:
+        return apply_doubt_clear(c, m, row, eb);
+    case MEMBER_UPLOAD_BEGIN:
+        return apply_upload_begin(c, m, eb);
+    case MEMBER_PART:
+        return apply_part(c, m, row, eb);
+    case MEMBER_UPLOAD_COMPLETE:
+        return apply_complete(c, m, row, eb);
+    case MEMBER_UPLOAD_ABORT:
+        return apply_abort(c, m, eb);
+    case MEMBER_BUCKET: /* read by a rebuild of the bucket table, never by the index */
+        return ERR_OK;
+    default:
+        return err_set(eb, ERR_CORRUPT, "a record \"%s\" does not belong in a log",
+                       member_kind_name(m->kind));
+    }
+}
+
+void
+changes_publish(struct changes *c)
+{
+    if (c->run != NULL && run_count(c->run) > 0)
+        tail_push(c->disk->tail, &c->run);
+    changes_forget(c);
+}
+
+void
+changes_forget(struct changes *c)
+{
+    run_free(&c->run);
+    c->object_count = 0;
+    c->ended_count = 0;
+}

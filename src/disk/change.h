@@ -1,0 +1,39 @@
+/* change: what one log record does to tail and index. The committer uses it for records it has just written,
+ * recovery for records it reads: so both come to the same rows.
+ *
+ * A `changes` gathers the records of one commit group. Home loop; calls may switch where said.
+ */
+#pragma once
+#include "disk/member.h"
+
+struct changed_object {
+    uint64_t hash, bucket;
+    struct span key; /* borrowed: from the request, or from the window of the log */
+    struct row row;
+};
+struct changes {
+    struct disk *disk;
+    enum disk_class class;
+    struct run *run; /* owned */
+    struct changed_object objects[GROUP_MEMBERS];
+    uint32_t object_count;
+    struct upload_id ended[GROUP_MEMBERS]; /* uploads that ended in this group */
+    uint32_t ended_count;
+};
+struct changes *changes_new(struct disk *d, enum disk_class class);
+void changes_free(struct changes **cp); /* NULL is fine */
+
+/* The row of a key as it will be after the group so far, tombstones included. ERR_NOT_FOUND. May switch. */
+enum err changes_current(struct changes *c, uint64_t bucket, struct span key,
+                         struct row *out, struct errbuf *eb) MUST_CHECK;
+/* Is there an object in this row: no tombstone, not only a doubt? */
+bool row_is_object(const struct row *row);
+/* Was this upload ended in this group? */
+bool changes_ended(const struct changes *c, const struct upload_id *id);
+
+/* Takes the record's effect into the run. *out (may be NULL) is the row of the key afterwards. May switch. */
+enum err changes_apply(struct changes *c, const struct member *m, struct row *out,
+                       struct errbuf *eb) MUST_CHECK;
+/* Makes the group visible to every loop and forgets it. */
+void changes_publish(struct changes *c);
+void changes_forget(struct changes *c); /* the group did not get into the log */

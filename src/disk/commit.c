@@ -1,0 +1,560 @@
+#include "disk/commit.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "disk/change.h"
+#include "disk/flush.h"
+#include "disk/log.h"
+#include "disk/manifest.h"
+
+#define QUEUE_MAX 8192
+
+struct committer {
+    struct disk *disk;
+    enum disk_class class;
+    struct list queue; /* of struct commit */
+    uint32_t queued;
+    struct rt_cond wake, ended;
+    bool stop, running;
+
+    /* Of the group at hand. */
+    struct changes *changes;
+    struct buf scratch;
+    struct commit *members[GROUP_MEMBERS]; /* in the group or answered with it */
+    uint32_t count, written;
+    struct iobuf *buf;
+    uint32_t len;
+    bool sync;
+    struct member last;       /* the last one written, to be closed */
+    uint32_t last_at;         /* its header in buf */
+    struct span last_payload; /* its payload, the caller's */
+};
+
+/* ---- handing in ---- */
+
+static void
+answer(struct commit *c, enum err rc)
+{
+    c->rc = rc;
+    rt_wake(&c->waiter); /* *c is gone from here on */
+}
+
+static void
+enqueue(struct commit *c)
+{
+    struct committer *k = c->disk->committer[c->class];
+
+    if (k == NULL || !k->running || k->stop) {
+        (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
+        answer(c, ERR_CLOSED);
+        return;
+    }
+    if (k->queued >= QUEUE_MAX) {
+        (void)err_set(&c->eb, ERR_BUSY, "%u changes wait for the disk, at most %u",
+                      k->queued, QUEUE_MAX);
+        answer(c, ERR_BUSY);
+        return;
+    }
+    list_push_back(&k->queue, &c->in_queue);
+    k->queued++;
+    rt_cond_signal(&k->wake);
+}
+
+static void
+on_message(struct rt_msg *m)
+{
+    enqueue(CONTAINER_OF(m, struct commit, msg));
+}
+
+enum err
+commit_submit(struct disk *d, enum disk_class class, struct commit *c, struct errbuf *eb)
+{
+    c->disk = d;
+    c->class = class;
+    list_init(&c->in_queue);
+    rt_waiter_init(&c->waiter);
+    if (rt_loop_index() == d->o.home_loop) {
+        enqueue(c);
+    } else {
+        c->msg = (struct rt_msg){.fn = on_message};
+        rt_post(d->o.home_loop, &c->msg);
+    }
+    rt_wait(&c->waiter);
+    if (c->rc != ERR_OK && eb != NULL)
+        *eb = c->eb;
+    return c->rc;
+}
+
+/* ---- judging ---- */
+
+enum verdict { WRITE, REFUSED, DEFERRED };
+
+static bool
+has_condition(const struct disk_condition *c)
+{
+    return c != NULL && (c->if_absent || c->if_content || c->if_version);
+}
+
+static enum err
+judge_condition(const struct disk_condition *c, bool exists, const struct row *row,
+                struct errbuf *eb)
+{
+    if (!has_condition(c))
+        return ERR_OK;
+    if (c->if_absent && exists)
+        return err_set(eb, ERR_PRECONDITION, "the object exists");
+    if (c->if_content && !exists)
+        return err_set(eb, ERR_NOT_FOUND, "the object does not exist");
+    if (c->if_content && !content_eq(&row->content, &c->content))
+        return err_set(eb, ERR_PRECONDITION, "the object has changed");
+    if (c->if_version) {
+        struct version now = exists ? row->version : (struct version){0};
+
+        if (version_cmp(&now, &c->version) != 0)
+            return err_set(eb, ERR_PRECONDITION, "the object has changed");
+    }
+    return ERR_OK;
+}
+
+/* Rule 4 of the format: what makes a cached version obsolete is synced, unless a synced doubt already did. */
+static bool
+must_sync(const struct commit *c, bool exists, const struct row *old)
+{
+    if (c->class == DISK_NATIVE || c->kind == MEMBER_DELETE || c->kind == MEMBER_DOUBT)
+        return true;
+    if (c->kind != MEMBER_PUT && c->kind != MEMBER_COMMIT &&
+        c->kind != MEMBER_UPLOAD_COMPLETE)
+        return false;
+    return exists && (old->flags & ROW_DOUBT) == 0;
+}
+
+static enum verdict
+refuse(struct commit *c, enum err rc)
+{
+    c->rc = rc;
+    return REFUSED;
+}
+
+static enum verdict
+judge_object(struct committer *k, struct commit *c, bool *sync)
+{
+    struct row old = {0};
+    enum err rc = changes_current(k->changes, c->key->bucket, c->key->key, &old, &c->eb);
+    bool exists;
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return refuse(c, rc);
+    exists = rc == ERR_OK && row_is_object(&old);
+    c->existed = exists;
+    rc = judge_condition(c->condition, exists, &old, &c->eb);
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    if (c->kind == MEMBER_DELETE && !exists && (old.flags & ROW_DOUBT) == 0)
+        return refuse(c, ERR_OK); /* nothing to delete, nothing to write */
+    if (c->kind == MEMBER_DOUBT_CLEAR && (old.flags & ROW_DOUBT) == 0)
+        return refuse(c, ERR_OK);
+    *sync = must_sync(c, exists, &old);
+    return WRITE;
+}
+
+/* The parts that the manifest names must be the ones that are there now. */
+static enum err
+judge_manifest(struct committer *k, struct commit *c)
+{
+    struct manifest m;
+    enum err rc = manifest_decode(c->payload, &m, &c->eb);
+
+    for (uint32_t i = 0; rc == ERR_OK && i < m.count; i++) {
+        struct part_row part;
+
+        rc = find_part(k->disk->tail, k->disk->index, &c->upload, m.entries[i].number,
+                       &part, &c->eb);
+        if (rc == ERR_NO_UPLOAD ||
+            (rc == ERR_OK && !content_eq(&part.row.content, &m.entries[i].content)))
+            rc = err_set(&c->eb, ERR_BUSY,
+                         "part %u was replaced while the upload was completed",
+                         m.entries[i].number);
+    }
+    manifest_fini(&m);
+    return rc;
+}
+
+/* A repeated Complete is answered with what the first one made. */
+static enum verdict
+answer_from_done(struct committer *k, struct commit *c)
+{
+    char key[DISK_KEY_MAX];
+    struct done_row done;
+    enum err rc =
+        find_done(k->disk->tail, k->disk->index, &c->upload, key, &done, &c->eb);
+
+    if (rc == ERR_OK &&
+        (done.bucket != c->key->bucket || !span_eq(done.key, c->key->key)))
+        rc = ERR_NO_UPLOAD;
+    if (rc == ERR_OK)
+        c->row = done.row;
+    return refuse(c, rc);
+}
+
+static enum verdict
+judge_upload(struct committer *k, struct commit *c, bool *sync)
+{
+    struct upload_row u;
+    enum err rc;
+
+    if (changes_ended(k->changes, &c->upload))
+        return DEFERRED; /* it is looked at again when that is visible */
+    rc = find_upload(k->disk->tail, k->disk->index, c->key->bucket, c->key->key,
+                     &c->upload, &u, &c->eb);
+    if (rc == ERR_NO_UPLOAD && c->kind == MEMBER_UPLOAD_COMPLETE)
+        return answer_from_done(k, c);
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    if (c->kind != MEMBER_UPLOAD_COMPLETE)
+        return WRITE;
+    /* Parts of this group are not visible yet. */
+    if (k->written > 0)
+        return DEFERRED;
+    rc = judge_manifest(k, c);
+    return rc == ERR_OK ? judge_object(k, c, sync) : refuse(c, rc);
+}
+
+static enum verdict
+judge(struct committer *k, struct commit *c, bool *sync)
+{
+    *sync = c->class == DISK_NATIVE;
+    switch ((unsigned)c->kind) {
+    case MEMBER_UPLOAD_BEGIN:
+    case MEMBER_BUCKET:
+        return WRITE;
+    case MEMBER_PART:
+    case MEMBER_UPLOAD_ABORT:
+    case MEMBER_UPLOAD_COMPLETE:
+        return judge_upload(k, c, sync);
+    default:
+        return judge_object(k, c, sync);
+    }
+}
+
+/* ---- writing ---- */
+
+static struct member
+member_of(struct committer *k, struct commit *c)
+{
+    struct disk *d = k->disk;
+    struct log *log = &d->home.log[k->class];
+    struct member m = {.kind = c->kind,
+                       .segment = log->now->id,
+                       .generation = log->now->generation,
+                       .offset = log->now->home.used + k->len,
+                       .payload = c->payload.len,
+                       .epoch = d->epoch,
+                       .group = log->next_group,
+                       .bucket = c->key->bucket,
+                       .birth_name = c->key->birth_name,
+                       .key = c->key->key,
+                       .content = c->content,
+                       .size = c->size,
+                       .place = c->place,
+                       .block_sums = c->block_sums,
+                       .upload = c->upload,
+                       .part = c->part,
+                       .meta = c->meta};
+
+    if (c->kind == MEMBER_BUCKET)
+        m.payload_sum = hash_crc32c(0, c->payload.at, c->payload.len);
+    if (c->kind == MEMBER_BUCKET || c->kind == MEMBER_DELETE || c->kind == MEMBER_DOUBT ||
+        c->kind == MEMBER_DOUBT_CLEAR)
+        m.birth_name = (struct span){NULL, 0};
+    if (c->kind != MEMBER_UPLOAD_BEGIN && c->kind != MEMBER_PART &&
+        c->kind != MEMBER_UPLOAD_ABORT && c->kind != MEMBER_BUCKET)
+        m.version = (struct version){d->epoch, ++d->home.version_counter};
+    return m;
+}
+
+/* Header from scratch and payload behind it, at `at` in the buffer. */
+static void
+place_member(struct committer *k, uint32_t at, struct span payload)
+{
+    uint32_t head = (uint32_t)k->scratch.len;
+
+    memcpy(k->buf->at + at, k->scratch.at, head);
+    if (payload.len > 0)
+        memcpy(k->buf->at + at + head, payload.at, payload.len);
+    memset(k->buf->at + at + head + payload.len, 0,
+           align_up(payload.len, 512) - payload.len);
+    k->len = at + head + (uint32_t)align_up(payload.len, 512);
+}
+
+/* What was written is read back before anything believes it: the same bytes recovery will see. */
+static enum err
+write_member(struct committer *k, struct commit *c)
+{
+    struct member m = member_of(k, c), again;
+    size_t need;
+    enum err rc;
+
+    buf_clear(&k->scratch);
+    member_encode(&m, 0, &k->scratch);
+    if (k->scratch.full ||
+        member_parse(buf_span(&k->scratch), &again, &need, &c->eb) != MEMBER_GOOD)
+        return err_set(&c->eb, ERR_INTERNAL, "a record of kind \"%s\" does not read back",
+                       member_kind_name(c->kind));
+    again.body = c->payload;
+    again.key = c->key->key; /* the caller's outlives the group, scratch does not */
+    rc = changes_apply(k->changes, &again, &c->row, &c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    k->last = m;
+    k->last_at = k->len;
+    k->last_payload = c->payload;
+    place_member(k, k->len, c->payload);
+    k->written++;
+    return ERR_OK;
+}
+
+/* Fills the last header up, so that the group ends at a multiple of 4 KiB, and marks it. */
+static void
+close_group(struct committer *k)
+{
+    uint64_t end;
+
+    k->last.last = true;
+    buf_clear(&k->scratch);
+    member_encode(&k->last, 0, &k->scratch); /* the flag may have made it longer */
+    end = k->last_at + k->scratch.len + align_up(k->last_payload.len, 512);
+    if (end % DISK_ALIGN != 0) {
+        uint32_t len = (uint32_t)(k->scratch.len + align_up(end, DISK_ALIGN) - end);
+
+        buf_clear(&k->scratch);
+        member_encode(&k->last, len, &k->scratch);
+    }
+    place_member(k, k->last_at, k->last_payload);
+    assert(k->len % DISK_ALIGN == 0);
+}
+
+/* ---- one group ---- */
+
+/* More than the member will take, filling included. */
+static uint64_t
+room_for(const struct commit *c)
+{
+    size_t meta = c->meta != NULL ? meta_len(c->meta) : 0;
+
+    return 4096 + 2 * (c->key->key.len + c->key->birth_name.len) + meta +
+           c->block_sums.len + align_up(c->payload.len, 512);
+}
+
+/* Takes as much from the queue as one group holds. */
+static uint64_t
+gather(struct committer *k)
+{
+    uint64_t bytes = DISK_ALIGN; /* the filling of the last */
+
+    k->count = k->written = 0;
+    k->len = 0;
+    k->sync = false;
+    while (k->count < GROUP_MEMBERS && !list_empty(&k->queue)) {
+        struct commit *c = LIST_ENTRY(k->queue.next, struct commit, in_queue);
+        uint64_t more = room_for(c);
+
+        if (k->count > 0 && bytes + more > GROUP_MAX)
+            break;
+        list_remove(&c->in_queue);
+        k->queued--;
+        bytes += more;
+        k->members[k->count++] = c;
+    }
+    return align_up(bytes, DISK_ALIGN);
+}
+
+/* What comes after a deferred one waits with it: order of the queue is kept. */
+static void
+put_back(struct committer *k, uint32_t from)
+{
+    for (uint32_t i = k->count; i-- > from;) {
+        list_push_front(&k->queue, &k->members[i]->in_queue);
+        k->queued++;
+    }
+    k->count = from;
+}
+
+static void
+fill_group(struct committer *k)
+{
+    for (uint32_t i = 0; i < k->count; i++) {
+        struct commit *c = k->members[i];
+        bool sync = false;
+        enum verdict v;
+
+        c->rc = ERR_OK;
+        v = judge(k, c, &sync);
+        if (v == DEFERRED) {
+            assert(i > 0);
+            put_back(k, i);
+            return;
+        }
+        if (v == WRITE) {
+            c->rc = write_member(k, c);
+            k->sync |= sync && c->rc == ERR_OK;
+        }
+    }
+}
+
+static void
+answer_all(struct committer *k, enum err rc, const struct errbuf *eb, bool unknown)
+{
+    for (uint32_t i = 0; i < k->count; i++) {
+        struct commit *c = k->members[i];
+
+        if (rc != ERR_OK) {
+            c->unknown = unknown && c->rc == ERR_OK;
+            c->eb = *eb;
+            answer(c, rc);
+        } else {
+            answer(c, c->rc);
+        }
+    }
+    k->count = 0;
+}
+
+static void
+commit_group(struct committer *k)
+{
+    struct disk *d = k->disk;
+    struct errbuf eb = {0};
+    uint64_t bytes = gather(k);
+    enum err rc = log_room(d, k->class, bytes, &eb);
+
+    if (rc == ERR_OK)
+        rc = iobuf_get((uint32_t)bytes + DISK_ALIGN, &k->buf);
+    if (rc != ERR_OK) {
+        if (rc == ERR_BUSY)
+            (void)err_set(&eb, rc, "no buffer for a commit group of %" PRIu64 " bytes",
+                          bytes);
+        answer_all(k, rc, &eb, false);
+        return;
+    }
+    fill_group(k);
+    if (k->written > 0) {
+        close_group(k);
+        rc = log_append(d, k->class, k->buf, k->len, k->sync, &eb);
+        if (rc == ERR_OK) {
+            metric_add(M_DISK_COMMITS, 0, k->written);
+            changes_publish(k->changes);
+        } else {
+            changes_forget(k->changes);
+        }
+    }
+    iobuf_drop(&k->buf);
+    answer_all(k, rc, &eb, true);
+}
+
+/* The tail has its limit: commits wait for the index rather than grow it. */
+static enum err
+wait_for_index(struct committer *k)
+{
+    struct errbuf eb = {0};
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && flush_is_behind(k->disk))
+        rc = flush_wait(k->disk, &eb);
+    if (rc != ERR_OK && rc != ERR_CANCELLED) {
+        (void)gather(k);
+        (void)err_set(
+            &eb, ERR_BUSY,
+            "the index of this disk takes nothing; it is rebuilt at the next start");
+        answer_all(k, ERR_BUSY, &eb, false);
+        return ERR_OK;
+    }
+    return rc;
+}
+
+static void
+committer_run(void *arg)
+{
+    struct committer *k = arg;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK) {
+        struct rt_shield shield;
+
+        while (rc == ERR_OK && list_empty(&k->queue) && !k->stop)
+            rc = rt_cond_wait(&k->wake, DEADLINE_NEVER);
+        if (rc != ERR_OK || list_empty(&k->queue))
+            break;
+        rt_shield_begin(&shield);
+        rc = wait_for_index(k);
+        if (rc == ERR_OK && !list_empty(&k->queue))
+            commit_group(k);
+        rt_shield_end(&shield);
+    }
+    k->running = false;
+    while (!list_empty(&k->queue)) {
+        struct commit *c = LIST_ENTRY(list_pop_front(&k->queue), struct commit, in_queue);
+
+        (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
+        answer(c, ERR_CLOSED);
+    }
+    rt_cond_broadcast(&k->ended);
+}
+
+enum err
+committer_start(struct disk *d, enum disk_class class, struct errbuf *eb)
+{
+    struct committer *k = xcalloc(1, sizeof *k);
+    enum err rc;
+
+    k->disk = d;
+    k->class = class;
+    list_init(&k->queue);
+    rt_cond_init(&k->wake);
+    rt_cond_init(&k->ended);
+    buf_init(&k->scratch, HEAD_MAX);
+    k->changes = changes_new(d, class);
+    d->committer[class] = k;
+    k->running = true;
+    rc = rt_spawn(committer_run, k);
+    if (rc != ERR_OK) {
+        k->running = false;
+        return err_set(eb, rc, "no fiber for the committer");
+    }
+    return ERR_OK;
+}
+
+void
+committer_stop(struct disk *d, enum disk_class class)
+{
+    struct committer *k = d->committer[class];
+    struct rt_shield shield;
+
+    if (k == NULL)
+        return;
+    k->stop = true;
+    rt_cond_signal(&k->wake);
+    rt_shield_begin(&shield);
+    while (k->running) {
+        if (rt_cond_wait(&k->ended, DEADLINE_NEVER) != ERR_OK)
+            LOG0(LOG_DEBUG, "disk.stop_disturbed",
+                 "waiting for a committer was disturbed");
+    }
+    rt_shield_end(&shield);
+}
+
+void
+committer_free(struct committer **kp)
+{
+    struct committer *k = *kp;
+
+    *kp = NULL;
+    if (k == NULL)
+        return;
+    changes_free(&k->changes);
+    buf_fini(&k->scratch);
+    free(k);
+}

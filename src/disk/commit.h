@@ -1,0 +1,45 @@
+/* commit: the one place where changes of a class become real. A fiber on the home loop gathers what all loops
+ * hand in, judges conditions, appends one group to the log, syncs once, makes it visible, answers.
+ */
+#pragma once
+#include "disk/member.h"
+
+struct commit {
+    /* By the caller, who lends everything until commit_submit() returns. */
+    enum member_kind kind;
+    const struct disk_key *key;
+    const struct disk_condition *condition; /* NULL: none */
+    const struct object_meta *meta;         /* NULL: none */
+    struct content_id content;
+    uint64_t size;
+    struct span payload;    /* of a log member */
+    struct span block_sums; /* of the payload */
+    struct place place;     /* of a body */
+    struct upload_id upload;
+    uint32_t part;
+
+    /* The answer. */
+    enum err rc;
+    struct errbuf eb;
+    struct row row; /* as it stands now */
+    bool existed;   /* there was an object before */
+    bool unknown;   /* the record may be in the log although rc is an error */
+
+    /* The committer's. */
+    struct rt_msg msg;
+    struct rt_waiter waiter;
+    struct list in_queue;
+    struct disk *disk;
+    enum disk_class class;
+};
+
+/* Hands it in and waits for the answer, which is also the result. Any loop; switches; not cancelled. */
+enum err commit_submit(struct disk *d, enum disk_class class, struct commit *c,
+                       struct errbuf *eb) MUST_CHECK;
+
+/* Home. */
+enum err committer_start(struct disk *d, enum disk_class class,
+                         struct errbuf *eb) MUST_CHECK;
+void committer_stop(struct disk *d,
+                    enum disk_class class); /* after what is queued. Switches. */
+void committer_free(struct committer **cp);

@@ -1,0 +1,340 @@
+/* Opening, closing and counting one disk. */
+#include "disk/disk.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "disk/commit.h"
+#include "disk/flush.h"
+#include "disk/recover.h"
+#include "disk/segment.h"
+#include "disk/superblock.h"
+
+static const char *const class_names[DISK_CLASSES_] = {
+    [DISK_NATIVE] = "native", [DISK_CACHED] = "cached"};
+
+enum err
+on_home(struct disk *d, fiber_fn *fn, void *arg)
+{
+    if (rt_loop_index() != d->o.home_loop)
+        return rt_call(d->o.home_loop, fn, arg);
+    fn(arg);
+    return ERR_OK;
+}
+
+struct content_id
+content_mint(struct disk *d)
+{
+    return content_id_of(
+        d->epoch, d->o.node,
+        atomic_fetch_add_explicit(&d->content_counter, 1, memory_order_relaxed) + 1);
+}
+
+/* ---- folders ---- */
+
+static enum err
+make_dir(struct rt_dir *parent, const char *name, struct errbuf *eb)
+{
+    enum err rc = rt_dir_make(parent, name, 0700, eb);
+
+    return rc == ERR_EXISTS ? ERR_OK : rc;
+}
+
+/* Opens `path`, after making its last component. */
+static enum err
+open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
+{
+    size_t len = strlen(path);
+    char *copy, *slash;
+    struct rt_dir *parent = NULL;
+    enum err rc = rt_dir_open(path, out, eb);
+
+    if (rc != ERR_NOT_FOUND)
+        return rc;
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    copy = xmemdup0(path, len);
+    slash = strrchr(copy, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    rc = rt_dir_open(slash == NULL ? "." : slash == copy ? "/" : copy, &parent, eb);
+    if (rc == ERR_OK)
+        rc = make_dir(parent, slash != NULL ? slash + 1 : copy, eb);
+    if (rc == ERR_OK)
+        rc = rt_dir_sync(parent, eb);
+    rt_dir_close(&parent);
+    free(copy);
+    return rc == ERR_OK ? rt_dir_open(path, out, eb) : rc;
+}
+
+static enum err
+open_dirs(struct disk *d, const char *path, struct errbuf *eb)
+{
+    enum err rc = open_root(path, &d->root, eb);
+
+    if (rc == ERR_OK)
+        rc = make_dir(d->root, ".forebay", eb);
+    if (rc == ERR_OK)
+        rc = rt_dir_open_at(d->root, ".forebay", &d->state, eb);
+    for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
+        rc = make_dir(d->root, class_names[c], eb);
+        if (rc == ERR_OK)
+            rc = rt_dir_open_at(d->root, class_names[c], &d->dir[c], eb);
+    }
+    return rc == ERR_OK ? rt_dir_sync(d->root, eb) : rc;
+}
+
+/* ---- superblock ---- */
+
+static void
+on_segment(const char *name, void *arg)
+{
+    enum segment_kind kind;
+    uint32_t id;
+
+    if (segment_name_parse(name, &kind, &id))
+        *(bool *)arg = true;
+}
+
+/* A new disk, unless there are segments without a superblock. */
+static enum err
+new_superblock(struct disk *d, struct superblock *s, struct errbuf *eb)
+{
+    bool segments = false;
+
+    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
+        enum err rc = rt_dir_list(d->dir[c], on_segment, &segments, eb);
+
+        if (rc != ERR_OK)
+            return rc;
+    }
+    if (segments)
+        return err_set(eb, ERR_CORRUPT, "there are segments but no superblock");
+    *s = (struct superblock){.made_ms = (int64_t)(rt_wall_ns() / 1000000)};
+    memcpy(s->cluster_id, d->o.cluster_id, sizeof s->cluster_id);
+    rt_random(s->disk_id, sizeof s->disk_id);
+    return ERR_OK;
+}
+
+static enum err
+take_superblock(struct disk *d, struct errbuf *eb)
+{
+    struct superblock s;
+    enum err rc = rt_open(d->state, "superblock", RT_O_WRITE | RT_O_CREATE | RT_O_DIRECT,
+                          0600, &d->superblock, eb);
+    uint64_t size = 0;
+
+    if (rc == ERR_OK)
+        rc = rt_file_lock(d->superblock, eb);
+    if (rc == ERR_EXISTS)
+        return err_set(eb, ERR_EXISTS, "another process serves this disk");
+    if (rc == ERR_OK)
+        rc = rt_file_size(d->superblock, &size, eb);
+    if (rc == ERR_OK)
+        rc = superblock_load(d->state, &s, eb);
+    /* Just made, here or by one that died in the middle: nothing was written on the disk yet. */
+    if (rc == ERR_CORRUPT || rc == ERR_NOT_FOUND) {
+        struct errbuf first = *eb;
+
+        rc = new_superblock(d, &s, eb);
+        if (rc == ERR_CORRUPT && size > 0)
+            *eb = first;
+    }
+    if (rc == ERR_OK && memcmp(s.cluster_id, d->o.cluster_id, sizeof s.cluster_id) != 0)
+        rc = err_set(eb, ERR_DENIED, "the disk belongs to another cluster");
+    if (rc != ERR_OK)
+        return rc;
+    s.generation++;
+    s.epoch = MAX(d->o.epoch, s.epoch + 1);
+    rc = superblock_save(d->state, d->superblock, &s, eb);
+    memcpy(d->disk_id, s.disk_id, sizeof d->disk_id);
+    d->generation = s.generation;
+    d->epoch = s.epoch;
+    return rc;
+}
+
+enum err
+disk_identify(const char *path, uint8_t cluster_id[16], uint8_t disk_id[16],
+              struct errbuf *eb)
+{
+    struct rt_dir *root = NULL, *state = NULL;
+    struct superblock s;
+    enum err rc = rt_dir_open(path, &root, eb);
+
+    if (rc == ERR_OK)
+        rc = rt_dir_open_at(root, ".forebay", &state, eb);
+    if (rc == ERR_OK)
+        rc = superblock_load(state, &s, eb);
+    if (rc == ERR_OK) {
+        memcpy(cluster_id, s.cluster_id, 16);
+        memcpy(disk_id, s.disk_id, 16);
+    }
+    rt_dir_close(&state);
+    rt_dir_close(&root);
+    return rc;
+}
+
+/* ---- open ---- */
+
+static struct disk *
+disk_new(const struct disk_options *o)
+{
+    struct disk *d = xcalloc(1, sizeof *d);
+
+    d->o = *o;
+    if (d->o.segment_bytes == 0)
+        d->o.segment_bytes = GIB(1);
+    if (d->o.tail_bytes == 0)
+        d->o.tail_bytes = MIB(64);
+    if (d->o.index_interval_ms == 0)
+        d->o.index_interval_ms = 1000;
+    d->o.segment_bytes = align_up(d->o.segment_bytes, DISK_ALIGN);
+    d->cluster_sum = hash_crc32c(0, o->cluster_id, sizeof o->cluster_id);
+    d->tail = tail_new();
+    d->hot = hot_new(o->hot_bytes);
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        list_init(&d->home.segments_of[c]);
+    list_init(&d->home.dirty_bodies);
+    rt_sem_init(&d->home.reserve, 1);
+    return d;
+}
+
+/* Undoes whatever of disk_new() and open_on_home() was done. */
+static void
+disk_free(struct disk **dp)
+{
+    struct disk *d = *dp;
+
+    *dp = NULL;
+    if (d == NULL)
+        return;
+    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
+        committer_free(&d->committer[c]);
+        segment_drop(&d->home.log[c].now);
+        segment_drop(&d->home.bodies[c]);
+    }
+    flusher_free(&d->flusher);
+    while (!list_empty(&d->home.dirty_bodies)) {
+        struct segment *s = LIST_ENTRY(list_pop_front(&d->home.dirty_bodies),
+                                       struct segment, home.of_dirty);
+
+        segment_drop(&s);
+    }
+    segment_table_clear(d);
+    index_close(&d->index);
+    tail_free(&d->tail);
+    hot_free(&d->hot);
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        rt_dir_close(&d->dir[c]);
+    rt_dir_close(&d->state);
+    rt_dir_close(&d->root);
+    rt_file_close(&d->superblock); /* the lock goes last */
+    free(d->home.dying);
+    free(d);
+}
+
+struct open_job {
+    struct disk *disk;
+    const char *path;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+static void
+stop_fibers(struct disk *d)
+{
+    d->home.open = false;
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        committer_stop(d, (enum disk_class)c);
+    flusher_stop(d);
+}
+
+static void
+open_on_home(void *arg)
+{
+    struct open_job *j = arg;
+    struct disk *d = j->disk;
+    struct errbuf *eb = j->eb;
+    enum err rc = open_dirs(d, j->path, eb);
+
+    if (rc == ERR_OK)
+        rc = take_superblock(d, eb);
+    if (rc == ERR_OK)
+        rc = recover_disk(d, eb);
+    if (rc == ERR_OK)
+        rc = flusher_start(d, eb);
+    for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
+        rc = committer_start(d, (enum disk_class)c, eb);
+    d->home.open = rc == ERR_OK;
+    if (rc != ERR_OK) {
+        stop_fibers(d);
+        err_prefix(eb, "disk \"%s\"", j->path);
+    }
+    j->rc = rc;
+}
+
+enum err
+disk_open(const char *path, const struct disk_options *o, struct disk **out,
+          struct errbuf *eb)
+{
+    struct errbuf unused = {0};
+    struct open_job j = {
+        .path = path, .eb = eb != NULL ? eb : &unused, .rc = ERR_CANCELLED};
+    enum err rc;
+
+    *out = NULL;
+    j.disk = disk_new(o);
+    rc = on_home(j.disk, open_on_home, &j);
+    if (rc == ERR_OK)
+        rc = j.rc;
+    if (rc != ERR_OK) {
+        disk_free(&j.disk);
+        return rc;
+    }
+    LOG(LOG_INFO, "disk.opened", "ready", L_TEXT("disk", path),
+        L_U64("epoch", j.disk->epoch), L_U64("generation", j.disk->generation));
+    *out = j.disk;
+    return ERR_OK;
+}
+
+static void
+close_on_home(void *arg)
+{
+    struct disk **dp = arg;
+
+    stop_fibers(*dp);
+    disk_free(dp);
+}
+
+void
+disk_close(struct disk **dp)
+{
+    struct rt_shield shield;
+
+    if (*dp == NULL)
+        return;
+    rt_shield_begin(&shield);
+    if (on_home(*dp, close_on_home, dp) != ERR_OK)
+        LOG0(LOG_ERROR, "disk.not_closed", "no fiber to close a disk with");
+    rt_shield_end(&shield);
+    *dp = NULL;
+}
+
+void
+disk_stat(const struct disk *d, struct disk_stat *out)
+{
+    struct index_stat index;
+
+    *out = (struct disk_stat){0};
+    if (rt_dir_space(d->root, &out->total_bytes, &out->free_bytes, NULL) != ERR_OK)
+        out->total_bytes = out->free_bytes = 0; /* not known: the disk may be gone */
+    index_stat(d->index, &index);
+    out->objects = index.objects;
+    out->native_bytes = atomic_load(&d->segment_bytes[DISK_NATIVE]);
+    out->cached_bytes = atomic_load(&d->segment_bytes[DISK_CACHED]);
+    out->tail_bytes = tail_bytes(d->tail);
+    out->hot_bytes = hot_bytes(d->hot);
+}

@@ -1,0 +1,210 @@
+#include "disk/flush.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "disk/log.h"
+#include "disk/segment.h"
+
+struct flusher {
+    struct disk *disk;
+    struct rt_cond kick, round_over, ended;
+    uint64_t rounds; /* finished */
+    bool wanted, stop, running;
+    bool broken; /* the index takes nothing more */
+};
+
+bool
+flush_is_behind(const struct disk *d)
+{
+    uint64_t log =
+        d->home.log[DISK_NATIVE].uncovered + d->home.log[DISK_CACHED].uncovered;
+
+    return tail_bytes(d->tail) > d->o.tail_bytes || log > d->o.tail_bytes;
+}
+
+/* Cached segments are synced here and not before a reply: the index names nothing that a crash could lose. */
+static enum err
+sync_cached(struct disk *d, struct errbuf *eb)
+{
+    struct list *dirty = &d->home.dirty_bodies;
+    enum err rc = ERR_OK;
+    bool any = !list_empty(dirty);
+
+    while (!list_empty(dirty)) {
+        struct segment *s =
+            LIST_ENTRY(list_pop_front(dirty), struct segment, home.of_dirty);
+
+        s->home.dirty = false;
+        if (rc == ERR_OK && !s->doomed)
+            rc = rt_sync(s->file, eb);
+        if (rc != ERR_OK)
+            s->doomed = true;
+        segment_drop(&s);
+    }
+    if (rc == ERR_OK && any)
+        rc = rt_dir_sync(d->dir[DISK_CACHED], eb);
+    if (rc == ERR_OK && !d->home.log[DISK_CACHED].failed)
+        rc = log_sync(d, DISK_CACHED, eb);
+    return rc;
+}
+
+static void
+reclaim_one(struct disk *d, const struct dying *dying)
+{
+    struct index_segment seg = {0};
+    struct errbuf eb = {0};
+    struct segment *shared = segment_pin(d, dying->segment);
+    enum err rc;
+
+    if (shared != NULL) { /* many bodies: given back by compaction */
+        segment_drop(&shared);
+        return;
+    }
+    rc = index_segment(d->index, dying->class, dying->segment, &seg, &eb);
+    if (rc == ERR_OK && seg.living > 0)
+        return;
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = segment_remove(d, dying->class, SEGMENT_ONE, dying->segment, &eb);
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        LOG(LOG_WARN, "disk.reclaim_failed", "a dead segment stays until the next start",
+            L_U64("segment", dying->segment), L_TEXT("error", eb.text));
+}
+
+enum err
+flush_round(struct disk *d, struct errbuf *eb)
+{
+    struct batch batch;
+    struct index_covered covered = {.generation = d->generation};
+    uint64_t before[DISK_CLASSES_];
+    struct dying *dying;
+    uint32_t dying_count;
+    enum err rc;
+
+    /* Up to the next switch this is one moment: the runs, how far they reach, what died in them. */
+    if (!tail_freeze(d->tail, &batch))
+        return ERR_OK;
+    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
+        covered.log[c] = d->home.log[c].end;
+        before[c] = d->home.log[c].uncovered;
+    }
+    dying = d->home.dying;
+    dying_count = d->home.dying_count;
+    d->home.dying = NULL;
+    d->home.dying_count = d->home.dying_room = 0;
+
+    rc = sync_cached(d, eb);
+    if (rc == ERR_OK)
+        rc = index_apply(d->index, &batch, &covered, eb);
+    if (rc != ERR_OK) {
+        tail_thaw(d->tail, &batch);
+        free(dying); /* found again at the next start */
+        return rc;
+    }
+    tail_drop(d->tail, &batch);
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        d->home.log[c].uncovered -= before[c];
+    for (uint32_t i = 0; i < dying_count; i++)
+        reclaim_one(d, &dying[i]);
+    free(dying);
+    return ERR_OK;
+}
+
+static void
+flusher_run(void *arg)
+{
+    struct flusher *f = arg;
+    struct disk *d = f->disk;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK || rc == ERR_TIMEOUT) {
+        struct errbuf eb = {0};
+        struct rt_shield shield;
+        bool last = f->stop;
+
+        rt_shield_begin(&shield);
+        f->wanted = false;
+        if (!f->broken && flush_round(d, &eb) != ERR_OK) {
+            f->broken = true;
+            LOG(LOG_ERROR, "disk.index_failed",
+                "the index takes nothing more; it is rebuilt at the next start",
+                L_TEXT("disk", rt_dir_path(d->root)), L_TEXT("error", eb.text));
+        }
+        rt_shield_end(&shield);
+        f->rounds++;
+        rt_cond_broadcast(&f->round_over);
+        if (last)
+            break;
+        if (!f->wanted && !f->stop)
+            rc = rt_cond_wait(&f->kick, deadline_in_ms(d->o.index_interval_ms));
+    }
+    f->running = false;
+    f->broken = true;
+    rt_cond_broadcast(&f->round_over);
+    rt_cond_broadcast(&f->ended);
+}
+
+enum err
+flush_wait(struct disk *d, struct errbuf *eb)
+{
+    struct flusher *f = d->flusher;
+    uint64_t until = f->rounds + 2; /* the round at hand may have begun before */
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && !f->broken && f->rounds < until) {
+        f->wanted = true;
+        rt_cond_signal(&f->kick);
+        rc = rt_cond_wait(&f->round_over, DEADLINE_NEVER);
+    }
+    if (rc == ERR_OK && f->broken)
+        rc = err_set(
+            eb, ERR_IO,
+            "the index of this disk takes nothing; it is rebuilt at the next start");
+    return rc;
+}
+
+enum err
+flusher_start(struct disk *d, struct errbuf *eb)
+{
+    struct flusher *f = xcalloc(1, sizeof *f);
+    enum err rc;
+
+    f->disk = d;
+    rt_cond_init(&f->kick);
+    rt_cond_init(&f->round_over);
+    rt_cond_init(&f->ended);
+    d->flusher = f;
+    f->running = true;
+    rc = rt_spawn(flusher_run, f);
+    if (rc != ERR_OK) {
+        f->running = false;
+        f->broken = true;
+        return err_set(eb, rc, "no fiber for the index");
+    }
+    return ERR_OK;
+}
+
+void
+flusher_stop(struct disk *d)
+{
+    struct flusher *f = d->flusher;
+    struct rt_shield shield;
+
+    if (f == NULL)
+        return;
+    f->stop = true;
+    rt_cond_signal(&f->kick);
+    rt_shield_begin(&shield);
+    while (f->running) {
+        if (rt_cond_wait(&f->ended, DEADLINE_NEVER) != ERR_OK)
+            LOG0(LOG_DEBUG, "disk.stop_disturbed", "waiting for the index was disturbed");
+    }
+    rt_shield_end(&shield);
+}
+
+void
+flusher_free(struct flusher **fp)
+{
+    free(*fp);
+    *fp = NULL;
+}

@@ -1,0 +1,97 @@
+#include "disk/log.h"
+
+#include <assert.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "disk/segment.h"
+
+#define LOG_BYTES_DEFAULT MIB(256)
+
+static enum err
+give_up(struct disk *d, enum disk_class class, enum err rc, struct errbuf *eb)
+{
+    struct log *log = &d->home.log[class];
+
+    log->failed = true;
+    if (class == DISK_NATIVE)
+        atomic_store(&d->failed, true);
+    LOG(LOG_ERROR, "disk.log_failed", "the log takes nothing more until the next start",
+        L_TEXT("disk", rt_dir_path(d->root)),
+        L_TEXT("class", class == DISK_NATIVE ? "native" : "cached"),
+        L_TEXT("error", eb != NULL ? eb->text : ""));
+    return rc == ERR_CANCELLED ? rc : ERR_IO;
+}
+
+enum err
+log_sync(struct disk *d, enum disk_class class, struct errbuf *eb)
+{
+    struct log *log = &d->home.log[class];
+    enum err rc;
+
+    if (log->failed)
+        return err_set(eb, ERR_IO, "the log has failed");
+    if (!log->dirty || log->now == NULL)
+        return ERR_OK;
+    log->dirty = false; /* what is appended from here on sets it again */
+    rc = rt_sync(log->now->file, eb);
+    metric_add(M_DISK_SYNCS, 0, 1);
+    return rc == ERR_OK ? ERR_OK : give_up(d, class, rc, eb);
+}
+
+enum err
+log_room(struct disk *d, enum disk_class class, uint64_t bytes, struct errbuf *eb)
+{
+    struct log *log = &d->home.log[class];
+    uint64_t segment_bytes = MIN(d->o.segment_bytes, LOG_BYTES_DEFAULT);
+    struct segment *next;
+    enum err rc;
+
+    if (log->failed)
+        return err_set(eb, ERR_IO, "the log has failed");
+    assert(bytes <= GROUP_MAX);
+    if (log->now != NULL &&
+        log->now->home.used + bytes + DISK_ALIGN <= log->now->home.size)
+        return ERR_OK;
+    /* A record that is synced in the next segment promises all that stands before it. */
+    rc = log_sync(d, class, eb);
+    if (rc != ERR_OK)
+        return rc;
+    segment_bytes = MAX(segment_bytes, align_up(2 * DISK_ALIGN + bytes, DISK_ALIGN));
+    rc = segment_make(d, class, SEGMENT_LOG, log->next_group, segment_bytes, &next, eb);
+    if (rc != ERR_OK)
+        return rc;
+    segment_drop(&log->now); /* the table keeps it for its readers */
+    log->now = next;
+    return ERR_OK;
+}
+
+enum err
+log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
+           bool sync, struct errbuf *eb)
+{
+    struct log *log = &d->home.log[class];
+    struct segment *s = log->now;
+    enum err rc;
+
+    assert(len % DISK_ALIGN == 0 && s->home.used % DISK_ALIGN == 0 &&
+           len + DISK_ALIGN <= b->room);
+    memset(b->at + len, 0, DISK_ALIGN);
+    rc = rt_write(s->file, s->home.used, b, 0, len + DISK_ALIGN, RT_WRITE, eb);
+    if (rc == ERR_OK && sync) {
+        rc = rt_sync(s->file, eb);
+        metric_add(M_DISK_SYNCS, 0, 1);
+    }
+    if (rc != ERR_OK)
+        return give_up(d, class, rc, eb);
+    metric_add(M_DISK_IO_BYTES, 1, len);
+    s->home.used += len;
+    log->dirty = !sync;
+    log->uncovered += len;
+    log->end = (struct log_position){.generation = s->generation,
+                                     .segment = s->id,
+                                     .offset = s->home.used,
+                                     .group = log->next_group};
+    log->next_group++;
+    return ERR_OK;
+}

@@ -1,0 +1,17 @@
+/* log: the file that a class's records go to, one group after the other. docs/formats.md, section 6.
+ *
+ * Home loop; only the class's committer appends. A write or a sync that failed is final: the log takes
+ * nothing more until the disk is opened again, and the native one takes the disk with it.
+ */
+#pragma once
+#include "disk/internal.h"
+
+/* Makes sure that a group of `bytes` fits behind the last one: in a new segment where it does not. Afterwards
+ * log->now, its `used` and log->next_group say where the group will stand. May switch. */
+enum err log_room(struct disk *d, enum disk_class class, uint64_t bytes,
+                  struct errbuf *eb) MUST_CHECK;
+/* Writes the group in b->at[0, len) and the zero block behind it (b has room for both). May switch. */
+enum err log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
+                    bool sync, struct errbuf *eb) MUST_CHECK;
+/* Cached: makes durable what was appended so far. May switch. */
+enum err log_sync(struct disk *d, enum disk_class class, struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,32 @@
+/* manifest: which parts an object consists of. docs/formats.md, section 7. */
+#pragma once
+#include "disk/member.h"
+
+#define MANIFEST_PAGE       65536u
+#define MANIFEST_PAGE_PARTS 1000u
+
+struct manifest_entry {
+    struct content_id content;
+    uint64_t at; /* in the object */
+    uint64_t size;
+    uint64_t offset; /* place */
+    uint32_t segment;
+    uint16_t number;
+    bool in_log;
+    uint8_t md5[16];
+};
+struct manifest {
+    struct manifest_entry *entries; /* owned */
+    uint32_t count;
+};
+void manifest_fini(struct manifest *m); /* twice is fine */
+
+/* Bytes of the payload for `count` parts. */
+uint64_t manifest_len(uint32_t count);
+void manifest_encode(const struct manifest_entry *entries, uint32_t count, char *out);
+/* ERR_CORRUPT unless every page is whole, numbers ascend and sizes add up. */
+enum err manifest_decode(struct span payload, struct manifest *out,
+                         struct errbuf *eb) MUST_CHECK;
+/* Reads and verifies the manifest of a row with ROW_PARTS. Any loop; may switch. */
+enum err manifest_load(struct disk *d, const struct row *row, struct manifest *out,
+                       struct errbuf *eb) MUST_CHECK;

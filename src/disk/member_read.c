@@ -1,0 +1,293 @@
+/* Headers of members, read back; see member.h. Everything here comes from outside: a disk may say anything. */
+#include "disk/member.h"
+
+#include "wire/tar.h"
+
+#define BIT(field) ((uint64_t)1 << (field))
+#define OBJECT     (BIT(FIELD_BUCKET) | BIT(FIELD_KEY))
+
+/* What a kind must have; SIZE and sums are numbers and lists that may be empty. */
+static bool
+required_of(unsigned kind, uint64_t *fields)
+{
+    switch (kind) {
+    case MEMBER_SEGMENT_HEADER:
+        *fields = BIT(FIELD_CLUSTER) | BIT(FIELD_DISK);
+        return true;
+    case MEMBER_PUT:
+        *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION);
+        return true;
+    case MEMBER_COMMIT:
+        *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION) | BIT(FIELD_PLACE);
+        return true;
+    case MEMBER_DELETE:
+    case MEMBER_DOUBT:
+    case MEMBER_DOUBT_CLEAR:
+        *fields = OBJECT | BIT(FIELD_VERSION);
+        return true;
+    case MEMBER_UPLOAD_BEGIN:
+    case MEMBER_UPLOAD_ABORT:
+        *fields = OBJECT | BIT(FIELD_UPLOAD);
+        return true;
+    case MEMBER_PART:
+        *fields = OBJECT | BIT(FIELD_UPLOAD) | BIT(FIELD_PART) | BIT(FIELD_CONTENT);
+        return true;
+    case MEMBER_UPLOAD_COMPLETE:
+        *fields = OBJECT | BIT(FIELD_UPLOAD) | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION);
+        return true;
+    case MEMBER_BUCKET:
+        *fields = BIT(FIELD_BUCKET) | BIT(FIELD_PAYLOAD_SUM);
+        return true;
+    case MEMBER_BODY:
+        *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_SPAN);
+        return true;
+    case MEMBER_OPEN:
+        *fields = BIT(FIELD_CONTENT) | BIT(FIELD_SPAN);
+        return true;
+    case MEMBER_SUMS:
+        *fields = BIT(FIELD_CONTENT) | BIT(FIELD_PAYLOAD_SUM);
+        return true;
+    case MEMBER_DEAD:
+        *fields = BIT(FIELD_SPAN);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool
+take_bytes(struct span value, uint8_t *out, size_t len)
+{
+    if (value.len != len)
+        return false;
+    memcpy(out, value.at, len);
+    return true;
+}
+
+static bool
+take_number(struct span value, uint64_t max, uint64_t *out)
+{
+    return record_u64(value, out) == ERR_OK && *out <= max;
+}
+
+static bool
+take_number32(struct span value, uint32_t *out)
+{
+    uint64_t v;
+    bool good = take_number(value, UINT32_MAX, &v);
+
+    *out = (uint32_t)v;
+    return good;
+}
+
+static bool
+take_place(struct span value, struct place *p)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+
+    *p = (struct place){.segment = (uint32_t)take_be(&c, 4),
+                        .generation = (uint32_t)take_be(&c, 4)};
+    p->offset = take_be(&c, 8);
+    p->span = take_be(&c, 8);
+    return !c.bad && cursor_left(&c) == 0 && p->segment != 0;
+}
+
+static bool
+take_version(struct span value, struct version *v)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+
+    v->epoch = take_be(&c, 8);
+    v->counter = take_be(&c, 8);
+    return !c.bad && cursor_left(&c) == 0;
+}
+
+static bool
+take_binding(struct member *m, uint8_t field, struct span value)
+{
+    uint64_t number;
+
+    switch (field) {
+    case FIELD_SEGMENT:
+        return take_number32(value, &m->segment);
+    case FIELD_GENERATION:
+        return take_number32(value, &m->generation);
+    case FIELD_OFFSET:
+        return take_number(value, UINT64_MAX, &m->offset);
+    case FIELD_HEADER:
+        return take_number32(value, &m->head_len);
+    case FIELD_PAYLOAD:
+        return take_number(value, INT64_MAX, &m->payload);
+    case FIELD_EPOCH:
+        return take_number(value, UINT64_MAX, &m->epoch);
+    case FIELD_GROUP:
+        return take_number(value, UINT64_MAX, &m->group);
+    case FIELD_FLAGS:
+        if (!take_number(value, UINT32_MAX, &number))
+            return false;
+        m->last = (number & 1) != 0;
+        return true;
+    default:
+        return true;
+    }
+}
+
+static bool
+take_segment_field(struct member *m, uint8_t field, struct span value)
+{
+    uint64_t number = 0;
+    bool good = true;
+
+    switch (field) {
+    case FIELD_CLUSTER:
+        return take_bytes(value, m->cluster_id, sizeof m->cluster_id);
+    case FIELD_DISK:
+        return take_bytes(value, m->disk_id, sizeof m->disk_id);
+    case FIELD_CLASS:
+        good = take_number(value, DISK_CLASSES_ - 1, &number);
+        m->class = (enum disk_class)number;
+        return good;
+    case FIELD_SEGMENT_KIND:
+        good = take_number(value, SEGMENT_ONE, &number);
+        m->segment_kind = (enum segment_kind)number;
+        return good;
+    case FIELD_FIRST_GROUP:
+        return take_number(value, UINT64_MAX, &m->first_group);
+    case FIELD_SEGMENT_BYTES:
+        return take_number(value, INT64_MAX, &m->segment_bytes);
+    case FIELD_MTIME:
+        good = take_number(value, INT64_MAX, &number);
+        m->mtime_ms = (int64_t)number;
+        return good;
+    default:
+        return true;
+    }
+}
+
+static bool
+take_object_field(struct member *m, uint8_t field, struct span value)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+
+    switch (field) {
+    case FIELD_BUCKET:
+        return take_number(value, UINT64_MAX, &m->bucket);
+    case FIELD_BIRTH_NAME:
+        m->birth_name = value;
+        return value.len <= 255;
+    case FIELD_KEY:
+        m->key = value;
+        return value.len >= 1 && value.len <= DISK_KEY_MAX;
+    case FIELD_CONTENT:
+        return take_bytes(value, m->content.bytes, sizeof m->content.bytes);
+    case FIELD_VERSION:
+        return take_version(value, &m->version);
+    case FIELD_SIZE:
+        return take_number(value, INT64_MAX, &m->size);
+    case FIELD_PLACE:
+        return take_place(value, &m->place);
+    case FIELD_SPAN:
+        return take_number(value, INT64_MAX, &m->span);
+    case FIELD_BLOCK_SUMS:
+        m->block_sums = value;
+        return value.len % 4 == 0;
+    case FIELD_PAYLOAD_SUM:
+        m->payload_sum = (uint32_t)take_be(&c, 4);
+        return value.len == 4;
+    case FIELD_UPLOAD:
+        return take_bytes(value, m->upload.id.bytes, sizeof m->upload.id.bytes);
+    case FIELD_PART:
+        return take_number32(value, &m->part) && m->part >= 1 && m->part <= PART_MAX;
+    case FIELD_META_BEHIND:
+        m->meta_behind = true;
+        return value.len == 0;
+    default:
+        return true;
+    }
+}
+
+/* The record's fields into *m; says which one is wrong. */
+static enum err
+take_record(struct record *r, struct member *m, struct errbuf *eb)
+{
+    uint64_t seen = 0, wanted;
+    uint8_t field = 0, last = 0;
+    struct span value;
+
+    if (!required_of(r->kind, &wanted))
+        return err_set(eb, ERR_NOT_BUILT,
+                       "a record of kind %u, which this program does not know", r->kind);
+    while (record_next(r, &field, &value)) {
+        bool good = true;
+
+        if (field == last && field != FIELD_USER)
+            return err_set(eb, ERR_CORRUPT, "field %u of a record stands twice", field);
+        last = field;
+        if (field <= FIELD_FLAGS)
+            good = take_binding(m, field, value);
+        else if (field < FIELD_CLUSTER)
+            good = take_object_field(m, field, value);
+        else if (r->kind == MEMBER_SEGMENT_HEADER)
+            good = take_segment_field(m, field, value);
+        if (!good)
+            return err_set(eb, ERR_CORRUPT, "field %u of a record is malformed", field);
+        if (field < 64)
+            seen |= BIT(field);
+    }
+    if ((seen & wanted) != wanted)
+        return err_set(eb, ERR_CORRUPT, "a record of kind %u lacks fields it must have",
+                       r->kind);
+    return ERR_OK;
+}
+
+static enum member_got
+bad(struct errbuf *eb, const char *why)
+{
+    (void)err_set(eb, ERR_CORRUPT, "%s", why);
+    return MEMBER_BAD;
+}
+
+enum member_got
+member_parse(struct span window, struct member *out, size_t *need, struct errbuf *eb)
+{
+    struct tar_head head;
+    struct record r;
+    struct cursor c;
+    enum tar_got got = tar_head_read(window, &head, eb);
+    enum err rc;
+    size_t at;
+
+    *out = (struct member){0};
+    if (got == TAR_GOT_ZERO)
+        return MEMBER_ZERO;
+    if (got == TAR_GOT_MORE) {
+        *need = head.need;
+        return head.need > HEAD_MAX ? bad(eb, "a header longer than 20 KiB")
+                                    : MEMBER_MORE;
+    }
+    if (got != TAR_GOT_HEAD)
+        return MEMBER_BAD;
+    if (head.xattr.len < RECORD_OVERHEAD + MEMBER_HEAD_SUM || head.head_len > HEAD_MAX)
+        return bad(eb, "a tar member without our record");
+    at = (size_t)(head.xattr.at - window.at) + head.xattr.len - MEMBER_HEAD_SUM;
+    c = cursor_of(window.at + at, MEMBER_HEAD_SUM);
+    if (member_head_sum(window.at, head.head_len, at) !=
+        (uint32_t)take_be(&c, MEMBER_HEAD_SUM))
+        return bad(eb, "the sum of the header is wrong");
+    out->record = (struct span){head.xattr.at, head.xattr.len - MEMBER_HEAD_SUM};
+    if (record_open(out->record, &r, eb) != ERR_OK)
+        return MEMBER_BAD;
+    if (r.version != MEMBER_RECORD_VERSION) {
+        (void)err_set(eb, ERR_NOT_BUILT, "a record of version %u; this program reads %u",
+                      r.version, MEMBER_RECORD_VERSION);
+        return MEMBER_NEWER;
+    }
+    out->kind = (enum member_kind)r.kind;
+    rc = take_record(&r, out, eb);
+    if (rc != ERR_OK)
+        return rc == ERR_NOT_BUILT ? MEMBER_NEWER : MEMBER_BAD;
+    if (out->head_len != head.head_len || out->payload != head.size ||
+        r.len != out->record.len)
+        return bad(eb, "record and tar header disagree");
+    return MEMBER_GOOD;
+}

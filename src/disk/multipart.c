@@ -1,0 +1,253 @@
+/* Multipart uploads: parts are bodies of their own, Complete is one record with a manifest. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "disk/block.h"
+#include "disk/commit.h"
+#include "disk/manifest.h"
+#include "disk/read.h"
+#include "disk/writer.h"
+
+enum err
+disk_upload_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
+                  const struct object_meta *meta, struct upload_id *out,
+                  struct errbuf *eb)
+{
+    struct object_meta stamped = *meta;
+    struct commit c = {.kind = MEMBER_UPLOAD_BEGIN, .key = k, .meta = &stamped};
+    enum err rc = meta_check(meta, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (stamped.mtime_ms == 0)
+        stamped.mtime_ms = (int64_t)(rt_wall_ns() / 1000000);
+    c.upload.id = content_mint(d);
+    rc = commit_submit(d, class, &c, eb);
+    *out = c.upload;
+    return rc;
+}
+
+static enum err
+upload_of(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+          struct upload_row *out, struct errbuf *eb)
+{
+    return find_upload(d->tail, d->index, k->bucket, k->key, u, out, eb);
+}
+
+enum err
+disk_part_begin(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+                uint32_t number, uint64_t size, struct disk_writer **out,
+                struct errbuf *eb)
+{
+    struct upload_row row;
+    enum err rc;
+
+    *out = NULL;
+    if (number < 1 || number > PART_MAX)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "part number %" PRIu32 ", 1 to %u are allowed", number, PART_MAX);
+    rc = upload_of(d, k, u, &row, eb);
+    return rc == ERR_OK ? writer_begin(d, k, row.class, size, u, number, out, eb) : rc;
+}
+
+enum err
+disk_part_commit(struct disk_writer **wp, const struct object_meta *meta,
+                 struct errbuf *eb)
+{
+    return writer_commit(wp, meta, NULL, NULL, eb);
+}
+
+enum err
+disk_part_list(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+               uint32_t after, uint32_t max, struct arena *a, struct disk_part **out,
+               uint32_t *count, bool *more, struct errbuf *eb)
+{
+    struct upload_row row;
+    struct list_part *parts;
+    struct disk_part *copies;
+    enum err rc = upload_of(d, k, u, &row, eb);
+
+    *out = NULL;
+    *count = 0;
+    *more = false;
+    if (rc == ERR_OK)
+        rc = list_parts(d->tail, d->index, u, after, max, a, &parts, count, more, eb);
+    if (rc != ERR_OK)
+        return rc;
+    copies = arena_try(a, (*count + 1) * sizeof *copies);
+    if (copies == NULL)
+        return err_set(eb, ERR_BUSY, "no memory to list %" PRIu32 " parts", *count);
+    for (uint32_t i = 0; i < *count; i++) {
+        const struct part_row *p = &parts[i].part;
+
+        copies[i] = (struct disk_part){
+            .number = parts[i].number,
+            .size = p->row.size,
+            .mtime_ms = p->row.mtime_ms,
+            .content = p->row.content,
+            .checksum_algorithm = p->checksum_algorithm,
+            .checksum = {(const char *)p->checksum,
+                         p->checksum_len}, /* the list stays in the arena */
+        };
+        memcpy(copies[i].md5, p->row.md5, sizeof copies[i].md5);
+    }
+    *out = copies;
+    return ERR_OK;
+}
+
+enum err
+disk_upload_meta(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+                 struct arena *a, struct object_meta *out, struct errbuf *eb)
+{
+    struct upload_row u_row;
+    struct loaded l;
+    struct row row;
+    enum err rc = upload_of(d, k, u, &u_row, eb);
+
+    *out = (struct object_meta){0};
+    if (rc != ERR_OK)
+        return rc;
+    row = (struct row){
+        .flags = ROW_INLINE, .segment = u_row.segment, .offset = u_row.offset};
+    rc = read_log_member(d, &row, false, &l, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (l.m.kind == MEMBER_UPLOAD_BEGIN && content_eq(&l.m.upload.id, &u->id))
+        rc = member_meta(&l.m, a, true, out, eb);
+    else
+        rc = read_damage(d, &row, 0, eb);
+    loaded_fini(&l);
+    return rc;
+}
+
+/* ---- completing ---- */
+
+/* Places of the parts named, as they are now; the committer checks that they still are. */
+static enum err
+fill_manifest(struct disk *d, const struct upload_id *u, const struct disk_part *parts,
+              uint32_t count, struct manifest_entry *entries, uint64_t *size,
+              struct errbuf *eb)
+{
+    *size = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct part_row p;
+        enum err rc;
+
+        if (i > 0 && parts[i].number <= parts[i - 1].number)
+            return err_set(eb, ERR_BAD_REQUEST, "part %" PRIu32 " follows part %" PRIu32,
+                           parts[i].number, parts[i - 1].number);
+        rc = find_part(d->tail, d->index, u, parts[i].number, &p, eb);
+        if (rc == ERR_NO_UPLOAD)
+            return err_set(eb, ERR_BAD_REQUEST, "part %" PRIu32 " was not uploaded",
+                           parts[i].number);
+        if (rc != ERR_OK)
+            return rc;
+        if (!content_eq(&p.row.content, &parts[i].content))
+            return err_set(eb, ERR_BUSY,
+                           "part %" PRIu32 " was replaced while the upload was completed",
+                           parts[i].number);
+        entries[i] = (struct manifest_entry){.content = p.row.content,
+                                             .at = *size,
+                                             .size = p.row.size,
+                                             .offset = p.row.offset,
+                                             .segment = p.row.segment,
+                                             .number = (uint16_t)parts[i].number,
+                                             .in_log = (p.row.flags & ROW_INLINE) != 0};
+        memcpy(entries[i].md5, p.row.md5, sizeof entries[i].md5);
+        *size += p.row.size;
+    }
+    return ERR_OK;
+}
+
+static enum err
+submit_complete(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+                enum disk_class class, const struct manifest_entry *entries,
+                uint32_t count, uint64_t size, const struct object_meta *meta,
+                const struct disk_condition *condition, struct row *out,
+                struct errbuf *eb)
+{
+    size_t len = manifest_len(count);
+    char *payload = xmalloc(len + 1), *sums = xmalloc(4 * block_count(len) + 1);
+    struct commit c = {.kind = MEMBER_UPLOAD_COMPLETE,
+                       .key = k,
+                       .condition = condition,
+                       .meta = meta,
+                       .content = content_mint(d),
+                       .size = size,
+                       .payload = {payload, len},
+                       .block_sums = {sums, 4 * block_count(len)},
+                       .upload = *u};
+    enum err rc;
+
+    manifest_encode(entries, count, payload);
+    block_sums_put(block_seed(d->cluster_sum, &c.content, 0), 0, payload, len, sums);
+    rc = commit_submit(d, class, &c, eb);
+    *out = c.row;
+    free(payload);
+    free(sums);
+    return rc;
+}
+
+/* What a Complete that came before has made. */
+static enum err
+done_before(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+            struct row *out, struct errbuf *eb)
+{
+    char key[DISK_KEY_MAX];
+    struct done_row done;
+    enum err rc = find_done(d->tail, d->index, u, key, &done, eb);
+
+    if (rc == ERR_OK && (done.bucket != k->bucket || !span_eq(done.key, k->key)))
+        return err_set(eb, ERR_NO_UPLOAD, "no such upload of this key");
+    if (rc == ERR_OK)
+        *out = done.row;
+    return rc;
+}
+
+enum err
+disk_upload_complete(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+                     const struct disk_part *parts, uint32_t count,
+                     const struct object_meta *meta, const struct disk_condition *c,
+                     struct row *out, struct errbuf *eb)
+{
+    struct upload_row row;
+    struct manifest_entry *entries;
+    uint64_t size;
+    enum err rc = upload_of(d, k, u, &row, eb);
+
+    if (rc == ERR_NO_UPLOAD)
+        return done_before(d, k, u, out, eb);
+    if (rc == ERR_OK)
+        rc = meta_check(meta, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (count < 1 || count > PART_MAX)
+        return err_set(eb, ERR_BAD_REQUEST, "%" PRIu32 " parts, 1 to %u are allowed",
+                       count, PART_MAX);
+    entries = xcalloc(count, sizeof *entries);
+    rc = fill_manifest(d, u, parts, count, entries, &size, eb);
+    if (rc == ERR_OK)
+        rc = submit_complete(d, k, u, row.class, entries, count, size, meta, c, out, eb);
+    free(entries);
+    return rc;
+}
+
+enum err
+disk_upload_abort(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+                  struct errbuf *eb)
+{
+    struct upload_row row;
+    struct commit c = {.kind = MEMBER_UPLOAD_ABORT, .key = k, .upload = *u};
+    enum err rc = upload_of(d, k, u, &row, eb);
+
+    return rc == ERR_OK ? commit_submit(d, row.class, &c, eb) : rc;
+}
+
+enum err
+disk_upload_list(struct disk *d, uint64_t bucket, struct span after_key,
+                 const struct upload_id *after_id, uint32_t max, struct arena *a,
+                 struct disk_upload **out, uint32_t *count, bool *more, struct errbuf *eb)
+{
+    return list_uploads(d->tail, d->index, bucket, after_key, after_id, max, a, out,
+                        count, more, eb);
+}

@@ -1,0 +1,89 @@
+/* The calls of disk.h that are one row or one record. */
+#include "base/hash.h"
+#include "disk/change.h"
+#include "disk/commit.h"
+#include "disk/flush.h"
+#include "disk/list.h"
+
+enum err
+disk_lookup(struct disk *d, const struct disk_key *k, struct row *out, struct errbuf *eb)
+{
+    return find_object(d->tail, d->index, k->bucket, k->key, false, out, eb);
+}
+
+enum err
+disk_delete(struct disk *d, const struct disk_key *k, enum disk_class class,
+            const struct disk_condition *condition, bool *existed, struct errbuf *eb)
+{
+    struct commit c = {.kind = MEMBER_DELETE, .key = k, .condition = condition};
+    enum err rc = commit_submit(d, class, &c, eb);
+
+    *existed = rc == ERR_OK && c.existed;
+    return rc;
+}
+
+enum err
+disk_doubt(struct disk *d, const struct disk_key *k, struct errbuf *eb)
+{
+    struct commit c = {.kind = MEMBER_DOUBT, .key = k};
+
+    return commit_submit(d, DISK_CACHED, &c, eb);
+}
+
+enum err
+disk_doubt_clear(struct disk *d, const struct disk_key *k, struct errbuf *eb)
+{
+    struct commit c = {.kind = MEMBER_DOUBT_CLEAR, .key = k};
+
+    return commit_submit(d, DISK_CACHED, &c, eb);
+}
+
+enum err
+disk_bucket_note(struct disk *d, uint64_t bucket, struct span record, struct errbuf *eb)
+{
+    struct disk_key k = {.bucket = bucket};
+    struct commit c = {.kind = MEMBER_BUCKET, .key = &k, .payload = record};
+
+    if (record.len > BUCKET_NOTE_MAX)
+        return err_set(eb, ERR_BAD_REQUEST, "a bucket record of %zu bytes, at most %u",
+                       record.len, BUCKET_NOTE_MAX);
+    return commit_submit(d, DISK_NATIVE, &c, eb);
+}
+
+enum err
+disk_list(struct disk *d, uint64_t bucket, struct span after, bool inclusive,
+          uint32_t max, struct arena *a, struct disk_entry **out, uint32_t *count,
+          bool *more, struct errbuf *eb)
+{
+    return list_objects(d->tail, d->index, bucket, after, inclusive, max, a, out, count,
+                        more, eb);
+}
+
+enum err
+disk_bucket_empty(struct disk *d, uint64_t bucket, bool *empty, struct errbuf *eb)
+{
+    return list_bucket_empty(d->tail, d->index, bucket, empty, eb);
+}
+
+struct settle {
+    struct disk *disk;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+static void
+settle_on_home(void *arg)
+{
+    struct settle *s = arg;
+
+    s->rc = flush_wait(s->disk, s->eb);
+}
+
+enum err
+disk_settle(struct disk *d, struct errbuf *eb)
+{
+    struct settle s = {.disk = d, .eb = eb, .rc = ERR_CANCELLED};
+    enum err rc = on_home(d, settle_on_home, &s);
+
+    return rc == ERR_OK ? s.rc : rc;
+}

@@ -1,0 +1,335 @@
+/* The readers of disk.h: metadata, and bodies piece by piece. */
+#include "disk/read.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/metrics.h"
+#include "disk/block.h"
+#include "disk/manifest.h"
+
+struct disk_reader {
+    struct disk *disk;
+    struct row row; /* of what is read: the object, or one part of it */
+    uint64_t pos, end;
+    uint64_t bucket;
+    char *key; /* owned */
+    size_t key_len;
+
+    /* What the last piece given out lies in. */
+    struct hot_pin pin;
+    struct iobuf *piece;
+
+    /* A member of a log: read once, whole. */
+    struct loaded member;
+    bool loaded;
+
+    /* A body. */
+    struct read_file file;
+    bool opened;
+    struct sums sums;
+
+    /* An object of parts. */
+    struct manifest manifest;
+    struct disk_reader *part; /* owned */
+};
+
+/* ---- metadata ---- */
+
+static enum err
+check_key(const struct member *m, uint64_t bucket, struct span key)
+{
+    return m->bucket == bucket && span_eq(m->key, key) ? ERR_OK : ERR_CORRUPT;
+}
+
+/* Header of a body at its place, or (behind) of its sums. */
+static enum err
+load_body_head(struct rt_file *f, const struct row *row, bool behind, struct loaded *out,
+               struct errbuf *eb)
+{
+    uint64_t from = behind ? body_payload(row) + align_up(row->size, 512) : row->offset,
+             have;
+    uint64_t len = behind ? HEAD_MAX : BODY_HEAD;
+    uint32_t skip;
+    size_t need;
+    enum err rc = read_span(f, from, len, DEADLINE_NEVER, &out->buf, &skip, &have, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (member_parse((struct span){out->buf->at + skip, have}, &out->m, &need, eb) !=
+            MEMBER_GOOD ||
+        out->m.kind != (behind ? MEMBER_SUMS : MEMBER_BODY) ||
+        out->m.segment != row->segment || out->m.offset != from ||
+        !content_eq(&out->m.content, &row->content))
+        return ERR_CORRUPT;
+    return ERR_OK;
+}
+
+static enum err
+body_meta(struct disk *d, const struct disk_key *k, const struct row *row,
+          struct arena *a, struct object_meta *out, struct errbuf *eb)
+{
+    struct read_file f;
+    struct loaded l = {0};
+    enum err rc = read_file_open(d, row, &f, eb);
+
+    if (rc == ERR_OK)
+        rc = load_body_head(read_file_of(&f), row, false, &l, eb);
+    if (rc == ERR_OK)
+        rc = check_key(&l.m, k->bucket, k->key);
+    if (rc == ERR_OK && l.m.meta_behind) {
+        loaded_fini(&l);
+        rc = load_body_head(read_file_of(&f), row, true, &l, eb);
+    }
+    if (rc == ERR_OK)
+        rc = member_meta(&l.m, a, true, out, eb);
+    loaded_fini(&l);
+    read_file_close(&f);
+    return rc == ERR_CORRUPT ? read_damage(d, row, 0, eb) : rc;
+}
+
+enum err
+disk_meta(struct disk *d, const struct disk_key *k, const struct row *row,
+          struct arena *a, struct object_meta *out, struct errbuf *eb)
+{
+    struct loaded l;
+    enum err rc;
+
+    *out = (struct object_meta){0};
+    if (row->segment == 0)
+        return err_set(eb, ERR_NOT_FOUND, "there is no object, only a write in doubt");
+    if ((row->flags & ROW_INLINE) == 0)
+        return body_meta(d, k, row, a, out, eb);
+    rc = read_log_member(d, row, false, &l, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = check_key(&l.m, k->bucket, k->key);
+    if (rc == ERR_OK)
+        rc = member_meta(&l.m, a, true, out, eb);
+    loaded_fini(&l);
+    return rc == ERR_CORRUPT ? read_damage(d, row, 0, eb) : rc;
+}
+
+/* ---- bodies ---- */
+
+enum err
+disk_read_begin(struct disk *d, const struct disk_key *k, const struct row *row,
+                uint64_t offset, uint64_t len, struct disk_reader **out,
+                struct errbuf *eb)
+{
+    struct disk_reader *r;
+    enum err rc = ERR_OK;
+
+    *out = NULL;
+    if (offset > row->size || len > row->size - offset)
+        return err_set(eb, ERR_RANGE, "bytes %" PRIu64 " to %" PRIu64 " of %" PRIu64,
+                       offset, offset + len, row->size);
+    r = xcalloc(1, sizeof *r);
+    r->disk = d;
+    r->row = *row;
+    r->pos = offset;
+    r->end = offset + len;
+    r->bucket = k->bucket;
+    r->key = xmemdup0(k->key.at, k->key.len);
+    r->key_len = k->key.len;
+    if ((row->flags & ROW_PARTS) != 0) {
+        if (len > 0)
+            rc = manifest_load(d, row, &r->manifest, eb);
+    } else if ((row->flags & ROW_INLINE) == 0) {
+        /* Opened now, so that the file stays although the object may be deleted meanwhile. */
+        rc = read_file_open(d, row, &r->file, eb);
+        r->opened = rc == ERR_OK;
+    }
+    if (rc != ERR_OK) {
+        disk_read_end(&r);
+        return rc;
+    }
+    *out = r;
+    return ERR_OK;
+}
+
+static void
+release_piece(struct disk_reader *r)
+{
+    hot_unpin(r->disk->hot, &r->pin);
+    iobuf_drop(&r->piece);
+}
+
+void
+disk_read_end(struct disk_reader **rp)
+{
+    struct disk_reader *r = *rp;
+
+    *rp = NULL;
+    if (r == NULL)
+        return;
+    disk_read_end(&r->part);
+    release_piece(r);
+    loaded_fini(&r->member);
+    sums_fini(&r->sums);
+    if (r->opened)
+        read_file_close(&r->file);
+    manifest_fini(&r->manifest);
+    free(r->key);
+    free(r);
+}
+
+static void
+give(struct disk_reader *r, const char *at, uint64_t at_offset, uint64_t len,
+     struct span *piece)
+{
+    uint64_t n = MIN(r->end, at_offset + len) - r->pos;
+
+    *piece = (struct span){at + (r->pos - at_offset), n};
+    r->pos += n;
+}
+
+static enum err
+next_of_member(struct disk_reader *r, struct span *piece, struct errbuf *eb)
+{
+    const struct content_id *id = &r->row.content;
+    enum err rc;
+
+    if (!r->loaded) {
+        bool wanted = hot_wants(r->disk->hot, id, 0);
+
+        rc = read_log_member(r->disk, &r->row, true, &r->member, eb);
+        if (rc == ERR_OK && (r->member.m.payload != r->row.size ||
+                             check_key(&r->member.m, r->bucket,
+                                       (struct span){r->key, r->key_len}) != ERR_OK))
+            rc = read_damage(r->disk, &r->row, 0, eb);
+        if (rc != ERR_OK)
+            return rc;
+        r->loaded = true;
+        if (wanted)
+            hot_add(r->disk->hot, id, 0, r->member.m.body.at,
+                    (uint32_t)r->member.m.payload);
+    }
+    give(r, r->member.m.body.at, 0, r->row.size, piece);
+    return ERR_OK;
+}
+
+/* Blocks [first, first + count) of the body, verified, in r->piece. */
+static enum err
+load_blocks(struct disk_reader *r, uint64_t first, uint64_t count, struct deadline by,
+            const char **out, struct errbuf *eb)
+{
+    struct rt_file *f = read_file_of(&r->file);
+    uint64_t from = first * BLOCK_BYTES,
+             len = MIN(r->row.size - from, count * BLOCK_BYTES), have, bad = first;
+    const char *sums;
+    uint32_t skip;
+    enum err rc = sums_get(f, &r->row, first, count, &r->sums, &sums, eb);
+
+    if (rc == ERR_OK)
+        rc = read_span(f, body_payload(&r->row) + from, len, by, &r->piece, &skip, &have,
+                       eb);
+    if (rc == ERR_OK && have < len)
+        rc = ERR_CORRUPT;
+    if (rc == ERR_OK)
+        rc = block_check(block_seed(r->disk->cluster_sum, &r->row.content, 0), first,
+                         r->piece->at + skip, len, sums, &bad);
+    if (rc != ERR_OK) {
+        iobuf_drop(&r->piece);
+        return rc == ERR_CORRUPT ? read_damage(r->disk, &r->row, bad, eb) : rc;
+    }
+    *out = r->piece->at + skip;
+    return ERR_OK;
+}
+
+static enum err
+next_of_body(struct disk_reader *r, struct deadline by, struct span *piece,
+             struct errbuf *eb)
+{
+    uint64_t number = r->pos / HOT_PIECE, piece_at = number * HOT_PIECE;
+    uint64_t piece_end = MIN(piece_at + HOT_PIECE, r->row.size);
+    bool wanted = hot_wants(r->disk->hot, &r->row.content, number);
+    uint64_t from = wanted ? piece_at : align_down(r->pos, BLOCK_BYTES);
+    uint64_t to = wanted
+                      ? piece_end
+                      : MIN(align_up(MIN(r->end, piece_end), BLOCK_BYTES), r->row.size);
+    const char *at;
+    enum err rc = load_blocks(r, from / BLOCK_BYTES, block_count(to) - from / BLOCK_BYTES,
+                              by, &at, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (wanted)
+        hot_add(r->disk->hot, &r->row.content, number, at, (uint32_t)(to - from));
+    give(r, at, from, to - from, piece);
+    return ERR_OK;
+}
+
+/* ---- objects of parts ---- */
+
+static enum err
+open_part(struct disk_reader *r, struct errbuf *eb)
+{
+    const struct manifest_entry *e = NULL;
+    struct disk_key k = {.bucket = r->bucket, .key = {r->key, r->key_len}};
+    uint32_t low = 0, high = r->manifest.count;
+    struct row row;
+
+    while (
+        low <
+        high) { /* the last part that begins at or before pos; empty ones are passed over */
+        uint32_t middle = low + (high - low) / 2;
+
+        if (r->manifest.entries[middle].at <= r->pos)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low > 0)
+        e = &r->manifest.entries[low - 1];
+    if (e == NULL || r->pos >= e->at + e->size)
+        return read_damage(r->disk, &r->row, 0, eb);
+    row =
+        (struct row){.flags = (r->row.flags & ROW_CACHED) | (e->in_log ? ROW_INLINE : 0),
+                     .content = e->content,
+                     .size = e->size,
+                     .segment = e->segment,
+                     .offset = e->offset};
+    return disk_read_begin(r->disk, &k, &row, r->pos - e->at,
+                           MIN(r->end, e->at + e->size) - r->pos, &r->part, eb);
+}
+
+static enum err
+next_of_parts(struct disk_reader *r, struct deadline by, struct span *piece,
+              struct errbuf *eb)
+{
+    enum err rc;
+
+    do {
+        rc = r->part == NULL ? open_part(r, eb) : ERR_OK;
+        if (rc == ERR_OK)
+            rc = disk_read_next(r->part, by, piece, eb);
+        if (rc != ERR_OK)
+            return rc;
+        if (piece->len == 0)
+            disk_read_end(&r->part);
+    } while (piece->len == 0);
+    r->pos += piece->len;
+    return ERR_OK;
+}
+
+enum err
+disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece,
+               struct errbuf *eb)
+{
+    uint64_t number = r->pos / HOT_PIECE;
+
+    *piece = (struct span){"", 0};
+    release_piece(r);
+    if (r->pos == r->end)
+        return ERR_OK;
+    if ((r->row.flags & ROW_PARTS) != 0)
+        return next_of_parts(r, by, piece, eb);
+    if (!r->loaded && hot_get(r->disk->hot, &r->row.content, number, &r->pin)) {
+        give(r, r->pin.at, number * HOT_PIECE, r->pin.len, piece);
+        return ERR_OK;
+    }
+    return (r->row.flags & ROW_INLINE) != 0 ? next_of_member(r, piece, eb)
+                                            : next_of_body(r, by, piece, eb);
+}

@@ -1,0 +1,56 @@
+/* read: bytes of a disk, verified before anybody sees them. Any loop; all may switch. The calls for the rooms
+ * above (disk_read_begin() …) stand in disk.h. */
+#pragma once
+#include "disk/member.h"
+
+/* One member of a log in memory, its header judged and, where wanted, its payload too. */
+struct loaded {
+    struct iobuf *buf;
+    struct member m; /* spans lie in buf; m.body is empty unless it was wanted */
+};
+/* `row` names segment and offset, and the content that must be there (all zeros: any). ERR_CORRUPT: something
+ * else is there, or a sum is wrong. */
+enum err read_log_member(struct disk *d, const struct row *row, bool want_body,
+                         struct loaded *out, struct errbuf *eb) MUST_CHECK;
+void loaded_fini(struct loaded *l); /* twice is fine */
+
+/* A segment as a reader has it: pinned in the table, or opened for him. */
+struct read_file {
+    struct segment *pin;
+    struct rt_file *own;
+};
+enum err read_file_open(struct disk *d, const struct row *row, struct read_file *out,
+                        struct errbuf *eb) MUST_CHECK;
+void read_file_close(struct read_file *f);
+static inline struct rt_file *
+read_file_of(const struct read_file *f)
+{
+    return f->own != NULL ? f->own : f->pin->file;
+}
+/* Reads [from, from + len) into a fresh buffer, both made multiples of 4 KiB; *skip is where `from` lies in it,
+ * *have how many bytes are there from `from` on. */
+enum err read_span(struct rt_file *f, uint64_t from, uint64_t len, struct deadline by,
+                   struct iobuf **out, uint32_t *skip, uint64_t *have,
+                   struct errbuf *eb) MUST_CHECK;
+
+/* Sums of a body's blocks, read in windows. */
+struct sums {
+    struct iobuf *buf;
+    const char *at; /* of block `first` */
+    uint64_t first, count;
+    uint64_t file_offset; /* of the sum of block 0; 0: the header was not read yet */
+};
+enum err sums_get(struct rt_file *f, const struct row *row, uint64_t block,
+                  uint64_t count, struct sums *s, const char **out,
+                  struct errbuf *eb) MUST_CHECK;
+void sums_fini(struct sums *s);
+
+/* Where block 0 of a body's payload lies. */
+static inline uint64_t
+body_payload(const struct row *row)
+{
+    return row->offset + BODY_HEAD;
+}
+/* Counts a damage and says it in words: once here, not by the caller. */
+enum err read_damage(struct disk *d, const struct row *row, uint64_t block,
+                     struct errbuf *eb);

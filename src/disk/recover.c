@@ -1,0 +1,438 @@
+#include "disk/recover.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "disk/change.h"
+#include "disk/flush.h"
+#include "disk/scan.h"
+#include "disk/segment.h"
+
+/* ---- what files there are ---- */
+
+struct found {
+    enum segment_kind kind;
+    uint32_t id;
+};
+struct found_list {
+    struct found *at; /* owned */
+    uint32_t count, room;
+};
+
+static void
+on_name(const char *name, void *arg)
+{
+    struct found_list *l = arg;
+    struct found f;
+
+    if (!segment_name_parse(name, &f.kind, &f.id))
+        return; /* not ours: left alone */
+    if (l->count == l->room) {
+        l->room = l->room == 0 ? 64 : 2 * l->room;
+        l->at = xrealloc(l->at, l->room * sizeof *l->at);
+    }
+    l->at[l->count++] = f;
+}
+
+static bool
+refused(enum err rc)
+{
+    return rc == ERR_NOT_BUILT || rc == ERR_DENIED || rc == ERR_CANCELLED ||
+           rc == ERR_BUSY;
+}
+
+static enum err
+open_segments(struct disk *d, enum disk_class class, const struct found_list *l,
+              struct errbuf *eb)
+{
+    for (uint32_t i = 0; i < l->count; i++) {
+        struct segment *s;
+        enum err rc;
+
+        if (l->at[i].id >= d->home.next_segment)
+            d->home.next_segment = l->at[i].id + 1;
+        if (l->at[i].kind == SEGMENT_ONE)
+            continue;
+        rc = segment_open(d, class, l->at[i].kind, l->at[i].id, &s, eb);
+        if (refused(rc))
+            return rc;
+        if (rc !=
+            ERR_OK) { /* made and never used, or damaged: nothing in it is believed, nothing is deleted */
+            LOG(LOG_ERROR, "disk.segment_unusable", "left as it is",
+                L_TEXT("error", eb->text));
+            continue;
+        }
+        atomic_fetch_add(&d->segment_bytes[class], s->home.size);
+        segment_drop(&s);
+    }
+    return ERR_OK;
+}
+
+/* ---- the index ---- */
+
+static struct segment *
+log_of(struct disk *d, enum disk_class class, uint64_t group)
+{
+    struct segment *found = NULL;
+
+    LIST_EACH(&d->home.segments_of[class], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (s->kind == SEGMENT_LOG && s->first_group == group)
+            found = s; /* one that was made again after a crash has the higher id */
+    }
+    return found;
+}
+
+static struct segment *
+oldest_log(struct disk *d, enum disk_class class)
+{
+    struct segment *found = NULL;
+
+    LIST_EACH(&d->home.segments_of[class], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (s->kind == SEGMENT_LOG &&
+            (found == NULL || s->first_group < found->first_group))
+            found = s;
+    }
+    return found;
+}
+
+/* Does the index's position lie in a log that is there? One that never covered anything fits while the log
+ * begins at its first group. */
+static bool
+position_fits(struct disk *d, enum disk_class class, const struct log_position *p)
+{
+    struct segment *s;
+    bool fits;
+
+    if (p->segment == 0)
+        return true;
+    s = segment_pin(d, p->segment);
+    fits = s != NULL && s->class == class && s->kind == SEGMENT_LOG &&
+           s->generation == p->generation && p->offset % DISK_ALIGN == 0 &&
+           p->offset <= s->home.size && p->group + 1 >= s->first_group;
+    segment_drop(&s);
+    return fits;
+}
+
+static enum err
+open_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
+{
+    struct index_options o = {.dir = d->root, .map_bytes = d->o.index_map_bytes};
+    enum index_state state;
+    enum err rc;
+
+    memcpy(o.disk_id, d->disk_id, sizeof o.disk_id);
+    rc = index_open(&o, &d->index, &state, covered, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (state == INDEX_GOOD &&
+        (covered->generation > d->generation ||
+         !position_fits(d, DISK_NATIVE, &covered->log[DISK_NATIVE]) ||
+         !position_fits(d, DISK_CACHED, &covered->log[DISK_CACHED]))) {
+        LOG(LOG_WARN, "disk.index_foreign",
+            "the index does not fit the logs and is rebuilt",
+            L_TEXT("disk", rt_dir_path(d->root)));
+        rc = index_reset(d->index, eb);
+        *covered = (struct index_covered){0};
+    } else if (state != INDEX_GOOD) {
+        *covered = (struct index_covered){0};
+    }
+    return rc;
+}
+
+/* ---- replay ---- */
+
+static void
+take_counters(struct disk *d, const struct member *m)
+{
+    if (m->version.epoch == d->epoch && m->version.counter > d->home.version_counter)
+        d->home.version_counter = m->version.counter;
+}
+
+static enum err
+replay_group(struct disk *d, struct changes *c, const struct log_scan *scan,
+             struct errbuf *eb)
+{
+    for (uint32_t i = 0; i < scan->count; i++) {
+        enum err rc = changes_apply(c, &scan->members[i], NULL, eb);
+
+        if (rc != ERR_OK) {
+            err_prefix(eb, "replay of segment %06" PRIu32 " at %" PRIu64,
+                       scan->members[i].segment, scan->members[i].offset);
+            return rc;
+        }
+        take_counters(d, &scan->members[i]);
+    }
+    changes_publish(c);
+    return flush_is_behind(d) ? flush_round(d, eb) : ERR_OK;
+}
+
+static void
+set_end(struct log *log, const struct log_scan *scan, uint64_t before)
+{
+    log->end = (struct log_position){.generation = scan->source.generation,
+                                     .segment = scan->source.segment,
+                                     .offset = scan->offset,
+                                     .group = scan->group - 1};
+    log->next_group = scan->group;
+    log->uncovered += scan->offset - before;
+}
+
+/* One segment, from `offset` on. *stopped is what stood behind the last group. */
+static enum err
+replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t offset,
+               uint64_t *epoch, struct errbuf *eb)
+{
+    struct log *log = &d->home.log[c->class];
+    struct scan_source source = {.file = s->file,
+                                 .segment = s->id,
+                                 .generation = s->generation,
+                                 .size = s->home.size,
+                                 .cluster_sum = d->cluster_sum};
+    struct log_scan scan;
+    enum scanned got = SCAN_GROUP;
+    enum err rc = ERR_OK;
+
+    log_scan_begin(&scan, &source, offset, log->next_group, *epoch);
+    while (rc == ERR_OK && got == SCAN_GROUP) {
+        uint64_t before = scan.offset;
+
+        got = log_scan_next(&scan, eb);
+        if (got != SCAN_GROUP)
+            break;
+        rc = replay_group(d, c, &scan, eb);
+        set_end(log, &scan, before);
+    }
+    s->home.used = scan.offset;
+    *epoch = scan.epoch;
+    if (got == SCAN_NEWER)
+        rc = ERR_NOT_BUILT;
+    else if (got == SCAN_ERROR)
+        rc = ERR_IO;
+    else if (got == SCAN_END && eb->text[0] != '\0')
+        LOG(LOG_INFO, "disk.log_end",
+            "the log ends at something that was never acknowledged",
+            L_U64("segment", s->id), L_U64("offset", scan.offset),
+            L_TEXT("found", eb->text));
+    log_scan_end(&scan);
+    return rc;
+}
+
+static enum err
+replay_class(struct disk *d, enum disk_class class, const struct log_position *from,
+             struct errbuf *eb)
+{
+    struct log *log = &d->home.log[class];
+    struct changes *c = changes_new(d, class);
+    uint64_t offset = DISK_ALIGN, epoch = 0;
+    struct segment *s, *next;
+    enum err rc = ERR_OK;
+
+    log->next_group = 1;
+    if (from->segment != 0) {
+        log->end = *from;
+        log->next_group = from->group + 1;
+        offset = from->offset;
+        s = segment_pin(d, from->segment);
+    } else {
+        s = oldest_log(d, class);
+        if (s != NULL) {
+            segment_ref(s);
+            log->next_group = s->first_group;
+        }
+    }
+    while (s != NULL) {
+        rc = replay_segment(d, c, s, offset, &epoch, eb);
+        next = rc == ERR_OK ? log_of(d, class, log->next_group) : NULL;
+        if (next == NULL || next == s)
+            break;
+        segment_drop(&s);
+        s = segment_ref(next);
+        offset = DISK_ALIGN;
+    }
+    log->now = s; /* the reference goes along; NULL: the first group makes one */
+    changes_free(&c);
+    return rc;
+}
+
+/* ---- bodies ---- */
+
+/* Has the body of this header a record? Unknown counts as yes: space is lost, never data. */
+static enum err
+has_record(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
+{
+    struct row row;
+    struct part_row part;
+    enum err rc;
+
+    *out = true;
+    if (m->kind != MEMBER_BODY) {
+        *out = false; /* open or dead */
+        return ERR_OK;
+    }
+    if (m->part > 0) {
+        struct upload_row u;
+
+        rc = find_part(d->tail, d->index, &m->upload, m->part, &part, eb);
+        if (rc == ERR_OK)
+            *out = content_eq(&part.row.content, &m->content);
+        else if (rc == ERR_NO_UPLOAD) /* of a completed one it may be in a manifest */
+            *out = find_upload(d->tail, d->index, m->bucket, m->key, &m->upload, &u,
+                               eb) != ERR_OK;
+        return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
+    }
+    rc = find_object(d->tail, d->index, m->bucket, m->key, false, &row, eb);
+    if (rc == ERR_OK)
+        *out = content_eq(&row.content, &m->content);
+    else if (rc == ERR_NOT_FOUND)
+        *out = false;
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum err
+bury(struct segment *s, const struct member *m, struct errbuf *eb)
+{
+    struct member dead = {.kind = MEMBER_DEAD,
+                          .segment = s->id,
+                          .generation = s->generation,
+                          .offset = m->offset,
+                          .epoch = s->disk->epoch,
+                          .content = m->content,
+                          .span = m->span,
+                          .payload = m->span - BODY_HEAD};
+    struct iobuf *b;
+    struct buf head;
+    enum err rc = iobuf_get(BODY_HEAD, &b);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer for the header of a body");
+    buf_init(&head, BODY_HEAD);
+    member_encode(&dead, BODY_HEAD, &head);
+    memcpy(b->at, head.at, BODY_HEAD);
+    buf_fini(&head);
+    rc = rt_write(s->file, m->offset, b, 0, BODY_HEAD, RT_WRITE, eb);
+    iobuf_drop(&b);
+    return rc;
+}
+
+/* Walks the newest shared segment: where the next body goes, and which places have no record. Those at the end are
+ * given out again, the others get the header of the dead. */
+static enum err
+walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
+{
+    struct scan_source source = {.file = s->file,
+                                 .segment = s->id,
+                                 .generation = s->generation,
+                                 .size = s->home.size};
+    uint64_t at = DISK_ALIGN, used = DISK_ALIGN, next;
+    enum scanned got = SCAN_GROUP;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK) {
+        struct iobuf *buf;
+        struct member m;
+        bool lives = true;
+
+        got = place_scan(&source, at, &m, &buf, &next, eb);
+        if (got != SCAN_GROUP)
+            break;
+        rc = has_record(d, &m, &lives, eb);
+        if (rc == ERR_OK && lives)
+            used = next;
+        else if (rc == ERR_OK && m.kind != MEMBER_DEAD) {
+            d->home.given_back++;
+            rc = bury(s, &m, eb);
+        }
+        iobuf_drop(&buf);
+        at = next;
+    }
+    if (got == SCAN_NEWER)
+        return ERR_NOT_BUILT;
+    if (got == SCAN_ERROR)
+        return ERR_IO;
+    s->home.used = used;
+    return rc;
+}
+
+static enum err
+recover_bodies(struct disk *d, enum disk_class class, struct errbuf *eb)
+{
+    struct segment *newest = NULL;
+    enum err rc;
+
+    LIST_EACH(&d->home.segments_of[class], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (s->kind == SEGMENT_BODIES && (newest == NULL || s->id > newest->id))
+            newest = s;
+    }
+    if (newest == NULL)
+        return ERR_OK;
+    rc = walk_places(d, newest, eb);
+    if (rc == ERR_OK)
+        d->home.bodies[class] = segment_ref(newest);
+    return rc;
+}
+
+/* Segments of one body: those in which nothing lives are unlinked. The index has all of the replay by now. */
+static enum err
+recover_single(struct disk *d, enum disk_class class, const struct found_list *l,
+               struct errbuf *eb)
+{
+    for (uint32_t i = 0; i < l->count; i++) {
+        struct index_segment seg = {0};
+        enum err rc;
+
+        if (l->at[i].kind != SEGMENT_ONE)
+            continue;
+        rc = index_segment(d->index, class, l->at[i].id, &seg, eb);
+        if (rc == ERR_OK && seg.living > 0)
+            continue;
+        if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+            rc = segment_remove(d, class, SEGMENT_ONE, l->at[i].id, eb);
+        if (rc != ERR_OK)
+            return rc;
+        d->home.given_back++;
+    }
+    return ERR_OK;
+}
+
+enum err
+recover_disk(struct disk *d, struct errbuf *eb)
+{
+    struct found_list found[DISK_CLASSES_] = {0};
+    struct index_covered covered = {0};
+    enum err rc = ERR_OK;
+
+    d->home.next_segment = 1;
+    for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
+        rc = rt_dir_list(d->dir[c], on_name, &found[c], eb);
+        if (rc == ERR_OK)
+            rc = open_segments(d, (enum disk_class)c, &found[c], eb);
+    }
+    if (rc == ERR_OK)
+        rc = open_index(d, &covered, eb);
+    for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
+        rc = replay_class(d, (enum disk_class)c, &covered.log[c], eb);
+    if (rc == ERR_OK)
+        rc = flush_round(d, eb);
+    for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
+        rc = recover_bodies(d, (enum disk_class)c, eb);
+        if (rc == ERR_OK)
+            rc = recover_single(d, (enum disk_class)c, &found[c], eb);
+    }
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        free(found[c].at);
+    if (rc == ERR_OK && d->home.given_back > 0)
+        LOG(LOG_INFO, "disk.given_back", "places of bodies that were never committed",
+            L_TEXT("disk", rt_dir_path(d->root)), L_U64("count", d->home.given_back));
+    return rc;
+}

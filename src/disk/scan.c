@@ -1,0 +1,255 @@
+#include "disk/scan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "disk/block.h"
+#include "disk/read.h"
+
+void
+log_scan_begin(struct log_scan *s, const struct scan_source *source, uint64_t offset,
+               uint64_t group, uint64_t epoch)
+{
+    *s = (struct log_scan){
+        .source = *source, .offset = offset, .group = group, .epoch = epoch};
+    s->members = xcalloc(GROUP_MEMBERS, sizeof *s->members);
+}
+
+void
+log_scan_end(struct log_scan *s)
+{
+    iobuf_drop(&s->window);
+    free(s->members);
+    s->members = NULL;
+}
+
+/* Makes the window hold what the file has of [offset, offset + len); less only at the file's end. */
+static enum err
+look(struct log_scan *s, uint64_t offset, uint64_t len, struct span *out,
+     struct errbuf *eb)
+{
+    if (s->window == NULL || offset < s->window_at ||
+        offset + len > s->window_at + s->window_len) {
+        uint64_t begin = align_down(offset, DISK_ALIGN);
+        uint32_t n = 0;
+        enum err rc;
+
+        if (s->window == NULL) {
+            rc = iobuf_get(IOBUF_MAX, &s->window);
+            if (rc != ERR_OK)
+                return err_set(eb, rc, "no buffer to read a log");
+        }
+        s->window_len = 0;
+        rc = rt_read(s->source.file, begin, s->window, 0, IOBUF_MAX, RT_BACKGROUND,
+                     DEADLINE_NEVER, &n, eb);
+        if (rc != ERR_OK)
+            return rc;
+        s->window_at = begin;
+        s->window_len = n;
+    }
+    if (offset >= s->window_at + s->window_len)
+        *out = (struct span){"", 0};
+    else
+        *out = (struct span){s->window->at + (offset - s->window_at),
+                             MIN(len, s->window_at + s->window_len - offset)};
+    return ERR_OK;
+}
+
+/* ---- one member ---- */
+
+static enum scanned
+no_group(struct errbuf *eb, const char *why)
+{
+    (void)err_set(eb, ERR_CORRUPT, "%s", why);
+    return SCAN_END;
+}
+
+static enum scanned
+check_payload(const struct log_scan *s, const struct member *m, struct errbuf *eb)
+{
+    uint64_t bad;
+
+    if (m->kind == MEMBER_BUCKET)
+        return hash_crc32c(0, m->body.at, m->body.len) == m->payload_sum
+                   ? SCAN_GROUP
+                   : no_group(eb, "a payload's sum is wrong");
+    if (m->block_sums.len != 4 * block_count(m->payload))
+        return no_group(eb, "a payload lacks sums");
+    if (block_check(block_seed(s->source.cluster_sum, &m->content, 0), 0, m->body.at,
+                    m->payload, m->block_sums.at, &bad) != ERR_OK)
+        return no_group(eb, "a payload's sum is wrong");
+    return SCAN_GROUP;
+}
+
+static bool
+is_padding_clean(const char *at, uint64_t len)
+{
+    for (uint64_t i = 0; i < len; i++) {
+        if (at[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The member at `offset`, its header judged by what binds it, its payload by its sums. */
+static enum scanned
+scan_member(struct log_scan *s, uint64_t offset, struct member *m, struct errbuf *eb)
+{
+    struct span window;
+    size_t need;
+    enum member_got got;
+    uint64_t whole;
+    enum err rc = look(s, offset, HEAD_MAX, &window, eb);
+
+    if (rc != ERR_OK)
+        return SCAN_ERROR;
+    if (window.len == 0)
+        return no_group(eb, "the segment ends");
+    got = member_parse(window, m, &need, eb);
+    if (got == MEMBER_NEWER)
+        return SCAN_NEWER;
+    if (got == MEMBER_ZERO) {
+        if (eb != NULL)
+            eb->text[0] = '\0';
+        return SCAN_END;
+    }
+    if (got != MEMBER_GOOD)
+        return got == MEMBER_MORE ? no_group(eb, "a header is cut off") : SCAN_END;
+    if (!member_stands(m, s->source.segment, s->source.generation, offset))
+        return no_group(eb, "a header of another place");
+    whole = m->head_len + align_up(m->payload, 512);
+    if (m->payload > GROUP_MAX || whole > GROUP_MAX)
+        return no_group(eb, "a member longer than a group");
+    return SCAN_GROUP;
+}
+
+/* ---- one group ---- */
+
+static enum scanned
+judge_member(struct log_scan *s, const struct member *m, bool first, struct errbuf *eb)
+{
+    if (first && s->group != 0 && m->group != s->group)
+        return no_group(eb, "a group with another number");
+    if (first && m->epoch < s->epoch)
+        return no_group(eb, "a group of an earlier start");
+    if (!first && (m->group != s->members[0].group || m->epoch != s->members[0].epoch))
+        return no_group(eb, "a member of another group");
+    if (m->kind == MEMBER_SEGMENT_HEADER || m->kind >= MEMBER_BODY)
+        return no_group(eb, "a member that does not belong in a log");
+    return SCAN_GROUP;
+}
+
+/* Headers first, so that the group's length is known; then the window is made to hold all of it. */
+static enum scanned
+scan_heads(struct log_scan *s, uint64_t *end, struct errbuf *eb)
+{
+    uint64_t at = s->offset;
+
+    s->count = 0;
+    for (;;) {
+        struct member *m = &s->members[s->count];
+        enum scanned got;
+
+        if (s->count == GROUP_MEMBERS)
+            return no_group(eb, "a group of too many members");
+        got = scan_member(s, at, m, eb);
+        if (got == SCAN_GROUP)
+            got = judge_member(s, m, s->count == 0, eb);
+        if (got != SCAN_GROUP)
+            return got;
+        s->count++;
+        at = member_end(m);
+        if (at - s->offset > GROUP_MAX)
+            return no_group(eb, "a group that is too long");
+        if (m->last)
+            break;
+    }
+    *end = at;
+    return at % DISK_ALIGN == 0
+               ? SCAN_GROUP
+               : no_group(eb, "a group that does not end at a multiple of 4 KiB");
+}
+
+static enum scanned
+scan_payloads(struct log_scan *s, uint64_t end, struct errbuf *eb)
+{
+    struct span group;
+    uint64_t at = s->offset;
+
+    if (look(s, s->offset, end - s->offset, &group, eb) != ERR_OK)
+        return SCAN_ERROR;
+    if (group.len < end - s->offset)
+        return no_group(eb, "the segment ends inside a group");
+    for (uint32_t i = 0; i < s->count; i++) {
+        struct member *m = &s->members[i];
+        const char *head = group.at + (at - s->offset);
+        enum scanned got;
+        size_t need;
+
+        /* Parsed again where the window is now: the spans moved with it. */
+        if (member_parse((struct span){head, group.len - (at - s->offset)}, m, &need,
+                         eb) != MEMBER_GOOD)
+            return no_group(eb, "a header changed while it was read");
+        m->body = (struct span){head + m->head_len, m->payload};
+        got = check_payload(s, m, eb);
+        if (got != SCAN_GROUP)
+            return got;
+        if (!is_padding_clean(m->body.at + m->payload,
+                              align_up(m->payload, 512) - m->payload))
+            return no_group(eb, "padding that is not zero");
+        at = member_end(m);
+    }
+    return SCAN_GROUP;
+}
+
+enum scanned
+log_scan_next(struct log_scan *s, struct errbuf *eb)
+{
+    uint64_t end = 0;
+    enum scanned got = scan_heads(s, &end, eb);
+
+    if (got == SCAN_GROUP)
+        got = scan_payloads(s, end, eb);
+    if (got != SCAN_GROUP)
+        return got;
+    s->offset = end;
+    s->group = s->members[0].group + 1;
+    s->epoch = s->members[0].epoch;
+    return SCAN_GROUP;
+}
+
+/* ---- body segments ---- */
+
+enum scanned
+place_scan(const struct scan_source *s, uint64_t offset, struct member *out,
+           struct iobuf **buf, uint64_t *next, struct errbuf *eb)
+{
+    uint32_t skip;
+    uint64_t have;
+    size_t need;
+    enum member_got got;
+
+    *buf = NULL;
+    if (offset + BODY_HEAD > s->size)
+        return no_group(eb, "the segment ends");
+    if (read_span(s->file, offset, BODY_HEAD, DEADLINE_NEVER, buf, &skip, &have, eb) !=
+        ERR_OK)
+        return SCAN_ERROR;
+    got = member_parse((struct span){(*buf)->at + skip, have}, out, &need, eb);
+    if (got == MEMBER_GOOD && member_stands(out, s->segment, s->generation, offset) &&
+        (out->kind == MEMBER_BODY || out->kind == MEMBER_OPEN ||
+         out->kind == MEMBER_DEAD) &&
+        out->span >= BODY_HEAD && out->span % DISK_ALIGN == 0 &&
+        out->span <= s->size - offset) {
+        *next = offset + out->span;
+        return SCAN_GROUP;
+    }
+    iobuf_drop(buf);
+    if (got == MEMBER_NEWER)
+        return SCAN_NEWER;
+    if (got == MEMBER_ZERO && eb != NULL)
+        eb->text[0] = '\0';
+    return got == MEMBER_ZERO || got == MEMBER_BAD ? SCAN_END
+                                                   : no_group(eb, "no place begins here");
+}

@@ -1,0 +1,46 @@
+/* scan: reading a log group by group, and a body segment place by place, believing nothing. Recovery uses it, and
+ * the check, which has no open disk. Any loop; calls may switch. docs/formats.md, section 6.
+ */
+#pragma once
+#include "disk/member.h"
+
+/* Which segment is read, and what binds its bytes. */
+struct scan_source {
+    struct rt_file *file; /* borrowed */
+    uint32_t segment, generation;
+    uint64_t size;        /* of the file */
+    uint32_t cluster_sum; /* crc32c of the cluster id */
+};
+
+enum scanned {
+    SCAN_GROUP, /* a whole group, every sum right */
+    SCAN_END,   /* no group stands here: the log ends, if nothing says otherwise */
+    SCAN_NEWER, /* one of a version that this program does not know */
+    SCAN_ERROR, /* the disk can't be read, or memory is out */
+};
+
+struct log_scan {
+    struct scan_source source;
+    uint64_t offset; /* of the next group */
+    uint64_t group;  /* number of the next group; 0: any */
+    uint64_t epoch;  /* of the last one: it never decreases */
+
+    /* The group found: good until the next call. */
+    struct member *members; /* owned; GROUP_MEMBERS */
+    uint32_t count;
+
+    struct iobuf *window; /* owned */
+    uint64_t window_at;
+    uint32_t window_len;
+};
+void log_scan_begin(struct log_scan *s, const struct scan_source *source, uint64_t offset,
+                    uint64_t group, uint64_t epoch);
+void log_scan_end(struct log_scan *s); /* twice is fine */
+/* On SCAN_GROUP members[0, count) are the group, payloads in `body`, and offset, group, epoch are those of the next.
+ * On SCAN_END the sentence says what stands there instead (a block of zeros: empty). */
+enum scanned log_scan_next(struct log_scan *s, struct errbuf *eb);
+
+/* One place of a body segment. SCAN_GROUP: its header, judged, in *out (spans lie in `buf`, which the caller drops),
+ * *next is where the next place stands. */
+enum scanned place_scan(const struct scan_source *s, uint64_t offset, struct member *out,
+                        struct iobuf **buf, uint64_t *next, struct errbuf *eb);

@@ -1,0 +1,336 @@
+#include "disk/segment.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+static const char *const kind_names[] = {
+    [SEGMENT_LOG] = "log",
+    [SEGMENT_BODIES] = "body",
+    [SEGMENT_ONE] = "one",
+};
+#define SEGMENT_ID_MAX ((1u << 28) - 1)
+
+const char *
+segment_kind_name(enum segment_kind kind)
+{
+    return kind_names[kind];
+}
+
+void
+segment_name(enum segment_kind kind, uint32_t id, char out[SEGMENT_NAME_ROOM])
+{
+    snprintf(out, SEGMENT_NAME_ROOM, "%s-%06" PRIu32 ".tar", kind_names[kind], id);
+}
+
+bool
+segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id)
+{
+    char again[SEGMENT_NAME_ROOM];
+
+    for (unsigned k = 0; k < ARRAY_LEN(kind_names); k++) {
+        size_t len = strlen(kind_names[k]);
+        unsigned long n;
+
+        if (strncmp(name, kind_names[k], len) != 0 || name[len] != '-')
+            continue;
+        n = strtoul(name + len + 1, NULL, 10);
+        if (n == 0 || n > SEGMENT_ID_MAX)
+            return false;
+        *kind = (enum segment_kind)k;
+        *id = (uint32_t)n;
+        segment_name(*kind, *id, again);
+        return strcmp(again, name) == 0; /* one number has one name */
+    }
+    return false;
+}
+
+/* ---- the table ---- */
+
+static segment_slot *
+slot_of(struct disk *d, uint32_t id, bool make)
+{
+    segment_slot *page;
+    uint32_t top = id / SEGMENT_TABLE_PAGE;
+
+    if (top >= SEGMENT_TABLE_TOP)
+        return NULL;
+    page = atomic_load_explicit(&d->segments[top], memory_order_acquire);
+    if (page == NULL && make) { /* home only: nobody else makes one meanwhile */
+        page = xcalloc(SEGMENT_TABLE_PAGE, sizeof *page);
+        atomic_store_explicit(&d->segments[top], page, memory_order_release);
+    }
+    return page != NULL ? &page[id % SEGMENT_TABLE_PAGE] : NULL;
+}
+
+struct segment *
+segment_ref(struct segment *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+void
+segment_drop(struct segment **sp)
+{
+    struct segment *s = *sp;
+
+    *sp = NULL;
+    if (s == NULL || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    rt_file_close(&s->file);
+    free(s);
+}
+
+struct segment *
+segment_pin(struct disk *d, uint32_t id)
+{
+    segment_slot *slot = slot_of(d, id, false);
+    struct segment *s =
+        slot != NULL ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
+
+    /* The table's own reference outlives this turn of the loop (rt_retire), so the count is not zero. */
+    return s != NULL ? segment_ref(s) : NULL;
+}
+
+static void
+drop_retired(void *ptr)
+{
+    struct segment *s = ptr;
+
+    segment_drop(&s);
+}
+
+static void
+table_add(struct segment *s)
+{
+    segment_slot *slot = slot_of(s->disk, s->id, true);
+
+    assert(slot != NULL && atomic_load(slot) == NULL);
+    list_push_back(&s->disk->home.segments_of[s->class], &s->home.of_class);
+    atomic_store_explicit(slot, segment_ref(s), memory_order_release);
+}
+
+static void
+table_remove(struct disk *d, uint32_t id)
+{
+    segment_slot *slot = slot_of(d, id, false);
+    struct segment *s = slot != NULL ? atomic_exchange(slot, NULL) : NULL;
+
+    if (s == NULL)
+        return;
+    list_remove(&s->home.of_class);
+    rt_retire(drop_retired, s);
+}
+
+void
+segment_table_clear(struct disk *d)
+{
+    for (unsigned top = 0; top < SEGMENT_TABLE_TOP; top++) {
+        segment_slot *page = atomic_exchange(&d->segments[top], NULL);
+
+        if (page == NULL)
+            continue;
+        for (unsigned i = 0; i < SEGMENT_TABLE_PAGE; i++) {
+            struct segment *s = atomic_load(&page[i]);
+
+            if (s != NULL)
+                list_remove(&s->home.of_class);
+            segment_drop(&s);
+        }
+        free(page);
+    }
+}
+
+/* ---- files ---- */
+
+static struct segment *
+new_segment(struct disk *d, enum disk_class class, enum segment_kind kind, uint32_t id)
+{
+    struct segment *s = xcalloc(1, sizeof *s);
+
+    s->disk = d;
+    s->id = id;
+    s->generation = 1;
+    s->class = class;
+    s->kind = kind;
+    atomic_init(&s->refs, 1);
+    list_init(&s->home.of_class);
+    list_init(&s->home.of_dirty);
+    s->home.used = DISK_ALIGN;
+    return s;
+}
+
+static enum err
+write_header(struct segment *s, struct errbuf *eb)
+{
+    struct member m = {.kind = MEMBER_SEGMENT_HEADER,
+                       .segment = s->id,
+                       .generation = s->generation,
+                       .epoch = s->disk->epoch,
+                       .class = s->class,
+                       .segment_kind = s->kind,
+                       .first_group = s->first_group,
+                       .segment_bytes = s->home.size,
+                       .mtime_ms = (int64_t)(rt_wall_ns() / 1000000)};
+    struct iobuf *b;
+    struct buf head;
+    enum err rc = iobuf_get(DISK_ALIGN, &b);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer for the header of a segment");
+    memcpy(m.cluster_id, s->disk->o.cluster_id, sizeof m.cluster_id);
+    memcpy(m.disk_id, s->disk->disk_id, sizeof m.disk_id);
+    buf_init(&head, DISK_ALIGN);
+    member_encode(&m, DISK_ALIGN, &head);
+    memcpy(b->at, head.at, DISK_ALIGN);
+    buf_fini(&head);
+    rc = rt_write(s->file, 0, b, 0, DISK_ALIGN, RT_WRITE, eb);
+    iobuf_drop(&b);
+    return rc;
+}
+
+void
+segment_discard(struct disk *d, enum disk_class class, const char *name)
+{
+    struct rt_shield shield;
+    struct errbuf eb = {0};
+
+    rt_shield_begin(&shield);
+    if (rt_dir_unlink(d->dir[class], name, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disk.unlink_failed",
+            "a segment without bodies stays until the next start",
+            L_TEXT("segment", name), L_TEXT("error", eb.text));
+    rt_shield_end(&shield);
+}
+
+enum err
+segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
+             uint64_t first_group, uint64_t bytes, struct segment **out,
+             struct errbuf *eb)
+{
+    char name[SEGMENT_NAME_ROOM];
+    struct segment *s;
+    enum err rc;
+
+    *out = NULL;
+    if (d->home.next_segment > SEGMENT_ID_MAX)
+        return err_set(eb, ERR_NO_SPACE, "the disk has used up its %u segment numbers",
+                       SEGMENT_ID_MAX);
+    s = new_segment(d, class, kind, d->home.next_segment++);
+    s->first_group = first_group;
+    s->home.size = bytes;
+    segment_name(kind, s->id, name);
+    rc = rt_open(d->dir[class], name, RT_O_WRITE | RT_O_CREATE | RT_O_EXCL | RT_O_DIRECT,
+                 0600, &s->file, eb);
+    if (rc == ERR_OK) {
+        rc = rt_fallocate(s->file, 0, bytes, eb);
+        if (rc == ERR_OK)
+            rc = write_header(s, eb);
+        if (rc == ERR_OK && kind != SEGMENT_ONE) {
+            rc = rt_sync(s->file, eb);
+            if (rc == ERR_OK)
+                rc = rt_dir_sync(d->dir[class], eb);
+        }
+        if (rc != ERR_OK) {
+            segment_discard(d, class, name);
+        }
+    }
+    if (rc != ERR_OK) {
+        err_prefix(eb, "segment %s", name);
+        segment_drop(&s);
+        return rc;
+    }
+    if (kind != SEGMENT_ONE)
+        table_add(s);
+    atomic_fetch_add(&d->segment_bytes[class], bytes);
+    *out = s;
+    return ERR_OK;
+}
+
+enum err
+segment_header_read(struct rt_file *f, struct member *out, struct errbuf *eb)
+{
+    struct iobuf *b;
+    uint32_t n = 0;
+    size_t need;
+    enum err rc = iobuf_get(DISK_ALIGN, &b);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer for the header of a segment");
+    rc = rt_read(f, 0, b, 0, DISK_ALIGN, RT_READ, DEADLINE_NEVER, &n, eb);
+    if (rc == ERR_OK) {
+        enum member_got got = member_parse((struct span){b->at, n}, out, &need, eb);
+
+        if (got == MEMBER_NEWER)
+            rc = ERR_NOT_BUILT;
+        else if (got == MEMBER_ZERO || got == MEMBER_MORE)
+            rc = err_set(eb, ERR_CORRUPT, "no header");
+        else if (got != MEMBER_GOOD)
+            rc = ERR_CORRUPT;
+        else if (out->kind != MEMBER_SEGMENT_HEADER || out->offset != 0)
+            rc = err_set(eb, ERR_CORRUPT, "does not begin with a segment header");
+        out->record = (struct span){NULL, 0};
+    }
+    iobuf_drop(&b);
+    return rc;
+}
+
+static enum err
+check_header(struct disk *d, const struct segment *s, const struct member *m,
+             struct errbuf *eb)
+{
+    if (memcmp(m->cluster_id, d->o.cluster_id, sizeof m->cluster_id) != 0 ||
+        memcmp(m->disk_id, d->disk_id, sizeof m->disk_id) != 0)
+        return err_set(eb, ERR_DENIED, "belongs to another disk");
+    if (m->segment != s->id || m->class != s->class || m->segment_kind != s->kind)
+        return err_set(eb, ERR_CORRUPT,
+                       "its header names segment %06" PRIu32 " of another kind",
+                       m->segment);
+    return ERR_OK;
+}
+
+enum err
+segment_open(struct disk *d, enum disk_class class, enum segment_kind kind, uint32_t id,
+             struct segment **out, struct errbuf *eb)
+{
+    char name[SEGMENT_NAME_ROOM];
+    struct segment *s = new_segment(d, class, kind, id);
+    struct member m;
+    enum err rc;
+
+    *out = NULL;
+    segment_name(kind, id, name);
+    rc = rt_open(d->dir[class], name, RT_O_WRITE | RT_O_DIRECT, 0600, &s->file, eb);
+    if (rc == ERR_OK)
+        rc = segment_header_read(s->file, &m, eb);
+    if (rc == ERR_OK)
+        rc = check_header(d, s, &m, eb);
+    if (rc == ERR_OK)
+        rc = rt_file_size(s->file, &s->home.size, eb);
+    if (rc != ERR_OK) {
+        err_prefix(eb, "segment %s", name);
+        segment_drop(&s);
+        return rc;
+    }
+    s->generation = m.generation;
+    s->first_group = m.first_group;
+    if (kind != SEGMENT_ONE)
+        table_add(s);
+    *out = s;
+    return ERR_OK;
+}
+
+enum err
+segment_remove(struct disk *d, enum disk_class class, enum segment_kind kind, uint32_t id,
+               struct errbuf *eb)
+{
+    char name[SEGMENT_NAME_ROOM];
+
+    segment_name(kind, id, name);
+    table_remove(d, id);
+    return rt_dir_unlink(d->dir[class], name, eb);
+}

@@ -1,0 +1,41 @@
+/* segment: the tar files of a disk: made, named, found by number, pinned. docs/formats.md, sections 1 and 3.
+ *
+ * Logs and shared body segments are in the disk's table while it is open, with their file; a segment of one
+ * body is opened by name by whoever reads it. segment_pin() works on any loop without a lock: a slot is
+ * emptied on the home loop, the table's reference dropped when every loop has passed on.
+ */
+#pragma once
+#include "disk/internal.h"
+#include "disk/member.h"
+
+#define SEGMENT_NAME_ROOM 24
+const char *segment_kind_name(enum segment_kind kind); /* "log", "body", "one" */
+void segment_name(enum segment_kind kind, uint32_t id, char out[SEGMENT_NAME_ROOM]);
+bool segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id);
+
+/* Makes a segment of `bytes` (a first step of it for one body of unknown length), header written. Logs and
+ * shared ones are durable, folder included, and in the table; one for a body is not yet either. The caller owns
+ * a reference. Home; may switch. */
+enum err segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
+                      uint64_t first_group, uint64_t bytes, struct segment **out,
+                      struct errbuf *eb) MUST_CHECK;
+/* Opens one that exists and checks its header. Logs and shared ones come into the table. Home; may switch. */
+enum err segment_open(struct disk *d, enum disk_class class, enum segment_kind kind,
+                      uint32_t id, struct segment **out, struct errbuf *eb) MUST_CHECK;
+/* Takes it out of table and folder. Home; may switch. */
+enum err segment_remove(struct disk *d, enum disk_class class, enum segment_kind kind,
+                        uint32_t id, struct errbuf *eb) MUST_CHECK;
+
+/* Unlinks a file that holds nothing yet; says so when it can't. */
+void segment_discard(struct disk *d, enum disk_class class, const char *name);
+
+/* One more reference on what is in the table, or NULL. Any loop. */
+struct segment *segment_pin(struct disk *d, uint32_t id);
+struct segment *segment_ref(struct segment *s);
+void segment_drop(struct segment **sp);   /* NULL is fine. Any loop. */
+void segment_table_clear(struct disk *d); /* at the end: nobody reads any more */
+
+/* Reads and judges the header of a segment file. *out has id, generation and the segment's fields; the ids of
+ * cluster and disk are for the caller to compare. Any loop; may switch. */
+enum err segment_header_read(struct rt_file *f, struct member *out,
+                             struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,371 @@
+/* The writers of disk.h: a body on its way, in memory while it is small, else to its place in a body segment. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "disk/block.h"
+#include "disk/body.h"
+#include "disk/commit.h"
+#include "disk/writer.h"
+
+#define WRITE_PIECE (1u << 20) /* bytes that go to a body segment at a time */
+
+struct disk_writer {
+    /* Set at birth. */
+    struct disk *disk;
+    enum disk_class class;
+    unsigned loop;
+    uint64_t size; /* announced, or DISK_SIZE_UNKNOWN */
+    struct disk_key key;
+    char *names; /* owned: birth name and key */
+    struct content_id content;
+    uint32_t seed;
+    struct upload_id upload;
+    uint32_t part; /* 0: an object */
+
+    /* On its loop. */
+    struct iobuf *buf; /* what is not on the disk yet */
+    uint64_t buf_at;   /* offset of its first byte in the body */
+    uint32_t buf_len;
+    struct body body; /* body.segment NULL: small so far */
+    struct buf sums;  /* of what is on the disk, be32 each */
+    bool broken;      /* a write failed: can only be aborted */
+};
+
+static struct member
+head_of(const struct disk_writer *w)
+{
+    return (struct member){.bucket = w->key.bucket,
+                           .birth_name = w->key.birth_name,
+                           .key = w->key.key,
+                           .content = w->content,
+                           .upload = w->upload,
+                           .part = w->part};
+}
+
+static enum err
+reserve(struct disk_writer *w, struct errbuf *eb)
+{
+    struct member head = head_of(w);
+
+    return body_reserve(w->disk, w->class, &head, w->size, &w->body, eb);
+}
+
+static enum err
+get_buffer(struct disk_writer *w, struct errbuf *eb)
+{
+    uint64_t room = w->size <= DISK_INLINE_MAX     ? MAX(w->size, 1u)
+                    : w->size == DISK_SIZE_UNKNOWN ? DISK_INLINE_MAX
+                                                   : WRITE_PIECE;
+    enum err rc = iobuf_get((uint32_t)room, &w->buf);
+
+    return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer to write a body");
+}
+
+static void
+free_writer(struct disk_writer *w)
+{
+    iobuf_drop(&w->buf);
+    buf_fini(&w->sums);
+    free(w->names);
+    free(w);
+}
+
+enum err
+writer_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
+             uint64_t size, const struct upload_id *upload, uint32_t part,
+             struct disk_writer **out, struct errbuf *eb)
+{
+    struct disk_writer *w;
+    enum err rc;
+
+    *out = NULL;
+    if (size != DISK_SIZE_UNKNOWN && size > BODY_MAX)
+        return err_set(eb, ERR_TOO_LARGE, "a body of %" PRIu64 " bytes, at most %" PRIu64,
+                       size, BODY_MAX);
+    if (k->key.len == 0 || k->key.len > DISK_KEY_MAX)
+        return err_set(eb, ERR_BAD_REQUEST, "a key of %zu bytes, 1 to %u are allowed",
+                       k->key.len, DISK_KEY_MAX);
+    if (atomic_load(&d->failed))
+        return err_set(eb, ERR_IO, "the disk has failed");
+    w = xcalloc(1, sizeof *w);
+    w->disk = d;
+    w->class = class;
+    w->loop = rt_loop_index();
+    w->size = size;
+    w->names = xmalloc(k->birth_name.len + k->key.len + 1);
+    memcpy(w->names, k->birth_name.at, k->birth_name.len);
+    memcpy(w->names + k->birth_name.len, k->key.at, k->key.len);
+    w->key = (struct disk_key){.bucket = k->bucket,
+                               .birth_name = {w->names, k->birth_name.len},
+                               .key = {w->names + k->birth_name.len, k->key.len}};
+    w->content = content_mint(d);
+    w->seed = block_seed(d->cluster_sum, &w->content, 0);
+    if (upload != NULL)
+        w->upload = *upload;
+    w->part = part;
+    buf_init(&w->sums, 4 * block_count(BODY_MAX) + 4);
+    rc = get_buffer(w, eb);
+    if (rc == ERR_OK && size > DISK_INLINE_MAX && size != DISK_SIZE_UNKNOWN)
+        rc = reserve(w, eb);
+    if (rc != ERR_OK) {
+        free_writer(w);
+        return rc;
+    }
+    *out = w;
+    return ERR_OK;
+}
+
+enum err
+disk_write_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
+                 uint64_t size, struct disk_writer **out, struct errbuf *eb)
+{
+    return writer_begin(d, k, class, size, NULL, 0, out, eb);
+}
+
+uint64_t
+disk_written(const struct disk_writer *w)
+{
+    return w->buf_at + w->buf_len;
+}
+
+/* Sums of what is in the buffer from a block boundary on. */
+static void
+add_sums(struct disk_writer *w, uint32_t len)
+{
+    char *at = buf_reserve(&w->sums, 4 * block_count(len));
+
+    assert(at != NULL && w->buf_at % BLOCK_BYTES == 0);
+    block_sums_put(w->seed, w->buf_at / BLOCK_BYTES, w->buf->at, len, at);
+    w->sums.len += 4 * block_count(len);
+}
+
+/* The full buffer goes to the disk. It keeps its bytes until they are there: disk_write_peek() relies on it. */
+static enum err
+spill(struct disk_writer *w, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    if (w->body.segment == NULL)
+        rc = reserve(w, eb);
+    if (rc == ERR_OK)
+        rc = body_write(&w->body, w->buf_at, w->buf, w->buf_len, eb);
+    if (rc != ERR_OK) {
+        w->broken = true;
+        return rc;
+    }
+    add_sums(w, w->buf_len);
+    w->buf_at += w->buf_len;
+    w->buf_len = 0;
+    return ERR_OK;
+}
+
+enum err
+disk_write(struct disk_writer *w, const void *data, size_t len, struct errbuf *eb)
+{
+    const char *from = data;
+
+    assert(w->loop == rt_loop_index());
+    if (w->broken)
+        return err_set(eb, ERR_IO, "an earlier write of this body failed");
+    if (len > (w->size == DISK_SIZE_UNKNOWN ? BODY_MAX : w->size) - disk_written(w))
+        return err_set(eb, w->size == DISK_SIZE_UNKNOWN ? ERR_TOO_LARGE : ERR_BAD_REQUEST,
+                       "a body of more than %" PRIu64 " bytes",
+                       w->size == DISK_SIZE_UNKNOWN ? BODY_MAX : w->size);
+    while (len > 0) {
+        uint32_t n;
+        enum err rc;
+
+        /* Only when more comes: a body that just fills the buffer may still go to the log. */
+        if (w->buf_len == w->buf->room) {
+            rc = spill(w, eb);
+            if (rc != ERR_OK)
+                return rc;
+        }
+        n = (uint32_t)MIN(len, (size_t)(w->buf->room - w->buf_len));
+        memcpy(w->buf->at + w->buf_len, from, n);
+        w->buf_len += n;
+        from += n;
+        len -= n;
+    }
+    return ERR_OK;
+}
+
+/* ---- peeking ---- */
+
+struct peek {
+    struct disk_writer *w;
+    uint64_t offset;
+    void *buf;
+    size_t len, n;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+/* From the disk, whole blocks, verified with the sums that are still in memory. */
+static void
+peek_disk(struct peek *p)
+{
+    struct disk_writer *w = p->w;
+    struct segment *s =
+        segment_ref(w->body.segment); /* the writer may end while this waits */
+    uint64_t first = p->offset / BLOCK_BYTES, from = first * BLOCK_BYTES;
+    uint64_t to = MIN(align_up(p->offset + p->len, BLOCK_BYTES), w->buf_at), bad, have;
+    uint64_t at = w->body.offset + BODY_HEAD + from;
+    struct disk *d = w->disk;
+    struct row row = {.content = w->content, .segment = s->id, .offset = w->body.offset};
+    struct buf sums;
+    struct iobuf *io;
+    uint32_t skip, seed = w->seed;
+
+    to = MIN(to, from + MIB(1));
+    buf_init(&sums, MIB(1));
+    buf_put(&sums, w->sums.at + 4 * first, 4 * block_count(to - from));
+    p->rc = read_span(s->file, at, to - from, DEADLINE_NEVER, &io, &skip, &have, p->eb);
+    if (p->rc == ERR_OK) {
+        if (have < to - from ||
+            block_check(seed, first, io->at + skip, to - from, sums.at, &bad) != ERR_OK) {
+            p->rc = read_damage(d, &row, first, p->eb);
+        } else {
+            p->n = MIN(p->len, to - p->offset);
+            memcpy(p->buf, io->at + skip + (p->offset - from), p->n);
+        }
+    }
+    iobuf_drop(&io);
+    buf_fini(&sums);
+    segment_drop(&s);
+}
+
+static void
+peek_here(void *arg)
+{
+    struct peek *p = arg;
+    struct disk_writer *w = p->w;
+
+    p->rc = ERR_OK;
+    p->n = 0;
+    if (p->offset >= disk_written(w) || p->len == 0)
+        return;
+    if (p->offset < w->buf_at) {
+        peek_disk(p);
+        return;
+    }
+    p->n = MIN(p->len, (size_t)(disk_written(w) - p->offset));
+    memcpy(p->buf, w->buf->at + (p->offset - w->buf_at), p->n);
+}
+
+enum err
+disk_write_peek(struct disk_writer *w, uint64_t offset, void *buf, size_t len, size_t *n,
+                struct errbuf *eb)
+{
+    struct peek p = {
+        .w = w, .offset = offset, .buf = buf, .len = len, .eb = eb, .rc = ERR_CANCELLED};
+
+    *n = 0;
+    if (w->loop == rt_loop_index()) {
+        peek_here(&p);
+    } else {
+        enum err rc = rt_call(w->loop, peek_here, &p);
+
+        if (rc != ERR_OK)
+            return rc;
+    }
+    *n = p.n;
+    return p.rc;
+}
+
+/* ---- the end ---- */
+
+void
+disk_write_abort(struct disk_writer **wp)
+{
+    struct disk_writer *w = *wp;
+
+    *wp = NULL;
+    if (w == NULL)
+        return;
+    body_give_back(&w->body);
+    free_writer(w);
+}
+
+static enum err
+check_end(const struct disk_writer *w, const struct object_meta *meta, struct errbuf *eb)
+{
+    if (w->broken)
+        return err_set(eb, ERR_IO, "a write of this body failed");
+    if (w->size != DISK_SIZE_UNKNOWN && disk_written(w) != w->size)
+        return err_set(eb, ERR_INCOMPLETE, "%" PRIu64 " bytes came of %" PRIu64,
+                       disk_written(w), w->size);
+    return meta_check(meta, eb);
+}
+
+/* The rest of the buffer, then the seal: afterwards only the record is missing. */
+static enum err
+finish_body(struct disk_writer *w, const struct object_meta *meta, struct errbuf *eb)
+{
+    uint64_t size = disk_written(w);
+    uint32_t whole = (uint32_t)align_down(w->buf_len, DISK_ALIGN);
+    enum err rc = ERR_OK;
+
+    if (w->buf_len > 0)
+        add_sums(w, w->buf_len);
+    if (whole > 0)
+        rc = body_write(&w->body, w->buf_at, w->buf, whole, eb);
+    if (rc != ERR_OK)
+        return rc;
+    return body_seal(&w->body, size,
+                     (struct span){w->buf->at + whole, w->buf_len - whole},
+                     buf_span(&w->sums), meta, eb);
+}
+
+enum err
+writer_commit(struct disk_writer **wp, const struct object_meta *meta,
+              const struct disk_condition *condition, struct row *out, struct errbuf *eb)
+{
+    struct disk_writer *w = *wp;
+    char sums[4 * (DISK_INLINE_MAX / BLOCK_BYTES)];
+    struct commit c = {.key = &w->key,
+                       .condition = condition,
+                       .meta = meta,
+                       .content = w->content,
+                       .size = disk_written(w),
+                       .upload = w->upload,
+                       .part = w->part};
+    enum err rc = check_end(w, meta, eb);
+
+    *wp = NULL;
+    if (rc == ERR_OK && w->body.segment != NULL) {
+        rc = finish_body(w, meta, eb);
+        if (rc == ERR_OK)
+            c.place = body_place(&w->body);
+    } else if (rc == ERR_OK) {
+        block_sums_put(w->seed, 0, w->buf->at, w->buf_len, sums);
+        c.payload = (struct span){w->buf->at, w->buf_len};
+        c.block_sums = (struct span){sums, 4 * block_count(w->buf_len)};
+    }
+    if (rc == ERR_OK) {
+        c.kind = w->part > 0            ? MEMBER_PART
+                 : c.place.segment != 0 ? MEMBER_COMMIT
+                                        : MEMBER_PUT;
+        rc = commit_submit(w->disk, w->class, &c, eb);
+    }
+    if (rc == ERR_OK)
+        body_keep(&w->body);
+    else if (c.unknown)
+        body_leave(&w->body);
+    else
+        body_give_back(&w->body);
+    if (rc == ERR_OK && out != NULL)
+        *out = c.row;
+    free_writer(w);
+    return rc;
+}
+
+enum err
+disk_commit(struct disk_writer **wp, const struct object_meta *meta,
+            const struct disk_condition *c, struct row *out, struct errbuf *eb)
+{
+    assert((*wp)->part == 0);
+    return writer_commit(wp, meta, c, out, eb);
+}

@@ -1,0 +1,130 @@
+/* One disk on real files: put, get, delete, list, reopen. Protects D1 (what was acknowledged is there after a
+ * restart) and V2 (a list after a 2xx shows it). */
+#include "world.h"
+
+#define BIG (20u << 20)
+static char *data; /* BIG bytes that say where they belong */
+
+static struct disk *
+open_disk(const struct disk_options *o)
+{
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    if (disk_open(world_path, o, &d, &eb) != ERR_OK) {
+        fprintf(stderr, "open: %s\n", eb.text);
+        abort();
+    }
+    return d;
+}
+
+static const uint64_t sizes[] = {0,      1,      4095,   4096,    4097,    16384, 16385,
+                                 100000, 262144, 262145, 1000000, 3 << 20, BIG};
+
+static void
+put_all(struct disk *d, bool known)
+{
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char key[32];
+        struct row row;
+
+        snprintf(key, sizeof key, "dir/size-%u-%d", i, known);
+        CHECK(world_put_class(d, DISK_NATIVE, key, data, sizes[i], known, NULL, &row) ==
+              ERR_OK);
+        CHECK_U64(row.size, sizes[i]);
+    }
+}
+
+static void
+get_all(struct disk *d, bool known)
+{
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char key[32];
+        uint64_t n = sizes[i];
+
+        snprintf(key, sizeof key, "dir/size-%u-%d", i, known);
+        CHECK(world_get(d, key, data, n, 0, n) == ERR_OK);
+        CHECK(world_get(d, key, data, n, n / 3, n - n / 7) == ERR_OK);
+        CHECK(world_get(d, key, data, n, n / 2, n / 2 + (n > 2)) == ERR_OK);
+    }
+}
+
+static uint32_t
+count_keys(struct disk *d)
+{
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct disk_entry *entries;
+    uint32_t count, total = 0;
+    bool more = true;
+    struct errbuf eb = {0};
+    char after[DISK_KEY_MAX];
+    struct span last = {after, 0};
+
+    while (more) {
+        CHECK(disk_list(d, 7, last, false, 5, a, &entries, &count, &more, &eb) == ERR_OK);
+        for (uint32_t i = 0; i < count; i++) {
+            CHECK(span_cmp(last, entries[i].key) < 0);
+            memcpy(after, entries[i].key.at, entries[i].key.len);
+            last.len = entries[i].key.len;
+        }
+        total += count;
+        if (count == 0)
+            break;
+    }
+    arena_free(&a);
+    return total;
+}
+
+static void
+roundtrip(void *arg)
+{
+    struct disk_options o = world_options();
+    struct disk *d = open_disk(&o);
+    struct disk_key k = world_key(7, "dir/size-3-1");
+    struct errbuf eb = {0};
+    bool existed;
+    unsigned n = sizeof sizes / sizeof sizes[0];
+
+    (void)arg;
+    put_all(d, true);
+    put_all(d, false);
+    get_all(d, true);
+    get_all(d, false);
+    CHECK_U64(count_keys(d), 2 * n);
+    CHECK(disk_settle(d, &eb) == ERR_OK);
+    get_all(d, true);
+    CHECK_U64(count_keys(d), 2 * n);
+    disk_close(&d);
+    o = world_options();
+    d = open_disk(&o);
+    get_all(d, true);
+    get_all(d, false);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK && existed);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK && !existed);
+    CHECK(world_get(d, "dir/size-3-1", data, 4096, 0, 4096) == ERR_NOT_FOUND);
+    CHECK_U64(count_keys(d), 2 * n - 1);
+    disk_close(&d);
+    o = world_options();
+    d = open_disk(&o);
+    CHECK(world_get(d, "dir/size-3-1", data, 4096, 0, 4096) == ERR_NOT_FOUND);
+    CHECK_U64(count_keys(d), 2 * n - 1);
+    disk_close(&d);
+}
+
+static void
+test_roundtrip_and_reopen(void)
+{
+    world_run(roundtrip, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_WARN);
+    data = malloc(BIG);
+    world_fill(data, BIG, 1);
+    RUN(test_roundtrip_and_reopen);
+    free(data);
+    return check_done();
+}

@@ -1,0 +1,139 @@
+/* world: a fresh folder and a running engine around one fiber, for tests of this room. */
+#pragma once
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "check.h"
+#include "disk/disk.h"
+#include "rt/loop.h"
+
+static char world_path[256]; /* the disk of the case at hand */
+
+static inline void
+world_remove(const char *path)
+{
+    char command[300];
+
+    snprintf(command, sizeof command, "rm -rf '%s'", path);
+    if (system(command) != 0)
+        fprintf(stderr, "cannot remove %s\n", path);
+}
+
+static inline struct disk_options
+world_options(void)
+{
+    static uint64_t epoch;
+    struct disk_options o = {.node = 1,
+                             .epoch = ++epoch,
+                             .segment_bytes = 8u << 20,
+                             .index_map_bytes = 64u << 20};
+
+    memset(o.cluster_id, 0xc1, sizeof o.cluster_id);
+    return o;
+}
+
+/* Runs fn as the first fiber of an engine, with a new empty folder in world_path. */
+static inline void
+world_run_loops(enum rt_engine engine, unsigned loops, fiber_fn *fn, void *arg)
+{
+    const char *tmp = getenv("TMPDIR");
+    struct rt_options o = {.engine = engine, .loops = loops, .workers = 2};
+    struct errbuf eb = {0};
+    char base[200];
+
+    snprintf(base, sizeof base, "%s/fbdisk-XXXXXX", tmp != NULL ? tmp : "/tmp");
+    REQUIRE(mkdtemp(base) != NULL);
+    snprintf(world_path, sizeof world_path, "%s/disk", base);
+    CHECK(rt_run(&o, fn, arg, &eb) == ERR_OK);
+    world_remove(base);
+}
+
+static inline void
+world_run(fiber_fn *fn, void *arg)
+{
+    world_run_loops(RT_EPOLL, 1, fn, arg);
+}
+
+/* Bytes that say where they belong. */
+static inline void
+world_fill(char *out, uint64_t len, uint64_t seed)
+{
+    for (uint64_t i = 0; i < len; i++)
+        out[i] = (char)((seed * 2654435761u + i * 40503u + (i >> 8)) >> 3);
+}
+
+static inline struct disk_key
+world_key(uint64_t bucket, const char *key)
+{
+    return (struct disk_key){
+        .bucket = bucket, .birth_name = SPAN("bucket"), .key = span_of(key)};
+}
+
+static inline enum err
+world_put_class(struct disk *d, enum disk_class class, const char *key, const char *data,
+                uint64_t len, bool known, const struct disk_condition *c, struct row *row)
+{
+    struct disk_key k = world_key(7, key);
+    struct object_meta meta = {.mtime_ms = 1700000000123};
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+    unsigned char md5[DIGEST_MAX];
+    enum err rc =
+        disk_write_begin(d, &k, class, known ? len : DISK_SIZE_UNKNOWN, &w, &eb);
+
+    digest_once(DIGEST_MD5, data, len, md5);
+    memcpy(meta.md5, md5, 16);
+    for (uint64_t at = 0; rc == ERR_OK && at < len; at += 100000)
+        rc = disk_write(w, data + at, len - at < 100000 ? len - at : 100000, &eb);
+    if (rc == ERR_OK)
+        rc = disk_commit(&w, &meta, c, row, &eb);
+    if (rc != ERR_OK) {
+        disk_write_abort(&w);
+        if (rc != ERR_PRECONDITION)
+            fprintf(stderr, "put %s: %s: %s\n", key, err_name(rc), eb.text);
+    }
+    return rc;
+}
+
+static inline enum err
+world_put(struct disk *d, const char *key, const char *data, uint64_t len,
+          struct row *row)
+{
+    return world_put_class(d, DISK_NATIVE, key, data, len, true, NULL, row);
+}
+
+/* Reads the key and compares. */
+static inline enum err
+world_get(struct disk *d, const char *key, const char *want, uint64_t len, uint64_t from,
+          uint64_t to)
+{
+    struct disk_key k = world_key(7, key);
+    struct row row;
+    struct disk_reader *r;
+    struct errbuf eb = {0};
+    struct span piece;
+    uint64_t at = from;
+    enum err rc = disk_lookup(d, &k, &row, &eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    CHECK_U64(row.size, len);
+    rc = disk_read_begin(d, &k, &row, from, to - from, &r, &eb);
+    while (rc == ERR_OK) {
+        rc = disk_read_next(r, DEADLINE_NEVER, &piece, &eb);
+        if (rc != ERR_OK || piece.len == 0)
+            break;
+        CHECK(at + piece.len <= to && memcmp(piece.at, want + at, piece.len) == 0);
+        at += piece.len;
+    }
+    disk_read_end(&r);
+    if (rc == ERR_OK)
+        CHECK_U64(at, to);
+    else
+        fprintf(stderr, "get %s: %s: %s\n", key, err_name(rc), eb.text);
+    return rc;
+}
