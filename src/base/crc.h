@@ -18,11 +18,10 @@ struct crc_fold {
     uint64_t by2048[2];
 };
 
-/* Folds len bytes, a multiple of 64 and at least `least`, into out; `crc` (register form)
- * goes in front. */
+/* fold() takes len bytes, a multiple of 64 and not 0, into out; `crc` (register form) goes
+ * in front. */
 struct crc_kernel {
     const char *name;
-    size_t least;
     void (*fold)(const struct crc_fold *f, uint64_t crc, const unsigned char *data,
                  size_t len, unsigned char out[16]);
     /* The CPU's crc32 instruction, register form; NULL where it has none for that

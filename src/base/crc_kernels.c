@@ -69,9 +69,10 @@ fold_wide(__m512i acc, __m512i k, __m512i block)
     return _mm512_ternarylogic_epi64(low, high, block, 0x96); /* xor of three */
 }
 
+/* At least 256 bytes. */
 VCLMUL static void
-fold_vclmul(const struct crc_fold *f, uint64_t crc, const unsigned char *p, size_t len,
-            unsigned char out[16])
+fold_long(const struct crc_fold *f, uint64_t crc, const unsigned char *p, size_t len,
+          unsigned char out[16])
 {
     const __m512i k2048 = _mm512_broadcast_i32x4(load((const void *)f->by2048));
     const __m512i k512 = _mm512_broadcast_i32x4(load((const void *)f->by512));
@@ -98,6 +99,17 @@ fold_vclmul(const struct crc_fold *f, uint64_t crc, const unsigned char *p, size
     _mm_storeu_si128((void *)out, x);
 }
 
+static void
+fold_vclmul(const struct crc_fold *f, uint64_t crc, const unsigned char *p, size_t len,
+            unsigned char out[16])
+{
+    if (len < 256) {
+        fold_clmul(f, crc, p, len, out);
+        return;
+    }
+    fold_long(f, crc, p, len, out);
+}
+
 /* For what is too short to fold, and for the end. */
 CLMUL static uint32_t
 crc32c_sse42(uint32_t crc, const unsigned char *p, size_t len)
@@ -114,8 +126,8 @@ crc32c_sse42(uint32_t crc, const unsigned char *p, size_t len)
     return (uint32_t)r;
 }
 
-static const struct crc_kernel clmul = {"clmul", 128, fold_clmul, NULL, crc32c_sse42};
-static const struct crc_kernel vclmul = {"vclmul", 256, fold_vclmul, NULL, crc32c_sse42};
+static const struct crc_kernel clmul = {"clmul", fold_clmul, NULL, crc32c_sse42};
+static const struct crc_kernel vclmul = {"vclmul", fold_vclmul, NULL, crc32c_sse42};
 
 #elif defined(CRC_ARM)
 
@@ -187,9 +199,8 @@ crc32_armv8(uint32_t crc, const unsigned char *p, size_t len)
     return crc;
 }
 
-static const struct crc_kernel pmull = {"pmull", 128, fold_pmull, crc32_armv8,
-                                        crc32c_armv8};
-static const struct crc_kernel armv8 = {"armv8", 0, NULL, crc32_armv8, crc32c_armv8};
+static const struct crc_kernel pmull = {"pmull", fold_pmull, crc32_armv8, crc32c_armv8};
+static const struct crc_kernel armv8 = {"armv8", NULL, crc32_armv8, crc32c_armv8};
 
 #endif
 
