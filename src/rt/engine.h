@@ -53,10 +53,11 @@ struct disk_op {
     int64_t result; /* bytes or -errno */
 
     struct loop *loop;
-    struct fiber *waiter; /* NULL: abandoned */
-    struct list link;     /* queued behind the class limit */
-    struct rt_job job;    /* for engines that use the pool */
-    uint64_t engine_data; /* the engine's own */
+    struct fiber *waiter;   /* NULL: abandoned */
+    struct disk_wait *wait; /* the waiter's; file.c */
+    struct list link;       /* queued behind the class limit */
+    struct rt_job job;      /* for engines that use the pool */
+    uint64_t engine_data;   /* the engine's own */
 };
 /* By the engine, on the op's loop, outside any fiber, once for each submitted op. The op
  * is gone afterwards. */
@@ -98,7 +99,8 @@ struct listener_ops {
 /* One descriptor whose edges are wanted (real engines). */
 struct watch {
     int fd;
-    void (*on_edge)(struct watch *w, unsigned edges); /* EDGE_*; outside fibers; must not close watches */
+    void (*on_edge)(struct watch *w,
+                    unsigned edges); /* EDGE_*; outside fibers; must not close watches */
     void *engine_data;
 };
 
@@ -157,6 +159,8 @@ struct engine_ops {
     enum err (*dir_unlink)(struct rt_dir *d, const char *name, struct errbuf *eb);
     enum err (*dir_rename)(struct rt_dir *d, const char *from, const char *to,
                            struct errbuf *eb);
+    enum err (*dir_mode)(struct rt_dir *d, const char *name, unsigned *mode,
+                         struct errbuf *eb);
     enum err (*dir_space)(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
                           struct errbuf *eb);
     enum err (*open_file)(struct rt_dir *d, const char *name, unsigned flags,

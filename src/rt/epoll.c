@@ -128,5 +128,6 @@ const struct engine_ops epoll_ops = {
     .wake = wake,
     .watch = watch,
     .unwatch = unwatch,
+    .submit = real_submit_to_pool,
     REAL_ENGINE_OPS,
 };

@@ -1,6 +1,541 @@
+/* file: disk work as fibers see it, whatever engine does it: class limits, abandoned reads, whole small files. */
+#include "rt/file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
 #include "rt/internal.h"
+
+enum { DIRECT_ALIGN = 4096, LOAD_CHUNK = 64 << 10 };
+
+/* Operations of one loop in flight on one disk: beyond, first come first served. */
+static const unsigned class_limit[RT_CLASSES_] = {
+    [RT_READ] = 32,
+    [RT_WRITE] = 32,
+    [RT_REPAIR] = 4,
+    [RT_BACKGROUND] = 4,
+};
+
+/* ---- counted files ---- */
+
+void
+file_ref(struct rt_file *f)
+{
+    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+}
+
+void
+file_drop(struct rt_file *f)
+{
+    if (atomic_fetch_sub(&f->refs, 1) == 1)
+        rt_engine_ops()->file_free(f);
+}
+
+void
+rt_file_close(struct rt_file **fp)
+{
+    struct rt_file *f = *fp;
+
+    *fp = NULL;
+    if (f != NULL)
+        file_drop(f);
+}
+
+bool
+rt_file_is_direct(const struct rt_file *f)
+{
+    return f->direct;
+}
+
+uint32_t
+rt_file_busy(const struct rt_file *f)
+{
+    return atomic_load(&f->busy);
+}
+
+/* ---- queues ---- */
+
+static struct disk_queue *
+queue_of(struct loop *l, uint64_t device)
+{
+    struct disk_queue *q;
+
+    LIST_EACH(&l->disks, n)
+    {
+        q = LIST_ENTRY(n, struct disk_queue, link);
+        if (q->device == device)
+            return q;
+    }
+    q = xcalloc(1, sizeof *q);
+    q->device = device;
+    for (unsigned i = 0; i < RT_CLASSES_; i++)
+        list_init(&q->of[i].waiting);
+    list_push_back(&l->disks, &q->link);
+    return q;
+}
+
 void
 disk_queues_free(struct loop *l)
 {
-    (void)l;
+    struct list *n;
+
+    while ((n = list_pop_front(&l->disks)) != NULL)
+        free(LIST_ENTRY(n, struct disk_queue, link));
+}
+
+static void
+start_waiting(struct loop *l, struct disk_queue *q, enum rt_class class)
+{
+    while (q->of[class].in_flight < class_limit[class]) {
+        struct list *n = list_pop_front(&q->of[class].waiting);
+
+        if (n == NULL)
+            return;
+        q->of[class].in_flight++;
+        l->ops->submit(l, LIST_ENTRY(n, struct disk_op, link));
+    }
+}
+
+static void
+free_op(struct disk_op *op)
+{
+    atomic_fetch_sub(&op->file->busy, 1);
+    file_drop(op->file);
+    iobuf_drop(&op->buf);
+    free(op);
+}
+
+/* ---- one operation ---- */
+
+/* The waiting side, on the fiber's stack. */
+struct disk_wait {
+    int64_t result;
+    bool done;
+};
+
+void
+disk_op_done(struct disk_op *op, int64_t result)
+{
+    struct loop *l = op->loop;
+    struct disk_queue *q = queue_of(l, op->file->device);
+    enum rt_class class = op->class;
+
+    assert(l == loop_self && q->of[class].in_flight > 0);
+    q->of[class].in_flight--;
+    if (op->waiter != NULL) {
+        op->wait->result = result;
+        op->wait->done = true;
+        fiber_wake(op->waiter, ERR_OK);
+    }
+    free_op(op);
+    start_waiting(l, q, class);
+}
+
+/* What a call of this kind may not begin with. */
+static enum err
+may_begin(struct errbuf *eb, const char *name)
+{
+    struct fiber *f = rt_self();
+
+    if (f->cancelled && f->shields == 0)
+        return err_set(eb, ERR_CANCELLED, "'%s': cancelled", name);
+    if (deadline_passed(f->scope))
+        return err_set(eb, ERR_TIMEOUT, "'%s': the deadline has passed", name);
+    return ERR_OK;
+}
+
+/* Queues or submits. The references are the operation's own: what the fiber does meanwhile is its affair. */
+static struct disk_op *
+begin(const struct disk_op *template, struct disk_wait *w)
+{
+    struct loop *l = loop_self;
+    struct disk_op *op = xmalloc(sizeof *op);
+    struct disk_queue *q = queue_of(l, template->file->device);
+
+    *op = *template;
+    op->loop = l;
+    op->waiter = rt_self();
+    op->wait = w;
+    list_init(&op->link);
+    file_ref(op->file);
+    atomic_fetch_add(&op->file->busy, 1);
+    if (op->buf != NULL)
+        iobuf_ref(op->buf);
+    list_push_back(&q->of[op->class].waiting, &op->link);
+    start_waiting(l, q, op->class);
+    return op;
+}
+
+/* Waits whatever happens: the kernel would go on without us. */
+static int64_t
+perform(const struct disk_op *template)
+{
+    struct disk_wait w = {0};
+
+    begin(template, &w);
+    while (!w.done)
+        fiber_wait_owed();
+    return w.result;
+}
+
+/* The fiber goes on when it is cancelled or late; the operation is taken back, or left to end by itself. */
+static enum err
+perform_abandonable(const struct disk_op *template, struct deadline by, int64_t *result)
+{
+    struct disk_wait w = {0};
+    struct disk_op *op = begin(template, &w);
+    enum err rc = w.done ? ERR_OK : fiber_wait(by);
+
+    *result = w.result;
+    if (w.done)
+        return ERR_OK;
+    if (!list_empty(&op->link)) {
+        list_remove(&op->link);
+        free_op(op);
+    } else {
+        op->waiter = NULL;
+    }
+    return rc;
+}
+
+static enum err
+disk_failed(const struct rt_file *f, const char *doing, int64_t result, struct errbuf *eb)
+{
+    int error = (int)-result;
+    enum err rc = error == ENOSPC || error == EDQUOT ? ERR_NO_SPACE
+                  : error == ECANCELED               ? ERR_CANCELLED
+                                                     : ERR_IO;
+
+    return err_errno(eb, rc, error, "%s '%s'", doing, f->name);
+}
+
+/* ---- the calls ---- */
+
+static void
+check_place(const struct rt_file *f, uint64_t offset, const struct iobuf *b, uint32_t at,
+            uint32_t len)
+{
+    assert(at <= b->room && len <= b->room - at);
+    assert(!f->direct || (offset | at | len) % DIRECT_ALIGN == 0);
+    (void)f, (void)offset, (void)b, (void)at, (void)len;
+}
+
+enum err
+rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32_t len,
+        enum rt_class class, struct deadline by, uint32_t *n, struct errbuf *eb)
+{
+    struct disk_op op = {.kind = DISK_READ,
+                         .class = class,
+                         .file = f,
+                         .buf = b,
+                         .at = at,
+                         .offset = offset,
+                         .len = len};
+    int64_t result;
+    enum err rc;
+
+    *n = 0;
+    check_place(f, offset, b, at, len);
+    rc = may_begin(eb, f->name);
+    if (rc != ERR_OK)
+        return rc;
+    rc = perform_abandonable(&op, by, &result);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "reading '%s' at %" PRIu64 ": %s", f->name, offset,
+                       err_name(rc));
+    if (result < 0)
+        return disk_failed(f, "reading", result, eb);
+    *n = (uint32_t)result;
+    return ERR_OK;
+}
+
+enum err
+rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32_t len,
+         enum rt_class class, struct errbuf *eb)
+{
+    struct disk_op op = {.kind = DISK_WRITE, .class = class, .file = f, .buf = b};
+    enum err rc;
+
+    check_place(f, offset, b, at, len);
+    rc = may_begin(eb, f->name);
+    if (rc != ERR_OK)
+        return rc;
+    while (len > 0) {
+        int64_t result;
+
+        op.offset = offset;
+        op.at = at;
+        op.len = len;
+        result = perform(&op);
+        if (result < 0)
+            return disk_failed(f, "writing", result, eb);
+        if (result == 0 || (f->direct && result % DIRECT_ALIGN != 0))
+            return err_set(eb, ERR_IO, "writing '%s': %" PRId64 " of %" PRIu32 " bytes",
+                           f->name, result, len);
+        offset += (uint64_t)result;
+        at += (uint32_t)result;
+        len -= (uint32_t)result;
+    }
+    return ERR_OK;
+}
+
+/* Those that move no bytes: RT_WRITE, waited for. */
+static enum err
+change(struct rt_file *f, enum disk_op_kind kind, uint64_t offset, uint64_t len,
+       const char *doing, struct errbuf *eb)
+{
+    struct disk_op op = {
+        .kind = kind, .class = RT_WRITE, .file = f, .offset = offset, .len = len};
+    enum err rc = may_begin(eb, f->name);
+    int64_t result;
+
+    if (rc != ERR_OK)
+        return rc;
+    result = perform(&op);
+    return result < 0 ? disk_failed(f, doing, result, eb) : ERR_OK;
+}
+
+enum err
+rt_sync(struct rt_file *f, struct errbuf *eb)
+{
+    return change(f, DISK_SYNC, 0, 0, "syncing", eb);
+}
+
+enum err
+rt_fallocate(struct rt_file *f, uint64_t offset, uint64_t len, struct errbuf *eb)
+{
+    return change(f, DISK_ALLOCATE, offset, len, "reserving room in", eb);
+}
+
+enum err
+rt_punch(struct rt_file *f, uint64_t offset, uint64_t len, struct errbuf *eb)
+{
+    return change(f, DISK_PUNCH, offset, len, "punching", eb);
+}
+
+enum err
+rt_truncate(struct rt_file *f, uint64_t size, struct errbuf *eb)
+{
+    return change(f, DISK_TRUNCATE, size, 0, "truncating", eb);
+}
+
+enum err
+rt_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb)
+{
+    *out = 0;
+    return rt_engine_ops()->file_size(f, out, eb);
+}
+
+enum err
+rt_file_lock(struct rt_file *f, struct errbuf *eb)
+{
+    return rt_engine_ops()->file_lock(f, eb);
+}
+
+/* ---- whole small files ---- */
+
+static enum err
+load_bytes(struct rt_file *f, char *to, size_t len, struct iobuf *b, struct errbuf *eb)
+{
+    size_t at = 0;
+
+    while (at < len) {
+        uint32_t n;
+        enum err rc = rt_read(f, at, b, 0, (uint32_t)MIN(len - at, (size_t)LOAD_CHUNK),
+                              RT_READ, DEADLINE_NEVER, &n, eb);
+
+        if (rc != ERR_OK)
+            return rc;
+        if (n == 0)
+            return err_set(eb, ERR_IO, "'%s' became shorter while it was read", f->name);
+        memcpy(to + at, b->at, n);
+        at += n;
+    }
+    return ERR_OK;
+}
+
+enum err
+rt_file_load(struct rt_dir *d, const char *name, uint32_t limit, char **out, size_t *len,
+             struct errbuf *eb)
+{
+    struct rt_file *f = NULL;
+    struct iobuf *b = NULL;
+    char *bytes = NULL;
+    uint64_t size = 0;
+    enum err rc;
+
+    *out = NULL;
+    *len = 0;
+    rc = rt_open(d, name, 0, 0, &f, eb);
+    if (rc == ERR_OK)
+        rc = rt_file_size(f, &size, eb);
+    if (rc == ERR_OK && size > limit)
+        rc = err_set(eb, ERR_TOO_LARGE, "'%s' has %" PRIu64 " bytes, at most %" PRIu32,
+                     name, size, limit);
+    if (rc == ERR_OK)
+        rc = iobuf_get(LOAD_CHUNK, &b);
+    if (rc == ERR_OK) {
+        bytes = xcalloc(1, (size_t)size + 1);
+        rc = load_bytes(f, bytes, (size_t)size, b, eb);
+    }
+    if (rc == ERR_OK) {
+        *out = bytes;
+        *len = (size_t)size;
+    } else {
+        free(bytes);
+    }
+    iobuf_drop(&b);
+    rt_file_close(&f);
+    return rc;
+}
+
+static enum err
+store_bytes(struct rt_file *f, const char *from, size_t len, struct errbuf *eb)
+{
+    struct iobuf *b;
+    enum err rc = iobuf_get(LOAD_CHUNK, &b);
+
+    for (size_t at = 0; rc == ERR_OK && at < len;) {
+        uint32_t n = (uint32_t)MIN(len - at, (size_t)LOAD_CHUNK);
+
+        memcpy(b->at, from + at, n);
+        rc = rt_write(f, at, b, 0, n, RT_WRITE, eb);
+        at += n;
+    }
+    iobuf_drop(&b);
+    return rc == ERR_OK ? rt_sync(f, eb) : rc;
+}
+
+/* After a failure the temporary goes; its own failure would tell nothing new. */
+static void
+remove_quietly(struct rt_dir *d, const char *name)
+{
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    if (rt_dir_unlink(d, name, NULL) != ERR_OK)
+        (void)0;
+    rt_shield_end(&shield);
+}
+
+enum err
+rt_file_store(struct rt_dir *d, const char *name, const void *data, size_t len,
+              unsigned mode, struct errbuf *eb)
+{
+    struct rt_file *f = NULL;
+    uint64_t random;
+    char *temporary;
+    enum err rc;
+
+    rt_random(&random, sizeof random);
+    temporary = xasprintf("%s.%016" PRIx64 ".tmp", name, random);
+    rc = rt_open(d, temporary, RT_O_WRITE | RT_O_CREATE | RT_O_EXCL, mode, &f, eb);
+    if (rc == ERR_OK) {
+        rc = store_bytes(f, data, len, eb);
+        rt_file_close(&f);
+        if (rc == ERR_OK)
+            rc = rt_dir_rename(d, temporary, name, eb);
+        if (rc != ERR_OK)
+            remove_quietly(d, temporary);
+    }
+    if (rc == ERR_OK)
+        rc = rt_dir_sync(d, eb);
+    free(temporary);
+    return rc;
+}
+
+void
+rt_random(void *out, size_t len)
+{
+    rt_engine_ops()->random(out, len);
+}
+
+/* ---- directories ---- */
+
+enum err
+rt_dir_open(const char *path, struct rt_dir **out, struct errbuf *eb)
+{
+    *out = NULL;
+    return rt_engine_ops()->dir_open(NULL, path, out, eb);
+}
+
+enum err
+rt_dir_open_at(struct rt_dir *d, const char *name, struct rt_dir **out, struct errbuf *eb)
+{
+    *out = NULL;
+    return rt_engine_ops()->dir_open(d, name, out, eb);
+}
+
+void
+rt_dir_close(struct rt_dir **dp)
+{
+    struct rt_dir *d = *dp;
+
+    *dp = NULL;
+    if (d != NULL)
+        rt_engine_ops()->dir_free(d);
+}
+
+const char *
+rt_dir_path(const struct rt_dir *d)
+{
+    return d->path;
+}
+
+enum err
+rt_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *eb)
+{
+    return rt_engine_ops()->dir_make(d, name, mode, eb);
+}
+
+enum err
+rt_dir_sync(struct rt_dir *d, struct errbuf *eb)
+{
+    return rt_engine_ops()->dir_sync(d, eb);
+}
+
+enum err
+rt_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg), void *arg,
+            struct errbuf *eb)
+{
+    return rt_engine_ops()->dir_list(d, on_name, arg, eb);
+}
+
+enum err
+rt_dir_unlink(struct rt_dir *d, const char *name, struct errbuf *eb)
+{
+    return rt_engine_ops()->dir_unlink(d, name, eb);
+}
+
+enum err
+rt_dir_rename(struct rt_dir *d, const char *from, const char *to, struct errbuf *eb)
+{
+    return rt_engine_ops()->dir_rename(d, from, to, eb);
+}
+
+enum err
+rt_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *eb)
+{
+    *mode = 0;
+    return rt_engine_ops()->dir_mode(d, name, mode, eb);
+}
+
+enum err
+rt_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
+{
+    *total = *free_bytes = 0;
+    return rt_engine_ops()->dir_space(d, total, free_bytes, eb);
+}
+
+enum err
+rt_open(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
+        struct rt_file **out, struct errbuf *eb)
+{
+    *out = NULL;
+    return rt_engine_ops()->open_file(d, name, flags, mode, out, eb);
 }

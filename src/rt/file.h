@@ -2,8 +2,8 @@
  *
  * Reads and writes go through `struct iobuf`: pooled, aligned to 4 KiB, counted. The operation holds its own
  * reference until the kernel is done. So a read whose fiber is cancelled or times out is *abandoned*: the
- * fiber goes on at once, the buffer is freed when the disk answers. Writes and syncs are never abandoned:
- * they are waited for whatever happens. A file likewise lives until its last operation is over.
+ * fiber goes on at once, the buffer is freed when the disk answers. Writes and syncs are never abandoned: once
+ * begun they are waited for whatever happens. None begins in a fiber that is cancelled or whose scope has ended. A file likewise lives until its last operation is over.
  *
  * Each class has a bound on operations in flight on a file's disk (rt_file_class_limit); what is beyond waits
  * its turn. Every call but the small inspectors may switch. Paths are opened relative to a directory handle.
@@ -33,51 +33,68 @@ struct rt_file;
 struct rt_dir;
 enum rt_class { RT_READ, RT_WRITE, RT_REPAIR, RT_BACKGROUND, RT_CLASSES_ };
 enum rt_open_flags {
-    RT_O_WRITE = 1,    /* else read only */
+    RT_O_WRITE = 1, /* else read only */
     RT_O_CREATE = 2,
     RT_O_EXCL = 4,
-    RT_O_DIRECT = 8,   /* offsets, lengths and memory aligned to 4 KiB; falls back where refused */
+    RT_O_DIRECT =
+        8, /* offsets, lengths and memory aligned to 4 KiB; falls back where refused */
     RT_O_TRUNC = 16,
 };
 
 enum err rt_dir_open(const char *path, struct rt_dir **out, struct errbuf *eb) MUST_CHECK;
-enum err rt_dir_open_at(struct rt_dir *d, const char *name, struct rt_dir **out, struct errbuf *eb) MUST_CHECK;
+enum err rt_dir_open_at(struct rt_dir *d, const char *name, struct rt_dir **out,
+                        struct errbuf *eb) MUST_CHECK;
 void rt_dir_close(struct rt_dir **dp);
-enum err rt_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *eb) MUST_CHECK; /* EXISTS */
+enum err rt_dir_make(struct rt_dir *d, const char *name, unsigned mode,
+                     struct errbuf *eb) MUST_CHECK; /* EXISTS */
 enum err rt_dir_sync(struct rt_dir *d, struct errbuf *eb) MUST_CHECK;
 /* Calls on_name for each entry but "." and "..", in byte order. */
-enum err rt_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg), void *arg,
-                     struct errbuf *eb) MUST_CHECK;
+enum err rt_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg),
+                     void *arg, struct errbuf *eb) MUST_CHECK;
 enum err rt_dir_unlink(struct rt_dir *d, const char *name, struct errbuf *eb) MUST_CHECK;
-enum err rt_dir_rename(struct rt_dir *d, const char *from, const char *to, struct errbuf *eb) MUST_CHECK;
-enum err rt_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb) MUST_CHECK;
+enum err rt_dir_rename(struct rt_dir *d, const char *from, const char *to,
+                       struct errbuf *eb) MUST_CHECK;
+/* The permission bits of a file. ERR_NOT_FOUND. */
+enum err rt_dir_mode(struct rt_dir *d, const char *name, unsigned *mode,
+                     struct errbuf *eb) MUST_CHECK;
+enum err rt_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
+                      struct errbuf *eb) MUST_CHECK;
 /* The path as given to rt_dir_open (LMDB needs one). In sim: a place in memory. */
 const char *rt_dir_path(const struct rt_dir *d);
 
-enum err rt_open(struct rt_dir *d, const char *name, unsigned flags, unsigned mode, struct rt_file **out,
+enum err rt_open(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
+                 struct rt_file **out,
                  struct errbuf *eb) MUST_CHECK; /* ERR_NOT_FOUND, ERR_EXISTS, ERR_IO */
-void rt_file_close(struct rt_file **fp); /* never waits: the descriptor closes with the last operation */
+void rt_file_close(
+    struct rt_file **fp); /* never waits: the descriptor closes with the last operation */
 bool rt_file_is_direct(const struct rt_file *f);
-uint32_t rt_file_busy(const struct rt_file *f); /* operations still in the kernel, abandoned ones included */
+uint32_t rt_file_busy(
+    const struct rt_file
+        *f); /* operations still in the kernel, abandoned ones included */
 enum err rt_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb) MUST_CHECK;
-enum err rt_file_lock(struct rt_file *f, struct errbuf *eb) MUST_CHECK; /* flock, exclusive, at once or ERR_EXISTS */
+enum err rt_file_lock(struct rt_file *f, struct errbuf *eb)
+    MUST_CHECK; /* flock, exclusive, at once or ERR_EXISTS */
 
 /* Reads up to len bytes to b->at + at; *n < len only at the end of the file. */
-enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32_t len,
-                 enum rt_class class, struct deadline by, uint32_t *n, struct errbuf *eb) MUST_CHECK;
+enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
+                 uint32_t len, enum rt_class class, struct deadline by, uint32_t *n,
+                 struct errbuf *eb) MUST_CHECK;
 /* Writes all, or fails. */
-enum err rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32_t len,
-                  enum rt_class class, struct errbuf *eb) MUST_CHECK;
+enum err rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
+                  uint32_t len, enum rt_class class, struct errbuf *eb) MUST_CHECK;
 /* fdatasync. A failure is final: the caller abandons the file. */
 enum err rt_sync(struct rt_file *f, struct errbuf *eb) MUST_CHECK;
-enum err rt_fallocate(struct rt_file *f, uint64_t offset, uint64_t len, struct errbuf *eb) MUST_CHECK; /* NO_SPACE */
-enum err rt_punch(struct rt_file *f, uint64_t offset, uint64_t len, struct errbuf *eb) MUST_CHECK;
+enum err rt_fallocate(struct rt_file *f, uint64_t offset, uint64_t len,
+                      struct errbuf *eb) MUST_CHECK; /* NO_SPACE */
+enum err rt_punch(struct rt_file *f, uint64_t offset, uint64_t len,
+                  struct errbuf *eb) MUST_CHECK;
 enum err rt_truncate(struct rt_file *f, uint64_t size, struct errbuf *eb) MUST_CHECK;
 
 /* Whole small files (configuration, credentials): read into *out with a NUL behind; write by a temporary,
  * fsync, rename, fsync of the folder. */
-enum err rt_file_load(struct rt_dir *d, const char *name, uint32_t limit, char **out, size_t *len,
+enum err rt_file_load(struct rt_dir *d, const char *name, uint32_t limit, char **out,
+                      size_t *len,
                       struct errbuf *eb) MUST_CHECK; /* the caller frees *out */
-enum err rt_file_store(struct rt_dir *d, const char *name, const void *data, size_t len, unsigned mode,
-                       struct errbuf *eb) MUST_CHECK;
+enum err rt_file_store(struct rt_dir *d, const char *name, const void *data, size_t len,
+                       unsigned mode, struct errbuf *eb) MUST_CHECK;
 void rt_random(void *out, size_t len); /* getrandom; seeded in sim */

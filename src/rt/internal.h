@@ -1,6 +1,7 @@
 /* internal: the structs behind the public types of `rt`, and how its parts wait and wake.
  * Inside `rt` only. */
 #pragma once
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -78,6 +79,15 @@ struct stacks {
     uint64_t high_water; /* bytes of the deepest stack seen by sampling */
 };
 
+/* ---- idle I/O buffers of a loop, by size (iobuf.c) ---- */
+#define IOBUF_CLASSES 11 /* 4 KiB << 0 .. 10 */
+static_assert(4096u << (IOBUF_CLASSES - 1) == IOBUF_MAX,
+              "one class for each power of two");
+struct iobuf_cache {
+    struct pooled *idle[IOBUF_CLASSES]; /* owned */
+    uint64_t bytes;
+};
+
 /* ---- loops ---- */
 struct mailbox {
     _Atomic(struct rt_msg *) head; /* newest first */
@@ -119,8 +129,9 @@ struct loop {
     struct list parked;   /* stream.of_loop */
     struct list due;      /* the same: woken, waiting for a stack */
     struct list disks;    /* disk_queue.link */
-    unsigned in_flight;   /* operations that the engine or the pool still owes */
-    bool stopping;        /* everything here is cancelled */
+    struct iobuf_cache iobufs;
+    unsigned in_flight; /* operations that the engine or the pool still owes */
+    bool stopping;      /* everything here is cancelled */
     bool exit;
     struct stop_token *token; /* run.c: held until this loop is quiet */
     struct retired *retired;  /* rt_retire(): gathered since the last round began */

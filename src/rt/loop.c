@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "rt/iobuf.h"
 #include "rt/sanitize.h"
 #include "rt/stack.h"
 #include "rt/turn.h"
@@ -154,6 +155,7 @@ loop_close(struct loop *l)
     assert(l->fibers == 0 && l->in_flight == 0);
     l->ops->close(l);
     disk_queues_free(l);
+    iobuf_free_idle(l);
     timer_fini(&l->timers);
     stacks_fini(&l->stacks);
     loop_self = NULL;

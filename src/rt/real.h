@@ -34,6 +34,8 @@ enum err real_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void 
 enum err real_dir_unlink(struct rt_dir *d, const char *name, struct errbuf *eb);
 enum err real_dir_rename(struct rt_dir *d, const char *from, const char *to,
                          struct errbuf *eb);
+enum err real_dir_mode(struct rt_dir *d, const char *name, unsigned *mode,
+                       struct errbuf *eb);
 enum err real_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
                         struct errbuf *eb);
 enum err real_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
@@ -46,7 +48,13 @@ enum err real_file_lock(struct rt_file *f, struct errbuf *eb);
 #define REAL_ENGINE_OPS                                                                  \
     .now_ns = real_now_ns, .wall_ns = real_wall_ns, .random = real_random,               \
     .before_wait = REAL_BEFORE_WAIT, .blocking = real_blocking, .listen = real_listen,   \
-    .connect = real_connect, .pipe = real_pipe
+    .connect = real_connect, .pipe = real_pipe, .dir_open = real_dir_open,               \
+    .dir_free = real_dir_free, .dir_make = real_dir_make, .dir_sync = real_dir_sync,     \
+    .dir_list = real_dir_list, .dir_unlink = real_dir_unlink,                            \
+    .dir_rename = real_dir_rename, .dir_mode = real_dir_mode,                            \
+    .dir_space = real_dir_space, .open_file = real_open_file,                            \
+    .file_free = real_file_free, .file_size = real_file_size,                            \
+    .file_lock = real_file_lock
 
 /* From poll(2) bits to EDGE_*. */
 unsigned watch_edges(uint32_t poll_bits);

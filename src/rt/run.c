@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "rt/iobuf.h"
 #include "rt/pool.h"
 #include "rt/signals.h"
 #include "rt/turn.h"
@@ -325,6 +326,7 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
     pthread_mutex_init(&rt.start.mtx, NULL);
     pthread_cond_init(&rt.start.changed, NULL);
     seat_loops(options, ops->single);
+    iobuf_set_limit(options->iobuf_bytes);
     pinned = rt.seats[0].cpu >= 0 &&
              pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
     if (!ops->single)
@@ -356,7 +358,7 @@ rt_run(const struct rt_options *options, fiber_fn *start, void *arg, struct errb
     assert(options->engine != RT_SIM); /* rt/sim.h has its own entry */
     if (options->engine == RT_EPOLL)
         return rt_run_on(&epoll_ops, options, start, arg, eb);
-    rc = rt_run_on(&epoll_ops, options, start, arg, &why);
+    rc = rt_run_on(&uring_ops, options, start, arg, &why);
     if (rc == ERR_OK || options->engine == RT_URING) {
         if (eb != NULL)
             *eb = why;

@@ -1,0 +1,441 @@
+/* uring: the engine on io_uring. Sockets are read and written by plain system calls; the ring brings their edges (one
+ * multishot poll each, edge-triggered) and does the disk work. So memory that a fiber lends to a socket call is never
+ * in the kernel's hands while the fiber sleeps, and what the ring reads into is a counted buffer.
+ *
+ * A poll's op lives until its final completion, a disk op until its own: nothing else frees them. Completions carry
+ * a pointer with a tag in its low bits; those of cancel requests carry 0 and are dropped. */
+#include <assert.h>
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "rt/internal.h"
+#include "rt/real.h"
+
+enum { SQ_ENTRIES = 256, SQ_ENTRIES_LEAST = 32, CQ_FACTOR = 8, ENABLE_RINGS = 12 };
+enum { TAG_NONE, TAG_POLL, TAG_DISK, TAG_MASK = 3 };
+#define POLL_BITS ((unsigned)(POLLIN | POLLOUT | POLLRDHUP) | (unsigned)EPOLLET)
+
+struct poll_op {
+    struct list link;    /* uring.polls */
+    struct watch *watch; /* NULL: unwatched */
+    int fd;
+};
+
+struct completion {
+    uint64_t data;
+    int32_t res;
+    uint32_t flags;
+};
+
+struct uring {
+    struct io_uring ring;
+    int wake_fd; /* never read: each write is an edge */
+    struct watch wake_watch;
+    struct list polls; /* all that the kernel still holds */
+    bool unwatched;    /* since the last enter */
+    /* Taken off the ring, not handled yet. */
+    struct {
+        struct completion *at; /* owned */
+        size_t count, room;
+    } events;
+};
+
+static uint64_t
+tagged(const void *p, unsigned tag)
+{
+    return (uint64_t)(uintptr_t)p | tag;
+}
+
+/* ---- setting up ---- */
+
+static int
+try_setup(struct io_uring *ring, unsigned entries)
+{
+    static const unsigned modes[] = {IORING_SETUP_SINGLE_ISSUER |
+                                         IORING_SETUP_DEFER_TASKRUN,
+                                     IORING_SETUP_COOP_TASKRUN, 0};
+    int rc = -EINVAL;
+
+    for (size_t i = 0; i < ARRAY_LEN(modes) && rc == -EINVAL; i++) {
+        struct io_uring_params p = {
+            .flags = modes[i] | IORING_SETUP_R_DISABLED | IORING_SETUP_CQSIZE,
+            .cq_entries = entries * CQ_FACTOR,
+        };
+
+        rc = io_uring_queue_init_params(entries, ring, &p);
+    }
+    return rc;
+}
+
+/* Memory of rings that ended just now comes back late: then a smaller one will do. */
+static int
+setup(struct io_uring *ring)
+{
+    int rc = -ENOMEM;
+
+    for (unsigned entries = SQ_ENTRIES; rc == -ENOMEM && entries >= SQ_ENTRIES_LEAST;
+         entries /= 2)
+        rc = try_setup(ring, entries);
+    return rc;
+}
+
+/* Only what this file uses may be asked of the ring from now on: whoever gets hold of its descriptor finds no open,
+ * no connect. A kernel that can't restrict runs without. */
+static void
+restrict_ring(struct io_uring *ring)
+{
+    static const uint8_t used[] = {IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL,
+                                   IORING_OP_READ,     IORING_OP_WRITE,
+                                   IORING_OP_FSYNC,    IORING_OP_FALLOCATE};
+    struct io_uring_restriction res[ARRAY_LEN(used) + 1];
+    int rc;
+
+    memset(res, 0, sizeof res);
+    for (size_t i = 0; i < ARRAY_LEN(used); i++) {
+        res[i].opcode = IORING_RESTRICTION_SQE_OP;
+        res[i].sqe_op = used[i];
+    }
+    res[ARRAY_LEN(used)].opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED;
+    res[ARRAY_LEN(used)].sqe_flags = IOSQE_ASYNC | IOSQE_CQE_SKIP_SUCCESS;
+    rc = io_uring_register((unsigned)ring->ring_fd, IORING_REGISTER_RESTRICTIONS, res,
+                           ARRAY_LEN(res));
+    if (rc < 0)
+        LOG(LOG_INFO, "rt.uring", "the ring is not restricted", L_I64("error", -rc));
+}
+
+static enum err
+open_ring(struct uring *u, struct errbuf *eb)
+{
+    unsigned wanted = IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_CQE_SKIP;
+    int rc = setup(&u->ring);
+
+    if (rc < 0)
+        return err_errno(eb, ERR_BUSY, -rc, "io_uring_setup");
+    if ((u->ring.features & wanted) != wanted) {
+        io_uring_queue_exit(&u->ring);
+        return err_set(eb, ERR_NOT_BUILT,
+                       "the io_uring of this kernel is older than 5.17");
+    }
+    (void)io_uring_register_ring_fd(
+        &u->ring); /* spares a look-up for each enter; as well without */
+    restrict_ring(&u->ring);
+    rc = io_uring_register((unsigned)u->ring.ring_fd, ENABLE_RINGS, NULL, 0);
+    if (rc < 0) {
+        io_uring_queue_exit(&u->ring);
+        return err_errno(eb, ERR_BUSY, -rc, "enabling the ring");
+    }
+    return ERR_OK;
+}
+
+static void
+on_wake_edge(struct watch *w, unsigned edges)
+{
+    (void)w, (void)edges;
+}
+
+static enum err
+open_engine(struct loop *l, struct errbuf *eb)
+{
+    struct uring *u = xcalloc(1, sizeof *u);
+    enum err rc;
+
+    list_init(&u->polls);
+    u->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    rc = u->wake_fd >= 0 ? open_ring(u, eb) : err_errno(eb, ERR_BUSY, errno, "eventfd");
+    if (rc != ERR_OK) {
+        if (u->wake_fd >= 0)
+            close(u->wake_fd);
+        free(u);
+        return rc;
+    }
+    l->engine = u;
+    u->wake_watch = (struct watch){.fd = u->wake_fd, .on_edge = on_wake_edge};
+    (void)l->ops->watch(l, &u->wake_watch);
+    return ERR_OK;
+}
+
+/* ---- submitting, collecting ---- */
+
+static void
+collect(struct uring *u)
+{
+    struct io_uring_cqe *cqe;
+    unsigned head, n = 0;
+
+    io_uring_for_each_cqe(&u->ring, head, cqe)
+    {
+        if (u->events.count == u->events.room) {
+            u->events.room = u->events.room > 0 ? u->events.room * 2 : 64;
+            u->events.at = xrealloc(u->events.at, u->events.room * sizeof *u->events.at);
+        }
+        u->events.at[u->events.count++] =
+            (struct completion){cqe->user_data, cqe->res, cqe->flags};
+        n++;
+    }
+    io_uring_cq_advance(&u->ring, n);
+}
+
+static bool
+passes(int rc)
+{
+    return rc >= 0 || rc == -ETIME || rc == -EINTR || rc == -EAGAIN || rc == -EBUSY;
+}
+
+static struct io_uring_sqe *
+get_sqe(struct uring *u)
+{
+    struct io_uring_sqe *sqe;
+
+    while ((sqe = io_uring_get_sqe(&u->ring)) == NULL) {
+        int rc = io_uring_submit_and_get_events(&u->ring);
+
+        assert(passes(rc));
+        (void)rc;
+        collect(u); /* the kernel may refuse more while completions wait for room */
+    }
+    return sqe;
+}
+
+static void
+enter(struct uring *u, uint64_t until_ns)
+{
+    struct io_uring_cqe *cqe;
+    struct __kernel_timespec ts;
+    uint64_t now = 0;
+    int rc;
+
+    /* A descriptor that was closed under its poll is really closed (the peer hears of it) only when the cancel is
+     * through and this thread is back from the kernel: don't sleep in there meanwhile. */
+    if (u->events.count > 0 || u->unwatched)
+        until_ns = 0;
+    u->unwatched = false;
+    if (until_ns != 0 && until_ns != UINT64_MAX) {
+        now = real_now_ns();
+        if (until_ns <= now)
+            until_ns = 0;
+    }
+    if (until_ns == 0) {
+        rc = io_uring_submit_and_get_events(&u->ring);
+    } else if (until_ns == UINT64_MAX) {
+        rc = io_uring_submit_and_wait(&u->ring, 1);
+    } else {
+        ts.tv_sec = (long long)((until_ns - now) / 1000000000u);
+        ts.tv_nsec = (long long)((until_ns - now) % 1000000000u);
+        rc = io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &ts, NULL);
+    }
+    assert(passes(rc));
+    (void)rc;
+    collect(u);
+}
+
+/* ---- polls ---- */
+
+static void
+arm(struct uring *u, struct poll_op *op)
+{
+    struct io_uring_sqe *sqe = get_sqe(u);
+
+    io_uring_prep_poll_multishot(sqe, op->fd, POLL_BITS);
+    io_uring_sqe_set_data64(sqe, tagged(op, TAG_POLL));
+}
+
+/* Not POLL_REMOVE: that answers EALREADY, and removes nothing, while an edge is on its way. */
+static void
+cancel_poll(struct uring *u, struct poll_op *op)
+{
+    struct io_uring_sqe *sqe = get_sqe(u);
+
+    io_uring_prep_cancel64(sqe, tagged(op, TAG_POLL), 0);
+    sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+    io_uring_sqe_set_data64(sqe, TAG_NONE);
+}
+
+static int
+watch(struct loop *l, struct watch *w)
+{
+    struct uring *u = l->engine;
+    struct poll_op *op = xmalloc(sizeof *op);
+
+    *op = (struct poll_op){.watch = w, .fd = w->fd};
+    list_push_back(&u->polls, &op->link);
+    w->engine_data = op;
+    arm(u, op);
+    return 0;
+}
+
+/* The descriptor may be closed at once: a poll that is not submitted yet then meets EBADF, or a stranger's
+ * descriptor, from which the cancel behind it in the same queue removes it again. */
+static void
+unwatch(struct loop *l, struct watch *w)
+{
+    struct uring *u = l->engine;
+    struct poll_op *op = w->engine_data;
+
+    if (op == NULL)
+        return;
+    w->engine_data = NULL;
+    op->watch = NULL;
+    u->unwatched = true;
+    cancel_poll(u, op);
+}
+
+static void
+on_poll(struct uring *u, struct poll_op *op, const struct completion *c)
+{
+    struct watch *w = op->watch;
+    bool over = (c->flags & IORING_CQE_F_MORE) == 0;
+
+    if (w != NULL && over && c->res < 0 && c->res != -ECANCELED) {
+        /* The kernel can't poll it any more: let the next call on the descriptor say why. */
+        w->engine_data = NULL;
+        w->on_edge(w, EDGE_IN | EDGE_OUT | EDGE_HANGUP);
+    } else if (w != NULL) {
+        if (c->res > 0)
+            w->on_edge(w, watch_edges((uint32_t)c->res));
+        if (over) {
+            arm(u, op);
+            return;
+        }
+    }
+    if (over) {
+        list_remove(&op->link);
+        free(op);
+    }
+}
+
+/* ---- disk ---- */
+
+static void
+submit(struct loop *l, struct disk_op *op)
+{
+    struct uring *u = l->engine;
+    struct io_uring_sqe *sqe;
+    char *at = op->buf != NULL ? op->buf->at + op->at : NULL;
+    int fd = op->file->fd;
+
+    if (op->kind == DISK_TRUNCATE) { /* has an opcode from 6.9 only */
+        real_submit_to_pool(l, op);
+        return;
+    }
+    sqe = get_sqe(u);
+    switch (op->kind) {
+    case DISK_READ:
+        io_uring_prep_read(sqe, fd, at, (unsigned)op->len, op->offset);
+        if (!op->file->direct)
+            sqe->flags |=
+                IOSQE_ASYNC; /* filling the page cache would hold up the submit */
+        break;
+    case DISK_WRITE:
+        io_uring_prep_write(sqe, fd, at, (unsigned)op->len, op->offset);
+        break;
+    case DISK_SYNC:
+        io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
+        break;
+    case DISK_ALLOCATE:
+        io_uring_prep_fallocate(sqe, fd, 0, (off_t)op->offset, (off_t)op->len);
+        break;
+    case DISK_PUNCH:
+        io_uring_prep_fallocate(sqe, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                (off_t)op->offset, (off_t)op->len);
+        break;
+    case DISK_TRUNCATE:
+        abort();
+    }
+    io_uring_sqe_set_data64(sqe, tagged(op, TAG_DISK));
+    l->in_flight++;
+}
+
+static void
+on_disk(struct loop *l, struct disk_op *op, const struct completion *c)
+{
+    l->in_flight--;
+    if (c->res == -EINTR || c->res == -EAGAIN)
+        real_submit_to_pool(l, op); /* the ring could not wait for it: a worker can */
+    else
+        disk_op_done(op, c->res);
+}
+
+/* ---- the loop's calls ---- */
+
+static void
+handle(struct loop *l, struct uring *u)
+{
+    for (size_t i = 0; i < u->events.count;
+         i++) { /* more may come meanwhile: get_sqe() */
+        struct completion c = u->events.at[i];
+        void *p = (void *)(uintptr_t)(c.data & ~(uint64_t)TAG_MASK);
+
+        switch (c.data & TAG_MASK) {
+        case TAG_POLL:
+            on_poll(u, p, &c);
+            break;
+        case TAG_DISK:
+            on_disk(l, p, &c);
+            break;
+        default:
+            break; /* a cancel request's */
+        }
+    }
+    u->events.count = 0;
+}
+
+static void
+wait_events(struct loop *l, uint64_t until_ns)
+{
+    struct uring *u = l->engine;
+
+    enter(u, until_ns);
+    handle(l, u);
+}
+
+static void
+wake(struct loop *l)
+{
+    struct uring *u = l->engine;
+
+    eventfd_write(u->wake_fd, 1);
+}
+
+/* Nothing may be left in the kernel: io_uring_queue_exit() returns before it is. */
+static void
+close_engine(struct loop *l)
+{
+    struct uring *u = l->engine;
+
+    assert(l->in_flight == 0);
+    LIST_EACH(&u->polls, n)
+    {
+        struct poll_op *op = LIST_ENTRY(n, struct poll_op, link);
+
+        if (op->watch != NULL)
+            cancel_poll(u, op);
+        op->watch = NULL;
+    }
+    while (!list_empty(&u->polls))
+        wait_events(l, UINT64_MAX);
+    io_uring_queue_exit(&u->ring);
+    close(u->wake_fd);
+    free(u->events.at);
+    free(u);
+    l->engine = NULL;
+}
+
+const struct engine_ops uring_ops = {
+    .kind = RT_URING,
+    .open = open_engine,
+    .close = close_engine,
+    .wait = wait_events,
+    .wake = wake,
+    .watch = watch,
+    .unwatch = unwatch,
+    .submit = submit,
+    REAL_ENGINE_OPS,
+};
