@@ -1,4 +1,4 @@
-/* lock: a mutex with a rank. Locks between threads are the exception here; the ones there
+/* lock: a mutex with a rank. Locks between threads are the exception here; those there
  * are stand in one table. A thread that holds a lock may take only locks further down the
  * table, so no two threads can wait for each other; lock_take() asserts it, in release
  * builds too (it is a shift of a thread-local word). docs/locks.md says what each one
@@ -13,8 +13,8 @@
 
 /* X(rank, name) from outermost to innermost. */
 #define LOCK_TABLE(X)                                                                    \
+    X(LOCK_START, "rt.start")                                                            \
     X(LOCK_WORKERS, "rt.workers")                                                        \
-    X(LOCK_MAILBOX, "rt.mailbox")                                                        \
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \
     X(LOCK_BLOCKS, "metrics.blocks")
 
