@@ -101,7 +101,7 @@ find_part(struct tail *t, struct index *x, const struct upload_id *id, uint32_t 
     rc = find(t, x, &home, &f, eb);
     if (rc == ERR_OK && part_row_decode(&home, f.value, out) != ERR_OK)
         return corrupt(x, &f, &home, eb);
-    return rc;
+    return no_upload(rc, id, eb);
 }
 
 enum err

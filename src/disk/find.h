@@ -1,7 +1,7 @@
 /* find: one row, by asking the tail and then the index: the order that never misses a row on its way from one
  * to the other. Any loop. All may switch while the index is not resident.
  *
- * ERR_NOT_FOUND (uploads and completed ones: ERR_NO_UPLOAD); ERR_CORRUPT marks the index as bad. */
+ * ERR_NOT_FOUND (uploads, parts, completed ones: ERR_NO_UPLOAD); ERR_CORRUPT marks the index as bad. */
 #pragma once
 #include "disk/index.h"
 

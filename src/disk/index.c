@@ -79,6 +79,7 @@ static int
 open_env(struct index *x)
 {
     unsigned readers = x->loops + x->options.workers + 2;
+    unsigned flags = x->options.read_only ? MDB_RDONLY | MDB_NOLOCK : 0;
     int rc = mdb_env_create(&x->env);
 
     if (rc == 0)
@@ -89,7 +90,8 @@ open_env(struct index *x)
         rc = mdb_env_set_maxreaders(x->env, readers);
     /* NOTLS: transactions belong to loops and jobs, not to threads. Never NOSYNC (runtime.md 9). */
     if (rc == 0)
-        rc = mdb_env_open(x->env, rt_dir_path(x->dir), MDB_NOTLS | MDB_NORDAHEAD, 0600);
+        rc = mdb_env_open(x->env, rt_dir_path(x->dir), flags | MDB_NOTLS | MDB_NORDAHEAD,
+                          0600);
     return rc;
 }
 
@@ -127,13 +129,14 @@ open_tables(struct index *x, bool fresh)
 {
     unsigned char bytes[INDEX_META_BYTES];
     MDB_val key = {4, (void *)(uintptr_t) "meta"}, value = {sizeof bytes, bytes};
+    bool read_only = x->options.read_only;
     MDB_txn *txn;
-    int rc = mdb_txn_begin(x->env, NULL, 0, &txn);
+    int rc = mdb_txn_begin(x->env, NULL, read_only ? MDB_RDONLY : 0, &txn);
 
     if (rc != 0)
         return rc;
     for (unsigned i = 0; rc == 0 && i < DBS_; i++)
-        rc = mdb_dbi_open(txn, db_names[i], MDB_CREATE, &x->dbi[i]);
+        rc = mdb_dbi_open(txn, db_names[i], read_only ? 0 : MDB_CREATE, &x->dbi[i]);
     if (rc == 0 && fresh) {
         x->meta = (struct index_meta){.next_space = 1};
         memcpy(x->meta.disk_id, x->options.disk_id, sizeof x->meta.disk_id);
@@ -313,8 +316,13 @@ open_once(struct index *x, bool fresh, enum index_state *state, struct errbuf *e
         rc = remove_files(x, eb);
     else
         rc = file_bytes(x, &j.file_bytes, eb);
-    if (rc == ERR_OK)
-        rc = rt_blocking(open_work, &j, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return rc;
+    if (x->options.read_only && j.file_bytes == 0) {
+        *state = INDEX_EMPTY;
+        return ERR_OK;
+    }
+    rc = rt_blocking(open_work, &j, DEADLINE_NEVER);
     if (rc != ERR_OK)
         return err_set(eb, rc, "index: opening: %s", err_name(rc));
     *state = j.state;
@@ -352,15 +360,11 @@ populate_behind(struct index *x)
         x->populating = false;
 }
 
-enum err
-index_open(const struct index_options *o, struct index **out, enum index_state *state,
-           struct index_covered *covered, struct errbuf *eb)
+static struct index *
+index_new(const struct index_options *o)
 {
-    static const char *const words[] = {"good", "empty", "foreign", "bad"};
     struct index *x = xcalloc(1, sizeof *x);
-    enum err rc;
 
-    *out = NULL;
     x->options = *o;
     x->options.map_bytes = o->map_bytes != 0 ? o->map_bytes : MAP_DEFAULT;
     x->options.memory_bytes = o->memory_bytes != 0 ? o->memory_bytes : MEMORY_DEFAULT;
@@ -370,24 +374,52 @@ index_open(const struct index_options *o, struct index **out, enum index_state *
     assert(x->readers != NULL);
     memset(x->readers, 0, x->loops * sizeof *x->readers);
     rt_cond_init(&x->populated);
+    return x;
+}
 
-    rc = rt_dir_make(o->dir, INDEX_FOLDER, 0700, eb);
+static enum err
+open_folder(struct index *x, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    if (!x->options.read_only)
+        rc = rt_dir_make(x->options.dir, INDEX_FOLDER, 0700, eb);
     if (rc == ERR_OK || rc == ERR_EXISTS)
-        rc = rt_dir_open_at(o->dir, INDEX_FOLDER, &x->dir, eb);
+        rc = rt_dir_open_at(x->options.dir, INDEX_FOLDER, &x->dir, eb);
+    return rc;
+}
+
+/* What was found is of no use: empty now. */
+static enum err
+start_anew(struct index *x, enum index_state found, struct errbuf *eb)
+{
+    static const char *const words[] = {"good", "empty", "foreign", "bad"};
+    enum index_state fresh;
+
+    if (found != INDEX_EMPTY)
+        LOG(LOG_WARN, "index.discarded",
+            "the index is of no use and will be rebuilt from the logs",
+            L_TEXT("why", words[found]), L_TEXT("path", rt_dir_path(x->dir)));
+    return open_once(x, true, &fresh, eb);
+}
+
+enum err
+index_open(const struct index_options *o, struct index **out, enum index_state *state,
+           struct index_covered *covered, struct errbuf *eb)
+{
+    struct index *x = index_new(o);
+    enum err rc = open_folder(x, eb);
+
+    *out = NULL;
+    *covered = (struct index_covered){0};
+    *state = INDEX_EMPTY;
     if (rc == ERR_OK)
         rc = open_once(x, false, state, eb);
-    if (rc == ERR_OK && *state != INDEX_GOOD) {
-        enum index_state fresh;
-
-        if (*state != INDEX_EMPTY)
-            LOG(LOG_WARN, "index.discarded",
-                "the index is of no use and will be rebuilt from the logs",
-                L_TEXT("why", words[*state]), L_TEXT("path", rt_dir_path(x->dir)));
-        rc = open_once(x, true, &fresh, eb);
-    }
-    if (rc != ERR_OK) {
+    if (rc == ERR_OK && *state != INDEX_GOOD && !o->read_only)
+        rc = start_anew(x, *state, eb);
+    if (rc != ERR_OK || (o->read_only && *state != INDEX_GOOD)) {
         index_close(&x);
-        return rc;
+        return rc == ERR_NOT_FOUND && o->read_only ? ERR_OK : rc;
     }
     *covered = x->meta.covered;
     populate_behind(x);

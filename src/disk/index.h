@@ -44,7 +44,7 @@ enum index_state {
     INDEX_BAD,     /* marked, unreadable, or shorter than it says: emptied */
 };
 
-/* *covered is zero unless INDEX_GOOD. Whether a good one is older than its logs reach back is for the caller to
+/* Read only and not good: *out is NULL.  *covered is zero unless INDEX_GOOD. Whether a good one is older than its logs reach back is for the caller to
  * judge: then index_reset(). May switch. */
 enum err index_open(const struct index_options *o, struct index **out,
                     enum index_state *state, struct index_covered *covered,
@@ -73,6 +73,10 @@ struct index_segment {
 };
 enum err index_segment(struct index *x, enum disk_class class, uint32_t segment,
                        struct index_segment *out, struct errbuf *eb) MUST_CHECK;
+
+/* The first bucket with a number >= from that the index ever had a key of. ERR_NOT_FOUND. */
+enum err index_bucket(struct index *x, uint64_t from, uint64_t *out,
+                      struct errbuf *eb) MUST_CHECK;
 
 bool index_is_bad(const struct index *x); /* any thread */
 void index_set_bad(struct index *x); /* a reader found a row that its body contradicts */

@@ -206,6 +206,42 @@ index_segment(struct index *x, enum disk_class class, uint32_t segment,
     return call(&c, "segment", eb);
 }
 
+static int
+find_bucket(struct call *c, MDB_txn *txn)
+{
+    uint64_t *bucket = c->arg;
+    unsigned char bytes[8];
+    MDB_val key = {sizeof bytes, bytes}, value;
+    struct cursor coded;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, c->x->dbi[DB_SPACES], &cursor);
+
+    if (rc != 0)
+        return rc;
+    for (unsigned i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(*bucket >> (8 * (7 - i)));
+    rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    if (rc == 0) {
+        uint32_t space;
+
+        coded = cursor_of(key.mv_data, key.mv_size);
+        *bucket = take_be(&coded, 8);
+        if (coded.bad || !index_space_decode(*bucket, &value, &space))
+            rc = MDB_CORRUPTED;
+    }
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
+enum err
+index_bucket(struct index *x, uint64_t from, uint64_t *out, struct errbuf *eb)
+{
+    struct call c = {.x = x, .run = find_bucket, .arg = out};
+
+    *out = from;
+    return call(&c, "buckets", eb);
+}
+
 /* ---- a page of keys ---- */
 
 struct walk {
