@@ -246,6 +246,14 @@ read_head(struct http_call *k, struct deadline by, bool interim, struct errbuf *
     }
 }
 
+/* What was said about a try that is made again, or mattered in the end to nobody, is not left standing. */
+static void
+forget(struct errbuf *eb)
+{
+    if (eb != NULL)
+        eb->text[0] = '\0';
+}
+
 /* Has the answer come while the request is still on its way? Never waits. */
 static enum err
 look_for_answer(struct http_call *k, struct errbuf *eb)
@@ -255,18 +263,22 @@ look_for_answer(struct http_call *k, struct errbuf *eb)
     if (k->answered || !rt_may_have_bytes(k->conn->stream))
         return ERR_OK;
     rc = read_head(k, (struct deadline){0}, false, eb);
-    return rc == ERR_TIMEOUT ? ERR_OK : rc;
+    if (rc != ERR_TIMEOUT)
+        return rc;
+    forget(eb);
+    return ERR_OK;
 }
 
 /* Sending failed. A server that refuses in the middle of a body answers and closes: is the answer there? */
 static enum err
-answer_instead(struct http_call *k, enum err rc)
+answer_instead(struct http_call *k, enum err rc, struct errbuf *eb)
 {
     if (rc != ERR_CLOSED || k->answered)
         return rc;
     if (read_head(k, deadline_in_ms(k->between_ms), false, NULL) != ERR_OK)
         return rc;
     k->broken = true;
+    forget(eb);
     return ERR_OK;
 }
 
@@ -342,6 +354,13 @@ should_repeat(const struct http_call *k, enum err rc)
            k->in.end == 0 && k->interim == 0;
 }
 
+static void
+begin_again(struct http_call *k, struct errbuf *eb)
+{
+    k->pool->stats.retried++;
+    forget(eb);
+}
+
 /* Sends what can go without the caller's body: a whole request without one, or the head that asks for 100
  * Continue, and waits for that. May switch. */
 static enum err
@@ -361,7 +380,10 @@ send_first(struct http_call *k, struct errbuf *eb)
         return rc;
     rc = read_head(k, deadline_in_ms(k->pool->client->options.continue_ms), true, eb);
     /* A server that knows nothing of Expect waits for the body. */
-    return rc == ERR_TIMEOUT && !deadline_passed(k->by) ? ERR_OK : rc;
+    if (rc != ERR_TIMEOUT || deadline_passed(k->by))
+        return rc;
+    forget(eb);
+    return ERR_OK;
 }
 
 /* What http_call_request borrowed from the caller is kept for a repetition: the pool asks for it by name. */
@@ -413,12 +435,12 @@ http_call_begin(struct http_client *c, const struct http_call_request *req,
     if (rc == ERR_OK) {
         rc = send_first(k, eb);
         if (should_repeat(k, rc)) {
-            p->stats.retried++;
+            begin_again(k, eb);
             rc = attach(k, true, eb);
             if (rc == ERR_OK)
                 rc = send_first(k, eb);
         }
-        rc = rc != ERR_OK && k->conn != NULL ? answer_instead(k, rc) : rc;
+        rc = rc != ERR_OK && k->conn != NULL ? answer_instead(k, rc, eb) : rc;
     }
     if (rc != ERR_OK) {
         pool_give(&k->conn, false);
@@ -445,13 +467,13 @@ http_call_write(struct http_call *k, const void *data, size_t len, struct errbuf
         return rc;
     rc = send_pieces(k, data, len, false, eb);
     if (should_repeat(k, rc)) {
-        k->pool->stats.retried++;
+        begin_again(k, eb);
         rc = attach(k, true, eb);
         if (rc == ERR_OK)
             rc = send_pieces(k, data, len, false, eb);
     }
     k->written += len;
-    return rc != ERR_OK && k->conn != NULL ? answer_instead(k, rc) : rc;
+    return rc != ERR_OK && k->conn != NULL ? answer_instead(k, rc, eb) : rc;
 }
 
 /* Ends the request. May switch. */
@@ -465,14 +487,14 @@ send_rest(struct http_call *k, struct errbuf *eb)
     assert(k->length == HTTP_CHUNKED || k->written == (uint64_t)k->length);
     rc = send_pieces(k, NULL, 0, true, eb);
     if (should_repeat(k, rc)) {
-        k->pool->stats.retried++;
+        begin_again(k, eb);
         rc = attach(k, true, eb);
         if (rc == ERR_OK)
             rc = send_pieces(k, NULL, 0, true, eb);
     }
     if (rc == ERR_OK)
         k->sent_all = true;
-    return rc != ERR_OK && k->conn != NULL ? answer_instead(k, rc) : rc;
+    return rc != ERR_OK && k->conn != NULL ? answer_instead(k, rc, eb) : rc;
 }
 
 static enum err
@@ -496,7 +518,7 @@ http_call_finish(struct http_call *k, const struct http_head **head, struct errb
     if (rc == ERR_OK && !k->answered) {
         rc = await_answer(k, eb);
         if (should_repeat(k, rc)) {
-            k->pool->stats.retried++;
+            begin_again(k, eb);
             k->sent_all = false;
             rc = attach(k, true, eb);
             if (rc == ERR_OK)

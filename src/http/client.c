@@ -120,19 +120,33 @@ conn_close(struct pool_conn *c)
     rt_cond_signal(&h->turn);
 }
 
+/* Is there really nothing: no byte, no end? A parked stream may wake without either: what was received last
+ * filled its room exactly, or TLS had something for itself. Does not wait. */
+static bool
+is_quiet(struct pool_conn *c)
+{
+    char byte;
+    size_t n;
+
+    return rt_recv(c->stream, &byte, 1, (struct deadline){0}, &n, NULL) == ERR_TIMEOUT;
+}
+
 /* The fiber of a parked connection whose rest is over: the server spoke or left, its time is up, or somebody
  * wants it. */
 static void
 on_ready(void *arg, enum err why)
 {
     struct pool_conn *c = arg;
+    bool good = why == ERR_CANCELLED || (why == ERR_OK && is_quiet(c));
 
     if (c->state == POOL_WANTED) {
-        c->state = why == ERR_CANCELLED ? POOL_BUSY : POOL_GONE;
+        c->state = good ? POOL_BUSY : POOL_GONE;
         rt_cond_signal(&c->handed);
-        return;
+    } else if (good && why == ERR_OK) {
+        rt_park(c->stream, c->idle_by, on_ready, c);
+    } else {
+        conn_close(c);
     }
-    conn_close(c);
 }
 
 void
@@ -150,7 +164,8 @@ pool_give(struct pool_conn **cp, bool clean)
     c->state = POOL_PARKED;
     c->pool->stats.idle++;
     list_push_front(&c->host->idle, &c->link);
-    rt_park(c->stream, deadline_in_ms(c->pool->client->options.idle_ms), on_ready, c);
+    c->idle_by = deadline_in_ms(c->pool->client->options.idle_ms);
+    rt_park(c->stream, c->idle_by, on_ready, c);
     rt_cond_signal(&c->host->turn);
 }
 

@@ -21,7 +21,8 @@ struct pool_conn {
     struct pool_host *host;
     struct stream *stream; /* owned */
     struct pool *pool;
-    struct rt_cond handed; /* signalled when a taker may have it */
+    struct deadline idle_by; /* when a parked one has waited enough */
+    struct rt_cond handed;   /* signalled when a taker may have it */
     enum { POOL_BUSY, POOL_PARKED, POOL_WANTED, POOL_GONE } state;
 };
 

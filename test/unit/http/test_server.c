@@ -1,6 +1,6 @@
 /* The server as a client sees it: framing, keep-alive, pipelining, bodies both ways, what a handler leaves
  * undone, and its ends. On every engine. */
-#include "unit/http/http_rig.h"
+#include "unit/http/http_raw.h"
 #include "unit/wire/http_framing_rows.h"
 
 static const struct rig usual = {
