@@ -266,7 +266,8 @@ meta_fits(const struct body *b, const struct object_meta *meta)
 
     m.kind = MEMBER_BODY;
     m.segment = m.generation = UINT32_MAX;
-    m.offset = m.payload = m.epoch = m.span = m.size = INT64_MAX;
+    m.offset = m.epoch = INT64_MAX; /* the longest numbers there can be */
+    m.payload = m.span = m.size = BODY_MAX;
     m.meta = meta;
     buf_init(&head, HEAD_MAX);
     member_encode(&m, 0, &head);
