@@ -34,8 +34,10 @@ struct index_options {
     uint64_t map_bytes;    /* 0: 64 GiB, sparse, fixed while open */
     uint64_t memory_bytes; /* 0: 1 GiB: a larger index is read by the pool */
     unsigned workers;      /* threads that may read beside the loops; 0: 16 */
-    bool
-        keep_tombstones; /* else they end in the index: there is nobody else who could hold the key */
+    /* Nothing is changed, not even what is of no use. The caller holds the disk's lock. */
+    bool read_only;
+    /* Else they end in the index: there is nobody else who could hold the key. */
+    bool keep_tombstones;
 };
 enum index_state {
     INDEX_GOOD,
@@ -44,8 +46,9 @@ enum index_state {
     INDEX_BAD,     /* marked, unreadable, or shorter than it says: emptied */
 };
 
-/* Read only and not good: *out is NULL.  *covered is zero unless INDEX_GOOD. Whether a good one is older than its logs reach back is for the caller to
- * judge: then index_reset(). May switch. */
+/* *covered is zero unless INDEX_GOOD; read only and not good: *out is NULL. Whether a good
+ * one is older than its logs reach back is for the caller to judge: then index_reset(). May
+ * switch. */
 enum err index_open(const struct index_options *o, struct index **out,
                     enum index_state *state, struct index_covered *covered,
                     struct errbuf *eb) MUST_CHECK;
