@@ -1,0 +1,420 @@
+/* httpload: a load generator that costs little, so that the server is what is measured. One thread, N keep-alive
+ * connections, each with one request at a time; bodies are thrown away in the kernel (MSG_TRUNC). Every answer's
+ * status and length are checked.
+ *
+ *     httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-H 'Name: value']... [-p FILE]
+ *              HOST PORT PATH
+ *
+ * PATH may hold one %u, which counts from 0 to -n COUNT - 1 (in random order). -p reads paths, one a line,
+ * instead. -r: that many requests a second in all, and latencies count from when a request was due, so that a
+ * stall is not hidden. -s: what Content-Length must be. Prints one line of JSON; exit 1 when anything was wrong.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CONNS_MAX = 4096, IN = 8192, SUB = 64 };
+
+struct conn {
+    int fd;
+    uint64_t due_ns;
+    uint64_t left; /* of a body */
+    size_t have;   /* bytes of a head */
+    bool busy, in_body;
+    char in[IN];
+};
+
+static struct {
+    unsigned conns, count;
+    double seconds, warmup, rate;
+    long long size;
+    const char *host, *path, *file;
+    uint16_t port;
+    char headers[4096];
+} opt = {.conns = 16, .seconds = 3, .warmup = 1, .size = -1, .count = 1};
+
+static char **requests;
+static size_t *request_lens;
+static unsigned request_count;
+static struct conn *conns;
+static unsigned idle[CONNS_MAX], idle_count;
+static uint64_t done, errors, bytes, histogram[64 * SUB], next_due,
+    seed = 88172645463325252u;
+static bool measuring;
+static int ep;
+
+static uint64_t
+now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void
+die(const char *what)
+{
+    fprintf(stderr, "httpload: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+/* ---- latencies: 64 buckets to each doubling, so within 1.6 % ---- */
+
+static unsigned
+bucket_of(uint64_t ns)
+{
+    unsigned top = 63u - (unsigned)__builtin_clzll(ns | SUB);
+
+    return (top - 6) * SUB + (unsigned)(ns >> (top - 6));
+}
+
+static double
+quantile_us(double q)
+{
+    uint64_t want = (uint64_t)(q * (double)done), seen = 0;
+
+    for (unsigned i = 0; i < 64 * SUB; i++) {
+        seen += histogram[i];
+        if (seen > want) {
+            unsigned shift = i < 2 * SUB ? 0 : i / SUB - 1;
+            uint64_t low = i < 2 * SUB ? i : (uint64_t)(i % SUB + SUB) << shift;
+
+            return ((double)low + (double)(1ull << shift) / 2) / 1000;
+        }
+    }
+    return 0;
+}
+
+/* ---- requests ---- */
+
+static void
+add_request(const char *path)
+{
+    char *text;
+    int n = asprintf(&text, "GET %s HTTP/1.1\r\nHost: %s:%u\r\n%s\r\n", path, opt.host,
+                     opt.port, opt.headers);
+
+    if (n < 0)
+        die("memory");
+    requests = realloc(requests, (request_count + 1) * sizeof *requests);
+    request_lens = realloc(request_lens, (request_count + 1) * sizeof *request_lens);
+    if (requests == NULL || request_lens == NULL)
+        die("memory");
+    requests[request_count] = text;
+    request_lens[request_count++] = (size_t)n;
+}
+
+static void
+make_requests(void)
+{
+    char line[4096];
+
+    if (opt.file != NULL) {
+        FILE *f = fopen(opt.file, "r");
+
+        if (f == NULL)
+            die(opt.file);
+        while (fgets(line, sizeof line, f) != NULL) {
+            line[strcspn(line, "\r\n")] = '\0';
+            if (line[0] != '\0')
+                add_request(line);
+        }
+        fclose(f);
+    } else {
+        const char *mark = strstr(opt.path, "%u");
+
+        for (unsigned i = 0; i < (mark != NULL ? opt.count : 1); i++) {
+            if (mark != NULL)
+                snprintf(line, sizeof line, "%.*s%u%s", (int)(mark - opt.path), opt.path,
+                         i, mark + 2);
+            else
+                snprintf(line, sizeof line, "%s", opt.path);
+            add_request(line);
+        }
+    }
+    if (request_count == 0) {
+        fprintf(stderr, "httpload: no paths\n");
+        exit(2);
+    }
+}
+
+static void
+reconnect(struct conn *c)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(opt.port)};
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+    int one = 1;
+
+    if (c->fd >= 0)
+        close(c->fd);
+    if (inet_pton(AF_INET, opt.host, &a.sin_addr) != 1) {
+        fprintf(stderr, "httpload: \"%s\" is no IPv4 address\n", opt.host);
+        exit(2);
+    }
+    c->fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&a, sizeof a) != 0 ||
+        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0 ||
+        epoll_ctl(ep, EPOLL_CTL_ADD, c->fd, &e) != 0)
+        die("connect");
+    c->have = 0;
+    c->in_body = c->busy = false;
+}
+
+static void ask(struct conn *c, uint64_t due);
+
+/* The connection is free: at once again, or when the next request is due. */
+static void
+rest(struct conn *c)
+{
+    c->busy = false;
+    if (opt.rate > 0)
+        idle[idle_count++] = (unsigned)(c - conns);
+    else
+        ask(c, now_ns());
+}
+
+static void
+failed(struct conn *c, const char *why)
+{
+    if (errors++ < 3)
+        fprintf(stderr, "httpload: %s\n", why);
+    reconnect(c);
+    rest(c);
+}
+
+static void
+ask(struct conn *c, uint64_t due)
+{
+    unsigned i;
+
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    i = request_count == 1 ? 0 : (unsigned)(seed % request_count);
+    c->due_ns = due;
+    c->busy = true;
+    if (send(c->fd, requests[i], request_lens[i], MSG_NOSIGNAL) ==
+        (ssize_t)request_lens[i])
+        return;
+    errors++;
+    reconnect(c);
+    c->busy = true;
+    if (send(c->fd, requests[i], request_lens[i], MSG_NOSIGNAL) !=
+        (ssize_t)request_lens[i])
+        die("send");
+}
+
+static void
+answered(struct conn *c)
+{
+    if (measuring) {
+        histogram[bucket_of(now_ns() - c->due_ns)]++;
+        done++;
+    }
+    c->have = 0;
+    c->in_body = false;
+    rest(c);
+}
+
+/* True: the head is whole and right; c->left is what is missing of the body. */
+static bool
+read_head(struct conn *c, const char **why)
+{
+    const char *end = memmem(c->in, c->have, "\r\n\r\n", 4), *p;
+    long long length = -1;
+    size_t behind;
+
+    *why = NULL;
+    if (end == NULL) {
+        *why = c->have == IN ? "a head of more than 8192 bytes" : NULL;
+        return false;
+    }
+    if (c->have < 12 || memcmp(c->in, "HTTP/1.1 200", 12) != 0) {
+        *why = "a status other than 200";
+        return false;
+    }
+    for (p = c->in; p < end;
+         p = (const char *)memchr(p, '\n', (size_t)(end + 2 - p)) + 1) {
+        if ((*p | 0x20) == 'c' && strncasecmp(p, "content-length:", 15) == 0)
+            length = strtoll(p + 15, NULL, 10);
+    }
+    behind = c->have - (size_t)(end + 4 - c->in);
+    if (length < 0 || (opt.size >= 0 && length != opt.size) || behind > (size_t)length) {
+        *why = "a wrong length";
+        return false;
+    }
+    bytes += measuring ? (uint64_t)length : 0;
+    c->left = (uint64_t)length - behind;
+    c->in_body = true;
+    return true;
+}
+
+static void
+on_readable(struct conn *c)
+{
+    const char *why;
+    ssize_t n;
+
+    if (!c->in_body) {
+        n = recv(c->fd, c->in + c->have, IN - c->have, MSG_DONTWAIT);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n <= 0 || !c->busy) {
+            failed(c, "the server closed a connection, or spoke unasked");
+            return;
+        }
+        c->have += (size_t)n;
+        if (!read_head(c, &why)) {
+            if (why != NULL)
+                failed(c, why);
+            return;
+        }
+    } else {
+        /* MSG_TRUNC on TCP: the kernel drops the bytes instead of copying them. */
+        n = recv(c->fd, NULL, c->left < (4u << 20) ? c->left : (4u << 20),
+                 MSG_TRUNC | MSG_DONTWAIT);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n <= 0) {
+            failed(c, "a body cut short");
+            return;
+        }
+        c->left -= (uint64_t)n;
+    }
+    if (c->left == 0)
+        answered(c);
+}
+
+/* ---- running ---- */
+
+static void
+send_due(void)
+{
+    uint64_t now = now_ns();
+
+    while (idle_count > 0 && next_due <= now) {
+        ask(&conns[idle[--idle_count]], next_due);
+        next_due += (uint64_t)(1e9 / opt.rate);
+    }
+}
+
+static void
+run_until(uint64_t end)
+{
+    static struct epoll_event events[256];
+
+    while (now_ns() < end) {
+        /* With a rate it spins: a timer would be too coarse. */
+        int n = epoll_wait(ep, events, 256, opt.rate > 0 ? 0 : 100);
+
+        for (int i = 0; i < n; i++)
+            on_readable(events[i].data.ptr);
+        if (opt.rate > 0)
+            send_due();
+    }
+}
+
+static double
+cpu_s(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static void
+parse_options(int argc, char **argv)
+{
+    int o;
+
+    while ((o = getopt(argc, argv, "c:d:w:r:s:n:p:H:")) != -1) {
+        switch (o) {
+        case 'c':
+            opt.conns = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'd':
+            opt.seconds = strtod(optarg, NULL);
+            break;
+        case 'w':
+            opt.warmup = strtod(optarg, NULL);
+            break;
+        case 'r':
+            opt.rate = strtod(optarg, NULL);
+            break;
+        case 's':
+            opt.size = strtoll(optarg, NULL, 10);
+            break;
+        case 'n':
+            opt.count = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'p':
+            opt.file = optarg;
+            break;
+        case 'H':
+            snprintf(opt.headers + strlen(opt.headers),
+                     sizeof opt.headers - strlen(opt.headers), "%s\r\n", optarg);
+            break;
+        default:
+            exit(2);
+        }
+    }
+    if (argc - optind != 3 || opt.conns == 0 || opt.conns > CONNS_MAX || opt.count == 0) {
+        fprintf(
+            stderr,
+            "httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] "
+            "[-H HEADER]... [-p FILE] HOST PORT PATH\n");
+        exit(2);
+    }
+    opt.host = argv[optind];
+    opt.port = (uint16_t)strtoul(argv[optind + 1], NULL, 10);
+    opt.path = argv[optind + 2];
+}
+
+int
+main(int argc, char **argv)
+{
+    uint64_t from;
+    double cpu, took;
+
+    parse_options(argc, argv);
+    make_requests();
+    ep = epoll_create1(0);
+    conns = calloc(opt.conns, sizeof *conns);
+    if (conns == NULL || ep < 0)
+        die("memory");
+    next_due = now_ns();
+    for (unsigned i = 0; i < opt.conns; i++) {
+        conns[i].fd = -1;
+        reconnect(&conns[i]);
+    }
+    for (unsigned i = 0; i < opt.conns; i++)
+        rest(&conns[i]);
+    run_until(now_ns() + (uint64_t)(opt.warmup * 1e9));
+    measuring = true;
+    from = now_ns();
+    cpu = cpu_s();
+    run_until(from + (uint64_t)(opt.seconds * 1e9));
+    took = (double)(now_ns() - from) / 1e9;
+    printf("{\"requests\":%llu,\"seconds\":%.3f,\"rps\":%.0f,\"mib_s\":%.1f,\"p50_us\":%."
+           "1f,\"p99_us\":%.1f,"
+           "\"p999_us\":%.1f,\"max_us\":%.1f,\"errors\":%llu,\"connections\":%u,\"client_"
+           "cpu_s\":%.3f}\n",
+           (unsigned long long)done, took, (double)done / took,
+           (double)bytes / took / 1048576, quantile_us(0.5), quantile_us(0.99),
+           quantile_us(0.999), quantile_us(0.9999999), (unsigned long long)errors,
+           opt.conns, cpu_s() - cpu);
+    return errors > 0 || done == 0;
+}

@@ -1,0 +1,302 @@
+/* loop: the bare loop that other servers are measured against: ready-made answers of one size to whatever ends
+ * with an empty line; no parser, index, check or log. One thread, keep-alive and pipelining, nothing else.
+ *
+ *     loop PORT SIZE [epoll|uring]        serves until it is killed; prints "ready" when it listens
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <liburing.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { FDS_MAX = 65536, IN = 8192, BUFFERS = 1024 };
+
+static char *answer;
+static size_t answer_len;
+static struct conn {
+    size_t owed;   /* bytes of answers to send */
+    size_t at;     /* in the answer that is on its way */
+    unsigned seen; /* how much of the empty line the last bytes were */
+    int sending;   /* uring: a send is in flight */
+    int closed;
+} conns[FDS_MAX];
+
+static void
+die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static int
+listen_on(uint16_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
+
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0)
+        die("socket");
+    /* The ring of a killed predecessor lets go of its sockets late. */
+    for (int i = 0; bind(fd, (struct sockaddr *)&a, sizeof a) != 0; i++) {
+        if (errno != EADDRINUSE || i == 40)
+            die("bind");
+        usleep(50000);
+    }
+    if (listen(fd, 4096) != 0)
+        die("listen");
+    printf("ready\n");
+    fflush(stdout);
+    return fd;
+}
+
+/* Counts heads by their empty lines, which may come in pieces. */
+static void
+take(struct conn *c, const char *in, size_t len)
+{
+    const char *end = in + len;
+
+    if (c->seen == 0 && len >= 4 && memcmp(end - 4, "\r\n\r\n", 4) == 0 &&
+        memmem(in, len - 4, "\r\n\r\n", 4) == NULL) { /* the usual: one whole head */
+        c->owed += answer_len;
+        return;
+    }
+    for (; in < end; in++) {
+        c->seen = *in == "\r\n\r\n"[c->seen] ? c->seen + 1 : *in == '\r';
+        if (c->seen == 4) {
+            c->owed += answer_len;
+            c->seen = 0;
+        }
+    }
+}
+
+/* ---- epoll ---- */
+
+static void
+flush_owed(int ep, int fd)
+{
+    struct conn *c = &conns[fd];
+
+    while (c->owed > 0) {
+        ssize_t n = send(fd, answer + c->at, answer_len - c->at, MSG_NOSIGNAL);
+
+        if (n < 0) {
+            struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.fd = fd};
+
+            if (errno != EAGAIN)
+                c->owed = 0;
+            else if (c->sending++ == 0)
+                epoll_ctl(ep, EPOLL_CTL_MOD, fd, &e);
+            return;
+        }
+        c->at = (c->at + (size_t)n) % answer_len;
+        c->owed -= (size_t)n;
+    }
+    if (c->sending != 0) {
+        struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+
+        c->sending = 0;
+        epoll_ctl(ep, EPOLL_CTL_MOD, fd, &e);
+    }
+}
+
+static void
+serve_epoll(int lfd)
+{
+    static struct epoll_event events[256];
+    static char in[IN];
+    int ep = epoll_create1(0);
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = lfd};
+
+    epoll_ctl(ep, EPOLL_CTL_ADD, lfd, &e);
+    for (;;) {
+        int count = epoll_wait(ep, events, 256, -1);
+
+        for (int i = 0; i < count; i++) {
+            int fd = events[i].data.fd;
+            ssize_t n;
+
+            if (fd == lfd) {
+                while ((fd = accept4(lfd, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
+                    if (fd >= FDS_MAX)
+                        die("too many connections");
+                    conns[fd] = (struct conn){0};
+                    e = (struct epoll_event){.events = EPOLLIN, .data.fd = fd};
+                    epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
+                }
+                continue;
+            }
+            if ((events[i].events & ~(uint32_t)EPOLLOUT) != 0) {
+                n = recv(fd, in, sizeof in, 0);
+                if (n == 0 || (n < 0 && errno != EAGAIN)) {
+                    close(fd);
+                    continue;
+                }
+                if (n > 0)
+                    take(&conns[fd], in, (size_t)n);
+            }
+            flush_owed(ep, fd);
+        }
+    }
+}
+
+/* ---- io_uring, multishot receive into a ring of buffers ---- */
+
+static struct io_uring ring;
+enum { ACCEPT = 1, RECV, SEND };
+
+static struct io_uring_sqe *
+sqe_for(unsigned what, int fd)
+{
+    struct io_uring_sqe *s = io_uring_get_sqe(&ring);
+
+    if (s == NULL) {
+        io_uring_submit(&ring);
+        s = io_uring_get_sqe(&ring);
+    }
+    if (s == NULL)
+        die("submission queue");
+    s->user_data = (uint64_t)what << 32 | (unsigned)fd;
+    return s;
+}
+
+static void
+arm_recv(int fd)
+{
+    struct io_uring_sqe *s = sqe_for(RECV, fd);
+    uint64_t tag = s->user_data;
+
+    io_uring_prep_recv_multishot(s, fd, NULL, 0, 0);
+    s->flags |= IOSQE_BUFFER_SELECT;
+    s->buf_group = 0;
+    s->user_data = tag;
+}
+
+static void
+arm_send(int fd)
+{
+    struct conn *c = &conns[fd];
+
+    if (c->owed > 0 && !c->sending) {
+        struct io_uring_sqe *s = sqe_for(SEND, fd);
+        uint64_t tag = s->user_data;
+
+        io_uring_prep_send(s, fd, answer + c->at, answer_len - c->at,
+                           MSG_NOSIGNAL | MSG_WAITALL);
+        s->user_data = tag;
+        c->sending = 1;
+    }
+}
+
+static void
+maybe_close(int fd)
+{
+    if (conns[fd].closed && !conns[fd].sending)
+        close(fd);
+}
+
+static void
+serve_uring(int lfd)
+{
+    struct io_uring_params p = {.flags = IORING_SETUP_SINGLE_ISSUER |
+                                         IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE,
+                                .cq_entries = 16384};
+    struct io_uring_buf_ring *br = NULL;
+    struct io_uring_buf_reg reg = {.ring_entries = BUFFERS};
+    char *buffers = malloc((size_t)BUFFERS * IN);
+    struct io_uring_sqe *s;
+
+    if (io_uring_queue_init_params(4096, &ring, &p) != 0 ||
+        posix_memalign((void **)&br, 4096, BUFFERS * sizeof(struct io_uring_buf)) != 0)
+        die("io_uring");
+    reg.ring_addr = (uint64_t)(uintptr_t)br;
+    if (io_uring_register_buf_ring(&ring, &reg, 0) != 0)
+        die("buffer ring");
+    io_uring_buf_ring_init(br);
+    for (int i = 0; i < BUFFERS; i++)
+        io_uring_buf_ring_add(br, buffers + (size_t)i * IN, IN, (unsigned short)i,
+                              BUFFERS - 1, i);
+    io_uring_buf_ring_advance(br, BUFFERS);
+    s = sqe_for(ACCEPT, lfd);
+    io_uring_prep_multishot_accept(s, lfd, NULL, NULL, 0);
+    s->user_data = (uint64_t)ACCEPT << 32 | (unsigned)lfd;
+    for (;;) {
+        struct io_uring_cqe *cqe;
+        unsigned head, count = 0;
+
+        io_uring_submit_and_wait(&ring, 1);
+        io_uring_for_each_cqe(&ring, head, cqe)
+        {
+            unsigned what = (unsigned)(cqe->user_data >> 32);
+            int fd = (int)(uint32_t)cqe->user_data, n = cqe->res;
+
+            count++;
+            if (what == ACCEPT && n >= 0) {
+                conns[n] = (struct conn){0};
+                arm_recv(n);
+            } else if (what == RECV && n > 0) {
+                unsigned id = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
+
+                take(&conns[fd], buffers + (size_t)id * IN, (size_t)n);
+                io_uring_buf_ring_add(br, buffers + (size_t)id * IN, IN,
+                                      (unsigned short)id, BUFFERS - 1, 0);
+                io_uring_buf_ring_advance(br, 1);
+                if ((cqe->flags & IORING_CQE_F_MORE) == 0)
+                    arm_recv(fd);
+                arm_send(fd);
+            } else if (what == RECV && n == -ENOBUFS) {
+                arm_recv(fd);
+            } else if (what == RECV) {
+                conns[fd].closed = 1;
+                maybe_close(fd);
+            } else if (what == SEND) {
+                struct conn *c = &conns[fd];
+
+                c->sending = 0;
+                c->owed = n > 0 ? c->owed - (size_t)n : 0;
+                c->at = n > 0 ? (c->at + (size_t)n) % answer_len : 0;
+                arm_send(fd);
+                maybe_close(fd);
+            }
+        }
+        io_uring_cq_advance(&ring, count);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    size_t size = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
+    char head[256];
+    int head_len = snprintf(
+        head, sizeof head,
+        "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 15:16:00 GMT\r\nServer: loop\r\n"
+        "Content-Type: application/octet-stream\r\nContent-Length: %zu\r\n\r\n",
+        size);
+    int lfd;
+
+    if (argc < 3) {
+        fprintf(stderr, "loop PORT SIZE [epoll|uring]\n");
+        return 2;
+    }
+    answer_len = (size_t)head_len + size;
+    answer = malloc(answer_len);
+    if (answer == NULL)
+        die("memory");
+    memcpy(answer, head, (size_t)head_len);
+    memset(answer + head_len, 'x', size);
+    lfd = listen_on((uint16_t)strtoul(argv[1], NULL, 10));
+    if (argc > 3 && strcmp(argv[3], "uring") == 0)
+        serve_uring(lfd);
+    else
+        serve_epoll(lfd);
+    return 0;
+}
