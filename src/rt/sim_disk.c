@@ -278,6 +278,17 @@ sim_disk_root(struct sim_disk *d)
     return d->root;
 }
 
+struct sim_node *
+sim_disk_orphan(struct sim_disk *d, const void *data, uint64_t len)
+{
+    struct sim_node *n = node_new(d, false);
+
+    if (len > 0)
+        sim_image_put(&n->file.now, 0, data, len);
+    n->file.now.size = len;
+    return n;
+}
+
 uint64_t
 sim_disk_used(const struct sim_disk *d)
 {
@@ -341,8 +352,8 @@ sim_dir_unlink(struct sim_node *dir, const char *name)
 
     if (n == NULL)
         return -ENOENT;
-    if (n->is_dir)
-        return -EISDIR;
+    if (n->is_dir && n->dir.now.count > 0)
+        return -ENOTEMPTY;
     dir_change(dir, CHANGE_UNLINK, name, NULL, n);
     return 0;
 }

@@ -34,13 +34,17 @@ uint64_t sim_node_id(const struct sim_node *n); /* in order of creation, from 1 
 void sim_node_set_mode(struct sim_node *n, unsigned mode); /* durable at once */
 unsigned sim_node_mode(const struct sim_node *n);
 
+/* A file without a name, with these bytes; the caller owns the reference. */
+struct sim_node *sim_disk_orphan(struct sim_disk *d, const void *data, uint64_t len);
+
 /* ---- directories: `now` changes at once. 0 or -errno. ---- */
 struct sim_node *sim_dir_find(const struct sim_node *dir,
                               const char *name); /* borrowed; NULL: none */
 /* A new file or directory; *out is borrowed. `stable`: as if synced (a mount point). */
 int sim_dir_add(struct sim_node *dir, const char *name, bool is_dir, bool stable,
                 struct sim_node **out);
-int sim_dir_unlink(struct sim_node *dir, const char *name); /* files only */
+int sim_dir_unlink(struct sim_node *dir,
+                   const char *name); /* files and empty directories */
 int sim_dir_rename(struct sim_node *dir, const char *from, const char *to);
 unsigned sim_dir_count(const struct sim_node *dir);
 const char *sim_dir_name(const struct sim_node *dir, unsigned i); /* in byte order */

@@ -79,7 +79,10 @@ char *sim_shadow_path(struct sim *s, const char *path); /* the caller frees */
 /* Strips the shadow's prefix, when it is there. */
 const char *sim_unshadow(const struct sim *s, const char *path);
 void sim_shadow_make(struct sim *s, const char *path);
-bool sim_shadow_unlink(struct sim *s, const char *path);
+bool sim_shadow_unlink(struct sim *s, const char *path); /* or an empty directory */
+/* A file of the shadow; the caller frees *at. */
+bool sim_shadow_load(struct sim *s, const char *path, char **at, size_t *len);
+bool sim_dir_exists(struct sim *s, const char *path); /* on the simulated disk */
 void sim_index_cut(struct sim *s);
 void sim_shadow_free(struct sim *s);
 

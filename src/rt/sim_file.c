@@ -75,10 +75,12 @@ static enum err
 failed(int error, const char *what, const struct rt_dir *d, const char *name,
        struct errbuf *eb)
 {
-    enum err rc = error == -ENOENT   ? ERR_NOT_FOUND
-                  : error == -EEXIST ? ERR_EXISTS
-                  : error == -ENOSPC ? ERR_NO_SPACE
-                                     : ERR_IO;
+    enum err rc = error == -ENOENT      ? ERR_NOT_FOUND
+                  : error == -EEXIST    ? ERR_EXISTS
+                  : error == -ENOSPC    ? ERR_NO_SPACE
+                  : error == -ENOTEMPTY ? ERR_NOT_EMPTY
+                  : error == -EINVAL    ? ERR_BAD_REQUEST
+                                        : ERR_IO;
 
     return err_errno(eb, rc, -error, "%s \"%s/%s\"", what,
                      d != NULL ? dir_of((struct rt_dir *)d)->path : "", name);
@@ -105,7 +107,8 @@ walk(struct sim_node *at, const char *path, bool from_root)
         path += len;
         if (strcmp(name, ".") == 0)
             continue;
-        assert(strcmp(name, "..") != 0); /* nobody may leave a directory that way */
+        if (strcmp(name, "..") == 0) /* nobody may leave a directory that way */
+            return NULL;
         next = sim_dir_find(at, name);
         if (next == NULL && from_root)
             (void)sim_dir_add(at, name, true, true, &next);
@@ -113,6 +116,14 @@ walk(struct sim_node *at, const char *path, bool from_root)
         from_root = false;
     }
     return NULL;
+}
+
+/* What may be made, removed or renamed: one component. */
+static bool
+is_name(const char *name)
+{
+    return name[0] != '\0' && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+           strchr(name, '/') == NULL;
 }
 
 /* ---- directories ---- */
@@ -165,6 +176,8 @@ sim_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *e
     (void)mode;
     if (rc != ERR_OK)
         return rc;
+    if (!is_name(name))
+        return failed(-EINVAL, "make", d, name, eb);
     sim_event('m', sim_node_id(node));
     error = sim_dir_add(node, name, true, false, &made);
     return come_back(error == 0 ? ERR_OK : failed(error, "make", d, name, eb), eb);
@@ -222,12 +235,15 @@ sim_dir_remove(struct rt_dir *d, const char *name, struct errbuf *eb)
 
     if (rc != ERR_OK)
         return rc;
+    if (!is_name(name))
+        return failed(-EINVAL, "unlink", d, name, eb);
     sim_event('u', sim_node_id(node));
     error = sim_dir_unlink(node, name);
-    if (error == -ENOENT) { /* LMDB's own files are in the shadow only */
+    if (error == 0 || error == -ENOENT) { /* LMDB's own files are in the shadow only */
         char *path = xasprintf("%s/%s", dir_of(d)->path, name);
 
-        error = sim_shadow_unlink(sim_world, path) ? 0 : error;
+        if (sim_shadow_unlink(sim_world, path))
+            error = 0;
         free(path);
     }
     return come_back(error == 0 ? ERR_OK : failed(error, "unlink", d, name, eb), eb);
@@ -242,6 +258,8 @@ sim_dir_move(struct rt_dir *d, const char *from, const char *to, struct errbuf *
 
     if (rc != ERR_OK)
         return rc;
+    if (!is_name(from) || !is_name(to))
+        return failed(-EINVAL, "rename", d, is_name(from) ? to : from, eb);
     sim_event('r', sim_node_id(node));
     error = sim_dir_rename(node, from, to);
     return come_back(error == 0 ? ERR_OK : failed(error, "rename", d, from, eb), eb);
@@ -282,9 +300,9 @@ find_or_create(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
     int error = 0;
 
     if (node == NULL && (flags & RT_O_CREATE) != 0) {
-        assert(strchr(name, '/') == NULL);
         sim_event('c', sim_node_id(dir_of(d)->node));
-        error = sim_dir_add(dir_of(d)->node, name, false, false, &node);
+        error = is_name(name) ? sim_dir_add(dir_of(d)->node, name, false, false, &node)
+                              : -EINVAL;
         if (error == 0)
             sim_node_set_mode(node, mode);
     } else if (node == NULL) {
@@ -301,6 +319,22 @@ find_or_create(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
     return error == 0 ? ERR_OK : failed(error, "open", d, name, eb);
 }
 
+/* A file that only LMDB knows, as it is now; to be read only. NULL: there is none. Owns the reference. */
+static struct sim_node *
+open_shadow(struct rt_dir *d, const char *name)
+{
+    char *path = xasprintf("%s/%s", dir_of(d)->path, name), *bytes = NULL;
+    struct sim_node *node = NULL;
+    size_t len = 0;
+
+    if (walk(dir_of(d)->node, name, false) == NULL &&
+        sim_shadow_load(sim_world, path, &bytes, &len))
+        node = sim_disk_orphan(sim_world->disk, bytes, len);
+    free(bytes);
+    free(path);
+    return node;
+}
+
 enum err
 sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
               struct rt_file **out, struct errbuf *eb)
@@ -310,11 +344,15 @@ sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
     enum err rc = go(eb);
 
     *out = NULL;
-    if (rc == ERR_OK)
-        rc = find_or_create(d, name, flags, mode, &node, eb);
     if (rc != ERR_OK)
         return rc;
-    sim_node_ref(node); /* while we are away */
+    node = flags == 0 || flags == RT_O_DIRECT ? open_shadow(d, name) : NULL;
+    if (node == NULL) {
+        rc = find_or_create(d, name, flags, mode, &node, eb);
+        if (rc != ERR_OK)
+            return rc;
+        sim_node_ref(node); /* while we are away */
+    }
     rc = come_back(ERR_OK, eb);
     if (rc != ERR_OK) {
         sim_node_drop(&node);
@@ -489,6 +527,14 @@ sim_fail_op_of(struct fiber *f)
         }
     }
     return false;
+}
+
+bool
+sim_dir_exists(struct sim *s, const char *path)
+{
+    struct sim_node *node = walk(sim_disk_root(s->disk), path, false);
+
+    return node != NULL && sim_node_is_dir(node);
 }
 
 /* A file that the world left open would hold its bytes for ever. */

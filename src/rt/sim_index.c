@@ -85,7 +85,7 @@ bool
 sim_shadow_unlink(struct sim *s, const char *path)
 {
     char *real = sim_shadow_path(s, path);
-    bool done = unlink(real) == 0;
+    bool done = remove(real) == 0;
 
     free(real);
     return done;
@@ -126,6 +126,23 @@ load(const char *file)
     return m;
 }
 
+bool
+sim_shadow_load(struct sim *s, const char *path, char **at, size_t *len)
+{
+    char *real = sim_shadow_path(s, path);
+    struct stat st;
+    bool there = stat(real, &st) == 0 && S_ISREG(st.st_mode);
+
+    if (there) {
+        struct image m = load(real);
+
+        *at = m.at;
+        *len = m.len;
+    }
+    free(real);
+    return there;
+}
+
 static void
 store(const char *file, const struct image *m)
 {
@@ -163,6 +180,8 @@ throw_back(struct sim *s, struct index *x)
     unsigned keep =
         (unsigned)(sim_rng_next(&s->rng) % (x->count + 1u)); /* == count: away */
 
+    if (!sim_dir_exists(s, sim_unshadow(s, x->path)))
+        keep = x->count; /* its directory was lost as well */
     sim_note(TRACE_CUT, x->count, keep);
     (void)unlink(lock);
     (void)unlink(data);

@@ -129,6 +129,10 @@ use_files(void *arg)
     CHECK(len == 12 && memcmp(text, "\0\0\0\0\0\0\0\0\0\0he", 12) == 0);
     free(text);
     CHECK(rt_file_store(sub, "a", "x", 1, 0600, &eb) == ERR_OK);
+    CHECK(rt_dir_unlink(d, "sub", &eb) == ERR_NOT_EMPTY);
+    CHECK(rt_dir_make(d, "empty", 0700, &eb) == ERR_OK);
+    CHECK(rt_dir_unlink(d, "empty", &eb) == ERR_OK);
+    CHECK(rt_dir_make(d, "../x", 0700, &eb) == ERR_BAD_REQUEST);
     CHECK(rt_dir_rename(sub, "f", "b", &eb) == ERR_OK);
     CHECK(rt_dir_list(sub, on_name, names, &eb) == ERR_OK);
     CHECK_STR(names, "a b ");
@@ -595,6 +599,14 @@ look_at_index(void *arg)
     *(int *)arg = f != NULL ? fgetc(f) : 0;
     if (f != NULL)
         fclose(f);
+    if (f != NULL) { /* what is only in the real directory can be opened by name */
+        char *text;
+        size_t len;
+
+        CHECK(rt_file_load(d, "data.mdb", 10, &text, &len, NULL) == ERR_OK);
+        CHECK(len == 1 && text[0] == *(int *)arg);
+        free(text);
+    }
     if (f != NULL) { /* what is only in the real directory can be removed by name */
         CHECK(rt_dir_unlink(d, "data.mdb", NULL) == ERR_OK);
         CHECK(access(file, F_OK) != 0);

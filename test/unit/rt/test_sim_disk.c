@@ -285,7 +285,9 @@ test_names(void)
     CHECK_U64(sim_dir_count(root), 3);
     CHECK_STR(sim_dir_name(root, 0), "a");
     CHECK_STR(sim_dir_name(root, 2), "dir");
-    CHECK(sim_dir_unlink(root, "dir") == -EISDIR);
+    CHECK(sim_dir_add(n, "in it", false, false, &a) == 0);
+    CHECK(sim_dir_unlink(root, "dir") == -ENOTEMPTY);
+    a = sim_dir_find(root, "a");
     CHECK(sim_dir_unlink(root, "none") == -ENOENT);
     CHECK(sim_dir_rename(root, "a", "dir") == -EISDIR);
     CHECK(sim_dir_rename(root, "a", "b") == 0);
