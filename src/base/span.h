@@ -53,6 +53,12 @@ span_from(struct span a, size_t skip)
     return skip < a.len ? (struct span){a.at + skip, a.len - skip}
                         : (struct span){a.at + a.len, 0};
 }
+/* Where the first `c` is; NULL when it is nowhere. An empty span may have no memory at all. */
+static inline const char *
+span_find(struct span a, char c)
+{
+    return a.len > 0 ? memchr(a.at, c, a.len) : NULL;
+}
 static inline struct span
 span_trim(struct span a) /* spaces and tabs at both ends */
 {

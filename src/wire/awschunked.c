@@ -120,7 +120,7 @@ begin_chunk(struct awschunked *d)
 static bool
 read_header(struct awschunked *d, struct span line)
 {
-    const char *semicolon = memchr(line.at, ';', line.len);
+    const char *semicolon = span_find(line, ';');
     struct span size = line, extension = {NULL, 0};
 
     if (semicolon != NULL) {
@@ -178,12 +178,12 @@ keep_trailer(struct awschunked *d, struct span value)
 static bool
 read_trailer(struct awschunked *d, struct span line)
 {
-    const char *colon = memchr(line.at, ':', line.len);
+    const char *colon = span_find(line, ':');
     struct span name, value;
 
     if (line.len == 0)
         return end_of_trailers(d);
-    if (colon == NULL || memchr(line.at, '\0', line.len) != NULL)
+    if (colon == NULL || span_find(line, '\0') != NULL)
         return malformed_trailer(d);
     name = span_trim((struct span){line.at, (size_t)(colon - line.at)});
     value = span_trim(span_from(line, (size_t)(colon - line.at) + 1));
@@ -203,7 +203,7 @@ read_trailer(struct awschunked *d, struct span line)
 static bool
 gather_line(struct awschunked *d, struct span *in, struct span *line, bool *done)
 {
-    const char *lf = memchr(in->at, '\n', in->len);
+    const char *lf = span_find(*in, '\n');
     size_t take = lf != NULL ? (size_t)(lf - in->at) + 1 : in->len;
 
     *done = lf != NULL;

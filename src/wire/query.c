@@ -27,7 +27,7 @@ decode(struct span raw, char **room, struct span *out)
 static struct span
 take_until(struct span *rest, char end)
 {
-    const char *stop = memchr(rest->at, end, rest->len);
+    const char *stop = span_find(*rest, end);
     struct span s = {rest->at, stop != NULL ? (size_t)(stop - rest->at) : rest->len};
 
     *rest = span_from(*rest, s.len + 1);

@@ -36,7 +36,7 @@ parse_spec(struct span header, struct spec *s)
     if (text.len < 6 || strncasecmp(text.at, "bytes=", 6) != 0)
         return false;
     text = span_from(text, 6);
-    dash = memchr(text.at, '-', text.len);
+    dash = span_find(text, '-');
     if (dash == NULL)
         return false;
     return take_number((struct span){text.at, (size_t)(dash - text.at)}, &s->has_first,
@@ -104,12 +104,12 @@ content_range_parse(struct span text, struct range *out, uint64_t *size)
 
     if (!span_starts(text, SPAN("bytes ")))
         return ERR_BAD_REQUEST;
-    slash = memchr(rest.at, '/', rest.len);
+    slash = span_find(rest, '/');
     if (slash == NULL)
         return ERR_BAD_REQUEST;
     numbers = (struct span){rest.at, (size_t)(slash - rest.at)};
     rest = span_from(rest, numbers.len + 1);
-    dash = memchr(numbers.at, '-', numbers.len);
+    dash = span_find(numbers, '-');
     if (dash == NULL ||
         num_u64((struct span){numbers.at, (size_t)(dash - numbers.at)}, &out->first) !=
             ERR_OK ||

@@ -16,9 +16,9 @@ without_port(struct span host)
     const char *end;
 
     if (host.len > 0 && host.at[0] == '[')
-        end = memchr(host.at, ']', host.len);
+        end = span_find(host, ']');
     else
-        end = memchr(host.at, ':', host.len);
+        end = span_find(host, ':');
     if (end == NULL)
         return host;
     return (struct span){host.at, (size_t)(end - host.at) + (*end == ']')};
@@ -118,7 +118,7 @@ decode(struct span raw, struct arena *a, struct span *out, struct fault *f)
     int len;
 
     *out = raw;
-    if (memchr(raw.at, '%', raw.len) == NULL)
+    if (span_find(raw, '%') == NULL)
         return ERR_OK;
     room = arena_try(a, raw.len);
     if (room == NULL)
@@ -134,7 +134,7 @@ decode(struct span raw, struct arena *a, struct span *out, struct fault *f)
 static void
 divide(struct span path, struct span *bucket, struct span *key)
 {
-    const char *slash = memchr(path.at, '/', path.len);
+    const char *slash = span_find(path, '/');
 
     *bucket = path;
     *key = (struct span){path.at + path.len, 0};
@@ -222,7 +222,7 @@ s3_copy_source_parse(struct span value, struct arena *a, struct s3_copy_source *
                      struct fault *f)
 {
     static const char id[] = "versionId=";
-    const char *mark = memchr(value.at, '?', value.len);
+    const char *mark = span_find(value, '?');
     struct span path = value, decoded;
     enum err rc;
 

@@ -177,7 +177,7 @@ canon_next_name(struct span *list, struct span *name)
 
     if (list->len == 0)
         return false;
-    end = memchr(list->at, ';', list->len);
+    end = span_find(*list, ';');
     *name = (struct span){list->at, end != NULL ? (size_t)(end - list->at) : list->len};
     *list = span_from(*list, name->len + 1);
     return true;

@@ -37,7 +37,7 @@ static bool
 split5(struct span s, struct span part[5])
 {
     for (unsigned i = 0; i < 5; i++) {
-        const char *slash = memchr(s.at, '/', s.len);
+        const char *slash = span_find(s, '/');
 
         if ((slash == NULL) != (i == 4))
             return false;
@@ -150,7 +150,7 @@ split_components(struct span rest, struct span *credential, struct span *signed_
                  {"Signature", signature}};
 
     while (rest.len > 0) {
-        const char *comma = memchr(rest.at, ',', rest.len);
+        const char *comma = span_find(rest, ',');
         struct span one = {rest.at, comma ? (size_t)(comma - rest.at) : rest.len};
         const char *equals;
         size_t i;
@@ -159,7 +159,7 @@ split_components(struct span rest, struct span *credential, struct span *signed_
         one = span_trim(one);
         if (one.len == 0)
             continue;
-        equals = memchr(one.at, '=', one.len);
+        equals = span_find(one, '=');
         for (i = 0; equals != NULL && i < ARRAY_LEN(known); i++) {
             struct span name = {one.at, (size_t)(equals - one.at)};
 
@@ -215,7 +215,7 @@ static enum err
 parse_header(const struct sigv4_request *req, struct span value, struct span region,
              struct sigv4_auth *auth, struct fault *f)
 {
-    const char *blank = memchr(value.at, ' ', value.len);
+    const char *blank = span_find(value, ' ');
     struct span scheme = {value.at, blank ? (size_t)(blank - value.at) : value.len};
     struct span credential = {NULL, 0};
     enum err rc;

@@ -248,7 +248,7 @@ host_forms(const struct sigv4_request *req, struct arena *a, struct span form[3]
 
     form[count++] = (struct span){NULL, 0};
     if (host.len > 0) {
-        has_port = host.at[host.len - 1] != ']' && memchr(host.at, ':', host.len) != NULL;
+        has_port = host.at[host.len - 1] != ']' && span_find(host, ':') != NULL;
         if (host.len > port.len && span_eq(span_from(host, host.len - port.len), port)) {
             form[count++] = (struct span){host.at, host.len - port.len};
         } else if (!has_port) {

@@ -111,7 +111,7 @@ pax_time(struct span text, int64_t *out)
 {
     bool negative = text.len > 0 && text.at[0] == '-';
     struct span whole = negative ? span_from(text, 1) : text;
-    const char *dot = memchr(whole.at, '.', whole.len);
+    const char *dot = span_find(whole, '.');
     bool fraction = false;
     uint64_t v;
 
@@ -135,7 +135,7 @@ take_path(struct span value, struct span *out, const char *what, struct errbuf *
     if (value.len > TAR_PATH_MAX)
         return bad(eb, "tar: a %s of %zu bytes, at most %u", what, value.len,
                    TAR_PATH_MAX);
-    if (memchr(value.at, '\0', value.len) != NULL)
+    if (span_find(value, '\0') != NULL)
         return bad(eb, "tar: a %s with a zero byte", what);
     *out = value;
     return TAR_GOT_HEAD;

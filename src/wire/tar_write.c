@@ -225,7 +225,7 @@ tar_path_safe(struct span key)
     if (key.len == 0 || key.len > TAR_PATH_MAX || !utf8_valid(key))
         return false;
     for (;;) {
-        const char *slash = memchr(rest.at, '/', rest.len);
+        const char *slash = span_find(rest, '/');
         size_t len = slash != NULL ? (size_t)(slash - rest.at) : rest.len;
 
         if (!component_safe((struct span){rest.at, len}))
