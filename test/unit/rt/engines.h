@@ -1,9 +1,25 @@
-/* engines: runs a case as the first fiber of a runtime, under each real engine in turn. */
+/* engines: runs a case as the first fiber of a runtime, under each engine in turn. The simulator has one loop:
+ * cases that want more are for the real ones. */
 #pragma once
 #include "check.h"
 #include "rt/loop.h"
+#include "rt/sim.h"
 
-static const enum rt_engine engines_[] = {RT_EPOLL, RT_URING};
+static const enum rt_engine engines_[] = {RT_EPOLL, RT_URING, RT_SIM};
+
+static inline enum err
+run_in_sim_(unsigned loops, fiber_fn *fn, void *arg, struct errbuf *eb)
+{
+    struct sim *s;
+    enum err rc;
+
+    if (loops > 1)
+        return ERR_OK;
+    s = sim_new(&(struct sim_options){.seed = 1, .calm = true, .max_delay_us = 100});
+    rc = sim_run_world(s, fn, arg, eb);
+    sim_free(&s);
+    return rc;
+}
 
 static inline void
 run_fiber(enum rt_engine engine, unsigned loops, fiber_fn *fn, void *arg)
@@ -11,7 +27,8 @@ run_fiber(enum rt_engine engine, unsigned loops, fiber_fn *fn, void *arg)
     struct rt_options o = {
         .engine = engine, .loops = loops, .workers = 4, .worker_queue = 8};
     struct errbuf eb = {0};
-    enum err rc = rt_run(&o, fn, arg, &eb);
+    enum err rc =
+        engine == RT_SIM ? run_in_sim_(loops, fn, arg, &eb) : rt_run(&o, fn, arg, &eb);
 
     if (rc != ERR_OK)
         fprintf(stderr, "engine %s: %s: %s\n", rt_engine_name(engine), err_name(rc),
