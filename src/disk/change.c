@@ -251,7 +251,8 @@ apply_part(struct changes *c, const struct member *m, struct row *row, struct er
     if (rc == ERR_OK) {
         part.checksum_algorithm = meta.checksum_algorithm;
         part.checksum_len = (uint8_t)MIN(meta.checksum.len, sizeof part.checksum);
-        memcpy(part.checksum, meta.checksum.at, part.checksum_len);
+        if (part.checksum_len > 0)
+            memcpy(part.checksum, meta.checksum.at, part.checksum_len);
         run_part(c->run, &m->upload, m->part, &part);
         run_segment(c->run, c->class, part.row.segment, (int64_t)part.row.size, 0);
         *row = part.row;

@@ -398,9 +398,11 @@ recover_single(struct disk *d, enum disk_class class, const struct found_list *l
             continue;
         if (rc == ERR_OK || rc == ERR_NOT_FOUND)
             rc = segment_remove(d, class, SEGMENT_ONE, l->at[i].id, eb);
-        if (rc != ERR_OK)
+        if (rc == ERR_OK)
+            d->home.given_back++;
+        else if (rc !=
+                 ERR_NOT_FOUND) /* the replay's own flush may have been there first */
             return rc;
-        d->home.given_back++;
     }
     return ERR_OK;
 }

@@ -95,7 +95,8 @@ writer_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
     w->loop = rt_loop_index();
     w->size = size;
     w->names = xmalloc(k->birth_name.len + k->key.len + 1);
-    memcpy(w->names, k->birth_name.at, k->birth_name.len);
+    if (k->birth_name.len > 0)
+        memcpy(w->names, k->birth_name.at, k->birth_name.len);
     memcpy(w->names + k->birth_name.len, k->key.at, k->key.len);
     w->key = (struct disk_key){.bucket = k->bucket,
                                .birth_name = {w->names, k->birth_name.len},
