@@ -1,0 +1,300 @@
+/* buckets: mb, rb, and the bucket verb (attach, ls). */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/list_pages.h"
+#include "cli/session.h"
+#include "wire/json.h"
+
+/* ---- mb ---- */
+
+static const struct flag mb_flags[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+static const char *const mb_examples[] = {"forebay mb s3://train", NULL};
+static const struct verb mb = {.name = "mb",
+                               .summary = "make a bucket",
+                               .arguments = "s3://BUCKET...",
+                               .least = 1,
+                               .most = 1000,
+                               .examples = mb_examples,
+                               .flags = mb_flags};
+
+static enum exit_code
+make_all(struct session *s)
+{
+    for (size_t i = 0; i < s->args->count; i++) {
+        struct s3_failure f;
+        struct place p;
+        enum err rc = place_remote(s->args->at[i], false, &p, &s->eb);
+
+        if (rc == ERR_OK)
+            rc = s3_bucket_make(s->s3, p.bucket, &f, &s->eb);
+        if (rc != ERR_OK)
+            return session_fail(s, rc);
+        if (!s->quiet && !s->json)
+            printf("made s3://%.*s\n", SPAN_ARG(p.bucket));
+    }
+    return EXIT_OK_;
+}
+
+static enum exit_code
+run_mb(const struct args *a)
+{
+    return session_run(a, make_all, NULL);
+}
+const struct cli_verb cli_mb = {&mb, run_mb};
+
+/* ---- rb ---- */
+
+static const struct flag rb_flags[] = {
+    {"force", 0, NULL, "delete what is in it first", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const rb_examples[] = {"forebay rb s3://train",
+                                          "forebay rb s3://old --force", NULL};
+static const struct verb rb = {.name = "rb",
+                               .summary = "remove a bucket",
+                               .arguments = "s3://BUCKET",
+                               .least = 1,
+                               .most = 1,
+                               .examples = rb_examples,
+                               .flags = rb_flags};
+
+struct remove_all {
+    struct session *s;
+    struct span bucket;
+};
+
+static enum err
+remove_one(void *arg, const struct s3_list_entry *e)
+{
+    struct remove_all *r = arg;
+    struct s3_failure f;
+
+    return s3_delete(r->s->s3, r->bucket, e->key, &f, &r->s->eb);
+}
+
+static enum exit_code
+remove_bucket(struct session *s)
+{
+    struct s3_failure f;
+    struct place p;
+    enum err rc = place_remote(s->args->at[0], false, &p, &s->eb);
+
+    if (rc == ERR_OK && p.key.len > 0)
+        rc = err_set(&s->eb, ERR_BAD_REQUEST, "\"%s\" names an object; rm removes those",
+                     p.text);
+    if (rc == ERR_OK && args_has(s->args, "force")) {
+        struct remove_all r = {s, p.bucket};
+
+        rc = list_pages(s, p.bucket, SPAN(""), SPAN(""), remove_one, &r, &s->eb);
+    }
+    if (rc == ERR_OK)
+        rc = s3_bucket_remove(s->s3, p.bucket, &f, &s->eb);
+    if (rc == ERR_NOT_EMPTY)
+        err_set(&s->eb, rc, "s3://%.*s is not empty; --force deletes its objects too",
+                SPAN_ARG(p.bucket));
+    if (rc != ERR_OK)
+        return session_fail(s, rc);
+    if (!s->quiet && !s->json)
+        printf("removed s3://%.*s\n", SPAN_ARG(p.bucket));
+    return EXIT_OK_;
+}
+
+static enum exit_code
+run_rb(const struct args *a)
+{
+    return session_run(a, remove_bucket, NULL);
+}
+const struct cli_verb cli_rb = {&rb, run_rb};
+
+/* ---- bucket ---- */
+
+static const struct flag bucket_flags[] = {
+    {"endpoint", 0, "URL", "attach: where the remote is; AWS by its region unless given",
+     false},
+    {"as", 0, "NAME", "attach: the name here; the remote's own unless given", false},
+    {"remote-profile", 0, "NAME",
+     "attach: keys for the remote from this profile of your AWS files", false},
+    {"remote-region", 0, "NAME", "attach: region of the remote", false},
+    {"store-credentials", 0, NULL,
+     "attach: hand your AWS keys for the remote over to the server", false},
+    {"anonymous", 0, NULL, "attach: the remote is read without keys", false},
+    {"virtual-host", 0, NULL, "attach: the remote wants BUCKET.host names", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const bucket_examples[] = {
+    "forebay bucket attach s3://imagenet --store-credentials",
+    "forebay bucket attach s3://train --endpoint http://10.0.0.5:8333 --as train-cache "
+    "--store-credentials",
+    "forebay bucket ls",
+    NULL,
+};
+static const struct verb bucket = {
+    .name = "bucket",
+    .summary = "attach a remote bucket, or list what is attached",
+    .arguments = "attach s3://REMOTE | ls",
+    .least = 1,
+    .most = 2,
+    .examples = bucket_examples,
+    .flags = bucket_flags,
+    .more = "An object of an attached bucket is fetched at its first read, kept, and "
+            "served from here afterwards. A kept\n"
+            "version is served unasked until it is written through this server; changes "
+            "made at the remote behind its\n"
+            "back are not noticed yet. Without --store-credentials the server uses its "
+            "own AWS environment.",
+};
+
+static void
+put_keys(struct json *j, const struct s3_credentials *c)
+{
+    json_open_object(j, "credentials");
+    json_text(j, "access_key", c->access_key);
+    json_text(j, "secret_key", c->secret_key);
+    if (c->session_token != NULL)
+        json_text(j, "session_token", c->session_token);
+    json_end(j);
+}
+
+static enum err
+attach_document(struct session *s, const struct place *p, const char *as, struct buf *out)
+{
+    struct s3_credentials keys = {0};
+    char *region = NULL;
+    const char *given = args_value(s->args, "remote-region");
+    struct json j;
+    enum err rc = ERR_OK;
+
+    if (args_has(s->args, "store-credentials") ||
+        args_value(s->args, "remote-profile") != NULL)
+        rc = s3_credentials_chain(args_value(s->args, "remote-profile"), &keys, &region,
+                                  &s->eb);
+    if (rc == ERR_NOT_FOUND)
+        err_prefix(&s->eb, "--store-credentials found no keys for the remote");
+    json_begin(&j, out);
+    json_open_object(&j, NULL);
+    json_text(&j, "name", as);
+    json_span(&j, "bucket", p->bucket);
+    if (args_value(s->args, "endpoint") != NULL)
+        json_text(&j, "endpoint", args_value(s->args, "endpoint"));
+    if (given != NULL || region != NULL)
+        json_text(&j, "region", given != NULL ? given : region);
+    json_bool(&j, "path_style", !args_has(s->args, "virtual-host"));
+    if (keys.access_key != NULL)
+        put_keys(&j, &keys);
+    else if (args_has(s->args, "anonymous"))
+        json_text(&j, "credentials", "anonymous");
+    json_end(&j);
+    s3_credentials_fini(&keys);
+    free(region);
+    return rc;
+}
+
+static enum exit_code
+attach(struct session *s)
+{
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct s3_request r = {.method = "POST", .path = SPAN("/_/buckets")};
+    const char *as = args_value(s->args, "as");
+    struct span answer = {"", 0};
+    struct place p;
+    struct buf doc;
+    int status = 0;
+    enum err rc = place_remote(s->args->at[1], false, &p, &s->eb);
+
+    buf_init(&doc, KIB(64));
+    if (rc == ERR_OK && as == NULL)
+        as = arena_strdup(a, p.bucket);
+    if (rc == ERR_OK)
+        rc = attach_document(s, &p, as, &doc);
+    r.body = buf_span(&doc);
+    if (rc == ERR_OK)
+        rc = s3_request(s->s3, &r, a, &status, &answer, &s->eb);
+    if (rc == ERR_OK && status != 200)
+        rc = err_set(&s->eb,
+                     status == 409   ? ERR_EXISTS
+                     : status == 403 ? ERR_DENIED
+                                     : ERR_BAD_REQUEST,
+                     "%.*s", SPAN_ARG(answer));
+    if (rc == ERR_OK && s->json)
+        printf("%.*s\n", SPAN_ARG(answer));
+    else if (rc == ERR_OK && !s->quiet)
+        printf("attached s3://%s: remote bucket %.*s at %s\n", as, SPAN_ARG(p.bucket),
+               args_value(s->args, "endpoint") != NULL ? args_value(s->args, "endpoint")
+                                                       : "AWS");
+    explicit_bzero(doc.at, doc.len);
+    buf_fini(&doc);
+    arena_free(&a);
+    return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+}
+
+static enum err
+print_buckets(struct session *s, struct span text)
+{
+    json_t *doc = json_loadb(text.at, text.len, 0, NULL);
+    const json_t *list = json_object_get(doc, "buckets");
+    size_t i;
+    json_t *b;
+
+    if (!json_is_array(list)) {
+        json_decref(doc);
+        return err_set(&s->eb, ERR_BACKEND, "the server's answer is no list of buckets");
+    }
+    json_array_foreach(list, i, b)
+    {
+        const json_t *remote = json_object_get(b, "remote");
+        const char *endpoint = json_string_value(json_object_get(remote, "endpoint"));
+
+        if (remote == NULL)
+            printf("%s  s3://%s\n", json_string_value(json_object_get(b, "created")),
+                   json_string_value(json_object_get(b, "name")));
+        else
+            printf("%s  s3://%s  from %s at %s\n",
+                   json_string_value(json_object_get(b, "created")),
+                   json_string_value(json_object_get(b, "name")),
+                   json_string_value(json_object_get(remote, "bucket")),
+                   endpoint != NULL ? endpoint : "AWS");
+    }
+    json_decref(doc);
+    return ERR_OK;
+}
+
+static enum exit_code
+list(struct session *s)
+{
+    struct arena *a = arena_new(KIB(64), MIB(16));
+    struct s3_request r = {.method = "GET", .path = SPAN("/_/buckets")};
+    struct span answer = {"", 0};
+    int status = 0;
+    enum err rc = s3_request(s->s3, &r, a, &status, &answer, &s->eb);
+
+    if (rc == ERR_OK && status != 200)
+        rc = err_set(&s->eb, status == 403 ? ERR_DENIED : ERR_BACKEND, "%.*s",
+                     SPAN_ARG(answer));
+    if (rc == ERR_OK && s->json)
+        printf("%.*s\n", SPAN_ARG(answer));
+    else if (rc == ERR_OK)
+        rc = print_buckets(s, answer);
+    arena_free(&a);
+    return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+}
+
+static enum exit_code
+run_bucket(const struct args *a)
+{
+    struct errbuf eb = {{0}};
+
+    if (strcmp(a->at[0], "ls") == 0 && a->count == 1)
+        return session_run(a, list, NULL);
+    if (strcmp(a->at[0], "attach") == 0 && a->count == 2)
+        return session_run_own_keys(a, attach, NULL);
+    err_set(&eb, ERR_BAD_REQUEST, "bucket %s: expected attach s3://REMOTE, or ls",
+            a->at[0]);
+    return cli_usage(&eb, &bucket);
+}
+const struct cli_verb cli_bucket = {&bucket, run_bucket};

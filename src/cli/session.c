@@ -1,0 +1,212 @@
+#include "cli/session.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "rt/loop.h"
+
+#define DEFAULT_ENDPOINT "http://127.0.0.1:9000"
+
+char *
+session_endpoint(const struct args *a)
+{
+    static const char *const names[] = {"FOREBAY_ENDPOINT", "AWS_ENDPOINT_URL_S3",
+                                        "AWS_ENDPOINT_URL"};
+    const char *given = args_value(a, "endpoint-url");
+
+    for (size_t i = 0; given == NULL && i < ARRAY_LEN(names); i++) {
+        const char *v = getenv(names[i]);
+
+        if (v != NULL && v[0] != '\0')
+            given = v;
+    }
+    return xstrdup(given != NULL ? given : DEFAULT_ENDPOINT);
+}
+
+enum err
+session_keys(const struct args *a, bool own_only, struct s3_credentials *out,
+             char **region, bool *found, struct errbuf *eb)
+{
+    const char *id = getenv("FOREBAY_ACCESS_KEY_ID"),
+               *secret = getenv("FOREBAY_SECRET_ACCESS_KEY");
+    const char *profile = args_value(a, "profile");
+    enum err rc;
+
+    *found = false;
+    *region = NULL;
+    if (profile == NULL && id != NULL && id[0] != '\0') {
+        if (secret == NULL || secret[0] == '\0')
+            return err_set(
+                eb, ERR_BAD_REQUEST,
+                "FOREBAY_ACCESS_KEY_ID is set, FOREBAY_SECRET_ACCESS_KEY is not");
+        *out = (struct s3_credentials){.access_key = xstrdup(id),
+                                       .secret_key = xstrdup(secret)};
+        *found = true;
+        return ERR_OK;
+    }
+    if (profile == NULL && own_only)
+        return ERR_OK;
+    rc = s3_credentials_chain(profile, out, region, eb);
+    if (rc == ERR_NOT_FOUND && profile == NULL)
+        return ERR_OK;
+    *found = rc == ERR_OK;
+    return rc;
+}
+
+struct run {
+    struct session s;
+    enum exit_code (*fn)(struct session *s);
+    enum exit_code code;
+    struct fiber *fiber;
+};
+
+static void
+on_interrupt(void *arg)
+{
+    struct run *r = arg;
+
+    if (r->fiber != NULL)
+        rt_cancel(r->fiber);
+}
+
+static enum err
+make_client(struct session *s)
+{
+    struct s3_options o = {.endpoint = s->endpoint,
+                           .ca_file = args_value(s->args, "ca-bundle")};
+    char *region = NULL;
+    bool found = false;
+    enum err rc =
+        session_keys(s->args, s->own_keys, &o.credentials, &region, &found, &s->eb);
+
+    o.insecure_no_verify = args_has(s->args, "no-verify-ssl");
+    o.region =
+        args_value(s->args, "region") != NULL ? args_value(s->args, "region") : region;
+    if (rc == ERR_OK)
+        rc = s3_client_new(&o, &s->s3, &s->eb);
+    s3_credentials_fini(&o.credentials);
+    free(region);
+    return rc;
+}
+
+static void
+run_fiber(void *arg)
+{
+    struct run *r = arg;
+    enum err rc;
+
+    r->fiber = rt_self();
+    rt_on_signal(SIGINT, on_interrupt, r);
+    rt_on_signal(SIGTERM, on_interrupt, r);
+    rc = make_client(&r->s);
+    r->code = rc == ERR_OK ? r->fn(&r->s) : session_fail(&r->s, rc);
+    if (rt_cancelled())
+        r->code = EXIT_INTERRUPTED;
+    r->fiber = NULL;
+    s3_client_free(&r->s.s3);
+}
+
+static enum err
+take_output(const struct args *a, bool *json, struct errbuf *eb)
+{
+    const char *form = args_value(a, "output");
+
+    *json = args_has(a, "json") || (form != NULL && strcmp(form, "json") == 0);
+    if (form != NULL && strcmp(form, "json") != 0 && strcmp(form, "table") != 0)
+        return err_set(eb, ERR_BAD_REQUEST, "--output \"%s\": expected json or table",
+                       form);
+    return ERR_OK;
+}
+
+static enum exit_code
+run_session(struct run *r)
+{
+    struct rt_options o = {.engine = RT_EPOLL, .loops = 1, .workers = 4};
+    struct session *s = &r->s;
+    enum err rc;
+
+    s->quiet = args_has(s->args, "quiet");
+    rc = take_output(s->args, &s->json, &s->eb);
+    if (rc != ERR_OK)
+        return cli_usage(&s->eb, s->args->verb);
+    log_set_level(LOG_ERROR);
+    s->endpoint = session_endpoint(s->args);
+    rc = rt_run(&o, run_fiber, r, &s->eb);
+    if (rc != ERR_OK)
+        r->code = cli_fail(rc, &s->eb);
+    free(s->endpoint);
+    return r->code;
+}
+
+enum exit_code
+session_run(const struct args *a, enum exit_code (*fn)(struct session *s), void *arg)
+{
+    struct run r = {.s = {.args = a, .arg = arg}, .fn = fn};
+
+    return run_session(&r);
+}
+
+enum exit_code
+session_run_own_keys(const struct args *a, enum exit_code (*fn)(struct session *s),
+                     void *arg)
+{
+    struct run r = {.s = {.args = a, .arg = arg, .own_keys = true}, .fn = fn};
+
+    return run_session(&r);
+}
+
+enum exit_code
+session_fail(struct session *s, enum err rc)
+{
+    if (rc == ERR_CLOSED)
+        fprintf(
+            stderr,
+            "forebay: %s\nIs a server running at %s? (--endpoint-url names another)\n",
+            s->eb.text, s->endpoint);
+    else
+        return cli_fail(rc, &s->eb);
+    return EXIT_UNAVAILABLE;
+}
+
+enum err
+place_parse(const char *text, struct place *out, struct errbuf *eb)
+{
+    struct span rest = span_of(text);
+    const char *slash;
+
+    *out = (struct place){.text = text, .standard = strcmp(text, "-") == 0};
+    if (span_starts(rest, SPAN("s3://")))
+        rest = span_from(rest, 5);
+    else if (span_starts(rest, SPAN("forebay://")))
+        rest = span_from(rest, 10);
+    else
+        return ERR_OK;
+    out->remote = true;
+    slash = memchr(rest.at, '/', rest.len);
+    out->bucket =
+        (struct span){rest.at, slash != NULL ? (size_t)(slash - rest.at) : rest.len};
+    out->key =
+        slash != NULL ? span_from(rest, out->bucket.len + 1) : (struct span){"", 0};
+    if (out->bucket.len == 0)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" names no bucket", text);
+    return ERR_OK;
+}
+
+enum err
+place_remote(const char *text, bool key, struct place *out, struct errbuf *eb)
+{
+    enum err rc = place_parse(text, out, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (!out->remote)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\": expected s3://BUCKET%s", text,
+                       key ? "/KEY" : "");
+    if (key && out->key.len == 0)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" names a bucket, not an object", text);
+    return ERR_OK;
+}

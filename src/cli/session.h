@@ -1,0 +1,59 @@
+/* session: what a verb that talks to a server needs: where it is, as whom, and a loop to run on.
+ *
+ * The server: --endpoint-url, FOREBAY_ENDPOINT, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else http://127.0.0.1:9000.
+ * The keys: --profile, FOREBAY_ACCESS_KEY_ID and FOREBAY_SECRET_ACCESS_KEY, the AWS chain, else none (anonymous).
+ */
+#pragma once
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "client/s3.h"
+
+/* Flags every such verb has. */
+#define SESSION_FLAGS                                                                    \
+    {"endpoint-url", 0, "URL",                                                           \
+     "the server; FOREBAY_ENDPOINT, else http://127.0.0.1:9000", false},                 \
+        {"profile", 0, "NAME", "keys of this profile of the AWS files", false},          \
+        {"region", 0, "NAME", "region to sign for; us-east-1", false},                   \
+        {"ca-bundle", 0, "FILE", "certificates to trust instead of the system's",        \
+         false},                                                                         \
+        {"no-verify-ssl", 0, NULL, "do not verify the server's certificate (unsafe)",    \
+         false},                                                                         \
+        {"output", 'o', "json|table", "form of what is printed", false},                 \
+        {"json", 0, NULL, "the same as -o json", false},                                 \
+    {                                                                                    \
+        "quiet", 'q', NULL, "no progress, no chatter", false                             \
+    }
+
+struct session {
+    const struct args *args;
+    struct s3_client *s3;
+    char *endpoint; /* owned */
+    bool json, quiet;
+    bool own_keys; /* never the AWS chain: it is for somebody else */
+    struct errbuf eb;
+    void *arg;
+};
+/* Runs `fn` as a fiber on a loop of its own; its return value is the exit code. Ctrl-C cancels it. */
+enum exit_code session_run(const struct args *a, enum exit_code (*fn)(struct session *s),
+                           void *arg);
+/* The same, never signing with keys of the AWS chain. */
+enum exit_code session_run_own_keys(const struct args *a,
+                                    enum exit_code (*fn)(struct session *s), void *arg);
+/* Without a loop: where is the server? Owned by the caller. */
+char *session_endpoint(const struct args *a);
+/* Keys for our own calls, with *found; not the AWS chain when `own_only`. */
+enum err session_keys(const struct args *a, bool own_only, struct s3_credentials *out,
+                      char **region, bool *found, struct errbuf *eb) MUST_CHECK;
+/* Says the sentence of s->eb. */
+enum exit_code session_fail(struct session *s, enum err rc);
+
+/* "s3://bucket/key", "forebay://bucket/key", "-", or a path. */
+struct place {
+    bool remote, standard;   /* neither: a local path */
+    struct span bucket, key; /* borrowed from `text` */
+    const char *text;
+};
+enum err place_parse(const char *text, struct place *out, struct errbuf *eb) MUST_CHECK;
+/* The same, and it must be remote; with a key where `key` says so. */
+enum err place_remote(const char *text, bool key, struct place *out,
+                      struct errbuf *eb) MUST_CHECK;
