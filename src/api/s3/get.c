@@ -131,33 +131,55 @@ send_body(struct request *q, struct object_get *get)
     return fault_from(q, rc, &eb);
 }
 
+/* Finds the object, judges conditions and range, and pins the bytes. ERR_NOT_FOUND with *again: it was replaced between
+ * two of these steps. */
+static enum err
+open_object(struct request *q, struct object_info *info, struct object_get **get,
+            struct range *range, int *status, bool *again)
+{
+    struct errbuf eb = {{0}};
+    enum err rc = object_get_begin(q->api->options.object, q->bucket, q->name.key,
+                                   q->arena, info, get, &eb);
+
+    *again = false;
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    rc = judge_conditions(q, info);
+    if (rc == ERR_OK)
+        rc = choose_range(q, info, range, status);
+    if (rc != ERR_OK)
+        return rc;
+    rc = object_get_range(*get, range->first, range->len, &eb);
+    *again = rc == ERR_NOT_FOUND;
+    return rc == ERR_OK ? ERR_OK : fault_from(q, rc, &eb);
+}
+
+#define REPLACED_MAX                                                                     \
+    16 /* times an object may be overwritten under one GET before it gives up */
+
 enum err
 s3_get_object(struct request *q)
 {
     struct object_info *info = arena_alloc(q->arena, sizeof *info);
     struct object_get *get = NULL;
     struct range range = {0};
-    struct errbuf eb = {{0}};
+    bool again = false;
     int status = 200;
     enum err rc = check_parameters(q);
 
     if (rc != ERR_OK)
         return rc;
-    rc = object_get_begin(q->api->options.object, q->bucket, q->name.key, q->arena, info,
-                          &get, &eb);
-    if (rc != ERR_OK)
-        return fault_from(q, rc, &eb);
-    rc = judge_conditions(q, info);
+    for (int i = 0; i < REPLACED_MAX; i++) {
+        rc = open_object(q, info, &get, &range, &status, &again);
+        if (!again)
+            break;
+        object_get_end(&get);
+    }
+    if (again)
+        rc = s3_fault(q, S3_SlowDown);
     if (rc == ERR_NOT_MODIFIED) {
         object_get_end(&get);
         return answer_not_modified(q, info);
-    }
-    if (rc == ERR_OK)
-        rc = choose_range(q, info, &range, &status);
-    if (rc == ERR_OK) {
-        rc = object_get_range(get, range.first, range.len, &eb);
-        if (rc != ERR_OK)
-            rc = fault_from(q, rc, &eb);
     }
     if (rc == ERR_OK) {
         put_head(q, info, &range, status);
