@@ -72,8 +72,7 @@ come_back(enum err rc, struct errbuf *eb)
 }
 
 static enum err
-failed(int error, const char *what, const struct rt_dir *d, const char *name,
-       struct errbuf *eb)
+failed(int error, const char *doing, const char *name, struct errbuf *eb)
 {
     enum err rc = error == -ENOENT      ? ERR_NOT_FOUND
                   : error == -EEXIST    ? ERR_EXISTS
@@ -82,8 +81,7 @@ failed(int error, const char *what, const struct rt_dir *d, const char *name,
                   : error == -EINVAL    ? ERR_BAD_REQUEST
                                         : ERR_IO;
 
-    return err_errno(eb, rc, -error, "%s \"%s/%s\"", what,
-                     d != NULL ? dir_of((struct rt_dir *)d)->path : "", name);
+    return err_errno(eb, rc, -error, "%s '%s'", doing, name);
 }
 
 /* The node at `path` under `at`; "" and "." are `at`. Mount points ("/NAME") are always there. */
@@ -143,7 +141,8 @@ sim_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out, struct er
         path = sim_unshadow(s, path);
     node = walk(from, path, at == NULL);
     if (node == NULL || !sim_node_is_dir(node))
-        return failed(node == NULL ? -ENOENT : -ENOTDIR, "open", at, path, eb);
+        return failed(node == NULL ? -ENOENT : -ENOTDIR, "opening the directory", path,
+                      eb);
     d = xcalloc(1, sizeof *d);
     d->node = sim_node_ref(node);
     d->path = at != NULL ? xasprintf("%s/%s", dir_of(at)->path, path) : xstrdup(path);
@@ -177,10 +176,11 @@ sim_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *e
     if (rc != ERR_OK)
         return rc;
     if (!is_name(name))
-        return failed(-EINVAL, "make", d, name, eb);
+        return failed(-EINVAL, "making the directory", name, eb);
     sim_event('m', sim_node_id(node));
     error = sim_dir_add(node, name, true, false, &made);
-    return come_back(error == 0 ? ERR_OK : failed(error, "make", d, name, eb), eb);
+    return come_back(
+        error == 0 ? ERR_OK : failed(error, "making the directory", name, eb), eb);
 }
 
 enum err
@@ -236,7 +236,7 @@ sim_dir_remove(struct rt_dir *d, const char *name, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     if (!is_name(name))
-        return failed(-EINVAL, "unlink", d, name, eb);
+        return failed(-EINVAL, "removing", name, eb);
     sim_event('u', sim_node_id(node));
     error = sim_dir_unlink(node, name);
     if (error == 0 || error == -ENOENT) { /* LMDB's own files are in the shadow only */
@@ -246,7 +246,7 @@ sim_dir_remove(struct rt_dir *d, const char *name, struct errbuf *eb)
             error = 0;
         free(path);
     }
-    return come_back(error == 0 ? ERR_OK : failed(error, "unlink", d, name, eb), eb);
+    return come_back(error == 0 ? ERR_OK : failed(error, "removing", name, eb), eb);
 }
 
 enum err
@@ -259,10 +259,10 @@ sim_dir_move(struct rt_dir *d, const char *from, const char *to, struct errbuf *
     if (rc != ERR_OK)
         return rc;
     if (!is_name(from) || !is_name(to))
-        return failed(-EINVAL, "rename", d, is_name(from) ? to : from, eb);
+        return failed(-EINVAL, "renaming", is_name(from) ? to : from, eb);
     sim_event('r', sim_node_id(node));
     error = sim_dir_rename(node, from, to);
-    return come_back(error == 0 ? ERR_OK : failed(error, "rename", d, from, eb), eb);
+    return come_back(error == 0 ? ERR_OK : failed(error, "renaming", from, eb), eb);
 }
 
 enum err
@@ -275,7 +275,7 @@ sim_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *
         return rc;
     node = walk(dir_of(d)->node, name, false);
     if (node == NULL)
-        return failed(-ENOENT, "look at", d, name, eb);
+        return failed(-ENOENT, "looking at", name, eb);
     *mode = sim_node_mode(node);
     return ERR_OK;
 }
@@ -316,7 +316,7 @@ find_or_create(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
         sim_file_truncate(node, 0);
     }
     *out = node;
-    return error == 0 ? ERR_OK : failed(error, "open", d, name, eb);
+    return error == 0 ? ERR_OK : failed(error, "opening", name, eb);
 }
 
 /* A file that only LMDB knows, as it is now; to be read only. NULL: there is none. Owns the reference. */
@@ -403,7 +403,7 @@ sim_file_lock(struct rt_file *f, struct errbuf *eb)
         const struct sim_file *other = LIST_ENTRY(n, struct sim_file, of_sim);
 
         if (other != sf && other->locked && other->node == sf->node)
-            return err_set(eb, ERR_EXISTS, "\"%s\" is locked by somebody else", f->name);
+            return err_set(eb, ERR_EXISTS, "'%s' is locked by somebody else", f->name);
     }
     sf->locked = true;
     return ERR_OK;
