@@ -262,3 +262,18 @@ struct disk_stat {
     uint64_t tail_bytes, hot_bytes;
 };
 void disk_stat(const struct disk *d, struct disk_stat *out);
+
+/* ---- check ---- */
+struct disk_checked {
+    uint64_t records; /* of logs */
+    uint64_t objects, parts; /* living ones, read as a GET would read them; parts of open uploads */
+    uint64_t bytes;          /* of these */
+    uint64_t faults, notes;  /* sentences of either kind */
+};
+/* Reads everything of a disk that nobody serves, and changes nothing on it: superblock, every record, every living
+ * byte, the index against the logs (rebuilt for it in a new folder under `scratch`, which is removed again). Says
+ * each finding in a sentence; a note is odd but harmless. ERR_OK also where there are faults; ERR_EXISTS: the disk is
+ * served; ERR_NOT_FOUND: no disk. Any loop. May switch. */
+enum err disk_check(const char *path, const char *scratch,
+                    void (*say)(void *arg, bool fault, const char *sentence), void *arg,
+                    struct disk_checked *out, struct errbuf *eb) MUST_CHECK;

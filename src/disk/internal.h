@@ -85,6 +85,7 @@ typedef _Atomic(struct segment *) segment_slot;
 struct disk {
     /* Set in disk_open(), then never changed: any loop. */
     struct disk_options o;
+    bool read_only; /* the check's: nothing is written */
     uint8_t disk_id[16];
     uint64_t epoch;       /* of this opening: larger than any on this disk before */
     uint64_t generation;  /* of the superblock */

@@ -1,0 +1,180 @@
+#include "disk/check.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "disk/segment.h"
+
+void
+check_say(struct check *k, bool fault, const char *fmt, ...)
+{
+    uint64_t *count = fault ? &k->result->faults : &k->result->notes;
+    char text[512];
+    va_list ap;
+
+    if (++*count > CHECK_SENTENCES_MAX)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    k->say(k->arg, fault, text);
+}
+
+const char *
+check_key(uint64_t bucket, struct span key, char out[CHECK_KEY_TEXT])
+{
+    int n = snprintf(out, CHECK_KEY_TEXT, "\"");
+
+    for (size_t i = 0; i < key.len && n < CHECK_KEY_TEXT - 60; i++) {
+        unsigned char c = (unsigned char)key.at[i];
+
+        n += snprintf(out + n, CHECK_KEY_TEXT - (size_t)n,
+                      c >= ' ' && c != '"' && c != '\\' && c < 127 ? "%c" : "\\x%02x", c);
+    }
+    (void)snprintf(out + n, CHECK_KEY_TEXT - (size_t)n, "\" of bucket %" PRIu64, bucket);
+    return out;
+}
+
+/* ---- the scratch index ---- */
+
+static enum err
+make_scratch(struct check *k, const char *where, struct errbuf *eb)
+{
+    struct index_options o = {.read_only = false};
+    struct index_covered covered;
+    enum index_state state;
+    unsigned char random[8];
+    char hex[17];
+    enum err rc = rt_dir_open(where, &k->scratch_parent, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    rt_random(random, sizeof random);
+    hex_encode(random, sizeof random, hex);
+    (void)snprintf(k->scratch_name, sizeof k->scratch_name, "forebay-check-%s", hex);
+    rc = rt_dir_make(k->scratch_parent, k->scratch_name, 0700, eb);
+    if (rc == ERR_OK)
+        rc = rt_dir_open_at(k->scratch_parent, k->scratch_name, &k->scratch, eb);
+    if (rc != ERR_OK)
+        return rc;
+    o.dir = k->scratch;
+    memcpy(o.disk_id, k->disk->disk_id, sizeof o.disk_id);
+    return index_open(&o, &k->disk->index, &state, &covered, eb);
+}
+
+static void
+remove_scratch(struct check *k)
+{
+    struct rt_dir *folder;
+    struct errbuf eb = {0};
+
+    if (k->scratch == NULL) {
+        rt_dir_close(&k->scratch_parent);
+        return;
+    }
+    if (rt_dir_open_at(k->scratch, "index", &folder, &eb) == ERR_OK) {
+        (void)!rt_dir_unlink(folder, "data.mdb", &eb);
+        (void)!rt_dir_unlink(folder, "lock.mdb", &eb);
+        rt_dir_close(&folder);
+        (void)!rt_dir_unlink(k->scratch, "index", &eb);
+    }
+    rt_dir_close(&k->scratch);
+    if (rt_dir_unlink(k->scratch_parent, k->scratch_name, &eb) != ERR_OK)
+        check_note(k, "the scratch folder \"%s\" stays behind: %s", k->scratch_name,
+                   eb.text);
+    rt_dir_close(&k->scratch_parent);
+}
+
+static enum err
+open_real(struct check *k, struct errbuf *eb)
+{
+    struct index_options o = {.dir = k->disk->root, .read_only = true};
+    enum index_state state;
+    enum err rc;
+
+    memcpy(o.disk_id, k->disk->disk_id, sizeof o.disk_id);
+    rc = index_open(&o, &k->real, &state, &k->covered, eb);
+    if (rc == ERR_OK && k->real == NULL)
+        check_note(k, "the index is %s: the next start rebuilds it from the logs",
+                   state == INDEX_EMPTY     ? "empty"
+                   : state == INDEX_FOREIGN ? "another disk's"
+                                            : "damaged");
+    return rc;
+}
+
+/* ---- all of it ---- */
+
+static struct check *
+check_new(void)
+{
+    struct check *k = xcalloc(1, sizeof *k);
+    struct disk *d = xcalloc(1, sizeof *d);
+
+    k->disk = d;
+    d->read_only = true;
+    d->o.tail_bytes = MIB(64);
+    d->o.home_loop = rt_loop_index();
+    d->tail = tail_new();
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        list_init(&d->home.segments_of[c]);
+    list_init(&d->home.dirty_bodies);
+    return k;
+}
+
+static void
+check_free(struct check **kp)
+{
+    struct check *k = *kp;
+    struct disk *d = k->disk;
+
+    *kp = NULL;
+    check_logs_end(k);
+    index_close(&k->real);
+    index_close(&d->index);
+    remove_scratch(k);
+    segment_table_clear(d);
+    tail_free(&d->tail);
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        rt_dir_close(&d->dir[c]);
+    rt_dir_close(&d->state);
+    rt_dir_close(&d->root);
+    rt_file_close(&d->superblock); /* the lock goes last */
+    free(d->home.dying);
+    free(d);
+    free(k->chains);
+    free(k);
+}
+
+enum err
+disk_check(const char *path, const char *scratch,
+           void (*say)(void *arg, bool fault, const char *sentence), void *arg,
+           struct disk_checked *out, struct errbuf *eb)
+{
+    struct check *k = check_new();
+    enum err rc;
+
+    *out = (struct disk_checked){0};
+    k->result = out;
+    k->say = say;
+    k->arg = arg;
+    rc = check_files(k, path, eb);
+    if (rc == ERR_OK)
+        rc = make_scratch(k, scratch, eb);
+    if (rc == ERR_OK)
+        rc = open_real(k, eb);
+    if (rc == ERR_OK && k->real != NULL)
+        rc = check_logs(k, true, eb);
+    if (rc == ERR_OK && k->real != NULL)
+        rc = check_index(k, eb);
+    if (rc == ERR_OK)
+        rc = check_logs(k, false, eb);
+    if (rc == ERR_OK)
+        rc = check_objects(k, eb);
+    if (out->faults > CHECK_SENTENCES_MAX)
+        say(arg, true, "… and more: only the first 1000 faults are told");
+    check_free(&k);
+    return rc;
+}

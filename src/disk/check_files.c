@@ -1,0 +1,183 @@
+/* The check's first look: superblock, folders, headers of segments, chains of bodies. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "disk/check.h"
+#include "disk/segment.h"
+#include "disk/superblock.h"
+
+static const char *const class_names[DISK_CLASSES_] = {
+    [DISK_NATIVE] = "native", [DISK_CACHED] = "cached"};
+
+/* ---- superblock ---- */
+
+static bool
+check_copy(struct check *k, const char *name)
+{
+    struct superblock s;
+    struct errbuf eb = {0};
+    char *bytes = NULL;
+    size_t len;
+    enum err rc = rt_file_load(k->disk->state, name, SUPERBLOCK_BYTES, &bytes, &len, &eb);
+
+    if (rc == ERR_OK)
+        rc = superblock_decode((struct span){bytes, len}, &s, &eb);
+    free(bytes);
+    if (rc != ERR_OK)
+        check_fault(k, ".forebay/%s: %s", name, eb.text);
+    return rc == ERR_OK;
+}
+
+static enum err
+check_superblock(struct check *k, struct errbuf *eb)
+{
+    struct disk *d = k->disk;
+    struct superblock s;
+    enum err rc = rt_open(d->state, "superblock", 0, 0, &d->superblock, eb);
+
+    if (rc == ERR_OK)
+        rc = rt_file_lock(d->superblock, eb);
+    if (rc == ERR_EXISTS)
+        return err_set(eb, ERR_EXISTS, "a process serves this disk: stop it first");
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    (void)check_copy(k, "superblock");
+    (void)check_copy(k, "superblock.2");
+    rc = superblock_load(d->state, &s, eb);
+    if (rc != ERR_OK)
+        return rc;
+    memcpy(d->o.cluster_id, s.cluster_id, sizeof d->o.cluster_id);
+    memcpy(d->disk_id, s.disk_id, sizeof d->disk_id);
+    d->cluster_sum = hash_crc32c(0, s.cluster_id, sizeof s.cluster_id);
+    d->generation = s.generation;
+    d->epoch = s.epoch;
+    return ERR_OK;
+}
+
+/* ---- segments ---- */
+
+struct names {
+    struct check *check;
+    enum disk_class class;
+    struct {
+        enum segment_kind kind;
+        uint32_t id;
+    } * at; /* owned */
+    uint32_t count, room;
+};
+
+static void
+on_name(const char *name, void *arg)
+{
+    struct names *l = arg;
+    enum segment_kind kind;
+    uint32_t id;
+
+    if (!segment_name_parse(name, &kind, &id)) {
+        check_note(l->check, "%s/%s: no file of ours, left alone", class_names[l->class],
+                   name);
+        return;
+    }
+    if (l->count == l->room) {
+        l->room = MAX(64u, 2 * l->room);
+        l->at = xrealloc(l->at, l->room * sizeof *l->at);
+    }
+    l->at[l->count].kind = kind;
+    l->at[l->count++].id = id;
+}
+
+/* The chain of headers, which a rebuild without logs would follow. */
+static void
+check_chain(struct check *k, struct segment *s)
+{
+    struct scan_source source = {.file = s->file,
+                                 .segment = s->id,
+                                 .generation = s->generation,
+                                 .size = s->home.size,
+                                 .cluster_sum = k->disk->cluster_sum};
+    uint64_t at = DISK_ALIGN, next;
+    struct errbuf eb = {0};
+    struct iobuf *buf;
+    struct member m;
+
+    while (place_scan(&source, at, &m, &buf, &next, &eb) == SCAN_GROUP) {
+        iobuf_drop(&buf);
+        at = next;
+    }
+    k->chains = xrealloc(k->chains, (k->chain_count + 1) * sizeof *k->chains);
+    k->chains[k->chain_count++] = (struct check_chain){.segment = s->id, .end = at};
+}
+
+static int
+compare_logs(const void *ap, const void *bp)
+{
+    const struct check_log *a = ap, *b = bp;
+
+    if (a->segment->first_group != b->segment->first_group)
+        return a->segment->first_group < b->segment->first_group ? -1 : 1;
+    return (a->segment->id > b->segment->id) - (a->segment->id < b->segment->id);
+}
+
+static void
+take_log(struct check_class *c, struct segment **sp)
+{
+    c->logs = xrealloc(c->logs, (c->count + 1) * sizeof *c->logs);
+    c->logs[c->count++] = (struct check_log){.segment = *sp, .end = DISK_ALIGN};
+    *sp = NULL;
+}
+
+static enum err
+check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
+{
+    struct names l = {.check = k, .class = class};
+    enum err rc = rt_dir_list(k->disk->dir[class], on_name, &l, eb);
+
+    for (uint32_t i = 0; rc == ERR_OK && i < l.count; i++) {
+        struct segment *s = NULL;
+        struct errbuf why = {0};
+
+        rc = segment_open(k->disk, class, l.at[i].kind, l.at[i].id, &s, &why);
+        if (rc == ERR_BUSY || rc == ERR_CANCELLED) {
+            *eb = why;
+            break;
+        }
+        if (rc != ERR_OK)
+            check_fault(k, "%s: %s", class_names[class], why.text);
+        else if (l.at[i].kind == SEGMENT_LOG)
+            take_log(&k->class[class], &s);
+        else if (l.at[i].kind == SEGMENT_BODIES)
+            check_chain(k, s);
+        segment_drop(&s);
+        rc = ERR_OK;
+    }
+    free(l.at);
+    if (k->class[class].count > 0)
+        qsort(k->class[class].logs, k->class[class].count, sizeof *k->class[class].logs,
+              compare_logs);
+    return rc;
+}
+
+enum err
+check_files(struct check *k, const char *path, struct errbuf *eb)
+{
+    struct disk *d = k->disk;
+    enum err rc = rt_dir_open(path, &d->root, eb);
+
+    if (rc == ERR_OK)
+        rc = rt_dir_open_at(d->root, ".forebay", &d->state, eb);
+    if (rc == ERR_NOT_FOUND)
+        return err_set(eb, rc, "\"%s\" is no disk: it has no folder .forebay", path);
+    if (rc == ERR_OK)
+        rc = check_superblock(k, eb);
+    for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
+        rc = rt_dir_open_at(d->root, class_names[c], &d->dir[c], eb);
+        if (rc == ERR_OK)
+            rc = check_segments(k, (enum disk_class)c, eb);
+        if (rc == ERR_NOT_FOUND) {
+            check_fault(k, "the folder %s is not there", class_names[c]);
+            rc = ERR_OK;
+        }
+    }
+    return rc;
+}

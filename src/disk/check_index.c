@@ -1,0 +1,153 @@
+/* The check compares the disk's index with the one that it made from the logs: every row, byte by byte. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "disk/check.h"
+
+#define PAGE 256u
+
+/* One index, walked in key order, page by page. */
+struct side {
+    struct index *index;
+    struct arena *arena; /* owned */
+    struct scan scan;
+    struct page page;
+    uint32_t at;
+    bool began;
+    unsigned char after[KEY_UPLOAD_MAX];
+};
+
+static void
+side_begin(struct side *s, struct index *x, enum table table, uint64_t bucket)
+{
+    *s = (struct side){
+        .index = x,
+        .arena = arena_new(KIB(64), MIB(2)),
+        .scan = {.table = table, .bucket = bucket, .inclusive = true, .max = PAGE}};
+}
+
+/* The entry at hand, or NULL at the end. */
+static enum err
+side_look(struct side *s, const struct entry **out, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    *out = NULL;
+    if (s->at == s->page.count && (!s->began || s->page.more)) {
+        if (s->began) {
+            struct span last = s->page.entries[s->page.count - 1].key;
+
+            memcpy(s->after, last.at, last.len);
+            s->scan.after = (struct span){(char *)s->after, last.len};
+            s->scan.inclusive = false;
+        }
+        s->began = true;
+        s->at = 0;
+        arena_reset(s->arena);
+        rc = index_scan(s->index, &s->scan, s->arena, &s->page, eb);
+    }
+    if (rc == ERR_OK && s->at < s->page.count)
+        *out = &s->page.entries[s->at];
+    return rc;
+}
+
+static const char *
+entry_text(const struct entry *e, char out[CHECK_KEY_TEXT])
+{
+    return check_key(e->bucket, e->key, out);
+}
+
+static void
+tell(struct check *k, const struct entry *ours, const struct entry *real, int c)
+{
+    static const char *const what[TABLES_] = {[TABLE_OBJECTS] = "row",
+                                              [TABLE_PARTS] = "row of a part",
+                                              [TABLE_UPLOADS] = "row of an upload",
+                                              [TABLE_DONE] = "row of a completed upload"};
+    char text[CHECK_KEY_TEXT];
+
+    if (c < 0)
+        check_fault(k, "the index lacks the %s of %s", what[ours->table],
+                    entry_text(ours, text));
+    else if (c > 0)
+        check_fault(k, "the index has a %s of %s that the logs do not know",
+                    what[real->table], entry_text(real, text));
+    else
+        check_fault(k, "the index says something else than the logs in the %s of %s",
+                    what[real->table], entry_text(real, text));
+}
+
+static enum err
+compare(struct check *k, enum table table, uint64_t bucket, struct errbuf *eb)
+{
+    struct side *ours = xmalloc(sizeof *ours), *real = xmalloc(sizeof *real);
+    const struct entry *a, *b;
+    enum err rc;
+
+    side_begin(ours, k->disk->index, table, bucket);
+    side_begin(real, k->real, table, bucket);
+    for (;;) {
+        int c;
+
+        rc = side_look(ours, &a, eb);
+        if (rc == ERR_OK)
+            rc = side_look(real, &b, eb);
+        if (rc != ERR_OK || (a == NULL && b == NULL))
+            break;
+        c = a == NULL ? 1 : b == NULL ? -1 : span_cmp(a->key, b->key);
+        if (c != 0 || !span_eq(a->value, b->value))
+            tell(k, a, b, c);
+        ours->at += c <= 0;
+        real->at += c >= 0;
+    }
+    arena_free(&ours->arena);
+    arena_free(&real->arena);
+    free(ours);
+    free(real);
+    return rc;
+}
+
+/* The smallest bucket >= from that either index has keys of. */
+static enum err
+next_bucket(struct check *k, uint64_t from, uint64_t *out, struct errbuf *eb)
+{
+    uint64_t ours, real;
+    enum err rc = index_bucket(k->disk->index, from, &ours, eb), rc_real;
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    rc_real = index_bucket(k->real, from, &real, eb);
+    if (rc_real != ERR_OK && rc_real != ERR_NOT_FOUND)
+        return rc_real;
+    if (rc != ERR_OK && rc_real != ERR_OK)
+        return ERR_NOT_FOUND;
+    *out = rc != ERR_OK ? real : rc_real != ERR_OK ? ours : MIN(ours, real);
+    return ERR_OK;
+}
+
+enum err
+check_index(struct check *k, struct errbuf *eb)
+{
+    uint64_t bucket = 0;
+    struct errbuf why = {0};
+    enum err rc;
+
+    for (rc = next_bucket(k, 0, &bucket, &why); rc == ERR_OK;
+         rc = next_bucket(k, bucket, &bucket, &why)) {
+        rc = compare(k, TABLE_OBJECTS, bucket, &why);
+        if (rc == ERR_OK)
+            rc = compare(k, TABLE_UPLOADS, bucket, &why);
+        if (rc != ERR_OK || bucket == UINT64_MAX)
+            break;
+        bucket++;
+    }
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = compare(k, TABLE_PARTS, 0, &why);
+    if (rc == ERR_IO || rc == ERR_CORRUPT) { /* the real one's: ours is whole */
+        check_fault(k, "the index can't be read: %s", why.text);
+        return ERR_OK;
+    }
+    if (rc != ERR_OK)
+        *eb = why;
+    return rc;
+}

@@ -1,0 +1,218 @@
+/* The check reads the logs: into the scratch index, as a replay would, and past what stops a replay. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "disk/change.h"
+#include "disk/check.h"
+#include "disk/segment.h"
+
+static const char *const class_names[DISK_CLASSES_] = {
+    [DISK_NATIVE] = "native", [DISK_CACHED] = "cached"};
+
+/* ---- into the scratch index ---- */
+
+static enum err
+flush(struct check *k, struct errbuf *eb)
+{
+    struct index_covered nothing = {0};
+    struct batch b;
+    enum err rc;
+
+    if (!tail_freeze(k->disk->tail, &b))
+        return ERR_OK;
+    rc = index_apply(k->disk->index, &b, &nothing, eb);
+    if (rc == ERR_OK)
+        tail_drop(k->disk->tail, &b);
+    else
+        tail_thaw(k->disk->tail, &b);
+    return rc;
+}
+
+static enum err
+take_group(struct check *k, struct changes *c, const struct log_scan *scan,
+           struct errbuf *eb)
+{
+    for (uint32_t i = 0; i < scan->count; i++) {
+        struct errbuf why = {0};
+        enum err rc = changes_apply(c, &scan->members[i], NULL, &why);
+
+        if (rc == ERR_BUSY || rc == ERR_CANCELLED) {
+            *eb = why;
+            return rc;
+        }
+        if (rc != ERR_OK)
+            check_fault(k, "segment %06" PRIu32 " at %" PRIu64 ": %s",
+                        scan->members[i].segment, scan->members[i].offset, why.text);
+        k->result->records++;
+    }
+    changes_publish(c);
+    k->disk->home.dying_count = 0; /* nothing is given back here */
+    return tail_bytes(k->disk->tail) > k->disk->o.tail_bytes ? flush(k, eb) : ERR_OK;
+}
+
+/* ---- where groups end ---- */
+
+/* Looks for a group behind a place where none stands: there something was acknowledged and is gone. 0: none. */
+static enum err
+find_behind(struct check_class *c, struct errbuf *eb, uint64_t *found)
+{
+    const struct scan_source *source = &c->scan.source;
+    struct iobuf *window;
+    enum err rc = iobuf_get(IOBUF_MAX, &window);
+
+    *found = 0;
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer to read a log");
+    for (uint64_t at = c->scan.offset + DISK_ALIGN;
+         rc == ERR_OK && *found == 0 && at < source->size;) {
+        uint32_t n = 0, look;
+
+        rc = rt_read(source->file, at, window, 0, IOBUF_MAX, RT_BACKGROUND,
+                     DEADLINE_NEVER, &n, eb);
+        for (look = 0; rc == ERR_OK && look + DISK_ALIGN <= n; look += DISK_ALIGN) {
+            struct member m;
+            size_t need;
+
+            if (member_parse((struct span){window->at + look, n - look}, &m, &need,
+                             NULL) == MEMBER_GOOD &&
+                member_stands(&m, source->segment, source->generation, at + look) &&
+                m.group > c->next_group) {
+                *found = at + look;
+                break;
+            }
+        }
+        if (look == 0 && *found == 0)
+            break;
+        at += look;
+    }
+    iobuf_drop(&window);
+    return rc;
+}
+
+static void
+begin_segment(struct check *k, struct check_class *c, uint64_t offset, uint64_t group)
+{
+    struct segment *s = c->logs[c->at].segment;
+    struct scan_source source = {.file = s->file,
+                                 .segment = s->id,
+                                 .generation = s->generation,
+                                 .size = s->home.size,
+                                 .cluster_sum = k->disk->cluster_sum};
+
+    log_scan_end(&c->scan);
+    log_scan_begin(&c->scan, &source, offset, group, c->epoch);
+    c->scanning = true;
+}
+
+/* Nothing more stands in this segment, or nothing good. *over: the log ends here. */
+static enum err
+end_of_segment(struct check *k, enum disk_class class, const struct errbuf *why,
+               bool *over, struct errbuf *eb)
+{
+    struct check_class *c = &k->class[class];
+    bool last = c->at + 1 == c->count;
+    uint64_t behind;
+    enum err rc = find_behind(c, eb, &behind);
+
+    *over = false;
+    if (rc != ERR_OK)
+        return rc;
+    if (behind != 0) {
+        check_fault(k,
+                    "%s/log-%06" PRIu32 ".tar at %" PRIu64 ": group %" PRIu64
+                    " is damaged (%s); the next good one is at %" PRIu64,
+                    class_names[class], c->scan.source.segment, c->scan.offset,
+                    c->next_group, why->text[0] != '\0' ? why->text : "zeros", behind);
+        begin_segment(k, c, behind, 0);
+        return ERR_OK;
+    }
+    if (last) {
+        /* A crash leaves such a thing, and so does damage in the very last group: the index knows more. */
+        if (c->next_group <= k->covered.log[class].group)
+            check_fault(k,
+                        "the %s log ends before group %" PRIu64
+                        "; the index knows groups up to %" PRIu64,
+                        class_names[class], c->next_group, k->covered.log[class].group);
+        else if (why->text[0] != '\0')
+            check_note(k,
+                       "the %s log ends at %" PRIu64 " of segment %06" PRIu32
+                       " with something that is no group (%s): "
+                       "a write that was cut off, if the last group was not damaged",
+                       class_names[class], c->scan.offset, c->scan.source.segment,
+                       why->text);
+        *over = true;
+        return ERR_OK;
+    }
+    c->at++;
+    if (c->logs[c->at].segment->first_group > c->next_group) {
+        check_fault(
+            k, "%s/log-%06" PRIu32 ".tar begins with group %" PRIu64 ", wanted %" PRIu64,
+            class_names[class], c->logs[c->at].segment->id,
+            c->logs[c->at].segment->first_group, c->next_group);
+        c->next_group = c->logs[c->at].segment->first_group;
+    }
+    begin_segment(k, c, DISK_ALIGN, c->next_group);
+    return ERR_OK;
+}
+
+static enum err
+check_log(struct check *k, enum disk_class class, uint64_t up_to, struct errbuf *eb)
+{
+    struct check_class *c = &k->class[class];
+    struct changes *changes = changes_new(k->disk, class);
+    bool over = c->count == 0;
+    enum err rc = ERR_OK;
+
+    if (!over && !c->scanning) {
+        c->next_group = c->logs[0].segment->first_group;
+        begin_segment(k, c, DISK_ALIGN, c->next_group);
+    }
+    while (rc == ERR_OK && !over && c->next_group <= up_to) {
+        struct errbuf why = {0};
+
+        switch (log_scan_next(&c->scan, &why)) {
+        case SCAN_GROUP:
+            c->next_group = c->scan.group;
+            c->epoch = c->scan.epoch;
+            c->logs[c->at].end = c->scan.offset;
+            rc = take_group(k, changes, &c->scan, eb);
+            break;
+        case SCAN_END:
+            rc = end_of_segment(k, class, &why, &over, eb);
+            break;
+        case SCAN_NEWER:
+            rc = err_set(eb, ERR_NOT_BUILT, "%s", why.text);
+            break;
+        case SCAN_ERROR:
+            rc = err_set(eb, ERR_IO, "%s", why.text);
+            break;
+        }
+    }
+    changes_free(&changes);
+    return rc;
+}
+
+enum err
+check_logs(struct check *k, bool up_to_index, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
+        rc = check_log(k, (enum disk_class)c,
+                       up_to_index ? k->covered.log[c].group : UINT64_MAX, eb);
+    return rc == ERR_OK ? flush(k, eb) : rc;
+}
+
+void
+check_logs_end(struct check *k)
+{
+    for (unsigned i = 0; i < DISK_CLASSES_; i++) {
+        struct check_class *c = &k->class[i];
+
+        log_scan_end(&c->scan);
+        for (uint32_t s = 0; s < c->count; s++)
+            segment_drop(&c->logs[s].segment);
+        free(c->logs);
+        *c = (struct check_class){0};
+    }
+}

@@ -1,0 +1,176 @@
+/* The check reads what lives, as a GET would: objects, and the parts of uploads in progress. */
+#include <inttypes.h>
+
+#include "disk/change.h"
+#include "disk/check.h"
+
+#define PAGE 200u
+
+/* Bodies behind the end of their segment's chain would be lost with the logs. */
+static void
+check_in_chain(struct check *k, const struct row *row)
+{
+    if ((row->flags & (ROW_INLINE | ROW_PARTS)) != 0)
+        return;
+    for (uint32_t i = 0; i < k->chain_count; i++) {
+        struct check_chain *c = &k->chains[i];
+
+        if (c->segment != row->segment || row->offset < c->end || c->said)
+            continue;
+        c->said = true;
+        check_fault(k,
+                    "segment %06" PRIu32 ": the chain of bodies ends at %" PRIu64
+                    ", a living one is at %" PRIu64,
+                    c->segment, c->end, row->offset);
+    }
+}
+
+static enum err
+read_all(struct check *k, const struct disk_key *key, const struct row *row,
+         struct errbuf *eb)
+{
+    struct disk_reader *r;
+    struct span piece = {"", 1};
+    enum err rc = disk_read_begin(k->disk, key, row, 0, row->size, &r, eb);
+
+    while (rc == ERR_OK && piece.len > 0) {
+        rc = disk_read_next(r, DEADLINE_NEVER, &piece, eb);
+        k->result->bytes += piece.len;
+    }
+    disk_read_end(&r);
+    return rc;
+}
+
+/* Metadata and every byte. Only what is not the object's fault ends the check. */
+static enum err
+check_body(struct check *k, const struct disk_key *key, const struct row *row,
+           bool with_meta, struct arena *a, const char *what, struct errbuf *eb)
+{
+    struct object_meta meta;
+    struct errbuf why = {0};
+    char text[CHECK_KEY_TEXT];
+    enum err rc = ERR_OK;
+
+    check_in_chain(k, row);
+    if (with_meta)
+        rc = disk_meta(k->disk, key, row, a, &meta, &why);
+    if (rc == ERR_OK)
+        rc = read_all(k, key, row, &why);
+    if (rc == ERR_CANCELLED || rc == ERR_BUSY) {
+        *eb = why;
+        return rc;
+    }
+    if (rc != ERR_OK)
+        check_fault(k, "%s %s, segment %06" PRIu32 " at %" PRIu64 ": %s", what,
+                    check_key(key->bucket, key->key, text), row->segment, row->offset,
+                    why.text);
+    return ERR_OK;
+}
+
+static enum err
+check_bucket(struct check *k, uint64_t bucket, struct arena *a, struct errbuf *eb)
+{
+    char last[DISK_KEY_MAX];
+    struct span after = {last, 0};
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct disk_entry *entries;
+        uint32_t count;
+
+        arena_reset(a);
+        rc = list_objects(k->disk->tail, k->disk->index, bucket, after, after.len == 0,
+                          PAGE, a, &entries, &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            struct disk_key key = {.bucket = bucket, .key = entries[i].key};
+
+            if (!row_is_object(&entries[i].row))
+                continue;
+            k->result->objects++;
+            rc = check_body(k, &key, &entries[i].row, true, a, "object", eb);
+        }
+        if (rc == ERR_OK && count > 0) {
+            after.len = entries[count - 1].key.len;
+            memcpy(last, entries[count - 1].key.at, after.len);
+        }
+    }
+    return rc;
+}
+
+static enum err
+check_upload(struct check *k, const struct disk_key *key, const struct upload_id *id,
+             struct arena *a, struct errbuf *eb)
+{
+    uint32_t after = 0, count;
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct list_part *parts;
+
+        rc = list_parts(k->disk->tail, k->disk->index, id, after, PAGE, a, &parts, &count,
+                        &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            after = parts[i].number;
+            k->result->parts++;
+            rc = check_body(k, key, &parts[i].part.row, false, a, "part of an upload of",
+                            eb);
+        }
+    }
+    return rc;
+}
+
+static enum err
+check_uploads(struct check *k, uint64_t bucket, struct arena *a, struct errbuf *eb)
+{
+    struct arena *page =
+        arena_new(KIB(64), MIB(4)); /* an upload's parts use the other one */
+    char last[DISK_KEY_MAX];
+    struct span after = {last, 0};
+    struct upload_id last_id;
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct disk_upload *uploads;
+        uint32_t count;
+
+        arena_reset(page);
+        rc = list_uploads(k->disk->tail, k->disk->index, bucket, after,
+                          after.len > 0 ? &last_id : NULL, PAGE, page, &uploads, &count,
+                          &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            struct disk_key key = {.bucket = bucket, .key = uploads[i].key};
+
+            arena_reset(a);
+            rc = check_upload(k, &key, &uploads[i].id, a, eb);
+        }
+        if (rc == ERR_OK && count > 0) {
+            after.len = uploads[count - 1].key.len;
+            memcpy(last, uploads[count - 1].key.at, after.len);
+            last_id = uploads[count - 1].id;
+        }
+    }
+    arena_free(&page);
+    return rc;
+}
+
+enum err
+check_objects(struct check *k, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(16));
+    uint64_t bucket = 0;
+    enum err rc;
+
+    for (rc = index_bucket(k->disk->index, 0, &bucket, eb); rc == ERR_OK;
+         rc = index_bucket(k->disk->index, bucket, &bucket, eb)) {
+        rc = check_bucket(k, bucket, a, eb);
+        if (rc == ERR_OK)
+            rc = check_uploads(k, bucket, a, eb);
+        if (rc != ERR_OK || bucket++ == UINT64_MAX)
+            break;
+    }
+    arena_free(&a);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
