@@ -168,6 +168,7 @@ struct stream {
     bool may_in, may_out;
     bool hangup;
     bool closed;
+    bool reset; /* to be closed by a reset */
     unsigned
         users; /* calls that are inside; the last one out of a closed stream destroys it */
     bool loopback;

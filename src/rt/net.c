@@ -72,6 +72,14 @@ rt_stream_close(struct stream **sp)
     leave(s);
 }
 
+void
+rt_stream_reset(struct stream **sp)
+{
+    if (*sp != NULL)
+        (*sp)->reset = true;
+    rt_stream_close(sp);
+}
+
 /* ---- waiting for an edge ---- */
 
 static enum err

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
@@ -16,8 +17,8 @@ struct pool {
     /* Set by pools_start(). */
     unsigned threads_max, queue_max;
 
-    /* Any thread, holding `mtx`. */
-    pthread_mutex_t mtx;
+    /* Any thread, holding `lock`. */
+    struct lock lock;
     pthread_cond_t more;
     struct list queue; /* rt_job.link */
     unsigned queued, idle, threads;
@@ -41,7 +42,7 @@ serve(void *arg)
     struct pool *p = arg;
 
     metrics_thread_begin();
-    pthread_mutex_lock(&p->mtx);
+    lock_take(&p->lock);
     for (;;) {
         struct list *n = list_pop_front(&p->queue);
         struct rt_job *j;
@@ -50,23 +51,23 @@ serve(void *arg)
             if (p->stop)
                 break;
             p->idle++;
-            pthread_cond_wait(&p->more, &p->mtx);
+            lock_wait(&p->lock, &p->more);
             p->idle--;
             continue;
         }
         j = LIST_ENTRY(n, struct rt_job, link);
         j->begun = true;
         p->queued--;
-        pthread_mutex_unlock(&p->mtx);
+        lock_release(&p->lock);
         j->work(j);
         rt_post(j->loop, &j->msg); /* *j is the loop's again */
-        pthread_mutex_lock(&p->mtx);
+        lock_take(&p->lock);
     }
-    pthread_mutex_unlock(&p->mtx);
+    lock_release(&p->lock);
     return NULL;
 }
 
-/* Holding mtx. Signals are for the loops' threads. False: no thread could be started now. */
+/* Holding the lock. Signals are for the loops' threads. False: no thread could be started now. */
 static bool
 add_thread(struct pool *p)
 {
@@ -86,15 +87,15 @@ static enum err
 submit(struct pool *p, struct rt_job *j, bool always)
 {
     enum err rc = ERR_BUSY;
+    bool too_few = false;
 
     j->loop = loop_self->index;
     j->begun = false;
     j->msg.fn = on_done;
-    pthread_mutex_lock(&p->mtx);
+    lock_take(&p->lock);
     if (always || p->queued < p->queue_max) {
-        if (p->queued >= p->idle && p->threads < p->threads_max && !add_thread(p))
-            LOG(LOG_WARN, "rt.pool", "a worker thread could not be started",
-                L_U64("running", p->threads));
+        if (p->queued >= p->idle && p->threads < p->threads_max)
+            too_few = !add_thread(p);
         if (p->threads > 0) {
             list_push_back(&p->queue, &j->link);
             p->queued++;
@@ -102,7 +103,9 @@ submit(struct pool *p, struct rt_job *j, bool always)
             pthread_cond_signal(&p->more);
         }
     }
-    pthread_mutex_unlock(&p->mtx);
+    lock_release(&p->lock);
+    if (too_few)
+        LOG0(LOG_WARN, "rt.pool", "a worker thread could not be started");
     if (rc == ERR_OK)
         loop_self->in_flight++;
     return rc;
@@ -132,13 +135,13 @@ pool_take_back(enum pool_kind kind, struct rt_job *j)
     struct pool *p = &pools[kind];
     bool mine;
 
-    pthread_mutex_lock(&p->mtx);
+    lock_take(&p->lock);
     mine = !j->begun;
     if (mine) {
         list_remove(&j->link);
         p->queued--;
     }
-    pthread_mutex_unlock(&p->mtx);
+    lock_release(&p->lock);
     if (mine)
         loop_self->in_flight--;
     return mine;
@@ -148,7 +151,7 @@ static void
 start(struct pool *p, unsigned threads_max, unsigned queue_max)
 {
     *p = (struct pool){.threads_max = threads_max, .queue_max = queue_max};
-    pthread_mutex_init(&p->mtx, NULL);
+    lock_init(&p->lock, LOCK_WORKERS);
     pthread_cond_init(&p->more, NULL);
     list_init(&p->queue);
     p->ids = xcalloc(threads_max, sizeof *p->ids);
@@ -157,15 +160,15 @@ start(struct pool *p, unsigned threads_max, unsigned queue_max)
 static void
 stop(struct pool *p)
 {
-    pthread_mutex_lock(&p->mtx);
+    lock_take(&p->lock);
     assert(p->queued == 0);
     p->stop = true;
     pthread_cond_broadcast(&p->more);
-    pthread_mutex_unlock(&p->mtx);
+    lock_release(&p->lock);
     for (unsigned i = 0; i < p->threads; i++)
         pthread_join(p->ids[i], NULL);
     pthread_cond_destroy(&p->more);
-    pthread_mutex_destroy(&p->mtx);
+    lock_fini(&p->lock);
     free(p->ids);
     p->ids = NULL;
 }

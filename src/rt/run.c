@@ -6,8 +6,10 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "rt/iobuf.h"
 #include "rt/pool.h"
 #include "rt/signals.h"
@@ -22,8 +24,8 @@ struct stop_token {
 };
 
 struct start {
-    /* Any thread, holding `mtx`. */
-    pthread_mutex_t mtx;
+    /* Any thread, holding `lock`. */
+    struct lock lock;
     pthread_cond_t changed;
     unsigned reported;
     enum err rc;
@@ -174,15 +176,15 @@ report(enum err rc)
 {
     struct start *s = &rt.start;
 
-    pthread_mutex_lock(&s->mtx);
+    lock_take(&s->lock);
     s->reported++;
     if (rc != ERR_OK)
         s->rc = rc;
     pthread_cond_broadcast(&s->changed);
     while (!s->decided)
-        pthread_cond_wait(&s->changed, &s->mtx);
+        lock_wait(&s->lock, &s->changed);
     rc = s->rc;
-    pthread_mutex_unlock(&s->mtx);
+    lock_release(&s->lock);
     return rc;
 }
 
@@ -191,14 +193,14 @@ decide(unsigned started, enum err rc)
 {
     struct start *s = &rt.start;
 
-    pthread_mutex_lock(&s->mtx);
+    lock_take(&s->lock);
     while (s->reported < started)
-        pthread_cond_wait(&s->changed, &s->mtx);
+        lock_wait(&s->lock, &s->changed);
     if (rc != ERR_OK)
         s->rc = rc;
     s->decided = true;
     pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->mtx);
+    lock_release(&s->lock);
 }
 
 static void
@@ -323,10 +325,11 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
     rt.main = start;
     rt.main_arg = arg;
     rt.start = (struct start){.rc = ERR_OK};
-    pthread_mutex_init(&rt.start.mtx, NULL);
+    lock_init(&rt.start.lock, LOCK_START);
     pthread_cond_init(&rt.start.changed, NULL);
     seat_loops(options, ops->single);
     iobuf_set_limit(options->iobuf_bytes);
+    metrics_set_engine(rt_engine_name(ops->kind));
     pinned = rt.seats[0].cpu >= 0 &&
              pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
     if (!ops->single)
@@ -339,7 +342,7 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
     if (pinned)
         pthread_setaffinity_np(pthread_self(), sizeof before, &before);
     pthread_cond_destroy(&rt.start.changed);
-    pthread_mutex_destroy(&rt.start.mtx);
+    lock_fini(&rt.start.lock);
     free(rt.seats);
     free(rt.loops);
     rt.seats = NULL;

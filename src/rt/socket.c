@@ -128,7 +128,10 @@ static void
 destroy(struct stream *s)
 {
     struct socket *k = socket_of(s);
+    struct linger at_once = {.l_onoff = 1};
 
+    if (s->reset)
+        (void)setsockopt(k->watch.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     s->loop->ops->unwatch(s->loop, &k->watch);
     close(k->watch.fd);
     free(k);

@@ -43,3 +43,10 @@ run_fiber(enum rt_engine engine, unsigned loops, fiber_fn *fn, void *arg)
         for (unsigned i_ = 0; i_ < sizeof engines_ / sizeof engines_[0]; i_++)           \
             run_fiber(engines_[i_], (loops), (fn), NULL);                                \
     }
+/* The same without the simulator: what only a kernel does. */
+#define REAL_CASE(name, loops, fn)                                                       \
+    static void name(void)                                                               \
+    {                                                                                    \
+        for (unsigned i_ = 0; i_ < 2; i_++)                                              \
+            run_fiber(engines_[i_], (loops), (fn), NULL);                                \
+    }

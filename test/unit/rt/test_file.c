@@ -1,0 +1,377 @@
+/* Files and their buffers: what is written is read, abandoned reads end by themselves, classes have limits, small files
+ * are replaced whole. */
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "engines.h"
+#include "rt/file.h"
+
+#define SOON deadline_in_ms(10000)
+
+static char scratch_name[64];
+
+static struct rt_dir *
+scratch(void)
+{
+    struct rt_dir *tmp, *d = NULL;
+    struct errbuf eb = {0};
+
+    snprintf(scratch_name, sizeof scratch_name, "fb-test-file-%d", getpid());
+    CHECK(rt_dir_open("/tmp", &tmp, &eb) == ERR_OK);
+    CHECK(rt_dir_make(tmp, scratch_name, 0700, &eb) == ERR_OK);
+    CHECK(rt_dir_open_at(tmp, scratch_name, &d, &eb) == ERR_OK);
+    CHECK_SAYS(rt_dir_path(d), "/tmp/fb-test-file-");
+    CHECK_STR(eb.text, "");
+    rt_dir_close(&tmp);
+    return d;
+}
+
+static void
+finish(struct rt_dir **d, const char *name)
+{
+    struct errbuf eb = {0};
+    struct rt_dir *tmp;
+
+    CHECK(rt_dir_unlink(*d, name, &eb) == ERR_OK);
+    rt_dir_close(d);
+    CHECK(rt_dir_open("/tmp", &tmp, &eb) == ERR_OK);
+    CHECK(rt_dir_unlink(tmp, scratch_name, &eb) ==
+          ERR_OK); /* nothing else is left in it */
+    CHECK_STR(eb.text, "");
+    rt_dir_close(&tmp);
+}
+
+static void
+fill(struct iobuf *b, unsigned seed)
+{
+    for (uint32_t i = 0; i < b->room; i++)
+        b->at[i] = (char)(i * 31 + i / 4096 + seed);
+}
+
+/* ---- buffers ---- */
+
+static void
+iobuf_fiber(void *arg)
+{
+    struct iobuf *a, *b, *again;
+
+    (void)arg;
+    CHECK(iobuf_get(1, &a) == ERR_OK);
+    CHECK(a->room == 4096 && (uintptr_t)a->at % 4096 == 0);
+    CHECK(iobuf_get(100000, &b) == ERR_OK);
+    CHECK_U64(b->room, 131072);
+    CHECK_U64(iobuf_in_use(), 4096 + 131072);
+    again = iobuf_ref(b);
+    iobuf_drop(&b);
+    CHECK(b == NULL && iobuf_in_use() == 4096 + 131072);
+    iobuf_drop(&again);
+    iobuf_drop(&a);
+    iobuf_drop(&a); /* NULL is fine */
+    CHECK_U64(iobuf_in_use(), 0);
+
+    CHECK(iobuf_get(IOBUF_MAX, &a) == ERR_OK); /* all there is */
+    CHECK(iobuf_get(1, &b) == ERR_BUSY && b == NULL);
+    iobuf_drop(&a);
+    CHECK(iobuf_get(1, &b) == ERR_OK);
+    iobuf_drop(&b);
+}
+
+static void
+test_buffers_are_counted_and_limited(void)
+{
+    struct rt_options o = {.engine = RT_EPOLL, .loops = 1, .iobuf_bytes = IOBUF_MAX};
+
+    CHECK(rt_run(&o, iobuf_fiber, NULL, NULL) == ERR_OK);
+    CHECK_U64(iobuf_in_use(), 0);
+}
+
+/* ---- bytes ---- */
+
+static void
+write_and_read(unsigned flags)
+{
+    struct rt_dir *d = scratch();
+    struct errbuf eb = {0};
+    struct iobuf *out, *in;
+    struct rt_file *f;
+    uint64_t size;
+    uint32_t n;
+
+    CHECK(iobuf_get(65536, &out) == ERR_OK && iobuf_get(131072, &in) == ERR_OK);
+    fill(out, 3);
+    CHECK(rt_open(d, "data", RT_O_WRITE | RT_O_CREATE | RT_O_EXCL | flags, 0600, &f,
+                  &eb) == ERR_OK);
+    REQUIRE(f != NULL);
+    CHECK(rt_write(f, 8192, out, 0, 65536, RT_WRITE, &eb) == ERR_OK);
+    CHECK(rt_write(f, 0, out, 8192, 4096, RT_WRITE, &eb) == ERR_OK);
+    CHECK(rt_sync(f, &eb) == ERR_OK);
+    CHECK(rt_file_size(f, &size, &eb) == ERR_OK);
+    CHECK_U64(size, 8192 + 65536);
+    CHECK(rt_read(f, 8192, in, 4096, 65536, RT_READ, SOON, &n, &eb) == ERR_OK);
+    CHECK(n == 65536 && memcmp(in->at + 4096, out->at, 65536) == 0);
+    CHECK(rt_read(f, 65536, in, 0, 131072, RT_READ, SOON, &n, &eb) == ERR_OK);
+    CHECK_U64(n, 8192); /* the end of the file */
+    CHECK(rt_read(f, 1 << 20, in, 0, 4096, RT_BACKGROUND, SOON, &n, &eb) == ERR_OK &&
+          n == 0);
+    CHECK(rt_read(f, 0, in, 0, 8192, RT_REPAIR, SOON, &n, &eb) == ERR_OK && n == 8192);
+    CHECK(memcmp(in->at, out->at + 8192, 4096) == 0 && in->at[4096] == 0);
+
+    CHECK(rt_fallocate(f, 0, 1 << 20, &eb) == ERR_OK);
+    CHECK(rt_file_size(f, &size, &eb) == ERR_OK && size == 1 << 20);
+    CHECK(rt_punch(f, 8192, 4096, &eb) == ERR_OK);
+    CHECK(rt_read(f, 8192, in, 0, 8192, RT_READ, SOON, &n, &eb) == ERR_OK && n == 8192);
+    CHECK(in->at[100] == 0 && memcmp(in->at + 4096, out->at + 4096, 4096) == 0);
+    CHECK(rt_truncate(f, 4096, &eb) == ERR_OK);
+    CHECK(rt_file_size(f, &size, &eb) == ERR_OK && size == 4096);
+    CHECK_STR(eb.text, "");
+    CHECK(rt_file_busy(f) == 0);
+    rt_file_close(&f);
+    CHECK(f == NULL);
+    iobuf_drop(&out);
+    iobuf_drop(&in);
+    finish(&d, "data");
+}
+
+static void
+bytes_fiber(void *arg)
+{
+    (void)arg;
+    write_and_read(0);
+    write_and_read(RT_O_DIRECT);
+}
+CASE(test_what_is_written_is_read, 1, bytes_fiber)
+
+static void
+odd_fiber(void *arg)
+{
+    struct rt_dir *d = scratch();
+    struct iobuf *b;
+    struct rt_file *f;
+    uint32_t n;
+
+    (void)arg;
+    CHECK(iobuf_get(4096, &b) == ERR_OK);
+    memcpy(b->at + 7, "odd offsets", 11);
+    CHECK(rt_open(d, "data", RT_O_WRITE | RT_O_CREATE, 0640, &f, NULL) == ERR_OK);
+    CHECK(rt_write(f, 13, b, 7, 11, RT_WRITE, NULL) == ERR_OK);
+    CHECK(rt_read(f, 17, b, 100, 3000, RT_READ, SOON, &n, NULL) == ERR_OK);
+    CHECK(n == 7 && memcmp(b->at + 100, "offsets", 7) == 0);
+    rt_file_close(&f);
+    iobuf_drop(&b);
+    finish(&d, "data");
+}
+CASE(test_buffered_files_take_odd_places, 1, odd_fiber)
+
+/* ---- abandoning ---- */
+
+enum { READERS = 100, PART = 256 << 10 };
+
+struct reading {
+    struct rt_file *f;
+    unsigned index;
+    enum err rc;
+    struct fiber *self;
+    struct deadline by;
+};
+
+static void
+read_part(void *arg)
+{
+    struct reading *r = arg;
+    struct iobuf *b;
+    uint32_t n;
+
+    r->self = rt_self();
+    CHECK(iobuf_get(PART, &b) == ERR_OK);
+    r->rc = rt_read(r->f, (uint64_t)(r->index % 8) * PART, b, 0, PART, RT_READ, r->by, &n,
+                    NULL);
+    if (r->rc == ERR_OK)
+        CHECK(n == PART && b->at[5] == (char)(5 * 31 + r->index % 8));
+    iobuf_drop(&b); /* the operation has its own reference */
+}
+
+static void
+abandon_fiber(void *arg)
+{
+    struct rt_dir *d = scratch();
+    struct reading *r = xcalloc(READERS, sizeof *r);
+    struct rt_file *f;
+    struct iobuf *b;
+    struct rt_group g;
+    unsigned ok = 0, cancelled = 0;
+
+    (void)arg;
+    CHECK(rt_open(d, "data", RT_O_WRITE | RT_O_CREATE | RT_O_DIRECT, 0600, &f, NULL) ==
+          ERR_OK);
+    CHECK(iobuf_get(PART, &b) == ERR_OK);
+    for (unsigned i = 0; i < 8; i++) {
+        fill(b, i);
+        CHECK(rt_write(f, (uint64_t)i * PART, b, 0, PART, RT_WRITE, NULL) == ERR_OK);
+    }
+    iobuf_drop(&b);
+    rt_group_begin(&g);
+    for (unsigned i = 0; i < READERS; i++) {
+        r[i] = (struct reading){.f = f, .index = i, .by = DEADLINE_NEVER};
+        CHECK(rt_group_start(&g, read_part, &r[i]) == ERR_OK);
+    }
+    rt_yield(); /* all have begun or wait behind the limit of their class */
+    for (unsigned i = 0; i < READERS; i += 2)
+        rt_cancel(r[i].self);
+    rt_group_join(&g);
+    for (unsigned i = 0; i < READERS; i++) {
+        ok += r[i].rc == ERR_OK;
+        cancelled += r[i].rc == ERR_CANCELLED;
+        CHECK(i % 2 == 0 || r[i].rc == ERR_OK);
+    }
+    CHECK_U64(ok + cancelled, READERS);
+    CHECK(cancelled > 0);
+    rt_file_close(
+        &f); /* abandoned reads may still be on their way: the file waits for them */
+    free(r);
+    finish(&d, "data");
+}
+CASE(test_cancelled_reads_are_abandoned, 1, abandon_fiber)
+
+static void
+write_cancelled_fiber(void *arg)
+{
+    struct rt_dir *d = scratch();
+    struct rt_file *f;
+    struct iobuf *b;
+    struct rt_shield shield;
+
+    (void)arg;
+    CHECK(rt_open(d, "data", RT_O_WRITE | RT_O_CREATE, 0600, &f, NULL) == ERR_OK);
+    CHECK(iobuf_get(4096, &b) == ERR_OK);
+    fill(b, 1);
+    rt_cancel(rt_self());
+    CHECK(rt_write(f, 0, b, 0, 4096, RT_WRITE, NULL) == ERR_CANCELLED); /* none begins */
+    CHECK(rt_sync(f, NULL) == ERR_CANCELLED);
+    rt_shield_begin(&shield);
+    CHECK(rt_write(f, 0, b, 0, 4096, RT_WRITE, NULL) == ERR_OK);
+    CHECK(rt_sync(f, NULL) == ERR_OK);
+    rt_file_close(&f);
+    iobuf_drop(&b);
+    finish(&d, "data");
+    rt_shield_end(&shield);
+}
+CASE(test_no_write_begins_in_a_cancelled_fiber, 1, write_cancelled_fiber)
+
+/* ---- names ---- */
+
+static char listed[64];
+
+static void
+on_name(const char *name, void *arg)
+{
+    (void)arg;
+    strcat(strcat(listed, name), " ");
+}
+
+static void
+names_fiber(void *arg)
+{
+    struct rt_dir *d = scratch(), *sub;
+    struct errbuf eb = {0};
+    struct rt_file *f, *second;
+    uint64_t total, free_bytes;
+    unsigned mode;
+    char link_path[96];
+
+    (void)arg;
+    CHECK(rt_open(d, "none", 0, 0, &f, &eb) == ERR_NOT_FOUND && f == NULL);
+    CHECK_SAYS(eb.text, "'none'");
+    CHECK(rt_dir_make(d, "sub", 0700, NULL) == ERR_OK);
+    CHECK(rt_dir_make(d, "sub", 0700, NULL) == ERR_EXISTS);
+    CHECK(rt_dir_open_at(d, "sub", &sub, NULL) == ERR_OK);
+    CHECK_SAYS(rt_dir_path(sub), "/sub");
+    CHECK(rt_open(sub, "b", RT_O_WRITE | RT_O_CREATE | RT_O_EXCL, 0600, &f, NULL) ==
+          ERR_OK);
+    CHECK(rt_open(sub, "b", RT_O_WRITE | RT_O_CREATE | RT_O_EXCL, 0600, &second, NULL) ==
+          ERR_EXISTS);
+    CHECK(rt_file_lock(f, NULL) == ERR_OK);
+    CHECK(rt_open(sub, "b", RT_O_WRITE, 0, &second, NULL) == ERR_OK);
+    CHECK(rt_file_lock(second, &eb) == ERR_EXISTS);
+    CHECK_SAYS(eb.text, "locked");
+    rt_file_close(&second);
+    rt_file_close(&f);
+    CHECK(rt_dir_rename(sub, "b", "c", NULL) == ERR_OK);
+    CHECK(rt_open(sub, "A", RT_O_WRITE | RT_O_CREATE, 0640, &f, NULL) == ERR_OK);
+    rt_file_close(&f);
+    CHECK(rt_dir_mode(sub, "A", &mode, NULL) == ERR_OK && mode == 0640);
+    CHECK(rt_dir_mode(sub, "B", &mode, NULL) == ERR_NOT_FOUND);
+    CHECK(rt_dir_sync(sub, NULL) == ERR_OK);
+    listed[0] = '\0';
+    CHECK(rt_dir_list(sub, on_name, NULL, NULL) == ERR_OK);
+    CHECK_STR(listed, "A c ");
+    CHECK(rt_dir_space(sub, &total, &free_bytes, NULL) == ERR_OK);
+    CHECK(total > 0 && free_bytes <= total);
+
+    /* Nothing leads out of a directory. */
+    CHECK(rt_open(sub, "../sub/A", 0, 0, &f, NULL) != ERR_OK);
+    CHECK(rt_open(sub, "/etc/passwd", 0, 0, &f, NULL) != ERR_OK);
+    snprintf(link_path, sizeof link_path, "%s/link", rt_dir_path(sub));
+    CHECK(symlink("/etc/passwd", link_path) == 0);
+    CHECK(rt_open(sub, "link", 0, 0, &f, NULL) != ERR_OK && f == NULL);
+    CHECK(rt_dir_unlink(sub, "../sub", NULL) == ERR_BAD_REQUEST);
+
+    CHECK(rt_dir_unlink(sub, "link", NULL) == ERR_OK);
+    CHECK(rt_dir_unlink(sub, "A", NULL) == ERR_OK);
+    CHECK(rt_dir_unlink(d, "sub", NULL) == ERR_NOT_EMPTY);
+    CHECK(rt_dir_unlink(sub, "c", NULL) == ERR_OK);
+    CHECK(rt_dir_unlink(sub, "c", NULL) == ERR_NOT_FOUND);
+    rt_dir_close(&sub);
+    finish(&d, "sub");
+}
+REAL_CASE(test_names, 1, names_fiber)
+
+static void
+whole_fiber(void *arg)
+{
+    struct rt_dir *d = scratch();
+    struct errbuf eb = {0};
+    size_t len;
+    char *text, *big = xmalloc(200000);
+    unsigned mode;
+
+    (void)arg;
+    CHECK(rt_file_load(d, "conf", 1000, &text, &len, &eb) == ERR_NOT_FOUND &&
+          text == NULL);
+    CHECK(rt_file_store(d, "conf", "first", 5, 0600, &eb) == ERR_OK);
+    CHECK(rt_file_load(d, "conf", 1000, &text, &len, &eb) == ERR_OK);
+    CHECK(len == 5);
+    CHECK_STR(text, "first");
+    free(text);
+    CHECK(rt_dir_mode(d, "conf", &mode, NULL) == ERR_OK && mode == 0600);
+    memset(big, 'x', 200000);
+    CHECK(rt_file_store(d, "conf", big, 200000, 0600, &eb) == ERR_OK);
+    CHECK(rt_file_load(d, "conf", 199999, &text, &len, &eb) == ERR_TOO_LARGE &&
+          text == NULL);
+    CHECK_SAYS(eb.text, "at most 199999");
+    CHECK(rt_file_load(d, "conf", 200000, &text, &len, &eb) == ERR_OK);
+    CHECK(len == 200000 && memcmp(text, big, len) == 0 && text[len] == '\0');
+    free(text);
+    CHECK(rt_file_store(d, "conf", "", 0, 0600, &eb) == ERR_OK);
+    CHECK(rt_file_load(d, "conf", 10, &text, &len, &eb) == ERR_OK && len == 0);
+    free(text);
+    listed[0] = '\0';
+    CHECK(rt_dir_list(d, on_name, NULL, NULL) == ERR_OK);
+    CHECK_STR(listed, "conf "); /* no temporary stays */
+    free(big);
+    finish(&d, "conf");
+}
+CASE(test_small_files_are_replaced_whole, 1, whole_fiber)
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_buffers_are_counted_and_limited);
+    RUN(test_what_is_written_is_read);
+    RUN(test_buffered_files_take_odd_places);
+    RUN(test_cancelled_reads_are_abandoned);
+    RUN(test_no_write_begins_in_a_cancelled_fiber);
+    RUN(test_names);
+    RUN(test_small_files_are_replaced_whole);
+    return check_done();
+}
