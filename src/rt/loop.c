@@ -319,3 +319,9 @@ rt_retire(void (*fn)(void *ptr), void *ptr)
     if (!l->retiring)
         send_round(l);
 }
+
+enum err
+rt_blocking(void (*work)(void *arg), void *arg, struct deadline by)
+{
+    return loop_self->ops->blocking(work, arg, by);
+}
