@@ -104,7 +104,7 @@ cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
     *out = NULL;
     memset(info, 0, sizeof *info);
     g->home = key_home(b, key);
-    rc = on_home(g->home, join_on_home, &j);
+    rc = key_on_home(g->home, join_on_home, &j);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber is free for the fetch");
     *bypass = j.bypass;
@@ -137,7 +137,7 @@ cold_landed(struct cold_get *g)
 {
     struct ask q = {.get = g};
 
-    return on_home(g->home, ask_on_home, &q) == ERR_OK ? q.landed : 0;
+    return key_on_home(g->home, ask_on_home, &q) == ERR_OK ? q.landed : 0;
 }
 
 struct span
@@ -146,7 +146,8 @@ cold_etag(struct cold_get *g, struct arena *a)
     struct ask q = {.get = g, .arena = a, .etag = {"", 0}};
 
     /* Out of fibers there: without an ETag the range is asked for unconditionally. */
-    return on_home(g->home, ask_on_home, &q) == ERR_OK ? q.etag : (struct span){"", 0};
+    return key_on_home(g->home, ask_on_home, &q) == ERR_OK ? q.etag
+                                                           : (struct span){"", 0};
 }
 
 void
@@ -205,7 +206,7 @@ cold_read(struct cold_get *g, uint64_t offset, void *buf, size_t len, size_t *n,
           bool *local, struct row *row, struct errbuf *eb)
 {
     struct read r = {.get = g, .offset = offset, .buf = buf, .len = len, .eb = eb};
-    enum err rc = on_home(g->home, read_on_home, &r);
+    enum err rc = key_on_home(g->home, read_on_home, &r);
 
     if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber is free for the fetch");

@@ -16,7 +16,7 @@ key_home(const struct map_bucket *b, struct span key)
 }
 
 enum err
-on_home(unsigned home, fiber_fn *fn, void *arg)
+key_on_home(unsigned home, fiber_fn *fn, void *arg)
 {
     if (rt_loop_index() != home)
         return rt_call(home, fn, arg);
@@ -61,7 +61,7 @@ void
 key_tables_stop(struct object_service *s)
 {
     for (unsigned i = 0; s->keys != NULL && i < rt_loop_count(); i++) {
-        while (on_home(i, stop_on_loop, s->keys[i]) != ERR_OK)
+        while (key_on_home(i, stop_on_loop, s->keys[i]) != ERR_OK)
             rt_yield(); /* out of stacks there: others are ending too */
         assert(s->keys[i]->slots.count == 0);
         table_fini(&s->keys[i]->slots);

@@ -29,4 +29,4 @@ enum err key_slot_get(struct object_service *s, const struct map_bucket *b,
                       struct errbuf *eb) MUST_CHECK;
 void key_slot_drop(struct key_slot **sp);
 /* Runs fn(arg) on loop `home`: at once when this is it. Arguments stay with the caller. May switch. */
-enum err on_home(unsigned home, fiber_fn *fn, void *arg) MUST_CHECK;
+enum err key_on_home(unsigned home, fiber_fn *fn, void *arg) MUST_CHECK;

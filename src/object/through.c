@@ -44,7 +44,7 @@ through_begin(struct object_service *s, const struct map_bucket *b, struct span 
     *out = NULL;
     *t = (struct through){
         .s = s, .bucket = b, .key = key, .home = key_home(b, key), .eb = eb};
-    rc = on_home(t->home, begin_on_home, t);
+    rc = key_on_home(t->home, begin_on_home, t);
     if (rc != ERR_OK)
         err_set(eb, rc, "no fiber is free for the write");
     else
