@@ -60,7 +60,6 @@ put_ids(struct request *q)
 {
     http_header(q->http, "x-amz-request-id", span_of(q->http->id));
     http_header(q->http, "x-amz-id-2", span_of(q->http->id));
-    http_header(q->http, "server", SPAN("Forebay"));
 }
 
 /* "/s3" and "/s3/...", in path style only: S3 again. Returns the bytes to skip. */
