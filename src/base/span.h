@@ -50,8 +50,9 @@ span_cmp(struct span a, struct span b)
 static inline struct span
 span_from(struct span a, size_t skip)
 {
-    return skip < a.len ? (struct span){a.at + skip, a.len - skip}
-                        : (struct span){a.at + a.len, 0};
+    return skip < a.len
+               ? (struct span){a.at + skip, a.len - skip}
+               : (struct span){a.len > 0 ? a.at + a.len : a.at, 0}; /* NULL stays NULL */
 }
 /* Where the first `c` is; NULL when it is nowhere. An empty span may have no memory at all. */
 static inline const char *
