@@ -66,6 +66,21 @@ install(void)
     (void)sigaction(SIGBUS, &sa, &before);
 }
 
+/* A thread that holds back all signals would be killed by this one at once. */
+static void
+let_through(void)
+{
+    static _Thread_local bool done;
+    sigset_t set;
+
+    if (done)
+        return;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGBUS);
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    done = true;
+}
+
 bool
 rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg)
 {
@@ -73,6 +88,7 @@ rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg)
     struct guard g = {.from = (uintptr_t)map, .to = (uintptr_t)map + len, .outer = armed};
 
     (void)pthread_once(&once, install);
+    let_through();
     if (sigsetjmp(g.back, 0) != 0) { /* the handler has disarmed it */
         /* ASan looks for the frames we jumped over on the thread's stack; a fiber has its own. */
         ASAN_CLEAN((void *)g.stack, (uintptr_t)&g - g.stack);
