@@ -29,7 +29,9 @@ struct start {
     pthread_cond_t changed;
     unsigned reported;
     enum err rc;
-    bool decided; /* all have reported: run, or close again */
+    bool decided;  /* all have reported: run, or close again */
+    unsigned left; /* loops that have made their last turn */
+    bool may_close;
 };
 
 struct seat {
@@ -161,13 +163,6 @@ run_main(void *arg)
     rt_post(0, &rt.token.msg);
 }
 
-static void
-turn_until_exit(struct loop *l)
-{
-    while (!l->exit)
-        loop_turn(l);
-}
-
 /* ---- the start ---- */
 
 /* Every loop reports how its opening went and learns whether all went well. */
@@ -201,6 +196,39 @@ decide(unsigned started, enum err rc)
     s->decided = true;
     pthread_cond_broadcast(&s->changed);
     lock_release(&s->lock);
+}
+
+/* Whoever posts to a loop may still be about to wake it when the loop has long handled the message: engines close
+ * when no thread is left that could, loops or workers. */
+static void
+leave_together(struct loop *l)
+{
+    struct start *s = &rt.start;
+
+    lock_take(&s->lock);
+    s->left++;
+    pthread_cond_broadcast(&s->changed);
+    if (l->index == 0) {
+        while (s->left < rt.count)
+            lock_wait(&s->lock, &s->changed);
+        lock_release(&s->lock);
+        if (!rt.ops->single)
+            pools_stop();
+        lock_take(&s->lock);
+        s->may_close = true;
+        pthread_cond_broadcast(&s->changed);
+    }
+    while (!s->may_close)
+        lock_wait(&s->lock, &s->changed);
+    lock_release(&s->lock);
+}
+
+static void
+turn_until_exit(struct loop *l)
+{
+    while (!l->exit)
+        loop_turn(l);
+    leave_together(l);
 }
 
 static void
@@ -336,9 +364,9 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
         pools_start(options->workers, options->worker_queue);
 
     rc = run_loops(eb);
+    if (rc != ERR_OK && !ops->single)
+        pools_stop(); /* else leave_together() has done it */
 
-    if (!ops->single)
-        pools_stop();
     if (pinned)
         pthread_setaffinity_np(pthread_self(), sizeof before, &before);
     pthread_cond_destroy(&rt.start.changed);
