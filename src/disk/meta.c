@@ -89,7 +89,8 @@ put_checksum(struct record_writer *w, const struct object_meta *meta)
         return;
     value[0] = (char)meta->checksum_algorithm;
     value[1] = (char)meta->checksum_type;
-    memcpy(value + 2, meta->checksum.at, MIN(meta->checksum.len, sizeof value - 2));
+    if (meta->checksum.len > 0)
+        memcpy(value + 2, meta->checksum.at, MIN(meta->checksum.len, sizeof value - 2));
     record_put_span(w, FIELD_CHECKSUM,
                     (struct span){value, 2 + MIN(meta->checksum.len, sizeof value - 2)});
 }
