@@ -324,7 +324,7 @@ real_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
     struct real_listener *r;
     union address bound;
     enum err rc;
-    int fd, error;
+    int fd = -1, error;
 
     rc = open_socket(addr, port, o, &fd, &bound, eb);
     if (rc != ERR_OK)
