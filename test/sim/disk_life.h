@@ -1,0 +1,358 @@
+/* disk_life: one life of a disk in the simulator: opened, held against the ledger, worked on by three fibers, closed.
+ * Several programs cut its power or disturb its waits (sim_disk*.c).
+ */
+#pragma once
+#include "sim/disk_ledger.h"
+#include "sim/sim_main.h"
+
+#include "base/log.h"
+#include "rt/sim.h"
+
+#define WORKERS  3
+#define PATH     "/disk/a"
+#define BUCKET   7
+#define BODY_TOP (700u << 10)
+
+struct life {
+    struct ledger *ledger;
+    unsigned ops; /* of each worker */
+    bool check_only;
+    bool disturbed; /* a wait fails somewhere: any request may */
+    bool may_lose;  /* cached, after a cut */
+    enum disk_class class;
+    struct disk *disk;
+    uint64_t epoch;
+    char *body; /* BODY_TOP bytes, one for each worker */
+};
+
+static struct disk_key
+key_of(const struct ledger_key *k)
+{
+    return (struct disk_key){
+        .bucket = BUCKET, .birth_name = SPAN("bucket"), .key = span_of(k->name)};
+}
+
+static uint64_t
+random_size(void)
+{
+    uint64_t r = sim_random() % 20;
+
+    if (r == 0)
+        return 0;
+    if (r < 12)
+        return sim_random() % 9000;
+    if (r < 16)
+        return sim_random() % 120000;
+    if (r < 18)
+        return (256u << 10) - 2 + sim_random() % 4;
+    return sim_random() % BODY_TOP;
+}
+
+static enum err
+write_body(struct disk_writer *w, char *body, const struct ledger_key *k, uint64_t write,
+           uint64_t offset, uint64_t size, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    ledger_body(body, size, k, write, offset);
+    for (uint64_t at = 0; rc == ERR_OK && at < size;) {
+        uint64_t n = 1 + sim_random() % 200000;
+
+        n = n < size - at ? n : size - at;
+        rc = disk_write(w, body + at, n, eb);
+        at += n;
+    }
+    return rc;
+}
+
+/* ---- operations ---- */
+
+static enum err
+do_put(struct life *f, struct ledger_key *k, char *body)
+{
+    struct ledger_state s = {.write = ++f->ledger->writes, .size = random_size()};
+    struct disk_key key = key_of(k);
+    struct object_meta meta = {.mtime_ms = (int64_t)s.write, .content_type = {NULL, 0}};
+    struct disk_condition only_new = {.if_absent = true};
+    bool conditional = sim_random() % 4 == 0,
+         absent = k->known.write == 0 && k->maybe_count == 0;
+    bool known_length = sim_random() % 3 != 0;
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+    struct row row;
+    enum err rc;
+
+    if (sim_random() % 3 == 0)
+        meta.content_type = SPAN("text/x-simulated");
+    ledger_sent(k, s);
+    rc = disk_write_begin(f->disk, &key, f->class,
+                          known_length ? s.size : DISK_SIZE_UNKNOWN, &w, &eb);
+    if (rc == ERR_OK)
+        rc = write_body(w, body, k, s.write, 0, s.size, &eb);
+    if (rc == ERR_OK && sim_random() % 10 == 0) {
+        disk_write_abort(&w); /* the client went away */
+        k->maybe_count--;
+        return ERR_OK;
+    }
+    if (rc == ERR_OK) {
+        rc = disk_commit(&w, &meta, conditional ? &only_new : NULL, &row, &eb);
+        if (conditional && k->maybe_count == 1)
+            CHECK(rc != (absent ? ERR_PRECONDITION : ERR_OK));
+    } else {
+        disk_write_abort(&w);
+    }
+    ledger_answered(f->ledger, k, rc, true);
+    return rc == ERR_PRECONDITION ? ERR_OK : rc;
+}
+
+static enum err
+do_delete(struct life *f, struct ledger_key *k)
+{
+    struct disk_key key = key_of(k);
+    struct errbuf eb = {0};
+    bool existed;
+    enum err rc;
+
+    ledger_sent(k, (struct ledger_state){0});
+    rc = disk_delete(f->disk, &key, f->class, NULL, &existed, &eb);
+    if (rc == ERR_OK && k->maybe_count == 1)
+        CHECK(existed == (k->known.write != 0));
+    ledger_answered(f->ledger, k, rc, true);
+    return rc;
+}
+
+static enum err
+put_part(struct life *f, const struct disk_key *key, const struct upload_id *u,
+         const struct ledger_key *k, uint32_t number, uint64_t write, uint64_t offset,
+         uint64_t size, char *body)
+{
+    struct object_meta meta = {.mtime_ms = (int64_t)write};
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+    enum err rc = disk_part_begin(f->disk, key, u, number, size, &w, &eb);
+
+    if (rc == ERR_OK)
+        rc = write_body(w, body, k, write, offset, size, &eb);
+    if (rc != ERR_OK) {
+        disk_write_abort(&w);
+        return rc;
+    }
+    return disk_part_commit(&w, &meta, &eb);
+}
+
+static enum err
+complete(struct life *f, const struct disk_key *key, const struct upload_id *u,
+         struct ledger_key *k, uint32_t parts)
+{
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct disk_part *listed = NULL;
+    struct object_meta meta = {.mtime_ms = (int64_t)k->maybe[k->maybe_count - 1].write,
+                               .parts = parts};
+    struct errbuf eb = {0};
+    struct row row, again;
+    uint32_t count;
+    bool more;
+    enum err rc =
+        disk_part_list(f->disk, key, u, 0, 1000, a, &listed, &count, &more, &eb);
+
+    if (rc == ERR_OK) {
+        CHECK_U64(count, parts);
+        rc = disk_upload_complete(f->disk, key, u, listed, count, &meta, NULL, &row, &eb);
+    }
+    ledger_answered(f->ledger, k, rc, true);
+    if (rc == ERR_OK) { /* a repeat answers the same */
+        rc = disk_upload_complete(f->disk, key, u, listed, count, &meta, NULL, &again,
+                                  &eb);
+        if (rc == ERR_OK)
+            CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+    }
+    arena_free(&a);
+    return rc;
+}
+
+static enum err
+do_upload(struct life *f, struct ledger_key *k, char *body)
+{
+    struct ledger_state s = {.write = ++f->ledger->writes};
+    struct disk_key key = key_of(k);
+    struct object_meta meta = {.mtime_ms = (int64_t)s.write};
+    struct upload_id u;
+    struct errbuf eb = {0};
+    uint32_t parts = 1 + (uint32_t)(sim_random() % 3);
+    enum err rc = disk_upload_begin(f->disk, &key, f->class, &meta, &u, &eb);
+
+    for (uint32_t i = 1; rc == ERR_OK && i <= parts; i++) {
+        uint64_t size = random_size();
+
+        rc = put_part(f, &key, &u, k, i, s.write, s.size, size, body);
+        s.size += size;
+    }
+    if (rc != ERR_OK)
+        return rc;
+    if (sim_random() % 4 == 0)
+        return disk_upload_abort(f->disk, &key, &u, &eb);
+    ledger_sent(k, s);
+    return complete(f, &key, &u, k, parts);
+}
+
+/* ---- checking ---- */
+
+static void
+check_body(struct life *f, struct ledger_key *k, const struct disk_key *key,
+           const struct row *row)
+{
+    struct disk_reader *r;
+    struct errbuf eb = {0};
+    struct span piece;
+    uint64_t at = 0;
+    enum err rc = disk_read_begin(f->disk, key, row, 0, row->size, &r, &eb);
+
+    while (rc == ERR_OK) {
+        rc = disk_read_next(r, DEADLINE_NEVER, &piece, &eb);
+        if (rc != ERR_OK || piece.len == 0)
+            break;
+        CHECK(ledger_body_is(piece.at, piece.len, k, (uint64_t)row->mtime_ms, at));
+        at += piece.len;
+    }
+    disk_read_end(&r);
+    if (rc == ERR_OK)
+        CHECK_U64(at, row->size);
+    else if ((rc != ERR_CANCELLED && rc != ERR_IO && !rt_cancelled() && !f->disturbed) ||
+             rc == ERR_CORRUPT)
+        CHECK_STR(eb.text, "a readable body");
+}
+
+/* False: the power went while looking. */
+static bool
+check_key(struct life *f, struct ledger_key *k)
+{
+    struct disk_key key = key_of(k);
+    struct row row = {0};
+    struct errbuf eb = {0};
+    struct ledger_state s = {0};
+    enum err rc = disk_lookup(f->disk, &key, &row, &eb);
+
+    if (rc == ERR_CANCELLED || rt_cancelled())
+        return false;
+    if (f->disturbed && rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return false;
+    CHECK(rc == ERR_OK || rc == ERR_NOT_FOUND);
+    if (rc == ERR_OK) {
+        s = (struct ledger_state){.write = (uint64_t)row.mtime_ms, .size = row.size};
+        check_body(f, k, &key, &row);
+    }
+    if (!ledger_allows(k, s) && !(f->may_lose && s.write == 0)) {
+        fprintf(stderr,
+                "key %s: write %" PRIu64 " of %" PRIu64 " bytes; known %" PRIu64
+                " of %" PRIu64 ", %u maybe\n",
+                k->name, s.write, s.size, k->known.write, k->known.size, k->maybe_count);
+        CHECK(ledger_allows(k, s));
+    }
+    k->known = s; /* what is seen now stays */
+    k->maybe_count = 0;
+    return true;
+}
+
+static void
+check_listing(struct life *f)
+{
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct disk_entry *entries;
+    struct errbuf eb = {0};
+    uint32_t count, living = 0;
+    bool more;
+    enum err rc = disk_list(f->disk, BUCKET, SPAN(""), false, 1000, a, &entries, &count,
+                            &more, &eb);
+
+    if (rc == ERR_OK) {
+        for (unsigned i = 0; i < LEDGER_KEYS; i++)
+            living += f->ledger->keys[i].known.write != 0;
+        CHECK_U64(count, living);
+        for (uint32_t i = 0; i < count; i++) {
+            bool found = false;
+
+            for (unsigned j = 0; j < LEDGER_KEYS; j++) {
+                struct ledger_key *k = &f->ledger->keys[j];
+
+                found |= span_is(entries[i].key, k->name) &&
+                         k->known.write == (uint64_t)entries[i].row.mtime_ms;
+            }
+            CHECK(found);
+        }
+    }
+    arena_free(&a);
+}
+
+/* ---- one life ---- */
+
+struct worker {
+    struct life *life;
+    unsigned index;
+};
+
+static void
+work(void *arg)
+{
+    struct worker *w = arg;
+    struct life *f = w->life;
+    char *body = f->body + (size_t)w->index * BODY_TOP;
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; rc == ERR_OK && i < f->ops; i++) {
+        struct ledger_key *k =
+            &f->ledger
+                 ->keys[w->index + WORKERS * (sim_random() % (LEDGER_KEYS / WORKERS))];
+        uint64_t what = sim_random() % 12;
+
+        if (k->maybe_count == LEDGER_MAYBE)
+            continue;
+        if (what < 6)
+            rc = do_put(f, k, body);
+        else if (what < 8)
+            rc = do_delete(f, k);
+        else if (what < 9)
+            rc = do_upload(f, k, body);
+        else if (!check_key(f, k))
+            rc = ERR_CANCELLED;
+    }
+}
+
+static void
+live(void *arg)
+{
+    struct life *f = arg;
+    struct disk_options o = {.node = 1,
+                             .epoch = f->epoch,
+                             .segment_bytes = 2u << 20,
+                             .tail_bytes = 1u << 20,
+                             .index_map_bytes = 16u << 20,
+                             .index_interval_ms = 1 + sim_random() % 40,
+                             .hot_bytes = sim_random() % 2 * (1u << 20)};
+    struct worker workers[WORKERS];
+    struct rt_group g;
+    struct errbuf eb = {0};
+    bool good = true;
+    enum err rc;
+
+    memset(o.cluster_id, 0x5a, sizeof o.cluster_id);
+    rc = disk_open(PATH, &o, &f->disk, &eb);
+    if (rc != ERR_OK) {
+        if (!rt_cancelled() && !f->disturbed)
+            CHECK_STR(eb.text, "an open disk");
+        return;
+    }
+    for (unsigned i = 0; good && i < LEDGER_KEYS; i++)
+        good = check_key(f, &f->ledger->keys[i]);
+    f->may_lose = false;
+    if (good)
+        check_listing(f);
+    rt_group_begin(&g);
+    for (unsigned i = 0; !f->check_only && i < WORKERS; i++) {
+        workers[i] = (struct worker){f, i};
+        CHECK(rt_group_start(&g, work, &workers[i]) == ERR_OK || rt_cancelled());
+    }
+    rt_group_join(&g);
+    if (good && !f->check_only && !rt_cancelled())
+        check_listing(f);
+    disk_close(&f->disk);
+}
