@@ -232,8 +232,12 @@ before_wait(struct loop *l, bool owed)
 {
     struct sim *s = l->engine;
 
-    if (s->cut)
-        return owed ? ERR_OK : ERR_CANCELLED;
+    if (s->cut && owed)
+        return ERR_OK;
+    if (s->cut) {
+        rt_yield(); /* it may wait, in a shield, for others that unwind: they must run */
+        return ERR_CANCELLED;
+    }
     s->wait_count++;
     sim_note(TRACE_WAIT, s->wait_count, owed);
     if (s->wait_count != s->disturb_at)

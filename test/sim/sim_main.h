@@ -7,15 +7,21 @@
  * --seed S    this one only                 --hashes   prints the trace hash of each: two processes must agree
  *
  * Seeds run in this process, one after the other. Every sixteenth runs twice and must leave the same trace. A
- * seed that fails is printed, also when it ends the process; the last line reads "N passed, N failed".
+ * seed that fails is printed, also when it ends the process or takes more than SEED_SECONDS; the last line reads
+ * "N passed, N failed".
  */
 #pragma once
+#include <execinfo.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "check.h"
+
+#ifndef SEED_SECONDS
+#define SEED_SECONDS 120u
+#endif
 
 typedef uint64_t sim_seed_fn(uint64_t seed);
 
@@ -41,6 +47,20 @@ sim_main_say_seed_(void)
         return;
 }
 
+/* A fiber that never switches again: nothing in the simulator can see it. */
+static inline void
+sim_main_on_alarm_(int signo)
+{
+    static const char text[] = "a seed takes too long; it is here:\n";
+    void *frames[32];
+
+    (void)signo;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        _exit(1);
+    backtrace_symbols_fd(frames, backtrace(frames, 32), STDERR_FILENO);
+    abort();
+}
+
 static inline void
 sim_main_on_signal_(int signo)
 {
@@ -56,6 +76,7 @@ sim_main_one_(sim_seed_fn *run, uint64_t seed, bool hashes)
     uint64_t hash;
 
     sim_main_seed_ = seed;
+    alarm(SEED_SECONDS);
     hash = run(seed);
     if (seed % 16 == 0 && check_failures_ == before)
         CHECK_U64(run(seed), hash);
@@ -98,6 +119,7 @@ sim_main(int argc, char **argv, sim_seed_fn *run)
         i++;
     }
     signal(SIGABRT, sim_main_on_signal_);
+    signal(SIGALRM, sim_main_on_alarm_);
     if (__sanitizer_set_death_callback != NULL)
         __sanitizer_set_death_callback(sim_main_say_seed_);
     else
