@@ -174,17 +174,19 @@ void
 run_segment(struct run *r, enum disk_class class, uint32_t segment, int64_t living,
             int64_t dead)
 {
-    struct run_segment *s = r->segments;
-    struct run_segment *end = s + r->segment_count;
+    struct run_segment *s;
+    uint32_t i = 0;
 
     assert(!r->finished);
-    while (s < end && (s->class != class || s->segment != segment))
-        s++;
-    if (s == end) {
-        r->segments = xrealloc(r->segments, (r->segment_count + 1) * sizeof *s);
-        s = &r->segments[r->segment_count++];
-        *s = (struct run_segment){.class = class, .segment = segment};
+    while (i < r->segment_count &&
+           (r->segments[i].class != class || r->segments[i].segment != segment))
+        i++;
+    if (i == r->segment_count) {
+        r->segments = xrealloc(r->segments, (i + 1) * sizeof *s);
+        r->segments[r->segment_count++] =
+            (struct run_segment){.class = class, .segment = segment};
     }
+    s = &r->segments[i];
     s->living += living;
     s->dead += dead;
 }

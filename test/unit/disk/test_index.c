@@ -83,13 +83,16 @@ change(void)
         unsigned b = (unsigned)(scratch_random() % BUCKETS),
                  k = (unsigned)(scratch_random() % KEYS);
         bool put = scratch_random() % 5 < 3;
-        struct row row = {.flags = put ? ROW_PLAIN : ROW_TOMBSTONE,
-                          .version = {1, ++counter},
-                          .content = content_id_of(1, 1, counter),
-                          .size = put ? counter * 10 : 0,
-                          .mtime_ms = (int64_t)counter,
-                          .segment = (uint32_t)(counter / 500),
-                          .offset = counter * 512};
+        struct row row;
+
+        counter++;
+        row = (struct row){.flags = put ? ROW_PLAIN : ROW_TOMBSTONE,
+                           .version = {1, counter},
+                           .content = content_id_of(1, 1, counter),
+                           .size = put ? counter * 10 : 0,
+                           .mtime_ms = (int64_t)counter,
+                           .segment = (uint32_t)(counter / 500),
+                           .offset = counter * 512};
 
         run_object(r, b + 1, name(k), &row);
         model[b][k] = row;
