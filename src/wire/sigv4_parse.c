@@ -179,24 +179,36 @@ split_components(struct span rest, struct span *credential, struct span *signed_
     return ERR_OK;
 }
 
+/* The date as it is signed, "20261121T151600Z", from any form it may have. */
+static bool
+take_date(struct sigv4_auth *auth, struct span text)
+{
+    char date[NUM_DATE_TEXT];
+
+    if (text.len == sizeof auth->date - 1 &&
+        date_amz_parse(text, &auth->date_s) == ERR_OK) {
+        memcpy(auth->date, text.at, text.len);
+        return true;
+    }
+    if (date_http_parse(text, &auth->date_s) != ERR_OK)
+        return false;
+    date_amz(auth->date_s, date);
+    snprintf(auth->date, sizeof auth->date, "%.16s", date);
+    return true;
+}
+
 /* x-amz-date, or Date where that is absent. */
 static enum err
 take_header_date(struct sigv4_auth *auth, struct fields headers, struct fault *f)
 {
     struct span text = fields_get(headers, "x-amz-date");
-    char date[NUM_DATE_TEXT];
-    bool good;
 
     if (text.at == NULL)
         text = fields_get(headers, "date");
-    good = date_amz_parse(text, &auth->date_s) == ERR_OK ||
-           date_http_parse(text, &auth->date_s) == ERR_OK;
-    if (text.at == NULL || !good)
-        return fault_set(f, S3_AccessDenied,
-                         "AWS authentication requires a valid Date or x-amz-date header");
-    date_amz(auth->date_s, date);
-    snprintf(auth->date, sizeof auth->date, "%.16s", date);
-    return ERR_OK;
+    if (text.at != NULL && take_date(auth, text))
+        return ERR_OK;
+    return fault_set(f, S3_AccessDenied,
+                     "AWS authentication requires a valid Date or x-amz-date header");
 }
 
 static void
@@ -315,12 +327,10 @@ check_query_form(struct span algorithm, struct span date, struct sigv4_auth *aut
                          "AWS4-ECDSA-P256-SHA256 is not implemented");
     if (!span_is(algorithm, ALGORITHM))
         return fault_set(f, code, "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"");
-    if (date_amz_parse(date, &auth->date_s) != ERR_OK || date.len != 16)
+    if (date.len != sizeof auth->date - 1 || !take_date(auth, date))
         return fault_set(f, code,
                          "X-Amz-Date must be in the ISO8601 Long Format "
                          "\"yyyyMMdd'T'HHmmss'Z'\"");
-    memcpy(auth->date, date.at, 16);
-    auth->date[16] = '\0';
     return ERR_OK;
 }
 
