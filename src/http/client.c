@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "http/loops.h"
 #include "http/pool.h"
-#include "rt/loop.h"
 
 enum err
 http_client_new(const struct http_client_options *o, struct http_client **out,
@@ -141,7 +141,7 @@ on_ready(void *arg, enum err why)
 
     if (c->state == POOL_WANTED) {
         c->state = good ? POOL_BUSY : POOL_GONE;
-        rt_cond_signal(&c->handed);
+        rt_wake(&c->handed);
     } else if (good && why == ERR_OK) {
         rt_park(c->stream, c->idle_by, on_ready, c);
     } else {
@@ -173,20 +173,12 @@ pool_give(struct pool_conn **cp, bool clean)
 static bool
 wake(struct pool_conn *c)
 {
-    struct rt_shield shield;
-
     c->state = POOL_WANTED;
     c->pool->stats.idle--;
     list_remove(&c->link);
+    rt_waiter_init(&c->handed);
     rt_unpark(c->stream);
-    /* on_ready() runs at the next turn, whatever happens to this fiber. */
-    rt_shield_begin(&shield);
-    while (c->state == POOL_WANTED) {
-        enum err rc = rt_cond_wait(&c->handed, DEADLINE_NEVER);
-
-        assert(rc == ERR_OK);
-    }
-    rt_shield_end(&shield);
+    rt_wait(&c->handed); /* on_ready() runs soon, whatever happens to this fiber */
     if (c->state == POOL_BUSY)
         return true;
     conn_close(c);
@@ -231,7 +223,6 @@ take_new(struct pool *p, struct pool_host *h, struct deadline by, struct pool_co
     c = xcalloc(1, sizeof *c);
     *c = (struct pool_conn){.host = h, .stream = s, .pool = p, .state = POOL_BUSY};
     list_init(&c->link);
-    rt_cond_init(&c->handed);
     p->stats.connections++;
     p->stats.connects++;
     *out = c;
@@ -310,17 +301,8 @@ http_client_free(struct http_client **cp)
     *cp = NULL;
     if (c == NULL)
         return;
-    for (unsigned i = 0; i < c->loops; i++) {
-        while (rt_call(i, close_loop, c) == ERR_BUSY) {
-            struct rt_shield shield;
-            enum err rc;
-
-            rt_shield_begin(&shield);
-            rc = rt_sleep_ms(10);
-            rt_shield_end(&shield);
-            assert(rc == ERR_OK);
-        }
-    }
+    for (unsigned i = 0; i < c->loops; i++)
+        loops_call(i, close_loop, c);
     free(c);
 }
 

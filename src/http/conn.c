@@ -243,13 +243,12 @@ hear_out(struct http_conn *c)
     }
 }
 
-/* The last touch of everything of this connection. */
+/* The last touch of everything of this connection; its stream is closed. */
 static void
 conn_free(struct http_conn *c)
 {
     struct http_loop *l = c->loop;
 
-    rt_stream_close(&c->stream);
     work_give(l, &c->work);
     list_remove(&c->link);
     free(c);
@@ -257,6 +256,7 @@ conn_free(struct http_conn *c)
     atomic_fetch_sub_explicit(&l->connections, 1, memory_order_release);
 }
 
+/* Ends an active connection as its last answer asks for. May switch. */
 static void
 finish(struct http_conn *c)
 {
@@ -273,6 +273,10 @@ finish(struct http_conn *c)
         (void)rc;
     }
     metric_add(M_CONNECTIONS, ACTIVE, -1);
+    if (w->reply.state == REPLY_FAILED)
+        rt_stream_reset(&c->stream);
+    else
+        rt_stream_close(&c->stream);
     conn_free(c);
 }
 
@@ -289,6 +293,13 @@ park(struct http_conn *c)
     rt_park(c->stream, deadline_in_ms(c->server->options.idle_ms), on_ready, c);
 }
 
+static bool
+is_ending(const struct http_conn *c)
+{
+    return c->loop->stopping ||
+           atomic_load_explicit(&c->server->draining, memory_order_relaxed);
+}
+
 /* Requests as long as there are any. True: the connection is clean and may be parked. May switch. */
 static bool
 serve(struct http_conn *c)
@@ -300,7 +311,7 @@ serve(struct http_conn *c)
         case HEAD_READ:
             break;
         case HEAD_QUIET:
-            return true;
+            return !is_ending(c);
         case HEAD_REFUSED:
             refuse_head(c);
             return false;
@@ -311,8 +322,7 @@ serve(struct http_conn *c)
             return false;
         inbuf_shrink(&c->work->in, c->server->options.buffer_bytes);
         if (inbuf_here(&c->work->in) == 0)
-            return !c->loop->stopping &&
-                   !atomic_load_explicit(&c->server->draining, memory_order_relaxed);
+            return !is_ending(c);
         if (++served % TURN_REQUESTS == 0)
             rt_yield();
     }
@@ -328,6 +338,7 @@ on_ready(void *arg, enum err why)
     metric_add(M_CONNECTIONS, IDLE, -1);
     count(&c->loop->idle, -1);
     if (why != ERR_OK) {
+        rt_stream_close(&c->stream);
         conn_free(c);
         return;
     }

@@ -2,6 +2,8 @@
 #pragma once
 #include "base/list.h"
 #include "http/client.h"
+#include "rt/loop.h"
+#include "rt/loop.h"
 #include "rt/sync.h"
 
 /* Hosts are few: a list with the last used in front. */
@@ -22,7 +24,7 @@ struct pool_conn {
     struct stream *stream; /* owned */
     struct pool *pool;
     struct deadline idle_by; /* when a parked one has waited enough */
-    struct rt_cond handed;   /* signalled when a taker may have it */
+    struct rt_waiter handed; /* of its taker */
     enum { POOL_BUSY, POOL_PARKED, POOL_WANTED, POOL_GONE } state;
 };
 

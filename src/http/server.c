@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "http/internal.h"
+#include "http/loops.h"
 #include "rt/file.h"
 
 static void
@@ -166,18 +167,8 @@ order_all(struct http_server *s, void (*conn)(struct http_conn *c), bool stoppin
 {
     struct order o = {.server = s, .conn = conn, .stopping = stopping};
 
-    for (unsigned i = 0; i < s->loops; i++) {
-        /* Out of stacks on that loop: they come back as requests end, and this may not be left out. */
-        while (rt_call(i, order_loop, &o) == ERR_BUSY) {
-            struct rt_shield shield;
-            enum err rc;
-
-            rt_shield_begin(&shield);
-            rc = rt_sleep_ms(10);
-            rt_shield_end(&shield);
-            assert(rc == ERR_OK);
-        }
-    }
+    for (unsigned i = 0; i < s->loops; i++)
+        loops_call(i, order_loop, &o);
 }
 
 bool
@@ -202,27 +193,21 @@ http_server_stop(struct http_server **sp)
 {
     struct http_server *s = *sp;
     struct http_server_stats stats;
-    struct rt_shield shield;
 
     *sp = NULL;
     if (s == NULL)
         return;
-    rt_shield_begin(&shield);
     atomic_store(&s->draining, true);
     for (unsigned i = 0; i < s->listener_count; i++)
         rt_listener_close(&s->listeners[i]);
     for (;;) {
-        enum err rc;
-
         /* Again each time: a stream may still have been on its way to its loop. */
         order_all(s, conn_cut, true);
         http_server_stats(s, &stats);
         if (stats.connections == 0)
             break;
-        rc = rt_sleep_ms(5);
-        assert(rc == ERR_OK);
+        loops_pause();
     }
-    rt_shield_end(&shield);
     for (unsigned i = 0; i < s->loops; i++) {
         struct list *n;
 

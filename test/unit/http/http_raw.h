@@ -25,6 +25,7 @@ struct raw {
     char buf[HTTP_HEAD_ROOM];
     size_t at, end;
     struct http_head head;
+    bool ended; /* by an end, not by a reset */
 };
 
 static enum err
@@ -40,8 +41,10 @@ raw_more(struct raw *w)
     }
     rc = rt_recv(w->s, w->buf + w->end, sizeof w->buf - w->end, deadline_in_ms(5000), &n,
                  NULL);
-    if (rc == ERR_OK && n == 0)
+    if (rc == ERR_OK && n == 0) {
+        w->ended = true;
         rc = ERR_CLOSED;
+    }
     w->end += rc == ERR_OK ? n : 0;
     return rc;
 }
@@ -92,7 +95,7 @@ raw_answer(struct raw *w, enum http_method method, struct buf *body)
         if (left != 0 && w->at == w->end) {
             enum err rc = raw_more(w);
 
-            if (rc == ERR_CLOSED && left == HTTP_TO_END)
+            if (w->ended && left == HTTP_TO_END)
                 return status;
             if (rc != ERR_OK)
                 return 0;

@@ -158,7 +158,7 @@ app_done(struct http_request *r, const struct http_done *d, void *arg)
     CHECK(d->first_byte_ns <= d->duration_ns);
 }
 
-static bool
+static inline bool
 app_is_vital(const struct http_head *head, void *arg)
 {
     (void)arg;
@@ -167,7 +167,7 @@ app_is_vital(const struct http_head *head, void *arg)
 
 /* ---- running ---- */
 
-static void
+static inline void
 rig_main(void *arg)
 {
     struct rig *rig = arg;
@@ -187,7 +187,7 @@ rig_main(void *arg)
 }
 
 /* Runs `body` with a fresh server on one engine. False: the engine is not to be had here. */
-static bool
+static inline bool
 rig_run(struct rig *rig, enum rt_engine engine, void (*body)(struct rig *rig))
 {
     struct rt_options o = {.engine = engine, .loops = 1};
@@ -212,7 +212,7 @@ rig_run(struct rig *rig, enum rt_engine engine, void (*body)(struct rig *rig))
 
 static const enum rt_engine rig_engines[] = {RT_EPOLL, RT_URING, RT_SIM};
 
-static void
+static inline void
 rig_everywhere(const struct rig *like, void (*body)(struct rig *rig))
 {
     const char *only = getenv("FOREBAY_TEST_ENGINE"); /* to look at one by itself */
