@@ -203,7 +203,7 @@ destroy(struct stream *s)
     e->in->to = NULL;
     e->out->from = NULL;
     e->in->refused = true;
-    if (e->in->sent > e->in->taken)
+    if (s->reset || e->in->sent > e->in->taken)
         e->out->reset = true;
     e->out->ended = true;
     free(e);
