@@ -76,7 +76,8 @@ struct stacks {
     struct list idle; /* fiber.link; last in, first out */
     bool guard_by_mprotect;
     unsigned recycled;
-    uint64_t high_water; /* bytes of the deepest stack seen by sampling */
+    _Atomic uint64_t
+        high_water; /* bytes of the deepest stack seen by sampling; any thread reads */
 };
 
 /* ---- idle I/O buffers of a loop, by size (iobuf.c) ---- */
@@ -193,6 +194,9 @@ void stream_init(struct stream *s, const struct stream_ops *ops, const char *pee
  * room is. */
 void stream_edge(struct stream *s, unsigned edges);
 
+void stream_leave(
+    struct stream *s); /* the call that is inside is over: `s` may be gone */
+void stream_on_park_deadline(struct timer *t);
 /* Ends its parking; `why` goes to on_ready. Once is enough: later calls have no effect. */
 void stream_unpark(struct stream *s, enum err why);
 void stream_start_due(struct loop *l);  /* parked streams that waited for a stack */

@@ -154,7 +154,8 @@ accept_some(struct real_listener *r)
         r->paused = false;
         hand_over(r, fd, &peer);
     }
-    timer_add(&r->l.loop->timers, &r->again, r->l.loop->now_ns); /* the others first */
+    timer_add(&r->l.loop->timers, &r->again,
+              r->l.loop->now_ns + 1); /* the others first */
 }
 
 static void

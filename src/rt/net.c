@@ -1,4 +1,4 @@
-/* net: waiting, parking and closing of streams, whatever moves their bytes. */
+/* net: waiting for bytes and closing streams, whatever moves the bytes; park.c has the streams nobody waits for. */
 #include "rt/net.h"
 
 #include <assert.h>
@@ -11,8 +11,6 @@
 /* A fiber whose peer is always faster than it never waits: after this many calls it lets the others run. */
 enum { CALLS_BEFORE_YIELD = 64 };
 
-static void on_park_deadline(struct timer *t);
-
 void
 stream_init(struct stream *s, const struct stream_ops *ops, const char *peer,
             bool loopback)
@@ -23,7 +21,7 @@ stream_init(struct stream *s, const struct stream_ops *ops, const char *peer,
         .ops = ops, .loop = loop_self, .may_out = true, .loopback = loopback, .fd = -1};
     memcpy(s->peer, peer, len);
     list_init(&s->park.of_loop);
-    timer_init(&s->park.timer, on_park_deadline);
+    timer_init(&s->park.timer, stream_on_park_deadline);
 }
 
 /* ---- who is inside ---- */
@@ -45,8 +43,8 @@ destroy(struct stream *s)
     s->ops->destroy(s);
 }
 
-static void
-leave(struct stream *s)
+void
+stream_leave(struct stream *s)
 {
     assert(s->users > 0);
     if (--s->users == 0 && s->closed)
@@ -69,7 +67,7 @@ rt_stream_close(struct stream **sp)
         fiber_wake(s->receiver, ERR_CLOSED);
     if (s->sender != NULL)
         fiber_wake(s->sender, ERR_CLOSED);
-    leave(s);
+    stream_leave(s);
 }
 
 void
@@ -250,7 +248,7 @@ rt_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
     enter(s);
     rc = s->layer != NULL ? s->layer->recv(s, buf, len, by, n, eb)
                           : stream_recv_raw(s, buf, len, by, n, eb);
-    leave(s);
+    stream_leave(s);
     return rc;
 }
 
@@ -263,7 +261,7 @@ rt_sendv(struct stream *s, struct iovec *iov, int count, struct deadline by,
     enter(s);
     rc = s->layer != NULL ? s->layer->sendv(s, iov, count, by, eb)
                           : stream_sendv_raw(s, iov, count, by, eb);
-    leave(s);
+    stream_leave(s);
     return rc;
 }
 
@@ -283,114 +281,17 @@ rt_send_end(struct stream *s, struct deadline by)
 
     enter(s);
     rc = s->layer != NULL ? s->layer->send_end(s, by) : stream_send_end_raw(s, by);
-    leave(s);
+    stream_leave(s);
     return rc;
 }
 
-/* ---- parking ----
- *
- *   busy --rt_park--> parked --edge, deadline, rt_unpark--> due --a stack is free--> started --runs--> busy
- *
- * `parked` is true in the three in the middle. In loop.parked, loop.due and neither of them, in this order. */
-
-static void
-run_parked(void *arg)
-{
-    struct stream *s = arg;
-    void (*on_ready)(void *arg, enum err why) = s->park.on_ready;
-    void *ready_arg = s->park.arg;
-    enum err why = s->park.why;
-    bool closed = s->closed;
-
-    s->parked = false;
-    leave(s);
-    if (!closed)
-        on_ready(ready_arg, why);
-}
-
-static bool
-start(struct stream *s)
-{
-    struct loop *l = s->loop;
-
-    if (fiber_start(l, &l->root, DEADLINE_NEVER, run_parked, s) == NULL)
-        return false;
-    s->users++; /* until run_parked() */
-    list_remove(&s->park.of_loop);
-    return true;
-}
-
-void
-stream_unpark(struct stream *s, enum err why)
-{
-    if (s->park.why != PARK_WAITING)
-        return;
-    s->park.why = why;
-    timer_remove(&s->loop->timers, &s->park.timer);
-    list_remove(&s->park.of_loop);
-    if (!start(s))
-        list_push_back(&s->loop->due, &s->park.of_loop);
-}
-
-static void
-on_park_deadline(struct timer *t)
-{
-    stream_unpark(CONTAINER_OF(t, struct stream, park.timer), ERR_TIMEOUT);
-}
-
-void
-stream_start_due(struct loop *l)
-{
-    LIST_EACH(&l->due, n)
-    {
-        if (!start(LIST_ENTRY(n, struct stream, park.of_loop)))
-            return;
-    }
-}
-
-void
-stream_unpark_all(struct loop *l)
-{
-    LIST_EACH(&l->parked, n)
-    {
-        stream_unpark(LIST_ENTRY(n, struct stream, park.of_loop), ERR_CANCELLED);
-    }
-}
-
-void
-rt_park(struct stream *s, struct deadline by, void (*on_ready)(void *arg, enum err why),
-        void *arg)
-{
-    struct loop *l = s->loop;
-
-    assert(l == loop_self && !s->closed && !s->parked && s->receiver == NULL);
-    s->parked = true;
-    s->park.on_ready = on_ready;
-    s->park.arg = arg;
-    s->park.why = PARK_WAITING;
-    list_push_back(&l->parked, &s->park.of_loop);
-    if (l->stopping)
-        stream_unpark(s, ERR_CANCELLED);
-    else if (rt_may_have_bytes(s))
-        stream_unpark(s, ERR_OK);
-    else if (by.at_ns != UINT64_MAX)
-        timer_add(&l->timers, &s->park.timer, by.at_ns);
-}
-
-void
-rt_unpark(struct stream *s)
-{
-    if (s->parked)
-        stream_unpark(s, ERR_CANCELLED);
-}
+/* ---- what is known of it ---- */
 
 bool
 rt_may_have_bytes(const struct stream *s)
 {
     return s->may_in || (s->layer != NULL && s->layer->has_bytes(s));
 }
-
-/* ---- what is known of it ---- */
 
 const char *
 rt_stream_peer(const struct stream *s)

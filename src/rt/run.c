@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "rt/iobuf.h"
 #include "rt/pool.h"
+#include "rt/report.h"
 #include "rt/signals.h"
 #include "rt/turn.h"
 
@@ -363,7 +364,9 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
     if (!ops->single)
         pools_start(options->workers, options->worker_queue);
 
+    report_begin(rt.count);
     rc = run_loops(eb);
+    report_end();
     if (rc != ERR_OK && !ops->single)
         pools_stop(); /* else leave_together() has done it */
 

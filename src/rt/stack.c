@@ -144,7 +144,8 @@ sample(struct stacks *st, const struct fiber *f)
         return;
     while (first < pages && (resident[first] & 1) == 0)
         first++;
-    st->high_water = MAX(st->high_water, (pages - first) * PAGE);
+    if ((pages - first) * PAGE > st->high_water)
+        st->high_water = (pages - first) * PAGE;
 }
 
 void

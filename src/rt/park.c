@@ -1,0 +1,100 @@
+/* park: streams that nobody waits for; a fiber is made when there is something to hear (rt/net.h).
+ *
+ *   busy --rt_park--> parked --edge, deadline, rt_unpark--> due --a stack is free--> started --runs--> busy
+ *
+ * `parked` is true in the three in the middle. In loop.parked, loop.due and neither of them, in this order. */
+#include <assert.h>
+
+#include "base/mem.h"
+#include "rt/internal.h"
+
+static void
+run_parked(void *arg)
+{
+    struct stream *s = arg;
+    void (*on_ready)(void *arg, enum err why) = s->park.on_ready;
+    void *ready_arg = s->park.arg;
+    enum err why = s->park.why;
+    bool closed = s->closed;
+
+    s->parked = false;
+    stream_leave(s);
+    if (!closed)
+        on_ready(ready_arg, why);
+}
+
+static bool
+start(struct stream *s)
+{
+    struct loop *l = s->loop;
+
+    if (fiber_start(l, &l->root, DEADLINE_NEVER, run_parked, s) == NULL)
+        return false;
+    s->users++; /* until run_parked() */
+    list_remove(&s->park.of_loop);
+    return true;
+}
+
+void
+stream_unpark(struct stream *s, enum err why)
+{
+    if (s->park.why != PARK_WAITING)
+        return;
+    s->park.why = why;
+    timer_remove(&s->loop->timers, &s->park.timer);
+    list_remove(&s->park.of_loop);
+    if (!start(s))
+        list_push_back(&s->loop->due, &s->park.of_loop);
+}
+
+void
+stream_on_park_deadline(struct timer *t)
+{
+    stream_unpark(CONTAINER_OF(t, struct stream, park.timer), ERR_TIMEOUT);
+}
+
+void
+stream_start_due(struct loop *l)
+{
+    LIST_EACH(&l->due, n)
+    {
+        if (!start(LIST_ENTRY(n, struct stream, park.of_loop)))
+            return;
+    }
+}
+
+void
+stream_unpark_all(struct loop *l)
+{
+    LIST_EACH(&l->parked, n)
+    {
+        stream_unpark(LIST_ENTRY(n, struct stream, park.of_loop), ERR_CANCELLED);
+    }
+}
+
+void
+rt_park(struct stream *s, struct deadline by, void (*on_ready)(void *arg, enum err why),
+        void *arg)
+{
+    struct loop *l = s->loop;
+
+    assert(l == loop_self && !s->closed && !s->parked && s->receiver == NULL);
+    s->parked = true;
+    s->park.on_ready = on_ready;
+    s->park.arg = arg;
+    s->park.why = PARK_WAITING;
+    list_push_back(&l->parked, &s->park.of_loop);
+    if (l->stopping)
+        stream_unpark(s, ERR_CANCELLED);
+    else if (rt_may_have_bytes(s))
+        stream_unpark(s, ERR_OK);
+    else if (by.at_ns != UINT64_MAX)
+        timer_add(&l->timers, &s->park.timer, by.at_ns);
+}
+
+void
+rt_unpark(struct stream *s)
+{
+    if (s->parked)
+        stream_unpark(s, ERR_CANCELLED);
+}

@@ -1,0 +1,45 @@
+#include "rt/report.h"
+
+#include <inttypes.h>
+
+#include "base/buf.h"
+#include "base/metrics.h"
+#include "rt/internal.h"
+
+static unsigned loops; /* while registered */
+
+/* By whoever scrapes, on any thread: atomics only. */
+static void
+collect(struct buf *out, void *arg)
+{
+    (void)arg;
+    buf_puts(
+        out,
+        "# HELP forebay_fiber_stack_high_water_bytes deepest stack of a fiber, sampled\n"
+        "# TYPE forebay_fiber_stack_high_water_bytes gauge\n");
+    for (unsigned i = 0; i < loops; i++)
+        buf_printf(out, "forebay_fiber_stack_high_water_bytes{loop=\"%u\"} %" PRIu64 "\n",
+                   i, (uint64_t)loop_at(i)->stacks.high_water);
+    buf_puts(out,
+             "# HELP forebay_loop_connections connections handed to a loop and open\n"
+             "# TYPE forebay_loop_connections gauge\n");
+    for (unsigned i = 0; i < loops; i++)
+        buf_printf(out, "forebay_loop_connections{loop=\"%u\"} %u\n", i,
+                   atomic_load(&loop_at(i)->connections));
+    buf_puts(out, "# HELP forebay_io_buffer_bytes I/O buffers in use\n"
+                  "# TYPE forebay_io_buffer_bytes gauge\n");
+    buf_printf(out, "forebay_io_buffer_bytes %" PRIu64 "\n", iobuf_in_use());
+}
+
+void
+report_begin(unsigned loop_count)
+{
+    loops = loop_count;
+    metrics_register(collect, &loops);
+}
+
+void
+report_end(void)
+{
+    metrics_unregister(&loops);
+}
