@@ -19,7 +19,8 @@ struct committer {
     enum disk_class class;
     struct list queue; /* of struct commit */
     uint32_t queued;
-    struct rt_cond wake, ended;
+    struct rt_cond wake;
+    struct rt_waiter *ended; /* of whoever stops it */
     bool stop, running;
 
     /* Of the group at hand. */
@@ -501,7 +502,8 @@ committer_run(void *arg)
         (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
         answer(c, ERR_CLOSED);
     }
-    rt_cond_broadcast(&k->ended);
+    if (k->ended != NULL)
+        rt_wake(k->ended);
 }
 
 enum err
@@ -514,7 +516,6 @@ committer_start(struct disk *d, enum disk_class class, struct errbuf *eb)
     k->class = class;
     list_init(&k->queue);
     rt_cond_init(&k->wake);
-    rt_cond_init(&k->ended);
     buf_init(&k->scratch, HEAD_MAX);
     k->changes = changes_new(d, class);
     d->committer[class] = k;
@@ -531,19 +532,18 @@ void
 committer_stop(struct disk *d, enum disk_class class)
 {
     struct committer *k = d->committer[class];
-    struct rt_shield shield;
 
     if (k == NULL)
         return;
     k->stop = true;
     rt_cond_signal(&k->wake);
-    rt_shield_begin(&shield);
-    while (k->running) {
-        if (rt_cond_wait(&k->ended, DEADLINE_NEVER) != ERR_OK)
-            LOG0(LOG_DEBUG, "disk.stop_disturbed",
-                 "waiting for a committer was disturbed");
+    if (k->running) {
+        struct rt_waiter ended;
+
+        rt_waiter_init(&ended);
+        k->ended = &ended;
+        rt_wait(&ended); /* owed by committer_run(), cancelled or not */
     }
-    rt_shield_end(&shield);
 }
 
 void

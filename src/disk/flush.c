@@ -8,8 +8,9 @@
 
 struct flusher {
     struct disk *disk;
-    struct rt_cond kick, round_over, ended;
-    uint64_t rounds; /* finished */
+    struct rt_cond kick, round_over;
+    struct rt_waiter *ended; /* of whoever stops it */
+    uint64_t rounds;         /* finished */
     bool wanted, stop, running;
     bool broken; /* the index takes nothing more */
 };
@@ -141,7 +142,8 @@ flusher_run(void *arg)
     f->running = false;
     f->broken = true;
     rt_cond_broadcast(&f->round_over);
-    rt_cond_broadcast(&f->ended);
+    if (f->ended != NULL)
+        rt_wake(f->ended);
 }
 
 enum err
@@ -172,7 +174,6 @@ flusher_start(struct disk *d, struct errbuf *eb)
     f->disk = d;
     rt_cond_init(&f->kick);
     rt_cond_init(&f->round_over);
-    rt_cond_init(&f->ended);
     d->flusher = f;
     f->running = true;
     rc = rt_spawn(flusher_run, f);
@@ -188,18 +189,18 @@ void
 flusher_stop(struct disk *d)
 {
     struct flusher *f = d->flusher;
-    struct rt_shield shield;
 
     if (f == NULL)
         return;
     f->stop = true;
     rt_cond_signal(&f->kick);
-    rt_shield_begin(&shield);
-    while (f->running) {
-        if (rt_cond_wait(&f->ended, DEADLINE_NEVER) != ERR_OK)
-            LOG0(LOG_DEBUG, "disk.stop_disturbed", "waiting for the index was disturbed");
+    if (f->running) {
+        struct rt_waiter ended;
+
+        rt_waiter_init(&ended);
+        f->ended = &ended;
+        rt_wait(&ended); /* owed by flusher_run(), cancelled or not */
     }
-    rt_shield_end(&shield);
 }
 
 void

@@ -53,7 +53,9 @@ log_room(struct disk *d, enum disk_class class, uint64_t bytes, struct errbuf *e
     if (log->now != NULL &&
         log->now->home.used + bytes + DISK_ALIGN <= log->now->home.size)
         return ERR_OK;
-    /* A record that is synced in the next segment promises all that stands before it. */
+    /* A record that is synced in the next segment promises all that stands before it; a sync that the flusher has
+     * begun may not be over. */
+    log->dirty = true;
     rc = log_sync(d, class, eb);
     if (rc != ERR_OK)
         return rc;

@@ -44,6 +44,10 @@ enum err sums_get(struct rt_file *f, const struct row *row, uint64_t block,
                   uint64_t count, struct sums *s, const char **out,
                   struct errbuf *eb) MUST_CHECK;
 void sums_fini(struct sums *s);
+/* Reads a whole body (segment, offset, size and content of `row`) and compares every block. ERR_CORRUPT: *bad is
+ * the first wrong block, and nothing is logged. */
+enum err body_is_whole(struct rt_file *f, uint32_t cluster_sum, const struct row *row,
+                       uint64_t *bad, struct errbuf *eb) MUST_CHECK;
 
 /* Where block 0 of a body's payload lies. */
 static inline uint64_t

@@ -241,3 +241,35 @@ sums_get(struct rt_file *f, const struct row *row, uint64_t block, uint64_t coun
         *out = s->at + 4 * (block - s->first);
     return rc;
 }
+
+enum err
+body_is_whole(struct rt_file *f, uint32_t cluster_sum, const struct row *row,
+              uint64_t *bad, struct errbuf *eb)
+{
+    uint32_t seed = block_seed(cluster_sum, &row->content, 0);
+    uint64_t blocks = block_count(row->size), step = MIB(1) / BLOCK_BYTES;
+    struct sums sums = {0};
+    enum err rc = ERR_OK;
+
+    *bad = 0;
+    for (uint64_t first = 0; rc == ERR_OK && first < blocks; first += step) {
+        uint64_t count = MIN(step, blocks - first), from = first * BLOCK_BYTES, have;
+        uint64_t len = MIN(row->size - from, count * BLOCK_BYTES);
+        struct iobuf *b = NULL;
+        const char *want;
+        uint32_t skip;
+
+        *bad = first;
+        rc = sums_get(f, row, first, count, &sums, &want, eb);
+        if (rc == ERR_OK)
+            rc = read_span(f, body_payload(row) + from, len, DEADLINE_NEVER, &b, &skip,
+                           &have, eb);
+        if (rc == ERR_OK && have < len)
+            rc = ERR_CORRUPT;
+        if (rc == ERR_OK)
+            rc = block_check(seed, first, b->at + skip, len, want, bad);
+        iobuf_drop(&b);
+    }
+    sums_fini(&sums);
+    return rc;
+}

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "disk/change.h"
 #include "disk/flush.h"
+#include "disk/manifest.h"
+#include "disk/read.h"
 #include "disk/scan.h"
 #include "disk/segment.h"
 
@@ -156,13 +158,94 @@ take_counters(struct disk *d, const struct member *m)
         d->home.version_counter = m->version.counter;
 }
 
+/* What replay has read may be in the page cache only (the process died, the machine did not): it is synced before
+ * the index names it. Cached bodies were, one by one; here the log, and the folders. */
+static enum err
+flush_replayed(struct disk *d, struct segment *log, struct errbuf *eb)
+{
+    enum err rc = rt_sync(log->file, eb);
+
+    for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
+        rc = rt_dir_sync(d->dir[c], eb);
+    return rc == ERR_OK ? flush_round(d, eb) : rc;
+}
+
+/* Cached bodies are not synced before their reply: what the index does not cover yet is read once. */
+static enum err
+cached_body_is_there(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
+{
+    struct row row = {.flags = ROW_CACHED,
+                      .content = m->content,
+                      .size = m->size,
+                      .segment = m->place.segment,
+                      .offset = m->place.offset};
+    struct read_file f = {0};
+    uint64_t bad;
+    enum err rc = read_file_open(d, &row, &f, eb);
+
+    if (rc == ERR_OK)
+        rc = rt_sync(read_file_of(&f), eb);
+    if (rc == ERR_OK)
+        rc = body_is_whole(read_file_of(&f), d->cluster_sum, &row, &bad, eb);
+    read_file_close(&f);
+    *out = rc == ERR_OK;
+    return rc == ERR_CORRUPT || rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum err
+cached_parts_are_there(struct disk *d, const struct member *m, bool *out,
+                       struct errbuf *eb)
+{
+    struct manifest manifest;
+    enum err rc = manifest_decode(m->body, &manifest, eb);
+
+    *out = rc == ERR_OK;
+    for (uint32_t i = 0; rc == ERR_OK && *out && i < manifest.count; i++) {
+        const struct manifest_entry *e = &manifest.entries[i];
+        struct part_row part;
+
+        rc = find_part(d->tail, d->index, &m->upload, e->number, &part, eb);
+        *out = rc == ERR_OK && content_eq(&part.row.content, &e->content);
+        if (rc == ERR_NO_UPLOAD)
+            rc = ERR_OK;
+    }
+    manifest_fini(&manifest);
+    return rc;
+}
+
+/* A cached record whose bytes are lost still says that what was there before is obsolete: it becomes a delete. A
+ * part is just not there. */
+static enum err
+soften(struct disk *d, struct member *m, bool *skip, struct errbuf *eb)
+{
+    bool there = true;
+    enum err rc = ERR_OK;
+
+    *skip = false;
+    if (m->place.segment != 0)
+        rc = cached_body_is_there(d, m, &there, eb);
+    else if (m->kind == MEMBER_UPLOAD_COMPLETE)
+        rc = cached_parts_are_there(d, m, &there, eb);
+    if (rc != ERR_OK || there)
+        return rc;
+    if (m->kind == MEMBER_PART)
+        *skip = true;
+    else
+        m->kind = MEMBER_DELETE;
+    return ERR_OK;
+}
+
 static enum err
 replay_group(struct disk *d, struct changes *c, const struct log_scan *scan,
              struct errbuf *eb)
 {
     for (uint32_t i = 0; i < scan->count; i++) {
-        enum err rc = changes_apply(c, &scan->members[i], NULL, eb);
+        bool skip = false;
+        enum err rc =
+            c->class == DISK_CACHED ? soften(d, &scan->members[i], &skip, eb) : ERR_OK;
 
+        if (rc == ERR_OK && !skip)
+            rc = changes_apply(c, &scan->members[i], NULL, eb);
         if (rc != ERR_OK) {
             err_prefix(eb, "replay of segment %06" PRIu32 " at %" PRIu64,
                        scan->members[i].segment, scan->members[i].offset);
@@ -171,7 +254,7 @@ replay_group(struct disk *d, struct changes *c, const struct log_scan *scan,
         take_counters(d, &scan->members[i]);
     }
     changes_publish(c);
-    return flush_is_behind(d) ? flush_round(d, eb) : ERR_OK;
+    return ERR_OK;
 }
 
 static void
@@ -209,6 +292,8 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
             break;
         rc = replay_group(d, c, &scan, eb);
         set_end(log, &scan, before);
+        if (rc == ERR_OK && flush_is_behind(d))
+            rc = flush_replayed(d, s, eb);
     }
     s->home.used = scan.offset;
     *epoch = scan.epoch;
@@ -237,7 +322,6 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
 
     log->next_group = 1;
     if (from->segment != 0) {
-        log->end = *from;
         log->next_group = from->group + 1;
         offset = from->offset;
         s = segment_pin(d, from->segment);
@@ -257,6 +341,8 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
         s = segment_ref(next);
         offset = DISK_ALIGN;
     }
+    if (rc == ERR_OK && s != NULL)
+        rc = flush_replayed(d, s, eb);
     log->now = s; /* the reference goes along; NULL: the first group makes one */
     changes_free(&c);
     return rc;
@@ -422,10 +508,10 @@ recover_disk(struct disk *d, struct errbuf *eb)
     }
     if (rc == ERR_OK)
         rc = open_index(d, &covered, eb);
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        d->home.log[c].end = covered.log[c]; /* a flush in the middle covers no less */
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = replay_class(d, (enum disk_class)c, &covered.log[c], eb);
-    if (rc == ERR_OK)
-        rc = flush_round(d, eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
         rc = recover_bodies(d, (enum disk_class)c, eb);
         if (rc == ERR_OK)

@@ -304,8 +304,8 @@ segment_open(struct disk *d, enum disk_class class, enum segment_kind kind, uint
 
     *out = NULL;
     segment_name(kind, id, name);
-    rc = rt_open(d->dir[class], name, (d->read_only ? 0u : RT_O_WRITE) | RT_O_DIRECT, 0600,
-                 &s->file, eb);
+    rc = rt_open(d->dir[class], name, (d->read_only ? 0u : RT_O_WRITE) | RT_O_DIRECT,
+                 0600, &s->file, eb);
     if (rc == ERR_OK)
         rc = segment_header_read(s->file, &m, eb);
     if (rc == ERR_OK)
