@@ -77,8 +77,7 @@ void awschunked_fini(struct awschunked *d); /* after a failed init too; twice is
 enum awschunked_got awschunked_next(struct awschunked *d, struct span *in,
                                     struct span *data);
 
-/* The HTTP body has ended: ERR_OK if the framed one has as well, else 400 IncompleteBody.
- */
+/* The HTTP body has ended: ERR_OK if the framed one has too, else 400 IncompleteBody. */
 enum err awschunked_finish(const struct awschunked *d, struct fault *f) MUST_CHECK;
 
 /* The trailers, complete after AWSCHUNKED_END; names are in lower case. */

@@ -27,8 +27,7 @@ enum checksum_type { CHECKSUM_TYPE_NONE, CHECKSUM_COMPOSITE, CHECKSUM_FULL_OBJEC
 
 struct checksum_value {
     enum checksum_kind kind;
-    unsigned char
-        bytes[DIGEST_MAX]; /* big-endian digest; checksum_len(kind) of them count */
+    unsigned char bytes[DIGEST_MAX]; /* big-endian; checksum_len(kind) of them count */
 };
 
 const char *checksum_name(enum checksum_kind kind);      /* "CRC32" */

@@ -13,9 +13,9 @@
 #include "base/span.h"
 #include "wire/fault.h"
 
-#define ETAG_TEXT_MAX 40 /* 32 hex, "-10000", NUL */
-
+#define ETAG_TEXT_MAX  40 /* 32 hex, "-10000", NUL */
 #define ETAG_PARTS_MAX 100000
+
 struct span etag_unquote(struct span text); /* drops outer white space, W/ and quotes */
 /* The plain form: hex of an MD5, "-parts" behind it when parts is not 0. Returns the
  * length. */
@@ -53,8 +53,7 @@ enum err range_fault(struct span header, uint64_t size, char size_text[24],
                      struct fault *f);
 
 #define CONTENT_RANGE_MAX 80
-/* "bytes 0-3/10", or with RANGE_UNSATISFIABLE the form "bytes * / 10" without its spaces.
- * Returns out. */
+/* "bytes 0-3/10"; with RANGE_UNSATISFIABLE a star stands for the range. Returns out. */
 const char *content_range_text(enum range_got got, const struct range *r, uint64_t size,
                                char out[CONTENT_RANGE_MAX]);
 /* A client reads "bytes 0-3/10"; the size may be "*" (then UINT64_MAX). */
@@ -73,6 +72,5 @@ struct conditions { /* header values; at NULL when absent */
  * whole seconds. */
 enum err conditions_judge(const struct conditions *c, struct span etag, int64_t mtime_s,
                           int64_t now_s, struct fault *f) MUST_CHECK;
-/* If-Range: does the range count? True when absent or when the etag or date still holds.
- */
+/* If-Range: does the range count? When absent, or when the etag or date still holds. */
 bool if_range_holds(struct span value, struct span etag, int64_t mtime_s);

@@ -44,8 +44,7 @@
     X(InvalidLocationConstraint, 400, "The specified location constraint is not valid")  \
     X(InvalidPart, 400,                                                                  \
       "One or more of the specified parts could not be found. The part may not have "    \
-      "been "                                                                            \
-      "uploaded, or the specified entity tag may not match the part's entity tag.")      \
+      "been uploaded, or the specified entity tag may not match the part's entity tag.") \
     X(InvalidPartNumber, 416, "The requested partnumber is not satisfiable")             \
     X(InvalidPartOrder, 400, "The list of parts was not in ascending order")             \
     X(InvalidRange, 416, "The requested range is not satisfiable")                       \
@@ -73,8 +72,7 @@
     X(NoSuchTagSet, 404, "The TagSet does not exist")                                    \
     X(NoSuchUpload, 404,                                                                 \
       "The specified upload does not exist. The upload ID may be invalid, or the "       \
-      "upload may have "                                                                 \
-      "been aborted or completed.")                                                      \
+      "upload may have been aborted or completed.")                                      \
     X(NoSuchVersion, 404, "The specified version does not exist.")                       \
     X(NoSuchWebsiteConfiguration, 404,                                                   \
       "The specified bucket has no website configuration")                               \
@@ -95,8 +93,7 @@
       "The difference between the request time and the current time is too large.")      \
     X(RequestTimeout, 400,                                                               \
       "Your socket connection to the server was not read from or written to within the " \
-      "timeout "                                                                         \
-      "period.")                                                                         \
+      "timeout period.")                                                                 \
     X(ServerSideEncryptionConfigurationNotFoundError, 404,                               \
       "The server side encryption configuration was not found")                          \
     X(NoSuchPublicAccessBlockConfiguration, 404,                                         \
@@ -104,8 +101,7 @@
     X(ServiceUnavailable, 503, "Please reduce your request rate.")                       \
     X(SignatureDoesNotMatch, 403,                                                        \
       "The request signature we calculated does not match the signature you provided. "  \
-      "Check your "                                                                      \
-      "key and signing method.")                                                         \
+      "Check your key and signing method.")                                              \
     X(SlowDown, 503, "Please reduce your request rate.")                                 \
     X(XAmzContentSHA256Mismatch, 400,                                                    \
       "The provided 'x-amz-content-sha256' header does not match what was computed.")
@@ -127,8 +123,7 @@ enum err s3_code_err(enum s3_code code);   /* the nearest of base/err.h */
 #define FAULT_EXTRA_MAX 8
 struct fault {
     enum s3_code code;
-    char message[384]; /* one sentence, may quote what came (raw bytes: escape when
-                          rendering) */
+    char message[384]; /* one sentence; may quote raw bytes: escape it when rendering */
     unsigned extra_count;
     struct {
         const char *name; /* of the XML element; static */

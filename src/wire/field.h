@@ -28,8 +28,7 @@ fields_find(struct fields fs, const char *name)
     }
     return NULL;
 }
-/* Its value; `at` is NULL when there is no such field, so that absent and empty differ.
- */
+/* Its value; `at` is NULL when there is no such field: absent and empty differ. */
 static inline struct span
 fields_get(struct fields fs, const char *name)
 {

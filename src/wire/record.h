@@ -5,11 +5,11 @@
  *     0       2      magic "FR"
  *     2       1      kind: which table of fields (the writer's; docs/formats.md)
  *     3       1      version of that table
- *     4       4      length of the whole record, sum included; big-endian like all
- * numbers here 8       ...    fields: 1 byte id (1..255), 3 bytes length, that many bytes
+ *     4       4      length of the whole record, sum included
+ *     8       ...    fields: 1 byte id (1..255), 3 bytes length, that many bytes
  *     end-4   4      crc32c of everything before
  *
- * Fields stand in ascending order of id; an id may repeat. A number is its big-endian
+ * Numbers are big-endian. Fields stand in ascending order of id; an id may repeat. A number is its big-endian
  * bytes without leading zeros; 0 has none. So one content has one form, and a record that
  * opens formats back to the same bytes. Fields that a reader doesn't know are skipped, and
  * kept when the record is copied; what an old reader must not skip raises the version.
@@ -42,8 +42,7 @@ void record_end(struct record_writer *w);
 
 struct record {
     uint8_t kind, version;
-    size_t len; /* of the whole record: what follows it in the bytes given is not looked
-                   at */
+    size_t len;           /* of the whole record; what follows it is not looked at */
     struct cursor all;    /* every field */
     struct cursor fields; /* those record_next() has not given yet */
 };

@@ -34,8 +34,8 @@ enum err s3_name_split(struct span path, struct span host, const struct span *do
 /* 3 to 63 of [a-z0-9.-], first and last a letter or digit, no "..", ".-", "-.", not an
  * IPv4 address. */
 bool s3_bucket_ok(struct span name);
-enum err s3_bucket_check(struct span name,
-                         struct fault *f) MUST_CHECK; /* InvalidBucketName */
+/* The same as a fault: InvalidBucketName. */
+enum err s3_bucket_check(struct span name, struct fault *f) MUST_CHECK;
 /* 1 to 1024 bytes of valid UTF-8, else KeyTooLongError with <Size> and <MaxSizeAllowed>,
  * or InvalidURI. */
 enum err s3_key_check(struct span key, struct arena *a, struct fault *f) MUST_CHECK;

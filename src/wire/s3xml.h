@@ -18,8 +18,8 @@
 #define S3XML_DELETE_MAX      1000
 #define S3XML_BODY_MAX        (1024 * 1024)
 #define S3XML_DELETE_BODY_MAX (2 * 1024 * 1024)
-#define S3XML_COMPLETE_BODY_MAX                                                          \
-    (4 * 1024 * 1024) /* 10,000 parts, pretty-printed, with checksums */
+/* 10,000 parts, pretty-printed, with checksums */
+#define S3XML_COMPLETE_BODY_MAX (4 * 1024 * 1024)
 
 /* ---- The server reads ---- */
 

@@ -34,7 +34,6 @@
 #define SIGV4_EXPIRES_MAX_S      604800
 #define SIGV4_SIGNED_HEADERS_MAX 100
 #define SIGV4_REGION_MAX         64
-#define SIGV4_SECRET_MAX         128
 
 /* The request as it is on the wire. */
 struct sigv4_request {

@@ -41,18 +41,20 @@ sigv4_cache_free(struct sigv4_cache **cp)
 static void
 derive(struct span secret, struct span day, struct span region, struct hmac_key *out)
 {
-    char start[4 + SIGV4_SECRET_MAX] = "AWS4";
+    char *start = xmalloc(4 + secret.len); /* once a day and key: see the cache */
     unsigned char k[SHA256_LEN];
 
-    assert(secret.len <= SIGV4_SECRET_MAX);
-    memcpy(start + 4, secret.at, secret.len);
+    memcpy(start, "AWS4", 4);
+    if (secret.len > 0)
+        memcpy(start + 4, secret.at, secret.len);
     hash_hmac_sha256(start, 4 + secret.len, day.at, day.len, k);
     hash_hmac_sha256(k, sizeof k, region.at, region.len, k);
     hash_hmac_sha256(k, sizeof k, "s3", 2, k);
     hash_hmac_sha256(k, sizeof k, "aws4_request", 12, k);
     hmac_key_init(out, k, sizeof k);
-    hash_wipe(start, sizeof start);
+    hash_wipe(start, 4 + secret.len);
     hash_wipe(k, sizeof k);
+    free(start);
 }
 
 static bool

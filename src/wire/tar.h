@@ -53,12 +53,11 @@ size_t tar_head_len(const struct tar_member *m);
 /* Whether a head of `len` bytes can be made: the shortest, or longer by a multiple of 512
  * (a member that needs no pax header otherwise can't be longer by exactly 512). */
 bool tar_head_len_ok(const struct tar_member *m, size_t len);
-/* Writes a head of exactly `len` bytes; asserts tar_head_len_ok(). `len` 0: the shortest.
- */
+/* Writes a head of exactly `len` bytes; asserts tar_head_len_ok(). 0: the shortest. */
 void tar_put_head(struct buf *out, const struct tar_member *m, size_t len);
-void tar_put_padding(struct buf *out,
-                     uint64_t size); /* zeros behind a payload of `size` bytes */
-void tar_put_end(struct buf *out);   /* two blocks of zeros */
+/* Zeros behind a payload of `size` bytes; two blocks of them behind the last member. */
+void tar_put_padding(struct buf *out, uint64_t size);
+void tar_put_end(struct buf *out);
 /* May `key` be a path that every tar extracts where it belongs: relative, no "..", ".",
  * "//" or control bytes, valid UTF-8, components up to 255, no slash at the end. */
 bool tar_path_safe(struct span key);

@@ -782,6 +782,14 @@ test_cache_keeps_apart(void)
             CHECK(memcmp(&plain, &kept, sizeof plain) == 0);
         }
     }
+    char long_secret[200]; /* is not kept, but works */
+    struct hmac_key plain, other;
+    memset(long_secret, 's', sizeof long_secret);
+    sigv4_key(cache, (struct span){long_secret, 200}, SPAN("20130524"), SPAN("r"),
+              &plain);
+    sigv4_key(cache, (struct span){long_secret, 199}, SPAN("20130524"), SPAN("r"),
+              &other);
+    CHECK(memcmp(&plain, &other, sizeof plain) != 0);
     sigv4_cache_free(&cache);
     CHECK(cache == NULL);
     sigv4_cache_free(&cache);

@@ -409,8 +409,7 @@ test_gnu_tar_reads_ours(void)
     out = shell(dir, "TZ=UTC tar -tvf a.tar bucket/one.txt");
     CHECK_SAYS(out != NULL ? out : "", "-rw-r--r-- ");
     CHECK_SAYS(out != NULL ? out : "", " 5 2026-11-21 00:00 bucket/one.txt");
-    CHECK(shell(dir, "tar -xf a.tar") !=
-          NULL);
+    CHECK(shell(dir, "tar -xf a.tar") != NULL);
     buf_init(&back, 1 << 20);
     CHECK(read_into(dir, "bucket/one.txt", &back) && span_is(buf_span(&back), "hello"));
     buf_clear(&back);
