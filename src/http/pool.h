@@ -3,7 +3,6 @@
 #include "base/list.h"
 #include "http/client.h"
 #include "rt/loop.h"
-#include "rt/loop.h"
 #include "rt/sync.h"
 
 /* Hosts are few: a list with the last used in front. */
