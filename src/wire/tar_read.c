@@ -314,11 +314,12 @@ tar_head_read(struct span window, struct tar_head *out, struct errbuf *eb)
 {
     struct extension x = {0};
     enum tar_got got;
-    size_t at = 0, end;
+    size_t at = 0;
 
     for (;;) {
         const char *block = window.at + at;
-        struct span data;
+        struct span data = {"", 0};
+        size_t end = at;
 
         out->need = at + TAR_BLOCK;
         if (window.len < out->need)
