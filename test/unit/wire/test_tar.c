@@ -235,7 +235,7 @@ static void
 make_pax(struct buf *b, const char *records, size_t len)
 {
     struct tar_member m = {.path = SPAN("plain"), .size = 3, .mtime_s = 7};
-    char size[13];
+    char size[24];
 
     buf_init(b, 1 << 20);
     tar_put_head(b, &m, 0);
