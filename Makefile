@@ -18,12 +18,12 @@ demo: ## train a model through Forebay: cold epoch, local epochs, figures side b
 check: ## everything that is tested: units, threads, simulator, fuzz, real clients
 	@tools/check.sh
 
-bench: ## measure beside nginx and a bare loop (ARGS= for tools/bench.py)
+bench: ## measure beside nginx and a bare loop: ROW=get-4k for one; ARGS= for tools/bench.py
 	@tools/deps.sh build python bench
 	@tools/venv.sh check
 	@tools/unpack.sh nginx
 	@tools/build.sh rel all bench_tools
-	@.venv/bin/python tools/bench.py $(ARGS)
+	@.venv/bin/python tools/bench.py $(ROW) $(ARGS)
 
 lint: ## format and static analysis
 	@tools/lint.sh

@@ -2,12 +2,15 @@
  * connections, each with one request at a time; bodies are thrown away in the kernel (MSG_TRUNC). Every answer's
  * status and length are checked.
  *
- *     httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-H 'Name: value']... [-p FILE]
- *              HOST PORT PATH
+ *     httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] [-f FIRST] [-a PASSES]
+ *              [-m METHOD] [-b BYTES] [-H 'Name: value']... [-p FILE] HOST PORT PATH
  *
- * PATH may hold one %u, which counts from 0 to -n COUNT - 1 (in random order). -p reads paths, one a line,
- * instead. -r: that many requests a second in all, and latencies count from when a request was due, so that a
- * stall is not hidden. -s: what Content-Length must be. Prints one line of JSON; exit 1 when anything was wrong.
+ * PATH may hold one %u, which counts from -f FIRST (0) over -n COUNT numbers (in random order). -p reads paths, one
+ * a line, instead. -a: each path in turn, PASSES times, and that is all: fills and warms caches, reads what is
+ * cold once. -r: that many requests a second in all, and latencies count from when a request was due, so that a
+ * stall is not hidden. -s: what Content-Length must be. -m, -b: PUT with a body of so many bytes.
+ *
+ * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,6 +23,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,21 +39,25 @@ struct conn {
 };
 
 static struct {
-    unsigned conns, count;
+    unsigned conns, count, first, passes;
     double seconds, warmup, rate;
     long long size;
-    const char *host, *path, *file;
+    size_t body;
+    const char *host, *path, *file, *method;
     uint16_t port;
     char headers[4096];
-} opt = {.conns = 16, .seconds = 3, .warmup = 1, .size = -1, .count = 1};
+} opt = {.conns = 16, .seconds = 3, .warmup = 1, .size = -1, .count = 1, .method = "GET"};
 
 static char **requests;
 static size_t *request_lens;
 static unsigned request_count;
 static struct conn *conns;
 static unsigned idle[CONNS_MAX], idle_count;
-static uint64_t done, errors, bytes, histogram[64 * SUB], next_due,
-    seed = 88172645463325252u;
+static uint64_t done, errors, bytes, next_due, seed = 88172645463325252u;
+static uint64_t histogram[64 * SUB], first_bytes[64 * SUB];
+static uint64_t asked;  /* with passes */
+static unsigned active; /* connections with a request on its way */
+static char *body;
 static bool measuring;
 static int ep;
 
@@ -80,12 +88,12 @@ bucket_of(uint64_t ns)
 }
 
 static double
-quantile_us(double q)
+quantile_us(const uint64_t *of, double q)
 {
     uint64_t want = (uint64_t)(q * (double)done), seen = 0;
 
     for (unsigned i = 0; i < 64 * SUB; i++) {
-        seen += histogram[i];
+        seen += of[i];
         if (seen > want) {
             unsigned shift = i < 2 * SUB ? 0 : i / SUB - 1;
             uint64_t low = i < 2 * SUB ? i : (uint64_t)(i % SUB + SUB) << shift;
@@ -102,8 +110,13 @@ static void
 add_request(const char *path)
 {
     char *text;
-    int n = asprintf(&text, "GET %s HTTP/1.1\r\nHost: %s:%u\r\n%s\r\n", path, opt.host,
-                     opt.port, opt.headers);
+    char length[64] = "";
+    int n;
+
+    if (opt.body > 0)
+        snprintf(length, sizeof length, "Content-Length: %zu\r\n", opt.body);
+    n = asprintf(&text, "%s %s HTTP/1.1\r\nHost: %s:%u\r\n%s%s\r\n", opt.method, path,
+                 opt.host, opt.port, length, opt.headers);
 
     if (n < 0)
         die("memory");
@@ -137,7 +150,7 @@ make_requests(void)
         for (unsigned i = 0; i < (mark != NULL ? opt.count : 1); i++) {
             if (mark != NULL)
                 snprintf(line, sizeof line, "%.*s%u%s", (int)(mark - opt.path), opt.path,
-                         i, mark + 2);
+                         opt.first + i, mark + 2);
             else
                 snprintf(line, sizeof line, "%s", opt.path);
             add_request(line);
@@ -168,19 +181,20 @@ reconnect(struct conn *c)
         epoll_ctl(ep, EPOLL_CTL_ADD, c->fd, &e) != 0)
         die("connect");
     c->have = 0;
-    c->in_body = c->busy = false;
+    c->in_body = false;
 }
 
 static void ask(struct conn *c, uint64_t due);
 
-/* The connection is free: at once again, or when the next request is due. */
+/* The connection is free: at once again, or when the next request is due; with passes until all is asked. */
 static void
 rest(struct conn *c)
 {
+    active -= c->busy;
     c->busy = false;
     if (opt.rate > 0)
         idle[idle_count++] = (unsigned)(c - conns);
-    else
+    else if (opt.passes == 0 || asked < (uint64_t)opt.passes * request_count)
         ask(c, now_ns());
 }
 
@@ -188,31 +202,62 @@ static void
 failed(struct conn *c, const char *why)
 {
     if (errors++ < 3)
-        fprintf(stderr, "httpload: %s\n", why);
+        fprintf(stderr, "httpload: %s: %.*s\n", why, (int)strcspn(c->in, "\r\n"),
+                c->have > 0 ? c->in : "");
     reconnect(c);
     rest(c);
+}
+
+/* Head and body in one blocking call: the server reads while we wait. */
+static bool
+send_request(struct conn *c, unsigned i)
+{
+    struct iovec iov[2] = {{requests[i], request_lens[i]}, {body, opt.body}};
+    size_t left = request_lens[i] + opt.body;
+
+    while (left > 0) {
+        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
+        ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL);
+
+        if (n <= 0)
+            return false;
+        left -= (size_t)n;
+        for (int k = 0; k < 2; k++) {
+            size_t gone = (size_t)n < iov[k].iov_len ? (size_t)n : iov[k].iov_len;
+
+            iov[k].iov_base = (char *)iov[k].iov_base + gone;
+            iov[k].iov_len -= gone;
+            n -= (ssize_t)gone;
+        }
+    }
+    return true;
+}
+
+static unsigned
+next_request(void)
+{
+    if (opt.passes > 0)
+        return (unsigned)(asked++ % request_count);
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return request_count == 1 ? 0 : (unsigned)(seed % request_count);
 }
 
 static void
 ask(struct conn *c, uint64_t due)
 {
-    unsigned i;
+    unsigned i = next_request();
 
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    i = request_count == 1 ? 0 : (unsigned)(seed % request_count);
     c->due_ns = due;
+    if (!send_request(c, i)) {
+        errors++;
+        reconnect(c);
+        if (!send_request(c, i))
+            die("send");
+    }
     c->busy = true;
-    if (send(c->fd, requests[i], request_lens[i], MSG_NOSIGNAL) ==
-        (ssize_t)request_lens[i])
-        return;
-    errors++;
-    reconnect(c);
-    c->busy = true;
-    if (send(c->fd, requests[i], request_lens[i], MSG_NOSIGNAL) !=
-        (ssize_t)request_lens[i])
-        die("send");
+    active++;
 }
 
 static void
@@ -254,7 +299,10 @@ read_head(struct conn *c, const char **why)
         *why = "a wrong length";
         return false;
     }
-    bytes += measuring ? (uint64_t)length : 0;
+    if (measuring) {
+        bytes += (uint64_t)length;
+        first_bytes[bucket_of(now_ns() - c->due_ns)]++;
+    }
     c->left = (uint64_t)length - behind;
     c->in_body = true;
     return true;
@@ -314,7 +362,7 @@ run_until(uint64_t end)
 {
     static struct epoll_event events[256];
 
-    while (now_ns() < end) {
+    while (opt.passes > 0 ? active > 0 : now_ns() < end) {
         /* With a rate it spins: a timer would be too coarse. */
         int n = epoll_wait(ep, events, 256, opt.rate > 0 ? 0 : 100);
 
@@ -340,8 +388,21 @@ parse_options(int argc, char **argv)
 {
     int o;
 
-    while ((o = getopt(argc, argv, "c:d:w:r:s:n:p:H:")) != -1) {
+    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:H:")) != -1) {
         switch (o) {
+        case 'a':
+            opt.passes = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'b':
+            opt.body = strtoul(optarg, NULL, 10);
+            opt.method = "PUT";
+            break;
+        case 'f':
+            opt.first = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'm':
+            opt.method = optarg;
+            break;
         case 'c':
             opt.conns = (unsigned)strtoul(optarg, NULL, 10);
             break;
@@ -375,7 +436,8 @@ parse_options(int argc, char **argv)
         fprintf(
             stderr,
             "httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] "
-            "[-H HEADER]... [-p FILE] HOST PORT PATH\n");
+            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-H HEADER]... [-p FILE] "
+            "HOST PORT PATH\n");
         exit(2);
     }
     opt.host = argv[optind];
@@ -383,14 +445,24 @@ parse_options(int argc, char **argv)
     opt.path = argv[optind + 2];
 }
 
-int
-main(int argc, char **argv)
+/* Bytes that no server can squeeze. */
+static void
+make_body(void)
 {
-    uint64_t from;
-    double cpu, took;
+    body = malloc(opt.body + 8);
+    if (body == NULL)
+        die("memory");
+    for (size_t i = 0; i < opt.body; i += 8) {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        memcpy(body + i, &seed, 8);
+    }
+}
 
-    parse_options(argc, argv);
-    make_requests();
+static void
+connect_all(void)
+{
     ep = epoll_create1(0);
     conns = calloc(opt.conns, sizeof *conns);
     if (conns == NULL || ep < 0)
@@ -400,21 +472,54 @@ main(int argc, char **argv)
         conns[i].fd = -1;
         reconnect(&conns[i]);
     }
+}
+
+static void
+begin(void)
+{
+    printf("begin\n");
+    fflush(stdout);
+    measuring = true;
+}
+
+static void
+report(double took, double cpu)
+{
+    printf("{\"requests\":%llu,\"seconds\":%.3f,\"rps\":%.0f,\"mib_s\":%.1f,",
+           (unsigned long long)done, took, (double)done / took,
+           (double)bytes / took / 1048576);
+    printf("\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f,",
+           quantile_us(histogram, 0.5), quantile_us(histogram, 0.99),
+           quantile_us(histogram, 0.999), quantile_us(histogram, 0.9999999));
+    printf("\"first_p50_us\":%.1f,\"first_p99_us\":%.1f,", quantile_us(first_bytes, 0.5),
+           quantile_us(first_bytes, 0.99));
+    printf("\"errors\":%llu,\"connections\":%u,\"client_cpu_s\":%.3f}\n",
+           (unsigned long long)errors, opt.conns, cpu);
+}
+
+int
+main(int argc, char **argv)
+{
+    uint64_t from;
+    double cpu;
+
+    parse_options(argc, argv);
+    make_body();
+    make_requests();
+    connect_all();
+    if (opt.passes > 0)
+        begin();
+    from = now_ns();
+    cpu = cpu_s();
     for (unsigned i = 0; i < opt.conns; i++)
         rest(&conns[i]);
     run_until(now_ns() + (uint64_t)(opt.warmup * 1e9));
-    measuring = true;
-    from = now_ns();
-    cpu = cpu_s();
-    run_until(from + (uint64_t)(opt.seconds * 1e9));
-    took = (double)(now_ns() - from) / 1e9;
-    printf("{\"requests\":%llu,\"seconds\":%.3f,\"rps\":%.0f,\"mib_s\":%.1f,\"p50_us\":%."
-           "1f,\"p99_us\":%.1f,"
-           "\"p999_us\":%.1f,\"max_us\":%.1f,\"errors\":%llu,\"connections\":%u,\"client_"
-           "cpu_s\":%.3f}\n",
-           (unsigned long long)done, took, (double)done / took,
-           (double)bytes / took / 1048576, quantile_us(0.5), quantile_us(0.99),
-           quantile_us(0.999), quantile_us(0.9999999), (unsigned long long)errors,
-           opt.conns, cpu_s() - cpu);
+    if (opt.passes == 0) {
+        begin();
+        from = now_ns();
+        cpu = cpu_s();
+        run_until(from + (uint64_t)(opt.seconds * 1e9));
+    }
+    report((double)(now_ns() - from) / 1e9, cpu_s() - cpu);
     return errors > 0 || done == 0;
 }

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Measures Forebay beside what else serves bytes on this machine: `make bench`, `make bench ROW=get-4k`.
+
+Each row starts the servers on one core and the load on another, in a network namespace of its own, asks them in turn
+(A-B-A-B) for several rounds, and prints medians and the median of the ratios of each round with least and most. An
+opponent that is not installed is skipped and said. Exit status 1: an answer was wrong; goals missed are only said.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from bench import machine, servers  # noqa: E402
+from bench.rows import ROWS  # noqa: E402
+from rigs.process import ROOT  # noqa: E402
+
+
+class Context:
+    """What every row needs: how long, where, which binaries; what it has found."""
+
+    def __init__(self, options, dir):
+        self.rounds, self.seconds, self.warmup = options.rounds, options.seconds, options.warmup
+        self.conns, self.engine, self.patient = options.conns, options.engine, not options.now
+        self.cores = options.cores
+        self.binary = options.build / "forebay"
+        self.tools = options.build / "bench"
+        self.root, self.dir = dir, dir
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "FOREBAY_"))}
+        self.running, self.skipped, self.results = [], [], {}
+        self.errors = 0
+
+    def begin(self, name):
+        self.dir = self.root / name
+        self.dir.mkdir()
+
+    def keep_running(self, server):
+        """Until the row is over."""
+        self.running.append(server)
+        return server
+
+    def end(self):
+        for server in reversed(self.running):
+            server.stop()
+        self.running = []
+        shutil.rmtree(self.dir)
+
+    def keep(self, row, name, figures):
+        self.results.setdefault(row, {})[name] = figures
+
+    def skip(self, why):
+        print(f"  SKIPPED: {why}")
+        if why not in self.skipped:
+            self.skipped.append(why)
+
+
+def parse(argv):
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("row", nargs="*", help="rows to measure; all unless given")
+    p.add_argument("--list", action="store_true", help="says what rows there are")
+    p.add_argument("--json", type=pathlib.Path, metavar="FILE", help="all figures, for machines")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--seconds", type=float, default=3, help="of each run (3)")
+    p.add_argument("--warmup", type=float, default=0.5, help="seconds before each run that do not count (0.5)")
+    p.add_argument("--conns", type=int, action="append", help="connections, instead of a row's own")
+    p.add_argument("--cores", default="0,1", help="of the server and of the client (0,1)")
+    p.add_argument("--engine", default="auto", choices=("auto", "uring", "epoll"), help="ours")
+    p.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder with forebay and bench/ (build)")
+    p.add_argument("--dir", type=pathlib.Path, default=ROOT / "build", help="where data goes; removed afterwards (build)")
+    p.add_argument("--now", action="store_true", help="do not wait for a quiet machine before each run")
+    p.add_argument("--favour", action="store_true", help="take CPU from other sessions (root): for hosts that are never quiet")
+    options = p.parse_args(argv)
+    options.cores = [int(c) for c in options.cores.split(",")]
+    unknown = [r for r in options.row if r not in ROWS]
+    if unknown:
+        p.error(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")
+    return options
+
+
+def versions(options):
+    ours = subprocess.run([options.build / "forebay", "version"], capture_output=True, text=True, check=True)
+    return {
+        "forebay": ours.stdout.splitlines()[0],
+        "engine": options.engine,
+        "nginx": servers.nginx_version() or "not installed",
+    }
+
+
+def main(argv):
+    options = parse(argv)
+    if options.list:
+        for name, (about, _) in ROWS.items():
+            print(f"{name:<10} {about}")
+        return 0
+    sys.stdout.reconfigure(line_buffering=True)
+    if options.favour:
+        os.setsid()
+        machine.favour("self")
+        servers.Pinned.favoured = True
+    header = machine.header(machine.enter_namespace(), options.dir, options.cores, versions(options))
+    machine.raise_limits()
+    for name, value in header.items():
+        print(f"{name + ':':<9} {value}")
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as dir:
+        context = Context(options, pathlib.Path(dir))
+        for name in options.row or ROWS:
+            about, measure = ROWS[name]
+            print(f"\n{name}: {about}")
+            context.begin(name)
+            try:
+                measure(context)
+            finally:
+                context.end()
+    if options.json:
+        options.json.write_text(json.dumps({"header": header, "skipped": context.skipped, "rows": context.results}, indent=1) + "\n")
+    for why in context.skipped:
+        print(f"SKIPPED: {why}")
+    if context.errors:
+        print(f"{context.errors} answers were wrong")
+    return 1 if context.errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

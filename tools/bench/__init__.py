@@ -1,0 +1,7 @@
+"""Benches beside opponents: rounds A-B-A-B, medians of ratios, CPU beside throughput.
+
+machine  the host: namespace, cores, CPU clocks, what to say of it
+servers  us and those beside us, each on the server's core
+duel     rounds of load, samples, tables, ratios
+rows     what is measured: one function a row
+"""

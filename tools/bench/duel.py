@@ -1,0 +1,113 @@
+"""Rounds of load: A-B-A-B, a sample each, and what they come to."""
+
+import json
+import statistics
+import subprocess
+import time
+
+from . import machine
+
+
+class Contestant:
+    """One way to be asked: a server, a port of it, the file of paths, what each answer must be."""
+
+    def __init__(self, name, server, paths, size, port=None, flags=()):
+        self.name, self.server, self.paths, self.size = name, server, paths, size
+        self.port = port or server.port
+        self.flags = [str(f) for f in flags]
+        self.samples = []
+
+    def median(self, figure):
+        return statistics.median(s[figure] for s in self.samples)
+
+
+def httpload(context, port, paths, *flags, seconds=None):
+    """Runs the load generator on the client's core; yields once when it begins to count, then returns its figures."""
+    argv = ["taskset", "-c", context.cores[1], context.tools / "httpload", "-p", paths, *flags]
+    if seconds is not None:
+        argv += ["-d", seconds]
+    argv += ["127.0.0.1", port, "-"]
+    child = subprocess.Popen([str(a) for a in argv], stdout=subprocess.PIPE, text=True)
+    return child
+
+
+def load(context, port, paths, *flags, pids=(), seconds=None):
+    """One run: the generator's figures, with the server's CPU and what others took of the machine."""
+    child = httpload(context, port, paths, *flags, seconds=seconds)
+    try:
+        if child.stdout.readline() != "begin\n":
+            raise RuntimeError("httpload ended before it began; what it said is above")
+        cpu, busy, begun = machine.cpu_s(pids), machine.busy_s(), time.monotonic()
+        line = child.stdout.readline()
+        cpu, busy, took = machine.cpu_s(pids) - cpu, machine.busy_s() - busy, time.monotonic() - begun
+    finally:
+        child.wait(30)
+    sample = json.loads(line)
+    sample["cpu_s"] = cpu
+    sample["others"] = max(busy - cpu - sample["client_cpu_s"], 0) / took if took > 0 else 0
+    sample["us_per_request"] = cpu / max(sample["requests"], 1) * 1e6
+    gib = sample["mib_s"] * sample["seconds"] / 1024
+    sample["s_per_gib"] = cpu / gib if gib > 0 else 0
+    return sample
+
+
+def rounds(context, contestants, conns, *flags):
+    """Every contestant in turn, `context.rounds` times; their samples are appended."""
+    for _ in range(context.rounds):
+        for c in contestants:
+            if context.patient:
+                machine.wait_quiet()
+            c.samples.append(
+                load(
+                    context, c.port, c.paths, "-c", conns, "-w", context.warmup, "-s", c.size, *c.flags, *flags,
+                    pids=c.server.pids(), seconds=context.seconds,
+                )
+            )
+
+
+def better(*contestants):
+    """The one with more requests a second: opponents are taken at their best setting."""
+    return max(contestants, key=lambda c: c.median("rps"))
+
+
+def ratio(a, b, figure):
+    """Median, least and most of the ratios of each round."""
+    each = [x[figure] / y[figure] for x, y in zip(a.samples, b.samples) if y[figure]]
+    return (statistics.median(each), min(each), max(each)) if each else (0, 0, 0)
+
+
+COLUMNS = (
+    ("req/s", "rps", "{:,.0f}", 1),
+    ("GiB/s", "mib_s", "{:.3f}", 1 / 1024),
+    ("p50 us", "p50_us", "{:,.0f}", 1),
+    ("p99 us", "p99_us", "{:,.0f}", 1),
+    ("p99.9 us", "p999_us", "{:,.0f}", 1),
+    ("CPU ms/1k", "us_per_request", "{:.2f}", 1),
+    ("CPU s/GiB", "s_per_gib", "{:.3f}", 1),
+    ("client CPU s", "client_cpu_s", "{:.2f}", 1),
+    ("others", "others", "{:.0%}", 1),
+)
+
+
+def table(contestants):
+    """Medians over the rounds, one line a contestant."""
+    head = ["", *(title for title, *_ in COLUMNS), "errors"]
+    lines = [head]
+    for c in contestants:
+        figures = [form.format(c.median(name) * scale) for _, name, form, scale in COLUMNS]
+        lines.append([c.name, *figures, str(sum(s["errors"] for s in c.samples))])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    for line in lines:
+        print("    " + "  ".join(f.ljust(w) if i == 0 else f.rjust(w) for i, (f, w) in enumerate(zip(line, widths))))
+
+
+def compare(context, row, a, b, figure, label, must=None, at_most=False):
+    """Prints one ratio and keeps it; `must` is a goal: at least, or at most, that much."""
+    middle, least, most = ratio(a, b, figure)
+    told = ""
+    if must is not None:
+        met = middle <= must if at_most else middle >= must
+        told = f"   {'at most' if at_most else 'at least'} {must:g}: {'met' if met else 'MISSED'}"
+    print(f"    {label + ' / ' + b.name:<34} {middle:5.2f}x  [{least:.2f} .. {most:.2f}]{told}")
+    context.keep(row, f"{label} / {b.name}", {"median": middle, "min": least, "max": most, "must": must})
+    return middle

@@ -1,0 +1,114 @@
+"""The host: a network namespace of our own, CPU clocks of processes, what stands in the header."""
+
+import ctypes
+import os
+import pathlib
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import time
+
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+TICK = os.sysconf("SC_CLK_TCK")
+CONGESTION = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
+QUIET_SHARE = 0.08  # of one core, by others
+QUIET_WAIT_S = 10
+
+
+def enter_namespace():
+    """A network namespace with reno: pacing of bbr on loopback would be what is measured. Returns a note."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    flags = CLONE_NEWNET if os.geteuid() == 0 else CLONE_NEWNET | CLONE_NEWUSER
+    if not shutil.which("ip"):
+        return "host namespace (there is no `ip` to set up another)"
+    if libc.unshare(flags) != 0:
+        return f"host namespace (a new one: {os.strerror(ctypes.get_errno())})"
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    try:
+        CONGESTION.write_text("reno\n")
+    except OSError as error:
+        return f"a namespace of its own, reno refused: {error}"
+    return "a namespace of its own"
+
+
+def raise_limits():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def favour(pid):
+    """More of the CPU than other sessions of this machine get; for hosts that are not quiet."""
+    pathlib.Path(f"/proc/{pid}/autogroup").write_text("-12")
+
+
+def cpu_s(pids):
+    """User and system time of these processes, all threads."""
+    ticks = 0
+    for pid in pids:
+        for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:  # a thread that just ended
+                continue
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICK
+
+
+def busy_s():
+    """What all cores did since the start, idling and waiting left out."""
+    fields = [int(f) for f in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / TICK
+
+
+def wait_quiet():
+    """Begins in a quiet moment, or after QUIET_WAIT_S all the same; what others took is in each sample."""
+    end = time.monotonic() + QUIET_WAIT_S
+    while time.monotonic() < end:
+        before = busy_s()
+        time.sleep(0.3)
+        if (busy_s() - before) / 0.3 < QUIET_SHARE:
+            return True
+    return False
+
+
+def children(pid):
+    out = []
+    for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        out += [int(c) for c in file.read_text().split()]
+    return out
+
+
+def cpu_model():
+    found = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    return found.group(1) if found else platform.machine()
+
+
+def filesystem(path):
+    """'ext4 on /dev/vda', of the mount that holds `path`."""
+    path = pathlib.Path(path).resolve()
+    best = ("", "?", "?")
+    for line in pathlib.Path("/proc/mounts").read_text().splitlines():
+        device, mount, kind = line.split()[:3]
+        if path.is_relative_to(mount) and len(mount) >= len(best[0]):
+            best = (mount, kind, device)
+    return f"{best[1]} on {best[2]}"
+
+
+def rss_anon_kib(pid):
+    found = re.search(r"RssAnon:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())
+    return int(found.group(1))
+
+
+def header(namespace, work_dir, cores, versions):
+    memory = int(re.search(r"MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text()).group(1))
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "cpu": f"{cpu_model()}, {os.cpu_count()} cores; server on {cores[0]}, client on {cores[1]}",
+        "memory": f"{memory / 1048576:.1f} GiB",
+        "kernel": platform.release(),
+        "network": f"loopback, {namespace}, {CONGESTION.read_text().strip()}",
+        "disk": filesystem(work_dir),
+        **versions,
+    }

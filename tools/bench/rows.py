@@ -1,0 +1,328 @@
+"""What is measured. A row is a function of the context; it prints, compares, keeps its figures and cleans up.
+
+Goals stand in the calls of compare(): they are those of the plan's page on performance.
+"""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import time
+
+from rigs.process import free_ports
+
+from . import machine, servers
+from .duel import Contestant, better, compare, load, rounds, table
+
+KIB, MIB = 1024, 1 << 20
+FILES_A_DIRECTORY = 1000  # more would be unfair to a server of files
+ROWS = {}
+
+
+def row(name, about):
+    def add(function):
+        ROWS[name] = (about, function)
+        return function
+
+    return add
+
+
+# ---- parts of rows ----
+
+
+def write_paths(context, name, paths):
+    file = context.dir / f"{name}.paths"
+    file.write_text("".join(p + "\n" for p in paths))
+    return file
+
+
+def keys(count):
+    return [f"d{i // FILES_A_DIRECTORY}/o{i}" for i in range(count)]
+
+
+def loops(context, paths, size):
+    return [
+        Contestant(f"bare loop, {'epoll' if e == 'epoll' else 'io_uring'}", context.keep_running(servers.Loop(context, size, e)), paths, size)
+        for e in ("epoll", "uring")
+    ]
+
+
+def nginx_pair(context, root, paths, size):
+    """nginx with both settings of tcp_nopush; nothing, loudly, where there is no nginx."""
+    if servers.nginx_binary() is None:
+        context.skip("nginx is not installed (tools/unpack.sh nginx): no ratio to it in this run")
+        return []
+    server = context.keep_running(servers.Nginx(context, root))
+    return [
+        Contestant("nginx, nopush off", server, paths, size),
+        Contestant("nginx, nopush on", server, paths, size, port=server.nopush_port),
+    ]
+
+
+def settle(context, contestants, passes=3):
+    """Caches are filled: every path of every contestant, in order, before anything counts."""
+    for c in contestants:
+        load(context, c.port, c.paths, "-c", 16, "-a", passes, "-s", c.size, pids=c.server.pids())
+
+
+def errors_of(context, contestants):
+    for c in contestants:
+        context.errors += sum(s["errors"] for s in c.samples)
+
+
+def report(context, name, conns, us, bare, nginx, musts):
+    """The table, and the ratios to the better of each opponent. `musts`: of req/s to the loop, to nginx, of p99 to nginx."""
+    everyone = [us, *bare, *nginx]
+    print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s")
+    table(everyone)
+    errors_of(context, everyone)
+    key = f"{name} c={conns}"
+    for c in everyone:
+        context.keep(key, c.name, {f: c.median(f) for f in c.samples[0]})
+    loop = better(*bare)
+    compare(context, key, us, loop, "rps", "req/s", must=musts.get("loop"))
+    compare(context, key, us, loop, "us_per_request", "CPU a request", must=musts.get("loop_cpu"), at_most=True)
+    if nginx:
+        rival = better(*nginx)
+        compare(context, key, us, rival, "rps", "req/s", must=musts.get("nginx"))
+        compare(context, key, us, rival, "us_per_request", "CPU a request")
+        compare(context, key, us, rival, "p99_us", "p99", must=musts.get("p99"), at_most=True)
+        return [us, loop, rival]
+    return [us, loop]
+
+
+def at_a_rate(context, name, conns, finalists, musts):
+    """Latency when nobody is at his limit: all at 70 % of the slowest one's peak, counted from when a request was due."""
+    rate = int(0.7 * min(c.median("rps") for c in finalists))
+    again = [Contestant(c.name, c.server, c.paths, c.size, port=c.port) for c in finalists]
+    rounds(context, again, conns, "-r", rate)
+    print(f"  {name}: {conns} connections, {rate:,} requests a second each")
+    table(again)
+    errors_of(context, again)
+    for rival in again[1:]:
+        goal = musts.get("p99") if rival.name.startswith("nginx") else None
+        compare(context, f"{name} c={conns} at a rate", again[0], rival, "p99_us", "p99", must=goal, at_most=True)
+
+
+# ---- HTTP alone ----
+
+
+@row("bench-4k", "a built-in object of 4 KiB: HTTP without storage, beside the bare loop and nginx")
+def bench_4k(context):
+    size = 4 * KIB
+    root = context.dir / "files"
+    root.mkdir()
+    (root / "4096").write_bytes(os.urandom(size))
+    ours = write_paths(context, "bench", ["/_/bench/4096"])
+    theirs = write_paths(context, "file", ["/4096"])
+    server = context.keep_running(servers.Forebay(context, context.dir / "data", "--set=bench.objects=true"))
+    us = Contestant("forebay", server, ours, size)
+    bare, nginx = loops(context, ours, size), nginx_pair(context, root, theirs, size)
+    settle(context, [us, *bare, *nginx], passes=1000)
+    for conns in context.conns or (64, 16):
+        for c in [us, *bare, *nginx]:
+            c.samples = []
+        rounds(context, [us, *bare, *nginx], conns)
+        musts = {"loop": 0.85, "nginx": 1.1, "p99": 1.25 if conns == 64 else None}
+        finalists = report(context, "bench-4k", conns, us, bare, nginx, musts)
+        if conns == 64:
+            at_a_rate(context, "bench-4k", conns, finalists, musts)
+
+
+# ---- stored objects ----
+
+
+def warm_get(context, name, size, count, musts):
+    names = keys(count)
+    root = context.dir / "files"
+    for key in names:
+        file = root / key
+        if not file.parent.exists():
+            file.parent.mkdir(parents=True)
+        file.write_bytes(os.urandom(size))
+    ours = write_paths(context, "ours", [f"/bench/{k}" for k in names])
+    theirs = write_paths(context, "theirs", [f"/{k}" for k in names])
+    hot = max(256 * MIB, 2 * size * count)
+    server = context.keep_running(servers.Forebay(context, context.dir / "data", f"--set=memory.hot={hot}"))
+    server.make_bucket("bench")
+    put = load(context, server.port, ours, "-c", 16, "-a", 1, "-b", size, pids=server.pids())
+    context.errors += put["errors"]
+    us = Contestant("forebay", server, ours, size)
+    bare, nginx = loops(context, ours, size), nginx_pair(context, root, theirs, size)
+    settle(context, [us, *bare, *nginx])
+    for conns in context.conns or (64, 16):
+        for c in [us, *bare, *nginx]:
+            c.samples = []
+        before = dict(server.metric("forebay_hot_requests_total"))
+        rounds(context, [us, *bare, *nginx], conns)
+        report(context, name, conns, us, bare, nginx, musts)
+        after = dict(server.metric("forebay_hot_requests_total"))
+        said = {k.split('"')[1]: int(v - before.get(k, 0)) for k, v in after.items()}
+        print(f"    read from memory {said.get('hot', 0):,} times, from disk {said.get('disk', 0):,} times; sent by copy")
+
+
+@row("get-4k", "warm GETs of 10,000 stored objects of 4 KiB")
+def get_4k(context):
+    warm_get(context, "get-4k", 4 * KIB, 10000, {"loop": 0.8, "loop_cpu": 1.25, "nginx": 1.05})
+
+
+@row("get-100k", "warm GETs of 1,000 stored objects of 100,000 bytes")
+def get_100k(context):
+    warm_get(context, "get-100k", 100_000, 1000, {"loop": 0.9, "nginx": 1.0, "p99": 1.0})
+
+
+@row("get-1m", "warm GETs of 200 stored objects of 1 MiB")
+def get_1m(context):
+    warm_get(context, "get-1m", MIB, 200, {"loop": 0.9, "nginx": 0.95})
+
+
+@row("get-10m", "warm GETs of 24 stored objects of 10 MiB")
+def get_10m(context):
+    warm_get(context, "get-10m", 10 * MIB, 24, {"loop": 0.9, "nginx": 0.95})
+
+
+# ---- writing ----
+
+
+class SyncLoop:
+    """Not a server: one thread that appends and syncs; sampled in turn with us."""
+
+    def __init__(self, context):
+        self.context, self.samples, self.name = context, [], "one fdatasync an object"
+
+    def sample(self, size):
+        file = self.context.dir / "syncloop.data"
+        argv = ["taskset", "-c", str(self.context.cores[0]), self.context.tools / "syncloop", file, str(size), str(self.context.seconds)]
+        self.samples.append(json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout))
+
+
+@row("put-4k", "durable PUTs of 4 KiB beside one thread that syncs each")
+def put_4k(context):
+    size = 4 * KIB
+    server = context.keep_running(servers.Forebay(context, context.dir / "data"))
+    server.make_bucket("bench")
+    for conns, must in ((64, 5), (1, 0.4)):
+        if context.conns and conns not in context.conns:
+            continue
+        us = Contestant(f"forebay, {conns} clients", server, None, size)
+        disk = SyncLoop(context)
+        for r in range(context.rounds):
+            # New names each time: a put over an object is another thing.
+            us.paths = write_paths(context, "puts", [f"/bench/c{conns}/r{r}/o{i}" for i in range(50000)])
+            disk.sample(size)
+            us.samples.append(
+                load(context, us.port, us.paths, "-c", conns, "-w", context.warmup, "-b", size, pids=server.pids(), seconds=context.seconds)
+            )
+        print(f"  put-4k: {conns} connections, {context.rounds} rounds of {context.seconds:g} s; synced before each reply")
+        table([us])
+        print(f"    {disk.name}: {sorted(s['rps'] for s in disk.samples)[context.rounds // 2]:,} /s")
+        errors_of(context, [us])
+        compare(context, f"put-4k c={conns}", us, disk, "rps", "req/s", must=must)
+
+
+@row("list", "ListObjectsV2: pages of 1,000 keys of a bucket of 100,000")
+def list_keys(context):
+    count, size = 100_000, 16
+    server = context.keep_running(servers.Forebay(context, context.dir / "data"))
+    server.make_bucket("bench")
+    names = [f"train/class-{i % 100:03d}/sample-{i:08d}.jpg" for i in range(count)]
+    filled = load(
+        context, server.port, write_paths(context, "fill", [f"/bench/{k}" for k in names]), "-c", 64, "-a", 1, "-b", size, pids=server.pids()
+    )
+    context.errors += filled["errors"]
+    page = "/bench?list-type=2&max-keys=1000&start-after="
+    starts = sorted(names)[: count - 1000 : 997]
+    paths = write_paths(context, "pages", [page + k.replace("/", "%2F") for k in starts])
+    for conns in context.conns or (1, 16):
+        us = Contestant(f"forebay, {conns} clients", server, paths, -1)
+        rounds(context, [us], conns)
+        table([us])
+        errors_of(context, [us])
+        keys_s = us.median("rps") * 1000
+        goal = f"   at least 300,000: {'met' if keys_s >= 300_000 else 'MISSED'}" if conns == 1 else ""
+        print(f"    {keys_s:,.0f} keys a second{goal}")
+        context.keep("list", f"c={conns}", {"keys_s": keys_s})
+
+
+# ---- memory ----
+
+
+def hold_open(port, count):
+    """Connections that have had one answer and stay."""
+    held = []
+    for _ in range(count):
+        s = socket.create_connection(("127.0.0.1", port), 10)
+        s.sendall(b"GET /_/livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        held.append(s)
+    for s in held:
+        assert s.recv(4096).startswith(b"HTTP/1.1 200"), "an idle connection got no answer"
+    return held
+
+
+@row("memory", "private memory: 100,000 objects with 100 idle connections; 10,000 idle connections")
+def memory(context):
+    count = 100_000
+    flags = ("--set=memory.hot=0", "--set=http.idle_timeout=1h")
+    server = servers.Forebay(context, context.dir / "data", *flags)
+    server.make_bucket("bench")
+    paths = write_paths(context, "fill", [f"/bench/{k}" for k in keys(count)])
+    filled = load(context, server.port, paths, "-c", 64, "-a", 1, "-b", KIB, pids=server.pids())
+    context.errors += filled["errors"]
+    written = machine.rss_anon_kib(server.popen.pid) / 1024
+    assert server.stop(30) == 0, "the server did not end well"
+
+    server = context.keep_running(servers.Forebay(context, context.dir / "data", *flags))
+    fresh = machine.rss_anon_kib(server.popen.pid) / 1024
+    read = load(context, server.port, paths, "-c", 100, "-a", 1, "-s", KIB, pids=server.pids())
+    context.errors += read["errors"]
+    few = hold_open(server.port, 100)
+    with_100 = machine.rss_anon_kib(server.popen.pid) / 1024
+    many = hold_open(server.port, 9900)
+    with_10000 = machine.rss_anon_kib(server.popen.pid) / 1024
+    del few, many
+    figures = {
+        "just written": written,
+        "restarted": fresh,
+        "each read once, 100 idle connections": with_100,
+        "10,000 idle connections": with_10000,
+    }
+    print(f"  memory: RssAnon in MiB, {count:,} objects, empty hot set")
+    for what, mib in figures.items():
+        goal = "" if "idle" not in what else f"   at most 60: {'met' if mib <= 60 else 'MISSED'}"
+        print(f"    {what:<40} {mib:6.1f}{goal}")
+    print(f"    a connection costs {(with_10000 - with_100) * 1024 / 9900:.2f} KiB")
+    context.keep("memory", "RssAnon MiB", figures)
+
+
+# ---- the fast tier ----
+
+FAR_MS, FAR_MIB_S = 20, 40
+
+
+@row("cold-get", "cold GETs through us beside direct ones, of a remote 20 ms away with 40 MiB/s a stream")
+def cold_get(context):
+    size, count = 8 * MIB, 24
+    (port,) = free_ports(1)
+    argv = [context.tools / "remote", port, size, FAR_MS, FAR_MIB_S]
+    remote = context.keep_running(servers.Pinned("remote", context.cores[1], argv, context.dir, port))
+    server = context.keep_running(servers.Forebay(context, context.dir / "data"))
+    attach = [context.binary, "bucket", "attach", "s3://far", "--endpoint", f"http://127.0.0.1:{port}", "--anonymous"]
+    subprocess.run([*map(str, attach), "--endpoint-url", f"http://127.0.0.1:{server.port}"], check=True, env=context.env, stdout=subprocess.DEVNULL)
+    for conns in context.conns or (1, 8):
+        us = Contestant("through forebay", server, None, size)
+        direct = Contestant("direct", remote, None, size)
+        for r in range(context.rounds):
+            each = count if conns > 1 else 4
+            paths = write_paths(context, f"cold-{conns}-{r}", [f"/far/c{conns}/r{r}/o{i}" for i in range(each)])
+            for c, pids in ((us, server.pids()), (direct, remote.pids())):
+                c.samples.append(load(context, c.port, paths, "-c", conns, "-a", 1, "-s", size, pids=pids))
+        print(f"  cold-get: {conns} connections, {context.rounds} rounds, each object of {size // MIB} MiB asked for once")
+        table([us, direct])
+        errors_of(context, [us, direct])
+        key = f"cold-get c={conns}"
+        compare(context, key, us, direct, "mib_s", "throughput", must=0.9)
+        more = us.median("first_p50_us") / 1000 - direct.median("first_p50_us") / 1000
+        print(f"    first byte {us.median('first_p50_us') / 1000:.2f} ms, direct {direct.median('first_p50_us') / 1000:.2f} ms: "
+              f"{more:+.2f} ms   at most 2: {'met' if more <= 2 else 'MISSED'}")
+        context.keep(key, "first byte, more ms", {"median": more})
