@@ -194,7 +194,7 @@ rt_sleep_until(struct deadline when)
 enum err
 rt_sleep_ms(uint64_t ms)
 {
-    return rt_sleep_until(deadline_in_ms(ms));
+    return rt_sleep_until((struct deadline){rt_now_ns() + ms * 1000000u});
 }
 
 /* ---- cancellation ---- */

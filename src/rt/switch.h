@@ -18,21 +18,23 @@ void switch_entry(void);
 static inline void *
 switch_make(char *top, void (*fn)(void *arg), void *arg)
 {
-    char *end = (char *)((uintptr_t)top & ~(uintptr_t)15);
+    uint64_t *end = (uint64_t *)(void *)(top - ((uintptr_t)top & 15));
 #if defined(__x86_64__)
     /* control words, r15, r14, r13, r12, rbx, rbp, return address */
     enum { WORDS = 8, FN = 3, ARG = 4, RETURN = 7 };
-    uint64_t words[WORDS] = {0};
+    uint64_t *words = end - WORDS;
     uint32_t mxcsr;
     uint16_t x87;
 
+    memset(words, 0, WORDS * sizeof *words);
     __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
     words[0] = (uint64_t)x87 << 32 | mxcsr;
 #elif defined(__aarch64__)
     /* x19 .. x30, d8 .. d15, fpcr, padding */
     enum { WORDS = 22, FN = 0, ARG = 1, RETURN = 11, FPCR = 20 };
-    uint64_t words[WORDS] = {0};
+    uint64_t *words = end - WORDS;
 
+    memset(words, 0, WORDS * sizeof *words);
     __asm__ volatile("mrs %0, fpcr" : "=r"(words[FPCR]));
 #else
 #error "no context switch for this machine: write src/rt/switch_ARCH.S and its frame here"
@@ -40,6 +42,5 @@ switch_make(char *top, void (*fn)(void *arg), void *arg)
     words[FN] = (uint64_t)(uintptr_t)fn;
     words[ARG] = (uint64_t)(uintptr_t)arg;
     words[RETURN] = (uint64_t)(uintptr_t)switch_entry;
-    memcpy(end - sizeof words, words, sizeof words);
-    return end - sizeof words;
+    return words;
 }

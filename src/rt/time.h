@@ -3,7 +3,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-uint64_t rt_now_ns(void);  /* monotonic */
+uint64_t rt_now_ns(void); /* monotonic */
+uint64_t rt_turn_ns(
+    void); /* the same at the begin of this loop's turn: costs nothing; now on other threads */
 uint64_t rt_wall_ns(void); /* since 1970; never used to order anything */
 
 /* A moment on the monotonic clock. Absolute, so it nests and travels. */
@@ -12,10 +14,14 @@ struct deadline {
 };
 #define DEADLINE_NEVER ((struct deadline){UINT64_MAX})
 
+/* Requests set several each, and reading the clock is a hundredth of what a small one costs: long ones count from
+ * the begin of the turn. */
+#define DEADLINE_LONG_MS 1000
 static inline struct deadline
 deadline_in_ms(uint64_t ms)
 {
-    return (struct deadline){rt_now_ns() + ms * 1000000u};
+    return (struct deadline){(ms < DEADLINE_LONG_MS ? rt_now_ns() : rt_turn_ns()) +
+                             ms * 1000000u};
 }
 static inline struct deadline
 deadline_sooner(struct deadline a, struct deadline b)
