@@ -636,6 +636,50 @@ test_a_handshake_can_be_cancelled(void)
     on_engines(cancel_handshake);
 }
 
+/* ---- many at once ---- */
+enum { CROWD = 24 };
+
+static void
+connect_tls_soon(void *arg)
+{
+    struct side *side = arg;
+
+    side->rc = rt_tls_connect(client, side->s, "localhost", soon(), &side->eb);
+}
+
+/* A handshake takes two steps on each end. Four a turn, and a turn is 1 us of the simulator's time: so all of them
+ * take 24 us at least; at once they would take about ten. */
+static void
+crowd_fiber(void *arg)
+{
+    static struct side ours[CROWD], theirs[CROWD];
+    struct rt_group g;
+    uint64_t begin = rt_now_ns();
+
+    (void)arg;
+    rt_group_begin(&g);
+    for (unsigned i = 0; i < CROWD; i++) {
+        CHECK(rt_pipe(&theirs[i].s, &ours[i].s) == ERR_OK);
+        CHECK(rt_group_start(&g, connect_tls_soon, &theirs[i]) == ERR_OK);
+        CHECK(rt_group_start(&g, accept_tls, &ours[i]) == ERR_OK);
+    }
+    rt_group_join(&g);
+    CHECK(rt_now_ns() - begin >= 24000);
+    for (unsigned i = 0; i < CROWD; i++) {
+        CHECK(ours[i].rc == ERR_OK && theirs[i].rc == ERR_OK);
+        close_both(&ours[i].s, &theirs[i].s);
+    }
+}
+
+static void
+test_few_handshakes_a_turn(void)
+{
+    struct sim *sim = sim_new(&(struct sim_options){.seed = 5, .calm = true});
+
+    CHECK(sim_run_world(sim, crowd_fiber, NULL, NULL) == ERR_OK);
+    sim_free(&sim);
+}
+
 /* In the simulator: every wait of a session in turn is cancelled; LeakSanitizer sees what stays. */
 static void
 small_session(void *arg)
@@ -714,6 +758,7 @@ main(int argc, char **argv)
     RUN(test_only_modern_versions_and_ciphers);
     RUN(test_sessions_resume);
     RUN(test_a_handshake_can_be_cancelled);
+    RUN(test_few_handshakes_a_turn);
     RUN(test_every_wait_of_a_session_cancelled);
 
     tls_context_free(&server);
