@@ -25,6 +25,8 @@ struct api_options {
     const char
         *domains[API_DOMAINS_MAX]; /* base domains of virtual-host style, lower case */
     unsigned domain_count;
+    const char
+        *credentials; /* path of the keys of the first start; told to who asks /_/stat */
     bool bench_objects; /* serve /_/bench/SIZE */
     bool access_log;    /* a log line a request */
 };

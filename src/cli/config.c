@@ -17,14 +17,14 @@ static const struct flag flags[] = {
 };
 static const char *const examples[] = {
     "forebay config show --origin",
-    "forebay config check --config forebay.toml",
+    "forebay config check forebay.toml",
     "forebay config explain cache.budget",
     NULL,
 };
 static const struct verb verb = {
     .name = "config",
     .summary = "show, check and explain the options of the server",
-    .arguments = "show | check | explain [NAME]",
+    .arguments = "show | check [FILE] | explain [NAME]",
     .least = 1,
     .most = 2,
     .examples = examples,
@@ -35,7 +35,11 @@ static enum err
 load(const struct args *a, struct conf *c, struct errbuf *eb)
 {
     const char *file = args_value(a, "config"), *pair;
-    enum err rc = file != NULL ? conf_file(c, file, eb) : ERR_OK;
+    enum err rc;
+
+    if (strcmp(a->at[0], "check") == 0 && a->count == 2)
+        file = a->at[1];
+    rc = file != NULL ? conf_file(c, file, eb) : ERR_OK;
 
     if (rc == ERR_OK)
         rc = conf_env(c, environ, eb);

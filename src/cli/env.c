@@ -2,22 +2,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
 
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/session.h"
 
 static const struct flag flags[] = {
-    {"endpoint-url", 0, "URL", "the server; FOREBAY_ENDPOINT, else http://127.0.0.1:9000",
-     false},
-    {"credentials", 0, "FILE", "keys from this file, as forebay serve prints its path",
-     false},
-    {"profile", 0, "NAME", "the profile in it; default", false},
-    {"region", 0, "NAME", "us-east-1 unless given", false},
+    {"credentials", 0, "FILE", "keys from this file; else the server says where its own are", false},
     {"format", 0, "shell|dotenv|json", "what is printed", false},
+    SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
 static const char *const examples[] = {
+    "eval $(forebay env)",
     "eval $(forebay env --credentials data/.forebay/credentials)",
     "forebay env --format dotenv > .env",
     NULL,
@@ -68,27 +68,64 @@ print_all(const struct pair *pairs, size_t count, const char *format, struct err
     return ERR_OK;
 }
 
+/* Where a server on this machine says its keys are; only who may read the file gets them. */
+static enum exit_code
+ask_server(struct session *s)
+{
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct s3_request r = {.method = "GET", .path = SPAN("/_/stat")};
+    char **file = s->arg;
+    struct span answer;
+    int status = 0;
+    json_t *doc;
+
+    if (s3_request(s->s3, &r, a, &status, &answer, &s->eb) == ERR_OK && status == 200) {
+        doc = json_loadb(answer.at, answer.len, 0, NULL);
+        if (json_is_string(json_object_get(doc, "credentials")))
+            *file = xstrdup(json_string_value(json_object_get(doc, "credentials")));
+        json_decref(doc);
+    }
+    arena_free(&a);
+    return EXIT_OK_;
+}
+
+/* --credentials, FOREBAY_* or --profile, the server's own file, the AWS chain: the first that has keys. */
+static enum err
+find_keys(const struct args *a, struct s3_credentials *keys, char **region, bool *found,
+          struct errbuf *eb)
+{
+    const char *profile = args_value(a, "profile"), *file = args_value(a, "credentials");
+    char *told = NULL;
+    enum err rc = ERR_OK;
+
+    if (file == NULL && profile == NULL && getenv("FOREBAY_ACCESS_KEY_ID") == NULL) {
+        (void)session_run_own_keys(a, ask_server, &told);
+        if (told != NULL && access(told, R_OK) == 0)
+            file = told;
+    }
+    if (file != NULL) {
+        setenv("AWS_SHARED_CREDENTIALS_FILE", file, 1);
+        rc = s3_credentials_chain(profile != NULL ? profile : "default", keys, region, eb);
+        *found = rc == ERR_OK;
+    } else {
+        rc = session_keys(a, false, keys, region, found, eb);
+    }
+    free(told);
+    return rc;
+}
+
 static enum exit_code
 run(const struct args *a)
 {
-    const char *file = args_value(a, "credentials"), *region = args_value(a, "region");
+    const char *region = args_value(a, "region");
     struct s3_credentials keys = {0};
     struct errbuf eb = {{0}};
     char *endpoint = session_endpoint(a), *own_region = NULL;
     struct pair pairs[10];
     size_t n = 0;
     bool found = false;
-    enum err rc = ERR_OK;
+    enum err rc = find_keys(a, &keys, &own_region, &found, &eb);
 
-    if (file != NULL) {
-        setenv("AWS_SHARED_CREDENTIALS_FILE", file, 1);
-        rc = s3_credentials_chain(
-            args_value(a, "profile") != NULL ? args_value(a, "profile") : "default",
-            &keys, &own_region, &eb);
-        found = rc == ERR_OK;
-    } else {
-        rc = session_keys(a, false, &keys, &own_region, &found, &eb);
-    }
     if (rc == ERR_OK) {
         pairs[n++] = (struct pair){"AWS_ENDPOINT_URL", endpoint};
         pairs[n++] = (struct pair){"AWS_ENDPOINT_URL_S3", endpoint};

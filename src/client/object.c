@@ -201,7 +201,8 @@ s3_put_begin(struct s3_client *c, const struct s3_put *p, struct s3_call **call,
                          .expect = p->size > KIB(64)};
     enum err rc;
 
-    memcpy(headers, p->headers, p->header_count * sizeof *headers);
+    if (p->header_count > 0)
+        memcpy(headers, p->headers, p->header_count * sizeof *headers);
     if (p->md5_base64 != NULL)
         headers[o.header_count++] =
             (struct s3_header){SPAN("content-md5"), span_of(p->md5_base64)};

@@ -10,7 +10,10 @@ body_begin(struct http_conn *c)
     int64_t length = w->head.body_length;
 
     memset(&w->body, 0, sizeof w->body);
-    w->body.state = length != 0 ? BODY_WAITS : BODY_ENDED;
+    /* A client that asks for 100 Continue before an empty body is told as well: botocore before 1.36 takes a final answer
+     * to be that of the next request on the connection. */
+    w->body.state =
+        length != 0 || (w->head.expect && w->head.has_length) ? BODY_WAITS : BODY_ENDED;
     w->body.left = length > 0 ? (uint64_t)length : 0;
     if (length == HTTP_CHUNKED)
         http_chunked_init(&w->body.chunked);

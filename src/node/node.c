@@ -28,12 +28,12 @@ struct node {
     struct api *api;
     struct http_server *http;
     uint16_t port;
-    char *credentials_path;
+    char *credentials_path, *credentials_whole; /* as typed; from the root */
     bool keys_made;
     struct rt_cond signalled;
     unsigned signals;
     enum err rc;
-    struct errbuf *eb;
+    struct errbuf eb;
 };
 
 static bool
@@ -78,20 +78,20 @@ folder(struct rt_dir *in, const char *name, struct rt_dir **out, struct errbuf *
 static enum err
 open_state(struct node *n)
 {
-    enum err rc = rt_dir_open(n->o->dir, &n->dir, n->eb);
+    enum err rc = rt_dir_open(n->o->dir, &n->dir, &n->eb);
 
     if (rc == ERR_OK)
-        rc = folder(n->dir, ".forebay", &n->dot, n->eb);
+        rc = folder(n->dir, ".forebay", &n->dot, &n->eb);
     if (rc == ERR_OK)
-        rc = folder(n->dot, "node", &n->state, n->eb);
+        rc = folder(n->dot, "node", &n->state, &n->eb);
     if (rc == ERR_OK)
-        rc = folder(n->state, "meta", &n->meta_dir, n->eb);
+        rc = folder(n->state, "meta", &n->meta_dir, &n->eb);
     if (rc == ERR_OK)
-        rc = folder(n->state, "secrets", &n->secrets, n->eb);
+        rc = folder(n->state, "secrets", &n->secrets, &n->eb);
     if (rc == ERR_OK)
-        rc = identity_start(n->state, n->o->dir, &n->id, n->eb);
+        rc = identity_start(n->state, n->o->dir, &n->id, &n->eb);
     if (rc == ERR_OK)
-        rc = meta_open_embedded(n->meta_dir, &n->meta, n->eb);
+        rc = meta_open_embedded(n->meta_dir, &n->meta, &n->eb);
     return rc;
 }
 
@@ -110,7 +110,7 @@ open_disk(struct node *n)
     };
 
     memcpy(d.cluster_id, n->id.cluster_id, sizeof d.cluster_id);
-    return disk_open(n->o->dir, &d, &n->disk, n->eb);
+    return disk_open(n->o->dir, &d, &n->disk, &n->eb);
 }
 
 static enum err
@@ -122,23 +122,24 @@ open_users(struct node *n)
     };
     struct rt_dir *dir = NULL;
     unsigned mode;
-    enum err rc = auth_new(&a, &n->auth, n->eb);
+    enum err rc = auth_new(&a, &n->auth, &n->eb);
 
     if (rc != ERR_OK)
         return rc;
     n->keys_made = rt_dir_mode(n->dot, CREDENTIALS, &mode, NULL) == ERR_NOT_FOUND;
     n->credentials_path = xasprintf("%s/.forebay/" CREDENTIALS, n->o->dir);
-    rc = auth_make_first(n->auth, n->dot, CREDENTIALS, n->eb);
+    rc = auth_make_first(n->auth, n->dot, CREDENTIALS, &n->eb);
+    n->credentials_whole = realpath(n->credentials_path, NULL);
     if (rc == ERR_OK && n->o->credentials != NULL) {
         const char *slash = strrchr(n->o->credentials, '/');
         char *in = slash == NULL ? xstrdup(".")
                                  : xmemdup0(n->o->credentials,
                                             (size_t)MAX(slash - n->o->credentials, 1));
 
-        rc = rt_dir_open(in, &dir, n->eb);
+        rc = rt_dir_open(in, &dir, &n->eb);
         if (rc == ERR_OK)
             rc = auth_load(n->auth, dir, slash == NULL ? n->o->credentials : slash + 1,
-                           n->eb);
+                           &n->eb);
         rt_dir_close(&dir);
         free(in);
     }
@@ -153,19 +154,20 @@ open_services(struct node *n)
     struct api_options a = {.region = n->o->region,
                             .bench_objects = n->o->bench_objects,
                             .access_log = n->o->access_log};
-    enum err rc = map_start(n->meta, &n->map, n->eb);
+    enum err rc = map_start(n->meta, &n->map, &n->eb);
 
     c.secrets = n->secrets;
     if (rc == ERR_OK)
-        rc = cloud_start(&c, &n->cloud, n->eb);
+        rc = cloud_start(&c, &n->cloud, &n->eb);
     if (rc == ERR_OK) {
         ob.disk = n->disk;
         ob.map = n->map;
         ob.cloud = n->cloud;
-        rc = object_start(&ob, &n->object, n->eb);
+        rc = object_start(&ob, &n->object, &n->eb);
     }
     if (rc == ERR_OK) {
         a.auth = n->auth;
+        a.credentials = n->credentials_whole;
         a.map = n->map;
         a.object = n->object;
         a.cloud = n->cloud;
@@ -173,7 +175,7 @@ open_services(struct node *n)
         a.domain_count = MIN(n->o->domain_count, API_DOMAINS_MAX);
         for (unsigned i = 0; i < a.domain_count; i++)
             a.domains[i] = n->o->domains[i];
-        rc = api_new(&a, &n->api, n->eb);
+        rc = api_new(&a, &n->api, &n->eb);
     }
     return rc;
 }
@@ -186,9 +188,9 @@ listen_http(struct node *n)
     enum err rc;
 
     api_handler(n->api, &handler);
-    rc = http_server_new(&n->o->http, &handler, &n->http, n->eb);
+    rc = http_server_new(&n->o->http, &handler, &n->http, &n->eb);
     return rc == ERR_OK
-               ? http_server_listen(n->http, n->o->addr, n->o->port, &l, &n->port, n->eb)
+               ? http_server_listen(n->http, n->o->addr, n->o->port, &l, &n->port, &n->eb)
                : rc;
 }
 
@@ -229,6 +231,7 @@ close_all(struct node *n)
     rt_dir_close(&n->dot);
     rt_dir_close(&n->dir);
     free(n->credentials_path);
+    free(n->credentials_whole);
     rt_shield_end(&shield);
 }
 
@@ -312,10 +315,13 @@ run(void *arg)
 enum err
 node_serve(const struct node_options *o, struct errbuf *eb)
 {
-    struct node n = {.o = o, .eb = eb};
+    struct node n = {.o = o};
     enum err rc = check_options(o, eb);
 
-    if (rc == ERR_OK)
-        rc = rt_run(&o->rt, run, &n, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = rt_run(&o->rt, run, &n, eb);
+    if (rc == ERR_OK && n.rc != ERR_OK && eb != NULL)
+        *eb = n.eb;
     return rc == ERR_OK ? n.rc : rc;
 }

@@ -3,7 +3,7 @@
 #include "rt/loop.h"
 #include "wire/json.h"
 
-#define STAT_MAX 4096
+#define STAT_MAX (16u << 10)
 
 enum err
 admin_stat(struct request *q)
@@ -21,6 +21,7 @@ admin_stat(struct request *q)
     json_text(&j, "engine", rt_engine_name(rt_engine_now()));
     json_u64(&j, "loops", rt_loop_count());
     json_text(&j, "region", q->api->options.region);
+    json_text(&j, "credentials", q->api->options.credentials);
     json_u64(&j, "buckets", map_bucket_count(map_now(q->api->options.map)));
     json_open_object(&j, "disk");
     json_u64(&j, "total_bytes", s.total_bytes);
