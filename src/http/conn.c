@@ -32,14 +32,15 @@ count_event(atomic_ullong *n)
                           memory_order_relaxed);
 }
 
+/* The text is made anew when its second is over, which needs no second look at a clock. */
 const char *
-conn_date(struct http_loop *l)
+conn_date(struct http_loop *l, uint64_t now_ns)
 {
-    int64_t now_s = (int64_t)(rt_wall_ns() / 1000000000u);
+    if (now_ns >= l->date_until_ns) {
+        uint64_t wall_ns = rt_wall_ns(), second = 1000000000u;
 
-    if (now_s != l->date_second) {
-        l->date_second = now_s;
-        date_http(now_s, l->date);
+        l->date_until_ns = rt_now_ns() + second - wall_ns % second;
+        date_http((int64_t)(wall_ns / second), l->date);
     }
     return l->date;
 }
@@ -167,12 +168,13 @@ tell_done(struct http_conn *c)
 {
     struct work *w = c->work;
     const struct http_handler *h = &c->server->handler;
-    uint64_t now;
+    uint64_t now = w->reply.last_ns;
     struct http_done d;
 
     if (h->on_done == NULL)
         return;
-    now = rt_now_ns();
+    if (now == 0)
+        now = rt_now_ns();
     d = (struct http_done){
         .status = w->reply.first_ns != 0 ? w->reply.status : 0,
         .duration_ns = now - w->request.began_ns,
@@ -285,12 +287,18 @@ static void on_ready(void *arg, enum err why);
 static void
 park(struct http_conn *c)
 {
+    uint64_t last_ns = c->work->reply.last_ns,
+             idle_ns = c->server->options.idle_ms * 1000000u;
+
     c->fiber = NULL;
     work_give(c->loop, &c->work);
     metric_add(M_CONNECTIONS, ACTIVE, -1);
     metric_add(M_CONNECTIONS, IDLE, 1);
     count(&c->loop->idle, 1);
-    rt_park(c->stream, deadline_in_ms(c->server->options.idle_ms), on_ready, c);
+    /* The clock was read when the answer had gone. */
+    rt_park(c->stream,
+            (struct deadline){(last_ns != 0 ? last_ns : rt_now_ns()) + idle_ns}, on_ready,
+            c);
 }
 
 static bool
@@ -346,6 +354,7 @@ on_ready(void *arg, enum err why)
     c->fiber = rt_self();
     c->work = work_take(c->loop);
     c->work->reply.state = REPLY_NONE;
+    c->work->reply.last_ns = 0;
     c->work->head.status = 0;
     if (!c->greeted) {
         c->greeted = rt_tls_accept(o->tls, c->stream, deadline_in_ms(o->header_ms),

@@ -73,7 +73,8 @@ struct work {
         bool close_after;
         bool whole;
         uint64_t written;  /* of the body */
-        uint64_t first_ns; /* when the first bytes left */
+        uint64_t first_ns; /* when the first bytes had left */
+        uint64_t last_ns;  /* when the last had */
         char *lines_at;    /* owned: room for prefix and lines */
         struct http_lines lines;
         struct span head; /* built; inside lines_at */
@@ -100,7 +101,7 @@ struct http_loop {
     struct list works; /* idle */
     unsigned works_idle;
     bool stopping;
-    int64_t date_second;
+    uint64_t date_until_ns; /* on the monotonic clock: when `date` is over */
     char date[NUM_DATE_TEXT];
     uint64_t ids; /* requests named so far */
     atomic_uint connections, idle, in_flight;
@@ -123,7 +124,8 @@ struct http_server {
 void conn_accepted(struct stream *s, void *server); /* outside any fiber */
 void conn_hurry(struct http_conn *c); /* idle: closes soon; busy: after its answer */
 void conn_cut(struct http_conn *c);   /* idle or busy: ends as soon as it can */
-const char *conn_date(struct http_loop *l);
+const char *conn_date(struct http_loop *l,
+                      uint64_t now_ns); /* of a request that began at now_ns */
 
 /* server.c */
 struct work *work_take(struct http_loop *l);

@@ -118,7 +118,7 @@ build(struct http_conn *c, int status, int64_t length)
     w->reply.silent =
         w->head.method == HTTP_METHOD_HEAD || status == 204 || status == 304;
     http_put_status(&p, status);
-    http_put(&p, "Date", span_of(conn_date(c->loop)));
+    http_put(&p, "Date", span_of(conn_date(c->loop, w->request.began_ns)));
     http_put(&p, "Server", SPAN("forebay"));
     put_framing(c, &p);
     assert(!p.bad);
@@ -177,11 +177,12 @@ send_all(struct http_conn *c, struct iovec *iov, int count)
         }
         rc = rt_sendv(c->stream, part, n,
                       deadline_in_ms(c->server->options.send_stall_ms), NULL);
-        if (rc == ERR_OK && w->reply.first_ns == 0)
-            w->reply.first_ns = rt_now_ns();
     }
     if (rc != ERR_OK)
         w->reply.state = REPLY_FAILED;
+    w->reply.last_ns = rt_now_ns();
+    if (rc == ERR_OK && w->reply.first_ns == 0)
+        w->reply.first_ns = w->reply.last_ns;
     return rc == ERR_OK || rc == ERR_TIMEOUT || rc == ERR_CANCELLED ? rc : ERR_CLOSED;
 }
 

@@ -6,6 +6,8 @@
 #include "http/loops.h"
 #include "rt/file.h"
 
+#define LISTEN_PATIENCE_MS 1500
+
 static void
 fill_defaults(struct http_server_options *o)
 {
@@ -50,12 +52,28 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
     rt_random(&s->id_seed, sizeof s->id_seed);
     for (unsigned i = 0; i < loops; i++) {
         s->at[i].server = s;
-        s->at[i].date_second = -1;
         list_init(&s->at[i].conns);
         list_init(&s->at[i].works);
     }
     *out = s;
     return ERR_OK;
+}
+
+/* A predecessor that was killed lets go of its port a little late: the kernel ends its rings in the background. */
+static enum err
+listen_patiently(const char *addr, uint16_t port, const struct rt_listen_options *o,
+                 struct listener **out, struct errbuf *eb)
+{
+    struct deadline by = deadline_in_ms(LISTEN_PATIENCE_MS);
+    enum err rc = rt_listen(addr, port, o, out, eb);
+
+    while (rc == ERR_EXISTS && port != 0 && !deadline_passed(by) && !rt_cancelled()) {
+        loops_pause();
+        if (eb != NULL)
+            eb->text[0] = '\0';
+        rc = rt_listen(addr, port, o, out, eb);
+    }
+    return rc;
 }
 
 enum err
@@ -64,11 +82,12 @@ http_server_listen(struct http_server *s, const char *addr, uint16_t port,
 {
     struct rt_listen_options none = {0};
     struct listener *l = NULL;
-    enum err rc = rt_listen(addr, port, o != NULL ? o : &none, &l, eb);
+    enum err rc = listen_patiently(addr, port, o != NULL ? o : &none, &l, eb);
 
     if (rc != ERR_OK)
         return rc;
-    s->listeners = xrealloc(s->listeners, (s->listener_count + 1) * sizeof *s->listeners);
+    s->listeners =
+        xrealloc(s->listeners, (s->listener_count + 1) * sizeof(struct listener *));
     s->listeners[s->listener_count++] = l;
     if (bound != NULL)
         *bound = rt_listener_port(l);

@@ -90,7 +90,8 @@ struct http_server_options {
 enum err http_server_new(const struct http_server_options *o,
                          const struct http_handler *h, struct http_server **out,
                          struct errbuf *eb) MUST_CHECK;
-/* Any number of addresses; `o` may be NULL. *bound is the port (for port 0). */
+/* Any number of addresses; `o` may be NULL. *bound is the port (for port 0). A port that is taken
+ * is tried again for a moment. May switch. */
 enum err http_server_listen(struct http_server *s, const char *addr, uint16_t port,
                             const struct rt_listen_options *o, uint16_t *bound,
                             struct errbuf *eb) MUST_CHECK;

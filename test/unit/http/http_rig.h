@@ -112,6 +112,14 @@ app_handle(struct http_request *r, void *arg)
         app_size(r, rig, number_behind(path, "/size/"), false);
     } else if (span_starts(path, SPAN("/chunked/"))) {
         app_size(r, rig, number_behind(path, "/chunked/"), true);
+    } else if (span_is(path, "/all")) { /* at most 1,000 bytes, in one piece */
+        struct errbuf eb = {0};
+        struct span body;
+
+        rig->last_error = http_body_all(r, 1000, &body, &eb);
+        (void)http_reply(
+            r, rig->last_error == ERR_OK ? 200 : err_http_status(rig->last_error),
+            rig->last_error == ERR_OK ? body : span_of(eb.text));
     } else if (span_is(path, "/short")) {
         if (http_reply_begin(r, 200, 100) == ERR_OK)
             rig->last_error = http_reply_write(r, "only this", 9);

@@ -259,6 +259,62 @@ test_expect_continue(void)
 }
 
 static void
+whole_bodies(struct rig *rig)
+{
+    static const struct {
+        size_t size;
+        bool chunked;
+        int want;
+        const char *says;
+    } rows[] = {{0, false, 200, ""},
+                {1000, false, 200, ""},
+                {1001, false, 413, "a body of 1001 bytes, at most 1000"},
+                {0, true, 200, ""},
+                {1000, true, 200, ""},
+                {1001, true, 413, "a body of more than 1000 bytes"}};
+    char data[1001];
+    struct buf all, body;
+
+    buf_init(&all, 1u << 20);
+    buf_init(&body, 1u << 20);
+    pattern(data, 0, sizeof data);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct raw *w = raw_new(rig);
+
+        REQUIRE(w->s != NULL);
+        buf_clear(&all);
+        buf_puts(&all, "PUT /all HTTP/1.1\r\nHost: a\r\n");
+        if (!rows[i].chunked)
+            buf_printf(&all, "Content-Length: %zu\r\n\r\n", rows[i].size);
+        else
+            buf_puts(&all, "Transfer-Encoding: chunked\r\n\r\n");
+        if (rows[i].chunked && rows[i].size > 0)
+            buf_printf(&all, "%zx\r\n", rows[i].size);
+        buf_put(&all, data, rows[i].size);
+        if (rows[i].chunked)
+            buf_puts(&all, rows[i].size > 0 ? "\r\n0\r\n\r\n" : "0\r\n\r\n");
+        raw_send(w->s, all.at, all.len);
+        CHECK_U64(raw_answer(w, HTTP_METHOD_PUT, &body), rows[i].want);
+        if (rows[i].want == 200) {
+            CHECK_U64(body.len, rows[i].size);
+            CHECK(body.len == 0 || memcmp(body.at, data, body.len) == 0);
+        } else {
+            buf_putc(&body, '\0');
+            CHECK_STR(body.at, rows[i].says);
+        }
+        raw_free(&w);
+    }
+    buf_fini(&all);
+    buf_fini(&body);
+}
+
+static void
+test_a_body_in_one_piece_has_a_limit(void)
+{
+    rig_everywhere(&usual, whole_bodies);
+}
+
+static void
 silent_answers(struct rig *rig)
 {
     struct raw *w = raw_new(rig);
@@ -688,6 +744,7 @@ main(int argc, char **argv)
     RUN(test_pipelining_of_100);
     RUN(test_long_heads);
     RUN(test_expect_continue);
+    RUN(test_a_body_in_one_piece_has_a_limit);
     RUN(test_head_and_204_have_no_body);
     RUN(test_what_a_handler_leaves_undone);
     RUN(test_a_client_that_leaves);
