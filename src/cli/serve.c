@@ -169,10 +169,9 @@ on_ready(const struct node_ready *r, void *arg)
     printf("Keys      %s%s\n", r->credentials,
            r->keys_needed ? "" : "   (loopback: none needed)");
     printf("Health    /_/livez /_/readyz   Metrics /_/metrics\n");
-    printf(
-        "Try:      eval $(forebay env --endpoint-url http://%s%s%s:%u --credentials %s)"
-        "  &&  aws s3 mb s3://test  &&  aws s3 cp README.md s3://test/\n",
-        v6 ? "[" : "", r->addr, v6 ? "]" : "", r->port, r->credentials);
+    printf("Try:      eval $(forebay env --endpoint-url http://%s%s%s:%u)"
+           "  &&  aws s3 mb s3://test  &&  aws s3 cp README.md s3://test/\n",
+           v6 ? "[" : "", r->addr, v6 ? "]" : "", r->port);
     fflush(stdout);
 }
 

@@ -72,6 +72,8 @@ s3_body_end(struct s3_body *b)
     if (b->check_sha256)
         digest_fini(&b->sha256);
     b->check_sha256 = false;
+    if (b->chunked != NULL)
+        awschunked_fini(b->chunked);
     iobuf_drop(&b->buf);
 }
 
