@@ -25,8 +25,9 @@ struct sim {
     struct sim_options options;
     struct sim_disk *disk; /* owned */
     struct list indexes;   /* sim_index.c */
-    char
-        *shadow; /* owned; the real directory that stands for "/"; NULL until asked for */
+    /* owned; the real directory that stands for "/"; NULL until asked for */
+    char *shadow;
+    int shadow_fd; /* owned while there is one: locked, so that nobody takes it for left over */
     struct sim_rng rng; /* what happens */
     struct sim_rng
         rng_user; /* rt_random, sim_random, OpenSSL: so that their use does not change what happens */

@@ -2,18 +2,21 @@
  * memory that stands for it. The index tells of each durable commit, and we keep images of the last few: a cut
  * puts an older one back, or none. */
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "rt/sim_engine.h"
 
 #define IMAGES_KEPT 4u
+#define SHADOW_NAME "forebay-sim-"
 
 struct image {
     char *at; /* owned */
@@ -33,16 +36,76 @@ fail(const char *what, const char *path)
     abort(); /* the machine under the simulator fails: nothing to test there */
 }
 
+static int
+on_leaf(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+/* Held by a lock on the directory as long as its process lives. -1: somebody else has it, or it is gone. */
+static int
+hold(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* What processes left that were killed: it is memory. */
+static void
+sweep(const char *base)
+{
+    DIR *d = opendir(base);
+    struct dirent *e;
+
+    while (d != NULL && (e = readdir(d)) != NULL) {
+        char *path;
+        int fd;
+
+        if (strncmp(e->d_name, SHADOW_NAME, sizeof SHADOW_NAME - 1) != 0)
+            continue;
+        path = xasprintf("%s/%s", base, e->d_name);
+        fd = hold(path);
+        if (fd >= 0) {
+            (void)nftw(path, on_leaf, 16, FTW_DEPTH | FTW_PHYS);
+            close(fd);
+        }
+        free(path);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
 static const char *
 shadow_root(struct sim *s)
 {
     static unsigned count;
     const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 
-    if (s->shadow == NULL) {
-        s->shadow = xasprintf("%s/forebay-sim-%07d-%06u", base, (int)getpid(), ++count);
-        if (mkdir(s->shadow, 0700) != 0)
-            fail("mkdir", s->shadow);
+    if (s->shadow == NULL && count == 0)
+        sweep(base);
+    for (unsigned tries = 0; s->shadow == NULL; tries++) {
+        char *path =
+            xasprintf("%s/" SHADOW_NAME "%07d-%06u", base, (int)getpid(), ++count);
+        bool made = mkdir(path, 0700) == 0;
+
+        if (tries > 100 || (!made && errno != EEXIST))
+            fail("mkdir", path);
+        s->shadow_fd = made ? hold(path) : -1;
+        if (s->shadow_fd >= 0 && access(path, F_OK) == 0) {
+            s->shadow = path;
+            break;
+        }
+        if (s->shadow_fd >= 0) /* swept away before we held it */
+            close(s->shadow_fd);
+        free(path);
     }
     return s->shadow;
 }
@@ -207,15 +270,6 @@ sim_index_cut(struct sim *s)
     }
 }
 
-static int
-on_leaf(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 void
 sim_shadow_free(struct sim *s)
 {
@@ -228,8 +282,11 @@ sim_shadow_free(struct sim *s)
         free(x->path);
         free(x);
     }
-    if (s->shadow != NULL && nftw(s->shadow, on_leaf, 16, FTW_DEPTH | FTW_PHYS) != 0)
+    if (s->shadow == NULL)
+        return;
+    if (nftw(s->shadow, on_leaf, 16, FTW_DEPTH | FTW_PHYS) != 0)
         fprintf(stderr, "sim: %s stays behind: %s\n", s->shadow, strerror(errno));
+    close(s->shadow_fd);
     free(s->shadow);
     s->shadow = NULL;
 }
