@@ -1,4 +1,5 @@
-/* connect: outgoing connections of the real engines; names are resolved in a pool of their own. */
+/* connect: outgoing connections of the real engines; names are resolved in a pool of
+ * their own. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdlib.h>
@@ -72,7 +73,8 @@ resolve(struct resolving *r, struct deadline by, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* A full backlog of a Unix socket is EAGAIN and makes no event: ask again, a little later. */
+/* A full backlog of a Unix socket is EAGAIN and makes no event: ask again, a little
+ * later. */
 static enum err
 begin_connect(int fd, const union address *a, socklen_t len, struct deadline by,
               int *error)
@@ -152,7 +154,7 @@ real_connect(const char *host, uint16_t port, struct deadline by, struct stream 
     for (unsigned i = 0; rc == ERR_OK && i < r->count; i++) {
         rc = connect_one(&r->of[i].a, r->of[i].len, by, out, eb);
         if (rc != ERR_CLOSED)
-            break; /* connected, cancelled or late; else the next address, unless it was the last */
+            break; /* connected, cancelled or late; else on to the next address */
         if (i + 1 < r->count)
             rc = ERR_OK;
     }

@@ -131,8 +131,9 @@ struct engine_ops {
     /* rt_blocking(). */
     enum err (*blocking)(void (*work)(void *arg), void *arg, struct deadline by);
 
-    /* Edge-triggered readiness of a descriptor, for what the real engines share; NULL in sim. `watch` answers 0
-     * or -errno. No edge comes after `unwatch`, which must come before close(). Both on the loop. */
+    /* Edge-triggered readiness of a descriptor, for what the real engines share; NULL in
+     * sim. `watch` answers 0 or -errno. No edge comes after `unwatch`, which must come
+     * before close(). Both on the loop. */
     int (*watch)(struct loop *l, struct watch *w);
     void (*unwatch)(struct loop *l, struct watch *w);
 

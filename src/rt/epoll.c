@@ -1,4 +1,5 @@
-/* epoll: the engine for where io_uring is forbidden. Readiness by epoll, disk work by the worker pool. */
+/* epoll: the engine for where io_uring is forbidden. Readiness by epoll, disk work by the
+ * worker pool. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -111,7 +112,8 @@ watch(struct loop *l, struct watch *w)
     return epoll_ctl(e->fd, EPOLL_CTL_ADD, w->fd, &ev) == 0 ? 0 : -errno;
 }
 
-/* Edges are handed on within wait_events(), where nobody unwatches: an event in hand never outlives its watch. */
+/* Edges are handed on within wait_events(), where nobody unwatches: an event in hand
+ * never outlives its watch. */
 static void
 unwatch(struct loop *l, struct watch *w)
 {

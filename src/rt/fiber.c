@@ -285,7 +285,8 @@ rt_group_begin(struct rt_group *g)
         list_push_back(&f->groups, &g->of_parent);
 }
 
-/* A child of a cancelled group runs all the same, cancelled from birth: it may own what it was given. */
+/* A child of a cancelled group runs all the same, cancelled from birth: it may own what
+ * it was given. */
 enum err
 rt_group_start(struct rt_group *g, fiber_fn *fn, void *arg)
 {

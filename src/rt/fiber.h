@@ -1,11 +1,13 @@
 /* fiber: straight-line code that waits without blocking its loop.
  *
- * A fiber lives and dies on the loop that started it. Between two calls marked "may switch" nothing else runs
- * on that loop. Every wait ends early with ERR_TIMEOUT at the sooner of its own deadline and the fiber's
- * scope, and with ERR_CANCELLED once the fiber is cancelled: cancellation is sticky, so each later wait fails
- * too, but for those inside rt_shield(). errno does not survive a switch.
+ * A fiber lives and dies on the loop that started it. Between two calls marked "may
+ * switch" nothing else runs on that loop. Every wait ends early with ERR_TIMEOUT at the
+ * sooner of its own deadline and the fiber's scope, and with ERR_CANCELLED once the fiber
+ * is cancelled: cancellation is sticky, so each later wait fails too, but for those
+ * inside rt_shield(). errno does not survive a switch.
  *
- * Stacks: 64 KiB and a guard page (more under sanitizers), pooled. Out of stacks is ERR_BUSY.
+ * Stacks: 64 KiB and a guard page (more under sanitizers), pooled. Out of stacks is
+ * ERR_BUSY.
  */
 #pragma once
 #include <stdbool.h>
@@ -19,9 +21,10 @@ struct fiber;
 
 struct fiber *rt_self(void); /* NULL outside fibers */
 void rt_yield(void);         /* lets the others of this loop run once. May switch. */
-enum err rt_sleep_ms(uint64_t ms) MUST_CHECK; /* ERR_OK when the time is over. May switch. */
+/* Both: ERR_OK when the time is over. May switch. */
+enum err rt_sleep_ms(uint64_t ms) MUST_CHECK;
 enum err rt_sleep_until(struct deadline when) MUST_CHECK;
-bool rt_cancelled(void); /* has this fiber been cancelled (shield or not)? */
+bool rt_cancelled(void);         /* has this fiber been cancelled (shield or not)? */
 void rt_cancel(struct fiber *f); /* same loop; idempotent; wakes it if it waits */
 
 /* A scope: inside it no wait lasts longer than `by`, nor than the scope around it. */
@@ -39,8 +42,8 @@ struct rt_shield {
 void rt_shield_begin(struct rt_shield *s);
 void rt_shield_end(struct rt_shield *s);
 
-/* A group of child fibers on this loop. The parent joins it before it returns; a parent that is cancelled
- * cancels its groups. Children inherit the parent's scope. */
+/* A group of child fibers on this loop. The parent joins it before it returns; a parent
+ * that is cancelled cancels its groups. Children inherit the parent's scope. */
 struct rt_group {
     struct list members;
     struct fiber *joiner;
@@ -49,9 +52,13 @@ struct rt_group {
     struct list of_parent;
 };
 void rt_group_begin(struct rt_group *g);
-enum err rt_group_start(struct rt_group *g, fiber_fn *fn, void *arg) MUST_CHECK; /* runs at the next turn */
+/* It runs at the next turn; in a cancelled group too, cancelled from birth: it may own
+ * what it was given. ERR_BUSY: out of stacks. */
+enum err rt_group_start(struct rt_group *g, fiber_fn *fn, void *arg) MUST_CHECK;
 void rt_group_cancel(struct rt_group *g);
-void rt_group_join(struct rt_group *g); /* returns when none is alive, cancelled or not. May switch. */
+/* Returns when none is alive, whether this fiber is cancelled or not. May switch. */
+void rt_group_join(struct rt_group *g);
 
-/* A fiber of the loop's own group: connections, daemons. rt_stop() cancels and joins them. */
+/* A fiber of the loop's own group: connections, daemons. rt_stop() cancels and joins
+ * them. */
 enum err rt_spawn(fiber_fn *fn, void *arg) MUST_CHECK;

@@ -1,4 +1,5 @@
-/* file: disk work as fibers see it, whatever engine does it: class limits, abandoned reads. */
+/* file: disk work as fibers see it, whatever engine does it: class limits, abandoned
+ * reads. */
 #include "rt/file.h"
 
 #include <assert.h>
@@ -147,7 +148,8 @@ may_begin(struct errbuf *eb, const char *name)
     return ERR_OK;
 }
 
-/* Queues or submits. The references are the operation's own: what the fiber does meanwhile is its affair. */
+/* Queues or submits. The references are the operation's own: what the fiber does
+ * meanwhile is its affair. */
 static struct disk_op *
 begin(const struct disk_op *template, struct disk_wait *w)
 {
@@ -181,7 +183,8 @@ perform(const struct disk_op *template)
     return w.result;
 }
 
-/* The fiber goes on when it is cancelled or late; the operation is taken back, or left to end by itself. */
+/* The fiber goes on when it is cancelled or late; the operation is taken back, or left to
+ * end by itself. */
 static enum err
 perform_abandonable(const struct disk_op *template, struct deadline by, int64_t *result)
 {

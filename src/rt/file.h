@@ -1,12 +1,15 @@
 /* file: disk I/O that does not block the loop, with classes, and the buffers it moves.
  *
- * Reads and writes go through `struct iobuf`: pooled, aligned to 4 KiB, counted. The operation holds its own
- * reference until the kernel is done. So a read whose fiber is cancelled or times out is *abandoned*: the
- * fiber goes on at once, the buffer is freed when the disk answers. Writes and syncs are never abandoned: once
- * begun they are waited for whatever happens. None begins in a fiber that is cancelled or whose scope has ended. A file likewise lives until its last operation is over.
+ * Reads and writes go through `struct iobuf`: pooled, aligned to 4 KiB, counted. The
+ * operation holds its own reference until the kernel is done. So a read whose fiber is
+ * cancelled or times out is *abandoned*: the fiber goes on at once, the buffer is freed
+ * when the disk answers. Writes and syncs are never abandoned: once begun they are waited
+ * for whatever happens. None begins in a fiber that is cancelled or whose scope has
+ * ended. A file likewise lives until its last operation is over.
  *
- * Each class has a bound on operations in flight on a file's disk (rt_file_class_limit); what is beyond waits
- * its turn. Every call but the small inspectors may switch. Paths are opened relative to a directory handle.
+ * Each class has a bound on operations in flight on a file's disk (table in file.c);
+ * what is beyond waits its turn. Every call but the small inspectors may switch. Paths
+ * are opened relative to a directory handle.
  */
 #pragma once
 #include <stdbool.h>
@@ -22,7 +25,8 @@ struct iobuf {
     uint32_t refs; /* atomic: may be dropped on any loop */
 };
 #define IOBUF_MAX (4u << 20)
-/* ERR_BUSY when the pool's limit is reached. Sizes are rounded up to a power of two from 4 KiB. */
+/* ERR_BUSY when the pool's limit is reached. Sizes are rounded up to a power of two from
+ * 4 KiB. */
 enum err iobuf_get(uint32_t size, struct iobuf **out) MUST_CHECK;
 struct iobuf *iobuf_ref(struct iobuf *b);
 void iobuf_drop(struct iobuf **bp); /* NULL is fine */
@@ -90,8 +94,8 @@ enum err rt_punch(struct rt_file *f, uint64_t offset, uint64_t len,
                   struct errbuf *eb) MUST_CHECK;
 enum err rt_truncate(struct rt_file *f, uint64_t size, struct errbuf *eb) MUST_CHECK;
 
-/* Whole small files (configuration, credentials): read into *out with a NUL behind; write by a temporary,
- * fsync, rename, fsync of the folder. */
+/* Whole small files (configuration, credentials): read into *out with a NUL behind; write
+ * by a temporary, fsync, rename, fsync of the folder. */
 enum err rt_file_load(struct rt_dir *d, const char *name, uint32_t limit, char **out,
                       size_t *len,
                       struct errbuf *eb) MUST_CHECK; /* the caller frees *out */

@@ -153,8 +153,8 @@ void loop_ready(struct loop *l, struct fiber *f);
 enum {
     EDGE_IN = 1,
     EDGE_OUT = 2,
-    EDGE_HANGUP =
-        4, /* the end or an error has arrived: a short read no longer means that nothing is left */
+    /* The end or an error has arrived: a short read does not mean that nothing is left. */
+    EDGE_HANGUP = 4,
 };
 
 #define PARK_WAITING ERR_COUNT_ /* stream.park.why before it is to be woken */
@@ -169,9 +169,8 @@ struct stream {
     bool may_in, may_out;
     bool hangup;
     bool closed;
-    bool reset; /* to be closed by a reset */
-    unsigned
-        users; /* calls that are inside; the last one out of a closed stream destroys it */
+    bool reset;     /* to be closed by a reset */
+    unsigned users; /* calls that are inside; the last one destroys a closed stream */
     bool loopback;
     bool counted; /* in loop->connections */
     bool parked;
@@ -197,7 +196,8 @@ void stream_edge(struct stream *s, unsigned edges);
 void stream_leave(
     struct stream *s); /* the call that is inside is over: `s` may be gone */
 void stream_on_park_deadline(struct timer *t);
-/* Ends its parking; `why` goes to on_ready. Once is enough: later calls have no effect. */
+/* Ends its parking; `why` goes to on_ready. Once is enough: later calls have no
+ * effect. */
 void stream_unpark(struct stream *s, enum err why);
 void stream_start_due(struct loop *l);  /* parked streams that waited for a stack */
 void stream_unpark_all(struct loop *l); /* at the end */

@@ -1,5 +1,6 @@
-/* iobuf: pooled I/O buffers. Each loop keeps some idle ones by size, last in first out: a fresh buffer of 128 KiB costs
- * 40 us of page faults. What threads other than loops drop goes back to the system. */
+/* iobuf: pooled I/O buffers. Each loop keeps some idle ones by size, last in first out: a
+ * fresh buffer of 128 KiB costs 40 us of page faults. What threads other than loops drop
+ * goes back to the system. */
 #include "rt/iobuf.h"
 
 #include <assert.h>

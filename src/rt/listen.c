@@ -1,5 +1,6 @@
-/* listen: listening sockets of the real engines. Loop 0 accepts and hands each connection to the loop with the fewest:
- * SO_REUSEPORT balances badly (runtime notes: 1.2 to 1.8 times the mean) and resets clients when a socket closes. */
+/* listen: listening sockets of the real engines. Loop 0 accepts and hands each connection
+ * to the loop with the fewest: SO_REUSEPORT balances badly (runtime notes: 1.2 to 1.8
+ * times the mean) and resets clients when a socket closes. */
 #include <assert.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -21,10 +22,9 @@ struct real_listener {
     struct listener l;
     struct watch watch;
     struct fiber *acceptor;
-    struct timer
-        again; /* accepting goes on: next turn, or after a pause for want of descriptors */
-    bool may_have; /* no EAGAIN since the last edge */
-    bool paused;   /* said so in the log */
+    struct timer again; /* accepting goes on: next turn, or after a pause */
+    bool may_have;      /* no EAGAIN since the last edge */
+    bool paused;        /* said so in the log */
     bool closed;
     bool unix_path;
     char path[108]; /* to be removed at the end */
@@ -94,7 +94,8 @@ hand_over(struct real_listener *r, int fd, const union address *peer)
     rt_post(loop, &h->msg);
 }
 
-/* A descriptor, -EAGAIN, or another -errno. Errors that belong to one connection are passed over. */
+/* A descriptor, -EAGAIN, or another -errno. Errors that belong to one connection are
+ * passed over. */
 static int
 accept_one(struct real_listener *r, union address *peer)
 {

@@ -12,9 +12,9 @@
 
 _Thread_local struct loop *loop_self;
 
-/* ---- mailbox ----
- * The sender pushes, then looks whether the loop sleeps; the loop says that it sleeps, then looks whether there is
- * something. All four are sequentially consistent, so at least one of them sees the other. */
+/* ---- mailbox ---- The sender pushes, then looks whether the loop sleeps; the loop says
+ * that it sleeps, then looks whether there is something. All four are sequentially
+ * consistent, so at least one of them sees the other. */
 
 void
 mailbox_push(struct loop *l, struct rt_msg *m)
@@ -68,7 +68,8 @@ loop_ready(struct loop *l, struct fiber *f)
     list_push_back(&l->ready, &f->link);
 }
 
-/* Those that are ready now; whoever becomes ready meanwhile waits until the kernel was heard. */
+/* Those that are ready now; whoever becomes ready meanwhile waits until the kernel was
+ * heard. */
 static void
 run_ready(struct loop *l)
 {
@@ -236,7 +237,8 @@ rt_waiter_init(struct rt_waiter *w)
     *w = (struct rt_waiter){.msg.fn = on_wake, .loop = rt_loop_index()};
 }
 
-/* The fiber is named only while it waits here: a wake that comes sooner must not end another wait of it. */
+/* The fiber is named only while it waits here: a wake that comes sooner must not end
+ * another wait of it. */
 void
 rt_wait(struct rt_waiter *w)
 {
@@ -252,10 +254,10 @@ rt_wake(struct rt_waiter *w)
     rt_post(w->loop, &w->msg);
 }
 
-/* ---- retiring ----
- * A round is one message that visits every loop and comes home. Messages are handled between fibers, so when it
- * is home no fiber anywhere still runs on what it looked up before the round began. What is retired while a round
- * travels waits for the next one. */
+/* ---- retiring ---- A round is one message that visits every loop and comes home.
+ * Messages are handled between fibers, so when it is home no fiber anywhere still runs on
+ * what it looked up before the round began. What is retired while a round travels waits
+ * for the next one. */
 
 struct retired {
     struct retired *next;

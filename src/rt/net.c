@@ -1,4 +1,5 @@
-/* net: waiting for bytes and closing streams, whatever moves the bytes; park.c has the streams nobody waits for. */
+/* net: waiting for bytes and closing streams, whatever moves the bytes; park.c has the
+ * streams nobody waits for. */
 #include "rt/net.h"
 
 #include <assert.h>
@@ -8,7 +9,8 @@
 #include "base/mem.h"
 #include "rt/internal.h"
 
-/* A fiber whose peer is always faster than it never waits: after this many calls it lets the others run. */
+/* A fiber whose peer is always faster than it never waits: after this many calls it lets
+ * the others run. */
 enum { CALLS_BEFORE_YIELD = 64 };
 
 void
@@ -150,8 +152,9 @@ stream_edge(struct stream *s, unsigned edges)
 
 /* ---- bytes ---- */
 
-/* A recv shorter than its room has emptied the queue: the next bytes make an edge, so no second call is needed to
- * hear EAGAIN. Not so once the end is known: it has made its edge already. */
+/* A recv shorter than its room has emptied the queue: the next bytes make an edge, so no
+ * second call is needed to hear EAGAIN. Not so once the end is known: it has made its
+ * edge already. */
 enum err
 stream_recv_raw(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
                 struct errbuf *eb)

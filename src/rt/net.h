@@ -1,8 +1,8 @@
 /* net: byte streams (TCP, Unix, pipes, TLS over any of them) and listeners.
  *
- * A stream belongs to one loop. A fiber at a time receives, a fiber at a time sends. Memory given to a call is
- * touched only during the call. rt_stream_close() may be called at any time by the owner; a wait of
- * another fiber on it ends with ERR_CLOSED.
+ * A stream belongs to one loop. A fiber at a time receives, a fiber at a time sends.
+ * Memory given to a call is touched only during the call. rt_stream_close() may be called
+ * at any time by the owner; a wait of another fiber on it ends with ERR_CLOSED.
  */
 #pragma once
 #include <stdbool.h>
@@ -16,23 +16,25 @@ struct stream;
 struct listener;
 
 struct rt_listen_options {
-    const char *
-        congestion; /* TCP congestion control, inherited by connections; NULL: the system's */
-    bool unlink_first; /* Unix: a leftover socket file is removed */
-    unsigned backlog;  /* 0: 4,096 */
+    const char *congestion; /* TCP; connections inherit it; NULL: the system's */
+    bool unlink_first;      /* Unix: a leftover socket file is removed */
+    unsigned backlog;       /* 0: 4,096 */
 };
 
 /* "127.0.0.1", "::1", "0.0.0.0", "unix:/path". Port 0 picks one. SO_REUSEADDR is set. */
 enum err rt_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
                    struct listener **out, struct errbuf *eb) MUST_CHECK;
 uint16_t rt_listener_port(const struct listener *l);
-/* From now on every connection is handed to the loop with the fewest; there on_stream runs outside any fiber:
- * it takes the stream, and typically parks it. Descriptors out: accepting pauses and resumes. */
+/* From now on every connection is handed to the loop with the fewest; there on_stream
+ * runs outside any fiber: it takes the stream, and typically parks it. Descriptors out:
+ * accepting pauses and resumes. */
 void rt_listener_serve(struct listener *l, void (*on_stream)(struct stream *s, void *arg),
                        void *arg);
-/* Connections on their way to their loops still reach on_stream; whoever frees `arg` does it by rt_retire(). */
+/* Connections on their way to their loops still reach on_stream; whoever frees `arg` does
+ * it by rt_retire(). */
 void rt_listener_close(struct listener **lp);
-/* For tests and simple servers: takes one connection on this loop. Not together with serve. May switch. */
+/* For tests and simple servers: takes one connection on this loop. Not together with
+ * serve. May switch. */
 enum err rt_accept(struct listener *l, struct deadline by, struct stream **out,
                    struct errbuf *eb) MUST_CHECK;
 
@@ -45,7 +47,8 @@ enum err rt_pipe(struct stream **a, struct stream **b); /* two ends in one proce
 /* Receives at least 1 byte; *n = 0 with ERR_OK is the end of the stream. May switch. */
 enum err rt_recv(struct stream *s, void *buf, size_t len, struct deadline by, size_t *n,
                  struct errbuf *eb) MUST_CHECK;
-/* Sends all of it, or fails: then an unknown part is sent and the stream is good for closing only. May switch. */
+/* Sends all of it, or fails: then an unknown part is sent and the stream is good for
+ * closing only. May switch. */
 enum err rt_send(struct stream *s, const void *buf, size_t len, struct deadline by,
                  struct errbuf *eb) MUST_CHECK;
 /* The same for pieces; iov is changed. */
@@ -54,16 +57,18 @@ enum err rt_sendv(struct stream *s, struct iovec *iov, int count, struct deadlin
 /* Ends the sending direction (TLS: close_notify first). May switch. */
 enum err rt_send_end(struct stream *s, struct deadline by) MUST_CHECK;
 void rt_stream_close(struct stream **sp); /* NULL is fine; never waits */
-/* The same, but the peer sees a reset instead of an end (TCP): so that what was cut short can't look whole. */
+/* The same, but the peer sees a reset instead of an end (TCP): so that what was cut short
+ * can't look whole. */
 void rt_stream_reset(struct stream **sp);
 
-/* Nothing to do until the peer speaks: no fiber is held. When bytes (or the end) are there `on_ready` runs as a
- * new fiber with ERR_OK; ERR_TIMEOUT at `by`; ERR_CANCELLED after rt_unpark(). Out of stacks: the
- * stream stays parked until there is one. */
+/* Nothing to do until the peer speaks: no fiber is held. When bytes (or the end) are
+ * there `on_ready` runs as a new fiber with ERR_OK; ERR_TIMEOUT at `by`; ERR_CANCELLED
+ * after rt_unpark(). Out of stacks: the stream stays parked until there is one. */
 void rt_park(struct stream *s, struct deadline by,
              void (*on_ready)(void *arg, enum err why), void *arg);
 void rt_unpark(struct stream *s); /* no effect unless parked */
-/* False when a call of rt_recv() would surely wait: spares one system call before parking. */
+/* False when a call of rt_recv() would surely wait: spares one system call before
+ * parking. */
 bool rt_may_have_bytes(const struct stream *s);
 
 /* "127.0.0.1:51234"; for logs. Loopback: the other end is this host. */

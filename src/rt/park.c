@@ -1,8 +1,11 @@
-/* park: streams that nobody waits for; a fiber is made when there is something to hear (rt/net.h).
+/* park: streams that nobody waits for; a fiber is made when there is something to hear
+ * (rt/net.h).
  *
- *   busy --rt_park--> parked --edge, deadline, rt_unpark--> due --a stack is free--> started --runs--> busy
+ *   busy --rt_park--> parked --edge, deadline, rt_unpark--> due
+ *   due --a stack is free--> started --runs--> busy
  *
- * `parked` is true in the three in the middle. In loop.parked, loop.due and neither of them, in this order. */
+ * `parked` is true in the three in the middle. In loop.parked, loop.due and neither of
+ * them, in this order. */
 #include <assert.h>
 
 #include "base/mem.h"

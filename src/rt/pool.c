@@ -67,7 +67,8 @@ serve(void *arg)
     return NULL;
 }
 
-/* Holding the lock. Signals are for the loops' threads. False: no thread could be started now. */
+/* Holding the lock. Signals are for the loops' threads. False: no thread could be started
+ * now. */
 static bool
 add_thread(struct pool *p)
 {
@@ -117,7 +118,8 @@ pool_submit(enum pool_kind kind, struct rt_job *j)
     return submit(&pools[kind], j, false);
 }
 
-/* With no thread at all the job runs here: late for everybody else on this loop, but not lost. */
+/* With no thread at all the job runs here: late for everybody else on this loop, but not
+ * lost. */
 void
 pool_submit_always(enum pool_kind kind, struct rt_job *j)
 {

@@ -1,5 +1,5 @@
-/* posix: directories and files by plain system calls on the worker pool, for both real engines; and the disk work of
- * the engine that has no ring. */
+/* posix: directories and files by plain system calls on the worker pool, for both real
+ * engines; and the disk work of the engine that has no ring. */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -87,7 +87,8 @@ on_worker(struct call *c, const char *doing, const char *name, struct errbuf *eb
 
 /* ---- opening beneath a directory ---- */
 
-/* What openat2() refuses, checked by hand where a kernel or a container has no openat2(). */
+/* What openat2() refuses, checked by hand where a kernel or a container has no
+ * openat2(). */
 static bool
 leaves_directory(const char *name)
 {
@@ -215,7 +216,8 @@ real_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
     return ERR_OK;
 }
 
-/* The last close of a file without a name frees its blocks, which takes milliseconds: not on a loop. */
+/* The last close of a file without a name frees its blocks, which takes milliseconds: not
+ * on a loop. */
 struct closing {
     struct rt_job job;
     int fd;

@@ -4,11 +4,26 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
 
+#include "base/log.h"
 #include "rt/internal.h"
 #include "rt/pool.h"
 #include "rt/test_hooks.h"
+
+void
+real_raise_limits(void)
+{
+    struct rlimit l;
+
+    if (getrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_cur == l.rlim_max)
+        return;
+    l.rlim_cur = l.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &l) != 0)
+        LOG(LOG_WARN, "rt.limits", "the limit of descriptors stays low",
+            L_U64("limit", l.rlim_cur));
+}
 
 static uint64_t
 read_clock(clockid_t id)

@@ -1,8 +1,9 @@
-/* real: what the engines uring and epoll share: the machine's clocks, sockets, directories, the worker pool.
- * Inside `rt` only. */
+/* real: what the engines uring and epoll share: the machine's clocks, sockets,
+ * directories, the worker pool. Inside `rt` only. */
 #pragma once
 #include "rt/engine.h"
 
+void real_raise_limits(void); /* descriptors: the soft limit becomes the hard one */
 uint64_t real_now_ns(void);
 uint64_t real_wall_ns(void);
 void real_random(void *out, size_t len);

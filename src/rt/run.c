@@ -1,5 +1,5 @@
-/* run: the start and the end of everything. Threads and their loops, the engine that is in force, and how all loops
- * find out together that nothing is left to do. */
+/* run: the start and the end of everything. Threads and their loops, the engine that is
+ * in force, and how all loops find out together that nothing is left to do. */
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
@@ -12,12 +12,14 @@
 #include "base/metrics.h"
 #include "rt/iobuf.h"
 #include "rt/pool.h"
+#include "rt/real.h"
 #include "rt/report.h"
 #include "rt/signals.h"
 #include "rt/turn.h"
 
-/* Goes round the loops at the end; each keeps it until it is quiet. When two rounds in a row count the same
- * number of fibers and messages, nothing happened between them, and nothing is on its way. */
+/* Goes round the loops at the end; each keeps it until it is quiet. When two rounds in a
+ * row count the same number of fibers and messages, nothing happened between them, and
+ * nothing is on its way. */
 struct stop_token {
     struct rt_msg msg;
     unsigned at;
@@ -126,7 +128,8 @@ on_token(struct rt_msg *m)
     loop_self->token = CONTAINER_OF(m, struct stop_token, msg);
 }
 
-/* Holding the token and quiet: count, and pass it on; after a full round loop 0 decides. */
+/* Holding the token and quiet: count, and pass it on; after a full round loop 0
+ * decides. */
 void
 loop_pass_token(struct loop *l)
 {
@@ -199,8 +202,8 @@ decide(unsigned started, enum err rc)
     lock_release(&s->lock);
 }
 
-/* Whoever posts to a loop may still be about to wake it when the loop has long handled the message: engines close
- * when no thread is left that could, loops or workers. */
+/* Whoever posts to a loop may still be about to wake it when the loop has long handled
+ * the message: engines close when no thread is left that could, loops or workers. */
 static void
 leave_together(struct loop *l)
 {
@@ -317,7 +320,8 @@ run_loops(struct errbuf *eb)
     return rc;
 }
 
-/* As many loops as asked for, or one for each CPU we may use; loop i belongs to the i-th of them. */
+/* As many loops as asked for, or one for each CPU we may use; loop i belongs to the i-th
+ * of them. */
 static void
 seat_loops(const struct rt_options *o, bool single)
 {
@@ -361,8 +365,10 @@ rt_run_on(const struct engine_ops *ops, const struct rt_options *options, fiber_
     metrics_set_engine(rt_engine_name(ops->kind));
     pinned = rt.seats[0].cpu >= 0 &&
              pthread_getaffinity_np(pthread_self(), sizeof before, &before) == 0;
-    if (!ops->single)
+    if (!ops->single) {
+        real_raise_limits();
         pools_start(options->workers, options->worker_queue);
+    }
 
     report_begin(rt.count);
     rc = run_loops(eb);

@@ -1,4 +1,5 @@
-/* sanitize: what the sanitizers want to hear about stacks; nothing in other builds. Inside `rt` only. */
+/* sanitize: what the sanitizers want to hear about stacks; nothing in other builds.
+ * Inside `rt` only. */
 #pragma once
 #include <stddef.h>
 

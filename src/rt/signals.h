@@ -1,4 +1,5 @@
-/* signals: SIGTERM and its like become fibers of loop 0; a stack overflow says so before it kills. Inside `rt` only. */
+/* signals: SIGTERM and its like become fibers of loop 0; a stack overflow says so before
+ * it kills. Inside `rt` only. */
 #pragma once
 #include "rt/internal.h"
 

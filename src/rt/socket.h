@@ -1,4 +1,5 @@
-/* socket: streams over descriptors, for the real engines; addresses as people write them. Inside `rt` only. */
+/* socket: streams over descriptors, for the real engines; addresses as people write them.
+ * Inside `rt` only. */
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -19,6 +20,7 @@ bool address_parse(const char *text, uint16_t port, union address *out, socklen_
 void address_text(const union address *a, char out[ADDRESS_TEXT]);
 bool address_is_loopback(const union address *a);
 
-/* Takes a nonblocking descriptor: on error it is closed. `writable`: it is known to be connected. */
+/* Takes a nonblocking descriptor: on error it is closed. `writable`: it is known to be
+ * connected. */
 enum err socket_stream(int fd, const union address *peer, bool writable,
                        struct stream **out, struct errbuf *eb) MUST_CHECK;

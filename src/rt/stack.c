@@ -28,7 +28,8 @@ enum { STACK = 64 << 10 };
 #endif
 #define CANARY 0x0f1be40ddeadc0deu
 
-/* Guards by mprotect cost two mappings a stack, and the kernel bounds those of a process. */
+/* Guards by mprotect cost two mappings a stack, and the kernel bounds those of a
+ * process. */
 static size_t
 most_by_mprotect(unsigned loops)
 {
@@ -61,7 +62,8 @@ stacks_init(struct stacks *st, unsigned fibers_max, unsigned loops, struct errbu
                              most);
         }
     }
-    /* A huge page would make a touched stack cost 2 MiB. Refused where there are none: fine. */
+    /* A huge page would make a touched stack cost 2 MiB. Refused where there are none:
+     * fine. */
     (void)madvise(st->base, most * st->slot_size, MADV_NOHUGEPAGE);
     st->slots = most;
     if (madvise(st->base, PAGE, ADVICE_GUARD) != 0) {
@@ -96,7 +98,8 @@ guard(struct stacks *st, char *low)
     return mprotect(low, PAGE, PROT_NONE) == 0;
 }
 
-/* A stack that was never used. Equal places in all stacks would share few cache sets: tops are shifted. */
+/* A stack that was never used. Equal places in all stacks would share few cache sets:
+ * tops are shifted. */
 static struct fiber *
 cut(struct stacks *st)
 {

@@ -1,5 +1,6 @@
-/* stack: the stacks of one loop's fibers, cut from one mapping, each over a guard page; reused last in first out.
- * The struct fiber lies at the top of its stack. Only the loop's thread enters. Inside `rt` only. */
+/* stack: the stacks of one loop's fibers, cut from one mapping, each over a guard page;
+ * reused last in first out. The struct fiber lies at the top of its stack. Only the
+ * loop's thread enters. Inside `rt` only. */
 #pragma once
 #include "rt/internal.h"
 

@@ -1,20 +1,24 @@
-/* switch: from one stack to another, in one file of assembly for each machine (switch_ARCH.S).
+/* switch: from one stack to another, in one file of assembly for each machine
+ * (switch_ARCH.S).
  *
- * Kept over a switch: what the ABI calls callee-saved, and the floating point control words, so that a fiber's
- * rounding mode stays its own. Not kept: errno, the signal mask. Knows nothing of fibers or sanitizers. Any
- * thread, but a stack that was begun on one thread must not go on on another (thread-locals).
+ * Kept over a switch: what the ABI calls callee-saved, and the floating point control
+ * words, so that a fiber's rounding mode stays its own. Not kept: errno, the signal mask.
+ * Knows nothing of fibers or sanitizers. Any thread, but a stack that was begun on one
+ * thread must not go on on another (thread-locals).
  */
 #pragma once
 #include <stdint.h>
 #include <string.h>
 
-/* Leaves the current stack with its place in *save and goes on at `to`. Returns when somebody switches back. */
+/* Leaves the current stack with its place in *save and goes on at `to`. Returns when
+ * somebody switches back. */
 void switch_to(void **save, void *to);
 
 /* Never called: where a fresh stack begins. Calls fn(arg), which must not return. */
 void switch_entry(void);
 
-/* Makes a fresh stack below `top` (aligned down to 16). The first switch_to() its result calls fn(arg). */
+/* Makes a fresh stack below `top` (aligned down to 16). The first switch_to() its result
+ * calls fn(arg). */
 static inline void *
 switch_make(char *top, void (*fn)(void *arg), void *arg)
 {

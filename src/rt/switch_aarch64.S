@@ -1,4 +1,5 @@
-/* The switch on aarch64 (AAPCS64). Frame of 176 bytes, from the saved stack pointer upwards:
+/* The switch on aarch64 (AAPCS64). Frame of 176 bytes, from the saved stack pointer
+ * upwards:
  *   +0 x19 .. x30, +96 d8 .. d15, +160 fpcr, +168 padding */
 #if defined(__aarch64__)
         .text

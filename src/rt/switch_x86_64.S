@@ -75,7 +75,8 @@ switch_entry:
         .cfi_endproc
         .size   switch_entry, .-switch_entry
 
-/* Indirect branch tracking is supported; user shadow stacks are not (each fiber would need its own). */
+/* Indirect branch tracking is supported; user shadow stacks are not (each fiber would
+ * need its own). */
         .section .note.gnu.property, "a"
         .balign 8
         .long   4, 16, 5

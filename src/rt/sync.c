@@ -45,8 +45,8 @@ rt_cond_wait(struct rt_cond *c, struct deadline by)
     return wait_in(&c->waiters, by);
 }
 
-/* A fiber whose wait has already ended otherwise, but which has not run since, is still in the list: it must not
- * swallow a signal that another one needs. */
+/* A fiber whose wait has already ended otherwise, but which has not run since, is still
+ * in the list: it must not swallow a signal that another one needs. */
 void
 rt_cond_signal(struct rt_cond *c)
 {
@@ -85,7 +85,8 @@ rt_sem_try(struct rt_sem *s)
     return true;
 }
 
-/* A giver hands its unit to the first waiter, whose wait then ends with ERR_OK whatever else happens. */
+/* A giver hands its unit to the first waiter, whose wait then ends with ERR_OK whatever
+ * else happens. */
 enum err
 rt_sem_take(struct rt_sem *s, struct deadline by)
 {

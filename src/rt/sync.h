@@ -1,4 +1,5 @@
-/* sync: waiting for each other among fibers of one loop. No threads enter; between loops use rt_post(). */
+/* sync: waiting for each other among fibers of one loop. No threads enter; between loops
+ * use rt_post(). */
 #pragma once
 #include "rt/fiber.h"
 

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 uint64_t rt_now_ns(void); /* monotonic */
-uint64_t rt_turn_ns(
-    void); /* the same at the begin of this loop's turn: costs nothing; now on other threads */
+/* The same at the begin of this loop's turn, for nothing; on other threads: now. */
+uint64_t rt_turn_ns(void);
 uint64_t rt_wall_ns(void); /* since 1970; never used to order anything */
 
 /* A moment on the monotonic clock. Absolute, so it nests and travels. */
@@ -14,8 +14,8 @@ struct deadline {
 };
 #define DEADLINE_NEVER ((struct deadline){UINT64_MAX})
 
-/* Requests set several each, and reading the clock is a hundredth of what a small one costs: long ones count from
- * the begin of the turn. */
+/* Requests set several each, and reading the clock is a hundredth of what a small one
+ * costs: long ones count from the begin of the turn. */
 #define DEADLINE_LONG_MS 1000
 static inline struct deadline
 deadline_in_ms(uint64_t ms)

@@ -1,4 +1,5 @@
-/* turn: one loop's life: messages, timers, fibers, sleep. Inside `rt` only; run.c drives it. */
+/* turn: one loop's life: messages, timers, fibers, sleep. Inside `rt` only; run.c drives
+ * it. */
 #pragma once
 #include "rt/internal.h"
 

@@ -1,9 +1,11 @@
-/* uring: the engine on io_uring. Sockets are read and written by plain system calls; the ring brings their edges (one
- * multishot poll each, edge-triggered) and does the disk work. So memory that a fiber lends to a socket call is never
- * in the kernel's hands while the fiber sleeps, and what the ring reads into is a counted buffer.
+/* uring: the engine on io_uring. Sockets are read and written by plain system calls; the
+ * ring brings their edges (one multishot poll each, edge-triggered) and does the disk
+ * work. So memory that a fiber lends to a socket call is never in the kernel's hands
+ * while the fiber sleeps, and what the ring reads into is a counted buffer.
  *
- * A poll's op lives until its final completion, a disk op until its own: nothing else frees them. Completions carry
- * a pointer with a tag in its low bits; those of cancel requests carry 0 and are dropped. */
+ * A poll's op lives until its final completion, a disk op until its own: nothing else
+ * frees them. Completions carry a pointer with a tag in its low bits; those of cancel
+ * requests carry 0 and are dropped. */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -87,8 +89,8 @@ setup(struct io_uring *ring)
     return rc;
 }
 
-/* Only what this file uses may be asked of the ring from now on: whoever gets hold of its descriptor finds no open,
- * no connect. A kernel that can't restrict runs without. */
+/* Only what this file uses may be asked of the ring from now on: whoever gets hold of its
+ * descriptor finds no open, no connect. A kernel that can't restrict runs without. */
 static void
 restrict_ring(struct io_uring *ring)
 {
@@ -212,8 +214,9 @@ enter(struct uring *u, uint64_t until_ns)
     uint64_t now = 0;
     int rc;
 
-    /* A descriptor that was closed under its poll is really closed (the peer hears of it) only when the cancel is
-     * through and this thread is back from the kernel: don't sleep in there meanwhile. */
+    /* A descriptor that was closed under its poll is really closed (the peer hears of it)
+     * only when the cancel is through and this thread is back from the kernel: don't
+     * sleep in there meanwhile. */
     if (u->events.count > 0 || u->unwatched)
         until_ns = 0;
     u->unwatched = false;
@@ -247,7 +250,8 @@ arm(struct uring *u, struct poll_op *op)
     io_uring_sqe_set_data64(sqe, tagged(op, TAG_POLL));
 }
 
-/* Not POLL_REMOVE: that answers EALREADY, and removes nothing, while an edge is on its way. */
+/* Not POLL_REMOVE: that answers EALREADY, and removes nothing, while an edge is on its
+ * way. */
 static void
 cancel_poll(struct uring *u, struct poll_op *op)
 {
@@ -271,8 +275,9 @@ watch(struct loop *l, struct watch *w)
     return 0;
 }
 
-/* The descriptor may be closed at once: a poll that is not submitted yet then meets EBADF, or a stranger's
- * descriptor, from which the cancel behind it in the same queue removes it again. */
+/* The descriptor may be closed at once: a poll that is not submitted yet then meets
+ * EBADF, or a stranger's descriptor, from which the cancel behind it in the same queue
+ * removes it again. */
 static void
 unwatch(struct loop *l, struct watch *w)
 {
@@ -294,7 +299,8 @@ on_poll(struct uring *u, struct poll_op *op, const struct completion *c)
     bool over = (c->flags & IORING_CQE_F_MORE) == 0;
 
     if (w != NULL && over && c->res < 0 && c->res != -ECANCELED) {
-        /* The kernel can't poll it any more: let the next call on the descriptor say why. */
+        /* The kernel can't poll it any more: let the next call on the descriptor say
+         * why. */
         w->engine_data = NULL;
         w->on_edge(w, EDGE_IN | EDGE_OUT | EDGE_HANGUP);
     } else if (w != NULL) {

@@ -1,5 +1,5 @@
-/* engines: runs a case as the first fiber of a runtime, under each engine in turn. The simulator has one loop:
- * cases that want more are for the real ones. */
+/* engines: runs a case as the first fiber of a runtime, under each engine in turn. The
+ * simulator has one loop: cases that want more are for the real ones. */
 #pragma once
 #include "check.h"
 #include "rt/loop.h"

@@ -1,5 +1,6 @@
-/* Every wait of a workload that uses each kind of wait is cancelled, then failed, one at a time: nothing leaks, nothing
- * hangs, what was acknowledged holds. Real engines; the simulator has suites of its own. Protects decision D1. */
+/* Every wait of a workload that uses each kind of wait is cancelled, then failed, one at
+ * a time: nothing leaks, nothing hangs, what was acknowledged holds. Real engines; the
+ * simulator has suites of its own. Protects decision D1. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -38,7 +39,8 @@ on_ready(void *arg, enum err why)
     rt_cond_broadcast(arg);
 }
 
-/* The parked stream's own fiber signals; the wait for it is one more that may be disturbed. */
+/* The parked stream's own fiber signals; the wait for it is one more that may be
+ * disturbed. */
 static enum err
 park_once(struct work *w)
 {
@@ -181,8 +183,8 @@ work_and_count(void *arg)
     rt_group_join(&g);
 }
 
-/* Until a run meets no disturbance. Not every wait can fail: writes, and jobs that a worker has begun, are waited for.
- * A cancellation then shows at the next wait. */
+/* Until a run meets no disturbance. Not every wait can fail: writes, and jobs that a
+ * worker has begun, are waited for. A cancellation then shows at the next wait. */
 static void
 disturb_each(enum rt_engine engine, enum err err, unsigned least)
 {

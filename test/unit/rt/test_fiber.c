@@ -1,4 +1,5 @@
-/* Fibers of one loop: order, time, scopes, shields, groups, and that cancellation sticks to every kind of wait. */
+/* Fibers of one loop: order, time, scopes, shields, groups, and that cancellation sticks
+ * to every kind of wait. */
 #include <fenv.h>
 
 #include "engines.h"

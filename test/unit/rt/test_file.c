@@ -1,5 +1,5 @@
-/* Files and their buffers: what is written is read, abandoned reads end by themselves, classes have limits, small files
- * are replaced whole. */
+/* Files and their buffers: what is written is read, abandoned reads end by themselves,
+ * classes have limits, small files are replaced whole. */
 #include <unistd.h>
 
 #include "base/mem.h"

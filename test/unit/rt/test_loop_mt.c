@@ -1,5 +1,5 @@
-/* Several loops and threads: messages, calls, wakes, retiring, the worker pool, listeners, signals, descriptors running
- * out. Runs under TSan too. */
+/* Several loops and threads: messages, calls, wakes, retiring, the worker pool,
+ * listeners, signals, descriptors running out. Runs under TSan too. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,7 +22,8 @@ struct ball {
     struct rt_msg msg;
     struct side *from;
 };
-/* One loop's half of the game: sends its balls to the other loop, which sends them back. */
+/* One loop's half of the game: sends its balls to the other loop, which sends them
+ * back. */
 struct side {
     unsigned loop, other;
     unsigned sent, home, abroad;
@@ -184,7 +185,8 @@ REAL_CASE(test_threads_wake_fibers, 2, wake_fiber)
 
 /* ---- retiring ---- */
 
-/* A snapshot that all loops read and one replaces. `alive` is cleared when it is retired; no reader may see that. */
+/* A snapshot that all loops read and one replaces. `alive` is cleared when it is retired;
+ * no reader may see that. */
 struct snapshot {
     atomic_bool alive;
 };

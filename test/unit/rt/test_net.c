@@ -1,4 +1,5 @@
-/* Streams of the real engines: bytes, ends, deadlines, closing under a waiter, parking. */
+/* Streams of the real engines: bytes, ends, deadlines, closing under a waiter,
+ * parking. */
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -432,7 +433,8 @@ test_parked_streams_wait_for_a_stack(void)
     }
 }
 
-/* Whoever parks owns the stream again at the end: on_ready with ERR_CANCELLED closes it. */
+/* Whoever parks owns the stream again at the end: on_ready with ERR_CANCELLED closes
+ * it. */
 static struct stream *left[2];
 static unsigned closed_at_end;
 

@@ -1,4 +1,5 @@
-/* Starting: which engine, how many loops; and what a fiber that overflows its stack says before it dies. */
+/* Starting: which engine, how many loops; and what a fiber that overflows its stack says
+ * before it dies. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

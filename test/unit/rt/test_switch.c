@@ -1,5 +1,6 @@
-/* The switch alone: registers, rounding mode, alignment, arguments. Needs only rt/switch.h and the assembly, so that
- * it also runs cross-compiled under qemu (make check-aarch64). */
+/* The switch alone: registers, rounding mode, alignment, arguments. Needs only
+ * rt/switch.h and the assembly, so that it also runs cross-compiled under qemu (make
+ * check-aarch64). */
 #include <fenv.h>
 #include <stdlib.h>
 
@@ -44,7 +45,8 @@ test_goes_there_and_back(void)
     free(stack);
 }
 
-/* Enough live values that the compiler keeps some in callee-saved registers, integer and floating. */
+/* Enough live values that the compiler keeps some in callee-saved registers, integer and
+ * floating. */
 static __attribute__((noinline)) double
 mix(uint64_t a, double x, void (*between)(void))
 {
