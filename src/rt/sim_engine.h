@@ -29,8 +29,8 @@ struct sim {
     char *shadow;
     int shadow_fd; /* owned while there is one: locked, so that nobody takes it for left over */
     struct sim_rng rng; /* what happens */
-    struct sim_rng
-        rng_user; /* rt_random, sim_random, OpenSSL: so that their use does not change what happens */
+    /* rt_random, sim_random, OpenSSL: apart, so that their use does not change what happens. */
+    struct sim_rng rng_user;
     uint64_t now_ns, wall_base_ns;
     uint64_t trace;
 
