@@ -1,7 +1,7 @@
 /* The dates of num.h. The calendar is the proleptic Gregorian one, from 1970 to 9999; no
  * locale and no time zone database is asked. */
 #include <assert.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/num.h"
@@ -50,14 +50,52 @@ moment_of(int64_t unix_s)
     return m;
 }
 
+/* Answers and lists hold a date each, so no printf. */
+static char *
+put_number(char *at, int value, unsigned digits)
+{
+    for (unsigned i = digits; i > 0; i--) {
+        at[i - 1] = (char)('0' + value % 10);
+        value /= 10;
+    }
+    return at + digits;
+}
+
+static char *
+put_text(char *at, const char *text, size_t len)
+{
+    memcpy(at, text, len);
+    return at + len;
+}
+
+/* Three numbers of two digits, with `between` them unless it is NUL. */
+static char *
+put_three(char *at, int a, int b, int c, char between)
+{
+    at = put_number(at, a, 2);
+    if (between != '\0')
+        *at++ = between;
+    at = put_number(at, b, 2);
+    if (between != '\0')
+        *at++ = between;
+    return put_number(at, c, 2);
+}
+
 void
 date_http(int64_t unix_s, char out[NUM_DATE_TEXT])
 {
     struct moment m = moment_of(unix_s);
+    char *at = put_text(out, &days[(size_t)m.weekday * 3], 3);
 
-    snprintf(out, NUM_DATE_TEXT, "%.3s, %02d %.3s %04d %02d:%02d:%02d GMT",
-             &days[(size_t)m.weekday * 3], m.day, &months[(size_t)(m.month - 1) * 3],
-             m.year, m.hour, m.minute, m.second);
+    at = put_text(at, ", ", 2);
+    at = put_number(at, m.day, 2);
+    at = put_text(at, " ", 1);
+    at = put_text(at, &months[(size_t)(m.month - 1) * 3], 3);
+    at = put_text(at, " ", 1);
+    at = put_number(at, m.year, 4);
+    at = put_text(at, " ", 1);
+    at = put_three(at, m.hour, m.minute, m.second, ':');
+    put_text(at, " GMT", 5);
 }
 
 void
@@ -65,18 +103,30 @@ date_iso(int64_t unix_ms, char out[NUM_DATE_TEXT])
 {
     int64_t ms = MIN(MAX(unix_ms, 0), LAST_S * 1000 + 999);
     struct moment m = moment_of(ms / 1000);
+    char *at = put_number(out, m.year, 4);
 
-    snprintf(out, NUM_DATE_TEXT, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", m.year, m.month,
-             m.day, m.hour, m.minute, m.second, (int)(ms % 1000));
+    at = put_text(at, "-", 1);
+    at = put_number(at, m.month, 2);
+    at = put_text(at, "-", 1);
+    at = put_number(at, m.day, 2);
+    at = put_text(at, "T", 1);
+    at = put_three(at, m.hour, m.minute, m.second, ':');
+    at = put_text(at, ".", 1);
+    at = put_number(at, (int)(ms % 1000), 3);
+    put_text(at, "Z", 2);
 }
 
 void
 date_amz(int64_t unix_s, char out[NUM_DATE_TEXT])
 {
     struct moment m = moment_of(unix_s);
+    char *at = put_number(out, m.year, 4);
 
-    snprintf(out, NUM_DATE_TEXT, "%04d%02d%02dT%02d%02d%02dZ", m.year, m.month, m.day,
-             m.hour, m.minute, m.second);
+    at = put_number(at, m.month, 2);
+    at = put_number(at, m.day, 2);
+    at = put_text(at, "T", 1);
+    at = put_three(at, m.hour, m.minute, m.second, '\0');
+    put_text(at, "Z", 2);
 }
 
 /* ---- parsing by pattern ---- */

@@ -80,8 +80,11 @@ query_parse(struct span raw, struct arena *a, struct query *out, struct fault *f
 const struct param *
 query_find(const struct query *q, const char *name)
 {
-    size_t len = strlen(name);
+    size_t len;
 
+    if (q->count == 0) /* most requests have no query, and each asks for many names */
+        return NULL;
+    len = strlen(name);
     for (size_t i = 0; i < q->count; i++) {
         if (q->at[i].name.len == len && memcmp(q->at[i].name.at, name, len) == 0)
             return &q->at[i];

@@ -113,6 +113,8 @@ static const char *const subs[] = {
 static const char *
 sub_of(const struct query *query)
 {
+    if (query->count == 0)
+        return NULL;
     for (size_t i = 0; i < ARRAY_LEN(subs); i++)
         if (query_has(query, subs[i]))
             return subs[i];
