@@ -10,10 +10,9 @@ body_begin(struct http_conn *c)
     int64_t length = w->head.body_length;
 
     memset(&w->body, 0, sizeof w->body);
-    /* A client that asks for 100 Continue before an empty body is told as well: botocore before 1.36 takes a final answer
-     * to be that of the next request on the connection. */
-    w->body.state =
-        length != 0 || (w->head.expect && w->head.has_length) ? BODY_WAITS : BODY_ENDED;
+    /* Who asks for 100 Continue before an empty body is told as well: botocore before 1.36 takes a
+     * final answer to be that of the next request on the connection. */
+    w->body.state = length != 0 || w->head.expect ? BODY_WAITS : BODY_ENDED;
     w->body.left = length > 0 ? (uint64_t)length : 0;
     if (length == HTTP_CHUNKED)
         http_chunked_init(&w->body.chunked);
@@ -39,8 +38,8 @@ fail(struct work *w, enum err rc)
     return rc;
 }
 
-/* How long the client may be silent now. Only time spent waiting for it counts, so a handler that is slow
- * itself takes nothing from the client's grace. */
+/* How long the client may be silent now. Only time spent waiting for it counts, so a
+ * handler that is slow itself takes nothing from the client's grace. */
 static struct deadline
 patience(const struct http_conn *c)
 {
@@ -55,7 +54,8 @@ patience(const struct http_conn *c)
         now + (allowed_ns > w->body.waited_ns ? allowed_ns - w->body.waited_ns : 0)};
 }
 
-/* rt_recv() with the client's patience; the end of the stream is an error here. May switch. */
+/* rt_recv() with the client's patience; the end of the stream is an error here. May
+ * switch. */
 static enum err
 receive(void *conn, char *to, size_t len, size_t *n, struct errbuf *eb)
 {
@@ -77,7 +77,8 @@ receive(void *conn, char *to, size_t len, size_t *n, struct errbuf *eb)
                    "the client left after %" PRIu64 " bytes of its body", w->body.read);
 }
 
-/* The client may wait for a word before it sends; it gets it when somebody wants to read. May switch. */
+/* The client may wait for a word before it sends; it gets it when somebody wants to
+ * read. May switch. */
 static enum err
 say_continue(struct http_conn *c, struct errbuf *eb)
 {
@@ -85,7 +86,8 @@ say_continue(struct http_conn *c, struct errbuf *eb)
     struct work *w = c->work;
     enum err rc;
 
-    /* What has begun to come needs no word; behind a final answer it would be read as part of it. */
+    /* What has begun to come needs no word; behind a final answer it would be read as
+     * part of it. */
     if (!w->head.expect || inbuf_here(&w->in) > 0 || w->reply.state > REPLY_HELD)
         return ERR_OK;
     rc = rt_send(c->stream, text, sizeof text - 1,
@@ -135,7 +137,7 @@ http_body_read(struct http_request *r, void *buf, size_t len, size_t *n,
         rc = say_continue(c, eb);
         if (rc != ERR_OK)
             return rc;
-        w->body.state = BODY_READS;
+        w->body.state = w->head.body_length != 0 ? BODY_READS : BODY_ENDED;
     }
     return w->body.state == BODY_READS ? read_more(c, buf, len, n, eb) : ERR_OK;
 }
@@ -179,7 +181,8 @@ http_body_all(struct http_request *r, size_t limit, struct span *out, struct err
     return rc;
 }
 
-/* Is the end of a chunked body here already, with nothing before it that would have to come? */
+/* Is the end of a chunked body here already, with nothing before it that would have to
+ * come? */
 static bool
 has_last_chunk(const struct work *w)
 {
@@ -205,7 +208,8 @@ body_can_finish(const struct http_conn *c)
 
     if (w->body.state == BODY_ENDED || w->body.state == BODY_FAILED)
         return w->body.state == BODY_ENDED;
-    /* It may or may not send without having heard 100: the next bytes could be body or request. */
+    /* It may or may not send without having heard 100: the next bytes could be body or
+     * request. */
     if (w->body.state == BODY_WAITS && w->head.expect && inbuf_here(&w->in) == 0)
         return false;
     if (w->head.body_length == HTTP_CHUNKED)

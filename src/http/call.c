@@ -133,8 +133,8 @@ piece(const void *at, size_t len)
     return (struct iovec){(void *)(uintptr_t)at, len};
 }
 
-/* Sends the head, if it is still held, then `len` bytes of the body, or, with `last`, the end of a chunked
- * one. May switch. */
+/* Sends the head, if it is still held, then `len` bytes of the body, or, with `last`,
+ * the end of a chunked one. May switch. */
 static enum err
 send_pieces(struct http_call *k, const void *data, size_t len, bool last,
             struct errbuf *eb)
@@ -191,8 +191,8 @@ begin_body(struct http_call *k)
     http_chunked_init(&k->chunked);
 }
 
-/* Looks at what is in the buffer. ERR_OK: a head was there: the answer's (k->answered), or 100 Continue. ERR_BUSY:
- * more is needed. */
+/* Looks at what is in the buffer. ERR_OK: a head was there: the answer's
+ * (k->answered), or 100 Continue. ERR_BUSY: more is needed. */
 static enum err
 parse_buffered(struct http_call *k, struct errbuf *eb)
 {
@@ -219,7 +219,8 @@ parse_buffered(struct http_call *k, struct errbuf *eb)
     }
 }
 
-/* Waits for the next head that matters: the answer's, or, with `interim`, 100 Continue. May switch. */
+/* Waits for the next head that matters: the answer's, or, with `interim`, 100
+ * Continue. May switch. */
 static enum err
 read_head(struct http_call *k, struct deadline by, bool interim, struct errbuf *eb)
 {
@@ -246,7 +247,8 @@ read_head(struct http_call *k, struct deadline by, bool interim, struct errbuf *
     }
 }
 
-/* What was said about a try that is made again, or mattered in the end to nobody, is not left standing. */
+/* What was said about a try that is made again, or mattered in the end to nobody, is
+ * not left standing. */
 static void
 forget(struct errbuf *eb)
 {
@@ -269,7 +271,8 @@ look_for_answer(struct http_call *k, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* Sending failed. A server that refuses in the middle of a body answers and closes: is the answer there? */
+/* Sending failed. A server that refuses in the middle of a body answers and closes: is
+ * the answer there? */
 static enum err
 answer_instead(struct http_call *k, enum err rc, struct errbuf *eb)
 {
@@ -346,7 +349,8 @@ attach(struct http_call *k, bool fresh, struct errbuf *eb)
     return rc;
 }
 
-/* The connection was pooled and has died: is another try right? `rc` is what befell it. */
+/* The connection was pooled and has died: is another try right? `rc` is what befell
+ * it. */
 static bool
 should_repeat(const struct http_call *k, enum err rc)
 {
@@ -361,8 +365,8 @@ begin_again(struct http_call *k, struct errbuf *eb)
     forget(eb);
 }
 
-/* Sends what can go without the caller's body: a whole request without one, or the head that asks for 100
- * Continue, and waits for that. May switch. */
+/* Sends what can go without the caller's body: a whole request without one, or the
+ * head that asks for 100 Continue, and waits for that. May switch. */
 static enum err
 send_first(struct http_call *k, struct errbuf *eb)
 {
@@ -386,7 +390,8 @@ send_first(struct http_call *k, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* What http_call_request borrowed from the caller is kept for a repetition: the pool asks for it by name. */
+/* What http_call_request borrowed from the caller is kept for a repetition: the pool
+ * asks for it by name. */
 static void
 own_names(struct http_call *k, const struct http_call_request *req)
 {
@@ -616,7 +621,8 @@ skip_rest(struct http_call *k)
     while (!k->ended && inbuf_here(&k->in) > 0 && k->head.body_length != HTTP_TO_END) {
         size_t n;
 
-        /* With bytes here a step waits for none, but for the lines of a chunk that are cut. */
+        /* With bytes here a step waits for none, but for the lines of a chunk that are
+         * cut. */
         if (k->head.body_length == HTTP_CHUNKED ||
             http_call_read(k, over, sizeof over, &n, NULL) != ERR_OK)
             return false;

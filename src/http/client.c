@@ -120,8 +120,9 @@ conn_close(struct pool_conn *c)
     rt_cond_signal(&h->turn);
 }
 
-/* Is there really nothing: no byte, no end? A parked stream may wake without either: what was received last
- * filled its room exactly, or TLS had something for itself. Does not wait. */
+/* Is there really nothing: no byte, no end? A parked stream may wake without either:
+ * what was received last filled its room exactly, or TLS had something for itself.
+ * Does not wait. */
 static bool
 is_quiet(struct pool_conn *c)
 {
@@ -131,8 +132,8 @@ is_quiet(struct pool_conn *c)
     return rt_recv(c->stream, &byte, 1, (struct deadline){0}, &n, NULL) == ERR_TIMEOUT;
 }
 
-/* The fiber of a parked connection whose rest is over: the server spoke or left, its time is up, or somebody
- * wants it. */
+/* The fiber of a parked connection whose rest is over: the server spoke or left, its
+ * time is up, or somebody wants it. */
 static void
 on_ready(void *arg, enum err why)
 {
@@ -169,7 +170,8 @@ pool_give(struct pool_conn **cp, bool clean)
     rt_cond_signal(&c->host->turn);
 }
 
-/* Takes a parked connection out of its rest. False: it died there; it is closed. May switch. */
+/* Takes a parked connection out of its rest. False: it died there; it is closed. May
+ * switch. */
 static bool
 wake(struct pool_conn *c)
 {

@@ -32,7 +32,8 @@ count_event(atomic_ullong *n)
                           memory_order_relaxed);
 }
 
-/* The text is made anew when its second is over, which needs no second look at a clock. */
+/* The text is made anew when its second is over, which needs no second look at a
+ * clock. */
 const char *
 conn_date(struct http_loop *l, uint64_t now_ns)
 {
@@ -187,7 +188,8 @@ tell_done(struct http_conn *c)
     h->on_done(&w->request, &d, h->arg);
 }
 
-/* One request whose head is read, to its very end. True: another may follow. May switch. */
+/* One request whose head is read, to its very end. True: another may follow. May
+ * switch. */
 static bool
 serve_request(struct http_conn *c)
 {
@@ -225,8 +227,9 @@ refuse_head(struct http_conn *c)
 
 /* ---- the end ---- */
 
-/* The client may be in the middle of sending what nobody will read. A close now would make its kernel throw
- * the answer away; so our direction ends first and the rest is read over, for a while. May switch. */
+/* The client may be in the middle of sending what nobody will read. A close now would
+ * make its kernel throw the answer away; so our direction ends first and the rest is
+ * read over, for a while. May switch. */
 static void
 hear_out(struct http_conn *c)
 {
@@ -308,7 +311,8 @@ is_ending(const struct http_conn *c)
            atomic_load_explicit(&c->server->draining, memory_order_relaxed);
 }
 
-/* Requests as long as there are any. True: the connection is clean and may be parked. May switch. */
+/* Requests as long as there are any. True: the connection is clean and may be parked.
+ * May switch. */
 static bool
 serve(struct http_conn *c)
 {

@@ -1,9 +1,8 @@
-/* inbuf: received bytes that are not used yet, and how heads and bodies are taken from them; the server's and
- * the client's side are the same. Inside `http` only.
+/* inbuf: received bytes that are not used yet, and how heads and bodies are taken from
+ * them; the server's and the client's side are the same. Inside `http` only.
  *
  *     buf [ used | head | ... at [ received ] end ... ] room
- *                       ^ body_at: what is before it must stay, the head borrows from it
- */
+ *                       ^ body_at: what is before it must stay, the head borrows from it */
 #pragma once
 #include "base/err.h"
 #include "wire/http.h"
@@ -14,7 +13,8 @@ struct inbuf {
     size_t body_at;
 };
 
-/* Behind the head of a chunked body there is room for so much, in the usual buffer or in a long one. */
+/* Behind the head of a chunked body there is room for so much, in the usual buffer or
+ * in a long one. */
 #define INBUF_CHUNK_ROOM 2048u
 #define INBUF_LONG       (HTTP_HEAD_ROOM + INBUF_CHUNK_ROOM)
 
@@ -25,8 +25,9 @@ inbuf_here(const struct inbuf *b)
 {
     return b->end - b->at;
 }
-/* Parses what is here with `parse`: HTTP_DONE moves `at` behind the head, HTTP_MORE leaves room to receive into. The
- * buffer may change places: then the head is read anew, at most twice for one head. */
+/* Parses what is here with `parse`: HTTP_DONE moves `at` behind the head, HTTP_MORE
+ * leaves room to receive into. The buffer may change places: then the head is read
+ * anew, at most twice for one head. */
 enum http_parse inbuf_head(struct inbuf *b, struct http_head *h, bool response,
                            enum http_method method);
 /* After a request: what is left goes back into a buffer of the usual room, if it fits. */
@@ -36,10 +37,12 @@ void inbuf_shrink(struct inbuf *b, size_t usual);
 typedef enum err inbuf_receive(void *who, char *to, size_t len, size_t *n,
                                struct errbuf *eb);
 
-/* At least 1 byte and at most `len` of a body with *left bytes to come (both > 0). May switch. */
+/* At least 1 byte and at most `len` of a body with *left bytes to come (both > 0). May
+ * switch. */
 enum err inbuf_sized(struct inbuf *b, uint64_t *left, inbuf_receive *receive, void *who,
                      char *to, size_t len, size_t *n, struct errbuf *eb) MUST_CHECK;
-/* At least 1 byte of a chunked body, or *n = 0 and *ended. ERR_BAD_REQUEST: the coding is wrong; k->why. May switch. */
+/* At least 1 byte of a chunked body, or *n = 0 and *ended. ERR_BAD_REQUEST: the coding
+ * is wrong; k->why. May switch. */
 enum err inbuf_chunked(struct inbuf *b, struct http_chunked *k, inbuf_receive *receive,
                        void *who, char *to, size_t len, size_t *n, bool *ended,
                        struct errbuf *eb) MUST_CHECK;

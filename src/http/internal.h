@@ -1,10 +1,10 @@
-/* internal: the structs behind server.h, and what its files call of each other. Inside `http` only.
+/* internal: the structs behind server.h, and what its files call of each other. Inside
+ * `http` only.
  *
  *     server.c  loops, listeners, limits, drain, stop
  *     conn.c    one connection: parked, heads, one request after the other, closing
  *     body.c    the request's body
- *     reply.c   the answer
- */
+ *     reply.c   the answer */
 #pragma once
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -94,7 +94,8 @@ struct http_conn {
     bool drained_by_us;    /* the peer may still be sending: hear it out before closing */
 };
 
-/* One loop's part of a server. Only on that loop, but for the counters, which others may read. */
+/* One loop's part of a server. Only on that loop, but for the counters, which others
+ * may read. */
 struct http_loop {
     struct http_server *server;
     struct list conns;
@@ -141,5 +142,6 @@ bool body_can_finish(const struct http_conn *c); /* is the rest short and sure t
 void reply_begin(struct http_conn *c);
 /* Gives what the handler left undone. May switch. */
 void reply_finish(struct http_conn *c);
-/* An answer of this room's own, with the handler's error_body; closes behind it. May switch. */
+/* An answer of this room's own, with the handler's error_body; closes behind it. May
+ * switch. */
 void reply_error(struct http_conn *c, int status, const char *why);

@@ -43,8 +43,8 @@ struct http_client {
     struct pool at[]; /* by rt_loop_index() */
 };
 
-/* A connection for `req`: an idle one if there is one and `fresh` is false, else a new one, else the next that
- * is given back. *reused tells which. May switch. */
+/* A connection for `req`: an idle one if there is one and `fresh` is false, else a new
+ * one, else the next that is given back. *reused tells which. May switch. */
 enum err pool_take(struct pool *p, const struct http_call_request *req, bool fresh,
                    struct deadline by, struct pool_conn **out, bool *reused,
                    struct errbuf *eb) MUST_CHECK;

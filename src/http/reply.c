@@ -1,10 +1,11 @@
-/* reply: the answer. Its head is built in one place, right before the handler's own lines, and leaves
- * together with the first bytes of the body. */
+/* reply: the answer. Its head is built in one place, right before the handler's own
+ * lines, and leaves together with the first bytes of the body. */
 #include "base/log.h"
 #include "http/internal.h"
 
 #define IOV_MAX_HERE 16
-/* From this size on the kernel is told to hold less of what is not sent yet: a slow reader pins memory. */
+/* From this size on the kernel is told to hold less of what is not sent yet: a slow
+ * reader pins memory. */
 #define LOWAT_FROM  (256u << 10)
 #define LOWAT_BYTES (128u << 10)
 
@@ -95,7 +96,8 @@ put_framing(struct http_conn *c, struct http_lines *p)
         http_put(p, "Transfer-Encoding", SPAN("chunked"));
 }
 
-/* Builds the head. Lines that may not be sent: ERR_INTERNAL, and an answer is still possible. */
+/* Builds the head. Lines that may not be sent: ERR_INTERNAL, and an answer is still
+ * possible. */
 static enum err
 build(struct http_conn *c, int status, int64_t length)
 {
@@ -152,7 +154,8 @@ http_reply_close_after(struct http_request *r)
 
 /* ---- sending ---- */
 
-/* Sends all, in slices: a client that takes some bytes in each send_stall_ms is alive. May switch. */
+/* Sends all, in slices: a client that takes some bytes in each send_stall_ms is alive.
+ * May switch. */
 static enum err
 send_all(struct http_conn *c, struct iovec *iov, int count)
 {
@@ -186,7 +189,8 @@ send_all(struct http_conn *c, struct iovec *iov, int count)
     return rc == ERR_OK || rc == ERR_TIMEOUT || rc == ERR_CANCELLED ? rc : ERR_CLOSED;
 }
 
-/* Sends the head, if it is still held, with up to IOV_MAX_HERE - 3 pieces of the body. May switch. */
+/* Sends the head, if it is still held, with up to IOV_MAX_HERE - 3 pieces of the body.
+ * May switch. */
 static enum err
 send_pieces(struct http_conn *c, const struct iovec *iov, int count, size_t len)
 {
@@ -252,7 +256,8 @@ http_reply_write(struct http_request *r, const void *data, size_t len)
     return http_reply_writev(r, &one, 1);
 }
 
-/* The promise is kept: what is left are a head without a body and the last chunk. May switch. */
+/* The promise is kept: what is left are a head without a body and the last chunk. May
+ * switch. */
 static enum err
 send_end(struct http_conn *c)
 {

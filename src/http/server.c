@@ -1,4 +1,5 @@
-/* server: what the loops share, limits, listeners, and the two ways to an end: drain and stop. */
+/* server: what the loops share, limits, listeners, and the two ways to an end: drain
+ * and stop. */
 #include "http/server.h"
 
 #include "base/log.h"
@@ -45,8 +46,8 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
     fill_defaults(&s->options);
     s->handler = *h;
     s->loops = loops;
-    /* Connections spread evenly over the loops, so each has its share of the limits and no loop asks
-     * another. */
+    /* Connections spread evenly over the loops, so each has its share of the limits
+     * and no loop asks another. */
     s->connections_a_loop = (s->options.connections_max + loops - 1) / loops;
     s->requests_a_loop = (s->options.requests_max + loops - 1) / loops;
     rt_random(&s->id_seed, sizeof s->id_seed);
@@ -59,7 +60,8 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
     return ERR_OK;
 }
 
-/* A predecessor that was killed lets go of its port a little late: the kernel ends its rings in the background. */
+/* A predecessor that was killed lets go of its port a little late: the kernel ends its
+ * rings in the background. */
 static enum err
 listen_patiently(const char *addr, uint16_t port, const struct rt_listen_options *o,
                  struct listener **out, struct errbuf *eb)

@@ -58,8 +58,8 @@ struct http_handler {
      * line of plain text. Must not switch. */
     size_t (*error_body)(int status, const char *why, const char *id, char *out,
                          size_t room, const char **content_type, void *arg);
-    /* Probes and metrics: answered even when too much is in flight or the server drains; bounded by the
-     * connections. NULL: none. Must not switch. */
+    /* Probes and metrics: answered even when too much is in flight or the server
+     * drains; bounded by the connections. NULL: none. Must not switch. */
     bool (*is_vital)(const struct http_head *head, void *arg);
     void *arg;
 };
@@ -90,8 +90,8 @@ struct http_server_options {
 enum err http_server_new(const struct http_server_options *o,
                          const struct http_handler *h, struct http_server **out,
                          struct errbuf *eb) MUST_CHECK;
-/* Any number of addresses; `o` may be NULL. *bound is the port (for port 0). A port that is taken
- * is tried again for a moment. May switch. */
+/* Any number of addresses; `o` may be NULL. *bound is the port (for port 0). A port
+ * that is taken is tried again for a moment. May switch. */
 enum err http_server_listen(struct http_server *s, const char *addr, uint16_t port,
                             const struct rt_listen_options *o, uint16_t *bound,
                             struct errbuf *eb) MUST_CHECK;

@@ -333,8 +333,8 @@ judge_request(struct http_head *h)
     if (rc != HTTP_DONE)
         return rc;
     judge_connection(h);
-    h->expect = h->minor != 0 && h->body_length != 0 && http_has(h, HTTP_EXPECT) &&
-                http_lists(h, HTTP_EXPECT, "100-continue");
+    h->expect = h->minor != 0 && (h->body_length != 0 || h->has_length) &&
+                http_has(h, HTTP_EXPECT) && http_lists(h, HTTP_EXPECT, "100-continue");
     return HTTP_DONE;
 }
 

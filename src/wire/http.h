@@ -122,7 +122,7 @@ struct http_head {
     int64_t body_length; /* 0 or more, HTTP_CHUNKED, HTTP_TO_END */
     bool has_length;     /* a Content-Length stood there */
     bool keep_alive;     /* as version and Connection say */
-    bool expect;         /* Expect: 100-continue (1.1 only) */
+    bool expect; /* Expect: 100-continue, before a body, be it an empty one (1.1 only) */
     unsigned count;
     struct field headers[HTTP_HEADERS_MAX];
     uint8_t first[HTTP_FIELD_COUNT_]; /* place + 1 of the first of this name; 0: none */

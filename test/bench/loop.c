@@ -1,8 +1,8 @@
-/* loop: the bare loop that other servers are measured against: ready-made answers of one size to whatever ends
- * with an empty line; no parser, index, check or log. One thread, keep-alive and pipelining, nothing else.
+/* loop: the bare loop that other servers are measured against: ready-made answers of
+ * one size to whatever ends with an empty line; no parser, index, check or log. One
+ * thread, keep-alive and pipelining, nothing else.
  *
- *     loop PORT SIZE [epoll|uring]        serves until it is killed; prints "ready" when it listens
- */
+ *     loop PORT SIZE [epoll|uring]        serves until it is killed; prints "ready" when it listens */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <liburing.h>

@@ -1,5 +1,5 @@
-/* Any bytes as a chunked body: read whole and byte by byte it gives the same body and the same end, and the
- * body, written as chunks of our own, reads back. */
+/* Any bytes as a chunked body: read whole and byte by byte it gives the same body and
+ * the same end, and the body, written as chunks of our own, reads back. */
 #include <assert.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* Any bytes as a request head: whole and in pieces the verdict is the same, and what is accepted, written
- * back from its parts, reads as the same again. */
+/* Any bytes as a request head: whole and in pieces the verdict is the same, and what
+ * is accepted, written back from its parts, reads as the same again. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -29,7 +29,8 @@ check_same(const struct http_head *a, const struct http_head *b)
     }
 }
 
-/* Bytes of one line end or of none are told at a time; a byte more never takes a verdict back. */
+/* Bytes of one line end or of none are told at a time; a byte more never takes a
+ * verdict back. */
 static void
 check_pieces(const char *bytes, size_t size, const struct http_head *whole,
              enum http_parse want)

@@ -1,4 +1,5 @@
-/* Any bytes as a response head; the first byte chooses the request's method. Whole and in pieces agree. */
+/* Any bytes as a response head; the first byte chooses the request's method. Whole and
+ * in pieces agree. */
 #include <assert.h>
 
 #include "base/mem.h"

@@ -1,4 +1,5 @@
-/* http_raw: a client that sends what it is told and reads answers by the parser alone, without the pool. */
+/* http_raw: a client that sends what it is told and reads answers by the parser alone,
+ * without the pool. */
 #pragma once
 #include "unit/http/http_rig.h"
 
@@ -19,7 +20,8 @@ raw_send(struct stream *s, const void *bytes, size_t len)
     CHECK(rt_send(s, bytes, len, deadline_in_ms(5000), NULL) == ERR_OK);
 }
 
-/* One whole answer, its body in `out` (cleared first). The head is valid until the next call. */
+/* One whole answer, its body in `out` (cleared first). The head is valid until the
+ * next call. */
 struct raw {
     struct stream *s;
     char buf[HTTP_HEAD_ROOM];
@@ -49,7 +51,8 @@ raw_more(struct raw *w)
     return rc;
 }
 
-/* The status, 0 when the connection ended before or in the middle of it, -1 when it is not HTTP. */
+/* The status, 0 when the connection ended before or in the middle of it, -1 when it is
+ * not HTTP. */
 static int
 raw_answer(struct raw *w, enum http_method method, struct buf *body)
 {

@@ -1,4 +1,5 @@
-/* http_rig: a server with a small test application, a client, and raw connections, on every engine. */
+/* http_rig: a server with a small test application, a client, and raw connections, on
+ * every engine. */
 #pragma once
 #include "check.h"
 
@@ -194,7 +195,8 @@ rig_main(void *arg)
     CHECK(rig->server == NULL);
 }
 
-/* Runs `body` with a fresh server on one engine. False: the engine is not to be had here. */
+/* Runs `body` with a fresh server on one engine. False: the engine is not to be had
+ * here. */
 static inline bool
 rig_run(struct rig *rig, enum rt_engine engine, void (*body)(struct rig *rig))
 {

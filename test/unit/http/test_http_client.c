@@ -1,5 +1,5 @@
-/* The client against our server and against servers that misbehave: pool, streaming both ways, early answers,
- * repeats, deadlines, and bodies cut short. On every engine. */
+/* The client against our server and against servers that misbehave: pool, streaming
+ * both ways, early answers, repeats, deadlines, and bodies cut short. On every engine. */
 #include "unit/http/http_rig.h"
 
 static const struct rig usual = {
@@ -271,7 +271,8 @@ test_the_limit_of_a_simple_call(void)
 
 /* ---- servers that misbehave ---- */
 
-/* Receives one request without a body; nothing of it stays unread, since a close would then be a reset. */
+/* Receives one request without a body; nothing of it stays unread, since a close would
+ * then be a reset. */
 static bool
 hear_request(struct stream *s)
 {
@@ -290,7 +291,8 @@ hear_request(struct stream *s)
     return false;
 }
 
-/* Takes connections one after the other; on each reads a head, sends `script[i]`, closes or stays. */
+/* Takes connections one after the other; on each reads a head, sends `script[i]`,
+ * closes or stays. */
 struct liar {
     struct rig *rig;
     struct listener *listener;
@@ -441,7 +443,8 @@ ask_twice(struct liar *l, struct http_call_request *req)
     CHECK(l->held[0] != NULL);
     http_client_stats(l->rig->client, &stats);
     CHECK_U64(stats.idle, 1);
-    /* The end is on its way but has not been seen: nothing waits between this and the call. */
+    /* The end is on its way but has not been seen: nothing waits between this and the
+     * call. */
     rt_stream_close(&l->held[0]);
     buf_clear(&out);
     CHECK_U64(simple(l->rig, req, SPAN(""), &out), 200);
@@ -468,7 +471,8 @@ test_a_stale_connection_is_replaced(void)
     rig_everywhere(&usual, stale);
 }
 
-/* The server takes the second request and closes without a word: once more for GET, an error for POST. */
+/* The server takes the second request and closes without a word: once more for GET, an
+ * error for POST. */
 struct silent_second {
     struct rig *rig;
     struct listener *listener;

@@ -1,5 +1,6 @@
-/* Ten thousand connections that have asked once and now rest cost less than 60 MiB of private memory: an idle
- * connection holds neither fiber nor buffer. Each of them still answers afterwards. */
+/* Ten thousand connections that have asked once and now rest cost less than 60 MiB of
+ * private memory: an idle connection holds neither fiber nor buffer. Each of them
+ * still answers afterwards. */
 #include "check.h"
 
 #include <arpa/inet.h>
@@ -92,7 +93,8 @@ ask_all(const int *fds, unsigned from, unsigned to)
     return true;
 }
 
-/* Reads the port; connects and asks; says 'c'; waits for a byte; asks again; says 'd'; waits and ends. */
+/* Reads the port; connects and asks; says 'c'; waits for a byte; asks again; says 'd';
+ * waits and ends. */
 static void
 clients(int pipe_in, int pipe_out)
 {

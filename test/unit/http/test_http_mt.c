@@ -1,5 +1,5 @@
-/* Several loops: connections are spread over them, one client serves calls from all, drain and stop reach every
- * one. Runs under TSan too. */
+/* Several loops: connections are spread over them, one client serves calls from all,
+ * drain and stop reach every one. Runs under TSan too. */
 #include "check.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
-/* TLS on both ends: server and client with verification; what is refused; idle connections resume. */
+/* TLS on both ends: server and client with verification; what is refused; idle
+ * connections resume. */
 #include "unit/http/http_rig.h"
 #include "unit/rt/certs.h"
 

@@ -1,7 +1,9 @@
-/* http_framing_rows: our own cases of RFC 9112 framing: what came, what it must become, and why. The parser's
- * test and the server's test both run all of them, so a gateway and a target can't read one in two ways.
+/* http_framing_rows: our own cases of RFC 9112 framing: what came, what it must
+ * become, and why. The parser's test and the server's test both run all of them, so a
+ * gateway and a target can't read one in two ways.
  *
- * want: 200 accepted, whole; 0 not whole yet (nothing is wrong so far); else the status that refuses it. */
+ * want: 200 accepted, whole; 0 not whole yet (nothing is wrong so far); else the
+ * status that refuses it. */
 #pragma once
 #include <stddef.h>
 

@@ -1,4 +1,5 @@
-/* Heads give what stood in them, raw; responses tell where their body ends; what is written is what is read. */
+/* Heads give what stood in them, raw; responses tell where their body ends; what is
+ * written is what is read. */
 #include "check.h"
 
 #include "base/mem.h"
@@ -92,6 +93,9 @@ test_expect_is_for_bodies_of_http_1_1(void)
     REQUIRE(request("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n") ==
             HTTP_DONE);
     CHECK(!head.expect);
+    REQUIRE(request("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nExpect: "
+                    "100-continue\r\n\r\n") == HTTP_DONE);
+    CHECK(head.expect);
     REQUIRE(
         request("PUT / HTTP/1.0\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n") ==
         HTTP_DONE);

@@ -1,12 +1,14 @@
-/* Every framing case, in one piece and byte by byte, gives the same verdict; limits hold to the byte; what is
- * accepted can be written back and read again as the same. Protects promise S5. */
+/* Every framing case, in one piece and byte by byte, gives the same verdict; limits
+ * hold to the byte; what is accepted can be written back and read again as the same.
+ * Protects promise S5. */
 #include "check.h"
 
 #include "base/mem.h"
 #include "unit/wire/http_framing_rows.h"
 #include "wire/http.h"
 
-/* Reads `bytes` as a request with its body, `step` bytes at a time. 200, 0 or the refusing status. */
+/* Reads `bytes` as a request with its body, `step` bytes at a time. 200, 0 or the
+ * refusing status. */
 static int
 verdict(struct http_head *h, const char *bytes, size_t len, size_t step)
 {
@@ -79,7 +81,8 @@ test_a_head_ends_where_it_ends(void)
     CHECK(span_is(h.target, "/1"));
 }
 
-/* A request whose first line is `line` bytes and whose header block is `block` bytes, `count` headers. */
+/* A request whose first line is `line` bytes and whose header block is `block` bytes,
+ * `count` headers. */
 static char *
 build(size_t line, size_t block, unsigned count, size_t *len)
 {
