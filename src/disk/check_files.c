@@ -127,6 +127,30 @@ take_log(struct check_class *c, struct segment **sp)
     *sp = NULL;
 }
 
+/* Does a member stand behind the header? A power cut leaves segments that were made and never used. */
+static bool
+is_used(struct check *k, enum disk_class class, enum segment_kind kind, uint32_t id)
+{
+    char name[SEGMENT_NAME_ROOM];
+    struct rt_file *f = NULL;
+    struct iobuf *b = NULL;
+    struct member m = {0};
+    uint32_t n = 0;
+    size_t need;
+    bool used = true; /* what can't be read may hold something */
+
+    segment_name(kind, id, name);
+    if (rt_open(k->disk->dir[class], name, RT_O_DIRECT, 0, &f, NULL) == ERR_OK &&
+        iobuf_get(HEAD_MAX + DISK_ALIGN, &b) == ERR_OK &&
+        rt_read(f, DISK_ALIGN, b, 0, b->room, RT_READ, DEADLINE_NEVER, &n, NULL) ==
+            ERR_OK)
+        used = member_parse((struct span){b->at, n}, &m, &need, NULL) == MEMBER_GOOD &&
+               m.segment == id && m.offset == DISK_ALIGN && m.kind != MEMBER_OPEN;
+    iobuf_drop(&b);
+    rt_file_close(&f);
+    return used;
+}
+
 static enum err
 check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
 {
@@ -143,7 +167,8 @@ check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
             break;
         }
         if (rc != ERR_OK)
-            check_fault(k, "%s: %s", class_names[class], why.text);
+            check_say(k, is_used(k, class, l.at[i].kind, l.at[i].id), "%s: %s",
+                      class_names[class], why.text);
         else if (l.at[i].kind == SEGMENT_LOG)
             take_log(&k->class[class], &s);
         else if (l.at[i].kind == SEGMENT_BODIES)
