@@ -1,0 +1,229 @@
+/* Damaged bytes never leave, on real files: every seventh bit of one member of 20 KiB and of its header (test_flips.c
+ * has every bit, in the simulator), 2,000 random bits of large bodies, of their headers and sums; blocks and whole
+ * members swapped. Protects I1 and I2. What the check says of damage is test_check.c's.
+ */
+#include "world.h"
+
+static int
+open_segment(const char *name)
+{
+    char path[400];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/native/%s", world_path, name);
+    fd = open(path, O_RDWR);
+    if (fd < 0)
+        perror(path);
+    return fd;
+}
+
+static void
+flip(int fd, uint64_t bit)
+{
+    unsigned char c = 0;
+
+    CHECK(pread(fd, &c, 1, (off_t)(bit / 8)) == 1);
+    c ^= (unsigned char)(1u << (bit % 8));
+    CHECK(pwrite(fd, &c, 1, (off_t)(bit / 8)) == 1);
+}
+
+/* Reads it all. True: every byte is as written. False: an error came before the end; wrong bytes fail the test. */
+static bool
+reads_right(struct disk *d, const char *key, const struct row *row, const char *want)
+{
+    struct disk_key k = world_key(7, key);
+    struct disk_reader *r;
+    struct errbuf eb = {0};
+    struct span piece = {"", 0};
+    uint64_t at = 0;
+    enum err rc = disk_read_begin(d, &k, row, 0, row->size, &r, &eb);
+
+    while (rc == ERR_OK) {
+        rc = disk_read_next(r, DEADLINE_NEVER, &piece, &eb);
+        if (rc != ERR_OK || piece.len == 0)
+            break;
+        if (memcmp(piece.at, want + at, piece.len) != 0)
+            CHECK(false && "bytes that are not what was written");
+        at += piece.len;
+    }
+    disk_read_end(&r);
+    if (rc == ERR_OK)
+        CHECK_U64(at, row->size);
+    else
+        CHECK(rc == ERR_CORRUPT);
+    return rc == ERR_OK;
+}
+
+static struct disk *
+open_disk(void)
+{
+    struct disk_options o = world_options();
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    return d;
+}
+
+#define SMALL (20u << 10)
+static void
+flip_small(void *arg)
+{
+    struct disk *d = open_disk();
+    char *data = malloc(SMALL);
+    struct row row, other;
+    uint64_t head, end;
+    unsigned refused = 0, bits = 0;
+    int fd;
+
+    (void)arg;
+    world_fill(data, SMALL, 3);
+    CHECK(world_put(d, "one", data, SMALL, &row) == ERR_OK);
+    CHECK(world_put(d, "next", data, SMALL, &other) == ERR_OK);
+    fd = open_segment("log-000001.tar");
+    head = row.offset;
+    end = other.offset;
+    CHECK(end - head > SMALL && end - head < SMALL + 8192);
+    for (uint64_t bit = head * 8; bit < end * 8; bit += 7, bits++) {
+        flip(fd, bit);
+        refused += !reads_right(d, "one", &row, data);
+        flip(fd, bit);
+    }
+    CHECK_U64(refused, bits); /* all of header and payload is under sums */
+    CHECK(reads_right(d, "one", &row, data));
+    close(fd);
+    free(data);
+    disk_close(&d);
+}
+
+static uint64_t
+random_bits(void)
+{
+    static uint64_t state = 99;
+
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return state >> 20;
+}
+
+#define LARGE ((300u << 10) + 77)
+static void
+flip_large(void *arg)
+{
+    struct disk *d = open_disk();
+    char *data = malloc(LARGE);
+    struct row row;
+    unsigned refused = 0;
+    uint64_t payload;
+    int fd;
+
+    (void)arg;
+    world_fill(data, LARGE, 5);
+    CHECK(world_put(d, "large", data, LARGE, &row) == ERR_OK);
+    fd = open_segment("body-000001.tar");
+    payload = row.offset + 4096;
+    for (unsigned i = 0; i < 2000; i++) {
+        uint64_t bit = payload * 8 + random_bits() % (LARGE * 8);
+
+        flip(fd, bit);
+        refused += !reads_right(d, "large", &row, data);
+        flip(fd, bit);
+    }
+    CHECK_U64(refused, 2000);
+    for (unsigned i = 0; i < 400;
+         i++) { /* header and sums: refused, or of no account for the bytes */
+        uint64_t from = i % 2 == 0 ? row.offset : payload + LARGE;
+        uint64_t bit = from * 8 + random_bits() % (4096 * 8);
+
+        flip(fd, bit);
+        (void)reads_right(d, "large", &row, data);
+        flip(fd, bit);
+    }
+    CHECK(reads_right(d, "large", &row, data));
+    close(fd);
+    free(data);
+    disk_close(&d);
+}
+
+static void
+swap_bytes(int fd, uint64_t a, uint64_t b, size_t len)
+{
+    char *x = malloc(len), *y = malloc(len);
+
+    CHECK(pread(fd, x, len, (off_t)a) == (ssize_t)len &&
+          pread(fd, y, len, (off_t)b) == (ssize_t)len);
+    CHECK(pwrite(fd, x, len, (off_t)b) == (ssize_t)len &&
+          pwrite(fd, y, len, (off_t)a) == (ssize_t)len);
+    free(x);
+    free(y);
+}
+
+static void
+swap_all(void *arg)
+{
+    struct disk *d = open_disk();
+    char *data = malloc(2 * LARGE);
+    struct row a, b, x, y;
+    int log, body;
+
+    (void)arg;
+    world_fill(data, 2 * LARGE, 8);
+    CHECK(world_put(d, "a", data, SMALL, &a) == ERR_OK);
+    CHECK(world_put(d, "b", data, SMALL, &b) == ERR_OK);
+    CHECK(world_put(d, "x", data, LARGE, &x) == ERR_OK);
+    CHECK(world_put(d, "y", data + LARGE, LARGE, &y) == ERR_OK);
+    log = open_segment("log-000001.tar");
+    body = open_segment("body-000002.tar");
+
+    /* Two members of the same shape: even equal bytes must not come from the wrong place. */
+    swap_bytes(log, a.offset, b.offset, b.offset - a.offset);
+    CHECK(!reads_right(d, "a", &a, data));
+    CHECK(!reads_right(d, "b", &b, data));
+    swap_bytes(log, a.offset, b.offset, b.offset - a.offset);
+
+    swap_bytes(body, x.offset + 4096, y.offset + 4096,
+               16384); /* the same block of two bodies */
+    CHECK(!reads_right(d, "x", &x, data));
+    CHECK(!reads_right(d, "y", &y, data + LARGE));
+    swap_bytes(body, x.offset + 4096, y.offset + 4096, 16384);
+
+    swap_bytes(body, x.offset + 4096, x.offset + 4096 + 16384,
+               16384); /* two blocks of one body */
+    CHECK(!reads_right(d, "x", &x, data));
+    swap_bytes(body, x.offset + 4096, x.offset + 4096 + 16384, 16384);
+
+    a.content = b.content; /* a row that names another body's place */
+    CHECK(!reads_right(d, "a", &a, data));
+    CHECK(reads_right(d, "x", &x, data) && reads_right(d, "y", &y, data + LARGE) &&
+          reads_right(d, "b", &b, data));
+    close(log);
+    close(body);
+    free(data);
+    disk_close(&d);
+}
+
+static void
+test_bits_of_a_small_object(void)
+{
+    world_run(flip_small, NULL);
+}
+static void
+test_random_bits_of_a_large_object(void)
+{
+    world_run(flip_large, NULL);
+}
+static void
+test_swapped_bytes(void)
+{
+    world_run(swap_all, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_ERROR + 1);
+    RUN(test_bits_of_a_small_object);
+    RUN(test_random_bits_of_a_large_object);
+    RUN(test_swapped_bytes);
+    return check_done();
+}
