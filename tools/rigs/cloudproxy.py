@@ -150,6 +150,8 @@ class Proxy:
             await asyncio.sleep(self.latency_ms / 1000)
         if kind == "refuse":
             return reset(writer)
+        if kind == "error":
+            return await self.answer_error(fault, method, head, reader, writer)
 
         up_writer.write(head.raw())
         sending = asyncio.create_task(self.pump(Body.of_request(head, reader), up_writer, self.bytes_in, op, None))
@@ -162,9 +164,6 @@ class Proxy:
                 raise Gone
             if kind == "slow":
                 await asyncio.sleep(fault.get("ms", 1000) / 1000)
-            if kind == "error":
-                await sending
-                return await self.answer_error(fault, method, writer)
             body = Body.of_response(method, answer, up_reader)
             if kind in ("longer", "shorter") and body.length is not None:
                 announced = body.length + (LIE_BYTES if kind == "longer" else -LIE_BYTES)
@@ -222,7 +221,11 @@ class Proxy:
             return False
         return kind != "shorter"
 
-    async def answer_error(self, fault, method, writer):
+    async def answer_error(self, fault, method, head, reader, writer):
+        """The server never hears of it."""
+        if head.get("expect") is None:
+            async for _ in Body.of_request(head, reader).pieces():
+                pass
         status = fault.get("status", 503)
         body = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>as the rule says</Message></Error>"
         writer.write(f"HTTP/1.1 {status} As told\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode())
