@@ -230,6 +230,7 @@ void
 retry_begin(struct retry *r, const struct cloud *c)
 {
     *r = (struct retry){.until = deadline_in_ms(c->options.retry_ms),
+                        .left = c->options.retries,
                         .base_ms = RETRY_BASE_MS};
 }
 
