@@ -111,7 +111,7 @@ build(struct http_conn *c, int status, int64_t length)
     if (w->reply.lines.bad) {
         LOG(LOG_ERROR, "http.bad_lines",
             "an answer's headers were too long or held control bytes",
-            L_TEXT("request_id", w->id), L_U64("length", w->reply.lines.len));
+            L_TEXT("request_id", w->id), L_SPAN("target", w->head.target));
         http_headers_clear(&w->request);
         return ERR_INTERNAL;
     }
