@@ -71,6 +71,7 @@ reserve_own(struct body *b, uint64_t size, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     b->offset = DISK_ALIGN;
+    atomic_fetch_add(&b->disk->used_bytes[b->class], b->span);
     rc = write_open(b, eb);
     if (rc == ERR_OK && b->class == DISK_NATIVE)
         rc = rt_dir_sync(b->disk->dir[b->class], eb);
@@ -88,8 +89,8 @@ shared_segment(struct disk *d, enum disk_class class, uint64_t span, struct errb
 
     if (s != NULL && !s->doomed && s->home.used + span + DISK_ALIGN <= s->home.size)
         return ERR_OK;
-    rc = segment_make(d, class, SEGMENT_BODIES, 0,
-                      MAX(d->o.segment_bytes, 2 * DISK_ALIGN + span), &next, eb);
+    rc = segment_make_shared(d, class, SEGMENT_BODIES, 0, d->o.segment_bytes, span, &next,
+                             eb);
     if (rc != ERR_OK)
         return rc;
     segment_drop(&d->home.bodies[class]);
@@ -117,6 +118,7 @@ reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
         rc = write_open(b, eb);
         if (rc == ERR_OK) {
             s->home.used += b->span;
+            atomic_fetch_add(&d->used_bytes[b->class], b->span);
             s->home.open_places++;
         } else {
             s->doomed =
@@ -179,7 +181,7 @@ grow(struct body *b, uint64_t payload, struct errbuf *eb)
     rc = rt_fallocate(b->segment->file, have, want - have, eb);
     if (rc != ERR_OK)
         return rc;
-    atomic_fetch_add(&b->disk->segment_bytes[b->class], want - have);
+    atomic_fetch_add(&b->disk->used_bytes[b->class], want - have);
     b->segment->home.size = want; /* its only writer is this one */
     b->span = want - 2 * DISK_ALIGN;
     return ERR_OK;
@@ -311,8 +313,10 @@ seal_shared(void *arg)
             j->rc = write_head(s, b->offset, &j->head, j->eb);
         if (j->rc == ERR_OK && is_last)
             s->home.used = j->end;
-        if (j->rc == ERR_OK)
+        if (j->rc == ERR_OK) {
+            atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span - j->head.span);
             b->span = j->head.span;
+        }
         rt_sem_give(&b->disk->home.reserve);
     }
     rt_shield_end(&shield);
@@ -324,11 +328,12 @@ seal_own(struct body *b, struct seal_job *j)
     uint64_t size = j->end + DISK_ALIGN;
     enum err rc;
 
-    j->head.span = b->span = j->end - b->offset;
+    j->head.span = j->end - b->offset;
+    atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span - j->head.span);
+    b->span = j->head.span;
     rc = write_head(b->segment, b->offset, &j->head, j->eb);
     if (rc == ERR_OK && size < b->segment->home.size) {
         rc = rt_truncate(b->segment->file, size, j->eb);
-        atomic_fetch_sub(&b->disk->segment_bytes[b->class], b->segment->home.size - size);
         b->segment->home.size = size;
     }
     return rc;
@@ -450,6 +455,7 @@ give_back_shared(void *arg)
     s->home.open_places--;
     if (s->home.used == b->offset + b->span) {
         s->home.used = b->offset;
+        atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span);
     } else {
         struct member dead = {.kind = MEMBER_DEAD,
                               .content = b->head.content,
@@ -473,7 +479,7 @@ give_back_own(void *arg)
 
     segment_name(SEGMENT_ONE, b->segment->id, name);
     segment_discard(b->disk, b->class, name);
-    atomic_fetch_sub(&b->disk->segment_bytes[b->class], b->segment->home.size);
+    atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span);
 }
 
 void

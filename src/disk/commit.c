@@ -114,7 +114,10 @@ judge_condition(const struct disk_condition *c, bool exists, const struct row *r
     if (c->if_content && !content_eq(&row->content, &c->content))
         return err_set(eb, ERR_PRECONDITION, "the object has changed");
     if (c->if_version) {
-        struct version now = exists ? row->version : (struct version){0};
+        /* A key in doubt has a version without an object: disk_lookup() gave it out. */
+        struct version now = exists || (row->flags & ROW_DOUBT) != 0
+                                 ? row->version
+                                 : (struct version){0};
 
         if (version_cmp(&now, &c->version) != 0)
             return err_set(eb, ERR_PRECONDITION, "the object has changed");

@@ -333,8 +333,8 @@ disk_stat(const struct disk *d, struct disk_stat *out)
         out->total_bytes = out->free_bytes = 0; /* not known: the disk may be gone */
     index_stat(d->index, &index);
     out->objects = index.objects;
-    out->native_bytes = atomic_load(&d->segment_bytes[DISK_NATIVE]);
-    out->cached_bytes = atomic_load(&d->segment_bytes[DISK_CACHED]);
+    out->native_bytes = atomic_load(&d->used_bytes[DISK_NATIVE]);
+    out->cached_bytes = atomic_load(&d->used_bytes[DISK_CACHED]);
     out->tail_bytes = tail_bytes(d->tail);
     out->hot_bytes = hot_bytes(d->hot);
 }

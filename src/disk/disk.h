@@ -105,7 +105,7 @@ struct object_meta {
         etag_text; /* cached: the backend's ETag where it is not MD5-shaped; else empty */
     struct span backend_version; /* cached: version id at the backend, may be empty */
     uint8_t checksum_algorithm;  /* wire/checksum.h; 0: none */
-    uint8_t checksum_type;       /* 1 FULL_OBJECT, 2 COMPOSITE */
+    uint8_t checksum_type;       /* wire/checksum.h */
     struct span checksum;        /* binary */
     struct span storage_class;   /* empty: STANDARD */
 };
@@ -256,9 +256,10 @@ enum err disk_bucket_note(struct disk *d, uint64_t bucket, struct span record,
 /* Waits until everything that was handed over is in the index: for tests and for clean shutdown. */
 enum err disk_settle(struct disk *d, struct errbuf *eb) MUST_CHECK;
 struct disk_stat {
-    uint64_t total_bytes, free_bytes;    /* of the file system */
-    uint64_t native_bytes, cached_bytes; /* segment bytes */
-    uint64_t objects;                    /* living rows, both classes */
+    uint64_t total_bytes, free_bytes; /* of the file system */
+    /* Of groups and bodies in segments, dead ones included; not what is allocated ahead. */
+    uint64_t native_bytes, cached_bytes;
+    uint64_t objects; /* living rows, both classes */
     uint64_t tail_bytes, hot_bytes;
 };
 void disk_stat(const struct disk *d, struct disk_stat *out);
@@ -266,9 +267,10 @@ void disk_stat(const struct disk *d, struct disk_stat *out);
 /* ---- check ---- */
 struct disk_checked {
     uint64_t records; /* of logs */
-    uint64_t objects, parts; /* living ones, read as a GET would read them; parts of open uploads */
-    uint64_t bytes;          /* of these */
-    uint64_t faults, notes;  /* sentences of either kind */
+    uint64_t objects,
+        parts; /* living ones, read as a GET would read them; parts of open uploads */
+    uint64_t bytes;         /* of these */
+    uint64_t faults, notes; /* sentences of either kind */
 };
 /* Reads everything of a disk that nobody serves, and changes nothing on it: superblock, every record, every living
  * byte, the index against the logs (rebuilt for it in a new folder under `scratch`, which is removed again). Says

@@ -52,13 +52,19 @@ find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
             bool with_tombstones, struct row *out, struct errbuf *eb)
 {
     struct row_home home = {TABLE_OBJECTS, bucket, key};
+    struct recent_look look;
     struct found f;
-    enum err rc = find(t, x, &home, &f, eb);
+    enum err rc;
 
+    if (recent_find(tail_recent(t), bucket, key, &look, out))
+        return ERR_OK;
+    rc = find(t, x, &home, &f, eb);
     if (rc == ERR_OK && row_decode(&home, f.value, out) != ERR_OK)
         return corrupt(x, &f, &home, eb);
-    if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) != 0 && !with_tombstones)
-        rc = ERR_NOT_FOUND;
+    if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) != 0)
+        return with_tombstones ? ERR_OK : ERR_NOT_FOUND;
+    if (rc == ERR_OK)
+        recent_keep(tail_recent(t), bucket, key, &look, out);
     return rc;
 }
 

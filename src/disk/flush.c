@@ -54,6 +54,7 @@ static void
 reclaim_one(struct disk *d, const struct dying *dying)
 {
     struct index_segment seg = {0};
+    uint64_t size = 0;
     struct errbuf eb = {0};
     struct segment *shared = segment_pin(d, dying->segment);
     enum err rc;
@@ -66,7 +67,11 @@ reclaim_one(struct disk *d, const struct dying *dying)
     if (rc == ERR_OK && seg.living > 0)
         return;
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = segment_size(d, dying->class, dying->segment, &size, &eb);
+    if (rc == ERR_OK)
         rc = segment_remove(d, dying->class, SEGMENT_ONE, dying->segment, &eb);
+    if (rc == ERR_OK)
+        atomic_fetch_sub(&d->used_bytes[dying->class], size - MIN(size, 2 * DISK_ALIGN));
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         LOG(LOG_WARN, "disk.reclaim_failed", "a dead segment stays until the next start",
             L_U64("segment", dying->segment), L_TEXT("error", eb.text));

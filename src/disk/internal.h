@@ -103,7 +103,8 @@ struct disk {
         *_Atomic segments[SEGMENT_TABLE_TOP]; /* pages by id; see segment_pin() */
     _Atomic uint64_t content_counter;
     _Atomic bool failed;
-    _Atomic uint64_t segment_bytes[DISK_CLASSES_];
+    _Atomic uint64_t
+        used_bytes[DISK_CLASSES_]; /* of groups and places, not what is allocated ahead */
 
     /* Home. */
     struct {

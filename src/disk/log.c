@@ -59,8 +59,8 @@ log_room(struct disk *d, enum disk_class class, uint64_t bytes, struct errbuf *e
     rc = log_sync(d, class, eb);
     if (rc != ERR_OK)
         return rc;
-    segment_bytes = MAX(segment_bytes, align_up(2 * DISK_ALIGN + bytes, DISK_ALIGN));
-    rc = segment_make(d, class, SEGMENT_LOG, log->next_group, segment_bytes, &next, eb);
+    rc = segment_make_shared(d, class, SEGMENT_LOG, log->next_group, segment_bytes, bytes,
+                             &next, eb);
     if (rc != ERR_OK)
         return rc;
     segment_drop(&log->now); /* the table keeps it for its readers */
@@ -90,6 +90,7 @@ log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
     s->home.used += len;
     log->dirty = !sync;
     log->uncovered += len;
+    atomic_fetch_add(&d->used_bytes[class], len);
     log->end = (struct log_position){.generation = s->generation,
                                      .segment = s->id,
                                      .offset = s->home.used,

@@ -66,7 +66,6 @@ open_segments(struct disk *d, enum disk_class class, const struct found_list *l,
                 L_TEXT("error", eb->text));
             continue;
         }
-        atomic_fetch_add(&d->segment_bytes[class], s->home.size);
         segment_drop(&s);
     }
     return ERR_OK;
@@ -480,8 +479,15 @@ recover_single(struct disk *d, enum disk_class class, const struct found_list *l
         if (l->at[i].kind != SEGMENT_ONE)
             continue;
         rc = index_segment(d->index, class, l->at[i].id, &seg, eb);
-        if (rc == ERR_OK && seg.living > 0)
+        if (rc == ERR_OK && seg.living > 0) {
+            uint64_t size;
+
+            rc = segment_size(d, class, l->at[i].id, &size, eb);
+            if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+                return rc;
+            atomic_fetch_add(&d->used_bytes[class], size - MIN(size, 2 * DISK_ALIGN));
             continue;
+        }
         if (rc == ERR_OK || rc == ERR_NOT_FOUND)
             rc = segment_remove(d, class, SEGMENT_ONE, l->at[i].id, eb);
         if (rc == ERR_OK)
@@ -491,6 +497,20 @@ recover_single(struct disk *d, enum disk_class class, const struct found_list *l
             return rc;
     }
     return ERR_OK;
+}
+
+/* Logs and shared segments: to where the next group or body goes; older ones are full. */
+static void
+count_shared(struct disk *d, enum disk_class class)
+{
+    LIST_EACH(&d->home.segments_of[class], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+        bool open = s == d->home.log[class].now || s == d->home.bodies[class];
+
+        atomic_fetch_add(&d->used_bytes[class],
+                         (open ? s->home.used : s->home.size) - DISK_ALIGN);
+    }
 }
 
 enum err
@@ -514,6 +534,7 @@ recover_disk(struct disk *d, struct errbuf *eb)
         rc = replay_class(d, (enum disk_class)c, &covered.log[c], eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
         rc = recover_bodies(d, (enum disk_class)c, eb);
+        count_shared(d, (enum disk_class)c);
         if (rc == ERR_OK)
             rc = recover_single(d, (enum disk_class)c, &found[c], eb);
     }

@@ -294,6 +294,17 @@ run_find(const struct run *r, uint32_t hash, enum table table, uint64_t bucket,
     return false;
 }
 
+bool
+run_object_hash(const struct run *r, uint32_t *from, uint32_t *hash)
+{
+    while (*from < r->count && r->items[*from].table != TABLE_OBJECTS)
+        ++*from;
+    if (*from >= r->count)
+        return false;
+    *hash = r->items[*from].hash;
+    return true;
+}
+
 /* ---- several as one ---- */
 
 struct run_place {

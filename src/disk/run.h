@@ -45,6 +45,9 @@ uint32_t run_hash(enum table table, uint64_t bucket, struct span key);
 bool run_find(const struct run *r, uint32_t hash, enum table table, uint64_t bucket,
               struct span key, struct span *value);
 
+/* The hash of the first object's change at or behind *from, in any order; *from is moved to it. */
+bool run_object_hash(const struct run *r, uint32_t *from, uint32_t *hash);
+
 struct run_segment {
     enum disk_class class;
     uint32_t segment;

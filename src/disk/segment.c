@@ -246,9 +246,42 @@ segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
     }
     if (kind != SEGMENT_ONE)
         table_add(s);
-    atomic_fetch_add(&d->segment_bytes[class], bytes);
     *out = s;
     return ERR_OK;
+}
+
+enum err
+segment_make_shared(struct disk *d, enum disk_class class, enum segment_kind kind,
+                    uint64_t first_group, uint64_t bytes, uint64_t room,
+                    struct segment **out, struct errbuf *eb)
+{
+    uint64_t least = align_up(2 * DISK_ALIGN + room, DISK_ALIGN);
+    enum err rc;
+
+    bytes = MAX(bytes, least);
+    for (;;) {
+        rc = segment_make(d, class, kind, first_group, bytes, out, eb);
+        if (rc != ERR_NO_SPACE || bytes == least)
+            return rc;
+        bytes = MAX(align_down(bytes / 4, DISK_ALIGN), least);
+    }
+}
+
+enum err
+segment_size(struct disk *d, enum disk_class class, uint32_t id, uint64_t *out,
+             struct errbuf *eb)
+{
+    char name[SEGMENT_NAME_ROOM];
+    struct rt_file *f = NULL;
+    enum err rc;
+
+    *out = 0;
+    segment_name(SEGMENT_ONE, id, name);
+    rc = rt_open(d->dir[class], name, 0, 0, &f, eb);
+    if (rc == ERR_OK)
+        rc = rt_file_size(f, out, eb);
+    rt_file_close(&f);
+    return rc;
 }
 
 enum err

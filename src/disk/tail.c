@@ -20,6 +20,7 @@ struct runs {
 
 struct tail {
     _Atomic(struct runs *) current; /* any loop reads, the home loop replaces */
+    struct recent *recent;          /* owned */
     /* Home loop only. */
     uint32_t frozen; /* so many of the oldest runs are on their way to the index */
 };
@@ -69,6 +70,7 @@ tail_new(void)
     struct tail *t = xcalloc(1, sizeof *t);
 
     atomic_init(&t->current, runs_new(0));
+    t->recent = recent_new();
     return t;
 }
 
@@ -78,8 +80,15 @@ tail_free(struct tail **tp)
     if (*tp == NULL)
         return;
     runs_free(now(*tp));
+    recent_free(&(*tp)->recent);
     free(*tp);
     *tp = NULL;
+}
+
+struct recent *
+tail_recent(struct tail *t)
+{
+    return t->recent;
 }
 
 uint64_t
@@ -94,17 +103,12 @@ tail_count(const struct tail *t)
     return now(t)->entries;
 }
 
-void
-tail_push(struct tail *t, struct run **rp)
+/* The last run and the new one as one, and so on, while the former is small beside it. Takes r. */
+static struct run *
+merge_last(const struct tail *t, const struct runs *old, struct run *r, uint32_t *kept)
 {
-    struct runs *old = now(t), *rs;
-    struct run *r = *rp;
-    uint32_t kept = old->count;
-
-    *rp = NULL;
-    run_finish(r);
-    while (kept > t->frozen) {
-        struct run *before = old->at[kept - 1], *merged;
+    while (*kept > t->frozen) {
+        struct run *before = old->at[*kept - 1], *merged;
 
         if (run_count(before) > 2 * run_count(r) ||
             run_count(before) + run_count(r) > MERGE_MAX)
@@ -112,13 +116,29 @@ tail_push(struct tail *t, struct run **rp)
         merged = run_merge(before, r);
         run_drop(r);
         r = merged;
-        kept--;
+        --*kept;
     }
+    return r;
+}
+
+void
+tail_push(struct tail *t, struct run **rp)
+{
+    struct runs *old = now(t), *rs;
+    struct run *r = *rp, *last;
+    uint32_t kept = old->count;
+
+    *rp = NULL;
+    run_finish(r);
+    recent_change_begin(t->recent, r);
+    last = merge_last(t, old, run_ref(r), &kept);
     rs = runs_new(kept + 1);
     for (uint32_t i = 0; i < kept; i++)
         rs->at[i] = run_ref(old->at[i]);
-    rs->at[kept] = r;
+    rs->at[kept] = last;
     replace(t, rs);
+    recent_change_end(t->recent, r);
+    run_drop(r);
 }
 
 enum tail_answer

@@ -10,6 +10,7 @@
  */
 #pragma once
 #include "base/arena.h"
+#include "disk/recent.h"
 #include "disk/run.h"
 
 struct tail;
@@ -17,6 +18,8 @@ struct tail *tail_new(void);
 void tail_free(struct tail **tp); /* nobody reads any more */
 /* Takes the run (*rp becomes NULL) and makes it visible to every loop. Home loop. */
 void tail_push(struct tail *t, struct run **rp);
+/* What the loops remember of their lookups: a push makes them forget what it changes. */
+struct recent *tail_recent(struct tail *t);
 uint64_t tail_bytes(const struct tail *t); /* memory of all runs; any loop */
 uint32_t tail_count(const struct tail *t); /* entries */
 
