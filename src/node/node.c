@@ -216,6 +216,8 @@ close_all(struct node *n)
     struct rt_shield shield;
 
     rt_shield_begin(&shield);
+    if (n->object != NULL)
+        object_end_fetches(n->object);
     if (n->http != NULL)
         http_server_stop(&n->http);
     object_stop(&n->object);

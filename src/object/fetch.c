@@ -8,8 +8,12 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "rt/file.h"
+#include "wire/http.h"
 
-#define INFO_BYTES_MAX KIB(64)
+/* A head has at most HTTP_HEAD_MAX bytes and HTTP_HEADERS_MAX lines; each is copied, and its name once more. */
+#define INFO_BYTES_MAX KIB(512)
+static_assert(INFO_BYTES_MAX >= 3 * (HTTP_HEAD_MAX + 64 * HTTP_HEADERS_MAX),
+              "what a backend says of an object fits");
 #define TRANSFER_BYTES (128u << 10)
 
 struct fetch *
@@ -224,6 +228,15 @@ wait_for_peeks(struct fetch *f)
     rt_shield_end(&shield);
 }
 
+/* No condition of the reader's failed: it may simply ask again. */
+static enum err
+overtaken(struct fetch *f)
+{
+    return err_set(&f->eb, ERR_BUSY,
+                   "\"%.*s\" was written while it was fetched; read again",
+                   SPAN_ARG(f->key));
+}
+
 static enum err
 keep(struct fetch *f)
 {
@@ -233,13 +246,11 @@ keep(struct fetch *f)
     f->sealed = true;
     wait_for_peeks(f);
     if (f->obsolete)
-        return err_set(&f->eb, ERR_BACKEND,
-                       "\"%.*s\" was written while it was fetched; read again",
-                       SPAN_ARG(f->key));
+        return overtaken(f);
     rc = disk_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
     if (rc == ERR_OK)
         move(f, FETCH_KEPT);
-    return rc;
+    return rc == ERR_PRECONDITION ? overtaken(f) : rc;
 }
 
 /* The backend no longer has what an in-doubt write may have left: say so in the log. */
@@ -268,6 +279,8 @@ run(void *arg)
     enum err rc;
 
     f->fiber = rt_self();
+    if ((f->readers == 0 && !f->keep) || f->slot->table->stopping)
+        rt_cancel(f->fiber); /* nobody was left before it had begun */
     rc = begin(f, &get, from);
     if (rc == ERR_NOT_FOUND)
         forget(f);
@@ -302,9 +315,12 @@ enum err
 fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slot *slot,
             struct fetch **out, struct errbuf *eb)
 {
-    struct fetch *f = xcalloc(1, sizeof *f);
+    struct fetch *f;
     enum err rc;
 
+    if (slot->table->stopping)
+        return err_set(eb, ERR_CANCELLED, "the server is on its way out");
+    f = xcalloc(1, sizeof *f);
     f->s = s;
     f->bucket = map_bucket_ref(b);
     f->slot = slot;

@@ -36,13 +36,12 @@ key_tables_start(struct object_service *s)
     return ERR_OK;
 }
 
-/* Ends the fetches that nobody waits for any more, on their loop, and waits for the last. */
 static void
-stop_on_loop(void *arg)
+end_on_loop(void *arg)
 {
     struct key_table *t = arg;
-    struct rt_shield shield;
 
+    t->stopping = true;
     TABLE_EACH(&t->slots, place)
     {
         struct key_slot *slot = place->value;
@@ -50,11 +49,29 @@ stop_on_loop(void *arg)
         if (slot->fetch != NULL && slot->fetch->fiber != NULL)
             rt_cancel(slot->fetch->fiber);
     }
+}
+
+/* Ends the fetches on their loop, and waits until nobody holds a key. */
+static void
+stop_on_loop(void *arg)
+{
+    struct key_table *t = arg;
+    struct rt_shield shield;
+
+    end_on_loop(t);
     rt_shield_begin(&shield);
     while (t->slots.count > 0)
         if (rt_cond_wait(&t->emptied, DEADLINE_NEVER) != ERR_OK)
             break;
     rt_shield_end(&shield);
+}
+
+void
+object_end_fetches(struct object_service *s)
+{
+    for (unsigned i = 0; i < rt_loop_count(); i++)
+        while (key_on_home(i, end_on_loop, s->keys[i]) != ERR_OK)
+            rt_yield(); /* out of stacks there: others are ending too */
 }
 
 void

@@ -19,6 +19,7 @@ struct key_slot {
 struct key_table {
     struct table slots;
     struct rt_cond emptied;
+    bool stopping; /* no fetch begins any more */
 };
 
 unsigned key_home(const struct map_bucket *b,

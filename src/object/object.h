@@ -23,7 +23,10 @@ struct object_options {
 };
 enum err object_start(const struct object_options *o, struct object_service **out,
                       struct errbuf *eb) MUST_CHECK;
-/* Ends fetches in flight and joins them. */
+/* Fails every fetch in flight and lets none begin: who waits for a slow backend is answered now. Before the server of
+ * the requests is stopped: a reader on another loop than its fetch's cannot be cancelled. May switch. */
+void object_end_fetches(struct object_service *s);
+/* Ends fetches in flight and joins them. No request may be left. May switch. */
 void object_stop(struct object_service **sp);
 
 /* ---- what is known of an object ---- */
@@ -35,7 +38,6 @@ struct object_info {
     bool plain;              /* `meta` is empty: all defaults */
     struct object_meta meta; /* in the arena given */
     enum object_source source;
-    bool stale; /* answered from here because the backend is down */
 };
 
 /* ---- reading ---- */
@@ -106,7 +108,6 @@ struct object_page {
     uint32_t count;
     bool truncated;
     struct span next_after; /* `after` of the next page */
-    bool stale;
 };
 enum err object_list(struct object_service *s, const struct map_bucket *b,
                      const struct object_list_options *o, struct arena *a,

@@ -15,13 +15,25 @@ struct through {
     struct errbuf *eb;
 };
 
+/* A fetch whose bytes are on their way into the log: it has looked at `obsolete` for the last time, and what it keeps
+ * must not land behind the doubt of this write. */
+static bool
+is_being_kept(const struct key_slot *slot)
+{
+    const struct fetch *f = slot->fetch;
+
+    return f != NULL && f->sealed && f->state == FETCH_STREAMING;
+}
+
 static void
 begin_on_home(void *arg)
 {
     struct through *t = arg;
 
     t->rc = key_slot_get(t->s, t->bucket, t->key, &t->slot, t->eb);
-    while (t->rc == ERR_OK && t->slot->writing)
+    if (t->rc != ERR_OK)
+        return;
+    while (t->rc == ERR_OK && (t->slot->writing || is_being_kept(t->slot)))
         t->rc = rt_cond_wait(&t->slot->changed, DEADLINE_NEVER);
     if (t->rc != ERR_OK) {
         err_set(t->eb, t->rc, "waiting for another write of the same key was given up");

@@ -259,6 +259,4 @@ s3_put_object_headers(struct request *q, const struct object_info *info)
         http_header(q->http,
                     arena_printf(q->arena, USER_PREFIX "%.*s", SPAN_ARG(m->user[i].name)),
                     m->user[i].value);
-    if (info->stale)
-        http_header(q->http, "x-forebay-stale", SPAN("backend-down"));
 }
