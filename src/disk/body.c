@@ -9,6 +9,8 @@
 #include "disk/block.h"
 #include "disk/segment.h"
 
+#define BODY_BYTES_LEAST MIB(64) /* of a shared segment, while the disk holds little */
+
 uint64_t
 body_span(uint64_t size)
 {
@@ -89,8 +91,8 @@ shared_segment(struct disk *d, enum disk_class class, uint64_t span, struct errb
 
     if (s != NULL && !s->doomed && s->home.used + span + DISK_ALIGN <= s->home.size)
         return ERR_OK;
-    rc = segment_make_shared(d, class, SEGMENT_BODIES, 0, d->o.segment_bytes, span, &next,
-                             eb);
+    rc = segment_make_shared(d, class, SEGMENT_BODIES, 0, BODY_BYTES_LEAST,
+                             d->o.segment_bytes, span, &next, eb);
     if (rc != ERR_OK)
         return rc;
     segment_drop(&d->home.bodies[class]);

@@ -6,7 +6,8 @@
 #include "base/metrics.h"
 #include "disk/segment.h"
 
-#define LOG_BYTES_DEFAULT MIB(256)
+#define LOG_BYTES_LEAST MIB(16)
+#define LOG_BYTES_MOST  MIB(256)
 
 static enum err
 give_up(struct disk *d, enum disk_class class, enum err rc, struct errbuf *eb)
@@ -43,7 +44,7 @@ enum err
 log_room(struct disk *d, enum disk_class class, uint64_t bytes, struct errbuf *eb)
 {
     struct log *log = &d->home.log[class];
-    uint64_t segment_bytes = MIN(d->o.segment_bytes, LOG_BYTES_DEFAULT);
+    uint64_t most = MIN(d->o.segment_bytes, LOG_BYTES_MOST);
     struct segment *next;
     enum err rc;
 
@@ -59,8 +60,8 @@ log_room(struct disk *d, enum disk_class class, uint64_t bytes, struct errbuf *e
     rc = log_sync(d, class, eb);
     if (rc != ERR_OK)
         return rc;
-    rc = segment_make_shared(d, class, SEGMENT_LOG, log->next_group, segment_bytes, bytes,
-                             &next, eb);
+    rc = segment_make_shared(d, class, SEGMENT_LOG, log->next_group, LOG_BYTES_LEAST,
+                             most, bytes, &next, eb);
     if (rc != ERR_OK)
         return rc;
     segment_drop(&log->now); /* the table keeps it for its readers */

@@ -252,13 +252,14 @@ segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
 
 enum err
 segment_make_shared(struct disk *d, enum disk_class class, enum segment_kind kind,
-                    uint64_t first_group, uint64_t bytes, uint64_t room,
+                    uint64_t first_group, uint64_t from, uint64_t most, uint64_t room,
                     struct segment **out, struct errbuf *eb)
 {
     uint64_t least = align_up(2 * DISK_ALIGN + room, DISK_ALIGN);
+    uint64_t bytes = MIN(most, MAX(from, atomic_load(&d->used_bytes[class])));
     enum err rc;
 
-    bytes = MAX(bytes, least);
+    bytes = MAX(align_down(bytes, DISK_ALIGN), least);
     for (;;) {
         rc = segment_make(d, class, kind, first_group, bytes, out, eb);
         if (rc != ERR_NO_SPACE || bytes == least)

@@ -19,11 +19,11 @@ bool segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id)
 enum err segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
                       uint64_t first_group, uint64_t bytes, struct segment **out,
                       struct errbuf *eb) MUST_CHECK;
-/* The same for logs and shared segments of `bytes`, smaller ones where the disk has not that much left, but with room
- * for `room` behind the header. Home; may switch. */
+/* The same for logs and shared segments: as large as what the class holds, between `from` and `most`; smaller where
+ * the disk has not that much left, but with room for `room` behind the header. Home; may switch. */
 enum err segment_make_shared(struct disk *d, enum disk_class class,
-                             enum segment_kind kind, uint64_t first_group, uint64_t bytes,
-                             uint64_t room, struct segment **out,
+                             enum segment_kind kind, uint64_t first_group, uint64_t from,
+                             uint64_t most, uint64_t room, struct segment **out,
                              struct errbuf *eb) MUST_CHECK;
 /* Bytes of the file of a segment of one body. May switch. */
 enum err segment_size(struct disk *d, enum disk_class class, uint32_t id, uint64_t *out,

@@ -7,7 +7,6 @@
 #define STRIDE 100
 
 static const enum err ways[] = {ERR_CANCELLED, ERR_IO, ERR_BUSY};
-                                ERR_TIMEOUT};
 
 /* nth 0: nothing fails. */
 static uint64_t
