@@ -57,7 +57,6 @@ struct disk_op {
     struct disk_wait *wait; /* the waiter's; file.c */
     struct list link;       /* queued behind the class limit */
     struct rt_job job;      /* for engines that use the pool */
-    uint64_t engine_data;   /* the engine's own */
 };
 /* By the engine, on the op's loop, outside any fiber, once for each submitted op. The op
  * is gone afterwards. */

@@ -182,8 +182,6 @@ struct stream {
         enum err why;        /* once it is to be woken */
     } park;
     char peer[56];
-    int fd; /* real engines; -1 in sim */
-    uint64_t engine_data;
 };
 
 /* Sets all common fields; backends embed struct stream as the first field of theirs. */

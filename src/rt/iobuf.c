@@ -38,7 +38,7 @@ class_of(uint32_t size)
     unsigned class = 0;
 
     while ((uint32_t)SMALLEST << class < size)
-        class ++;
+        class += 1;
     return class;
 }
 

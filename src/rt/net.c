@@ -20,7 +20,7 @@ stream_init(struct stream *s, const struct stream_ops *ops, const char *peer,
     size_t len = MIN(strlen(peer), sizeof s->peer - 1);
 
     *s = (struct stream){
-        .ops = ops, .loop = loop_self, .may_out = true, .loopback = loopback, .fd = -1};
+        .ops = ops, .loop = loop_self, .may_out = true, .loopback = loopback};
     memcpy(s->peer, peer, len);
     list_init(&s->park.of_loop);
     timer_init(&s->park.timer, stream_on_park_deadline);

@@ -235,7 +235,6 @@ end_new(struct link *k, unsigned in, const char *peer)
     struct sim_end *e = xcalloc(1, sizeof *e);
 
     stream_init(&e->s, &stream_ops, peer, true);
-    e->s.fd = -1;
     e->link = k;
     list_init(&e->of_listener);
     e->in = &k->way[in];
