@@ -18,13 +18,15 @@
 enum { ACTIVE, IDLE };                   /* labels of M_CONNECTIONS */
 enum { FRAMING, HEADER, TIMEOUT, BUSY }; /* labels of M_REQUESTS_BAD */
 
+/* Counters of a loop are written by it alone and read by others: no locked instruction. */
 static void
 count(atomic_uint *n, int delta)
 {
-    atomic_fetch_add_explicit(n, (unsigned)delta, memory_order_relaxed);
+    atomic_store_explicit(n,
+                          atomic_load_explicit(n, memory_order_relaxed) + (unsigned)delta,
+                          memory_order_relaxed);
 }
 
-/* Written by the loop alone: no locked instruction. */
 static void
 count_event(atomic_ullong *n)
 {
@@ -32,18 +34,24 @@ count_event(atomic_ullong *n)
                           memory_order_relaxed);
 }
 
-/* The text is made anew when its second is over, which needs no second look at a
- * clock. */
-const char *
-conn_date(struct http_loop *l, uint64_t now_ns)
+/* The text is made anew when its second is over, which needs no second look at a clock. */
+struct span
+conn_date_lines(struct http_loop *l, uint64_t now_ns)
 {
     if (now_ns >= l->date_until_ns) {
         uint64_t wall_ns = rt_wall_ns(), second = 1000000000u;
+        char date[NUM_DATE_TEXT];
+        int n;
 
         l->date_until_ns = rt_now_ns() + second - wall_ns % second;
-        date_http((int64_t)(wall_ns / second), l->date);
+        date_http((int64_t)(wall_ns / second), date);
+        n = snprintf(l->date_lines, sizeof l->date_lines,
+                     "Date: %s\r\nServer: forebay\r\n", date);
+        assert(n > 0);
+        assert((size_t)n < sizeof l->date_lines);
+        l->date_len = (size_t)n;
     }
-    return l->date;
+    return (struct span){l->date_lines, l->date_len};
 }
 
 /* Receives behind what is there. *n = 0: the end. May switch. */
@@ -258,7 +266,9 @@ conn_free(struct http_conn *c)
     list_remove(&c->link);
     free(c);
     /* http_server_stop() on another loop frees the server when it sees zero. */
-    atomic_fetch_sub_explicit(&l->connections, 1, memory_order_release);
+    atomic_store_explicit(&l->connections,
+                          atomic_load_explicit(&l->connections, memory_order_relaxed) - 1,
+                          memory_order_release);
 }
 
 /* Ends an active connection as its last answer asks for. May switch. */

@@ -102,8 +102,9 @@ struct http_loop {
     struct list works; /* idle */
     unsigned works_idle;
     bool stopping;
-    uint64_t date_until_ns; /* on the monotonic clock: when `date` is over */
-    char date[NUM_DATE_TEXT];
+    uint64_t date_until_ns; /* on the monotonic clock: when `date_lines` are over */
+    char date_lines[80];
+    size_t date_len;
     uint64_t ids; /* requests named so far */
     atomic_uint connections, idle, in_flight;
     atomic_ullong accepted, requests, refused;
@@ -125,8 +126,8 @@ struct http_server {
 void conn_accepted(struct stream *s, void *server); /* outside any fiber */
 void conn_hurry(struct http_conn *c); /* idle: closes soon; busy: after its answer */
 void conn_cut(struct http_conn *c);   /* idle or busy: ends as soon as it can */
-const char *conn_date(struct http_loop *l,
-                      uint64_t now_ns); /* of a request that began at now_ns */
+/* "Date: ...\r\nServer: ...\r\n" for a request that began at now_ns. */
+struct span conn_date_lines(struct http_loop *l, uint64_t now_ns);
 
 /* server.c */
 struct work *work_take(struct http_loop *l);

@@ -120,8 +120,7 @@ build(struct http_conn *c, int status, int64_t length)
     w->reply.silent =
         w->head.method == HTTP_METHOD_HEAD || status == 204 || status == 304;
     http_put_status(&p, status);
-    http_put(&p, "Date", span_of(conn_date(c->loop, w->request.began_ns)));
-    http_put(&p, "Server", SPAN("forebay"));
+    http_put_lines(&p, conn_date_lines(c->loop, w->request.began_ns));
     put_framing(c, &p);
     assert(!p.bad);
     at = w->reply.lines.at - p.len;

@@ -156,7 +156,7 @@ http_server_stats(const struct http_server *s, struct http_server_stats *out)
     for (unsigned i = 0; i < s->loops; i++) {
         const struct http_loop *l = &s->at[i];
 
-        out->connections += atomic_load_explicit(&l->connections, memory_order_relaxed);
+        out->connections += atomic_load_explicit(&l->connections, memory_order_acquire);
         out->idle += atomic_load_explicit(&l->idle, memory_order_relaxed);
         out->in_flight += atomic_load_explicit(&l->in_flight, memory_order_relaxed);
         out->accepted += atomic_load_explicit(&l->accepted, memory_order_relaxed);

@@ -226,6 +226,8 @@ void http_put_status(struct http_lines *l, int status);
 void http_put(struct http_lines *l, const char *name,
               struct span value); /* blanks at the ends go */
 void http_put_u64(struct http_lines *l, const char *name, uint64_t value);
+void http_put_lines(struct http_lines *l,
+                    struct span ready);  /* the caller's own, unchecked */
 void http_put_end(struct http_lines *l); /* the empty line */
 /* "1f4\r\n" for a chunk of `size` bytes; returns its length. The chunk's end is "\r\n",
  * the last "0\r\n\r\n". */

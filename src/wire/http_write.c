@@ -101,6 +101,15 @@ http_put_u64(struct http_lines *l, const char *name, uint64_t value)
 }
 
 void
+http_put_lines(struct http_lines *l, struct span ready)
+{
+    char *at = take(l, ready.len);
+
+    if (at != NULL)
+        memcpy(at, ready.at, ready.len);
+}
+
+void
 http_put_end(struct http_lines *l)
 {
     char *at = take(l, 2);
