@@ -1,4 +1,5 @@
 /* bucket: buckets, listings, multipart uploads, and anything else with small bodies. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,15 @@
 #include "client/internal.h"
 
 static struct span nothing = {"", 0};
+
+/* 2xx with something else than what was asked for: empty or cut, so as good as no answer. */
+static enum err
+no_document(struct s3_failure *f, struct errbuf *eb)
+{
+    f->retry = true;
+    err_prefix(eb, "the server's answer cannot be read");
+    return ERR_BACKEND;
+}
 
 static enum err
 simple(struct s3_client *c, const char *method, struct span bucket, struct s3_failure *f,
@@ -52,12 +62,15 @@ s3_list_buckets(struct s3_client *c, struct arena *a, struct s3_bucket_entry **o
     struct span doc;
     enum err rc = order_simple(c, &o, nothing, a, &doc, f, eb);
 
-    if (rc == ERR_OK)
-        rc = s3xml_buckets_parse(doc, a, &list, eb);
+    if (rc == ERR_OK && s3xml_buckets_parse(doc, a, &list, eb) != ERR_OK)
+        rc = no_document(f, eb);
     if (rc != ERR_OK)
         return rc;
     *count = (uint32_t)list.count;
-    *out = arena_alloc(a, (list.count > 0 ? list.count : 1) * sizeof **out);
+    *out = arena_try(a, (list.count > 0 ? list.count : 1) * sizeof **out);
+    if (*out == NULL)
+        return err_set(eb, ERR_BACKEND, "the server's list of %zu buckets is too long",
+                       list.count);
     for (size_t i = 0; i < list.count; i++)
         (*out)[i] =
             (struct s3_bucket_entry){list.entries[i].name, list.entries[i].created_ms};
@@ -71,6 +84,49 @@ by_name(const void *a, const void *b)
                     ((const struct s3_list_entry *)b)->key);
 }
 
+static char *
+keep_text(char *at, struct span from, struct span *to)
+{
+    if (from.len > 0)
+        memcpy(at, from.at, from.len);
+    *to = (struct span){at, from.len};
+    return at + from.len;
+}
+
+/* A page of 1,000 keys of 1,024 bytes, each byte as three, and what stands around them. */
+#define LIST_BYTES_MAX MIB(16)
+
+/* The entries, out of the arena of the document. */
+static enum err
+keep_entries(const struct s3xml_list *list, struct arena *a, struct s3_list_page *out,
+             struct errbuf *eb)
+{
+    size_t room = MAX(list->count, 1u) * sizeof *out->entries, text = 0;
+    char *at;
+
+    for (size_t i = 0; i < list->count; i++)
+        text += list->entries[i].key.len + list->entries[i].etag.len;
+    out->entries = arena_try(a, room);
+    at = arena_try(a, text + list->next_token.len);
+    if (out->entries == NULL || at == NULL)
+        return err_set(eb, ERR_BACKEND, "the server's page of %zu names is too large",
+                       list->count);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct s3xml_list_entry *e = &list->entries[i];
+        struct s3_list_entry *to = &out->entries[i];
+
+        *to = (struct s3_list_entry){
+            .size = e->size, .mtime_ms = e->mtime_ms, .is_prefix = e->is_prefix};
+        at = keep_text(at, e->key, &to->key);
+        at = keep_text(at, e->etag, &to->etag);
+    }
+    out->count = (uint32_t)list->count;
+    out->truncated = list->truncated;
+    keep_text(at, list->next_token, &out->next_token);
+    qsort(out->entries, out->count, sizeof *out->entries, by_name);
+    return ERR_OK;
+}
+
 enum err
 s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
                 struct s3_list_page *out, struct s3_failure *f, struct errbuf *eb)
@@ -79,39 +135,29 @@ s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
                               {SPAN("encoding-type"), SPAN("url")}};
     struct s3_order o = {
         .method = "GET", .bucket = l->bucket, .params = params, .param_count = 2};
+    struct arena *work = arena_new(KIB(16), LIST_BYTES_MAX);
     struct s3xml_list list;
     struct span doc;
+    char max[16];
     enum err rc;
 
+    *out = (struct s3_list_page){0};
     params[o.param_count++] = (struct param){SPAN("prefix"), l->prefix};
-    params[o.param_count++] = (struct param){
-        SPAN("max-keys"),
-        span_of(arena_printf(a, "%u", l->max_keys > 0 ? l->max_keys : 1000))};
+    snprintf(max, sizeof max, "%u", l->max_keys > 0 ? l->max_keys : 1000);
+    params[o.param_count++] = (struct param){SPAN("max-keys"), span_of(max)};
     if (l->delimiter.len > 0)
         params[o.param_count++] = (struct param){SPAN("delimiter"), l->delimiter};
     if (l->token.len > 0)
         params[o.param_count++] = (struct param){SPAN("continuation-token"), l->token};
     else if (l->start_after.len > 0)
         params[o.param_count++] = (struct param){SPAN("start-after"), l->start_after};
-    rc = order_simple(c, &o, nothing, a, &doc, f, eb);
+    rc = order_simple(c, &o, nothing, work, &doc, f, eb);
+    if (rc == ERR_OK && s3xml_list_parse(doc, work, &list, eb) != ERR_OK)
+        rc = no_document(f, eb);
     if (rc == ERR_OK)
-        rc = s3xml_list_parse(doc, a, &list, eb);
-    if (rc != ERR_OK)
-        return rc;
-    *out = (struct s3_list_page){
-        .entries =
-            arena_alloc(a, (list.count > 0 ? list.count : 1) * sizeof *out->entries),
-        .count = (uint32_t)list.count,
-        .truncated = list.truncated,
-        .next_token = list.next_token};
-    for (size_t i = 0; i < list.count; i++)
-        out->entries[i] = (struct s3_list_entry){.key = list.entries[i].key,
-                                                 .etag = list.entries[i].etag,
-                                                 .size = list.entries[i].size,
-                                                 .mtime_ms = list.entries[i].mtime_ms,
-                                                 .is_prefix = list.entries[i].is_prefix};
-    qsort(out->entries, out->count, sizeof *out->entries, by_name);
-    return ERR_OK;
+        rc = keep_entries(&list, a, out, eb);
+    arena_free(&work);
+    return rc;
 }
 
 /* A document that may be an error under status 200. */
@@ -124,9 +170,7 @@ result_of(struct span doc, const struct s3_order *o, struct arena *a,
 
     if (rc == ERR_NOT_FOUND)
         return error_of_document(doc, 200, o, f, eb);
-    if (rc != ERR_OK)
-        f->retry = true; /* empty or cut: as good as no answer */
-    return rc;
+    return rc == ERR_OK ? ERR_OK : no_document(f, eb);
 }
 
 enum err

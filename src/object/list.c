@@ -1,11 +1,16 @@
 /* list: pages of keys and common prefixes in byte order. A native bucket is the disk's order with groups skipped by
  * seeking; a cached bucket is the backend's page. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "object/internal.h"
 
-#define ROWS_A_TIME 256
+#define ROWS_A_TIME   256
+#define SCRATCH_BYTES MIB(1) /* a batch of rows with keys of any length */
+static_assert(SCRATCH_BYTES >=
+                  (ROWS_A_TIME + 1) * (DISK_KEY_MAX + 32 + sizeof(struct disk_entry)),
+              "a batch fits");
 
 /* Where the next row is to be looked for. */
 struct seek {
@@ -17,10 +22,12 @@ struct walk {
     struct object_service *s;
     const struct map_bucket *bucket;
     const struct object_list_options *o;
-    struct arena *arena;
+    struct arena *arena; /* of the page: names that are given out */
     struct object_page *page;
-    struct seek next;
-    struct span group; /* the common prefix that was given last; at NULL: none */
+    struct arena *scratch; /* owned: one batch of rows */
+    struct seek next;      /* `from` lies in from_bytes */
+    char from_bytes[DISK_KEY_MAX];
+    uint32_t batch; /* rows to ask for: one behind a group, more while keys follow keys */
 };
 
 static const char *
@@ -41,105 +48,115 @@ group_of(const struct object_list_options *o, struct span key)
     return (struct span){key.at, (size_t)(at - key.at) + o->delimiter.len};
 }
 
-/* The first key behind everything that starts with `group`; false when there is none. */
-static bool
-behind_group(struct arena *a, struct span group, struct seek *out)
+static void
+seek_to(struct walk *w, struct span key, bool inclusive)
 {
-    char *p = arena_strdup(a, group);
+    assert(key.len <= sizeof w->from_bytes);
+    if (key.len > 0)
+        memmove(w->from_bytes, key.at, key.len);
+    w->next = (struct seek){{w->from_bytes, key.len}, inclusive};
+}
+
+/* To the first key behind everything that starts with `group`; false when there is none. */
+static bool
+seek_behind(struct walk *w, struct span group)
+{
     size_t len = group.len;
 
-    while (len > 0 && (unsigned char)p[len - 1] == 0xff)
+    while (len > 0 && (unsigned char)group.at[len - 1] == 0xff)
         len--;
     if (len == 0)
         return false;
-    p[len - 1] = (char)((unsigned char)p[len - 1] + 1);
-    *out = (struct seek){{p, len}, true};
+    seek_to(w, (struct span){group.at, len}, true);
+    w->from_bytes[len - 1]++;
     return true;
 }
 
-static struct seek
-first_seek(const struct walk *w)
+/* False: nothing can follow. */
+static bool
+first_seek(struct walk *w)
 {
     const struct object_list_options *o = w->o;
-    struct seek s = {o->after, false};
 
     /* A marker that is a common prefix skips its group. */
     if (o->after.len > o->prefix.len && span_starts(o->after, o->prefix) &&
-        span_eq(group_of(o, o->after), o->after) && behind_group(w->arena, o->after, &s))
-        return s;
+        span_eq(group_of(o, o->after), o->after))
+        return seek_behind(w, o->after);
     if (span_cmp(o->after, o->prefix) < 0)
-        s = (struct seek){o->prefix, true};
-    return s;
-}
-
-static void
-add_key(struct walk *w, const struct disk_entry *e)
-{
-    struct object_entry *out = &w->page->entries[w->page->count++];
-
-    *out = (struct object_entry){
-        .name = e->key, .size = e->row.size, .mtime_ms = e->row.mtime_ms};
-    etag_of(e->row.md5, e->row.parts, (struct span){NULL, 0}, out->etag);
-}
-
-/* Takes one row; false when the page is full and this row would be one more. */
-static bool
-take_row(struct walk *w, const struct disk_entry *e, bool *jump)
-{
-    struct span group = group_of(w->o, e->key);
-
-    *jump = false;
-    if (w->page->count == w->o->max) {
-        w->page->truncated = true;
-        return false;
-    }
-    if (group.len == 0) {
-        add_key(w, e);
-        w->next = (struct seek){e->key, false};
-        return true;
-    }
-    w->page->entries[w->page->count++] =
-        (struct object_entry){.name = group, .is_prefix = true};
-    *jump = true;
-    w->group = group;
+        seek_to(w, o->prefix, true);
+    else
+        seek_to(w, o->after, false);
     return true;
 }
 
-/* One batch of rows. *done: nothing can follow. */
 static enum err
-step(struct walk *w, bool *done, struct errbuf *eb)
+add(struct walk *w, struct span name, const struct disk_entry *key, struct errbuf *eb)
 {
-    struct disk_entry *rows = NULL;
-    uint32_t count = 0, want = MIN(w->o->max - w->page->count + 1, ROWS_A_TIME);
-    bool more = false, jump = false;
-    enum err rc = disk_list(w->s->options.disk, w->bucket->id, w->next.from,
-                            w->next.inclusive, want, w->arena, &rows, &count, &more, eb);
+    struct object_entry *out = &w->page->entries[w->page->count];
+    char *at = arena_try(w->arena, name.len);
 
-    if (rc != ERR_OK)
-        return rc;
-    *done = !more;
+    if (at == NULL)
+        return err_set(eb, ERR_BUSY, "no memory for a page of %u names", w->o->max);
+    memcpy(at, name.at, name.len);
+    *out = (struct object_entry){.name = {at, name.len}, .is_prefix = key == NULL};
+    if (key != NULL) {
+        out->size = key->row.size;
+        out->mtime_ms = key->row.mtime_ms;
+        etag_of(key->row.md5, key->row.parts, (struct span){NULL, 0}, out->etag);
+    }
+    w->page->count++;
+    return ERR_OK;
+}
+
+/* Takes rows until the page is full, a group begins, or they end. *done: nothing can follow. */
+static enum err
+take_rows(struct walk *w, const struct disk_entry *rows, uint32_t count, bool *done,
+          struct errbuf *eb)
+{
     for (uint32_t i = 0; i < count; i++) {
-        if (!span_starts(rows[i].key, w->o->prefix) || !take_row(w, &rows[i], &jump)) {
+        struct span group = group_of(w->o, rows[i].key);
+        enum err rc;
+
+        if (!span_starts(rows[i].key, w->o->prefix) || w->page->count == w->o->max) {
+            w->page->truncated = span_starts(rows[i].key, w->o->prefix);
             *done = true;
             return ERR_OK;
         }
-        if (jump) {
-            *done = !behind_group(w->arena, w->group, &w->next);
+        rc = group.len > 0 ? add(w, group, NULL, eb) : add(w, rows[i].key, &rows[i], eb);
+        if (rc != ERR_OK)
+            return rc;
+        if (group.len > 0) {
+            *done = !seek_behind(w, group);
+            w->batch = 1;
             return ERR_OK;
         }
+        seek_to(w, rows[i].key, false);
     }
+    w->batch = MIN(w->batch * 4, ROWS_A_TIME);
     return ERR_OK;
 }
 
 static enum err
 list_native(struct walk *w, struct errbuf *eb)
 {
-    bool done = false;
+    bool done = !first_seek(w);
     enum err rc = ERR_OK;
 
-    w->next = first_seek(w);
-    while (rc == ERR_OK && !done)
-        rc = step(w, &done, eb);
+    w->scratch = arena_new(KIB(16), SCRATCH_BYTES);
+    w->batch = w->o->delimiter.len > 0 ? 16 : ROWS_A_TIME;
+    while (rc == ERR_OK && !done) {
+        struct disk_entry *rows = NULL;
+        uint32_t count = 0, left = w->o->max - w->page->count + 1;
+        bool more = false;
+
+        arena_reset(w->scratch);
+        rc = disk_list(w->s->options.disk, w->bucket->id, w->next.from, w->next.inclusive,
+                       MIN(left, w->batch), w->scratch, &rows, &count, &more, eb);
+        done = !more;
+        if (rc == ERR_OK)
+            rc = take_rows(w, rows, count, &done, eb);
+    }
+    arena_free(&w->scratch);
     return rc;
 }
 
@@ -190,7 +207,13 @@ object_list(struct object_service *s, const struct map_bucket *b,
     if (o->max == 0 || o->max > 1000)
         return err_set(eb, ERR_BAD_REQUEST, "a page of %u names, 1 to 1000 are possible",
                        o->max);
-    out->entries = arena_alloc(a, o->max * sizeof *out->entries);
+    if (o->prefix.len > DISK_KEY_MAX || o->after.len > DISK_KEY_MAX)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "a prefix or marker of over %u bytes: no key is so long",
+                       DISK_KEY_MAX);
+    out->entries = arena_try(a, o->max * sizeof *out->entries);
+    if (out->entries == NULL)
+        return err_set(eb, ERR_BUSY, "no memory for a page of %u names", o->max);
     rc = b->cached ? list_cached(&w, eb) : list_native(&w, eb);
     if (rc != ERR_OK)
         return rc;
