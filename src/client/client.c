@@ -28,9 +28,11 @@ take_endpoint(struct s3_client *c, const char *endpoint, struct errbuf *eb)
     }
     while (rest.len > 0 && rest.at[rest.len - 1] == '/')
         rest.len--;
-    if (memchr(rest.at, '/', rest.len) != NULL || memchr(rest.at, '@', rest.len) != NULL)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "endpoint \"%s\" has more than a host and a port", endpoint);
+    for (size_t i = 0; i < rest.len; i++)
+        if ((unsigned char)rest.at[i] <= ' ' || (unsigned char)rest.at[i] >= 0x7f ||
+            strchr("/@?#\\", rest.at[i]) != NULL)
+            return err_set(eb, ERR_BAD_REQUEST,
+                           "endpoint \"%s\" has more than a host and a port", endpoint);
     colon = memrchr(rest.at, ':', rest.len);
     if (colon != NULL &&
         memchr(colon, ']', (size_t)(rest.at + rest.len - colon)) == NULL) {

@@ -35,8 +35,6 @@ struct s3_call {
     struct http_call *http;
     struct arena *arena; /* owned: the request's text, and the head of an error */
     const struct http_head *head;
-    uint64_t left; /* of the answer's body */
-    bool bounded;
 };
 
 /* Signs and sends the head. The call owns its arena. */

@@ -15,42 +15,43 @@
 #define TARGET_MAX     KIB(16)
 
 /* "/bucket/key" or, with virtual hosts, "/key"; percent-encoded. */
-static struct span
-path_of(const struct s3_client *c, const struct s3_order *o, struct arena *a)
+static void
+put_path(struct buf *text, const struct s3_client *c, const struct s3_order *o)
 {
-    struct buf text;
-    struct span out;
-
-    buf_init(&text, TARGET_MAX);
-    buf_putc(&text, '/');
+    buf_putc(text, '/');
     if (!c->virtual_host && o->bucket.len > 0) {
-        uri_encode(&text, o->bucket, false);
+        uri_encode(text, o->bucket, false);
         if (o->key.len > 0)
-            buf_putc(&text, '/');
+            buf_putc(text, '/');
     }
-    uri_encode(&text, o->key, true);
-    out = arena_span(a, buf_span(&text));
-    buf_fini(&text);
-    return out;
+    uri_encode(text, o->key, true);
 }
 
-static struct span
-query_of(const struct s3_order *o, struct arena *a)
+/* Path and query in the arena; `path` is the first part of `target`. */
+static enum err
+target_of(const struct s3_client *c, const struct s3_order *o, struct arena *a,
+          struct span *path, struct span *target, struct errbuf *eb)
 {
     struct buf text;
-    struct span out;
+    enum err rc = ERR_OK;
 
     buf_init(&text, TARGET_MAX);
+    put_path(&text, c, o);
+    path->len = text.len;
     for (uint32_t i = 0; i < o->param_count; i++) {
-        if (i > 0)
-            buf_putc(&text, '&');
+        buf_putc(&text, i == 0 ? '?' : '&');
         uri_encode(&text, o->params[i].name, false);
         buf_putc(&text, '=');
         uri_encode(&text, o->params[i].value, false);
     }
-    out = arena_span(a, buf_span(&text));
+    if (text.full)
+        rc = err_set(eb, ERR_TOO_LARGE, "path and query have over %zu bytes",
+                     (size_t)TARGET_MAX);
+    else
+        *target = arena_span(a, buf_span(&text));
+    path->at = target->at;
     buf_fini(&text);
-    return out;
+    return rc;
 }
 
 static struct span
@@ -108,18 +109,15 @@ order_begin(struct s3_client *c, const struct s3_order *o, struct s3_call **out,
                                     .method = o->method,
                                     .length = o->length,
                                     .expect_continue = o->expect};
-    struct span path, query;
+    struct span path = {"", 0};
     enum err rc;
 
     *out = NULL;
     call->arena = arena_new(ARENA_FIRST, ARENA_MAX);
-    path = path_of(c, o, call->arena);
-    query = query_of(o, call->arena);
+    rc = target_of(c, o, call->arena, &path, &req.target, eb);
     req.host_header = host_of(c, o, call->arena);
-    req.target = query.len == 0 ? path
-                                : span_of(arena_printf(call->arena, "%.*s?%.*s",
-                                                       SPAN_ARG(path), SPAN_ARG(query)));
-    rc = sign(c, o, path, req.host_header, call->arena, &req.headers, eb);
+    if (rc == ERR_OK)
+        rc = sign(c, o, path, req.host_header, call->arena, &req.headers, eb);
     if (rc == ERR_OK)
         rc = http_call_begin(c->http, &req, &call->http, eb);
     if (rc != ERR_OK) {
