@@ -1,0 +1,29 @@
+/* recent: rows that a loop looked up lately, so that a key which is asked for again costs neither tail nor index.
+ *
+ * Each loop has rows of its own, direct mapped by the hash of the key. All share counters, one for many keys: odd
+ * while a change of such a key is on its way into the tail, even otherwise. A row is given out only while its counter
+ * stands where it stood, even, before the row was looked up; so nobody sees an old row after anybody saw the new one.
+ *
+ * Changes: home loop only. Lookups: any loop; other threads find nothing.
+ */
+#pragma once
+#include "disk/run.h"
+
+struct recent;
+struct recent *recent_new(void); /* inside a runtime: asks how many loops there are */
+void recent_free(struct recent **rp);
+
+/* Around making a run visible; it is not finished yet. */
+void recent_change_begin(struct recent *r, const struct run *run);
+void recent_change_end(struct recent *r, const struct run *run);
+
+struct recent_look {
+    uint32_t hash, stamp;
+    bool usable;
+};
+/* True: *out is the current row of the key. Else the caller looks further, and hands what it found, and `look`, to
+ * recent_keep(). */
+bool recent_find(struct recent *r, uint64_t bucket, struct span key,
+                 struct recent_look *look, struct row *out);
+void recent_keep(struct recent *r, uint64_t bucket, struct span key,
+                 const struct recent_look *look, const struct row *row);
