@@ -29,7 +29,7 @@ ctest_of() {
     count "$logs/junit.xml"
 }
 pytest_of() {
-    .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" --junit-xml="$logs/junit.xml" -q "$@" >"$logs/pytest.log" 2>&1 || true
+    .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" --junit-xml="$logs/junit.xml" -q --basetemp "$root/build/check/tmp" "$@" >"$logs/pytest.log" 2>&1 || true
     [ -e "$logs/junit.xml" ] || cat "$logs/pytest.log"
     count "$logs/junit.xml"
 }

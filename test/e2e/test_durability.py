@@ -1,5 +1,6 @@
 """D1, D3: what was acknowledged survives kill -9, whole and in its last version; I1: damaged bytes are never sent."""
 
+import concurrent.futures
 import dataclasses
 import hashlib
 import http.client
@@ -132,18 +133,18 @@ def test_a_broken_put_leaves_nothing(start_forebay):
     """D3: a body that ends early is no object, before and after a restart."""
     process = start_forebay()
     client = boto(process.endpoint, process.keys())
-    client.create_bucket(Bucket="b")
+    client.create_bucket(Bucket="bucket")
     for size in (10, 100_000, 10_000_000):
         connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=10)
-        connection.putrequest("PUT", f"/b/k{size}")
+        connection.putrequest("PUT", f"/bucket/k{size}")
         connection.putheader("Content-Length", str(size))
         connection.endheaders(os.urandom(size // 2))
         connection.close()
     time.sleep(0.5)
-    assert client.list_objects_v2(Bucket="b")["KeyCount"] == 0
+    assert client.list_objects_v2(Bucket="bucket")["KeyCount"] == 0
     process.end()
     again = start_forebay()
-    assert boto(again.endpoint, again.keys()).list_objects_v2(Bucket="b")["KeyCount"] == 0
+    assert boto(again.endpoint, again.keys()).list_objects_v2(Bucket="bucket")["KeyCount"] == 0
 
 
 # ---- damage ----
@@ -172,17 +173,17 @@ def damaged(tmp_path_factory):
     bodies |= {f"large/{n:02d}": rng.randbytes(rng.randint(100_000, 3_000_000)) for n in range(20)}
     with forebay.Forebay(folder, build="rel") as process:
         process.wait_ready()
-        assert plain.ask(process.port, "PUT", "b").status == 200
-        connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=10)
-        for key, body in bodies.items():
-            assert plain.ask(process.port, "PUT", "b", key, body=body, connection=connection).status == 200
+        assert plain.ask(process.port, "PUT", "bucket").status == 200
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            for reply in pool.map(lambda item: plain.ask(process.port, "PUT", "bucket", item[0], body=item[1]), bodies.items()):
+                assert reply.status == 200
         process.end()
         files = segments(process)
-    places = {}
+    heads, places = {body[:48]: key for key, body in bodies.items()}, {}
     for path in files:
         data = path.read_bytes()
-        for key, body in bodies.items():
-            if key not in places and (at := data.find(body[:48])) >= 0:
+        for at in range(0, len(data), 512):  # a tar member's body begins at a block
+            if (key := heads.get(data[at : at + 48])) is not None:
                 places[key] = (path, at)
     assert places.keys() == bodies.keys()  # "data of native buckets lies verbatim in *.tar"
     return folder, bodies, places
@@ -192,7 +193,7 @@ def read_all(folder, keys):
     """{key: reply} from a freshly started server: nothing is in its memory yet."""
     with forebay.Forebay(folder, log_dir=folder.parent, build="rel") as process:
         process.wait_ready()
-        replies = {key: plain.get(process.port, "b", key) for key in keys}
+        replies = {key: plain.get(process.port, "bucket", key) for key in keys}
         process.end()
     return replies
 

@@ -10,6 +10,8 @@ from .process import ROOT, Process, free_ports, http_get
 
 # Words of the sanitizers and of assert(); a log that holds one is a failure whatever the client saw.
 BAD_WORDS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion `")
+# A segment is reserved whole: many servers side by side want small ones.
+SMALL = {"disk.segment_bytes": "64MiB", "index.map_size": "1GiB"}
 STOP_SECONDS = 10  # what the README promises for an idle server
 
 
@@ -28,7 +30,7 @@ class Forebay(Process):
         self.port = port or free_ports(1)[0]
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self.binary = binary(build)
-        flags = [f"--set={name}={value}" for name, value in (settings or {}).items()]
+        flags = [f"--set={name}={value}" for name, value in {**SMALL, **(settings or {})}.items()]
         super().__init__(
             "forebay",
             [self.binary, "serve", self.data_dir, "--listen", f"127.0.0.1:{self.port}", *flags, *args],
