@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "disk/change.h"
 #include "disk/flush.h"
 #include "disk/manifest.h"
@@ -267,7 +268,33 @@ set_end(struct log *log, const struct log_scan *scan, uint64_t before)
     log->uncovered += scan->offset - before;
 }
 
-/* One segment, from `offset` on. *stopped is what stood behind the last group. */
+/* Groups of the native log are synced one by one: where a later one stands, this one was acknowledged. What it said
+ * is lost; what follows is not. The check names it. */
+static void
+say_damaged(struct disk *d, struct segment *s, uint64_t offset, uint64_t group)
+{
+    metric_add(M_CHECKSUM_FAILURES, 0, 1);
+    LOG(LOG_ERROR, "disk.log_damaged",
+        "acknowledged changes can't be read; run forebay disk check",
+        L_TEXT("disk", rt_dir_path(d->root)), L_U64("segment", s->id),
+        L_U64("offset", offset), L_U64("group", group));
+}
+
+/* The next group, behind damage if there is some. */
+static enum scanned
+next_group(struct disk *d, enum disk_class class, struct segment *s,
+           struct log_scan *scan, struct errbuf *eb)
+{
+    enum scanned got = log_scan_next(scan, eb);
+    uint64_t at = scan->offset, group = scan->group;
+
+    if (got != SCAN_END || class != DISK_NATIVE || !log_scan_skip(scan))
+        return got;
+    say_damaged(d, s, at, group);
+    return log_scan_next(scan, eb);
+}
+
+/* One segment, from `offset` on. */
 static enum err
 replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t offset,
                uint64_t *epoch, struct errbuf *eb)
@@ -283,10 +310,10 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
     enum err rc = ERR_OK;
 
     log_scan_begin(&scan, &source, offset, log->next_group, *epoch);
-    while (rc == ERR_OK && got == SCAN_GROUP) {
+    while (rc == ERR_OK) {
         uint64_t before = scan.offset;
 
-        got = log_scan_next(&scan, eb);
+        got = next_group(d, c->class, s, &scan, eb);
         if (got != SCAN_GROUP)
             break;
         rc = replay_group(d, c, &scan, eb);
@@ -307,6 +334,30 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
             L_TEXT("found", eb->text));
     log_scan_end(&scan);
     return rc;
+}
+
+/* Where the log goes on behind its last segment so far; NULL: nowhere. */
+static struct segment *
+next_log(struct disk *d, enum disk_class class, struct segment *s)
+{
+    struct log *log = &d->home.log[class];
+    struct segment *next = log_of(d, class, log->next_group);
+
+    if (next != NULL || class != DISK_NATIVE)
+        return next != s ? next : NULL;
+    LIST_EACH(&d->home.segments_of[class], n)
+    {
+        struct segment *later = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (later->kind == SEGMENT_LOG && later->first_group > log->next_group &&
+            (next == NULL || later->first_group < next->first_group))
+            next = later;
+    }
+    if (next != NULL) { /* it was made when all before it was there */
+        say_damaged(d, s, s->home.used, log->next_group);
+        log->next_group = next->first_group;
+    }
+    return next;
 }
 
 static enum err
@@ -333,8 +384,8 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
     }
     while (s != NULL) {
         rc = replay_segment(d, c, s, offset, &epoch, eb);
-        next = rc == ERR_OK ? log_of(d, class, log->next_group) : NULL;
-        if (next == NULL || next == s)
+        next = rc == ERR_OK ? next_log(d, class, s) : NULL;
+        if (next == NULL)
             break;
         segment_drop(&s);
         s = segment_ref(next);

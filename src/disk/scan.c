@@ -219,6 +219,33 @@ log_scan_next(struct log_scan *s, struct errbuf *eb)
     return SCAN_GROUP;
 }
 
+bool
+log_scan_skip(struct log_scan *s)
+{
+    uint64_t from = s->offset, wanted = s->group;
+
+    for (uint64_t ahead = DISK_ALIGN; ahead <= GROUP_MAX; ahead += DISK_ALIGN) {
+        struct member *m = &s->members[0];
+
+        s->offset = from + ahead;
+        if (s->offset >= s->source.size)
+            break;
+        s->group = 0; /* any, then judged */
+        if (scan_member(s, s->offset, m, NULL) != SCAN_GROUP || m->group <= wanted ||
+            m->epoch < s->epoch)
+            continue;
+        s->group = m->group;
+        if (log_scan_next(s, NULL) == SCAN_GROUP) {
+            s->offset = m->offset; /* the caller asks for it */
+            s->group = m->group;
+            return true;
+        }
+    }
+    s->offset = from;
+    s->group = wanted;
+    return false;
+}
+
 /* ---- body segments ---- */
 
 enum scanned

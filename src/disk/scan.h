@@ -40,6 +40,10 @@ void log_scan_end(struct log_scan *s); /* twice is fine */
  * On SCAN_END the sentence says what stands there instead (a block of zeros: empty). */
 enum scanned log_scan_next(struct log_scan *s, struct errbuf *eb);
 
+/* After SCAN_END, in a log whose groups are synced one by one (native): is there a later group, so that what stands
+ * here was acknowledged and is damaged? Then the scan goes on there. Looks as far ahead as a group can be long. */
+bool log_scan_skip(struct log_scan *s);
+
 /* One place of a body segment. SCAN_GROUP: its header, judged, in *out (spans lie in `buf`, which the caller drops),
  * *next is where the next place stands. */
 enum scanned place_scan(const struct scan_source *s, uint64_t offset, struct member *out,

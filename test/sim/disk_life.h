@@ -6,6 +6,7 @@
 #include "sim/sim_main.h"
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "rt/sim.h"
 
 #define WORKERS  3
@@ -355,4 +356,6 @@ live(void *arg)
     if (good && !f->check_only && !rt_cancelled())
         check_listing(f);
     disk_close(&f->disk);
+    if (!f->disturbed) /* what a cut leaves behind is no damage */
+        CHECK_U64(metric_read(M_CHECKSUM_FAILURES, 0), 0);
 }

@@ -4,6 +4,8 @@
  */
 #include "world.h"
 
+#include "base/metrics.h"
+
 static int
 open_segment(const char *name)
 {
@@ -201,6 +203,51 @@ swap_all(void *arg)
     disk_close(&d);
 }
 
+/* The index is lost, and one group in the middle of the log is damaged: what was in it is gone and said to be, all
+ * that came after it is there. */
+static void
+damaged_log(void *arg)
+{
+    struct disk *d = open_disk();
+    char key[16], command[400], *data = malloc(SMALL);
+    struct row rows[10];
+    int64_t before;
+    int fd;
+
+    (void)arg;
+    world_fill(data, SMALL, 3);
+    for (int i = 0; i < 10; i++) {
+        snprintf(key, sizeof key, "key-%d", i);
+        CHECK(world_put(d, key, data + i, 1000, &rows[i]) == ERR_OK);
+    }
+    disk_close(&d);
+    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
+    CHECK(system(command) == 0);
+    fd = open_segment("log-000001.tar");
+    flip(fd, (rows[4].offset + 2000) * 8);
+    close(fd);
+    before = metric_read(M_CHECKSUM_FAILURES, 0);
+    d = open_disk();
+    CHECK_U64(metric_read(M_CHECKSUM_FAILURES, 0), before + 1);
+    for (int i = 0; i < 10; i++) {
+        snprintf(key, sizeof key, "key-%d", i);
+        CHECK(world_get(d, key, data + i, 1000, 0, 1000) ==
+              (i == 4 ? ERR_NOT_FOUND : ERR_OK));
+    }
+    CHECK(world_put(d, "after", data, 1000, &rows[0]) == ERR_OK);
+    disk_close(&d);
+    d = open_disk();
+    CHECK(world_get(d, "after", data, 1000, 0, 1000) == ERR_OK);
+    free(data);
+    disk_close(&d);
+}
+
+static void
+test_damage_in_the_middle_of_the_log(void)
+{
+    world_run(damaged_log, NULL);
+}
+
 static void
 test_bits_of_a_small_object(void)
 {
@@ -225,5 +272,6 @@ main(int argc, char **argv)
     RUN(test_bits_of_a_small_object);
     RUN(test_random_bits_of_a_large_object);
     RUN(test_swapped_bytes);
+    RUN(test_damage_in_the_middle_of_the_log);
     return check_done();
 }
