@@ -28,3 +28,4 @@ struct cli_verb {
 extern const struct cli_verb cli_serve, cli_config, cli_version;
 extern const struct cli_verb cli_mb, cli_rb, cli_bucket, cli_ls, cli_cp, cli_put, cli_get;
 extern const struct cli_verb cli_cat, cli_rm, cli_stat, cli_env, cli_disk;
+extern const struct cli_verb cli_bench; /* bench/bench.c, a room further down */

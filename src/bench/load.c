@@ -1,0 +1,86 @@
+#include "bench/load.h"
+
+#include <assert.h>
+
+#include "rt/fiber.h"
+#include "rt/time.h"
+
+struct load {
+    const struct load_options *o;
+    load_step *step;
+    void *arg;
+    struct load_result *out;
+    uint64_t next;
+    struct deadline end;
+    enum err rc; /* of the last error */
+};
+
+static bool
+goes_on(const struct load *l)
+{
+    return (l->o->count == 0 || l->next < l->o->count) && !deadline_passed(l->end) &&
+           l->out->errors <= LOAD_ERRORS_MAX && !rt_cancelled();
+}
+
+static void
+keep(struct load *l, const struct load_sample *s, uint64_t took_ns)
+{
+    struct load_result *r = l->out;
+
+    histogram_add(&r->took, took_ns);
+    if (s->first_ns > 0)
+        histogram_add(&r->first, s->first_ns);
+    r->done++;
+    r->items += s->items;
+    r->bytes += s->bytes;
+    if (l->o->on_step != NULL)
+        l->o->on_step(l->o->arg, s);
+}
+
+static void
+work(void *arg)
+{
+    struct load *l = arg;
+
+    while (goes_on(l)) {
+        struct load_sample s = {.items = 1};
+        struct errbuf eb = {{0}};
+        uint64_t began = rt_now_ns();
+        enum err rc = l->step(l->arg, l->next++, &s, &eb);
+
+        if (rc == ERR_OK) {
+            keep(l, &s, rt_now_ns() - began);
+        } else if (rc != ERR_CANCELLED) {
+            l->rc = rc;
+            if (l->out->errors++ == 0)
+                l->out->first_error = eb;
+        }
+    }
+}
+
+enum err
+load_run(const struct load_options *o, load_step *step, void *arg,
+         struct load_result *out, struct errbuf *eb)
+{
+    struct load l = {.o = o, .step = step, .arg = arg, .out = out, .end = DEADLINE_NEVER};
+    struct rt_group group;
+    uint64_t began = rt_now_ns();
+    enum err rc = ERR_OK;
+
+    assert(o->concurrency > 0);
+    assert(o->count > 0 || o->duration_ms > 0);
+    if (o->duration_ms > 0)
+        l.end.at_ns = began + o->duration_ms * 1000000u;
+    rt_group_begin(&group);
+    for (unsigned i = 0; i < o->concurrency && rc == ERR_OK; i++)
+        rc = rt_group_start(&group, work, &l);
+    rt_group_join(&group);
+    out->seconds = (double)(rt_now_ns() - began) / 1e9;
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "%u workers at once are too many here", o->concurrency);
+    if (l.rc == ERR_OK || (out->done > 0 && out->errors <= LOAD_ERRORS_MAX))
+        return ERR_OK;
+    if (eb != NULL)
+        *eb = out->first_error;
+    return l.rc;
+}
