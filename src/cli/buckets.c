@@ -219,6 +219,8 @@ attach(struct session *s)
         rc = err_set(&s->eb,
                      status == 409   ? ERR_EXISTS
                      : status == 403 ? ERR_DENIED
+                     : status == 404 ? ERR_NO_BUCKET
+                     : status >= 500 ? ERR_BACKEND
                                      : ERR_BAD_REQUEST,
                      "%.*s", SPAN_ARG(answer));
     if (rc == ERR_OK && s->json)

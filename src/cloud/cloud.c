@@ -2,9 +2,11 @@
 #include "cloud/cloud.h"
 
 #include <openssl/crypto.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
@@ -54,27 +56,57 @@ cloud_stop(struct cloud **cp)
 
 /* ---- credentials ---- */
 
-enum err
-cloud_credentials_store(struct cloud *c, const char *name,
-                        const struct s3_credentials *cr, struct errbuf *eb)
+static bool
+has_line_end(const char *text)
 {
-    char *text =
+    return text != NULL && strpbrk(text, "\r\n") != NULL;
+}
+
+enum err
+cloud_credentials_store(struct cloud *c, const char *hint,
+                        const struct s3_credentials *cr, char name[CLOUD_SECRET_NAME],
+                        struct errbuf *eb)
+{
+    unsigned char random[8];
+    char hex[2 * sizeof random + 1];
+    char *text;
+    enum err rc;
+
+    name[0] = '\0';
+    if (has_line_end(cr->access_key) || has_line_end(cr->secret_key) ||
+        has_line_end(cr->session_token))
+        return err_set(eb, ERR_BAD_REQUEST, "keys must not contain line ends");
+    text =
         xasprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n%s%s%s",
                   cr->access_key, cr->secret_key,
                   cr->session_token != NULL ? "aws_session_token = " : "",
                   cr->session_token != NULL ? cr->session_token : "",
                   cr->session_token != NULL ? "\n" : "");
-    enum err rc = ERR_OK;
-
-    if (strpbrk(cr->access_key, "\r\n") != NULL ||
-        strpbrk(cr->secret_key, "\r\n") != NULL ||
-        (cr->session_token != NULL && strpbrk(cr->session_token, "\r\n") != NULL))
-        rc = err_set(eb, ERR_BAD_REQUEST, "keys must not contain line ends");
-    if (rc == ERR_OK)
-        rc = rt_file_store(c->options.secrets, name, text, strlen(text), 0600, eb);
+    rt_random(random, sizeof random);
+    hex_encode(random, sizeof random, hex);
+    snprintf(name, CLOUD_SECRET_NAME, "%.64s-%s", hint, hex);
+    rc = rt_file_store(c->options.secrets, name, text, strlen(text), 0600, eb);
     OPENSSL_cleanse(text, strlen(text));
     free(text);
     return rc;
+}
+
+void
+cloud_credentials_remove(struct cloud *c, const char *name)
+{
+    struct errbuf eb = {{0}};
+    struct rt_shield shield;
+    enum err rc;
+
+    if (name == NULL || name[0] == '\0')
+        return;
+    rt_shield_begin(&shield);
+    rc = rt_dir_unlink(c->options.secrets, name, &eb);
+    if (rc == ERR_OK)
+        rc = rt_dir_sync(c->options.secrets, &eb);
+    rt_shield_end(&shield);
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        LOG(LOG_WARN, "backend.secret", eb.text, L_TEXT("name", name));
 }
 
 static char *
@@ -160,9 +192,9 @@ settings_text(const struct map_backend *b)
                      b->credentials == NULL ? "own" : b->credentials, b->path_style);
 }
 
-static enum err
-make_client(struct cloud *c, const struct map_backend *b, struct s3_client **out,
-            struct errbuf *eb)
+enum err
+cloud_client_make(struct cloud *c, const struct map_backend *b, struct s3_client **out,
+                  struct errbuf *eb)
 {
     struct s3_options o = {.ca_file = c->options.ca_file,
                            .connect_ms = c->options.connect_ms,
@@ -206,8 +238,8 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct s3_client *
     }
     cc = xcalloc(1, sizeof *cc);
     cc->settings = settings;
-    rc = make_client(c, b, &cc->s3,
-                     eb); /* may switch: another fiber may have been as quick */
+    rc = cloud_client_make(c, b, &cc->s3,
+                           eb); /* may switch: another fiber may have been as quick */
     other = table_get(&set->by_settings, span_of(settings));
     if (rc == ERR_OK && other == NULL &&
         !table_put(&set->by_settings, span_of(settings), cc))
@@ -264,9 +296,11 @@ backend_error(enum err rc, struct errbuf *eb)
     case ERR_TOO_LARGE:
     case ERR_NOT_BUILT:
         return rc;
-    case ERR_OK:
-    case ERR_BAD_REQUEST:
+    case ERR_BAD_REQUEST: /* refused in words: asking again gets the same */
     case ERR_DENIED:
+        err_prefix(eb, "the backend");
+        return rc;
+    case ERR_OK:
     case ERR_NO_BUCKET:
     case ERR_NOT_ALLOWED:
     case ERR_TIMEOUT:

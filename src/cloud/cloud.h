@@ -11,8 +11,9 @@ struct cloud; /* all backends of a node */
 struct cloud_get;
 
 struct cloud_options {
-    uint64_t retry_ms;      /* longest time spent on repeating one call; 0: 20,000 */
-    unsigned retries;       /* of one call at most */
+    uint64_t retry_ms; /* longest time spent on repeating one call; 0: 20,000 */
+    unsigned
+        retries; /* of one call at most; 0: none. A GET that has come on by RETRY_RENEW_BYTES begins anew */
     uint64_t timeout_ms;    /* to the first byte, and between bytes; 0: 30,000 */
     uint64_t connect_ms;    /* 0: 5,000 */
     unsigned connections;   /* to one backend, each loop; 0: 64 */
@@ -23,10 +24,15 @@ enum err cloud_start(const struct cloud_options *o, struct cloud **out,
                      struct errbuf *eb) MUST_CHECK;
 void cloud_stop(struct cloud **cp);
 
-/* Stores a credential set under `name` (0600, in o->secrets). */
-enum err cloud_credentials_store(struct cloud *c, const char *name,
+#define CLOUD_SECRET_NAME 96
+/* Stores a credential set (0600, in o->secrets) under a name of its own, "HINT-" and random digits: what an
+ * earlier set was used with is never found under it. */
+enum err cloud_credentials_store(struct cloud *c, const char *hint,
                                  const struct s3_credentials *cr,
+                                 char name[CLOUD_SECRET_NAME],
                                  struct errbuf *eb) MUST_CHECK;
+/* Removes what cloud_credentials_store() named; NULL and "" are fine. A failure is logged. */
+void cloud_credentials_remove(struct cloud *c, const char *name);
 /* Does the remote bucket answer with these? Said before a bucket is attached. */
 enum err cloud_probe(struct cloud *c, const struct map_backend *b,
                      struct errbuf *eb) MUST_CHECK;

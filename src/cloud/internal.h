@@ -22,6 +22,12 @@ struct cloud {
 enum err cloud_client_of(struct cloud *c, const struct map_backend *b,
                          struct s3_client **out, struct errbuf *eb) MUST_CHECK;
 
+/* One that nobody else uses and no table holds: the caller frees it. May switch. */
+enum err cloud_client_make(struct cloud *c, const struct map_backend *b,
+                           struct s3_client **out, struct errbuf *eb) MUST_CHECK;
+
+#define RETRY_RENEW_BYTES (1u << 20)
+/* The budget of one call: so many tries more, and so much time. */
 struct retry {
     struct deadline until;
     uint64_t base_ms;

@@ -24,14 +24,16 @@ cloud_probe(struct cloud *c, const struct map_backend *b, struct errbuf *eb)
     struct s3_client *s3 = NULL;
     struct s3_list_page page;
     struct s3_failure f;
-    enum err rc = cloud_client_of(c, b, &s3, eb);
+    enum err rc = cloud_client_make(c, b, &s3, eb);
 
+    /* Not one of the table: keys that turn out wrong must leave nothing behind. */
     metric_add(M_BACKEND_REQUESTS, B_LIST, 1);
     if (rc == ERR_OK)
         rc = s3_list_objects(s3, &l, a, &page, &f, eb);
     if (rc != ERR_OK)
         err_prefix(eb, "the remote bucket \"%s\" at %s cannot be read", b->bucket,
                    b->endpoint != NULL ? b->endpoint : "AWS");
+    s3_client_free(&s3);
     arena_free(&a);
     return rc;
 }
@@ -69,6 +71,7 @@ struct cloud_get {
     struct s3_call *call;
     uint64_t at, end; /* the next byte, and the one behind the last */
     struct retry retry;
+    uint64_t renew_at; /* from this byte on a break has a whole budget again */
 };
 
 static enum err
@@ -123,6 +126,7 @@ cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
         return backend_error(rc, eb);
     }
     g->end = first + out->body_length;
+    g->renew_at = first;
     free(g->etag);
     g->etag = xmemdup0(out->etag.at, out->etag.len);
     *get = g;
@@ -152,7 +156,7 @@ resume(struct cloud_get *g, struct errbuf *eb)
                            "the backend answered another range than was asked");
         if (rc == ERR_OK)
             return ERR_OK;
-        if (rc == ERR_PRECONDITION)
+        if (rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND)
             return err_set(eb, ERR_BACKEND,
                            "the object changed at the backend while it was read");
         if (retry_again(&g->retry, &f, rc))
@@ -183,6 +187,10 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
         if (rc == ERR_CANCELLED)
             return rc;
         LOG(LOG_INFO, "backend.broke", eb->text, L_U64("at", g->at), L_U64("of", g->end));
+        if (g->at >= g->renew_at) {
+            retry_begin(&g->retry, g->c);
+            g->renew_at = g->at + RETRY_RENEW_BYTES;
+        }
         if (!retry_again(&g->retry, &broken, rc))
             return backend_error(rc, eb);
         rc = resume(g, eb);

@@ -176,6 +176,7 @@ struct change {
     const struct map_backend *backend; /* create: NULL for native */
     int64_t now_ms;
     bool remove;
+    uint64_t id;                   /* remove: the one that was seen empty */
     const struct map_bucket *made; /* create: one reference */
     enum err rc;
     struct errbuf eb;
@@ -287,9 +288,10 @@ remove_on_loop0(struct change *c, struct arena *a)
         .remove = true,
         .if_revision = META_ANY,
     };
+    const struct map_bucket *b = map_bucket_find(map_now(c->s), c->name);
     enum err rc;
 
-    if (map_bucket_find(map_now(c->s), c->name) == NULL)
+    if (b == NULL || b->id != c->id)
         return err_set(&c->eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(c->name));
     rc = meta_apply(c->s->meta, &change, 1, NULL, &c->eb);
     return rc == ERR_OK ? reload(c->s, &c->eb) : rc;
@@ -343,9 +345,9 @@ map_bucket_create(struct map_service *s, struct span name,
 }
 
 enum err
-map_bucket_remove(struct map_service *s, struct span name, struct errbuf *eb)
+map_bucket_remove(struct map_service *s, struct span name, uint64_t id, struct errbuf *eb)
 {
-    struct change c = {.s = s, .name = name, .remove = true};
+    struct change c = {.s = s, .name = name, .remove = true, .id = id};
 
     return run_change(&c, eb);
 }

@@ -51,7 +51,8 @@ void map_bucket_drop(const struct map_bucket **bp);
 /* ERR_EXISTS when the name is taken. `backend` NULL: native. On ERR_OK *out is one reference. May switch. */
 enum err map_bucket_create(struct map_service *s, struct span name, const struct map_backend *backend,
                            int64_t now_ms, const struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
-/* The caller has seen that it is empty. ERR_NO_BUCKET. May switch. */
-enum err map_bucket_remove(struct map_service *s, struct span name, struct errbuf *eb) MUST_CHECK;
+/* The caller has seen that the bucket with this id is empty. ERR_NO_BUCKET also when another one has the name now. May
+ * switch. */
+enum err map_bucket_remove(struct map_service *s, struct span name, uint64_t id, struct errbuf *eb) MUST_CHECK;
 /* The record of a bucket as it stands in meta and in the logs of the disks (docs/formats.md). */
 void map_bucket_encode(const struct map_bucket *b, struct buf *out);

@@ -272,6 +272,7 @@ static enum err
 read_pairs(struct read_job *j, struct arena *a, struct meta_pair **out, struct errbuf *eb)
 {
     struct cursor c;
+    char *copy;
     enum err rc;
 
     buf_init(&j->found, MAP_BYTES);
@@ -281,14 +282,25 @@ read_pairs(struct read_job *j, struct arena *a, struct meta_pair **out, struct e
         return rc != ERR_OK ? err_set(eb, rc, "reading the node's state was given up")
                             : lmdb_err(eb, j->rc, "reading the node's state");
     }
-    *out = arena_alloc(a, j->count * sizeof **out);
-    c = cursor_of(j->found.at, j->found.len);
+    /* Keys and values stay where they stand, in one copy. */
+    *out = arena_try(a, j->count * sizeof **out);
+    copy = arena_try(a, j->found.len);
+    if (*out == NULL || copy == NULL) {
+        rc = err_set(eb, ERR_TOO_LARGE,
+                     "%u keys of the node's state, %zu bytes, are over the limit",
+                     j->count, j->found.len);
+        buf_fini(&j->found);
+        return rc;
+    }
+    if (j->found.len > 0)
+        memcpy(copy, j->found.at, j->found.len);
+    c = cursor_of(copy, j->found.len);
     for (uint32_t i = 0; i < j->count; i++) {
         size_t key_len = take_be(&c, 4), value_len = take_be(&c, 4);
 
         (*out)[i].revision = take_be(&c, 8);
-        (*out)[i].key = arena_span(a, take_span(&c, key_len));
-        (*out)[i].value = arena_span(a, take_span(&c, value_len));
+        (*out)[i].key = take_span(&c, key_len);
+        (*out)[i].value = take_span(&c, value_len);
     }
     assert(!c.bad);
     buf_fini(&j->found);

@@ -54,6 +54,11 @@ metrics(struct request *q)
 
     buf_init(&text, PAGE_MAX);
     metrics_write(&text);
+    if (text.full) {
+        buf_fini(&text);
+        return fault_set(&q->fault, S3_InternalError, "The metrics are over %u bytes",
+                         PAGE_MAX);
+    }
     put_ids(q);
     http_header(q->http, "content-type",
                 SPAN("text/plain; version=0.0.4; charset=utf-8"));

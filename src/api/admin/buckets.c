@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/admin/admin.h"
+#include "api/s3/s3.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -65,7 +66,9 @@ admin_bucket_list(struct request *q)
                 : ERR_OK;
 }
 
-/* A text member, or NULL. ERR_BAD_REQUEST when it is something else than text. */
+#define TEXT_MAX 512
+
+/* A text member, or NULL. ERR_BAD_REQUEST when it is something else than short printable text. */
 static enum err
 text_of(struct request *q, const json_t *object, const char *name, char **out)
 {
@@ -76,6 +79,14 @@ text_of(struct request *q, const json_t *object, const char *name, char **out)
         return ERR_OK;
     if (!json_is_string(v))
         return fault_set(&q->fault, S3_InvalidArgument, "\"%s\" must be text", name);
+    if (json_string_length(v) > TEXT_MAX && v != json_object_get(object, "session_token"))
+        return fault_set(&q->fault, S3_InvalidArgument,
+                         "\"%s\" has %zu bytes, at most %u are taken", name,
+                         json_string_length(v), TEXT_MAX);
+    for (const char *p = json_string_value(v); *p != '\0'; p++)
+        if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f)
+            return fault_set(&q->fault, S3_InvalidArgument,
+                             "\"%s\" has a character that is not printable ASCII", name);
     *out = (char *)(uintptr_t)json_string_value(v);
     return ERR_OK;
 }
@@ -85,6 +96,7 @@ struct attach {
     struct map_backend backend;
     struct s3_credentials keys;
     bool has_keys;
+    char secret[CLOUD_SECRET_NAME]; /* the name they are stored under */
 };
 
 static enum err
@@ -157,7 +169,42 @@ note_on_disk(struct request *q, const struct map_bucket *b, struct errbuf *eb)
     return rc;
 }
 
-/* Keys are stored under the bucket's name before the bucket exists, so that it never stands without them. */
+/* The administrator named the remote: what it said helps, and is not a secret. */
+static enum err
+refuse_attach(struct request *q, enum err rc, const struct errbuf *eb)
+{
+    enum s3_code code = rc == ERR_EXISTS        ? S3_BucketAlreadyOwnedByYou
+                        : rc == ERR_DENIED      ? S3_AccessDenied
+                        : rc == ERR_NO_BUCKET   ? S3_NoSuchBucket
+                        : rc == ERR_NOT_FOUND   ? S3_NoSuchBucket
+                        : rc == ERR_BAD_REQUEST ? S3_InvalidRequest
+                                                : S3_ServiceUnavailable;
+
+    return fault_set(&q->fault, code, "%s", eb->text);
+}
+
+static enum err
+make(struct request *q, struct attach *at, const struct map_bucket **made,
+     struct errbuf *eb)
+{
+    struct map_service *map = q->api->options.map;
+    enum err rc = cloud_probe(q->api->options.cloud, &at->backend, eb);
+
+    if (rc == ERR_OK)
+        rc = map_bucket_create(map, span_of(at->name), &at->backend,
+                               (int64_t)(rt_wall_ns() / 1000000u), made, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = note_on_disk(q, *made, eb);
+    if (rc != ERR_OK &&
+        map_bucket_remove(map, span_of(at->name), (*made)->id, NULL) != ERR_OK)
+        LOG0(LOG_WARN, "bucket.attached",
+             "a bucket stands without its record in the log");
+    return rc;
+}
+
+/* Keys are stored before the bucket exists, so that it never stands without them, and removed where it came to
+ * nothing. */
 static enum err
 attach(struct request *q, struct attach *at)
 {
@@ -165,7 +212,7 @@ attach(struct request *q, struct attach *at)
     struct errbuf eb = {{0}};
     struct buf text;
     struct json j;
-    enum err rc;
+    enum err rc = ERR_OK;
 
     if (map_bucket_find(map_now(q->api->options.map), span_of(at->name)) != NULL)
         return fault_set(
@@ -173,23 +220,17 @@ attach(struct request *q, struct attach *at)
             "A bucket \"%s\" exists already; choose another local name with --as",
             at->name);
     if (at->has_keys) {
-        at->backend.credentials = at->name;
-        rc = cloud_credentials_store(q->api->options.cloud, at->name, &at->keys, &eb);
+        at->backend.credentials = at->secret;
+        rc = cloud_credentials_store(q->api->options.cloud, at->name, &at->keys,
+                                     at->secret, &eb);
         if (rc != ERR_OK)
             return fault_from(q, rc, &eb);
     }
-    rc = cloud_probe(q->api->options.cloud, &at->backend, &eb);
-    if (rc == ERR_OK)
-        rc = map_bucket_create(q->api->options.map, span_of(at->name), &at->backend,
-                               (int64_t)(rt_wall_ns() / 1000000u), &made, &eb);
-    if (rc == ERR_OK)
-        rc = note_on_disk(q, made, &eb);
+    rc = make(q, at, &made, &eb);
     if (rc != ERR_OK) {
         map_bucket_drop(&made);
-        /* The administrator named the remote: what it said helps, and is not a secret. */
-        return fault_set(
-            &q->fault, rc == ERR_EXISTS ? S3_BucketAlreadyOwnedByYou : S3_InvalidRequest,
-            "%s", eb.text);
+        cloud_credentials_remove(q->api->options.cloud, at->secret);
+        return refuse_attach(q, rc, &eb);
     }
     LOG(LOG_INFO, "bucket.attached", "remote bucket attached", L_TEXT("id", q->http->id),
         L_TEXT("bucket", made->name), L_TEXT("remote", made->backend.bucket),
@@ -203,17 +244,24 @@ attach(struct request *q, struct attach *at)
     return ERR_OK;
 }
 
+static void
+wipe(char *secret)
+{
+    if (secret != NULL)
+        OPENSSL_cleanse(secret, strlen(secret));
+}
+
 enum err
 admin_bucket_attach(struct request *q)
 {
     struct attach at = {0};
-    struct errbuf eb = {{0}};
     struct span body;
     json_t *doc;
-    enum err rc = http_body_all(q->http, ATTACH_BODY_MAX, &body, &eb);
+    /* Read as every signed body is: with its hash, or the chunks' signatures, checked. */
+    enum err rc = s3_body_document(q, ATTACH_BODY_MAX, false, &body);
 
     if (rc != ERR_OK)
-        return fault_from(q, rc, &eb);
+        return rc;
     doc = json_loadb(body.at, body.len, JSON_REJECT_DUPLICATES, NULL);
     OPENSSL_cleanse((void *)(uintptr_t)body.at, body.len);
     if (!json_is_object(doc))
@@ -222,6 +270,8 @@ admin_bucket_attach(struct request *q)
         rc = read_attach(q, doc, &at);
     if (rc == ERR_OK)
         rc = attach(q, &at);
+    wipe(at.keys.secret_key); /* they are the document's */
+    wipe(at.keys.session_token);
     json_decref(doc);
     return rc;
 }

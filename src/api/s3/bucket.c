@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/s3/s3.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "rt/time.h"
@@ -106,6 +107,10 @@ s3_create_bucket(struct request *q)
         map_bucket_encode(made, &record);
         rc = disk_bucket_note(q->api->options.disk, made->id, buf_span(&record), &eb);
         buf_fini(&record);
+        /* Without its record in the log it must not stand: the client will ask again. */
+        if (rc != ERR_OK && map_bucket_remove(q->api->options.map, q->name.bucket,
+                                              made->id, NULL) != ERR_OK)
+            LOG0(LOG_WARN, "bucket.create", "a bucket stands without its record");
     }
     map_bucket_drop(&made);
     if (rc != ERR_OK)
@@ -128,8 +133,12 @@ s3_delete_bucket(struct request *q)
     enum err rc = object_bucket_may_go(q->api->options.object, q->bucket, &eb);
 
     if (rc == ERR_OK)
-        rc = map_bucket_remove(q->api->options.map, q->name.bucket, &eb);
-    return rc == ERR_OK ? s3_answer_empty(q, 204) : fault_from(q, rc, &eb);
+        rc = map_bucket_remove(q->api->options.map, q->name.bucket, q->bucket->id, &eb);
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    if (q->bucket->cached)
+        cloud_credentials_remove(q->api->options.cloud, q->bucket->backend.credentials);
+    return s3_answer_empty(q, 204);
 }
 
 enum err
