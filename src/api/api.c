@@ -55,6 +55,14 @@ api_set_ready(struct api *a, bool ready)
     atomic_store(&a->ready, ready);
 }
 
+struct arena *
+request_work(struct request *q)
+{
+    if (q->work == NULL)
+        q->work = arena_new(64u << 10, WORK_BYTES_MAX);
+    return q->work;
+}
+
 void
 put_ids(struct request *q)
 {
@@ -110,6 +118,7 @@ handle(struct http_request *http, void *arg)
     else
         s3_handle(q);
     map_bucket_drop(&q->bucket);
+    arena_free(&q->work);
 }
 
 static void
@@ -153,21 +162,42 @@ error_body(int status, const char *why, const char *id, char *out, size_t room,
                        : status == 501 ? "NotImplemented"
                        : status == 405 ? "MethodNotAllowed"
                                        : "BadRequest";
-    int n;
+    struct buf text;
+    struct xml x;
+    size_t n;
 
     (void)arg;
     *content_type = "application/xml";
-    n = snprintf(
-        out, room,
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code>"
-        "<Message>%s</Message><RequestId>%s</RequestId><HostId>%s</HostId></Error>",
-        code, why, id, id);
-    return n > 0 && (size_t)n < room ? (size_t)n : 0;
+    buf_init(&text, room);
+    xml_begin(&x, &text);
+    xml_open(&x, "Error");
+    xml_text(&x, "Code", code);
+    xml_text(&x, "Message", why); /* it may quote the client */
+    xml_text(&x, "RequestId", id);
+    xml_text(&x, "HostId", id);
+    xml_close(&x);
+    n = text.full ? 0 : text.len;
+    if (n > 0)
+        memcpy(out, text.at, n);
+    buf_fini(&text);
+    return n;
+}
+
+/* What says how the server is must answer when the rest does not. */
+static bool
+is_vital(const struct http_head *head, void *arg)
+{
+    (void)arg;
+    return span_is(head->path, "/_/livez") || span_is(head->path, "/_/readyz") ||
+           span_is(head->path, "/_/metrics");
 }
 
 void
 api_handler(struct api *a, struct http_handler *out)
 {
-    *out = (struct http_handler){
-        .handle = handle, .on_done = on_done, .error_body = error_body, .arg = a};
+    *out = (struct http_handler){.handle = handle,
+                                 .on_done = on_done,
+                                 .error_body = error_body,
+                                 .is_vital = is_vital,
+                                 .arg = a};
 }

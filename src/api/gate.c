@@ -1,10 +1,29 @@
 /* gate: who is asking? One function in front of every route (promise S4). */
+#include <string.h>
+
 #include "api/internal.h"
 #include "base/log.h"
 #include "rt/loop.h"
 #include "rt/time.h"
 
 static const struct auth_user anonymous = {.name = "anonymous", .anonymous = true};
+
+/* A browser sends what any page tells it to, and says which page that was. */
+static bool
+is_foreign_page(const struct request *q)
+{
+    struct span origin = fields_get(http_fields(q->http->head), "origin");
+    enum http_method method = q->http->head->method;
+    const char *host;
+
+    if (origin.at == NULL || method == HTTP_METHOD_GET || method == HTTP_METHOD_HEAD)
+        return false;
+    host = memmem(origin.at, origin.len, "://", 3);
+    return host == NULL ||
+           !auth_host_ok(q->api->options.auth,
+                         span_from(origin, (size_t)(host - origin.at) + 3),
+                         q->api->options.domains, q->api->options.domain_count);
+}
 
 static enum err
 admit_anonymous(struct request *q)
@@ -19,6 +38,9 @@ admit_anonymous(struct request *q)
             &q->fault, S3_AccessDenied,
             "Without credentials this server answers to names of this host only; "
             "add the name to s3.domains or sign the request");
+    if (is_foreign_page(q))
+        return fault_set(&q->fault, S3_AccessDenied,
+                         "Without credentials a page of another site may not write here");
     q->caller.user = &anonymous;
     return ERR_OK;
 }

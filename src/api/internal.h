@@ -32,6 +32,7 @@ struct request {
     struct s3_name name;
     struct caller caller;
     const struct map_bucket *bucket; /* one reference, or NULL */
+    struct arena *work; /* owned; NULL until request_work(): large documents */
     struct fault fault;
     enum metric_op op;
 };
@@ -48,5 +49,8 @@ void s3_handle(struct request *q);
 enum err fault_from(struct request *q, enum err code, const struct errbuf *eb);
 /* Answers with the fault of the request as XML (or bare for HEAD); the connection stays if it can. */
 void answer_fault(struct request *q);
+/* An arena of WORK_BYTES_MAX for documents that are too large for the request's own; it lives as long. */
+struct arena *request_work(struct request *q);
+#define WORK_BYTES_MAX (24u << 20)
 /* The two ids every answer has. */
 void put_ids(struct request *q);

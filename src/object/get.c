@@ -45,6 +45,30 @@ count_source(struct object_get *g, enum object_source source)
         metric_add(M_CACHE, g->label, 1);
 }
 
+#define REPLACED_MAX                                                                     \
+    16 /* times an object may be overwritten while its header is looked at */
+
+/* What is here and may be served. ERR_NOT_FOUND: nothing, or a cached version in doubt. A header that is gone belonged to
+ * a version that has just been replaced: then there is a newer one. */
+static enum err
+find_local(struct object_service *s, const struct disk_key *k, struct row *row,
+           struct arena *a, struct object_info *info, struct errbuf *eb)
+{
+    for (int i = 0; i < REPLACED_MAX; i++) {
+        enum err rc = disk_lookup(s->options.disk, k, row, eb);
+
+        if (rc == ERR_OK && (row->flags & ROW_DOUBT) != 0)
+            return err_set(eb, ERR_NOT_FOUND, "the object is in doubt");
+        if (rc == ERR_OK)
+            rc = info_from_row(s, k, row, a, info, eb);
+        else
+            return rc;
+        if (rc != ERR_NOT_FOUND)
+            return rc;
+    }
+    return err_set(eb, ERR_BUSY, "the object is overwritten all the time");
+}
+
 /* The backend's answer, unkept. */
 static enum err
 direct_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
@@ -92,10 +116,8 @@ object_get_begin(struct object_service *s, const struct map_bucket *b, struct sp
     *out = NULL;
     *g = (struct object_get){
         .s = s, .bucket = map_bucket_ref(b), .key = key, .kind = LOCAL, .arena = a};
-    rc = disk_lookup(s->options.disk, &k, &g->row, eb);
-    if (rc == ERR_OK && (g->row.flags & ROW_DOUBT) == 0)
-        rc = info_from_row(s, &k, &g->row, a, info, eb);
-    else if ((rc == ERR_OK || rc == ERR_NOT_FOUND) && b->cached)
+    rc = find_local(s, &k, &g->row, a, info, eb);
+    if (rc == ERR_NOT_FOUND && b->cached)
         rc = cached_begin(g, info, eb);
     if (rc != ERR_OK) {
         object_get_end(&g);
@@ -114,9 +136,14 @@ static enum err
 direct_range(struct object_get *g, struct errbuf *eb)
 {
     struct s3_object_info info;
+    enum err rc =
+        cloud_get_begin(g->s->options.cloud, g->bucket, g->key, g->at,
+                        g->at + g->left - 1, g->etag, g->arena, &info, &g->remote, eb);
 
-    return cloud_get_begin(g->s->options.cloud, g->bucket, g->key, g->at,
-                           g->at + g->left - 1, g->etag, g->arena, &info, &g->remote, eb);
+    /* Another version stands there now: no condition of the caller's failed. */
+    if (rc == ERR_PRECONDITION || (rc == ERR_OK && info.size != g->size))
+        return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");
+    return rc;
 }
 
 enum err
@@ -244,11 +271,9 @@ object_head(struct object_service *s, const struct map_bucket *b, struct span ke
     struct disk_key k = object_disk_key(b, key);
     struct s3_object_info from;
     struct row row;
-    enum err rc = disk_lookup(s->options.disk, &k, &row, eb);
+    enum err rc = find_local(s, &k, &row, a, info, eb);
 
-    if (rc == ERR_OK && (row.flags & ROW_DOUBT) == 0)
-        return info_from_row(s, &k, &row, a, info, eb);
-    if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || !b->cached)
+    if (rc != ERR_NOT_FOUND || !b->cached)
         return rc;
     rc = cloud_head(s->options.cloud, b, key, a, &from, eb);
     if (rc != ERR_OK)

@@ -1,13 +1,14 @@
 /* list: pages of keys and common prefixes in byte order. A native bucket is the disk's order with groups skipped by
- * seeking; a cached bucket is the backend's page. */
+ * seeking; a cached bucket is the backend's page, or, while it is down, what is here of it. */
 #include <assert.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "object/internal.h"
 
 #define ROWS_A_TIME   256
-#define SCRATCH_BYTES MIB(1) /* a batch of rows with keys of any length */
+#define SCRATCH_BYTES MIB(2) /* a batch of rows with keys of any length */
 static_assert(SCRATCH_BYTES >=
                   (ROWS_A_TIME + 1) * (DISK_KEY_MAX + 32 + sizeof(struct disk_entry)),
               "a batch fits");
@@ -89,6 +90,21 @@ first_seek(struct walk *w)
     return true;
 }
 
+/* Few rows have an ETag that is no MD5; it stands with the object. */
+static enum err
+put_etag(struct walk *w, const struct disk_entry *e, char out[160], struct errbuf *eb)
+{
+    struct disk_key k = object_disk_key(w->bucket, e->key);
+    struct object_meta meta = {0};
+    enum err rc = ERR_OK;
+
+    if ((e->row.flags & ROW_ETAG_TEXT) != 0)
+        rc = disk_meta(w->s->options.disk, &k, &e->row, w->scratch, &meta, eb);
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND) /* replaced meanwhile: as if it had no text */
+        etag_of(e->row.md5, e->row.parts, meta.etag_text, out);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
 static enum err
 add(struct walk *w, struct span name, const struct disk_entry *key, struct errbuf *eb)
 {
@@ -99,13 +115,12 @@ add(struct walk *w, struct span name, const struct disk_entry *key, struct errbu
         return err_set(eb, ERR_BUSY, "no memory for a page of %u names", w->o->max);
     memcpy(at, name.at, name.len);
     *out = (struct object_entry){.name = {at, name.len}, .is_prefix = key == NULL};
-    if (key != NULL) {
-        out->size = key->row.size;
-        out->mtime_ms = key->row.mtime_ms;
-        etag_of(key->row.md5, key->row.parts, (struct span){NULL, 0}, out->etag);
-    }
     w->page->count++;
-    return ERR_OK;
+    if (key == NULL)
+        return ERR_OK;
+    out->size = key->row.size;
+    out->mtime_ms = key->row.mtime_ms;
+    return put_etag(w, key, out->etag, eb);
 }
 
 /* Takes rows until the page is full, a group begins, or they end. *done: nothing can follow. */
@@ -122,6 +137,10 @@ take_rows(struct walk *w, const struct disk_entry *rows, uint32_t count, bool *d
             *done = true;
             return ERR_OK;
         }
+        if ((rows[i].row.flags & ROW_DOUBT) != 0) { /* perhaps gone at the backend */
+            seek_to(w, rows[i].key, false);
+            continue;
+        }
         rc = group.len > 0 ? add(w, group, NULL, eb) : add(w, rows[i].key, &rows[i], eb);
         if (rc != ERR_OK)
             return rc;
@@ -137,7 +156,7 @@ take_rows(struct walk *w, const struct disk_entry *rows, uint32_t count, bool *d
 }
 
 static enum err
-list_native(struct walk *w, struct errbuf *eb)
+list_here(struct walk *w, struct errbuf *eb)
 {
     bool done = !first_seek(w);
     enum err rc = ERR_OK;
@@ -179,6 +198,11 @@ list_cached(struct walk *w, struct errbuf *eb)
         l.start_after =
             span_of(arena_printf(w->arena, "%.*s" LAST_CHARACTER, SPAN_ARG(o->after)));
     rc = cloud_list(w->s->options.cloud, w->bucket, &l, w->arena, &from, eb);
+    if (rc == ERR_BACKEND) {
+        LOG(LOG_WARN, "list.stale", eb->text, L_TEXT("bucket", w->bucket->name));
+        w->page->stale = true;
+        return list_here(w, eb);
+    }
     if (rc != ERR_OK)
         return rc;
     for (uint32_t i = 0; i < from.count && w->page->count < o->max; i++) {
@@ -214,7 +238,7 @@ object_list(struct object_service *s, const struct map_bucket *b,
     out->entries = arena_try(a, o->max * sizeof *out->entries);
     if (out->entries == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u names", o->max);
-    rc = b->cached ? list_cached(&w, eb) : list_native(&w, eb);
+    rc = b->cached ? list_cached(&w, eb) : list_here(&w, eb);
     if (rc != ERR_OK)
         return rc;
     if (out->truncated && out->count > 0)

@@ -65,7 +65,7 @@ static enum err
 part_checksum(struct object_service *s, const struct disk_key *k,
               const struct upload_id *id, struct object_put_options *o, struct errbuf *eb)
 {
-    struct arena *a = arena_new(KIB(4), KIB(64));
+    struct arena *a = arena_new(KIB(4), KIB(256));
     struct object_meta meta;
     struct fault f = {0};
     enum err rc = disk_upload_meta(s->options.disk, k, id, a, &meta, eb);
@@ -158,7 +158,9 @@ object_part_list(struct object_service *s, const struct map_bucket *b, struct sp
                             eb);
     if (rc != ERR_OK)
         return rc;
-    *out = arena_alloc(a, *count * sizeof **out);
+    *out = arena_try(a, *count * sizeof **out);
+    if (*out == NULL)
+        return err_set(eb, ERR_BUSY, "no memory for a page of %u parts", *count);
     for (uint32_t i = 0; i < *count; i++) {
         (*out)[i] =
             (struct object_part){.number = parts[i].number,
@@ -405,6 +407,22 @@ object_upload_abort(struct object_service *s, const struct map_bucket *b, struct
     return disk_upload_abort(s->options.disk, &k, &id, eb);
 }
 
+/* A key before which nothing that starts with `prefix` stands, and behind which nothing else comes first: keys are UTF-8,
+ * so none has a byte 0xff. */
+static struct span
+just_before(struct span prefix, char out[DISK_KEY_MAX])
+{
+    size_t len = prefix.len;
+
+    memcpy(out, prefix.at, len);
+    if (out[len - 1] == 0)
+        return (struct span){out, len - 1};
+    out[len - 1] = (char)((unsigned char)out[len - 1] - 1);
+    if (len < DISK_KEY_MAX)
+        out[len++] = (char)0xff;
+    return (struct span){out, len};
+}
+
 enum err
 object_upload_list(struct object_service *s, const struct map_bucket *b,
                    struct span prefix, struct span after_key, struct span after_id,
@@ -413,6 +431,7 @@ object_upload_list(struct object_service *s, const struct map_bucket *b,
 {
     struct disk_upload *found = NULL;
     struct upload_id id, *after = NULL;
+    char before[DISK_KEY_MAX];
     uint32_t n = 0;
     enum err rc;
 
@@ -424,14 +443,19 @@ object_upload_list(struct object_service *s, const struct map_bucket *b,
                        "ask the remote");
     if (after_id.len > 0 && native_id(after_id, &id))
         after = &id;
-    if (span_cmp(after_key, prefix) <
-        0) { /* just before the prefix: what lies between is passed over */
-        after_key = (struct span){prefix.at, prefix.len - 1};
+    if (prefix.len > DISK_KEY_MAX || after_key.len > DISK_KEY_MAX)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "a prefix or marker of over %u bytes: no key is so long",
+                       DISK_KEY_MAX);
+    if (span_cmp(after_key, prefix) < 0) {
+        after_key = just_before(prefix, before);
         after = NULL;
     }
     if (max == 0)
         return ERR_OK;
-    *out = arena_alloc(a, max * sizeof **out);
+    *out = arena_try(a, max * sizeof **out);
+    if (*out == NULL)
+        return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", max);
     do {
         rc = disk_upload_list(s->options.disk, b->id, after_key, after, max - *count, a,
                               &found, &n, more, eb);

@@ -47,7 +47,8 @@ struct object_get;
 enum err object_get_begin(struct object_service *s, const struct map_bucket *b,
                           struct span key, struct arena *a, struct object_info *info,
                           struct object_get **out, struct errbuf *eb) MUST_CHECK;
-/* Chooses the bytes; once, before the first object_get_next(). [first, first+len) lies inside the object. */
+/* Chooses the bytes; once, before the first object_get_next(). [first, first+len) lies inside the object. ERR_NOT_FOUND,
+ * here or from the first object_get_next(): the object was replaced since; begin again. */
 enum err object_get_range(struct object_get *g, uint64_t first, uint64_t len,
                           struct errbuf *eb) MUST_CHECK;
 /* The next piece, verified, valid until the next call; len 0 at the end. */
@@ -108,6 +109,7 @@ struct object_page {
     uint32_t count;
     bool truncated;
     struct span next_after; /* `after` of the next page */
+    bool stale;             /* the backend is down: what is here of a cached bucket */
 };
 enum err object_list(struct object_service *s, const struct map_bucket *b,
                      const struct object_list_options *o, struct arena *a,

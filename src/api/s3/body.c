@@ -300,7 +300,7 @@ s3_body_document(struct request *q, size_t limit, bool demand_sum, struct span *
     if (rc == ERR_OK)
         rc = check_document_sums(&b, &text);
     if (rc == ERR_OK) {
-        char *copy = arena_try(q->arena, text.len + 1);
+        char *copy = arena_try(request_work(q), text.len + 1);
 
         if (copy == NULL)
             rc = fault_set(&q->fault, S3_MaxMessageLengthExceeded, NULL);

@@ -78,7 +78,7 @@ s3_delete_objects(struct request *q)
     enum err rc = s3_body_document(q, S3XML_DELETE_BODY_MAX, true, &doc);
 
     if (rc == ERR_OK)
-        rc = s3xml_delete_parse(doc, q->arena, &list, &q->fault);
+        rc = s3xml_delete_parse(doc, request_work(q), &list, &q->fault);
     if (rc != ERR_OK)
         return rc;
     buf_init(&body, RESULT_MAX);

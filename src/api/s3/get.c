@@ -47,6 +47,21 @@ answer_not_modified(struct request *q, const struct object_info *info)
     return ERR_OK;
 }
 
+static const char *const overrides[] = {
+    "response-content-type",        "response-cache-control",
+    "response-content-disposition", "response-content-encoding",
+    "response-content-language",    "response-expires",
+};
+
+static bool
+may_stand_in_head(struct span value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if ((unsigned char)value.at[i] < ' ' || value.at[i] == 0x7f)
+            return false;
+    return value.len <= 1024;
+}
+
 /* Parameters of GET and HEAD that select a version or a part. */
 static enum err
 check_parameters(struct request *q)
@@ -60,6 +75,13 @@ check_parameters(struct request *q)
         return fault_set(&q->fault, S3_NotImplemented,
                          "The parameter \"partNumber\" is not implemented for %.*s",
                          SPAN_ARG(q->http->head->method_text));
+    for (size_t i = 0; i < ARRAY_LEN(overrides); i++) {
+        struct span given = query_get(&q->query, overrides[i]);
+
+        if (!may_stand_in_head(given))
+            return fault_argument(&q->fault, overrides[i], given,
+                                  "Header value cannot be represented");
+    }
     if (fields_find(http_fields(q->http->head),
                     "x-amz-server-side-encryption-customer-algorithm") != NULL)
         return fault_set(&q->fault, S3_NotImplemented,
@@ -108,34 +130,30 @@ put_head(struct request *q, const struct object_info *info, const struct range *
         s3_put_checksum_header(q, &info->meta);
 }
 
-/* After the head is out there is no other answer: an error resets the connection. */
+/* From the piece at hand on. After the head is out there is no other answer: an error resets the connection. */
 static enum err
-send_body(struct request *q, struct object_get *get)
+send_body(struct request *q, struct object_get *get, struct span piece)
 {
     struct errbuf eb = {{0}};
-    struct span piece;
-    enum err rc;
+    enum err rc = ERR_OK;
 
-    for (;;) {
-        rc = object_get_next(get, DEADLINE_NEVER, &piece, &eb);
-        if (rc != ERR_OK || piece.len == 0)
-            break;
+    while (rc == ERR_OK && piece.len > 0) {
         rc = http_reply_write(q->http, piece.at, piece.len);
         if (rc != ERR_OK)
             return ERR_OK; /* the client is gone: nobody to tell */
+        rc = object_get_next(get, DEADLINE_NEVER, &piece, &eb);
     }
-    if (rc == ERR_OK) {
-        http_reply_end(q->http);
-        return ERR_OK;
-    }
-    return fault_from(q, rc, &eb);
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    http_reply_end(q->http);
+    return ERR_OK;
 }
 
-/* Finds the object, judges conditions and range, and pins the bytes. ERR_NOT_FOUND with *again: it was replaced between
- * two of these steps. */
+/* Finds the object, judges conditions and range, and has the first piece of the bytes: until then an error has an answer
+ * of its own. *again: it was replaced between two of these steps. */
 static enum err
 open_object(struct request *q, struct object_info *info, struct object_get **get,
-            struct range *range, int *status, bool *again)
+            struct range *range, int *status, struct span *piece, bool *again)
 {
     struct errbuf eb = {{0}};
     enum err rc = object_get_begin(q->api->options.object, q->bucket, q->name.key,
@@ -150,6 +168,8 @@ open_object(struct request *q, struct object_info *info, struct object_get **get
     if (rc != ERR_OK)
         return rc;
     rc = object_get_range(*get, range->first, range->len, &eb);
+    if (rc == ERR_OK)
+        rc = object_get_next(*get, DEADLINE_NEVER, piece, &eb);
     *again = rc == ERR_NOT_FOUND;
     return rc == ERR_OK ? ERR_OK : fault_from(q, rc, &eb);
 }
@@ -163,6 +183,7 @@ s3_get_object(struct request *q)
     struct object_info *info = arena_alloc(q->arena, sizeof *info);
     struct object_get *get = NULL;
     struct range range = {0};
+    struct span piece = {"", 0};
     bool again = false;
     int status = 200;
     enum err rc = check_parameters(q);
@@ -170,7 +191,7 @@ s3_get_object(struct request *q)
     if (rc != ERR_OK)
         return rc;
     for (int i = 0; i < REPLACED_MAX; i++) {
-        rc = open_object(q, info, &get, &range, &status, &again);
+        rc = open_object(q, info, &get, &range, &status, &piece, &again);
         if (!again)
             break;
         object_get_end(&get);
@@ -184,7 +205,7 @@ s3_get_object(struct request *q)
     if (rc == ERR_OK) {
         put_head(q, info, &range, status);
         rc = http_reply_begin(q->http, status, (int64_t)range.len);
-        rc = rc == ERR_OK ? send_body(q, get) : ERR_OK;
+        rc = rc == ERR_OK ? send_body(q, get, piece) : ERR_OK;
     }
     object_get_end(&get);
     return rc;

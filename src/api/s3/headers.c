@@ -8,7 +8,9 @@
 #include "rt/time.h"
 
 #define USER_PREFIX "x-amz-meta-"
-#define USER_MAX    64 /* pairs; 2 KiB of them are the real limit */
+#define SYSTEM_MAX                                                                       \
+    8192            /* content type and its like, together: it comes back in every head */
+#define USER_MAX 64 /* pairs; 2 KiB of them are the real limit */
 
 /* Headers that would change what is stored or who may read it, not built yet: refused by name, never ignored. */
 static const char *const unbuilt[] = {
@@ -187,6 +189,13 @@ s3_meta_from_headers(struct request *q, struct object_meta *out)
     };
     if (span_is(out->content_type, "binary/octet-stream"))
         out->content_type = (struct span){NULL, 0};
+    if (out->content_type.len + out->cache_control.len + out->content_disposition.len +
+            out->content_language.len + out->expires.len + out->content_encoding.len >
+        SYSTEM_MAX) {
+        fault_set(&q->fault, S3_MetadataTooLarge, NULL);
+        fault_add(&q->fault, "MaxSizeAllowed", SPAN("8192"));
+        return ERR_TOO_LARGE;
+    }
     rc = storage_class(q, out);
     return rc == ERR_OK ? user_metadata(q, out) : rc;
 }

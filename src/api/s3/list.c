@@ -185,6 +185,8 @@ answer_page(struct request *q, const struct list_request *l,
         if (page->entries[i].is_prefix)
             put_entry(&x, l, &page->entries[i]);
     xml_close(&x);
+    if (page->stale)
+        http_header(q->http, "x-forebay-stale", SPAN("backend-down"));
     rc = s3_answer_xml(q, &body);
     buf_fini(&body);
     return rc;

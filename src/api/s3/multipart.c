@@ -223,7 +223,7 @@ static void
 list_of(struct request *q, const struct s3xml_complete *list, struct object_complete *out)
 {
     struct object_complete_part *parts =
-        arena_alloc(q->arena, list->count * sizeof *parts);
+        arena_alloc(request_work(q), list->count * sizeof *parts); /* parts are 10,000 */
 
     for (size_t i = 0; i < list->count; i++) {
         parts[i] = (struct object_complete_part){
@@ -254,7 +254,7 @@ s3_complete_upload(struct request *q)
     if (rc == ERR_OK)
         rc = s3_body_document(q, S3XML_COMPLETE_BODY_MAX, false, &doc);
     if (rc == ERR_OK)
-        rc = s3xml_complete_parse(doc, q->arena, &list, &q->fault);
+        rc = s3xml_complete_parse(doc, request_work(q), &list, &q->fault);
     if (rc != ERR_OK)
         return rc;
     rc = wanted_size(q, &what.want_size);
@@ -262,7 +262,7 @@ s3_complete_upload(struct request *q)
         return rc;
     list_of(q, &list, &what);
     rc = object_upload_complete(q->api->options.object, q->bucket, q->name.key, upload_id,
-                                &what, q->arena, info, &why, &bad, &eb);
+                                &what, request_work(q), info, &why, &bad, &eb);
     if (rc != ERR_OK)
         return complete_fault(q, why, bad, rc, &eb);
     return answer_complete(q, info);
@@ -376,6 +376,9 @@ s3_list_uploads(struct request *q)
 
     if (rc != ERR_OK)
         return rc;
+    if (prefix.len > S3_KEY_MAX || key_marker.len > S3_KEY_MAX ||
+        id_marker.len > UPLOAD_ID_MAX)
+        return s3_fault(q, S3_KeyTooLongError);
     if (query_get(&q->query, "delimiter").len > 0)
         return fault_set(
             &q->fault, S3_NotImplemented,

@@ -52,7 +52,7 @@ enum err s3_body_next(struct s3_body *b, struct span *piece) MUST_CHECK;
 /* After the end: are the object's sums what headers or trailer said? */
 enum err s3_body_check_sums(struct s3_body *b, const struct object_sums *got) MUST_CHECK;
 void s3_body_end(struct s3_body *b);
-/* The whole of a small document. */
+/* The whole of a small document, in the request's work arena. */
 enum err s3_body_document(struct request *q, size_t limit, bool demand_sum,
                           struct span *doc) MUST_CHECK;
 /* Streams the body into `put`, checks all sums. */
