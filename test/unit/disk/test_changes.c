@@ -1,0 +1,355 @@
+/* Conditions, doubts and multipart uploads on one disk, before and after a restart. Protects V4 (conditions are
+ * atomic), rule 4 of the format (a version in doubt is known to be) and D1 for uploads.
+ */
+#include "world.h"
+
+#define DATA (2u << 20)
+static char *data;
+
+static struct disk *
+open_disk(void)
+{
+    struct disk_options o = world_options();
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    if (disk_open(world_path, &o, &d, &eb) != ERR_OK) {
+        fprintf(stderr, "%s\n", eb.text);
+        abort();
+    }
+    return d;
+}
+
+static void
+reopen(struct disk **dp, bool lose_index)
+{
+    char command[300];
+
+    disk_close(dp);
+    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
+    if (lose_index)
+        CHECK(system(command) == 0);
+    *dp = open_disk();
+}
+
+static void
+conditions(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_condition absent = {.if_absent = true}, content = {.if_content = true},
+                          version = {.if_version = true};
+    struct disk_key k = world_key(7, "a");
+    struct errbuf eb = {0};
+    struct row a, b;
+    bool existed;
+
+    (void)arg;
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 10, true, &version, &a) ==
+          ERR_OK); /* zero: none yet */
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 10, true, &version, &b) ==
+          ERR_PRECONDITION);
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 10, true, &absent, &b) ==
+          ERR_PRECONDITION);
+    content.content = a.content;
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 20, true, &content, &b) == ERR_OK);
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 30, true, &content, &a) ==
+          ERR_PRECONDITION);
+    CHECK(world_get(d, "a", data, 20, 0, 20) == ERR_OK);
+    version.version = b.version;
+    CHECK(disk_delete(d, &k, DISK_NATIVE, &content, &existed, &eb) == ERR_PRECONDITION);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, &version, &existed, &eb) == ERR_OK && existed);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, &content, &existed, &eb) == ERR_NOT_FOUND);
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 10, true, &absent, &a) == ERR_OK);
+    disk_close(&d);
+}
+
+static uint32_t
+flags_of(struct disk *d, const char *key)
+{
+    struct disk_key k = world_key(7, key);
+    struct row row;
+    struct errbuf eb = {0};
+
+    return disk_lookup(d, &k, &row, &eb) == ERR_OK ? row.flags : ROW_TOMBSTONE;
+}
+
+static void
+doubts(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_key had = world_key(7, "had"), none = world_key(7, "none"),
+                    put = world_key(7, "put");
+    struct disk_key gone = world_key(7, "gone");
+    struct errbuf eb = {0};
+    struct row row;
+    bool existed, empty;
+
+    (void)arg;
+    CHECK(world_put_class(d, DISK_CACHED, "had", data, 300000, true, NULL, &row) ==
+          ERR_OK);
+    CHECK(world_put_class(d, DISK_CACHED, "gone", data, 10, true, NULL, &row) == ERR_OK);
+    CHECK(disk_doubt(d, &had, &eb) == ERR_OK && disk_doubt(d, &none, &eb) == ERR_OK);
+    CHECK(disk_doubt(d, &put, &eb) == ERR_OK && disk_doubt(d, &gone, &eb) == ERR_OK);
+    for (int i = 0; i < 3; i++) {
+        CHECK_U64(flags_of(d, "had") & (ROW_DOUBT | ROW_CACHED | ROW_TOMBSTONE),
+                  ROW_DOUBT | ROW_CACHED);
+        CHECK_U64(flags_of(d, "none") & (ROW_DOUBT | ROW_TOMBSTONE), ROW_DOUBT);
+        CHECK(world_get(d, "had", data, 300000, 0, 300000) == ERR_OK);
+        reopen(&d, i == 1); /* twice with the index, once from the logs alone */
+    }
+    CHECK(disk_doubt_clear(d, &had, &eb) == ERR_OK &&
+          disk_doubt_clear(d, &none, &eb) == ERR_OK);
+    CHECK(world_put_class(d, DISK_CACHED, "put", data, 50, true, NULL, &row) == ERR_OK);
+    CHECK(disk_delete(d, &gone, DISK_CACHED, NULL, &existed, &eb) == ERR_OK && existed);
+    for (int i = 0; i < 3; i++) {
+        CHECK_U64(flags_of(d, "had") & (ROW_DOUBT | ROW_TOMBSTONE), 0);
+        CHECK_U64(flags_of(d, "put") & (ROW_DOUBT | ROW_TOMBSTONE), 0);
+        CHECK_U64(flags_of(d, "none"), ROW_TOMBSTONE);
+        CHECK_U64(flags_of(d, "gone"), ROW_TOMBSTONE);
+        reopen(&d, i == 1);
+    }
+    CHECK(disk_delete(d, &had, DISK_CACHED, NULL, &existed, &eb) == ERR_OK && existed);
+    CHECK(disk_delete(d, &put, DISK_CACHED, NULL, &existed, &eb) == ERR_OK && existed);
+    CHECK(disk_bucket_empty(d, 7, &empty, &eb) == ERR_OK && empty);
+    disk_close(&d);
+}
+
+static void
+put_part(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+         uint32_t number, uint64_t at, uint64_t len)
+{
+    struct object_meta meta = {
+        .mtime_ms = 5, .checksum_algorithm = 2, .checksum = SPAN("abcd")};
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+
+    meta.md5[0] = (uint8_t)number;
+    REQUIRE(disk_part_begin(d, k, u, number, len, &w, &eb) == ERR_OK);
+    CHECK(disk_write(w, data + at, len, &eb) == ERR_OK);
+    CHECK(disk_part_commit(&w, &meta, &eb) == ERR_OK);
+}
+
+/* More parts than a page of the manifest holds, small ones in the log and large ones in body segments. */
+#define MANY 1203u
+static void
+uploads(void *arg)
+{
+    struct disk *d = open_disk();
+    struct arena *a = arena_new(65536, 8u << 20);
+    struct disk_key k = world_key(7, "dir/many"), other = world_key(7, "other");
+    struct object_meta meta = {.content_type = SPAN("text/many")}, got;
+    struct upload_id u, v;
+    struct disk_part *parts;
+    struct disk_upload *listed;
+    struct errbuf eb = {0};
+    struct row row, again;
+    uint32_t count;
+    uint64_t size = 0;
+    bool more, existed;
+
+    (void)arg;
+    meta.mtime_ms =
+        (int64_t)(rt_wall_ns() /
+                  1000000); /* completed uploads are remembered for 7 days from it */
+    CHECK(disk_upload_begin(d, &k, DISK_NATIVE, &meta, &u, &eb) == ERR_OK);
+    CHECK(disk_upload_begin(d, &other, DISK_NATIVE, &meta, &v, &eb) == ERR_OK);
+    put_part(d, &k, &u, 3, 7, 5000); /* replaced below */
+    for (uint32_t i = 1; i <= MANY; i++) {
+        uint64_t len = i == 2 ? 300000 : i == 1000 ? 0 : 1000 + i % 7;
+
+        put_part(d, &k, &u, i, size, len);
+        size += len;
+    }
+    put_part(d, &other, &v, 1, 0, 400000);
+    reopen(&d, false);
+    CHECK(disk_upload_list(d, 7, SPAN(""), NULL, 10, a, &listed, &count, &more, &eb) ==
+              ERR_OK &&
+          count == 2);
+    CHECK(disk_upload_meta(d, &k, &u, a, &got, &eb) == ERR_OK &&
+          span_is(got.content_type, "text/many"));
+    CHECK(disk_part_list(d, &k, &u, 0, 10000, a, &parts, &count, &more, &eb) == ERR_OK);
+    REQUIRE(count == MANY && !more);
+    CHECK(parts[1].size == 300000 && parts[1].md5[0] == 2 &&
+          span_is(parts[1].checksum, "abcd"));
+    CHECK(disk_part_list(d, &other, &u, 0, 10, a, &parts, &count, &more, &eb) ==
+          ERR_NO_UPLOAD);
+    CHECK(disk_part_list(d, &k, &u, 0, 10000, a, &parts, &count, &more, &eb) == ERR_OK);
+    meta.parts = MANY;
+    parts[5].content.bytes[3] ^= 1;
+    CHECK(disk_upload_complete(d, &k, &u, parts, count, &meta, NULL, &row, &eb) ==
+          ERR_BUSY);
+    parts[5].content.bytes[3] ^= 1;
+    CHECK(disk_upload_complete(d, &k, &u, parts, count, &meta, NULL, &row, &eb) ==
+          ERR_OK);
+    CHECK(row.size == size && row.parts == MANY && (row.flags & ROW_PARTS) != 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(world_get(d, "dir/many", data, size, 0, size) == ERR_OK);
+        CHECK(world_get(d, "dir/many", data, size, 290000, 310000) == ERR_OK);
+        CHECK(world_get(d, "dir/many", data, size, size - 1, size) == ERR_OK);
+        CHECK(disk_meta(d, &k, &row, a, &got, &eb) == ERR_OK &&
+              span_is(got.content_type, "text/many"));
+        CHECK(disk_upload_complete(d, &k, &u, parts, count, &meta, NULL, &again, &eb) ==
+              ERR_OK);
+        CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+        CHECK(disk_upload_meta(d, &k, &u, a, &got, &eb) == ERR_NO_UPLOAD);
+        reopen(&d, i == 1);
+    }
+    CHECK(disk_upload_abort(d, &other, &v, &eb) == ERR_OK);
+    CHECK(disk_upload_abort(d, &other, &v, &eb) == ERR_NO_UPLOAD);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK && existed);
+    reopen(&d, true);
+    CHECK(disk_bucket_empty(d, 7, &existed, &eb) == ERR_OK && existed);
+    arena_free(&a);
+    disk_close(&d);
+}
+
+/* Metadata too long for the 4 KiB in front of a body stands behind it. */
+static void
+long_metadata(void *arg)
+{
+    struct disk *d = open_disk();
+    struct arena *a = arena_new(65536, 1u << 20);
+    static char long_value[6000];
+    struct object_pair pair = {SPAN("long"), {long_value, sizeof long_value}};
+    struct object_meta meta = {.mtime_ms = 1, .user = &pair, .user_count = 1}, got;
+    struct errbuf eb = {0};
+
+    (void)arg;
+    memset(long_value, 'v', sizeof long_value);
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t size = i % 2 ? 700000 : 1000;
+        struct disk_key k = world_key(7, i % 2 ? "large" : "small");
+        struct disk_writer *w;
+        struct row row;
+
+        pair.value.len = i < 2 ? sizeof long_value : 10;
+        REQUIRE(disk_write_begin(d, &k, DISK_NATIVE, size, &w, &eb) == ERR_OK);
+        CHECK(disk_write(w, data, size, &eb) == ERR_OK);
+        CHECK(disk_commit(&w, &meta, NULL, &row, &eb) == ERR_OK);
+        CHECK((row.flags & ROW_PLAIN) == 0);
+        CHECK(disk_meta(d, &k, &row, a, &got, &eb) == ERR_OK);
+        REQUIRE(got.user_count == 1);
+        CHECK(span_is(got.user[0].name, "long") &&
+              span_eq(got.user[0].value, pair.value));
+        CHECK(world_get(d, i % 2 ? "large" : "small", data, size, 0, size) == ERR_OK);
+    }
+    pair.value.len = 9000; /* beyond the limit: refused, nothing changes */
+    for (unsigned i = 0; i < 2; i++) {
+        struct disk_key k = world_key(7, "refused");
+        struct disk_writer *w;
+        struct row row;
+
+        REQUIRE(disk_write_begin(d, &k, DISK_NATIVE, i ? 300000 : 10, &w, &eb) == ERR_OK);
+        CHECK(disk_write(w, data, i ? 300000 : 10, &eb) == ERR_OK);
+        CHECK(disk_commit(&w, &meta, NULL, &row, &eb) == ERR_BAD_REQUEST && w == NULL);
+        CHECK_SAYS(eb.text, "at most 8192");
+        CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
+    }
+    arena_free(&a);
+    disk_close(&d);
+}
+
+/* What a waiter of a cold GET sees of a body that is still coming. */
+static void
+peeking(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_key k = world_key(7, "cold");
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+    static char got[100000];
+    size_t n;
+
+    (void)arg;
+    REQUIRE(disk_write_begin(d, &k, DISK_CACHED, DISK_SIZE_UNKNOWN, &w, &eb) == ERR_OK);
+    CHECK(disk_write_peek(w, 0, got, sizeof got, &n, &eb) == ERR_OK && n == 0);
+    for (uint64_t at = 0; at < DATA; at += 77777) {
+        CHECK(disk_write(w, data + at, at + 77777 < DATA ? 77777 : DATA - at, &eb) ==
+              ERR_OK);
+        for (uint64_t from = 0; from < disk_written(w); from += 65432) {
+            CHECK(disk_write_peek(w, from, got, sizeof got, &n, &eb) == ERR_OK);
+            CHECK(n > 0 && n <= disk_written(w) - from &&
+                  memcmp(got, data + from, n) == 0);
+        }
+    }
+    CHECK(disk_write_peek(w, DATA, got, sizeof got, &n, &eb) == ERR_OK && n == 0);
+    disk_write_abort(&w);
+    disk_close(&d);
+}
+
+/* Space: a large body that was replaced, deleted or given up leaves no file behind. */
+static unsigned
+single_files(void)
+{
+    char path[300];
+    unsigned count = 0;
+    struct dirent *e;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "%s/native", world_path);
+    dir = opendir(path);
+    while (dir != NULL && (e = readdir(dir)) != NULL)
+        count += strncmp(e->d_name, "one-", 4) == 0;
+    closedir(dir);
+    return count;
+}
+
+static void
+space(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_key k = world_key(7, "own");
+    struct disk_stat before, after;
+    struct errbuf eb = {0};
+    struct disk_writer *w;
+    struct row row;
+    bool existed;
+
+    (void)arg;
+    disk_stat(d, &before);
+    for (int i = 0; i < 3; i++) {
+        CHECK(world_put_class(d, DISK_NATIVE, "own", data, DATA, false, NULL, &row) ==
+              ERR_OK);
+        CHECK(disk_settle(d, &eb) == ERR_OK);
+        CHECK_U64(single_files(), 1);
+    }
+    REQUIRE(disk_write_begin(d, &k, DISK_NATIVE, 17u << 20, &w, &eb) == ERR_OK);
+    CHECK_U64(single_files(), 2);
+    disk_write_abort(&w);
+    CHECK_U64(single_files(), 1);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK);
+    CHECK(disk_settle(d, &eb) == ERR_OK);
+    CHECK_U64(single_files(), 0);
+    disk_stat(d, &after);
+    CHECK(after.native_bytes - before.native_bytes < 64u << 10); /* log records only */
+    disk_close(&d);
+}
+
+#define CASE(fn, body)                                                                   \
+    static void test_##fn(void)                                                          \
+    {                                                                                    \
+        world_run(body, NULL);                                                           \
+    }
+CASE(conditions_are_judged_by_the_committer, conditions)
+CASE(doubts_outlive_restarts, doubts)
+CASE(uploads_of_many_parts, uploads)
+CASE(long_metadata_stands_behind_a_body, long_metadata)
+CASE(a_body_on_its_way_can_be_read, peeking)
+CASE(dead_bodies_give_their_files_back, space)
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_WARN);
+    data = malloc(DATA);
+    world_fill(data, DATA, 1);
+    RUN(test_conditions_are_judged_by_the_committer);
+    RUN(test_doubts_outlive_restarts);
+    RUN(test_uploads_of_many_parts);
+    RUN(test_long_metadata_stands_behind_a_body);
+    RUN(test_a_body_on_its_way_can_be_read);
+    RUN(test_dead_bodies_give_their_files_back);
+    free(data);
+    return check_done();
+}
