@@ -132,7 +132,8 @@ enum err disk_meta(struct disk *d, const struct disk_key *k, const struct row *r
 
 /* ---- reading ---- */
 struct disk_reader;
-/* Pins what the row names, so that it is not reused while read. May switch. */
+/* Pins what the row names, so that it is not reused while read. One fiber begins, reads and ends: what follows is read
+ * ahead by a child of it. ERR_NOT_FOUND: the row is no longer current, look up again. May switch. */
 enum err disk_read_begin(struct disk *d, const struct disk_key *k, const struct row *row,
                          uint64_t offset, uint64_t len, struct disk_reader **out,
                          struct errbuf *eb) MUST_CHECK;

@@ -9,6 +9,17 @@
 #include "disk/block.h"
 #include "disk/manifest.h"
 
+#define AHEAD_BUFFERS MIB(64) /* in use by all: beyond, nobody reads ahead */
+
+struct ahead {
+    struct rt_group group;
+    struct iobuf *buf;
+    uint64_t from, len, have; /* of the body */
+    uint32_t skip;
+    enum err rc;
+    bool busy; /* begun, not taken */
+};
+
 struct disk_reader {
     struct disk *disk;
     struct row row; /* of what is read: the object, or one part of it */
@@ -29,6 +40,7 @@ struct disk_reader {
     struct read_file file;
     bool opened;
     struct sums sums;
+    struct ahead ahead;
 
     /* An object of parts. */
     struct manifest manifest;
@@ -149,6 +161,8 @@ disk_read_begin(struct disk *d, const struct disk_key *k, const struct row *row,
     return ERR_OK;
 }
 
+static void stop_ahead(struct disk_reader *r);
+
 static void
 release_piece(struct disk_reader *r)
 {
@@ -165,6 +179,7 @@ disk_read_end(struct disk_reader **rp)
     if (r == NULL)
         return;
     disk_read_end(&r->part);
+    stop_ahead(r);
     release_piece(r);
     loaded_fini(&r->member);
     sums_fini(&r->sums);
@@ -210,19 +225,81 @@ next_of_member(struct disk_reader *r, struct span *piece, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* Blocks [first, first + count) of the body, verified, in r->piece. */
+/* The next piece of a sequential reader is on its way while he sends this one. A fiber of its own reads it; it is
+ * compared with its sums when it is taken. */
+static void
+read_ahead(void *arg)
+{
+    struct disk_reader *r = arg;
+    struct ahead *a = &r->ahead;
+
+    a->rc = read_span(read_file_of(&r->file), body_payload(&r->row) + a->from, a->len,
+                      DEADLINE_NEVER, &a->buf, &a->skip, &a->have, NULL);
+}
+
+static void
+start_ahead(struct disk_reader *r)
+{
+    struct ahead *a = &r->ahead;
+
+    if (r->pos == r->end || iobuf_in_use() > AHEAD_BUFFERS)
+        return;
+    a->from = r->pos; /* a piece ends where the next one begins */
+    a->len = MIN(align_up(r->end, BLOCK_BYTES), r->row.size) - a->from;
+    a->len = MIN(a->len, (uint64_t)HOT_PIECE);
+    rt_group_begin(&a->group);
+    a->busy = rt_group_start(&a->group, read_ahead, r) == ERR_OK;
+    if (!a->busy)
+        rt_group_join(&a->group);
+}
+
+static void
+stop_ahead(struct disk_reader *r)
+{
+    if (!r->ahead.busy)
+        return;
+    rt_group_cancel(&r->ahead.group);
+    rt_group_join(&r->ahead.group);
+    iobuf_drop(&r->ahead.buf);
+    r->ahead.busy = false;
+}
+
+/* Takes what was read ahead when it is this; false: it has to be read. */
+static bool
+take_ahead(struct disk_reader *r, uint64_t from, uint64_t len, uint32_t *skip,
+           uint64_t *have)
+{
+    struct ahead *a = &r->ahead;
+
+    if (!a->busy)
+        return false;
+    if (a->from != from || a->len != len) {
+        stop_ahead(r);
+        return false;
+    }
+    rt_group_join(&a->group);
+    a->busy = false;
+    if (a->rc != ERR_OK)
+        return false;
+    r->piece = a->buf;
+    a->buf = NULL;
+    *skip = a->skip;
+    *have = a->have;
+    return true;
+}
+
+/* Bytes [from, from + len) of the body, whole blocks, verified, in r->piece. */
 static enum err
-load_blocks(struct disk_reader *r, uint64_t first, uint64_t count, struct deadline by,
+load_blocks(struct disk_reader *r, uint64_t from, uint64_t len, struct deadline by,
             const char **out, struct errbuf *eb)
 {
     struct rt_file *f = read_file_of(&r->file);
-    uint64_t from = first * BLOCK_BYTES,
-             len = MIN(r->row.size - from, count * BLOCK_BYTES), have, bad = first;
+    uint64_t first = from / BLOCK_BYTES, have = 0, bad = first;
     const char *sums;
-    uint32_t skip;
-    enum err rc = sums_get(f, &r->row, first, count, &r->sums, &sums, eb);
+    uint32_t skip = 0;
+    enum err rc = sums_get(f, &r->row, first, block_count(len), &r->sums, &sums, eb);
 
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !take_ahead(r, from, len, &skip, &have))
         rc = read_span(f, body_payload(&r->row) + from, len, by, &r->piece, &skip, &have,
                        eb);
     if (rc == ERR_OK && have < len)
@@ -250,14 +327,14 @@ next_of_body(struct disk_reader *r, struct deadline by, struct span *piece,
                       ? piece_end
                       : MIN(align_up(MIN(r->end, piece_end), BLOCK_BYTES), r->row.size);
     const char *at;
-    enum err rc = load_blocks(r, from / BLOCK_BYTES, block_count(to) - from / BLOCK_BYTES,
-                              by, &at, eb);
+    enum err rc = load_blocks(r, from, to - from, by, &at, eb);
 
     if (rc != ERR_OK)
         return rc;
     if (wanted)
         hot_add(r->disk->hot, &r->row.content, number, at, (uint32_t)(to - from));
     give(r, at, from, to - from, piece);
+    start_ahead(r);
     return ERR_OK;
 }
 
