@@ -11,7 +11,8 @@
 #include "cli/session.h"
 
 static const struct flag flags[] = {
-    {"credentials", 0, "FILE", "keys from this file; else the server says where its own are", false},
+    {"credentials", 0, "FILE",
+     "keys from this file; else the server says where its own are", false},
     {"format", 0, "shell|dotenv|json", "what is printed", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
@@ -27,7 +28,10 @@ static const struct verb verb = {.name = "env",
                                      "print variables that point other tools at a server",
                                  .arguments = "",
                                  .examples = examples,
-                                 .flags = flags};
+                                 .flags = flags,
+                                 .more = "The shell form also defines a function `aws` "
+                                         "that names the endpoint, for AWS CLIs before\n"
+                                         "2.13, which have no variable for it."};
 
 struct pair {
     const char *name, *value;
@@ -43,7 +47,15 @@ print_shell(const struct pair *p)
             fputs("'\\''", stdout);
         else
             putchar(*c);
-    puts("'");
+    puts("';");
+}
+
+/* AWS CLIs before 2.13 (Debian 12 has 2.9) know no variable for the endpoint. Everything ends in ';', so that the text may be
+ * evaluated with or without quotes around it. */
+static void
+print_aws(void)
+{
+    puts("aws() { command aws --endpoint-url \"$AWS_ENDPOINT_URL\" \"$@\"; };");
 }
 
 static enum err
@@ -63,6 +75,8 @@ print_all(const struct pair *pairs, size_t count, const char *format, struct err
         else
             printf("%s\"%s\":\"%s\"", i > 0 ? "," : "", pairs[i].name, pairs[i].value);
     }
+    if (format == NULL || strcmp(format, "shell") == 0)
+        print_aws();
     if (format != NULL && strcmp(format, "json") == 0)
         puts("}");
     return ERR_OK;
@@ -105,7 +119,8 @@ find_keys(const struct args *a, struct s3_credentials *keys, char **region, bool
     }
     if (file != NULL) {
         setenv("AWS_SHARED_CREDENTIALS_FILE", file, 1);
-        rc = s3_credentials_chain(profile != NULL ? profile : "default", keys, region, eb);
+        rc =
+            s3_credentials_chain(profile != NULL ? profile : "default", keys, region, eb);
         *found = rc == ERR_OK;
     } else {
         rc = session_keys(a, false, keys, region, found, eb);

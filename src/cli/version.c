@@ -1,11 +1,15 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
 #include <openssl/crypto.h>
 
-static const struct flag flags[] = {{"json", 0, NULL, "as JSON", false},
-                                    {NULL, 0, NULL, NULL, false}};
+static const struct flag flags[] = {
+    {"output", 'o', "json|table", "form of what is printed", false},
+    {"json", 0, NULL, "the same as -o json", false},
+    {NULL, 0, NULL, NULL, false},
+};
 static const char *const examples[] = {"forebay version", NULL};
 static const struct verb verb = {.name = "version",
                                  .summary =
@@ -17,7 +21,9 @@ static const struct verb verb = {.name = "version",
 static enum exit_code
 run(const struct args *a)
 {
-    if (args_has(a, "json"))
+    const char *form = args_value(a, "output");
+
+    if (args_has(a, "json") || (form != NULL && strcmp(form, "json") == 0))
         printf("{\"version\":\"%s\",\"openssl\":\"%s\"}\n", FOREBAY_VERSION,
                OpenSSL_version(OPENSSL_VERSION_STRING));
     else

@@ -97,6 +97,8 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
     if (out->sse_kms.len == 0)
         out->sse_kms =
             keep(a, fields_get(f, "x-amz-server-side-encryption-customer-algorithm"));
+    if (out->sse_kms.len == 0 && out->sse.len > 4 && memcmp(out->sse.at, "aws:", 4) == 0)
+        out->sse_kms = out->sse; /* some servers keep the name of the key to themselves */
     user_metadata(h, a, out);
     checksums(h, a, out);
     return ERR_OK;

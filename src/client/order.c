@@ -224,7 +224,8 @@ err_of(int status, const char *code)
     case 501:
         return ERR_NOT_BUILT;
     default:
-        return status >= 500 ? ERR_BACKEND : ERR_BAD_REQUEST;
+        /* A redirect is not followed: credentials stay with the host they were given for. */
+        return status >= 500 || status < 400 ? ERR_BACKEND : ERR_BAD_REQUEST;
     }
 }
 
@@ -254,10 +255,11 @@ error_of_document(struct span doc, int status, const struct s3_order *o,
         err_set(eb, rc, "%s (%d): %.*s", f->code, status, (int)MIN(e.message.len, 200u),
                 e.message.at);
     else
-        err_set(eb, rc, "%s %.*s%s%.*s: the server answered %d%s%s", o->method,
-                SPAN_ARG(o->bucket), o->key.len > 0 ? "/" : "",
-                (int)MIN(o->key.len, 100u), o->key.at, status,
-                f->code[0] != '\0' ? " " : "", f->code);
+        err_set(eb, rc, "the server answered %d%s%s to %s", status,
+                f->code[0] != '\0' ? " " : "", f->code, o->method);
+    if (o->bucket.len > 0)
+        err_prefix(eb, "s3://%.*s%s%.*s", SPAN_ARG(o->bucket), o->key.len > 0 ? "/" : "",
+                   (int)MIN(o->key.len, 100u), o->key.at);
     arena_free(&a);
     return rc;
 }
