@@ -102,6 +102,8 @@ receive(struct s3_body *b)
                          "The connection ended before the whole body had come");
     if (rc == ERR_BAD_REQUEST)
         return fault_set(&q->fault, S3_BadRequest, "%s", eb.text);
+    if (rc == ERR_TIMEOUT)
+        return fault_set(&q->fault, S3_RequestTimeout, NULL);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
     b->in = (struct span){b->buf->at, n};
