@@ -60,8 +60,8 @@ enum err cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_
 enum err cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key,
                       bool *unknown, struct errbuf *eb) MUST_CHECK;
 enum err cloud_list(struct cloud *c, const struct map_bucket *b, const struct s3_list *l,
-                    struct arena *a, struct s3_list_page *out,
-                    struct errbuf *eb) MUST_CHECK;
+                    struct arena *a, struct s3_list_page *out, bool *down,
+                    struct errbuf *eb) MUST_CHECK; /* *down: no answer, or 5xx */
 enum err cloud_upload_begin(struct cloud *c, const struct map_bucket *b, struct span key,
                             const struct s3_header *headers, uint32_t count,
                             struct arena *a, struct span *upload_id,

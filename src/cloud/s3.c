@@ -313,19 +313,21 @@ cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key, bool 
 
 enum err
 cloud_list(struct cloud *c, const struct map_bucket *b, const struct s3_list *l,
-           struct arena *a, struct s3_list_page *out, struct errbuf *eb)
+           struct arena *a, struct s3_list_page *out, bool *down, struct errbuf *eb)
 {
     struct s3_client *s3 = NULL;
     struct s3_failure f = {0};
     struct retry r;
     enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
 
+    *down = false;
     retry_begin(&r, c);
     while (rc == ERR_OK) {
         metric_add(M_BACKEND_REQUESTS, B_LIST, 1);
         rc = s3_list_objects(s3, l, a, out, &f, eb);
         if (rc == ERR_OK)
             return ERR_OK;
+        *down = rc != ERR_CANCELLED && (f.status == 0 || f.status >= 500);
         if (retry_again(&r, &f, rc))
             rc = ERR_OK;
     }

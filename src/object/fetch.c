@@ -135,7 +135,8 @@ proof_begin(struct proof *p, const struct fetch *f, const struct s3_object_info 
     *p = (struct proof){0};
     checksum_init(&p->sum, (enum checksum_kind)m->checksum_algorithm);
     p->md5 = m->checksum_algorithm == 0 && m->etag_text.len == 0 && m->parts == 0 &&
-             from->sse_kms.len == 0;
+             from->sse_kms.len == 0 &&
+             (from->sse.len == 0 || span_is(from->sse, "AES256"));
     if (p->md5)
         digest_init(&p->digest, DIGEST_MD5);
     if (!p->md5 && m->checksum_algorithm == 0)

@@ -100,7 +100,8 @@ put_etag(struct walk *w, const struct disk_entry *e, char out[160], struct errbu
 
     if ((e->row.flags & ROW_ETAG_TEXT) != 0)
         rc = disk_meta(w->s->options.disk, &k, &e->row, w->scratch, &meta, eb);
-    if (rc == ERR_OK || rc == ERR_NOT_FOUND) /* replaced meanwhile: as if it had no text */
+    if (rc == ERR_OK ||
+        rc == ERR_NOT_FOUND) /* replaced meanwhile: as if it had no text */
         etag_of(e->row.md5, e->row.parts, meta.etag_text, out);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
@@ -192,13 +193,14 @@ list_cached(struct walk *w, struct errbuf *eb)
                         .start_after = o->after,
                         .max_keys = o->max};
     struct s3_list_page from;
+    bool down = false;
     enum err rc;
 
     if (o->after.len > 0 && span_eq(group_of(o, o->after), o->after))
         l.start_after =
             span_of(arena_printf(w->arena, "%.*s" LAST_CHARACTER, SPAN_ARG(o->after)));
-    rc = cloud_list(w->s->options.cloud, w->bucket, &l, w->arena, &from, eb);
-    if (rc == ERR_BACKEND) {
+    rc = cloud_list(w->s->options.cloud, w->bucket, &l, w->arena, &from, &down, eb);
+    if (rc == ERR_BACKEND && down) {
         LOG(LOG_WARN, "list.stale", eb->text, L_TEXT("bucket", w->bucket->name));
         w->page->stale = true;
         return list_here(w, eb);
