@@ -20,8 +20,6 @@ struct ahead {
     bool busy; /* begun, not taken */
 };
 
-#define FETCH_AHEAD 4096u
-
 struct disk_reader {
     struct disk *disk;
     struct row row; /* of what is read: the object, or one part of it */
@@ -393,15 +391,6 @@ next_of_parts(struct disk_reader *r, struct deadline by, struct span *piece,
     return ERR_OK;
 }
 
-/* The first bytes come to the cache while the answer's head and the send are on their way: they are copied last, and a
- * small object is over before the processor has seen that it is read in order. */
-static void
-fetch_ahead(struct span piece)
-{
-    for (size_t i = 0; i < MIN(piece.len, FETCH_AHEAD); i += 64)
-        __builtin_prefetch(piece.at + i, 0, 2);
-}
-
 enum err
 disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece,
                struct errbuf *eb)
@@ -416,7 +405,6 @@ disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece,
         return next_of_parts(r, by, piece, eb);
     if (!r->loaded && hot_get(r->disk->hot, &r->row.content, number, &r->pin)) {
         give(r, r->pin.at, number * HOT_PIECE, r->pin.len, piece);
-        fetch_ahead(*piece);
         return ERR_OK;
     }
     return (r->row.flags & ROW_INLINE) != 0 ? next_of_member(r, piece, eb)
