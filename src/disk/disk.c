@@ -113,7 +113,8 @@ new_superblock(struct disk *d, struct superblock *s, struct errbuf *eb)
     }
     if (segments)
         return err_set(eb, ERR_CORRUPT, "there are segments but no superblock");
-    *s = (struct superblock){.made_ms = (int64_t)(rt_wall_ns() / 1000000)};
+    *s = (struct superblock){.made_ms = (int64_t)(rt_wall_ns() / 1000000),
+                             .flags = SUPERBLOCK_NODE_STATE}; /* the only disk so far */
     memcpy(s->cluster_id, d->o.cluster_id, sizeof s->cluster_id);
     rt_random(s->disk_id, sizeof s->disk_id);
     return ERR_OK;
