@@ -249,6 +249,64 @@ test_damage_in_the_middle_of_the_log(void)
 }
 
 static void
+flip_state(const char *name)
+{
+    char path[400];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/.forebay/%s", world_path, name);
+    fd = open(path, O_RDWR);
+    CHECK(fd >= 0);
+    flip(fd, 777);
+    close(fd);
+}
+
+/* One copy of the superblock is enough; none is refused, as are another's cluster and a second process. */
+static void
+superblocks(void *arg)
+{
+    struct disk_options o = world_options();
+    struct disk *d = open_disk(), *second;
+    uint8_t cluster[16], id[16];
+    char data[100];
+    struct row row;
+    struct errbuf eb = {0};
+
+    (void)arg;
+    world_fill(data, sizeof data, 2);
+    CHECK(world_put(d, "key", data, sizeof data, &row) == ERR_OK);
+    CHECK(disk_open(world_path, &o, &second, &eb) == ERR_EXISTS && second == NULL);
+    CHECK_SAYS(eb.text, "another process");
+    disk_close(&d);
+    flip_state("superblock");
+    d = open_disk(); /* mends it */
+    CHECK(world_get(d, "key", data, sizeof data, 0, sizeof data) == ERR_OK);
+    disk_close(&d);
+    flip_state("superblock.2");
+    d = open_disk();
+    disk_close(&d);
+    o.cluster_id[3] ^= 1;
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_DENIED);
+    CHECK_SAYS(eb.text, "another cluster");
+    CHECK(disk_identify(world_path, cluster, id, &eb) == ERR_OK && cluster[0] == 0xc1);
+    flip_state("superblock");
+    flip_state("superblock.2");
+    o = world_options();
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_CORRUPT);
+    CHECK_SAYS(eb.text, "superblock");
+    flip_state("superblock");
+    d = open_disk();
+    CHECK(world_get(d, "key", data, sizeof data, 0, sizeof data) == ERR_OK);
+    disk_close(&d);
+}
+
+static void
+test_superblock_has_a_twin(void)
+{
+    world_run(superblocks, NULL);
+}
+
+static void
 test_bits_of_a_small_object(void)
 {
     world_run(flip_small, NULL);
@@ -273,5 +331,6 @@ main(int argc, char **argv)
     RUN(test_random_bits_of_a_large_object);
     RUN(test_swapped_bytes);
     RUN(test_damage_in_the_middle_of_the_log);
+    RUN(test_superblock_has_a_twin);
     return check_done();
 }
