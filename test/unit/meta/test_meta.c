@@ -1,0 +1,185 @@
+/* meta: the embedded store: conditions, lists, revisions that only grow, and all of it after a restart. */
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "check.h"
+#include "meta/meta.h"
+#include "rt/loop.h"
+
+static char folder[] = "/tmp/fb-meta-XXXXXX";
+
+static struct meta *
+open_meta(void)
+{
+    struct errbuf eb = {{0}};
+    struct rt_dir *dir = NULL;
+    struct meta *m = NULL;
+
+    CHECK(rt_dir_open(folder, &dir, &eb) == ERR_OK);
+    CHECK(meta_open_embedded(dir, &m, &eb) == ERR_OK);
+    rt_dir_close(&dir);
+    return m;
+}
+
+static enum err
+put(struct meta *m, const char *key, const char *value, uint64_t if_revision,
+    uint64_t *revision)
+{
+    struct errbuf eb = {{0}};
+    struct meta_change c = {
+        .key = span_of(key), .value = span_of(value), .if_revision = if_revision};
+
+    return meta_apply(m, &c, 1, revision, &eb);
+}
+
+static void
+conditions(struct meta *m, struct arena *a)
+{
+    struct meta_pair pair;
+    struct errbuf eb = {{0}};
+    uint64_t first = 0, second = 0;
+
+    CHECK(meta_get(m, SPAN("a"), a, &pair, &eb) == ERR_NOT_FOUND);
+    CHECK_SAYS(eb.text, "\"a\"");
+    CHECK(put(m, "a", "one", 0, &first) == ERR_OK);
+    CHECK(put(m, "a", "two", 0, NULL) == ERR_PRECONDITION);
+    CHECK(put(m, "a", "two", first + 7, NULL) == ERR_PRECONDITION);
+    CHECK(put(m, "a", "two", first, &second) == ERR_OK);
+    CHECK(second > first);
+    CHECK(meta_get(m, SPAN("a"), a, &pair, &eb) == ERR_OK);
+    CHECK(span_is(pair.value, "two") && pair.revision == second);
+    CHECK(put(m, "a", "", META_ANY, NULL) == ERR_OK); /* an empty value is one */
+    CHECK(meta_get(m, SPAN("a"), a, &pair, &eb) == ERR_OK && pair.value.len == 0);
+}
+
+/* All or nothing. */
+static void
+several(struct meta *m, struct arena *a)
+{
+    struct errbuf eb = {{0}};
+    struct meta_pair pair;
+    struct meta_change c[2] = {{.key = SPAN("b"), .value = SPAN("new"), .if_revision = 0},
+                               {.key = SPAN("a"), .value = SPAN("x"), .if_revision = 0}};
+
+    CHECK(meta_apply(m, c, 2, NULL, &eb) == ERR_PRECONDITION);
+    CHECK_SAYS(eb.text, "\"a\" has changed");
+    CHECK(meta_get(m, SPAN("b"), a, &pair, &eb) == ERR_NOT_FOUND);
+    c[1].if_revision = META_ANY;
+    CHECK(meta_apply(m, c, 2, NULL, &eb) == ERR_OK);
+    CHECK(meta_get(m, SPAN("b"), a, &pair, &eb) == ERR_OK);
+    c[0] =
+        (struct meta_change){.key = SPAN("b"), .remove = true, .if_revision = META_ANY};
+    CHECK(meta_apply(m, c, 1, NULL, &eb) == ERR_OK);
+    CHECK(meta_apply(m, c, 1, NULL, &eb) == ERR_OK); /* removing nothing is fine */
+    CHECK(meta_get(m, SPAN("b"), a, &pair, &eb) == ERR_NOT_FOUND);
+}
+
+static void
+limits(struct meta *m)
+{
+    static char big[META_VALUE_MAX + 1], long_key[META_KEY_MAX + 1];
+    struct errbuf eb = {{0}};
+    struct meta_change c = {.key = SPAN("k"), .value = {big, sizeof big}};
+
+    CHECK(meta_apply(m, &c, 1, NULL, &eb) == ERR_TOO_LARGE);
+    CHECK(meta_apply(m, &c, 0, NULL, &eb) == ERR_BAD_REQUEST);
+    CHECK(meta_apply(m, &c, META_CHANGE_MAX + 1, NULL, &eb) == ERR_BAD_REQUEST);
+    memset(long_key, 'k', sizeof long_key);
+    c = (struct meta_change){.key = {long_key, sizeof long_key}};
+    CHECK(meta_apply(m, &c, 1, NULL, &eb) == ERR_BAD_REQUEST);
+    c.key.len = 0;
+    CHECK(meta_apply(m, &c, 1, NULL, &eb) == ERR_BAD_REQUEST);
+}
+
+static void
+lists(struct meta *m, struct arena *a)
+{
+    static const char *const keys[] = {"l/a", "l/b", "l", "l0", "k/z", "l/", "l/a/b"};
+    struct arena *small = arena_new(64, 64);
+    struct meta_pair *pairs = NULL;
+    struct errbuf eb = {{0}};
+    uint64_t revision = 0;
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        CHECK(put(m, keys[i], keys[i], META_ANY, NULL) == ERR_OK);
+    CHECK(meta_list(m, SPAN("l/"), a, &pairs, &count, &revision, &eb) == ERR_OK);
+    CHECK_U64(count, 4);
+    CHECK(count == 4 && span_is(pairs[0].key, "l/") && span_is(pairs[1].key, "l/a") &&
+          span_is(pairs[2].key, "l/a/b") && span_is(pairs[3].value, "l/b"));
+    CHECK(meta_list(m, SPAN("nothing"), a, &pairs, &count, &revision, &eb) == ERR_OK);
+    CHECK_U64(count, 0);
+    /* More than the arena holds is an error, not the end of the process. */
+    CHECK(meta_list(m, SPAN(""), small, &pairs, &count, &revision, &eb) == ERR_TOO_LARGE);
+    arena_free(&small);
+}
+
+static unsigned told;
+
+static void
+on_change(void *arg)
+{
+    (void)arg;
+    told++;
+}
+
+static void
+watches(struct meta *m)
+{
+    CHECK(meta_watch(m, SPAN("w/"), on_change, NULL) == ERR_OK);
+    CHECK(put(m, "v", "", META_ANY, NULL) == ERR_OK);
+    rt_yield();
+    CHECK_U64(told, 0);
+    CHECK(put(m, "w/1", "", META_ANY, NULL) == ERR_OK);
+    for (int i = 0; i < 100 && told == 0; i++)
+        rt_yield();
+    CHECK_U64(told, 1);
+}
+
+static void
+world(void *arg)
+{
+    struct arena *a = arena_new(4096, 1u << 20);
+    struct meta *m = open_meta();
+    struct errbuf eb = {{0}};
+    struct meta_pair pair = {0};
+    uint64_t before = 0, after = 0;
+
+    (void)arg;
+    conditions(m, a);
+    several(m, a);
+    limits(m);
+    lists(m, a);
+    watches(m);
+    CHECK(put(m, "kept", "value", META_ANY, &before) == ERR_OK);
+    meta_close(&m);
+    m = open_meta();
+    CHECK(meta_get(m, SPAN("kept"), a, &pair, &eb) == ERR_OK);
+    CHECK(span_is(pair.value, "value") && pair.revision == before);
+    CHECK(put(m, "kept", "more", before, &after) == ERR_OK);
+    CHECK(after > before);
+    meta_close(&m);
+    arena_free(&a);
+}
+
+static void
+test_embedded(void)
+{
+    struct rt_options o = {.engine = RT_EPOLL, .loops = 1};
+    struct errbuf eb = {{0}};
+
+    REQUIRE(mkdtemp(folder) != NULL);
+    CHECK(rt_run(&o, world, NULL, &eb) == ERR_OK);
+    REQUIRE(chdir(folder) == 0);
+    unlink("data.mdb");
+    unlink("lock.mdb");
+    rmdir(folder);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_embedded);
+    return check_done();
+}
