@@ -12,6 +12,9 @@ struct cold_get {
     struct fetch *fetch; /* one reference, touched on `home` only */
     unsigned home;
     bool keep;
+    bool under_way; /* the reader has had its first bytes */
+    struct cloud_get *
+        relay; /* owned, used on `home` only: the answer of a fetch that cannot be kept, read in order */
 };
 
 struct join {
@@ -50,7 +53,9 @@ find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
 static enum err
 wait_for_head(struct join *j, struct fetch *f)
 {
-    while (f->state == FETCH_STARTING) {
+    /* An empty object has no last byte to hold back: its reader waits until it is kept. */
+    while (f->state == FETCH_STARTING ||
+           (f->state == FETCH_STREAMING && f->info.size == 0)) {
         enum err rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
 
         if (rc != ERR_OK)
@@ -80,7 +85,12 @@ join_on_home(void *arg)
     source = j->info->source;
     f->readers++;
     j->rc = wait_for_head(j, f);
-    j->bypass = f->state == FETCH_BYPASS;
+    if (f->state == FETCH_BYPASS) {
+        j->get->relay = f->spare;
+        f->spare = NULL;
+        j->bypass = j->get->relay == NULL;
+        source = OBJECT_BYPASS;
+    }
     if (j->rc == ERR_OK && !j->bypass) {
         info_copy(j->arena, &f->info, j->info);
         j->info->source = source;
@@ -150,6 +160,12 @@ cold_etag(struct cold_get *g, struct arena *a)
                                                            : (struct span){"", 0};
 }
 
+bool
+cold_is_relay(const struct cold_get *g)
+{
+    return g->relay != NULL;
+}
+
 void
 cold_keep(struct cold_get *g)
 {
@@ -162,6 +178,7 @@ struct read {
     uint64_t offset;
     void *buf;
     size_t len, n;
+    bool patience_over;
     bool local;
     struct row row;
     enum err rc;
@@ -174,6 +191,12 @@ read_on_home(void *arg)
     struct read *r = arg;
     struct fetch *f = r->get->fetch;
 
+    if (r->get->relay != NULL) {
+        r->rc = cloud_get_read(r->get->relay, r->buf, r->len, &r->n, r->eb);
+        if (r->rc == ERR_OK && r->n == 0)
+            r->rc = err_set(r->eb, ERR_BACKEND, "the backend's answer ended early");
+        return;
+    }
     while (f->state == FETCH_STREAMING && (f->sealed || fetch_visible(f) <= r->offset)) {
         r->rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
         if (r->rc != ERR_OK) {
@@ -210,6 +233,7 @@ cold_read(struct cold_get *g, uint64_t offset, void *buf, size_t len, size_t *n,
 
     if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber is free for the fetch");
+    g->under_way = true;
     *n = r.n;
     *local = r.local;
     if (r.local)
@@ -222,6 +246,7 @@ leave_on_home(void *arg)
 {
     struct cold_get *g = arg;
 
+    cloud_get_end(&g->relay);
     fetch_reader_left(g->fetch);
     fetch_drop(&g->fetch);
 }
@@ -254,6 +279,9 @@ cold_leave(struct cold_get **gp)
         leave_on_home(g);
         return;
     }
+    /* Ending an answer of the backend is a fiber's business; readers of it are few. */
+    if (g->relay != NULL && key_on_home(g->home, leave_on_home, g) == ERR_OK)
+        return;
     m = xcalloc(1, sizeof *m);
     m->get = *g;
     m->msg.fn = on_leave;
