@@ -451,10 +451,9 @@ commit_group(struct committer *k)
         if (rc == ERR_OK) {
             metric_add(M_DISK_COMMITS, 0, k->written);
             changes_publish(k->changes);
-        } else {
-            changes_forget(k->changes);
         }
     }
+    changes_forget(k->changes); /* nothing of a group that failed, or of a record that did */
     iobuf_drop(&k->buf);
     answer_all(k, rc, &eb, true);
 }
