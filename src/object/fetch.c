@@ -34,6 +34,7 @@ fetch_drop(struct fetch **fp)
     assert(f->fiber == NULL && f->writer == NULL && f->peeking == 0);
     if (f->slot->fetch == f)
         f->slot->fetch = NULL;
+    cloud_get_end(&f->spare);
     key_slot_drop(&f->slot);
     map_bucket_drop(&f->bucket);
     arena_free(&f->arena);
@@ -105,16 +106,12 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     f->etag = from->etag;
     etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
     f->info.source = OBJECT_COLD;
-    if (over_budget(f, from->size)) {
-        move(f, FETCH_BYPASS);
+    if (over_budget(f, from->size))
         return ERR_OK;
-    }
     rc = disk_write_begin(f->s->options.disk, &k, DISK_CACHED, from->size, &f->writer,
                           &f->eb);
-    if (rc == ERR_NO_SPACE || rc == ERR_BUSY) {
-        move(f, FETCH_BYPASS);
+    if (rc == ERR_NO_SPACE || rc == ERR_BUSY)
         return ERR_OK;
-    }
     if (rc == ERR_OK)
         move(f, FETCH_STREAMING);
     return rc;
@@ -295,6 +292,11 @@ run(void *arg)
         proof_fini(&proof);
     }
     rt_shield_begin(&shield);
+    if (rc == ERR_OK && f->state == FETCH_STARTING) { /* known, but cannot be kept */
+        f->spare = f->readers > 0 ? get : NULL;
+        get = f->readers > 0 ? NULL : get;
+        move(f, FETCH_BYPASS);
+    }
     cloud_get_end(&get);
     if (rc != ERR_OK) {
         f->rc = rc;

@@ -3,7 +3,8 @@
  *     STARTING --> STREAMING --> KEPT      whole, verified, on disk
  *         |            |-------> FAILED    nothing of it is kept
  *         |--------------------> FAILED
- *         `--------------------> BYPASS    known, but cannot be kept: readers go to the backend themselves
+ *         `--------------------> BYPASS    known, but cannot be kept: the first reader takes over the answer that is
+ *                                          open, the others go to the backend themselves
  *
  * The last bytes are held back until length and sum agree, so that no reader has seen a whole object before it was
  * verified. All calls run on the key's home loop.
@@ -36,10 +37,11 @@ struct fetch {
     struct object_info info;
     struct span etag; /* as the backend wrote it */
     struct disk_writer *writer;
-    struct version before; /* of the row when it began: nothing newer is overwritten */
-    uint64_t landed;       /* bytes written */
-    struct row row;        /* KEPT */
-    enum err rc;           /* FAILED */
+    struct cloud_get *spare; /* BYPASS: the backend's open answer, for the first reader */
+    struct version before;   /* of the row when it began: nothing newer is overwritten */
+    uint64_t landed;         /* bytes written */
+    struct row row;          /* KEPT */
+    enum err rc;             /* FAILED */
     struct errbuf eb;
     struct rt_cond moved; /* state, landed or peeking changed */
 };

@@ -160,9 +160,10 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
     if (g->kind == LOCAL)
         return disk_read_begin(g->s->options.disk, &k, &g->row, first, len, &g->reader,
                                eb);
-    if (g->kind == COLD && (first > 0 || len < g->size))
+    if (g->kind == COLD && !cold_is_relay(g->cold) && (first > 0 || len < g->size))
         cold_keep(g->cold);
-    if (g->kind == COLD && first > cold_landed(g->cold) + AHEAD_MAX) {
+    if (g->kind == COLD &&
+        (cold_is_relay(g->cold) ? first > 0 : first > cold_landed(g->cold) + AHEAD_MAX)) {
         g->kind = DIRECT;
         g->etag = cold_etag(g->cold, g->arena);
     }

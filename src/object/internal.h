@@ -37,6 +37,8 @@ struct cold_get;
 enum err cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
                    struct arena *a, struct object_info *info, struct cold_get **out,
                    bool *bypass, struct errbuf *eb) MUST_CHECK;
+/* Is this the answer of a fetch that cannot be kept? Then it is read once, from the first byte on. */
+bool cold_is_relay(const struct cold_get *g);
 /* How far the fetch has come; for readers who want bytes far ahead of it. */
 uint64_t cold_landed(struct cold_get *g);
 /* The ETag of what is fetched, in the arena. */
