@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 
 static const char *const kind_names[] = {
     [SEGMENT_LOG] = "log",
@@ -327,6 +328,44 @@ check_header(struct disk *d, const struct segment *s, const struct member *m,
     return ERR_OK;
 }
 
+/* A header that is damaged: what the segment is says the first thing in it as well, under a sum of its own, and the
+ * name. Without a first thing nothing is lost. */
+static enum err
+header_from_first(const struct segment *s, struct member *out, struct errbuf *eb)
+{
+    struct iobuf *b;
+    struct member first;
+    uint32_t n = 0;
+    size_t need;
+    enum err rc = iobuf_get(HEAD_MAX, &b);
+    bool good;
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer for the header of a segment");
+    rc = rt_read(s->file, DISK_ALIGN, b, 0, HEAD_MAX, RT_READ, DEADLINE_NEVER, &n, eb);
+    good = rc == ERR_OK &&
+           member_parse((struct span){b->at, n}, &first, &need, NULL) == MEMBER_GOOD &&
+           first.segment == s->id && first.offset == DISK_ALIGN &&
+           (first.kind >= MEMBER_BODY) == (s->kind != SEGMENT_LOG);
+    iobuf_drop(&b);
+    if (rc != ERR_OK)
+        return rc;
+    if (!good)
+        return err_set(eb, ERR_CORRUPT,
+                       "its header is damaged and nothing stands behind it");
+    metric_add(M_CHECKSUM_FAILURES, 0, 1);
+    LOG(LOG_ERROR, "disk.segment_header_damaged", "its first member says what it is",
+        L_TEXT("disk", rt_dir_path(s->disk->root)), L_U64("segment", s->id));
+    *out = (struct member){.segment = s->id,
+                           .generation = first.generation,
+                           .class = s->class,
+                           .segment_kind = s->kind,
+                           .first_group = first.group};
+    memcpy(out->cluster_id, s->disk->o.cluster_id, sizeof out->cluster_id);
+    memcpy(out->disk_id, s->disk->disk_id, sizeof out->disk_id);
+    return ERR_OK;
+}
+
 enum err
 segment_open(struct disk *d, enum disk_class class, enum segment_kind kind, uint32_t id,
              struct segment **out, struct errbuf *eb)
@@ -342,6 +381,8 @@ segment_open(struct disk *d, enum disk_class class, enum segment_kind kind, uint
                  0600, &s->file, eb);
     if (rc == ERR_OK)
         rc = segment_header_read(s->file, &m, eb);
+    if (rc == ERR_CORRUPT)
+        rc = header_from_first(s, &m, eb);
     if (rc == ERR_OK)
         rc = check_header(d, s, &m, eb);
     if (rc == ERR_OK)

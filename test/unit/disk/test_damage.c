@@ -248,6 +248,42 @@ test_damage_in_the_middle_of_the_log(void)
     world_run(damaged_log, NULL);
 }
 
+/* Headers of segments: with one of each kind damaged everything is read and written as before. */
+static void
+segment_headers(void *arg)
+{
+    struct disk *d = open_disk();
+    char *data = malloc(LARGE);
+    struct row row;
+
+    (void)arg;
+    world_fill(data, LARGE, 6);
+    CHECK(world_put(d, "small", data, 1000, &row) == ERR_OK);
+    CHECK(world_put(d, "large", data, LARGE, &row) == ERR_OK);
+    for (int i = 0; i < 2; i++) {
+        int log = open_segment("log-000001.tar"), body = open_segment("body-000002.tar");
+
+        disk_close(&d);
+        flip(log, 8 * 700 + 3);
+        flip(body, 8 * 600);
+        d = open_disk();
+        CHECK(world_get(d, "small", data, 1000, 0, 1000) == ERR_OK);
+        CHECK(world_get(d, "large", data, LARGE, 0, LARGE) == ERR_OK);
+        CHECK(world_put(d, "small", data, 1000, &row) == ERR_OK);
+        CHECK(world_put(d, "large", data, LARGE, &row) == ERR_OK);
+        close(log);
+        close(body);
+    }
+    free(data);
+    disk_close(&d);
+}
+
+static void
+test_headers_of_segments(void)
+{
+    world_run(segment_headers, NULL);
+}
+
 static void
 flip_state(const char *name)
 {
@@ -332,5 +368,6 @@ main(int argc, char **argv)
     RUN(test_swapped_bytes);
     RUN(test_damage_in_the_middle_of_the_log);
     RUN(test_superblock_has_a_twin);
+    RUN(test_headers_of_segments);
     return check_done();
 }
