@@ -38,25 +38,65 @@ cloud_probe(struct cloud *c, const struct map_backend *b, struct errbuf *eb)
     return rc;
 }
 
+/* One call, repeated while that may help:
+ *
+ *     attempt_begin(&t, c, b, B_HEAD, eb);
+ *     while (attempt_next(&t))
+ *         t.rc = s3_head(t.s3, ..., &t.failure, eb);
+ *     return attempt_end(&t, eb);
+ */
+struct attempt {
+    struct s3_client *s3;
+    struct retry retry;
+    struct s3_failure failure; /* of the last one */
+    unsigned label;            /* of M_BACKEND_REQUESTS */
+    bool begun;
+    bool unclear; /* one of them had no clear answer: it may have happened */
+    enum err rc;
+};
+
+static void
+attempt_begin(struct attempt *t, struct cloud *c, const struct map_bucket *b,
+              unsigned label, struct errbuf *eb)
+{
+    *t = (struct attempt){.label = label};
+    t->rc = cloud_client_of(c, &b->backend, &t->s3, eb);
+    retry_begin(&t->retry, c);
+}
+
+static bool
+attempt_next(struct attempt *t)
+{
+    bool more = !t->begun ? t->rc == ERR_OK : t->rc != ERR_OK && t->rc != ERR_NOT_FOUND;
+
+    if (t->begun && more) {
+        int status = t->failure.status;
+
+        t->unclear = t->unclear || status == 0 || status == 200 || status >= 500;
+        more = retry_again(&t->retry, &t->failure, t->rc);
+    }
+    t->begun = true;
+    if (more)
+        metric_add(M_BACKEND_REQUESTS, t->label, 1);
+    return more;
+}
+
+static enum err
+attempt_end(struct attempt *t, struct errbuf *eb)
+{
+    return t->rc == ERR_OK ? ERR_OK : backend_error(t->rc, eb);
+}
+
 enum err
 cloud_head(struct cloud *c, const struct map_bucket *b, struct span key, struct arena *a,
            struct s3_object_info *out, struct errbuf *eb)
 {
-    struct s3_client *s3 = NULL;
-    struct s3_failure f;
-    struct retry r;
-    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+    struct attempt t;
 
-    retry_begin(&r, c);
-    while (rc == ERR_OK) {
-        metric_add(M_BACKEND_REQUESTS, B_HEAD, 1);
-        rc = s3_head(s3, remote(b), key, a, out, &f, eb);
-        if (rc == ERR_OK)
-            return ERR_OK;
-        if (rc != ERR_NOT_FOUND && retry_again(&r, &f, rc))
-            rc = ERR_OK;
-    }
-    return backend_error(rc, eb);
+    attempt_begin(&t, c, b, B_HEAD, eb);
+    while (attempt_next(&t))
+        t.rc = s3_head(t.s3, remote(b), key, a, out, &t.failure, eb);
+    return attempt_end(&t, eb);
 }
 
 /* ---- GET, taken up again where it broke ---- */
@@ -263,75 +303,46 @@ put_once(struct s3_client *s3, const struct s3_put *p, cloud_source *read, void 
 }
 
 /* Writes are the same however often they arrive, so repeating is safe; what is left when nothing more is tried is unknown
- * unless the backend refused in words. */
+ * unless every try was refused in words: what a later answer says is of that try only. */
 enum err
 cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_put *p,
           cloud_source *read, void *arg, struct arena *a, struct span *etag,
           bool *unknown, struct errbuf *eb)
 {
-    struct s3_client *s3 = NULL;
-    struct s3_failure f = {0};
-    struct retry r;
-    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+    struct attempt t;
 
-    *unknown = false;
-    retry_begin(&r, c);
-    while (rc == ERR_OK) {
-        rc = put_once(s3, p, read, arg, a, etag, &f, eb);
-        if (rc == ERR_OK)
-            return ERR_OK;
-        /* One try without a clear answer is enough: what a later one says is of that one only. */
-        *unknown = *unknown || f.status == 0 || f.status >= 500;
-        if (retry_again(&r, &f, rc))
-            rc = ERR_OK;
-    }
-    return backend_error(rc, eb);
+    attempt_begin(&t, c, b, B_PUT, eb);
+    while (attempt_next(&t))
+        t.rc = put_once(t.s3, p, read, arg, a, etag, &t.failure, eb);
+    *unknown = t.unclear;
+    return attempt_end(&t, eb);
 }
 
 enum err
 cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key, bool *unknown,
              struct errbuf *eb)
 {
-    struct s3_client *s3 = NULL;
-    struct s3_failure f = {0};
-    struct retry r;
-    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+    struct attempt t;
 
-    *unknown = false;
-    retry_begin(&r, c);
-    while (rc == ERR_OK) {
-        metric_add(M_BACKEND_REQUESTS, B_DELETE, 1);
-        rc = s3_delete(s3, remote(b), key, &f, eb);
-        if (rc == ERR_OK || rc == ERR_NOT_FOUND)
-            return ERR_OK;
-        *unknown = *unknown || f.status == 0 || f.status >= 500;
-        if (retry_again(&r, &f, rc))
-            rc = ERR_OK;
-    }
-    return backend_error(rc, eb);
+    attempt_begin(&t, c, b, B_DELETE, eb);
+    while (attempt_next(&t))
+        t.rc = s3_delete(t.s3, remote(b), key, &t.failure, eb);
+    *unknown = t.unclear;
+    return t.rc == ERR_NOT_FOUND ? ERR_OK : attempt_end(&t, eb);
 }
 
 enum err
 cloud_list(struct cloud *c, const struct map_bucket *b, const struct s3_list *l,
            struct arena *a, struct s3_list_page *out, bool *down, struct errbuf *eb)
 {
-    struct s3_client *s3 = NULL;
-    struct s3_failure f = {0};
-    struct retry r;
-    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+    struct attempt t;
 
-    *down = false;
-    retry_begin(&r, c);
-    while (rc == ERR_OK) {
-        metric_add(M_BACKEND_REQUESTS, B_LIST, 1);
-        rc = s3_list_objects(s3, l, a, out, &f, eb);
-        if (rc == ERR_OK)
-            return ERR_OK;
-        *down = rc != ERR_CANCELLED && (f.status == 0 || f.status >= 500);
-        if (retry_again(&r, &f, rc))
-            rc = ERR_OK;
-    }
-    return backend_error(rc, eb);
+    attempt_begin(&t, c, b, B_LIST, eb);
+    while (attempt_next(&t))
+        t.rc = s3_list_objects(t.s3, l, a, out, &t.failure, eb);
+    *down = t.rc != ERR_OK && t.rc != ERR_CANCELLED &&
+            (t.failure.status == 0 || t.failure.status >= 500);
+    return attempt_end(&t, eb);
 }
 
 enum err
@@ -339,21 +350,13 @@ cloud_upload_begin(struct cloud *c, const struct map_bucket *b, struct span key,
                    const struct s3_header *headers, uint32_t count, struct arena *a,
                    struct span *upload_id, struct errbuf *eb)
 {
-    struct s3_client *s3 = NULL;
-    struct s3_failure f = {0};
-    struct retry r;
-    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+    struct attempt t;
 
-    retry_begin(&r, c);
-    while (rc == ERR_OK) {
-        metric_add(M_BACKEND_REQUESTS, B_OTHER, 1);
-        rc = s3_upload_begin(s3, remote(b), key, headers, count, a, upload_id, &f, eb);
-        if (rc == ERR_OK)
-            return ERR_OK;
-        if (retry_again(&r, &f, rc))
-            rc = ERR_OK;
-    }
-    return backend_error(rc, eb);
+    attempt_begin(&t, c, b, B_OTHER, eb);
+    while (attempt_next(&t))
+        t.rc = s3_upload_begin(t.s3, remote(b), key, headers, count, a, upload_id,
+                               &t.failure, eb);
+    return attempt_end(&t, eb);
 }
 
 enum err
@@ -362,36 +365,24 @@ cloud_upload_complete(struct cloud *c, const struct map_bucket *b, struct span k
                       struct arena *a, struct span *etag, bool *unknown,
                       struct errbuf *eb)
 {
-    struct s3_client *s3 = NULL;
-    struct s3_failure f = {0};
-    struct retry r;
-    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+    struct attempt t;
 
-    *unknown = false;
-    retry_begin(&r, c);
-    while (rc == ERR_OK) {
-        metric_add(M_BACKEND_REQUESTS, B_OTHER, 1);
-        rc = s3_upload_complete(s3, remote(b), key, upload_id, parts, count, a, etag, &f,
-                                eb);
-        if (rc == ERR_OK)
-            return ERR_OK;
-        *unknown = *unknown || f.status == 0 || f.status == 200 || f.status >= 500;
-        if (retry_again(&r, &f, rc))
-            rc = ERR_OK;
-    }
-    return backend_error(rc, eb);
+    attempt_begin(&t, c, b, B_OTHER, eb);
+    while (attempt_next(&t))
+        t.rc = s3_upload_complete(t.s3, remote(b), key, upload_id, parts, count, a, etag,
+                                  &t.failure, eb);
+    *unknown = t.unclear;
+    return attempt_end(&t, eb);
 }
 
 enum err
 cloud_upload_abort(struct cloud *c, const struct map_bucket *b, struct span key,
                    struct span upload_id, struct errbuf *eb)
 {
-    struct s3_client *s3 = NULL;
-    struct s3_failure f = {0};
-    enum err rc = cloud_client_of(c, &b->backend, &s3, eb);
+    struct attempt t;
 
-    metric_add(M_BACKEND_REQUESTS, B_OTHER, 1);
-    if (rc == ERR_OK)
-        rc = s3_upload_abort(s3, remote(b), key, upload_id, &f, eb);
-    return rc == ERR_OK ? ERR_OK : backend_error(rc, eb);
+    attempt_begin(&t, c, b, B_OTHER, eb);
+    while (attempt_next(&t))
+        t.rc = s3_upload_abort(t.s3, remote(b), key, upload_id, &t.failure, eb);
+    return attempt_end(&t, eb);
 }
