@@ -115,9 +115,8 @@ judge_condition(const struct disk_condition *c, bool exists, const struct row *r
         return err_set(eb, ERR_PRECONDITION, "the object has changed");
     if (c->if_version) {
         /* A key in doubt has a version without an object: disk_lookup() gave it out. */
-        struct version now = exists || (row->flags & ROW_DOUBT) != 0
-                                 ? row->version
-                                 : (struct version){0};
+        struct version now =
+            exists || (row->flags & ROW_DOUBT) != 0 ? row->version : (struct version){0};
 
         if (version_cmp(&now, &c->version) != 0)
             return err_set(eb, ERR_PRECONDITION, "the object has changed");
@@ -453,7 +452,8 @@ commit_group(struct committer *k)
             changes_publish(k->changes);
         }
     }
-    changes_forget(k->changes); /* nothing of a group that failed, or of a record that did */
+    changes_forget(
+        k->changes); /* nothing of a group that failed, or of a record that did */
     iobuf_drop(&k->buf);
     answer_all(k, rc, &eb, true);
 }
