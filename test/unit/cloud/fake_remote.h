@@ -1,6 +1,8 @@
-/* fake_remote: a remote bucket in the test's own program: one object, and every way to misbehave. On the loop that
- * started it. */
+/* fake_remote: a remote bucket in the test's own program: one object, and every way to misbehave. It serves on every
+ * loop; a test changes it while no request is under way. */
 #pragma once
+#include <stdatomic.h>
+
 #include "check.h"
 
 #include "base/hash.h"
@@ -8,7 +10,6 @@
 #include "base/num.h"
 #include "http/server.h"
 #include "rt/loop.h"
-#include "rt/sync.h"
 #include "wire/etag.h"
 
 struct fake {
@@ -23,15 +24,15 @@ struct fake {
     unsigned
         fail_times; /* the next so many requests get `fail_status`; 0 as status: a reset */
     int fail_status;
-    unsigned cut_times; /* the next so many bodies end in a reset after cut_after bytes */
+    _Atomic unsigned
+        cut_times; /* the next so many bodies end in a reset after cut_after bytes */
     size_t cut_after;
     bool change_after_cut; /* the object is another one then */
     bool flip_last;        /* the last byte is a wrong one */
-    bool hold;             /* GETs wait for `release` behind the first half of the body */
-    struct rt_cond release;
+    _Atomic bool hold; /* GETs wait behind the first half of the body while it is set */
     const char *document; /* what other requests are answered with, 200 */
     /* What it saw. */
-    unsigned requests, gets, heads, puts, deletes, others, ranges, conditions;
+    _Atomic unsigned requests, gets, heads, puts, deletes, others, ranges, conditions;
     char last_authorization[256];
     char last_target[512];
     struct buf stored; /* the body of the last PUT */
@@ -90,10 +91,9 @@ fake_send(struct fake *f, struct http_request *r, uint64_t first, uint64_t last,
                 return;
             at++;
         }
-        if (f->hold && at >= f->len / 2)
-            while (f->hold)
-                if (rt_cond_wait(&f->release, DEADLINE_NEVER) != ERR_OK)
-                    return;
+        while (f->hold && at >= f->len / 2)
+            if (rt_sleep_ms(1) != ERR_OK)
+                return;
     }
     (void)http_reply_end(r);
 }
@@ -198,7 +198,6 @@ fake_start(struct fake *f)
     struct errbuf eb = {{0}};
 
     *f = (struct fake){.document = ""};
-    rt_cond_init(&f->release);
     buf_init(&f->stored, 64u << 20);
     REQUIRE(http_server_new(&o, &h, &f->server, &eb) == ERR_OK);
     REQUIRE(http_server_listen(f->server, "127.0.0.1", 0, NULL, &f->port, &eb) == ERR_OK);
@@ -209,7 +208,6 @@ static inline void
 fake_release(struct fake *f)
 {
     f->hold = false;
-    rt_cond_broadcast(&f->release);
 }
 
 static inline void
