@@ -28,7 +28,7 @@ class Context:
     def __init__(self, options, dir):
         self.rounds, self.seconds, self.warmup = options.rounds, options.seconds, options.warmup
         self.conns, self.engine, self.patient = options.conns, options.engine, not options.now
-        self.cores = options.cores
+        self.cores, self.read = options.cores, options.read
         self.binary = options.build / "forebay"
         self.tools = options.build / "bench"
         self.root, self.dir = dir, dir
@@ -73,6 +73,7 @@ def parse(argv):
     p.add_argument("--engine", default="auto", choices=("auto", "uring", "epoll"), help="ours")
     p.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder with forebay and bench/ (build)")
     p.add_argument("--dir", type=pathlib.Path, default=ROOT / "build", help="where data goes; removed afterwards (build)")
+    p.add_argument("--read", action="store_true", help="the client copies bodies out instead of dropping them in the kernel")
     p.add_argument("--now", action="store_true", help="do not wait for a quiet machine before each run")
     p.add_argument("--favour", action="store_true", help="take CPU from other sessions (root): for hosts that are never quiet")
     options = p.parse_args(argv)

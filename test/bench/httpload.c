@@ -3,12 +3,13 @@
  * status and length are checked.
  *
  *     httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] [-f FIRST] [-a PASSES]
- *              [-m METHOD] [-b BYTES] [-H 'Name: value']... [-p FILE] HOST PORT PATH
+ *              [-m METHOD] [-b BYTES] [-R] [-H 'Name: value']... [-p FILE] HOST PORT PATH
  *
  * PATH may hold one %u, which counts from -f FIRST (0) over -n COUNT numbers (in random order). -p reads paths, one
  * a line, instead. -a: each path in turn, PASSES times, and that is all: fills and warms caches, reads what is
  * cold once. -r: that many requests a second in all, and latencies count from when a request was due, so that a
- * stall is not hidden. -s: what Content-Length must be. -m, -b: PUT with a body of so many bytes.
+ * stall is not hidden. -s: what Content-Length must be. -m, -b: PUT with a body of so many bytes. -R: bodies are
+ * copied out, as a reader would who wants them; a server that sends pages by reference has nothing read otherwise.
  *
  * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
  */
@@ -43,6 +44,7 @@ static struct {
     double seconds, warmup, rate;
     long long size;
     size_t body;
+    bool read;
     const char *host, *path, *file, *method;
     uint16_t port;
     char headers[4096];
@@ -329,9 +331,15 @@ on_readable(struct conn *c)
             return;
         }
     } else {
+        static char sink[256 << 10];
+
         /* MSG_TRUNC on TCP: the kernel drops the bytes instead of copying them. */
-        n = recv(c->fd, NULL, c->left < (4u << 20) ? c->left : (4u << 20),
-                 MSG_TRUNC | MSG_DONTWAIT);
+        if (opt.read)
+            n = recv(c->fd, sink, c->left < sizeof sink ? c->left : sizeof sink,
+                     MSG_DONTWAIT);
+        else
+            n = recv(c->fd, NULL, c->left < (4u << 20) ? c->left : (4u << 20),
+                     MSG_TRUNC | MSG_DONTWAIT);
         if (n < 0 && errno == EAGAIN)
             return;
         if (n <= 0) {
@@ -388,7 +396,7 @@ parse_options(int argc, char **argv)
 {
     int o;
 
-    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:H:")) != -1) {
+    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:H:R")) != -1) {
         switch (o) {
         case 'a':
             opt.passes = (unsigned)strtoul(optarg, NULL, 10);
@@ -402,6 +410,9 @@ parse_options(int argc, char **argv)
             break;
         case 'm':
             opt.method = optarg;
+            break;
+        case 'R':
+            opt.read = true;
             break;
         case 'c':
             opt.conns = (unsigned)strtoul(optarg, NULL, 10);
@@ -436,7 +447,7 @@ parse_options(int argc, char **argv)
         fprintf(
             stderr,
             "httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] "
-            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-H HEADER]... [-p FILE] "
+            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-R] [-H HEADER]... [-p FILE] "
             "HOST PORT PATH\n");
         exit(2);
     }

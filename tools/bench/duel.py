@@ -59,7 +59,7 @@ def rounds(context, contestants, conns, *flags):
                 machine.wait_quiet()
             c.samples.append(
                 load(
-                    context, c.port, c.paths, "-c", conns, "-w", context.warmup, "-s", c.size, *c.flags, *flags,
+                    context, c.port, c.paths, "-c", conns, "-w", context.warmup, "-s", c.size, *(["-R"] if context.read else []), *c.flags, *flags,
                     pids=c.server.pids(), seconds=context.seconds,
                 )
             )
