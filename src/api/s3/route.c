@@ -110,6 +110,30 @@ static const char *const subs[] = {
     "append",
 };
 
+bool
+s3_route_at(size_t index, struct s3_route_name *out)
+{
+    static const char *const paths[] = {
+        [SERVICE] = "/", [BUCKET] = "/bucket", [OBJECT] = "/bucket/key"};
+    static const char *const methods[] = {
+        [HTTP_METHOD_GET] = "GET",       [HTTP_METHOD_HEAD] = "HEAD",
+        [HTTP_METHOD_PUT] = "PUT",       [HTTP_METHOD_POST] = "POST",
+        [HTTP_METHOD_DELETE] = "DELETE",
+    };
+
+    if (index >= ARRAY_LEN(routes))
+        return false;
+    *out = (struct s3_route_name){methods[routes[index].method],
+                                  paths[routes[index].level], routes[index].sub};
+    return true;
+}
+
+const char *
+s3_sub_at(size_t index)
+{
+    return index < ARRAY_LEN(subs) ? subs[index] : NULL;
+}
+
 static const char *
 sub_of(const struct query *query)
 {

@@ -31,6 +31,13 @@ s3_operation s3_create_upload, s3_put_part, s3_complete_upload, s3_abort_upload;
 s3_operation s3_list_parts, s3_list_uploads;
 /* route.c */
 s3_operation s3_not_built;
+/* The table and the names that select something, for the test that holds docs/s3.md and the gate against them.
+ * `path` is "/", "/bucket" or "/bucket/key". False, NULL: no more. */
+struct s3_route_name {
+    const char *method, *path, *sub; /* sub NULL: none */
+};
+bool s3_route_at(size_t index, struct s3_route_name *out);
+const char *s3_sub_at(size_t index);
 
 /* body.c: the body of an upload, decoded and checked as it comes. */
 struct s3_body {
