@@ -12,20 +12,23 @@
 #include "base/span.h"
 #include "rt/file.h"
 
-
 struct auth;
 #define AUTH_USERS_MAX 10000
 
 struct auth_options {
     bool required; /* --auth, or the listener is off loopback: no anonymous caller */
-    bool clear_text_ok; /* unsigned payload over plain HTTP: loopback, or --insecure-http */
+    bool
+        clear_text_ok; /* unsigned payload over plain HTTP: loopback, or --insecure-http */
 };
-enum err auth_new(const struct auth_options *o, struct auth **out, struct errbuf *eb) MUST_CHECK;
+enum err auth_new(const struct auth_options *o, struct auth **out,
+                  struct errbuf *eb) MUST_CHECK;
 void auth_free(struct auth **ap);
 /* Adds every profile of the file. Refused when group or others can read it: ERR_DENIED. May switch. */
-enum err auth_load(struct auth *a, struct rt_dir *dir, const char *name, struct errbuf *eb) MUST_CHECK;
+enum err auth_load(struct auth *a, struct rt_dir *dir, const char *name,
+                   struct errbuf *eb) MUST_CHECK;
 /* Writes `name` (0600) with one random user when it is not there. May switch. */
-enum err auth_make_first(struct auth *a, struct rt_dir *dir, const char *name, struct errbuf *eb) MUST_CHECK;
+enum err auth_make_first(struct auth *a, struct rt_dir *dir, const char *name,
+                         struct errbuf *eb) MUST_CHECK;
 
 struct auth_user {
     const char *name; /* profile; "anonymous" */
@@ -33,9 +36,11 @@ struct auth_user {
     bool anonymous;
 };
 /* The secret of an access key, for sigv4_verify; NULL when unknown. Borrowed. */
-const char *auth_secret(const struct auth *a, struct span access_key, const struct auth_user **user);
+const char *auth_secret(const struct auth *a, struct span access_key,
+                        const struct auth_user **user);
 bool auth_anonymous_ok(const struct auth *a, bool peer_is_loopback);
 bool auth_clear_text_ok(const struct auth *a);
 /* Is this Host header ours when the caller is anonymous on loopback: a loopback name or address, *.localhost, or a
  * configured domain? (So that web pages cannot reach in.) */
-bool auth_host_ok(const struct auth *a, struct span host, const char *const *domains, unsigned count);
+bool auth_host_ok(const struct auth *a, struct span host, const char *const *domains,
+                  unsigned count);

@@ -15,5 +15,5 @@ struct credentials_cursor {
 struct credentials_cursor credentials_cursor(struct span text);
 /* The next profile; false at the end or with *rc set when a line is malformed (the sentence names file and line).
  * Keys that are not credentials (region, role_arn) are passed over. */
-bool credentials_next(struct credentials_cursor *c, struct credentials_profile *out, const char *file,
-                      enum err *rc, struct errbuf *eb);
+bool credentials_next(struct credentials_cursor *c, struct credentials_profile *out,
+                      const char *file, enum err *rc, struct errbuf *eb);

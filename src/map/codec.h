@@ -3,4 +3,5 @@
 #include "map/map.h"
 
 /* On ERR_OK *out is one reference. ERR_CORRUPT. */
-enum err map_bucket_decode(struct span record, struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
+enum err map_bucket_decode(struct span record, struct map_bucket **out,
+                           struct errbuf *eb) MUST_CHECK;

@@ -8,27 +8,28 @@
 #pragma once
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
-#include "base/buf.h"
 #include "meta/meta.h"
 
 #define MAP_BUCKET_NAME_MAX 63
-#define MAP_BUCKETS_MAX 10000
+#define MAP_BUCKETS_MAX     10000
 
 /* Where a cached bucket's objects come from. */
 struct map_backend {
-    char *endpoint;    /* "http://127.0.0.1:8333" or NULL: AWS by region */
-    char *region;      /* "us-east-1" */
-    char *bucket;      /* its name there */
-    char *credentials; /* name of the stored credential set; NULL: the server's own AWS chain; "" anonymous */
+    char *endpoint; /* "http://127.0.0.1:8333" or NULL: AWS by region */
+    char *region;   /* "us-east-1" */
+    char *bucket;   /* its name there */
+    char *
+        credentials; /* name of the stored credential set; NULL: the server's own AWS chain; "" anonymous */
     bool path_style;
 };
 struct map_bucket {
-    uint32_t refs;     /* atomic */
-    uint64_t id;       /* never reused */
+    uint32_t refs; /* atomic */
+    uint64_t id;   /* never reused */
     char *name;
-    char *birth_name;  /* placement hashes it: a rename moves nothing */
+    char *birth_name; /* placement hashes it: a rename moves nothing */
     int64_t created_ms;
     bool cached;
     struct map_backend backend; /* when cached */
@@ -37,22 +38,26 @@ struct map; /* one snapshot */
 struct map_service;
 
 /* Loads the snapshot from `meta` and follows it. */
-enum err map_start(struct meta *m, struct map_service **out, struct errbuf *eb) MUST_CHECK;
+enum err map_start(struct meta *m, struct map_service **out,
+                   struct errbuf *eb) MUST_CHECK;
 void map_stop(struct map_service **sp);
 
 const struct map *map_now(const struct map_service *s);
 /* NULL when there is none. Borrowed until the next switch; map_bucket_ref() to keep it. */
 const struct map_bucket *map_bucket_find(const struct map *m, struct span name);
 uint32_t map_bucket_count(const struct map *m);
-const struct map_bucket *map_bucket_at(const struct map *m, uint32_t index); /* in byte order of names */
+const struct map_bucket *map_bucket_at(const struct map *m,
+                                       uint32_t index); /* in byte order of names */
 const struct map_bucket *map_bucket_ref(const struct map_bucket *b);
 void map_bucket_drop(const struct map_bucket **bp);
 
 /* ERR_EXISTS when the name is taken. `backend` NULL: native. On ERR_OK *out is one reference. May switch. */
-enum err map_bucket_create(struct map_service *s, struct span name, const struct map_backend *backend,
-                           int64_t now_ms, const struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
+enum err map_bucket_create(struct map_service *s, struct span name,
+                           const struct map_backend *backend, int64_t now_ms,
+                           const struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
 /* The caller has seen that the bucket with this id is empty. ERR_NO_BUCKET also when another one has the name now. May
  * switch. */
-enum err map_bucket_remove(struct map_service *s, struct span name, uint64_t id, struct errbuf *eb) MUST_CHECK;
+enum err map_bucket_remove(struct map_service *s, struct span name, uint64_t id,
+                           struct errbuf *eb) MUST_CHECK;
 /* The record of a bucket as it stands in meta and in the logs of the disks (docs/formats.md). */
 void map_bucket_encode(const struct map_bucket *b, struct buf *out);
