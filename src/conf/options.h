@@ -59,8 +59,6 @@
       "bytes a second that a client sends at least") \
     X(OPT_HTTP_SEND_STALL, "http.send_stall", DURATION, "30m", 1000, 7 * CONF_DAY, "", START, \
       "how long a client may take nothing of its answer: a training loop that pauses in a shard") \
-    X(OPT_HTTP_HEADER_BYTES, "http.header_bytes", SIZE, "64KiB", KIB(8), MIB(1), "", START, \
-      "longest head of a request") \
     X(OPT_HTTP_BUFFER, "http.buffer", SIZE, "16KiB", KIB(4), MIB(1), "", START, \
       "buffer of a connection while a request is in flight") \
     X(OPT_HTTP_REQUEST_MEMORY, "http.request_memory", SIZE, "4MiB", KIB(256), GIB(1), "", START, \
