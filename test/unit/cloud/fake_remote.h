@@ -28,6 +28,7 @@ struct fake {
         cut_times; /* the next so many bodies end in a reset after cut_after bytes */
     size_t cut_after;
     bool change_after_cut; /* the object is another one then */
+    bool plain_errors;     /* errors have no document */
     bool flip_last;        /* the last byte is a wrong one */
     _Atomic bool hold; /* GETs wait behind the first half of the body while it is set */
     const char *document; /* what other requests are answered with, 200 */
@@ -171,6 +172,8 @@ fake_handle(struct http_request *r, void *arg)
         else if (f->fail_status / 100 == 3) {
             http_header(r, "location", SPAN("http://127.0.0.1:9/elsewhere"));
             (void)http_reply(r, f->fail_status, SPAN(""));
+        } else if (f->plain_errors) {
+            (void)http_reply(r, f->fail_status, SPAN("not XML"));
         } else {
             fake_error(r, f->fail_status,
                        f->fail_status == 403 ? "AccessDenied" : "InternalError");
