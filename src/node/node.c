@@ -32,6 +32,7 @@ struct node {
     bool keys_made;
     struct rt_cond signalled;
     unsigned signals;
+    struct fiber *draining; /* NULL: not yet */
     enum err rc;
     struct errbuf eb;
 };
@@ -243,6 +244,8 @@ on_signal(void *arg)
     struct node *n = arg;
 
     n->signals++;
+    if (n->draining != NULL)
+        rt_cancel(n->draining); /* asked twice: what is in flight is cut */
     rt_cond_broadcast(&n->signalled);
 }
 
@@ -287,6 +290,7 @@ drain(struct node *n)
 {
     bool whole;
 
+    n->draining = rt_self();
     LOG(LOG_INFO, "node.draining", "ending: no new requests",
         L_U64("grace_ms", n->o->drain_grace_ms));
     api_set_ready(n->api, false);
