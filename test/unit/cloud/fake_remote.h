@@ -143,7 +143,7 @@ fake_read(struct fake *f, struct http_request *r)
 static inline void
 fake_write(struct fake *f, struct http_request *r)
 {
-    char piece[16384];
+    char piece[4096];
     size_t n = 1;
 
     buf_clear(&f->stored);
