@@ -137,7 +137,7 @@ second_world(void *arg)
 static uint64_t
 run_disturbed(uint64_t seed, uint64_t nth, enum err err, struct life *l)
 {
-    struct sim_options o = {.seed = seed, .calm = true, .max_delay_us = 100};
+    struct sim_options o = {.seed = seed, .calm = false, .max_delay_us = 100};
     struct sim *sim = sim_new(&o);
     struct errbuf eb = {{0}};
     uint64_t waits;
@@ -158,7 +158,7 @@ test_every_wait_cancelled_and_failed(void)
 {
     static const enum err errs[] = {ERR_CANCELLED, ERR_TIMEOUT, ERR_IO};
     struct life l;
-    uint64_t waits = run_disturbed(1, 0, ERR_OK, &l), runs = 0;
+    uint64_t waits = run_disturbed(5, 0, ERR_OK, &l), runs = 0;
 
     CHECK(l.open && l.put_big && l.put_small && l.deleted);
     CHECK_U64(l.answers, 7);
@@ -167,7 +167,7 @@ test_every_wait_cancelled_and_failed(void)
         for (uint64_t nth = 1; nth <= waits; nth++, runs++) {
             unsigned before = check_failures_;
 
-            run_disturbed(1, nth, errs[e], &l);
+            run_disturbed(5, nth, errs[e], &l);
             if (check_failures_ != before)
                 fprintf(stderr, "  ... wait %llu, %s\n", (unsigned long long)nth,
                         err_name(errs[e]));
