@@ -151,6 +151,20 @@ is_used(struct check *k, enum disk_class class, enum segment_kind kind, uint32_t
     return used;
 }
 
+/* A segment is served by what its first member says when its header is damaged: a check has to say so. */
+static void
+check_segment_header(struct check *k, enum disk_class class, enum segment_kind kind,
+                     struct segment *s)
+{
+    char name[SEGMENT_NAME_ROOM];
+    struct errbuf why = {0};
+    struct member m;
+
+    segment_name(kind, s->id, name);
+    if (segment_header_read(s->file, &m, &why) == ERR_CORRUPT)
+        check_fault(k, "%s: segment %s: %s", class_names[class], name, why.text);
+}
+
 static enum err
 check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
 {
@@ -166,6 +180,8 @@ check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
             *eb = why;
             break;
         }
+        if (rc == ERR_OK)
+            check_segment_header(k, class, l.at[i].kind, s);
         if (rc != ERR_OK)
             check_say(k, is_used(k, class, l.at[i].kind, l.at[i].id), "%s: %s",
                       class_names[class], why.text);

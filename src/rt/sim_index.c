@@ -253,8 +253,11 @@ throw_back(struct sim *s, struct index *x)
         free(x->images[i].at);
     x->count -= keep;
     memmove(&x->images[0], &x->images[keep], x->count * sizeof x->images[0]);
-    if (x->count > 0)
+    if (x->count > 0) {
+        /* A directory that was removed without a sync is there again after the cut. */
+        sim_shadow_make(s, sim_unshadow(s, x->path));
         store(data, &x->images[0]);
+    }
     free(data);
     free(lock);
 }
