@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/metrics.h"
 
 static const char *const kind_names[] = {
     [SEGMENT_LOG] = "log",
@@ -353,7 +352,6 @@ header_from_first(const struct segment *s, struct member *out, struct errbuf *eb
     if (!good)
         return err_set(eb, ERR_CORRUPT,
                        "its header is damaged and nothing stands behind it");
-    metric_add(M_CHECKSUM_FAILURES, 0, 1);
     LOG(LOG_ERROR, "disk.segment_header_damaged", "its first member says what it is",
         L_TEXT("disk", rt_dir_path(s->disk->root)), L_U64("segment", s->id));
     *out = (struct member){.segment = s->id,
