@@ -35,7 +35,9 @@ echo(void *arg, enum err why)
         rt_park(s, soon(), echo, s);
         return;
     }
-    CHECK(why == ERR_OK);
+    /* A client goes when it has all its echoes, and checks them; what it had not read, a session ticket, makes that
+     * a reset. When the last has gone the run ends, and cancels who still waits here. */
+    CHECK(why == ERR_OK || why == ERR_CLOSED || why == ERR_CANCELLED);
     rt_stream_close(&s);
 }
 
