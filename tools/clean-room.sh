@@ -18,6 +18,10 @@ room=$root/build/clean-room/root
 log=$root/build/clean-room/log
 home=/home/newcomer
 
+mkdir -p "$root/build/clean-room"
+exec 9>"$root/build/clean-room/lock"
+flock -n 9 || die "another clean room is at work in build/clean-room"
+
 # The mirror and the release that this machine uses itself.
 mirror() {
     apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' |

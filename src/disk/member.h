@@ -162,8 +162,6 @@ bool member_stands(const struct member *m, uint32_t segment, uint32_t generation
 /* The metadata of a member that was read; pairs go to the arena, texts stay in the window unless `copy`. */
 enum err member_meta(const struct member *m, struct arena *a, bool copy,
                      struct object_meta *out, struct errbuf *eb) MUST_CHECK;
-/* Copies texts and pairs, so that they outlive the caller's. */
-void meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *to);
 /* The row that a put, commit, part or upload-complete makes. */
 enum err member_row(const struct member *m, enum disk_class class, struct row *out,
                     struct errbuf *eb) MUST_CHECK;
