@@ -45,6 +45,12 @@ void admin_handle(struct request *q);
 /* s3/route.c: everything else. */
 void s3_handle(struct request *q);
 
+/* make_bucket.c: both in the map and in the log, or not at all. `backend` NULL: native. Unless *made is NULL it is one
+ * reference, on error too. May switch. */
+enum err make_bucket(struct request *q, struct span name,
+                     const struct map_backend *backend, const struct map_bucket **made,
+                     struct errbuf *eb) MUST_CHECK;
+
 /* Turns a code and sentence of a lower room into the fault of this request. */
 enum err fault_from(struct request *q, enum err code, const struct errbuf *eb);
 /* Answers with the fault of the request as XML (or bare for HEAD); the connection stays if it can. */

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
-#include "rt/time.h"
 #include "wire/json.h"
 
 #define ATTACH_BODY_MAX (64u << 10)
@@ -154,21 +153,6 @@ read_attach(struct request *q, const json_t *doc, struct attach *at)
     return s3_bucket_check(span_of(at->name), &q->fault);
 }
 
-static enum err
-note_on_disk(struct request *q, const struct map_bucket *b, struct errbuf *eb)
-{
-    struct buf record;
-    enum err rc;
-
-    if (q->api->options.disk == NULL)
-        return ERR_OK;
-    buf_init(&record, META_VALUE_MAX);
-    map_bucket_encode(b, &record);
-    rc = disk_bucket_note(q->api->options.disk, b->id, buf_span(&record), eb);
-    buf_fini(&record);
-    return rc;
-}
-
 /* The administrator named the remote: what it said helps, and is not a secret. */
 static enum err
 refuse_attach(struct request *q, enum err rc, const struct errbuf *eb)
@@ -187,19 +171,10 @@ static enum err
 make(struct request *q, struct attach *at, const struct map_bucket **made,
      struct errbuf *eb)
 {
-    struct map_service *map = q->api->options.map;
     enum err rc = cloud_probe(q->api->options.cloud, &at->backend, eb);
 
     if (rc == ERR_OK)
-        rc = map_bucket_create(map, span_of(at->name), &at->backend,
-                               (int64_t)(rt_wall_ns() / 1000000u), made, eb);
-    if (rc != ERR_OK)
-        return rc;
-    rc = note_on_disk(q, *made, eb);
-    if (rc != ERR_OK &&
-        map_bucket_remove(map, span_of(at->name), (*made)->id, NULL) != ERR_OK)
-        LOG0(LOG_WARN, "bucket.attached",
-             "a bucket stands without its record in the log");
+        rc = make_bucket(q, span_of(at->name), &at->backend, made, eb);
     return rc;
 }
 

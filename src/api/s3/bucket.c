@@ -2,10 +2,8 @@
 #include <string.h>
 
 #include "api/s3/s3.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
-#include "rt/time.h"
 #include "wire/s3xml.h"
 
 #define LIST_BYTES_MAX (4u << 20)
@@ -96,22 +94,7 @@ s3_create_bucket(struct request *q)
         return fault_set(
             &q->fault, S3_NotImplemented,
             "x-amz-bucket-object-lock-enabled: object lock is not implemented");
-    rc = map_bucket_create(q->api->options.map, q->name.bucket, NULL,
-                           (int64_t)(rt_wall_ns() / 1000000u), &made, &eb);
-    if (rc != ERR_OK)
-        return fault_from(q, rc, &eb);
-    if (q->api->options.disk != NULL) {
-        struct buf record;
-
-        buf_init(&record, META_VALUE_MAX);
-        map_bucket_encode(made, &record);
-        rc = disk_bucket_note(q->api->options.disk, made->id, buf_span(&record), &eb);
-        buf_fini(&record);
-        /* Without its record in the log it must not stand: the client will ask again. */
-        if (rc != ERR_OK && map_bucket_remove(q->api->options.map, q->name.bucket,
-                                              made->id, NULL) != ERR_OK)
-            LOG0(LOG_WARN, "bucket.create", "a bucket stands without its record");
-    }
+    rc = make_bucket(q, q->name.bucket, NULL, &made, &eb);
     map_bucket_drop(&made);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);

@@ -1,0 +1,37 @@
+/* make_bucket: a bucket in the map, and its record in the log of the disk, so that disks alone suffice to recover
+ * (decision D6). */
+#include "api/internal.h"
+#include "base/log.h"
+#include "rt/time.h"
+
+static enum err
+note(struct request *q, const struct map_bucket *b, struct errbuf *eb)
+{
+    struct buf record;
+    enum err rc;
+
+    if (q->api->options.disk == NULL)
+        return ERR_OK;
+    buf_init(&record, META_VALUE_MAX);
+    map_bucket_encode(b, &record);
+    rc = disk_bucket_note(q->api->options.disk, b->id, buf_span(&record), eb);
+    buf_fini(&record);
+    return rc;
+}
+
+enum err
+make_bucket(struct request *q, struct span name, const struct map_backend *backend,
+            const struct map_bucket **made, struct errbuf *eb)
+{
+    struct map_service *map = q->api->options.map;
+    enum err rc = map_bucket_create(map, name, backend,
+                                    (int64_t)(rt_wall_ns() / 1000000u), made, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = note(q, *made, eb);
+    /* Without its record in the log it must not stand: the client will ask again. */
+    if (rc != ERR_OK && map_bucket_remove(map, name, (*made)->id, NULL) != ERR_OK)
+        LOG0(LOG_WARN, "bucket.made", "a bucket stands without its record in the log");
+    return rc;
+}
