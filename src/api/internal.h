@@ -51,6 +51,11 @@ enum err make_bucket(struct request *q, struct span name,
                      const struct map_backend *backend, const struct map_bucket **made,
                      struct errbuf *eb) MUST_CHECK;
 
+/* make_bucket.c: settings of a bucket, in the map and in the log. The request's own q->bucket stays what it was. May
+ * switch. */
+enum err change_bucket(struct request *q, const struct map_bucket *b,
+                       map_bucket_edit *change, void *arg, struct errbuf *eb) MUST_CHECK;
+
 /* Turns a code and sentence of a lower room into the fault of this request. */
 enum err fault_from(struct request *q, enum err code, const struct errbuf *eb);
 /* Answers with the fault of the request as XML (or bare for HEAD); the connection stays if it can. */

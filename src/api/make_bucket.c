@@ -1,5 +1,5 @@
-/* make_bucket: a bucket in the map, and its record in the log of the disk, so that disks alone suffice to recover
- * (decision D6). */
+/* make_bucket: a bucket made or changed in the map, and its record in the log of the disk, so that disks alone suffice
+ * to recover (decision D6). */
 #include "api/internal.h"
 #include "base/log.h"
 #include "rt/time.h"
@@ -33,5 +33,19 @@ make_bucket(struct request *q, struct span name, const struct map_backend *backe
     /* Without its record in the log it must not stand: the client will ask again. */
     if (rc != ERR_OK && map_bucket_remove(map, name, (*made)->id, NULL) != ERR_OK)
         LOG0(LOG_WARN, "bucket.made", "a bucket stands without its record in the log");
+    return rc;
+}
+
+enum err
+change_bucket(struct request *q, const struct map_bucket *b, map_bucket_edit *change,
+              void *arg, struct errbuf *eb)
+{
+    const struct map_bucket *changed = NULL;
+    enum err rc = map_bucket_change(q->api->options.map, span_of(b->name), b->id, change,
+                                    arg, &changed, eb);
+
+    if (rc == ERR_OK)
+        rc = note(q, changed, eb);
+    map_bucket_drop(&changed);
     return rc;
 }

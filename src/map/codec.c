@@ -13,6 +13,11 @@ enum {
     F_BIRTH_NAME = 3,
     F_CREATED_MS = 4,
     F_CACHED = 5,
+    F_COPIES = 6,
+    F_VERSIONING = 7,
+    F_ANONYMOUS_READ = 8,
+    F_CORS = 9,
+    F_TAGS = 10,
     F_ENDPOINT = 16,
     F_REGION = 17,
     F_REMOTE = 18,
@@ -27,6 +32,14 @@ put_text(struct record_writer *w, uint8_t id, const char *text)
         record_put_span(w, id, span_of(text));
 }
 
+/* Zero is what an absent number reads as. */
+static void
+put_number(struct record_writer *w, uint8_t id, uint64_t n)
+{
+    if (n != 0)
+        record_put_u64(w, id, n);
+}
+
 void
 map_bucket_encode(const struct map_bucket *b, struct buf *out)
 {
@@ -37,8 +50,14 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
     put_text(&w, F_NAME, b->name);
     put_text(&w, F_BIRTH_NAME, b->birth_name);
     record_put_u64(&w, F_CREATED_MS, (uint64_t)b->created_ms);
-    if (b->cached) {
+    if (b->cached)
         record_put_u64(&w, F_CACHED, 1);
+    put_number(&w, F_COPIES, b->copies);
+    put_number(&w, F_VERSIONING, b->versioning);
+    put_number(&w, F_ANONYMOUS_READ, b->anonymous_read);
+    put_text(&w, F_CORS, b->cors);
+    put_text(&w, F_TAGS, b->tags);
+    if (b->cached) {
         put_text(&w, F_ENDPOINT, b->backend.endpoint);
         put_text(&w, F_REGION, b->backend.region);
         put_text(&w, F_REMOTE, b->backend.bucket);
@@ -65,6 +84,24 @@ get_u64(const struct record *r, uint8_t id, uint64_t *out)
     return record_find(r, id, &s) ? record_u64(s, out) : ERR_OK;
 }
 
+/* ERR_CORRUPT when a setting has a value that nobody wrote. */
+static enum err
+get_settings(const struct record *r, struct map_bucket *b)
+{
+    uint64_t copies, versioning, anonymous_read;
+
+    b->cors = get_text(r, F_CORS);
+    b->tags = get_text(r, F_TAGS);
+    if (get_u64(r, F_COPIES, &copies) != ERR_OK || copies > UINT16_MAX ||
+        get_u64(r, F_VERSIONING, &versioning) != ERR_OK || versioning > MAP_SUSPENDED ||
+        get_u64(r, F_ANONYMOUS_READ, &anonymous_read) != ERR_OK || anonymous_read > 1)
+        return ERR_CORRUPT;
+    b->copies = (unsigned)copies;
+    b->versioning = (enum map_versioning)versioning;
+    b->anonymous_read = anonymous_read != 0;
+    return ERR_OK;
+}
+
 enum err
 map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
 {
@@ -86,7 +123,7 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
     if (get_u64(&r, F_ID, &b->id) != ERR_OK ||
         get_u64(&r, F_CREATED_MS, &created) != ERR_OK ||
         get_u64(&r, F_CACHED, &cached) != ERR_OK ||
-        get_u64(&r, F_PATH_STYLE, &path_style) != ERR_OK)
+        get_u64(&r, F_PATH_STYLE, &path_style) != ERR_OK || get_settings(&r, b) != ERR_OK)
         rc = ERR_CORRUPT;
     b->created_ms = (int64_t)created;
     b->cached = cached != 0;
@@ -103,7 +140,8 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
         (b->cached && b->backend.bucket == NULL)) {
         map_bucket_drop((const struct map_bucket **)&b);
         return err_set(eb, ERR_CORRUPT,
-                       "a bucket record lacks its id, its names or its remote");
+                       "a bucket record lacks its id, its names or its remote, or a "
+                       "setting is out of range");
     }
     *out = b;
     return ERR_OK;

@@ -49,6 +49,8 @@ map_bucket_drop(const struct map_bucket **bp)
     free(b->backend.region);
     free(b->backend.bucket);
     free(b->backend.credentials);
+    free(b->cors);
+    free(b->tags);
     free(b);
 }
 
@@ -176,8 +178,10 @@ struct change {
     const struct map_backend *backend; /* create: NULL for native */
     int64_t now_ms;
     bool remove;
-    uint64_t id;                   /* remove: the one that was seen empty */
-    const struct map_bucket *made; /* create: one reference */
+    uint64_t id; /* remove: the one that was seen empty; edit: the one that is meant */
+    map_bucket_edit *edit; /* settings: what changes them */
+    void *arg;
+    const struct map_bucket *made; /* create, settings: one reference */
     enum err rc;
     struct errbuf eb;
 };
@@ -297,6 +301,58 @@ remove_on_loop0(struct change *c, struct arena *a)
     return rc == ERR_OK ? reload(c->s, &c->eb) : rc;
 }
 
+/* A copy that may be changed: through its record, so that the two can never differ. */
+static enum err
+copy_bucket(const struct map_bucket *b, struct map_bucket **out, struct errbuf *eb)
+{
+    struct buf record;
+    enum err rc;
+
+    buf_init(&record, META_VALUE_MAX);
+    map_bucket_encode(b, &record);
+    rc = map_bucket_decode(buf_span(&record), out, eb);
+    buf_fini(&record);
+    return rc;
+}
+
+static enum err
+edit_on_loop0(struct change *c, struct arena *a)
+{
+    const struct map_bucket *now = map_bucket_find(map_now(c->s), c->name);
+    struct map_bucket *b = NULL;
+    struct buf record;
+    enum err rc;
+
+    if (now == NULL || now->id != c->id)
+        return err_set(&c->eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(c->name));
+    rc = copy_bucket(now, &b, &c->eb);
+    if (rc == ERR_OK)
+        rc = c->edit(b, c->arg, &c->eb);
+    buf_init(&record, META_VALUE_MAX);
+    if (rc == ERR_OK) {
+        struct meta_change change = {
+            .key = span_of(arena_printf(a, BUCKET_PREFIX "%.*s", SPAN_ARG(c->name))),
+            .if_revision = META_ANY, /* only this loop writes them, one at a time */
+        };
+
+        map_bucket_encode(b, &record);
+        change.value = buf_span(&record);
+        rc = record.full
+                 ? err_set(&c->eb, ERR_TOO_LARGE,
+                           "the bucket's settings are over %u bytes", META_VALUE_MAX)
+                 : meta_apply(c->s->meta, &change, 1, NULL, &c->eb);
+    }
+    if (rc == ERR_OK)
+        rc = reload(c->s, &c->eb);
+    if (rc == ERR_OK) {
+        c->made = b;
+        b = NULL;
+    }
+    buf_fini(&record);
+    map_bucket_drop((const struct map_bucket **)&b);
+    return rc;
+}
+
 static void
 change_on_loop0(void *arg)
 {
@@ -309,7 +365,9 @@ change_on_loop0(void *arg)
         return;
     }
     a = arena_new(KIB(4), LIST_BYTES);
-    c->rc = c->remove ? remove_on_loop0(c, a) : create_on_loop0(c, a);
+    c->rc = c->remove         ? remove_on_loop0(c, a)
+            : c->edit != NULL ? edit_on_loop0(c, a)
+                              : create_on_loop0(c, a);
     arena_free(&a);
     rt_sem_give(&c->s->change);
 }
@@ -350,4 +408,16 @@ map_bucket_remove(struct map_service *s, struct span name, uint64_t id, struct e
     struct change c = {.s = s, .name = name, .remove = true, .id = id};
 
     return run_change(&c, eb);
+}
+
+enum err
+map_bucket_change(struct map_service *s, struct span name, uint64_t id,
+                  map_bucket_edit *change, void *arg, const struct map_bucket **out,
+                  struct errbuf *eb)
+{
+    struct change c = {.s = s, .name = name, .id = id, .edit = change, .arg = arg};
+    enum err rc = run_change(&c, eb);
+
+    *out = c.made;
+    return rc;
 }

@@ -25,6 +25,8 @@ struct map_backend {
         credentials; /* name of the stored credential set; NULL: the server's own AWS chain; "" anonymous */
     bool path_style;
 };
+enum map_versioning { MAP_UNVERSIONED, MAP_VERSIONED, MAP_SUSPENDED };
+#define MAP_DOCUMENT_MAX (24u << 10) /* of a CORS document, and of bucket tags */
 struct map_bucket {
     uint32_t refs; /* atomic */
     uint64_t id;   /* never reused */
@@ -33,6 +35,11 @@ struct map_bucket {
     int64_t created_ms;
     bool cached;
     struct map_backend backend; /* when cached */
+    /* Settings, changed by map_bucket_change(). */
+    unsigned copies; /* 0: never said */
+    enum map_versioning versioning;
+    bool anonymous_read; /* GET, HEAD and listings without keys */
+    char *cors, *tags;   /* documents, as given; NULL: none */
 };
 struct map; /* one snapshot */
 struct map_service;
@@ -59,5 +66,12 @@ enum err map_bucket_create(struct map_service *s, struct span name,
  * switch. */
 enum err map_bucket_remove(struct map_service *s, struct span name, uint64_t id,
                            struct errbuf *eb) MUST_CHECK;
+/* Changes settings: `change` gets a copy of its own, which is stored and published when it returns ERR_OK. It runs on
+ * loop 0 and must not switch; texts are freed and made anew. ERR_NO_BUCKET: it is gone, or another one has the name.
+ * On ERR_OK *out is one reference. May switch. */
+typedef enum err map_bucket_edit(struct map_bucket *b, void *arg, struct errbuf *eb);
+enum err map_bucket_change(struct map_service *s, struct span name, uint64_t id,
+                           map_bucket_edit *change, void *arg,
+                           const struct map_bucket **out, struct errbuf *eb) MUST_CHECK;
 /* The record of a bucket as it stands in meta and in the logs of the disks (docs/formats.md). */
 void map_bucket_encode(const struct map_bucket *b, struct buf *out);

@@ -24,7 +24,12 @@ test_records_there_and_back(void)
                            .birth_name = (char *)"born",
                            .created_ms = 1234567890123,
                            .cached = true,
-                           .backend = remote};
+                           .backend = remote,
+                           .copies = 3,
+                           .versioning = MAP_SUSPENDED,
+                           .anonymous_read = true,
+                           .cors = (char *)"<CORS/>",
+                           .tags = (char *)"<T/>"};
     struct map_bucket *back = NULL;
     struct errbuf eb = {{0}};
     struct buf one, two;
@@ -39,6 +44,10 @@ test_records_there_and_back(void)
     CHECK_STR(back->backend.endpoint, remote.endpoint);
     CHECK_STR(back->backend.credentials, remote.credentials);
     CHECK(back->cached && back->backend.path_style);
+    CHECK_U64(back->copies, 3);
+    CHECK(back->versioning == MAP_SUSPENDED && back->anonymous_read);
+    CHECK_STR(back->cors, "<CORS/>");
+    CHECK_STR(back->tags, "<T/>");
     map_bucket_encode(back, &two);
     CHECK(span_eq(buf_span(&one), buf_span(&two)));
     map_bucket_drop((const struct map_bucket **)(void *)&back);
@@ -93,6 +102,41 @@ make(const char *name, const struct map_backend *backend, uint64_t *id)
     return rc;
 }
 
+static enum err
+edit(struct map_bucket *b, void *arg, struct errbuf *eb)
+{
+    const char *cors = arg;
+
+    if (cors == NULL)
+        return err_set(eb, ERR_BAD_REQUEST, "no");
+    free(b->cors);
+    b->cors = xstrdup(cors);
+    b->anonymous_read = true;
+    return ERR_OK;
+}
+
+/* A change is seen when it returns, keeps all else, and is not made where the editor refuses. */
+static void
+check_settings(uint64_t id)
+{
+    const struct map_bucket *changed = NULL;
+    struct errbuf eb = {{0}};
+
+    CHECK(map_bucket_change(map, SPAN("zzz"), id, edit, (void *)(uintptr_t) "<C/>",
+                            &changed, &eb) == ERR_OK);
+    REQUIRE(changed != NULL);
+    CHECK_STR(changed->cors, "<C/>");
+    CHECK_STR(changed->backend.bucket, remote.bucket);
+    map_bucket_drop(&changed);
+    CHECK_STR(map_bucket_find(map_now(map), SPAN("zzz"))->cors, "<C/>");
+    CHECK(map_bucket_change(map, SPAN("zzz"), id, edit, NULL, &changed, &eb) ==
+          ERR_BAD_REQUEST);
+    CHECK(changed == NULL);
+    CHECK(map_bucket_change(map, SPAN("zzz"), id + 1, edit, NULL, &changed, &eb) ==
+          ERR_NO_BUCKET);
+    CHECK_STR(map_bucket_find(map_now(map), SPAN("zzz"))->cors, "<C/>");
+}
+
 struct rush {
     unsigned made, refused;
 };
@@ -132,6 +176,8 @@ world(void *arg)
     name[sizeof name - 1] = '\0';
     CHECK(make(name, NULL, NULL) == ERR_BAD_REQUEST);
 
+    check_settings(second);
+
     /* Held by reference it outlives its removal. */
     kept = map_bucket_ref(map_bucket_find(map_now(map), SPAN("mmm")));
     CHECK(map_bucket_remove(map, SPAN("mmm"), first + 1, &eb) == ERR_NO_BUCKET);
@@ -158,6 +204,7 @@ world(void *arg)
     CHECK(make("later", NULL, &first) == ERR_OK);
     CHECK(first > third);
     CHECK(map_bucket_find(map_now(map), SPAN("zzz"))->cached);
+    CHECK_STR(map_bucket_find(map_now(map), SPAN("zzz"))->cors, "<C/>"); /* settings stay */
     close_map();
 }
 
