@@ -20,7 +20,7 @@ struct api_options {
     struct map_service *map;
     struct object_service *object;
     struct cloud *cloud;
-    struct disk *disk;  /* for stat */
+    struct disks *disks; /* for stat, bucket records, disk commands */
     const char *region; /* what bucket locations say; NULL: us-east-1 */
     const char
         *domains[API_DOMAINS_MAX]; /* base domains of virtual-host style, lower case */

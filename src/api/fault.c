@@ -30,6 +30,7 @@ static const enum s3_code codes[ERR_COUNT_] = {
     [ERR_BUSY] = S3_SlowDown,
     [ERR_CANCELLED] = S3_ServiceUnavailable,
     [ERR_CLOSED] = S3_ServiceUnavailable,
+    [ERR_UNAVAILABLE] = S3_ServiceUnavailable,
     [ERR_NO_SPACE] = S3_ServiceUnavailable,
 };
 
@@ -63,6 +64,7 @@ is_for_client(enum err code)
     case ERR_NOT_BUILT:
     case ERR_BACKEND:
     case ERR_BUSY:
+    case ERR_UNAVAILABLE:
     case ERR_NO_SPACE:
     case ERR_COUNT_:
         break;

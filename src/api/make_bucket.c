@@ -10,11 +10,11 @@ note(struct request *q, const struct map_bucket *b, struct errbuf *eb)
     struct buf record;
     enum err rc;
 
-    if (q->api->options.disk == NULL)
+    if (q->api->options.disks == NULL)
         return ERR_OK;
     buf_init(&record, META_VALUE_MAX);
     map_bucket_encode(b, &record);
-    rc = disk_bucket_note(q->api->options.disk, b->id, buf_span(&record), eb);
+    rc = disks_bucket_note(q->api->options.disks, b->id, buf_span(&record), eb);
     buf_fini(&record);
     return rc;
 }

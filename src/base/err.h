@@ -37,6 +37,7 @@
     X(BUSY, 503, true)                                                                   \
     X(CANCELLED, 503, true)                                                              \
     X(CLOSED, 503, true)                                                                 \
+    X(UNAVAILABLE, 503, true)                                                            \
     X(NO_SPACE, 507, true)
 
 enum err {

@@ -21,6 +21,7 @@ cli_exit_of(enum err rc)
     case ERR_TIMEOUT:
     case ERR_BUSY:
     case ERR_CLOSED:
+    case ERR_UNAVAILABLE:
     case ERR_BACKEND:
     case ERR_NO_SPACE:
     case ERR_IO:

@@ -316,6 +316,7 @@ backend_error(enum err rc, struct errbuf *eb)
     case ERR_BACKEND:
     case ERR_BUSY:
     case ERR_CLOSED:
+    case ERR_UNAVAILABLE:
     case ERR_NO_SPACE:
     case ERR_COUNT_:
         break;

@@ -276,7 +276,7 @@ member_of(struct committer *k, struct commit *c)
         m.birth_name = (struct span){NULL, 0};
     if (c->kind != MEMBER_UPLOAD_BEGIN && c->kind != MEMBER_PART &&
         c->kind != MEMBER_UPLOAD_ABORT && c->kind != MEMBER_BUCKET)
-        m.version = (struct version){d->epoch, ++d->home.version_counter};
+        m.version = (struct version){d->epoch, next_id(d)};
     return m;
 }
 

@@ -28,9 +28,7 @@ on_home(struct disk *d, fiber_fn *fn, void *arg)
 struct content_id
 content_mint(struct disk *d)
 {
-    return content_id_of(
-        d->epoch, d->o.node,
-        atomic_fetch_add_explicit(&d->content_counter, 1, memory_order_relaxed) + 1);
+    return content_id_of(d->epoch, d->o.node, next_id(d));
 }
 
 /* ---- folders ---- */
@@ -186,6 +184,7 @@ disk_new(const struct disk_options *o)
     struct disk *d = xcalloc(1, sizeof *d);
 
     d->o = *o;
+    d->ids = o->ids != NULL ? o->ids : &d->own_ids;
     if (d->o.segment_bytes == 0)
         d->o.segment_bytes = GIB(1);
     if (d->o.tail_bytes == 0)

@@ -9,6 +9,7 @@
  * Fibers: any loop. "May switch" is said where it does. Memory: what is borrowed must outlive the call.
  */
 #pragma once
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/arena.h"
@@ -36,6 +37,11 @@ struct version {
     uint64_t counter; /* within the epoch */
 };
 
+/* Content ids and versions are counted here: one for all disks of a node, owned by whoever opens them. */
+struct disk_ids {
+    _Atomic uint64_t counter;
+};
+
 struct disk_options {
     uint8_t cluster_id
         [16]; /* minted by the first serve, for ever; disk_open() refuses another one's disk */
@@ -48,6 +54,7 @@ struct disk_options {
     uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
     uint64_t hot_bytes;         /* the hot set; 0: none */
     unsigned home_loop;
+    struct disk_ids *ids; /* lent; NULL: its own */
 };
 
 /* Makes or opens `path`. Replays the tail of the log. On ERR_OK the caller owns *out. Only while nobody else
@@ -71,6 +78,11 @@ enum row_flags {
     ROW_TOMBSTONE = 16, /* never returned by lookups */
     ROW_INLINE = 32,    /* a member of the log */
     ROW_ETAG_TEXT = 64, /* ETag is not an MD5: it stands in the metadata */
+    /* 128 and 4096 belong to the coding. What no lookup stores is taken from the highest bit down. */
+    ROW_VERSIONED = 256,   /* written while versioning was on: has an id of its own */
+    ROW_MARKER = 512,      /* with ROW_TOMBSTONE: a delete marker, which is kept */
+    ROW_META_APART = 1024, /* the metadata stands in a record of its own */
+    ROW_SUSPENDED = 2048,  /* the null version, written while versioning was suspended */
 };
 /* What the index knows of an object; plain data, copied out. */
 struct row {
@@ -80,12 +92,30 @@ struct row {
     struct content_id content;
     uint64_t size;
     int64_t mtime_ms;
+    uint16_t
+        disk; /* never stored: which one of the node this was found on; set by `disks` */
     uint32_t segment; /* place: opaque outside the disk room */
     uint64_t offset;
     uint8_t md5[16];
     uint32_t
         overwrites; /* how often the key was written before: AIS's version, less one */
+    /* S3's version id: the version it was written with. `version` rises with later changes of its metadata, or when
+     * it becomes the current one again. Zero: the same as `version`; row_born() knows. */
+    struct version born;
+    uint32_t meta_segment; /* ROW_META_APART: place of the record */
+    uint64_t meta_offset;
 };
+static inline struct version
+row_born(const struct row *row)
+{
+    return row->born.epoch != 0 || row->born.counter != 0 ? row->born : row->version;
+}
+/* The version S3 calls "null": written before versioning was on, or while it was suspended. */
+static inline bool
+row_is_null_version(const struct row *row)
+{
+    return (row->flags & ROW_VERSIONED) == 0;
+}
 
 /* Everything else about an object: one record, in the member's pax header. Spans are borrowed from the caller
  * (writing) or lie in the arena (reading). */
@@ -109,7 +139,11 @@ struct object_meta {
     uint8_t checksum_type;       /* wire/checksum.h */
     struct span checksum;        /* binary */
     struct span storage_class;   /* empty: STANDARD */
+    struct span tags; /* of the object: "a=b&c=d", percent-encoded; empty: none */
+    /* What the write does to what was there before, as the bucket's versioning says. */
+    uint8_t versioning; /* enum disk_versioning */
 };
+enum disk_versioning { DISK_UNVERSIONED, DISK_VERSIONED, DISK_SUSPENDED };
 
 /* Copies everything that hangs off `from` into the arena; `from` and `to` may be the same. */
 void meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *to);
@@ -168,6 +202,20 @@ struct disk_condition {
     bool
         if_version; /* the current version is this one, or there is none and version is zero */
     struct version version;
+    /* S3's: there must be an object (ERR_NOT_FOUND), and it has one of these ETags, this size, was modified in this
+     * second (ERR_PRECONDITION). ETags that are no MD5 match none: only backends give them. */
+    bool if_exists;
+    const struct disk_etag *etags;
+    uint32_t etag_count; /* 0: any */
+    bool if_size, if_mtime;
+    uint64_t size;
+    int64_t mtime_s;
+    bool
+        or_absent; /* ETag, size and time need not hold where there is no object (DELETE) */
+};
+struct disk_etag {
+    uint8_t md5[16];
+    uint32_t parts; /* N of "-N", else 0 */
 };
 /* Takes the writer: *wp is NULL afterwards, whatever the result. `meta->md5` etc. are final. May switch. */
 enum err disk_commit(struct disk_writer **wp, const struct object_meta *meta,

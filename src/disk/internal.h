@@ -85,7 +85,8 @@ typedef _Atomic(struct segment *) segment_slot;
 struct disk {
     /* Set in disk_open(), then never changed: any loop. */
     struct disk_options o;
-    bool read_only; /* the check's: nothing is written */
+    bool read_only;       /* the check's: nothing is written */
+    struct disk_ids *ids; /* own_ids, or lent */
     uint8_t disk_id[16];
     uint64_t epoch;       /* of this opening: larger than any on this disk before */
     uint64_t generation;  /* of the superblock */
@@ -101,14 +102,13 @@ struct disk {
     /* Any loop. */
     segment_slot
         *_Atomic segments[SEGMENT_TABLE_TOP]; /* pages by id; see segment_pin() */
-    _Atomic uint64_t content_counter;
+    struct disk_ids own_ids;
     _Atomic bool failed;
     _Atomic uint64_t
         used_bytes[DISK_CLASSES_]; /* of groups and places, not what is allocated ahead */
 
     /* Home. */
     struct {
-        uint64_t version_counter;
         uint32_t next_segment;
         struct log log[DISK_CLASSES_];
         struct list segments_of[DISK_CLASSES_];
@@ -128,6 +128,11 @@ struct disk {
 enum err on_home(struct disk *d, fiber_fn *fn, void *arg) MUST_CHECK;
 
 struct content_id content_mint(struct disk *d); /* any loop */
+static inline uint64_t
+next_id(struct disk *d)
+{
+    return atomic_fetch_add_explicit(&d->ids->counter, 1, memory_order_relaxed) + 1;
+}
 static inline bool
 content_eq(const struct content_id *a, const struct content_id *b)
 {

@@ -154,8 +154,9 @@ open_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
 static void
 take_counters(struct disk *d, const struct member *m)
 {
-    if (m->version.epoch == d->epoch && m->version.counter > d->home.version_counter)
-        d->home.version_counter = m->version.counter;
+    if (m->version.epoch == d->epoch &&
+        m->version.counter > atomic_load(&d->ids->counter))
+        atomic_store(&d->ids->counter, m->version.counter);
 }
 
 /* What replay has read may be in the page cache only (the process died, the machine did not): it is synced before

@@ -20,7 +20,7 @@ struct node {
     struct rt_dir *dir, *dot, *state, *meta_dir, *secrets;
     struct identity id;
     struct meta *meta;
-    struct disk *disk;
+    struct disks *disks;
     struct map_service *map;
     struct cloud *cloud;
     struct object_service *object;
@@ -111,7 +111,7 @@ open_disk(struct node *n)
     };
 
     memcpy(d.cluster_id, n->id.cluster_id, sizeof d.cluster_id);
-    return disk_open(n->o->dir, &d, &n->disk, &n->eb);
+    return disks_open_one(n->o->dir, &d, &n->disks, &n->eb);
 }
 
 static enum err
@@ -161,7 +161,7 @@ open_services(struct node *n)
     if (rc == ERR_OK)
         rc = cloud_start(&c, &n->cloud, &n->eb);
     if (rc == ERR_OK) {
-        ob.disk = n->disk;
+        ob.disks = n->disks;
         ob.map = n->map;
         ob.cloud = n->cloud;
         rc = object_start(&ob, &n->object, &n->eb);
@@ -172,7 +172,7 @@ open_services(struct node *n)
         a.map = n->map;
         a.object = n->object;
         a.cloud = n->cloud;
-        a.disk = n->disk;
+        a.disks = n->disks;
         a.domain_count = MIN(n->o->domain_count, API_DOMAINS_MAX);
         for (unsigned i = 0; i < a.domain_count; i++)
             a.domains[i] = n->o->domains[i];
@@ -226,7 +226,7 @@ close_all(struct node *n)
     cloud_stop(&n->cloud);
     map_stop(&n->map);
     auth_free(&n->auth);
-    disk_close(&n->disk);
+    disks_close(&n->disks);
     meta_close(&n->meta);
     rt_dir_close(&n->secrets);
     rt_dir_close(&n->meta_dir);
@@ -264,7 +264,7 @@ tell_ready(struct node *n)
         .buckets = map_bucket_count(map_now(n->map)),
     };
 
-    disk_stat(n->disk, &st);
+    disks_stat(n->disks, &st);
     r.free_bytes = st.free_bytes;
     r.objects = st.objects;
     api_set_ready(n->api, true);

@@ -215,8 +215,8 @@ read_on_home(void *arg)
         return;
     }
     f->peeking++;
-    r->rc = disk_write_peek(f->writer, r->offset, r->buf,
-                            MIN(r->len, fetch_visible(f) - r->offset), &r->n, r->eb);
+    r->rc = disks_write_peek(f->writer, r->offset, r->buf,
+                             MIN(r->len, fetch_visible(f) - r->offset), &r->n, r->eb);
     f->peeking--;
     rt_cond_broadcast(&f->moved);
     if (r->rc == ERR_OK && r->n == 0)

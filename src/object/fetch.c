@@ -79,7 +79,7 @@ over_budget(const struct fetch *f, uint64_t size)
 
     if (f->s->options.cache_budget == 0)
         return false;
-    disk_stat(f->s->options.disk, &st);
+    disks_stat(f->s->options.disks, &st);
     return st.cached_bytes + size > f->s->options.cache_budget;
 }
 
@@ -87,9 +87,9 @@ over_budget(const struct fetch *f, uint64_t size)
 static enum err
 begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
 {
-    struct disk_key k = object_disk_key(f->bucket, f->key);
+    struct disks_key k = object_disk_key(f->bucket, f->key);
     struct row row;
-    enum err rc = disk_lookup(f->s->options.disk, &k, &row, &f->eb);
+    enum err rc = disks_lookup(f->s->options.disks, &k, &row, &f->eb);
 
     if (rc == ERR_OK)
         f->before = row.version;
@@ -108,8 +108,8 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     f->info.source = OBJECT_COLD;
     if (over_budget(f, from->size))
         return ERR_OK;
-    rc = disk_write_begin(f->s->options.disk, &k, DISK_CACHED, from->size, &f->writer,
-                          &f->eb);
+    rc = disks_write_begin(f->s->options.disks, &k, DISK_CACHED, from->size, &f->writer,
+                           &f->eb);
     if (rc == ERR_NO_SPACE || rc == ERR_BUSY)
         return ERR_OK;
     if (rc == ERR_OK)
@@ -200,7 +200,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
             break;
         }
         proof_add(proof, buf->at, n);
-        rc = disk_write(f->writer, buf->at, n, &f->eb);
+        rc = disks_write(f->writer, buf->at, n, &f->eb);
         if (rc != ERR_OK)
             break;
         f->landed += n;
@@ -245,7 +245,7 @@ keep(struct fetch *f)
     wait_for_peeks(f);
     if (f->obsolete)
         return overtaken(f);
-    rc = disk_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
+    rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
     if (rc == ERR_OK)
         move(f, FETCH_KEPT);
     return rc == ERR_PRECONDITION ? overtaken(f) : rc;
@@ -255,13 +255,13 @@ keep(struct fetch *f)
 static void
 forget(struct fetch *f)
 {
-    struct disk_key k = object_disk_key(f->bucket, f->key);
+    struct disks_key k = object_disk_key(f->bucket, f->key);
     struct disk_condition unchanged = {.if_version = true, .version = f->before};
     struct errbuf eb = {{0}};
     bool existed;
 
     if (f->before.epoch != 0 && !f->obsolete &&
-        disk_delete(f->s->options.disk, &k, DISK_CACHED, &unchanged, &existed, &eb) !=
+        disks_delete(f->s->options.disks, &k, DISK_CACHED, &unchanged, &existed, &eb) !=
             ERR_OK)
         LOG(LOG_WARN, "fetch.forget", eb.text, L_SPAN("key", f->key));
 }
@@ -303,7 +303,7 @@ run(void *arg)
         move(f, FETCH_FAILED);
         wait_for_peeks(f);
     }
-    disk_write_abort(&f->writer);
+    disks_write_abort(&f->writer);
     rt_shield_end(&shield);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND && rc != ERR_CANCELLED)
         LOG(LOG_WARN, "fetch.failed", f->eb.text, L_TEXT("bucket", f->bucket->name),

@@ -28,7 +28,7 @@ struct fetch {
     struct fiber *fiber;             /* of the transfer; NULL before and after */
     unsigned refs;                   /* readers, and the transfer itself */
     unsigned readers;
-    unsigned peeking; /* readers inside disk_write_peek() */
+    unsigned peeking; /* readers inside disks_write_peek() */
     enum fetch_state state;
     bool keep;           /* goes on without readers */
     bool obsolete;       /* a write overtook it: not to be kept */
@@ -36,7 +36,7 @@ struct fetch {
     struct arena *arena; /* owned: info */
     struct object_info info;
     struct span etag; /* as the backend wrote it */
-    struct disk_writer *writer;
+    struct disks_writer *writer;
     struct cloud_get *spare; /* BYPASS: the backend's open answer, for the first reader */
     struct version before;   /* of the row when it began: nothing newer is overwritten */
     uint64_t landed;         /* bytes written */

@@ -16,7 +16,7 @@ struct object_get {
     struct span key;                 /* in the arena */
     enum kind kind;
     struct row row;             /* LOCAL */
-    struct disk_reader *reader; /* LOCAL, once the range is chosen */
+    struct disks_reader reader; /* LOCAL, once the range is chosen */
     struct cold_get *cold;      /* COLD */
     struct cloud_get *remote;   /* DIRECT */
     struct arena *arena;        /* borrowed */
@@ -51,11 +51,11 @@ count_source(struct object_get *g, enum object_source source)
 /* What is here and may be served. ERR_NOT_FOUND: nothing, or a cached version in doubt. A header that is gone belonged to
  * a version that has just been replaced: then there is a newer one. */
 static enum err
-find_local(struct object_service *s, const struct disk_key *k, struct row *row,
+find_local(struct object_service *s, const struct disks_key *k, struct row *row,
            struct arena *a, struct object_info *info, struct errbuf *eb)
 {
     for (int i = 0; i < REPLACED_MAX; i++) {
-        enum err rc = disk_lookup(s->options.disk, k, row, eb);
+        enum err rc = disks_lookup(s->options.disks, k, row, eb);
 
         if (rc == ERR_OK && (row->flags & ROW_DOUBT) != 0)
             return err_set(eb, ERR_NOT_FOUND, "the object is in doubt");
@@ -110,7 +110,7 @@ object_get_begin(struct object_service *s, const struct map_bucket *b, struct sp
                  struct errbuf *eb)
 {
     struct object_get *g = arena_alloc(a, sizeof *g);
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     enum err rc;
 
     *out = NULL;
@@ -149,7 +149,7 @@ direct_range(struct object_get *g, struct errbuf *eb)
 enum err
 object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(g->bucket, g->key);
+    struct disks_key k = object_disk_key(g->bucket, g->key);
 
     assert(!g->chosen && first <= g->size && len <= g->size - first);
     g->chosen = true;
@@ -158,8 +158,8 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
     if (len == 0)
         return ERR_OK;
     if (g->kind == LOCAL)
-        return disk_read_begin(g->s->options.disk, &k, &g->row, first, len, &g->reader,
-                               eb);
+        return disks_read_begin(g->s->options.disks, &k, &g->row, first, len, &g->reader,
+                                eb);
     if (g->kind == COLD && !cold_is_relay(g->cold) && (first > 0 || len < g->size))
         cold_keep(g->cold);
     if (g->kind == COLD &&
@@ -184,7 +184,7 @@ need_buffer(struct object_get *g, struct errbuf *eb)
 static enum err
 next_cold(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(g->bucket, g->key);
+    struct disks_key k = object_disk_key(g->bucket, g->key);
     bool local = false;
     size_t n = 0;
     enum err rc = need_buffer(g, eb);
@@ -200,8 +200,9 @@ next_cold(struct object_get *g, struct deadline by, struct span *piece, struct e
     }
     cold_leave(&g->cold);
     g->kind = LOCAL;
-    rc = disk_read_begin(g->s->options.disk, &k, &g->row, g->at, g->left, &g->reader, eb);
-    return rc == ERR_OK ? disk_read_next(g->reader, by, piece, eb) : rc;
+    rc = disks_read_begin(g->s->options.disks, &k, &g->row, g->at, g->left, &g->reader,
+                          eb);
+    return rc == ERR_OK ? disks_read_next(&g->reader, by, piece, eb) : rc;
 }
 
 static enum err
@@ -231,7 +232,7 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
         return ERR_OK;
     switch (g->kind) {
     case LOCAL:
-        rc = disk_read_next(g->reader, by, piece, eb);
+        rc = disks_read_next(&g->reader, by, piece, eb);
         break;
     case COLD:
         rc = next_cold(g, by, piece, eb);
@@ -258,7 +259,7 @@ object_get_end(struct object_get **gp)
     *gp = NULL;
     if (g == NULL)
         return;
-    disk_read_end(&g->reader);
+    disks_read_end(&g->reader);
     cold_leave(&g->cold);
     cloud_get_end(&g->remote);
     iobuf_drop(&g->buf);
@@ -269,7 +270,7 @@ enum err
 object_head(struct object_service *s, const struct map_bucket *b, struct span key,
             struct arena *a, struct object_info *info, struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     struct s3_object_info from;
     struct row row;
     enum err rc = find_local(s, &k, &row, a, info, eb);

@@ -42,7 +42,7 @@ info_from_meta(const struct row *row, const struct object_meta *meta,
 }
 
 enum err
-info_from_row(struct object_service *s, const struct disk_key *k, const struct row *row,
+info_from_row(struct object_service *s, const struct disks_key *k, const struct row *row,
               struct arena *a, struct object_info *out, struct errbuf *eb)
 {
     struct object_meta meta = {.mtime_ms = row->mtime_ms, .parts = row->parts};
@@ -50,7 +50,7 @@ info_from_row(struct object_service *s, const struct disk_key *k, const struct r
     memset(out, 0, sizeof *out);
     memcpy(meta.md5, row->md5, sizeof meta.md5);
     if ((row->flags & (ROW_PLAIN | ROW_ETAG_TEXT)) != ROW_PLAIN) {
-        enum err rc = disk_meta(s->options.disk, k, row, a, &meta, eb);
+        enum err rc = disks_meta(s->options.disks, k, row, a, &meta, eb);
 
         if (rc != ERR_OK)
             return rc;

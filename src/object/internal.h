@@ -16,11 +16,11 @@ struct object_service {
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */
 #define HELD_BACK   (16u << 10)  /* of a fetch, until length and sum agree */
 
-struct disk_key object_disk_key(const struct map_bucket *b, struct span key);
+struct disks_key object_disk_key(const struct map_bucket *b, struct span key);
 
 /* info.c */
 /* What a row says; reads the metadata unless the row is plain. */
-enum err info_from_row(struct object_service *s, const struct disk_key *k,
+enum err info_from_row(struct object_service *s, const struct disks_key *k,
                        const struct row *row, struct arena *a, struct object_info *out,
                        struct errbuf *eb) MUST_CHECK;
 /* The same from metadata at hand. */

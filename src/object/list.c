@@ -94,12 +94,12 @@ first_seek(struct walk *w)
 static enum err
 put_etag(struct walk *w, const struct disk_entry *e, char out[160], struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(w->bucket, e->key);
+    struct disks_key k = object_disk_key(w->bucket, e->key);
     struct object_meta meta = {0};
     enum err rc = ERR_OK;
 
     if ((e->row.flags & ROW_ETAG_TEXT) != 0)
-        rc = disk_meta(w->s->options.disk, &k, &e->row, w->scratch, &meta, eb);
+        rc = disks_meta(w->s->options.disks, &k, &e->row, w->scratch, &meta, eb);
     if (rc == ERR_OK ||
         rc == ERR_NOT_FOUND) /* replaced meanwhile: as if it had no text */
         etag_of(e->row.md5, e->row.parts, meta.etag_text, out);
@@ -170,8 +170,9 @@ list_here(struct walk *w, struct errbuf *eb)
         bool more = false;
 
         arena_reset(w->scratch);
-        rc = disk_list(w->s->options.disk, w->bucket->id, w->next.from, w->next.inclusive,
-                       MIN(left, w->batch), w->scratch, &rows, &count, &more, eb);
+        rc = disks_list(w->s->options.disks, w->bucket->id, w->next.from,
+                        w->next.inclusive, MIN(left, w->batch), w->scratch, &rows, &count,
+                        &more, eb);
         done = !more;
         if (rc == ERR_OK)
             rc = take_rows(w, rows, count, &done, eb);

@@ -41,7 +41,7 @@ object_upload_begin(struct object_service *s, const struct map_bucket *b, struct
                     const struct object_meta *meta, struct arena *a,
                     struct span *upload_id, struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     struct object_meta whole = *meta;
     struct upload_id id;
     uint32_t count;
@@ -54,7 +54,7 @@ object_upload_begin(struct object_service *s, const struct map_bucket *b, struct
                                   eb);
     }
     whole.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
-    rc = disk_upload_begin(s->options.disk, &k, DISK_NATIVE, &whole, &id, eb);
+    rc = disks_upload_begin(s->options.disks, &k, DISK_NATIVE, &whole, &id, eb);
     if (rc == ERR_OK)
         *upload_id = id_text(a, &id);
     return rc;
@@ -62,13 +62,13 @@ object_upload_begin(struct object_service *s, const struct map_bucket *b, struct
 
 /* The checksum of a part as its upload wants it: the client's, or the upload's own where it sent none. */
 static enum err
-part_checksum(struct object_service *s, const struct disk_key *k,
+part_checksum(struct object_service *s, const struct disks_key *k,
               const struct upload_id *id, struct object_put_options *o, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(4), KIB(256));
     struct object_meta meta;
     struct fault f = {0};
-    enum err rc = disk_upload_meta(s->options.disk, k, id, a, &meta, eb);
+    enum err rc = disks_upload_meta(s->options.disks, k, id, a, &meta, eb);
 
     if (rc == ERR_OK && meta.checksum_algorithm != 0) {
         if (o->checksum_algorithm == 0 && meta.checksum_type == CHECKSUM_FULL_OBJECT)
@@ -89,7 +89,7 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
                   const struct object_put_options *o, struct object_put **out,
                   struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     struct object_put_options own = *o;
     struct upload_id id;
     enum err rc = native_id(upload_id, &id) ? ERR_OK : no_upload(eb);
@@ -99,8 +99,8 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
     if (rc == ERR_OK)
         rc = put_new(s, b, key, &own, PUT_PART, out);
     if (rc == ERR_OK)
-        rc = disk_part_begin(s->options.disk, &k, &id, number, o->size, &(*out)->writer,
-                             eb);
+        rc = disks_part_begin(s->options.disks, &k, &id, number, o->size, &(*out)->writer,
+                              eb);
     return rc;
 }
 
@@ -111,15 +111,15 @@ through_part_begin(struct object_service *s, const struct map_bucket *b, struct 
                    const struct object_put_options *o, struct object_put **out,
                    struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     enum err rc = put_new(s, b, key, o, PUT_PART_THROUGH, out);
 
     if (rc != ERR_OK)
         return rc;
     (*out)->upload_text = xmemdup0(upload_id.at, upload_id.len);
     (*out)->part_number = number;
-    return disk_write_begin(s->options.disk, &k, DISK_CACHED, o->size, &(*out)->writer,
-                            eb);
+    return disks_write_begin(s->options.disks, &k, DISK_CACHED, o->size, &(*out)->writer,
+                             eb);
 }
 
 enum err
@@ -143,7 +143,7 @@ object_part_list(struct object_service *s, const struct map_bucket *b, struct sp
                  struct span upload_id, uint32_t after, uint32_t max, struct arena *a,
                  struct object_part **out, uint32_t *count, bool *more, struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     struct disk_part *parts = NULL;
     struct upload_id id;
     enum err rc;
@@ -154,8 +154,8 @@ object_part_list(struct object_service *s, const struct map_bucket *b, struct sp
                        "built yet; ask the remote");
     rc = native_id(upload_id, &id) ? ERR_OK : no_upload(eb);
     if (rc == ERR_OK)
-        rc = disk_part_list(s->options.disk, &k, &id, after, max, a, &parts, count, more,
-                            eb);
+        rc = disks_part_list(s->options.disks, &k, &id, after, max, a, &parts, count,
+                             more, eb);
     if (rc != ERR_OK)
         return rc;
     *out = arena_try(a, *count * sizeof **out);
@@ -177,7 +177,7 @@ object_part_list(struct object_service *s, const struct map_bucket *b, struct sp
 
 struct complete {
     struct object_service *s;
-    struct disk_key key;
+    struct disks_key key;
     struct upload_id id;
     const struct object_complete *what;
     struct arena *arena;
@@ -227,8 +227,8 @@ match_parts(struct complete *c)
             at++;
         if (at == count && more) {
             enum err rc =
-                disk_part_list(c->s->options.disk, &c->key, &c->id, after, PARTS_A_TIME,
-                               c->arena, &page, &count, &more, c->eb);
+                disks_part_list(c->s->options.disks, &c->key, &c->id, after, PARTS_A_TIME,
+                                c->arena, &page, &count, &more, c->eb);
 
             if (rc != ERR_OK)
                 return rc;
@@ -309,12 +309,12 @@ complete_native(struct complete *c, struct object_info *out)
     struct object_meta meta = {0};
     struct row row;
     enum err rc =
-        disk_upload_meta(c->s->options.disk, &c->key, &c->id, c->arena, &meta, c->eb);
+        disks_upload_meta(c->s->options.disks, &c->key, &c->id, c->arena, &meta, c->eb);
 
     if (rc ==
         ERR_NO_UPLOAD) { /* perhaps it was completed before: the same answer again */
-        rc = disk_upload_complete(c->s->options.disk, &c->key, &c->id, NULL, 0, NULL,
-                                  NULL, &row, c->eb);
+        rc = disks_upload_complete(c->s->options.disks, &c->key, &c->id, NULL, 0, NULL,
+                                   NULL, &row, c->eb);
         return rc == ERR_OK ? info_from_row(c->s, &c->key, &row, c->arena, out, c->eb)
                             : rc;
     }
@@ -332,8 +332,8 @@ complete_native(struct complete *c, struct object_info *out)
     meta.parts = c->what->count;
     meta.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
     combine_checksums(c, &meta);
-    rc = disk_upload_complete(c->s->options.disk, &c->key, &c->id, c->named,
-                              c->what->count, &meta, NULL, &row, c->eb);
+    rc = disks_upload_complete(c->s->options.disks, &c->key, &c->id, c->named,
+                               c->what->count, &meta, NULL, &row, c->eb);
     if (rc == ERR_OK)
         info_from_meta(&row, &meta, out);
     return rc;
@@ -344,7 +344,7 @@ complete_through(struct object_service *s, const struct map_bucket *b, struct sp
                  struct span upload_id, const struct object_complete *w, struct arena *a,
                  struct object_info *out, struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     struct s3_part *parts = arena_alloc(a, w->count * sizeof *parts);
     struct through *t = NULL;
     struct span etag = {"", 0};
@@ -355,7 +355,7 @@ complete_through(struct object_service *s, const struct map_bucket *b, struct sp
         parts[i] = (struct s3_part){w->parts[i].number, w->parts[i].etag};
     rc = through_begin(s, b, key, &t, eb);
     if (rc == ERR_OK)
-        rc = disk_doubt(s->options.disk, &k, eb);
+        rc = disks_doubt(s->options.disks, &k, eb);
     if (rc == ERR_OK) {
         rc = cloud_upload_complete(s->options.cloud, b, key, upload_id, parts, w->count,
                                    a, &etag, &unknown, eb);
@@ -397,14 +397,14 @@ enum err
 object_upload_abort(struct object_service *s, const struct map_bucket *b, struct span key,
                     struct span upload_id, struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     struct upload_id id;
 
     if (b->cached)
         return cloud_upload_abort(s->options.cloud, b, key, upload_id, eb);
     if (!native_id(upload_id, &id))
         return no_upload(eb);
-    return disk_upload_abort(s->options.disk, &k, &id, eb);
+    return disks_upload_abort(s->options.disks, &k, &id, eb);
 }
 
 /* A key before which nothing that starts with `prefix` stands, and behind which nothing else comes first: keys are UTF-8,
@@ -457,8 +457,8 @@ object_upload_list(struct object_service *s, const struct map_bucket *b,
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", max);
     do {
-        rc = disk_upload_list(s->options.disk, b->id, after_key, after, max - *count, a,
-                              &found, &n, more, eb);
+        rc = disks_upload_list(s->options.disks, b->id, after_key, after, max - *count, a,
+                               &found, &n, more, eb);
         if (rc != ERR_OK)
             return rc;
         for (uint32_t i = 0; i < n; i++) {

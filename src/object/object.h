@@ -8,13 +8,13 @@
 #pragma once
 #include "base/arena.h"
 #include "cloud/cloud.h"
-#include "disk/disk.h"
+#include "disks/disks.h"
 #include "map/map.h"
 
 struct object_service;
 
 struct object_options {
-    struct disk *disk;
+    struct disks *disks;
     struct map_service *map;
     struct cloud *cloud;
     uint64_t

@@ -40,7 +40,7 @@ object_put_abort(struct object_put **pp)
     *pp = NULL;
     if (p == NULL)
         return;
-    disk_write_abort(&p->writer);
+    disks_write_abort(&p->writer);
     through_end(&p->through);
     if (!p->summed) {
         digest_fini(&p->md5);
@@ -57,11 +57,12 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
                  const struct object_put_options *o, struct object_put **out,
                  struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     enum err rc = put_new(s, b, key, o, b->cached ? PUT_THROUGH : PUT_NATIVE, out);
 
     if (rc == ERR_OK)
-        rc = disk_write_begin(s->options.disk, &k, b->cached ? DISK_CACHED : DISK_NATIVE,
+        rc =
+            disks_write_begin(s->options.disks, &k, b->cached ? DISK_CACHED : DISK_NATIVE,
                               o->size, &(*out)->writer, eb);
     if (rc != ERR_OK)
         object_put_abort(out);
@@ -80,7 +81,7 @@ object_put_write(struct object_put *p, const void *data, size_t len, struct errb
 
         digest_add(&p->md5, at, n);
         checksum_add(&p->sum, at, n);
-        rc = disk_write(p->writer, at, n, eb);
+        rc = disks_write(p->writer, at, n, eb);
         if (rc != ERR_OK)
             return rc;
         p->sums.size += n;
@@ -134,7 +135,7 @@ commit_native(struct object_put *p, const struct object_meta *meta, struct arena
 {
     struct object_meta kept;
     struct row row;
-    enum err rc = disk_commit(&p->writer, meta, NULL, &row, eb);
+    enum err rc = disks_commit(&p->writer, meta, NULL, &row, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -148,7 +149,7 @@ commit_part(struct object_put *p, const struct object_meta *meta, struct arena *
             struct object_info *out, struct errbuf *eb)
 {
     struct object_meta kept;
-    enum err rc = disk_part_commit(&p->writer, meta, eb);
+    enum err rc = disks_part_commit(&p->writer, meta, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -194,10 +195,10 @@ enum err
 object_delete(struct object_service *s, const struct map_bucket *b, struct span key,
               struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     bool existed;
 
     if (b->cached)
         return delete_through(s, b, key, eb);
-    return disk_delete(s->options.disk, &k, DISK_NATIVE, NULL, &existed, eb);
+    return disks_delete(s->options.disks, &k, DISK_NATIVE, NULL, &existed, eb);
 }

@@ -11,7 +11,7 @@ struct object_put {
     struct span key;
     enum put_kind kind;
     struct object_put_options options;
-    struct disk_writer *writer; /* owned */
+    struct disks_writer *writer; /* owned */
     struct digest md5;
     struct checksum sum;
     struct object_sums sums;
@@ -37,7 +37,7 @@ enum err delete_through(struct object_service *s, const struct map_bucket *b,
 enum err obsolete_locally(struct object_service *s, const struct map_bucket *b,
                           struct span key, struct errbuf *eb) MUST_CHECK;
 /* The backend said clearly that nothing changed. */
-void clear_doubt(struct object_service *s, const struct disk_key *k);
+void clear_doubt(struct object_service *s, const struct disks_key *k);
 /* Headers of a backend request that carry `meta`; in the arena. */
 struct s3_header *headers_of_meta(const struct object_meta *meta, struct arena *a,
                                   uint32_t *count);

@@ -33,11 +33,12 @@ object_stop(struct object_service **sp)
     free(s);
 }
 
-struct disk_key
+struct disks_key
 object_disk_key(const struct map_bucket *b, struct span key)
 {
-    return (struct disk_key){
-        .bucket = b->id, .birth_name = span_of(b->birth_name), .key = key};
+    return (struct disks_key){
+        .at = {.bucket = b->id, .birth_name = span_of(b->birth_name), .key = key},
+        .copies = b->cached ? 1 : b->copies};
 }
 
 enum err
@@ -49,7 +50,7 @@ object_bucket_may_go(struct object_service *s, const struct map_bucket *b,
 
     if (b->cached)
         return ERR_OK;
-    rc = disk_bucket_empty(s->options.disk, b->id, &empty, eb);
+    rc = disks_bucket_empty(s->options.disks, b->id, &empty, eb);
     if (rc == ERR_OK && !empty)
         rc = err_set(eb, ERR_NOT_EMPTY, "The bucket you tried to delete is not empty");
     return rc;

@@ -47,7 +47,7 @@ read_back(void *arg, uint64_t offset, void *buf, size_t len, size_t *n, struct e
     *n = 0;
     if (offset >= p->sums.size)
         return ERR_OK;
-    return disk_write_peek(p->writer, offset, buf, len, n, eb);
+    return disks_write_peek(p->writer, offset, buf, len, n, eb);
 }
 
 static enum err
@@ -73,19 +73,19 @@ send_to_backend(struct object_put *p, const struct object_meta *meta, struct are
 
 /* The backend said clearly that nothing changed. A failure here leaves the doubt, which costs one revalidation. */
 void
-clear_doubt(struct object_service *s, const struct disk_key *k)
+clear_doubt(struct object_service *s, const struct disks_key *k)
 {
     struct errbuf eb = {{0}};
 
-    if (disk_doubt_clear(s->options.disk, k, &eb) != ERR_OK)
-        LOG(LOG_WARN, "through.doubt", eb.text, L_SPAN("key", k->key));
+    if (disks_doubt_clear(s->options.disks, k, &eb) != ERR_OK)
+        LOG(LOG_WARN, "through.doubt", eb.text, L_SPAN("key", k->at.key));
 }
 
 enum err
 put_through(struct object_put *p, const struct object_meta *meta, struct arena *a,
             struct object_info *out, struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(p->bucket, p->key);
+    struct disks_key k = object_disk_key(p->bucket, p->key);
     struct object_meta kept = *meta;
     struct span etag = {"", 0};
     struct row row;
@@ -94,7 +94,7 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     enum err rc = through_begin(p->s, p->bucket, p->key, &p->through, eb);
 
     if (rc == ERR_OK)
-        rc = disk_doubt(p->s->options.disk, &k, eb);
+        rc = disks_doubt(p->s->options.disks, &k, eb);
     if (rc != ERR_OK)
         return rc;
     rc = send_to_backend(p, meta, a, &etag, &unknown, eb);
@@ -107,13 +107,13 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
         kept.etag_text = etag;
     kept.parts = parts;
     meta_copy(a, &kept, &kept);
-    rc = disk_commit(&p->writer, &kept, NULL, &row, eb);
+    rc = disks_commit(&p->writer, &kept, NULL, &row, eb);
     if (rc == ERR_OK) {
         info_from_meta(&row, &kept, out);
         return ERR_OK;
     }
     /* The backend has it: that is what was promised. The doubt stands, so the next read fetches. */
-    LOG(LOG_WARN, "through.keep", eb->text, L_SPAN("key", k.key));
+    LOG(LOG_WARN, "through.keep", eb->text, L_SPAN("key", k.at.key));
     row = (struct row){.size = p->sums.size, .mtime_ms = kept.mtime_ms};
     info_from_meta(&row, &kept, out);
     return ERR_OK;
@@ -140,9 +140,9 @@ enum err
 obsolete_locally(struct object_service *s, const struct map_bucket *b, struct span key,
                  struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     bool existed;
-    enum err rc = disk_delete(s->options.disk, &k, DISK_CACHED, NULL, &existed, eb);
+    enum err rc = disks_delete(s->options.disks, &k, DISK_CACHED, NULL, &existed, eb);
 
     if (rc == ERR_OK && !existed)
         clear_doubt(s, &k);
@@ -153,13 +153,13 @@ enum err
 delete_through(struct object_service *s, const struct map_bucket *b, struct span key,
                struct errbuf *eb)
 {
-    struct disk_key k = object_disk_key(b, key);
+    struct disks_key k = object_disk_key(b, key);
     struct through *t = NULL;
     bool unknown = false;
     enum err rc = through_begin(s, b, key, &t, eb);
 
     if (rc == ERR_OK)
-        rc = disk_doubt(s->options.disk, &k, eb);
+        rc = disks_doubt(s->options.disks, &k, eb);
     if (rc == ERR_OK) {
         rc = cloud_delete(s->options.cloud, b, key, &unknown, eb);
         if (rc == ERR_OK)

@@ -12,8 +12,8 @@ admin_stat(struct request *q)
     struct buf text;
     struct json j;
 
-    if (q->api->options.disk != NULL)
-        disk_stat(q->api->options.disk, &s);
+    if (q->api->options.disks != NULL)
+        disks_stat(q->api->options.disks, &s);
     buf_init(&text, STAT_MAX);
     json_begin(&j, &text);
     json_open_object(&j, NULL);

@@ -19,7 +19,7 @@ struct site {
     /* Open. */
     struct rt_dir *dir, *meta_dir, *secrets;
     struct meta *meta;
-    struct disk *disk;
+    struct disks *disks;
     struct map_service *map;
     struct cloud *cloud;
     struct object_service *object;
@@ -54,7 +54,7 @@ site_open_state(struct site *s)
     if (rc == ERR_OK)
         rc = meta_open_embedded(s->meta_dir, &s->meta, &s->eb);
     if (rc == ERR_OK)
-        rc = disk_open(s->path, &d, &s->disk, &s->eb);
+        rc = disks_open_one(s->path, &d, &s->disks, &s->eb);
     if (rc == ERR_OK)
         rc = auth_new(&a, &s->auth, &s->eb);
     if (rc == ERR_OK)
@@ -67,10 +67,10 @@ site_open_services(struct site *s)
 {
     struct cloud_options c = {
         .secrets = s->secrets, .retries = 2, .retry_ms = 500, .timeout_ms = 2000};
-    struct object_options o = {.disk = s->disk, .map = s->map, .node = 1};
+    struct object_options o = {.disks = s->disks, .map = s->map, .node = 1};
     struct api_options a = {.auth = s->auth,
                             .map = s->map,
-                            .disk = s->disk,
+                            .disks = s->disks,
                             .bench_objects = s->bench_objects};
     enum err rc = cloud_start(&c, &s->cloud, &s->eb);
 
@@ -121,7 +121,7 @@ site_close(struct site *s)
     cloud_stop(&s->cloud);
     map_stop(&s->map);
     auth_free(&s->auth);
-    disk_close(&s->disk);
+    disks_close(&s->disks);
     meta_close(&s->meta);
     rt_dir_close(&s->secrets);
     rt_dir_close(&s->meta_dir);

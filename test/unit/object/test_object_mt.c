@@ -16,7 +16,7 @@ static char body[SIZE], other[SIZE];
 
 struct rig {
     struct fake fake;
-    struct disk *disk;
+    struct disks *disks;
     struct meta *meta;
     struct map_service *map;
     struct cloud *cloud;
@@ -82,13 +82,13 @@ read_key(struct rig *g, const char *key, const char *want)
 static bool
 is_here(struct rig *g, const char *key)
 {
-    struct disk_key k = {.bucket = g->cached->id,
-                         .birth_name = span_of(g->cached->birth_name),
-                         .key = span_of(key)};
+    struct disks_key k = {.at.bucket = g->cached->id,
+                         .at.birth_name = span_of(g->cached->birth_name),
+                         .at.key = span_of(key)};
     struct row row;
     struct errbuf eb = {{0}};
 
-    return disk_lookup(g->disk, &k, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) == 0;
+    return disks_lookup(g->disks, &k, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) == 0;
 }
 
 #define READERS 20
@@ -427,10 +427,10 @@ open_rig(struct rig *g)
     CHECK(rt_dir_make(dir, "meta", 0700, &g->eb) == ERR_OK);
     CHECK(rt_dir_open_at(dir, "meta", &sub, &g->eb) == ERR_OK);
     CHECK(meta_open_embedded(sub, &g->meta, &g->eb) == ERR_OK);
-    CHECK(disk_open(folder, &d, &g->disk, &g->eb) == ERR_OK);
+    CHECK(disks_open_one(folder, &d, &g->disks, &g->eb) == ERR_OK);
     CHECK(map_start(g->meta, &g->map, &g->eb) == ERR_OK);
     CHECK(cloud_start(&c, &g->cloud, &g->eb) == ERR_OK);
-    o.disk = g->disk;
+    o.disks = g->disks;
     o.map = g->map;
     o.cloud = g->cloud;
     CHECK(object_start(&o, &g->object, &g->eb) == ERR_OK);
@@ -460,7 +460,7 @@ world(void *arg)
     object_stop(&g->object);
     cloud_stop(&g->cloud);
     map_stop(&g->map);
-    disk_close(&g->disk);
+    disks_close(&g->disks);
     meta_close(&g->meta);
     arena_free(&g->arena);
     fake_stop(&g->fake);
