@@ -31,6 +31,12 @@ content_mint(struct disk *d)
     return content_id_of(d->epoch, d->o.node, next_id(d));
 }
 
+struct content_id
+disk_mint(struct disk *d)
+{
+    return content_mint(d);
+}
+
 /* ---- folders ---- */
 
 static enum err
@@ -112,7 +118,7 @@ new_superblock(struct disk *d, struct superblock *s, struct errbuf *eb)
     if (segments)
         return err_set(eb, ERR_CORRUPT, "there are segments but no superblock");
     *s = (struct superblock){.made_ms = (int64_t)(rt_wall_ns() / 1000000),
-                             .flags = SUPERBLOCK_NODE_STATE}; /* the only disk so far */
+                             .flags = d->o.state_elsewhere ? 0 : SUPERBLOCK_NODE_STATE};
     memcpy(s->cluster_id, d->o.cluster_id, sizeof s->cluster_id);
     rt_random(s->disk_id, sizeof s->disk_id);
     return ERR_OK;
@@ -144,8 +150,18 @@ take_superblock(struct disk *d, struct errbuf *eb)
     }
     if (rc == ERR_OK && memcmp(s.cluster_id, d->o.cluster_id, sizeof s.cluster_id) != 0)
         rc = err_set(eb, ERR_DENIED, "the disk belongs to another cluster");
+    if (rc == ERR_OK && (s.flags & SUPERBLOCK_REMOVED) != 0)
+        rc = err_set(eb, ERR_DENIED,
+                     "the disk was removed from its node, and what is on it is no longer "
+                     "current; empty the folder to use it again");
     if (rc != ERR_OK)
         return rc;
+    if (d->o.ids != NULL && d->o.epoch <= s.epoch)
+        return err_set(eb, ERR_DENIED,
+                       "the disk was served at epoch %" PRIu64
+                       ", this node is at %" PRIu64 ": restart the node with it",
+                       s.epoch, d->o.epoch);
+    d->former_epoch = s.epoch;
     s.generation++;
     s.epoch = MAX(d->o.epoch, s.epoch + 1);
     rc = superblock_save(d->state, d->superblock, &s, eb);
@@ -156,8 +172,7 @@ take_superblock(struct disk *d, struct errbuf *eb)
 }
 
 enum err
-disk_identify(const char *path, uint8_t cluster_id[16], uint8_t disk_id[16],
-              struct errbuf *eb)
+disk_identify(const char *path, struct disk_identity *out, struct errbuf *eb)
 {
     struct rt_dir *root = NULL, *state = NULL;
     struct superblock s;
@@ -167,13 +182,54 @@ disk_identify(const char *path, uint8_t cluster_id[16], uint8_t disk_id[16],
         rc = rt_dir_open_at(root, ".forebay", &state, eb);
     if (rc == ERR_OK)
         rc = superblock_load(state, &s, eb);
+    *out = (struct disk_identity){0};
     if (rc == ERR_OK) {
-        memcpy(cluster_id, s.cluster_id, 16);
-        memcpy(disk_id, s.disk_id, 16);
+        memcpy(out->cluster_id, s.cluster_id, sizeof out->cluster_id);
+        memcpy(out->disk_id, s.disk_id, sizeof out->disk_id);
+        out->epoch = s.epoch;
+        out->generation = s.generation;
+        out->node_state = (s.flags & SUPERBLOCK_NODE_STATE) != 0;
+        out->removed = (s.flags & SUPERBLOCK_REMOVED) != 0;
     }
     rt_dir_close(&state);
     rt_dir_close(&root);
     return rc;
+}
+
+void
+disk_id(const struct disk *d, uint8_t out[16])
+{
+    memcpy(out, d->disk_id, sizeof d->disk_id);
+}
+
+struct mark_job {
+    struct disk *disk;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+static void
+mark_on_home(void *arg)
+{
+    struct mark_job *j = arg;
+    struct disk *d = j->disk;
+    struct superblock s;
+
+    j->rc = superblock_load(d->state, &s, j->eb);
+    if (j->rc != ERR_OK)
+        return;
+    s.flags |= SUPERBLOCK_REMOVED;
+    s.generation++;
+    j->rc = superblock_save(d->state, d->superblock, &s, j->eb);
+}
+
+enum err
+disk_mark_removed(struct disk *d, struct errbuf *eb)
+{
+    struct mark_job j = {.disk = d, .eb = eb, .rc = ERR_CANCELLED};
+    enum err rc = on_home(d, mark_on_home, &j);
+
+    return rc == ERR_OK ? j.rc : rc;
 }
 
 /* ---- open ---- */
@@ -194,7 +250,7 @@ disk_new(const struct disk_options *o)
     d->o.segment_bytes = align_up(d->o.segment_bytes, DISK_ALIGN);
     d->cluster_sum = hash_crc32c(0, o->cluster_id, sizeof o->cluster_id);
     d->tail = tail_new();
-    d->hot = hot_new(o->hot_bytes);
+    d->hot = o->hot != NULL ? o->hot : hot_new(o->hot_bytes);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         list_init(&d->home.segments_of[c]);
     list_init(&d->home.dirty_bodies);
@@ -226,7 +282,8 @@ disk_free(struct disk **dp)
     segment_table_clear(d);
     index_close(&d->index);
     tail_free(&d->tail);
-    hot_free(&d->hot);
+    if (d->o.hot == NULL)
+        hot_free(&d->hot);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         rt_dir_close(&d->dir[c]);
     rt_dir_close(&d->state);

@@ -20,6 +20,7 @@
 #include "rt/time.h"
 
 struct disk;
+struct hot;
 
 enum disk_class { DISK_NATIVE, DISK_CACHED, DISK_CLASSES_ };
 
@@ -54,7 +55,15 @@ struct disk_options {
     uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
     uint64_t hot_bytes;         /* the hot set; 0: none */
     unsigned home_loop;
+    /* The index is made anew, and what is left of the logs is believed, however little: `forebay disk rebuild`. Else a
+     * disk whose index knows more than its native log says is refused. */
+    bool rebuild;
+    /* Now and then while a long log is read, on the home loop; NULL: none. It must not switch. */
+    void (*on_replay)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
+    void *on_replay_arg;
     struct disk_ids *ids; /* lent; NULL: its own */
+    struct hot *hot;      /* lent: the hot set of the node; NULL: one of hot_bytes */
+    bool state_elsewhere; /* a new disk: the node's state lies on another one */
 };
 
 /* Makes or opens `path`. Replays the tail of the log. On ERR_OK the caller owns *out. Only while nobody else
@@ -64,8 +73,20 @@ enum err disk_open(const char *path, const struct disk_options *o, struct disk *
 /* Commits the index, so that the next start replays nothing. May switch. */
 void disk_close(struct disk **dp);
 /* What the superblock of `path` says, without locking or opening: ERR_NOT_FOUND when it is no disk. */
-enum err disk_identify(const char *path, uint8_t cluster_id[16], uint8_t disk_id[16],
+struct disk_identity {
+    uint8_t cluster_id[16], disk_id[16];
+    uint64_t epoch;      /* of its latest start */
+    uint64_t generation; /* of the superblock */
+    bool node_state;     /* the node's state lies here */
+    bool removed;        /* disk_mark_removed() */
+};
+enum err disk_identify(const char *path, struct disk_identity *out,
                        struct errbuf *eb) MUST_CHECK;
+/* Writes into the superblock that the disk no longer belongs to its node: whoever opens it is told so (ERR_DENIED). May
+ * switch. */
+enum err disk_mark_removed(struct disk *d, struct errbuf *eb) MUST_CHECK;
+/* The id of an open disk. */
+void disk_id(const struct disk *d, uint8_t out[16]);
 
 /* ---- rows ---- */
 enum row_flags {
@@ -78,6 +99,7 @@ enum row_flags {
     ROW_TOMBSTONE = 16, /* never returned by lookups */
     ROW_INLINE = 32,    /* a member of the log */
     ROW_ETAG_TEXT = 64, /* ETag is not an MD5: it stands in the metadata */
+    ROW_KEPT = 8192,    /* of a tombstone: stays until disk_tombstone_end() */
     /* 128 and 4096 belong to the coding. What no lookup stores is taken from the highest bit down. */
     ROW_VERSIONED = 256,   /* written while versioning was on: has an id of its own */
     ROW_MARKER = 512,      /* with ROW_TOMBSTONE: a delete marker, which is kept */
@@ -105,6 +127,10 @@ struct row {
     uint32_t meta_segment; /* ROW_META_APART: place of the record */
     uint64_t meta_offset;
 };
+/* In row.flags of a look-up, never stored: a version of this key is prepared here and nobody has said yet whether it
+ * is decided (see "copies"). */
+#define ROW_UNDECIDED (1u << 31)
+
 static inline struct version
 row_born(const struct row *row)
 {
@@ -156,9 +182,13 @@ struct disk_key {
 };
 
 /* Finds the current row of a key: tail first, then the index. ERR_NOT_FOUND. Switches only while the index is
- * not resident. */
+ * not resident, or while versions are undecided here: where one is of this key, out->flags has ROW_UNDECIDED, with
+ * ERR_NOT_FOUND too (all else is zero then). */
 enum err disk_lookup(struct disk *d, const struct disk_key *k, struct row *out,
                      struct errbuf *eb) MUST_CHECK;
+/* The same, but a kept tombstone is a row (ROW_TOMBSTONE | ROW_KEPT, version, mtime_ms). */
+enum err disk_lookup_any(struct disk *d, const struct disk_key *k, struct row *out,
+                         struct errbuf *eb) MUST_CHECK;
 /* Metadata of a row, from the member's header, verified; not needed when ROW_PLAIN. May switch. */
 enum err disk_meta(struct disk *d, const struct disk_key *k, const struct row *row,
                    struct arena *a, struct object_meta *out,
@@ -222,10 +252,15 @@ enum err disk_commit(struct disk_writer **wp, const struct object_meta *meta,
                      const struct disk_condition *c, struct row *out,
                      struct errbuf *eb) MUST_CHECK;
 /* ERR_OK with *existed false when there was nothing: nothing is written then. A cached class delete is synced
- * too (disk.md rule 4). May switch. */
+ * too (disk.md rule 4). May switch. For a bucket with versioning: disk_delete_mark(). */
 enum err disk_delete(struct disk *d, const struct disk_key *k, enum disk_class class,
                      const struct disk_condition *c, bool *existed,
                      struct errbuf *eb) MUST_CHECK;
+/* Leaves a delete marker as the current version; `versioning` says what becomes of what was there. *marker is its row.
+ * May switch. */
+enum err disk_delete_mark(struct disk *d, const struct disk_key *k,
+                          enum disk_versioning versioning, const struct disk_condition *c,
+                          struct row *marker, struct errbuf *eb) MUST_CHECK;
 /* Cached: marks the key in doubt, synced, before a write-through goes to the backend; ends by disk_commit,
  * disk_delete or disk_doubt_clear (outcome known: unchanged). A key without a row can be in doubt too: then
  * disk_lookup gives a row with ROW_DOUBT and size 0. */
@@ -245,6 +280,41 @@ struct disk_entry {
 enum err disk_list(struct disk *d, uint64_t bucket, struct span after, bool inclusive,
                    uint32_t max, struct arena *a, struct disk_entry **out,
                    uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+
+/* The same with kept tombstones. */
+enum err disk_list_any(struct disk *d, uint64_t bucket, struct span after, bool inclusive,
+                       uint32_t max, struct arena *a, struct disk_entry **out,
+                       uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+
+/* ---- versions (S3's; a bucket that never had them on has none of this) ---- */
+/* A version by its id; a null pointer: the null version. Delete markers are found too (ROW_MARKER). *current says whether
+ * it is the current one. ERR_NOT_FOUND. May switch. */
+enum err disk_version_find(struct disk *d, const struct disk_key *k,
+                           const struct version *born, struct row *out, bool *current,
+                           struct errbuf *eb) MUST_CHECK;
+/* Ends one version for ever; where it was the current one, the newest of the others becomes that. *was (may be NULL) is
+ * what it was. ERR_NOT_FOUND: there is none. May switch. */
+enum err disk_version_delete(struct disk *d, const struct disk_key *k,
+                             const struct version *born, const struct disk_condition *c,
+                             struct row *was, struct errbuf *eb) MUST_CHECK;
+struct disk_version {
+    struct span key; /* in the arena */
+    struct row row;  /* ROW_MARKER: a delete marker */
+    bool latest;
+};
+/* All versions by key, the newest of each first, from behind (after_key, *after), or with `after` NULL from the key
+ * behind after_key (at it, when inclusive). May switch. */
+enum err disk_version_list(struct disk *d, uint64_t bucket, struct span after_key,
+                           bool inclusive, const struct version *after, uint32_t max,
+                           struct arena *a, struct disk_version **out, uint32_t *count,
+                           bool *more, struct errbuf *eb) MUST_CHECK;
+/* Other metadata for the same content: the version keeps its id, `version` of the row rises. Class native only. `born`
+ * NULL: the current object; else the version of that id, whichever it is (the null version: its own id, as
+ * disk_version_find() tells). ERR_NOT_FOUND: there is no such object. May switch. */
+enum err disk_set_meta(struct disk *d, const struct disk_key *k,
+                       const struct version *born, const struct object_meta *meta,
+                       const struct disk_condition *c, struct row *out,
+                       struct errbuf *eb) MUST_CHECK;
 
 /* ---- multipart ---- */
 struct upload_id {
@@ -296,6 +366,121 @@ enum err disk_upload_list(struct disk *d, uint64_t bucket, struct span after_key
                           struct disk_upload **out, uint32_t *count, bool *more,
                           struct errbuf *eb) MUST_CHECK;
 
+/* ---- copies: what a layer above needs to keep an object on several disks of a node ----
+ *
+ * A write with copies: the body goes to all disks under one content id; disk_prepare() on the copies, durable but seen
+ * by nobody; disk_commit() on the owner, which judges conditions and gives the version; disk_decide() on the copies;
+ * then the reply. Where the owner refused, disk_give_up(). After a crash the owner's row tells the outcome of what
+ * disk_undecided() lists: it has that content: decide, with its version; it has not: give up (it was never
+ * committed, or something newer has replaced it). Only the class native has copies.
+ *
+ * All calls: any loop, may switch. */
+
+/* An id of this disk's (or its node's) counter: for an upload that begins on several disks. */
+struct content_id disk_mint(struct disk *d);
+const struct content_id *disk_writer_content(
+    const struct disk_writer *w); /* the writer's */
+/* disk_write_begin() for a body whose content id is given: what another disk of the node holds or will hold. */
+enum err disk_write_begin_as(struct disk *d, const struct disk_key *k, uint64_t size,
+                             const struct content_id *content, struct disk_writer **out,
+                             struct errbuf *eb) MUST_CHECK;
+
+/* Takes the writer: *wp is NULL afterwards, whatever the result. On ERR_OK the body is durable on this disk, and stays
+ * through restarts, unseen, until disk_decide() or disk_give_up(). ERR_BUSY: too many are undecided, at most
+ * DISK_UNDECIDED_MAX. ERR_EXISTS: this content is prepared, or decided, already. Another error: unknown, as with
+ * disk_commit(); say disk_give_up(). */
+#define DISK_UNDECIDED_MAX 65536u
+enum err disk_prepare(struct disk_writer **wp, const struct object_meta *meta,
+                      struct errbuf *eb) MUST_CHECK;
+/* The prepared body becomes the key's row, version `v`, unless a newer row or tombstone is here: then it is dropped.
+ * Seen by every look-up that begins later, but not synced: after a crash it may be undecided again. The same again is
+ * ERR_OK. ERR_NOT_FOUND: nothing is prepared under this content and the key is at an older version: this copy is
+ * lost, to be repaired. */
+enum err disk_decide(struct disk *d, const struct disk_key *k,
+                     const struct content_id *content, const struct version *v,
+                     struct errbuf *eb) MUST_CHECK;
+/* Drops what was prepared; ERR_OK too where nothing is. Not synced. ERR_PRECONDITION: it is decided, the key's
+ * current row has this content. */
+enum err disk_give_up(struct disk *d, const struct disk_key *k,
+                      const struct content_id *content, struct errbuf *eb) MUST_CHECK;
+
+struct disk_undecided {
+    uint64_t bucket;
+    struct span key; /* in the arena */
+    struct content_id content;
+    /* Given when it was prepared: later than all that was decided here before. Where the owner is gone for good,
+     * deciding with it, in its order, keeps what was acknowledged. */
+    struct version prepared;
+    uint64_t size;
+    int64_t mtime_ms;
+    struct upload_id upload; /* zero, or the upload that was to be completed */
+};
+/* What is prepared and undecided, by content id, those after `after` (NULL: from the first). After a start these are
+ * leftovers; while writes go on, also those under way. */
+enum err disk_undecided(struct disk *d, const struct content_id *after, uint32_t max,
+                        struct arena *a, struct disk_undecided **out, uint32_t *count,
+                        bool *more, struct errbuf *eb) MUST_CHECK;
+
+/* The same version, whole, written to this disk: repair, drain, rebalance, more copies. Takes the writer (of
+ * disk_write_begin_as() with the row's content). Durable; becomes current, also in place of the same version (which
+ * was damaged, or is moved). `row` gives the version; all else is as written. ERR_PRECONDITION: a newer row or
+ * tombstone is here; nothing was changed. */
+enum err disk_commit_copy(struct disk_writer **wp, const struct object_meta *meta,
+                          const struct row *row, struct errbuf *eb) MUST_CHECK;
+/* Takes this disk's copy away without saying that the object is deleted: drain, rebalance, fewer copies. Durable. Only
+ * while the row is this version: else ERR_PRECONDITION; ERR_NOT_FOUND where there is none. */
+enum err disk_forget(struct disk *d, const struct disk_key *k, const struct version *v,
+                     struct errbuf *eb) MUST_CHECK;
+
+/* disk_delete() for keys that other disks may hold too. */
+struct disk_delete_options {
+    const struct disk_condition *condition; /* NULL: none */
+    const struct version
+        *version; /* as the owner decided; NULL: this disk is the owner */
+    bool
+        keep_tombstone; /* it stays, and refuses older copies, until disk_tombstone_end() */
+    bool always;        /* keep_tombstone: also where this disk has nothing of the key */
+    int64_t now_ms;     /* becomes the tombstone's mtime_ms */
+};
+struct disk_deleted {
+    bool existed;           /* an object was here */
+    struct version version; /* of the delete; zero where nothing was written */
+};
+/* Durable. With a version that is older than the row's nothing is written, and that is ERR_OK. */
+enum err disk_delete_with(struct disk *d, const struct disk_key *k,
+                          const struct disk_delete_options *o, struct disk_deleted *out,
+                          struct errbuf *eb) MUST_CHECK;
+/* All who could hold an older version have heard of it, or left for good: the kept tombstone `v` goes. ERR_OK where
+ * there is none, or another. Not synced: after a crash it may be there again. */
+enum err disk_tombstone_end(struct disk *d, const struct disk_key *k,
+                            const struct version *v, struct errbuf *eb) MUST_CHECK;
+
+/* Uploads on several disks: one id, the parts' content ids the same; written, listed and ended as others. ERR_EXISTS:
+ * the upload is here already. */
+enum err disk_upload_begin_as(struct disk *d, const struct disk_key *k,
+                              const struct object_meta *meta, const struct upload_id *u,
+                              struct errbuf *eb) MUST_CHECK;
+enum err disk_part_begin_as(struct disk *d, const struct disk_key *k,
+                            const struct upload_id *u, uint32_t number, uint64_t size,
+                            const struct content_id *content, struct disk_writer **out,
+                            struct errbuf *eb) MUST_CHECK;
+/* disk_upload_complete(), but prepared, under the content id that the owner's row gets by disk_upload_complete_as().
+ * Until it is decided or given up no part of this upload can be replaced, and it can't be aborted or prepared again
+ * (ERR_BUSY). disk_decide() ends the upload. */
+enum err disk_upload_prepare(struct disk *d, const struct disk_key *k,
+                             const struct upload_id *u, const struct disk_part *parts,
+                             uint32_t count, const struct content_id *content,
+                             const struct object_meta *meta,
+                             struct errbuf *eb) MUST_CHECK;
+/* disk_upload_complete() with a content id that was minted before. A repeat answers the row of the first one: where
+ * out->content is not `content`, what was prepared under it is to be given up. */
+enum err disk_upload_complete_as(struct disk *d, const struct disk_key *k,
+                                 const struct upload_id *u, const struct disk_part *parts,
+                                 uint32_t count, const struct content_id *content,
+                                 const struct object_meta *meta,
+                                 const struct disk_condition *c, struct row *out,
+                                 struct errbuf *eb) MUST_CHECK;
+
 /* ---- the rest ---- */
 /* Is there any object or upload in the bucket? */
 enum err disk_bucket_empty(struct disk *d, uint64_t bucket, bool *empty,
@@ -311,6 +496,7 @@ struct disk_stat {
     uint64_t native_bytes, cached_bytes;
     uint64_t objects; /* living rows, both classes */
     uint64_t tail_bytes, hot_bytes;
+    uint64_t undecided; /* versions that are prepared here */
 };
 void disk_stat(const struct disk *d, struct disk_stat *out);
 

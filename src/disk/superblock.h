@@ -3,7 +3,9 @@
 #include "disk/internal.h"
 
 #define SUPERBLOCK_BYTES      4096
-#define SUPERBLOCK_NODE_STATE 1u /* flag */
+/* Flags. */
+#define SUPERBLOCK_NODE_STATE 1u
+#define SUPERBLOCK_REMOVED    2u
 
 struct superblock {
     uint8_t cluster_id[16], disk_id[16];

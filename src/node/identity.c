@@ -66,8 +66,8 @@ store(struct rt_dir *dir, const struct identity *id, struct errbuf *eb)
 static enum err
 mint(const char *disk, struct identity *out, struct errbuf *eb)
 {
-    uint8_t cluster[16], id[16];
-    enum err rc = disk_identify(disk, cluster, id, eb);
+    struct disk_identity found;
+    enum err rc = disk_identify(disk, &found, eb);
 
     if (rc == ERR_OK)
         return err_set(

@@ -303,7 +303,7 @@ superblocks(void *arg)
 {
     struct disk_options o = world_options();
     struct disk *d = open_disk(), *second;
-    uint8_t cluster[16], id[16];
+    struct disk_identity found;
     char data[100];
     struct row row;
     struct errbuf eb = {0};
@@ -324,7 +324,8 @@ superblocks(void *arg)
     o.cluster_id[3] ^= 1;
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_DENIED);
     CHECK_SAYS(eb.text, "another cluster");
-    CHECK(disk_identify(world_path, cluster, id, &eb) == ERR_OK && cluster[0] == 0xc1);
+    CHECK(disk_identify(world_path, &found, &eb) == ERR_OK);
+    CHECK(found.cluster_id[0] == 0xc1 && found.node_state && !found.removed);
     flip_state("superblock");
     flip_state("superblock.2");
     o = world_options();
@@ -337,9 +338,30 @@ superblocks(void *arg)
 }
 
 static void
+removed(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_options o = world_options();
+    struct disk_identity found;
+    struct errbuf eb = {{0}};
+
+    (void)arg;
+    CHECK(disk_mark_removed(d, &eb) == ERR_OK);
+    disk_close(&d);
+    CHECK(disk_identify(world_path, &found, &eb) == ERR_OK && found.removed);
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_DENIED && d == NULL);
+    CHECK_SAYS(eb.text, "was removed from its node");
+}
+
+static void
 test_superblock_has_a_twin(void)
 {
     world_run(superblocks, NULL);
+}
+static void
+test_a_removed_disk_is_refused(void)
+{
+    world_run(removed, NULL);
 }
 
 static void
@@ -368,6 +390,7 @@ main(int argc, char **argv)
     RUN(test_swapped_bytes);
     RUN(test_damage_in_the_middle_of_the_log);
     RUN(test_superblock_has_a_twin);
+    RUN(test_a_removed_disk_is_refused);
     RUN(test_headers_of_segments);
     return check_done();
 }
