@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "disk/list.h"
 
 /* A coded value, from wherever it is. From the index it lies in `bytes`. */
 struct found {
@@ -68,6 +69,64 @@ find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
     return rc;
 }
 
+enum err
+find_version(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+             const struct version *born, struct row *out, struct errbuf *eb)
+{
+    unsigned char coded[KEY_UPLOAD_MAX];
+    struct row_home home = {
+        TABLE_VERSIONS, bucket, {(char *)coded, key_version(key, born, coded)}};
+    struct found f;
+    enum err rc = find(t, x, &home, &f, eb);
+
+    if (rc == ERR_OK && row_decode(&home, f.value, out) != ERR_OK)
+        return corrupt(x, &f, &home, eb);
+    return rc;
+}
+
+enum err
+find_null_version(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+                  struct row *out, struct errbuf *eb)
+{
+    struct version none = {0}, born;
+    enum err rc = find_version(t, x, bucket, key, &none, out, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    born = row_born(out);
+    return find_version(t, x, bucket, key, &born, out, eb);
+}
+
+enum err
+find_content(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+             const struct content_id *content, struct row *out, struct errbuf *eb)
+{
+    struct arena *a;
+    struct row *rows;
+    struct version after = {UINT64_MAX, UINT64_MAX};
+    uint32_t count;
+    bool more = true, found = false;
+    enum err rc = find_object(t, x, bucket, key, true, out, eb);
+
+    if (rc != ERR_OK || memcmp(&out->content, content, sizeof *content) == 0)
+        return rc;
+    if ((out->flags & (ROW_VERSIONED | ROW_SUSPENDED)) == 0)
+        return ERR_NOT_FOUND;
+    a = arena_new(KIB(16), MIB(1));
+    while (rc == ERR_OK && more && !found) {
+        arena_reset(a);
+        rc = list_older(t, x, bucket, key, &after, 100, a, &rows, &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count && !found; i++) {
+            after = row_born(&rows[i]);
+            found = memcmp(&rows[i].content, content, sizeof *content) == 0;
+            *out = rows[i];
+        }
+        more = more && count > 0;
+    }
+    arena_free(&a);
+    return rc == ERR_OK && !found ? ERR_NOT_FOUND : rc;
+}
+
 static enum err
 no_upload(enum err rc, const struct upload_id *id, struct errbuf *eb)
 {
@@ -122,6 +181,24 @@ find_done(struct tail *t, struct index *x, const struct upload_id *id, char *key
     if (rc != ERR_OK)
         return no_upload(rc, id, eb);
     if (done_row_decode(&home, f.value, out) != ERR_OK)
+        return corrupt(x, &f, &home, eb);
+    memcpy(key, out->key.at, out->key.len);
+    out->key.at = key;
+    return ERR_OK;
+}
+
+enum err
+find_prepared(struct tail *t, struct index *x, const struct content_id *content,
+              char *key, struct prepared_row *out, struct errbuf *eb)
+{
+    struct row_home home = {
+        TABLE_PREPARED, 0, {(const char *)content->bytes, sizeof content->bytes}};
+    struct found f;
+    enum err rc = find(t, x, &home, &f, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (prepared_row_decode(&home, f.value, out) != ERR_OK)
         return corrupt(x, &f, &home, eb);
     memcpy(key, out->key.at, out->key.len);
     out->key.at = key;

@@ -17,3 +17,19 @@ enum err find_part(struct tail *t, struct index *x, const struct upload_id *id,
 /* out->key lies in `key`, which has room for DISK_KEY_MAX bytes. */
 enum err find_done(struct tail *t, struct index *x, const struct upload_id *id, char *key,
                    struct done_row *out, struct errbuf *eb) MUST_CHECK;
+/* A prepared version. ERR_NOT_FOUND. out->key lies in `key`, which has room for DISK_KEY_MAX bytes. */
+enum err find_prepared(struct tail *t, struct index *x, const struct content_id *content,
+                       char *key, struct prepared_row *out, struct errbuf *eb) MUST_CHECK;
+/* An older version by the version it was born with. ERR_NOT_FOUND. */
+enum err find_version(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+                      const struct version *born, struct row *out,
+                      struct errbuf *eb) MUST_CHECK;
+/* The null version, where it is an older one. ERR_NOT_FOUND. */
+enum err find_null_version(struct tail *t, struct index *x, uint64_t bucket,
+                           struct span key, struct row *out,
+                           struct errbuf *eb) MUST_CHECK;
+/* The current row (markers too) or an older one, whichever has this content. ERR_NOT_FOUND. Where the current row was
+ * written without versioning nothing is older, and this costs one look-up. */
+enum err find_content(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+                      const struct content_id *content, struct row *out,
+                      struct errbuf *eb) MUST_CHECK;

@@ -18,9 +18,15 @@
 #define POPULATE_AT_ONCE MIB(32)
 
 static const char *const db_names[DBS_] = {
-    [TABLE_OBJECTS] = "objects", [TABLE_PARTS] = "parts",    [TABLE_UPLOADS] = "uploads",
-    [TABLE_DONE] = "done",       [DB_SPACES] = "spaces",     [DB_SEGMENTS] = "segments",
-    [DB_META] = "meta",          [DB_VERSIONS] = "versions",
+    [TABLE_OBJECTS] = "objects",
+    [TABLE_PARTS] = "parts",
+    [TABLE_UPLOADS] = "uploads",
+    [TABLE_DONE] = "done",
+    [DB_SPACES] = "spaces",
+    [DB_SEGMENTS] = "segments",
+    [DB_META] = "meta",
+    [TABLE_VERSIONS] = "versions",
+    [TABLE_PREPARED] = "prepared",
 };
 
 /* ---- what goes wrong ---- */
@@ -135,8 +141,13 @@ open_tables(struct index *x, bool fresh)
 
     if (rc != 0)
         return rc;
-    for (unsigned i = 0; rc == 0 && i < DBS_; i++)
+    for (unsigned i = 0; rc == 0 && i < DBS_; i++) {
         rc = mdb_dbi_open(txn, db_names[i], read_only ? 0 : MDB_CREATE, &x->dbi[i]);
+        if (rc == MDB_NOTFOUND && i == TABLE_PREPARED) { /* of an older program */
+            x->dbi[i] = NO_DBI;
+            rc = 0;
+        }
+    }
     if (rc == 0 && fresh) {
         x->meta = (struct index_meta){.next_space = 1};
         memcpy(x->meta.disk_id, x->options.disk_id, sizeof x->meta.disk_id);

@@ -12,9 +12,10 @@ enum index_db {
     DB_SPACES = TABLES_, /* be64 bucket -> be32 space | be32 sum */
     DB_SEGMENTS, /* u8 class | be32 segment -> be64 living | be64 dead | be32 sum */
     DB_META,     /* "meta" -> struct index_meta */
-    DB_VERSIONS, /* reserved for S3 versioning (disk.md rule 9) */
     DBS_
 };
+#define NO_DBI                                                                           \
+    0 /* read only: a table that is not there is an empty one. LMDB's own are 0 and 1 */
 
 /* The meta row. Written with every batch. */
 struct index_meta {
@@ -99,5 +100,5 @@ bool index_segment_decode(const unsigned char *key, const MDB_val *value,
 static inline bool
 index_is_layered(enum table table)
 {
-    return table == TABLE_OBJECTS || table == TABLE_UPLOADS;
+    return table == TABLE_OBJECTS || table == TABLE_UPLOADS || table == TABLE_VERSIONS;
 }

@@ -159,7 +159,8 @@ find_flat(struct call *c, MDB_txn *txn)
 {
     struct find *f = c->arg;
     MDB_val key = {f->key.len, (void *)(uintptr_t)f->key.at}, value;
-    int rc = mdb_get(txn, c->x->dbi[f->table], &key, &value);
+    MDB_dbi dbi = c->x->dbi[f->table];
+    int rc = dbi == NO_DBI ? MDB_NOTFOUND : mdb_get(txn, dbi, &key, &value);
 
     return rc != 0 ? rc : take_value(f, (struct span){value.mv_data, value.mv_size});
 }
@@ -361,8 +362,11 @@ scan_flat(struct call *c, MDB_txn *txn)
     struct span from = start_of(w->scan, &inclusive);
     MDB_val key = {from.len, (void *)(uintptr_t)from.at}, value;
     MDB_cursor *cursor;
-    int rc = mdb_cursor_open(txn, w->dbi, &cursor);
+    int rc;
 
+    if (w->dbi == NO_DBI)
+        return 0;
+    rc = mdb_cursor_open(txn, w->dbi, &cursor);
     if (rc != 0)
         return rc;
     for (rc = mdb_cursor_get(cursor, &key, &value,

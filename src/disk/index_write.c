@@ -74,7 +74,15 @@ count_segment(struct writer *w, enum disk_class class, uint32_t segment, int64_t
 static bool
 has_one_place(const struct row *row)
 {
-    return (row->flags & (ROW_TOMBSTONE | ROW_PARTS)) == 0;
+    return (row->flags & (ROW_TOMBSTONE | ROW_PARTS)) == 0 && row->segment != 0;
+}
+
+/* A record of metadata holds its log: as one byte, since nobody reclaims by its size. */
+static void
+count_apart(struct writer *w, const struct row *row, enum disk_class class, int64_t by)
+{
+    if ((row->flags & ROW_META_APART) != 0)
+        count_segment(w, class, row->meta_segment, by, 0);
 }
 
 static void
@@ -87,6 +95,19 @@ count_row(struct writer *w, const struct row *row, bool comes)
         w->meta.objects += comes ? 1 : UINT64_MAX;
     if (has_one_place(row))
         count_segment(w, class, row->segment, comes ? size : -size, comes ? 0 : size);
+    count_apart(w, row, class, comes ? 1 : -1);
+}
+
+/* An older version. The bytes of one that comes were counted as dead when another took its place in `objects`. */
+static void
+count_older(struct writer *w, const struct row *row, bool comes)
+{
+    enum disk_class class = (row->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE;
+    int64_t size = (int64_t)row->size;
+
+    if (has_one_place(row))
+        count_segment(w, class, row->segment, comes ? size : -size, comes ? -size : size);
+    count_apart(w, row, class, comes ? 1 : -1);
 }
 
 /* `before` NULL: there was none. A row that only changed its flags or metadata stays where it is. */
@@ -95,7 +116,8 @@ count_change(struct writer *w, const struct row *before, const struct row *after
 {
     if (before != NULL && after != NULL && has_one_place(before) &&
         has_one_place(after) && before->segment == after->segment &&
-        before->offset == after->offset)
+        before->offset == after->offset &&
+        ((before->flags | after->flags) & ROW_META_APART) == 0)
         return;
     if (before != NULL)
         count_row(w, before, false);
@@ -122,7 +144,7 @@ write_segments(struct writer *w)
         if (rc == 0 && !index_segment_decode(coded, &value, &now))
             return MDB_CORRUPTED;
         now.living += change->living;
-        now.dead += change->dead;
+        now.dead = MAX(now.dead + change->dead, 0);
         index_segment_encode(coded, &now, bytes);
         value = (MDB_val){sizeof bytes, bytes};
         rc = mdb_put(w->txn, dbi, &key, &value, 0);
@@ -306,12 +328,31 @@ change_object(struct writer *w, const struct entry *e, struct step *s, bool gone
 }
 
 static int
+change_older(struct writer *w, const struct entry *e, const struct step *s)
+{
+    struct row_home home = {e->table, e->bucket, e->key};
+    struct span old = {(const char *)s->row, s->row_len};
+    struct row before, after;
+
+    if (e->value.len > 0 && row_decode(&home, e->value, &after) != ERR_OK)
+        return MDB_CORRUPTED; /* our own memory */
+    if (old.len > 0 && row_decode(&home, old, &before) != ERR_OK)
+        index_set_bad(w->x);
+    else if (old.len > 0)
+        count_older(w, &before, false);
+    if (e->value.len > 0)
+        count_older(w, &after, true);
+    return 0;
+}
+
+static int
 apply_layered(struct writer *w, const struct entry *e, struct path *p)
 {
     MDB_dbi dbi = w->x->dbi[e->table];
     bool gone = e->value.len == 0 ||
                 (e->table == TABLE_OBJECTS && !w->x->options.keep_tombstones &&
-                 row_is_tombstone(e->value));
+                 row_is_tombstone(e->value) && !row_is_marker(e->value) &&
+                 !row_is_kept(e->value));
     struct step *last;
     int rc = go_down(w, dbi, e, !gone, p);
 
@@ -319,6 +360,8 @@ apply_layered(struct writer *w, const struct entry *e, struct path *p)
         last = &p->at[p->count - 1];
         if (e->table == TABLE_OBJECTS)
             rc = change_object(w, e, last, gone);
+        else if (e->table == TABLE_VERSIONS)
+            rc = change_older(w, e, last);
         if (rc == MDB_KEYEXIST)
             return 0;
         last->row_len = gone ? 0 : e->value.len;

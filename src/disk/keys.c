@@ -66,6 +66,31 @@ key_upload(struct span key, const struct upload_id *id, unsigned char out[KEY_UP
     return n + sizeof id->id.bytes;
 }
 
+size_t
+key_version(struct span key, const struct version *born,
+            unsigned char out[KEY_UPLOAD_MAX])
+{
+    size_t n = key_upload_prefix(key, out);
+
+    put_be(out + n, ~born->epoch, 8);
+    put_be(out + n + 8, ~born->counter, 8);
+    return n + 16;
+}
+
+bool
+key_version_parse(struct span coded, char *key, size_t *key_len, struct version *born)
+{
+    struct upload_id last;
+    struct cursor c;
+
+    if (!key_upload_parse(coded, key, key_len, &last))
+        return false;
+    c = cursor_of(last.id.bytes, sizeof last.id.bytes);
+    born->epoch = ~take_be(&c, 8);
+    born->counter = ~take_be(&c, 8);
+    return true;
+}
+
 bool
 key_upload_parse(struct span coded, char *key, size_t *key_len, struct upload_id *id)
 {

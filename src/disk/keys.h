@@ -20,10 +20,12 @@
 /* Tables that tail and index share, in the order in which a batch is applied: an upload that ends takes the
  * parts with it that the same batch brought. */
 enum table {
-    TABLE_OBJECTS, /* bucket, key -> row; key is the object's */
-    TABLE_PARTS,   /* bucket 0, key_part() -> part_row */
-    TABLE_UPLOADS, /* bucket, key_upload() -> upload_row */
-    TABLE_DONE,    /* bucket 0, upload id -> done_row */
+    TABLE_OBJECTS,  /* bucket, key -> row; key is the object's */
+    TABLE_PARTS,    /* bucket 0, key_part() -> part_row */
+    TABLE_UPLOADS,  /* bucket, key_upload() -> upload_row */
+    TABLE_DONE,     /* bucket 0, upload id -> done_row */
+    TABLE_VERSIONS, /* bucket, key_version() -> row of an older version */
+    TABLE_PREPARED, /* bucket 0, content id -> prepared_row */
     TABLES_
 };
 
@@ -42,6 +44,13 @@ bool key_upload_parse(struct span coded, char *key, size_t *key_len,
                       struct upload_id *id);
 /* The smallest upload key of `key` (what begins the uploads of that key); the same without the id. */
 size_t key_upload_prefix(struct span key, unsigned char out[KEY_UPLOAD_MAX]);
+
+/* Key of an older version: as an upload's, with the version it was born with turned over, so that the newest comes
+ * first. The zero version comes last: it points to the null version (its row has nothing but `born`). */
+size_t key_version(struct span key, const struct version *born,
+                   unsigned char out[KEY_UPLOAD_MAX]);
+bool key_version_parse(struct span coded, char *key, size_t *key_len,
+                       struct version *born);
 
 #define KEY_PART_BYTES 20
 void key_part(const struct upload_id *id, uint32_t number,

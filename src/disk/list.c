@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "disk/internal.h"
 #include "rt/fiber.h"
 
 /* Keys of one round, from each side: about 0.1 ms, after which others have their turn. */
@@ -152,6 +153,26 @@ struct listing {
     bool more;
 };
 
+/* The pointer to a null version is no version. */
+static bool
+is_pointer(const struct entry *e)
+{
+    struct span last = span_from(e->key, e->key.len - MIN(e->key.len, 16u));
+
+    for (size_t i = 0; i < last.len; i++)
+        if ((unsigned char)last.at[i] != 0xFF)
+            return false;
+    return e->table == TABLE_VERSIONS;
+}
+
+/* What no list shows. */
+static bool
+is_hidden(const struct entry *e)
+{
+    return e->value.len == 0 || is_pointer(e) ||
+           (e->table == TABLE_OBJECTS && row_is_tombstone(e->value));
+}
+
 static enum err
 fill(struct listing *l, struct tail *t, struct index *x, struct scan *s,
      struct errbuf *eb)
@@ -172,7 +193,7 @@ fill(struct listing *l, struct tail *t, struct index *x, struct scan *s,
         rc = merge_next(m, &e, &in_index, &over, eb);
         if (rc != ERR_OK || over)
             break;
-        if (e.value.len == 0 || (e.table == TABLE_OBJECTS && row_is_tombstone(e.value)))
+        if (is_hidden(&e))
             continue;
         if (l->count == l->max) {
             l->more = true;
@@ -303,17 +324,165 @@ list_parts(struct tail *t, struct index *x, const struct upload_id *id, uint32_t
     return rc;
 }
 
+static enum err
+take_older(struct listing *l, const struct entry *e, uint32_t at)
+{
+    struct row_home home = {e->table, e->bucket, e->key};
+
+    return row_decode(&home, e->value, (struct row *)l->items + at);
+}
+
+enum err
+list_older(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+           const struct version *after, uint32_t max, struct arena *a, struct row **out,
+           uint32_t *count, bool *more, struct errbuf *eb)
+{
+    unsigned char from[KEY_UPLOAD_MAX];
+    size_t len = key_version(key, after, from);
+    struct scan s = {.table = TABLE_VERSIONS,
+                     .bucket = bucket,
+                     .prefix = {(char *)from, len - 16},
+                     .after = {(char *)from, len}};
+    struct listing l = {
+        .take = take_older, .arena = a, .item_size = sizeof **out, .max = max};
+    enum err rc = fill(&l, t, x, &s, eb);
+
+    *out = l.items;
+    *count = l.count;
+    *more = l.more;
+    return rc;
+}
+
+/* ---- versions: current rows and older ones side by side, both in order of keys ---- */
+
+struct side {
+    struct merge *merge; /* owned */
+    bool over;
+    struct span key; /* in the merge's page, or in `name` */
+    struct row row;
+    char name[DISK_KEY_MAX];
+};
+
+static enum err
+side_next(struct side *s, struct index *x, struct errbuf *eb)
+{
+    struct entry e;
+    bool in_index;
+    size_t len;
+
+    for (;;) {
+        enum err rc = merge_next(s->merge, &e, &in_index, &s->over, eb);
+        struct row_home home = {e.table, e.bucket, e.key};
+        struct version born;
+
+        if (rc != ERR_OK || s->over)
+            return rc;
+        if (e.value.len == 0 || is_pointer(&e) ||
+            (e.table == TABLE_OBJECTS && row_is_tombstone(e.value) &&
+             !row_is_marker(e.value)))
+            continue;
+        if (row_decode(&home, e.value, &s->row) != ERR_OK ||
+            (e.table == TABLE_VERSIONS &&
+             !key_version_parse(e.key, s->name, &len, &born)))
+            return corrupt(x, in_index, e.key, eb);
+        s->key = e.table == TABLE_VERSIONS ? (struct span){s->name, len} : e.key;
+        return ERR_OK;
+    }
+}
+
+static enum err
+keep_version(struct arena *a, const struct side *s, bool latest, struct disk_version *out)
+{
+    *out = (struct disk_version){.row = s->row, .latest = latest};
+    return keep_key(a, s->key, &out->key) ? ERR_OK : ERR_BUSY;
+}
+
+/* Where both sides begin, so that what follows (after_key, after) comes next. */
+static void
+begin_sides(struct side *now, struct side *older, struct tail *t, struct index *x,
+            uint64_t bucket, struct span after_key, bool inclusive,
+            const struct version *after, uint32_t max)
+{
+    const struct version first = {UINT64_MAX, UINT64_MAX}, last = {0};
+    unsigned char from[KEY_UPLOAD_MAX];
+    const struct version *at = after != NULL ? after : inclusive ? &first : &last;
+    struct scan of_now = {.table = TABLE_OBJECTS,
+                          .bucket = bucket,
+                          .after = after_key,
+                          .inclusive = inclusive || after != NULL,
+                          .max = max};
+    struct scan of_older = {.table = TABLE_VERSIONS,
+                            .bucket = bucket,
+                            .after = {(char *)from, 0},
+                            .max = max};
+
+    if (after_key.len > 0)
+        of_older.after.len = key_version(after_key, at, from);
+    now->merge = merge_new(t, x, &of_now);
+    older->merge = merge_new(t, x, &of_older);
+    /* The first round reads it; it lies here no longer then. */
+    memcpy(older->merge->place, from, of_older.after.len);
+    older->merge->scan.after.at = older->merge->place;
+}
+
+enum err
+list_versions(struct tail *t, struct index *x, uint64_t bucket, struct span after_key,
+              bool inclusive, const struct version *after, uint32_t max, struct arena *a,
+              struct disk_version **out, uint32_t *count, bool *more, struct errbuf *eb)
+{
+    struct side *now = xcalloc(2, sizeof *now), *older = now + 1;
+    enum err rc;
+
+    *more = false;
+    *count = 0;
+    *out = arena_try(a, MAX(max, 1u) * sizeof **out);
+    begin_sides(now, older, t, x, bucket, after_key, inclusive, after, max);
+    rc = *out == NULL ? no_room(eb, max) : side_next(now, x, eb);
+    /* Of the marker's own key the current version comes again only where it is older than the marker: what was
+     * current then is deleted. */
+    if (rc == ERR_OK && after != NULL && !now->over && span_eq(now->key, after_key)) {
+        struct version born = row_born(&now->row);
+
+        if (version_cmp(&born, after) >= 0)
+            rc = side_next(now, x, eb);
+    }
+    if (rc == ERR_OK)
+        rc = side_next(older, x, eb);
+    while (rc == ERR_OK && !(now->over && older->over)) {
+        bool current = older->over ||
+                       (!now->over && span_cmp(now->key, older->key) <= 0);
+        struct side *next = current ? now : older;
+
+        if (*count == max) {
+            *more = true;
+            break;
+        }
+        rc = keep_version(a, next, current, *out + *count);
+        if (rc == ERR_BUSY)
+            rc = no_room(eb, max);
+        if (rc == ERR_OK) {
+            ++*count;
+            rc = side_next(next, x, eb);
+        }
+    }
+    merge_free(&now->merge);
+    merge_free(&older->merge);
+    free(now);
+    return rc;
+}
+
 enum err
 list_bucket_empty(struct tail *t, struct index *x, uint64_t bucket, bool *empty,
                   struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(4), KIB(64));
     struct disk_upload *uploads;
-    struct disk_entry *objects;
+    struct disk_version *objects;
     uint32_t count = 0;
     bool more;
-    enum err rc =
-        list_objects(t, x, bucket, SPAN(""), true, 1, a, &objects, &count, &more, eb);
+    /* A delete marker is something too: S3 keeps the bucket for it. */
+    enum err rc = list_versions(t, x, bucket, SPAN(""), true, NULL, 1, a, &objects,
+                                &count, &more, eb);
 
     if (rc == ERR_OK && count == 0)
         rc =

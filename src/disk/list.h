@@ -25,6 +25,18 @@ struct list_part {
 enum err list_parts(struct tail *t, struct index *x, const struct upload_id *id,
                     uint32_t after, uint32_t max, struct arena *a, struct list_part **out,
                     uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+/* Versions of one key older than `after`, newest first, at most `max`; the current one is not among them. */
+enum err list_older(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+                    const struct version *after, uint32_t max, struct arena *a,
+                    struct row **out, uint32_t *count, bool *more,
+                    struct errbuf *eb) MUST_CHECK;
+/* All versions of a bucket behind (after_key, after): by key, the newest first, delete markers too. `after` NULL: all
+ * versions of keys > after_key (>= when inclusive). As disk_version_list(). */
+enum err list_versions(struct tail *t, struct index *x, uint64_t bucket,
+                       struct span after_key, bool inclusive,
+                       const struct version *after, uint32_t max, struct arena *a,
+                       struct disk_version **out, uint32_t *count, bool *more,
+                       struct errbuf *eb) MUST_CHECK;
 /* Neither an object nor an upload in it? */
 enum err list_bucket_empty(struct tail *t, struct index *x, uint64_t bucket, bool *empty,
                            struct errbuf *eb) MUST_CHECK;

@@ -7,9 +7,14 @@
 #include "base/hash.h"
 
 #define ROW_FORMAT 1u
-/* In the coded flags only: the content id does not share epoch and counter with the version. */
+/* In the coded flags only: the content id does not share epoch and counter with the version; it was born with another
+ * version than it has. */
 #define FLAG_CONTENT 128u
-static_assert((2 * ROW_ETAG_TEXT) == FLAG_CONTENT, "flags of rows end below our own");
+#define FLAG_BORN    4096u
+#define FLAGS_CODED  (2 * ROW_KEPT - 1)
+#define FLAGS_OWN    (FLAGS_CODED & ~(FLAG_CONTENT | FLAG_BORN))
+static_assert((FLAGS_OWN & (ROW_SUSPENDED | ROW_KEPT)) == (ROW_SUSPENDED | ROW_KEPT),
+              "the coding's own flags are none of a row's");
 
 /* ---- varints: 7 bits a byte, low first, shortest form ---- */
 
@@ -143,15 +148,26 @@ put_row(unsigned char *out, const struct row *row)
     uint64_t content_counter = be(row->content.bytes + 8, 8);
     bool other =
         content_epoch != row->version.epoch || content_counter != row->version.counter;
+    struct version born = row_born(row);
+    bool reborn =
+        born.epoch != row->version.epoch || born.counter != row->version.counter;
 
-    assert(row->flags < FLAG_CONTENT);
-    out = put_number(out, row->flags | (other ? FLAG_CONTENT : 0));
+    out = put_number(out, (row->flags & FLAGS_OWN) | (other ? FLAG_CONTENT : 0) |
+                              (reborn ? FLAG_BORN : 0));
     out = put_number(out, row->version.epoch);
     out = put_number(out, row->version.counter);
     out = put_number(out, be(row->content.bytes + 6, 2));
     if (other) {
         out = put_number(out, content_epoch);
         out = put_number(out, content_counter);
+    }
+    if (reborn) {
+        out = put_number(out, born.epoch);
+        out = put_number(out, born.counter);
+    }
+    if ((row->flags & ROW_META_APART) != 0) {
+        out = put_number(out, row->meta_segment);
+        out = put_number(out, row->meta_offset);
     }
     out = put_number(out, row->size);
     out = put_number(out, zigzag(row->mtime_ms));
@@ -166,12 +182,12 @@ put_row(unsigned char *out, const struct row *row)
 static void
 take_row(struct cursor *c, struct row *row)
 {
-    uint32_t flags = (uint32_t)take_number(c, 2 * FLAG_CONTENT - 1);
+    uint32_t flags = (uint32_t)take_number(c, FLAGS_CODED);
     uint64_t content_epoch, content_counter;
     uint16_t node;
     struct span md5;
 
-    *row = (struct row){.flags = flags & ~FLAG_CONTENT};
+    *row = (struct row){.flags = flags & FLAGS_OWN};
     row->version.epoch = take_number(c, UINT64_MAX);
     row->version.counter = take_number(c, UINT64_MAX);
     node = (uint16_t)take_number(c, UINT16_MAX);
@@ -189,6 +205,18 @@ take_row(struct cursor *c, struct row *row)
         return;
     }
     row->content = content_id_of(content_epoch, node, content_counter);
+    if ((flags & FLAG_BORN) != 0) {
+        row->born.epoch = take_number(c, UINT64_MAX);
+        row->born.counter = take_number(c, UINT64_MAX);
+        if ((row->born.epoch == row->version.epoch &&
+             row->born.counter == row->version.counter) ||
+            (row->born.epoch == 0 && row->born.counter == 0))
+            c->bad = true; /* not the shortest form */
+    }
+    if ((flags & ROW_META_APART) != 0) {
+        row->meta_segment = (uint32_t)take_number(c, UINT32_MAX);
+        row->meta_offset = take_number(c, UINT64_MAX);
+    }
     row->size = take_number(c, UINT64_MAX);
     row->mtime_ms = unzigzag(take_number(c, UINT64_MAX));
     row->segment = (uint32_t)take_number(c, UINT32_MAX);
@@ -304,6 +332,40 @@ done_row_decode(const struct row_home *home, struct span value, struct done_row 
     return ended(&c);
 }
 
+size_t
+prepared_row_encode(const struct row_home *home, const struct prepared_row *p,
+                    unsigned char *out)
+{
+    unsigned char *at = out;
+
+    assert(p->key.len <= DISK_KEY_MAX);
+    *at++ = ROW_FORMAT;
+    at = put_number(at, p->bucket);
+    at = put_number(at, p->key.len);
+    if (p->key.len > 0)
+        memcpy(at, p->key.at, p->key.len);
+    at += p->key.len;
+    memcpy(at, p->upload.id.bytes, sizeof p->upload.id.bytes);
+    at = put_row(at + sizeof p->upload.id.bytes, &p->row);
+    return seal(home, out, at);
+}
+
+enum err
+prepared_row_decode(const struct row_home *home, struct span value,
+                    struct prepared_row *out)
+{
+    struct cursor c = unseal(home, value);
+    struct span upload;
+
+    *out = (struct prepared_row){0};
+    out->bucket = take_number(&c, UINT64_MAX);
+    out->key = take_span(&c, take_number(&c, DISK_KEY_MAX));
+    upload = take_span(&c, sizeof out->upload.id.bytes);
+    memcpy(out->upload.id.bytes, upload.at, upload.len);
+    take_row(&c, &out->row);
+    return ended(&c);
+}
+
 /* ---- order ---- */
 
 /* The version of a coded row, without a look at its sum: that is checked by whoever serves it. */
@@ -330,11 +392,30 @@ row_is_newer(enum table table, struct span first, struct span second)
     return b.epoch != a.epoch ? b.epoch > a.epoch : b.counter >= a.counter;
 }
 
+static uint32_t
+flags_of(struct span value)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+    bool ours = take_be(&c, 1) == ROW_FORMAT;
+    uint32_t flags = (uint32_t)take_number(&c, FLAGS_CODED);
+
+    return ours && !c.bad ? flags : 0;
+}
+
 bool
 row_is_tombstone(struct span value)
 {
-    struct cursor c = cursor_of(value.at, value.len);
+    return (flags_of(value) & ROW_TOMBSTONE) != 0;
+}
 
-    return take_be(&c, 1) == ROW_FORMAT &&
-           (take_number(&c, 2 * FLAG_CONTENT - 1) & ROW_TOMBSTONE) != 0 && !c.bad;
+bool
+row_is_marker(struct span value)
+{
+    return (flags_of(value) & ROW_MARKER) != 0;
+}
+
+bool
+row_is_kept(struct span value)
+{
+    return (flags_of(value) & ROW_KEPT) != 0;
 }

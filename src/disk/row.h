@@ -9,7 +9,7 @@
 #include "disk/keys.h"
 
 #define ROW_CODED_MAX                                                                    \
-    112 /* whatever the numbers; 72 while epochs stay below 2^28 and counters below 2^35 */
+    152 /* whatever the numbers; 72 while epochs stay below 2^28 and counters below 2^35 */
 #define VALUE_CODED_MAX                                                                  \
     (ROW_CODED_MAX + DISK_KEY_MAX + 128) /* the largest value of any table */
 
@@ -37,6 +37,14 @@ struct done_row {
     struct row row;
 };
 
+/* A version that is prepared and not decided. Its row's version is the one of the record that prepared it. */
+struct prepared_row {
+    uint64_t bucket;
+    struct span key;         /* borrowed; reading: lies in the value given */
+    struct upload_id upload; /* zero: none is completed by it */
+    struct row row;
+};
+
 /* Where a value stands: what its sum binds it to. */
 struct row_home {
     enum table table;
@@ -52,6 +60,8 @@ size_t part_row_encode(const struct row_home *home, const struct part_row *p,
                        unsigned char *out);
 size_t done_row_encode(const struct row_home *home, const struct done_row *d,
                        unsigned char *out);
+size_t prepared_row_encode(const struct row_home *home, const struct prepared_row *p,
+                           unsigned char *out);
 
 /* ERR_CORRUPT: wrong sum, unknown format, not the shortest form. */
 enum err row_decode(const struct row_home *home, struct span value,
@@ -62,9 +72,13 @@ enum err part_row_decode(const struct row_home *home, struct span value,
                          struct part_row *out) MUST_CHECK;
 enum err done_row_decode(const struct row_home *home, struct span value,
                          struct done_row *out) MUST_CHECK;
+enum err prepared_row_decode(const struct row_home *home, struct span value,
+                             struct prepared_row *out) MUST_CHECK;
 
 /* Which of two values of one key is the newer? Objects: the higher version, of equals the second. Other tables:
  * the second. A value of length 0 says "gone". */
 bool row_is_newer(enum table table, struct span first, struct span second);
 /* Of a coded object row; its sum is not looked at. */
 bool row_is_tombstone(struct span value);
+bool row_is_marker(struct span value); /* a tombstone that S3 shows */
+bool row_is_kept(struct span value);   /* a tombstone that other copies must hear of */

@@ -149,6 +149,18 @@ run_upload(struct run *r, uint64_t bucket, struct span key, const struct upload_
 }
 
 void
+run_version(struct run *r, uint64_t bucket, struct span key, const struct version *born,
+            const struct row *row)
+{
+    unsigned char coded[KEY_UPLOAD_MAX], value[ROW_CODED_MAX];
+    struct row_home home = {
+        TABLE_VERSIONS, bucket, {(char *)coded, key_version(key, born, coded)}};
+
+    add(r, &home,
+        (struct span){(char *)value, row != NULL ? row_encode(&home, row, value) : 0});
+}
+
+void
 run_part(struct run *r, const struct upload_id *id, uint32_t number,
          const struct part_row *p)
 {
@@ -168,6 +180,19 @@ run_done(struct run *r, const struct upload_id *id, const struct done_row *d)
         TABLE_DONE, 0, {(const char *)id->id.bytes, sizeof id->id.bytes}};
 
     add(r, &home, (struct span){(char *)value, done_row_encode(&home, d, value)});
+}
+
+void
+run_prepared(struct run *r, const struct content_id *content,
+             const struct prepared_row *p)
+{
+    unsigned char value[VALUE_CODED_MAX];
+    struct row_home home = {
+        TABLE_PREPARED, 0, {(const char *)content->bytes, sizeof content->bytes}};
+
+    add(r, &home,
+        (struct span){(char *)value,
+                      p != NULL ? prepared_row_encode(&home, p, value) : 0});
 }
 
 void

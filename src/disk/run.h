@@ -22,9 +22,14 @@ void run_object(struct run *r, uint64_t bucket, struct span key, const struct ro
 void run_upload(struct run *r, uint64_t bucket, struct span key,
                 const struct upload_id *id,
                 const struct upload_row *u); /* NULL: ended, its parts with it */
+/* An older version; NULL: gone. `born` zero: the pointer to the null version, of which only `born` counts. */
+void run_version(struct run *r, uint64_t bucket, struct span key,
+                 const struct version *born, const struct row *row);
 void run_part(struct run *r, const struct upload_id *id, uint32_t number,
               const struct part_row *p);
 void run_done(struct run *r, const struct upload_id *id, const struct done_row *d);
+void run_prepared(struct run *r, const struct content_id *content,
+                  const struct prepared_row *p); /* NULL: decided or given up */
 /* Bytes of a segment that came to life or died, beyond what the index finds out by itself from object rows of
  * one place (parts, manifests). */
 void run_segment(struct run *r, enum disk_class class, uint32_t segment, int64_t living,
