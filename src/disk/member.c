@@ -70,8 +70,8 @@ member_path(const struct member *m, char *out)
     hex_encode(m->content.bytes, sizeof m->content.bytes, cid);
     if (m->kind == MEMBER_BODY)
         return m->part > 0 ? part_path(m, out) : object_path(m, cid, out);
-    if (m->kind == MEMBER_PUT)
-        return object_path(m, cid, out);
+    if (m->kind == MEMBER_PUT || (m->kind == MEMBER_MOVED && m->place.segment == 0))
+        return m->part > 0 ? part_path(m, out) : object_path(m, cid, out);
     if (m->kind == MEMBER_PART && m->place.segment == 0)
         return part_path(m, out);
     if (m->kind == MEMBER_UPLOAD_COMPLETE)
@@ -129,7 +129,7 @@ put_version(struct record_writer *w, const struct version *v)
 }
 
 static void
-put_place(struct record_writer *w, const struct place *p)
+put_place(struct record_writer *w, uint8_t field, const struct place *p)
 {
     char be[24];
 
@@ -139,7 +139,7 @@ put_place(struct record_writer *w, const struct place *p)
     put_be(be + 4, p->generation, 4);
     put_be(be + 8, p->offset, 8);
     put_be(be + 16, p->span, 8);
-    record_put_span(w, FIELD_PLACE, (struct span){be, sizeof be});
+    record_put_span(w, field, (struct span){be, sizeof be});
 }
 
 static void
@@ -162,7 +162,7 @@ put_object_fields(struct record_writer *w, const struct member *m)
     put_bytes(w, FIELD_CONTENT, m->content.bytes, sizeof m->content.bytes);
     put_version(w, &m->version);
     put_number(w, FIELD_SIZE, m->size);
-    put_place(w, &m->place);
+    put_place(w, FIELD_PLACE, &m->place);
     put_number(w, FIELD_SPAN, m->span);
     if (m->block_sums.len > 0)
         record_put_span(w, FIELD_BLOCK_SUMS, m->block_sums);
@@ -172,6 +172,7 @@ put_object_fields(struct record_writer *w, const struct member *m)
     put_number(w, FIELD_PART, m->part);
     if (m->meta_behind)
         record_put_span(w, FIELD_META_BEHIND, SPAN(""));
+    put_place(w, FIELD_OLD_PLACE, &m->old_place);
 }
 
 static void

@@ -67,7 +67,7 @@ struct member {
     struct content_id content;
     struct version version;
     uint64_t size;
-    struct place place;
+    struct place place, old_place; /* old: of a moved one */
     uint64_t span;
     struct span block_sums;
     uint32_t payload_sum;
@@ -86,6 +86,7 @@ struct member {
     /* Only where read. */
     struct span record; /* the record's bytes, in the window */
     struct span body; /* the payload, where the scanner or the committer has it at hand */
+    bool body_damaged; /* it is not what its sums say: taken from what is left of a damaged group */
 };
 
 enum member_field {
@@ -111,6 +112,7 @@ enum member_field {
     FIELD_UPLOAD,
     FIELD_PART,
     FIELD_META_BEHIND,
+    FIELD_OLD_PLACE,
     FIELD_CLUSTER = 40,
     FIELD_DISK,
     FIELD_CLASS,

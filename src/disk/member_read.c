@@ -20,6 +20,10 @@ required_of(unsigned kind, uint64_t *fields)
     case MEMBER_COMMIT:
         *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION) | BIT(FIELD_PLACE);
         return true;
+    case MEMBER_MOVED:
+        *fields =
+            OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION) | BIT(FIELD_OLD_PLACE);
+        return true;
     case MEMBER_DELETE:
     case MEMBER_DOUBT:
     case MEMBER_DOUBT_CLEAR:
@@ -201,6 +205,8 @@ take_object_field(struct member *m, uint8_t field, struct span value)
     case FIELD_META_BEHIND:
         m->meta_behind = true;
         return value.len == 0;
+    case FIELD_OLD_PLACE:
+        return take_place(value, &m->old_place);
     default:
         return true;
     }
