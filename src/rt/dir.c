@@ -138,8 +138,14 @@ rt_dir_open(const char *path, struct rt_dir **out, struct errbuf *eb)
 enum err
 rt_dir_open_at(struct rt_dir *d, const char *name, struct rt_dir **out, struct errbuf *eb)
 {
+    enum err rc = observer_may_begin(d->observer, name, eb);
+
     *out = NULL;
-    return rt_engine_ops()->dir_open(d, name, out, eb);
+    if (rc == ERR_OK)
+        rc = rt_engine_ops()->dir_open(d, name, out, eb);
+    if (rc == ERR_OK)
+        (*out)->observer = observer_ref(d->observer);
+    return rc;
 }
 
 void
@@ -148,8 +154,10 @@ rt_dir_close(struct rt_dir **dp)
     struct rt_dir *d = *dp;
 
     *dp = NULL;
-    if (d != NULL)
-        rt_engine_ops()->dir_free(d);
+    if (d == NULL)
+        return;
+    rt_observer_drop(&d->observer);
+    rt_engine_ops()->dir_free(d);
 }
 
 const char *
@@ -161,52 +169,72 @@ rt_dir_path(const struct rt_dir *d)
 enum err
 rt_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *eb)
 {
-    return rt_engine_ops()->dir_make(d, name, mode, eb);
+    enum err rc = observer_may_begin(d->observer, name, eb);
+
+    return rc == ERR_OK ? rt_engine_ops()->dir_make(d, name, mode, eb) : rc;
 }
 
 enum err
 rt_dir_sync(struct rt_dir *d, struct errbuf *eb)
 {
-    return rt_engine_ops()->dir_sync(d, eb);
+    enum err rc = observer_may_begin(d->observer, d->path, eb);
+
+    return rc == ERR_OK ? rt_engine_ops()->dir_sync(d, eb) : rc;
 }
 
 enum err
 rt_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg), void *arg,
             struct errbuf *eb)
 {
-    return rt_engine_ops()->dir_list(d, on_name, arg, eb);
+    enum err rc = observer_may_begin(d->observer, d->path, eb);
+
+    return rc == ERR_OK ? rt_engine_ops()->dir_list(d, on_name, arg, eb) : rc;
 }
 
 enum err
 rt_dir_unlink(struct rt_dir *d, const char *name, struct errbuf *eb)
 {
-    return rt_engine_ops()->dir_unlink(d, name, eb);
+    enum err rc = observer_may_begin(d->observer, name, eb);
+
+    return rc == ERR_OK ? rt_engine_ops()->dir_unlink(d, name, eb) : rc;
 }
 
 enum err
 rt_dir_rename(struct rt_dir *d, const char *from, const char *to, struct errbuf *eb)
 {
-    return rt_engine_ops()->dir_rename(d, from, to, eb);
+    enum err rc = observer_may_begin(d->observer, from, eb);
+
+    return rc == ERR_OK ? rt_engine_ops()->dir_rename(d, from, to, eb) : rc;
 }
 
 enum err
 rt_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *eb)
 {
+    enum err rc = observer_may_begin(d->observer, name, eb);
+
     *mode = 0;
-    return rt_engine_ops()->dir_mode(d, name, mode, eb);
+    return rc == ERR_OK ? rt_engine_ops()->dir_mode(d, name, mode, eb) : rc;
 }
 
 enum err
 rt_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
 {
+    enum err rc = observer_may_begin(d->observer, d->path, eb);
+
     *total = *free_bytes = 0;
-    return rt_engine_ops()->dir_space(d, total, free_bytes, eb);
+    return rc == ERR_OK ? rt_engine_ops()->dir_space(d, total, free_bytes, eb) : rc;
 }
 
 enum err
 rt_open(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
         struct rt_file **out, struct errbuf *eb)
 {
+    enum err rc = observer_may_begin(d->observer, name, eb);
+
     *out = NULL;
-    return rt_engine_ops()->open_file(d, name, flags, mode, out, eb);
+    if (rc == ERR_OK)
+        rc = rt_engine_ops()->open_file(d, name, flags, mode, out, eb);
+    if (rc == ERR_OK)
+        (*out)->observer = observer_ref(d->observer);
+    return rc;
 }

@@ -50,7 +50,9 @@ struct disk_op {
     uint32_t at;          /* place in buf */
     uint64_t offset;      /* place in the file */
     uint64_t len;
-    int64_t result; /* bytes or -errno */
+    int64_t result;    /* bytes or -errno */
+    uint64_t begun_ns; /* when the kernel got it; 0: not yet, or nobody observes */
+    uint32_t beside;
 
     struct loop *loop;
     struct fiber *waiter;   /* NULL: abandoned */

@@ -19,6 +19,7 @@ fiber_enter(struct loop *l, struct fiber *f)
     assert(l->self == NULL);
     l->self = f;
     l->spent = 0;
+    l->watchdog.doing = f->doing;
     ASAN_LEAVE(&l->asan_fake, f->stack_low, f->stack_size);
     TSAN_SWITCH(f->tsan_fiber);
     switch_to(&l->main_sp, f->sp);
@@ -28,6 +29,12 @@ fiber_enter(struct loop *l, struct fiber *f)
         l->fibers--;
         stacks_put(&l->stacks, f);
     }
+}
+
+void
+rt_doing(const char *what)
+{
+    loop_self->self->doing = loop_self->watchdog.doing = what;
 }
 
 /* From the running fiber to its loop. */

@@ -24,7 +24,9 @@ void rt_yield(void);         /* lets the others of this loop run once. May switc
 /* Both: ERR_OK when the time is over. May switch. */
 enum err rt_sleep_ms(uint64_t ms) MUST_CHECK;
 enum err rt_sleep_until(struct deadline when) MUST_CHECK;
-bool rt_cancelled(void);         /* has this fiber been cancelled (shield or not)? */
+bool rt_cancelled(void); /* has this fiber been cancelled (shield or not)? */
+/* What this fiber does, a literal: for the line of the log about a turn that took too long. */
+void rt_doing(const char *what);
 void rt_cancel(struct fiber *f); /* same loop; idempotent; wakes it if it waits */
 
 /* A scope: inside it no wait lasts longer than `by`, nor than the scope around it. */

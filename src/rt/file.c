@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "rt/internal.h"
+#include "rt/test_io.h"
 
 enum { DIRECT_ALIGN = 4096 };
 
@@ -31,8 +32,10 @@ file_ref(struct rt_file *f)
 void
 file_drop(struct rt_file *f)
 {
-    if (atomic_fetch_sub(&f->refs, 1) == 1)
+    if (atomic_fetch_sub(&f->refs, 1) == 1) {
+        rt_observer_drop(&f->observer);
         rt_engine_ops()->file_free(f);
+    }
 }
 
 void
@@ -87,6 +90,63 @@ disk_queues_free(struct loop *l)
         free(LIST_ENTRY(n, struct disk_queue, link));
 }
 
+static enum rt_io
+io_of(const struct disk_op *op)
+{
+    static const enum rt_io kinds[] = {
+        [DISK_READ] = RT_IO_READ,   [DISK_WRITE] = RT_IO_WRITE,
+        [DISK_SYNC] = RT_IO_SYNC,   [DISK_ALLOCATE] = RT_IO_SPACE,
+        [DISK_PUNCH] = RT_IO_SPACE, [DISK_TRUNCATE] = RT_IO_SPACE,
+    };
+
+    return kinds[op->kind];
+}
+
+/* Test hooks: one that a slow disk holds back. */
+struct late {
+    struct timer timer;
+    struct disk_op *op;
+};
+
+static void
+submit_late(struct timer *t)
+{
+    struct late *late = CONTAINER_OF(t, struct late, timer);
+    struct disk_op *op = late->op;
+
+    free(late);
+    op->loop->in_flight--;
+    op->loop->ops->submit(op->loop, op);
+}
+
+static void
+hold_back(struct loop *l, struct disk_op *op, uint64_t ns)
+{
+    struct late *late = xmalloc(sizeof *late);
+
+    late->op = op;
+    timer_init(&late->timer, submit_late);
+    l->in_flight++;
+    timer_add(&l->timers, &late->timer, l->ops->now_ns() + ns);
+}
+
+/* From here on the kernel has it: what it waited for us does not count. */
+static void
+submit(struct loop *l, struct disk_op *op)
+{
+    struct rt_observer *o = op->file->observer;
+    uint64_t delay = test_io_delay_ns(o, io_of(op));
+
+    if (o != NULL) {
+        op->beside = observer_begin(o);
+        op->begun_ns = l->ops->now_ns();
+    }
+    if (delay > 0)
+        hold_back(l, op, delay);
+    else
+        l->ops->submit(l, op);
+}
+
 static void
 start_waiting(struct loop *l, struct disk_queue *q, enum rt_class class)
 {
@@ -96,8 +156,22 @@ start_waiting(struct loop *l, struct disk_queue *q, enum rt_class class)
         if (n == NULL)
             return;
         q->of[class].in_flight++;
-        l->ops->submit(l, LIST_ENTRY(n, struct disk_op, link));
+        submit(l, LIST_ENTRY(n, struct disk_op, link));
     }
+}
+
+static void
+tell_observer(const struct disk_op *op, int64_t result)
+{
+    struct rt_io_done d = {.kind = io_of(op),
+                           .error = result < 0 ? (int)-result : 0,
+                           .len = op->len,
+                           .beside = op->beside};
+
+    if (op->begun_ns == 0)
+        return;
+    d.took_ns = op->loop->ops->now_ns() - op->begun_ns;
+    observer_end(op->file->observer, &d);
 }
 
 static void
@@ -123,9 +197,13 @@ disk_op_done(struct disk_op *op, int64_t result)
     struct loop *l = op->loop;
     struct disk_queue *q = queue_of(l, op->file->device);
     enum rt_class class = op->class;
+    int test_error = test_io_error(op->file->observer, io_of(op));
 
     assert(l == loop_self && q->of[class].in_flight > 0);
     q->of[class].in_flight--;
+    if (test_error != 0)
+        result = -test_error;
+    tell_observer(op, result);
     if (op->waiter != NULL) {
         op->wait->result = result;
         op->wait->done = true;
@@ -137,15 +215,15 @@ disk_op_done(struct disk_op *op, int64_t result)
 
 /* What a call of this kind may not begin with. */
 static enum err
-may_begin(struct errbuf *eb, const char *name)
+may_begin(struct errbuf *eb, const struct rt_file *file)
 {
     struct fiber *f = rt_self();
 
     if (f->cancelled && f->shields == 0)
-        return err_set(eb, ERR_CANCELLED, "'%s': cancelled", name);
+        return err_set(eb, ERR_CANCELLED, "'%s': cancelled", file->name);
     if (deadline_passed(f->scope))
-        return err_set(eb, ERR_TIMEOUT, "'%s': the deadline has passed", name);
-    return ERR_OK;
+        return err_set(eb, ERR_TIMEOUT, "'%s': the deadline has passed", file->name);
+    return observer_may_begin(file->observer, file->name, eb);
 }
 
 /* Queues or submits. The references are the operation's own: what the fiber does
@@ -242,7 +320,7 @@ rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32
 
     *n = 0;
     check_place(f, offset, b, at, len);
-    rc = may_begin(eb, f->name);
+    rc = may_begin(eb, f);
     if (rc != ERR_OK)
         return rc;
     rc = perform_abandonable(&op, by, &result);
@@ -263,7 +341,7 @@ rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint3
     enum err rc;
 
     check_place(f, offset, b, at, len);
-    rc = may_begin(eb, f->name);
+    rc = may_begin(eb, f);
     if (rc != ERR_OK)
         return rc;
     while (len > 0) {
@@ -292,7 +370,7 @@ change(struct rt_file *f, enum disk_op_kind kind, uint64_t offset, uint64_t len,
 {
     struct disk_op op = {
         .kind = kind, .class = RT_WRITE, .file = f, .offset = offset, .len = len};
-    enum err rc = may_begin(eb, f->name);
+    enum err rc = may_begin(eb, f);
     int64_t result;
 
     if (rc != ERR_OK)

@@ -12,6 +12,7 @@
  * are opened relative to a directory handle.
  */
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -78,6 +79,40 @@ uint32_t rt_file_busy(
 enum err rt_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb) MUST_CHECK;
 enum err rt_file_lock(struct rt_file *f, struct errbuf *eb)
     MUST_CHECK; /* flock, exclusive, at once or ERR_EXISTS */
+
+/* ---- who is told ---- */
+enum rt_io {
+    RT_IO_READ,
+    RT_IO_WRITE,
+    RT_IO_SYNC,  /* of files and directories */
+    RT_IO_SPACE, /* reserving, punching, cutting */
+    RT_IO_NAME,  /* opening, making, listing, removing, looking at */
+    RT_IOS_
+};
+/* One operation that is over. */
+struct rt_io_done {
+    enum rt_io kind;
+    int error; /* 0, or a positive errno */
+    uint64_t len;
+    uint64_t took_ns; /* with the kernel, not in our queue; RT_IO_NAME: 0 */
+    uint32_t
+        beside; /* operations that the kernel had of this observer when it began, itself included */
+};
+/* Is told of every operation on what was opened below a directory: the one place where a disk's trouble is seen.
+ * Embedded by the caller, counted: each directory and file holds a reference until its last operation is over. */
+struct rt_observer {
+    /* On the loop that asked, outside any fiber or in the one that asked; must not switch. */
+    void (*on_io)(struct rt_observer *o, const struct rt_io_done *d);
+    void (*free)(struct rt_observer *o); /* any thread of rt */
+    _Atomic uint32_t refs;               /* the caller's own: 1 */
+    _Atomic uint32_t in_flight;
+    _Atomic uint64_t done;
+    _Atomic bool shut; /* nothing begins any more: ERR_IO at once */
+    uint64_t number;   /* for test hooks: the nth of the process, from 1 */
+};
+/* For `d` and everything that is opened in it from now on. */
+void rt_dir_observe(struct rt_dir *d, struct rt_observer *o);
+void rt_observer_drop(struct rt_observer **op); /* NULL is fine */
 
 /* Reads up to len bytes to b->at + at; *n < len only at the end of the file. */
 enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,

@@ -8,6 +8,7 @@
 
 #include "rt/engine.h"
 #include "rt/sync.h"
+#include "rt/watchdog.h"
 
 /* ---- timers: a 4-ary heap a loop. A timer that is in no heap has place TIMER_IDLE. ----
  */
@@ -46,8 +47,9 @@ struct fiber {
     struct timer timer; /* runs while it waits with a deadline */
     enum err why;       /* how its wait ended */
     unsigned shields;
-    bool waiting; /* in fiber_wait or fiber_wait_owed */
-    bool owed;    /* neither cancellation nor time end this wait */
+    const char *doing; /* rt_doing() */
+    bool waiting;      /* in fiber_wait or fiber_wait_owed */
+    bool owed;         /* neither cancellation nor time end this wait */
     bool cancelled;
     char *stack_low; /* first usable byte */
     size_t stack_size;
@@ -138,6 +140,7 @@ struct loop {
     struct retired *retired;  /* rt_retire(): gathered since the last round began */
     bool retiring;            /* a round is on its way */
     unsigned spent; /* I/O calls of the running fiber that did not wait (net.c) */
+    struct watchdog watchdog;
 
     void *asan_fake, *tsan_fiber; /* of the loop's own stack */
     const void *asan_low;
@@ -221,13 +224,23 @@ struct rt_file {
     atomic_uint busy; /* operations submitted and not done, on all loops */
     uint64_t device;  /* st_dev; sim: any number */
     bool direct;
-    int fd;     /* real engines; -1 in sim */
-    char *name; /* owned; for sentences */
+    int fd;                       /* real engines; -1 in sim */
+    char *name;                   /* owned; for sentences */
+    struct rt_observer *observer; /* a reference, or NULL */
 };
 struct rt_dir {
-    char *path; /* owned */
-    int fd;     /* real engines; -1 in sim */
+    char *path;                   /* owned */
+    int fd;                       /* real engines; -1 in sim */
+    struct rt_observer *observer; /* a reference, or NULL */
 };
 void disk_queues_free(struct loop *l);
 void file_ref(struct rt_file *f);
 void file_drop(struct rt_file *f); /* the last one frees by ops->file_free */
+
+/* observe.c; `o` NULL is fine in all of them. */
+struct rt_observer *observer_ref(struct rt_observer *o);
+/* ERR_IO when the disk was shut out. */
+enum err observer_may_begin(const struct rt_observer *o, const char *name,
+                            struct errbuf *eb) MUST_CHECK;
+uint32_t observer_begin(struct rt_observer *o); /* how many there are now */
+void observer_end(struct rt_observer *o, const struct rt_io_done *d);

@@ -84,7 +84,12 @@ run_ready(struct loop *l)
     now.prev->next = &now;
     list_init(&l->ready);
     while ((n = list_pop_front(&now)) != NULL) {
-        fiber_enter(l, LIST_ENTRY(n, struct fiber, link));
+        struct fiber *f = LIST_ENTRY(n, struct fiber, link);
+        fiber_fn *fn = f->fn; /* it may end */
+
+        fiber_enter(l, f);
+        watchdog_mark(&l->watchdog,
+                      l->watchdog.doing != NULL ? l->watchdog.doing : "a fiber", fn);
         switches++;
     }
     metric_add(M_SWITCHES, 0, switches);
@@ -104,8 +109,13 @@ loop_turn(struct loop *l)
     uint64_t until;
 
     l->now_ns = l->ops->now_ns();
+    if (l->watchdog.from_ns != 0)
+        watchdog_end(&l->watchdog, l->index, l->now_ns);
+    watchdog_begin(&l->watchdog, l->now_ns);
     drain(l);
+    watchdog_mark(&l->watchdog, "messages", NULL);
     timer_run(&l->timers, l->now_ns);
+    watchdog_mark(&l->watchdog, "timers", NULL);
     stream_start_due(l);
     run_ready(l);
     count_fibers(l);
@@ -122,7 +132,11 @@ loop_turn(struct loop *l)
         if (atomic_load(&l->box.head) != NULL)
             until = 0;
     }
+    if (until != 0) /* the time asleep is none of the turn's */
+        watchdog_end(&l->watchdog, l->index, l->ops->now_ns());
     l->ops->wait(l, until);
+    if (until == 0)
+        watchdog_mark(&l->watchdog, "asking the kernel", NULL);
     atomic_store_explicit(&l->box.asleep, false, memory_order_relaxed);
 }
 
@@ -137,6 +151,7 @@ loop_open(struct loop *l, const struct rt_options *o, unsigned loops, struct err
     list_init(&l->due);
     list_init(&l->disks);
     rt_group_begin(&l->root);
+    watchdog_init(&l->watchdog, o->turn_limit_ms);
     l->tsan_fiber = TSAN_CURRENT();
     l->now_ns = l->ops->now_ns();
     metrics_thread_begin();

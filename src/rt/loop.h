@@ -21,7 +21,8 @@ struct rt_options {
     unsigned worker_queue; /* jobs that may wait; 0: 1024. Beyond: ERR_BUSY */
     unsigned fibers_max;   /* a loop; 0: as many as there can be stacks, at most 65,536 */
     uint64_t iobuf_bytes;  /* limit of pooled I/O buffers, all loops; 0: 256 MiB */
-    bool pin;              /* bind loop i to the i-th CPU of the mask */
+    uint64_t turn_limit_ms; /* a turn that takes longer is told in the log; 0: 50 */
+    bool pin;               /* bind loop i to the i-th CPU of the mask */
 };
 
 enum err rt_run(const struct rt_options *options, fiber_fn *start, void *arg,

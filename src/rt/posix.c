@@ -18,6 +18,7 @@
 #include "rt/internal.h"
 #include "rt/pool.h"
 #include "rt/real.h"
+#include "rt/test_io.h"
 
 #define NAMES_MAX (4u << 20) /* of one directory */
 
@@ -72,12 +73,23 @@ code_of(int error)
     }
 }
 
+static int call_sync(struct call *c);
+
 /* Runs it and turns what it says into a code and a sentence. */
 static enum err
-on_worker(struct call *c, const char *doing, const char *name, struct errbuf *eb)
+on_worker(struct call *c, struct rt_observer *o, const char *doing, const char *name,
+          struct errbuf *eb)
 {
-    enum err rc = pool_run(POOL_WORK, call_work, c, DEADLINE_NEVER);
+    struct rt_io_done d = {.kind = c->call == call_sync ? RT_IO_SYNC : RT_IO_NAME,
+                           .beside = observer_begin(o)};
+    int test_error = test_io_error(o, d.kind);
+    enum err rc = ERR_OK;
 
+    c->error = test_error;
+    if (test_error == 0)
+        rc = pool_run(POOL_WORK, call_work, c, DEADLINE_NEVER);
+    d.error = rc == ERR_OK ? c->error : 0; /* not done at all: no fault of the disk */
+    observer_end(o, &d);
     if (rc != ERR_OK)
         return err_set(eb, rc, "%s '%s': %s", doing, name, err_name(rc));
     if (c->error != 0)
@@ -141,7 +153,8 @@ enum err
 real_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out, struct errbuf *eb)
 {
     struct call c = {.call = call_dir_open, .at = at != NULL ? at->fd : -1, .name = path};
-    enum err rc = on_worker(&c, "opening the directory", path, eb);
+    enum err rc = on_worker(&c, at != NULL ? at->observer : NULL, "opening the directory",
+                            path, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -196,7 +209,7 @@ real_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode
                      .flags = flags,
                      .mode = mode,
                      .fd = -1};
-    enum err rc = on_worker(&c, "opening", name, eb);
+    enum err rc = on_worker(&c, d->observer, "opening", name, eb);
     struct rt_file *f;
 
     if (rc == ERR_OK && !S_ISREG(c.st.st_mode))
@@ -267,7 +280,7 @@ real_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *
 
     if (leaves_directory(name))
         return err_set(eb, ERR_BAD_REQUEST, "'%s' is no name inside a directory", name);
-    return on_worker(&c, "making the directory", name, eb);
+    return on_worker(&c, d->observer, "making the directory", name, eb);
 }
 
 static int
@@ -281,7 +294,7 @@ real_dir_sync(struct rt_dir *d, struct errbuf *eb)
 {
     struct call c = {.call = call_sync, .at = d->fd};
 
-    return on_worker(&c, "syncing the directory", d->path, eb);
+    return on_worker(&c, d->observer, "syncing the directory", d->path, eb);
 }
 
 static int
@@ -301,7 +314,7 @@ real_dir_unlink(struct rt_dir *d, const char *name, struct errbuf *eb)
 
     if (leaves_directory(name))
         return err_set(eb, ERR_BAD_REQUEST, "'%s' is no name inside a directory", name);
-    return on_worker(&c, "removing", name, eb);
+    return on_worker(&c, d->observer, "removing", name, eb);
 }
 
 static int
@@ -318,7 +331,7 @@ real_dir_rename(struct rt_dir *d, const char *from, const char *to, struct errbu
     if (leaves_directory(from) || leaves_directory(to))
         return err_set(eb, ERR_BAD_REQUEST, "'%s' or '%s' is no name inside a directory",
                        from, to);
-    return on_worker(&c, "renaming", from, eb);
+    return on_worker(&c, d->observer, "renaming", from, eb);
 }
 
 static int
@@ -331,7 +344,7 @@ enum err
 real_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *eb)
 {
     struct call c = {.call = call_stat, .at = d->fd, .name = name};
-    enum err rc = on_worker(&c, "looking at", name, eb);
+    enum err rc = on_worker(&c, d->observer, "looking at", name, eb);
 
     *mode = rc == ERR_OK ? c.st.st_mode & 07777u : 0;
     return rc;
@@ -378,7 +391,7 @@ real_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg), vo
               struct errbuf *eb)
 {
     struct call c = {.call = call_list, .at = d->fd};
-    enum err rc = on_worker(&c, "listing the directory", d->path, eb);
+    enum err rc = on_worker(&c, d->observer, "listing the directory", d->path, eb);
 
     for (size_t i = 0; i < c.names.count; i++) {
         if (rc == ERR_OK)
@@ -399,7 +412,7 @@ enum err
 real_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
 {
     struct call c = {.call = call_space, .at = d->fd};
-    enum err rc = on_worker(&c, "asking for the space of", d->path, eb);
+    enum err rc = on_worker(&c, d->observer, "asking for the space of", d->path, eb);
 
     if (rc == ERR_OK) {
         *total = (uint64_t)c.space.f_blocks * c.space.f_frsize;
@@ -418,7 +431,7 @@ enum err
 real_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb)
 {
     struct call c = {.call = call_size, .fd = f->fd};
-    enum err rc = on_worker(&c, "asking for the size of", f->name, eb);
+    enum err rc = on_worker(&c, f->observer, "asking for the size of", f->name, eb);
 
     if (rc == ERR_OK)
         *out = (uint64_t)c.st.st_size;

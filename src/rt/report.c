@@ -26,6 +26,15 @@ collect(struct buf *out, void *arg)
     for (unsigned i = 0; i < loops; i++)
         buf_printf(out, "forebay_loop_connections{loop=\"%u\"} %u\n", i,
                    atomic_load(&loop_at(i)->connections));
+    buf_puts(out, WATCHDOG_FAMILY);
+    for (unsigned i = 0; i < loops; i++)
+        watchdog_report(&loop_at(i)->watchdog, i, out);
+    buf_puts(out,
+             "# HELP forebay_loop_turn_max_seconds the longest turn since the start\n"
+             "# TYPE forebay_loop_turn_max_seconds gauge\n");
+    for (unsigned i = 0; i < loops; i++)
+        buf_printf(out, "forebay_loop_turn_max_seconds{loop=\"%u\"} %.6f\n", i,
+                   (double)atomic_load(&loop_at(i)->watchdog.max_ns) / 1e9);
     buf_puts(out, "# HELP forebay_io_buffer_bytes I/O buffers in use\n"
                   "# TYPE forebay_io_buffer_bytes gauge\n");
     buf_printf(out, "forebay_io_buffer_bytes %" PRIu64 "\n", iobuf_in_use());

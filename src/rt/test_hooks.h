@@ -11,3 +11,16 @@
  * none. Restarts the count. */
 void rt_test_disturb_wait(uint64_t nth, enum err err);
 uint64_t rt_test_waits(void); /* waits since then */
+
+/* What observed disks do (rt/file.h): one page of settings for the process, or, where the environment names a file in
+ * FOREBAY_TEST_IO, that file, mapped: so a test outside turns a disk of a running server bad and good again. */
+struct rt_test_io {
+    _Atomic uint64_t disk;     /* the nth observer of the process; 0: all */
+    _Atomic uint64_t kinds;    /* bits 1 << enum rt_io; 0: nothing happens */
+    _Atomic uint64_t error;    /* what those fail with; 0: they do not */
+    _Atomic uint64_t skip;     /* so many pass first */
+    _Atomic uint64_t count;    /* so many fail then; UINT64_MAX: all */
+    _Atomic uint64_t delay_us; /* added to each of them */
+    _Atomic uint64_t seen;     /* so many were meant; counts up */
+};
+struct rt_test_io *rt_test_io(void);
