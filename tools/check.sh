@@ -59,7 +59,7 @@ stage_fuzz() {
     [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || return 1
     stage_passed=${BASH_REMATCH[1]} stage_failed=${BASH_REMATCH[2]}
 }
-stage_e2e() { build dev forebay && build rel forebay && pytest_of test/e2e; }
+stage_e2e() { build dev forebay && build rel forebay powercut && pytest_of test/e2e; }
 
 run_stage() {
     local begun=$SECONDS
