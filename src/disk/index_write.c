@@ -74,7 +74,7 @@ count_segment(struct writer *w, enum disk_class class, uint32_t segment, int64_t
 static bool
 has_one_place(const struct row *row)
 {
-    return (row->flags & (ROW_TOMBSTONE | ROW_PARTS)) == 0 && row->segment != 0;
+    return (row->flags & (ROW_TOMBSTONE | ROW_PARTS)) == 0;
 }
 
 /* A record of metadata holds its log: as one byte, since nobody reclaims by its size. */

@@ -449,8 +449,7 @@ list_versions(struct tail *t, struct index *x, uint64_t bucket, struct span afte
     if (rc == ERR_OK)
         rc = side_next(older, x, eb);
     while (rc == ERR_OK && !(now->over && older->over)) {
-        bool current = older->over ||
-                       (!now->over && span_cmp(now->key, older->key) <= 0);
+        bool current = older->over || (!now->over && span_cmp(now->key, older->key) <= 0);
         struct side *next = current ? now : older;
 
         if (*count == max) {

@@ -40,6 +40,16 @@ random_row(bool modest)
                                   any(modest ? 35 : 60));
     if (rnd64() % 5 == 0)
         r.mtime_ms = -r.mtime_ms;
+    if (!modest)
+        r.flags |= (uint32_t)(any(6) << 8) & ~4096u; /* 128 and 4096 are the coding's */
+    if (!modest && rnd64() % 3 == 0)
+        r.born = (struct version){any(47), any(60)};
+    if (r.born.epoch == r.version.epoch && r.born.counter == r.version.counter)
+        r.born = (struct version){0};
+    if ((r.flags & ROW_META_APART) != 0) {
+        r.meta_segment = (uint32_t)any(32);
+        r.meta_offset = any(60);
+    }
     for (unsigned i = 0; i < sizeof r.md5; i++)
         r.md5[i] = (uint8_t)rnd64();
     return r;
@@ -51,6 +61,8 @@ same_row(const struct row *a, const struct row *b)
     return a->flags == b->flags && a->parts == b->parts &&
            a->version.epoch == b->version.epoch &&
            a->version.counter == b->version.counter && a->size == b->size &&
+           a->born.epoch == b->born.epoch && a->born.counter == b->born.counter &&
+           a->meta_segment == b->meta_segment && a->meta_offset == b->meta_offset &&
            a->mtime_ms == b->mtime_ms && a->segment == b->segment &&
            a->offset == b->offset && a->overwrites == b->overwrites &&
            memcmp(&a->content, &b->content, sizeof a->content) == 0 &&
@@ -73,6 +85,8 @@ test_round_trip(void)
         CHECK(same_row(&row, &back));
         CHECK(row_is_tombstone((struct span){(char *)out, len}) ==
               ((row.flags & ROW_TOMBSTONE) != 0));
+        CHECK(row_is_marker((struct span){(char *)out, len}) ==
+              ((row.flags & ROW_MARKER) != 0));
     }
 }
 
