@@ -310,6 +310,10 @@ apply_complete(struct changes *c, const struct member *m, struct row *row,
     struct done_row done = {.bucket = m->bucket, .key = m->key};
     enum err rc = member_row(m, c->class, row, eb);
 
+    /* Which parts it took is lost: the object is there and can't be read, and the upload stays open, so that it can
+     * be completed anew. What the object replaced does not come back. */
+    if (rc == ERR_OK && m->body_damaged)
+        return put_row(c, m, row, eb);
     if (rc == ERR_OK)
         rc = manifest_decode(m->body, &kept, eb);
     if (rc != ERR_OK)

@@ -89,6 +89,7 @@ struct disk {
     struct disk_ids *ids; /* own_ids, or lent */
     uint8_t disk_id[16];
     uint64_t epoch;       /* of this opening: larger than any on this disk before */
+    uint64_t former_epoch; /* of the opening before */
     uint64_t generation;  /* of the superblock */
     uint32_t cluster_sum; /* crc32c of the cluster id: where block sums begin */
     struct rt_dir *root, *state, *dir[DISK_CLASSES_];
@@ -120,6 +121,8 @@ struct disk {
         struct dying *dying; /* segments that lost bytes since the last flush; owned */
         uint32_t dying_count, dying_room;
         uint64_t given_back; /* places found without a record at start */
+        bool log_damaged; /* changes of the native log are lost: bodies without a record are kept */
+        uint64_t replayed, to_replay; /* bytes of logs */
         bool open;           /* takes changes */
     } home;
 };

@@ -33,6 +33,7 @@
     X(21, DECIDE, "decide")                                                              \
     X(22, SLICE, "slice")                                                                \
     X(23, CHUNK, "chunk")                                                                \
+    X(24, VERSION_DELETE, "version-delete")                                              \
     X(32, BODY, "body")                                                                  \
     X(33, OPEN, "open")                                                                  \
     X(34, SUMS, "sums")                                                                  \
@@ -113,6 +114,7 @@ enum member_field {
     FIELD_PART,
     FIELD_META_BEHIND,
     FIELD_OLD_PLACE,
+    FIELD_BORN = 36,
     FIELD_CLUSTER = 40,
     FIELD_DISK,
     FIELD_CLASS,
@@ -133,8 +135,14 @@ enum member_field {
     FIELD_BACKEND_VERSION,
     FIELD_CHECKSUM,
     FIELD_STORAGE_CLASS,
+    FIELD_OBJECT_TAGS,
+    FIELD_VERSIONING,
 };
 #define MEMBER_RECORD_VERSION 1
+/* Of a record that leaves an older version or a delete marker: who does not know of these must not read it. */
+#define MEMBER_RECORD_VERSIONED 2
+#define LAYOUT_PLAIN            1
+#define LAYOUT_PARTS            2
 
 #define MEMBER_HEAD_SUM 4 /* bytes of the head sum, behind the record */
 /* The sum over a header, the head sum at `at` as zeros. */

@@ -123,6 +123,49 @@ position_fits(struct disk *d, enum disk_class class, const struct log_position *
     return fits;
 }
 
+/* Does the index know of changes that the native log does not have, behind all that it has? Then a file of it is
+ * gone, or cut: believing the rest would bring old versions back. An index that is only too old is another thing. */
+static bool
+log_is_lost(struct disk *d, const struct log_position *p)
+{
+    if (p->group == 0)
+        return false;
+    LIST_EACH(&d->home.segments_of[DISK_NATIVE], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (s->kind == SEGMENT_LOG && s->first_group > p->group)
+            return false;
+    }
+    return !position_fits(d, DISK_NATIVE, p);
+}
+
+static enum err
+judge_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
+{
+    const struct log_position *native = &covered->log[DISK_NATIVE];
+
+    if (log_is_lost(d, native)) {
+        d->home.log_damaged = true;
+        if (!d->o.rebuild)
+            return err_set(eb, ERR_CORRUPT,
+                           "the index knows changes up to group %" PRIu64
+                           " of the native log, in native/log-%06" PRIu32
+                           ".tar, which is not there or shorter: put the file back, or "
+                           "run forebay disk rebuild to go on with what is left",
+                           native->group, native->segment);
+    } else if (!d->o.rebuild && covered->generation <= d->generation &&
+               position_fits(d, DISK_NATIVE, native) &&
+               position_fits(d, DISK_CACHED, &covered->log[DISK_CACHED])) {
+        return ERR_OK;
+    }
+    LOG(LOG_WARN, "disk.index_foreign", "the index is rebuilt from the logs",
+        L_TEXT("disk", rt_dir_path(d->root)),
+        L_TEXT("why", d->o.rebuild ? "asked for" : "it does not fit the logs"));
+    *covered = (struct index_covered){0};
+    return index_reset(d->index, eb);
+}
+
 static enum err
 open_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
 {
@@ -134,19 +177,10 @@ open_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
     rc = index_open(&o, &d->index, &state, covered, eb);
     if (rc != ERR_OK)
         return rc;
-    if (state == INDEX_GOOD &&
-        (covered->generation > d->generation ||
-         !position_fits(d, DISK_NATIVE, &covered->log[DISK_NATIVE]) ||
-         !position_fits(d, DISK_CACHED, &covered->log[DISK_CACHED]))) {
-        LOG(LOG_WARN, "disk.index_foreign",
-            "the index does not fit the logs and is rebuilt",
-            L_TEXT("disk", rt_dir_path(d->root)));
-        rc = index_reset(d->index, eb);
-        *covered = (struct index_covered){0};
-    } else if (state != INDEX_GOOD) {
-        *covered = (struct index_covered){0};
-    }
-    return rc;
+    if (state == INDEX_GOOD)
+        return judge_index(d, covered, eb);
+    *covered = (struct index_covered){0};
+    return ERR_OK;
 }
 
 /* ---- replay ---- */
@@ -281,24 +315,100 @@ say_damaged(struct disk *d, struct segment *s, uint64_t offset, uint64_t group)
         L_U64("offset", offset), L_U64("group", group));
 }
 
+/* What is left of groups that are damaged. A record that can't be applied is said, and the rest goes on. */
+static enum err
+take_salvaged(void *arg, struct member *m)
+{
+    struct changes *c = arg;
+    struct errbuf why = {0};
+    enum err rc = changes_apply(c, m, NULL, &why);
+
+    if (rc == ERR_OK) {
+        take_counters(c->disk, m);
+        changes_publish(c);
+        return ERR_OK;
+    }
+    changes_forget(c);
+    LOG(LOG_ERROR, "disk.record_lost", "a record of a damaged group is of no use",
+        L_U64("segment", m->segment), L_U64("offset", m->offset),
+        L_TEXT("error", why.text));
+    return rc == ERR_CORRUPT ? ERR_OK : rc;
+}
+
+static enum err
+salvage(struct disk *d, struct changes *c, struct segment *s, struct log_scan *scan,
+        uint64_t to, uint64_t below, struct errbuf *eb)
+{
+    say_damaged(d, s, scan->offset, scan->group);
+    d->home.log_damaged = true;
+    return log_scan_salvage(scan, to, below, take_salvaged, c, eb);
+}
+
 /* The next group, behind damage if there is some. */
 static enum scanned
-next_group(struct disk *d, enum disk_class class, struct segment *s,
-           struct log_scan *scan, struct errbuf *eb)
+next_group(struct disk *d, struct changes *c, struct segment *s, struct log_scan *scan,
+           struct errbuf *eb)
 {
     enum scanned got = log_scan_next(scan, eb);
-    uint64_t at = scan->offset, group = scan->group;
+    struct log_behind behind;
 
-    if (got != SCAN_END || class != DISK_NATIVE || !log_scan_skip(scan))
+    if (got != SCAN_END || c->class != DISK_NATIVE ||
+        !log_scan_behind(scan, d->o.rebuild ? UINT64_MAX : GROUP_MAX, &behind))
         return got;
-    say_damaged(d, s, at, group);
+    if (salvage(d, c, s, scan, behind.offset, behind.group, eb) != ERR_OK)
+        return SCAN_ERROR;
+    log_scan_go(scan, &behind);
     return log_scan_next(scan, eb);
 }
 
-/* One segment, from `offset` on. */
+static void
+tell_progress(struct disk *d, uint64_t bytes)
+{
+    uint64_t step = MIB(8), before = d->home.replayed / step;
+
+    d->home.replayed += bytes;
+    if (d->o.on_replay != NULL && d->home.replayed / step != before)
+        d->o.on_replay(d->o.on_replay_arg, d->home.replayed, d->home.to_replay);
+}
+
+static struct segment *next_log(struct disk *d, enum disk_class class, struct segment *s);
+
+/* The log goes on in `next`. Groups that are missing in between were acknowledged, for `next` was made when all before
+ * it was there. */
+static enum err
+bridge_gap(struct disk *d, struct changes *c, struct segment *s, struct log_scan *scan,
+           const struct segment *next, struct errbuf *eb)
+{
+    struct log *log = &d->home.log[c->class];
+    enum err rc;
+
+    if (next == NULL || c->class != DISK_NATIVE || next->first_group <= log->next_group)
+        return ERR_OK;
+    rc = salvage(d, c, s, scan, s->home.size, next->first_group, eb);
+    log->next_group = next->first_group;
+    return rc;
+}
+
+static enum err
+end_of_segment(struct segment *s, const struct log_scan *scan, enum scanned got,
+               const struct errbuf *eb)
+{
+    if (got == SCAN_NEWER)
+        return ERR_NOT_BUILT;
+    if (got == SCAN_ERROR)
+        return ERR_IO;
+    if (eb->text[0] != '\0')
+        LOG(LOG_INFO, "disk.log_end",
+            "the log ends at something that was never acknowledged",
+            L_U64("segment", s->id), L_U64("offset", scan->offset),
+            L_TEXT("found", eb->text));
+    return ERR_OK;
+}
+
+/* One segment, from `offset` on. *next is where the log goes on, borrowed from the table, or NULL. */
 static enum err
 replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t offset,
-               uint64_t *epoch, struct errbuf *eb)
+               uint64_t *epoch, struct segment **next, struct errbuf *eb)
 {
     struct log *log = &d->home.log[c->class];
     struct scan_source source = {.file = s->file,
@@ -311,28 +421,27 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
     enum err rc = ERR_OK;
 
     log_scan_begin(&scan, &source, offset, log->next_group, *epoch);
-    while (rc == ERR_OK) {
+    while (rc == ERR_OK && got == SCAN_GROUP) {
         uint64_t before = scan.offset;
 
-        got = next_group(d, c->class, s, &scan, eb);
+        got = next_group(d, c, s, &scan, eb);
         if (got != SCAN_GROUP)
             break;
         rc = replay_group(d, c, &scan, eb);
         set_end(log, &scan, before);
-        if (rc == ERR_OK && flush_is_behind(d))
+        tell_progress(d, scan.offset - before);
+        if (rc == ERR_OK && tail_bytes(d->tail) > d->o.tail_bytes)
             rc = flush_replayed(d, s, eb);
     }
     s->home.used = scan.offset;
     *epoch = scan.epoch;
-    if (got == SCAN_NEWER)
-        rc = ERR_NOT_BUILT;
-    else if (got == SCAN_ERROR)
-        rc = ERR_IO;
-    else if (got == SCAN_END && eb->text[0] != '\0')
-        LOG(LOG_INFO, "disk.log_end",
-            "the log ends at something that was never acknowledged",
-            L_U64("segment", s->id), L_U64("offset", scan.offset),
-            L_TEXT("found", eb->text));
+    *next = NULL;
+    if (rc == ERR_OK)
+        rc = end_of_segment(s, &scan, got, eb);
+    if (rc == ERR_OK)
+        *next = next_log(d, c->class, s);
+    if (rc == ERR_OK)
+        rc = bridge_gap(d, c, s, &scan, *next, eb);
     log_scan_end(&scan);
     return rc;
 }
@@ -344,19 +453,17 @@ next_log(struct disk *d, enum disk_class class, struct segment *s)
     struct log *log = &d->home.log[class];
     struct segment *next = log_of(d, class, log->next_group);
 
-    if (next != NULL || class != DISK_NATIVE)
-        return next != s ? next : NULL;
+    if (next != NULL && next != s)
+        return next;
+    next = NULL;
     LIST_EACH(&d->home.segments_of[class], n)
     {
         struct segment *later = LIST_ENTRY(n, struct segment, home.of_class);
 
-        if (later->kind == SEGMENT_LOG && later->first_group > log->next_group &&
+        if (class == DISK_NATIVE && later->kind == SEGMENT_LOG &&
+            later->first_group > log->next_group &&
             (next == NULL || later->first_group < next->first_group))
             next = later;
-    }
-    if (next != NULL) { /* it was made when all before it was there */
-        say_damaged(d, s, s->home.used, log->next_group);
-        log->next_group = next->first_group;
     }
     return next;
 }
@@ -368,7 +475,7 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
     struct log *log = &d->home.log[class];
     struct changes *c = changes_new(d, class);
     uint64_t offset = DISK_ALIGN, epoch = 0;
-    struct segment *s, *next;
+    struct segment *s, *next = NULL;
     enum err rc = ERR_OK;
 
     log->next_group = 1;
@@ -384,9 +491,8 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
         }
     }
     while (s != NULL) {
-        rc = replay_segment(d, c, s, offset, &epoch, eb);
-        next = rc == ERR_OK ? next_log(d, class, s) : NULL;
-        if (next == NULL)
+        rc = replay_segment(d, c, s, offset, &epoch, &next, eb);
+        if (rc != ERR_OK || next == NULL)
             break;
         segment_drop(&s);
         s = segment_ref(next);
@@ -431,6 +537,13 @@ has_record(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
     else if (rc == ERR_NOT_FOUND)
         *out = false;
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* What logs that are damaged or gone said of a finished body nobody knows: it stays, for rebuild --from-bodies. */
+static bool
+keeps_orphans(const struct disk *d, const struct member *m)
+{
+    return d->home.log_damaged && m->kind == MEMBER_BODY;
 }
 
 static enum err
@@ -481,7 +594,7 @@ walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
         if (got != SCAN_GROUP)
             break;
         rc = has_record(d, &m, &lives, eb);
-        if (rc == ERR_OK && lives)
+        if (rc == ERR_OK && (lives || keeps_orphans(d, &m)))
             used = next;
         else if (rc == ERR_OK && m.kind != MEMBER_DEAD) {
             d->home.given_back++;
@@ -540,6 +653,9 @@ recover_single(struct disk *d, enum disk_class class, const struct found_list *l
             atomic_fetch_add(&d->used_bytes[class], size - MIN(size, 2 * DISK_ALIGN));
             continue;
         }
+        if (d->home.log_damaged && class == DISK_NATIVE &&
+            (rc == ERR_OK || rc == ERR_NOT_FOUND))
+            continue;
         if (rc == ERR_OK || rc == ERR_NOT_FOUND)
             rc = segment_remove(d, class, SEGMENT_ONE, l->at[i].id, eb);
         if (rc == ERR_OK)
@@ -565,13 +681,100 @@ count_shared(struct disk *d, enum disk_class class)
     }
 }
 
+/* ---- logs that are damaged or gone ---- */
+
+/* Is the first thing in the file a finished body of an earlier start? */
+static enum err
+has_old_body(struct disk *d, enum disk_class class, const char *name, bool *out,
+             struct errbuf *eb)
+{
+    struct rt_file *f = NULL;
+    struct iobuf *b = NULL;
+    struct member m;
+    uint32_t n = 0;
+    size_t need;
+    enum err rc = rt_open(d->dir[class], name, RT_O_DIRECT, 0, &f, eb);
+
+    *out = false;
+    if (rc == ERR_OK)
+        rc = iobuf_get(BODY_HEAD, &b);
+    if (rc == ERR_OK)
+        rc = rt_read(f, DISK_ALIGN, b, 0, BODY_HEAD, RT_READ, DEADLINE_NEVER, &n, eb);
+    if (rc == ERR_OK)
+        *out = member_parse((struct span){b->at, n}, &m, &need, NULL) == MEMBER_GOOD &&
+               m.kind == MEMBER_BODY && m.epoch < d->former_epoch;
+    iobuf_drop(&b);
+    rt_file_close(&f);
+    return rc;
+}
+
+static uint64_t
+log_bytes(struct disk *d, enum disk_class class, const struct log_position *from)
+{
+    uint64_t sum = 0;
+
+    LIST_EACH(&d->home.segments_of[class], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (s->kind == SEGMENT_LOG && s->first_group > from->group)
+            sum += s->home.size;
+        else if (s->kind == SEGMENT_LOG && s->id == from->segment)
+            sum += s->home.size - MIN(s->home.size, from->offset);
+    }
+    return sum;
+}
+
+/* Bodies without any log: at most those of one start that did not come to its first record. */
+static enum err
+check_for_logs(struct disk *d, const struct found_list *l, struct errbuf *eb)
+{
+    if (oldest_log(d, DISK_NATIVE) != NULL || d->o.rebuild)
+        return ERR_OK;
+    for (uint32_t i = 0; i < l->count; i++) {
+        char name[SEGMENT_NAME_ROOM];
+        bool old = false;
+        enum err rc = ERR_OK;
+
+        segment_name(l->at[i].kind, l->at[i].id, name);
+        if (l->at[i].kind != SEGMENT_LOG)
+            rc = has_old_body(d, DISK_NATIVE, name, &old, eb);
+        if (rc != ERR_OK)
+            return rc;
+        if (old)
+            return err_set(eb, ERR_CORRUPT,
+                           "there are bodies (native/%s), but no native log that says "
+                           "which of them live: put the logs back, or run forebay disk "
+                           "rebuild --from-bodies",
+                           name);
+    }
+    return ERR_OK;
+}
+
+/* Remembered in a file, because the index will cover what was lost, and the next start sees nothing of it. */
+static enum err
+remember_damage(struct disk *d, bool before, struct errbuf *eb)
+{
+    static const char text[] =
+        "Changes of the native log were lost. Bodies that no record names are kept.\n"
+        "forebay disk rebuild --from-bodies brings them back; forebay disk check "
+        "--repair gives them up.\n";
+
+    if (before || !d->home.log_damaged)
+        return ERR_OK;
+    return rt_file_store(d->state, RECOVER_ORPHANS, text, sizeof text - 1, 0600, eb);
+}
+
 enum err
 recover_disk(struct disk *d, struct errbuf *eb)
 {
     struct found_list found[DISK_CLASSES_] = {0};
     struct index_covered covered = {0};
+    unsigned mode;
+    bool damaged = rt_dir_mode(d->state, RECOVER_ORPHANS, &mode, NULL) == ERR_OK;
     enum err rc = ERR_OK;
 
+    d->home.log_damaged = damaged;
     d->home.next_segment = 1;
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
         rc = rt_dir_list(d->dir[c], on_name, &found[c], eb);
@@ -580,10 +783,19 @@ recover_disk(struct disk *d, struct errbuf *eb)
     }
     if (rc == ERR_OK)
         rc = open_index(d, &covered, eb);
-    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+    if (rc == ERR_OK)
+        rc = check_for_logs(d, &found[DISK_NATIVE], eb);
+    tail_replaying(d->tail, true);
+    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
         d->home.log[c].end = covered.log[c]; /* a flush in the middle covers no less */
+        if (rc == ERR_OK)
+            d->home.to_replay += log_bytes(d, (enum disk_class)c, &covered.log[c]);
+    }
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = replay_class(d, (enum disk_class)c, &covered.log[c], eb);
+    tail_replaying(d->tail, false);
+    if (rc == ERR_OK)
+        rc = remember_damage(d, damaged, eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
         rc = recover_bodies(d, (enum disk_class)c, eb);
         count_shared(d, (enum disk_class)c);

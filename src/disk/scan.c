@@ -219,31 +219,94 @@ log_scan_next(struct log_scan *s, struct errbuf *eb)
     return SCAN_GROUP;
 }
 
-bool
-log_scan_skip(struct log_scan *s)
-{
-    uint64_t from = s->offset, wanted = s->group;
+/* ---- behind damage ---- */
 
-    for (uint64_t ahead = DISK_ALIGN; ahead <= GROUP_MAX; ahead += DISK_ALIGN) {
+void
+log_scan_go(struct log_scan *s, const struct log_behind *to)
+{
+    s->offset = to->offset;
+    s->group = to->group;
+}
+
+bool
+log_scan_behind(struct log_scan *s, uint64_t far, struct log_behind *out)
+{
+    uint64_t from = s->offset, wanted = s->group, epoch = s->epoch;
+    uint64_t end = far < s->source.size - MIN(from, s->source.size) ? from + far + 1
+                                                                    : s->source.size;
+    bool found = false;
+
+    for (uint64_t at = from + DISK_ALIGN; !found && at < end; at += DISK_ALIGN) {
         struct member *m = &s->members[0];
 
-        s->offset = from + ahead;
-        if (s->offset >= s->source.size)
-            break;
-        s->group = 0; /* any, then judged */
-        if (scan_member(s, s->offset, m, NULL) != SCAN_GROUP || m->group <= wanted ||
-            m->epoch < s->epoch)
+        if (scan_member(s, at, m, NULL) != SCAN_GROUP || m->group <= wanted ||
+            m->epoch < epoch)
             continue;
-        s->group = m->group;
-        if (log_scan_next(s, NULL) == SCAN_GROUP) {
-            s->offset = m->offset; /* the caller asks for it */
-            s->group = m->group;
-            return true;
-        }
+        *out = (struct log_behind){at, m->group};
+        log_scan_go(s, out);
+        found = log_scan_next(s, NULL) == SCAN_GROUP;
+        s->epoch = epoch;
     }
     s->offset = from;
     s->group = wanted;
-    return false;
+    return found;
+}
+
+/* A member of a damaged group, with its payload where that is right. */
+static enum scanned
+salvage_member(struct log_scan *s, uint64_t at, uint64_t to, struct member *m)
+{
+    struct span whole;
+    size_t need;
+    enum scanned got = scan_member(s, at, m, NULL);
+
+    if (got != SCAN_GROUP || m->kind == MEMBER_SEGMENT_HEADER || m->kind >= MEMBER_BODY)
+        return got == SCAN_GROUP ? SCAN_END : got;
+    if (member_end(m) > to)
+        return SCAN_END;
+    if (look(s, at, member_end(m) - at, &whole, NULL) != ERR_OK)
+        return SCAN_ERROR;
+    if (member_parse(whole, m, &need, NULL) != MEMBER_GOOD)
+        return SCAN_END;
+    m->body_damaged = whole.len < m->head_len + m->payload;
+    if (m->payload > 0 && !m->body_damaged) {
+        m->body = (struct span){whole.at + m->head_len, m->payload};
+        m->body_damaged = check_payload(s, m, NULL) != SCAN_GROUP;
+    }
+    if (m->body_damaged)
+        m->body = (struct span){"", 0};
+    return SCAN_GROUP;
+}
+
+enum err
+log_scan_salvage(struct log_scan *s, uint64_t to, uint64_t below, log_salvage_fn *fn,
+                 void *arg, struct errbuf *eb)
+{
+    struct member *m = &s->members[0];
+    uint64_t at = s->offset, group = s->group, epoch = s->epoch;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && at < to) {
+        enum scanned got = salvage_member(s, at, to, m);
+
+        if (got == SCAN_ERROR)
+            return err_set(eb, ERR_IO, "the log can't be read at %" PRIu64, at);
+        if (got == SCAN_NEWER)
+            return err_set(eb, ERR_NOT_BUILT,
+                           "the log has a record at %" PRIu64
+                           " that this program does not know",
+                           at);
+        if (got != SCAN_GROUP || m->group < group || m->group >= below ||
+            m->epoch < epoch) {
+            at += 512;
+            continue;
+        }
+        at = member_end(m);
+        group = m->group;
+        epoch = m->epoch;
+        rc = fn(arg, m);
+    }
+    return rc;
 }
 
 /* ---- body segments ---- */

@@ -40,9 +40,21 @@ void log_scan_end(struct log_scan *s); /* twice is fine */
  * On SCAN_END the sentence says what stands there instead (a block of zeros: empty). */
 enum scanned log_scan_next(struct log_scan *s, struct errbuf *eb);
 
-/* After SCAN_END, in a log whose groups are synced one by one (native): is there a later group, so that what stands
- * here was acknowledged and is damaged? Then the scan goes on there. Looks as far ahead as a group can be long. */
-bool log_scan_skip(struct log_scan *s);
+/* After SCAN_END, in a log whose groups are synced one by one (native): does a later group stand behind, whole, so that
+ * what stands here was acknowledged and is damaged? Looks `far` bytes ahead. False: none, the scan is as it was, and
+ * *eb too. May switch. */
+struct log_behind {
+    uint64_t offset, group;
+};
+bool log_scan_behind(struct log_scan *s, uint64_t far, struct log_behind *out);
+/* Reads what is left of damaged groups between here and `to`: members whose header is whole and belongs to a group
+ * from the one wanted up to `below`, in their order. A payload that is not right has m->body_damaged set and no body;
+ * fn may apply it all the same: a reader will find out. The scan stays where it is. */
+typedef enum err log_salvage_fn(void *arg, struct member *m);
+enum err log_scan_salvage(struct log_scan *s, uint64_t to, uint64_t below,
+                          log_salvage_fn *fn, void *arg, struct errbuf *eb) MUST_CHECK;
+/* Goes on there. */
+void log_scan_go(struct log_scan *s, const struct log_behind *to);
 
 /* One place of a body segment. SCAN_GROUP: its header, judged, in *out (spans lie in `buf`, which the caller drops),
  * *next is where the next place stands. */

@@ -8,7 +8,8 @@
 #include "rt/loop.h"
 
 /* Runs are merged on the loop, so a merge has a bound: about 0.3 ms. Larger ones stay side by side. */
-#define MERGE_MAX 2048u
+#define MERGE_MAX        2048u
+#define MERGE_MAX_REPLAY (1u << 20)
 
 /* What readers see: immutable, replaced whole. Each list holds a reference to its runs. */
 struct runs {
@@ -23,6 +24,7 @@ struct tail {
     struct recent *recent;          /* owned */
     /* Home loop only. */
     uint32_t frozen; /* so many of the oldest runs are on their way to the index */
+    uint32_t merge_max;
 };
 
 static struct runs *
@@ -71,7 +73,14 @@ tail_new(void)
 
     atomic_init(&t->current, runs_new(0));
     t->recent = recent_new();
+    t->merge_max = MERGE_MAX;
     return t;
+}
+
+void
+tail_replaying(struct tail *t, bool yes)
+{
+    t->merge_max = yes ? MERGE_MAX_REPLAY : MERGE_MAX;
 }
 
 void
@@ -111,7 +120,7 @@ merge_last(const struct tail *t, const struct runs *old, struct run *r, uint32_t
         struct run *before = old->at[*kept - 1], *merged;
 
         if (run_count(before) > 2 * run_count(r) ||
-            run_count(before) + run_count(r) > MERGE_MAX)
+            run_count(before) + run_count(r) > t->merge_max)
             break;
         merged = run_merge(before, r);
         run_drop(r);
