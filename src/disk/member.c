@@ -117,7 +117,7 @@ put_be(char *out, uint64_t v, unsigned bytes)
 }
 
 static void
-put_version(struct record_writer *w, const struct version *v)
+put_version(struct record_writer *w, uint8_t field, const struct version *v)
 {
     char be[16];
 
@@ -125,7 +125,7 @@ put_version(struct record_writer *w, const struct version *v)
         return;
     put_be(be, v->epoch, 8);
     put_be(be + 8, v->counter, 8);
-    record_put_span(w, FIELD_VERSION, (struct span){be, sizeof be});
+    record_put_span(w, field, (struct span){be, sizeof be});
 }
 
 static void
@@ -160,7 +160,7 @@ put_object_fields(struct record_writer *w, const struct member *m)
     if (m->key.len > 0)
         record_put_span(w, FIELD_KEY, m->key);
     put_bytes(w, FIELD_CONTENT, m->content.bytes, sizeof m->content.bytes);
-    put_version(w, &m->version);
+    put_version(w, FIELD_VERSION, &m->version);
     put_number(w, FIELD_SIZE, m->size);
     put_place(w, FIELD_PLACE, &m->place);
     put_number(w, FIELD_SPAN, m->span);
@@ -168,11 +168,13 @@ put_object_fields(struct record_writer *w, const struct member *m)
         record_put_span(w, FIELD_BLOCK_SUMS, m->block_sums);
     if (m->kind == MEMBER_SUMS || m->kind == MEMBER_BUCKET)
         put_sum(w, m->payload_sum);
+    put_number(w, FIELD_LAYOUT, m->layout);
     put_bytes(w, FIELD_UPLOAD, m->upload.id.bytes, sizeof m->upload.id.bytes);
     put_number(w, FIELD_PART, m->part);
     if (m->meta_behind)
         record_put_span(w, FIELD_META_BEHIND, SPAN(""));
     put_place(w, FIELD_OLD_PLACE, &m->old_place);
+    put_version(w, FIELD_BORN, &m->born);
 }
 
 static void
@@ -194,7 +196,10 @@ put_record(const struct member *m, uint32_t head_len, struct buf *out)
 {
     struct record_writer w;
 
-    record_begin(&w, out, (uint8_t)m->kind, MEMBER_RECORD_VERSION);
+    bool versioned = m->meta != NULL && m->meta->versioning != DISK_UNVERSIONED;
+
+    record_begin(&w, out, (uint8_t)m->kind,
+                 versioned ? MEMBER_RECORD_VERSIONED : MEMBER_RECORD_VERSION);
     put_number(&w, FIELD_SEGMENT, m->segment);
     put_number(&w, FIELD_GENERATION, m->generation);
     put_number(&w, FIELD_OFFSET, m->offset);

@@ -67,6 +67,8 @@ struct member {
     struct span birth_name, key;
     struct content_id content;
     struct version version;
+    struct version born; /* the version that a version-delete ends, or a meta record changes */
+    uint32_t layout;     /* of what a meta record is about: LAYOUT_PARTS */
     uint64_t size;
     struct place place, old_place; /* old: of a moved one */
     uint64_t span;

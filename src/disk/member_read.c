@@ -24,6 +24,13 @@ required_of(unsigned kind, uint64_t *fields)
         *fields =
             OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION) | BIT(FIELD_OLD_PLACE);
         return true;
+    case MEMBER_META:
+        *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION) | BIT(FIELD_PLACE) |
+                  BIT(FIELD_LAYOUT) | BIT(FIELD_BORN);
+        return true;
+    case MEMBER_VERSION_DELETE:
+        *fields = OBJECT | BIT(FIELD_VERSION) | BIT(FIELD_BORN);
+        return true;
     case MEMBER_DELETE:
     case MEMBER_DOUBT:
     case MEMBER_DOUBT_CLEAR:
@@ -186,6 +193,11 @@ take_object_field(struct member *m, uint8_t field, struct span value)
         return take_bytes(value, m->content.bytes, sizeof m->content.bytes);
     case FIELD_VERSION:
         return take_version(value, &m->version);
+    case FIELD_BORN:
+        return take_version(value, &m->born);
+    case FIELD_LAYOUT:
+        return take_number32(value, &m->layout) && m->layout >= LAYOUT_PLAIN &&
+               m->layout <= LAYOUT_PARTS;
     case FIELD_SIZE:
         return take_number(value, INT64_MAX, &m->size);
     case FIELD_PLACE:
@@ -283,9 +295,10 @@ member_parse(struct span window, struct member *out, size_t *need, struct errbuf
     out->record = (struct span){head.xattr.at, head.xattr.len - MEMBER_HEAD_SUM};
     if (record_open(out->record, &r, eb) != ERR_OK)
         return MEMBER_BAD;
-    if (r.version != MEMBER_RECORD_VERSION) {
-        (void)err_set(eb, ERR_NOT_BUILT, "a record of version %u; this program reads %u",
-                      r.version, MEMBER_RECORD_VERSION);
+    if (r.version < MEMBER_RECORD_VERSION || r.version > MEMBER_RECORD_VERSIONED) {
+        (void)err_set(eb, ERR_NOT_BUILT,
+                      "a record of version %u; this program reads up to %u", r.version,
+                      MEMBER_RECORD_VERSIONED);
         return MEMBER_NEWER;
     }
     out->kind = (enum member_kind)r.kind;

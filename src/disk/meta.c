@@ -17,6 +17,7 @@ static const struct {
     {FIELD_ETAG_TEXT, offsetof(struct object_meta, etag_text)},
     {FIELD_BACKEND_VERSION, offsetof(struct object_meta, backend_version)},
     {FIELD_STORAGE_CLASS, offsetof(struct object_meta, storage_class)},
+    {FIELD_OBJECT_TAGS, offsetof(struct object_meta, tags)},
 };
 
 static const struct span *
@@ -36,7 +37,7 @@ text_in(struct object_meta *m, unsigned i)
 size_t
 meta_len(const struct object_meta *meta)
 {
-    size_t len = 3 * RECORD_FIELD_OVERHEAD + 8 + 16 + 4;
+    size_t len = 4 * RECORD_FIELD_OVERHEAD + 8 + 16 + 4 + 1;
 
     for (unsigned i = 0; i < ARRAY_LEN(texts); i++)
         len += RECORD_FIELD_OVERHEAD + text_of(meta, i)->len;
@@ -118,6 +119,9 @@ meta_put(struct record_writer *w, const struct object_meta *meta)
     put_text(w, FIELD_BACKEND_VERSION, meta->backend_version);
     put_checksum(w, meta);
     put_text(w, FIELD_STORAGE_CLASS, meta->storage_class);
+    put_text(w, FIELD_OBJECT_TAGS, meta->tags);
+    if (meta->versioning != DISK_UNVERSIONED)
+        record_put_u64(w, FIELD_VERSIONING, meta->versioning);
 }
 
 /* ---- reading ---- */
@@ -145,11 +149,14 @@ take_fields(struct record r, struct object_meta *out)
     while (record_next(&r, &field, &value)) {
         if (field < FIELD_MTIME || take_text(out, field, value))
             continue;
-        if (field == FIELD_MTIME || field == FIELD_PARTS) {
-            if (record_u64(value, &number) != ERR_OK || number > INT64_MAX)
+        if (field == FIELD_MTIME || field == FIELD_PARTS || field == FIELD_VERSIONING) {
+            if (record_u64(value, &number) != ERR_OK || number > INT64_MAX ||
+                (field == FIELD_VERSIONING && number > DISK_SUSPENDED))
                 return ERR_CORRUPT;
             if (field == FIELD_MTIME)
                 out->mtime_ms = (int64_t)number;
+            else if (field == FIELD_VERSIONING)
+                out->versioning = (uint8_t)number;
             else
                 out->parts = (uint32_t)number;
         } else if (field == FIELD_MD5) {
@@ -250,6 +257,19 @@ is_plain(const struct object_meta *m)
     return m->user_count == 0 && m->checksum_algorithm == 0;
 }
 
+/* A record of metadata names the place of its body. */
+static void
+meta_row(const struct member *m, struct row *out)
+{
+    out->flags |= ROW_META_APART | (m->place.span == 0 ? ROW_INLINE : 0) |
+                  (m->layout == LAYOUT_PARTS ? ROW_PARTS : 0);
+    out->born = m->born;
+    out->segment = m->place.segment;
+    out->offset = m->place.offset;
+    out->meta_segment = m->segment;
+    out->meta_offset = m->offset;
+}
+
 enum err
 member_row(const struct member *m, enum disk_class class, struct row *out,
            struct errbuf *eb)
@@ -275,7 +295,14 @@ member_row(const struct member *m, enum disk_class class, struct row *out,
     memcpy(out->md5, meta.md5, sizeof out->md5);
     out->flags = (class == DISK_CACHED ? ROW_CACHED : 0) |
                  (is_plain(&meta) ? ROW_PLAIN : 0) |
-                 (meta.etag_text.len > 0 ? ROW_ETAG_TEXT : 0);
+                 (meta.etag_text.len > 0 ? ROW_ETAG_TEXT : 0) |
+                 (meta.versioning == DISK_VERSIONED    ? ROW_VERSIONED
+                  : meta.versioning == DISK_SUSPENDED ? ROW_SUSPENDED
+                                                      : 0);
+    if (m->kind == MEMBER_META) {
+        meta_row(m, out);
+        return ERR_OK;
+    }
     if (m->place.segment != 0) {
         out->segment = m->place.segment;
         out->offset = m->place.offset;

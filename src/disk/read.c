@@ -105,15 +105,21 @@ enum err
 disk_meta(struct disk *d, const struct disk_key *k, const struct row *row,
           struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
+    struct row at = *row;
     struct loaded l;
     enum err rc;
 
     *out = (struct object_meta){0};
     if (row->segment == 0)
         return err_set(eb, ERR_NOT_FOUND, "there is no object, only a write in doubt");
-    if ((row->flags & ROW_INLINE) == 0)
+    if ((row->flags & ROW_META_APART) != 0) {
+        at.flags = ROW_INLINE;
+        at.segment = row->meta_segment;
+        at.offset = row->meta_offset;
+    } else if ((row->flags & ROW_INLINE) == 0) {
         return body_meta(d, k, row, a, out, eb);
-    rc = read_log_member(d, row, false, &l, eb);
+    }
+    rc = read_log_member(d, &at, false, &l, eb);
     if (rc != ERR_OK)
         return rc;
     rc = check_key(&l.m, k->bucket, k->key);
