@@ -1,12 +1,14 @@
-/* gate: who is asking? One function in front of every route (promise S4). */
+/* gate: who is asking, and may he? One function in front of every route (promise S4).
+ *
+ * First who: a signature that is right, or nobody. Then whether he has what the route's row asks for. Both look at
+ * immutable snapshots of users and buckets: no lock, no allocation but the request's own arena.
+ */
 #include <string.h>
 
 #include "api/internal.h"
 #include "base/log.h"
 #include "rt/loop.h"
 #include "rt/time.h"
-
-static const struct auth_user anonymous = {.name = "anonymous", .anonymous = true};
 
 /* A browser sends what any page tells it to, and says which page that was. */
 static bool
@@ -25,24 +27,25 @@ is_foreign_page(const struct request *q)
                          q->api->options.domains, q->api->options.domain_count);
 }
 
-static enum err
-admit_anonymous(struct request *q)
+/* Without credentials: everything on loopback where that is so, else what buckets allow to everybody. *why: what to say
+ * when that is not enough. */
+static void
+admit_anonymous(struct request *q, const char **why)
 {
     const struct api *a = q->api;
 
+    q->caller.name = SPAN("anonymous");
+    q->caller.kind = CALLER_STRANGER;
     if (!auth_anonymous_ok(a->options.auth, q->http->is_loopback))
-        return fault_set(&q->fault, S3_AccessDenied, "Access Denied");
+        return;
     if (!auth_host_ok(a->options.auth, q->http->head->host, a->options.domains,
                       a->options.domain_count))
-        return fault_set(
-            &q->fault, S3_AccessDenied,
-            "Without credentials this server answers to names of this host only; "
-            "add the name to s3.domains or sign the request");
-    if (is_foreign_page(q))
-        return fault_set(&q->fault, S3_AccessDenied,
-                         "Without credentials a page of another site may not write here");
-    q->caller.user = &anonymous;
-    return ERR_OK;
+        *why = "Without credentials this server answers to names of this host only; "
+               "add the name to s3.domains or sign the request";
+    else if (is_foreign_page(q))
+        *why = "Without credentials a page of another site may not write here";
+    else
+        q->caller.kind = CALLER_LOCAL;
 }
 
 /* Signed: a hash or signatures of the body may be left out only where nobody can change it on the way. */
@@ -59,8 +62,141 @@ check_payload(struct request *q)
     return ERR_OK;
 }
 
+/* The key's life and its token. A token is told apart from a wrong one only to who can sign. */
+static enum err
+check_key(struct request *q, const struct auth_key *k, int64_t now_ms)
+{
+    bool ended = k->expires_ms != 0 && now_ms >= k->expires_ms;
+    struct span token = q->caller.auth.token;
+
+    if (k->token == NULL)
+        return token.len > 0 ? fault_set(&q->fault, S3_InvalidToken, NULL)
+               : ended       ? sigv4_unknown_key(&q->caller.auth, &q->fault)
+                             : ERR_OK;
+    if (token.len == 0)
+        return sigv4_unknown_key(&q->caller.auth, &q->fault);
+    if (token.len != strlen(k->token) || !hash_same_secret(token.at, k->token, token.len))
+        return fault_set(&q->fault, S3_InvalidToken, NULL);
+    return ended ? fault_set(&q->fault, S3_ExpiredToken, NULL) : ERR_OK;
+}
+
 enum err
-gate(struct request *q)
+gate_key(struct request *q, const struct auth_key **out, int64_t *now_s)
+{
+    const struct auth_key *k = auth_find(q->api->options.auth, q->caller.auth.access_key);
+
+    *now_s = (int64_t)(rt_wall_ns() / 1000000000u);
+    *out = k;
+    return k == NULL ? sigv4_unknown_key(&q->caller.auth, &q->fault)
+                     : check_key(q, k, *now_s * 1000);
+}
+
+void
+gate_admit_key(struct request *q, const struct auth_key *k)
+{
+    q->caller.kind = CALLER_KEY;
+    q->caller.name = arena_span(q->arena, span_of(k->user->name));
+}
+
+static enum err
+verify(struct request *q, const struct sigv4_request *req)
+{
+    const struct auth_key *k;
+    int64_t now_s;
+    enum err rc = gate_key(q, &k, &now_s);
+
+    if (rc == ERR_OK)
+        rc = sigv4_verify(req, &q->query, &q->caller.auth, span_of(k->secret),
+                          q->api->keys[rt_loop_index()], now_s, q->arena, &q->caller.key,
+                          &q->fault);
+    if (rc != ERR_OK)
+        return rc;
+    gate_admit_key(q, k);
+    q->caller.signed_request = true;
+    http_body_trust(q->http);
+    return check_payload(q);
+}
+
+/* ---- rights ---- */
+
+/* What everybody may: reading where the bucket's owner allows it. */
+static bool
+is_public(const struct request *q, enum auth_right right, struct span bucket)
+{
+    const struct map_bucket *b;
+
+    if (right != AUTH_READ && right != AUTH_LIST)
+        return false;
+    b = map_bucket_find(map_now(q->api->options.map), bucket);
+    return b != NULL && b->anonymous_read;
+}
+
+static const struct auth_user *
+user_of(const struct request *q)
+{
+    const struct auth_key *k =
+        q->caller.kind == CALLER_KEY
+            ? auth_find(q->api->options.auth, q->caller.auth.access_key)
+            : NULL;
+
+    return k != NULL ? k->user : NULL;
+}
+
+bool
+caller_may(const struct request *q, enum auth_right right, struct span bucket,
+           struct span key)
+{
+    const struct auth_user *u = user_of(q);
+
+    return q->caller.kind == CALLER_LOCAL ||
+           (u != NULL && auth_may(u, right, bucket, key)) || is_public(q, right, bucket);
+}
+
+enum err
+caller_must(struct request *q, enum auth_right right, struct span bucket, struct span key)
+{
+    return caller_may(q, right, bucket, key)
+               ? ERR_OK
+               : fault_set(&q->fault, S3_AccessDenied, NULL);
+}
+
+bool
+caller_knows(const struct request *q, struct span bucket)
+{
+    const struct auth_user *u = user_of(q);
+
+    return q->caller.kind == CALLER_LOCAL || (u != NULL && auth_knows(u, bucket)) ||
+           is_public(q, AUTH_READ, bucket);
+}
+
+static bool
+has(const struct request *q, enum need need)
+{
+    struct span bucket = q->name.bucket, key = q->name.key;
+
+    switch (need) {
+    case NEED_ADMIN_ALL:
+        return caller_may(q, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0});
+    case NEED_ADMIN:
+        return caller_may(q, AUTH_ADMIN, bucket, (struct span){"", 0});
+    case NEED_READ:
+        return caller_may(q, AUTH_READ, bucket, key);
+    case NEED_WRITE:
+        return caller_may(q, AUTH_WRITE, bucket, key);
+    case NEED_LIST:
+        return caller_may(q, AUTH_LIST, bucket, query_get(&q->query, "prefix"));
+    case NEED_KNOWN:
+        return caller_knows(q, bucket);
+    case NEED_EACH:
+        return q->caller.kind != CALLER_STRANGER && caller_knows(q, bucket);
+    case NEED_SOMEBODY:
+        return q->caller.kind != CALLER_STRANGER;
+    }
+    return false;
+}
+
+enum err
+gate(struct request *q, enum need need)
 {
     const struct http_head *head = q->http->head;
     struct sigv4_request req = {.method = head->method_text,
@@ -68,25 +204,16 @@ gate(struct request *q)
                                 .headers = http_fields(head),
                                 .tls = q->http->is_tls};
     struct sigv4_opts opts = {.region = {NULL, 0}};
-    const char *secret;
+    const char *why = NULL;
     enum err rc = sigv4_parse(&req, &q->query, &opts, &q->caller.auth, &q->fault);
 
     if (rc != ERR_OK)
         return rc;
-    if (q->caller.auth.kind == SIGV4_ANONYMOUS)
-        return admit_anonymous(q);
-    secret =
-        auth_secret(q->api->options.auth, q->caller.auth.access_key, &q->caller.user);
-    if (secret == NULL)
-        return sigv4_unknown_key(&q->caller.auth, &q->fault);
-    if (q->caller.auth.token.len > 0)
-        return fault_set(&q->fault, S3_InvalidToken, NULL);
-    rc = sigv4_verify(
-        &req, &q->query, &q->caller.auth, span_of(secret), q->api->keys[rt_loop_index()],
-        (int64_t)(rt_wall_ns() / 1000000000u), q->arena, &q->caller.key, &q->fault);
-    if (rc != ERR_OK)
-        return rc;
-    q->caller.signed_request = true;
-    http_body_trust(q->http);
-    return check_payload(q);
+    if (q->caller.auth.kind != SIGV4_ANONYMOUS)
+        rc = verify(q, &req);
+    else
+        admit_anonymous(q, &why);
+    if (rc == ERR_OK && !has(q, need))
+        rc = fault_set(&q->fault, S3_AccessDenied, why != NULL ? "%s" : NULL, why);
+    return rc;
 }

@@ -15,9 +15,27 @@ struct api {
 };
 #define API_BENCH_MAX (16u << 20)
 
+/* What a route asks of its caller; the gate's table of rights (promise S4). */
+enum need {
+    NEED_ADMIN_ALL, /* our own pages: admin on every bucket */
+    NEED_ADMIN,     /* of this bucket */
+    NEED_READ,      /* this key */
+    NEED_WRITE,
+    NEED_LIST,     /* what begins with the query's prefix */
+    NEED_KNOWN,    /* any right in this bucket */
+    NEED_SOMEBODY, /* a user, whatever his rights: the answer shows only what he may know */
+    NEED_EACH, /* write, on each key that the body names: the operation asks caller_may() */
+};
+
 /* Who is asking, and how its body is framed. Filled by gate(). */
+enum caller_kind {
+    CALLER_STRANGER, /* no credentials: what buckets allow to everybody */
+    CALLER_LOCAL,    /* no credentials, on loopback without `auth`: everything */
+    CALLER_KEY,      /* a user's key and a right signature */
+};
 struct caller {
-    const struct auth_user *user;
+    enum caller_kind kind;
+    struct span name; /* of the user; "anonymous" */
     bool signed_request;
     struct sigv4_auth auth;
     struct hmac_key key; /* signing key: chunk signatures need it */
@@ -37,8 +55,23 @@ struct request {
     enum metric_op op;
 };
 
-/* The one gate: every route but livez and readyz stands behind it. ERR_OK: `caller` is known. */
-enum err gate(struct request *q) MUST_CHECK;
+/* The one gate: every route but livez and readyz stands behind it. ERR_OK: `caller` is known and has what the route
+ * needs. Never switches when it admits. */
+enum err gate(struct request *q, enum need need) MUST_CHECK;
+/* For claims that stand in a form: the key of caller.auth, alive and with its token; then, once its signature is right,
+ * the caller is its user. */
+enum err gate_key(struct request *q, const struct auth_key **out,
+                  int64_t *now_s) MUST_CHECK;
+void gate_admit_key(struct request *q, const struct auth_key *k);
+/* May this caller do that, now? For what the body or a header names: keys to delete, the source of a copy. Asks the
+ * users as they are at this moment; must not be called before gate(). */
+bool caller_may(const struct request *q, enum auth_right right, struct span bucket,
+                struct span key);
+/* The same; a fault AccessDenied when not. */
+enum err caller_must(struct request *q, enum auth_right right, struct span bucket,
+                     struct span key) MUST_CHECK;
+/* Has he any right in this bucket? */
+bool caller_knows(const struct request *q, struct span bucket);
 
 /* admin/admin.c: everything under /_/. */
 void admin_handle(struct request *q);

@@ -1,42 +1,175 @@
 #include "auth/auth.h"
 
+#include <assert.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "auth/credentials.h"
+#include "auth/internal.h"
 #include "base/mem.h"
+#include "rt/loop.h"
 
-struct user {
-    struct auth_user shown;
-    char *secret;
-};
+#define LIST_BYTES MIB(256)
 
-struct auth {
-    struct auth_options options;
-    struct user *users; /* in order of access keys */
-    uint32_t count, room;
-};
+/* ---- snapshots ---- */
+
+static void
+users_free(void *arg)
+{
+    struct users *s = arg;
+
+    if (s == NULL)
+        return;
+    for (uint32_t i = 0; i < s->count; i++)
+        user_free(&s->at[i]);
+    free(s->at);
+    free(s->shown);
+    free(s->keys);
+    free(s);
+}
+
+struct user *
+user_copy(const struct user *u)
+{
+    struct user *copy = user_new(span_of(u->name), u->created_ms);
+    enum err rc = ERR_OK;
+
+    copy->from_file = u->from_file;
+    for (uint32_t i = 0; i < u->key_count && rc == ERR_OK; i++)
+        rc = user_add_key(copy, span_of(u->keys[i].id), span_of(u->keys[i].secret),
+                          span_of(u->keys[i].token), u->keys[i].created_ms,
+                          u->keys[i].expires_ms, NULL);
+    for (uint32_t i = 0; i < u->grant_count && rc == ERR_OK; i++)
+        rc = user_grant(copy, u->grants[i].rights, span_of(u->grants[i].bucket),
+                        span_of(u->grants[i].prefix), NULL);
+    assert(rc == ERR_OK); /* the same limits held for what is copied */
+    return copy;
+}
+
+static int
+by_id(const void *a, const void *b)
+{
+    return strcmp(((const struct auth_key *)a)->id, ((const struct auth_key *)b)->id);
+}
+
+static int
+by_name(const void *a, const void *b)
+{
+    return strcmp((*(struct user *const *)a)->name, (*(struct user *const *)b)->name);
+}
+
+/* Fills `shown` and `keys` from `at`. ERR_EXISTS when a key would open two users. */
+static enum err
+index_users(struct users *s, struct errbuf *eb)
+{
+    s->shown = xcalloc(MAX(s->count, 1), sizeof *s->shown);
+    for (uint32_t i = 0; i < s->count; i++) {
+        s->shown[i] =
+            (struct auth_user){s->at[i]->name, s->at[i]->grant_count, s->at[i]->grants};
+        s->key_count += s->at[i]->key_count;
+    }
+    s->keys = xcalloc(MAX(s->key_count, 1), sizeof *s->keys);
+    s->key_count = 0;
+    for (uint32_t i = 0; i < s->count; i++)
+        for (uint32_t k = 0; k < s->at[i]->key_count; k++) {
+            const struct user_key *key = &s->at[i]->keys[k];
+
+            s->keys[s->key_count++] = (struct auth_key){key->id, key->secret, key->token,
+                                                        key->expires_ms, &s->shown[i]};
+        }
+    qsort(s->keys, s->key_count, sizeof *s->keys, by_id);
+    for (uint32_t i = 1; i < s->key_count; i++)
+        if (by_id(&s->keys[i - 1], &s->keys[i]) == 0)
+            return err_set(
+                eb, ERR_EXISTS, "access key \"%s\" of [%s] is already that of [%s]",
+                s->keys[i].id, s->keys[i].user->name, s->keys[i - 1].user->name);
+    return ERR_OK;
+}
+
+/* Those of meta behind those of files. May switch. */
+static enum err
+add_from_meta(struct auth *a, struct users *s, struct errbuf *eb)
+{
+    struct arena *arena = arena_new(KIB(64), LIST_BYTES);
+    struct meta_pair *pairs = NULL;
+    uint32_t count = 0, files = s->count;
+    uint64_t revision;
+    enum err rc =
+        meta_list(a->meta, SPAN(AUTH_USER_PREFIX), arena, &pairs, &count, &revision, eb);
+
+    if (rc == ERR_OK)
+        s->at = xrealloc(s->at, MAX(s->count + count, 1) * sizeof(struct user *));
+    for (uint32_t i = 0; i < count && rc == ERR_OK; i++) {
+        struct user *u = NULL;
+
+        rc = user_decode(pairs[i].value, &u, eb);
+        for (uint32_t f = 0; f < files && rc == ERR_OK; f++)
+            if (strcmp(s->at[f]->name, u->name) == 0)
+                rc = err_set(eb, ERR_EXISTS,
+                             "there is a user \"%s\"; give the profile of the file "
+                             "another name",
+                             u->name);
+        if (u != NULL)
+            s->at[s->count++] = u;
+    }
+    for (uint32_t i = 0; i < count; i++) /* the list was read from wherever: wiped here */
+        OPENSSL_cleanse((void *)(uintptr_t)pairs[i].value.at, pairs[i].value.len);
+    arena_free(&arena);
+    return rc;
+}
+
+enum err
+auth_publish(struct auth *a, struct errbuf *eb)
+{
+    struct users *s = xcalloc(1, sizeof *s), *old;
+    enum err rc = ERR_OK;
+
+    s->at = xcalloc(MAX(a->file_count, 1), sizeof(struct user *));
+    for (; s->count < a->file_count; s->count++)
+        s->at[s->count] = user_copy(a->files[s->count]);
+    qsort(s->at, s->count, sizeof(struct user *), by_name);
+    if (a->meta != NULL)
+        rc = add_from_meta(a, s, eb);
+    if (rc == ERR_OK && s->count > AUTH_USERS_MAX)
+        rc = err_set(eb, ERR_TOO_LARGE, "%u users, at most %u are possible", s->count,
+                     AUTH_USERS_MAX);
+    if (rc == ERR_OK)
+        rc = index_users(s, eb);
+    if (rc != ERR_OK) {
+        users_free(s);
+        return rc;
+    }
+    old = atomic_exchange_explicit(&a->now, s, memory_order_acq_rel);
+    if (old != NULL && rt_on_loop())
+        rt_retire(users_free, old);
+    else
+        users_free(old);
+    return ERR_OK;
+}
+
+/* ---- life ---- */
 
 enum err
 auth_new(const struct auth_options *o, struct auth **out, struct errbuf *eb)
 {
     struct auth *a = xcalloc(1, sizeof *a);
 
-    (void)eb;
     a->options = *o;
+    rt_sem_init(&a->change, 1);
     *out = a;
-    return ERR_OK;
+    return auth_publish(a, eb); /* nobody: cannot fail, and nobody is what is found */
 }
 
 static void
-wipe(char *secret)
+drop_files(struct auth *a)
 {
-    if (secret != NULL) {
-        OPENSSL_cleanse(secret, strlen(secret));
-        free(secret);
-    }
+    for (uint32_t i = 0; i < a->file_count; i++)
+        user_free(&a->files[i]);
+    free(a->files);
+    a->files = NULL;
+    a->file_count = 0;
 }
 
 void
@@ -47,62 +180,78 @@ auth_free(struct auth **ap)
     *ap = NULL;
     if (a == NULL)
         return;
-    for (uint32_t i = 0; i < a->count; i++) {
-        free((char *)(uintptr_t)a->users[i].shown.name);
-        free((char *)(uintptr_t)a->users[i].shown.access_key);
-        wipe(a->users[i].secret);
-    }
-    free(a->users);
+    users_free(atomic_load(&a->now));
+    drop_files(a);
     free(a);
 }
 
-/* The place of an access key, or where it would stand. */
-static uint32_t
-place_of(const struct auth *a, struct span key, bool *found)
+enum err
+auth_follow(struct auth *a, struct meta *meta, struct errbuf *eb)
 {
-    uint32_t low = 0, high = a->count;
+    enum err rc;
 
-    *found = false;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        int c = span_cmp(span_of(a->users[mid].shown.access_key), key);
-
-        if (c == 0) {
-            *found = true;
-            return mid;
-        }
-        if (c < 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    assert(a->meta == NULL);
+    a->meta = meta;
+    rc = auth_publish(a, eb);
+    if (rc != ERR_OK)
+        a->meta = NULL;
+    return rc;
 }
+
+enum err
+auth_replace_files(struct auth *a, struct auth *fresh, struct errbuf *eb)
+{
+    struct user **files;
+    uint32_t count;
+    enum err rc = rt_sem_take(&a->change, DEADLINE_NEVER);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "reading the users again was given up");
+    files = a->files;
+    count = a->file_count;
+    a->files = fresh->files;
+    a->file_count = fresh->file_count;
+    rc = auth_publish(a, eb);
+    if (rc == ERR_OK) {
+        fresh->files = files; /* freed with it */
+        fresh->file_count = count;
+    } else {
+        a->files = files;
+        a->file_count = count;
+    }
+    rt_sem_give(&a->change);
+    return rc;
+}
+
+/* ---- files ---- */
 
 static enum err
 add_user(struct auth *a, const struct credentials_profile *p, const char *file,
          struct errbuf *eb)
 {
-    bool found;
-    uint32_t at = place_of(a, p->access_key, &found);
+    struct user *u;
+    enum err rc;
 
-    if (found)
-        return err_set(
-            eb, ERR_EXISTS, "%s: access key \"%.*s\" of [%.*s] is already that of [%s]",
-            file, SPAN_ARG(p->access_key), SPAN_ARG(p->name), a->users[at].shown.name);
-    if (a->count >= AUTH_USERS_MAX)
+    for (uint32_t i = 0; i < a->file_count; i++)
+        for (uint32_t k = 0; k < a->files[i]->key_count; k++)
+            if (span_is(p->access_key, a->files[i]->keys[k].id))
+                return err_set(
+                    eb, ERR_EXISTS,
+                    "%s: access key \"%.*s\" of [%.*s] is already that of [%s]", file,
+                    SPAN_ARG(p->access_key), SPAN_ARG(p->name), a->files[i]->name);
+    if (a->file_count >= AUTH_USERS_MAX)
         return err_set(eb, ERR_TOO_LARGE, "%s: more than %u users", file, AUTH_USERS_MAX);
-    if (a->count == a->room) {
-        a->room = a->room > 0 ? a->room * 2 : 8;
-        a->users = xrealloc(a->users, a->room * sizeof *a->users);
+    u = user_new(p->name, 0);
+    u->from_file = true;
+    rc = user_add_key(u, p->access_key, p->secret_key, (struct span){"", 0}, 0, 0, eb);
+    if (rc == ERR_OK)
+        rc = user_grant(u, AUTH_ALL, SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0}, eb);
+    if (rc != ERR_OK) {
+        user_free(&u);
+        return rc;
     }
-    memmove(a->users + at + 1, a->users + at, (a->count - at) * sizeof *a->users);
-    a->users[at] = (struct user){
-        .shown = {.name = xmemdup0(p->name.at, p->name.len),
-                  .access_key = xmemdup0(p->access_key.at, p->access_key.len)},
-        .secret = xmemdup0(p->secret_key.at, p->secret_key.len),
-    };
-    a->count++;
+    a->files = xrealloc(a->files, (a->file_count + 1) * sizeof(struct user *));
+    a->files[a->file_count++] = u;
     return ERR_OK;
 }
 
@@ -112,7 +261,7 @@ add_profiles(struct auth *a, struct span text, const char *file, struct errbuf *
     struct credentials_cursor c = credentials_cursor(text);
     struct credentials_profile p;
     enum err rc = ERR_OK;
-    uint32_t before = a->count;
+    uint32_t before = a->file_count;
 
     while (rc == ERR_OK && credentials_next(&c, &p, file, &rc, eb)) {
         if (p.access_key.len == 0 || p.secret_key.len == 0)
@@ -123,11 +272,11 @@ add_profiles(struct auth *a, struct span text, const char *file, struct errbuf *
         else
             rc = add_user(a, &p, file, eb);
     }
-    if (rc == ERR_OK && a->count == before)
+    if (rc == ERR_OK && a->file_count == before)
         rc = err_set(eb, ERR_BAD_REQUEST,
                      "%s: no profile with aws_access_key_id and aws_secret_access_key",
                      file);
-    return rc;
+    return rc == ERR_OK ? auth_publish(a, eb) : rc;
 }
 
 enum err
@@ -156,46 +305,98 @@ auth_load(struct auth *a, struct rt_dir *dir, const char *name, struct errbuf *e
 enum err
 auth_make_first(struct auth *a, struct rt_dir *dir, const char *name, struct errbuf *eb)
 {
-    unsigned char random[56];
-    char id[17], secret[41], text[160];
+    struct auth_made key;
+    char text[160];
     unsigned mode;
     enum err rc = rt_dir_mode(dir, name, &mode, eb);
 
     if (rc != ERR_NOT_FOUND)
         return rc != ERR_OK ? rc : auth_load(a, dir, name, eb);
-    rt_random(random, sizeof random);
-    /* Letters and digits only, so that the keys survive every shell and every URL. */
-    for (unsigned i = 0; i < 16; i++)
-        id[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[random[i] & 31];
-    id[16] = '\0';
-    for (unsigned i = 0; i < 40; i++) /* over 5 bits each */
-        secret[i] =
-            "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"[random[16 + i] %
-                                                                        57];
-    secret[40] = '\0';
+    auth_make_key(&key, false);
     snprintf(text, sizeof text,
-             "[default]\naws_access_key_id = FB%s\naws_secret_access_key = %s\n", id,
-             secret);
+             "[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n", key.id,
+             key.secret);
     rc = rt_file_store(dir, name, text, strlen(text), 0600, eb);
     if (rc == ERR_OK)
         rc = add_profiles(a, span_of(text), name, eb);
-    OPENSSL_cleanse(random, sizeof random);
-    OPENSSL_cleanse(secret, sizeof secret);
+    auth_made_wipe(&key);
     OPENSSL_cleanse(text, sizeof text);
     return rc;
 }
 
-const char *
-auth_secret(const struct auth *a, struct span access_key, const struct auth_user **user)
-{
-    bool found;
-    uint32_t at = place_of(a, access_key, &found);
+/* ---- asking ---- */
 
-    if (!found)
-        return NULL;
-    if (user != NULL)
-        *user = &a->users[at].shown;
-    return a->users[at].secret;
+static const struct users *
+now(const struct auth *a)
+{
+    return atomic_load_explicit(&a->now, memory_order_acquire);
+}
+
+const struct auth_key *
+auth_find(const struct auth *a, struct span access_key)
+{
+    const struct users *s = now(a);
+    uint32_t low = 0, high = s->key_count;
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        int c = span_cmp(span_of(s->keys[mid].id), access_key);
+
+        if (c == 0)
+            return &s->keys[mid];
+        if (c < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return NULL;
+}
+
+bool
+auth_may(const struct auth_user *u, enum auth_right right, struct span bucket,
+         struct span key)
+{
+    for (uint32_t i = 0; i < u->grant_count; i++)
+        if (auth_grant_gives(&u->grants[i], right, bucket, key))
+            return true;
+    return false;
+}
+
+bool
+auth_knows(const struct auth_user *u, struct span bucket)
+{
+    for (uint32_t i = 0; i < u->grant_count; i++)
+        if (strcmp(u->grants[i].bucket, AUTH_EVERY_BUCKET) == 0 ||
+            span_is(bucket, u->grants[i].bucket))
+            return true;
+    return false;
+}
+
+uint32_t
+auth_user_count(const struct auth *a)
+{
+    return now(a)->count;
+}
+
+void
+auth_user_at(const struct auth *a, uint32_t index, struct auth_shown *out)
+{
+    const struct user *u = now(a)->at[index];
+
+    *out = (struct auth_shown){
+        .name = u->name,
+        .from_file = u->from_file,
+        .created_ms = u->created_ms,
+        .grant_count = u->grant_count,
+        .key_count = u->key_count,
+        .grants = u->grants,
+    };
+}
+
+const struct auth_key *
+auth_user_key(const struct auth *a, uint32_t user, uint32_t index)
+{
+    return auth_find(a, span_of(now(a)->at[user]->keys[index].id));
 }
 
 bool
@@ -208,73 +409,4 @@ bool
 auth_clear_text_ok(const struct auth *a)
 {
     return a->options.clear_text_ok;
-}
-
-/* "[::1]:9000" -> "::1", "host:80" -> "host". */
-static struct span
-without_port(struct span host)
-{
-    if (host.len > 0 && host.at[0] == '[') {
-        const char *end = memchr(host.at, ']', host.len);
-
-        return end != NULL ? (struct span){host.at + 1, (size_t)(end - host.at) - 1}
-                           : (struct span){host.at, 0};
-    }
-    for (size_t i = 0; i < host.len; i++)
-        if (host.at[i] == ':')
-            return (struct span){host.at, i};
-    return host;
-}
-
-static bool
-ends_with_domain(struct span host, struct span domain)
-{
-    struct span tail;
-
-    if (host.len < domain.len)
-        return false;
-    tail = span_from(host, host.len - domain.len);
-    if (strncasecmp(tail.at, domain.at, domain.len) != 0)
-        return false;
-    return host.len == domain.len || host.at[host.len - domain.len - 1] == '.';
-}
-
-/* 127.0.0.0/8 in the plain four-part form. */
-static bool
-is_loopback_v4(struct span host)
-{
-    unsigned parts = 0;
-    size_t i = 0;
-
-    if (!span_starts(host, SPAN("127.")))
-        return false;
-    while (i < host.len) {
-        unsigned value = 0, digits = 0;
-
-        for (; i < host.len && host.at[i] >= '0' && host.at[i] <= '9' && digits < 4;
-             i++, digits++)
-            value = value * 10 + (unsigned)(host.at[i] - '0');
-        if (digits == 0 || digits > 3 || value > 255)
-            return false;
-        parts++;
-        if (i < host.len && (host.at[i] != '.' || ++i == host.len))
-            return false;
-    }
-    return parts == 4;
-}
-
-bool
-auth_host_ok(const struct auth *a, struct span host, const char *const *domains,
-             unsigned count)
-{
-    struct span name = without_port(host);
-
-    (void)a;
-    if (ends_with_domain(name, SPAN("localhost")) || span_is(name, "::1") ||
-        is_loopback_v4(name))
-        return true;
-    for (unsigned i = 0; i < count; i++)
-        if (ends_with_domain(name, span_of(domains[i])))
-            return true;
-    return false;
 }

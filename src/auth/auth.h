@@ -1,19 +1,26 @@
-/* auth: users, their keys, and the one gate in front of every route.
+/* auth: users, their keys, what they may do.
  *
- * Users come from files in the format of AWS's shared credentials file, one profile each. They have full rights until
- * policies exist. On a loopback connection without `auth` the anonymous caller has them too; credentials that are
- * sent are checked always. Secrets are wiped when freed and never leave this room.
+ * Users come from two places. Profiles of files in the format of AWS's shared credentials file may do everything: the
+ * keys of the first start, and `--credentials`. Users that `forebay user` makes stand in meta, each with keys and grants
+ * (auth/grant.h). On a loopback connection without `auth` the anonymous caller may do everything too; credentials that
+ * are sent are checked always.
  *
- * Read by all loops; changed at start only.
+ * Readers: any loop, without a lock: what auth_find() lends is part of an immutable snapshot and is good until the fiber
+ * switches; afterwards it is asked for again. Changes replace the snapshot whole; they run on loop 0, one at a time.
+ * Secrets are wiped when freed and never leave this room but for the signature's check and the answer that makes them.
  */
 #pragma once
+#include "auth/grant.h"
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/span.h"
+#include "meta/meta.h"
 #include "rt/file.h"
 
 struct auth;
-#define AUTH_USERS_MAX 10000
+#define AUTH_USERS_MAX    10000
+#define AUTH_NAME_MAX     64
+#define AUTH_TEMPORARY_MS (7 * 86400 * 1000ull) /* the longest life of a temporary key */
 
 struct auth_options {
     bool required; /* --auth, or the listener is off loopback: no anonymous caller */
@@ -23,24 +30,85 @@ struct auth_options {
 enum err auth_new(const struct auth_options *o, struct auth **out,
                   struct errbuf *eb) MUST_CHECK;
 void auth_free(struct auth **ap);
-/* Adds every profile of the file. Refused when group or others can read it: ERR_DENIED. May switch. */
+/* Adds every profile of the file. Refused when group or others can read it: ERR_DENIED. Set-up only. May switch. */
 enum err auth_load(struct auth *a, struct rt_dir *dir, const char *name,
                    struct errbuf *eb) MUST_CHECK;
-/* Writes `name` (0600) with one random user when it is not there. May switch. */
+/* Writes `name` (0600) with one random user when it is not there; loads it. Set-up only. May switch. */
 enum err auth_make_first(struct auth *a, struct rt_dir *dir, const char *name,
                          struct errbuf *eb) MUST_CHECK;
+/* Loads the users that stand in `meta`, which must outlive `a`; without it they cannot be changed. On loop 0, once,
+ * after the files. May switch. */
+enum err auth_follow(struct auth *a, struct meta *meta, struct errbuf *eb) MUST_CHECK;
+/* The files again, as another struct auth has read them (auth_new, auth_load ...): its users replace those that came
+ * from files, or nothing changes. On loop 0. May switch. */
+enum err auth_replace_files(struct auth *a, struct auth *fresh,
+                            struct errbuf *eb) MUST_CHECK;
+
+/* ---- asking: any loop, no lock, no allocation ---- */
 
 struct auth_user {
-    const char *name; /* profile; "anonymous" */
-    const char *access_key;
-    bool anonymous;
+    const char *name; /* profile, or user */
+    uint32_t grant_count;
+    const struct auth_grant *grants;
 };
-/* The secret of an access key, for sigv4_verify; NULL when unknown. Borrowed. */
-const char *auth_secret(const struct auth *a, struct span access_key,
-                        const struct auth_user **user);
+struct auth_key {
+    const char *id, *secret;
+    const char *token;  /* NULL: a lasting key; else requests must carry it */
+    int64_t expires_ms; /* 0: never */
+    const struct auth_user *user;
+};
+/* NULL when unknown. Lent until the fiber switches. */
+const struct auth_key *auth_find(const struct auth *a, struct span access_key);
+/* On a key, or on what begins with `key` for a listing; bucket "*" means all of them. */
+bool auth_may(const struct auth_user *u, enum auth_right right, struct span bucket,
+              struct span key);
+/* Any right at all in this bucket: is its being there his business? */
+bool auth_knows(const struct auth_user *u, struct span bucket);
+
 bool auth_anonymous_ok(const struct auth *a, bool peer_is_loopback);
 bool auth_clear_text_ok(const struct auth *a);
 /* Is this Host header ours when the caller is anonymous on loopback: a loopback name or address, *.localhost, or a
  * configured domain? (So that web pages cannot reach in.) */
 bool auth_host_ok(const struct auth *a, struct span host, const char *const *domains,
                   unsigned count);
+
+/* ---- users in meta. Every change is durable and in force when it returns. May switch. ---- */
+
+/* A key just made; the only time its secret is shown. auth_made_wipe() when done. */
+struct auth_made {
+    char id[24], secret[48], token[72]; /* token "" for a lasting key */
+    int64_t expires_ms;
+};
+void auth_made_wipe(struct auth_made *m);
+
+/* With one key and no grant. ERR_EXISTS. */
+enum err auth_user_add(struct auth *a, struct span name, struct auth_made *out,
+                       struct errbuf *eb) MUST_CHECK;
+/* ERR_NOT_FOUND. His keys open nothing from then on. */
+enum err auth_user_remove(struct auth *a, struct span name, struct errbuf *eb) MUST_CHECK;
+/* A new lasting key; the lasting ones so far end after `keep_ms` (0: now), so that two work while clients change over. */
+enum err auth_user_rotate(struct auth *a, struct span name, uint64_t keep_ms,
+                          struct auth_made *out, struct errbuf *eb) MUST_CHECK;
+/* A key with a token that ends by itself; it may do what the user may. */
+enum err auth_user_temporary(struct auth *a, struct span name, uint64_t for_ms,
+                             struct auth_made *out, struct errbuf *eb) MUST_CHECK;
+enum err auth_user_grant(struct auth *a, struct span name, unsigned rights,
+                         struct span bucket, struct span prefix,
+                         struct errbuf *eb) MUST_CHECK;
+/* From the grant on exactly that bucket and prefix. */
+enum err auth_user_revoke(struct auth *a, struct span name, unsigned rights,
+                          struct span bucket, struct span prefix,
+                          struct errbuf *eb) MUST_CHECK;
+
+/* What may be shown of a user: no secret among it. Lent until the fiber switches. */
+struct auth_shown {
+    const char *name;
+    bool from_file;
+    int64_t created_ms; /* 0 from a file */
+    uint32_t grant_count, key_count;
+    const struct auth_grant *grants;
+};
+uint32_t auth_user_count(const struct auth *a);
+void auth_user_at(const struct auth *a, uint32_t index, struct auth_shown *out);
+/* The index-th key of that user; secret and token are not for showing. */
+const struct auth_key *auth_user_key(const struct auth *a, uint32_t user, uint32_t index);

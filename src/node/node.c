@@ -144,7 +144,7 @@ open_users(struct node *n)
         rt_dir_close(&dir);
         free(in);
     }
-    return rc;
+    return rc == ERR_OK ? auth_follow(n->auth, n->meta, &n->eb) : rc;
 }
 
 static enum err

@@ -129,7 +129,7 @@ void
 admin_handle(struct request *q)
 {
     const struct page *p = find_page(q->http->head->path, q->http->head->method);
-    enum err rc = p != NULL && p->open ? ERR_OK : gate(q);
+    enum err rc = p != NULL && p->open ? ERR_OK : gate(q, NEED_ADMIN_ALL);
 
     q->op = OP_admin;
     if (rc == ERR_OK && p == NULL)

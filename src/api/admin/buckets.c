@@ -209,7 +209,7 @@ attach(struct request *q, struct attach *at)
     }
     LOG(LOG_INFO, "bucket.attached", "remote bucket attached", L_TEXT("id", q->http->id),
         L_TEXT("bucket", made->name), L_TEXT("remote", made->backend.bucket),
-        L_TEXT("user", q->caller.user->name));
+        L_SPAN("user", q->caller.name));
     buf_init(&text, KIB(64));
     json_begin(&j, &text);
     put_bucket(&j, made);

@@ -56,7 +56,7 @@ s3_list_all_buckets(struct request *q)
         struct span name = span_of(b->name);
 
         if ((prefix.len > 0 && !span_starts(name, prefix)) ||
-            (token.len > 0 && span_cmp(name, token) <= 0))
+            (token.len > 0 && span_cmp(name, token) <= 0) || !caller_knows(q, name))
             continue;
         put_bucket(&x, b);
         shown++;

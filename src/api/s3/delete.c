@@ -45,6 +45,8 @@ delete_one(struct request *q, const struct s3xml_delete_item *item, bool quiet,
     struct errbuf eb = {{0}};
     enum err rc = s3_key_check(item->key, q->arena, &q->fault);
 
+    if (rc == ERR_OK)
+        rc = caller_must(q, AUTH_WRITE, q->name.bucket, item->key);
     if (rc == ERR_OK && item->has_condition)
         rc = fault_set(&q->fault, S3_NotImplemented,
                        "Conditions of a delete are not implemented");

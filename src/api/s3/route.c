@@ -12,6 +12,7 @@ struct route {
     enum http_method method;
     enum level level;
     const char *sub; /* NULL: none of the sub-resources below is there */
+    enum need need;  /* the right that the gate asks for */
     unsigned flags;
     enum metric_op op;
     s3_operation *run;
@@ -23,43 +24,45 @@ struct route {
 #define T HTTP_METHOD_POST
 #define D HTTP_METHOD_DELETE
 static const struct route routes[] = {
-    /* method, level, sub-resource, flags, metric, operation */
-    {G, SERVICE, NULL, 0, OP_bucket, s3_list_all_buckets},
-    {P, BUCKET, NULL, 0, OP_bucket, s3_create_bucket},
-    {H, BUCKET, NULL, NEEDS_BUCKET, OP_bucket, s3_head_bucket_op},
-    {D, BUCKET, NULL, NEEDS_BUCKET, OP_bucket, s3_delete_bucket},
-    {G, BUCKET, NULL, NEEDS_BUCKET, OP_list, s3_list_v1_or_v2},
-    {G, BUCKET, "versions", NEEDS_BUCKET, OP_list, s3_list_versions},
-    {G, BUCKET, "location", NEEDS_BUCKET, OP_bucket, s3_bucket_location},
-    {G, BUCKET, "uploads", NEEDS_BUCKET, OP_mpu, s3_list_uploads},
-    {T, BUCKET, "delete", NEEDS_BUCKET, OP_delete, s3_delete_objects},
-    {G, BUCKET, "versioning", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "acl", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "object-lock", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "policy", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "policyStatus", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "cors", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "lifecycle", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "tagging", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "website", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "replication", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "encryption", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "requestPayment", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "accelerate", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "logging", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "notification", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "ownershipControls", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "publicAccessBlock", NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, OBJECT, NULL, NEEDS_BUCKET, OP_get, s3_get_object},
-    {H, OBJECT, NULL, NEEDS_BUCKET, OP_head, s3_head_object},
-    {P, OBJECT, NULL, NEEDS_BUCKET, OP_put, s3_put_object},
-    {D, OBJECT, NULL, NEEDS_BUCKET, OP_delete, s3_delete_object},
-    {G, OBJECT, "acl", NEEDS_BUCKET, OP_other, s3_object_acl},
-    {T, OBJECT, "uploads", NEEDS_BUCKET, OP_mpu, s3_create_upload},
-    {P, OBJECT, "uploadId", NEEDS_BUCKET, OP_put, s3_put_part},
-    {T, OBJECT, "uploadId", NEEDS_BUCKET, OP_mpu, s3_complete_upload},
-    {D, OBJECT, "uploadId", NEEDS_BUCKET, OP_mpu, s3_abort_upload},
-    {G, OBJECT, "uploadId", NEEDS_BUCKET, OP_mpu, s3_list_parts},
+    /* method, level, sub-resource, right, flags, metric, operation */
+    {G, SERVICE, NULL, NEED_SOMEBODY, 0, OP_bucket, s3_list_all_buckets},
+    {P, BUCKET, NULL, NEED_ADMIN, 0, OP_bucket, s3_create_bucket},
+    {H, BUCKET, NULL, NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_head_bucket_op},
+    {D, BUCKET, NULL, NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket},
+    {G, BUCKET, NULL, NEED_LIST, NEEDS_BUCKET, OP_list, s3_list_v1_or_v2},
+    {G, BUCKET, "versions", NEED_LIST, NEEDS_BUCKET, OP_list, s3_list_versions},
+    {G, BUCKET, "location", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_location},
+    {G, BUCKET, "uploads", NEED_LIST, NEEDS_BUCKET, OP_mpu, s3_list_uploads},
+    {T, BUCKET, "delete", NEED_EACH, NEEDS_BUCKET, OP_delete, s3_delete_objects},
+    {G, BUCKET, "versioning", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "acl", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "object-lock", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "policy", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "policyStatus", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "cors", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "lifecycle", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "tagging", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "website", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "replication", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "encryption", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "requestPayment", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "accelerate", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "logging", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "notification", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "ownershipControls", NEED_KNOWN, NEEDS_BUCKET, OP_bucket,
+     s3_bucket_probe},
+    {G, BUCKET, "publicAccessBlock", NEED_KNOWN, NEEDS_BUCKET, OP_bucket,
+     s3_bucket_probe},
+    {G, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_get, s3_get_object},
+    {H, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_head, s3_head_object},
+    {P, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_put, s3_put_object},
+    {D, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_delete, s3_delete_object},
+    {G, OBJECT, "acl", NEED_READ, NEEDS_BUCKET, OP_other, s3_object_acl},
+    {T, OBJECT, "uploads", NEED_WRITE, NEEDS_BUCKET, OP_mpu, s3_create_upload},
+    {P, OBJECT, "uploadId", NEED_WRITE, NEEDS_BUCKET, OP_put, s3_put_part},
+    {T, OBJECT, "uploadId", NEED_WRITE, NEEDS_BUCKET, OP_mpu, s3_complete_upload},
+    {D, OBJECT, "uploadId", NEED_WRITE, NEEDS_BUCKET, OP_mpu, s3_abort_upload},
+    {G, OBJECT, "uploadId", NEED_WRITE, NEEDS_BUCKET, OP_mpu, s3_list_parts},
 };
 #undef G
 #undef H
@@ -194,6 +197,10 @@ run(struct request *q)
 {
     const struct route *r =
         find_route(q->http->head->method, level_of(q), sub_of(&q->query));
+    /* What is no route is told to those who may know the bucket, and to nobody else. */
+    enum need need = r != NULL                ? r->need
+                     : q->name.bucket.len > 0 ? NEED_KNOWN
+                                              : NEED_SOMEBODY;
     enum err rc;
 
     if (r != NULL)
@@ -201,7 +208,7 @@ run(struct request *q)
     if (q->http->draining)
         return fault_set(&q->fault, S3_ServiceUnavailable,
                          "The server is on its way out");
-    rc = gate(q);
+    rc = gate(q, need);
     if (rc == ERR_OK)
         rc = check_root(q);
     if (rc == ERR_OK && q->name.bucket.len > 0)

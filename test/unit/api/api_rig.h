@@ -59,6 +59,8 @@ site_open_state(struct site *s)
         rc = auth_new(&a, &s->auth, &s->eb);
     if (rc == ERR_OK)
         rc = auth_make_first(s->auth, s->dir, "credentials", &s->eb);
+    if (rc == ERR_OK)
+        rc = auth_follow(s->auth, s->meta, &s->eb);
     return rc == ERR_OK ? map_start(s->meta, &s->map, &s->eb) : rc;
 }
 

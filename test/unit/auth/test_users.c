@@ -58,12 +58,15 @@ load_each(struct rt_dir *dir)
         CHECK_SAYS(eb.text, files[i].says);
         CHECK(strstr(eb.text, "SK") == NULL && strstr(eb.text, "S1") == NULL);
         if (rc == ERR_OK) {
-            const struct auth_user *u = NULL;
+            const struct auth_key *k = auth_find(a, SPAN("AK"));
 
-            CHECK_STR(auth_secret(a, SPAN("AK"), &u), "SK");
-            CHECK(u != NULL && strcmp(u->name, "a") == 0 && !u->anonymous);
-            CHECK(auth_secret(a, SPAN("A"), NULL) == NULL);
-            CHECK(auth_secret(a, SPAN("AKK"), NULL) == NULL);
+            REQUIRE(k != NULL);
+            CHECK_STR(k->secret, "SK");
+            CHECK(k->token == NULL && k->expires_ms == 0);
+            CHECK_STR(k->user->name, "a");
+            CHECK(auth_may(k->user, AUTH_ADMIN, SPAN("*"), SPAN("")));
+            CHECK(auth_find(a, SPAN("A")) == NULL);
+            CHECK(auth_find(a, SPAN("AKK")) == NULL);
         }
         auth_free(&a);
         CHECK(unlink("keys") == 0);
@@ -90,9 +93,9 @@ make_first(struct rt_dir *dir)
     key += strlen("aws_access_key_id = ");
     *strchr(key, '\n') = '\0';
     CHECK_U64(strlen(key), 18);
-    REQUIRE(auth_secret(a, span_of(key), NULL) != NULL);
-    CHECK_STR(auth_secret(b, span_of(key), NULL), auth_secret(a, span_of(key), NULL));
-    CHECK_U64(strlen(auth_secret(a, span_of(key), NULL)), 40);
+    REQUIRE(auth_find(a, span_of(key)) != NULL && auth_find(b, span_of(key)) != NULL);
+    CHECK_STR(auth_find(b, span_of(key))->secret, auth_find(a, span_of(key))->secret);
+    CHECK_U64(strlen(auth_find(a, span_of(key))->secret), 40);
     free(text);
     auth_free(&a);
     auth_free(&b);

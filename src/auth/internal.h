@@ -1,0 +1,35 @@
+/* internal: what the files of the auth room share. */
+#pragma once
+#include <stdatomic.h>
+
+#include "auth/auth.h"
+#include "auth/user.h"
+#include "rt/sync.h"
+
+/* One snapshot: immutable once published. */
+struct users {
+    uint32_t count, key_count;
+    struct user **at;        /* owned; those of files first, then by name */
+    struct auth_user *shown; /* of each user */
+    struct auth_key *keys;   /* of all, in order of ids: points into `at` */
+};
+
+struct auth {
+    struct auth_options options;
+    _Atomic(struct users *) now; /* never NULL */
+    /* On loop 0, or before others see it. */
+    struct user **files; /* owned: the users that stand in files */
+    uint32_t file_count;
+    struct meta *meta; /* NULL: none can be changed */
+    struct rt_sem change;
+};
+
+/* Publishes what files and meta say now. ERR_EXISTS when two keys or names are the same; nothing has changed then. May
+ * switch when there is meta. */
+enum err auth_publish(struct auth *a, struct errbuf *eb) MUST_CHECK;
+/* A copy of its own. */
+struct user *user_copy(const struct user *u);
+#define AUTH_USER_PREFIX "user/"
+/* Random: id, secret, and a token where it is temporary. Letters and digits only, so that they survive every shell and
+ * every URL. */
+void auth_make_key(struct auth_made *out, bool temporary);

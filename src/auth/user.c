@@ -1,0 +1,301 @@
+#include "auth/user.h"
+
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cursor.h"
+#include "base/mem.h"
+#include "wire/record.h"
+
+/* docs/formats.md, section "user record". */
+enum { KIND_USER = 34, VERSION = 1 };
+enum { F_NAME = 1, F_CREATED_MS = 2, F_KEY = 3, F_GRANT = 4 };
+
+struct user *
+user_new(struct span name, int64_t created_ms)
+{
+    struct user *u = xcalloc(1, sizeof *u);
+
+    u->name = xmemdup0(name.at, name.len);
+    u->created_ms = created_ms;
+    return u;
+}
+
+static void
+wipe(char *secret)
+{
+    if (secret != NULL)
+        OPENSSL_cleanse(secret, strlen(secret));
+    free(secret);
+}
+
+static void
+fini_key(struct user_key *k)
+{
+    free(k->id);
+    wipe(k->secret);
+    wipe(k->token);
+}
+
+void
+user_drop_key(struct user *u, uint32_t index)
+{
+    fini_key(&u->keys[index]);
+    u->key_count--;
+    memmove(&u->keys[index], &u->keys[index + 1],
+            (u->key_count - index) * sizeof u->keys[0]);
+}
+
+static void
+drop_grant(struct user *u, uint32_t index)
+{
+    free(u->grants[index].bucket);
+    free(u->grants[index].prefix);
+    u->grant_count--;
+    memmove(&u->grants[index], &u->grants[index + 1],
+            (u->grant_count - index) * sizeof u->grants[0]);
+}
+
+void
+user_free(struct user **up)
+{
+    struct user *u = *up;
+
+    *up = NULL;
+    if (u == NULL)
+        return;
+    while (u->key_count > 0)
+        user_drop_key(u, u->key_count - 1);
+    while (u->grant_count > 0)
+        drop_grant(u, u->grant_count - 1);
+    free(u->keys);
+    free(u->grants);
+    free(u->name);
+    free(u);
+}
+
+enum err
+user_add_key(struct user *u, struct span id, struct span secret, struct span token,
+             int64_t created_ms, int64_t expires_ms, struct errbuf *eb)
+{
+    if (u->key_count == USER_KEYS_MAX)
+        return err_set(eb, ERR_TOO_LARGE, "user \"%s\" has %u keys, the limit", u->name,
+                       USER_KEYS_MAX);
+    u->keys = xrealloc(u->keys, (u->key_count + 1) * sizeof *u->keys);
+    u->keys[u->key_count++] = (struct user_key){
+        .id = xmemdup0(id.at, id.len),
+        .secret = xmemdup0(secret.at, secret.len),
+        .token = token.len > 0 ? xmemdup0(token.at, token.len) : NULL,
+        .created_ms = created_ms,
+        .expires_ms = expires_ms,
+    };
+    return ERR_OK;
+}
+
+static uint32_t
+find_grant(const struct user *u, struct span bucket, struct span prefix)
+{
+    uint32_t i = 0;
+
+    while (i < u->grant_count && !(span_is(bucket, u->grants[i].bucket) &&
+                                   span_is(prefix, u->grants[i].prefix)))
+        i++;
+    return i;
+}
+
+enum err
+user_grant(struct user *u, unsigned rights, struct span bucket, struct span prefix,
+           struct errbuf *eb)
+{
+    uint32_t at = find_grant(u, bucket, prefix);
+    enum err rc = auth_grant_check(rights, bucket, prefix, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (at == USER_GRANTS_MAX)
+        return err_set(eb, ERR_TOO_LARGE, "user \"%s\" has %u grants, the limit", u->name,
+                       USER_GRANTS_MAX);
+    if (at == u->grant_count) {
+        u->grants = xrealloc(u->grants, (u->grant_count + 1) * sizeof *u->grants);
+        u->grants[u->grant_count++] =
+            (struct auth_grant){.bucket = xmemdup0(bucket.at, bucket.len),
+                                .prefix = xmemdup0(prefix.at, prefix.len)};
+    }
+    u->grants[at].rights |= rights;
+    return ERR_OK;
+}
+
+enum err
+user_revoke(struct user *u, unsigned rights, struct span bucket, struct span prefix,
+            struct errbuf *eb)
+{
+    uint32_t at = find_grant(u, bucket, prefix);
+
+    if (at == u->grant_count || (u->grants[at].rights & rights) == 0)
+        return err_set(eb, ERR_NOT_FOUND,
+                       "user \"%s\" has no such right on exactly \"%.*s/%.*s\"; forebay "
+                       "user ls shows the grants there are",
+                       u->name, SPAN_ARG(bucket), (int)MIN(prefix.len, 100), prefix.at);
+    u->grants[at].rights &= ~rights;
+    if (u->grants[at].rights == 0)
+        drop_grant(u, at);
+    return ERR_OK;
+}
+
+enum err
+user_name_check(struct span name, struct errbuf *eb)
+{
+    static const char more[] = "-_.@+";
+    bool ok = name.len >= 1 && name.len <= USER_NAME_MAX;
+
+    for (size_t i = 0; i < name.len && ok; i++) {
+        char c = name.at[i];
+        bool letter =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+
+        ok = letter || (i > 0 && c != '\0' && strchr(more, c) != NULL);
+    }
+    return ok ? ERR_OK
+              : err_set(eb, ERR_BAD_REQUEST,
+                        "\"%.*s\" is no user name: 1 to %u letters, digits and -_.@+, "
+                        "the first a letter or digit",
+                        (int)MIN(name.len, 80), name.at, USER_NAME_MAX);
+}
+
+/* ---- the record ---- */
+
+static void
+put_text(struct buf *out, const char *text)
+{
+    size_t len = text != NULL ? strlen(text) : 0;
+
+    buf_be(out, len, 2);
+    buf_put(out, text != NULL ? text : "", len);
+}
+
+static void
+put_key(struct record_writer *w, const struct user_key *k)
+{
+    struct buf field;
+
+    buf_init(&field, 4 * USER_TEXT_MAX);
+    put_text(&field, k->id);
+    put_text(&field, k->secret);
+    put_text(&field, k->token);
+    buf_be(&field, (uint64_t)k->created_ms, 8);
+    buf_be(&field, (uint64_t)k->expires_ms, 8);
+    record_put_span(w, F_KEY, buf_span(&field));
+    OPENSSL_cleanse(field.at, field.len);
+    buf_fini(&field);
+}
+
+static void
+put_grant(struct record_writer *w, const struct auth_grant *g)
+{
+    struct buf field;
+
+    buf_init(&field, 4096);
+    buf_be(&field, g->rights, 2);
+    put_text(&field, g->bucket);
+    put_text(&field, g->prefix);
+    record_put_span(w, F_GRANT, buf_span(&field));
+    buf_fini(&field);
+}
+
+void
+user_encode(const struct user *u, struct buf *out)
+{
+    struct record_writer w;
+
+    record_begin(&w, out, KIND_USER, VERSION);
+    record_put_span(&w, F_NAME, span_of(u->name));
+    record_put_u64(&w, F_CREATED_MS, (uint64_t)u->created_ms);
+    for (uint32_t i = 0; i < u->key_count; i++)
+        put_key(&w, &u->keys[i]);
+    for (uint32_t i = 0; i < u->grant_count; i++)
+        put_grant(&w, &u->grants[i]);
+    record_end(&w);
+}
+
+/* A length of two bytes and so many bytes without a NUL. */
+static struct span
+take_text(struct cursor *c)
+{
+    size_t len = (size_t)take_be(c, 2);
+    const char *at = take_span(c, len).at;
+
+    if (c->bad || len > USER_TEXT_MAX || (len > 0 && memchr(at, '\0', len) != NULL)) {
+        c->bad = true;
+        return (struct span){"", 0};
+    }
+    return (struct span){at, len};
+}
+
+static enum err
+get_key(struct user *u, struct span field, struct errbuf *eb)
+{
+    struct cursor c = cursor_of(field.at, field.len);
+    struct span id = take_text(&c), secret = take_text(&c), token = take_text(&c);
+    int64_t created = (int64_t)take_be(&c, 8), expires = (int64_t)take_be(&c, 8);
+
+    if (c.bad || c.at != c.end || id.len == 0 || secret.len == 0)
+        return ERR_CORRUPT;
+    return user_add_key(u, id, secret, token, created, expires, eb);
+}
+
+static enum err
+get_grant(struct user *u, struct span field, struct errbuf *eb)
+{
+    struct cursor c = cursor_of(field.at, field.len);
+    unsigned rights = (unsigned)take_be(&c, 2);
+    struct span bucket = take_text(&c), prefix = take_text(&c);
+
+    if (c.bad || c.at != c.end || find_grant(u, bucket, prefix) != u->grant_count)
+        return ERR_CORRUPT;
+    return user_grant(u, rights, bucket, prefix, eb);
+}
+
+static enum err
+get_fields(struct user *u, struct record *r, struct errbuf *eb)
+{
+    struct span field;
+    uint8_t id;
+
+    while (record_next(r, &id, &field)) {
+        if (id == F_KEY && get_key(u, field, eb) != ERR_OK)
+            return ERR_CORRUPT;
+        if (id == F_GRANT && get_grant(u, field, eb) != ERR_OK)
+            return ERR_CORRUPT;
+    }
+    return ERR_OK;
+}
+
+enum err
+user_decode(struct span bytes, struct user **out, struct errbuf *eb)
+{
+    struct record r;
+    struct span name = {"", 0}, field;
+    uint64_t created = 0;
+    struct user *u;
+    enum err rc = record_open(bytes, &r, eb);
+
+    *out = NULL;
+    if (rc != ERR_OK)
+        return rc;
+    if (r.kind != KIND_USER || r.version != VERSION)
+        return err_set(eb, ERR_CORRUPT,
+                       "a user record of kind %u, version %u; this program reads %u, %u",
+                       r.kind, r.version, KIND_USER, VERSION);
+    if (!record_find(&r, F_NAME, &name) || user_name_check(name, NULL) != ERR_OK ||
+        !record_find(&r, F_CREATED_MS, &field) || record_u64(field, &created) != ERR_OK)
+        return err_set(eb, ERR_CORRUPT, "a user record lacks its name or its time");
+    u = user_new(name, (int64_t)created);
+    if (get_fields(u, &r, NULL) != ERR_OK) {
+        user_free(&u);
+        return err_set(eb, ERR_CORRUPT, "a key or grant of user \"%.*s\" cannot be read",
+                       SPAN_ARG(name));
+    }
+    *out = u;
+    return ERR_OK;
+}
