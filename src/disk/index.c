@@ -25,6 +25,7 @@ static const char *const db_names[DBS_] = {
     [DB_SPACES] = "spaces",
     [DB_SEGMENTS] = "segments",
     [DB_META] = "meta",
+    [DB_BUCKETS] = "buckets",
     [TABLE_VERSIONS] = "versions",
     [TABLE_PREPARED] = "prepared",
 };

@@ -69,13 +69,23 @@ enum err index_find(struct index *x, enum table table, uint64_t bucket, struct s
 enum err index_scan(struct index *x, const struct scan *s, struct arena *a,
                     struct page *out, struct errbuf *eb) MUST_CHECK;
 
-/* Payload bytes of a segment as far as the index covers. `living` is exact; `dead` knows nothing of what came and
- * went within one batch. ERR_NOT_FOUND: it never heard of the segment. */
+/* Payload bytes of a segment as far as the index covers. `living` is exact, and at least one for everything that names
+ * a place in it: where it is 0 the segment is of no use. `dead` knows nothing of what came and went within one batch. ERR_NOT_FOUND: it never heard of the segment. */
 struct index_segment {
     int64_t living, dead;
 };
 enum err index_segment(struct index *x, enum disk_class class, uint32_t segment,
                        struct index_segment *out, struct errbuf *eb) MUST_CHECK;
+
+/* Objects of a bucket and their bytes, as far as the index covers: all buckets that have any, in order. `on_usage` runs
+ * after the transaction. */
+struct index_usage {
+    uint64_t bucket;
+    int64_t objects, bytes;
+};
+enum err index_usage(struct index *x,
+                     void (*on_usage)(void *arg, const struct index_usage *u), void *arg,
+                     struct errbuf *eb) MUST_CHECK;
 
 /* The first bucket with a number >= from that the index ever had a key of. ERR_NOT_FOUND. */
 enum err index_bucket(struct index *x, uint64_t from, uint64_t *out,

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "disk/index_internal.h"
 
-#define META_FORMAT 1u
+#define META_FORMAT 2u /* 1: counted neither buckets nor records without a payload */
 #define META_BAD    1u
 #define CELL_ROW    1u
 #define CELL_LAYER  2u
@@ -151,6 +151,40 @@ segment_sum(const unsigned char *key, const unsigned char *value)
 {
     return hash_crc32c(hash_crc32c(0, key, INDEX_SEGMENT_KEY), value,
                        INDEX_SEGMENT_BYTES - 4);
+}
+
+static uint32_t
+usage_sum(const unsigned char *key, const unsigned char *value)
+{
+    return hash_crc32c(hash_crc32c(0, key, 8), value, INDEX_USAGE_BYTES - 4);
+}
+
+void
+index_usage_key(uint64_t bucket, unsigned char out[8])
+{
+    put_be(out, bucket, 8);
+}
+
+void
+index_usage_encode(const unsigned char *key, const struct index_usage *u,
+                   unsigned char *out)
+{
+    put_be(put_be(out, (uint64_t)u->objects, 8), (uint64_t)u->bytes, 8);
+    put_be(out + INDEX_USAGE_BYTES - 4, usage_sum(key, out), 4);
+}
+
+bool
+index_usage_decode(const unsigned char *key, const MDB_val *value,
+                   struct index_usage *out)
+{
+    struct cursor c = cursor_of(value->mv_data, value->mv_size);
+    struct cursor k = cursor_of(key, 8);
+
+    out->bucket = take_be(&k, 8);
+    out->objects = (int64_t)take_be(&c, 8);
+    out->bytes = (int64_t)take_be(&c, 8);
+    return value->mv_size == INDEX_USAGE_BYTES &&
+           (uint32_t)take_be(&c, 4) == usage_sum(key, value->mv_data);
 }
 
 void

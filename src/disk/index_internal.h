@@ -12,6 +12,7 @@ enum index_db {
     DB_SPACES = TABLES_, /* be64 bucket -> be32 space | be32 sum */
     DB_SEGMENTS, /* u8 class | be32 segment -> be64 living | be64 dead | be32 sum */
     DB_META,     /* "meta" -> struct index_meta */
+    DB_BUCKETS,  /* be64 bucket -> be64 objects | be64 bytes | be32 sum */
     DBS_
 };
 #define NO_DBI                                                                           \
@@ -96,6 +97,13 @@ void index_segment_encode(const unsigned char *key, const struct index_segment *
                           unsigned char *out);
 bool index_segment_decode(const unsigned char *key, const MDB_val *value,
                           struct index_segment *out);
+
+#define INDEX_USAGE_BYTES 20u
+void index_usage_key(uint64_t bucket, unsigned char out[8]);
+void index_usage_encode(const unsigned char *key, const struct index_usage *u,
+                        unsigned char *out);
+bool index_usage_decode(const unsigned char *key, const MDB_val *value,
+                        struct index_usage *out);
 
 static inline bool
 index_is_layered(enum table table)

@@ -1,8 +1,10 @@
 /* Reading the index: on the loop while it is resident, else on the pool. Everything between begin and end of a
  * transaction runs under the guard and never switches. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cursor.h"
+#include "base/mem.h"
 #include "disk/index_internal.h"
 
 /* ---- transactions ---- */
@@ -205,6 +207,63 @@ index_segment(struct index *x, enum disk_class class, uint32_t segment,
     *out = (struct index_segment){0};
     index_segment_key(class, segment, f.key);
     return call(&c, "segment", eb);
+}
+
+struct usage_page {
+    uint64_t from;
+    uint32_t count;
+    bool more;
+    struct index_usage at[256];
+};
+
+static int
+usage_page(struct call *c, MDB_txn *txn)
+{
+    struct usage_page *p = c->arg;
+    unsigned char bytes[8];
+    MDB_val key = {sizeof bytes, bytes}, value;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, c->x->dbi[DB_BUCKETS], &cursor);
+
+    if (rc != 0)
+        return rc;
+    p->count = 0;
+    p->more = false;
+    index_usage_key(p->from, bytes);
+    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE); rc == 0;
+         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+        if (p->count == ARRAY_LEN(p->at)) {
+            p->more = true;
+            break;
+        }
+        if (key.mv_size != sizeof bytes ||
+            !index_usage_decode(key.mv_data, &value, &p->at[p->count])) {
+            rc = MDB_CORRUPTED;
+            break;
+        }
+        p->count++;
+    }
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+enum err
+index_usage(struct index *x, void (*on_usage)(void *arg, const struct index_usage *u),
+            void *arg, struct errbuf *eb)
+{
+    struct usage_page *p = xcalloc(1, sizeof *p);
+    struct call c = {.x = x, .run = usage_page, .arg = p};
+    enum err rc;
+
+    do {
+        rc = call(&c, "buckets", eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < p->count; i++)
+            on_usage(arg, &p->at[i]);
+        if (p->count > 0)
+            p->from = p->at[p->count - 1].bucket + 1;
+    } while (rc == ERR_OK && p->more);
+    free(p);
+    return rc;
 }
 
 static int

@@ -40,6 +40,8 @@ struct writer {
     uint32_t space;
     struct run_segment *segments; /* owned: changes of this batch */
     uint32_t segment_count, segment_room, segment_last;
+    struct index_usage *usage; /* owned: the same by bucket */
+    uint32_t usage_count, usage_room;
     unsigned char done_at[16];
     int64_t now_ms;
     int rc;
@@ -71,10 +73,24 @@ count_segment(struct writer *w, enum disk_class class, uint32_t segment, int64_t
     w->segments[i].dead += dead;
 }
 
+/* Does the row refer to a place of its own: a member of a log, a body, a manifest? */
 static bool
-has_one_place(const struct row *row)
+has_place(const struct row *row)
 {
-    return (row->flags & (ROW_TOMBSTONE | ROW_PARTS)) == 0;
+    return (row->flags & ROW_TOMBSTONE) == 0 && row->segment != 0;
+}
+
+/* What a row counts in its segment: at least one byte, so that a segment with none is named by nobody. */
+static int64_t
+weight(const struct row *row)
+{
+    return (row->flags & ROW_PARTS) != 0 ? 1 : (int64_t)MAX(row->size, 1u);
+}
+
+static enum disk_class
+class_of(const struct row *row)
+{
+    return (row->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE;
 }
 
 /* A record of metadata holds its log: as one byte, since nobody reclaims by its size. */
@@ -88,12 +104,12 @@ count_apart(struct writer *w, const struct row *row, enum disk_class class, int6
 static void
 count_row(struct writer *w, const struct row *row, bool comes)
 {
-    enum disk_class class = (row->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE;
-    int64_t size = (int64_t)row->size;
+    enum disk_class class = class_of(row);
+    int64_t size = weight(row);
 
     if ((row->flags & ROW_TOMBSTONE) == 0)
         w->meta.objects += comes ? 1 : UINT64_MAX;
-    if (has_one_place(row))
+    if (has_place(row))
         count_segment(w, class, row->segment, comes ? size : -size, comes ? 0 : size);
     count_apart(w, row, class, comes ? 1 : -1);
 }
@@ -102,10 +118,10 @@ count_row(struct writer *w, const struct row *row, bool comes)
 static void
 count_older(struct writer *w, const struct row *row, bool comes)
 {
-    enum disk_class class = (row->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE;
-    int64_t size = (int64_t)row->size;
+    enum disk_class class = class_of(row);
+    int64_t size = weight(row);
 
-    if (has_one_place(row))
+    if (has_place(row))
         count_segment(w, class, row->segment, comes ? size : -size, comes ? -size : size);
     count_apart(w, row, class, comes ? 1 : -1);
 }
@@ -114,9 +130,8 @@ count_older(struct writer *w, const struct row *row, bool comes)
 static void
 count_change(struct writer *w, const struct row *before, const struct row *after)
 {
-    if (before != NULL && after != NULL && has_one_place(before) &&
-        has_one_place(after) && before->segment == after->segment &&
-        before->offset == after->offset &&
+    if (before != NULL && after != NULL && has_place(before) && has_place(after) &&
+        before->segment == after->segment && before->offset == after->offset &&
         ((before->flags | after->flags) & ROW_META_APART) == 0)
         return;
     if (before != NULL)
@@ -148,6 +163,66 @@ write_segments(struct writer *w)
         index_segment_encode(coded, &now, bytes);
         value = (MDB_val){sizeof bytes, bytes};
         rc = mdb_put(w->txn, dbi, &key, &value, 0);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- buckets: living objects and their bytes ---- */
+
+/* Changes come in order of buckets: the last one is the one, or there is none yet. */
+static void
+count_usage(struct writer *w, uint64_t bucket, const struct row *before,
+            const struct row *after)
+{
+    struct index_usage *u;
+
+    if (w->usage_count == 0 || w->usage[w->usage_count - 1].bucket != bucket) {
+        if (w->usage_count == w->usage_room) {
+            w->usage_room = MAX(16u, 2 * w->usage_room);
+            w->usage = xrealloc(w->usage, w->usage_room * sizeof *w->usage);
+        }
+        w->usage[w->usage_count++] = (struct index_usage){.bucket = bucket};
+    }
+    u = &w->usage[w->usage_count - 1];
+    if (before != NULL && row_has_object(before)) {
+        u->objects--;
+        u->bytes -= (int64_t)before->size;
+    }
+    if (after != NULL && row_has_object(after)) {
+        u->objects++;
+        u->bytes += (int64_t)after->size;
+    }
+}
+
+static int
+write_usage(struct writer *w)
+{
+    MDB_dbi dbi = w->x->dbi[DB_BUCKETS];
+
+    for (uint32_t i = 0; i < w->usage_count; i++) {
+        struct index_usage now = w->usage[i], before;
+        unsigned char coded[8], bytes[INDEX_USAGE_BYTES];
+        MDB_val key = {sizeof coded, coded}, value;
+        int rc;
+
+        index_usage_key(now.bucket, coded);
+        rc = mdb_get(w->txn, dbi, &key, &value);
+        if (rc != 0 && rc != MDB_NOTFOUND)
+            return rc;
+        if (rc == 0) {
+            if (!index_usage_decode(coded, &value, &before))
+                return MDB_CORRUPTED;
+            now.objects += before.objects;
+            now.bytes += before.bytes;
+        }
+        index_usage_encode(coded, &now, bytes);
+        value = (MDB_val){sizeof bytes, bytes};
+        if (now.objects == 0 && now.bytes == 0)
+            rc = rc == 0 ? mdb_del(w->txn, dbi, &key, NULL) : 0;
+        else
+            rc = mdb_put(w->txn, dbi, &key, &value, 0);
         if (rc != 0)
             return rc;
     }
@@ -324,6 +399,26 @@ change_object(struct writer *w, const struct entry *e, struct step *s, bool gone
         return MDB_KEYEXIST;
     }
     count_change(w, had ? &before : NULL, gone ? NULL : &after);
+    count_usage(w, e->bucket, had ? &before : NULL, gone ? NULL : &after);
+    return 0;
+}
+
+/* The record of an upload's begin holds its log, as one byte. */
+static int
+change_upload(struct writer *w, const struct entry *e, const struct step *s)
+{
+    struct row_home home = {e->table, e->bucket, e->key};
+    struct span old = {(const char *)s->row, s->row_len};
+    struct upload_row before, after;
+
+    if (e->value.len > 0 && upload_row_decode(&home, e->value, &after) != ERR_OK)
+        return MDB_CORRUPTED; /* our own memory */
+    if (old.len > 0 && upload_row_decode(&home, old, &before) != ERR_OK)
+        index_set_bad(w->x);
+    else if (old.len > 0)
+        count_segment(w, before.class, before.segment, -1, 0);
+    if (e->value.len > 0)
+        count_segment(w, after.class, after.segment, 1, 0);
     return 0;
 }
 
@@ -362,6 +457,8 @@ apply_layered(struct writer *w, const struct entry *e, struct path *p)
             rc = change_object(w, e, last, gone);
         else if (e->table == TABLE_VERSIONS)
             rc = change_older(w, e, last);
+        else if (e->table == TABLE_UPLOADS)
+            rc = change_upload(w, e, last);
         if (rc == MDB_KEYEXIST)
             return 0;
         last->row_len = gone ? 0 : e->value.len;
@@ -379,14 +476,44 @@ apply_layered(struct writer *w, const struct entry *e, struct path *p)
     return rc;
 }
 
+/* A prepared version holds its place as an object would. */
+static int
+change_prepared(struct writer *w, const struct entry *e)
+{
+    struct row_home home = {e->table, 0, e->key};
+    MDB_val key = {e->key.len, (void *)(uintptr_t)e->key.at}, value;
+    struct prepared_row p;
+    int rc = mdb_get(w->txn, w->x->dbi[e->table], &key, &value);
+
+    if (rc != 0 && rc != MDB_NOTFOUND)
+        return rc;
+    if (rc == 0) {
+        struct span old = {value.mv_data, value.mv_size};
+
+        if (prepared_row_decode(&home, old, &p) != ERR_OK)
+            index_set_bad(w->x);
+        else if (has_place(&p.row))
+            count_segment(w, class_of(&p.row), p.row.segment, -weight(&p.row), 0);
+    }
+    if (e->value.len == 0)
+        return 0;
+    if (prepared_row_decode(&home, e->value, &p) != ERR_OK)
+        return MDB_CORRUPTED; /* our own memory */
+    if (has_place(&p.row))
+        count_segment(w, class_of(&p.row), p.row.segment, weight(&p.row), 0);
+    return 0;
+}
+
 static int
 apply_flat(struct writer *w, const struct entry *e)
 {
     MDB_dbi dbi = w->x->dbi[e->table];
     MDB_val key = {e->key.len, (void *)(uintptr_t)e->key.at};
     MDB_val value = {e->value.len, (void *)(uintptr_t)e->value.at};
-    int rc;
+    int rc = e->table == TABLE_PREPARED ? change_prepared(w, e) : 0;
 
+    if (rc != 0)
+        return rc;
     if (e->value.len > 0)
         return mdb_put(w->txn, dbi, &key, &value, 0);
     rc = mdb_del(w->txn, dbi, &key, NULL);
@@ -472,6 +599,8 @@ apply_guarded(void *arg)
     if (w->rc == 0)
         w->rc = write_segments(w);
     if (w->rc == 0)
+        w->rc = write_usage(w);
+    if (w->rc == 0)
         w->rc = write_meta(w);
     if (w->rc != 0) {
         mdb_txn_abort(w->txn);
@@ -498,6 +627,7 @@ apply_work(void *arg)
     run_walk_end(&w->walk);
     free(w->path);
     free(w->segments);
+    free(w->usage);
     if (w->rc != 0)
         return;
     x->meta = w->meta;

@@ -419,3 +419,14 @@ row_is_kept(struct span value)
 {
     return (flags_of(value) & ROW_KEPT) != 0;
 }
+
+bool
+row_has_object(const struct row *row)
+{
+    static const struct content_id none;
+
+    if ((row->flags & ROW_TOMBSTONE) != 0)
+        return false;
+    return (row->flags & ROW_DOUBT) == 0 ||
+           memcmp(&row->content, &none, sizeof none) != 0;
+}

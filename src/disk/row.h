@@ -75,6 +75,8 @@ enum err done_row_decode(const struct row_home *home, struct span value,
 enum err prepared_row_decode(const struct row_home *home, struct span value,
                              struct prepared_row *out) MUST_CHECK;
 
+/* Is there an object in it: no tombstone, not only a doubt? */
+bool row_has_object(const struct row *row);
 /* Which of two values of one key is the newer? Objects: the higher version, of equals the second. Other tables:
  * the second. A value of length 0 says "gone". */
 bool row_is_newer(enum table table, struct span first, struct span second);
