@@ -331,6 +331,7 @@ sim_new(const struct sim_options *o)
 
     s->options = *o;
     s->disk = sim_disk_new(o->disk_bytes > 0 ? o->disk_bytes : GIB(1024));
+    list_init(&s->mounts);
     list_init(&s->indexes);
     s->rng.state = o->seed;
     s->rng_user.state = sim_rng_next(&s->rng);
@@ -349,6 +350,7 @@ sim_free(struct sim **sp)
         return;
     assert(s != sim_world);
     sim_shadow_free(s);
+    sim_mounts_free(s);
     sim_disk_free(&s->disk);
     timer_fini(&s->events);
     free(s);

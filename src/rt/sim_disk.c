@@ -44,8 +44,16 @@ struct sim_change {
     struct sim_node *target; /* owns a reference */
 };
 
+/* A file system. */
+struct room {
+    struct list link; /* disk->rooms */
+    uint64_t used, size;
+    bool full;
+};
+
 struct sim_node {
     struct sim_disk *disk;
+    struct room *room;
     struct list of_disk; /* disk->nodes, in order of creation */
     unsigned refs;
     bool is_dir;
@@ -68,9 +76,10 @@ struct sim_node {
 
 struct sim_disk {
     struct list nodes;
+    struct list rooms; /* owned; the first is the root's */
     struct sim_node *root;
     uint64_t next_id, next_seq;
-    uint64_t used, size;
+    uint64_t size; /* of each room */
 };
 
 /* ---- changes ---- */
@@ -171,12 +180,23 @@ write_back(struct sim_node *n)
 }
 
 /* ---- nodes ---- */
+static struct room *
+room_new(struct sim_disk *d)
+{
+    struct room *r = xcalloc(1, sizeof *r);
+
+    r->size = d->size;
+    list_push_back(&d->rooms, &r->link);
+    return r;
+}
+
 static struct sim_node *
-node_new(struct sim_disk *d, bool is_dir)
+node_new(struct sim_disk *d, struct room *r, bool is_dir)
 {
     struct sim_node *n = xcalloc(1, sizeof *n);
 
     n->disk = d;
+    n->room = r;
     n->refs = 1;
     n->is_dir = is_dir;
     n->id = ++d->next_id;
@@ -210,7 +230,7 @@ sim_node_drop(struct sim_node **np)
         sim_names_fini(&n->dir.now);
         sim_names_fini(&n->dir.stable);
     } else {
-        n->disk->used -= n->file.allocated;
+        n->room->used -= n->file.allocated;
         sim_image_fini(&n->file.now);
         sim_image_fini(&n->file.stable);
     }
@@ -255,7 +275,8 @@ sim_disk_new(uint64_t bytes)
 
     d->size = bytes;
     list_init(&d->nodes);
-    d->root = node_new(d, true);
+    list_init(&d->rooms);
+    d->root = node_new(d, room_new(d), true);
     return d;
 }
 
@@ -269,6 +290,11 @@ sim_disk_free(struct sim_disk **dp)
         return;
     sim_node_drop(&d->root);
     assert(list_empty(&d->nodes)); /* else somebody keeps a handle */
+    LIST_EACH(&d->rooms, at)
+    {
+        list_remove(at);
+        free(LIST_ENTRY(at, struct room, link));
+    }
     free(d);
 }
 
@@ -281,7 +307,7 @@ sim_disk_root(struct sim_disk *d)
 struct sim_node *
 sim_disk_orphan(struct sim_disk *d, const void *data, uint64_t len)
 {
-    struct sim_node *n = node_new(d, false);
+    struct sim_node *n = node_new(d, d->root->room, false);
 
     if (len > 0)
         sim_image_put(&n->file.now, 0, data, len);
@@ -289,16 +315,34 @@ sim_disk_orphan(struct sim_disk *d, const void *data, uint64_t len)
     return n;
 }
 
-uint64_t
-sim_disk_used(const struct sim_disk *d)
+struct sim_node *
+sim_disk_mount(struct sim_disk *d, const char *name)
 {
-    return d->used;
+    struct sim_node *n = node_new(d, room_new(d), true);
+
+    assert(sim_names_find(&d->root->dir.now, name) == NULL);
+    sim_names_set(&d->root->dir.now, name, n);
+    sim_names_set(&d->root->dir.stable, name, n);
+    sim_node_drop(&n);
+    return sim_names_find(&d->root->dir.now, name);
 }
 
 uint64_t
-sim_disk_size(const struct sim_disk *d)
+sim_node_used(const struct sim_node *n)
 {
-    return d->size;
+    return n->room->full ? n->room->size : n->room->used;
+}
+
+uint64_t
+sim_node_room(const struct sim_node *n)
+{
+    return n->room->size;
+}
+
+void
+sim_node_fill(struct sim_node *n, bool full)
+{
+    n->room->full = full;
 }
 
 /* ---- directories ---- */
@@ -324,8 +368,7 @@ dir_change(struct sim_node *dir, enum change_kind kind, const char *name, const 
 }
 
 int
-sim_dir_add(struct sim_node *dir, const char *name, bool is_dir, bool stable,
-            struct sim_node **out)
+sim_dir_add(struct sim_node *dir, const char *name, bool is_dir, struct sim_node **out)
 {
     struct sim_node *n;
 
@@ -333,13 +376,8 @@ sim_dir_add(struct sim_node *dir, const char *name, bool is_dir, bool stable,
     assert(dir->is_dir);
     if (sim_names_find(&dir->dir.now, name) != NULL)
         return -EEXIST;
-    n = node_new(dir->disk, is_dir);
-    if (stable) {
-        sim_names_set(&dir->dir.now, name, n);
-        sim_names_set(&dir->dir.stable, name, n);
-    } else {
-        dir_change(dir, CHANGE_LINK, name, NULL, n);
-    }
+    n = node_new(dir->disk, dir->room, is_dir);
+    dir_change(dir, CHANGE_LINK, name, NULL, n);
     *out = n;
     sim_node_drop(&n);
     return 0;
@@ -418,13 +456,13 @@ sim_file_read(const struct sim_node *f, uint64_t offset, void *buf, uint64_t len
 static int
 allocate(struct sim_node *f, uint64_t end)
 {
-    struct sim_disk *d = f->disk;
+    struct room *r = f->room;
 
     if (end <= f->file.allocated)
         return 0;
-    if (d->used + (end - f->file.allocated) > d->size)
+    if (r->full || r->used + (end - f->file.allocated) > r->size)
         return -ENOSPC;
-    d->used += end - f->file.allocated;
+    r->used += end - f->file.allocated;
     f->file.allocated = end;
     return 0;
 }
@@ -515,7 +553,7 @@ sim_file_truncate(struct sim_node *f, uint64_t size)
     c->offset = MIN(size, f->file.now.size);
     c->len = MAX(size, f->file.now.size) - c->offset;
     if (size < f->file.allocated) {
-        f->disk->used -= f->file.allocated - size;
+        f->room->used -= f->file.allocated - size;
         f->file.allocated = size;
     }
     apply_size(c, &f->file.now);
@@ -627,7 +665,7 @@ cut_file(struct sim_node *f, const struct odds *o)
     f->file.now.size = size;
     /* When a truncation was lost there may be less than no space left. */
     if (size > f->file.allocated) {
-        f->disk->used += size - f->file.allocated;
+        f->room->used += size - f->file.allocated;
         f->file.allocated = size;
     }
 }

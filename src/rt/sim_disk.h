@@ -21,11 +21,17 @@
 struct sim_disk;
 struct sim_node; /* a file or a directory; counted */
 
-struct sim_disk *sim_disk_new(uint64_t bytes); /* what all files may allocate */
+struct sim_disk *sim_disk_new(
+    uint64_t bytes); /* what all files of one file system may allocate */
 void sim_disk_free(struct sim_disk **dp);
 struct sim_node *sim_disk_root(struct sim_disk *d); /* borrowed; empty, durable */
-uint64_t sim_disk_used(const struct sim_disk *d);
-uint64_t sim_disk_size(const struct sim_disk *d);
+/* A directory under the root, durable, with a file system of its own: as much room again as sim_disk_new() was told.
+ * Borrowed. Whatever is made below shares its room. */
+struct sim_node *sim_disk_mount(struct sim_disk *d, const char *name);
+uint64_t sim_node_used(const struct sim_node *n); /* of its file system */
+uint64_t sim_node_room(const struct sim_node *n);
+/* Somebody else has taken what was free (or gave it back): nothing can be allocated. */
+void sim_node_fill(struct sim_node *n, bool full);
 
 struct sim_node *sim_node_ref(struct sim_node *n);
 void sim_node_drop(struct sim_node **np); /* NULL is fine */
@@ -40,8 +46,8 @@ struct sim_node *sim_disk_orphan(struct sim_disk *d, const void *data, uint64_t 
 /* ---- directories: `now` changes at once. 0 or -errno. ---- */
 struct sim_node *sim_dir_find(const struct sim_node *dir,
                               const char *name); /* borrowed; NULL: none */
-/* A new file or directory; *out is borrowed. `stable`: as if synced (a mount point). */
-int sim_dir_add(struct sim_node *dir, const char *name, bool is_dir, bool stable,
+/* A new file or directory; *out is borrowed. */
+int sim_dir_add(struct sim_node *dir, const char *name, bool is_dir,
                 struct sim_node **out);
 int sim_dir_unlink(struct sim_node *dir,
                    const char *name); /* files and empty directories */

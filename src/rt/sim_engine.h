@@ -4,6 +4,7 @@
  * sim_random.c  the seed's numbers, also for OpenSSL
  * sim_disk.c    files and directories that forget what was not synced
  * sim_file.c    the file part of the engine over it
+ * sim_trouble.c mount points: what fails there
  * sim_index.c   real directories in memory for LMDB, thrown back by a cut
  * sim_net.c     pipes, connections, listeners
  */
@@ -11,6 +12,7 @@
 #include "rt/internal.h"
 #include "rt/sim.h"
 #include "rt/sim_disk.h"
+#include "rt/sim_trouble.h"
 
 struct sim_rng {
     uint64_t state;
@@ -24,6 +26,7 @@ void sim_openssl_end(void);
 struct sim {
     struct sim_options options;
     struct sim_disk *disk; /* owned */
+    struct list mounts;    /* sim_trouble.c */
     struct list indexes;   /* sim_index.c */
     /* owned; the real directory that stands for "/"; NULL until asked for */
     char *shadow;
@@ -74,6 +77,15 @@ enum err sim_pause(struct deadline by) MUST_CHECK;
 void sim_pause_owed(void);
 /* Something that a disk may forget begins: counts it, and cuts the power when its turn has come. */
 void sim_event(uint64_t a, uint64_t b);
+
+/* sim_trouble.c. The mount point of an absolute path, made when it is new; NULL for "/". */
+struct sim_mount *sim_mount_of(struct sim *s, const char *path);
+void sim_mounts_free(struct sim *s);
+uint64_t sim_mount_device(const struct sim_mount *m);
+enum sim_deed { SIM_READS, SIM_WRITES, SIM_SYNCS };
+/* Draws whether this one fails; never for NULL. */
+bool sim_mount_fails(const struct sim_mount *m, enum sim_deed deed);
+uint64_t sim_mount_slow_ns(const struct sim_mount *m);
 
 /* sim_index.c: the real directory that stands for a path of the simulated disk; made when asked for. */
 char *sim_shadow_path(struct sim *s, const char *path); /* the caller frees */

@@ -11,14 +11,16 @@
 #include "rt/sim_engine.h"
 
 struct sim_dir {
-    struct rt_dir d;       /* d.path: the real directory that stands for it */
-    struct sim_node *node; /* owns a reference */
-    char *path;            /* owned; on the simulated disk */
+    struct rt_dir d;         /* d.path: the real directory that stands for it */
+    struct sim_node *node;   /* owns a reference */
+    char *path;              /* owned; on the simulated disk */
+    struct sim_mount *mount; /* NULL: "/" itself */
 };
 struct sim_file {
     struct rt_file f;
     struct sim_node *node; /* owns a reference */
     struct list of_sim;    /* sim->files */
+    struct sim_mount *mount;
     bool may_write;
     bool locked;
 };
@@ -54,10 +56,12 @@ power_is_off(struct errbuf *eb)
 
 /* The way to the worker that would do it: can be cancelled. */
 static enum err
-go(struct errbuf *eb)
+go(const struct sim_mount *m, enum sim_deed deed, struct errbuf *eb)
 {
     enum err rc = sim_world->cut ? ERR_CANCELLED : sim_pause(DEADLINE_NEVER);
 
+    if (rc == ERR_OK && sim_mount_fails(m, deed))
+        return err_errno(eb, ERR_IO, EIO, "the disk is in trouble");
     return rc == ERR_OK ? ERR_OK
                         : err_set(eb, rc, "%s before it began",
                                   rc == ERR_TIMEOUT ? "timed out" : "cancelled");
@@ -84,15 +88,14 @@ failed(int error, const char *doing, const char *name, struct errbuf *eb)
     return err_errno(eb, rc, -error, "%s '%s'", doing, name);
 }
 
-/* The node at `path` under `at`; "" and "." are `at`. Mount points ("/NAME") are always there. */
+/* The node at `path` under `at`; "" and "." are `at`. */
 static struct sim_node *
-walk(struct sim_node *at, const char *path, bool from_root)
+walk(struct sim_node *at, const char *path)
 {
     char name[256];
 
     while (at != NULL) {
         size_t len;
-        struct sim_node *next;
 
         path += strspn(path, "/");
         len = strcspn(path, "/");
@@ -107,11 +110,7 @@ walk(struct sim_node *at, const char *path, bool from_root)
             continue;
         if (strcmp(name, "..") == 0) /* nobody may leave a directory that way */
             return NULL;
-        next = sim_dir_find(at, name);
-        if (next == NULL && from_root)
-            (void)sim_dir_add(at, name, true, true, &next);
-        at = next;
-        from_root = false;
+        at = sim_dir_find(at, name);
     }
     return NULL;
 }
@@ -130,20 +129,24 @@ sim_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out, struct er
 {
     struct sim *s = sim_world;
     struct sim_node *from = at != NULL ? dir_of(at)->node : sim_disk_root(s->disk);
+    struct sim_mount *mount;
     struct sim_node *node;
     struct sim_dir *d;
-    enum err rc = go(eb);
+    enum err rc;
 
     *out = NULL;
-    if (rc != ERR_OK)
-        return rc;
     if (at == NULL)
         path = sim_unshadow(s, path);
-    node = walk(from, path, at == NULL);
+    mount = at != NULL ? dir_of(at)->mount : sim_mount_of(s, path); /* is there, always */
+    rc = go(mount, SIM_READS, eb);
+    if (rc != ERR_OK)
+        return rc;
+    node = walk(from, path);
     if (node == NULL || !sim_node_is_dir(node))
         return failed(node == NULL ? -ENOENT : -ENOTDIR, "opening the directory", path,
                       eb);
     d = xcalloc(1, sizeof *d);
+    d->mount = mount;
     d->node = sim_node_ref(node);
     d->path = at != NULL ? xasprintf("%s/%s", dir_of(at)->path, path) : xstrdup(path);
     d->d.fd = -1;
@@ -169,7 +172,7 @@ sim_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *e
 {
     struct sim_node *node = dir_of(d)->node;
     struct sim_node *made;
-    enum err rc = go(eb);
+    enum err rc = go(dir_of(d)->mount, SIM_WRITES, eb);
     int error;
 
     (void)mode;
@@ -178,7 +181,7 @@ sim_dir_make(struct rt_dir *d, const char *name, unsigned mode, struct errbuf *e
     if (!is_name(name))
         return failed(-EINVAL, "making the directory", name, eb);
     sim_event('m', sim_node_id(node));
-    error = sim_dir_add(node, name, true, false, &made);
+    error = sim_dir_add(node, name, true, &made);
     return come_back(
         error == 0 ? ERR_OK : failed(error, "making the directory", name, eb), eb);
 }
@@ -187,7 +190,7 @@ enum err
 sim_dir_sync(struct rt_dir *d, struct errbuf *eb)
 {
     struct sim_node *node = dir_of(d)->node;
-    enum err rc = go(eb);
+    enum err rc = go(dir_of(d)->mount, SIM_SYNCS, eb);
     uint64_t mark;
 
     if (rc != ERR_OK)
@@ -205,7 +208,7 @@ sim_dir_list(struct rt_dir *d, void (*on_name)(const char *name, void *arg), voi
              struct errbuf *eb)
 {
     struct sim_node *node = dir_of(d)->node;
-    enum err rc = go(eb);
+    enum err rc = go(dir_of(d)->mount, SIM_READS, eb);
     char **names;
     unsigned count;
 
@@ -230,7 +233,7 @@ enum err
 sim_dir_remove(struct rt_dir *d, const char *name, struct errbuf *eb)
 {
     struct sim_node *node = dir_of(d)->node;
-    enum err rc = go(eb);
+    enum err rc = go(dir_of(d)->mount, SIM_WRITES, eb);
     int error;
 
     if (rc != ERR_OK)
@@ -253,7 +256,7 @@ enum err
 sim_dir_move(struct rt_dir *d, const char *from, const char *to, struct errbuf *eb)
 {
     struct sim_node *node = dir_of(d)->node;
-    enum err rc = go(eb);
+    enum err rc = go(dir_of(d)->mount, SIM_WRITES, eb);
     int error;
 
     if (rc != ERR_OK)
@@ -268,12 +271,12 @@ sim_dir_move(struct rt_dir *d, const char *from, const char *to, struct errbuf *
 enum err
 sim_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *eb)
 {
-    enum err rc = go(eb);
+    enum err rc = go(dir_of(d)->mount, SIM_READS, eb);
     struct sim_node *node;
 
     if (rc != ERR_OK)
         return rc;
-    node = walk(dir_of(d)->node, name, false);
+    node = walk(dir_of(d)->node, name);
     if (node == NULL)
         return failed(-ENOENT, "looking at", name, eb);
     *mode = sim_node_mode(node);
@@ -283,11 +286,11 @@ sim_dir_mode(struct rt_dir *d, const char *name, unsigned *mode, struct errbuf *
 enum err
 sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct errbuf *eb)
 {
-    enum err rc = go(eb);
+    const struct sim_node *node = dir_of(d)->node;
+    enum err rc = go(dir_of(d)->mount, SIM_READS, eb);
 
-    (void)d;
-    *total = sim_disk_size(sim_world->disk);
-    *free_bytes = *total - MIN(*total, sim_disk_used(sim_world->disk));
+    *total = sim_node_room(node);
+    *free_bytes = *total - MIN(*total, sim_node_used(node));
     return rc;
 }
 
@@ -296,13 +299,13 @@ static enum err
 find_or_create(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
                struct sim_node **out, struct errbuf *eb)
 {
-    struct sim_node *node = walk(dir_of(d)->node, name, false);
+    struct sim_node *node = walk(dir_of(d)->node, name);
     int error = 0;
 
     if (node == NULL && (flags & RT_O_CREATE) != 0) {
         sim_event('c', sim_node_id(dir_of(d)->node));
-        error = is_name(name) ? sim_dir_add(dir_of(d)->node, name, false, false, &node)
-                              : -EINVAL;
+        error =
+            is_name(name) ? sim_dir_add(dir_of(d)->node, name, false, &node) : -EINVAL;
         if (error == 0)
             sim_node_set_mode(node, mode);
     } else if (node == NULL) {
@@ -327,7 +330,7 @@ open_shadow(struct rt_dir *d, const char *name)
     struct sim_node *node = NULL;
     size_t len = 0;
 
-    if (walk(dir_of(d)->node, name, false) == NULL &&
+    if (walk(dir_of(d)->node, name) == NULL &&
         sim_shadow_load(sim_world, path, &bytes, &len))
         node = sim_disk_orphan(sim_world->disk, bytes, len);
     free(bytes);
@@ -341,7 +344,7 @@ sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
 {
     struct sim_node *node = NULL;
     struct sim_file *f;
-    enum err rc = go(eb);
+    enum err rc = go(dir_of(d)->mount, SIM_READS, eb);
 
     *out = NULL;
     if (rc != ERR_OK)
@@ -363,7 +366,8 @@ sim_open_file(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
     f->may_write = (flags & RT_O_WRITE) != 0;
     list_push_back(&sim_world->files, &f->of_sim);
     atomic_init(&f->f.refs, 1);
-    f->f.device = 1;
+    f->mount = dir_of(d)->mount;
+    f->f.device = sim_mount_device(f->mount);
     f->f.direct = (flags & RT_O_DIRECT) != 0;
     f->f.fd = -1;
     f->f.name = xasprintf("%s/%s", dir_of(d)->path, name);
@@ -387,6 +391,8 @@ sim_stat_size(struct rt_file *f, uint64_t *out, struct errbuf *eb)
 {
     if (sim_world->cut)
         return power_is_off(eb);
+    if (sim_mount_fails(file_of(f)->mount, SIM_READS))
+        return failed(-EIO, "looking at", f->name, eb);
     *out = sim_file_size(file_of(f)->node);
     return ERR_OK;
 }
@@ -469,6 +475,9 @@ begin(struct sim_op *so)
     if (op->file->direct && at != NULL)
         assert(op->offset % 4096 == 0 && op->len % 4096 == 0 &&
                (uintptr_t)at % 4096 == 0);
+    so->fail = sim_mount_fails(sf->mount, op->kind == DISK_READ   ? SIM_READS
+                                          : op->kind == DISK_SYNC ? SIM_SYNCS
+                                                                  : SIM_WRITES);
     if (op->kind == DISK_SYNC)
         so->mark = sim_sync_begin(sf->node);
     if (op->kind == DISK_WRITE)
@@ -505,7 +514,8 @@ sim_submit(struct loop *l, struct disk_op *op)
     if (!sim_world->cut)
         begin(so);
     if (!sim_world->cut) {
-        sim_after(&so->timer, sim_delay_ns());
+        sim_after(&so->timer,
+                  sim_delay_ns() + sim_mount_slow_ns(file_of(op->file)->mount));
         return;
     }
     LIST_EACH(&sim_world->ops, n)
@@ -532,7 +542,7 @@ sim_fail_op_of(struct fiber *f)
 bool
 sim_dir_exists(struct sim *s, const char *path)
 {
-    struct sim_node *node = walk(sim_disk_root(s->disk), path, false);
+    struct sim_node *node = walk(sim_disk_root(s->disk), path);
 
     return node != NULL && sim_node_is_dir(node);
 }
@@ -552,7 +562,7 @@ sim_file_end(struct sim *s)
 enum err
 sim_file_bytes(struct sim *s, const char *path, char **at, uint64_t *size)
 {
-    struct sim_node *node = walk(sim_disk_root(s->disk), path, false);
+    struct sim_node *node = walk(sim_disk_root(s->disk), path);
 
     if (node == NULL || sim_node_is_dir(node))
         return ERR_NOT_FOUND;

@@ -29,9 +29,10 @@ cut(struct sim_disk *d, uint64_t seed, bool lossy)
 static struct sim_node *
 make_file(struct sim_disk *d, const char *name)
 {
-    struct sim_node *f = NULL;
+    struct sim_node *root = sim_disk_root(d), *f = NULL;
 
-    CHECK(sim_dir_add(sim_disk_root(d), name, false, true, &f) == 0);
+    CHECK(sim_dir_add(root, name, false, &f) == 0);
+    sim_sync_end(root, sim_sync_begin(root));
     return f;
 }
 
@@ -69,7 +70,7 @@ test_synced_bytes_and_names_survive_every_cut(void)
         struct sim_disk *d = sim_disk_new(MIB(64));
         struct sim_node *root = sim_disk_root(d), *f = NULL;
 
-        CHECK(sim_dir_add(root, "tmp", false, false, &f) == 0);
+        CHECK(sim_dir_add(root, "tmp", false, &f) == 0);
         fill(f, 0, 'a', 10000);
         sync_node(f);
         CHECK(sim_dir_rename(root, "tmp", "name") == 0);
@@ -101,7 +102,7 @@ test_unsynced_changes_are_kept_lost_and_torn(void)
         sync_node(f);
         fill(f, 0, 'b', 65536);
         fill(f, 65536, 'c', 4096);
-        CHECK(sim_dir_add(root, "g", false, false, &g) == 0);
+        CHECK(sim_dir_add(root, "g", false, &g) == 0);
         cut(d, seed, true);
         for (unsigned i = 0; i < 128; i++)
             b += byte_at(f, i * 512) == 'b';
@@ -204,7 +205,7 @@ test_without_loss_everything_stays(void)
 
     fill(f, 100, 'a', 5000);
     sim_file_punch(f, 200, 300);
-    CHECK(sim_dir_add(sim_disk_root(d), "g", true, false, &g) == 0);
+    CHECK(sim_dir_add(sim_disk_root(d), "g", true, &g) == 0);
     cut(d, 1, false);
     CHECK_U64(sim_file_size(f), 5100);
     CHECK(byte_at(f, 99) == 0 && byte_at(f, 100) == 'a' && byte_at(f, 200) == 0);
@@ -267,8 +268,29 @@ test_space_is_counted(void)
     CHECK(sim_write_end(sim_write_begin(g, 5000, &byte, 1), &byte) == -ENOSPC);
     CHECK_U64(sim_file_size(g), 0);
     sim_file_truncate(f, 0);
-    CHECK_U64(sim_disk_used(d), 0);
+    CHECK_U64(sim_node_used(sim_disk_root(d)), 0);
     CHECK(sim_write_end(sim_write_begin(g, 5000, &byte, 1), &byte) == 0);
+    sim_disk_free(&d);
+}
+
+/* Protects: what fills one disk does not fill another. */
+static void
+test_mount_points_have_their_own_room(void)
+{
+    struct sim_disk *d = sim_disk_new(MIB(1));
+    struct sim_node *a = sim_disk_mount(d, "a"), *b = sim_disk_mount(d, "b"), *f, *g;
+
+    CHECK(sim_dir_find(sim_disk_root(d), "a") == a);
+    CHECK(sim_dir_add(a, "f", false, &f) == 0 && sim_dir_add(b, "g", false, &g) == 0);
+    CHECK(sim_file_allocate(f, 0, MIB(1)) == 0);
+    CHECK_U64(sim_node_used(a), MIB(1));
+    CHECK_U64(sim_node_used(b), 0);
+    CHECK(sim_file_allocate(g, 0, 4096) == 0);
+    sim_node_fill(b, true);
+    CHECK(sim_file_allocate(g, 4096, 4096) == -ENOSPC);
+    CHECK_U64(sim_node_used(b), sim_node_room(b));
+    sim_node_fill(b, false);
+    CHECK(sim_file_allocate(g, 4096, 4096) == 0);
     sim_disk_free(&d);
 }
 
@@ -278,14 +300,14 @@ test_names(void)
     struct sim_disk *d = sim_disk_new(MIB(1));
     struct sim_node *root = sim_disk_root(d), *n = NULL, *a;
 
-    CHECK(sim_dir_add(root, "b", false, false, &n) == 0);
-    CHECK(sim_dir_add(root, "a", false, false, &a) == 0);
-    CHECK(sim_dir_add(root, "a", false, false, &n) == -EEXIST);
-    CHECK(sim_dir_add(root, "dir", true, false, &n) == 0);
+    CHECK(sim_dir_add(root, "b", false, &n) == 0);
+    CHECK(sim_dir_add(root, "a", false, &a) == 0);
+    CHECK(sim_dir_add(root, "a", false, &n) == -EEXIST);
+    CHECK(sim_dir_add(root, "dir", true, &n) == 0);
     CHECK_U64(sim_dir_count(root), 3);
     CHECK_STR(sim_dir_name(root, 0), "a");
     CHECK_STR(sim_dir_name(root, 2), "dir");
-    CHECK(sim_dir_add(n, "in it", false, false, &a) == 0);
+    CHECK(sim_dir_add(n, "in it", false, &a) == 0);
     CHECK(sim_dir_unlink(root, "dir") == -ENOTEMPTY);
     a = sim_dir_find(root, "a");
     CHECK(sim_dir_unlink(root, "none") == -ENOENT);
@@ -316,6 +338,7 @@ main(int argc, char **argv)
     RUN(test_writes_in_flight_may_have_happened);
     RUN(test_truncated_bytes_read_as_zeros);
     RUN(test_space_is_counted);
+    RUN(test_mount_points_have_their_own_room);
     RUN(test_names);
     return check_done();
 }
