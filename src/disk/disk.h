@@ -511,6 +511,50 @@ struct disk_checked {
 /* Reads everything of a disk that nobody serves, and changes nothing on it: superblock, every record, every living
  * byte, the index against the logs (rebuilt for it in a new folder under `scratch`, which is removed again). Says
  * each finding in a sentence; a note is odd but harmless. ERR_OK also where there are faults; ERR_EXISTS: the disk is
+/* ---- health ---- */
+enum disk_state {
+    DISK_OK,
+    DISK_SLOW,      /* ten times its own usual */
+    DISK_READ_ONLY, /* until the next start: a sync or the log failed, or the file system takes no writes */
+    DISK_FAILED,    /* until the next start: has left; everything is ERR_IO at once */
+};
+const char *disk_state_name(enum disk_state s); /* "ok", "slow", "read-only", "failed" */
+struct disk_health {
+    enum disk_state state;
+    uint64_t read_errors, write_errors, sync_errors, name_errors; /* since it was opened */
+    uint64_t corrupt_blocks; /* sums that were wrong when read: no reason to leave */
+    uint64_t slow_ops, index_faults;
+    char why[128]; /* empty while it is well */
+};
+/* Any thread. */
+void disk_health(const struct disk *d, struct disk_health *out);
+/* The same in one load: has it left? */
+bool disk_has_left(const struct disk *d);
+
+/* ---- rebuild ---- */
+struct disk_rebuild_options {
+    /* Bodies that no log knows become objects again, and parts become uploads in progress: the last resort, when logs
+     * are gone. What was deleted or replaced in a lost log comes back with them. */
+    bool from_bodies;
+    bool dry_run; /* says what it would do */
+    uint64_t epoch_least; /* of the superblock, where it has to be made anew; what the node's state says */
+    void (*say)(void *arg, const char *sentence);
+    /* Of the bytes of logs, then of bodies; now and then. */
+    void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
+    void *arg; /* of both */
+};
+struct disk_rebuilt {
+    bool superblock; /* it was made anew from the headers of segments */
+    bool log_damaged; /* changes are lost */
+    uint64_t objects; /* living now */
+    uint64_t log_bytes; /* read */
+    uint64_t bodies, parts; /* taken back, or with dry_run: that would be */
+};
+/* Makes the index of a disk that nobody serves anew, from its logs; before that, where both are damaged or gone, the
+ * superblock, from the headers of its segments. ERR_EXISTS: it is served. Any loop. May switch. */
+enum err disk_rebuild(const char *path, const struct disk_rebuild_options *o,
+                      struct disk_rebuilt *out, struct errbuf *eb) MUST_CHECK;
+
  * served; ERR_NOT_FOUND: no disk. Any loop. May switch. */
 enum err disk_check(const char *path, const char *scratch,
                     void (*say)(void *arg, bool fault, const char *sentence), void *arg,

@@ -543,7 +543,7 @@ has_record(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
 static bool
 keeps_orphans(const struct disk *d, const struct member *m)
 {
-    return d->home.log_damaged && m->kind == MEMBER_BODY;
+    return (d->home.log_damaged || d->o.rebuild) && m->kind == MEMBER_BODY;
 }
 
 static enum err
@@ -653,7 +653,7 @@ recover_single(struct disk *d, enum disk_class class, const struct found_list *l
             atomic_fetch_add(&d->used_bytes[class], size - MIN(size, 2 * DISK_ALIGN));
             continue;
         }
-        if (d->home.log_damaged && class == DISK_NATIVE &&
+        if ((d->home.log_damaged || d->o.rebuild) && class == DISK_NATIVE &&
             (rc == ERR_OK || rc == ERR_NOT_FOUND))
             continue;
         if (rc == ERR_OK || rc == ERR_NOT_FOUND)
@@ -729,7 +729,7 @@ log_bytes(struct disk *d, enum disk_class class, const struct log_position *from
 static enum err
 check_for_logs(struct disk *d, const struct found_list *l, struct errbuf *eb)
 {
-    if (oldest_log(d, DISK_NATIVE) != NULL || d->o.rebuild)
+    if (oldest_log(d, DISK_NATIVE) != NULL)
         return ERR_OK;
     for (uint32_t i = 0; i < l->count; i++) {
         char name[SEGMENT_NAME_ROOM];
@@ -741,7 +741,9 @@ check_for_logs(struct disk *d, const struct found_list *l, struct errbuf *eb)
             rc = has_old_body(d, DISK_NATIVE, name, &old, eb);
         if (rc != ERR_OK)
             return rc;
-        if (old)
+        if (old && d->o.rebuild)
+            d->home.log_damaged = true;
+        else if (old)
             return err_set(eb, ERR_CORRUPT,
                            "there are bodies (native/%s), but no native log that says "
                            "which of them live: put the logs back, or run forebay disk "

@@ -20,6 +20,7 @@ struct life {
     bool check_only;
     bool disturbed; /* a wait fails somewhere: any request may */
     bool may_lose;  /* cached, after a cut */
+    bool no_uploads;
     enum disk_class class;
     struct disk *disk;
     uint64_t epoch;
@@ -311,7 +312,7 @@ work(void *arg)
             rc = do_put(f, k, body);
         else if (what < 8)
             rc = do_delete(f, k);
-        else if (what < 9)
+        else if (what < 9 && !f->no_uploads)
             rc = do_upload(f, k, body);
         else if (!check_key(f, k))
             rc = ERR_CANCELLED;

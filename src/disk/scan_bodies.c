@@ -1,0 +1,485 @@
+#include "disk/scan_bodies.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "disk/commit.h"
+#include "disk/manifest.h"
+#include "disk/read.h"
+#include "disk/scan.h"
+#include "disk/segment.h"
+
+/* What is remembered of a body: 80 bytes. Key and metadata are read again when it is taken. */
+struct orphan {
+    uint64_t key_hash;
+    struct content_id content;
+    struct upload_id upload; /* all zeros: an object's */
+    uint32_t segment, generation, part;
+    bool known;
+    uint64_t offset, span;
+};
+struct orphans {
+    struct disk *disk;
+    const struct body_scan_options *o;
+    struct body_scan_result *result;
+    struct orphan *at; /* owned */
+    uint32_t count, room;
+    uint32_t *by_content, *by_key, *by_upload; /* owned; places in `at` */
+    uint64_t bytes, total;
+};
+
+static uint64_t
+hash_of_key(uint64_t bucket, struct span key)
+{
+    return hash_xxh3(key.at, key.len, bucket);
+}
+
+/* ---- finding ---- */
+
+static void
+take_body(struct orphans *os, const struct member *m)
+{
+    struct orphan *o;
+
+    os->result->headers++;
+    if (m->kind != MEMBER_BODY)
+        return;
+    if (os->count == os->room) {
+        os->room = MAX(1024u, 2 * os->room);
+        os->at = xrealloc(os->at, os->room * sizeof *os->at);
+    }
+    o = &os->at[os->count++];
+    *o = (struct orphan){.key_hash = hash_of_key(m->bucket, m->key),
+                         .content = m->content,
+                         .upload = m->upload,
+                         .part = m->part,
+                         .segment = m->segment,
+                         .generation = m->generation,
+                         .offset = m->offset,
+                         .span = m->span};
+}
+
+static void
+advance(struct orphans *os, const char *what, uint64_t bytes)
+{
+    uint64_t before = os->bytes >> 26;
+
+    os->bytes += bytes;
+    if (os->o->progress != NULL && os->bytes >> 26 != before)
+        os->o->progress(os->o->arg, what, os->bytes, os->total);
+}
+
+/* Headers from place to place. Where the chain is broken, the next one is looked for at each 4 KiB. */
+static enum err
+walk_segment(struct orphans *os, const struct scan_source *source, struct errbuf *eb)
+{
+    uint64_t at = DISK_ALIGN, next;
+
+    while (at + BODY_HEAD <= source->size) {
+        struct iobuf *b;
+        struct member m;
+        struct errbuf why = {0};
+        enum scanned got = place_scan(source, at, &m, &b, &next, &why);
+
+        if (got == SCAN_GROUP)
+            take_body(os, &m);
+        iobuf_drop(&b);
+        if (got == SCAN_ERROR || got == SCAN_NEWER) {
+            *eb = why;
+            return got == SCAN_NEWER ? ERR_NOT_BUILT : ERR_IO;
+        }
+        if (got != SCAN_GROUP)
+            next = at + DISK_ALIGN;
+        advance(os, "bodies", next - at);
+        at = next;
+    }
+    return ERR_OK;
+}
+
+static enum err
+walk_file(struct orphans *os, enum segment_kind kind, uint32_t id, struct errbuf *eb)
+{
+    struct disk *d = os->disk;
+    struct scan_source source = {.segment = id, .cluster_sum = d->cluster_sum};
+    struct segment *s = segment_pin(d, id);
+    struct member head;
+    char name[SEGMENT_NAME_ROOM];
+    enum err rc = ERR_OK;
+
+    if (s != NULL) {
+        source.file = s->file;
+        source.generation = s->generation;
+        source.size = s->home.size;
+        rc = walk_segment(os, &source, eb);
+        segment_drop(&s);
+        return rc;
+    }
+    if (kind != SEGMENT_ONE)
+        return ERR_OK; /* its header is of no use: said when the disk was opened */
+    segment_name(kind, id, name);
+    rc = rt_open(d->dir[DISK_NATIVE], name, RT_O_DIRECT, 0, &source.file, eb);
+    if (rc == ERR_OK)
+        rc = rt_file_size(source.file, &source.size, eb);
+    if (rc == ERR_OK && segment_header_read(source.file, &head, NULL) == ERR_OK)
+        source.generation = head.generation;
+    else
+        source.generation = 1; /* segments of one body are never used again */
+    if (rc == ERR_OK)
+        rc = walk_segment(os, &source, eb);
+    rt_file_close(&source.file);
+    return rc;
+}
+
+struct names {
+    struct {
+        enum segment_kind kind;
+        uint32_t id;
+    } * at; /* owned */
+    uint32_t count, room;
+};
+
+static void
+on_name(const char *name, void *arg)
+{
+    struct names *l = arg;
+    enum segment_kind kind;
+    uint32_t id;
+
+    if (!segment_name_parse(name, &kind, &id) || kind == SEGMENT_LOG)
+        return;
+    if (l->count == l->room) {
+        l->room = MAX(64u, 2 * l->room);
+        l->at = xrealloc(l->at, l->room * sizeof *l->at);
+    }
+    l->at[l->count].kind = kind;
+    l->at[l->count++].id = id;
+}
+
+static enum err
+find_bodies(struct orphans *os, struct errbuf *eb)
+{
+    struct names l = {0};
+    enum err rc = rt_dir_list(os->disk->dir[DISK_NATIVE], on_name, &l, eb);
+
+    os->total = atomic_load(&os->disk->used_bytes[DISK_NATIVE]);
+    for (uint32_t i = 0; rc == ERR_OK && i < l.count; i++)
+        rc = walk_file(os, l.at[i].kind, l.at[i].id, eb);
+    free(l.at);
+    return rc;
+}
+
+/* ---- what the logs know ---- */
+
+static int
+by_content(const void *ap, const void *bp, void *arg)
+{
+    const struct orphan *at = arg;
+
+    return memcmp(&at[*(const uint32_t *)ap].content, &at[*(const uint32_t *)bp].content,
+                  sizeof(struct content_id));
+}
+
+static int
+by_key(const void *ap, const void *bp, void *arg)
+{
+    const struct orphan *at = arg;
+    uint64_t a = at[*(const uint32_t *)ap].key_hash,
+             b = at[*(const uint32_t *)bp].key_hash;
+
+    return (a > b) - (a < b);
+}
+
+static int
+by_upload(const void *ap, const void *bp, void *arg)
+{
+    const struct orphan *at = arg;
+
+    return memcmp(&at[*(const uint32_t *)ap].upload, &at[*(const uint32_t *)bp].upload,
+                  sizeof(struct upload_id));
+}
+
+static uint32_t *
+sorted(struct orphans *os, int (*compare)(const void *, const void *, void *))
+{
+    uint32_t *order = xmalloc((os->count + 1) * sizeof *order);
+
+    for (uint32_t i = 0; i < os->count; i++)
+        order[i] = i;
+    qsort_r(order, os->count, sizeof *order, compare, os->at);
+    return order;
+}
+
+/* The first place in `order` whose orphan is not before `want`, which stands at at[count]. */
+static uint32_t
+lower_bound(const struct orphans *os, const uint32_t *order,
+            int (*compare)(const void *, const void *, void *))
+{
+    uint32_t low = 0, high = os->count, want = os->count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (compare(&order[middle], &want, os->at) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void
+content_known(struct orphans *os, const struct content_id *id)
+{
+    os->at[os->count].content = *id;
+    for (uint32_t i = lower_bound(os, os->by_content, by_content); i < os->count; i++) {
+        struct orphan *o = &os->at[os->by_content[i]];
+
+        if (!content_eq(&o->content, id))
+            break;
+        o->known = true;
+    }
+}
+
+/* Of this key the logs know a content: older bodies of it were replaced. */
+static void
+key_known(struct orphans *os, uint64_t bucket, struct span key,
+          const struct content_id *id)
+{
+    uint64_t hash = hash_of_key(bucket, key);
+
+    os->at[os->count].key_hash = hash;
+    for (uint32_t i = lower_bound(os, os->by_key, by_key); i < os->count; i++) {
+        struct orphan *o = &os->at[os->by_key[i]];
+
+        if (o->key_hash != hash)
+            break;
+        o->known |= o->part == 0 && memcmp(&o->content, id, sizeof *id) < 0;
+    }
+}
+
+static void
+upload_ended(struct orphans *os, const struct upload_id *id)
+{
+    os->at[os->count].upload = *id;
+    for (uint32_t i = lower_bound(os, os->by_upload, by_upload); i < os->count; i++) {
+        struct orphan *o = &os->at[os->by_upload[i]];
+
+        if (!content_eq(&o->upload.id, &id->id))
+            break;
+        o->known = true;
+    }
+}
+
+static enum err
+take_record(void *arg, struct member *m)
+{
+    static const struct content_id none;
+    struct orphans *os = arg;
+
+    if (!content_eq(&m->content, &none))
+        content_known(os, &m->content);
+    if (m->key.len > 0 && m->part == 0 && !content_eq(&m->content, &none))
+        key_known(os, m->bucket, m->key, &m->content);
+    if (m->kind == MEMBER_UPLOAD_ABORT || m->kind == MEMBER_UPLOAD_EXPIRE ||
+        (m->kind == MEMBER_UPLOAD_COMPLETE && !m->body_damaged))
+        upload_ended(os, &m->upload);
+    return ERR_OK;
+}
+
+static enum err
+read_log(struct orphans *os, struct segment *s, struct errbuf *eb)
+{
+    struct scan_source source = {.file = s->file,
+                                 .segment = s->id,
+                                 .generation = s->generation,
+                                 .size = s->home.size,
+                                 .cluster_sum = os->disk->cluster_sum};
+    struct log_scan scan;
+    struct log_behind behind;
+    enum scanned got = SCAN_GROUP;
+    enum err rc = ERR_OK;
+
+    log_scan_begin(&scan, &source, DISK_ALIGN, 0, 0);
+    while (rc == ERR_OK && got == SCAN_GROUP) {
+        uint64_t before = scan.offset;
+
+        got = log_scan_next(&scan, eb);
+        for (uint32_t i = 0; got == SCAN_GROUP && i < scan.count; i++)
+            (void)take_record(os, &scan.members[i]);
+        if (got == SCAN_END) {
+            bool more = log_scan_behind(&scan, UINT64_MAX, &behind);
+            uint64_t to = more ? behind.offset : source.size;
+
+            rc = log_scan_salvage(&scan, to, UINT64_MAX, take_record, os, eb);
+            if (more && rc == ERR_OK) {
+                log_scan_go(&scan, &behind);
+                got = SCAN_GROUP;
+            }
+        }
+        advance(os, "logs", scan.offset - before);
+    }
+    log_scan_end(&scan);
+    if (got == SCAN_ERROR)
+        return ERR_IO;
+    return rc;
+}
+
+static enum err
+ask_logs(struct orphans *os, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    os->by_content = sorted(os, by_content);
+    os->by_key = sorted(os, by_key);
+    os->by_upload = sorted(os, by_upload);
+    os->at = xrealloc(os->at, (os->count + 1) * sizeof *os->at); /* one to look for */
+    os->bytes = 0;
+    LIST_EACH(&os->disk->home.segments_of[DISK_NATIVE], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (rc == ERR_OK && s->kind == SEGMENT_LOG)
+            rc = read_log(os, segment_ref(s), eb);
+        if (s->kind == SEGMENT_LOG)
+            segment_drop(&(struct segment *){s});
+    }
+    return rc;
+}
+
+/* ---- taking back ---- */
+
+static enum err
+begin_upload(struct disk *d, const struct disk_key *k, const struct upload_id *id,
+             struct errbuf *eb)
+{
+    static const struct object_meta none;
+    struct commit c = {
+        .kind = MEMBER_UPLOAD_BEGIN, .key = k, .upload = *id, .meta = &none};
+    struct upload_row u;
+    enum err rc = find_upload(d->tail, d->index, k->bucket, k->key, id, &u, eb);
+
+    return rc == ERR_NO_UPLOAD ? commit_submit(d, DISK_NATIVE, &c, eb) : rc;
+}
+
+static enum err
+commit_orphan(struct orphans *os, const struct orphan *o, const struct member *m,
+              struct arena *a, struct errbuf *eb)
+{
+    struct disk *d = os->disk;
+    struct disk_key k = {.bucket = m->bucket, .birth_name = m->birth_name, .key = m->key};
+    struct row row = {.content = o->content,
+                      .size = m->size,
+                      .segment = o->segment,
+                      .offset = o->offset};
+    struct object_meta meta;
+    struct commit c = {.kind = o->part > 0 ? MEMBER_PART : MEMBER_COMMIT,
+                       .key = &k,
+                       .meta = &meta,
+                       .content = o->content,
+                       .size = m->size,
+                       .place = {o->segment, o->generation, o->offset, o->span},
+                       .upload = o->upload,
+                       .part = o->part};
+    enum err rc = disk_meta(d, &k, &row, a, &meta, eb);
+
+    if (rc == ERR_OK && o->part > 0)
+        rc = begin_upload(d, &k, &o->upload, eb);
+    return rc == ERR_OK ? commit_submit(d, DISK_NATIVE, &c, eb) : rc;
+}
+
+/* Of the same key or part a younger body comes later: it replaces this one. */
+static enum err
+take_back(struct orphans *os, const struct orphan *o, struct arena *a, struct errbuf *eb)
+{
+    struct disk *d = os->disk;
+    struct row row = {.content = o->content, .segment = o->segment, .offset = o->offset};
+    struct read_file f = {0};
+    struct scan_source source = {.segment = o->segment, .generation = o->generation};
+    struct errbuf why = {0};
+    struct iobuf *b = NULL;
+    struct member m;
+    char text[160];
+    uint64_t next;
+    enum err rc = read_file_open(d, &row, &f, &why);
+
+    source.file = rc == ERR_OK ? read_file_of(&f) : NULL;
+    source.size = o->offset + o->span;
+    if (rc == ERR_OK && place_scan(&source, o->offset, &m, &b, &next, &why) != SCAN_GROUP)
+        rc = ERR_CORRUPT;
+    arena_reset(a);
+    if (rc == ERR_OK && !os->o->dry_run)
+        rc = commit_orphan(os, o, &m, a, &why);
+    if (rc == ERR_OK) {
+        *(o->part > 0 ? &os->result->parts : &os->result->bodies) += 1;
+    } else if (rc == ERR_CORRUPT && os->o->say != NULL) {
+        snprintf(text, sizeof text,
+                 "the body at %" PRIu64 " of segment %06" PRIu32
+                 " is damaged and stays where it is",
+                 o->offset, o->segment);
+        os->o->say(os->o->arg, text);
+        rc = ERR_OK;
+    }
+    iobuf_drop(&b);
+    read_file_close(&f);
+    if (rc != ERR_OK)
+        *eb = why;
+    return rc;
+}
+
+/* A body of a key that is replaced by another orphan of the same key is no object of its own: only counted once. */
+static bool
+is_outdated(const struct orphans *os, const struct orphan *o)
+{
+    os->at[os->count].key_hash = o->key_hash;
+    for (uint32_t i = lower_bound(os, os->by_key, by_key); i < os->count; i++) {
+        const struct orphan *other = &os->at[os->by_key[i]];
+
+        if (other->key_hash != o->key_hash)
+            break;
+        if (!other->known && other->part == o->part &&
+            content_eq(&other->upload.id, &o->upload.id) &&
+            memcmp(&other->content, &o->content, sizeof o->content) > 0)
+            return true;
+    }
+    return false;
+}
+
+static enum err
+take_all_back(struct orphans *os, struct errbuf *eb)
+{
+    struct arena *a = arena_new(4096, MIB(1));
+    enum err rc = ERR_OK;
+
+    for (uint32_t i = 0; rc == ERR_OK && i < os->count; i++) {
+        const struct orphan *o = &os->at[os->by_content[i]];
+
+        if (!o->known && !is_outdated(os, o))
+            rc = take_back(os, o, a, eb);
+        if (os->o->progress != NULL && i % 1024 == 1023)
+            os->o->progress(os->o->arg, "records", i, os->count);
+    }
+    arena_free(&a);
+    return rc;
+}
+
+enum err
+scan_bodies(struct disk *d, const struct body_scan_options *o,
+            struct body_scan_result *out, struct errbuf *eb)
+{
+    struct orphans os = {.disk = d, .o = o, .result = out};
+    enum err rc;
+
+    *out = (struct body_scan_result){0};
+    rc = find_bodies(&os, eb);
+    if (rc == ERR_OK)
+        rc = ask_logs(&os, eb);
+    if (rc == ERR_OK)
+        rc = take_all_back(&os, eb);
+    free(os.by_content);
+    free(os.by_key);
+    free(os.by_upload);
+    free(os.at);
+    return rc;
+}
