@@ -75,7 +75,7 @@ class CutDisk:
         run("mount", "-t", self.kind, "-o", self.options, self.loop, self.path)
 
     def _umount(self):
-        for _ in range(200):  # whoever was killed may be on his way out
+        for _ in range(100):  # whoever was killed may be on his way out
             done = subprocess.run(["umount", self.path], capture_output=True, text=True)
             if done.returncode == 0:
                 return
@@ -107,8 +107,11 @@ class CutDisk:
         return (self.fuse / "control").read_text().removeprefix("on").strip()
 
     def close(self):
-        """In whatever state it is."""
-        subprocess.run(["umount", "-l", self.path], capture_output=True)
+        """In whatever state it is; whoever had files open should be gone."""
+        try:
+            self._umount()
+        except RuntimeError:
+            subprocess.run(["umount", "-l", self.path], capture_output=True)
         if self.loop is not None:
             subprocess.run(["losetup", "--detach", self.loop], capture_output=True)
         self.daemon.kill()

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""make plug: pulls the plug under a training job, and looks what is left.
+
+Digits are read from a remote bucket through Forebay, checkpoints are written to a bucket of its own, and the power goes in
+the middle: ext4 on a drive that forgets, tears and reorders what was not flushed (root), or else kill -9. Three times.
+Everything that was acknowledged must be there. What is said stays in build/plug.log.
+"""
+
+import argparse
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from powercut import stop_dead  # noqa: E402
+from rigs import cutdisk, forebay, ledger, plain, training  # noqa: E402
+from rigs.process import ROOT  # noqa: E402
+
+CUTS = 3
+
+
+class Plug:
+    """The drive, its power, and what stands on it."""
+
+    def __init__(self, folder, binary, say):
+        why = cutdisk.why_not(binary, ["ext4"])
+        self.folder, self.disk = folder, None
+        if why is None:
+            cutdisk.enter_namespace()
+            self.disk = cutdisk.CutDisk("ext4", folder, binary, size=2 << 30)
+            say("disk: ext4 on a drive that forgets what was not flushed; the power is cut for real")
+        else:
+            say(f"disk: NO REAL POWER CUT ({why}); the server is killed (kill -9) instead")
+
+    def node(self):
+        return (self.disk.path if self.disk else self.folder) / "node"
+
+    def pull(self, process, seed):
+        if self.disk:
+            stop_dead(process)
+            self.disk.cut(seed, "torn")
+        process.kill()
+
+    def back(self):
+        return self.disk.back() if self.disk else "killed"
+
+    def close(self):
+        if self.disk:
+            self.disk.close()
+
+
+def start(plug, folder):
+    begun = time.monotonic()
+    process = forebay.Forebay(plug.node(), folder, build="rel", settings={"disk.segment_bytes": "64MiB"}).wait_ready()
+    return process, time.monotonic() - begun
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=3, help="of training before each cut")
+    parser.add_argument("--cutdisk", type=pathlib.Path, default=ROOT / "build/test/cutdisk")
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    (ROOT / "build").mkdir(exist_ok=True)
+    say = training.Log(ROOT / "build/plug.log")
+    book = ledger.Ledger(writers=3, keys=12, bucket="checkpoints")
+    samples = 0
+    with tempfile.TemporaryDirectory(prefix="plug-", dir=ROOT / "build") as name:
+        folder = pathlib.Path(name)
+        plug = Plug(folder, options.cutdisk, say)
+        try:
+            with training.Remote(folder / "remote") as remote:
+                remote.wait_ready().fill()
+                say(f"remote: SeaweedFS with {len(remote.objects):,} samples")
+                for n in range(CUTS):
+                    process, took = start(plug, folder)
+                    if n == 0:
+                        training.attach(process, remote)
+                        assert plain.ask(process.port, "PUT", book.bucket).status == 200
+                    book.settle(process.port)
+                    say(f"up in {took:.2f} s; training from {len(remote.objects):,} samples, writing checkpoints")
+                    job = training.Job(process, remote, book, rng)
+                    time.sleep(options.seconds)
+                    plug.pull(process, options.seed + n)
+                    samples += job.gone()
+                    told = plug.back()
+                    say(f"power cut {n + 1} in the middle of it: {told}; {samples:,} samples read, {book.acks:,} writes acknowledged, "
+                        f"{book.in_doubt} without an answer")  # fmt: skip
+                process, took = start(plug, folder)
+                book.settle(process.port)
+                kept = sum(entry.acked is not None for entry in book.entries().values())
+                again = training.read_all(process, remote)
+                process.end()
+            check = subprocess.run([forebay.binary("rel"), "disk", "check", plug.node()], capture_output=True, text=True, env=forebay.server_env())
+            if check.returncode != 0:
+                raise ledger.Lost(f"forebay disk check: {check.stdout}{check.stderr}")
+            say(f"up in {took:.2f} s; `forebay disk check` finds no fault")
+        except ledger.Lost as lost:
+            say(f"LOST: {lost}")
+            return 1
+        finally:
+            plug.close()
+    say(f"plug: nothing lost: after {CUTS} power cuts all {book.acks:,} acknowledged writes hold ({kept} checkpoints are there, whole), "
+        f"and {again:,} samples read back byte for byte.")  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
