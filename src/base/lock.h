@@ -16,6 +16,7 @@
     X(LOCK_START, "rt.start")                                                            \
     X(LOCK_WORKERS, "rt.workers")                                                        \
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \
+    X(LOCK_HEALTH, "disk.health")                                                        \
     X(LOCK_BLOCKS, "metrics.blocks")
 
 enum lock_rank {

@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "disk/change.h"
 #include "disk/flush.h"
+#include "disk/health.h"
 #include "disk/log.h"
 #include "disk/manifest.h"
 
@@ -75,6 +76,9 @@ on_message(struct rt_msg *m)
 enum err
 commit_submit(struct disk *d, enum disk_class class, struct commit *c, struct errbuf *eb)
 {
+    c->rc = health_may_write(d->health, eb);
+    if (c->rc != ERR_OK)
+        return c->rc;
     c->disk = d;
     c->class = class;
     list_init(&c->in_queue);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "disk/commit.h"
 #include "disk/flush.h"
+#include "disk/health.h"
 #include "disk/recover.h"
 #include "disk/segment.h"
 #include "disk/superblock.h"
@@ -79,6 +80,8 @@ open_dirs(struct disk *d, const char *path, struct errbuf *eb)
 {
     enum err rc = open_root(path, &d->root, eb);
 
+    if (rc == ERR_OK)
+        rt_dir_observe(d->root, health_observer(d->health));
     if (rc == ERR_OK)
         rc = make_dir(d->root, ".forebay", eb);
     if (rc == ERR_OK)
@@ -289,6 +292,7 @@ disk_free(struct disk **dp)
     rt_dir_close(&d->state);
     rt_dir_close(&d->root);
     rt_file_close(&d->superblock); /* the lock goes last */
+    health_free(&d->health);
     free(d->home.dying);
     free(d);
 }
@@ -307,6 +311,7 @@ stop_fibers(struct disk *d)
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         committer_stop(d, (enum disk_class)c);
     flusher_stop(d);
+    health_stop(d->health);
 }
 
 static void
@@ -321,6 +326,8 @@ open_on_home(void *arg)
         rc = take_superblock(d, eb);
     if (rc == ERR_OK)
         rc = recover_disk(d, eb);
+    if (rc == ERR_OK)
+        rc = health_start(d->health, d->disk_id, eb);
     if (rc == ERR_OK)
         rc = flusher_start(d, eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
@@ -344,6 +351,7 @@ disk_open(const char *path, const struct disk_options *o, struct disk **out,
 
     *out = NULL;
     j.disk = disk_new(o);
+    j.disk->health = health_new(path, &o->limits);
     rc = on_home(j.disk, open_on_home, &j);
     if (rc == ERR_OK)
         rc = j.rc;
@@ -394,4 +402,19 @@ disk_stat(const struct disk *d, struct disk_stat *out)
     out->cached_bytes = atomic_load(&d->used_bytes[DISK_CACHED]);
     out->tail_bytes = tail_bytes(d->tail);
     out->hot_bytes = hot_bytes(d->hot);
+}
+
+void
+disk_health(const struct disk *d, struct disk_health *out)
+{
+    health_read(d->health, out);
+    /* A body's sync: seen by the observer as well, but a failed log is known here first. */
+    if (out->state < DISK_READ_ONLY && atomic_load(&d->failed))
+        out->state = DISK_READ_ONLY;
+}
+
+bool
+disk_has_left(const struct disk *d)
+{
+    return health_gone(d->health);
 }

@@ -43,6 +43,18 @@ struct disk_ids {
     _Atomic uint64_t counter;
 };
 
+/* When a disk is slow, and when it has to leave (health.h). 0 stands for the default in brackets. */
+struct disk_limits {
+    /* [100] reads, writes and names that fail within ...: it leaves; UINT64_MAX: no limit */
+    uint64_t errors;
+    uint64_t error_window_ms; /* [10 min] ... this */
+    uint64_t slow_factor;     /* [10] times its own usual: it is slow */
+    uint64_t slow_ms;         /* [none] absolute, instead of the factor */
+    uint64_t slow_leave_ms;   /* [never] slow for so long: it leaves */
+    /* [30 s] operations are there and none ends: it leaves; UINT64_MAX: never */
+    uint64_t stall_ms;
+    uint64_t tick_ms; /* [1,000] */
+};
 struct disk_options {
     uint8_t cluster_id
         [16]; /* minted by the first serve, for ever; disk_open() refuses another one's disk */
@@ -63,6 +75,7 @@ struct disk_options {
     void *on_replay_arg;
     struct disk_ids *ids; /* lent; NULL: its own */
     struct hot *hot;      /* lent: the hot set of the node; NULL: one of hot_bytes */
+    struct disk_limits limits;
     bool state_elsewhere; /* a new disk: the node's state lies on another one */
 };
 
@@ -499,6 +512,28 @@ struct disk_stat {
     uint64_t undecided; /* versions that are prepared here */
 };
 void disk_stat(const struct disk *d, struct disk_stat *out);
+
+/* ---- health ---- */
+enum disk_state {
+    DISK_OK,
+    DISK_SLOW, /* ten times its own usual */
+    /* Until the next start: a sync or the log failed, or the file system takes no writes. */
+    DISK_READ_ONLY,
+    DISK_FAILED, /* until the next start: has left; everything is ERR_IO at once */
+};
+const char *disk_state_name(enum disk_state s); /* "ok", "slow", "read-only", "failed" */
+struct disk_health {
+    enum disk_state state;
+    /* Since it was opened. */
+    uint64_t read_errors, write_errors, sync_errors, name_errors;
+    uint64_t corrupt_blocks; /* sums that were wrong when read: no reason to leave */
+    uint64_t slow_ops, index_faults;
+    char why[128]; /* empty while it is well */
+};
+/* Any thread. */
+void disk_health(const struct disk *d, struct disk_health *out);
+/* The same in one load: has it left? */
+bool disk_has_left(const struct disk *d);
 
 /* ---- check ---- */
 struct disk_checked {

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "disk/health.h"
 #include "disk/index_internal.h"
 #include "rt/fault.h"
 
@@ -35,7 +36,8 @@ static const char *const db_names[DBS_] = {
 bool
 index_guard(struct index *x, void (*fn)(void *arg), void *arg)
 {
-    if (atomic_load_explicit(&x->dead, memory_order_relaxed))
+    if (atomic_load_explicit(&x->dead, memory_order_relaxed) ||
+        health_gone(x->options.health))
         return false;
     if (rt_guard(x->map, x->map_len, fn, arg))
         return true;
@@ -43,6 +45,7 @@ index_guard(struct index *x, void (*fn)(void *arg), void *arg)
         LOG(LOG_ERROR, "index.fault",
             "the disk failed under the index's map; it is not read any more",
             L_TEXT("path", rt_dir_path(x->dir)));
+    health_index_fault(x->options.health);
     atomic_store(&x->bad, true);
     return false;
 }

@@ -38,6 +38,7 @@ struct index_options {
     bool read_only;
     /* Else they end in the index: there is nobody else who could hold the key. */
     bool keep_tombstones;
+    struct health *health; /* is told of faults; NULL is fine */
 };
 enum index_state {
     INDEX_GOOD,

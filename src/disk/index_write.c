@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "disk/health.h"
 #include "disk/index_internal.h"
 #include "rt/sim.h"
 
@@ -608,7 +609,10 @@ apply_guarded(void *arg)
     }
     w->rc = mdb_txn_commit(w->txn);
     /* A sync that failed is final: nobody knows what of it is on the disk. */
-    if (w->rc != 0 && w->rc != MDB_MAP_FULL && w->rc != ENOSPC)
+    if (w->rc == 0 || w->rc == MDB_MAP_FULL || w->rc == ENOSPC)
+        return;
+    health_index_commit(w->x->options.health, w->rc);
+    if (w->rc != EROFS) /* then nothing was written, and what is there can be read */
         atomic_store(&w->x->dead, true);
 }
 

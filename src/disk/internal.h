@@ -99,6 +99,7 @@ struct disk {
     struct hot *hot;
     struct committer *committer[DISK_CLASSES_];
     struct flusher *flusher;
+    struct health *health; /* NULL: the check's */
 
     /* Any loop. */
     segment_slot

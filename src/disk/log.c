@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "disk/health.h"
 #include "disk/segment.h"
 
 #define LOG_BYTES_LEAST MIB(16)
@@ -15,6 +16,7 @@ give_up(struct disk *d, enum disk_class class, enum err rc, struct errbuf *eb)
     struct log *log = &d->home.log[class];
 
     log->failed = true;
+    health_log_failed(d->health, class == DISK_NATIVE ? "native" : "cached");
     if (class == DISK_NATIVE)
         atomic_store(&d->failed, true);
     LOG(LOG_ERROR, "disk.log_failed", "the log takes nothing more until the next start",

@@ -3,11 +3,16 @@
 #include "disk/change.h"
 #include "disk/commit.h"
 #include "disk/flush.h"
+#include "disk/health.h"
 #include "disk/list.h"
 
 enum err
 disk_lookup(struct disk *d, const struct disk_key *k, struct row *out, struct errbuf *eb)
 {
+    enum err rc = health_may_read(d->health, eb);
+
+    if (rc != ERR_OK)
+        return rc;
     return find_object(d->tail, d->index, k->bucket, k->key, false, out, eb);
 }
 
@@ -55,6 +60,10 @@ disk_list(struct disk *d, uint64_t bucket, struct span after, bool inclusive,
           uint32_t max, struct arena *a, struct disk_entry **out, uint32_t *count,
           bool *more, struct errbuf *eb)
 {
+    enum err rc = health_may_read(d->health, eb);
+
+    if (rc != ERR_OK)
+        return rc;
     return list_objects(d->tail, d->index, bucket, after, inclusive, max, a, out, count,
                         more, eb);
 }
@@ -62,6 +71,11 @@ disk_list(struct disk *d, uint64_t bucket, struct span after, bool inclusive,
 enum err
 disk_bucket_empty(struct disk *d, uint64_t bucket, bool *empty, struct errbuf *eb)
 {
+    enum err rc = health_may_read(d->health, eb);
+
+    *empty = false;
+    if (rc != ERR_OK)
+        return rc;
     return list_bucket_empty(d->tail, d->index, bucket, empty, eb);
 }
 

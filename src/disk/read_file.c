@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "disk/block.h"
+#include "disk/health.h"
 #include "disk/read.h"
 #include "disk/segment.h"
 
@@ -19,6 +20,7 @@ read_damage(struct disk *d, const struct row *row, uint64_t block, struct errbuf
 
     hex_encode(row->content.bytes, sizeof row->content.bytes, cid);
     metric_add(M_CHECKSUM_FAILURES, 0, 1);
+    health_corrupt_block(d->health);
     LOG(LOG_ERROR, "disk.damage", "bytes on the disk are not what was written",
         L_TEXT("disk", rt_dir_path(d->root)), L_U64("segment", row->segment),
         L_U64("offset", row->offset), L_U64("block", block), L_TEXT("content", cid));

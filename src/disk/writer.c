@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "disk/block.h"
 #include "disk/body.h"
+#include "disk/health.h"
 #include "disk/commit.h"
 #include "disk/writer.h"
 
@@ -89,6 +90,8 @@ writer_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
                        k->key.len, DISK_KEY_MAX);
     if (atomic_load(&d->failed))
         return err_set(eb, ERR_IO, "the disk has failed");
+    if (health_may_write(d->health, eb) != ERR_OK)
+        return ERR_IO;
     w = xcalloc(1, sizeof *w);
     w->disk = d;
     w->class = class;

@@ -1,0 +1,226 @@
+/* The tick of a disk's health: is it slow, does it answer, is it still there? Home. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "disk/health_internal.h"
+#include "disk/superblock.h"
+
+#define PROBE_MS      10000u /* a healthy disk is looked for so often */
+#define PROBES_FAILED 3u     /* in a row: it answers nothing */
+#define SLOW_TICKS    3u
+#define FINE_TICKS    10u
+#define LEARN_TICKS   5u
+
+static const char *const meter_names[METERS] = {"small reads", "large reads",
+                                                "small writes", "large writes", "syncs"};
+
+/* ---- slowness ---- */
+
+/* One meter over the last tick: is it slow? *used: it had anything to measure. */
+static bool
+judge_meter(struct health *h, struct meter *m, bool *used)
+{
+    uint64_t count = atomic_load(&m->count), sum = atomic_load(&m->sum_ns),
+             share = atomic_load(&m->share_ns), n = count - m->home.count;
+    uint64_t usual = atomic_load(&m->usual_ns), mean, mean_share, part;
+    bool slow;
+
+    if (n == 0)
+        return false;
+    *used = true;
+    mean = (sum - m->home.sum_ns) / n;
+    mean_share = (share - m->home.share_ns) / n;
+    m->home.count = count;
+    m->home.sum_ns = sum;
+    m->home.share_ns = share;
+    if (h->limits.slow_ms > 0)
+        slow = mean > h->limits.slow_ms * 1000000;
+    else
+        slow = m->home.learned >= LEARN_TICKS && mean > SLOW_FLOOR_NS &&
+               mean / MAX(usual, UINT64_C(1)) >= h->limits.slow_factor &&
+               mean_share / MAX(m->home.usual_share_ns, UINT64_C(1)) >=
+                   h->limits.slow_factor;
+    if (slow)
+        return true; /* a slow disk does not teach what is usual */
+    part = ++m->home.learned < 16 ? m->home.learned : 16;
+    atomic_store(&m->usual_ns, usual + mean / part - usual / part);
+    m->home.usual_share_ns += mean_share / part - m->home.usual_share_ns / part;
+    return false;
+}
+
+static void
+judge_speed(struct health *h, uint64_t now_ns)
+{
+    const char *slowest = NULL;
+    bool used = false;
+    unsigned slow = DISK_SLOW;
+    char why[64];
+
+    for (unsigned i = 0; i < METERS; i++)
+        if (judge_meter(h, &h->meters[i], &used))
+            slowest = meter_names[i];
+    if (slowest != NULL) {
+        h->home.fine_ticks = 0;
+        if (++h->home.slow_ticks < SLOW_TICKS)
+            return;
+        (void)snprintf(why, sizeof why, "%s take too long", slowest);
+        if (health_move(h, DISK_SLOW, why, 0))
+            h->home.slow_since_ns = now_ns;
+    } else if (used) {
+        h->home.slow_ticks = 0;
+        if (++h->home.fine_ticks >= FINE_TICKS &&
+            atomic_compare_exchange_strong(&h->state, &slow, DISK_OK))
+            LOG(LOG_INFO, "disk.state", "the disk is as fast as usual again",
+                L_TEXT("disk", h->path));
+    }
+    if (atomic_load(&h->state) == DISK_SLOW && h->limits.slow_leave_ms > 0 &&
+        now_ns - h->home.slow_since_ns > h->limits.slow_leave_ms * 1000000)
+        (void)health_move(h, DISK_FAILED, "it has been slow for too long", 0);
+}
+
+/* ---- the probe: is it still there? ---- */
+
+/* By its path, so that a folder that was removed, unmounted or replaced shows. */
+static enum err
+look(struct health *h, struct superblock *s, struct errbuf *eb)
+{
+    struct rt_dir *root = NULL, *state = NULL;
+    enum err rc = rt_dir_open(h->path, &root, eb);
+
+    if (rc == ERR_OK) {
+        rt_dir_observe(root, &h->observer);
+        rc = rt_dir_open_at(root, ".forebay", &state, eb);
+    }
+    if (rc == ERR_OK)
+        rc = superblock_load(state, s, eb);
+    rt_dir_close(&state);
+    rt_dir_close(&root);
+    return rc;
+}
+
+static void
+probe(void *arg)
+{
+    struct health *h = arg;
+    struct superblock s;
+    struct errbuf eb = {0};
+    enum err rc = look(h, &s, &eb);
+
+    if (rc == ERR_NOT_FOUND)
+        (void)health_move(h, DISK_FAILED, "its folder is gone", 0);
+    else if (rc == ERR_OK && memcmp(s.disk_id, h->home.disk_id, sizeof s.disk_id) != 0)
+        (void)health_move(h, DISK_FAILED, "another disk lies in its folder", 0);
+    else if (rc == ERR_IO && ++h->home.probes_failed >= PROBES_FAILED)
+        (void)health_move(h, DISK_FAILED, "it answers with nothing but errors", 0);
+    if (rc != ERR_IO)
+        h->home.probes_failed = 0;
+    h->home.probing = false;
+    rt_cond_broadcast(&h->home.wake);
+}
+
+static void
+start_probe(struct health *h, uint64_t now_ns)
+{
+    bool errors = atomic_exchange(&h->unanswered, 0) > 0;
+
+    if (h->home.probing ||
+        (!errors && now_ns - h->home.probed_ns < PROBE_MS * UINT64_C(1000000)))
+        return;
+    h->home.probed_ns = now_ns;
+    h->home.probing = true;
+    if (rt_spawn(probe, h) != ERR_OK)
+        h->home.probing = false; /* out of stacks: the next tick tries again */
+}
+
+/* Operations are there and none has ended for too long. */
+static void
+judge_stall(struct health *h, uint64_t now_ns)
+{
+    uint64_t done = atomic_load(&h->observer.done);
+
+    if (done != h->home.done || atomic_load(&h->observer.in_flight) == 0) {
+        h->home.done = done;
+        h->home.moved_ns = now_ns;
+    } else if (h->limits.stall_ms < UINT64_MAX &&
+               now_ns - h->home.moved_ns > h->limits.stall_ms * 1000000) {
+        (void)health_move(h, DISK_FAILED, "it does not answer", 0);
+    }
+}
+
+static void
+tick(struct health *h)
+{
+    uint64_t now_ns = rt_now_ns();
+
+    if (now_ns - h->home.window_ns > h->limits.error_window_ms * 1000000) {
+        h->home.window_ns = now_ns;
+        atomic_store(&h->recent_errors, 0);
+    }
+    judge_stall(h, now_ns);
+    judge_speed(h, now_ns);
+    if (!atomic_load(&h->now.gone))
+        start_probe(h, now_ns);
+}
+
+static void
+run(void *arg)
+{
+    struct health *h = arg;
+    struct rt_shield shield;
+    enum err rc = ERR_OK;
+
+    rt_doing("disk health");
+    while (!h->home.stop && rc != ERR_CANCELLED) {
+        rc = rt_cond_wait(&h->home.wake, deadline_in_ms(h->limits.tick_ms));
+        if (rc == ERR_TIMEOUT)
+            tick(h);
+    }
+    rt_shield_begin(&shield);
+    while (h->home.probing) /* it ends by itself, or is cancelled with us */
+        (void)!rt_cond_wait(&h->home.wake, DEADLINE_NEVER);
+    rt_shield_end(&shield);
+    h->home.running = false;
+    if (h->home.ended != NULL)
+        rt_wake(h->home.ended);
+}
+
+enum err
+health_start(struct health *h, const uint8_t disk_id[16], struct errbuf *eb)
+{
+    enum err rc;
+
+    memcpy(h->home.disk_id, disk_id, sizeof h->home.disk_id);
+    h->home.window_ns = h->home.probed_ns = h->home.moved_ns = rt_now_ns();
+    h->home.running = true;
+    rc = rt_spawn(run, h);
+    if (rc != ERR_OK) {
+        h->home.running = false;
+        return err_set(eb, rc, "no fiber to look after the disk");
+    }
+    lock_take(&healths_lock);
+    list_push_back(&healths, &h->of_all);
+    lock_release(&healths_lock);
+    health_report();
+    return ERR_OK;
+}
+
+void
+health_stop(struct health *h)
+{
+    if (h == NULL)
+        return;
+    lock_take(&healths_lock);
+    list_remove(&h->of_all);
+    lock_release(&healths_lock);
+    h->home.stop = true;
+    rt_cond_broadcast(&h->home.wake);
+    if (h->home.running) {
+        struct rt_waiter ended;
+
+        rt_waiter_init(&ended);
+        h->home.ended = &ended;
+        rt_wait(&ended); /* owed by run(), cancelled or not */
+    }
+}

@@ -1,0 +1,388 @@
+/* A disk's trouble is noticed, counted, and takes the disk out when it has to: errors beyond the limit, a sync that
+ * fails, a file system that takes no writes, a disk that is gone, slow or silent, a fault under the index. A damaged
+ * block takes nothing out. Protects D9, F2, F3. */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "rt/test_hooks.h"
+#include "world.h"
+
+#ifdef FB_TEST_HOOKS
+#define BIG (1u << 20)
+
+static char body[BIG];
+
+static struct disk *
+open_disk(struct disk_limits limits)
+{
+    struct disk_options o = world_options();
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    o.limits = limits;
+    o.limits.tick_ms = 20;
+    o.index_interval_ms = 20;
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    return d;
+}
+
+static void
+break_disk(enum rt_io kind, int error, uint64_t count)
+{
+    struct rt_test_io *t = rt_test_io();
+
+    t->seen = t->skip = 0;
+    t->count = count;
+    t->error = (uint64_t)error;
+    t->kinds = 1u << kind;
+}
+
+static void
+mend_disk(void)
+{
+    rt_test_io()->kinds = 0;
+    rt_test_io()->error = 0;
+    rt_test_io()->delay_us = 0;
+}
+
+static enum disk_state
+state_of(struct disk *d)
+{
+    struct disk_health h;
+
+    disk_health(d, &h);
+    return h.state;
+}
+
+/* Ticks pass until it is so; a disk that never gets there fails the test. */
+static void
+wait_for(struct disk *d, enum disk_state s)
+{
+    for (unsigned i = 0; i < 3000 && state_of(d) != s; i++)
+        CHECK(rt_sleep_ms(5) == ERR_OK);
+    CHECK_STR(disk_state_name(state_of(d)), disk_state_name(s));
+}
+
+static enum err
+read_big(struct disk *d)
+{
+    return world_get(d, "big", body, BIG, 0, BIG);
+}
+
+static void
+has_left(struct disk *d, const char *why)
+{
+    struct disk_key k = world_key(7, "big");
+    struct disk_health h;
+    struct errbuf eb = {0};
+    struct row row;
+
+    disk_health(d, &h);
+    CHECK_STR(disk_state_name(h.state), "failed");
+    CHECK_SAYS(h.why, why);
+    CHECK(disk_has_left(d));
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_IO);
+    CHECK_SAYS(eb.text, "has left");
+    CHECK_SAYS(eb.text, why);
+    CHECK(world_put(d, "late", body, 100, &row) == ERR_IO);
+}
+
+static void
+reads_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){.errors = 5, .tick_ms = 0});
+    struct disk_health h;
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    break_disk(RT_IO_READ, EIO, 3);
+    CHECK(read_big(d) == ERR_IO);
+    CHECK(read_big(d) == ERR_IO);
+    CHECK(read_big(d) == ERR_IO);
+    CHECK(read_big(d) == ERR_OK); /* it stays: a few sectors are bad */
+    disk_health(d, &h);
+    CHECK(h.state == DISK_OK && h.read_errors == 3 && h.write_errors == 0);
+    break_disk(RT_IO_READ, EIO, UINT64_MAX);
+    CHECK(read_big(d) == ERR_IO);
+    CHECK(read_big(d) == ERR_IO);
+    mend_disk();
+    has_left(d, "too many errors");
+    disk_close(&d);
+    d = open_disk((struct disk_limits){0}); /* until the next start */
+    CHECK(read_big(d) == ERR_OK);
+    disk_close(&d);
+}
+
+/* Nobody asks it for anything any more: its own look finds out. */
+static void
+dead_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){.errors = UINT64_MAX});
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    break_disk(RT_IO_READ, EIO, UINT64_MAX);
+    CHECK(read_big(d) == ERR_IO);
+    wait_for(d, DISK_FAILED);
+    mend_disk();
+    has_left(d, "nothing but errors");
+    disk_close(&d);
+}
+
+static void
+sync_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){0});
+    struct disk_health h;
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    break_disk(RT_IO_SYNC, EIO, 1);
+    CHECK(world_put(d, "lost", body, 100, &row) != ERR_OK);
+    mend_disk();
+    disk_health(d, &h);
+    CHECK(h.state == DISK_READ_ONLY && h.sync_errors == 1);
+    CHECK_SAYS(h.why, "sync failed: Input/output error");
+    CHECK(world_put(d, "lost", body, 100, &row) == ERR_IO); /* no second chance */
+    CHECK(world_put(d, "lost", body, BIG, &row) == ERR_IO);
+    CHECK(read_big(d) == ERR_OK); /* what was acknowledged is there */
+    disk_close(&d);
+    d = open_disk((struct disk_limits){0});
+    CHECK(read_big(d) == ERR_OK);
+    CHECK(world_put(d, "lost", body, 100, &row) == ERR_OK);
+    disk_close(&d);
+}
+
+static void
+read_only_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){0});
+    struct disk_health h;
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    break_disk(RT_IO_WRITE, EROFS, 1);
+    CHECK(world_put(d, "more", body, BIG, &row) == ERR_IO);
+    mend_disk();
+    disk_health(d, &h);
+    CHECK(h.state == DISK_READ_ONLY);
+    CHECK_SAYS(h.why, "file system is read-only");
+    CHECK(world_put(d, "more", body, 100, &row) == ERR_IO);
+    CHECK(read_big(d) == ERR_OK);
+    disk_close(&d);
+}
+
+/* A full disk is no broken one. */
+static void
+full_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){.errors = 1});
+    struct row row;
+
+    (void)arg;
+    break_disk(RT_IO_SPACE, ENOSPC, UINT64_MAX);
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_NO_SPACE);
+    mend_disk();
+    CHECK(state_of(d) == DISK_OK);
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    disk_close(&d);
+}
+
+static void
+gone_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){0});
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    break_disk(RT_IO_READ, ENODEV, 1);
+    CHECK(read_big(d) == ERR_IO);
+    mend_disk();
+    has_left(d, "it is gone: No such device");
+    disk_close(&d);
+}
+
+/* The folder is taken away under the server: seen by the next look, which an error brings forward. */
+static void
+vanished_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){0});
+    char away[300];
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    snprintf(away, sizeof away, "%s.away", world_path);
+    CHECK(rename(world_path, away) == 0);
+    break_disk(RT_IO_READ, EIO, 1);
+    CHECK(read_big(d) == ERR_IO);
+    mend_disk();
+    wait_for(d, DISK_FAILED);
+    has_left(d, "folder is gone");
+    CHECK(rename(away, world_path) == 0);
+    disk_close(&d);
+}
+
+static void
+slow_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){.slow_leave_ms = 2000});
+    struct disk_health h;
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    for (unsigned i = 0; i < 60; i++) { /* so it learns what is usual */
+        CHECK(read_big(d) == ERR_OK);
+        CHECK(rt_sleep_ms(5) == ERR_OK);
+    }
+    CHECK(state_of(d) == DISK_OK);
+    rt_test_io()->delay_us = 400000; /* more than ten times what this machine may take */
+    rt_test_io()->kinds = 1u << RT_IO_READ;
+    for (unsigned i = 0; i < 20 && state_of(d) == DISK_OK; i++)
+        CHECK(read_big(d) == ERR_OK);
+    disk_health(d, &h);
+    CHECK(h.state == DISK_SLOW);
+    CHECK_SAYS(h.why, "reads take too long");
+    CHECK(h.slow_ops > 0);
+    wait_for(d, DISK_FAILED);
+    mend_disk();
+    has_left(d, "slow for too long");
+    disk_close(&d);
+}
+
+/* As fast as before: well again. */
+static void
+well_again_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){.slow_ms = 60});
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    rt_test_io()->delay_us = 100000;
+    rt_test_io()->kinds = 1u << RT_IO_READ;
+    for (unsigned i = 0; i < 50 && state_of(d) == DISK_OK; i++)
+        CHECK(read_big(d) == ERR_OK);
+    CHECK_STR(disk_state_name(state_of(d)), "slow");
+    mend_disk();
+    for (unsigned i = 0; i < 2000 && state_of(d) != DISK_OK; i++) {
+        CHECK(read_big(d) == ERR_OK);
+        CHECK(rt_sleep_ms(5) == ERR_OK);
+    }
+    CHECK_STR(disk_state_name(state_of(d)), "ok");
+    disk_close(&d);
+}
+
+static void
+read_one(void *arg)
+{
+    CHECK(read_big(arg) == ERR_IO); /* what had begun ends; what comes next is refused */
+}
+
+static void
+silent_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){.stall_ms = 300});
+    struct rt_group g;
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    CHECK(disk_settle(d, NULL) == ERR_OK);
+    rt_test_io()->delay_us = 1500000;
+    rt_test_io()->kinds = 1u << RT_IO_READ;
+    rt_group_begin(&g);
+    CHECK(rt_group_start(&g, read_one, d) == ERR_OK);
+    wait_for(d, DISK_FAILED);
+    mend_disk();
+    has_left(d, "does not answer");
+    rt_group_join(&g);
+    disk_close(&d);
+}
+
+static void
+rot_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){.errors = 1});
+    struct disk_health h;
+    struct row row;
+    char path[400];
+    int fd;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path, row.segment);
+    fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pwrite(fd, "x", 1, (off_t)(row.offset + 4096 + 100)) == 1);
+    close(fd);
+    CHECK(read_big(d) == ERR_CORRUPT);
+    disk_health(d, &h);
+    CHECK(h.state == DISK_OK && h.corrupt_blocks == 1 && h.read_errors == 0);
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    CHECK(read_big(d) == ERR_OK);
+    disk_close(&d);
+}
+
+/* data.mdb is cut under its map: the next page is a SIGBUS. */
+static void
+sigbus_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){0});
+    struct disk_key k = world_key(7, "nobody");
+    struct disk_health h;
+    struct row row;
+    char path[400], key[16];
+    enum err rc = ERR_NOT_FOUND;
+
+    (void)arg;
+    for (unsigned i = 0; i < 500; i++) {
+        snprintf(key, sizeof key, "k%03u", i);
+        CHECK(world_put(d, key, body, 10, &row) == ERR_OK);
+    }
+    CHECK(disk_settle(d, NULL) == ERR_OK);
+    snprintf(path, sizeof path, "%s/index/data.mdb", world_path);
+    CHECK(truncate(path, 0) == 0);
+    for (unsigned i = 0; i < 200 && rc == ERR_NOT_FOUND; i++)
+        rc = disk_lookup(d, &k, &row, NULL);
+    CHECK(rc == ERR_IO);
+    disk_health(d, &h);
+    CHECK(h.index_faults == 1);
+    CHECK_STR(disk_state_name(h.state), "failed");
+    CHECK_SAYS(h.why, "SIGBUS");
+    disk_close(&d);
+    d = open_disk((struct disk_limits){0}); /* rebuilt from the logs */
+    CHECK(world_get(d, "k499", body, 10, 0, 10) == ERR_OK);
+    disk_close(&d);
+}
+
+#define CASES(X)                                                                         \
+    X(reads)                                                                             \
+    X(dead) X(sync) X(read_only) X(full) X(gone) X(vanished) X(slow) X(well_again)       \
+        X(silent) X(rot) X(sigbus)
+#define X(name)                                                                          \
+    static void test_##name(void)                                                        \
+    {                                                                                    \
+        world_run(name##_fiber, NULL);                                                   \
+    }
+CASES(X)
+#undef X
+#endif
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_ERROR + 1);
+#ifdef FB_TEST_HOOKS
+    world_fill(body, BIG, 1);
+#define X(name) RUN(test_##name);
+    CASES(X)
+#endif
+    return check_done();
+}
