@@ -30,6 +30,7 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
         memset(a->bench, 'b', API_BENCH_MAX);
     }
     atomic_store(&a->ready, false);
+    atomic_store(&a->access_log, o->access_log);
     *out = a;
     return ERR_OK;
 }
@@ -53,6 +54,12 @@ void
 api_set_ready(struct api *a, bool ready)
 {
     atomic_store(&a->ready, ready);
+}
+
+void
+api_set_access_log(struct api *a, bool on)
+{
+    atomic_store(&a->access_log, on);
 }
 
 struct arena *
@@ -147,7 +154,7 @@ on_done(struct http_request *http, const struct http_done *d, void *arg)
     };
 
     metric_request_done(&m);
-    if (a->options.access_log)
+    if (atomic_load_explicit(&a->access_log, memory_order_relaxed))
         log_access(http, d);
 }
 

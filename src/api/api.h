@@ -39,3 +39,4 @@ void api_free(struct api **ap);
 void api_handler(struct api *a, struct http_handler *out);
 /* What /_/readyz says; false from the first moment of a drain. */
 void api_set_ready(struct api *a, bool ready);
+void api_set_access_log(struct api *a, bool on);

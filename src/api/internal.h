@@ -10,7 +10,7 @@ struct api {
     struct api_options options;
     struct span domains[API_DOMAINS_MAX];
     struct sigv4_cache **keys; /* signing keys, one set a loop */
-    _Atomic bool ready;
+    _Atomic bool ready, access_log;
     char *bench; /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
 #define API_BENCH_MAX (16u << 20)

@@ -23,13 +23,17 @@ static const struct flag flags[] = {
     {"set", 0, "NAME=VALUE", "sets one option; forebay config explains them", true},
     {"engine", 0, "auto|uring|epoll", "how the kernel is asked for I/O", false},
     {"auth", 0, NULL, "ask for keys on loopback too", false},
+    {"tls-cert", 0, "FILE", "the server's certificate and its chain (PEM): serve HTTPS",
+     false},
+    {"tls-key", 0, "FILE", "the certificate's private key (PEM)", false},
     {"insecure-http", 0, NULL, "listen off loopback without TLS", false},
     {NULL, 0, NULL, NULL, false},
 };
 static const char *const examples[] = {
     "forebay serve ./data",
     "forebay serve ./data --listen 127.0.0.1:9100 --set cache.budget=200GiB",
-    "forebay serve /srv/forebay --listen 0.0.0.0:9000 --insecure-http",
+    "forebay serve /srv/forebay --listen 0.0.0.0:9000 --tls-cert tls.crt --tls-key "
+    "tls.key",
     NULL,
 };
 static const struct verb verb = {
@@ -40,6 +44,12 @@ static const struct verb verb = {
     .most = 1,
     .examples = examples,
     .flags = flags,
+    .more =
+        "SIGHUP reads the configuration, the credentials and the certificate again: all "
+        "of it, "
+        "or nothing; the log says\n"
+        "what has changed and what waits for a restart. A certificate that changes is "
+        "taken without being told.",
 };
 
 /* "127.0.0.1:9000", "[::1]:9000", ":9000", "9000", "unix:/path". */
@@ -74,8 +84,11 @@ load_conf(const struct args *a, struct conf *c, struct errbuf *eb)
     static const struct {
         const char *flag;
         enum conf_option option;
-    } direct[] = {
-        {"listen", OPT_LISTEN}, {"credentials", OPT_CREDENTIALS}, {"engine", OPT_ENGINE}};
+    } direct[] = {{"listen", OPT_LISTEN},
+                  {"credentials", OPT_CREDENTIALS},
+                  {"engine", OPT_ENGINE},
+                  {"tls-cert", OPT_TLS_CERT},
+                  {"tls-key", OPT_TLS_KEY}};
     const char *file = args_value(a, "config"), *pair;
     enum err rc = ERR_OK;
 
@@ -114,21 +127,40 @@ take_http(const struct conf *c, struct http_server_options *h)
     };
 }
 
+static const char *
+text_or_null(const struct conf *c, enum conf_option id)
+{
+    return conf_text(c, id)[0] != '\0' ? conf_text(c, id) : NULL;
+}
+
+/* What may change while it serves. */
+static void
+take_live(const struct conf *c, struct node_live *out)
+{
+    *out = (struct node_live){
+        .credentials = text_or_null(c, OPT_CREDENTIALS),
+        .tls_cert = text_or_null(c, OPT_TLS_CERT),
+        .tls_key = text_or_null(c, OPT_TLS_KEY),
+        .access_log = conf_bool(c, OPT_LOG_ACCESS),
+        .log_level = (enum log_level)conf_enum(c, OPT_LOG_LEVEL),
+        .log_format = (enum log_format)conf_enum(c, OPT_LOG_FORMAT),
+    };
+}
+
 static void
 take_node(const struct conf *c, struct node_options *o)
 {
     static const enum rt_engine engines[] = {RT_AUTO, RT_URING, RT_EPOLL};
     size_t domains = 0;
 
-    o->credentials =
-        conf_text(c, OPT_CREDENTIALS)[0] != '\0' ? conf_text(c, OPT_CREDENTIALS) : NULL;
+    take_live(c, &o->live);
+    o->audit = text_or_null(c, OPT_LOG_AUDIT);
     o->auth = conf_bool(c, OPT_AUTH);
     o->insecure_http = conf_bool(c, OPT_INSECURE_HTTP);
     o->region = conf_text(c, OPT_S3_REGION);
     o->domains = conf_list(c, OPT_S3_DOMAINS, &domains);
     o->domain_count = (unsigned)domains;
     o->bench_objects = conf_bool(c, OPT_BENCH_OBJECTS);
-    o->access_log = conf_bool(c, OPT_LOG_ACCESS);
     o->hot_bytes = conf_u64(c, OPT_MEMORY_HOT);
     o->cache_budget = conf_u64(c, OPT_CACHE_BUDGET);
     o->segment_bytes = conf_u64(c, OPT_DISK_SEGMENT_BYTES);
@@ -150,8 +182,55 @@ take_node(const struct conf *c, struct node_options *o)
         .iobuf_bytes = conf_u64(c, OPT_MEMORY_BUFFERS),
         .pin = true,
     };
-    log_set_level((enum log_level)conf_enum(c, OPT_LOG_LEVEL));
-    log_set_format((enum log_format)conf_enum(c, OPT_LOG_FORMAT));
+    log_set_level(o->live.log_level);
+    log_set_format(o->live.log_format);
+}
+
+/* ---- reading it again ---- */
+
+/* The configuration in force, and the one that a reload has read. */
+struct source {
+    const struct args *args;
+    struct conf *now, *next; /* owned */
+};
+
+static enum err
+reload(struct node_live *out, void *arg, struct errbuf *eb)
+{
+    struct source *s = arg;
+    enum err rc;
+
+    conf_free(&s->next);
+    s->next = conf_new();
+    rc = load_conf(s->args, s->next, eb);
+    if (rc == ERR_OK)
+        take_live(s->next, out);
+    return rc;
+}
+
+static void
+tell_change(enum conf_option id, bool live, const char *from, const char *to, void *arg)
+{
+    (void)arg;
+    LOG(live ? LOG_INFO : LOG_WARN, live ? "conf.changed" : "conf.waits",
+        live ? "changed" : "changed in the configuration, waits for a restart",
+        L_TEXT("option", conf_option_name(id)), L_TEXT("from", from), L_TEXT("to", to));
+}
+
+static void
+reloaded(bool taken, void *arg)
+{
+    struct source *s = arg;
+
+    if (taken) {
+        LOG0(LOG_INFO, "conf.reloaded",
+             "configuration, users and certificate were read again");
+        conf_compare(s->now, s->next, tell_change, NULL);
+        conf_free(&s->now);
+        s->now = s->next;
+        s->next = NULL;
+    }
+    conf_free(&s->next);
 }
 
 /* What answers, where the keys are, what to type next. */
@@ -164,14 +243,14 @@ on_ready(const struct node_ready *r, void *arg)
     (void)arg;
     printf("Forebay %s  data %s (%s free)  engine %s\n", FOREBAY_VERSION, r->dir,
            num_size_text(r->free_bytes, space), r->engine);
-    printf("S3/HTTP   http://%s%s%s:%u\n", v6 ? "[" : "", r->addr, v6 ? "]" : "",
-           r->port);
+    printf("%s http%s://%s%s%s:%u\n", r->tls ? "S3/HTTPS " : "S3/HTTP  ",
+           r->tls ? "s" : "", v6 ? "[" : "", r->addr, v6 ? "]" : "", r->port);
     printf("Keys      %s%s\n", r->credentials,
            r->keys_needed ? "" : "   (loopback: none needed)");
     printf("Health    /_/livez /_/readyz   Metrics /_/metrics\n");
-    printf("Try:      eval $(forebay env --endpoint-url http://%s%s%s:%u)"
+    printf("Try:      eval $(forebay env --endpoint-url http%s://%s%s%s:%u)"
            "  &&  aws s3 mb s3://test  &&  aws s3 cp README.md s3://test/\n",
-           v6 ? "[" : "", r->addr, v6 ? "]" : "", r->port);
+           r->tls ? "s" : "", v6 ? "[" : "", r->addr, v6 ? "]" : "", r->port);
     fflush(stdout);
 }
 
@@ -188,7 +267,8 @@ static enum exit_code
 run(const struct args *a)
 {
     struct node_options o = {.dir = a->at[0], .on_ready = on_ready};
-    struct conf *c = conf_new();
+    struct conf *c = conf_new(); /* the node borrows its texts to the end */
+    struct source source = {.args = a};
     struct errbuf eb = {{0}};
     char *addr = NULL;
     enum err rc = load_conf(a, c, &eb);
@@ -202,8 +282,16 @@ run(const struct args *a)
     o.addr = addr;
     take_node(c, &o);
     rc = make_folder(o.dir, &eb);
+    source.now = conf_new(); /* a copy: it goes when a reload is taken */
+    if (rc == ERR_OK)
+        rc = load_conf(a, source.now, &eb);
+    o.reload = reload;
+    o.reloaded = reloaded;
+    o.arg = &source;
     if (rc == ERR_OK)
         rc = node_serve(&o, &eb);
+    conf_free(&source.now);
+    conf_free(&source.next);
     free(addr);
     conf_free(&c);
     return rc == ERR_OK ? EXIT_OK_ : cli_fail(rc, &eb);

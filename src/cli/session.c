@@ -78,12 +78,16 @@ make_client(struct session *s)
 {
     struct s3_options o = {.endpoint = s->endpoint,
                            .ca_file = args_value(s->args, "ca-bundle")};
+    const char *bundle = getenv("AWS_CA_BUNDLE");
     char *region = NULL;
     bool found = false;
     enum err rc =
         session_keys(s->args, s->own_keys, &o.credentials, &region, &found, &s->eb);
 
-    o.insecure_no_verify = args_has(s->args, "no-verify-ssl");
+    if (o.ca_file == NULL && bundle != NULL && bundle[0] != '\0')
+        o.ca_file = bundle;
+    o.insecure_no_verify =
+        args_has(s->args, "no-verify-ssl") || args_has(s->args, "no-verify-tls");
     o.region =
         args_value(s->args, "region") != NULL ? args_value(s->args, "region") : region;
     if (rc == ERR_OK)

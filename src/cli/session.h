@@ -14,10 +14,11 @@
      "the server; FOREBAY_ENDPOINT, else http://127.0.0.1:9000", false},                 \
         {"profile", 0, "NAME", "keys of this profile of the AWS files", false},          \
         {"region", 0, "NAME", "region to sign for; us-east-1", false},                   \
-        {"ca-bundle", 0, "FILE", "certificates to trust instead of the system's",        \
+        {"ca-bundle", 0, "FILE",                                                         \
+         "certificates to trust instead of the system's; AWS_CA_BUNDLE", false},         \
+        {"no-verify-tls", 0, NULL, "do not verify the server's certificate (unsafe)",    \
          false},                                                                         \
-        {"no-verify-ssl", 0, NULL, "do not verify the server's certificate (unsafe)",    \
-         false},                                                                         \
+        {"no-verify-ssl", 0, NULL, "the same, as AWS's tools call it", false},           \
         {"output", 'o', "json|table", "form of what is printed", false},                 \
         {"json", 0, NULL, "the same as -o json", false},                                 \
     {                                                                                    \

@@ -72,6 +72,13 @@ const char *const *conf_list(const struct conf *c, enum conf_option id, size_t *
 enum conf_origin conf_origin(const struct conf *c, enum conf_option id);
 const char *conf_where(const struct conf *c, enum conf_option id);
 
+/* Calls on_change for each option that has another value in `b`; `live`: a reload is enough for it. `from` and `to` are
+ * as one writes them in TOML, lent until it returns. */
+void conf_compare(const struct conf *a, const struct conf *b,
+                  void (*on_change)(enum conf_option id, bool live, const char *from,
+                                    const char *to, void *arg),
+                  void *arg);
+
 /* What conf_show() writes. */
 enum conf_form {
     CONF_AS_TOML,        /* a file that says the same */

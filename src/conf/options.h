@@ -25,8 +25,12 @@
       "serve without TLS on an address that is not loopback: keys are safe, bodies can be read on the wire") \
     X(OPT_AUTH, "auth", BOOL, "false", 0, 0, "", START, \
       "ask for credentials on loopback too; any other address always does") \
-    X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", START, \
+    X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", LIVE, \
       "a file of more users in the form of AWS's shared credentials file, one profile each") \
+    X(OPT_TLS_CERT, "tls.cert", TEXT, "", 0, 4095, "", LIVE, \
+      "PEM file of the server's certificate and its chain; with tls.key the endpoint speaks HTTPS only. Read again when it changes") \
+    X(OPT_TLS_KEY, "tls.key", TEXT, "", 0, 4095, "", LIVE, \
+      "PEM file of the certificate's private key") \
     X(OPT_ENGINE, "engine", ENUM, "auto", 0, 0, "auto|uring|epoll", START, \
       "how the kernel is asked for I/O; auto takes io_uring where it is allowed") \
     X(OPT_LOOPS, "loops", U64, "0", 0, 256, "", START, \
@@ -47,6 +51,8 @@
       "form of the log on stderr") \
     X(OPT_LOG_ACCESS, "log.access", BOOL, "false", 0, 0, "", LIVE, \
       "one line for each request that was answered") \
+    X(OPT_LOG_AUDIT, "log.audit", TEXT, "", 0, 4095, "", START, \
+      "a file that gets one line of JSON for each refused login, delete and administrative change; empty: they go to the log") \
     X(OPT_HTTP_HEADER_TIMEOUT, "http.header_timeout", DURATION, "10s", 100, CONF_HOUR, "", START, \
       "from the first byte of a request's head to its last") \
     X(OPT_HTTP_IDLE_TIMEOUT, "http.idle_timeout", DURATION, "75s", 100, CONF_DAY, "", START, \

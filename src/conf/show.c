@@ -190,3 +190,30 @@ conf_reference(struct buf *out)
                    row->fallback, row->fallback[0] != '\0' ? "`" : "");
     }
 }
+
+/* ---- two configurations ---- */
+
+void
+conf_compare(const struct conf *a, const struct conf *b,
+             void (*on_change)(enum conf_option id, bool live, const char *from,
+                               const char *to, void *arg),
+             void *arg)
+{
+    struct buf from, to;
+
+    buf_init(&from, 64u << 10);
+    buf_init(&to, 64u << 10);
+    for (unsigned id = 0; id < OPT_COUNT_; id++) {
+        buf_clear(&from);
+        buf_clear(&to);
+        value_put(&from, (enum conf_option)id, &a->values[id]);
+        value_put(&to, (enum conf_option)id, &b->values[id]);
+        if (span_eq(buf_span(&from), buf_span(&to)))
+            continue;
+        buf_putc(&from, '\0');
+        buf_putc(&to, '\0');
+        on_change((enum conf_option)id, conf_rows[id].live, from.at, to.at, arg);
+    }
+    buf_fini(&from);
+    buf_fini(&to);
+}

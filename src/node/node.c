@@ -9,33 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "node/identity.h"
-#include "rt/sync.h"
-
-#define CREDENTIALS "credentials"
-
-/* Everything that is open, in the order of opening. NULL is not open. */
-struct node {
-    const struct node_options *o;
-    struct rt_dir *dir, *dot, *state, *meta_dir, *secrets;
-    struct identity id;
-    struct meta *meta;
-    struct disks *disks;
-    struct map_service *map;
-    struct cloud *cloud;
-    struct object_service *object;
-    struct auth *auth;
-    struct api *api;
-    struct http_server *http;
-    uint16_t port;
-    char *credentials_path, *credentials_whole; /* as typed; from the root */
-    bool keys_made;
-    struct rt_cond signalled;
-    unsigned signals;
-    struct fiber *draining; /* NULL: not yet */
-    enum err rc;
-    struct errbuf eb;
-};
+#include "node/internal.h"
 
 static bool
 is_loopback(const char *addr)
@@ -53,12 +27,17 @@ is_loopback(const char *addr)
 static enum err
 check_options(const struct node_options *o, struct errbuf *eb)
 {
-    if (!is_loopback(o->addr) && !o->insecure_http)
+    if ((o->live.tls_cert != NULL) != (o->live.tls_key != NULL))
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "TLS needs both a certificate and its key: --tls-cert and "
+                       "--tls-key");
+    if (!is_loopback(o->addr) && o->live.tls_cert == NULL && !o->insecure_http)
         return err_set(
             eb, ERR_DENIED,
-            "%s is not a loopback address, and this server has no TLS yet: keys and data "
-            "would cross the network in the clear. Add --insecure-http if that is what "
-            "you want, or listen on 127.0.0.1",
+            "%s is not a loopback address: without TLS keys and data would cross the "
+            "network in the clear. Give --tls-cert and --tls-key (forebay tls selfsign "
+            "makes a pair), or listen on 127.0.0.1, or add --insecure-http if that is "
+            "what you want",
             o->addr);
     return ERR_OK;
 }
@@ -121,29 +100,15 @@ open_users(struct node *n)
         .required = n->o->auth || !is_loopback(n->o->addr),
         .clear_text_ok = is_loopback(n->o->addr) || n->o->insecure_http,
     };
-    struct rt_dir *dir = NULL;
     unsigned mode;
     enum err rc = auth_new(&a, &n->auth, &n->eb);
 
     if (rc != ERR_OK)
         return rc;
-    n->keys_made = rt_dir_mode(n->dot, CREDENTIALS, &mode, NULL) == ERR_NOT_FOUND;
-    n->credentials_path = xasprintf("%s/.forebay/" CREDENTIALS, n->o->dir);
-    rc = auth_make_first(n->auth, n->dot, CREDENTIALS, &n->eb);
+    n->keys_made = rt_dir_mode(n->dot, NODE_CREDENTIALS, &mode, NULL) == ERR_NOT_FOUND;
+    n->credentials_path = xasprintf("%s/.forebay/" NODE_CREDENTIALS, n->o->dir);
+    rc = node_load_users(n, n->auth, n->o->live.credentials, &n->eb);
     n->credentials_whole = realpath(n->credentials_path, NULL);
-    if (rc == ERR_OK && n->o->credentials != NULL) {
-        const char *slash = strrchr(n->o->credentials, '/');
-        char *in = slash == NULL ? xstrdup(".")
-                                 : xmemdup0(n->o->credentials,
-                                            (size_t)MAX(slash - n->o->credentials, 1));
-
-        rc = rt_dir_open(in, &dir, &n->eb);
-        if (rc == ERR_OK)
-            rc = auth_load(n->auth, dir, slash == NULL ? n->o->credentials : slash + 1,
-                           &n->eb);
-        rt_dir_close(&dir);
-        free(in);
-    }
     return rc == ERR_OK ? auth_follow(n->auth, n->meta, &n->eb) : rc;
 }
 
@@ -154,7 +119,7 @@ open_services(struct node *n)
     struct object_options ob = {.cache_budget = n->o->cache_budget, .node = n->id.node};
     struct api_options a = {.region = n->o->region,
                             .bench_objects = n->o->bench_objects,
-                            .access_log = n->o->access_log};
+                            .access_log = n->o->live.access_log};
     enum err rc = map_start(n->meta, &n->map, &n->eb);
 
     c.secrets = n->secrets;
@@ -185,11 +150,15 @@ static enum err
 listen_http(struct node *n)
 {
     struct rt_listen_options l = {.congestion = n->o->congestion};
+    struct http_server_options h = n->o->http;
     struct http_handler handler;
-    enum err rc;
+    enum err rc = node_open_tls(n);
 
+    if (rc != ERR_OK)
+        return rc;
+    h.tls = n->tls;
     api_handler(n->api, &handler);
-    rc = http_server_new(&n->o->http, &handler, &n->http, &n->eb);
+    rc = http_server_new(&h, &handler, &n->http, &n->eb);
     return rc == ERR_OK
                ? http_server_listen(n->http, n->o->addr, n->o->port, &l, &n->port, &n->eb)
                : rc;
@@ -221,6 +190,7 @@ close_all(struct node *n)
         object_end_fetches(n->object);
     if (n->http != NULL)
         http_server_stop(&n->http);
+    node_close_tls(n);
     object_stop(&n->object);
     api_free(&n->api);
     cloud_stop(&n->cloud);
@@ -260,6 +230,7 @@ tell_ready(struct node *n)
         .credentials = n->credentials_path,
         .first_start = n->keys_made,
         .keys_needed = n->o->auth || !is_loopback(n->o->addr),
+        .tls = n->tls != NULL,
         .engine = rt_engine_name(rt_engine_now()),
         .buckets = map_bucket_count(map_now(n->map)),
     };
@@ -305,15 +276,20 @@ static void
 run(void *arg)
 {
     struct node *n = arg;
+    struct rt_group watching;
 
     rt_cond_init(&n->signalled);
     rt_on_signal(SIGTERM, on_signal, n);
     rt_on_signal(SIGINT, on_signal, n);
     n->rc = open_all(n);
     if (n->rc == ERR_OK) {
+        rt_group_begin(&watching);
+        node_watch(n, &watching);
         tell_ready(n);
         (void)wait_for_signal(n, 0, DEADLINE_NEVER);
         drain(n);
+        rt_group_cancel(&watching);
+        rt_group_join(&watching);
     }
     close_all(n);
 }

@@ -1,12 +1,14 @@
 /* node: one server from start to end: opens its state and its disk, listens, drains at a signal, closes in reverse.
  *
- * node_serve() blocks the calling thread until the server has ended. A second signal ends the drain at once.
+ * node_serve() blocks the calling thread until the server has ended. A second signal ends the drain at once. SIGHUP reads
+ * again what may change while it serves: all of it, or nothing.
  */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "cloud/cloud.h"
 #include "http/server.h"
 #include "rt/loop.h"
@@ -18,22 +20,38 @@ struct node_ready {
     const char *credentials; /* path of the keys, as a person would type it */
     bool first_start;        /* the keys were made just now */
     bool keys_needed;        /* no anonymous caller */
+    bool tls;
     uint64_t free_bytes;
     const char *engine;
     uint64_t buckets, objects;
+};
+
+/* What a reload may change. */
+struct node_live {
+    const char *credentials;        /* one more file of users, or NULL */
+    const char *tls_cert, *tls_key; /* PEM files, or both NULL: no TLS */
+    bool access_log;
+    enum log_level log_level;
+    enum log_format log_format;
 };
 
 struct node_options {
     const char *dir;  /* made when missing */
     const char *addr; /* "127.0.0.1" */
     uint16_t port;
-    const char *credentials; /* one more file of users, or NULL */
-    bool auth;               /* no anonymous caller on loopback either */
-    bool insecure_http;      /* plain HTTP off loopback, in words */
-    const char *region;      /* NULL: us-east-1 */
+    struct node_live live;
+    /* Reads the configuration again, on a worker, at SIGHUP. *out is lent until the next call. NULL: there is nothing to
+     * read. */
+    enum err (*reload)(struct node_live *out, void *arg, struct errbuf *eb);
+    /* What it read is in force, or (`taken` false) was given up: nothing has changed then. */
+    void (*reloaded)(bool taken, void *arg);
+    const char *audit;  /* file of the audit log, or NULL: the log */
+    bool auth;          /* no anonymous caller on loopback either */
+    bool insecure_http; /* plain HTTP off loopback, in words */
+    const char *region; /* NULL: us-east-1 */
     const char *const *domains;
     unsigned domain_count;
-    bool bench_objects, access_log;
+    bool bench_objects;
     uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, index_interval_ms,
         tail_bytes;
     uint64_t drain_grace_ms;      /* full service after readyz says no */

@@ -448,7 +448,8 @@ wrap(struct tls_context *c, struct stream *s)
     assert(s->layer == NULL);
     t->stream = s;
     rt_cond_init(&t->flushed);
-    t->ssl = SSL_new(c->ssl_ctx);
+    /* It takes its own reference before this fiber can switch. */
+    t->ssl = SSL_new(atomic_load_explicit(&c->ssl_ctx, memory_order_acquire));
     if (t->ssl == NULL || bio == NULL)
         abort(); /* out of memory, as in xmalloc() */
     BIO_set_data(bio, t);

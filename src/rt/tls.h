@@ -29,6 +29,15 @@ enum err tls_client_new(const struct tls_client_options *o, struct tls_context *
                         struct errbuf *eb) MUST_CHECK;
 void tls_context_free(struct tls_context **cp);
 
+/* A server's certificate, renewed while it serves: a fresh context is made (tls_server_new(), inside rt_blocking()), and
+ * `c` takes what is in it. New connections get the new certificate and new keys for session tickets; streams that are
+ * open keep what they have. *fresh is freed and NULL. On loop 0. */
+void tls_server_take(struct tls_context *c, struct tls_context **fresh);
+/* Have the files changed since they were read? Asks the file system: inside rt_blocking(). */
+bool tls_server_is_stale(const struct tls_context *c);
+/* When the certificate ends, seconds since 1970. Any loop. */
+int64_t tls_server_ends_s(const struct tls_context *c);
+
 /* May switch; a few handshakes a turn of the loop at most, the others yield. `host`: the name or address that
  * the certificate must carry; a name is sent as SNI. ERR_DENIED: the peer's certificate is refused;
  * ERR_CLOSED: he speaks no TLS that we accept. */

@@ -1,13 +1,17 @@
 #include "rt/tls_context.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "base/mem.h"
+#include "rt/loop.h"
 #include "rt/time.h"
 
 static const char session_id_context[] = "forebay";
@@ -111,8 +115,57 @@ new_context(bool server)
     pthread_once(&once, tls_prepare);
     ERR_clear_error();
     c->server = server;
-    c->ssl_ctx = new_ssl_ctx(server);
+    atomic_store(&c->ssl_ctx, new_ssl_ctx(server));
     return c;
+}
+
+/* All zeros for a file that is not there: it differs from any that is. */
+static struct tls_stamp
+stamp_of(const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0)
+        return (struct tls_stamp){0};
+    return (struct tls_stamp){.inode = st.st_ino,
+                              .size = (uint64_t)st.st_size,
+                              .changed_ns =
+                                  st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec};
+}
+
+/* The end of the certificate's life, seconds since 1970. */
+static int64_t
+end_of(const X509 *certificate)
+{
+    struct tm tm;
+
+    if (certificate == NULL || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &tm) != 1)
+        return 0;
+    return (int64_t)timegm(&tm);
+}
+
+/* A key behind a passphrase is refused in words: nobody sits at a terminal. */
+static int
+no_passphrase(char *buf, int size, int writing, void *arg)
+{
+    (void)buf;
+    (void)size;
+    (void)writing;
+    (void)arg;
+    return -1;
+}
+
+static enum err
+check_key_mode(const char *path, struct errbuf *eb)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && (st.st_mode & 07) != 0)
+        return err_set(eb, ERR_DENIED,
+                       "private key \"%s\" has mode %04o: everybody can read it; run "
+                       "chmod 600 on it",
+                       path, st.st_mode & 07777);
+    return ERR_OK;
 }
 
 enum err
@@ -120,15 +173,25 @@ tls_server_new(const struct tls_server_options *o, struct tls_context **out,
                struct errbuf *eb)
 {
     struct tls_context *c = new_context(true);
-    SSL_CTX *x = c->ssl_ctx;
+    SSL_CTX *x = atomic_load(&c->ssl_ctx);
     enum err rc = ERR_OK;
 
     *out = NULL;
+    c->files[0] = xstrdup(o->cert_file);
+    c->files[1] = xstrdup(o->key_file);
+    for (int i = 0; i < 2; i++) /* before they are read: what changes later is seen */
+        c->stamps[i] = stamp_of(c->files[i]);
     /* Tickets carry all state; their keys live in this one context, so every loop resumes them. */
     SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_session_id_context(x, (const unsigned char *)session_id_context,
                                    sizeof session_id_context - 1);
     SSL_CTX_set_num_tickets(x, 1);
+    SSL_CTX_set_default_passwd_cb(x, no_passphrase);
+    rc = check_key_mode(o->key_file, eb);
+    if (rc != ERR_OK) {
+        tls_context_free(&c);
+        return rc;
+    }
     if (SSL_CTX_use_certificate_chain_file(x, o->cert_file) != 1)
         rc = openssl_failed(eb, "certificate", o->cert_file);
     else if (SSL_CTX_use_PrivateKey_file(x, o->key_file, SSL_FILETYPE_PEM) != 1)
@@ -137,10 +200,54 @@ tls_server_new(const struct tls_server_options *o, struct tls_context **out,
         rc = openssl_failed(eb, "private key", o->key_file);
     else if (!warm_up(x, true))
         rc = openssl_failed(eb, "certificate", o->cert_file);
-    if (rc != ERR_OK)
+    if (rc == ERR_OK)
+        atomic_store(&c->ends_s, end_of(SSL_CTX_get0_certificate(x)));
+    else
         tls_context_free(&c);
     *out = c;
     return rc;
+}
+
+static void
+free_ssl_ctx(void *x)
+{
+    SSL_CTX_free(x);
+}
+
+void
+tls_server_take(struct tls_context *c, struct tls_context **fresh)
+{
+    SSL_CTX *old = atomic_exchange_explicit(
+        &c->ssl_ctx, atomic_exchange(&(*fresh)->ssl_ctx, NULL), memory_order_acq_rel);
+
+    assert(c->server && (*fresh)->server);
+    for (int i = 0; i < 2; i++) {
+        free(c->files[i]);
+        c->files[i] = (*fresh)->files[i];
+        (*fresh)->files[i] = NULL;
+        c->stamps[i] = (*fresh)->stamps[i];
+    }
+    atomic_store(&c->ends_s, atomic_load(&(*fresh)->ends_s));
+    tls_context_free(fresh);
+    rt_retire(free_ssl_ctx, old); /* another loop may be about to take its reference */
+}
+
+bool
+tls_server_is_stale(const struct tls_context *c)
+{
+    for (int i = 0; i < 2; i++) {
+        struct tls_stamp now = stamp_of(c->files[i]);
+
+        if (memcmp(&now, &c->stamps[i], sizeof now) != 0)
+            return true;
+    }
+    return false;
+}
+
+int64_t
+tls_server_ends_s(const struct tls_context *c)
+{
+    return atomic_load(&c->ends_s);
 }
 
 enum err
@@ -148,7 +255,7 @@ tls_client_new(const struct tls_client_options *o, struct tls_context **out,
                struct errbuf *eb)
 {
     struct tls_context *c = new_context(false);
-    SSL_CTX *x = c->ssl_ctx;
+    SSL_CTX *x = atomic_load(&c->ssl_ctx);
     enum err rc = ERR_OK;
 
     *out = NULL;
@@ -173,7 +280,9 @@ tls_context_free(struct tls_context **cp)
 {
     if (*cp == NULL)
         return;
-    SSL_CTX_free((*cp)->ssl_ctx);
+    SSL_CTX_free(atomic_load(&(*cp)->ssl_ctx));
+    free((*cp)->files[0]);
+    free((*cp)->files[1]);
     free(*cp);
     *cp = NULL;
 }

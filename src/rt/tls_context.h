@@ -1,12 +1,22 @@
 /* tls_context: what all TLS streams of one side share; inside `rt` only. rt/tls.h has the contract. */
 #pragma once
 #include <openssl/ssl.h>
+#include <stdatomic.h>
 
 #include "rt/tls.h"
 
+/* What a file was when it was read. */
+struct tls_stamp {
+    uint64_t inode, size;
+    int64_t changed_ns;
+};
 struct tls_context {
-    SSL_CTX *ssl_ctx; /* owned */
+    _Atomic(SSL_CTX *) ssl_ctx; /* owned; a server's is replaced by tls_server_take() */
     bool server;
+    /* Of a server: on loop 0, or before others see it. */
+    char *files[2]; /* owned: certificate, key */
+    struct tls_stamp stamps[2];
+    _Atomic int64_t ends_s; /* of the certificate */
 };
 
 /* Names the server that is wanted: verified, and sent as SNI unless it is an address. */

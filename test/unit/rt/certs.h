@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct certs {
@@ -39,7 +40,7 @@ certs_write(const struct certs *c, const char *name, X509 *cert, EVP_PKEY *key)
         abort();
     f = fopen(certs_path(c, name, "key", path), "w");
     if (f == NULL || PEM_write_PrivateKey(f, key, NULL, NULL, 0, NULL, NULL) != 1 ||
-        fclose(f) != 0)
+        fclose(f) != 0 || chmod(path, 0600) != 0)
         abort();
 }
 

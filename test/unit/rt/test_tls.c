@@ -525,7 +525,7 @@ accepts(int max_version, const char *ciphers)
     SSL_CTX_set_max_proto_version(x, max_version);
     CHECK(ciphers == NULL || SSL_CTX_set_cipher_list(x, ciphers) == 1);
     theirs = memory_ssl(x, false);
-    ours = memory_ssl(server->ssl_ctx, true);
+    ours = memory_ssl(atomic_load(&server->ssl_ctx), true);
     ok = meet(theirs, ours);
     SSL_free(theirs);
     SSL_free(ours);
@@ -570,7 +570,7 @@ test_sessions_resume(void)
         SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_CLIENT);
         SSL_CTX_sess_set_new_cb(x, on_session);
         for (int again = 0; again < 2; again++) {
-            SSL *theirs = memory_ssl(x, false), *ours = memory_ssl(server->ssl_ctx, true);
+            SSL *theirs = memory_ssl(x, false), *ours = memory_ssl(atomic_load(&server->ssl_ctx), true);
             char byte;
 
             CHECK(again == 0 || SSL_set_session(theirs, kept) == 1);

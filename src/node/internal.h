@@ -1,0 +1,47 @@
+/* internal: what the files of the node room share. */
+#pragma once
+#include "api/api.h"
+#include "node/identity.h"
+#include "node/node.h"
+#include "rt/sync.h"
+
+#define NODE_CREDENTIALS "credentials"
+
+/* Everything that is open, in the order of opening. NULL is not open. */
+struct node {
+    const struct node_options *o;
+    struct rt_dir *dir, *dot, *state, *meta_dir, *secrets;
+    struct identity id;
+    struct meta *meta;
+    struct disks *disks;
+    struct map_service *map;
+    struct cloud *cloud;
+    struct object_service *object;
+    struct auth *auth;
+    struct api *api;
+    struct tls_context *tls; /* NULL: plain HTTP */
+    struct http_server *http;
+    uint16_t port;
+    char *credentials_path, *credentials_whole; /* as typed; from the root */
+    bool keys_made;
+    struct rt_cond signalled;
+    unsigned signals;
+    struct fiber *draining; /* NULL: not yet */
+    enum err rc;
+    struct errbuf eb;
+
+    /* reload.c, on loop 0. */
+    struct rt_cond hup;
+    bool hup_asked;
+    char tls_trouble[sizeof((struct errbuf *)0)->text]; /* the last sentence that was logged */
+};
+
+/* reload.c: what can change while the node serves. */
+
+/* The users of files: the first start's, and `more` unless it is NULL. May switch. */
+enum err node_load_users(struct node *n, struct auth *a, const char *more,
+                         struct errbuf *eb) MUST_CHECK;
+enum err node_open_tls(struct node *n) MUST_CHECK;
+void node_close_tls(struct node *n);
+/* Fibers that watch for SIGHUP and for a changed certificate, until the group is cancelled. */
+void node_watch(struct node *n, struct rt_group *g);
