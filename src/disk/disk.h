@@ -45,14 +45,14 @@ struct disk_ids {
 
 /* When a disk is slow, and when it has to leave (health.h). 0 stands for the default in brackets. */
 struct disk_limits {
-    /* [100] reads, writes and names that fail within ...: it leaves; UINT64_MAX: no limit */
-    uint64_t errors;
-    uint64_t error_window_ms; /* [10 min] ... this */
+    uint64_t
+        errors; /* [100] reads, writes and names that fail within ... ; UINT64_MAX: no limit */
+    uint64_t error_window_ms; /* [10 min] ... this: it leaves */
     uint64_t slow_factor;     /* [10] times its own usual: it is slow */
     uint64_t slow_ms;         /* [none] absolute, instead of the factor */
     uint64_t slow_leave_ms;   /* [never] slow for so long: it leaves */
-    /* [30 s] operations are there and none ends: it leaves; UINT64_MAX: never */
-    uint64_t stall_ms;
+    uint64_t
+        stall_ms; /* [30 s] operations are there and none ends: it leaves; UINT64_MAX: never */
     uint64_t tick_ms; /* [1,000] */
 };
 struct disk_options {
@@ -66,6 +66,7 @@ struct disk_options {
     uint64_t index_map_bytes;   /* 0: 64 GiB, sparse */
     uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
     uint64_t hot_bytes;         /* the hot set; 0: none */
+    uint32_t undecided_max;     /* prepared versions at a time; 0: 65,536 */
     unsigned home_loop;
     /* The index is made anew, and what is left of the logs is believed, however little: `forebay disk rebuild`. Else a
      * disk whose index knows more than its native log says is refused. */
@@ -270,10 +271,11 @@ enum err disk_delete(struct disk *d, const struct disk_key *k, enum disk_class c
                      const struct disk_condition *c, bool *existed,
                      struct errbuf *eb) MUST_CHECK;
 /* Leaves a delete marker as the current version; `versioning` says what becomes of what was there. *marker is its row.
- * May switch. */
+ * `as` (here and below): the version that another disk of the node has decided; NULL: this one decides. May switch. */
 enum err disk_delete_mark(struct disk *d, const struct disk_key *k,
                           enum disk_versioning versioning, const struct disk_condition *c,
-                          struct row *marker, struct errbuf *eb) MUST_CHECK;
+                          const struct version *as, struct row *marker,
+                          struct errbuf *eb) MUST_CHECK;
 /* Cached: marks the key in doubt, synced, before a write-through goes to the backend; ends by disk_commit,
  * disk_delete or disk_doubt_clear (outcome known: unchanged). A key without a row can be in doubt too: then
  * disk_lookup gives a row with ROW_DOUBT and size 0. */
@@ -309,7 +311,8 @@ enum err disk_version_find(struct disk *d, const struct disk_key *k,
  * what it was. ERR_NOT_FOUND: there is none. May switch. */
 enum err disk_version_delete(struct disk *d, const struct disk_key *k,
                              const struct version *born, const struct disk_condition *c,
-                             struct row *was, struct errbuf *eb) MUST_CHECK;
+                             const struct version *as, struct row *was,
+                             struct errbuf *eb) MUST_CHECK;
 struct disk_version {
     struct span key; /* in the arena */
     struct row row;  /* ROW_MARKER: a delete marker */
@@ -326,8 +329,8 @@ enum err disk_version_list(struct disk *d, uint64_t bucket, struct span after_ke
  * disk_version_find() tells). ERR_NOT_FOUND: there is no such object. May switch. */
 enum err disk_set_meta(struct disk *d, const struct disk_key *k,
                        const struct version *born, const struct object_meta *meta,
-                       const struct disk_condition *c, struct row *out,
-                       struct errbuf *eb) MUST_CHECK;
+                       const struct disk_condition *c, const struct version *as,
+                       struct row *out, struct errbuf *eb) MUST_CHECK;
 
 /* ---- multipart ---- */
 struct upload_id {
@@ -399,8 +402,8 @@ enum err disk_write_begin_as(struct disk *d, const struct disk_key *k, uint64_t 
                              struct errbuf *eb) MUST_CHECK;
 
 /* Takes the writer: *wp is NULL afterwards, whatever the result. On ERR_OK the body is durable on this disk, and stays
- * through restarts, unseen, until disk_decide() or disk_give_up(). ERR_BUSY: too many are undecided, at most
- * DISK_UNDECIDED_MAX. ERR_EXISTS: this content is prepared, or decided, already. Another error: unknown, as with
+ * through restarts, unseen, until disk_decide() or disk_give_up(). ERR_BUSY: too many are undecided (disk_options.
+ * undecided_max). ERR_EXISTS: this content is prepared, or decided, already. Another error: unknown, as with
  * disk_commit(); say disk_give_up(). */
 #define DISK_UNDECIDED_MAX 65536u
 enum err disk_prepare(struct disk_writer **wp, const struct object_meta *meta,
@@ -517,15 +520,14 @@ void disk_stat(const struct disk *d, struct disk_stat *out);
 enum disk_state {
     DISK_OK,
     DISK_SLOW, /* ten times its own usual */
-    /* Until the next start: a sync or the log failed, or the file system takes no writes. */
-    DISK_READ_ONLY,
+    DISK_READ_ONLY, /* until the next start: a sync or the log failed, or the file system takes no writes */
     DISK_FAILED, /* until the next start: has left; everything is ERR_IO at once */
 };
 const char *disk_state_name(enum disk_state s); /* "ok", "slow", "read-only", "failed" */
 struct disk_health {
     enum disk_state state;
-    /* Since it was opened. */
-    uint64_t read_errors, write_errors, sync_errors, name_errors;
+    uint64_t read_errors, write_errors, sync_errors,
+        name_errors;         /* since it was opened */
     uint64_t corrupt_blocks; /* sums that were wrong when read: no reason to leave */
     uint64_t slow_ops, index_faults;
     char why[128]; /* empty while it is well */
@@ -546,50 +548,6 @@ struct disk_checked {
 /* Reads everything of a disk that nobody serves, and changes nothing on it: superblock, every record, every living
  * byte, the index against the logs (rebuilt for it in a new folder under `scratch`, which is removed again). Says
  * each finding in a sentence; a note is odd but harmless. ERR_OK also where there are faults; ERR_EXISTS: the disk is
-/* ---- health ---- */
-enum disk_state {
-    DISK_OK,
-    DISK_SLOW,      /* ten times its own usual */
-    DISK_READ_ONLY, /* until the next start: a sync or the log failed, or the file system takes no writes */
-    DISK_FAILED,    /* until the next start: has left; everything is ERR_IO at once */
-};
-const char *disk_state_name(enum disk_state s); /* "ok", "slow", "read-only", "failed" */
-struct disk_health {
-    enum disk_state state;
-    uint64_t read_errors, write_errors, sync_errors, name_errors; /* since it was opened */
-    uint64_t corrupt_blocks; /* sums that were wrong when read: no reason to leave */
-    uint64_t slow_ops, index_faults;
-    char why[128]; /* empty while it is well */
-};
-/* Any thread. */
-void disk_health(const struct disk *d, struct disk_health *out);
-/* The same in one load: has it left? */
-bool disk_has_left(const struct disk *d);
-
-/* ---- rebuild ---- */
-struct disk_rebuild_options {
-    /* Bodies that no log knows become objects again, and parts become uploads in progress: the last resort, when logs
-     * are gone. What was deleted or replaced in a lost log comes back with them. */
-    bool from_bodies;
-    bool dry_run; /* says what it would do */
-    uint64_t epoch_least; /* of the superblock, where it has to be made anew; what the node's state says */
-    void (*say)(void *arg, const char *sentence);
-    /* Of the bytes of logs, then of bodies; now and then. */
-    void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
-    void *arg; /* of both */
-};
-struct disk_rebuilt {
-    bool superblock; /* it was made anew from the headers of segments */
-    bool log_damaged; /* changes are lost */
-    uint64_t objects; /* living now */
-    uint64_t log_bytes; /* read */
-    uint64_t bodies, parts; /* taken back, or with dry_run: that would be */
-};
-/* Makes the index of a disk that nobody serves anew, from its logs; before that, where both are damaged or gone, the
- * superblock, from the headers of its segments. ERR_EXISTS: it is served. Any loop. May switch. */
-enum err disk_rebuild(const char *path, const struct disk_rebuild_options *o,
-                      struct disk_rebuilt *out, struct errbuf *eb) MUST_CHECK;
-
  * served; ERR_NOT_FOUND: no disk. Any loop. May switch. */
 enum err disk_check(const char *path, const char *scratch,
                     void (*say)(void *arg, bool fault, const char *sentence), void *arg,
