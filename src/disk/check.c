@@ -98,6 +98,7 @@ open_real(struct check *k, struct errbuf *eb)
     memcpy(o.disk_id, k->disk->disk_id, sizeof o.disk_id);
     rc = index_open(&o, &k->real, &state, &k->covered, eb);
     if (rc == ERR_OK && k->real == NULL)
+    k->repair.index |= rc == ERR_OK && k->real == NULL;
         check_note(k, "the index is %s: the next start rebuilds it from the logs",
                    state == INDEX_EMPTY     ? "empty"
                    : state == INDEX_FOREIGN ? "another disk's"
@@ -107,7 +108,7 @@ open_real(struct check *k, struct errbuf *eb)
 
 /* ---- all of it ---- */
 
-static struct check *
+struct check *
 check_new(void)
 {
     struct check *k = xcalloc(1, sizeof *k);
@@ -124,7 +125,17 @@ check_new(void)
     return k;
 }
 
-static void
+void
+check_repair_fini(struct check_repair *r)
+{
+    for (uint32_t i = 0; i < r->lost_count; i++)
+        free(r->lost[i].key);
+    free(r->lost);
+    free(r->headers);
+    *r = (struct check_repair){0};
+}
+
+void
 check_free(struct check **kp)
 {
     struct check *k = *kp;
@@ -134,6 +145,7 @@ check_free(struct check **kp)
     check_logs_end(k);
     index_close(&k->real);
     index_close(&d->index);
+    check_repair_fini(&k->repair);
     remove_scratch(k);
     segment_table_clear(d);
     tail_free(&d->tail);
@@ -149,6 +161,34 @@ check_free(struct check **kp)
 }
 
 enum err
+check_open(struct check *k, const char *path, const char *scratch, struct errbuf *eb)
+{
+    enum err rc = check_files(k, path, eb);
+
+    return rc == ERR_OK ? make_scratch(k, scratch, eb) : rc;
+}
+
+enum err
+check_run(struct check *k, const char *path, const char *scratch, struct errbuf *eb)
+{
+    enum err rc = check_open(k, path, scratch, eb);
+
+    if (rc == ERR_OK)
+        rc = open_real(k, eb);
+    if (rc == ERR_OK && k->real != NULL)
+        rc = check_logs(k, true, eb);
+    if (rc == ERR_OK && k->real != NULL)
+        rc = check_index(k, eb);
+    if (rc == ERR_OK)
+        rc = check_logs(k, false, eb);
+    if (rc == ERR_OK)
+        rc = check_objects(k, eb);
+    if (k->result->faults > CHECK_SENTENCES_MAX)
+        k->say(k->arg, true, "… and more: only the first 1000 faults are told");
+    return rc;
+}
+
+enum err
 disk_check(const char *path, const char *scratch,
            void (*say)(void *arg, bool fault, const char *sentence), void *arg,
            struct disk_checked *out, struct errbuf *eb)
@@ -160,21 +200,7 @@ disk_check(const char *path, const char *scratch,
     k->result = out;
     k->say = say;
     k->arg = arg;
-    rc = check_files(k, path, eb);
-    if (rc == ERR_OK)
-        rc = make_scratch(k, scratch, eb);
-    if (rc == ERR_OK)
-        rc = open_real(k, eb);
-    if (rc == ERR_OK && k->real != NULL)
-        rc = check_logs(k, true, eb);
-    if (rc == ERR_OK && k->real != NULL)
-        rc = check_index(k, eb);
-    if (rc == ERR_OK)
-        rc = check_logs(k, false, eb);
-    if (rc == ERR_OK)
-        rc = check_objects(k, eb);
-    if (out->faults > CHECK_SENTENCES_MAX)
-        say(arg, true, "… and more: only the first 1000 faults are told");
+    rc = check_run(k, path, scratch, eb);
     check_free(&k);
     return rc;
 }

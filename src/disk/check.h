@@ -21,10 +21,35 @@ struct check_class {
 };
 /* A shared segment of bodies, and how far its chain of headers goes. */
 struct check_chain {
+    enum disk_class class;
     uint32_t segment;
     uint64_t end;
+    uint64_t living; /* the furthest living place behind the end; 0: none */
     bool said;
 };
+/* What a repair can do something about. */
+struct check_header {
+    enum disk_class class;
+    enum segment_kind kind;
+    uint32_t id;
+};
+struct check_lost {
+    enum disk_class class;
+    uint64_t bucket;
+    char *key; /* owned */
+    size_t key_len;
+    struct content_id content;
+};
+#define CHECK_LOST_MAX 100000u /* remembered of one run; the next one finds the rest */
+struct check_repair {
+    bool superblock;              /* one copy of two */
+    bool index;                   /* differs from the logs, or is of no use */
+    struct check_header *headers; /* owned: of segments */
+    uint32_t header_count;
+    struct check_lost *lost; /* owned: damaged objects */
+    uint32_t lost_count, lost_room;
+};
+void check_repair_fini(struct check_repair *r);
 struct check {
     struct disk
         *disk; /* owned; never opened: folders, table of segments, tail, scratch index */
@@ -35,7 +60,10 @@ struct check {
     struct check_class class[DISK_CLASSES_];
     struct check_chain *chains; /* owned */
     uint32_t chain_count;
+    struct check_repair repair; /* found so far */
     struct disk_checked *result;
+    void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
+    uint64_t logs_read, told; /* bytes, for progress */
     void (*say)(void *arg, bool fault, const char *sentence);
     void *arg;
 };
@@ -54,3 +82,19 @@ enum err check_logs(struct check *k, bool up_to_index, struct errbuf *eb) MUST_C
 void check_logs_end(struct check *k);
 enum err check_index(struct check *k, struct errbuf *eb) MUST_CHECK;
 enum err check_objects(struct check *k, struct errbuf *eb) MUST_CHECK;
+
+/* A disk that nobody serves, read only, its index made anew from the logs in a scratch folder: what check and export
+ * work on. check_open() has files and scratch; check_logs() fills it. check_free() undoes whatever was done. */
+struct check *check_new(void);
+enum err check_open(struct check *k, const char *path, const char *scratch,
+                    struct errbuf *eb) MUST_CHECK;
+void check_free(struct check **kp);
+/* Everything: what disk_check() does. The findings stay in k->repair. */
+enum err check_run(struct check *k, const char *path, const char *scratch,
+                   struct errbuf *eb) MUST_CHECK;
+
+/* check_chains.c: mends the chain of headers of a shared segment, on the open disk: headers of bodies from the records
+ * of the logs, of anything else as dead. *mended counts them. */
+enum err check_mend_chain(struct disk *d, enum disk_class class, uint32_t segment,
+                          uint64_t living, uint64_t *mended,
+                          struct errbuf *eb) MUST_CHECK;

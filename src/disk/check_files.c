@@ -24,8 +24,10 @@ check_copy(struct check *k, const char *name)
     if (rc == ERR_OK)
         rc = superblock_decode((struct span){bytes, len}, &s, &eb);
     free(bytes);
-    if (rc != ERR_OK)
+    if (rc != ERR_OK) {
+        k->repair.superblock = true;
         check_fault(k, ".forebay/%s: %s", name, eb.text);
+    }
     return rc == ERR_OK;
 }
 
@@ -106,7 +108,8 @@ check_chain(struct check *k, struct segment *s)
         at = next;
     }
     k->chains = xrealloc(k->chains, (k->chain_count + 1) * sizeof *k->chains);
-    k->chains[k->chain_count++] = (struct check_chain){.segment = s->id, .end = at};
+    k->chains[k->chain_count++] =
+        (struct check_chain){.class = s->class, .segment = s->id, .end = at};
 }
 
 static int
@@ -162,8 +165,13 @@ check_segment_header(struct check *k, enum disk_class class, enum segment_kind k
     struct member m;
 
     segment_name(kind, s->id, name);
-    if (segment_header_read(s->file, &m, &why) == ERR_CORRUPT)
-        check_say(k, class == DISK_NATIVE && kind != SEGMENT_ONE, "%s: segment %s: %s",
+    if (segment_header_read(s->file, &m, &why) != ERR_CORRUPT)
+        return;
+    k->repair.headers = xrealloc(k->repair.headers, (k->repair.header_count + 1) *
+                                                        sizeof *k->repair.headers);
+    k->repair.headers[k->repair.header_count++] =
+        (struct check_header){class, kind, s->id};
+    check_say(k, class == DISK_NATIVE && kind != SEGMENT_ONE, "%s: segment %s: %s",
                   class_names[class], name, why.text);
 }
 

@@ -69,6 +69,7 @@ tell(struct check *k, const struct entry *ours, const struct entry *real, int c)
     if (c < 0)
         check_fault(k, "the index lacks the %s of %s", what[ours->table],
                     entry_text(ours, text));
+    k->repair.index = true;
     else if (c > 0)
         check_fault(k, "the index has a %s of %s that the logs do not know",
                     what[real->table], entry_text(real, text));
@@ -151,3 +152,4 @@ check_index(struct check *k, struct errbuf *eb)
         *eb = why;
     return rc;
 }
+        k->repair.index = true;

@@ -28,6 +28,21 @@ flush(struct check *k, struct errbuf *eb)
     return rc;
 }
 
+static void
+tell_progress(struct check *k, enum disk_class class)
+{
+    const struct check_class *c = &k->class[class];
+    uint64_t before = k->logs_read / MIB(16), total = 0;
+
+    k->logs_read += c->scan.offset - MIN(c->scan.offset, c->logs[c->at].end);
+    if (k->progress == NULL || k->logs_read / MIB(16) == before)
+        return;
+    for (unsigned i = 0; i < DISK_CLASSES_; i++)
+        for (uint32_t n = 0; n < k->class[i].count; n++)
+            total += k->class[i].logs[n].segment->home.size;
+    k->progress(k->arg, "logs", k->logs_read, total);
+}
+
 static enum err
 take_group(struct check *k, struct changes *c, const struct log_scan *scan,
            struct errbuf *eb)
@@ -47,7 +62,45 @@ take_group(struct check *k, struct changes *c, const struct log_scan *scan,
     }
     changes_publish(c);
     k->disk->home.dying_count = 0; /* nothing is given back here */
+    tell_progress(k, c->class);
     return tail_bytes(k->disk->tail) > k->disk->o.tail_bytes ? flush(k, eb) : ERR_OK;
+}
+
+/* What is left of a damaged group: as the replay takes it. */
+struct salvaging {
+    struct check *check;
+    struct changes *changes;
+};
+
+static enum err
+take_salvaged(void *arg, struct member *m)
+{
+    struct salvaging *s = arg;
+    struct errbuf why = {0};
+    enum err rc = changes_apply(s->changes, m, NULL, &why);
+
+    if (rc == ERR_OK) {
+        changes_publish(s->changes);
+        s->check->result->records++;
+        s->check->disk->home.dying_count = 0;
+        return ERR_OK;
+    }
+    changes_forget(s->changes);
+    check_fault(s->check, "segment %06" PRIu32 " at %" PRIu64 ": %s", m->segment,
+                m->offset, why.text);
+    return rc == ERR_CORRUPT ? ERR_OK : rc;
+}
+
+static enum err
+salvage(struct check *k, struct changes *changes, uint64_t to, uint64_t below,
+        struct errbuf *eb)
+{
+    struct salvaging s = {k, changes};
+
+    if (changes->class != DISK_NATIVE)
+        return ERR_OK;
+    return log_scan_salvage(&k->class[DISK_NATIVE].scan, to, below, take_salvaged, &s,
+                            eb);
 }
 
 /* ---- where groups end ---- */
@@ -106,9 +159,10 @@ begin_segment(struct check *k, struct check_class *c, uint64_t offset, uint64_t 
 
 /* Nothing more stands in this segment, or nothing good. *over: the log ends here. */
 static enum err
-end_of_segment(struct check *k, enum disk_class class, const struct errbuf *why,
+end_of_segment(struct check *k, struct changes *changes, const struct errbuf *why,
                bool *over, struct errbuf *eb)
 {
+    enum disk_class class = changes->class;
     struct check_class *c = &k->class[class];
     bool last = c->at + 1 == c->count;
     uint64_t behind;
@@ -123,8 +177,9 @@ end_of_segment(struct check *k, enum disk_class class, const struct errbuf *why,
                     " is damaged (%s); the next good one is at %" PRIu64,
                     class_names[class], c->scan.source.segment, c->scan.offset,
                     c->next_group, why->text[0] != '\0' ? why->text : "zeros", behind);
+        rc = salvage(k, changes, behind, UINT64_MAX, eb);
         begin_segment(k, c, behind, 0);
-        return ERR_OK;
+        return rc;
     }
     if (last) {
         /* A crash leaves such a thing, and so does damage in the very last group: the index knows more. */
@@ -149,10 +204,12 @@ end_of_segment(struct check *k, enum disk_class class, const struct errbuf *why,
             k, "%s/log-%06" PRIu32 ".tar begins with group %" PRIu64 ", wanted %" PRIu64,
             class_names[class], c->logs[c->at].segment->id,
             c->logs[c->at].segment->first_group, c->next_group);
+        rc = salvage(k, changes, c->scan.source.size, c->logs[c->at].segment->first_group,
+                     eb);
         c->next_group = c->logs[c->at].segment->first_group;
     }
     begin_segment(k, c, DISK_ALIGN, c->next_group);
-    return ERR_OK;
+    return rc;
 }
 
 static enum err
@@ -174,11 +231,11 @@ check_log(struct check *k, enum disk_class class, uint64_t up_to, struct errbuf 
         case SCAN_GROUP:
             c->next_group = c->scan.group;
             c->epoch = c->scan.epoch;
-            c->logs[c->at].end = c->scan.offset;
             rc = take_group(k, changes, &c->scan, eb);
+            c->logs[c->at].end = c->scan.offset;
             break;
         case SCAN_END:
-            rc = end_of_segment(k, class, &why, &over, eb);
+            rc = end_of_segment(k, changes, &why, &over, eb);
             break;
         case SCAN_NEWER:
             rc = err_set(eb, ERR_NOT_BUILT, "%s", why.text);

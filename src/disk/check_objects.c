@@ -1,5 +1,6 @@
 /* The check reads what lives, as a GET would: objects, and the parts of uploads in progress. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "disk/change.h"
 #include "disk/check.h"
@@ -15,7 +16,10 @@ check_in_chain(struct check *k, const struct row *row)
     for (uint32_t i = 0; i < k->chain_count; i++) {
         struct check_chain *c = &k->chains[i];
 
-        if (c->segment != row->segment || row->offset < c->end || c->said)
+        if (c->segment != row->segment || row->offset < c->end)
+            continue;
+        c->living = MAX(c->living, row->offset);
+        if (c->said)
             continue;
         c->said = true;
         check_fault(k,
@@ -23,6 +27,46 @@ check_in_chain(struct check *k, const struct row *row)
                     ", a living one is at %" PRIu64,
                     c->segment, c->end, row->offset);
     }
+}
+
+/* For a repair: the header of this body may be what is damaged, also where the segment is its own. */
+static void
+note_header(struct check *k, const struct row *row)
+{
+    if ((row->flags & (ROW_INLINE | ROW_PARTS)) != 0)
+        return;
+    for (uint32_t i = 0; i < k->chain_count; i++) {
+        if (k->chains[i].segment == row->segment) {
+            k->chains[i].living = MAX(k->chains[i].living, row->offset);
+            return;
+        }
+    }
+    k->chains = xrealloc(k->chains, (k->chain_count + 1) * sizeof *k->chains);
+    k->chains[k->chain_count++] = (struct check_chain){
+        .class = (row->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE,
+        .segment = row->segment,
+        .end = UINT64_MAX,
+        .living = row->offset};
+}
+
+/* For a repair: an object whose bytes are gone. */
+static void
+note_lost(struct check *k, const struct disk_key *key, const struct row *row)
+{
+    struct check_repair *r = &k->repair;
+
+    if (r->lost_count == CHECK_LOST_MAX)
+        return;
+    if (r->lost_count == r->lost_room) {
+        r->lost_room = MAX(64u, 2 * r->lost_room);
+        r->lost = xrealloc(r->lost, r->lost_room * sizeof *r->lost);
+    }
+    r->lost[r->lost_count++] = (struct check_lost){
+        .class = (row->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE,
+        .bucket = key->bucket,
+        .key = xmemdup0(key->key.at, key->key.len),
+        .key_len = key->key.len,
+        .content = row->content};
 }
 
 static enum err
@@ -36,6 +80,11 @@ read_all(struct check *k, const struct disk_key *key, const struct row *row,
     while (rc == ERR_OK && piece.len > 0) {
         rc = disk_read_next(r, DEADLINE_NEVER, &piece, eb);
         k->result->bytes += piece.len;
+        if (k->progress != NULL && k->result->bytes - k->told >= MIB(16)) {
+            k->told = k->result->bytes;
+            k->progress(k->arg, "objects", k->told,
+                        atomic_load(&k->disk->used_bytes[DISK_NATIVE]));
+        }
     }
     disk_read_end(&r);
     return rc;
@@ -54,6 +103,8 @@ check_body(struct check *k, const struct disk_key *key, const struct row *row,
     check_in_chain(k, row);
     if (with_meta)
         rc = disk_meta(k->disk, key, row, a, &meta, &why);
+    if (rc == ERR_CORRUPT)
+        note_header(k, row);
     if (rc == ERR_OK)
         rc = read_all(k, key, row, &why);
     if (rc == ERR_CANCELLED || rc == ERR_BUSY) {
@@ -64,6 +115,8 @@ check_body(struct check *k, const struct disk_key *key, const struct row *row,
         check_fault(k, "%s %s, segment %06" PRIu32 " at %" PRIu64 ": %s", what,
                     check_key(key->bucket, key->key, text), row->segment, row->offset,
                     why.text);
+    if (rc != ERR_OK && with_meta)
+        note_lost(k, key, row);
     return ERR_OK;
 }
 
@@ -172,5 +225,5 @@ check_objects(struct check *k, struct errbuf *eb)
             break;
     }
     arena_free(&a);
-    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+    return rc;
 }

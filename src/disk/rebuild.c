@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "disk/recover.h"
+#include "disk/rescue.h"
 #include "disk/scan_bodies.h"
 #include "disk/superblock.h"
 
@@ -203,7 +204,7 @@ disk_rebuild(const char *path, const struct disk_rebuild_options *o,
     *out = (struct disk_rebuilt){0};
     rc = find_disk(&r, eb);
     close_folders(&r); /* disk_open() takes the lock itself */
-    if (rc == ERR_OK && !(o->dry_run && !o->from_bodies))
+    if (rc == ERR_OK && !o->superblock_only && !(o->dry_run && !o->from_bodies))
         rc = rebuild_index(&r, eb);
     if (rc != ERR_OK)
         err_prefix(eb, "rebuild of \"%s\"", path);

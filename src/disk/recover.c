@@ -761,7 +761,7 @@ remember_damage(struct disk *d, bool before, struct errbuf *eb)
     static const char text[] =
         "Changes of the native log were lost. Bodies that no record names are kept.\n"
         "forebay disk rebuild --from-bodies brings them back; forebay disk check "
-        "--repair gives them up.\n";
+        "--repair --drop-damaged gives them up.\n";
 
     if (before || !d->home.log_damaged)
         return ERR_OK;

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "disk/commit.h"
+#include "disk/log_walk.h"
 #include "disk/manifest.h"
 #include "disk/read.h"
 #include "disk/scan.h"
@@ -288,64 +289,21 @@ take_record(void *arg, struct member *m)
     return ERR_OK;
 }
 
-static enum err
-read_log(struct orphans *os, struct segment *s, struct errbuf *eb)
+static void
+on_log_bytes(void *arg, uint64_t bytes)
 {
-    struct scan_source source = {.file = s->file,
-                                 .segment = s->id,
-                                 .generation = s->generation,
-                                 .size = s->home.size,
-                                 .cluster_sum = os->disk->cluster_sum};
-    struct log_scan scan;
-    struct log_behind behind;
-    enum scanned got = SCAN_GROUP;
-    enum err rc = ERR_OK;
-
-    log_scan_begin(&scan, &source, DISK_ALIGN, 0, 0);
-    while (rc == ERR_OK && got == SCAN_GROUP) {
-        uint64_t before = scan.offset;
-
-        got = log_scan_next(&scan, eb);
-        for (uint32_t i = 0; got == SCAN_GROUP && i < scan.count; i++)
-            (void)take_record(os, &scan.members[i]);
-        if (got == SCAN_END) {
-            bool more = log_scan_behind(&scan, UINT64_MAX, &behind);
-            uint64_t to = more ? behind.offset : source.size;
-
-            rc = log_scan_salvage(&scan, to, UINT64_MAX, take_record, os, eb);
-            if (more && rc == ERR_OK) {
-                log_scan_go(&scan, &behind);
-                got = SCAN_GROUP;
-            }
-        }
-        advance(os, "logs", scan.offset - before);
-    }
-    log_scan_end(&scan);
-    if (got == SCAN_ERROR)
-        return ERR_IO;
-    return rc;
+    advance(arg, "logs", bytes);
 }
 
 static enum err
 ask_logs(struct orphans *os, struct errbuf *eb)
 {
-    enum err rc = ERR_OK;
-
     os->by_content = sorted(os, by_content);
     os->by_key = sorted(os, by_key);
     os->by_upload = sorted(os, by_upload);
     os->at = xrealloc(os->at, (os->count + 1) * sizeof *os->at); /* one to look for */
     os->bytes = 0;
-    LIST_EACH(&os->disk->home.segments_of[DISK_NATIVE], n)
-    {
-        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
-
-        if (rc == ERR_OK && s->kind == SEGMENT_LOG)
-            rc = read_log(os, segment_ref(s), eb);
-        if (s->kind == SEGMENT_LOG)
-            segment_drop(&(struct segment *){s});
-    }
-    return rc;
+    return log_walk(os->disk, DISK_NATIVE, take_record, os, on_log_bytes, eb);
 }
 
 /* ---- taking back ---- */

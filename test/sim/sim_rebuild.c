@@ -4,6 +4,8 @@
  */
 #include "sim/disk_life.h"
 
+#include "disk/rescue.h"
+
 enum hurt { HURT_INDEX, HURT_SUPERBLOCKS, HURT_BOTH, HURT_LOGS, HURTS_ };
 
 struct hurting {

@@ -1,0 +1,53 @@
+/* rescue: what can be done to a disk that nobody serves: its index made anew, damage mended. disk_check(), which changes
+ * nothing, stands in disk.h. Each takes the disk's lock: ERR_EXISTS when it is served. Any loop; all may switch.
+ *
+ * docs/recovery.md says when to use which; docs/formats.md what is read and written.
+ */
+#pragma once
+#include "disk/disk.h"
+
+/* ---- rebuild ---- */
+struct disk_rebuild_options {
+    /* Bodies that no log knows become objects again, and parts become uploads in progress: the last resort, when logs
+     * are gone. What was deleted or replaced in a lost log comes back with them. */
+    bool from_bodies;
+    bool dry_run; /* says what it would do */
+    bool superblock_only;
+    uint64_t
+        epoch_least; /* of the superblock, where it has to be made anew; what the node's state says */
+    void (*say)(void *arg, const char *sentence);
+    /* Of the bytes of logs, then of bodies; now and then. */
+    void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
+    void *arg; /* of both */
+};
+struct disk_rebuilt {
+    bool superblock;        /* it was made anew from the headers of segments */
+    bool log_damaged;       /* changes are lost */
+    uint64_t objects;       /* living now */
+    uint64_t log_bytes;     /* read */
+    uint64_t bodies, parts; /* taken back, or with dry_run: that would be */
+};
+/* Makes the index of a disk that nobody serves anew, from its logs; before that, where both are damaged or gone, the
+ * superblock, from the headers of its segments. ERR_EXISTS: it is served. Any loop. May switch. */
+enum err disk_rebuild(const char *path, const struct disk_rebuild_options *o,
+                      struct disk_rebuilt *out, struct errbuf *eb) MUST_CHECK;
+
+/* ---- repair ---- */
+/* As disk_check() of disk.h, and mends what can be mended without a second copy: superblocks, headers of segments and bodies, the index.
+ * Objects whose bytes are gone stay, and answer errors, unless `drop_damaged`; cached ones are always dropped. Also given
+ * up then: bodies that were kept because a log was damaged. */
+enum disk_says { DISK_SAYS_DAMAGED, DISK_SAYS_NOTE, DISK_SAYS_MENDED };
+struct disk_repair_options {
+    const char *scratch;
+    bool drop_damaged;
+    void (*say)(void *arg, enum disk_says what, const char *sentence);
+    void (*progress)(void *arg, const char *what, uint64_t done,
+                     uint64_t total); /* or NULL */
+    void *arg;
+};
+struct disk_repaired {
+    struct disk_checked before, after; /* after: what is left */
+    uint64_t mended, dropped;          /* objects dropped count as mended */
+};
+enum err disk_repair(const char *path, const struct disk_repair_options *o,
+                     struct disk_repaired *out, struct errbuf *eb) MUST_CHECK;
