@@ -537,6 +537,30 @@ void disk_health(const struct disk *d, struct disk_health *out);
 /* The same in one load: has it left? */
 bool disk_has_left(const struct disk *d);
 
+/* ---- rebuild ---- */
+struct disk_rebuild_options {
+    /* Bodies that no log knows become objects again, and parts become uploads in progress: the last resort, when logs
+     * are gone. What was deleted or replaced in a lost log comes back with them. */
+    bool from_bodies;
+    bool dry_run; /* says what it would do */
+    uint64_t epoch_least; /* of the superblock, where it has to be made anew; what the node's state says */
+    void (*say)(void *arg, const char *sentence);
+    /* Of the bytes of logs, then of bodies; now and then. */
+    void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
+    void *arg; /* of both */
+};
+struct disk_rebuilt {
+    bool superblock; /* it was made anew from the headers of segments */
+    bool log_damaged; /* changes are lost */
+    uint64_t objects; /* living now */
+    uint64_t log_bytes; /* read */
+    uint64_t bodies, parts; /* taken back, or with dry_run: that would be */
+};
+/* Makes the index of a disk that nobody serves anew, from its logs; before that, where both are damaged or gone, the
+ * superblock, from the headers of its segments. ERR_EXISTS: it is served. Any loop. May switch. */
+enum err disk_rebuild(const char *path, const struct disk_rebuild_options *o,
+                      struct disk_rebuilt *out, struct errbuf *eb) MUST_CHECK;
+
 /* ---- check ---- */
 struct disk_checked {
     uint64_t records; /* of logs */
