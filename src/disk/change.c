@@ -1,10 +1,12 @@
 #include "disk/change.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "disk/change_version.h"
 #include "disk/manifest.h"
 
 struct changes *
@@ -26,6 +28,7 @@ changes_free(struct changes **cp)
     if (c == NULL)
         return;
     run_free(&c->run);
+    free(c->versions);
     free(c);
 }
 
@@ -44,6 +47,16 @@ changes_ended(const struct changes *c, const struct upload_id *id)
 {
     for (uint32_t i = 0; i < c->ended_count; i++) {
         if (content_eq(&c->ended[i].id, &id->id))
+            return true;
+    }
+    return false;
+}
+
+bool
+changes_settles(const struct changes *c, const struct content_id *content)
+{
+    for (uint32_t i = 0; i < c->prepared_count; i++) {
+        if (content_eq(&c->prepared[i].who.content, content))
             return true;
     }
     return false;
@@ -82,8 +95,9 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct row 
     return find_object(c->disk->tail, c->disk->index, bucket, key, true, out, eb);
 }
 
-static void
-set_object(struct changes *c, uint64_t bucket, struct span key, const struct row *row)
+void
+changes_set_object(struct changes *c, uint64_t bucket, struct span key,
+                   const struct row *row)
 {
     struct changed_object *o = changed(c, bucket, key);
 
@@ -118,8 +132,8 @@ part_died(struct changes *c, uint32_t segment, bool in_log, uint64_t size)
 }
 
 /* A row was replaced or deleted. What lies at its own place the index counts by itself. */
-static void
-row_died(struct changes *c, const struct row *old)
+void
+changes_row_died(struct changes *c, const struct row *old)
 {
     if (!row_is_object(old))
         return;
@@ -146,21 +160,22 @@ row_died(struct changes *c, const struct row *old)
 /* ---- objects ---- */
 
 static enum err
-put_row(struct changes *c, const struct member *m, const struct row *row,
-        struct errbuf *eb)
+put_row(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
 {
     struct row old;
     enum err rc = changes_current(c, m->bucket, m->key, &old, eb);
 
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
+    if (rc == ERR_OK && (row->flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0)
+        return changes_insert(c, m, row, eb);
     /* At replay the other class's log, or the index, may be ahead of this record. */
     if (rc == ERR_OK && version_cmp(&old.version, &row->version) > 0)
         return ERR_OK;
-    if (rc == ERR_OK && !content_eq(&old.content, &row->content))
-        row_died(c, &old);
-    set_object(c, m->bucket, m->key, row);
-    return ERR_OK;
+    rc = rc == ERR_OK ? changes_succeed(c, m, &old, row, eb) : ERR_OK;
+    if (rc == ERR_OK)
+        changes_set_object(c, m->bucket, m->key, row);
+    return rc;
 }
 
 static enum err
@@ -175,9 +190,21 @@ static enum err
 apply_delete(struct changes *c, const struct member *m, struct row *row,
              struct errbuf *eb)
 {
+    struct row said;
+    enum err rc = member_row(m, c->class, &said, eb); /* for its time and versioning */
+    uint32_t versioning = said.flags & (ROW_VERSIONED | ROW_SUSPENDED);
+
     *row =
         (struct row){.flags = ROW_TOMBSTONE | (c->class == DISK_CACHED ? ROW_CACHED : 0),
                      .version = m->version};
+    if (rc != ERR_OK)
+        return rc;
+    if (versioning != 0)
+        row->flags |= ROW_MARKER | versioning;
+    if (m->kind == MEMBER_TOMBSTONE)
+        row->flags |= ROW_KEPT;
+    if (versioning != 0 || m->kind == MEMBER_TOMBSTONE)
+        row->mtime_ms = said.mtime_ms;
     return put_row(c, m, row, eb);
 }
 
@@ -192,7 +219,7 @@ apply_doubt(struct changes *c, const struct member *m, struct row *row, struct e
     if (rc == ERR_NOT_FOUND || !row_is_object(row))
         *row = (struct row){.flags = ROW_CACHED, .version = m->version};
     row->flags |= ROW_DOUBT;
-    set_object(c, m->bucket, m->key, row);
+    changes_set_object(c, m->bucket, m->key, row);
     return ERR_OK;
 }
 
@@ -210,7 +237,7 @@ apply_doubt_clear(struct changes *c, const struct member *m, struct row *row,
         row->flags &= ~(uint32_t)ROW_DOUBT;
     else
         *row = (struct row){.flags = ROW_TOMBSTONE | ROW_CACHED, .version = m->version};
-    set_object(c, m->bucket, m->key, row);
+    changes_set_object(c, m->bucket, m->key, row);
     return ERR_OK;
 }
 
@@ -341,6 +368,191 @@ apply_abort(struct changes *c, const struct member *m, struct errbuf *eb)
     return rc;
 }
 
+/* ---- copies ---- */
+
+static void
+settle(struct changes *c, const struct member *m, const struct upload_id *upload,
+       bool comes)
+{
+    struct changed_prepared *p = &c->prepared[c->prepared_count++];
+
+    assert(c->prepared_count <= GROUP_MEMBERS);
+    *p = (struct changed_prepared){.who = {.content = m->content,
+                                           .bucket = m->bucket,
+                                           .key = m->key,
+                                           .upload = *upload},
+                                   .comes = comes};
+}
+
+/* What is prepared counts as living in its segment, as a part does: the index knows it by its row only once it is
+ * decided. A manifest counts nowhere, its parts count by themselves. */
+static void
+count_prepared(struct changes *c, const struct row *row, int sign)
+{
+    if ((row->flags & ROW_PARTS) == 0)
+        run_segment(c->run, c->class, row->segment, sign * (int64_t)row->size, 0);
+}
+
+static void
+prepared_died(struct changes *c, const struct row *row)
+{
+    if ((row->flags & ROW_PARTS) == 0)
+        part_died(c, row->segment, (row->flags & ROW_INLINE) != 0, row->size);
+}
+
+static enum err
+apply_prepare(struct changes *c, const struct member *m, struct row *row,
+              struct errbuf *eb)
+{
+    struct prepared_row p = {.bucket = m->bucket, .key = m->key, .upload = m->upload},
+                        old;
+    char key[DISK_KEY_MAX];
+    enum err rc = member_row(m, c->class, &p.row, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = find_prepared(c->disk->tail, c->disk->index, &m->content, key, &old, eb);
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    if (rc == ERR_OK) /* moved by compaction, and read again by a replay */
+        prepared_died(c, &old.row);
+    count_prepared(c, &p.row, 1);
+    run_prepared(c->run, &m->content, &p);
+    settle(c, m, &m->upload, true);
+    *row = p.row;
+    return ERR_OK;
+}
+
+/* The upload ends with the decision that completes it. `won`: its object is the current one now. */
+static enum err
+end_prepared_upload(struct changes *c, const struct member *m,
+                    const struct prepared_row *p, bool won, struct errbuf *eb)
+{
+    struct member of_upload = *m;
+    struct done_row done = {.bucket = m->bucket, .key = m->key};
+    struct manifest kept = {0};
+    enum err rc = won ? manifest_load(c->disk, &p->row, &kept, eb) : ERR_OK;
+
+    if (rc == ERR_OK)
+        rc = drop_parts(c, &p->upload, won ? &kept : NULL, eb);
+    manifest_fini(&kept);
+    if (rc != ERR_OK)
+        return rc;
+    of_upload.upload = p->upload;
+    end_upload(c, &of_upload);
+    done.row = p->row;
+    done.row.version = m->version;
+    done.completed_ms = p->row.mtime_ms;
+    run_done(c->run, &p->upload, &done);
+    return ERR_OK;
+}
+
+static enum err
+apply_decide(struct changes *c, const struct member *m, struct row *row,
+             struct errbuf *eb)
+{
+    static const struct content_id none;
+    char key[DISK_KEY_MAX];
+    struct prepared_row p;
+    struct row old;
+    bool won;
+    enum err rc = find_prepared(c->disk->tail, c->disk->index, &m->content, key, &p, eb);
+
+    if (rc == ERR_NOT_FOUND) /* decided before: the index was ahead of the log */
+        return ERR_OK;
+    if (rc == ERR_OK)
+        rc = changes_current(c, m->bucket, m->key, &old, eb);
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    won = rc == ERR_NOT_FOUND || version_cmp(&old.version, &m->version) <= 0;
+    *row = p.row;
+    row->version = m->version;
+    rc = ERR_OK;
+    if (!content_eq(&p.upload.id, &none))
+        rc = end_prepared_upload(c, m, &p, won, eb);
+    if (rc != ERR_OK)
+        return rc;
+    run_prepared(c->run, &m->content, NULL);
+    settle(c, m, &p.upload, false);
+    if (!won) {
+        prepared_died(c, &p.row);
+        return ERR_OK;
+    }
+    count_prepared(c, &p.row, -1); /* the index counts it from here on */
+    return put_row(c, m, row, eb);
+}
+
+static enum err
+apply_give_up(struct changes *c, const struct member *m, struct errbuf *eb)
+{
+    char key[DISK_KEY_MAX];
+    struct prepared_row p;
+    enum err rc = find_prepared(c->disk->tail, c->disk->index, &m->content, key, &p, eb);
+
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK)
+        return rc;
+    prepared_died(c, &p.row);
+    run_prepared(c->run, &m->content, NULL);
+    settle(c, m, &p.upload, false);
+    return ERR_OK;
+}
+
+static enum err
+apply_tombstone_end(struct changes *c, const struct member *m, struct row *row,
+                    struct errbuf *eb)
+{
+    enum err rc = changes_current(c, m->bucket, m->key, row, eb);
+
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK || (row->flags & ROW_KEPT) == 0 ||
+        version_cmp(&row->version, &m->version) != 0)
+        return rc;
+    row->flags &= ~(uint32_t)ROW_KEPT; /* as it leaves the tail it leaves the disk */
+    changes_set_object(c, m->bucket, m->key, row);
+    return ERR_OK;
+}
+
+/* This disk's copy of a version goes; nobody hears that the object is deleted. */
+static enum err
+apply_obsolete(struct changes *c, const struct member *m, struct row *row,
+               struct errbuf *eb)
+{
+    enum err rc = changes_current(c, m->bucket, m->key, row, eb);
+
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK || !row_is_object(row) ||
+        version_cmp(&row->version, &m->version) != 0 ||
+        !content_eq(&row->content, &m->content))
+        return rc;
+    changes_row_died(c, row);
+    *row = (struct row){.flags = ROW_TOMBSTONE | (row->flags & ROW_CACHED),
+                        .version = m->version};
+    changes_set_object(c, m->bucket, m->key, row);
+    return ERR_OK;
+}
+
+static enum err
+apply_copies(struct changes *c, const struct member *m, struct row *row,
+             struct errbuf *eb)
+{
+    switch ((unsigned)m->kind) {
+    case MEMBER_PREPARE:
+        return apply_prepare(c, m, row, eb);
+    case MEMBER_DECIDE:
+        return apply_decide(c, m, row, eb);
+    case MEMBER_ABORT:
+        return apply_give_up(c, m, eb);
+    case MEMBER_TOMBSTONE_END:
+        return apply_tombstone_end(c, m, row, eb);
+    default:
+        return apply_obsolete(c, m, row, eb);
+    }
+}
+
 enum err
 changes_apply(struct changes *c, const struct member *m, struct row *out,
               struct errbuf *eb)
@@ -356,7 +568,18 @@ changes_apply(struct changes *c, const struct member *m, struct row *out,
     case MEMBER_COMMIT:
         return apply_put(c, m, row, eb);
     case MEMBER_DELETE:
+    case MEMBER_TOMBSTONE:
         return apply_delete(c, m, row, eb);
+    case MEMBER_META:
+        return changes_meta(c, m, row, eb);
+    case MEMBER_VERSION_DELETE:
+        return changes_version_delete(c, m, row, eb);
+    case MEMBER_PREPARE:
+    case MEMBER_DECIDE:
+    case MEMBER_ABORT:
+    case MEMBER_TOMBSTONE_END:
+    case MEMBER_OBSOLETE:
+        return apply_copies(c, m, row, eb);
     case MEMBER_DOUBT:
         return apply_doubt(c, m, row, eb);
     case MEMBER_DOUBT_CLEAR:
@@ -382,6 +605,12 @@ changes_publish(struct changes *c)
 {
     if (c->run != NULL && run_count(c->run) > 0)
         tail_push(c->disk->tail, &c->run);
+    for (uint32_t i = 0; i < c->prepared_count; i++) {
+        if (c->prepared[i].comes)
+            prepared_add(c->disk->prepared, &c->prepared[i].who);
+        else
+            prepared_drop(c->disk->prepared, &c->prepared[i].who.content);
+    }
     changes_forget(c);
 }
 
@@ -390,5 +619,7 @@ changes_forget(struct changes *c)
 {
     run_free(&c->run);
     c->object_count = 0;
+    c->version_count = 0;
     c->ended_count = 0;
+    c->prepared_count = 0;
 }

@@ -5,10 +5,18 @@
  */
 #pragma once
 #include "disk/member.h"
+#include "disk/prepare.h"
 
 struct changed_object {
     uint64_t hash, bucket;
     struct span key; /* borrowed: from the request, or from the window of the log */
+    struct row row;
+};
+struct changed_version { /* an older one */
+    uint64_t hash, bucket;
+    struct span key; /* borrowed, as above */
+    struct version born;
+    bool gone;
     struct row row;
 };
 struct changes {
@@ -17,8 +25,15 @@ struct changes {
     struct run *run; /* owned */
     struct changed_object objects[GROUP_MEMBERS];
     uint32_t object_count;
+    struct changed_version *versions; /* owned */
+    uint32_t version_count, version_room;
     struct upload_id ended[GROUP_MEMBERS]; /* uploads that ended in this group */
     uint32_t ended_count;
+    struct changed_prepared {
+        struct prepared_who who; /* borrows the key as above */
+        bool comes;              /* else it is decided or given up */
+    } prepared[GROUP_MEMBERS];
+    uint32_t prepared_count;
 };
 struct changes *changes_new(struct disk *d, enum disk_class class);
 void changes_free(struct changes **cp); /* NULL is fine */
@@ -30,6 +45,8 @@ enum err changes_current(struct changes *c, uint64_t bucket, struct span key,
 bool row_is_object(const struct row *row);
 /* Was this upload ended in this group? */
 bool changes_ended(const struct changes *c, const struct upload_id *id);
+/* Was this body prepared, decided or given up in this group? */
+bool changes_settles(const struct changes *c, const struct content_id *content);
 
 /* Takes the record's effect into the run. *out (may be NULL) is the row of the key afterwards. May switch. */
 enum err changes_apply(struct changes *c, const struct member *m, struct row *out,

@@ -1,4 +1,5 @@
 #include "disk/check.h"
+#include "disk/prepare.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -97,8 +98,8 @@ open_real(struct check *k, struct errbuf *eb)
 
     memcpy(o.disk_id, k->disk->disk_id, sizeof o.disk_id);
     rc = index_open(&o, &k->real, &state, &k->covered, eb);
-    if (rc == ERR_OK && k->real == NULL)
     k->repair.index |= rc == ERR_OK && k->real == NULL;
+    if (rc == ERR_OK && k->real == NULL)
         check_note(k, "the index is %s: the next start rebuilds it from the logs",
                    state == INDEX_EMPTY     ? "empty"
                    : state == INDEX_FOREIGN ? "another disk's"
@@ -119,6 +120,7 @@ check_new(void)
     d->o.tail_bytes = MIB(64);
     d->o.home_loop = rt_loop_index();
     d->tail = tail_new();
+    d->prepared = prepared_new();
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         list_init(&d->home.segments_of[c]);
     list_init(&d->home.dirty_bodies);
@@ -143,12 +145,13 @@ check_free(struct check **kp)
 
     *kp = NULL;
     check_logs_end(k);
+    check_repair_fini(&k->repair);
     index_close(&k->real);
     index_close(&d->index);
-    check_repair_fini(&k->repair);
     remove_scratch(k);
     segment_table_clear(d);
     tail_free(&d->tail);
+    prepared_free(&d->prepared);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         rt_dir_close(&d->dir[c]);
     rt_dir_close(&d->state);

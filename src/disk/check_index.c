@@ -60,16 +60,19 @@ entry_text(const struct entry *e, char out[CHECK_KEY_TEXT])
 static void
 tell(struct check *k, const struct entry *ours, const struct entry *real, int c)
 {
-    static const char *const what[TABLES_] = {[TABLE_OBJECTS] = "row",
-                                              [TABLE_PARTS] = "row of a part",
-                                              [TABLE_UPLOADS] = "row of an upload",
-                                              [TABLE_DONE] = "row of a completed upload"};
+    static const char *const what[TABLES_] = {
+        [TABLE_OBJECTS] = "row",
+        [TABLE_PARTS] = "row of a part",
+        [TABLE_UPLOADS] = "row of an upload",
+        [TABLE_DONE] = "row of a completed upload",
+        [TABLE_PREPARED] = "row of a prepared version",
+        [TABLE_VERSIONS] = "row of an older version"};
     char text[CHECK_KEY_TEXT];
 
+    k->repair.index = true;
     if (c < 0)
         check_fault(k, "the index lacks the %s of %s", what[ours->table],
                     entry_text(ours, text));
-    k->repair.index = true;
     else if (c > 0)
         check_fault(k, "the index has a %s of %s that the logs do not know",
                     what[real->table], entry_text(real, text));
@@ -137,6 +140,8 @@ check_index(struct check *k, struct errbuf *eb)
          rc = next_bucket(k, bucket, &bucket, &why)) {
         rc = compare(k, TABLE_OBJECTS, bucket, &why);
         if (rc == ERR_OK)
+            rc = compare(k, TABLE_VERSIONS, bucket, &why);
+        if (rc == ERR_OK)
             rc = compare(k, TABLE_UPLOADS, bucket, &why);
         if (rc != ERR_OK || bucket == UINT64_MAX)
             break;
@@ -144,7 +149,10 @@ check_index(struct check *k, struct errbuf *eb)
     }
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
         rc = compare(k, TABLE_PARTS, 0, &why);
+    if (rc == ERR_OK)
+        rc = compare(k, TABLE_PREPARED, 0, &why);
     if (rc == ERR_IO || rc == ERR_CORRUPT) { /* the real one's: ours is whole */
+        k->repair.index = true;
         check_fault(k, "the index can't be read: %s", why.text);
         return ERR_OK;
     }
@@ -152,4 +160,3 @@ check_index(struct check *k, struct errbuf *eb)
         *eb = why;
     return rc;
 }
-        k->repair.index = true;

@@ -129,7 +129,7 @@ find_behind(struct check_class *c, struct errbuf *eb, uint64_t *found)
             if (member_parse((struct span){window->at + look, n - look}, &m, &need,
                              NULL) == MEMBER_GOOD &&
                 member_stands(&m, source->segment, source->generation, at + look) &&
-                m.group > c->next_group) {
+                m.group > c->next_group && !m.after_unsynced) {
                 *found = at + look;
                 break;
             }

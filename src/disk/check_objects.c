@@ -125,27 +125,31 @@ check_bucket(struct check *k, uint64_t bucket, struct arena *a, struct errbuf *e
 {
     char last[DISK_KEY_MAX];
     struct span after = {last, 0};
+    struct version after_version;
     bool more = true;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
-        struct disk_entry *entries;
+        struct disk_version *entries;
         uint32_t count;
 
         arena_reset(a);
-        rc = list_objects(k->disk->tail, k->disk->index, bucket, after, after.len == 0,
-                          PAGE, a, &entries, &count, &more, eb);
+        rc = list_versions(k->disk->tail, k->disk->index, bucket, after, after.len == 0,
+                           after.len > 0 ? &after_version : NULL, PAGE, a, &entries,
+                           &count, &more, eb);
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
             struct disk_key key = {.bucket = bucket, .key = entries[i].key};
 
             if (!row_is_object(&entries[i].row))
                 continue;
             k->result->objects++;
-            rc = check_body(k, &key, &entries[i].row, true, a, "object", eb);
+            rc = check_body(k, &key, &entries[i].row, true, a,
+                            entries[i].latest ? "object" : "older version of", eb);
         }
         if (rc == ERR_OK && count > 0) {
             after.len = entries[count - 1].key.len;
             memcpy(last, entries[count - 1].key.at, after.len);
+            after_version = row_born(&entries[count - 1].row);
         }
     }
     return rc;
@@ -209,6 +213,37 @@ check_uploads(struct check *k, uint64_t bucket, struct arena *a, struct errbuf *
     return rc;
 }
 
+/* Versions that are prepared and undecided: what they become is the object or nothing, so they are read as objects. */
+static enum err
+check_prepared(struct check *k, struct arena *a, struct errbuf *eb)
+{
+    struct disk *d = k->disk;
+    struct content_id after;
+    bool more = true, first = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct disk_undecided *page;
+        uint32_t count;
+
+        arena_reset(a);
+        rc = list_prepared(d->tail, d->index, first ? NULL : &after, PAGE, a, &page,
+                           &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            struct disk_key key = {.bucket = page[i].bucket, .key = page[i].key};
+            char name[DISK_KEY_MAX];
+            struct prepared_row p;
+
+            after = page[i].content;
+            rc = find_prepared(d->tail, d->index, &after, name, &p, eb);
+            if (rc == ERR_OK)
+                rc = check_body(k, &key, &p.row, true, a, "prepared version of", eb);
+        }
+        first = false;
+    }
+    return rc;
+}
+
 enum err
 check_objects(struct check *k, struct errbuf *eb)
 {
@@ -224,6 +259,8 @@ check_objects(struct check *k, struct errbuf *eb)
         if (rc != ERR_OK || bucket++ == UINT64_MAX)
             break;
     }
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = check_prepared(k, a, eb);
     arena_free(&a);
     return rc;
 }

@@ -10,6 +10,8 @@
 #include "disk/change.h"
 #include "disk/flush.h"
 #include "disk/health.h"
+#include "disk/judge.h"
+#include "disk/judge_version.h"
 #include "disk/log.h"
 #include "disk/manifest.h"
 
@@ -97,35 +99,18 @@ commit_submit(struct disk *d, enum disk_class class, struct commit *c, struct er
 
 /* ---- judging ---- */
 
-enum verdict { WRITE, REFUSED, DEFERRED };
-
 static bool
-has_condition(const struct disk_condition *c)
+has_version(const struct commit *c)
 {
-    return c != NULL && (c->if_absent || c->if_content || c->if_version);
+    return c->version.epoch != 0 || c->version.counter != 0;
 }
 
-static enum err
-judge_condition(const struct disk_condition *c, bool exists, const struct row *row,
-                struct errbuf *eb)
+static bool
+is_upload(const struct commit *c)
 {
-    if (!has_condition(c))
-        return ERR_OK;
-    if (c->if_absent && exists)
-        return err_set(eb, ERR_PRECONDITION, "the object exists");
-    if (c->if_content && !exists)
-        return err_set(eb, ERR_NOT_FOUND, "the object does not exist");
-    if (c->if_content && !content_eq(&row->content, &c->content))
-        return err_set(eb, ERR_PRECONDITION, "the object has changed");
-    if (c->if_version) {
-        /* A key in doubt has a version without an object: disk_lookup() gave it out. */
-        struct version now =
-            exists || (row->flags & ROW_DOUBT) != 0 ? row->version : (struct version){0};
+    static const struct content_id none;
 
-        if (version_cmp(&now, &c->version) != 0)
-            return err_set(eb, ERR_PRECONDITION, "the object has changed");
-    }
-    return ERR_OK;
+    return !content_eq(&c->upload.id, &none);
 }
 
 /* Rule 4 of the format: what makes a cached version obsolete is synced, unless a synced doubt already did. */
@@ -140,11 +125,23 @@ must_sync(const struct commit *c, bool exists, const struct row *old)
     return exists && (old->flags & ROW_DOUBT) == 0;
 }
 
-static enum verdict
-refuse(struct commit *c, enum err rc)
+static bool
+is_delete(const struct commit *c)
 {
-    c->rc = rc;
-    return REFUSED;
+    return c->kind == MEMBER_DELETE || c->kind == MEMBER_TOMBSTONE;
+}
+
+/* Does a delete change anything? One that another disk has decided is older than what it decided later. */
+static bool
+must_say(const struct commit *c, bool exists, const struct row *old)
+{
+    if (has_version(c) && version_cmp(&old->version, &c->version) >= 0)
+        return false;
+    if (exists || c->always || (old->flags & ROW_DOUBT) != 0)
+        return true;
+    if (c->meta != NULL && c->meta->versioning != DISK_UNVERSIONED)
+        return true; /* a marker */
+    return c->kind == MEMBER_TOMBSTONE && (old->flags & ROW_KEPT) != 0;
 }
 
 static enum verdict
@@ -161,7 +158,7 @@ judge_object(struct committer *k, struct commit *c, bool *sync)
     rc = judge_condition(c->condition, exists, &old, &c->eb);
     if (rc != ERR_OK)
         return refuse(c, rc);
-    if (c->kind == MEMBER_DELETE && !exists && (old.flags & ROW_DOUBT) == 0)
+    if (is_delete(c) && !must_say(c, exists, &old))
         return refuse(c, ERR_OK); /* nothing to delete, nothing to write */
     if (c->kind == MEMBER_DOUBT_CLEAR && (old.flags & ROW_DOUBT) == 0)
         return refuse(c, ERR_OK);
@@ -222,18 +219,25 @@ judge_upload(struct committer *k, struct commit *c, bool *sync)
         return answer_from_done(k, c);
     if (rc != ERR_OK)
         return refuse(c, rc);
-    if (c->kind != MEMBER_UPLOAD_COMPLETE)
+    if (judge_is_held(k->disk, c))
+        return REFUSED;
+    if (c->kind == MEMBER_PART || c->kind == MEMBER_UPLOAD_ABORT)
         return WRITE;
     /* Parts of this group are not visible yet. */
     if (k->written > 0)
         return DEFERRED;
     rc = judge_manifest(k, c);
-    return rc == ERR_OK ? judge_object(k, c, sync) : refuse(c, rc);
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    return c->kind == MEMBER_PREPARE ? judge_copies(k->changes, c, sync)
+                                     : judge_object(k, c, sync);
 }
 
 static enum verdict
 judge(struct committer *k, struct commit *c, bool *sync)
 {
+    enum err rc;
+
     *sync = c->class == DISK_NATIVE;
     switch ((unsigned)c->kind) {
     case MEMBER_UPLOAD_BEGIN:
@@ -243,12 +247,39 @@ judge(struct committer *k, struct commit *c, bool *sync)
     case MEMBER_UPLOAD_ABORT:
     case MEMBER_UPLOAD_COMPLETE:
         return judge_upload(k, c, sync);
+    case MEMBER_META:
+    case MEMBER_VERSION_DELETE:
+        rc = judge_version(k->changes, c);
+        return rc == ERR_OK ? WRITE : refuse(c, rc);
+    case MEMBER_PREPARE:
+        return is_upload(c) ? judge_upload(k, c, sync)
+                            : judge_copies(k->changes, c, sync);
+    case MEMBER_DECIDE:
+    case MEMBER_ABORT:
+    case MEMBER_TOMBSTONE_END:
+    case MEMBER_OBSOLETE:
+        return judge_copies(k->changes, c, sync);
+    case MEMBER_PUT:
+    case MEMBER_COMMIT:
+        return has_version(c) ? judge_copies(k->changes, c, sync)
+                              : judge_object(k, c, sync);
     default:
         return judge_object(k, c, sync);
     }
 }
 
 /* ---- writing ---- */
+
+/* Records without a body of an object: nothing of them is named in tar. */
+static bool
+has_no_name(enum member_kind kind)
+{
+    return kind == MEMBER_BUCKET || kind == MEMBER_DELETE || kind == MEMBER_DOUBT ||
+           kind == MEMBER_DOUBT_CLEAR || kind == MEMBER_TOMBSTONE ||
+           kind == MEMBER_TOMBSTONE_END || kind == MEMBER_DECIDE ||
+           kind == MEMBER_ABORT || kind == MEMBER_OBSOLETE ||
+           kind == MEMBER_VERSION_DELETE;
+}
 
 static struct member
 member_of(struct committer *k, struct commit *c)
@@ -262,6 +293,8 @@ member_of(struct committer *k, struct commit *c)
                        .payload = c->payload.len,
                        .epoch = d->epoch,
                        .group = log->next_group,
+                       .after_unsynced = k->class == DISK_NATIVE &&
+                                         log->synced_group + 1 < log->next_group,
                        .bucket = c->key->bucket,
                        .birth_name = c->key->birth_name,
                        .key = c->key->key,
@@ -271,15 +304,18 @@ member_of(struct committer *k, struct commit *c)
                        .block_sums = c->block_sums,
                        .upload = c->upload,
                        .part = c->part,
+                       .born = c->born,
+                       .layout = c->layout,
                        .meta = c->meta};
 
     if (c->kind == MEMBER_BUCKET)
         m.payload_sum = hash_crc32c(0, c->payload.at, c->payload.len);
-    if (c->kind == MEMBER_BUCKET || c->kind == MEMBER_DELETE || c->kind == MEMBER_DOUBT ||
-        c->kind == MEMBER_DOUBT_CLEAR)
+    if (has_no_name(c->kind))
         m.birth_name = (struct span){NULL, 0};
+    m.version = c->version;
     if (c->kind != MEMBER_UPLOAD_BEGIN && c->kind != MEMBER_PART &&
-        c->kind != MEMBER_UPLOAD_ABORT && c->kind != MEMBER_BUCKET)
+        c->kind != MEMBER_UPLOAD_ABORT && c->kind != MEMBER_BUCKET &&
+        c->kind != MEMBER_ABORT && !has_version(c))
         m.version = (struct version){d->epoch, next_id(d)};
     return m;
 }
@@ -314,6 +350,7 @@ write_member(struct committer *k, struct commit *c)
                        member_kind_name(c->kind));
     again.body = c->payload;
     again.key = c->key->key; /* the caller's outlives the group, scratch does not */
+    c->decided = m.version;
     rc = changes_apply(k->changes, &again, &c->row, &c->eb);
     if (rc != ERR_OK)
         return rc;

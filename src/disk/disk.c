@@ -10,6 +10,7 @@
 #include "disk/commit.h"
 #include "disk/flush.h"
 #include "disk/health.h"
+#include "disk/prepare.h"
 #include "disk/recover.h"
 #include "disk/segment.h"
 #include "disk/superblock.h"
@@ -248,11 +249,14 @@ disk_new(const struct disk_options *o)
         d->o.segment_bytes = GIB(1);
     if (d->o.tail_bytes == 0)
         d->o.tail_bytes = MIB(64);
+    if (d->o.undecided_max == 0)
+        d->o.undecided_max = 65536;
     if (d->o.index_interval_ms == 0)
         d->o.index_interval_ms = 1000;
     d->o.segment_bytes = align_up(d->o.segment_bytes, DISK_ALIGN);
     d->cluster_sum = hash_crc32c(0, o->cluster_id, sizeof o->cluster_id);
     d->tail = tail_new();
+    d->prepared = prepared_new();
     d->hot = o->hot != NULL ? o->hot : hot_new(o->hot_bytes);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         list_init(&d->home.segments_of[c]);
@@ -285,6 +289,7 @@ disk_free(struct disk **dp)
     segment_table_clear(d);
     index_close(&d->index);
     tail_free(&d->tail);
+    prepared_free(&d->prepared);
     if (d->o.hot == NULL)
         hot_free(&d->hot);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
@@ -402,6 +407,7 @@ disk_stat(const struct disk *d, struct disk_stat *out)
     out->cached_bytes = atomic_load(&d->used_bytes[DISK_CACHED]);
     out->tail_bytes = tail_bytes(d->tail);
     out->hot_bytes = hot_bytes(d->hot);
+    out->undecided = prepared_count(d->prepared);
 }
 
 void

@@ -307,12 +307,12 @@ enum err disk_list_any(struct disk *d, uint64_t bucket, struct span after, bool 
 enum err disk_version_find(struct disk *d, const struct disk_key *k,
                            const struct version *born, struct row *out, bool *current,
                            struct errbuf *eb) MUST_CHECK;
-/* Ends one version for ever; where it was the current one, the newest of the others becomes that. *was (may be NULL) is
- * what it was. ERR_NOT_FOUND: there is none. May switch. */
+/* Ends one version for ever; where it was the current one, the newest of the others becomes that. *was and
+ * *decided (they may be NULL) are what it was, and the version of this change. ERR_NOT_FOUND: there is none. May switch. */
 enum err disk_version_delete(struct disk *d, const struct disk_key *k,
                              const struct version *born, const struct disk_condition *c,
                              const struct version *as, struct row *was,
-                             struct errbuf *eb) MUST_CHECK;
+                             struct version *decided, struct errbuf *eb) MUST_CHECK;
 struct disk_version {
     struct span key; /* in the arena */
     struct row row;  /* ROW_MARKER: a delete marker */
@@ -440,7 +440,8 @@ enum err disk_undecided(struct disk *d, const struct content_id *after, uint32_t
 /* The same version, whole, written to this disk: repair, drain, rebalance, more copies. Takes the writer (of
  * disk_write_begin_as() with the row's content). Durable; becomes current, also in place of the same version (which
  * was damaged, or is moved). `row` gives the version; all else is as written. ERR_PRECONDITION: a newer row or
- * tombstone is here; nothing was changed. */
+ * tombstone is here; nothing was changed. Versions of a key only rise: whoever has ended a tombstone brings nothing
+ * back that is older. */
 enum err disk_commit_copy(struct disk_writer **wp, const struct object_meta *meta,
                           const struct row *row, struct errbuf *eb) MUST_CHECK;
 /* Takes this disk's copy away without saying that the object is deleted: drain, rebalance, fewer copies. Durable. Only
@@ -536,30 +537,6 @@ struct disk_health {
 void disk_health(const struct disk *d, struct disk_health *out);
 /* The same in one load: has it left? */
 bool disk_has_left(const struct disk *d);
-
-/* ---- rebuild ---- */
-struct disk_rebuild_options {
-    /* Bodies that no log knows become objects again, and parts become uploads in progress: the last resort, when logs
-     * are gone. What was deleted or replaced in a lost log comes back with them. */
-    bool from_bodies;
-    bool dry_run; /* says what it would do */
-    uint64_t epoch_least; /* of the superblock, where it has to be made anew; what the node's state says */
-    void (*say)(void *arg, const char *sentence);
-    /* Of the bytes of logs, then of bodies; now and then. */
-    void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
-    void *arg; /* of both */
-};
-struct disk_rebuilt {
-    bool superblock; /* it was made anew from the headers of segments */
-    bool log_damaged; /* changes are lost */
-    uint64_t objects; /* living now */
-    uint64_t log_bytes; /* read */
-    uint64_t bodies, parts; /* taken back, or with dry_run: that would be */
-};
-/* Makes the index of a disk that nobody serves anew, from its logs; before that, where both are damaged or gone, the
- * superblock, from the headers of its segments. ERR_EXISTS: it is served. Any loop. May switch. */
-enum err disk_rebuild(const char *path, const struct disk_rebuild_options *o,
-                      struct disk_rebuilt *out, struct errbuf *eb) MUST_CHECK;
 
 /* ---- check ---- */
 struct disk_checked {

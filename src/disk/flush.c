@@ -50,6 +50,18 @@ sync_cached(struct disk *d, struct errbuf *eb)
     return rc;
 }
 
+/* Decisions about copies are answered before they are synced: the index names none that a crash could lose. */
+static enum err
+sync_native(struct disk *d, const struct log_position *covered, struct errbuf *eb)
+{
+    struct log *log = &d->home.log[DISK_NATIVE];
+
+    if (log->synced_group >= covered->group)
+        return ERR_OK;
+    log->dirty = true; /* a sync that somebody else has begun may not be over */
+    return log_sync(d, DISK_NATIVE, eb);
+}
+
 static void
 reclaim_one(struct disk *d, const struct dying *dying)
 {
@@ -100,6 +112,8 @@ flush_round(struct disk *d, struct errbuf *eb)
     d->home.dying_count = d->home.dying_room = 0;
 
     rc = sync_cached(d, eb);
+    if (rc == ERR_OK)
+        rc = sync_native(d, &covered.log[DISK_NATIVE], eb);
     if (rc == ERR_OK)
         rc = index_apply(d->index, &batch, &covered, eb);
     if (rc != ERR_OK) {

@@ -67,6 +67,7 @@ struct log {
     uint64_t next_group;
     struct log_position end; /* behind the last group */
     uint64_t uncovered;      /* bytes of groups that the index does not cover */
+    uint64_t synced_group;   /* native: this one and all before it are durable */
     bool failed;             /* a write or sync failed: takes nothing more */
     bool dirty;              /* cached: written since the last sync */
 };
@@ -76,6 +77,7 @@ struct dying {
     uint32_t segment;
 };
 struct committer; /* commit.c */
+struct prepared;  /* prepare.h */
 struct flusher;   /* flush.c */
 
 #define SEGMENT_TABLE_TOP  4096
@@ -88,10 +90,10 @@ struct disk {
     bool read_only;       /* the check's: nothing is written */
     struct disk_ids *ids; /* own_ids, or lent */
     uint8_t disk_id[16];
-    uint64_t epoch;       /* of this opening: larger than any on this disk before */
+    uint64_t epoch;        /* of this opening: larger than any on this disk before */
     uint64_t former_epoch; /* of the opening before */
-    uint64_t generation;  /* of the superblock */
-    uint32_t cluster_sum; /* crc32c of the cluster id: where block sums begin */
+    uint64_t generation;   /* of the superblock */
+    uint32_t cluster_sum;  /* crc32c of the cluster id: where block sums begin */
     struct rt_dir *root, *state, *dir[DISK_CLASSES_];
     struct rt_file *superblock; /* locked */
     struct tail *tail;
@@ -100,6 +102,7 @@ struct disk {
     struct committer *committer[DISK_CLASSES_];
     struct flusher *flusher;
     struct health *health; /* NULL: the check's */
+    struct prepared *prepared; /* owned */
 
     /* Any loop. */
     segment_slot
@@ -122,9 +125,10 @@ struct disk {
         struct dying *dying; /* segments that lost bytes since the last flush; owned */
         uint32_t dying_count, dying_room;
         uint64_t given_back; /* places found without a record at start */
-        bool log_damaged; /* changes of the native log are lost: bodies without a record are kept */
+        bool
+            log_damaged; /* changes of the native log are lost: bodies without a record are kept */
         uint64_t replayed, to_replay; /* bytes of logs */
-        bool open;           /* takes changes */
+        bool open;                    /* takes changes */
     } home;
 };
 

@@ -151,6 +151,7 @@ struct listing {
     size_t item_size;
     uint32_t max, count;
     bool more;
+    bool any; /* tombstones that are kept, too */
 };
 
 /* The pointer to a null version is no version. */
@@ -165,12 +166,15 @@ is_pointer(const struct entry *e)
     return e->table == TABLE_VERSIONS;
 }
 
-/* What no list shows. */
+/* What this list does not show. */
 static bool
-is_hidden(const struct entry *e)
+is_hidden(const struct listing *l, const struct entry *e)
 {
-    return e->value.len == 0 || is_pointer(e) ||
-           (e->table == TABLE_OBJECTS && row_is_tombstone(e->value));
+    if (e->value.len == 0 || is_pointer(e))
+        return true;
+    if (e->table != TABLE_OBJECTS || !row_is_tombstone(e->value))
+        return false;
+    return !l->any || !(row_is_kept(e->value) || row_is_marker(e->value));
 }
 
 static enum err
@@ -193,7 +197,7 @@ fill(struct listing *l, struct tail *t, struct index *x, struct scan *s,
         rc = merge_next(m, &e, &in_index, &over, eb);
         if (rc != ERR_OK || over)
             break;
-        if (is_hidden(&e))
+        if (is_hidden(l, &e))
             continue;
         if (l->count == l->max) {
             l->more = true;
@@ -234,17 +238,73 @@ take_object(struct listing *l, const struct entry *e, uint32_t at)
     return keep_key(l->arena, e->key, &out->key) ? ERR_OK : ERR_BUSY;
 }
 
+static enum err
+list_rows(struct tail *t, struct index *x, uint64_t bucket, struct span after,
+          bool inclusive, bool any, uint32_t max, struct arena *a,
+          struct disk_entry **out, uint32_t *count, bool *more, struct errbuf *eb)
+{
+    struct scan s = {
+        .table = TABLE_OBJECTS, .bucket = bucket, .after = after, .inclusive = inclusive};
+    struct listing l = {.take = take_object,
+                        .arena = a,
+                        .item_size = sizeof **out,
+                        .max = max,
+                        .any = any};
+    enum err rc = fill(&l, t, x, &s, eb);
+
+    *out = l.items;
+    *count = l.count;
+    *more = l.more;
+    return rc;
+}
+
 enum err
 list_objects(struct tail *t, struct index *x, uint64_t bucket, struct span after,
              bool inclusive, uint32_t max, struct arena *a, struct disk_entry **out,
              uint32_t *count, bool *more, struct errbuf *eb)
 {
-    struct scan s = {
-        .table = TABLE_OBJECTS, .bucket = bucket, .after = after, .inclusive = inclusive};
-    struct listing l = {
-        .take = take_object, .arena = a, .item_size = sizeof **out, .max = max};
-    enum err rc = fill(&l, t, x, &s, eb);
+    return list_rows(t, x, bucket, after, inclusive, false, max, a, out, count, more, eb);
+}
 
+enum err
+list_objects_any(struct tail *t, struct index *x, uint64_t bucket, struct span after,
+                 bool inclusive, uint32_t max, struct arena *a, struct disk_entry **out,
+                 uint32_t *count, bool *more, struct errbuf *eb)
+{
+    return list_rows(t, x, bucket, after, inclusive, true, max, a, out, count, more, eb);
+}
+
+static enum err
+take_prepared(struct listing *l, const struct entry *e, uint32_t at)
+{
+    struct disk_undecided *out = (struct disk_undecided *)l->items + at;
+    struct row_home home = {e->table, e->bucket, e->key};
+    struct prepared_row p;
+
+    if (prepared_row_decode(&home, e->value, &p) != ERR_OK)
+        return ERR_CORRUPT;
+    *out = (struct disk_undecided){.bucket = p.bucket,
+                                   .content = p.row.content,
+                                   .prepared = p.row.version,
+                                   .size = p.row.size,
+                                   .mtime_ms = p.row.mtime_ms,
+                                   .upload = p.upload};
+    return keep_key(l->arena, p.key, &out->key) ? ERR_OK : ERR_BUSY;
+}
+
+enum err
+list_prepared(struct tail *t, struct index *x, const struct content_id *after,
+              uint32_t max, struct arena *a, struct disk_undecided **out, uint32_t *count,
+              bool *more, struct errbuf *eb)
+{
+    struct scan s = {.table = TABLE_PREPARED, .inclusive = after == NULL};
+    struct listing l = {
+        .take = take_prepared, .arena = a, .item_size = sizeof **out, .max = max};
+    enum err rc;
+
+    if (after != NULL)
+        s.after = (struct span){(const char *)after->bytes, sizeof after->bytes};
+    rc = fill(&l, t, x, &s, eb);
     *out = l.items;
     *count = l.count;
     *more = l.more;

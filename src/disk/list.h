@@ -11,6 +11,15 @@ enum err list_objects(struct tail *t, struct index *x, uint64_t bucket, struct s
                       bool inclusive, uint32_t max, struct arena *a,
                       struct disk_entry **out, uint32_t *count, bool *more,
                       struct errbuf *eb) MUST_CHECK;
+/* The same, kept tombstones and markers too. As disk_list_any(). */
+enum err list_objects_any(struct tail *t, struct index *x, uint64_t bucket,
+                          struct span after, bool inclusive, uint32_t max,
+                          struct arena *a, struct disk_entry **out, uint32_t *count,
+                          bool *more, struct errbuf *eb) MUST_CHECK;
+/* Prepared versions, by content id; `after` NULL: from the first. As disk_undecided(). */
+enum err list_prepared(struct tail *t, struct index *x, const struct content_id *after,
+                       uint32_t max, struct arena *a, struct disk_undecided **out,
+                       uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 /* Uploads in progress, by key, then begin; those after (after_key, after_id); after_id NULL: after all of
  * after_key (an empty one: from the first). As disk_upload_list(). */
 enum err list_uploads(struct tail *t, struct index *x, uint64_t bucket,
@@ -33,10 +42,9 @@ enum err list_older(struct tail *t, struct index *x, uint64_t bucket, struct spa
 /* All versions of a bucket behind (after_key, after): by key, the newest first, delete markers too. `after` NULL: all
  * versions of keys > after_key (>= when inclusive). As disk_version_list(). */
 enum err list_versions(struct tail *t, struct index *x, uint64_t bucket,
-                       struct span after_key, bool inclusive,
-                       const struct version *after, uint32_t max, struct arena *a,
-                       struct disk_version **out, uint32_t *count, bool *more,
-                       struct errbuf *eb) MUST_CHECK;
+                       struct span after_key, bool inclusive, const struct version *after,
+                       uint32_t max, struct arena *a, struct disk_version **out,
+                       uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 /* Neither an object nor an upload in it? */
 enum err list_bucket_empty(struct tail *t, struct index *x, uint64_t bucket, bool *empty,
                            struct errbuf *eb) MUST_CHECK;

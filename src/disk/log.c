@@ -30,6 +30,7 @@ enum err
 log_sync(struct disk *d, enum disk_class class, struct errbuf *eb)
 {
     struct log *log = &d->home.log[class];
+    uint64_t group;
     enum err rc;
 
     if (log->failed)
@@ -37,9 +38,13 @@ log_sync(struct disk *d, enum disk_class class, struct errbuf *eb)
     if (!log->dirty || log->now == NULL)
         return ERR_OK;
     log->dirty = false; /* what is appended from here on sets it again */
+    group = log->next_group - 1;
     rc = rt_sync(log->now->file, eb);
     metric_add(M_DISK_SYNCS, 0, 1);
-    return rc == ERR_OK ? ERR_OK : give_up(d, class, rc, eb);
+    if (rc != ERR_OK)
+        return give_up(d, class, rc, eb);
+    log->synced_group = MAX(log->synced_group, group);
+    return ERR_OK;
 }
 
 enum err
@@ -98,6 +103,8 @@ log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
                                      .segment = s->id,
                                      .offset = s->home.used,
                                      .group = log->next_group};
+    if (sync)
+        log->synced_group = log->next_group;
     log->next_group++;
     return ERR_OK;
 }

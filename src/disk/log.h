@@ -13,5 +13,5 @@ enum err log_room(struct disk *d, enum disk_class class, uint64_t bytes,
 /* Writes the group in b->at[0, len) and the zero block behind it (b has room for both). May switch. */
 enum err log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
                     bool sync, struct errbuf *eb) MUST_CHECK;
-/* Cached: makes durable what was appended so far. May switch. */
+/* Makes durable what was appended so far without a sync. May switch. */
 enum err log_sync(struct disk *d, enum disk_class class, struct errbuf *eb) MUST_CHECK;

@@ -70,12 +70,13 @@ member_path(const struct member *m, char *out)
     hex_encode(m->content.bytes, sizeof m->content.bytes, cid);
     if (m->kind == MEMBER_BODY)
         return m->part > 0 ? part_path(m, out) : object_path(m, cid, out);
-    if (m->kind == MEMBER_PUT || (m->kind == MEMBER_MOVED && m->place.segment == 0))
+    if (m->kind == MEMBER_UPLOAD_COMPLETE || member_is_prepared_upload(m))
+        return (size_t)snprintf(out, PATH_ROOM, ".forebay/manifest/%s", cid);
+    if (m->kind == MEMBER_PUT ||
+        ((m->kind == MEMBER_MOVED || m->kind == MEMBER_PREPARE) && m->place.segment == 0))
         return m->part > 0 ? part_path(m, out) : object_path(m, cid, out);
     if (m->kind == MEMBER_PART && m->place.segment == 0)
         return part_path(m, out);
-    if (m->kind == MEMBER_UPLOAD_COMPLETE)
-        return (size_t)snprintf(out, PATH_ROOM, ".forebay/manifest/%s", cid);
     if (m->kind == MEMBER_SEGMENT_HEADER)
         return (size_t)snprintf(out, PATH_ROOM, ".forebay/segment/%06" PRIu32,
                                 m->segment);
@@ -207,7 +208,7 @@ put_record(const struct member *m, uint32_t head_len, struct buf *out)
     put_number(&w, FIELD_PAYLOAD, m->payload);
     put_number(&w, FIELD_EPOCH, m->epoch);
     put_number(&w, FIELD_GROUP, m->group);
-    put_number(&w, FIELD_FLAGS, m->last ? 1 : 0);
+    put_number(&w, FIELD_FLAGS, (m->last ? 1u : 0u) | (m->after_unsynced ? 2u : 0u));
     put_object_fields(&w, m);
     if (m->kind == MEMBER_SEGMENT_HEADER)
         put_segment_fields(&w, m);

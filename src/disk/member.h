@@ -54,6 +54,8 @@ struct place {
 struct member {
     enum member_kind kind;
     bool last; /* of its group */
+    bool
+        after_unsynced; /* the group before its own was not synced when this was written */
 
     /* What binds it to where it stands. */
     uint32_t segment, generation;
@@ -67,8 +69,9 @@ struct member {
     struct span birth_name, key;
     struct content_id content;
     struct version version;
-    struct version born; /* the version that a version-delete ends, or a meta record changes */
-    uint32_t layout;     /* of what a meta record is about: LAYOUT_PARTS */
+    struct version
+        born; /* the version that a version-delete ends, or a meta record changes */
+    uint32_t layout; /* of what a meta record is about: LAYOUT_PARTS */
     uint64_t size;
     struct place place, old_place; /* old: of a moved one */
     uint64_t span;
@@ -89,7 +92,8 @@ struct member {
     /* Only where read. */
     struct span record; /* the record's bytes, in the window */
     struct span body; /* the payload, where the scanner or the committer has it at hand */
-    bool body_damaged; /* it is not what its sums say: taken from what is left of a damaged group */
+    bool
+        body_damaged; /* it is not what its sums say: taken from what is left of a damaged group */
 };
 
 enum member_field {
@@ -177,6 +181,15 @@ enum err member_meta(const struct member *m, struct arena *a, bool copy,
 /* The row that a put, commit, part or upload-complete makes. */
 enum err member_row(const struct member *m, enum disk_class class, struct row *out,
                     struct errbuf *eb) MUST_CHECK;
+
+/* A prepare that completes an upload: its payload is the manifest. */
+static inline bool
+member_is_prepared_upload(const struct member *m)
+{
+    static const struct content_id none;
+
+    return m->kind == MEMBER_PREPARE && !content_eq(&m->upload.id, &none);
+}
 
 static inline uint64_t
 member_end(const struct member *m) /* offset behind payload and padding */

@@ -21,8 +21,7 @@ required_of(unsigned kind, uint64_t *fields)
         *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION) | BIT(FIELD_PLACE);
         return true;
     case MEMBER_MOVED:
-        *fields =
-            OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION) | BIT(FIELD_OLD_PLACE);
+        *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION) | BIT(FIELD_OLD_PLACE);
         return true;
     case MEMBER_META:
         *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION) | BIT(FIELD_PLACE) |
@@ -35,6 +34,18 @@ required_of(unsigned kind, uint64_t *fields)
     case MEMBER_DOUBT:
     case MEMBER_DOUBT_CLEAR:
         *fields = OBJECT | BIT(FIELD_VERSION);
+        return true;
+    case MEMBER_TOMBSTONE:
+    case MEMBER_TOMBSTONE_END:
+        *fields = OBJECT | BIT(FIELD_VERSION);
+        return true;
+    case MEMBER_PREPARE:
+    case MEMBER_DECIDE:
+    case MEMBER_OBSOLETE:
+        *fields = OBJECT | BIT(FIELD_CONTENT) | BIT(FIELD_VERSION);
+        return true;
+    case MEMBER_ABORT:
+        *fields = OBJECT | BIT(FIELD_CONTENT);
         return true;
     case MEMBER_UPLOAD_BEGIN:
     case MEMBER_UPLOAD_ABORT:
@@ -137,6 +148,7 @@ take_binding(struct member *m, uint8_t field, struct span value)
         if (!take_number(value, UINT32_MAX, &number))
             return false;
         m->last = (number & 1) != 0;
+        m->after_unsynced = (number & 2) != 0;
         return true;
     default:
         return true;

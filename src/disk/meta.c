@@ -263,7 +263,6 @@ meta_row(const struct member *m, struct row *out)
 {
     out->flags |= ROW_META_APART | (m->place.span == 0 ? ROW_INLINE : 0) |
                   (m->layout == LAYOUT_PARTS ? ROW_PARTS : 0);
-    out->born = m->born;
     out->segment = m->place.segment;
     out->offset = m->place.offset;
     out->meta_segment = m->segment;
@@ -286,6 +285,7 @@ member_row(const struct member *m, enum disk_class class, struct row *out,
                        " is malformed",
                        m->offset, m->segment);
     *out = (struct row){.version = m->version,
+                        .born = m->born,
                         .content = m->content,
                         .size = m->size,
                         .mtime_ms = meta.mtime_ms,
@@ -296,7 +296,7 @@ member_row(const struct member *m, enum disk_class class, struct row *out,
     out->flags = (class == DISK_CACHED ? ROW_CACHED : 0) |
                  (is_plain(&meta) ? ROW_PLAIN : 0) |
                  (meta.etag_text.len > 0 ? ROW_ETAG_TEXT : 0) |
-                 (meta.versioning == DISK_VERSIONED    ? ROW_VERSIONED
+                 (meta.versioning == DISK_VERSIONED   ? ROW_VERSIONED
                   : meta.versioning == DISK_SUSPENDED ? ROW_SUSPENDED
                                                       : 0);
     if (m->kind == MEMBER_META) {
@@ -309,7 +309,7 @@ member_row(const struct member *m, enum disk_class class, struct row *out,
     } else {
         out->flags |= ROW_INLINE;
     }
-    if (m->kind == MEMBER_UPLOAD_COMPLETE)
+    if (m->kind == MEMBER_UPLOAD_COMPLETE || member_is_prepared_upload(m))
         out->flags |= ROW_PARTS;
     return ERR_OK;
 }

@@ -8,23 +8,42 @@
 #include "disk/read.h"
 #include "disk/writer.h"
 
-enum err
-disk_upload_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
-                  const struct object_meta *meta, struct upload_id *out,
-                  struct errbuf *eb)
+static enum err
+begin_upload(struct disk *d, const struct disk_key *k, enum disk_class class,
+             const struct object_meta *meta, const struct upload_id *u, struct errbuf *eb)
 {
     struct object_meta stamped = *meta;
-    struct commit c = {.kind = MEMBER_UPLOAD_BEGIN, .key = k, .meta = &stamped};
+    struct commit c = {
+        .kind = MEMBER_UPLOAD_BEGIN, .key = k, .meta = &stamped, .upload = *u};
     enum err rc = meta_check(meta, eb);
 
     if (rc != ERR_OK)
         return rc;
     if (stamped.mtime_ms == 0)
         stamped.mtime_ms = (int64_t)(rt_wall_ns() / 1000000);
-    c.upload.id = content_mint(d);
-    rc = commit_submit(d, class, &c, eb);
-    *out = c.upload;
-    return rc;
+    return commit_submit(d, class, &c, eb);
+}
+
+enum err
+disk_upload_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
+                  const struct object_meta *meta, struct upload_id *out,
+                  struct errbuf *eb)
+{
+    out->id = content_mint(d);
+    return begin_upload(d, k, class, meta, out, eb);
+}
+
+enum err
+disk_upload_begin_as(struct disk *d, const struct disk_key *k,
+                     const struct object_meta *meta, const struct upload_id *u,
+                     struct errbuf *eb)
+{
+    struct upload_row row;
+    enum err rc = find_upload(d->tail, d->index, k->bucket, k->key, u, &row, eb);
+
+    if (rc == ERR_OK)
+        return err_set(eb, ERR_EXISTS, "the upload is here already");
+    return rc == ERR_NO_UPLOAD ? begin_upload(d, k, DISK_NATIVE, meta, u, eb) : rc;
 }
 
 static enum err
@@ -34,10 +53,10 @@ upload_of(struct disk *d, const struct disk_key *k, const struct upload_id *u,
     return find_upload(d->tail, d->index, k->bucket, k->key, u, out, eb);
 }
 
-enum err
-disk_part_begin(struct disk *d, const struct disk_key *k, const struct upload_id *u,
-                uint32_t number, uint64_t size, struct disk_writer **out,
-                struct errbuf *eb)
+static enum err
+begin_part(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+           uint32_t number, uint64_t size, const struct content_id *content,
+           struct disk_writer **out, struct errbuf *eb)
 {
     struct upload_row row;
     enum err rc;
@@ -47,7 +66,25 @@ disk_part_begin(struct disk *d, const struct disk_key *k, const struct upload_id
         return err_set(eb, ERR_BAD_REQUEST,
                        "part number %" PRIu32 ", 1 to %u are allowed", number, PART_MAX);
     rc = upload_of(d, k, u, &row, eb);
-    return rc == ERR_OK ? writer_begin(d, k, row.class, size, u, number, out, eb) : rc;
+    return rc == ERR_OK
+               ? writer_begin_as(d, k, row.class, size, content, u, number, out, eb)
+               : rc;
+}
+
+enum err
+disk_part_begin(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+                uint32_t number, uint64_t size, struct disk_writer **out,
+                struct errbuf *eb)
+{
+    return begin_part(d, k, u, number, size, NULL, out, eb);
+}
+
+enum err
+disk_part_begin_as(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+                   uint32_t number, uint64_t size, const struct content_id *content,
+                   struct disk_writer **out, struct errbuf *eb)
+{
+    return begin_part(d, k, u, number, size, content, out, eb);
 }
 
 enum err
@@ -159,30 +196,20 @@ fill_manifest(struct disk *d, const struct upload_id *u, const struct disk_part 
     return ERR_OK;
 }
 
+/* Fills in what *c lacks. */
 static enum err
-submit_complete(struct disk *d, const struct disk_key *k, const struct upload_id *u,
-                enum disk_class class, const struct manifest_entry *entries,
-                uint32_t count, uint64_t size, const struct object_meta *meta,
-                const struct disk_condition *condition, struct row *out,
-                struct errbuf *eb)
+submit_complete(struct disk *d, enum disk_class class, struct commit *c,
+                const struct manifest_entry *entries, uint32_t count, struct errbuf *eb)
 {
     size_t len = manifest_len(count);
     char *payload = xmalloc(len + 1), *sums = xmalloc(4 * block_count(len) + 1);
-    struct commit c = {.kind = MEMBER_UPLOAD_COMPLETE,
-                       .key = k,
-                       .condition = condition,
-                       .meta = meta,
-                       .content = content_mint(d),
-                       .size = size,
-                       .payload = {payload, len},
-                       .block_sums = {sums, 4 * block_count(len)},
-                       .upload = *u};
     enum err rc;
 
+    c->payload = (struct span){payload, len};
+    c->block_sums = (struct span){sums, 4 * block_count(len)};
     manifest_encode(entries, count, payload);
-    block_sums_put(block_seed(d->cluster_sum, &c.content, 0), 0, payload, len, sums);
-    rc = commit_submit(d, class, &c, eb);
-    *out = c.row;
+    block_sums_put(block_seed(d->cluster_sum, &c->content, 0), 0, payload, len, sums);
+    rc = commit_submit(d, class, c, eb);
     free(payload);
     free(sums);
     return rc;
@@ -204,32 +231,73 @@ done_before(struct disk *d, const struct disk_key *k, const struct upload_id *u,
     return rc;
 }
 
+/* Both kinds of completing: *c has kind, key, content, condition, metadata. ERR_NO_UPLOAD: there is no such upload, or
+ * no longer. */
+static enum err
+complete(struct disk *d, const struct upload_id *u, const struct disk_part *parts,
+         uint32_t count, struct commit *c, struct errbuf *eb)
+{
+    struct upload_row row;
+    struct manifest_entry *entries;
+    enum err rc = upload_of(d, c->key, u, &row, eb);
+
+    if (rc == ERR_OK)
+        rc = meta_check(c->meta, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (count < 1 || count > PART_MAX)
+        return err_set(eb, ERR_BAD_REQUEST, "%" PRIu32 " parts, 1 to %u are allowed",
+                       count, PART_MAX);
+    c->upload = *u;
+    entries = xcalloc(count, sizeof *entries);
+    rc = fill_manifest(d, u, parts, count, entries, &c->size, eb);
+    if (rc == ERR_OK)
+        rc = submit_complete(d, row.class, c, entries, count, eb);
+    free(entries);
+    return rc;
+}
+
+enum err
+disk_upload_complete_as(struct disk *d, const struct disk_key *k,
+                        const struct upload_id *u, const struct disk_part *parts,
+                        uint32_t count, const struct content_id *content,
+                        const struct object_meta *meta, const struct disk_condition *cond,
+                        struct row *out, struct errbuf *eb)
+{
+    struct commit c = {.kind = MEMBER_UPLOAD_COMPLETE,
+                       .key = k,
+                       .condition = cond,
+                       .meta = meta,
+                       .content = *content};
+    enum err rc = complete(d, u, parts, count, &c, eb);
+
+    if (rc == ERR_NO_UPLOAD)
+        return done_before(d, k, u, out, eb);
+    *out = c.row;
+    return rc;
+}
+
 enum err
 disk_upload_complete(struct disk *d, const struct disk_key *k, const struct upload_id *u,
                      const struct disk_part *parts, uint32_t count,
                      const struct object_meta *meta, const struct disk_condition *c,
                      struct row *out, struct errbuf *eb)
 {
-    struct upload_row row;
-    struct manifest_entry *entries;
-    uint64_t size;
-    enum err rc = upload_of(d, k, u, &row, eb);
+    struct content_id content = content_mint(d);
 
-    if (rc == ERR_NO_UPLOAD)
-        return done_before(d, k, u, out, eb);
-    if (rc == ERR_OK)
-        rc = meta_check(meta, eb);
-    if (rc != ERR_OK)
-        return rc;
-    if (count < 1 || count > PART_MAX)
-        return err_set(eb, ERR_BAD_REQUEST, "%" PRIu32 " parts, 1 to %u are allowed",
-                       count, PART_MAX);
-    entries = xcalloc(count, sizeof *entries);
-    rc = fill_manifest(d, u, parts, count, entries, &size, eb);
-    if (rc == ERR_OK)
-        rc = submit_complete(d, k, u, row.class, entries, count, size, meta, c, out, eb);
-    free(entries);
-    return rc;
+    return disk_upload_complete_as(d, k, u, parts, count, &content, meta, c, out, eb);
+}
+
+enum err
+disk_upload_prepare(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+                    const struct disk_part *parts, uint32_t count,
+                    const struct content_id *content, const struct object_meta *meta,
+                    struct errbuf *eb)
+{
+    struct commit c = {
+        .kind = MEMBER_PREPARE, .key = k, .meta = meta, .content = *content};
+
+    return complete(d, u, parts, count, &c, eb);
 }
 
 enum err

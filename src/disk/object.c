@@ -5,6 +5,7 @@
 #include "disk/flush.h"
 #include "disk/health.h"
 #include "disk/list.h"
+#include "disk/prepare.h"
 
 enum err
 disk_lookup(struct disk *d, const struct disk_key *k, struct row *out, struct errbuf *eb)
@@ -13,7 +14,8 @@ disk_lookup(struct disk *d, const struct disk_key *k, struct row *out, struct er
 
     if (rc != ERR_OK)
         return rc;
-    return find_object(d->tail, d->index, k->bucket, k->key, false, out, eb);
+    rc = find_object(d->tail, d->index, k->bucket, k->key, false, out, eb);
+    return prepared_count(d->prepared) == 0 ? rc : prepared_mark(d, k, rc, out, eb);
 }
 
 enum err

@@ -199,8 +199,10 @@ take_counters(struct disk *d, const struct member *m)
 static enum err
 flush_replayed(struct disk *d, struct segment *log, struct errbuf *eb)
 {
+    struct log *native = &d->home.log[DISK_NATIVE];
     enum err rc = rt_sync(log->file, eb);
 
+    native->synced_group = native->next_group - 1;
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = rt_dir_sync(d->dir[c], eb);
     return rc == ERR_OK ? flush_round(d, eb) : rc;
@@ -532,10 +534,10 @@ has_record(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
                                eb) != ERR_OK;
         return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
     }
-    rc = find_object(d->tail, d->index, m->bucket, m->key, false, &row, eb);
-    if (rc == ERR_OK)
-        *out = content_eq(&row.content, &m->content);
-    else if (rc == ERR_NOT_FOUND)
+    if (prepared_has(d->prepared, &m->content))
+        return ERR_OK;
+    rc = find_content(d->tail, d->index, m->bucket, m->key, &m->content, &row, eb);
+    if (rc == ERR_NOT_FOUND)
         *out = false;
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
@@ -788,6 +790,8 @@ recover_disk(struct disk *d, struct errbuf *eb)
         rc = open_index(d, &covered, eb);
     if (rc == ERR_OK)
         rc = check_for_logs(d, &found[DISK_NATIVE], eb);
+    if (rc == ERR_OK)
+        rc = prepared_load(d, eb);
     tail_replaying(d->tail, true);
     for (unsigned c = 0; c < DISK_CLASSES_; c++) {
         d->home.log[c].end = covered.log[c]; /* a flush in the middle covers no less */

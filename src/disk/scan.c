@@ -240,7 +240,7 @@ log_scan_behind(struct log_scan *s, uint64_t far, struct log_behind *out)
         struct member *m = &s->members[0];
 
         if (scan_member(s, at, m, NULL) != SCAN_GROUP || m->group <= wanted ||
-            m->epoch < epoch)
+            m->epoch < epoch || m->after_unsynced)
             continue;
         *out = (struct log_behind){at, m->group};
         log_scan_go(s, out);

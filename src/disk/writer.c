@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "disk/block.h"
 #include "disk/body.h"
-#include "disk/health.h"
 #include "disk/commit.h"
+#include "disk/health.h"
 #include "disk/writer.h"
 
 #define WRITE_PIECE (1u << 20) /* bytes that go to a body segment at a time */
@@ -74,9 +74,10 @@ free_writer(struct disk_writer *w)
 }
 
 enum err
-writer_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
-             uint64_t size, const struct upload_id *upload, uint32_t part,
-             struct disk_writer **out, struct errbuf *eb)
+writer_begin_as(struct disk *d, const struct disk_key *k, enum disk_class class,
+                uint64_t size, const struct content_id *content,
+                const struct upload_id *upload, uint32_t part, struct disk_writer **out,
+                struct errbuf *eb)
 {
     struct disk_writer *w;
     enum err rc;
@@ -104,7 +105,7 @@ writer_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
     w->key = (struct disk_key){.bucket = k->bucket,
                                .birth_name = {w->names, k->birth_name.len},
                                .key = {w->names + k->birth_name.len, k->key.len}};
-    w->content = content_mint(d);
+    w->content = content != NULL ? *content : content_mint(d);
     w->seed = block_seed(d->cluster_sum, &w->content, 0);
     if (upload != NULL)
         w->upload = *upload;
@@ -122,10 +123,32 @@ writer_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
 }
 
 enum err
+writer_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
+             uint64_t size, const struct upload_id *upload, uint32_t part,
+             struct disk_writer **out, struct errbuf *eb)
+{
+    return writer_begin_as(d, k, class, size, NULL, upload, part, out, eb);
+}
+
+enum err
 disk_write_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
                  uint64_t size, struct disk_writer **out, struct errbuf *eb)
 {
     return writer_begin(d, k, class, size, NULL, 0, out, eb);
+}
+
+enum err
+disk_write_begin_as(struct disk *d, const struct disk_key *k, uint64_t size,
+                    const struct content_id *content, struct disk_writer **out,
+                    struct errbuf *eb)
+{
+    return writer_begin_as(d, k, DISK_NATIVE, size, content, NULL, 0, out, eb);
+}
+
+const struct content_id *
+disk_writer_content(const struct disk_writer *w)
+{
+    return &w->content;
 }
 
 uint64_t
@@ -324,45 +347,55 @@ finish_body(struct disk_writer *w, const struct object_meta *meta, struct errbuf
 }
 
 enum err
-writer_commit(struct disk_writer **wp, const struct object_meta *meta,
-              const struct disk_condition *condition, struct row *out, struct errbuf *eb)
+writer_submit(struct disk_writer **wp, const struct object_meta *meta, struct commit *c,
+              struct errbuf *eb)
 {
     struct disk_writer *w = *wp;
     char sums[4 * (DISK_INLINE_MAX / BLOCK_BYTES)];
-    struct commit c = {.key = &w->key,
-                       .condition = condition,
-                       .meta = meta,
-                       .content = w->content,
-                       .size = disk_written(w),
-                       .upload = w->upload,
-                       .part = w->part};
     enum err rc = check_end(w, meta, eb);
 
     *wp = NULL;
+    c->key = &w->key;
+    c->meta = meta;
+    c->content = w->content;
+    c->size = disk_written(w);
+    c->upload = w->upload;
+    c->part = w->part;
     if (rc == ERR_OK && w->body.segment != NULL) {
         rc = finish_body(w, meta, eb);
         if (rc == ERR_OK)
-            c.place = body_place(&w->body);
+            c->place = body_place(&w->body);
     } else if (rc == ERR_OK) {
         block_sums_put(w->seed, 0, w->buf->at, w->buf_len, sums);
-        c.payload = (struct span){w->buf->at, w->buf_len};
-        c.block_sums = (struct span){sums, 4 * block_count(w->buf_len)};
+        c->payload = (struct span){w->buf->at, w->buf_len};
+        c->block_sums = (struct span){sums, 4 * block_count(w->buf_len)};
     }
     if (rc == ERR_OK) {
-        c.kind = w->part > 0            ? MEMBER_PART
-                 : c.place.segment != 0 ? MEMBER_COMMIT
-                                        : MEMBER_PUT;
-        rc = commit_submit(w->disk, w->class, &c, eb);
+        if (c->kind == 0)
+            c->kind = w->part > 0             ? MEMBER_PART
+                      : c->place.segment != 0 ? MEMBER_COMMIT
+                                              : MEMBER_PUT;
+        rc = commit_submit(w->disk, w->class, c, eb);
     }
     if (rc == ERR_OK)
         body_keep(&w->body);
-    else if (c.unknown)
+    else if (c->unknown)
         body_leave(&w->body);
     else
         body_give_back(&w->body);
+    free_writer(w);
+    return rc;
+}
+
+enum err
+writer_commit(struct disk_writer **wp, const struct object_meta *meta,
+              const struct disk_condition *condition, struct row *out, struct errbuf *eb)
+{
+    struct commit c = {.condition = condition};
+    enum err rc = writer_submit(wp, meta, &c, eb);
+
     if (rc == ERR_OK && out != NULL)
         *out = c.row;
-    free_writer(w);
     return rc;
 }
 

@@ -7,6 +7,16 @@
 enum err writer_begin(struct disk *d, const struct disk_key *k, enum disk_class class,
                       uint64_t size, const struct upload_id *upload, uint32_t part,
                       struct disk_writer **out, struct errbuf *eb) MUST_CHECK;
+/* The same under a content id that was minted before; NULL: a new one. */
+enum err writer_begin_as(struct disk *d, const struct disk_key *k, enum disk_class class,
+                         uint64_t size, const struct content_id *content,
+                         const struct upload_id *upload, uint32_t part,
+                         struct disk_writer **out, struct errbuf *eb) MUST_CHECK;
+struct commit;
+/* Takes the writer. `c` has the kind (0: put, commit or part, as it is), condition and version; body and names come
+ * from the writer, the answer is left in it. May switch. */
+enum err writer_submit(struct disk_writer **wp, const struct object_meta *meta,
+                       struct commit *c, struct errbuf *eb) MUST_CHECK;
 /* Takes the writer. `out` may be NULL. May switch. */
 enum err writer_commit(struct disk_writer **wp, const struct object_meta *meta,
                        const struct disk_condition *condition, struct row *out,

@@ -1,0 +1,97 @@
+/* The calls of disk.h about versions and metadata. */
+#include "base/log.h"
+#include "disk/change_version.h"
+#include "disk/commit.h"
+#include "disk/list.h"
+
+enum err
+disk_version_find(struct disk *d, const struct disk_key *k, const struct version *born,
+                  struct row *out, bool *current, struct errbuf *eb)
+{
+    enum err rc = find_object(d->tail, d->index, k->bucket, k->key, true, out, eb);
+    struct version now;
+
+    *current = false;
+    if (rc != ERR_OK)
+        return rc;
+    now = row_born(out);
+    *current = row_is_version(out) && (born != NULL ? version_cmp(&now, born) == 0
+                                                     : row_is_null_version(out));
+    if (*current)
+        return ERR_OK;
+    if (born != NULL)
+        return find_version(d->tail, d->index, k->bucket, k->key, born, out, eb);
+    return find_null_version(d->tail, d->index, k->bucket, k->key, out, eb);
+}
+
+static enum err
+submit(struct disk *d, struct commit *c, const struct version *as, struct errbuf *eb)
+{
+    if (as != NULL)
+        c->version = *as;
+    return commit_submit(d, DISK_NATIVE, c, eb);
+}
+
+enum err
+disk_version_delete(struct disk *d, const struct disk_key *k, const struct version *born,
+                    const struct disk_condition *condition, const struct version *as,
+                    struct row *was, struct version *decided, struct errbuf *eb)
+{
+    struct commit c = {
+        .kind = MEMBER_VERSION_DELETE, .key = k, .condition = condition, .which = born};
+    enum err rc = submit(d, &c, as, eb);
+
+    if (rc == ERR_OK && was != NULL)
+        *was = c.was;
+    if (rc == ERR_OK && decided != NULL)
+        *decided = c.decided;
+    return rc;
+}
+
+enum err
+disk_version_list(struct disk *d, uint64_t bucket, struct span after_key, bool inclusive,
+                  const struct version *after, uint32_t max, struct arena *a,
+                  struct disk_version **out, uint32_t *count, bool *more,
+                  struct errbuf *eb)
+{
+    return list_versions(d->tail, d->index, bucket, after_key, inclusive, after, max, a,
+                         out, count, more, eb);
+}
+
+enum err
+disk_delete_mark(struct disk *d, const struct disk_key *k,
+                 enum disk_versioning versioning, const struct disk_condition *condition,
+                 const struct version *as, struct row *marker, struct errbuf *eb)
+{
+    struct object_meta stamp = {.mtime_ms = (int64_t)(rt_wall_ns() / 1000000),
+                                .versioning = (uint8_t)versioning};
+    struct commit c = {
+        .kind = MEMBER_DELETE, .key = k, .condition = condition, .meta = &stamp};
+    enum err rc = submit(d, &c, as, eb);
+
+    if (rc == ERR_OK && marker != NULL)
+        *marker = c.row;
+    return rc;
+}
+
+enum err
+disk_set_meta(struct disk *d, const struct disk_key *k, const struct version *born,
+              const struct object_meta *meta, const struct disk_condition *condition,
+              const struct version *as, struct row *out, struct errbuf *eb)
+{
+    struct object_meta stamped = *meta;
+    struct commit c = {.kind = MEMBER_META,
+                       .key = k,
+                       .condition = condition,
+                       .meta = &stamped,
+                       .stamped = &stamped,
+                       .which = born,
+                       .current_version = born == NULL};
+    enum err rc = meta_check(meta, eb);
+
+    if (rc == ERR_OK)
+        rc = submit(d, &c, as, eb);
+    if (rc == ERR_OK && out != NULL)
+        *out = c.row;
+    return rc;
+}

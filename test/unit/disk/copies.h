@@ -1,0 +1,191 @@
+/* copies: a disk and what a layer above does with it to keep copies, for the tests of these calls. */
+#pragma once
+#include "world.h"
+
+#define COPIES_DATA (2u << 20)
+static char *copies_data;
+static uint64_t copies_epoch = 1;
+
+static inline struct disk *
+copies_open_with(struct disk_options o)
+{
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    o.epoch = ++copies_epoch;
+    if (disk_open(world_path, &o, &d, &eb) != ERR_OK) {
+        fprintf(stderr, "%s\n", eb.text);
+        abort();
+    }
+    return d;
+}
+
+static inline struct disk *
+copies_open(void)
+{
+    return copies_open_with(world_options());
+}
+
+/* way 0: as it is. 1: with everything in the index. 2: the index lost. */
+enum { COPIES_WAYS = 3 };
+static inline void
+copies_reopen(struct disk **dp, int way)
+{
+    char command[300];
+    struct errbuf eb = {0};
+
+    if (way == 1)
+        CHECK(disk_settle(*dp, &eb) == ERR_OK);
+    disk_close(dp);
+    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
+    if (way == 2)
+        CHECK(system(command) == 0);
+    *dp = copies_open();
+}
+
+static inline void
+copies_say(void *arg, bool fault, const char *sentence)
+{
+    (void)arg;
+    if (fault)
+        fprintf(stderr, "check: %s\n", sentence);
+}
+
+/* Closes it, and lets the check hold index, logs and bodies against each other. */
+static inline void
+copies_close(struct disk **dp)
+{
+    struct disk_checked checked;
+    struct errbuf eb = {0};
+    char scratch[300];
+
+    disk_close(dp);
+    snprintf(scratch, sizeof scratch, "%s/..", world_path);
+    CHECK(disk_check(world_path, scratch, copies_say, NULL, &checked, &eb) == ERR_OK);
+    CHECK_U64(checked.faults, 0);
+}
+
+static inline struct version
+copies_version(uint64_t counter)
+{
+    return (struct version){1, counter};
+}
+
+static inline struct content_id
+copies_content(uint8_t n)
+{
+    struct content_id c = {{0}};
+
+    c.bytes[5] = 1; /* epoch */
+    c.bytes[7] = 1; /* node */
+    c.bytes[15] = n;
+    return c;
+}
+
+/* A body of `len` bytes from `at` of the data, under content n, written and not ended. */
+static inline struct disk_writer *
+copies_write(struct disk *d, const char *key, uint8_t n, uint64_t at, uint64_t len)
+{
+    struct disk_key k = world_key(7, key);
+    struct content_id content = copies_content(n);
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+
+    if (disk_write_begin_as(d, &k, len, &content, &w, &eb) != ERR_OK) {
+        fprintf(stderr, "%s\n", eb.text);
+        abort();
+    }
+    CHECK(memcmp(disk_writer_content(w), &content, sizeof content) == 0);
+    CHECK(disk_write(w, copies_data + at, len, &eb) == ERR_OK);
+    return w;
+}
+
+static inline enum err
+copies_prepare(struct disk *d, const char *key, uint8_t n, uint64_t at, uint64_t len)
+{
+    struct disk_writer *w = copies_write(d, key, n, at, len);
+    struct object_meta meta = {.mtime_ms = 1700000000123 + n};
+    struct errbuf eb = {0};
+    enum err rc = disk_prepare(&w, &meta, &eb);
+
+    CHECK(w == NULL);
+    return rc;
+}
+
+static inline enum err
+copies_decide(struct disk *d, const char *key, uint8_t n, uint64_t counter)
+{
+    struct disk_key k = world_key(7, key);
+    struct content_id content = copies_content(n);
+    struct version v = copies_version(counter);
+    struct errbuf eb = {0};
+
+    return disk_decide(d, &k, &content, &v, &eb);
+}
+
+static inline enum err
+copies_give_up(struct disk *d, const char *key, uint8_t n)
+{
+    struct disk_key k = world_key(7, key);
+    struct content_id content = copies_content(n);
+    struct errbuf eb = {0};
+
+    return disk_give_up(d, &k, &content, &eb);
+}
+
+static inline enum err
+copies_copy(struct disk *d, const char *key, uint8_t n, uint64_t counter, uint64_t at,
+            uint64_t len)
+{
+    struct disk_writer *w = copies_write(d, key, n, at, len);
+    struct object_meta meta = {.mtime_ms = 1700000000123 + n};
+    struct row row = {.version = copies_version(counter), .content = copies_content(n)};
+    struct errbuf eb = {0};
+    enum err rc = disk_commit_copy(&w, &meta, &row, &eb);
+
+    CHECK(w == NULL);
+    return rc;
+}
+
+/* Is the key at this version, with this body? Version 0: there is no object. */
+static inline void
+copies_is(struct disk *d, const char *key, uint64_t counter, uint8_t n, uint64_t at,
+          uint64_t len)
+{
+    struct disk_key k = world_key(7, key);
+    struct content_id content = copies_content(n);
+    struct errbuf eb = {0};
+    struct row row;
+    enum err rc = disk_lookup(d, &k, &row, &eb);
+
+    if (counter == 0) {
+        CHECK(rc == ERR_NOT_FOUND);
+        return;
+    }
+    REQUIRE(rc == ERR_OK);
+    CHECK_U64(row.version.epoch, 1);
+    CHECK_U64(row.version.counter, counter);
+    CHECK(memcmp(&row.content, &content, sizeof content) == 0);
+    CHECK(world_get(d, key, copies_data + at, len, 0, len) == ERR_OK);
+}
+
+static inline bool
+copies_undecided(struct disk *d, const char *key)
+{
+    struct disk_key k = world_key(7, key);
+    struct row row = {0};
+    struct errbuf eb = {0};
+    enum err rc = disk_lookup(d, &k, &row, &eb);
+
+    CHECK(rc == ERR_OK || rc == ERR_NOT_FOUND);
+    return (row.flags & ROW_UNDECIDED) != 0;
+}
+
+static inline uint64_t
+copies_count(struct disk *d)
+{
+    struct disk_stat stat;
+
+    disk_stat(d, &stat);
+    return stat.undecided;
+}

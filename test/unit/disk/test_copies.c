@@ -1,0 +1,383 @@
+/* What one disk offers so that an object can be kept on several: bodies that are prepared, decided and given up, copies
+ * of what was decided elsewhere, deletes that others must hear of. Each outcome is held against a restart, a restart
+ * with everything in the index, and one with the index lost; then the check reads all of it. Protects D1, D4, D8, V1.
+ */
+#include "copies.h"
+
+/* One in the log, one in a body segment, one with a segment of its own would be too large for a unit test. */
+static const struct {
+    const char *key;
+    uint64_t at, len;
+} bodies[] = {{"small", 100, 5000}, {"large", 777, 700000}, {"empty", 0, 0}};
+#define BODIES (sizeof bodies / sizeof bodies[0])
+
+static void
+prepared_then_decided(void *arg)
+{
+    struct disk *d = copies_open();
+
+    (void)arg;
+    for (uint8_t i = 0; i < BODIES; i++) {
+        CHECK(world_put(d, bodies[i].key, copies_data, 10, NULL) == ERR_OK);
+        CHECK(copies_prepare(d, bodies[i].key, i, bodies[i].at, bodies[i].len) == ERR_OK);
+        CHECK(copies_prepare(d, "never", (uint8_t)(100 + i), 0, bodies[i].len) == ERR_OK);
+        CHECK(copies_prepare(d, bodies[i].key, i, bodies[i].at, bodies[i].len) ==
+              ERR_EXISTS);
+    }
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        copies_reopen(&d, way);
+        CHECK_U64(copies_count(d), 2 * BODIES);
+        CHECK(copies_undecided(d, "never") && !copies_undecided(d, "other"));
+        copies_is(d, "never", 0, 0, 0, 0);
+        for (uint8_t i = 0; i < BODIES; i++) { /* what was there before still is */
+            CHECK(copies_undecided(d, bodies[i].key));
+            CHECK(world_get(d, bodies[i].key, copies_data, 10, 0, 10) == ERR_OK);
+        }
+    }
+    for (uint8_t i = 0; i < BODIES; i++) {
+        struct version high = {copies_epoch + 100, 7};
+        struct content_id content = copies_content(i);
+        struct disk_key k = world_key(7, bodies[i].key);
+        struct errbuf eb = {0};
+
+        CHECK(disk_decide(d, &k, &content, &high, &eb) == ERR_OK);
+        CHECK(disk_decide(d, &k, &content, &high, &eb) == ERR_OK); /* twice is one */
+        CHECK(disk_give_up(d, &k, &content, &eb) == ERR_PRECONDITION);
+        CHECK_SAYS(eb.text, "decided");
+        CHECK(copies_prepare(d, bodies[i].key, i, bodies[i].at, bodies[i].len) ==
+              ERR_EXISTS);
+    }
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        for (uint8_t i = 0; i < BODIES; i++) {
+            CHECK(!copies_undecided(d, bodies[i].key));
+            CHECK(world_get(d, bodies[i].key, copies_data + bodies[i].at, bodies[i].len,
+                            0, bodies[i].len) == ERR_OK);
+        }
+        CHECK_U64(copies_count(d), BODIES);
+        copies_reopen(&d, way);
+    }
+    copies_close(&d);
+}
+
+static void
+given_up(void *arg)
+{
+    struct disk *d = copies_open();
+
+    (void)arg;
+    CHECK(copies_copy(d, "large", 50, 5, 0, 400000) == ERR_OK);
+    for (uint8_t i = 0; i < BODIES; i++)
+        CHECK(copies_prepare(d, bodies[i].key, i, bodies[i].at, bodies[i].len) == ERR_OK);
+    copies_reopen(&d, 1);
+    for (uint8_t i = 0; i < BODIES; i++) {
+        CHECK(copies_give_up(d, bodies[i].key, i) == ERR_OK);
+        CHECK(copies_give_up(d, bodies[i].key, i) == ERR_OK); /* nothing is there: fine */
+        CHECK(copies_decide(d, bodies[i].key, i, 9) == ERR_NOT_FOUND);
+    }
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        CHECK_U64(copies_count(d), 0);
+        copies_is(d, "small", 0, 0, 0, 0);
+        copies_is(d, "large", 5, 50, 0, 400000);
+        copies_reopen(&d, way);
+    }
+    CHECK(copies_prepare(d, "small", 0, 0, 10) == ERR_OK); /* the id is free again */
+    copies_close(&d);
+}
+
+/* Decisions come in any order; the newest version stands, and what lost is dropped. */
+static void
+decisions_in_any_order(void *arg)
+{
+    struct disk *d = copies_open();
+    struct disk_deleted gone;
+    struct disk_key k = world_key(7, "deleted");
+    struct version v = copies_version(30);
+    struct errbuf eb = {0};
+
+    (void)arg;
+    for (uint8_t i = 1; i <= 3; i++)
+        CHECK(copies_prepare(d, "key", i, i, 300000) == ERR_OK);
+    CHECK(copies_prepare(d, "deleted", 9, 0, 10) == ERR_OK);
+    CHECK(copies_decide(d, "key", 2, 20) == ERR_OK);
+    CHECK(copies_decide(d, "key", 1, 10) ==
+          ERR_OK); /* older: dropped, and that is no fault */
+    copies_is(d, "key", 20, 2, 2, 300000);
+    CHECK(copies_undecided(d, "key"));
+    CHECK(copies_decide(d, "key", 1, 10) == ERR_OK); /* again */
+    CHECK(copies_decide(d, "other", 3, 40) ==
+          ERR_NOT_FOUND); /* prepared for another key */
+    CHECK(copies_decide(d, "key", 77, 15) ==
+          ERR_OK); /* unknown, but older than what is here */
+    CHECK(copies_decide(d, "key", 77, 40) == ERR_NOT_FOUND); /* lost */
+    CHECK(copies_give_up(d, "key", 3) == ERR_OK);
+    CHECK(disk_delete_with(
+              d, &k,
+              &(struct disk_delete_options){
+                  .version = &v, .keep_tombstone = true, .always = true, .now_ms = 5},
+              &gone, &eb) == ERR_OK &&
+          !gone.existed && gone.version.counter == 30);
+    CHECK(copies_decide(d, "deleted", 9, 29) == ERR_OK); /* older than the delete */
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        CHECK_U64(copies_count(d), 0);
+        copies_is(d, "key", 20, 2, 2, 300000);
+        copies_is(d, "deleted", 0, 0, 0, 0);
+        copies_reopen(&d, way);
+    }
+    copies_close(&d);
+}
+
+static void
+as_many_as_allowed(void *arg)
+{
+    struct disk_options o = world_options();
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct disk *d;
+    struct disk_undecided *page;
+    struct errbuf eb = {0};
+    uint32_t count, seen = 0;
+    struct content_id after;
+    bool more = true;
+
+    (void)arg;
+    o.undecided_max = 100;
+    d = copies_open_with(o);
+    for (uint8_t i = 0; i < 100; i++)
+        CHECK(copies_prepare(d, i % 2 ? "odd" : "even", i, i, 20) == ERR_OK);
+    CHECK(copies_prepare(d, "odd", 100, 0, 20) == ERR_BUSY);
+    copies_reopen(&d, 1);
+    for (uint8_t i = 0; i < 10; i++) /* some in the tail, some in the index */
+        CHECK(copies_give_up(d, i % 2 ? "odd" : "even", i) == ERR_OK);
+    while (more) {
+        CHECK(disk_undecided(d, seen > 0 ? &after : NULL, 7, a, &page, &count, &more,
+                             &eb) == ERR_OK);
+        for (uint32_t i = 0; i < count; i++, seen++) {
+            uint8_t n = (uint8_t)(10 + seen);
+            struct content_id want = copies_content(n);
+
+            CHECK(memcmp(&page[i].content, &want, sizeof want) == 0);
+            CHECK(span_is(page[i].key, n % 2 ? "odd" : "even") && page[i].bucket == 7);
+            CHECK_U64(page[i].size, 20);
+            CHECK_U64((uint64_t)page[i].mtime_ms, 1700000000123 + n);
+            CHECK(page[i].prepared.counter > 0);
+            after = page[i].content;
+        }
+        arena_reset(a);
+    }
+    CHECK_U64(seen, 90);
+    arena_free(&a);
+    copies_close(&d);
+}
+
+/* Flips bytes of the object's body on the disk. */
+static void
+damage(const char *key, uint64_t len)
+{
+    char command[600];
+
+    (void)key;
+    snprintf(command, sizeof command,
+             "python3 - '%s' %llu <<'E'\n"
+             "import sys, glob\n"
+             "for p in glob.glob(sys.argv[1] + '/native/body-*.tar'):\n"
+             "    f = open(p, 'r+b'); f.seek(8192 + int(sys.argv[2]) // 2)\n"
+             "    f.write(b'damaged')\n"
+             "E",
+             world_path, (unsigned long long)len);
+    CHECK(system(command) == 0);
+}
+
+static void
+copies_come_and_go(void *arg)
+{
+    struct disk *d = copies_open();
+    struct disk_key k = world_key(7, "key");
+    struct version v20 = copies_version(20), v30 = copies_version(30);
+    struct errbuf eb = {0};
+
+    (void)arg;
+    CHECK(disk_forget(d, &k, &v20, &eb) == ERR_NOT_FOUND);
+    CHECK(copies_copy(d, "key", 2, 20, 5, 600000) == ERR_OK);
+    CHECK(copies_copy(d, "key", 1, 10, 0, 600000) == ERR_PRECONDITION); /* older */
+    copies_is(d, "key", 20, 2, 5, 600000);
+    copies_reopen(&d, 1);
+    damage("key", 600000);
+    CHECK(world_get(d, "key", copies_data + 5, 600000, 0, 600000) == ERR_CORRUPT);
+    CHECK(copies_copy(d, "key", 2, 20, 5, 600000) == ERR_OK); /* in place of itself */
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        copies_is(d, "key", 20, 2, 5, 600000);
+        copies_reopen(&d, way);
+    }
+    CHECK(disk_forget(d, &k, &v30, &eb) == ERR_PRECONDITION);
+    CHECK_SAYS(eb.text, "changed");
+    for (int way = 0; way < COPIES_WAYS;
+         way++) { /* goes, and comes back as the same version */
+        CHECK(disk_forget(d, &k, &v20, &eb) == ERR_OK);
+        CHECK(disk_forget(d, &k, &v20, &eb) == ERR_NOT_FOUND);
+        copies_is(d, "key", 0, 0, 0, 0);
+        copies_reopen(&d, way);
+        copies_is(d, "key", 0, 0, 0, 0);
+        CHECK(copies_copy(d, "key", 2, 20, 5, 600000) == ERR_OK);
+        copies_reopen(&d, way);
+        copies_is(d, "key", 20, 2, 5, 600000);
+    }
+    copies_close(&d);
+}
+
+/* Is a kept tombstone of this version there? 0: none. */
+static void
+tombstone_is(struct disk *d, const char *key, uint64_t counter)
+{
+    struct disk_key k = world_key(7, key);
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct disk_entry *entries;
+    struct errbuf eb = {0};
+    struct row row;
+    uint32_t count, found = 0;
+    bool more;
+    enum err rc = disk_lookup_any(d, &k, &row, &eb);
+
+    if (counter == 0) {
+        CHECK(rc == ERR_NOT_FOUND || (row.flags & ROW_TOMBSTONE) == 0);
+    } else {
+        REQUIRE(rc == ERR_OK);
+        CHECK_U64(row.flags & (ROW_TOMBSTONE | ROW_KEPT), ROW_TOMBSTONE | ROW_KEPT);
+        CHECK_U64(row.version.counter, counter);
+        CHECK_U64((uint64_t)row.mtime_ms, 1234567);
+        CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
+    }
+    CHECK(disk_list_any(d, 7, SPAN(""), true, 100, a, &entries, &count, &more, &eb) ==
+          ERR_OK);
+    for (uint32_t i = 0; i < count; i++)
+        found += span_is(entries[i].key, key) && (entries[i].row.flags & ROW_KEPT) != 0;
+    CHECK_U64(found, counter != 0);
+    CHECK(disk_list(d, 7, SPAN(""), true, 100, a, &entries, &count, &more, &eb) ==
+          ERR_OK);
+    for (uint32_t i = 0; i < count; i++)
+        CHECK((entries[i].row.flags & ROW_TOMBSTONE) == 0);
+    arena_free(&a);
+}
+
+static struct disk_deleted
+delete_as(struct disk *d, const char *key, uint64_t counter, bool keep, bool always)
+{
+    struct disk_key k = world_key(7, key);
+    struct version v = copies_version(counter);
+    struct disk_delete_options o = {.version = counter > 0 ? &v : NULL,
+                                    .keep_tombstone = keep,
+                                    .always = always,
+                                    .now_ms = 1234567};
+    struct disk_deleted gone;
+    struct errbuf eb = {0};
+
+    CHECK(disk_delete_with(d, &k, &o, &gone, &eb) == ERR_OK);
+    return gone;
+}
+
+static void
+tombstones(void *arg)
+{
+    struct disk *d = copies_open();
+    struct disk_key k = world_key(7, "key");
+    struct version v20 = copies_version(20), v21 = copies_version(21);
+    struct errbuf eb = {0};
+    bool existed, empty;
+
+    (void)arg;
+    CHECK(copies_copy(d, "key", 1, 10, 0, 5000) == ERR_OK);
+    CHECK_U64(delete_as(d, "key", 9, true, true).version.counter,
+              0); /* older than the row */
+    copies_is(d, "key", 10, 1, 0, 5000);
+    CHECK_U64(delete_as(d, "nothing", 0, true, false).version.counter, 0);
+    tombstone_is(d, "nothing", 0);
+    CHECK(delete_as(d, "key", 20, true, false).existed);
+    CHECK_U64(delete_as(d, "key", 20, true, true).version.counter, 0); /* again */
+    CHECK(delete_as(d, "unknown", 21, true, true).version.counter == 21);
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        tombstone_is(d, "key", 20);
+        tombstone_is(d, "unknown", 21);
+        CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK);
+        CHECK(!existed); /* and the tombstone stays */
+        CHECK(copies_copy(d, "key", 1, 10, 0, 5000) ==
+              ERR_PRECONDITION); /* older than the delete */
+        CHECK(copies_copy(d, "key", 2, 19, 0, 500000) == ERR_PRECONDITION);
+        copies_is(d, "key", 0, 0, 0, 0);
+        CHECK(disk_bucket_empty(d, 7, &empty, &eb) == ERR_OK && empty);
+        copies_reopen(&d, way);
+        CHECK(disk_tombstone_end(d, &k, &v21, &eb) == ERR_OK); /* of another: nothing */
+    }
+    CHECK(disk_tombstone_end(d, &k, &v20, &eb) == ERR_OK);
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        tombstone_is(d, "key", 0);
+        tombstone_is(d, "unknown", 21);
+        copies_reopen(&d, way);
+    }
+    CHECK(copies_copy(d, "key", 1, 24, 0, 5000) == ERR_OK);
+    CHECK(copies_copy(d, "unknown", 3, 22, 0, 5000) ==
+          ERR_OK); /* newer than the delete */
+    tombstone_is(d, "unknown", 0);
+    copies_is(d, "unknown", 22, 3, 0, 5000);
+    CHECK(delete_as(d, "unknown", 23, false, false).existed); /* not kept */
+    tombstone_is(d, "unknown", 0);
+    copies_close(&d);
+}
+
+/* Disks of one node count together and have one epoch; a disk that is ahead of its node is refused in words. */
+static void
+one_count_for_all(void *arg)
+{
+    struct disk_options o = world_options();
+    struct disk_ids ids = {0};
+    struct disk_identity found;
+    struct disk *d = copies_open();
+    struct errbuf eb = {0};
+    struct row row;
+
+    (void)arg;
+    disk_close(&d);
+    CHECK(disk_identify(world_path, &found, &eb) == ERR_OK);
+    CHECK_U64(found.epoch, copies_epoch);
+    o.ids = &ids;
+    o.epoch = found.epoch;
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_DENIED && d == NULL);
+    CHECK_SAYS(eb.text, "epoch");
+    o.epoch = found.epoch + 5;
+    atomic_store(&ids.counter, 1000); /* others have counted */
+    REQUIRE(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    CHECK(world_put(d, "key", copies_data, 100, &row) == ERR_OK);
+    CHECK_U64(row.version.epoch, found.epoch + 5);
+    CHECK(row.version.counter > 1000);
+    CHECK(atomic_load(&ids.counter) >= row.version.counter);
+    disk_close(&d);
+    copies_epoch = o.epoch;
+}
+
+#define CASE(fn, body)                                                                   \
+    static void test_##fn(void)                                                          \
+    {                                                                                    \
+        world_run(body, NULL);                                                           \
+    }
+CASE(what_is_prepared_is_seen_once_it_is_decided, prepared_then_decided)
+CASE(what_is_given_up_is_gone, given_up)
+CASE(decisions_may_come_in_any_order, decisions_in_any_order)
+CASE(undecided_versions_are_bounded_and_listed, as_many_as_allowed)
+CASE(copies_come_and_go_by_version, copies_come_and_go)
+CASE(kept_tombstones_refuse_older_copies, tombstones)
+CASE(disks_of_a_node_count_together, one_count_for_all)
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_ERROR + 1);
+    copies_data = malloc(COPIES_DATA);
+    world_fill(copies_data, COPIES_DATA, 1);
+    RUN(test_what_is_prepared_is_seen_once_it_is_decided);
+    RUN(test_what_is_given_up_is_gone);
+    RUN(test_decisions_may_come_in_any_order);
+    RUN(test_undecided_versions_are_bounded_and_listed);
+    RUN(test_copies_come_and_go_by_version);
+    RUN(test_kept_tombstones_refuse_older_copies);
+    RUN(test_disks_of_a_node_count_together);
+    free(copies_data);
+    return check_done();
+}
