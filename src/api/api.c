@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/answers.h"
 #include "api/internal.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -25,6 +26,7 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
     a->keys = xcalloc(rt_loop_count(), sizeof(struct sigv4_cache *));
     for (unsigned i = 0; i < rt_loop_count(); i++)
         a->keys[i] = sigv4_cache_new();
+    a->answers = answers_new(o->hot_bytes);
     if (o->bench_objects) {
         a->bench = xmalloc(API_BENCH_MAX);
         memset(a->bench, 'b', API_BENCH_MAX);
@@ -46,6 +48,7 @@ api_free(struct api **ap)
     for (unsigned i = 0; i < rt_loop_count(); i++)
         sigv4_cache_free(&a->keys[i]);
     free(a->keys);
+    answers_free(&a->answers);
     free(a->bench);
     free(a);
 }
@@ -73,8 +76,7 @@ request_work(struct request *q)
 void
 put_ids(struct request *q)
 {
-    http_header(q->http, "x-amz-request-id", span_of(q->http->id));
-    http_header(q->http, "x-amz-id-2", span_of(q->http->id));
+    answer_ids(q->http);
 }
 
 /* "/s3" and "/s3/...", in path style only: S3 again. Returns the bytes to skip. */
@@ -110,11 +112,16 @@ split_name(struct request *q)
 static void
 handle(struct http_request *http, void *arg)
 {
-    struct request *q = arena_alloc(http->arena, sizeof *q);
+    struct request *q;
     enum err rc;
 
+    if (answers_serve(arg, http))
+        return;
+    q = arena_alloc(http->arena, sizeof *q);
     *q = (struct request){.api = arg, .http = http, .arena = http->arena, .op = OP_other};
     http->user = q;
+    q->map_serial = map_serial(map_now(q->api->options.map));
+    q->answers_epoch = answers_epoch(q->api->answers);
     rc = query_parse(http->head->query, q->arena, &q->query, &q->fault);
     if (rc == ERR_OK)
         rc = split_name(q);
@@ -143,9 +150,9 @@ static void
 on_done(struct http_request *http, const struct http_done *d, void *arg)
 {
     const struct api *a = arg;
-    const struct request *q = http->user;
+    const struct request *q = http->user; /* NULL: answers_serve() */
     struct metric_request m = {
-        .op = q != NULL ? q->op : OP_other,
+        .op = q != NULL ? q->op : OP_get,
         .status = d->status,
         .duration_ns = d->duration_ns,
         .first_byte_ns = d->first_byte_ns,

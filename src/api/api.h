@@ -29,6 +29,7 @@ struct api_options {
         *credentials; /* path of the keys of the first start; told to who asks /_/stat */
     bool bench_objects; /* serve /_/bench/SIZE */
     bool access_log;    /* a log line a request */
+    uint64_t hot_bytes; /* of the hot set: how many answers are worth keeping */
 };
 struct api; /* one for all loops */
 

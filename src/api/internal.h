@@ -11,6 +11,7 @@ struct api {
     struct span domains[API_DOMAINS_MAX];
     struct sigv4_cache **keys; /* signing keys, one set a loop */
     _Atomic bool ready, access_log;
+    struct answers *answers;
     char *bench; /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
 #define API_BENCH_MAX (16u << 20)
@@ -53,6 +54,9 @@ struct request {
     struct arena *work; /* owned; NULL until request_work(): large documents */
     struct fault fault;
     enum metric_op op;
+    /* As they stood when it began: what was decided by them may be kept (answers.h). */
+    uint64_t map_serial;
+    uint32_t answers_epoch;
 };
 
 /* The one gate: every route but livez and readyz stands behind it. ERR_OK: `caller` is known and has what the route

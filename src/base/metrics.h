@@ -43,6 +43,8 @@
       "bytes refused because their sum is wrong", "where", "disk|backend|client")        \
     X(M_HOT, "forebay_hot_requests_total", COUNTER, "reads by where the bytes were",     \
       "where", "hot|disk")                                                               \
+    X(M_ANSWERS_KEPT, "forebay_kept_answers_total", COUNTER,                             \
+      "GETs answered with a head that was kept rendered", "", "")                        \
     X(M_HOT_BYTES, "forebay_hot_bytes", GAUGE, "bytes in the hot set", "", "")           \
     X(M_UNVERIFIED, "forebay_backend_unverified_total", COUNTER,                         \
       "objects fetched with nothing but their length to verify", "", "")

@@ -221,6 +221,26 @@ enum err disk_read_next(struct disk_reader *r, struct deadline by, struct span *
                         struct errbuf *eb) MUST_CHECK;
 void disk_read_end(struct disk_reader **rp); /* NULL is fine */
 
+/* ---- once more ----
+ * An object that was just served whole, in one piece, from the hot set, can be served again without looking for it. What is
+ * remembered is plain data, for the same loop and while the disk is open. Nothing switches. */
+struct disk_again {
+    struct content_id content;
+    uint32_t hash, stamp; /* of the row */
+    uint32_t entry, len;  /* in the hot set */
+};
+/* While the reader's first piece is at hand. False: it is not such an object. */
+bool disk_again_keep(struct disk *d, const struct disk_key *k,
+                     const struct disk_reader *r, struct disk_again *out);
+/* False: the row has changed since, or the bytes are no longer in memory: look it up. True: *bytes stay until
+ * disk_again_end(), over switches too. */
+struct disk_held {
+    const char *at;
+    uint32_t len, entry;
+};
+bool disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *out);
+void disk_again_end(struct disk *d, struct disk_held *held); /* twice is fine */
+
 /* ---- writing ---- */
 struct disk_writer;
 /* Reserves a place for `size` bytes, or for a body of unknown length up to 5 GiB. ERR_NO_SPACE before the first

@@ -167,6 +167,24 @@ missed:
     return false;
 }
 
+bool
+hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id, uint64_t number,
+           struct hot_pin *out)
+{
+    struct piece *p = &h->pieces[entry];
+
+    *out = (struct hot_pin){0};
+    if (!pin(p))
+        return false;
+    if (!is(p, id, number)) {
+        unpin(p);
+        return false;
+    }
+    *out = (struct hot_pin){h->arena + p->at + ALIGN, p->len, entry};
+    metric_add(M_HOT, 0, 1);
+    return true;
+}
+
 void
 hot_unpin(struct hot *h, struct hot_pin *held)
 {

@@ -25,6 +25,9 @@ struct hot_pin {
 /* True: the piece, pinned until hot_unpin(). May be held over switches, by anybody. Counts M_HOT. */
 bool hot_get(struct hot *h, const struct content_id *id, uint64_t piece,
              struct hot_pin *out);
+/* The same for a piece that was in `entry` a while ago: looks there only. */
+bool hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id,
+                uint64_t piece, struct hot_pin *out);
 void hot_unpin(
     struct hot *h,
     struct hot_pin *pin); /* any thread; twice is fine: at is NULL afterwards */

@@ -416,3 +416,39 @@ disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece,
     return (r->row.flags & ROW_INLINE) != 0 ? next_of_member(r, piece, eb)
                                             : next_of_body(r, by, piece, eb);
 }
+
+/* ---- once more ---- */
+
+bool
+disk_again_keep(struct disk *d, const struct disk_key *k, const struct disk_reader *r,
+                struct disk_again *out)
+{
+    if (r->pin.at == NULL || (r->row.flags & ROW_PARTS) != 0 ||
+        r->pin.len != r->row.size || r->row.size > HOT_PIECE)
+        return false;
+    *out = (struct disk_again){
+        .content = r->row.content, .entry = r->pin.entry, .len = r->pin.len};
+    return recent_stand(tail_recent(d->tail), k->bucket, k->key, &r->row, &out->hash,
+                        &out->stamp);
+}
+
+bool
+disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *out)
+{
+    struct hot_pin pin;
+
+    if (!recent_stands(tail_recent(d->tail), a->hash, a->stamp) ||
+        !hot_get_at(d->hot, a->entry, &a->content, 0, &pin))
+        return false;
+    *out = (struct disk_held){pin.at, pin.len, pin.entry};
+    return true;
+}
+
+void
+disk_again_end(struct disk *d, struct disk_held *held)
+{
+    struct hot_pin pin = {held->at, held->len, held->entry};
+
+    hot_unpin(d->hot, &pin);
+    held->at = NULL;
+}

@@ -122,3 +122,27 @@ recent_keep(struct recent *r, uint64_t bucket, struct span key,
                                 .row = *row};
     memcpy(slot->key, key.at, key.len);
 }
+
+bool
+recent_stand(struct recent *r, uint64_t bucket, struct span key, const struct row *row,
+             uint32_t *hash, uint32_t *stamp)
+{
+    struct recent_look look;
+    struct row kept;
+
+    if (!recent_find(r, bucket, key, &look, &kept) ||
+        kept.version.epoch != row->version.epoch ||
+        kept.version.counter != row->version.counter ||
+        memcmp(&kept.content, &row->content, sizeof kept.content) != 0)
+        return false;
+    *hash = look.hash;
+    *stamp = look.stamp;
+    return true;
+}
+
+bool
+recent_stands(const struct recent *r, uint32_t hash, uint32_t stamp)
+{
+    return atomic_load_explicit(&r->changed[hash % COUNTERS], memory_order_acquire) ==
+           stamp;
+}

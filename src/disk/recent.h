@@ -27,3 +27,10 @@ bool recent_find(struct recent *r, uint64_t bucket, struct span key,
                  struct recent_look *look, struct row *out);
 void recent_keep(struct recent *r, uint64_t bucket, struct span key,
                  const struct recent_look *look, const struct row *row);
+
+/* Where the counter of a key stands: `hash` and `stamp` of a look whose row this loop still remembers, and it is this
+ * one. False: it remembers none or another, or a change began since. */
+bool recent_stand(struct recent *r, uint64_t bucket, struct span key,
+                  const struct row *row, uint32_t *hash, uint32_t *stamp);
+/* Has no change of a key with this hash begun since? */
+bool recent_stands(const struct recent *r, uint32_t hash, uint32_t stamp);

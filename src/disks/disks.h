@@ -71,6 +71,23 @@ enum err disks_read_next(struct disks_reader *r, struct deadline by, struct span
                          struct errbuf *eb) MUST_CHECK;
 void disks_read_end(struct disks_reader *r); /* twice is fine */
 
+/* Once more: see disk.h. Nothing switches. Kept only of rows that their owner gave out while the set was settled, and good for
+ * nothing once the set has changed. */
+struct disks_again {
+    struct disk_again at;
+    uint32_t serial; /* of the set */
+    uint16_t disk;
+};
+struct disks_held {
+    struct disk_held at;
+    struct disk *disk;
+};
+bool disks_again_keep(struct disks *ds, const struct disks_key *k,
+                      const struct disks_reader *r, struct disks_again *out);
+bool disks_again_begin(struct disks *ds, const struct disks_again *a,
+                       struct disks_held *out);
+void disks_again_end(struct disks_held *held); /* twice is fine */
+
 struct disks_writer;
 /* ERR_UNAVAILABLE: fewer disks are here than min_copies. */
 enum err disks_write_begin(struct disks *ds, const struct disks_key *k,

@@ -8,6 +8,8 @@ struct disks {
     /* Any loop. */
     struct disk *_Atomic one; /* there is one disk: nothing else need be looked at */
     struct disk_ids ids;      /* lent to every disk */
+    /* Counts changes of the set, of a disk's state, of settled; before the first write is acknowledged that follows it. */
+    _Atomic uint32_t serial;
 };
 
 struct disks_writer {

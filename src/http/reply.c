@@ -69,6 +69,20 @@ http_headers_clear(struct http_request *r)
     l->bad = false;
 }
 
+void
+http_header_lines(struct http_request *r, struct span lines)
+{
+    http_put_lines(lines_of(r), lines);
+}
+
+struct span
+http_header_text(const struct http_request *r)
+{
+    const struct http_lines *l = &r->conn->work->reply.lines;
+
+    return (struct span){l->at, l->bad ? 0 : l->len};
+}
+
 /* ---- the head ---- */
 
 static void
@@ -188,6 +202,10 @@ send_all(struct http_conn *c, struct iovec *iov, int count)
     return rc == ERR_OK || rc == ERR_TIMEOUT || rc == ERR_CANCELLED ? rc : ERR_CLOSED;
 }
 
+/* Answers up to this size leave together with those of the other requests of this turn: a client that answers faster than
+ * one request is served would otherwise be woken for each of them. */
+#define TOGETHER_MAX (64u << 10)
+
 /* Sends the head, if it is still held, with up to IOV_MAX_HERE - 3 pieces of the body.
  * May switch. */
 static enum err
@@ -200,6 +218,8 @@ send_pieces(struct http_conn *c, const struct iovec *iov, int count, size_t len)
     int n = 0;
 
     assert(count <= IOV_MAX_HERE - 3);
+    if (w->reply.state == REPLY_HELD && len <= TOGETHER_MAX && rt_crowded())
+        rt_yield();
     if (w->reply.state == REPLY_HELD)
         all[n++] = (struct iovec){(char *)(uintptr_t)w->reply.head.at, w->reply.head.len};
     if (coded && len > 0)

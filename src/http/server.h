@@ -134,6 +134,10 @@ void http_header_u64(struct http_request *r, const char *name, uint64_t value);
 void http_headerf(struct http_request *r, const char *name, const char *fmt, ...)
     PRINTF(3, 4);
 void http_headers_clear(struct http_request *r);
+/* Lines with their ends that were made here before: not looked at again. */
+void http_header_lines(struct http_request *r, struct span lines);
+/* The lines so far, until the next is added; before http_reply*(). */
+struct span http_header_text(const struct http_request *r);
 
 /* Head and body in one send. To HEAD the length of `body` is told and nothing sent. May
  * switch. */

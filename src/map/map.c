@@ -16,6 +16,7 @@
 #define LIST_BYTES    MIB(64)
 
 struct map {
+    uint64_t serial;
     uint32_t count;
     const struct map_bucket *buckets[]; /* one reference each, in byte order of names */
 };
@@ -70,6 +71,12 @@ const struct map *
 map_now(const struct map_service *s)
 {
     return atomic_load_explicit(&s->now, memory_order_acquire);
+}
+
+uint64_t
+map_serial(const struct map *m)
+{
+    return m->serial;
 }
 
 uint32_t
@@ -131,7 +138,9 @@ reload(struct map_service *s, struct errbuf *eb)
             map_free(m);
         return rc;
     }
-    old = atomic_exchange_explicit(&s->now, m, memory_order_acq_rel);
+    old = atomic_load_explicit(&s->now, memory_order_relaxed); /* `change` is held */
+    m->serial = old != NULL ? old->serial + 1 : 1;
+    atomic_store_explicit(&s->now, m, memory_order_release);
     if (old != NULL)
         rt_retire(map_free, old);
     return ERR_OK;

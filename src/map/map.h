@@ -50,6 +50,8 @@ enum err map_start(struct meta *m, struct map_service **out,
 void map_stop(struct map_service **sp);
 
 const struct map *map_now(const struct map_service *s);
+/* Of the snapshot: each later one has a higher one. */
+uint64_t map_serial(const struct map *m);
 /* NULL when there is none. Borrowed until the next switch; map_bucket_ref() to keep it. */
 const struct map_bucket *map_bucket_find(const struct map *m, struct span name);
 uint32_t map_bucket_count(const struct map *m);

@@ -119,6 +119,7 @@ open_services(struct node *n)
     struct object_options ob = {.cache_budget = n->o->cache_budget, .node = n->id.node};
     struct api_options a = {.region = n->o->region,
                             .bench_objects = n->o->bench_objects,
+                            .hot_bytes = n->o->hot_bytes,
                             .access_log = n->o->live.access_log};
     enum err rc = map_start(n->meta, &n->map, &n->eb);
 

@@ -251,6 +251,37 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
     return ERR_OK;
 }
 
+bool
+object_again_keep(const struct object_get *g, struct object_again *out)
+{
+    struct disks_key k = object_disk_key(g->bucket, g->key);
+
+    if (g->kind != LOCAL || g->reader.from == NULL || g->label != LABEL_HIT)
+        return false;
+    out->cached = g->bucket->cached;
+    return disks_again_keep(g->s->options.disks, &k, &g->reader, &out->at);
+}
+
+bool
+object_again_begin(struct object_service *s, const struct object_again *a,
+                   struct disks_held *held, struct span *bytes)
+{
+    if (!disks_again_begin(s->options.disks, &a->at, held))
+        return false;
+    *bytes = (struct span){held->at.at, held->at.len};
+    if (a->cached) {
+        metric_add(M_CACHE, LABEL_HIT, 1);
+        metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)bytes->len);
+    }
+    return true;
+}
+
+void
+object_again_end(struct disks_held *held)
+{
+    disks_again_end(held);
+}
+
 void
 object_get_end(struct object_get **gp)
 {

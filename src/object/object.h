@@ -55,6 +55,18 @@ enum err object_get_range(struct object_get *g, uint64_t first, uint64_t len,
 enum err object_get_next(struct object_get *g, struct deadline by, struct span *piece,
                          struct errbuf *eb) MUST_CHECK;
 void object_get_end(struct object_get **gp);
+/* Once more: a small object that was just read whole from memory is read again without looking for it (disk.h). Nothing
+ * switches. */
+struct object_again {
+    struct disks_again at;
+    bool cached; /* of a cached bucket: counted as a hit */
+};
+/* While the first piece is at hand. False: not of this object. */
+bool object_again_keep(const struct object_get *g, struct object_again *out);
+/* False: get it as usual. True: *bytes stay until object_again_end(), over switches too. */
+bool object_again_begin(struct object_service *s, const struct object_again *a,
+                        struct disks_held *held, struct span *bytes);
+void object_again_end(struct disks_held *held);
 /* The same without a body: no fetch is started. */
 enum err object_head(struct object_service *s, const struct map_bucket *b,
                      struct span key, struct arena *a, struct object_info *info,

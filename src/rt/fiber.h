@@ -21,6 +21,7 @@ struct fiber;
 
 struct fiber *rt_self(void); /* NULL outside fibers */
 void rt_yield(void);         /* lets the others of this loop run once. May switch. */
+bool rt_crowded(void);       /* are others of this loop ready to run? */
 /* Both: ERR_OK when the time is over. May switch. */
 enum err rt_sleep_ms(uint64_t ms) MUST_CHECK;
 enum err rt_sleep_until(struct deadline when) MUST_CHECK;

@@ -121,7 +121,8 @@ struct loop {
     uint64_t now_ns;    /* at the begin of this turn */
     struct fiber *self; /* the running fiber; NULL in the loop itself */
     void *main_sp;
-    struct list ready;               /* fiber.link */
+    struct list ready; /* fiber.link */
+    struct list *turn; /* those of this turn that still wait; NULL between turns */
     unsigned fibers, fibers_counted; /* alive; told to the metrics */
     uint64_t
         started; /* fibers ever; with `messages`: has anything happened since? (run.c) */

@@ -83,6 +83,7 @@ run_ready(struct loop *l)
     now.next->prev = &now;
     now.prev->next = &now;
     list_init(&l->ready);
+    l->turn = &now;
     while ((n = list_pop_front(&now)) != NULL) {
         struct fiber *f = LIST_ENTRY(n, struct fiber, link);
         fiber_fn *fn = f->fn; /* it may end */
@@ -92,7 +93,16 @@ run_ready(struct loop *l)
                       l->watchdog.doing != NULL ? l->watchdog.doing : "a fiber", fn);
         switches++;
     }
+    l->turn = NULL;
     metric_add(M_SWITCHES, 0, switches);
+}
+
+bool
+rt_crowded(void)
+{
+    const struct loop *l = loop_self;
+
+    return !list_empty(&l->ready) || (l->turn != NULL && !list_empty(l->turn));
 }
 
 static void

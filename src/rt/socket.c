@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "rt/real.h"
+#include "rt/sanitize.h"
 
 /* ---- addresses ---- */
 
@@ -84,13 +86,31 @@ socket_of(struct stream *s)
     return CONTAINER_OF(s, struct socket, stream);
 }
 
+/* In a process of threads glibc makes each of these a cancellation point, at two locked instructions a call; here nobody
+ * cancels threads. The sanitizers listen to the functions, so there it is them. */
+static ssize_t
+call_recv(int fd, void *buf, size_t len)
+{
+    if (FB_ASAN || FB_TSAN)
+        return recv(fd, buf, len, 0);
+    return syscall(SYS_recvfrom, fd, buf, len, 0, NULL, NULL);
+}
+
+static ssize_t
+call_sendmsg(int fd, const struct msghdr *msg)
+{
+    if (FB_ASAN || FB_TSAN)
+        return sendmsg(fd, msg, MSG_NOSIGNAL);
+    return syscall(SYS_sendmsg, fd, msg, MSG_NOSIGNAL);
+}
+
 static ssize_t
 try_recv(struct stream *s, void *buf, size_t len)
 {
     ssize_t n;
 
     do {
-        n = recv(socket_of(s)->watch.fd, buf, len, 0);
+        n = call_recv(socket_of(s)->watch.fd, buf, len);
     } while (n < 0 && errno == EINTR);
     return n >= 0 ? n : -errno;
 }
@@ -104,8 +124,7 @@ try_sendv(struct stream *s, const struct iovec *iov, int count)
     ssize_t n;
 
     do {
-        n = count == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
-                       : sendmsg(fd, &msg, MSG_NOSIGNAL);
+        n = call_sendmsg(fd, &msg);
     } while (n < 0 && errno == EINTR);
     return n >= 0 ? n : -errno;
 }

@@ -224,12 +224,15 @@ parse_header(struct http_head *h, struct span line)
         return bad(h, 400, "a header's value holds a control byte");
     h->count++;
     id = http_field_of(f->name);
-    if (id < HTTP_FIELD_COUNT_) {
-        if (h->first[id] == 0)
-            h->first[id] = (uint8_t)h->count;
-        else
-            h->again |= UINT64_C(1) << id;
+    if (id == HTTP_FIELD_COUNT_) {
+        h->strangers++;
+        return HTTP_DONE;
     }
+    h->seen |= UINT64_C(1) << id;
+    if (h->first[id] == 0)
+        h->first[id] = (uint8_t)h->count;
+    else
+        h->again |= UINT64_C(1) << id;
     return HTTP_DONE;
 }
 

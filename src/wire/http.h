@@ -126,7 +126,9 @@ struct http_head {
     unsigned count;
     struct field headers[HTTP_HEADERS_MAX];
     uint8_t first[HTTP_FIELD_COUNT_]; /* place + 1 of the first of this name; 0: none */
+    uint64_t seen;                    /* bit f: field f came */
     uint64_t again;                   /* bit f: field f came more than once */
+    unsigned strangers;               /* fields that are not in the table */
 
     size_t
         len; /* HTTP_DONE: bytes of the head, with its empty line: the body begins here */

@@ -1,4 +1,5 @@
 /* get: GET and HEAD of objects: conditions, ranges, then the body piece by piece. */
+#include "api/answers.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -204,6 +205,8 @@ s3_get_object(struct request *q)
     }
     if (rc == ERR_OK) {
         put_head(q, info, &range, status);
+        if (status == 200)
+            answers_keep(q, get);
         rc = http_reply_begin(q->http, status, (int64_t)range.len);
         rc = rc == ERR_OK ? send_body(q, get, piece) : ERR_OK;
     }

@@ -13,7 +13,7 @@ struct site {
     /* Given. */
     const char *path;
     bool auth_required, bench_objects;
-    uint64_t epoch;
+    uint64_t epoch, hot_bytes;
     struct http_server_options http_options;
     struct http_client_options client_options;
     /* Open. */
@@ -43,7 +43,8 @@ site_folder(struct site *s, const char *name, struct rt_dir **out)
 static inline enum err
 site_open_state(struct site *s)
 {
-    struct disk_options d = {.cluster_id = {7}, .node = 1, .epoch = s->epoch + 1};
+    struct disk_options d = {
+        .cluster_id = {7}, .node = 1, .epoch = s->epoch + 1, .hot_bytes = s->hot_bytes};
     struct auth_options a = {.required = s->auth_required, .clear_text_ok = true};
     enum err rc = rt_dir_open(s->path, &s->dir, &s->eb);
 
@@ -73,7 +74,8 @@ site_open_services(struct site *s)
     struct api_options a = {.auth = s->auth,
                             .map = s->map,
                             .disks = s->disks,
-                            .bench_objects = s->bench_objects};
+                            .bench_objects = s->bench_objects,
+                            .hot_bytes = s->hot_bytes};
     enum err rc = cloud_start(&c, &s->cloud, &s->eb);
 
     o.cloud = a.cloud = s->cloud;

@@ -1,0 +1,279 @@
+#include "api/answers.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "rt/loop.h"
+
+#define WAYS     4u
+#define SHARE    8u   /* all loops together take at most 1/SHARE of the hot set's bytes */
+#define TEXT_MAX 640u /* host, target and lines */
+#define LINE     64u  /* of cache */
+
+/* Fields that change nothing of a GET's answer. Connection and its like are the HTTP server's. */
+#define BIT(f) (UINT64_C(1) << HTTP_##f)
+#define BORING                                                                           \
+    (BIT(HOST) | BIT(USER_AGENT) | BIT(ACCEPT) | BIT(ACCEPT_ENCODING) |                  \
+     BIT(CONNECTION) | BIT(KEEP_ALIVE) | BIT(CACHE_CONTROL))
+#define SIGNATURE                                                                        \
+    (BIT(AUTHORIZATION) | BIT(AMZ_DATE) | BIT(DATE) | BIT(AMZ_CONTENT_SHA256) |          \
+     BIT(AMZ_SECURITY_TOKEN))
+
+struct answer {
+    struct object_again again; /* what is looked at first stands in front */
+    uint64_t map_serial;
+    uint32_t epoch;
+    uint16_t host_len, target_len, lines_len;
+    bool to_anybody;  /* an unsigned request was given it */
+    bool on_loopback; /* which came from there */
+    char text[TEXT_MAX];
+};
+/* One line of cache: whom to look at. 0: nobody. */
+struct set {
+    uint32_t tags[WAYS];
+    uint32_t next; /* to be overwritten */
+    uint32_t unused[11];
+};
+struct table {
+    struct set *sets;    /* owned */
+    struct answer *kept; /* owned; WAYS a set */
+};
+struct answers {
+    uint64_t set_mask;
+    _Atomic uint32_t epoch;
+    unsigned loops;
+    struct table at[]; /* each its loop's alone; made when it first keeps one */
+};
+
+struct answers *
+answers_new(uint64_t hot_bytes)
+{
+    unsigned loops = rt_loop_count();
+    struct answers *a;
+    uint64_t sets = 1, most = hot_bytes / SHARE / loops / (WAYS * sizeof(struct answer));
+
+    if (most == 0)
+        return NULL;
+    while (2 * sets <= most)
+        sets *= 2;
+    a = xcalloc(1, sizeof *a + loops * sizeof a->at[0]);
+    a->set_mask = sets - 1;
+    a->loops = loops;
+    return a;
+}
+
+void
+answers_free(struct answers **ap)
+{
+    struct answers *a = *ap;
+
+    *ap = NULL;
+    if (a == NULL)
+        return;
+    for (unsigned i = 0; i < a->loops; i++) {
+        free(a->at[i].sets);
+        free(a->at[i].kept);
+    }
+    free(a);
+}
+
+void
+answers_forget(struct answers *a)
+{
+    if (a != NULL)
+        atomic_fetch_add(&a->epoch, 1);
+}
+
+uint32_t
+answers_epoch(const struct answers *a)
+{
+    return a != NULL ? atomic_load_explicit(&a->epoch, memory_order_acquire) : 0;
+}
+
+/* ---- which requests ---- */
+
+static bool
+is_boring(const struct http_request *http, uint64_t allowed)
+{
+    const struct http_head *h = http->head;
+
+    return h->method == HTTP_METHOD_GET && (h->seen & ~allowed) == 0 &&
+           h->strangers == 0 && h->query.at == NULL && h->body_length == 0 &&
+           !http->draining && h->host.len + h->target.len < TEXT_MAX / 2;
+}
+
+struct spot {
+    struct set *set;
+    struct answer *kept; /* of the set */
+    uint32_t tag;
+};
+
+/* False: this loop keeps none yet. */
+static bool
+spot_of(struct answers *a, const struct http_head *h, struct spot *out)
+{
+    struct table *t = &a->at[rt_loop_index()];
+    uint64_t hash =
+        hash_xxh3(h->target.at, h->target.len, hash_xxh3(h->host.at, h->host.len, 0));
+
+    if (t->sets == NULL)
+        return false;
+    out->set = &t->sets[hash & a->set_mask];
+    out->kept = &t->kept[(hash & a->set_mask) * WAYS];
+    out->tag = (uint32_t)(hash >> 32) | 1;
+    return true;
+}
+
+static bool
+is_for(const struct answer *k, const struct http_head *h)
+{
+    return k->host_len == h->host.len && k->target_len == h->target.len &&
+           memcmp(k->text, h->host.at, h->host.len) == 0 &&
+           memcmp(k->text + k->host_len, h->target.at, h->target.len) == 0;
+}
+
+/* All lines of an answer are asked for at once: one wait for memory instead of one each. */
+static void
+prefetch(const struct answer *k)
+{
+    for (size_t at = 0; at < offsetof(struct answer, text) + TEXT_MAX / 2; at += LINE)
+        __builtin_prefetch((const char *)k + at);
+}
+
+/* The answer kept for this head, or NULL. */
+static struct answer *
+find(struct answers *a, const struct http_head *h)
+{
+    struct spot at;
+
+    if (!spot_of(a, h, &at))
+        return NULL;
+    for (unsigned way = 0; way < WAYS; way++) {
+        if (at.set->tags[way] != at.tag)
+            continue;
+        prefetch(&at.kept[way]);
+        if (is_for(&at.kept[way], h))
+            return &at.kept[way];
+    }
+    return NULL;
+}
+
+/* ---- serving ---- */
+
+void
+answer_ids(struct http_request *http)
+{
+    char lines[] = "x-amz-request-id: ................\r\n"
+                   "x-amz-id-2: ................\r\n";
+
+    memcpy(lines + 18, http->id, 16);
+    memcpy(lines + 48, http->id, 16);
+    http_header_lines(http, (struct span){lines, sizeof lines - 1});
+}
+#define IDS_LEN 66
+
+static bool
+serve(struct api *a, struct http_request *http, const struct answer *k)
+{
+    struct disks_held held;
+    struct span body;
+
+    if (k->map_serial != map_serial(map_now(a->options.map)) ||
+        k->epoch != answers_epoch(a->answers) ||
+        !object_again_begin(a->options.object, &k->again, &held, &body))
+        return false;
+    metric_add(M_ANSWERS_KEPT, 0, 1);
+    answer_ids(http);
+    http_header_lines(http,
+                      (struct span){k->text + k->host_len + k->target_len, k->lines_len});
+    /* A client that is gone is nobody to tell. */
+    (void)http_reply(http, 200, body);
+    object_again_end(&held);
+    return true;
+}
+
+bool
+answers_serve(struct api *a, struct http_request *http)
+{
+    const struct answer *k;
+
+    if (a->answers == NULL || !is_boring(http, BORING))
+        return false;
+    k = find(a->answers, http->head);
+    return k != NULL && k->to_anybody && k->on_loopback == http->is_loopback &&
+           serve(a, http, k);
+}
+
+bool
+answers_serve_signed(struct request *q)
+{
+    const struct answer *k;
+
+    if (q->api->answers == NULL || !q->caller.signed_request ||
+        !is_boring(q->http, BORING | SIGNATURE))
+        return false;
+    k = find(q->api->answers, q->http->head);
+    return k != NULL && serve(q->api, q->http, k);
+}
+
+/* ---- keeping ---- */
+
+/* The place of an answer: the one it has, an empty one, or the set's next. */
+static struct answer *
+place(struct answers *a, const struct http_head *h)
+{
+    struct table *t = &a->at[rt_loop_index()];
+    struct answer *k = find(a, h);
+    struct spot at;
+    unsigned way = 0;
+
+    if (k != NULL)
+        return k;
+    if (t->sets == NULL) {
+        t->sets = xcalloc(a->set_mask + 1, sizeof *t->sets);
+        t->kept = xcalloc((a->set_mask + 1) * WAYS, sizeof *t->kept);
+    }
+    if (!spot_of(a, h, &at))
+        return NULL;
+    while (way < WAYS && at.set->tags[way] != 0)
+        way++;
+    if (way == WAYS)
+        way = at.set->next++ % WAYS;
+    at.set->tags[way] = at.tag;
+    return &at.kept[way];
+}
+
+void
+answers_keep(struct request *q, const struct object_get *get)
+{
+    struct answers *a = q->api->answers;
+    const struct http_head *h = q->http->head;
+    struct span lines = http_header_text(q->http);
+    struct object_again again;
+    struct answer *k;
+
+    if (a == NULL || !is_boring(q->http, BORING | SIGNATURE) || lines.len < IDS_LEN ||
+        !object_again_keep(get, &again))
+        return;
+    lines = span_from(lines, IDS_LEN);
+    if (h->host.len + h->target.len + lines.len > TEXT_MAX)
+        return;
+    k = place(a, h);
+    if (k == NULL)
+        return;
+    k->again = again;
+    k->map_serial = q->map_serial;
+    k->epoch = q->answers_epoch;
+    k->host_len = (uint16_t)h->host.len;
+    k->target_len = (uint16_t)h->target.len;
+    k->lines_len = (uint16_t)lines.len;
+    k->to_anybody = !q->caller.signed_request;
+    k->on_loopback = q->http->is_loopback;
+    memcpy(k->text, h->host.at, h->host.len);
+    memcpy(k->text + k->host_len, h->target.at, h->target.len);
+    memcpy(k->text + k->host_len + k->target_len, lines.at, lines.len);
+}

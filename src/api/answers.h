@@ -1,0 +1,31 @@
+/* answers: the heads of small hot objects, kept rendered, so that a plain GET of one costs neither route, look-up nor
+ * formatting (docs/decisions/0004-answers.md).
+ *
+ * Each loop keeps its own, keyed by Host and the raw target. Only a GET whose head holds nothing but boring fields (no
+ * condition, no range, no unknown name) and no query is kept or served. What was kept is good while the buckets and their
+ * settings stand as they stood (map_serial), the row does, and the bytes are in the hot set (object_again_begin): so nobody
+ * sees an old answer after anybody saw the new one. An unsigned request is served before all else only with what an unsigned
+ * request was given; a signed one after gate and rights.
+ *
+ * Any loop; memory of a loop's table is touched as it fills.
+ */
+#pragma once
+#include "api/internal.h"
+#include "object/object.h"
+
+struct answers;
+struct answers *answers_new(uint64_t hot_bytes); /* NULL when there is no hot set */
+void answers_free(struct answers **ap);          /* no request is left */
+/* What an unsigned caller may read has changed otherwise than by a bucket's record. Any thread. */
+void answers_forget(struct answers *a);          /* NULL is fine */
+uint32_t answers_epoch(const struct answers *a); /* counts that; NULL is fine */
+
+/* True: the request was answered. May switch then. */
+bool answers_serve(struct api *a, struct http_request *http);
+/* The same for a request that has passed gate and rights; its bucket is found. */
+bool answers_serve_signed(struct request *q);
+/* The head of a 200 stands, nothing of it is sent: keeps it where it is worth it. */
+void answers_keep(struct request *q, const struct object_get *get);
+
+/* x-amz-request-id and x-amz-id-2: the first two lines of every answer. */
+void answer_ids(struct http_request *http);
