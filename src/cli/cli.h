@@ -25,7 +25,15 @@ struct cli_verb {
     const struct verb *verb;
     enum exit_code (*run)(const struct args *a);
 };
+/* Verbs of two words, "disk check": those of one group have names that begin with the group's. */
+#define CLI_GROUP_MAX 24
+struct cli_group {
+    const struct verb *verb;             /* its name and summary */
+    const struct cli_verb *const *verbs; /* ends with NULL */
+};
+extern const struct cli_group cli_disk_group; /* disk.c has the list */
 extern const struct cli_verb cli_serve, cli_config, cli_version;
 extern const struct cli_verb cli_mb, cli_rb, cli_bucket, cli_ls, cli_cp, cli_put, cli_get;
-extern const struct cli_verb cli_cat, cli_rm, cli_stat, cli_env, cli_disk;
+extern const struct cli_verb cli_cat, cli_rm, cli_stat, cli_env;
+extern const struct cli_verb cli_disk_check, cli_disk_rebuild, cli_disk_export, cli_disk_import;
 extern const struct cli_verb cli_bench; /* bench/bench.c, a room further down */

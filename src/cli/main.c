@@ -7,19 +7,65 @@
 #include "cli/cli.h"
 
 static const struct cli_verb *const verbs[] = {
-    &cli_serve, &cli_mb,   &cli_rb,     &cli_ls,      &cli_cp,     &cli_put,
-    &cli_get,   &cli_cat,  &cli_rm,     &cli_stat,    &cli_bucket, &cli_bench,
-    &cli_env,   &cli_disk, &cli_config, &cli_version,
+    &cli_serve,  &cli_mb,    &cli_rb,  &cli_ls,     &cli_cp,
+    &cli_put,    &cli_get,   &cli_cat, &cli_rm,     &cli_stat,
+    &cli_bucket, &cli_bench, &cli_env, &cli_config, &cli_version,
 };
+
+/* Verbs of two words: the first one names the group. */
+static const struct cli_group *const groups[] = {&cli_disk_group};
+
+static const struct cli_group *
+find_group(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(groups); i++)
+        if (strcmp(groups[i]->verb->name, name) == 0)
+            return groups[i];
+    return NULL;
+}
+
+static void
+group_overview(const struct cli_group *g, FILE *out)
+{
+    const struct verb *list[CLI_GROUP_MAX + 1] = {NULL};
+    struct buf text;
+
+    for (size_t i = 0; i < CLI_GROUP_MAX && g->verbs[i] != NULL; i++)
+        list[i] = g->verbs[i]->verb;
+    buf_init(&text, KIB(64));
+    buf_printf(&text, "%s\n\n", g->verb->summary);
+    flags_overview(list, &text);
+    buf_printf(&text, "\nforebay %s VERB --help tells more of one.\n", g->verb->name);
+    fwrite(text.at, 1, text.len, out);
+    buf_fini(&text);
+}
+
+static const struct cli_verb *
+find_in_group(const struct cli_group *g, const char *word, struct errbuf *eb)
+{
+    const struct verb *list[CLI_GROUP_MAX + 1] = {NULL}, *found;
+    char name[80];
+
+    for (size_t i = 0; i < CLI_GROUP_MAX && g->verbs[i] != NULL; i++)
+        list[i] = g->verbs[i]->verb;
+    (void)snprintf(name, sizeof name, "%s %.60s", g->verb->name, word);
+    found = flags_verb(list, name, eb);
+    for (size_t i = 0; found != NULL && g->verbs[i] != NULL; i++)
+        if (g->verbs[i]->verb == found)
+            return g->verbs[i];
+    return NULL;
+}
 
 static void
 overview(FILE *out)
 {
-    const struct verb *list[ARRAY_LEN(verbs) + 1] = {NULL};
+    const struct verb *list[ARRAY_LEN(verbs) + ARRAY_LEN(groups) + 1] = {NULL};
     struct buf text;
 
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
         list[i] = verbs[i]->verb;
+    for (size_t i = 0; i < ARRAY_LEN(groups); i++)
+        list[ARRAY_LEN(verbs) + i] = groups[i]->verb;
     buf_init(&text, KIB(64));
     buf_puts(&text, "usage: forebay VERB [FLAGS] [ARGUMENTS]\n\n");
     flags_overview(list, &text);
@@ -54,9 +100,37 @@ show_help(const struct verb *v)
     return EXIT_OK_;
 }
 
+/* "disk check DIR": argv[1] is "disk". */
+static int
+run_group(const struct cli_group *g, int argc, char **argv)
+{
+    const struct cli_verb *v;
+    struct errbuf eb = {{0}};
+    struct args args;
+    enum exit_code code;
+
+    if (argc < 3) {
+        group_overview(g, stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0) {
+        group_overview(g, stdout);
+        return EXIT_OK_;
+    }
+    v = find_in_group(g, argv[2], &eb);
+    if (v == NULL)
+        return (int)cli_usage(&eb, g->verb);
+    if (flags_parse(v->verb, argc - 3, argv + 3, &args, &eb) != ERR_OK)
+        return (int)cli_usage(&eb, v->verb);
+    code = args.help ? show_help(v->verb) : v->run(&args);
+    args_fini(&args);
+    return (int)code;
+}
+
 int
 main(int argc, char **argv)
 {
+    const struct cli_group *g;
     const struct cli_verb *v;
     struct errbuf eb = {{0}};
     struct args args;
@@ -72,6 +146,9 @@ main(int argc, char **argv)
         overview(stdout);
         return EXIT_OK_;
     }
+    g = find_group(argv[1]);
+    if (g != NULL)
+        return run_group(g, argc, argv);
     v = find_verb(strcmp(argv[1], "--version") == 0 ? "version" : argv[1], &eb);
     if (v == NULL)
         return (int)cli_usage(&eb, NULL);

@@ -1,0 +1,157 @@
+/* disk check: reads everything of a disk that nobody serves, and mends it with --repair. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/disk_tool.h"
+#include "disk/rescue.h"
+
+static const struct flag flags[] = {
+    {"repair", 0, NULL, "mend what can be mended without a second copy", false},
+    {"drop-damaged", 0, NULL,
+     "with --repair: delete objects whose bytes are gone, so that they answer 404",
+     false},
+    {"yes", 'y', NULL, "do not ask", false},
+    {"scratch", 0, "DIR", "where the index is built anew for comparison; TMPDIR or /tmp",
+     false},
+    {"json", 0, NULL, "as JSON, a line each", false},
+    {"quiet", 'q', NULL, "only what is damaged or mended", false},
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const examples[] = {
+    "forebay disk check ./data",
+    "forebay disk check --repair ./data",
+    "forebay disk check --repair --drop-damaged --yes ./data",
+    NULL,
+};
+static const struct verb verb = {
+    .name = "disk check",
+    .summary = "read everything, say what is damaged, mend it with --repair",
+    .arguments = "DIR",
+    .least = 1,
+    .most = 1,
+    .examples = examples,
+    .flags = flags,
+    .more =
+        "Reads the superblock, every record of the logs, every byte of what lives, and "
+        "the index against the logs.\n"
+        "Without --repair nothing is changed. With it superblocks, headers and the "
+        "index are written anew; objects\n"
+        "whose bytes are gone stay, and answer errors, until --drop-damaged gives them "
+        "up. Exit code 6 when something\n"
+        "is damaged, or is left damaged.",
+};
+
+struct checking {
+    const char *path, *scratch;
+    bool repair;
+    struct disk_checked checked;
+    struct disk_repaired repaired;
+    bool quiet;
+    struct disk_tool *tool;
+};
+
+static void
+say(void *arg, bool fault, const char *sentence)
+{
+    const struct checking *c = arg;
+
+    if (fault || !c->quiet)
+        disk_tool_say(c->tool, fault ? (c->tool->json ? "damaged" : "DAMAGED") : "note",
+                      sentence);
+}
+
+static void
+say_repair(void *arg, enum disk_says what, const char *sentence)
+{
+    const struct checking *c = arg;
+
+    if (what == DISK_SAYS_MENDED)
+        disk_tool_say(c->tool, "mended", sentence);
+    else
+        say(arg, what == DISK_SAYS_DAMAGED, sentence);
+}
+
+static void
+on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    const struct checking *c = arg;
+
+    disk_tool_progress(c->tool, what, done, total);
+}
+
+static void
+work(struct disk_tool *t)
+{
+    struct checking *c = t->arg;
+    struct disk_repair_options o = {.scratch = c->scratch,
+                                    .drop_damaged = args_has(t->args, "drop-damaged"),
+                                    .say = say_repair,
+                                    .progress = on_progress,
+                                    .arg = c};
+
+    t->rc = c->repair ? disk_repair(c->path, &o, &c->repaired, &t->eb)
+                      : disk_check(c->path, c->scratch, say, c, &c->checked, &t->eb);
+}
+
+static enum exit_code
+report(const struct disk_tool *t, const struct checking *c)
+{
+    const struct disk_checked *r = c->repair ? &c->repaired.after : &c->checked;
+    const char *result = r->faults > 0 ? "damaged" : "sound";
+    char size[NUM_SIZE_TEXT];
+    struct buf text;
+    struct json j;
+
+    if (t->json) {
+        disk_tool_json(&text, &j, "summary");
+        json_u64(&j, "records", r->records);
+        json_u64(&j, "objects", r->objects);
+        json_u64(&j, "parts", r->parts);
+        json_u64(&j, "bytes", r->bytes);
+        json_u64(&j, "damaged", r->faults);
+        json_u64(&j, "notes", r->notes);
+        if (c->repair) {
+            json_u64(&j, "mended", c->repaired.mended);
+            json_u64(&j, "dropped", c->repaired.dropped);
+        }
+        disk_tool_json_end(&text, &j);
+    } else {
+        printf("%s: %llu objects, %s, %llu records read; %llu damaged", result,
+               (unsigned long long)r->objects, num_size_text(r->bytes, size),
+               (unsigned long long)r->records, (unsigned long long)r->faults);
+        if (c->repair)
+            printf(", %llu mended", (unsigned long long)c->repaired.mended);
+        printf("\n");
+    }
+    return r->faults == 0 ? EXIT_OK_ : EXIT_CHECKSUM;
+}
+
+static enum exit_code
+run(const struct args *a)
+{
+    const char *tmp = getenv("TMPDIR");
+    struct checking c = {.path = a->at[0],
+                         .scratch = args_value(a, "scratch"),
+                         .repair = args_has(a, "repair"),
+                         .quiet = args_has(a, "quiet")};
+    struct disk_tool t = {.args = a};
+    struct errbuf eb = {{0}};
+    enum err rc;
+
+    if (c.scratch == NULL)
+        c.scratch = tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp";
+    if (args_has(a, "drop-damaged") && !c.repair) {
+        (void)err_set(&eb, ERR_BAD_REQUEST, "--drop-damaged needs --repair");
+        return cli_usage(&eb, &verb);
+    }
+    if (args_has(a, "drop-damaged") &&
+        !disk_tool_yes(&t, "Objects whose bytes are damaged are deleted for good."))
+        return EXIT_USAGE;
+    c.tool = &t;
+    rc = disk_tool_run(&t, a, work, &c);
+    return rc == ERR_OK ? report(&t, &c) : cli_fail(rc, &t.eb);
+}
+
+const struct cli_verb cli_disk_check = {&verb, run};
