@@ -179,7 +179,7 @@ answer_ids(struct http_request *http)
 static bool
 serve(struct api *a, struct http_request *http, const struct answer *k)
 {
-    struct disks_held held;
+    struct disk_held held;
     struct span body;
 
     if (k->map_serial != map_serial(map_now(a->options.map)) ||

@@ -237,9 +237,10 @@ bool disk_again_keep(struct disk *d, const struct disk_key *k,
 struct disk_held {
     const char *at;
     uint32_t len, entry;
+    struct hot *hot; /* which outlives the disk where it was lent to it */
 };
 bool disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *out);
-void disk_again_end(struct disk *d, struct disk_held *held); /* twice is fine */
+void disk_again_end(struct disk_held *held); /* twice is fine */
 
 /* ---- writing ---- */
 struct disk_writer;

@@ -440,15 +440,15 @@ disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *o
     if (!recent_stands(tail_recent(d->tail), a->hash, a->stamp) ||
         !hot_get_at(d->hot, a->entry, &a->content, 0, &pin))
         return false;
-    *out = (struct disk_held){pin.at, pin.len, pin.entry};
+    *out = (struct disk_held){pin.at, pin.len, pin.entry, d->hot};
     return true;
 }
 
 void
-disk_again_end(struct disk *d, struct disk_held *held)
+disk_again_end(struct disk_held *held)
 {
     struct hot_pin pin = {held->at, held->len, held->entry};
 
-    hot_unpin(d->hot, &pin);
+    hot_unpin(held->hot, &pin);
     held->at = NULL;
 }

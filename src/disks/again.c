@@ -15,18 +15,17 @@ disks_again_keep(struct disks *ds, const struct disks_key *k,
 }
 
 bool
-disks_again_begin(struct disks *ds, const struct disks_again *a, struct disks_held *out)
+disks_again_begin(struct disks *ds, const struct disks_again *a, struct disk_held *out)
 {
     struct disk *d = only_disk(ds);
 
     if (d == NULL || a->serial != atomic_load_explicit(&ds->serial, memory_order_acquire))
         return false;
-    out->disk = d;
-    return disk_again_begin(d, &a->at, &out->at);
+    return disk_again_begin(d, &a->at, out);
 }
 
 void
-disks_again_end(struct disks_held *held)
+disks_again_end(struct disk_held *held)
 {
-    disk_again_end(held->disk, &held->at);
+    disk_again_end(held);
 }

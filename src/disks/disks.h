@@ -78,15 +78,11 @@ struct disks_again {
     uint32_t serial; /* of the set */
     uint16_t disk;
 };
-struct disks_held {
-    struct disk_held at;
-    struct disk *disk;
-};
 bool disks_again_keep(struct disks *ds, const struct disks_key *k,
                       const struct disks_reader *r, struct disks_again *out);
 bool disks_again_begin(struct disks *ds, const struct disks_again *a,
-                       struct disks_held *out);
-void disks_again_end(struct disks_held *held); /* twice is fine */
+                       struct disk_held *out);
+void disks_again_end(struct disk_held *held); /* twice is fine */
 
 struct disks_writer;
 /* ERR_UNAVAILABLE: fewer disks are here than min_copies. */

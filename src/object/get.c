@@ -264,11 +264,11 @@ object_again_keep(const struct object_get *g, struct object_again *out)
 
 bool
 object_again_begin(struct object_service *s, const struct object_again *a,
-                   struct disks_held *held, struct span *bytes)
+                   struct disk_held *held, struct span *bytes)
 {
     if (!disks_again_begin(s->options.disks, &a->at, held))
         return false;
-    *bytes = (struct span){held->at.at, held->at.len};
+    *bytes = (struct span){held->at, held->len};
     if (a->cached) {
         metric_add(M_CACHE, LABEL_HIT, 1);
         metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)bytes->len);
@@ -277,7 +277,7 @@ object_again_begin(struct object_service *s, const struct object_again *a,
 }
 
 void
-object_again_end(struct disks_held *held)
+object_again_end(struct disk_held *held)
 {
     disks_again_end(held);
 }

@@ -65,8 +65,8 @@ struct object_again {
 bool object_again_keep(const struct object_get *g, struct object_again *out);
 /* False: get it as usual. True: *bytes stay until object_again_end(), over switches too. */
 bool object_again_begin(struct object_service *s, const struct object_again *a,
-                        struct disks_held *held, struct span *bytes);
-void object_again_end(struct disks_held *held);
+                        struct disk_held *held, struct span *bytes);
+void object_again_end(struct disk_held *held);
 /* The same without a body: no fetch is started. */
 enum err object_head(struct object_service *s, const struct map_bucket *b,
                      struct span key, struct arena *a, struct object_info *info,
