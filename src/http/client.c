@@ -196,14 +196,14 @@ connect_new(struct pool *p, struct pool_host *h, struct deadline by, struct stre
     enum err rc;
 
     by = deadline_sooner(by, deadline_in_ms(o->connect_ms));
-    rc = rt_connect(h->name, h->port, by, out, eb);
-    if (rc == ERR_OK && h->tls_name != NULL) {
-        rc = rt_tls_connect(o->tls, *out, h->tls_name, by, eb);
-        if (rc != ERR_OK)
-            rt_stream_close(out);
+    rc = rt_connect(h->name, h->port, by, out, eb); /* its sentence says where to */
+    if (rc != ERR_OK || h->tls_name == NULL)
+        return rc;
+    rc = rt_tls_connect(o->tls, *out, h->tls_name, by, eb);
+    if (rc != ERR_OK) {
+        rt_stream_close(out);
+        err_prefix(eb, "TLS with %s:%u", h->name, h->port);
     }
-    if (rc != ERR_OK)
-        err_prefix(eb, "connecting to %s:%u", h->name, h->port);
     return rc;
 }
 

@@ -95,7 +95,7 @@ refused(struct rig *rig)
 
     CHECK(rc == ERR_DENIED);
     CHECK(call == NULL);
-    CHECK_SAYS(eb.text, "connecting to 127.0.0.1:");
+    CHECK_SAYS(eb.text, "TLS with 127.0.0.1:");
     CHECK_U64(rig->handled, 0);
 }
 
