@@ -576,7 +576,8 @@ bury(struct segment *s, const struct member *m, struct errbuf *eb)
 }
 
 /* Walks the newest shared segment: where the next body goes, and which places have no record. Those at the end are
- * given out again, the others get the header of the dead. */
+ * given out again, the others get the header of the dead. Behind a header that cannot be read (torn by a cut when it
+ * was rewritten, or rotten) nothing is: how long its place is nobody knows, and what comes next may live. */
 static enum err
 walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
 {
@@ -586,6 +587,7 @@ walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
                                  .size = s->home.size};
     uint64_t at = DISK_ALIGN, used = DISK_ALIGN, next;
     enum scanned got = SCAN_GROUP;
+    struct errbuf why = {0};
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK) {
@@ -593,7 +595,7 @@ walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
         struct member m;
         bool lives = true;
 
-        got = place_scan(&source, at, &m, &buf, &next, eb);
+        got = place_scan(&source, at, &m, &buf, &next, &why);
         if (got != SCAN_GROUP)
             break;
         rc = has_record(d, &m, &lives, eb);
@@ -607,9 +609,11 @@ walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
         at = next;
     }
     if (got == SCAN_NEWER)
-        return ERR_NOT_BUILT;
+        return err_set(eb, ERR_NOT_BUILT, "%s", why.text);
     if (got == SCAN_ERROR)
-        return ERR_IO;
+        return err_set(eb, ERR_IO, "%s", why.text);
+    if (got == SCAN_END && at + BODY_HEAD <= s->home.size && why.text[0] != '\0')
+        used = s->home.size;
     s->home.used = used;
     return rc;
 }
