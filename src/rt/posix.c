@@ -62,13 +62,12 @@ code_of(int error)
         return ERR_NO_SPACE;
     case EACCES:
     case EPERM:
-    case EROFS:
         return ERR_DENIED;
     case EMFILE:
     case ENFILE:
     case ENOMEM:
         return ERR_BUSY;
-    default:
+    default: /* EROFS too: a file system turns read-only when its disk fails */
         return ERR_IO;
     }
 }
