@@ -85,6 +85,7 @@ uint64_t sim_mount_device(const struct sim_mount *m);
 enum sim_deed { SIM_READS, SIM_WRITES, SIM_SYNCS };
 /* Draws whether this one fails; never for NULL. */
 bool sim_mount_fails(const struct sim_mount *m, enum sim_deed deed);
+bool sim_mount_lies(const struct sim_mount *m);
 uint64_t sim_mount_slow_ns(const struct sim_mount *m);
 
 /* sim_index.c: the real directory that stands for a path of the simulated disk; made when asked for. */

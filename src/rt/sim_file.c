@@ -198,7 +198,7 @@ sim_dir_sync(struct rt_dir *d, struct errbuf *eb)
     mark = sim_sync_begin(node);
     sim_event('s', sim_node_id(node));
     rc = come_back(ERR_OK, eb);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !sim_mount_lies(dir_of(d)->mount))
         sim_sync_end(node, mark);
     return rc;
 }
@@ -440,7 +440,8 @@ finish(struct sim_op *so)
         n = sim_write_end(so->write, at);
         return so->fail ? -EIO : n == 0 ? (int64_t)op->len : n;
     case DISK_SYNC:
-        sim_sync_end(node, so->mark);
+        if (!sim_mount_lies(file_of(op->file)->mount))
+            sim_sync_end(node, so->mark);
         return 0;
     case DISK_ALLOCATE:
     case DISK_PUNCH:

@@ -83,6 +83,12 @@ sim_mount_fails(const struct sim_mount *m, enum sim_deed deed)
     return odds > 0 && sim_rng_next(&sim_world->rng) % 10000 < odds;
 }
 
+bool
+sim_mount_lies(const struct sim_mount *m)
+{
+    return m != NULL && m->trouble.lies;
+}
+
 uint64_t
 sim_mount_slow_ns(const struct sim_mount *m)
 {

@@ -16,6 +16,7 @@ struct sim_trouble {
      * reserve, punch or truncate, and names made or removed. */
     unsigned read_errors, write_errors, sync_errors;
     bool gone;        /* every operation fails with EIO, names too */
+    bool lies;        /* syncs say that they were done, and do nothing */
     bool full;        /* nothing more can be allocated: ENOSPC */
     unsigned slow_us; /* more for each operation */
 };

@@ -1,0 +1,652 @@
+/* disks_life: one life of a node's disks in the simulator: opened, held against the ledger, worked on by fibers while
+ * fate plays with the disks, closed or cut. Half of the keys belong to a bucket with one copy, half to one with two.
+ *
+ * What the checker knows: each acknowledged operation. Undisturbed, every answer is foreseen. Disturbed (a disk fails,
+ * is full, slow or gone), a request may fail, and is unknown then; but what is answered must be right: never an older
+ * or a half write, never "not found" for what is there, and with two copies one bad disk is no excuse for a read.
+ */
+#pragma once
+#include "sim/disk_ledger.h"
+#include "sim/sim_main.h"
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "disks/disks.h"
+#include "rt/sim.h"
+#include "rt/sim_trouble.h"
+
+#define WORKERS    3
+#define BUCKET     7
+#define BODY_TOP   (700u << 10)
+#define LIFE_DISKS 3
+
+static const char *const life_mounts[LIFE_DISKS] = {"/a", "/b", "/c"};
+static const char *const life_paths[LIFE_DISKS] = {"/a/disk", "/b/disk", "/c/disk"};
+
+/* Bugs on purpose: the checker has to find each (sim_checker.c). */
+enum plant {
+    PLANT_NONE,
+    PLANT_LOST_SYNC,   /* the disks only say that they synced */
+    PLANT_LOST_PUT,    /* now and then one is acknowledged that was given up */
+    PLANT_LOST_DELETE, /* one that was never asked for */
+    PLANT_WRONG_BYTE,  /* a body is stored with another byte */
+    PLANTS_
+};
+
+struct life {
+    struct sim *sim;
+    struct ledger *ledger;
+    enum plant plant;
+    unsigned disks; /* 1 to LIFE_DISKS */
+    unsigned ops;   /* of each worker */
+    bool check_only;
+    bool disturbed; /* a disk is, or was in this life, in trouble: requests may fail */
+    bool lossless;  /* at most one disk is: what has two copies can be read */
+    uint64_t epoch;
+    struct disks *set;
+    /* Fate: what it may do in this life, and to whom. */
+    struct sim_trouble worst;
+    unsigned victim;
+    bool jumps;       /* of the clock */
+    unsigned working; /* workers that still do */
+    char *body;       /* BODY_TOP bytes, one for each worker */
+};
+
+static inline unsigned
+copies_of(const struct life *f, const struct ledger_key *k)
+{
+    return (k - f->ledger->keys) % 2 == 1 && f->disks > 1 ? 2 : 1;
+}
+
+static inline uint64_t
+bucket_of(const struct ledger *l, const struct ledger_key *k)
+{
+    return BUCKET + (uint64_t)((k - l->keys) % 2);
+}
+
+static inline struct disks_key
+key_of(const struct life *f, const struct ledger_key *k)
+{
+    return (struct disks_key){.at = {.bucket = bucket_of(f->ledger, k),
+                                     .birth_name = SPAN("bucket"),
+                                     .key = span_of(k->name)},
+                              .copies = copies_of(f, k)};
+}
+
+static inline uint64_t
+random_size(void)
+{
+    uint64_t r = sim_random() % 20;
+
+    if (r == 0)
+        return 0;
+    if (r < 12)
+        return sim_random() % 9000;
+    if (r < 16)
+        return sim_random() % 120000;
+    if (r < 18)
+        return (256u << 10) - 2 + sim_random() % 4;
+    return sim_random() % BODY_TOP;
+}
+
+static inline bool
+planted(const struct life *f, enum plant p)
+{
+    return f->plant == p && sim_random() % 4 == 0;
+}
+
+static inline enum err
+write_body(struct life *f, struct disks_writer *w, char *body, const struct ledger_key *k,
+           uint64_t write, uint64_t offset, uint64_t size, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    ledger_body(body, size, k, write, offset);
+    if (size > 0 && planted(f, PLANT_WRONG_BYTE))
+        body[sim_random() % size] ^= 1;
+    for (uint64_t at = 0; rc == ERR_OK && at < size;) {
+        uint64_t n = 1 + sim_random() % 200000;
+
+        n = n < size - at ? n : size - at;
+        rc = disks_write(w, body + at, n, eb);
+        at += n;
+    }
+    return rc;
+}
+
+/* Nothing is known that could contradict, and nobody disturbs: the answer is foreseen. */
+static inline bool
+is_sure(const struct life *f, const struct ledger_key *k)
+{
+    return k->maybe_count == 1 && !f->disturbed; /* the one that is being asked for */
+}
+
+/* ---- operations: ERR_OK to go on ---- */
+
+/* A condition that holds, or one that does not, as the draw says; false: none. */
+static inline bool
+choose_condition(struct life *f, const struct ledger_key *k, struct disk_condition *c,
+                 bool *holds)
+{
+    struct disks_key key = key_of(f, k);
+    struct errbuf eb = {0};
+    struct row row;
+
+    *c = (struct disk_condition){0};
+    switch (sim_random() % 6) {
+    case 0:
+        c->if_absent = true;
+        *holds = k->known.write == 0;
+        return true;
+    case 1: /* nobody else works on this key: what is looked up stands until we change it */
+        if (disks_lookup(f->set, &key, &row, &eb) != ERR_OK)
+            return false;
+        c->if_content = true;
+        c->content = row.content;
+        *holds = sim_random() % 2 == 0;
+        if (!*holds)
+            c->content.bytes[15] ^= 1;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static inline enum err
+do_put(struct life *f, struct ledger_key *k, char *body)
+{
+    struct ledger_state s = {.write = ++f->ledger->writes, .size = random_size()};
+    struct disks_key key = key_of(f, k);
+    struct object_meta meta = {.mtime_ms = (int64_t)s.write, .content_type = {NULL, 0}};
+    struct disk_condition c;
+    bool holds = true, sure_before = k->maybe_count == 0;
+    bool conditional = choose_condition(f, k, &c, &holds);
+    bool known_length = sim_random() % 3 != 0;
+    struct disks_writer *w;
+    struct errbuf eb = {0};
+    struct row row;
+    enum err rc;
+
+    if (sim_random() % 3 == 0)
+        meta.content_type = SPAN("text/x-simulated");
+    ledger_sent(k, s);
+    rc = disks_write_begin(f->set, &key, DISK_NATIVE,
+                           known_length ? s.size : DISK_SIZE_UNKNOWN, &w, &eb);
+    if (rc == ERR_OK) {
+        rc = write_body(f, w, body, k, s.write, 0, s.size, &eb);
+        if (rc != ERR_OK || sim_random() % 10 == 0) {
+            disks_write_abort(&w); /* the client went away */
+            k->maybe_count--;
+            return rc;
+        }
+        if (planted(f, PLANT_LOST_PUT)) {
+            disks_write_abort(&w);
+            ledger_answered(f->ledger, k, ERR_OK, true);
+            return ERR_OK;
+        }
+        rc = disks_commit(&w, &meta, conditional ? &c : NULL, &row, &eb);
+        if (conditional && sure_before && is_sure(f, k))
+            CHECK((rc == ERR_OK) == holds);
+    } else {
+        k->maybe_count--;
+        return rc;
+    }
+    ledger_answered(f->ledger, k, rc, true);
+    return rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static inline enum err
+do_delete(struct life *f, struct ledger_key *k)
+{
+    struct disks_key key = key_of(f, k);
+    struct disk_condition c;
+    struct errbuf eb = {0};
+    bool existed, holds = true, conditional = choose_condition(f, k, &c, &holds);
+    enum err rc;
+
+    if (conditional && c.if_absent)
+        conditional = false;
+    ledger_sent(k, (struct ledger_state){0});
+    if (planted(f, PLANT_LOST_DELETE)) {
+        ledger_answered(f->ledger, k, ERR_OK, true);
+        return ERR_OK;
+    }
+    rc = disks_delete(f->set, &key, DISK_NATIVE, conditional ? &c : NULL, &existed, &eb);
+    if (rc == ERR_OK && is_sure(f, k))
+        CHECK(existed == (k->known.write != 0));
+    if (conditional && is_sure(f, k))
+        CHECK((rc == ERR_OK) == holds);
+    ledger_answered(f->ledger, k, rc, true);
+    return rc == ERR_PRECONDITION ? ERR_OK : rc;
+}
+
+static inline enum err
+put_part(struct life *f, const struct disks_key *key, const struct upload_id *u,
+         const struct ledger_key *k, uint32_t number, uint64_t write, uint64_t offset,
+         uint64_t size, char *body)
+{
+    struct object_meta meta = {.mtime_ms = (int64_t)write};
+    struct disks_writer *w;
+    struct errbuf eb = {0};
+    enum err rc = disks_part_begin(f->set, key, u, number, size, &w, &eb);
+
+    if (rc == ERR_OK)
+        rc = write_body(f, w, body, k, write, offset, size, &eb);
+    if (rc != ERR_OK) {
+        disks_write_abort(&w);
+        return rc;
+    }
+    return disks_part_commit(&w, &meta, &eb);
+}
+
+static inline enum err
+complete(struct life *f, const struct disks_key *key, const struct upload_id *u,
+         struct ledger_key *k, uint32_t parts)
+{
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct disk_part *listed = NULL;
+    struct object_meta meta = {.mtime_ms = (int64_t)k->maybe[k->maybe_count - 1].write,
+                               .parts = parts};
+    struct errbuf eb = {0};
+    struct row row, again;
+    uint32_t count;
+    bool more;
+    enum err rc =
+        disks_part_list(f->set, key, u, 0, 1000, a, &listed, &count, &more, &eb);
+
+    if (rc != ERR_OK) {
+        k->maybe_count--; /* was never asked for */
+        arena_free(&a);
+        return rc;
+    }
+    CHECK_U64(count, parts);
+    rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &row, &eb);
+    ledger_answered(f->ledger, k, rc, true);
+    if (rc == ERR_OK) { /* a repeat answers the same */
+        rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &again,
+                                   &eb);
+        if (rc == ERR_OK)
+            CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+    }
+    arena_free(&a);
+    return rc;
+}
+
+static inline enum err
+do_upload(struct life *f, struct ledger_key *k, char *body)
+{
+    struct ledger_state s = {.write = ++f->ledger->writes};
+    struct disks_key key = key_of(f, k);
+    struct object_meta meta = {.mtime_ms = (int64_t)s.write};
+    struct upload_id u;
+    struct errbuf eb = {0};
+    uint32_t parts = 1 + (uint32_t)(sim_random() % 3);
+    enum err rc = disks_upload_begin(f->set, &key, DISK_NATIVE, &meta, &u, &eb);
+
+    for (uint32_t i = 1; rc == ERR_OK && i <= parts; i++) {
+        uint64_t size = random_size();
+
+        rc = put_part(f, &key, &u, k, i, s.write, s.size, size, body);
+        s.size += size;
+    }
+    if (rc != ERR_OK)
+        return rc;
+    if (sim_random() % 4 == 0)
+        return disks_upload_abort(f->set, &key, &u, &eb);
+    ledger_sent(k, s);
+    return complete(f, &key, &u, k, parts);
+}
+
+/* ---- checking ---- */
+
+static inline bool
+is_excused(const struct life *f, const struct ledger_key *k, enum err rc)
+{
+    if (rt_cancelled() || rc == ERR_CANCELLED)
+        return true;
+    return f->disturbed && !(f->lossless && copies_of(f, k) > 1) && rc != ERR_CORRUPT;
+}
+
+static inline void
+complain(const struct ledger_key *k, struct ledger_state s, enum err rc,
+         const struct errbuf *eb)
+{
+    fprintf(stderr,
+            "key %s: %s, write %" PRIu64 " of %" PRIu64 " bytes; known %" PRIu64
+            " of %" PRIu64 ", %u maybe; %s\n",
+            k->name, err_name(rc), s.write, s.size, k->known.write, k->known.size,
+            k->maybe_count, eb->text);
+}
+
+static inline void
+check_body(struct life *f, struct ledger_key *k, const struct disks_key *key,
+           const struct row *row)
+{
+    struct disks_reader r = {0};
+    struct errbuf eb = {0};
+    struct span piece;
+    uint64_t at = 0;
+    enum err rc = disks_read_begin(f->set, key, row, 0, row->size, &r, &eb);
+
+    while (rc == ERR_OK) {
+        rc = disks_read_next(&r, DEADLINE_NEVER, &piece, &eb);
+        if (rc != ERR_OK || piece.len == 0)
+            break;
+        CHECK(ledger_body_is(piece.at, piece.len, k, (uint64_t)row->mtime_ms, at));
+        at += piece.len;
+    }
+    disks_read_end(&r);
+    if (rc == ERR_OK) {
+        CHECK_U64(at, row->size);
+    } else if (!is_excused(f, k, rc)) {
+        complain(k, (struct ledger_state){(uint64_t)row->mtime_ms, row->size}, rc, &eb);
+        CHECK(rc == ERR_OK);
+    }
+}
+
+/* What was seen: after a start it is what there is. While disks fail, what was asked for later and came to no answer
+ * can still come. */
+static inline void
+ledger_seen(struct life *f, struct ledger_key *k, struct ledger_state s)
+{
+    unsigned i = 0;
+
+    if (!f->disturbed) {
+        k->known = s;
+        k->maybe_count = 0;
+        return;
+    }
+    if (k->known.write == s.write && k->known.size == s.size)
+        return;
+    while (k->maybe[i].write != s.write || k->maybe[i].size != s.size)
+        i++; /* ledger_allows() found it */
+    k->known = s;
+    k->maybe_count -= i + 1;
+    memmove(k->maybe, k->maybe + i + 1, k->maybe_count * sizeof k->maybe[0]);
+}
+
+/* False: the power went while looking, or a disk did not answer. */
+static inline bool
+check_key(struct life *f, struct ledger_key *k)
+{
+    struct disks_key key = key_of(f, k);
+    struct row row = {0};
+    struct errbuf eb = {0};
+    struct ledger_state s = {0};
+    enum err rc = disks_lookup(f->set, &key, &row, &eb);
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND && is_excused(f, k, rc))
+        return !rt_cancelled() && rc != ERR_CANCELLED;
+    if (rc == ERR_OK) {
+        s = (struct ledger_state){.write = (uint64_t)row.mtime_ms, .size = row.size};
+        check_body(f, k, &key, &row);
+    }
+    if (rt_cancelled())
+        return false;
+    if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || !ledger_allows(k, s)) {
+        complain(k, s, rc, &eb);
+        CHECK(rc == ERR_OK || rc == ERR_NOT_FOUND);
+        CHECK(ledger_allows(k, s));
+        return true;
+    }
+    ledger_seen(f, k, s);
+    return true;
+}
+
+static inline void
+check_listing(struct life *f, uint64_t bucket)
+{
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct disk_entry *entries;
+    struct errbuf eb = {0};
+    uint32_t count, living = 0;
+    bool more;
+    enum err rc = disks_list(f->set, bucket, SPAN(""), false, 1000, a, &entries, &count,
+                             &more, &eb);
+
+    if (rc == ERR_OK) {
+        for (unsigned i = 0; i < LEDGER_KEYS; i++)
+            living += f->ledger->keys[i].known.write != 0 &&
+                      bucket_of(f->ledger, &f->ledger->keys[i]) == bucket;
+        CHECK_U64(count, living);
+        for (uint32_t i = 0; i < count; i++) {
+            bool found = false;
+
+            for (unsigned j = 0; j < LEDGER_KEYS; j++) {
+                struct ledger_key *k = &f->ledger->keys[j];
+
+                found |= span_is(entries[i].key, k->name) &&
+                         k->known.write == (uint64_t)entries[i].row.mtime_ms;
+            }
+            CHECK(found);
+        }
+    } else if (!rt_cancelled() && rc != ERR_CANCELLED) {
+        CHECK_STR(eb.text, "a listing");
+    }
+    arena_free(&a);
+}
+
+static inline bool
+check_all(struct life *f)
+{
+    for (unsigned i = 0; i < LEDGER_KEYS; i++) {
+        if (!check_key(f, &f->ledger->keys[i]))
+            return false;
+    }
+    if (!f->disturbed) {
+        check_listing(f, BUCKET);
+        check_listing(f, BUCKET + 1);
+    }
+    return true;
+}
+
+/* ---- fate ---- */
+
+static inline unsigned
+up_to(unsigned most)
+{
+    return most > 0 ? (unsigned)(sim_random() % (most + 1u)) : 0;
+}
+
+/* Now and then the victim gets worse or better, and somebody sets the clock. */
+static inline void
+fate(void *arg)
+{
+    struct life *f = arg;
+
+    while (f->working > 0 && rt_sleep_ms(1 + sim_random() % 8) == ERR_OK) {
+        struct sim_trouble t = {.read_errors = up_to(f->worst.read_errors),
+                                .write_errors = up_to(f->worst.write_errors),
+                                .sync_errors = up_to(f->worst.sync_errors),
+                                .slow_us = up_to(f->worst.slow_us),
+                                .full = f->worst.full && sim_random() % 2 == 0,
+                                .gone = f->worst.gone && sim_random() % 4 == 0,
+                                .lies = f->plant == PLANT_LOST_SYNC};
+
+        if (sim_random() % 3 == 0)
+            t = (struct sim_trouble){.lies = t.lies};
+        sim_trouble(f->sim, life_mounts[f->victim], &t);
+        if (f->jumps)
+            sim_jump_clock(f->sim, (int64_t)(sim_random() % 7200000) - 3600000);
+    }
+}
+
+static inline void
+heal(struct life *f)
+{
+    for (unsigned i = 0; i < LIFE_DISKS; i++)
+        sim_trouble(f->sim, life_mounts[i],
+                    &(struct sim_trouble){.lies = f->plant == PLANT_LOST_SYNC});
+}
+
+/* ---- one life ---- */
+
+struct worker {
+    struct life *life;
+    unsigned index;
+};
+
+static inline enum err
+one_deed(struct life *f, struct ledger_key *k, char *body)
+{
+    uint64_t what = sim_random() % 12;
+
+    if (what < 6)
+        return do_put(f, k, body);
+    if (what < 8)
+        return do_delete(f, k);
+    if (what < 9)
+        return do_upload(f, k, body);
+    return check_key(f, k) ? ERR_OK : ERR_CANCELLED;
+}
+
+static inline void
+work(void *arg)
+{
+    struct worker *w = arg;
+    struct life *f = w->life;
+    char *body = f->body + (size_t)w->index * BODY_TOP;
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; i < f->ops && (rc == ERR_OK || f->disturbed); i++) {
+        struct ledger_key *k =
+            &f->ledger
+                 ->keys[w->index + WORKERS * (sim_random() % (LEDGER_KEYS / WORKERS))];
+
+        if (rt_cancelled())
+            break;
+        if (k->maybe_count < LEDGER_MAYBE)
+            rc = one_deed(f, k, body);
+    }
+    if (!f->disturbed && !rt_cancelled() && rc != ERR_CANCELLED)
+        CHECK_STR(err_name(rc), err_name(ERR_OK));
+    f->working--;
+}
+
+static inline void
+work_all(struct life *f)
+{
+    struct worker workers[WORKERS];
+    struct rt_group g;
+
+    rt_group_begin(&g);
+    f->working = WORKERS;
+    for (unsigned i = 0; i < WORKERS; i++) {
+        workers[i] = (struct worker){f, i};
+        CHECK(rt_group_start(&g, work, &workers[i]) == ERR_OK || rt_cancelled());
+    }
+    if (f->disturbed || f->jumps)
+        CHECK(rt_group_start(&g, fate, f) == ERR_OK || rt_cancelled());
+    rt_group_join(&g);
+}
+
+static inline struct disks_options
+life_options(struct life *f)
+{
+    struct disks_options o = {
+        .paths = life_paths,
+        .count = f->disks,
+        .disk = {.node = 1,
+                 .epoch = f->epoch,
+                 .segment_bytes = 2u << 20,
+                 .tail_bytes = 1u << 20,
+                 .index_map_bytes = 16u << 20,
+                 .index_interval_ms = 1 + sim_random() % 40,
+                 .hot_bytes = sim_random() % 2 * (1u << 20)},
+    };
+
+    memset(o.disk.cluster_id, 0x5a, sizeof o.disk.cluster_id);
+    return o;
+}
+
+static inline void
+live(void *arg)
+{
+    struct life *f = arg;
+    struct disks_options o = life_options(f);
+    struct errbuf eb = {0};
+    bool disturbed = f->disturbed, good;
+    enum err rc;
+
+    heal(f);
+    rc = disks_open(&o, &f->set, &eb);
+    if (rc != ERR_OK) {
+        if (!rt_cancelled())
+            CHECK_STR(eb.text, "open disks");
+        return;
+    }
+    f->disturbed = false; /* it begins healthy */
+    good = check_all(f);
+    f->disturbed = disturbed;
+    if (good && !f->check_only)
+        work_all(f);
+    heal(f);
+    if (good && !f->check_only && !f->disturbed && !rt_cancelled())
+        (void)check_all(f);
+    disks_close(&f->set);
+    if (!f->disturbed) /* what a cut leaves behind is no damage */
+        CHECK_U64(metric_read(M_CHECKSUM_FAILURES, 0), 0);
+}
+
+/* ---- several lives ---- */
+
+static inline uint64_t
+life_mix(uint64_t *state)
+{
+    *state += 0x9e3779b97f4a7c15u;
+    return hash_xxh3(state, sizeof *state, 1);
+}
+
+/* What may happen in one life. */
+static inline void
+draw_fate(struct life *f, uint64_t *state)
+{
+    uint64_t what = life_mix(state) % 8;
+
+    f->worst = (struct sim_trouble){0};
+    f->jumps = life_mix(state) % 4 == 0;
+    f->victim = (unsigned)(life_mix(state) % f->disks);
+    if (what == 0)
+        f->worst = (struct sim_trouble){.read_errors = 500, .slow_us = 200};
+    else if (what == 1)
+        f->worst = (struct sim_trouble){.write_errors = 300, .sync_errors = 300};
+    else if (what == 2)
+        f->worst = (struct sim_trouble){.full = true};
+    else if (what == 3)
+        f->worst = (struct sim_trouble){.gone = true, .slow_us = 5000};
+    f->disturbed = what < 4;
+    f->lossless = f->disks > 1;
+}
+
+/* Several lives of one seed, the last one only to look. Returns the hash of all that happened. */
+static inline uint64_t
+lives(uint64_t seed, unsigned disks, enum plant plant)
+{
+    struct sim_options o = {.seed = seed, .lossy = true, .max_delay_us = 300};
+    struct sim *s = sim_new(&o);
+    struct ledger ledger;
+    struct life f = {.sim = s, .ledger = &ledger, .disks = disks, .plant = plant};
+    uint64_t state = seed, hash = 0;
+    unsigned count = 2 + (unsigned)(life_mix(&state) % 3);
+    struct errbuf eb = {0};
+
+    ledger_init(&ledger);
+    f.body = malloc((size_t)WORKERS * BODY_TOP);
+    for (unsigned i = 0; i <= count; i++) {
+        bool last = i == count;
+
+        f.epoch = i + 1;
+        f.ops = 2 + (unsigned)(life_mix(&state) % 12);
+        f.check_only = last;
+        draw_fate(&f, &state);
+        f.disturbed &= !last;
+        sim_cut_at(s, last || life_mix(&state) % 5 == 0 ? 0 : 1 + life_mix(&state) % 400);
+        eb.text[0] = '\0';
+        if (sim_run_world(s, live, &f, &eb) != ERR_OK)
+            CHECK(sim_was_cut(s));
+        hash = hash_xxh3(&(uint64_t){sim_trace_hash(s)}, 8, hash);
+    }
+    free(f.body);
+    sim_free(&s);
+    return hash;
+}
