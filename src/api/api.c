@@ -131,6 +131,8 @@ handle(struct http_request *http, void *arg)
         admin_handle(q);
     else
         s3_handle(q);
+    audit_write(q, false);
+    buf_fini(&q->audit);
     map_bucket_drop(&q->bucket);
     arena_free(&q->work);
 }

@@ -21,15 +21,16 @@ struct api_options {
     struct object_service *object;
     struct cloud *cloud;
     struct disks *disks; /* for stat, bucket records, disk commands */
-    const char *region; /* what bucket locations say; NULL: us-east-1 */
+    const char *region;  /* what bucket locations say; NULL: us-east-1 */
     const char
         *domains[API_DOMAINS_MAX]; /* base domains of virtual-host style, lower case */
     unsigned domain_count;
     const char
         *credentials; /* path of the keys of the first start; told to who asks /_/stat */
-    bool bench_objects; /* serve /_/bench/SIZE */
-    bool access_log;    /* a log line a request */
-    uint64_t hot_bytes; /* of the hot set: how many answers are worth keeping */
+    bool bench_objects;  /* serve /_/bench/SIZE */
+    bool access_log;     /* a log line a request */
+    struct audit *audit; /* borrowed; NULL: what is noted goes to the log */
+    uint64_t hot_bytes;  /* of the hot set: how many answers are worth keeping */
 };
 struct api; /* one for all loops */
 

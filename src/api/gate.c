@@ -85,10 +85,12 @@ gate_key(struct request *q, const struct auth_key **out, int64_t *now_s)
 {
     const struct auth_key *k = auth_find(q->api->options.auth, q->caller.auth.access_key);
 
-    *now_s = (int64_t)(rt_wall_ns() / 1000000000u);
+    int64_t now_ms = (int64_t)(rt_wall_ns() / 1000000u);
+
+    *now_s = now_ms / 1000;
     *out = k;
     return k == NULL ? sigv4_unknown_key(&q->caller.auth, &q->fault)
-                     : check_key(q, k, *now_s * 1000);
+                     : check_key(q, k, now_ms);
 }
 
 void
@@ -195,8 +197,8 @@ has(const struct request *q, enum need need)
     return false;
 }
 
-enum err
-gate(struct request *q, enum need need)
+static enum err
+admit(struct request *q, enum need need)
 {
     const struct http_head *head = q->http->head;
     struct sigv4_request req = {.method = head->method_text,
@@ -215,5 +217,16 @@ gate(struct request *q, enum need need)
         admit_anonymous(q, &why);
     if (rc == ERR_OK && !has(q, need))
         rc = fault_set(&q->fault, S3_AccessDenied, why != NULL ? "%s" : NULL, why);
+    return rc;
+}
+
+enum err
+gate(struct request *q, enum need need)
+{
+    enum err rc = admit(q, need);
+
+    if (rc != ERR_OK)
+        AUDIT(q, "auth.refused", s3_code_name(q->fault.code),
+              L_SPAN("bucket", q->name.bucket));
     return rc;
 }

@@ -1,6 +1,7 @@
 /* internal: what the files of the api room share. */
 #pragma once
 #include "api/api.h"
+#include "api/audit.h"
 #include "base/arena.h"
 #include "wire/fault.h"
 #include "wire/query.h"
@@ -52,6 +53,8 @@ struct request {
     struct caller caller;
     const struct map_bucket *bucket; /* one reference, or NULL */
     struct arena *work; /* owned; NULL until request_work(): large documents */
+    struct buf
+        audit; /* lines that are not written yet (audit.h); empty until the first */
     struct fault fault;
     enum metric_op op;
     /* As they stood when it began: what was decided by them may be kept (answers.h). */

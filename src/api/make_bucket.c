@@ -19,9 +19,9 @@ note(struct request *q, const struct map_bucket *b, struct errbuf *eb)
     return rc;
 }
 
-enum err
-make_bucket(struct request *q, struct span name, const struct map_backend *backend,
-            const struct map_bucket **made, struct errbuf *eb)
+static enum err
+make(struct request *q, struct span name, const struct map_backend *backend,
+     const struct map_bucket **made, struct errbuf *eb)
 {
     struct map_service *map = q->api->options.map;
     enum err rc = map_bucket_create(map, name, backend,
@@ -37,6 +37,18 @@ make_bucket(struct request *q, struct span name, const struct map_backend *backe
 }
 
 enum err
+make_bucket(struct request *q, struct span name, const struct map_backend *backend,
+            const struct map_bucket **made, struct errbuf *eb)
+{
+    enum err rc = make(q, name, backend, made, eb);
+
+    AUDIT_CHANGE(q, backend != NULL ? "bucket.attach" : "bucket.create", rc,
+                 L_SPAN("bucket", name),
+                 L_TEXT("remote", backend != NULL ? backend->bucket : NULL));
+    return rc;
+}
+
+enum err
 change_bucket(struct request *q, const struct map_bucket *b, map_bucket_edit *change,
               void *arg, struct errbuf *eb)
 {
@@ -46,6 +58,7 @@ change_bucket(struct request *q, const struct map_bucket *b, map_bucket_edit *ch
 
     if (rc == ERR_OK)
         rc = note(q, changed, eb);
+    AUDIT_CHANGE(q, "bucket.set", rc, L_TEXT("bucket", b->name));
     map_bucket_drop(&changed);
     return rc;
 }

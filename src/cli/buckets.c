@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/admin.h"
 #include "cli/list_pages.h"
 #include "cli/session.h"
 #include "wire/json.h"
@@ -124,6 +125,8 @@ static const struct flag bucket_flags[] = {
      "attach: hand your AWS keys for the remote over to the server", false},
     {"anonymous", 0, NULL, "attach: the remote is read without keys", false},
     {"virtual-host", 0, NULL, "attach: the remote wants BUCKET.host names", false},
+    {"anonymous-read", 0, "on|off",
+     "set: let everybody read and list it without keys, or not any more", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -132,12 +135,13 @@ static const char *const bucket_examples[] = {
     "forebay bucket attach s3://train --endpoint http://10.0.0.5:8333 --as train-cache "
     "--store-credentials",
     "forebay bucket ls",
+    "forebay bucket set s3://shards --anonymous-read on",
     NULL,
 };
 static const struct verb bucket = {
     .name = "bucket",
-    .summary = "attach a remote bucket, or list what is attached",
-    .arguments = "attach s3://REMOTE | ls",
+    .summary = "attach a remote bucket, list buckets, change settings of one",
+    .arguments = "attach s3://REMOTE | ls | set s3://BUCKET",
     .least = 1,
     .most = 2,
     .examples = bucket_examples,
@@ -286,6 +290,56 @@ list(struct session *s)
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
 }
 
+/* One flag is one member of the document. */
+static enum err
+set_document(const struct args *a, struct json *j, struct errbuf *eb)
+{
+    const char *anonymous = args_value(a, "anonymous-read");
+    unsigned members = 0;
+
+    json_open_object(j, NULL);
+    if (anonymous != NULL) {
+        bool on = strcmp(anonymous, "on") == 0;
+
+        if (!on && strcmp(anonymous, "off") != 0)
+            return err_set(eb, ERR_BAD_REQUEST,
+                           "--anonymous-read \"%s\": expected on or off", anonymous);
+        json_bool(j, "anonymous_read", on);
+        members++;
+    }
+    json_end(j);
+    return members > 0 ? ERR_OK
+                       : err_set(eb, ERR_BAD_REQUEST,
+                                 "bucket set: nothing to set; --help lists the settings");
+}
+
+static enum exit_code
+set(struct session *s)
+{
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct s3_request r = {.method = "PATCH"};
+    struct span answer;
+    struct place p;
+    struct buf doc;
+    struct json j;
+    enum err rc = place_remote(s->args->at[1], false, &p, &s->eb);
+
+    buf_init(&doc, KIB(4));
+    json_begin(&j, &doc);
+    if (rc == ERR_OK)
+        rc = set_document(s->args, &j, &s->eb);
+    r.body = buf_span(&doc);
+    if (rc == ERR_OK) {
+        r.path = span_of(arena_printf(a, "/_/buckets/%.*s", SPAN_ARG(p.bucket)));
+        rc = admin_call(s, &r, a, &answer);
+    }
+    if (rc == ERR_OK && s->json)
+        printf("%.*s\n", SPAN_ARG(answer));
+    buf_fini(&doc);
+    arena_free(&a);
+    return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+}
+
 static enum exit_code
 run_bucket(const struct args *a)
 {
@@ -295,8 +349,10 @@ run_bucket(const struct args *a)
         return session_run(a, list, NULL);
     if (strcmp(a->at[0], "attach") == 0 && a->count == 2)
         return session_run_own_keys(a, attach, NULL);
-    err_set(&eb, ERR_BAD_REQUEST, "bucket %s: expected attach s3://REMOTE, or ls",
-            a->at[0]);
+    if (strcmp(a->at[0], "set") == 0 && a->count == 2)
+        return session_run(a, set, NULL);
+    err_set(&eb, ERR_BAD_REQUEST,
+            "bucket %s: expected attach s3://REMOTE, ls, or set s3://BUCKET", a->at[0]);
     return cli_usage(&eb, &bucket);
 }
 const struct cli_verb cli_bucket = {&bucket, run_bucket};

@@ -32,8 +32,11 @@ struct cli_group {
     const struct cli_verb *const *verbs; /* ends with NULL */
 };
 extern const struct cli_group cli_disk_group; /* disk.c has the list */
-extern const struct cli_verb cli_serve, cli_config, cli_version;
+extern const struct cli_group cli_user_group; /* user.c */
+extern const struct cli_verb cli_share;
+extern const struct cli_verb cli_serve, cli_config, cli_version, cli_tls;
 extern const struct cli_verb cli_mb, cli_rb, cli_bucket, cli_ls, cli_cp, cli_put, cli_get;
 extern const struct cli_verb cli_cat, cli_rm, cli_stat, cli_env;
-extern const struct cli_verb cli_disk_check, cli_disk_rebuild, cli_disk_export, cli_disk_import;
+extern const struct cli_verb cli_disk_check, cli_disk_rebuild, cli_disk_export,
+    cli_disk_import;
 extern const struct cli_verb cli_bench; /* bench/bench.c, a room further down */

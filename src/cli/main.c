@@ -7,13 +7,13 @@
 #include "cli/cli.h"
 
 static const struct cli_verb *const verbs[] = {
-    &cli_serve,  &cli_mb,    &cli_rb,  &cli_ls,     &cli_cp,
-    &cli_put,    &cli_get,   &cli_cat, &cli_rm,     &cli_stat,
-    &cli_bucket, &cli_bench, &cli_env, &cli_config, &cli_version,
+    &cli_serve, &cli_mb,  &cli_rb,    &cli_ls,     &cli_cp,      &cli_put,
+    &cli_get,   &cli_cat, &cli_rm,    &cli_stat,   &cli_bucket,  &cli_bench,
+    &cli_env,   &cli_tls, &cli_share, &cli_config, &cli_version,
 };
 
 /* Verbs of two words: the first one names the group. */
-static const struct cli_group *const groups[] = {&cli_disk_group};
+static const struct cli_group *const groups[] = {&cli_disk_group, &cli_user_group};
 
 static const struct cli_group *
 find_group(const char *name)

@@ -334,3 +334,36 @@ order_simple(struct s3_client *c, const struct s3_order *given, struct span body
     s3_end(&call);
     return rc;
 }
+
+enum err
+s3_presign(struct s3_client *c, const char *method, struct span bucket, struct span key,
+           uint64_t expires_s, struct arena *a, struct span *url, struct errbuf *eb)
+{
+    struct s3_order o = {.method = method, .bucket = bucket, .key = key};
+    struct sigv4_creds creds = {.access_key = span_of(c->credentials.access_key),
+                                .secret = span_of(c->credentials.secret_key),
+                                .token = span_of(c->credentials.session_token),
+                                .region = span_of(c->region)};
+    struct sigv4_request req = {.method = span_of(method), .tls = c->is_tls};
+    struct span host = host_of(c, &o, a), target, query;
+    struct field header = {SPAN("host"), host};
+    enum err rc;
+
+    if (c->anonymous)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "a URL can be signed with keys only; there are none");
+    if (expires_s == 0 || expires_s > SIGV4_EXPIRES_MAX_S)
+        return err_set(eb, ERR_BAD_REQUEST, "a URL lives 1 second to 7 days");
+    rc = target_of(c, &o, a, &req.path, &target, eb);
+    if (rc != ERR_OK)
+        return rc;
+    req.headers = (struct fields){&header, 1};
+    rc = sigv4_presign(&req, &(struct query){NULL, 0}, &creds, expires_s,
+                       c->keys[rt_loop_index()], (int64_t)(rt_wall_ns() / 1000000000u), a,
+                       &query);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "the URL is too long to sign");
+    *url = span_of(arena_printf(a, "http%s://%.*s%.*s?%.*s", c->is_tls ? "s" : "",
+                                SPAN_ARG(host), SPAN_ARG(req.path), SPAN_ARG(query)));
+    return ERR_OK;
+}

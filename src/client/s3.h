@@ -172,6 +172,12 @@ struct s3_request {
 enum err s3_request(struct s3_client *c, const struct s3_request *r, struct arena *a,
                     int *status, struct span *body, struct errbuf *eb) MUST_CHECK;
 
+/* A URL that opens one object to whoever has it, for `method` "GET", "PUT" or "HEAD", up to 7 days. Asks nobody. In the
+ * arena. ERR_BAD_REQUEST without credentials. */
+enum err s3_presign(struct s3_client *c, const char *method, struct span bucket,
+                    struct span key, uint64_t expires_s, struct arena *a,
+                    struct span *url, struct errbuf *eb) MUST_CHECK;
+
 /* Credentials as AWS tools find them: environment, profile files (AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE,
  * AWS_CONFIG_FILE). *out is owned: s3_credentials_fini. ERR_NOT_FOUND when there are none. */
 enum err s3_credentials_chain(const char *profile, struct s3_credentials *out,

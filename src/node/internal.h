@@ -1,6 +1,7 @@
 /* internal: what the files of the node room share. */
 #pragma once
 #include "api/api.h"
+#include "api/audit.h"
 #include "node/identity.h"
 #include "node/node.h"
 #include "rt/sync.h"
@@ -18,6 +19,7 @@ struct node {
     struct cloud *cloud;
     struct object_service *object;
     struct auth *auth;
+    struct audit *audit;
     struct api *api;
     struct tls_context *tls; /* NULL: plain HTTP */
     struct http_server *http;

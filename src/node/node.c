@@ -123,6 +123,8 @@ open_services(struct node *n)
                             .access_log = n->o->live.access_log};
     enum err rc = map_start(n->meta, &n->map, &n->eb);
 
+    if (rc == ERR_OK)
+        rc = audit_open(n->o->audit, &n->audit, &n->eb);
     c.secrets = n->secrets;
     if (rc == ERR_OK)
         rc = cloud_start(&c, &n->cloud, &n->eb);
@@ -134,6 +136,7 @@ open_services(struct node *n)
     }
     if (rc == ERR_OK) {
         a.auth = n->auth;
+        a.audit = n->audit;
         a.credentials = n->credentials_whole;
         a.map = n->map;
         a.object = n->object;
@@ -194,6 +197,7 @@ close_all(struct node *n)
     node_close_tls(n);
     object_stop(&n->object);
     api_free(&n->api);
+    audit_close(&n->audit);
     cloud_stop(&n->cloud);
     map_stop(&n->map);
     auth_free(&n->auth);

@@ -88,8 +88,9 @@ bench(struct request *q)
 static enum err
 home(struct request *q)
 {
-    answer_text(q, 200,
-                SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets\n"));
+    answer_text(
+        q, 200,
+        SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets /_/users\n"));
     return ERR_OK;
 }
 
@@ -106,6 +107,11 @@ static const struct page {
     {HTTP_METHOD_GET, "/_/stat", false, false, admin_stat},
     {HTTP_METHOD_GET, "/_/buckets", false, false, admin_bucket_list},
     {HTTP_METHOD_POST, "/_/buckets", false, false, admin_bucket_attach},
+    {HTTP_METHOD_PATCH, "/_/buckets/", true, false, admin_bucket_set},
+    {HTTP_METHOD_GET, "/_/users", false, false, admin_user_list},
+    {HTTP_METHOD_POST, "/_/users", false, false, admin_user_add},
+    {HTTP_METHOD_POST, "/_/users/", true, false, admin_user_change},
+    {HTTP_METHOD_DELETE, "/_/users/", true, false, admin_user_remove},
     {HTTP_METHOD_GET, "/_/bench/", true, false, bench},
     {HTTP_METHOD_GET, "/_/", false, false, home},
 };

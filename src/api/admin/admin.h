@@ -1,6 +1,9 @@
 /* admin: pages under /_/ that have a file of their own. Each answers, or returns with the request's fault set. */
 #pragma once
+#include <jansson.h>
+
 #include "api/internal.h"
+#include "wire/json.h"
 
 void admin_answer_json(struct request *q, int status, struct span text);
 
@@ -11,3 +14,16 @@ enum err admin_bucket_list(struct request *q);
 enum err admin_bucket_attach(struct request *q);
 /* stat.c: what the node holds, as JSON. */
 enum err admin_stat(struct request *q);
+/* bucket_set.c: PATCH of one bucket. Body: {"anonymous_read": true|false, "copies": N}; each may be absent. 200 with the
+ * bucket as it is now. */
+enum err admin_bucket_set(struct request *q);
+/* buckets.c: the object that stands for a bucket in our answers. */
+void admin_put_bucket(struct json *j, const struct map_bucket *b);
+/* A JSON object in the body, read as every signed body is. *doc: json_decref() it. */
+enum err admin_read_object(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
+
+/* users.c: docs/admin.md, section "users". */
+enum err admin_user_list(struct request *q);
+enum err admin_user_add(struct request *q);
+enum err admin_user_change(struct request *q);
+enum err admin_user_remove(struct request *q);

@@ -14,8 +14,8 @@
 #define ATTACH_BODY_MAX (64u << 10)
 #define LIST_MAX        (8u << 20)
 
-static void
-put_bucket(struct json *j, const struct map_bucket *b)
+void
+admin_put_bucket(struct json *j, const struct map_bucket *b)
 {
     char date[NUM_DATE_TEXT];
 
@@ -25,6 +25,7 @@ put_bucket(struct json *j, const struct map_bucket *b)
     json_u64(j, "id", b->id);
     json_text(j, "created", date);
     json_bool(j, "cached", b->cached);
+    json_bool(j, "anonymous_read", b->anonymous_read);
     if (b->cached) {
         json_open_object(j, "remote");
         json_text(j, "bucket", b->backend.bucket);
@@ -53,7 +54,7 @@ admin_bucket_list(struct request *q)
     json_open_object(&j, NULL);
     json_open_array(&j, "buckets");
     for (uint32_t i = 0; i < map_bucket_count(m); i++)
-        put_bucket(&j, map_bucket_at(m, i));
+        admin_put_bucket(&j, map_bucket_at(m, i));
     json_end(&j);
     json_end(&j);
     full = text.full;
@@ -212,7 +213,7 @@ attach(struct request *q, struct attach *at)
         L_SPAN("user", q->caller.name));
     buf_init(&text, KIB(64));
     json_begin(&j, &text);
-    put_bucket(&j, made);
+    admin_put_bucket(&j, made);
     map_bucket_drop(&made);
     admin_answer_json(q, 200, buf_span(&text));
     buf_fini(&text);
@@ -227,20 +228,31 @@ wipe(char *secret)
 }
 
 enum err
+admin_read_object(struct request *q, size_t limit, json_t **doc)
+{
+    struct span body;
+    /* With its hash, or the chunks' signatures, checked. */
+    enum err rc = s3_body_document(q, limit, false, &body);
+
+    *doc = NULL;
+    if (rc != ERR_OK)
+        return rc;
+    *doc = json_loadb(body.at, body.len, JSON_REJECT_DUPLICATES, NULL);
+    OPENSSL_cleanse((void *)(uintptr_t)body.at, body.len);
+    if (json_is_object(*doc))
+        return ERR_OK;
+    json_decref(*doc);
+    *doc = NULL;
+    return fault_set(&q->fault, S3_InvalidArgument, "The body must be a JSON object");
+}
+
+enum err
 admin_bucket_attach(struct request *q)
 {
     struct attach at = {0};
-    struct span body;
-    json_t *doc;
-    /* Read as every signed body is: with its hash, or the chunks' signatures, checked. */
-    enum err rc = s3_body_document(q, ATTACH_BODY_MAX, false, &body);
+    json_t *doc = NULL;
+    enum err rc = admin_read_object(q, ATTACH_BODY_MAX, &doc);
 
-    if (rc != ERR_OK)
-        return rc;
-    doc = json_loadb(body.at, body.len, JSON_REJECT_DUPLICATES, NULL);
-    OPENSSL_cleanse((void *)(uintptr_t)body.at, body.len);
-    if (!json_is_object(doc))
-        rc = fault_set(&q->fault, S3_InvalidArgument, "The body must be a JSON object");
     if (rc == ERR_OK)
         rc = read_attach(q, doc, &at);
     if (rc == ERR_OK)

@@ -117,6 +117,7 @@ s3_delete_bucket(struct request *q)
 
     if (rc == ERR_OK)
         rc = map_bucket_remove(q->api->options.map, q->name.bucket, q->bucket->id, &eb);
+    AUDIT_CHANGE(q, "bucket.delete", rc, L_SPAN("bucket", q->name.bucket));
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
     if (q->bucket->cached)

@@ -34,6 +34,8 @@ s3_delete_object(struct request *q)
     if (rc != ERR_OK)
         return rc;
     rc = object_delete(q->api->options.object, q->bucket, q->name.key, &eb);
+    AUDIT(q, "object.delete", rc == ERR_OK ? "ok" : err_name(rc),
+          L_SPAN("bucket", q->name.bucket), L_SPAN("object", q->name.key));
     return rc == ERR_OK ? s3_answer_empty(q, 204) : fault_from(q, rc, &eb);
 }
 
@@ -57,6 +59,8 @@ delete_one(struct request *q, const struct s3xml_delete_item *item, bool quiet,
         if (rc != ERR_OK)
             fault_from(q, rc, &eb);
     }
+    AUDIT(q, "object.delete", rc == ERR_OK ? "ok" : s3_code_name(q->fault.code),
+          L_SPAN("bucket", q->name.bucket), L_SPAN("object", item->key));
     if (rc == ERR_OK && quiet)
         return;
     xml_open(x, rc == ERR_OK ? "Deleted" : "Error");

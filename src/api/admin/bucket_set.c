@@ -1,0 +1,86 @@
+/* bucket_set: settings of a bucket that S3 has no words for. A member is a row of the table; an unknown one is refused. */
+#include <string.h>
+
+#include "api/admin/admin.h"
+#include "base/mem.h"
+#include "wire/s3name.h"
+
+#define BODY_MAX KIB(4)
+
+static enum err
+set_anonymous_read(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    if (!json_is_boolean(v))
+        return err_set(eb, ERR_BAD_REQUEST, "\"anonymous_read\" is true or false");
+    b->anonymous_read = json_is_true(v);
+    return ERR_OK;
+}
+
+static const struct member {
+    const char *name;
+    enum err (*set)(struct map_bucket *b, const json_t *v, struct errbuf *eb);
+} members[] = {
+    {"anonymous_read", set_anonymous_read},
+};
+
+static enum err
+set_all(struct map_bucket *b, void *arg, struct errbuf *eb)
+{
+    json_t *doc = arg;
+    const char *name;
+    json_t *v;
+
+    json_object_foreach(doc, name, v)
+    {
+        size_t i = 0;
+        enum err rc;
+
+        while (i < ARRAY_LEN(members) && strcmp(members[i].name, name) != 0)
+            i++;
+        rc = i < ARRAY_LEN(members) ? members[i].set(b, v, eb)
+                                    : err_set(eb, ERR_BAD_REQUEST,
+                                              "a bucket has no setting \"%.60s\"", name);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+static enum err
+answer(struct request *q, const struct map_bucket *b)
+{
+    struct buf text;
+    struct json j;
+
+    buf_init(&text, KIB(64));
+    json_begin(&j, &text);
+    admin_put_bucket(&j, b);
+    admin_answer_json(q, 200, buf_span(&text));
+    buf_fini(&text);
+    return ERR_OK;
+}
+
+enum err
+admin_bucket_set(struct request *q)
+{
+    struct span name = span_from(q->http->head->path, strlen("/_/buckets/"));
+    const struct map_bucket *b = map_bucket_find(map_now(q->api->options.map), name);
+    struct errbuf eb = {{0}};
+    json_t *doc = NULL;
+    enum err rc;
+
+    if (b == NULL) {
+        q->name.bucket = name;
+        return fault_set(&q->fault, S3_NoSuchBucket, NULL);
+    }
+    q->bucket = map_bucket_ref(b);
+    rc = admin_read_object(q, BODY_MAX, &doc);
+    if (rc != ERR_OK)
+        return rc;
+    rc = change_bucket(q, q->bucket, set_all, doc, &eb);
+    json_decref(doc);
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    b = map_bucket_find(map_now(q->api->options.map), span_of(q->bucket->name));
+    return answer(q, b != NULL ? b : q->bucket);
+}

@@ -1,0 +1,19 @@
+#include "cli/admin.h"
+
+enum err
+admin_call(struct session *s, const struct s3_request *r, struct arena *a,
+           struct span *answer)
+{
+    int status = 0;
+    enum err rc = s3_request(s->s3, r, a, &status, answer, &s->eb);
+
+    if (rc != ERR_OK || (status >= 200 && status < 300))
+        return rc;
+    return err_set(&s->eb,
+                   status == 409   ? ERR_EXISTS
+                   : status == 403 ? ERR_DENIED
+                   : status == 404 ? ERR_NOT_FOUND
+                   : status >= 500 ? ERR_BACKEND
+                                   : ERR_BAD_REQUEST,
+                   "%.*s", SPAN_ARG(*answer));
+}
