@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "rt/bigmem.h"
 #include "rt/loop.h"
 
 #define WAYS     4u
@@ -75,8 +76,8 @@ answers_free(struct answers **ap)
     if (a == NULL)
         return;
     for (unsigned i = 0; i < a->loops; i++) {
-        free(a->at[i].sets);
-        free(a->at[i].kept);
+        bigmem_free(a->at[i].sets, (a->set_mask + 1) * sizeof *a->at[i].sets);
+        bigmem_free(a->at[i].kept, (a->set_mask + 1) * WAYS * sizeof *a->at[i].kept);
     }
     free(a);
 }
@@ -234,8 +235,8 @@ place(struct answers *a, const struct http_head *h)
     if (k != NULL)
         return k;
     if (t->sets == NULL) {
-        t->sets = xcalloc(a->set_mask + 1, sizeof *t->sets);
-        t->kept = xcalloc((a->set_mask + 1) * WAYS, sizeof *t->kept);
+        t->sets = bigmem_new((a->set_mask + 1) * sizeof *t->sets);
+        t->kept = bigmem_new((a->set_mask + 1) * WAYS * sizeof *t->kept);
     }
     if (!spot_of(a, h, &at))
         return NULL;

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "rt/bigmem.h"
 
 #define WAYS          8u     /* places a piece may have in the table */
 #define BYTES_A_PIECE KIB(8) /* what the table is sized for */
@@ -40,8 +41,7 @@ struct extent {
 struct hot {
     char *arena; /* owned; touched as the ring comes by */
     uint64_t size;
-    void *table;          /* owned */
-    struct piece *pieces; /* in it, aligned; sets of WAYS */
+    struct piece *pieces; /* owned; sets of WAYS */
     uint64_t set_mask;
     _Atomic uint32_t *firsts; /* owned; tags of pieces that were read once */
     uint64_t first_mask;
@@ -63,12 +63,10 @@ hot_new(uint64_t bytes)
         sets *= 2;
     h = xcalloc(1, sizeof *h);
     h->size = bytes;
-    h->arena = xmalloc(bytes);
-    /* calloc leaves large zeroed memory untouched; an empty hot set costs no memory. */
-    h->table = xcalloc(sets * WAYS + 1, sizeof *h->pieces);
-    h->pieces = (struct piece *)align_up((uintptr_t)h->table, sizeof *h->pieces);
+    h->arena = bigmem_new(bytes);
+    h->pieces = bigmem_new(sets * WAYS * sizeof *h->pieces);
     h->set_mask = sets - 1;
-    h->firsts = xcalloc(sets * WAYS, sizeof *h->firsts);
+    h->firsts = bigmem_new(sets * WAYS * sizeof *h->firsts);
     h->first_mask = sets * WAYS - 1;
     memcpy(h->arena, &(struct extent){.len = bytes}, sizeof(struct extent));
     return h;
@@ -83,9 +81,9 @@ hot_free(struct hot **hp)
     if (h == NULL)
         return;
     metric_add(M_HOT_BYTES, 0, -(int64_t)atomic_load(&h->bytes));
-    free(h->arena);
-    free(h->table);
-    free(h->firsts);
+    bigmem_free(h->arena, h->size);
+    bigmem_free(h->pieces, (h->set_mask + 1) * WAYS * sizeof *h->pieces);
+    bigmem_free(h->firsts, (h->first_mask + 1) * sizeof *h->firsts);
     free(h);
 }
 
