@@ -36,6 +36,7 @@ disk_tool_run(struct disk_tool *t, const struct args *a, void (*fn)(struct disk_
               void *arg)
 {
     struct rt_options o = {.engine = RT_AUTO, .loops = 1};
+    struct errbuf eb = {{0}};
     enum err rc;
 
     *t = (struct disk_tool){.args = a,
@@ -44,11 +45,13 @@ disk_tool_run(struct disk_tool *t, const struct args *a, void (*fn)(struct disk_
                             .work = fn,
                             .arg = arg};
     log_set_level(LOG_ERROR);
-    rc = rt_run(&o, work, t, &t->eb);
+    rc = rt_run(&o, work, t, &eb);
     if (t->phase != NULL)
         progress_end(&t->progress);
-    if (rc != ERR_OK)
+    if (rc != ERR_OK) {
         t->rc = rc;
+        t->eb = eb;
+    }
     return t->rc;
 }
 

@@ -47,6 +47,10 @@ check_superblock(struct check *k, struct errbuf *eb)
     (void)check_copy(k, "superblock");
     (void)check_copy(k, "superblock.2");
     rc = superblock_load(d->state, &s, eb);
+    if (rc == ERR_CORRUPT)
+        return err_set(eb, rc,
+                       "neither superblock is good, so nothing else can be judged; "
+                       "forebay disk check --repair makes them anew from the segments");
     if (rc != ERR_OK)
         return rc;
     memcpy(d->o.cluster_id, s.cluster_id, sizeof d->o.cluster_id);

@@ -149,8 +149,11 @@ take_superblock(struct disk *d, struct errbuf *eb)
         struct errbuf first = *eb;
 
         rc = new_superblock(d, &s, eb);
-        if (rc == ERR_CORRUPT && size > 0)
-            *eb = first;
+        if (rc == ERR_CORRUPT)
+            rc = err_set(eb, rc,
+                         "%s, but there are segments: forebay disk rebuild makes a "
+                         "superblock from what they say",
+                         size > 0 ? first.text : "there is no superblock");
     }
     if (rc == ERR_OK && memcmp(s.cluster_id, d->o.cluster_id, sizeof s.cluster_id) != 0)
         rc = err_set(eb, ERR_DENIED, "the disk belongs to another cluster");

@@ -4,7 +4,7 @@
  * docs/recovery.md says when to use which; docs/formats.md what is read and written.
  */
 #pragma once
-#include "disk/disk.h"
+#include "disk/exported.h"
 
 /* ---- rebuild ---- */
 struct disk_rebuild_options {
@@ -51,3 +51,35 @@ struct disk_repaired {
 };
 enum err disk_repair(const char *path, const struct disk_repair_options *o,
                      struct disk_repaired *out, struct errbuf *eb) MUST_CHECK;
+
+/* ---- export ---- */
+
+/* Takes the objects: begin, data until all bytes are there, end. An error ends the export. All may switch. */
+struct disk_export_sink {
+    enum err (*begin)(void *arg, const struct exported *e, bool aside, struct errbuf *eb);
+    enum err (*data)(void *arg, struct span piece, struct errbuf *eb);
+    enum err (*end)(void *arg, struct errbuf *eb);
+    void *arg;
+};
+struct disk_export_options {
+    const char *const *paths; /* the disks of one node */
+    unsigned count;
+    struct span bucket, prefix; /* empty: all */
+    const char *scratch;        /* where the index is made anew */
+    bool dry_run;               /* reads and counts; the sink hears nothing */
+    /* The name of a bucket, which may not be the one it was born with; NULL: that one. */
+    struct span (*name_of)(void *arg, uint64_t bucket, struct span birth_name);
+    void (*say)(void *arg, const char *sentence); /* what is left out */
+    void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
+    void *arg;
+};
+struct disk_exported {
+    uint64_t objects, bytes;
+    uint64_t aside;   /* of these, under EXPORTED_ID */
+    uint64_t damaged; /* left out */
+};
+/* Exactly the living objects of the native class, current versions, each byte compared with its sums before it is given
+ * out. No index is asked, and nothing is written on the disks. */
+enum err disk_export(const struct disk_export_options *o,
+                     const struct disk_export_sink *sink, struct disk_exported *out,
+                     struct errbuf *eb) MUST_CHECK;

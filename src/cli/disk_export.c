@@ -1,0 +1,303 @@
+/* disk export: the living objects of disks that nobody serves, as a tar or into a folder. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/archive.h"
+#include "cli/disk_tool.h"
+#include "disk/rescue.h"
+#include "wire/tar.h"
+
+static const struct flag flags[] = {
+    {"bucket", 'b', "NAME", "only this bucket", false},
+    {"prefix", 'p', "TEXT", "only keys that begin with it", false},
+    {"scratch", 0, "DIR", "where the index is made anew; TMPDIR or /tmp", false},
+    {"dry-run", 'n', NULL, "read and verify, write nothing", false},
+    {"yes", 'y', NULL, "do not ask before writing into a folder that has files", false},
+    {"json", 0, NULL, "as JSON, a line each", false},
+    {"quiet", 'q', NULL, "no progress", false},
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const examples[] = {
+    "forebay disk export ./data everything.tar",
+    "forebay disk export /disk1 /disk2 - --bucket train | ssh host tar -xf -",
+    "forebay disk export ./data ./files --bucket train --prefix 2026/",
+    NULL,
+};
+static const struct verb verb = {
+    .name = "disk export",
+    .summary = "write all living objects as a tar or into a folder, without a server",
+    .arguments = "DIR... TARGET",
+    .least = 2,
+    .most = 257,
+    .examples = examples,
+    .flags = flags,
+    .more =
+        "TARGET is FILE.tar, - for standard output, or a folder. Give all disks of the "
+        "node. Each byte is verified before\n"
+        "it is written; what is damaged is named and left out (exit code 6). Objects "
+        "stand at BUCKET/KEY; a key that no\n"
+        "path can be, or that is a folder of other keys too, stands under "
+        ".forebay/id/ with its true key in the record of\n"
+        "the tar, or in the list .forebay/objects of the folder. forebay disk import "
+        "takes both back.",
+};
+
+struct exporting {
+    struct disk_tool *tool;
+    const char *target;
+    const char **paths; /* owned */
+    bool tar, failed;
+    struct disk_exported result;
+
+    /* The tar, or the file at hand of a folder; and the folder's list. */
+    struct archive_out out, list;
+    bool out_open, list_open;
+    uint64_t size;
+    struct buf text;
+};
+
+static void
+say(void *arg, const char *sentence)
+{
+    const struct exporting *x = arg;
+
+    if (x->tar && strcmp(x->target, "-") == 0)
+        fprintf(stderr, "forebay: %s\n", sentence); /* stdout is the archive */
+    else
+        disk_tool_say(x->tool, x->tool->json ? "damaged" : "DAMAGED", sentence);
+}
+
+static void
+on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    const struct exporting *x = arg;
+
+    disk_tool_progress(x->tool, what, done, total);
+}
+
+static enum err
+on_data(void *arg, struct span piece, struct errbuf *eb)
+{
+    struct exporting *x = arg;
+
+    return archive_put(&x->out, piece, eb);
+}
+
+/* ---- tar ---- */
+
+static enum err
+tar_begin(void *arg, const struct exported *e, bool aside, struct errbuf *eb)
+{
+    struct exporting *x = arg;
+
+    buf_clear(&x->text);
+    exported_put_head(&x->text, e, aside);
+    x->size = e->size;
+    return archive_put(&x->out, buf_span(&x->text), eb);
+}
+
+static enum err
+tar_end(void *arg, struct errbuf *eb)
+{
+    struct exporting *x = arg;
+
+    buf_clear(&x->text);
+    tar_put_padding(&x->text, x->size);
+    return archive_put(&x->out, buf_span(&x->text), eb);
+}
+
+/* ---- folder ---- */
+
+/* A line for what the file alone does not say: where the key is another one, or metadata is not all default. */
+static enum err
+put_line(struct exporting *x, const struct exported *e, const char *file,
+         struct errbuf *eb)
+{
+    struct buf record;
+    struct json j;
+    char *hex;
+    enum err rc;
+
+    buf_init(&record, EXPORTED_HEAD_MAX);
+    exported_put_record(&record, e);
+    hex = xmalloc(2 * record.len + 1);
+    hex_encode(record.at, record.len, hex);
+    buf_clear(&x->text);
+    json_begin(&j, &x->text);
+    json_open_object(&j, NULL);
+    json_text(&j, "file", file);
+    json_span(&j, "bucket", e->bucket);
+    json_span(&j, "key", e->key);
+    json_text(&j, "record", hex);
+    json_end(&j);
+    buf_putc(&x->text, '\n');
+    rc = archive_put(&x->list, buf_span(&x->text), eb);
+    free(hex);
+    buf_fini(&record);
+    return rc;
+}
+
+static enum err
+folder_begin(void *arg, const struct exported *e, bool aside, struct errbuf *eb)
+{
+    struct exporting *x = arg;
+    const struct object_meta *m = &e->meta;
+    bool plain = m->content_type.len + m->cache_control.len + m->content_disposition.len +
+                     m->content_encoding.len + m->content_language.len + m->expires.len +
+                     m->etag_text.len + m->storage_class.len + m->user_count + m->parts +
+                     m->checksum_algorithm ==
+                 0;
+    char file[EXPORTED_PATH_ROOM];
+    char *path;
+    enum err rc = ERR_OK;
+
+    (void)exported_path(e, aside, file);
+    if (!plain || aside || !exported_is_safe(e->bucket, e->key))
+        rc = put_line(x, e, file, eb);
+    if (rc != ERR_OK)
+        return rc;
+    path = xasprintf("%s/%s", x->target, file);
+    rc = archive_out_open(&x->out, path, eb);
+    x->out_open = rc == ERR_OK;
+    free(path);
+    return rc;
+}
+
+static enum err
+folder_end(void *arg, struct errbuf *eb)
+{
+    struct exporting *x = arg;
+    enum err rc = archive_keep(&x->out, eb);
+
+    archive_out_close(&x->out);
+    x->out_open = false;
+    return rc;
+}
+
+/* ---- */
+
+static enum err
+open_target(struct exporting *x, struct errbuf *eb)
+{
+    char *list;
+    enum err rc;
+
+    if (args_has(x->tool->args, "dry-run"))
+        return ERR_OK;
+    if (x->tar) {
+        rc = archive_out_open(&x->out, x->target, eb);
+        x->out_open = rc == ERR_OK;
+        return rc;
+    }
+    list = xasprintf("%s/.forebay/objects", x->target);
+    rc = archive_out_open(&x->list, list, eb);
+    x->list_open = rc == ERR_OK;
+    free(list);
+    return rc;
+}
+
+static enum err
+close_target(struct exporting *x, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    if (x->tar && x->out_open) {
+        buf_clear(&x->text);
+        tar_put_end(&x->text);
+        rc = archive_put(&x->out, buf_span(&x->text), eb);
+        if (rc == ERR_OK)
+            rc = archive_keep(&x->out, eb);
+    }
+    if (x->list_open && rc == ERR_OK)
+        rc = archive_keep(&x->list, eb);
+    return rc;
+}
+
+static void
+work(struct disk_tool *t)
+{
+    struct exporting *x = t->arg;
+    const struct args *a = t->args;
+    const char *tmp = getenv("TMPDIR"), *scratch = args_value(a, "scratch");
+    const char *bucket = args_value(a, "bucket"), *prefix = args_value(a, "prefix");
+    struct disk_export_sink sink = {.begin = x->tar ? tar_begin : folder_begin,
+                                    .data = on_data,
+                                    .end = x->tar ? tar_end : folder_end,
+                                    .arg = x};
+    struct disk_export_options o = {.paths = x->paths,
+                                    .count = (unsigned)a->count - 1,
+                                    .bucket = span_of(bucket != NULL ? bucket : ""),
+                                    .prefix = span_of(prefix != NULL ? prefix : ""),
+                                    .scratch = scratch,
+                                    .dry_run = args_has(a, "dry-run"),
+                                    .say = say,
+                                    .progress = on_progress,
+                                    .arg = x};
+
+    if (scratch == NULL)
+        o.scratch = tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp";
+    buf_init(&x->text, KIB(256));
+    t->rc = open_target(x, &t->eb);
+    if (t->rc == ERR_OK)
+        t->rc = disk_export(&o, &sink, &x->result, &t->eb);
+    if (t->rc == ERR_OK)
+        t->rc = close_target(x, &t->eb);
+    archive_out_close(&x->out);
+    archive_out_close(&x->list);
+    buf_fini(&x->text);
+}
+
+static enum exit_code
+report(const struct disk_tool *t, const struct exporting *x)
+{
+    const struct disk_exported *r = &x->result;
+    FILE *to = x->tar && strcmp(x->target, "-") == 0 ? stderr : stdout;
+    char size[NUM_SIZE_TEXT];
+
+    if (t->json)
+        fprintf(to,
+                "{\"kind\":\"summary\",\"objects\":%llu,\"bytes\":%llu,\"aside\":%llu,"
+                "\"damaged\":%llu}\n",
+                (unsigned long long)r->objects, (unsigned long long)r->bytes,
+                (unsigned long long)r->aside, (unsigned long long)r->damaged);
+    else if (!t->quiet || r->damaged > 0)
+        fprintf(to, "%llu objects, %s; %llu of them under .forebay/id; %llu damaged\n",
+                (unsigned long long)r->objects, num_size_text(r->bytes, size),
+                (unsigned long long)r->aside, (unsigned long long)r->damaged);
+    return r->damaged == 0 ? EXIT_OK_ : EXIT_CHECKSUM;
+}
+
+static bool
+ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text), n = strlen(end);
+
+    return len >= n && strcmp(text + len - n, end) == 0;
+}
+
+static enum exit_code
+run(const struct args *a)
+{
+    struct exporting x = {.target = a->at[a->count - 1]};
+    struct disk_tool t = {.args = a};
+    enum err rc;
+
+    x.tar = strcmp(x.target, "-") == 0 || ends_with(x.target, ".tar");
+    if (!x.tar && local_is_folder(x.target) && !args_has(a, "dry-run") &&
+        !disk_tool_yes(&t, "The folder is there already; files of the same names are "
+                           "replaced."))
+        return EXIT_USAGE;
+    x.paths = xmalloc(a->count * sizeof *x.paths);
+    for (size_t i = 0; i + 1 < a->count; i++)
+        x.paths[i] = a->at[i];
+    x.tool = &t;
+    rc = disk_tool_run(&t, a, work, &x);
+    free(x.paths);
+    return rc == ERR_OK ? report(&t, &x) : cli_fail(rc, &t.eb);
+}
+
+const struct cli_verb cli_disk_export = {&verb, run};
