@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "disk/block.h"
 #include "disk/segment.h"
+#include "rt/point.h"
 
 #define BODY_BYTES_LEAST MIB(64) /* of a shared segment, while the disk holds little */
 
@@ -166,6 +167,7 @@ body_reserve(struct disk *d, enum disk_class class, const struct member *head,
     rc = on_home(d, reserve_on_home, &j);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber to reserve a place");
+    POINT(BODY_RESERVED);
     return j.rc;
 }
 
@@ -206,6 +208,7 @@ body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t len,
                       RT_WRITE, eb);
     if (rc == ERR_OK)
         metric_add(M_DISK_IO_BYTES, 1, len);
+    POINT(BODY_WRITTEN);
     return rc;
 }
 
@@ -363,7 +366,9 @@ make_durable(struct body *b, struct errbuf *eb)
         return on_home(b->disk, note_dirty, b->segment);
     if (b->segment->doomed)
         return err_set(eb, ERR_IO, "a sync of this segment has failed");
+    POINT(BODY_SEALED);
     rc = rt_sync(b->segment->file, eb);
+    POINT(BODY_SYNCED);
     metric_add(M_DISK_SYNCS, 0, 1);
     if (rc != ERR_OK) {
         b->segment->doomed = true;

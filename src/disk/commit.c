@@ -14,6 +14,7 @@
 #include "disk/judge_version.h"
 #include "disk/log.h"
 #include "disk/manifest.h"
+#include "rt/point.h"
 
 #define QUEUE_MAX 8192
 
@@ -334,6 +335,38 @@ place_member(struct committer *k, uint32_t at, struct span payload)
     k->len = at + head + (uint32_t)align_up(payload.len, 512);
 }
 
+static enum point
+point_of(enum member_kind kind)
+{
+    switch ((unsigned)kind) {
+    case MEMBER_PUT:
+        return POINT_RECORD_PUT;
+    case MEMBER_COMMIT:
+        return POINT_RECORD_COMMIT;
+    case MEMBER_DELETE:
+    case MEMBER_TOMBSTONE:
+        return POINT_RECORD_DELETE;
+    case MEMBER_UPLOAD_BEGIN:
+        return POINT_RECORD_UPLOAD_BEGIN;
+    case MEMBER_PART:
+        return POINT_RECORD_PART;
+    case MEMBER_UPLOAD_COMPLETE:
+        return POINT_RECORD_UPLOAD_COMPLETE;
+    case MEMBER_UPLOAD_ABORT:
+        return POINT_RECORD_UPLOAD_ABORT;
+    case MEMBER_BUCKET:
+        return POINT_RECORD_BUCKET;
+    case MEMBER_DOUBT:
+        return POINT_RECORD_DOUBT;
+    case MEMBER_PREPARE:
+        return POINT_RECORD_PREPARE;
+    case MEMBER_DECIDE:
+        return POINT_RECORD_DECIDE;
+    default:
+        return POINT_RECORD_OTHER;
+    }
+}
+
 /* What was written is read back before anything believes it: the same bytes recovery will see. */
 static enum err
 write_member(struct committer *k, struct commit *c)
@@ -359,6 +392,7 @@ write_member(struct committer *k, struct commit *c)
     k->last_payload = c->payload;
     place_member(k, k->len, c->payload);
     k->written++;
+    point_pass(point_of(c->kind));
     return ERR_OK;
 }
 
@@ -491,12 +525,14 @@ commit_group(struct committer *k)
         if (rc == ERR_OK) {
             metric_add(M_DISK_COMMITS, 0, k->written);
             changes_publish(k->changes);
+            POINT(COMMIT_VISIBLE);
         }
     }
     changes_forget(
         k->changes); /* nothing of a group that failed, or of a record that did */
     iobuf_drop(&k->buf);
     answer_all(k, rc, &eb, true);
+    POINT(COMMIT_ANSWERED);
 }
 
 /* The tail has its limit: commits wait for the index rather than grow it. */

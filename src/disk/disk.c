@@ -14,6 +14,7 @@
 #include "disk/recover.h"
 #include "disk/segment.h"
 #include "disk/superblock.h"
+#include "rt/point.h"
 
 static const char *const class_names[DISK_CLASSES_] = {
     [DISK_NATIVE] = "native", [DISK_CACHED] = "cached"};
@@ -172,6 +173,7 @@ take_superblock(struct disk *d, struct errbuf *eb)
     s.generation++;
     s.epoch = MAX(d->o.epoch, s.epoch + 1);
     rc = superblock_save(d->state, d->superblock, &s, eb);
+    POINT(START_SUPERBLOCK);
     memcpy(d->disk_id, s.disk_id, sizeof d->disk_id);
     d->generation = s.generation;
     d->epoch = s.epoch;

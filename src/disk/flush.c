@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "disk/log.h"
 #include "disk/segment.h"
+#include "rt/point.h"
 
 struct flusher {
     struct disk *disk;
@@ -114,14 +115,17 @@ flush_round(struct disk *d, struct errbuf *eb)
     rc = sync_cached(d, eb);
     if (rc == ERR_OK)
         rc = sync_native(d, &covered.log[DISK_NATIVE], eb);
+    POINT(INDEX_BEFORE);
     if (rc == ERR_OK)
         rc = index_apply(d->index, &batch, &covered, eb);
+    POINT(INDEX_COMMITTED);
     if (rc != ERR_OK) {
         tail_thaw(d->tail, &batch);
         free(dying); /* found again at the next start */
         return rc;
     }
     tail_drop(d->tail, &batch);
+    POINT(INDEX_DROPPED);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         d->home.log[c].uncovered -= before[c];
     for (uint32_t i = 0; i < dying_count; i++)

@@ -6,6 +6,7 @@
 #include "base/metrics.h"
 #include "disk/health.h"
 #include "disk/segment.h"
+#include "rt/point.h"
 
 #define LOG_BYTES_LEAST MIB(16)
 #define LOG_BYTES_MOST  MIB(256)
@@ -87,10 +88,13 @@ log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
     assert(len % DISK_ALIGN == 0 && s->home.used % DISK_ALIGN == 0 &&
            len + DISK_ALIGN <= b->room);
     memset(b->at + len, 0, DISK_ALIGN);
+    POINT(LOG_BEFORE);
     rc = rt_write(s->file, s->home.used, b, 0, len + DISK_ALIGN, RT_WRITE, eb);
+    POINT(LOG_WRITTEN);
     if (rc == ERR_OK && sync) {
         rc = rt_sync(s->file, eb);
         metric_add(M_DISK_SYNCS, 0, 1);
+        POINT(LOG_SYNCED);
     }
     if (rc != ERR_OK)
         return give_up(d, class, rc, eb);

@@ -12,6 +12,7 @@
 #include "disk/read.h"
 #include "disk/scan.h"
 #include "disk/segment.h"
+#include "rt/point.h"
 
 /* ---- what files there are ---- */
 
@@ -571,6 +572,7 @@ bury(struct segment *s, const struct member *m, struct errbuf *eb)
     memcpy(b->at, head.at, BODY_HEAD);
     buf_fini(&head);
     rc = rt_write(s->file, m->offset, b, 0, BODY_HEAD, RT_WRITE, eb);
+    POINT(START_BURIED);
     iobuf_drop(&b);
     return rc;
 }
@@ -805,6 +807,7 @@ recover_disk(struct disk *d, struct errbuf *eb)
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = replay_class(d, (enum disk_class)c, &covered.log[c], eb);
     tail_replaying(d->tail, false);
+    POINT(START_REPLAYED);
     if (rc == ERR_OK)
         rc = remember_damage(d, damaged, eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
@@ -818,5 +821,6 @@ recover_disk(struct disk *d, struct errbuf *eb)
     if (rc == ERR_OK && d->home.given_back > 0)
         LOG(LOG_INFO, "disk.given_back", "places of bodies that were never committed",
             L_TEXT("disk", rt_dir_path(d->root)), L_U64("count", d->home.given_back));
+    POINT(START_READY);
     return rc;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "rt/point.h"
 
 static const char *const kind_names[] = {
     [SEGMENT_LOG] = "log",
@@ -246,6 +247,7 @@ segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
     }
     if (kind != SEGMENT_ONE)
         table_add(s);
+    POINT(SEGMENT_MADE);
     *out = s;
     return ERR_OK;
 }
@@ -403,8 +405,12 @@ segment_remove(struct disk *d, enum disk_class class, enum segment_kind kind, ui
                struct errbuf *eb)
 {
     char name[SEGMENT_NAME_ROOM];
+    enum err rc;
 
     segment_name(kind, id, name);
     table_remove(d, id);
-    return rt_dir_unlink(d->dir[class], name, eb);
+    POINT(UNLINK_BEFORE);
+    rc = rt_dir_unlink(d->dir[class], name, eb);
+    POINT(UNLINKED);
+    return rc;
 }

@@ -4,6 +4,7 @@
 #include <execinfo.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -152,6 +153,29 @@ sim_event(uint64_t a, uint64_t b)
     sim_note(TRACE_EVENT, a, b);
     if (s->event_count == s->cut_at)
         cut(s);
+}
+
+void
+sim_point(enum point p)
+{
+    struct sim *s = sim_world;
+
+    if (s->cut || ++s->points[p] != s->cut_point_nth || p != s->cut_point)
+        return;
+    cut(s);
+}
+
+void
+sim_cut_at_point(struct sim *s, enum point p, uint64_t nth)
+{
+    s->cut_point = p;
+    s->cut_point_nth = nth;
+}
+
+uint64_t
+sim_points(const struct sim *s, enum point p)
+{
+    return s->points[p];
 }
 
 /* ---- a world that can't go on ---- */
@@ -379,6 +403,7 @@ sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb)
     sim_world = s;
     s->cut = false;
     s->event_count = s->wait_count = s->turns_since_cut = 0;
+    memset(s->points, 0, sizeof s->points);
     s->next_port = 40000;
     list_init(&s->ops);
     list_init(&s->files);
@@ -399,7 +424,7 @@ sim_run_world(struct sim *s, fiber_fn *start, void *arg, struct errbuf *eb)
         rc = err_set(eb, ERR_CANCELLED, "the power was cut at event %llu",
                      (unsigned long long)s->event_count);
     }
-    s->cut_at = s->disturb_at = 0;
+    s->cut_at = s->disturb_at = s->cut_point_nth = 0;
     sim_world = NULL;
     return rc;
 }

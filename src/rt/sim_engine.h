@@ -10,6 +10,7 @@
  */
 #pragma once
 #include "rt/internal.h"
+#include "rt/point.h"
 #include "rt/sim.h"
 #include "rt/sim_disk.h"
 #include "rt/sim_trouble.h"
@@ -40,11 +41,14 @@ struct sim {
     /* Orders for the next world. */
     uint64_t cut_at, disturb_at;
     enum err disturb_err;
+    enum point cut_point;
+    uint64_t cut_point_nth; /* 0: none */
 
     /* The world that runs, or the last one. */
     struct loop *loop; /* NULL between worlds */
     struct timer_heap events;
     uint64_t event_count, wait_count, turns_since_cut;
+    uint64_t points[POINTS_]; /* how often each was passed */
     bool cut;
     struct list ops;       /* disk operations in flight: sim_file.c */
     struct list files;     /* open handles: sim_file.c */
@@ -77,6 +81,8 @@ enum err sim_pause(struct deadline by) MUST_CHECK;
 void sim_pause_owed(void);
 /* Something that a disk may forget begins: counts it, and cuts the power when its turn has come. */
 void sim_event(uint64_t a, uint64_t b);
+/* A point is passed: the power may go. */
+void sim_point(enum point p);
 
 /* sim_trouble.c. The mount point of an absolute path, made when it is new; NULL for "/". */
 struct sim_mount *sim_mount_of(struct sim *s, const char *path);

@@ -1,0 +1,88 @@
+/* point: named places where a test lets the process die, wait, or meet a failing disk (reference: promises, section 7).
+ * In a release build a point is nothing at all.
+ *
+ *     POINT(LOG_WRITTEN);
+ *
+ * FB_TEST_HOOKS builds read FOREBAY_FAULT at their first point: NAME:N:ACTION, several with commas between; the Nth time
+ * that NAME is passed (counted over all loops, from 1) ACTION happens: `kill` (SIGKILL, as kill -9), `sleep=MS`, or
+ * `error` (the next operation of any observed disk fails with EIO). What cannot be read stops the process. In the
+ * simulator a point is where sim_cut_at_point() cuts the power.
+ *
+ * Any thread, fiber or not. `sleep` waits as the fiber does; outside fibers it blocks.
+ */
+#pragma once
+#include <stdint.h>
+
+/* X(POINT_..., name): "x.before" and "x" (done, but nothing that comes of it) surround one step. */
+#define POINT_TABLE(X)                                                                   \
+    /* write */                                                                          \
+    X(SEGMENT_MADE, "segment.made")                                                      \
+    X(BODY_RESERVED, "body.reserved")                                                    \
+    X(BODY_WRITTEN, "body.written")                                                      \
+    X(BODY_SEALED, "body.sealed")                                                        \
+    X(BODY_SYNCED, "body.synced")                                                        \
+    X(LOG_BEFORE, "log.before")                                                          \
+    X(LOG_WRITTEN, "log.written")                                                        \
+    X(LOG_SYNCED, "log.synced")                                                          \
+    X(COMMIT_VISIBLE, "commit.visible")                                                  \
+    X(COMMIT_ANSWERED, "commit.answered")                                                \
+    X(INDEX_BEFORE, "index.before")                                                      \
+    X(INDEX_COMMITTED, "index.committed")                                                \
+    X(INDEX_DROPPED, "index.dropped")                                                    \
+    /* records: it has its place in a group that is not written yet */                   \
+    X(RECORD_PUT, "record.put")                                                          \
+    X(RECORD_COMMIT, "record.commit")                                                    \
+    X(RECORD_DELETE, "record.delete")                                                    \
+    X(RECORD_UPLOAD_BEGIN, "record.upload-begin")                                        \
+    X(RECORD_PART, "record.part")                                                        \
+    X(RECORD_UPLOAD_COMPLETE, "record.upload-complete")                                  \
+    X(RECORD_UPLOAD_ABORT, "record.upload-abort")                                        \
+    X(RECORD_BUCKET, "record.bucket")                                                    \
+    X(RECORD_DOUBT, "record.doubt")                                                      \
+    X(RECORD_PREPARE, "record.prepare")                                                  \
+    X(RECORD_DECIDE, "record.decide")                                                    \
+    X(RECORD_OTHER, "record.other")                                                      \
+    /* redundancy */                                                                     \
+    X(COPY_WRITTEN, "copy.written")                                                      \
+    X(COPY_PREPARED, "copy.prepared")                                                    \
+    X(COPY_OWNED, "copy.owned")                                                          \
+    X(COPY_DECIDED, "copy.decided")                                                      \
+    /* space */                                                                          \
+    X(UNLINK_BEFORE, "unlink.before")                                                    \
+    X(UNLINKED, "unlink.done")                                                           \
+    X(PUNCH_BEFORE, "punch.before")                                                      \
+    X(PUNCHED, "punch.done")                                                             \
+    X(COMPACT_COPIED, "compact.copied")                                                  \
+    X(COMPACT_INDEXED, "compact.indexed")                                                \
+    X(COMPACT_FREED, "compact.freed")                                                    \
+    /* moving: drain, repair, rebalance */                                               \
+    X(MOVE_LISTED, "move.listed")                                                        \
+    X(MOVE_COPIED, "move.copied")                                                        \
+    X(MOVE_FORGOTTEN, "move.forgotten")                                                  \
+    X(MOVE_SAVED, "move.saved")                                                          \
+    /* start */                                                                          \
+    X(START_SUPERBLOCK, "start.superblock")                                              \
+    X(START_REPLAYED, "start.replayed")                                                  \
+    X(START_BURIED, "start.buried")                                                      \
+    X(START_READY, "start.ready")
+
+enum point {
+#define X(id, name) POINT_##id,
+    POINT_TABLE(X)
+#undef X
+        POINTS_
+};
+
+const char *point_name(enum point p);
+
+#ifdef FB_TEST_HOOKS
+#define POINT(id) point_pass(POINT_##id)
+void point_pass(enum point p);
+#else
+#define POINT(id) ((void)0)
+static inline void
+point_pass(enum point p)
+{
+    (void)p;
+}
+#endif
