@@ -464,7 +464,8 @@ apply_decide(struct changes *c, const struct member *m, struct row *row,
         rc = changes_current(c, m->bucket, m->key, &old, eb);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
-    won = rc == ERR_NOT_FOUND || version_cmp(&old.version, &m->version) <= 0;
+    won = rc == ERR_NOT_FOUND || version_cmp(&old.version, &m->version) <= 0 ||
+          (p.row.flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0; /* becomes an older one */
     *row = p.row;
     row->version = m->version;
     rc = ERR_OK;

@@ -80,6 +80,14 @@ judge_decision(struct changes *changes, struct commit *c)
     return rc == ERR_OK ? WRITE : refuse(c, rc);
 }
 
+/* An older version of a key with versions takes its place among them. */
+static bool
+may_be_older(const struct commit *c, const struct row *row)
+{
+    return c->meta != NULL && c->meta->versioning != DISK_UNVERSIONED &&
+           (row->flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0;
+}
+
 /* A copy of what another disk has decided; never in place of something newer. */
 static enum verdict
 judge_copy(struct changes *changes, struct commit *c)
@@ -88,7 +96,8 @@ judge_copy(struct changes *changes, struct commit *c)
     bool exists;
     enum err rc = current(changes, c, &row, &exists);
 
-    if (rc == ERR_OK && version_cmp(&row.version, &c->version) > 0)
+    if (rc == ERR_OK && version_cmp(&row.version, &c->version) > 0 &&
+        !may_be_older(c, &row))
         rc = err_set(&c->eb, ERR_PRECONDITION, "%s of the key is here",
                      exists ? "a newer version" : "the delete");
     c->existed = exists;
