@@ -41,6 +41,11 @@
       "")                                                                                \
     X(M_CHECKSUM_FAILURES, "forebay_checksum_failures_total", COUNTER,                   \
       "bytes refused because their sum is wrong", "where", "disk|backend|client")        \
+    X(M_SCRUB_BYTES, "forebay_scrub_bytes_total", COUNTER, "bytes read by scrubs", "",   \
+      "")                                                                                \
+    X(M_SCRUB_FINDINGS, "forebay_scrub_findings_total", COUNTER,                         \
+      "damaged versions that scrubs found, by what became of them", "outcome",           \
+      "open|repaired|dropped")                                                           \
     X(M_HOT, "forebay_hot_requests_total", COUNTER, "reads by where the bytes were",     \
       "where", "hot|disk")                                                               \
     X(M_ANSWERS_KEPT, "forebay_kept_answers_total", COUNTER,                             \

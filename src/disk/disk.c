@@ -12,6 +12,7 @@
 #include "disk/health.h"
 #include "disk/prepare.h"
 #include "disk/recover.h"
+#include "disk/scrub.h"
 #include "disk/segment.h"
 #include "disk/superblock.h"
 #include "rt/point.h"
@@ -303,6 +304,7 @@ disk_free(struct disk **dp)
     rt_dir_close(&d->root);
     rt_file_close(&d->superblock); /* the lock goes last */
     health_free(&d->health);
+    scrub_free(&d->scrub);
     free(d->home.dying);
     free(d);
 }
@@ -318,6 +320,7 @@ static void
 stop_fibers(struct disk *d)
 {
     d->home.open = false;
+    scrub_stop(d);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         committer_stop(d, (enum disk_class)c);
     flusher_stop(d);
@@ -342,6 +345,8 @@ open_on_home(void *arg)
         rc = flusher_start(d, eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = committer_start(d, (enum disk_class)c, eb);
+    if (rc == ERR_OK)
+        rc = scrub_start(d, eb);
     d->home.open = rc == ERR_OK;
     if (rc != ERR_OK) {
         stop_fibers(d);

@@ -77,6 +77,8 @@ struct disk_options {
     struct disk_ids *ids; /* lent; NULL: its own */
     struct hot *hot;      /* lent: the hot set of the node; NULL: one of hot_bytes */
     struct disk_limits limits;
+    uint64_t scrub_rate;    /* bytes a second at most; 0: 64 MiB */
+    uint64_t scrub_pass_ms; /* a pass of the scrub in so long; 0: a week */
     bool state_elsewhere; /* a new disk: the node's state lies on another one */
 };
 
@@ -558,6 +560,50 @@ struct disk_health {
 void disk_health(const struct disk *d, struct disk_health *out);
 /* The same in one load: has it left? */
 bool disk_has_left(const struct disk *d);
+
+/* ---- scrub ---- */
+struct disk_scrub_pass {
+    uint64_t number; /* the first is 1; 0: none yet */
+    uint64_t began_ms, ended_ms; /* ended 0: under way */
+    uint64_t objects, parts, bytes;
+    uint64_t findings, repaired;
+};
+enum disk_outcome {
+    FINDING_OPEN,     /* there is no other copy, or it could not be brought here */
+    FINDING_REPAIRED, /* from another copy */
+    FINDING_DROPPED,  /* cached: the next read fetches it anew */
+};
+struct disk_finding {
+    uint64_t pass;
+    int64_t found_ms;
+    uint64_t bucket;
+    uint32_t part;  /* number, 0: none */
+    uint64_t block; /* the first wrong one */
+    enum disk_outcome outcome;
+    char what[64]; /* "a block", "the header", ... */
+    char key[DISK_KEY_MAX];
+    size_t key_len;
+};
+#define DISK_FINDINGS_MAX 256u /* the newest; those beyond are counted only */
+struct disk_scrub_status {
+    bool running;
+    bool asked;                /* for this pass: it goes at the full rate */
+    uint64_t total_bytes;      /* what a pass reads, about */
+    uint64_t rate;             /* bytes a second at most, now */
+    int64_t next_ms;           /* when the next pass begins by itself */
+    struct disk_scrub_pass pass, last; /* the one under way or ended; the one before */
+    const struct disk_finding *findings; /* in the arena, newest first: of the last two passes */
+    uint32_t count;
+};
+/* Any loop. Both may switch. */
+enum err disk_scrub_status(struct disk *d, struct arena *a,
+                           struct disk_scrub_status *out, struct errbuf *eb) MUST_CHECK;
+/* Begins a pass now, from the start, at the full rate. */
+enum err disk_scrub_start(struct disk *d, struct errbuf *eb) MUST_CHECK;
+/* Repairs a damaged native version from another copy. On the home loop; may switch. ERR_NOT_FOUND: there is none. */
+typedef enum err disk_repair_fn(void *arg, const struct disk_key *k, const struct row *row,
+                                struct errbuf *eb);
+void disk_on_damage(struct disk *d, disk_repair_fn *fn, void *arg); /* before it is served; NULL: none */
 
 /* ---- check ---- */
 struct disk_checked {

@@ -101,6 +101,7 @@ struct disk {
     struct hot *hot;
     struct committer *committer[DISK_CLASSES_];
     struct flusher *flusher;
+    struct scrub *scrub;
     struct health *health; /* NULL: the check's */
     struct prepared *prepared; /* owned */
 

@@ -96,6 +96,7 @@ fiber_start(struct loop *l, struct rt_group *group, struct deadline scope, fiber
         .arg = arg,
         .group = group,
         .scope = scope,
+        .background = l->self != NULL && l->self->background,
         .cancelled = group->cancelled,
         .stack_low = f->stack_low,
         .stack_size = f->stack_size,

@@ -236,6 +236,8 @@ begin(const struct disk_op *template, struct disk_wait *w)
     struct disk_queue *q = queue_of(l, template->file->device);
 
     *op = *template;
+    if (rt_self()->background)
+        op->class = RT_BACKGROUND;
     op->loop = l;
     op->waiter = rt_self();
     op->wait = w;
@@ -294,6 +296,12 @@ disk_failed(const struct rt_file *f, const char *doing, int64_t result, struct e
 }
 
 /* ---- the calls ---- */
+
+void
+rt_io_background(bool on)
+{
+    rt_self()->background = on;
+}
 
 static void
 check_place(const struct rt_file *f, uint64_t offset, const struct iobuf *b, uint32_t at,

@@ -114,6 +114,9 @@ struct rt_observer {
 void rt_dir_observe(struct rt_dir *d, struct rt_observer *o);
 void rt_observer_drop(struct rt_observer **op); /* NULL is fine */
 
+/* What this fiber and its children read and write from now on is RT_BACKGROUND, whatever the call says. */
+void rt_io_background(bool on);
+
 /* Reads up to len bytes to b->at + at; *n < len only at the end of the file. */
 enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                  uint32_t len, enum rt_class class, struct deadline by, uint32_t *n,

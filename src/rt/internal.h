@@ -48,6 +48,7 @@ struct fiber {
     enum err why;       /* how its wait ended */
     unsigned shields;
     const char *doing; /* rt_doing() */
+    bool background;   /* rt_io_background() */
     bool waiting;      /* in fiber_wait or fiber_wait_owed */
     bool owed;         /* neither cancellation nor time end this wait */
     bool cancelled;

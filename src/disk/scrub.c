@@ -1,0 +1,577 @@
+#include "disk/scrub.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "disk/health.h"
+#include "disk/read.h"
+
+#define STATE_FILE      "scrub"
+#define PAGE            32u
+#define RATE_DEFAULT    MIB(64)
+#define RATE_LEAST      KIB(64) /* of a pass that nobody asked for */
+#define PASS_DEFAULT_MS (7 * 24 * 3600 * UINT64_C(1000))
+#define FIRST_MS        (3600 * UINT64_C(1000)) /* after the first start of a disk */
+#define RESUME_MS       (60 * UINT64_C(1000)) /* after a restart in the middle of a pass */
+#define AGAIN_MS                                                                         \
+    (10 * UINT64_C(1000)) /* after what was no finding: no buffer, no fiber */
+#define SAVE_NS (30 * UINT64_C(1000000000))
+
+struct scrub {
+    struct disk *disk;
+    disk_repair_fn *repair;
+    void *repair_arg;
+    struct rt_cond wake;
+    struct rt_waiter *ended; /* of whoever stops it */
+    bool running, stop;      /* the fiber */
+    bool asked;              /* this pass at the full rate */
+    bool wanted;             /* begin anew now */
+    struct scrub_state state;
+    int64_t next_ms; /* wall clock */
+    uint64_t due_ns; /* of the pace */
+    uint64_t saved_ns;
+    struct disk_finding *findings; /* owned: room for DISK_FINDINGS_MAX, oldest first */
+    uint32_t count;
+};
+
+static int64_t
+wall_ms(void)
+{
+    return (int64_t)(rt_wall_ns() / 1000000u);
+}
+
+static uint64_t
+pass_ms(const struct scrub *s)
+{
+    return s->disk->o.scrub_pass_ms != 0 ? s->disk->o.scrub_pass_ms : PASS_DEFAULT_MS;
+}
+
+static uint64_t
+all_bytes(const struct disk *d)
+{
+    return atomic_load(&d->used_bytes[DISK_NATIVE]) +
+           atomic_load(&d->used_bytes[DISK_CACHED]);
+}
+
+/* Four fifths of the time of a pass, or the full rate. */
+static uint64_t
+rate_of(const struct scrub *s)
+{
+    uint64_t full = s->disk->o.scrub_rate != 0 ? s->disk->o.scrub_rate : RATE_DEFAULT;
+    uint64_t slow = all_bytes(s->disk) / MAX(pass_ms(s) / 1250, UINT64_C(1));
+
+    return s->asked ? full : MIN(full, MAX(slow, (uint64_t)RATE_LEAST));
+}
+
+/* ---- the file ---- */
+
+static void
+load(struct scrub *s)
+{
+    char *text = NULL;
+    size_t len = 0;
+    struct errbuf eb = {0};
+    enum err rc =
+        rt_file_load(s->disk->state, STATE_FILE, SCRUB_STATE_MAX, &text, &len, &eb);
+
+    if (rc == ERR_OK)
+        rc = scrub_decode((struct span){text, len}, &s->state, s->findings,
+                          DISK_FINDINGS_MAX, &s->count, &eb);
+    free(text);
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        LOG(LOG_WARN, "scrub.begins_anew", "where the scrub stood is not known",
+            L_TEXT("disk", rt_dir_path(s->disk->root)), L_TEXT("why", eb.text));
+}
+
+static void
+save(struct scrub *s)
+{
+    struct errbuf eb = {0};
+    struct buf out;
+
+    s->saved_ns = rt_now_ns();
+    if (health_may_write(s->disk->health, NULL) != ERR_OK)
+        return;
+    buf_init(&out, SCRUB_STATE_MAX);
+    scrub_encode(&s->state, s->findings, s->count, &out);
+    if (rt_file_store(s->disk->state, STATE_FILE, out.at, out.len, 0600, &eb) != ERR_OK)
+        LOG(LOG_WARN, "scrub.not_saved",
+            "a restart begins this pass where it stood before",
+            L_TEXT("disk", rt_dir_path(s->disk->root)), L_TEXT("error", eb.text));
+    buf_fini(&out);
+}
+
+/* ---- pace ---- */
+
+/* After so many bytes: waits as long as they take at the rate. */
+static enum err
+pace(void *arg, uint64_t bytes)
+{
+    struct scrub *s = arg;
+    uint64_t now_ns = rt_now_ns(), second = 1000000000u;
+    enum err rc = ERR_OK;
+
+    s->state.pass.bytes += bytes;
+    metric_add(M_SCRUB_BYTES, 0, (int64_t)bytes);
+    if (s->due_ns + second < now_ns)
+        s->due_ns = now_ns - second; /* what it did not use is lost, but for a second */
+    s->due_ns += bytes * 1000 / MAX(rate_of(s) / 1000, UINT64_C(1)) * 1000;
+    while (rc == ERR_OK && s->due_ns > rt_now_ns() && !s->stop && !s->wanted) {
+        rc = rt_cond_wait(&s->wake, (struct deadline){s->due_ns});
+        if (rc == ERR_TIMEOUT)
+            rc = ERR_OK;
+    }
+    if (s->stop || s->wanted || disk_has_left(s->disk))
+        return ERR_CANCELLED;
+    return rc;
+}
+
+/* ---- findings ---- */
+
+static void
+keep_finding(struct scrub *s, const struct disk_finding *f)
+{
+    uint32_t old = 0;
+
+    /* Only the last two passes are told. */
+    while (old < s->count && s->findings[old].pass + 1 < f->pass)
+        old++;
+    if (old == 0 && s->count == DISK_FINDINGS_MAX)
+        old = 1;
+    memmove(s->findings, s->findings + old, (s->count - old) * sizeof *s->findings);
+    s->count -= old;
+    s->findings[s->count++] = *f;
+}
+
+static void
+found(struct scrub *s, const struct disk_key *k, const struct scrub_read *r,
+      enum disk_outcome outcome, const char *why)
+{
+    static const char *const outcomes[] = {"open", "repaired", "dropped"};
+    struct disk_finding f = {.pass = s->state.pass.number,
+                             .found_ms = wall_ms(),
+                             .bucket = k->bucket,
+                             .part = r->part,
+                             .block = r->block,
+                             .outcome = outcome,
+                             .key_len = MIN(k->key.len, sizeof f.key)};
+
+    (void)snprintf(f.what, sizeof f.what, "%s", r->what);
+    if (f.key_len > 0)
+        memcpy(f.key, k->key.at, f.key_len);
+    keep_finding(s, &f);
+    s->state.pass.findings++;
+    s->state.pass.repaired += outcome != FINDING_OPEN;
+    metric_add(M_SCRUB_FINDINGS, outcome, 1);
+    LOG(LOG_ERROR, "scrub.found", "what lies on the disk is not what was written",
+        L_TEXT("disk", rt_dir_path(s->disk->root)), L_U64("bucket", k->bucket),
+        L_SPAN("key", k->key), L_TEXT("what", r->what), L_U64("part", r->part),
+        L_U64("block", r->block), L_TEXT("outcome", outcomes[outcome]),
+        L_TEXT("why", why));
+}
+
+/* Is this version still what the index names? It may have been deleted, replaced or moved while it was read. */
+static bool
+still_there(struct disk *d, const struct disk_key *k, const struct row *row)
+{
+    struct row now;
+
+    return find_content(d->tail, d->index, k->bucket, k->key, &row->content, &now,
+                        NULL) == ERR_OK &&
+           now.segment == row->segment && now.offset == row->offset;
+}
+
+static enum disk_outcome
+repair(struct scrub *s, const struct disk_key *k, const struct row *row,
+       struct errbuf *eb)
+{
+    struct disk_condition same = {.if_content = true, .content = row->content};
+    bool existed;
+
+    eb->text[0] = '\0';
+    if ((row->flags & ROW_CACHED) != 0)
+        return disk_delete(s->disk, k, DISK_CACHED, &same, &existed, eb) == ERR_OK
+                   ? FINDING_DROPPED
+                   : FINDING_OPEN;
+    if (s->repair == NULL) {
+        (void)err_set(eb, ERR_NOT_FOUND, "there is no other copy");
+        return FINDING_OPEN;
+    }
+    return s->repair(s->repair_arg, k, row, eb) == ERR_OK ? FINDING_REPAIRED
+                                                          : FINDING_OPEN;
+}
+
+/* Reads one version. Anything but ERR_OK ends the pass for now. */
+static enum err
+scrub_row(struct scrub *s, const struct disk_key *k, const struct row *row, bool is_part)
+{
+    struct scrub_read r = {.on_bytes = pace, .arg = s};
+    struct errbuf eb = {0};
+    enum err rc = scrub_read_row(s->disk, k, row, !is_part, &r, &eb);
+
+    if (is_part)
+        s->state.pass.parts++;
+    else
+        s->state.pass.objects++;
+    if (rc == ERR_OK)
+        return rc;
+    if (rc == ERR_CANCELLED || rc == ERR_BUSY || rc == ERR_TIMEOUT ||
+        disk_has_left(s->disk))
+        return rc;
+    if (is_part || still_there(s->disk, k, row))
+        found(s, k, &r, is_part ? FINDING_OPEN : repair(s, k, row, &eb), eb.text);
+    return ERR_OK;
+}
+
+/* ---- a pass ---- */
+
+static enum err
+scrub_page(struct scrub *s, uint64_t bucket, struct arena *a, bool *more)
+{
+    struct disk *d = s->disk;
+    struct span after = {s->state.key, s->state.key_len};
+    struct disk_version *page;
+    uint32_t count;
+    struct errbuf eb = {0};
+    enum err rc = list_versions(d->tail, d->index, bucket, after, after.len == 0,
+                                after.len == 0 ? NULL : &s->state.version, PAGE, a, &page,
+                                &count, more, &eb);
+
+    for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+        struct disk_key k = {.bucket = bucket, .key = page[i].key};
+        const struct row *row = &page[i].row;
+
+        if (row->segment != 0 && (row->flags & ROW_TOMBSTONE) == 0)
+            rc = scrub_row(s, &k, row, false);
+        if (rc != ERR_OK)
+            break;
+        s->state.bucket = bucket;
+        s->state.key_len = k.key.len;
+        memcpy(s->state.key, k.key.at, k.key.len);
+        s->state.version = row_born(row);
+        if (rt_now_ns() - s->saved_ns > SAVE_NS)
+            save(s);
+    }
+    if (rc ==
+        ERR_CORRUPT) { /* the index names it; what stands behind it in this bucket waits for the rebuild */
+        struct disk_key k = {.bucket = bucket, .key = after};
+
+        found(s, &k, &(struct scrub_read){.what = "a row of the index behind this key"},
+              FINDING_OPEN, eb.text);
+        *more = false;
+        rc = ERR_OK;
+    }
+    return rc;
+}
+
+static enum err
+scrub_upload(struct scrub *s, const struct disk_key *k, const struct upload_id *id,
+             struct arena *a)
+{
+    uint32_t after = 0, count;
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct list_part *parts;
+
+        arena_reset(a);
+        rc = list_parts(s->disk->tail, s->disk->index, id, after, PAGE, a, &parts, &count,
+                        &more, NULL);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            after = parts[i].number;
+            rc = scrub_row(s, k, &parts[i].part.row, true);
+        }
+    }
+    return rc == ERR_CORRUPT ? ERR_OK : rc;
+}
+
+static enum err
+scrub_uploads(struct scrub *s, uint64_t bucket, struct arena *a)
+{
+    struct arena *names = arena_new(KIB(4), MIB(1));
+    char last[DISK_KEY_MAX];
+    struct span after = {last, 0};
+    struct upload_id last_id;
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct disk_upload *uploads;
+        uint32_t count;
+
+        arena_reset(names);
+        rc = list_uploads(s->disk->tail, s->disk->index, bucket, after,
+                          after.len > 0 ? &last_id : NULL, PAGE, names, &uploads, &count,
+                          &more, NULL);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            struct disk_key k = {.bucket = bucket, .key = uploads[i].key};
+
+            rc = scrub_upload(s, &k, &uploads[i].id, a);
+        }
+        if (rc == ERR_OK && count > 0) {
+            after.len = uploads[count - 1].key.len;
+            memcpy(last, uploads[count - 1].key.at, after.len);
+            last_id = uploads[count - 1].id;
+        }
+    }
+    arena_free(&names);
+    return rc == ERR_CORRUPT ? ERR_OK : rc;
+}
+
+static enum err
+scrub_bucket(struct scrub *s, uint64_t bucket)
+{
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    if (bucket != s->state.bucket)
+        s->state.key_len = 0;
+    s->state.bucket = bucket;
+    while (rc == ERR_OK && more) {
+        arena_reset(a);
+        rc = scrub_page(s, bucket, a, &more);
+    }
+    if (rc == ERR_OK)
+        rc = scrub_uploads(s, bucket, a);
+    arena_free(&a);
+    return rc;
+}
+
+static void
+begin_pass(struct scrub *s)
+{
+    struct scrub_state *st = &s->state;
+
+    if (st->pass.number > 0)
+        st->last = st->pass;
+    st->pass = (struct disk_scrub_pass){.number = st->pass.number + 1,
+                                        .began_ms = (uint64_t)wall_ms()};
+    st->bucket = 0;
+    st->key_len = 0;
+    st->running = true;
+    s->due_ns = rt_now_ns();
+    save(s);
+}
+
+static void
+end_pass(struct scrub *s)
+{
+    struct disk_scrub_pass *p = &s->state.pass;
+
+    p->ended_ms = (uint64_t)wall_ms();
+    s->state.running = s->asked = false;
+    s->next_ms = (int64_t)p->began_ms + (int64_t)pass_ms(s);
+    save(s);
+    LOG(LOG_INFO, "scrub.pass", "everything that lives on this disk was read",
+        L_TEXT("disk", rt_dir_path(s->disk->root)), L_U64("pass", p->number),
+        L_U64("objects", p->objects), L_U64("bytes", p->bytes),
+        L_U64("findings", p->findings), L_U64("repaired", p->repaired));
+}
+
+/* ERR_OK: it is over. */
+static enum err
+run_pass(struct scrub *s)
+{
+    uint64_t bucket = s->state.bucket;
+    enum err rc = index_bucket(s->disk->index, bucket, &bucket, NULL);
+
+    while (rc == ERR_OK) {
+        rc = scrub_bucket(s, bucket);
+        if (rc == ERR_OK && bucket++ == UINT64_MAX)
+            break;
+        if (rc == ERR_OK)
+            rc = index_bucket(s->disk->index, bucket, &bucket, NULL);
+    }
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* ---- the fiber ---- */
+
+/* Until the next pass, or a word. */
+static enum err
+wait_for_pass(struct scrub *s)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && !s->stop && !s->wanted) {
+        int64_t left_ms = s->next_ms - wall_ms();
+
+        if (left_ms <= 0)
+            break;
+        /* The wall clock may be set: it is looked at again now and then. */
+        rc = rt_cond_wait(&s->wake, deadline_in_ms(MIN((uint64_t)left_ms, FIRST_MS)));
+        if (rc == ERR_TIMEOUT)
+            rc = ERR_OK;
+    }
+    return rc;
+}
+
+static void
+schedule(struct scrub *s)
+{
+    if (s->state.running)
+        s->next_ms = wall_ms() + (int64_t)MIN(RESUME_MS, pass_ms(s));
+    else if (s->state.pass.number == 0)
+        s->next_ms = wall_ms() + (int64_t)MIN(FIRST_MS, pass_ms(s));
+    else
+        s->next_ms = (int64_t)s->state.pass.began_ms + (int64_t)pass_ms(s);
+}
+
+static void
+run(void *arg)
+{
+    struct scrub *s = arg;
+    enum err rc = ERR_OK;
+
+    rt_doing("scrub");
+    rt_io_background(true);
+    while (rc != ERR_CANCELLED && !s->stop && !disk_has_left(s->disk)) {
+        rc = wait_for_pass(s);
+        if (rc == ERR_CANCELLED || s->stop)
+            break;
+        if (s->wanted || !s->state.running) {
+            s->asked = s->wanted;
+            s->wanted = false;
+            begin_pass(s);
+        }
+        rc = run_pass(s);
+        if (rc == ERR_OK)
+            end_pass(s);
+        else if (!s->wanted)
+            s->next_ms = wall_ms() + (int64_t)AGAIN_MS;
+        if (rc == ERR_CANCELLED && (s->wanted || s->stop))
+            rc = ERR_OK; /* pace() gave up because it was told to */
+    }
+    s->running = false;
+    if (s->ended != NULL)
+        rt_wake(s->ended);
+}
+
+enum err
+scrub_start(struct disk *d, struct errbuf *eb)
+{
+    struct scrub *s = xcalloc(1, sizeof *s);
+    enum err rc;
+
+    s->disk = d;
+    s->findings = xcalloc(DISK_FINDINGS_MAX, sizeof *s->findings);
+    rt_cond_init(&s->wake);
+    d->scrub = s;
+    load(s);
+    schedule(s);
+    s->running = true;
+    rc = rt_spawn(run, s);
+    if (rc == ERR_OK)
+        return ERR_OK;
+    s->running = false;
+    return err_set(eb, rc, "no fiber for the scrub");
+}
+
+void
+scrub_stop(struct disk *d)
+{
+    struct scrub *s = d->scrub;
+
+    if (s == NULL)
+        return;
+    s->stop = true;
+    rt_cond_broadcast(&s->wake);
+    if (s->running) {
+        struct rt_waiter ended;
+
+        rt_waiter_init(&ended);
+        s->ended = &ended;
+        rt_wait(&ended); /* owed by run(), cancelled or not */
+    }
+    if (s->state.running)
+        save(s);
+}
+
+void
+scrub_free(struct scrub **sp)
+{
+    struct scrub *s = *sp;
+
+    *sp = NULL;
+    if (s == NULL)
+        return;
+    free(s->findings);
+    free(s);
+}
+
+/* ---- for the rooms above ---- */
+
+struct ask {
+    struct disk *disk;
+    struct arena *arena;
+    struct disk_scrub_status *out;
+    enum err rc;
+};
+
+static void
+status_on_home(void *arg)
+{
+    struct ask *q = arg;
+    const struct scrub *s = q->disk->scrub;
+    struct disk_finding *copy = arena_try(q->arena, MAX(s->count, 1u) * sizeof *copy);
+
+    *q->out = (struct disk_scrub_status){.running = s->state.running,
+                                         .asked = s->asked,
+                                         .total_bytes = all_bytes(q->disk),
+                                         .rate = rate_of(s),
+                                         .next_ms = s->next_ms,
+                                         .pass = s->state.pass,
+                                         .last = s->state.last,
+                                         .findings = copy,
+                                         .count = s->count};
+    q->rc = copy != NULL ? ERR_OK : ERR_BUSY;
+    for (uint32_t i = 0; copy != NULL && i < s->count; i++)
+        copy[i] = s->findings[s->count - 1 - i];
+}
+
+enum err
+disk_scrub_status(struct disk *d, struct arena *a, struct disk_scrub_status *out,
+                  struct errbuf *eb)
+{
+    struct ask q = {.disk = d, .arena = a, .out = out, .rc = ERR_OK};
+    enum err rc = on_home(d, status_on_home, &q);
+
+    rc = rc == ERR_OK ? q.rc : rc;
+    return rc == ERR_OK ? rc : err_set(eb, rc, "no memory for what the scrub found");
+}
+
+static void
+start_on_home(void *arg)
+{
+    struct ask *q = arg;
+    struct scrub *s = q->disk->scrub;
+
+    q->rc = s->running ? ERR_OK : ERR_CLOSED;
+    s->wanted = true;
+    rt_cond_broadcast(&s->wake);
+}
+
+enum err
+disk_scrub_start(struct disk *d, struct errbuf *eb)
+{
+    struct ask q = {.disk = d, .rc = health_may_read(d->health, eb)};
+    enum err rc = q.rc == ERR_OK ? on_home(d, start_on_home, &q) : q.rc;
+
+    if (rc != ERR_OK)
+        return rc;
+    return q.rc == ERR_OK ? ERR_OK
+                          : err_set(eb, q.rc, "the scrub of this disk has ended");
+}
+
+void
+disk_on_damage(struct disk *d, disk_repair_fn *fn, void *arg)
+{
+    d->scrub->repair_arg = arg;
+    d->scrub->repair = fn;
+}

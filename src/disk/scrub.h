@@ -1,0 +1,56 @@
+/* scrub: reads everything that lives on a disk, always, slowly, and tells what is damaged before somebody wants it.
+ *
+ *     WAITS --(the next pass is due, or disk_scrub_start)--> RUNS --(every bucket was read)--> WAITS
+ *
+ * A pass goes by the index: every version of every key, its metadata against the header in the log or body segment,
+ * every block of its body and of its parts, then the parts of uploads in progress. Its rate is such that a pass takes
+ * most of `pass_ms`; one that was asked for goes at `rate`. Reads are of the background class and bypass the hot set,
+ * which would hide what lies on the disk. Where it stands, and what it found, is saved in .forebay/scrub and goes on
+ * after a restart.
+ *
+ * What is found is looked up again first: an object that was replaced or moved meanwhile is no finding. A damaged cached
+ * version is dropped, so that the next read fetches it anew; for a native one whoever keeps other copies is asked
+ * (disk_on_damage).
+ *
+ * Fibers: one, on the home loop. On disk: docs/formats.md, section "scrub".
+ */
+#pragma once
+#include "disk/internal.h"
+
+struct scrub;
+
+enum err scrub_start(struct disk *d, struct errbuf *eb) MUST_CHECK;
+void scrub_stop(struct disk *d); /* saves its position. Home; switches. NULL is fine. */
+void scrub_free(struct scrub **sp);
+
+/* ---- what it is made of ---- */
+
+/* Position and counts: what is saved. */
+struct scrub_state {
+    struct disk_scrub_pass pass, last;
+    bool running;
+    uint64_t bucket; /* the next version to read is behind these */
+    char key[DISK_KEY_MAX];
+    size_t key_len;
+    struct version version;
+};
+#define SCRUB_STATE_MAX (1u << 20)
+/* The state with its findings as one record, and back. ERR_CORRUPT: nothing of it is believed. */
+void scrub_encode(const struct scrub_state *s, const struct disk_finding *findings,
+                  uint32_t count, struct buf *out);
+enum err scrub_decode(struct span bytes, struct scrub_state *s,
+                      struct disk_finding *findings, uint32_t room, uint32_t *count,
+                      struct errbuf *eb) MUST_CHECK;
+
+/* Reads all of one version from the disk and compares. ERR_CORRUPT and ERR_IO: *out says part, block and what;
+ * `on_bytes` is told of what was read, may switch, and ends it by an error. */
+struct scrub_read {
+    enum err (*on_bytes)(void *arg, uint64_t bytes);
+    void *arg;
+    uint32_t part;  /* number, 0: none */
+    uint64_t block; /* the first wrong one */
+    const char *what;
+};
+enum err scrub_read_row(struct disk *d, const struct disk_key *k, const struct row *row,
+                        bool with_meta, struct scrub_read *r,
+                        struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,407 @@
+/* A scrub finds every damaged version by its key and nothing else, drops what can be fetched anew, has repaired what
+ * somebody else can repair, and reports nothing the second time; it goes on where it stood after a restart; faults of
+ * the disk while it reads end in findings and not in crashes. Protects I3, F8. */
+#include <errno.h>
+
+#include "disk/scrub.h"
+#include "rt/test_hooks.h"
+#include "world.h"
+
+#define BIG   (600u << 10)
+#define SMALL 3000u
+
+static char body[BIG];
+
+static struct disk *
+open_disk(uint64_t rate)
+{
+    struct disk_options o = world_options();
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    o.index_interval_ms = 20;
+    o.scrub_rate = rate;
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    return d;
+}
+
+static struct disk_scrub_status
+status(struct disk *d, struct arena *a)
+{
+    struct disk_scrub_status s = {0};
+
+    arena_reset(a);
+    CHECK(disk_scrub_status(d, a, &s, NULL) == ERR_OK);
+    return s;
+}
+
+/* A pass from the start to its end. */
+static struct disk_scrub_status
+scrub(struct disk *d, struct arena *a)
+{
+    uint64_t before = status(d, a).pass.number;
+    struct disk_scrub_status s;
+
+    CHECK(disk_scrub_start(d, NULL) == ERR_OK);
+    for (unsigned i = 0; i < 4000; i++) {
+        s = status(d, a);
+        if (s.pass.number > before && !s.running)
+            return s;
+        CHECK(rt_sleep_ms(5) == ERR_OK);
+    }
+    CHECK(false && "the pass does not end");
+    return s;
+}
+
+static void
+flip_at(const char *class, const char *kind, uint32_t segment, uint64_t at)
+{
+    char path[400], c = 0;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s/%s-%06u.tar", world_path, class, kind, segment);
+    fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pread(fd, &c, 1, (off_t)at) == 1);
+    c ^= 0x40;
+    CHECK(pwrite(fd, &c, 1, (off_t)at) == 1);
+    close(fd);
+}
+
+static bool
+names(const struct disk_scrub_status *s, const char *key, enum disk_outcome outcome,
+      const char *what)
+{
+    for (uint32_t i = 0; i < s->count; i++) {
+        const struct disk_finding *f = &s->findings[i];
+
+        if (f->pass == s->pass.number && f->key_len == strlen(key) &&
+            memcmp(f->key, key, f->key_len) == 0)
+            return f->outcome == outcome && strstr(f->what, what) != NULL;
+    }
+    return false;
+}
+
+static struct upload_id
+put_parts(struct disk *d, const char *key, bool complete)
+{
+    struct disk_key k = world_key(7, key);
+    struct object_meta meta = {.mtime_ms = 1700000000123};
+    struct disk_part parts[2] = {{.number = 1}, {.number = 2}}, *listed;
+    struct arena *a = arena_new(4096, 1u << 20);
+    struct upload_id u;
+    struct row row;
+    uint32_t count;
+    bool more;
+
+    CHECK(disk_upload_begin(d, &k, DISK_NATIVE, &meta, &u, NULL) == ERR_OK);
+    for (uint32_t n = 1; n <= 2; n++) {
+        struct disk_writer *w;
+        uint64_t len = n == 1 ? BIG : SMALL;
+        unsigned char md5[DIGEST_MAX];
+
+        CHECK(disk_part_begin(d, &k, &u, n, len, &w, NULL) == ERR_OK);
+        CHECK(disk_write(w, body, len, NULL) == ERR_OK);
+        digest_once(DIGEST_MD5, body, len, md5);
+        memcpy(meta.md5, md5, 16);
+        CHECK(disk_part_commit(&w, &meta, NULL) == ERR_OK);
+    }
+    CHECK(disk_part_list(d, &k, &u, 0, 2, a, &listed, &count, &more, NULL) == ERR_OK);
+    CHECK(count == 2);
+    memcpy(parts, listed, sizeof parts);
+    meta.parts = 2;
+    if (complete)
+        CHECK(disk_upload_complete(d, &k, &u, parts, 2, &meta, NULL, &row, NULL) ==
+              ERR_OK);
+    arena_free(&a);
+    return u;
+}
+
+struct made {
+    struct row small, big, header, cached, whole;
+};
+
+static void
+fill(struct disk *d, struct made *m)
+{
+    struct row row;
+    char key[16];
+
+    CHECK(world_put(d, "small", body, SMALL, &m->small) == ERR_OK);
+    CHECK(world_put(d, "big", body, BIG, &m->big) == ERR_OK);
+    CHECK(world_put(d, "header", body, BIG, &m->header) == ERR_OK);
+    CHECK(world_put(d, "whole", body, BIG, &m->whole) == ERR_OK);
+    CHECK(world_put_class(d, DISK_CACHED, "cached", body, BIG, true, NULL, &m->cached) ==
+          ERR_OK);
+    for (unsigned i = 0; i < 70; i++) { /* more than a page */
+        snprintf(key, sizeof key, "n%02u", i);
+        CHECK(world_put(d, key, body, i, &row) == ERR_OK);
+    }
+    (void)put_parts(d, "parts", true);
+    (void)put_parts(d, "upload", false);
+    CHECK(disk_settle(d, NULL) == ERR_OK);
+}
+
+static unsigned repairs;
+
+static enum err
+repair(void *arg, const struct disk_key *k, const struct row *row, struct errbuf *eb)
+{
+    char key[DISK_KEY_MAX + 1];
+    struct row now;
+
+    (void)eb;
+    repairs++;
+    memcpy(key, k->key.at, k->key.len);
+    key[k->key.len] = '\0';
+    CHECK(row->segment != 0);
+    return world_put(arg, key, body, row->size, &now);
+}
+
+static void
+finds_fiber(void *arg)
+{
+    struct disk *d = open_disk(0);
+    struct arena *a = arena_new(4096, 4u << 20);
+    struct disk_scrub_status s;
+    struct made m;
+
+    (void)arg;
+    fill(d, &m);
+    s = scrub(d, a);
+    CHECK_U64(s.pass.number, 1);
+    CHECK_U64(s.pass.objects, 5 + 70 + 1);
+    CHECK_U64(s.pass.parts, 2);
+    CHECK_U64(s.pass.findings, 0);
+    CHECK(s.pass.bytes > 5 * (uint64_t)BIG && s.count == 0);
+
+    flip_at("native", "log", m.small.segment, m.small.offset + 4096);
+    flip_at("native", "body", m.big.segment, m.big.offset + 4096 + 3 * 16384 + 9);
+    flip_at("native", "body", m.header.segment, m.header.offset + 700);
+    flip_at("cached", "body", m.cached.segment, m.cached.offset + 4096 + 5);
+    s = scrub(d, a);
+    CHECK_U64(s.pass.findings, 4);
+    CHECK_U64(s.pass.repaired, 1);
+    CHECK(names(&s, "small", FINDING_OPEN, "log") ||
+          names(&s, "small", FINDING_OPEN, "header"));
+    CHECK(names(&s, "big", FINDING_OPEN, "a block"));
+    CHECK(names(&s, "header", FINDING_OPEN, "header"));
+    CHECK(names(&s, "cached", FINDING_DROPPED, "a block"));
+    for (uint32_t i = 0; i < s.count; i++)
+        if (s.findings[i].key_len == 3)
+            CHECK_U64(s.findings[i].block, 3);
+    CHECK(world_get(d, "cached", body, BIG, 0, BIG) == ERR_NOT_FOUND);
+
+    disk_on_damage(d, repair, d);
+    s = scrub(d, a);
+    CHECK_U64(s.pass.findings, 3);
+    CHECK_U64(s.pass.repaired, 3);
+    CHECK_U64(repairs, 3);
+    CHECK(names(&s, "big", FINDING_REPAIRED, "a block"));
+    s = scrub(d, a);
+    CHECK_U64(s.pass.findings, 0);
+    CHECK_U64(s.last.findings, 3);
+    CHECK(world_get(d, "big", body, BIG, 0, BIG) == ERR_OK);
+    CHECK(world_get(d, "whole", body, BIG, 0, BIG) == ERR_OK);
+    arena_free(&a);
+    disk_close(&d);
+}
+
+/* The first part of each: found by the number of the part. */
+static void
+parts_fiber(void *arg)
+{
+    struct disk *d = open_disk(0);
+    struct arena *a = arena_new(4096, 4u << 20);
+    struct disk_scrub_status s;
+
+    (void)arg;
+    (void)put_parts(d, "parts", true);
+    (void)put_parts(d, "upload", false);
+    CHECK(disk_settle(d, NULL) == ERR_OK);
+    /* The two bodies are the first ones of the segment, one behind the other. */
+    flip_at("native", "body", 2, 4096 + 4096 + 20000);
+    flip_at("native", "body", 2, 4096 + 4096 + BIG + 4096 + 4096 + 20000);
+    s = scrub(d, a);
+    CHECK_U64(s.pass.findings, 2);
+    CHECK(names(&s, "parts", FINDING_OPEN, "a block"));
+    CHECK(names(&s, "upload", FINDING_OPEN, "a block"));
+    for (uint32_t i = 0; i < s.count; i++)
+        CHECK(s.findings[i].part == (s.findings[i].key_len == 5 ? 1 : 0));
+    arena_free(&a);
+    disk_close(&d);
+}
+
+static void
+restart_fiber(void *arg)
+{
+    struct disk *d = open_disk(1u << 20); /* a second and more for what is there */
+    struct arena *a = arena_new(4096, 4u << 20);
+    struct disk_scrub_status s;
+    struct made m;
+    uint64_t objects;
+
+    (void)arg;
+    fill(d, &m);
+    flip_at("native", "body", m.big.segment, m.big.offset + 4096 + 9);
+    CHECK(disk_scrub_start(d, NULL) == ERR_OK);
+    do {
+        CHECK(rt_sleep_ms(5) == ERR_OK);
+        s = status(d, a);
+    } while (s.pass.findings == 0);
+    CHECK(s.running && s.asked);
+    objects = s.pass.objects;
+    disk_close(&d);
+
+    d = open_disk(0);
+    s = status(d, a);
+    CHECK(s.running && s.pass.number == 1);
+    CHECK(s.pass.objects >= objects && s.pass.objects < 76);
+    CHECK_U64(s.pass.findings, 1);
+    CHECK(names(&s, "big", FINDING_OPEN, "a block"));
+    disk_close(&d);
+    arena_free(&a);
+}
+
+/* A damaged state is no reason to stop: the pass begins anew. */
+static void
+state_fiber(void *arg)
+{
+    struct disk *d = open_disk(0);
+    struct arena *a = arena_new(4096, 4u << 20);
+    struct row row;
+    char path[300];
+    int fd;
+
+    (void)arg;
+    CHECK(world_put(d, "k", body, SMALL, &row) == ERR_OK);
+    (void)scrub(d, a);
+    disk_close(&d);
+    snprintf(path, sizeof path, "%s/.forebay/scrub", world_path);
+    fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pwrite(fd, "?", 1, 30) == 1);
+    close(fd);
+    d = open_disk(0);
+    CHECK_U64(status(d, a).pass.number, 0);
+    CHECK_U64(scrub(d, a).pass.number, 1);
+    disk_close(&d);
+    arena_free(&a);
+}
+
+static void
+test_state_reads_back(void)
+{
+    static struct disk_finding f[2], got[2];
+    struct scrub_state s = {.running = true,
+                            .bucket = 9,
+                            .key = "a/b",
+                            .key_len = 3,
+                            .version = {3, 4},
+                            .pass = {.number = 7, .bytes = 1u << 30, .findings = 2},
+                            .last = {.number = 6, .ended_ms = 12345}};
+    struct scrub_state back;
+    struct errbuf eb = {0};
+    struct buf out;
+    uint32_t count;
+
+    f[0] = (struct disk_finding){
+        .pass = 7, .bucket = 9, .part = 3, .block = 11, .what = "a block"};
+    f[1] = (struct disk_finding){
+        .pass = 6, .outcome = FINDING_DROPPED, .what = "the header"};
+    memcpy(f[0].key, "key", 3);
+    f[0].key_len = 3;
+    buf_init(&out, SCRUB_STATE_MAX);
+    scrub_encode(&s, f, 2, &out);
+    CHECK(scrub_decode(buf_span(&out), &back, got, 2, &count, &eb) == ERR_OK);
+    CHECK(count == 2 && memcmp(f, got, sizeof f) == 0);
+    CHECK(memcmp(&s, &back, sizeof s) == 0);
+    CHECK(scrub_decode(buf_span(&out), &back, got, 1, &count, &eb) == ERR_OK &&
+          count == 1);
+    out.at[20] ^= 1;
+    CHECK(scrub_decode(buf_span(&out), &back, got, 2, &count, &eb) == ERR_CORRUPT);
+    CHECK(count == 0 && !back.running);
+    buf_fini(&out);
+}
+
+#ifdef FB_TEST_HOOKS
+/* Each read of a pass fails once: what was meant is found, nothing else; the pass ends. */
+static void
+faults_fiber(void *arg)
+{
+    struct disk *d = open_disk(0);
+    struct arena *a = arena_new(4096, 4u << 20);
+    struct rt_test_io *t = rt_test_io();
+    struct disk_scrub_status s;
+    unsigned found = 0;
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "small", body, SMALL, &row) == ERR_OK);
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    (void)put_parts(d, "parts", true);
+    CHECK(disk_settle(d, NULL) == ERR_OK);
+    for (uint64_t nth = 0;; nth++) {
+        t->seen = 0;
+        t->skip = nth;
+        t->count = 1;
+        t->error = EIO;
+        t->kinds = 1u << RT_IO_READ;
+        s = scrub(d, a);
+        t->kinds = 0;
+        CHECK(s.pass.findings <= 1);
+        found += (unsigned)s.pass.findings;
+        if (t->seen <= nth)
+            break;
+    }
+    CHECK(found >= 8);
+    s = scrub(d, a);
+    CHECK_U64(s.pass.findings, 0);
+    arena_free(&a);
+    disk_close(&d);
+}
+#endif
+
+static void
+test_finds_drops_and_has_repaired(void)
+{
+    world_run(finds_fiber, NULL);
+}
+static void
+test_parts_are_named(void)
+{
+    world_run(parts_fiber, NULL);
+}
+static void
+test_goes_on_after_a_restart(void)
+{
+    world_run(restart_fiber, NULL);
+}
+static void
+test_a_damaged_state_begins_anew(void)
+{
+    world_run(state_fiber, NULL);
+}
+
+#ifdef FB_TEST_HOOKS
+static void
+test_each_read_fails_once(void)
+{
+    world_run(faults_fiber, NULL);
+}
+#endif
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_ERROR + 1);
+    world_fill(body, BIG, 1);
+    RUN(test_state_reads_back);
+    RUN(test_finds_drops_and_has_repaired);
+    RUN(test_parts_are_named);
+    RUN(test_goes_on_after_a_restart);
+    RUN(test_a_damaged_state_begins_anew);
+#ifdef FB_TEST_HOOKS
+    RUN(test_each_read_fails_once);
+#endif
+    return check_done();
+}
