@@ -15,6 +15,7 @@
 #define LOCK_TABLE(X)                                                                    \
     X(LOCK_START, "rt.start")                                                            \
     X(LOCK_WORKERS, "rt.workers")                                                        \
+    X(LOCK_KEYS, "disks.keys")                                                           \
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \
     X(LOCK_HEALTH, "disk.health")                                                        \
     X(LOCK_BLOCKS, "metrics.blocks")

@@ -1,21 +1,310 @@
 /* Opening, closing and counting the disks of a node. */
 #include "disks/disks.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
-#include "disks/internal.h"
+#include "disk/hot.h"
+#include "disks/members.h"
+#include "disks/move.h"
+
+/* ---- who is given ---- */
+
+enum given_kind { GIVEN_NEW, GIVEN_DISK };
+
+/* One DIR of the command line. */
+struct given {
+    const char *path;
+    enum given_kind kind;
+    struct disk_identity is;
+};
+
+static enum err
+identify(const char *path, struct given *out, struct errbuf *eb)
+{
+    enum err rc = disk_identify(path, &out->is, eb);
+
+    out->path = path;
+    out->kind = rc == ERR_OK ? GIVEN_DISK : GIVEN_NEW;
+    if (rc == ERR_OK && out->is.removed)
+        return err_set(eb, ERR_DENIED,
+                       "%s was removed from its node, and what is on it is no longer "
+                       "current; empty the folder to use it as a new disk",
+                       path);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum err
+identify_all(const char *const *paths, unsigned count, struct given *out,
+             struct errbuf *eb)
+{
+    for (unsigned i = 0; i < count; i++) {
+        enum err rc = identify(paths[i], &out[i], eb);
+
+        if (rc != ERR_OK)
+            return rc;
+        for (unsigned j = 0; j < i; j++)
+            if (strcmp(paths[i], paths[j]) == 0 ||
+                (out[i].kind == GIVEN_DISK && out[j].kind == GIVEN_DISK &&
+                 memcmp(out[i].is.disk_id, out[j].is.disk_id, 16) == 0))
+                return err_set(eb, ERR_DENIED,
+                               "%s and %s are the same disk, or one is a copy of the "
+                               "other; name the original once",
+                               paths[j], paths[i]);
+    }
+    return ERR_OK;
+}
 
 enum err
-disks_open_one(const char *path, const struct disk_options *o, struct disks **out,
-               struct errbuf *eb)
+disks_find_state(const char *const *paths, unsigned count, unsigned *which,
+                 struct errbuf *eb)
+{
+    struct given *g = xcalloc(count + 1, sizeof *g);
+    enum err rc = identify_all(paths, count, g, eb);
+    unsigned disks = 0, states = 0;
+
+    *which = 0;
+    for (unsigned i = 0; rc == ERR_OK && i < count; i++) {
+        disks += g[i].kind == GIVEN_DISK;
+        if (g[i].kind != GIVEN_DISK || !g[i].is.node_state)
+            continue;
+        if (states++ > 0)
+            rc = err_set(eb, ERR_DENIED,
+                         "%s and %s both hold the state of a node: they are disks of two "
+                         "nodes; serve them apart",
+                         paths[*which], paths[i]);
+        *which = i;
+    }
+    if (rc == ERR_OK && disks > 0 && states == 0)
+        rc = err_set(eb, ERR_DENIED,
+                     "none of these disks holds the node's state (.forebay/node); name "
+                     "the disk that does as well, mount it first if it is not mounted");
+    free(g);
+    return rc;
+}
+
+/* ---- the list against what is given ---- */
+
+static bool
+in_without(const struct disks_options *o, const struct roster_disk *d)
+{
+    char id[33];
+
+    hex_encode(d->id, sizeof d->id, id);
+    for (unsigned i = 0; i < o->without_count; i++)
+        if (strcmp(o->without[i], d->path) == 0 ||
+            (strlen(o->without[i]) >= 6 &&
+             strncmp(o->without[i], id, strlen(o->without[i])) == 0))
+            return true;
+    return false;
+}
+
+static struct given *
+given_of(struct given *g, unsigned count, const struct roster_disk *d)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (g[i].kind == GIVEN_DISK && memcmp(g[i].is.disk_id, d->id, 16) == 0)
+            return &g[i];
+    return NULL;
+}
+
+static enum err
+check_listed(const struct disks_options *o, struct given *g, const struct roster_disk *d,
+             struct errbuf *eb)
+{
+    const struct given *found = given_of(g, o->count, d);
+    char id[33];
+
+    hex_encode(d->id, sizeof d->id, id);
+    id[8] = '\0';
+    if (d->state == ROSTER_REMOVED && found != NULL)
+        return err_set(
+            eb, ERR_DENIED,
+            "%s is disk %s, which was removed from this node: what is on it is "
+            "no longer current; empty the folder to use it as a new disk",
+            found->path, id);
+    if (d->state == ROSTER_REMOVED || d->state == ROSTER_OUT || found != NULL ||
+        in_without(o, d))
+        return ERR_OK;
+    for (unsigned i = 0; i < o->count; i++)
+        if (g[i].kind == GIVEN_NEW && strcmp(g[i].path, d->path) == 0)
+            return err_set(eb, ERR_DENIED,
+                           "%s held disk %s and is empty now: is its file system not "
+                           "mounted? Mount it; or, if the disk is lost, leave %s out and "
+                           "add --without %s",
+                           d->path, id, d->path, id);
+    return err_set(
+        eb, ERR_DENIED,
+        "disk %s (%s) of this node is missing: name its folder too; or, if the "
+        "disk is lost, add --without %s",
+        id, d->path, id);
+}
+
+static enum err
+check_given(struct given *g, const struct roster *r, const uint8_t cluster[16],
+            struct errbuf *eb)
+{
+    if (g->kind == GIVEN_NEW)
+        return ERR_OK;
+    if (memcmp(g->is.cluster_id, cluster, 16) != 0)
+        return err_set(eb, ERR_DENIED,
+                       "%s is a disk of another cluster; its objects come over by an "
+                       "export and an import",
+                       g->path);
+    if (r->count > 0 && roster_find(r, g->is.disk_id) == NULL && g->is.node_state)
+        return err_set(eb, ERR_CORRUPT, "%s is not in its own list of disks", g->path);
+    return ERR_OK;
+}
+
+static enum err
+load_roster(struct disks *ds, struct errbuf *eb)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum err rc;
+
+    if (ds->keeper.state == NULL)
+        return ERR_OK;
+    rc = rt_file_load(ds->keeper.state, ROSTER_FILE, ROSTER_BYTES_MAX, &text, &len, eb);
+    if (rc == ERR_OK) {
+        rc = roster_parse((struct span){text, len}, &ds->keeper.roster, eb);
+        ds->keeper.stored_settled = ds->keeper.roster.settled;
+    }
+    free(text);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* ---- opening ---- */
+
+/* Disks of the list that are not here keep their place in the order of keys. */
+static void
+add_absent(struct disks *ds, const struct roster_disk *d)
+{
+    struct slot *s = slot_new(ds, d->id, d->path, d->weight, NULL);
+
+    atomic_store(&s->state, SLOT_OUT);
+    slot_publish(ds);
+}
+
+static enum err
+open_given(struct disks *ds, struct given *g, bool *came, struct errbuf *eb)
+{
+    struct roster_disk *listed =
+        g->kind == GIVEN_DISK ? roster_find(&ds->keeper.roster, g->is.disk_id) : NULL;
+    enum roster_state was = listed != NULL ? listed->state : ROSTER_ACTIVE;
+    enum err rc = slot_open(ds, g->path, g->kind == GIVEN_DISK && g->is.node_state, eb);
+    struct slot *s = &ds->slots[atomic_load(&ds->slot_count)];
+
+    if (rc != ERR_OK)
+        return rc;
+    *came |= listed == NULL || was == ROSTER_OUT;
+    atomic_store(&s->state, was == ROSTER_DRAINING ? SLOT_DRAINING : SLOT_ACTIVE);
+    slot_publish(ds);
+    return ERR_OK;
+}
+
+static enum err
+open_all(struct disks *ds, const struct disks_options *o, struct given *g,
+         struct errbuf *eb)
+{
+    bool first = ds->keeper.roster.count == 0, came = false, out = false;
+    unsigned here = 0;
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; rc == ERR_OK && i < ds->keeper.roster.count; i++) {
+        const struct roster_disk *d = &ds->keeper.roster.disks[i];
+
+        if (d->state != ROSTER_REMOVED && given_of(g, o->count, d) == NULL) {
+            came |= d->state != ROSTER_OUT; /* goes out now */
+            out = true;
+            add_absent(ds, d);
+        }
+    }
+    for (unsigned i = 0; rc == ERR_OK && i < o->count; i++) {
+        bool new_one = false;
+
+        rc = open_given(ds, &g[i], &new_one, eb);
+        came |= new_one && !(first && o->count == 1);
+        here++;
+    }
+    if (rc != ERR_OK)
+        return rc;
+    /* A set that is all new has nothing that could lie elsewhere. */
+    if (first) {
+        struct disk_stat st;
+
+        disks_stat(ds, &st);
+        came = came && st.objects > 0;
+        ds->keeper.roster.settled = true;
+    }
+    atomic_store(&ds->settled, ds->keeper.roster.settled && !came);
+    atomic_store(&ds->guarded, !atomic_load(&ds->settled));
+    atomic_store(&ds->out_unsettled, out && !ds->keeper.roster.settled);
+    if (here == 1 && !out && atomic_load(&ds->settled)) {
+        atomic_store(&ds->one_slot, 0);
+        atomic_store(&ds->one, ds->slots[0].disk);
+        if (first)
+            return ERR_OK; /* no list for a node of one disk */
+    }
+    return roster_store(ds, eb);
+}
+
+static struct disks *
+disks_new(const struct disk_options *o)
 {
     struct disks *ds = xcalloc(1, sizeof *ds);
-    struct disk *d = NULL;
-    enum err rc = disk_open(path, o, &d, eb);
 
+    ds->keeper.o = *o;
+    ds->hot = hot_new(o->hot_bytes);
+    ds->keylocks = keylocks_new();
+    rt_sem_init(&ds->keeper.storing, 1);
+    rt_sem_init(&ds->keeper.changing, 1);
+    ds->keeper.o.ids = &ds->ids;
+    ds->keeper.o.hot = ds->hot;
+    return ds;
+}
+
+static enum err
+open_set(struct disks *ds, const struct disks_options *o, struct errbuf *eb)
+{
+    struct given *g = xcalloc(o->count + 1, sizeof *g);
+    enum err rc = o->count >= 1 && o->count <= DISKS_MAX / 2
+                      ? identify_all(o->paths, o->count, g, eb)
+                      : err_set(eb, ERR_BAD_REQUEST, "%u disks, 1 to %u are possible",
+                                o->count, DISKS_MAX / 2);
+
+    if (rc == ERR_OK && o->state != NULL)
+        rc = rt_dir_open(o->state, &ds->keeper.state, eb);
+    if (rc == ERR_OK)
+        rc = load_roster(ds, eb);
+    for (unsigned i = 0; rc == ERR_OK && i < ds->keeper.roster.count; i++)
+        rc = check_listed(o, g, &ds->keeper.roster.disks[i], eb);
+    for (unsigned i = 0; rc == ERR_OK && i < o->count; i++) {
+        rc = check_given(&g[i], &ds->keeper.roster, o->disk.cluster_id, eb);
+        ds->keeper.o.epoch = MAX(ds->keeper.o.epoch, g[i].is.epoch + 1);
+    }
+    if (rc == ERR_OK)
+        rc = open_all(ds, o, g, eb);
+    free(g);
+    return rc;
+}
+
+enum err
+disks_open(const struct disks_options *o, struct disks **out, struct errbuf *eb)
+{
+    struct disks *ds = disks_new(&o->disk);
+    enum err rc;
+
+    assert(rt_loop_index() == 0);
     *out = NULL;
-    atomic_store(&ds->one, d);
+    ds->keeper.move_rate = o->move_rate;
+    rc = open_set(ds, o, eb);
+    if (rc == ERR_OK)
+        rc = mover_start(ds, eb);
     if (rc == ERR_OK)
         *out = ds;
     else
@@ -24,43 +313,99 @@ disks_open_one(const char *path, const struct disk_options *o, struct disks **ou
 }
 
 enum err
-disks_open(const struct disks_options *o, struct disks **out, struct errbuf *eb)
+disks_open_one(const char *path, const struct disk_options *o, struct disks **out,
+               struct errbuf *eb)
 {
-    *out = NULL;
-    if (o->count != 1)
-        return err_set(eb, ERR_NOT_BUILT, "%u disks: one is possible so far", o->count);
-    return disks_open_one(o->paths[0], &o->disk, out, eb);
+    struct disks_options all = {.paths = &path, .count = 1, .disk = *o};
+
+    return disks_open(&all, out, eb);
 }
 
 void
 disks_close(struct disks **dp)
 {
     struct disks *ds = *dp;
-    struct disk *d;
 
     *dp = NULL;
     if (ds == NULL)
         return;
-    d = only_disk(ds);
-    disk_close(&d);
+    mover_stop(ds);
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        disk_close(&ds->slots[i].disk);
+        free(ds->slots[i].path);
+    }
+    roster_fini(&ds->keeper.roster);
+    rt_dir_close(&ds->keeper.state);
+    keylocks_free(&ds->keylocks);
+    hot_free(&ds->hot);
     free(ds);
 }
+
+/* ---- all of them ---- */
 
 enum err
 disks_settle(struct disks *ds, struct errbuf *eb)
 {
-    return disk_settle(only_disk(ds), eb);
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+        enum err rc = d != NULL ? disk_settle(d, eb) : ERR_OK;
+
+        if (d != NULL)
+            slot_leave(ds, all[i]);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
 }
 
 enum err
 disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
                   struct errbuf *eb)
 {
-    return disk_bucket_note(only_disk(ds), bucket, record, eb);
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all), have = 0;
+    enum err first = ERR_OK;
+
+    /* Enough that one has it: the records are there for a rebuild, the buckets stand in the node's state. */
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+        enum err rc = d != NULL ? disk_bucket_note(d, bucket, record, eb) : unheard(eb);
+
+        if (d != NULL)
+            slot_leave(ds, all[i]);
+        if (rc == ERR_OK)
+            have++;
+        else if (first == ERR_OK)
+            first = rc;
+    }
+    return have > 0 ? ERR_OK : first;
 }
 
 void
 disks_stat(struct disks *ds, struct disk_stat *out)
 {
-    disk_stat(only_disk(ds), out);
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+
+    *out = (struct disk_stat){0};
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+        struct disk_stat one;
+
+        if (d == NULL)
+            continue;
+        disk_stat(d, &one);
+        slot_leave(ds, all[i]);
+        out->total_bytes += one.total_bytes;
+        out->free_bytes += one.free_bytes;
+        out->native_bytes += one.native_bytes;
+        out->cached_bytes += one.cached_bytes;
+        out->objects += one.objects;
+        out->tail_bytes += one.tail_bytes;
+        out->undecided += one.undecided;
+    }
+    out->hot_bytes = hot_bytes(ds->hot);
 }

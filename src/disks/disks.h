@@ -35,8 +35,19 @@ struct disks_options {
     const char *const *paths; /* in any order */
     unsigned count;
     struct disk_options disk; /* for each; epoch: the least; hot_bytes: of all together */
+    const char *
+        state; /* the folder of the node's state, where the list of disks is; NULL: none is kept */
+    const char *const *
+        without; /* paths or ids of listed disks that are lost: the node starts without them */
+    unsigned without_count;
+    uint64_t
+        move_rate; /* bytes a second that are moved between disks at most; 0: 128 MiB */
 };
-/* Opens all of them, and checks that they are all: the list that stands on the disk with the node's state names each by
+/* Before anything is opened: which of the paths is the disk with the node's state? The first, when all are new.
+ * ERR_DENIED: two are, or none although there are disks; one was removed; two are the same. May switch. */
+enum err disks_find_state(const char *const *paths, unsigned count, unsigned *which,
+                          struct errbuf *eb) MUST_CHECK;
+/* On loop 0. Opens all of them, and checks that they are all: the list that stands on the disk with the node's state names each by
  * its id. New ones are added to it. ERR_DENIED with a sentence that says what to do: a missing mount, a disk of another
  * cluster, a clone, two states, one that was removed. On ERR_OK the caller owns *out. */
 enum err disks_open(const struct disks_options *o, struct disks **out,
@@ -55,7 +66,8 @@ enum err disks_meta(struct disks *ds, const struct disks_key *k, const struct ro
 
 /* Embedded by the caller, so that a reader costs no second allocation. All zeros: nothing to end. */
 struct disks_reader {
-    struct disk_reader *from; /* owned */
+    struct disk_reader *from;  /* owned */
+    _Atomic uint64_t *counted; /* one disk: where this reader is counted */
     struct disks *disks; /* NULL: one disk, nothing to read around; the rest is not set */
     struct disks_key key; /* spans borrowed until the end */
     struct row row;       /* the copy that is read; `disk` says where */
@@ -106,10 +118,12 @@ enum err disks_doubt(struct disks *ds, const struct disks_key *k,
 enum err disks_doubt_clear(struct disks *ds, const struct disks_key *k,
                            struct errbuf *eb) MUST_CHECK;
 
-/* Every key once, in byte order, whatever disks it lies on. */
-enum err disks_list(struct disks *ds, uint64_t bucket, struct span after, bool inclusive,
-                    uint32_t max, struct arena *a, struct disk_entry **out,
-                    uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+/* Every key once, in byte order, whatever disks it lies on. `copies` of the bucket: with as many disks out of service
+ * nobody knows all keys: ERR_UNAVAILABLE. */
+enum err disks_list(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
+                    bool inclusive, uint32_t max, struct arena *a,
+                    struct disk_entry **out, uint32_t *count, bool *more,
+                    struct errbuf *eb) MUST_CHECK;
 
 enum err disks_upload_begin(struct disks *ds, const struct disks_key *k,
                             enum disk_class class, const struct object_meta *meta,
@@ -133,16 +147,81 @@ enum err disks_upload_complete(struct disks *ds, const struct disks_key *k,
                                struct errbuf *eb) MUST_CHECK;
 enum err disks_upload_abort(struct disks *ds, const struct disks_key *k,
                             const struct upload_id *u, struct errbuf *eb) MUST_CHECK;
-enum err disks_upload_list(struct disks *ds, uint64_t bucket, struct span after_key,
-                           const struct upload_id *after_id, uint32_t max,
-                           struct arena *a, struct disk_upload **out, uint32_t *count,
-                           bool *more, struct errbuf *eb) MUST_CHECK;
+enum err disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
+                           struct span after_key, const struct upload_id *after_id,
+                           uint32_t max, struct arena *a, struct disk_upload **out,
+                           uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 
-enum err disks_bucket_empty(struct disks *ds, uint64_t bucket, bool *empty,
-                            struct errbuf *eb) MUST_CHECK;
+enum err disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies,
+                            bool *empty, struct errbuf *eb) MUST_CHECK;
 /* On every disk. */
 enum err disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
                            struct errbuf *eb) MUST_CHECK;
 enum err disks_settle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 /* Of all disks together; a copy counts as an object of its own. hot_bytes is the node's. */
 void disks_stat(struct disks *ds, struct disk_stat *out);
+
+/* ---- disks come and go while the node serves: any loop, may switch ---- */
+
+/* What moving objects needs to know of a bucket. */
+struct disks_bucket {
+    uint64_t id;
+    struct span birth_name; /* in `owned` */
+    unsigned copies;        /* as in struct disks_key */
+    bool cached;
+    char *owned;
+};
+void disks_bucket_fini(struct disks_bucket *b);
+/* From now on it is known which buckets there are: `next` gives the one with the smallest id larger than `after`, false
+ * when there is none; on loop 0, it does not switch. Objects are moved from then on. On loop 0. */
+void disks_buckets(struct disks *ds,
+                   bool (*next)(void *arg, uint64_t after, struct disks_bucket *out),
+                   void *arg);
+
+/* The folder becomes a disk of the node; it is made when missing. What belongs there by the order of keys moves there in
+ * the background. ERR_DENIED, ERR_EXISTS with a sentence: it is, or was, somebody's. */
+enum err disks_add(struct disks *ds, const char *path, uint8_t id[16],
+                   struct errbuf *eb) MUST_CHECK;
+/* `which`: the path as listed, or the beginning of the id, 6 characters at least. The disk takes nothing new, and what it
+ * has moves to the others in the background; `undo`: it takes its share again. */
+enum err disks_drain(struct disks *ds, const char *which, bool undo,
+                     struct errbuf *eb) MUST_CHECK;
+/* The disk is no longer the node's. ERR_DENIED while it may hold the only copy of anything; `force` gives that up. */
+enum err disks_remove(struct disks *ds, const char *which, bool force,
+                      struct errbuf *eb) MUST_CHECK;
+/* Around a change of a bucket's copies: before the record changes, and after. Objects get and lose copies in the
+ * background. After disks_hold() failed there is nothing to release. */
+enum err disks_hold(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+void disks_release(struct disks *ds);
+
+/* Somebody found a copy damaged (a scrub): it is looked at, and made good from another one. `slot`: as in row.disk; for a
+ * disk of which only the struct is known, disks_slot_of(). Any loop. Does not wait. */
+void disks_repair(struct disks *ds, const struct disks_key *k, unsigned slot);
+unsigned disks_slot_of(struct disks *ds, const struct disk *d);
+/* Calls fn for each open disk; on the caller's fiber, may switch. */
+void disks_each(struct disks *ds, void (*fn)(void *arg, unsigned slot, struct disk *d),
+                void *arg);
+
+/* What `forebay disk ls` shows. */
+struct disks_status {
+    unsigned count;
+    struct disks_one {
+        char id[33];       /* hex */
+        const char *path;  /* lives as long as the node */
+        const char *state; /* active, draining, drained, out */
+        uint64_t weight;
+        struct disk_stat stat;
+        struct disk_health health;
+    } disks[DISKS_MAX];
+    bool settled;
+    uint64_t pass;        /* over all rows, the number of the one under way; 0: none */
+    uint64_t seen, total; /* rows of it */
+    uint64_t elapsed_ms;  /* of it */
+    uint64_t moved, moved_bytes; /* copied since the set was settled last */
+    uint64_t failed, left;       /* in it: could not be put right; stay on purpose */
+    bool waiting;                /* for uploads that began before the set changed */
+    uint64_t repairs, repaired;  /* that wait; done since the start */
+    char why[384];               /* the last failure */
+};
+/* Does not switch. It is large: not on a fiber's stack. */
+void disks_status(struct disks *ds, struct disks_status *out);

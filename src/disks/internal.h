@@ -1,20 +1,105 @@
-/* internal: what the files of the disks room share. Nobody outside includes it. */
+/* internal: what the files of the disks room share. Nobody outside includes it.
+ *
+ * Slots are numbered in the order in which disks came in this process, and never used twice: a slot that is read once
+ * stays what it is. The set changes on loop 0 only ("the keeper"): roster, states, jobs.
+ */
 #pragma once
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "disks/disks.h"
+#include "disks/keylock.h"
+#include "disks/place.h"
+#include "disks/roster.h"
+#include "rt/loop.h"
+#include "rt/sync.h"
+
+#define WRITER_GENERATIONS 16
+#define LOOPS_MAX          256
+/* Keys with these may have older versions, which stand beside them. */
+#define ROW_HISTORY (ROW_VERSIONED | ROW_SUSPENDED | ROW_MARKER)
+#define REPAIRS_MAX 4096 /* keys that wait for a repair; beyond: a whole pass */
+
+enum slot_state {
+    SLOT_ACTIVE,   /* takes what its weight says */
+    SLOT_DRAINING, /* takes nothing new */
+    SLOT_OUT, /* failed, or not here: nobody hears it, keys that only it holds are unavailable */
+    SLOT_GONE, /* removed */
+};
+
+struct slot {
+    /* Set before it is counted in slot_count, then never changed. */
+    uint8_t id[16];
+    char *path; /* owned */
+    struct place_disk place;
+    struct disk *
+        disk; /* owned; NULL: it was not here at the start. Freed when GONE and not busy. */
+
+    /* Any loop. */
+    _Atomic int state;
+    _Atomic uint64_t busy; /* calls inside it, while there are several disks */
+
+    uint64_t gone_ms; /* keeper: when it was removed, monotonic */
+};
 
 struct disks {
     /* Any loop. */
     struct disk *_Atomic one; /* there is one disk: nothing else need be looked at */
-    struct disk_ids ids;      /* lent to every disk */
-    /* Counts changes of the set, of a disk's state, of settled; before the first write is acknowledged that follows it. */
-    _Atomic uint32_t serial;
+    _Atomic uint32_t one_slot;
+    _Atomic uint32_t
+        serial; /* another one whenever `one`, a slot's state, or `settled` changes */
+    _Atomic bool settled; /* every object lies where its order says */
+    _Atomic bool
+        guarded; /* writes take the lock of their key: objects may be moved meanwhile */
+    _Atomic bool
+        out_unsettled; /* a disk went out while not settled: anything may be on it */
+    _Atomic uint32_t slot_count;
+    struct slot slots[DISKS_MAX];
+    struct disk_ids ids; /* lent to every disk */
+    struct hot *hot;     /* lent to every disk */
+
+    /* Who is under way, so that a change of the set can wait for those who began before it. */
+    _Atomic uint32_t phase;      /* parity chooses the counter */
+    _Atomic uint64_t changes[2]; /* calls between change_begin() and change_end() */
+    _Atomic uint32_t generation;
+    _Atomic uint64_t
+        writers[WRITER_GENERATIONS]; /* open ones, by generation of their begin */
+    struct {
+        _Atomic uint64_t
+            of_slot[DISKS_MAX]; /* begun on this loop while the slot was `one` */
+    } readers[LOOPS_MAX];
+    _Atomic uint64_t forgets;  /* copies that were taken away from a place */
+    _Atomic uint32_t pauses;   /* somebody lists, and wants none of that for a moment */
+    struct keylocks *keylocks; /* owned */
+    struct mover *mover;       /* owned; move.h */
+
+    /* Keeper. */
+    struct {
+        struct disk_options o; /* for disks that come */
+        struct rt_dir *state;  /* owned; NULL: no list is kept */
+        struct roster roster;
+        bool stored_settled;    /* what the list on disk says */
+        struct rt_sem storing;  /* one writes it at a time */
+        struct rt_sem changing; /* one change of the set at a time */
+        uint64_t move_rate;     /* bytes a second; 0: the mover's own */
+        /* Buckets by id, those behind `after`; false: no more. NULL: nobody knows them yet. */
+        bool (*next_bucket)(void *arg, uint64_t after, struct disks_bucket *out);
+        void *buckets_arg;
+    } keeper;
 };
 
 struct disks_writer {
     struct disks *disks;
-    struct disk_writer *to; /* owned */
+    enum disk_class class;
+    uint32_t generation; /* counted in writers[] */
+    unsigned placed;     /* disks it should go to */
+    unsigned count;      /* disks it goes to, all entered */
+    unsigned least;      /* with so many it is taken */
+    struct disk_writer
+        *to[DISKS_COPIES_MAX]; /* owned; the owner's first; NULL: it failed */
+    uint8_t slot[DISKS_COPIES_MAX];
+    struct disks_key key; /* spans in `names` */
+    char *names;          /* owned */
 };
 
 /* The only disk, or NULL when there are several. */
@@ -23,3 +108,75 @@ only_disk(struct disks *ds)
 {
     return atomic_load_explicit(&ds->one, memory_order_acquire);
 }
+
+static inline enum slot_state
+slot_state(const struct slot *s)
+{
+    return (enum slot_state)atomic_load_explicit(&s->state, memory_order_acquire);
+}
+
+/* ---- set.c ---- */
+
+/* Where a key lies, or may lie. */
+struct places {
+    unsigned
+        count; /* slots that answer: placed ones in the key's order, then the others */
+    unsigned placed; /* of these, the first so many are where the object should be */
+    bool unheard;    /* one that does not answer could hold the key */
+    uint8_t at[DISKS_MAX];
+};
+void places_of(struct disks *ds, const struct disks_key *k, struct places *out);
+/* All that answer, those that lose objects before those that gain them. */
+unsigned places_all(struct disks *ds, uint8_t out[DISKS_MAX]);
+
+/* The slot's disk, which stays until slot_leave(); NULL: it has gone, or is out. */
+struct disk *slot_enter(struct disks *ds, unsigned i);
+void slot_leave(struct disks *ds, unsigned i);
+/* ERR_UNAVAILABLE, with a sentence. */
+enum err unheard(struct errbuf *eb);
+
+/* Around each change of an object. *phase goes back to change_end(). Does not wait. */
+bool change_begin(struct disks *ds,
+                  uint32_t *phase); /* returns whether keys are locked */
+void change_end(struct disks *ds, uint32_t phase);
+/* Returns when every change that began before has ended. Keeper. May switch. */
+void changes_before_end(struct disks *ds);
+uint32_t generation_enter(struct disks *ds);
+void generation_leave(struct disks *ds, uint32_t generation);
+/* From now on writers are of a new generation; false: one of the sixteen is still open. Keeper. */
+bool writers_next(struct disks *ds);
+/* Are writers open that began in an earlier generation? */
+bool writers_old(struct disks *ds);
+
+/* The set is not settled from here on, and that is on stable storage. Any loop. May switch. */
+enum err set_unsettle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+/* On the keeper: writes the list of disks as it is now. */
+enum err roster_store(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+static inline void
+set_changed(struct disks *ds)
+{
+    atomic_fetch_add(&ds->serial, 1);
+}
+
+/* ---- list.c ---- */
+
+/* With so many disks out of service, may every copy of something be out? */
+bool somebody_unheard(struct disks *ds, unsigned copies);
+
+/* ---- read.c ---- */
+
+/* Everybody is asked; the highest version wins. *from is its slot. A kept tombstone is a row. ERR_NOT_FOUND, or
+ * ERR_UNAVAILABLE when somebody who could know was not heard. */
+enum err lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
+                    struct errbuf *eb) MUST_CHECK;
+
+/* ---- move.c ---- */
+
+/* The object of `row` (on slot row->disk) to slot `to`, whole: durable there. ERR_PRECONDITION: something newer is there.
+ * The caller holds the key's lock. */
+enum err copy_object(struct disks *ds, const struct disks_key *k, const struct row *row,
+                     unsigned to, uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
+/* What the key is now, object or tombstone, is on slot `to` when this returns ERR_OK: so that it can judge conditions. The
+ * caller holds the key's lock. */
+enum err bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
+                    struct errbuf *eb) MUST_CHECK;

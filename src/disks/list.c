@@ -1,27 +1,253 @@
-/* Listings. */
+/* Listings: what every disk has, merged in byte order, each key once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
 #include "disks/internal.h"
 
-enum err
-disks_list(struct disks *ds, uint64_t bucket, struct span after, bool inclusive,
-           uint32_t max, struct arena *a, struct disk_entry **out, uint32_t *count,
-           bool *more, struct errbuf *eb)
+#define SCRATCH_BYTES MIB(2) /* of one disk's page: keys of any length */
+#define PAGE_MAX      256u
+#define TRIES         4 /* of a page that is disturbed by objects on their way; then they wait */
+
+/* What one disk has of a listing. */
+struct source {
+    struct disk *disk; /* entered */
+    uint8_t slot;
+    struct arena *arena; /* owned; one page */
+    struct disk_entry *entries;
+    uint32_t at, count;
+    bool more;
+};
+
+struct merge {
+    struct disks *ds;
+    uint64_t bucket;
+    struct source *sources; /* owned */
+    unsigned count;
+    uint32_t page;
+};
+
+static enum err
+refill(struct merge *m, struct source *s, struct span after, bool inclusive,
+       struct errbuf *eb)
 {
-    return disk_list(only_disk(ds), bucket, after, inclusive, max, a, out, count, more,
-                     eb);
+    char last[DISK_KEY_MAX];
+
+    /* `after` may lie in the page that goes. */
+    memcpy(last, after.at, after.len);
+    arena_reset(s->arena);
+    s->at = s->count = 0;
+    return disk_list_any(s->disk, m->bucket, (struct span){last, after.len}, inclusive,
+                         m->page, s->arena, &s->entries, &s->count, &s->more, eb);
+}
+
+/* The first page of each. Those that lose objects first: what is on its way is there before it is gone here. */
+static enum err
+merge_begin(struct merge *m, struct span after, bool inclusive, struct errbuf *eb)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(m->ds, all);
+    enum err rc = ERR_OK;
+
+    m->sources = xcalloc(n + 1, sizeof *m->sources);
+    for (unsigned i = 0; i < n && rc == ERR_OK; i++) {
+        struct source *s = &m->sources[m->count];
+
+        s->disk = slot_enter(m->ds, all[i]);
+        if (s->disk == NULL)
+            continue;
+        s->slot = all[i];
+        s->arena = arena_new(KIB(16), SCRATCH_BYTES);
+        m->count++;
+        rc = refill(m, s, after, inclusive, eb);
+    }
+    return rc;
+}
+
+static void
+merge_end(struct merge *m)
+{
+    for (unsigned i = 0; i < m->count; i++) {
+        arena_free(&m->sources[i].arena);
+        slot_leave(m->ds, m->sources[i].slot);
+    }
+    free(m->sources);
+}
+
+static bool
+version_is_newer(const struct version *a, const struct version *b)
+{
+    return a->epoch != b->epoch ? a->epoch > b->epoch : a->counter > b->counter;
+}
+
+/* The next key of all, the newest row of it; ERR_NOT_FOUND: there is none. Its span lies in the source's page until the
+ * next call of merge_step(). */
+static enum err
+merge_next(struct merge *m, struct disk_entry *out, struct errbuf *eb)
+{
+    const struct disk_entry *best = NULL;
+
+    for (unsigned i = 0; i < m->count; i++) {
+        struct source *s = &m->sources[i];
+        struct disk_entry *e;
+        int order;
+
+        if (s->at == s->count && s->more && s->count > 0) {
+            enum err rc = refill(m, s, s->entries[s->count - 1].key, false, eb);
+
+            if (rc != ERR_OK)
+                return rc;
+        }
+        if (s->at == s->count)
+            continue;
+        e = &s->entries[s->at];
+        e->row.disk = s->slot;
+        order = best != NULL ? span_cmp(e->key, best->key) : -1;
+        if (order < 0 ||
+            (order == 0 && version_is_newer(&e->row.version, &best->row.version)))
+            best = e;
+    }
+    if (best == NULL)
+        return ERR_NOT_FOUND;
+    *out = *best;
+    return ERR_OK;
+}
+
+/* Everybody passes by this key. */
+static void
+merge_step(struct merge *m, struct span key)
+{
+    char copy[DISK_KEY_MAX];
+    struct span same = {copy, key.len};
+
+    memcpy(copy, key.at, key.len);
+    for (unsigned i = 0; i < m->count; i++) {
+        struct source *s = &m->sources[i];
+
+        if (s->at < s->count && span_eq(s->entries[s->at].key, same))
+            s->at++;
+    }
+}
+
+static enum err
+give(struct arena *a, struct disk_entry *e, struct disk_entry *out, struct errbuf *eb)
+{
+    char *key = arena_try(a, e->key.len);
+
+    if (key == NULL)
+        return err_set(eb, ERR_BUSY, "no memory for a page of keys");
+    memcpy(key, e->key.at, e->key.len);
+    *out = *e;
+    out->key.at = key;
+    out->row.flags &= ~ROW_UNDECIDED;
+    return ERR_OK;
+}
+
+static enum err
+list_merged(struct disks *ds, uint64_t bucket, struct span after, bool inclusive,
+            uint32_t max, struct arena *a, struct disk_entry *out, uint32_t *count,
+            bool *more, struct errbuf *eb)
+{
+    struct merge m = {.ds = ds, .bucket = bucket, .page = MIN(max + 1, PAGE_MAX)};
+    enum err rc = merge_begin(&m, after, inclusive, eb);
+
+    *count = 0;
+    *more = false;
+    while (rc == ERR_OK) {
+        struct disk_entry e;
+
+        rc = merge_next(&m, &e, eb);
+        if (rc != ERR_OK)
+            break;
+        if (*count == max) { /* perhaps only a tombstone: the next page will say */
+            *more = true;
+            break;
+        }
+        if ((e.row.flags & ROW_TOMBSTONE) == 0)
+            rc = give(a, &e, &out[(*count)++], eb);
+        merge_step(&m, e.key);
+    }
+    merge_end(&m);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+bool
+somebody_unheard(struct disks *ds, unsigned copies)
+{
+    unsigned out = 0;
+
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
+        out += slot_state(&ds->slots[i]) == SLOT_OUT;
+    return out > 0 && (out >= MAX(copies, 1u) || atomic_load(&ds->out_unsettled));
+}
+
+static enum err
+list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
+          bool inclusive, uint32_t max, struct arena *a, struct disk_entry **out,
+          uint32_t *count, bool *more, struct errbuf *eb)
+{
+    bool paused = false;
+    enum err rc;
+
+    *count = 0;
+    *more = false;
+    if (somebody_unheard(ds, copies))
+        return unheard(eb);
+    *out = arena_try(a, (max + 1) * sizeof **out);
+    if (*out == NULL)
+        return err_set(eb, ERR_BUSY, "no memory for a page of %u keys", max);
+    for (unsigned i = 0;; i++) {
+        uint64_t forgets = atomic_load(&ds->forgets);
+
+        rc = list_merged(ds, bucket, after, inclusive, max, a, *out, count, more, eb);
+        if (rc != ERR_OK || atomic_load(&ds->forgets) == forgets || i == TRIES)
+            break;
+        if (!paused)
+            atomic_fetch_add(&ds->pauses, 1);
+        paused = true;
+    }
+    if (paused)
+        atomic_fetch_sub(&ds->pauses, 1);
+    return rc;
 }
 
 enum err
-disks_upload_list(struct disks *ds, uint64_t bucket, struct span after_key,
-                  const struct upload_id *after_id, uint32_t max, struct arena *a,
-                  struct disk_upload **out, uint32_t *count, bool *more,
-                  struct errbuf *eb)
+disks_list(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
+           bool inclusive, uint32_t max, struct arena *a, struct disk_entry **out,
+           uint32_t *count, bool *more, struct errbuf *eb)
 {
-    return disk_upload_list(only_disk(ds), bucket, after_key, after_id, max, a, out,
-                            count, more, eb);
+    struct disk *d = only_disk(ds);
+
+    return d != NULL
+               ? disk_list(d, bucket, after, inclusive, max, a, out, count, more, eb)
+               : list_many(ds, bucket, copies, after, inclusive, max, a, out, count, more,
+                           eb);
 }
 
 enum err
-disks_bucket_empty(struct disks *ds, uint64_t bucket, bool *empty, struct errbuf *eb)
+disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies, bool *empty,
+                   struct errbuf *eb)
 {
-    return disk_bucket_empty(only_disk(ds), bucket, empty, eb);
+    struct disk *d = only_disk(ds);
+    uint8_t all[DISKS_MAX];
+    unsigned n;
+
+    if (d != NULL)
+        return disk_bucket_empty(d, bucket, empty, eb);
+    *empty = true;
+    if (somebody_unheard(ds, copies))
+        return unheard(eb);
+    n = places_all(ds, all);
+    for (unsigned i = 0; i < n && *empty; i++) {
+        enum err rc;
+
+        d = slot_enter(ds, all[i]);
+        if (d == NULL)
+            continue;
+        rc = disk_bucket_empty(d, bucket, empty, eb);
+        slot_leave(ds, all[i]);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
 }

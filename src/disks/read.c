@@ -1,18 +1,272 @@
-/* Looking up and reading. */
+/* Looking up and reading, around what is lost, rotten or slow. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
 #include "disks/internal.h"
+#include "disks/move.h"
+
+#define SLOW_MS                                                                          \
+    80 /* a piece of an object with copies that takes longer is asked for elsewhere */
+#define LOOKUPS_MAX 64 /* while what is looked for is moved again and again */
+
+static bool
+is_newer(const struct version *a, const struct version *b)
+{
+    return a->epoch != b->epoch ? a->epoch > b->epoch : a->counter > b->counter;
+}
+
+static bool
+same_content(const struct row *a, const struct row *b)
+{
+    return memcmp(&a->content, &b->content, sizeof a->content) == 0;
+}
+
+/* ---- looking up ---- */
+
+/* One round over every slot; the lookups may switch, so what is moved meanwhile can be missed. */
+static enum err
+ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
+        struct row *out, struct errbuf *eb)
+{
+    bool found = false, deaf = p->unheard, undecided = false;
+
+    for (unsigned i = 0; i < p->count; i++) {
+        struct disk *d = slot_enter(ds, p->at[i]);
+        struct row row;
+        enum err rc = d != NULL ? disk_lookup_any(d, &k->at, &row, eb) : ERR_UNAVAILABLE;
+
+        if (d != NULL)
+            slot_leave(ds, p->at[i]);
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND) {
+            deaf = true;
+            continue;
+        }
+        undecided |= (row.flags & ROW_UNDECIDED) != 0;
+        if (rc != ERR_OK || (found && !is_newer(&row.version, &out->version)))
+            continue;
+        row.flags &= ~ROW_UNDECIDED;
+        *out = row;
+        out->disk = p->at[i];
+        found = true;
+    }
+    /* Who ordered that write is not here to say what became of it: it will be decided in a moment (leave.c). */
+    if (undecided && deaf)
+        return unheard(eb);
+    if (found)
+        return ERR_OK;
+    return deaf ? unheard(eb) : err_set(eb, ERR_NOT_FOUND, "there is no such object");
+}
+
+enum err
+lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
+           struct errbuf *eb)
+{
+    for (unsigned i = 0; i < LOOKUPS_MAX; i++) {
+        uint64_t forgets = atomic_load(&ds->forgets);
+        struct places p;
+        enum err rc;
+
+        places_of(ds, k, &p);
+        rc = ask_all(ds, k, &p, out, eb);
+        if (rc != ERR_NOT_FOUND || atomic_load(&ds->forgets) == forgets)
+            return rc;
+    }
+    return err_set(eb, ERR_BUSY, "objects are moved faster than they can be looked up");
+}
+
+static enum err
+lookup_many(struct disks *ds, const struct disks_key *k, struct row *out,
+            struct errbuf *eb)
+{
+    enum err rc = ERR_UNAVAILABLE;
+
+    if (atomic_load_explicit(&ds->settled, memory_order_acquire)) {
+        struct places p;
+        struct disk *d;
+
+        places_of(ds, k, &p);
+        d = p.count > 0 ? slot_enter(ds, p.at[0]) : NULL;
+        if (d != NULL) {
+            rc = disk_lookup(d, &k->at, out, eb);
+            slot_leave(ds, p.at[0]);
+            out->disk = p.at[0];
+            out->flags &= ~ROW_UNDECIDED;
+        }
+        if (rc == ERR_NOT_FOUND && p.unheard)
+            return unheard(eb);
+        if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+            return rc;
+    }
+    rc = lookup_all(ds, k, out, eb);
+    if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) != 0)
+        return err_set(eb, ERR_NOT_FOUND, "the object was deleted");
+    return rc;
+}
 
 enum err
 disks_lookup(struct disks *ds, const struct disks_key *k, struct row *out,
              struct errbuf *eb)
 {
-    return disk_lookup(only_disk(ds), &k->at, out, eb);
+    struct disk *d = only_disk(ds);
+
+    return d != NULL ? disk_lookup(d, &k->at, out, eb) : lookup_many(ds, k, out, eb);
+}
+
+/* ---- copies of a row ---- */
+
+/* Another slot that has the same content, not one of `tried`; its row. False: there is none. */
+static bool
+other_copy(struct disks *ds, const struct disks_key *k, const struct row *row,
+           uint64_t tried, struct row *out)
+{
+    struct places p;
+
+    places_of(ds, k, &p);
+    for (unsigned i = 0; i < p.count; i++) {
+        struct disk *d;
+        enum err rc;
+
+        if ((tried >> p.at[i] & 1) != 0 || (d = slot_enter(ds, p.at[i])) == NULL)
+            continue;
+        rc = disk_lookup(d, &k->at, out, NULL);
+        slot_leave(ds, p.at[i]);
+        out->disk = p.at[i];
+        out->flags &= ~ROW_UNDECIDED;
+        if (rc == ERR_OK && same_content(row, out))
+            return true;
+    }
+    return false;
+}
+
+static bool
+is_trouble(enum err rc)
+{
+    return rc == ERR_IO || rc == ERR_CORRUPT || rc == ERR_NOT_FOUND ||
+           rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT;
 }
 
 enum err
 disks_meta(struct disks *ds, const struct disks_key *k, const struct row *row,
            struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
-    return disk_meta(only_disk(ds), &k->at, row, a, out, eb);
+    struct disk *only = only_disk(ds);
+    struct row at = *row;
+    uint64_t tried = 0;
+    struct errbuf first = {{0}};
+    enum err first_rc = ERR_OK;
+
+    if (only != NULL)
+        return disk_meta(only, &k->at, row, a, out, eb);
+    for (;;) {
+        struct disk *d = slot_enter(ds, at.disk);
+        enum err rc = d != NULL ? disk_meta(d, &k->at, &at, a, out, eb) : unheard(eb);
+
+        if (d != NULL)
+            slot_leave(ds, at.disk);
+        if (!is_trouble(rc))
+            return rc;
+        if (tried == 0) {
+            first_rc = rc;
+            if (eb != NULL)
+                first = *eb;
+        }
+        if (rc == ERR_CORRUPT || rc == ERR_IO)
+            repair_later(ds, k, at.disk);
+        tried |= (uint64_t)1 << at.disk;
+        if (!other_copy(ds, k, row, tried, &at)) {
+            if (eb != NULL)
+                *eb = first;
+            return first_rc;
+        }
+    }
+}
+
+/* ---- reading ---- */
+
+static void
+leave_copy(struct disks_reader *r)
+{
+    if (r->from == NULL)
+        return;
+    disk_read_end(&r->from);
+    slot_leave(r->disks, r->row.disk);
+}
+
+static enum err
+open_copy(struct disks_reader *r, struct errbuf *eb)
+{
+    struct disk *d = slot_enter(r->disks, r->row.disk);
+    enum err rc;
+
+    if (d == NULL)
+        return unheard(eb);
+    rc = disk_read_begin(d, &r->key.at, &r->row, r->at, r->left, &r->from, eb);
+    if (rc != ERR_OK)
+        slot_leave(r->disks, r->row.disk);
+    return rc;
+}
+
+/* Goes on from another copy; false: there is none that can be opened. */
+static bool
+read_around(struct disks_reader *r, enum err why)
+{
+    struct row next;
+
+    leave_copy(r);
+    if (why == ERR_CORRUPT || why == ERR_IO)
+        repair_later(r->disks, &r->key, r->row.disk);
+    for (;;) {
+        r->tried |= (uint64_t)1 << r->row.disk;
+        if (!other_copy(r->disks, &r->key, &r->row, r->tried, &next))
+            return false;
+        r->row = next;
+        if (open_copy(r, NULL) == ERR_OK)
+            return true;
+    }
+}
+
+static bool
+is_slow(struct disks *ds, unsigned i)
+{
+    struct disk_health h;
+    struct disk *d = slot_enter(ds, i);
+
+    if (d == NULL)
+        return true;
+    disk_health(d, &h);
+    slot_leave(ds, i);
+    return h.state == DISK_SLOW;
+}
+
+static enum err
+begin_many(struct disks *ds, const struct disks_key *k, const struct row *row,
+           uint64_t offset, uint64_t len, struct disks_reader *r, struct errbuf *eb)
+{
+    struct row other;
+    enum err rc;
+
+    *r = (struct disks_reader){
+        .disks = ds, .key = *k, .row = *row, .at = offset, .left = len};
+    if (k->copies > 1 && is_slow(ds, row->disk) &&
+        other_copy(ds, k, row, (uint64_t)1 << row->disk, &other) &&
+        !is_slow(ds, other.disk))
+        r->row = other;
+    rc = open_copy(r, eb);
+    if (rc == ERR_OK || !is_trouble(rc))
+        return rc;
+    return read_around(r, rc) ? ERR_OK : rc;
+}
+
+/* Of this loop only: nobody else writes there. */
+static void
+count_reader(_Atomic uint64_t *count, int more)
+{
+    atomic_store_explicit(count,
+                          atomic_load_explicit(count, memory_order_relaxed) +
+                              (uint64_t)(int64_t)more,
+                          memory_order_release);
 }
 
 enum err
@@ -20,20 +274,88 @@ disks_read_begin(struct disks *ds, const struct disks_key *k, const struct row *
                  uint64_t offset, uint64_t len, struct disks_reader *out,
                  struct errbuf *eb)
 {
-    out->from = NULL;
+    struct disk *d = only_disk(ds);
+    enum err rc;
+
+    if (d == NULL)
+        return begin_many(ds, k, row, offset, len, out, eb);
     out->disks = NULL;
-    return disk_read_begin(only_disk(ds), &k->at, row, offset, len, &out->from, eb);
+    out->from = NULL;
+    out->counted =
+        &ds->readers[rt_loop_index()]
+             .of_slot[atomic_load_explicit(&ds->one_slot, memory_order_relaxed)];
+    count_reader(out->counted, 1);
+    if (only_disk(ds) != d) { /* just now */
+        count_reader(out->counted, -1);
+        return begin_many(ds, k, row, offset, len, out, eb);
+    }
+    rc = disk_read_begin(d, &k->at, row, offset, len, &out->from, eb);
+    if (rc != ERR_OK)
+        count_reader(out->counted, -1);
+    return rc;
+}
+
+static enum err
+next_many(struct disks_reader *r, struct deadline by, struct span *piece,
+          struct errbuf *eb)
+{
+    struct errbuf first = {{0}};
+    enum err first_rc = ERR_OK;
+    bool hurry = r->key.copies > 1;
+
+    for (;;) {
+        struct rt_scope scope;
+        enum err rc = r->from != NULL ? ERR_OK : open_copy(r, eb);
+
+        if (hurry)
+            rt_scope_begin(&scope, deadline_in_ms(SLOW_MS));
+        if (rc == ERR_OK)
+            rc = disk_read_next(r->from, by, piece, eb);
+        if (hurry)
+            rt_scope_end(&scope);
+        if (rc == ERR_OK) {
+            r->at += piece->len;
+            r->left -= piece->len;
+            return rc;
+        }
+        if (!is_trouble(rc) || rt_cancelled())
+            return rc;
+        if (first_rc == ERR_OK || first_rc == ERR_TIMEOUT) {
+            first_rc = rc;
+            if (eb != NULL)
+                first = *eb;
+        }
+        if (read_around(r, rc))
+            continue;
+        if (!hurry || first_rc != ERR_TIMEOUT) {
+            if (eb != NULL)
+                *eb = first;
+            return first_rc;
+        }
+        /* All are slow: then the first of them that has it may take its time. */
+        hurry = false;
+        r->tried = 0;
+        first_rc = ERR_OK;
+    }
 }
 
 enum err
 disks_read_next(struct disks_reader *r, struct deadline by, struct span *piece,
                 struct errbuf *eb)
 {
-    return disk_read_next(r->from, by, piece, eb);
+    return r->disks == NULL ? disk_read_next(r->from, by, piece, eb)
+                            : next_many(r, by, piece, eb);
 }
 
 void
 disks_read_end(struct disks_reader *r)
 {
+    if (r->disks != NULL) {
+        leave_copy(r);
+        return;
+    }
+    if (r->from == NULL)
+        return;
     disk_read_end(&r->from);
+    count_reader(r->counted, -1);
 }

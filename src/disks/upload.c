@@ -1,15 +1,167 @@
-/* Multipart uploads: parts lie where the object will. */
+/* Multipart uploads: parts lie where the object is to lie, under the same ids on each of its disks. An upload stays on the
+ * disks on which it was begun; these are its homes. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
-#include "disks/internal.h"
+#include "disks/write.h"
+
+/* ---- homes ---- */
+
+struct homes {
+    struct disks *ds;
+    unsigned count;
+    uint8_t at[DISKS_COPIES_MAX]; /* all entered; the first orders */
+};
+
+static void
+homes_leave(struct homes *h)
+{
+    while (h->count > 0)
+        slot_leave(h->ds, h->at[--h->count]);
+}
+
+static struct disk *
+home_disk(const struct homes *h, unsigned i)
+{
+    return h->ds->slots[h->at[i]].disk;
+}
+
+static enum err
+has_upload(struct disk *d, const struct disks_key *k, const struct upload_id *u,
+           struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(1), KIB(64));
+    struct disk_part *parts;
+    uint32_t count;
+    bool more;
+    enum err rc =
+        disk_part_list(d, &k->at, u, DISK_PARTS_MAX, 1, a, &parts, &count, &more, eb);
+
+    arena_free(&a);
+    return rc;
+}
+
+/* ERR_NO_UPLOAD: nobody has it, and all were heard. */
+static enum err
+homes_find(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
+           struct homes *out, struct errbuf *eb)
+{
+    struct places p;
+    bool deaf;
+
+    *out = (struct homes){.ds = ds};
+    places_of(ds, k, &p);
+    deaf = p.unheard;
+    for (unsigned i = 0; i < p.count && out->count < DISKS_COPIES_MAX; i++) {
+        struct disk *d = slot_enter(ds, p.at[i]);
+        enum err rc = d != NULL ? has_upload(d, k, u, eb) : ERR_UNAVAILABLE;
+
+        if (rc == ERR_OK) {
+            out->at[out->count++] = p.at[i];
+            continue;
+        }
+        if (d != NULL)
+            slot_leave(ds, p.at[i]);
+        deaf |= rc != ERR_NO_UPLOAD;
+    }
+    if (out->count > 0)
+        return ERR_OK;
+    return deaf ? unheard(eb) : err_set(eb, ERR_NO_UPLOAD, "there is no such upload");
+}
+
+/* ---- begin ---- */
+
+static enum err
+begin_many(struct disks *ds, const struct disks_key *k, const struct object_meta *meta,
+           struct upload_id *out, struct errbuf *eb)
+{
+    struct places p;
+    unsigned have = 0, least = least_of(k);
+    enum err first = ERR_OK;
+
+    places_of(ds, k, &p);
+    if (p.placed < least)
+        return too_few(p.placed, MAX(k->copies, 1u), eb);
+    for (unsigned i = 0; i < p.placed; i++) {
+        struct disk *d = slot_enter(ds, p.at[i]);
+        enum err rc = d != NULL ? ERR_OK : unheard(eb);
+
+        if (rc == ERR_OK && have == 0)
+            out->id = disk_mint(d);
+        if (rc == ERR_OK)
+            rc = disk_upload_begin_as(d, &k->at, meta, out, eb);
+        if (d != NULL)
+            slot_leave(ds, p.at[i]);
+        if (rc == ERR_OK)
+            have++;
+        else if (first == ERR_OK)
+            first = rc;
+    }
+    if (have >= least)
+        return ERR_OK;
+    /* What was begun holds no bytes; where it can't be ended now, it is listed until somebody does. */
+    if (have > 0 && disks_upload_abort(ds, k, out, NULL) != ERR_OK)
+        LOG(LOG_WARN, "disks.upload", "an upload that was refused is listed all the same",
+            L_SPAN("key", k->at.key));
+    return first;
+}
 
 enum err
 disks_upload_begin(struct disks *ds, const struct disks_key *k, enum disk_class class,
                    const struct object_meta *meta, struct upload_id *out,
                    struct errbuf *eb)
 {
-    return disk_upload_begin(only_disk(ds), &k->at, class, meta, out, eb);
+    struct disk *d = only_disk(ds);
+
+    if (d != NULL && least_of(k) == 1)
+        return disk_upload_begin(d, &k->at, class, meta, out, eb);
+    return begin_many(ds, k, meta, out, eb);
+}
+
+/* ---- parts ---- */
+
+static enum err
+part_on_homes(struct disks_writer *w, const struct homes *h, const struct upload_id *u,
+              uint32_t number, uint64_t size, struct errbuf *eb)
+{
+    w->least = least_of(&w->key);
+    w->placed = h->count;
+    if (h->count < w->least)
+        return too_few(h->count, MAX(w->key.copies, 1u), eb);
+    for (unsigned i = 0; i < h->count; i++) {
+        struct disk *d = slot_enter(w->disks, h->at[i]);
+        struct disk_writer *to = NULL;
+        enum err rc = d != NULL ? ERR_OK : unheard(eb);
+
+        if (rc == ERR_OK)
+            rc = w->count == 0
+                     ? disk_part_begin(d, &w->key.at, u, number, size, &to, eb)
+                     : disk_part_begin_as(d, &w->key.at, u, number, size,
+                                          disk_writer_content(w->to[0]), &to, eb);
+        if (rc == ERR_OK) {
+            writer_joins(w, h->at[i], to);
+            continue;
+        }
+        if (d != NULL)
+            slot_leave(w->disks, h->at[i]);
+        if (i == 0 || w->count + (h->count - i - 1) < w->least)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+static enum err
+only_home(struct disks *ds, struct homes *out)
+{
+    uint8_t all[DISKS_MAX];
+
+    *out = (struct homes){.ds = ds};
+    if (places_all(ds, all) == 0 || slot_enter(ds, all[0]) == NULL)
+        return ERR_UNAVAILABLE;
+    out->at[out->count++] = all[0];
+    return ERR_OK;
 }
 
 enum err
@@ -17,11 +169,15 @@ disks_part_begin(struct disks *ds, const struct disks_key *k, const struct uploa
                  uint32_t number, uint64_t size, struct disks_writer **out,
                  struct errbuf *eb)
 {
-    struct disks_writer *w = xcalloc(1, sizeof *w);
-    enum err rc;
+    struct disks_writer *w = writer_new(ds, k, DISK_NATIVE);
+    struct homes h;
+    enum err rc =
+        only_disk(ds) != NULL ? only_home(ds, &h) : homes_find(ds, k, u, &h, eb);
 
-    w->disks = ds;
-    rc = disk_part_begin(only_disk(ds), &k->at, u, number, size, &w->to, eb);
+    *out = NULL;
+    if (rc == ERR_OK)
+        rc = part_on_homes(w, &h, u, number, size, eb);
+    homes_leave(&h);
     if (rc != ERR_OK)
         disks_write_abort(&w);
     *out = w;
@@ -32,8 +188,29 @@ enum err
 disks_part_commit(struct disks_writer **wp, const struct object_meta *meta,
                   struct errbuf *eb)
 {
-    enum err rc = disk_part_commit(&(*wp)->to, meta, eb);
+    struct disks_writer *w = *wp;
+    unsigned have = 0;
+    enum err rc = ERR_OK;
+    uint32_t phase;
 
+    (void)change_begin(w->disks, &phase);
+    for (unsigned i = 0; i < w->count; i++) {
+        struct errbuf one = {{0}};
+        enum err copy = disk_part_commit(&w->to[i], meta, &one);
+
+        if (copy == ERR_OK) {
+            have++;
+        } else if (rc == ERR_OK) {
+            rc = copy;
+            if (eb != NULL)
+                *eb = one;
+        }
+        if (copy != ERR_OK && i == 0)
+            break; /* what the others have is not in its list */
+    }
+    if (w->count > 0 && have >= w->least && have > 0)
+        rc = ERR_OK;
+    change_end(w->disks, phase);
     disks_write_abort(wp);
     return rc;
 }
@@ -43,14 +220,135 @@ disks_part_list(struct disks *ds, const struct disks_key *k, const struct upload
                 uint32_t after, uint32_t max, struct arena *a, struct disk_part **out,
                 uint32_t *count, bool *more, struct errbuf *eb)
 {
-    return disk_part_list(only_disk(ds), &k->at, u, after, max, a, out, count, more, eb);
+    struct disk *d = only_disk(ds);
+    struct homes h;
+    enum err rc;
+
+    if (d != NULL)
+        return disk_part_list(d, &k->at, u, after, max, a, out, count, more, eb);
+    rc = homes_find(ds, k, u, &h, eb);
+    if (rc == ERR_OK)
+        rc = disk_part_list(home_disk(&h, 0), &k->at, u, after, max, a, out, count, more,
+                            eb);
+    homes_leave(&h);
+    return rc;
 }
 
 enum err
 disks_upload_meta(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                   struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
-    return disk_upload_meta(only_disk(ds), &k->at, u, a, out, eb);
+    struct disk *d = only_disk(ds);
+    struct homes h;
+    enum err rc;
+
+    if (d != NULL)
+        return disk_upload_meta(d, &k->at, u, a, out, eb);
+    rc = homes_find(ds, k, u, &h, eb);
+    for (unsigned i = 0; i < h.count; i++) {
+        rc = disk_upload_meta(home_disk(&h, i), &k->at, u, a, out, eb);
+        if (rc == ERR_OK)
+            break;
+    }
+    homes_leave(&h);
+    return rc;
+}
+
+/* ---- the end ---- */
+
+/* Perhaps it was completed before: then somebody remembers. */
+static enum err
+done_before(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
+            struct row *out, struct errbuf *eb)
+{
+    struct places p;
+    enum err rc = ERR_NO_UPLOAD;
+
+    places_of(ds, k, &p);
+    for (unsigned i = 0; i < p.count && rc != ERR_OK; i++) {
+        struct disk *d = slot_enter(ds, p.at[i]);
+
+        if (d == NULL)
+            continue;
+        rc = disk_upload_complete(d, &k->at, u, NULL, 0, NULL, NULL, out, eb);
+        slot_leave(ds, p.at[i]);
+        out->disk = p.at[i];
+    }
+    return rc;
+}
+
+struct completing {
+    const struct upload_id *upload;
+    const struct disk_part *parts;
+    uint32_t count;
+    const struct object_meta *meta;
+    const struct disk_condition *condition;
+    struct content_id content;
+};
+
+/* As a write whose bodies are there already. */
+static enum err
+complete_on_homes(struct disks_writer *w, const struct completing *c, struct row *out,
+                  struct errbuf *eb)
+{
+    struct disk *owner = w->disks->slots[w->slot[0]].disk;
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 1; rc == ERR_OK && i < w->count; i++) {
+        struct disk *d = w->disks->slots[w->slot[i]].disk;
+
+        rc = disk_upload_prepare(d, &w->key.at, c->upload, c->parts, c->count,
+                                 &c->content, c->meta, eb);
+        if (rc != ERR_OK && w->count - 1 >= w->least) {
+            writer_leaves(w, i--, &c->content);
+            rc = ERR_OK;
+        }
+    }
+    if (rc == ERR_OK)
+        rc = disk_upload_complete_as(owner, &w->key.at, c->upload, c->parts, c->count,
+                                     &c->content, c->meta, c->condition, out, eb);
+    if (rc == ERR_OK && memcmp(&out->content, &c->content, sizeof c->content) == 0) {
+        out->disk = w->slot[0];
+        decide_copies(w, &c->content, &out->version);
+    } else {
+        give_up_copies(w, &c->content);
+    }
+    return rc;
+}
+
+static enum err
+complete_many(struct disks *ds, const struct disks_key *k, struct completing *c,
+              struct row *out, struct errbuf *eb)
+{
+    struct disks_writer *w = writer_new(ds, k, DISK_NATIVE);
+    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    struct homes h;
+    uint32_t phase;
+    bool locked = change_begin(ds, &phase);
+    enum err rc;
+
+    if (locked)
+        keylock_take(ds->keylocks, hash);
+    rc = homes_find(ds, k, c->upload, &h, eb);
+    for (unsigned i = 0; i < h.count; i++)
+        if (slot_enter(ds, h.at[i]) != NULL)
+            writer_joins(w, h.at[i], NULL);
+    w->least = least_of(k);
+    w->placed = w->count;
+    if (rc == ERR_OK && w->count < w->least)
+        rc = too_few(w->count, MAX(k->copies, 1u), eb);
+    if (rc == ERR_OK && locked)
+        rc = ready_to_judge(w, c->condition, eb);
+    if (rc == ERR_OK) {
+        c->content = disk_mint(ds->slots[w->slot[0]].disk);
+        rc = complete_on_homes(w, c, out, eb);
+    }
+    if (locked)
+        keylock_release(ds->keylocks, hash);
+    change_end(ds, phase);
+    homes_leave(&h);
+    disks_write_abort(&w);
+    return rc == ERR_NO_UPLOAD ? done_before(ds, k, c->upload, out, eb) : rc;
 }
 
 enum err
@@ -59,12 +357,116 @@ disks_upload_complete(struct disks *ds, const struct disks_key *k,
                       uint32_t count, const struct object_meta *meta,
                       const struct disk_condition *c, struct row *out, struct errbuf *eb)
 {
-    return disk_upload_complete(only_disk(ds), &k->at, u, parts, count, meta, c, out, eb);
+    struct disk *d = only_disk(ds);
+    struct completing all = {
+        .upload = u, .parts = parts, .count = count, .meta = meta, .condition = c};
+    uint32_t phase;
+    enum err rc;
+
+    if (d == NULL && parts == NULL)
+        return done_before(ds, k, u, out, eb);
+    if (d == NULL)
+        return complete_many(ds, k, &all, out, eb);
+    (void)change_begin(ds, &phase);
+    rc = disk_upload_complete(d, &k->at, u, parts, count, meta, c, out, eb);
+    change_end(ds, phase);
+    return rc;
 }
 
 enum err
 disks_upload_abort(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                    struct errbuf *eb)
 {
-    return disk_upload_abort(only_disk(ds), &k->at, u, eb);
+    struct disk *d = only_disk(ds);
+    struct homes h;
+    enum err rc;
+
+    if (d != NULL)
+        return disk_upload_abort(d, &k->at, u, eb);
+    rc = homes_find(ds, k, u, &h, eb);
+    for (unsigned i = 0; i < h.count; i++) {
+        enum err one = disk_upload_abort(home_disk(&h, i), &k->at, u, eb);
+
+        rc = one != ERR_OK ? one : rc;
+    }
+    homes_leave(&h);
+    return rc;
+}
+
+/* ---- listing ---- */
+
+static bool
+upload_before(const struct disk_upload *a, const struct disk_upload *b)
+{
+    int order = span_cmp(a->key, b->key);
+
+    return order < 0 || (order == 0 && memcmp(&a->id, &b->id, sizeof a->id) < 0);
+}
+
+/* Each disk's page has up to `max`, so the merged one is full before any of them has to be asked again. */
+static void
+merge_uploads(struct disk_upload **pages, uint32_t *counts, unsigned n, uint32_t max,
+              struct disk_upload *out, uint32_t *count, bool *more)
+{
+    for (;;) {
+        const struct disk_upload *next = NULL;
+
+        for (unsigned i = 0; i < n; i++)
+            if (counts[i] > 0 && (next == NULL || upload_before(pages[i], next)))
+                next = pages[i];
+        if (next == NULL)
+            return;
+        if (*count == max) {
+            *more = true;
+            return;
+        }
+        out[(*count)++] = *next;
+        for (unsigned i = 0; i < n; i++)
+            if (counts[i] > 0 && !upload_before(&out[*count - 1], pages[i])) {
+                pages[i]++;
+                counts[i]--;
+            }
+    }
+}
+
+enum err
+disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
+                  struct span after_key, const struct upload_id *after_id, uint32_t max,
+                  struct arena *a, struct disk_upload **out, uint32_t *count, bool *more,
+                  struct errbuf *eb)
+{
+    struct disk *d = only_disk(ds);
+    struct disk_upload *pages[DISKS_MAX];
+    uint32_t counts[DISKS_MAX];
+    uint8_t all[DISKS_MAX];
+    unsigned n, have = 0;
+
+    if (d != NULL)
+        return disk_upload_list(d, bucket, after_key, after_id, max, a, out, count, more,
+                                eb);
+    *count = 0;
+    *more = false;
+    if (somebody_unheard(ds, copies))
+        return unheard(eb);
+    n = places_all(ds, all);
+    for (unsigned i = 0; i < n; i++) {
+        bool own_more;
+        enum err rc;
+
+        d = slot_enter(ds, all[i]);
+        if (d == NULL)
+            continue;
+        rc = disk_upload_list(d, bucket, after_key, after_id, max, a, &pages[have],
+                              &counts[have], &own_more, eb);
+        slot_leave(ds, all[i]);
+        if (rc != ERR_OK)
+            return rc;
+        *more |= own_more;
+        have++;
+    }
+    *out = arena_try(a, (max + 1) * sizeof **out);
+    if (*out == NULL)
+        return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", max);
+    merge_uploads(pages, counts, have, max, *out, count, more);
+    return ERR_OK;
 }

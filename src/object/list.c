@@ -170,7 +170,7 @@ list_here(struct walk *w, struct errbuf *eb)
         bool more = false;
 
         arena_reset(w->scratch);
-        rc = disks_list(w->s->options.disks, w->bucket->id, w->next.from,
+        rc = disks_list(w->s->options.disks, w->bucket->id, w->bucket->copies, w->next.from,
                         w->next.inclusive, MIN(left, w->batch), w->scratch, &rows, &count,
                         &more, eb);
         done = !more;

@@ -457,7 +457,7 @@ object_upload_list(struct object_service *s, const struct map_bucket *b,
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", max);
     do {
-        rc = disks_upload_list(s->options.disks, b->id, after_key, after, max - *count, a,
+        rc = disks_upload_list(s->options.disks, b->id, b->copies, after_key, after, max - *count, a,
                                &found, &n, more, eb);
         if (rc != ERR_OK)
             return rc;

@@ -50,7 +50,7 @@ object_bucket_may_go(struct object_service *s, const struct map_bucket *b,
 
     if (b->cached)
         return ERR_OK;
-    rc = disks_bucket_empty(s->options.disks, b->id, &empty, eb);
+    rc = disks_bucket_empty(s->options.disks, b->id, b->copies, &empty, eb);
     if (rc == ERR_OK && !empty)
         rc = err_set(eb, ERR_NOT_EMPTY, "The bucket you tried to delete is not empty");
     return rc;

@@ -1,0 +1,302 @@
+/* One object from disk to disk, and one key put right. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "disks/move.h"
+#include "rt/time.h"
+
+#define META_ARENA KIB(256)
+
+static bool
+same_version(const struct version *a, const struct version *b)
+{
+    return a->epoch == b->epoch && a->counter == b->counter;
+}
+
+static enum err
+copy_bytes(struct disk *from, const struct disk_key *k, const struct row *row,
+           struct disk_writer *w, struct errbuf *eb)
+{
+    struct disk_reader *r = NULL;
+    struct span piece;
+    enum err rc = disk_read_begin(from, k, row, 0, row->size, &r, eb);
+
+    while (rc == ERR_OK && disk_written(w) < row->size) {
+        rc = disk_read_next(r, DEADLINE_NEVER, &piece, eb);
+        if (rc == ERR_OK)
+            rc = disk_write(w, piece.at, piece.len, eb);
+    }
+    disk_read_end(&r);
+    return rc;
+}
+
+enum err
+copy_object(struct disks *ds, const struct disks_key *k, const struct row *row,
+            unsigned to, uint64_t *bytes, struct errbuf *eb)
+{
+    struct disk *from = slot_enter(ds, row->disk), *dest = slot_enter(ds, to);
+    struct arena *a = arena_new(KIB(8), META_ARENA);
+    struct disk_writer *w = NULL;
+    struct object_meta meta;
+    enum err rc = from == NULL || dest == NULL ? unheard(eb) : ERR_OK;
+
+    if (rc == ERR_OK)
+        rc = disk_meta(from, &k->at, row, a, &meta, eb);
+    if (rc == ERR_OK)
+        rc = disk_write_begin_as(dest, &k->at, row->size, &row->content, &w, eb);
+    if (rc == ERR_OK)
+        rc = copy_bytes(from, &k->at, row, w, eb);
+    if (rc == ERR_OK)
+        rc = disk_commit_copy(&w, &meta, row, eb);
+    disk_write_abort(&w);
+    if (rc == ERR_OK)
+        *bytes += row->size;
+    if (from != NULL)
+        slot_leave(ds, row->disk);
+    if (dest != NULL)
+        slot_leave(ds, to);
+    arena_free(&a);
+    return rc;
+}
+
+static enum err
+copy_tombstone(struct disks *ds, const struct disks_key *k, const struct row *row,
+               unsigned to, struct errbuf *eb)
+{
+    struct disk_delete_options o = {.version = &row->version,
+                                    .keep_tombstone = true,
+                                    .always = true,
+                                    .now_ms = row->mtime_ms};
+    struct disk_deleted done;
+    struct disk *d = slot_enter(ds, to);
+    enum err rc = d != NULL ? disk_delete_with(d, &k->at, &o, &done, eb) : unheard(eb);
+
+    if (d != NULL)
+        slot_leave(ds, to);
+    return rc;
+}
+
+enum err
+bring_home(struct disks *ds, const struct disks_key *k, unsigned to, struct errbuf *eb)
+{
+    struct row row;
+    uint64_t bytes = 0;
+    enum err rc = lookup_all(ds, k, &row, eb);
+
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK || row.disk == to)
+        return rc;
+    if ((row.flags & ROW_TOMBSTONE) != 0)
+        return copy_tombstone(ds, k, &row, to, eb);
+    rc = copy_object(ds, k, &row, to, &bytes, eb);
+    return rc == ERR_PRECONDITION ? ERR_OK
+                                  : rc; /* it has that version, or a newer one, already */
+}
+
+/* ---- one key put right ---- */
+
+/* What one slot has of a key. */
+static enum err
+row_on(struct disks *ds, const struct disks_key *k, unsigned i, struct row *out,
+       struct errbuf *eb)
+{
+    struct disk *d = slot_enter(ds, i);
+    enum err rc;
+
+    if (d == NULL)
+        return unheard(eb);
+    rc = disk_lookup_any(d, &k->at, out, eb);
+    slot_leave(ds, i);
+    return rc;
+}
+
+/* Can the bytes of this copy be read, every one? A row that points to damage is not a copy. */
+static enum err
+copy_is_whole(struct disks *ds, const struct disks_key *k, const struct row *row,
+              unsigned i, struct errbuf *eb)
+{
+    struct disk *d = slot_enter(ds, i);
+    struct arena *a = arena_new(KIB(8), META_ARENA);
+    struct disk_reader *r = NULL;
+    struct object_meta meta;
+    struct span piece = {"", 1};
+    enum err rc = d != NULL ? disk_meta(d, &k->at, row, a, &meta, eb) : unheard(eb);
+
+    if (rc == ERR_OK)
+        rc = disk_read_begin(d, &k->at, row, 0, row->size, &r, eb);
+    while (rc == ERR_OK && piece.len > 0 && row->size > 0)
+        rc = disk_read_next(r, DEADLINE_NEVER, &piece, eb);
+    disk_read_end(&r);
+    if (d != NULL)
+        slot_leave(ds, i);
+    arena_free(&a);
+    return rc;
+}
+
+/* The object to slot `to`, from whichever of its copies can be read. */
+static enum err
+copy_from_any(struct disks *ds, const struct disks_key *k, const struct row *best,
+              const struct places *p, unsigned to, uint64_t *bytes, struct errbuf *eb)
+{
+    enum err rc = ERR_NOT_FOUND;
+
+    for (unsigned i = 0; i < p->count; i++) {
+        struct row row;
+
+        if (p->at[i] == to || row_on(ds, k, p->at[i], &row, NULL) != ERR_OK ||
+            !same_version(&row.version, &best->version))
+            continue;
+        row.disk = p->at[i];
+        rc = copy_object(ds, k, &row, to, bytes, eb);
+        if (rc == ERR_OK || rc == ERR_PRECONDITION)
+            return ERR_OK;
+    }
+    return rc == ERR_NOT_FOUND
+               ? err_set(eb, ERR_CORRUPT, "no other disk has a copy that can be read")
+               : rc;
+}
+
+static enum err
+forget_on(struct disks *ds, const struct disks_key *k, unsigned i, const struct row *row,
+          struct errbuf *eb)
+{
+    struct disk *d = slot_enter(ds, i);
+    enum err rc;
+
+    if (d == NULL)
+        return unheard(eb);
+    rc = disk_forget(d, &k->at, &row->version, eb);
+    slot_leave(ds, i);
+    if (rc == ERR_OK)
+        atomic_fetch_add(&ds->forgets, 1);
+    return rc == ERR_NOT_FOUND || rc == ERR_PRECONDITION ? ERR_OK : rc;
+}
+
+/* A listing that was disturbed goes before us, for a moment. */
+static void
+let_listings_pass(struct disks *ds)
+{
+    for (unsigned ms = 0; atomic_load(&ds->pauses) > 0 && ms < 2000; ms++)
+        if (rt_sleep_ms(1) != ERR_OK)
+            return;
+}
+
+static enum err
+end_tombstone_everywhere(struct disks *ds, const struct disks_key *k,
+                         const struct places *p, const struct row *t, struct errbuf *eb)
+{
+    for (unsigned i = 0; i < p->count; i++) {
+        struct disk *d = slot_enter(ds, p->at[i]);
+        enum err rc;
+
+        if (d == NULL)
+            return unheard(eb);
+        rc = disk_tombstone_end(d, &k->at, &t->version, eb);
+        slot_leave(ds, p->at[i]);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+/* A delete is told to everybody who has something older; when all have heard it nothing need remember it. */
+static enum err
+deliver_delete(struct disks *ds, const struct disks_key *k, const struct places *p,
+               const struct row *best, struct errbuf *eb)
+{
+    for (unsigned i = 0; i < p->count; i++) {
+        struct row row;
+        enum err rc = row_on(ds, k, p->at[i], &row, eb);
+
+        if (rc == ERR_OK && !same_version(&row.version, &best->version))
+            rc = copy_tombstone(ds, k, best, p->at[i], eb);
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            return rc;
+    }
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
+        if (slot_state(&ds->slots[i]) == SLOT_OUT)
+            return ERR_OK; /* it may come back with an older object: the tombstones stay */
+    return end_tombstone_everywhere(ds, k, p, best, eb);
+}
+
+static enum err
+deliver_object(struct disks *ds, const struct disks_key *k, const struct places *p,
+               const struct row *best, uint64_t damaged, uint64_t *bytes,
+               struct errbuf *eb)
+{
+    for (unsigned i = 0; i < p->placed; i++) {
+        struct row row;
+        enum err rc = row_on(ds, k, p->at[i], &row, eb);
+
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            return rc;
+        if (rc == ERR_OK && same_version(&row.version, &best->version) &&
+            ((damaged >> p->at[i] & 1) == 0 ||
+             copy_is_whole(ds, k, &row, p->at[i], eb) == ERR_OK))
+            continue;
+        rc = copy_from_any(ds, k, best, p, p->at[i], bytes, eb);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    let_listings_pass(ds);
+    for (unsigned i = p->placed; i < p->count; i++) {
+        struct row row;
+        enum err rc = row_on(ds, k, p->at[i], &row, eb);
+
+        if (rc == ERR_OK)
+            rc = forget_on(ds, k, p->at[i], &row, eb);
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+/* Cached objects come again from their backend: what lies elsewhere just goes. */
+static enum err
+drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
+            struct errbuf *eb)
+{
+    for (unsigned i = 1; i < p->count; i++) {
+        struct disk *d = slot_enter(ds, p->at[i]);
+        struct row row;
+        bool existed;
+        enum err rc = d != NULL ? disk_lookup(d, &k->at, &row, eb) : ERR_NOT_FOUND;
+
+        if (rc == ERR_OK && (row.flags & ROW_CACHED) != 0)
+            rc = disk_delete(d, &k->at, DISK_CACHED, NULL, &existed, eb);
+        if (d != NULL)
+            slot_leave(ds, p->at[i]);
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            return rc;
+        atomic_fetch_add(&ds->forgets, 1);
+    }
+    return ERR_OK;
+}
+
+enum err
+key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
+              uint64_t *bytes, struct errbuf *eb)
+{
+    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    struct places p;
+    struct row best;
+    enum err rc;
+
+    keylock_take(ds->keylocks, hash);
+    places_of(ds, k, &p);
+    rc = lookup_all(ds, k, &best, eb);
+    if (rc == ERR_OK && (best.flags & ROW_CACHED) != 0)
+        rc = drop_cached(ds, k, &p, eb);
+    else if (rc == ERR_OK && (best.flags & ROW_HISTORY) != 0)
+        rc = err_set(eb, ERR_NOT_BUILT,
+                     "an object of a bucket with versioning stays on its disk: moving "
+                     "versions is not built yet");
+    else if (rc == ERR_OK && (best.flags & ROW_TOMBSTONE) != 0)
+        rc = deliver_delete(ds, k, &p, &best, eb);
+    else if (rc == ERR_OK)
+        rc = deliver_object(ds, k, &p, &best, damaged, bytes, eb);
+    keylock_release(ds->keylocks, hash);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}

@@ -1,0 +1,183 @@
+/* A disk goes: by itself, because it failed, or because it was removed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "disks/move.h"
+#include "rt/time.h"
+
+#define CLOSE_AFTER_MS                                                                   \
+    10000u /* after it was removed: longer than any look-up that saw it as the only disk */
+#define UNDECIDED_PAGE 256u
+
+/* ---- what was prepared and whose outcome nobody told ---- */
+
+/* The name at birth of a bucket: what placement hashes. */
+static bool
+bucket_of(struct disks *ds, uint64_t id, struct disks_bucket *out)
+{
+    return ds->keeper.next_bucket(ds->keeper.buckets_arg, id - 1, out) && out->id == id;
+}
+
+/* Did the slot that has gone order the writes of this key? */
+static bool
+was_owner(struct disks *ds, const struct disks_key *k, unsigned gone)
+{
+    struct place_disk all[DISKS_MAX];
+    unsigned count = atomic_load(&ds->slot_count);
+    uint8_t first;
+
+    for (unsigned i = 0; i < count; i++) {
+        all[i] = ds->slots[i].place;
+        if (slot_state(&ds->slots[i]) != SLOT_ACTIVE && i != gone &&
+            slot_state(&ds->slots[i]) != SLOT_OUT)
+            all[i].weight = 0;
+    }
+    return place_order(place_hash(k->at.birth_name, k->at.key), all, count, &first, 1) ==
+               1 &&
+           slot_state(&ds->slots[first]) == SLOT_OUT;
+}
+
+/* Who has a row with this content says that it was decided, and the version. */
+static bool
+find_decided(struct disks *ds, const struct disks_key *k,
+             const struct content_id *content, struct version *out)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+        struct row row;
+        enum err rc = d != NULL ? disk_lookup_any(d, &k->at, &row, NULL) : ERR_NOT_FOUND;
+
+        if (d != NULL)
+            slot_leave(ds, all[i]);
+        if (rc == ERR_OK && memcmp(&row.content, content, sizeof *content) == 0) {
+            *out = row.version;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum err
+resolve_one(struct disks *ds, struct disk *d, const struct disk_undecided *u,
+            unsigned gone, struct errbuf *eb)
+{
+    struct disks_bucket b = {0};
+    struct version v;
+    struct disks_key k = {.at = {.bucket = u->bucket, .key = u->key}};
+    bool leftover = u->prepared.epoch < ds->keeper.o.epoch, known, orphan;
+    enum err rc = ERR_OK;
+
+    known = bucket_of(ds, u->bucket, &b);
+    k.at.birth_name = b.birth_name;
+    orphan = known && was_owner(ds, &k, gone);
+    if (find_decided(ds, &k, &u->content, &v))
+        rc = leftover || orphan ? disk_decide(d, &k.at, &u->content, &v, eb) : ERR_OK;
+    else if (orphan) /* it may have been answered: in the order of its giver it stays */
+        rc = disk_decide(d, &k.at, &u->content, &u->prepared, eb);
+    else if (leftover)
+        rc = disk_give_up(d, &k.at, &u->content, eb);
+    disks_bucket_fini(&b);
+    return rc;
+}
+
+static enum err
+resolve_on(struct disks *ds, struct disk *d, unsigned gone, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(16), MIB(2));
+    struct content_id last, *after = NULL;
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct disk_undecided *found = NULL;
+        uint32_t count = 0;
+
+        arena_reset(a);
+        rc = disk_undecided(d, after, UNDECIDED_PAGE, a, &found, &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
+            rc = resolve_one(ds, d, &found[i], gone, eb);
+        if (count > 0) {
+            last = found[count - 1].content;
+            after = &last;
+        }
+    }
+    arena_free(&a);
+    return rc;
+}
+
+enum err
+undecided_resolve(struct disks *ds, unsigned gone, struct errbuf *eb)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; rc == ERR_OK && i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+
+        if (d == NULL)
+            continue;
+        rc = resolve_on(ds, d, gone, eb);
+        slot_leave(ds, all[i]);
+    }
+    return rc;
+}
+
+/* ---- out ---- */
+
+void
+slot_goes_out(struct disks *ds, unsigned i)
+{
+    struct slot *s = &ds->slots[i];
+    struct disk_health h = {0};
+    struct errbuf eb = {{0}};
+
+    disk_health(s->disk, &h);
+    LOG(LOG_ERROR, "disks.out", "a disk has left; the node goes on without it",
+        L_TEXT("path", s->path), L_TEXT("why", h.why));
+    if (!atomic_load(&ds->settled))
+        atomic_store(&ds->out_unsettled, true);
+    atomic_store(&ds->guarded, true);
+    atomic_store(&ds->settled, false);
+    atomic_store(&s->state, SLOT_OUT);
+    set_changed(ds);
+    (void)writers_next(ds); /* where it can't be, the pass waits for more of them */
+    if (roster_store(ds, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
+    if (ds->keeper.next_bucket != NULL && undecided_resolve(ds, i, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disks.undecided", eb.text, L_TEXT("path", s->path));
+    mover_wake(ds);
+}
+
+/* ---- gone ---- */
+
+static uint64_t
+readers_of(struct disks *ds, unsigned slot)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < rt_loop_count() && i < LOOPS_MAX; i++)
+        sum += atomic_load(&ds->readers[i].of_slot[slot]);
+    return sum;
+}
+
+void
+slots_close_gone(struct disks *ds)
+{
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        struct slot *s = &ds->slots[i];
+
+        if (slot_state(s) != SLOT_GONE || s->disk == NULL || atomic_load(&s->busy) > 0 ||
+            rt_now_ns() / 1000000u < s->gone_ms + CLOSE_AFTER_MS || readers_of(ds, i) > 0)
+            continue;
+        LOG(LOG_INFO, "disks.closed", "a removed disk is closed",
+            L_TEXT("path", s->path));
+        disk_close(&s->disk);
+    }
+}

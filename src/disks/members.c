@@ -1,0 +1,555 @@
+/* Disks come and go while the node serves. */
+#include "disks/members.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "disks/move.h"
+#include "rt/time.h"
+
+/* ---- slots ---- */
+
+struct slot *
+slot_new(struct disks *ds, const uint8_t id[16], const char *path, uint64_t weight,
+         struct disk *disk)
+{
+    struct slot *s = &ds->slots[atomic_load(&ds->slot_count)];
+
+    *s = (struct slot){.path = xstrdup(path),
+                       .place = {.seed = place_seed(id), .weight = weight},
+                       .disk = disk};
+    memcpy(s->id, id, sizeof s->id);
+    return s;
+}
+
+void
+slot_publish(struct disks *ds)
+{
+    atomic_fetch_add(&ds->slot_count, 1);
+    set_changed(ds);
+}
+
+static enum err
+list_it(struct disks *ds, struct disk *d, const char *path, uint64_t *weight,
+        uint8_t id[16], struct errbuf *eb)
+{
+    struct roster_disk *listed;
+    struct disk_stat st;
+    enum err rc;
+
+    disk_id(d, id);
+    disk_stat(d, &st);
+    listed = roster_find(&ds->keeper.roster, id);
+    if (listed != NULL) { /* wherever it is mounted today */
+        free(listed->path);
+        listed->path = xstrdup(path);
+        *weight = listed->weight;
+        return ERR_OK;
+    }
+    /* A disk of this cluster that is on no list was added in the moment of a crash, and is empty; or it has objects of
+     * which this node knows nothing. */
+    if (ds->keeper.roster.count > 0 && st.objects > 0)
+        return err_set(
+            eb, ERR_DENIED,
+            "%s has objects but is not on this node's list of disks; move them "
+            "in by an export and an import",
+            path);
+    *weight = MAX(st.total_bytes >> 20, (uint64_t)1);
+    rc = roster_add(&ds->keeper.roster, id, *weight, path, eb);
+    return rc;
+}
+
+enum err
+slot_open(struct disks *ds, const char *path, bool node_state, struct errbuf *eb)
+{
+    unsigned i = atomic_load(&ds->slot_count);
+    struct disk_options o = ds->keeper.o;
+    struct disk *d = NULL;
+    uint64_t weight = 0;
+    uint8_t id[16];
+    enum err rc;
+
+    if (i == DISKS_MAX)
+        return err_set(eb, ERR_BUSY,
+                       "%u disks came and went since the start; restart the node", i);
+    o.home_loop = (ds->keeper.o.home_loop + i) % rt_loop_count();
+    o.state_elsewhere = i > 0 && !node_state;
+    rc = disk_open(path, &o, &d, eb);
+    if (rc == ERR_OK)
+        rc = list_it(ds, d, path, &weight, id, eb);
+    if (rc == ERR_OK)
+        slot_new(ds, id, path, weight, d);
+    else
+        disk_close(&d);
+    return rc;
+}
+
+/* ---- changes ---- */
+
+/* `which` is a path as listed, or an id of which at least 6 characters are given. */
+static enum err
+find_slot(struct disks *ds, const char *which, unsigned *out, struct errbuf *eb)
+{
+    unsigned found = 0;
+
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        const struct slot *s = &ds->slots[i];
+        char id[33];
+
+        hex_encode(s->id, sizeof s->id, id);
+        if (slot_state(s) == SLOT_GONE ||
+            (strcmp(which, s->path) != 0 &&
+             (strlen(which) < 6 || strncmp(which, id, strlen(which)) != 0)))
+            continue;
+        *out = i;
+        found++;
+    }
+    if (found == 1)
+        return ERR_OK;
+    return err_set(eb, found == 0 ? ERR_NOT_FOUND : ERR_BAD_REQUEST,
+                   found == 0
+                       ? "\"%s\" is no disk of this node; forebay disk ls shows them"
+                       : "\"%s\" says more than one disk; give more of its id",
+                   which);
+}
+
+static unsigned
+count_in(struct disks *ds, enum slot_state state)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
+        n += slot_state(&ds->slots[i]) == state;
+    return n;
+}
+
+/* From here on every lookup asks everybody, every write holds its key, and who began before has ended. */
+static void
+open_up(struct disks *ds)
+{
+    atomic_store(&ds->guarded, true);
+    atomic_store(&ds->settled, false);
+    atomic_store(&ds->one, NULL);
+    set_changed(ds);
+    changes_before_end(ds);
+}
+
+struct change {
+    struct disks *ds;
+    const char *which;
+    bool flag; /* undo, or force */
+    uint8_t *id;
+    struct errbuf *eb;
+    enum err rc;
+    enum err (*fn)(struct change *c);
+};
+
+static void
+run_change(void *arg)
+{
+    struct change *c = arg;
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    c->rc = rt_sem_take(&c->ds->keeper.changing, DEADLINE_NEVER);
+    if (c->rc == ERR_OK) {
+        c->rc = c->fn(c);
+        rt_sem_give(&c->ds->keeper.changing);
+    }
+    rt_shield_end(&shield);
+    mover_wake(c->ds);
+}
+
+static enum err
+on_keeper(struct change *c)
+{
+    struct errbuf unused = {{0}};
+    enum err rc;
+
+    if (c->eb == NULL)
+        c->eb = &unused;
+    rc = rt_call(0, run_change, c);
+    return rc == ERR_OK ? c->rc : rc;
+}
+
+static enum err
+next_generation(struct disks *ds, struct errbuf *eb)
+{
+    return writers_next(ds)
+               ? ERR_OK
+               : err_set(eb, ERR_BUSY,
+                         "an upload that began %u changes ago is still under way; try "
+                         "again when it has ended",
+                         WRITER_GENERATIONS);
+}
+
+/* ---- add ---- */
+
+static enum err
+check_new(struct disks *ds, const char *path, struct errbuf *eb)
+{
+    struct disk_identity is;
+    enum err rc = disk_identify(path, &is, eb);
+
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK)
+        return rc;
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
+        if (slot_state(&ds->slots[i]) != SLOT_GONE &&
+            memcmp(ds->slots[i].id, is.disk_id, 16) == 0)
+            return err_set(eb, ERR_EXISTS, "%s is, or is a copy of, disk %s of this node",
+                           path, ds->slots[i].path);
+    if (is.removed)
+        return err_set(eb, ERR_DENIED,
+                       "%s was removed from its node, and what is on it is no longer "
+                       "current; empty the folder to use it as a new disk",
+                       path);
+    if (memcmp(is.cluster_id, ds->keeper.o.cluster_id, 16) != 0)
+        return err_set(eb, ERR_DENIED,
+                       "%s is a disk of another cluster; its objects come over by an "
+                       "export and an import",
+                       path);
+    return is.node_state
+               ? err_set(eb, ERR_DENIED, "%s holds the state of a node of its own", path)
+               : ERR_OK;
+}
+
+static enum err
+add(struct change *c)
+{
+    struct disks *ds = c->ds;
+    struct slot *s;
+    enum err rc;
+
+    if (ds->keeper.state == NULL)
+        return err_set(c->eb, ERR_NOT_BUILT, "this node keeps no list of disks");
+    rc = check_new(ds, c->which, c->eb);
+    if (rc == ERR_OK)
+        rc = next_generation(ds, c->eb);
+    if (rc == ERR_OK)
+        rc = slot_open(ds, c->which, false, c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    s = &ds->slots[atomic_load(&ds->slot_count)];
+    open_up(ds);
+    atomic_store(&s->state, SLOT_ACTIVE);
+    rc = roster_store(ds, c->eb);
+    if (rc != ERR_OK) { /* not on the list: nothing may be written there */
+        struct roster *r = &ds->keeper.roster;
+
+        free(r->disks[--r->count].path);
+        disk_close(&s->disk);
+        free(s->path);
+        return rc;
+    }
+    memcpy(c->id, s->id, sizeof s->id);
+    LOG(LOG_INFO, "disks.added", "a disk was added", L_TEXT("path", s->path));
+    slot_publish(ds);
+    return ERR_OK;
+}
+
+enum err
+disks_add(struct disks *ds, const char *path, uint8_t id[16], struct errbuf *eb)
+{
+    struct change c = {.ds = ds, .which = path, .id = id, .eb = eb, .fn = add};
+
+    return on_keeper(&c);
+}
+
+/* ---- drain ---- */
+
+static enum err
+drain(struct change *c)
+{
+    struct disks *ds = c->ds;
+    enum slot_state want = c->flag ? SLOT_ACTIVE : SLOT_DRAINING;
+    unsigned i = 0;
+    enum err rc = find_slot(ds, c->which, &i, c->eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (slot_state(&ds->slots[i]) == SLOT_OUT)
+        return err_set(
+            c->eb, ERR_UNAVAILABLE,
+            "disk %s is out of service: nothing can be read from it; its copies "
+            "are made good from the others, then forebay disk remove ends it",
+            ds->slots[i].path);
+    if (slot_state(&ds->slots[i]) == want)
+        return ERR_OK;
+    if (!c->flag && count_in(ds, SLOT_ACTIVE) == 1)
+        return err_set(c->eb, ERR_DENIED,
+                       "%s is the only disk that takes objects: add another one first",
+                       ds->slots[i].path);
+    rc = next_generation(ds, c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    open_up(ds);
+    atomic_store(&ds->slots[i].state, want);
+    set_changed(ds);
+    rc = roster_store(ds, c->eb);
+    LOG(LOG_INFO, "disks.drain",
+        c->flag ? "a disk takes objects again" : "a disk is drained",
+        L_TEXT("path", ds->slots[i].path));
+    return rc;
+}
+
+enum err
+disks_drain(struct disks *ds, const char *which, bool undo, struct errbuf *eb)
+{
+    struct change c = {.ds = ds, .which = which, .flag = undo, .eb = eb, .fn = drain};
+
+    return on_keeper(&c);
+}
+
+/* ---- remove ---- */
+
+/* Has every bucket a second copy of everything? Then a disk that is out held nothing alone. */
+static bool
+all_have_copies(struct disks *ds)
+{
+    struct disks_bucket b;
+    uint64_t after = 0;
+    bool all = true;
+
+    if (ds->keeper.next_bucket == NULL)
+        return false;
+    while (all && ds->keeper.next_bucket(ds->keeper.buckets_arg, after, &b)) {
+        after = b.id;
+        all = b.copies > count_in(ds, SLOT_OUT) || b.cached;
+        disks_bucket_fini(&b);
+    }
+    return all;
+}
+
+static enum err
+may_go(struct disks *ds, unsigned i, struct errbuf *eb)
+{
+    const struct slot *s = &ds->slots[i];
+    bool settled = atomic_load(&ds->settled);
+
+    switch (slot_state(s)) {
+    case SLOT_ACTIVE:
+        return err_set(eb, ERR_DENIED,
+                       "disk %s is in use: forebay disk drain moves its objects to the "
+                       "others first; --force gives up what only it holds",
+                       s->path);
+    case SLOT_DRAINING:
+        return settled
+                   ? ERR_OK
+                   : err_set(eb, ERR_DENIED,
+                             "disk %s is still drained, objects lie on it alone: wait "
+                             "until forebay disk ls says drained; --force gives them up",
+                             s->path);
+    case SLOT_OUT:
+        if (settled && !atomic_load(&ds->out_unsettled) && all_have_copies(ds))
+            return ERR_OK;
+        return err_set(eb, ERR_DENIED,
+                       "disk %s is out of service and may hold the only copy of objects; "
+                       "--force gives them up for ever",
+                       s->path);
+    case SLOT_GONE:
+        break;
+    }
+    return err_set(eb, ERR_NOT_FOUND, "disk %s was removed before", s->path);
+}
+
+static enum err
+remove_slot(struct change *c)
+{
+    struct disks *ds = c->ds;
+    struct disk_identity is;
+    struct slot *s;
+    unsigned i = 0;
+    enum err rc = find_slot(ds, c->which, &i, c->eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    s = &ds->slots[i];
+    if (slot_state(s) == SLOT_ACTIVE && count_in(ds, SLOT_ACTIVE) == 1)
+        return err_set(c->eb, ERR_DENIED, "%s is the only disk of this node", s->path);
+    if (s->disk != NULL && disk_identify(s->path, &is, NULL) == ERR_OK && is.node_state)
+        return err_set(
+            c->eb, ERR_DENIED,
+            "%s holds the node's state (.forebay/node): it is the last disk to "
+            "go",
+            s->path);
+    if (!c->flag)
+        rc = may_go(ds, i, c->eb);
+    if (rc == ERR_OK)
+        rc = next_generation(ds, c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    open_up(ds);
+    atomic_store(&s->state, SLOT_GONE);
+    s->gone_ms = rt_now_ns() / 1000000u;
+    if (count_in(ds, SLOT_OUT) == 0)
+        atomic_store(&ds->out_unsettled, false);
+    set_changed(ds);
+    rc = roster_store(ds, c->eb);
+    if (rc == ERR_OK && s->disk != NULL && !disk_has_left(s->disk)) {
+        struct errbuf eb = {{0}};
+
+        if (disk_mark_removed(s->disk, &eb) != ERR_OK) /* the list says it too */
+            LOG(LOG_WARN, "disks.remove", eb.text, L_TEXT("path", s->path));
+    }
+    LOG(LOG_INFO, "disks.removed", "a disk was removed", L_TEXT("path", s->path));
+    return rc;
+}
+
+enum err
+disks_remove(struct disks *ds, const char *which, bool force, struct errbuf *eb)
+{
+    struct change c = {
+        .ds = ds, .which = which, .flag = force, .eb = eb, .fn = remove_slot};
+
+    return on_keeper(&c);
+}
+
+/* ---- buckets ---- */
+
+void
+disks_buckets(struct disks *ds,
+              bool (*next)(void *arg, uint64_t after, struct disks_bucket *out),
+              void *arg)
+{
+    assert(rt_loop_index() == 0);
+    ds->keeper.buckets_arg = arg;
+    ds->keeper.next_bucket = next;
+    mover_wake(ds);
+}
+
+void
+disks_repair(struct disks *ds, const struct disks_key *k, unsigned slot)
+{
+    repair_later(ds, k, slot);
+}
+
+unsigned
+disks_slot_of(struct disks *ds, const struct disk *d)
+{
+    unsigned i = 0;
+
+    while (i < atomic_load(&ds->slot_count) && ds->slots[i].disk != d)
+        i++;
+    return i;
+}
+
+void
+disks_each(struct disks *ds, void (*fn)(void *arg, unsigned slot, struct disk *d),
+           void *arg)
+{
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        struct disk *d = slot_enter(ds, i);
+
+        if (d == NULL)
+            continue;
+        fn(arg, i, d);
+        slot_leave(ds, i);
+    }
+}
+
+void
+disks_bucket_fini(struct disks_bucket *b)
+{
+    free(b->owned);
+    *b = (struct disks_bucket){0};
+}
+
+static enum err
+hold(struct change *c)
+{
+    enum err rc;
+
+    mover_hold(c->ds, 1);
+    if (only_disk(c->ds) != NULL)
+        return ERR_OK;
+    open_up(c->ds);
+    rc = roster_store(c->ds, c->eb);
+    if (rc != ERR_OK)
+        mover_hold(c->ds, -1);
+    return rc;
+}
+
+static enum err
+release(struct change *c)
+{
+    (void)writers_next(
+        c->ds); /* where it can't be, a pass waits for more of them than it need */
+    mover_hold(c->ds, -1);
+    return ERR_OK;
+}
+
+enum err
+disks_hold(struct disks *ds, struct errbuf *eb)
+{
+    struct change c = {.ds = ds, .eb = eb, .fn = hold};
+
+    return on_keeper(&c);
+}
+
+void
+disks_release(struct disks *ds)
+{
+    struct change c = {.ds = ds, .fn = release};
+
+    if (on_keeper(&c) != ERR_OK)
+        mover_hold(ds, -1);
+}
+
+/* ---- status ---- */
+
+static const char *
+state_text(const struct slot *s, bool settled)
+{
+    switch (slot_state(s)) {
+    case SLOT_ACTIVE:
+        return "active";
+    case SLOT_DRAINING:
+        return settled ? "drained" : "draining";
+    case SLOT_OUT:
+        return "out";
+    case SLOT_GONE:
+        break;
+    }
+    return "removed";
+}
+
+void
+disks_status(struct disks *ds, struct disks_status *out)
+{
+    unsigned count = atomic_load(&ds->slot_count);
+
+    *out = (struct disks_status){.settled = atomic_load(&ds->settled)};
+    mover_status(ds, out);
+    for (unsigned i = 0; i < count; i++) {
+        struct slot *s = &ds->slots[i];
+        struct disks_one *one = &out->disks[out->count];
+        struct disk *d;
+
+        if (slot_state(s) == SLOT_GONE)
+            continue;
+        *one = (struct disks_one){.path = s->path,
+                                  .state = state_text(s, out->settled),
+                                  .weight = s->place.weight};
+        hex_encode(s->id, sizeof s->id, one->id);
+        out->count++;
+        d = slot_enter(ds, i);
+        if (d == NULL) {
+            if (s->disk != NULL)
+                disk_health(s->disk, &one->health);
+            else
+                snprintf(one->health.why, sizeof one->health.why, "it is not here");
+            one->health.state = DISK_FAILED;
+            continue;
+        }
+        disk_stat(d, &one->stat);
+        disk_health(d, &one->health);
+        slot_leave(ds, i);
+    }
+}

@@ -1,0 +1,38 @@
+/* move: what brings objects to where they should be: one fiber on loop 0, while there are several disks.
+ *
+ *     IDLE  --(not settled)--> PASS --(nothing was wrong)--> IDLE, settled
+ *     IDLE  --(a finding)----> REPAIR --> IDLE
+ *
+ * A pass walks every row of every disk and compares it with the order of its key: what is missing is copied, what is too
+ * much is taken away once all who should have it do. Its state is the data itself: whenever it ends, by a restart too, the
+ * next one goes on with what is left. Twice a second it looks whether a disk has left.
+ */
+#pragma once
+#include "disks/internal.h"
+
+/* The fiber; on loop 0, in disks_open(). */
+enum err mover_start(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+void mover_stop(struct disks *ds);
+/* Something changed: look now. Any loop. Does not wait. */
+void mover_wake(struct disks *ds);
+
+/* One key's copies are compared and made whole soon; `slot` is where something was wrong. Any loop. Does not wait. */
+void repair_later(struct disks *ds, const struct disks_key *k, unsigned slot);
+
+/* Removed disks that nobody is in any more are closed. Keeper. May switch. */
+void slots_close_gone(struct disks *ds);
+/* A disk does not answer any more: it is left out from here on. Keeper. May switch. */
+void slot_goes_out(struct disks *ds, unsigned i);
+/* What was prepared and never decided before this start, or whose order giver has left (slot `gone`, or DISKS_MAX: none).
+ * Keeper. May switch. */
+enum err undecided_resolve(struct disks *ds, unsigned gone, struct errbuf *eb) MUST_CHECK;
+
+/* All that is wrong with one key is put right; copies on the slots of `damaged` (bits) are read whole first. *bytes grows
+ * by what was written. ERR_NOT_BUILT: it stays where it is. May switch. */
+enum err key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
+                       uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
+
+/* While a bucket's copies are changed the set does not settle. */
+void mover_hold(struct disks *ds, int more);
+/* Fills in what is said of moving and repairs. */
+void mover_status(struct disks *ds, struct disks_status *out);

@@ -1,0 +1,569 @@
+/* The fiber that brings objects to where they should be. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "disks/move.h"
+#include "rt/time.h"
+
+#define TICK_MS       250
+#define RETRY_MS      10000u /* after a pass that could not put everything right */
+#define ROWS_A_TIME   256u
+#define SCRATCH_BYTES MIB(2)
+#define MOVE_RATE     MIB(128) /* bytes a second, where nothing else was said */
+
+struct repair {
+    struct list of_queue;
+    struct disks_key key; /* spans behind this struct */
+    uint64_t damaged;
+    char names[];
+};
+
+struct mover {
+    /* Keeper. */
+    struct rt_group group;
+    struct rt_cond wake;
+    bool running, stopping;
+    uint64_t passes, retry_at_ms, throttle_ns;
+    struct {
+        uint64_t pass, seen, total, moved, moved_bytes, failed, left, began_ms;
+        bool waiting;
+        char why[sizeof((struct errbuf *)0)->text];
+    } now; /* as in struct disks_status; read from elsewhere too, and no worse for a torn number */
+
+    /* Any loop. */
+    _Atomic bool woken;
+    _Atomic uint32_t wishes;   /* times that something changed */
+    _Atomic uint32_t holds;    /* a bucket is being changed: the set does not settle */
+    _Atomic uint32_t repairs;  /* in the queue */
+    _Atomic bool repairs_lost; /* there was no place for one: a pass will find it */
+
+    struct lock lock; /* over the queue */
+    struct list queue;
+    _Atomic uint64_t repaired;
+};
+
+/* ---- waking ---- */
+
+struct wake_msg {
+    struct rt_msg msg;
+    struct disks *ds;
+};
+
+static void
+on_wake(struct rt_msg *m)
+{
+    struct wake_msg *w = CONTAINER_OF(m, struct wake_msg, msg);
+    struct mover *mv = w->ds->mover;
+
+    if (mv != NULL) {
+        atomic_store(&mv->woken, false);
+        rt_cond_broadcast(&mv->wake);
+    }
+    free(w);
+}
+
+void
+mover_wake(struct disks *ds)
+{
+    struct wake_msg *w;
+
+    atomic_fetch_add(&ds->mover->wishes, 1);
+    if (atomic_exchange(&ds->mover->woken, true))
+        return; /* one message is on its way */
+    w = xcalloc(1, sizeof *w);
+    w->msg.fn = on_wake;
+    w->ds = ds;
+    rt_post(0, &w->msg);
+}
+
+/* ---- repairs ---- */
+
+static bool
+same_key(const struct disks_key *a, const struct disks_key *b)
+{
+    return a->at.bucket == b->at.bucket && span_eq(a->at.key, b->at.key);
+}
+
+static bool
+already_queued(struct mover *mv, const struct disks_key *k, uint64_t bit)
+{
+    LIST_EACH(&mv->queue, at)
+    {
+        struct repair *r = LIST_ENTRY(at, struct repair, of_queue);
+
+        if (same_key(&r->key, k)) {
+            r->damaged |= bit;
+            return true;
+        }
+    }
+    return false;
+}
+
+void
+repair_later(struct disks *ds, const struct disks_key *k, unsigned slot)
+{
+    size_t birth = k->at.birth_name.len, key = k->at.key.len;
+    struct mover *mv = ds->mover;
+    uint64_t bit = (uint64_t)1 << slot;
+    struct repair *r;
+
+    if (mv == NULL || only_disk(ds) != NULL)
+        return;
+    if (atomic_load(&mv->repairs) >= REPAIRS_MAX) {
+        atomic_store(&mv->repairs_lost, true);
+        return;
+    }
+    r = xcalloc(1, sizeof *r + birth + key);
+    r->key = *k;
+    r->damaged = bit;
+    memcpy(r->names, k->at.birth_name.at, birth);
+    memcpy(r->names + birth, k->at.key.at, key);
+    r->key.at.birth_name = (struct span){r->names, birth};
+    r->key.at.key = (struct span){r->names + birth, key};
+    lock_take(&mv->lock);
+    if (already_queued(mv, k, bit)) {
+        free(r);
+    } else {
+        list_push_back(&mv->queue, &r->of_queue);
+        atomic_fetch_add(&mv->repairs, 1);
+    }
+    lock_release(&mv->lock);
+    mover_wake(ds);
+}
+
+static struct repair *
+next_repair(struct mover *mv)
+{
+    struct list *at;
+
+    lock_take(&mv->lock);
+    at = list_pop_front(&mv->queue);
+    if (at != NULL)
+        atomic_fetch_sub(&mv->repairs, 1);
+    lock_release(&mv->lock);
+    return at != NULL ? LIST_ENTRY(at, struct repair, of_queue) : NULL;
+}
+
+/* From here on writers take the lock of their key, and those who did not are done. */
+static void
+guard(struct disks *ds)
+{
+    if (!atomic_exchange(&ds->guarded, true))
+        set_changed(ds);
+    changes_before_end(ds);
+}
+
+static void
+count_failure(struct mover *mv, const struct disks_key *k, enum err rc,
+              const struct errbuf *eb)
+{
+    if (rc == ERR_NOT_BUILT) {
+        mv->now.left++;
+        return;
+    }
+    mv->now.failed++;
+    snprintf(mv->now.why, sizeof mv->now.why, "%s", eb->text);
+    if (mv->now.failed <= 10)
+        LOG(LOG_WARN, "disks.move", eb->text, L_U64("bucket", k->at.bucket),
+            L_SPAN("key", k->at.key), L_TEXT("code", err_name(rc)));
+}
+
+/* No more bytes a second than we may. */
+static void
+throttle(struct disks *ds, uint64_t bytes)
+{
+    struct mover *mv = ds->mover;
+    uint64_t rate = ds->keeper.move_rate > 0 ? ds->keeper.move_rate : MOVE_RATE;
+    uint64_t now = rt_now_ns();
+
+    mv->throttle_ns = MAX(mv->throttle_ns, now) + bytes * 1000 / rate * 1000000;
+    if (mv->throttle_ns > now + 1000000u &&
+        rt_sleep_ms((mv->throttle_ns - now) / 1000000u) != ERR_OK)
+        return; /* cancelled: the caller looks at `stopping` */
+}
+
+static void
+put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged, bool repair)
+{
+    struct errbuf eb = {{0}};
+    uint64_t bytes = 0;
+    enum err rc = key_put_right(ds, k, damaged, &bytes, &eb);
+
+    if (rc != ERR_OK)
+        count_failure(ds->mover, k, rc, &eb);
+    else if (repair)
+        atomic_fetch_add(&ds->mover->repaired, 1);
+    if (bytes > 0) {
+        ds->mover->now.moved++;
+        ds->mover->now.moved_bytes += bytes;
+    }
+    throttle(ds, bytes);
+}
+
+static void
+run_repairs(struct disks *ds)
+{
+    struct mover *mv = ds->mover;
+    struct repair *r;
+
+    if (atomic_load(&mv->repairs) == 0)
+        return;
+    guard(ds);
+    while (!mv->stopping && (r = next_repair(mv)) != NULL) {
+        put_right(ds, &r->key, r->damaged, true);
+        free(r);
+    }
+}
+
+/* ---- a pass ---- */
+
+struct pass {
+    struct disks *ds;
+    struct arena *scratch; /* owned */
+    uint64_t wrong;        /* keys that were not where they should be */
+    bool uploads_astray, broken;
+};
+
+/* Is everything about this row as it should be? No lock: what is wrong is looked at again under it. */
+static bool
+row_is_right(struct disks *ds, const struct disks_key *k, unsigned slot,
+             const struct row *row)
+{
+    struct places p;
+    bool placed = false;
+
+    places_of(ds, k, &p);
+    for (unsigned i = 0; i < p.placed; i++)
+        placed |= p.at[i] == slot;
+    if (!placed || (row->flags & ROW_TOMBSTONE) != 0)
+        return false;
+    for (unsigned i = 0; i < p.placed; i++) {
+        struct disk *d;
+        struct row other;
+        enum err rc;
+
+        if (p.at[i] == slot)
+            continue;
+        d = slot_enter(ds, p.at[i]);
+        rc = d != NULL ? disk_lookup_any(d, &k->at, &other, NULL) : ERR_UNAVAILABLE;
+        if (d != NULL)
+            slot_leave(ds, p.at[i]);
+        if (rc != ERR_OK || other.version.epoch != row->version.epoch ||
+            other.version.counter != row->version.counter)
+            return false;
+    }
+    return true;
+}
+
+static void
+walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+{
+    struct disks *ds = ps->ds;
+    struct mover *mv = ds->mover;
+    char last[DISK_KEY_MAX];
+    struct span after = {last, 0};
+    bool more = true;
+
+    while (more && !mv->stopping) {
+        struct disk *d = slot_enter(ds, slot);
+        struct disk_entry *rows = NULL;
+        struct errbuf eb = {{0}};
+        uint32_t count = 0;
+        enum err rc;
+
+        if (d == NULL)
+            return;
+        arena_reset(ps->scratch);
+        rc = disk_list_any(d, b->id, after, false, ROWS_A_TIME, ps->scratch, &rows,
+                           &count, &more, &eb);
+        slot_leave(ds, slot);
+        if (rc != ERR_OK) {
+            ps->broken = true;
+            count_failure(mv, &(struct disks_key){.at.bucket = b->id}, rc, &eb);
+            return;
+        }
+        for (uint32_t i = 0; i < count && !mv->stopping; i++) {
+            struct disks_key k = {
+                .at = {.bucket = b->id, .birth_name = b->birth_name, .key = rows[i].key},
+                .copies = (rows[i].row.flags & ROW_CACHED) != 0 ? 1 : b->copies};
+
+            mv->now.seen++;
+            if (!row_is_right(ds, &k, slot, &rows[i].row)) {
+                ps->wrong++;
+                put_right(ds, &k, 0, false);
+            }
+        }
+        if (count > 0) {
+            after.len = rows[count - 1].key.len;
+            memcpy(last, rows[count - 1].key.at, after.len);
+        }
+        rt_yield();
+    }
+}
+
+/* Uploads in progress stay where they were begun; where that is no longer right, the set does not settle. */
+static void
+look_for_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+{
+    struct disks *ds = ps->ds;
+    struct disk *d = slot_enter(ds, slot);
+    struct disk_upload *found = NULL;
+    struct errbuf eb = {{0}};
+    uint32_t count = 0;
+    bool more = false;
+    enum err rc;
+
+    if (d == NULL)
+        return;
+    arena_reset(ps->scratch);
+    rc = disk_upload_list(d, b->id, (struct span){"", 0}, NULL, ROWS_A_TIME, ps->scratch,
+                          &found, &count, &more, &eb);
+    slot_leave(ds, slot);
+    ps->broken |= rc != ERR_OK;
+    ps->uploads_astray |= more;
+    for (uint32_t i = 0; i < count; i++) {
+        struct disks_key k = {
+            .at = {.bucket = b->id, .birth_name = b->birth_name, .key = found[i].key},
+            .copies = b->copies};
+        struct places p;
+        bool placed = false;
+
+        places_of(ds, &k, &p);
+        for (unsigned j = 0; j < p.placed; j++)
+            placed |= p.at[j] == slot;
+        ps->uploads_astray |= !placed;
+    }
+}
+
+static uint64_t
+objects_in_all(struct disks *ds)
+{
+    struct disk_stat st;
+
+    disks_stat(ds, &st);
+    return st.objects;
+}
+
+/* True: nothing was wrong, and nothing that is under way can make it so. */
+static bool
+run_pass(struct disks *ds)
+{
+    struct mover *mv = ds->mover;
+    struct pass ps = {.ds = ds};
+    uint32_t wishes = atomic_load(&mv->wishes);
+    bool old_writers, held = atomic_load(&mv->holds) > 0;
+    uint64_t bucket = 0;
+    struct disks_bucket b;
+    uint8_t all[DISKS_MAX];
+    unsigned n;
+
+    guard(ds);
+    old_writers = writers_old(ds);
+    mv->now.pass = ++mv->passes;
+    mv->now.seen = mv->now.failed = mv->now.left = 0;
+    mv->now.total = objects_in_all(ds);
+    mv->now.began_ms = rt_now_ns() / 1000000u;
+    ps.scratch = arena_new(KIB(64), SCRATCH_BYTES);
+    n = places_all(ds, all);
+    while (!mv->stopping && ds->keeper.next_bucket(ds->keeper.buckets_arg, bucket, &b)) {
+        for (unsigned i = 0; i < n && !mv->stopping; i++) {
+            walk_bucket(&ps, &b, all[i]);
+            look_for_uploads(&ps, &b, all[i]);
+        }
+        bucket = b.id;
+        disks_bucket_fini(&b);
+    }
+    arena_free(&ps.scratch);
+    mv->now.waiting = old_writers || ps.uploads_astray;
+    return ps.wrong == 0 && !ps.broken && !mv->now.waiting && !held && !mv->stopping &&
+           atomic_load(&mv->holds) == 0 && atomic_load(&mv->wishes) == wishes;
+}
+
+/* ---- settling ---- */
+
+/* One disk is left, and nobody is missed: from here on it is as if there had never been more. */
+static void
+perhaps_only_one(struct disks *ds)
+{
+    unsigned count = atomic_load(&ds->slot_count), here = 0, last = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        enum slot_state s = slot_state(&ds->slots[i]);
+
+        if (s == SLOT_OUT)
+            return;
+        if (s == SLOT_ACTIVE) {
+            here++;
+            last = i;
+        } else if (s == SLOT_DRAINING) {
+            return;
+        }
+    }
+    if (here == 1) {
+        atomic_store(&ds->one_slot, last);
+        atomic_store(&ds->one, ds->slots[last].disk);
+    }
+}
+
+static void
+settle(struct disks *ds)
+{
+    struct mover *mv = ds->mover;
+    struct errbuf eb = {{0}};
+
+    atomic_store(&ds->settled, true);
+    if (roster_store(ds, &eb) != ERR_OK) {
+        atomic_store(&ds->settled, false);
+        LOG(LOG_WARN, "disks.list", eb.text, L_U64("pass", mv->passes));
+        mv->retry_at_ms = rt_now_ns() / 1000000u + RETRY_MS;
+        return;
+    }
+    if (!atomic_load(&ds->settled)) /* something happened while that was written */
+        return;
+    atomic_store(&ds->guarded, false);
+    set_changed(ds);
+    perhaps_only_one(ds);
+    LOG(LOG_INFO, "disks.settled", "every object lies where it should",
+        L_U64("objects", mv->now.seen), L_U64("moved", mv->now.moved),
+        L_U64("bytes", mv->now.moved_bytes));
+    mv->now.pass = mv->now.moved = mv->now.moved_bytes = 0;
+    mv->now.why[0] = '\0';
+}
+
+static void
+work(struct disks *ds)
+{
+    struct mover *mv = ds->mover;
+
+    run_repairs(ds);
+    if (atomic_exchange(&mv->repairs_lost, false)) {
+        struct errbuf eb = {{0}};
+
+        if (set_unsettle(ds, &eb) != ERR_OK)
+            LOG(LOG_WARN, "disks.list", eb.text, L_U64("pass", mv->passes));
+    }
+    if (atomic_load(&ds->settled)) {
+        if (atomic_load(&ds->guarded) && atomic_load(&mv->repairs) == 0) {
+            atomic_store(&ds->guarded, false);
+            set_changed(ds);
+        }
+        return;
+    }
+    if (ds->keeper.next_bucket == NULL || rt_now_ns() / 1000000u < mv->retry_at_ms)
+        return;
+    if (run_pass(ds))
+        settle(ds);
+    else if (mv->now.failed > 0 || mv->now.left > 0)
+        mv->retry_at_ms = rt_now_ns() / 1000000u + RETRY_MS;
+}
+
+/* ---- the fiber ---- */
+
+static void
+look_at_health(struct disks *ds)
+{
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        struct slot *s = &ds->slots[i];
+        enum slot_state state = slot_state(s);
+
+        if ((state == SLOT_ACTIVE || state == SLOT_DRAINING) && s->disk != NULL &&
+            disk_has_left(s->disk))
+            slot_goes_out(ds, i);
+    }
+}
+
+static void
+mover_run(void *arg)
+{
+    struct disks *ds = arg;
+    struct mover *mv = ds->mover;
+    bool leftovers = true;
+
+    mv->running = true;
+    while (!mv->stopping) {
+        if (only_disk(ds) == NULL) {
+            struct errbuf eb = {{0}};
+
+            look_at_health(ds);
+            if (leftovers && ds->keeper.next_bucket != NULL) {
+                if (undecided_resolve(ds, DISKS_MAX, &eb) == ERR_OK)
+                    leftovers = false;
+                else
+                    LOG(LOG_WARN, "disks.undecided", eb.text, L_U64("pass", mv->passes));
+            }
+            work(ds);
+        }
+        slots_close_gone(ds);
+        if (!mv->stopping &&
+            rt_cond_wait(&mv->wake, deadline_in_ms(TICK_MS)) == ERR_CANCELLED)
+            break;
+    }
+    mv->running = false;
+}
+
+enum err
+mover_start(struct disks *ds, struct errbuf *eb)
+{
+    struct mover *mv = xcalloc(1, sizeof *mv);
+    enum err rc;
+
+    rt_cond_init(&mv->wake);
+    lock_init(&mv->lock, LOCK_KEYS);
+    list_init(&mv->queue);
+    ds->mover = mv;
+    rt_group_begin(&mv->group);
+    rc = rt_group_start(&mv->group, mover_run, ds);
+    return rc == ERR_OK ? rc : err_set(eb, rc, "no fiber to look after the disks");
+}
+
+void
+mover_stop(struct disks *ds)
+{
+    struct mover *mv = ds->mover;
+    struct repair *r;
+
+    if (mv == NULL)
+        return;
+    mv->stopping = true;
+    rt_group_cancel(&mv->group);
+    rt_group_join(&mv->group);
+    while (atomic_load(&mv->woken)) /* the message has our address */
+        rt_yield();
+    ds->mover = NULL;
+    while ((r = next_repair(mv)) != NULL)
+        free(r);
+    lock_fini(&mv->lock);
+    free(mv);
+}
+
+void
+mover_status(struct disks *ds, struct disks_status *out)
+{
+    struct mover *mv = ds->mover;
+
+    out->pass = mv->now.pass;
+    out->seen = mv->now.seen;
+    out->total = mv->now.total;
+    out->elapsed_ms = mv->now.pass > 0 ? rt_now_ns() / 1000000u - mv->now.began_ms : 0;
+    out->moved = mv->now.moved;
+    out->moved_bytes = mv->now.moved_bytes;
+    out->failed = mv->now.failed;
+    out->left = mv->now.left;
+    out->waiting = mv->now.waiting;
+    out->repairs = atomic_load(&mv->repairs);
+    out->repaired = atomic_load(&mv->repaired);
+    snprintf(out->why, sizeof out->why, "%s", mv->now.why);
+}
+
+void
+mover_hold(struct disks *ds, int more)
+{
+    atomic_fetch_add(&ds->mover->holds, (uint32_t)more);
+    mover_wake(ds);
+}

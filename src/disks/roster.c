@@ -1,0 +1,152 @@
+#include "disks/roster.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/num.h"
+
+#define HEAD "forebay-disks 1"
+
+static const char *const state_names[ROSTER_STATES_] = {
+    [ROSTER_ACTIVE] = "active",
+    [ROSTER_DRAINING] = "draining",
+    [ROSTER_OUT] = "out",
+    [ROSTER_REMOVED] = "removed",
+};
+
+const char *
+roster_state_name(enum roster_state s)
+{
+    return state_names[s];
+}
+
+/* The next line, without its end; false when there is none. */
+static bool
+next_line(struct span *rest, struct span *line)
+{
+    const char *end = rest->len > 0 ? memchr(rest->at, '\n', rest->len) : NULL;
+
+    if (end == NULL)
+        return false;
+    *line = (struct span){rest->at, (size_t)(end - rest->at)};
+    *rest = span_from(*rest, line->len + 1);
+    return true;
+}
+
+/* Up to the next space, which is skipped. Empty: there is none. */
+static struct span
+next_word(struct span *line)
+{
+    const char *end = line->len > 0 ? memchr(line->at, ' ', line->len) : NULL;
+    struct span word = {line->at, end != NULL ? (size_t)(end - line->at) : 0};
+
+    if (end != NULL)
+        *line = span_from(*line, word.len + 1);
+    return word;
+}
+
+static bool
+parse_disk(struct span line, struct roster *out, struct errbuf *eb)
+{
+    struct span word = next_word(&line), id = next_word(&line), state = next_word(&line);
+    struct span weight = next_word(&line);
+    struct roster_disk d = {0};
+    unsigned s = 0;
+    char *path;
+    enum err rc;
+
+    if (!span_is(word, "disk") || id.len != 32 ||
+        hex_decode(id.at, id.len, d.id, sizeof d.id) != (int)sizeof d.id ||
+        num_u64(weight, &d.weight) != ERR_OK || line.len == 0 ||
+        line.len > ROSTER_PATH_MAX || memchr(line.at, '\0', line.len) != NULL)
+        return false;
+    while (s < ROSTER_STATES_ && !span_is(state, state_names[s]))
+        s++;
+    if (s == ROSTER_STATES_ || roster_find(out, d.id) != NULL)
+        return false;
+    path = xmemdup0(line.at, line.len);
+    rc = roster_add(out, d.id, d.weight, path, eb);
+    free(path);
+    if (rc == ERR_OK)
+        out->disks[out->count - 1].state = (enum roster_state)s;
+    return rc == ERR_OK;
+}
+
+enum err
+roster_parse(struct span text, struct roster *out, struct errbuf *eb)
+{
+    struct span line = {NULL, 0};
+    unsigned number = 0;
+
+    *out = (struct roster){0};
+    while (next_line(&text, &line)) {
+        bool good = ++number == 1 ? span_is(line, HEAD)
+                    : number == 2
+                        ? span_is(line, "settled yes") || span_is(line, "settled no")
+                        : parse_disk(line, out, eb);
+
+        if (!good)
+            return err_set(eb, ERR_CORRUPT,
+                           "the list of disks: line %u is not understood", number);
+        if (number == 2)
+            out->settled = span_is(line, "settled yes");
+    }
+    if (text.len > 0 || number < 3)
+        return err_set(eb, ERR_CORRUPT, "the list of disks ends after %u lines", number);
+    return ERR_OK;
+}
+
+void
+roster_print(const struct roster *r, struct buf *out)
+{
+    buf_printf(out, HEAD "\nsettled %s\n", r->settled ? "yes" : "no");
+    for (unsigned i = 0; i < r->count; i++) {
+        const struct roster_disk *d = &r->disks[i];
+        char id[33];
+
+        hex_encode(d->id, sizeof d->id, id);
+        buf_printf(out, "disk %s %s %" PRIu64 " %s\n", id, state_names[d->state],
+                   d->weight, d->path);
+    }
+}
+
+void
+roster_fini(struct roster *r)
+{
+    for (unsigned i = 0; i < r->count; i++)
+        free(r->disks[i].path);
+    free(r->disks);
+    *r = (struct roster){0};
+}
+
+struct roster_disk *
+roster_find(const struct roster *r, const uint8_t id[16])
+{
+    for (unsigned i = 0; i < r->count; i++)
+        if (memcmp(r->disks[i].id, id, 16) == 0)
+            return &r->disks[i];
+    return NULL;
+}
+
+enum err
+roster_add(struct roster *r, const uint8_t id[16], uint64_t weight, const char *path,
+           struct errbuf *eb)
+{
+    struct roster_disk *d;
+
+    if (r->count == ROSTER_MAX)
+        return err_set(eb, ERR_BUSY, "the list of disks has %u lines, at most %u",
+                       r->count, ROSTER_MAX);
+    if (strlen(path) > ROSTER_PATH_MAX || strchr(path, '\n') != NULL)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "a path of a disk has at most %u bytes and no line end",
+                       ROSTER_PATH_MAX);
+    r->disks = xrealloc(r->disks, (r->count + 1) * sizeof *r->disks);
+    d = &r->disks[r->count++];
+    *d = (struct roster_disk){.weight = weight, .path = xstrdup(path)};
+    memcpy(d->id, id, sizeof d->id);
+    return ERR_OK;
+}

@@ -1,0 +1,257 @@
+/* The set of disks as it is now: where keys lie, who is under way, and what stands in the list on disk. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "disks/move.h"
+
+/* ---- places ---- */
+
+static bool
+is_here(enum slot_state s)
+{
+    return s == SLOT_ACTIVE || s == SLOT_DRAINING;
+}
+
+/* Are all that were to hold the key out? Before they went the order was with them, and each had what is acknowledged. */
+static bool
+only_out_could_hold(uint64_t hash, const struct place_disk *all,
+                    const enum slot_state *states, unsigned count, unsigned copies)
+{
+    uint8_t order[DISKS_MAX];
+    unsigned n = place_order(hash, all, count, order, MAX(copies, 1u));
+
+    for (unsigned i = 0; i < n; i++)
+        if (states[order[i]] != SLOT_OUT)
+            return false;
+    return n > 0;
+}
+
+void
+places_of(struct disks *ds, const struct disks_key *k, struct places *out)
+{
+    unsigned count = atomic_load(&ds->slot_count), want = MAX(k->copies, 1u), n;
+    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    struct place_disk active[DISKS_MAX], all[DISKS_MAX];
+    enum slot_state states[DISKS_MAX];
+    bool out_is_there = false;
+
+    for (unsigned i = 0; i < count; i++) {
+        states[i] = slot_state(&ds->slots[i]);
+        active[i] = all[i] = ds->slots[i].place;
+        if (states[i] != SLOT_ACTIVE)
+            active[i].weight = 0;
+        if (states[i] != SLOT_ACTIVE && states[i] != SLOT_OUT)
+            all[i].weight = 0;
+        out_is_there |= states[i] == SLOT_OUT;
+    }
+    n = place_order(hash, active, count, out->at, count);
+    out->placed = MIN(n, want);
+    for (unsigned i = 0; i < count; i++)
+        if (states[i] == SLOT_DRAINING ||
+            (states[i] == SLOT_ACTIVE && active[i].weight == 0))
+            out->at[n++] = (uint8_t)i;
+    out->count = n;
+    out->unheard = out_is_there && (atomic_load(&ds->out_unsettled) ||
+                                    only_out_could_hold(hash, all, states, count, want));
+}
+
+unsigned
+places_all(struct disks *ds, uint8_t out[DISKS_MAX])
+{
+    unsigned count = atomic_load(&ds->slot_count), n = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        if (slot_state(&ds->slots[i]) == SLOT_DRAINING)
+            out[n++] = (uint8_t)i;
+    for (unsigned i = 0; i < count; i++)
+        if (slot_state(&ds->slots[i]) == SLOT_ACTIVE)
+            out[n++] = (uint8_t)i;
+    return n;
+}
+
+struct disk *
+slot_enter(struct disks *ds, unsigned i)
+{
+    struct slot *s = &ds->slots[i];
+
+    atomic_fetch_add(&s->busy, 1);
+    if (s->disk != NULL && is_here(slot_state(s)))
+        return s->disk;
+    atomic_fetch_sub(&s->busy, 1);
+    return NULL;
+}
+
+void
+slot_leave(struct disks *ds, unsigned i)
+{
+    uint64_t before = atomic_fetch_sub(&ds->slots[i].busy, 1);
+
+    assert(before > 0);
+}
+
+enum err
+unheard(struct errbuf *eb)
+{
+    return err_set(
+        eb, ERR_UNAVAILABLE,
+        "a disk that could hold this object is out of service; forebay disk ls "
+        "says which");
+}
+
+/* ---- who is under way ---- */
+
+bool
+change_begin(struct disks *ds, uint32_t *phase)
+{
+    for (;;) {
+        *phase = atomic_load(&ds->phase);
+        atomic_fetch_add(&ds->changes[*phase & 1], 1);
+        if (atomic_load(&ds->phase) == *phase)
+            return atomic_load(&ds->guarded);
+        atomic_fetch_sub(&ds->changes[*phase & 1], 1);
+    }
+}
+
+void
+change_end(struct disks *ds, uint32_t phase)
+{
+    atomic_fetch_sub(&ds->changes[phase & 1], 1);
+}
+
+void
+changes_before_end(struct disks *ds)
+{
+    uint32_t before = atomic_fetch_add(&ds->phase, 1);
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    while (atomic_load(&ds->changes[before & 1]) > 0)
+        if (rt_sleep_ms(1) != ERR_OK)
+            break; /* not in a shield */
+    rt_shield_end(&shield);
+}
+
+uint32_t
+generation_enter(struct disks *ds)
+{
+    for (;;) {
+        uint32_t g = atomic_load(&ds->generation);
+
+        atomic_fetch_add(&ds->writers[g % WRITER_GENERATIONS], 1);
+        if (atomic_load(&ds->generation) == g)
+            return g;
+        atomic_fetch_sub(&ds->writers[g % WRITER_GENERATIONS], 1);
+    }
+}
+
+void
+generation_leave(struct disks *ds, uint32_t generation)
+{
+    atomic_fetch_sub(&ds->writers[generation % WRITER_GENERATIONS], 1);
+}
+
+bool
+writers_next(struct disks *ds)
+{
+    uint32_t next = atomic_load(&ds->generation) + 1;
+
+    if (atomic_load(&ds->writers[next % WRITER_GENERATIONS]) > 0)
+        return false;
+    atomic_store(&ds->generation, next);
+    return true;
+}
+
+bool
+writers_old(struct disks *ds)
+{
+    uint32_t now = atomic_load(&ds->generation) % WRITER_GENERATIONS;
+
+    for (uint32_t g = 0; g < WRITER_GENERATIONS; g++)
+        if (g != now && atomic_load(&ds->writers[g]) > 0)
+            return true;
+    return false;
+}
+
+/* ---- the list on disk ---- */
+
+static void
+take_states(struct disks *ds)
+{
+    static const enum roster_state of[] = {[SLOT_ACTIVE] = ROSTER_ACTIVE,
+                                           [SLOT_DRAINING] = ROSTER_DRAINING,
+                                           [SLOT_OUT] = ROSTER_OUT,
+                                           [SLOT_GONE] = ROSTER_REMOVED};
+    struct roster *r = &ds->keeper.roster;
+
+    r->settled = atomic_load(&ds->settled);
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        struct roster_disk *d = roster_find(r, ds->slots[i].id);
+
+        assert(d != NULL);
+        d->state = of[slot_state(&ds->slots[i])];
+    }
+}
+
+enum err
+roster_store(struct disks *ds, struct errbuf *eb)
+{
+    struct rt_shield shield;
+    struct buf text;
+    bool settled;
+    enum err rc;
+
+    if (ds->keeper.state == NULL)
+        return ERR_OK;
+    rt_shield_begin(&shield);
+    rc = rt_sem_take(&ds->keeper.storing, DEADLINE_NEVER);
+    assert(rc == ERR_OK); /* no deadline, and nothing cancels it here */
+    take_states(ds);
+    settled = ds->keeper.roster.settled;
+    buf_init(&text, ROSTER_BYTES_MAX);
+    roster_print(&ds->keeper.roster, &text);
+    rc = text.full
+             ? err_set(eb, ERR_TOO_LARGE, "the list of disks is over %u KiB",
+                       ROSTER_BYTES_MAX >> 10)
+             : rt_file_store(ds->keeper.state, ROSTER_FILE, text.at, text.len, 0600, eb);
+    if (rc == ERR_OK)
+        ds->keeper.stored_settled = settled;
+    buf_fini(&text);
+    rt_sem_give(&ds->keeper.storing);
+    rt_shield_end(&shield);
+    return rc;
+}
+
+struct unsettle {
+    struct disks *ds;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+static void
+unsettle(void *arg)
+{
+    struct unsettle *u = arg;
+    struct disks *ds = u->ds;
+
+    /* Writers lock their keys before anything can be moved: the mover waits for those who did not (move.c). */
+    atomic_store(&ds->guarded, true);
+    atomic_store(&ds->settled, false);
+    set_changed(ds);
+    mover_wake(ds);
+    u->rc = ds->keeper.stored_settled ? roster_store(ds, u->eb) : ERR_OK;
+}
+
+enum err
+set_unsettle(struct disks *ds, struct errbuf *eb)
+{
+    struct unsettle u = {.ds = ds, .eb = eb, .rc = ERR_CANCELLED};
+    struct rt_shield shield;
+    enum err rc;
+
+    rt_shield_begin(&shield);
+    rc = rt_call(0, unsettle, &u);
+    rt_shield_end(&shield);
+    return rc == ERR_OK ? u.rc : rc;
+}

@@ -1,0 +1,21 @@
+/* write: what objects and parts on their way in share. */
+#pragma once
+#include "disks/internal.h"
+
+struct disks_writer *writer_new(struct disks *ds, const struct disks_key *k,
+                                enum disk_class class);
+/* One more disk has the body under way; the caller is in its slot. */
+void writer_joins(struct disks_writer *w, unsigned slot, struct disk_writer *to);
+unsigned least_of(const struct disks_key *k);
+enum err too_few(unsigned have, unsigned want, struct errbuf *eb);
+
+/* Copies of a write whose owner is to[0]. prepare ends with ERR_OK when enough have it. */
+enum err prepare_copies(struct disks_writer *w, const struct content_id *content,
+                        const struct object_meta *meta, struct errbuf *eb) MUST_CHECK;
+void give_up_copies(struct disks_writer *w, const struct content_id *content);
+/* Copy i is out of this write after its prepare failed. */
+void writer_leaves(struct disks_writer *w, unsigned i, const struct content_id *content);
+void decide_copies(struct disks_writer *w, const struct content_id *content,
+                   const struct version *v);
+enum err ready_to_judge(struct disks_writer *w, const struct disk_condition *c,
+                        struct errbuf *eb) MUST_CHECK;

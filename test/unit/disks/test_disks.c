@@ -1,0 +1,269 @@
+/* Several disks as one: where objects lie, disks that come and go, and who is refused. */
+#include "rig.h"
+
+#define KEYS 60
+
+static const char *
+name(unsigned i)
+{
+    static char text[2][40];
+    static unsigned which;
+
+    which ^= 1;
+    snprintf(text[which], sizeof text[which], "dir/key-%04u", i);
+    return text[which];
+}
+
+/* Small ones lie in logs, large ones in bodies. */
+static size_t
+size_of(unsigned i)
+{
+    return i % 10 == 9 ? 700000 + i : 100 + i * 37;
+}
+
+static void
+put_all(struct rig *g, uint64_t seed)
+{
+    for (unsigned i = 0; i < KEYS; i++)
+        CHECK(rig_put(g, name(i), size_of(i), seed + i) == ERR_OK);
+}
+
+static void
+get_all(struct rig *g, uint64_t seed)
+{
+    for (unsigned i = 0; i < KEYS; i++) {
+        enum err rc = rig_get(g, name(i), size_of(i), seed + i);
+
+        if (rc != ERR_OK)
+            fprintf(stderr, "%s: %s: %s\n", name(i), err_name(rc), g->eb.text);
+        CHECK(rc == ERR_OK);
+    }
+}
+
+static uint64_t
+objects_on_all(struct rig *g, unsigned disks)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < disks; i++)
+        sum += rig_objects_on(g, g->path[i]);
+    return sum;
+}
+
+/* Every key once, in order, whatever the size of the pages. */
+static void
+list_all(struct rig *g, uint32_t page)
+{
+    struct arena *a = arena_new(KIB(16), MIB(2));
+    struct disk_entry *rows;
+    char after[64] = "";
+    unsigned seen = 0;
+    uint32_t count;
+    bool more = true;
+
+    while (more) {
+        arena_reset(a);
+        if (disks_list(g->ds, RIG_BUCKET, g->copies, span_of(after), false, page, a,
+                       &rows, &count, &more, &g->eb) != ERR_OK) {
+            CHECK(!"listed");
+            break;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            CHECK(span_is(rows[i].key, name(seen++)));
+        if (count > 0)
+            snprintf(after, sizeof after, "%.*s", SPAN_ARG(rows[count - 1].key));
+    }
+    CHECK_U64(seen, KEYS);
+    arena_free(&a);
+}
+
+static void
+several(void *arg)
+{
+    struct rig *g = arg;
+    bool existed = false, empty = true;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    put_all(g, 1);
+    get_all(g, 1);
+    CHECK_U64(objects_on_all(g, 3), KEYS);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(rig_objects_on(g, g->path[i]) > KEYS / 8);
+    list_all(g, 1000);
+    list_all(g, 7);
+    put_all(g, 1000);
+    get_all(g, 1000);
+    CHECK(disks_bucket_empty(g->ds, RIG_BUCKET, 1, &empty, &g->eb) == ERR_OK && !empty);
+    disks_close(&g->ds);
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    get_all(g, 1000);
+    for (unsigned i = 0; i < KEYS; i++) {
+        CHECK(rig_delete(g, name(i), &existed) == ERR_OK && existed);
+        CHECK(rig_get(g, name(i), 1, 1) == ERR_NOT_FOUND);
+    }
+    CHECK(rig_delete(g, name(0), &existed) == ERR_OK && !existed);
+    CHECK(disks_bucket_empty(g->ds, RIG_BUCKET, 1, &empty, &g->eb) == ERR_OK && empty);
+    disks_close(&g->ds);
+}
+
+static void
+conditions(void *arg)
+{
+    struct rig *g = arg;
+    struct disk_condition absent = {.if_absent = true}, same = {.if_content = true};
+    struct row row;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    CHECK(rig_put_if(g, "k", 100, 1, &absent, &row) == ERR_OK);
+    CHECK(rig_put_if(g, "k", 100, 2, &absent, &row) == ERR_PRECONDITION);
+    same.content = row.content;
+    CHECK(rig_put_if(g, "k", 100, 3, &same, &row) == ERR_OK);
+    CHECK(rig_put_if(g, "k", 100, 4, &same, &row) == ERR_PRECONDITION);
+    CHECK(rig_get(g, "k", 100, 3) == ERR_OK);
+    disks_close(&g->ds);
+}
+
+/* One disk becomes three, three become two: nothing is lost, nothing comes back, only a share moves. */
+static void
+come_and_go(void *arg)
+{
+    struct rig *g = arg;
+    uint8_t id[16];
+    bool existed;
+
+    REQUIRE(rig_open(g, 1) == ERR_OK);
+    put_all(g, 1);
+    CHECK(disks_add(g->ds, g->path[1], id, &g->eb) == ERR_OK);
+    get_all(g, 1);
+    list_all(g, 10);
+    CHECK(rig_put_if(g, name(3), size_of(3), 4,
+                     &(struct disk_condition){.if_absent = true},
+                     NULL) == ERR_PRECONDITION);
+    CHECK(disks_add(g->ds, g->path[2], id, &g->eb) == ERR_OK);
+    put_all(g, 5);
+    get_all(g, 5);
+    CHECK(rig_settled(g));
+    get_all(g, 5);
+    list_all(g, 10);
+    CHECK_U64(objects_on_all(g, 3), KEYS);
+    CHECK(rig_objects_on(g, g->path[2]) > KEYS / 8);
+
+    CHECK(disks_remove(g->ds, g->path[1], false, &g->eb) == ERR_DENIED);
+    CHECK_SAYS(g->eb.text, "in use");
+    CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_OK);
+    CHECK(rig_delete(g, name(0), &existed) == ERR_OK && existed);
+    CHECK(rig_get(g, name(0), size_of(0), 5) == ERR_NOT_FOUND);
+    CHECK(rig_put(g, name(0), size_of(0), 5) == ERR_OK);
+    get_all(g, 5);
+    CHECK(rig_settled(g));
+    CHECK_U64(rig_objects_on(g, g->path[1]), 0);
+    get_all(g, 5);
+    CHECK(disks_remove(g->ds, g->path[1], false, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    get_all(g, 5);
+    list_all(g, 10);
+    disks_close(&g->ds);
+
+    CHECK(rig_open(g, 7) == ERR_DENIED); /* the removed one comes back */
+    CHECK_SAYS(g->eb.text, "removed");
+    REQUIRE(rig_open(g, 5) == ERR_OK);
+    get_all(g, 5);
+    disks_close(&g->ds);
+}
+
+/* A restart in the middle of a drain goes on with it. */
+static void
+drain_over_a_restart(void *arg)
+{
+    struct rig *g = arg;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    put_all(g, 1);
+    CHECK(disks_drain(g->ds, g->path[0], false, &g->eb) == ERR_OK);
+    disks_close(&g->ds);
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    get_all(g, 1);
+    CHECK(rig_settled(g));
+    CHECK_U64(rig_objects_on(g, g->path[0]), 0);
+    get_all(g, 1);
+    CHECK(disks_drain(g->ds, g->path[0], true, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK(rig_objects_on(g, g->path[0]) > KEYS / 8);
+    get_all(g, 1);
+    disks_close(&g->ds);
+}
+
+static void
+command(const char *fmt, const char *a, const char *b)
+{
+    char text[700];
+
+    snprintf(text, sizeof text, fmt, a, b);
+    CHECK(system(text) == 0);
+}
+
+static void
+refusals(void *arg)
+{
+    struct rig *g = arg;
+    const char *paths[2] = {g->path[0], g->path[1]};
+    unsigned which = 9;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    put_all(g, 1);
+    disks_close(&g->ds);
+    CHECK(disks_find_state(paths, 2, &which, &g->eb) == ERR_OK && which == 0);
+    paths[0] = g->path[1];
+    paths[1] = g->path[0];
+    CHECK(disks_find_state(paths, 2, &which, &g->eb) == ERR_OK && which == 1);
+    CHECK(disks_find_state(paths, 1, &which, &g->eb) == ERR_DENIED);
+    CHECK_SAYS(g->eb.text, "none of these disks holds the node's state");
+
+    CHECK(rig_open(g, 1) == ERR_DENIED);
+    CHECK_SAYS(g->eb.text, "is missing: name its folder too");
+    command("mv '%s' '%s.away'", g->path[1], g->path[1]);
+    CHECK(rig_open(g, 3) == ERR_DENIED);
+    CHECK_SAYS(g->eb.text, "is its file system not mounted?");
+    command("cp -a '%s' '%s'", g->path[0], g->path[1]);
+    CHECK(rig_open(g, 3) == ERR_DENIED);
+    CHECK_SAYS(g->eb.text, "copy of the other");
+}
+
+static void
+test_several_disks_are_one(void)
+{
+    rig_run(several, &(struct rig){.copies = 1});
+}
+static void
+test_conditions_are_judged_by_the_owner(void)
+{
+    rig_run(conditions, &(struct rig){.copies = 1});
+}
+static void
+test_disks_come_and_go(void)
+{
+    rig_run(come_and_go, &(struct rig){.copies = 1});
+}
+static void
+test_a_drain_goes_on_after_a_restart(void)
+{
+    rig_run(drain_over_a_restart, &(struct rig){.copies = 1});
+}
+static void
+test_who_is_refused(void)
+{
+    rig_run(refusals, &(struct rig){.copies = 1});
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_WARN);
+    RUN(test_several_disks_are_one);
+    RUN(test_conditions_are_judged_by_the_owner);
+    RUN(test_disks_come_and_go);
+    RUN(test_a_drain_goes_on_after_a_restart);
+    RUN(test_who_is_refused);
+    return check_done();
+}
