@@ -19,6 +19,7 @@
 #define BUCKET     7
 #define BODY_TOP   (700u << 10)
 #define LIFE_DISKS 3
+#define NODE_DISKS LIFE_DISKS
 
 static const char *const life_mounts[LIFE_DISKS] = {"/a", "/b", "/c"};
 static const char *const life_paths[LIFE_DISKS] = {"/a/disk", "/b/disk", "/c/disk"};
@@ -121,6 +122,12 @@ is_sure(const struct life *f, const struct ledger_key *k)
     return k->maybe_count == 1 && !f->disturbed; /* the one that is being asked for */
 }
 
+static inline bool
+is_an_answer(enum err rc)
+{
+    return rc == ERR_OK || rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND;
+}
+
 /* ---- operations: ERR_OK to go on ---- */
 
 /* A condition that holds, or one that does not, as the draw says; false: none. */
@@ -185,14 +192,14 @@ do_put(struct life *f, struct ledger_key *k, char *body)
             return ERR_OK;
         }
         rc = disks_commit(&w, &meta, conditional ? &c : NULL, &row, &eb);
-        if (conditional && sure_before && is_sure(f, k))
+        if (conditional && sure_before && is_sure(f, k) && is_an_answer(rc))
             CHECK((rc == ERR_OK) == holds);
     } else {
         k->maybe_count--;
         return rc;
     }
     ledger_answered(f->ledger, k, rc, true);
-    return rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ? ERR_OK : rc;
+    return is_an_answer(rc) ? ERR_OK : rc;
 }
 
 static inline enum err
@@ -214,10 +221,10 @@ do_delete(struct life *f, struct ledger_key *k)
     rc = disks_delete(f->set, &key, DISK_NATIVE, conditional ? &c : NULL, &existed, &eb);
     if (rc == ERR_OK && is_sure(f, k))
         CHECK(existed == (k->known.write != 0));
-    if (conditional && is_sure(f, k))
+    if (conditional && is_sure(f, k) && is_an_answer(rc))
         CHECK((rc == ERR_OK) == holds);
     ledger_answered(f->ledger, k, rc, true);
-    return rc == ERR_PRECONDITION ? ERR_OK : rc;
+    return is_an_answer(rc) ? ERR_OK : rc;
 }
 
 static inline enum err
@@ -401,8 +408,8 @@ check_listing(struct life *f, uint64_t bucket)
     struct errbuf eb = {0};
     uint32_t count, living = 0;
     bool more;
-    enum err rc = disks_list(f->set, bucket, SPAN(""), false, 1000, a, &entries, &count,
-                             &more, &eb);
+    enum err rc = disks_list(f->set, bucket, bucket == BUCKET ? 1 : 2, SPAN(""), false,
+                             1000, a, &entries, &count, &more, &eb);
 
     if (rc == ERR_OK) {
         for (unsigned i = 0; i < LEDGER_KEYS; i++)
@@ -481,6 +488,19 @@ heal(struct life *f)
 
 /* ---- one life ---- */
 
+/* Which buckets there are, for those who move objects. */
+static inline bool
+next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
+{
+    (void)arg;
+    if (after > BUCKET)
+        return false;
+    *out = (struct disks_bucket){.id = after < BUCKET ? BUCKET : BUCKET + 1,
+                                 .birth_name = SPAN("bucket"),
+                                 .copies = after < BUCKET ? 1 : 2};
+    return true;
+}
+
 struct worker {
     struct life *life;
     unsigned index;
@@ -546,6 +566,7 @@ life_options(struct life *f)
     struct disks_options o = {
         .paths = life_paths,
         .count = f->disks,
+        .state = "/n", /* on a disk that is in no trouble */
         .disk = {.node = 1,
                  .epoch = f->epoch,
                  .segment_bytes = 2u << 20,
@@ -575,6 +596,7 @@ live(void *arg)
             CHECK_STR(eb.text, "open disks");
         return;
     }
+    disks_buckets(f->set, next_bucket, NULL);
     f->disturbed = false; /* it begins healthy */
     good = check_all(f);
     f->disturbed = disturbed;
