@@ -5,13 +5,14 @@
 
 static const struct verb verb = {
     .name = "disk",
-    .summary = "check, rebuild, export: a disk that is not served",
+    .summary = "check, rebuild, export, import: a disk that is not served",
     .arguments = "VERB",
 };
 static const struct cli_verb *const verbs[] = {
     &cli_disk_check,
     &cli_disk_rebuild,
     &cli_disk_export,
+    &cli_disk_import,
     NULL,
 };
 const struct cli_group cli_disk_group = {&verb, verbs};

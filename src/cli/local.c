@@ -125,13 +125,17 @@ local_close(struct local *l)
 }
 
 static void
-add(struct local_list *l, const char *path, const char *name, uint64_t size)
+add(struct local_list *l, const char *path, const char *name, const struct stat *st)
 {
     if (l->count == l->room) {
         l->room = l->room > 0 ? l->room * 2 : 64;
         l->at = xrealloc(l->at, l->room * sizeof *l->at);
     }
-    l->at[l->count++] = (struct local_entry){xstrdup(path), xstrdup(name), size};
+    l->at[l->count++] = (struct local_entry){
+        .path = xstrdup(path),
+        .name = xstrdup(name),
+        .size = (uint64_t)st->st_size,
+        .mtime_ms = (int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000};
 }
 
 static int
@@ -161,7 +165,7 @@ local_walk(const char *path, struct local_list *out, struct errbuf *eb)
             name++;
         if (e->fts_info == FTS_F)
             add(out, e->fts_path, e->fts_level == 0 ? e->fts_name : name,
-                (uint64_t)e->fts_statp->st_size);
+                e->fts_statp);
         else if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR ||
                  e->fts_info == FTS_NS) {
             errno = e->fts_errno;

@@ -22,6 +22,7 @@ void local_close(struct local *l);                 /* what was not kept is remov
 struct local_entry {
     char *path, *name;
     uint64_t size;
+    int64_t mtime_ms;
 };
 struct local_list {
     struct local_entry *at;

@@ -1,0 +1,132 @@
+/* disk import: objects from a tar or a folder into a node that nobody serves. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/disk_tool.h"
+#include "cli/import.h"
+#include "cli/local.h"
+
+static const struct flag flags[] = {
+    {"bucket", 'b', "NAME", "into this bucket; else the first folder of a path names it",
+     false},
+    {"prefix", 'p', "TEXT", "put it in front of each key", false},
+    {"dry-run", 'n', NULL, "count, write nothing", false},
+    {"json", 0, NULL, "as JSON, a line each", false},
+    {"quiet", 'q', NULL, "no progress", false},
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const examples[] = {
+    "forebay disk import ./data everything.tar",
+    "forebay disk import ./data ./photos --bucket photos --prefix 2026/",
+    "zcat dump.tar.gz | forebay disk import ./data - --bucket dump",
+    NULL,
+};
+static const struct verb verb = {
+    .name = "disk import",
+    .summary = "take in a tar or a folder, without a server",
+    .arguments = "DIR... SOURCE",
+    .least = 2,
+    .most = 65,
+    .examples = examples,
+    .flags = flags,
+    .more =
+        "The server must be stopped; a new folder becomes a new node. What forebay disk "
+        "export wrote becomes the same objects\n"
+        "again, with their metadata and ETags; of other tars and folders paths become "
+        "keys. What is there already is passed\n"
+        "over, so an import that was interrupted is simply begun again. Exit code 1 when "
+        "something was left out.",
+};
+
+struct importing {
+    struct disk_tool *tool;
+    const char *source;
+    struct imported result;
+};
+
+static void
+say(void *arg, const char *sentence)
+{
+    const struct importing *m = arg;
+
+    disk_tool_say(m->tool, "note", sentence);
+}
+
+static void
+on_bytes(void *arg, uint64_t bytes)
+{
+    const struct importing *m = arg;
+
+    disk_tool_progress(m->tool, "imported", m->tool->progress.bytes + bytes, 0);
+}
+
+static void
+work(struct disk_tool *t)
+{
+    struct importing *m = t->arg;
+    const struct args *a = t->args;
+    const char *bucket = args_value(a, "bucket"), *prefix = args_value(a, "prefix");
+    struct import_options o = {.bucket = span_of(bucket != NULL ? bucket : ""),
+                               .prefix = span_of(prefix != NULL ? prefix : ""),
+                               .dry_run = args_has(a, "dry-run"),
+                               .say = say,
+                               .progress = on_bytes,
+                               .arg = m};
+    struct node_offline node = {0};
+    struct import i;
+
+    if (!o.dry_run)
+        t->rc = node_offline_open(a->at, (unsigned)a->count - 1, &node, &t->eb);
+    if (t->rc == ERR_OK && !o.dry_run)
+        t->rc = node_offline_map(&node, &t->eb);
+    if (t->rc == ERR_OK) {
+        struct errbuf eb = {{0}};
+        enum err rc;
+
+        import_start(&i, &node, &o);
+        t->rc = local_is_folder(m->source) ? import_folder(&i, m->source, &t->eb)
+                                           : import_tar(&i, m->source, &t->eb);
+        rc = import_finish(&i, &eb);
+        if (t->rc == ERR_OK && rc != ERR_OK) {
+            t->rc = rc;
+            t->eb = eb;
+        }
+        m->result = i.result;
+    }
+    node_offline_close(&node);
+}
+
+static enum exit_code
+report(const struct disk_tool *t, const struct importing *m)
+{
+    const struct imported *r = &m->result;
+    char size[NUM_SIZE_TEXT];
+
+    if (t->json)
+        printf("{\"kind\":\"summary\",\"objects\":%llu,\"bytes\":%llu,\"same\":%llu,"
+               "\"left_out\":%llu}\n",
+               (unsigned long long)r->objects, (unsigned long long)r->bytes,
+               (unsigned long long)r->same, (unsigned long long)r->refused);
+    else
+        printf("%s %llu objects, %s; %llu were there already, %llu left out\n",
+               args_has(t->args, "dry-run") ? "would import" : "imported",
+               (unsigned long long)r->objects, num_size_text(r->bytes, size),
+               (unsigned long long)r->same, (unsigned long long)r->refused);
+    return r->refused == 0 ? EXIT_OK_ : EXIT_DIFFERS;
+}
+
+static enum exit_code
+run(const struct args *a)
+{
+    struct importing m = {.source = a->at[a->count - 1]};
+    struct disk_tool t = {.args = a};
+    enum err rc;
+
+    m.tool = &t;
+    rc = disk_tool_run(&t, a, work, &m);
+    return rc == ERR_OK ? report(&t, &m) : cli_fail(rc, &t.eb);
+}
+
+const struct cli_verb cli_disk_import = {&verb, run};

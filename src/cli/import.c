@@ -1,0 +1,421 @@
+#include "cli/import.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "wire/s3name.h"
+
+#define PART_BYTES                                                                       \
+    ((uint64_t)1 << 30) /* of objects that are larger than one body may be */
+#define BODY_MOST ((uint64_t)5 << 30)
+
+struct import_object {
+    struct import *import;
+    struct arena *arena; /* owned: key, metadata */
+    struct exported e;
+    bool exact;
+    uint64_t got;
+    uint32_t sum;
+    struct digest md5;
+    const struct map_bucket *bucket; /* one reference */
+    struct disks_key key;
+
+    struct buf small;            /* of a small one: all of it */
+    struct disks_writer *writer; /* of a large one, or of its part; owned */
+    struct upload_id upload;     /* of one that is too large for one body */
+    bool in_parts;
+    uint32_t part;
+    uint64_t part_left;
+    struct digest part_md5;
+};
+
+static void PRINTF(2, 3) refuse(struct import *i, const char *fmt, ...)
+{
+    char text[1400];
+    va_list ap;
+
+    i->result.refused++;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (i->o->say != NULL)
+        i->o->say(i->o->arg, text);
+}
+
+void
+import_start(struct import *i, struct node_offline *n, const struct import_options *o)
+{
+    *i = (struct import){.node = n, .o = o};
+    rt_sem_init(&i->seats, IMPORT_AT_ONCE);
+    rt_group_begin(&i->group);
+}
+
+static void
+object_free(struct import_object **op)
+{
+    struct import_object *o = *op;
+
+    *op = NULL;
+    if (o == NULL)
+        return;
+    disks_write_abort(&o->writer);
+    digest_fini(&o->md5);
+    digest_fini(&o->part_md5);
+    buf_fini(&o->small);
+    map_bucket_drop(&o->bucket);
+    arena_free(&o->arena);
+    free(o);
+}
+
+/* ---- buckets ---- */
+
+static enum err
+make_bucket(struct import *i, struct span name, const struct map_bucket **out,
+            struct errbuf *eb)
+{
+    struct node_offline *n = i->node;
+    struct buf record;
+    enum err rc;
+
+    if (i->o->exact_buckets)
+        return err_set(eb, ERR_NO_BUCKET, "the bucket \"%.*s\" is not in the backup",
+                       (int)name.len, name.at);
+    rc =
+        map_bucket_create(n->map, name, NULL, (int64_t)(rt_wall_ns() / 1000000), out, eb);
+    if (rc != ERR_OK)
+        return rc;
+    buf_init(&record, KIB(64));
+    map_bucket_encode(*out, &record);
+    rc = disks_bucket_note(n->disks, (*out)->id, buf_span(&record), eb);
+    buf_fini(&record);
+    return rc;
+}
+
+static enum err
+find_bucket(struct import *i, struct span name, const struct map_bucket **out,
+            struct errbuf *eb)
+{
+    const struct map_bucket *b = map_bucket_find(map_now(i->node->map), name);
+
+    *out = NULL;
+    if (b == NULL)
+        return make_bucket(i, name, out, eb);
+    if (b->cached)
+        return err_set(eb, ERR_NOT_ALLOWED,
+                       "the bucket \"%.*s\" mirrors a remote one: put the objects there",
+                       (int)name.len, name.at);
+    *out = map_bucket_ref(b);
+    return ERR_OK;
+}
+
+/* ---- begin ---- */
+
+/* Is there the same object already? By what the record says of it, else by size and time. */
+static enum err
+is_there(struct import_object *o, bool *same, struct errbuf *eb)
+{
+    struct row row;
+    enum err rc = disks_lookup(o->import->node->disks, &o->key, &row, eb);
+
+    *same = false;
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK || row.size != o->e.size)
+        return rc;
+    *same = row.mtime_ms == o->e.meta.mtime_ms &&
+            (!o->exact ||
+             (memcmp(row.md5, o->e.meta.md5, 16) == 0 && row.parts == o->e.meta.parts));
+    return ERR_OK;
+}
+
+static enum err
+begin_part(struct import_object *o, struct errbuf *eb)
+{
+    o->part++;
+    o->part_left = MIN(PART_BYTES, o->e.size - o->got);
+    digest_init(&o->part_md5, DIGEST_MD5);
+    return disks_part_begin(o->import->node->disks, &o->key, &o->upload, o->part,
+                            o->part_left, &o->writer, eb);
+}
+
+static enum err
+begin_body(struct import_object *o, struct errbuf *eb)
+{
+    struct disks *ds = o->import->node->disks;
+    enum err rc;
+
+    buf_init(&o->small, DISK_INLINE_MAX);
+    if (o->e.size <= DISK_INLINE_MAX)
+        return ERR_OK;
+    if (o->e.size <= BODY_MOST)
+        return disks_write_begin(ds, &o->key, DISK_NATIVE, o->e.size, &o->writer, eb);
+    o->in_parts = true;
+    rc = disks_upload_begin(ds, &o->key, DISK_NATIVE, &o->e.meta, &o->upload, eb);
+    return rc == ERR_OK ? begin_part(o, eb) : rc;
+}
+
+static bool
+is_key(struct span key)
+{
+    return key.len >= 1 && key.len <= DISK_KEY_MAX && utf8_valid(key);
+}
+
+/* Everything of the object that outlives the call. */
+static struct import_object *
+object_new(struct import *i, const struct exported *e, bool exact)
+{
+    struct import_object *o = xcalloc(1, sizeof *o);
+    struct span bucket = i->o->bucket.len > 0 ? i->o->bucket : e->bucket;
+    char *key;
+
+    o->import = i;
+    o->arena = arena_new(4096, MIB(1));
+    o->e = *e;
+    o->exact = exact;
+    key = arena_alloc(o->arena, i->o->prefix.len + e->key.len + 1);
+    memcpy(key, i->o->prefix.at, i->o->prefix.len);
+    memcpy(key + i->o->prefix.len, e->key.at, e->key.len);
+    o->e.key = (struct span){key, i->o->prefix.len + e->key.len};
+    o->e.bucket = arena_span(o->arena, bucket);
+    meta_copy(o->arena, &e->meta, &o->e.meta);
+    digest_init(&o->md5, DIGEST_MD5);
+    return o;
+}
+
+static enum err
+place_object(struct import_object *o, struct errbuf *eb)
+{
+    enum err rc = find_bucket(o->import, o->e.bucket, &o->bucket, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    o->key = (struct disks_key){.at = {.bucket = o->bucket->id,
+                                       .birth_name = span_of(o->bucket->birth_name),
+                                       .key = o->e.key},
+                                .copies = o->bucket->copies};
+    return ERR_OK;
+}
+
+enum err
+import_begin(struct import *i, const struct exported *e, bool exact, bool *wanted,
+             struct errbuf *eb)
+{
+    struct import_object *o;
+    bool same = false;
+    enum err rc = i->rc;
+
+    *wanted = false;
+    if (rc != ERR_OK) {
+        *eb = i->eb;
+        return rc;
+    }
+    o = object_new(i, e, exact);
+    if (!is_key(o->e.key)) {
+        refuse(i, "\"%.*s\": a key is 1 to %u bytes of UTF-8", (int)o->e.key.len,
+               o->e.key.at, DISK_KEY_MAX);
+    } else if (i->o->dry_run) {
+        i->result.objects++;
+        i->result.bytes += e->size;
+    } else {
+        rc = place_object(o, eb);
+        if (rc == ERR_OK)
+            rc = is_there(o, &same, eb);
+        i->result.same += same;
+        if (rc == ERR_OK && !same)
+            rc = begin_body(o, eb);
+        *wanted = rc == ERR_OK && !same;
+    }
+    if (rc != ERR_OK)
+        err_prefix(eb, "%.*s/%.*s", (int)o->e.bucket.len, o->e.bucket.at,
+                   (int)o->e.key.len, o->e.key.at);
+    if (*wanted)
+        i->object = o;
+    else
+        object_free(&o);
+    return rc;
+}
+
+/* ---- data ---- */
+
+static enum err
+end_part(struct import_object *o, struct errbuf *eb)
+{
+    struct object_meta meta = {.mtime_ms = o->e.meta.mtime_ms};
+    unsigned char md5[DIGEST_MAX];
+
+    (void)digest_end(&o->part_md5, md5);
+    memcpy(meta.md5, md5, sizeof meta.md5);
+    return disks_part_commit(&o->writer, &meta, eb);
+}
+
+static enum err
+write_part(struct import_object *o, struct span piece, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && piece.len > 0) {
+        size_t n = (size_t)MIN((uint64_t)piece.len, o->part_left);
+
+        digest_add(&o->part_md5, piece.at, n);
+        rc = disks_write(o->writer, piece.at, n, eb);
+        o->part_left -= n;
+        o->got += n;
+        piece = span_from(piece, n);
+        if (rc == ERR_OK && o->part_left == 0)
+            rc = end_part(o, eb);
+        if (rc == ERR_OK && o->part_left == 0 && o->got < o->e.size)
+            rc = begin_part(o, eb);
+    }
+    return rc;
+}
+
+enum err
+import_data(struct import *i, struct span piece, struct errbuf *eb)
+{
+    struct import_object *o = i->object;
+
+    assert(o != NULL);
+    if (piece.len > o->e.size - o->got)
+        return err_set(eb, ERR_CORRUPT, "more bytes than announced");
+    digest_add(&o->md5, piece.at, piece.len);
+    o->sum = hash_crc32c(o->sum, piece.at, piece.len);
+    if (i->o->progress != NULL)
+        i->o->progress(i->o->arg, piece.len);
+    if (o->in_parts)
+        return write_part(o, piece, eb);
+    o->got += piece.len;
+    if (o->writer != NULL)
+        return disks_write(o->writer, piece.at, piece.len, eb);
+    buf_put_span(&o->small, piece);
+    return ERR_OK;
+}
+
+/* ---- end ---- */
+
+/* Bytes and record must agree; without a record the MD5 is the ETag. False: said, and nothing is kept. */
+static bool
+judge(struct import_object *o)
+{
+    static const uint8_t none[16];
+    unsigned char md5[DIGEST_MAX];
+    struct object_meta *m = &o->e.meta;
+    bool is_md5 = m->parts == 0 && m->etag_text.len == 0;
+
+    (void)digest_end(&o->md5, md5);
+    if (o->exact && (o->sum != o->e.sum || (is_md5 && memcmp(m->md5, none, 16) != 0 &&
+                                            memcmp(m->md5, md5, 16) != 0))) {
+        refuse(o->import, "%.*s/%.*s: its bytes are not what its record says",
+               (int)o->e.bucket.len, o->e.bucket.at, (int)o->e.key.len, o->e.key.at);
+        return false;
+    }
+    if (!o->exact)
+        memcpy(m->md5, md5, sizeof m->md5);
+    return true;
+}
+
+static enum err
+complete(struct import_object *o, struct errbuf *eb)
+{
+    struct disks *ds = o->import->node->disks;
+    struct arena *a = arena_new(KIB(64), MIB(8));
+    struct disk_part *parts;
+    struct row row;
+    uint32_t count;
+    bool more;
+    enum err rc = disks_part_list(ds, &o->key, &o->upload, 0, DISK_PARTS_MAX, a, &parts,
+                                  &count, &more, eb);
+
+    if (rc == ERR_OK)
+        rc = disks_upload_complete(ds, &o->key, &o->upload, parts, count, &o->e.meta,
+                                   NULL, &row, eb);
+    arena_free(&a);
+    return rc;
+}
+
+static enum err
+commit(struct import_object *o, struct errbuf *eb)
+{
+    struct row row;
+    enum err rc = ERR_OK;
+
+    if (o->in_parts)
+        return complete(o, eb);
+    if (o->writer == NULL) {
+        rc = disks_write_begin(o->import->node->disks, &o->key, DISK_NATIVE, o->e.size,
+                               &o->writer, eb);
+        if (rc == ERR_OK && o->small.len > 0)
+            rc = disks_write(o->writer, o->small.at, o->small.len, eb);
+    }
+    return rc == ERR_OK ? disks_commit(&o->writer, &o->e.meta, NULL, &row, eb) : rc;
+}
+
+static void
+commit_fiber(void *arg)
+{
+    struct import_object *o = arg;
+    struct import *i = o->import;
+    struct errbuf eb = {{0}};
+    enum err rc = commit(o, &eb);
+
+    if (rc == ERR_OK) {
+        i->result.objects++;
+        i->result.bytes += o->e.size;
+    } else if (i->rc == ERR_OK) {
+        i->rc = rc;
+        i->eb = eb;
+        err_prefix(&i->eb, "%.*s/%.*s", (int)o->e.bucket.len, o->e.bucket.at,
+                   (int)o->e.key.len, o->e.key.at);
+    }
+    object_free(&o);
+    rt_sem_give(&i->seats);
+}
+
+enum err
+import_end(struct import *i, struct errbuf *eb)
+{
+    struct import_object *o = i->object;
+    enum err rc;
+
+    i->object = NULL;
+    if (o->got != o->e.size) {
+        rc = err_set(eb, ERR_INCOMPLETE, "%.*s: %" PRIu64 " of %" PRIu64 " bytes",
+                     (int)o->e.key.len, o->e.key.at, o->got, o->e.size);
+        object_free(&o);
+        return rc;
+    }
+    if (!judge(o)) {
+        if (o->in_parts)
+            rc = disks_upload_abort(i->node->disks, &o->key, &o->upload, eb);
+        else
+            rc = ERR_OK;
+        object_free(&o);
+        return rc;
+    }
+    rc = rt_sem_take(&i->seats, DEADLINE_NEVER);
+    if (rc == ERR_OK) {
+        rc = rt_group_start(&i->group, commit_fiber, o);
+        if (rc != ERR_OK)
+            rt_sem_give(&i->seats);
+    }
+    if (rc != ERR_OK) {
+        object_free(&o);
+        return err_set(eb, rc, "interrupted");
+    }
+    return ERR_OK;
+}
+
+enum err
+import_finish(struct import *i, struct errbuf *eb)
+{
+    object_free(&i->object);
+    rt_group_join(&i->group);
+    if (i->rc != ERR_OK)
+        *eb = i->eb;
+    else if (!i->o->dry_run)
+        return disks_settle(i->node->disks, eb);
+    return i->rc;
+}

@@ -1,0 +1,97 @@
+#include "node/offline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static enum err
+folder(struct rt_dir *in, const char *name, struct rt_dir **out, struct errbuf *eb)
+{
+    enum err rc = rt_dir_make(in, name, 0700, eb);
+
+    if (rc == ERR_OK)
+        rc = rt_dir_sync(in, eb);
+    else if (rc == ERR_EXISTS)
+        rc = ERR_OK;
+    return rc == ERR_OK ? rt_dir_open_at(in, name, out, eb) : rc;
+}
+
+/* The folder itself, made when only it is missing. */
+static enum err
+open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
+{
+    const char *slash = strrchr(path, '/');
+    struct rt_dir *parent = NULL;
+    char *in;
+    enum err rc = rt_dir_open(path, out, eb);
+
+    if (rc != ERR_NOT_FOUND)
+        return rc;
+    in = slash == NULL ? xstrdup(".") : xmemdup0(path, (size_t)MAX(slash - path, 1));
+    rc = rt_dir_open(in, &parent, eb);
+    if (rc == ERR_OK)
+        rc = folder(parent, slash == NULL ? path : slash + 1, out, eb);
+    rt_dir_close(&parent);
+    free(in);
+    return rc;
+}
+
+static enum err
+open_state(struct node_offline *n, const char *path, struct errbuf *eb)
+{
+    enum err rc = open_root(path, &n->dir, eb);
+
+    if (rc == ERR_OK)
+        rc = folder(n->dir, ".forebay", &n->dot, eb);
+    if (rc == ERR_OK)
+        rc = folder(n->dot, "node", &n->state, eb);
+    if (rc == ERR_OK)
+        rc = folder(n->state, "meta", &n->meta_dir, eb);
+    if (rc == ERR_OK)
+        rc = folder(n->state, "secrets", &n->secrets, eb);
+    if (rc == ERR_OK)
+        rc = identity_start(n->state, path, &n->id, eb);
+    return rc == ERR_OK ? meta_open_embedded(n->meta_dir, &n->meta, eb) : rc;
+}
+
+enum err
+node_offline_open(const char *const *paths, unsigned count, struct node_offline *out,
+                  struct errbuf *eb)
+{
+    struct disk_options o = {0};
+    enum err rc;
+
+    *out = (struct node_offline){0};
+    if (count != 1)
+        return err_set(eb, ERR_NOT_BUILT, "%u disks at once: not built yet", count);
+    rc = open_state(out, paths[0], eb);
+    if (rc == ERR_OK) {
+        o.node = out->id.node;
+        o.epoch = out->id.starts;
+        memcpy(o.cluster_id, out->id.cluster_id, sizeof o.cluster_id);
+        rc = disks_open_one(paths[0], &o, &out->disks, eb);
+    }
+    if (rc != ERR_OK)
+        node_offline_close(out);
+    return rc;
+}
+
+enum err
+node_offline_map(struct node_offline *n, struct errbuf *eb)
+{
+    return n->map != NULL ? ERR_OK : map_start(n->meta, &n->map, eb);
+}
+
+void
+node_offline_close(struct node_offline *n)
+{
+    map_stop(&n->map);
+    disks_close(&n->disks);
+    meta_close(&n->meta);
+    rt_dir_close(&n->secrets);
+    rt_dir_close(&n->meta_dir);
+    rt_dir_close(&n->state);
+    rt_dir_close(&n->dot);
+    rt_dir_close(&n->dir);
+}

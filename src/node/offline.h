@@ -1,0 +1,21 @@
+/* offline: the state and the disks of a node that nobody serves, opened for a tool: import, restore. It counts as a start of
+ * the node, and what is written goes the way of every write: placed, in logs, durable. On loop 0; may switch. */
+#pragma once
+#include "disks/disks.h"
+#include "map/map.h"
+#include "meta/meta.h"
+#include "node/identity.h"
+
+struct node_offline {
+    struct rt_dir *dir, *dot, *state, *meta_dir, *secrets; /* owned, all of it */
+    struct identity id;
+    struct meta *meta;
+    struct disks *disks;
+    struct map_service *map;
+};
+/* `paths`: all disks of the node, in any order; a new folder becomes a new node. On an error *out is closed. */
+enum err node_offline_open(const char *const *paths, unsigned count,
+                           struct node_offline *out, struct errbuf *eb) MUST_CHECK;
+/* The map is read when it is first wanted: after whoever fills meta by hand. */
+enum err node_offline_map(struct node_offline *n, struct errbuf *eb) MUST_CHECK;
+void node_offline_close(struct node_offline *n);
