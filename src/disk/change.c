@@ -384,20 +384,16 @@ settle(struct changes *c, const struct member *m, const struct upload_id *upload
                                    .comes = comes};
 }
 
-/* What is prepared counts as living in its segment, as a part does: the index knows it by its row only once it is
- * decided. A manifest counts nowhere, its parts count by themselves. */
-static void
-count_prepared(struct changes *c, const struct row *row, int sign)
-{
-    if ((row->flags & ROW_PARTS) == 0)
-        run_segment(c->run, c->class, row->segment, sign * (int64_t)row->size, 0);
-}
-
+/* It was counted as living by its row in the table `prepared`, and that goes. A manifest is not counted, its parts
+ * are, by themselves. */
 static void
 prepared_died(struct changes *c, const struct row *row)
 {
-    if ((row->flags & ROW_PARTS) == 0)
-        part_died(c, row->segment, (row->flags & ROW_INLINE) != 0, row->size);
+    if ((row->flags & ROW_PARTS) != 0)
+        return;
+    run_segment(c->run, c->class, row->segment, 0, (int64_t)row->size);
+    if ((row->flags & ROW_INLINE) == 0)
+        note_dying(c->disk, c->class, row->segment);
 }
 
 static enum err
@@ -416,7 +412,6 @@ apply_prepare(struct changes *c, const struct member *m, struct row *row,
         return rc;
     if (rc == ERR_OK) /* moved by compaction, and read again by a replay */
         prepared_died(c, &old.row);
-    count_prepared(c, &p.row, 1);
     run_prepared(c->run, &m->content, &p);
     settle(c, m, &m->upload, true);
     *row = p.row;
@@ -479,7 +474,6 @@ apply_decide(struct changes *c, const struct member *m, struct row *row,
         prepared_died(c, &p.row);
         return ERR_OK;
     }
-    count_prepared(c, &p.row, -1); /* the index counts it from here on */
     return put_row(c, m, row, eb);
 }
 
