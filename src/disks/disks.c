@@ -26,7 +26,8 @@ struct given {
 static enum err
 identify(const char *path, struct given *out, struct errbuf *eb)
 {
-    enum err rc = disk_identify(path, &out->is, eb);
+    struct errbuf why = {{0}};
+    enum err rc = disk_identify(path, &out->is, &why);
 
     out->path = path;
     out->kind = rc == ERR_OK ? GIVEN_DISK : GIVEN_NEW;
@@ -35,7 +36,12 @@ identify(const char *path, struct given *out, struct errbuf *eb)
                        "%s was removed from its node, and what is on it is no longer "
                        "current; empty the folder to use it as a new disk",
                        path);
-    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+    /* A superblock that a crash left half made is disk_open()'s to judge: it knows whether there are segments. */
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
+        return ERR_OK;
+    if (eb != NULL)
+        *eb = why;
+    return rc;
 }
 
 static enum err
@@ -272,11 +278,14 @@ static enum err
 open_set(struct disks *ds, const struct disks_options *o, struct errbuf *eb)
 {
     struct given *g = xcalloc(o->count + 1, sizeof *g);
-    enum err rc = o->count >= 1 && o->count <= DISKS_MAX / 2
-                      ? identify_all(o->paths, o->count, g, eb)
-                      : err_set(eb, ERR_BAD_REQUEST, "%u disks, 1 to %u are possible",
-                                o->count, DISKS_MAX / 2);
+    enum err rc = ERR_OK;
 
+    g[0].path = o->count > 0 ? o->paths[0] : NULL;
+    if (o->count < 1 || o->count > DISKS_MAX / 2)
+        rc = err_set(eb, ERR_BAD_REQUEST, "%u disks, 1 to %u are possible", o->count,
+                     DISKS_MAX / 2);
+    else if (o->state != NULL || o->count > 1)
+        rc = identify_all(o->paths, o->count, g, eb);
     if (rc == ERR_OK && o->state != NULL)
         rc = rt_dir_open(o->state, &ds->keeper.state, eb);
     if (rc == ERR_OK)

@@ -167,17 +167,23 @@ readers_of(struct disks *ds, unsigned slot)
     return sum;
 }
 
-void
+bool
 slots_close_gone(struct disks *ds)
 {
+    bool more = false;
+
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         struct slot *s = &ds->slots[i];
 
-        if (slot_state(s) != SLOT_GONE || s->disk == NULL || atomic_load(&s->busy) > 0 ||
+        if (slot_state(s) != SLOT_GONE || s->disk == NULL)
+            continue;
+        more = true;
+        if (atomic_load(&s->busy) > 0 ||
             rt_now_ns() / 1000000u < s->gone_ms + CLOSE_AFTER_MS || readers_of(ds, i) > 0)
             continue;
         LOG(LOG_INFO, "disks.closed", "a removed disk is closed",
             L_TEXT("path", s->path));
         disk_close(&s->disk);
     }
+    return more;
 }

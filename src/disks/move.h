@@ -19,8 +19,8 @@ void mover_wake(struct disks *ds);
 /* One key's copies are compared and made whole soon; `slot` is where something was wrong. Any loop. Does not wait. */
 void repair_later(struct disks *ds, const struct disks_key *k, unsigned slot);
 
-/* Removed disks that nobody is in any more are closed. Keeper. May switch. */
-void slots_close_gone(struct disks *ds);
+/* Removed disks that nobody is in any more are closed. True: others are still to be. Keeper. May switch. */
+bool slots_close_gone(struct disks *ds);
 /* A disk does not answer any more: it is left out from here on. Keeper. May switch. */
 void slot_goes_out(struct disks *ds, unsigned i);
 /* What was prepared and never decided before this start, or whose order giver has left (slot `gone`, or DISKS_MAX: none).

@@ -499,9 +499,10 @@ mover_run(void *arg)
             }
             work(ds);
         }
-        slots_close_gone(ds);
         if (!mv->stopping &&
-            rt_cond_wait(&mv->wake, deadline_in_ms(TICK_MS)) == ERR_CANCELLED)
+            rt_cond_wait(&mv->wake, slots_close_gone(ds) || only_disk(ds) == NULL
+                                        ? deadline_in_ms(TICK_MS)
+                                        : DEADLINE_NEVER) == ERR_CANCELLED)
             break;
     }
     mv->running = false;
