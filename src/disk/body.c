@@ -22,16 +22,22 @@ body_span(uint64_t size)
 
 /* ---- headers in place ---- */
 
-/* Writes a header of 4 KiB at `offset`. */
 static enum err
-write_head(struct segment *s, uint64_t offset, struct member *m, struct errbuf *eb)
+head_buffer(struct iobuf **out, struct errbuf *eb)
 {
-    struct iobuf *b;
-    struct buf head;
-    enum err rc = iobuf_get(BODY_HEAD, &b);
+    enum err rc = iobuf_get(BODY_HEAD, out);
 
-    if (rc != ERR_OK)
-        return err_set(eb, rc, "no buffer for the header of a body");
+    return rc == ERR_OK ? ERR_OK : err_set(eb, rc, "no buffer for the header of a body");
+}
+
+/* Writes a header of 4 KiB at `offset`, out of a buffer that is dropped. */
+static enum err
+write_head_from(struct iobuf *b, struct segment *s, uint64_t offset, struct member *m,
+                struct errbuf *eb)
+{
+    struct buf head;
+    enum err rc;
+
     m->segment = s->id;
     m->generation = s->generation;
     m->offset = offset;
@@ -47,7 +53,16 @@ write_head(struct segment *s, uint64_t offset, struct member *m, struct errbuf *
 }
 
 static enum err
-write_open(struct body *b, struct errbuf *eb)
+write_head(struct segment *s, uint64_t offset, struct member *m, struct errbuf *eb)
+{
+    struct iobuf *b;
+    enum err rc = head_buffer(&b, eb);
+
+    return rc == ERR_OK ? write_head_from(b, s, offset, m, eb) : rc;
+}
+
+static enum err
+write_open(struct body *b, struct iobuf *io, struct errbuf *eb)
 {
     struct member m = b->head;
 
@@ -55,27 +70,61 @@ write_open(struct body *b, struct errbuf *eb)
     m.payload = b->span - BODY_HEAD;
     m.span = b->span;
     m.meta = NULL;
-    return write_head(b->segment, b->offset, &m, eb);
+    return write_head_from(io, b->segment, b->offset, &m, eb);
 }
 
 /* ---- reserving: home ---- */
+
+/* A place that was given out and whose header is on its way. */
+struct opening {
+    struct list of_segment;
+    uint64_t offset;
+};
+
+/* Several headers are written at once. No body may be acknowledged before all headers in front of it are there: whoever
+ * follows the chain from the first place must come to it. */
+static enum err
+wait_for_headers(struct segment *s, uint64_t before, struct errbuf *eb)
+{
+    for (;;) {
+        bool there = true;
+        enum err rc;
+
+        LIST_EACH(&s->home.openings, n)
+        {
+            there = there && LIST_ENTRY(n, struct opening, of_segment)->offset >= before;
+        }
+        if (there)
+            break;
+        rc = rt_cond_wait(&s->home.opened, DEADLINE_NEVER);
+        if (rc != ERR_OK)
+            return err_set(eb, rc, "gave up waiting for the places before this one");
+    }
+    return !s->doomed ? ERR_OK
+                      : err_set(eb, ERR_IO, "a write to this segment has failed");
+}
 
 static enum err
 reserve_own(struct body *b, uint64_t size, struct errbuf *eb)
 {
     uint64_t bytes;
-    enum err rc;
+    struct iobuf *io;
+    enum err rc = head_buffer(&io, eb);
 
+    if (rc != ERR_OK)
+        return rc;
     b->growing = size == DISK_SIZE_UNKNOWN;
     b->span = b->growing ? BODY_STEP - 2 * DISK_ALIGN : body_span(size);
     b->room = b->growing ? 0 : size;
     bytes = DISK_ALIGN + b->span + DISK_ALIGN; /* zeros behind it end the archive */
     rc = segment_make(b->disk, b->class, SEGMENT_ONE, 0, bytes, &b->segment, eb);
-    if (rc != ERR_OK)
+    if (rc != ERR_OK) {
+        iobuf_drop(&io);
         return rc;
+    }
     b->offset = DISK_ALIGN;
     atomic_fetch_add(&b->disk->used_bytes[b->class], b->span);
-    rc = write_open(b, eb);
+    rc = write_open(b, io, eb);
     if (rc == ERR_OK && b->class == DISK_NATIVE)
         rc = rt_dir_sync(b->disk->dir[b->class], eb);
     if (rc != ERR_OK)
@@ -101,9 +150,9 @@ shared_segment(struct disk *d, enum disk_class class, uint64_t span, struct errb
     return ERR_OK;
 }
 
-/* The header is written before anybody else gets a place behind it: no hole in the chain. */
+/* The next place of the shared segment, without its header. */
 static enum err
-reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
+take_place(struct body *b, uint64_t size, struct errbuf *eb)
 {
     struct disk *d = b->disk;
     enum err rc = rt_sem_take(&d->home.reserve, DEADLINE_NEVER);
@@ -118,19 +167,41 @@ reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
 
         b->segment = segment_ref(s);
         b->offset = s->home.used;
-        rc = write_open(b, eb);
-        if (rc == ERR_OK) {
-            s->home.used += b->span;
-            atomic_fetch_add(&d->used_bytes[b->class], b->span);
-            s->home.open_places++;
-        } else {
-            s->doomed =
-                rc !=
-                ERR_BUSY; /* a header that may be half there: nothing goes behind it */
-            segment_drop(&b->segment);
-        }
+        s->home.used += b->span;
+        s->home.open_places++;
+        atomic_fetch_add(&d->used_bytes[b->class], b->span);
     }
     rt_sem_give(&d->home.reserve);
+    return rc;
+}
+
+/* A header that may be half there: nothing goes behind it, and nothing that went there is acknowledged. The place stays; the
+ * next start finds it. */
+static enum err
+reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
+{
+    struct opening mine;
+    struct iobuf *io;
+    enum err rc = head_buffer(&io, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = take_place(b, size, eb);
+    if (rc != ERR_OK) {
+        iobuf_drop(&io);
+        return rc;
+    }
+    mine.offset = b->offset;
+    list_push_back(&b->segment->home.openings, &mine.of_segment);
+    rc = write_open(b, io, eb);
+    list_remove(&mine.of_segment);
+    if (rc != ERR_OK) {
+        b->segment->doomed = true;
+        b->segment->home.open_places--;
+    }
+    rt_cond_broadcast(&b->segment->home.opened);
+    if (rc != ERR_OK)
+        segment_drop(&b->segment);
     return rc;
 }
 
@@ -302,7 +373,9 @@ seal_shared(void *arg)
     struct rt_shield shield;
 
     rt_shield_begin(&shield);
-    j->rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
+    j->rc = wait_for_headers(s, b->offset, j->eb);
+    if (j->rc == ERR_OK)
+        j->rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
     if (j->rc == ERR_OK) {
         bool is_last = s->home.used == b->offset + b->span;
 

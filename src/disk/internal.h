@@ -55,6 +55,8 @@ struct segment {
         uint64_t size; /* allocated */
         uint64_t used; /* the next place or group goes here */
         unsigned open_places;
+        struct list openings;  /* shared bodies: places without their header yet (body.c) */
+        struct rt_cond opened; /* one of them has it */
         bool dirty;           /* cached: written since the last sync */
         struct list of_class; /* logs and shared segments of the class, by id */
         struct list of_dirty;

@@ -161,6 +161,8 @@ new_segment(struct disk *d, enum disk_class class, enum segment_kind kind, uint3
     atomic_init(&s->refs, 1);
     list_init(&s->home.of_class);
     list_init(&s->home.of_dirty);
+    list_init(&s->home.openings);
+    rt_cond_init(&s->home.opened);
     s->home.used = DISK_ALIGN;
     return s;
 }

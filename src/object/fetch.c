@@ -199,12 +199,13 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
                          (unsigned long long)f->info.size);
             break;
         }
-        proof_add(proof, buf->at, n);
         rc = disks_write(f->writer, buf->at, n, &f->eb);
         if (rc != ERR_OK)
             break;
         f->landed += n;
         rt_cond_broadcast(&f->moved);
+        rt_yield(); /* readers have it before it is summed: they wait for the end only */
+        proof_add(proof, buf->at, n);
     }
     iobuf_drop(&buf);
     if (rc == ERR_OK && f->landed != f->info.size)
