@@ -13,6 +13,7 @@ static const struct cli_verb *const verbs[] = {
     &cli_disk_rebuild,
     &cli_disk_export,
     &cli_disk_import,
+    &cli_disk_scrub,
     NULL,
 };
 const struct cli_group cli_disk_group = {&verb, verbs};

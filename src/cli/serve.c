@@ -166,6 +166,16 @@ take_node(const struct conf *c, struct node_options *o)
     o->segment_bytes = conf_u64(c, OPT_DISK_SEGMENT_BYTES);
     o->index_map_bytes = conf_u64(c, OPT_INDEX_MAP_SIZE);
     o->index_interval_ms = conf_u64(c, OPT_INDEX_INTERVAL);
+    o->disk_limits = (struct disk_limits){
+        .errors =
+            conf_u64(c, OPT_DISK_ERRORS) > 0 ? conf_u64(c, OPT_DISK_ERRORS) : UINT64_MAX,
+        .error_window_ms = conf_u64(c, OPT_DISK_ERROR_WINDOW),
+        .slow_ms = conf_u64(c, OPT_DISK_SLOW),
+        .slow_leave_ms = conf_u64(c, OPT_DISK_SLOW_LEAVE),
+        .stall_ms = conf_u64(c, OPT_DISK_STALL),
+    };
+    o->scrub_rate = conf_u64(c, OPT_SCRUB_RATE);
+    o->scrub_pass_ms = conf_u64(c, OPT_SCRUB_PASS);
     o->tail_bytes = conf_u64(c, OPT_INDEX_MEMORY);
     o->drain_ms = conf_u64(c, OPT_DRAIN_TIMEOUT);
     o->backend.retry_ms = conf_u64(c, OPT_BACKEND_RETRY_TIME);
@@ -179,6 +189,7 @@ take_node(const struct conf *c, struct node_options *o)
         .loops = (unsigned)conf_u64(c, OPT_LOOPS),
         .workers = (unsigned)conf_u64(c, OPT_WORKERS),
         .fibers_max = (unsigned)conf_u64(c, OPT_FIBERS),
+        .turn_limit_ms = conf_u64(c, OPT_TURN_LIMIT),
         .iobuf_bytes = conf_u64(c, OPT_MEMORY_BUFFERS),
         .pin = true,
     };

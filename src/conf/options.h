@@ -91,6 +91,22 @@
       "address space of the index, and its largest size; about 250 bytes an object") \
     X(OPT_INDEX_INTERVAL, "index.interval", DURATION, "1s", 10, CONF_MINUTE, "", START, \
       "time between durable commits of the index; the log is durable before that") \
+    X(OPT_DISK_ERRORS, "disk.errors", U64, "100", 0, 1000000, "", START, \
+      "a disk leaves when so many of its operations fail within disk.error_window; 0 is no limit") \
+    X(OPT_DISK_ERROR_WINDOW, "disk.error_window", DURATION, "10m", 1000, CONF_DAY, "", START, \
+      "the time in which errors of a disk are counted against disk.errors") \
+    X(OPT_DISK_SLOW, "disk.slow", DURATION, "0ms", 0, CONF_MINUTE, "", START, \
+      "a disk whose operations take longer on average is slow; 0 is ten times its own usual") \
+    X(OPT_DISK_SLOW_LEAVE, "disk.slow_leave", DURATION, "0ms", 0, 7 * CONF_DAY, "", START, \
+      "a disk that is slow for so long leaves; 0 is never") \
+    X(OPT_DISK_STALL, "disk.stall", DURATION, "30s", 1000, CONF_HOUR, "", START, \
+      "a disk leaves when it has operations and none of them ends for so long") \
+    X(OPT_SCRUB_RATE, "scrub.rate", SIZE, "64MiB", KIB(64), GIB(64), "", START, \
+      "bytes a second that the scrub of a disk reads at most") \
+    X(OPT_SCRUB_PASS, "scrub.pass", DURATION, "7d", CONF_SECOND, 365 * CONF_DAY, "", START, \
+      "the scrub reads everything on a disk once in so long") \
+    X(OPT_TURN_LIMIT, "turn_limit", DURATION, "50ms", 1, CONF_MINUTE, "", START, \
+      "a turn of an event loop that takes longer is told in the log, with what was running") \
     X(OPT_BACKEND_TIMEOUT, "backend.timeout", DURATION, "30s", 100, CONF_HOUR, "", START, \
       "waiting for a remote store: to its first byte, and between bytes") \
     X(OPT_BACKEND_CONNECT_TIMEOUT, "backend.connect_timeout", DURATION, "5s", 100, 10 * CONF_MINUTE, "", START, \

@@ -434,3 +434,9 @@ disk_has_left(const struct disk *d)
 {
     return health_gone(d->health);
 }
+
+const char *
+disk_path(const struct disk *d)
+{
+    return rt_dir_path(d->root);
+}

@@ -101,6 +101,8 @@ enum err disk_identify(const char *path, struct disk_identity *out,
 /* Writes into the superblock that the disk no longer belongs to its node: whoever opens it is told so (ERR_DENIED). May
  * switch. */
 enum err disk_mark_removed(struct disk *d, struct errbuf *eb) MUST_CHECK;
+/* As it was opened; lives as long as the disk. */
+const char *disk_path(const struct disk *d);
 /* The id of an open disk. */
 void disk_id(const struct disk *d, uint8_t out[16]);
 
@@ -586,7 +588,7 @@ struct disk_finding {
 };
 #define DISK_FINDINGS_MAX 256u /* the newest; those beyond are counted only */
 struct disk_scrub_status {
-    bool running;
+    bool running; /* or about to: it was asked for */
     bool asked;                /* for this pass: it goes at the full rate */
     uint64_t total_bytes;      /* what a pass reads, about */
     uint64_t rate;             /* bytes a second at most, now */

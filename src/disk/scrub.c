@@ -521,7 +521,7 @@ status_on_home(void *arg)
     const struct scrub *s = q->disk->scrub;
     struct disk_finding *copy = arena_try(q->arena, MAX(s->count, 1u) * sizeof *copy);
 
-    *q->out = (struct disk_scrub_status){.running = s->state.running,
+    *q->out = (struct disk_scrub_status){.running = s->state.running || s->wanted,
                                          .asked = s->asked,
                                          .total_bytes = all_bytes(q->disk),
                                          .rate = rate_of(s),

@@ -85,6 +85,9 @@ open_disk(struct node *n)
         .tail_bytes = n->o->tail_bytes,
         .index_map_bytes = n->o->index_map_bytes,
         .index_interval_ms = n->o->index_interval_ms,
+        .limits = n->o->disk_limits,
+        .scrub_rate = n->o->scrub_rate,
+        .scrub_pass_ms = n->o->scrub_pass_ms,
         .hot_bytes = n->o->hot_bytes,
         .home_loop = 0,
     };

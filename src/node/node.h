@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cloud/cloud.h"
+#include "disk/disk.h"
 #include "http/server.h"
 #include "rt/loop.h"
 
@@ -52,6 +53,8 @@ struct node_options {
     const char *const *domains;
     unsigned domain_count;
     bool bench_objects;
+    struct disk_limits disk_limits;
+    uint64_t scrub_rate, scrub_pass_ms;
     uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, index_interval_ms,
         tail_bytes;
     uint64_t drain_grace_ms;      /* full service after readyz says no */

@@ -105,6 +105,8 @@ static const struct page {
     {HTTP_METHOD_GET, "/_/readyz", false, true, readyz},
     {HTTP_METHOD_GET, "/_/metrics", false, false, metrics},
     {HTTP_METHOD_GET, "/_/stat", false, false, admin_stat},
+    {HTTP_METHOD_GET, "/_/scrub", false, false, admin_scrub_status},
+    {HTTP_METHOD_POST, "/_/scrub", false, false, admin_scrub_start},
     {HTTP_METHOD_GET, "/_/buckets", false, false, admin_bucket_list},
     {HTTP_METHOD_POST, "/_/buckets", false, false, admin_bucket_attach},
     {HTTP_METHOD_PATCH, "/_/buckets/", true, false, admin_bucket_set},

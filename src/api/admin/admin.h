@@ -12,6 +12,9 @@ enum err admin_bucket_list(struct request *q);
 /* Body: {"name", "endpoint", "region", "bucket", "path_style", "credentials": {"access_key", "secret_key",
  * "session_token"} | "anonymous" | absent: the server's own}. 200 with the bucket, 409 when the name is taken. */
 enum err admin_bucket_attach(struct request *q);
+/* scrub.c: what the scrubs of this node's disks do and found; POST begins a pass on each. */
+enum err admin_scrub_status(struct request *q);
+enum err admin_scrub_start(struct request *q);
 /* stat.c: what the node holds, as JSON. */
 enum err admin_stat(struct request *q);
 /* bucket_set.c: PATCH of one bucket. Body: {"anonymous_read": true|false, "copies": N}; each may be absent. 200 with the

@@ -3,7 +3,29 @@
 #include "rt/loop.h"
 #include "wire/json.h"
 
-#define STAT_MAX (16u << 10)
+#define STAT_MAX (64u << 10)
+
+static void
+put_disk(void *arg, unsigned slot, struct disk *d)
+{
+    struct json *j = arg;
+    struct disk_health h;
+
+    (void)slot;
+    disk_health(d, &h);
+    json_open_object(j, NULL);
+    json_text(j, "path", disk_path(d));
+    json_text(j, "state", disk_state_name(h.state));
+    json_text(j, "why", h.state == DISK_OK ? NULL : h.why);
+    json_u64(j, "read_errors", h.read_errors);
+    json_u64(j, "write_errors", h.write_errors);
+    json_u64(j, "sync_errors", h.sync_errors);
+    json_u64(j, "name_errors", h.name_errors);
+    json_u64(j, "corrupt_blocks", h.corrupt_blocks);
+    json_u64(j, "index_faults", h.index_faults);
+    json_u64(j, "slow_operations", h.slow_ops);
+    json_end(j);
+}
 
 enum err
 admin_stat(struct request *q)
@@ -31,6 +53,10 @@ admin_stat(struct request *q)
     json_u64(&j, "objects", s.objects);
     json_u64(&j, "tail_bytes", s.tail_bytes);
     json_u64(&j, "hot_bytes", s.hot_bytes);
+    json_end(&j);
+    json_open_array(&j, "disks");
+    if (q->api->options.disks != NULL)
+        disks_each(q->api->options.disks, put_disk, &j);
     json_end(&j);
     json_end(&j);
     admin_answer_json(q, 200, buf_span(&text));

@@ -1,0 +1,151 @@
+/* scrub: what the scrubs of the node's disks do and found, with the names of what is damaged. */
+#include "api/admin/admin.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "wire/json.h"
+
+#define STATUS_MAX (8u << 20)
+
+struct page {
+    struct request *q;
+    struct json j;
+    enum err rc;
+    struct errbuf eb;
+};
+
+/* Without a switch between the two: a bucket that is gone has no name any more. */
+static void
+put_bucket_name(struct request *q, struct json *j, uint64_t id)
+{
+    const struct map *m = map_now(q->api->options.map);
+
+    for (uint32_t i = 0; i < map_bucket_count(m); i++)
+        if (map_bucket_at(m, i)->id == id) {
+            json_text(j, "bucket", map_bucket_at(m, i)->name);
+            return;
+        }
+    json_text(j, "bucket", NULL);
+}
+
+static void
+put_time(struct json *j, const char *key, int64_t ms)
+{
+    char date[NUM_DATE_TEXT];
+
+    date_iso(ms, date);
+    json_text(j, key, ms > 0 ? date : NULL);
+}
+
+static void
+put_pass(struct json *j, const char *key, const struct disk_scrub_pass *p)
+{
+    json_open_object(j, key);
+    json_u64(j, "number", p->number);
+    put_time(j, "began", (int64_t)p->began_ms);
+    put_time(j, "ended", (int64_t)p->ended_ms);
+    json_u64(j, "objects", p->objects);
+    json_u64(j, "parts", p->parts);
+    json_u64(j, "bytes", p->bytes);
+    json_u64(j, "findings", p->findings);
+    json_u64(j, "repaired", p->repaired);
+    json_end(j);
+}
+
+static void
+put_finding(struct request *q, struct json *j, const struct disk_finding *f)
+{
+    static const char *const outcomes[] = {[FINDING_OPEN] = "open",
+                                           [FINDING_REPAIRED] = "repaired",
+                                           [FINDING_DROPPED] = "dropped"};
+
+    json_open_object(j, NULL);
+    json_u64(j, "pass", f->pass);
+    put_time(j, "found", f->found_ms);
+    put_bucket_name(q, j, f->bucket);
+    json_span(j, "key", (struct span){f->key, f->key_len});
+    json_u64(j, "part", f->part);
+    json_u64(j, "block", f->block);
+    json_text(j, "what", f->what);
+    json_text(j, "outcome", outcomes[f->outcome]);
+    json_end(j);
+}
+
+static void
+put_disk(void *arg, unsigned slot, struct disk *d)
+{
+    struct page *p = arg;
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    struct disk_scrub_status s;
+    enum err rc = disk_scrub_status(d, a, &s, &p->eb);
+
+    (void)slot;
+    if (rc != ERR_OK) {
+        p->rc = rc;
+        arena_free(&a);
+        return;
+    }
+    json_open_object(&p->j, NULL);
+    json_text(&p->j, "disk", disk_path(d));
+    json_text(&p->j, "state", s.running ? "running" : "waiting");
+    json_bool(&p->j, "asked", s.asked);
+    json_u64(&p->j, "rate", s.rate);
+    json_u64(&p->j, "total_bytes", s.total_bytes);
+    put_time(&p->j, "next", s.running ? 0 : s.next_ms);
+    put_pass(&p->j, "pass", &s.pass);
+    put_pass(&p->j, "last", &s.last);
+    json_open_array(&p->j, "findings");
+    for (uint32_t i = 0; i < s.count; i++)
+        put_finding(p->q, &p->j, &s.findings[i]);
+    json_end(&p->j);
+    json_end(&p->j);
+    arena_free(&a);
+}
+
+enum err
+admin_scrub_status(struct request *q)
+{
+    struct page p = {.q = q};
+    struct buf text;
+    enum err rc;
+
+    buf_init(&text, STATUS_MAX);
+    json_begin(&p.j, &text);
+    json_open_object(&p.j, NULL);
+    json_open_array(&p.j, "disks");
+    disks_each(q->api->options.disks, put_disk, &p);
+    json_end(&p.j);
+    json_end(&p.j);
+    rc = p.rc != ERR_OK ? fault_from(q, p.rc, &p.eb)
+         : text.full    ? fault_set(&q->fault, S3_InternalError,
+                                    "The findings are over %u bytes", STATUS_MAX)
+                        : ERR_OK;
+    if (rc == ERR_OK)
+        admin_answer_json(q, 200, buf_span(&text));
+    buf_fini(&text);
+    return rc;
+}
+
+static void
+start_disk(void *arg, unsigned slot, struct disk *d)
+{
+    struct page *p = arg;
+    enum err rc = disk_scrub_start(d, &p->eb);
+
+    (void)slot;
+    if (rc != ERR_OK)
+        p->rc = rc;
+}
+
+enum err
+admin_scrub_start(struct request *q)
+{
+    struct page p = {.q = q};
+
+    disks_each(q->api->options.disks, start_disk, &p);
+    if (p.rc != ERR_OK)
+        return fault_from(q, p.rc, &p.eb);
+    LOG(LOG_INFO, "scrub.asked", "a pass begins on every disk", L_TEXT("id", q->http->id),
+        L_SPAN("user", q->caller.name));
+    return admin_scrub_status(q);
+}
