@@ -250,6 +250,7 @@ apply_upload_begin(struct changes *c, const struct member *m, struct errbuf *eb)
     enum err rc = member_row(m, c->class, &row, eb); /* for its time */
     struct upload_row u = {.class = c->class,
                            .begun_ms = row.mtime_ms,
+                           .copy = m->copy,
                            .segment = m->segment,
                            .offset = m->offset};
 

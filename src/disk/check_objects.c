@@ -194,7 +194,7 @@ check_uploads(struct check *k, uint64_t bucket, struct arena *a, struct errbuf *
         uint32_t count;
 
         arena_reset(page);
-        rc = list_uploads(k->disk->tail, k->disk->index, bucket, after,
+        rc = list_uploads(k->disk->tail, k->disk->index, bucket, LIST_ALL, after,
                           after.len > 0 ? &last_id : NULL, PAGE, page, &uploads, &count,
                           &more, eb);
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {

@@ -230,8 +230,8 @@ judge_upload(struct committer *k, struct commit *c, bool *sync)
     rc = judge_manifest(k, c);
     if (rc != ERR_OK)
         return refuse(c, rc);
-    return c->kind == MEMBER_PREPARE ? judge_copies(k->changes, c, sync)
-                                     : judge_object(k, c, sync);
+    return c->kind == MEMBER_PREPARE || has_version(c) ? judge_copies(k->changes, c, sync)
+                                                       : judge_object(k, c, sync);
 }
 
 static enum verdict
@@ -306,6 +306,7 @@ member_of(struct committer *k, struct commit *c)
                        .upload = c->upload,
                        .part = c->part,
                        .born = c->born,
+                       .copy = c->copy,
                        .layout = c->layout,
                        .meta = c->meta};
 

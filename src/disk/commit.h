@@ -22,16 +22,17 @@ struct commit {
     bool current_version;        /* of meta: the current one, whichever it is */
     struct object_meta *stamped; /* of meta: the same as `meta` */
     struct version version; /* as another disk decided; zero: the committer gives one */
+    bool copy;              /* of an upload-begin: it copies an object */
     bool always;            /* of a tombstone: also where there is nothing to delete */
 
     /* The answer. */
     enum err rc;
     struct errbuf eb;
-    struct row row; /* as it stands now */
-    bool existed;   /* there was an object before */
+    struct row row;         /* as it stands now */
+    bool existed;           /* there was an object before */
     struct version decided; /* of the record */
-    struct row was; /* of version-delete and meta: the version's row before */
-    bool unknown;   /* the record may be in the log although rc is an error */
+    struct row was;         /* of version-delete and meta: the version's row before */
+    bool unknown;           /* the record may be in the log although rc is an error */
 
     /* The committer's. */
     struct version born;

@@ -79,7 +79,7 @@ struct disk_options {
     struct disk_limits limits;
     uint64_t scrub_rate;    /* bytes a second at most; 0: 64 MiB */
     uint64_t scrub_pass_ms; /* a pass of the scrub in so long; 0: a week */
-    bool state_elsewhere; /* a new disk: the node's state lies on another one */
+    bool state_elsewhere;   /* a new disk: the node's state lies on another one */
 };
 
 /* Makes or opens `path`. Replays the tail of the log. On ERR_OK the caller owns *out. Only while nobody else
@@ -211,6 +211,18 @@ enum err disk_lookup_any(struct disk *d, const struct disk_key *k, struct row *o
 enum err disk_meta(struct disk *d, const struct disk_key *k, const struct row *row,
                    struct arena *a, struct object_meta *out,
                    struct errbuf *eb) MUST_CHECK;
+
+/* The parts of an object that came in parts (ROW_PARTS), in its order. ERR_NOT_FOUND: the row is no longer current. May
+ * switch. */
+struct disk_object_part {
+    uint32_t number;
+    uint64_t offset, size;
+    struct content_id content;
+    uint8_t md5[16];
+};
+enum err disk_object_parts(struct disk *d, const struct row *row, struct arena *a,
+                           struct disk_object_part **out, uint32_t *count,
+                           struct errbuf *eb) MUST_CHECK;
 
 /* ---- reading ---- */
 struct disk_reader;
@@ -430,7 +442,6 @@ enum err disk_write_begin_as(struct disk *d, const struct disk_key *k, uint64_t 
  * through restarts, unseen, until disk_decide() or disk_give_up(). ERR_BUSY: too many are undecided (disk_options.
  * undecided_max). ERR_EXISTS: this content is prepared, or decided, already. Another error: unknown, as with
  * disk_commit(); say disk_give_up(). */
-#define DISK_UNDECIDED_MAX 65536u
 enum err disk_prepare(struct disk_writer **wp, const struct object_meta *meta,
                       struct errbuf *eb) MUST_CHECK;
 /* The prepared body becomes the key's row, version `v`, unless a newer row or tombstone is here: then it is dropped.
@@ -469,6 +480,21 @@ enum err disk_undecided(struct disk *d, const struct content_id *after, uint32_t
  * back that is older. */
 enum err disk_commit_copy(struct disk_writer **wp, const struct object_meta *meta,
                           const struct row *row, struct errbuf *eb) MUST_CHECK;
+/* The same for an object that came in parts (ROW_PARTS): disk_copy_begin() on the disk it comes to, then
+ * disk_part_begin_as() for each of its parts (disk_object_parts(), disk_read_begin() at its offset), then
+ * disk_copy_complete(). The upload has the row's content id, so that a copy goes on where it was left: ERR_EXISTS, *out
+ * is set, disk_part_list() says what is there. disk_upload_list() does not show it, disk_copy_list() does: after a start,
+ * to go on with or to end by disk_upload_abort(). */
+enum err disk_copy_begin(struct disk *d, const struct disk_key *k, const struct row *row,
+                         struct upload_id *out, struct errbuf *eb) MUST_CHECK;
+enum err disk_copy_complete(struct disk *d, const struct disk_key *k,
+                            const struct upload_id *u, const struct disk_part *parts,
+                            uint32_t count, const struct object_meta *meta,
+                            const struct row *row, struct errbuf *eb) MUST_CHECK;
+enum err disk_copy_list(struct disk *d, uint64_t bucket, struct span after_key,
+                        const struct upload_id *after_id, uint32_t max, struct arena *a,
+                        struct disk_upload **out, uint32_t *count, bool *more,
+                        struct errbuf *eb) MUST_CHECK;
 /* Takes this disk's copy away without saying that the object is deleted: drain, rebalance, fewer copies. Durable. Only
  * while the row is this version: else ERR_PRECONDITION; ERR_NOT_FOUND where there is none. */
 enum err disk_forget(struct disk *d, const struct disk_key *k, const struct version *v,
@@ -565,7 +591,7 @@ bool disk_has_left(const struct disk *d);
 
 /* ---- scrub ---- */
 struct disk_scrub_pass {
-    uint64_t number; /* the first is 1; 0: none yet */
+    uint64_t number;             /* the first is 1; 0: none yet */
     uint64_t began_ms, ended_ms; /* ended 0: under way */
     uint64_t objects, parts, bytes;
     uint64_t findings, repaired;
@@ -589,23 +615,25 @@ struct disk_finding {
 #define DISK_FINDINGS_MAX 256u /* the newest; those beyond are counted only */
 struct disk_scrub_status {
     bool running; /* or about to: it was asked for */
-    bool asked;                /* for this pass: it goes at the full rate */
-    uint64_t total_bytes;      /* what a pass reads, about */
-    uint64_t rate;             /* bytes a second at most, now */
-    int64_t next_ms;           /* when the next pass begins by itself */
+    bool asked;                        /* for this pass: it goes at the full rate */
+    uint64_t total_bytes;              /* what a pass reads, about */
+    uint64_t rate;                     /* bytes a second at most, now */
+    int64_t next_ms;                   /* when the next pass begins by itself */
     struct disk_scrub_pass pass, last; /* the one under way or ended; the one before */
-    const struct disk_finding *findings; /* in the arena, newest first: of the last two passes */
+    const struct disk_finding
+        *findings; /* in the arena, newest first: of the last two passes */
     uint32_t count;
 };
 /* Any loop. Both may switch. */
-enum err disk_scrub_status(struct disk *d, struct arena *a,
-                           struct disk_scrub_status *out, struct errbuf *eb) MUST_CHECK;
+enum err disk_scrub_status(struct disk *d, struct arena *a, struct disk_scrub_status *out,
+                           struct errbuf *eb) MUST_CHECK;
 /* Begins a pass now, from the start, at the full rate. */
 enum err disk_scrub_start(struct disk *d, struct errbuf *eb) MUST_CHECK;
 /* Repairs a damaged native version from another copy. On the home loop; may switch. ERR_NOT_FOUND: there is none. */
-typedef enum err disk_repair_fn(void *arg, const struct disk_key *k, const struct row *row,
-                                struct errbuf *eb);
-void disk_on_damage(struct disk *d, disk_repair_fn *fn, void *arg); /* before it is served; NULL: none */
+typedef enum err disk_repair_fn(void *arg, const struct disk_key *k,
+                                const struct row *row, struct errbuf *eb);
+void disk_on_damage(struct disk *d, disk_repair_fn *fn,
+                    void *arg); /* before it is served; NULL: none */
 
 /* ---- check ---- */
 struct disk_checked {

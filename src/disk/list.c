@@ -151,7 +151,8 @@ struct listing {
     size_t item_size;
     uint32_t max, count;
     bool more;
-    bool any; /* tombstones that are kept, too */
+    bool any;              /* tombstones that are kept, too */
+    enum list_which which; /* of uploads */
 };
 
 /* The pointer to a null version is no version. */
@@ -172,6 +173,9 @@ is_hidden(const struct listing *l, const struct entry *e)
 {
     if (e->value.len == 0 || is_pointer(e))
         return true;
+    if (e->table == TABLE_UPLOADS)
+        return l->which != LIST_ALL &&
+               upload_row_is_copy(e->value) != (l->which == LIST_COPIES);
     if (e->table != TABLE_OBJECTS || !row_is_tombstone(e->value))
         return false;
     return !l->any || !(row_is_kept(e->value) || row_is_marker(e->value));
@@ -328,16 +332,20 @@ take_upload(struct listing *l, const struct entry *e, uint32_t at)
 }
 
 enum err
-list_uploads(struct tail *t, struct index *x, uint64_t bucket, struct span after_key,
-             const struct upload_id *after_id, uint32_t max, struct arena *a,
-             struct disk_upload **out, uint32_t *count, bool *more, struct errbuf *eb)
+list_uploads(struct tail *t, struct index *x, uint64_t bucket, enum list_which which,
+             struct span after_key, const struct upload_id *after_id, uint32_t max,
+             struct arena *a, struct disk_upload **out, uint32_t *count, bool *more,
+             struct errbuf *eb)
 {
     struct upload_id last;
     unsigned char from[KEY_UPLOAD_MAX];
     struct scan s = {
         .table = TABLE_UPLOADS, .bucket = bucket, .after = {(char *)from, 0}};
-    struct listing l = {
-        .take = take_upload, .arena = a, .item_size = sizeof **out, .max = max};
+    struct listing l = {.take = take_upload,
+                        .arena = a,
+                        .item_size = sizeof **out,
+                        .max = max,
+                        .which = which};
     enum err rc;
 
     memset(&last, 0xFF, sizeof last); /* larger than any id */
@@ -544,8 +552,8 @@ list_bucket_empty(struct tail *t, struct index *x, uint64_t bucket, bool *empty,
                                 &count, &more, eb);
 
     if (rc == ERR_OK && count == 0)
-        rc =
-            list_uploads(t, x, bucket, SPAN(""), NULL, 1, a, &uploads, &count, &more, eb);
+        rc = list_uploads(t, x, bucket, LIST_UPLOADS, SPAN(""), NULL, 1, a, &uploads,
+                          &count, &more, eb);
     *empty = count == 0;
     arena_free(&a);
     return rc;

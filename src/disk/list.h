@@ -20,12 +20,18 @@ enum err list_objects_any(struct tail *t, struct index *x, uint64_t bucket,
 enum err list_prepared(struct tail *t, struct index *x, const struct content_id *after,
                        uint32_t max, struct arena *a, struct disk_undecided **out,
                        uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+enum list_which {
+    LIST_ALL,
+    LIST_UPLOADS, /* without those that copy an object of another disk */
+    LIST_COPIES,  /* only these */
+};
 /* Uploads in progress, by key, then begin; those after (after_key, after_id); after_id NULL: after all of
  * after_key (an empty one: from the first). As disk_upload_list(). */
 enum err list_uploads(struct tail *t, struct index *x, uint64_t bucket,
-                      struct span after_key, const struct upload_id *after_id,
-                      uint32_t max, struct arena *a, struct disk_upload **out,
-                      uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+                      enum list_which which, struct span after_key,
+                      const struct upload_id *after_id, uint32_t max, struct arena *a,
+                      struct disk_upload **out, uint32_t *count, bool *more,
+                      struct errbuf *eb) MUST_CHECK;
 /* Parts of an upload with number > after. The caller has found the upload. */
 struct list_part {
     uint32_t number;

@@ -176,6 +176,8 @@ put_object_fields(struct record_writer *w, const struct member *m)
         record_put_span(w, FIELD_META_BEHIND, SPAN(""));
     put_place(w, FIELD_OLD_PLACE, &m->old_place);
     put_version(w, FIELD_BORN, &m->born);
+    if (m->copy)
+        record_put_span(w, FIELD_COPY, SPAN(""));
 }
 
 static void

@@ -80,6 +80,7 @@ struct member {
     struct upload_id upload;
     uint32_t part;
     bool meta_behind;
+    bool copy; /* of an upload-begin: it copies an object of another disk */
     const struct object_meta *meta; /* written: NULL for none. Read: see member_meta() */
 
     /* Of a segment header. */
@@ -121,6 +122,7 @@ enum member_field {
     FIELD_META_BEHIND,
     FIELD_OLD_PLACE,
     FIELD_BORN = 36,
+    FIELD_COPY = 37,
     FIELD_CLUSTER = 40,
     FIELD_DISK,
     FIELD_CLASS,

@@ -231,6 +231,9 @@ take_object_field(struct member *m, uint8_t field, struct span value)
         return value.len == 0;
     case FIELD_OLD_PLACE:
         return take_place(value, &m->old_place);
+    case FIELD_COPY:
+        m->copy = true;
+        return value.len == 0;
     default:
         return true;
     }

@@ -10,11 +10,15 @@
 
 static enum err
 begin_upload(struct disk *d, const struct disk_key *k, enum disk_class class,
-             const struct object_meta *meta, const struct upload_id *u, struct errbuf *eb)
+             const struct object_meta *meta, const struct upload_id *u, bool copy,
+             struct errbuf *eb)
 {
     struct object_meta stamped = *meta;
-    struct commit c = {
-        .kind = MEMBER_UPLOAD_BEGIN, .key = k, .meta = &stamped, .upload = *u};
+    struct commit c = {.kind = MEMBER_UPLOAD_BEGIN,
+                       .key = k,
+                       .meta = &stamped,
+                       .upload = *u,
+                       .copy = copy};
     enum err rc = meta_check(meta, eb);
 
     if (rc != ERR_OK)
@@ -30,7 +34,19 @@ disk_upload_begin(struct disk *d, const struct disk_key *k, enum disk_class clas
                   struct errbuf *eb)
 {
     out->id = content_mint(d);
-    return begin_upload(d, k, class, meta, out, eb);
+    return begin_upload(d, k, class, meta, out, false, eb);
+}
+
+static enum err
+begin_upload_as(struct disk *d, const struct disk_key *k, const struct object_meta *meta,
+                const struct upload_id *u, bool copy, struct errbuf *eb)
+{
+    struct upload_row row;
+    enum err rc = find_upload(d->tail, d->index, k->bucket, k->key, u, &row, eb);
+
+    if (rc == ERR_OK)
+        return err_set(eb, ERR_EXISTS, "the upload is here already");
+    return rc == ERR_NO_UPLOAD ? begin_upload(d, k, DISK_NATIVE, meta, u, copy, eb) : rc;
 }
 
 enum err
@@ -38,12 +54,17 @@ disk_upload_begin_as(struct disk *d, const struct disk_key *k,
                      const struct object_meta *meta, const struct upload_id *u,
                      struct errbuf *eb)
 {
-    struct upload_row row;
-    enum err rc = find_upload(d->tail, d->index, k->bucket, k->key, u, &row, eb);
+    return begin_upload_as(d, k, meta, u, false, eb);
+}
 
-    if (rc == ERR_OK)
-        return err_set(eb, ERR_EXISTS, "the upload is here already");
-    return rc == ERR_NO_UPLOAD ? begin_upload(d, k, DISK_NATIVE, meta, u, eb) : rc;
+enum err
+disk_copy_begin(struct disk *d, const struct disk_key *k, const struct row *row,
+                struct upload_id *out, struct errbuf *eb)
+{
+    struct object_meta none = {.mtime_ms = row->mtime_ms};
+
+    out->id = row->content;
+    return begin_upload_as(d, k, &none, out, true, eb);
 }
 
 static enum err
@@ -258,6 +279,31 @@ complete(struct disk *d, const struct upload_id *u, const struct disk_part *part
 }
 
 enum err
+disk_copy_complete(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+                   const struct disk_part *parts, uint32_t count,
+                   const struct object_meta *meta, const struct row *row,
+                   struct errbuf *eb)
+{
+    struct commit c = {.kind = MEMBER_UPLOAD_COMPLETE,
+                       .key = k,
+                       .meta = meta,
+                       .content = row->content,
+                       .version = row->version,
+                       .born = row->born};
+
+    return complete(d, u, parts, count, &c, eb);
+}
+
+enum err
+disk_copy_list(struct disk *d, uint64_t bucket, struct span after_key,
+               const struct upload_id *after_id, uint32_t max, struct arena *a,
+               struct disk_upload **out, uint32_t *count, bool *more, struct errbuf *eb)
+{
+    return list_uploads(d->tail, d->index, bucket, LIST_COPIES, after_key, after_id, max,
+                        a, out, count, more, eb);
+}
+
+enum err
 disk_upload_complete_as(struct disk *d, const struct disk_key *k,
                         const struct upload_id *u, const struct disk_part *parts,
                         uint32_t count, const struct content_id *content,
@@ -316,6 +362,6 @@ disk_upload_list(struct disk *d, uint64_t bucket, struct span after_key,
                  const struct upload_id *after_id, uint32_t max, struct arena *a,
                  struct disk_upload **out, uint32_t *count, bool *more, struct errbuf *eb)
 {
-    return list_uploads(d->tail, d->index, bucket, after_key, after_id, max, a, out,
-                        count, more, eb);
+    return list_uploads(d->tail, d->index, bucket, LIST_UPLOADS, after_key, after_id, max,
+                        a, out, count, more, eb);
 }

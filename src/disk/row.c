@@ -245,6 +245,9 @@ row_decode(const struct row_home *home, struct span value, struct row *out)
 
 /* ---- multipart ---- */
 
+#define UPLOAD_COPY 2u /* beside the class */
+static_assert(DISK_CLASSES_ == UPLOAD_COPY, "classes end below the flag");
+
 size_t
 upload_row_encode(const struct row_home *home, const struct upload_row *u,
                   unsigned char *out)
@@ -252,7 +255,7 @@ upload_row_encode(const struct row_home *home, const struct upload_row *u,
     unsigned char *at = out;
 
     *at++ = ROW_FORMAT;
-    at = put_number(at, (uint64_t)u->class);
+    at = put_number(at, (uint64_t)u->class | (u->copy ? UPLOAD_COPY : 0));
     at = put_number(at, zigzag(u->begun_ms));
     at = put_number(at, u->segment);
     at = put_number(at, u->offset);
@@ -263,9 +266,12 @@ enum err
 upload_row_decode(const struct row_home *home, struct span value, struct upload_row *out)
 {
     struct cursor c = unseal(home, value);
+    uint64_t first;
 
     *out = (struct upload_row){0};
-    out->class = (enum disk_class)take_number(&c, DISK_CLASSES_ - 1);
+    first = take_number(&c, UPLOAD_COPY | (DISK_CLASSES_ - 1));
+    out->class = (enum disk_class)(first & ~(uint64_t)UPLOAD_COPY);
+    out->copy = (first & UPLOAD_COPY) != 0;
     out->begun_ms = unzigzag(take_number(&c, UINT64_MAX));
     out->segment = (uint32_t)take_number(&c, UINT32_MAX);
     out->offset = take_number(&c, UINT64_MAX);
@@ -406,6 +412,15 @@ bool
 row_is_tombstone(struct span value)
 {
     return (flags_of(value) & ROW_TOMBSTONE) != 0;
+}
+
+bool
+upload_row_is_copy(struct span value)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+
+    return take_be(&c, 1) == ROW_FORMAT &&
+           (take_number(&c, UINT64_MAX) & UPLOAD_COPY) != 0 && !c.bad;
 }
 
 bool

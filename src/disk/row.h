@@ -22,6 +22,7 @@ struct upload_row {
     int64_t begun_ms;
     uint32_t segment; /* place of the record of its begin, which holds the metadata */
     uint64_t offset;
+    bool copy; /* of an object that another disk has: in no list of uploads */
 };
 struct part_row {
     struct row row; /* place, size, md5, mtime, content of the part's body */
@@ -82,5 +83,6 @@ bool row_has_object(const struct row *row);
 bool row_is_newer(enum table table, struct span first, struct span second);
 /* Of a coded object row; its sum is not looked at. */
 bool row_is_tombstone(struct span value);
-bool row_is_marker(struct span value); /* a tombstone that S3 shows */
-bool row_is_kept(struct span value);   /* a tombstone that other copies must hear of */
+bool upload_row_is_copy(struct span value); /* of a coded upload row; the same */
+bool row_is_marker(struct span value);      /* a tombstone that S3 shows */
+bool row_is_kept(struct span value); /* a tombstone that other copies must hear of */

@@ -305,7 +305,7 @@ scrub_uploads(struct scrub *s, uint64_t bucket, struct arena *a)
         uint32_t count;
 
         arena_reset(names);
-        rc = list_uploads(s->disk->tail, s->disk->index, bucket, after,
+        rc = list_uploads(s->disk->tail, s->disk->index, bucket, LIST_ALL, after,
                           after.len > 0 ? &last_id : NULL, PAGE, names, &uploads, &count,
                           &more, NULL);
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {

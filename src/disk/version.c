@@ -3,6 +3,7 @@
 #include "disk/change_version.h"
 #include "disk/commit.h"
 #include "disk/list.h"
+#include "disk/manifest.h"
 
 enum err
 disk_version_find(struct disk *d, const struct disk_key *k, const struct version *born,
@@ -15,8 +16,8 @@ disk_version_find(struct disk *d, const struct disk_key *k, const struct version
     if (rc != ERR_OK)
         return rc;
     now = row_born(out);
-    *current = row_is_version(out) && (born != NULL ? version_cmp(&now, born) == 0
-                                                     : row_is_null_version(out));
+    *current = row_is_version(out) &&
+               (born != NULL ? version_cmp(&now, born) == 0 : row_is_null_version(out));
     if (*current)
         return ERR_OK;
     if (born != NULL)
@@ -93,5 +94,31 @@ disk_set_meta(struct disk *d, const struct disk_key *k, const struct version *bo
         rc = submit(d, &c, as, eb);
     if (rc == ERR_OK && out != NULL)
         *out = c.row;
+    return rc;
+}
+
+enum err
+disk_object_parts(struct disk *d, const struct row *row, struct arena *a,
+                  struct disk_object_part **out, uint32_t *count, struct errbuf *eb)
+{
+    struct manifest m;
+    enum err rc = manifest_load(d, row, &m, eb);
+
+    *count = 0;
+    if (rc != ERR_OK)
+        return rc;
+    *out = arena_try(a, m.count * sizeof **out);
+    if (*out == NULL)
+        rc = err_set(eb, ERR_BUSY, "no memory to list %u parts", m.count);
+    for (uint32_t i = 0; rc == ERR_OK && i < m.count; i++) {
+        struct disk_object_part *p = &(*out)[(*count)++];
+
+        *p = (struct disk_object_part){.number = m.entries[i].number,
+                                       .offset = m.entries[i].at,
+                                       .size = m.entries[i].size,
+                                       .content = m.entries[i].content};
+        memcpy(p->md5, m.entries[i].md5, sizeof p->md5);
+    }
+    manifest_fini(&m);
     return rc;
 }

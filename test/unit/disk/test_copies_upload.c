@@ -193,6 +193,72 @@ completed_as(void *arg)
     copies_close(&d);
 }
 
+/* An object of parts is copied part by part to where it was: in place of itself, as a repair does; the copy is begun,
+ * interrupted by a restart, and goes on where it was. */
+static void
+copied_in_parts(void *arg)
+{
+    struct disk *d = copies_open();
+    struct disk_key k = world_key(7, "key");
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct object_meta meta = {.mtime_ms = 77, .parts = PARTS};
+    struct disk_object_part *parts;
+    struct disk_part *there;
+    struct disk_upload *begun;
+    struct upload_id u;
+    struct errbuf eb = {0};
+    struct row row, again;
+    uint32_t count, n;
+    bool more, empty;
+
+    (void)arg;
+    begin(d, 1);
+    CHECK(complete(d, 1, 50, 0, &row) == ERR_OK);
+    REQUIRE(disk_object_parts(d, &row, a, &parts, &count, &eb) == ERR_OK &&
+            count == PARTS);
+    CHECK(disk_copy_begin(d, &k, &row, &u, &eb) == ERR_OK);
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK(parts[i].content.bytes[15] == 100 + parts[i].number);
+        if (i == 2) {
+            copies_reopen(&d, 1);
+            CHECK(disk_copy_begin(d, &k, &row, &u, &eb) == ERR_EXISTS);
+            CHECK(disk_part_list(d, &k, &u, 0, 10, a, &there, &n, &more, &eb) == ERR_OK);
+            CHECK_U64(n, 2);
+            uploads_are(d, 0);
+            CHECK(disk_copy_list(d, 7, SPAN(""), NULL, 10, a, &begun, &n, &more, &eb) ==
+                      ERR_OK &&
+                  n == 1 && memcmp(&begun[0].id, &u, sizeof u) == 0);
+        }
+        put_part(d, &u, parts[i].number, ERR_OK);
+    }
+    CHECK(disk_part_list(d, &k, &u, 0, 10, a, &there, &n, &more, &eb) == ERR_OK);
+    CHECK(disk_copy_complete(d, &k, &u, there, n, &meta, &row, &eb) == ERR_OK);
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        REQUIRE(disk_lookup(d, &k, &again, &eb) == ERR_OK);
+        CHECK(memcmp(&again.version, &row.version, sizeof row.version) == 0);
+        CHECK(memcmp(&again.content, &row.content, sizeof row.content) == 0);
+        CHECK((again.flags & ROW_PARTS) != 0 &&
+              (again.segment != row.segment || again.offset != row.offset));
+        CHECK(world_get(d, "key", copies_data, whole(), 0, whole()) == ERR_OK);
+        CHECK(disk_copy_list(d, 7, SPAN(""), NULL, 10, a, &begun, &n, &more, &eb) ==
+                  ERR_OK &&
+              n == 0);
+        copies_reopen(&d, way);
+    }
+    /* One that is older than what is there is refused, and is ended by hand. */
+    row.content.bytes[15]++;
+    row.version = copies_version(1);
+    CHECK(disk_copy_begin(d, &k, &row, &u, &eb) == ERR_OK);
+    put_part(d, &u, 1, ERR_OK);
+    CHECK(disk_part_list(d, &k, &u, 0, 10, a, &there, &n, &more, &eb) == ERR_OK);
+    CHECK(disk_copy_complete(d, &k, &u, there, n, &meta, &row, &eb) == ERR_PRECONDITION);
+    CHECK(disk_forget(d, &k, &again.version, &eb) == ERR_OK);
+    CHECK(disk_bucket_empty(d, 7, &empty, &eb) == ERR_OK && empty);
+    CHECK(disk_upload_abort(d, &k, &u, &eb) == ERR_OK);
+    arena_free(&a);
+    copies_close(&d);
+}
+
 #define CASE(fn, body)                                                                   \
     static void test_##fn(void)                                                          \
     {                                                                                    \
@@ -201,6 +267,7 @@ completed_as(void *arg)
 CASE(a_prepared_upload_is_held_until_it_is_decided, prepared_upload)
 CASE(an_upload_that_is_decided_too_late_ends_all_the_same, decided_too_late)
 CASE(an_owner_completes_under_a_content_id_that_is_given, completed_as)
+CASE(an_object_of_parts_is_copied_part_by_part, copied_in_parts)
 
 int
 main(int argc, char **argv)
@@ -212,6 +279,7 @@ main(int argc, char **argv)
     RUN(test_a_prepared_upload_is_held_until_it_is_decided);
     RUN(test_an_upload_that_is_decided_too_late_ends_all_the_same);
     RUN(test_an_owner_completes_under_a_content_id_that_is_given);
+    RUN(test_an_object_of_parts_is_copied_part_by_part);
     free(copies_data);
     return check_done();
 }
