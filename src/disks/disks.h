@@ -125,6 +125,31 @@ enum err disks_list(struct disks *ds, uint64_t bucket, unsigned copies, struct s
                     struct disk_entry **out, uint32_t *count, bool *more,
                     struct errbuf *eb) MUST_CHECK;
 
+/* ---- version.c ---- */
+enum err disks_delete_mark(struct disks *ds, const struct disks_key *k,
+                           enum disk_versioning versioning,
+                           const struct disk_condition *c, struct row *marker,
+                           struct errbuf *eb) MUST_CHECK;
+enum err disks_version_find(struct disks *ds, const struct disks_key *k,
+                            const struct version *born, struct row *out, bool *current,
+                            struct errbuf *eb) MUST_CHECK;
+enum err disks_version_delete(struct disks *ds, const struct disks_key *k,
+                              const struct version *born, const struct disk_condition *c,
+                              struct row *was, struct errbuf *eb) MUST_CHECK;
+/* `copies`: of the bucket. */
+enum err disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
+                            struct span after_key, bool inclusive,
+                            const struct version *after, uint32_t max, struct arena *a,
+                            struct disk_version **out, uint32_t *count, bool *more,
+                            struct errbuf *eb) MUST_CHECK;
+enum err disks_object_parts(struct disks *ds, const struct row *row, struct arena *a,
+                            struct disk_object_part **out, uint32_t *count,
+                            struct errbuf *eb) MUST_CHECK;
+enum err disks_set_meta(struct disks *ds, const struct disks_key *k,
+                        const struct version *born, const struct object_meta *meta,
+                        const struct disk_condition *c, struct row *out,
+                        struct errbuf *eb) MUST_CHECK;
+
 enum err disks_upload_begin(struct disks *ds, const struct disks_key *k,
                             enum disk_class class, const struct object_meta *meta,
                             struct upload_id *out, struct errbuf *eb) MUST_CHECK;

@@ -129,6 +129,43 @@ object_get_begin(struct object_service *s, const struct map_bucket *b, struct sp
     return ERR_OK;
 }
 
+struct object_get *
+get_of_row(struct object_service *s, const struct map_bucket *b, struct span key,
+           const struct row *row, struct arena *a, const struct object_info *info)
+{
+    struct object_get *g = arena_alloc(a, sizeof *g);
+
+    *g = (struct object_get){.s = s,
+                             .bucket = map_bucket_ref(b),
+                             .key = key,
+                             .kind = LOCAL,
+                             .row = *row,
+                             .arena = a,
+                             .size = info->size};
+    return g;
+}
+
+enum err
+object_parts(struct object_get *g, struct arena *a, struct object_part_place **out,
+             uint32_t *count, struct errbuf *eb)
+{
+    struct disk_object_part *parts;
+    enum err rc;
+
+    *count = 0;
+    if (g->kind != LOCAL || (g->row.flags & ROW_PARTS) == 0)
+        return ERR_OK;
+    rc = disks_object_parts(g->s->options.disks, &g->row, a, &parts, count, eb);
+    if (rc != ERR_OK)
+        return rc;
+    *out = arena_try(a, *count * sizeof **out);
+    if (*out == NULL)
+        return err_set(eb, ERR_BUSY, "no memory to list %u parts", *count);
+    for (uint32_t i = 0; i < *count; i++)
+        (*out)[i] = (struct object_part_place){parts[i].offset, parts[i].size};
+    return ERR_OK;
+}
+
 /* Bytes far ahead of the fetch are asked for by themselves, so that a footer does not wait for the file. */
 #define AHEAD_MAX MIB(1)
 

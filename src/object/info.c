@@ -27,7 +27,7 @@ is_plain(const struct object_meta *m)
     return m->content_type.len == 0 && m->user_count == 0 && m->cache_control.len == 0 &&
            m->content_disposition.len == 0 && m->content_encoding.len == 0 &&
            m->content_language.len == 0 && m->expires.len == 0 &&
-           m->checksum_algorithm == 0 && m->storage_class.len == 0;
+           m->checksum_algorithm == 0 && m->storage_class.len == 0 && m->tags.len == 0;
 }
 
 void
@@ -38,6 +38,7 @@ info_from_meta(const struct row *row, const struct object_meta *meta,
     out->mtime_ms = row->mtime_ms;
     out->meta = *meta;
     out->plain = is_plain(meta);
+    version_of_row(row, &out->version);
     etag_of(meta->md5, meta->parts, meta->etag_text, out->etag);
 }
 

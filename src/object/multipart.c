@@ -71,7 +71,8 @@ part_checksum(struct object_service *s, const struct disks_key *k,
     enum err rc = disks_upload_meta(s->options.disks, k, id, a, &meta, eb);
 
     if (rc == ERR_OK && meta.checksum_algorithm != 0) {
-        if (o->checksum_algorithm == 0 && meta.checksum_type == CHECKSUM_FULL_OBJECT)
+        if (o->checksum_algorithm == 0 &&
+            (o->sum_as_upload || meta.checksum_type == CHECKSUM_FULL_OBJECT))
             o->checksum_algorithm = meta.checksum_algorithm;
         rc = checksum_part_check((enum checksum_kind)meta.checksum_algorithm,
                                  (enum checksum_type)meta.checksum_type,
@@ -177,11 +178,13 @@ object_part_list(struct object_service *s, const struct map_bucket *b, struct sp
 
 struct complete {
     struct object_service *s;
+    const struct map_bucket *bucket;
     struct disks_key key;
     struct upload_id id;
     const struct object_complete *what;
     struct arena *arena;
     struct disk_part *named; /* those of the list, in its order */
+    bool composite;          /* every part must be named with its checksum */
     enum object_complete_why *why;
     uint32_t *bad;
     struct errbuf *eb;
@@ -240,6 +243,9 @@ match_parts(struct complete *c)
         if (at == count || !part_matches(&w->parts[i], &page[at]))
             return bad_part(c, COMPLETE_BAD_PART, w->parts[i].number,
                             "was not uploaded, or its ETag or checksum differs");
+        if (c->composite && w->parts[i].checksum_algorithm == 0)
+            return bad_part(c, COMPLETE_NO_CHECKSUM, w->parts[i].number,
+                            "is named without its checksum");
         if (i + 1 < w->count && page[at].size < PART_LEAST)
             return bad_part(c, COMPLETE_TOO_SMALL, w->parts[i].number, "is under 5 MiB");
         c->named[i++] = page[at];
@@ -301,6 +307,31 @@ check_size(struct complete *c)
     return ERR_OK;
 }
 
+/* What the client says of the whole object must be what the upload was begun with, and what came. */
+static enum err
+check_type(struct complete *c, const struct object_meta *meta)
+{
+    if (c->what->want_type == 0 || meta->checksum_algorithm == 0 ||
+        c->what->want_type == meta->checksum_type)
+        return ERR_OK;
+    *c->why = COMPLETE_WRONG_TYPE;
+    return err_set(c->eb, ERR_BAD_REQUEST,
+                   "The upload was created using the %s checksum mode. The complete "
+                   "request must use the same checksum mode.",
+                   checksum_type_name((enum checksum_type)meta->checksum_type));
+}
+
+static enum err
+check_sum(struct complete *c, const struct object_meta *meta)
+{
+    if (c->what->want_algorithm == 0 ||
+        (c->what->want_algorithm == meta->checksum_algorithm &&
+         memcmp(c->what->want_checksum, meta->checksum.at, meta->checksum.len) == 0))
+        return ERR_OK;
+    *c->why = COMPLETE_BAD_DIGEST;
+    return err_set(c->eb, ERR_BAD_DIGEST, "the checksum of the object differs");
+}
+
 static enum err
 complete_native(struct complete *c, struct object_info *out)
 {
@@ -319,6 +350,10 @@ complete_native(struct complete *c, struct object_info *out)
                             : rc;
     }
     c->named = arena_alloc(c->arena, c->what->count * sizeof *c->named);
+    c->composite =
+        meta.checksum_algorithm != 0 && meta.checksum_type == CHECKSUM_COMPOSITE;
+    if (rc == ERR_OK)
+        rc = check_type(c, &meta);
     if (rc == ERR_OK)
         rc = match_parts(c);
     if (rc == ERR_OK)
@@ -331,9 +366,13 @@ complete_native(struct complete *c, struct object_info *out)
     etag_multipart_end(&etag, meta.md5, text);
     meta.parts = c->what->count;
     meta.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
+    meta.versioning = (uint8_t)versioning_of(c->bucket);
     combine_checksums(c, &meta);
-    rc = disks_upload_complete(c->s->options.disks, &c->key, &c->id, c->named,
-                               c->what->count, &meta, NULL, &row, c->eb);
+    rc = check_sum(c, &meta);
+    if (rc == ERR_OK)
+        rc = disks_upload_complete(
+            c->s->options.disks, &c->key, &c->id, c->named, c->what->count, &meta,
+            c->what->condition != NULL ? &c->what->condition->disk : NULL, &row, c->eb);
     if (rc == ERR_OK)
         info_from_meta(&row, &meta, out);
     return rc;
@@ -377,6 +416,7 @@ object_upload_complete(struct object_service *s, const struct map_bucket *b,
                        uint32_t *bad_number, struct errbuf *eb)
 {
     struct complete c = {.s = s,
+                         .bucket = b,
                          .key = object_disk_key(b, key),
                          .what = what,
                          .arena = a,
@@ -386,6 +426,10 @@ object_upload_complete(struct object_service *s, const struct map_bucket *b,
 
     *why = COMPLETE_OTHER;
     memset(out, 0, sizeof *out);
+    if (b->cached && what->condition != NULL)
+        return err_set(eb, ERR_NOT_BUILT,
+                       "conditions of a CompleteMultipartUpload are not passed on to the "
+                       "remote of an attached bucket");
     if (b->cached)
         return complete_through(s, b, key, upload_id, what, a, out, eb);
     if (!native_id(upload_id, &c.id))

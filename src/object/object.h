@@ -29,6 +29,22 @@ void object_end_fetches(struct object_service *s);
 /* Ends fetches in flight and joins them. No request may be left. May switch. */
 void object_stop(struct object_service **sp);
 
+/* ---- which version, and what must hold ---- */
+/* One version of a key: S3's `versionId`. */
+struct object_version {
+    bool null; /* the null version */
+    struct version born;
+};
+#define OBJECT_VERSION_TEXT 33 /* 32 hex or "null", NUL */
+/* False: no id of ours. */
+bool object_version_parse(struct span text, struct object_version *out);
+void object_version_text(const struct object_version *v, char out[OBJECT_VERSION_TEXT]);
+/* Judged in one step with the change. */
+struct object_condition {
+    struct disk_condition disk;
+    struct span if_match, if_none_match; /* as given: sent on to a backend; empty: none */
+};
+
 /* ---- what is known of an object ---- */
 enum object_source { OBJECT_LOCAL, OBJECT_COLD, OBJECT_JOINED, OBJECT_BYPASS };
 struct object_info {
@@ -38,6 +54,8 @@ struct object_info {
     bool plain;              /* `meta` is empty: all defaults */
     struct object_meta meta; /* in the arena given */
     enum object_source source;
+    struct object_version version; /* of native buckets */
+    bool is_marker;                /* with ERR_NOT_FOUND: a delete marker stands there */
 };
 
 /* ---- reading ---- */
@@ -67,6 +85,23 @@ bool object_again_keep(const struct object_get *g, struct object_again *out);
 bool object_again_begin(struct object_service *s, const struct object_again *a,
                         struct disk_held *held, struct span *bytes);
 void object_again_end(struct disk_held *held);
+/* The same of one version; `v` NULL: of the current one. ERR_NOT_FOUND with info->is_marker: `version` and `mtime_ms` are
+ * those of the delete marker. */
+enum err object_get_begin_version(struct object_service *s, const struct map_bucket *b,
+                                  struct span key, const struct object_version *v,
+                                  struct arena *a, struct object_info *info,
+                                  struct object_get **out, struct errbuf *eb) MUST_CHECK;
+enum err object_head_version(struct object_service *s, const struct map_bucket *b,
+                             struct span key, const struct object_version *v,
+                             struct arena *a, struct object_info *info,
+                             struct errbuf *eb) MUST_CHECK;
+/* The parts of an object that came in parts; none for others, and for objects of backends. */
+struct object_part_place {
+    uint64_t offset, size;
+};
+enum err object_parts(struct object_get *g, struct arena *a,
+                      struct object_part_place **out, uint32_t *count,
+                      struct errbuf *eb) MUST_CHECK;
 /* The same without a body: no fetch is started. */
 enum err object_head(struct object_service *s, const struct map_bucket *b,
                      struct span key, struct arena *a, struct object_info *info,
@@ -79,6 +114,8 @@ struct object_put;
 struct object_put_options {
     uint64_t size;
     uint8_t checksum_algorithm; /* wire/checksum.h: to compute and keep; 0: none */
+    bool sum_as_upload; /* of a part: what its upload wants is computed, not demanded */
+    const struct object_condition *condition; /* borrowed until the commit; NULL: none */
 };
 enum err object_put_begin(struct object_service *s, const struct map_bucket *b,
                           struct span key, const struct object_put_options *o,
@@ -99,9 +136,33 @@ enum err object_put_commit(struct object_put **pp, const struct object_meta *met
                            struct arena *a, struct object_info *out,
                            struct errbuf *eb) MUST_CHECK;
 void object_put_abort(struct object_put **pp); /* NULL is fine */
-/* ERR_OK whether or not there was one. */
+/* ERR_OK whether or not there was one. In a bucket with versioning the current version gets a delete marker. */
 enum err object_delete(struct object_service *s, const struct map_bucket *b,
                        struct span key, struct errbuf *eb) MUST_CHECK;
+struct object_delete_options {
+    const struct object_version *version; /* this one, for ever; NULL: the object */
+    const struct object_condition *condition;
+};
+struct object_deleted {
+    bool marker;                   /* a delete marker was made, or ended */
+    bool named;                    /* `version` is the marker's, or that of what was ended */
+    struct object_version version;
+};
+enum err object_delete_with(struct object_service *s, const struct map_bucket *b,
+                            struct span key, const struct object_delete_options *o,
+                            struct object_deleted *out, struct errbuf *eb) MUST_CHECK;
+/* `len` bytes of an object that was begun, into a put that was begun: read verified, summed anew. */
+enum err object_copy_body(struct object_get *from, uint64_t first, uint64_t len,
+                          struct object_put *to, struct errbuf *eb) MUST_CHECK;
+/* Other metadata for the same bytes: `edit` changes what is there (and may keep it in the arena given); it may be called
+ * again when somebody else was faster. Native buckets only: ERR_NOT_BUILT. */
+typedef enum err object_edit(struct object_meta *meta, void *arg, struct arena *a,
+                             struct errbuf *eb);
+enum err object_change_meta(struct object_service *s, const struct map_bucket *b,
+                            struct span key, const struct object_version *v,
+                            const struct object_condition *c, object_edit *edit,
+                            void *arg, struct arena *a, struct object_info *info,
+                            struct errbuf *eb) MUST_CHECK;
 
 /* ---- listing ---- */
 struct object_list_options {
@@ -126,6 +187,30 @@ struct object_page {
 enum err object_list(struct object_service *s, const struct map_bucket *b,
                      const struct object_list_options *o, struct arena *a,
                      struct object_page *out, struct errbuf *eb) MUST_CHECK;
+struct object_version_list {
+    struct span prefix, delimiter;
+    struct span after;                          /* as above */
+    const struct object_version *after_version; /* of `after`: only older ones follow */
+    uint32_t max;
+};
+struct object_version_entry {
+    struct span name; /* key, or common prefix */
+    bool is_prefix, is_marker, latest;
+    uint64_t size;
+    int64_t mtime_ms;
+    char etag[160];
+    struct object_version version;
+};
+struct object_version_page {
+    struct object_version_entry *entries; /* in the arena */
+    uint32_t count;
+    bool truncated;
+};
+/* Native buckets, with or without versioning. */
+enum err object_version_list(struct object_service *s, const struct map_bucket *b,
+                             const struct object_version_list *o, struct arena *a,
+                             struct object_version_page *out,
+                             struct errbuf *eb) MUST_CHECK;
 /* ERR_NOT_EMPTY or ERR_OK; native buckets and cached ones (whose remote stays as it is: always ERR_OK). */
 enum err object_bucket_may_go(struct object_service *s, const struct map_bucket *b,
                               struct errbuf *eb) MUST_CHECK;
@@ -163,6 +248,10 @@ struct object_complete {
     const struct object_complete_part *parts; /* ascending */
     uint32_t count;
     uint64_t want_size; /* of the object, or OBJECT_ANY_SIZE */
+    const struct object_condition *condition; /* NULL: none */
+    uint8_t want_algorithm; /* of the object's checksum, where the client gave it; 0: not */
+    uint8_t want_checksum[32];
+    uint8_t want_type; /* 0: not said */
 };
 /* What is wrong with the list; `bad_number` is the part's. Nothing has changed then. */
 enum object_complete_why {
@@ -170,6 +259,9 @@ enum object_complete_why {
     COMPLETE_BAD_PART,
     COMPLETE_TOO_SMALL,
     COMPLETE_WRONG_SIZE,
+    COMPLETE_NO_CHECKSUM, /* a part of a COMPOSITE upload is named without one */
+    COMPLETE_WRONG_TYPE,
+    COMPLETE_BAD_DIGEST,
     COMPLETE_OTHER
 };
 enum err object_upload_complete(struct object_service *s, const struct map_bucket *b,

@@ -94,6 +94,22 @@ object_put_write(struct object_put *p, const void *data, size_t len, struct errb
 }
 
 enum err
+object_copy_body(struct object_get *from, uint64_t first, uint64_t len,
+                 struct object_put *to, struct errbuf *eb)
+{
+    struct span piece;
+    enum err rc = object_get_range(from, first, len, eb);
+
+    while (rc == ERR_OK) {
+        rc = object_get_next(from, DEADLINE_NEVER, &piece, eb);
+        if (rc != ERR_OK || piece.len == 0)
+            break;
+        rc = object_put_write(to, piece.at, piece.len, eb);
+    }
+    return rc;
+}
+
+enum err
 object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb)
 {
     unsigned char md5[DIGEST_MAX];
@@ -115,6 +131,14 @@ object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb
     return ERR_OK;
 }
 
+enum disk_versioning
+versioning_of(const struct map_bucket *b)
+{
+    return b->versioning == MAP_VERSIONED    ? DISK_VERSIONED
+           : b->versioning == MAP_SUSPENDED ? DISK_SUSPENDED
+                                             : DISK_UNVERSIONED;
+}
+
 /* The metadata with what only we know. */
 static void
 complete_meta(const struct object_put *p, const struct object_meta *given,
@@ -124,6 +148,8 @@ complete_meta(const struct object_put *p, const struct object_meta *given,
     out->mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
     memcpy(out->md5, p->sums.md5, sizeof out->md5);
     out->parts = 0;
+    out->versioning =
+        (uint8_t)(p->kind == PUT_NATIVE ? versioning_of(p->bucket) : DISK_UNVERSIONED);
     out->checksum_algorithm = p->options.checksum_algorithm;
     out->checksum_type = p->options.checksum_algorithm != 0 ? CHECKSUM_FULL_OBJECT : 0;
     out->checksum = (struct span){(const char *)p->sums.checksum, p->sums.checksum_len};
@@ -135,7 +161,8 @@ commit_native(struct object_put *p, const struct object_meta *meta, struct arena
 {
     struct object_meta kept;
     struct row row;
-    enum err rc = disks_commit(&p->writer, meta, NULL, &row, eb);
+    const struct object_condition *c = p->options.condition;
+    enum err rc = disks_commit(&p->writer, meta, c != NULL ? &c->disk : NULL, &row, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -189,16 +216,4 @@ object_put_commit(struct object_put **pp, const struct object_meta *meta, struct
         }
     object_put_abort(pp);
     return rc;
-}
-
-enum err
-object_delete(struct object_service *s, const struct map_bucket *b, struct span key,
-              struct errbuf *eb)
-{
-    struct disks_key k = object_disk_key(b, key);
-    bool existed;
-
-    if (b->cached)
-        return delete_through(s, b, key, eb);
-    return disks_delete(s->options.disks, &k, DISK_NATIVE, NULL, &existed, eb);
 }

@@ -41,3 +41,4 @@ void clear_doubt(struct object_service *s, const struct disks_key *k);
 /* Headers of a backend request that carry `meta`; in the arena. */
 struct s3_header *headers_of_meta(const struct object_meta *meta, struct arena *a,
                                   uint32_t *count);
+enum disk_versioning versioning_of(const struct map_bucket *b);

@@ -50,6 +50,42 @@ read_back(void *arg, uint64_t offset, void *buf, size_t len, size_t *n, struct e
     return disks_write_peek(p->writer, offset, buf, len, n, eb);
 }
 
+/* The backend judges: it alone knows what stands there. */
+static void
+add_conditions(const struct object_condition *c, struct arena *a, struct s3_put *put)
+{
+    struct s3_header *h;
+
+    if (c == NULL)
+        return;
+    h = arena_alloc(a, (put->header_count + 2) * sizeof *h);
+    memcpy(h, put->headers, put->header_count * sizeof *h);
+    put->headers = h;
+    if (c->if_match.len > 0)
+        h[put->header_count++] = (struct s3_header){SPAN("if-match"), c->if_match};
+    if (c->if_none_match.len > 0)
+        h[put->header_count++] =
+            (struct s3_header){SPAN("if-none-match"), c->if_none_match};
+}
+
+/* A condition that failed after a try without an answer: perhaps that try was the one that won. What stands there now
+ * tells, by its MD5. */
+static bool
+was_ours(struct object_put *p, struct arena *a, struct span *etag)
+{
+    struct s3_object_info there;
+    struct errbuf eb = {{0}};
+    unsigned char md5[16];
+    unsigned parts;
+
+    if (cloud_head(p->s->options.cloud, p->bucket, p->key, a, &there, &eb) != ERR_OK ||
+        !etag_parse(there.etag, md5, &parts) || parts != 0 ||
+        memcmp(md5, p->sums.md5, sizeof md5) != 0)
+        return false;
+    *etag = there.etag;
+    return true;
+}
+
 static enum err
 send_to_backend(struct object_put *p, const struct object_meta *meta, struct arena *a,
                 struct span *etag, bool *unknown, struct errbuf *eb)
@@ -66,6 +102,7 @@ send_to_backend(struct object_put *p, const struct object_meta *meta, struct are
         put.part_number = p->part_number;
     } else {
         put.headers = headers_of_meta(meta, a, &put.header_count);
+        add_conditions(p->options.condition, a, &put);
     }
     return cloud_put(p->s->options.cloud, p->bucket, &put, read_back, p, a, etag, unknown,
                      eb);
@@ -98,6 +135,8 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     if (rc != ERR_OK)
         return rc;
     rc = send_to_backend(p, meta, a, &etag, &unknown, eb);
+    if (rc == ERR_PRECONDITION && unknown && was_ours(p, a, &etag))
+        rc = ERR_OK;
     if (rc != ERR_OK) {
         if (!unknown)
             clear_doubt(p->s, &k);

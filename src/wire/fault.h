@@ -16,6 +16,10 @@
 /* X(code, HTTP status, the sentence where the caller has none of its own) */
 #define S3_CODE_TABLE(X)                                                                 \
     X(AccessDenied, 403, "Access Denied")                                                \
+    X(AccessForbidden, 403,                                                              \
+      "CORSResponse: This CORS request is not allowed. This is usually because the "     \
+      "evalution of Origin, request method / Access-Control-Request-Method or "          \
+      "Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.") \
     X(AuthorizationHeaderMalformed, 400, "The authorization header is malformed")        \
     X(AuthorizationQueryParametersError, 400,                                            \
       "The authorization parameters are malformed")                                      \
@@ -32,6 +36,8 @@
     X(ExpiredToken, 400, "The provided token has expired")                               \
     X(IllegalLocationConstraintException, 400,                                           \
       "The location constraint is not served here")                                      \
+    X(IllegalVersioningConfigurationException, 400,                                      \
+      "The Versioning element must be specified")                                        \
     X(IncompleteBody, 400, "The body is not as long as its headers say")                 \
     X(InternalError, 500, "We encountered an internal error. Please try again.")         \
     X(InvalidAccessKeyId, 403,                                                           \
@@ -47,18 +53,26 @@
       "been uploaded, or the specified entity tag may not match the part's entity tag.") \
     X(InvalidPartNumber, 416, "The requested partnumber is not satisfiable")             \
     X(InvalidPartOrder, 400, "The list of parts was not in ascending order")             \
+    X(InvalidPolicyDocument, 400,                                                        \
+      "The content of the form does not meet the conditions specified in the policy "    \
+      "document.")                                                                       \
     X(InvalidRange, 416, "The requested range is not satisfiable")                       \
     X(InvalidRequest, 400, "Invalid Request")                                            \
     X(InvalidStorageClass, 400, "The storage class you specified is not valid")          \
+    X(InvalidTag, 400, "The tag provided was not a valid tag.")                          \
     X(InvalidToken, 400, "The provided token is malformed or otherwise invalid")         \
     X(InvalidURI, 400, "Couldn't parse the specified URI.")                              \
     X(KeyTooLongError, 400, "Your key is too long")                                      \
+    X(MalformedPOSTRequest, 400,                                                         \
+      "The body of your POST request is not well-formed multipart/form-data.")           \
     X(MalformedTrailerError, 400,                                                        \
       "The request contained trailing data that was not well-formed")                    \
     X(MalformedXML, 400,                                                                 \
       "The XML you provided was not well-formed or did not validate against our "        \
       "published schema")                                                                \
     X(MaxMessageLengthExceeded, 400, "Your request was too big.")                        \
+    X(MaxPostPreDataLengthExceededError, 400,                                            \
+      "Your POST request fields preceding the upload file were too large.")              \
     X(MetadataTooLarge, 400,                                                             \
       "Your metadata headers exceed the maximum allowed metadata size")                  \
     X(MethodNotAllowed, 405,                                                             \

@@ -41,6 +41,9 @@ struct s3xml_delete_item {
     struct span version; /* empty: none */
     struct span etag;    /* without quotes; at is NULL when there is no condition */
     bool has_condition;  /* ETag, LastModifiedTime or Size stood there */
+    bool has_size, has_mtime;
+    uint64_t size;
+    int64_t mtime_s;
 };
 struct s3xml_delete {
     struct s3xml_delete_item *items;
@@ -49,6 +52,11 @@ struct s3xml_delete {
 };
 enum err s3xml_delete_parse(struct span doc, struct arena *a, struct s3xml_delete *out,
                             struct fault *f) MUST_CHECK;
+
+/* VersioningConfiguration: Enabled or Suspended; anything else: IllegalVersioningConfigurationException. MFA delete:
+ * NotImplemented. */
+enum err s3xml_versioning_parse(struct span doc, struct arena *a, bool *enabled,
+                                struct fault *f) MUST_CHECK;
 
 /* CreateBucketConfiguration; an empty document is fine: location is empty then. */
 enum err s3xml_create_bucket_parse(struct span doc, struct arena *a,

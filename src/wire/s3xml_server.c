@@ -190,6 +190,19 @@ end_of_object(struct reading *r)
     return ERR_OK;
 }
 
+/* Clients write dates of all kinds. */
+static bool
+take_time(struct span text, int64_t *out_s)
+{
+    int64_t ms;
+
+    if (date_iso_parse(text, &ms) == ERR_OK) {
+        *out_s = ms / 1000;
+        return true;
+    }
+    return date_http_parse(text, out_s) == ERR_OK;
+}
+
 static enum err
 delete_close(void *arg, unsigned depth, struct span name, struct span text)
 {
@@ -209,8 +222,15 @@ delete_close(void *arg, unsigned depth, struct span name, struct span text)
     }
     if (span_is(name, "VersionId"))
         return keep(r, span_trim(text), &r->now.item->version);
-    if (span_is(name, "LastModifiedTime") || span_is(name, "Size"))
-        r->now.item->has_condition = true;
+    if (span_is(name, "LastModifiedTime")) {
+        r->now.item->has_condition = r->now.item->has_mtime = true;
+        return take_time(span_trim(text), &r->now.item->mtime_s) ? ERR_OK : malformed(r);
+    }
+    if (span_is(name, "Size")) {
+        r->now.item->has_condition = r->now.item->has_size = true;
+        return num_u64(span_trim(text), &r->now.item->size) == ERR_OK ? ERR_OK
+                                                                      : malformed(r);
+    }
     if (span_is(name, "ETag")) {
         r->now.item->has_condition = true;
         return keep(r, etag_unquote(text), &r->now.item->etag);
@@ -235,6 +255,47 @@ s3xml_delete_parse(struct span doc, struct arena *a, struct s3xml_delete *out,
         rc = malformed(&r);
     if (rc == ERR_OK)
         *out = (struct s3xml_delete){r.items, r.count, r.quiet};
+    return rc;
+}
+
+/* ---- VersioningConfiguration ---- */
+
+static enum err
+versioning_open(void *arg, unsigned depth, struct span name)
+{
+    return check_root(arg, depth, name);
+}
+
+static enum err
+versioning_close(void *arg, unsigned depth, struct span name, struct span text)
+{
+    struct reading *r = arg;
+
+    if (depth == 1 && span_is(name, "Status"))
+        return keep(r, span_trim(text), &r->location);
+    if (depth == 1 && span_is(name, "MfaDelete") && !span_is(span_trim(text), "Disabled"))
+        return fault_set(r->fault, S3_NotImplemented,
+                         "MfaDelete: deletes by a second factor are not implemented");
+    return ERR_OK;
+}
+
+enum err
+s3xml_versioning_parse(struct span doc, struct arena *a, bool *enabled, struct fault *f)
+{
+    struct fault own;
+    struct reading r = {.arena = a,
+                        .fault = f != NULL ? f : &own,
+                        .root = "VersioningConfiguration",
+                        .location = {"", 0}};
+    struct xml_handler h = {.on_open = versioning_open,
+                            .on_close = versioning_close,
+                            .arg = &r,
+                            .size_max = 65536};
+    enum err rc = read_document(doc, &r, &h);
+
+    *enabled = span_is(r.location, "Enabled");
+    if (rc == ERR_OK && !*enabled && !span_is(r.location, "Suspended"))
+        return fault_set(r.fault, S3_IllegalVersioningConfigurationException, NULL);
     return rc;
 }
 

@@ -1,0 +1,347 @@
+/* Versions of keys, delete markers and metadata, over all disks: the owner judges and decides, the copies follow. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "disks/internal.h"
+#include "disks/move.h"
+
+/* One change on one disk. `as` NULL: it judges and decides; *decided is the version it gave. */
+typedef enum err version_fn(struct disk *d, const struct disk_key *k, void *arg,
+                            const struct version *as, struct version *decided,
+                            struct errbuf *eb);
+
+static void
+follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *fn,
+       void *arg, const struct version *as)
+{
+    struct disk *d = slot_enter(ds, slot);
+    struct version decided;
+    struct errbuf eb = {{0}};
+    enum err rc = d != NULL ? fn(d, &k->at, arg, as, &decided, &eb) : unheard(&eb);
+
+    if (d != NULL)
+        slot_leave(ds, slot);
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        return;
+    LOG(LOG_WARN, "disks.version", eb.text, L_SPAN("key", k->at.key));
+    if (set_unsettle(ds, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disks.list", eb.text, L_U64("slot", slot));
+    repair_later(ds, k, slot);
+}
+
+static enum err
+on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn,
+        void *arg, struct errbuf *eb)
+{
+    struct version decided = {0};
+    struct places p;
+    struct disk *d;
+    enum err rc;
+
+    places_of(ds, k, &p);
+    if (p.placed == 0)
+        return unheard(eb);
+    rc = locked ? bring_home(ds, k, p.at[0], eb) : ERR_OK;
+    if (rc != ERR_OK)
+        return rc;
+    d = slot_enter(ds, p.at[0]);
+    if (d == NULL)
+        return unheard(eb);
+    rc = fn(d, &k->at, arg, NULL, &decided, eb);
+    slot_leave(ds, p.at[0]);
+    for (unsigned i = 1; rc == ERR_OK && i < (locked ? p.count : p.placed); i++)
+        follow(ds, k, p.at[i], fn, arg, &decided);
+    return rc;
+}
+
+static enum err
+change(struct disks *ds, const struct disks_key *k, version_fn *fn, void *arg,
+       struct errbuf *eb)
+{
+    struct disk *d = only_disk(ds);
+    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    struct version decided;
+    uint32_t phase;
+    bool locked = change_begin(ds, &phase);
+    enum err rc;
+
+    if (d != NULL) {
+        rc = fn(d, &k->at, arg, NULL, &decided, eb);
+        change_end(ds, phase);
+        return rc;
+    }
+    if (locked)
+        keylock_take(ds->keylocks, hash);
+    rc = on_many(ds, k, locked, fn, arg, eb);
+    if (locked)
+        keylock_release(ds->keylocks, hash);
+    change_end(ds, phase);
+    return rc;
+}
+
+/* ---- the three changes ---- */
+
+struct marking {
+    enum disk_versioning versioning;
+    const struct disk_condition *condition;
+    struct row *marker;
+};
+
+static enum err
+mark(struct disk *d, const struct disk_key *k, void *arg, const struct version *as,
+     struct version *decided, struct errbuf *eb)
+{
+    struct marking *m = arg;
+    struct row row;
+    enum err rc = disk_delete_mark(d, k, m->versioning, m->condition, as, &row, eb);
+
+    if (rc == ERR_OK && as == NULL) {
+        *m->marker = row;
+        *decided = row.version;
+    }
+    return rc;
+}
+
+enum err
+disks_delete_mark(struct disks *ds, const struct disks_key *k,
+                  enum disk_versioning versioning, const struct disk_condition *c,
+                  struct row *marker, struct errbuf *eb)
+{
+    struct marking m = {versioning, c, marker};
+
+    return change(ds, k, mark, &m, eb);
+}
+
+struct ending {
+    const struct version *born;
+    const struct disk_condition *condition;
+    struct row *was;
+};
+
+static enum err
+end_version(struct disk *d, const struct disk_key *k, void *arg, const struct version *as,
+            struct version *decided, struct errbuf *eb)
+{
+    struct ending *e = arg;
+    struct row was;
+    enum err rc = disk_version_delete(d, k, e->born, e->condition, as, &was, decided, eb);
+
+    if (rc == ERR_OK && as == NULL)
+        *e->was = was;
+    return rc;
+}
+
+enum err
+disks_version_delete(struct disks *ds, const struct disks_key *k,
+                     const struct version *born, const struct disk_condition *c,
+                     struct row *was, struct errbuf *eb)
+{
+    struct ending e = {born, c, was};
+
+    return change(ds, k, end_version, &e, eb);
+}
+
+struct describing {
+    const struct version *born;
+    const struct object_meta *meta;
+    const struct disk_condition *condition;
+    struct row *out;
+};
+
+static enum err
+describe(struct disk *d, const struct disk_key *k, void *arg, const struct version *as,
+         struct version *decided, struct errbuf *eb)
+{
+    struct describing *m = arg;
+    struct row row;
+    enum err rc = disk_set_meta(d, k, m->born, m->meta, m->condition, as, &row, eb);
+
+    if (rc == ERR_OK && as == NULL) {
+        *m->out = row;
+        *decided = row.version;
+    }
+    return rc;
+}
+
+enum err
+disks_set_meta(struct disks *ds, const struct disks_key *k, const struct version *born,
+               const struct object_meta *meta, const struct disk_condition *c,
+               struct row *out, struct errbuf *eb)
+{
+    struct describing m = {born, meta, c, out};
+
+    return change(ds, k, describe, &m, eb);
+}
+
+/* ---- reading ---- */
+
+enum err
+disks_version_find(struct disks *ds, const struct disks_key *k,
+                   const struct version *born, struct row *out, bool *current,
+                   struct errbuf *eb)
+{
+    struct disk *only = only_disk(ds);
+    struct places p;
+    bool found = false, deaf;
+
+    if (only != NULL)
+        return disk_version_find(only, &k->at, born, out, current, eb);
+    places_of(ds, k, &p);
+    deaf = p.unheard;
+    for (unsigned i = 0; i < p.count; i++) {
+        struct disk *d = slot_enter(ds, p.at[i]);
+        struct row row;
+        bool now;
+        enum err rc =
+            d != NULL ? disk_version_find(d, &k->at, born, &row, &now, eb) : unheard(eb);
+
+        if (d != NULL)
+            slot_leave(ds, p.at[i]);
+        deaf |= rc != ERR_OK && rc != ERR_NOT_FOUND;
+        if (rc != ERR_OK || (found && row.version.epoch <= out->version.epoch &&
+                             row.version.counter <= out->version.counter))
+            continue;
+        row.flags &= ~ROW_UNDECIDED;
+        *out = row;
+        out->disk = p.at[i];
+        *current = now;
+        found = true;
+        if (atomic_load_explicit(&ds->settled, memory_order_acquire))
+            break;
+    }
+    if (found)
+        return ERR_OK;
+    return deaf ? unheard(eb) : err_set(eb, ERR_NOT_FOUND, "there is no such version");
+}
+
+enum err
+disks_object_parts(struct disks *ds, const struct row *row, struct arena *a,
+                   struct disk_object_part **out, uint32_t *count, struct errbuf *eb)
+{
+    struct disk *only = only_disk(ds), *d;
+    enum err rc;
+
+    if (only != NULL)
+        return disk_object_parts(only, row, a, out, count, eb);
+    d = slot_enter(ds, row->disk);
+    if (d == NULL)
+        return unheard(eb);
+    rc = disk_object_parts(d, row, a, out, count, eb);
+    slot_leave(ds, row->disk);
+    return rc;
+}
+
+/* A page of each disk. */
+struct pages {
+    struct disk_version *at[DISKS_MAX];
+    uint32_t next[DISKS_MAX], count[DISKS_MAX];
+    bool more[DISKS_MAX];
+    unsigned disks;
+};
+
+/* By key; within a key the newest first. */
+static int
+order(const struct disk_version *a, const struct disk_version *b)
+{
+    struct version x = row_born(&a->row), y = row_born(&b->row);
+    int c = span_cmp(a->key, b->key);
+
+    if (c != 0)
+        return c;
+    if (x.epoch != y.epoch)
+        return x.epoch > y.epoch ? -1 : 1;
+    return (x.counter < y.counter) - (x.counter > y.counter);
+}
+
+/* The first of what is left on all pages, each once; false: a page ended that another one follows, or all ended. */
+static bool
+next_of_all(struct pages *p, struct disk_version *out)
+{
+    const struct disk_version *first = NULL;
+
+    for (unsigned i = 0; i < p->disks; i++) {
+        if (p->next[i] == p->count[i] && p->more[i])
+            return false;
+        if (p->next[i] == p->count[i])
+            continue;
+        if (first == NULL || order(&p->at[i][p->next[i]], first) < 0)
+            first = &p->at[i][p->next[i]];
+    }
+    if (first == NULL)
+        return false;
+    *out = *first;
+    for (unsigned i = 0; i < p->disks; i++)
+        if (p->next[i] < p->count[i] && order(&p->at[i][p->next[i]], out) == 0)
+            p->next[i]++;
+    return true;
+}
+
+static bool
+anything_left(const struct pages *p)
+{
+    for (unsigned i = 0; i < p->disks; i++)
+        if (p->next[i] < p->count[i] || p->more[i])
+            return true;
+    return false;
+}
+
+static void
+merge(struct pages *p, uint32_t max, struct span after_key, bool resumes,
+      struct disk_version *out, uint32_t *count, bool *more)
+{
+    struct disk_version v;
+
+    while (*count < max && next_of_all(p, &v)) {
+        struct span before = *count > 0 ? out[*count - 1].key
+                             : resumes  ? after_key
+                                        : (struct span){"", 0};
+
+        /* A disk that missed the newest one shows an older one as the latest. */
+        v.latest = v.latest && (before.len == 0 || !span_eq(before, v.key));
+        out[(*count)++] = v;
+    }
+    *more = anything_left(p);
+}
+
+enum err
+disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
+                   struct span after_key, bool inclusive, const struct version *after,
+                   uint32_t max, struct arena *a, struct disk_version **out,
+                   uint32_t *count, bool *more, struct errbuf *eb)
+{
+    struct disk *only = only_disk(ds);
+    uint8_t all[DISKS_MAX];
+    struct pages *p;
+    unsigned n;
+
+    if (only != NULL)
+        return disk_version_list(only, bucket, after_key, inclusive, after, max, a, out,
+                                 count, more, eb);
+    *count = 0;
+    *more = false;
+    if (somebody_unheard(ds, copies))
+        return unheard(eb);
+    p = arena_try(a, sizeof *p);
+    *out = arena_try(a, (max + 1) * sizeof **out);
+    if (p == NULL || *out == NULL)
+        return err_set(eb, ERR_BUSY, "no memory for a page of %u versions", max);
+    memset(p, 0, sizeof *p);
+    n = places_all(ds, all);
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+        unsigned at = p->disks;
+        enum err rc;
+
+        if (d == NULL)
+            return unheard(eb);
+        rc = disk_version_list(d, bucket, after_key, inclusive, after, max, a, &p->at[at],
+                               &p->count[at], &p->more[at], eb);
+        slot_leave(ds, all[i]);
+        if (rc != ERR_OK)
+            return rc;
+        p->disks++;
+    }
+    merge(p, max, after_key, after != NULL, *out, count, more);
+    return ERR_OK;
+}

@@ -1,0 +1,472 @@
+/* Versions, delete markers and metadata records against a plain model: random changes, with restarts in between that
+ * keep or lose the index. Protects D1 for versions, rule 9 of the format, and that a list of versions is exact. Each
+ * run prints its seed; FOREBAY_SEED gives one.
+ */
+#include "world.h"
+
+#define KEYS     6
+#define VERSIONS 64
+#define DATA     (600u << 10)
+static char *data;
+
+struct known {
+    struct version id;
+    bool marker, null;
+    uint32_t from, len; /* of `data` */
+    unsigned tag;
+};
+struct model {
+    struct known of[KEYS][VERSIONS]; /* the current one first */
+    unsigned count[KEYS];
+    enum disk_versioning versioning;
+};
+
+static uint64_t state;
+static uint32_t
+rnd(uint32_t below)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33) % below;
+}
+
+static struct disk *
+open_disk(void)
+{
+    struct disk_options o = world_options();
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    if (disk_open(world_path, &o, &d, &eb) != ERR_OK) {
+        fprintf(stderr, "%s\n", eb.text);
+        abort();
+    }
+    return d;
+}
+
+static struct disk_key
+key_of(unsigned i)
+{
+    static char names[KEYS][1024];
+
+    snprintf(names[i], sizeof names[i], "key-%u", i);
+    if (i == KEYS - 1) /* one that goes through layers of the index */
+        memset(names[i] + 5, 'x', 1000);
+    return world_key(7, names[i]);
+}
+
+static struct span
+tag_text(unsigned tag)
+{
+    static char text[32];
+
+    snprintf(text, sizeof text, "tag=%u", tag);
+    return tag == 0 ? (struct span){NULL, 0} : span_of(text);
+}
+
+static void
+remove_at(struct model *m, unsigned key, unsigned i)
+{
+    memmove(&m->of[key][i], &m->of[key][i + 1],
+            (m->count[key] - i - 1) * sizeof m->of[key][0]);
+    m->count[key]--;
+}
+
+/* What a new current version does to the others. */
+static void
+model_add(struct model *m, unsigned key, const struct known *v)
+{
+    for (unsigned i = 0; i < m->count[key]; i++)
+        if (m->versioning == DISK_UNVERSIONED || (v->null && m->of[key][i].null))
+            remove_at(m, key, i--);
+    memmove(&m->of[key][1], &m->of[key][0], m->count[key] * sizeof m->of[key][0]);
+    m->of[key][0] = *v;
+    m->count[key]++;
+}
+
+static void
+do_put(struct disk *d, struct model *m, unsigned key)
+{
+    struct disk_key k = key_of(key);
+    struct known v = {.null = m->versioning != DISK_VERSIONED,
+                      .len = rnd(8) == 0 ? rnd(500000) : rnd(3000),
+                      .from = rnd(100000),
+                      .tag = rnd(3)};
+    struct object_meta meta = {.mtime_ms = 1700000000123,
+                               .versioning = (uint8_t)m->versioning,
+                               .tags = tag_text(v.tag)};
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+    struct row row;
+
+    REQUIRE(disk_write_begin(d, &k, DISK_NATIVE, v.len, &w, &eb) == ERR_OK);
+    REQUIRE(disk_write(w, data + v.from, v.len, &eb) == ERR_OK);
+    REQUIRE(disk_commit(&w, &meta, NULL, &row, &eb) == ERR_OK);
+    v.id = row_born(&row);
+    model_add(m, key, &v);
+}
+
+static void
+do_mark(struct disk *d, struct model *m, unsigned key)
+{
+    struct disk_key k = key_of(key);
+    struct known v = {.marker = true, .null = m->versioning != DISK_VERSIONED};
+    struct errbuf eb = {0};
+    struct row row;
+    bool existed;
+
+    if (m->versioning == DISK_UNVERSIONED) {
+        CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK);
+        CHECK(existed == (m->count[key] > 0));
+        m->count[key] = 0;
+        return;
+    }
+    REQUIRE(disk_delete_mark(d, &k, m->versioning, NULL, NULL, &row, &eb) == ERR_OK);
+    CHECK((row.flags & ROW_MARKER) != 0 && row.mtime_ms > 0);
+    v.id = row_born(&row);
+    model_add(m, key, &v);
+}
+
+static void
+do_version_delete(struct disk *d, struct model *m, unsigned key)
+{
+    struct disk_key k = key_of(key);
+    struct errbuf eb = {0};
+    struct row was;
+    unsigned i = m->count[key] > 0 ? rnd(m->count[key]) : 0;
+    struct version none = {1, 1};
+    bool by_null;
+
+    if (m->count[key] == 0) {
+        CHECK(disk_version_delete(d, &k, &none, NULL, NULL, &was, NULL, &eb) ==
+              ERR_NOT_FOUND);
+        CHECK(disk_version_delete(d, &k, NULL, NULL, NULL, &was, NULL, &eb) ==
+              ERR_NOT_FOUND);
+        return;
+    }
+    by_null = m->of[key][i].null && rnd(2) == 0;
+    if (disk_version_delete(d, &k, by_null ? NULL : &m->of[key][i].id, NULL, NULL, &was,
+                            NULL, &eb) != ERR_OK) {
+        fprintf(stderr, "version delete: %s\n", eb.text);
+        REQUIRE(false);
+    }
+    CHECK(((was.flags & ROW_MARKER) != 0) == m->of[key][i].marker);
+    remove_at(m, key, i);
+}
+
+static void
+do_set_meta(struct disk *d, struct model *m, unsigned key)
+{
+    struct disk_key k = key_of(key);
+    unsigned i = m->count[key] > 0 ? rnd(m->count[key]) : 0, tag = rnd(5);
+    struct object_meta meta = {.mtime_ms = 1700000000123, .tags = tag_text(tag)};
+    struct errbuf eb = {0};
+    struct row row;
+    bool current = rnd(2) == 0;
+    enum err rc;
+
+    if (current)
+        i = 0;
+    rc = disk_set_meta(d, &k, current ? NULL : &m->of[key][i].id, &meta, NULL, NULL, &row,
+                       &eb);
+    if (m->count[key] == 0 || m->of[key][i].marker) {
+        CHECK(rc == ERR_NOT_FOUND);
+        return;
+    }
+    REQUIRE(rc == ERR_OK);
+    m->of[key][i].tag = tag;
+}
+
+static void
+check_version(struct disk *d, const struct disk_key *k, const struct known *v,
+              const struct row *row, struct arena *a)
+{
+    struct version id = row_born(row);
+    struct disk_reader *r;
+    struct object_meta meta;
+    struct errbuf eb = {0};
+    struct span piece;
+    uint64_t at = 0;
+
+    CHECK(id.epoch == v->id.epoch && id.counter == v->id.counter);
+    CHECK(((row->flags & ROW_MARKER) != 0) == v->marker);
+    CHECK(row_is_null_version(row) == v->null);
+    if (v->marker)
+        return;
+    CHECK_U64(row->size, v->len);
+    REQUIRE(disk_meta(d, k, row, a, &meta, &eb) == ERR_OK);
+    CHECK(span_eq(meta.tags, tag_text(v->tag)));
+    REQUIRE(disk_read_begin(d, k, row, 0, row->size, &r, &eb) == ERR_OK);
+    for (;;) {
+        REQUIRE(disk_read_next(r, DEADLINE_NEVER, &piece, &eb) == ERR_OK);
+        if (piece.len == 0)
+            break;
+        CHECK(memcmp(piece.at, data + v->from + at, piece.len) == 0);
+        at += piece.len;
+    }
+    CHECK_U64(at, v->len);
+    disk_read_end(&r);
+}
+
+static void
+check_key(struct disk *d, const struct model *m, unsigned key, struct arena *a)
+{
+    struct disk_key k = key_of(key);
+    struct errbuf eb = {0};
+    struct row row;
+    bool current, null = false;
+    enum err rc = disk_lookup(d, &k, &row, &eb);
+
+    if (m->count[key] > 0 && !m->of[key][0].marker) {
+        REQUIRE(rc == ERR_OK);
+        check_version(d, &k, &m->of[key][0], &row, a);
+    } else {
+        CHECK(rc == ERR_NOT_FOUND);
+    }
+    for (unsigned i = 0; i < m->count[key]; i++) {
+        REQUIRE(disk_version_find(d, &k, &m->of[key][i].id, &row, &current, &eb) ==
+                ERR_OK);
+        CHECK(current == (i == 0));
+        check_version(d, &k, &m->of[key][i], &row, a);
+        if (!m->of[key][i].null)
+            continue;
+        null = true;
+        REQUIRE(disk_version_find(d, &k, NULL, &row, &current, &eb) == ERR_OK);
+        check_version(d, &k, &m->of[key][i], &row, a);
+    }
+    if (!null)
+        CHECK(disk_version_find(d, &k, NULL, &row, &current, &eb) == ERR_NOT_FOUND);
+}
+
+/* Pages of any size, and each page begins where the one before it ended. */
+static void
+check_list(struct disk *d, const struct model *m, struct arena *a)
+{
+    unsigned key = 0, i = 0;
+    struct span after = {"", 0};
+    struct version id;
+    bool more = true, begun = false;
+
+    while (more) {
+        struct disk_version *page;
+        struct errbuf eb = {0};
+        uint32_t count;
+
+        REQUIRE(disk_version_list(d, 7, after, !begun, begun ? &id : NULL, 1 + rnd(7), a,
+                                  &page, &count, &more, &eb) == ERR_OK);
+        for (uint32_t n = 0; n < count; n++) {
+            while (key < KEYS && i == m->count[key]) {
+                key++;
+                i = 0;
+            }
+            REQUIRE(key < KEYS);
+            CHECK(span_eq(page[n].key, key_of(key).key));
+            CHECK(page[n].latest == (i == 0));
+            id = row_born(&page[n].row);
+            CHECK(id.epoch == m->of[key][i].id.epoch &&
+                  id.counter == m->of[key][i].id.counter);
+            i++;
+            after = page[n].key;
+            begun = true;
+        }
+    }
+    while (key < KEYS && i == m->count[key]) {
+        key++;
+        i = 0;
+    }
+    CHECK(key == KEYS);
+}
+
+static void
+check_all(struct disk *d, const struct model *m)
+{
+    struct arena *a = arena_new(KIB(64), MIB(16));
+    struct disk_entry *entries;
+    struct errbuf eb = {0};
+    uint32_t count, living = 0, any = 0;
+    bool more, empty;
+
+    for (unsigned key = 0; key < KEYS; key++) {
+        check_key(d, m, key, a);
+        living += m->count[key] > 0 && !m->of[key][0].marker;
+        any += m->count[key];
+        arena_reset(a);
+    }
+    check_list(d, m, a);
+    REQUIRE(disk_list(d, 7, SPAN(""), true, 100, a, &entries, &count, &more, &eb) ==
+            ERR_OK);
+    CHECK_U64(count, living);
+    REQUIRE(disk_bucket_empty(d, 7, &empty, &eb) == ERR_OK);
+    CHECK(empty == (any == 0));
+    arena_free(&a);
+}
+
+static void
+say(void *arg, bool fault, const char *sentence)
+{
+    (void)arg;
+    if (fault)
+        fprintf(stderr, "check: %s\n", sentence);
+}
+
+static void
+restart(struct disk **dp)
+{
+    char command[300], scratch[300];
+    struct disk_checked found;
+    struct errbuf eb = {0};
+
+    disk_close(dp);
+    snprintf(scratch, sizeof scratch, "%s/..", world_path);
+    CHECK(disk_check(world_path, scratch, say, NULL, &found, &eb) == ERR_OK);
+    CHECK_U64(found.faults, 0);
+    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
+    if (rnd(2) == 0)
+        CHECK(system(command) == 0);
+    *dp = open_disk();
+}
+
+static void
+run_model(void *arg)
+{
+    struct disk *d = open_disk();
+    struct model *m = xcalloc(1, sizeof *m);
+    unsigned steps = *(unsigned *)arg;
+    struct errbuf eb = {0};
+
+    m->versioning = rnd(3) == 0 ? DISK_UNVERSIONED : DISK_VERSIONED;
+    for (unsigned i = 0; i < steps; i++) {
+        unsigned key = rnd(KEYS), what = rnd(100);
+
+        if (m->count[key] >= VERSIONS - 1 || what < 30)
+            do_version_delete(d, m, key);
+        else if (what < 65)
+            do_put(d, m, key);
+        else if (what < 80)
+            do_mark(d, m, key);
+        else
+            do_set_meta(d, m, key);
+        if (rnd(25) == 0) /* never back to none */
+            m->versioning = rnd(2) == 0 ? DISK_VERSIONED : DISK_SUSPENDED;
+        if (rnd(20) == 0)
+            CHECK(disk_settle(d, &eb) == ERR_OK);
+        if (rnd(12) == 0)
+            check_all(d, m);
+        if (rnd(120) == 0) {
+            restart(&d);
+            check_all(d, m);
+        }
+    }
+    restart(&d);
+    check_all(d, m);
+    disk_close(&d);
+    free(m);
+}
+
+static void
+test_random_changes_agree_with_a_model(void)
+{
+    const char *given = getenv("FOREBAY_SEED");
+    uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : rt_wall_ns();
+    unsigned steps = 1200;
+
+    fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
+    data = xmalloc(DATA);
+    world_fill(data, DATA, 5);
+    for (unsigned i = 0; i < 3; i++) {
+        state = seed + i;
+        world_run(run_model, &steps);
+    }
+    free(data);
+}
+
+/* Several changes of one key in one commit group see each other. */
+struct racer {
+    struct disk *disk;
+    unsigned number;
+};
+
+static void
+race(void *arg)
+{
+    struct racer *r = arg;
+    struct disk_key k = world_key(7, "raced");
+    struct errbuf eb = {0};
+    struct row row;
+
+    for (unsigned i = 0; i < 20; i++) {
+        struct object_meta meta = {
+            .mtime_ms = 1700000000123,
+            .versioning = (r->number + i) % 3 == 0 ? DISK_SUSPENDED : DISK_VERSIONED};
+        struct disk_writer *w;
+
+        REQUIRE(disk_write_begin(r->disk, &k, DISK_NATIVE, 1, &w, &eb) == ERR_OK);
+        REQUIRE(disk_write(w, "x", 1, &eb) == ERR_OK);
+        REQUIRE(disk_commit(&w, &meta, NULL, &row, &eb) == ERR_OK);
+        if (i % 2 == 0) {
+            struct version id = row_born(&row);
+            enum err rc =
+                disk_version_delete(r->disk, &k, &id, NULL, NULL, NULL, NULL, &eb);
+
+            /* A null version may have been replaced. */
+            CHECK(rc == ERR_OK || (rc == ERR_NOT_FOUND && row_is_null_version(&row)));
+        }
+    }
+}
+
+static void
+race_all(void *arg)
+{
+    struct disk *d = open_disk();
+    struct racer racers[16];
+    struct rt_group group;
+    struct disk_version *page;
+    struct arena *a = arena_new(KIB(64), MIB(16));
+    struct errbuf eb = {0};
+    struct version last = {UINT64_MAX, UINT64_MAX};
+    uint32_t count, nulls = 0;
+    bool more;
+
+    (void)arg;
+    rt_group_begin(&group);
+    for (unsigned i = 0; i < ARRAY_LEN(racers); i++) {
+        racers[i] = (struct racer){.disk = d, .number = i};
+        REQUIRE(rt_group_start(&group, race, &racers[i]) == ERR_OK);
+    }
+    rt_group_join(&group);
+    for (unsigned round = 0; round < 2; round++) {
+        nulls = 0;
+        last = (struct version){UINT64_MAX, UINT64_MAX};
+        REQUIRE(disk_version_list(d, 7, SPAN(""), true, NULL, 1000, a, &page, &count,
+                                  &more, &eb) == ERR_OK);
+        CHECK(!more && count > 0);
+        for (uint32_t i = 0; i < count; i++) {
+            struct version id = row_born(&page[i].row);
+
+            CHECK(page[i].latest == (i == 0));
+            CHECK(id.epoch < last.epoch ||
+                  (id.epoch == last.epoch && id.counter < last.counter));
+            last = id;
+            nulls += row_is_null_version(&page[i].row);
+        }
+        CHECK(nulls <= 1);
+        restart(&d);
+    }
+    arena_free(&a);
+    disk_close(&d);
+}
+
+static void
+test_changes_of_one_group_see_each_other(void)
+{
+    state = 1;
+    world_run(race_all, NULL);
+}
+
+int
+main(void)
+{
+    log_set_level(LOG_WARN);
+    RUN(test_random_changes_agree_with_a_model);
+    RUN(test_changes_of_one_group_see_each_other);
+    return check_done();
+}
