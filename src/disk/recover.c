@@ -209,6 +209,30 @@ flush_replayed(struct disk *d, struct segment *log, struct errbuf *eb)
     return rc == ERR_OK ? flush_round(d, eb) : rc;
 }
 
+/* And a sync of it may have failed before that: then the kernel takes the bytes for clean though the disk has not got them,
+ * and no later sync brings them there (D9). So those that are to be believed are written once more. What can't be read is
+ * damage, and was said. */
+static enum err
+write_again(struct segment *s, uint64_t from, uint64_t to, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && from < to) {
+        uint32_t len = (uint32_t)MIN(to - from, MIB(1)), n;
+        struct iobuf *b;
+
+        if (iobuf_get(len, &b) != ERR_OK)
+            return err_set(eb, ERR_BUSY, "no buffer for the log that is replayed");
+        if (rt_read(s->file, from, b, 0, len, RT_WRITE, DEADLINE_NEVER, &n, eb) ==
+                ERR_OK &&
+            n == len)
+            rc = rt_write(s->file, from, b, 0, len, RT_WRITE, eb);
+        iobuf_drop(&b);
+        from += len;
+    }
+    return rc;
+}
+
 /* Cached bodies are not synced before their reply: what the index does not cover yet is read once. */
 static enum err
 cached_body_is_there(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
@@ -422,6 +446,7 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
                                  .cluster_sum = d->cluster_sum};
     struct log_scan scan;
     enum scanned got = SCAN_GROUP;
+    uint64_t again = offset; /* what stands from here on was not written again */
     enum err rc = ERR_OK;
 
     log_scan_begin(&scan, &source, offset, log->next_group, *epoch);
@@ -434,8 +459,12 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
         rc = replay_group(d, c, &scan, eb);
         set_end(log, &scan, before);
         tell_progress(d, scan.offset - before);
-        if (rc == ERR_OK && tail_bytes(d->tail) > d->o.tail_bytes)
-            rc = flush_replayed(d, s, eb);
+        if (rc == ERR_OK && tail_bytes(d->tail) > d->o.tail_bytes) {
+            rc = write_again(s, again, scan.offset, eb);
+            again = scan.offset;
+            if (rc == ERR_OK)
+                rc = flush_replayed(d, s, eb);
+        }
     }
     s->home.used = scan.offset;
     *epoch = scan.epoch;
@@ -446,6 +475,8 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
         *next = next_log(d, c->class, s);
     if (rc == ERR_OK)
         rc = bridge_gap(d, c, s, &scan, *next, eb);
+    if (rc == ERR_OK && *next == NULL) /* one that has a next was synced before that */
+        rc = write_again(s, again, scan.offset, eb);
     log_scan_end(&scan);
     return rc;
 }
@@ -601,9 +632,11 @@ walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
         if (got != SCAN_GROUP)
             break;
         rc = has_record(d, &m, &lives, eb);
-        if (rc == ERR_OK && (lives || keeps_orphans(d, &m)))
+        if (rc == ERR_OK && (lives || keeps_orphans(d, &m))) {
             used = next;
-        else if (rc == ERR_OK && m.kind != MEMBER_DEAD) {
+            /* As with the log: were it lost, what comes behind it would seem to be free. */
+            rc = rt_write(s->file, at, buf, 0, BODY_HEAD, RT_WRITE, eb);
+        } else if (rc == ERR_OK && m.kind != MEMBER_DEAD) {
             d->home.given_back++;
             rc = bury(s, &m, eb);
         }
@@ -617,7 +650,7 @@ walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
     if (got == SCAN_END && at + BODY_HEAD <= s->home.size && why.text[0] != '\0')
         used = s->home.size;
     s->home.used = used;
-    return rc;
+    return rc == ERR_OK && at > DISK_ALIGN ? rt_sync(s->file, eb) : rc;
 }
 
 static enum err
