@@ -77,6 +77,8 @@ void
 put_ids(struct request *q)
 {
     answer_ids(q->http);
+    if (q->cors != NULL)
+        s3_cors_headers(q);
 }
 
 /* "/s3" and "/s3/...", in path style only: S3 again. Returns the bytes to skip. */

@@ -191,6 +191,9 @@ has(const struct request *q, enum need need)
         return caller_knows(q, bucket);
     case NEED_EACH:
         return q->caller.kind != CALLER_STRANGER && caller_knows(q, bucket);
+    case NEED_OPEN:
+    case NEED_FORM:
+        return true;
     case NEED_SOMEBODY:
         return q->caller.kind != CALLER_STRANGER;
     }
@@ -207,7 +210,13 @@ admit(struct request *q, enum need need)
                                 .tls = q->http->is_tls};
     struct sigv4_opts opts = {.region = {NULL, 0}};
     const char *why = NULL;
-    enum err rc = sigv4_parse(&req, &q->query, &opts, &q->caller.auth, &q->fault);
+    enum err rc;
+
+    if (need == NEED_OPEN) { /* a browser never signs it */
+        q->caller.name = SPAN("anonymous");
+        return ERR_OK;
+    }
+    rc = sigv4_parse(&req, &q->query, &opts, &q->caller.auth, &q->fault);
 
     if (rc != ERR_OK)
         return rc;

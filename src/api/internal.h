@@ -26,6 +26,8 @@ enum need {
     NEED_LIST,     /* what begins with the query's prefix */
     NEED_KNOWN,    /* any right in this bucket */
     NEED_SOMEBODY, /* a user, whatever his rights: the answer shows only what he may know */
+    NEED_OPEN,     /* nothing: a preflight */
+    NEED_FORM,     /* what a form's own fields say: the operation asks */
     NEED_EACH, /* write, on each key that the body names: the operation asks caller_may() */
 };
 
@@ -57,6 +59,8 @@ struct request {
         audit; /* lines that are not written yet (audit.h); empty until the first */
     struct fault fault;
     enum metric_op op;
+    const struct cors_rule *cors; /* its lines go into every answer; NULL: none */
+    bool cors_any;                /* it allows every origin */
     /* As they stood when it began: what was decided by them may be kept (answers.h). */
     uint64_t map_serial;
     uint32_t answers_epoch;
@@ -79,6 +83,9 @@ enum err caller_must(struct request *q, enum auth_right right, struct span bucke
                      struct span key) MUST_CHECK;
 /* Has he any right in this bucket? */
 bool caller_knows(const struct request *q, struct span bucket);
+
+/* s3/cors.c: the lines of q->cors, which is not NULL. */
+void s3_cors_headers(struct request *q);
 
 /* admin/admin.c: everything under /_/. */
 void admin_handle(struct request *q);

@@ -94,6 +94,11 @@ enum err sigv4_parse(const struct sigv4_request *req, const struct query *q,
                      const struct sigv4_opts *opts, struct sigv4_auth *out,
                      struct fault *f) MUST_CHECK;
 
+/* "AKID/20261121/us-east-1/s3/aws4_request" and the date it belongs to, as a form's fields have them: fills access_key,
+ * day, region, scope, date. Any region. */
+enum err sigv4_parse_credential(struct span credential, struct span date,
+                                struct sigv4_auth *out, struct fault *f) MUST_CHECK;
+
 /* InvalidAccessKeyId with <AWSAccessKeyId>. */
 enum err sigv4_unknown_key(const struct sigv4_auth *auth, struct fault *f);
 

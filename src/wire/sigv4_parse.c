@@ -448,3 +448,18 @@ sigv4_parse(const struct sigv4_request *req, const struct query *q,
                          "supported. Please use AWS4-HMAC-SHA256.");
     return parse_anonymous(req, out, f);
 }
+
+enum err
+sigv4_parse_credential(struct span credential, struct span date, struct sigv4_auth *out,
+                       struct fault *f)
+{
+    enum err rc;
+
+    *out = (struct sigv4_auth){.kind = SIGV4_QUERY};
+    rc = take_credential(out, credential, (struct span){NULL, 0}, &in_query, f);
+    if (rc == ERR_OK && !take_date(out, date))
+        rc = fault_argument(f, "X-Amz-Date", date,
+                            "X-Amz-Date must be in the ISO8601 Long Format "
+                            "\"yyyyMMdd'T'HHmmss'Z'\"");
+    return rc == ERR_OK ? check_day(out, &in_query, f) : rc;
+}

@@ -163,7 +163,6 @@ static const struct probe {
     {"acl", S3_OK, NULL, NULL, NULL},
     {"object-lock", S3_ObjectLockConfigurationNotFoundError, NULL, NULL, NULL},
     {"policy", S3_NoSuchBucketPolicy, NULL, NULL, NULL},
-    {"cors", S3_NoSuchCORSConfiguration, NULL, NULL, NULL},
     {"lifecycle", S3_NoSuchLifecycleConfiguration, NULL, NULL, NULL},
     {"tagging", S3_NoSuchTagSet, NULL, NULL, NULL},
     {"website", S3_NoSuchWebsiteConfiguration, NULL, NULL, NULL},

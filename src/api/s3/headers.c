@@ -122,9 +122,8 @@ join_with_earlier(struct arena *a, struct object_pair *pairs, uint32_t count,
 }
 
 static enum err
-user_metadata(struct request *q, struct object_meta *out)
+user_metadata(struct request *q, struct fields headers, struct object_meta *out)
 {
-    struct fields headers = http_fields(q->http->head);
     struct object_pair *pairs = NULL;
     size_t total = 0;
 
@@ -157,10 +156,8 @@ static const char *const storage_classes[] = {
 };
 
 static enum err
-storage_class(struct request *q, struct object_meta *out)
+storage_class(struct request *q, struct span given, struct object_meta *out)
 {
-    struct span given = http_get(q->http->head, HTTP_AMZ_STORAGE_CLASS);
-
     if (given.len == 0)
         return ERR_OK;
     for (size_t i = 0; i < ARRAY_LEN(storage_classes); i++)
@@ -172,11 +169,30 @@ storage_class(struct request *q, struct object_meta *out)
     return s3_fault(q, S3_InvalidStorageClass);
 }
 
+/* What both ways have in common: limits, storage class, user metadata. */
+static enum err
+finish_meta(struct request *q, struct fields f, struct span class,
+            struct object_meta *out)
+{
+    enum err rc;
+
+    if (span_is(out->content_type, "binary/octet-stream"))
+        out->content_type = (struct span){NULL, 0};
+    if (out->content_type.len + out->cache_control.len + out->content_disposition.len +
+            out->content_language.len + out->expires.len + out->content_encoding.len >
+        SYSTEM_MAX) {
+        fault_set(&q->fault, S3_MetadataTooLarge, NULL);
+        fault_add(&q->fault, "MaxSizeAllowed", SPAN("8192"));
+        return ERR_TOO_LARGE;
+    }
+    rc = storage_class(q, class, out);
+    return rc == ERR_OK ? user_metadata(q, f, out) : rc;
+}
+
 enum err
 s3_meta_from_headers(struct request *q, struct object_meta *out)
 {
     const struct http_head *h = q->http->head;
-    enum err rc;
 
     *out = (struct object_meta){
         .content_type = http_get(h, HTTP_CONTENT_TYPE),
@@ -187,17 +203,21 @@ s3_meta_from_headers(struct request *q, struct object_meta *out)
         .content_encoding =
             without_aws_chunked(q->arena, http_get(h, HTTP_CONTENT_ENCODING)),
     };
-    if (span_is(out->content_type, "binary/octet-stream"))
-        out->content_type = (struct span){NULL, 0};
-    if (out->content_type.len + out->cache_control.len + out->content_disposition.len +
-            out->content_language.len + out->expires.len + out->content_encoding.len >
-        SYSTEM_MAX) {
-        fault_set(&q->fault, S3_MetadataTooLarge, NULL);
-        fault_add(&q->fault, "MaxSizeAllowed", SPAN("8192"));
-        return ERR_TOO_LARGE;
-    }
-    rc = storage_class(q, out);
-    return rc == ERR_OK ? user_metadata(q, out) : rc;
+    return finish_meta(q, http_fields(h), http_get(h, HTTP_AMZ_STORAGE_CLASS), out);
+}
+
+enum err
+s3_meta_from_fields(struct request *q, struct fields f, struct object_meta *out)
+{
+    *out = (struct object_meta){
+        .content_type = fields_get(f, "content-type"),
+        .cache_control = fields_get(f, "cache-control"),
+        .content_disposition = fields_get(f, "content-disposition"),
+        .content_language = fields_get(f, "content-language"),
+        .expires = fields_get(f, "expires"),
+        .content_encoding = fields_get(f, "content-encoding"),
+    };
+    return finish_meta(q, f, fields_get(f, "x-amz-storage-class"), out);
 }
 
 void

@@ -24,6 +24,7 @@ struct route {
 #define P HTTP_METHOD_PUT
 #define T HTTP_METHOD_POST
 #define D HTTP_METHOD_DELETE
+#define O HTTP_METHOD_OPTIONS
 static const struct route routes[] = {
     /* method, level, sub-resource, right, flags, metric, operation */
     {G, SERVICE, NULL, NEED_SOMEBODY, 0, OP_bucket, s3_list_all_buckets},
@@ -40,7 +41,12 @@ static const struct route routes[] = {
     {G, BUCKET, "object-lock", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
     {G, BUCKET, "policy", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
     {G, BUCKET, "policyStatus", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "cors", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "cors", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_get_bucket_cors},
+    {P, BUCKET, "cors", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_bucket_cors},
+    {D, BUCKET, "cors", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket_cors},
+    {T, BUCKET, NULL, NEED_FORM, 0, OP_put, s3_post_form},
+    {O, BUCKET, NULL, NEED_OPEN, 0, OP_other, s3_preflight},
+    {O, OBJECT, NULL, NEED_OPEN, 0, OP_other, s3_preflight},
     {G, BUCKET, "lifecycle", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
     {G, BUCKET, "tagging", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
     {G, BUCKET, "website", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
@@ -70,6 +76,7 @@ static const struct route routes[] = {
 #undef P
 #undef T
 #undef D
+#undef O
 
 /* All names that select something, here or at AWS: what no route takes is 501 by its name, never ignored. */
 static const char *const subs[] = {
@@ -122,13 +129,14 @@ s3_route_at(size_t index, struct s3_route_name *out)
     static const char *const methods[] = {
         [HTTP_METHOD_GET] = "GET",       [HTTP_METHOD_HEAD] = "HEAD",
         [HTTP_METHOD_PUT] = "PUT",       [HTTP_METHOD_POST] = "POST",
-        [HTTP_METHOD_DELETE] = "DELETE",
+        [HTTP_METHOD_DELETE] = "DELETE", [HTTP_METHOD_OPTIONS] = "OPTIONS",
     };
 
     if (index >= ARRAY_LEN(routes))
         return false;
-    *out = (struct s3_route_name){methods[routes[index].method],
-                                  paths[routes[index].level], routes[index].sub};
+    *out =
+        (struct s3_route_name){methods[routes[index].method], paths[routes[index].level],
+                               routes[index].sub, routes[index].need};
     return true;
 }
 
@@ -139,8 +147,11 @@ s3_sub_at(size_t index)
 }
 
 static const char *
-sub_of(const struct query *query)
+sub_of(const struct query *query, enum http_method method)
 {
+    if (method ==
+        HTTP_METHOD_OPTIONS) /* it asks for another request, whatever that selects */
+        return NULL;
     if (query->count == 0)
         return NULL;
     for (size_t i = 0; i < ARRAY_LEN(subs); i++)
@@ -174,7 +185,7 @@ find_route(enum http_method method, enum level level, const char *sub)
 enum err
 s3_not_built(struct request *q)
 {
-    const char *sub = sub_of(&q->query);
+    const char *sub = sub_of(&q->query, q->http->head->method);
 
     if (sub == NULL)
         return s3_fault(q, S3_MethodNotAllowed);
@@ -196,8 +207,8 @@ check_root(struct request *q)
 static enum err
 run(struct request *q)
 {
-    const struct route *r =
-        find_route(q->http->head->method, level_of(q), sub_of(&q->query));
+    const struct route *r = find_route(q->http->head->method, level_of(q),
+                                       sub_of(&q->query, q->http->head->method));
     /* What is no route is told to those who may know the bucket, and to nobody else. */
     enum need need = r != NULL                ? r->need
                      : q->name.bucket.len > 0 ? NEED_KNOWN
@@ -206,6 +217,8 @@ run(struct request *q)
 
     if (r != NULL)
         q->op = r->op;
+    if (http_get(q->http->head, HTTP_ORIGIN).at != NULL)
+        s3_cors_match(q);
     if (q->http->draining)
         return fault_set(&q->fault, S3_ServiceUnavailable,
                          "The server is on its way out");

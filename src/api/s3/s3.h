@@ -29,12 +29,19 @@ s3_operation s3_delete_object, s3_delete_objects;
 /* multipart.c */
 s3_operation s3_create_upload, s3_put_part, s3_complete_upload, s3_abort_upload;
 s3_operation s3_list_parts, s3_list_uploads;
+/* cors.c */
+s3_operation s3_preflight, s3_put_bucket_cors, s3_get_bucket_cors, s3_delete_bucket_cors;
+/* A request with an Origin: the rule that its answer will tell. */
+void s3_cors_match(struct request *q);
+/* form.c */
+s3_operation s3_post_form;
 /* route.c */
 s3_operation s3_not_built;
 /* The table and the names that select something, for the test that holds docs/s3.md and the gate against them.
  * `path` is "/", "/bucket" or "/bucket/key". False, NULL: no more. */
 struct s3_route_name {
     const char *method, *path, *sub; /* sub NULL: none */
+    enum need need;
 };
 bool s3_route_at(size_t index, struct s3_route_name *out);
 const char *s3_sub_at(size_t index);
@@ -67,6 +74,9 @@ enum err s3_body_to_put(struct s3_body *b, struct object_put *put) MUST_CHECK;
 
 /* headers.c: metadata between headers and objects. */
 enum err s3_meta_from_headers(struct request *q, struct object_meta *out) MUST_CHECK;
+/* The same from the fields of a form, names in lower case. They are kept as they are: no bytes that no header can hold. */
+enum err s3_meta_from_fields(struct request *q, struct fields f,
+                             struct object_meta *out) MUST_CHECK;
 /* Headers that change what an upload means and are not built: 501 by name. */
 enum err s3_refuse_unbuilt(struct request *q) MUST_CHECK;
 void s3_put_object_headers(struct request *q, const struct object_info *info);

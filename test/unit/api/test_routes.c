@@ -145,7 +145,7 @@ no_sub_resource_is_ignored(struct site *s)
     for (size_t i = 0; s3_sub_at(i) != NULL; i++)
         for (size_t m = 0; m < ARRAY_LEN(methods); m++)
             for (size_t p = 0; p < ARRAY_LEN(paths); p++) {
-                struct s3_route_name n = {NULL, NULL, NULL};
+                struct s3_route_name n = {.sub = NULL};
                 bool routed = false;
                 char target[256];
                 struct buf out;
@@ -227,6 +227,8 @@ the_gate_is_before_every_route(struct site *s)
     key = strstr(text, "aws_access_key_id = ") + strlen("aws_access_key_id = ");
     *strchr(key, '\n') = '\0';
     for (size_t i = 0; s3_route_at(i, &n); i++) {
+        if (n.need == NEED_OPEN || n.need == NEED_FORM) /* not signed: test_matrix */
+            continue;
         target_of(target, n.path, n.sub);
         refused(s, n.method, target, key);
     }

@@ -1,0 +1,209 @@
+#include "wire/post_policy.h"
+
+#include <jansson.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+
+/* Fields that need no condition. */
+static bool
+is_free(struct span name)
+{
+    static const char *const free_names[] = {
+        "policy", "x-amz-signature", "file", "awsaccesskeyid", "signature", "bucket"};
+
+    for (size_t i = 0; i < ARRAY_LEN(free_names); i++)
+        if (span_case_is(name, free_names[i]))
+            return true;
+    return name.len > 9 && strncasecmp(name.at, "x-ignore-", 9) == 0;
+}
+
+static enum err
+denied(struct fault *f, const char *what, struct span name)
+{
+    return fault_set(f, S3_AccessDenied, "Invalid according to Policy: %s%.*s", what,
+                     (int)MIN(name.len, 200), name.len > 0 ? name.at : "");
+}
+
+static enum err
+unreadable(struct fault *f, const char *why)
+{
+    return fault_set(f, S3_InvalidPolicyDocument, "Invalid Policy: %s", why);
+}
+
+struct judging {
+    struct fields fields;
+    bool covered[POST_POLICY_CONDITIONS]; /* by place in `fields` */
+    struct post_policy *out;
+    struct fault *fault;
+};
+
+static size_t
+place_of(const struct judging *j, struct span name)
+{
+    size_t i = 0;
+
+    while (i < j->fields.count &&
+           !(j->fields.at[i].name.len == name.len &&
+             strncasecmp(j->fields.at[i].name.at, name.at, name.len) == 0))
+        i++;
+    return i;
+}
+
+static bool
+holds(struct span have, struct span want, bool prefix)
+{
+    return prefix ? span_starts(have, want) : span_eq(have, want);
+}
+
+/* Of a content type that is a list each one must hold, as AWS has it. */
+static bool
+each_holds(struct span have, struct span want)
+{
+    do {
+        const char *comma = span_find(have, ',');
+        struct span one = {have.at, comma != NULL ? (size_t)(comma - have.at) : have.len};
+
+        have = span_from(have, one.len + 1);
+        if (!span_starts(span_trim(one), want))
+            return false;
+    } while (have.len > 0);
+    return true;
+}
+
+static enum err
+condition(struct judging *j, struct span name, struct span want, bool prefix)
+{
+    size_t at = place_of(j, name);
+    struct span have = at < j->fields.count ? j->fields.at[at].value : SPAN("");
+
+    if (at < j->fields.count)
+        j->covered[at] = true;
+    if (prefix && span_case_is(name, "content-type") ? !each_holds(have, want)
+                                                     : !holds(have, want, prefix))
+        return denied(j->fault, "Policy Condition failed: the field ", name);
+    return ERR_OK;
+}
+
+static struct span
+text_of(const json_t *v)
+{
+    return (struct span){json_string_value(v), json_string_length(v)};
+}
+
+/* A number, or text that is one. */
+static bool
+number_of(const json_t *v, uint64_t *out)
+{
+    if (json_is_string(v))
+        return num_u64(text_of(v), out) == ERR_OK;
+    if (!json_is_integer(v) || json_integer_value(v) < 0)
+        return false;
+    *out = (uint64_t)json_integer_value(v);
+    return true;
+}
+
+/* ["eq", "$key", "x"], ["starts-with", "$key", "x"], ["content-length-range", 1, 10] */
+static enum err
+listed(struct judging *j, const json_t *c)
+{
+    struct span verb, name;
+    bool prefix;
+
+    if (json_array_size(c) != 3 || !json_is_string(json_array_get(c, 0)))
+        return unreadable(j->fault, "a condition is a list of three, or an object");
+    verb = text_of(json_array_get(c, 0));
+    if (span_case_is(verb, "content-length-range")) {
+        uint64_t least, most;
+
+        if (!number_of(json_array_get(c, 1), &least) ||
+            !number_of(json_array_get(c, 2), &most))
+            return unreadable(j->fault, "content-length-range wants two numbers");
+        if (!j->out->has_range || least > j->out->least)
+            j->out->least = least;
+        if (!j->out->has_range || most < j->out->most)
+            j->out->most = most;
+        j->out->has_range = true;
+        return ERR_OK;
+    }
+    prefix = span_case_is(verb, "starts-with");
+    if (!prefix && !span_case_is(verb, "eq"))
+        return unreadable(j->fault, "a condition is eq, starts-with or "
+                                    "content-length-range");
+    if (!json_is_string(json_array_get(c, 1)) || !json_is_string(json_array_get(c, 2)))
+        return unreadable(j->fault, "a condition compares a field with text");
+    name = text_of(json_array_get(c, 1));
+    if (name.len < 2 || name.at[0] != '$')
+        return unreadable(j->fault, "the field of a condition begins with $");
+    return condition(j, span_from(name, 1), text_of(json_array_get(c, 2)), prefix);
+}
+
+static enum err
+conditions(struct judging *j, json_t *list)
+{
+    enum err rc = ERR_OK;
+    size_t i;
+    json_t *c;
+
+    if (!json_is_array(list))
+        return unreadable(j->fault, "conditions are missing");
+    if (json_array_size(list) > POST_POLICY_CONDITIONS)
+        return unreadable(j->fault, "there are too many conditions");
+    for (i = 0; i < json_array_size(list) && rc == ERR_OK; i++) {
+        const char *name;
+        json_t *v;
+
+        c = json_array_get(list, i);
+        if (json_is_array(c)) {
+            rc = listed(j, c);
+            continue;
+        }
+        if (!json_is_object(c) || json_object_size(c) != 1)
+            return unreadable(j->fault, "a condition is a list of three, or an object "
+                                        "with one member");
+        json_object_foreach(c, name, v) rc =
+            json_is_string(v)
+                ? condition(j, span_of(name), text_of(v), false)
+                : unreadable(j->fault, "a condition compares a field with text");
+    }
+    return rc;
+}
+
+static enum err
+judge(struct judging *j, const json_t *doc, int64_t now_s)
+{
+    const json_t *until = json_object_get(doc, "expiration");
+    int64_t until_ms;
+    enum err rc;
+
+    if (!json_is_object(doc))
+        return unreadable(j->fault, "it is no JSON object");
+    if (!json_is_string(until) || date_iso_parse(text_of(until), &until_ms) != ERR_OK)
+        return unreadable(j->fault, "expiration is no date as 2026-11-21T15:16:00Z");
+    if (until_ms < now_s * 1000)
+        return denied(j->fault, "Policy expired.", SPAN(""));
+    rc = conditions(j, json_object_get(doc, "conditions"));
+    for (size_t i = 0; i < j->fields.count && rc == ERR_OK; i++)
+        if (!j->covered[i] && !is_free(j->fields.at[i].name))
+            rc = denied(j->fault, "Extra input fields: ", j->fields.at[i].name);
+    return rc;
+}
+
+enum err
+post_policy_judge(struct span json, struct fields fields, int64_t now_s,
+                  struct post_policy *out, struct fault *f)
+{
+    struct judging j = {.fields = fields, .out = out, .fault = f};
+    json_t *doc;
+    enum err rc;
+
+    *out = (struct post_policy){0};
+    if (fields.count > POST_POLICY_CONDITIONS)
+        return fault_set(f, S3_InvalidRequest, "the form has too many fields");
+    doc = json_loadb(json.at, json.len, JSON_REJECT_DUPLICATES, NULL);
+    rc = doc != NULL ? judge(&j, doc, now_s) : unreadable(f, "it is no JSON object");
+    json_decref(doc);
+    return rc;
+}
