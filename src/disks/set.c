@@ -206,7 +206,11 @@ roster_store(struct disks *ds, struct errbuf *eb)
         return ERR_OK;
     rt_shield_begin(&shield);
     rc = rt_sem_take(&ds->keeper.storing, DEADLINE_NEVER);
-    assert(rc == ERR_OK); /* no deadline, and nothing cancels it here */
+    if (rc !=
+        ERR_OK) { /* no deadline, and nothing cancels it here but a simulated power cut */
+        rt_shield_end(&shield);
+        return err_set(eb, rc, "the list of disks was not written");
+    }
     take_states(ds);
     settled = ds->keeper.roster.settled;
     buf_init(&text, ROSTER_BYTES_MAX);
