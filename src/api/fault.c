@@ -4,6 +4,7 @@
 
 #include "api/internal.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "wire/xml.h"
 
 #define ERROR_BODY_MAX (64u << 10)
@@ -111,6 +112,24 @@ write_document(struct request *q, struct buf *out)
     xml_close(&x);
 }
 
+/* Why there is no object, where that is a delete marker. */
+static void
+put_marker(struct request *q)
+{
+    char id[OBJECT_VERSION_TEXT], date[NUM_DATE_TEXT];
+
+    if (q->marker == NULL)
+        return;
+    object_version_text(&q->marker->version, id);
+    http_header(q->http, "x-amz-delete-marker", SPAN("true"));
+    http_header(q->http, "x-amz-version-id", span_of(id));
+    if (q->fault.code != S3_MethodNotAllowed)
+        return;
+    date_http(q->marker->mtime_ms / 1000, date);
+    http_header(q->http, "last-modified", span_of(date));
+    http_header(q->http, "allow", SPAN("DELETE"));
+}
+
 void
 answer_fault(struct request *q)
 {
@@ -127,6 +146,7 @@ answer_fault(struct request *q)
             if (strcmp(q->fault.extra[i].name, "ActualObjectSize") == 0)
                 http_headerf(q->http, "content-range", "bytes */%.*s",
                              SPAN_ARG(q->fault.extra[i].value));
+    put_marker(q);
     if (status == 304 || q->http->head->method == HTTP_METHOD_HEAD) {
         http_reply(q->http, status, (struct span){"", 0});
         return;

@@ -12,6 +12,7 @@ struct api {
     struct span domains[API_DOMAINS_MAX];
     struct sigv4_cache **keys; /* signing keys, one set a loop */
     _Atomic bool ready, access_log;
+    _Atomic bool backing_up; /* one backup at a time */
     struct answers *answers;
     char *bench; /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
@@ -26,8 +27,8 @@ enum need {
     NEED_LIST,     /* what begins with the query's prefix */
     NEED_KNOWN,    /* any right in this bucket */
     NEED_SOMEBODY, /* a user, whatever his rights: the answer shows only what he may know */
-    NEED_OPEN,     /* nothing: a preflight */
-    NEED_FORM,     /* what a form's own fields say: the operation asks */
+    NEED_OPEN, /* nothing: a preflight */
+    NEED_FORM, /* what a form's own fields say: the operation asks */
     NEED_EACH, /* write, on each key that the body names: the operation asks caller_may() */
 };
 
@@ -58,6 +59,7 @@ struct request {
     struct buf
         audit; /* lines that are not written yet (audit.h); empty until the first */
     struct fault fault;
+    const struct object_info *marker; /* a delete marker is why: the answer says so */
     enum metric_op op;
     const struct cors_rule *cors; /* its lines go into every answer; NULL: none */
     bool cors_any;                /* it allows every origin */

@@ -1,4 +1,6 @@
 /* answer: what every operation needs at its end and its beginning. */
+#include <string.h>
+
 #include "api/s3/s3.h"
 
 enum err
@@ -37,4 +39,32 @@ s3_answer_empty(struct request *q, int status)
     put_ids(q);
     http_reply(q->http, status, (struct span){"", 0});
     return ERR_OK;
+}
+
+void
+s3_xml_owner(struct xml *x)
+{
+    xml_open(x, "Owner");
+    xml_text(x, "ID", OWNER_ID);
+    xml_text(x, "DisplayName", "forebay");
+    xml_close(x);
+}
+
+void
+s3_xml_checksum(struct xml *x, const struct object_meta *m)
+{
+    struct checksum_value v = {.kind = (enum checksum_kind)m->checksum_algorithm};
+    char text[CHECKSUM_TEXT_MAX];
+
+    if (v.kind == CHECKSUM_NONE || m->checksum.len != checksum_len(v.kind))
+        return;
+    memcpy(v.bytes, m->checksum.at, m->checksum.len);
+    if (m->checksum_type == CHECKSUM_COMPOSITE)
+        checksum_composite_text(&v, m->parts, text);
+    else
+        checksum_text(&v, text);
+    xml_text(x, checksum_element(v.kind), text);
+    if (m->checksum_type != CHECKSUM_TYPE_NONE)
+        xml_text(x, "ChecksumType",
+                 checksum_type_name((enum checksum_type)m->checksum_type));
 }

@@ -7,16 +7,6 @@
 #include "wire/s3xml.h"
 
 #define LIST_BYTES_MAX (4u << 20)
-#define OWNER_ID       "0000000000000000000000000000000000000000000000000000000000000001"
-
-static void
-put_owner(struct xml *x)
-{
-    xml_open(x, "Owner");
-    xml_text(x, "ID", OWNER_ID);
-    xml_text(x, "DisplayName", "forebay");
-    xml_close(x);
-}
 
 static void
 put_bucket(struct xml *x, const struct map_bucket *b)
@@ -49,7 +39,7 @@ s3_list_all_buckets(struct request *q)
     buf_init(&body, LIST_BYTES_MAX);
     xml_begin(&x, &body);
     xml_open_s3(&x, "ListAllMyBucketsResult");
-    put_owner(&x);
+    s3_xml_owner(&x);
     xml_open(&x, "Buckets");
     for (; i < map_bucket_count(m) && shown < max; i++) {
         const struct map_bucket *b = map_bucket_at(m, i);
@@ -154,7 +144,6 @@ static const struct probe {
     const char *root;
     const char *inner_name, *inner_value;
 } probes[] = {
-    {"versioning", S3_OK, "VersioningConfiguration", NULL, NULL},
     {"policyStatus", S3_OK, "PolicyStatus", "IsPublic", "FALSE"},
     {"requestPayment", S3_OK, "RequestPaymentConfiguration", "Payer", "BucketOwner"},
     {"accelerate", S3_OK, "AccelerateConfiguration", NULL, NULL},
@@ -164,7 +153,6 @@ static const struct probe {
     {"object-lock", S3_ObjectLockConfigurationNotFoundError, NULL, NULL, NULL},
     {"policy", S3_NoSuchBucketPolicy, NULL, NULL, NULL},
     {"lifecycle", S3_NoSuchLifecycleConfiguration, NULL, NULL, NULL},
-    {"tagging", S3_NoSuchTagSet, NULL, NULL, NULL},
     {"website", S3_NoSuchWebsiteConfiguration, NULL, NULL, NULL},
     {"replication", S3_ReplicationConfigurationNotFoundError, NULL, NULL, NULL},
     {"encryption", S3_ServerSideEncryptionConfigurationNotFoundError, NULL, NULL, NULL},
@@ -183,7 +171,7 @@ answer_acl(struct request *q)
     buf_init(&body, 4096);
     xml_begin(&x, &body);
     xml_open_s3(&x, "AccessControlPolicy");
-    put_owner(&x);
+    s3_xml_owner(&x);
     xml_open(&x, "AccessControlList");
     xml_open(&x, "Grant");
     buf_puts(&body, "<Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" "

@@ -4,65 +4,40 @@
 
 #define RESULT_MAX (4u << 20)
 
-static enum err
-refuse_conditions(struct request *q)
-{
-    static const char *const names[] = {"if-match", "x-amz-if-match-last-modified-time",
-                                        "x-amz-if-match-size", "x-amz-mfa"};
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (fields_find(http_fields(q->http->head), names[i]) == NULL)
-            continue;
-        fault_set(&q->fault, S3_NotImplemented,
-                  "The header %s is not implemented for DELETE", names[i]);
-        fault_add(&q->fault, "Header", span_of(names[i]));
-        return ERR_NOT_BUILT;
-    }
-    return ERR_OK;
-}
-
 enum err
 s3_delete_object(struct request *q)
 {
-    struct span version = query_get(&q->query, "versionId");
+    struct object_delete_options o = {0};
+    struct object_deleted done;
     struct errbuf eb = {{0}};
-    enum err rc = refuse_conditions(q);
+    enum err rc = s3_version_asked(q, &o.version);
 
-    if (rc == ERR_OK && version.at != NULL && !span_is(version, "null"))
-        rc = fault_argument(&q->fault, "versionId", version,
-                            "Invalid version id specified");
+    if (rc == ERR_OK && fields_find(http_fields(q->http->head), "x-amz-mfa") != NULL)
+        rc = fault_set(&q->fault, S3_NotImplemented,
+                       "The header x-amz-mfa is not implemented for DELETE");
+    if (rc == ERR_OK)
+        rc = s3_delete_condition(q, &o.condition);
     if (rc != ERR_OK)
         return rc;
-    rc = object_delete(q->api->options.object, q->bucket, q->name.key, &eb);
+    rc = object_delete_with(q->api->options.object, q->bucket, q->name.key, &o, &done,
+                            &eb);
     AUDIT(q, "object.delete", rc == ERR_OK ? "ok" : err_name(rc),
           L_SPAN("bucket", q->name.bucket), L_SPAN("object", q->name.key));
-    return rc == ERR_OK ? s3_answer_empty(q, 204) : fault_from(q, rc, &eb);
+    if (rc != ERR_OK)
+        return s3_condition_fault(q, o.condition, rc, &eb);
+    if (done.marker)
+        http_header(q->http, "x-amz-delete-marker", SPAN("true"));
+    if (done.named)
+        s3_put_version(q, "x-amz-version-id", &done.version);
+    return s3_answer_empty(q, 204);
 }
 
-/* Deletes one of the list; a fault of its own goes into the document. */
 static void
-delete_one(struct request *q, const struct s3xml_delete_item *item, bool quiet,
-           struct xml *x)
+put_result(struct request *q, const struct s3xml_delete_item *item, enum err rc,
+           const struct object_deleted *done, struct xml *x)
 {
-    struct errbuf eb = {{0}};
-    enum err rc = s3_key_check(item->key, q->arena, &q->fault);
+    char id[OBJECT_VERSION_TEXT];
 
-    if (rc == ERR_OK)
-        rc = caller_must(q, AUTH_WRITE, q->name.bucket, item->key);
-    if (rc == ERR_OK && item->has_condition)
-        rc = fault_set(&q->fault, S3_NotImplemented,
-                       "Conditions of a delete are not implemented");
-    if (rc == ERR_OK && item->version.len > 0 && !span_is(item->version, "null"))
-        rc = fault_set(&q->fault, S3_NoSuchVersion, NULL);
-    if (rc == ERR_OK) {
-        rc = object_delete(q->api->options.object, q->bucket, item->key, &eb);
-        if (rc != ERR_OK)
-            fault_from(q, rc, &eb);
-    }
-    AUDIT(q, "object.delete", rc == ERR_OK ? "ok" : s3_code_name(q->fault.code),
-          L_SPAN("bucket", q->name.bucket), L_SPAN("object", item->key));
-    if (rc == ERR_OK && quiet)
-        return;
     xml_open(x, rc == ERR_OK ? "Deleted" : "Error");
     xml_span(x, "Key", item->key);
     if (item->version.len > 0)
@@ -70,8 +45,45 @@ delete_one(struct request *q, const struct s3xml_delete_item *item, bool quiet,
     if (rc != ERR_OK) {
         xml_text(x, "Code", s3_code_name(q->fault.code));
         xml_text(x, "Message", q->fault.message);
+    } else if (done->marker) {
+        object_version_text(&done->version, id);
+        xml_bool(x, "DeleteMarker", true);
+        xml_text(x, "DeleteMarkerVersionId", id);
     }
     xml_close(x);
+}
+
+/* Deletes one of the list; a fault of its own goes into the document. */
+static void
+delete_one(struct request *q, const struct s3xml_delete_item *item, bool quiet,
+           struct xml *x)
+{
+    struct object_delete_options o = {0};
+    struct object_condition room;
+    struct object_version version;
+    struct object_deleted done = {0};
+    struct errbuf eb = {{0}};
+    enum err rc = s3_key_check(item->key, q->arena, &q->fault);
+
+    if (rc == ERR_OK)
+        rc = caller_must(q, AUTH_WRITE, q->name.bucket, item->key);
+    if (rc == ERR_OK)
+        rc = s3_item_condition(q, item, &room, &o.condition);
+    if (rc == ERR_OK && item->version.len > 0) {
+        o.version = &version;
+        if (!object_version_parse(item->version, &version))
+            rc = s3_fault(q, S3_NoSuchVersion);
+    }
+    if (rc == ERR_OK) {
+        rc = object_delete_with(q->api->options.object, q->bucket, item->key, &o, &done,
+                                &eb);
+        if (rc != ERR_OK)
+            s3_condition_fault(q, o.condition, rc, &eb);
+    }
+    AUDIT(q, "object.delete", rc == ERR_OK ? "ok" : s3_code_name(q->fault.code),
+          L_SPAN("bucket", q->name.bucket), L_SPAN("object", item->key));
+    if (rc != ERR_OK || !quiet)
+        put_result(q, item, rc, &done, x);
 }
 
 enum err

@@ -63,31 +63,85 @@ may_stand_in_head(struct span value)
     return value.len <= 1024;
 }
 
-/* Parameters of GET and HEAD that select a version or a part. */
-static enum err
-check_parameters(struct request *q)
-{
-    struct span version = query_get(&q->query, "versionId");
+/* What GET and HEAD ask for beside the object itself. */
+struct asked {
+    const struct object_version *version; /* NULL: the current one */
+    uint64_t part;                        /* 0: none */
+};
 
-    if (version.at != NULL && !span_is(version, "null"))
-        return fault_argument(&q->fault, "versionId", version,
-                              "Invalid version id specified");
-    if (query_has(&q->query, "partNumber"))
-        return fault_set(&q->fault, S3_NotImplemented,
-                         "The parameter \"partNumber\" is not implemented for %.*s",
-                         SPAN_ARG(q->http->head->method_text));
+static enum err
+check_overrides(struct request *q)
+{
     for (size_t i = 0; i < ARRAY_LEN(overrides); i++) {
         struct span given = query_get(&q->query, overrides[i]);
 
+        if (given.at == NULL)
+            continue;
+        if (q->caller.kind == CALLER_STRANGER)
+            return fault_set(&q->fault, S3_InvalidRequest,
+                             "Request specific response headers cannot be used for "
+                             "anonymous GET requests.");
         if (!may_stand_in_head(given))
             return fault_argument(&q->fault, overrides[i], given,
                                   "Header value cannot be represented");
     }
-    if (fields_find(http_fields(q->http->head),
-                    "x-amz-server-side-encryption-customer-algorithm") != NULL)
+    return ERR_OK;
+}
+
+static enum err
+check_parameters(struct request *q, struct asked *out)
+{
+    enum err rc = ERR_OK;
+
+    *out = (struct asked){0};
+    if (q->query.count > 0) {
+        rc = check_overrides(q);
+        if (rc == ERR_OK)
+            rc = s3_version_asked(q, &out->version);
+        if (rc == ERR_OK && query_has(&q->query, "partNumber"))
+            rc = query_u64(&q->query, "partNumber", 1, 1, DISK_PARTS_MAX, &out->part,
+                           &q->fault);
+        if (rc == ERR_OK && out->part > 0 && http_get(q->http->head, HTTP_RANGE).at != NULL)
+            rc = fault_set(
+                &q->fault, S3_InvalidRequest,
+                "Cannot specify both Range header and partNumber query parameter");
+    }
+    if (rc == ERR_OK && fields_find(http_fields(q->http->head),
+                                    "x-amz-server-side-encryption-customer-algorithm") !=
+                            NULL)
+        rc = fault_set(&q->fault, S3_NotImplemented,
+                       "Encryption with customer keys is not implemented");
+    return rc;
+}
+
+/* The bytes of one part. An object that came whole has one. */
+static enum err
+choose_part(struct request *q, const struct object_info *info, struct object_get *get,
+            uint64_t number, struct range *out, int *status)
+{
+    struct object_part_place *parts = NULL;
+    struct errbuf eb = {{0}};
+    uint32_t count = 0;
+    enum err rc = object_parts(get, request_work(q), &parts, &count, &eb);
+
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    if (count == 0 && info->meta.parts > 0)
         return fault_set(&q->fault, S3_NotImplemented,
-                         "Encryption with customer keys is not "
-                         "implemented");
+                         "The parameter \"partNumber\" is not implemented for objects "
+                         "that a remote has in parts");
+    if (number > MAX(count, 1u)) {
+        fault_set(&q->fault, S3_InvalidPartNumber, NULL);
+        fault_add(&q->fault, "PartNumberRequested", query_get(&q->query, "partNumber"));
+        fault_add(&q->fault, "ActualPartCount",
+                  span_of(arena_printf(q->arena, "%u", MAX(count, 1u))));
+        return ERR_RANGE;
+    }
+    *out = count > 0 ? (struct range){parts[number - 1].offset, parts[number - 1].size}
+                     : (struct range){0, info->size};
+    *status = out->len > 0 ? 206 : 200;
+    if (count > 0)
+        http_headerf(q->http, "x-amz-mp-parts-count", "%u", count);
     return ERR_OK;
 }
 
@@ -120,6 +174,7 @@ put_head(struct request *q, const struct object_info *info, const struct range *
          int status)
 {
     s3_put_object_headers(q, info);
+    s3_put_version_of(q, info);
     put_source(q, info->source);
     if (status == 206)
         http_headerf(q->http, "content-range", "bytes %llu-%llu/%llu",
@@ -153,19 +208,23 @@ send_body(struct request *q, struct object_get *get, struct span piece)
 /* Finds the object, judges conditions and range, and has the first piece of the bytes: until then an error has an answer
  * of its own. *again: it was replaced between two of these steps. */
 static enum err
-open_object(struct request *q, struct object_info *info, struct object_get **get,
-            struct range *range, int *status, struct span *piece, bool *again)
+open_object(struct request *q, const struct asked *asked, struct object_info *info,
+            struct object_get **get, struct range *range, int *status, struct span *piece,
+            bool *again)
 {
     struct errbuf eb = {{0}};
-    enum err rc = object_get_begin(q->api->options.object, q->bucket, q->name.key,
-                                   q->arena, info, get, &eb);
+    enum err rc =
+        object_get_begin_version(q->api->options.object, q->bucket, q->name.key,
+                                 asked->version, q->arena, info, get, &eb);
 
     *again = false;
     if (rc != ERR_OK)
-        return fault_from(q, rc, &eb);
+        return s3_missing(q, asked->version, info, rc, &eb);
     rc = judge_conditions(q, info);
     if (rc == ERR_OK)
-        rc = choose_range(q, info, range, status);
+        rc = asked->part == 0
+                 ? choose_range(q, info, range, status)
+                 : choose_part(q, info, *get, asked->part, range, status);
     if (rc != ERR_OK)
         return rc;
     rc = object_get_range(*get, range->first, range->len, &eb);
@@ -185,17 +244,19 @@ s3_get_object(struct request *q)
     struct object_get *get = NULL;
     struct range range = {0};
     struct span piece = {"", 0};
+    struct asked asked;
     bool again = false;
     int status = 200;
-    enum err rc = check_parameters(q);
+    enum err rc = check_parameters(q, &asked);
 
     if (rc != ERR_OK)
         return rc;
     for (int i = 0; i < REPLACED_MAX; i++) {
-        rc = open_object(q, info, &get, &range, &status, &piece, &again);
+        rc = open_object(q, &asked, info, &get, &range, &status, &piece, &again);
         if (!again)
             break;
         object_get_end(&get);
+        http_headers_clear(q->http);
     }
     if (again)
         rc = s3_fault(q, S3_SlowDown);
@@ -218,21 +279,29 @@ enum err
 s3_head_object(struct request *q)
 {
     struct object_info *info = arena_alloc(q->arena, sizeof *info);
+    struct object_get *get = NULL;
     struct range range = {0};
     struct errbuf eb = {{0}};
+    struct asked asked;
     int status = 200;
-    enum err rc = check_parameters(q);
+    enum err rc = check_parameters(q, &asked);
 
     if (rc != ERR_OK)
         return rc;
-    rc = object_head(q->api->options.object, q->bucket, q->name.key, q->arena, info, &eb);
+    rc = asked.part == 0
+             ? object_head_version(q->api->options.object, q->bucket, q->name.key,
+                                   asked.version, q->arena, info, &eb)
+             : object_get_begin_version(q->api->options.object, q->bucket, q->name.key,
+                                        asked.version, q->arena, info, &get, &eb);
     if (rc != ERR_OK)
-        return fault_from(q, rc, &eb);
+        return s3_missing(q, asked.version, info, rc, &eb);
     rc = judge_conditions(q, info);
+    if (rc == ERR_OK)
+        rc = asked.part == 0 ? choose_range(q, info, &range, &status)
+                             : choose_part(q, info, get, asked.part, &range, &status);
+    object_get_end(&get);
     if (rc == ERR_NOT_MODIFIED)
         return answer_not_modified(q, info);
-    if (rc == ERR_OK)
-        rc = choose_range(q, info, &range, &status);
     if (rc != ERR_OK)
         return rc;
     put_head(q, info, &range, status);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "rt/time.h"
+#include "wire/s3tags.h"
 
 #define USER_PREFIX "x-amz-meta-"
 #define SYSTEM_MAX                                                                       \
@@ -14,8 +15,6 @@
 
 /* Headers that would change what is stored or who may read it, not built yet: refused by name, never ignored. */
 static const char *const unbuilt[] = {
-    "x-amz-copy-source",
-    "x-amz-tagging",
     "x-amz-object-lock-mode",
     "x-amz-object-lock-retain-until-date",
     "x-amz-object-lock-legal-hold",
@@ -31,8 +30,6 @@ static const char *const unbuilt[] = {
     "x-amz-grant-read-acp",
     "x-amz-grant-write-acp",
     "x-amz-grant-full-control",
-    "if-match",
-    "if-none-match",
     "if-modified-since",
     "if-unmodified-since",
     "content-range",
@@ -284,6 +281,8 @@ s3_put_object_headers(struct request *q, const struct object_info *info)
     put_if(q, "expires", "response-expires", m->expires);
     if (m->storage_class.len > 0)
         http_header(q->http, "x-amz-storage-class", m->storage_class);
+    if (m->tags.len > 0)
+        http_headerf(q->http, "x-amz-tagging-count", "%u", s3tags_count(m->tags));
     for (uint32_t i = 0; i < m->user_count; i++)
         http_header(q->http,
                     arena_printf(q->arena, USER_PREFIX "%.*s", SPAN_ARG(m->user[i].name)),

@@ -1,4 +1,4 @@
-/* list: ListObjects in both versions, and ListObjectVersions of a bucket that has none. */
+/* list: ListObjects in both versions. */
 #include <string.h>
 
 #include "api/s3/s3.h"
@@ -11,7 +11,7 @@
 #define TOKEN_SUM      4
 
 struct list_request {
-    bool v2, versions, url, fetch_owner;
+    bool v2, url, fetch_owner;
     struct span prefix, delimiter, token, start_after, marker;
     uint64_t max;
     struct span after; /* where the page begins */
@@ -72,7 +72,7 @@ read_parameters(struct request *q, struct list_request *l)
     l->fetch_owner = span_is(query_get(&q->query, "fetch-owner"), "true");
     l->token = query_get(&q->query, "continuation-token");
     l->start_after = query_get(&q->query, "start-after");
-    l->marker = query_get(&q->query, l->versions ? "key-marker" : "marker");
+    l->marker = query_get(&q->query, "marker");
     l->after = l->v2 ? l->start_after : l->marker;
     if (l->v2 && l->token.len > 0 && !token_open(q->arena, l->token, &l->after))
         return fault_argument(&q->fault, "continuation-token", l->token,
@@ -81,15 +81,6 @@ read_parameters(struct request *q, struct list_request *l)
         l->delimiter.len > S3_KEY_MAX)
         return fault_set(&q->fault, S3_KeyTooLongError, NULL);
     return ERR_OK;
-}
-
-static void
-put_owner(struct xml *x)
-{
-    xml_open(x, "Owner");
-    xml_text(x, "ID", "0000000000000000000000000000000000000000000000000000000000000001");
-    xml_text(x, "DisplayName", "forebay");
-    xml_close(x);
 }
 
 static void
@@ -104,17 +95,13 @@ put_entry(struct xml *x, const struct list_request *l, const struct object_entry
         return;
     }
     date_iso(e->mtime_ms, date);
-    xml_open(x, l->versions ? "Version" : "Contents");
+    xml_open(x, "Contents");
     xml_key(x, "Key", e->name, l->url);
-    if (l->versions) {
-        xml_text(x, "VersionId", "null");
-        xml_text(x, "IsLatest", "true");
-    }
     xml_text(x, "LastModified", date);
     xml_etag(x, "ETag", span_of(e->etag));
     xml_u64(x, "Size", e->size);
     if (!l->v2 || l->fetch_owner)
-        put_owner(x);
+        s3_xml_owner(x);
     xml_text(x, "StorageClass", "STANDARD");
     xml_close(x);
 }
@@ -147,17 +134,9 @@ put_v2_state(struct request *q, struct xml *x, const struct list_request *l,
 static void
 put_v1_state(struct xml *x, const struct list_request *l, const struct object_page *page)
 {
-    xml_key(x, l->versions ? "KeyMarker" : "Marker", l->marker, l->url);
-    if (l->versions)
-        xml_text(x, "VersionIdMarker", "");
-    if (!page->truncated)
-        return;
-    if (l->versions) {
-        xml_key(x, "NextKeyMarker", page->next_after, l->url);
-        xml_text(x, "NextVersionIdMarker", "null");
-    } else if (l->delimiter.len > 0) {
+    xml_key(x, "Marker", l->marker, l->url);
+    if (page->truncated && l->delimiter.len > 0)
         xml_key(x, "NextMarker", page->next_after, l->url);
-    }
 }
 
 static enum err
@@ -170,7 +149,7 @@ answer_page(struct request *q, const struct list_request *l,
 
     buf_init(&body, PAGE_BYTES_MAX);
     xml_begin(&x, &body);
-    xml_open_s3(&x, l->versions ? "ListVersionsResult" : "ListBucketResult");
+    xml_open_s3(&x, "ListBucketResult");
     put_echo(q, &x, l);
     if (l->v2)
         put_v2_state(q, &x, l, page);
@@ -219,14 +198,5 @@ s3_list_v1_or_v2(struct request *q)
 {
     struct list_request *l = arena_alloc(q->arena, sizeof *l);
 
-    return list(q, l);
-}
-
-enum err
-s3_list_versions(struct request *q)
-{
-    struct list_request *l = arena_alloc(q->arena, sizeof *l);
-
-    l->versions = true;
     return list(q, l);
 }

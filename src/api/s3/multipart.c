@@ -36,6 +36,8 @@ s3_create_upload(struct request *q)
     if (rc == ERR_OK)
         rc = s3_meta_from_headers(q, &meta);
     if (rc == ERR_OK)
+        rc = s3_tags_header(q, &meta.tags);
+    if (rc == ERR_OK)
         rc = checksum_multipart(fields_get(headers, "x-amz-checksum-algorithm"),
                                 fields_get(headers, "x-amz-checksum-type"), &kind, &type,
                                 &q->fault);
@@ -109,6 +111,8 @@ s3_put_part(struct request *q)
         rc = upload_id_of(q, &upload_id);
     if (rc != ERR_OK)
         return rc;
+    if (fields_find(http_fields(q->http->head), "x-amz-copy-source") != NULL)
+        return s3_copy_part(q, upload_id, (uint32_t)number);
     rc = s3_body_begin(q, &body);
     if (rc == ERR_OK)
         rc = store_part(q, &body, upload_id, (uint32_t)number, info);
@@ -140,29 +144,24 @@ complete_fault(struct request *q, enum object_complete_why why, uint32_t number,
         fault_add(&q->fault, "PartNumber", span_of(text));
         return ERR_BAD_REQUEST;
     }
+    if (why == COMPLETE_NO_CHECKSUM)
+        return fault_set(&q->fault, S3_InvalidRequest,
+                         "The upload was created using a checksum. The complete request "
+                         "must include the checksum for each part. It was missing for "
+                         "part %u in the request.",
+                         number);
+    if (why == COMPLETE_WRONG_TYPE)
+        return fault_set(&q->fault, S3_InvalidRequest, "%s", eb->text);
+    if (why == COMPLETE_BAD_DIGEST)
+        return fault_set(&q->fault, S3_BadDigest,
+                         "The checksum you specified did not match the calculated "
+                         "checksum.");
     if (why == COMPLETE_WRONG_SIZE)
         return fault_set(
             &q->fault, S3_InvalidRequest,
             "The provided 'x-amz-mp-object-size' header does not match what was "
             "computed.");
     return fault_from(q, rc, eb);
-}
-
-static void
-put_complete_checksum(struct xml *x, const struct object_meta *m)
-{
-    struct checksum_value v = {.kind = (enum checksum_kind)m->checksum_algorithm};
-    char text[CHECKSUM_TEXT_MAX];
-
-    if (v.kind == CHECKSUM_NONE || m->checksum.len != checksum_len(v.kind))
-        return;
-    memcpy(v.bytes, m->checksum.at, m->checksum.len);
-    if (m->checksum_type == CHECKSUM_COMPOSITE)
-        checksum_composite_text(&v, m->parts, text);
-    else
-        checksum_text(&v, text);
-    xml_text(x, checksum_element(v.kind), text);
-    xml_text(x, "ChecksumType", checksum_type_name((enum checksum_type)m->checksum_type));
 }
 
 static enum err
@@ -181,28 +180,44 @@ answer_complete(struct request *q, const struct object_info *info)
     xml_span(&x, "Bucket", q->name.bucket);
     xml_span(&x, "Key", q->name.key);
     xml_etag(&x, "ETag", span_of(info->etag));
-    put_complete_checksum(&x, &info->meta);
+    s3_xml_checksum(&x, &info->meta);
     xml_close(&x);
     rc = s3_answer_xml(q, &body);
     buf_fini(&body);
     return rc;
 }
 
-/* Conditions are not built yet: refused by name. */
+/* The checksum and type of the whole object, where the client says them. */
 static enum err
-refuse_complete_extras(struct request *q)
+wanted_sum(struct request *q, struct object_complete *out)
 {
-    struct fields headers = http_fields(q->http->head);
-    static const char *const names[] = {"if-match", "if-none-match"};
+    struct fields h = http_fields(q->http->head);
+    struct span type = fields_get(h, "x-amz-checksum-type");
 
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (fields_find(headers, names[i]) != NULL) {
-            fault_set(&q->fault, S3_NotImplemented,
-                      "The header %s is not implemented for CompleteMultipartUpload",
-                      names[i]);
-            fault_add(&q->fault, "Header", span_of(names[i]));
-            return ERR_NOT_BUILT;
-        }
+    if (span_is(type, "COMPOSITE"))
+        out->want_type = CHECKSUM_COMPOSITE;
+    else if (span_is(type, "FULL_OBJECT"))
+        out->want_type = CHECKSUM_FULL_OBJECT;
+    else if (type.at != NULL)
+        return fault_set(&q->fault, S3_InvalidRequest,
+                         "Value for x-amz-checksum-type header is invalid.");
+    for (size_t i = 0; i < h.count; i++) {
+        enum checksum_kind kind = checksum_of_header(h.at[i].name);
+        struct span text = h.at[i].value;
+        const char *dash = memchr(text.at, '-', text.len); /* of a composite one */
+        struct checksum_value v;
+        enum err rc;
+
+        if (kind == CHECKSUM_NONE)
+            continue;
+        if (dash != NULL)
+            text.len = (size_t)(dash - text.at);
+        rc = checksum_parse(kind, text, &v, &q->fault);
+        if (rc != ERR_OK)
+            return rc;
+        out->want_algorithm = (uint8_t)kind;
+        memcpy(out->want_checksum, v.bytes, sizeof out->want_checksum);
+    }
     return ERR_OK;
 }
 
@@ -242,13 +257,15 @@ s3_complete_upload(struct request *q)
 {
     struct object_info *info = arena_alloc(q->arena, sizeof *info);
     struct s3xml_complete list;
-    struct object_complete what;
+    struct object_complete what = {0};
     enum object_complete_why why = COMPLETE_OK;
     struct span upload_id, doc;
     struct errbuf eb = {{0}};
     uint32_t bad = 0;
-    enum err rc = refuse_complete_extras(q);
+    enum err rc = s3_write_condition(q, &what.condition);
 
+    if (rc == ERR_OK)
+        rc = wanted_sum(q, &what);
     if (rc == ERR_OK)
         rc = upload_id_of(q, &upload_id);
     if (rc == ERR_OK)
@@ -263,8 +280,11 @@ s3_complete_upload(struct request *q)
     list_of(q, &list, &what);
     rc = object_upload_complete(q->api->options.object, q->bucket, q->name.key, upload_id,
                                 &what, request_work(q), info, &why, &bad, &eb);
+    if (rc == ERR_PRECONDITION || (rc == ERR_NOT_FOUND && what.condition != NULL))
+        return s3_condition_fault(q, what.condition, rc, &eb);
     if (rc != ERR_OK)
         return complete_fault(q, why, bad, rc, &eb);
+    s3_put_version_of(q, info);
     return answer_complete(q, info);
 }
 

@@ -36,7 +36,8 @@ static const struct route routes[] = {
     {G, BUCKET, "location", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_location},
     {G, BUCKET, "uploads", NEED_LIST, NEEDS_BUCKET, OP_mpu, s3_list_uploads},
     {T, BUCKET, "delete", NEED_EACH, NEEDS_BUCKET, OP_delete, s3_delete_objects},
-    {G, BUCKET, "versioning", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "versioning", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_get_versioning},
+    {P, BUCKET, "versioning", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_versioning},
     {G, BUCKET, "acl", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
     {G, BUCKET, "object-lock", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
     {G, BUCKET, "policy", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
@@ -48,7 +49,9 @@ static const struct route routes[] = {
     {O, BUCKET, NULL, NEED_OPEN, 0, OP_other, s3_preflight},
     {O, OBJECT, NULL, NEED_OPEN, 0, OP_other, s3_preflight},
     {G, BUCKET, "lifecycle", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "tagging", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "tagging", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_get_bucket_tags},
+    {P, BUCKET, "tagging", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_bucket_tags},
+    {D, BUCKET, "tagging", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket_tags},
     {G, BUCKET, "website", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
     {G, BUCKET, "replication", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
     {G, BUCKET, "encryption", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
@@ -64,6 +67,10 @@ static const struct route routes[] = {
     {H, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_head, s3_head_object},
     {P, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_put, s3_put_object},
     {D, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_delete, s3_delete_object},
+    {G, OBJECT, "attributes", NEED_READ, NEEDS_BUCKET, OP_head, s3_object_attributes},
+    {G, OBJECT, "tagging", NEED_READ, NEEDS_BUCKET, OP_other, s3_get_object_tags},
+    {P, OBJECT, "tagging", NEED_WRITE, NEEDS_BUCKET, OP_other, s3_put_object_tags},
+    {D, OBJECT, "tagging", NEED_WRITE, NEEDS_BUCKET, OP_other, s3_delete_object_tags},
     {G, OBJECT, "acl", NEED_READ, NEEDS_BUCKET, OP_other, s3_object_acl},
     {T, OBJECT, "uploads", NEED_WRITE, NEEDS_BUCKET, OP_mpu, s3_create_upload},
     {P, OBJECT, "uploadId", NEED_WRITE, NEEDS_BUCKET, OP_put, s3_put_part},
@@ -134,9 +141,9 @@ s3_route_at(size_t index, struct s3_route_name *out)
 
     if (index >= ARRAY_LEN(routes))
         return false;
-    *out =
-        (struct s3_route_name){methods[routes[index].method], paths[routes[index].level],
-                               routes[index].sub, routes[index].need};
+    *out = (struct s3_route_name){methods[routes[index].method],
+                                  paths[routes[index].level], routes[index].sub,
+                                  routes[index].need};
     return true;
 }
 

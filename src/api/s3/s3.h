@@ -7,11 +7,13 @@
 #include "api/internal.h"
 #include "wire/awschunked.h"
 #include "wire/checksum.h"
+#include "wire/s3xml.h"
 #include "wire/xml.h"
 
 #define S3_PUT_MAX      (5ull << 30)
 #define S3_METADATA_MAX 2048
 #define S3_PAGE_MAX     1000
+#define OWNER_ID        "0000000000000000000000000000000000000000000000000000000000000001"
 
 typedef enum err s3_operation(struct request *q);
 
@@ -22,6 +24,14 @@ s3_operation s3_bucket_location, s3_bucket_probe;
 s3_operation s3_list_v1_or_v2, s3_list_versions;
 /* get.c */
 s3_operation s3_get_object, s3_head_object, s3_object_acl;
+/* attributes.c, copy.c */
+s3_operation s3_object_attributes, s3_copy_object;
+enum err s3_copy_part(struct request *q, struct span upload_id, uint32_t number);
+/* version.c */
+s3_operation s3_get_versioning, s3_put_versioning;
+/* tagging.c */
+s3_operation s3_get_object_tags, s3_put_object_tags, s3_delete_object_tags;
+s3_operation s3_get_bucket_tags, s3_put_bucket_tags, s3_delete_bucket_tags;
 /* put.c */
 s3_operation s3_put_object;
 /* delete.c */
@@ -83,7 +93,42 @@ void s3_put_object_headers(struct request *q, const struct object_info *info);
 void s3_put_checksum_header(struct request *q, const struct object_meta *meta);
 void s3_put_etag(struct request *q, const char *etag);
 
+/* The header x-amz-tagging; empty: none. */
+enum err s3_tags_header(struct request *q, struct span *out) MUST_CHECK;
+
+/* conditions.c: what a write demands; *out in the request's arena, NULL: nothing. */
+/* PUT, Complete, copy: If-Match, If-None-Match: *. */
+enum err s3_write_condition(struct request *q,
+                            const struct object_condition **out) MUST_CHECK;
+/* DELETE: If-Match, size, time. */
+enum err s3_delete_condition(struct request *q,
+                             const struct object_condition **out) MUST_CHECK;
+/* The same of one item of DeleteObjects; `room` is what *out points to. */
+enum err s3_item_condition(struct request *q, const struct s3xml_delete_item *item,
+                           struct object_condition *room,
+                           const struct object_condition **out) MUST_CHECK;
+/* fault_from(), which names the condition that did not hold. */
+enum err s3_condition_fault(struct request *q, const struct object_condition *c,
+                            enum err rc, const struct errbuf *eb);
+
+/* version.c: ids. `text` with a NULL `at`: *out is NULL. InvalidArgument. */
+enum err s3_version_of(struct request *q, struct span text,
+                       const struct object_version **out) MUST_CHECK;
+enum err s3_version_asked(struct request *q,
+                          const struct object_version **out) MUST_CHECK; /* ?versionId */
+void s3_put_version(struct request *q, const char *header,
+                    const struct object_version *v);
+/* x-amz-version-id, where the bucket has versions. */
+void s3_put_version_of(struct request *q, const struct object_info *info);
+/* fault_from() for an object that was looked for: NoSuchKey, NoSuchVersion, or what a delete marker means. */
+enum err s3_missing(struct request *q, const struct object_version *v,
+                    const struct object_info *info, enum err rc,
+                    const struct errbuf *eb);
+
 /* answers */
+void s3_xml_owner(struct xml *x);
+/* <ChecksumCRC32>…</> and <ChecksumType>, where there is one. */
+void s3_xml_checksum(struct xml *x, const struct object_meta *m);
 /* Sends the document with 200. Takes nothing; the caller frees `body`. */
 enum err s3_answer_xml(struct request *q, const struct buf *body);
 enum err s3_answer_empty(struct request *q, int status);

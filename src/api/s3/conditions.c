@@ -1,0 +1,161 @@
+/* conditions: what a write demands of the object that is there, from headers or from an item of DeleteObjects. The disk
+ * judges it in one step with the change. */
+#include <string.h>
+
+#include "api/s3/s3.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "wire/etag.h"
+
+#define ETAGS_MAX 16
+
+/* `"a", "b"` as MD5s; ETags of another form match nothing, and are left out. */
+static enum err
+take_etags(struct request *q, struct span list, struct disk_condition *out)
+{
+    struct disk_etag *etags = arena_alloc(q->arena, ETAGS_MAX * sizeof *etags);
+
+    if (span_is(span_trim(list), "*")) {
+        out->if_exists = true;
+        return ERR_OK;
+    }
+    while (list.len > 0) {
+        const char *comma = memchr(list.at, ',', list.len);
+        size_t len = comma != NULL ? (size_t)(comma - list.at) : list.len;
+        struct disk_etag *e = &etags[out->etag_count];
+        unsigned parts = 0;
+
+        if (out->etag_count == ETAGS_MAX)
+            return fault_set(&q->fault, S3_InvalidRequest, "If-Match names over %u ETags",
+                             ETAGS_MAX);
+        if (!etag_parse(etag_unquote((struct span){list.at, len}), e->md5, &parts))
+            memset(e->md5, 0, sizeof e->md5); /* the ETag of nothing */
+        e->parts = parts;
+        out->etag_count++;
+        list = span_from(list, len + (comma != NULL));
+    }
+    out->etags = etags;
+    out->if_exists = true;
+    return ERR_OK;
+}
+
+static enum err
+not_built(struct request *q, const char *header)
+{
+    fault_set(&q->fault, S3_NotImplemented,
+              "A header you provided implies functionality that is not implemented");
+    fault_add(&q->fault, "Header", span_of(header));
+    return ERR_NOT_BUILT;
+}
+
+enum err
+s3_write_condition(struct request *q, const struct object_condition **out)
+{
+    const struct http_head *h = q->http->head;
+    struct span match = http_get(h, HTTP_IF_MATCH),
+                none = http_get(h, HTTP_IF_NONE_MATCH);
+    struct object_condition *c;
+    enum err rc = ERR_OK;
+
+    *out = NULL;
+    if (match.at == NULL && none.at == NULL)
+        return ERR_OK;
+    if (match.at != NULL && none.at != NULL)
+        return not_built(q, "If-None-Match");
+    /* As AWS: put-if-absent, and nothing else. */
+    if (none.at != NULL && !span_is(span_trim(none), "*"))
+        return not_built(q, "If-None-Match");
+    c = arena_alloc(q->arena, sizeof *c);
+    *c = (struct object_condition){
+        .disk = {.if_absent = none.at != NULL}, .if_match = match, .if_none_match = none};
+    if (match.at != NULL)
+        rc = take_etags(q, match, &c->disk);
+    *out = c;
+    return rc;
+}
+
+static enum err
+take_delete_headers(struct request *q, struct disk_condition *d, bool *given)
+{
+    struct fields headers = http_fields(q->http->head);
+    struct span size = fields_get(headers, "x-amz-if-match-size");
+    struct span time = fields_get(headers, "x-amz-if-match-last-modified-time");
+    int64_t ms;
+
+    if (size.at != NULL) {
+        if (num_u64(span_trim(size), &d->size) != ERR_OK)
+            return fault_argument(&q->fault, "x-amz-if-match-size", size,
+                                  "The size is not a number");
+        d->if_size = *given = true;
+    }
+    if (time.at == NULL)
+        return ERR_OK;
+    d->if_mtime = *given = true;
+    if (date_http_parse(span_trim(time), &d->mtime_s) == ERR_OK)
+        return ERR_OK;
+    if (date_iso_parse(span_trim(time), &ms) == ERR_OK) {
+        d->mtime_s = ms / 1000;
+        return ERR_OK;
+    }
+    return fault_argument(&q->fault, "x-amz-if-match-last-modified-time", time,
+                          "The date is malformed");
+}
+
+enum err
+s3_delete_condition(struct request *q, const struct object_condition **out)
+{
+    struct span match = http_get(q->http->head, HTTP_IF_MATCH);
+    struct object_condition *c = arena_alloc(q->arena, sizeof *c);
+    bool given = match.at != NULL;
+    enum err rc;
+
+    *out = NULL;
+    *c = (struct object_condition){.if_match = match};
+    if (http_get(q->http->head, HTTP_IF_NONE_MATCH).at != NULL)
+        return not_built(q, "If-None-Match");
+    rc = take_delete_headers(q, &c->disk, &given);
+    if (rc == ERR_OK && match.at != NULL)
+        rc = take_etags(q, match, &c->disk);
+    /* Size and time alone are about what is there, if something is. */
+    c->disk.or_absent = match.at == NULL;
+    if (rc == ERR_OK && given)
+        *out = c;
+    return rc;
+}
+
+enum err
+s3_item_condition(struct request *q, const struct s3xml_delete_item *item,
+                  struct object_condition *c, const struct object_condition **out)
+{
+    enum err rc = ERR_OK;
+
+    *out = NULL;
+    if (!item->has_condition)
+        return ERR_OK;
+    *c = (struct object_condition){.disk = {.if_size = item->has_size,
+                                            .size = item->size,
+                                            .if_mtime = item->has_mtime,
+                                            .mtime_s = item->mtime_s,
+                                            .or_absent = item->etag.at == NULL}};
+    if (item->etag.at != NULL)
+        rc = take_etags(q, item->etag, &c->disk);
+    *out = c;
+    return rc;
+}
+
+enum err
+s3_condition_fault(struct request *q, const struct object_condition *c, enum err rc,
+                   const struct errbuf *eb)
+{
+    const char *name = c == NULL                     ? NULL
+                       : c->if_none_match.at != NULL ? "If-None-Match"
+                       : c->disk.if_exists           ? "If-Match"
+                       : c->disk.if_size             ? "x-amz-if-match-size"
+                                         : "x-amz-if-match-last-modified-time";
+
+    if (rc != ERR_PRECONDITION || name == NULL)
+        return fault_from(q, rc, eb);
+    fault_set(&q->fault, S3_PreconditionFailed, NULL);
+    fault_add(&q->fault, "Condition", span_of(name));
+    return rc;
+}
