@@ -49,6 +49,9 @@ struct life {
     struct sim_trouble worst;
     unsigned victim;
     bool jumps;       /* of the clock */
+    bool moves;       /* disks are drained, and taken back */
+    bool drained;     /* since the first life: there may be too few disks for two copies */
+    bool grows;       /* a third disk comes */
     unsigned working; /* workers that still do */
     char *body;       /* BODY_TOP bytes, one for each worker */
 };
@@ -455,7 +458,27 @@ up_to(unsigned most)
     return most > 0 ? (unsigned)(sim_random() % (most + 1u)) : 0;
 }
 
-/* Now and then the victim gets worse or better, and somebody sets the clock. */
+/* Somebody changes the set. What is refused (the last one can't be drained) changes nothing. */
+static inline void
+move_disks(struct life *f)
+{
+    struct errbuf eb = {0};
+    uint8_t id[16];
+    enum err rc = ERR_OK;
+
+    if (f->grows && sim_random() % 2 == 0) {
+        rc = disks_add(f->set, life_paths[LIFE_DISKS - 1], id, &eb);
+        f->grows = rc != ERR_OK;
+    } else if (f->moves) {
+        f->drained = true;
+        rc = disks_drain(f->set, life_paths[sim_random() % f->disks],
+                         sim_random() % 2 == 0, &eb);
+    }
+    if (rc == ERR_CORRUPT || rc == ERR_INTERNAL)
+        CHECK_STR(eb.text, "a change of the set");
+}
+
+/* Now and then the victim gets worse or better, somebody sets the clock, disks come and go. */
 static inline void
 fate(void *arg)
 {
@@ -472,7 +495,9 @@ fate(void *arg)
 
         if (sim_random() % 3 == 0)
             t = (struct sim_trouble){.lies = t.lies};
-        sim_trouble(f->sim, life_mounts[f->victim], &t);
+        if (f->disturbed)
+            sim_trouble(f->sim, life_mounts[f->victim], &t);
+        move_disks(f);
         if (f->jumps)
             sim_jump_clock(f->sim, (int64_t)(sim_random() % 7200000) - 3600000);
     }
@@ -537,6 +562,8 @@ work(void *arg)
             break;
         if (k->maybe_count < LEDGER_MAYBE)
             rc = one_deed(f, k, body);
+        if (rc == ERR_UNAVAILABLE && f->drained)
+            rc = ERR_OK; /* a write refused; reads know no such excuse */
     }
     if (!f->disturbed && !rt_cancelled() && rc != ERR_CANCELLED)
         CHECK_STR(err_name(rc), err_name(ERR_OK));
@@ -555,7 +582,7 @@ work_all(struct life *f)
         workers[i] = (struct worker){f, i};
         CHECK(rt_group_start(&g, work, &workers[i]) == ERR_OK || rt_cancelled());
     }
-    if (f->disturbed || f->jumps)
+    if (f->disturbed || f->jumps || f->moves || f->grows)
         CHECK(rt_group_start(&g, fate, f) == ERR_OK || rt_cancelled());
     rt_group_join(&g);
 }
@@ -627,6 +654,7 @@ draw_fate(struct life *f, uint64_t *state)
 
     f->worst = (struct sim_trouble){0};
     f->jumps = life_mix(state) % 4 == 0;
+    f->moves = f->disks > 1 && life_mix(state) % 3 == 0;
     f->victim = (unsigned)(life_mix(state) % f->disks);
     if (what == 0)
         f->worst = (struct sim_trouble){.read_errors = 500, .slow_us = 200};
@@ -650,6 +678,7 @@ lives(uint64_t seed, unsigned disks, enum plant plant)
     struct life f = {.sim = s, .ledger = &ledger, .disks = disks, .plant = plant};
     uint64_t state = seed, hash = 0;
     unsigned count = 2 + (unsigned)(life_mix(&state) % 3);
+    bool late = disks > 2 && life_mix(&state) % 3 == 0;
     struct errbuf eb = {0};
 
     ledger_init(&ledger);
@@ -660,6 +689,8 @@ lives(uint64_t seed, unsigned disks, enum plant plant)
         f.epoch = i + 1;
         f.ops = 2 + (unsigned)(life_mix(&state) % 12);
         f.check_only = last;
+        f.disks = late && i == 0 ? disks - 1 : disks; /* whether the third came or not */
+        f.grows = late && i == 0;
         draw_fate(&f, &state);
         f.disturbed &= !last;
         sim_cut_at(s, last || life_mix(&state) % 5 == 0 ? 0 : 1 + life_mix(&state) % 400);
