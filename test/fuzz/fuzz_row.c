@@ -10,10 +10,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct row_home homes[TABLES_] = {
-    {TABLE_OBJECTS, 5, {"k", 1}},
-    {TABLE_PARTS, 0, {"k", 1}},
-    {TABLE_UPLOADS, 5, {"k", 1}},
-    {TABLE_DONE, 0, {"k", 1}},
+    {TABLE_OBJECTS, 5, {"k", 1}},  {TABLE_PARTS, 0, {"k", 1}},
+    {TABLE_UPLOADS, 5, {"k", 1}},  {TABLE_DONE, 0, {"k", 1}},
+    {TABLE_VERSIONS, 5, {"k", 1}}, {TABLE_PREPARED, 0, {"k", 1}},
 };
 
 static size_t
@@ -36,10 +35,12 @@ read_and_write(enum table table, struct span in, unsigned char *out)
     struct upload_row upload;
     struct part_row part;
     struct done_row done;
+    struct prepared_row prepared;
     struct row row;
 
     switch (table) {
     case TABLE_OBJECTS:
+    case TABLE_VERSIONS:
         return row_decode(home, in, &row) == ERR_OK ? row_encode(home, &row, out) : 0;
     case TABLE_PARTS:
         return part_row_decode(home, in, &part) == ERR_OK
@@ -52,6 +53,10 @@ read_and_write(enum table table, struct span in, unsigned char *out)
     case TABLE_DONE:
         return done_row_decode(home, in, &done) == ERR_OK
                    ? done_row_encode(home, &done, out)
+                   : 0;
+    case TABLE_PREPARED:
+        return prepared_row_decode(home, in, &prepared) == ERR_OK
+                   ? prepared_row_encode(home, &prepared, out)
                    : 0;
     case TABLES_:
         break;

@@ -190,11 +190,12 @@ test_multipart_rows(void)
 {
     unsigned char out[VALUE_CODED_MAX];
     struct row_home uploads = {TABLE_UPLOADS, 5, {"k", 1}},
-                    parts = {TABLE_PARTS, 0, {"p", 1}}, dones = {TABLE_DONE, 0, {"d", 1}};
+                    parts = {TABLE_PARTS, 0, {"p", 1}}, dones = {TABLE_DONE, 0, {"d", 1}},
+                    prepared = {TABLE_PREPARED, 0, {"w", 1}};
 
     for (unsigned i = 0; i < 10000; i++) {
         struct upload_row u = {(enum disk_class)(rnd64() % 2), (int64_t)any(60),
-                               (uint32_t)any(32), any(60)},
+                               (uint32_t)any(32), any(60), rnd64() % 2 != 0},
                           u2;
         struct part_row p = {.row = random_row(false),
                              .checksum_algorithm = (uint8_t)any(8)},
@@ -205,11 +206,16 @@ test_multipart_rows(void)
                              .completed_ms = (int64_t)any(50),
                              .row = random_row(false)},
                         d2;
+        struct prepared_row w = {.bucket = any(60),
+                                 .key = d.key,
+                                 .row = random_row(false)},
+                            w2;
         struct span v = {(char *)out, upload_row_encode(&uploads, &u, out)};
 
         REQUIRE(upload_row_decode(&uploads, v, &u2) == ERR_OK);
         CHECK(u.class == u2.class && u.begun_ms == u2.begun_ms &&
-              u.segment == u2.segment && u.offset == u2.offset);
+              u.segment == u2.segment && u.offset == u2.offset && u.copy == u2.copy);
+        CHECK(upload_row_is_copy(v) == u.copy);
 
         p.checksum_len = (uint8_t)(rnd64() % 65);
         memset(p.checksum, (int)i, p.checksum_len);
@@ -225,6 +231,13 @@ test_multipart_rows(void)
         REQUIRE(done_row_decode(&dones, v, &d2) == ERR_OK);
         CHECK(same_row(&d.row, &d2.row) && d.bucket == d2.bucket &&
               span_eq(d.key, d2.key) && d.completed_ms == d2.completed_ms);
+
+        w.upload.id.bytes[i % 16] = (uint8_t)i;
+        v.len = prepared_row_encode(&prepared, &w, out);
+        CHECK(v.len <= VALUE_CODED_MAX);
+        REQUIRE(prepared_row_decode(&prepared, v, &w2) == ERR_OK);
+        CHECK(same_row(&w.row, &w2.row) && w.bucket == w2.bucket &&
+              span_eq(w.key, w2.key) && memcmp(&w.upload, &w2.upload, 16) == 0);
     }
 }
 
