@@ -27,8 +27,8 @@ enum need {
     NEED_LIST,     /* what begins with the query's prefix */
     NEED_KNOWN,    /* any right in this bucket */
     NEED_SOMEBODY, /* a user, whatever his rights: the answer shows only what he may know */
-    NEED_OPEN, /* nothing: a preflight */
-    NEED_FORM, /* what a form's own fields say: the operation asks */
+    NEED_OPEN,     /* nothing: a preflight */
+    NEED_FORM,     /* what a form's own fields say: the operation asks */
     NEED_EACH, /* write, on each key that the body names: the operation asks caller_may() */
 };
 
@@ -91,6 +91,8 @@ void s3_cors_headers(struct request *q);
 
 /* admin/admin.c: everything under /_/. */
 void admin_handle(struct request *q);
+/* Its pages, for the test that holds the gate before each; false: no more. `open`: it needs no key. */
+bool admin_page_at(size_t index, const char **method, const char **path, bool *open);
 /* s3/route.c: everything else. */
 void s3_handle(struct request *q);
 

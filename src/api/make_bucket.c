@@ -44,7 +44,7 @@ make_bucket(struct request *q, struct span name, const struct map_backend *backe
 
     AUDIT_CHANGE(q, backend != NULL ? "bucket.attach" : "bucket.create", rc,
                  L_SPAN("bucket", name),
-                 L_TEXT("remote", backend != NULL ? backend->bucket : NULL));
+                 L_TEXT("remote", backend != NULL ? backend->bucket : ""));
     return rc;
 }
 

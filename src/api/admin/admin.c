@@ -133,6 +133,23 @@ find_page(struct span path, enum http_method method)
     return NULL;
 }
 
+bool
+admin_page_at(size_t index, const char **method, const char **path, bool *open)
+{
+    static const char *const methods[] = {
+#define X(name) [HTTP_METHOD_##name] = #name,
+        HTTP_METHOD_TABLE(X)
+#undef X
+    };
+
+    if (index >= ARRAY_LEN(pages))
+        return false;
+    *method = methods[pages[index].method];
+    *path = pages[index].path;
+    *open = pages[index].open;
+    return true;
+}
+
 void
 admin_handle(struct request *q)
 {
