@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/num.h"
 #include "cli/admin.h"
 #include "cli/list_pages.h"
 #include "cli/session.h"
@@ -127,6 +128,9 @@ static const struct flag bucket_flags[] = {
     {"virtual-host", 0, NULL, "attach: the remote wants BUCKET.host names", false},
     {"anonymous-read", 0, "on|off",
      "set: let everybody read and list it without keys, or not any more", false},
+    {"copies", 0, "N", "set: every object lies on so many disks of the node", false},
+    {"min-copies", 0, "N", "set: a write is taken with so many; all of them unless set",
+     false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -136,6 +140,7 @@ static const char *const bucket_examples[] = {
     "--store-credentials",
     "forebay bucket ls",
     "forebay bucket set s3://shards --anonymous-read on",
+    "forebay bucket set s3://models --copies 2",
     NULL,
 };
 static const struct verb bucket = {
@@ -290,14 +295,37 @@ list(struct session *s)
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
 }
 
+static enum err
+set_number(const struct args *a, const char *flag, const char *member, struct json *j,
+           unsigned *members, struct errbuf *eb)
+{
+    const char *text = args_value(a, flag);
+    uint64_t n = 0;
+
+    if (text == NULL)
+        return ERR_OK;
+    if (num_u64(span_of(text), &n) != ERR_OK || n < 1)
+        return err_set(eb, ERR_BAD_REQUEST, "--%s \"%s\": expected a number from 1 on",
+                       flag, text);
+    json_u64(j, member, n);
+    (*members)++;
+    return ERR_OK;
+}
+
 /* One flag is one member of the document. */
 static enum err
 set_document(const struct args *a, struct json *j, struct errbuf *eb)
 {
     const char *anonymous = args_value(a, "anonymous-read");
     unsigned members = 0;
+    enum err rc;
 
     json_open_object(j, NULL);
+    rc = set_number(a, "copies", "copies", j, &members, eb);
+    if (rc == ERR_OK)
+        rc = set_number(a, "min-copies", "min_copies", j, &members, eb);
+    if (rc != ERR_OK)
+        return rc;
     if (anonymous != NULL) {
         bool on = strcmp(anonymous, "on") == 0;
 

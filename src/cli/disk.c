@@ -5,10 +5,14 @@
 
 static const struct verb verb = {
     .name = "disk",
-    .summary = "check, rebuild, export, import: a disk that is not served",
+    .summary = "the disks of a node; check, rebuild, export and import of one that is not served",
     .arguments = "VERB",
 };
 static const struct cli_verb *const verbs[] = {
+    &cli_disk_ls,
+    &cli_disk_add,
+    &cli_disk_drain,
+    &cli_disk_remove,
     &cli_disk_check,
     &cli_disk_rebuild,
     &cli_disk_export,

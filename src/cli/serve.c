@@ -12,6 +12,8 @@
 #include "conf/conf.h"
 #include "node/node.h"
 
+#define WITHOUT_MAX 32
+
 extern char **environ;
 
 static const struct flag flags[] = {
@@ -22,6 +24,8 @@ static const struct flag flags[] = {
     {"config", 'c', "FILE", "a configuration file (TOML)", false},
     {"set", 0, "NAME=VALUE", "sets one option; forebay config explains them", true},
     {"engine", 0, "auto|uring|epoll", "how the kernel is asked for I/O", false},
+    {"without", 0, "DISK",
+     "start without this disk, by path or id: it is lost", true},
     {"auth", 0, NULL, "ask for keys on loopback too", false},
     {"tls-cert", 0, "FILE", "the server's certificate and its chain (PEM): serve HTTPS",
      false},
@@ -32,16 +36,17 @@ static const struct flag flags[] = {
 static const char *const examples[] = {
     "forebay serve ./data",
     "forebay serve ./data --listen 127.0.0.1:9100 --set cache.budget=200GiB",
+    "forebay serve /mnt/disk1 /mnt/disk2 /mnt/disk3",
     "forebay serve /srv/forebay --listen 0.0.0.0:9000 --tls-cert tls.crt --tls-key "
     "tls.key",
     NULL,
 };
 static const struct verb verb = {
     .name = "serve",
-    .summary = "serve a folder as an object store",
-    .arguments = "DIR",
+    .summary = "serve folders as an object store",
+    .arguments = "DIR...",
     .least = 1,
-    .most = 1,
+    .most = 32,
     .examples = examples,
     .flags = flags,
     .more =
@@ -176,6 +181,7 @@ take_node(const struct conf *c, struct node_options *o)
     };
     o->scrub_rate = conf_u64(c, OPT_SCRUB_RATE);
     o->scrub_pass_ms = conf_u64(c, OPT_SCRUB_PASS);
+    o->move_rate = conf_u64(c, OPT_DISK_MOVE_RATE);
     o->tail_bytes = conf_u64(c, OPT_INDEX_MEMORY);
     o->drain_ms = conf_u64(c, OPT_DRAIN_TIMEOUT);
     o->backend.retry_ms = conf_u64(c, OPT_BACKEND_RETRY_TIME);
@@ -252,8 +258,10 @@ on_ready(const struct node_ready *r, void *arg)
     bool v6 = strchr(r->addr, ':') != NULL;
 
     (void)arg;
-    printf("Forebay %s  data %s (%s free)  engine %s\n", FOREBAY_VERSION, r->dir,
-           num_size_text(r->free_bytes, space), r->engine);
+    printf("Forebay %s  data", FOREBAY_VERSION);
+    for (unsigned i = 0; i < r->dir_count; i++)
+        printf(" %s", r->dirs[i]);
+    printf(" (%s free)  engine %s\n", num_size_text(r->free_bytes, space), r->engine);
     printf("%s http%s://%s%s%s:%u\n", r->tls ? "S3/HTTPS " : "S3/HTTP  ",
            r->tls ? "s" : "", v6 ? "[" : "", r->addr, v6 ? "]" : "", r->port);
     printf("Keys      %s%s\n", r->credentials,
@@ -277,7 +285,11 @@ make_folder(const char *dir, struct errbuf *eb)
 static enum exit_code
 run(const struct args *a)
 {
-    struct node_options o = {.dir = a->at[0], .on_ready = on_ready};
+    const char *without[WITHOUT_MAX];
+    struct node_options o = {.dirs = a->at,
+                             .dir_count = (unsigned)a->count,
+                             .without = without,
+                             .on_ready = on_ready};
     struct conf *c = conf_new(); /* the node borrows its texts to the end */
     struct source source = {.args = a};
     struct errbuf eb = {{0}};
@@ -290,9 +302,12 @@ run(const struct args *a)
         conf_free(&c);
         return cli_usage(&eb, &verb);
     }
+    while (o.without_count < WITHOUT_MAX &&
+           (without[o.without_count] = args_nth(a, "without", o.without_count)) != NULL)
+        o.without_count++;
     o.addr = addr;
     take_node(c, &o);
-    rc = make_folder(o.dir, &eb);
+    rc = make_folder(o.dirs[0], &eb);
     source.now = conf_new(); /* a copy: it goes when a reload is taken */
     if (rc == ERR_OK)
         rc = load_conf(a, source.now, &eb);

@@ -85,6 +85,8 @@
       "how far a client's clock may be off before its signature is refused") \
     X(OPT_DISK_SEGMENT_BYTES, "disk.segment_bytes", SIZE, "1GiB", MIB(16), GIB(64), "", START, \
       "size of a segment file; bodies of 16 MiB and more have one of their own") \
+    X(OPT_DISK_MOVE_RATE, "disk.move_rate", SIZE, "128MiB", KIB(64), GIB(64), "", START, \
+      "bytes a second that are copied between the disks of the node at most: a disk that comes or goes, repairs") \
     X(OPT_INDEX_MEMORY, "index.memory", SIZE, "64MiB", MIB(1), GIB(64), "", START, \
       "most of the log that the index on disk does not cover yet; it is kept in memory and replayed at start") \
     X(OPT_INDEX_MAP_SIZE, "index.map_size", SIZE, "64GiB", MIB(64), GIB(65536), "", START, \

@@ -18,6 +18,7 @@ enum {
     F_ANONYMOUS_READ = 8,
     F_CORS = 9,
     F_TAGS = 10,
+    F_MIN_COPIES = 11,
     F_ENDPOINT = 16,
     F_REGION = 17,
     F_REMOTE = 18,
@@ -53,6 +54,7 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
     if (b->cached)
         record_put_u64(&w, F_CACHED, 1);
     put_number(&w, F_COPIES, b->copies);
+    put_number(&w, F_MIN_COPIES, b->min_copies);
     put_number(&w, F_VERSIONING, b->versioning);
     put_number(&w, F_ANONYMOUS_READ, b->anonymous_read);
     put_text(&w, F_CORS, b->cors);
@@ -88,15 +90,17 @@ get_u64(const struct record *r, uint8_t id, uint64_t *out)
 static enum err
 get_settings(const struct record *r, struct map_bucket *b)
 {
-    uint64_t copies, versioning, anonymous_read;
+    uint64_t copies, min_copies, versioning, anonymous_read;
 
     b->cors = get_text(r, F_CORS);
     b->tags = get_text(r, F_TAGS);
     if (get_u64(r, F_COPIES, &copies) != ERR_OK || copies > UINT16_MAX ||
+        get_u64(r, F_MIN_COPIES, &min_copies) != ERR_OK || min_copies > MAX(copies, 1u) ||
         get_u64(r, F_VERSIONING, &versioning) != ERR_OK || versioning > MAP_SUSPENDED ||
         get_u64(r, F_ANONYMOUS_READ, &anonymous_read) != ERR_OK || anonymous_read > 1)
         return ERR_CORRUPT;
     b->copies = (unsigned)copies;
+    b->min_copies = (unsigned)min_copies;
     b->versioning = (enum map_versioning)versioning;
     b->anonymous_read = anonymous_read != 0;
     return ERR_OK;

@@ -36,7 +36,8 @@ struct map_bucket {
     bool cached;
     struct map_backend backend; /* when cached */
     /* Settings, changed by map_bucket_change(). */
-    unsigned copies; /* 0: never said */
+    unsigned copies;     /* 0: never said, one */
+    unsigned min_copies; /* a write is taken with so many; 0: all of them */
     enum map_versioning versioning;
     bool anonymous_read; /* GET, HEAD and listings without keys */
     char *cors, *tags;   /* documents, as given; NULL: none */

@@ -11,6 +11,7 @@
 /* Everything that is open, in the order of opening. NULL is not open. */
 struct node {
     const struct node_options *o;
+    const char *state_path; /* the one of o->dirs that holds the state */
     struct rt_dir *dir, *dot, *state, *meta_dir, *secrets;
     struct identity id;
     struct meta *meta;
@@ -37,6 +38,12 @@ struct node {
     bool hup_asked;
     char tls_trouble[sizeof((struct errbuf *)0)->text]; /* the last sentence that was logged */
 };
+
+/* disks.c */
+enum err node_find_state(struct node *n) MUST_CHECK;
+enum err node_open_disks(struct node *n) MUST_CHECK;
+/* From now on the disks know which buckets there are: after the map, until it is stopped. */
+void node_tell_buckets(struct node *n);
 
 /* reload.c: what can change while the node serves. */
 

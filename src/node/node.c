@@ -58,7 +58,10 @@ folder(struct rt_dir *in, const char *name, struct rt_dir **out, struct errbuf *
 static enum err
 open_state(struct node *n)
 {
-    enum err rc = rt_dir_open(n->o->dir, &n->dir, &n->eb);
+    enum err rc = node_find_state(n);
+
+    if (rc == ERR_OK)
+        rc = rt_dir_open(n->state_path, &n->dir, &n->eb);
 
     if (rc == ERR_OK)
         rc = folder(n->dir, ".forebay", &n->dot, &n->eb);
@@ -69,31 +72,10 @@ open_state(struct node *n)
     if (rc == ERR_OK)
         rc = folder(n->state, "secrets", &n->secrets, &n->eb);
     if (rc == ERR_OK)
-        rc = identity_start(n->state, n->o->dir, &n->id, &n->eb);
+        rc = identity_start(n->state, n->state_path, &n->id, &n->eb);
     if (rc == ERR_OK)
         rc = meta_open_embedded(n->meta_dir, &n->meta, &n->eb);
     return rc;
-}
-
-static enum err
-open_disk(struct node *n)
-{
-    struct disk_options d = {
-        .node = n->id.node,
-        .epoch = n->id.starts,
-        .segment_bytes = n->o->segment_bytes,
-        .tail_bytes = n->o->tail_bytes,
-        .index_map_bytes = n->o->index_map_bytes,
-        .index_interval_ms = n->o->index_interval_ms,
-        .limits = n->o->disk_limits,
-        .scrub_rate = n->o->scrub_rate,
-        .scrub_pass_ms = n->o->scrub_pass_ms,
-        .hot_bytes = n->o->hot_bytes,
-        .home_loop = 0,
-    };
-
-    memcpy(d.cluster_id, n->id.cluster_id, sizeof d.cluster_id);
-    return disks_open_one(n->o->dir, &d, &n->disks, &n->eb);
 }
 
 static enum err
@@ -109,7 +91,7 @@ open_users(struct node *n)
     if (rc != ERR_OK)
         return rc;
     n->keys_made = rt_dir_mode(n->dot, NODE_CREDENTIALS, &mode, NULL) == ERR_NOT_FOUND;
-    n->credentials_path = xasprintf("%s/.forebay/" NODE_CREDENTIALS, n->o->dir);
+    n->credentials_path = xasprintf("%s/.forebay/" NODE_CREDENTIALS, n->state_path);
     rc = node_load_users(n, n->auth, n->o->live.credentials, &n->eb);
     n->credentials_whole = realpath(n->credentials_path, NULL);
     return rc == ERR_OK ? auth_follow(n->auth, n->meta, &n->eb) : rc;
@@ -126,6 +108,8 @@ open_services(struct node *n)
                             .access_log = n->o->live.access_log};
     enum err rc = map_start(n->meta, &n->map, &n->eb);
 
+    if (rc == ERR_OK)
+        node_tell_buckets(n);
     if (rc == ERR_OK)
         rc = audit_open(n->o->audit, &n->audit, &n->eb);
     c.secrets = n->secrets;
@@ -178,7 +162,7 @@ open_all(struct node *n)
 
     metrics_set_engine(rt_engine_name(rt_engine_now()));
     if (rc == ERR_OK)
-        rc = open_disk(n);
+        rc = node_open_disks(n);
     if (rc == ERR_OK)
         rc = open_users(n);
     if (rc == ERR_OK)
@@ -202,9 +186,9 @@ close_all(struct node *n)
     api_free(&n->api);
     audit_close(&n->audit);
     cloud_stop(&n->cloud);
+    disks_close(&n->disks); /* asks the map which buckets there are */
     map_stop(&n->map);
     auth_free(&n->auth);
-    disks_close(&n->disks);
     meta_close(&n->meta);
     rt_dir_close(&n->secrets);
     rt_dir_close(&n->meta_dir);
@@ -232,7 +216,8 @@ tell_ready(struct node *n)
 {
     struct disk_stat st;
     struct node_ready r = {
-        .dir = n->o->dir,
+        .dirs = n->o->dirs,
+        .dir_count = n->o->dir_count,
         .addr = n->o->addr,
         .port = n->port,
         .credentials = n->credentials_path,

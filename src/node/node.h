@@ -15,7 +15,8 @@
 #include "rt/loop.h"
 
 struct node_ready {
-    const char *dir;
+    const char *const *dirs;
+    unsigned dir_count;
     const char *addr;
     uint16_t port;
     const char *credentials; /* path of the keys, as a person would type it */
@@ -37,7 +38,11 @@ struct node_live {
 };
 
 struct node_options {
-    const char *dir;  /* made when missing */
+    const char *const *dirs; /* the disks, in any order; made when missing */
+    unsigned dir_count;
+    const char *const *without; /* disks that are lost, by path or id: it starts without them */
+    unsigned without_count;
+    uint64_t move_rate; /* bytes a second between disks at most */
     const char *addr; /* "127.0.0.1" */
     uint16_t port;
     struct node_live live;

@@ -38,7 +38,8 @@ object_disk_key(const struct map_bucket *b, struct span key)
 {
     return (struct disks_key){
         .at = {.bucket = b->id, .birth_name = span_of(b->birth_name), .key = key},
-        .copies = b->cached ? 1 : b->copies};
+        .copies = b->cached ? 1 : b->copies,
+        .min_copies = b->min_copies};
 }
 
 enum err

@@ -90,7 +90,7 @@ home(struct request *q)
 {
     answer_text(
         q, 200,
-        SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets /_/users\n"));
+        SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets /_/disks /_/users\n"));
     return ERR_OK;
 }
 
@@ -110,6 +110,9 @@ static const struct page {
     {HTTP_METHOD_GET, "/_/buckets", false, false, admin_bucket_list},
     {HTTP_METHOD_POST, "/_/buckets", false, false, admin_bucket_attach},
     {HTTP_METHOD_PATCH, "/_/buckets/", true, false, admin_bucket_set},
+    {HTTP_METHOD_GET, "/_/disks", false, false, admin_disk_list},
+    {HTTP_METHOD_POST, "/_/disks", false, false, admin_disk_add},
+    {HTTP_METHOD_POST, "/_/disks/", true, false, admin_disk_change},
     {HTTP_METHOD_GET, "/_/users", false, false, admin_user_list},
     {HTTP_METHOD_POST, "/_/users", false, false, admin_user_add},
     {HTTP_METHOD_POST, "/_/users/", true, false, admin_user_change},

@@ -15,6 +15,10 @@ enum err admin_bucket_attach(struct request *q);
 /* scrub.c: what the scrubs of this node's disks do and found; POST begins a pass on each. */
 enum err admin_scrub_status(struct request *q);
 enum err admin_scrub_start(struct request *q);
+/* disks.c: the disks of this node, shown and changed. */
+enum err admin_disk_list(struct request *q);
+enum err admin_disk_add(struct request *q);
+enum err admin_disk_change(struct request *q);
 /* stat.c: what the node holds, as JSON. */
 enum err admin_stat(struct request *q);
 /* bucket_set.c: PATCH of one bucket. Body: {"anonymous_read": true|false, "copies": N}; each may be absent. 200 with the

@@ -16,11 +16,46 @@ set_anonymous_read(struct map_bucket *b, const json_t *v, struct errbuf *eb)
     return ERR_OK;
 }
 
+/* A whole number from 1 on. */
+static enum err
+copies_of(const struct map_bucket *b, const char *name, const json_t *v, unsigned *out,
+          struct errbuf *eb)
+{
+    json_int_t n = json_integer_value(v);
+
+    if (b->cached)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "an attached bucket has no copies: its objects are at the remote");
+    if (!json_is_integer(v) || n < 1 || n > DISKS_COPIES_MAX)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is a number from 1 to %u", name,
+                       DISKS_COPIES_MAX);
+    *out = (unsigned)n;
+    return ERR_OK;
+}
+
+/* Where fewer than min_copies are wanted, min_copies falls to that. */
+static enum err
+set_copies(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    enum err rc = copies_of(b, "copies", v, &b->copies, eb);
+
+    b->min_copies = MIN(b->min_copies, b->copies);
+    return rc;
+}
+
+static enum err
+set_min_copies(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    return copies_of(b, "min_copies", v, &b->min_copies, eb);
+}
+
 static const struct member {
     const char *name;
     enum err (*set)(struct map_bucket *b, const json_t *v, struct errbuf *eb);
 } members[] = {
     {"anonymous_read", set_anonymous_read},
+    {"copies", set_copies},
+    {"min_copies", set_min_copies},
 };
 
 static enum err
@@ -43,7 +78,26 @@ set_all(struct map_bucket *b, void *arg, struct errbuf *eb)
         if (rc != ERR_OK)
             return rc;
     }
+    if (b->min_copies > MAX(b->copies, 1u))
+        return err_set(eb, ERR_BAD_REQUEST, "min_copies %u is more than copies %u",
+                       b->min_copies, MAX(b->copies, 1u));
     return ERR_OK;
+}
+
+/* While copies change, nobody believes that objects lie where they should; afterwards they are brought there. */
+static enum err
+change(struct request *q, json_t *doc, struct errbuf *eb)
+{
+    struct disks *ds = q->api->options.disks;
+    bool moves = json_object_get(doc, "copies") != NULL && ds != NULL;
+    enum err rc = moves ? disks_hold(ds, eb) : ERR_OK;
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = change_bucket(q, q->bucket, set_all, doc, eb);
+    if (moves)
+        disks_release(ds);
+    return rc;
 }
 
 static enum err
@@ -77,7 +131,7 @@ admin_bucket_set(struct request *q)
     rc = admin_read_object(q, BODY_MAX, &doc);
     if (rc != ERR_OK)
         return rc;
-    rc = change_bucket(q, q->bucket, set_all, doc, &eb);
+    rc = change(q, doc, &eb);
     json_decref(doc);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);

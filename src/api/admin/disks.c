@@ -1,0 +1,194 @@
+/* disks: the disks of this node, shown and changed.
+ *
+ *     GET    /_/disks             all of them, and what is on its way between them
+ *     POST   /_/disks             {"path": "/mnt/d"}: one more
+ *     POST   /_/disks/DISK/drain  {"undo": true} takes it back
+ *     POST   /_/disks/DISK/remove {"force": true}: even where it holds the only copy
+ *
+ * DISK is the beginning of an id, or "-" and in the document {"disk": "/mnt/d"}.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/admin/admin.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "wire/json.h"
+
+#define BODY_MAX KIB(16)
+#define PAGE_MAX KIB(256)
+#define ROOT     "/_/disks"
+
+static void
+put_one(struct json *j, const struct disks_one *d)
+{
+    json_open_object(j, NULL);
+    json_text(j, "id", d->id);
+    json_text(j, "path", d->path);
+    json_text(j, "state", d->state);
+    json_text(j, "health", disk_state_name(d->health.state));
+    json_text(j, "why", d->health.why[0] != '\0' ? d->health.why : NULL);
+    json_u64(j, "weight", d->weight);
+    json_u64(j, "total_bytes", d->stat.total_bytes);
+    json_u64(j, "free_bytes", d->stat.free_bytes);
+    json_u64(j, "native_bytes", d->stat.native_bytes);
+    json_u64(j, "cached_bytes", d->stat.cached_bytes);
+    json_u64(j, "objects", d->stat.objects);
+    json_u64(j, "read_errors", d->health.read_errors);
+    json_u64(j, "write_errors", d->health.write_errors);
+    json_u64(j, "sync_errors", d->health.sync_errors);
+    json_u64(j, "corrupt_blocks", d->health.corrupt_blocks);
+    json_u64(j, "slow_ops", d->health.slow_ops);
+    json_end(j);
+}
+
+static void
+put_moving(struct json *j, const struct disks_status *s)
+{
+    json_bool(j, "settled", s->settled);
+    json_open_object(j, "moving");
+    json_u64(j, "pass", s->pass);
+    json_u64(j, "seen", s->seen);
+    json_u64(j, "total", s->total);
+    json_u64(j, "elapsed_ms", s->elapsed_ms);
+    json_u64(j, "moved", s->moved);
+    json_u64(j, "moved_bytes", s->moved_bytes);
+    json_u64(j, "failed", s->failed);
+    json_u64(j, "left", s->left);
+    json_bool(j, "waiting", s->waiting);
+    json_text(j, "why", s->why[0] != '\0' ? s->why : NULL);
+    json_end(j);
+    json_u64(j, "repairs_waiting", s->repairs);
+    json_u64(j, "repaired", s->repaired);
+}
+
+enum err
+admin_disk_list(struct request *q)
+{
+    struct disks_status *s = xcalloc(1, sizeof *s);
+    struct buf text;
+    struct json j;
+
+    disks_status(q->api->options.disks, s);
+    buf_init(&text, PAGE_MAX);
+    json_begin(&j, &text);
+    json_open_object(&j, NULL);
+    json_open_array(&j, "disks");
+    for (unsigned i = 0; i < s->count; i++)
+        put_one(&j, &s->disks[i]);
+    json_end(&j);
+    put_moving(&j, s);
+    json_end(&j);
+    free(s);
+    admin_answer_json(q, 200, buf_span(&text));
+    buf_fini(&text);
+    return ERR_OK;
+}
+
+/* The records of all buckets, on a disk that has none yet: disks alone suffice to recover. */
+static enum err
+note_buckets(struct request *q, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    for (uint32_t i = 0; rc == ERR_OK; i++) {
+        const struct map *m = map_now(q->api->options.map);
+        const struct map_bucket *b;
+        struct buf record;
+        uint64_t id;
+
+        if (i >= map_bucket_count(m))
+            break;
+        b = map_bucket_at(m, i);
+        id = b->id;
+        buf_init(&record, KIB(64));
+        map_bucket_encode(b, &record);
+        rc = disks_bucket_note(q->api->options.disks, id, buf_span(&record), eb);
+        buf_fini(&record);
+    }
+    return rc;
+}
+
+static enum err
+text_member(json_t *doc, const char *name, const char **out, struct errbuf *eb)
+{
+    const char *text = json_string_value(json_object_get(doc, name));
+
+    if (text == NULL || text[0] == '\0' || strlen(text) > 4000)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is a text of 1 to 4000 bytes", name);
+    *out = text;
+    return ERR_OK;
+}
+
+enum err
+admin_disk_add(struct request *q)
+{
+    struct errbuf eb = {{0}};
+    json_t *doc = NULL;
+    const char *path = NULL;
+    uint8_t id[16];
+    enum err rc = admin_read_object(q, BODY_MAX, &doc);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = text_member(doc, "path", &path, &eb);
+    if (rc == ERR_OK && path[0] != '/')
+        rc = err_set(
+            &eb, ERR_BAD_REQUEST,
+            "\"%.200s\" is no path from the root: the server may stand elsewhere", path);
+    if (rc == ERR_OK)
+        rc = disks_add(q->api->options.disks, path, id, &eb);
+    if (rc == ERR_OK)
+        rc = note_buckets(q, &eb);
+    json_decref(doc);
+    return rc == ERR_OK ? admin_disk_list(q) : fault_from(q, rc, &eb);
+}
+
+/* "/_/disks/DISK" with `tail` behind it. "-": it stands in the document. */
+static enum err
+which_disk(struct request *q, const char *tail, json_t *doc, const char **out,
+           struct errbuf *eb)
+{
+    struct span name = span_from(q->http->head->path, strlen(ROOT "/"));
+    size_t end = strlen(tail);
+
+    if (name.len <= end || memcmp(name.at + name.len - end, tail, end) != 0)
+        return err_set(eb, ERR_BAD_REQUEST, "expected " ROOT "/DISK%s", tail);
+    name.len -= end;
+    if (span_is(name, "-"))
+        return text_member(doc, "disk", out, eb);
+    *out = arena_strdup(q->http->arena, name);
+    return ERR_OK;
+}
+
+static enum err
+change_disk(struct request *q, const char *tail, const char *flag,
+            enum err (*fn)(struct disks *ds, const char *which, bool flag,
+                           struct errbuf *eb))
+{
+    struct errbuf eb = {{0}};
+    const char *which = NULL;
+    json_t *doc = NULL;
+    bool set;
+    enum err rc = admin_read_object(q, BODY_MAX, &doc);
+
+    if (rc != ERR_OK)
+        return rc;
+    set = json_is_true(json_object_get(doc, flag));
+    rc = which_disk(q, tail, doc, &which, &eb);
+    if (rc == ERR_OK)
+        rc = fn(q->api->options.disks, which, set, &eb);
+    json_decref(doc);
+    return rc == ERR_OK ? admin_disk_list(q) : fault_from(q, rc, &eb);
+}
+
+enum err
+admin_disk_change(struct request *q)
+{
+    struct span path = q->http->head->path;
+    struct span drain = SPAN("/drain");
+
+    if (path.len > drain.len && span_eq(span_from(path, path.len - drain.len), drain))
+        return change_disk(q, "/drain", "undo", disks_drain);
+    return change_disk(q, "/remove", "force", disks_remove);
+}

@@ -1,0 +1,345 @@
+/* disk ls, add, drain, remove: the disks of a node that serves. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/admin.h"
+#include "cli/progress.h"
+#include "rt/fiber.h"
+#include "rt/time.h"
+#include "wire/json.h"
+
+#define POLL_MS    500
+#define ANSWER_MAX MIB(1)
+
+static uint64_t
+number(const json_t *o, const char *name)
+{
+    return (uint64_t)json_integer_value(json_object_get(o, name));
+}
+
+static const char *
+text(const json_t *o, const char *name)
+{
+    const char *t = json_string_value(json_object_get(o, name));
+
+    return t != NULL ? t : "";
+}
+
+static enum err
+parse(struct session *s, struct span answer, json_t **out)
+{
+    *out = json_loadb(answer.at, answer.len, 0, NULL);
+    if (json_is_array(json_object_get(*out, "disks")))
+        return ERR_OK;
+    json_decref(*out);
+    *out = NULL;
+    return err_set(&s->eb, ERR_BACKEND, "the server's answer is no list of disks");
+}
+
+/* ---- what is shown ---- */
+
+/* "moving: 120 of 1000 objects looked at, 12 moved (1.2 MiB), 3 MiB/s, 8 s left" */
+static void
+moving_text(const json_t *doc, struct buf *out)
+{
+    const json_t *m = json_object_get(doc, "moving");
+    uint64_t seen = number(m, "seen"), total = number(m, "total");
+    uint64_t ms = number(m, "elapsed_ms"), bytes = number(m, "moved_bytes");
+    char size[NUM_SIZE_TEXT], rate[NUM_SIZE_TEXT];
+
+    buf_clear(out);
+    buf_printf(out, "moving: %llu of %llu objects looked at, %llu moved (%s)",
+               (unsigned long long)seen, (unsigned long long)total,
+               (unsigned long long)number(m, "moved"), num_size_text(bytes, size));
+    if (ms > 0 && bytes > 0)
+        buf_printf(out, ", %s/s", num_size_text(bytes * 1000 / ms, rate));
+    if (seen > 0 && total > seen)
+        buf_printf(out, ", %llu s left",
+                   (unsigned long long)(ms * (total - seen) / seen / 1000 + 1));
+    if (json_is_true(json_object_get(m, "waiting")))
+        buf_puts(out, ", waiting for uploads that began before");
+    if (number(m, "failed") > 0)
+        buf_printf(out, ", %llu FAILED: %s", (unsigned long long)number(m, "failed"),
+                   text(m, "why"));
+    if (number(m, "left") > 0)
+        buf_printf(out, ", %llu stay: their bucket has versioning",
+                   (unsigned long long)number(m, "left"));
+}
+
+static void
+print_table(const json_t *doc)
+{
+    char used[NUM_SIZE_TEXT], free_text[NUM_SIZE_TEXT];
+    struct buf line;
+    size_t i;
+    json_t *d;
+
+    printf("%-8s  %-9s %-9s %10s %10s %10s  %s\n", "ID", "STATE", "HEALTH", "OBJECTS",
+           "HOLDS", "FREE", "PATH");
+    json_array_foreach(json_object_get(doc, "disks"), i, d)
+    {
+        printf("%.8s  %-9s %-9s %10llu %10s %10s  %s\n", text(d, "id"), text(d, "state"),
+               text(d, "health"), (unsigned long long)number(d, "objects"),
+               num_size_text(number(d, "native_bytes") + number(d, "cached_bytes"), used),
+               num_size_text(number(d, "free_bytes"), free_text), text(d, "path"));
+        if (text(d, "why")[0] != '\0')
+            printf("          %s\n", text(d, "why"));
+    }
+    if (number(doc, "repairs_waiting") > 0)
+        printf("%llu damaged copies wait for their repair\n",
+               (unsigned long long)number(doc, "repairs_waiting"));
+    if (json_is_true(json_object_get(doc, "settled")))
+        return;
+    buf_init(&line, KIB(4));
+    moving_text(doc, &line);
+    printf("%.*s\n", SPAN_ARG(buf_span(&line)));
+    buf_fini(&line);
+}
+
+/* ---- calls ---- */
+
+static enum err
+ask(struct session *s, struct arena *a, const struct s3_request *r, json_t **doc,
+    struct span *answer)
+{
+    enum err rc = admin_call(s, r, a, answer);
+
+    return rc == ERR_OK ? parse(s, *answer, doc) : rc;
+}
+
+/* Until every object lies where it should; one line that is rewritten on a terminal, else one each ten seconds. */
+static enum err
+wait_settled(struct session *s, struct arena *a, json_t **doc, struct span *answer)
+{
+    struct s3_request r = {.method = "GET", .path = SPAN("/_/disks")};
+    bool terminal = isatty(2) == 1;
+    uint64_t shown = 0;
+    struct buf line;
+    enum err rc = ERR_OK;
+
+    buf_init(&line, KIB(4));
+    while (rc == ERR_OK && !json_is_true(json_object_get(*doc, "settled"))) {
+        moving_text(*doc, &line);
+        if (!s->quiet && !s->json && (terminal || rt_now_ns() - shown > 10000000000u)) {
+            fprintf(stderr, "%s%.*s%s", terminal ? "\r\033[K" : "",
+                    SPAN_ARG(buf_span(&line)), terminal ? "" : "\n");
+            shown = rt_now_ns();
+        }
+        rc = rt_sleep_ms(POLL_MS);
+        json_decref(*doc);
+        *doc = NULL;
+        arena_reset(a);
+        if (rc == ERR_OK)
+            rc = ask(s, a, &r, doc, answer);
+    }
+    if (terminal && shown > 0)
+        fprintf(stderr, "\r\033[K");
+    buf_fini(&line);
+    return rc;
+}
+
+static bool
+wants_to_wait(const struct args *a)
+{
+    return args_has(a, "wait") || (!args_has(a, "no-wait") && isatty(1) == 1);
+}
+
+/* One call that changes something; then what came of it. */
+static enum exit_code
+change(struct session *s, const char *path, struct buf *body, bool may_wait)
+{
+    struct arena *a = arena_new(KIB(16), ANSWER_MAX);
+    struct s3_request r = {
+        .method = "POST", .path = span_of(path), .body = buf_span(body)};
+    struct span answer = {"", 0};
+    json_t *doc = NULL;
+    enum err rc = ask(s, a, &r, &doc, &answer);
+
+    if (rc == ERR_OK && may_wait && wants_to_wait(s->args))
+        rc = wait_settled(s, a, &doc, &answer);
+    if (rc == ERR_OK && s->json)
+        printf("%.*s\n", SPAN_ARG(answer));
+    else if (rc == ERR_OK && !s->quiet)
+        print_table(doc);
+    json_decref(doc);
+    arena_free(&a);
+    return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+}
+
+/* ---- ls ---- */
+
+static const struct flag ls_flags[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+static const char *const ls_examples[] = {"forebay disk ls", NULL};
+static const struct verb ls = {.name = "disk ls",
+                               .summary =
+                                   "the disks of a node, and what moves between them",
+                               .arguments = "",
+                               .examples = ls_examples,
+                               .flags = ls_flags};
+
+static enum exit_code
+list(struct session *s)
+{
+    struct arena *a = arena_new(KIB(16), ANSWER_MAX);
+    struct s3_request r = {.method = "GET", .path = SPAN("/_/disks")};
+    struct span answer = {"", 0};
+    json_t *doc = NULL;
+    enum err rc = ask(s, a, &r, &doc, &answer);
+
+    if (rc == ERR_OK && s->json)
+        printf("%.*s\n", SPAN_ARG(answer));
+    else if (rc == ERR_OK)
+        print_table(doc);
+    json_decref(doc);
+    arena_free(&a);
+    return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+}
+
+static enum exit_code
+run_ls(const struct args *a)
+{
+    return session_run(a, list, NULL);
+}
+const struct cli_verb cli_disk_ls = {&ls, run_ls};
+
+/* ---- add ---- */
+
+#define WAIT_FLAGS                                                                       \
+    {"wait", 0, NULL, "until every object lies where it should; so on a terminal",       \
+     false},                                                                             \
+    {                                                                                    \
+        "no-wait", 0, NULL, "return at once; forebay disk ls shows how far it is", false \
+    }
+
+static const struct flag add_flags[] = {
+    WAIT_FLAGS, SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+static const char *const add_examples[] = {"forebay disk add /mnt/disk4", NULL};
+static const struct verb add = {
+    .name = "disk add",
+    .summary = "one more disk for a node that serves",
+    .arguments = "DIR",
+    .least = 1,
+    .most = 1,
+    .examples = add_examples,
+    .flags = add_flags,
+    .more = "The folder is one of the server's machine. Objects that belong there by now "
+            "move in the background;\n"
+            "at the next start of the server name the folder too.",
+};
+
+static enum exit_code
+do_add(struct session *s)
+{
+    const char *path = s->args->at[0];
+    char *cwd = path[0] != '/' ? getcwd(NULL, 0) : NULL;
+    char *whole = cwd != NULL ? xasprintf("%s/%s", cwd, path) : xstrdup(path);
+    struct buf body;
+    struct json j;
+    enum exit_code rc;
+
+    buf_init(&body, KIB(16));
+    json_begin(&j, &body);
+    json_open_object(&j, NULL);
+    json_text(&j, "path", whole);
+    json_end(&j);
+    rc = change(s, "/_/disks", &body, true);
+    buf_fini(&body);
+    free(whole);
+    free(cwd);
+    return rc;
+}
+
+static enum exit_code
+run_add(const struct args *a)
+{
+    return session_run(a, do_add, NULL);
+}
+const struct cli_verb cli_disk_add = {&add, run_add};
+
+/* ---- drain, remove ---- */
+
+static enum exit_code
+change_one(struct session *s, const char *path, const char *flag, bool may_wait)
+{
+    struct buf body;
+    struct json j;
+    enum exit_code rc;
+
+    buf_init(&body, KIB(16));
+    json_begin(&j, &body);
+    json_open_object(&j, NULL);
+    json_text(&j, "disk", s->args->at[0]);
+    json_bool(&j, flag, args_has(s->args, flag));
+    json_end(&j);
+    rc = change(s, path, &body, may_wait);
+    buf_fini(&body);
+    return rc;
+}
+
+static const struct flag drain_flags[] = {
+    {"undo", 0, NULL, "it takes its share of objects again", false},
+    WAIT_FLAGS,
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false}};
+static const char *const drain_examples[] = {
+    "forebay disk drain /mnt/disk2", "forebay disk drain 3f9a01c7 --no-wait", NULL};
+static const struct verb drain = {
+    .name = "disk drain",
+    .summary = "move what a disk holds to the node's others",
+    .arguments = "DISK",
+    .least = 1,
+    .most = 1,
+    .examples = drain_examples,
+    .flags = drain_flags,
+    .more = "DISK is a path as disk ls shows it, or the beginning of an id. Objects stay "
+            "readable all the time.",
+};
+
+static enum exit_code
+do_drain(struct session *s)
+{
+    return change_one(s, "/_/disks/-/drain", "undo", true);
+}
+
+static enum exit_code
+run_drain(const struct args *a)
+{
+    return session_run(a, do_drain, NULL);
+}
+const struct cli_verb cli_disk_drain = {&drain, run_drain};
+
+static const struct flag remove_flags[] = {
+    {"force", 0, NULL, "even where it holds the only copy: that is lost then", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false}};
+static const char *const remove_examples[] = {"forebay disk remove /mnt/disk2", NULL};
+static const struct verb remove_verb = {
+    .name = "disk remove",
+    .summary = "end a drained, or a lost, disk",
+    .arguments = "DISK",
+    .least = 1,
+    .most = 1,
+    .examples = remove_examples,
+    .flags = remove_flags,
+    .more =
+        "Refused while the disk may hold the only copy of an object. A removed disk is "
+        "refused when it comes back.",
+};
+
+static enum exit_code
+do_remove(struct session *s)
+{
+    return change_one(s, "/_/disks/-/remove", "force", false);
+}
+
+static enum exit_code
+run_remove(const struct args *a)
+{
+    return session_run(a, do_remove, NULL);
+}
+const struct cli_verb cli_disk_remove = {&remove_verb, run_remove};

@@ -1,0 +1,77 @@
+/* The disks of the node: which of them holds its state, opening them all, and what they need to know of buckets. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "node/internal.h"
+
+enum err
+node_find_state(struct node *n)
+{
+    unsigned which = 0;
+    enum err rc = disks_find_state(n->o->dirs, n->o->dir_count, &which, &n->eb);
+
+    if (rc == ERR_OK)
+        n->state_path = n->o->dirs[which];
+    return rc;
+}
+
+enum err
+node_open_disks(struct node *n)
+{
+    char *state = xasprintf("%s/.forebay/node", n->state_path);
+    struct disks_options o = {
+        .paths = n->o->dirs,
+        .count = n->o->dir_count,
+        .without = n->o->without,
+        .without_count = n->o->without_count,
+        .state = state,
+        .move_rate = n->o->move_rate,
+        .disk = {.node = n->id.node,
+                 .epoch = n->id.starts,
+                 .segment_bytes = n->o->segment_bytes,
+                 .tail_bytes = n->o->tail_bytes,
+                 .index_map_bytes = n->o->index_map_bytes,
+                 .index_interval_ms = n->o->index_interval_ms,
+                 .hot_bytes = n->o->hot_bytes,
+                 .limits = n->o->disk_limits,
+                 .scrub_rate = n->o->scrub_rate,
+                 .scrub_pass_ms = n->o->scrub_pass_ms},
+    };
+    enum err rc;
+
+    memcpy(o.disk.cluster_id, n->id.cluster_id, sizeof o.disk.cluster_id);
+    rc = disks_open(&o, &n->disks, &n->eb);
+    free(state);
+    return rc;
+}
+
+/* The bucket with the smallest id behind `after`. */
+static bool
+next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
+{
+    const struct node *n = arg;
+    const struct map *m = map_now(n->map);
+    const struct map_bucket *best = NULL;
+
+    for (uint32_t i = 0; i < map_bucket_count(m); i++) {
+        const struct map_bucket *b = map_bucket_at(m, i);
+
+        if (b->id > after && (best == NULL || b->id < best->id))
+            best = b;
+    }
+    if (best == NULL)
+        return false;
+    *out = (struct disks_bucket){.id = best->id,
+                                 .copies = best->cached ? 1 : best->copies,
+                                 .cached = best->cached,
+                                 .owned = xstrdup(best->birth_name)};
+    out->birth_name = span_of(out->owned);
+    return true;
+}
+
+void
+node_tell_buckets(struct node *n)
+{
+    disks_buckets(n->disks, next_bucket, n);
+}
