@@ -21,6 +21,9 @@ struct api_options {
     struct object_service *object;
     struct cloud *cloud;
     struct disks *disks; /* for stat, bucket records, disk commands */
+    /* For backups: the node's state, and the folders of its keys. */
+    struct meta *meta;
+    struct rt_dir *dot, *secrets;
     const char *region;  /* what bucket locations say; NULL: us-east-1 */
     const char
         *domains[API_DOMAINS_MAX]; /* base domains of virtual-host style, lower case */

@@ -410,3 +410,9 @@ auth_clear_text_ok(const struct auth *a)
 {
     return a->options.clear_text_ok;
 }
+
+bool
+auth_is_secret(struct span meta_key)
+{
+    return span_starts(meta_key, SPAN(AUTH_USER_PREFIX));
+}

@@ -44,6 +44,9 @@ enum err auth_follow(struct auth *a, struct meta *meta, struct errbuf *eb) MUST_
 enum err auth_replace_files(struct auth *a, struct auth *fresh,
                             struct errbuf *eb) MUST_CHECK;
 
+/* Is the value of this key of meta secret? Then a backup leaves it out, or seals it. */
+bool auth_is_secret(struct span meta_key);
+
 /* ---- asking: any loop, no lock, no allocation ---- */
 
 struct auth_user {

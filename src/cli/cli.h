@@ -38,6 +38,7 @@ extern const struct cli_verb cli_serve, cli_config, cli_version, cli_tls;
 extern const struct cli_verb cli_mb, cli_rb, cli_bucket, cli_ls, cli_cp, cli_put, cli_get;
 extern const struct cli_verb cli_cat, cli_rm, cli_stat, cli_env;
 extern const struct cli_verb cli_disk_ls, cli_disk_add, cli_disk_drain, cli_disk_remove;
+extern const struct cli_verb cli_backup, cli_restore;
 extern const struct cli_verb cli_disk_check, cli_disk_rebuild, cli_disk_export,
     cli_disk_import, cli_disk_scrub;
 extern const struct cli_verb cli_bench; /* bench/bench.c, a room further down */

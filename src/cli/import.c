@@ -177,7 +177,8 @@ object_new(struct import *i, const struct exported *e, bool exact)
     o->e = *e;
     o->exact = exact;
     key = arena_alloc(o->arena, i->o->prefix.len + e->key.len + 1);
-    memcpy(key, i->o->prefix.at, i->o->prefix.len);
+    if (i->o->prefix.len > 0)
+        memcpy(key, i->o->prefix.at, i->o->prefix.len);
     memcpy(key + i->o->prefix.len, e->key.at, e->key.len);
     o->e.key = (struct span){key, i->o->prefix.len + e->key.len};
     o->e.bucket = arena_span(o->arena, bucket);

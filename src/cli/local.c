@@ -190,6 +190,14 @@ local_list_fini(struct local_list *l)
 }
 
 bool
+local_exists(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0;
+}
+
+bool
 local_is_folder(const char *path)
 {
     struct stat st;

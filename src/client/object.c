@@ -180,6 +180,24 @@ s3_get_begin(struct s3_client *c, const struct s3_get *g, struct arena *a,
 }
 
 enum err
+s3_page_begin(struct s3_client *c, struct span path, struct s3_call **call,
+              struct s3_failure *f, struct errbuf *eb)
+{
+    struct s3_order o = {
+        .method = "GET", .key = span_from(path, 1), .length = HTTP_NO_BODY};
+    enum err rc;
+
+    *f = (struct s3_failure){0};
+    *call = NULL;
+    rc = order_begin(c, &o, call, eb);
+    if (rc == ERR_OK)
+        rc = order_finish(*call, &o, f, eb);
+    if (rc != ERR_OK)
+        s3_end(call);
+    return rc;
+}
+
+enum err
 s3_read(struct s3_call *call, void *buf, size_t len, size_t *n, struct errbuf *eb)
 {
     return http_call_read(call->http, buf, len, n, eb);

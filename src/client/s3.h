@@ -82,6 +82,9 @@ enum err s3_get_begin(struct s3_client *c, const struct s3_get *g, struct arena 
 /* *n = 0: the end, and the length was right. Cut short: ERR_INCOMPLETE. */
 enum err s3_read(struct s3_call *call, void *buf, size_t len, size_t *n,
                  struct errbuf *eb) MUST_CHECK;
+/* A page of ours of unknown length, as a stream: "/_/backup". The same way as a GET. */
+enum err s3_page_begin(struct s3_client *c, struct span path, struct s3_call **call,
+                       struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 void s3_end(struct s3_call **cp); /* NULL is fine; an unread body closes the connection */
 
 struct s3_header {

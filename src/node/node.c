@@ -126,6 +126,9 @@ open_services(struct node *n)
         a.audit = n->audit;
         a.credentials = n->credentials_whole;
         a.map = n->map;
+        a.meta = n->meta;
+        a.dot = n->dot;
+        a.secrets = n->secrets;
         a.object = n->object;
         a.cloud = n->cloud;
         a.disks = n->disks;

@@ -117,6 +117,8 @@ static const struct page {
     {HTTP_METHOD_POST, "/_/users", false, false, admin_user_add},
     {HTTP_METHOD_POST, "/_/users/", true, false, admin_user_change},
     {HTTP_METHOD_DELETE, "/_/users/", true, false, admin_user_remove},
+    {HTTP_METHOD_GET, "/_/backup", false, false, admin_backup},
+    {HTTP_METHOD_POST, "/_/backup/keys", false, false, admin_backup_keys},
     {HTTP_METHOD_GET, "/_/bench/", true, false, bench},
     {HTTP_METHOD_GET, "/_/", false, false, home},
 };

@@ -1,0 +1,58 @@
+#include "cli/passphrase.h"
+
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "rt/file.h"
+
+void
+passphrase_wipe(struct passphrase *p)
+{
+    OPENSSL_cleanse(p, sizeof *p);
+}
+
+static enum err
+take_line(const char *path, const char *bytes, struct passphrase *out, struct errbuf *eb)
+{
+    size_t n = strcspn(bytes, "\r\n");
+
+    if (n < SEAL_PASSPHRASE_MIN || n > SEAL_PASSPHRASE_MAX)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "\"%s\": its first line has %zu bytes, a passphrase has %u to %u",
+                       path, n, SEAL_PASSPHRASE_MIN, SEAL_PASSPHRASE_MAX);
+    memcpy(out->text, bytes, n);
+    out->len = n;
+    return ERR_OK;
+}
+
+enum err
+passphrase_load(const char *path, struct passphrase *out, struct errbuf *eb)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    char *in =
+        slash == NULL ? xstrdup(".") : xmemdup0(path, (size_t)MAX(slash - path, 1));
+    char *bytes = NULL;
+    struct rt_dir *dir = NULL;
+    unsigned mode = 0;
+    size_t len = 0;
+    enum err rc = rt_dir_open(in, &dir, eb);
+
+    *out = (struct passphrase){.len = 0};
+    if (rc == ERR_OK)
+        rc = rt_dir_mode(dir, name, &mode, eb);
+    if (rc == ERR_OK && (mode & 077) != 0)
+        rc = err_set(eb, ERR_DENIED, "\"%s\" can be read by others: chmod 600 it", path);
+    if (rc == ERR_OK)
+        rc = rt_file_load(dir, name, KIB(64), &bytes, &len, eb);
+    if (rc == ERR_OK)
+        rc = take_line(path, bytes, out, eb);
+    if (bytes != NULL)
+        OPENSSL_cleanse(bytes, len);
+    free(bytes);
+    rt_dir_close(&dir);
+    free(in);
+    return rc;
+}

@@ -1,0 +1,428 @@
+/* restore: a new node from what backup wrote. */
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/archive.h"
+#include "cli/disk_tool.h"
+#include "cli/import.h"
+#include "cli/passphrase.h"
+#include "meta/dump.h"
+#include "rt/loop.h"
+#include "wire/tar.h"
+
+#define SMALL_MAX (17u << 20) /* a member that is no object */
+
+static const struct flag flags[] = {
+    {"passphrase-file", 0, "FILE", "opens the keys in the backup: its first line", false},
+    {"yes", 'y', NULL, "go on with a restore that was interrupted", false},
+    {"json", 0, NULL, "as JSON", false},
+    {"quiet", 'q', NULL, "no progress", false},
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const examples[] = {
+    "forebay restore node.tar ./data",
+    "zstd -dc node.tar.zst | forebay restore --passphrase-file ~/.passphrase - ./data",
+    NULL,
+};
+static const struct verb verb = {
+    .name = "restore",
+    .summary = "make a node of what backup wrote",
+    .arguments = "SOURCE DIR...",
+    .least = 2,
+    .most = 65,
+    .examples = examples,
+    .flags = flags,
+    .more =
+        "DIR is new or empty; several become the disks of the node. Buckets with their "
+        "settings, objects, metadata and ETags\n"
+        "are what they were; the node is a new one. Without keys in the backup, or "
+        "without their passphrase, the first start\n"
+        "makes new ones, and users and keys of remotes have to be made again. A "
+        "restore that was interrupted is begun again\n"
+        "with --yes: what is there already is passed over.",
+};
+
+struct restoring {
+    struct disk_tool *tool;
+    struct passphrase passphrase;
+    struct node_offline node;
+    struct import import;
+    struct import_options options;
+    struct tar_reader reader;
+    struct arena *arena;
+    struct buf small; /* a member of ours */
+    enum { M_SKIP, M_OBJECT, M_STATE, M_KEYS } member;
+    bool had_state, had_keys, keys_opened, ended;
+    uint64_t buckets;
+};
+
+/* ---- state ---- */
+
+static enum err
+put_pair(struct restoring *r, struct span key, struct span value, struct errbuf *eb)
+{
+    struct meta_change change = {.key = key, .value = value, .if_revision = META_ANY};
+
+    return meta_apply(r->node.meta, &change, 1, NULL, eb);
+}
+
+/* Buckets stand in the log as well. */
+static enum err
+note_buckets(struct restoring *r, struct errbuf *eb)
+{
+    enum err rc = node_offline_map(&r->node, eb);
+    uint32_t count = rc == ERR_OK ? map_bucket_count(map_now(r->node.map)) : 0;
+
+    for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+        const struct map_bucket *b =
+            map_bucket_ref(map_bucket_at(map_now(r->node.map), i));
+        struct buf record;
+
+        buf_init(&record, KIB(64));
+        map_bucket_encode(b, &record);
+        rc = disks_bucket_note(r->node.disks, b->id, buf_span(&record), eb);
+        buf_fini(&record);
+        map_bucket_drop(&b);
+        r->buckets++;
+    }
+    return rc;
+}
+
+static enum err
+take_state(struct restoring *r, struct errbuf *eb)
+{
+    struct span dump = buf_span(&r->small), key, value;
+    enum err rc;
+
+    if (r->had_state)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "the node's state stands twice in the backup");
+    while ((rc = meta_dump_take(&dump, &key, &value, eb)) == ERR_OK) {
+        rc = put_pair(r, key, value, eb);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    r->had_state = true;
+    return rc == ERR_NOT_FOUND ? note_buckets(r, eb) : rc;
+}
+
+/* ---- keys ---- */
+
+struct unseal_job {
+    struct span passphrase, sealed;
+    struct buf *out;
+    struct errbuf eb;
+    enum err rc;
+};
+
+static void
+unseal_work(void *arg)
+{
+    struct unseal_job *j = arg;
+
+    j->rc = unseal(j->passphrase, j->sealed, j->out, &j->eb);
+}
+
+/* "file:credentials", "file:secrets/NAME", or a key of meta. */
+static enum err
+put_secret(struct restoring *r, struct span key, struct span value, struct errbuf *eb)
+{
+    struct span name = span_from(key, MIN(key.len, strlen("file:")));
+    struct rt_dir *dir = r->node.dot;
+    char text[256];
+
+    if (!span_starts(key, SPAN("file:")))
+        return put_pair(r, key, value, eb);
+    if (span_starts(name, SPAN("secrets/"))) {
+        dir = r->node.secrets;
+        name = span_from(name, strlen("secrets/"));
+    } else if (!span_is(name, "credentials")) {
+        return err_set(eb, ERR_CORRUPT, "the keys hold a file that is none of ours");
+    }
+    if (name.len == 0 || name.len >= sizeof text || name.at[0] == '.' ||
+        memchr(name.at, '/', name.len) != NULL || memchr(name.at, 0, name.len) != NULL)
+        return err_set(eb, ERR_CORRUPT, "the keys hold a file without a good name");
+    memcpy(text, name.at, name.len);
+    text[name.len] = '\0';
+    return rt_file_store(dir, text, value.at, value.len, 0600, eb);
+}
+
+static enum err
+take_keys(struct restoring *r, struct errbuf *eb)
+{
+    struct unseal_job job = {.passphrase = {r->passphrase.text, r->passphrase.len},
+                             .sealed = buf_span(&r->small)};
+    struct span dump, key, value;
+    struct buf plain;
+    enum err rc;
+
+    r->had_keys = true;
+    if (r->passphrase.len == 0)
+        return ERR_OK; /* said at the end */
+    buf_init(&plain, SMALL_MAX);
+    job.out = &plain;
+    rc = rt_blocking(unseal_work, &job, DEADLINE_NEVER);
+    if (rc == ERR_OK && job.rc != ERR_OK) {
+        rc = job.rc;
+        *eb = job.eb;
+    }
+    dump = buf_span(&plain);
+    while (rc == ERR_OK) {
+        rc = meta_dump_take(&dump, &key, &value, eb);
+        if (rc == ERR_OK)
+            rc = put_secret(r, key, value, eb);
+    }
+    r->keys_opened = rc == ERR_NOT_FOUND;
+    if (plain.len > 0)
+        OPENSSL_cleanse(plain.at, plain.len);
+    buf_fini(&plain);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* ---- the archive ---- */
+
+static enum err
+end_member(struct restoring *r, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    if (r->member == M_OBJECT)
+        rc = import_end(&r->import, eb);
+    else if (r->member == M_STATE)
+        rc = take_state(r, eb);
+    else if (r->member == M_KEYS)
+        rc = take_keys(r, eb);
+    r->member = M_SKIP;
+    return rc;
+}
+
+static enum err
+begin_object(struct restoring *r, struct errbuf *eb)
+{
+    struct exported e;
+    bool wanted = false;
+    enum err rc;
+
+    if (!r->had_state)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "this is no backup: an object stands before the node's state; "
+                       "forebay disk import takes archives of objects");
+    rc = exported_read(r->reader.head.xattr, r->arena, &e, eb);
+    if (rc == ERR_OK && e.size != r->reader.head.size)
+        rc = err_set(eb, ERR_CORRUPT, "a member's record and its header disagree");
+    if (rc == ERR_OK)
+        rc = import_begin(&r->import, &e, true, &wanted, eb);
+    r->member = rc == ERR_OK && wanted ? M_OBJECT : M_SKIP;
+    return rc;
+}
+
+static enum err
+begin_member(struct restoring *r, struct errbuf *eb)
+{
+    const struct tar_head *h = &r->reader.head;
+    enum err rc = end_member(r, eb);
+
+    arena_reset(r->arena);
+    buf_clear(&r->small);
+    if (rc != ERR_OK)
+        return rc;
+    if (h->xattr.len > 0)
+        return begin_object(r, eb);
+    if (span_is(h->path, ".forebay/state"))
+        r->member = M_STATE;
+    if (span_is(h->path, ".forebay/keys"))
+        r->member = M_KEYS;
+    r->ended = r->ended || span_is(h->path, ".forebay/end");
+    if (r->member != M_SKIP && h->size > SMALL_MAX)
+        return err_set(eb, ERR_TOO_LARGE, "\"%.*s\" is over %u bytes", SPAN_ARG(h->path),
+                       SMALL_MAX);
+    return ERR_OK;
+}
+
+static enum err
+take_data(struct restoring *r, struct span data, struct errbuf *eb)
+{
+    if (r->member == M_OBJECT)
+        return import_data(&r->import, data, eb);
+    if (r->member != M_SKIP)
+        buf_put_span(&r->small, data);
+    return ERR_OK;
+}
+
+static enum err
+feed(struct restoring *r, struct span in, bool *over, struct errbuf *eb)
+{
+    struct span data;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && !*over) {
+        switch (tar_reader_next(&r->reader, &in, &data, eb)) {
+        case TAR_MORE:
+            return ERR_OK;
+        case TAR_MEMBER:
+            rc = begin_member(r, eb);
+            break;
+        case TAR_DATA:
+            rc = take_data(r, data, eb);
+            break;
+        case TAR_END:
+            *over = true;
+            rc = end_member(r, eb);
+            break;
+        case TAR_BAD:
+            return ERR_BAD_REQUEST;
+        }
+    }
+    return rc;
+}
+
+static enum err
+read_archive(struct restoring *r, const char *path, struct errbuf *eb)
+{
+    struct archive_in in;
+    struct span piece = {"", 1};
+    bool over = false;
+    enum err rc = archive_in_open(&in, path, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    while (rc == ERR_OK && piece.len > 0) {
+        rc = archive_get(&in, &piece, eb);
+        if (rc == ERR_OK && !over)
+            rc = feed(r, piece, &over, eb);
+    }
+    if (rc == ERR_OK && !over)
+        rc = tar_reader_finish(&r->reader, eb);
+    if (rc == ERR_OK && !r->ended)
+        rc = err_set(eb, ERR_INCOMPLETE,
+                     "the backup is cut: its last member is missing. What it holds was "
+                     "restored");
+    archive_in_close(&in);
+    return rc;
+}
+
+/* ---- */
+
+static void
+say(void *arg, const char *sentence)
+{
+    const struct restoring *r = arg;
+
+    disk_tool_say(r->tool, "note", sentence);
+}
+
+static void
+on_bytes(void *arg, uint64_t bytes)
+{
+    const struct restoring *r = arg;
+
+    disk_tool_progress(r->tool, "restored", r->tool->progress.bytes + bytes, 0);
+}
+
+/* A node that holds something is not written over. */
+static enum err
+check_new(const struct restoring *r, struct errbuf *eb)
+{
+    struct arena *a = arena_new(4096, MIB(16));
+    struct meta_pair *pairs;
+    uint64_t revision;
+    uint32_t count;
+    enum err rc =
+        meta_list(r->node.meta, SPAN("bucket/"), a, &pairs, &count, &revision, eb);
+
+    if (rc == ERR_OK && count > 0 && !args_has(r->tool->args, "yes"))
+        rc = err_set(eb, ERR_NOT_EMPTY,
+                     "\"%s\" is a node with %u buckets: restore into a new folder; --yes "
+                     "goes on with a restore that was interrupted",
+                     r->tool->args->at[1], count);
+    arena_free(&a);
+    return rc;
+}
+
+static void
+restore_all(struct disk_tool *t, struct restoring *r)
+{
+    struct errbuf eb = {{0}};
+    enum err rc;
+
+    import_start(&r->import, &r->node, &r->options);
+    t->rc = read_archive(r, t->args->at[0], &t->eb);
+    rc = import_finish(&r->import, &eb);
+    if (t->rc == ERR_OK && rc != ERR_OK) {
+        t->rc = rc;
+        t->eb = eb;
+    }
+}
+
+static void
+work(struct disk_tool *t)
+{
+    struct restoring *r = t->arg;
+    const struct args *a = t->args;
+    const char *file = args_value(a, "passphrase-file");
+
+    r->options = (struct import_options){
+        .exact_buckets = true, .say = say, .progress = on_bytes, .arg = r};
+    r->arena = arena_new(4096, MIB(1));
+    buf_init(&r->small, SMALL_MAX);
+    tar_reader_init(&r->reader);
+    if (file != NULL)
+        t->rc = passphrase_load(file, &r->passphrase, &t->eb);
+    if (t->rc == ERR_OK)
+        t->rc = node_offline_open(a->at + 1, (unsigned)a->count - 1, &r->node, &t->eb);
+    if (t->rc == ERR_OK)
+        t->rc = check_new(r, &t->eb);
+    if (t->rc == ERR_OK)
+        restore_all(t, r);
+    node_offline_close(&r->node);
+    tar_reader_fini(&r->reader);
+    if (r->small.len > 0)
+        OPENSSL_cleanse(r->small.at, r->small.len);
+    buf_fini(&r->small);
+    arena_free(&r->arena);
+    passphrase_wipe(&r->passphrase);
+}
+
+static enum exit_code
+report(const struct disk_tool *t, const struct restoring *r)
+{
+    const struct imported *i = &r->import.result;
+    char size[NUM_SIZE_TEXT];
+
+    if (t->json) {
+        printf("{\"buckets\":%llu,\"objects\":%llu,\"bytes\":%llu,\"same\":%llu,"
+               "\"left_out\":%llu,\"keys\":%s}\n",
+               (unsigned long long)r->buckets, (unsigned long long)i->objects,
+               (unsigned long long)i->bytes, (unsigned long long)i->same,
+               (unsigned long long)i->refused, r->keys_opened ? "true" : "false");
+    } else {
+        printf("restored %llu buckets, %llu objects, %s; %llu were there already, %llu "
+               "left out\n",
+               (unsigned long long)r->buckets, (unsigned long long)i->objects,
+               num_size_text(i->bytes, size), (unsigned long long)i->same,
+               (unsigned long long)i->refused);
+        if (!r->keys_opened)
+            printf("%s; the first start makes new ones\n",
+                   r->had_keys ? "the keys in the backup stay sealed: there was no "
+                                 "--passphrase-file"
+                               : "the backup has no keys");
+    }
+    return i->refused == 0 ? EXIT_OK_ : EXIT_DIFFERS;
+}
+
+static enum exit_code
+run(const struct args *a)
+{
+    static struct restoring r; /* one a process */
+    struct disk_tool t = {.args = a};
+    enum err rc;
+
+    r.tool = &t;
+    rc = disk_tool_run(&t, a, work, &r);
+    return rc == ERR_OK ? report(&t, &r) : cli_fail(rc, &t.eb);
+}
+
+const struct cli_verb cli_restore = {&verb, run};
