@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "disks/move.h"
+#include "rt/point.h"
 #include "rt/time.h"
 
 #define META_ARENA KIB(256)
@@ -49,6 +50,7 @@ copy_object(struct disks *ds, const struct disks_key *k, const struct row *row,
         rc = copy_bytes(from, &k->at, row, w, eb);
     if (rc == ERR_OK)
         rc = disk_commit_copy(&w, &meta, row, eb);
+    POINT(MOVE_COPIED);
     disk_write_abort(&w);
     if (rc == ERR_OK)
         *bytes += row->size;
@@ -168,6 +170,7 @@ forget_on(struct disks *ds, const struct disks_key *k, unsigned i, const struct 
     if (d == NULL)
         return unheard(eb);
     rc = disk_forget(d, &k->at, &row->version, eb);
+    POINT(MOVE_FORGOTTEN);
     slot_leave(ds, i);
     if (rc == ERR_OK)
         atomic_fetch_add(&ds->forgets, 1);

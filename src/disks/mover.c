@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "disks/move.h"
+#include "rt/point.h"
 #include "rt/time.h"
 
 #define TICK_MS       250
@@ -280,6 +281,7 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
         if (d == NULL)
             return;
         arena_reset(ps->scratch);
+        POINT(MOVE_LISTED);
         rc = disk_list_any(d, b->id, after, false, ROWS_A_TIME, ps->scratch, &rows,
                            &count, &more, &eb);
         slot_leave(ds, slot);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "disks/move.h"
+#include "rt/point.h"
 
 /* ---- places ---- */
 
@@ -219,6 +220,7 @@ roster_store(struct disks *ds, struct errbuf *eb)
              ? err_set(eb, ERR_TOO_LARGE, "the list of disks is over %u KiB",
                        ROSTER_BYTES_MAX >> 10)
              : rt_file_store(ds->keeper.state, ROSTER_FILE, text.at, text.len, 0600, eb);
+    POINT(MOVE_SAVED);
     if (rc == ERR_OK)
         ds->keeper.stored_settled = settled;
     buf_fini(&text);

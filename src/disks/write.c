@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "disks/move.h"
 #include "disks/write.h"
+#include "rt/point.h"
 #include "rt/time.h"
 
 /* ---- begin ---- */
@@ -209,8 +210,11 @@ prepare_copies(struct disks_writer *w, const struct content_id *content,
                const struct object_meta *meta, struct errbuf *eb)
 {
     for (unsigned i = 1; i < w->count; i++) {
-        enum err rc = disk_prepare(&w->to[i], meta, eb);
+        enum err rc;
 
+        POINT(COPY_WRITTEN);
+        rc = disk_prepare(&w->to[i], meta, eb);
+        POINT(COPY_PREPARED);
         if (rc == ERR_OK)
             continue;
         if (w->count - 1 < w->least)
@@ -236,8 +240,10 @@ decide_copies(struct disks_writer *w, const struct content_id *content,
         struct errbuf eb = {{0}};
         struct disk *d = w->disks->slots[w->slot[i]].disk;
 
-        if (disk_decide(d, &w->key.at, content, v, &eb) == ERR_OK)
+        if (disk_decide(d, &w->key.at, content, v, &eb) == ERR_OK) {
+            POINT(COPY_DECIDED);
             continue;
+        }
         LOG(LOG_WARN, "disks.decide", eb.text, L_SPAN("key", w->key.at.key));
         copy_is_missing(w->disks, &w->key, w->slot[i]);
     }
@@ -299,6 +305,7 @@ commit_on_all(struct disks_writer *w, const struct object_meta *meta,
     if (rc == ERR_OK)
         rc = disk_commit(&w->to[0], meta, c, out, eb);
     if (rc == ERR_OK) {
+        POINT(COPY_OWNED);
         out->disk = w->slot[0];
         decide_copies(w, &content, &out->version);
     } else {

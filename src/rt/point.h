@@ -50,11 +50,6 @@
     /* space */                                                                          \
     X(UNLINK_BEFORE, "unlink.before")                                                    \
     X(UNLINKED, "unlink.done")                                                           \
-    X(PUNCH_BEFORE, "punch.before")                                                      \
-    X(PUNCHED, "punch.done")                                                             \
-    X(COMPACT_COPIED, "compact.copied")                                                  \
-    X(COMPACT_INDEXED, "compact.indexed")                                                \
-    X(COMPACT_FREED, "compact.freed")                                                    \
     /* moving: drain, repair, rebalance */                                               \
     X(MOVE_LISTED, "move.listed")                                                        \
     X(MOVE_COPIED, "move.copied")                                                        \
