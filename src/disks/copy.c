@@ -114,33 +114,11 @@ row_on(struct disks *ds, const struct disks_key *k, unsigned i, struct row *out,
     return rc;
 }
 
-/* Can the bytes of this copy be read, every one? A row that points to damage is not a copy. */
-static enum err
-copy_is_whole(struct disks *ds, const struct disks_key *k, const struct row *row,
-              unsigned i, struct errbuf *eb)
-{
-    struct disk *d = slot_enter(ds, i);
-    struct arena *a = arena_new(KIB(8), META_ARENA);
-    struct disk_reader *r = NULL;
-    struct object_meta meta;
-    struct span piece = {"", 1};
-    enum err rc = d != NULL ? disk_meta(d, &k->at, row, a, &meta, eb) : unheard(eb);
-
-    if (rc == ERR_OK)
-        rc = disk_read_begin(d, &k->at, row, 0, row->size, &r, eb);
-    while (rc == ERR_OK && piece.len > 0 && row->size > 0)
-        rc = disk_read_next(r, DEADLINE_NEVER, &piece, eb);
-    disk_read_end(&r);
-    if (d != NULL)
-        slot_leave(ds, i);
-    arena_free(&a);
-    return rc;
-}
-
 /* The object to slot `to`, from whichever of its copies can be read. */
 static enum err
 copy_from_any(struct disks *ds, const struct disks_key *k, const struct row *best,
-              const struct places *p, unsigned to, uint64_t *bytes, struct errbuf *eb)
+              const struct places *p, unsigned to, struct put_right *done,
+              struct errbuf *eb)
 {
     enum err rc = ERR_NOT_FOUND;
 
@@ -151,7 +129,8 @@ copy_from_any(struct disks *ds, const struct disks_key *k, const struct row *bes
             !same_version(&row.version, &best->version))
             continue;
         row.disk = p->at[i];
-        rc = copy_object(ds, k, &row, to, bytes, eb);
+        done->changed = true;
+        rc = copy_object(ds, k, &row, to, &done->bytes, eb);
         if (rc == ERR_OK || rc == ERR_PRECONDITION)
             return ERR_OK;
     }
@@ -207,26 +186,29 @@ end_tombstone_everywhere(struct disks *ds, const struct disks_key *k,
 /* A delete is told to everybody who has something older; when all have heard it nothing need remember it. */
 static enum err
 deliver_delete(struct disks *ds, const struct disks_key *k, const struct places *p,
-               const struct row *best, struct errbuf *eb)
+               const struct row *best, struct put_right *done, struct errbuf *eb)
 {
     for (unsigned i = 0; i < p->count; i++) {
         struct row row;
         enum err rc = row_on(ds, k, p->at[i], &row, eb);
 
-        if (rc == ERR_OK && !same_version(&row.version, &best->version))
+        if (rc == ERR_OK && !same_version(&row.version, &best->version)) {
+            done->changed = true;
             rc = copy_tombstone(ds, k, best, p->at[i], eb);
+        }
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
             return rc;
     }
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
         if (slot_state(&ds->slots[i]) == SLOT_OUT)
             return ERR_OK; /* it may come back with an older object: the tombstones stay */
+    done->changed = true;
     return end_tombstone_everywhere(ds, k, p, best, eb);
 }
 
 static enum err
 deliver_object(struct disks *ds, const struct disks_key *k, const struct places *p,
-               const struct row *best, uint64_t damaged, uint64_t *bytes,
+               const struct row *best, uint64_t damaged, struct put_right *done,
                struct errbuf *eb)
 {
     for (unsigned i = 0; i < p->placed; i++) {
@@ -236,10 +218,9 @@ deliver_object(struct disks *ds, const struct disks_key *k, const struct places 
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
             return rc;
         if (rc == ERR_OK && same_version(&row.version, &best->version) &&
-            ((damaged >> p->at[i] & 1) == 0 ||
-             copy_is_whole(ds, k, &row, p->at[i], eb) == ERR_OK))
+            (damaged >> p->at[i] & 1) == 0)
             continue;
-        rc = copy_from_any(ds, k, best, p, p->at[i], bytes, eb);
+        rc = copy_from_any(ds, k, best, p, p->at[i], done, eb);
         if (rc != ERR_OK)
             return rc;
     }
@@ -248,8 +229,10 @@ deliver_object(struct disks *ds, const struct disks_key *k, const struct places 
         struct row row;
         enum err rc = row_on(ds, k, p->at[i], &row, eb);
 
-        if (rc == ERR_OK)
+        if (rc == ERR_OK) {
+            done->changed = true;
             rc = forget_on(ds, k, p->at[i], &row, eb);
+        }
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
             return rc;
     }
@@ -259,7 +242,7 @@ deliver_object(struct disks *ds, const struct disks_key *k, const struct places 
 /* Cached objects come again from their backend: what lies elsewhere just goes. */
 static enum err
 drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
-            struct errbuf *eb)
+            struct put_right *done, struct errbuf *eb)
 {
     for (unsigned i = 1; i < p->count; i++) {
         struct disk *d = slot_enter(ds, p->at[i]);
@@ -267,8 +250,10 @@ drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
         bool existed;
         enum err rc = d != NULL ? disk_lookup(d, &k->at, &row, eb) : ERR_NOT_FOUND;
 
-        if (rc == ERR_OK && (row.flags & ROW_CACHED) != 0)
+        if (rc == ERR_OK && (row.flags & ROW_CACHED) != 0) {
+            done->changed = true;
             rc = disk_delete(d, &k->at, DISK_CACHED, NULL, &existed, eb);
+        }
         if (d != NULL)
             slot_leave(ds, p->at[i]);
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
@@ -280,7 +265,7 @@ drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
 
 enum err
 key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
-              uint64_t *bytes, struct errbuf *eb)
+              struct put_right *done, struct errbuf *eb)
 {
     uint64_t hash = place_hash(k->at.birth_name, k->at.key);
     struct places p;
@@ -291,15 +276,15 @@ key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
     places_of(ds, k, &p);
     rc = lookup_all(ds, k, &best, eb);
     if (rc == ERR_OK && (best.flags & ROW_CACHED) != 0)
-        rc = drop_cached(ds, k, &p, eb);
+        rc = drop_cached(ds, k, &p, done, eb);
     else if (rc == ERR_OK && (best.flags & ROW_HISTORY) != 0)
         rc = err_set(eb, ERR_NOT_BUILT,
                      "an object of a bucket with versioning stays on its disk: moving "
                      "versions is not built yet");
     else if (rc == ERR_OK && (best.flags & ROW_TOMBSTONE) != 0)
-        rc = deliver_delete(ds, k, &p, &best, eb);
+        rc = deliver_delete(ds, k, &p, &best, done, eb);
     else if (rc == ERR_OK)
-        rc = deliver_object(ds, k, &p, &best, damaged, bytes, eb);
+        rc = deliver_object(ds, k, &p, &best, damaged, done, eb);
     keylock_release(ds->keylocks, hash);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }

@@ -27,10 +27,14 @@ void slot_goes_out(struct disks *ds, unsigned i);
  * Keeper. May switch. */
 enum err undecided_resolve(struct disks *ds, unsigned gone, struct errbuf *eb) MUST_CHECK;
 
-/* All that is wrong with one key is put right; copies on the slots of `damaged` (bits) are read whole first. *bytes grows
- * by what was written. ERR_NOT_BUILT: it stays where it is. May switch. */
+struct put_right {
+    uint64_t bytes; /* that were copied */
+    bool changed;   /* something was wrong */
+};
+/* All that is wrong with one key is put right; copies on the slots of `damaged` (bits) are written anew from another one:
+ * a read of them might be answered from the hot set. ERR_NOT_BUILT: it stays where it is. May switch. */
 enum err key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
-                       uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
+                       struct put_right *done, struct errbuf *eb) MUST_CHECK;
 
 /* While a bucket's copies are changed the set does not settle. */
 void mover_hold(struct disks *ds, int more);

@@ -189,22 +189,23 @@ throttle(struct disks *ds, uint64_t bytes)
         return; /* cancelled: the caller looks at `stopping` */
 }
 
-static void
+static bool
 put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged, bool repair)
 {
     struct errbuf eb = {{0}};
-    uint64_t bytes = 0;
-    enum err rc = key_put_right(ds, k, damaged, &bytes, &eb);
+    struct put_right done = {0};
+    enum err rc = key_put_right(ds, k, damaged, &done, &eb);
 
     if (rc != ERR_OK)
         count_failure(ds->mover, k, rc, &eb);
     else if (repair)
         atomic_fetch_add(&ds->mover->repaired, 1);
-    if (bytes > 0) {
+    if (done.bytes > 0) {
         ds->mover->now.moved++;
-        ds->mover->now.moved_bytes += bytes;
+        ds->mover->now.moved_bytes += done.bytes;
     }
-    throttle(ds, bytes);
+    throttle(ds, done.bytes);
+    return done.changed || rc != ERR_OK;
 }
 
 static void
@@ -217,7 +218,7 @@ run_repairs(struct disks *ds)
         return;
     guard(ds);
     while (!mv->stopping && (r = next_repair(mv)) != NULL) {
-        put_right(ds, &r->key, r->damaged, true);
+        (void)put_right(ds, &r->key, r->damaged, true);
         free(r);
     }
 }
@@ -296,10 +297,8 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
                 .copies = (rows[i].row.flags & ROW_CACHED) != 0 ? 1 : b->copies};
 
             mv->now.seen++;
-            if (!row_is_right(ds, &k, slot, &rows[i].row)) {
-                ps->wrong++;
-                put_right(ds, &k, 0, false);
-            }
+            if (!row_is_right(ds, &k, slot, &rows[i].row))
+                ps->wrong += put_right(ds, &k, 0, false);
         }
         if (count > 0) {
             after.len = rows[count - 1].key.len;

@@ -1,0 +1,314 @@
+/* Objects on several disks: read around what is lost or rotten, repaired, never resurrected. */
+#include "rig.h"
+
+#define KEYS 40
+
+static const char *
+name(unsigned i)
+{
+    static char text[40];
+
+    snprintf(text, sizeof text, "dir/key-%04u", i);
+    return text;
+}
+
+static size_t
+size_of(unsigned i)
+{
+    return i % 8 == 7 ? 900000 + i : 300 + i * 97;
+}
+
+static void
+put_all(struct rig *g, uint64_t seed)
+{
+    for (unsigned i = 0; i < KEYS; i++)
+        CHECK(rig_put(g, name(i), size_of(i), seed + i) == ERR_OK);
+}
+
+static void
+get_all(struct rig *g, uint64_t seed)
+{
+    for (unsigned i = 0; i < KEYS; i++) {
+        enum err rc = rig_get(g, name(i), size_of(i), seed + i);
+
+        if (rc != ERR_OK)
+            fprintf(stderr, "%s: %s: %s\n", name(i), err_name(rc), g->eb.text);
+        CHECK(rc == ERR_OK);
+    }
+}
+
+static uint64_t
+objects(struct rig *g)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < RIG_DISKS; i++) {
+        uint64_t n = rig_objects_on(g, g->path[i]);
+
+        sum += n != UINT64_MAX ? n : 0;
+    }
+    return sum;
+}
+
+static void
+command(const char *fmt, const char *path)
+{
+    char text[700];
+
+    snprintf(text, sizeof text, fmt, path, path);
+    CHECK(system(text) == 0);
+}
+
+static void
+two_copies(void *arg)
+{
+    struct rig *g = arg;
+    bool existed;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    put_all(g, 1);
+    put_all(g, 100);
+    get_all(g, 100);
+    CHECK_U64(objects(g), 2 * KEYS);
+    CHECK(rig_delete(g, name(5), &existed) == ERR_OK && existed);
+    CHECK(rig_get(g, name(5), 1, 1) == ERR_NOT_FOUND);
+    CHECK_U64(objects(g), 2 * KEYS - 2);
+    CHECK(rig_put(g, name(5), size_of(5), 105) == ERR_OK);
+    disks_close(&g->ds);
+
+    /* One disk is lost: everything reads, its copies are made good on the others. */
+    command("rm -rf '%s'", g->path[1]);
+    CHECK(rig_open(g, 7) == ERR_DENIED);
+    CHECK_SAYS(g->eb.text, "--without");
+    REQUIRE(rig_open_without(g, 5, g->path[1]) == ERR_OK);
+    get_all(g, 100);
+    CHECK(rig_settled(g));
+    CHECK_U64(objects(g), 2 * KEYS);
+    get_all(g, 100);
+    CHECK(rig_get(g, "never", 1, 1) != ERR_OK);
+    CHECK(disks_remove(g->ds, g->path[1], false, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK(rig_get(g, "never", 1, 1) == ERR_NOT_FOUND);
+    get_all(g, 100);
+    disks_close(&g->ds);
+}
+
+/* Bits of every file of one disk are flipped, under a server that has none of it in memory: what is read is right, and
+ * right again on that disk afterwards. */
+static void
+rot(void *arg)
+{
+    struct rig *g = arg;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    put_all(g, 1);
+    CHECK(disks_settle(g->ds, &g->eb) == ERR_OK);
+    command("for f in '%s'/native/*; do python3 - \"$f\" <<'E'\n"
+            "import sys\n"
+            "f = open(sys.argv[1], 'r+b'); b = bytearray(f.read(6 << 20))\n"
+            "for at in range(9000, len(b), 5000):\n"
+            "    if b[at]: f.seek(at); f.write(bytes([b[at] ^ 4]))\n"
+            "E\ndone; true '%s'",
+            g->path[0]);
+    get_all(g, 1);
+    CHECK(rig_settled(g));
+    for (unsigned i = 0; i < KEYS; i++) { /* also those whose other copy was read */
+        struct disks_key k = rig_key(g, name(i));
+
+        disks_repair(g->ds, &k, 0);
+    }
+    CHECK(rig_settled(g));
+    get_all(g, 1);
+    disks_close(&g->ds);
+    command("rm -rf '%s'",
+            g->path[1]); /* the good disk goes: the mended one has it all */
+    REQUIRE(rig_open_without(g, 1, g->path[1]) == ERR_OK);
+    get_all(g, 1);
+    disks_close(&g->ds);
+}
+
+/* A disk that comes back after changes brings nothing back. */
+static void
+comes_back(void *arg)
+{
+    struct rig *g = arg;
+    bool existed;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    put_all(g, 1);
+    disks_close(&g->ds);
+    command("mv '%s' '%s.away'", g->path[2]);
+    REQUIRE(rig_open_without(g, 3, g->path[2]) == ERR_OK);
+    for (unsigned i = 0; i < KEYS; i++) {
+        if (i % 3 == 0) {
+            CHECK(rig_delete(g, name(i), &existed) == ERR_OK && existed);
+        } else if (i % 3 == 1) {
+            CHECK(rig_put(g, name(i), size_of(i), 500 + i) == ERR_OK);
+        }
+    }
+    CHECK(rig_settled(g));
+    disks_close(&g->ds);
+    command("mv '%s.away' '%s'", g->path[2]);
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    for (unsigned pass = 0; pass < 2; pass++) {
+        for (unsigned i = 0; i < KEYS; i++) {
+            enum err rc = rig_get(g, name(i), size_of(i), (i % 3 == 1 ? 500 : 1) + i);
+
+            CHECK(rc == (i % 3 == 0 ? ERR_NOT_FOUND : ERR_OK));
+        }
+        CHECK(rig_settled(g));
+    }
+    CHECK_U64(objects(g), 2 * (KEYS - (KEYS + 2) / 3));
+    disks_close(&g->ds);
+}
+
+static void
+set_copies(struct rig *g, unsigned copies)
+{
+    CHECK(disks_hold(g->ds, &g->eb) == ERR_OK);
+    g->copies = copies;
+    disks_release(g->ds);
+    CHECK(rig_settled(g));
+}
+
+/* One, three, one again; and deletes of objects that had more copies once stay deletes. */
+static void
+copies_change(void *arg)
+{
+    struct rig *g = arg;
+    bool existed;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    put_all(g, 1);
+    CHECK_U64(objects(g), KEYS);
+    set_copies(g, 3);
+    CHECK_U64(objects(g), 3 * KEYS);
+    get_all(g, 1);
+    set_copies(g, 1);
+    CHECK_U64(objects(g), KEYS);
+    get_all(g, 1);
+    for (unsigned i = 0; i < KEYS; i++)
+        CHECK(rig_delete(g, name(i), &existed) == ERR_OK && existed);
+    set_copies(g, 2);
+    for (unsigned i = 0; i < KEYS; i++)
+        CHECK(rig_get(g, name(i), 1, 1) == ERR_NOT_FOUND);
+    CHECK_U64(objects(g), 0);
+    disks_close(&g->ds);
+}
+
+static void
+too_few(void *arg)
+{
+    struct rig *g = arg;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    g->copies = 3;
+    CHECK(rig_put(g, "k", 100, 1) == ERR_UNAVAILABLE);
+    CHECK_SAYS(g->eb.text, "its bucket wants 3 copies");
+    g->min_copies = 2;
+    CHECK(rig_put(g, "k", 100, 1) == ERR_OK);
+    CHECK(rig_get(g, "k", 100, 1) == ERR_OK);
+    CHECK_U64(objects(g), 2);
+    disks_close(&g->ds);
+}
+
+/* Parts of an upload on two disks; complete, abort, list, and a repeat of Complete. */
+static void
+uploads(void *arg)
+{
+    struct rig *g = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct disks_key k = rig_key(g, "multi");
+    struct object_meta meta = {.mtime_ms = 1700000000123};
+    struct disk_upload *listed;
+    struct disk_part *parts;
+    struct upload_id u, other;
+    struct row row, again;
+    uint32_t count;
+    bool more;
+    char *whole = xmalloc(700000);
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    rig_fill(whole, 700000, 9);
+    CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &other, &g->eb) == ERR_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        struct disks_writer *w;
+
+        REQUIRE(disks_part_begin(g->ds, &k, &u, i + 1, 350000, &w, &g->eb) == ERR_OK);
+        CHECK(disks_write(w, whole + i * 350000, 350000, &g->eb) == ERR_OK);
+        CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
+    }
+    CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
+                            &more, &g->eb) == ERR_OK);
+    CHECK(count == 2 && !more);
+    CHECK(disks_upload_abort(g->ds, &k, &other, &g->eb) == ERR_OK);
+    CHECK(disks_part_list(g->ds, &k, &u, 0, 10, a, &parts, &count, &more, &g->eb) ==
+          ERR_OK);
+    REQUIRE(count == 2);
+    CHECK(disks_upload_complete(g->ds, &k, &u, parts, 2, &meta, NULL, &row, &g->eb) ==
+          ERR_OK);
+    CHECK(disks_upload_complete(g->ds, &k, &u, parts, 2, &meta, NULL, &again, &g->eb) ==
+          ERR_OK);
+    CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+    CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
+                            &more, &g->eb) == ERR_OK);
+    CHECK(count == 0);
+    CHECK(rig_get(g, "multi", 700000, 9) == ERR_OK);
+    CHECK_U64(objects(g), 2);
+    set_copies(g, 3);
+    CHECK_U64(objects(g), 3);
+    CHECK(rig_get(g, "multi", 700000, 9) == ERR_OK);
+    disks_close(&g->ds);
+    command("rm -rf '%s'", g->path[1]);
+    REQUIRE(rig_open_without(g, 5, g->path[1]) == ERR_OK);
+    CHECK(rig_get(g, "multi", 700000, 9) == ERR_OK);
+    disks_close(&g->ds);
+    free(whole);
+    arena_free(&a);
+}
+
+static void
+test_two_copies(void)
+{
+    rig_run(two_copies, &(struct rig){.copies = 2});
+}
+static void
+test_rot_is_read_around_and_repaired(void)
+{
+    rig_run(rot, &(struct rig){.copies = 2});
+}
+static void
+test_a_disk_that_comes_back_brings_nothing_back(void)
+{
+    rig_run(comes_back, &(struct rig){.copies = 2});
+}
+static void
+test_copies_change(void)
+{
+    rig_run(copies_change, &(struct rig){.copies = 1});
+}
+static void
+test_fewer_disks_than_copies(void)
+{
+    rig_run(too_few, &(struct rig){.copies = 2});
+}
+static void
+test_uploads_on_two_disks(void)
+{
+    rig_run(uploads, &(struct rig){.copies = 2});
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_ERROR);
+    RUN(test_two_copies);
+    RUN(test_rot_is_read_around_and_repaired);
+    RUN(test_a_disk_that_comes_back_brings_nothing_back);
+    RUN(test_copies_change);
+    RUN(test_fewer_disks_than_copies);
+    RUN(test_uploads_on_two_disks);
+    return check_done();
+}
