@@ -1,0 +1,577 @@
+/* What the tools for a stopped disk mend, and what they say of the rest: each kind of damage by itself; two hundred bits
+ * and swapped blocks over segments, as many bits over the index. Protects I3, I5 (and I1: nothing damaged is read). */
+#include "world.h"
+
+#include "base/mem.h"
+#include "disk/rescue.h"
+#include "rt/fiber.h"
+
+#define BIG (300u << 10)
+static char *data;
+
+struct heard {
+    char damaged[200][64];
+    unsigned count, notes, mended;
+    char first[512];
+};
+
+/* The key in a sentence: object "KEY" of bucket 7. */
+static void
+take_key(struct heard *h, const char *sentence)
+{
+    const char *at = strstr(sentence, "object \""), *end;
+
+    if (at == NULL || h->count == ARRAY_LEN(h->damaged))
+        return;
+    at += strlen("object \"");
+    end = strchr(at, '"');
+    snprintf(h->damaged[h->count++], sizeof h->damaged[0], "%.*s", (int)(end - at), at);
+}
+
+static void
+hear(void *arg, enum disk_says what, const char *sentence)
+{
+    struct heard *h = arg;
+
+    if (what == DISK_SAYS_DAMAGED && h->first[0] == '\0')
+        snprintf(h->first, sizeof h->first, "%s", sentence);
+    if (what == DISK_SAYS_DAMAGED)
+        take_key(h, sentence);
+    h->notes += what == DISK_SAYS_NOTE;
+    h->mended += what == DISK_SAYS_MENDED;
+}
+
+static void
+hear_check(void *arg, bool fault, const char *sentence)
+{
+    hear(arg, fault ? DISK_SAYS_DAMAGED : DISK_SAYS_NOTE, sentence);
+}
+
+static void
+scratch_of(char out[256])
+{
+    snprintf(out, 256, "%.*s", (int)(strlen(world_path) - 5), world_path);
+}
+
+static struct heard
+check(struct disk_checked *out)
+{
+    struct heard h = {0};
+    struct errbuf eb = {0};
+    char scratch[256];
+
+    scratch_of(scratch);
+    if (disk_check(world_path, scratch, hear_check, &h, out, &eb) != ERR_OK)
+        CHECK_STR(eb.text, "");
+    return h;
+}
+
+static struct heard
+repair(bool drop, struct disk_repaired *out)
+{
+    struct heard h = {0};
+    struct errbuf eb = {0};
+    char scratch[256];
+    struct disk_repair_options o = {
+        .scratch = scratch, .drop_damaged = drop, .say = hear, .arg = &h};
+
+    scratch_of(scratch);
+    if (disk_repair(world_path, &o, out, &eb) != ERR_OK)
+        CHECK_STR(eb.text, "");
+    return h;
+}
+
+static struct disk *
+open_disk(void)
+{
+    struct disk_options o = world_options();
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    if (disk_open(world_path, &o, &d, &eb) != ERR_OK) {
+        CHECK_STR(eb.text, "");
+        abort();
+    }
+    return d;
+}
+
+static int
+open_file(const char *name)
+{
+    char path[400];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s", world_path, name);
+    fd = open(path, O_RDWR);
+    if (fd < 0) {
+        perror(path);
+        abort();
+    }
+    return fd;
+}
+
+static void
+flip(int fd, uint64_t bit)
+{
+    unsigned char c = 0;
+
+    CHECK(pread(fd, &c, 1, (off_t)(bit / 8)) == 1);
+    c ^= (unsigned char)(1u << (bit % 8));
+    CHECK(pwrite(fd, &c, 1, (off_t)(bit / 8)) == 1);
+}
+
+static void
+flip_in(const char *name, uint64_t at)
+{
+    int fd = open_file(name);
+
+    flip(fd, at * 8 + 3);
+    close(fd);
+}
+
+static uint64_t
+some(uint64_t below)
+{
+    static uint64_t state = 20261121;
+
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 20) % below;
+}
+
+static void
+put_with_meta(struct disk *d, const char *key, uint64_t size, struct row *row)
+{
+    struct disk_key k = world_key(7, key);
+    struct object_pair pair = {SPAN("colour"), SPAN("green")};
+    struct object_meta meta = {.mtime_ms = 1700000000123,
+                               .content_type = SPAN("text/x-green"),
+                               .user = &pair,
+                               .user_count = 1};
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+
+    CHECK(disk_write_begin(d, &k, DISK_NATIVE, size, &w, &eb) == ERR_OK);
+    CHECK(disk_write(w, data, size, &eb) == ERR_OK);
+    CHECK(disk_commit(&w, &meta, NULL, row, &eb) == ERR_OK);
+}
+
+static bool
+has_meta(struct disk *d, const char *key)
+{
+    struct disk_key k = world_key(7, key);
+    struct arena *a = arena_new(4096, MIB(1));
+    struct object_meta meta;
+    struct errbuf eb = {0};
+    struct row row;
+    bool good = disk_lookup(d, &k, &row, &eb) == ERR_OK &&
+                disk_meta(d, &k, &row, a, &meta, &eb) == ERR_OK && meta.user_count == 1 &&
+                span_is(meta.content_type, "text/x-green") &&
+                span_is(meta.user[0].value, "green");
+
+    arena_free(&a);
+    return good;
+}
+
+/* As world_get(), for what may be damaged. Bytes that are not as written fail the test. */
+static enum err
+get(struct disk *d, const char *key, const char *want, uint64_t len)
+{
+    struct disk_key k = world_key(7, key);
+    struct disk_reader *r = NULL;
+    struct errbuf eb = {0};
+    struct span piece = {"", 1};
+    struct row row;
+    uint64_t at = 0;
+    enum err rc = disk_lookup(d, &k, &row, &eb);
+
+    if (rc == ERR_OK)
+        rc = disk_read_begin(d, &k, &row, 0, row.size, &r, &eb);
+    while (rc == ERR_OK && piece.len > 0) {
+        rc = disk_read_next(r, DEADLINE_NEVER, &piece, &eb);
+        if (rc == ERR_OK)
+            CHECK(at + piece.len <= len && memcmp(piece.at, want + at, piece.len) == 0);
+        at += rc == ERR_OK ? piece.len : 0;
+    }
+    disk_read_end(&r);
+    if (rc == ERR_OK)
+        CHECK_U64(at, len);
+    return rc;
+}
+
+/* ---- one kind of damage at a time ---- */
+
+static void
+each_kind(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_repaired r;
+    struct disk_checked c;
+    struct heard h;
+    struct row first, second, small, own;
+
+    (void)arg;
+    put_with_meta(d, "first", BIG, &first);
+    put_with_meta(d, "second", BIG, &second);
+    CHECK(world_put(d, "small", data, 5000, &small) == ERR_OK);
+    put_with_meta(d, "own", 17u << 20, &own);
+    disk_close(&d);
+    h = repair(false, &r);
+    CHECK(h.count + h.notes + h.mended == 0 && r.after.objects == 4);
+
+    /* Headers of bodies come back from the records, metadata and all. */
+    flip_in("native/body-000001.tar", first.offset + 700);
+    flip_in("native/one-000003.tar", own.offset + 700);
+    h = check(&c);
+    CHECK(c.faults > 0);
+    h = repair(false, &r);
+    CHECK_STR(h.first[0] != '\0' ? "said" : "", "said");
+    CHECK_U64(r.after.faults, 0);
+    CHECK_U64(r.mended, 2);
+    d = open_disk();
+    CHECK(has_meta(d, "first") && has_meta(d, "second") && has_meta(d, "own"));
+    CHECK(get(d, "first", data, BIG) == ERR_OK);
+    disk_close(&d);
+
+    /* Headers of segments, both superblocks, one after the other, the index. */
+    flip_in("native/log-000002.tar", 600);
+    flip_in("native/body-000001.tar", 600);
+    flip_in("native/one-000003.tar", 600);
+    flip_in(".forebay/superblock", 30);
+    h = repair(false, &r);
+    CHECK_U64(r.after.faults, 0);
+    CHECK_U64(r.mended, 4);
+    flip_in(".forebay/superblock", 30);
+    flip_in(".forebay/superblock.2", 30);
+    h = repair(false, &r);
+    CHECK_U64(r.after.faults, 0);
+    h = check(&c);
+    CHECK_U64(c.faults + c.notes, 0);
+    CHECK_U64(c.objects, 4);
+}
+
+static void
+test_each_kind(void)
+{
+    world_run(each_kind, NULL);
+}
+
+/* A byte of one object in a group of the log: that object is damaged, its neighbours are not, also when the index is
+ * made anew; what it replaced does not come back. Dropped, it is gone for good. */
+struct many {
+    struct disk *d;
+    unsigned from;
+};
+
+static void
+put_one(void *arg)
+{
+    struct many *m = arg;
+    struct row row;
+    char key[20];
+
+    snprintf(key, sizeof key, "k%02u", m->from++);
+    CHECK(world_put(m->d, key, data, 3000, &row) == ERR_OK);
+}
+
+static void
+one_of_a_group(void *arg)
+{
+    struct disk *d = open_disk();
+    struct many m = {d, 0};
+    struct rt_group g;
+    struct disk_key k = world_key(7, "k07");
+    struct disk_repaired r;
+    struct disk_rebuilt rebuilt;
+    struct disk_rebuild_options o = {.from_bodies = false};
+    struct errbuf eb = {0};
+    struct heard h;
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "k07", data + 1, 2000, &row) == ERR_OK); /* replaced below */
+    rt_group_begin(&g);
+    for (unsigned i = 0; i < 20; i++)
+        CHECK(rt_group_start(&g, put_one, &m) == ERR_OK);
+    rt_group_join(&g);
+    CHECK(world_put(d, "later", data, 3000, &row) == ERR_OK);
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK);
+    disk_close(&d);
+
+    flip_in("native/log-000001.tar", row.offset + 1024 + 1500);
+    CHECK(disk_rebuild(world_path, &o, &rebuilt, &eb) == ERR_OK);
+    CHECK(rebuilt.log_damaged);
+    CHECK_U64(rebuilt.objects, 21);
+    h = repair(false, &r);
+    CHECK_U64(h.count, 2); /* the first look, and what is left */
+    CHECK_STR(h.damaged[0], "k07");
+    d = open_disk();
+    for (unsigned i = 0; i < 20; i++) {
+        char key[20];
+
+        snprintf(key, sizeof key, "k%02u", i);
+        if (i != 7)
+            CHECK(get(d, key, data, 3000) == ERR_OK);
+    }
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK);
+    CHECK_U64(row.size, 3000); /* not the version before */
+    CHECK(get(d, "k07", data, 3000) == ERR_CORRUPT);
+    disk_close(&d);
+
+    h = repair(true, &r);
+    CHECK_U64(r.dropped, 1);
+    d = open_disk();
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
+    CHECK(get(d, "k08", data, 3000) == ERR_OK);
+    disk_close(&d);
+}
+
+static void
+test_one_of_a_group(void)
+{
+    world_run(one_of_a_group, NULL);
+}
+
+/* ---- two hundred ---- */
+
+#define OBJECTS 40u
+static void
+name_of(unsigned i, char key[20])
+{
+    snprintf(key, 20, "body-%02u", i);
+}
+
+/* Every object that was hit is named, no other is, and none of its bytes is given out. */
+static void
+hold_against(const bool hit[OBJECTS], const char *what)
+{
+    struct disk_checked c;
+    struct heard h = check(&c);
+    struct disk *d = open_disk();
+
+    for (unsigned i = 0; i < OBJECTS; i++) {
+        char key[20];
+        bool named = false;
+
+        name_of(i, key);
+        for (unsigned n = 0; n < h.count; n++)
+            named |= strcmp(h.damaged[n], key) == 0;
+        if (named != hit[i])
+            fprintf(stderr, "%s: %s: hit %d, named %d\n", what, key, hit[i], named);
+        CHECK(named == hit[i]);
+        CHECK(get(d, key, data + i, BIG) == (hit[i] ? ERR_CORRUPT : ERR_OK));
+    }
+    disk_close(&d);
+}
+
+static void
+flips_over_segments(void *arg)
+{
+    struct disk *d = open_disk();
+    struct row rows[OBJECTS];
+    char file[64], block[2][16384];
+    int fds[8] = {0};
+
+    (void)arg;
+    for (unsigned i = 0; i < OBJECTS; i++) {
+        char key[20];
+
+        name_of(i, key);
+        CHECK(world_put(d, key, data + i, BIG, &rows[i]) == ERR_OK);
+        CHECK(rows[i].segment < ARRAY_LEN(fds));
+    }
+    disk_close(&d);
+    for (unsigned i = 0; i < OBJECTS; i++) {
+        snprintf(file, sizeof file, "native/body-%06u.tar", rows[i].segment);
+        if (fds[rows[i].segment] == 0)
+            fds[rows[i].segment] = open_file(file);
+    }
+    for (unsigned round = 0; round < 10; round++) { /* 200 bits, in payload and sums */
+        bool hit[OBJECTS] = {false};
+        uint64_t bits[OBJECTS] = {0};
+
+        for (unsigned n = 0; n < 20; n++) {
+            unsigned i = (n * 2 + round) % OBJECTS;
+            uint64_t at = n % 5 == 4 ? BIG + 512 + some(1000) : some(BIG);
+
+            if (n % 5 == 4) /* in the header of the sums, which binds them */
+                at = (BIG + 511) / 512 * 512 + 512 + some(300);
+            bits[i] = (rows[i].offset + 4096 + at) * 8 + some(8);
+            flip(fds[rows[i].segment], bits[i]);
+            hit[i] = true;
+        }
+        hold_against(hit, "a bit");
+        for (unsigned i = 0; i < OBJECTS; i++)
+            if (hit[i])
+                flip(fds[rows[i].segment], bits[i]);
+    }
+    for (unsigned n = 0; n < 5; n++) { /* blocks of two bodies change places */
+        bool hit[OBJECTS] = {false};
+        unsigned a = n * 3, b = n * 3 + 1;
+        off_t pa = (off_t)(rows[a].offset + 4096 + 16384 * some(18));
+        off_t pb = (off_t)(rows[b].offset + 4096 + 16384 * some(18));
+
+        hit[a] = hit[b] = true;
+        for (unsigned turn = 0; turn < 2; turn++) {
+            int fa = fds[rows[a].segment], fb = fds[rows[b].segment];
+
+            CHECK(pread(fa, block[0], 16384, pa) == 16384);
+            CHECK(pread(fb, block[1], 16384, pb) == 16384);
+            CHECK(pwrite(fa, block[1], 16384, pa) == 16384);
+            CHECK(pwrite(fb, block[0], 16384, pb) == 16384);
+            if (turn == 0)
+                hold_against(hit, "a swapped block");
+        }
+    }
+    hold_against((const bool[OBJECTS]){false}, "mended by hand");
+    for (unsigned i = 0; i < ARRAY_LEN(fds); i++)
+        if (fds[i] != 0)
+            close(fds[i]);
+}
+
+static void
+test_flips_over_segments(void)
+{
+    world_run(flips_over_segments, NULL);
+}
+
+static bool
+all_there(void)
+{
+    struct disk *d = open_disk();
+    bool good = true;
+
+    for (unsigned i = 0; i < 60; i++) {
+        char key[20];
+
+        snprintf(key, sizeof key, "small-%02u", i);
+        good &= get(d, key, data + i, 100 + i) == ERR_OK;
+    }
+    disk_close(&d);
+    return good;
+}
+
+/* Ten bits at a time: the check sees a difference, or there is none; a rebuild makes it whole. */
+static void
+flips_over_the_index(void *arg)
+{
+    struct disk *d = open_disk();
+    struct stat st;
+    char path[400];
+    unsigned seen = 0;
+
+    (void)arg;
+    for (unsigned i = 0; i < 60; i++) {
+        struct row row;
+        char key[20];
+
+        snprintf(key, sizeof key, "small-%02u", i);
+        CHECK(world_put(d, key, data + i, 100 + i, &row) == ERR_OK);
+    }
+    disk_close(&d);
+    snprintf(path, sizeof path, "%s/index/data.mdb", world_path);
+    for (unsigned round = 0; round < 20; round++) {
+        struct disk_rebuild_options o = {.from_bodies = false};
+        struct disk_rebuilt rebuilt;
+        struct disk_checked c;
+        struct errbuf eb = {0};
+        struct heard h;
+        int fd = open_file("index/data.mdb");
+
+        CHECK(stat(path, &st) == 0);
+        for (unsigned n = 0; n < 10; n++)
+            flip(fd, some((uint64_t)st.st_size * 8));
+        close(fd);
+        h = check(&c);
+        CHECK_U64(c.objects, 60); /* what lives is known from the logs */
+        seen += c.faults > 0 || h.notes > 0;
+        if (c.faults == 0 && h.notes == 0) /* they hit nothing that is used */
+            CHECK(all_there());
+        CHECK(disk_rebuild(world_path, &o, &rebuilt, &eb) == ERR_OK);
+        CHECK_U64(rebuilt.objects, 60);
+        CHECK(all_there());
+        h = check(&c);
+        CHECK_U64(c.faults + h.notes, 0);
+    }
+    CHECK(seen > 0);
+}
+
+static void
+test_flips_over_the_index(void)
+{
+    world_run(flips_over_the_index, NULL);
+}
+
+/* ---- logs that are gone ---- */
+
+static void
+lost_logs(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_options o;
+    struct disk_key k = world_key(7, "deleted");
+    struct disk_rebuild_options r = {.from_bodies = true};
+    struct disk_rebuilt out;
+    struct errbuf eb = {0};
+    struct row row;
+    char path[400];
+    bool existed;
+
+    (void)arg;
+    put_with_meta(d, "kept", BIG, &row);
+    put_with_meta(d, "own", 17u << 20, &row);
+    CHECK(world_put(d, "deleted", data, BIG, &row) == ERR_OK);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK && existed);
+    CHECK(world_put(d, "in the log", data, 3000, &row) == ERR_OK);
+    disk_close(&d);
+    d = open_disk();
+    disk_close(&d);
+    snprintf(path, sizeof path, "%s/native/log-000002.tar", world_path);
+    CHECK(unlink(path) == 0);
+
+    /* A server does not go on with less than its index knows. */
+    o = world_options();
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_CORRUPT);
+    CHECK_SAYS(eb.text, "native/log-000002.tar, which is not there");
+    snprintf(path, sizeof path, "%s/index/data.mdb", world_path);
+    CHECK(unlink(path) == 0);
+    o = world_options();
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_CORRUPT);
+    CHECK_SAYS(eb.text, "rebuild --from-bodies");
+
+    r.dry_run = true;
+    CHECK(disk_rebuild(world_path, &r, &out, &eb) == ERR_OK);
+    CHECK(out.bodies >= 2);
+    r.dry_run = false;
+    CHECK(disk_rebuild(world_path, &r, &out, &eb) == ERR_OK);
+    CHECK(out.log_damaged);
+    CHECK_U64(out.objects, out.bodies);
+    d = open_disk();
+    CHECK(has_meta(d, "kept") && has_meta(d, "own"));
+    CHECK(get(d, "kept", data, BIG) == ERR_OK);
+    CHECK(get(d, "in the log", data, 3000) == ERR_NOT_FOUND);
+    disk_close(&d);
+    CHECK(disk_rebuild(world_path, &r, &out, &eb) == ERR_OK); /* all are known now */
+    CHECK_U64(out.bodies, 0);
+}
+
+static void
+test_lost_logs(void)
+{
+    world_run(lost_logs, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    log_set_level(LOG_ERROR + 1);
+    data = xmalloc(18u << 20);
+    world_fill(data, 18u << 20, 7);
+    CHECK_MAIN(argc, argv);
+    RUN(test_each_kind);
+    RUN(test_one_of_a_group);
+    RUN(test_flips_over_segments);
+    RUN(test_flips_over_the_index);
+    RUN(test_lost_logs);
+    free(data);
+    return check_done();
+}
