@@ -18,6 +18,7 @@
     X(LOCK_KEYS, "disks.keys")                                                           \
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \
     X(LOCK_HEALTH, "disk.health")                                                        \
+    X(LOCK_SPACE, "disk.space")                                                          \
     X(LOCK_BLOCKS, "metrics.blocks")
 
 enum lock_rank {

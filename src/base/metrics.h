@@ -39,6 +39,10 @@
       "fdatasync calls of committers", "", "")                                           \
     X(M_DISK_COMMITS, "forebay_disk_commits_total", COUNTER, "records committed", "",    \
       "")                                                                                \
+    X(M_DISK_APPENDED, "forebay_disk_appended_bytes_total", COUNTER,                     \
+      "bytes of records and bodies written, by whom", "by", "user|compaction")           \
+    X(M_DISK_RECLAIMED, "forebay_reclaimed_bytes_total", COUNTER,                        \
+      "bytes of segments given back", "how", "unlink|punch|compact")                     \
     X(M_CHECKSUM_FAILURES, "forebay_checksum_failures_total", COUNTER,                   \
       "bytes refused because their sum is wrong", "where", "disk|backend|client")        \
     X(M_SCRUB_BYTES, "forebay_scrub_bytes_total", COUNTER, "bytes read by scrubs", "",   \

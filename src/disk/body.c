@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "disk/block.h"
 #include "disk/segment.h"
+#include "disk/space.h"
 #include "rt/point.h"
 
 #define BODY_BYTES_LEAST MIB(64) /* of a shared segment, while the disk holds little */
@@ -168,6 +169,7 @@ take_place(struct body *b, uint64_t size, struct errbuf *eb)
         b->segment = segment_ref(s);
         b->offset = s->home.used;
         s->home.used += b->span;
+        s->home.counted += b->span;
         s->home.open_places++;
         atomic_fetch_add(&d->used_bytes[b->class], b->span);
     }
@@ -223,6 +225,8 @@ reserve_on_home(void *arg)
         j->rc = reserve_own(j->body, j->size, j->eb);
     else
         j->rc = reserve_shared(j->body, j->size, j->eb);
+    if (j->rc == ERR_NO_SPACE && j->size < BODY_OWN)
+        space_ran_out(j->body->disk->space, "a segment for bodies does not fit");
 }
 
 enum err
@@ -253,7 +257,11 @@ grow(struct body *b, uint64_t payload, struct errbuf *eb)
 
     if (want <= have)
         return ERR_OK;
-    rc = rt_fallocate(b->segment->file, have, want - have, eb);
+    rc = space_leaves_reserve(b->disk->space, want - have, eb);
+    if (rc == ERR_OK)
+        rc = rt_fallocate(b->segment->file, have, want - have, eb);
+    if (rc == ERR_NO_SPACE)
+        space_ran_out(b->disk->space, "a body of unknown length grew");
     if (rc != ERR_OK)
         return rc;
     atomic_fetch_add(&b->disk->used_bytes[b->class], want - have);
@@ -393,6 +401,7 @@ seal_shared(void *arg)
             s->home.used = j->end;
         if (j->rc == ERR_OK) {
             atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span - j->head.span);
+            s->home.counted -= MIN(s->home.counted, b->span - j->head.span);
             b->span = j->head.span;
         }
         rt_sem_give(&b->disk->home.reserve);
@@ -483,6 +492,8 @@ body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
     if (rc == ERR_OK)
         rc = make_durable(b, eb);
     b->sealed = rc == ERR_OK;
+    if (b->sealed)
+        space_appended(b->disk->space, SPACE_USER, b->span);
     return rc;
 }
 
@@ -535,6 +546,7 @@ give_back_shared(void *arg)
     s->home.open_places--;
     if (s->home.used == b->offset + b->span) {
         s->home.used = b->offset;
+        s->home.counted -= MIN(s->home.counted, b->span);
         atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span);
     } else {
         struct member dead = {.kind = MEMBER_DEAD,

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "disk/change_moved.h"
 #include "disk/change_version.h"
 #include "disk/manifest.h"
 
@@ -29,6 +30,7 @@ changes_free(struct changes **cp)
         return;
     run_free(&c->run);
     free(c->versions);
+    free(c->usage.at);
     free(c);
 }
 
@@ -87,12 +89,37 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct row 
                 struct errbuf *eb)
 {
     const struct changed_object *o = changed(c, bucket, key);
+    enum err rc;
 
     if (o != NULL) {
         *out = o->row;
         return ERR_OK;
     }
-    return find_object(c->disk->tail, c->disk->index, bucket, key, true, out, eb);
+    rc = find_object(c->disk->tail, c->disk->index, bucket, key, true, out, eb);
+    c->seen = (struct changed_object){.bucket = bucket, .key = key};
+    c->has_seen = rc == ERR_OK || rc == ERR_NOT_FOUND;
+    if (rc == ERR_OK)
+        c->seen.row = *out;
+    else
+        c->seen.row.flags = ROW_TOMBSTONE;
+    return rc;
+}
+
+/* What the bucket holds changes with the current row. Whoever sets one has just asked for the one before. */
+static void
+note_usage(struct changes *c, uint64_t bucket, struct span key,
+           const struct changed_object *before, const struct row *row)
+{
+    struct row unused;
+
+    if (before == NULL && (!c->has_seen || c->seen.bucket != bucket ||
+                           c->seen.key.at != key.at || c->seen.key.len != key.len)) {
+        enum err rc = changes_current(c, bucket, key, &unused, NULL);
+
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            return; /* not known: off by one until the next start */
+    }
+    usage_note(&c->usage, bucket, before != NULL ? &before->row : &c->seen.row, row);
 }
 
 void
@@ -101,6 +128,7 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
 {
     struct changed_object *o = changed(c, bucket, key);
 
+    note_usage(c, bucket, key, o, row);
     if (o == NULL) {
         o = &c->objects[c->object_count++];
         *o = (struct changed_object){
@@ -113,22 +141,61 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
 /* ---- bytes that died ---- */
 
 static void
-note_dying(struct disk *d, enum disk_class class, uint32_t segment)
+note_dying(struct disk *d, enum disk_class class, uint32_t segment, uint64_t offset,
+           const struct content_id *content)
 {
     if (d->home.dying_count == d->home.dying_room) {
         d->home.dying_room = d->home.dying_room == 0 ? 64 : 2 * d->home.dying_room;
         d->home.dying =
             xrealloc(d->home.dying, d->home.dying_room * sizeof *d->home.dying);
     }
-    d->home.dying[d->home.dying_count++] = (struct dying){class, segment};
+    d->home.dying[d->home.dying_count++] = (struct dying){
+        .class = class, .segment = segment, .offset = offset, .content = *content};
+    d->home.deaths[class]++;
+}
+
+/* A part comes to an upload, or to an object with its manifest; or leaves it for the other. */
+void
+changes_count_part(struct changes *c, uint32_t segment, bool in_log, uint64_t size,
+                   int sign)
+{
+    run_segment(c->run, c->class, segment, sign * segment_weight(in_log, size), 0);
 }
 
 static void
-part_died(struct changes *c, uint32_t segment, bool in_log, uint64_t size)
+part_died(struct changes *c, uint32_t segment, uint64_t offset,
+          const struct content_id *content, bool in_log, uint64_t size)
 {
-    run_segment(c->run, c->class, segment, -(int64_t)size, (int64_t)size);
+    int64_t weight = segment_weight(in_log, size);
+
+    run_segment(c->run, c->class, segment, -weight, weight);
     if (!in_log)
-        note_dying(c->disk, c->class, segment);
+        note_dying(c->disk, c->class, segment, offset, content);
+}
+
+static void
+part_row_died(struct changes *c, const struct row *row)
+{
+    part_died(c, row->segment, row->offset, &row->content, (row->flags & ROW_INLINE) != 0,
+              row->size);
+}
+
+void
+changes_manifest_died(struct changes *c, const struct manifest *m)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        const struct manifest_entry *e = &m->entries[i];
+
+        part_died(c, e->segment, e->offset, &e->content, e->in_log, e->size);
+    }
+}
+
+void
+changes_manifest_lives(struct changes *c, const struct manifest *m)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        changes_count_part(c, m->entries[i].segment, m->entries[i].in_log,
+                           m->entries[i].size, 1);
 }
 
 /* A row was replaced or deleted. What lies at its own place the index counts by itself. */
@@ -141,26 +208,25 @@ changes_row_died(struct changes *c, const struct row *old)
         struct manifest m;
         struct errbuf eb = {0};
 
-        if (manifest_load(c->disk, old, &m, &eb) != ERR_OK) {
+        if (manifest_load_quiet(c->disk, old, &m, &eb) != ERR_OK) {
             /* Its parts stay counted as living until a rebuild; the object is gone all the same. */
             LOG(LOG_WARN, "disk.manifest_unreadable",
                 "parts of a replaced object are not given back",
                 L_TEXT("error", eb.text));
             return;
         }
-        for (uint32_t i = 0; i < m.count; i++)
-            part_died(c, m.entries[i].segment, m.entries[i].in_log, m.entries[i].size);
+        changes_manifest_died(c, &m);
         manifest_fini(&m);
     } else if ((old->flags & ROW_INLINE) == 0) {
         note_dying(c->disk, (old->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE,
-                   old->segment);
+                   old->segment, old->offset, &old->content);
     }
 }
 
 /* ---- objects ---- */
 
-static enum err
-put_row(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
+enum err
+changes_put(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
 {
     struct row old;
     enum err rc = changes_current(c, m->bucket, m->key, &old, eb);
@@ -183,7 +249,7 @@ apply_put(struct changes *c, const struct member *m, struct row *row, struct err
 {
     enum err rc = member_row(m, c->class, row, eb);
 
-    return rc == ERR_OK ? put_row(c, m, row, eb) : rc;
+    return rc == ERR_OK ? changes_put(c, m, row, eb) : rc;
 }
 
 static enum err
@@ -205,7 +271,7 @@ apply_delete(struct changes *c, const struct member *m, struct row *row,
         row->flags |= ROW_KEPT;
     if (versioning != 0 || m->kind == MEMBER_TOMBSTONE)
         row->mtime_ms = said.mtime_ms;
-    return put_row(c, m, row, eb);
+    return changes_put(c, m, row, eb);
 }
 
 /* In doubt: the row gets a flag; without one there is a row that only says so, under a version of its own. */
@@ -269,8 +335,11 @@ apply_part(struct changes *c, const struct member *m, struct row *row, struct er
 
     if (rc != ERR_OK && rc != ERR_NO_UPLOAD)
         return rc;
-    if (rc == ERR_OK)
-        part_died(c, old.row.segment, (old.row.flags & ROW_INLINE) != 0, old.row.size);
+    if (rc == ERR_OK && m->place.segment != 0 && old.row.segment == m->place.segment &&
+        old.row.offset == m->place.offset) /* only its record was moved */
+        changes_count_part(c, old.row.segment, false, old.row.size, -1);
+    else if (rc == ERR_OK)
+        part_row_died(c, &old.row);
     rc = member_row(m, c->class, &part.row, eb);
     if (rc != ERR_OK)
         return rc;
@@ -282,17 +351,19 @@ apply_part(struct changes *c, const struct member *m, struct row *row, struct er
         if (part.checksum_len > 0)
             memcpy(part.checksum, meta.checksum.at, part.checksum_len);
         run_part(c->run, &m->upload, m->part, &part);
-        run_segment(c->run, c->class, part.row.segment, (int64_t)part.row.size, 0);
+        changes_count_part(c, part.row.segment, (part.row.flags & ROW_INLINE) != 0,
+                           part.row.size, 1);
         *row = part.row;
     }
     arena_free(&a);
     return rc;
 }
 
-/* Counts the parts of an upload that ends as dead, but for those in `kept` (ascending). */
-static enum err
-drop_parts(struct changes *c, const struct upload_id *id, const struct manifest *kept,
-           struct errbuf *eb)
+/* The parts of an upload that ends leave it. They are dead, but for those in `kept` (ascending): these the object
+ * takes. */
+enum err
+changes_drop_parts(struct changes *c, const struct upload_id *id,
+                   const struct manifest *kept, struct errbuf *eb)
 {
     struct disk *d = c->disk;
     struct arena *a = arena_new(KIB(64), MIB(8));
@@ -313,8 +384,10 @@ drop_parts(struct changes *c, const struct upload_id *id, const struct manifest 
                 k++;
             if (kept != NULL && k < kept->count && kept->entries[k].number == after &&
                 content_eq(&kept->entries[k].content, &row->content))
-                continue;
-            part_died(c, row->segment, (row->flags & ROW_INLINE) != 0, row->size);
+                changes_count_part(c, row->segment, (row->flags & ROW_INLINE) != 0,
+                                   row->size, -1);
+            else
+                part_row_died(c, row);
         }
         if (count == 0)
             more = false;
@@ -323,11 +396,28 @@ drop_parts(struct changes *c, const struct upload_id *id, const struct manifest 
     return rc;
 }
 
-static void
-end_upload(struct changes *c, const struct member *m)
+void
+changes_end_upload(struct changes *c, const struct member *m)
 {
     run_upload(c->run, m->bucket, m->key, &m->upload, NULL);
     c->ended[c->ended_count++] = m->upload;
+}
+
+enum err
+changes_take_parts(struct changes *c, const struct member *m, const struct row *row,
+                   const struct manifest *parts, struct errbuf *eb)
+{
+    struct version born = row_born(row);
+    struct row now;
+    bool current;
+    enum err rc = changes_version(c, m->bucket, m->key, &born, &now, &current, eb);
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    changes_manifest_lives(c, parts);
+    if (rc == ERR_NOT_FOUND || now.segment != row->segment || now.offset != row->offset)
+        changes_manifest_died(c, parts); /* something newer is there */
+    return ERR_OK;
 }
 
 static enum err
@@ -341,18 +431,20 @@ apply_complete(struct changes *c, const struct member *m, struct row *row,
     /* Which parts it took is lost: the object is there and can't be read, and the upload stays open, so that it can
      * be completed anew. What the object replaced does not come back. */
     if (rc == ERR_OK && m->body_damaged)
-        return put_row(c, m, row, eb);
+        return changes_put(c, m, row, eb);
     if (rc == ERR_OK)
         rc = manifest_decode(m->body, &kept, eb);
     if (rc != ERR_OK)
         return rc;
-    rc = drop_parts(c, &m->upload, &kept, eb);
-    manifest_fini(&kept);
+    rc = changes_drop_parts(c, &m->upload, &kept, eb);
     if (rc == ERR_OK)
-        rc = put_row(c, m, row, eb);
+        rc = changes_put(c, m, row, eb);
+    if (rc == ERR_OK)
+        rc = changes_take_parts(c, m, row, &kept, eb);
+    manifest_fini(&kept);
     if (rc != ERR_OK)
         return rc;
-    end_upload(c, m);
+    changes_end_upload(c, m);
     done.row = *row;
     done.completed_ms = row->mtime_ms;
     run_done(c->run, &m->upload, &done);
@@ -362,10 +454,10 @@ apply_complete(struct changes *c, const struct member *m, struct row *row,
 static enum err
 apply_abort(struct changes *c, const struct member *m, struct errbuf *eb)
 {
-    enum err rc = drop_parts(c, &m->upload, NULL, eb);
+    enum err rc = changes_drop_parts(c, &m->upload, NULL, eb);
 
     if (rc == ERR_OK)
-        end_upload(c, m);
+        changes_end_upload(c, m);
     return rc;
 }
 
@@ -385,34 +477,23 @@ settle(struct changes *c, const struct member *m, const struct upload_id *upload
                                    .comes = comes};
 }
 
-/* It was counted as living by its row in the table `prepared`, and that goes. A manifest is not counted, its parts
- * are, by themselves. */
+/* It was counted as living by its row in the table `prepared`, and that goes. */
 static void
 prepared_died(struct changes *c, const struct row *row)
 {
-    if ((row->flags & ROW_PARTS) != 0)
-        return;
-    run_segment(c->run, c->class, row->segment, 0, (int64_t)row->size);
-    if ((row->flags & ROW_INLINE) == 0)
-        note_dying(c->disk, c->class, row->segment);
+    if ((row->flags & (ROW_PARTS | ROW_INLINE)) == 0)
+        note_dying(c->disk, c->class, row->segment, row->offset, &row->content);
 }
 
 static enum err
 apply_prepare(struct changes *c, const struct member *m, struct row *row,
               struct errbuf *eb)
 {
-    struct prepared_row p = {.bucket = m->bucket, .key = m->key, .upload = m->upload},
-                        old;
-    char key[DISK_KEY_MAX];
+    struct prepared_row p = {.bucket = m->bucket, .key = m->key, .upload = m->upload};
     enum err rc = member_row(m, c->class, &p.row, eb);
 
     if (rc != ERR_OK)
         return rc;
-    rc = find_prepared(c->disk->tail, c->disk->index, &m->content, key, &old, eb);
-    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
-        return rc;
-    if (rc == ERR_OK) /* moved by compaction, and read again by a replay */
-        prepared_died(c, &old.row);
     run_prepared(c->run, &m->content, &p);
     settle(c, m, &m->upload, true);
     *row = p.row;
@@ -430,12 +511,14 @@ end_prepared_upload(struct changes *c, const struct member *m,
     enum err rc = won ? manifest_load(c->disk, &p->row, &kept, eb) : ERR_OK;
 
     if (rc == ERR_OK)
-        rc = drop_parts(c, &p->upload, won ? &kept : NULL, eb);
+        rc = changes_drop_parts(c, &p->upload, won ? &kept : NULL, eb);
+    if (rc == ERR_OK)
+        changes_manifest_lives(c, &kept);
     manifest_fini(&kept);
     if (rc != ERR_OK)
         return rc;
     of_upload.upload = p->upload;
-    end_upload(c, &of_upload);
+    changes_end_upload(c, &of_upload);
     done.row = p->row;
     done.row.version = m->version;
     done.completed_ms = p->row.mtime_ms;
@@ -475,7 +558,7 @@ apply_decide(struct changes *c, const struct member *m, struct row *row,
         prepared_died(c, &p.row);
         return ERR_OK;
     }
-    return put_row(c, m, row, eb);
+    return changes_put(c, m, row, eb);
 }
 
 static enum err
@@ -566,6 +649,8 @@ changes_apply(struct changes *c, const struct member *m, struct row *out,
     case MEMBER_DELETE:
     case MEMBER_TOMBSTONE:
         return apply_delete(c, m, row, eb);
+    case MEMBER_MOVED:
+        return changes_moved(c, m, row, eb);
     case MEMBER_META:
         return changes_meta(c, m, row, eb);
     case MEMBER_VERSION_DELETE:
@@ -607,6 +692,8 @@ changes_publish(struct changes *c)
         else
             prepared_drop(c->disk->prepared, &c->prepared[i].who.content);
     }
+    if (c->disk->usage != NULL)
+        usage_apply(c->disk->usage, &c->usage);
     changes_forget(c);
 }
 
@@ -615,6 +702,8 @@ changes_forget(struct changes *c)
 {
     run_free(&c->run);
     c->object_count = 0;
+    c->has_seen = false;
+    c->usage.count = 0;
     c->version_count = 0;
     c->ended_count = 0;
     c->prepared_count = 0;

@@ -6,6 +6,7 @@
 #pragma once
 #include "disk/member.h"
 #include "disk/prepare.h"
+#include "disk/usage.h"
 
 struct changed_object {
     uint64_t hash, bucket;
@@ -25,6 +26,9 @@ struct changes {
     struct run *run; /* owned */
     struct changed_object objects[GROUP_MEMBERS];
     uint32_t object_count;
+    struct changed_object seen; /* the last current row that was asked for, of no group */
+    bool has_seen;
+    struct usage_changes usage;
     struct changed_version *versions; /* owned */
     uint32_t version_count, version_room;
     struct upload_id ended[GROUP_MEMBERS]; /* uploads that ended in this group */

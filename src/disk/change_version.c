@@ -147,8 +147,8 @@ changes_version(struct changes *c, uint64_t bucket, struct span key,
 
 /* ---- coming and going ---- */
 
-static void
-make_older(struct changes *c, const struct member *m, const struct row *row)
+void
+changes_set_older(struct changes *c, const struct member *m, const struct row *row)
 {
     struct version born = row_born(row);
 
@@ -207,7 +207,7 @@ changes_succeed(struct changes *c, const struct member *m, const struct row *old
         changes_row_died(c, old);
         return ERR_OK;
     }
-    make_older(c, m, old);
+    changes_set_older(c, m, old);
     return (row->flags & ROW_SUSPENDED) != 0 ? end_older_null(c, m, eb) : ERR_OK;
 }
 
@@ -292,7 +292,7 @@ changes_insert(struct changes *c, const struct member *m, struct row *row,
                 return rc;
         }
     }
-    make_older(c, m, row);
+    changes_set_older(c, m, row);
     return ERR_OK;
 }
 
@@ -319,6 +319,6 @@ changes_meta(struct changes *c, const struct member *m, struct row *row,
     if (current)
         changes_set_object(c, m->bucket, m->key, row);
     else
-        make_older(c, m, row);
+        changes_set_older(c, m, row);
     return ERR_OK;
 }

@@ -29,6 +29,9 @@ enum err changes_meta(struct changes *c, const struct member *m, struct row *row
 enum err changes_insert(struct changes *c, const struct member *m, struct row *row,
                         struct errbuf *eb) MUST_CHECK;
 
+/* An older version stands there as `row` says, under the version it was born with. */
+void changes_set_older(struct changes *c, const struct member *m, const struct row *row);
+
 /* change.c */
 void changes_set_object(struct changes *c, uint64_t bucket, struct span key,
                         const struct row *row);

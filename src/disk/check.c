@@ -1,5 +1,6 @@
 #include "disk/check.h"
 #include "disk/prepare.h"
+#include "disk/reading.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -121,6 +122,7 @@ check_new(void)
     d->o.home_loop = rt_loop_index();
     d->tail = tail_new();
     d->prepared = prepared_new();
+    d->readings = readings_new();
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         list_init(&d->home.segments_of[c]);
     list_init(&d->home.dirty_bodies);
@@ -152,6 +154,8 @@ check_free(struct check **kp)
     segment_table_clear(d);
     tail_free(&d->tail);
     prepared_free(&d->prepared);
+    readings_free(&d->readings);
+    retired_fini(&d->home.retired);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         rt_dir_close(&d->dir[c]);
     rt_dir_close(&d->state);

@@ -199,7 +199,7 @@ check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
         if (rc != ERR_OK)
             check_say(k, is_used(k, class, l.at[i].kind, l.at[i].id), "%s: %s",
                       class_names[class], why.text);
-        else if (l.at[i].kind == SEGMENT_LOG)
+        else if (l.at[i].kind == SEGMENT_LOG && !segment_is_spare(s))
             take_log(&k->class[class], &s);
         else if (l.at[i].kind == SEGMENT_BODIES)
             check_chain(k, s);
@@ -225,6 +225,8 @@ check_files(struct check *k, const char *path, struct errbuf *eb)
         return err_set(eb, rc, "\"%s\" is no disk: it has no folder .forebay", path);
     if (rc == ERR_OK)
         rc = check_superblock(k, eb);
+    if (rc == ERR_OK)
+        rc = retired_load(d->state, &d->home.retired, eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
         rc = rt_dir_open_at(d->root, class_names[c], &d->dir[c], eb);
         if (rc == ERR_OK)

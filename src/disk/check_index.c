@@ -99,7 +99,8 @@ compare(struct check *k, enum table table, uint64_t bucket, struct errbuf *eb)
         if (rc != ERR_OK || (a == NULL && b == NULL))
             break;
         c = a == NULL ? 1 : b == NULL ? -1 : span_cmp(a->key, b->key);
-        if (c != 0 || !span_eq(a->value, b->value))
+        /* Compaction drops a completed upload whose object is gone; the index remembers it for a week. */
+        if ((c != 0 || !span_eq(a->value, b->value)) && !(c > 0 && table == TABLE_DONE))
             tell(k, a, b, c);
         ours->at += c <= 0;
         real->at += c >= 0;

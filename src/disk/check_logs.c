@@ -199,6 +199,9 @@ end_of_segment(struct check *k, struct changes *changes, const struct errbuf *wh
         return ERR_OK;
     }
     c->at++;
+    if (retired_covers(&k->disk->home.retired, class, c->next_group,
+                       c->logs[c->at].segment->first_group - 1))
+        c->next_group = c->logs[c->at].segment->first_group; /* compaction took them out */
     if (c->logs[c->at].segment->first_group > c->next_group) {
         check_fault(
             k, "%s/log-%06" PRIu32 ".tar begins with group %" PRIu64 ", wanted %" PRIu64,

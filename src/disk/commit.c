@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "disk/carry.h"
 #include "disk/change.h"
 #include "disk/flush.h"
 #include "disk/health.h"
@@ -14,6 +15,7 @@
 #include "disk/judge_version.h"
 #include "disk/log.h"
 #include "disk/manifest.h"
+#include "disk/space.h"
 #include "rt/point.h"
 
 #define QUEUE_MAX 8192
@@ -34,6 +36,7 @@ struct committer {
     uint32_t count, written;
     struct iobuf *buf;
     uint32_t len;
+    uint32_t carried; /* bytes of it that compaction writes */
     bool sync;
     struct member last;       /* the last one written, to be closed */
     uint32_t last_at;         /* its header in buf */
@@ -92,6 +95,25 @@ commit_submit(struct disk *d, enum disk_class class, struct commit *c, struct er
         c->msg = (struct rt_msg){.fn = on_message};
         rt_post(d->o.home_loop, &c->msg);
     }
+    rt_wait(&c->waiter);
+    if (c->rc != ERR_OK && eb != NULL)
+        *eb = c->eb;
+    return c->rc;
+}
+
+void
+commit_start(struct disk *d, enum disk_class class, struct commit *c)
+{
+    c->disk = d;
+    c->class = class;
+    list_init(&c->in_queue);
+    rt_waiter_init(&c->waiter);
+    enqueue(c);
+}
+
+enum err
+commit_wait(struct commit *c, struct errbuf *eb)
+{
     rt_wait(&c->waiter);
     if (c->rc != ERR_OK && eb != NULL)
         *eb = c->eb;
@@ -240,6 +262,8 @@ judge(struct committer *k, struct commit *c, bool *sync)
     enum err rc;
 
     *sync = c->class == DISK_NATIVE;
+    if (c->carried != NULL)
+        return carry_allowed(k->changes, c, k->written);
     switch ((unsigned)c->kind) {
     case MEMBER_UPLOAD_BEGIN:
     case MEMBER_BUCKET:
@@ -315,9 +339,11 @@ member_of(struct committer *k, struct commit *c)
     if (has_no_name(c->kind))
         m.birth_name = (struct span){NULL, 0};
     m.version = c->version;
+    if (c->carried != NULL && c->kind == MEMBER_MOVED)
+        m.old_place = carry_old_place(c->carried);
     if (c->kind != MEMBER_UPLOAD_BEGIN && c->kind != MEMBER_PART &&
-        c->kind != MEMBER_UPLOAD_ABORT && c->kind != MEMBER_BUCKET &&
-        c->kind != MEMBER_ABORT && !has_version(c))
+        c->kind != MEMBER_UPLOAD_ABORT && c->kind != MEMBER_ABORT && !has_version(c) &&
+        c->carried == NULL)
         m.version = (struct version){d->epoch, next_id(d)};
     return m;
 }
@@ -392,6 +418,8 @@ write_member(struct committer *k, struct commit *c)
     k->last_at = k->len;
     k->last_payload = c->payload;
     place_member(k, k->len, c->payload);
+    if (c->carried != NULL)
+        k->carried += k->len - k->last_at;
     k->written++;
     point_pass(point_of(c->kind));
     return ERR_OK;
@@ -436,7 +464,7 @@ gather(struct committer *k)
     uint64_t bytes = DISK_ALIGN; /* the filling of the last */
 
     k->count = k->written = 0;
-    k->len = 0;
+    k->len = k->carried = 0;
     k->sync = false;
     while (k->count < GROUP_MEMBERS && !list_empty(&k->queue)) {
         struct commit *c = LIST_ENTRY(k->queue.next, struct commit, in_queue);
@@ -525,6 +553,8 @@ commit_group(struct committer *k)
         rc = log_append(d, k->class, k->buf, k->len, k->sync, &eb);
         if (rc == ERR_OK) {
             metric_add(M_DISK_COMMITS, 0, k->written);
+            space_appended(d->space, SPACE_COMPACTION, k->carried);
+            space_appended(d->space, SPACE_USER, k->len - k->carried);
             changes_publish(k->changes);
             POINT(COMMIT_VISIBLE);
         }
@@ -545,6 +575,11 @@ wait_for_index(struct committer *k)
 
     while (rc == ERR_OK && flush_is_behind(k->disk))
         rc = flush_wait(k->disk, &eb);
+    if (rc == ERR_NO_SPACE) {
+        (void)gather(k);
+        answer_all(k, rc, &eb, false);
+        return ERR_OK;
+    }
     if (rc != ERR_OK && rc != ERR_CANCELLED) {
         (void)gather(k);
         (void)err_set(

@@ -4,6 +4,8 @@
 #pragma once
 #include "disk/member.h"
 
+struct carried; /* carry.h */
+
 struct commit {
     /* By the caller, who lends everything until commit_submit() returns. */
     enum member_kind kind;
@@ -24,6 +26,8 @@ struct commit {
     struct version version; /* as another disk decided; zero: the committer gives one */
     bool copy;              /* of an upload-begin: it copies an object */
     bool always;            /* of a tombstone: also where there is nothing to delete */
+    /* Compaction writes a record of an old log again (carry.h), which sets `born` and `layout` too. NULL: it is new. */
+    const struct carried *carried;
 
     /* The answer. */
     enum err rc;
@@ -44,6 +48,9 @@ struct commit {
     enum disk_class class;
 };
 
+/* The two halves of commit_submit(), to have several on their way. Home; start does not wait. */
+void commit_start(struct disk *d, enum disk_class class, struct commit *c);
+enum err commit_wait(struct commit *c, struct errbuf *eb) MUST_CHECK;
 /* Hands it in and waits for the answer, which is also the result. Any loop; switches; not cancelled. */
 enum err commit_submit(struct disk *d, enum disk_class class, struct commit *c,
                        struct errbuf *eb) MUST_CHECK;

@@ -8,13 +8,18 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "disk/commit.h"
+#include "disk/compact.h"
 #include "disk/flush.h"
 #include "disk/health.h"
 #include "disk/prepare.h"
+#include "disk/punch.h"
+#include "disk/reading.h"
 #include "disk/recover.h"
 #include "disk/scrub.h"
 #include "disk/segment.h"
+#include "disk/space.h"
 #include "disk/superblock.h"
+#include "disk/usage.h"
 #include "rt/point.h"
 
 static const char *const class_names[DISK_CLASSES_] = {
@@ -263,6 +268,9 @@ disk_new(const struct disk_options *o)
     d->cluster_sum = hash_crc32c(0, o->cluster_id, sizeof o->cluster_id);
     d->tail = tail_new();
     d->prepared = prepared_new();
+    d->usage = usage_new();
+    d->readings = readings_new();
+    d->puncher = puncher_new(d);
     d->hot = o->hot != NULL ? o->hot : hot_new(o->hot_bytes);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         list_init(&d->home.segments_of[c]);
@@ -284,8 +292,10 @@ disk_free(struct disk **dp)
         committer_free(&d->committer[c]);
         segment_drop(&d->home.log[c].now);
         segment_drop(&d->home.bodies[c]);
+        segment_drop(&d->home.spare[c]);
     }
     flusher_free(&d->flusher);
+    compactor_free(&d->compactor);
     while (!list_empty(&d->home.dirty_bodies)) {
         struct segment *s = LIST_ENTRY(list_pop_front(&d->home.dirty_bodies),
                                        struct segment, home.of_dirty);
@@ -296,6 +306,11 @@ disk_free(struct disk **dp)
     index_close(&d->index);
     tail_free(&d->tail);
     prepared_free(&d->prepared);
+    usage_free(&d->usage);
+    readings_free(&d->readings);
+    puncher_free(&d->puncher);
+    space_free(&d->space);
+    retired_fini(&d->home.retired);
     if (d->o.hot == NULL)
         hot_free(&d->hot);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
@@ -321,6 +336,8 @@ stop_fibers(struct disk *d)
 {
     d->home.open = false;
     scrub_stop(d);
+    compactor_stop(d);
+    space_stop(d->space);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         committer_stop(d, (enum disk_class)c);
     flusher_stop(d);
@@ -337,6 +354,10 @@ open_on_home(void *arg)
 
     if (rc == ERR_OK)
         rc = take_superblock(d, eb);
+    if (rc == ERR_OK) {
+        d->space = space_new(d);
+        rc = space_open(d->space, eb);
+    }
     if (rc == ERR_OK)
         rc = recover_disk(d, eb);
     if (rc == ERR_OK)
@@ -347,6 +368,10 @@ open_on_home(void *arg)
         rc = committer_start(d, (enum disk_class)c, eb);
     if (rc == ERR_OK)
         rc = scrub_start(d, eb);
+    if (rc == ERR_OK)
+        rc = space_start(d->space, eb);
+    if (rc == ERR_OK)
+        rc = compactor_start(d, eb);
     d->home.open = rc == ERR_OK;
     if (rc != ERR_OK) {
         stop_fibers(d);

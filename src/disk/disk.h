@@ -67,6 +67,7 @@ struct disk_options {
     uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
     uint64_t hot_bytes;         /* the hot set; 0: none */
     uint32_t undecided_max;     /* prepared versions at a time; 0: 65,536 */
+    uint64_t compact_bytes_s; /* 0: 64 MiB: compaction reads and writes no more, a quarter of it while others write */
     unsigned home_loop;
     /* The index is made anew, and what is left of the logs is believed, however little: `forebay disk rebuild`. Else a
      * disk whose index knows more than its native log says is refused. */
@@ -567,6 +568,28 @@ struct disk_stat {
     uint64_t undecided; /* versions that are prepared here */
 };
 void disk_stat(const struct disk *d, struct disk_stat *out);
+
+/* ---- space ---- */
+struct disk_space {
+    uint64_t total_bytes, free_bytes; /* of the file system, a second old */
+    uint64_t reserve_bytes;           /* kept, so that a full disk can delete and compact */
+    bool full;                        /* no object comes in: ERR_NO_SPACE */
+    /* Of groups and bodies: what lives in them, headers included, some seconds old; the rest is reclaimed by and by. */
+    uint64_t living_bytes[DISK_CLASSES_], dead_bytes[DISK_CLASSES_];
+    uint64_t ahead_bytes; /* allocated for what comes next */
+    /* Since it was opened: appended for users and by compaction (write amplification is their sum over the first), and
+     * given back by unlinking, punching, compacting. */
+    uint64_t user_bytes, moved_bytes;
+    uint64_t unlinked_bytes, punched_bytes, compacted_bytes;
+};
+/* Any loop, no lock. */
+void disk_space(const struct disk *d, struct disk_space *out);
+/* Living objects of a bucket and their bytes, as of the last change that is visible; older versions and parts of
+ * uploads in progress are not counted. Any loop, no lock. */
+void disk_bucket_usage(const struct disk *d, uint64_t bucket, uint64_t *objects,
+                       uint64_t *bytes);
+/* Compacts and punches until nothing is worth it, without waiting for quiet: tests and tools. May switch. */
+enum err disk_compact(struct disk *d, struct errbuf *eb) MUST_CHECK;
 
 /* ---- health ---- */
 enum disk_state {

@@ -4,7 +4,9 @@
 
 #include "base/log.h"
 #include "disk/log.h"
+#include "disk/punch.h"
 #include "disk/segment.h"
+#include "disk/space.h"
 #include "rt/point.h"
 
 struct flusher {
@@ -13,6 +15,8 @@ struct flusher {
     struct rt_waiter *ended; /* of whoever stops it */
     uint64_t rounds;         /* finished */
     bool wanted, stop, running;
+    bool
+        starved; /* the last round found no room for the index; what waits stays in the tail */
     bool broken; /* the index takes nothing more */
 };
 
@@ -46,7 +50,9 @@ sync_cached(struct disk *d, struct errbuf *eb)
     }
     if (rc == ERR_OK && any)
         rc = rt_dir_sync(d->dir[DISK_CACHED], eb);
-    if (rc == ERR_OK && !d->home.log[DISK_CACHED].failed)
+    /* Of a log that failed nobody knows what is durable: then the index covers nothing more of it. */
+    if (rc == ERR_OK &&
+        (!d->home.log[DISK_CACHED].failed || d->home.log[DISK_CACHED].uncovered > 0))
         rc = log_sync(d, DISK_CACHED, eb);
     return rc;
 }
@@ -63,31 +69,35 @@ sync_native(struct disk *d, const struct log_position *covered, struct errbuf *e
     return log_sync(d, DISK_NATIVE, eb);
 }
 
+/* They died, but the index does not know: with what dies from now on they are tried again. */
 static void
-reclaim_one(struct disk *d, const struct dying *dying)
+give_back(struct disk *d, struct dying *dying, uint32_t count)
 {
-    struct index_segment seg = {0};
-    uint64_t size = 0;
-    struct errbuf eb = {0};
-    struct segment *shared = segment_pin(d, dying->segment);
-    enum err rc;
+    uint32_t more = d->home.dying_count;
 
-    if (shared != NULL) { /* many bodies: given back by compaction */
-        segment_drop(&shared);
-        return;
+    if (count > 0) {
+        dying = xrealloc(dying, (count + more) * sizeof *dying);
+        if (more > 0)
+            memcpy(dying + count, d->home.dying, more * sizeof *dying);
+        free(d->home.dying);
+        d->home.dying = dying;
+        d->home.dying_count = d->home.dying_room = count + more;
+    } else {
+        free(dying);
     }
-    rc = index_segment(d->index, dying->class, dying->segment, &seg, &eb);
-    if (rc == ERR_OK && seg.living > 0)
-        return;
-    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
-        rc = segment_size(d, dying->class, dying->segment, &size, &eb);
-    if (rc == ERR_OK)
-        rc = segment_remove(d, dying->class, SEGMENT_ONE, dying->segment, &eb);
-    if (rc == ERR_OK)
-        atomic_fetch_sub(&d->used_bytes[dying->class], size - MIN(size, 2 * DISK_ALIGN));
-    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
-        LOG(LOG_WARN, "disk.reclaim_failed", "a dead segment stays until the next start",
-            L_U64("segment", dying->segment), L_TEXT("error", eb.text));
+}
+
+/* Twice where room is short: what the ballast held is for this, too. */
+static enum err
+into_index(struct disk *d, const struct batch *batch, const struct index_covered *covered,
+           struct errbuf *eb)
+{
+    enum err rc = index_apply(d->index, batch, covered, eb);
+
+    if (rc != ERR_NO_SPACE)
+        return rc;
+    space_ran_out(d->space, "the index does not fit");
+    return space_give_ballast(d->space) ? index_apply(d->index, batch, covered, eb) : rc;
 }
 
 enum err
@@ -117,19 +127,20 @@ flush_round(struct disk *d, struct errbuf *eb)
         rc = sync_native(d, &covered.log[DISK_NATIVE], eb);
     POINT(INDEX_BEFORE);
     if (rc == ERR_OK)
-        rc = index_apply(d->index, &batch, &covered, eb);
+        rc = into_index(d, &batch, &covered, eb);
     POINT(INDEX_COMMITTED);
     if (rc != ERR_OK) {
         tail_thaw(d->tail, &batch);
-        free(dying); /* found again at the next start */
+        give_back(d, dying, dying_count);
         return rc;
     }
     tail_drop(d->tail, &batch);
     POINT(INDEX_DROPPED);
-    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
         d->home.log[c].uncovered -= before[c];
-    for (uint32_t i = 0; i < dying_count; i++)
-        reclaim_one(d, &dying[i]);
+        d->home.log[c].covered = covered.log[c];
+    }
+    puncher_add(d->puncher, dying, dying_count);
     free(dying);
     return ERR_OK;
 }
@@ -145,10 +156,17 @@ flusher_run(void *arg)
         struct errbuf eb = {0};
         struct rt_shield shield;
         bool last = f->stop;
+        enum err now;
 
         rt_shield_begin(&shield);
         f->wanted = false;
-        if (!f->broken && flush_round(d, &eb) != ERR_OK) {
+        now = f->broken ? ERR_OK : flush_round(d, &eb);
+        if (now == ERR_NO_SPACE && !f->starved)
+            LOG(LOG_WARN, "disk.index_starved",
+                "no room for the index: changes wait in memory, and in the log",
+                L_TEXT("disk", rt_dir_path(d->root)), L_TEXT("error", eb.text));
+        f->starved = now == ERR_NO_SPACE;
+        if (now != ERR_OK && now != ERR_NO_SPACE) {
             f->broken = true;
             LOG(LOG_ERROR, "disk.index_failed",
                 "the index takes nothing more; it is rebuilt at the next start",
@@ -181,6 +199,9 @@ flush_wait(struct disk *d, struct errbuf *eb)
         rt_cond_signal(&f->kick);
         rc = rt_cond_wait(&f->round_over, DEADLINE_NEVER);
     }
+    if (rc == ERR_OK && f->starved && !f->broken)
+        rc = err_set(eb, ERR_NO_SPACE,
+                     "the disk is full: its index has no room to take what changed");
     if (rc == ERR_OK && f->broken)
         rc = err_set(
             eb, ERR_IO,

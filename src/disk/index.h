@@ -78,6 +78,13 @@ struct index_segment {
 enum err index_segment(struct index *x, enum disk_class class, uint32_t segment,
                        struct index_segment *out, struct errbuf *eb) MUST_CHECK;
 
+/* All of them, in order, as index_segment() would tell. `on_segment` runs after the transaction. May switch. */
+enum err index_segments(struct index *x,
+                        void (*on_segment)(void *arg, enum disk_class class,
+                                           uint32_t segment,
+                                           const struct index_segment *seen),
+                        void *arg, struct errbuf *eb) MUST_CHECK;
+
 /* Objects of a bucket and their bytes, as far as the index covers: all buckets that have any, in order. `on_usage` runs
  * after the transaction. */
 struct index_usage {

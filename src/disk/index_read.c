@@ -209,11 +209,80 @@ index_segment(struct index *x, enum disk_class class, uint32_t segment,
     return call(&c, "segment", eb);
 }
 
+/* Pages of a small database, so that no loop is held for long. */
+#define SMALL_PAGE 256u
+
+struct segment_page {
+    unsigned char from[INDEX_SEGMENT_KEY];
+    uint32_t count;
+    bool more;
+    struct {
+        unsigned char key[INDEX_SEGMENT_KEY];
+        struct index_segment seen;
+    } at[SMALL_PAGE];
+};
+
+static int
+segment_page(struct call *c, MDB_txn *txn)
+{
+    struct segment_page *p = c->arg;
+    MDB_val key = {sizeof p->from, p->from}, value;
+    MDB_cursor *cursor;
+    int rc = mdb_cursor_open(txn, c->x->dbi[DB_SEGMENTS], &cursor);
+
+    if (rc != 0)
+        return rc;
+    p->count = 0;
+    p->more = false;
+    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE); rc == 0;
+         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+        if (p->count == SMALL_PAGE) {
+            p->more = true;
+            break;
+        }
+        if (key.mv_size != INDEX_SEGMENT_KEY ||
+            !index_segment_decode(key.mv_data, &value, &p->at[p->count].seen)) {
+            rc = MDB_CORRUPTED;
+            break;
+        }
+        memcpy(p->at[p->count++].key, key.mv_data, key.mv_size);
+    }
+    if (rc == 0 && p->more)
+        memcpy(p->from, key.mv_data, MIN(key.mv_size, sizeof p->from));
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+enum err
+index_segments(struct index *x,
+               void (*on_segment)(void *arg, enum disk_class class, uint32_t segment,
+                                  const struct index_segment *seen),
+               void *arg, struct errbuf *eb)
+{
+    struct segment_page *p = xcalloc(1, sizeof *p);
+    struct call c = {.x = x, .run = segment_page, .arg = p};
+    enum err rc;
+
+    do {
+        rc = call(&c, "segments", eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < p->count; i++) {
+            struct cursor key = cursor_of(p->at[i].key, INDEX_SEGMENT_KEY);
+            unsigned class = (unsigned)take_be(&key, 1);
+
+            if (class < DISK_CLASSES_)
+                on_segment(arg, (enum disk_class)class, (uint32_t)take_be(&key, 4),
+                           &p->at[i].seen);
+        }
+    } while (rc == ERR_OK && p->more);
+    free(p);
+    return rc;
+}
+
 struct usage_page {
     uint64_t from;
     uint32_t count;
     bool more;
-    struct index_usage at[256];
+    struct index_usage at[SMALL_PAGE];
 };
 
 static int

@@ -81,20 +81,13 @@ has_place(const struct row *row)
     return (row->flags & ROW_TOMBSTONE) == 0 && row->segment != 0;
 }
 
-/* What a row counts in its segment: at least one byte, so that a segment with none is named by nobody. */
-static int64_t
-weight(const struct row *row)
-{
-    return (row->flags & ROW_PARTS) != 0 ? 1 : (int64_t)MAX(row->size, 1u);
-}
-
 static enum disk_class
 class_of(const struct row *row)
 {
     return (row->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE;
 }
 
-/* A record of metadata holds its log: as one byte, since nobody reclaims by its size. */
+/* A record of metadata holds its log. */
 static void
 count_apart(struct writer *w, const struct row *row, enum disk_class class, int64_t by)
 {
@@ -106,13 +99,13 @@ static void
 count_row(struct writer *w, const struct row *row, bool comes)
 {
     enum disk_class class = class_of(row);
-    int64_t size = weight(row);
+    int64_t size = row_weight(row);
 
     if ((row->flags & ROW_TOMBSTONE) == 0)
         w->meta.objects += comes ? 1 : UINT64_MAX;
     if (has_place(row))
         count_segment(w, class, row->segment, comes ? size : -size, comes ? 0 : size);
-    count_apart(w, row, class, comes ? 1 : -1);
+    count_apart(w, row, class, comes ? RECORD_WEIGHT : -RECORD_WEIGHT);
 }
 
 /* An older version. The bytes of one that comes were counted as dead when another took its place in `objects`. */
@@ -120,11 +113,11 @@ static void
 count_older(struct writer *w, const struct row *row, bool comes)
 {
     enum disk_class class = class_of(row);
-    int64_t size = weight(row);
+    int64_t size = row_weight(row);
 
     if (has_place(row))
         count_segment(w, class, row->segment, comes ? size : -size, comes ? -size : size);
-    count_apart(w, row, class, comes ? 1 : -1);
+    count_apart(w, row, class, comes ? RECORD_WEIGHT : -RECORD_WEIGHT);
 }
 
 /* `before` NULL: there was none. A row that only changed its flags or metadata stays where it is. */
@@ -404,7 +397,7 @@ change_object(struct writer *w, const struct entry *e, struct step *s, bool gone
     return 0;
 }
 
-/* The record of an upload's begin holds its log, as one byte. */
+/* The record of an upload's begin holds its log. */
 static int
 change_upload(struct writer *w, const struct entry *e, const struct step *s)
 {
@@ -417,9 +410,9 @@ change_upload(struct writer *w, const struct entry *e, const struct step *s)
     if (old.len > 0 && upload_row_decode(&home, old, &before) != ERR_OK)
         index_set_bad(w->x);
     else if (old.len > 0)
-        count_segment(w, before.class, before.segment, -1, 0);
+        count_segment(w, before.class, before.segment, -RECORD_WEIGHT, 0);
     if (e->value.len > 0)
-        count_segment(w, after.class, after.segment, 1, 0);
+        count_segment(w, after.class, after.segment, RECORD_WEIGHT, 0);
     return 0;
 }
 
@@ -494,14 +487,14 @@ change_prepared(struct writer *w, const struct entry *e)
         if (prepared_row_decode(&home, old, &p) != ERR_OK)
             index_set_bad(w->x);
         else if (has_place(&p.row))
-            count_segment(w, class_of(&p.row), p.row.segment, -weight(&p.row), 0);
+            count_segment(w, class_of(&p.row), p.row.segment, -row_weight(&p.row), 0);
     }
     if (e->value.len == 0)
         return 0;
     if (prepared_row_decode(&home, e->value, &p) != ERR_OK)
         return MDB_CORRUPTED; /* our own memory */
     if (has_place(&p.row))
-        count_segment(w, class_of(&p.row), p.row.segment, weight(&p.row), 0);
+        count_segment(w, class_of(&p.row), p.row.segment, row_weight(&p.row), 0);
     return 0;
 }
 

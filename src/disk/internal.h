@@ -12,6 +12,7 @@
 #include "disk/hot.h"
 #include "disk/index.h"
 #include "disk/list.h"
+#include "disk/retired.h"
 #include "disk/tail.h"
 #include "rt/fiber.h"
 #include "rt/file.h"
@@ -35,6 +36,15 @@
 
 enum segment_kind { SEGMENT_LOG, SEGMENT_BODIES, SEGMENT_ONE };
 
+/* What compaction found when it last looked at all of a segment. */
+struct survey {
+    bool done;
+    uint64_t living;  /* bytes that would have to move */
+    uint64_t waiting; /* of these: records that could go if no older log were there */
+    int64_t indexed;  /* living bytes that the index counted then */
+    uint64_t deaths;  /* of bodies in the class, until then */
+};
+
 /* A segment that is written, or shared. Segments of one finished body have none: they are opened by name. */
 struct segment {
     /* Set at birth. */
@@ -57,7 +67,10 @@ struct segment {
         unsigned open_places;
         struct list openings;  /* shared bodies: places without their header yet (body.c) */
         struct rt_cond opened; /* one of them has it */
+        uint64_t counted;     /* of it in used_bytes of the disk */
         bool dirty;           /* cached: written since the last sync */
+        bool held;            /* compaction can do nothing with it until the next start */
+        struct survey survey; /* of a log, or of places that were punched: compact.c */
         struct list of_class; /* logs and shared segments of the class, by id */
         struct list of_dirty;
     } home;
@@ -67,20 +80,29 @@ struct segment {
 struct log {
     struct segment *now; /* the one appended to; in disk->segments */
     uint64_t next_group;
-    struct log_position end; /* behind the last group */
-    uint64_t uncovered;      /* bytes of groups that the index does not cover */
-    uint64_t synced_group;   /* native: this one and all before it are durable */
-    bool failed;             /* a write or sync failed: takes nothing more */
-    bool dirty;              /* cached: written since the last sync */
+    struct log_position end;     /* behind the last group */
+    struct log_position covered; /* up to here the index has it, durably */
+    uint64_t uncovered;          /* bytes of groups that the index does not cover */
+    uint64_t synced_group;       /* native: this one and all before it are durable */
+    bool failed;                 /* a write or sync failed: takes nothing more */
+    bool dirty;                  /* cached: written since the last sync */
 };
 
+/* A body that lost its row. */
 struct dying {
     enum disk_class class;
     uint32_t segment;
+    uint64_t offset;
+    struct content_id content;
 };
 struct committer; /* commit.c */
 struct prepared;  /* prepare.h */
 struct flusher;   /* flush.c */
+struct space;     /* space.h */
+struct usage;     /* usage.h */
+struct readings;  /* reading.h */
+struct compactor; /* compact.h */
+struct puncher;   /* punch.h */
 
 #define SEGMENT_TABLE_TOP  4096
 #define SEGMENT_TABLE_PAGE 4096
@@ -104,8 +126,13 @@ struct disk {
     struct committer *committer[DISK_CLASSES_];
     struct flusher *flusher;
     struct scrub *scrub;
-    struct health *health; /* NULL: the check's */
+    struct health *health;     /* NULL: the check's */
     struct prepared *prepared; /* owned */
+    struct space *space;       /* NULL: the check's */
+    struct usage *usage;
+    struct readings *readings;
+    struct compactor *compactor; /* NULL: the check's */
+    struct puncher *puncher;
 
     /* Any loop. */
     segment_slot
@@ -125,8 +152,12 @@ struct disk {
         struct rt_sem reserve;      /* one reservation at a time */
         struct list
             dirty_bodies;    /* cached, holding references; synced before the index */
-        struct dying *dying; /* segments that lost bytes since the last flush; owned */
+        struct dying *dying; /* bodies that died since the last flush; owned */
         uint32_t dying_count, dying_room;
+        uint64_t deaths[DISK_CLASSES_]; /* of bodies, since the start */
+        struct segment
+            *spare[DISK_CLASSES_]; /* a log to be written over, or NULL; owned */
+        struct retired retired;
         uint64_t given_back; /* places found without a record at start */
         bool
             log_damaged; /* changes of the native log are lost: bodies without a record are kept */

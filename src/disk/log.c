@@ -6,6 +6,7 @@
 #include "base/metrics.h"
 #include "disk/health.h"
 #include "disk/segment.h"
+#include "disk/space.h"
 #include "rt/point.h"
 
 #define LOG_BYTES_LEAST MIB(16)
@@ -70,6 +71,12 @@ log_room(struct disk *d, enum disk_class class, uint64_t bytes, struct errbuf *e
         return rc;
     rc = segment_make_shared(d, class, SEGMENT_LOG, log->next_group, LOG_BYTES_LEAST,
                              most, bytes, &next, eb);
+    if (rc == ERR_NO_SPACE) {
+        space_ran_out(d->space, "a new log does not fit");
+        if (space_give_ballast(d->space)) /* deletes have to be written */
+            rc = segment_make_shared(d, class, SEGMENT_LOG, log->next_group,
+                                     LOG_BYTES_LEAST, most, bytes, &next, eb);
+    }
     if (rc != ERR_OK)
         return rc;
     segment_drop(&log->now); /* the table keeps it for its readers */
@@ -91,6 +98,11 @@ log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
     POINT(LOG_BEFORE);
     rc = rt_write(s->file, s->home.used, b, 0, len + DISK_ALIGN, RT_WRITE, eb);
     POINT(LOG_WRITTEN);
+    if (rc == ERR_NO_SPACE) { /* the next group takes the same place and number */
+        space_ran_out(d->space, "a record does not fit");
+        (void)space_give_ballast(d->space);
+        return rc;
+    }
     if (rc == ERR_OK && sync) {
         rc = rt_sync(s->file, eb);
         metric_add(M_DISK_SYNCS, 0, 1);
@@ -100,6 +112,7 @@ log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
         return give_up(d, class, rc, eb);
     metric_add(M_DISK_IO_BYTES, 1, len);
     s->home.used += len;
+    s->home.counted += len;
     log->dirty = !sync;
     log->uncovered += len;
     atomic_fetch_add(&d->used_bytes[class], len);

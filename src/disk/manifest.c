@@ -139,11 +139,20 @@ enum err
 manifest_load(struct disk *d, const struct row *row, struct manifest *out,
               struct errbuf *eb)
 {
+    enum err rc = manifest_load_quiet(d, row, out, eb);
+
+    return rc == ERR_CORRUPT ? read_damage(d, row, 0, eb) : rc;
+}
+
+enum err
+manifest_load_quiet(struct disk *d, const struct row *row, struct manifest *out,
+                    struct errbuf *eb)
+{
     struct loaded member;
     enum err rc;
 
     *out = (struct manifest){0};
-    rc = read_log_member(d, row, true, &member, eb);
+    rc = read_log_member_quiet(d, row, true, &member, eb);
     if (rc != ERR_OK)
         return rc;
     rc = manifest_decode(member.m.body, out, eb);

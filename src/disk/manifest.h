@@ -27,6 +27,9 @@ void manifest_encode(const struct manifest_entry *entries, uint32_t count, char 
 /* ERR_CORRUPT unless every page is whole, numbers ascend and sizes add up. */
 enum err manifest_decode(struct span payload, struct manifest *out,
                          struct errbuf *eb) MUST_CHECK;
-/* Reads and verifies the manifest of a row with ROW_PARTS. Any loop; may switch. */
+/* Reads and verifies the manifest of a row with ROW_PARTS. Quiet: damage is neither counted nor logged, the caller asks
+ * read_again() first. Any loop; may switch. */
 enum err manifest_load(struct disk *d, const struct row *row, struct manifest *out,
                        struct errbuf *eb) MUST_CHECK;
+enum err manifest_load_quiet(struct disk *d, const struct row *row, struct manifest *out,
+                             struct errbuf *eb) MUST_CHECK;

@@ -165,9 +165,18 @@ disk_upload_meta(struct disk *d, const struct disk_key *k, const struct upload_i
     *out = (struct object_meta){0};
     if (rc != ERR_OK)
         return rc;
-    row = (struct row){
-        .flags = ROW_INLINE, .segment = u_row.segment, .offset = u_row.offset};
-    rc = read_log_member(d, &row, false, &l, eb);
+    do { /* as often as its log is compacted meanwhile */
+        row = (struct row){
+            .flags = ROW_INLINE, .segment = u_row.segment, .offset = u_row.offset};
+        rc = read_log_member_quiet(d, &row, false, &l, eb);
+        if (rc != ERR_CORRUPT && rc != ERR_NOT_FOUND)
+            break;
+        rc = upload_of(d, k, u, &u_row, eb);
+        if (rc == ERR_OK && u_row.segment == row.segment && u_row.offset == row.offset)
+            return read_damage(d, &row, 0, eb);
+        if (rc == ERR_OK)
+            rc = ERR_CORRUPT;
+    } while (rc == ERR_CORRUPT);
     if (rc != ERR_OK)
         return rc;
     if (l.m.kind == MEMBER_UPLOAD_BEGIN && content_eq(&l.m.upload.id, &u->id))

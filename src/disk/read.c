@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "disk/block.h"
 #include "disk/manifest.h"
+#include "disk/reading.h"
 
 #define AHEAD_BUFFERS MIB(64) /* in use by all: beyond, nobody reads ahead */
 
@@ -44,8 +45,57 @@ struct disk_reader {
 
     /* An object of parts. */
     struct manifest manifest;
-    struct disk_reader *part; /* owned */
+    struct disk_reader *part;  /* owned */
+    struct disk_reader *whole; /* of a part: whose it is */
+    struct reading reading;    /* of a body, or of an object of parts */
 };
+
+/* ---- what compaction moves under a reader ---- */
+
+static struct span
+key_of(const struct disk_reader *r)
+{
+    return (struct span){r->key, r->key_len};
+}
+
+/* The manifest of the object was written again, because one of its parts was moved. */
+static enum err
+part_again(struct disk_reader *r, struct errbuf *eb)
+{
+    struct disk_reader *w = r->whole;
+    struct manifest m;
+    enum err rc = read_again(w->disk, w->bucket, key_of(w), &w->row, eb);
+
+    if (rc == ERR_OK)
+        rc = manifest_load(w->disk, &w->row, &m, eb);
+    if (rc != ERR_OK)
+        return rc;
+    manifest_fini(&w->manifest);
+    w->manifest = m;
+    rc = ERR_NOT_FOUND;
+    for (uint32_t i = 0; rc == ERR_NOT_FOUND && i < m.count; i++) {
+        const struct manifest_entry *e = &m.entries[i];
+
+        if (!content_eq(&e->content, &r->row.content))
+            continue;
+        rc = e->segment == r->row.segment && e->offset == r->row.offset ? ERR_CORRUPT
+                                                                        : ERR_OK;
+        r->row.segment = e->segment;
+        r->row.offset = e->offset;
+    }
+    return rc;
+}
+
+/* `rc` is what reading said of the place. ERR_OK: it is another place now, try that; else the answer. */
+static enum err
+look_again(struct disk_reader *r, enum err rc, uint64_t block, struct errbuf *eb)
+{
+    if (rc != ERR_CORRUPT && rc != ERR_NOT_FOUND)
+        return rc;
+    rc = r->whole != NULL ? part_again(r, eb)
+                          : read_again(r->disk, r->bucket, key_of(r), &r->row, eb);
+    return rc == ERR_CORRUPT ? read_damage(r->disk, &r->row, block, eb) : rc;
+}
 
 /* ---- metadata ---- */
 
@@ -98,20 +148,17 @@ body_meta(struct disk *d, const struct disk_key *k, const struct row *row,
         rc = member_meta(&l.m, a, true, out, eb);
     loaded_fini(&l);
     read_file_close(&f);
-    return rc == ERR_CORRUPT ? read_damage(d, row, 0, eb) : rc;
+    return rc;
 }
 
-enum err
-disk_meta(struct disk *d, const struct disk_key *k, const struct row *row,
-          struct arena *a, struct object_meta *out, struct errbuf *eb)
+static enum err
+meta_of(struct disk *d, const struct disk_key *k, const struct row *row, struct arena *a,
+        struct object_meta *out, struct errbuf *eb)
 {
     struct row at = *row;
     struct loaded l;
     enum err rc;
 
-    *out = (struct object_meta){0};
-    if (row->segment == 0)
-        return err_set(eb, ERR_NOT_FOUND, "there is no object, only a write in doubt");
     if ((row->flags & ROW_META_APART) != 0) {
         at.flags = ROW_INLINE;
         at.segment = row->meta_segment;
@@ -119,22 +166,61 @@ disk_meta(struct disk *d, const struct disk_key *k, const struct row *row,
     } else if ((row->flags & ROW_INLINE) == 0) {
         return body_meta(d, k, row, a, out, eb);
     }
-    rc = read_log_member(d, &at, false, &l, eb);
+    rc = read_log_member_quiet(d, &at, false, &l, eb);
     if (rc != ERR_OK)
         return rc;
     rc = check_key(&l.m, k->bucket, k->key);
     if (rc == ERR_OK)
         rc = member_meta(&l.m, a, true, out, eb);
     loaded_fini(&l);
-    return rc == ERR_CORRUPT ? read_damage(d, row, 0, eb) : rc;
+    return rc;
+}
+
+enum err
+disk_meta(struct disk *d, const struct disk_key *k, const struct row *row,
+          struct arena *a, struct object_meta *out, struct errbuf *eb)
+{
+    struct row at = *row;
+    enum err rc = ERR_OK;
+
+    *out = (struct object_meta){0};
+    if (row->segment == 0)
+        return err_set(eb, ERR_NOT_FOUND, "there is no object, only a write in doubt");
+    for (;;) {
+        rc = meta_of(d, k, &at, a, out, eb);
+        if (rc != ERR_CORRUPT && rc != ERR_NOT_FOUND)
+            return rc;
+        rc = read_again(d, k->bucket, k->key, &at, eb); /* was it moved meanwhile? */
+        if (rc != ERR_OK)
+            return rc == ERR_CORRUPT ? read_damage(d, &at, 0, eb) : rc;
+    }
 }
 
 /* ---- bodies ---- */
 
-enum err
-disk_read_begin(struct disk *d, const struct disk_key *k, const struct row *row,
-                uint64_t offset, uint64_t len, struct disk_reader **out,
-                struct errbuf *eb)
+/* Opened now, so that the file stays although the object may be deleted meanwhile. */
+static enum err
+open_row(struct disk_reader *r, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    r->reading.segment = r->row.segment;
+    r->reading.offset = r->row.offset;
+    if ((r->row.flags & ROW_PARTS) != 0) {
+        r->reading.segment = 0;
+        r->reading.manifest = &r->manifest;
+        rc = manifest_load_quiet(r->disk, &r->row, &r->manifest, eb);
+    } else {
+        rc = read_file_open(r->disk, &r->row, &r->file, eb);
+        r->opened = rc == ERR_OK;
+    }
+    return rc;
+}
+
+static enum err
+begin(struct disk *d, const struct disk_key *k, const struct row *row, uint64_t offset,
+      uint64_t len, struct disk_reader *whole, struct disk_reader **out,
+      struct errbuf *eb)
 {
     struct disk_reader *r;
     enum err rc = ERR_OK;
@@ -151,13 +237,12 @@ disk_read_begin(struct disk *d, const struct disk_key *k, const struct row *row,
     r->bucket = k->bucket;
     r->key = xmemdup0(k->key.at, k->key.len);
     r->key_len = k->key.len;
-    if ((row->flags & ROW_PARTS) != 0) {
-        if (len > 0)
-            rc = manifest_load(d, row, &r->manifest, eb);
-    } else if ((row->flags & ROW_INLINE) == 0) {
-        /* Opened now, so that the file stays although the object may be deleted meanwhile. */
-        rc = read_file_open(d, row, &r->file, eb);
-        r->opened = rc == ERR_OK;
+    r->whole = whole;
+    if ((row->flags & ROW_PARTS) != 0 ? len > 0 : (row->flags & ROW_INLINE) == 0) {
+        reading_begin(d, &r->reading);
+        do {
+            rc = open_row(r, eb);
+        } while (rc != ERR_OK && (rc = look_again(r, rc, 0, eb)) == ERR_OK);
     }
     if (rc != ERR_OK) {
         disk_read_end(&r);
@@ -165,6 +250,14 @@ disk_read_begin(struct disk *d, const struct disk_key *k, const struct row *row,
     }
     *out = r;
     return ERR_OK;
+}
+
+enum err
+disk_read_begin(struct disk *d, const struct disk_key *k, const struct row *row,
+                uint64_t offset, uint64_t len, struct disk_reader **out,
+                struct errbuf *eb)
+{
+    return begin(d, k, row, offset, len, NULL, out, eb);
 }
 
 static void stop_ahead(struct disk_reader *r);
@@ -185,6 +278,7 @@ disk_read_end(struct disk_reader **rp)
     if (r == NULL)
         return;
     disk_read_end(&r->part);
+    reading_end(&r->reading);
     stop_ahead(r);
     release_piece(r);
     loaded_fini(&r->member);
@@ -212,16 +306,21 @@ next_of_member(struct disk_reader *r, struct span *piece, struct errbuf *eb)
     const struct content_id *id = &r->row.content;
     enum err rc;
 
-    if (!r->loaded) {
+    while (!r->loaded) {
         bool wanted = hot_wants(r->disk->hot, id, 0);
 
-        rc = read_log_member(r->disk, &r->row, true, &r->member, eb);
+        rc = read_log_member_quiet(r->disk, &r->row, true, &r->member, eb);
         if (rc == ERR_OK && (r->member.m.payload != r->row.size ||
-                             check_key(&r->member.m, r->bucket,
-                                       (struct span){r->key, r->key_len}) != ERR_OK))
-            rc = read_damage(r->disk, &r->row, 0, eb);
-        if (rc != ERR_OK)
-            return rc;
+                             check_key(&r->member.m, r->bucket, key_of(r)) != ERR_OK)) {
+            loaded_fini(&r->member);
+            rc = ERR_CORRUPT;
+        }
+        if (rc != ERR_OK) {
+            rc = look_again(r, rc, 0, eb);
+            if (rc != ERR_OK)
+                return rc;
+            continue;
+        }
         r->loaded = true;
         if (wanted)
             hot_add(r->disk->hot, id, 0, r->member.m.body.at,
@@ -294,17 +393,18 @@ take_ahead(struct disk_reader *r, uint64_t from, uint64_t len, uint32_t *skip,
     return true;
 }
 
-/* Bytes [from, from + len) of the body, whole blocks, verified, in r->piece. */
+/* Bytes [from, from + len) of the body, whole blocks, verified, in r->piece. ERR_CORRUPT: *bad is the first wrong one. */
 static enum err
 load_blocks(struct disk_reader *r, uint64_t from, uint64_t len, struct deadline by,
-            const char **out, struct errbuf *eb)
+            const char **out, uint64_t *bad, struct errbuf *eb)
 {
     struct rt_file *f = read_file_of(&r->file);
-    uint64_t first = from / BLOCK_BYTES, have = 0, bad = first;
+    uint64_t first = from / BLOCK_BYTES, have = 0;
     const char *sums;
     uint32_t skip = 0;
     enum err rc = sums_get(f, &r->row, first, block_count(len), &r->sums, &sums, eb);
 
+    *bad = first;
     if (rc == ERR_OK && !take_ahead(r, from, len, &skip, &have))
         rc = read_span(f, body_payload(&r->row) + from, len, by, &r->piece, &skip, &have,
                        eb);
@@ -312,13 +412,24 @@ load_blocks(struct disk_reader *r, uint64_t from, uint64_t len, struct deadline 
         rc = ERR_CORRUPT;
     if (rc == ERR_OK)
         rc = block_check(block_seed(r->disk->cluster_sum, &r->row.content, 0), first,
-                         r->piece->at + skip, len, sums, &bad);
+                         r->piece->at + skip, len, sums, bad);
     if (rc != ERR_OK) {
         iobuf_drop(&r->piece);
-        return rc == ERR_CORRUPT ? read_damage(r->disk, &r->row, bad, eb) : rc;
+        return rc;
     }
     *out = r->piece->at + skip;
     return ERR_OK;
+}
+
+/* The body has another place now. */
+static enum err
+reopen(struct disk_reader *r, struct errbuf *eb)
+{
+    stop_ahead(r);
+    sums_fini(&r->sums);
+    read_file_close(&r->file);
+    r->opened = false;
+    return open_row(r, eb);
 }
 
 static enum err
@@ -333,10 +444,17 @@ next_of_body(struct disk_reader *r, struct deadline by, struct span *piece,
                       ? piece_end
                       : MIN(align_up(MIN(r->end, piece_end), BLOCK_BYTES), r->row.size);
     const char *at = NULL;
-    enum err rc = load_blocks(r, from, to - from, by, &at, eb);
+    uint64_t bad;
+    enum err rc = load_blocks(r, from, to - from, by, &at, &bad, eb);
 
-    if (rc != ERR_OK)
-        return rc;
+    while (rc != ERR_OK) {
+        rc = look_again(r, rc, bad, eb);
+        if (rc != ERR_OK)
+            return rc;
+        rc = reopen(r, eb);
+        if (rc == ERR_OK)
+            rc = load_blocks(r, from, to - from, by, &at, &bad, eb);
+    }
     if (wanted)
         hot_add(r->disk->hot, &r->row.content, number, at, (uint32_t)(to - from));
     give(r, at, from, to - from, piece);
@@ -374,8 +492,8 @@ open_part(struct disk_reader *r, struct errbuf *eb)
                      .size = e->size,
                      .segment = e->segment,
                      .offset = e->offset};
-    return disk_read_begin(r->disk, &k, &row, r->pos - e->at,
-                           MIN(r->end, e->at + e->size) - r->pos, &r->part, eb);
+    return begin(r->disk, &k, &row, r->pos - e->at, MIN(r->end, e->at + e->size) - r->pos,
+                 r, &r->part, eb);
 }
 
 static enum err

@@ -13,6 +13,13 @@ struct loaded {
 enum err read_log_member(struct disk *d, const struct row *row, bool want_body,
                          struct loaded *out, struct errbuf *eb) MUST_CHECK;
 void loaded_fini(struct loaded *l); /* twice is fine */
+/* The same, but what is wrong is neither counted nor logged: the caller asks read_again() first. */
+enum err read_log_member_quiet(struct disk *d, const struct row *row, bool want_body,
+                               struct loaded *out, struct errbuf *eb) MUST_CHECK;
+/* Something is wrong where `row` says: was its body moved, or is it gone? ERR_OK: *row names another place now, try that.
+ * ERR_NOT_FOUND: no version of the key has this content any more. ERR_CORRUPT: it does stand there, and is damaged. */
+enum err read_again(struct disk *d, uint64_t bucket, struct span key, struct row *row,
+                    struct errbuf *eb) MUST_CHECK;
 
 /* A segment as a reader has it: pinned in the table, or opened for him. */
 struct read_file {

@@ -124,16 +124,35 @@ check_body(struct disk *d, const struct member *m, uint64_t *bad)
 }
 
 enum err
-read_log_member(struct disk *d, const struct row *row, bool want_body, struct loaded *out,
-                struct errbuf *eb)
+read_again(struct disk *d, uint64_t bucket, struct span key, struct row *row,
+           struct errbuf *eb)
+{
+    struct row now;
+    enum err rc = find_content(d->tail, d->index, bucket, key, &row->content, &now, eb);
+
+    if (rc == ERR_NOT_FOUND)
+        return err_set(eb, ERR_NOT_FOUND, "the object was replaced while it was read");
+    if (rc != ERR_OK)
+        return rc;
+    if (now.segment == row->segment && now.offset == row->offset &&
+        now.meta_segment == row->meta_segment && now.meta_offset == row->meta_offset)
+        return ERR_CORRUPT;
+    *row = now;
+    return ERR_OK;
+}
+
+static enum err
+load_log_member(struct disk *d, const struct row *row, bool want_body, struct loaded *out,
+                uint64_t *bad, struct errbuf *eb)
 {
     static const struct content_id any;
     struct segment *s = segment_pin(d, row->segment);
     uint64_t len = want_body && (row->flags & ROW_PARTS) == 0 ? 2 * DISK_ALIGN + row->size
                                                               : FIRST_LOOK;
-    uint64_t more, bad = 0;
+    uint64_t more;
     enum err rc;
 
+    *bad = 0;
     *out = (struct loaded){0};
     if (s == NULL)
         return err_set(eb, ERR_NOT_FOUND, "segment %06" PRIu32 " is not there",
@@ -154,12 +173,29 @@ read_log_member(struct disk *d, const struct row *row, bool want_body, struct lo
         !content_eq(&row->content, &out->m.content))
         rc = ERR_CORRUPT;
     if (rc == ERR_OK && want_body)
-        rc = check_body(d, &out->m, &bad);
-    if (rc != ERR_OK) {
+        rc = check_body(d, &out->m, bad);
+    if (rc != ERR_OK)
         loaded_fini(out);
-        return rc == ERR_CORRUPT ? read_damage(d, row, bad, eb) : rc;
-    }
-    return ERR_OK;
+    return rc;
+}
+
+enum err
+read_log_member_quiet(struct disk *d, const struct row *row, bool want_body,
+                      struct loaded *out, struct errbuf *eb)
+{
+    uint64_t bad;
+
+    return load_log_member(d, row, want_body, out, &bad, eb);
+}
+
+enum err
+read_log_member(struct disk *d, const struct row *row, bool want_body, struct loaded *out,
+                struct errbuf *eb)
+{
+    uint64_t bad;
+    enum err rc = load_log_member(d, row, want_body, out, &bad, eb);
+
+    return rc == ERR_CORRUPT ? read_damage(d, row, bad, eb) : rc;
 }
 
 /* ---- sums of bodies ---- */

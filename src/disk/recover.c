@@ -12,6 +12,7 @@
 #include "disk/read.h"
 #include "disk/scan.h"
 #include "disk/segment.h"
+#include "disk/usage.h"
 #include "rt/point.h"
 
 /* ---- what files there are ---- */
@@ -67,6 +68,12 @@ open_segments(struct disk *d, enum disk_class class, const struct found_list *l,
             LOG(LOG_ERROR, "disk.segment_unusable", "left as it is",
                 L_TEXT("error", eb->text));
             continue;
+        }
+        if (segment_is_spare(s) && !d->read_only) { /* room, and nothing else */
+            segment_drop(&s);
+            rc = segment_remove(d, class, SEGMENT_LOG, l->at[i].id, eb);
+            if (rc != ERR_OK)
+                return rc;
         }
         segment_drop(&s);
     }
@@ -256,6 +263,29 @@ cached_body_is_there(struct disk *d, const struct member *m, bool *out, struct e
 }
 
 static enum err
+cached_entry_is_there(struct disk *d, const struct manifest_entry *e, bool *out,
+                      struct errbuf *eb)
+{
+    struct member body = {.content = e->content,
+                          .size = e->size,
+                          .place = {.segment = e->segment, .offset = e->offset}};
+    struct row row = {.flags = ROW_CACHED | ROW_INLINE,
+                      .content = e->content,
+                      .size = e->size,
+                      .segment = e->segment,
+                      .offset = e->offset};
+    struct loaded l;
+    enum err rc;
+
+    if (!e->in_log)
+        return cached_body_is_there(d, &body, out, eb);
+    rc = read_log_member(d, &row, true, &l, eb);
+    loaded_fini(&l);
+    *out = rc == ERR_OK;
+    return rc == ERR_CORRUPT || rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum err
 cached_parts_are_there(struct disk *d, const struct member *m, bool *out,
                        struct errbuf *eb)
 {
@@ -269,8 +299,9 @@ cached_parts_are_there(struct disk *d, const struct member *m, bool *out,
 
         rc = find_part(d->tail, d->index, &m->upload, e->number, &part, eb);
         *out = rc == ERR_OK && content_eq(&part.row.content, &e->content);
-        if (rc == ERR_NO_UPLOAD)
-            rc = ERR_OK;
+        if (rc ==
+            ERR_NO_UPLOAD) /* its record was of no use any more when its log was compacted */
+            rc = cached_entry_is_there(d, e, out, eb);
     }
     manifest_fini(&manifest);
     return rc;
@@ -285,7 +316,7 @@ soften(struct disk *d, struct member *m, bool *skip, struct errbuf *eb)
     enum err rc = ERR_OK;
 
     *skip = false;
-    if (m->place.segment != 0)
+    if (m->place.segment != 0 && m->kind != MEMBER_META)
         rc = cached_body_is_there(d, m, &there, eb);
     else if (m->kind == MEMBER_UPLOAD_COMPLETE)
         rc = cached_parts_are_there(d, m, &there, eb);
@@ -401,6 +432,14 @@ tell_progress(struct disk *d, uint64_t bytes)
 
 static struct segment *next_log(struct disk *d, enum disk_class class, struct segment *s);
 
+/* Gaps that compaction has left are none. */
+static bool
+gap_is_known(const struct disk *d, enum disk_class class, const struct segment *next)
+{
+    return retired_covers(&d->home.retired, class, d->home.log[class].next_group,
+                          next->first_group - 1);
+}
+
 /* The log goes on in `next`. Groups that are missing in between were acknowledged, for `next` was made when all before
  * it was there. */
 static enum err
@@ -410,8 +449,12 @@ bridge_gap(struct disk *d, struct changes *c, struct segment *s, struct log_scan
     struct log *log = &d->home.log[c->class];
     enum err rc;
 
-    if (next == NULL || c->class != DISK_NATIVE || next->first_group <= log->next_group)
+    if (next == NULL || next->first_group <= log->next_group)
         return ERR_OK;
+    if (c->class != DISK_NATIVE || gap_is_known(d, c->class, next)) {
+        log->next_group = next->first_group;
+        return ERR_OK;
+    }
     rc = salvage(d, c, s, scan, s->home.size, next->first_group, eb);
     log->next_group = next->first_group;
     return rc;
@@ -495,11 +538,13 @@ next_log(struct disk *d, enum disk_class class, struct segment *s)
     {
         struct segment *later = LIST_ENTRY(n, struct segment, home.of_class);
 
-        if (class == DISK_NATIVE && later->kind == SEGMENT_LOG &&
-            later->first_group > log->next_group &&
+        if (later->kind == SEGMENT_LOG && later->first_group > log->next_group &&
             (next == NULL || later->first_group < next->first_group))
             next = later;
     }
+    /* Cached: unless the gap is known, what follows may be of a log that was cut off. */
+    if (next != NULL && class == DISK_CACHED && !gap_is_known(d, class, next))
+        return NULL;
     return next;
 }
 
@@ -718,8 +763,8 @@ count_shared(struct disk *d, enum disk_class class)
         struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
         bool open = s == d->home.log[class].now || s == d->home.bodies[class];
 
-        atomic_fetch_add(&d->used_bytes[class],
-                         (open ? s->home.used : s->home.size) - DISK_ALIGN);
+        s->home.counted = (open ? s->home.used : s->home.size) - DISK_ALIGN;
+        atomic_fetch_add(&d->used_bytes[class], s->home.counted);
     }
 }
 
@@ -820,6 +865,7 @@ recover_disk(struct disk *d, struct errbuf *eb)
 
     d->home.log_damaged = damaged;
     d->home.next_segment = 1;
+    rc = retired_load(d->state, &d->home.retired, eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
         rc = rt_dir_list(d->dir[c], on_name, &found[c], eb);
         if (rc == ERR_OK)
@@ -831,9 +877,12 @@ recover_disk(struct disk *d, struct errbuf *eb)
         rc = check_for_logs(d, &found[DISK_NATIVE], eb);
     if (rc == ERR_OK)
         rc = prepared_load(d, eb);
+    if (rc == ERR_OK)
+        rc = usage_load(d->usage, d->index, eb);
     tail_replaying(d->tail, true);
     for (unsigned c = 0; c < DISK_CLASSES_; c++) {
         d->home.log[c].end = covered.log[c]; /* a flush in the middle covers no less */
+        d->home.log[c].covered = covered.log[c];
         if (rc == ERR_OK)
             d->home.to_replay += log_bytes(d, (enum disk_class)c, &covered.log[c]);
     }

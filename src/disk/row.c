@@ -445,3 +445,18 @@ row_has_object(const struct row *row)
     return (row->flags & ROW_DOUBT) == 0 ||
            memcmp(&row->content, &none, sizeof none) != 0;
 }
+
+int64_t
+segment_weight(bool in_log, uint64_t size)
+{
+    return in_log ? (int64_t)align_up(size, 512) + RECORD_WEIGHT
+                  : (int64_t)MAX(size, 1u);
+}
+
+int64_t
+row_weight(const struct row *row)
+{
+    if ((row->flags & ROW_PARTS) != 0)
+        return 512 + RECORD_WEIGHT + 64 * (int64_t)row->parts;
+    return segment_weight((row->flags & ROW_INLINE) != 0, row->size);
+}

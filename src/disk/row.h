@@ -76,6 +76,11 @@ enum err done_row_decode(const struct row_home *home, struct span value,
 enum err prepared_row_decode(const struct row_home *home, struct span value,
                              struct prepared_row *out) MUST_CHECK;
 
+/* What is counted as living in a segment for whatever names a place in it, never 0: a member of a log takes its header
+ * too, about; a manifest 64 bytes a part. */
+#define RECORD_WEIGHT INT64_C(1536)
+int64_t segment_weight(bool in_log, uint64_t size);
+int64_t row_weight(const struct row *row);
 /* Is there an object in it: no tombstone, not only a doubt? */
 bool row_has_object(const struct row *row);
 /* Which of two values of one key is the newer? Objects: the higher version, of equals the second. Other tables:

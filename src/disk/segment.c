@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "disk/space.h"
 #include "rt/point.h"
 
 static const char *const kind_names[] = {
@@ -14,6 +15,7 @@ static const char *const kind_names[] = {
     [SEGMENT_ONE] = "one",
 };
 #define SEGMENT_ID_MAX ((1u << 28) - 1)
+#define LOG_SHARE      16u /* a log is that part of what its class holds */
 
 const char *
 segment_kind_name(enum segment_kind kind)
@@ -227,9 +229,12 @@ segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
     s->first_group = first_group;
     s->home.size = bytes;
     segment_name(kind, s->id, name);
-    rc = rt_open(d->dir[class], name, RT_O_WRITE | RT_O_CREATE | RT_O_EXCL | RT_O_DIRECT,
-                 0600, &s->file, eb);
-    if (rc == ERR_OK) {
+    rc = kind != SEGMENT_LOG ? space_leaves_reserve(d->space, bytes, eb) : ERR_OK;
+    if (rc == ERR_OK)
+        rc = rt_open(d->dir[class], name,
+                     RT_O_WRITE | RT_O_CREATE | RT_O_EXCL | RT_O_DIRECT, 0600, &s->file,
+                     eb);
+    if (s->file != NULL) {
         rc = rt_fallocate(s->file, 0, bytes, eb);
         if (rc == ERR_OK)
             rc = write_header(s, eb);
@@ -254,15 +259,149 @@ segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
     return ERR_OK;
 }
 
+/* ---- spares ---- */
+
+#define PIN_WAIT_MS 10u
+#define PIN_WAITS   500u /* readers of logs hold them for one read */
+
+static enum err
+write_zeros(struct segment *s, uint64_t offset, struct errbuf *eb)
+{
+    struct iobuf *b;
+    enum err rc = iobuf_get(DISK_ALIGN, &b);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer to clear a log");
+    memset(b->at, 0, DISK_ALIGN);
+    rc = rt_write(s->file, offset, b, 0, DISK_ALIGN, RT_BACKGROUND, eb);
+    iobuf_drop(&b);
+    return rc;
+}
+
+/* First the header, durable; then the first group goes, so that a header which is torn when the log is used again does
+ * not make it the old log. */
+static enum err
+make_spare(struct segment *s, struct errbuf *eb)
+{
+    enum err rc;
+
+    s->generation++;
+    s->first_group = 0;
+    rc = write_header(s, eb);
+    if (rc == ERR_OK)
+        rc = rt_sync(s->file, eb);
+    if (rc == ERR_OK)
+        rc = write_zeros(s, DISK_ALIGN, eb);
+    if (rc == ERR_OK)
+        rc = rt_sync(s->file, eb);
+    s->home.used = DISK_ALIGN;
+    s->home.counted = 0;
+    return rc;
+}
+
+static enum err
+unlink_log(struct disk *d, enum disk_class class, uint32_t id, struct errbuf *eb)
+{
+    char name[SEGMENT_NAME_ROOM];
+    enum err rc;
+
+    segment_name(SEGMENT_LOG, id, name);
+    rc = rt_dir_unlink(d->dir[class], name, eb);
+    return rc == ERR_OK ? rt_dir_sync(d->dir[class], eb) : rc;
+}
+
+/* A spare saves half of what a new log costs; one is enough, and not where it would be a large part of what is kept. */
+static bool
+wants_spare(const struct disk *d, const struct segment *s)
+{
+    return d->home.spare[s->class] == NULL && !s->doomed && !space_is_tight(d->space) &&
+           s->generation < UINT32_MAX &&
+           s->home.size <= MAX(MIB(16), atomic_load(&d->used_bytes[s->class]) / 16);
+}
+
+enum err
+segment_retire(struct disk *d, struct segment **sp, struct errbuf *eb)
+{
+    struct segment *s = *sp;
+    enum disk_class class = s->class;
+    bool spare = wants_spare(d, s);
+    enum err rc = ERR_IO;
+
+    *sp = NULL;
+    assert(s->kind == SEGMENT_LOG && s != d->home.log[class].now);
+    table_remove(d, s->id);
+    for (unsigned i = 0; spare && i < PIN_WAITS && atomic_load(&s->refs) > 1; i++) {
+        rc = rt_sleep_ms(PIN_WAIT_MS);
+        spare = rc == ERR_OK;
+    }
+    atomic_fetch_sub(&d->used_bytes[class], s->home.counted);
+    s->home.counted = 0;
+    if (spare && atomic_load(&s->refs) == 1) {
+        rc = make_spare(s, eb);
+        if (rc == ERR_OK) {
+            d->home.spare[class] = s;
+            return ERR_OK;
+        }
+    }
+    rc = unlink_log(d, class, s->id, eb);
+    segment_drop(&s); /* whoever still reads keeps the file */
+    return rc;
+}
+
+void
+segment_drop_spare(struct disk *d, enum disk_class class)
+{
+    struct segment *s = d->home.spare[class];
+    struct errbuf eb = {0};
+
+    d->home.spare[class] = NULL;
+    if (s != NULL && unlink_log(d, class, s->id, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disk.unlink_failed", "a spare log stays until the next start",
+            L_U64("segment", s->id), L_TEXT("error", eb.text));
+    segment_drop(&s);
+}
+
+/* Overwriting costs half of growing. NULL: there is none that is large enough, or it does not work. */
+static struct segment *
+take_spare(struct disk *d, enum disk_class class, uint64_t first_group, uint64_t least)
+{
+    struct segment *s = d->home.spare[class];
+    struct errbuf eb = {0};
+    enum err rc;
+
+    if (s == NULL || s->home.size < least)
+        return NULL;
+    d->home.spare[class] = NULL;
+    s->first_group = first_group;
+    rc = write_header(s, &eb);
+    if (rc == ERR_OK)
+        rc = rt_sync(s->file, &eb);
+    if (rc == ERR_OK) {
+        table_add(s);
+        return s;
+    }
+    LOG(LOG_WARN, "disk.spare_failed", "a new log is made instead",
+        L_U64("segment", s->id), L_TEXT("error", eb.text));
+    s->first_group = 0;
+    d->home.spare[class] = s;
+    segment_drop_spare(d, class);
+    return NULL;
+}
+
 enum err
 segment_make_shared(struct disk *d, enum disk_class class, enum segment_kind kind,
                     uint64_t first_group, uint64_t from, uint64_t most, uint64_t room,
                     struct segment **out, struct errbuf *eb)
 {
     uint64_t least = align_up(2 * DISK_ALIGN + room, DISK_ALIGN);
-    uint64_t bytes = MIN(most, MAX(from, atomic_load(&d->used_bytes[class])));
+    uint64_t holds = atomic_load(&d->used_bytes[class]);
+    uint64_t bytes =
+        MIN(most, MAX(from, kind == SEGMENT_LOG ? holds / LOG_SHARE : holds));
     enum err rc;
 
+    *out = kind == SEGMENT_LOG ? take_spare(d, class, first_group, least) : NULL;
+    if (*out != NULL)
+        return ERR_OK;
     bytes = MAX(align_down(bytes, DISK_ALIGN), least);
     for (;;) {
         rc = segment_make(d, class, kind, first_group, bytes, out, eb);

@@ -19,8 +19,10 @@ bool segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id)
 enum err segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
                       uint64_t first_group, uint64_t bytes, struct segment **out,
                       struct errbuf *eb) MUST_CHECK;
-/* The same for logs and shared segments: as large as what the class holds, between `from` and `most`; smaller where
- * the disk has not that much left, but with room for `room` behind the header. Home; may switch. */
+/* The same for logs and shared segments: a log as large as a sixteenth of what the class holds, others as large as that,
+ * between `from` and `most`; smaller where
+ * the disk has not that much left, but with room for `room` behind the header. A log takes the spare, if there is one.
+ * Home; may switch. */
 enum err segment_make_shared(struct disk *d, enum disk_class class,
                              enum segment_kind kind, uint64_t first_group, uint64_t from,
                              uint64_t most, uint64_t room, struct segment **out,
@@ -34,6 +36,18 @@ enum err segment_open(struct disk *d, enum disk_class class, enum segment_kind k
 /* Takes it out of table and folder. Home; may switch. */
 enum err segment_remove(struct disk *d, enum disk_class class, enum segment_kind kind,
                         uint32_t id, struct errbuf *eb) MUST_CHECK;
+
+/* A log in which nothing lives any more goes out of table and folder, durably, or becomes the spare of its class: its
+ * header says so under the next generation, and no old group can be read again. Takes the caller's reference. Home;
+ * may switch. */
+enum err segment_retire(struct disk *d, struct segment **sp, struct errbuf *eb) MUST_CHECK;
+/* Unlinks the spare: for want of room, at the end. Home; may switch. */
+void segment_drop_spare(struct disk *d, enum disk_class class);
+static inline bool
+segment_is_spare(const struct segment *s)
+{
+    return s->kind == SEGMENT_LOG && s->first_group == 0;
+}
 
 /* Unlinks a file that holds nothing yet; says so when it can't. */
 void segment_discard(struct disk *d, enum disk_class class, const char *name);

@@ -8,6 +8,7 @@
 #include "disk/body.h"
 #include "disk/commit.h"
 #include "disk/health.h"
+#include "disk/space.h"
 #include "disk/writer.h"
 
 #define WRITE_PIECE (1u << 20) /* bytes that go to a body segment at a time */
@@ -93,6 +94,9 @@ writer_begin_as(struct disk *d, const struct disk_key *k, enum disk_class class,
         return err_set(eb, ERR_IO, "the disk has failed");
     if (health_may_write(d->health, eb) != ERR_OK)
         return ERR_IO;
+    rc = space_admit(d->space, size, eb);
+    if (rc != ERR_OK)
+        return rc;
     w = xcalloc(1, sizeof *w);
     w->disk = d;
     w->class = class;

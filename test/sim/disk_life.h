@@ -24,6 +24,8 @@ struct life {
     enum disk_class class;
     struct disk *disk;
     uint64_t epoch;
+    uint64_t segment_bytes; /* 0: 2 MiB */
+    unsigned compacts;      /* one request in so many is a compaction; 0: none */
     char *body; /* BODY_TOP bytes, one for each worker */
 };
 
@@ -301,6 +303,14 @@ work(void *arg)
     enum err rc = ERR_OK;
 
     for (unsigned i = 0; rc == ERR_OK && i < f->ops; i++) {
+        if (f->compacts > 0 && sim_random() % f->compacts == 0) {
+            struct errbuf eb = {0};
+
+            rc = disk_compact(f->disk, &eb);
+            if (rc != ERR_OK && !rt_cancelled() && !f->disturbed)
+                CHECK_STR(eb.text, "a disk that can be compacted");
+            continue;
+        }
         struct ledger_key *k =
             &f->ledger
                  ->keys[w->index + WORKERS * (sim_random() % (LEDGER_KEYS / WORKERS))];
@@ -325,7 +335,8 @@ live(void *arg)
     struct life *f = arg;
     struct disk_options o = {.node = 1,
                              .epoch = f->epoch,
-                             .segment_bytes = 2u << 20,
+                             .segment_bytes =
+                                 f->segment_bytes > 0 ? f->segment_bytes : 2u << 20,
                              .tail_bytes = 1u << 20,
                              .index_map_bytes = 16u << 20,
                              .index_interval_ms = 1 + sim_random() % 40,

@@ -310,7 +310,7 @@ space(void *arg)
     for (int i = 0; i < 3; i++) {
         CHECK(world_put_class(d, DISK_NATIVE, "own", data, DATA, false, NULL, &row) ==
               ERR_OK);
-        CHECK(disk_settle(d, &eb) == ERR_OK);
+        CHECK(disk_compact(d, &eb) == ERR_OK);
         CHECK_U64(single_files(), 1);
     }
     REQUIRE(disk_write_begin(d, &k, DISK_NATIVE, 17u << 20, &w, &eb) == ERR_OK);
@@ -318,7 +318,7 @@ space(void *arg)
     disk_write_abort(&w);
     CHECK_U64(single_files(), 1);
     CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK);
-    CHECK(disk_settle(d, &eb) == ERR_OK);
+    CHECK(disk_compact(d, &eb) == ERR_OK);
     CHECK_U64(single_files(), 0);
     disk_stat(d, &after);
     CHECK(after.native_bytes - before.native_bytes < 64u << 10); /* log records only */

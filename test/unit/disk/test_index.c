@@ -240,8 +240,7 @@ check_segments_are_counted(void)
     for (unsigned b = 0; b < BUCKETS; b++)
         for (unsigned k = 0; k < KEYS; k++)
             if (living[b][k])
-                living_bytes[model[b][k].segment] +=
-                    (int64_t)MAX(model[b][k].size, 1u); /* whoever names it holds it */
+                living_bytes[model[b][k].segment] += row_weight(&model[b][k]);
     for (uint32_t s = 0; s < ARRAY_LEN(living_bytes); s++) {
         struct index_segment seen;
         struct errbuf eb = {0};

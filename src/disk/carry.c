@@ -1,0 +1,550 @@
+#include "disk/carry.h"
+
+#include <assert.h>
+
+#include "disk/change_version.h"
+#include "disk/manifest.h"
+#include "disk/prepare.h"
+
+#define OLDER_PAGE 32u
+
+static struct place
+place_of(const struct member *m) /* of its body, or of itself */
+{
+    if (m->place.segment != 0)
+        return m->place;
+    return (struct place){
+        .segment = m->segment, .generation = m->generation, .offset = m->offset};
+}
+
+static bool
+stands_at(const struct row *row, const struct place *p)
+{
+    return row->segment == p->segment && row->offset == p->offset;
+}
+
+static bool
+is_upload(const struct member *m)
+{
+    static const struct content_id none;
+
+    return !content_eq(&m->upload.id, &none);
+}
+
+/* ---- who has this part ---- */
+
+static enum err
+has_part(struct disk *d, const struct row *row, uint32_t segment, uint64_t offset,
+         bool *out, struct errbuf *eb)
+{
+    struct manifest m;
+    enum err rc;
+
+    *out = false;
+    if ((row->flags & (ROW_PARTS | ROW_TOMBSTONE)) != ROW_PARTS)
+        return ERR_OK;
+    rc = manifest_load(d, row, &m, eb);
+    if (rc != ERR_OK)
+        return rc;
+    for (uint32_t i = 0; !*out && i < m.count; i++)
+        *out = m.entries[i].segment == segment && m.entries[i].offset == offset;
+    manifest_fini(&m);
+    return ERR_OK;
+}
+
+static enum err
+older_owner(struct disk *d, uint64_t bucket, struct span key, uint32_t segment,
+            uint64_t offset, struct row *out, struct errbuf *eb)
+{
+    struct version after = {UINT64_MAX, UINT64_MAX};
+    struct arena *a = arena_new(KIB(8), MIB(1));
+    bool more = true, has = false;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more && !has) {
+        struct row *rows;
+        uint32_t count;
+
+        arena_reset(a);
+        rc = list_older(d->tail, d->index, bucket, key, &after, OLDER_PAGE, a, &rows,
+                        &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && !has && i < count; i++) {
+            after = row_born(&rows[i]);
+            *out = rows[i];
+            rc = has_part(d, out, segment, offset, &has, eb);
+        }
+        more = more && rc == ERR_OK && count > 0;
+    }
+    arena_free(&a);
+    return rc == ERR_OK && !has ? ERR_NOT_FOUND : rc;
+}
+
+enum err
+carry_owner(struct disk *d, uint64_t bucket, struct span key, uint32_t segment,
+            uint64_t offset, struct row *out, struct errbuf *eb)
+{
+    bool has;
+    enum err rc = find_object(d->tail, d->index, bucket, key, true, out, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = has_part(d, out, segment, offset, &has, eb);
+    if (rc != ERR_OK || has)
+        return rc;
+    if ((out->flags & (ROW_VERSIONED | ROW_SUSPENDED)) == 0)
+        return ERR_NOT_FOUND; /* nothing is older */
+    return older_owner(d, bucket, key, segment, offset, out, eb);
+}
+
+enum err
+carry_place_lives(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
+{
+    struct part_row part;
+    struct row row;
+    enum err rc;
+
+    *out = m->kind == MEMBER_BODY;
+    if (!*out || (prepared_count(d->prepared) > 0 &&
+                  (prepared_has(d->prepared, &m->content) ||
+                   (is_upload(m) && prepared_has_upload(d->prepared, &m->upload)))))
+        return ERR_OK;
+    if (m->part == 0) {
+        rc = find_content(d->tail, d->index, m->bucket, m->key, &m->content, &row, eb);
+        *out = rc == ERR_OK && row.segment == m->segment && row.offset == m->offset;
+        return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+    }
+    rc = find_part(d->tail, d->index, &m->upload, m->part, &part, eb);
+    if (rc == ERR_OK && part.row.segment == m->segment && part.row.offset == m->offset)
+        return ERR_OK;
+    if (rc == ERR_OK || rc == ERR_NO_UPLOAD)
+        rc = carry_owner(d, m->bucket, m->key, m->segment, m->offset, &row, eb);
+    *out = rc != ERR_NOT_FOUND;
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* ---- looking ---- */
+
+static enum err
+stuck(struct carried *out)
+{
+    out->what = CARRY_STUCK;
+    return ERR_OK;
+}
+
+static enum err
+says_no(struct carried *out, bool oldest)
+{
+    out->what = oldest ? CARRY_DROP : CARRY_WAIT;
+    return ERR_OK;
+}
+
+/* Undecided, and this is the record that prepared it. */
+static enum err
+look_at_prepared(struct disk *d, const struct member *m, struct carried *out,
+                 struct errbuf *eb)
+{
+    struct place at = place_of(m);
+    char key[DISK_KEY_MAX];
+    struct prepared_row p;
+    enum err rc = find_prepared(d->tail, d->index, &m->content, key, &p, eb);
+
+    if (rc == ERR_OK && m->kind == MEMBER_PREPARE && stands_at(&p.row, &at)) {
+        out->what = CARRY_KEEP;
+        out->by = BY_PREPARED;
+    }
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum err
+look_at_body(struct disk *d, const struct member *m, struct carried *out,
+             struct errbuf *eb)
+{
+    struct place at = place_of(m);
+    enum err rc;
+
+    if (prepared_has(d->prepared, &m->content))
+        return look_at_prepared(d, m, out, eb);
+    rc = find_content(d->tail, d->index, m->bucket, m->key, &m->content, &out->row, eb);
+    if (rc == ERR_OK && stands_at(&out->row, &at)) {
+        out->what = CARRY_MOVE;
+        out->by = BY_VERSION;
+    }
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum err
+upload_is_open(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
+{
+    struct upload_row u;
+    enum err rc = find_upload(d->tail, d->index, m->bucket, m->key, &m->upload, &u, eb);
+
+    *out = rc == ERR_OK;
+    return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
+}
+
+/* A manifest that nobody names has ended its upload nevertheless. */
+static enum err
+look_at_manifest(struct disk *d, const struct member *m, bool oldest, struct carried *out,
+                 struct errbuf *eb)
+{
+    struct place at = place_of(m);
+    bool open;
+    enum err rc;
+
+    if (prepared_has(d->prepared, &m->content))
+        return look_at_prepared(d, m, out, eb);
+    rc = find_content(d->tail, d->index, m->bucket, m->key, &m->content, &out->row, eb);
+    if (rc == ERR_OK && stands_at(&out->row, &at)) {
+        out->what = CARRY_MANIFEST;
+        out->by = BY_VERSION;
+        return ERR_OK;
+    }
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = upload_is_open(d, m, &open, eb);
+    if (rc == ERR_OK && !open && !oldest)
+        out->what = CARRY_END;
+    return rc;
+}
+
+/* A part in the log that an object may have. */
+static enum err
+look_for_owner(struct disk *d, const struct member *m, struct carried *out,
+               struct errbuf *eb)
+{
+    enum err rc;
+
+    if (m->place.segment != 0)
+        return ERR_OK; /* the manifest says where it is, nobody needs the record */
+    if (prepared_has_upload(d->prepared, &m->upload))
+        return stuck(out);
+    rc = carry_owner(d, m->bucket, m->key, m->segment, m->offset, &out->row, eb);
+    if (rc == ERR_OK)
+        out->what = CARRY_PART;
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum err
+look_at_part(struct disk *d, const struct member *m, struct carried *out,
+             struct errbuf *eb)
+{
+    struct place at = place_of(m);
+    struct part_row part;
+    bool open;
+    enum err rc = upload_is_open(d, m, &open, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (!open)
+        return look_for_owner(d, m, out, eb);
+    rc = find_part(d->tail, d->index, &m->upload, m->part, &part, eb);
+    if (rc == ERR_NO_UPLOAD)
+        return ERR_OK;
+    if (rc != ERR_OK || !stands_at(&part.row, &at))
+        return rc;
+    /* Its place stands in a manifest that is not decided. */
+    if (m->place.segment == 0 && prepared_has_upload(d->prepared, &m->upload))
+        return stuck(out);
+    out->what = CARRY_KEEP;
+    out->by = BY_PART;
+    out->row = part.row;
+    return ERR_OK;
+}
+
+static enum err
+look_at_begin(struct disk *d, const struct member *m, struct carried *out,
+              struct errbuf *eb)
+{
+    struct upload_row u;
+    enum err rc = find_upload(d->tail, d->index, m->bucket, m->key, &m->upload, &u, eb);
+
+    if (rc == ERR_OK && u.segment == m->segment && u.offset == m->offset) {
+        out->what = CARRY_KEEP;
+        out->by = BY_UPLOAD;
+    }
+    return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
+}
+
+/* A version by the one it was born with, the current one or an older one. */
+static enum err
+find_born(struct disk *d, const struct member *m, const struct version *born,
+          struct row *out, struct errbuf *eb)
+{
+    struct version now;
+    enum err rc = find_object(d->tail, d->index, m->bucket, m->key, true, out, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    now = row_born(out);
+    if (version_cmp(&now, born) == 0)
+        return ERR_OK;
+    return find_version(d->tail, d->index, m->bucket, m->key, born, out, eb);
+}
+
+static enum err
+look_at_meta(struct disk *d, const struct member *m, struct carried *out,
+             struct errbuf *eb)
+{
+    enum err rc = find_born(d, m, &m->born, &out->row, eb);
+
+    if (rc == ERR_OK && (out->row.flags & ROW_META_APART) != 0 &&
+        out->row.meta_segment == m->segment && out->row.meta_offset == m->offset) {
+        out->what = CARRY_KEEP;
+        out->by = BY_META;
+    }
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* A delete can go when nothing that it hides is on the disk. A newer row hides it as well, unless it lets older ones
+ * be versions. */
+static enum err
+look_at_delete(struct disk *d, const struct member *m, bool oldest, struct carried *out,
+               struct errbuf *eb)
+{
+    struct row now;
+    enum err rc = find_born(d, m, &m->version, &out->row, eb);
+
+    if (rc == ERR_OK && (out->row.flags & (ROW_MARKER | ROW_KEPT)) != 0) {
+        out->what = CARRY_KEEP;
+        return ERR_OK;
+    }
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    rc = find_object(d->tail, d->index, m->bucket, m->key, true, &now, eb);
+    if (rc == ERR_OK && version_cmp(&now.version, &m->version) > 0 &&
+        row_is_object(&now) && (now.flags & (ROW_VERSIONED | ROW_SUSPENDED)) == 0)
+        return ERR_OK;
+    return rc == ERR_OK || rc == ERR_NOT_FOUND ? says_no(out, oldest) : rc;
+}
+
+static enum err
+look_at_doubt(struct disk *d, const struct member *m, struct carried *out,
+              struct errbuf *eb)
+{
+    enum err rc = find_object(d->tail, d->index, m->bucket, m->key, true, &out->row, eb);
+
+    if (rc == ERR_OK && (out->row.flags & ROW_DOUBT) != 0) {
+        out->what = CARRY_KEEP;
+        out->by = BY_KEY;
+    }
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+enum err
+carry_look(struct disk *d, enum disk_class class, const struct member *m, bool oldest,
+           struct carried *out, struct errbuf *eb)
+{
+    (void)class;
+    *out = (struct carried){.what = CARRY_DROP, .m = m};
+    switch ((unsigned)m->kind) {
+    case MEMBER_PUT:
+    case MEMBER_COMMIT:
+        return look_at_body(d, m, out, eb);
+    case MEMBER_MOVED:
+        if (m->part > 0)
+            return look_for_owner(d, m, out, eb);
+        return is_upload(m) ? look_at_manifest(d, m, oldest, out, eb)
+                            : look_at_body(d, m, out, eb);
+    case MEMBER_PREPARE:
+        return is_upload(m) ? look_at_manifest(d, m, oldest, out, eb)
+                            : look_at_body(d, m, out, eb);
+    case MEMBER_UPLOAD_COMPLETE:
+        return look_at_manifest(d, m, oldest, out, eb);
+    case MEMBER_PART:
+        return look_at_part(d, m, out, eb);
+    case MEMBER_UPLOAD_BEGIN:
+        return look_at_begin(d, m, out, eb);
+    case MEMBER_META:
+        return look_at_meta(d, m, out, eb);
+    case MEMBER_DELETE:
+    case MEMBER_TOMBSTONE:
+        return look_at_delete(d, m, oldest, out, eb);
+    case MEMBER_DOUBT:
+        return look_at_doubt(d, m, out, eb);
+    case MEMBER_DOUBT_CLEAR: /* without it a version is asked for again, no more */
+        return ERR_OK;
+    case MEMBER_BUCKET:
+        out->what = CARRY_KEEP;
+        return ERR_OK;
+    case MEMBER_UPLOAD_ABORT:
+    case MEMBER_VERSION_DELETE:
+    case MEMBER_OBSOLETE:
+    case MEMBER_ABORT:
+    case MEMBER_DECIDE:
+    case MEMBER_TOMBSTONE_END:
+        return says_no(out, oldest);
+    default:
+        return stuck(out);
+    }
+}
+
+/* ---- the record anew ---- */
+
+/* What the row knows and the record did not: that its bucket's versioning was suspended. */
+static void
+add_versioning(const struct row *row, struct object_meta *meta)
+{
+    if ((row->flags & ROW_VERSIONED) != 0)
+        meta->versioning = DISK_VERSIONED;
+    else if ((row->flags & ROW_SUSPENDED) != 0)
+        meta->versioning = DISK_SUSPENDED;
+}
+
+static void
+as_moved(const struct carried *from, struct object_meta *meta, struct commit *c)
+{
+    const struct row *row = &from->row;
+
+    c->kind = MEMBER_MOVED;
+    if (from->what == CARRY_PART) /* of no object yet: a version that says nothing */
+        c->version = (struct version){.counter = 1};
+    else
+        c->version = row->version;
+    if (from->what != CARRY_PART) {
+        c->born = row->born;
+        add_versioning(row, meta);
+    }
+    if (from->what == CARRY_MOVE) { /* of a decided upload-less prepare, too */
+        c->upload = (struct upload_id){0};
+        c->part = 0;
+    }
+    if (from->what == CARRY_MANIFEST)
+        c->part = 0;
+}
+
+enum err
+carry_commit(const struct carried *from, struct arena *a, struct disk_key *key,
+             struct commit *c, struct errbuf *eb)
+{
+    const struct member *m = from->m;
+    struct object_meta *meta = arena_alloc(a, sizeof *meta);
+    enum err rc = member_meta(m, a, false, meta, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    *key = (struct disk_key){
+        .bucket = m->bucket, .birth_name = m->birth_name, .key = m->key};
+    *c = (struct commit){.kind = m->kind,
+                         .key = key,
+                         .meta = meta,
+                         .content = m->content,
+                         .size = m->size,
+                         .payload = m->body,
+                         .block_sums = m->block_sums,
+                         .place = m->place,
+                         .upload = m->upload,
+                         .part = m->part,
+                         .version = m->version,
+                         .born = m->born,
+                         .layout = m->layout,
+                         .carried = from};
+    switch (from->what) {
+    case CARRY_MOVE:
+    case CARRY_MANIFEST:
+    case CARRY_PART:
+        as_moved(from, meta, c);
+        break;
+    case CARRY_END:
+        *c = (struct commit){.kind = MEMBER_UPLOAD_ABORT,
+                             .key = key,
+                             .upload = m->upload,
+                             .carried = from};
+        break;
+    case CARRY_DROP:
+    case CARRY_KEEP:
+    case CARRY_WAIT:
+    case CARRY_STUCK:
+        break;
+    }
+    if (from->by == BY_META) { /* the body may have moved since it was written */
+        c->place.segment = from->row.segment;
+        c->place.offset = from->row.offset;
+    }
+    return ERR_OK;
+}
+
+struct place
+carry_old_place(const struct carried *c)
+{
+    return place_of(c->m);
+}
+
+/* ---- in the moment of writing ---- */
+
+static enum verdict
+changed_since(struct commit *c)
+{
+    return refuse(c, err_set(&c->eb, ERR_PRECONDITION, "changed since it was looked at"));
+}
+
+static enum verdict
+ask_version(struct changes *changes, struct commit *c)
+{
+    const struct row *seen = &c->carried->row;
+    struct version born = row_born(seen);
+    struct row now;
+    bool current;
+    enum err rc = changes_version(changes, c->key->bucket, c->key->key, &born, &now,
+                                  &current, &c->eb);
+
+    if (rc != ERR_OK)
+        return rc == ERR_NOT_FOUND ? changed_since(c) : refuse(c, rc);
+    if (now.segment != seen->segment || now.offset != seen->offset ||
+        version_cmp(&now.version, &seen->version) != 0 ||
+        now.meta_segment != seen->meta_segment || now.meta_offset != seen->meta_offset ||
+        !content_eq(&now.content, &seen->content))
+        return changed_since(c);
+    return WRITE;
+}
+
+static enum verdict
+ask_key(struct changes *changes, struct commit *c)
+{
+    struct row now;
+    enum err rc = changes_current(changes, c->key->bucket, c->key->key, &now, &c->eb);
+
+    if (rc != ERR_OK)
+        return rc == ERR_NOT_FOUND ? changed_since(c) : refuse(c, rc);
+    return now.flags == c->carried->row.flags &&
+                   version_cmp(&now.version, &c->carried->row.version) == 0
+               ? WRITE
+               : changed_since(c);
+}
+
+/* Parts of this group are not visible yet. */
+static enum verdict
+ask_upload(struct changes *changes, struct commit *c, uint32_t written)
+{
+    struct disk *d = changes->disk;
+    struct carried now;
+    enum err rc;
+
+    if (written > 0)
+        return DEFERRED;
+    rc = carry_look(d, changes->class, c->carried->m, false, &now, &c->eb);
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    return now.what == CARRY_KEEP ? WRITE : changed_since(c);
+}
+
+enum verdict
+carry_allowed(struct changes *changes, struct commit *c, uint32_t written)
+{
+    switch (c->carried->by) {
+    case BY_NOTHING:
+        return WRITE;
+    case BY_VERSION:
+    case BY_META:
+        return ask_version(changes, c);
+    case BY_KEY:
+        return ask_key(changes, c);
+    case BY_UPLOAD:
+    case BY_PART:
+        return ask_upload(changes, c, written);
+    case BY_PREPARED:
+        if (changes_settles(changes, &c->content))
+            return DEFERRED;
+        return prepared_has(changes->disk->prepared, &c->content) ? WRITE
+                                                                  : changed_since(c);
+    }
+    return changed_since(c);
+}

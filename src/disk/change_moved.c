@@ -1,0 +1,116 @@
+#include "disk/change_moved.h"
+
+#include "disk/change_version.h"
+
+static bool
+is_upload(const struct member *m)
+{
+    static const struct content_id none;
+
+    return !content_eq(&m->upload.id, &none);
+}
+
+/* The upload was completed by the record that is gone. */
+static enum err
+end_of_upload(struct changes *c, const struct member *m, const struct row *row,
+              const struct manifest *parts, struct errbuf *eb)
+{
+    struct done_row done = {
+        .bucket = m->bucket, .key = m->key, .completed_ms = row->mtime_ms, .row = *row};
+    enum err rc = changes_drop_parts(c, &m->upload, parts, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    changes_end_upload(c, m);
+    run_done(c->run, &m->upload, &done);
+    return ERR_OK;
+}
+
+/* Nothing of this version is known: the record makes it. */
+static enum err
+make_row(struct changes *c, const struct member *m, struct row *row,
+         const struct manifest *parts, struct errbuf *eb)
+{
+    enum err rc = changes_put(c, m, row, eb);
+
+    if (rc == ERR_OK && (row->flags & ROW_PARTS) != 0)
+        rc = changes_take_parts(c, m, row, parts, eb);
+    return rc;
+}
+
+/* Parts that were in the manifest before leave, the same ones at other places enter. */
+static enum err
+swap_parts(struct changes *c, const struct row *old, const struct manifest *parts,
+           struct errbuf *eb)
+{
+    struct manifest before;
+    enum err rc = manifest_load_quiet(c->disk, old, &before, eb);
+
+    /* A replay onto an index that is older than the compaction: the old log is gone. What the parts count in their
+     * segments is off then, and only decides when these are looked at. */
+    if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
+        return ERR_OK;
+    if (rc != ERR_OK)
+        return rc;
+    for (uint32_t i = 0; i < before.count; i++)
+        changes_count_part(c, before.entries[i].segment, before.entries[i].in_log,
+                           before.entries[i].size, -1);
+    changes_manifest_lives(c, parts);
+    manifest_fini(&before);
+    return ERR_OK;
+}
+
+static enum err
+move_row(struct changes *c, const struct member *m, const struct row *old, bool current,
+         const struct manifest *parts, struct row *row, struct errbuf *eb)
+{
+    uint32_t inlined = row->flags & ROW_INLINE, segment = row->segment;
+    uint64_t offset = row->offset;
+    bool stays = old->segment == segment && old->offset == offset;
+    enum err rc = ERR_OK;
+
+    if ((old->flags & ROW_PARTS) != 0 && !stays)
+        rc = swap_parts(c, old, parts, eb);
+    else if ((old->flags & ROW_INLINE) == 0 && !stays)
+        changes_row_died(c, old); /* its former place */
+    if (rc != ERR_OK)
+        return rc;
+    *row = *old;
+    row->segment = segment;
+    row->offset = offset;
+    row->flags = (old->flags & ~(uint32_t)ROW_INLINE) | inlined;
+    if (current)
+        changes_set_object(c, m->bucket, m->key, row);
+    else
+        changes_set_older(c, m, row);
+    return ERR_OK;
+}
+
+enum err
+changes_moved(struct changes *c, const struct member *m, struct row *row,
+              struct errbuf *eb)
+{
+    struct manifest parts = {0};
+    struct version born;
+    struct row old;
+    bool current, manifest = is_upload(m) && m->part == 0;
+    enum err rc = member_row(m, c->class, row, eb);
+
+    if (rc != ERR_OK || m->part > 0)
+        return rc;
+    if (manifest) {
+        row->flags |= ROW_PARTS;
+        rc = manifest_decode(m->body, &parts, eb);
+    }
+    born = row_born(row);
+    if (rc == ERR_OK)
+        rc = changes_version(c, m->bucket, m->key, &born, &old, &current, eb);
+    if (rc == ERR_NOT_FOUND)
+        rc = make_row(c, m, row, &parts, eb);
+    else if (rc == ERR_OK && content_eq(&old.content, &row->content))
+        rc = move_row(c, m, &old, current, &parts, row, eb);
+    if (rc == ERR_OK && manifest)
+        rc = end_of_upload(c, m, row, &parts, eb);
+    manifest_fini(&parts);
+    return rc;
+}

@@ -1,0 +1,31 @@
+/* change_moved: the record `moved`: compaction has written a body or a log member again, the same version at another
+ * place. Part of change.c.
+ *
+ * A row that has this content gets the new place and keeps all else it says. Without one (an index made anew, the old
+ * log gone) the record makes the row, as the first one did. With UPLOAD it is the manifest of an object of parts; with
+ * UPLOAD and PART one of the parts that an object has in a log: that changes no row, the manifest follows.
+ *
+ * Home loop; calls may switch.
+ */
+#pragma once
+#include "disk/change.h"
+#include "disk/manifest.h"
+
+enum err changes_moved(struct changes *c, const struct member *m, struct row *row,
+                       struct errbuf *eb) MUST_CHECK;
+
+/* change.c */
+/* Makes `row` the row of the key, unless it is older than what is there. */
+enum err changes_put(struct changes *c, const struct member *m, struct row *row,
+                     struct errbuf *eb) MUST_CHECK;
+void changes_count_part(struct changes *c, uint32_t segment, bool in_log, uint64_t size,
+                        int sign);
+void changes_manifest_died(struct changes *c, const struct manifest *m);
+void changes_manifest_lives(struct changes *c, const struct manifest *m);
+/* The object takes the parts, if `row` stands as it was put; else they are dead. */
+enum err changes_take_parts(struct changes *c, const struct member *m,
+                            const struct row *row, const struct manifest *parts,
+                            struct errbuf *eb) MUST_CHECK;
+enum err changes_drop_parts(struct changes *c, const struct upload_id *id,
+                            const struct manifest *kept, struct errbuf *eb) MUST_CHECK;
+void changes_end_upload(struct changes *c, const struct member *m);

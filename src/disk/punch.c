@@ -1,0 +1,395 @@
+#include "disk/punch.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "disk/carry.h"
+#include "disk/flush.h"
+#include "disk/reading.h"
+#include "disk/scan.h"
+#include "disk/segment.h"
+#include "disk/space.h"
+
+#define WAITING_MAX 65536u
+#define BATCH       64u    /* places whose headers one sync makes durable */
+#define SWEEP_LEAST MIB(1) /* a segment that holds so much more than lives is walked */
+
+struct puncher {
+    struct disk *disk;     /* borrowed */
+    struct dying *waiting; /* owned */
+    uint32_t count, room;
+};
+
+struct puncher *
+puncher_new(struct disk *d)
+{
+    struct puncher *p = xcalloc(1, sizeof *p);
+
+    p->disk = d;
+    return p;
+}
+
+void
+puncher_free(struct puncher **pp)
+{
+    if (*pp == NULL)
+        return;
+    free((*pp)->waiting);
+    free(*pp);
+    *pp = NULL;
+}
+
+void
+puncher_add(struct puncher *p, const struct dying *dying, uint32_t count)
+{
+    count = MIN(count, WAITING_MAX - p->count);
+    if (p->count + count > p->room) {
+        p->room = MAX(p->count + count, 2 * p->room);
+        p->waiting = xrealloc(p->waiting, p->room * sizeof *p->waiting);
+    }
+    if (count > 0)
+        memcpy(p->waiting + p->count, dying, count * sizeof *dying);
+    p->count += count;
+}
+
+uint32_t
+puncher_waiting(const struct puncher *p)
+{
+    return p->count;
+}
+
+/* ---- segments of one body ---- */
+
+/* *busy: somebody reads it. */
+static enum err
+unlink_one(struct disk *d, const struct dying *dead, bool *busy, struct errbuf *eb)
+{
+    struct reading_place place = {.segment = dead->segment, .offset = UINT64_MAX};
+    struct index_segment seen = {0};
+    uint64_t size = 0;
+    enum err rc = index_segment(d->index, dead->class, dead->segment, &seen, eb);
+
+    if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || seen.living > 0)
+        return rc;
+    rc = readings_ask(d, &place, 1);
+    *busy = rc != ERR_OK || place.busy;
+    if (*busy)
+        return ERR_OK;
+    rc = segment_size(d, dead->class, dead->segment, &size, eb);
+    if (rc == ERR_OK)
+        rc = segment_remove(d, dead->class, SEGMENT_ONE, dead->segment, eb);
+    if (rc == ERR_OK) {
+        atomic_fetch_sub(&d->used_bytes[dead->class], size - MIN(size, 2 * DISK_ALIGN));
+        space_reclaimed(d->space, SPACE_UNLINK, size);
+    }
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* ---- places in shared segments ---- */
+
+struct hole {
+    uint64_t offset, span;
+};
+
+static enum err
+write_dead(struct segment *s, const struct member *body, struct errbuf *eb)
+{
+    struct member dead = {.kind = MEMBER_DEAD,
+                          .segment = s->id,
+                          .generation = s->generation,
+                          .offset = body->offset,
+                          .epoch = s->disk->epoch,
+                          .content = body->content,
+                          .span = body->span,
+                          .payload = body->span - BODY_HEAD};
+    struct iobuf *b;
+    struct buf head;
+    enum err rc = iobuf_get(BODY_HEAD, &b);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer for the header of a body");
+    buf_init(&head, BODY_HEAD);
+    member_encode(&dead, BODY_HEAD, &head);
+    memcpy(b->at, head.at, BODY_HEAD);
+    buf_fini(&head);
+    rc = rt_write(s->file, body->offset, b, 0, BODY_HEAD, RT_BACKGROUND, eb);
+    iobuf_drop(&b);
+    return rc;
+}
+
+/* Is this place to be punched? Its header becomes that of the dead, if it is not yet. */
+static enum err
+bury(struct disk *d, struct segment *s, uint64_t offset, const struct content_id *content,
+     struct hole *out, struct errbuf *eb)
+{
+    struct scan_source source = {.file = s->file,
+                                 .segment = s->id,
+                                 .generation = s->generation,
+                                 .size = s->home.size};
+    struct iobuf *buf;
+    struct member m;
+    uint64_t next;
+    bool lives = false;
+    enum err rc = ERR_OK;
+    enum scanned got = place_scan(&source, offset, &m, &buf, &next, eb);
+
+    *out = (struct hole){0};
+    if (got == SCAN_ERROR)
+        return ERR_IO;
+    if (got != SCAN_GROUP)
+        return ERR_OK; /* given out again, or damaged: the check says so */
+    if (m.kind == MEMBER_OPEN || (content != NULL && !content_eq(&m.content, content)))
+        lives = true; /* somebody else's */
+    else
+        rc = carry_place_lives(d, &m, &lives, eb);
+    if (rc == ERR_OK && !lives && m.kind != MEMBER_DEAD)
+        rc = write_dead(s, &m, eb);
+    if (rc == ERR_OK && !lives && m.span > BODY_HEAD)
+        *out = (struct hole){offset, m.span};
+    iobuf_drop(&buf);
+    return rc;
+}
+
+static void
+drop_empty(struct hole *holes, uint32_t *count)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < *count; i++) {
+        if (holes[i].span > 0)
+            holes[n++] = holes[i];
+    }
+    *count = n;
+}
+
+/* Headers first, durable; then the bytes behind them go. */
+static enum err
+punch_holes(struct disk *d, struct segment *s, struct hole *holes, uint32_t count,
+            struct errbuf *eb)
+{
+    enum err rc;
+
+    drop_empty(holes, &count);
+    if (count == 0)
+        return ERR_OK;
+    rc = rt_sync(s->file, eb);
+    if (rc != ERR_OK) {
+        s->doomed = true;
+        return rc;
+    }
+    for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+        uint64_t bytes = holes[i].span - BODY_HEAD;
+        uint64_t counted = MIN(bytes, s->home.counted);
+
+        rc = rt_punch(s->file, holes[i].offset + BODY_HEAD, bytes, eb);
+        if (rc != ERR_OK)
+            break;
+        s->home.counted -= counted;
+        atomic_fetch_sub(&d->used_bytes[s->class], counted);
+        space_reclaimed(d->space, SPACE_PUNCH, bytes);
+    }
+    return rc;
+}
+
+/* A segment that takes no more bodies, in which no body is on its way, and nothing lives. */
+static enum err
+unlink_empty(struct disk *d, struct segment *s, bool *gone, struct errbuf *eb)
+{
+    struct reading_place place = {.segment = s->id, .offset = UINT64_MAX};
+    struct index_segment seen = {0};
+    enum err rc;
+
+    *gone = false;
+    if (s == d->home.bodies[s->class] || s->home.open_places > 0 ||
+        (d->home.log_damaged && s->class == DISK_NATIVE))
+        return ERR_OK;
+    rc = index_segment(d->index, s->class, s->id, &seen, eb);
+    if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || seen.living > 0)
+        return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+    /* What was committed and is not in the index yet counts as well. */
+    rc = flush_wait(d, eb);
+    if (rc == ERR_OK)
+        rc = index_segment(d->index, s->class, s->id, &seen, eb);
+    if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || seen.living > 0)
+        return rc;
+    rc = readings_ask(d, &place, 1);
+    if (rc != ERR_OK || place.busy)
+        return ERR_OK;
+    *gone = true;
+    atomic_fetch_sub(&d->used_bytes[s->class], s->home.counted);
+    space_reclaimed(d->space, SPACE_UNLINK, s->home.counted + DISK_ALIGN);
+    s->home.counted = 0;
+    return segment_remove(d, s->class, SEGMENT_BODIES, s->id, eb);
+}
+
+/* ---- what waits ---- */
+
+static int
+by_place(const void *a, const void *b)
+{
+    const struct dying *x = a, *y = b;
+
+    if (x->segment != y->segment)
+        return x->segment < y->segment ? -1 : 1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Those of one shared segment, at most BATCH. What is read stays in the list. */
+static enum err
+punch_some(struct puncher *p, struct segment *s, const struct dying *dead, uint32_t count,
+           struct errbuf *eb)
+{
+    struct disk *d = p->disk;
+    struct reading_place asked[BATCH];
+    struct hole holes[BATCH];
+    enum err rc = ERR_OK;
+
+    for (uint32_t i = 0; i < count; i++)
+        asked[i] = (struct reading_place){dead[i].segment, dead[i].offset, false};
+    if (readings_ask(d, asked, count) != ERR_OK) {
+        puncher_add(p, dead, count);
+        return ERR_OK;
+    }
+    for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+        holes[i] = (struct hole){0};
+        if (asked[i].busy)
+            puncher_add(p, &dead[i], 1);
+        else
+            rc = bury(d, s, dead[i].offset, &dead[i].content, &holes[i], eb);
+    }
+    return rc == ERR_OK ? punch_holes(d, s, holes, count, eb) : rc;
+}
+
+static enum err
+try_segment(struct puncher *p, const struct dying *dead, uint32_t count,
+            struct errbuf *eb)
+{
+    struct disk *d = p->disk;
+    struct segment *s = segment_pin(d, dead->segment);
+    bool busy = false, gone = false;
+    enum err rc = ERR_OK;
+
+    if (s == NULL) {
+        rc = unlink_one(d, dead, &busy, eb);
+        if (busy)
+            puncher_add(p, dead, 1);
+        return rc;
+    }
+    if (s->kind == SEGMENT_BODIES && !s->doomed) {
+        rc = unlink_empty(d, s, &gone, eb);
+        for (uint32_t i = 0; rc == ERR_OK && !gone && i < count; i += BATCH)
+            rc = punch_some(p, s, dead + i, MIN(count - i, BATCH), eb);
+        if (rc == ERR_OK && !gone)
+            rc = unlink_empty(d, s, &gone, eb);
+    }
+    segment_drop(&s);
+    return rc;
+}
+
+static enum err
+try_waiting(struct puncher *p, struct errbuf *eb)
+{
+    struct dying *at = p->waiting;
+    uint32_t count = p->count, same;
+    enum err rc = ERR_OK;
+
+    if (count == 0)
+        return ERR_OK;
+    p->waiting = NULL;
+    p->count = p->room = 0;
+    qsort(at, count, sizeof *at, by_place);
+    for (uint32_t i = 0; i < count; i += same) {
+        for (same = 1; i + same < count && at[i + same].segment == at[i].segment;)
+            same++;
+        if (rc == ERR_OK)
+            rc = try_segment(p, &at[i], same, eb);
+        else
+            puncher_add(p, &at[i], same);
+    }
+    free(at);
+    return rc;
+}
+
+/* ---- what a crash forgot ---- */
+
+static enum err
+sweep(struct puncher *p, struct segment *s, struct errbuf *eb)
+{
+    struct disk *d = p->disk;
+    struct scan_source source = {.file = s->file,
+                                 .segment = s->id,
+                                 .generation = s->generation,
+                                 .size = s->home.size};
+    struct reading_place asked;
+    uint64_t at = DISK_ALIGN, next, dead = 0;
+    enum scanned got = SCAN_GROUP;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK) {
+        struct iobuf *buf;
+        struct member m;
+        struct hole hole;
+
+        got = place_scan(&source, at, &m, &buf, &next, eb);
+        if (got != SCAN_GROUP)
+            break;
+        iobuf_drop(&buf);
+        asked = (struct reading_place){s->id, at, false};
+        if (m.kind != MEMBER_DEAD && d->home.log_damaged && s->class == DISK_NATIVE)
+            asked.busy = true; /* it may be all that is left of an object */
+        else
+            rc = readings_ask(d, &asked, 1);
+        if (rc == ERR_OK && !asked.busy && m.kind != MEMBER_OPEN) {
+            rc = bury(d, s, at, NULL, &hole, eb);
+            dead += hole.span > 0;
+            if (rc == ERR_OK)
+                rc = punch_holes(d, s, &hole, 1, eb);
+        }
+        at = next;
+        rt_yield();
+    }
+    if (dead > 0)
+        LOG(LOG_INFO, "disk.swept", "places of dead bodies that a crash had left",
+            L_TEXT("disk", rt_dir_path(d->root)), L_U64("segment", s->id),
+            L_U64("count", dead));
+    return got == SCAN_ERROR ? ERR_IO : rc;
+}
+
+/* One segment a round. */
+static enum err
+sweep_one(struct puncher *p, struct errbuf *eb)
+{
+    struct disk *d = p->disk;
+
+    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
+        LIST_EACH(&d->home.segments_of[c], n)
+        {
+            struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+            struct index_segment seen = {0};
+            enum err rc;
+
+            if (s->kind != SEGMENT_BODIES || s->home.survey.done || s->doomed ||
+                s == d->home.bodies[c] || s->home.open_places > 0)
+                continue;
+            s->home.survey.done = true;
+            segment_ref(s); /* n is not looked at again */
+            rc = index_segment(d->index, (enum disk_class)c, s->id, &seen, eb);
+            if (rc == ERR_NOT_FOUND)
+                rc = ERR_OK;
+            if (rc == ERR_OK &&
+                (int64_t)s->home.counted > seen.living + (int64_t)SWEEP_LEAST)
+                rc = sweep(p, s, eb);
+            segment_drop(&s);
+            return rc;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err
+puncher_round(struct puncher *p, struct errbuf *eb)
+{
+    enum err rc = try_waiting(p, eb);
+
+    return rc == ERR_OK ? sweep_one(p, eb) : rc;
+}

@@ -1,0 +1,22 @@
+/* punch: gives back what bodies that died took. A segment of one body is unlinked; a place in a shared segment gets the
+ * header of the dead, durable, then the rest of it is punched out of the file; a shared segment in which nothing lives is
+ * unlinked.
+ *
+ * Bodies come here when the index has durably forgotten them (flush.c). None is touched while somebody reads it: it is
+ * tried again a second later. What a crash forgot is found by a walk over each shared segment that holds more than
+ * lives in it, once after the start.
+ *
+ * Home loop; calls may switch. Only the compactor's fiber works; anybody adds.
+ */
+#pragma once
+#include "disk/internal.h"
+
+struct puncher;
+struct puncher *puncher_new(struct disk *d);
+void puncher_free(struct puncher **pp); /* NULL is fine */
+
+/* Bodies without a row, copied. What does not fit is found after the next start. */
+void puncher_add(struct puncher *p, const struct dying *dying, uint32_t count);
+/* Tries all that wait, once. An error is one of the disk, and said. */
+enum err puncher_round(struct puncher *p, struct errbuf *eb) MUST_CHECK;
+uint32_t puncher_waiting(const struct puncher *p);

@@ -1,0 +1,228 @@
+#include "disk/retired.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cursor.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "wire/record.h"
+
+#define RETIRED_KIND    34
+#define RETIRED_VERSION 1
+#define RANGE_BYTES     16u
+/* There are no more ranges than logs. */
+#define RANGES_MAX 16384u
+#define FILE_MAX   (2 * RANGES_MAX * RANGE_BYTES + 256)
+
+enum field { FIELD_NATIVE = 1, FIELD_CACHED };
+
+void
+retired_fini(struct retired *r)
+{
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        free(r->of[c].at);
+    *r = (struct retired){0};
+}
+
+bool
+retired_covers(const struct retired *r, enum disk_class class, uint64_t first,
+               uint64_t last)
+{
+    for (uint32_t i = 0; i < r->of[class].count; i++) {
+        const struct retired_range *at = &r->of[class].at[i];
+
+        if (at->first <= first && last <= at->last)
+            return true;
+    }
+    return false;
+}
+
+uint64_t
+retired_behind(const struct retired *r, enum disk_class class, uint64_t group)
+{
+    for (uint32_t i = 0; i < r->of[class].count; i++) {
+        if (r->of[class].at[i].first > group)
+            return r->of[class].at[i].first;
+    }
+    return 0;
+}
+
+static void
+insert(struct retired *r, enum disk_class class, uint32_t i, struct retired_range range)
+{
+    struct retired_range *at;
+
+    if (r->of[class].count == r->of[class].room) {
+        r->of[class].room = MAX(16u, 2 * r->of[class].room);
+        r->of[class].at =
+            xrealloc(r->of[class].at, r->of[class].room * sizeof *r->of[class].at);
+    }
+    at = r->of[class].at;
+    memmove(&at[i + 1], &at[i], (r->of[class].count - i) * sizeof *at);
+    at[i] = range;
+    r->of[class].count++;
+}
+
+static void
+cut(struct retired *r, enum disk_class class, uint32_t i, uint32_t count)
+{
+    struct retired_range *at = r->of[class].at;
+
+    memmove(&at[i], &at[i + count], (r->of[class].count - i - count) * sizeof *at);
+    r->of[class].count -= count;
+}
+
+void
+retired_add(struct retired *r, enum disk_class class, uint64_t first, uint64_t last)
+{
+    struct retired_range range = {first, last};
+    uint32_t i = 0, touched = 0;
+
+    if (first > last)
+        return;
+    while (i < r->of[class].count && r->of[class].at[i].last + 1 < first)
+        i++;
+    while (i + touched < r->of[class].count &&
+           r->of[class].at[i + touched].first <= last + 1) {
+        range.first = MIN(range.first, r->of[class].at[i + touched].first);
+        range.last = MAX(range.last, r->of[class].at[i + touched].last);
+        touched++;
+    }
+    if (touched > 0)
+        cut(r, class, i, touched);
+    insert(r, class, i, range);
+}
+
+void
+retired_forget(struct retired *r, enum disk_class class, uint64_t oldest)
+{
+    uint32_t n = 0;
+
+    while (n < r->of[class].count && r->of[class].at[n].last < oldest)
+        n++;
+    if (n > 0)
+        cut(r, class, 0, n);
+}
+
+/* ---- bytes ---- */
+
+static void
+put_ranges(struct record_writer *w, const struct retired *r, enum disk_class class)
+{
+    size_t len = (size_t)r->of[class].count * RANGE_BYTES;
+    char *bytes, *at;
+
+    if (len == 0)
+        return;
+    bytes = at = xmalloc(len);
+    for (uint32_t i = 0; i < r->of[class].count; i++) {
+        uint64_t two[2] = {r->of[class].at[i].first, r->of[class].at[i].last};
+
+        for (unsigned k = 0; k < 2; k++)
+            for (unsigned b = 8; b-- > 0;)
+                *at++ = (char)(two[k] >> (8 * b));
+    }
+    record_put_span(w, (uint8_t)(FIELD_NATIVE + class), (struct span){bytes, len});
+    free(bytes);
+}
+
+void
+retired_encode(const struct retired *r, struct buf *out)
+{
+    struct record_writer w;
+
+    record_begin(&w, out, RETIRED_KIND, RETIRED_VERSION);
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        put_ranges(&w, r, (enum disk_class)c);
+    record_end(&w);
+}
+
+static bool
+take_ranges(struct retired *r, enum disk_class class, struct span value)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+    uint64_t before = 0;
+
+    if (value.len == 0 || value.len % RANGE_BYTES != 0 ||
+        value.len / RANGE_BYTES > RANGES_MAX || r->of[class].count > 0)
+        return false;
+    while (cursor_left(&c) > 0) {
+        uint64_t first = take_be(&c, 8), last = take_be(&c, 8);
+
+        if (first == 0 || first > last || last == UINT64_MAX ||
+            (before != 0 && first <= before + 1))
+            return false;
+        insert(r, class, r->of[class].count, (struct retired_range){first, last});
+        before = last;
+    }
+    return true;
+}
+
+enum err
+retired_decode(struct span bytes, struct retired *out, struct errbuf *eb)
+{
+    struct record record;
+    struct span value;
+    uint8_t id;
+    enum err rc = record_open(bytes, &record, eb);
+    bool good = true;
+
+    *out = (struct retired){0};
+    if (rc != ERR_OK)
+        return rc;
+    if (record.kind != RETIRED_KIND || record.len != bytes.len)
+        return err_set(eb, ERR_CORRUPT, "no list of retired logs");
+    if (record.version != RETIRED_VERSION)
+        return err_set(eb, ERR_NOT_BUILT,
+                       "the list of retired logs has version %u, this program reads %u",
+                       record.version, RETIRED_VERSION);
+    while (good && record_next(&record, &id, &value)) {
+        if (id == FIELD_NATIVE || id == FIELD_CACHED)
+            good = take_ranges(out, (enum disk_class)(id - FIELD_NATIVE), value);
+    }
+    if (good)
+        return ERR_OK;
+    retired_fini(out);
+    return err_set(eb, ERR_CORRUPT, "the list of retired logs is malformed");
+}
+
+/* ---- the file ---- */
+
+enum err
+retired_load(struct rt_dir *state, struct retired *out, struct errbuf *eb)
+{
+    char *bytes = NULL;
+    size_t len = 0;
+    enum err rc = rt_file_load(state, RETIRED_FILE, FILE_MAX, &bytes, &len, eb);
+
+    *out = (struct retired){0};
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc == ERR_OK)
+        rc = retired_decode((struct span){bytes, len}, out, eb);
+    free(bytes);
+    if (rc == ERR_CORRUPT || rc == ERR_TOO_LARGE) {
+        LOG(LOG_ERROR, "disk.retired_damaged",
+            "gaps that compaction left between logs will look like damage",
+            L_TEXT("folder", rt_dir_path(state)),
+            L_TEXT("error", eb != NULL ? eb->text : ""));
+        rc = ERR_OK;
+    }
+    return rc;
+}
+
+enum err
+retired_save(struct rt_dir *state, const struct retired *r, struct errbuf *eb)
+{
+    struct buf bytes;
+    enum err rc;
+
+    buf_init(&bytes, FILE_MAX);
+    retired_encode(r, &bytes);
+    rc = bytes.full ? err_set(eb, ERR_INTERNAL, "more than %u ranges of retired logs",
+                              RANGES_MAX)
+                    : rt_file_store(state, RETIRED_FILE, bytes.at, bytes.len, 0600, eb);
+    buf_fini(&bytes);
+    return rc;
+}

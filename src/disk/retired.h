@@ -1,0 +1,42 @@
+/* retired: which commit groups are gone because compaction gave their logs back. docs/formats.md, section 6.
+ *
+ * Logs are compacted in any order, so what is left of them may have gaps. The file `.forebay/retired` lists those, and
+ * is on the disk before a log goes: a gap that it does not know is damage.
+ *
+ * Home loop, and before there is one. What it says of a disk is only believed to explain gaps.
+ */
+#pragma once
+#include "disk/disk.h"
+
+#define RETIRED_FILE "retired"
+
+struct retired_range {
+    uint64_t first, last; /* groups */
+};
+struct retired {
+    struct {
+        struct retired_range *at; /* owned; ascending, apart from each other */
+        uint32_t count, room;
+    } of[DISK_CLASSES_];
+};
+void retired_fini(struct retired *r); /* twice is fine */
+
+/* Are all of these groups gone for that reason? */
+bool retired_covers(const struct retired *r, enum disk_class class, uint64_t first,
+                    uint64_t last);
+/* The first group behind `group` that was retired; 0: none. */
+uint64_t retired_behind(const struct retired *r, enum disk_class class, uint64_t group);
+void retired_add(struct retired *r, enum disk_class class, uint64_t first, uint64_t last);
+/* Before the first group of the oldest log there is nothing to explain. */
+void retired_forget(struct retired *r, enum disk_class class, uint64_t oldest);
+
+/* The file's bytes. ERR_CORRUPT: *out is empty. */
+void retired_encode(const struct retired *r, struct buf *out);
+enum err retired_decode(struct span bytes, struct retired *out,
+                        struct errbuf *eb) MUST_CHECK;
+/* From and to the folder `.forebay`. One that is not there is empty; one that is damaged too, and that is said. May
+ * switch. */
+enum err retired_load(struct rt_dir *state, struct retired *out,
+                      struct errbuf *eb) MUST_CHECK;
+enum err retired_save(struct rt_dir *state, const struct retired *r,
+                      struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,31 @@
+/* usage: living objects of each bucket and their bytes, as of the last change that is visible. For quotas.
+ *
+ * Loaded from the index at start, then changed on the home loop with each group that is published, by replay and
+ * committer alike; the index counts the same by itself as it takes the rows. Reading: any loop, no lock.
+ */
+#pragma once
+#include "disk/index.h"
+
+struct usage;
+struct usage *usage_new(void);
+void usage_free(struct usage **up); /* NULL is fine */
+/* What the index knows. Home; before replay. */
+enum err usage_load(struct usage *u, struct index *x, struct errbuf *eb) MUST_CHECK;
+void usage_add(struct usage *u, uint64_t bucket, int64_t objects,
+               int64_t bytes); /* home */
+void usage_get(const struct usage *u, uint64_t bucket, uint64_t *objects,
+               uint64_t *bytes);
+
+/* The changes of one group, before they are visible. */
+struct usage_change {
+    uint64_t bucket;
+    int64_t objects, bytes;
+};
+struct usage_changes {
+    struct usage_change *at; /* owned */
+    uint32_t count, room;
+};
+/* `before` and `after` may be NULL. */
+void usage_note(struct usage_changes *c, uint64_t bucket, const struct row *before,
+                const struct row *after);
+void usage_apply(struct usage *u, struct usage_changes *c); /* and forgets them */
