@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/mem.h"
 
 struct block {
@@ -29,7 +30,15 @@ block_new(size_t size, struct block *older)
     struct block *b = xmalloc(sizeof *b + size);
 
     *b = (struct block){.older = older, .size = size};
+    account_add(ACCOUNT_ARENAS, (int64_t)(sizeof *b + size));
     return b;
+}
+
+static void
+block_free(struct block *b)
+{
+    account_add(ACCOUNT_ARENAS, -(int64_t)(sizeof *b + b->size));
+    free(b);
 }
 
 struct arena *
@@ -53,7 +62,7 @@ arena_free(struct arena **ap)
     while (a->now != NULL) {
         struct block *older = a->now->older;
 
-        free(a->now);
+        block_free(a->now);
         a->now = older;
     }
     free(a);
@@ -65,7 +74,7 @@ arena_reset(struct arena *a)
     while (a->now->older != NULL) {
         struct block *older = a->now->older;
 
-        free(a->now);
+        block_free(a->now);
         a->now = older;
     }
     a->now->used = 0;

@@ -23,6 +23,10 @@
     X(M_REQUESTS_BAD, "forebay_http_rejected_total", COUNTER,                            \
       "requests refused before a route saw them", "why",                                 \
       "framing|header|timeout|busy|body")                                                \
+    X(M_SHED, "forebay_connections_shed_total", COUNTER,                                 \
+      "connections cut while memory was tight, those first that kept us waiting "        \
+      "longest",                                                                         \
+      "", "")                                                                            \
     X(M_CACHE, "forebay_cache_requests_total", COUNTER,                                  \
       "reads of cached buckets by result", "result", "hit|miss|bypass|coalesced")        \
     X(M_CACHE_BYTES, "forebay_cache_bytes_total", COUNTER, "bytes of such reads",        \

@@ -166,6 +166,7 @@ take_node(const struct conf *c, struct node_options *o)
     o->domains = conf_list(c, OPT_S3_DOMAINS, &domains);
     o->domain_count = (unsigned)domains;
     o->bench_objects = conf_bool(c, OPT_BENCH_OBJECTS);
+    o->memory_limit = conf_u64(c, OPT_MEMORY_LIMIT);
     o->hot_bytes = conf_u64(c, OPT_MEMORY_HOT);
     o->cache_budget = conf_u64(c, OPT_CACHE_BUDGET);
     o->segment_bytes = conf_u64(c, OPT_DISK_SEGMENT_BYTES);

@@ -597,6 +597,8 @@ committer_run(void *arg)
     struct committer *k = arg;
     enum err rc = ERR_OK;
 
+    rt_doing("committer");
+    rt_essential();
     while (rc == ERR_OK) {
         struct rt_shield shield;
 

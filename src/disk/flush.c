@@ -152,6 +152,8 @@ flusher_run(void *arg)
     struct disk *d = f->disk;
     enum err rc = ERR_OK;
 
+    rt_doing("flusher");
+    rt_essential();
     while (rc == ERR_OK || rc == ERR_TIMEOUT) {
         struct errbuf eb = {0};
         struct rt_shield shield;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/account.h"
 #include "base/metrics.h"
 #include "disk/block.h"
 #include "disk/manifest.h"
@@ -347,7 +348,7 @@ start_ahead(struct disk_reader *r)
 {
     struct ahead *a = &r->ahead;
 
-    if (r->pos == r->end || iobuf_in_use() > AHEAD_BUFFERS)
+    if (r->pos == r->end || account_tight() != 0 || iobuf_in_use() > AHEAD_BUFFERS)
         return;
     a->from = r->pos; /* a piece ends where the next one begins */
     a->len = MIN(align_up(r->end, BLOCK_BYTES), r->row.size) - a->from;

@@ -10,8 +10,9 @@
 #include "disk/read.h"
 #include "disk/segment.h"
 
-#define FIRST_LOOK  (8u << 10) /* of a log member whose header alone is wanted */
-#define SUMS_WINDOW (64u << 10)
+#define FIRST_LOOK     (8u << 10) /* of a log member whose header alone is wanted */
+#define SUMS_WINDOW    (64u << 10)
+#define BUFFER_WAIT_MS 2000u /* then the reader is told that we are busy */
 
 enum err
 read_damage(struct disk *d, const struct row *row, uint64_t block, struct errbuf *eb)
@@ -60,7 +61,8 @@ read_span(struct rt_file *f, uint64_t from, uint64_t len, struct deadline by,
 
     *out = NULL;
     assert(end - begin <= IOBUF_MAX);
-    rc = iobuf_get((uint32_t)(end - begin), out);
+    rc = iobuf_wait((uint32_t)(end - begin),
+                    deadline_sooner(by, deadline_in_ms(BUFFER_WAIT_MS)), out);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no buffer to read %" PRIu64 " bytes", end - begin);
     rc = rt_read(f, begin, *out, 0, (uint32_t)(end - begin), RT_READ, by, &n, eb);

@@ -1,4 +1,5 @@
 /* body: the request's body, by length or by chunks, within the client's time. */
+#include "base/account.h"
 #include "http/internal.h"
 
 #define BODY_LABEL 4 /* of M_REQUESTS_BAD */
@@ -62,8 +63,11 @@ receive(void *conn, char *to, size_t len, size_t *n, struct errbuf *eb)
     struct http_conn *c = conn;
     struct work *w = c->work;
     uint64_t from = rt_now_ns();
-    enum err rc = rt_recv(c->stream, to, len, patience(c), n, NULL);
+    enum err rc;
 
+    c->stalled_ns = from;
+    rc = rt_recv(c->stream, to, len, patience(c), n, NULL);
+    c->stalled_ns = 0;
     w->body.waited_ns += rt_now_ns() - from;
     if (rc == ERR_OK && *n > 0)
         return ERR_OK;
@@ -146,6 +150,7 @@ enum err
 http_body_all(struct http_request *r, size_t limit, struct span *out, struct errbuf *eb)
 {
     int64_t known = http_body_length(r);
+    size_t taken = known >= 0 ? MIN((size_t)known, limit) : limit;
     struct buf b;
     enum err rc = ERR_OK;
     char *copy = NULL;
@@ -154,6 +159,9 @@ http_body_all(struct http_request *r, size_t limit, struct span *out, struct err
     if (known > 0 && (uint64_t)known > limit)
         return err_set(eb, ERR_TOO_LARGE, "a body of %" PRId64 " bytes, at most %zu",
                        known, limit);
+    /* Twice: as it grows, and in the arena. */
+    if (!account_take(ACCOUNT_DOCUMENTS, 2 * taken))
+        return err_set(eb, ERR_BUSY, "no memory for a body of %zu bytes", taken);
     buf_init(&b, limit + 1);
     for (size_t n = 1; rc == ERR_OK && n > 0;) {
         size_t room = MIN(limit + 1 - b.len, 16384);
@@ -177,6 +185,7 @@ http_body_all(struct http_request *r, size_t limit, struct span *out, struct err
             memcpy(copy, b.at, b.len);
         *out = (struct span){copy, b.len};
     }
+    account_add(ACCOUNT_DOCUMENTS, -(int64_t)(2 * taken));
     buf_fini(&b);
     return rc;
 }

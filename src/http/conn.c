@@ -8,6 +8,7 @@
  *                   v
  *               heard out or reset, closed
  */
+#include "base/account.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "http/internal.h"
@@ -88,10 +89,14 @@ read_head(struct http_conn *c)
         enum err rc;
         size_t n;
 
-        if (parsed != HTTP_MORE)
+        if (parsed != HTTP_MORE) {
+            c->stalled_ns = 0;
             return parsed == HTTP_DONE ? HEAD_READ : HEAD_REFUSED;
-        if (inbuf_here(&w->in) > 0 && by.at_ns == 0)
+        }
+        if (inbuf_here(&w->in) > 0 && by.at_ns == 0) {
             by = deadline_in_ms(c->server->options.header_ms);
+            c->stalled_ns = rt_now_ns();
+        }
         rc = fill(c, by, &n);
         if (rc == ERR_TIMEOUT && inbuf_here(&w->in) == 0)
             return HEAD_QUIET;
@@ -150,14 +155,59 @@ refuse(struct http_conn *c, unsigned label, int status, const char *why)
     reply_error(c, status, why);
 }
 
+/* ---- too much ---- */
+
+/* The one that has been in its client's hands for longest, or NULL. */
+static struct http_conn *
+most_stalled(struct http_loop *l, uint64_t now)
+{
+    struct http_conn *oldest = NULL;
+
+    LIST_EACH(&l->conns, n)
+    {
+        struct http_conn *c = LIST_ENTRY(n, struct http_conn, link);
+
+        if (c->stalled_ns == STALLED_NOW)
+            c->stalled_ns = now;
+        if (c->stalled_ns != 0 && (oldest == NULL || c->stalled_ns < oldest->stalled_ns))
+            oldest = c;
+    }
+    return oldest;
+}
+
+/* Memory is tight: the connections that have been in their clients' hands for longest give back what they hold. A reader
+ * that pauses is served for send_stall_ms as long as there is room, and not at the cost of all others. */
+static void
+shed(struct http_conn *for_whom)
+{
+    struct http_loop *l = for_whom->loop;
+    uint64_t now = rt_now_ns();
+
+    if (now - l->shed_ns < SHED_EVERY_NS)
+        return;
+    l->shed_ns = now;
+    for (unsigned i = 0; i < SHED_MOST; i++) {
+        struct http_conn *oldest = most_stalled(l, now);
+
+        if (oldest == NULL || now - oldest->stalled_ns < SHED_STALLED_NS)
+            return;
+        oldest->stalled_ns = 0;
+        metric_add(M_SHED, 0, 1);
+        rt_cancel(oldest->fiber);
+    }
+}
+
 /* May this request have a handler? Otherwise it is answered here. */
 static bool
 admit(struct http_conn *c)
 {
     struct work *w = c->work;
     const struct http_handler *h = &c->server->handler;
+    unsigned tight = account_tight();
     const char *why = NULL;
 
+    if (tight != 0)
+        shed(c);
     if (c->told_off)
         why = "too many connections";
     else if (w->request.draining)
@@ -165,6 +215,8 @@ admit(struct http_conn *c)
     else if (atomic_load_explicit(&c->loop->in_flight, memory_order_relaxed) >=
              c->server->requests_a_loop)
         why = "too many requests in flight";
+    else if ((tight & TIGHT_MEMORY) != 0)
+        why = "memory is tight";
     if (why == NULL || (h->is_vital != NULL && h->is_vital(&w->head, h->arg)))
         return true;
     w->reply.close_after = c->told_off;
@@ -264,6 +316,9 @@ conn_free(struct http_conn *c)
 
     work_give(l, &c->work);
     list_remove(&c->link);
+    account_add(ACCOUNT_CONNECTIONS, -CONN_BYTES);
+    if (c->server->options.tls != NULL)
+        account_add(ACCOUNT_TLS, -TLS_BYTES);
     free(c);
     /* http_server_stop() on another loop frees the server when it sees zero. */
     atomic_store_explicit(&l->connections,
@@ -395,7 +450,7 @@ conn_accepted(struct stream *s, void *server)
 
     count_event(&l->accepted);
     metric_add(M_ACCEPTED, 0, 1);
-    if (l->stopping || open >= srv->connections_a_loop + CONNECTIONS_TOLD) {
+    if (l->stopping || open >= srv->connections_a_loop + srv->options.told_max) {
         count_event(&l->refused);
         rt_stream_close(&s);
         return;
@@ -409,6 +464,9 @@ conn_accepted(struct stream *s, void *server)
         .told_off = open >= srv->connections_a_loop,
     };
     list_push_back(&l->conns, &c->link);
+    account_add(ACCOUNT_CONNECTIONS, CONN_BYTES);
+    if (srv->options.tls != NULL)
+        account_add(ACCOUNT_TLS, TLS_BYTES);
     count(&l->connections, 1);
     count(&l->idle, 1);
     metric_add(M_CONNECTIONS, IDLE, 1);

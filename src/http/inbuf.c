@@ -2,17 +2,20 @@
 
 #include <stdlib.h>
 
+#include "base/account.h"
 #include "base/mem.h"
 
 void
 inbuf_init(struct inbuf *b, size_t room)
 {
+    account_add(ACCOUNT_CONNECTIONS, (int64_t)room);
     *b = (struct inbuf){.buf = xmalloc(room), .room = room};
 }
 
 void
 inbuf_fini(struct inbuf *b)
 {
+    account_add(ACCOUNT_CONNECTIONS, -(int64_t)b->room);
     free(b->buf);
     *b = (struct inbuf){0};
 }
@@ -22,6 +25,7 @@ replace(struct inbuf *b, size_t room)
 {
     char *other = xmalloc(room);
 
+    account_add(ACCOUNT_CONNECTIONS, (int64_t)room - (int64_t)b->room);
     memcpy(other, b->buf + b->at, b->end - b->at);
     free(b->buf);
     b->buf = other;

@@ -26,8 +26,14 @@
 #define SEND_SLICE (1u << 20)
 /* What a client may still send, unheard, after its answer. */
 #define LINGER_BYTES_MAX (64u << 20)
-/* Connections over the limit that are still told so; further ones are closed at once. */
-#define CONNECTIONS_TOLD 64u
+/* What a connection takes, for the account: parked; with TLS. */
+#define CONN_BYTES 1024
+#define TLS_BYTES  (40 << 10)
+/* When memory is tight, whoever has kept us waiting for so long is the first to go; so many at a time, so often. */
+#define SHED_STALLED_NS (UINT64_C(5) * 1000000000)
+#define SHED_EVERY_NS   (UINT64_C(100) * 1000000)
+#define SHED_MOST       8u
+#define STALLED_NOW     1u
 /* Work sets kept on a loop for the next request. */
 #define WORKS_KEPT 64u
 
@@ -90,8 +96,11 @@ struct http_conn {
     struct work *work;     /* NULL while parked */
     bool greeted;          /* TLS is up, or not wanted */
     bool told_off;         /* over the limit: gets 503 and goes */
-    bool keep;             /* another request may follow */
-    bool drained_by_us;    /* the peer may still be sending: hear it out before closing */
+    /* Since when it has been in the client's hands: sending, receiving a body or a head. 0: it is not; STALLED_NOW:
+     * since some time, which nobody has looked at yet (no clock is read for an answer). */
+    uint64_t stalled_ns;
+    bool keep;          /* another request may follow */
+    bool drained_by_us; /* the peer may still be sending: hear it out before closing */
 };
 
 /* One loop's part of a server. Only on that loop, but for the counters, which others
@@ -105,7 +114,8 @@ struct http_loop {
     uint64_t date_until_ns; /* on the monotonic clock: when `date_lines` are over */
     char date_lines[80];
     size_t date_len;
-    uint64_t ids; /* requests named so far */
+    uint64_t ids;     /* requests named so far */
+    uint64_t shed_ns; /* when connections were last shed */
     atomic_uint connections, idle, in_flight;
     atomic_ullong accepted, requests, refused;
 };

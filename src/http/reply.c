@@ -191,9 +191,11 @@ send_all(struct http_conn *c, struct iovec *iov, int count)
             if (iov[i].iov_len == 0)
                 i++;
         }
+        c->stalled_ns = STALLED_NOW;
         rc = rt_sendv(c->stream, part, n,
                       deadline_in_ms(c->server->options.send_stall_ms), NULL);
     }
+    c->stalled_ns = 0;
     if (rc != ERR_OK)
         w->reply.state = REPLY_FAILED;
     w->reply.last_ns = rt_now_ns();

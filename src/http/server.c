@@ -2,6 +2,7 @@
  * and stop. */
 #include "http/server.h"
 
+#include "base/account.h"
 #include "base/log.h"
 #include "http/internal.h"
 #include "http/loops.h"
@@ -24,6 +25,7 @@ fill_defaults(struct http_server_options *o)
     DEFAULT(body_idle_ms, 300000);
     DEFAULT(send_stall_ms, 1800000);
     DEFAULT(retry_after_s, 1);
+    DEFAULT(told_max, 64);
     DEFAULT(drain_bytes, 65536);
     DEFAULT(linger_ms, 2000);
 #undef DEFAULT
@@ -99,9 +101,13 @@ http_server_listen(struct http_server *s, const char *addr, uint16_t port,
 
 /* ---- work sets ---- */
 
+/* Arena and buffer count themselves. */
+#define WORK_BYTES ((int64_t)(sizeof(struct work) + REPLY_PREFIX_MAX + REPLY_LINES_MAX))
+
 static void
 work_free(struct work *w)
 {
+    account_add(ACCOUNT_CONNECTIONS, -WORK_BYTES);
     arena_free(&w->arena);
     free(w->reply.lines_at);
     inbuf_fini(&w->in);
@@ -118,6 +124,7 @@ work_take(struct http_loop *l)
         l->works_idle--;
         return LIST_ENTRY(n, struct work, link);
     }
+    account_add(ACCOUNT_CONNECTIONS, WORK_BYTES);
     w = xmalloc(sizeof *w);
     memset(&w->body, 0, sizeof w->body);
     memset(&w->reply, 0, sizeof w->reply);

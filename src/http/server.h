@@ -80,7 +80,9 @@ struct http_server_options {
     uint64_t body_idle_ms;  /* [5 min] of silence in a trusted body (http_body_trust) */
     uint64_t send_stall_ms; /* [30 min] a client takes nothing */
     uint32_t retry_after_s; /* [1] in 503 */
-    uint64_t drain_bytes;   /* [64 KiB] of an unread body that are read to keep the
+    uint32_t
+        told_max; /* [64] connections over the limit that are still told so; further ones are closed at once */
+    uint64_t drain_bytes; /* [64 KiB] of an unread body that are read to keep the
                                connection; more: closed */
     uint64_t linger_ms; /* [2 s] of silence, while a client that still sends is heard out
                            before a close */

@@ -44,6 +44,10 @@ enum err node_find_state(struct node *n) MUST_CHECK;
 enum err node_open_disks(struct node *n) MUST_CHECK;
 /* From now on the disks know which buckets there are: after the map, until it is stopped. */
 void node_tell_buckets(struct node *n);
+/* memory.c: fits what has a size of its own into the memory there is, before anything is started; and connections into
+ * the descriptors that are left, once everything else is open. */
+void node_fit_memory(struct node_options *o);
+void node_fit_descriptors(struct http_server_options *h);
 
 /* reload.c: what can change while the node serves. */
 

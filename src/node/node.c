@@ -151,6 +151,7 @@ listen_http(struct node *n)
     if (rc != ERR_OK)
         return rc;
     h.tls = n->tls;
+    node_fit_descriptors(&h);
     api_handler(n->api, &handler);
     rc = http_server_new(&h, &handler, &n->http, &n->eb);
     return rc == ERR_OK
@@ -293,12 +294,14 @@ run(void *arg)
 enum err
 node_serve(const struct node_options *o, struct errbuf *eb)
 {
-    struct node n = {.o = o};
+    struct node_options fitted = *o;
+    struct node n = {.o = &fitted};
     enum err rc = check_options(o, eb);
 
     if (rc != ERR_OK)
         return rc;
-    rc = rt_run(&o->rt, run, &n, eb);
+    node_fit_memory(&fitted);
+    rc = rt_run(&fitted.rt, run, &n, eb);
     if (rc == ERR_OK && n.rc != ERR_OK && eb != NULL)
         *eb = n.eb;
     return rc == ERR_OK ? n.rc : rc;

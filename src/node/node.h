@@ -60,6 +60,7 @@ struct node_options {
     bool bench_objects;
     struct disk_limits disk_limits;
     uint64_t scrub_rate, scrub_pass_ms;
+    uint64_t memory_limit; /* of the process; 0: what its control group or the machine says */
     uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, index_interval_ms,
         tail_bytes;
     uint64_t drain_grace_ms;      /* full service after readyz says no */

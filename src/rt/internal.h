@@ -49,6 +49,7 @@ struct fiber {
     unsigned shields;
     const char *doing; /* rt_doing() */
     bool background;   /* rt_io_background() */
+    bool essential;    /* rt_essential() */
     bool waiting;      /* in fiber_wait or fiber_wait_owed */
     bool owed;         /* neither cancellation nor time end this wait */
     bool cancelled;

@@ -6,11 +6,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/account.h"
 #include "base/mem.h"
 
 #define IDLE_MAX      MIB(16) /* bytes a loop keeps */
 #define LIMIT_DEFAULT MIB(256)
-enum { SMALLEST = 4096, PAGE = 4096 };
+enum { SMALLEST = 4096, PAGE = 4096, WAIT_MS = 5 };
 
 struct pooled {
     struct iobuf buf;
@@ -20,10 +21,20 @@ struct pooled {
 
 static _Atomic uint64_t in_use, limit = LIMIT_DEFAULT;
 
+/* The last eighth is for what everybody waits for: the commits of a disk go on while slow clients hold the rest. */
+static uint64_t
+limit_now(void)
+{
+    struct fiber *f = loop_self != NULL ? loop_self->self : NULL;
+
+    return f != NULL && f->essential ? limit : limit - limit / 8;
+}
+
 void
 iobuf_set_limit(uint64_t bytes)
 {
     limit = bytes > 0 ? bytes : LIMIT_DEFAULT;
+    account_set_buffer_limit(limit);
 }
 
 uint64_t
@@ -69,6 +80,12 @@ make(unsigned class)
     return p;
 }
 
+void
+rt_essential(void)
+{
+    loop_self->self->essential = true;
+}
+
 enum err
 iobuf_get(uint32_t size, struct iobuf **out)
 {
@@ -78,7 +95,7 @@ iobuf_get(uint32_t size, struct iobuf **out)
 
     assert(size > 0 && size <= IOBUF_MAX);
     *out = NULL;
-    if (atomic_fetch_add(&in_use, room) + room <= limit) {
+    if (atomic_fetch_add(&in_use, room) + room <= limit_now()) {
         p = take_idle(class);
         if (p == NULL)
             p = make(class);
@@ -87,9 +104,26 @@ iobuf_get(uint32_t size, struct iobuf **out)
         atomic_fetch_sub(&in_use, room);
         return ERR_BUSY;
     }
+    account_add(ACCOUNT_BUFFERS, (int64_t)room);
     p->buf.refs = 1;
     *out = &p->buf;
     return ERR_OK;
+}
+
+enum err
+iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out)
+{
+    enum err rc = iobuf_get(size, out);
+
+    /* Asked again and again: they come back on any loop, and whoever drops one must not look for who waits. */
+    while (rc == ERR_BUSY && !deadline_passed(by)) {
+        enum err slept = rt_sleep_ms(WAIT_MS);
+
+        if (slept != ERR_OK)
+            return slept;
+        rc = iobuf_get(size, out);
+    }
+    return rc;
 }
 
 struct iobuf *
@@ -120,6 +154,7 @@ iobuf_drop(struct iobuf **bp)
     if (b == NULL || __atomic_fetch_sub(&b->refs, 1, __ATOMIC_ACQ_REL) > 1)
         return;
     atomic_fetch_sub(&in_use, b->room);
+    account_add(ACCOUNT_BUFFERS, -(int64_t)b->room);
     p = CONTAINER_OF(b, struct pooled, buf);
     if (l == NULL || l->iobufs.bytes + b->room > IDLE_MAX) {
         discard(p);

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "base/account.h"
 #include "base/buf.h"
 #include "base/metrics.h"
 #include "rt/internal.h"
@@ -35,6 +36,15 @@ collect(struct buf *out, void *arg)
     for (unsigned i = 0; i < loops; i++)
         buf_printf(out, "forebay_loop_turn_max_seconds{loop=\"%u\"} %.6f\n", i,
                    (double)atomic_load(&loop_at(i)->watchdog.max_ns) / 1e9);
+    buf_puts(out, "# HELP forebay_memory_bytes memory that peers make this server hold\n"
+                  "# TYPE forebay_memory_bytes gauge\n");
+    for (unsigned i = 0; i < ACCOUNT_KINDS_; i++)
+        buf_printf(out, "forebay_memory_bytes{kind=\"%s\"} %" PRIu64 "\n",
+                   account_name((enum account_kind)i), account_of((enum account_kind)i));
+    buf_puts(out,
+             "# HELP forebay_memory_limit_bytes beyond three quarters of it requests "
+             "get 503\n# TYPE forebay_memory_limit_bytes gauge\n");
+    buf_printf(out, "forebay_memory_limit_bytes %" PRIu64 "\n", account_limit());
     buf_puts(out, "# HELP forebay_io_buffer_bytes I/O buffers in use\n"
                   "# TYPE forebay_io_buffer_bytes gauge\n");
     buf_printf(out, "forebay_io_buffer_bytes %" PRIu64 "\n", iobuf_in_use());

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/account.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/sanitize.h"
@@ -19,6 +20,7 @@ enum {
     COLOURS = 16,
     COLOUR_BYTES = 128,
 };
+#define TOUCHED_BYTES 16384 /* of a stack, about: once touched, pages stay */
 #if FB_ASAN || FB_TSAN
 enum { STACK = 256 << 10 };
 #define DEFAULT_MOST 4096u /* gcc 12's TSan dies at 8,128 fibers */
@@ -86,6 +88,7 @@ stacks_fini(struct stacks *st)
         st->used--;
     }
     assert(st->used == 0); /* every fiber has ended */
+    account_add(ACCOUNT_STACKS, -(int64_t)st->slot * TOUCHED_BYTES);
     munmap(st->base, st->slots * st->slot_size);
     *st = (struct stacks){0};
 }
@@ -115,6 +118,7 @@ cut(struct stacks *st)
     }
     st->slot++;
     st->used++;
+    account_add(ACCOUNT_STACKS, TOUCHED_BYTES);
     f->stack_low = low + PAGE;
     f->stack_size = (size_t)((char *)f - f->stack_low);
     f->tsan_fiber = TSAN_CREATE();

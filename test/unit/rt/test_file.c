@@ -2,6 +2,7 @@
  * classes have limits, small files are replaced whole. */
 #include <unistd.h>
 
+#include "base/account.h"
 #include "base/mem.h"
 #include "engines.h"
 #include "rt/file.h"
@@ -69,17 +70,29 @@ iobuf_fiber(void *arg)
     iobuf_drop(&a); /* NULL is fine */
     CHECK_U64(iobuf_in_use(), 0);
 
-    CHECK(iobuf_get(IOBUF_MAX, &a) == ERR_OK); /* all there is */
-    CHECK(iobuf_get(1, &b) == ERR_BUSY && b == NULL);
-    iobuf_drop(&a);
-    CHECK(iobuf_get(1, &b) == ERR_OK);
+    CHECK(iobuf_get(IOBUF_MAX, &a) == ERR_OK);
+    CHECK(iobuf_get(IOBUF_MAX, &b) == ERR_BUSY && b == NULL);
+    CHECK(iobuf_wait(IOBUF_MAX, deadline_in_ms(20), &b) == ERR_BUSY && b == NULL);
+    CHECK((account_tight() & TIGHT_BUFFERS) == 0);
+    CHECK(iobuf_get(IOBUF_MAX / 2, &b) == ERR_OK);
+    CHECK(iobuf_get(1u << 20, &again) ==
+          ERR_OK); /* seven eighths: all there is for most */
+    CHECK((account_tight() & TIGHT_BUFFERS) != 0);
     iobuf_drop(&b);
+    iobuf_drop(&again);
+    CHECK((account_tight() & TIGHT_BUFFERS) == 0);
+    rt_essential(); /* for whom others wait there is an eighth more */
+    CHECK(iobuf_get(IOBUF_MAX, &b) == ERR_OK);
+    CHECK(iobuf_get(1, &again) == ERR_BUSY && again == NULL);
+    iobuf_drop(&a);
+    iobuf_drop(&b);
+    CHECK_U64(iobuf_in_use(), 0);
 }
 
 static void
 test_buffers_are_counted_and_limited(void)
 {
-    struct rt_options o = {.engine = RT_EPOLL, .loops = 1, .iobuf_bytes = IOBUF_MAX};
+    struct rt_options o = {.engine = RT_EPOLL, .loops = 1, .iobuf_bytes = 2 * IOBUF_MAX};
 
     CHECK(rt_run(&o, iobuf_fiber, NULL, NULL) == ERR_OK);
     CHECK_U64(iobuf_in_use(), 0);

@@ -1,0 +1,68 @@
+/* memory: everything that has a size of its own is fitted into what this process may use; so is the number of
+ * connections into its descriptors. */
+#include "base/account.h"
+#include "base/mem.h"
+#include "node/internal.h"
+#include "rt/limits.h"
+
+#define OWN_BYTES                                                                        \
+    MIB(32) /* code, libraries, maps of the cluster: what is there before anybody asks */
+#define SMALL_MACHINE MIB(96)
+#define REQUEST_BYTES                                                                    \
+    KIB(64) /* what a request takes at least, with its stack: bounds how many there may be */
+#define FILES_MOST      4096u /* descriptors kept for files and remotes */
+#define FILES_LEAST     16u
+#define CONNECTIONS_LOW 4u
+
+/* Nine tenths of what there is. */
+static uint64_t
+limit_of(const struct node_options *o)
+{
+    uint64_t most = rt_memory_max();
+
+    if (o->memory_limit > 0)
+        return o->memory_limit;
+    return MAX(most / 10 * 9, (uint64_t)SMALL_MACHINE);
+}
+
+void
+node_fit_descriptors(struct http_server_options *h)
+{
+    uint64_t most = rt_descriptors_max(), open = rt_descriptors_open();
+    uint64_t left = most > open ? most - open : 0;
+    uint64_t files = MIN(MAX(left / 4, (uint64_t)FILES_LEAST), (uint64_t)FILES_MOST);
+    uint64_t room = MAX(left > files ? left - files : 0, (uint64_t)CONNECTIONS_LOW);
+    /* Those that are told that there are too many take descriptors as well. */
+    uint64_t told = MIN(room / 8, UINT64_C(64)) + 1;
+
+    if (h->connections_max + told <= room)
+        return;
+    LOG(LOG_WARN, "node.descriptors",
+        "fewer connections than http.connections: the limit of descriptors is low",
+        L_U64("connections", room - MIN(told, room - 1)), L_U64("descriptors", most),
+        L_U64("open", open));
+    h->connections_max = (uint32_t)(room - MIN(told, room - 1));
+    h->told_max = (uint32_t)told;
+}
+
+void
+node_fit_memory(struct node_options *o)
+{
+    uint64_t limit = limit_of(o),
+             rest = limit > 2 * OWN_BYTES ? limit - OWN_BYTES : limit / 2;
+    uint64_t buffers = o->rt.iobuf_bytes, hot = o->hot_bytes, tail = o->tail_bytes;
+
+    o->rt.iobuf_bytes = MAX(MIN(buffers, rest / 4), MIB(8));
+    o->hot_bytes = MIN(hot, rest / 4);
+    o->tail_bytes = MAX(MIN(tail, rest / 8), MIB(1));
+    o->http.requests_max = (uint32_t)MIN((uint64_t)o->http.requests_max,
+                                         MAX(rest / 8 / REQUEST_BYTES, UINT64_C(16)));
+    /* What peers make us hold, I/O buffers included, is what is left of it. */
+    account_set_limit(rest - o->hot_bytes - 2 * o->tail_bytes);
+    if (o->rt.iobuf_bytes != buffers || o->hot_bytes != hot || o->tail_bytes != tail)
+        LOG(LOG_INFO, "node.memory",
+            "memory.buffers, memory.hot or index.memory is cut to fit",
+            L_U64("limit", limit), L_U64("buffers", o->rt.iobuf_bytes),
+            L_U64("hot", o->hot_bytes), L_U64("tail", o->tail_bytes),
+            L_U64("requests", o->http.requests_max), L_U64("peers", account_limit()));
+}

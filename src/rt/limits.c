@@ -1,0 +1,108 @@
+#include "rt/limits.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define PATH_ROOM 4096
+
+/* The number in a file; UINT64_MAX where there is none ("max"). */
+static uint64_t
+number_in(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    uint64_t n = UINT64_MAX;
+
+    if (f == NULL)
+        return n;
+    if (fscanf(f, "%" SCNu64, &n) != 1)
+        n = UINT64_MAX;
+    (void)fclose(f);
+    return n;
+}
+
+/* The limit of a group and of all above it: root/a/b, root/a, root. */
+static uint64_t
+least_upwards(const char *root, const char *group, const char *file)
+{
+    char path[PATH_ROOM], at[PATH_ROOM];
+    uint64_t least = UINT64_MAX;
+
+    if (snprintf(at, sizeof at, "%s", group) >= (int)sizeof at)
+        return least;
+    for (;;) {
+        char *slash;
+
+        if (snprintf(path, sizeof path, "%s%s/%s", root, at, file) < (int)sizeof path)
+            least = MIN(least, number_in(path));
+        slash = strrchr(at, '/');
+        if (slash == NULL)
+            return least;
+        *slash = '\0';
+    }
+}
+
+/* A line of /proc/self/cgroup: "0::/path" (version 2), "5:memory:/path" (version 1). */
+static uint64_t
+limit_of_line(char *line)
+{
+    char *controllers = strchr(line, ':'), *group;
+
+    line[strcspn(line, "\n")] = '\0';
+    if (controllers == NULL)
+        return UINT64_MAX;
+    group = strchr(++controllers, ':');
+    if (group == NULL)
+        return UINT64_MAX;
+    *group++ = '\0';
+    if (*controllers == '\0')
+        return MIN(least_upwards("/sys/fs/cgroup", group, "memory.max"),
+                   least_upwards("/sys/fs/cgroup/unified", group, "memory.max"));
+    return strstr(controllers, "memory") != NULL
+               ? least_upwards("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes")
+               : UINT64_MAX;
+}
+
+uint64_t
+rt_memory_max(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t least =
+        pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    char line[PATH_ROOM];
+
+    if (f == NULL)
+        return least;
+    while (fgets(line, sizeof line, f) != NULL)
+        least = MIN(least, limit_of_line(line));
+    (void)fclose(f);
+    return least;
+}
+
+uint64_t
+rt_descriptors_max(void)
+{
+    struct rlimit l;
+
+    return getrlimit(RLIMIT_NOFILE, &l) == 0 ? l.rlim_max : 1024;
+}
+
+uint64_t
+rt_descriptors_open(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    uint64_t n = 0;
+
+    if (dir == NULL)
+        return 64; /* not known: a guess on the safe side */
+    while (readdir(dir) != NULL)
+        n++;
+    (void)closedir(dir);
+    return n > 3 ? n - 3 : 0; /* ".", ".." and this one */
+}
