@@ -7,7 +7,7 @@
 #include "rt/point.h"
 #include "rt/time.h"
 
-#define META_ARENA KIB(256)
+#define META_ARENA MIB(4) /* 10,000 parts */
 
 static bool
 same_version(const struct version *a, const struct version *b)
@@ -15,15 +15,16 @@ same_version(const struct version *a, const struct version *b)
     return a->epoch == b->epoch && a->counter == b->counter;
 }
 
+/* Bytes of the object from `at` on, as many as the writer is to have. */
 static enum err
 copy_bytes(struct disk *from, const struct disk_key *k, const struct row *row,
-           struct disk_writer *w, struct errbuf *eb)
+           uint64_t at, uint64_t len, struct disk_writer *w, struct errbuf *eb)
 {
     struct disk_reader *r = NULL;
     struct span piece;
-    enum err rc = disk_read_begin(from, k, row, 0, row->size, &r, eb);
+    enum err rc = disk_read_begin(from, k, row, at, len, &r, eb);
 
-    while (rc == ERR_OK && disk_written(w) < row->size) {
+    while (rc == ERR_OK && disk_written(w) < len) {
         rc = disk_read_next(r, DEADLINE_NEVER, &piece, eb);
         if (rc == ERR_OK)
             rc = disk_write(w, piece.at, piece.len, eb);
@@ -32,26 +33,99 @@ copy_bytes(struct disk *from, const struct disk_key *k, const struct row *row,
     return rc;
 }
 
+static enum err
+copy_whole(struct disk *from, struct disk *to, const struct disk_key *k,
+           const struct row *row, const struct object_meta *meta, struct errbuf *eb)
+{
+    struct disk_writer *w = NULL;
+    enum err rc = disk_write_begin_as(to, k, row->size, &row->content, &w, eb);
+
+    if (rc == ERR_OK)
+        rc = copy_bytes(from, k, row, 0, row->size, w, eb);
+    if (rc == ERR_OK)
+        rc = disk_commit_copy(&w, meta, row, eb);
+    disk_write_abort(&w);
+    return rc;
+}
+
+/* Is the part there already, from a copy that was interrupted? Both lists ascend. */
+static bool
+have_part(const struct disk_part *have, uint32_t count, const struct disk_object_part *p)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (have[i].number == p->number)
+            return memcmp(&have[i].content, &p->content, sizeof p->content) == 0;
+    return false;
+}
+
+static enum err
+copy_part(struct disk *from, struct disk *to, const struct disk_key *k,
+          const struct row *row, const struct upload_id *u,
+          const struct disk_object_part *p, struct errbuf *eb)
+{
+    struct object_meta meta = {.mtime_ms = row->mtime_ms};
+    struct disk_writer *w = NULL;
+    enum err rc = disk_part_begin_as(to, k, u, p->number, p->size, &p->content, &w, eb);
+
+    memcpy(meta.md5, p->md5, sizeof meta.md5);
+    if (rc == ERR_OK)
+        rc = copy_bytes(from, k, row, p->offset, p->size, w, eb);
+    if (rc == ERR_OK)
+        rc = disk_part_commit(&w, &meta, eb);
+    disk_write_abort(&w);
+    return rc;
+}
+
+/* An object that came in parts stays one: each part a body of its own. What an interrupted copy has brought is kept. */
+static enum err
+copy_parts(struct disk *from, struct disk *to, const struct disk_key *k,
+           const struct row *row, const struct object_meta *meta, struct arena *a,
+           struct errbuf *eb)
+{
+    struct disk_object_part *parts = NULL;
+    struct disk_part *have = NULL, *named;
+    struct upload_id u;
+    uint32_t count = 0, there = 0;
+    bool more = false;
+    enum err rc = disk_object_parts(from, row, a, &parts, &count, eb);
+
+    if (rc == ERR_OK)
+        rc = disk_copy_begin(to, k, row, &u, eb);
+    if (rc == ERR_EXISTS)
+        rc = disk_part_list(to, k, &u, 0, DISK_PARTS_MAX, a, &have, &there, &more, eb);
+    if (rc != ERR_OK)
+        return rc;
+    named = arena_try(a, (count + 1) * sizeof *named);
+    if (named == NULL)
+        rc = err_set(eb, ERR_BUSY, "no memory for %u parts", count);
+    for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+        named[i] = (struct disk_part){.number = parts[i].number,
+                                      .size = parts[i].size,
+                                      .mtime_ms = row->mtime_ms,
+                                      .content = parts[i].content};
+        memcpy(named[i].md5, parts[i].md5, sizeof named[i].md5);
+        if (!have_part(have, there, &parts[i]))
+            rc = copy_part(from, to, k, row, &u, &parts[i], eb);
+    }
+    return rc == ERR_OK ? disk_copy_complete(to, k, &u, named, count, meta, row, eb) : rc;
+}
+
 enum err
 copy_object(struct disks *ds, const struct disks_key *k, const struct row *row,
             unsigned to, uint64_t *bytes, struct errbuf *eb)
 {
     struct disk *from = slot_enter(ds, row->disk), *dest = slot_enter(ds, to);
     struct arena *a = arena_new(KIB(8), META_ARENA);
-    struct disk_writer *w = NULL;
     struct object_meta meta;
     enum err rc = from == NULL || dest == NULL ? unheard(eb) : ERR_OK;
 
     if (rc == ERR_OK)
         rc = disk_meta(from, &k->at, row, a, &meta, eb);
     if (rc == ERR_OK)
-        rc = disk_write_begin_as(dest, &k->at, row->size, &row->content, &w, eb);
-    if (rc == ERR_OK)
-        rc = copy_bytes(from, &k->at, row, w, eb);
-    if (rc == ERR_OK)
-        rc = disk_commit_copy(&w, &meta, row, eb);
+        rc = (row->flags & ROW_PARTS) != 0
+                 ? copy_parts(from, dest, &k->at, row, &meta, a, eb)
+                 : copy_whole(from, dest, &k->at, row, &meta, eb);
     POINT(MOVE_COPIED);
-    disk_write_abort(&w);
     if (rc == ERR_OK)
         *bytes += row->size;
     if (from != NULL)
@@ -261,6 +335,36 @@ drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
         atomic_fetch_add(&ds->forgets, 1);
     }
     return ERR_OK;
+}
+
+enum err
+copies_give_up(struct disks *ds, const struct disks_bucket *b, unsigned slot,
+               struct arena *a, struct errbuf *eb)
+{
+    struct disk *d = slot_enter(ds, slot);
+    struct disk_upload *found = NULL;
+    uint32_t count = 0;
+    bool more = false;
+    enum err rc;
+
+    if (d == NULL)
+        return ERR_OK;
+    rc = disk_copy_list(d, b->id, (struct span){"", 0}, NULL, 256, a, &found, &count,
+                        &more, eb);
+    for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+        struct disk_key k = {
+            .bucket = b->id, .birth_name = b->birth_name, .key = found[i].key};
+        uint64_t hash = place_hash(k.birth_name, k.key);
+
+        /* Whoever brings a key home for a write holds its lock: then it is not left over. */
+        keylock_take(ds->keylocks, hash);
+        rc = disk_upload_abort(d, &k, &found[i].id, eb);
+        keylock_release(ds->keylocks, hash);
+        if (rc == ERR_NO_UPLOAD)
+            rc = ERR_OK;
+    }
+    slot_leave(ds, slot);
+    return rc;
 }
 
 enum err

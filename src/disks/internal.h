@@ -39,6 +39,8 @@ struct slot {
     _Atomic int state;
     _Atomic uint64_t busy; /* calls inside it, while there are several disks */
 
+    struct disks *disks; /* set with the disk */
+
     uint64_t gone_ms; /* keeper: when it was removed, monotonic */
 };
 

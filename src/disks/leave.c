@@ -15,10 +15,11 @@
 /* ---- what was prepared and whose outcome nobody told ---- */
 
 /* The name at birth of a bucket: what placement hashes. */
-static bool
+bool
 bucket_of(struct disks *ds, uint64_t id, struct disks_bucket *out)
 {
-    return ds->keeper.next_bucket(ds->keeper.buckets_arg, id - 1, out) && out->id == id;
+    return ds->keeper.next_bucket != NULL &&
+           ds->keeper.next_bucket(ds->keeper.buckets_arg, id - 1, out) && out->id == id;
 }
 
 /* Did the slot that has gone order the writes of this key? */

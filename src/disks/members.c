@@ -22,6 +22,7 @@ slot_new(struct disks *ds, const uint8_t id[16], const char *path, uint64_t weig
 
     *s = (struct slot){.path = xstrdup(path),
                        .place = {.seed = place_seed(id), .weight = weight},
+                       .disks = ds,
                        .disk = disk};
     memcpy(s->id, id, sizeof s->id);
     return s;
@@ -64,6 +65,16 @@ list_it(struct disks *ds, struct disk *d, const char *path, uint64_t *weight,
     return rc;
 }
 
+/* The disk's scrub found a copy damaged. */
+static enum err
+on_damage(void *arg, const struct disk_key *k, const struct row *row, struct errbuf *eb)
+{
+    struct slot *s = arg;
+
+    (void)row;
+    return repair_now(s->disks, k, (unsigned)(s - s->disks->slots), eb);
+}
+
 enum err
 slot_open(struct disks *ds, const char *path, bool node_state, struct errbuf *eb)
 {
@@ -83,7 +94,7 @@ slot_open(struct disks *ds, const char *path, bool node_state, struct errbuf *eb
     if (rc == ERR_OK)
         rc = list_it(ds, d, path, &weight, id, eb);
     if (rc == ERR_OK)
-        slot_new(ds, id, path, weight, d);
+        disk_on_damage(d, on_damage, slot_new(ds, id, path, weight, d));
     else
         disk_close(&d);
     return rc;

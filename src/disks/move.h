@@ -36,6 +36,16 @@ struct put_right {
 enum err key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
                        struct put_right *done, struct errbuf *eb) MUST_CHECK;
 
+/* Copies of objects in parts that were begun on a slot and never completed: what a pass did not need is given up. May
+ * switch. */
+enum err copies_give_up(struct disks *ds, const struct disks_bucket *b, unsigned slot,
+                        struct arena *a, struct errbuf *eb) MUST_CHECK;
+/* A damaged copy on `slot` is made good now. ERR_NOT_FOUND: there is no other one. Any loop. May switch. */
+enum err repair_now(struct disks *ds, const struct disk_key *k, unsigned slot,
+                    struct errbuf *eb) MUST_CHECK;
+/* The bucket with this id, on the keeper; false: nobody knows it. */
+bool bucket_of(struct disks *ds, uint64_t id, struct disks_bucket *out);
+
 /* While a bucket's copies are changed the set does not settle. */
 void mover_hold(struct disks *ds, int more);
 /* Fills in what is said of moving and repairs. */

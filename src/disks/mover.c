@@ -29,7 +29,8 @@ struct mover {
     /* Keeper. */
     struct rt_group group;
     struct rt_cond wake;
-    bool running, stopping;
+    bool stopping;
+    unsigned at_once; /* repairs that somebody waits for */
     uint64_t passes, retry_at_ms, throttle_ns;
     struct {
         uint64_t pass, seen, total, moved, moved_bytes, failed, left, began_ms;
@@ -223,6 +224,51 @@ run_repairs(struct disks *ds)
     }
 }
 
+struct repairing {
+    struct disks *ds;
+    const struct disk_key *key;
+    unsigned slot;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+static void
+repair_on_keeper(void *arg)
+{
+    struct repairing *r = arg;
+    struct disks *ds = r->ds;
+    struct disks_key k = {.at = *r->key};
+    struct put_right done = {0};
+    struct disks_bucket b = {0};
+
+    r->rc = ERR_NOT_FOUND;
+    if (ds->mover == NULL || ds->mover->stopping || only_disk(ds) != NULL || !bucket_of(ds, k.at.bucket, &b))
+        return;
+    k.at.birth_name = b.birth_name;
+    k.copies = b.copies;
+    ds->mover->at_once++;
+    atomic_fetch_add(&ds->mover->repairs, 1); /* nobody unguards meanwhile */
+    guard(ds);
+    r->rc = key_put_right(ds, &k, (uint64_t)1 << r->slot, &done, r->eb);
+    atomic_fetch_sub(&ds->mover->repairs, 1);
+    if (r->rc == ERR_OK)
+        atomic_fetch_add(&ds->mover->repaired, 1);
+    ds->mover->at_once--;
+    if (r->rc == ERR_CORRUPT)
+        r->rc = ERR_NOT_FOUND;
+    disks_bucket_fini(&b);
+}
+
+enum err
+repair_now(struct disks *ds, const struct disk_key *k, unsigned slot, struct errbuf *eb)
+{
+    struct repairing r = {
+        .ds = ds, .key = k, .slot = slot, .eb = eb, .rc = ERR_CANCELLED};
+    enum err rc = rt_call(0, repair_on_keeper, &r);
+
+    return rc == ERR_OK ? r.rc : rc;
+}
+
 /* ---- a pass ---- */
 
 struct pass {
@@ -342,6 +388,20 @@ look_for_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot)
     }
 }
 
+static void
+end_copies(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+{
+    struct errbuf eb = {{0}};
+    enum err rc;
+
+    arena_reset(ps->scratch);
+    rc = copies_give_up(ps->ds, b, slot, ps->scratch, &eb);
+    if (rc == ERR_OK)
+        return;
+    ps->broken = true;
+    count_failure(ps->ds->mover, &(struct disks_key){.at.bucket = b->id}, rc, &eb);
+}
+
 static uint64_t
 objects_in_all(struct disks *ds)
 {
@@ -377,6 +437,8 @@ run_pass(struct disks *ds)
             walk_bucket(&ps, &b, all[i]);
             look_for_uploads(&ps, &b, all[i]);
         }
+        for (unsigned i = 0; i < n && !mv->stopping; i++)
+            end_copies(&ps, &b, all[i]);
         bucket = b.id;
         disks_bucket_fini(&b);
     }
@@ -486,7 +548,6 @@ mover_run(void *arg)
     struct mover *mv = ds->mover;
     bool leftovers = true;
 
-    mv->running = true;
     while (!mv->stopping) {
         if (only_disk(ds) == NULL) {
             struct errbuf eb = {{0}};
@@ -506,7 +567,6 @@ mover_run(void *arg)
                                         : DEADLINE_NEVER) == ERR_CANCELLED)
             break;
     }
-    mv->running = false;
 }
 
 enum err
@@ -535,7 +595,7 @@ mover_stop(struct disks *ds)
     mv->stopping = true;
     rt_group_cancel(&mv->group);
     rt_group_join(&mv->group);
-    while (atomic_load(&mv->woken)) /* the message has our address */
+    while (mv->at_once > 0 || atomic_load(&mv->woken)) /* the message has our address */
         rt_yield();
     ds->mover = NULL;
     while ((r = next_repair(mv)) != NULL)
