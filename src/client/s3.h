@@ -162,6 +162,39 @@ enum err s3_upload_abort(struct s3_client *c, struct span bucket, struct span ke
                          struct span upload_id, struct s3_failure *f,
                          struct errbuf *eb) MUST_CHECK;
 
+struct s3_upload_list {
+    struct span prefix, delimiter, key_marker, id_marker;
+    uint32_t max_uploads;
+};
+struct s3_upload_entry {
+    struct span key, upload_id; /* a common prefix has no id */
+    int64_t begun_ms;
+};
+struct s3_upload_page {
+    struct s3_upload_entry *entries; /* in byte order, prefixes among them */
+    uint32_t count;
+    bool truncated;
+};
+enum err s3_upload_list(struct s3_client *c, struct span bucket,
+                        const struct s3_upload_list *l, struct arena *a,
+                        struct s3_upload_page *out, struct s3_failure *f,
+                        struct errbuf *eb) MUST_CHECK;
+struct s3_part_entry {
+    uint32_t number;
+    uint64_t size;
+    struct span etag; /* without quotes */
+    int64_t mtime_ms;
+};
+struct s3_part_page {
+    struct s3_part_entry *parts;
+    uint32_t count;
+    bool truncated;
+};
+enum err s3_part_list(struct s3_client *c, struct span bucket, struct span key,
+                      struct span upload_id, uint32_t after, uint32_t max,
+                      struct arena *a, struct s3_part_page *out, struct s3_failure *f,
+                      struct errbuf *eb) MUST_CHECK;
+
 /* Anything else, signed: small bodies both ways. Used for our own pages under /_/ and for rare operations. */
 struct s3_request {
     const char *method;

@@ -73,3 +73,10 @@ enum err cloud_upload_complete(struct cloud *c, const struct map_bucket *b,
                                struct errbuf *eb) MUST_CHECK;
 enum err cloud_upload_abort(struct cloud *c, const struct map_bucket *b, struct span key,
                             struct span upload_id, struct errbuf *eb) MUST_CHECK;
+enum err cloud_upload_list(struct cloud *c, const struct map_bucket *b,
+                           const struct s3_upload_list *l, struct arena *a,
+                           struct s3_upload_page *out, struct errbuf *eb) MUST_CHECK;
+enum err cloud_part_list(struct cloud *c, const struct map_bucket *b, struct span key,
+                         struct span upload_id, uint32_t after, uint32_t max,
+                         struct arena *a, struct s3_part_page *out,
+                         struct errbuf *eb) MUST_CHECK;

@@ -386,3 +386,30 @@ cloud_upload_abort(struct cloud *c, const struct map_bucket *b, struct span key,
         t.rc = s3_upload_abort(t.s3, remote(b), key, upload_id, &t.failure, eb);
     return attempt_end(&t, eb);
 }
+
+enum err
+cloud_upload_list(struct cloud *c, const struct map_bucket *b,
+                  const struct s3_upload_list *l, struct arena *a,
+                  struct s3_upload_page *out, struct errbuf *eb)
+{
+    struct attempt t;
+
+    attempt_begin(&t, c, b, B_LIST, eb);
+    while (attempt_next(&t))
+        t.rc = s3_upload_list(t.s3, remote(b), l, a, out, &t.failure, eb);
+    return attempt_end(&t, eb);
+}
+
+enum err
+cloud_part_list(struct cloud *c, const struct map_bucket *b, struct span key,
+                struct span upload_id, uint32_t after, uint32_t max, struct arena *a,
+                struct s3_part_page *out, struct errbuf *eb)
+{
+    struct attempt t;
+
+    attempt_begin(&t, c, b, B_LIST, eb);
+    while (attempt_next(&t))
+        t.rc = s3_part_list(t.s3, remote(b), key, upload_id, after, max, a, out,
+                            &t.failure, eb);
+    return attempt_end(&t, eb);
+}

@@ -13,7 +13,7 @@
 #define PARTS_A_TIME 1000
 #define UPLOAD_TEXT  32 /* hex of the 16 bytes of a native upload id */
 
-static bool
+bool
 native_id(struct span text, struct upload_id *out)
 {
     return text.len == UPLOAD_TEXT &&
@@ -27,7 +27,7 @@ no_upload(struct errbuf *eb)
     return err_set(eb, ERR_NO_UPLOAD, "there is no such upload");
 }
 
-static struct span
+struct span
 id_text(struct arena *a, const struct upload_id *id)
 {
     char *text = arena_alloc(a, UPLOAD_TEXT + 1);
@@ -139,6 +139,31 @@ object_part_begin(struct object_service *s, const struct map_bucket *b, struct s
     return rc;
 }
 
+static enum err
+parts_of_remote(struct object_service *s, const struct map_bucket *b, struct span key,
+                struct span upload_id, uint32_t after, uint32_t max, struct arena *a,
+                struct object_part **out, uint32_t *count, bool *more, struct errbuf *eb)
+{
+    const uint8_t none[16] = {0};
+    struct s3_part_page page;
+    enum err rc =
+        cloud_part_list(s->options.cloud, b, key, upload_id, after, max, a, &page, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    *out = arena_alloc(a, (page.count + 1) * sizeof **out);
+    for (uint32_t i = 0; i < page.count && *count < max; i++) {
+        struct object_part *p = &(*out)[(*count)++];
+
+        *p = (struct object_part){.number = page.parts[i].number,
+                                  .size = page.parts[i].size,
+                                  .mtime_ms = page.parts[i].mtime_ms};
+        etag_of(none, 0, page.parts[i].etag, p->etag);
+    }
+    *more = page.truncated;
+    return ERR_OK;
+}
+
 enum err
 object_part_list(struct object_service *s, const struct map_bucket *b, struct span key,
                  struct span upload_id, uint32_t after, uint32_t max, struct arena *a,
@@ -149,10 +174,10 @@ object_part_list(struct object_service *s, const struct map_bucket *b, struct sp
     struct upload_id id;
     enum err rc;
 
+    *count = 0;
+    *more = false;
     if (b->cached)
-        return err_set(eb, ERR_NOT_BUILT,
-                       "listing the parts of an upload to a cached bucket is not "
-                       "built yet; ask the remote");
+        return parts_of_remote(s, b, key, upload_id, after, max, a, out, count, more, eb);
     rc = native_id(upload_id, &id) ? ERR_OK : no_upload(eb);
     if (rc == ERR_OK)
         rc = disks_part_list(s->options.disks, &k, &id, after, max, a, &parts, count,
@@ -451,72 +476,18 @@ object_upload_abort(struct object_service *s, const struct map_bucket *b, struct
     return disks_upload_abort(s->options.disks, &k, &id, eb);
 }
 
-/* A key before which nothing that starts with `prefix` stands, and behind which nothing else comes first: keys are UTF-8,
- * so none has a byte 0xff. */
-static struct span
-just_before(struct span prefix, char out[DISK_KEY_MAX])
-{
-    size_t len = prefix.len;
-
-    memcpy(out, prefix.at, len);
-    if (out[len - 1] == 0)
-        return (struct span){out, len - 1};
-    out[len - 1] = (char)((unsigned char)out[len - 1] - 1);
-    if (len < DISK_KEY_MAX)
-        out[len++] = (char)0xff;
-    return (struct span){out, len};
-}
-
 enum err
-object_upload_list(struct object_service *s, const struct map_bucket *b,
-                   struct span prefix, struct span after_key, struct span after_id,
-                   uint32_t max, struct arena *a, struct object_upload **out,
-                   uint32_t *count, bool *more, struct errbuf *eb)
+object_upload_meta(struct object_service *s, const struct map_bucket *b, struct span key,
+                   struct span upload_id, struct arena *a, struct object_meta *out,
+                   struct errbuf *eb)
 {
-    struct disk_upload *found = NULL;
-    struct upload_id id, *after = NULL;
-    char before[DISK_KEY_MAX];
-    uint32_t n = 0;
-    enum err rc;
+    struct disks_key k = object_disk_key(b, key);
+    struct upload_id id;
 
-    *count = 0;
-    *more = false;
+    *out = (struct object_meta){0};
     if (b->cached)
-        return err_set(eb, ERR_NOT_BUILT,
-                       "listing the uploads of a cached bucket is not built yet; "
-                       "ask the remote");
-    if (after_id.len > 0 && native_id(after_id, &id))
-        after = &id;
-    if (prefix.len > DISK_KEY_MAX || after_key.len > DISK_KEY_MAX)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "a prefix or marker of over %u bytes: no key is so long",
-                       DISK_KEY_MAX);
-    if (span_cmp(after_key, prefix) < 0) {
-        after_key = just_before(prefix, before);
-        after = NULL;
-    }
-    if (max == 0)
         return ERR_OK;
-    *out = arena_try(a, max * sizeof **out);
-    if (*out == NULL)
-        return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", max);
-    do {
-        rc = disks_upload_list(s->options.disks, b->id, b->copies, after_key, after, max - *count, a,
-                               &found, &n, more, eb);
-        if (rc != ERR_OK)
-            return rc;
-        for (uint32_t i = 0; i < n; i++) {
-            if (span_starts(found[i].key, prefix))
-                (*out)[(*count)++] = (struct object_upload){
-                    found[i].key, id_text(a, &found[i].id), found[i].begun_ms};
-            else if (span_cmp(found[i].key, prefix) > 0)
-                *more = false;
-        }
-        if (n > 0) {
-            after_key = found[n - 1].key;
-            id = found[n - 1].id;
-            after = &id;
-        }
-    } while (*more && n > 0 && *count == 0);
-    return ERR_OK;
+    if (!native_id(upload_id, &id))
+        return no_upload(eb);
+    return disks_upload_meta(s->options.disks, &k, &id, a, out, eb);
 }

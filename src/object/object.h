@@ -273,11 +273,25 @@ enum err object_upload_abort(struct object_service *s, const struct map_bucket *
                              struct span key, struct span upload_id,
                              struct errbuf *eb) MUST_CHECK;
 struct object_upload {
-    struct span key, upload_id;
+    struct span key, upload_id; /* a common prefix has no id */
     int64_t begun_ms;
+    uint8_t checksum_algorithm, checksum_type; /* 0: none, or not said */
 };
+struct object_upload_list_options {
+    struct span prefix, delimiter;
+    struct span after_key, after_id; /* a common prefix as key skips its group */
+    uint32_t max;                    /* at most 1,000 */
+};
+struct object_upload_page {
+    struct object_upload *entries; /* in the arena; by key, then begin, prefixes among them */
+    uint32_t count;
+    bool truncated;
+};
+/* Of an attached bucket: the remote's page. */
 enum err object_upload_list(struct object_service *s, const struct map_bucket *b,
-                            struct span prefix, struct span after_key,
-                            struct span after_id, uint32_t max, struct arena *a,
-                            struct object_upload **out, uint32_t *count, bool *more,
-                            struct errbuf *eb) MUST_CHECK;
+                            const struct object_upload_list_options *o, struct arena *a,
+                            struct object_upload_page *out, struct errbuf *eb) MUST_CHECK;
+/* What an upload was begun with, where it is ours; of an attached bucket nothing. */
+enum err object_upload_meta(struct object_service *s, const struct map_bucket *b,
+                            struct span key, struct span upload_id, struct arena *a,
+                            struct object_meta *out, struct errbuf *eb) MUST_CHECK;

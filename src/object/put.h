@@ -42,3 +42,7 @@ void clear_doubt(struct object_service *s, const struct disks_key *k);
 struct s3_header *headers_of_meta(const struct object_meta *meta, struct arena *a,
                                   uint32_t *count);
 enum disk_versioning versioning_of(const struct map_bucket *b);
+
+/* multipart.c: ids of native uploads as text. */
+bool native_id(struct span text, struct upload_id *out);
+struct span id_text(struct arena *a, const struct upload_id *id);

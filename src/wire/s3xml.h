@@ -130,6 +130,21 @@ struct s3xml_part_list {
 enum err s3xml_parts_parse(struct span doc, struct arena *a, struct s3xml_part_list *out,
                            struct errbuf *eb) MUST_CHECK;
 
+/* ListMultipartUploadsResult; with EncodingType url the keys here are decoded. */
+struct s3xml_upload_entry {
+    struct span key, upload_id; /* a common prefix has no id */
+    int64_t begun_ms;
+    bool is_prefix;
+};
+struct s3xml_upload_list {
+    struct s3xml_upload_entry *entries; /* in the order of the document */
+    size_t count;
+    bool truncated, url_encoded;
+    struct span next_key, next_id;
+};
+enum err s3xml_uploads_parse(struct span doc, struct arena *a,
+                             struct s3xml_upload_list *out, struct errbuf *eb) MUST_CHECK;
+
 /* DeleteResult of DeleteObjects. */
 struct s3xml_delete_result {
     struct s3xml_delete_failure {

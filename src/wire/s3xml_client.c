@@ -255,6 +255,81 @@ s3xml_buckets_parse(struct span doc, struct arena *a, struct s3xml_bucket_list *
     return rc;
 }
 
+/* ---- ListMultipartUploadsResult ---- */
+
+static const struct element upload_list_fields[] = {
+    {"IsTruncated", AS_BOOL, offsetof(struct s3xml_upload_list, truncated)},
+    {"NextKeyMarker", AS_TEXT, offsetof(struct s3xml_upload_list, next_key)},
+    {"NextUploadIdMarker", AS_TEXT, offsetof(struct s3xml_upload_list, next_id)},
+};
+static const struct element upload_fields[] = {
+    {"Key", AS_TEXT, offsetof(struct s3xml_upload_entry, key)},
+    {"Prefix", AS_TEXT, offsetof(struct s3xml_upload_entry, key)},
+    {"UploadId", AS_TEXT, offsetof(struct s3xml_upload_entry, upload_id)},
+    {"Initiated", AS_TIME, offsetof(struct s3xml_upload_entry, begun_ms)},
+};
+
+static enum err
+uploads_open(void *arg, unsigned depth, struct span name)
+{
+    struct reading *r = arg;
+    bool prefix = span_is(name, "CommonPrefixes");
+    enum err rc;
+
+    if (depth != 1 || (!prefix && !span_is(name, "Upload")))
+        return check_root(r, depth, name);
+    rc = begin_item(r, sizeof(struct s3xml_upload_entry));
+    if (rc == ERR_OK)
+        ((struct s3xml_upload_entry *)r->item)->is_prefix = prefix;
+    return rc;
+}
+
+static enum err
+uploads_close(void *arg, unsigned depth, struct span name, struct span text)
+{
+    struct reading *r = arg;
+    struct s3xml_upload_list *out = r->out;
+
+    if (depth == 2 && r->item != NULL)
+        return STORE(r->arena, upload_fields, name, text, r->item);
+    if (depth != 1)
+        return ERR_OK;
+    if (r->item != NULL) {
+        const struct s3xml_upload_entry *e = r->item;
+
+        if (e->key.len == 0 || (!e->is_prefix && e->upload_id.len == 0))
+            return ERR_BAD_REQUEST;
+        end_item(r);
+        return ERR_OK;
+    }
+    if (span_is(name, "EncodingType"))
+        out->url_encoded = span_case_is(span_trim(text), "url");
+    return STORE(r->arena, upload_list_fields, name, text, out);
+}
+
+enum err
+s3xml_uploads_parse(struct span doc, struct arena *a, struct s3xml_upload_list *out,
+                    struct errbuf *eb)
+{
+    struct reading r = {.arena = a, .root = "ListMultipartUploadsResult", .out = out};
+    enum err rc;
+
+    *out = (struct s3xml_upload_list){0};
+    rc = read_document(doc, &r, uploads_open, uploads_close, eb);
+    if (rc != ERR_OK)
+        return rc;
+    out->entries = r.items;
+    out->count = r.count;
+    for (size_t i = 0; out->url_encoded && i < out->count; i++)
+        if (!decode_key(&out->entries[i].key))
+            return err_set(eb, ERR_BAD_REQUEST,
+                           "ListMultipartUploadsResult: a key with a bad escape");
+    if (out->url_encoded && out->next_key.len > 0 && !decode_key(&out->next_key))
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "ListMultipartUploadsResult: a marker with a bad escape");
+    return ERR_OK;
+}
+
 /* ---- ListPartsResult ---- */
 
 static const struct element part_fields[] = {

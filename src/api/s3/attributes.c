@@ -73,7 +73,7 @@ put_parts(struct xml *x, const struct page_of_parts *p)
     uint64_t end = MIN(first + p->max, (uint64_t)p->count);
 
     xml_open(x, "ObjectParts");
-    xml_u64(x, "TotalPartsCount", p->count);
+    xml_u64(x, "PartsCount", p->count);
     xml_u64(x, "PartNumberMarker", p->marker);
     xml_u64(x, "NextPartNumberMarker", end);
     xml_u64(x, "MaxParts", p->max);

@@ -305,6 +305,8 @@ s3_abort_upload(struct request *q)
 static void
 put_part(struct xml *x, const struct object_part *p)
 {
+    struct object_meta sum = {.checksum_algorithm = p->checksum_algorithm,
+                              .checksum = p->checksum};
     char date[NUM_DATE_TEXT];
 
     date_iso(p->mtime_ms, date);
@@ -313,54 +315,125 @@ put_part(struct xml *x, const struct object_part *p)
     xml_text(x, "LastModified", date);
     xml_etag(x, "ETag", span_of(p->etag));
     xml_u64(x, "Size", p->size);
+    s3_xml_checksum(x, &sum);
     xml_close(x);
 }
 
-enum err
-s3_list_parts(struct request *q)
+static void
+put_initiator(struct xml *x)
 {
-    struct object_part *parts = NULL;
+    xml_open(x, "Initiator");
+    xml_text(x, "ID", OWNER_ID);
+    xml_text(x, "DisplayName", "forebay");
+    xml_close(x);
+    s3_xml_owner(x);
+}
+
+static void
+put_sum_kind(struct xml *x, uint8_t algorithm, uint8_t type)
+{
+    if (algorithm == CHECKSUM_NONE)
+        return;
+    xml_text(x, "ChecksumAlgorithm", checksum_name((enum checksum_kind)algorithm));
+    if (type != CHECKSUM_TYPE_NONE)
+        xml_text(x, "ChecksumType", checksum_type_name((enum checksum_type)type));
+}
+
+struct page_of_parts {
     struct span upload_id;
-    struct errbuf eb = {{0}};
     uint64_t after, max;
-    uint32_t count = 0;
-    bool more = false;
+    const struct object_meta *meta; /* of the upload */
+    struct object_part *parts;
+    uint32_t count;
+    bool more;
+};
+
+static enum err
+answer_parts(struct request *q, const struct page_of_parts *p)
+{
     struct buf body;
     struct xml x;
-    enum err rc = upload_id_of(q, &upload_id);
+    enum err rc;
 
-    if (rc == ERR_OK)
-        rc = query_u64(&q->query, "part-number-marker", 0, 0, INT32_MAX, &after,
-                       &q->fault);
-    if (rc == ERR_OK)
-        rc =
-            query_u64(&q->query, "max-parts", S3_PAGE_MAX, 0, INT32_MAX, &max, &q->fault);
-    if (rc != ERR_OK)
-        return rc;
-    max = MIN(max, S3_PAGE_MAX);
-    rc = object_part_list(q->api->options.object, q->bucket, q->name.key, upload_id,
-                          (uint32_t)after, (uint32_t)max, q->arena, &parts, &count, &more,
-                          &eb);
-    if (rc != ERR_OK)
-        return fault_from(q, rc, &eb);
     buf_init(&body, RESULT_MAX);
     xml_begin(&x, &body);
     xml_open_s3(&x, "ListPartsResult");
     xml_span(&x, "Bucket", q->name.bucket);
     xml_span(&x, "Key", q->name.key);
-    xml_span(&x, "UploadId", upload_id);
-    xml_u64(&x, "PartNumberMarker", after);
-    if (count > 0)
-        xml_u64(&x, "NextPartNumberMarker", parts[count - 1].number);
-    xml_u64(&x, "MaxParts", max);
-    xml_bool(&x, "IsTruncated", more && max > 0);
+    xml_span(&x, "UploadId", p->upload_id);
+    put_initiator(&x);
     xml_text(&x, "StorageClass", "STANDARD");
-    for (uint32_t i = 0; i < count; i++)
-        put_part(&x, &parts[i]);
+    xml_u64(&x, "PartNumberMarker", p->after);
+    xml_u64(&x, "NextPartNumberMarker",
+            p->count > 0 ? p->parts[p->count - 1].number : p->after);
+    xml_u64(&x, "MaxParts", p->max);
+    xml_bool(&x, "IsTruncated", p->more && p->max > 0);
+    put_sum_kind(&x, p->meta->checksum_algorithm, p->meta->checksum_type);
+    for (uint32_t i = 0; i < p->count; i++)
+        put_part(&x, &p->parts[i]);
     xml_close(&x);
     rc = s3_answer_xml(q, &body);
     buf_fini(&body);
     return rc;
+}
+
+enum err
+s3_list_parts(struct request *q)
+{
+    struct object_service *s = q->api->options.object;
+    struct page_of_parts p = {0};
+    struct object_meta meta;
+    struct errbuf eb = {{0}};
+    enum err rc = upload_id_of(q, &p.upload_id);
+
+    if (rc == ERR_OK)
+        rc = query_u64(&q->query, "part-number-marker", 0, 0, INT32_MAX, &p.after,
+                       &q->fault);
+    if (rc == ERR_OK)
+        rc = query_u64(&q->query, "max-parts", S3_PAGE_MAX, 0, INT32_MAX, &p.max,
+                       &q->fault);
+    if (rc != ERR_OK)
+        return rc;
+    p.max = MIN(p.max, S3_PAGE_MAX);
+    p.meta = &meta;
+    rc = object_upload_meta(s, q->bucket, q->name.key, p.upload_id, q->arena, &meta, &eb);
+    if (rc == ERR_OK)
+        rc = object_part_list(s, q->bucket, q->name.key, p.upload_id, (uint32_t)p.after,
+                              (uint32_t)p.max, request_work(q), &p.parts, &p.count,
+                              &p.more, &eb);
+    return rc == ERR_OK ? answer_parts(q, &p) : fault_from(q, rc, &eb);
+}
+
+/* ---- uploads in progress ---- */
+
+struct request_of_uploads {
+    struct span prefix, delimiter, key_marker, id_marker;
+    uint64_t max;
+    bool url;
+};
+
+static enum err
+read_uploads(struct request *q, struct request_of_uploads *l)
+{
+    struct span encoding = query_get(&q->query, "encoding-type");
+    enum err rc = query_u64(&q->query, "max-uploads", S3_PAGE_MAX, 0, INT32_MAX, &l->max,
+                            &q->fault);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (encoding.len > 0 && !span_is(encoding, "url"))
+        return fault_argument(&q->fault, "encoding-type", encoding,
+                              "Invalid Encoding Method specified in Request");
+    l->url = encoding.len > 0;
+    l->max = MIN(l->max, S3_PAGE_MAX);
+    l->prefix = query_get(&q->query, "prefix");
+    l->delimiter = query_get(&q->query, "delimiter");
+    l->key_marker = query_get(&q->query, "key-marker");
+    l->id_marker = query_get(&q->query, "upload-id-marker");
+    if (l->prefix.len > S3_KEY_MAX || l->key_marker.len > S3_KEY_MAX ||
+        l->delimiter.len > S3_KEY_MAX || l->id_marker.len > UPLOAD_ID_MAX)
+        return s3_fault(q, S3_KeyTooLongError);
+    return ERR_OK;
 }
 
 static void
@@ -368,65 +441,80 @@ put_upload(struct xml *x, const struct object_upload *u, bool url)
 {
     char date[NUM_DATE_TEXT];
 
+    if (u->upload_id.len == 0) {
+        xml_open(x, "CommonPrefixes");
+        xml_key(x, "Prefix", u->key, url);
+        xml_close(x);
+        return;
+    }
     date_iso(u->begun_ms, date);
     xml_open(x, "Upload");
     xml_key(x, "Key", u->key, url);
     xml_span(x, "UploadId", u->upload_id);
+    put_initiator(x);
     xml_text(x, "StorageClass", "STANDARD");
     xml_text(x, "Initiated", date);
     xml_close(x);
 }
 
+static void
+put_uploads(struct request *q, struct xml *x, const struct request_of_uploads *l,
+            const struct object_upload_page *page)
+{
+    const struct object_upload *last =
+        page->count > 0 ? &page->entries[page->count - 1] : NULL;
+
+    xml_span(x, "Bucket", q->name.bucket);
+    xml_key(x, "KeyMarker", l->key_marker, l->url);
+    xml_span(x, "UploadIdMarker", l->id_marker);
+    if (page->truncated && last != NULL) {
+        xml_key(x, "NextKeyMarker", last->key, l->url);
+        xml_span(x, "NextUploadIdMarker", last->upload_id);
+    }
+    xml_key(x, "Prefix", l->prefix, l->url);
+    if (l->delimiter.len > 0)
+        xml_key(x, "Delimiter", l->delimiter, l->url);
+    if (l->url)
+        xml_text(x, "EncodingType", "url");
+    xml_u64(x, "MaxUploads", l->max);
+    xml_bool(x, "IsTruncated", page->truncated);
+    for (uint32_t i = 0; i < page->count; i++)
+        if (page->entries[i].upload_id.len > 0)
+            put_upload(x, &page->entries[i], l->url);
+    for (uint32_t i = 0; i < page->count; i++)
+        if (page->entries[i].upload_id.len == 0)
+            put_upload(x, &page->entries[i], l->url);
+}
+
 enum err
 s3_list_uploads(struct request *q)
 {
-    struct span key_marker = query_get(&q->query, "key-marker");
-    struct span id_marker = query_get(&q->query, "upload-id-marker");
-    struct span prefix = query_get(&q->query, "prefix");
-    bool url = span_is(query_get(&q->query, "encoding-type"), "url");
-    struct object_upload *uploads = NULL;
+    struct request_of_uploads *l = arena_alloc(q->arena, sizeof *l);
+    struct object_upload_list_options o;
+    struct object_upload_page page = {0};
     struct errbuf eb = {{0}};
-    uint64_t max;
-    uint32_t count = 0;
-    bool more = false;
     struct buf body;
     struct xml x;
-    enum err rc =
-        query_u64(&q->query, "max-uploads", S3_PAGE_MAX, 0, INT32_MAX, &max, &q->fault);
+    enum err rc;
 
+    *l = (struct request_of_uploads){0};
+    rc = read_uploads(q, l);
     if (rc != ERR_OK)
         return rc;
-    if (prefix.len > S3_KEY_MAX || key_marker.len > S3_KEY_MAX ||
-        id_marker.len > UPLOAD_ID_MAX)
-        return s3_fault(q, S3_KeyTooLongError);
-    if (query_get(&q->query, "delimiter").len > 0)
-        return fault_set(
-            &q->fault, S3_NotImplemented,
-            "The parameter \"delimiter\" is not implemented for listings of uploads");
-    max = MIN(max, S3_PAGE_MAX);
-    rc = object_upload_list(q->api->options.object, q->bucket, prefix, key_marker,
-                            id_marker, (uint32_t)max, q->arena, &uploads, &count, &more,
-                            &eb);
+    o = (struct object_upload_list_options){.prefix = l->prefix,
+                                            .delimiter = l->delimiter,
+                                            .after_key = l->key_marker,
+                                            .after_id = l->id_marker,
+                                            .max = (uint32_t)l->max};
+    if (l->max > 0)
+        rc = object_upload_list(q->api->options.object, q->bucket, &o, request_work(q),
+                                &page, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
     buf_init(&body, RESULT_MAX);
     xml_begin(&x, &body);
     xml_open_s3(&x, "ListMultipartUploadsResult");
-    xml_span(&x, "Bucket", q->name.bucket);
-    xml_key(&x, "KeyMarker", key_marker, url);
-    xml_span(&x, "UploadIdMarker", id_marker);
-    if (more && count > 0) {
-        xml_key(&x, "NextKeyMarker", uploads[count - 1].key, url);
-        xml_span(&x, "NextUploadIdMarker", uploads[count - 1].upload_id);
-    }
-    if (prefix.len > 0)
-        xml_key(&x, "Prefix", prefix, url);
-    if (url)
-        xml_text(&x, "EncodingType", "url");
-    xml_u64(&x, "MaxUploads", max);
-    xml_bool(&x, "IsTruncated", more && max > 0);
-    for (uint32_t i = 0; i < count; i++)
-        put_upload(&x, &uploads[i], url);
+    put_uploads(q, &x, l, &page);
     xml_close(&x);
     rc = s3_answer_xml(q, &body);
     buf_fini(&body);
