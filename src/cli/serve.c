@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/log.h"
@@ -24,8 +26,7 @@ static const struct flag flags[] = {
     {"config", 'c', "FILE", "a configuration file (TOML)", false},
     {"set", 0, "NAME=VALUE", "sets one option; forebay config explains them", true},
     {"engine", 0, "auto|uring|epoll", "how the kernel is asked for I/O", false},
-    {"without", 0, "DISK",
-     "start without this disk, by path or id: it is lost", true},
+    {"without", 0, "DISK", "start without this disk, by path or id: it is lost", true},
     {"auth", 0, NULL, "ask for keys on loopback too", false},
     {"tls-cert", 0, "FILE", "the server's certificate and its chain (PEM): serve HTTPS",
      false},
@@ -274,6 +275,23 @@ on_ready(const struct node_ready *r, void *arg)
     fflush(stdout);
 }
 
+/* Keys are in this process's memory: no core dump, and nobody of the same user looks in. Sanitizers trace their own
+ * process, so their builds may be looked at. */
+static void
+hide_memory(const struct conf *c)
+{
+    static const struct rlimit none = {0, 0};
+
+    if (conf_bool(c, OPT_CORE_DUMPS))
+        return;
+    if (setrlimit(RLIMIT_CORE, &none) != 0)
+        LOG0(LOG_WARN, "serve.core_limit", "the limit of core dumps cannot be set");
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    if (prctl(PR_SET_DUMPABLE, 0) != 0)
+        LOG0(LOG_WARN, "serve.dumpable", "core dumps cannot be forbidden");
+#endif
+}
+
 static enum err
 make_folder(const char *dir, struct errbuf *eb)
 {
@@ -308,6 +326,7 @@ run(const struct args *a)
         o.without_count++;
     o.addr = addr;
     take_node(c, &o);
+    hide_memory(c);
     rc = make_folder(o.dirs[0], &eb);
     source.now = conf_new(); /* a copy: it goes when a reload is taken */
     if (rc == ERR_OK)

@@ -23,6 +23,8 @@
       "address and port of the S3 endpoint; port 0 takes a free one") \
     X(OPT_INSECURE_HTTP, "insecure_http", BOOL, "false", 0, 0, "", START, \
       "serve without TLS on an address that is not loopback: keys are safe, bodies can be read on the wire") \
+    X(OPT_CORE_DUMPS, "unsafe.core_dumps", BOOL, "false", 0, 0, "", START, \
+      "let the kernel write core dumps, with keys and bodies in them, and debuggers attach") \
     X(OPT_AUTH, "auth", BOOL, "false", 0, 0, "", START, \
       "ask for credentials on loopback too; any other address always does") \
     X(OPT_CREDENTIALS, "credentials", TEXT, "", 0, 4095, "", LIVE, \

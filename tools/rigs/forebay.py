@@ -22,13 +22,16 @@ def binary(build="dev"):
 
 
 class Forebay(Process):
-    """`forebay serve DIR`; answers at .endpoint. `args` are more flags, `settings` become --set."""
+    """`forebay serve DIR`; answers at .endpoint. `args` are more flags, `settings` become --set, `tls` a certificate and its key."""
 
-    def __init__(self, data_dir, log_dir=None, args=(), settings=None, port=None, env=None, build="dev"):
+    def __init__(self, data_dir, log_dir=None, args=(), settings=None, port=None, env=None, build="dev", tls=None):
         self.data_dir = pathlib.Path(data_dir)
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self.port = port or free_ports(1)[0]
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.tls = tls  # (certificate, key)
+        self.endpoint = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
+        if tls:
+            args = (*args, "--tls-cert", str(tls[0]), "--tls-key", str(tls[1]))
         self.binary = binary(build)
         flags = [f"--set={name}={value}" for name, value in {**SMALL, **(settings or {})}.items()]
         super().__init__(
@@ -39,8 +42,11 @@ class Forebay(Process):
         )
 
     def wait_ready(self, timeout=30.0):
-        self.wait_until(lambda: http_get(self.endpoint + "/_/readyz")[0] == 200, timeout, "become ready")
+        self.wait_until(lambda: self.get("/_/readyz")[0] == 200, timeout, "become ready")
         return self
+
+    def get(self, path):
+        return http_get(self.endpoint + path, cafile=self.tls[0] if self.tls else None)
 
     def keys(self):
         """(access key, secret key) that the first start wrote."""

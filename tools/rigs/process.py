@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -27,10 +28,11 @@ def free_ports(count):
             s.close()
 
 
-def http_get(url, timeout=5.0):
-    """(status, body) of a GET that is not signed; status 0 when nobody answered."""
+def http_get(url, timeout=5.0, cafile=None):
+    """(status, body) of a GET that is not signed; status 0 when nobody answered. `cafile`: whom to trust over TLS."""
+    context = ssl.create_default_context(cafile=str(cafile)) if cafile else None
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as reply:
+        with urllib.request.urlopen(url, timeout=timeout, context=context) as reply:
             return reply.status, reply.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
