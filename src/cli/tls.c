@@ -1,7 +1,6 @@
 /* tls: makes a certificate that a server can show and a client can be told to trust. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
@@ -9,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -136,26 +136,27 @@ fill(X509 *cert, EVP_PKEY *key, const char *names, long days)
 }
 
 static FILE *
-create(const char *path, mode_t mode, bool force, struct errbuf *eb)
+create(const char *path, mode_t mask, bool force, struct errbuf *eb)
 {
-    int fd;
+    mode_t before;
+    FILE *f;
 
     if (force)
         (void)unlink(path); /* so that the mode is ours */
-    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd < 0) {
+    before = umask(mask);
+    f = fopen(path, "wxe");
+    (void)umask(before);
+    if (f == NULL)
         err_errno(eb, errno == EEXIST ? ERR_EXISTS : ERR_IO, errno, "%s%s", path,
                   errno == EEXIST ? " is there already; --force replaces it" : "");
-        return NULL;
-    }
-    return fdopen(fd, "w");
+    return f;
 }
 
 static enum err
 write_pair(const char *cert_path, const char *key_path, bool force, X509 *cert,
            EVP_PKEY *key, struct errbuf *eb)
 {
-    FILE *f = create(key_path, 0600, force, eb);
+    FILE *f = create(key_path, 077, force, eb);
     bool ok;
 
     if (f == NULL)
@@ -164,7 +165,7 @@ write_pair(const char *cert_path, const char *key_path, bool force, X509 *cert,
     ok = fclose(f) == 0 && ok;
     if (!ok)
         return err_set(eb, ERR_IO, "%s cannot be written", key_path);
-    f = create(cert_path, 0644, force, eb);
+    f = create(cert_path, 022, force, eb);
     if (f == NULL)
         return ERR_IO;
     ok = PEM_write_X509(f, cert) == 1;
