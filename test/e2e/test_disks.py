@@ -1,0 +1,212 @@
+"""Several disks, and copies over them: D4, D8, F2 and C6 as far as one node goes."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import time
+
+import pytest
+from rigs import forebay, ledger
+
+import plain
+from conftest import boto
+
+KILLS = int(os.environ.get("KILLS", "10")) // 2  # `make soak`: 50
+SEED = int(os.environ.get("SEED", "20261121"))
+
+
+def cli(process, *args, status=0):
+    """`forebay ARGS` against a server; its output, and what it said where it was refused."""
+    done = subprocess.run(
+        [forebay.binary(), *args, "--endpoint-url", process.endpoint],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=forebay.server_env(),
+    )
+    assert done.returncode == status, f"{args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def disks(process):
+    return json.loads(cli(process, "disk", "ls", "--json"))
+
+
+def settled(process, seconds=120):
+    until = time.monotonic() + seconds
+    while True:
+        now = disks(process)
+        if now["settled"] and now["repairs_waiting"] == 0:
+            return now
+        assert time.monotonic() < until, f"not settled: {now}"
+        time.sleep(0.2)
+
+
+def body(number):
+    """Small ones lie in logs, large ones in bodies."""
+    size = 300_000 + number * 1000 if number % 5 == 0 else 100 + number * 700
+    return random.Random(number).randbytes(size)
+
+
+def put_all(client, bucket, numbers):
+    for number in numbers:
+        client.put_object(Bucket=bucket, Key=f"k{number:03}", Body=body(number), Metadata={"n": str(number)})
+
+
+def check_all(client, bucket, numbers):
+    for number in numbers:
+        answer = client.get_object(Bucket=bucket, Key=f"k{number:03}")
+        assert answer["Body"].read() == body(number), f"k{number:03}"
+        assert answer["Metadata"] == {"n": str(number)}
+    keys = [row["Key"] for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, PaginationConfig={"PageSize": 7}) for row in page["Contents"]]
+    assert keys == [f"k{number:03}" for number in numbers]
+
+
+def test_kills_with_two_copies(start_forebay, tmp_path):
+    """D1, D3, D4: kill -9 under load on three disks with two copies, and each time another disk is left out of reads at the end."""
+    rng = random.Random(SEED)
+    book = ledger.Ledger(writers=4)
+    folders = [tmp_path / name for name in ("b", "c")]
+    for folder in folders:
+        folder.mkdir()
+    for kill in range(KILLS):
+        process = start_forebay("a", args=[str(folder) for folder in rng.sample(folders, 2)])
+        if kill == 0:
+            assert plain.ask(process.port, "PUT", book.bucket).status == 200
+            cli(process, "bucket", "set", f"s3://{book.bucket}", "--copies", "2")
+        book.settle(process.port)
+        load = ledger.Load(process.port, book, rng)
+        time.sleep(rng.uniform(0.1, 1))
+        process.kill()
+        load.join()
+    process = start_forebay("a", args=[str(folder) for folder in folders])
+    book.settle(process.port)
+    process.end()
+    lost, left = rng.sample(folders, 2)
+    process = start_forebay("a", args=[str(left), "--without", str(lost)])
+    book.settle(process.port)
+    assert book.acks > KILLS * 10
+
+
+@pytest.fixture
+def three(start_forebay, tmp_path):
+    """A server on three folders, a client, and a bucket with two copies."""
+    for name in ("b", "c"):
+        (tmp_path / name).mkdir()
+    process = start_forebay("a", args=(str(tmp_path / "b"), str(tmp_path / "c")))
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="copies")
+    cli(process, "bucket", "set", "s3://copies", "--copies", "2")
+    return process, client
+
+
+def test_disks_come_and_go_under_load(start_forebay, tmp_path):
+    """D8, C6: add, drain, remove while a ledger writes; nothing is lost, nothing comes back, and the removed disk is refused."""
+    rng = random.Random(SEED)
+    book = ledger.Ledger(writers=4)
+    (tmp_path / "b").mkdir()
+    process = start_forebay("a", args=(str(tmp_path / "b"),))
+    assert plain.ask(process.port, "PUT", book.bucket).status == 200
+    load = ledger.Load(process.port, book, rng)
+    time.sleep(1)
+    cli(process, "disk", "add", str(tmp_path / "c"))
+    time.sleep(1)
+    cli(process, "disk", "remove", str(tmp_path / "b"), status=4)  # in use
+    cli(process, "disk", "drain", str(tmp_path / "b"), "--no-wait")
+    time.sleep(1)
+    load.stop()
+    now = settled(process)
+    assert [disk["state"] for disk in now["disks"]] == ["active", "drained", "active"]
+    book.settle(process.port)
+    cli(process, "disk", "remove", str(tmp_path / "b"))
+    book.settle(process.port)
+    assert book.acks > 100
+    process.end()
+
+    refused = subprocess.run([forebay.binary(), "serve", tmp_path / "a", tmp_path / "b", tmp_path / "c", "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 4 and "was removed" in refused.stderr
+    refused = subprocess.run([forebay.binary(), "serve", tmp_path / "a", "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 4 and "is missing: name its folder too" in refused.stderr
+    again = start_forebay("a", args=(str(tmp_path / "c"),))
+    book.settle(again.port)
+
+
+def test_files_of_one_disk_are_deleted_under_the_server(three, tmp_path):
+    """D4: every object still reads, and a pass brings the second copies back."""
+    process, client = three
+    numbers = range(30)
+    put_all(client, "copies", numbers)
+    for file in (tmp_path / "b/native").iterdir():
+        file.unlink()
+    check_all(client, "copies", numbers)
+    put_all(client, "copies", range(30, 40))
+    check_all(client, "copies", range(40))
+
+
+def flip(folder):
+    """One bit in each 4 KiB of what is not zero, behind the header of each segment; the server reads by O_DIRECT."""
+    flipped = 0
+    for file in sorted(pathlib.Path(folder).iterdir()):
+        data = bytearray(file.read_bytes()[: 8 << 20])
+        with open(file, "r+b") as out:
+            for at in range(9000, len(data), 4096):
+                if data[at]:
+                    out.seek(at)
+                    out.write(bytes([data[at] ^ 0x10]))
+                    flipped += 1
+            os.fsync(out.fileno())
+    return flipped
+
+
+def test_bits_of_one_disk_are_flipped_under_the_server(three, start_forebay, tmp_path):
+    """D4, F2, I1: every read is right, what was read is repaired, and after a scrub that disk alone has everything that was on it."""
+    process, client = three
+    numbers = range(40)
+    put_all(client, "copies", numbers)
+    assert flip(tmp_path / "b/native") > 20
+    for _ in range(2):
+        check_all(client, "copies", numbers)
+    assert settled(process)["repaired"] > 0
+    check_all(client, "copies", numbers)
+
+
+def test_a_lost_disk(three, start_forebay, tmp_path):
+    """D4, D8, C6: a disk is gone at the start: refused in words, left out on purpose, made good, ended; an old one that comes back is refused."""
+    process, client = three
+    numbers = range(30)
+    put_all(client, "copies", numbers)
+    client.create_bucket(Bucket="single")
+    put_all(client, "single", numbers)
+    process.end()
+    (tmp_path / "b").rename(tmp_path / "kept")
+    (tmp_path / "b").mkdir()
+    command = [forebay.binary(), "serve", tmp_path / "c", tmp_path / "a", tmp_path / "b", "--listen", "127.0.0.1:0"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 4 and "not mounted" in refused.stderr and "--without" in refused.stderr
+
+    process = start_forebay("a", args=(str(tmp_path / "c"), "--without", str(tmp_path / "b")))
+    client = boto(process.endpoint, process.keys())
+    check_all(client, "copies", numbers)
+    lost = 0
+    for number in numbers:
+        status = plain.ask(process.port, "GET", f"single/k{number:03}").status
+        assert status in (200, 503)  # never 404: nobody knows
+        lost += status == 503
+    assert 0 < lost < len(numbers)
+    assert plain.ask(process.port, "GET", "single", query="list-type=2").status == 503
+    settled(process)
+    assert "only copy" in cli(process, "disk", "remove", str(tmp_path / "b"), status=4)
+    cli(process, "disk", "remove", str(tmp_path / "b"), "--force")
+    now = settled(process)
+    assert [disk["state"] for disk in now["disks"]] == ["active", "active"]
+    check_all(client, "copies", numbers)
+    assert sum(plain.ask(process.port, "GET", f"single/k{number:03}").status == 404 for number in numbers) == lost
+    process.end()
+
+    shutil.rmtree(tmp_path / "b")
+    (tmp_path / "kept").rename(tmp_path / "b")
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 4 and "was removed from this node" in refused.stderr
