@@ -93,14 +93,33 @@ take_salvaged(void *arg, struct member *m)
 
 static enum err
 salvage(struct check *k, struct changes *changes, uint64_t to, uint64_t below,
-        struct errbuf *eb)
+        bool *whole, struct errbuf *eb)
 {
     struct salvaging s = {k, changes};
 
+    *whole = false;
     if (changes->class != DISK_NATIVE)
         return ERR_OK;
     return log_scan_salvage(&k->class[DISK_NATIVE].scan, to, below, take_salvaged, &s,
-                            eb);
+                            whole, eb);
+}
+
+/* Where every header stands only bytes are damaged: of objects that live, which are named, or of others. */
+static enum err
+salvage_groups(struct check *k, struct changes *changes, uint64_t behind,
+               const struct errbuf *why, struct errbuf *eb)
+{
+    struct check_class *c = &k->class[changes->class];
+    bool whole;
+    enum err rc = salvage(k, changes, behind, UINT64_MAX, &whole, eb);
+
+    check_say(k, !whole,
+              "%s/log-%06" PRIu32 ".tar at %" PRIu64 ": group %" PRIu64
+              " is damaged (%s); the next good one is at %" PRIu64 "%s",
+              class_names[changes->class], c->scan.source.segment, c->scan.offset,
+              c->next_group, why->text[0] != '\0' ? why->text : "zeros", behind,
+              whole ? "; no record is lost" : "");
+    return rc;
 }
 
 /* ---- where groups end ---- */
@@ -172,12 +191,7 @@ end_of_segment(struct check *k, struct changes *changes, const struct errbuf *wh
     if (rc != ERR_OK)
         return rc;
     if (behind != 0) {
-        check_fault(k,
-                    "%s/log-%06" PRIu32 ".tar at %" PRIu64 ": group %" PRIu64
-                    " is damaged (%s); the next good one is at %" PRIu64,
-                    class_names[class], c->scan.source.segment, c->scan.offset,
-                    c->next_group, why->text[0] != '\0' ? why->text : "zeros", behind);
-        rc = salvage(k, changes, behind, UINT64_MAX, eb);
+        rc = salvage_groups(k, changes, behind, why, eb);
         begin_segment(k, c, behind, 0);
         return rc;
     }
@@ -201,14 +215,15 @@ end_of_segment(struct check *k, struct changes *changes, const struct errbuf *wh
     c->at++;
     if (retired_covers(&k->disk->home.retired, class, c->next_group,
                        c->logs[c->at].segment->first_group - 1))
-        c->next_group = c->logs[c->at].segment->first_group; /* compaction took them out */
+        c->next_group =
+            c->logs[c->at].segment->first_group; /* compaction took them out */
     if (c->logs[c->at].segment->first_group > c->next_group) {
         check_fault(
             k, "%s/log-%06" PRIu32 ".tar begins with group %" PRIu64 ", wanted %" PRIu64,
             class_names[class], c->logs[c->at].segment->id,
             c->logs[c->at].segment->first_group, c->next_group);
         rc = salvage(k, changes, c->scan.source.size, c->logs[c->at].segment->first_group,
-                     eb);
+                     &last, eb);
         c->next_group = c->logs[c->at].segment->first_group;
     }
     begin_segment(k, c, DISK_ALIGN, c->next_group);

@@ -13,10 +13,10 @@ static bool
 walk_damage(const struct walk *w, struct log_scan *scan, enum err *rc, struct errbuf *eb)
 {
     struct log_behind behind;
-    bool more = log_scan_behind(scan, UINT64_MAX, &behind);
+    bool more = log_scan_behind(scan, UINT64_MAX, &behind), whole;
     uint64_t to = more ? behind.offset : scan->source.size;
 
-    *rc = log_scan_salvage(scan, to, UINT64_MAX, w->fn, w->arg, eb);
+    *rc = log_scan_salvage(scan, to, UINT64_MAX, w->fn, w->arg, &whole, eb);
     if (more)
         log_scan_go(scan, &behind);
     return more && *rc == ERR_OK;

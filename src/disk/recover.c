@@ -398,9 +398,13 @@ static enum err
 salvage(struct disk *d, struct changes *c, struct segment *s, struct log_scan *scan,
         uint64_t to, uint64_t below, struct errbuf *eb)
 {
+    bool whole;
+    enum err rc;
+
     say_damaged(d, s, scan->offset, scan->group);
-    d->home.log_damaged = true;
-    return log_scan_salvage(scan, to, below, take_salvaged, c, eb);
+    rc = log_scan_salvage(scan, to, below, take_salvaged, c, &whole, eb);
+    d->home.log_damaged |= !whole;
+    return rc;
 }
 
 /* The next group, behind damage if there is some. */

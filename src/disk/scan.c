@@ -280,12 +280,13 @@ salvage_member(struct log_scan *s, uint64_t at, uint64_t to, struct member *m)
 
 enum err
 log_scan_salvage(struct log_scan *s, uint64_t to, uint64_t below, log_salvage_fn *fn,
-                 void *arg, struct errbuf *eb)
+                 void *arg, bool *whole, struct errbuf *eb)
 {
     struct member *m = &s->members[0];
     uint64_t at = s->offset, group = s->group, epoch = s->epoch;
     enum err rc = ERR_OK;
 
+    *whole = true;
     while (rc == ERR_OK && at < to) {
         enum scanned got = salvage_member(s, at, to, m);
 
@@ -299,8 +300,11 @@ log_scan_salvage(struct log_scan *s, uint64_t to, uint64_t below, log_salvage_fn
         if (got != SCAN_GROUP || m->group < group || m->group >= below ||
             m->epoch < epoch) {
             at += 512;
+            *whole = false;
             continue;
         }
+        if (m->kind == MEMBER_BUCKET && m->body_damaged)
+            *whole = false; /* nobody reads it again */
         at = member_end(m);
         group = m->group;
         epoch = m->epoch;

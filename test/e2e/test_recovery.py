@@ -1,0 +1,414 @@
+"""I5, D8, F9 and the way out: what `forebay disk rebuild|check|export|import`, `backup` and `restore` do, with the real
+program on real folders."""
+
+import concurrent.futures
+import hashlib
+import io
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import tarfile
+import threading
+
+import pytest
+from rigs import forebay, plain
+
+from conftest import boto
+
+SEED = int(os.environ.get("SEED", "20261121"))
+PART = 5 << 20
+
+
+def run(*args, code=0, stdin=None):
+    """The program's verb; (stdout, stderr). Its exit code must be `code`."""
+    done = subprocess.run([str(forebay.binary()), *map(str, args)], capture_output=True, env=forebay.server_env(), input=stdin, timeout=120)
+    out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    assert done.returncode == code, f"{args}: {done.returncode}, wanted {code}\n{out}\n{err}"
+    return out, err
+
+
+def zero(path, size=4096):
+    with open(path, "r+b") as file:
+        file.write(bytes(size))
+
+
+def flip(path, offset, bit=3):
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 1 << bit]))
+
+
+class Node:
+    """A folder with objects of every kind, and what a client knows of them."""
+
+    def __init__(self, folder):
+        self.folder, self.bodies, self.heads = folder, {}, {}
+
+    def fill(self, client):
+        rng = random.Random(SEED)
+        client.create_bucket(Bucket="data")
+        client.create_bucket(Bucket="empty")
+        for n in range(40):
+            self.put(client, f"small/{n:03d}", rng.randbytes(rng.randint(0, 30_000)), Metadata={"number": str(n)}, ContentType="text/x-small")
+        for n in range(4):
+            self.put(client, f"large/{n}", rng.randbytes(400_000 + n))
+        self.put(client, "own", rng.randbytes(17 << 20), ContentDisposition="attachment", CacheControl="no-cache")
+        for key in ("a//b", "/rooted", "folder/", "../up", "tab\there", "ä/ö", "small", "x" * 1024, "large/0/below"):
+            self.put(client, key, key.encode() * 3)
+        self.put(client, "small/007", rng.randbytes(9000), Metadata={"second": "yes"})
+        for key in ("small/011", "large/3"):
+            client.delete_object(Bucket="data", Key=key)
+            del self.bodies[key], self.heads[key]
+        self.in_parts(client, "in/parts", [rng.randbytes(PART), rng.randbytes(PART + 77), rng.randbytes(1000)])
+
+    def put(self, client, key, body, **more):
+        client.put_object(Bucket="data", Key=key, Body=body, **more)
+        self.note(client, key, body)
+
+    def in_parts(self, client, key, parts):
+        upload = client.create_multipart_upload(Bucket="data", Key=key, Metadata={"made": "in parts"}, ContentType="application/x-parts")["UploadId"]
+        done = [
+            {"PartNumber": n, "ETag": client.upload_part(Bucket="data", Key=key, UploadId=upload, PartNumber=n, Body=body)["ETag"]}
+            for n, body in enumerate(parts, 1)
+        ]
+        client.complete_multipart_upload(Bucket="data", Key=key, UploadId=upload, MultipartUpload={"Parts": done})
+        self.note(client, key, b"".join(parts))
+
+    def note(self, client, key, body):
+        self.bodies[key] = body
+        self.heads[key] = head(client, key)
+
+    def check(self, client, bucket="data", times=True):
+        """Everything that was acknowledged is there, as it was; nothing else is."""
+        listed = {row["Key"]: row for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket) for row in page.get("Contents", [])}
+        assert listed.keys() == self.bodies.keys()
+        for key, body in self.bodies.items():
+            got = head(client, key, bucket)
+            want = dict(self.heads[key])
+            if not times:
+                got.pop("LastModified"), want.pop("LastModified")
+            assert got == want, key
+            assert client.get_object(Bucket=bucket, Key=key)["Body"].read() == body, key
+
+
+def head(client, key, bucket="data"):
+    answer = client.head_object(Bucket=bucket, Key=key)
+    names = ("ETag", "ContentLength", "ContentType", "Metadata", "LastModified", "CacheControl", "ContentDisposition")
+    return {name: answer.get(name) for name in names}
+
+
+def client_of(process):
+    return boto(process.endpoint, process.keys())
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recovery") / "original"
+    node = Node(folder)
+    with forebay.Forebay(folder) as process:
+        process.wait_ready()
+        node.fill(client_of(process))
+        process.end()
+    return node
+
+
+@pytest.fixture
+def copy(original, tmp_path):
+    """A copy of the filled folder that may be hurt."""
+    folder = tmp_path / "data"
+    subprocess.run(["cp", "-a", "--sparse=always", str(original.folder), str(folder)], check=True)
+    return folder
+
+
+# ---- rebuild ----
+
+
+@pytest.mark.parametrize("hurt", ["index", "superblocks", "both", "garbage"])
+def test_rebuild_gives_everything_back(original, copy, start_forebay, hurt):
+    """I5: a lost or damaged index, two zeroed superblocks: the same node again, nothing deleted in it."""
+    if hurt in ("index", "both"):
+        shutil.rmtree(copy / "index")
+    if hurt == "garbage":
+        (copy / "index/data.mdb").write_bytes(random.Random(1).randbytes(300_000))
+    if hurt in ("superblocks", "both"):
+        zero(copy / ".forebay/superblock")
+        zero(copy / ".forebay/superblock.2")
+    out, _ = run("disk", "rebuild", copy)
+    assert f"{len(original.bodies)} objects" in out
+    original.check(client_of(start_forebay("data")))
+
+
+def test_serve_rebuilds_a_missing_index_by_itself(original, copy, start_forebay):
+    shutil.rmtree(copy / "index")
+    original.check(client_of(start_forebay("data")))
+
+
+def test_a_disk_without_its_logs_is_refused_until_bodies_are_asked_for(original, copy, start_forebay):
+    for log in copy.glob("native/log-*.tar"):
+        log.unlink()
+    process = forebay.Forebay(copy, log_dir=copy.parent)
+    assert process.popen.wait(30) != 0
+    assert "put the file back, or run forebay disk rebuild" in process.log()
+    _, err = run("disk", "rebuild", "--from-bodies", copy, code=2)
+    assert "--yes" in err
+    out, _ = run("disk", "rebuild", "--from-bodies", "--dry-run", copy)
+    assert "would take back" in out
+    run("disk", "rebuild", "--from-bodies", "--yes", copy)
+    client = client_of(start_forebay("data"))
+    for key in ("large/0", "large/1", "own"):
+        assert client.get_object(Bucket="data", Key=key)["Body"].read() == original.bodies[key]
+        assert head(client, key)["ETag"] == original.heads[key]["ETag"]
+    parts = client.list_multipart_uploads(Bucket="data")["Uploads"]
+    assert [part["Key"] for part in parts] == ["in/parts"]  # what was complete is said to be in progress, never guessed
+
+
+def test_tools_keep_away_from_a_served_disk(copy, start_forebay):
+    start_forebay("data")
+    for verb in (["check"], ["rebuild"], ["check", "--repair"]):
+        _, err = run("disk", *verb, copy, code=1)
+        assert "a process serves this disk: stop it first" in err
+    run("disk", "export", copy, copy.parent / "x.tar", code=1)
+    run("disk", "import", copy, copy, code=1)
+
+
+def test_what_is_no_disk_is_said_to_be_none(tmp_path):
+    for verb in ("check", "rebuild"):
+        _, err = run("disk", verb, tmp_path, code=3)
+        assert "is no disk" in err
+
+
+# ---- check ----
+
+
+def places(folder, bodies):
+    """{key: (file, offset)} of bodies that stand verbatim in a segment."""
+    found = {}
+    for path in sorted(pathlib.Path(folder).rglob("*.tar")):
+        data = path.read_bytes()
+        for key, body in bodies.items():
+            if len(body) > 1000 and (at := data.find(body[:1000])) >= 0:
+                found[key] = (path, at)
+    return found
+
+
+def test_repair_mends_and_names_and_a_second_run_has_nothing_to_say(original, copy, start_forebay):
+    """I3 and I5: bytes are damaged in two objects, and everything around them too."""
+    where = places(copy, original.bodies)
+    for key in ("small/020", "large/1"):
+        flip(where[key][0], where[key][1] + 300)
+    flip(copy / ".forebay/superblock.2", 100)
+    flip(where["large/2"][0], 700)  # the segment's header
+    flip(where["large/2"][0], where["large/2"][1] - 4096 + 900)  # the body's
+    flip(copy / "index/data.mdb", 5000)
+    out, _ = run("disk", "check", copy, code=6)
+    assert '"small/020"' in out and '"large/1"' in out
+    out, _ = run("disk", "check", "--repair", "--json", copy, code=6)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert lines[-1]["damaged"] == 2 and lines[-1]["mended"] >= 3
+    out, _ = run("disk", "check", "--repair", copy, code=6)
+    assert " 2 damaged, 0 mended" in out
+    client = client_of(process := start_forebay("data"))
+    for key in original.bodies:
+        if key not in ("small/020", "large/1"):
+            assert client.get_object(Bucket="data", Key=key)["Body"].read() == original.bodies[key]
+            assert head(client, key) == original.heads[key]
+    assert plain.get(process.port, "data", "small/020").status == 500
+    process.end()
+    _, err = run("disk", "check", "--repair", "--drop-damaged", copy, code=2)
+    assert "--yes" in err
+    out, _ = run("disk", "check", "--repair", "--drop-damaged", "--yes", copy)
+    assert "2 mended" in out
+    out, _ = run("disk", "check", copy)
+    assert "sound: " in out and "; 0 damaged" in out  # the rotten bytes in the log belong to nobody: a note
+    process = start_forebay("data")
+    assert plain.get(process.port, "data", "small/020").status == 404
+    assert plain.get(process.port, "data", "small/021").status == 200
+
+
+# ---- export, import ----
+
+
+def members(path):
+    with tarfile.open(path) as tar:
+        return {m.name: (tar.extractfile(m).read(), m) for m in tar.getmembers()}
+
+
+def test_export_is_exactly_what_lives(original, copy, tmp_path):
+    run("disk", "export", copy, tmp_path / "all.tar")
+    found = members(tmp_path / "all.tar")
+    assert len(found) == len(original.bodies)
+    safe = {f"data/{key}" for key in ("own", "ä/ö", "large/1", "small/000", "in/parts", "large/0/below")}
+    assert safe <= found.keys()
+    assert sum(name.startswith(".forebay/id/") for name in found) == 8  # 5 odd keys, one too long, two folders
+    assert sorted(hashlib.sha256(body).hexdigest() for body, _ in found.values()) == sorted(
+        hashlib.sha256(body).hexdigest() for body in original.bodies.values()
+    )
+    assert subprocess.run(["tar", "-xf", tmp_path / "all.tar", "-C", tmp_path], capture_output=True).stderr == b""
+    out, _ = run("disk", "export", copy, tmp_path / "some.tar", "--bucket", "data", "--prefix", "large/", "--json")
+    assert json.loads(out)["objects"] == 4
+    assert {"data/large/1", "data/large/2"} < members(tmp_path / "some.tar").keys()
+    run("disk", "export", copy, tmp_path / "none.tar", "--bucket", "nobody")
+    assert members(tmp_path / "none.tar") == {}
+
+
+def test_export_leaves_out_what_is_damaged_and_says_so(original, copy, tmp_path):
+    where = places(copy, original.bodies)
+    flip(where["large/1"][0], where["large/1"][1] + 300_000)
+    out, _ = run("disk", "export", copy, tmp_path / "all.tar", code=6)
+    assert '"large/1"' in out and "1 damaged" in out
+    assert "data/large/1" not in members(tmp_path / "all.tar")
+
+
+@pytest.mark.parametrize("form", ["tar", "folder"])
+def test_export_and_import_give_the_same_objects(original, copy, tmp_path, start_forebay, form):
+    target = tmp_path / ("out.tar" if form == "tar" else "out")
+    run("disk", "export", copy, target)
+    out, _ = run("disk", "import", tmp_path / "new", target)
+    assert f"imported {len(original.bodies)} objects" in out
+    out, _ = run("disk", "import", tmp_path / "new", target)  # again: nothing twice
+    assert "imported 0 objects" in out and f"{len(original.bodies)} were there already" in out
+    run("disk", "check", tmp_path / "new")
+    process = start_forebay("new")
+    original.check(client_of(process), times=form == "tar")
+
+
+def test_import_takes_anybodys_tar_and_folder(tmp_path, start_forebay):
+    files = {"photos/a.jpg": b"one", "photos/b/c.jpg": b"two" * 100_000, "top": b"three"}
+    for name, body in files.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(body)
+    out, _ = run("disk", "import", tmp_path / "new", tmp_path / "in", code=1)
+    assert '"top" is left out' in out and "imported 2 objects" in out
+    run("disk", "import", tmp_path / "new", tmp_path / "in", "--bucket", "other", "--prefix", "x/")
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        tar.add(tmp_path / "in", arcname="./")
+    run("disk", "import", tmp_path / "new", "-", "--bucket", "third", stdin=data.getvalue())
+    client = client_of(start_forebay("new"))
+    assert client.get_object(Bucket="photos", Key="b/c.jpg")["Body"].read() == files["photos/b/c.jpg"]
+    for bucket, prefix in (("other", "x/"), ("third", "")):
+        for name, body in files.items():
+            got = client.get_object(Bucket=bucket, Key=prefix + name)
+            assert got["Body"].read() == body and got["ETag"] == f'"{hashlib.md5(body).hexdigest()}"'
+
+
+def test_an_archive_that_was_changed_is_not_taken(original, copy, tmp_path):
+    run("disk", "export", copy, tmp_path / "all.tar", "--prefix", "large/1")
+    data = (tmp_path / "all.tar").read_bytes()
+    flip(tmp_path / "all.tar", data.find(original.bodies["large/1"][:100]) + 50)
+    out, _ = run("disk", "import", tmp_path / "new", tmp_path / "all.tar", code=1)
+    assert "its bytes are not what its record says" in out and "imported 0 objects" in out
+    (tmp_path / "cut.tar").write_bytes(data[: len(data) // 2])
+    _, err = run("disk", "import", tmp_path / "new", tmp_path / "cut.tar", code=1)
+    assert "ends inside a member" in err
+
+
+# ---- backup, restore ----
+
+
+def test_a_restored_node_answers_the_same(original, copy, tmp_path, start_forebay):
+    """Objects, metadata, buckets, ETags of parts; keys and users where they were asked for, and sealed."""
+    process = start_forebay("data")
+    client = client_of(process)
+    secret = process.keys()[1]
+    there = ("--endpoint-url", process.endpoint)
+    run("user", "add", "bob", "--grant", "read:s3://data", *there)
+    users, _ = run("user", "ls", *there)
+    (tmp_path / "pass").write_text("correct horse battery\n")
+    (tmp_path / "pass").chmod(0o600)
+    run("backup", tmp_path / "plain.tar", *there)
+    run("backup", "--with-keys", "--passphrase-file", tmp_path / "pass", tmp_path / "keys.tar", *there)
+    run("backup", tmp_path / "plain.tar", *there, code=2)  # not over another one
+    buckets = [b["Name"] for b in client.list_buckets()["Buckets"]]
+    process.end()
+    for name in ("plain.tar", "keys.tar"):
+        data = (tmp_path / name).read_bytes()
+        assert secret.encode() not in data and b"user/bob" not in data, name
+
+    out, _ = run("restore", tmp_path / "plain.tar", tmp_path / "first")
+    assert f"{len(original.bodies)} objects" in out and "the backup has no keys" in out
+    run("restore", tmp_path / "plain.tar", tmp_path / "first", code=1)  # it is a node now
+    out, _ = run("restore", "--yes", tmp_path / "plain.tar", tmp_path / "first")
+    assert f"{len(original.bodies)} were there already" in out
+    run("disk", "check", tmp_path / "first")
+    process = start_forebay("first")
+    client = client_of(process)
+    assert process.keys()[1] != secret
+    assert [b["Name"] for b in client.list_buckets()["Buckets"]] == buckets
+    original.check(client)
+    process.end()
+
+    run("restore", "--passphrase-file", tmp_path / "pass", tmp_path / "keys.tar", tmp_path / "second")
+    process = start_forebay("second")
+    assert process.keys()[1] == secret
+    assert run("user", "ls", "--endpoint-url", process.endpoint)[0] == users
+    original.check(client_of(process))
+
+
+def test_a_backup_that_is_cut_or_meant_for_others_is_told(copy, tmp_path, start_forebay):
+    process = start_forebay("data")
+    (tmp_path / "pass").write_text("correct horse battery\n")
+    (tmp_path / "other").write_text("another passphrase\n")
+    run("backup", "--with-keys", "--passphrase-file", tmp_path / "pass", tmp_path / "b.tar", "--endpoint-url", process.endpoint, code=4)
+    for name in ("pass", "other"):
+        (tmp_path / name).chmod(0o600)
+    run("backup", "--with-keys", "--passphrase-file", tmp_path / "pass", tmp_path / "b.tar", "--endpoint-url", process.endpoint)
+    run("restore", "--passphrase-file", tmp_path / "other", tmp_path / "b.tar", tmp_path / "new", code=4)
+    data = (tmp_path / "b.tar").read_bytes()
+    (tmp_path / "cut.tar").write_bytes(data[: len(data) // 2])
+    _, err = run("restore", tmp_path / "cut.tar", tmp_path / "new2", code=1)
+    assert "ends inside a member" in err or "the backup is cut" in err
+    run("disk", "export", tmp_path / "new2", tmp_path / "objects.tar")
+    _, err = run("restore", tmp_path / "objects.tar", tmp_path / "new3", code=2)
+    assert "this is no backup" in err
+
+
+def test_each_object_of_a_backup_is_of_one_version(tmp_path, start_forebay):
+    """While a backup runs, objects are replaced and deleted: each is whole in it, and of some version."""
+    process = start_forebay("data")
+    client = client_of(process)
+    client.create_bucket(Bucket="busy")
+    keys = [f"k{n:02d}" for n in range(30)]
+
+    def body(key, version):
+        return f"{key}/{version};".encode() * (20_000 + version % 7 * 9_000)
+
+    def put(key, version):
+        assert plain.ask(process.port, "PUT", "busy", key, body=body(key, version)).status == 200
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: put(key, 0), keys))
+    over = threading.Event()
+
+    def write(seed):
+        rng, version = random.Random(seed), seed
+        while not over.is_set():
+            version += 1
+            key = rng.choice(keys[: len(keys) - 2])
+            if rng.random() < 0.1:
+                plain.ask(process.port, "DELETE", "busy", key)
+            else:
+                put(key, version)
+
+    writers = [threading.Thread(target=write, args=(SEED % 1000 * 1000 + n * 100,)) for n in range(3)]
+    for writer in writers:
+        writer.start()
+    try:
+        for n in range(3):
+            run("backup", tmp_path / f"{n}.tar", "--endpoint-url", process.endpoint)
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join(30)
+    for n in range(3):
+        found = {name: content for name, (content, _) in members(tmp_path / f"{n}.tar").items() if name.startswith("busy/")}
+        assert {"busy/k28", "busy/k29"} <= found.keys()  # what nobody touched
+        for name, content in found.items():
+            key, version = re.match(rb"(k\d\d)/(\d+);", content).groups()
+            assert name == f"busy/{key.decode()}" and content == body(key.decode(), int(version)), name
