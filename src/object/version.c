@@ -295,6 +295,8 @@ object_change_meta(struct object_service *s, const struct map_bucket *b, struct 
                        "remote");
     for (int i = 0; i < AGAIN_MAX; i++) {
         rc = change_once(&c, info, eb);
+        if (rc == ERR_NOT_FOUND && v == NULL)
+            look_for_marker(s, b, key, a, info);
         /* With a condition of the caller's nobody can tell which of the two did not hold. */
         if (rc != ERR_PRECONDITION || cond != NULL)
             return rc;

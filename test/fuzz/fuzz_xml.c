@@ -93,6 +93,28 @@ client(struct span doc, struct arena *a)
         assert(!span_is(r.root, "Error"));
 }
 
+static void
+versioning(struct span doc, struct arena *a)
+{
+    struct fault f = {0};
+    bool enabled;
+
+    if (s3xml_versioning_parse(doc, a, &enabled, &f) != ERR_OK)
+        assert(f.code != S3_OK);
+}
+
+static void
+uploads(struct span doc, struct arena *a)
+{
+    struct s3xml_upload_list l;
+    struct errbuf eb = {0};
+
+    if (s3xml_uploads_parse(doc, a, &l, &eb) != ERR_OK)
+        return;
+    for (size_t i = 0; i < l.count; i++)
+        assert(l.entries[i].is_prefix || l.entries[i].upload_id.len > 0);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -104,7 +126,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     a = arena_new(4096, (size_t)1 << 24);
     doc = span_from(doc, 1);
-    switch (data[0] & 3) {
+    switch (data[0] & 7) {
     case 0:
         complete(doc, a);
         break;
@@ -113,6 +135,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 2:
         client(doc, a);
+        break;
+    case 4:
+        versioning(doc, a);
+        break;
+    case 5:
+        uploads(doc, a);
         break;
     default:
         if (s3xml_create_bucket_parse(doc, a, &location, NULL) != ERR_OK)
