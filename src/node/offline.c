@@ -59,19 +59,24 @@ enum err
 node_offline_open(const char *const *paths, unsigned count, struct node_offline *out,
                   struct errbuf *eb)
 {
-    struct disk_options o = {0};
+    struct disks_options o = {.paths = paths, .count = count};
+    unsigned which = 0;
+    char *state = NULL;
     enum err rc;
 
     *out = (struct node_offline){0};
-    if (count != 1)
-        return err_set(eb, ERR_NOT_BUILT, "%u disks at once: not built yet", count);
-    rc = open_state(out, paths[0], eb);
+    rc = disks_find_state(paths, count, &which, eb);
+    if (rc == ERR_OK)
+        rc = open_state(out, paths[which], eb);
     if (rc == ERR_OK) {
-        o.node = out->id.node;
-        o.epoch = out->id.starts;
-        memcpy(o.cluster_id, out->id.cluster_id, sizeof o.cluster_id);
-        rc = disks_open_one(paths[0], &o, &out->disks, eb);
+        state = xasprintf("%s/.forebay/node", paths[which]);
+        o.state = state;
+        o.disk.node = out->id.node;
+        o.disk.epoch = out->id.starts;
+        memcpy(o.disk.cluster_id, out->id.cluster_id, sizeof o.disk.cluster_id);
+        rc = disks_open(&o, &out->disks, eb);
     }
+    free(state);
     if (rc != ERR_OK)
         node_offline_close(out);
     return rc;

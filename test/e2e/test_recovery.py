@@ -309,6 +309,34 @@ def test_an_archive_that_was_changed_is_not_taken(original, copy, tmp_path):
     assert "ends inside a member" in err
 
 
+def test_export_merges_the_disks_of_a_node(tmp_path, start_forebay):
+    """Each object once, whichever of its disks has it; with two copies a lost disk and a rotten one cost nothing."""
+    disks = [tmp_path / name for name in ("one", "two", "three")]
+    process = start_forebay("one", args=[str(disk) for disk in disks[1:]])
+    client = client_of(process)
+    node = Node(disks[0])
+    node.fill(client)
+    run("bucket", "set", "s3://data", "--copies", "2", "--endpoint-url", process.endpoint)
+    twice = {f"twice/{n}": random.Random(n).randbytes(500 + n * 30_000) for n in range(12)}
+    for key, body in twice.items():
+        node.put(client, key, body)
+    client.delete_object(Bucket="data", Key="twice/3")
+    del node.bodies["twice/3"], node.heads["twice/3"], twice["twice/3"]
+    process.end()
+    out, _ = run("disk", "export", *disks, tmp_path / "all.tar", "--json")
+    assert json.loads(out.splitlines()[-1])["objects"] == len(node.bodies)
+    _, err = run("disk", "import", disks[0], tmp_path / "all.tar", code=4)
+    assert "two" in err or "three" in err  # a listed disk that is not given is missed
+    run("disk", "import", tmp_path / "new", tmp_path / "second", tmp_path / "all.tar")
+    node.check(client_of(start_forebay("new", args=[str(tmp_path / "second")])))
+    key, (path, at) = next((k, p) for k, p in places(disks[0], twice).items())
+    flip(path, at + 100)
+    out, _ = run("disk", "export", *disks, tmp_path / "rotten.tar", "--prefix", "twice/")
+    assert members(tmp_path / "rotten.tar").keys() == {f"data/{key}" for key in twice}
+    out, _ = run("disk", "export", disks[1], disks[2], tmp_path / "lost.tar", "--prefix", "twice/")
+    assert members(tmp_path / "lost.tar").keys() == {f"data/{key}" for key in twice}
+
+
 # ---- backup, restore ----
 
 
