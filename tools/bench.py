@@ -17,7 +17,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from bench import machine, servers  # noqa: E402
+from bench import disk_rows, machine, servers  # noqa: E402, F401: disk_rows adds its rows
 from bench.rows import ROWS  # noqa: E402
 from rigs.process import ROOT  # noqa: E402
 
@@ -28,7 +28,7 @@ class Context:
     def __init__(self, options, dir):
         self.rounds, self.seconds, self.warmup = options.rounds, options.seconds, options.warmup
         self.conns, self.engine, self.patient = options.conns, options.engine, not options.now
-        self.cores, self.read = options.cores, options.read
+        self.cores, self.read, self.objects = options.cores, options.read, options.objects
         self.binary = options.build / "forebay"
         self.tools = options.build / "bench"
         self.root, self.dir = dir, dir
@@ -74,6 +74,7 @@ def parse(argv):
     p.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder with forebay and bench/ (build)")
     p.add_argument("--dir", type=pathlib.Path, default=ROOT / "build", help="where data goes; removed afterwards (build)")
     p.add_argument("--read", action="store_true", help="the client copies bodies out instead of dropping them in the kernel")
+    p.add_argument("--objects", type=int, default=1_000_000, help="of the row `objects`; 10,000,000 take 40 GB (1,000,000)")
     p.add_argument("--now", action="store_true", help="do not wait for a quiet machine before each run")
     p.add_argument("--favour", action="store_true", help="take CPU from other sessions (root): for hosts that are never quiet")
     options = p.parse_args(argv)

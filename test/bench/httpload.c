@@ -281,14 +281,16 @@ read_head(struct conn *c, const char **why)
     const char *end = memmem(c->in, c->have, "\r\n\r\n", 4), *p;
     long long length = -1;
     size_t behind;
+    bool empty; /* 204: the answer to a DELETE */
 
     *why = NULL;
     if (end == NULL) {
         *why = c->have == IN ? "a head of more than 8192 bytes" : NULL;
         return false;
     }
-    if (c->have < 12 || memcmp(c->in, "HTTP/1.1 200", 12) != 0) {
-        *why = "a status other than 200";
+    empty = c->have >= 12 && memcmp(c->in, "HTTP/1.1 204", 12) == 0;
+    if (!empty && (c->have < 12 || memcmp(c->in, "HTTP/1.1 200", 12) != 0)) {
+        *why = "a status other than 200 or 204";
         return false;
     }
     for (p = c->in; p < end;
@@ -297,6 +299,8 @@ read_head(struct conn *c, const char **why)
             length = strtoll(p + 15, NULL, 10);
     }
     behind = c->have - (size_t)(end + 4 - c->in);
+    if (empty && length < 0)
+        length = 0;
     if (length < 0 || (opt.size >= 0 && length != opt.size) || behind > (size_t)length) {
         *why = "a wrong length";
         return false;

@@ -38,10 +38,11 @@ def answers(port):
 class Pinned(Process):
     favoured = False  # see machine.favour()
 
-    def __init__(self, name, core, argv, dir, port, env=None):
+    def __init__(self, name, core, argv, dir, port, env=None, wait=True):
         self.port = port
         super().__init__(name, ["taskset", "-c", str(core), *argv], dir, env=env)
-        self.wait_until(lambda: answers(port), 30)
+        if wait:
+            self.wait_until(lambda: answers(port), 30)
         if self.favoured:
             machine.favour(self.popen.pid)
 
@@ -50,7 +51,8 @@ class Pinned(Process):
 
 
 class Forebay(Pinned):
-    def __init__(self, context, dir, *flags, port=None, core=None):
+    def __init__(self, context, dir, *flags, port=None, core=None, wait=True):
+        """Ready, unless `wait` is false."""
         self.dir = pathlib.Path(dir)
         self.context = context
         port = port or free_ports(1)[0]
@@ -61,8 +63,10 @@ class Forebay(Pinned):
             context.dir,
             port,
             env=context.env,
+            wait=wait,
         )
-        self.wait_until(lambda: self.ask("GET", "/_/readyz")[0] == 200, 30)
+        if wait:
+            self.wait_until(lambda: self.ask("GET", "/_/readyz")[0] == 200, 30)
 
     def ask(self, method, path, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)

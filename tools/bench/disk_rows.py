@@ -1,0 +1,278 @@
+"""What is measured of disks: reads that are not in memory and large writes beside fio, many objects.
+
+fio runs on the same files, with the same queue depth and O_DIRECT, in turn with us. Goals are those of the plan's page.
+"""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import time
+
+from rigs.process import free_ports
+
+from . import machine, servers
+from .duel import Contestant, compare, load, table
+from .rows import KIB, MIB, errors_of, keys, row, write_paths
+
+FEW = 10_000  # objects that "many" is held against
+SECTOR = 512
+
+
+class Fio:
+    """Not a server: fio with one job, sampled in turn with us."""
+
+    def __init__(self, context, name, *args):
+        self.context, self.name, self.args, self.samples = context, name, args, []
+
+    def sample(self):
+        argv = ["taskset", "-c", self.context.cores[0], "fio", "--name=x", "--ioengine=io_uring", "--output-format=json", *self.args]
+        done = subprocess.run([str(a) for a in argv], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"fio: {done.stdout}{done.stderr}")
+        job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+        side = job["read"] if job["read"]["total_ios"] else job["write"]
+        self.samples.append({"rps": side["iops"], "mib_s": side["bw_bytes"] / MIB})
+
+    def say(self, *figures):
+        said = ", ".join(f"{statistics.median(s[name] for s in self.samples):,.0f} {unit}" for name, unit in figures)
+        print(f"    {self.name}: {said}")
+
+
+def no_fio(context):
+    if shutil.which("fio"):
+        return False
+    context.skip("fio is not installed (tools/packages.txt, [bench]): no ratio to the disk in this run")
+    return True
+
+
+def forget(folder):
+    """What the page cache holds of these files goes: they are cold."""
+    for file in pathlib.Path(folder).rglob("*"):
+        if file.is_file():
+            fd = os.open(file, os.O_RDONLY)
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+
+
+def device_reads(folder):
+    """Reads that the device under a folder has completed."""
+    device = os.stat(folder).st_dev
+    stat = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+    return int(stat.read_text().split()[0]) if stat.exists() else None
+
+
+def written(path):
+    """Up to where it was written: reading what is only reserved costs a disk nothing."""
+    with open(path, "rb") as file:
+        return os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+
+
+def allocated(*paths):
+    return sum(os.stat(p).st_blocks * SECTOR for p in paths)
+
+
+# ---- reads from the disk ----
+
+
+def disk_get(context, name, size, count, bs, conns, must):
+    if no_fio(context):
+        return
+    server = context.keep_running(servers.Forebay(context, context.dir / "data", "--set=memory.hot=0"))
+    server.make_bucket("bench")
+    paths = write_paths(context, "ours", [f"/bench/{k}" for k in keys(count)])
+    put = load(context, server.port, paths, "-c", 64, "-a", 1, "-b", size, pids=server.pids())
+    context.errors += put["errors"]
+    segment = max((context.dir / "data/native").glob("*.tar"), key=written)
+    us = Contestant("forebay, from the disk", server, paths, size)
+    disk = Fio(context, f"fio randread {bs // KIB} KiB, QD {conns}", "--rw=randread", f"--bs={bs}", "--direct=1",
+               "--readonly", f"--filename={segment}", f"--size={written(segment)}", f"--iodepth={conns}", "--time_based",
+               f"--runtime={context.seconds}")  # fmt: skip
+    reads = asked = 0
+    for _ in range(context.rounds):
+        disk.sample()
+        if context.patient:
+            machine.wait_quiet()
+        before = device_reads(context.dir)
+        us.samples.append(load(context, us.port, paths, "-c", conns, "-w", 0, "-s", size, pids=server.pids(), seconds=context.seconds))
+        reads += device_reads(context.dir) - before
+        asked += us.samples[-1]["requests"]
+    print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s, no hot set; fio on {written(segment) // MIB:,} MiB")
+    table([us])
+    disk.say(("rps", "reads/s"), ("mib_s", "MiB/s"))
+    errors_of(context, [us])
+    compare(context, name, us, disk, "rps", "req/s", must=must)
+    told = f"   at most 1.1: {'met' if reads <= 1.1 * asked else 'MISSED'}" if size <= 16 * KIB else ""
+    print(f"    {reads / asked:.2f} reads of the device for each GET (all that others read is in it){told}")
+    context.keep(name, "device reads a GET", reads / asked)
+
+
+@row("disk-get-4k", "GETs of 4 KiB from the disk (nothing of them in memory) beside fio on the same file")
+def disk_get_4k(context):
+    disk_get(context, "disk-get-4k", 4 * KIB, 50_000, 4 * KIB, (context.conns or [32])[0], 0.75)
+
+
+@row("disk-get-100k", "GETs of 100,000 bytes from the disk beside fio on the same file")
+def disk_get_100k(context):
+    disk_get(context, "disk-get-100k", 100_000, 5_000, 100 * KIB, (context.conns or [16])[0], 0.9)
+
+
+# ---- large writes ----
+
+
+@row("put-large", "PUTs of 1, 16 and 100 MiB, 16 clients, beside fio writing a new file with the same syncs")
+def put_large(context):
+    if no_fio(context):
+        return
+    server = context.keep_running(servers.Forebay(context, context.dir / "data"))
+    server.make_bucket("bench")
+    for size, count in ((MIB, 256), (16 * MIB, 32), (100 * MIB, 8)):
+        us = Contestant(f"forebay, {size // MIB} MiB", server, None, size)
+        disk = Fio(context, f"fio, new file, synced every {size // MIB} MiB", "--rw=write", "--bs=1M", "--direct=1", "--fallocate=none", "--unlink=1",
+                   f"--filename={context.dir}/fio.data", f"--size={size * count}", "--iodepth=16", f"--fdatasync={size // MIB}")  # fmt: skip
+        for r in range(context.rounds):
+            us.paths = write_paths(context, "puts", [f"/bench/{size}/r{r}/o{i}" for i in range(count)])
+            disk.sample()
+            if context.patient:
+                machine.wait_quiet()
+            us.samples.append(load(context, us.port, us.paths, "-c", min(16, count), "-a", 1, "-b", size, pids=server.pids()))
+            us.samples[-1]["mib_s"] = us.samples[-1]["rps"] * size / MIB  # of what was sent
+            us.samples[-1]["s_per_gib"] = us.samples[-1]["us_per_request"] / 1e6 * (1 << 30) / size
+            gone = write_paths(context, "gone", [f"/bench/{size}/r{r}/o{i}" for i in range(count)])
+            load(context, us.port, gone, "-c", 16, "-a", 1, "-m", "DELETE", pids=server.pids())
+        print(f"  put-large: {size // MIB} MiB, {min(16, count)} clients, {context.rounds} rounds of {count} objects")
+        table([us])
+        disk.say(("mib_s", "MiB/s"))
+        errors_of(context, [us])
+        compare(context, f"put-large {size // MIB} MiB", us, disk, "mib_s", "throughput")
+
+
+# ---- many objects ----
+
+
+class Many:
+    """A stopped disk with so many objects of 45-byte names, made by filldisk; started and stopped again and again."""
+
+    def __init__(self, context, dir, objects):
+        self.context, self.dir, self.objects = context, dir, objects
+        server = self.start()
+        server.make_bucket("bench")
+        server.stop(30)
+        done = subprocess.run([context.tools / "filldisk", dir, str(objects)], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"filldisk: {done.stdout}{done.stderr}")
+        self.filled = json.loads(done.stdout)
+        self.rng = random.Random(5)
+
+    def name(self):
+        n = self.rng.randrange(self.objects)
+        return f"train/{n * 0x9E3779B97F4A7C15 & (1 << 64) - 1:016x}/sample-{n:010d}.jpeg"
+
+    def names(self, count):
+        return [self.name() for _ in range(count)]
+
+    def start(self):
+        return servers.Forebay(self.context, self.dir, "--set=memory.hot=0")
+
+    def first_get(self):
+        """(seconds from exec to the first byte of an object, the server)."""
+        (port,) = free_ports(1)
+        path, begun = f"/bench/{self.name()}", time.monotonic()
+        server = servers.Forebay(self.context, self.dir, "--set=memory.hot=0", port=port, wait=False)
+        while True:
+            status, _ = server.ask("GET", path)
+            if status == 200:
+                return time.monotonic() - begun, server
+            if status == 404 or server.popen.poll() is not None or time.monotonic() - begun > 600:
+                raise RuntimeError(f"the first GET of {path}: {status}; the log:\n{server.log()[-2000:]}")
+            time.sleep(0.002)
+
+    def private_mib(self, server):
+        """After a thousand GETs and a page of a listing."""
+        paths = write_paths(self.context, "some", [f"/bench/{n}" for n in self.names(1000)])
+        read = load(self.context, server.port, paths, "-c", 16, "-a", 1, pids=server.pids())
+        self.context.errors += read["errors"]
+        assert server.ask("GET", "/bench?list-type=2")[0] == 200
+        return machine.rss_anon_kib(server.popen.pid) / 1024
+
+    def index_bytes(self):
+        return allocated(self.dir / "index/data.mdb")
+
+    def logs(self):
+        return sorted((self.dir / "native").glob("log-*.tar"))
+
+
+def said(context, name, value, unit, goal=None):
+    told = f"   at most {goal:g}: {'met' if value <= goal else 'MISSED'}" if goal is not None else ""
+    print(f"    {name:<60} {value:10.2f} {unit}{told}")
+    context.keep("objects", name, value)
+
+
+def start_times(context, many):
+    forget(many.dir)
+    took, server = many.first_get()
+    said(context, "start to the first GET, cold", took, "s", 1)
+    private = many.private_mib(server)
+    fresh = write_paths(context, "fresh", [f"/bench/fresh/{i:08d}" for i in range(200_000)])
+    load(context, server.port, fresh, "-c", 64, "-w", 0, "-b", 4 * KIB, pids=server.pids(), seconds=context.seconds)
+    server.popen.send_signal(signal.SIGKILL)
+    server.popen.wait()
+    forget(many.dir)
+    took, server = many.first_get()
+    said(context, f"the same after kill -9 under {context.seconds:g} s of durable PUTs", took, "s", 3)
+    list_all(context, many, server)
+    server.stop(60)
+    return private
+
+
+def list_all(context, many, server):
+    """Every key, page by page, one client."""
+    starts = ["/bench?list-type=2&max-keys=1000"]
+    names = sorted(f"train/{n * 0x9E3779B97F4A7C15 & (1 << 64) - 1:016x}/sample-{n:010d}.jpeg" for n in range(min(many.objects, 1_000_000)))
+    starts += ["/bench?list-type=2&max-keys=1000&start-after=" + names[i].replace("/", "%2F") for i in range(999, len(names) - 1000, 1000)]
+    paths = write_paths(context, "pages", starts)
+    us = [load(context, server.port, paths, "-c", 1, "-a", 1, pids=server.pids()) for _ in range(context.rounds)]
+    rate = statistics.median(s["requests"] * 1000 / s["seconds"] for s in us)
+    context.errors += sum(s["errors"] for s in us)
+    print(f"    ListObjectsV2, {len(starts) * 1000:,} keys, one client: {rate:,.0f} keys a second   at least 300,000: {'met' if rate >= 300_000 else 'MISSED'}")
+    context.keep("objects", "list, keys a second", rate)
+
+
+def rebuild(context, many):
+    size = allocated(*many.logs())
+    forget(many.dir)
+    begun = time.monotonic()
+    for log in many.logs():
+        subprocess.run(["dd", f"if={log}", "of=/dev/null", "bs=4M", "iflag=direct"], check=True, capture_output=True)
+    disk = time.monotonic() - begun
+    shutil.rmtree(many.dir / "index")
+    forget(many.dir)
+    begun = time.monotonic()
+    done = subprocess.run([context.binary, "disk", "rebuild", many.dir], capture_output=True, text=True, env=context.env)
+    took = time.monotonic() - begun
+    if done.returncode != 0:
+        raise RuntimeError(f"disk rebuild: {done.stdout}{done.stderr}")
+    print(f"    rebuild of a lost index: {took:.1f} s for {size / MIB:,.0f} MiB of logs, dd reads them in {disk:.1f} s: {disk / took:.2f}x"
+          f"   at least 0.5: {'met' if disk / took >= 0.5 else 'MISSED'}")  # fmt: skip
+    context.keep("objects", "rebuild / dd", disk / took)
+
+
+@row("objects", "many objects (--objects, a million): start, memory, index, listing, rebuild")
+def objects(context):
+    few = Many(context, context.dir / "few", FEW)
+    _, server = few.first_get()
+    private_few = few.private_mib(server)
+    server.stop(30)
+    shutil.rmtree(few.dir)
+    many = Many(context, context.dir / "data", context.objects)
+    print(f"  objects: {many.objects:,} of 16 bytes with names of 45, written at {many.objects / many.filled['seconds']:,.0f}/s")
+    said(context, "index bytes an object (the file, free pages included)", many.index_bytes() / many.objects, "B", 230)
+    private = start_times(context, many)
+    said(context, f"private memory, beyond that with {FEW:,} objects", private - private_few, "MiB", 16)
+    rebuild(context, many)
+    shutil.rmtree(many.dir)
