@@ -1,6 +1,6 @@
 # What people type. The work is in tools/ and CMakeLists.txt; `make help` lists it.
 .DEFAULT_GOAL := all
-.PHONY: all help deps demo check bench soak plug fill lint format fuzz sim install clean clean-room check-aarch64
+.PHONY: all help deps demo check bench s3-table soak plug fill lint format fuzz sim install clean clean-room check-aarch64
 
 SEEDS ?= 100
 T ?= 60
@@ -24,6 +24,12 @@ bench: ## measure beside nginx and a bare loop: ROW=get-4k for one; ARGS= for to
 	@tools/unpack.sh nginx
 	@tools/build.sh rel all bench_tools
 	@.venv/bin/python tools/bench.py $(ROW) $(ARGS)
+
+s3-table: ## every S3 operation on Forebay and on SeaweedFS, side by side
+	@tools/deps.sh build python check
+	@tools/venv.sh check
+	@tools/build.sh rel forebay
+	@.venv/bin/python tools/s3-table.py
 
 soak: ## an hour and more of seeds, kills and power cuts: SEEDS= (100; 10,000 before a release) KILLS= (100) CUTS= (40)
 	@tools/soak.sh $(SEEDS)

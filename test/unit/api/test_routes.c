@@ -105,7 +105,7 @@ each_row_answers_as_the_page_says(struct site *s)
         CHECK((status == 501) == not_built);
         if (status == 501)
             CHECK(out.len > 0 && strstr(out.at, "NotImplemented") != NULL &&
-                  strstr(out.at, r->header[0] != '\0' ? r->header : r->sub) != NULL);
+                  strcasestr(out.at, r->header[0] != '\0' ? r->header : r->sub) != NULL);
         if ((status == 501) != not_built || status == 405)
             fprintf(stderr, "  ... %s: %s %s is %d\n", r->operation, r->method, target,
                     status);
