@@ -66,9 +66,11 @@ account_add(enum account_kind kind, int64_t bytes)
     assert(kind < ACCOUNT_KINDS_);
     now = atomic_fetch_add_explicit(&kinds[kind].bytes, bytes, memory_order_relaxed) +
           bytes;
-    if (kind == ACCOUNT_BUFFERS)
+    if (kind == ACCOUNT_BUFFERS) {
         judge(TIGHT_BUFFERS, now,
               atomic_load_explicit(&buffer_limit, memory_order_relaxed));
+        return;
+    }
     now = atomic_fetch_add_explicit(&sum.bytes, bytes, memory_order_relaxed) + bytes;
     judge(TIGHT_MEMORY, now, atomic_load_explicit(&limit, memory_order_relaxed));
 }

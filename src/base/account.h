@@ -1,11 +1,11 @@
-/* account: the memory that peers make us hold, in one sum for the process (decision D14): I/O buffers, arenas,
- * connections with what they need while a request is in flight, TLS, stacks. What has a fixed size of its own (hot set,
+/* account: the memory that peers make us hold (decision D14): arenas, connections with what they need while a request is
+ * in flight, TLS, stacks, documents in one sum for the process, and I/O buffers beside it. What has a fixed size of its own (hot set,
  * index, tail) is not in it; whoever starts the process takes these off the limit first.
  *
  * Beyond three quarters of the limit it is *tight*, until it is down to five eighths: requests that come then are
  * refused before their bodies are read. Nothing that has begun fails for it; what a peer sizes by a number it sends
- * (a document) asks account_take() first. I/O buffers have a limit of their own; where these are tight, who holds one
- * without need has to give it back.
+ * (a document) asks account_take() first. I/O buffers have a limit of their own, so that those who wait with full ones
+ * do not stop what needs none; where these are tight, who holds one without need has to give it back.
  *
  * Any thread. No lock. On the way of a warm request stands account_tight() only: one load of a word that is written
  * when the state changes.
@@ -31,7 +31,7 @@ enum account_kind {
         ACCOUNT_KINDS_
 };
 
-/* 0: none, it is never tight. */
+/* Of the sum, and of I/O buffers. 0: none, it is never tight. */
 void account_set_limit(uint64_t bytes);
 void account_set_buffer_limit(uint64_t bytes);
 uint64_t account_limit(void);
@@ -41,7 +41,7 @@ void account_add(enum account_kind kind, int64_t bytes);
 /* The same, unless that would be more than the limit: false, nothing was added. */
 bool account_take(enum account_kind kind, uint64_t bytes);
 uint64_t account_of(enum account_kind kind);
-uint64_t account_sum(void);
+uint64_t account_sum(void); /* of all but buffers */
 const char *account_name(enum account_kind kind);
 
 enum { TIGHT_MEMORY = 1, TIGHT_BUFFERS = 2 };

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "disk/flush.h"
 #include "disk/health.h"
 #include "disk/read.h"
 
@@ -379,7 +380,13 @@ static enum err
 run_pass(struct scrub *s)
 {
     uint64_t bucket = s->state.bucket;
-    enum err rc = index_bucket(s->disk->index, bucket, &bucket, NULL);
+    /* Buckets are known by the index: what came before this pass has to be in it. One that takes nothing more is read
+     * as far as it goes. */
+    enum err rc = flush_wait(s->disk, NULL);
+
+    if (rc == ERR_CANCELLED)
+        return rc;
+    rc = index_bucket(s->disk->index, bucket, &bucket, NULL);
 
     while (rc == ERR_OK) {
         rc = scrub_bucket(s, bucket);

@@ -175,7 +175,7 @@ most_stalled(struct http_loop *l, uint64_t now)
     return oldest;
 }
 
-/* Memory is tight: the connections that have been in their clients' hands for longest give back what they hold. A reader
+/* Memory is tight, or there is no place for one more request: the connections that have been in their clients' hands for longest give back what they hold. A reader
  * that pauses is served for send_stall_ms as long as there is room, and not at the cost of all others. */
 static void
 shed(struct http_conn *for_whom)
@@ -204,16 +204,17 @@ admit(struct http_conn *c)
     struct work *w = c->work;
     const struct http_handler *h = &c->server->handler;
     unsigned tight = account_tight();
+    bool full = atomic_load_explicit(&c->loop->in_flight, memory_order_relaxed) >=
+                c->server->requests_a_loop;
     const char *why = NULL;
 
-    if (tight != 0)
+    if (tight != 0 || full)
         shed(c);
     if (c->told_off)
         why = "too many connections";
     else if (w->request.draining)
         why = "this server is going down";
-    else if (atomic_load_explicit(&c->loop->in_flight, memory_order_relaxed) >=
-             c->server->requests_a_loop)
+    else if (full)
         why = "too many requests in flight";
     else if ((tight & TIGHT_MEMORY) != 0)
         why = "memory is tight";

@@ -9,7 +9,7 @@
     MIB(32) /* code, libraries, maps of the cluster: what is there before anybody asks */
 #define SMALL_MACHINE MIB(96)
 #define REQUEST_BYTES                                                                    \
-    KIB(64) /* what a request takes at least, with its stack: bounds how many there may be */
+    KIB(48) /* what a request takes at least, with its stack: bounds how many there may be */
 #define FILES_MOST      4096u /* descriptors kept for files and remotes */
 #define FILES_LEAST     16u
 #define CONNECTIONS_LOW 4u
@@ -53,12 +53,12 @@ node_fit_memory(struct node_options *o)
     uint64_t buffers = o->rt.iobuf_bytes, hot = o->hot_bytes, tail = o->tail_bytes;
 
     o->rt.iobuf_bytes = MAX(MIN(buffers, rest / 4), MIB(8));
-    o->hot_bytes = MIN(hot, rest / 4);
-    o->tail_bytes = MAX(MIN(tail, rest / 8), MIB(1));
+    o->hot_bytes = MIN(hot, rest / 5);
+    o->tail_bytes = MAX(MIN(tail, rest / 16), MIB(1));
     o->http.requests_max = (uint32_t)MIN((uint64_t)o->http.requests_max,
-                                         MAX(rest / 8 / REQUEST_BYTES, UINT64_C(16)));
-    /* What peers make us hold, I/O buffers included, is what is left of it. */
-    account_set_limit(rest - o->hot_bytes - 2 * o->tail_bytes);
+                                         MAX(rest / 4 / REQUEST_BYTES, UINT64_C(16)));
+    /* What peers make us hold besides is what is left of it. The tail is twice its log while it is merged. */
+    account_set_limit(rest - o->rt.iobuf_bytes - o->hot_bytes - 2 * o->tail_bytes);
     if (o->rt.iobuf_bytes != buffers || o->hot_bytes != hot || o->tail_bytes != tail)
         LOG(LOG_INFO, "node.memory",
             "memory.buffers, memory.hot or index.memory is cut to fit",

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 
-#define PATH_ROOM 4096
+#define PATH_ROOM 2048
 
 /* The number in a file; UINT64_MAX where there is none ("max"). */
 static uint64_t
@@ -38,8 +38,11 @@ least_upwards(const char *root, const char *group, const char *file)
     for (;;) {
         char *slash;
 
-        if (snprintf(path, sizeof path, "%s%s/%s", root, at, file) < (int)sizeof path)
-            least = MIN(least, number_in(path));
+        if (snprintf(path, sizeof path, "%s%s/%s", root, at, file) < (int)sizeof path) {
+            uint64_t n = number_in(path);
+
+            least = MIN(least, n);
+        }
         slash = strrchr(at, '/');
         if (slash == NULL)
             return least;
@@ -61,8 +64,7 @@ limit_of_line(char *line)
         return UINT64_MAX;
     *group++ = '\0';
     if (*controllers == '\0')
-        return MIN(least_upwards("/sys/fs/cgroup", group, "memory.max"),
-                   least_upwards("/sys/fs/cgroup/unified", group, "memory.max"));
+        return least_upwards("/sys/fs/cgroup", group, "memory.max");
     return strstr(controllers, "memory") != NULL
                ? least_upwards("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes")
                : UINT64_MAX;
@@ -79,8 +81,11 @@ rt_memory_max(void)
 
     if (f == NULL)
         return least;
-    while (fgets(line, sizeof line, f) != NULL)
-        least = MIN(least, limit_of_line(line));
+    while (fgets(line, sizeof line, f) != NULL) {
+        uint64_t n = limit_of_line(line); /* once: it cuts the line up */
+
+        least = MIN(least, n);
+    }
     (void)fclose(f);
     return least;
 }

@@ -41,9 +41,9 @@ collect(struct buf *out, void *arg)
     for (unsigned i = 0; i < ACCOUNT_KINDS_; i++)
         buf_printf(out, "forebay_memory_bytes{kind=\"%s\"} %" PRIu64 "\n",
                    account_name((enum account_kind)i), account_of((enum account_kind)i));
-    buf_puts(out,
-             "# HELP forebay_memory_limit_bytes beyond three quarters of it requests "
-             "get 503\n# TYPE forebay_memory_limit_bytes gauge\n");
+    buf_puts(out, "# HELP forebay_memory_limit_bytes of all kinds but buffers; beyond "
+                  "three quarters requests "
+                  "get 503\n# TYPE forebay_memory_limit_bytes gauge\n");
     buf_printf(out, "forebay_memory_limit_bytes %" PRIu64 "\n", account_limit());
     buf_puts(out, "# HELP forebay_io_buffer_bytes I/O buffers in use\n"
                   "# TYPE forebay_io_buffer_bytes gauge\n");

@@ -35,9 +35,12 @@ test_tight_and_back(void)
 static void
 test_buffers_have_a_limit_of_their_own(void)
 {
+    uint64_t sum = account_sum();
+
     account_set_buffer_limit(1000);
     account_add(ACCOUNT_BUFFERS, 800);
     CHECK(account_tight() == TIGHT_BUFFERS);
+    CHECK_U64(account_sum(), sum); /* they are beside it */
     account_add(ACCOUNT_BUFFERS, -300);
     CHECK(account_tight() == 0);
     account_add(ACCOUNT_BUFFERS, -500);

@@ -1,0 +1,266 @@
+"""Bounded (decision D14): a server in a control group of 256 MiB with a thousand clients that are slow or want too much
+stays alive, answers or refuses each of them, and serves as before when they have left; few descriptors slow it down and
+do not stop it. Protects F4, F5, F6."""
+
+import asyncio
+import collections
+import os
+import pathlib
+import socket
+import time
+
+import pytest
+from conftest import boto
+from rigs import forebay
+from rigs.process import http_get
+
+MIB = 1 << 20
+LIMIT = 256 * MIB
+LARGE = 8 * MIB
+SLOW_READERS, SLOW_WRITERS, SLOWLORIS, GREEDY = 400, 200, 200, 200
+SECONDS = 15
+
+
+def control_group():
+    """A memory group of LIMIT bytes for a child, or a sentence that says why there is none."""
+    version1, version2 = pathlib.Path("/sys/fs/cgroup/memory"), pathlib.Path("/sys/fs/cgroup")
+    root, limit = (version1, "memory.limit_in_bytes") if version1.is_dir() else (version2, "memory.max")
+    group = root / f"forebay-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(LIMIT))
+    except OSError as error:
+        return None, f"no control group for memory: {error}"
+    return group, ""
+
+
+def oom_kills(group):
+    for name in ("memory.oom_control", "memory.events"):
+        if (group / name).exists():
+            for line in (group / name).read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    return 0
+
+
+def start(tmp_path, before_exec, settings=None):
+    """A release build (a sanitizer's memory is not ours) behind a line of shell."""
+    binary = forebay.binary("rel")
+    if not binary.exists():
+        pytest.skip(f"no {binary}: make rel")
+    script = tmp_path / "limited"
+    script.write_text(f"#!/bin/sh\n{before_exec}\nexec {binary} \"$@\"\n")
+    script.chmod(0o755)
+    old = os.environ.get("FOREBAY_BIN")
+    os.environ["FOREBAY_BIN"] = str(script)
+    try:
+        process = forebay.Forebay(tmp_path / "data", log_dir=tmp_path / "log", settings=settings)
+    finally:
+        os.environ.pop("FOREBAY_BIN")
+        if old is not None:
+            os.environ["FOREBAY_BIN"] = old
+    return process.wait_ready()
+
+
+class Crowd:
+    """What became of the crowd's requests: status (0: cut or refused without a word) -> how many."""
+
+    def __init__(self, port):
+        self.port = port
+        self.seen = {kind: collections.Counter() for kind in ("reader", "writer", "loris", "greedy")}
+        self.retry_after = True
+        self.over = False  # a cancellation can get lost in wait_for()
+
+    async def connect(self, small=False):
+        raw = socket.socket()
+        raw.setblocking(False)
+        if small:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self.port))
+        return await asyncio.open_connection(sock=raw, limit=16384)
+
+    async def answer(self, kind, reader):
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+        status = int(head.split()[1])
+        if status == 503 and b"retry-after:" not in head.lower():
+            self.retry_after = False
+        self.seen[kind][status] += 1
+        return status
+
+    async def slow_reader(self):
+        reader, writer = await self.connect(small=True)
+        writer.write(b"GET /crowd/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await self.answer("reader", reader)
+        while await reader.read(512):
+            await asyncio.sleep(1)
+        writer.close()
+
+    async def slow_writer(self, i):
+        reader, writer = await self.connect()
+        writer.write(f"PUT /crowd/slow{i} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {LARGE}\r\n\r\n".encode())
+        answered = asyncio.ensure_future(self.answer("writer", reader))
+        while not answered.done() and not self.over:
+            writer.write(bytes(2048))
+            await writer.drain()
+            await asyncio.wait([answered], timeout=0.5)
+        if answered.done():
+            answered.result()
+        writer.close()
+
+    async def slowloris(self):
+        reader, writer = await self.connect()
+        writer.write(b"GET /crowd/large HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        answered = asyncio.ensure_future(reader.read(100))  # 408, or nothing
+        while not answered.done() and not self.over:
+            writer.write(b"X-a: b\r\n")
+            await writer.drain()
+            await asyncio.wait([answered], timeout=1)
+        if answered.done():
+            self.seen["loris"][int(answered.result()[9:12] or b"0")] += 1
+
+    async def greedy(self, i):
+        body = bytes(LARGE)
+        while not self.over:
+            reader, writer = await self.connect()
+            writer.write(f"PUT /crowd/greedy{i % 20} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {LARGE}\r\nExpect: 100-continue\r\n\r\n".encode())
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+            if b" 100 " in head:
+                writer.write(body)
+                await writer.drain()
+                status = await self.answer("greedy", reader)
+            else:
+                status = int(head.split()[1])
+                self.seen["greedy"][status] += 1
+                if status == 503 and b"retry-after:" not in head.lower():
+                    self.retry_after = False
+            writer.close()
+            if status == 503:
+                await asyncio.sleep(0.2)
+
+    async def one(self, kind, coroutine):
+        try:
+            await coroutine
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.seen[kind][0] += 1
+
+    async def healthy(self, process, rates, peak):
+        """Small GETs, one after the other, each until it is answered; and the server's memory, all the time."""
+        while not self.over:
+            reader, writer = await self.connect()
+            begun, done, refused = time.monotonic(), 0, 0
+            while time.monotonic() - begun < 1 and not self.over:
+                try:
+                    writer.write(b"GET /crowd/small HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    if head.startswith(b"HTTP/1.1 200"):
+                        await reader.readexactly(4096)
+                        done += 1
+                        continue
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    pass
+                refused += 1
+                writer.close()
+                await asyncio.sleep(0.02)
+                reader, writer = await self.connect()
+            writer.close()
+            rates.append((done, refused))
+            peak.append(process.rss_anon_kib() * 1024)
+
+    async def run(self, process, rates, peak):
+        crowd = [self.one("reader", self.slow_reader()) for _ in range(SLOW_READERS)]
+        crowd += [self.one("writer", self.slow_writer(i)) for i in range(SLOW_WRITERS)]
+        crowd += [self.one("loris", self.slowloris()) for _ in range(SLOWLORIS)]
+        crowd += [self.one("greedy", self.greedy(i)) for i in range(GREEDY)]
+        tasks = [asyncio.ensure_future(c) for c in crowd]
+        healthy = asyncio.ensure_future(self.healthy(process, rates, peak))
+        await asyncio.sleep(SECONDS)
+        self.over = True
+        for task in (*tasks, healthy):
+            task.cancel()
+        done = await asyncio.gather(*tasks, healthy, return_exceptions=True)
+        return [e for e in done if isinstance(e, Exception)]
+
+
+def healthy_for(process, seconds):
+    """[(answered, refused) a second] with nobody else there."""
+    rates, peak = [], []
+
+    async def alone():
+        task = asyncio.ensure_future(Crowd(process.port).healthy(process, rates, peak))
+        await asyncio.sleep(seconds + 0.5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(alone())
+    return rates
+
+
+def test_a_thousand_clients_in_256_mib(tmp_path):
+    group, why = control_group()
+    if group is None:
+        pytest.skip(why)
+    process = start(tmp_path, f"echo $$ > {group}/cgroup.procs")
+    try:
+        client = boto(process.endpoint, process.keys())
+        client.create_bucket(Bucket="crowd")
+        client.put_object(Bucket="crowd", Key="large", Body=os.urandom(LARGE))
+        client.put_object(Bucket="crowd", Key="small", Body=os.urandom(4096))
+        before = healthy_for(process, 3)
+        crowd, rates, peak = Crowd(process.port), [], []
+        trouble = asyncio.run(crowd.run(process, rates, peak))
+        metrics = process.metrics()
+        print(f"\nalone {before}\nwith the crowd {rates}\npeak RssAnon {max(peak) / MIB:.0f} MiB, shed {metrics['forebay_connections_shed_total']:.0f}")
+        for kind, seen in crowd.seen.items():
+            print(kind, dict(seen))
+        assert trouble == [], trouble[:3]
+        assert process.popen.poll() is None and oom_kills(group) == 0, process.log()[-3000:]
+        assert max(peak) <= LIMIT, "RssAnon over the limit"
+        assert set(crowd.seen["greedy"]) <= {0, 200, 503} and crowd.seen["greedy"][503] > 0 and crowd.seen["greedy"][200] > 0
+        assert crowd.retry_after, "a 503 without Retry-After"
+        assert sum(done for done, _ in rates) > 0, "healthy clients got nothing"
+        process.wait_until(lambda: sum(v for k, v in process.metrics().items() if k.startswith("forebay_memory_bytes") and "buffers" not in k) < metrics["forebay_memory_limit_bytes"] / 2, 60, "give back what the crowd held")
+        after = healthy_for(process, 3)
+        print("alone again", after)
+        assert sum(refused for _, refused in after) == 0
+        assert 10 * sum(done for done, _ in after) > sum(done for done, _ in before)  # ten times loose
+        assert client.get_object(Bucket="crowd", Key="large")["Body"].read(10)
+        process.end()
+    finally:
+        process.stop()
+        group.rmdir()
+
+
+def test_few_descriptors(tmp_path):
+    """F5: beyond what 64 descriptors allow there is a 503 or a closed connection; nothing leaks, and it recovers."""
+    process = start(tmp_path, "ulimit -n 64")
+    try:
+        client = boto(process.endpoint, process.keys())
+        client.create_bucket(Bucket="few")
+        big = os.urandom(20 * MIB)  # a segment of its own: one more file
+        client.put_object(Bucket="few", Key="big", Body=big)
+        client.close()
+        for _ in range(3):
+            crowd = []
+            for _ in range(200):
+                connection = socket.create_connection(("127.0.0.1", process.port), timeout=30)
+                crowd.append(connection)
+            answers = collections.Counter()
+            for connection in crowd:
+                try:
+                    connection.settimeout(0.2)
+                    connection.sendall(b"GET /_/livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                    answers[connection.recv(100)[9:12]] += 1
+                except OSError:
+                    answers["closed or waiting"] += 1
+            assert answers[b"200"] > 0, answers
+            for connection in crowd:
+                connection.close()
+            process.wait_until(lambda: http_get(process.endpoint + "/_/readyz")[0] == 200, 30, "take new connections")
+        client = boto(process.endpoint, process.keys(), max_pool_connections=2)
+        assert client.get_object(Bucket="few", Key="big")["Body"].read() == big
+        client.put_object(Bucket="few", Key="big2", Body=big)
+        assert process.metrics()["process_open_fds"] < 64
+        client.close()
+        process.end()
+    finally:
+        process.stop()
