@@ -480,6 +480,20 @@ end_of_segment(struct segment *s, const struct log_scan *scan, enum scanned got,
     return ERR_OK;
 }
 
+/* The log that was written last; one that has a successor was synced before that was made. */
+static bool
+is_last_log(struct disk *d, enum disk_class class, const struct segment *s)
+{
+    LIST_EACH(&d->home.segments_of[class], n)
+    {
+        const struct segment *other = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (other->kind == SEGMENT_LOG && other->first_group > s->first_group)
+            return false;
+    }
+    return true;
+}
+
 /* One segment, from `offset` on. *next is where the log goes on, borrowed from the table, or NULL. */
 static enum err
 replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t offset,
@@ -494,6 +508,7 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
     struct log_scan scan;
     enum scanned got = SCAN_GROUP;
     uint64_t again = offset; /* what stands from here on was not written again */
+    bool last = is_last_log(d, c->class, s);
     enum err rc = ERR_OK;
 
     log_scan_begin(&scan, &source, offset, log->next_group, *epoch);
@@ -507,7 +522,8 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
         set_end(log, &scan, before);
         tell_progress(d, scan.offset - before);
         if (rc == ERR_OK && tail_bytes(d->tail) > d->o.tail_bytes) {
-            rc = write_again(s, again, scan.offset, eb);
+            if (last)
+                rc = write_again(s, again, scan.offset, eb);
             again = scan.offset;
             if (rc == ERR_OK)
                 rc = flush_replayed(d, s, eb);
@@ -522,7 +538,7 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
         *next = next_log(d, c->class, s);
     if (rc == ERR_OK)
         rc = bridge_gap(d, c, s, &scan, *next, eb);
-    if (rc == ERR_OK && *next == NULL) /* one that has a next was synced before that */
+    if (rc == ERR_OK && last)
         rc = write_again(s, again, scan.offset, eb);
     log_scan_end(&scan);
     return rc;
