@@ -45,7 +45,11 @@ def main(endpoint, access_key, secret_key, bucket):
     ranges(s3, bucket, bodies["size/100000"])
     transfers(s3, bucket)
     listing(s3, bucket, sorted(bodies))
+    conditions(s3, bucket)
+    copies(s3, bucket, bodies["size/100000"])
+    tags(s3, bucket)
     deletes(s3, bucket)
+    versions(s3, bucket + "-v")
     print(f"boto3 {boto3.__version__}: ok")
 
 
@@ -75,6 +79,44 @@ def listing(s3, bucket, keys):
     pages = s3.get_paginator("list_objects").paginate(Bucket=bucket, PaginationConfig={"PageSize": 3})
     assert [row["Key"] for page in pages for row in page["Contents"]] == keys
     assert s3.list_objects_v2(Bucket=bucket, Delimiter="/")["CommonPrefixes"] == [{"Prefix": "size/"}]
+
+
+def conditions(s3, bucket):
+    etag = s3.put_object(Bucket=bucket, Key="once", Body=b"1", IfNoneMatch="*")["ETag"]
+    assert code_of(s3.put_object, Bucket=bucket, Key="once", Body=b"2", IfNoneMatch="*") == "PreconditionFailed"
+    assert code_of(s3.get_object, Bucket=bucket, Key="once", IfNoneMatch=etag) == "304"
+    assert code_of(s3.get_object, Bucket=bucket, Key="once", IfMatch='"x"') == "PreconditionFailed"
+
+
+def copies(s3, bucket, body):
+    source = {"Bucket": bucket, "Key": "size/100000"}
+    etag = s3.copy_object(Bucket=bucket, Key="copy é +", CopySource=source)["CopyObjectResult"]["ETag"]
+    assert etag == f'"{hashlib.md5(body).hexdigest()}"' and s3.get_object(Bucket=bucket, Key="copy é +")["Body"].read() == body
+    s3.copy_object(Bucket=bucket, Key="copy é +", CopySource={"Bucket": bucket, "Key": "copy é +"}, MetadataDirective="REPLACE", Metadata={"new": "1"})
+    assert s3.head_object(Bucket=bucket, Key="copy é +")["Metadata"] == {"new": "1"}
+    s3.copy(source, bucket, "managed", Config=TransferConfig(multipart_threshold=50_000, multipart_chunksize=5 * MIB))
+    assert s3.get_object(Bucket=bucket, Key="managed")["Body"].read() == body
+    attributes = s3.get_object_attributes(Bucket=bucket, Key="size/100000", ObjectAttributes=["ETag", "ObjectSize"])
+    assert attributes["ObjectSize"] == len(body)
+
+
+def tags(s3, bucket):
+    s3.put_object(Bucket=bucket, Key="tagged", Body=b"", Tagging="a=1")
+    s3.put_object_tagging(Bucket=bucket, Key="tagged", Tagging={"TagSet": [{"Key": "b", "Value": "2"}]})
+    assert s3.get_object_tagging(Bucket=bucket, Key="tagged")["TagSet"] == [{"Key": "b", "Value": "2"}]
+
+
+def versions(s3, bucket):
+    s3.create_bucket(Bucket=bucket)
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    first = s3.put_object(Bucket=bucket, Key="k", Body=b"1")["VersionId"]
+    s3.put_object(Bucket=bucket, Key="k", Body=b"2")
+    s3.delete_object(Bucket=bucket, Key="k")
+    assert s3.get_object(Bucket=bucket, Key="k", VersionId=first)["Body"].read() == b"1"
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket, PaginationConfig={"PageSize": 2}):
+        for row in page.get("Versions", []) + page.get("DeleteMarkers", []):
+            s3.delete_object(Bucket=bucket, Key=row["Key"], VersionId=row["VersionId"])
+    s3.delete_bucket(Bucket=bucket)
 
 
 def deletes(s3, bucket):

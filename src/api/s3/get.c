@@ -44,6 +44,7 @@ static enum err
 answer_not_modified(struct request *q, const struct object_info *info)
 {
     s3_put_object_headers(q, info);
+    s3_put_version_of(q, info);
     http_reply(q->http, 304, (struct span){"", 0});
     return ERR_OK;
 }

@@ -127,8 +127,9 @@ s3_put_part(struct request *q)
 
 /* What object_upload_complete() found wrong with the list, as S3 says it. */
 static enum err
-complete_fault(struct request *q, enum object_complete_why why, uint32_t number,
-               enum err rc, const struct errbuf *eb)
+complete_fault(struct request *q, const struct object_complete *what,
+               enum object_complete_why why, uint32_t number, enum err rc,
+               const struct errbuf *eb)
 {
     const char *text = arena_printf(q->arena, "%u", number);
 
@@ -136,6 +137,9 @@ complete_fault(struct request *q, enum object_complete_why why, uint32_t number,
         fault_set(&q->fault, S3_InvalidPart, NULL);
         fault_add(&q->fault, "UploadId", query_get(&q->query, "uploadId"));
         fault_add(&q->fault, "PartNumber", span_of(text));
+        for (uint32_t i = 0; i < what->count; i++)
+            if (what->parts[i].number == number)
+                fault_add(&q->fault, "ETag", what->parts[i].etag);
         return ERR_BAD_REQUEST;
     }
     if (why == COMPLETE_TOO_SMALL) {
@@ -283,7 +287,7 @@ s3_complete_upload(struct request *q)
     if (rc == ERR_PRECONDITION || (rc == ERR_NOT_FOUND && what.condition != NULL))
         return s3_condition_fault(q, what.condition, rc, &eb);
     if (rc != ERR_OK)
-        return complete_fault(q, why, bad, rc, &eb);
+        return complete_fault(q, &what, why, bad, rc, &eb);
     s3_put_version_of(q, info);
     return answer_complete(q, info);
 }
