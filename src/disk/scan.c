@@ -1,5 +1,6 @@
 #include "disk/scan.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -16,12 +17,125 @@ log_scan_begin(struct log_scan *s, const struct scan_source *source, uint64_t of
     s->members = xcalloc(GROUP_MEMBERS, sizeof *s->members);
 }
 
-void
-log_scan_end(struct log_scan *s)
+/* ---- the window ---- */
+
+#define SCAN_PIECE IOBUF_MAX
+/* What a group leaves of one piece, and the next: a group fits wherever it begins. */
+#define SCAN_WINDOW (2 * (uint64_t)SCAN_PIECE)
+
+static enum err
+read_piece(struct rt_file *f, uint64_t from, struct iobuf **b, uint32_t *have,
+           struct errbuf *eb)
 {
-    iobuf_drop(&s->window);
-    free(s->members);
-    s->members = NULL;
+    enum err rc = iobuf_get(SCAN_PIECE, b);
+
+    *have = 0;
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer to read a log");
+    rc = rt_read(f, from, *b, 0, SCAN_PIECE, RT_BACKGROUND, DEADLINE_NEVER, have, eb);
+    if (rc != ERR_OK)
+        iobuf_drop(b);
+    return rc;
+}
+
+static void
+read_ahead(void *arg)
+{
+    struct log_scan *s = arg;
+
+    s->ahead.rc =
+        read_piece(s->source.file, s->ahead.from, &s->ahead.buf, &s->ahead.have, NULL);
+}
+
+static void
+stop_ahead(struct log_scan *s)
+{
+    if (!s->ahead.busy)
+        return;
+    rt_group_cancel(&s->ahead.group);
+    rt_group_join(&s->ahead.group);
+    iobuf_drop(&s->ahead.buf);
+    s->ahead.busy = false;
+}
+
+/* Another fiber reads on while this one works. Without one it is only slower. */
+static void
+start_ahead(struct log_scan *s, uint64_t from)
+{
+    if (from >= s->source.size)
+        return;
+    s->ahead.from = from;
+    s->ahead.buf = NULL;
+    rt_group_begin(&s->ahead.group);
+    s->ahead.busy = rt_group_start(&s->ahead.group, read_ahead, s) == ERR_OK;
+    if (!s->ahead.busy)
+        rt_group_join(&s->ahead.group);
+}
+
+/* The piece at `from`: what was read ahead, when it is this one. */
+static enum err
+next_piece(struct log_scan *s, uint64_t from, struct iobuf **b, uint32_t *have,
+           struct errbuf *eb)
+{
+    if (s->ahead.busy && s->ahead.from == from) {
+        rt_group_join(&s->ahead.group);
+        s->ahead.busy = false;
+        *b = s->ahead.buf;
+        *have = s->ahead.have;
+        s->ahead.buf = NULL;
+        if (s->ahead.rc == ERR_OK)
+            return ERR_OK;
+    }
+    stop_ahead(s);
+    return read_piece(s->source.file, from, b, have, eb);
+}
+
+/* Keeps what the window has from `begin` on, and reads a piece behind it. */
+static enum err
+move_window(struct log_scan *s, uint64_t begin, struct errbuf *eb)
+{
+    uint64_t end = s->window_at + s->window_len;
+    bool goes_on = s->window_len > 0 && begin >= s->window_at && begin <= end &&
+                   end % DISK_ALIGN == 0 && end - begin <= SCAN_WINDOW - SCAN_PIECE;
+    uint64_t kept = goes_on ? end - begin : 0;
+    struct iobuf *b = NULL;
+    uint32_t have;
+    enum err rc = next_piece(s, begin + kept, &b, &have, eb);
+
+    s->moves++;
+    if (rc != ERR_OK) {
+        s->window_len = 0;
+        return rc;
+    }
+    if (s->window == NULL)
+        s->window = xmalloc(SCAN_WINDOW);
+    if (kept > 0)
+        memmove(s->window, s->window + (begin - s->window_at), kept);
+    memcpy(s->window + kept, b->at, have);
+    iobuf_drop(&b);
+    s->window_at = begin;
+    s->window_len = kept + have;
+    if (goes_on && have == SCAN_PIECE)
+        start_ahead(s, begin + s->window_len);
+    return ERR_OK;
+}
+
+/* The group at hand stays in the window while its members are looked at. */
+static uint64_t
+keep_from(const struct log_scan *s, uint64_t offset)
+{
+    bool in_group = s->offset <= offset && offset - s->offset <= GROUP_MAX;
+
+    return align_down(in_group ? s->offset : offset, DISK_ALIGN);
+}
+
+static bool
+is_inside(const struct log_scan *s, uint64_t offset, uint64_t len)
+{
+    uint64_t end = s->window_at + s->window_len;
+
+    return s->window_len > 0 && offset >= s->window_at &&
+           (offset + len <= end || end >= s->source.size);
 }
 
 /* Makes the window hold what the file has of [offset, offset + len); less only at the file's end. */
@@ -29,31 +143,32 @@ static enum err
 look(struct log_scan *s, uint64_t offset, uint64_t len, struct span *out,
      struct errbuf *eb)
 {
-    if (s->window == NULL || offset < s->window_at ||
-        offset + len > s->window_at + s->window_len) {
-        uint64_t begin = align_down(offset, DISK_ALIGN);
-        uint32_t n = 0;
-        enum err rc;
+    enum err rc = ERR_OK;
+    uint64_t end;
 
-        if (s->window == NULL) {
-            rc = iobuf_get(IOBUF_MAX, &s->window);
-            if (rc != ERR_OK)
-                return err_set(eb, rc, "no buffer to read a log");
-        }
-        s->window_len = 0;
-        rc = rt_read(s->source.file, begin, s->window, 0, IOBUF_MAX, RT_BACKGROUND,
-                     DEADLINE_NEVER, &n, eb);
-        if (rc != ERR_OK)
-            return rc;
-        s->window_at = begin;
-        s->window_len = n;
-    }
-    if (offset >= s->window_at + s->window_len)
+    assert(len <= SCAN_PIECE);
+    if (!is_inside(s, offset, len))
+        rc = move_window(s, keep_from(s, offset), eb);
+    if (rc == ERR_OK && !is_inside(s, offset, len))
+        rc = move_window(s, align_down(offset, DISK_ALIGN), eb);
+    if (rc != ERR_OK)
+        return rc;
+    end = s->window_at + s->window_len;
+    if (offset >= end)
         *out = (struct span){"", 0};
     else
-        *out = (struct span){s->window->at + (offset - s->window_at),
-                             MIN(len, s->window_at + s->window_len - offset)};
+        *out = (struct span){s->window + (offset - s->window_at), MIN(len, end - offset)};
     return ERR_OK;
+}
+
+void
+log_scan_end(struct log_scan *s)
+{
+    stop_ahead(s);
+    free(s->window);
+    s->window = NULL;
+    free(s->members);
+    s->members = NULL;
 }
 
 /* ---- one member ---- */
@@ -142,11 +257,12 @@ judge_member(struct log_scan *s, const struct member *m, bool first, struct errb
 
 /* Headers first, so that the group's length is known; then the window is made to hold all of it. */
 static enum scanned
-scan_heads(struct log_scan *s, uint64_t *end, struct errbuf *eb)
+scan_heads(struct log_scan *s, uint64_t *end, uint64_t *moves, struct errbuf *eb)
 {
     uint64_t at = s->offset;
 
     s->count = 0;
+    *moves = UINT64_MAX;
     for (;;) {
         struct member *m = &s->members[s->count];
         enum scanned got;
@@ -158,7 +274,8 @@ scan_heads(struct log_scan *s, uint64_t *end, struct errbuf *eb)
             got = judge_member(s, m, s->count == 0, eb);
         if (got != SCAN_GROUP)
             return got;
-        s->count++;
+        if (s->count++ == 0)
+            *moves = s->moves;
         at = member_end(m);
         if (at - s->offset > GROUP_MAX)
             return no_group(eb, "a group that is too long");
@@ -172,7 +289,7 @@ scan_heads(struct log_scan *s, uint64_t *end, struct errbuf *eb)
 }
 
 static enum scanned
-scan_payloads(struct log_scan *s, uint64_t end, struct errbuf *eb)
+scan_payloads(struct log_scan *s, uint64_t end, uint64_t moves, struct errbuf *eb)
 {
     struct span group;
     uint64_t at = s->offset;
@@ -187,8 +304,9 @@ scan_payloads(struct log_scan *s, uint64_t end, struct errbuf *eb)
         enum scanned got;
         size_t need;
 
-        /* Parsed again where the window is now: the spans moved with it. */
-        if (member_parse((struct span){head, group.len - (at - s->offset)}, m, &need,
+        /* Parsed again where the window has moved, and the spans with it. */
+        if (s->moves != moves &&
+            member_parse((struct span){head, group.len - (at - s->offset)}, m, &need,
                          eb) != MEMBER_GOOD)
             return no_group(eb, "a header changed while it was read");
         m->body = (struct span){head + m->head_len, m->payload};
@@ -206,11 +324,11 @@ scan_payloads(struct log_scan *s, uint64_t end, struct errbuf *eb)
 enum scanned
 log_scan_next(struct log_scan *s, struct errbuf *eb)
 {
-    uint64_t end = 0;
-    enum scanned got = scan_heads(s, &end, eb);
+    uint64_t end = 0, moves;
+    enum scanned got = scan_heads(s, &end, &moves, eb);
 
     if (got == SCAN_GROUP)
-        got = scan_payloads(s, end, eb);
+        got = scan_payloads(s, end, moves, eb);
     if (got != SCAN_GROUP)
         return got;
     s->offset = end;

@@ -29,9 +29,18 @@ struct log_scan {
     struct member *members; /* owned; GROUP_MEMBERS */
     uint32_t count;
 
-    struct iobuf *window; /* owned */
-    uint64_t window_at;
-    uint32_t window_len;
+    /* What is in memory of the file; a sequential reader's next piece is on its way meanwhile. */
+    char *window; /* owned */
+    uint64_t window_at, window_len;
+    uint64_t moves; /* counts changes of the window: spans from before are no good */
+    struct {
+        struct rt_group group;
+        struct iobuf *buf; /* owned */
+        uint64_t from;
+        uint32_t have;
+        enum err rc;
+        bool busy; /* begun, not taken */
+    } ahead;
 };
 void log_scan_begin(struct log_scan *s, const struct scan_source *source, uint64_t offset,
                     uint64_t group, uint64_t epoch);
