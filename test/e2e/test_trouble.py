@@ -194,6 +194,65 @@ def fake_free_remote(start_forebay):
 
 
 @pytest.fixture
+def two_disks(start_forebay, tmp_path):
+    """(server, client, faults, the disks' folders): a bucket `trouble` with two copies of each of ten objects."""
+    page = faults.DiskFaults(tmp_path / "faults")
+    second = tmp_path / "second"
+    process = start_forebay("first", env=page.env, settings={"memory.hot": "0", "disk.errors": "20"}, args=[second])
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="trouble")
+    made = subprocess.run([process.binary, "bucket", "set", "s3://trouble", "--copies", "2", "--endpoint-url", process.endpoint], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    for i in range(10):
+        client.put_object(Bucket="trouble", Key=f"k{i}", Body=BODY)
+    return process, client, page, (process.data_dir, second)
+
+
+def test_a_rotten_copy_is_repaired_from_the_other_disk(two_disks):
+    """I3, D4: found by name, repaired from the copy, and not found again; the bytes are right all the time."""
+    process, client, _, folders = two_disks
+    (segment,) = folders[1].glob("native/body-*.tar")
+    flip(segment, 4096 + 4096 + 50 * 16384 + 17)
+    done = forebay(process, "disk", "scrub", "start", "--wait", "--json")
+    assert done.returncode == 0, done.stdout
+    findings = [f for d in json.loads(done.stdout)["disks"] for f in d["findings"]]
+    assert len(findings) == 1 and findings[0]["outcome"] == "repaired" and findings[0]["bucket"] == "trouble"
+    assert get(client, findings[0]["key"]) == BODY
+    again = json.loads(forebay(process, "disk", "scrub", "start", "--wait", "--json").stdout)
+    assert [d["pass"]["findings"] for d in again["disks"]] == [0, 0]
+
+
+def test_an_index_cut_on_one_disk_leaves_the_other_to_serve(two_disks):
+    """SIGBUS on one disk: it leaves, and every object is read from the other."""
+    process, client, _, folders = two_disks
+    time.sleep(2.5)  # so that all of it is in the index, and no longer in the tail
+    os.truncate(folders[1] / "index/data.mdb", 0)
+
+    def one_is_out():
+        for i in range(50):
+            status_of(client.head_object, Key=f"n{i}")
+        return [d["state"] for d in json.loads(forebay(process, "disk", "ls", "--json").stdout)["disks"]].count("out") == 1
+
+    process.wait_until(one_is_out, 30, "lose one disk")
+    for i in range(10):
+        process.wait_until(lambda i=i: status_of(client.get_object, Key=f"k{i}") == 200, 30, "read from the other disk")
+        assert get(client, f"k{i}") == BODY
+    assert http_get(process.endpoint + "/_/livez")[0] == 200
+
+
+def test_a_disk_that_fails_every_read_is_read_around(two_disks):
+    """F2: EIO on one disk is served from the other copy, counted, and takes the disk out at its limit."""
+    process, client, page, _ = two_disks
+    page.break_(faults.READ, disk=2)
+    for _ in range(5):
+        for i in range(10):
+            assert get(client, f"k{i}") == BODY
+    page.mend()
+    metrics = process.metrics()
+    assert sum(v for k, v in metrics.items() if k.startswith("forebay_disk_errors_total") and 'op="read"' in k) > 0
+
+
+@pytest.fixture
 def small_disk(tmp_path):
     """A file system of its own on a loop device; skipped, in words, where that cannot be made."""
     if os.geteuid() != 0:
