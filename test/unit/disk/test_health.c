@@ -369,8 +369,9 @@ sigbus_fiber(void *arg)
 
 #define CASES(X)                                                                         \
     X(reads)                                                                             \
-    X(dead) X(sync) X(read_only) X(full) X(gone) X(vanished) X(slow) X(well_again)       \
-        X(silent) X(rot) X(sigbus)
+    X(dead)                                                                              \
+    X(sync) X(read_only) X(full) X(gone) X(vanished) X(slow) X(well_again) X(silent)     \
+        X(rot) X(sigbus)
 #define X(name)                                                                          \
     static void test_##name(void)                                                        \
     {                                                                                    \
