@@ -57,19 +57,30 @@ def test_c_files_are_formatted():
     assert run.returncode == 0, run.stderr[-4000:]
 
 
-def test_every_promise_names_a_test_that_exists():
-    page = (ROOT / "docs/promises.md").read_text()
-    rows = [line for line in page.splitlines() if re.match(r"\| [A-Z]\d+ \|", line)]
-    assert len(rows) > 5
+def check_tests_of(page, rows):
+    """Each row names a test, and each test that it names exists."""
     for row in rows:
-        tests = re.findall(r"`(test/[^`]+)`", row)
+        tests = re.findall(r"`((?:test|tools)/[^`]+)`", row)
         assert tests, f"no test in: {row}"
         for test in tests:
             file, _, case = test.partition("::")
             path = ROOT / file
-            assert path.exists(), f"{file} does not exist, but docs/promises.md names it"
+            assert path.exists(), f"{file} does not exist, but {page} names it"
             if case:
-                assert case in path.read_text(), f"{file} has no {case}, but docs/promises.md names it"
+                assert case in path.read_text(), f"{file} has no {case}, but {page} names it"
+
+
+def test_every_promise_names_a_test_that_exists():
+    rows = [line for line in (ROOT / "docs/promises.md").read_text().splitlines() if re.match(r"\| [A-Z]\d+ \|", line)]
+    assert len(rows) > 5
+    check_tests_of("docs/promises.md", rows)
+
+
+def test_every_line_on_durability_names_a_test_that_exists():
+    text = (ROOT / "docs/durability.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| operation", "| means"))]
+    assert len(rows) > 20
+    check_tests_of("docs/durability.md", rows)
 
 
 def test_every_fault_point_is_passed_somewhere():

@@ -76,6 +76,7 @@ class Ledger:
     def __init__(self, writers, keys=10, bucket=BUCKET):
         self.bucket = bucket
         self.of_writer = [{f"{w}/k{n:02d}": Entry() for n in range(keys)} for w in range(writers)]
+        self.buckets = [Entry(False) for _ in range(writers)]  # each makes and removes one of its own
         self.acks = self.in_doubt = self.refused = 0
         self.kinds = {}
         self.lock = threading.Lock()
@@ -83,6 +84,9 @@ class Ledger:
 
     def entries(self):
         return {key: entry for keys in self.of_writer for key, entry in keys.items()}
+
+    def bucket_of(self, index):
+        return f"{self.bucket}-{index}"
 
     def number(self):
         with self.lock:
@@ -102,6 +106,11 @@ class Ledger:
         """Reads everything; then what is seen is what is known."""
         there = {}
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        for index, entry in enumerate(self.buckets):
+            status = plain.ask(port, "HEAD", self.bucket_of(index), connection=connection).status
+            if status not in (200, 404) or (status == 200) not in entry.possible():
+                raise Lost(f"bucket {self.bucket_of(index)}: {status}; acknowledged {entry.acked}, in doubt {entry.unknown}")
+            entry.acked, entry.unknown = status == 200, []
         for key, entry in self.entries().items():
             reply = plain.get(port, self.bucket, key, connection=connection)
             if reply.status not in (200, 404) or not reply.whole:
@@ -147,12 +156,12 @@ class Writer(threading.Thread):
     """Works on its own keys until the server is gone or stop() is called: puts, overwrites, deletes (one by one and
     many at once), uploads in parts, copies, conditions, and reads in between what it knows."""
 
-    KINDS = {"put": 60, "delete": 10, "delete-many": 4, "parts": 6, "abort": 2, "only-if-new": 4, "copy": 4, "read": 10}
+    KINDS = {"put": 60, "delete": 10, "delete-many": 4, "parts": 6, "abort": 2, "only-if-new": 4, "copy": 4, "bucket": 2, "read": 10}
     SIZES = (0, 1, 700, 16_384, 20_000, 200_000, 262_144, 262_145, 1_500_000)
 
     def __init__(self, port, ledger, index, seed, kinds=None, sizes=None):
         super().__init__(daemon=True)
-        self.port, self.ledger, self.mine = port, ledger, ledger.of_writer[index]
+        self.port, self.ledger, self.mine, self.index = port, ledger, ledger.of_writer[index], index
         self.rng = random.Random(seed)
         self.kinds = dict(kinds or self.KINDS)
         self.sizes = sizes or self.SIZES
@@ -235,6 +244,14 @@ class Writer(threading.Thread):
         entry.unknown.append(entry.acked)
         source = {"x-amz-copy-source": f"/{self.ledger.bucket}/{key}", "x-amz-metadata-directive": "REPLACE"}
         return self.outcome("copy", entry, self.ask("PUT", key, headers=source))
+
+    def do_bucket(self, _):
+        """Makes the bucket of its own, or removes it, empty."""
+        entry, name = self.ledger.buckets[self.index], self.ledger.bucket_of(self.index)
+        if entry.unknown:
+            return True
+        entry.unknown.append(not entry.acked)
+        return self.outcome("bucket", entry, plain.ask(self.port, "DELETE" if entry.acked else "PUT", name, connection=self.connection))
 
     def do_delete(self, key):
         self.mine[key].unknown.append(None)
