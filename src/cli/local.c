@@ -164,8 +164,7 @@ local_walk(const char *path, struct local_list *out, struct errbuf *eb)
         while (*name == '/')
             name++;
         if (e->fts_info == FTS_F)
-            add(out, e->fts_path, e->fts_level == 0 ? e->fts_name : name,
-                e->fts_statp);
+            add(out, e->fts_path, e->fts_level == 0 ? e->fts_name : name, e->fts_statp);
         else if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR ||
                  e->fts_info == FTS_NS) {
             errno = e->fts_errno;

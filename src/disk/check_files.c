@@ -176,7 +176,7 @@ check_segment_header(struct check *k, enum disk_class class, enum segment_kind k
     k->repair.headers[k->repair.header_count++] =
         (struct check_header){class, kind, s->id};
     check_say(k, class == DISK_NATIVE && kind != SEGMENT_ONE, "%s: segment %s: %s",
-                  class_names[class], name, why.text);
+              class_names[class], name, why.text);
 }
 
 static enum err
