@@ -38,18 +38,16 @@ bool
 health_move(struct health *h, enum disk_state to, const char *why, int error)
 {
     unsigned from = atomic_load(&h->state);
-    char what[64];
+    char what[64], said[sizeof h->why];
 
     do {
         if (from >= (unsigned)to)
             return false;
     } while (!atomic_compare_exchange_weak(&h->state, &from, (unsigned)to));
+    (void)snprintf(said, sizeof said, error > 0 ? "%s: %s" : "%s", why,
+                   error > 0 ? strerror_r(error, what, sizeof what) : "");
     lock_take(&healths_lock);
-    if (error > 0)
-        (void)snprintf(h->why, sizeof h->why, "%s: %s", why,
-                       strerror_r(error, what, sizeof what));
-    else
-        (void)snprintf(h->why, sizeof h->why, "%s", why);
+    memcpy(h->why, said, sizeof h->why);
     lock_release(&healths_lock);
     if (to >= DISK_READ_ONLY)
         atomic_store(&h->now.no_writes, true);
@@ -62,7 +60,7 @@ health_move(struct health *h, enum disk_state to, const char *why, int error)
         : to == DISK_READ_ONLY ? "the disk takes no writes until the next start"
                                : "the disk is slow",
         L_TEXT("disk", h->path), L_TEXT("state", state_names[to]),
-        L_TEXT("before", state_names[from]), L_TEXT("why", h->why));
+        L_TEXT("before", state_names[from]), L_TEXT("why", said));
     return true;
 }
 
