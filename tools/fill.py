@@ -76,7 +76,7 @@ class Scene:
         """What must go on on a full disk, one request of each."""
         sentence, asked = refused(self.port, self.book.bucket, "refused")
         self.check(sentence is not None, "a PUT of 8 MiB was taken though the disk is full")
-        self.check("space" in sentence, f"the refusal does not say why: {sentence}")
+        self.check("the disk is full" in sentence, f"the refusal does not say why: {sentence}")
         self.check(not asked, "the body was asked for before the PUT was refused")
         self.check(plain.get(self.port, self.book.bucket, "kept").body == KEPT, "an object cannot be read on a full disk")
         for key in self.unread[:20]:
