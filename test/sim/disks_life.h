@@ -42,16 +42,17 @@ struct life {
     unsigned ops;   /* of each worker */
     bool check_only;
     bool disturbed; /* a disk is, or was in this life, in trouble: requests may fail */
-    bool lossless;  /* at most one disk is: what has two copies can be read */
+    bool
+        lossless; /* and at most one, and all were clean before: what has two copies can be read */
     uint64_t epoch;
     struct disks *set;
     /* Fate: what it may do in this life, and to whom. */
     struct sim_trouble worst;
     unsigned victim;
-    bool jumps;       /* of the clock */
-    bool moves;       /* disks are drained, and taken back */
-    bool drained;     /* since the first life: there may be too few disks for two copies */
-    bool grows;       /* a third disk comes */
+    bool jumps;   /* of the clock */
+    bool moves;   /* disks are drained, and taken back */
+    bool drained; /* since the first life: there may be too few disks for two copies */
+    bool grows;   /* a third disk comes */
     unsigned working; /* workers that still do */
     char *body;       /* BODY_TOP bytes, one for each worker */
 };
@@ -607,6 +608,23 @@ life_options(struct life *f)
     return o;
 }
 
+/* Clean: every object has all the copies that it should have. Waited for, but not for ever. */
+static inline bool
+gets_clean(struct life *f)
+{
+    struct disks_status *s = calloc(1, sizeof *s);
+    bool clean = false;
+
+    for (unsigned i = 0; !clean && i < 50 && !rt_cancelled(); i++) {
+        disks_status(f->set, s);
+        clean = s->settled && s->repairs == 0 && s->failed == 0;
+        if (!clean && rt_sleep_ms(20) != ERR_OK)
+            break;
+    }
+    free(s);
+    return clean;
+}
+
 static inline void
 live(void *arg)
 {
@@ -627,6 +645,7 @@ live(void *arg)
     f->disturbed = false; /* it begins healthy */
     good = check_all(f);
     f->disturbed = disturbed;
+    f->lossless = disturbed && f->disks > 1 && !f->drained && gets_clean(f);
     if (good && !f->check_only)
         work_all(f);
     heal(f);
@@ -665,7 +684,6 @@ draw_fate(struct life *f, uint64_t *state)
     else if (what == 3)
         f->worst = (struct sim_trouble){.gone = true, .slow_us = 5000};
     f->disturbed = what < 4;
-    f->lossless = f->disks > 1;
 }
 
 /* Several lives of one seed, the last one only to look. Returns the hash of all that happened. */
