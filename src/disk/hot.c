@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/metrics.h"
@@ -354,7 +355,7 @@ hot_add(struct hot *h, const struct content_id *id, uint64_t number, const void 
     struct piece *p;
 
     assert(len <= HOT_PIECE);
-    if (h == NULL || len == 0 ||
+    if (h == NULL || len == 0 || (account_tight() & TIGHT_MEMORY) != 0 ||
         atomic_exchange_explicit(&h->adding, true, memory_order_acquire))
         return;
     p = reserve(h, id, number, len);
@@ -364,4 +365,25 @@ hot_add(struct hot *h, const struct content_id *id, uint64_t number, const void 
     memcpy(h->arena + p->at + ALIGN, bytes,
            len); /* nobody can reach it: no lock is needed */
     atomic_store_explicit(&p->word, READY, memory_order_release);
+}
+
+void
+hot_shrink(struct hot *h, uint64_t bytes)
+{
+    uint64_t step =
+        h != NULL ? MIN((uint64_t)HOT_PIECE, align_down(h->size / 4, ALIGN)) : 0;
+
+    for (uint64_t gone = 0; h != NULL && gone < bytes && hot_bytes(h) > 0; gone += step) {
+        uint64_t at;
+        bool place;
+
+        if (atomic_exchange_explicit(&h->adding, true, memory_order_acquire))
+            return; /* somebody adds: the next time */
+        place = make_place(h, step, &at);
+        if (place) {
+            put_extent(h, at, step, 0);
+            bigmem_release(h->arena + at + ALIGN, step - ALIGN); /* all but its head */
+        }
+        atomic_store_explicit(&h->adding, false, memory_order_release);
+    }
 }

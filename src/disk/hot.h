@@ -38,4 +38,7 @@ bool hot_wants(struct hot *h, const struct content_id *id, uint64_t piece);
 /* Copies verified bytes in; drops them when there is no place now. `len` at most HOT_PIECE. */
 void hot_add(struct hot *h, const struct content_id *id, uint64_t piece,
              const void *bytes, uint32_t len);
+/* Takes out what is wanted least until about `bytes` have gone back to the system; less where it is pinned. Any thread;
+ * takes its time: on a worker. */
+void hot_shrink(struct hot *h, uint64_t bytes);
 uint64_t hot_bytes(const struct hot *h); /* of pieces in it */

@@ -418,3 +418,9 @@ disks_stat(struct disks *ds, struct disk_stat *out)
     }
     out->hot_bytes = hot_bytes(ds->hot);
 }
+
+void
+disks_shrink_hot(struct disks *ds, uint64_t bytes)
+{
+    hot_shrink(ds->hot, bytes);
+}

@@ -185,6 +185,8 @@ enum err disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record
 enum err disks_settle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 /* Of all disks together; a copy counts as an object of its own. hot_bytes is the node's. */
 void disks_stat(struct disks *ds, struct disk_stat *out);
+/* Gives about so many bytes of the hot set back to the system. Blocks: on a worker. */
+void disks_shrink_hot(struct disks *ds, uint64_t bytes);
 
 /* ---- disks come and go while the node serves: any loop, may switch ---- */
 

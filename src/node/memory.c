@@ -10,6 +10,7 @@
 #define SMALL_MACHINE MIB(96)
 #define REQUEST_BYTES                                                                    \
     KIB(48) /* what a request takes at least, with its stack: bounds how many there may be */
+#define LOOK_MS         1000u
 #define FILES_MOST      4096u /* descriptors kept for files and remotes */
 #define FILES_LEAST     16u
 #define CONNECTIONS_LOW 4u
@@ -65,4 +66,37 @@ node_fit_memory(struct node_options *o)
             L_U64("limit", limit), L_U64("buffers", o->rt.iobuf_bytes),
             L_U64("hot", o->hot_bytes), L_U64("tail", o->tail_bytes),
             L_U64("requests", o->http.requests_max), L_U64("peers", account_limit()));
+}
+
+struct look {
+    struct node *node;
+    bool pressed;
+};
+
+static void
+look_work(void *arg)
+{
+    struct look *l = arg;
+
+    l->pressed = (account_tight() & TIGHT_MEMORY) != 0 || rt_memory_pressed();
+    if (l->pressed)
+        disks_shrink_hot(l->node->disks, l->node->o->hot_bytes / 8);
+}
+
+void
+node_watch_memory(void *node)
+{
+    struct look l = {.node = node};
+    bool said = false;
+
+    rt_doing("memory watch");
+    while (rt_sleep_ms(LOOK_MS) == ERR_OK) {
+        if (rt_blocking(look_work, &l, DEADLINE_NEVER) != ERR_OK)
+            continue; /* the pool is full: in a second again */
+        if (l.pressed != said)
+            LOG(LOG_INFO, "node.memory_pressure",
+                l.pressed ? "memory is tight: the hot set shrinks" : "memory is at ease",
+                L_U64("clients", account_sum()), L_U64("limit", account_limit()));
+        said = l.pressed;
+    }
 }

@@ -282,6 +282,8 @@ run(void *arg)
     if (n->rc == ERR_OK) {
         rt_group_begin(&watching);
         node_watch(n, &watching);
+        if (rt_group_start(&watching, node_watch_memory, n) != ERR_OK)
+            LOG0(LOG_WARN, "node.no_watch", "no fiber to look after memory");
         tell_ready(n);
         (void)wait_for_signal(n, 0, DEADLINE_NEVER);
         drain(n);

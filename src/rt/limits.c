@@ -9,7 +9,8 @@
 
 #include "base/mem.h"
 
-#define PATH_ROOM 2048
+#define PATH_ROOM       2048
+#define PRESSED_PERCENT 10
 
 /* The number in a file; UINT64_MAX where there is none ("max"). */
 static uint64_t
@@ -88,6 +89,41 @@ rt_memory_max(void)
     }
     (void)fclose(f);
     return least;
+}
+
+/* "some avg10=1.23 avg60=..." */
+static double
+pressure_in(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    double percent = 0;
+
+    if (f == NULL)
+        return -1;
+    if (fscanf(f, "some avg10=%lf", &percent) != 1)
+        percent = 0;
+    (void)fclose(f);
+    return percent;
+}
+
+bool
+rt_memory_pressed(void)
+{
+    char line[PATH_ROOM / 2], path[PATH_ROOM];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    double percent = -1;
+
+    while (f != NULL && percent < 0 && fgets(line, sizeof line, f) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "0::", 3) == 0 &&
+            snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.pressure", line + 3) > 0)
+            percent = pressure_in(path);
+    }
+    if (f != NULL)
+        (void)fclose(f);
+    if (percent < 0)
+        percent = pressure_in("/proc/pressure/memory");
+    return percent >= PRESSED_PERCENT;
 }
 
 uint64_t

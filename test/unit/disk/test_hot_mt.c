@@ -184,6 +184,40 @@ worker(void *arg)
 }
 
 static void
+test_it_shrinks(void)
+{
+    struct hot *h = hot_new(MIB(8));
+    static char bytes[HOT_PIECE], scratch[HOT_PIECE];
+    struct content_id last = id_of(199);
+    struct hot_pin held;
+    uint64_t full;
+
+    for (uint64_t n = 0; n < 200; n++) {
+        struct content_id id = id_of(n);
+
+        hot_add(h, &id, 0, bytes, make(n, 0, bytes));
+    }
+    full = hot_bytes(h);
+    REQUIRE(hot_get(h, &last, 0, &held));
+    hot_shrink(h, MIB(4));
+    CHECK(hot_bytes(h) <= full - MIB(2));
+    hot_shrink(h, MIB(64));
+    CHECK(hot_bytes(h) <= held.len); /* what is pinned stays, and stays right */
+    CHECK(right(199, 0, &held, scratch));
+    hot_unpin(h, &held);
+    for (uint64_t n = 300; n < 320; n++) { /* it fills again */
+        struct content_id id = id_of(n);
+
+        hot_add(h, &id, 0, bytes, make(n, 0, bytes));
+        REQUIRE(hot_get(h, &id, 0, &held));
+        CHECK(right(n, 0, &held, scratch));
+        hot_unpin(h, &held);
+    }
+    hot_free(&h);
+    hot_shrink(NULL, 1);
+}
+
+static void
 test_many_threads(void)
 {
     pthread_t threads[THREADS];
@@ -206,6 +240,7 @@ main(int argc, char **argv)
     RUN(test_second_read_is_wanted_and_kept);
     RUN(test_the_ring_goes_round);
     RUN(test_all_pinned);
+    RUN(test_it_shrinks);
     RUN(test_many_threads);
     return check_done();
 }
