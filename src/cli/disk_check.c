@@ -46,31 +46,22 @@ static const struct verb verb = {
 struct checking {
     const char *path, *scratch;
     bool repair;
-    struct disk_checked checked;
     struct disk_repaired repaired;
     bool quiet;
     struct disk_tool *tool;
 };
 
 static void
-say(void *arg, bool fault, const char *sentence)
-{
-    const struct checking *c = arg;
-
-    if (fault || !c->quiet)
-        disk_tool_say(c->tool, fault ? (c->tool->json ? "damaged" : "DAMAGED") : "note",
-                      sentence);
-}
-
-static void
-say_repair(void *arg, enum disk_says what, const char *sentence)
+say(void *arg, enum disk_says what, const char *sentence)
 {
     const struct checking *c = arg;
 
     if (what == DISK_SAYS_MENDED)
         disk_tool_say(c->tool, "mended", sentence);
-    else
-        say(arg, what == DISK_SAYS_DAMAGED, sentence);
+    else if (what == DISK_SAYS_DAMAGED)
+        disk_tool_say(c->tool, c->tool->json ? "damaged" : "DAMAGED", sentence);
+    else if (!c->quiet)
+        disk_tool_say(c->tool, "note", sentence);
 }
 
 static void
@@ -86,19 +77,19 @@ work(struct disk_tool *t)
 {
     struct checking *c = t->arg;
     struct disk_repair_options o = {.scratch = c->scratch,
+                                    .look_only = !c->repair,
                                     .drop_damaged = args_has(t->args, "drop-damaged"),
-                                    .say = say_repair,
+                                    .say = say,
                                     .progress = on_progress,
                                     .arg = c};
 
-    t->rc = c->repair ? disk_repair(c->path, &o, &c->repaired, &t->eb)
-                      : disk_check(c->path, c->scratch, say, c, &c->checked, &t->eb);
+    t->rc = disk_repair(c->path, &o, &c->repaired, &t->eb);
 }
 
 static enum exit_code
 report(const struct disk_tool *t, const struct checking *c)
 {
-    const struct disk_checked *r = c->repair ? &c->repaired.after : &c->checked;
+    const struct disk_checked *r = &c->repaired.after;
     const char *result = r->faults > 0 ? "damaged" : "sound";
     char size[NUM_SIZE_TEXT];
     struct buf text;

@@ -135,8 +135,11 @@ is_there(struct import_object *o, bool *same, struct errbuf *eb)
 static enum err
 begin_part(struct import_object *o, struct errbuf *eb)
 {
+    const struct import *i = o->import;
+
     o->part++;
-    o->part_left = MIN(PART_BYTES, o->e.size - o->got);
+    o->part_left =
+        MIN(i->o->part_bytes > 0 ? i->o->part_bytes : PART_BYTES, o->e.size - o->got);
     digest_init(&o->part_md5, DIGEST_MD5);
     return disks_part_begin(o->import->node->disks, &o->key, &o->upload, o->part,
                             o->part_left, &o->writer, eb);
@@ -146,12 +149,13 @@ static enum err
 begin_body(struct import_object *o, struct errbuf *eb)
 {
     struct disks *ds = o->import->node->disks;
+    uint64_t most = o->import->o->body_most > 0 ? o->import->o->body_most : BODY_MOST;
     enum err rc;
 
     buf_init(&o->small, DISK_INLINE_MAX);
     if (o->e.size <= DISK_INLINE_MAX)
         return ERR_OK;
-    if (o->e.size <= BODY_MOST)
+    if (o->e.size <= most)
         return disks_write_begin(ds, &o->key, DISK_NATIVE, o->e.size, &o->writer, eb);
     o->in_parts = true;
     rc = disks_upload_begin(ds, &o->key, DISK_NATIVE, &o->e.meta, &o->upload, eb);

@@ -13,9 +13,11 @@
 
 struct import_options {
     struct span bucket,
-        prefix;         /* into this bucket, under this prefix; empty: as it was */
-    bool exact_buckets; /* buckets must be there: restore has made them */
-    bool dry_run;       /* counts only */
+        prefix;          /* into this bucket, under this prefix; empty: as it was */
+    bool exact_buckets;  /* buckets must be there: restore has made them */
+    bool dry_run;        /* counts only */
+    uint64_t body_most;  /* 0: 5 GiB; larger objects are written in parts ... */
+    uint64_t part_bytes; /* ... of so many bytes; 0: 1 GiB */
     void (*say)(void *arg, const char *sentence);
     void (*progress)(void *arg, uint64_t bytes); /* more of them */
     void *arg;

@@ -289,16 +289,30 @@ mend_objects(struct repairing *r, struct errbuf *eb)
     return rc;
 }
 
+static enum err
+look_once(struct repairing *r, struct disk_checked *result, struct errbuf *eb)
+{
+    struct check *k = new_check(r, result, false);
+    enum err rc = check_run(k, r->path, r->o->scratch, eb);
+
+    check_free(&k);
+    return rc;
+}
+
 enum err
 disk_repair(const char *path, const struct disk_repair_options *o,
             struct disk_repaired *out, struct errbuf *eb)
 {
     struct repairing r = {path, o, out};
-    struct check *k;
     uint64_t mended;
     enum err rc;
 
     *out = (struct disk_repaired){0};
+    if (o->look_only) {
+        rc = look_once(&r, &out->before, eb);
+        out->after = out->before;
+        return rc;
+    }
     rc = mend_superblocks(&r, eb);
     if (rc == ERR_OK)
         rc = mend_files(&r, eb);
@@ -310,8 +324,5 @@ disk_repair(const char *path, const struct disk_repair_options *o,
     if (rc != ERR_OK || (out->mended == mended && out->after.faults == 0))
         return rc;
     o->say(o->arg, DISK_SAYS_NOTE, "what is left after the repair:");
-    k = new_check(&r, &out->after, false);
-    rc = check_run(k, path, o->scratch, eb);
-    check_free(&k);
-    return rc;
+    return look_once(&r, &out->after, eb);
 }

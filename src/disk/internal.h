@@ -162,6 +162,7 @@ struct disk {
         bool
             log_damaged; /* changes of the native log are lost: bodies without a record are kept */
         uint64_t replayed, to_replay; /* bytes of logs */
+        uint64_t replay_told_ns;
         bool open;                    /* takes changes */
     } home;
 };

@@ -15,6 +15,8 @@
 #include "disk/usage.h"
 #include "rt/point.h"
 
+#define REPLAY_TELL_NS 10000000000u /* a long replay is said in the log */
+
 /* ---- what files there are ---- */
 
 struct found {
@@ -430,6 +432,13 @@ tell_progress(struct disk *d, uint64_t bytes)
     uint64_t step = MIB(8), before = d->home.replayed / step;
 
     d->home.replayed += bytes;
+    if (rt_now_ns() - d->home.replay_told_ns > REPLAY_TELL_NS) {
+        if (d->home.replay_told_ns != 0)
+            LOG(LOG_INFO, "disk.replaying", "the log is read; it takes a while",
+                L_TEXT("disk", rt_dir_path(d->root)), L_U64("bytes", d->home.replayed),
+                L_U64("of", d->home.to_replay));
+        d->home.replay_told_ns = rt_now_ns();
+    }
     if (d->o.on_replay != NULL && d->home.replayed / step != before)
         d->o.on_replay(d->o.on_replay_arg, d->home.replayed, d->home.to_replay);
 }

@@ -39,6 +39,7 @@ enum err disk_rebuild(const char *path, const struct disk_rebuild_options *o,
 enum disk_says { DISK_SAYS_DAMAGED, DISK_SAYS_NOTE, DISK_SAYS_MENDED };
 struct disk_repair_options {
     const char *scratch;
+    bool look_only; /* mends nothing: disk_check() with progress */
     bool drop_damaged;
     void (*say)(void *arg, enum disk_says what, const char *sentence);
     void (*progress)(void *arg, const char *what, uint64_t done,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "api/admin/admin.h"
+#include "api/audit.h"
 #include "auth/auth.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -302,6 +303,7 @@ admin_backup(struct request *q)
         buf_fini(&state);
         return fault_from(q, rc, &eb);
     }
+    AUDIT_CHANGE(q, "backup.begin", rc, L_TEXT("target", "node"));
     b.arena = arena_new(4096, MIB(1));
     buf_init(&b.whole, WHOLE_MAX);
     buf_init(&b.text, KIB(64));
@@ -418,6 +420,7 @@ admin_backup_keys(struct request *q)
         OPENSSL_cleanse(plain.at, plain.len);
     OPENSSL_cleanse((char *)(uintptr_t)job.passphrase.at, job.passphrase.len);
     buf_fini(&plain);
+    AUDIT_CHANGE(q, "backup.keys", rc, L_TEXT("target", "keys of users and remotes"));
     if (rc == ERR_OK) {
         put_ids(q);
         http_header(q->http, "content-type", SPAN("application/octet-stream"));
