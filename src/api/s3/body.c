@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/s3/s3.h"
+#include "base/account.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "rt/file.h"
@@ -283,6 +284,8 @@ check_document_sums(struct s3_body *b, const struct buf *text)
 enum err
 s3_body_document(struct request *q, size_t limit, bool demand_sum, struct span *doc)
 {
+    int64_t known = http_body_length(q->http), held = 0;
+    uint64_t taken = known >= 0 ? MIN((uint64_t)known, (uint64_t)limit) : limit;
     struct s3_body b;
     struct buf text;
     enum err rc;
@@ -296,6 +299,11 @@ s3_body_document(struct request *q, size_t limit, bool demand_sum, struct span *
     if (rc == ERR_OK && b.size != DISK_SIZE_UNKNOWN && b.size > limit)
         rc = fault_set(&q->fault, S3_MaxMessageLengthExceeded,
                        "The document is over its limit of %zu bytes", limit);
+    /* Twice, as it grows and where it stands then; refused before it is read. */
+    if (rc == ERR_OK && !account_take(ACCOUNT_DOCUMENTS, 2 * taken))
+        rc = fault_set(&q->fault, S3_SlowDown, NULL);
+    else if (rc == ERR_OK)
+        held = 2 * (int64_t)taken;
     buf_init(&text, limit);
     if (rc == ERR_OK)
         rc = gather(&b, limit, &text);
@@ -311,6 +319,7 @@ s3_body_document(struct request *q, size_t limit, bool demand_sum, struct span *
         *doc = (struct span){copy != NULL ? copy : "", text.len};
     }
     buf_fini(&text);
+    account_add(ACCOUNT_DOCUMENTS, -held);
     s3_body_end(&b);
     return rc;
 }
