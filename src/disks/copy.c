@@ -3,11 +3,12 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "disks/move.h"
+#include "disks/history.h"
 #include "rt/point.h"
 #include "rt/time.h"
 
-#define META_ARENA MIB(4) /* 10,000 parts */
+#define DURABLE_TRIES 3      /* while the key is overwritten again and again */
+#define META_ARENA    MIB(4) /* 10,000 parts */
 
 static bool
 same_version(const struct version *a, const struct version *b)
@@ -121,6 +122,9 @@ copy_object(struct disks *ds, const struct disks_key *k, const struct row *row,
 
     if (rc == ERR_OK)
         rc = disk_meta(from, &k->at, row, a, &meta, eb);
+    if (rc == ERR_OK && meta.versioning == DISK_UNVERSIONED &&
+        (row->flags & ROW_SUSPENDED) != 0)
+        meta.versioning = DISK_SUSPENDED;
     if (rc == ERR_OK)
         rc = (row->flags & ROW_PARTS) != 0
                  ? copy_parts(from, dest, &k->at, row, &meta, a, eb)
@@ -162,6 +166,8 @@ bring_home(struct disks *ds, const struct disks_key *k, unsigned to, struct errb
 
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
+    if (rc == ERR_OK && (row.flags & ROW_HISTORY) != 0)
+        return history_bring_home(ds, k, to, eb);
     if (rc != ERR_OK || row.disk == to)
         return rc;
     if ((row.flags & ROW_TOMBSTONE) != 0)
@@ -273,31 +279,43 @@ deliver_delete(struct disks *ds, const struct disks_key *k, const struct places 
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
             return rc;
     }
-    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
-        if (slot_state(&ds->slots[i]) == SLOT_OUT)
-            return ERR_OK; /* it may come back with an older object: the tombstones stay */
+    if (somebody_is_deaf(ds))
+        return ERR_OK; /* it may come back with an older object: the tombstones stay */
     done->changed = true;
     return end_tombstone_everywhere(ds, k, p, best, eb);
 }
 
-static enum err
-deliver_object(struct disks *ds, const struct disks_key *k, const struct places *p,
-               const struct row *best, uint64_t damaged, struct put_right *done,
-               struct errbuf *eb)
+/* A decide is not synced: as long as the power may take it back, the owner's row must stay. */
+bool
+is_durable(struct disks *ds, unsigned i, const struct version *v)
 {
-    for (unsigned i = 0; i < p->placed; i++) {
-        struct row row;
-        enum err rc = row_on(ds, k, p->at[i], &row, eb);
+    return v->epoch < ds->keeper.o.epoch || v->counter <= ds->slots[i].durable;
+}
 
-        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
-            return rc;
-        if (rc == ERR_OK && same_version(&row.version, &best->version) &&
-            (damaged >> p->at[i] & 1) == 0)
-            continue;
-        rc = copy_from_any(ds, k, best, p, p->at[i], done, eb);
+/* What has been decided by now is durable on the placed disks when this returns. The caller holds no key. */
+static enum err
+make_durable(struct disks *ds, const struct places *p, struct errbuf *eb)
+{
+    uint64_t upto = atomic_load(&ds->ids.counter);
+
+    changes_before_end(ds);
+    for (unsigned i = 0; i < p->placed; i++) {
+        struct disk *d = slot_enter(ds, p->at[i]);
+        enum err rc = d != NULL ? disk_settle(d, eb) : unheard(eb);
+
+        if (d != NULL)
+            slot_leave(ds, p->at[i]);
         if (rc != ERR_OK)
             return rc;
+        ds->slots[p->at[i]].durable = upto;
     }
+    return ERR_OK;
+}
+
+static enum err
+take_away(struct disks *ds, const struct disks_key *k, const struct places *p,
+          struct put_right *done, struct errbuf *eb)
+{
     let_listings_pass(ds);
     for (unsigned i = p->placed; i < p->count; i++) {
         struct row row;
@@ -311,6 +329,32 @@ deliver_object(struct disks *ds, const struct disks_key *k, const struct places 
             return rc;
     }
     return ERR_OK;
+}
+
+/* ERR_BUSY: *early, the copies must be made durable before the others are taken away. */
+static enum err
+deliver_object(struct disks *ds, const struct disks_key *k, const struct places *p,
+               const struct row *best, uint64_t damaged, struct put_right *done,
+               bool *early, struct errbuf *eb)
+{
+    *early = false;
+    for (unsigned i = 0; i < p->placed; i++) {
+        struct row row;
+        enum err rc = row_on(ds, k, p->at[i], &row, eb);
+
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            return rc;
+        if (rc == ERR_OK && same_version(&row.version, &best->version) &&
+            (damaged >> p->at[i] & 1) == 0)
+            continue;
+        rc = copy_from_any(ds, k, best, p, p->at[i], done, eb);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    for (unsigned i = 0; i < p->placed && p->count > p->placed; i++)
+        *early |= !is_durable(ds, p->at[i], &best->version);
+    return *early ? err_set(eb, ERR_BUSY, "its copies are not durable yet")
+                  : take_away(ds, k, p, done, eb);
 }
 
 /* Cached objects come again from their backend: what lies elsewhere just goes. */
@@ -367,28 +411,47 @@ copies_give_up(struct disks *ds, const struct disks_bucket *b, unsigned slot,
     return rc;
 }
 
+static enum err
+put_right_locked(struct disks *ds, const struct disks_key *k, uint64_t damaged,
+                 struct places *p, struct put_right *done, bool *early, struct errbuf *eb)
+{
+    struct row best;
+    enum err rc;
+
+    *early = false;
+    places_of(ds, k, p);
+    rc = lookup_all(ds, k, &best, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if ((best.flags & ROW_CACHED) != 0)
+        return drop_cached(ds, k, p, done, eb);
+    if ((best.flags & ROW_HISTORY) != 0)
+        return history_put_right(ds, k, p, damaged, done, early, eb);
+    return (best.flags & ROW_TOMBSTONE) != 0
+               ? deliver_delete(ds, k, p, &best, done, eb)
+               : deliver_object(ds, k, p, &best, damaged, done, early, eb);
+}
+
 enum err
 key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
               struct put_right *done, struct errbuf *eb)
 {
     uint64_t hash = place_hash(k->at.birth_name, k->at.key);
     struct places p;
-    struct row best;
     enum err rc;
 
-    keylock_take(ds->keylocks, hash);
-    places_of(ds, k, &p);
-    rc = lookup_all(ds, k, &best, eb);
-    if (rc == ERR_OK && (best.flags & ROW_CACHED) != 0)
-        rc = drop_cached(ds, k, &p, done, eb);
-    else if (rc == ERR_OK && (best.flags & ROW_HISTORY) != 0)
-        rc = err_set(eb, ERR_NOT_BUILT,
-                     "an object of a bucket with versioning stays on its disk: moving "
-                     "versions is not built yet");
-    else if (rc == ERR_OK && (best.flags & ROW_TOMBSTONE) != 0)
-        rc = deliver_delete(ds, k, &p, &best, done, eb);
-    else if (rc == ERR_OK)
-        rc = deliver_object(ds, k, &p, &best, damaged, done, eb);
-    keylock_release(ds->keylocks, hash);
+    for (unsigned i = 0;; i++) {
+        bool early;
+
+        keylock_take(ds->keylocks, hash);
+        rc = put_right_locked(ds, k, damaged, &p, done, &early, eb);
+        keylock_release(ds->keylocks, hash);
+        if (!early || i == DURABLE_TRIES)
+            break;
+        rc = make_durable(ds, &p, eb);
+        if (rc != ERR_OK)
+            break;
+        damaged = 0;
+    }
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }

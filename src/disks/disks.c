@@ -179,6 +179,7 @@ load_roster(struct disks *ds, struct errbuf *eb)
     if (rc == ERR_OK) {
         rc = roster_parse((struct span){text, len}, &ds->keeper.roster, eb);
         ds->keeper.stored_settled = ds->keeper.roster.settled;
+        ds->keeper.closed_well = !ds->keeper.roster.open;
     }
     free(text);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
@@ -246,6 +247,7 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
         disks_stat(ds, &st);
         came = came && st.objects > 0;
         ds->keeper.roster.settled = true;
+        ds->keeper.closed_well = true;
     }
     atomic_store(&ds->settled, ds->keeper.roster.settled && !came);
     atomic_store(&ds->guarded, !atomic_load(&ds->settled));
@@ -256,6 +258,7 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
         if (first)
             return ERR_OK; /* no list for a node of one disk */
     }
+    ds->keeper.roster.open = true;
     return roster_store(ds, eb);
 }
 
@@ -330,6 +333,19 @@ disks_open_one(const char *path, const struct disk_options *o, struct disks **ou
     return disks_open(&all, out, eb);
 }
 
+/* The last word in the list: everything that was begun was ended. */
+static void
+close_list(struct disks *ds)
+{
+    struct errbuf eb = {{0}};
+
+    if (!ds->keeper.roster.open)
+        return;
+    ds->keeper.roster.open = false;
+    if (roster_store(ds, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disks.list", eb.text, L_U64("disks", ds->keeper.roster.count));
+}
+
 void
 disks_close(struct disks **dp)
 {
@@ -339,6 +355,7 @@ disks_close(struct disks **dp)
     if (ds == NULL)
         return;
     mover_stop(ds);
+    close_list(ds);
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         disk_close(&ds->slots[i].disk);
         free(ds->slots[i].path);

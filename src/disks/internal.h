@@ -23,6 +23,8 @@
 enum slot_state {
     SLOT_ACTIVE,   /* takes what its weight says */
     SLOT_DRAINING, /* takes nothing new */
+    /* takes no writes until the next start: what it has is read, nothing goes there */
+    SLOT_FROZEN,
     SLOT_OUT, /* failed, or not here: nobody hears it, keys that only it holds are unavailable */
     SLOT_GONE, /* removed */
 };
@@ -41,7 +43,12 @@ struct slot {
 
     struct disks *disks; /* set with the disk */
 
-    uint64_t gone_ms; /* keeper: when it was removed, monotonic */
+    /* Keeper. */
+    uint64_t
+        durable; /* decides of versions of this epoch up to this counter survive a power cut */
+    int in_list; /* the state that the list on disk is to say; `state` follows when it does */
+    bool retiring;     /* removed, and every loop is about to have passed on */
+    _Atomic bool gone; /* every loop has */
 };
 
 struct disks {
@@ -68,8 +75,8 @@ struct disks {
         writers[WRITER_GENERATIONS]; /* open ones, by generation of their begin */
     struct {
         _Atomic uint64_t
-            of_slot[DISKS_MAX]; /* begun on this loop while the slot was `one` */
-    } readers[LOOPS_MAX];
+            of_slot[DISKS_MAX]; /* calls begun on this loop while it was `one` */
+    } inside[LOOPS_MAX];
     _Atomic uint64_t forgets;  /* copies that were taken away from a place */
     _Atomic uint32_t pauses;   /* somebody lists, and wants none of that for a moment */
     struct keylocks *keylocks; /* owned */
@@ -80,6 +87,7 @@ struct disks {
         struct disk_options o; /* for disks that come */
         struct rt_dir *state;  /* owned; NULL: no list is kept */
         struct roster roster;
+        bool closed_well;       /* before this start */
         bool stored_settled;    /* what the list on disk says */
         struct rt_sem storing;  /* one writes it at a time */
         struct rt_sem changing; /* one change of the set at a time */
@@ -104,11 +112,43 @@ struct disks_writer {
     char *names;          /* owned */
 };
 
+/* Of this loop only: nobody else writes there. */
+static inline void
+loop_count(_Atomic uint64_t *count, int more)
+{
+    atomic_store_explicit(count,
+                          atomic_load_explicit(count, memory_order_relaxed) +
+                              (uint64_t)(int64_t)more,
+                          memory_order_release);
+}
+
 /* The only disk, or NULL when there are several. */
 static inline struct disk *
 only_disk(struct disks *ds)
 {
     return atomic_load_explicit(&ds->one, memory_order_acquire);
+}
+
+/* The only disk, which stays until one_leave(*counted). NULL: there are several. Two plain additions of this loop. */
+static inline struct disk *
+one_enter(struct disks *ds, _Atomic uint64_t **counted)
+{
+    struct disk *d = only_disk(ds);
+
+    if (d == NULL)
+        return NULL;
+    *counted = &ds->inside[rt_loop_index()]
+                    .of_slot[atomic_load_explicit(&ds->one_slot, memory_order_relaxed)];
+    loop_count(*counted, 1);
+    if (only_disk(ds) == d)
+        return d;
+    loop_count(*counted, -1); /* just now there came another one */
+    return NULL;
+}
+static inline void
+one_leave(_Atomic uint64_t *counted)
+{
+    loop_count(counted, -1);
 }
 
 static inline enum slot_state
@@ -128,6 +168,8 @@ struct places {
     uint8_t at[DISKS_MAX];
 };
 void places_of(struct disks *ds, const struct disks_key *k, struct places *out);
+/* Is there a disk that can't be told that an object was deleted, and may bring it back? */
+bool somebody_is_deaf(struct disks *ds);
 /* All that answer, those that lose objects before those that gain them. */
 unsigned places_all(struct disks *ds, uint8_t out[DISKS_MAX]);
 
@@ -145,8 +187,10 @@ void change_end(struct disks *ds, uint32_t phase);
 void changes_before_end(struct disks *ds);
 uint32_t generation_enter(struct disks *ds);
 void generation_leave(struct disks *ds, uint32_t generation);
-/* From now on writers are of a new generation; false: one of the sixteen is still open. Keeper. */
-bool writers_next(struct disks *ds);
+/* May there be a new generation of writers? Not while one of the sixteen is still open. Keeper. */
+bool writers_may_next(struct disks *ds);
+/* From now on writers are of a new generation, if there may be one: after what they are to know is published. Keeper. */
+void writers_next(struct disks *ds);
 /* Are writers open that began in an earlier generation? */
 bool writers_old(struct disks *ds);
 
@@ -154,6 +198,9 @@ bool writers_old(struct disks *ds);
 enum err set_unsettle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 /* On the keeper: writes the list of disks as it is now. */
 enum err roster_store(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+/* The list on disk says it, then everybody sees it. Keeper. */
+enum err slot_becomes(struct disks *ds, unsigned i, enum slot_state state,
+                      struct errbuf *eb) MUST_CHECK;
 static inline void
 set_changed(struct disks *ds)
 {

@@ -6,10 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "disks/move.h"
-#include "rt/time.h"
 
-#define CLOSE_AFTER_MS                                                                   \
-    10000u /* after it was removed: longer than any look-up that saw it as the only disk */
 #define UNDECIDED_PAGE 256u
 
 /* ---- what was prepared and whose outcome nobody told ---- */
@@ -132,6 +129,32 @@ undecided_resolve(struct disks *ds, unsigned gone, struct errbuf *eb)
 
 /* ---- out ---- */
 
+/* Also where the list can't be written: then the next start finds the disk missing, or looks through it. */
+static void
+goes(struct disks *ds, unsigned i, enum slot_state state)
+{
+    struct errbuf eb = {{0}};
+
+    atomic_store(&ds->guarded, true);
+    atomic_store(&ds->settled, false);
+    if (slot_becomes(ds, i, state, &eb) == ERR_OK)
+        return;
+    LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", ds->slots[i].path));
+    ds->slots[i].in_list = state;
+    atomic_store(&ds->slots[i].state, state);
+    set_changed(ds);
+    writers_next(ds);
+}
+
+void
+slot_freezes(struct disks *ds, unsigned i)
+{
+    LOG(LOG_ERROR, "disks.frozen", "a disk takes no writes; the others take them",
+        L_TEXT("path", ds->slots[i].path));
+    goes(ds, i, SLOT_FROZEN);
+    mover_wake(ds);
+}
+
 void
 slot_goes_out(struct disks *ds, unsigned i)
 {
@@ -144,13 +167,7 @@ slot_goes_out(struct disks *ds, unsigned i)
         L_TEXT("path", s->path), L_TEXT("why", h.why));
     if (!atomic_load(&ds->settled))
         atomic_store(&ds->out_unsettled, true);
-    atomic_store(&ds->guarded, true);
-    atomic_store(&ds->settled, false);
-    atomic_store(&s->state, SLOT_OUT);
-    set_changed(ds);
-    (void)writers_next(ds); /* where it can't be, the pass waits for more of them */
-    if (roster_store(ds, &eb) != ERR_OK)
-        LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
+    goes(ds, i, SLOT_OUT);
     if (ds->keeper.next_bucket != NULL && undecided_resolve(ds, i, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.undecided", eb.text, L_TEXT("path", s->path));
     mover_wake(ds);
@@ -159,13 +176,21 @@ slot_goes_out(struct disks *ds, unsigned i)
 /* ---- gone ---- */
 
 static uint64_t
-readers_of(struct disks *ds, unsigned slot)
+inside_as_one(struct disks *ds, unsigned slot)
 {
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < rt_loop_count() && i < LOOPS_MAX; i++)
-        sum += atomic_load(&ds->readers[i].of_slot[slot]);
+        sum += atomic_load(&ds->inside[i].of_slot[slot]);
     return sum;
+}
+
+static void
+on_all_passed(void *arg)
+{
+    struct slot *s = arg;
+
+    atomic_store(&s->gone, true);
 }
 
 bool
@@ -179,8 +204,12 @@ slots_close_gone(struct disks *ds)
         if (slot_state(s) != SLOT_GONE || s->disk == NULL)
             continue;
         more = true;
-        if (atomic_load(&s->busy) > 0 ||
-            rt_now_ns() / 1000000u < s->gone_ms + CLOSE_AFTER_MS || readers_of(ds, i) > 0)
+        if (!s->retiring) {
+            s->retiring = true;
+            rt_retire(on_all_passed, s);
+        }
+        if (!atomic_load(&s->gone) || atomic_load(&s->busy) > 0 ||
+            inside_as_one(ds, i) > 0)
             continue;
         LOG(LOG_INFO, "disks.closed", "a removed disk is closed",
             L_TEXT("path", s->path));

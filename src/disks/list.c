@@ -216,24 +216,33 @@ disks_list(struct disks *ds, uint64_t bucket, unsigned copies, struct span after
            bool inclusive, uint32_t max, struct arena *a, struct disk_entry **out,
            uint32_t *count, bool *more, struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    _Atomic uint64_t *counted;
+    struct disk *d = one_enter(ds, &counted);
+    enum err rc;
 
-    return d != NULL
-               ? disk_list(d, bucket, after, inclusive, max, a, out, count, more, eb)
-               : list_many(ds, bucket, copies, after, inclusive, max, a, out, count, more,
-                           eb);
+    if (d == NULL)
+        return list_many(ds, bucket, copies, after, inclusive, max, a, out, count, more,
+                         eb);
+    rc = disk_list(d, bucket, after, inclusive, max, a, out, count, more, eb);
+    one_leave(counted);
+    return rc;
 }
 
 enum err
 disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies, bool *empty,
                    struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    _Atomic uint64_t *counted;
+    struct disk *d = one_enter(ds, &counted);
     uint8_t all[DISKS_MAX];
     unsigned n;
 
-    if (d != NULL)
-        return disk_bucket_empty(d, bucket, empty, eb);
+    if (d != NULL) {
+        enum err rc = disk_bucket_empty(d, bucket, empty, eb);
+
+        one_leave(counted);
+        return rc;
+    }
     *empty = true;
     if (somebody_unheard(ds, copies))
         return unheard(eb);

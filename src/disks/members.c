@@ -31,7 +31,10 @@ slot_new(struct disks *ds, const uint8_t id[16], const char *path, uint64_t weig
 void
 slot_publish(struct disks *ds)
 {
-    atomic_fetch_add(&ds->slot_count, 1);
+    unsigned i = atomic_load(&ds->slot_count);
+
+    ds->slots[i].in_list = slot_state(&ds->slots[i]);
+    atomic_store(&ds->slot_count, i + 1);
     set_changed(ds);
 }
 
@@ -189,9 +192,9 @@ on_keeper(struct change *c)
 }
 
 static enum err
-next_generation(struct disks *ds, struct errbuf *eb)
+check_generation(struct disks *ds, struct errbuf *eb)
 {
-    return writers_next(ds)
+    return writers_may_next(ds)
                ? ERR_OK
                : err_set(eb, ERR_BUSY,
                          "an upload that began %u changes ago is still under way; try "
@@ -242,13 +245,14 @@ add(struct change *c)
         return err_set(c->eb, ERR_NOT_BUILT, "this node keeps no list of disks");
     rc = check_new(ds, c->which, c->eb);
     if (rc == ERR_OK)
-        rc = next_generation(ds, c->eb);
+        rc = check_generation(ds, c->eb);
     if (rc == ERR_OK)
         rc = slot_open(ds, c->which, false, c->eb);
     if (rc != ERR_OK)
         return rc;
     s = &ds->slots[atomic_load(&ds->slot_count)];
     open_up(ds);
+    ds->keeper.roster.open = true;
     atomic_store(&s->state, SLOT_ACTIVE);
     rc = roster_store(ds, c->eb);
     if (rc != ERR_OK) { /* not on the list: nothing may be written there */
@@ -262,6 +266,7 @@ add(struct change *c)
     memcpy(c->id, s->id, sizeof s->id);
     LOG(LOG_INFO, "disks.added", "a disk was added", L_TEXT("path", s->path));
     slot_publish(ds);
+    writers_next(ds);
     return ERR_OK;
 }
 
@@ -285,6 +290,11 @@ drain(struct change *c)
 
     if (rc != ERR_OK)
         return rc;
+    if (slot_state(&ds->slots[i]) == SLOT_FROZEN)
+        return err_set(c->eb, ERR_UNAVAILABLE,
+                       "disk %s takes no writes, so nothing can be taken away from it; "
+                       "what it has gets copies on the others; see forebay disk ls",
+                       ds->slots[i].path);
     if (slot_state(&ds->slots[i]) == SLOT_OUT)
         return err_set(
             c->eb, ERR_UNAVAILABLE,
@@ -297,13 +307,13 @@ drain(struct change *c)
         return err_set(c->eb, ERR_DENIED,
                        "%s is the only disk that takes objects: add another one first",
                        ds->slots[i].path);
-    rc = next_generation(ds, c->eb);
+    rc = check_generation(ds, c->eb);
     if (rc != ERR_OK)
         return rc;
     open_up(ds);
-    atomic_store(&ds->slots[i].state, want);
-    set_changed(ds);
-    rc = roster_store(ds, c->eb);
+    rc = slot_becomes(ds, i, want, c->eb);
+    if (rc != ERR_OK)
+        return rc;
     LOG(LOG_INFO, "disks.drain",
         c->flag ? "a disk takes objects again" : "a disk is drained",
         L_TEXT("path", ds->slots[i].path));
@@ -357,6 +367,13 @@ may_go(struct disks *ds, unsigned i, struct errbuf *eb)
                              "disk %s is still drained, objects lie on it alone: wait "
                              "until forebay disk ls says drained; --force gives them up",
                              s->path);
+    case SLOT_FROZEN:
+        return err_set(
+            eb, ERR_DENIED,
+            "disk %s takes no writes: what it has gets copies on the others, but "
+            "nobody can see that all of it has; restart the node with a disk that "
+            "works, or --force",
+            s->path);
     case SLOT_OUT:
         if (settled && !atomic_load(&ds->out_unsettled) && all_have_copies(ds))
             return ERR_OK;
@@ -393,17 +410,16 @@ remove_slot(struct change *c)
     if (!c->flag)
         rc = may_go(ds, i, c->eb);
     if (rc == ERR_OK)
-        rc = next_generation(ds, c->eb);
+        rc = check_generation(ds, c->eb);
     if (rc != ERR_OK)
         return rc;
     open_up(ds);
-    atomic_store(&s->state, SLOT_GONE);
-    s->gone_ms = rt_now_ns() / 1000000u;
+    rc = slot_becomes(ds, i, SLOT_GONE, c->eb);
+    if (rc != ERR_OK)
+        return rc;
     if (count_in(ds, SLOT_OUT) == 0)
         atomic_store(&ds->out_unsettled, false);
-    set_changed(ds);
-    rc = roster_store(ds, c->eb);
-    if (rc == ERR_OK && s->disk != NULL && !disk_has_left(s->disk)) {
+    if (s->disk != NULL && !disk_has_left(s->disk)) {
         struct errbuf eb = {{0}};
 
         if (disk_mark_removed(s->disk, &eb) != ERR_OK) /* the list says it too */
@@ -490,8 +506,7 @@ hold(struct change *c)
 static enum err
 release(struct change *c)
 {
-    (void)writers_next(
-        c->ds); /* where it can't be, a pass waits for more of them than it need */
+    writers_next(c->ds);
     mover_hold(c->ds, -1);
     return ERR_OK;
 }
@@ -523,6 +538,8 @@ state_text(const struct slot *s, bool settled)
         return "active";
     case SLOT_DRAINING:
         return settled ? "drained" : "draining";
+    case SLOT_FROZEN:
+        return "frozen";
     case SLOT_OUT:
         return "out";
     case SLOT_GONE:

@@ -21,6 +21,9 @@ void repair_later(struct disks *ds, const struct disks_key *k, unsigned slot);
 
 /* Removed disks that nobody is in any more are closed. True: others are still to be. Keeper. May switch. */
 bool slots_close_gone(struct disks *ds);
+/* A disk takes no writes any more: its objects get another place, and are read there as long as they have none. Keeper. May
+ * switch. */
+void slot_freezes(struct disks *ds, unsigned i);
 /* A disk does not answer any more: it is left out from here on. Keeper. May switch. */
 void slot_goes_out(struct disks *ds, unsigned i);
 /* What was prepared and never decided before this start, or whose order giver has left (slot `gone`, or DISKS_MAX: none).

@@ -32,6 +32,7 @@ struct mover {
     bool stopping;
     unsigned at_once; /* repairs that somebody waits for */
     uint64_t passes, retry_at_ms, throttle_ns;
+    uint32_t wishes_of_pass; /* when the latest pass began */
     struct {
         uint64_t pass, seen, total, moved, moved_bytes, failed, left, began_ms;
         bool waiting;
@@ -242,7 +243,8 @@ repair_on_keeper(void *arg)
     struct disks_bucket b = {0};
 
     r->rc = ERR_NOT_FOUND;
-    if (ds->mover == NULL || ds->mover->stopping || only_disk(ds) != NULL || !bucket_of(ds, k.at.bucket, &b))
+    if (ds->mover == NULL || ds->mover->stopping || only_disk(ds) != NULL ||
+        !bucket_of(ds, k.at.bucket, &b))
         return;
     k.at.birth_name = b.birth_name;
     k.copies = b.copies;
@@ -417,13 +419,13 @@ run_pass(struct disks *ds)
 {
     struct mover *mv = ds->mover;
     struct pass ps = {.ds = ds};
-    uint32_t wishes = atomic_load(&mv->wishes);
-    bool old_writers, held = atomic_load(&mv->holds) > 0;
+    bool old_writers;
     uint64_t bucket = 0;
     struct disks_bucket b;
     uint8_t all[DISKS_MAX];
     unsigned n;
 
+    mv->wishes_of_pass = atomic_load(&mv->wishes);
     guard(ds);
     old_writers = writers_old(ds);
     mv->now.pass = ++mv->passes;
@@ -444,8 +446,7 @@ run_pass(struct disks *ds)
     }
     arena_free(&ps.scratch);
     mv->now.waiting = old_writers || ps.uploads_astray;
-    return ps.wrong == 0 && !ps.broken && !mv->now.waiting && !held && !mv->stopping &&
-           atomic_load(&mv->holds) == 0 && atomic_load(&mv->wishes) == wishes;
+    return ps.wrong == 0 && !ps.broken && !mv->now.waiting && !mv->stopping;
 }
 
 /* ---- settling ---- */
@@ -459,7 +460,7 @@ perhaps_only_one(struct disks *ds)
     for (unsigned i = 0; i < count; i++) {
         enum slot_state s = slot_state(&ds->slots[i]);
 
-        if (s == SLOT_OUT)
+        if (s == SLOT_OUT || s == SLOT_FROZEN)
             return;
         if (s == SLOT_ACTIVE) {
             here++;
@@ -480,6 +481,9 @@ settle(struct disks *ds)
     struct mover *mv = ds->mover;
     struct errbuf eb = {{0}};
 
+    /* Nothing switches from here to there: whoever unsettles the set later is seen below. */
+    if (atomic_load(&mv->wishes) != mv->wishes_of_pass || atomic_load(&mv->holds) > 0)
+        return;
     atomic_store(&ds->settled, true);
     if (roster_store(ds, &eb) != ERR_OK) {
         atomic_store(&ds->settled, false);
@@ -520,10 +524,15 @@ work(struct disks *ds)
     }
     if (ds->keeper.next_bucket == NULL || rt_now_ns() / 1000000u < mv->retry_at_ms)
         return;
-    if (run_pass(ds))
-        settle(ds);
-    else if (mv->now.failed > 0 || mv->now.left > 0)
-        mv->retry_at_ms = rt_now_ns() / 1000000u + RETRY_MS;
+    if (!run_pass(ds)) {
+        if (mv->now.failed > 0 || mv->now.left > 0)
+            mv->retry_at_ms = rt_now_ns() / 1000000u + RETRY_MS;
+        return;
+    }
+    if (!rt_sem_try(&ds->keeper.changing))
+        return; /* the set changes right now */
+    settle(ds);
+    rt_sem_give(&ds->keeper.changing);
 }
 
 /* ---- the fiber ---- */
@@ -534,11 +543,37 @@ look_at_health(struct disks *ds)
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         struct slot *s = &ds->slots[i];
         enum slot_state state = slot_state(s);
+        struct disk_health h;
 
-        if ((state == SLOT_ACTIVE || state == SLOT_DRAINING) && s->disk != NULL &&
-            disk_has_left(s->disk))
+        if (s->disk == NULL || state == SLOT_OUT || state == SLOT_GONE)
+            continue;
+        disk_health(s->disk, &h);
+        if (h.state == DISK_FAILED)
             slot_goes_out(ds, i);
+        else if (h.state == DISK_READ_ONLY && state != SLOT_FROZEN)
+            slot_freezes(ds, i);
     }
+}
+
+/* A delete that was answered may not have reached every copy when the power went: the first disk has a tombstone then, and
+ * as long as it is there nobody sees the others. A pass brings it to them. */
+static void
+look_after_a_crash(struct disks *ds)
+{
+    struct errbuf eb = {{0}};
+    struct disks_bucket b;
+    uint64_t after = 0;
+    bool copies = false;
+
+    if (ds->keeper.closed_well)
+        return;
+    while (!copies && ds->keeper.next_bucket(ds->keeper.buckets_arg, after, &b)) {
+        after = b.id;
+        copies = b.copies > 1;
+        disks_bucket_fini(&b);
+    }
+    if (copies && set_unsettle(ds, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disks.list", eb.text, L_U64("pass", ds->mover->passes));
 }
 
 static void
@@ -554,12 +589,16 @@ mover_run(void *arg)
 
             look_at_health(ds);
             if (leftovers && ds->keeper.next_bucket != NULL) {
-                if (undecided_resolve(ds, DISKS_MAX, &eb) == ERR_OK)
+                look_after_a_crash(ds);
+                if (undecided_resolve(ds, DISKS_MAX, &eb) == ERR_OK &&
+                    disks_settle(ds, &eb) ==
+                        ERR_OK) /* what was decided just now stays so */
                     leftovers = false;
                 else
                     LOG(LOG_WARN, "disks.undecided", eb.text, L_U64("pass", mv->passes));
             }
-            work(ds);
+            if (!leftovers)
+                work(ds);
         }
         if (!mv->stopping &&
             rt_cond_wait(&mv->wake, slots_close_gone(ds) || only_disk(ds) == NULL

@@ -109,9 +109,15 @@ enum err
 disks_lookup(struct disks *ds, const struct disks_key *k, struct row *out,
              struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    _Atomic uint64_t *counted;
+    struct disk *d = one_enter(ds, &counted);
+    enum err rc;
 
-    return d != NULL ? disk_lookup(d, &k->at, out, eb) : lookup_many(ds, k, out, eb);
+    if (d == NULL)
+        return lookup_many(ds, k, out, eb);
+    rc = disk_lookup(d, &k->at, out, eb);
+    one_leave(counted);
+    return rc;
 }
 
 /* ---- copies of a row ---- */
@@ -147,18 +153,15 @@ is_trouble(enum err rc)
            rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT;
 }
 
-enum err
-disks_meta(struct disks *ds, const struct disks_key *k, const struct row *row,
-           struct arena *a, struct object_meta *out, struct errbuf *eb)
+static enum err
+meta_many(struct disks *ds, const struct disks_key *k, const struct row *row,
+          struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
-    struct disk *only = only_disk(ds);
     struct row at = *row;
     uint64_t tried = 0;
     struct errbuf first = {{0}};
     enum err first_rc = ERR_OK;
 
-    if (only != NULL)
-        return disk_meta(only, &k->at, row, a, out, eb);
     for (;;) {
         struct disk *d = slot_enter(ds, at.disk);
         enum err rc = d != NULL ? disk_meta(d, &k->at, &at, a, out, eb) : unheard(eb);
@@ -181,6 +184,21 @@ disks_meta(struct disks *ds, const struct disks_key *k, const struct row *row,
             return first_rc;
         }
     }
+}
+
+enum err
+disks_meta(struct disks *ds, const struct disks_key *k, const struct row *row,
+           struct arena *a, struct object_meta *out, struct errbuf *eb)
+{
+    _Atomic uint64_t *counted;
+    struct disk *d = one_enter(ds, &counted);
+    enum err rc;
+
+    if (d == NULL)
+        return meta_many(ds, k, row, a, out, eb);
+    rc = disk_meta(d, &k->at, row, a, out, eb);
+    one_leave(counted);
+    return rc;
 }
 
 /* ---- reading ---- */
@@ -259,39 +277,20 @@ begin_many(struct disks *ds, const struct disks_key *k, const struct row *row,
     return read_around(r, rc) ? ERR_OK : rc;
 }
 
-/* Of this loop only: nobody else writes there. */
-static void
-count_reader(_Atomic uint64_t *count, int more)
-{
-    atomic_store_explicit(count,
-                          atomic_load_explicit(count, memory_order_relaxed) +
-                              (uint64_t)(int64_t)more,
-                          memory_order_release);
-}
-
 enum err
 disks_read_begin(struct disks *ds, const struct disks_key *k, const struct row *row,
                  uint64_t offset, uint64_t len, struct disks_reader *out,
                  struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    struct disk *d = one_enter(ds, &out->counted);
     enum err rc;
 
     if (d == NULL)
         return begin_many(ds, k, row, offset, len, out, eb);
     out->disks = NULL;
-    out->from = NULL;
-    out->counted =
-        &ds->readers[rt_loop_index()]
-             .of_slot[atomic_load_explicit(&ds->one_slot, memory_order_relaxed)];
-    count_reader(out->counted, 1);
-    if (only_disk(ds) != d) { /* just now */
-        count_reader(out->counted, -1);
-        return begin_many(ds, k, row, offset, len, out, eb);
-    }
     rc = disk_read_begin(d, &k->at, row, offset, len, &out->from, eb);
     if (rc != ERR_OK)
-        count_reader(out->counted, -1);
+        one_leave(out->counted);
     return rc;
 }
 
@@ -357,5 +356,5 @@ disks_read_end(struct disks_reader *r)
     if (r->from == NULL)
         return;
     disk_read_end(&r->from);
-    count_reader(r->counted, -1);
+    one_leave(r->counted);
 }

@@ -8,7 +8,8 @@
 #include "base/mem.h"
 #include "base/num.h"
 
-#define HEAD "forebay-disks 1"
+#define HEAD       "forebay-disks 1"
+#define LINES_HEAD 3
 
 static const char *const state_names[ROSTER_STATES_] = {
     [ROSTER_ACTIVE] = "active",
@@ -83,18 +84,28 @@ roster_parse(struct span text, struct roster *out, struct errbuf *eb)
 
     *out = (struct roster){0};
     while (next_line(&text, &line)) {
-        bool good = ++number == 1 ? span_is(line, HEAD)
-                    : number == 2
-                        ? span_is(line, "settled yes") || span_is(line, "settled no")
-                        : parse_disk(line, out, eb);
+        bool good = false;
 
+        switch (++number) {
+        case 1:
+            good = span_is(line, HEAD);
+            break;
+        case 2:
+            out->settled = span_is(line, "settled yes");
+            good = out->settled || span_is(line, "settled no");
+            break;
+        case LINES_HEAD:
+            out->open = span_is(line, "open yes");
+            good = out->open || span_is(line, "open no");
+            break;
+        default:
+            good = parse_disk(line, out, eb);
+        }
         if (!good)
             return err_set(eb, ERR_CORRUPT,
                            "the list of disks: line %u is not understood", number);
-        if (number == 2)
-            out->settled = span_is(line, "settled yes");
     }
-    if (text.len > 0 || number < 3)
+    if (text.len > 0 || number <= LINES_HEAD)
         return err_set(eb, ERR_CORRUPT, "the list of disks ends after %u lines", number);
     return ERR_OK;
 }
@@ -102,7 +113,8 @@ roster_parse(struct span text, struct roster *out, struct errbuf *eb)
 void
 roster_print(const struct roster *r, struct buf *out)
 {
-    buf_printf(out, HEAD "\nsettled %s\n", r->settled ? "yes" : "no");
+    buf_printf(out, HEAD "\nsettled %s\nopen %s\n", r->settled ? "yes" : "no",
+               r->open ? "yes" : "no");
     for (unsigned i = 0; i < r->count; i++) {
         const struct roster_disk *d = &r->disks[i];
         char id[33];

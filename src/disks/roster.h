@@ -29,7 +29,8 @@ struct roster_disk {
     char *path; /* as given at the latest start; owned */
 };
 struct roster {
-    bool settled;              /* every object lies where its key's order says */
+    bool open;    /* somebody serves the disks, or did not end in an orderly way */
+    bool settled; /* every object lies where its key's order says */
     struct roster_disk *disks; /* owned */
     unsigned count;
 };

@@ -12,7 +12,7 @@
 static bool
 is_here(enum slot_state s)
 {
-    return s == SLOT_ACTIVE || s == SLOT_DRAINING;
+    return s == SLOT_ACTIVE || s == SLOT_DRAINING || s == SLOT_FROZEN;
 }
 
 /* Are all that were to hold the key out? Before they went the order was with them, and each had what is acknowledged. */
@@ -43,19 +43,29 @@ places_of(struct disks *ds, const struct disks_key *k, struct places *out)
         active[i] = all[i] = ds->slots[i].place;
         if (states[i] != SLOT_ACTIVE)
             active[i].weight = 0;
-        if (states[i] != SLOT_ACTIVE && states[i] != SLOT_OUT)
+        if (states[i] != SLOT_ACTIVE && states[i] != SLOT_OUT && states[i] != SLOT_FROZEN)
             all[i].weight = 0;
         out_is_there |= states[i] == SLOT_OUT;
     }
     n = place_order(hash, active, count, out->at, count);
     out->placed = MIN(n, want);
     for (unsigned i = 0; i < count; i++)
-        if (states[i] == SLOT_DRAINING ||
+        if (states[i] == SLOT_DRAINING || states[i] == SLOT_FROZEN ||
             (states[i] == SLOT_ACTIVE && active[i].weight == 0))
             out->at[n++] = (uint8_t)i;
     out->count = n;
     out->unheard = out_is_there && (atomic_load(&ds->out_unsettled) ||
                                     only_out_could_hold(hash, all, states, count, want));
+}
+
+bool
+somebody_is_deaf(struct disks *ds)
+{
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
+        if (slot_state(&ds->slots[i]) == SLOT_OUT ||
+            slot_state(&ds->slots[i]) == SLOT_FROZEN)
+            return true;
+    return false;
 }
 
 unsigned
@@ -64,7 +74,8 @@ places_all(struct disks *ds, uint8_t out[DISKS_MAX])
     unsigned count = atomic_load(&ds->slot_count), n = 0;
 
     for (unsigned i = 0; i < count; i++)
-        if (slot_state(&ds->slots[i]) == SLOT_DRAINING)
+        if (slot_state(&ds->slots[i]) == SLOT_DRAINING ||
+            slot_state(&ds->slots[i]) == SLOT_FROZEN)
             out[n++] = (uint8_t)i;
     for (unsigned i = 0; i < count; i++)
         if (slot_state(&ds->slots[i]) == SLOT_ACTIVE)
@@ -154,14 +165,18 @@ generation_leave(struct disks *ds, uint32_t generation)
 }
 
 bool
-writers_next(struct disks *ds)
+writers_may_next(struct disks *ds)
 {
     uint32_t next = atomic_load(&ds->generation) + 1;
 
-    if (atomic_load(&ds->writers[next % WRITER_GENERATIONS]) > 0)
-        return false;
-    atomic_store(&ds->generation, next);
-    return true;
+    return atomic_load(&ds->writers[next % WRITER_GENERATIONS]) == 0;
+}
+
+void
+writers_next(struct disks *ds)
+{
+    if (writers_may_next(ds))
+        atomic_fetch_add(&ds->generation, 1);
 }
 
 bool
@@ -182,6 +197,7 @@ take_states(struct disks *ds)
 {
     static const enum roster_state of[] = {[SLOT_ACTIVE] = ROSTER_ACTIVE,
                                            [SLOT_DRAINING] = ROSTER_DRAINING,
+                                           [SLOT_FROZEN] = ROSTER_OUT,
                                            [SLOT_OUT] = ROSTER_OUT,
                                            [SLOT_GONE] = ROSTER_REMOVED};
     struct roster *r = &ds->keeper.roster;
@@ -191,7 +207,7 @@ take_states(struct disks *ds)
         struct roster_disk *d = roster_find(r, ds->slots[i].id);
 
         assert(d != NULL);
-        d->state = of[slot_state(&ds->slots[i])];
+        d->state = of[ds->slots[i].in_list];
     }
 }
 
@@ -227,6 +243,24 @@ roster_store(struct disks *ds, struct errbuf *eb)
     rt_sem_give(&ds->keeper.storing);
     rt_shield_end(&shield);
     return rc;
+}
+
+enum err
+slot_becomes(struct disks *ds, unsigned i, enum slot_state state, struct errbuf *eb)
+{
+    int before = ds->slots[i].in_list;
+    enum err rc;
+
+    ds->slots[i].in_list = state;
+    rc = roster_store(ds, eb);
+    if (rc != ERR_OK) {
+        ds->slots[i].in_list = before;
+        return rc;
+    }
+    atomic_store(&ds->slots[i].state, state);
+    set_changed(ds);
+    writers_next(ds);
+    return ERR_OK;
 }
 
 struct unsettle {

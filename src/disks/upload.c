@@ -113,11 +113,17 @@ disks_upload_begin(struct disks *ds, const struct disks_key *k, enum disk_class 
                    const struct object_meta *meta, struct upload_id *out,
                    struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    struct disk *d;
+    uint32_t phase;
+    enum err rc;
 
-    if (d != NULL && least_of(k) == 1)
-        return disk_upload_begin(d, &k->at, class, meta, out, eb);
-    return begin_many(ds, k, meta, out, eb);
+    (void)change_begin(ds, &phase);
+    d = only_disk(ds);
+    rc = d != NULL && least_of(k) == 1
+             ? disk_upload_begin(d, &k->at, class, meta, out, eb)
+             : begin_many(ds, k, meta, out, eb);
+    change_end(ds, phase);
+    return rc;
 }
 
 /* ---- parts ---- */
@@ -220,12 +226,16 @@ disks_part_list(struct disks *ds, const struct disks_key *k, const struct upload
                 uint32_t after, uint32_t max, struct arena *a, struct disk_part **out,
                 uint32_t *count, bool *more, struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    _Atomic uint64_t *counted;
+    struct disk *d = one_enter(ds, &counted);
     struct homes h;
     enum err rc;
 
-    if (d != NULL)
-        return disk_part_list(d, &k->at, u, after, max, a, out, count, more, eb);
+    if (d != NULL) {
+        rc = disk_part_list(d, &k->at, u, after, max, a, out, count, more, eb);
+        one_leave(counted);
+        return rc;
+    }
     rc = homes_find(ds, k, u, &h, eb);
     if (rc == ERR_OK)
         rc = disk_part_list(home_disk(&h, 0), &k->at, u, after, max, a, out, count, more,
@@ -238,12 +248,16 @@ enum err
 disks_upload_meta(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                   struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    _Atomic uint64_t *counted;
+    struct disk *d = one_enter(ds, &counted);
     struct homes h;
     enum err rc;
 
-    if (d != NULL)
-        return disk_upload_meta(d, &k->at, u, a, out, eb);
+    if (d != NULL) {
+        rc = disk_upload_meta(d, &k->at, u, a, out, eb);
+        one_leave(counted);
+        return rc;
+    }
     rc = homes_find(ds, k, u, &h, eb);
     for (unsigned i = 0; i < h.count; i++) {
         rc = disk_upload_meta(home_disk(&h, i), &k->at, u, a, out, eb);
@@ -435,15 +449,20 @@ disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
                   struct arena *a, struct disk_upload **out, uint32_t *count, bool *more,
                   struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    _Atomic uint64_t *counted;
+    struct disk *d = one_enter(ds, &counted);
     struct disk_upload *pages[DISKS_MAX];
     uint32_t counts[DISKS_MAX];
     uint8_t all[DISKS_MAX];
     unsigned n, have = 0;
 
-    if (d != NULL)
-        return disk_upload_list(d, bucket, after_key, after_id, max, a, out, count, more,
-                                eb);
+    if (d != NULL) {
+        enum err rc = disk_upload_list(d, bucket, after_key, after_id, max, a, out, count,
+                                       more, eb);
+
+        one_leave(counted);
+        return rc;
+    }
     *count = 0;
     *more = false;
     if (somebody_unheard(ds, copies))

@@ -93,7 +93,7 @@ mark(struct disk *d, const struct disk_key *k, void *arg, const struct version *
      struct version *decided, struct errbuf *eb)
 {
     struct marking *m = arg;
-    struct row row;
+    struct row row = as != NULL ? *m->marker : (struct row){0};
     enum err rc = disk_delete_mark(d, k, m->versioning, m->condition, as, &row, eb);
 
     if (rc == ERR_OK && as == NULL) {

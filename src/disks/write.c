@@ -333,7 +333,7 @@ disks_commit(struct disks_writer **wp, const struct object_meta *meta,
 /* After the owner: everybody else who has, or could have, an older version. */
 static bool
 delete_on_others(struct disks *ds, const struct disks_key *k, const struct places *p,
-                 const struct disk_delete_options *o, bool *existed)
+                 const struct disk_delete_options *o)
 {
     bool all = true;
 
@@ -348,7 +348,6 @@ delete_on_others(struct disks *ds, const struct disks_key *k, const struct place
         }
         if (d != NULL)
             slot_leave(ds, p->at[i]);
-        *existed |= done.existed;
     }
     return all;
 }
@@ -369,22 +368,13 @@ end_tombstones(struct disks *ds, const struct disks_key *k, const struct places 
     }
 }
 
-static bool
-somebody_is_out(struct disks *ds)
-{
-    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
-        if (slot_state(&ds->slots[i]) == SLOT_OUT)
-            return true;
-    return false;
-}
-
 /* The owner judges and gives the version; a tombstone stays wherever the key was until all have heard of it. */
 static enum err
 delete_everywhere(struct disks *ds, const struct disks_key *k, struct places *p,
                   bool guarded, const struct disk_condition *c, bool *existed,
                   struct errbuf *eb)
 {
-    bool out = somebody_is_out(ds), keep = guarded || out || p->placed > 1;
+    bool out = somebody_is_deaf(ds), keep = guarded || out || p->placed > 1;
     struct disk_delete_options o = {.condition = c,
                                     .keep_tombstone = keep,
                                     .always = guarded || out,
@@ -399,7 +389,8 @@ delete_everywhere(struct disks *ds, const struct disks_key *k, struct places *p,
     slot_leave(ds, p->at[0]);
     if (rc != ERR_OK)
         return rc;
-    *existed = done.existed;
+    if (!guarded)
+        *existed = done.existed;
     if (done.version.epoch == 0) /* nothing was there, and nothing was written */
         return ERR_OK;
     if (!guarded)
@@ -407,7 +398,7 @@ delete_everywhere(struct disks *ds, const struct disks_key *k, struct places *p,
     o.condition = NULL;
     o.always = false;
     o.version = &done.version;
-    if (!delete_on_others(ds, k, p, &o, existed))
+    if (!delete_on_others(ds, k, p, &o))
         return set_unsettle(ds, eb); /* the tombstone stays for the next pass */
     if (keep && !out)
         end_tombstones(ds, k, p, &done.version);
@@ -419,6 +410,7 @@ delete_native(struct disks *ds, const struct disks_key *k, const struct disk_con
               bool *existed, struct errbuf *eb)
 {
     uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    struct row row;
     struct places p;
     uint32_t phase;
     bool locked = change_begin(ds, &phase);
@@ -429,6 +421,9 @@ delete_native(struct disks *ds, const struct disks_key *k, const struct disk_con
     places_of(ds, k, &p);
     if (p.placed == 0)
         rc = unheard(eb);
+    if (rc == ERR_OK && locked)
+        *existed =
+            lookup_all(ds, k, &row, NULL) == ERR_OK && (row.flags & ROW_TOMBSTONE) == 0;
     if (rc == ERR_OK && locked && c != NULL)
         rc = bring_home(ds, k, p.at[0], eb);
     if (rc == ERR_OK)
