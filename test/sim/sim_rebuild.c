@@ -136,11 +136,14 @@ run(uint64_t seed)
 
     ledger_init(&ledger);
     f.body = malloc((size_t)WORKERS * BODY_TOP);
+    /* A third of the others works in the class cached: a rebuild may lose of it, and brings nothing old back. */
+    f.class = h.what != HURT_LOGS && seed % 3 == 0 ? DISK_CACHED : DISK_NATIVE;
     f.no_uploads = h.what == HURT_LOGS; /* such an object is one only by its log */
     for (unsigned i = 0; i < 3; i++) {
         f.epoch = i + 1;
         state = hash_xxh3(&state, sizeof state, i);
         f.ops = 4 + (unsigned)(state % 10);
+        f.may_lose = f.class == DISK_CACHED && i > 0;
         sim_cut_at(s, i == 1 ? 20 + state % 200 : 0);
         if (sim_run_world(s, live, &f, &eb) != ERR_OK)
             CHECK(sim_was_cut(s));
@@ -153,6 +156,7 @@ run(uint64_t seed)
     CHECK(r.result.superblock == (h.what == HURT_SUPERBLOCKS || h.what == HURT_BOTH));
     f.epoch = 4;
     f.check_only = true;
+    f.may_lose = f.class == DISK_CACHED;
     CHECK(sim_run_world(s, h.what == HURT_LOGS ? look_without_logs : live, &f, &eb) ==
           ERR_OK);
     free(f.body);
