@@ -1,6 +1,6 @@
 # What people type. The work is in tools/ and CMakeLists.txt; `make help` lists it.
 .DEFAULT_GOAL := all
-.PHONY: all help deps demo check bench s3-table soak plug fill lint format fuzz sim install clean clean-room check-aarch64
+.PHONY: all help deps demo check check-clients bench s3-table soak plug fill lint format fuzz sim install clean clean-room check-aarch64
 
 SEEDS ?= 100
 T ?= 60
@@ -45,6 +45,9 @@ fill: ## fill the disk under a training job; what is said stays in build/fill.lo
 	@tools/venv.sh check
 	@tools/build.sh rel forebay powercut
 	@.venv/bin/python tools/fill.py
+
+check-clients: ## suites of the clients people use, each installed where it can be: SDKs, minio, s3fs, pyarrow, deltalake, rclone, ...
+	@tools/check.sh clients
 
 lint: ## format and static analysis
 	@tools/lint.sh

@@ -61,6 +61,13 @@ stage_fuzz() {
 }
 stage_e2e() { build dev forebay && build rel forebay powercut && pytest_of test/e2e; }
 
+stage_clients() { # not among those that run by themselves: `make check-clients`
+    tools/deps.sh clients
+    tools/clients.sh
+    build rel forebay && pytest_of test/clients -p no:cacheprovider -W default
+    grep -h 'CLIENT NOT TESTED' "$logs/pytest.log" | sed 's/^ *[^ ]*: *UserWarning: */    /' | sort -u || true
+}
+
 run_stage() {
     local begun=$SECONDS
     stage_passed=0 stage_failed=0
@@ -75,7 +82,7 @@ tools/deps.sh build python demo check
 tools/venv.sh check old
 tools/unpack.sh prometheus
 for stage in ${*:-$STAGES}; do
-    [[ " $STAGES " = *" $stage "* ]] || die "no stage \"$stage\"; there are: $STAGES"
+    [[ " $STAGES clients " = *" $stage "* ]] || die "no stage \"$stage\"; there are: $STAGES"
     run_stage "$stage"
 done
 say "check took $SECONDS s; logs are in build/check"
