@@ -265,8 +265,10 @@ apply_delete(struct changes *c, const struct member *m, struct row *row,
                      .version = m->version};
     if (rc != ERR_OK)
         return rc;
-    if (versioning != 0)
+    if (versioning != 0) {
         row->flags |= ROW_MARKER | versioning;
+        row->born = m->born;
+    }
     if (m->kind == MEMBER_TOMBSTONE)
         row->flags |= ROW_KEPT;
     if (versioning != 0 || m->kind == MEMBER_TOMBSTONE)

@@ -269,6 +269,12 @@ changes_insert(struct changes *c, const struct member *m, struct row *row,
         version_cmp(&now.version, &row->version) > 0)
         return ERR_OK;
     if (rc == ERR_NOT_FOUND || version_cmp(&at, &born) <= 0) {
+        /* Of two rows of a key the one with the higher version stands: one whose metadata changed later than this was
+         * written must not. */
+        if (rc == ERR_OK && version_cmp(&now.version, &row->version) > 0) {
+            row->born = born;
+            row->version = now.version;
+        }
         rc = rc == ERR_OK ? changes_succeed(c, m, &now, row, eb) : ERR_OK;
         if (rc == ERR_OK)
             changes_set_object(c, m->bucket, m->key, row);

@@ -158,13 +158,14 @@ is_delete(const struct commit *c)
 static bool
 must_say(const struct commit *c, bool exists, const struct row *old)
 {
+    bool marks = c->meta != NULL && c->meta->versioning != DISK_UNVERSIONED;
+
+    /* A marker takes its place among the versions, however late it comes. */
+    if (marks)
+        return true;
     if (has_version(c) && version_cmp(&old->version, &c->version) >= 0)
         return false;
-    if (exists || c->always || (old->flags & ROW_DOUBT) != 0)
-        return true;
-    if (c->meta != NULL && c->meta->versioning != DISK_UNVERSIONED)
-        return true; /* a marker */
-    return c->kind == MEMBER_TOMBSTONE && (old->flags & ROW_KEPT) != 0;
+    return exists || c->always || (old->flags & (ROW_DOUBT | ROW_KEPT)) != 0;
 }
 
 static enum verdict

@@ -309,7 +309,8 @@ enum err disk_delete(struct disk *d, const struct disk_key *k, enum disk_class c
                      const struct disk_condition *c, bool *existed,
                      struct errbuf *eb) MUST_CHECK;
 /* Leaves a delete marker as the current version; `versioning` says what becomes of what was there. *marker is its row.
- * `as` (here and below): the version that another disk of the node has decided; NULL: this one decides. May switch. */
+ * `as` (here and below): the version that another disk of the node has decided; NULL: this one decides. With it a
+ * *marker that is one (ROW_MARKER) gives time and id, and takes its place among what is here. May switch. */
 enum err disk_delete_mark(struct disk *d, const struct disk_key *k,
                           enum disk_versioning versioning, const struct disk_condition *c,
                           const struct version *as, struct row *marker,

@@ -59,6 +59,17 @@ disk_version_list(struct disk *d, uint64_t bucket, struct span after_key, bool i
                          out, count, more, eb);
 }
 
+static enum err
+mark(struct disk *d, struct commit *c, const struct version *as, struct row *marker,
+     struct errbuf *eb)
+{
+    enum err rc = submit(d, c, as, eb);
+
+    if (rc == ERR_OK && marker != NULL)
+        *marker = c->row;
+    return rc;
+}
+
 enum err
 disk_delete_mark(struct disk *d, const struct disk_key *k,
                  enum disk_versioning versioning, const struct disk_condition *condition,
@@ -68,11 +79,12 @@ disk_delete_mark(struct disk *d, const struct disk_key *k,
                                 .versioning = (uint8_t)versioning};
     struct commit c = {
         .kind = MEMBER_DELETE, .key = k, .condition = condition, .meta = &stamp};
-    enum err rc = submit(d, &c, as, eb);
 
-    if (rc == ERR_OK && marker != NULL)
-        *marker = c.row;
-    return rc;
+    if (as != NULL && marker != NULL && (marker->flags & ROW_MARKER) != 0) {
+        stamp.mtime_ms = marker->mtime_ms;
+        c.born = marker->born;
+    }
+    return mark(d, &c, as, marker, eb);
 }
 
 enum err

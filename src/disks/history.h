@@ -1,0 +1,16 @@
+/* history: a key that has versions, put where its order says: all of them, delete markers too. The caller holds the key's
+ * lock. Keeper or any loop; may switch. */
+#pragma once
+#include "disks/move.h"
+
+/* Each disk that should have the key has every version that any disk has; the others have none. Copies on slots of
+ * `damaged` (bits) are written anew. ERR_BUSY with *early: they must be made durable before others lose theirs. A version that was ended while a disk was away comes back with that disk. */
+enum err history_put_right(struct disks *ds, const struct disks_key *k,
+                           const struct places *p, uint64_t damaged,
+                           struct put_right *done, bool *early,
+                           struct errbuf *eb) MUST_CHECK;
+/* Slot `to` has every version: so that it can judge, and order what comes. */
+enum err history_bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
+                            struct errbuf *eb) MUST_CHECK;
+/* copy.c: may the power still take back that this version is on slot i? */
+bool is_durable(struct disks *ds, unsigned i, const struct version *v);

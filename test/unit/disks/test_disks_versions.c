@@ -1,0 +1,228 @@
+/* Versions on several disks: whatever comes, goes or is drained, every version of every key is there with its id, its
+ * bytes, tags and time, in order, with one copy and with two. Protects D4 and D5 for versions. */
+#include "rig.h"
+
+#define KEYS     24
+#define VERSIONS 5
+
+struct told {
+    struct version id[KEYS][VERSIONS];
+    int64_t mtime[KEYS][VERSIONS];
+    bool marker[KEYS][VERSIONS];
+    unsigned count[KEYS]; /* oldest first */
+    unsigned tag[KEYS];   /* of the oldest */
+};
+
+static void
+name_of(unsigned i, char out[32])
+{
+    snprintf(out, 32, "key-%02u", i);
+}
+
+static size_t
+size_of(unsigned key, unsigned n)
+{
+    return (key + n) % 7 == 0 ? 300000 + key : 100 + 13 * key + n;
+}
+
+static void
+put_version(struct rig *g, struct told *t, unsigned key, enum disk_versioning versioning)
+{
+    char name[32];
+    struct disks_key k;
+    unsigned n = t->count[key];
+    struct object_meta meta = {.mtime_ms = 1700000000000 + n,
+                               .versioning = (uint8_t)versioning};
+    struct disks_writer *w = NULL;
+    size_t len = size_of(key, n);
+    char *data = xmalloc(len);
+    struct row row;
+
+    name_of(key, name);
+    k = rig_key(g, name);
+    rig_fill(data, len, 100 * key + n);
+    REQUIRE(disks_write_begin(g->ds, &k, DISK_NATIVE, len, &w, &g->eb) == ERR_OK);
+    REQUIRE(disks_write(w, data, len, &g->eb) == ERR_OK);
+    REQUIRE(disks_commit(&w, &meta, NULL, &row, &g->eb) == ERR_OK);
+    t->id[key][n] = row_born(&row);
+    t->mtime[key][n] = meta.mtime_ms;
+    t->marker[key][n] = false;
+    t->count[key]++;
+    free(data);
+}
+
+static void
+put_marker(struct rig *g, struct told *t, unsigned key)
+{
+    char name[32];
+    struct disks_key k;
+    struct row row;
+    unsigned n = t->count[key]++;
+
+    name_of(key, name);
+    k = rig_key(g, name);
+    REQUIRE(disks_delete_mark(g->ds, &k, DISK_VERSIONED, NULL, &row, &g->eb) == ERR_OK);
+    t->id[key][n] = row_born(&row);
+    t->mtime[key][n] = row.mtime_ms;
+    t->marker[key][n] = true;
+}
+
+static void
+tag_oldest(struct rig *g, struct told *t, unsigned key, unsigned tag)
+{
+    char name[32], text[32];
+    struct disks_key k;
+    struct object_meta meta = {.mtime_ms = t->mtime[key][0]};
+    struct row row;
+
+    name_of(key, name);
+    k = rig_key(g, name);
+    snprintf(text, sizeof text, "t=%u", tag);
+    meta.tags = span_of(text);
+    REQUIRE(disks_set_meta(g->ds, &k, &t->id[key][0], &meta, NULL, &row, &g->eb) ==
+            ERR_OK);
+    t->tag[key] = tag;
+}
+
+static void
+write_all(struct rig *g, struct told *t)
+{
+    for (unsigned key = 0; key < KEYS; key++) {
+        put_version(g, t, key, key % 3 == 0 ? DISK_UNVERSIONED : DISK_VERSIONED);
+        for (unsigned n = 1; n < VERSIONS - 1; n++)
+            put_version(g, t, key, DISK_VERSIONED);
+        if (key % 2 == 0)
+            put_marker(g, t, key);
+        if (key % 5 == 0)
+            tag_oldest(g, t, key, key + 1);
+    }
+}
+
+static void
+check_bytes(struct rig *g, const struct disks_key *k, const struct row *row,
+            uint64_t seed)
+{
+    struct disks_reader r = {0};
+    char *want = xmalloc(row->size + 1);
+    struct span piece;
+    uint64_t at = 0;
+
+    rig_fill(want, row->size, seed);
+    REQUIRE(disks_read_begin(g->ds, k, row, 0, row->size, &r, &g->eb) == ERR_OK);
+    while (at < row->size) {
+        REQUIRE(disks_read_next(&r, DEADLINE_NEVER, &piece, &g->eb) == ERR_OK);
+        CHECK(memcmp(piece.at, want + at, piece.len) == 0);
+        at += piece.len;
+    }
+    disks_read_end(&r);
+    free(want);
+}
+
+static void
+check_version(struct rig *g, const struct told *t, unsigned key, unsigned n)
+{
+    char name[32], text[32];
+    struct disks_key k;
+    struct arena *a = arena_new(KIB(8), KIB(256));
+    struct object_meta meta;
+    struct row row;
+    bool current;
+
+    name_of(key, name);
+    k = rig_key(g, name);
+    REQUIRE(disks_version_find(g->ds, &k, &t->id[key][n], &row, &current, &g->eb) ==
+            ERR_OK);
+    CHECK(current == (n + 1 == t->count[key]));
+    CHECK(((row.flags & ROW_MARKER) != 0) == t->marker[key][n]);
+    CHECK(row.mtime_ms == t->mtime[key][n]);
+    if (!t->marker[key][n]) {
+        CHECK_U64(row.size, size_of(key, n));
+        check_bytes(g, &k, &row, 100 * key + n);
+        REQUIRE(disks_meta(g->ds, &k, &row, a, &meta, &g->eb) == ERR_OK);
+        snprintf(text, sizeof text, "t=%u", t->tag[key]);
+        CHECK(n == 0 && t->tag[key] > 0 ? span_is(meta.tags, text) : meta.tags.len == 0);
+    }
+    arena_free(&a);
+}
+
+static void
+check_all(struct rig *g, const struct told *t)
+{
+    struct arena *a = arena_new(KIB(64), MIB(4));
+    struct disk_version *found;
+    uint32_t count, at = 0;
+    bool more;
+
+    for (unsigned key = 0; key < KEYS; key++)
+        for (unsigned n = 0; n < t->count[key]; n++)
+            check_version(g, t, key, n);
+    REQUIRE(disks_version_list(g->ds, RIG_BUCKET, g->copies, SPAN(""), true, NULL, 1000,
+                               a, &found, &count, &more, &g->eb) == ERR_OK);
+    for (unsigned key = 0; key < KEYS; key++)
+        for (unsigned n = t->count[key]; n-- > 0; at++) {
+            struct version id;
+
+            REQUIRE(at < count);
+            id = row_born(&found[at].row);
+            CHECK(id.epoch == t->id[key][n].epoch && id.counter == t->id[key][n].counter);
+            CHECK(found[at].latest == (n + 1 == t->count[key]));
+        }
+    CHECK_U64(at, count);
+    arena_free(&a);
+}
+
+static void
+come_and_go(void *arg)
+{
+    struct rig *g = arg;
+    struct told *t = xcalloc(1, sizeof *t);
+    uint8_t id[16];
+    struct row was;
+    struct disks_key k;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    write_all(g, t);
+    check_all(g, t);
+    CHECK(disks_add(g->ds, g->path[2], id, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    check_all(g, t);
+    CHECK(disks_drain(g->ds, g->path[0], false, &g->eb) == ERR_OK);
+    for (unsigned key = 1; key < KEYS; key += 4) /* while they move */
+        if (!t->marker[key][t->count[key] - 1])
+            tag_oldest(g, t, key, 90 + key);
+    CHECK(rig_settled(g));
+    check_all(g, t);
+    /* Ended by id, the current one too: what was before it is there. */
+    k = rig_key(g, "key-01");
+    t->count[1]--;
+    CHECK(disks_version_delete(g->ds, &k, &t->id[1][t->count[1]], NULL, &was, &g->eb) ==
+          ERR_OK);
+    check_all(g, t);
+    disks_close(&g->ds);
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    check_all(g, t);
+    disks_close(&g->ds);
+    free(t);
+}
+
+static void
+test_versions_move_with_one_copy(void)
+{
+    rig_run(come_and_go, &(struct rig){.copies = 1});
+}
+
+static void
+test_versions_move_with_two_copies(void)
+{
+    rig_run(come_and_go, &(struct rig){.copies = 2});
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_ERROR);
+    RUN(test_versions_move_with_one_copy);
+    RUN(test_versions_move_with_two_copies);
+    return check_done();
+}
