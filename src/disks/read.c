@@ -127,7 +127,9 @@ static bool
 other_copy(struct disks *ds, const struct disks_key *k, const struct row *row,
            uint64_t tried, struct row *out)
 {
+    struct version born = row_born(row);
     struct places p;
+    bool current;
 
     places_of(ds, k, &p);
     for (unsigned i = 0; i < p.count; i++) {
@@ -136,7 +138,9 @@ other_copy(struct disks *ds, const struct disks_key *k, const struct row *row,
 
         if ((tried >> p.at[i] & 1) != 0 || (d = slot_enter(ds, p.at[i])) == NULL)
             continue;
-        rc = disk_lookup(d, &k->at, out, NULL);
+        rc = (row->flags & ROW_HISTORY) == 0
+                 ? disk_lookup(d, &k->at, out, NULL)
+                 : disk_version_find(d, &k->at, &born, out, &current, NULL);
         slot_leave(ds, p.at[i]);
         out->disk = p.at[i];
         out->flags &= ~ROW_UNDECIDED;
