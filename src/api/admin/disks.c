@@ -140,6 +140,7 @@ admin_disk_add(struct request *q)
         rc = disks_add(q->api->options.disks, path, id, &eb);
     if (rc == ERR_OK)
         rc = note_buckets(q, &eb);
+    AUDIT_CHANGE(q, "disk.add", rc, L_TEXT("disk", path != NULL ? path : ""));
     json_decref(doc);
     return rc == ERR_OK ? admin_disk_list(q) : fault_from(q, rc, &eb);
 }
@@ -178,6 +179,9 @@ change_disk(struct request *q, const char *tail, const char *flag,
     rc = which_disk(q, tail, doc, &which, &eb);
     if (rc == ERR_OK)
         rc = fn(q->api->options.disks, which, set, &eb);
+    AUDIT_CHANGE(q, fn == disks_drain ? "disk.drain" : "disk.remove", rc,
+                 L_TEXT("disk", which != NULL ? which : ""),
+                 L_TEXT(flag, set ? "yes" : "no"));
     json_decref(doc);
     return rc == ERR_OK ? admin_disk_list(q) : fault_from(q, rc, &eb);
 }
