@@ -359,3 +359,31 @@ def test_bucket_tags(s3, bucket):
     assert error_of(s3.put_bucket_tagging, Bucket=bucket, Tagging=tag_set({str(n): "" for n in range(51)})) == (400, "BadRequest")
     s3.delete_bucket_tagging(Bucket=bucket)
     assert error_of(s3.get_bucket_tagging, Bucket=bucket) == (404, "NoSuchTagSet")
+
+
+def test_copies_between_native_and_attached_buckets(start_forebay, seaweed, remote_s3, remote_bucket):
+    """Copies go through either way: the remote has what was copied to it, and its ETag."""
+    from conftest import REMOTE_KEYS, boto
+    from test_cold import attach
+
+    node = start_forebay("copies")
+    done = attach(node, remote_bucket, seaweed.endpoint)
+    assert done.returncode == 0 and REMOTE_KEYS, done.stdout + done.stderr
+    s3 = boto(node.endpoint, node.keys())
+    s3.create_bucket(Bucket="native")
+    body = random.Random(7).randbytes(6 * MIB)
+    remote_s3.put_object(Bucket=remote_bucket, Key="there", Body=body, Metadata={"a": "1"}, ContentType="text/x")
+    s3.copy_object(Bucket="native", Key="here", CopySource={"Bucket": remote_bucket, "Key": "there"})
+    head = s3.head_object(Bucket="native", Key="here")
+    assert (head["Metadata"], head["ContentType"], head["ETag"]) == ({"a": "1"}, "text/x", '"' + hashlib.md5(body).hexdigest() + '"')
+    s3.copy_object(Bucket=remote_bucket, Key="back", CopySource={"Bucket": "native", "Key": "here"}, MetadataDirective="REPLACE", Metadata={"b": "2"})
+    head = remote_s3.head_object(Bucket=remote_bucket, Key="back")
+    assert head["Metadata"] == {"b": "2"} and read(s3, remote_bucket, "back") == body
+    s3.copy_object(Bucket=remote_bucket, Key="back", CopySource={"Bucket": remote_bucket, "Key": "back"}, MetadataDirective="REPLACE", Metadata={"c": "3"})
+    assert remote_s3.head_object(Bucket=remote_bucket, Key="back")["Metadata"] == {"c": "3"}
+    upload = s3.create_multipart_upload(Bucket="native", Key="parts")["UploadId"]
+    part = s3.upload_part_copy(Bucket="native", Key="parts", UploadId=upload, PartNumber=1, CopySource={"Bucket": remote_bucket, "Key": "there"}, CopySourceRange="bytes=100-199")
+    s3.complete_multipart_upload(Bucket="native", Key="parts", UploadId=upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}]})
+    assert read(s3, "native", "parts") == body[100:200]
+    assert error_of(s3.put_bucket_versioning, Bucket=remote_bucket, VersioningConfiguration={"Status": "Enabled"}) == (501, "NotImplemented")
+    assert error_of(s3.put_object_tagging, Bucket=remote_bucket, Key="back", Tagging=tag_set({"a": "b"})) == (501, "NotImplemented")
