@@ -67,7 +67,8 @@ struct disk_options {
     uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
     uint64_t hot_bytes;         /* the hot set; 0: none */
     uint32_t undecided_max;     /* prepared versions at a time; 0: 65,536 */
-    uint64_t compact_bytes_s; /* 0: 64 MiB: compaction reads and writes no more, a quarter of it while others write */
+    uint64_t
+        compact_bytes_s; /* 0: 64 MiB: compaction reads and writes no more, a quarter of it while others write */
     unsigned home_loop;
     /* The index is made anew, and what is left of the logs is believed, however little: `forebay disk rebuild`. Else a
      * disk whose index knows more than its native log says is refused. */
@@ -573,8 +574,8 @@ void disk_stat(const struct disk *d, struct disk_stat *out);
 /* ---- space ---- */
 struct disk_space {
     uint64_t total_bytes, free_bytes; /* of the file system, a second old */
-    uint64_t reserve_bytes;           /* kept, so that a full disk can delete and compact */
-    bool full;                        /* no object comes in: ERR_NO_SPACE */
+    uint64_t reserve_bytes; /* kept, so that a full disk can delete and compact */
+    bool full;              /* no object comes in: ERR_NO_SPACE */
     /* Of groups and bodies: what lives in them, headers included, some seconds old; the rest is reclaimed by and by. */
     uint64_t living_bytes[DISK_CLASSES_], dead_bytes[DISK_CLASSES_];
     uint64_t ahead_bytes; /* allocated for what comes next */
@@ -638,7 +639,7 @@ struct disk_finding {
 };
 #define DISK_FINDINGS_MAX 256u /* the newest; those beyond are counted only */
 struct disk_scrub_status {
-    bool running; /* or about to: it was asked for */
+    bool running;                      /* or about to: it was asked for */
     bool asked;                        /* for this pass: it goes at the full rate */
     uint64_t total_bytes;              /* what a pass reads, about */
     uint64_t rate;                     /* bytes a second at most, now */

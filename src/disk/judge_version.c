@@ -68,7 +68,7 @@ fill_meta(struct commit *c)
     c->place = (struct place){.segment = row->segment,
                               .offset = row->offset,
                               .span = (row->flags & ROW_INLINE) != 0 ? 0 : 1};
-    c->stamped->versioning = (row->flags & ROW_VERSIONED) != 0    ? DISK_VERSIONED
+    c->stamped->versioning = (row->flags & ROW_VERSIONED) != 0   ? DISK_VERSIONED
                              : (row->flags & ROW_SUSPENDED) != 0 ? DISK_SUSPENDED
                                                                  : DISK_UNVERSIONED;
 }

@@ -35,9 +35,9 @@ void info_copy(struct arena *a, const struct object_info *from, struct object_in
 void version_of_row(const struct row *row, struct object_version *out);
 /* A version that is here. ERR_NOT_FOUND, with info->is_marker where it is a delete marker. */
 enum err info_of_version(struct object_service *s, const struct map_bucket *b,
-                      struct span key, const struct object_version *v, struct arena *a,
-                      struct row *row, struct object_info *info,
-                      struct errbuf *eb) MUST_CHECK;
+                         struct span key, const struct object_version *v, struct arena *a,
+                         struct row *row, struct object_info *info,
+                         struct errbuf *eb) MUST_CHECK;
 /* get.c: reading what a row names. */
 struct object_get *get_of_row(struct object_service *s, const struct map_bucket *b,
                               struct span key, const struct row *row, struct arena *a,

@@ -144,8 +144,8 @@ struct object_delete_options {
     const struct object_condition *condition;
 };
 struct object_deleted {
-    bool marker;                   /* a delete marker was made, or ended */
-    bool named;                    /* `version` is the marker's, or that of what was ended */
+    bool marker; /* a delete marker was made, or ended */
+    bool named;  /* `version` is the marker's, or that of what was ended */
     struct object_version version;
 };
 enum err object_delete_with(struct object_service *s, const struct map_bucket *b,
@@ -247,9 +247,10 @@ struct object_complete_part {
 struct object_complete {
     const struct object_complete_part *parts; /* ascending */
     uint32_t count;
-    uint64_t want_size; /* of the object, or OBJECT_ANY_SIZE */
+    uint64_t want_size;                       /* of the object, or OBJECT_ANY_SIZE */
     const struct object_condition *condition; /* NULL: none */
-    uint8_t want_algorithm; /* of the object's checksum, where the client gave it; 0: not */
+    uint8_t
+        want_algorithm; /* of the object's checksum, where the client gave it; 0: not */
     uint8_t want_checksum[32];
     uint8_t want_type; /* 0: not said */
 };
@@ -283,7 +284,8 @@ struct object_upload_list_options {
     uint32_t max;                    /* at most 1,000 */
 };
 struct object_upload_page {
-    struct object_upload *entries; /* in the arena; by key, then begin, prefixes among them */
+    struct object_upload
+        *entries; /* in the arena; by key, then begin, prefixes among them */
     uint32_t count;
     bool truncated;
 };

@@ -134,9 +134,9 @@ object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb
 enum disk_versioning
 versioning_of(const struct map_bucket *b)
 {
-    return b->versioning == MAP_VERSIONED    ? DISK_VERSIONED
+    return b->versioning == MAP_VERSIONED   ? DISK_VERSIONED
            : b->versioning == MAP_SUSPENDED ? DISK_SUSPENDED
-                                             : DISK_UNVERSIONED;
+                                            : DISK_UNVERSIONED;
 }
 
 /* The metadata with what only we know. */

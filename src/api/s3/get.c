@@ -102,14 +102,15 @@ check_parameters(struct request *q, struct asked *out)
         if (rc == ERR_OK && query_has(&q->query, "partNumber"))
             rc = query_u64(&q->query, "partNumber", 1, 1, DISK_PARTS_MAX, &out->part,
                            &q->fault);
-        if (rc == ERR_OK && out->part > 0 && http_get(q->http->head, HTTP_RANGE).at != NULL)
+        if (rc == ERR_OK && out->part > 0 &&
+            http_get(q->http->head, HTTP_RANGE).at != NULL)
             rc = fault_set(
                 &q->fault, S3_InvalidRequest,
                 "Cannot specify both Range header and partNumber query parameter");
     }
-    if (rc == ERR_OK && fields_find(http_fields(q->http->head),
-                                    "x-amz-server-side-encryption-customer-algorithm") !=
-                            NULL)
+    if (rc == ERR_OK &&
+        fields_find(http_fields(q->http->head),
+                    "x-amz-server-side-encryption-customer-algorithm") != NULL)
         rc = fault_set(&q->fault, S3_NotImplemented,
                        "Encryption with customer keys is not implemented");
     return rc;
@@ -214,18 +215,16 @@ open_object(struct request *q, const struct asked *asked, struct object_info *in
             bool *again)
 {
     struct errbuf eb = {{0}};
-    enum err rc =
-        object_get_begin_version(q->api->options.object, q->bucket, q->name.key,
-                                 asked->version, q->arena, info, get, &eb);
+    enum err rc = object_get_begin_version(q->api->options.object, q->bucket, q->name.key,
+                                           asked->version, q->arena, info, get, &eb);
 
     *again = false;
     if (rc != ERR_OK)
         return s3_missing(q, asked->version, info, rc, &eb);
     rc = judge_conditions(q, info);
     if (rc == ERR_OK)
-        rc = asked->part == 0
-                 ? choose_range(q, info, range, status)
-                 : choose_part(q, info, *get, asked->part, range, status);
+        rc = asked->part == 0 ? choose_range(q, info, range, status)
+                              : choose_part(q, info, *get, asked->part, range, status);
     if (rc != ERR_OK)
         return rc;
     rc = object_get_range(*get, range->first, range->len, &eb);

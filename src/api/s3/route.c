@@ -145,9 +145,9 @@ s3_route_at(size_t index, struct s3_route_name *out)
 
     if (index >= ARRAY_LEN(routes))
         return false;
-    *out = (struct s3_route_name){methods[routes[index].method],
-                                  paths[routes[index].level], routes[index].sub,
-                                  routes[index].need};
+    *out =
+        (struct s3_route_name){methods[routes[index].method], paths[routes[index].level],
+                               routes[index].sub, routes[index].need};
     return true;
 }
 

@@ -122,8 +122,7 @@ void s3_put_version(struct request *q, const char *header,
 void s3_put_version_of(struct request *q, const struct object_info *info);
 /* fault_from() for an object that was looked for: NoSuchKey, NoSuchVersion, or what a delete marker means. */
 enum err s3_missing(struct request *q, const struct object_version *v,
-                    const struct object_info *info, enum err rc,
-                    const struct errbuf *eb);
+                    const struct object_info *info, enum err rc, const struct errbuf *eb);
 
 /* answers */
 void s3_xml_owner(struct xml *x);
