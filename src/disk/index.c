@@ -268,6 +268,14 @@ close_work(void *arg)
 }
 
 void
+index_replaying(struct index *x, bool yes)
+{
+    atomic_store(&x->replaying, yes);
+    if (atomic_load(&x->used_bytes) > x->options.memory_bytes)
+        atomic_store(&x->resident, yes);
+}
+
+void
 index_grown(struct index *x)
 {
     MDB_envinfo info;
@@ -279,7 +287,7 @@ index_grown(struct index *x)
     used = (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize;
     atomic_store(&x->used_bytes, used);
     if (used > x->options.memory_bytes) {
-        atomic_store(&x->resident, false);
+        atomic_store(&x->resident, atomic_load(&x->replaying));
         return;
     }
     /* The last pages may be free ones that were never written: then the file ends before them, the kernel

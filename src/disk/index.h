@@ -53,6 +53,8 @@ enum index_state {
 enum err index_open(const struct index_options *o, struct index **out,
                     enum index_state *state, struct index_covered *covered,
                     struct errbuf *eb) MUST_CHECK;
+/* While logs are replayed nobody else waits for the loop: reads stay on it, however large the index is. */
+void index_replaying(struct index *x, bool yes);
 /* Throws everything away. Nobody else uses it meanwhile. May switch. */
 enum err index_reset(struct index *x, struct errbuf *eb) MUST_CHECK;
 void index_close(struct index **xp); /* May switch. */

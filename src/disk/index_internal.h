@@ -53,7 +53,7 @@ struct index {
     struct index_reader *readers; /* each only by its loop */
 
     /* Any thread. */
-    _Atomic bool bad, dead, resident;
+    _Atomic bool bad, dead, resident, replaying;
     _Atomic uint64_t used_bytes, objects;
 
     /* One job at a time: open, apply, populate's end. */

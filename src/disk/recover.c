@@ -909,6 +909,8 @@ recover_disk(struct disk *d, struct errbuf *eb)
     if (rc == ERR_OK)
         rc = usage_load(d->usage, d->index, eb);
     tail_replaying(d->tail, true);
+    if (rc == ERR_OK)
+        index_replaying(d->index, true);
     for (unsigned c = 0; c < DISK_CLASSES_; c++) {
         d->home.log[c].end = covered.log[c]; /* a flush in the middle covers no less */
         d->home.log[c].covered = covered.log[c];
@@ -918,6 +920,8 @@ recover_disk(struct disk *d, struct errbuf *eb)
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = replay_class(d, (enum disk_class)c, &covered.log[c], eb);
     tail_replaying(d->tail, false);
+    if (d->index != NULL)
+        index_replaying(d->index, false);
     POINT(START_REPLAYED);
     if (rc == ERR_OK)
         rc = remember_damage(d, damaged, eb);
