@@ -546,20 +546,20 @@ multipart(void *arg)
                   ERR_OK);
             CHECK_U64(count, 0);
         }
-        CHECK(list_uploads(tail, idx, 9, name(first / 2), NULL, 10, a, &uploads, &count,
-                           &more, &eb) == ERR_OK);
+        CHECK(list_uploads(tail, idx, 9, LIST_ALL, name(first / 2), NULL, 10, a, &uploads,
+                           &count, &more, &eb) == ERR_OK);
         CHECK(count == 1 && !more &&
               memcmp(&uploads[0].id, &open_one, sizeof open_one) == 0);
         CHECK(uploads[0].begun_ms == first + 3 &&
               span_eq(uploads[0].key, name((first + 3) / 2)));
     }
     arena_reset(a);
-    CHECK(list_uploads(tail, idx, 9, SPAN(""), NULL, 3, a, &uploads, &count, &more,
-                       &eb) == ERR_OK);
+    CHECK(list_uploads(tail, idx, 9, LIST_ALL, SPAN(""), NULL, 3, a, &uploads, &count,
+                       &more, &eb) == ERR_OK);
     CHECK(count == 3 && more);
     struct upload_id last = uploads[2].id;
-    CHECK(list_uploads(tail, idx, 9, uploads[2].key, &last, 10, a, &uploads, &count,
-                       &more, &eb) == ERR_OK);
+    CHECK(list_uploads(tail, idx, 9, LIST_ALL, uploads[2].key, &last, 10, a, &uploads,
+                       &count, &more, &eb) == ERR_OK);
     CHECK(count == 3 && !more);
     arena_free(&a);
     close_all();
