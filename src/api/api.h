@@ -24,7 +24,7 @@ struct api_options {
     /* For backups: the node's state, and the folders of its keys. */
     struct meta *meta;
     struct rt_dir *dot, *secrets;
-    const char *region;  /* what bucket locations say; NULL: us-east-1 */
+    const char *region; /* what bucket locations say; NULL: us-east-1 */
     const char
         *domains[API_DOMAINS_MAX]; /* base domains of virtual-host style, lower case */
     unsigned domain_count;
@@ -32,6 +32,7 @@ struct api_options {
         *credentials; /* path of the keys of the first start; told to who asks /_/stat */
     bool bench_objects;  /* serve /_/bench/SIZE */
     bool access_log;     /* a log line a request */
+    uint64_t skew_s;     /* how far a client's clock may be off; 0: 15 minutes */
     struct audit *audit; /* borrowed; NULL: what is noted goes to the log */
     uint64_t hot_bytes;  /* of the hot set: how many answers are worth keeping */
 };

@@ -100,8 +100,9 @@ gate_admit_key(struct request *q, const struct auth_key *k)
     q->caller.name = arena_span(q->arena, span_of(k->user->name));
 }
 
+/* *user: whose signature it is; lent until the fiber switches. */
 static enum err
-verify(struct request *q, const struct sigv4_request *req)
+verify(struct request *q, const struct sigv4_request *req, const struct auth_user **user)
 {
     const struct auth_key *k;
     int64_t now_s;
@@ -114,6 +115,7 @@ verify(struct request *q, const struct sigv4_request *req)
     if (rc != ERR_OK)
         return rc;
     gate_admit_key(q, k);
+    *user = k->user;
     q->caller.signed_request = true;
     http_body_trust(q->http);
     return check_payload(q);
@@ -144,14 +146,26 @@ user_of(const struct request *q)
     return k != NULL ? k->user : NULL;
 }
 
+static bool
+may(const struct request *q, const struct auth_user *u, enum auth_right right,
+    struct span bucket, struct span key)
+{
+    return q->caller.kind == CALLER_LOCAL ||
+           (u != NULL && auth_may(u, right, bucket, key)) || is_public(q, right, bucket);
+}
+
+static bool
+knows(const struct request *q, const struct auth_user *u, struct span bucket)
+{
+    return q->caller.kind == CALLER_LOCAL || (u != NULL && auth_knows(u, bucket)) ||
+           is_public(q, AUTH_READ, bucket);
+}
+
 bool
 caller_may(const struct request *q, enum auth_right right, struct span bucket,
            struct span key)
 {
-    const struct auth_user *u = user_of(q);
-
-    return q->caller.kind == CALLER_LOCAL ||
-           (u != NULL && auth_may(u, right, bucket, key)) || is_public(q, right, bucket);
+    return may(q, user_of(q), right, bucket, key);
 }
 
 enum err
@@ -165,37 +179,35 @@ caller_must(struct request *q, enum auth_right right, struct span bucket, struct
 bool
 caller_knows(const struct request *q, struct span bucket)
 {
-    const struct auth_user *u = user_of(q);
-
-    return q->caller.kind == CALLER_LOCAL || (u != NULL && auth_knows(u, bucket)) ||
-           is_public(q, AUTH_READ, bucket);
+    return knows(q, user_of(q), bucket);
 }
 
+/* The table of rights: what a route needs, and who has it. */
 static bool
-has(const struct request *q, enum need need)
+has(const struct request *q, const struct auth_user *u, enum need need)
 {
-    struct span bucket = q->name.bucket, key = q->name.key;
+    struct span bucket = q->name.bucket, key = q->name.key, none = {"", 0};
 
     switch (need) {
-    case NEED_ADMIN_ALL:
-        return caller_may(q, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0});
-    case NEED_ADMIN:
-        return caller_may(q, AUTH_ADMIN, bucket, (struct span){"", 0});
     case NEED_READ:
-        return caller_may(q, AUTH_READ, bucket, key);
+        return may(q, u, AUTH_READ, bucket, key);
     case NEED_WRITE:
-        return caller_may(q, AUTH_WRITE, bucket, key);
+        return may(q, u, AUTH_WRITE, bucket, key);
     case NEED_LIST:
-        return caller_may(q, AUTH_LIST, bucket, query_get(&q->query, "prefix"));
+        return may(q, u, AUTH_LIST, bucket, query_get(&q->query, "prefix"));
+    case NEED_ADMIN:
+        return may(q, u, AUTH_ADMIN, bucket, none);
+    case NEED_ADMIN_ALL:
+        return may(q, u, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), none);
     case NEED_KNOWN:
-        return caller_knows(q, bucket);
+        return knows(q, u, bucket);
     case NEED_EACH:
-        return q->caller.kind != CALLER_STRANGER && caller_knows(q, bucket);
+        return q->caller.kind != CALLER_STRANGER && knows(q, u, bucket);
+    case NEED_SOMEBODY:
+        return q->caller.kind != CALLER_STRANGER;
     case NEED_OPEN:
     case NEED_FORM:
         return true;
-    case NEED_SOMEBODY:
-        return q->caller.kind != CALLER_STRANGER;
     }
     return false;
 }
@@ -208,7 +220,8 @@ admit(struct request *q, enum need need)
                                 .path = head->path,
                                 .headers = http_fields(head),
                                 .tls = q->http->is_tls};
-    struct sigv4_opts opts = {.region = {NULL, 0}};
+    struct sigv4_opts opts = {.region = {NULL, 0}, .skew_s = q->api->options.skew_s};
+    const struct auth_user *user = NULL;
     const char *why = NULL;
     enum err rc;
 
@@ -221,10 +234,10 @@ admit(struct request *q, enum need need)
     if (rc != ERR_OK)
         return rc;
     if (q->caller.auth.kind != SIGV4_ANONYMOUS)
-        rc = verify(q, &req);
+        rc = verify(q, &req, &user);
     else
         admit_anonymous(q, &why);
-    if (rc == ERR_OK && !has(q, need))
+    if (rc == ERR_OK && !has(q, user, need))
         rc = fault_set(&q->fault, S3_AccessDenied, why != NULL ? "%s" : NULL, why);
     return rc;
 }

@@ -161,6 +161,7 @@ take_node(const struct conf *c, struct node_options *o)
 
     take_live(c, &o->live);
     o->audit = text_or_null(c, OPT_LOG_AUDIT);
+    o->skew_s = conf_u64(c, OPT_S3_CLOCK_SKEW) / 1000;
     o->auth = conf_bool(c, OPT_AUTH);
     o->insecure_http = conf_bool(c, OPT_INSECURE_HTTP);
     o->region = conf_text(c, OPT_S3_REGION);

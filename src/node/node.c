@@ -124,6 +124,7 @@ open_services(struct node *n)
     if (rc == ERR_OK) {
         a.auth = n->auth;
         a.audit = n->audit;
+        a.skew_s = n->o->skew_s;
         a.credentials = n->credentials_whole;
         a.map = n->map;
         a.meta = n->meta;

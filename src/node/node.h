@@ -40,10 +40,11 @@ struct node_live {
 struct node_options {
     const char *const *dirs; /* the disks, in any order; made when missing */
     unsigned dir_count;
-    const char *const *without; /* disks that are lost, by path or id: it starts without them */
+    const char *const
+        *without; /* disks that are lost, by path or id: it starts without them */
     unsigned without_count;
     uint64_t move_rate; /* bytes a second between disks at most */
-    const char *addr; /* "127.0.0.1" */
+    const char *addr;   /* "127.0.0.1" */
     uint16_t port;
     struct node_live live;
     /* Reads the configuration again, on a worker, at SIGHUP. *out is lent until the next call. NULL: there is nothing to
@@ -54,13 +55,15 @@ struct node_options {
     const char *audit;  /* file of the audit log, or NULL: the log */
     bool auth;          /* no anonymous caller on loopback either */
     bool insecure_http; /* plain HTTP off loopback, in words */
+    uint64_t skew_s;    /* how far a client's clock may be off; 0: 15 minutes */
     const char *region; /* NULL: us-east-1 */
     const char *const *domains;
     unsigned domain_count;
     bool bench_objects;
     struct disk_limits disk_limits;
     uint64_t scrub_rate, scrub_pass_ms;
-    uint64_t memory_limit; /* of the process; 0: what its control group or the machine says */
+    uint64_t
+        memory_limit; /* of the process; 0: what its control group or the machine says */
     uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, index_interval_ms,
         tail_bytes;
     uint64_t drain_grace_ms;      /* full service after readyz says no */

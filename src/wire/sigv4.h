@@ -80,6 +80,7 @@ struct sigv4_auth {
     char date[17];                       /* "20261121T151600Z" */
     int64_t date_s;
     uint64_t expires_s;       /* SIGV4_QUERY */
+    uint64_t skew_s;          /* as the options say */
     struct span payload_text; /* the last line of the canonical request */
     bool payload_absent;      /* no x-amz-content-sha256 at all: curl 7.88 */
     struct payload payload;
@@ -87,6 +88,7 @@ struct sigv4_auth {
 
 struct sigv4_opts {
     struct span region; /* empty: any region in the scope will do */
+    uint64_t skew_s;    /* how far a client's clock may be off; 0: SIGV4_SKEW_MAX_S */
 };
 
 /* All malformed claims: codes and sentences as AWS has them. */

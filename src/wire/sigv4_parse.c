@@ -426,7 +426,10 @@ sigv4_parse(const struct sigv4_request *req, const struct query *q,
     bool in_the_query = claims_in_query(q);
     enum err rc = find_authorization(req->headers, &header, f);
 
-    *out = (struct sigv4_auth){.kind = SIGV4_ANONYMOUS};
+    *out = (struct sigv4_auth){
+        .kind = SIGV4_ANONYMOUS,
+        .skew_s = opts->skew_s > 0 ? opts->skew_s : SIGV4_SKEW_MAX_S,
+    };
     if (rc != ERR_OK)
         return rc;
     if (header.len > 0 && in_the_query)

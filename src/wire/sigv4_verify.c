@@ -131,12 +131,12 @@ check_header_time(const struct sigv4_auth *auth, int64_t now_s, struct arena *a,
 {
     int64_t off = now_s > auth->date_s ? now_s - auth->date_s : auth->date_s - now_s;
 
-    if (off <= SIGV4_SKEW_MAX_S)
+    if (off <= (int64_t)auth->skew_s)
         return ERR_OK;
     fault_set(f, S3_RequestTimeTooSkewed, NULL);
     fault_add(f, "RequestTime", arena_date(a, auth->date_s));
     fault_add(f, "ServerTime", arena_date(a, now_s));
-    fault_add(f, "MaxAllowedSkewMilliseconds", SPAN("900000"));
+    fault_add(f, "MaxAllowedSkewMilliseconds", arena_number(a, auth->skew_s * 1000));
     return ERR_DENIED;
 }
 
@@ -146,7 +146,7 @@ check_query_time(const struct sigv4_auth *auth, int64_t now_s, struct arena *a,
 {
     int64_t end_s = auth->date_s + (int64_t)auth->expires_s;
 
-    if (auth->date_s - now_s > SIGV4_SKEW_MAX_S)
+    if (auth->date_s - now_s > (int64_t)auth->skew_s)
         return fault_set(f, S3_AccessDenied, "Request is not valid yet");
     if (now_s <= end_s)
         return ERR_OK;

@@ -502,3 +502,31 @@ def test_what_is_quoted_is_escaped(guarded):
         assert b"<script" not in answer, (headers, answer)
     status, _, answer = post_form(f"{guarded.endpoint}/quoted", {"key": "<script>", "policy": "<script>", "x-amz-credential": "<script>", "x-amz-date": "<script>", "x-amz-algorithm": "AWS4-HMAC-SHA256", "x-amz-signature": "<script>"}, b"1")
     assert status in (400, 403) and b"<script" not in answer
+
+
+def test_clock_skew(start_forebay):
+    """S3: the option says how far a client's clock may be off, 15 minutes unless told otherwise."""
+
+    def ask(server, off):
+        when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + off))
+        import botocore.auth
+        import botocore.awsrequest
+        import botocore.credentials
+
+        request = botocore.awsrequest.AWSRequest("GET", server.endpoint + "/", headers={"x-amz-content-sha256": "UNSIGNED-PAYLOAD"})
+        signer = botocore.auth.S3SigV4Auth(botocore.credentials.Credentials(*server.keys()), "s3", "us-east-1")
+        request.context["timestamp"] = when
+        request.headers["X-Amz-Date"] = when
+        canonical = signer.canonical_request(request)
+        request.headers["Authorization"] = "AWS4-HMAC-SHA256 Credential=%s, SignedHeaders=%s, Signature=%s" % (
+            signer.scope(request), signer.signed_headers(signer.headers_to_sign(request)), signer.signature(signer.string_to_sign(request, canonical), request),
+        )  # fmt: skip
+        done = subprocess.run(["curl", "-sS", *[a for k, v in request.headers.items() for a in ("-H", f"{k}: {v}")], server.endpoint + "/"], capture_output=True, check=True)
+        return done.stdout
+
+    usual, strict = start_forebay("usual", args=["--auth"]), start_forebay("strict", args=["--auth"], settings={"s3.clock_skew": "1m"})
+    assert b"ListAllMyBucketsResult" in ask(usual, -800) and b"ListAllMyBucketsResult" in ask(usual, 800)
+    answer = ask(usual, -1000)
+    assert b"RequestTimeTooSkewed" in answer and b"<MaxAllowedSkewMilliseconds>900000<" in answer
+    assert b"ListAllMyBucketsResult" in ask(strict, -30)
+    assert b"<MaxAllowedSkewMilliseconds>60000<" in ask(strict, 100)

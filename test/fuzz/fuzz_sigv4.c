@@ -26,7 +26,7 @@ static enum err
 judge(const struct sigv4_request *req, const struct query *q, struct arena *a,
       struct sigv4_auth *auth, struct fault *f)
 {
-    struct sigv4_opts opts = {{NULL, 0}};
+    struct sigv4_opts opts = {.region = {NULL, 0}};
     enum err rc = sigv4_parse(req, q, &opts, auth, f);
 
     if (rc == ERR_OK && auth->kind != SIGV4_ANONYMOUS)

@@ -74,6 +74,9 @@ site_open_services(struct site *s)
     struct api_options a = {.auth = s->auth,
                             .map = s->map,
                             .disks = s->disks,
+                            .meta = s->meta,
+                            .dot = s->dir,
+                            .secrets = s->secrets,
                             .bench_objects = s->bench_objects,
                             .hot_bytes = s->hot_bytes};
     enum err rc = cloud_start(&c, &s->cloud, &s->eb);

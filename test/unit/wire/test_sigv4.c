@@ -817,7 +817,7 @@ test_small_arenas(void)
     struct sigv4_request req = wire_of(&r, room);
     for (size_t limit = 16; limit < 4096 && !fits; limit += 16) {
         struct arena *small = arena_new(16, limit);
-        struct sigv4_opts opts = {{NULL, 0}};
+        struct sigv4_opts opts = {.region = {NULL, 0}};
         struct query q;
         enum err rc = query_parse(span_of(r.query), small, &q, &fault);
 
