@@ -298,6 +298,33 @@ def test_import_takes_anybodys_tar_and_folder(tmp_path, start_forebay):
             assert got["Body"].read() == body and got["ETag"] == f'"{hashlib.md5(body).hexdigest()}"'
 
 
+def test_an_import_that_was_killed_is_begun_again(tmp_path, start_forebay):
+    """kill -9 three times in the middle of it: the last run completes it, nothing is twice, nothing is half."""
+    rng = random.Random(SEED)
+    bodies = {f"k{n:04d}": rng.randbytes(rng.choice([10, 3000, 400_000])) for n in range(600)}
+    with tarfile.open(tmp_path / "in.tar", "w") as tar:
+        for key, body in bodies.items():
+            member = tarfile.TarInfo(key)
+            member.size, member.mtime = len(body), 1_700_000_000
+            tar.addfile(member, io.BytesIO(body))
+    command = [str(forebay.binary()), "disk", "import", str(tmp_path / "new"), str(tmp_path / "in.tar"), "--bucket", "killed"]
+    for seconds in (0.3, 0.6, 0.9):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=forebay.server_env()) as process:
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                process.kill()
+    run(*command[1:])
+    out, _ = run(*command[1:])
+    assert f"{len(bodies)} were there already" in out
+    run("disk", "check", tmp_path / "new")
+    client = client_of(start_forebay("new"))
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket="killed")
+    assert {row["Key"] for page in pages for row in page["Contents"]} == bodies.keys()
+    for key in rng.sample(sorted(bodies), 60):
+        assert client.get_object(Bucket="killed", Key=key)["Body"].read() == bodies[key]
+
+
 def test_an_archive_that_was_changed_is_not_taken(original, copy, tmp_path):
     run("disk", "export", copy, tmp_path / "all.tar", "--prefix", "large/1")
     data = (tmp_path / "all.tar").read_bytes()
@@ -395,6 +422,18 @@ def test_a_backup_that_is_cut_or_meant_for_others_is_told(copy, tmp_path, start_
     run("disk", "export", tmp_path / "new2", tmp_path / "objects.tar")
     _, err = run("restore", tmp_path / "objects.tar", tmp_path / "new3", code=2)
     assert "this is no backup" in err
+
+
+def test_what_is_damaged_is_left_out_of_a_backup_and_named(original, copy, tmp_path, start_forebay):
+    where = places(copy, original.bodies)
+    for key in ("small/020", "own"):
+        flip(where[key][0], where[key][1] + 700)
+    process = start_forebay("data")
+    out, _ = run("backup", tmp_path / "b.tar", "--endpoint-url", process.endpoint, code=6)
+    assert f"{len(original.bodies) - 2} objects" in out and "2 damaged ones are left out" in out
+    named = members(tmp_path / "b.tar")[".forebay/damaged"][0].splitlines()
+    assert {json.loads(line)["key"] for line in named} == {"small/020", "own"}
+    run("restore", tmp_path / "b.tar", tmp_path / "new")
 
 
 def test_each_object_of_a_backup_is_of_one_version(tmp_path, start_forebay):
