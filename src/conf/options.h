@@ -98,14 +98,14 @@
     X(OPT_INDEX_INTERVAL, "index.interval", DURATION, "1s", 10, CONF_MINUTE, "", START, \
       "time between durable commits of the index; the log is durable before that") \
     X(OPT_DISK_ERRORS, "disk.errors", U64, "100", 0, 1000000, "", START, \
-      "a disk leaves when so many of its operations fail within disk.error_window; 0 is no limit") \
+      "a disk leaves when operations fail at so many of its places within disk.error_window; 0 is no limit") \
     X(OPT_DISK_ERROR_WINDOW, "disk.error_window", DURATION, "10m", 1000, CONF_DAY, "", START, \
       "the time in which errors of a disk are counted against disk.errors") \
     X(OPT_DISK_SLOW, "disk.slow", DURATION, "0ms", 0, CONF_MINUTE, "", START, \
       "a disk whose operations take longer on average is slow; 0 is ten times its own usual") \
     X(OPT_DISK_SLOW_LEAVE, "disk.slow_leave", DURATION, "0ms", 0, 7 * CONF_DAY, "", START, \
       "a disk that is slow for so long leaves; 0 is never") \
-    X(OPT_DISK_STALL, "disk.stall", DURATION, "30s", 1000, CONF_HOUR, "", START, \
+    X(OPT_DISK_STALL, "disk.stall", DURATION, "2m", 1000, CONF_HOUR, "", START, \
       "a disk leaves when it has operations and none of them ends for so long") \
     X(OPT_SCRUB_RATE, "scrub.rate", SIZE, "64MiB", KIB(64), GIB(64), "", START, \
       "bytes a second that the scrub of a disk reads at most") \

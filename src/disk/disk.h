@@ -46,13 +46,13 @@ struct disk_ids {
 /* When a disk is slow, and when it has to leave (health.h). 0 stands for the default in brackets. */
 struct disk_limits {
     uint64_t
-        errors; /* [100] reads, writes and names that fail within ... ; UINT64_MAX: no limit */
+        errors; /* [100] places at which something fails within ... ; UINT64_MAX: no limit */
     uint64_t error_window_ms; /* [10 min] ... this: it leaves */
     uint64_t slow_factor;     /* [10] times its own usual: it is slow */
     uint64_t slow_ms;         /* [none] absolute, instead of the factor */
     uint64_t slow_leave_ms;   /* [never] slow for so long: it leaves */
     uint64_t
-        stall_ms; /* [30 s] operations are there and none ends: it leaves; UINT64_MAX: never */
+        stall_ms; /* [2 min] operations are there and none ends: it leaves; UINT64_MAX: never */
     uint64_t tick_ms; /* [1,000] */
 };
 struct disk_options {

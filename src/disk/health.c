@@ -10,7 +10,7 @@
 #define ERRORS_DEFAULT    100u
 #define WINDOW_DEFAULT_MS 600000u
 #define FACTOR_DEFAULT    10u
-#define STALL_DEFAULT_MS  30000u
+#define STALL_DEFAULT_MS  120000u
 #define TICK_DEFAULT_MS   1000u
 #define SMALL_BYTES       (64u << 10)
 
@@ -125,13 +125,24 @@ count_error(struct health *h, enum rt_io kind)
     atomic_fetch_add_explicit(&h->unanswered, 1, memory_order_relaxed);
 }
 
+/* Whoever reads one bad sector again and again must not take the disk out. */
+static bool
+is_new_place(struct health *h, uint64_t where)
+{
+    _Atomic uint64_t *seen = &h->places[where % ERROR_PLACES];
+
+    return atomic_exchange_explicit(seen, where, memory_order_relaxed) != where;
+}
+
 static void
 on_error(struct health *h, const struct rt_io_done *d)
 {
     uint64_t recent;
 
     count_error(h, d->kind);
-    recent = atomic_fetch_add(&h->recent_errors, 1) + 1;
+    recent = atomic_load(&h->recent_errors);
+    if (is_new_place(h, d->where))
+        recent = atomic_fetch_add(&h->recent_errors, 1) + 1;
     if (d->error == ENODEV || d->error == ENXIO || d->error == ESTALE ||
         d->error == ENOTCONN)
         (void)health_move(h, DISK_FAILED, "it is gone", d->error);

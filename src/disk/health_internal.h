@@ -8,6 +8,7 @@
 #include "rt/loop.h"
 #include "rt/sync.h"
 
+#define ERROR_PLACES  64u
 #define SLOW_FLOOR_NS (UINT64_C(20) * 1000000) /* no disk is slow below that */
 
 /* Operations that are comparable with each other. */
@@ -40,8 +41,9 @@ struct health {
     _Atomic unsigned state; /* enum disk_state: never goes down but from SLOW to OK */
     _Atomic uint64_t read_errors, write_errors, sync_errors, name_errors, corrupt_blocks,
         slow_ops, index_faults;
-    _Atomic uint64_t recent_errors; /* in the window at hand */
-    _Atomic uint64_t unanswered;    /* errors since the last probe */
+    _Atomic uint64_t recent_errors; /* in the window at hand, at different places */
+    _Atomic uint64_t places[ERROR_PLACES];
+    _Atomic uint64_t unanswered; /* errors since the last probe */
     struct meter meters[METERS];
 
     /* Under healths_lock. */

@@ -157,6 +157,8 @@ tick(struct health *h)
     if (now_ns - h->home.window_ns > h->limits.error_window_ms * 1000000) {
         h->home.window_ns = now_ns;
         atomic_store(&h->recent_errors, 0);
+        for (unsigned i = 0; i < ERROR_PLACES; i++)
+            atomic_store(&h->places[i], 0);
     }
     judge_stall(h, now_ns);
     judge_speed(h, now_ns);

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "rt/internal.h"
 #include "rt/test_io.h"
@@ -170,6 +172,8 @@ tell_observer(const struct disk_op *op, int64_t result)
 
     if (op->begun_ns == 0)
         return;
+    if (d.error != 0)
+        d.where = hash_xxh3(op->file->name, strlen(op->file->name), op->offset / 4096);
     d.took_ns = op->loop->ops->now_ns() - op->begun_ns;
     observer_end(op->file->observer, &d);
 }

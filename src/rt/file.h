@@ -98,6 +98,7 @@ struct rt_io_done {
     enum rt_io kind;
     int error; /* 0, or a positive errno */
     uint64_t len;
+    uint64_t where;   /* of one that failed: the same for the same file and page */
     uint64_t took_ns; /* with the kernel, not in our queue; RT_IO_NAME: 0 */
     uint32_t
         beside; /* operations that the kernel had of this observer when it began, itself included */

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "rt/internal.h"
 #include "rt/pool.h"
@@ -87,6 +88,8 @@ on_worker(struct call *c, struct rt_observer *o, const char *doing, const char *
     c->error = test_error;
     if (test_error == 0)
         rc = pool_run(POOL_WORK, call_work, c, DEADLINE_NEVER);
+    if (c->error != 0)
+        d.where = hash_xxh3(name, strlen(name), 0);
     d.error = rc == ERR_OK ? c->error : 0; /* not done at all: no fault of the disk */
     observer_end(o, &d);
     if (rc != ERR_OK)

@@ -20,7 +20,7 @@ open_disk(struct disk_limits limits)
     struct errbuf eb = {0};
 
     o.limits = limits;
-    o.limits.tick_ms = 20;
+    o.limits.tick_ms = limits.tick_ms != 0 ? limits.tick_ms : 20;
     o.index_interval_ms = 20;
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
     return d;
@@ -90,9 +90,10 @@ has_left(struct disk *d, const char *why)
 static void
 reads_fiber(void *arg)
 {
-    struct disk *d = open_disk((struct disk_limits){.errors = 5, .tick_ms = 0});
+    struct disk *d = open_disk((struct disk_limits){.errors = 5, .tick_ms = 3600000});
     struct disk_health h;
     struct row row;
+    char key[16];
 
     (void)arg;
     CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
@@ -103,9 +104,21 @@ reads_fiber(void *arg)
     CHECK(read_big(d) == ERR_OK); /* it stays: a few sectors are bad */
     disk_health(d, &h);
     CHECK(h.state == DISK_OK && h.read_errors == 3 && h.write_errors == 0);
+    /* One bad sector that is wanted again and again is one. */
+    break_disk(RT_IO_READ, EIO, 20);
+    for (unsigned i = 0; i < 20; i++)
+        CHECK(read_big(d) == ERR_IO);
+    mend_disk();
+    CHECK(read_big(d) == ERR_OK && state_of(d) == DISK_OK);
+    for (unsigned i = 0; i < 8; i++) {
+        snprintf(key, sizeof key, "k%u", i);
+        CHECK(world_put(d, key, body, BIG, &row) == ERR_OK);
+    }
     break_disk(RT_IO_READ, EIO, UINT64_MAX);
-    CHECK(read_big(d) == ERR_IO);
-    CHECK(read_big(d) == ERR_IO);
+    for (unsigned i = 0; i < 8; i++) {
+        snprintf(key, sizeof key, "k%u", i);
+        CHECK(world_get(d, key, body, BIG, 0, BIG) == ERR_IO);
+    }
     mend_disk();
     has_left(d, "too many errors");
     disk_close(&d);
@@ -370,8 +383,9 @@ sigbus_fiber(void *arg)
 #define CASES(X)                                                                         \
     X(reads)                                                                             \
     X(dead)                                                                              \
-    X(sync) X(read_only) X(full) X(gone) X(vanished) X(slow) X(well_again) X(silent)     \
-        X(rot) X(sigbus)
+    X(sync)                                                                              \
+    X(read_only)                                                                         \
+    X(full) X(gone) X(vanished) X(slow) X(well_again) X(silent) X(rot) X(sigbus)
 #define X(name)                                                                          \
     static void test_##name(void)                                                        \
     {                                                                                    \
