@@ -20,6 +20,7 @@ enum given_kind { GIVEN_NEW, GIVEN_DISK };
 struct given {
     const char *path;
     enum given_kind kind;
+    bool unreadable; /* new, or a disk whose superblocks are both damaged */
     struct disk_identity is;
 };
 
@@ -31,6 +32,7 @@ identify(const char *path, struct given *out, struct errbuf *eb)
 
     out->path = path;
     out->kind = rc == ERR_OK ? GIVEN_DISK : GIVEN_NEW;
+    out->unreadable = rc == ERR_CORRUPT;
     if (rc == ERR_OK && out->is.removed)
         return err_set(eb, ERR_DENIED,
                        "%s was removed from its node, and what is on it is no longer "
@@ -85,6 +87,13 @@ disks_find_state(const char *const *paths, unsigned count, unsigned *which,
                          paths[*which], paths[i]);
         *which = i;
     }
+    for (unsigned i = 0; rc == ERR_OK && disks > 0 && states == 0 && i < count; i++)
+        if (g[i].unreadable)
+            rc = err_set(
+                eb, ERR_CORRUPT,
+                "neither superblock of %s is good, and no other disk holds the "
+                "node's state: forebay disk rebuild %s makes one from its segments",
+                paths[i], paths[i]);
     if (rc == ERR_OK && disks > 0 && states == 0)
         rc = err_set(eb, ERR_DENIED,
                      "none of these disks holds the node's state (.forebay/node); name "
