@@ -29,7 +29,7 @@ make_all(struct session *s)
     for (size_t i = 0; i < s->args->count; i++) {
         struct s3_failure f;
         struct place p;
-        enum err rc = place_remote(s->args->at[i], false, &p, &s->eb);
+        enum err rc = place_bucket(s->args->at[i], &p, &s->eb);
 
         if (rc == ERR_OK)
             rc = s3_bucket_make(s->s3, p.bucket, &f, &s->eb);
@@ -84,7 +84,7 @@ remove_bucket(struct session *s)
 {
     struct s3_failure f;
     struct place p;
-    enum err rc = place_remote(s->args->at[0], false, &p, &s->eb);
+    enum err rc = place_bucket(s->args->at[0], &p, &s->eb);
 
     if (rc == ERR_OK && p.key.len > 0)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "\"%s\" names an object; rm removes those",
@@ -214,7 +214,7 @@ attach(struct session *s)
     struct place p;
     struct buf doc;
     int status = 0;
-    enum err rc = place_remote(s->args->at[1], false, &p, &s->eb);
+    enum err rc = place_bucket(s->args->at[1], &p, &s->eb);
 
     buf_init(&doc, KIB(64));
     if (rc == ERR_OK && as == NULL)
@@ -350,7 +350,7 @@ set(struct session *s)
     struct place p;
     struct buf doc;
     struct json j;
-    enum err rc = place_remote(s->args->at[1], false, &p, &s->eb);
+    enum err rc = place_bucket(s->args->at[1], &p, &s->eb);
 
     buf_init(&doc, KIB(4));
     json_begin(&j, &doc);

@@ -201,6 +201,16 @@ place_parse(const char *text, struct place *out, struct errbuf *eb)
 }
 
 enum err
+place_bucket(const char *text, struct place *out, struct errbuf *eb)
+{
+    if (text[0] != '\0' && strcmp(text, "-") != 0 && strchr(text, '/') == NULL) {
+        *out = (struct place){.remote = true, .bucket = span_of(text), .text = text};
+        return ERR_OK;
+    }
+    return place_remote(text, false, out, eb);
+}
+
+enum err
 place_remote(const char *text, bool key, struct place *out, struct errbuf *eb)
 {
     enum err rc = place_parse(text, out, eb);

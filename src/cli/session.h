@@ -55,6 +55,8 @@ struct place {
     const char *text;
 };
 enum err place_parse(const char *text, struct place *out, struct errbuf *eb) MUST_CHECK;
+/* A bucket: "s3://bucket", or its bare name. */
+enum err place_bucket(const char *text, struct place *out, struct errbuf *eb) MUST_CHECK;
 /* The same, and it must be remote; with a key where `key` says so. */
 enum err place_remote(const char *text, bool key, struct place *out,
                       struct errbuf *eb) MUST_CHECK;

@@ -219,6 +219,11 @@ bool somebody_unheard(struct disks *ds, unsigned copies);
 enum err lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
                     struct errbuf *eb) MUST_CHECK;
 
+/* Where a change of the key goes. While objects may be moved (`guarded`), a key with older versions stays where they are:
+ * the disks that have them come first. May switch. */
+void places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
+                      struct places *out);
+
 /* ---- move.c ---- */
 
 /* The object of `row` (on slot row->disk) to slot `to`, whole: durable there. ERR_PRECONDITION: something newer is there.

@@ -76,6 +76,37 @@ lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
     return err_set(eb, ERR_BUSY, "objects are moved faster than they can be looked up");
 }
 
+void
+places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
+                 struct places *out)
+{
+    uint8_t with[DISKS_MAX], without[DISKS_MAX];
+    unsigned with_count = 0, without_count = 0;
+
+    places_of(ds, k, out);
+    if (!guarded)
+        return;
+    for (unsigned i = 0; i < out->count; i++) {
+        struct disk *d = slot_enter(ds, out->at[i]);
+        struct row row;
+        enum err rc =
+            d != NULL ? disk_lookup_any(d, &k->at, &row, NULL) : ERR_UNAVAILABLE;
+
+        if (d != NULL)
+            slot_leave(ds, out->at[i]);
+        if (rc == ERR_OK && (row.flags & ROW_HISTORY) != 0 &&
+            slot_state(&ds->slots[out->at[i]]) != SLOT_FROZEN)
+            with[with_count++] = out->at[i];
+        else
+            without[without_count++] = out->at[i];
+    }
+    if (with_count == 0)
+        return;
+    memcpy(out->at, with, with_count);
+    memcpy(out->at + with_count, without, without_count);
+    out->count = MAX(with_count, out->placed);
+}
+
 static enum err
 lookup_many(struct disks *ds, const struct disks_key *k, struct row *out,
             struct errbuf *eb)

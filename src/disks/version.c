@@ -39,7 +39,7 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
     struct disk *d;
     enum err rc;
 
-    places_of(ds, k, &p);
+    places_of_change(ds, k, locked, &p);
     if (p.placed == 0)
         return unheard(eb);
     rc = locked ? bring_home(ds, k, p.at[0], eb) : ERR_OK;

@@ -85,7 +85,8 @@ begin_on_all(struct disks_writer *w, uint64_t size, struct errbuf *eb)
     struct places p;
     enum err rc = ERR_OK;
 
-    places_of(w->disks, &w->key, &p);
+    places_of_change(w->disks, &w->key,
+                     w->class == DISK_NATIVE && atomic_load(&w->disks->guarded), &p);
     w->least = least_of(&w->key);
     w->placed = p.placed;
     if (p.placed < w->least)
@@ -418,7 +419,7 @@ delete_native(struct disks *ds, const struct disks_key *k, const struct disk_con
 
     if (locked)
         keylock_take(ds->keylocks, hash);
-    places_of(ds, k, &p);
+    places_of_change(ds, k, locked, &p);
     if (p.placed == 0)
         rc = unheard(eb);
     if (rc == ERR_OK && locked)
