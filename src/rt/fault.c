@@ -10,12 +10,14 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "base/mem.h"
 #include "rt/sanitize.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
 #define PAGE_BYTES 4096u /* the smallest there is: a step over pages, no more */
+#define AHEAD      (8u << 20)
 
 struct guard {
     sigjmp_buf back;
@@ -137,19 +139,40 @@ touch_pages(void *arg)
         (void)t->at[i];
 }
 
-enum err
-rt_map_populate(const void *at, size_t len)
+/* One step of populating: `len` from a page on. */
+static enum err
+populate(uintptr_t from, size_t len)
 {
-    struct touch t = {.at = at, .len = len};
-    uintptr_t from = (uintptr_t)at & ~(uintptr_t)(PAGE_BYTES - 1);
+    struct touch t = {.at = (const char *)from, .len = len};
     int rc = 0;
 
     do
-        rc = madvise((void *)from, len + ((uintptr_t)at - from), MADV_POPULATE_READ);
+        rc = madvise((void *)from, len, MADV_POPULATE_READ);
     while (rc != 0 && errno == EINTR);
     if (rc == 0)
         return ERR_OK;
     if (errno != EINVAL)
         return ERR_IO;
-    return rt_guard(at, len, touch_pages, &t) ? ERR_OK : ERR_IO;
+    return rt_guard(t.at, len, touch_pages, &t) ? ERR_OK : ERR_IO;
+}
+
+/* A map that is not to be read ahead (LMDB's) is brought in page by page: a disk does that at a hundredth of its speed. So
+ * the kernel is asked for large pieces, each one while the piece before it is waited for. */
+enum err
+rt_map_populate(const void *at, size_t len)
+{
+    uintptr_t from = (uintptr_t)at & ~(uintptr_t)(PAGE_BYTES - 1);
+    uintptr_t to = (uintptr_t)at + len;
+    enum err rc = ERR_OK;
+
+    (void)madvise((void *)from, MIN(to - from, (size_t)AHEAD), MADV_WILLNEED);
+    for (; rc == ERR_OK && from < to; from += MIN(to - from, (size_t)AHEAD)) {
+        size_t n = MIN(to - from, (size_t)AHEAD);
+
+        if (to - from > n)
+            (void)madvise((void *)(from + n), MIN(to - from - n, (size_t)AHEAD),
+                          MADV_WILLNEED);
+        rc = populate(from, n);
+    }
+    return rc;
 }
