@@ -18,7 +18,7 @@
 static void
 users_free(void *arg)
 {
-    struct users *s = arg;
+    struct auth_users *s = arg;
 
     if (s == NULL)
         return;
@@ -62,7 +62,7 @@ by_name(const void *a, const void *b)
 
 /* Fills `shown` and `keys` from `at`. ERR_EXISTS when a key would open two users. */
 static enum err
-index_users(struct users *s, struct errbuf *eb)
+index_users(struct auth_users *s, struct errbuf *eb)
 {
     s->shown = xcalloc(MAX(s->count, 1), sizeof *s->shown);
     for (uint32_t i = 0; i < s->count; i++) {
@@ -90,7 +90,7 @@ index_users(struct users *s, struct errbuf *eb)
 
 /* Those of meta behind those of files. May switch. */
 static enum err
-add_from_meta(struct auth *a, struct users *s, struct errbuf *eb)
+add_from_meta(struct auth *a, struct auth_users *s, struct errbuf *eb)
 {
     struct arena *arena = arena_new(KIB(64), LIST_BYTES);
     struct meta_pair *pairs = NULL;
@@ -123,7 +123,7 @@ add_from_meta(struct auth *a, struct users *s, struct errbuf *eb)
 enum err
 auth_publish(struct auth *a, struct errbuf *eb)
 {
-    struct users *s = xcalloc(1, sizeof *s), *old;
+    struct auth_users *s = xcalloc(1, sizeof *s), *old;
     enum err rc = ERR_OK;
 
     s->at = xcalloc(MAX(a->file_count, 1), sizeof(struct user *));
@@ -326,16 +326,15 @@ auth_make_first(struct auth *a, struct rt_dir *dir, const char *name, struct err
 
 /* ---- asking ---- */
 
-static const struct users *
+static const struct auth_users *
 now(const struct auth *a)
 {
     return atomic_load_explicit(&a->now, memory_order_acquire);
 }
 
-const struct auth_key *
-auth_find(const struct auth *a, struct span access_key)
+static const struct auth_key *
+find_in(const struct auth_users *s, struct span access_key)
 {
-    const struct users *s = now(a);
     uint32_t low = 0, high = s->key_count;
 
     while (low < high) {
@@ -350,6 +349,12 @@ auth_find(const struct auth *a, struct span access_key)
             high = mid;
     }
     return NULL;
+}
+
+const struct auth_key *
+auth_find(const struct auth *a, struct span access_key)
+{
+    return find_in(now(a), access_key);
 }
 
 bool
@@ -372,16 +377,22 @@ auth_knows(const struct auth_user *u, struct span bucket)
     return false;
 }
 
-uint32_t
-auth_user_count(const struct auth *a)
+const struct auth_users *
+auth_users_now(const struct auth *a)
 {
-    return now(a)->count;
+    return now(a);
+}
+
+uint32_t
+auth_users_count(const struct auth_users *s)
+{
+    return s->count;
 }
 
 void
-auth_user_at(const struct auth *a, uint32_t index, struct auth_shown *out)
+auth_users_at(const struct auth_users *s, uint32_t index, struct auth_shown *out)
 {
-    const struct user *u = now(a)->at[index];
+    const struct user *u = s->at[index];
 
     *out = (struct auth_shown){
         .name = u->name,
@@ -394,9 +405,9 @@ auth_user_at(const struct auth *a, uint32_t index, struct auth_shown *out)
 }
 
 const struct auth_key *
-auth_user_key(const struct auth *a, uint32_t user, uint32_t index)
+auth_users_key(const struct auth_users *s, uint32_t user, uint32_t index)
 {
-    return auth_find(a, span_of(now(a)->at[user]->keys[index].id));
+    return find_in(s, span_of(s->at[user]->keys[index].id));
 }
 
 bool

@@ -103,7 +103,9 @@ enum err auth_user_revoke(struct auth *a, struct span name, unsigned rights,
                           struct span bucket, struct span prefix,
                           struct errbuf *eb) MUST_CHECK;
 
-/* What may be shown of a user: no secret among it. Lent until the fiber switches. */
+/* What may be shown of users: no secret among it. All of one moment: count and places belong to the list that was taken.
+ * Lent until the fiber switches. */
+struct auth_users;
 struct auth_shown {
     const char *name;
     bool from_file;
@@ -111,7 +113,9 @@ struct auth_shown {
     uint32_t grant_count, key_count;
     const struct auth_grant *grants;
 };
-uint32_t auth_user_count(const struct auth *a);
-void auth_user_at(const struct auth *a, uint32_t index, struct auth_shown *out);
+const struct auth_users *auth_users_now(const struct auth *a);
+uint32_t auth_users_count(const struct auth_users *s);
+void auth_users_at(const struct auth_users *s, uint32_t index, struct auth_shown *out);
 /* The index-th key of that user; secret and token are not for showing. */
-const struct auth_key *auth_user_key(const struct auth *a, uint32_t user, uint32_t index);
+const struct auth_key *auth_users_key(const struct auth_users *s, uint32_t user,
+                                      uint32_t index);

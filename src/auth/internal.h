@@ -7,7 +7,7 @@
 #include "rt/sync.h"
 
 /* One snapshot: immutable once published. */
-struct users {
+struct auth_users {
     uint32_t count, key_count;
     struct user **at;        /* owned; those of files first, then by name */
     struct auth_user *shown; /* of each user */
@@ -16,7 +16,7 @@ struct users {
 
 struct auth {
     struct auth_options options;
-    _Atomic(struct users *) now; /* never NULL */
+    _Atomic(struct auth_users *) now; /* never NULL */
     /* On loop 0, or before others see it. */
     struct user **files; /* owned: the users that stand in files */
     uint32_t file_count;

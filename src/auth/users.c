@@ -110,7 +110,7 @@ edit(struct change *c, struct user *u)
 static enum err
 find_or_make(struct change *c, struct user **out)
 {
-    const struct users *s = atomic_load(&c->a->now);
+    const struct auth_users *s = atomic_load(&c->a->now);
     const struct user *found = NULL;
 
     *out = NULL;

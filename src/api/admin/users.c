@@ -41,18 +41,18 @@ put_time(struct json *j, const char *name, int64_t ms)
 }
 
 static void
-put_user(struct json *j, const struct auth *a, uint32_t index)
+put_user(struct json *j, const struct auth_users *list, uint32_t index)
 {
     struct auth_shown u;
 
-    auth_user_at(a, index, &u);
+    auth_users_at(list, index, &u);
     json_open_object(j, NULL);
     json_text(j, "name", u.name);
     json_bool(j, "from_file", u.from_file);
     put_time(j, "created", u.created_ms);
     json_open_array(j, "keys");
     for (uint32_t k = 0; k < u.key_count; k++) {
-        const struct auth_key *key = auth_user_key(a, index, k);
+        const struct auth_key *key = auth_users_key(list, index, k);
 
         json_open_object(j, NULL);
         json_text(j, "access_key", key->id);
@@ -68,7 +68,8 @@ put_user(struct json *j, const struct auth *a, uint32_t index)
 enum err
 admin_user_list(struct request *q)
 {
-    const struct auth *a = q->api->options.auth; /* no switch until the text is made */
+    /* No switch until the text is made. */
+    const struct auth_users *list = auth_users_now(q->api->options.auth);
     struct buf text;
     struct json j;
     bool full;
@@ -77,8 +78,8 @@ admin_user_list(struct request *q)
     json_begin(&j, &text);
     json_open_object(&j, NULL);
     json_open_array(&j, "users");
-    for (uint32_t i = 0; i < auth_user_count(a); i++)
-        put_user(&j, a, i);
+    for (uint32_t i = 0; i < auth_users_count(list); i++)
+        put_user(&j, list, i);
     json_end(&j);
     json_end(&j);
     full = text.full;
