@@ -436,6 +436,7 @@ disk_stat(const struct disk *d, struct disk_stat *out)
     *out = (struct disk_stat){0};
     if (rt_dir_space(d->root, &out->total_bytes, &out->free_bytes, NULL) != ERR_OK)
         out->total_bytes = out->free_bytes = 0; /* not known: the disk may be gone */
+    out->filesystem = rt_dir_filesystem(d->root);
     index_stat(d->index, &index);
     out->objects = index.objects;
     out->native_bytes = atomic_load(&d->used_bytes[DISK_NATIVE]);

@@ -563,6 +563,7 @@ enum err disk_bucket_note(struct disk *d, uint64_t bucket, struct span record,
 enum err disk_settle(struct disk *d, struct errbuf *eb) MUST_CHECK;
 struct disk_stat {
     uint64_t total_bytes, free_bytes; /* of the file system */
+    uint64_t filesystem;              /* which one; 0: not known */
     /* Of groups and bodies in segments, dead ones included; not what is allocated ahead. */
     uint64_t native_bytes, cached_bytes;
     uint64_t objects; /* living rows, both classes */

@@ -314,6 +314,38 @@ open_set(struct disks *ds, const struct disks_options *o, struct errbuf *eb)
     return rc;
 }
 
+/* Folders of one file system share its space. */
+static bool
+is_first_of(uint64_t filesystem, const uint64_t *counted, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (counted[i] == filesystem && filesystem != 0)
+            return false;
+    return true;
+}
+
+/* Copies on one file system do not survive it: said once a start. */
+static void
+warn_of_shared_filesystem(struct disks *ds)
+{
+    uint64_t seen[DISKS_MAX];
+    unsigned count = atomic_load(&ds->slot_count);
+
+    for (unsigned i = 0; i < count; i++) {
+        struct disk_stat one = {0};
+
+        if (ds->slots[i].disk != NULL)
+            disk_stat(ds->slots[i].disk, &one);
+        seen[i] = one.filesystem;
+        if (is_first_of(seen[i], seen, i))
+            continue;
+        LOG(LOG_WARN, "disks.shared",
+            "disks of this node lie on one file system: copies do not survive its loss",
+            L_TEXT("path", ds->slots[i].path));
+        return;
+    }
+}
+
 enum err
 disks_open(const struct disks_options *o, struct disks **out, struct errbuf *eb)
 {
@@ -326,6 +358,8 @@ disks_open(const struct disks_options *o, struct disks **out, struct errbuf *eb)
     rc = open_set(ds, o, eb);
     if (rc == ERR_OK)
         rc = mover_start(ds, eb);
+    if (rc == ERR_OK && atomic_load(&ds->slot_count) > 1)
+        warn_of_shared_filesystem(ds);
     if (rc == ERR_OK)
         *out = ds;
     else
@@ -422,8 +456,9 @@ disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
 void
 disks_stat(struct disks *ds, struct disk_stat *out)
 {
+    uint64_t counted[DISKS_MAX];
     uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
+    unsigned n = places_all(ds, all), filesystems = 0;
 
     *out = (struct disk_stat){0};
     for (unsigned i = 0; i < n; i++) {
@@ -434,8 +469,11 @@ disks_stat(struct disks *ds, struct disk_stat *out)
             continue;
         disk_stat(d, &one);
         slot_leave(ds, all[i]);
-        out->total_bytes += one.total_bytes;
-        out->free_bytes += one.free_bytes;
+        if (is_first_of(one.filesystem, counted, filesystems)) {
+            counted[filesystems++] = one.filesystem;
+            out->total_bytes += one.total_bytes;
+            out->free_bytes += one.free_bytes;
+        }
         out->native_bytes += one.native_bytes;
         out->cached_bytes += one.cached_bytes;
         out->objects += one.objects;

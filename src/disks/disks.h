@@ -11,7 +11,7 @@
  *
  * With one disk and no copies every call is the one of disk.h behind one branch: no lock, no allocation.
  *
- * Fibers: any loop. Everything may switch but disks_stat(), disks_status() and, while the index is resident and there is
+ * Fibers: any loop. Everything may switch but, while the index is resident and there is
  * one disk, disks_lookup(). Memory: what is borrowed must outlive the call.
  * On disk: the list of disks, docs/formats.md section 10.
  */
@@ -183,7 +183,7 @@ enum err disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies,
 enum err disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
                            struct errbuf *eb) MUST_CHECK;
 enum err disks_settle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
-/* Of all disks together; a copy counts as an object of its own. hot_bytes is the node's. */
+/* Of all disks together, a file system counted once; a copy counts as an object of its own. hot_bytes is the node's. */
 void disks_stat(struct disks *ds, struct disk_stat *out);
 /* Gives about so many bytes of the hot set back to the system. Blocks: on a worker. */
 void disks_shrink_hot(struct disks *ds, uint64_t bytes);
@@ -250,5 +250,5 @@ struct disks_status {
     uint64_t repairs, repaired;  /* that wait; done since the start */
     char why[384];               /* the last failure */
 };
-/* Does not switch. It is large: not on a fiber's stack. */
+/* May switch. It is large: not on a fiber's stack. */
 void disks_status(struct disks *ds, struct disks_status *out);

@@ -225,6 +225,12 @@ rt_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct err
     return rc == ERR_OK ? rt_engine_ops()->dir_space(d, total, free_bytes, eb) : rc;
 }
 
+uint64_t
+rt_dir_filesystem(const struct rt_dir *d)
+{
+    return d->filesystem;
+}
+
 enum err
 rt_open(struct rt_dir *d, const char *name, unsigned flags, unsigned mode,
         struct rt_file **out, struct errbuf *eb)

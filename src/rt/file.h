@@ -68,6 +68,8 @@ enum err rt_dir_mode(struct rt_dir *d, const char *name, unsigned *mode,
                      struct errbuf *eb) MUST_CHECK;
 enum err rt_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes,
                       struct errbuf *eb) MUST_CHECK;
+/* On which file system the folder was at the latest rt_dir_space(); 0: not known. */
+uint64_t rt_dir_filesystem(const struct rt_dir *d);
 /* The path as given to rt_dir_open (LMDB needs one). In sim: a place in memory. */
 const char *rt_dir_path(const struct rt_dir *d);
 

@@ -235,6 +235,7 @@ struct rt_dir {
     char *path;                   /* owned */
     int fd;                       /* real engines; -1 in sim */
     struct rt_observer *observer; /* a reference, or NULL */
+    _Atomic uint64_t filesystem;  /* as the latest rt_dir_space() found it */
 };
 void disk_queues_free(struct loop *l);
 void file_ref(struct rt_file *f);

@@ -419,6 +419,7 @@ real_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct e
     if (rc == ERR_OK) {
         *total = (uint64_t)c.space.f_blocks * c.space.f_frsize;
         *free_bytes = (uint64_t)c.space.f_bavail * c.space.f_frsize;
+        d->filesystem = c.space.f_fsid;
     }
     return rc;
 }

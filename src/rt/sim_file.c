@@ -291,6 +291,7 @@ sim_dir_space(struct rt_dir *d, uint64_t *total, uint64_t *free_bytes, struct er
 
     *total = sim_node_room(node);
     *free_bytes = *total - MIN(*total, sim_node_used(node));
+    d->filesystem = 1 + sim_mount_device(dir_of(d)->mount);
     return rc;
 }
 
