@@ -16,7 +16,7 @@ static const struct flag flags[] = {
     {"prefix", 'p', "TEXT", "only keys that begin with it", false},
     {"scratch", 0, "DIR", "where the index is made anew; TMPDIR or /tmp", false},
     {"dry-run", 'n', NULL, "read and verify, write nothing", false},
-    {"yes", 'y', NULL, "do not ask before writing into a folder that has files", false},
+    {"yes", 'y', NULL, "do not ask before something that is there is replaced", false},
     {"json", 0, NULL, "as JSON, a line each", false},
     {"quiet", 'q', NULL, "no progress", false},
     {NULL, 0, NULL, NULL, false},
@@ -287,9 +287,10 @@ run(const struct args *a)
     enum err rc;
 
     x.tar = strcmp(x.target, "-") == 0 || ends_with(x.target, ".tar");
-    if (!x.tar && local_is_folder(x.target) && !args_has(a, "dry-run") &&
-        !disk_tool_yes(&t, "The folder is there already; files of the same names are "
-                           "replaced."))
+    if (strcmp(x.target, "-") != 0 && local_exists(x.target) && !args_has(a, "dry-run") &&
+        !disk_tool_yes(&t, x.tar ? "The file is there already, and is replaced."
+                                 : "The folder is there already; files of the same names "
+                                   "are replaced."))
         return EXIT_USAGE;
     x.paths = xmalloc(a->count * sizeof *x.paths);
     for (size_t i = 0; i + 1 < a->count; i++)
