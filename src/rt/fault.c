@@ -153,7 +153,7 @@ populate(uintptr_t from, size_t len)
         return ERR_OK;
     if (errno != EINVAL)
         return ERR_IO;
-    return rt_guard(t.at, len, touch_pages, &t) ? ERR_OK : ERR_IO;
+    return rt_guard((const void *)from, len, touch_pages, &t) ? ERR_OK : ERR_IO;
 }
 
 /* A map that is not to be read ahead (LMDB's) is brought in page by page: a disk does that at a hundredth of its speed. So
