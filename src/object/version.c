@@ -242,7 +242,30 @@ struct change {
     object_edit *edit;
     void *arg;
     struct arena *arena;
+    struct version seen; /* of the row that the edit began with */
 };
+
+static enum err
+find_changed(struct change *c, struct row *row, struct errbuf *eb)
+{
+    bool current;
+
+    return c->version == NULL
+               ? disks_lookup(c->s->options.disks, &c->key, row, eb)
+               : disks_version_find(c->s->options.disks, &c->key, born_of(c->version),
+                                    row, &current, eb);
+}
+
+/* Did the change fail because somebody else was faster, or for the caller's condition? */
+static bool
+was_overtaken(struct change *c)
+{
+    struct errbuf eb = {{0}};
+    struct row row;
+
+    return c->condition == NULL || find_changed(c, &row, &eb) != ERR_OK ||
+           row.version.epoch != c->seen.epoch || row.version.counter != c->seen.counter;
+}
 
 static enum err
 change_once(struct change *c, struct object_info *info, struct errbuf *eb)
@@ -251,11 +274,7 @@ change_once(struct change *c, struct object_info *info, struct errbuf *eb)
     struct disk_condition as_seen = {0};
     struct version born;
     struct row row;
-    bool current;
-    enum err rc = c->version == NULL
-                      ? disks_lookup(c->s->options.disks, &c->key, &row, eb)
-                      : disks_version_find(c->s->options.disks, &c->key,
-                                           born_of(c->version), &row, &current, eb);
+    enum err rc = find_changed(c, &row, eb);
 
     memset(info, 0, sizeof *info);
     if (rc == ERR_OK && (row.flags & ROW_MARKER) != 0) {
@@ -272,7 +291,7 @@ change_once(struct change *c, struct object_info *info, struct errbuf *eb)
     if (c->condition != NULL)
         as_seen = c->condition->disk;
     as_seen.if_version = true;
-    as_seen.version = row.version;
+    as_seen.version = c->seen = row.version;
     born = row_born(&row);
     rc = disks_set_meta(c->s->options.disks, &c->key, &born, &meta, &as_seen, &row, eb);
     if (rc == ERR_OK)
@@ -286,7 +305,7 @@ object_change_meta(struct object_service *s, const struct map_bucket *b, struct 
                    object_edit *edit, void *arg, struct arena *a,
                    struct object_info *info, struct errbuf *eb)
 {
-    struct change c = {s, b, object_disk_key(b, key), v, cond, edit, arg, a};
+    struct change c = {s, b, object_disk_key(b, key), v, cond, edit, arg, a, {0, 0}};
     enum err rc = ERR_OK;
 
     if (b->cached)
@@ -297,8 +316,7 @@ object_change_meta(struct object_service *s, const struct map_bucket *b, struct 
         rc = change_once(&c, info, eb);
         if (rc == ERR_NOT_FOUND && v == NULL)
             look_for_marker(s, b, key, a, info);
-        /* With a condition of the caller's nobody can tell which of the two did not hold. */
-        if (rc != ERR_PRECONDITION || cond != NULL)
+        if (rc != ERR_PRECONDITION || !was_overtaken(&c))
             return rc;
     }
     return err_set(eb, ERR_BUSY, "the object is changed all the time");

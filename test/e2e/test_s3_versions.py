@@ -1,5 +1,8 @@
 """Versions as boto3 speaks of them, over restarts."""
 
+import json
+import urllib.request
+
 import pytest
 
 from conftest import boto, new_bucket
@@ -202,3 +205,21 @@ def test_versions_outlive_a_kill(start_forebay, request):
     for n, version in enumerate(ids):
         assert s3.get_object(Bucket=bucket, Key="k", VersionId=version)["Body"].read() == bytes([n]) * 300_000
     assert s3.get_object_tagging(Bucket=bucket, Key="k", VersionId=ids[0])["TagSet"] == [{"Key": "t", "Value": "1"}]
+
+
+def test_on_three_disks_with_two_copies(start_forebay, tmp_path, request):
+    """The same again, where each version lies on two of three disks."""
+    more = [tmp_path / name for name in ("second", "third")]
+    for folder in more:
+        folder.mkdir()
+    node = start_forebay("first", args=more)
+    s3 = boto(node.endpoint, node.keys())
+    for check in (
+        test_each_put_is_a_version, test_delete_markers, test_deleting_the_current_version_brings_back_the_one_before, test_tags_and_copies_of_versions,
+        test_multipart_versions, test_delete_objects_of_versions, test_pages_of_versions, test_deleting_page_by_page_ends,
+    ):  # fmt: skip
+        bucket = new_bucket(s3, request.node)
+        settings = json.dumps({"copies": 2}).encode()
+        urllib.request.urlopen(urllib.request.Request(f"{node.endpoint}/_/buckets/{bucket}", settings, {"Content-Type": "application/json"}, method="PATCH"), timeout=10)
+        s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        check(s3, bucket)
