@@ -435,6 +435,7 @@ carry_commit(const struct carried *from, struct arena *a, struct disk_key *key,
                          .part = m->part,
                          .version = m->version,
                          .born = m->born,
+                         .copy = m->copy,
                          .layout = m->layout,
                          .carried = from};
     switch (from->what) {

@@ -52,6 +52,18 @@ puncher_add(struct puncher *p, const struct dying *dying, uint32_t count)
     p->count += count;
 }
 
+void
+puncher_given_out(struct puncher *p, uint32_t segment, uint64_t from)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (p->waiting[i].segment != segment || p->waiting[i].offset < from)
+            p->waiting[kept++] = p->waiting[i];
+    }
+    p->count = kept;
+}
+
 uint32_t
 puncher_waiting(const struct puncher *p)
 {

@@ -17,6 +17,9 @@ void puncher_free(struct puncher **pp); /* NULL is fine */
 
 /* Bodies without a row, copied. What does not fit is found after the next start. */
 void puncher_add(struct puncher *p, const struct dying *dying, uint32_t count);
+/* Places of a segment from `from` on are given out again: whoever died there is forgotten. A copy that comes back has
+ * the content id it had, so that would not tell the new body from the old one. */
+void puncher_given_out(struct puncher *p, uint32_t segment, uint64_t from);
 /* Tries all that wait, once. An error is one of the disk, and said. */
 enum err puncher_round(struct puncher *p, struct errbuf *eb) MUST_CHECK;
 uint32_t puncher_waiting(const struct puncher *p);

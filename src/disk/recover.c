@@ -9,6 +9,7 @@
 #include "disk/change.h"
 #include "disk/flush.h"
 #include "disk/manifest.h"
+#include "disk/punch.h"
 #include "disk/read.h"
 #include "disk/scan.h"
 #include "disk/segment.h"
@@ -724,6 +725,7 @@ walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
     if (got == SCAN_END && at + BODY_HEAD <= s->home.size && why.text[0] != '\0')
         used = s->home.size;
     s->home.used = used;
+    puncher_given_out(d->puncher, s->id, used); /* all that died is with him by now */
     return rc == ERR_OK && at > DISK_ALIGN ? rt_sync(s->file, eb) : rc;
 }
 

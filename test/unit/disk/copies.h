@@ -5,6 +5,7 @@
 #define COPIES_DATA (2u << 20)
 static char *copies_data;
 static uint64_t copies_epoch = 1;
+static uint64_t copies_segment_bytes; /* 0: the world's */
 
 static inline struct disk *
 copies_open_with(struct disk_options o)
@@ -13,6 +14,8 @@ copies_open_with(struct disk_options o)
     struct errbuf eb = {0};
 
     o.epoch = ++copies_epoch;
+    if (copies_segment_bytes != 0)
+        o.segment_bytes = copies_segment_bytes;
     if (disk_open(world_path, &o, &d, &eb) != ERR_OK) {
         fprintf(stderr, "%s\n", eb.text);
         abort();

@@ -321,6 +321,71 @@ tombstones(void *arg)
     copies_close(&d);
 }
 
+/* Everything there is, and then logs of nothing but dead objects behind it: compaction has to carry it. */
+static void
+fill_logs(struct disk *d, unsigned rounds)
+{
+    struct errbuf eb = {0};
+
+    for (unsigned i = 0; i < rounds; i++)
+        CHECK(world_put(d, "filling", copies_data, 250000, NULL) == ERR_OK);
+    CHECK(disk_settle(d, &eb) == ERR_OK);
+    CHECK(disk_compact(d, &eb) == ERR_OK);
+}
+
+static void
+compacted(void *arg)
+{
+    struct disk *d;
+    struct disk_key k = world_key(7, "gone");
+    struct version v = copies_version(31);
+    struct errbuf eb = {0};
+    char first_log[300];
+
+    (void)arg;
+    copies_segment_bytes = 2u << 20;
+    d = copies_open();
+    snprintf(first_log, sizeof first_log, "%s/native/log-000001.tar", world_path);
+    for (uint8_t i = 0; i < BODIES; i++) {
+        CHECK(copies_prepare(d, bodies[i].key, i, bodies[i].at, bodies[i].len) == ERR_OK);
+        CHECK(copies_prepare(d, "never", (uint8_t)(50 + i), 0, bodies[i].len) == ERR_OK);
+        CHECK(copies_prepare(d, "late", (uint8_t)(100 + i), 7u + i, bodies[i].len) ==
+              ERR_OK);
+        CHECK(copies_prepare(d, "given up", (uint8_t)(150 + i), 0, bodies[i].len) ==
+              ERR_OK);
+        CHECK(copies_decide(d, bodies[i].key, i, 20u + i) == ERR_OK);
+        CHECK(copies_give_up(d, "given up", (uint8_t)(150 + i)) == ERR_OK);
+    }
+    CHECK(copies_copy(d, "gone", 200, 30, 0, 4000) == ERR_OK);
+    CHECK_U64(delete_as(d, "gone", 31, true, true).version.counter, 31);
+    CHECK(access(first_log, F_OK) == 0);
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        fill_logs(d, 12);
+        CHECK_U64(copies_count(d), 2 * BODIES);
+        CHECK(copies_undecided(d, "never") && copies_undecided(d, "late"));
+        CHECK(!copies_undecided(d, "given up"));
+        for (uint8_t i = 0; i < BODIES; i++)
+            copies_is(d, bodies[i].key, 20u + i, i, bodies[i].at, bodies[i].len);
+        tombstone_is(d, "gone", 31);
+        CHECK(copies_copy(d, "gone", 201, 30, 0, 4000) == ERR_PRECONDITION);
+        copies_reopen(&d, way);
+    }
+    for (uint8_t i = 0; i < BODIES; i++) /* their records have been moved by now */
+        CHECK(copies_decide(d, "late", (uint8_t)(100 + i), 40u + i) == ERR_OK);
+    CHECK(disk_tombstone_end(d, &k, &v, &eb) == ERR_OK);
+    CHECK(access(first_log, F_OK) != 0); /* all of it was carried to another one */
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        copies_is(d, "late", 40 + BODIES - 1, 100 + BODIES - 1, 7 + BODIES - 1,
+                  bodies[BODIES - 1].len);
+        CHECK_U64(copies_count(d), BODIES);
+        tombstone_is(d, "gone", 0);
+        fill_logs(d, 12);
+        copies_reopen(&d, way);
+    }
+    copies_close(&d);
+    copies_segment_bytes = 0;
+}
+
 /* Disks of one node count together and have one epoch; a disk that is ahead of its node is refused in words. */
 static void
 one_count_for_all(void *arg)
@@ -362,6 +427,7 @@ CASE(decisions_may_come_in_any_order, decisions_in_any_order)
 CASE(undecided_versions_are_bounded_and_listed, as_many_as_allowed)
 CASE(copies_come_and_go_by_version, copies_come_and_go)
 CASE(kept_tombstones_refuse_older_copies, tombstones)
+CASE(compaction_carries_what_copies_need, compacted)
 CASE(disks_of_a_node_count_together, one_count_for_all)
 
 int
@@ -377,6 +443,7 @@ main(int argc, char **argv)
     RUN(test_undecided_versions_are_bounded_and_listed);
     RUN(test_copies_come_and_go_by_version);
     RUN(test_kept_tombstones_refuse_older_copies);
+    RUN(test_compaction_carries_what_copies_need);
     RUN(test_disks_of_a_node_count_together);
     free(copies_data);
     return check_done();
