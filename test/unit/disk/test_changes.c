@@ -63,6 +63,48 @@ conditions(void *arg)
     disk_close(&d);
 }
 
+/* S3's conditions: what the object is, judged with the change. */
+static void
+conditions_of_state(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_key k = world_key(7, "a");
+    struct disk_etag etags[2] = {{.parts = 3}, {.parts = 0}};
+    struct disk_condition by_etag = {.if_exists = true, .etags = etags, .etag_count = 2};
+    struct disk_condition by_size = {.if_size = true, .size = 10, .or_absent = true};
+    struct disk_condition by_time = {.if_mtime = true, .mtime_s = 1700000000};
+    struct disk_condition there = {.if_exists = true};
+    struct errbuf eb = {0};
+    struct row row;
+    bool existed;
+
+    (void)arg;
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 10, true, &there, &row) ==
+          ERR_NOT_FOUND);
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 10, true, &by_etag, &row) ==
+          ERR_NOT_FOUND);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, &by_size, &existed, &eb) == ERR_OK && !existed);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, &by_time, &existed, &eb) == ERR_NOT_FOUND);
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 10, true, NULL, &row) == ERR_OK);
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 20, true, &by_etag, &row) ==
+          ERR_PRECONDITION);
+    memcpy(etags[0].md5, row.md5, sizeof row.md5); /* but of three parts */
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 20, true, &by_etag, &row) ==
+          ERR_PRECONDITION);
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK);
+    memcpy(etags[1].md5, row.md5, sizeof row.md5);
+    CHECK(world_put_class(d, DISK_NATIVE, "a", data, 20, true, &by_etag, &row) == ERR_OK);
+    CHECK(disk_delete(d, &k, DISK_NATIVE, &by_size, &existed, &eb) == ERR_PRECONDITION);
+    by_size.size = 20;
+    by_time.mtime_s++;
+    CHECK(disk_delete(d, &k, DISK_NATIVE, &by_time, &existed, &eb) == ERR_PRECONDITION);
+    by_time.mtime_s--;
+    by_size.if_mtime = true;
+    by_size.mtime_s = by_time.mtime_s;
+    CHECK(disk_delete(d, &k, DISK_NATIVE, &by_size, &existed, &eb) == ERR_OK && existed);
+    disk_close(&d);
+}
+
 static uint32_t
 flags_of(struct disk *d, const char *key)
 {
@@ -345,6 +387,7 @@ main(int argc, char **argv)
     data = malloc(DATA);
     world_fill(data, DATA, 1);
     RUN(test_conditions_are_judged_by_the_committer);
+    RUN(test_conditions_of_state_are_judged_by_the_committer);
     RUN(test_doubts_outlive_restarts);
     RUN(test_uploads_of_many_parts);
     RUN(test_long_metadata_stands_behind_a_body);
