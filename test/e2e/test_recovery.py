@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tarfile
 import threading
+import time
 
 import pytest
 from rigs import forebay, plain
@@ -147,6 +148,38 @@ def test_rebuild_gives_everything_back(original, copy, start_forebay, hurt):
 def test_serve_rebuilds_a_missing_index_by_itself(original, copy, start_forebay):
     shutil.rmtree(copy / "index")
     original.check(client_of(start_forebay("data")))
+
+
+def test_a_hundred_thousand_objects_are_served_at_once_after_a_kill(tmp_path, start_forebay):
+    """F9. Also that import takes so many, and a start without an index: the same objects."""
+    count = 100_000
+    with tarfile.open(tmp_path / "in.tar", "w") as tar:
+        for n in range(count):
+            member = tarfile.TarInfo(f"{n % 100:02d}/{n:06d}")
+            member.size = 6
+            tar.addfile(member, io.BytesIO(b"%06d" % n))
+    done = subprocess.run(
+        [str(forebay.binary("rel")), "disk", "import", "-q", str(tmp_path / "data"), str(tmp_path / "in.tar"), "--bucket", "many"],
+        capture_output=True,
+        env=forebay.server_env(),
+        check=True,
+    )
+    assert b"imported 100000 objects" in done.stdout
+    process = start_forebay("data", build="rel")
+    for n in range(200):
+        assert plain.ask(process.port, "PUT", "many", f"new/{n}", body=b"new").status == 200
+    process.kill()
+    for index_is_lost in (False, True):
+        if index_is_lost:
+            shutil.rmtree(tmp_path / "data/index")
+        begun = time.monotonic()
+        process = start_forebay("data", build="rel")
+        assert plain.get(process.port, "many", "42/077742").body == b"077742"
+        took = time.monotonic() - begun
+        assert took < 30, f"{took:.1f} s to the first GET; the index was {'lost' if index_is_lost else 'there'}"
+        print(f"{took:.2f} s to the first GET, index lost: {index_is_lost}")
+        assert json.loads(process.get("/_/stat")[1])["disk"]["objects"] == count + 200
+        process.kill()
 
 
 def test_a_disk_without_its_logs_is_refused_until_bodies_are_asked_for(original, copy, start_forebay):
