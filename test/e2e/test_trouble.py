@@ -234,6 +234,8 @@ def test_an_index_cut_on_one_disk_leaves_the_other_to_serve(two_disks):
         return [d["state"] for d in json.loads(forebay(process, "disk", "ls", "--json").stdout)["disks"]].count("out") == 1
 
     process.wait_until(one_is_out, 30, "lose one disk")
+    stat = {d["path"]: d for d in json.loads(http_get(process.endpoint + "/_/stat")[1])["disks"]}
+    assert stat[str(folders[0])]["state"] == "ok" and "SIGBUS" in stat[str(folders[1])]["why"]
     for i in range(10):
         process.wait_until(lambda i=i: status_of(client.get_object, Key=f"k{i}") == 200, 30, "read from the other disk")
         assert get(client, f"k{i}") == BODY
