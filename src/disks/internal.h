@@ -46,7 +46,8 @@ struct slot {
     /* Keeper. */
     uint64_t
         durable; /* decides of versions of this epoch up to this counter survive a power cut */
-    int in_list; /* the state that the list on disk is to say; `state` follows when it does */
+    enum slot_state
+        in_list; /* the state that the list on disk is to say; `state` follows when it does */
     bool retiring;     /* removed, and every loop is about to have passed on */
     _Atomic bool gone; /* every loop has */
 };

@@ -248,7 +248,7 @@ roster_store(struct disks *ds, struct errbuf *eb)
 enum err
 slot_becomes(struct disks *ds, unsigned i, enum slot_state state, struct errbuf *eb)
 {
-    int before = ds->slots[i].in_list;
+    enum slot_state before = ds->slots[i].in_list;
     enum err rc;
 
     ds->slots[i].in_list = state;

@@ -65,7 +65,7 @@ list_all(struct rig *g, uint32_t page)
         arena_reset(a);
         if (disks_list(g->ds, RIG_BUCKET, g->copies, span_of(after), false, page, a,
                        &rows, &count, &more, &g->eb) != ERR_OK) {
-            CHECK(!"listed");
+            CHECK(false);
             break;
         }
         for (uint32_t i = 0; i < count; i++)
