@@ -373,17 +373,12 @@ space(void *arg)
         world_run(body, NULL);                                                           \
     }
 CASE(conditions_are_judged_by_the_committer, conditions)
+CASE(conditions_of_state_are_judged_by_the_committer, conditions_of_state)
 CASE(doubts_outlive_restarts, doubts)
 CASE(uploads_of_many_parts, uploads)
 CASE(long_metadata_stands_behind_a_body, long_metadata)
 CASE(a_body_on_its_way_can_be_read, peeking)
 CASE(dead_bodies_give_their_files_back, space)
-
-static void
-test_conditions_of_state_are_judged_by_the_committer(void)
-{
-    world_run(conditions_of_state, NULL);
-}
 
 int
 main(int argc, char **argv)
