@@ -163,6 +163,7 @@ struct disk {
             log_damaged; /* changes of the native log are lost: bodies without a record are kept */
         uint64_t replayed, to_replay; /* bytes of logs */
         uint64_t replay_told_ns;
+        bool log_lost; /* as log_damaged, but for a rebuild that only keeps what there is */
         bool open;                    /* takes changes */
     } home;
 };

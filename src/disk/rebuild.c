@@ -185,7 +185,7 @@ rebuild_index(struct rebuild *r, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     r->out->log_bytes = d->home.replayed;
-    r->out->log_damaged = d->home.log_damaged;
+    r->out->log_damaged = d->home.log_lost;
     if (r->o->from_bodies)
         rc = take_bodies(r, d, eb);
     disk_stat(d, &stat);
