@@ -386,6 +386,61 @@ compacted(void *arg)
     copies_segment_bytes = 0;
 }
 
+/* Segments of one body on the disk. */
+static unsigned
+own_segments(void)
+{
+    char path[300];
+    unsigned count = 0;
+    struct dirent *e;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "%s/native", world_path);
+    dir = opendir(path);
+    while (dir != NULL && (e = readdir(dir)) != NULL)
+        count += strncmp(e->d_name, "one-", 4) == 0;
+    if (dir != NULL)
+        closedir(dir);
+    return count;
+}
+
+/* A body with a segment of its own: the file stays while it is undecided, and goes when it is given up. */
+static void
+own_segment(void *arg)
+{
+    struct disk *d = copies_open();
+    struct disk_key k = world_key(7, "own");
+    struct content_id content = copies_content(9);
+    struct object_meta meta = {.mtime_ms = 1};
+    struct errbuf eb = {0};
+
+    (void)arg;
+    for (int decided = 0; decided < 2; decided++) {
+        struct disk_writer *w;
+
+        REQUIRE(disk_write_begin_as(d, &k, 9 * COPIES_DATA, &content, &w, &eb) == ERR_OK);
+        for (unsigned i = 0; i < 9; i++)
+            CHECK(disk_write(w, copies_data, COPIES_DATA, &eb) == ERR_OK);
+        CHECK(disk_prepare(&w, &meta, &eb) == ERR_OK);
+        for (int way = 0; way < COPIES_WAYS; way++) {
+            CHECK_U64(own_segments(), 1);
+            copies_reopen(&d, way);
+            CHECK(copies_undecided(d, "own"));
+        }
+        if (decided)
+            CHECK(copies_decide(d, "own", 9, 5) == ERR_OK);
+        else
+            CHECK(copies_give_up(d, "own", 9) == ERR_OK);
+        CHECK(disk_settle(d, &eb) == ERR_OK && disk_compact(d, &eb) == ERR_OK);
+        CHECK_U64(own_segments(), (unsigned)decided);
+    }
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        copies_reopen(&d, way);
+        CHECK_U64(own_segments(), 1);
+    }
+    copies_close(&d);
+}
+
 /* Disks of one node count together and have one epoch; a disk that is ahead of its node is refused in words. */
 static void
 one_count_for_all(void *arg)
@@ -428,6 +483,7 @@ CASE(undecided_versions_are_bounded_and_listed, as_many_as_allowed)
 CASE(copies_come_and_go_by_version, copies_come_and_go)
 CASE(kept_tombstones_refuse_older_copies, tombstones)
 CASE(compaction_carries_what_copies_need, compacted)
+CASE(a_prepared_body_keeps_its_segment, own_segment)
 CASE(disks_of_a_node_count_together, one_count_for_all)
 
 int
@@ -444,6 +500,7 @@ main(int argc, char **argv)
     RUN(test_copies_come_and_go_by_version);
     RUN(test_kept_tombstones_refuse_older_copies);
     RUN(test_compaction_carries_what_copies_need);
+    RUN(test_a_prepared_body_keeps_its_segment);
     RUN(test_disks_of_a_node_count_together);
     free(copies_data);
     return check_done();
