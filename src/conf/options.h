@@ -42,7 +42,7 @@
     X(OPT_FIBERS, "fibers", U64, "0", 0, 1048576, "", START, \
       "most fibers a loop runs at once; 0 is as many as the kernel lets stacks exist") \
     X(OPT_MEMORY_LIMIT, "memory.limit", SIZE, "0", 0, GIB(1048576), "", START, \
-      "memory of the whole process: what memory.buffers, memory.hot, index.memory and clients get is cut to fit; beyond it 503; 0 is nine tenths of the control group's or the machine's") \
+      "memory of the whole process: what memory.buffers, memory.hot, index.memory and clients get is cut to fit; beyond it 503; 0 is nine tenths of the control group's or the machine's; 96 MiB are the least") \
     X(OPT_MEMORY_BUFFERS, "memory.buffers", SIZE, "256MiB", MIB(16), GIB(1024), "", START, \
       "limit of the pooled I/O buffers of all loops") \
     X(OPT_MEMORY_HOT, "memory.hot", SIZE, "256MiB", 0, GIB(65536), "", START, \

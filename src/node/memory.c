@@ -15,15 +15,18 @@
 #define FILES_LEAST     16u
 #define CONNECTIONS_LOW 4u
 
-/* Nine tenths of what there is. */
+/* Nine tenths of what there is, unless somebody said. */
 static uint64_t
 limit_of(const struct node_options *o)
 {
-    uint64_t most = rt_memory_max();
+    uint64_t most = o->memory_limit > 0 ? o->memory_limit : rt_memory_max() / 10 * 9;
 
-    if (o->memory_limit > 0)
-        return o->memory_limit;
-    return MAX(most / 10 * 9, (uint64_t)SMALL_MACHINE);
+    if (most >= SMALL_MACHINE)
+        return most;
+    LOG(LOG_WARN, "node.memory_low",
+        "less memory than this server needs: it goes on as if there were enough",
+        L_U64("limit", most), L_U64("least", SMALL_MACHINE));
+    return SMALL_MACHINE;
 }
 
 void
@@ -51,15 +54,17 @@ node_fit_memory(struct node_options *o)
 {
     uint64_t limit = limit_of(o),
              rest = limit > 2 * OWN_BYTES ? limit - OWN_BYTES : limit / 2;
+    uint64_t disks = MAX(o->dir_count, 1u), used;
     uint64_t buffers = o->rt.iobuf_bytes, hot = o->hot_bytes, tail = o->tail_bytes;
 
     o->rt.iobuf_bytes = MAX(MIN(buffers, rest / 4), MIB(8));
     o->hot_bytes = MIN(hot, rest / 5);
-    o->tail_bytes = MAX(MIN(tail, rest / 16), MIB(1));
+    o->tail_bytes = MAX(MIN(tail, rest / 16 / disks), MIB(1)); /* each disk has one */
     o->http.requests_max = (uint32_t)MIN((uint64_t)o->http.requests_max,
                                          MAX(rest / 4 / REQUEST_BYTES, UINT64_C(16)));
     /* What peers make us hold besides is what is left of it. The tail is twice its log while it is merged. */
-    account_set_limit(rest - o->rt.iobuf_bytes - o->hot_bytes - 2 * o->tail_bytes);
+    used = o->rt.iobuf_bytes + o->hot_bytes + 2 * disks * o->tail_bytes;
+    account_set_limit(MAX(rest - MIN(used, rest), rest / 4));
     if (o->rt.iobuf_bytes != buffers || o->hot_bytes != hot || o->tail_bytes != tail)
         LOG(LOG_INFO, "node.memory",
             "memory.buffers, memory.hot or index.memory is cut to fit",
