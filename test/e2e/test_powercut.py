@@ -2,6 +2,7 @@
 times on each, here it is three. What is skipped is skipped for a reason that is said."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from rigs import cutdisk, forebay
 from rigs.process import ROOT
 
 CUTS = int(os.environ.get("CUTS", "3"))
-CUTDISK = ROOT / "build/test/cutdisk"
+CUTDISK = pathlib.Path(os.environ.get("CUTDISK", ROOT / "build/test/cutdisk"))
 
 
 def powercut(*args):
