@@ -66,9 +66,6 @@ moving_text(const json_t *doc, struct buf *out)
     if (number(m, "failed") > 0)
         buf_printf(out, ", %llu FAILED: %s", (unsigned long long)number(m, "failed"),
                    text(m, "why"));
-    if (number(m, "left") > 0)
-        buf_printf(out, ", %llu stay: their bucket has versioning",
-                   (unsigned long long)number(m, "left"));
 }
 
 static void

@@ -245,7 +245,7 @@ struct disks_status {
     uint64_t seen, total; /* rows of it */
     uint64_t elapsed_ms;  /* of it */
     uint64_t moved, moved_bytes; /* copied since the set was settled last */
-    uint64_t failed, left;       /* in it: could not be put right; stay on purpose */
+    uint64_t failed;             /* in it: could not be put right */
     bool waiting;                /* for uploads that began before the set changed */
     uint64_t repairs, repaired;  /* that wait; done since the start */
     char why[384];               /* the last failure */

@@ -35,7 +35,7 @@ struct put_right {
     bool changed;   /* something was wrong */
 };
 /* All that is wrong with one key is put right; copies on the slots of `damaged` (bits) are written anew from another one:
- * a read of them might be answered from the hot set. ERR_NOT_BUILT: it stays where it is. May switch. */
+ * a read of them might be answered from the hot set. May switch. */
 enum err key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
                        struct put_right *done, struct errbuf *eb) MUST_CHECK;
 

@@ -34,7 +34,7 @@ struct mover {
     uint64_t passes, retry_at_ms, throttle_ns;
     uint32_t wishes_of_pass; /* when the latest pass began */
     struct {
-        uint64_t pass, seen, total, moved, moved_bytes, failed, left, began_ms;
+        uint64_t pass, seen, total, moved, moved_bytes, failed, began_ms;
         bool waiting;
         char why[sizeof((struct errbuf *)0)->text];
     } now; /* as in struct disks_status; read from elsewhere too, and no worse for a torn number */
@@ -166,10 +166,6 @@ static void
 count_failure(struct mover *mv, const struct disks_key *k, enum err rc,
               const struct errbuf *eb)
 {
-    if (rc == ERR_NOT_BUILT) {
-        mv->now.left++;
-        return;
-    }
     mv->now.failed++;
     snprintf(mv->now.why, sizeof mv->now.why, "%s", eb->text);
     if (mv->now.failed <= 10)
@@ -429,7 +425,7 @@ run_pass(struct disks *ds)
     guard(ds);
     old_writers = writers_old(ds);
     mv->now.pass = ++mv->passes;
-    mv->now.seen = mv->now.failed = mv->now.left = 0;
+    mv->now.seen = mv->now.failed = 0;
     mv->now.total = objects_in_all(ds);
     mv->now.began_ms = rt_now_ns() / 1000000u;
     ps.scratch = arena_new(KIB(64), SCRATCH_BYTES);
@@ -525,7 +521,7 @@ work(struct disks *ds)
     if (ds->keeper.next_bucket == NULL || rt_now_ns() / 1000000u < mv->retry_at_ms)
         return;
     if (!run_pass(ds)) {
-        if (mv->now.failed > 0 || mv->now.left > 0)
+        if (mv->now.failed > 0)
             mv->retry_at_ms = rt_now_ns() / 1000000u + RETRY_MS;
         return;
     }
@@ -655,7 +651,6 @@ mover_status(struct disks *ds, struct disks_status *out)
     out->moved = mv->now.moved;
     out->moved_bytes = mv->now.moved_bytes;
     out->failed = mv->now.failed;
-    out->left = mv->now.left;
     out->waiting = mv->now.waiting;
     out->repairs = atomic_load(&mv->repairs);
     out->repaired = atomic_load(&mv->repaired);

@@ -282,9 +282,15 @@ purge_others(struct disks *ds, const struct disks_key *k, unsigned keep,
 enum err
 ready_to_judge(struct disks_writer *w, const struct disk_condition *c, struct errbuf *eb)
 {
+    struct row row;
+
     if (w->class == DISK_CACHED)
         return purge_others(w->disks, &w->key, w->slot[0], eb);
-    return c != NULL ? bring_home(w->disks, &w->key, w->slot[0], eb) : ERR_OK;
+    /* Older versions are hidden, or replaced, where they stand: they must be there too. */
+    if (c == NULL && (lookup_all(w->disks, &w->key, &row, NULL) != ERR_OK ||
+                      (row.flags & ROW_HISTORY) == 0))
+        return ERR_OK;
+    return bring_home(w->disks, &w->key, w->slot[0], eb);
 }
 
 static enum err

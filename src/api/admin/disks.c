@@ -54,7 +54,6 @@ put_moving(struct json *j, const struct disks_status *s)
     json_u64(j, "moved", s->moved);
     json_u64(j, "moved_bytes", s->moved_bytes);
     json_u64(j, "failed", s->failed);
-    json_u64(j, "left", s->left);
     json_bool(j, "waiting", s->waiting);
     json_text(j, "why", s->why[0] != '\0' ? s->why : NULL);
     json_end(j);

@@ -192,10 +192,9 @@ rig_settled(struct rig *g)
             break;
     }
     if (!settled)
-        fprintf(stderr,
-                "not settled: pass %llu, failed %llu, left %llu, waiting %d: %s\n",
-                (unsigned long long)st->pass, (unsigned long long)st->failed,
-                (unsigned long long)st->left, st->waiting, st->why);
+        fprintf(stderr, "not settled: pass %llu, failed %llu, waiting %d: %s\n",
+                (unsigned long long)st->pass, (unsigned long long)st->failed, st->waiting,
+                st->why);
     free(st);
     return settled;
 }
