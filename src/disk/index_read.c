@@ -270,7 +270,7 @@ index_segments(struct index *x,
             unsigned class = (unsigned)take_be(&key, 1);
 
             if (class < DISK_CLASSES_)
-                on_segment(arg, (enum disk_class)class, (uint32_t)take_be(&key, 4),
+                on_segment(arg, (enum disk_class) class, (uint32_t)take_be(&key, 4),
                            &p->at[i].seen);
         }
     } while (rc == ERR_OK && p->more);

@@ -65,10 +65,11 @@ struct segment {
         uint64_t size; /* allocated */
         uint64_t used; /* the next place or group goes here */
         unsigned open_places;
-        struct list openings;  /* shared bodies: places without their header yet (body.c) */
+        struct list
+            openings; /* shared bodies: places without their header yet (body.c) */
         struct rt_cond opened; /* one of them has it */
-        uint64_t counted;     /* of it in used_bytes of the disk */
-        bool dirty;           /* cached: written since the last sync */
+        uint64_t counted;      /* of it in used_bytes of the disk */
+        bool dirty;            /* cached: written since the last sync */
         bool held;            /* compaction can do nothing with it until the next start */
         struct survey survey; /* of a log, or of places that were punched: compact.c */
         struct list of_class; /* logs and shared segments of the class, by id */
@@ -163,8 +164,9 @@ struct disk {
             log_damaged; /* changes of the native log are lost: bodies without a record are kept */
         uint64_t replayed, to_replay; /* bytes of logs */
         uint64_t replay_told_ns;
-        bool log_lost; /* as log_damaged, but for a rebuild that only keeps what there is */
-        bool open;                    /* takes changes */
+        bool
+            log_lost; /* as log_damaged, but for a rebuild that only keeps what there is */
+        bool open;    /* takes changes */
     } home;
 };
 

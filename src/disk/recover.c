@@ -928,7 +928,8 @@ recover_disk(struct disk *d, struct errbuf *eb)
     if (rc == ERR_OK)
         rc = remember_damage(d, damaged, eb);
     d->home.log_lost = d->home.log_damaged;
-    d->home.log_damaged |= d->o.rebuild; /* nothing is given back before somebody has looked */
+    d->home.log_damaged |=
+        d->o.rebuild; /* nothing is given back before somebody has looked */
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
         rc = recover_bodies(d, (enum disk_class)c, eb);
         count_shared(d, (enum disk_class)c);

@@ -449,8 +449,7 @@ row_has_object(const struct row *row)
 int64_t
 segment_weight(bool in_log, uint64_t size)
 {
-    return in_log ? (int64_t)align_up(size, 512) + RECORD_WEIGHT
-                  : (int64_t)MAX(size, 1u);
+    return in_log ? (int64_t)align_up(size, 512) + RECORD_WEIGHT : (int64_t)MAX(size, 1u);
 }
 
 int64_t

@@ -40,7 +40,8 @@ enum err segment_remove(struct disk *d, enum disk_class class, enum segment_kind
 /* A log in which nothing lives any more goes out of table and folder, durably, or becomes the spare of its class: its
  * header says so under the next generation, and no old group can be read again. Takes the caller's reference. Home;
  * may switch. */
-enum err segment_retire(struct disk *d, struct segment **sp, struct errbuf *eb) MUST_CHECK;
+enum err segment_retire(struct disk *d, struct segment **sp,
+                        struct errbuf *eb) MUST_CHECK;
 /* Unlinks the spare: for want of room, at the end. Home; may switch. */
 void segment_drop_spare(struct disk *d, enum disk_class class);
 static inline bool

@@ -2,7 +2,7 @@
 #pragma once
 #include "disk/internal.h"
 
-#define SUPERBLOCK_BYTES      4096
+#define SUPERBLOCK_BYTES 4096
 /* Flags. */
 #define SUPERBLOCK_NODE_STATE 1u
 #define SUPERBLOCK_REMOVED    2u

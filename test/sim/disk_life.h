@@ -26,7 +26,7 @@ struct life {
     uint64_t epoch;
     uint64_t segment_bytes; /* 0: 2 MiB */
     unsigned compacts;      /* one request in so many is a compaction; 0: none */
-    char *body; /* BODY_TOP bytes, one for each worker */
+    char *body;             /* BODY_TOP bytes, one for each worker */
 };
 
 static struct disk_key

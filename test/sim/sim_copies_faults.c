@@ -22,7 +22,7 @@ disturb(uint64_t round, uint64_t nth, enum err how, uint64_t *waits)
     ledger_init(&ledger);
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     f.epoch = 1;
-    f.ops = 3;
+    f.ops = 2;
     f.disturbed = nth > 0;
     sim_disturb_wait(s, nth, how);
     if (sim_run_world(s, live, &f, &eb) != ERR_OK)

@@ -52,7 +52,8 @@ reads_right(struct disk *d, const char *key, const struct row *row, const char *
     if (rc == ERR_OK)
         CHECK_U64(at, row->size);
     else
-        CHECK(rc == ERR_CORRUPT || rc == ERR_NOT_FOUND); /* the latter: no row of the key says so */
+        CHECK(rc == ERR_CORRUPT ||
+              rc == ERR_NOT_FOUND); /* the latter: no row of the key says so */
     return rc == ERR_OK;
 }
 
