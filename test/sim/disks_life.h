@@ -278,6 +278,9 @@ complete(struct life *f, const struct disks_key *key, const struct upload_id *u,
                                    &eb);
         if (rc == ERR_OK)
             CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+        else if (rc ==
+                 ERR_NO_UPLOAD) /* times here are numbers of writes: over since 1970 */
+            rc = ERR_OK;
     }
     arena_free(&a);
     return rc;
