@@ -36,7 +36,8 @@ struct node {
     /* reload.c, on loop 0. */
     struct rt_cond hup;
     bool hup_asked;
-    char tls_trouble[sizeof((struct errbuf *)0)->text]; /* the last sentence that was logged */
+    char tls_trouble[sizeof((struct errbuf *)0)
+                         ->text]; /* the last sentence that was logged */
 };
 
 /* disks.c */

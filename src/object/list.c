@@ -170,9 +170,9 @@ list_here(struct walk *w, struct errbuf *eb)
         bool more = false;
 
         arena_reset(w->scratch);
-        rc = disks_list(w->s->options.disks, w->bucket->id, w->bucket->copies, w->next.from,
-                        w->next.inclusive, MIN(left, w->batch), w->scratch, &rows, &count,
-                        &more, eb);
+        rc = disks_list(w->s->options.disks, w->bucket->id, w->bucket->copies,
+                        w->next.from, w->next.inclusive, MIN(left, w->batch), w->scratch,
+                        &rows, &count, &more, eb);
         done = !more;
         if (rc == ERR_OK)
             rc = take_rows(w, rows, count, &done, eb);

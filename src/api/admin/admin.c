@@ -88,9 +88,9 @@ bench(struct request *q)
 static enum err
 home(struct request *q)
 {
-    answer_text(
-        q, 200,
-        SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets /_/disks /_/users\n"));
+    answer_text(q, 200,
+                SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets /_/disks "
+                     "/_/users\n"));
     return ERR_OK;
 }
 
