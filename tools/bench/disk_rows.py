@@ -66,9 +66,18 @@ def device_reads(folder):
 
 
 def written(path):
-    """Up to where it was written: reading what is only reserved costs a disk nothing."""
+    """(offset, bytes) of the longest piece that was written: reading what is only reserved costs a disk nothing."""
+    best, at = (0, 0), 0
     with open(path, "rb") as file:
-        return os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+        end = os.stat(path).st_size
+        while at < end:
+            try:
+                begin = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:  # nothing but holes
+                break
+            at = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+            best = max(best, (begin, at - begin), key=lambda piece: piece[1])
+    return best
 
 
 def allocated(*paths):
@@ -86,10 +95,11 @@ def disk_get(context, name, size, count, bs, conns, must):
     paths = write_paths(context, "ours", [f"/bench/{k}" for k in keys(count)])
     put = load(context, server.port, paths, "-c", 64, "-a", 1, "-b", size, pids=server.pids())
     context.errors += put["errors"]
-    segment = max((context.dir / "data/native").glob("*.tar"), key=written)
+    segment = max((context.dir / "data/native").glob("*.tar"), key=lambda p: written(p)[1])
+    offset, length = written(segment)
     us = Contestant("forebay, from the disk", server, paths, size)
     disk = Fio(context, f"fio randread {bs // KIB} KiB, QD {conns}", "--rw=randread", f"--bs={bs}", "--direct=1",
-               "--readonly", f"--filename={segment}", f"--size={written(segment)}", f"--iodepth={conns}", "--time_based",
+               "--readonly", f"--filename={segment}", f"--offset={offset}", f"--size={length}", f"--iodepth={conns}", "--time_based",
                f"--runtime={context.seconds}")  # fmt: skip
     reads = asked = 0
     for _ in range(context.rounds):
@@ -100,7 +110,7 @@ def disk_get(context, name, size, count, bs, conns, must):
         us.samples.append(load(context, us.port, paths, "-c", conns, "-w", 0, "-s", size, pids=server.pids(), seconds=context.seconds))
         reads += device_reads(context.dir) - before
         asked += us.samples[-1]["requests"]
-    print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s, no hot set; fio on {written(segment) // MIB:,} MiB")
+    print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s, no hot set; fio on {length // MIB:,} MiB")
     table([us])
     disk.say(("rps", "reads/s"), ("mib_s", "MiB/s"))
     errors_of(context, [us])
