@@ -28,8 +28,7 @@ admin_put_bucket(struct json *j, const struct map_bucket *b)
     json_bool(j, "anonymous_read", b->anonymous_read);
     if (!b->cached) {
         json_u64(j, "copies", MAX(b->copies, 1u));
-        json_u64(j, "min_copies",
-                 b->min_copies > 0 ? b->min_copies : MAX(b->copies, 1u));
+        json_u64(j, "min_copies", b->min_copies > 0 ? b->min_copies : MAX(b->copies, 1u));
     }
     if (b->cached) {
         json_open_object(j, "remote");

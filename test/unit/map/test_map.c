@@ -204,7 +204,8 @@ world(void *arg)
     CHECK(make("later", NULL, &first) == ERR_OK);
     CHECK(first > third);
     CHECK(map_bucket_find(map_now(map), SPAN("zzz"))->cached);
-    CHECK_STR(map_bucket_find(map_now(map), SPAN("zzz"))->cors, "<C/>"); /* settings stay */
+    CHECK_STR(map_bucket_find(map_now(map), SPAN("zzz"))->cors,
+              "<C/>"); /* settings stay */
     close_map();
 }
 

@@ -570,7 +570,8 @@ test_sessions_resume(void)
         SSL_CTX_set_session_cache_mode(x, SSL_SESS_CACHE_CLIENT);
         SSL_CTX_sess_set_new_cb(x, on_session);
         for (int again = 0; again < 2; again++) {
-            SSL *theirs = memory_ssl(x, false), *ours = memory_ssl(atomic_load(&server->ssl_ctx), true);
+            SSL *theirs = memory_ssl(x, false),
+                *ours = memory_ssl(atomic_load(&server->ssl_ctx), true);
             char byte;
 
             CHECK(again == 0 || SSL_set_session(theirs, kept) == 1);
