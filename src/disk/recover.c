@@ -243,6 +243,18 @@ write_again(struct segment *s, uint64_t from, uint64_t to, struct errbuf *eb)
     return rc;
 }
 
+/* The same for the segment's own header, and for its size. */
+static enum err
+renew_segment(struct segment *s, struct errbuf *eb)
+{
+    uint64_t size;
+    enum err rc = rt_file_size(s->file, &size, eb);
+
+    if (rc == ERR_OK)
+        rc = rt_truncate(s->file, size, eb);
+    return rc == ERR_OK ? write_again(s, 0, DISK_ALIGN, eb) : rc;
+}
+
 /* Cached bodies are not synced before their reply: what the index does not cover yet is read once. */
 static enum err
 cached_body_is_there(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
@@ -549,6 +561,8 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
     if (rc == ERR_OK)
         rc = bridge_gap(d, c, s, &scan, *next, eb);
     if (rc == ERR_OK && last)
+        rc = renew_segment(s, eb);
+    if (rc == ERR_OK && last)
         rc = write_again(s, again, scan.offset, eb);
     log_scan_end(&scan);
     return rc;
@@ -726,7 +740,9 @@ walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
         used = s->home.size;
     s->home.used = used;
     puncher_given_out(d->puncher, s->id, used); /* all that died is with him by now */
-    return rc == ERR_OK && at > DISK_ALIGN ? rt_sync(s->file, eb) : rc;
+    if (rc == ERR_OK)
+        rc = renew_segment(s, eb);
+    return rc == ERR_OK ? rt_sync(s->file, eb) : rc;
 }
 
 static enum err
