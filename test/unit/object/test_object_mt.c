@@ -83,12 +83,13 @@ static bool
 is_here(struct rig *g, const char *key)
 {
     struct disks_key k = {.at.bucket = g->cached->id,
-                         .at.birth_name = span_of(g->cached->birth_name),
-                         .at.key = span_of(key)};
+                          .at.birth_name = span_of(g->cached->birth_name),
+                          .at.key = span_of(key)};
     struct row row;
     struct errbuf eb = {{0}};
 
-    return disks_lookup(g->disks, &k, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) == 0;
+    return disks_lookup(g->disks, &k, &row, &eb) == ERR_OK &&
+           (row.flags & ROW_DOUBT) == 0;
 }
 
 #define READERS 20
