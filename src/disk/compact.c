@@ -14,6 +14,7 @@
 #include "disk/scan.h"
 #include "disk/segment.h"
 #include "disk/space.h"
+#include "rt/point.h"
 
 #define ROUND_MS     1000u
 #define QUIET_MS     5000u /* nobody wrote for so long: then compaction goes further */
@@ -451,8 +452,10 @@ compact_log(struct compactor *k, struct segment *s, struct errbuf *eb)
         struct pass p = {.moves = true, .oldest = oldest};
 
         rc = walk(k, s, &p, eb);
+        POINT(COMPACT_COPIED);
         if (rc == ERR_OK)
             rc = flush_wait(d, eb);
+        POINT(COMPACT_INDEXED);
         if (rc == ERR_OK && p.stuck) {
             s->home.survey = (struct survey){.done = true, .living = s->home.counted};
             return ERR_OK;
@@ -468,7 +471,9 @@ compact_log(struct compactor *k, struct segment *s, struct errbuf *eb)
         hold(d, s, "something still names a place in it after all of it was moved");
         return ERR_OK;
     }
-    return retire(k, &(struct segment *){segment_ref(s)}, oldest, eb);
+    rc = retire(k, &(struct segment *){segment_ref(s)}, oldest, eb);
+    POINT(COMPACT_FREED);
+    return rc;
 }
 
 /* ---- which one ---- */

@@ -9,6 +9,7 @@
 #include "disk/scan.h"
 #include "disk/segment.h"
 #include "disk/space.h"
+#include "rt/point.h"
 
 #define WAITING_MAX 65536u
 #define BATCH       64u    /* places whose headers one sync makes durable */
@@ -193,7 +194,9 @@ punch_holes(struct disk *d, struct segment *s, struct hole *holes, uint32_t coun
         uint64_t bytes = holes[i].span - BODY_HEAD;
         uint64_t counted = MIN(bytes, s->home.counted);
 
+        POINT(PUNCH_BEFORE);
         rc = rt_punch(s->file, holes[i].offset + BODY_HEAD, bytes, eb);
+        POINT(PUNCHED);
         if (rc != ERR_OK)
             break;
         s->home.counted -= counted;

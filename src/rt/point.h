@@ -49,6 +49,11 @@
     X(COPY_DECIDED, "copy.decided")                                                      \
     /* space */                                                                          \
     X(UNLINK_BEFORE, "unlink.before")                                                    \
+    X(PUNCH_BEFORE, "punch.before")                                                      \
+    X(PUNCHED, "punch.done")                                                             \
+    X(COMPACT_COPIED, "compact.copied")                                                  \
+    X(COMPACT_INDEXED, "compact.indexed")                                                \
+    X(COMPACT_FREED, "compact.freed")                                                    \
     X(UNLINKED, "unlink.done")                                                           \
     /* moving: drain, repair, rebalance */                                               \
     X(MOVE_LISTED, "move.listed")                                                        \
