@@ -13,6 +13,7 @@
 static const enum s3_code codes[ERR_COUNT_] = {
     [ERR_BAD_REQUEST] = S3_InvalidRequest,
     [ERR_DENIED] = S3_AccessDenied,
+    [ERR_QUOTA] = S3_QuotaExceeded,
     [ERR_NOT_FOUND] = S3_NoSuchKey,
     [ERR_NO_BUCKET] = S3_NoSuchBucket,
     [ERR_NO_UPLOAD] = S3_NoSuchUpload,
@@ -49,6 +50,7 @@ is_for_client(enum err code)
     case ERR_OK:
     case ERR_BAD_REQUEST:
     case ERR_DENIED:
+    case ERR_QUOTA:
     case ERR_NOT_FOUND:
     case ERR_NO_BUCKET:
     case ERR_NO_UPLOAD:

@@ -16,6 +16,7 @@
     X(OK, 200, false)                                                                    \
     X(BAD_REQUEST, 400, false)                                                           \
     X(DENIED, 403, false)                                                                \
+    X(QUOTA, 403, false)                                                                 \
     X(NOT_FOUND, 404, false)                                                             \
     X(NO_BUCKET, 404, false)                                                             \
     X(NO_UPLOAD, 404, false)                                                             \

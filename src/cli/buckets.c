@@ -131,6 +131,9 @@ static const struct flag bucket_flags[] = {
     {"copies", 0, "N", "set: every object lies on so many disks of the node", false},
     {"min-copies", 0, "N", "set: a write is taken with so many; all of them unless set",
      false},
+    {"quota-bytes", 0, "SIZE", "set: at most so much in it, as 10GiB; none: no limit",
+     false},
+    {"quota-objects", 0, "N", "set: at most so many objects; none: no limit", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -141,6 +144,7 @@ static const char *const bucket_examples[] = {
     "forebay bucket ls",
     "forebay bucket set s3://shards --anonymous-read on",
     "forebay bucket set s3://models --copies 2",
+    "forebay bucket set s3://scratch --quota-bytes 10GiB --quota-objects 1000000",
     NULL,
 };
 static const struct verb bucket = {
@@ -312,6 +316,31 @@ set_number(const struct args *a, const char *flag, const char *member, struct js
     return ERR_OK;
 }
 
+/* A size or a number; "none" is 0. */
+static enum err
+set_quota(const struct args *a, const char *flag, const char *member, bool size,
+          struct json *j, unsigned *members, struct errbuf *eb)
+{
+    const char *text = args_value(a, flag);
+    uint64_t n = 0;
+    enum err rc = ERR_OK;
+
+    if (text == NULL)
+        return ERR_OK;
+    if (strcmp(text, "none") != 0)
+        rc = size ? num_size(span_of(text), &n, eb)
+             : num_u64(span_of(text), &n) == ERR_OK
+                 ? ERR_OK
+                 : err_set(eb, ERR_BAD_REQUEST, "expected a number or none");
+    if (rc != ERR_OK) {
+        err_prefix(eb, "--%s \"%s\"", flag, text);
+        return rc;
+    }
+    json_u64(j, member, n);
+    (*members)++;
+    return ERR_OK;
+}
+
 /* One flag is one member of the document. */
 static enum err
 set_document(const struct args *a, struct json *j, struct errbuf *eb)
@@ -324,6 +353,10 @@ set_document(const struct args *a, struct json *j, struct errbuf *eb)
     rc = set_number(a, "copies", "copies", j, &members, eb);
     if (rc == ERR_OK)
         rc = set_number(a, "min-copies", "min_copies", j, &members, eb);
+    if (rc == ERR_OK)
+        rc = set_quota(a, "quota-bytes", "quota_bytes", true, j, &members, eb);
+    if (rc == ERR_OK)
+        rc = set_quota(a, "quota-objects", "quota_objects", false, j, &members, eb);
     if (rc != ERR_OK)
         return rc;
     if (anonymous != NULL) {

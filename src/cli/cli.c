@@ -17,6 +17,7 @@ cli_exit_of(enum err rc)
     case ERR_NO_UPLOAD:
         return EXIT_NOT_FOUND;
     case ERR_DENIED:
+    case ERR_QUOTA:
         return EXIT_DENIED;
     case ERR_TIMEOUT:
     case ERR_BUSY:

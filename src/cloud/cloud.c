@@ -301,6 +301,7 @@ backend_error(enum err rc, struct errbuf *eb)
         err_prefix(eb, "the backend");
         return rc;
     case ERR_OK:
+    case ERR_QUOTA:
     case ERR_NO_BUCKET:
     case ERR_NOT_ALLOWED:
     case ERR_TIMEOUT:

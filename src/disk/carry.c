@@ -197,10 +197,10 @@ look_at_manifest(struct disk *d, const struct member *m, bool oldest, struct car
     if (rc == ERR_OK && stands_at(&out->row, &at)) {
         out->what = CARRY_MANIFEST;
         out->by = BY_VERSION;
-        return ERR_OK;
     }
-    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
-        rc = upload_is_open(d, m, &open, eb);
+    if (rc != ERR_NOT_FOUND) /* one that was moved ends the upload as well */
+        return rc;
+    rc = upload_is_open(d, m, &open, eb);
     if (rc == ERR_OK && !open && !oldest)
         out->what = CARRY_END;
     return rc;

@@ -263,8 +263,10 @@ judge(struct committer *k, struct commit *c, bool *sync)
     enum err rc;
 
     *sync = c->class == DISK_NATIVE;
-    if (c->carried != NULL)
+    if (c->carried != NULL) {
+        *sync = false; /* what it stands for is durable until its log goes, and that waits for the index */
         return carry_allowed(k->changes, c, k->written);
+    }
     switch ((unsigned)c->kind) {
     case MEMBER_UPLOAD_BEGIN:
     case MEMBER_BUCKET:

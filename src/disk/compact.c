@@ -24,10 +24,13 @@
 #define PASSES       4 /* over one log: what changed while it was moved is looked at again */
 /* Shares of dead bytes, in hundredths. */
 #define DEAD_BUSY  25u
-#define DEAD_QUIET 6u
+#define DEAD_QUIET 5u
 #define DEAD_FULL  1u
-#define WAITING    10u /* of records that only older logs keep */
-#define SURVEYS    4u  /* a round */
+/* The same of records that only older logs keep. */
+#define WAITING_BUSY  10u
+#define WAITING_QUIET 3u
+#define LOOKING       4u /* reading costs others so much less than moving */
+#define SURVEYS       4u /* a round */
 
 struct compactor {
     struct disk *disk; /* borrowed */
@@ -379,7 +382,7 @@ walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
         if (rc == ERR_OK && k->count > 0) /* they borrow from the scanner's window */
             rc = end_batch(k, s->class, p, eb);
         if (rc == ERR_OK)
-            rc = pace(k, scan.offset - from);
+            rc = pace(k, (scan.offset - from) / (p->moves ? 1 : LOOKING));
     }
     if (k->count > 0 && rc == ERR_OK)
         rc = end_batch(k, s->class, p, eb);
@@ -403,6 +406,9 @@ survey(struct compactor *k, struct segment *s, bool oldest, struct errbuf *eb)
         rc = walk(k, s, &p, eb);
     if (rc != ERR_OK)
         return rc;
+    LOG(LOG_DEBUG, "disk.log_surveyed", "what a log holds was counted",
+        L_U64("segment", s->id), L_U64("bytes", s->home.counted),
+        L_U64("living", p.living), L_U64("waiting", p.waiting));
     *v = (struct survey){.done = true,
                          .living = p.stuck ? s->home.counted : p.living,
                          .waiting = p.waiting,
@@ -418,6 +424,7 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     struct disk *d = k->disk;
     struct segment *s = *sp;
     enum disk_class class = s->class;
+    uint32_t id = s->id;
     uint64_t first = s->first_group, last = last_group(d, s), bytes = s->home.counted;
     struct retired *r = &d->home.retired;
     enum err rc = ERR_OK;
@@ -434,14 +441,17 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     if (oldest)
         retired_forget(r, class, last + 1);
     space_reclaimed(d->space, SPACE_COMPACT, bytes);
+    LOG(LOG_DEBUG, "disk.log_compacted", "what lived in a log stands elsewhere",
+        L_U64("segment", id), L_U64("bytes", bytes));
     return ERR_OK;
 }
 
-/* Moves what lives in it, until nothing does. */
+/* Moves what lives in it, until nothing does. Takes the reference where it goes: whoever reads has the only others. */
 static enum err
-compact_log(struct compactor *k, struct segment *s, struct errbuf *eb)
+compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
 {
     struct disk *d = k->disk;
+    struct segment *s = *sp;
     struct index_segment seen = {0};
     bool oldest = is_oldest(d, s);
     enum disk_class class = s->class;
@@ -471,7 +481,7 @@ compact_log(struct compactor *k, struct segment *s, struct errbuf *eb)
         hold(d, s, "something still names a place in it after all of it was moved");
         return ERR_OK;
     }
-    rc = retire(k, &(struct segment *){segment_ref(s)}, oldest, eb);
+    rc = retire(k, sp, oldest, eb);
     POINT(COMPACT_FREED);
     return rc;
 }
@@ -540,7 +550,9 @@ choose(struct compactor *k, enum disk_class class, struct segment **out,
 
         if (rc != ERR_OK)
             return rc;
-        if (c.oldest != NULL && c.waiting * 100 > c.held * WAITING) {
+        if (c.oldest != NULL &&
+            c.waiting * 100 >
+                c.held * (share == DEAD_BUSY ? WAITING_BUSY : WAITING_QUIET)) {
             *out = segment_ref(c.oldest);
             return ERR_OK;
         }
@@ -583,7 +595,7 @@ round_of(struct compactor *k, bool *did, struct errbuf *eb)
         }
         if (rc == ERR_OK) {
             *did = true;
-            rc = compact_log(k, s, eb);
+            rc = compact_log(k, &s, eb);
         }
         segment_drop(&s);
     }
@@ -693,12 +705,19 @@ compact_on_home(void *arg)
 {
     struct at_once *a = arg;
     struct compactor *k = a->disk->compactor;
+    uint64_t used = atomic_load(&a->disk->used_bytes[DISK_NATIVE]) +
+                    atomic_load(&a->disk->used_bytes[DISK_CACHED]);
+    struct disk_space before, now;
     bool did = true;
 
+    disk_space(a->disk, &before);
     a->rc = flush_wait(a->disk, a->eb);
     k->urgent++;
-    while (a->rc == ERR_OK && did)
-        a->rc = take_turn(k, &did, a->eb);
+    do { /* what others write meanwhile is not waited for */
+        if (a->rc == ERR_OK)
+            a->rc = take_turn(k, &did, a->eb);
+        disk_space(a->disk, &now);
+    } while (a->rc == ERR_OK && did && now.moved_bytes - before.moved_bytes <= 4 * used);
     k->urgent--;
 }
 

@@ -15,7 +15,7 @@ static const char *const kind_names[] = {
     [SEGMENT_ONE] = "one",
 };
 #define SEGMENT_ID_MAX ((1u << 28) - 1)
-#define LOG_SHARE      16u /* a log is that part of what its class holds */
+#define LOG_SHARE      32u /* a log is that part of what its class holds */
 
 const char *
 segment_kind_name(enum segment_kind kind)
@@ -316,7 +316,7 @@ wants_spare(const struct disk *d, const struct segment *s)
 {
     return d->home.spare[s->class] == NULL && !s->doomed && !space_is_tight(d->space) &&
            s->generation < UINT32_MAX &&
-           s->home.size <= MAX(MIB(16), atomic_load(&d->used_bytes[s->class]) / 16);
+           s->home.size <= MAX(MIB(16), atomic_load(&d->used_bytes[s->class]) / LOG_SHARE);
 }
 
 enum err

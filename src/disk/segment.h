@@ -19,7 +19,7 @@ bool segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id)
 enum err segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
                       uint64_t first_group, uint64_t bytes, struct segment **out,
                       struct errbuf *eb) MUST_CHECK;
-/* The same for logs and shared segments: a log as large as a sixteenth of what the class holds, others as large as that,
+/* The same for logs and shared segments: a log as large as a 32nd of what the class holds, others as large as that,
  * between `from` and `most`; smaller where
  * the disk has not that much left, but with room for `room` behind the header. A log takes the spare, if there is one.
  * Home; may switch. */

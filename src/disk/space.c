@@ -13,7 +13,7 @@
 #define BALLAST_LEAST MIB(8)
 #define BALLAST_MOST  MIB(256)
 #define TICK_MS       1000u
-#define COUNT_TICKS   10u /* the index is asked that often what lives */
+#define COUNT_TICKS   3u /* the index is asked that often what lives */
 
 struct space {
     struct disk *disk;  /* borrowed */

@@ -454,6 +454,30 @@ disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
 }
 
 void
+disks_bucket_usage(struct disks *ds, uint64_t bucket, unsigned copies, uint64_t *objects,
+                   uint64_t *bytes)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+
+    *objects = *bytes = 0;
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+        uint64_t o, b;
+
+        if (d == NULL)
+            continue;
+        disk_bucket_usage(d, bucket, &o, &b);
+        slot_leave(ds, all[i]);
+        *objects += o;
+        *bytes += b;
+    }
+    copies = MAX(MIN(copies, n), 1u);
+    *objects /= copies;
+    *bytes /= copies;
+}
+
+void
 disks_stat(struct disks *ds, struct disk_stat *out)
 {
     uint64_t counted[DISKS_MAX];

@@ -187,6 +187,9 @@ enum err disks_settle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 void disks_stat(struct disks *ds, struct disk_stat *out);
 /* Gives about so many bytes of the hot set back to the system. Blocks: on a worker. */
 void disks_shrink_hot(struct disks *ds, uint64_t bytes);
+/* Objects of a bucket and their bytes, as disk_bucket_usage(): each once, as far as all copies are made. Does not wait. */
+void disks_bucket_usage(struct disks *ds, uint64_t bucket, unsigned copies,
+                        uint64_t *objects, uint64_t *bytes);
 
 /* ---- disks come and go while the node serves: any loop, may switch ---- */
 

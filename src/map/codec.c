@@ -19,6 +19,8 @@ enum {
     F_CORS = 9,
     F_TAGS = 10,
     F_MIN_COPIES = 11,
+    F_QUOTA_BYTES = 12,
+    F_QUOTA_OBJECTS = 13,
     F_ENDPOINT = 16,
     F_REGION = 17,
     F_REMOTE = 18,
@@ -54,11 +56,13 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
     if (b->cached)
         record_put_u64(&w, F_CACHED, 1);
     put_number(&w, F_COPIES, b->copies);
-    put_number(&w, F_MIN_COPIES, b->min_copies);
     put_number(&w, F_VERSIONING, b->versioning);
     put_number(&w, F_ANONYMOUS_READ, b->anonymous_read);
     put_text(&w, F_CORS, b->cors);
     put_text(&w, F_TAGS, b->tags);
+    put_number(&w, F_MIN_COPIES, b->min_copies);
+    put_number(&w, F_QUOTA_BYTES, b->quota_bytes);
+    put_number(&w, F_QUOTA_OBJECTS, b->quota_objects);
     if (b->cached) {
         put_text(&w, F_ENDPOINT, b->backend.endpoint);
         put_text(&w, F_REGION, b->backend.region);
@@ -97,7 +101,9 @@ get_settings(const struct record *r, struct map_bucket *b)
     if (get_u64(r, F_COPIES, &copies) != ERR_OK || copies > UINT16_MAX ||
         get_u64(r, F_MIN_COPIES, &min_copies) != ERR_OK || min_copies > MAX(copies, 1u) ||
         get_u64(r, F_VERSIONING, &versioning) != ERR_OK || versioning > MAP_SUSPENDED ||
-        get_u64(r, F_ANONYMOUS_READ, &anonymous_read) != ERR_OK || anonymous_read > 1)
+        get_u64(r, F_ANONYMOUS_READ, &anonymous_read) != ERR_OK || anonymous_read > 1 ||
+        get_u64(r, F_QUOTA_BYTES, &b->quota_bytes) != ERR_OK ||
+        get_u64(r, F_QUOTA_OBJECTS, &b->quota_objects) != ERR_OK)
         return ERR_CORRUPT;
     b->copies = (unsigned)copies;
     b->min_copies = (unsigned)min_copies;

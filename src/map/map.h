@@ -39,8 +39,9 @@ struct map_bucket {
     unsigned copies;     /* 0: never said, one */
     unsigned min_copies; /* a write is taken with so many; 0: all of them */
     enum map_versioning versioning;
-    bool anonymous_read; /* GET, HEAD and listings without keys */
-    char *cors, *tags;   /* documents, as given; NULL: none */
+    bool anonymous_read;                 /* GET, HEAD and listings without keys */
+    char *cors, *tags;                   /* documents, as given; NULL: none */
+    uint64_t quota_bytes, quota_objects; /* 0: none */
 };
 struct map; /* one snapshot */
 struct map_service;

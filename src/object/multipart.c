@@ -98,6 +98,8 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
     if (rc == ERR_OK)
         rc = part_checksum(s, &k, &id, &own, eb);
     if (rc == ERR_OK)
+        rc = quota_admit(s, b, key, o->size, 0, eb);
+    if (rc == ERR_OK)
         rc = put_new(s, b, key, &own, PUT_PART, out);
     if (rc == ERR_OK)
         rc = disks_part_begin(s->options.disks, &k, &id, number, o->size, &(*out)->writer,
@@ -316,13 +318,21 @@ combine_checksums(struct complete *c, struct object_meta *meta)
     meta->checksum = (struct span){bytes, len};
 }
 
-static enum err
-check_size(struct complete *c)
+static uint64_t
+size_of_parts(const struct complete *c)
 {
     uint64_t size = 0;
 
     for (uint32_t i = 0; i < c->what->count; i++)
         size += c->named[i].size;
+    return size;
+}
+
+static enum err
+check_size(struct complete *c)
+{
+    uint64_t size = size_of_parts(c);
+
     if (c->what->want_size != OBJECT_ANY_SIZE && c->what->want_size != size) {
         *c->why = COMPLETE_WRONG_SIZE;
         return err_set(c->eb, ERR_BAD_REQUEST,
@@ -383,6 +393,8 @@ complete_native(struct complete *c, struct object_info *out)
         rc = match_parts(c);
     if (rc == ERR_OK)
         rc = check_size(c);
+    if (rc == ERR_OK)
+        rc = quota_admit(c->s, c->bucket, c->key.at.key, size_of_parts(c), 1, c->eb);
     if (rc != ERR_OK)
         return rc;
     etag_multipart_init(&etag);

@@ -61,6 +61,8 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
     enum err rc = put_new(s, b, key, o, b->cached ? PUT_THROUGH : PUT_NATIVE, out);
 
     if (rc == ERR_OK)
+        rc = quota_admit(s, b, key, o->size, 1, eb);
+    if (rc == ERR_OK)
         rc =
             disks_write_begin(s->options.disks, &k, b->cached ? DISK_CACHED : DISK_NATIVE,
                               o->size, &(*out)->writer, eb);
@@ -162,7 +164,13 @@ commit_native(struct object_put *p, const struct object_meta *meta, struct arena
     struct object_meta kept;
     struct row row;
     const struct object_condition *c = p->options.condition;
-    enum err rc = disks_commit(&p->writer, meta, c != NULL ? &c->disk : NULL, &row, eb);
+    enum err rc = ERR_OK;
+
+    if (p->options.size == DISK_SIZE_UNKNOWN) /* now it is known */
+        rc = quota_admit(p->s, p->bucket, p->key, p->sums.size, 1, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = disks_commit(&p->writer, meta, c != NULL ? &c->disk : NULL, &row, eb);
 
     if (rc != ERR_OK)
         return rc;

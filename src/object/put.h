@@ -46,3 +46,9 @@ enum disk_versioning versioning_of(const struct map_bucket *b);
 /* multipart.c: ids of native uploads as text. */
 bool native_id(struct span text, struct upload_id *out);
 struct span id_text(struct arena *a, const struct upload_id *id);
+
+/* quota.c: may `count` objects (0: a part of one) of together `size` bytes come into the bucket? ERR_QUOTA with a sentence. May
+ * switch, where the bucket has a quota. */
+enum err quota_admit(struct object_service *s, const struct map_bucket *b,
+                     struct span key, uint64_t size, unsigned count,
+                     struct errbuf *eb) MUST_CHECK;

@@ -49,13 +49,42 @@ set_min_copies(struct map_bucket *b, const json_t *v, struct errbuf *eb)
     return copies_of(b, "min_copies", v, &b->min_copies, eb);
 }
 
+/* 0: none. */
+static enum err
+quota_of(const struct map_bucket *b, const char *name, const json_t *v, uint64_t *out,
+         struct errbuf *eb)
+{
+    json_int_t n = json_integer_value(v);
+
+    if (b->cached)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "an attached bucket has no quota: its objects are at the remote");
+    if (!json_is_integer(v) || n < 0)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is a number; 0 takes the quota away",
+                       name);
+    *out = (uint64_t)n;
+    return ERR_OK;
+}
+
+static enum err
+set_quota_bytes(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    return quota_of(b, "quota_bytes", v, &b->quota_bytes, eb);
+}
+
+static enum err
+set_quota_objects(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    return quota_of(b, "quota_objects", v, &b->quota_objects, eb);
+}
+
 static const struct member {
     const char *name;
     enum err (*set)(struct map_bucket *b, const json_t *v, struct errbuf *eb);
 } members[] = {
-    {"anonymous_read", set_anonymous_read},
-    {"copies", set_copies},
-    {"min_copies", set_min_copies},
+    {"anonymous_read", set_anonymous_read}, {"copies", set_copies},
+    {"min_copies", set_min_copies},         {"quota_bytes", set_quota_bytes},
+    {"quota_objects", set_quota_objects},
 };
 
 static enum err

@@ -29,6 +29,10 @@ admin_put_bucket(struct json *j, const struct map_bucket *b)
     if (!b->cached) {
         json_u64(j, "copies", MAX(b->copies, 1u));
         json_u64(j, "min_copies", b->min_copies > 0 ? b->min_copies : MAX(b->copies, 1u));
+        if (b->quota_bytes > 0)
+            json_u64(j, "quota_bytes", b->quota_bytes);
+        if (b->quota_objects > 0)
+            json_u64(j, "quota_objects", b->quota_objects);
     }
     if (b->cached) {
         json_open_object(j, "remote");

@@ -1,0 +1,184 @@
+"""F1: a full disk refuses objects in words, and reads, lists and deletes; space of deleted objects comes back; quotas."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import time
+
+import botocore.exceptions
+import pytest
+
+import plain
+from conftest import boto
+
+
+
+def ask(port, method, path, body=None, headers=None):
+    """One unsigned request for "/bucket/key?query"."""
+    path, _, query = path[1:].partition("?")
+    bucket, _, key = path.partition("/")
+    return plain.ask(port, method, bucket, key, body, headers, query)
+
+
+SIZES = (1_000, 4_000, 100_000, 300_000, 1_000_000)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mounts a file system of that size in memory; skipped, in words, where that is not allowed."""
+    mounted = []
+
+    def mount(options):
+        path = tmp_path / f"disk-{len(mounted)}"
+        path.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            pytest.skip(f"a file system of its own needs root: mount: {done.stderr.strip()}")
+        mounted.append(path)
+        return path.relative_to(tmp_path) / "data"
+
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def body(number, size):
+    return (b"%08d" % number) * (size // 8)
+
+
+def fill(port, most=100_000):
+    """PUTs until one is refused: what was taken, and the refusal."""
+    rng = random.Random(1)
+    taken = {}
+    for number in range(most):
+        data = body(number, rng.choice(SIZES))
+        answer = ask(port, "PUT", f"/bucket/key-{number}", data)
+        if answer.status != 200:
+            return taken, answer
+        taken[f"key-{number}"] = data
+    raise AssertionError("it never got full")
+
+
+def wrong(port, objects):
+    """Keys that do not read back as they were put."""
+    bad = []
+    for key, data in objects.items():
+        answer = ask(port, "GET", f"/bucket/{key}")
+        if answer.status != 200 or answer.body != data:
+            bad.append(key)
+    return bad
+
+
+def until_taken(port, key, seconds=10):
+    """Seconds until a PUT is taken again."""
+    begun = time.monotonic()
+    while ask(port, "PUT", f"/bucket/{key}", b"x" * 3000).status != 200:
+        assert time.monotonic() - begun < seconds, "writes do not resume"
+        time.sleep(0.1)
+    return time.monotonic() - begun
+
+
+def check_is_sound(process):
+    process.end()
+    checked = subprocess.run(
+        [process.binary, "disk", "check", str(process.data_dir)], capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("options", ["size=160m", "size=1g,nr_inodes=60"], ids=["blocks", "inodes"])
+def test_a_full_disk(start_forebay, small_disk, options):
+    process = start_forebay(small_disk(options))
+    port = process.port
+    assert ask(port, "PUT", "/bucket").status == 200
+    taken, refused = fill(port)
+    assert refused.status in (503, 507)
+    if "size=160m" in options:
+        assert b"the disk is full" in refused.body or b"do not fit" in refused.body or b"does not fit" in refused.body
+    assert len(taken) > 100 and not wrong(port, taken)
+    assert ask(port, "GET", "/bucket?list-type=2&max-keys=10").status == 200
+    for key in list(taken)[::2]:
+        assert ask(port, "DELETE", f"/bucket/{key}").status == 204
+        del taken[key]
+    print(f"{len(taken)} objects stay; writes resumed after {until_taken(port, 'again'):.1f} s")
+    assert not wrong(port, taken)
+    check_is_sound(process)
+
+
+def test_a_body_that_cannot_fit_is_not_asked_for(start_forebay, small_disk):
+    """Without its first byte, and without 100-continue."""
+    process = start_forebay(small_disk("size=160m"))
+    assert ask(process.port, "PUT", "/bucket").status == 200
+    answer = ask(
+        process.port, "PUT", "/bucket/large", headers={"Content-Length": str(400 << 20), "Expect": "100-continue"}
+    )
+    assert answer.status in (503, 507) and b"not fit" in answer.body
+
+
+def segment_bytes(process):
+    return sum(path.stat().st_blocks * 512 for path in pathlib.Path(process.data_dir).rglob("*.tar"))
+
+
+def test_deleted_objects_give_their_space_back(start_forebay):
+    process = start_forebay()
+    port = process.port
+    assert ask(port, "PUT", "/bucket").status == 200
+    objects = {f"key-{n}": body(n, SIZES[n % len(SIZES)]) for n in range(300)}
+    for key, data in objects.items():
+        assert ask(port, "PUT", f"/bucket/{key}", data).status == 200
+    for n in range(300):
+        if n % 3 != 0:
+            assert ask(port, "DELETE", f"/bucket/key-{n}").status == 204
+            del objects[f"key-{n}"]
+    living = sum(len(data) for data in objects.values())
+    # What is allocated ahead stays: a log of 16 MiB, and the last segment of bodies (64 MiB, of which holes are punched).
+    deadline = time.monotonic() + 60
+    while segment_bytes(process) > living + (16 + 64 << 20):
+        assert time.monotonic() < deadline, (segment_bytes(process), living)
+        time.sleep(0.5)
+    metrics = ask(port, "GET", "/_/metrics").body.decode()
+    assert 'forebay_reclaimed_bytes_total{how="punch"} 0' not in metrics
+    assert not wrong(port, objects)
+    check_is_sound(process)
+
+
+def refused_by_quota(call):
+    with pytest.raises(botocore.exceptions.ClientError) as error:
+        call()
+    assert error.value.response["Error"]["Code"] == "QuotaExceeded", error.value.response
+    assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+
+
+def test_quotas(start_forebay):
+    process = start_forebay()
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="bucket")
+
+    def set_quota(**members):
+        answer = ask(process.port, "PATCH", "/_/buckets/bucket", json.dumps(members).encode())
+        assert answer.status == 200, answer.body
+
+    def put(key, size):
+        client.put_object(Bucket="bucket", Key=key, Body=os.urandom(size))
+
+    set_quota(quota_objects=3)
+    for n in range(3):
+        put(f"k{n}", 1000)
+    refused_by_quota(lambda: put("k3", 1))
+    put("k0", 2000)  # replacing makes it no more
+    client.delete_object(Bucket="bucket", Key="k1")
+    put("k3", 1)
+    set_quota(quota_objects=0, quota_bytes=100_000)
+    refused_by_quota(lambda: put("large", 200_000))
+    upload = client.create_multipart_upload(Bucket="bucket", Key="parts")["UploadId"]
+    refused_by_quota(
+        lambda: client.upload_part(Bucket="bucket", Key="parts", UploadId=upload, PartNumber=1, Body=bytes(200_000))
+    )
+    set_quota(quota_bytes=0)
+    put("large", 200_000)
+    keys = [o["Key"] for o in client.list_objects_v2(Bucket="bucket")["Contents"]]
+    assert keys == ["k0", "k2", "k3", "large"]

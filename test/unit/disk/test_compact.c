@@ -1,0 +1,394 @@
+/* Compaction and punching on a real file system: what lives is as it was, also for readers that were under way and when
+ * the index is made anew from the compacted logs; what was deleted stays deleted; the space is there again. Protects D1,
+ * V3 and I4. Power cuts in the middle are sim_disk_space's. */
+#include "world.h"
+
+#include "base/metrics.h"
+
+#define OBJECTS 400u
+#define SMALL   3000u
+#define LARGE   (700u << 10)
+
+static char *data; /* LARGE bytes and some */
+
+static struct disk *
+open_disk(void)
+{
+    struct disk_options o = world_options();
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    o.segment_bytes = 1u << 20;
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    return d;
+}
+
+static void
+compact(struct disk *d)
+{
+    struct errbuf eb = {0};
+
+    if (disk_compact(d, &eb) != ERR_OK)
+        CHECK_STR(eb.text, "a disk that is compacted");
+    CHECK(disk_settle(d, &eb) == ERR_OK);
+}
+
+static void delete (struct disk *d, enum disk_class class, const char *key)
+{
+    struct disk_key k = world_key(7, key);
+    struct errbuf eb = {0};
+    bool existed;
+
+    CHECK(disk_delete(d, &k, class, NULL, &existed, &eb) == ERR_OK && existed);
+}
+
+/* Allocated bytes of the files of a class, and how many there are. */
+static uint64_t
+allocated(const char *class, unsigned *files)
+{
+    char path[700];
+    uint64_t sum = 0;
+    struct dirent *e;
+    struct stat st;
+    DIR *dir;
+
+    snprintf(path, sizeof path, "%s/%s", world_path, class);
+    dir = opendir(path);
+    *files = 0;
+    while (dir != NULL && (e = readdir(dir)) != NULL) {
+        snprintf(path, sizeof path, "%s/%s/%s", world_path, class, e->d_name);
+        if (e->d_name[0] == '.' || stat(path, &st) != 0)
+            continue;
+        sum += (uint64_t)st.st_blocks * 512;
+        ++*files;
+    }
+    closedir(dir);
+    return sum;
+}
+
+static const char *
+name(unsigned n)
+{
+    static char text[32];
+
+    snprintf(text, sizeof text, "key-%04u", n);
+    return text;
+}
+
+static bool
+lives(unsigned n)
+{
+    return n % 3 != 1;
+}
+
+/* ---- uploads: an open one, and an object, each with small parts, which lie in the log ---- */
+
+static struct upload_id open_upload;
+
+static void
+put_part(struct disk *d, const char *key, const struct upload_id *u, uint32_t number)
+{
+    struct disk_key k = world_key(7, key);
+    struct object_meta meta = {.mtime_ms = 7};
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+
+    REQUIRE(disk_part_begin(d, &k, u, number, 5000, &w, &eb) == ERR_OK);
+    CHECK(disk_write(w, data + number * 5000, 5000, &eb) == ERR_OK);
+    CHECK(disk_part_commit(&w, &meta, &eb) == ERR_OK);
+}
+
+static void
+begin_upload(struct disk *d, const char *key, struct upload_id *u)
+{
+    struct disk_key k = world_key(7, key);
+    struct object_meta meta = {.mtime_ms = 5, .content_type = SPAN("text/upload")};
+    struct errbuf eb = {0};
+
+    REQUIRE(disk_upload_begin(d, &k, DISK_NATIVE, &meta, u, &eb) == ERR_OK);
+    for (uint32_t i = 0; i < 4; i++)
+        put_part(d, key, u, i + 1);
+}
+
+static uint32_t
+parts_of(struct disk *d, const char *key, const struct upload_id *u, struct arena *a,
+         struct disk_part **out)
+{
+    struct disk_key k = world_key(7, key);
+    struct errbuf eb = {0};
+    uint32_t count = 0;
+    bool more;
+
+    CHECK(disk_part_list(d, &k, u, 0, 100, a, out, &count, &more, &eb) == ERR_OK);
+    return count;
+}
+
+static void
+complete_upload(struct disk *d, const char *key, const struct upload_id *u)
+{
+    struct disk_key k = world_key(7, key);
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct object_meta meta = {.mtime_ms = 9, .parts = 4};
+    struct disk_part *parts;
+    struct errbuf eb = {0};
+    uint32_t count = parts_of(d, key, u, a, &parts);
+    struct row row;
+
+    CHECK(disk_upload_complete(d, &k, u, parts, count, &meta, NULL, &row, &eb) == ERR_OK);
+    arena_free(&a);
+}
+
+/* ---- a disk with some of everything ---- */
+
+static void
+fill(struct disk *d)
+{
+    struct upload_id done;
+    struct row row;
+    struct errbuf eb = {0};
+    struct disk_key doubt = world_key(7, "doubt");
+
+    for (unsigned n = 0; n < OBJECTS; n++) {
+        CHECK(world_put(d, name(n), data + n, SMALL, &row) == ERR_OK);
+        if (n % 100 == 50) {
+            char large[32];
+
+            snprintf(large, sizeof large, "large-%u", n);
+            CHECK(world_put(d, large, data + n, LARGE - n, &row) == ERR_OK);
+        }
+        if (n == 100)
+            begin_upload(d, "open", &open_upload);
+        if (n == 200) {
+            begin_upload(d, "parts", &done);
+            complete_upload(d, "parts", &done);
+        }
+        CHECK(world_put_class(d, DISK_CACHED, "doubt", data, SMALL, true, NULL, &row) ==
+              ERR_OK);
+    }
+    CHECK(disk_doubt(d, &doubt, &eb) == ERR_OK);
+    for (unsigned n = 0; n < OBJECTS; n += 2) /* replaced */
+        CHECK(world_put(d, name(n), data + n + 1, SMALL, &row) == ERR_OK);
+    for (unsigned n = 0; n < OBJECTS; n++)
+        if (!lives(n))
+            delete (d, DISK_NATIVE, name(n));
+    delete (d, DISK_NATIVE, "large-50");
+    delete (d, DISK_NATIVE, "large-250");
+    CHECK(disk_bucket_note(d, 7, SPAN("a record"), &eb) == ERR_OK);
+}
+
+static void
+check_all(struct disk *d)
+{
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct disk_key k = world_key(7, "open"), doubt = world_key(7, "doubt");
+    struct object_meta meta;
+    struct disk_part *parts;
+    struct row row;
+    struct errbuf eb = {0};
+    uint64_t objects, bytes, want = 2 + 2 + 0, want_bytes = 0;
+
+    for (unsigned n = 0; n < OBJECTS; n++) {
+        enum err rc = world_get(d, name(n), data + n + (n % 2 == 0), SMALL, 0, SMALL);
+
+        CHECK(rc == (lives(n) ? ERR_OK : ERR_NOT_FOUND));
+        want += lives(n);
+        want_bytes += lives(n) ? SMALL : 0;
+    }
+    CHECK(world_get(d, "large-150", data + 150, LARGE - 150, 0, LARGE - 150) == ERR_OK);
+    CHECK(world_get(d, "large-350", data + 350, LARGE - 350, 1, LARGE - 400) == ERR_OK);
+    CHECK(world_get(d, "parts", data + 5000, 20000, 0, 20000) == ERR_OK);
+    CHECK(world_get(d, "parts", data + 5000, 20000, 7000, 15001) == ERR_OK);
+    want_bytes += 2 * LARGE - 500 + 20000 + SMALL;
+    CHECK_U64(parts_of(d, "open", &open_upload, a, &parts), 4);
+    CHECK(disk_upload_meta(d, &k, &open_upload, a, &meta, &eb) == ERR_OK &&
+          span_is(meta.content_type, "text/upload"));
+    CHECK(disk_lookup(d, &doubt, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) != 0);
+    disk_bucket_usage(d, 7, &objects, &bytes);
+    CHECK_U64(objects, want);
+    CHECK_U64(bytes, want_bytes);
+    arena_free(&a);
+}
+
+static void
+lose_index(void)
+{
+    char command[400];
+
+    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
+    CHECK(system(command) == 0);
+}
+
+static void
+say(void *arg, bool fault, const char *sentence)
+{
+    (void)arg;
+    if (fault)
+        CHECK_STR(sentence, "a sound disk");
+}
+
+static void
+check_is_sound(void)
+{
+    struct disk_checked found;
+    struct errbuf eb = {0};
+    char scratch[300];
+
+    snprintf(scratch, sizeof scratch, "%.*s", (int)(strlen(world_path) - 5), world_path);
+    CHECK(disk_check(world_path, scratch, say, NULL, &found, &eb) == ERR_OK);
+    CHECK_U64(found.faults, 0);
+}
+
+static void
+everything(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_space space;
+    unsigned files, files_before;
+    uint64_t before;
+
+    (void)arg;
+    fill(d);
+    check_all(d);
+    before = allocated("native", &files_before);
+    compact(d);
+    check_all(d);
+    CHECK(allocated("native", &files) < before && files < files_before);
+    CHECK(allocated("cached", &files) <
+          4u << 20); /* 400 versions of one object were there */
+    disk_space(d, &space);
+    CHECK(space.moved_bytes > 0 && space.compacted_bytes > 0);
+    CHECK(space.punched_bytes + space.unlinked_bytes > LARGE);
+    disk_close(&d);
+    check_is_sound();
+    d = open_disk(); /* nothing is replayed twice */
+    check_all(d);
+    compact(d);
+    check_all(d);
+    disk_close(&d);
+    lose_index();
+    d = open_disk(); /* the compacted logs are all that is known */
+    check_all(d);
+    CHECK_U64(metric_read(M_CHECKSUM_FAILURES, 0), 0);
+    disk_close(&d);
+    check_is_sound();
+}
+
+static void
+test_what_lives_is_as_it_was(void)
+{
+    world_run(everything, NULL);
+}
+
+/* ---- readers under way ---- */
+
+static void
+readers(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_key small = world_key(7, "key-0000"), large = world_key(7, "large");
+    struct disk_reader *rs, *rl, *late;
+    struct row row, old_small, old_large;
+    struct errbuf eb = {0};
+    struct span piece;
+    uint64_t at;
+
+    (void)arg;
+    for (unsigned n = 0; n < OBJECTS; n++)
+        CHECK(world_put(d, name(n), data + n, SMALL, &row) == ERR_OK);
+    CHECK(world_put(d, "large", data, LARGE, &row) == ERR_OK);
+    CHECK(disk_lookup(d, &small, &old_small, &eb) == ERR_OK &&
+          disk_lookup(d, &large, &old_large, &eb) == ERR_OK);
+    CHECK(disk_read_begin(d, &small, &old_small, 0, SMALL, &rs, &eb) == ERR_OK);
+    CHECK(disk_read_begin(d, &large, &old_large, 0, LARGE, &rl, &eb) == ERR_OK);
+    CHECK(disk_read_next(rl, DEADLINE_NEVER, &piece, &eb) == ERR_OK &&
+          memcmp(piece.at, data, piece.len) == 0);
+    at = piece.len;
+    for (unsigned n = 1; n < OBJECTS; n++)
+        delete (d, DISK_NATIVE, name(n));
+    CHECK(world_put(d, "large", data + 1, LARGE, &row) == ERR_OK);
+    compact(d);
+    CHECK(disk_lookup(d, &small, &row, &eb) == ERR_OK &&
+          row.segment != old_small.segment);
+    /* Moved under its reader: he goes to the new place. */
+    CHECK(disk_read_next(rs, DEADLINE_NEVER, &piece, &eb) == ERR_OK &&
+          piece.len == SMALL && memcmp(piece.at, data, SMALL) == 0);
+    /* Replaced under its reader: the old bytes to the end. */
+    while (at < LARGE) {
+        REQUIRE(disk_read_next(rl, DEADLINE_NEVER, &piece, &eb) == ERR_OK);
+        REQUIRE(piece.len > 0);
+        CHECK(memcmp(piece.at, data + at, piece.len) == 0);
+        at += piece.len;
+    }
+    disk_read_end(&rs);
+    disk_read_end(&rl);
+    compact(d);
+    /* Who comes later with the old row hears that it is none any more. */
+    if (disk_read_begin(d, &large, &old_large, 0, LARGE, &late, &eb) == ERR_OK) {
+        CHECK(disk_read_next(late, DEADLINE_NEVER, &piece, &eb) == ERR_NOT_FOUND);
+        disk_read_end(&late);
+    }
+    CHECK(world_get(d, "large", data + 1, LARGE, 0, LARGE) == ERR_OK);
+    CHECK_U64(metric_read(M_CHECKSUM_FAILURES, 0), 0);
+    disk_close(&d);
+}
+
+static void
+test_readers_end_as_they_began(void)
+{
+    world_run(readers, NULL);
+}
+
+/* ---- damage ---- */
+
+static void
+damage(void *arg)
+{
+    struct disk *d = open_disk();
+    struct row row, victim;
+    struct disk_key k = world_key(7, "key-0010");
+    struct errbuf eb = {0};
+    char path[400];
+    unsigned char byte;
+    int fd;
+
+    (void)arg;
+    for (unsigned n = 0; n < OBJECTS; n++)
+        CHECK(world_put(d, name(n), data + n, SMALL, &row) == ERR_OK);
+    CHECK(disk_lookup(d, &k, &victim, &eb) == ERR_OK);
+    for (unsigned n = 0; n < OBJECTS; n++)
+        if (n % 4 != 2)
+            delete (d, DISK_NATIVE, name(n));
+    CHECK(disk_settle(d, &eb) == ERR_OK);
+    snprintf(path, sizeof path, "%s/native/log-%06u.tar", world_path, victim.segment);
+    fd = open(path, O_RDWR);
+    CHECK(pread(fd, &byte, 1, (off_t)victim.offset + 2000) == 1);
+    byte ^= 4;
+    CHECK(pwrite(fd, &byte, 1, (off_t)victim.offset + 2000) == 1);
+    close(fd);
+    compact(d);
+    CHECK(access(path, F_OK) == 0); /* it stays as it is */
+    for (unsigned n = 2; n < OBJECTS; n += 4)
+        CHECK(world_get(d, name(n), data + n, SMALL, 0, SMALL) ==
+              (n == 10 ? ERR_CORRUPT : ERR_OK));
+    disk_close(&d);
+}
+
+static void
+test_damage_is_not_moved(void)
+{
+    world_run(damage, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(getenv("V") != NULL ? LOG_DEBUG : LOG_ERROR + 1);
+    data = malloc(LARGE + 10000);
+    world_fill(data, LARGE + 10000, 4);
+    RUN(test_what_lives_is_as_it_was);
+    RUN(test_readers_end_as_they_began);
+    RUN(test_damage_is_not_moved);
+    free(data);
+    return check_done();
+}
