@@ -165,7 +165,10 @@ must_say(const struct commit *c, bool exists, const struct row *old)
         return true;
     if (has_version(c) && version_cmp(&old->version, &c->version) >= 0)
         return false;
-    return exists || c->always || (old->flags & (ROW_DOUBT | ROW_KEPT)) != 0;
+    if (exists || c->always || (old->flags & ROW_DOUBT) != 0)
+        return true;
+    /* A tombstone that others must hear of stays what it is until one that is kept too takes its place. */
+    return c->kind == MEMBER_TOMBSTONE && (old->flags & ROW_KEPT) != 0;
 }
 
 static enum verdict
