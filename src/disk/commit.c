@@ -267,7 +267,8 @@ judge(struct committer *k, struct commit *c, bool *sync)
 
     *sync = c->class == DISK_NATIVE;
     if (c->carried != NULL) {
-        *sync = false; /* what it stands for is durable until its log goes, and that waits for the index */
+        *sync =
+            false; /* what it stands for is durable until its log goes, and that waits for the index */
         return carry_allowed(k->changes, c, k->written);
     }
     switch ((unsigned)c->kind) {

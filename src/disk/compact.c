@@ -29,7 +29,7 @@
 /* The same of records that only older logs keep. */
 #define WAITING_BUSY  10u
 #define WAITING_QUIET 3u
-#define LOOKING       4u /* reading costs others so much less than moving */
+#define LOOKING       2u /* reading costs others so much less than moving */
 #define SURVEYS       4u /* a round */
 
 struct compactor {
@@ -534,7 +534,7 @@ look_at_logs(struct disk *d, enum disk_class class, struct choice *out, struct e
     return rc;
 }
 
-/* ERR_NOT_FOUND: nothing is worth it. The caller owns a reference. */
+/* ERR_NOT_FOUND: nothing is worth it; ERR_BUSY: there is more to look at. The caller owns a reference. */
 static enum err
 choose(struct compactor *k, enum disk_class class, struct segment **out,
        struct errbuf *eb)
@@ -571,7 +571,7 @@ choose(struct compactor *k, enum disk_class class, struct segment **out,
         if (rc != ERR_OK)
             return rc;
     }
-    return ERR_NOT_FOUND;
+    return ERR_BUSY;
 }
 
 /* ---- rounds ---- */
@@ -589,7 +589,8 @@ round_of(struct compactor *k, bool *did, struct errbuf *eb)
         struct segment *s = NULL;
 
         rc = choose(k, (enum disk_class)c, &s, eb);
-        if (rc == ERR_NOT_FOUND) {
+        if (rc == ERR_NOT_FOUND || rc == ERR_BUSY) {
+            *did = *did || rc == ERR_BUSY;
             rc = ERR_OK;
             continue;
         }

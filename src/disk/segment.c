@@ -316,7 +316,8 @@ wants_spare(const struct disk *d, const struct segment *s)
 {
     return d->home.spare[s->class] == NULL && !s->doomed && !space_is_tight(d->space) &&
            s->generation < UINT32_MAX &&
-           s->home.size <= MAX(MIB(16), atomic_load(&d->used_bytes[s->class]) / LOG_SHARE);
+           s->home.size <=
+               MAX(MIB(16), atomic_load(&d->used_bytes[s->class]) / LOG_SHARE);
 }
 
 enum err

@@ -99,7 +99,7 @@
       "The bucket ownership controls were not found")                                    \
     X(PreconditionFailed, 412,                                                           \
       "At least one of the pre-conditions you specified did not hold")                   \
-    X(QuotaExceeded, 403, "The bucket's quota is reached")                                \
+    X(QuotaExceeded, 403, "The bucket's quota is reached")                               \
     X(ReplicationConfigurationNotFoundError, 404,                                        \
       "The replication configuration was not found")                                     \
     X(RequestHeaderSectionTooLarge, 400,                                                 \
