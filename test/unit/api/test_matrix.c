@@ -77,7 +77,7 @@ is_let_in(enum need need, enum kind k, bool *token)
             *token = matrix[i].has[k] == 't';
             return matrix[i].has[k] == '+';
         }
-    CHECK(!"a route's need is not in the matrix");
+    CHECK_STR("the need of a route", "one that the matrix has");
     return false;
 }
 
