@@ -104,7 +104,7 @@ static void
 a_change_is_seen_at_once(struct site *s)
 {
     for (int i = 0; i < 20; i++) {
-        char body[16];
+        char body[32];
 
         snprintf(body, sizeof body, "body %d", i);
         do_200(s, "PUT", "/bkt/a", body);
