@@ -553,7 +553,8 @@ disks_status(struct disks *ds, struct disks_status *out)
 {
     unsigned count = atomic_load(&ds->slot_count);
 
-    *out = (struct disks_status){.settled = atomic_load(&ds->settled)};
+    memset(out, 0, sizeof *out); /* too large to be made on a stack first */
+    out->settled = atomic_load(&ds->settled);
     mover_status(ds, out);
     for (unsigned i = 0; i < count; i++) {
         struct slot *s = &ds->slots[i];
