@@ -136,6 +136,7 @@ take_field(struct scrub_state *s, uint8_t id, struct span v)
     if (id == F_KEY) {
         if (v.len > sizeof s->key)
             return false;
+        memset(s->key, 0, sizeof s->key); /* nothing of one that stood there before */
         memcpy(s->key, v.at, v.len);
         s->key_len = v.len;
         return true;
