@@ -422,8 +422,20 @@ rt_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb)
     return rt_engine_ops()->file_size(f, out, eb);
 }
 
+#define LOCK_LOOKS   25u
+#define LOCK_LOOK_MS 20u
+
 enum err
 rt_file_lock(struct rt_file *f, struct errbuf *eb)
 {
-    return rt_engine_ops()->file_lock(f, eb);
+    enum err rc = rt_engine_ops()->file_lock(f, eb);
+
+    for (unsigned i = 0; rc == ERR_EXISTS && i < LOCK_LOOKS; i++) {
+        enum err slept = rt_sleep_ms(LOCK_LOOK_MS);
+
+        if (slept != ERR_OK)
+            return err_set(eb, slept, "gave up waiting for a lock");
+        rc = rt_engine_ops()->file_lock(f, eb);
+    }
+    return rc;
 }

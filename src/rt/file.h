@@ -83,8 +83,9 @@ uint32_t rt_file_busy(
     const struct rt_file
         *f); /* operations still in the kernel, abandoned ones included */
 enum err rt_file_size(struct rt_file *f, uint64_t *out, struct errbuf *eb) MUST_CHECK;
-enum err rt_file_lock(struct rt_file *f, struct errbuf *eb)
-    MUST_CHECK; /* flock, exclusive, at once or ERR_EXISTS */
+/* flock, exclusive. ERR_EXISTS: somebody has it, and half a second later still: the kernel lets go of a file late that a ring
+ * had, be it closed or its process killed. May switch. */
+enum err rt_file_lock(struct rt_file *f, struct errbuf *eb) MUST_CHECK;
 
 /* ---- who is told ---- */
 enum rt_io {
