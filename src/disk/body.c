@@ -34,7 +34,7 @@ head_buffer(struct iobuf **out, struct errbuf *eb)
 /* Writes a header of 4 KiB at `offset`, out of a buffer that is dropped. */
 static enum err
 write_head_from(struct iobuf *b, struct segment *s, uint64_t offset, struct member *m,
-                struct errbuf *eb)
+                enum rt_class class, struct errbuf *eb)
 {
     struct buf head;
     enum err rc;
@@ -48,7 +48,7 @@ write_head_from(struct iobuf *b, struct segment *s, uint64_t offset, struct memb
     assert(!head.full && head.len == BODY_HEAD);
     memcpy(b->at, head.at, BODY_HEAD);
     buf_fini(&head);
-    rc = rt_write(s->file, offset, b, 0, BODY_HEAD, RT_WRITE, eb);
+    rc = rt_write(s->file, offset, b, 0, BODY_HEAD, class, eb);
     iobuf_drop(&b);
     return rc;
 }
@@ -59,7 +59,21 @@ write_head(struct segment *s, uint64_t offset, struct member *m, struct errbuf *
     struct iobuf *b;
     enum err rc = head_buffer(&b, eb);
 
-    return rc == ERR_OK ? write_head_from(b, s, offset, m, eb) : rc;
+    return rc == ERR_OK ? write_head_from(b, s, offset, m, RT_WRITE, eb) : rc;
+}
+
+enum err
+body_bury(struct segment *s, uint64_t offset, const struct content_id *content,
+          uint64_t span, enum rt_class class, struct errbuf *eb)
+{
+    struct member dead = {.kind = MEMBER_DEAD,
+                          .content = *content,
+                          .span = span,
+                          .payload = span - BODY_HEAD};
+    struct iobuf *b;
+    enum err rc = head_buffer(&b, eb);
+
+    return rc == ERR_OK ? write_head_from(b, s, offset, &dead, class, eb) : rc;
 }
 
 static enum err
@@ -71,7 +85,7 @@ write_open(struct body *b, struct iobuf *io, struct errbuf *eb)
     m.payload = b->span - BODY_HEAD;
     m.span = b->span;
     m.meta = NULL;
-    return write_head_from(io, b->segment, b->offset, &m, eb);
+    return write_head_from(io, b->segment, b->offset, &m, RT_WRITE, eb);
 }
 
 /* ---- reserving: home ---- */
@@ -549,12 +563,7 @@ give_back_shared(void *arg)
         s->home.counted -= MIN(s->home.counted, b->span);
         atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span);
     } else {
-        struct member dead = {.kind = MEMBER_DEAD,
-                              .content = b->head.content,
-                              .span = b->span,
-                              .payload = b->span - BODY_HEAD};
-
-        rc = write_head(s, b->offset, &dead, &eb);
+        rc = body_bury(s, b->offset, &b->head.content, b->span, RT_WRITE, &eb);
     }
     rt_sem_give(&b->disk->home.reserve);
     if (rc != ERR_OK)

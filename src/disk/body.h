@@ -19,6 +19,11 @@ struct body {
     struct member head; /* what its header says; spans are borrowed from the caller */
 };
 
+/* Writes the header of the dead over the one of a place: `span` bytes at `offset` that no record names. Not synced. May
+ * switch. */
+enum err body_bury(struct segment *s, uint64_t offset, const struct content_id *content,
+                   uint64_t span, enum rt_class class, struct errbuf *eb) MUST_CHECK;
+
 /* What a body of `size` reserves. */
 uint64_t body_span(uint64_t size);
 

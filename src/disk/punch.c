@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "disk/body.h"
 #include "disk/carry.h"
 #include "disk/flush.h"
 #include "disk/reading.h"
@@ -104,32 +105,6 @@ struct hole {
     uint64_t offset, span;
 };
 
-static enum err
-write_dead(struct segment *s, const struct member *body, struct errbuf *eb)
-{
-    struct member dead = {.kind = MEMBER_DEAD,
-                          .segment = s->id,
-                          .generation = s->generation,
-                          .offset = body->offset,
-                          .epoch = s->disk->epoch,
-                          .content = body->content,
-                          .span = body->span,
-                          .payload = body->span - BODY_HEAD};
-    struct iobuf *b;
-    struct buf head;
-    enum err rc = iobuf_get(BODY_HEAD, &b);
-
-    if (rc != ERR_OK)
-        return err_set(eb, rc, "no buffer for the header of a body");
-    buf_init(&head, BODY_HEAD);
-    member_encode(&dead, BODY_HEAD, &head);
-    memcpy(b->at, head.at, BODY_HEAD);
-    buf_fini(&head);
-    rc = rt_write(s->file, body->offset, b, 0, BODY_HEAD, RT_BACKGROUND, eb);
-    iobuf_drop(&b);
-    return rc;
-}
-
 /* Is this place to be punched? Its header becomes that of the dead, if it is not yet. */
 static enum err
 bury(struct disk *d, struct segment *s, uint64_t offset, const struct content_id *content,
@@ -156,7 +131,7 @@ bury(struct disk *d, struct segment *s, uint64_t offset, const struct content_id
     else
         rc = carry_place_lives(d, &m, &lives, eb);
     if (rc == ERR_OK && !lives && m.kind != MEMBER_DEAD)
-        rc = write_dead(s, &m, eb);
+        rc = body_bury(s, m.offset, &m.content, m.span, RT_BACKGROUND, eb);
     if (rc == ERR_OK && !lives && m.span > BODY_HEAD)
         *out = (struct hole){offset, m.span};
     iobuf_drop(&buf);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "disk/body.h"
 #include "disk/change.h"
 #include "disk/flush.h"
 #include "disk/manifest.h"
@@ -670,33 +671,6 @@ keeps_orphans(const struct disk *d, const struct member *m)
     return (d->home.log_damaged || d->o.rebuild) && m->kind == MEMBER_BODY;
 }
 
-static enum err
-bury(struct segment *s, const struct member *m, struct errbuf *eb)
-{
-    struct member dead = {.kind = MEMBER_DEAD,
-                          .segment = s->id,
-                          .generation = s->generation,
-                          .offset = m->offset,
-                          .epoch = s->disk->epoch,
-                          .content = m->content,
-                          .span = m->span,
-                          .payload = m->span - BODY_HEAD};
-    struct iobuf *b;
-    struct buf head;
-    enum err rc = iobuf_get(BODY_HEAD, &b);
-
-    if (rc != ERR_OK)
-        return err_set(eb, rc, "no buffer for the header of a body");
-    buf_init(&head, BODY_HEAD);
-    member_encode(&dead, BODY_HEAD, &head);
-    memcpy(b->at, head.at, BODY_HEAD);
-    buf_fini(&head);
-    rc = rt_write(s->file, m->offset, b, 0, BODY_HEAD, RT_WRITE, eb);
-    POINT(START_BURIED);
-    iobuf_drop(&b);
-    return rc;
-}
-
 /* Walks the newest shared segment: where the next body goes, and which places have no record. Those at the end are
  * given out again, the others get the header of the dead. Behind a header that cannot be read (torn by a cut when it
  * was rewritten, or rotten) nothing is: how long its place is nobody knows, and what comes next may live. */
@@ -727,7 +701,8 @@ walk_places(struct disk *d, struct segment *s, struct errbuf *eb)
             rc = rt_write(s->file, at, buf, 0, BODY_HEAD, RT_WRITE, eb);
         } else if (rc == ERR_OK && m.kind != MEMBER_DEAD) {
             d->home.given_back++;
-            rc = bury(s, &m, eb);
+            rc = body_bury(s, m.offset, &m.content, m.span, RT_WRITE, eb);
+            POINT(START_BURIED);
         }
         iobuf_drop(&buf);
         at = next;
