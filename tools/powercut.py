@@ -26,7 +26,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from rigs import cutdisk, forebay, ledger, plain  # noqa: E402
-from rigs.process import ROOT  # noqa: E402
+from rigs.process import ROOT, Ended  # noqa: E402
 
 WRITERS = 4
 SKIPPED = 77
@@ -158,6 +158,11 @@ def main():
                 if not options.lie:
                     raise
                 print(f"the drive lied about flushes, and the ledger noticed: {lost}")
+                return 0
+            except Ended as ended:
+                if not options.lie or ended.status < 0:
+                    raise
+                print(f"the drive lied about flushes, and the ledger noticed: the node refused to start: {str(ended)[-600:]}")
                 return 0
         done += cuts
         acks, doubts = acks + book.acks, doubts + book.in_doubt

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cursor.h"
 #include "base/mem.h"
+#include "rt/fault.h"
 #include "rt/loop.h"
 
 #define MAP_BYTES      MIB(256) /* sparse; bounds what all keys together may take */
@@ -29,6 +30,8 @@ struct watch {
 
 struct meta {
     MDB_env *env;
+    _Atomic bool
+        faulted;    /* the disk did not give a page: nothing is asked of `env` again */
     MDB_dbi pairs;  /* key -> be64 revision | value */
     MDB_dbi system; /* "revision" -> be64 */
     struct watch watches[WATCHES_MAX];
@@ -61,13 +64,61 @@ write_be64(void *p, uint64_t v)
         out[i] = (unsigned char)v;
 }
 
-/* ---- jobs: each runs whole on a worker ---- */
+/* ---- jobs: each runs whole on a worker, under a guard ---- */
+
+struct job {
+    struct meta *m;
+    void (*work)(void *arg);
+    void *arg;
+};
+
+static void
+guarded(void *arg)
+{
+    struct job *j = arg;
+
+    /* Where LMDB's map lies is not known: while a job runs any fault on its thread is the map's. */
+    if (!rt_guard(NULL, SIZE_MAX, j->work, j->arg))
+        atomic_store(&j->m->faulted, true);
+}
+
+/* ERR_IO when the disk does not give the pages, now or before; `work` may have run in part then. */
+static enum err
+run_job(struct meta *m, void (*work)(void *arg), void *arg, const char *what,
+        struct errbuf *eb)
+{
+    struct job j = {m, work, arg};
+    enum err rc = ERR_OK;
+
+    if (!atomic_load(&m->faulted))
+        rc = rt_blocking(guarded, &j, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "%s was given up", what);
+    if (atomic_load(&m->faulted))
+        return err_set(eb, ERR_IO,
+                       "%s: the disk does not give the pages of its file (SIGBUS)", what);
+    return ERR_OK;
+}
 
 struct open_job {
     const char *path;
     struct meta *m;
+    uint64_t file_bytes; /* of data.mdb as found; 0: none */
+    bool cut;            /* it is shorter than what it says */
     int rc;
 };
+
+/* LMDB opens a file that was cut in the middle as if it were whole. */
+static bool
+is_cut(const struct open_job *j)
+{
+    MDB_envinfo info;
+    MDB_stat stat;
+
+    return j->file_bytes > 0 && mdb_env_info(j->m->env, &info) == 0 &&
+           mdb_env_stat(j->m->env, &stat) == 0 &&
+           (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize > j->file_bytes;
+}
 
 static void
 open_work(void *arg)
@@ -82,6 +133,10 @@ open_work(void *arg)
         j->rc = mdb_env_set_maxdbs(j->m->env, 4);
     if (j->rc == 0)
         j->rc = mdb_env_open(j->m->env, j->path, MDB_NOTLS, 0600);
+    if (j->rc == 0 && is_cut(j)) {
+        j->cut = true;
+        return;
+    }
     if (j->rc == 0)
         j->rc = mdb_txn_begin(j->m->env, NULL, 0, &txn);
     if (j->rc == 0)
@@ -105,6 +160,8 @@ struct read_job {
         found; /* be32 key length, be32 value length, be64 revision, key, value; repeated */
     uint32_t count;
     uint64_t revision;
+    MDB_txn *txn; /* these two not closed yet: a fault came in between */
+    MDB_cursor *cursor;
     int rc;
 };
 
@@ -118,15 +175,14 @@ revision_now(struct meta *m, MDB_txn *txn)
 }
 
 static void
-read_range(struct read_job *j, MDB_txn *txn)
+read_range(struct read_job *j)
 {
-    MDB_cursor *cursor = NULL;
     MDB_val k = {j->key.len, (void *)(uintptr_t)j->key.at}, v;
 
-    j->rc = mdb_cursor_open(txn, j->m->pairs, &cursor);
+    j->rc = mdb_cursor_open(j->txn, j->m->pairs, &j->cursor);
     if (j->rc != 0)
         return;
-    j->rc = mdb_cursor_get(cursor, &k, &v, j->key.len > 0 ? MDB_SET_RANGE : MDB_FIRST);
+    j->rc = mdb_cursor_get(j->cursor, &k, &v, j->key.len > 0 ? MDB_SET_RANGE : MDB_FIRST);
     while (j->rc == 0) {
         struct span key = {k.mv_data, k.mv_size};
 
@@ -145,25 +201,35 @@ read_range(struct read_job *j, MDB_txn *txn)
         j->count++;
         if (!j->prefix)
             break;
-        j->rc = mdb_cursor_get(cursor, &k, &v, MDB_NEXT);
+        j->rc = mdb_cursor_get(j->cursor, &k, &v, MDB_NEXT);
     }
     if (j->rc == MDB_NOTFOUND)
         j->rc = 0;
-    mdb_cursor_close(cursor);
+}
+
+/* A read that a fault ended may be given back all the same, a write may not. */
+static void
+read_end(struct read_job *j)
+{
+    if (j->cursor != NULL)
+        mdb_cursor_close(j->cursor);
+    if (j->txn != NULL)
+        mdb_txn_abort(j->txn);
+    j->cursor = NULL;
+    j->txn = NULL;
 }
 
 static void
 read_work(void *arg)
 {
     struct read_job *j = arg;
-    MDB_txn *txn = NULL;
 
-    j->rc = mdb_txn_begin(j->m->env, NULL, MDB_RDONLY, &txn);
+    j->rc = mdb_txn_begin(j->m->env, NULL, MDB_RDONLY, &j->txn);
     if (j->rc != 0)
         return;
-    j->revision = revision_now(j->m, txn);
-    read_range(j, txn);
-    mdb_txn_abort(txn);
+    j->revision = revision_now(j->m, j->txn);
+    read_range(j);
+    read_end(j);
 }
 
 struct apply_job {
@@ -233,18 +299,39 @@ apply_work(void *arg)
 
 /* ---- the interface ---- */
 
+static enum err
+size_as_found(struct rt_dir *dir, uint64_t *out, struct errbuf *eb)
+{
+    struct rt_file *f;
+    enum err rc = rt_open(dir, "data.mdb", 0, 0, &f, eb);
+
+    *out = 0;
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK)
+        return rc;
+    rc = rt_file_size(f, out, eb);
+    rt_file_close(&f);
+    return rc;
+}
+
 enum err
 meta_open_embedded(struct rt_dir *dir, struct meta **out, struct errbuf *eb)
 {
     struct meta *m = xcalloc(1, sizeof *m);
     struct open_job j = {.path = rt_dir_path(dir), .m = m};
-    enum err rc = rt_blocking(open_work, &j, DEADLINE_NEVER);
+    enum err rc = size_as_found(dir, &j.file_bytes, eb);
 
     *out = NULL;
-    if (rc == ERR_OK && j.rc != 0)
+    if (rc == ERR_OK)
+        rc = run_job(m, open_work, &j, "opening the node's state", eb);
+    if (rc == ERR_OK && j.cut)
+        rc = err_set(eb, ERR_CORRUPT,
+                     "the node's state %s/data.mdb is damaged: its %llu bytes are fewer "
+                     "than it says; restore it from a backup (docs/recovery.md)",
+                     j.path, (unsigned long long)j.file_bytes);
+    else if (rc == ERR_OK && j.rc != 0)
         rc = lmdb_err(eb, j.rc, "opening the node's state");
-    else if (rc != ERR_OK)
-        err_set(eb, rc, "opening the node's state was given up");
     if (rc != ERR_OK) {
         meta_close(&m);
         return rc;
@@ -276,11 +363,13 @@ read_pairs(struct read_job *j, struct arena *a, struct meta_pair **out, struct e
     enum err rc;
 
     buf_init(&j->found, MAP_BYTES);
-    rc = rt_blocking(read_work, j, DEADLINE_NEVER);
-    if (rc != ERR_OK || j->rc != 0) {
+    rc = run_job(j->m, read_work, j, "reading the node's state", eb);
+    if (rc == ERR_OK && j->rc != 0)
+        rc = lmdb_err(eb, j->rc, "reading the node's state");
+    if (rc != ERR_OK) {
+        read_end(j);
         buf_fini(&j->found);
-        return rc != ERR_OK ? err_set(eb, rc, "reading the node's state was given up")
-                            : lmdb_err(eb, j->rc, "reading the node's state");
+        return rc;
     }
     /* Keys and values stay where they stand, in one copy. */
     *out = arena_try(a, j->count * sizeof **out);
@@ -386,9 +475,9 @@ meta_apply(struct meta *m, const struct meta_change *changes, uint32_t count,
                            "a value of %zu bytes, at most %u are possible",
                            changes[i].value.len, META_VALUE_MAX);
     }
-    rc = rt_blocking(apply_work, &j, DEADLINE_NEVER);
+    rc = run_job(m, apply_work, &j, "changing the node's state", eb);
     if (rc != ERR_OK)
-        return err_set(eb, rc, "changing the node's state was given up");
+        return rc;
     if (j.rc != 0)
         return lmdb_err(eb, j.rc, "changing the node's state");
     if (j.precondition)

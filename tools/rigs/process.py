@@ -49,6 +49,14 @@ def _die_with(parent):
     return in_child
 
 
+class Ended(RuntimeError):
+    """A child is gone though it was waited for; `status` as of Popen: below zero a signal killed it."""
+
+    def __init__(self, text, status):
+        super().__init__(text)
+        self.status = status
+
+
 class Process:
     """Started by the constructor, ended by stop() or kill(); a context manager."""
 
@@ -83,7 +91,7 @@ class Process:
         end = time.monotonic() + timeout
         while not ready():
             if self.popen.poll() is not None:
-                raise RuntimeError(f"{self.name} ended with {self.popen.returncode}; its log:\n{self.log()[-8000:]}")
+                raise Ended(f"{self.name} ended with {self.popen.returncode}; its log:\n{self.log()[-8000:]}", self.popen.returncode)
             if time.monotonic() > end:
                 raise RuntimeError(f"{self.name} does not {what} after {timeout:g} s; its log:\n{self.log()[-8000:]}")
             time.sleep(0.05)
