@@ -18,6 +18,10 @@ MAKE = {
 WAYS = ("torn", "some", "torn", "lose")
 
 
+class Unmountable(RuntimeError):
+    """What came back after a cut is no file system any more: of a drive that lies, or a fault of the kernel."""
+
+
 def why_not(binary, kinds=MAKE):
     """A sentence that says why power cannot be cut here; None when it can."""
     if os.geteuid() != 0:
@@ -103,7 +107,10 @@ class CutDisk:
         self._detach()
         self.control("on")
         self._attach()
-        self._mount()
+        try:
+            self._mount()
+        except RuntimeError as error:
+            raise Unmountable(str(error)) from error
         return (self.fuse / "control").read_text().removeprefix("on").strip()
 
     def close(self):
