@@ -1,4 +1,5 @@
 /* One object from disk to disk, and one key put right. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -316,6 +317,7 @@ static enum err
 take_away(struct disks *ds, const struct disks_key *k, const struct places *p,
           struct put_right *done, struct errbuf *eb)
 {
+    assert(p->placed > 0); /* somebody keeps it */
     let_listings_pass(ds);
     for (unsigned i = p->placed; i < p->count; i++) {
         struct row row;
@@ -420,6 +422,10 @@ put_right_locked(struct disks *ds, const struct disks_key *k, uint64_t damaged,
 
     *early = false;
     places_of(ds, k, p);
+    if (p->placed == 0)
+        return err_set(eb, ERR_UNAVAILABLE,
+                       "no disk of the node takes objects: what lies on those that are "
+                       "drained stays there");
     rc = lookup_all(ds, k, &best, eb);
     if (rc != ERR_OK)
         return rc;
