@@ -461,6 +461,12 @@ disk_has_left(const struct disk *d)
     return health_gone(d->health);
 }
 
+bool
+disk_takes_writes(const struct disk *d)
+{
+    return !atomic_load(&d->failed) && health_may_write(d->health, NULL) == ERR_OK;
+}
+
 const char *
 disk_path(const struct disk *d)
 {

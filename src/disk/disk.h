@@ -614,6 +614,9 @@ struct disk_health {
 void disk_health(const struct disk *d, struct disk_health *out);
 /* The same in one load: has it left? */
 bool disk_has_left(const struct disk *d);
+/* False from the moment on at which a write of unknown outcome is answered: until the next start nobody can tell this disk
+ * anything, and what it says of itself may not be all that it has. */
+bool disk_takes_writes(const struct disk *d);
 
 /* ---- scrub ---- */
 struct disk_scrub_pass {

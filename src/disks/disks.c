@@ -142,8 +142,8 @@ check_listed(const struct disks_options *o, struct given *g, const struct roster
             "%s is disk %s, which was removed from this node: what is on it is "
             "no longer current; empty the folder to use it as a new disk",
             found->path, id);
-    if (d->state == ROSTER_REMOVED || d->state == ROSTER_OUT || found != NULL ||
-        in_without(o, d))
+    if (d->state == ROSTER_REMOVED || d->state == ROSTER_OUT ||
+        d->state == ROSTER_MISSED || found != NULL || in_without(o, d))
         return ERR_OK;
     for (unsigned i = 0; i < o->count; i++)
         if (g[i].kind == GIVEN_NEW && strcmp(g[i].path, d->path) == 0)
@@ -201,7 +201,9 @@ static void
 add_absent(struct disks *ds, const struct roster_disk *d)
 {
     struct slot *s = slot_new(ds, d->id, d->path, d->weight, NULL);
+    bool goes_now = d->state != ROSTER_OUT && d->state != ROSTER_MISSED;
 
+    s->missed = d->state == ROSTER_MISSED || (goes_now && !ds->keeper.roster.settled);
     atomic_store(&s->state, SLOT_OUT);
     slot_publish(ds);
 }
@@ -217,7 +219,7 @@ open_given(struct disks *ds, struct given *g, bool *came, struct errbuf *eb)
 
     if (rc != ERR_OK)
         return rc;
-    *came |= listed == NULL || was == ROSTER_OUT;
+    *came |= listed == NULL || was == ROSTER_OUT || was == ROSTER_MISSED;
     atomic_store(&s->state, was == ROSTER_DRAINING ? SLOT_DRAINING : SLOT_ACTIVE);
     slot_publish(ds);
     return ERR_OK;
@@ -235,7 +237,8 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
         const struct roster_disk *d = &ds->keeper.roster.disks[i];
 
         if (d->state != ROSTER_REMOVED && given_of(g, o->count, d) == NULL) {
-            came |= d->state != ROSTER_OUT; /* goes out now */
+            came |=
+                d->state != ROSTER_OUT && d->state != ROSTER_MISSED; /* goes out now */
             out = true;
             add_absent(ds, d);
         }
@@ -260,7 +263,7 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
     }
     atomic_store(&ds->settled, ds->keeper.roster.settled && !came);
     atomic_store(&ds->guarded, !atomic_load(&ds->settled));
-    atomic_store(&ds->out_unsettled, out && !ds->keeper.roster.settled);
+    missed_count(ds);
     if (here == 1 && !out && atomic_load(&ds->settled)) {
         atomic_store(&ds->one_slot, 0);
         atomic_store(&ds->one, ds->slots[0].disk);
@@ -382,8 +385,8 @@ close_list(struct disks *ds)
 {
     struct errbuf eb = {{0}};
 
-    if (!ds->keeper.roster.open)
-        return;
+    if (!ds->keeper.roster.open || !ds->keeper.closed_well)
+        return; /* not listed; or the end before is still to be looked after */
     ds->keeper.roster.open = false;
     if (roster_store(ds, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.list", eb.text, L_U64("disks", ds->keeper.roster.count));

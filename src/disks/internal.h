@@ -48,7 +48,8 @@ struct slot {
         durable; /* decides of versions of this epoch up to this counter survive a power cut */
     enum slot_state
         in_list; /* the state that the list on disk is to say; `state` follows when it does */
-    bool retiring;     /* removed, and every loop is about to have passed on */
+    bool missed;   /* out or frozen, and it may hold keys that its order does not say */
+    bool retiring; /* removed, and every loop is about to have passed on */
     _Atomic bool gone; /* every loop has */
 };
 
@@ -62,7 +63,7 @@ struct disks {
     _Atomic bool
         guarded; /* writes take the lock of their key: objects may be moved meanwhile */
     _Atomic bool
-        out_unsettled; /* a disk went out while not settled: anything may be on it */
+        out_unsettled; /* a disk that is out is `missed`: anything may be on it */
     _Atomic uint32_t slot_count;
     struct slot slots[DISKS_MAX];
     struct disk_ids ids; /* lent to every disk */
@@ -88,7 +89,9 @@ struct disks {
         struct disk_options o; /* for disks that come */
         struct rt_dir *state;  /* owned; NULL: no list is kept */
         struct roster roster;
-        bool closed_well;       /* before this start */
+        bool closed_well; /* nothing of a disorderly end is left to be looked after */
+        bool
+            after_crash; /* that is all why the set is not settled: no object is missed */
         bool stored_settled;    /* what the list on disk says */
         struct rt_sem storing;  /* one writes it at a time */
         struct rt_sem changing; /* one change of the set at a time */
@@ -197,6 +200,8 @@ bool writers_old(struct disks *ds);
 
 /* The set is not settled from here on, and that is on stable storage. Any loop. May switch. */
 enum err set_unsettle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+/* A slot's state, or `missed` of one that is out, has changed. Keeper. */
+void missed_count(struct disks *ds);
 /* On the keeper: writes the list of disks as it is now. */
 enum err roster_store(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 /* The list on disk says it, then everybody sees it. Keeper. */

@@ -133,15 +133,21 @@ undecided_resolve(struct disks *ds, unsigned gone, struct errbuf *eb)
 static void
 goes(struct disks *ds, unsigned i, enum slot_state state)
 {
+    struct slot *s = &ds->slots[i];
     struct errbuf eb = {{0}};
 
+    s->missed |= !atomic_load(&ds->settled) && !ds->keeper.after_crash;
+    /* Before anybody sees it out: who asks then must not be told that there is nothing. */
+    if (state == SLOT_OUT && s->missed)
+        atomic_store(&ds->out_unsettled, true);
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->settled, false);
+    ds->keeper.after_crash = false;
     if (slot_becomes(ds, i, state, &eb) == ERR_OK)
         return;
-    LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", ds->slots[i].path));
-    ds->slots[i].in_list = state;
-    atomic_store(&ds->slots[i].state, state);
+    LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
+    s->in_list = state;
+    atomic_store(&s->state, state);
     set_changed(ds);
     writers_next(ds);
 }
@@ -165,8 +171,6 @@ slot_goes_out(struct disks *ds, unsigned i)
     disk_health(s->disk, &h);
     LOG(LOG_ERROR, "disks.out", "a disk has left; the node goes on without it",
         L_TEXT("path", s->path), L_TEXT("why", h.why));
-    if (!atomic_load(&ds->settled))
-        atomic_store(&ds->out_unsettled, true);
     goes(ds, i, SLOT_OUT);
     if (ds->keeper.next_bucket != NULL && undecided_resolve(ds, i, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.undecided", eb.text, L_TEXT("path", s->path));

@@ -142,12 +142,45 @@ count_in(struct disks *ds, enum slot_state state)
     return n;
 }
 
+/* Has every bucket a second copy of everything? Then a disk that is out held nothing alone. */
+static bool
+all_have_copies(struct disks *ds)
+{
+    struct disks_bucket b;
+    uint64_t after = 0;
+    bool all = true;
+
+    if (ds->keeper.next_bucket == NULL)
+        return false;
+    while (all && ds->keeper.next_bucket(ds->keeper.buckets_arg, after, &b)) {
+        after = b.id;
+        all = b.copies > count_in(ds, SLOT_OUT) || b.cached;
+        disks_bucket_fini(&b);
+    }
+    return all;
+}
+
+/* Keys are about to belong to disks that were not theirs when others went out: what lies on those alone would be taken for
+ * what is not there. */
+static void
+out_become_missed(struct disks *ds)
+{
+    if (count_in(ds, SLOT_OUT) == 0 ||
+        (atomic_load(&ds->settled) && !atomic_load(&ds->out_unsettled) &&
+         all_have_copies(ds)))
+        return;
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
+        ds->slots[i].missed |= slot_state(&ds->slots[i]) == SLOT_OUT;
+    missed_count(ds);
+}
+
 /* From here on every lookup asks everybody, every write holds its key, and who began before has ended. */
 static void
 open_up(struct disks *ds)
 {
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->settled, false);
+    ds->keeper.after_crash = false;
     atomic_store(&ds->one, NULL);
     set_changed(ds);
     changes_before_end(ds);
@@ -251,6 +284,7 @@ add(struct change *c)
     if (rc != ERR_OK)
         return rc;
     s = &ds->slots[atomic_load(&ds->slot_count)];
+    out_become_missed(ds);
     open_up(ds);
     ds->keeper.roster.open = true;
     atomic_store(&s->state, SLOT_ACTIVE);
@@ -310,6 +344,8 @@ drain(struct change *c)
     rc = check_generation(ds, c->eb);
     if (rc != ERR_OK)
         return rc;
+    if (want == SLOT_ACTIVE)
+        out_become_missed(ds);
     open_up(ds);
     rc = slot_becomes(ds, i, want, c->eb);
     if (rc != ERR_OK)
@@ -329,24 +365,6 @@ disks_drain(struct disks *ds, const char *which, bool undo, struct errbuf *eb)
 }
 
 /* ---- remove ---- */
-
-/* Has every bucket a second copy of everything? Then a disk that is out held nothing alone. */
-static bool
-all_have_copies(struct disks *ds)
-{
-    struct disks_bucket b;
-    uint64_t after = 0;
-    bool all = true;
-
-    if (ds->keeper.next_bucket == NULL)
-        return false;
-    while (all && ds->keeper.next_bucket(ds->keeper.buckets_arg, after, &b)) {
-        after = b.id;
-        all = b.copies > count_in(ds, SLOT_OUT) || b.cached;
-        disks_bucket_fini(&b);
-    }
-    return all;
-}
 
 static enum err
 may_go(struct disks *ds, unsigned i, struct errbuf *eb)
@@ -417,8 +435,7 @@ remove_slot(struct change *c)
     rc = slot_becomes(ds, i, SLOT_GONE, c->eb);
     if (rc != ERR_OK)
         return rc;
-    if (count_in(ds, SLOT_OUT) == 0)
-        atomic_store(&ds->out_unsettled, false);
+    missed_count(ds);
     if (s->disk != NULL && !disk_has_left(s->disk)) {
         struct errbuf eb = {{0}};
 

@@ -492,6 +492,8 @@ settle(struct disks *ds)
     atomic_store(&ds->guarded, false);
     set_changed(ds);
     perhaps_only_one(ds);
+    ds->keeper.after_crash = false;
+    ds->keeper.closed_well = true;
     LOG(LOG_INFO, "disks.settled", "every object lies where it should",
         L_U64("objects", mv->now.seen), L_U64("moved", mv->now.moved),
         L_U64("bytes", mv->now.moved_bytes));
@@ -552,11 +554,11 @@ look_at_health(struct disks *ds)
 }
 
 /* A delete that was answered may not have reached every copy when the power went: the first disk has a tombstone then, and
- * as long as it is there nobody sees the others. A pass brings it to them. */
+ * as long as it is there nobody sees the others. A pass brings it to them. What was answered lies on all disks that it should: so
+ * the list on disk goes on saying that the set is settled, and a disk that is lost meanwhile is missed by nobody. */
 static void
 look_after_a_crash(struct disks *ds)
 {
-    struct errbuf eb = {{0}};
     struct disks_bucket b;
     uint64_t after = 0;
     bool copies = false;
@@ -568,8 +570,16 @@ look_after_a_crash(struct disks *ds)
         copies = b.copies > 1;
         disks_bucket_fini(&b);
     }
-    if (copies && set_unsettle(ds, &eb) != ERR_OK)
-        LOG(LOG_WARN, "disks.list", eb.text, L_U64("pass", ds->mover->passes));
+    if (!atomic_load(&ds->settled))
+        return; /* there is a pass to come */
+    if (!copies) {
+        ds->keeper.closed_well = true;
+        return;
+    }
+    ds->keeper.after_crash = true;
+    atomic_store(&ds->guarded, true);
+    atomic_store(&ds->settled, false);
+    set_changed(ds);
 }
 
 static void

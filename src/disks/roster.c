@@ -12,10 +12,8 @@
 #define LINES_HEAD 3
 
 static const char *const state_names[ROSTER_STATES_] = {
-    [ROSTER_ACTIVE] = "active",
-    [ROSTER_DRAINING] = "draining",
-    [ROSTER_OUT] = "out",
-    [ROSTER_REMOVED] = "removed",
+    [ROSTER_ACTIVE] = "active", [ROSTER_DRAINING] = "draining", [ROSTER_OUT] = "out",
+    [ROSTER_MISSED] = "missed", [ROSTER_REMOVED] = "removed",
 };
 
 const char *

@@ -16,7 +16,8 @@ enum roster_state {
     ROSTER_ACTIVE,
     ROSTER_DRAINING, /* takes nothing new; what it has goes elsewhere */
     ROSTER_OUT,      /* failed, or left out at a start: what it has may be old */
-    ROSTER_REMOVED,  /* no longer the node's: refused when it comes back */
+    ROSTER_MISSED, /* the same, and while objects were moved: it may be the only one to hold any key */
+    ROSTER_REMOVED, /* no longer the node's: refused when it comes back */
     ROSTER_STATES_
 };
 const char *roster_state_name(enum roster_state s);

@@ -61,10 +61,17 @@ places_of(struct disks *ds, const struct disks_key *k, struct places *out)
 bool
 somebody_is_deaf(struct disks *ds)
 {
-    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
-        if (slot_state(&ds->slots[i]) == SLOT_OUT ||
-            slot_state(&ds->slots[i]) == SLOT_FROZEN)
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        const struct slot *s = &ds->slots[i];
+        enum slot_state state = slot_state(s);
+
+        if (state == SLOT_OUT || state == SLOT_FROZEN)
             return true;
+        /* Its log has failed a moment ago, and the keeper has not seen it yet. What it wrote last may be there at the
+         * next start, though it knows nothing of it now. */
+        if (state != SLOT_GONE && s->disk != NULL && !disk_takes_writes(s->disk))
+            return true;
+    }
     return false;
 }
 
@@ -190,6 +197,18 @@ writers_old(struct disks *ds)
     return false;
 }
 
+/* ---- disks that are missed ---- */
+
+void
+missed_count(struct disks *ds)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
+        any |= slot_state(&ds->slots[i]) == SLOT_OUT && ds->slots[i].missed;
+    atomic_store(&ds->out_unsettled, any);
+}
+
 /* ---- the list on disk ---- */
 
 static void
@@ -202,12 +221,14 @@ take_states(struct disks *ds)
                                            [SLOT_GONE] = ROSTER_REMOVED};
     struct roster *r = &ds->keeper.roster;
 
-    r->settled = atomic_load(&ds->settled);
+    r->settled = atomic_load(&ds->settled) || ds->keeper.after_crash;
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
         struct roster_disk *d = roster_find(r, ds->slots[i].id);
 
         assert(d != NULL);
         d->state = of[ds->slots[i].in_list];
+        if (d->state == ROSTER_OUT && ds->slots[i].missed)
+            d->state = ROSTER_MISSED;
     }
 }
 
@@ -278,6 +299,7 @@ unsettle(void *arg)
     /* Writers lock their keys before anything can be moved: the mover waits for those who did not (move.c). */
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->settled, false);
+    ds->keeper.after_crash = false;
     set_changed(ds);
     mover_wake(ds);
     u->rc = ds->keeper.stored_settled ? roster_store(ds, u->eb) : ERR_OK;

@@ -268,6 +268,75 @@ uploads(void *arg)
     arena_free(&a);
 }
 
+/* A node that was killed compares its copies. That is no reason to doubt what a disk held that is lost before it is done. */
+static void
+killed(void *arg)
+{
+    struct rig *g = arg;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    put_all(g, 1);
+    disks_close(&g->ds);
+    command("sed -i 's/^open no$/open yes/' '%s/disks'", g->state);
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    disks_close(&g->ds);
+    command("grep -qx 'settled yes' '%s/disks'", g->state);
+    REQUIRE(rig_open_without(g, 3, g->path[2]) == ERR_OK);
+    for (unsigned i = 0; i < KEYS; i++)
+        CHECK(rig_get(g, name(KEYS + i), 1, 1) == ERR_NOT_FOUND);
+    get_all(g, 1);
+    CHECK(rig_settled(g));
+    disks_close(&g->ds);
+    command("grep -qx 'open no' '%s/disks'", g->state);
+}
+
+/* Keys of which nothing was ever said, and those of a disk that is out: how many are said not to be there? */
+static unsigned
+not_found(struct rig *g)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < 2 * KEYS; i++) {
+        enum err rc = rig_get(g, name(i), size_of(i), 1 + i);
+
+        CHECK(rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_UNAVAILABLE);
+        n += rc == ERR_NOT_FOUND;
+    }
+    return n;
+}
+
+/* One copy of each. While a disk is out another one comes, to which keys of the first belong from then on: nobody says that
+ * they are not there, after a restart neither, until the disk is given up. */
+static void
+missed(void *arg)
+{
+    struct rig *g = arg;
+    uint8_t id[16];
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    put_all(g, 1);
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 3, g->path[2]) == ERR_OK);
+    CHECK(not_found(g) > 0);
+    CHECK(rig_settled(g));
+    CHECK(not_found(g) > 0);
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 3, NULL) == ERR_OK);
+    CHECK(not_found(g) > 0);
+    REQUIRE(disks_add(g->ds, g->path[3], id, &g->eb) == ERR_OK);
+    CHECK_U64(not_found(g), 0);
+    CHECK(rig_settled(g));
+    CHECK_U64(not_found(g), 0);
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 1 | 2 | 8, NULL) == ERR_OK);
+    CHECK_U64(not_found(g), 0);
+    CHECK(disks_remove(g->ds, g->path[2], false, &g->eb) == ERR_DENIED);
+    REQUIRE(disks_remove(g->ds, g->path[2], true, &g->eb) == ERR_OK);
+    CHECK(not_found(g) > KEYS);
+    CHECK(rig_settled(g));
+    disks_close(&g->ds);
+}
+
 static void
 test_two_copies(void)
 {
@@ -298,6 +367,16 @@ test_uploads_on_two_disks(void)
 {
     rig_run(uploads, &(struct rig){.copies = 2});
 }
+static void
+test_after_a_kill_a_lost_disk_hides_nothing(void)
+{
+    rig_run(killed, &(struct rig){.copies = 2});
+}
+static void
+test_who_is_missed_is_missed_after_a_restart(void)
+{
+    rig_run(missed, &(struct rig){.copies = 1});
+}
 
 int
 main(int argc, char **argv)
@@ -310,5 +389,7 @@ main(int argc, char **argv)
     RUN(test_copies_change);
     RUN(test_fewer_disks_than_copies);
     RUN(test_uploads_on_two_disks);
+    RUN(test_after_a_kill_a_lost_disk_hides_nothing);
+    RUN(test_who_is_missed_is_missed_after_a_restart);
     return check_done();
 }
