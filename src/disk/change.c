@@ -70,18 +70,35 @@ key_hash(uint64_t bucket, struct span key)
     return hash_xxh3(key.at, key.len, bucket);
 }
 
+/* Where the key stands, or would stand, in c->slots. */
+static uint16_t *
+slot_of(struct changes *c, uint64_t hash, uint64_t bucket, struct span key)
+{
+    for (uint64_t at = hash % CHANGED_SLOTS;; at = (at + 1) % CHANGED_SLOTS) {
+        const struct changed_object *o;
+
+        if (c->slots[at] == 0)
+            return &c->slots[at];
+        o = &c->objects[c->slots[at] - 1];
+        if (o->hash == hash && o->bucket == bucket && span_eq(o->key, key))
+            return &c->slots[at];
+    }
+}
+
 static struct changed_object *
 changed(struct changes *c, uint64_t bucket, struct span key)
 {
-    uint64_t hash = key_hash(bucket, key);
+    uint16_t slot = *slot_of(c, key_hash(bucket, key), bucket, key);
 
-    for (uint32_t i = 0; i < c->object_count; i++) {
-        struct changed_object *o = &c->objects[i];
+    return slot != 0 ? &c->objects[slot - 1] : NULL;
+}
 
-        if (o->hash == hash && o->bucket == bucket && span_eq(o->key, key))
-            return o;
-    }
-    return NULL;
+/* The same key of the same caller, who holds it until the group is over. */
+static bool
+is_seen(const struct changes *c, uint64_t bucket, struct span key)
+{
+    return c->has_seen && c->seen.bucket == bucket && c->seen.key.at == key.at &&
+           c->seen.key.len == key.len;
 }
 
 enum err
@@ -95,9 +112,16 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct row 
         *out = o->row;
         return ERR_OK;
     }
+    if (is_seen(c, bucket, key)) { /* judged a moment ago, now it is applied */
+        if (!c->found_seen)
+            return ERR_NOT_FOUND;
+        *out = c->seen.row;
+        return ERR_OK;
+    }
     rc = find_object(c->disk->tail, c->disk->index, bucket, key, true, out, eb);
     c->seen = (struct changed_object){.bucket = bucket, .key = key};
     c->has_seen = rc == ERR_OK || rc == ERR_NOT_FOUND;
+    c->found_seen = rc == ERR_OK;
     if (rc == ERR_OK)
         c->seen.row = *out;
     else
@@ -112,8 +136,7 @@ note_usage(struct changes *c, uint64_t bucket, struct span key,
 {
     struct row unused;
 
-    if (before == NULL && (!c->has_seen || c->seen.bucket != bucket ||
-                           c->seen.key.at != key.at || c->seen.key.len != key.len)) {
+    if (before == NULL && !is_seen(c, bucket, key)) {
         enum err rc = changes_current(c, bucket, key, &unused, NULL);
 
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
@@ -130,9 +153,13 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
 
     note_usage(c, bucket, key, o, row);
     if (o == NULL) {
+        uint64_t hash = key_hash(bucket, key);
+        uint16_t *slot = slot_of(c, hash, bucket, key);
+
+        assert(c->object_count < GROUP_MEMBERS);
         o = &c->objects[c->object_count++];
-        *o = (struct changed_object){
-            .hash = key_hash(bucket, key), .bucket = bucket, .key = key};
+        *slot = (uint16_t)c->object_count;
+        *o = (struct changed_object){.hash = hash, .bucket = bucket, .key = key};
     }
     o->row = *row;
     run_object(c->run, bucket, key, row);
@@ -703,6 +730,8 @@ void
 changes_forget(struct changes *c)
 {
     run_free(&c->run);
+    if (c->object_count > 0)
+        memset(c->slots, 0, sizeof c->slots);
     c->object_count = 0;
     c->has_seen = false;
     c->usage.count = 0;

@@ -20,14 +20,17 @@ struct changed_version { /* an older one */
     bool gone;
     struct row row;
 };
+#define CHANGED_SLOTS (2u * GROUP_MEMBERS)
 struct changes {
     struct disk *disk;
     enum disk_class class;
     struct run *run; /* owned */
     struct changed_object objects[GROUP_MEMBERS];
     uint32_t object_count;
+    uint16_t
+        slots[CHANGED_SLOTS]; /* by hash, open addressing: place in `objects` + 1, or 0 */
     struct changed_object seen; /* the last current row that was asked for, of no group */
-    bool has_seen;
+    bool has_seen, found_seen;
     struct usage_changes usage;
     struct changed_version *versions; /* owned */
     uint32_t version_count, version_room;

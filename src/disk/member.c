@@ -7,7 +7,8 @@
 #include "base/hash.h"
 #include "wire/tar.h"
 
-#define PATH_ROOM (255 + 1 + DISK_KEY_MAX + 1)
+#define PATH_ROOM   (255 + 1 + DISK_KEY_MAX + 1)
+#define USUAL_VALUE 1024 /* of a record; it grows where that is too little */
 
 const char *
 member_kind_name(unsigned kind)
@@ -194,30 +195,31 @@ put_segment_fields(struct record_writer *w, const struct member *m)
     put_number(w, FIELD_MTIME, (uint64_t)m->mtime_ms);
 }
 
-static void
-put_record(const struct member *m, uint32_t head_len, struct buf *out)
-{
-    struct record_writer w;
+#define HEAD_LEN_BYTES 2 /* headers have 1 to 20 KiB */
 
+/* Everything but the record's sum. *header: where the bytes of HEADER stand, which is not known yet. */
+static void
+put_fields(const struct member *m, struct record_writer *w, struct buf *out,
+           size_t *header)
+{
     bool versioned = m->meta != NULL && m->meta->versioning != DISK_UNVERSIONED;
 
-    record_begin(&w, out, (uint8_t)m->kind,
+    record_begin(w, out, (uint8_t)m->kind,
                  versioned ? MEMBER_RECORD_VERSIONED : MEMBER_RECORD_VERSION);
-    put_number(&w, FIELD_SEGMENT, m->segment);
-    put_number(&w, FIELD_GENERATION, m->generation);
-    put_number(&w, FIELD_OFFSET, m->offset);
-    record_put_u64(&w, FIELD_HEADER, head_len);
-    put_number(&w, FIELD_PAYLOAD, m->payload);
-    put_number(&w, FIELD_EPOCH, m->epoch);
-    put_number(&w, FIELD_GROUP, m->group);
-    put_number(&w, FIELD_FLAGS, (m->last ? 1u : 0u) | (m->after_unsynced ? 2u : 0u));
-    put_object_fields(&w, m);
+    put_number(w, FIELD_SEGMENT, m->segment);
+    put_number(w, FIELD_GENERATION, m->generation);
+    put_number(w, FIELD_OFFSET, m->offset);
+    record_put_span(w, FIELD_HEADER, (struct span){"\0\0", HEAD_LEN_BYTES});
+    *header = out->len - HEAD_LEN_BYTES;
+    put_number(w, FIELD_PAYLOAD, m->payload);
+    put_number(w, FIELD_EPOCH, m->epoch);
+    put_number(w, FIELD_GROUP, m->group);
+    put_number(w, FIELD_FLAGS, (m->last ? 1u : 0u) | (m->after_unsynced ? 2u : 0u));
+    put_object_fields(w, m);
     if (m->kind == MEMBER_SEGMENT_HEADER)
-        put_segment_fields(&w, m);
+        put_segment_fields(w, m);
     else if (m->meta != NULL)
-        meta_put(&w, m->meta);
-    record_end(&w);
-    buf_zero(out, MEMBER_HEAD_SUM);
+        meta_put(w, m->meta);
 }
 
 /* The sum over the header, the four bytes at `at` as zeros. */
@@ -236,31 +238,33 @@ member_encode(struct member *m, uint32_t head_len, struct buf *out)
 {
     char path[PATH_ROOM];
     struct buf value;
-    struct tar_head head;
+    struct record_writer w;
     struct tar_member t = {.size = m->payload, .type = TAR_FILE, .mode = 0644};
-    size_t start = out->len, at;
+    size_t start = out->len, at, header;
 
     t.path = (struct span){path, member_path(m, path)};
     t.mtime_s = (m->meta != NULL ? m->meta->mtime_ms : m->mtime_ms) / 1000;
     if (t.mtime_s < 0)
         t.mtime_s = 0;
     buf_init(&value, HEAD_MAX);
-    put_record(m, 1024, &value); /* any length of two bytes: headers have 1 to 20 KiB */
-    t.xattr = buf_span(&value);
+    (void)buf_reserve(&value, USUAL_VALUE);
+    put_fields(m, &w, &value, &header);
+    assert(!value.full);
+    /* How long the header is depends on lengths only, so it is known before the record is whole. */
+    t.xattr = (struct span){value.at, value.len + RECORD_SUM + MEMBER_HEAD_SUM};
     m->head_len = head_len != 0 ? head_len : (uint32_t)tar_head_len(&t);
     assert(m->head_len >= 1024 && m->head_len <= HEAD_MAX);
-    buf_clear(&value);
-    put_record(m, m->head_len, &value);
-    assert(!value.full);
+    put_be(value.at + header, m->head_len, HEAD_LEN_BYTES);
+    record_end(&w);
+    buf_zero(&value, MEMBER_HEAD_SUM);
+    assert(!value.full && value.len == t.xattr.len);
     t.xattr = buf_span(&value);
-    tar_put_head(out, &t, m->head_len);
+    at = tar_put_head(out, &t, m->head_len);
     buf_fini(&value);
     if (out->full)
         return;
-    if (tar_head_read((struct span){out->at + start, m->head_len}, &head, NULL) !=
-        TAR_GOT_HEAD)
-        assert(false && "a header that was just written reads back");
-    at = (size_t)(head.xattr.at - (out->at + start)) + head.xattr.len - MEMBER_HEAD_SUM;
+    assert(at != 0 && out->len == start + m->head_len);
+    at += t.xattr.len - MEMBER_HEAD_SUM;
     put_be(out->at + start + at, member_head_sum(out->at + start, m->head_len, at),
            MEMBER_HEAD_SUM);
 }

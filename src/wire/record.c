@@ -8,7 +8,7 @@
 #include "base/mem.h"
 
 #define HEAD_LEN  8
-#define SUM_LEN   4
+#define SUM_LEN   RECORD_SUM
 #define FIELD_MAX 0xffffffu
 static_assert(HEAD_LEN + SUM_LEN == RECORD_OVERHEAD, "as the header says");
 static_assert(RECORD_MAX <= FIELD_MAX, "a field's length has three bytes");
@@ -28,25 +28,32 @@ record_begin(struct record_writer *w, struct buf *out, uint8_t kind, uint8_t ver
 void
 record_put_span(struct record_writer *w, uint8_t id, struct span value)
 {
+    char *at;
+
     assert(id != 0);
     assert(id >= w->last_id);
     assert(value.len <= FIELD_MAX);
     w->last_id = id;
-    buf_be(w->out, id, 1);
-    buf_be(w->out, value.len, 3);
-    buf_put_span(w->out, value);
+    at = buf_reserve(w->out, RECORD_FIELD_OVERHEAD + value.len);
+    if (at == NULL)
+        return;
+    w->out->len += RECORD_FIELD_OVERHEAD + value.len;
+    at[0] = (char)id;
+    at[1] = (char)(value.len >> 16);
+    at[2] = (char)(value.len >> 8);
+    at[3] = (char)value.len;
+    if (value.len > 0)
+        memcpy(at + RECORD_FIELD_OVERHEAD, value.at, value.len);
 }
 
 void
 record_put_u64(struct record_writer *w, uint8_t id, uint64_t value)
 {
     char bytes[8];
-    size_t len = 0;
+    size_t len = value == 0 ? 0 : 8 - (size_t)__builtin_clzll(value) / 8;
 
-    for (int shift = 56; shift >= 0; shift -= 8) {
-        if (len > 0 || value >> shift != 0)
-            bytes[len++] = (char)(value >> shift);
-    }
+    for (size_t i = len; i-- > 0; value >>= 8)
+        bytes[i] = (char)value;
     record_put_span(w, id, (struct span){bytes, len});
 }
 

@@ -26,6 +26,7 @@
 
 #define RECORD_MAX            (1024 * 1024)
 #define RECORD_OVERHEAD       12 /* head and sum */
+#define RECORD_SUM            4
 #define RECORD_FIELD_OVERHEAD 4
 
 /* Writing appends to `out`, which must have room for it (buf's limit; `full` tells). */

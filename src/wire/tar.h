@@ -53,8 +53,9 @@ size_t tar_head_len(const struct tar_member *m);
 /* Whether a head of `len` bytes can be made: the shortest, or longer by a multiple of 512
  * (a member that needs no pax header otherwise can't be longer by exactly 512). */
 bool tar_head_len_ok(const struct tar_member *m, size_t len);
-/* Writes a head of exactly `len` bytes; asserts tar_head_len_ok(). 0: the shortest. */
-void tar_put_head(struct buf *out, const struct tar_member *m, size_t len);
+/* Writes a head of exactly `len` bytes; asserts tar_head_len_ok(). 0: the shortest. Returns where in the head the
+ * forebay value stands; 0: there is none, or `out` is full. */
+size_t tar_put_head(struct buf *out, const struct tar_member *m, size_t len);
 /* Zeros behind a payload of `size` bytes; two blocks of them behind the last member. */
 void tar_put_padding(struct buf *out, uint64_t size);
 void tar_put_end(struct buf *out);

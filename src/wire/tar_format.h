@@ -1,5 +1,8 @@
 /* tar_format: offsets of a ustar header. Only for tar_*.c. */
 #pragma once
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
 
 enum ustar_offset {
     USTAR_NAME = 0,
@@ -16,3 +19,25 @@ enum ustar_offset {
 };
 #define USTAR_NAME_LEN   100u
 #define USTAR_PREFIX_LEN 155u
+
+/* Adds up all bytes, and counts those above 127: eight at a time, because every record that is written or replayed
+ * has two headers. */
+static inline void
+ustar_add_bytes(const char *at, size_t words, int64_t *sum, int64_t *high)
+{
+    const uint64_t even = 0x00ff00ff00ff00ffu;
+    uint64_t lanes = 0; /* four of 16 bits: 64 words of two times 255 fit */
+
+    assert(words <= 64);
+    *high = 0;
+    for (size_t i = 0; i < words; i++) {
+        uint64_t w;
+
+        memcpy(&w, at + 8 * i, sizeof w);
+        lanes += (w & even) + (w >> 8 & even);
+        *high += __builtin_popcountll(w & 0x8080808080808080u);
+    }
+    *sum = 0;
+    for (unsigned i = 0; i < 4; i++)
+        *sum += (int64_t)(lanes >> (16 * i) & 0xffff);
+}

@@ -72,27 +72,6 @@ number_field(const char *at, size_t width, int64_t *out)
     return true;
 }
 
-/* Adds up all bytes, and counts those above 127: eight at a time, because a replay reads two headers a record. */
-static void
-add_bytes(const char *at, size_t words, int64_t *sum, int64_t *high)
-{
-    const uint64_t even = 0x00ff00ff00ff00ffu;
-    uint64_t lanes = 0; /* four of 16 bits: 64 words of two times 255 fit */
-
-    assert(words <= 64);
-    *high = 0;
-    for (size_t i = 0; i < words; i++) {
-        uint64_t w;
-
-        memcpy(&w, at + 8 * i, sizeof w);
-        lanes += (w & even) + (w >> 8 & even);
-        *high += __builtin_popcountll(w & 0x8080808080808080u);
-    }
-    *sum = 0;
-    for (unsigned i = 0; i < 4; i++)
-        *sum += (int64_t)(lanes >> (16 * i) & 0xffff);
-}
-
 /* The sum's own field counts as blanks. Old tars summed signed bytes: either sum is right. */
 static bool
 sum_ok(const char *block)
@@ -101,8 +80,8 @@ sum_ok(const char *block)
 
     if (!number_field(block + USTAR_SUM, 8, &want))
         return false;
-    add_bytes(block, TAR_BLOCK / 8, &sum, &high);
-    add_bytes(block + USTAR_SUM, 1, &own, &own_high);
+    ustar_add_bytes(block, TAR_BLOCK / 8, &sum, &high);
+    ustar_add_bytes(block + USTAR_SUM, 1, &own, &own_high);
     sum += 8 * ' ' - own;
     return want == sum || want == sum - 256 * (high - own_high);
 }

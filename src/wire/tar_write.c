@@ -33,10 +33,27 @@ record_len(size_t keyword_len, size_t value_len)
     return rest + digits(len);
 }
 
+/* "LENGTH keyword=", without printf: each record that is made durable has one or two. */
+static void
+put_keyword(struct buf *out, size_t len, const char *keyword)
+{
+    size_t count = digits(len), keyword_len = strlen(keyword);
+    char *at = buf_reserve(out, count + keyword_len + 2);
+
+    if (at == NULL)
+        return;
+    out->len += count + keyword_len + 2;
+    for (size_t i = count; i-- > 0; len /= 10)
+        at[i] = (char)('0' + len % 10);
+    at[count] = ' ';
+    memcpy(at + count + 1, keyword, keyword_len);
+    at[count + 1 + keyword_len] = '=';
+}
+
 static void
 put_record(struct buf *out, const char *keyword, struct span value)
 {
-    buf_printf(out, "%zu %s=", record_len(strlen(keyword), value.len), keyword);
+    put_keyword(out, record_len(strlen(keyword), value.len), keyword);
     buf_put_span(out, value);
     buf_putc(out, '\n');
 }
@@ -50,7 +67,7 @@ put_filler(struct buf *out, size_t len)
     char *p;
 
     assert(len >= around);
-    buf_printf(out, "%zu %s=", len, keyword);
+    put_keyword(out, len, keyword);
     p = buf_reserve(out, len - around);
     if (p != NULL) {
         memset(p, ' ', len - around);
@@ -90,7 +107,8 @@ needs_of(const struct tar_member *m)
     return n;
 }
 
-static void
+/* Returns where the xattr begins in `out`; 0: there is none. */
+static size_t
 put_records(struct buf *out, const struct tar_member *m, const struct needs *n)
 {
     if (n->path)
@@ -99,8 +117,10 @@ put_records(struct buf *out, const struct tar_member *m, const struct needs *n)
         put_record(out, "size", span_of(n->size_text));
     if (n->mtime)
         put_record(out, "mtime", span_of(n->mtime_text));
-    if (m->xattr.len > 0)
-        put_record(out, TAR_XATTR_KEYWORD, m->xattr);
+    if (m->xattr.len == 0)
+        return 0;
+    put_record(out, TAR_XATTR_KEYWORD, m->xattr);
+    return out->len - 1 - m->xattr.len;
 }
 
 /* ---- headers ---- */
@@ -122,7 +142,7 @@ put_ustar(struct buf *out, struct span name, char type, uint64_t size, int64_t m
           unsigned mode)
 {
     char *h = buf_reserve(out, TAR_BLOCK);
-    unsigned sum = 0;
+    int64_t sum, high;
 
     if (h == NULL)
         return;
@@ -141,10 +161,17 @@ put_ustar(struct buf *out, struct span name, char type, uint64_t size, int64_t m
            "00",
            8);
     memset(h + USTAR_SUM, ' ', 8);
-    for (size_t i = 0; i < TAR_BLOCK; i++)
-        sum += (unsigned char)h[i];
-    put_octal(h + USTAR_SUM, 7, sum);
+    ustar_add_bytes(h, TAR_BLOCK / 8, &sum, &high);
+    put_octal(h + USTAR_SUM, 7, (uint64_t)sum);
     out->len += TAR_BLOCK;
+}
+
+static size_t
+len_with(const struct needs *n)
+{
+    if (n->len == 0)
+        return TAR_BLOCK;
+    return TAR_BLOCK + (size_t)align_up(n->len, TAR_BLOCK) + TAR_BLOCK;
 }
 
 size_t
@@ -152,9 +179,7 @@ tar_head_len(const struct tar_member *m)
 {
     struct needs n = needs_of(m);
 
-    if (n.len == 0)
-        return TAR_BLOCK;
-    return TAR_BLOCK + (size_t)align_up(n.len, TAR_BLOCK) + TAR_BLOCK;
+    return len_with(&n);
 }
 
 bool
@@ -167,12 +192,12 @@ tar_head_len_ok(const struct tar_member *m, size_t len)
            (len == shortest || len >= shortest + least);
 }
 
-void
+size_t
 tar_put_head(struct buf *out, const struct tar_member *m, size_t len)
 {
     struct needs n = needs_of(m);
-    size_t shortest = tar_head_len(m);
-    size_t records;
+    size_t shortest = len_with(&n), start = out->len;
+    size_t records, xattr = 0;
 
     assert(m->path.len > 0);
     assert(m->path.len <= TAR_PATH_MAX);
@@ -184,13 +209,14 @@ tar_put_head(struct buf *out, const struct tar_member *m, size_t len)
     if (len > TAR_BLOCK) {
         records = len > shortest ? len - (size_t)2 * TAR_BLOCK : n.len;
         put_ustar(out, SPAN("././@PaxHeader"), 'x', records, 0, 0644);
-        put_records(out, m, &n);
+        xattr = put_records(out, m, &n);
         if (records > n.len)
             put_filler(out, records - n.len);
         tar_put_padding(out, records);
     }
     put_ustar(out, m->path, m->type == TAR_DIR ? '5' : '0', m->size, m->mtime_s,
               m->mode != 0 ? m->mode : 0644);
+    return xattr == 0 || out->full ? 0 : xattr - start;
 }
 
 void
