@@ -58,7 +58,8 @@ struct segment {
 
     /* Any loop. */
     _Atomic uint32_t refs;
-    _Atomic bool doomed; /* a write or sync failed: nothing more goes here */
+    _Atomic bool doomed;         /* a write or sync failed: nothing more goes here */
+    _Atomic uint32_t head_guess; /* how long heads of members are; read_file.c */
 
     /* Home. */
     struct {

@@ -11,6 +11,8 @@
 #include "disk/segment.h"
 
 #define FIRST_LOOK     (8u << 10) /* of a log member whose header alone is wanted */
+#define HEAD_GUESS     (2u << 10) /* a head with a key and few metadata has 1.5 KiB */
+#define HEAD_GUESS_MAX (8u << 10)
 #define SUMS_WINDOW    (64u << 10)
 #define BUFFER_WAIT_MS 2000u /* then the reader is told that we are busy */
 
@@ -101,7 +103,7 @@ look_at_member(struct rt_file *f, const struct segment *s, const struct row *row
     if (rc != ERR_OK)
         return rc;
     got = member_parse((struct span){out->buf->at + skip, have}, &out->m, &need, eb);
-    if (got == MEMBER_MORE && have == len && need > len) {
+    if (got == MEMBER_MORE && have >= len && need > have) {
         *more = need;
         return ERR_OK;
     }
@@ -143,15 +145,36 @@ read_again(struct disk *d, uint64_t bucket, struct span key, struct row *row,
     return ERR_OK;
 }
 
+/* How much to read of a member, so that one read has all of it and little more. A last member of a group is filled up, but
+ * not beyond the block of 4 KiB that read_span() ends at anyway. */
+static uint64_t
+first_look(const struct segment *s, const struct row *row, bool want_body)
+{
+    uint32_t head = atomic_load_explicit(&s->head_guess, memory_order_relaxed);
+
+    if (!want_body || (row->flags & ROW_PARTS) != 0)
+        return FIRST_LOOK;
+    return MIN(MAX(head, HEAD_GUESS) + row->size, (uint64_t)(DISK_INLINE_MAX + HEAD_MAX));
+}
+
+/* A longer head was met: who reads of this log from now on begins with as much. */
+static void
+learn_head(struct segment *s, uint32_t head_len)
+{
+    uint32_t now = MIN(head_len, HEAD_GUESS_MAX);
+
+    if (now > atomic_load_explicit(&s->head_guess, memory_order_relaxed))
+        atomic_store_explicit(&s->head_guess, now, memory_order_relaxed);
+}
+
 static enum err
 load_log_member(struct disk *d, const struct row *row, bool want_body, struct loaded *out,
                 uint64_t *bad, struct errbuf *eb)
 {
     static const struct content_id any;
     struct segment *s = segment_pin(d, row->segment);
-    uint64_t len = want_body && (row->flags & ROW_PARTS) == 0 ? 2 * DISK_ALIGN + row->size
-                                                              : FIRST_LOOK;
-    uint64_t more;
+    uint64_t len, more;
+    bool again = false;
     enum err rc;
 
     *bad = 0;
@@ -159,7 +182,7 @@ load_log_member(struct disk *d, const struct row *row, bool want_body, struct lo
     if (s == NULL)
         return err_set(eb, ERR_NOT_FOUND, "segment %06" PRIu32 " is not there",
                        row->segment);
-    len = MIN(len, (uint64_t)(DISK_INLINE_MAX + HEAD_MAX));
+    len = first_look(s, row, want_body);
     do {
         iobuf_drop(&out->buf);
         rc = look_at_member(s->file, s, row, len, out, &more, eb);
@@ -169,7 +192,10 @@ load_log_member(struct disk *d, const struct row *row, bool want_body, struct lo
         if (rc == ERR_OK && more > 0 && (more <= len || more > GROUP_MAX))
             rc = ERR_CORRUPT;
         len = more;
+        again = again || more > 0;
     } while (rc == ERR_OK && more > 0);
+    if (rc == ERR_OK && again && want_body)
+        learn_head(s, out->m.head_len);
     segment_drop(&s);
     if (rc == ERR_OK && !content_eq(&row->content, &any) &&
         !content_eq(&row->content, &out->m.content))

@@ -45,6 +45,7 @@ struct rt_job {
 struct disk_op {
     enum disk_op_kind kind;
     enum rt_class class;
+    unsigned lane;        /* of file.c: the class, or that of large reads */
     struct rt_file *file; /* owns a reference */
     struct iobuf *buf;    /* owns a reference; NULL where there are no bytes */
     uint32_t at;          /* place in buf */

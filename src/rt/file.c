@@ -15,13 +15,32 @@
 
 enum { DIRECT_ALIGN = 4096 };
 
+/* A read of this length keeps a disk busy by itself: eight at once fill one whose knee is at 32 reads of 4 KiB, as many
+ * again are on their way to us; with more each only takes longer, and those behind it too. */
+#define LARGE_READ      (64u << 10)
+#define LARGE_READS_ALL 32u /* of all loops together */
+
 /* Operations of one loop in flight on one disk: beyond, first come first served. */
-static const unsigned class_limit[RT_CLASSES_] = {
-    [RT_READ] = 32,
-    [RT_WRITE] = 32,
-    [RT_REPAIR] = 4,
-    [RT_BACKGROUND] = 4,
-};
+static unsigned
+lane_limit(unsigned lane)
+{
+    static const unsigned limits[DISK_LANES] = {
+        [RT_READ] = 32,      [RT_WRITE] = 32,        [RT_REPAIR] = 4,
+        [RT_BACKGROUND] = 4, [LANE_LARGE_READ] = 16,
+    };
+
+    if (lane != LANE_LARGE_READ)
+        return limits[lane];
+    return MAX(4u, MIN(limits[lane], LARGE_READS_ALL / rt_loop_count()));
+}
+
+static unsigned
+lane_of(const struct disk_op *op)
+{
+    return op->kind == DISK_READ && op->class == RT_READ && op->len >= LARGE_READ
+               ? (unsigned)LANE_LARGE_READ
+               : (unsigned)op->class;
+}
 
 /* ---- counted files ---- */
 
@@ -77,7 +96,7 @@ queue_of(struct loop *l, uint64_t device)
     }
     q = xcalloc(1, sizeof *q);
     q->device = device;
-    for (unsigned i = 0; i < RT_CLASSES_; i++)
+    for (unsigned i = 0; i < DISK_LANES; i++)
         list_init(&q->of[i].waiting);
     list_push_back(&l->disks, &q->link);
     return q;
@@ -150,14 +169,16 @@ submit(struct loop *l, struct disk_op *op)
 }
 
 static void
-start_waiting(struct loop *l, struct disk_queue *q, enum rt_class class)
+start_waiting(struct loop *l, struct disk_queue *q, unsigned lane)
 {
-    while (q->of[class].in_flight < class_limit[class]) {
-        struct list *n = list_pop_front(&q->of[class].waiting);
+    unsigned limit = lane_limit(lane);
+
+    while (q->of[lane].in_flight < limit) {
+        struct list *n = list_pop_front(&q->of[lane].waiting);
 
         if (n == NULL)
             return;
-        q->of[class].in_flight++;
+        q->of[lane].in_flight++;
         submit(l, LIST_ENTRY(n, struct disk_op, link));
     }
 }
@@ -200,11 +221,11 @@ disk_op_done(struct disk_op *op, int64_t result)
 {
     struct loop *l = op->loop;
     struct disk_queue *q = queue_of(l, op->file->device);
-    enum rt_class class = op->class;
+    unsigned lane = op->lane;
     int test_error = test_io_error(op->file->observer, io_of(op));
 
-    assert(l == loop_self && q->of[class].in_flight > 0);
-    q->of[class].in_flight--;
+    assert(l == loop_self && q->of[lane].in_flight > 0);
+    q->of[lane].in_flight--;
     if (test_error != 0)
         result = -test_error;
     tell_observer(op, result);
@@ -214,7 +235,7 @@ disk_op_done(struct disk_op *op, int64_t result)
         fiber_wake(op->waiter, ERR_OK);
     }
     free_op(op);
-    start_waiting(l, q, class);
+    start_waiting(l, q, lane);
 }
 
 /* What a call of this kind may not begin with. */
@@ -242,6 +263,7 @@ begin(const struct disk_op *template, struct disk_wait *w)
     *op = *template;
     if (rt_self()->background)
         op->class = RT_BACKGROUND;
+    op->lane = lane_of(op);
     op->loop = l;
     op->waiter = rt_self();
     op->wait = w;
@@ -250,8 +272,8 @@ begin(const struct disk_op *template, struct disk_wait *w)
     atomic_fetch_add(&op->file->busy, 1);
     if (op->buf != NULL)
         iobuf_ref(op->buf);
-    list_push_back(&q->of[op->class].waiting, &op->link);
-    start_waiting(l, q, op->class);
+    list_push_back(&q->of[op->lane].waiting, &op->link);
+    start_waiting(l, q, op->lane);
     return op;
 }
 

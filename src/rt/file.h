@@ -7,9 +7,9 @@
  * for whatever happens. None begins in a fiber that is cancelled or whose scope has
  * ended. A file likewise lives until its last operation is over.
  *
- * Each class has a bound on operations in flight on a file's disk (table in file.c);
- * what is beyond waits its turn. Every call but the small inspectors may switch. Paths
- * are opened relative to a directory handle.
+ * Each class has a bound on operations in flight on a file's disk (table in file.c), large
+ * reads one of their own; what is beyond waits its turn. Every call but the small
+ * inspectors may switch. Paths are opened relative to a directory handle.
  */
 #pragma once
 #include <stdatomic.h>

@@ -99,14 +99,15 @@ struct mailbox {
     atomic_bool asleep;
 };
 
-/* Disk operations of one loop on one disk. */
+/* Disk operations of one loop on one disk. Each class has a lane; reads that a disk takes long for have their own. */
+enum { LANE_LARGE_READ = RT_CLASSES_, DISK_LANES };
 struct disk_queue {
     struct list link; /* loop.disks */
     uint64_t device;
     struct {
         unsigned in_flight;
         struct list waiting; /* disk_op.link */
-    } of[RT_CLASSES_];
+    } of[DISK_LANES];
 };
 
 struct loop {

@@ -23,7 +23,8 @@
 
 enum { SQ_ENTRIES = 256, SQ_ENTRIES_LEAST = 32, CQ_FACTOR = 8, ENABLE_RINGS = 12 };
 enum { TAG_NONE, TAG_POLL, TAG_DISK, TAG_MASK = 3 };
-#define POLL_BITS ((unsigned)(POLLIN | POLLOUT | POLLRDHUP) | (unsigned)EPOLLET)
+#define READS_HELD (32u << 10) /* bytes of reads that wait for the end of a turn */
+#define POLL_BITS  ((unsigned)(POLLIN | POLLOUT | POLLRDHUP) | (unsigned)EPOLLET)
 
 struct poll_op {
     struct list link;    /* uring.polls */
@@ -41,8 +42,9 @@ struct uring {
     struct io_uring ring;
     int wake_fd; /* never read: each write is an edge */
     struct watch wake_watch;
-    struct list polls; /* all that the kernel still holds */
-    bool unwatched;    /* since the last enter */
+    struct list polls;   /* all that the kernel still holds */
+    bool unwatched;      /* since the last enter */
+    uint32_t reads_held; /* bytes of reads prepared since the last submit */
     /* Taken off the ring, not handled yet. */
     struct {
         struct completion *at; /* owned */
@@ -239,6 +241,16 @@ enter(struct uring *u, uint64_t until_ns)
     collect(u);
 }
 
+/* What was prepared goes to the kernel now, not at the end of the turn: a disk must not wait for what fibers of this
+ * turn have to do. What it does not take goes with the next enter. */
+static void
+submit_now(struct uring *u)
+{
+    if (io_uring_sq_ready(&u->ring) > 0)
+        (void)io_uring_submit(&u->ring);
+    u->reads_held = 0;
+}
+
 /* ---- polls ---- */
 
 static void
@@ -338,6 +350,7 @@ submit(struct loop *l, struct disk_op *op)
         if (!op->file->direct)
             sqe->flags |=
                 IOSQE_ASYNC; /* filling the page cache would hold up the submit */
+        u->reads_held += (uint32_t)op->len;
         break;
     case DISK_WRITE:
         io_uring_prep_write(sqe, fd, at, (unsigned)op->len, op->offset);
@@ -357,6 +370,8 @@ submit(struct loop *l, struct disk_op *op)
     }
     io_uring_sqe_set_data64(sqe, tagged(op, TAG_DISK));
     l->in_flight++;
+    if (u->reads_held >= READS_HELD)
+        submit_now(u);
 }
 
 static void
@@ -391,6 +406,8 @@ handle(struct loop *l, struct uring *u)
         }
     }
     u->events.count = 0;
+    if (u->reads_held > 0)
+        submit_now(u);
 }
 
 static void

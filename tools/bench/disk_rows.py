@@ -34,7 +34,8 @@ class Fio:
             raise RuntimeError(f"fio: {done.stdout}{done.stderr}")
         job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
         side = job["read"] if job["read"]["total_ios"] else job["write"]
-        self.samples.append({"rps": side["iops"], "mib_s": side["bw_bytes"] / MIB})
+        cpu = (job["usr_cpu"] + job["sys_cpu"]) / 100
+        self.samples.append({"rps": side["iops"], "mib_s": side["bw_bytes"] / MIB, "us_per_request": cpu / side["iops"] * 1e6})
 
     def say(self, *figures):
         said = ", ".join(f"{statistics.median(s[name] for s in self.samples):,.0f} {unit}" for name, unit in figures)
@@ -87,34 +88,51 @@ def allocated(*paths):
 # ---- reads from the disk ----
 
 
-def disk_get(context, name, size, count, bs, conns, must):
+def files_of(folder):
+    """(paths, bytes of each) of segments that are written from their begin: what a random reader may ask for."""
+    ends = {p: begin + n for p in sorted(pathlib.Path(folder).glob("*.tar")) for begin, n in [written(p)] if begin == 0}
+    most = max(ends.values())
+    ends = {p: end for p, end in ends.items() if 2 * end >= most}
+    return list(ends), min(ends.values())
+
+
+def disk_get(context, name, size, count, bs, depth, must):
+    """`depth` reads are with the disk on either side: fio's queue, and what the server lets through of four times as many
+    connections. With no more connections than reads those on their way through HTTP would leave the disk idle."""
     if no_fio(context):
         return
+    conns = (context.conns or [4 * depth])[0]
     server = context.keep_running(servers.Forebay(context, context.dir / "data", "--set=memory.hot=0"))
     server.make_bucket("bench")
     paths = write_paths(context, "ours", [f"/bench/{k}" for k in keys(count)])
     put = load(context, server.port, paths, "-c", 64, "-a", 1, "-b", size, pids=server.pids())
     context.errors += put["errors"]
-    segment = max((context.dir / "data/native").glob("*.tar"), key=lambda p: written(p)[1])
-    offset, length = written(segment)
+    files, length = files_of(context.dir / "data/native")
     us = Contestant("forebay, from the disk", server, paths, size)
-    disk = Fio(context, f"fio randread {bs // KIB} KiB, QD {conns}", "--rw=randread", f"--bs={bs}", "--direct=1",
-               "--readonly", f"--filename={segment}", f"--offset={offset}", f"--size={length}", f"--iodepth={conns}", "--time_based",
-               f"--runtime={context.seconds}")  # fmt: skip
+    loop = Contestant("bare loop, no disk", context.keep_running(servers.Loop(context, size, "epoll")), paths, size)
+    disk = Fio(context, f"fio randread {bs // KIB} KiB, QD {depth}", "--rw=randread", f"--bs={bs}", "--direct=1",
+               "--readonly", f"--filename={':'.join(map(str, files))}", f"--filesize={length}", "--file_service_type=random",
+               f"--iodepth={depth}", "--time_based", f"--runtime={context.seconds}")  # fmt: skip
     reads = asked = 0
     for _ in range(context.rounds):
         disk.sample()
         if context.patient:
             machine.wait_quiet()
+        loop.samples.append(load(context, loop.port, paths, "-c", conns, "-w", 0, "-s", size, pids=loop.server.pids(), seconds=context.seconds))
         before = device_reads(context.dir)
         us.samples.append(load(context, us.port, paths, "-c", conns, "-w", 0, "-s", size, pids=server.pids(), seconds=context.seconds))
         reads += device_reads(context.dir) - before
         asked += us.samples[-1]["requests"]
-    print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s, no hot set; fio on {length // MIB:,} MiB")
-    table([us])
-    disk.say(("rps", "reads/s"), ("mib_s", "MiB/s"))
-    errors_of(context, [us])
+    print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s, no hot set; fio on {len(files)} files of {length // MIB:,} MiB")
+    table([us, loop])
+    disk.say(("rps", "reads/s"), ("mib_s", "MiB/s"), ("us_per_request", "us of CPU a read"))
+    errors_of(context, [us, loop])
     compare(context, name, us, disk, "rps", "req/s", must=must)
+    # What nobody gets below on one core: a read as fio does it, and an answer as the bare loop sends it.
+    least = statistics.median(f["us_per_request"] + b["us_per_request"] for f, b in zip(disk.samples, loop.samples))
+    print(f"    a read by fio and an answer by the bare loop: {least:.1f} us of CPU, {1e6 / least:,.0f}/s on one core:"
+          f" {1e6 / least / statistics.median(f['rps'] for f in disk.samples):.2f}x of fio; ours {us.median('us_per_request') / least:.2f}x of that CPU")  # fmt: skip
+    context.keep(name, "CPU / (fio + bare loop)", us.median("us_per_request") / least)
     told = f"   at most 1.1: {'met' if reads <= 1.1 * asked else 'MISSED'}" if size <= 16 * KIB else ""
     print(f"    {reads / asked:.2f} reads of the device for each GET (all that others read is in it){told}")
     context.keep(name, "device reads a GET", reads / asked)
@@ -122,12 +140,12 @@ def disk_get(context, name, size, count, bs, conns, must):
 
 @row("disk-get-4k", "GETs of 4 KiB from the disk (nothing of them in memory) beside fio on the same file")
 def disk_get_4k(context):
-    disk_get(context, "disk-get-4k", 4 * KIB, 50_000, 4 * KIB, (context.conns or [32])[0], 0.75)
+    disk_get(context, "disk-get-4k", 4 * KIB, 50_000, 4 * KIB, 32, 0.75)
 
 
 @row("disk-get-100k", "GETs of 100,000 bytes from the disk beside fio on the same file")
 def disk_get_100k(context):
-    disk_get(context, "disk-get-100k", 100_000, 5_000, 100 * KIB, (context.conns or [16])[0], 0.9)
+    disk_get(context, "disk-get-100k", 100_000, 5_000, 100 * KIB, 8, 0.9)
 
 
 # ---- large writes ----

@@ -1,0 +1,144 @@
+/* What a GET of something small costs the disk: one read, and little more than the object. Protects the promise of 1.1
+ * reads for each small GET, whatever the groups and heads of the log look like. */
+#include "base/metrics.h"
+#include "world.h"
+
+#define SIZE    4096
+#define OBJECTS 48
+#define MOST    (12u << 10) /* one read of a member of 5.5 KiB, to blocks of 4 KiB */
+
+static char data[SIZE];
+
+static struct disk *
+open_disk(void)
+{
+    struct disk_options o = world_options(); /* no hot set */
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    return d;
+}
+
+static const char *
+key_of(unsigned i)
+{
+    static char key[32];
+
+    snprintf(key, sizeof key, "train/%08u.bin", i);
+    return key;
+}
+
+/* With so many bytes of metadata of the user's. */
+static void
+put(struct disk *d, unsigned i, uint32_t meta_bytes)
+{
+    static char value[8192];
+    struct object_pair pair = {.name = SPAN("note"), .value = {value, meta_bytes}};
+    struct object_meta meta = {.mtime_ms = 1700000000123,
+                               .user = meta_bytes > 0 ? &pair : NULL,
+                               .user_count = meta_bytes > 0};
+    struct disk_key k = world_key(7, key_of(i));
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+
+    memset(value, 'v', sizeof value);
+    REQUIRE(disk_write_begin(d, &k, DISK_NATIVE, SIZE, &w, &eb) == ERR_OK);
+    CHECK(disk_write(w, data, SIZE, &eb) == ERR_OK);
+    CHECK(disk_commit(&w, &meta, NULL, NULL, &eb) == ERR_OK);
+}
+
+static uint64_t
+cost_of_get(struct disk *d, unsigned i)
+{
+    int64_t before = metric_read(M_DISK_IO_BYTES, 0);
+
+    CHECK(world_get(d, key_of(i), data, SIZE, 0, SIZE) == ERR_OK);
+    return (uint64_t)(metric_read(M_DISK_IO_BYTES, 0) - before);
+}
+
+struct one {
+    struct disk *disk;
+    unsigned number;
+};
+
+static void
+put_one(void *arg)
+{
+    struct one *o = arg;
+
+    put(o->disk, o->number, 0);
+}
+
+/* Each in a group of its own, filled up to 4 KiB. */
+static void
+alone(void *arg)
+{
+    struct disk *d = open_disk();
+
+    (void)arg;
+    for (unsigned i = 0; i < OBJECTS; i++)
+        put(d, i, 0);
+    for (unsigned i = 0; i < OBJECTS; i++)
+        CHECK(cost_of_get(d, i) <= MOST);
+    disk_close(&d);
+}
+
+/* Many in a group, at any multiple of 512. */
+static void
+together(void *arg)
+{
+    struct disk *d = open_disk();
+    struct one of[OBJECTS];
+    struct rt_group group;
+
+    (void)arg;
+    rt_group_begin(&group);
+    for (unsigned i = 0; i < OBJECTS; i++) {
+        of[i] = (struct one){d, i};
+        CHECK(rt_group_start(&group, put_one, &of[i]) == ERR_OK);
+    }
+    rt_group_join(&group);
+    for (unsigned i = 0; i < OBJECTS; i++)
+        CHECK(cost_of_get(d, i) <= MOST);
+    disk_close(&d);
+}
+
+/* Heads longer than most: found out once, by a second read. */
+static void
+long_heads(void *arg)
+{
+    static const uint32_t meta_bytes[] = {1500, 3000, 5000, 6900};
+    struct disk *d = open_disk();
+
+    (void)arg;
+    for (unsigned m = 0; m < 4; m++) {
+        uint64_t one_read = align_up(SIZE + meta_bytes[m] + 2048, 4096) + 4096;
+
+        for (unsigned i = 0; i < OBJECTS; i++)
+            put(d, m * OBJECTS + i, meta_bytes[m]);
+        (void)cost_of_get(d, m * OBJECTS);
+        for (unsigned i = 1; i < OBJECTS; i++)
+            CHECK(cost_of_get(d, m * OBJECTS + i) <= one_read);
+    }
+    disk_close(&d);
+}
+
+static void
+test_one_read_for_each_get(void)
+{
+    world_run_loops(RT_EPOLL, 1, alone, NULL);
+    world_run_loops(RT_AUTO, 1, alone, NULL);
+    world_run_loops(RT_AUTO, 1, together, NULL);
+    world_run_loops(RT_AUTO, 1, long_heads, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_WARN);
+    world_fill(data, sizeof data, 1);
+    RUN(test_one_read_for_each_get);
+    return check_done();
+}
