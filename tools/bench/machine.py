@@ -39,8 +39,11 @@ def raise_limits():
 
 
 def favour(pid):
-    """More of the CPU than other sessions of this machine get; for hosts that are not quiet."""
+    """Before all other sessions of this machine: every thread there is, and what it starts. For hosts that are not quiet:
+    who waits a slice of others at each wake-up measures them, not itself."""
     pathlib.Path(f"/proc/{pid}/autogroup").write_text("-12")
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))
 
 
 def cpu_s(pids):
