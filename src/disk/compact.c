@@ -257,10 +257,10 @@ move_manifest(struct compactor *k, enum disk_class class, const struct carried *
     whole.m = &l.m;
     rc = manifest_decode(l.m.body, &m, eb);
     if (rc == ERR_OK && place_part(&m, part->m, now)) {
-        len = manifest_len(m.count);
+        len = manifest_len(m.count, m.sum_len);
         payload = xmalloc(len + 1);
         sums = xmalloc(4 * block_count(len) + 1);
-        manifest_encode(m.entries, m.count, payload);
+        manifest_encode(&m, payload);
         block_sums_put(block_seed(d->cluster_sum, &l.m.content, 0), 0, payload, len,
                        sums);
         rc = carry_commit(&whole, k->arena, &key, &c, eb);

@@ -111,7 +111,7 @@ void disk_id(const struct disk *d, uint8_t out[16]);
 /* ---- rows ---- */
 enum row_flags {
     ROW_PLAIN =
-        1, /* default content type, no user metadata, no checksums: the header need not be read */
+        1, /* default content type, no user metadata, no checksum but CRC64NVME: the header need not be read for more */
     ROW_CACHED = 2, /* class */
     ROW_PARTS = 4,  /* layout: manifest of parts */
     ROW_DOUBT =
@@ -209,7 +209,7 @@ enum err disk_lookup(struct disk *d, const struct disk_key *k, struct row *out,
 /* The same, but a kept tombstone is a row (ROW_TOMBSTONE | ROW_KEPT, version, mtime_ms). */
 enum err disk_lookup_any(struct disk *d, const struct disk_key *k, struct row *out,
                          struct errbuf *eb) MUST_CHECK;
-/* Metadata of a row, from the member's header, verified; not needed when ROW_PLAIN. May switch. */
+/* Metadata of a row, from the member's header, verified; not needed when ROW_PLAIN, but for the checksum. May switch. */
 enum err disk_meta(struct disk *d, const struct disk_key *k, const struct row *row,
                    struct arena *a, struct object_meta *out,
                    struct errbuf *eb) MUST_CHECK;
@@ -221,6 +221,8 @@ struct disk_object_part {
     uint64_t offset, size;
     struct content_id content;
     uint8_t md5[16];
+    uint8_t checksum_algorithm; /* 0: none is known */
+    struct span checksum;       /* binary, in the arena */
 };
 enum err disk_object_parts(struct disk *d, const struct row *row, struct arena *a,
                            struct disk_object_part **out, uint32_t *count,

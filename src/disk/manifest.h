@@ -15,15 +15,22 @@ struct manifest_entry {
     bool in_log;
     uint8_t md5[16];
 };
+/* Checksums stand behind the pages, where every part has one and all are of one algorithm. */
 struct manifest {
     struct manifest_entry *entries; /* owned */
     uint32_t count;
+    uint8_t sum_algorithm; /* wire/checksum.h; 0: none are kept */
+    uint8_t sum_len;
+    char *sums; /* owned; sum_len for each entry; NULL: none */
 };
+#define MANIFEST_SUM_MAX 64u
 void manifest_fini(struct manifest *m); /* twice is fine */
+/* The checksum of part `index`; empty: none. Borrowed. */
+struct span manifest_sum(const struct manifest *m, uint32_t index);
 
-/* Bytes of the payload for `count` parts. */
-uint64_t manifest_len(uint32_t count);
-void manifest_encode(const struct manifest_entry *entries, uint32_t count, char *out);
+/* Bytes of the payload for `count` parts with checksums of `sum_len` bytes; 0: without. */
+uint64_t manifest_len(uint32_t count, uint8_t sum_len);
+void manifest_encode(const struct manifest *m, char *out);
 /* ERR_CORRUPT unless every page is whole, numbers ascend and sizes add up. */
 enum err manifest_decode(struct span payload, struct manifest *out,
                          struct errbuf *eb) MUST_CHECK;

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "wire/checksum.h"
+
 /* The plain texts: where they stand in struct object_meta. */
 static const struct {
     uint8_t field;
@@ -247,14 +249,18 @@ meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *t
 
 /* ---- the row ---- */
 
+/* The checksum that we make where a client sends none does not count, or no row were plain. Of a cached object it is the
+ * backend's, and shown without being asked for. */
 static bool
-is_plain(const struct object_meta *m)
+is_plain(const struct object_meta *m, enum disk_class class)
 {
     for (unsigned i = 0; i < ARRAY_LEN(texts); i++) {
         if (text_of(m, i)->len > 0)
             return false;
     }
-    return m->user_count == 0 && m->checksum_algorithm == 0;
+    return m->user_count == 0 &&
+           (m->checksum_algorithm == CHECKSUM_NONE ||
+            (m->checksum_algorithm == CHECKSUM_CRC64NVME && class == DISK_NATIVE));
 }
 
 /* A record of metadata names the place of its body. */
@@ -294,7 +300,7 @@ member_row(const struct member *m, enum disk_class class, struct row *out,
                         .offset = m->offset};
     memcpy(out->md5, meta.md5, sizeof out->md5);
     out->flags = (class == DISK_CACHED ? ROW_CACHED : 0) |
-                 (is_plain(&meta) ? ROW_PLAIN : 0) |
+                 (is_plain(&meta, class) ? ROW_PLAIN : 0) |
                  (meta.etag_text.len > 0 ? ROW_ETAG_TEXT : 0) |
                  (meta.versioning == DISK_VERSIONED   ? ROW_VERSIONED
                   : meta.versioning == DISK_SUSPENDED ? ROW_SUSPENDED

@@ -189,14 +189,36 @@ disk_upload_meta(struct disk *d, const struct disk_key *k, const struct upload_i
 
 /* ---- completing ---- */
 
+/* Of one algorithm with those before it, or none is kept. */
+static void
+keep_sum(struct manifest *m, uint32_t index, const struct part_row *p)
+{
+    if (index == 0 && p->checksum_algorithm != 0 && p->checksum_len > 0 &&
+        p->checksum_len <= MANIFEST_SUM_MAX) {
+        m->sum_algorithm = p->checksum_algorithm;
+        m->sum_len = p->checksum_len;
+        m->sums = xmalloc((size_t)m->count * m->sum_len);
+    }
+    if (m->sums == NULL)
+        return;
+    if (p->checksum_algorithm == m->sum_algorithm && p->checksum_len == m->sum_len) {
+        memcpy(m->sums + (size_t)index * m->sum_len, p->checksum, m->sum_len);
+        return;
+    }
+    free(m->sums);
+    m->sums = NULL;
+    m->sum_algorithm = m->sum_len = 0;
+}
+
 /* Places of the parts named, as they are now; the committer checks that they still are. */
 static enum err
 fill_manifest(struct disk *d, const struct upload_id *u, const struct disk_part *parts,
-              uint32_t count, struct manifest_entry *entries, uint64_t *size,
-              struct errbuf *eb)
+              struct manifest *m, uint64_t *size, struct errbuf *eb)
 {
+    struct manifest_entry *entries = m->entries;
+
     *size = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < m->count; i++) {
         struct part_row p;
         enum err rc;
 
@@ -221,6 +243,7 @@ fill_manifest(struct disk *d, const struct upload_id *u, const struct disk_part 
                                              .number = (uint16_t)parts[i].number,
                                              .in_log = (p.row.flags & ROW_INLINE) != 0};
         memcpy(entries[i].md5, p.row.md5, sizeof entries[i].md5);
+        keep_sum(m, i, &p);
         *size += p.row.size;
     }
     return ERR_OK;
@@ -229,15 +252,15 @@ fill_manifest(struct disk *d, const struct upload_id *u, const struct disk_part 
 /* Fills in what *c lacks. */
 static enum err
 submit_complete(struct disk *d, enum disk_class class, struct commit *c,
-                const struct manifest_entry *entries, uint32_t count, struct errbuf *eb)
+                const struct manifest *m, struct errbuf *eb)
 {
-    size_t len = manifest_len(count);
+    size_t len = manifest_len(m->count, m->sum_len);
     char *payload = xmalloc(len + 1), *sums = xmalloc(4 * block_count(len) + 1);
     enum err rc;
 
     c->payload = (struct span){payload, len};
     c->block_sums = (struct span){sums, 4 * block_count(len)};
-    manifest_encode(entries, count, payload);
+    manifest_encode(m, payload);
     block_sums_put(block_seed(d->cluster_sum, &c->content, 0), 0, payload, len, sums);
     rc = commit_submit(d, class, c, eb);
     free(payload);
@@ -268,7 +291,7 @@ complete(struct disk *d, const struct upload_id *u, const struct disk_part *part
          uint32_t count, struct commit *c, struct errbuf *eb)
 {
     struct upload_row row;
-    struct manifest_entry *entries;
+    struct manifest m = {.count = count};
     enum err rc = upload_of(d, c->key, u, &row, eb);
 
     if (rc == ERR_OK)
@@ -279,11 +302,11 @@ complete(struct disk *d, const struct upload_id *u, const struct disk_part *part
         return err_set(eb, ERR_BAD_REQUEST, "%" PRIu32 " parts, 1 to %u are allowed",
                        count, PART_MAX);
     c->upload = *u;
-    entries = xcalloc(count, sizeof *entries);
-    rc = fill_manifest(d, u, parts, count, entries, &c->size, eb);
+    m.entries = xcalloc(count, sizeof *m.entries);
+    rc = fill_manifest(d, u, parts, &m, &c->size, eb);
     if (rc == ERR_OK)
-        rc = submit_complete(d, row.class, c, entries, count, eb);
-    free(entries);
+        rc = submit_complete(d, row.class, c, &m, eb);
+    manifest_fini(&m);
     return rc;
 }
 

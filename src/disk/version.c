@@ -109,6 +109,18 @@ disk_set_meta(struct disk *d, const struct disk_key *k, const struct version *bo
     return rc;
 }
 
+static struct span
+sum_in(struct arena *a, const struct manifest *m, uint32_t index)
+{
+    struct span sum = manifest_sum(m, index);
+    char *copy = sum.len > 0 ? arena_try(a, sum.len) : NULL;
+
+    if (copy == NULL)
+        return (struct span){"", 0}; /* as if it were not known */
+    memcpy(copy, sum.at, sum.len);
+    return (struct span){copy, sum.len};
+}
+
 enum err
 disk_object_parts(struct disk *d, const struct row *row, struct arena *a,
                   struct disk_object_part **out, uint32_t *count, struct errbuf *eb)
@@ -128,7 +140,9 @@ disk_object_parts(struct disk *d, const struct row *row, struct arena *a,
         *p = (struct disk_object_part){.number = m.entries[i].number,
                                        .offset = m.entries[i].at,
                                        .size = m.entries[i].size,
-                                       .content = m.entries[i].content};
+                                       .content = m.entries[i].content,
+                                       .checksum_algorithm = m.sum_algorithm,
+                                       .checksum = sum_in(a, &m, i)};
         memcpy(p->md5, m.entries[i].md5, sizeof p->md5);
     }
     manifest_fini(&m);

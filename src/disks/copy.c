@@ -65,7 +65,9 @@ copy_part(struct disk *from, struct disk *to, const struct disk_key *k,
           const struct row *row, const struct upload_id *u,
           const struct disk_object_part *p, struct errbuf *eb)
 {
-    struct object_meta meta = {.mtime_ms = row->mtime_ms};
+    struct object_meta meta = {.mtime_ms = row->mtime_ms,
+                               .checksum_algorithm = p->checksum_algorithm,
+                               .checksum = p->checksum};
     struct disk_writer *w = NULL;
     enum err rc = disk_part_begin_as(to, k, u, p->number, p->size, &p->content, &w, eb);
 

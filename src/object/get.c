@@ -146,6 +146,25 @@ get_of_row(struct object_service *s, const struct map_bucket *b, struct span key
 }
 
 enum err
+object_get_checksum(struct object_get *g, struct arena *a, struct object_info *info,
+                    struct errbuf *eb)
+{
+    struct disks_key k = object_disk_key(g->bucket, g->key);
+    struct object_meta meta;
+    enum err rc;
+
+    if (g->kind != LOCAL || (g->row.flags & (ROW_PLAIN | ROW_CACHED)) != ROW_PLAIN)
+        return ERR_OK;
+    rc = disks_meta(g->s->options.disks, &k, &g->row, a, &meta, eb);
+    if (rc != ERR_OK)
+        return rc;
+    info->meta.checksum_algorithm = meta.checksum_algorithm;
+    info->meta.checksum_type = meta.checksum_type;
+    info->meta.checksum = meta.checksum;
+    return ERR_OK;
+}
+
+enum err
 object_parts(struct object_get *g, struct arena *a, struct object_part_place **out,
              uint32_t *count, struct errbuf *eb)
 {
@@ -162,7 +181,11 @@ object_parts(struct object_get *g, struct arena *a, struct object_part_place **o
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory to list %u parts", *count);
     for (uint32_t i = 0; i < *count; i++)
-        (*out)[i] = (struct object_part_place){parts[i].offset, parts[i].size};
+        (*out)[i] =
+            (struct object_part_place){.offset = parts[i].offset,
+                                       .size = parts[i].size,
+                                       .checksum_algorithm = parts[i].checksum_algorithm,
+                                       .checksum = parts[i].checksum};
     return ERR_OK;
 }
 

@@ -21,15 +21,6 @@ etag_of(const uint8_t md5[16], uint32_t parts, struct span text, char out[160])
     out[n] = '\0';
 }
 
-static bool
-is_plain(const struct object_meta *m)
-{
-    return m->content_type.len == 0 && m->user_count == 0 && m->cache_control.len == 0 &&
-           m->content_disposition.len == 0 && m->content_encoding.len == 0 &&
-           m->content_language.len == 0 && m->expires.len == 0 &&
-           m->checksum_algorithm == 0 && m->storage_class.len == 0 && m->tags.len == 0;
-}
-
 void
 info_from_meta(const struct row *row, const struct object_meta *meta,
                struct object_info *out)
@@ -37,7 +28,6 @@ info_from_meta(const struct row *row, const struct object_meta *meta,
     out->size = row->size;
     out->mtime_ms = row->mtime_ms;
     out->meta = *meta;
-    out->plain = is_plain(meta);
     version_of_row(row, &out->version);
     etag_of(meta->md5, meta->parts, meta->etag_text, out->etag);
 }

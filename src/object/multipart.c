@@ -60,7 +60,8 @@ object_upload_begin(struct object_service *s, const struct map_bucket *b, struct
     return rc;
 }
 
-/* The checksum of a part as its upload wants it: the client's, or the upload's own where it sent none. */
+/* The checksum of a part as its upload wants it: the client's, or where it sent none the upload's own, which is CRC64NVME
+ * where that was begun without one. */
 static enum err
 part_checksum(struct object_service *s, const struct disks_key *k,
               const struct upload_id *id, struct object_put_options *o, struct errbuf *eb)
@@ -70,7 +71,10 @@ part_checksum(struct object_service *s, const struct disks_key *k,
     struct fault f = {0};
     enum err rc = disks_upload_meta(s->options.disks, k, id, a, &meta, eb);
 
-    if (rc == ERR_OK && meta.checksum_algorithm != 0) {
+    if (rc == ERR_OK && meta.checksum_algorithm == 0) {
+        if (o->checksum_algorithm == 0)
+            o->checksum_algorithm = CHECKSUM_CRC64NVME;
+    } else if (rc == ERR_OK) {
         if (o->checksum_algorithm == 0 &&
             (o->sum_as_upload || meta.checksum_type == CHECKSUM_FULL_OBJECT))
             o->checksum_algorithm = meta.checksum_algorithm;
@@ -280,17 +284,28 @@ match_parts(struct complete *c)
     return ERR_OK;
 }
 
-/* The object's checksum from those of its parts, where the upload was begun with one. */
+/* The object's checksum from those of its parts. An upload that was begun without one takes what all its parts have,
+ * where that can be combined: CRC64NVME, unless their sender chose another CRC. */
 static void
 combine_checksums(struct complete *c, struct object_meta *meta)
 {
     enum checksum_kind kind = (enum checksum_kind)meta->checksum_algorithm;
     struct checksum_composite composite;
-    struct checksum_value sum = {.kind = kind}, part = {.kind = kind};
-    size_t len = checksum_len(kind);
-    bool known = kind != CHECKSUM_NONE;
+    struct checksum_value sum = {0}, part = {0};
+    bool known;
+    size_t len;
     char *bytes;
 
+    if (kind == CHECKSUM_NONE) {
+        kind = (enum checksum_kind)c->named[0].checksum_algorithm;
+        if (!checksum_combines(kind))
+            kind = CHECKSUM_NONE;
+        meta->checksum_algorithm = (uint8_t)kind;
+        meta->checksum_type = CHECKSUM_FULL_OBJECT;
+    }
+    sum.kind = part.kind = kind;
+    len = checksum_len(kind);
+    known = kind != CHECKSUM_NONE;
     checksum_composite_init(&composite, kind);
     for (uint32_t i = 0; i < c->what->count && known; i++) {
         known = c->named[i].checksum_algorithm == kind && c->named[i].checksum.len == len;

@@ -51,7 +51,6 @@ struct object_info {
     uint64_t size;
     int64_t mtime_ms;
     char etag[160];          /* without quotes: hex, hex-N, or the backend's own */
-    bool plain;              /* `meta` is empty: all defaults */
     struct object_meta meta; /* in the arena given */
     enum object_source source;
     struct object_version version; /* of native buckets */
@@ -95,9 +94,15 @@ enum err object_head_version(struct object_service *s, const struct map_bucket *
                              struct span key, const struct object_version *v,
                              struct arena *a, struct object_info *info,
                              struct errbuf *eb) MUST_CHECK;
+/* The object's own checksum, where it was not read with the rest (most rows say all but this): into info->meta, in the
+ * arena. For who shows or compares it. ERR_NOT_FOUND: replaced since, begin again. May switch. */
+enum err object_get_checksum(struct object_get *g, struct arena *a,
+                             struct object_info *info, struct errbuf *eb) MUST_CHECK;
 /* The parts of an object that came in parts; none for others, and for objects of backends. */
 struct object_part_place {
     uint64_t offset, size;
+    uint8_t checksum_algorithm; /* 0: none is known */
+    struct span checksum;       /* binary, in the arena */
 };
 enum err object_parts(struct object_get *g, struct arena *a,
                       struct object_part_place **out, uint32_t *count,

@@ -110,6 +110,8 @@ void checksum_composite_end(struct checksum_composite *c, struct checksum_value 
 void checksum_composite_fini(struct checksum_composite *c); /* when abandoned */
 size_t checksum_composite_text(const struct checksum_value *v, unsigned parts,
                                char out[CHECKSUM_TEXT_MAX]);
+/* Does the whole's follow from its parts'? True of CRCs. */
+bool checksum_combines(enum checksum_kind kind);
 /* FULL_OBJECT: *a becomes the CRC of A|B. Only CRCs: false for others. */
 bool checksum_combine(struct checksum_value *a, const struct checksum_value *b,
                       uint64_t len_b);

@@ -128,6 +128,12 @@ number(const struct checksum_value *v)
 }
 
 bool
+checksum_combines(enum checksum_kind kind)
+{
+    return rules[kind].full_object;
+}
+
+bool
 checksum_combine(struct checksum_value *a, const struct checksum_value *b, uint64_t len_b)
 {
     size_t len = checksum_len(a->kind);

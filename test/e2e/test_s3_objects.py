@@ -315,6 +315,38 @@ def test_multipart_checksums(s3, bucket):
         answer = s3.complete_multipart_upload(MultipartUpload={"Parts": parts}, ChecksumType=kind, MpuObjectSize=15 * MIB, **complete)
         assert (answer[name], answer["ETag"]) == (want, '"b2add96cc9702bbf4efb0ccdfc6b7747-3"')
         assert s3.head_object(Bucket=bucket, Key="k", ChecksumMode="ENABLED")[name] == want
+        # What each part was sent with is told after Complete too.
+        told = s3.get_object_attributes(Bucket=bucket, Key="k", ObjectAttributes=["Checksum", "ObjectParts"])
+        assert [p[name] for p in told["ObjectParts"]["Parts"]] == [p[name] for p in parts]
+        assert told["Checksum"] == {name: want.removesuffix("-3"), "ChecksumType": kind}
+        for n, part in enumerate(parts, 1):
+            head = s3.head_object(Bucket=bucket, Key="k", PartNumber=n, ChecksumMode="ENABLED")
+            assert head.get(name) == (part[name] if kind == "COMPOSITE" else None)
+            body = s3.get_object(Bucket=bucket, Key="k", PartNumber=n, ChecksumMode="ENABLED")["Body"].read()  # boto3 holds it against the header
+            assert body == bodies[n - 1]
+
+
+def test_crc64nvme_is_made_where_a_client_sends_no_checksum(server, bucket):
+    from conftest import boto
+
+    s3 = boto(server.endpoint, server.keys(), request_checksum_calculation="when_required", response_checksum_validation="when_required")
+    assert put(s3, bucket, "k", b"123456789")["ChecksumCRC64NVME"] == "rosUhgp5mIg="
+    own = {"ChecksumCRC64NVME": "rosUhgp5mIg=", "ChecksumType": "FULL_OBJECT"}
+    for ask in (s3.head_object, s3.get_object):
+        answer = ask(Bucket=bucket, Key="k", ChecksumMode="ENABLED")
+        assert own.items() <= answer.items() and "ChecksumCRC64NVME" not in ask(Bucket=bucket, Key="k")
+        assert "ChecksumCRC64NVME" not in ask(Bucket=bucket, Key="k", ChecksumMode="ENABLED", Range="bytes=0-3")
+    assert s3.get_object_attributes(Bucket=bucket, Key="k", ObjectAttributes=["Checksum"])["Checksum"] == own
+    assert put(s3, bucket, "empty", b"")["ChecksumCRC64NVME"] == "AAAAAAAAAAA="
+    assert s3.copy_object(Bucket=bucket, Key="copy", CopySource={"Bucket": bucket, "Key": "k"})["CopyObjectResult"]["ChecksumCRC64NVME"] == "rosUhgp5mIg="
+
+    upload, parts = upload_parts(s3, bucket, "parts", [c * 5 * MIB for c in (b"A", b"B", b"C")])
+    listed = s3.list_parts(Bucket=bucket, Key="parts", UploadId=upload)["Parts"]
+    answer = s3.complete_multipart_upload(Bucket=bucket, Key="parts", UploadId=upload, MultipartUpload={"Parts": parts})
+    assert (answer["ChecksumCRC64NVME"], answer["ChecksumType"]) == ("i+6LR0y3eFo=", "FULL_OBJECT")
+    told = s3.get_object_attributes(Bucket=bucket, Key="parts", ObjectAttributes=["Checksum", "ObjectParts"])
+    assert told["Checksum"]["ChecksumCRC64NVME"] == "i+6LR0y3eFo="
+    assert [p["ChecksumCRC64NVME"] for p in told["ObjectParts"]["Parts"]] == [p["ChecksumCRC64NVME"] for p in listed]
 
 
 # ---- tags ----

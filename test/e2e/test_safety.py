@@ -343,6 +343,7 @@ def test_browser_upload(guarded):
     body = os.urandom(900_000)
     status, headers, answer = post_form(url, fields, body)
     assert status == 201 and b"<Key>up/a b.txt</Key>" in answer and headers["Location"].endswith("/forms/up/a%20b.txt")
+    assert headers["x-amz-checksum-crc64nvme"] and headers["x-amz-checksum-type"] == "FULL_OBJECT"
     stored = s3.get_object(Bucket="forms", Key="up/a b.txt")
     assert stored["Body"].read() == body and stored["Metadata"] == {"who": "me"} and stored["ContentType"] == "text/plain"
     for change, data, code in (

@@ -66,9 +66,9 @@ look(struct span window)
     if (manifest_decode(window, &manifest, NULL) == ERR_OK) {
         char *again = malloc(size);
 
-        if (manifest_len(manifest.count) != size)
+        if (manifest_len(manifest.count, manifest.sum_len) != size)
             abort();
-        manifest_encode(manifest.entries, manifest.count, again);
+        manifest_encode(&manifest, again);
         free(again);
         manifest_fini(&manifest);
     }

@@ -67,6 +67,19 @@ struct page_of_parts {
 };
 
 static void
+put_value(struct xml *x, uint8_t algorithm, struct span value)
+{
+    struct checksum_value v = {.kind = (enum checksum_kind)algorithm};
+    char text[CHECKSUM_TEXT_MAX];
+
+    if (v.kind == CHECKSUM_NONE || value.len != checksum_len(v.kind))
+        return;
+    memcpy(v.bytes, value.at, value.len);
+    checksum_text(&v, text);
+    xml_text(x, checksum_element(v.kind), text);
+}
+
+static void
 put_parts(struct xml *x, const struct page_of_parts *p)
 {
     uint64_t first = MIN(p->marker, (uint64_t)p->count);
@@ -82,6 +95,7 @@ put_parts(struct xml *x, const struct page_of_parts *p)
         xml_open(x, "Part");
         xml_u64(x, "PartNumber", i + 1);
         xml_u64(x, "Size", p->parts[i].size);
+        put_value(x, p->parts[i].checksum_algorithm, p->parts[i].checksum);
         xml_close(x);
     }
     xml_close(x);
@@ -91,15 +105,10 @@ put_parts(struct xml *x, const struct page_of_parts *p)
 static void
 put_checksum(struct xml *x, const struct object_meta *m)
 {
-    struct checksum_value v = {.kind = (enum checksum_kind)m->checksum_algorithm};
-    char text[CHECKSUM_TEXT_MAX];
-
-    if (v.kind == CHECKSUM_NONE || m->checksum.len != checksum_len(v.kind))
+    if (m->checksum_algorithm == CHECKSUM_NONE)
         return;
-    memcpy(v.bytes, m->checksum.at, m->checksum.len);
-    checksum_text(&v, text);
     xml_open(x, "Checksum");
-    xml_text(x, checksum_element(v.kind), text);
+    put_value(x, m->checksum_algorithm, m->checksum);
     if (m->checksum_type != CHECKSUM_TYPE_NONE)
         xml_text(x, "ChecksumType",
                  checksum_type_name((enum checksum_type)m->checksum_type));
@@ -167,10 +176,10 @@ s3_object_attributes(struct request *q)
     if (rc != ERR_OK)
         return rc;
     parts.max = MIN(parts.max, (uint64_t)S3_PAGE_MAX);
-    if ((wanted & A_PARTS) != 0 && !q->bucket->cached) {
-        rc = object_get_begin_version(q->api->options.object, q->bucket, q->name.key, v,
-                                      q->arena, info, &get, &eb);
-        if (rc == ERR_OK)
+    if ((wanted & (A_PARTS | A_CHECKSUM)) != 0 && !q->bucket->cached) {
+        rc = s3_open_object(q, q->bucket, q->name.key, v, (wanted & A_CHECKSUM) != 0,
+                            info, &get, &eb);
+        if (rc == ERR_OK && (wanted & A_PARTS) != 0)
             rc = object_parts(get, request_work(q), &places, &parts.count, &eb);
         parts.parts = places;
         object_get_end(&get);

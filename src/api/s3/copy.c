@@ -114,8 +114,8 @@ open_source(struct copying *c)
     enum err rc;
 
     object_get_end(&c->get);
-    rc = object_get_begin_version(q->api->options.object, c->from, c->source.key,
-                                  c->version, q->arena, &c->info, &c->get, &eb);
+    rc = s3_open_object(q, c->from, c->source.key, c->version, true, &c->info, &c->get,
+                        &eb);
     if (rc != ERR_OK)
         return source_fault(c, rc, &eb);
     return judge_source(c);
@@ -286,8 +286,10 @@ copy_bytes(struct copying *c, struct object_info *out, bool *again)
     struct object_meta meta = meta_of_copy(c);
     struct object_put_options o = {
         .size = c->info.size,
-        .checksum_algorithm =
-            c->sum != CHECKSUM_NONE ? (uint8_t)c->sum : c->info.meta.checksum_algorithm,
+        .checksum_algorithm = s3_checksum_kept(
+            q->bucket, c->sum != CHECKSUM_NONE
+                           ? c->sum
+                           : (enum checksum_kind)c->info.meta.checksum_algorithm),
         .condition = c->condition};
     struct object_put *put = NULL;
     struct errbuf eb = {{0}};

@@ -398,7 +398,8 @@ store(struct upload *u, struct object_info *info)
 {
     struct request *q = u->q;
     struct object_put_options o = {.size = DISK_SIZE_UNKNOWN,
-                                   .checksum_algorithm = (uint8_t)u->sum.kind};
+                                   .checksum_algorithm =
+                                       s3_checksum_kept(q->bucket, u->sum.kind)};
     struct object_meta meta;
     struct errbuf eb = {{0}};
     enum err rc = meta_of(u, &meta);

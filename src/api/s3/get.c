@@ -49,6 +49,32 @@ answer_not_modified(struct request *q, const struct object_info *info)
     return ERR_OK;
 }
 
+#define REPLACED_MAX                                                                     \
+    16 /* times an object may be overwritten under one request before it gives up */
+
+enum err
+s3_open_object(struct request *q, const struct map_bucket *b, struct span key,
+               const struct object_version *v, bool with_sum, struct object_info *info,
+               struct object_get **out, struct errbuf *eb)
+{
+    enum err rc = ERR_NOT_FOUND;
+
+    *out = NULL;
+    for (int i = 0; i < REPLACED_MAX; i++) {
+        rc = object_get_begin_version(q->api->options.object, b, key, v, q->arena, info,
+                                      out, eb);
+        if (rc != ERR_OK || !with_sum)
+            return rc;
+        rc = object_get_checksum(*out, q->arena, info, eb);
+        if (rc == ERR_OK)
+            return ERR_OK;
+        object_get_end(out);
+        if (rc != ERR_NOT_FOUND)
+            return rc;
+    }
+    return err_set(eb, ERR_BUSY, "the object is overwritten all the time");
+}
+
 static const char *const overrides[] = {
     "response-content-type",        "response-cache-control",
     "response-content-disposition", "response-content-encoding",
@@ -68,6 +94,7 @@ may_stand_in_head(struct span value)
 struct asked {
     const struct object_version *version; /* NULL: the current one */
     uint64_t part;                        /* 0: none */
+    bool sum;                             /* x-amz-checksum-mode */
 };
 
 static enum err
@@ -94,7 +121,9 @@ check_parameters(struct request *q, struct asked *out)
 {
     enum err rc = ERR_OK;
 
-    *out = (struct asked){0};
+    *out = (struct asked){
+        .sum = span_case_is(fields_get(http_fields(q->http->head), "x-amz-checksum-mode"),
+                            "enabled")};
     if (q->query.count > 0) {
         rc = check_overrides(q);
         if (rc == ERR_OK)
@@ -116,13 +145,35 @@ check_parameters(struct request *q, struct asked *out)
     return rc;
 }
 
+/* The checksum of the bytes of one part: of a COMPOSITE upload its own, like AWS; of an object that came whole that of
+ * the object, which is its only part. */
+static void
+put_part_sum(struct request *q, const struct object_info *info,
+             const struct object_part_place *part)
+{
+    struct object_meta own = info->meta;
+
+    if (part != NULL && own.checksum_type != CHECKSUM_COMPOSITE)
+        return;
+    if (part != NULL) {
+        own.checksum_algorithm = part->checksum_algorithm;
+        own.checksum_type = CHECKSUM_TYPE_NONE; /* the value of a part has no "-N" */
+        own.checksum = part->checksum;
+    }
+    s3_put_checksum_header(q, &own);
+    if (part != NULL && part->checksum.len > 0)
+        http_header(q->http, "x-amz-checksum-type",
+                    span_of(checksum_type_name(CHECKSUM_COMPOSITE)));
+}
+
 /* The bytes of one part. An object that came whole has one. */
 static enum err
-choose_part(struct request *q, const struct object_info *info, struct object_get *get,
-            uint64_t number, struct range *out, int *status)
+choose_part(struct request *q, const struct asked *asked, const struct object_info *info,
+            struct object_get *get, struct range *out, int *status)
 {
     struct object_part_place *parts = NULL;
     struct errbuf eb = {{0}};
+    uint64_t number = asked->part;
     uint32_t count = 0;
     enum err rc = object_parts(get, request_work(q), &parts, &count, &eb);
 
@@ -144,6 +195,8 @@ choose_part(struct request *q, const struct object_info *info, struct object_get
     *status = out->len > 0 ? 206 : 200;
     if (count > 0)
         http_headerf(q->http, "x-amz-mp-parts-count", "%u", count);
+    if (asked->sum)
+        put_part_sum(q, info, count > 0 ? &parts[number - 1] : NULL);
     return ERR_OK;
 }
 
@@ -171,9 +224,16 @@ choose_range(struct request *q, const struct object_info *info, struct range *ou
     return range_fault(header, info->size, arena_alloc(q->arena, 24), &q->fault);
 }
 
+/* A whole object's checksum never stands beside a range of its bytes: clients hold it against what they got. */
+static bool
+shows_sum(const struct request *q, const struct asked *asked)
+{
+    return asked->sum && http_get(q->http->head, HTTP_RANGE).at == NULL;
+}
+
 static void
-put_head(struct request *q, const struct object_info *info, const struct range *range,
-         int status)
+put_head(struct request *q, const struct asked *asked, const struct object_info *info,
+         const struct range *range, int status)
 {
     s3_put_object_headers(q, info);
     s3_put_version_of(q, info);
@@ -183,8 +243,7 @@ put_head(struct request *q, const struct object_info *info, const struct range *
                      (unsigned long long)range->first,
                      (unsigned long long)(range->first + range->len - 1),
                      (unsigned long long)info->size);
-    else if (span_case_is(fields_get(http_fields(q->http->head), "x-amz-checksum-mode"),
-                          "enabled"))
+    else if (asked->sum && asked->part == 0)
         s3_put_checksum_header(q, &info->meta);
 }
 
@@ -215,8 +274,8 @@ open_object(struct request *q, const struct asked *asked, struct object_info *in
             bool *again)
 {
     struct errbuf eb = {{0}};
-    enum err rc = object_get_begin_version(q->api->options.object, q->bucket, q->name.key,
-                                           asked->version, q->arena, info, get, &eb);
+    enum err rc = s3_open_object(q, q->bucket, q->name.key, asked->version,
+                                 shows_sum(q, asked), info, get, &eb);
 
     *again = false;
     if (rc != ERR_OK)
@@ -224,7 +283,7 @@ open_object(struct request *q, const struct asked *asked, struct object_info *in
     rc = judge_conditions(q, info);
     if (rc == ERR_OK)
         rc = asked->part == 0 ? choose_range(q, info, range, status)
-                              : choose_part(q, info, *get, asked->part, range, status);
+                              : choose_part(q, asked, info, *get, range, status);
     if (rc != ERR_OK)
         return rc;
     rc = object_get_range(*get, range->first, range->len, &eb);
@@ -233,9 +292,6 @@ open_object(struct request *q, const struct asked *asked, struct object_info *in
     *again = rc == ERR_NOT_FOUND;
     return rc == ERR_OK ? ERR_OK : fault_from(q, rc, &eb);
 }
-
-#define REPLACED_MAX                                                                     \
-    16 /* times an object may be overwritten under one GET before it gives up */
 
 enum err
 s3_get_object(struct request *q)
@@ -265,7 +321,7 @@ s3_get_object(struct request *q)
         return answer_not_modified(q, info);
     }
     if (rc == ERR_OK) {
-        put_head(q, info, &range, status);
+        put_head(q, &asked, info, &range, status);
         if (status == 200)
             answers_keep(q, get);
         rc = http_reply_begin(q->http, status, (int64_t)range.len);
@@ -283,28 +339,30 @@ s3_head_object(struct request *q)
     struct range range = {0};
     struct errbuf eb = {{0}};
     struct asked asked;
+    bool sum;
     int status = 200;
     enum err rc = check_parameters(q, &asked);
 
     if (rc != ERR_OK)
         return rc;
-    rc = asked.part == 0
-             ? object_head_version(q->api->options.object, q->bucket, q->name.key,
-                                   asked.version, q->arena, info, &eb)
-             : object_get_begin_version(q->api->options.object, q->bucket, q->name.key,
-                                        asked.version, q->arena, info, &get, &eb);
+    sum = shows_sum(q, &asked) && !q->bucket->cached; /* no fetch for a HEAD */
+    rc = asked.part > 0 || sum
+             ? s3_open_object(q, q->bucket, q->name.key, asked.version, sum, info, &get,
+                              &eb)
+             : object_head_version(q->api->options.object, q->bucket, q->name.key,
+                                   asked.version, q->arena, info, &eb);
     if (rc != ERR_OK)
         return s3_missing(q, asked.version, info, rc, &eb);
     rc = judge_conditions(q, info);
     if (rc == ERR_OK)
         rc = asked.part == 0 ? choose_range(q, info, &range, &status)
-                             : choose_part(q, info, get, asked.part, &range, &status);
+                             : choose_part(q, &asked, info, get, &range, &status);
     object_get_end(&get);
     if (rc == ERR_NOT_MODIFIED)
         return answer_not_modified(q, info);
     if (rc != ERR_OK)
         return rc;
-    put_head(q, info, &range, status);
+    put_head(q, &asked, info, &range, status);
     rc = http_reply_begin(q->http, status, (int64_t)range.len);
     if (rc == ERR_OK)
         http_reply_end(q->http);

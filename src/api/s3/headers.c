@@ -249,6 +249,12 @@ s3_put_checksum_header(struct request *q, const struct object_meta *meta)
                     span_of(checksum_type_name((enum checksum_type)meta->checksum_type)));
 }
 
+uint8_t
+s3_checksum_kept(const struct map_bucket *b, enum checksum_kind given)
+{
+    return (uint8_t)(given == CHECKSUM_NONE && !b->cached ? CHECKSUM_CRC64NVME : given);
+}
+
 static void
 put_if(struct request *q, const char *name, const char *override, struct span stored)
 {

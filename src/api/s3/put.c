@@ -7,7 +7,8 @@ store(struct request *q, struct s3_body *body, const struct object_meta *meta,
       const struct object_condition *condition, struct object_info *info)
 {
     struct object_put_options o = {.size = body->size,
-                                   .checksum_algorithm = (uint8_t)body->sums.kind,
+                                   .checksum_algorithm =
+                                       s3_checksum_kept(q->bucket, body->sums.kind),
                                    .condition = condition};
     struct object_put *put = NULL;
     struct errbuf eb = {{0}};

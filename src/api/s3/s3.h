@@ -24,6 +24,11 @@ s3_operation s3_bucket_location, s3_bucket_probe;
 s3_operation s3_list_v1_or_v2, s3_list_versions;
 /* get.c */
 s3_operation s3_get_object, s3_head_object, s3_object_acl;
+/* object_get_begin_version(), and the object's checksum with it where it is wanted. The caller ends *out. */
+enum err s3_open_object(struct request *q, const struct map_bucket *b, struct span key,
+                        const struct object_version *v, bool with_sum,
+                        struct object_info *info, struct object_get **out,
+                        struct errbuf *eb) MUST_CHECK;
 /* attributes.c, copy.c */
 s3_operation s3_object_attributes, s3_copy_object;
 enum err s3_copy_part(struct request *q, struct span upload_id, uint32_t number);
@@ -92,6 +97,8 @@ enum err s3_refuse_unbuilt(struct request *q) MUST_CHECK;
 void s3_put_object_headers(struct request *q, const struct object_info *info);
 void s3_put_checksum_header(struct request *q, const struct object_meta *meta);
 void s3_put_etag(struct request *q, const char *etag);
+/* Which checksum is computed and kept of an object whose sender gave `given`. Of an attached bucket: the remote decides. */
+uint8_t s3_checksum_kept(const struct map_bucket *b, enum checksum_kind given);
 
 /* The header x-amz-tagging; empty: none. */
 enum err s3_tags_header(struct request *q, struct span *out) MUST_CHECK;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "unit/api/api_rig.h"
+#include "wire/checksum.h"
 
 #define M_BUCKETS  2
 #define M_VERSIONS 24
@@ -29,8 +30,14 @@ static const struct {
 };
 #define M_KEYS ARRAY_LEN(m_keys)
 
+/* A checksum as headers tell it. */
+struct m_sum {
+    enum checksum_kind kind;
+    bool composite; /* of an object of one part */
+};
 struct m_version {
     bool marker, null;
+    struct m_sum sum;
     char id[40];
     uint32_t from, len;  /* of the data */
     char etag[M_ETAG];   /* without quotes */
@@ -40,9 +47,11 @@ struct m_upload {
     unsigned key;
     char id[40];
     unsigned meta, tags;
+    struct m_sum sum; /* CHECKSUM_NONE: begun without one */
     struct {
         bool there;
         uint32_t from, len;
+        enum checksum_kind sum;
     } part[M_PARTS];
 };
 struct m_bucket {
@@ -101,6 +110,8 @@ struct m_answer {
     bool marker;
     unsigned meta, tag_count;
     char range[64];
+    enum checksum_kind sum_kind;
+    char sum[CHECKSUM_TEXT_MAX], sum_type[16];
 };
 
 static inline void
@@ -128,6 +139,13 @@ m_on_head(const struct http_head *h, void *arg)
     a->tag_count = (unsigned)atoi(number);
     m_take(h, "x-amz-delete-marker", number, sizeof number);
     a->marker = strcmp(number, "true") == 0;
+    m_take(h, "x-amz-checksum-type", a->sum_type, sizeof a->sum_type);
+    for (enum checksum_kind k = CHECKSUM_NONE + 1; k < CHECKSUM_KIND_COUNT_; k++) {
+        if (fields_find(http_fields(h), checksum_header(k)) == NULL)
+            continue;
+        a->sum_kind = k;
+        m_take(h, checksum_header(k), a->sum, sizeof a->sum);
+    }
 }
 
 /* Headers of one request. */
@@ -277,6 +295,91 @@ m_etag_is(const struct m_answer *a, const char *etag)
     return strcmp(a->etag, quoted) == 0;
 }
 
+/* ---- checksums ---- */
+
+static inline void
+m_sum_text(const struct model *m, struct m_sum sum, uint32_t from, uint32_t len,
+           char out[CHECKSUM_TEXT_MAX])
+{
+    struct checksum_value v = {.kind = sum.kind};
+    struct checksum running;
+
+    checksum_init(&running, sum.kind);
+    checksum_add(&running, m->data + from, len);
+    checksum_end(&running, &v);
+    if (!sum.composite) {
+        checksum_text(&v, out);
+        return;
+    }
+    checksum_init(&running, sum.kind);
+    checksum_add(&running, v.bytes, checksum_len(sum.kind));
+    checksum_end(&running, &v);
+    checksum_composite_text(&v, 1, out);
+}
+
+/* A client's checksum, or CHECKSUM_NONE. */
+static inline enum checksum_kind
+m_any_kind(struct model *m)
+{
+    return m_rnd(m, 2) == 0 ? CHECKSUM_NONE
+                            : (enum checksum_kind)(1 + m_rnd(m, CHECKSUM_SHA256));
+}
+
+/* Now and then a wrong one: true. */
+static inline bool
+m_send_sum(struct model *m, enum checksum_kind kind, uint32_t from, uint32_t len,
+           struct m_headers *h)
+{
+    char text[CHECKSUM_TEXT_MAX];
+    bool wrong = kind != CHECKSUM_NONE && m_rnd(m, 16) == 0;
+
+    if (kind == CHECKSUM_NONE)
+        return false;
+    m_sum_text(m, (struct m_sum){kind, false}, wrong ? 1 : from, wrong ? 77 : len, text);
+    m_header(h, checksum_header(kind), "%s", text);
+    return wrong && !(from == 1 && len == 77);
+}
+
+static inline void
+m_want_sum_value(const struct model *m, struct m_sum sum, uint32_t from, uint32_t len,
+                 const struct m_answer *a)
+{
+    char text[CHECKSUM_TEXT_MAX] = "";
+
+    if (sum.kind != CHECKSUM_NONE)
+        m_sum_text(m, sum, from, len, text);
+    m_want(m, a->sum_kind == sum.kind && strcmp(a->sum, text) == 0, "checksum", a);
+}
+
+static inline void
+m_want_sum(const struct model *m, struct m_sum sum, uint32_t from, uint32_t len,
+           const struct m_answer *a)
+{
+    m_want_sum_value(m, sum, from, len, a);
+    m_want(m,
+           strcmp(a->sum_type, sum.kind == CHECKSUM_NONE ? ""
+                               : sum.composite           ? "COMPOSITE"
+                                                         : "FULL_OBJECT") == 0,
+           "type of the checksum", a);
+}
+
+/* The same, in a document. */
+static inline void
+m_want_sum_element(const struct model *m, struct m_sum sum, uint32_t from, uint32_t len,
+                   const struct m_answer *a)
+{
+    char text[CHECKSUM_TEXT_MAX], element[CHECKSUM_TEXT_MAX + 64];
+
+    if (sum.kind == CHECKSUM_NONE) {
+        m_want(m, strstr(a->body.at, "<Checksum") == NULL, "no checksum", a);
+        return;
+    }
+    m_sum_text(m, sum, from, len, text);
+    snprintf(element, sizeof element, "<%s>%s</%s>", checksum_element(sum.kind), text,
+             checksum_element(sum.kind));
+    m_want(m, strstr(a->body.at, element) != NULL, element, a);
+}
+
 /* ---- conditions ---- */
 
 struct m_condition {
@@ -352,18 +455,26 @@ m_put(struct model *m)
     struct m_condition c;
     struct m_answer a;
     char target[128];
+    bool wrong;
 
     m_any_body(m, &v);
     m_any_meta(m, &v, &h);
     m_etag_of(m, v.from, v.len, false, v.etag);
+    v.sum.kind = m_any_kind(m);
+    wrong = m_send_sum(m, v.sum.kind, v.from, v.len, &h);
     c = m_write_condition(m, b, key, &h);
     m_target(target, sizeof target, b, key, "");
     m_ask(m, "PUT", target, &h, (struct span){m->data + v.from, v.len}, &a);
-    if (c.want != 0) {
+    if (v.sum.kind == CHECKSUM_NONE)
+        v.sum.kind = CHECKSUM_CRC64NVME; /* as AWS does */
+    if (wrong) {
+        m_want_status(m, &a, 400, "BadDigest");
+    } else if (c.want != 0) {
         m_want_status(m, &a, c.want, c.code);
     } else {
         m_want_status(m, &a, 200, NULL);
         m_want(m, m_etag_is(&a, v.etag), "ETag of a PUT", &a);
+        m_want_sum(m, v.sum, v.from, v.len, &a);
         m_want_new_id(m, b, &a);
         m_id_from(b, &a, &v);
         m_add(b, key, &v);
@@ -423,7 +534,8 @@ m_get(struct model *m)
 {
     struct m_bucket *b = m_any_bucket(m);
     unsigned key = m_rnd(m, M_KEYS), n = b->count[key];
-    bool by_id = n > 0 && m_rnd(m, 3) == 0, head = m_rnd(m, 4) == 0;
+    bool by_id = n > 0 && m_rnd(m, 3) == 0, head = m_rnd(m, 4) == 0,
+         sums = m_rnd(m, 2) == 0;
     const struct m_version *v = by_id   ? &b->of[key][m_rnd(m, n)]
                                 : n > 0 ? b->of[key]
                                         : NULL;
@@ -434,6 +546,8 @@ m_get(struct model *m)
 
     if (by_id)
         snprintf(query, sizeof query, "?versionId=%s", v->id);
+    if (sums)
+        m_header(&h, "x-amz-checksum-mode", "ENABLED");
     if (len > 1 && m_rnd(m, 3) == 0) {
         first = m_rnd(m, len);
         len = 1 + m_rnd(m, len - first);
@@ -443,8 +557,54 @@ m_get(struct model *m)
     }
     m_target(target, sizeof target, b, key, query);
     m_ask(m, head ? "HEAD" : "GET", target, &h, (struct span){NULL, 0}, &a);
-    if (!m_missing(m, b, key, v, by_id, head, &a))
+    if (!m_missing(m, b, key, v, by_id, head, &a)) {
         m_want_object(m, b, v, &a, !head, first, len);
+        m_want_sum(m, sums && len == v->len ? v->sum : (struct m_sum){0}, v->from, v->len,
+                   &a);
+    }
+    buf_fini(&a.body);
+}
+
+/* GetObjectAttributes, and the parts of an object one by one. All that came in parts has one. */
+static inline void
+m_attributes(struct model *m)
+{
+    struct m_bucket *b = m_any_bucket(m);
+    unsigned key = m_rnd(m, M_KEYS);
+    const struct m_version *v = b->count[key] > 0 ? b->of[key] : NULL;
+    bool parts = v != NULL && !v->marker && strchr(v->etag, '-') != NULL;
+    struct m_headers h = {.count = 0};
+    struct m_sum own = v != NULL ? (struct m_sum){v->sum.kind, false} : (struct m_sum){0};
+    struct m_answer a;
+    char target[200];
+    const char *list;
+
+    m_header(&h, "x-amz-object-attributes", "Checksum,ObjectParts,ETag,ObjectSize");
+    m_target(target, sizeof target, b, key, "?attributes");
+    m_ask(m, "GET", target, &h, (struct span){NULL, 0}, &a);
+    if (m_missing(m, b, key, v, false, false, &a)) {
+        buf_fini(&a.body);
+        return;
+    }
+    m_want_status(m, &a, 200, NULL);
+    if (!v->sum.composite)
+        m_want_sum_element(m, v->sum, v->from, v->len, &a);
+    list = strstr(a.body.at, "<ObjectParts>");
+    m_want(m, (list != NULL) == parts, "parts", &a);
+    m_want(m,
+           !parts || v->sum.kind == CHECKSUM_NONE ||
+               strstr(list, checksum_element(v->sum.kind)) != NULL,
+           "a checksum of the part", &a);
+    buf_fini(&a.body);
+
+    h.count = 0;
+    m_header(&h, "x-amz-checksum-mode", "ENABLED");
+    m_target(target, sizeof target, b, key, "?partNumber=1");
+    m_ask(m, m_rnd(m, 2) == 0 ? "HEAD" : "GET", target, &h, (struct span){NULL, 0}, &a);
+    m_want_status(m, &a, v->len > 0 ? 206 : 200, NULL);
+    if (parts && !v->sum.composite)
+        own.kind = CHECKSUM_NONE;
+    m_want_sum_value(m, own, v->from, v->len, &a);
     buf_fini(&a.body);
 }
 
@@ -618,11 +778,14 @@ m_copy(struct model *m)
                    "the version stays", &a);
         } else {
             m_etag_of(m, made.from, made.len, false, made.etag);
+            made.sum = (struct m_sum){
+                v->sum.kind != CHECKSUM_NONE ? v->sum.kind : CHECKSUM_CRC64NVME, false};
             m_want_new_id(m, b, &a);
             m_id_from(b, &a, &made);
             m_add(b, key, &made);
         }
         m_want(m, strstr(a.body.at, made.etag) != NULL, "ETag of a copy", &a);
+        m_want_sum_element(m, made.sum, made.from, made.len, &a);
     }
     buf_fini(&a.body);
 }
@@ -683,6 +846,15 @@ m_upload_begin(struct model *m, struct m_bucket *b)
     m_any_meta(m, &v, &h);
     u.meta = v.meta;
     u.tags = v.tags;
+    u.sum.kind = m_any_kind(m);
+    if (u.sum.kind != CHECKSUM_NONE) {
+        bool sha = u.sum.kind == CHECKSUM_SHA1 || u.sum.kind == CHECKSUM_SHA256;
+
+        u.sum.composite = sha || (u.sum.kind != CHECKSUM_CRC64NVME && m_rnd(m, 2) == 0);
+        m_header(&h, "x-amz-checksum-algorithm", "%s", checksum_name(u.sum.kind));
+        m_header(&h, "x-amz-checksum-type", "%s",
+                 u.sum.composite ? "COMPOSITE" : "FULL_OBJECT");
+    }
     m_target(target, sizeof target, b, u.key, "?uploads");
     m_ask(m, "POST", target, &h, (struct span){NULL, 0}, &a);
     m_want_status(m, &a, 200, NULL);
@@ -700,6 +872,7 @@ m_upload_part(struct model *m, struct m_bucket *b, struct m_upload *u)
     const struct m_version *v = m_rnd(m, 3) == 0 ? m_current(b, source) : NULL;
     struct m_headers h = {.count = 0};
     struct m_version part = {.marker = false};
+    bool wrong = false;
     struct m_answer a;
     char target[200], query[80];
 
@@ -716,15 +889,32 @@ m_upload_part(struct model *m, struct m_bucket *b, struct m_upload *u)
         m_ask(m, "PUT", target, &h, (struct span){"", 0}, &a);
     } else {
         m_any_body(m, &part);
-        m_ask(m, "PUT", target, NULL, (struct span){m->data + part.from, part.len}, &a);
+        part.sum.kind = u->sum.composite               ? u->sum.kind
+                        : m_rnd(m, 2) == 0             ? CHECKSUM_NONE
+                        : u->sum.kind == CHECKSUM_NONE ? m_any_kind(m)
+                                                       : u->sum.kind;
+        wrong = m_send_sum(m, part.sum.kind, part.from, part.len, &h);
+        m_ask(m, "PUT", target, &h, (struct span){m->data + part.from, part.len}, &a);
     }
     m_etag_of(m, part.from, part.len, false, part.etag);
+    if (wrong) {
+        m_want_status(m, &a, 400, "BadDigest");
+        buf_fini(&a.body);
+        return;
+    }
     m_want_status(m, &a, 200, NULL);
+    if (part.sum.kind == CHECKSUM_NONE)
+        part.sum.kind = u->sum.kind != CHECKSUM_NONE ? u->sum.kind : CHECKSUM_CRC64NVME;
+    if (v != NULL)
+        m_want_sum_element(m, part.sum, part.from, part.len, &a);
+    else
+        m_want_sum_value(m, part.sum, part.from, part.len, &a);
     m_want(m, v != NULL ? strstr(a.body.at, part.etag) != NULL : m_etag_is(&a, part.etag),
            "ETag of a part", &a);
     u->part[n].there = true;
     u->part[n].from = part.from;
     u->part[n].len = part.len;
+    u->part[n].sum = part.sum.kind;
     buf_fini(&a.body);
 }
 
@@ -739,7 +929,7 @@ m_upload_complete(struct model *m, struct m_bucket *b, unsigned index)
     struct m_version v = {.meta = u.meta, .tags = u.tags};
     struct m_condition c = {0, NULL};
     struct m_answer a;
-    char target[200], query[80], doc[400], etag[M_ETAG];
+    char target[200], query[80], doc[800], etag[CHECKSUM_TEXT_MAX];
     size_t len;
 
     snprintf(query, sizeof query, "?uploadId=%s", u.id);
@@ -748,8 +938,18 @@ m_upload_complete(struct model *m, struct m_bucket *b, unsigned index)
     for (unsigned i = n; i <= second; i++) {
         m_etag_of(m, u.part[i].from, u.part[i].len, false, etag);
         len += (size_t)snprintf(doc + len, sizeof doc - len,
-                                "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>",
-                                i + 1, etag);
+                                "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag>", i + 1,
+                                etag);
+        if (u.sum.composite || (u.part[i].sum != CHECKSUM_NONE && m_rnd(m, 2) == 0)) {
+            enum checksum_kind kind =
+                u.part[i].sum != CHECKSUM_NONE ? u.part[i].sum : u.sum.kind;
+
+            m_sum_text(m, (struct m_sum){kind, false}, u.part[i].from, u.part[i].len,
+                       etag);
+            len += (size_t)snprintf(doc + len, sizeof doc - len, "<%s>%s</%s>",
+                                    checksum_element(kind), etag, checksum_element(kind));
+        }
+        len += (size_t)snprintf(doc + len, sizeof doc - len, "</Part>");
     }
     snprintf(doc + len, sizeof doc - len, "</CompleteMultipartUpload>");
     if (m_rnd(m, 3) == 0)
@@ -767,6 +967,10 @@ m_upload_complete(struct model *m, struct m_bucket *b, unsigned index)
         v.len = u.part[n].len;
         m_etag_of(m, v.from, v.len, true, v.etag);
         m_want(m, strstr(a.body.at, v.etag) != NULL, "ETag of an object of parts", &a);
+        v.sum = u.sum;
+        if (v.sum.kind == CHECKSUM_NONE && u.part[n].sum < CHECKSUM_SHA1)
+            v.sum.kind = u.part[n].sum;
+        m_want_sum_element(m, v.sum, v.from, v.len, &a);
         m_want_new_id(m, b, &a);
         m_id_from(b, &a, &v);
         m_add(b, u.key, &v);
@@ -1187,9 +1391,9 @@ model_step(struct model *m)
         unsigned weight;
         void (*run)(struct model *m);
     } ops[] = {
-        {26, m_put},         {22, m_get},       {14, m_delete},   {4, m_delete_many},
-        {10, m_copy},        {8, m_tags},       {9, m_multipart}, {5, m_list},
-        {1, m_list_uploads}, {1, m_versioning},
+        {26, m_put},         {18, m_get},       {14, m_delete},    {4, m_delete_many},
+        {10, m_copy},        {8, m_tags},       {9, m_multipart},  {5, m_list},
+        {1, m_list_uploads}, {1, m_versioning}, {4, m_attributes},
     };
     uint32_t die = m_rnd(m, 100);
 
@@ -1238,10 +1442,11 @@ model_say(const struct model *m)
 {
     printf(
         "puts %llu, reads %llu, deletes %llu + %llu, copies %llu, tags %llu, multipart "
-        "%llu, lists %llu + %llu, versioning %llu\n",
+        "%llu, lists %llu + %llu, versioning %llu, attributes %llu\n",
         (unsigned long long)m->done[0], (unsigned long long)m->done[1],
         (unsigned long long)m->done[2], (unsigned long long)m->done[3],
         (unsigned long long)m->done[4], (unsigned long long)m->done[5],
         (unsigned long long)m->done[6], (unsigned long long)m->done[7],
-        (unsigned long long)m->done[8], (unsigned long long)m->done[9]);
+        (unsigned long long)m->done[8], (unsigned long long)m->done[9],
+        (unsigned long long)m->done[10]);
 }

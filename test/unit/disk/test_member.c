@@ -251,37 +251,61 @@ test_unknown_versions_are_refused_in_words(void)
 }
 
 static void
+manifest_of(uint32_t n, uint8_t sum_len)
+{
+    struct manifest_entry *e = xcalloc(n, sizeof *e);
+    struct manifest from = {.entries = e,
+                            .count = n,
+                            .sum_algorithm = sum_len > 0 ? 3 : 0,
+                            .sum_len = sum_len};
+    size_t len = manifest_len(n, sum_len);
+    char *bytes = xmalloc(len);
+    struct manifest m;
+    struct errbuf eb = {0};
+
+    if (sum_len > 0)
+        from.sums = xcalloc(n, sum_len);
+    for (size_t k = 0; k < (size_t)n * sum_len; k++)
+        from.sums[k] = (char)(k * 11);
+
+    for (uint32_t k = 0; k < n; k++)
+        e[k] = (struct manifest_entry){.at = (uint64_t)k * 5,
+                                       .size = 5,
+                                       .number = (uint16_t)(k + 1),
+                                       .segment = k,
+                                       .offset = k * 7u,
+                                       .in_log = k % 2};
+    manifest_encode(&from, bytes);
+    REQUIRE(manifest_decode((struct span){bytes, len}, &m, &eb) == ERR_OK);
+    CHECK(m.count == n && memcmp(&m.entries[n - 1].md5, e[n - 1].md5, 16) == 0);
+    CHECK(m.entries[n - 1].at == 5 * (uint64_t)(n - 1) &&
+          m.entries[n - 1].segment == n - 1);
+    CHECK(m.sum_len == sum_len && m.sum_algorithm == from.sum_algorithm);
+    for (uint32_t k = 0; k < n; k++)
+        CHECK(span_eq(manifest_sum(&m, k), manifest_sum(&from, k)));
+    manifest_fini(&m);
+    CHECK(manifest_decode((struct span){bytes, len - 1}, &m, &eb) == ERR_CORRUPT);
+    if (sum_len > 0) {
+        bytes[manifest_len(n, 0) + 9] ^= 1; /* the length of each */
+        CHECK(manifest_decode((struct span){bytes, len}, &m, &eb) == ERR_CORRUPT);
+        bytes[manifest_len(n, 0) + 9] ^= 1;
+    }
+    bytes[32 + 16 + 7] ^= 1; /* the first entry's offset in the object */
+    CHECK(manifest_decode((struct span){bytes, len}, &m, &eb) == ERR_CORRUPT);
+    free(bytes);
+    manifest_fini(&from);
+}
+
+/* Without checksums it is what it was before there were any. */
+static void
 test_manifest(void)
 {
     static const uint32_t counts[] = {1, 2, 999, 1000, 1001, 2000, 10000};
+    static const uint8_t sum_lens[] = {0, 4, 8, 20, 32, MANIFEST_SUM_MAX};
 
-    for (unsigned i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        uint32_t n = counts[i];
-        struct manifest_entry *e = xcalloc(n, sizeof *e);
-        size_t len = manifest_len(n);
-        char *bytes = xmalloc(len);
-        struct manifest m;
-        struct errbuf eb = {0};
-
-        for (uint32_t k = 0; k < n; k++)
-            e[k] = (struct manifest_entry){.at = (uint64_t)k * 5,
-                                           .size = 5,
-                                           .number = (uint16_t)(k + 1),
-                                           .segment = k,
-                                           .offset = k * 7u,
-                                           .in_log = k % 2};
-        manifest_encode(e, n, bytes);
-        REQUIRE(manifest_decode((struct span){bytes, len}, &m, &eb) == ERR_OK);
-        CHECK(m.count == n && memcmp(&m.entries[n - 1].md5, e[n - 1].md5, 16) == 0);
-        CHECK(m.entries[n - 1].at == 5 * (uint64_t)(n - 1) &&
-              m.entries[n - 1].segment == n - 1);
-        manifest_fini(&m);
-        CHECK(manifest_decode((struct span){bytes, len - 1}, &m, &eb) == ERR_CORRUPT);
-        bytes[32 + 16 + 7] ^= 1; /* the first entry's offset in the object */
-        CHECK(manifest_decode((struct span){bytes, len}, &m, &eb) == ERR_CORRUPT);
-        free(bytes);
-        free(e);
-    }
+    for (unsigned i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        for (unsigned s = 0; s < sizeof sum_lens; s++)
+            manifest_of(counts[i], sum_lens[s]);
 }
 
 static void
