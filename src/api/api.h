@@ -9,6 +9,7 @@
 
 #include "auth/auth.h"
 #include "http/server.h"
+#include "job/job.h"
 #include "map/map.h"
 #include "object/object.h"
 #include "wire/sigv4.h"
@@ -20,6 +21,7 @@ struct api_options {
     struct map_service *map;
     struct object_service *object;
     struct cloud *cloud;
+    struct job_service *jobs;
     struct disks *disks; /* for stat, bucket records, disk commands */
     /* For backups: the node's state, and the folders of its keys. */
     struct meta *meta;

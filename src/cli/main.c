@@ -7,9 +7,10 @@
 #include "cli/cli.h"
 
 static const struct cli_verb *const verbs[] = {
-    &cli_serve, &cli_mb,     &cli_rb,      &cli_ls,     &cli_cp,      &cli_put, &cli_get,
-    &cli_cat,   &cli_rm,     &cli_stat,    &cli_bucket, &cli_bench,   &cli_env, &cli_tls,
-    &cli_share, &cli_config, &cli_version, &cli_backup, &cli_restore,
+    &cli_serve,   &cli_mb,       &cli_rb,    &cli_ls,     &cli_cp,      &cli_put,
+    &cli_get,     &cli_cat,      &cli_rm,    &cli_stat,   &cli_bucket,  &cli_bench,
+    &cli_env,     &cli_tls,      &cli_share, &cli_config, &cli_version, &cli_backup,
+    &cli_restore, &cli_prefetch, &cli_jobs,  &cli_wait,   &cli_cancel,
 };
 
 /* Verbs of two words: the first one names the group. */

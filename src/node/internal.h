@@ -19,6 +19,7 @@ struct node {
     struct map_service *map;
     struct cloud *cloud;
     struct object_service *object;
+    struct job_service *jobs;
     struct auth *auth;
     struct audit *audit;
     struct api *api;

@@ -106,6 +106,7 @@ open_services(struct node *n)
                             .bench_objects = n->o->bench_objects,
                             .hot_bytes = n->o->hot_bytes,
                             .access_log = n->o->live.access_log};
+    struct job_options jobs;
     enum err rc = map_start(n->meta, &n->map, &n->eb);
 
     if (rc == ERR_OK)
@@ -121,6 +122,9 @@ open_services(struct node *n)
         ob.cloud = n->cloud;
         rc = object_start(&ob, &n->object, &n->eb);
     }
+    jobs = (struct job_options){.meta = n->meta, .map = n->map, .object = n->object};
+    if (rc == ERR_OK)
+        rc = job_start(&jobs, &n->jobs, &n->eb);
     if (rc == ERR_OK) {
         a.auth = n->auth;
         a.audit = n->audit;
@@ -131,6 +135,7 @@ open_services(struct node *n)
         a.dot = n->dot;
         a.secrets = n->secrets;
         a.object = n->object;
+        a.jobs = n->jobs;
         a.cloud = n->cloud;
         a.disks = n->disks;
         a.domain_count = MIN(n->o->domain_count, API_DOMAINS_MAX);
@@ -182,11 +187,13 @@ close_all(struct node *n)
     struct rt_shield shield;
 
     rt_shield_begin(&shield);
+    job_halt(n->jobs); /* before their fetches fail */
     if (n->object != NULL)
         object_end_fetches(n->object);
     if (n->http != NULL)
         http_server_stop(&n->http);
     node_close_tls(n);
+    job_stop(&n->jobs);
     object_stop(&n->object);
     api_free(&n->api);
     audit_close(&n->audit);

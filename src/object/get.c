@@ -25,6 +25,8 @@ struct object_get {
     uint64_t size;
     uint64_t at, left; /* of the range */
     bool chosen;
+    bool behind;    /* nobody waits for it */
+    bool counted;   /* among the readers that wait for a backend */
     unsigned label; /* of M_CACHE_BYTES */
 };
 
@@ -95,27 +97,39 @@ static enum err
 cached_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
 {
     bool bypass = false;
-    enum err rc =
-        cold_join(g->s, g->bucket, g->key, g->arena, info, &g->cold, &bypass, eb);
+    enum err rc;
 
+    g->counted = !g->behind;
+    if (g->counted)
+        atomic_fetch_add_explicit(&g->s->cold_readers, 1, memory_order_relaxed);
+    rc = cold_join(g->s, g->bucket, g->key, g->arena, info, &g->cold, &bypass, eb);
+
+    if (rc == ERR_OK && bypass && g->behind) {
+        *info = (struct object_info){.source = OBJECT_BYPASS};
+        return ERR_OK; /* nothing will be read */
+    }
     if (rc == ERR_OK && bypass)
         return direct_begin(g, info, eb);
     g->kind = COLD;
     return rc;
 }
 
-enum err
-object_get_begin(struct object_service *s, const struct map_bucket *b, struct span key,
-                 struct arena *a, struct object_info *info, struct object_get **out,
-                 struct errbuf *eb)
+static enum err
+begin(struct object_service *s, const struct map_bucket *b, struct span key, bool behind,
+      struct arena *a, struct object_info *info, struct object_get **out,
+      struct errbuf *eb)
 {
     struct object_get *g = arena_alloc(a, sizeof *g);
     struct disks_key k = object_disk_key(b, key);
     enum err rc;
 
     *out = NULL;
-    *g = (struct object_get){
-        .s = s, .bucket = map_bucket_ref(b), .key = key, .kind = LOCAL, .arena = a};
+    *g = (struct object_get){.s = s,
+                             .bucket = map_bucket_ref(b),
+                             .key = key,
+                             .kind = LOCAL,
+                             .behind = behind,
+                             .arena = a};
     rc = find_local(s, &k, &g->row, a, info, eb);
     if (rc == ERR_NOT_FOUND && b->cached)
         rc = cached_begin(g, info, eb);
@@ -124,9 +138,26 @@ object_get_begin(struct object_service *s, const struct map_bucket *b, struct sp
         return rc;
     }
     g->size = info->size;
-    count_source(g, info->source);
+    if (!behind || info->source != OBJECT_LOCAL) /* nobody was served from here */
+        count_source(g, info->source);
     *out = g;
     return ERR_OK;
+}
+
+enum err
+object_get_begin(struct object_service *s, const struct map_bucket *b, struct span key,
+                 struct arena *a, struct object_info *info, struct object_get **out,
+                 struct errbuf *eb)
+{
+    return begin(s, b, key, false, a, info, out, eb);
+}
+
+enum err
+get_begin_behind(struct object_service *s, const struct map_bucket *b, struct span key,
+                 struct arena *a, struct object_info *info, struct object_get **out,
+                 struct errbuf *eb)
+{
+    return begin(s, b, key, true, a, info, out, eb);
 }
 
 struct object_get *
@@ -350,6 +381,8 @@ object_get_end(struct object_get **gp)
     *gp = NULL;
     if (g == NULL)
         return;
+    if (g->counted)
+        atomic_fetch_sub_explicit(&g->s->cold_readers, 1, memory_order_relaxed);
     disks_read_end(&g->reader);
     cold_leave(&g->cold);
     cloud_get_end(&g->remote);

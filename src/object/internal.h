@@ -1,5 +1,7 @@
 /* internal: what the files of the object room share. */
 #pragma once
+#include <stdatomic.h>
+
 #include "object/object.h"
 #include "rt/sync.h"
 #include "wire/checksum.h"
@@ -11,6 +13,7 @@ struct object_service {
     struct object_options options;
     struct key_table *
         *keys; /* one a loop: keys with a fetch or a write-through under way */
+    _Atomic unsigned cold_readers;
 };
 
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */
@@ -38,6 +41,10 @@ enum err info_of_version(struct object_service *s, const struct map_bucket *b,
                          struct span key, const struct object_version *v, struct arena *a,
                          struct row *row, struct object_info *info,
                          struct errbuf *eb) MUST_CHECK;
+/* get.c: the same as object_get_begin(), by nobody who waits for it. */
+enum err get_begin_behind(struct object_service *s, const struct map_bucket *b,
+                          struct span key, struct arena *a, struct object_info *info,
+                          struct object_get **out, struct errbuf *eb) MUST_CHECK;
 /* get.c: reading what a row names. */
 struct object_get *get_of_row(struct object_service *s, const struct map_bucket *b,
                               struct span key, const struct row *row, struct arena *a,

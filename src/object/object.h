@@ -112,6 +112,20 @@ enum err object_head(struct object_service *s, const struct map_bucket *b,
                      struct span key, struct arena *a, struct object_info *info,
                      struct errbuf *eb) MUST_CHECK;
 
+/* ---- bringing here, for readers to come ---- */
+enum object_brought {
+    BROUGHT_HERE, /* it was here */
+    BROUGHT_NOW,
+    BROUGHT_NOT, /* there is no room for it */
+};
+/* Fetches an object unless it is here, or joins its fetch, and waits until it is kept. *bytes came. ERR_NOT_FOUND,
+ * ERR_BACKEND. */
+enum err object_bring(struct object_service *s, const struct map_bucket *b,
+                      struct span key, enum object_brought *how, uint64_t *bytes,
+                      struct errbuf *eb) MUST_CHECK;
+/* Readers of what is not here, at this moment: what is done for readers to come makes way for them. Any thread. */
+unsigned object_readers_waiting(const struct object_service *s);
+
 /* ---- writing ---- */
 struct object_put;
 /* size: DISK_SIZE_UNKNOWN where no length was given. MD5 and the sums asked for are computed here, in slices with

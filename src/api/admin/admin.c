@@ -90,7 +90,7 @@ home(struct request *q)
 {
     answer_text(q, 200,
                 SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets /_/disks "
-                     "/_/users\n"));
+                     "/_/users /_/jobs\n"));
     return ERR_OK;
 }
 
@@ -117,6 +117,11 @@ static const struct page {
     {HTTP_METHOD_POST, "/_/users", false, false, admin_user_add},
     {HTTP_METHOD_POST, "/_/users/", true, false, admin_user_change},
     {HTTP_METHOD_DELETE, "/_/users/", true, false, admin_user_remove},
+    {HTTP_METHOD_GET, "/_/jobs", false, false, admin_job_list},
+    {HTTP_METHOD_POST, "/_/jobs", false, false, admin_job_begin},
+    {HTTP_METHOD_GET, "/_/jobs/", true, false, admin_job_show},
+    {HTTP_METHOD_POST, "/_/jobs/", true, false, admin_job_change},
+    {HTTP_METHOD_DELETE, "/_/jobs/", true, false, admin_job_forget},
     {HTTP_METHOD_GET, "/_/backup", false, false, admin_backup},
     {HTTP_METHOD_POST, "/_/backup/keys", false, false, admin_backup_keys},
     {HTTP_METHOD_GET, "/_/bench/", true, false, bench},

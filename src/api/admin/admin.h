@@ -19,6 +19,12 @@ enum err admin_scrub_start(struct request *q);
 enum err admin_disk_list(struct request *q);
 enum err admin_disk_add(struct request *q);
 enum err admin_disk_change(struct request *q);
+/* jobs.c: long work. */
+enum err admin_job_list(struct request *q);
+enum err admin_job_begin(struct request *q);
+enum err admin_job_show(struct request *q);
+enum err admin_job_change(struct request *q);
+enum err admin_job_forget(struct request *q);
 /* stat.c: what the node holds, as JSON. */
 enum err admin_stat(struct request *q);
 /* bucket_set.c: PATCH of one bucket. Body: {"anonymous_read": true|false, "copies": N}; each may be absent. 200 with the

@@ -23,6 +23,7 @@ struct site {
     struct map_service *map;
     struct cloud *cloud;
     struct object_service *object;
+    struct job_service *jobs;
     struct auth *auth;
     struct api *api;
     struct http_server *server;
@@ -71,6 +72,7 @@ site_open_services(struct site *s)
     struct cloud_options c = {
         .secrets = s->secrets, .retries = 2, .retry_ms = 500, .timeout_ms = 2000};
     struct object_options o = {.disks = s->disks, .map = s->map, .node = 1};
+    struct job_options j = {.meta = s->meta, .map = s->map};
     struct api_options a = {.auth = s->auth,
                             .map = s->map,
                             .disks = s->disks,
@@ -85,6 +87,10 @@ site_open_services(struct site *s)
     if (rc == ERR_OK)
         rc = object_start(&o, &s->object, &s->eb);
     a.object = s->object;
+    j.object = s->object;
+    if (rc == ERR_OK)
+        rc = job_start(&j, &s->jobs, &s->eb);
+    a.jobs = s->jobs;
     if (rc == ERR_OK)
         rc = api_new(&a, &s->api, &s->eb);
     return rc;
@@ -119,10 +125,12 @@ site_close(struct site *s)
 
     rt_shield_begin(&shield);
     http_client_free(&s->client);
+    job_halt(s->jobs);
     if (s->object != NULL)
         object_end_fetches(s->object);
     if (s->server != NULL)
         http_server_stop(&s->server);
+    job_stop(&s->jobs);
     object_stop(&s->object);
     api_free(&s->api);
     cloud_stop(&s->cloud);

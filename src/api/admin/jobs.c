@@ -1,0 +1,220 @@
+/* jobs: long work, begun, watched and ended.
+ *
+ *     GET    /_/jobs               all, the latest first; ?active=true those that have not ended
+ *     POST   /_/jobs               {"kind": "prefetch", "args": {..}, "list": "a line a name"}: 202 with the job
+ *     GET    /_/jobs/ID            one; ?wait=SECONDS answers when it has ended, or then
+ *     POST   /_/jobs/ID            {"action": "cancel"}, or "resume" for one that failed or was cancelled
+ *     DELETE /_/jobs/ID            forgets one that has ended
+ */
+#include <string.h>
+
+#include "api/admin/admin.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "wire/json.h"
+
+#define ROOT       "/_/jobs"
+#define BODY_MAX   (JOB_LIST_MAX + MIB(1))
+#define PAGE_MAX   MIB(4)
+#define ACTION_MAX KIB(4)
+#define WAIT_MAX_S 5 /* a drain waits for nobody longer */
+
+static void
+put_time(struct json *j, const char *key, int64_t ms)
+{
+    char date[NUM_DATE_TEXT];
+
+    date_iso(ms, date);
+    json_text(j, key, ms > 0 ? date : NULL);
+}
+
+static void
+put_job(struct json *j, const struct job_status *s)
+{
+    json_open_object(j, NULL);
+    json_text(j, "id", s->id);
+    json_text(j, "kind", s->kind);
+    json_text(j, "what", s->what);
+    json_text(j, "state", job_state_name(s->state));
+    json_text(j, "user", s->user);
+    put_time(j, "asked", s->asked_ms);
+    put_time(j, "begun", s->begun_ms);
+    put_time(j, "ended", s->ended_ms);
+    json_u64(j, "busy_ms", s->busy_ms);
+    json_u64(j, "total", s->counts.total);
+    json_u64(j, "objects", s->counts.objects);
+    json_u64(j, "present", s->counts.present);
+    json_u64(j, "failed", s->counts.failed);
+    json_u64(j, "bytes", s->counts.bytes);
+    json_u64(j, "rate", s->rate);
+    if (s->left_ms >= 0)
+        json_i64(j, "left_ms", s->left_ms);
+    else
+        json_put_null(j, "left_ms");
+    json_text(j, "reason", s->reason);
+    json_open_array(j, "errors");
+    for (uint32_t i = 0; i < s->error_count; i++)
+        json_text(j, NULL, s->errors[i]);
+    json_end(j);
+    json_end(j);
+}
+
+static enum err
+answer(struct request *q, int status, struct buf *text)
+{
+    if (text->full)
+        return fault_set(&q->fault, S3_InternalError, "The page is over %zu bytes",
+                         text->limit);
+    admin_answer_json(q, status, buf_span(text));
+    return ERR_OK;
+}
+
+static enum err
+refuse(struct request *q, enum err rc, const struct errbuf *eb)
+{
+    if (rc == ERR_NOT_FOUND)
+        return fault_set(&q->fault, S3_NoSuchKey, "%s", eb->text);
+    if (rc == ERR_NO_BUCKET)
+        return fault_set(&q->fault, S3_NoSuchBucket, "%s", eb->text);
+    if (rc == ERR_BAD_REQUEST || rc == ERR_TOO_LARGE)
+        return fault_set(&q->fault, S3_InvalidArgument, "%s", eb->text);
+    return fault_from(q, rc, eb);
+}
+
+static enum err
+answer_one(struct request *q, int http_status, struct span id, struct deadline by)
+{
+    struct errbuf eb = {0};
+    struct job_status s;
+    struct buf text;
+    struct json j;
+    enum err rc = job_status(q->api->options.jobs, id, by, q->arena, &s, &eb);
+
+    if (rc != ERR_OK)
+        return refuse(q, rc, &eb);
+    buf_init(&text, PAGE_MAX);
+    json_begin(&j, &text);
+    put_job(&j, &s);
+    rc = answer(q, http_status, &text);
+    buf_fini(&text);
+    return rc;
+}
+
+enum err
+admin_job_list(struct request *q)
+{
+    bool active = span_is(query_get(&q->query, "active"), "true");
+    struct arena *a = request_work(q);
+    struct errbuf eb = {0};
+    struct job_status *list;
+    struct buf text;
+    struct json j;
+    uint32_t count;
+    enum err rc = job_list(q->api->options.jobs, a, &list, &count, &eb);
+
+    if (rc != ERR_OK)
+        return refuse(q, rc, &eb);
+    buf_init(&text, PAGE_MAX);
+    json_begin(&j, &text);
+    json_open_object(&j, NULL);
+    json_open_array(&j, "jobs");
+    for (uint32_t i = 0; i < count; i++)
+        if (!active || !job_is_ended(list[i].state))
+            put_job(&j, &list[i]);
+    json_end(&j);
+    json_end(&j);
+    rc = answer(q, 200, &text);
+    buf_fini(&text);
+    return rc;
+}
+
+enum err
+admin_job_begin(struct request *q)
+{
+    char id[JOB_ID_TEXT] = "";
+    struct errbuf eb = {0};
+    struct job_ask ask;
+    json_t *doc = NULL, *none = json_object();
+    enum err rc = admin_read_object(q, BODY_MAX, &doc);
+
+    if (rc == ERR_OK) {
+        const json_t *args = json_object_get(doc, "args");
+        const json_t *list = json_object_get(doc, "list");
+
+        ask = (struct job_ask){
+            .kind = span_of(json_string_value(json_object_get(doc, "kind"))),
+            .user = q->caller.name,
+            .args = args != NULL ? args : none,
+            .list = {json_string_value(list), json_string_length(list)},
+        };
+        rc = json_is_object(ask.args) && (list == NULL || json_is_string(list))
+                 ? job_begin(q->api->options.jobs, &ask, id, &eb)
+                 : err_set(&eb, ERR_BAD_REQUEST,
+                           "\"args\" is an object and \"list\" a text, a line a name");
+        AUDIT_CHANGE(q, "job.begin", rc, L_TEXT("target", id), L_SPAN("kind", ask.kind));
+        rc = rc == ERR_OK ? answer_one(q, 202, span_of(id), (struct deadline){0})
+                          : refuse(q, rc, &eb);
+    }
+    json_decref(doc);
+    json_decref(none);
+    return rc;
+}
+
+static struct span
+id_of(const struct request *q)
+{
+    return span_from(q->http->head->path, strlen(ROOT "/"));
+}
+
+enum err
+admin_job_show(struct request *q)
+{
+    struct span wait = query_get(&q->query, "wait");
+    uint64_t seconds = 0;
+
+    if (wait.len > 0 && num_u64(wait, &seconds) != ERR_OK)
+        return fault_set(&q->fault, S3_InvalidArgument,
+                         "wait=%.*s: a number of seconds is expected",
+                         (int)MIN(wait.len, 20u), wait.at);
+    return answer_one(q, 200, id_of(q),
+                      seconds > 0 ? deadline_in_ms(MIN(seconds, WAIT_MAX_S) * 1000)
+                                  : (struct deadline){0});
+}
+
+enum err
+admin_job_change(struct request *q)
+{
+    struct job_service *jobs = q->api->options.jobs;
+    struct errbuf eb = {0};
+    json_t *doc = NULL;
+    enum err rc = admin_read_object(q, ACTION_MAX, &doc);
+    struct span action = span_of(json_string_value(json_object_get(doc, "action")));
+
+    if (rc != ERR_OK)
+        return rc;
+    if (span_is(action, "cancel"))
+        rc = job_cancel(jobs, id_of(q), &eb);
+    else if (span_is(action, "resume"))
+        rc = job_resume(jobs, id_of(q), &eb);
+    else
+        rc = err_set(&eb, ERR_BAD_REQUEST, "\"action\" is \"cancel\" or \"resume\"");
+    json_decref(doc);
+    AUDIT_CHANGE(q, "job.change", rc, L_SPAN("target", id_of(q)));
+    return rc == ERR_OK ? answer_one(q, 200, id_of(q), (struct deadline){0})
+                        : refuse(q, rc, &eb);
+}
+
+enum err
+admin_job_forget(struct request *q)
+{
+    struct errbuf eb = {0};
+    enum err rc = job_forget(q->api->options.jobs, id_of(q), &eb);
+
+    AUDIT_CHANGE(q, "job.forget", rc, L_SPAN("target", id_of(q)));
+    if (rc == ERR_BUSY)
+        return fault_set(&q->fault, S3_OperationAborted, "%s", eb.text);
+    if (rc != ERR_OK)
+        return refuse(q, rc, &eb);
+    admin_answer_json(q, 200, SPAN("{}"));
+    return ERR_OK;
+}

@@ -1,0 +1,184 @@
+/* prefetch: a server is asked to fetch objects of an attached bucket before somebody reads them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/admin.h"
+#include "cli/jobs.h"
+#include "wire/json.h"
+
+#define BODY_MAX   MIB(9)
+#define LIST_MAX   MIB(8)
+#define ANSWER_MAX MIB(1)
+
+static const struct flag flags[] = {
+    {"from-file", 0, "FILE", "names to fetch, a line each, braces as below; - is stdin",
+     false},
+    {"manifest", 0, "KEY", "the same in an object of the bucket", false},
+    {"rate", 0, "SIZE", "bytes a second, at most: 100MB", false},
+    {"parallel", 'p', "N", "objects at a time; 16", false},
+    {"no-wait", 0, NULL, "print the job's id and leave it to the server", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const examples[] = {
+    "forebay prefetch s3://imagenet/train/",
+    "forebay prefetch 's3://imagenet/shard-{000..999}.tar' --rate 200MB",
+    "forebay prefetch s3://imagenet --from-file epoch1.txt --no-wait",
+    NULL,
+};
+static const struct verb verb = {
+    .name = "prefetch",
+    .summary = "fetch from a bucket's remote before somebody reads",
+    .arguments = "s3://BUCKET[/PREFIX|/NAMES]",
+    .least = 1,
+    .most = 1,
+    .examples = examples,
+    .flags = flags,
+    .more =
+        "PREFIX means every key that begins with it; with braces the names are those "
+        "they stand for, as a shell expands them.\nThe work is the server's: it makes "
+        "way for readers, goes on after a restart, and Ctrl-C here does not end it. "
+        "forebay jobs\nshows it, forebay cancel ends it.",
+};
+
+static enum err
+read_names(const char *path, struct buf *out, struct errbuf *eb)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    char piece[4096];
+    size_t n;
+    enum err rc = ERR_OK;
+
+    if (f == NULL)
+        return err_set(eb, ERR_NOT_FOUND, "%s: cannot be opened", path);
+    while ((n = fread(piece, 1, sizeof piece, f)) > 0)
+        buf_put(out, piece, n);
+    if (ferror(f) != 0)
+        rc = err_set(eb, ERR_IO, "%s: cannot be read", path);
+    if (f != stdin)
+        (void)fclose(f);
+    if (rc == ERR_OK && out->full)
+        rc =
+            err_set(eb, ERR_TOO_LARGE,
+                    "%s is over %llu bytes: put it into an object of the bucket and name "
+                    "it with --manifest",
+                    path, (unsigned long long)LIST_MAX);
+    if (rc == ERR_OK && out->len == 0)
+        rc = err_set(eb, ERR_BAD_REQUEST, "%s holds no names", path);
+    return rc;
+}
+
+static enum err
+put_number(struct session *s, struct json *j, const char *flag, bool is_size)
+{
+    const char *given = args_value(s->args, flag);
+    uint64_t n = 0;
+    enum err rc;
+
+    if (given == NULL)
+        return ERR_OK;
+    rc = is_size ? num_size(span_of(given), &n, &s->eb) : num_u64(span_of(given), &n);
+    if (rc != ERR_OK && !is_size)
+        return err_set(&s->eb, rc, "--%s \"%s\": a number is expected", flag, given);
+    if (rc != ERR_OK)
+        err_prefix(&s->eb, "--%s", flag);
+    json_u64(j, flag, n);
+    return rc;
+}
+
+static enum err
+put_what(struct session *s, const struct place *p, struct json *j, struct buf *names)
+{
+    const char *file = args_value(s->args, "from-file"),
+               *manifest = args_value(s->args, "manifest");
+    enum err rc = ERR_OK;
+
+    if ((file != NULL || manifest != NULL) && p->key.len > 0)
+        return err_set(&s->eb, ERR_BAD_REQUEST,
+                       "%s: with --from-file or --manifest only the bucket is named",
+                       p->text);
+    if (file != NULL && manifest != NULL)
+        return err_set(&s->eb, ERR_BAD_REQUEST,
+                       "--from-file and --manifest exclude each other");
+    if (file != NULL)
+        return read_names(file, names, &s->eb);
+    if (manifest != NULL)
+        json_text(j, "manifest", manifest);
+    else if (p->key.len > 0 && memchr(p->key.at, '{', p->key.len) != NULL)
+        buf_put_span(names, p->key);
+    else
+        json_span(j, "prefix", p->key);
+    return rc;
+}
+
+static enum err
+make_body(struct session *s, const struct place *p, struct buf *out)
+{
+    struct buf names;
+    struct json j;
+    enum err rc;
+
+    buf_init(&names, LIST_MAX);
+    json_begin(&j, out);
+    json_open_object(&j, NULL);
+    json_text(&j, "kind", "prefetch");
+    json_open_object(&j, "args");
+    json_span(&j, "bucket", p->bucket);
+    rc = put_what(s, p, &j, &names);
+    if (rc == ERR_OK)
+        rc = put_number(s, &j, "rate", true);
+    if (rc == ERR_OK)
+        rc = put_number(s, &j, "parallel", false);
+    json_end(&j);
+    if (names.len > 0)
+        json_span(&j, "list", buf_span(&names));
+    json_end(&j);
+    buf_fini(&names);
+    if (rc == ERR_OK && out->full)
+        rc = err_set(&s->eb, ERR_TOO_LARGE, "the names are over %llu bytes",
+                     (unsigned long long)LIST_MAX);
+    return rc;
+}
+
+static enum exit_code
+prefetch(struct session *s)
+{
+    struct arena *a = arena_new(KIB(64), ANSWER_MAX);
+    struct s3_request r = {.method = "POST", .path = SPAN("/_/jobs")};
+    enum exit_code code = EXIT_OK_;
+    struct span answer;
+    json_t *job = NULL;
+    struct place p;
+    struct buf body;
+    enum err rc = place_remote(s->args->at[0], false, &p, &s->eb);
+
+    buf_init(&body, BODY_MAX);
+    if (rc == ERR_OK)
+        rc = make_body(s, &p, &body);
+    r.body = buf_span(&body);
+    if (rc == ERR_OK)
+        rc = admin_call(s, &r, a, &answer);
+    if (rc == ERR_OK)
+        rc = jobs_parse(s, answer, &job);
+    if (rc == ERR_OK && !args_has(s->args, "no-wait"))
+        code = jobs_watch(s, job);
+    else if (rc == ERR_OK && s->json)
+        printf("%.*s\n", SPAN_ARG(answer));
+    else if (rc == ERR_OK)
+        printf("%s\n", json_string_value(json_object_get(job, "id")));
+    json_decref(job);
+    buf_fini(&body);
+    arena_free(&a);
+    return rc == ERR_OK ? code : session_fail(s, rc);
+}
+
+static enum exit_code
+run(const struct args *a)
+{
+    return session_run_own_keys(a, prefetch, NULL);
+}
+
+const struct cli_verb cli_prefetch = {&verb, run};

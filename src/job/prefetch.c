@@ -1,0 +1,557 @@
+/* prefetch: objects of an attached bucket are brought here before somebody reads them.
+ *
+ * Arguments: {"bucket": NAME, "prefix": TEXT} for what the remote lists, or with a list: names and patterns (wire/brace.h), a
+ * line each; or {"manifest": KEY}: an object of the bucket that is such a list. {"rate": BYTES_A_SECOND, "parallel": N}.
+ * The position is the last key of a listing, or the number of the next name.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "job/internal.h"
+#include "rt/loop.h"
+#include "wire/brace.h"
+
+#define PARALLEL_DEFAULT 16
+#define PARALLEL_MAX     256
+#define KEY_MAX          1024
+#define PAGE_KEYS        1000
+#define MANIFEST_MAX     MIB(64)
+#define ROW_FAILURES_MAX 64 /* one after the other: the job could not go on */
+#define NO_ROOM_MAX      16
+#define WAY_MS           20 /* a worker that makes way for readers looks again */
+
+/* What is to be brought, in an order that stays. */
+struct source {
+    struct job *job;
+    const struct map_bucket *bucket; /* one reference */
+    bool listed;                     /* by the remote, else by name */
+    char *prefix;
+    bool taking; /* a worker is in source_next() */
+    struct rt_cond taken;
+    bool ended;
+    char after[KEY_MAX + 1]; /* listed: the last that was taken */
+
+    struct arena *arena; /* listed: of the page; else: of the pattern */
+    struct object_page page;
+    uint32_t page_at;
+
+    struct buf names;
+    struct span rest; /* of `names`: lines that were not looked at */
+    struct brace *line;
+    uint64_t line_at; /* of brace_count(line) */
+    uint64_t number;  /* of the next name, over all lines */
+};
+
+/* One at work. */
+struct worker {
+    struct work *work;
+    bool busy;
+    uint64_t turn;               /* in the order of taking */
+    char from[JOB_POSITION_MAX]; /* where to go on if this name is not done */
+    char key[KEY_MAX + 1];
+};
+
+struct work {
+    struct job *job;
+    struct source source;
+    struct worker *workers;
+    unsigned parallel, busy;
+    uint64_t turns;
+    uint64_t rate, owed_ns; /* when the next may begin, for the rate */
+    unsigned row_failures, row_no_room;
+    enum err rc;
+    struct errbuf *eb;
+    struct rt_group group;
+};
+
+/* ---- arguments ---- */
+
+static uint64_t
+number_of(const json_t *args, const char *key)
+{
+    json_int_t n = json_integer_value(json_object_get(args, key));
+
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static enum err
+check_known(const json_t *args, struct errbuf *eb)
+{
+    static const char *const known[] = {"bucket", "prefix", "manifest", "rate",
+                                        "parallel"};
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)args, key, value)
+    {
+        bool found = false,
+             is_number = strcmp(key, "rate") == 0 || strcmp(key, "parallel") == 0;
+
+        for (size_t i = 0; i < ARRAY_LEN(known); i++)
+            found = found || strcmp(key, known[i]) == 0;
+        if (!found)
+            return err_set(eb, ERR_BAD_REQUEST, "a prefetch has no argument \"%s\"", key);
+        if (is_number ? !json_is_integer(value) || json_integer_value(value) < 0
+                      : !json_is_string(value))
+            return err_set(eb, ERR_BAD_REQUEST, "\"%s\" of a prefetch is %s", key,
+                           is_number ? "a number from 0 on" : "a text");
+    }
+    if (number_of(args, "parallel") > PARALLEL_MAX)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "\"parallel\" is %llu, at most %u are possible",
+                       (unsigned long long)number_of(args, "parallel"), PARALLEL_MAX);
+    return ERR_OK;
+}
+
+static struct span
+take_line(struct span *rest)
+{
+    const char *end = memchr(rest->at, '\n', rest->len);
+    struct span line = {rest->at, end != NULL ? (size_t)(end - rest->at) : rest->len};
+
+    *rest = span_from(*rest, line.len + 1);
+    if (line.len > 0 && line.at[line.len - 1] == '\r')
+        line.len--;
+    return line;
+}
+
+/* Each line is looked at once before the job is taken, so that it does not fail in its middle. */
+static enum err
+count_names(struct span list, uint64_t *count, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(8));
+    enum err rc = ERR_OK;
+
+    *count = 0;
+    while (rc == ERR_OK && list.len > 0) {
+        struct span line = take_line(&list);
+        struct brace *b;
+
+        if (line.len == 0)
+            continue;
+        arena_reset(a);
+        rc = brace_parse(line, a, &b, eb);
+        if (rc == ERR_OK)
+            *count += brace_count(b);
+    }
+    arena_free(&a);
+    return rc;
+}
+
+static enum err
+check(struct job_service *s, const json_t *args, struct span list, struct buf *what,
+      struct errbuf *eb)
+{
+    const char *bucket = json_string_value(json_object_get(args, "bucket"));
+    const char *prefix = json_string_value(json_object_get(args, "prefix"));
+    const char *manifest = json_string_value(json_object_get(args, "manifest"));
+    const struct map_bucket *b;
+    uint64_t count = 0;
+    enum err rc = check_known(args, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (bucket == NULL)
+        return err_set(eb, ERR_BAD_REQUEST, "a prefetch names its \"bucket\"");
+    if ((prefix != NULL) + (manifest != NULL) + (list.len > 0) != 1)
+        return err_set(
+            eb, ERR_BAD_REQUEST,
+            "a prefetch has one of \"prefix\", \"manifest\" and a list of names");
+    b = map_bucket_find(map_now(s->options.map), span_of(bucket));
+    if (b == NULL)
+        return err_set(eb, ERR_NO_BUCKET, "there is no bucket \"%s\"", bucket);
+    if (!b->cached)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "bucket \"%s\" is not attached to a remote: all of it is here",
+                       bucket);
+    if (list.len > 0)
+        rc = count_names(list, &count, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (list.len > 0)
+        buf_printf(what, "%llu names of s3://%s", (unsigned long long)count, bucket);
+    else
+        buf_printf(what, "s3://%s/%s%s", bucket, prefix != NULL ? prefix : manifest,
+                   prefix != NULL ? "*" : " (a manifest)");
+    return ERR_OK;
+}
+
+/* ---- the source: names, in order ---- */
+
+static enum err
+read_manifest(struct source *s, const char *key, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(16), MIB(2));
+    struct object_service *o = s->job->s->options.object;
+    struct span piece = {"", 1};
+    struct object_get *g = NULL;
+    struct object_info info;
+    enum err rc = object_get_begin(o, s->bucket, span_of(key), a, &info, &g, eb);
+
+    if (rc == ERR_OK && info.size > MANIFEST_MAX)
+        rc = err_set(eb, ERR_TOO_LARGE, "it has %llu bytes, %llu are possible",
+                     (unsigned long long)info.size, (unsigned long long)MANIFEST_MAX);
+    if (rc == ERR_OK)
+        rc = object_get_range(g, 0, info.size, eb);
+    while (rc == ERR_OK && piece.len > 0) {
+        rc = object_get_next(g, DEADLINE_NEVER, &piece, eb);
+        if (rc == ERR_OK)
+            buf_put_span(&s->names, piece);
+    }
+    object_get_end(&g);
+    arena_free(&a);
+    if (rc != ERR_OK)
+        err_prefix(eb, "manifest \"%s\"", key);
+    return rc;
+}
+
+static enum err next_line(struct source *s, struct errbuf *eb);
+
+/* Goes to the name with number `wanted`. */
+static enum err
+skip_to(struct source *s, uint64_t wanted, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && !s->ended && s->number < wanted) {
+        uint64_t left = s->line != NULL ? brace_count(s->line) - s->line_at : 0;
+
+        if (left == 0) {
+            rc = next_line(s, eb);
+        } else {
+            uint64_t step = MIN(left, wanted - s->number);
+
+            s->line_at += step;
+            s->number += step;
+        }
+    }
+    return rc;
+}
+
+static enum err
+open_names(struct source *s, const json_t *args, struct errbuf *eb)
+{
+    const char *manifest = json_string_value(json_object_get(args, "manifest"));
+    struct job *j = s->job;
+    uint64_t position = 0;
+    enum err rc;
+
+    buf_init(&s->names, MAX(MANIFEST_MAX, JOB_LIST_MAX));
+    rc = manifest != NULL ? read_manifest(s, manifest, eb)
+                          : job_read_list(j, &s->names, eb);
+    if (rc == ERR_OK)
+        rc = count_names(buf_span(&s->names), &j->counts.total, eb);
+    s->rest = buf_span(&s->names);
+    if (rc == ERR_OK && j->position != NULL &&
+        num_u64(span_of(j->position), &position) == ERR_OK)
+        rc = skip_to(s, position, eb);
+    return rc;
+}
+
+static enum err
+source_open(struct source *s, struct job *j, struct errbuf *eb)
+{
+    const char *bucket = json_string_value(json_object_get(j->args, "bucket"));
+    const char *prefix = json_string_value(json_object_get(j->args, "prefix"));
+    const struct map_bucket *b =
+        map_bucket_find(map_now(j->s->options.map), span_of(bucket));
+
+    s->job = j;
+    rt_cond_init(&s->taken);
+    if (b == NULL)
+        return err_set(eb, ERR_NO_BUCKET, "there is no bucket \"%s\" any more", bucket);
+    s->bucket = map_bucket_ref(b);
+    s->arena = arena_new(KIB(64), MIB(16));
+    s->listed = prefix != NULL;
+    if (!s->listed)
+        return open_names(s, j->args, eb);
+    s->prefix = xstrdup(prefix);
+    if (j->position != NULL)
+        snprintf(s->after, sizeof s->after, "%s", j->position);
+    return ERR_OK;
+}
+
+static void
+source_close(struct source *s)
+{
+    map_bucket_drop(&s->bucket);
+    arena_free(&s->arena);
+    buf_fini(&s->names);
+    free(s->prefix);
+}
+
+static enum err
+next_line(struct source *s, struct errbuf *eb)
+{
+    struct span line;
+
+    if (s->rest.len == 0) {
+        s->ended = true;
+        return ERR_OK;
+    }
+    line = take_line(&s->rest);
+    s->line = NULL;
+    if (line.len == 0)
+        return ERR_OK;
+    arena_reset(s->arena);
+    s->line_at = 0;
+    return brace_parse(line, s->arena, &s->line, eb);
+}
+
+static enum err
+next_named(struct source *s, struct worker *w, struct errbuf *eb)
+{
+    struct buf key;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && !s->ended &&
+           (s->line == NULL || s->line_at == brace_count(s->line)))
+        rc = next_line(s, eb);
+    if (rc != ERR_OK || s->ended)
+        return rc;
+    buf_init(&key, KEY_MAX);
+    brace_name(s->line, s->line_at++, &key);
+    snprintf(w->from, sizeof w->from, "%llu", (unsigned long long)s->number++);
+    snprintf(w->key, sizeof w->key, "%.*s", SPAN_ARG(buf_span(&key)));
+    if (key.full)
+        rc = err_set(eb, ERR_BAD_REQUEST, "name %s is over %u bytes", w->from, KEY_MAX);
+    buf_fini(&key);
+    return rc;
+}
+
+static enum err
+next_page(struct source *s, struct errbuf *eb)
+{
+    struct object_list_options o = {
+        .prefix = span_of(s->prefix), .after = span_of(s->after), .max = PAGE_KEYS};
+    enum err rc;
+
+    arena_reset(s->arena);
+    s->page_at = 0;
+    rc = object_list(s->job->s->options.object, s->bucket, &o, s->arena, &s->page, eb);
+    if (rc == ERR_OK && s->page.stale)
+        rc = err_set(eb, ERR_BACKEND,
+                     "the backend cannot be reached: only what is here could be listed");
+    return rc;
+}
+
+static enum err
+next_listed(struct source *s, struct worker *w, struct errbuf *eb)
+{
+    const struct object_entry *e;
+
+    snprintf(w->from, sizeof w->from, "%s", s->after);
+    if (s->page_at == s->page.count) {
+        enum err rc = ERR_OK;
+
+        if (s->page.entries == NULL || s->page.truncated)
+            rc = next_page(s, eb);
+        else
+            s->ended = true;
+        if (rc != ERR_OK || s->ended)
+            return rc;
+        if (s->page.count == 0) {
+            s->ended = true;
+            return ERR_OK;
+        }
+    }
+    e = &s->page.entries[s->page_at++];
+    snprintf(s->after, sizeof s->after, "%.*s", (int)MIN(e->name.len, KEY_MAX),
+             e->name.at);
+    memcpy(w->key, s->after, sizeof w->key);
+    return ERR_OK;
+}
+
+/* The next name into w->key; s->ended when there is none. One worker at a time: a page of a listing takes a while. */
+static enum err
+source_next(struct source *s, struct worker *w, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && s->taking)
+        rc = rt_cond_wait(&s->taken, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "waiting for a name");
+    if (s->ended)
+        return ERR_OK;
+    s->taking = true;
+    rc = s->listed ? next_listed(s, w, eb) : next_named(s, w, eb);
+    s->taking = false;
+    if (rc != ERR_OK)
+        s->ended = true; /* nobody can tell what follows */
+    if (s->ended)
+        rt_cond_broadcast(&s->taken);
+    else
+        rt_cond_signal(&s->taken);
+    return rc;
+}
+
+/* ---- the work ---- */
+
+/* Everything before the oldest name that is under way is done. */
+static void
+note_place(struct work *w)
+{
+    const struct worker *oldest = NULL;
+    char number[24];
+
+    for (unsigned i = 0; i < w->parallel; i++)
+        if (w->workers[i].busy && (oldest == NULL || w->workers[i].turn < oldest->turn))
+            oldest = &w->workers[i];
+    if (oldest != NULL) {
+        job_place(w->job, span_of(oldest->from));
+    } else if (w->source.listed) {
+        job_place(w->job, span_of(w->source.after));
+    } else {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)w->source.number);
+        job_place(w->job, span_of(number));
+    }
+}
+
+static void
+give_up(struct work *w, enum err rc)
+{
+    if (w->rc == ERR_OK)
+        w->rc = rc;
+    w->source.ended = true;
+}
+
+static void
+count_failure(struct work *w, const struct worker *at, enum err rc,
+              const struct errbuf *eb)
+{
+    job_fail_one(w->job, span_of(at->key), eb);
+    if (rc == ERR_NOT_FOUND || ++w->row_failures < ROW_FAILURES_MAX || w->rc != ERR_OK)
+        return;
+    err_set(w->eb, rc, "%u objects one after the other failed, the last with: %s",
+            w->row_failures, eb->text);
+    give_up(w, rc);
+}
+
+static void
+count_done(struct work *w, enum object_brought how, uint64_t bytes)
+{
+    struct job_counts *c = &w->job->counts;
+
+    w->job->changed = true;
+    w->row_failures = 0;
+    c->bytes += bytes;
+    if (how == BROUGHT_NOT) {
+        c->failed++;
+        if (++w->row_no_room >= NO_ROOM_MAX && w->rc == ERR_OK)
+            give_up(w, err_set(w->eb, ERR_NO_SPACE,
+                               "the cache takes no more: %llu objects are here (see "
+                               "cache.budget, or evict something)",
+                               (unsigned long long)c->objects));
+        return;
+    }
+    w->row_no_room = 0;
+    c->objects++;
+    c->present += how == BROUGHT_HERE;
+}
+
+/* Of the bytes that came the next one has to wait for. */
+static void
+owe(struct work *w, uint64_t bytes)
+{
+    uint64_t now = rt_now_ns();
+
+    if (w->rate == 0)
+        return;
+    w->owed_ns = MAX(w->owed_ns, now) + (uint64_t)((double)bytes * 1e9 / (double)w->rate);
+}
+
+/* Readers first: while one waits for the backend, one worker goes on alone. */
+static enum err
+make_way(struct work *w)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && w->busy > 0 &&
+           object_readers_waiting(w->job->s->options.object) > 0)
+        rc = rt_sleep_ms(WAY_MS);
+    if (rc == ERR_OK && w->owed_ns > rt_now_ns())
+        rc = rt_sleep_until((struct deadline){w->owed_ns});
+    return rc;
+}
+
+static enum err
+bring_one(struct worker *at)
+{
+    struct work *w = at->work;
+    enum object_brought how = BROUGHT_NOT;
+    struct errbuf eb = {0};
+    uint64_t bytes = 0;
+    enum err rc;
+
+    at->turn = w->turns++;
+    at->busy = true;
+    w->busy++;
+    rc = object_bring(w->job->s->options.object, w->source.bucket, span_of(at->key), &how,
+                      &bytes, &eb);
+    w->busy--;
+    if (rc == ERR_CANCELLED || rt_cancelled())
+        return ERR_CANCELLED; /* still busy: the next start begins with it */
+    owe(w, bytes);
+    at->busy = false;
+    if (rc == ERR_OK)
+        count_done(w, how, bytes);
+    else
+        count_failure(w, at, rc, &eb);
+    note_place(w);
+    return ERR_OK;
+}
+
+static void
+work_on(void *arg)
+{
+    struct worker *at = arg;
+    struct work *w = at->work;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK) {
+        rc = make_way(w);
+        if (rc == ERR_OK)
+            rc = source_next(&w->source, at, w->eb);
+        if (rc == ERR_OK && w->source.ended)
+            return;
+        if (rc == ERR_OK)
+            rc = bring_one(at);
+    }
+    give_up(w, rc);
+}
+
+static enum err
+run(struct job *j, struct errbuf *eb)
+{
+    uint64_t parallel = number_of(j->args, "parallel");
+    struct work w = {.job = j,
+                     .parallel = parallel > 0 ? (unsigned)parallel : PARALLEL_DEFAULT,
+                     .rate = number_of(j->args, "rate"),
+                     .eb = eb};
+
+    w.workers = xcalloc(w.parallel, sizeof *w.workers);
+    w.rc = source_open(&w.source, j, eb);
+    if (w.rc == ERR_OK) {
+        unsigned begun = 0;
+
+        rt_group_begin(&w.group);
+        for (; begun < w.parallel; begun++) {
+            w.workers[begun].work = &w;
+            if (rt_group_start(&w.group, work_on, &w.workers[begun]) != ERR_OK)
+                break;
+        }
+        if (begun == 0)
+            w.rc = err_set(eb, ERR_BUSY, "no fiber is free for a prefetch");
+        rt_group_join(&w.group);
+    }
+    source_close(&w.source);
+    free(w.workers);
+    return w.rc;
+}
+
+const struct job_kind job_prefetch = {
+    .name = "prefetch", .takes_list = true, .check = check, .run = run};

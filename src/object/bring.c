@@ -1,0 +1,72 @@
+/* bring: an object of a cached bucket is fetched because somebody will want it, not because somebody reads it. */
+#include <stdatomic.h>
+
+#include "base/mem.h"
+#include "object/internal.h"
+#include "object/keys.h"
+
+#define INFO_BYTES MIB(1)
+
+struct bring {
+    struct object_service *s;
+    const struct map_bucket *bucket;
+    struct span key;
+    enum object_brought how;
+    uint64_t bytes;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+/* Waits for the end of the fetch by reading along. */
+static enum err
+read_along(struct bring *b, struct object_get *g, uint64_t size)
+{
+    struct span piece = {"", 1};
+    enum err rc = object_get_range(g, 0, size, b->eb);
+
+    while (rc == ERR_OK && piece.len > 0) {
+        rc = object_get_next(g, DEADLINE_NEVER, &piece, b->eb);
+        if (rc == ERR_OK)
+            b->bytes += piece.len;
+    }
+    return rc;
+}
+
+static void
+bring_on_home(void *arg)
+{
+    struct bring *b = arg;
+    struct arena *a = arena_new(KIB(4), INFO_BYTES);
+    struct object_info info;
+    struct object_get *g = NULL;
+
+    b->rc = get_begin_behind(b->s, b->bucket, b->key, a, &info, &g, b->eb);
+    if (b->rc == ERR_OK && info.source == OBJECT_BYPASS) {
+        b->how = BROUGHT_NOT;
+    } else if (b->rc == ERR_OK && info.source != OBJECT_LOCAL) {
+        b->how = BROUGHT_NOW;
+        b->rc = read_along(b, g, info.size);
+    }
+    object_get_end(&g);
+    arena_free(&a);
+}
+
+enum err
+object_bring(struct object_service *s, const struct map_bucket *b, struct span key,
+             enum object_brought *how, uint64_t *bytes, struct errbuf *eb)
+{
+    struct bring what = {.s = s, .bucket = b, .key = key, .how = BROUGHT_HERE, .eb = eb};
+    enum err rc = key_on_home(key_home(b, key), bring_on_home, &what);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no fiber is free for the fetch");
+    *how = what.how;
+    *bytes = what.bytes;
+    return what.rc;
+}
+
+unsigned
+object_readers_waiting(const struct object_service *s)
+{
+    return atomic_load_explicit(&s->cold_readers, memory_order_relaxed);
+}

@@ -1,0 +1,204 @@
+"""Jobs: long work that outlives its request. Prefetch by prefix, names, manifest; cancel, resume, kill; and what is refused."""
+
+import concurrent.futures
+import json
+import subprocess
+import time
+
+import pytest
+from rigs import forebay
+
+import plain
+from conftest import boto
+from test_cold import HASTY, attach, wait_for
+
+KIB = 1024
+
+
+def cli(process, *args, stdin=None, timeout=120):
+    env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint})
+    return subprocess.run([str(a) for a in (process.binary, *args)], env=env, input=stdin, capture_output=True, text=True, timeout=timeout)
+
+
+@pytest.fixture
+def tier(start_forebay, cloud, remote_bucket):
+    """(server, proxy, bucket) with the bucket attached; counted from zero."""
+    process = start_forebay(settings=HASTY)
+    done = attach(process, remote_bucket, cloud.endpoint)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cloud.forget()
+    return process, cloud, remote_bucket
+
+
+def fill(remote_s3, bucket, keys, size=10 * KIB):
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda key: remote_s3.put_object(Bucket=bucket, Key=key, Body=key.encode() * (size // len(key))), keys))
+
+
+def job(process, job_id, **query):
+    reply = plain.ask(process.port, "GET", f"_/jobs/{job_id}", query="&".join(f"{k}={v}" for k, v in query.items()))
+    assert reply.status == 200, reply.body
+    return json.loads(reply.body)
+
+
+def begin(process, **ask):
+    reply = plain.ask(process.port, "POST", "_/jobs", body=json.dumps(ask).encode())
+    return reply.status, reply.body.decode()
+
+
+def ended(process, job_id):
+    wait_for(lambda: job(process, job_id, wait=1)["state"] not in ("waiting", "running"), f"the end of job {job_id}", timeout=60)
+    return job(process, job_id)
+
+
+def test_a_prefix_is_brought_once(tier, remote_s3):
+    process, cloud, bucket = tier
+    keys = [f"p/{n:04d}" for n in range(60)]
+    fill(remote_s3, bucket, [*keys, *(f"q/{n}" for n in range(5))])
+    done = cli(process, "prefetch", f"s3://{bucket}/p/")
+    assert done.returncode == 0, done.stderr
+    assert " done: 60 objects, " in done.stdout and cloud.requests() == 60
+    for key in keys:
+        assert plain.get(process.port, bucket, key).status == 200
+    assert cloud.requests() == 60
+    again = cli(process, "prefetch", f"s3://{bucket}/p/", "--json")
+    assert again.returncode == 0, again.stderr
+    told = json.loads(again.stdout)
+    assert (told["state"], told["objects"], told["present"], told["bytes"]) == ("done", 60, 60, 0)
+    assert cloud.requests() == 60
+
+
+def test_names_with_braces_and_what_is_missing_is_told(tier, remote_s3):
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, [f"shard-{n:03d}.tar" for n in range(8)])
+    done = cli(process, "prefetch", f"s3://{bucket}/shard-{{000..009}}.tar")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "8 of 10 objects" in done.stdout and "2 failed" in done.stdout
+    assert "shard-008.tar: " in done.stderr and "shard-009.tar: " in done.stderr
+    assert plain.get(process.port, bucket, "shard-007.tar").status == 200
+    assert cloud.stats()["requests"]["GetObject"] == 10
+
+
+def test_names_from_a_file_and_from_a_manifest(tier, remote_s3):
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, [f"k{n}" for n in range(12)])
+    done = cli(process, "prefetch", f"s3://{bucket}", "--from-file", "-", stdin="k0\nk{1..3}\r\n\nk4\n")
+    assert done.returncode == 0 and "5 of 5 objects" in done.stdout, done.stdout + done.stderr
+    remote_s3.put_object(Bucket=bucket, Key="list", Body=b"k{0..11}\n")
+    done = cli(process, "prefetch", f"s3://{bucket}", "--manifest", "list")
+    assert done.returncode == 0 and "12 of 12 objects" in done.stdout and "5 were here" in done.stdout, done.stdout + done.stderr
+
+
+def test_cancelled_then_resumed_it_goes_on_where_it_was(tier, remote_s3):
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, [f"k{n:03d}" for n in range(80)])
+    cloud.settings(latency_ms=60)
+    told = cli(process, "prefetch", f"s3://{bucket}/", "--parallel", "2", "--no-wait")
+    assert told.returncode == 0, told.stderr
+    name = told.stdout.strip()
+    wait_for(lambda: job(process, name)["objects"] >= 10, "ten objects")
+    assert name in cli(process, "jobs").stdout
+    done = cli(process, "cancel", name)
+    assert done.returncode == 0 and "cancelled" in done.stdout, done.stdout + done.stderr
+    before = ended(process, name)
+    assert before["state"] == "cancelled" and 10 <= before["objects"] < 80
+    assert name not in cli(process, "jobs").stdout and name in cli(process, "jobs", "--all").stdout
+    cloud.settings(latency_ms=0)
+    assert cli(process, "jobs", name, "--resume").returncode == 0
+    waited = cli(process, "wait", name)
+    assert waited.returncode == 0 and " done: " in waited.stdout, waited.stdout + waited.stderr
+    after = job(process, name)
+    assert after["objects"] + 0 >= 80 and after["present"] <= 2  # what was under way is looked at again
+    assert cloud.requests() <= 82
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_it_goes_on_after_a_restart(tier, remote_s3, start_forebay, how):
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, [f"k{n:03d}" for n in range(60)])
+    cloud.settings(latency_ms=60)
+    name = cli(process, "prefetch", f"s3://{bucket}/", "--parallel", "2", "--no-wait").stdout.strip()
+    wait_for(lambda: job(process, name)["objects"] >= 5, "five objects")
+    if how == "stop":
+        process.end()
+    else:
+        process.kill()
+    cloud.settings(latency_ms=0)
+    again = start_forebay(settings=HASTY)
+    told = ended(again, name)
+    assert told["state"] == "done" and told["objects"] >= 60
+    before = cloud.requests()
+    for n in range(60):
+        assert plain.get(again.port, bucket, f"k{n:03d}").body == f"k{n:03d}".encode() * (10 * KIB // 4)
+    assert cloud.requests() == before
+    if how == "stop":  # its place was stored: nothing but what was under way came twice
+        assert before <= 62
+
+
+def test_a_dead_backend_ends_it_with_a_reason(tier, remote_s3):
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, [f"k{n:03d}" for n in range(80)])
+    cloud.rule("error", op="GetObject", status=500)
+    done = cli(process, "prefetch", f"s3://{bucket}/k{{000..079}}", "--parallel", "64")
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert " failed" in done.stderr and "one after the other" in done.stderr and "--resume" in done.stderr
+    cloud.behave()
+
+
+def test_a_full_cache_ends_it_with_a_reason(start_forebay, cloud, remote_bucket, remote_s3):
+    process = start_forebay(settings={**HASTY, "cache.budget": "200KiB"})
+    assert attach(process, remote_bucket, cloud.endpoint).returncode == 0
+    fill(remote_s3, remote_bucket, [f"k{n:03d}" for n in range(100)])
+    done = cli(process, "prefetch", f"s3://{remote_bucket}/", "-p", "1")
+    assert done.returncode == 5 and "cache.budget" in done.stderr, done.stdout + done.stderr
+
+
+def test_what_is_refused(tier, s3_of=boto):
+    process, cloud, bucket = tier
+    s3_of(process.endpoint, process.keys()).create_bucket(Bucket="native")
+    for ask, word in (
+        ({"kind": "nothing"}, "no kind of job"),
+        ({"kind": "prefetch"}, "names its"),
+        ({"kind": "prefetch", "args": {"bucket": bucket}}, "one of"),
+        ({"kind": "prefetch", "args": {"bucket": bucket, "prefix": ""}, "list": "k"}, "one of"),
+        ({"kind": "prefetch", "args": {"bucket": "native", "prefix": ""}}, "not attached"),
+        ({"kind": "prefetch", "args": {"bucket": bucket, "speed": 1}}, "no argument"),
+        ({"kind": "prefetch", "args": {"bucket": bucket, "prefix": "", "rate": "fast"}}, "a number"),
+        ({"kind": "prefetch", "args": {"bucket": bucket, "prefix": "", "parallel": 1000}}, "at most 256"),
+        ({"kind": "prefetch", "args": {"bucket": bucket}, "list": "{a,{b}}"}, "braces inside braces"),
+        ({"kind": "prefetch", "args": {"bucket": bucket}, "list": "{1..9999999999}"}, "more than"),
+        ({"kind": "prefetch", "args": []}, "object"),
+        ({"kind": "prefetch", "args": {"bucket": bucket}, "list": "x\n" * (5 * KIB * KIB)}, None),
+    ):
+        status, text = begin(process, **ask)
+        assert 400 <= status < 500, (ask, status, text)
+        assert word is None or word in text, (ask, text)
+    status, text = begin(process, kind="prefetch", args={"bucket": "nowhere", "prefix": ""})
+    assert status == 404 and "nowhere" in text
+    assert plain.ask(process.port, "GET", "_/jobs/nothing").status == 404
+    assert cli(process, "wait", "nothing").returncode == 3
+    assert json.loads(plain.ask(process.port, "GET", "_/jobs").body) == {"jobs": []}
+
+
+def test_history_is_kept_and_can_be_forgotten(tier, remote_s3, start_forebay):
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, ["a"])
+    name = json.loads(begin(process, kind="prefetch", args={"bucket": bucket, "prefix": ""})[1])["id"]
+    assert ended(process, name)["state"] == "done"
+    assert plain.ask(process.port, "POST", f"_/jobs/{name}", body=b'{"action": "resume"}').status == 400
+    assert plain.ask(process.port, "POST", f"_/jobs/{name}", body=b'{"action": "dance"}').status == 400
+    process.end()
+    again = start_forebay(settings=HASTY)
+    assert job(again, name)["state"] == "done" and job(again, name)["objects"] == 1
+    assert plain.ask(again.port, "DELETE", f"_/jobs/{name}").status == 200
+    assert plain.ask(again.port, "GET", f"_/jobs/{name}").status == 404
+
+
+def test_the_rate_is_kept(tier, remote_s3):
+    """Ten times loose: 4 MiB at 1 MiB a second take a second at the least."""
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, [f"k{n:02d}" for n in range(16)], size=256 * KIB)
+    begun = time.monotonic()
+    done = cli(process, "prefetch", f"s3://{bucket}/", "--rate", "1MiB", "--parallel", "1")
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - begun > 1
