@@ -59,6 +59,9 @@
     X(M_ANSWERS_KEPT, "forebay_kept_answers_total", COUNTER,                             \
       "GETs answered with a head that was kept rendered", "", "")                        \
     X(M_HOT_BYTES, "forebay_hot_bytes", GAUGE, "bytes in the hot set", "", "")           \
+    X(M_MD5_BYTES, "forebay_md5_bytes_total", COUNTER,                                   \
+      "bytes hashed for ETags: a stream alone, or several in lanes", "how",              \
+      "alone|lanes")                                                                     \
     X(M_UNVERIFIED, "forebay_backend_unverified_total", COUNTER,                         \
       "objects fetched with nothing but their length to verify", "", "")
 

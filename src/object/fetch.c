@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "object/hasher.h"
 #include "rt/file.h"
 #include "wire/http.h"
 
@@ -119,8 +120,9 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
 
 /* What will be known of the bytes when they are all here (promise I6). */
 struct proof {
-    bool md5; /* the ETag is one */
-    struct digest digest;
+    bool is_md5; /* the ETag is one */
+    struct md5 md5;
+    unsigned char got[16];
     struct checksum sum; /* FULL_OBJECT, by the backend */
 };
 
@@ -131,21 +133,23 @@ proof_begin(struct proof *p, const struct fetch *f, const struct s3_object_info 
 
     *p = (struct proof){0};
     checksum_init(&p->sum, (enum checksum_kind)m->checksum_algorithm);
-    p->md5 = m->checksum_algorithm == 0 && m->etag_text.len == 0 && m->parts == 0 &&
-             from->sse_kms.len == 0 &&
-             (from->sse.len == 0 || span_is(from->sse, "AES256"));
-    if (p->md5)
-        digest_init(&p->digest, DIGEST_MD5);
-    if (!p->md5 && m->checksum_algorithm == 0)
+    p->is_md5 = m->checksum_algorithm == 0 && m->etag_text.len == 0 && m->parts == 0 &&
+                from->sse_kms.len == 0 &&
+                (from->sse.len == 0 || span_is(from->sse, "AES256"));
+    md5_init(&p->md5);
+    if (p->is_md5 && f->info.size == 0)
+        md5_end(&p->md5, p->got);
+    if (!p->is_md5 && m->checksum_algorithm == 0)
         metric_add(M_UNVERIFIED, 0, 1);
 }
 
+/* f->landed counts these bytes. May switch. */
 static void
-proof_add(struct proof *p, const void *data, size_t len)
+proof_add(struct proof *p, struct fetch *f, const void *data, size_t len)
 {
     checksum_add(&p->sum, data, len);
-    if (p->md5)
-        digest_add(&p->digest, data, len);
+    if (p->is_md5)
+        hasher_add(f->s, &p->md5, data, len, f->landed == f->info.size ? p->got : NULL);
 }
 
 static enum err
@@ -153,17 +157,13 @@ proof_end(struct proof *p, struct fetch *f)
 {
     const struct object_meta *m = &f->info.meta;
     struct checksum_value got;
-    unsigned char md5[DIGEST_MAX];
     bool wrong = false;
 
     checksum_end(&p->sum, &got);
     if (m->checksum_algorithm != 0)
         wrong = memcmp(got.bytes, m->checksum.at, m->checksum.len) != 0;
-    if (p->md5) {
-        digest_end(&p->digest, md5);
-        p->md5 = false;
-        wrong = wrong || memcmp(md5, m->md5, sizeof m->md5) != 0;
-    }
+    if (p->is_md5)
+        wrong = wrong || memcmp(p->got, m->md5, sizeof m->md5) != 0;
     if (!wrong)
         return ERR_OK;
     metric_add(M_CHECKSUM_FAILURES, 1, 1);
@@ -177,8 +177,6 @@ static void
 proof_fini(struct proof *p)
 {
     checksum_fini(&p->sum);
-    if (p->md5)
-        digest_fini(&p->digest);
 }
 
 static enum err
@@ -205,7 +203,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         f->landed += n;
         rt_cond_broadcast(&f->moved);
         rt_yield(); /* readers have it before it is summed: they wait for the end only */
-        proof_add(proof, buf->at, n);
+        proof_add(proof, f, buf->at, n);
     }
     iobuf_drop(&buf);
     if (rc == ERR_OK && f->landed != f->info.size)

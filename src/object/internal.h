@@ -8,12 +8,14 @@
 
 struct fetch;
 struct key_table;
+struct md5_job;
 
 struct object_service {
     struct object_options options;
     struct key_table *
         *keys; /* one a loop: keys with a fetch or a write-through under way */
     _Atomic unsigned cold_readers;
+    struct md5_job **hashing; /* one a loop, hasher.c */
 };
 
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */

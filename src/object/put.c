@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "object/hasher.h"
 #include "object/put.h"
 #include "rt/time.h"
 #include "wire/etag.h"
@@ -26,7 +26,7 @@ put_new(struct object_service *s, const struct map_bucket *b, struct span key,
     p->key = (struct span){p->key_text, key.len};
     p->kind = kind;
     p->options = *o;
-    digest_init(&p->md5, DIGEST_MD5);
+    md5_init(&p->md5);
     checksum_init(&p->sum, (enum checksum_kind)o->checksum_algorithm);
     *out = p;
     return ERR_OK;
@@ -42,10 +42,8 @@ object_put_abort(struct object_put **pp)
         return;
     disks_write_abort(&p->writer);
     through_end(&p->through);
-    if (!p->summed) {
-        digest_fini(&p->md5);
+    if (!p->summed)
         checksum_fini(&p->sum);
-    }
     map_bucket_drop(&p->bucket);
     free(p->key_text);
     free(p->upload_text);
@@ -71,6 +69,16 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
     return rc;
 }
 
+/* The end of the body is hashed along with its last bytes, where it is known. */
+static void
+add_md5(struct object_put *p, const void *data, size_t len)
+{
+    if (p->hashed)
+        return; /* more bytes than announced: the disk refuses them */
+    p->hashed = p->sums.size + len == p->options.size;
+    hasher_add(p->s, &p->md5, data, len, p->hashed ? p->sums.md5 : NULL);
+}
+
 /* Sums are made in slices, so that no turn of the loop is long. */
 enum err
 object_put_write(struct object_put *p, const void *data, size_t len, struct errbuf *eb)
@@ -81,7 +89,7 @@ object_put_write(struct object_put *p, const void *data, size_t len, struct errb
         size_t n = MIN(len, HASH_SLICE);
         enum err rc;
 
-        digest_add(&p->md5, at, n);
+        add_md5(p, at, n);
         checksum_add(&p->sum, at, n);
         rc = disks_write(p->writer, at, n, eb);
         if (rc != ERR_OK)
@@ -114,7 +122,6 @@ object_copy_body(struct object_get *from, uint64_t first, uint64_t len,
 enum err
 object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb)
 {
-    unsigned char md5[DIGEST_MAX];
     struct checksum_value v;
 
     if (p->options.size != DISK_SIZE_UNKNOWN && p->sums.size != p->options.size)
@@ -122,8 +129,9 @@ object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb
                        (unsigned long long)p->sums.size,
                        (unsigned long long)p->options.size);
     if (!p->summed) {
-        digest_end(&p->md5, md5);
-        memcpy(p->sums.md5, md5, sizeof p->sums.md5);
+        if (!p->hashed)
+            hasher_add(p->s, &p->md5, NULL, 0, p->sums.md5);
+        p->hashed = true;
         checksum_end(&p->sum, &v);
         p->sums.checksum_len = checksum_len(v.kind);
         memcpy(p->sums.checksum, v.bytes, p->sums.checksum_len);

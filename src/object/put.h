@@ -1,5 +1,6 @@
 /* put: what native writes, writes through and parts share. */
 #pragma once
+#include "base/md5.h"
 #include "object/internal.h"
 
 enum put_kind { PUT_NATIVE, PUT_PART, PUT_THROUGH, PUT_PART_THROUGH };
@@ -12,7 +13,8 @@ struct object_put {
     enum put_kind kind;
     struct object_put_options options;
     struct disks_writer *writer; /* owned */
-    struct digest md5;
+    struct md5 md5;
+    bool hashed; /* sums.md5 is there */
     struct checksum sum;
     struct object_sums sums;
     bool summed;

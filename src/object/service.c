@@ -12,6 +12,7 @@ object_start(const struct object_options *o, struct object_service **out,
     enum err rc;
 
     s->options = *o;
+    s->hashing = xcalloc(rt_loop_count(), sizeof(struct md5_job *));
     rc = key_tables_start(s);
     if (rc != ERR_OK) {
         object_stop(&s);
@@ -30,6 +31,7 @@ object_stop(struct object_service **sp)
     if (s == NULL)
         return;
     key_tables_stop(s);
+    free(s->hashing);
     free(s);
 }
 

@@ -1,0 +1,122 @@
+/* The hasher: streams of one loop come out right whether they are alone or together, and a stream alone does not wait. */
+#include "object/hasher.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "check.h"
+#include "rt/fiber.h"
+#include "rt/loop.h"
+
+enum { STREAMS = 40, PIECES = 5, PIECE = 3000 };
+
+static struct object_service service;
+static unsigned char data[STREAMS + PIECES * PIECE];
+static unsigned switched; /* fibers that ran while another one hashed */
+
+static void
+want(unsigned i, size_t len, unsigned char out[16])
+{
+    unsigned char sum[DIGEST_MAX];
+
+    digest_once(DIGEST_MD5, data + i, len, sum);
+    memcpy(out, sum, 16);
+}
+
+/* Stream i has the bytes from i on, i pieces fewer or more, and its last piece is odd. */
+static void
+stream(void *arg)
+{
+    unsigned i = *(unsigned *)arg, pieces = 1 + i % PIECES;
+    size_t len = 0;
+    struct md5 m;
+    unsigned char got[16], wanted[16];
+
+    switched++;
+    md5_init(&m);
+    for (unsigned p = 0; p < pieces; p++) {
+        size_t n = p + 1 < pieces ? PIECE : PIECE - i;
+
+        hasher_add(&service, &m, data + i + len, n, p + 1 < pieces ? NULL : got);
+        len += n;
+    }
+    want(i, len, wanted);
+    CHECK(memcmp(got, wanted, 16) == 0);
+}
+
+static void
+many(void *arg)
+{
+    static unsigned numbers[STREAMS];
+    struct rt_group g;
+    int64_t before = metric_read(M_MD5_BYTES, 1);
+
+    rt_group_begin(&g);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        numbers[i] = i;
+        if (rt_group_start(&g, stream, &numbers[i]) != ERR_OK)
+            abort();
+    }
+    if (arg != NULL)
+        rt_group_cancel(&g); /* sums are made all the same */
+    rt_group_join(&g);
+    CHECK(switched == STREAMS);
+    switched = 0;
+    CHECK(metric_read(M_MD5_BYTES, 1) > before);
+    CHECK(service.hashing[0] == NULL);
+}
+
+static void
+alone(void *arg)
+{
+    int64_t before = metric_read(M_MD5_BYTES, 1);
+    unsigned number = 17;
+
+    (void)arg;
+    stream(&number);
+    CHECK(metric_read(M_MD5_BYTES, 1) == before);
+    CHECK(service.hashing[0] == NULL);
+    switched = 0;
+}
+
+static void
+run(fiber_fn *fn, void *arg)
+{
+    struct rt_options o = {.engine = RT_EPOLL, .loops = 1, .workers = 1};
+    struct errbuf eb = {{0}};
+
+    CHECK(rt_run(&o, fn, arg, &eb) == ERR_OK);
+}
+
+static void
+test_many_streams_at_once(void)
+{
+    run(many, NULL);
+}
+
+static void
+test_cancelled_streams_are_summed_too(void)
+{
+    run(many, &service);
+}
+
+static void
+test_a_stream_alone_is_hashed_at_once(void)
+{
+    run(alone, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    struct md5_job *none = NULL;
+
+    CHECK_MAIN(argc, argv);
+    service.hashing = &none;
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i * 2654435761u >> 13);
+    RUN(test_many_streams_at_once);
+    RUN(test_cancelled_streams_are_summed_too);
+    RUN(test_a_stream_alone_is_hashed_at_once);
+    return check_done();
+}
