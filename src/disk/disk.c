@@ -219,6 +219,7 @@ disk_id(const struct disk *d, uint8_t out[16])
 
 struct mark_job {
     struct disk *disk;
+    uint32_t set, clear; /* flags */
     struct errbuf *eb;
     enum err rc;
 };
@@ -233,18 +234,32 @@ mark_on_home(void *arg)
     j->rc = superblock_load(d->state, &s, j->eb);
     if (j->rc != ERR_OK)
         return;
-    s.flags |= SUPERBLOCK_REMOVED;
+    s.flags = (s.flags & ~j->clear) | j->set;
     s.generation++;
     j->rc = superblock_save(d->state, d->superblock, &s, j->eb);
+}
+
+static enum err
+mark(struct disk *d, uint32_t set, uint32_t clear, struct errbuf *eb)
+{
+    struct mark_job j = {
+        .disk = d, .set = set, .clear = clear, .eb = eb, .rc = ERR_CANCELLED};
+    enum err rc = on_home(d, mark_on_home, &j);
+
+    return rc == ERR_OK ? j.rc : rc;
 }
 
 enum err
 disk_mark_removed(struct disk *d, struct errbuf *eb)
 {
-    struct mark_job j = {.disk = d, .eb = eb, .rc = ERR_CANCELLED};
-    enum err rc = on_home(d, mark_on_home, &j);
+    return mark(d, SUPERBLOCK_REMOVED, 0, eb);
+}
 
-    return rc == ERR_OK ? j.rc : rc;
+enum err
+disk_mark_state(struct disk *d, bool holds, struct errbuf *eb)
+{
+    return mark(d, holds ? SUPERBLOCK_NODE_STATE : 0, holds ? 0 : SUPERBLOCK_NODE_STATE,
+                eb);
 }
 
 /* ---- open ---- */

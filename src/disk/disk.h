@@ -103,6 +103,8 @@ enum err disk_identify(const char *path, struct disk_identity *out,
 /* Writes into the superblock that the disk no longer belongs to its node: whoever opens it is told so (ERR_DENIED). May
  * switch. */
 enum err disk_mark_removed(struct disk *d, struct errbuf *eb) MUST_CHECK;
+/* Writes there whether the node's state lies on this disk. May switch. */
+enum err disk_mark_state(struct disk *d, bool holds, struct errbuf *eb) MUST_CHECK;
 /* As it was opened; lives as long as the disk. */
 const char *disk_path(const struct disk *d);
 /* The id of an open disk. */

@@ -12,6 +12,8 @@
 #include "disks/members.h"
 #include "disks/move.h"
 
+#define STATE_FOLDER "/.forebay/node"
+
 /* ---- who is given ---- */
 
 enum given_kind { GIVEN_NEW, GIVEN_DISK };
@@ -67,6 +69,52 @@ identify_all(const char *const *paths, unsigned count, struct given *out,
     return ERR_OK;
 }
 
+/* The list of a disk that holds the node's state. */
+static enum err
+list_on(const char *path, struct roster *out)
+{
+    char *folder = xasprintf("%s" STATE_FOLDER, path), *text = NULL;
+    struct rt_dir *dir = NULL;
+    size_t len = 0;
+    enum err rc = rt_dir_open(folder, &dir, NULL);
+
+    *out = (struct roster){0};
+    if (rc == ERR_OK)
+        rc = rt_file_load(dir, ROSTER_FILE, ROSTER_BYTES_MAX, &text, &len, NULL);
+    if (rc == ERR_OK)
+        rc = roster_parse((struct span){text, len}, out, NULL);
+    rt_dir_close(&dir);
+    free(text);
+    free(folder);
+    return rc;
+}
+
+static bool
+lists_as_out(const struct roster *r, const struct given *g)
+{
+    const struct roster_disk *d = roster_find(r, g->is.disk_id);
+
+    return d != NULL && (d->state == ROSTER_OUT || d->state == ROSTER_MISSED);
+}
+
+/* Has `a` gone on with the node, from a copy of its state, while `old`, which had it, was not there? Then `old` knows nothing
+ * of that: had it gone on as well, without `a`, there would be two histories. */
+static bool
+took_over(const struct given *a, const struct given *old)
+{
+    struct roster mine, its;
+    bool did = false;
+
+    if (memcmp(a->is.cluster_id, old->is.cluster_id, 16) != 0)
+        return false;
+    if (list_on(a->path, &mine) == ERR_OK && list_on(old->path, &its) == ERR_OK)
+        did = lists_as_out(&mine, old) && !lists_as_out(&its, a) &&
+              roster_find(&its, a->is.disk_id) != NULL;
+    roster_fini(&mine);
+    roster_fini(&its);
+    return did;
+}
+
 enum err
 disks_find_state(const char *const *paths, unsigned count, unsigned *which,
                  struct errbuf *eb)
@@ -80,12 +128,13 @@ disks_find_state(const char *const *paths, unsigned count, unsigned *which,
         disks += g[i].kind == GIVEN_DISK;
         if (g[i].kind != GIVEN_DISK || !g[i].is.node_state)
             continue;
-        if (states++ > 0)
+        if (states++ == 0 || took_over(&g[i], &g[*which]))
+            *which = i;
+        else if (!took_over(&g[*which], &g[i]))
             rc = err_set(eb, ERR_DENIED,
                          "%s and %s both hold the state of a node: they are disks of two "
                          "nodes; serve them apart",
                          paths[*which], paths[i]);
-        *which = i;
     }
     for (unsigned i = 0; rc == ERR_OK && disks > 0 && states == 0 && i < count; i++)
         if (g[i].unreadable)
@@ -95,7 +144,7 @@ disks_find_state(const char *const *paths, unsigned count, unsigned *which,
                 "node's state: forebay disk rebuild %s makes one from its segments",
                 paths[i], paths[i]);
     if (rc == ERR_OK && disks > 0 && states == 0)
-        rc = err_set(eb, ERR_DENIED,
+        rc = err_set(eb, ERR_NOT_FOUND,
                      "none of these disks holds the node's state (.forebay/node); name "
                      "the disk that does as well, mount it first if it is not mounted");
     free(g);
@@ -208,21 +257,46 @@ add_absent(struct disks *ds, const struct roster_disk *d)
     slot_publish(ds);
 }
 
+/* Does the folder of the node's state lie on the disk at this path? */
+static bool
+holds_state(const struct disks_options *o, const char *path)
+{
+    size_t len = strlen(path);
+
+    return o->state != NULL && strncmp(o->state, path, len) == 0 &&
+           strcmp(o->state + len, STATE_FOLDER) == 0;
+}
+
+/* Should its superblock say so? Where no folder of a disk is the state's (in tests), the first disk's does. */
+static bool
+should_say_state(const struct disks_options *o, const struct given *g, bool first)
+{
+    for (unsigned i = 0; i < o->count; i++)
+        if (holds_state(o, o->paths[i]))
+            return holds_state(o, g->path);
+    return g->kind == GIVEN_DISK ? g->is.node_state : first;
+}
+
 static enum err
-open_given(struct disks *ds, struct given *g, bool *came, struct errbuf *eb)
+open_given(struct disks *ds, const struct disks_options *o, struct given *g, bool *came,
+           struct errbuf *eb)
 {
     struct roster_disk *listed =
         g->kind == GIVEN_DISK ? roster_find(&ds->keeper.roster, g->is.disk_id) : NULL;
     enum roster_state was = listed != NULL ? listed->state : ROSTER_ACTIVE;
-    enum err rc = slot_open(ds, g->path, g->kind == GIVEN_DISK && g->is.node_state, eb);
     struct slot *s = &ds->slots[atomic_load(&ds->slot_count)];
+    bool state = should_say_state(o, g, s == &ds->slots[0]);
+    enum err rc = slot_open(ds, g->path, state, eb);
 
     if (rc != ERR_OK)
         return rc;
+    /* It was made from a copy here; or this one was lost then, and is back. */
+    if (g->kind == GIVEN_DISK && g->is.node_state != state)
+        rc = disk_mark_state(s->disk, state, eb);
     *came |= listed == NULL || was == ROSTER_OUT || was == ROSTER_MISSED;
     atomic_store(&s->state, was == ROSTER_DRAINING ? SLOT_DRAINING : SLOT_ACTIVE);
     slot_publish(ds);
-    return ERR_OK;
+    return rc;
 }
 
 static enum err
@@ -246,7 +320,7 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
     for (unsigned i = 0; rc == ERR_OK && i < o->count; i++) {
         bool new_one = false;
 
-        rc = open_given(ds, &g[i], &new_one, eb);
+        rc = open_given(ds, o, &g[i], &new_one, eb);
         came |= new_one && !(first && o->count == 1);
         here++;
     }
@@ -358,6 +432,8 @@ disks_open(const struct disks_options *o, struct disks **out, struct errbuf *eb)
     assert(rt_loop_index() == 0);
     *out = NULL;
     ds->keeper.move_rate = o->move_rate;
+    ds->keeper.on_list = o->on_list;
+    ds->keeper.on_list_arg = o->arg;
     rc = open_set(ds, o, eb);
     if (rc == ERR_OK)
         rc = mover_start(ds, eb);

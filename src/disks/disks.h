@@ -42,9 +42,13 @@ struct disks_options {
     unsigned without_count;
     uint64_t
         move_rate; /* bytes a second that are moved between disks at most; 0: 128 MiB */
+    void (*on_list)(
+        void *arg); /* after each durable change of the list; may switch; NULL: nobody */
+    void *arg;
 };
 /* Before anything is opened: which of the paths is the disk with the node's state? The first, when all are new.
- * ERR_DENIED: two are, or none although there are disks; one was removed; two are the same. May switch. */
+ * Of two that are, one may have been lost while the other one's copy took its place: then it is that. ERR_NOT_FOUND: none
+ * is, although there are disks. ERR_DENIED: two are; one was removed; two are the same. May switch. */
 enum err disks_find_state(const char *const *paths, unsigned count, unsigned *which,
                           struct errbuf *eb) MUST_CHECK;
 /* On loop 0. Opens all of them, and checks that they are all: the list that stands on the disk with the node's state names each by

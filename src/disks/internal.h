@@ -96,6 +96,8 @@ struct disks {
         struct rt_sem storing;  /* one writes it at a time */
         struct rt_sem changing; /* one change of the set at a time */
         uint64_t move_rate;     /* bytes a second; 0: the mover's own */
+        void (*on_list)(void *arg);
+        void *on_list_arg;
         /* Buckets by id, those behind `after`; false: no more. NULL: nobody knows them yet. */
         bool (*next_bucket)(void *arg, uint64_t after, struct disks_bucket *out);
         void *buckets_arg;

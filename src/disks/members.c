@@ -92,7 +92,7 @@ slot_open(struct disks *ds, const char *path, bool node_state, struct errbuf *eb
         return err_set(eb, ERR_BUSY,
                        "%u disks came and went since the start; restart the node", i);
     o.home_loop = (ds->keeper.o.home_loop + i) % rt_loop_count();
-    o.state_elsewhere = i > 0 && !node_state;
+    o.state_elsewhere = !node_state;
     rc = disk_open(path, &o, &d, eb);
     if (rc == ERR_OK)
         rc = list_it(ds, d, path, &weight, id, eb);

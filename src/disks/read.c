@@ -329,6 +329,21 @@ disks_read_begin(struct disks *ds, const struct disks_key *k, const struct row *
     return rc;
 }
 
+/* Nobody gave the piece in a hurry: those that were only slow may take their time. False: nobody was. */
+static bool
+take_time(struct disks_reader *r, uint64_t slow)
+{
+    struct row next;
+
+    if (slow == 0)
+        return false;
+    r->tried &= ~slow;
+    if (!other_copy(r->disks, &r->key, &r->row, r->tried, &next))
+        return false;
+    r->row = next; /* opened when it is asked */
+    return true;
+}
+
 static enum err
 next_many(struct disks_reader *r, struct deadline by, struct span *piece,
           struct errbuf *eb)
@@ -336,6 +351,7 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
     struct errbuf first = {{0}};
     enum err first_rc = ERR_OK;
     bool hurry = r->key.copies > 1;
+    uint64_t slow = 0; /* bits of disks that did not answer in a hurry */
 
     for (;;) {
         struct rt_scope scope;
@@ -354,6 +370,8 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
         }
         if (!is_trouble(rc) || rt_cancelled())
             return rc;
+        if (hurry && rc == ERR_TIMEOUT)
+            slow |= (uint64_t)1 << r->row.disk;
         if (first_rc == ERR_OK || first_rc == ERR_TIMEOUT) {
             first_rc = rc;
             if (eb != NULL)
@@ -361,15 +379,12 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
         }
         if (read_around(r, rc))
             continue;
-        if (!hurry || first_rc != ERR_TIMEOUT) {
+        if (!hurry || !take_time(r, slow)) {
             if (eb != NULL)
                 *eb = first;
             return first_rc;
         }
-        /* All are slow: then the first of them that has it may take its time. */
         hurry = false;
-        r->tried = 0;
-        first_rc = ERR_OK;
     }
 }
 

@@ -262,6 +262,8 @@ roster_store(struct disks *ds, struct errbuf *eb)
         ds->keeper.stored_settled = settled;
     buf_fini(&text);
     rt_sem_give(&ds->keeper.storing);
+    if (rc == ERR_OK && ds->keeper.on_list != NULL)
+        ds->keeper.on_list(ds->keeper.on_list_arg);
     rt_shield_end(&shield);
     return rc;
 }

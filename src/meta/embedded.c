@@ -34,6 +34,8 @@ struct meta {
         faulted;    /* the disk did not give a page: nothing is asked of `env` again */
     MDB_dbi pairs;  /* key -> be64 revision | value */
     MDB_dbi system; /* "revision" -> be64 */
+    void (*after)(void *arg); /* NULL: nobody */
+    void *after_arg;
     struct watch watches[WATCHES_MAX];
     _Atomic unsigned watch_count;
 };
@@ -486,7 +488,16 @@ meta_apply(struct meta *m, const struct meta_change *changes, uint32_t count,
     if (revision != NULL)
         *revision = j.revision;
     tell_watches(m, changes, count);
+    if (m->after != NULL)
+        m->after(m->after_arg);
     return ERR_OK;
+}
+
+void
+meta_after(struct meta *m, void (*fn)(void *arg), void *arg)
+{
+    m->after = fn;
+    m->after_arg = arg;
 }
 
 enum err

@@ -41,6 +41,9 @@ struct meta_change {
 /* All or nothing. ERR_PRECONDITION when one `if_revision` does not hold. */
 enum err meta_apply(struct meta *m, const struct meta_change *changes, uint32_t count,
                     uint64_t *revision, struct errbuf *eb) MUST_CHECK;
+/* `fn` is called after each change that is on stable storage, before meta_apply() returns: on its fiber, may switch. Set-up
+ * only. */
+void meta_after(struct meta *m, void (*fn)(void *arg), void *arg);
 /* `on_change` is called in order after each change of a key under `prefix`, on the loop that called meta_watch,
  * outside any fiber: it must not switch. */
 enum err meta_watch(struct meta *m, struct span prefix, void (*on_change)(void *arg),

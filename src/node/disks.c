@@ -13,7 +13,10 @@ node_find_state(struct node *n)
 
     if (rc == ERR_OK)
         n->state_path = n->o->dirs[which];
-    return rc;
+    if (rc != ERR_NOT_FOUND)
+        return rc;
+    rc = node_take_copy(n);
+    return rc == ERR_NOT_FOUND ? ERR_DENIED : rc; /* the sentence is the first one */
 }
 
 enum err
@@ -26,6 +29,8 @@ node_open_disks(struct node *n)
         .without = n->o->without,
         .without_count = n->o->without_count,
         .state = state,
+        .on_list = node_state_changed,
+        .arg = n,
         .move_rate = n->o->move_rate,
         .disk = {.node = n->id.node,
                  .epoch = n->id.starts,

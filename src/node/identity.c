@@ -43,8 +43,8 @@ decode(struct span bytes, struct identity *out, struct errbuf *eb)
     return rc == ERR_OK ? ERR_OK : err_set(eb, rc, "the node's identity lacks a field");
 }
 
-static enum err
-store(struct rt_dir *dir, const struct identity *id, struct errbuf *eb)
+enum err
+identity_put(struct rt_dir *dir, const struct identity *id, struct errbuf *eb)
 {
     struct record_writer w;
     struct buf text;
@@ -73,7 +73,9 @@ mint(const char *disk, struct identity *out, struct errbuf *eb)
         return err_set(
             eb, ERR_CORRUPT,
             "%s is a disk of Forebay whose node state (.forebay/node/identity) is gone; "
-            "put it back from a backup",
+            "put it back from a backup, or, if the node has other disks, start with "
+            "those "
+            "and --without this one",
             disk);
     if (rc != ERR_NOT_FOUND)
         return rc;
@@ -100,5 +102,5 @@ identity_start(struct rt_dir *dir, const char *disk, struct identity *out,
     if (rc != ERR_OK)
         return rc;
     out->starts++;
-    return store(dir, out, eb);
+    return identity_put(dir, out, eb);
 }

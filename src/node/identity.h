@@ -15,3 +15,6 @@ struct identity {
  * `.forebay/node`, `disk` the path of the disk. May switch. */
 enum err identity_start(struct rt_dir *dir, const char *disk, struct identity *out,
                         struct errbuf *eb) MUST_CHECK;
+/* Writes it as it is, on stable storage when it returns: for a state that is made from a copy. May switch. */
+enum err identity_put(struct rt_dir *dir, const struct identity *id,
+                      struct errbuf *eb) MUST_CHECK;

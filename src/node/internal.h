@@ -2,6 +2,7 @@
 #pragma once
 #include "api/api.h"
 #include "api/audit.h"
+#include "node/folders.h"
 #include "node/identity.h"
 #include "node/node.h"
 #include "rt/sync.h"
@@ -34,6 +35,14 @@ struct node {
     enum err rc;
     struct errbuf eb;
 
+    /* copies.c, on loop 0. */
+    struct {
+        struct rt_cond wanted, written;
+        uint64_t want, have; /* changes that copies are to have, and do */
+        uint64_t number;     /* written by this start */
+        bool running, hangs;
+    } copies;
+
     /* reload.c, on loop 0. */
     struct rt_cond hup;
     bool hup_asked;
@@ -46,6 +55,15 @@ enum err node_find_state(struct node *n) MUST_CHECK;
 enum err node_open_disks(struct node *n) MUST_CHECK;
 /* From now on the disks know which buckets there are: after the map, until it is stopped. */
 void node_tell_buckets(struct node *n);
+/* copies.c */
+/* The state as it is to each disk that does not hold it; what fails is logged. Loop 0. May switch. */
+void node_copy_state(struct node *n);
+/* A fiber: does that after each change, until it is cancelled. */
+void node_keep_copies(void *node);
+/* The state has changed, durably: returns when the copies have it too, or a moment later. Any loop. May switch. */
+void node_state_changed(void *node);
+/* No disk here holds the state: makes it from the newest copy, on the disk that has that one. ERR_NOT_FOUND: there is none. */
+enum err node_take_copy(struct node *n) MUST_CHECK;
 /* memory.c: fits what has a size of its own into the memory there is, before anything is started; and connections into
  * the descriptors that are left, once everything else is open. */
 void node_fit_memory(struct node_options *o);

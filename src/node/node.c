@@ -42,39 +42,25 @@ check_options(const struct node_options *o, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* A folder below `in`, made when missing. */
-static enum err
-folder(struct rt_dir *in, const char *name, struct rt_dir **out, struct errbuf *eb)
-{
-    enum err rc = rt_dir_make(in, name, 0700, eb);
-
-    if (rc == ERR_OK)
-        rc = rt_dir_sync(in, eb);
-    else if (rc == ERR_EXISTS)
-        rc = ERR_OK;
-    return rc == ERR_OK ? rt_dir_open_at(in, name, out, eb) : rc;
-}
-
 static enum err
 open_state(struct node *n)
 {
+    struct node_folders f = {0};
     enum err rc = node_find_state(n);
 
     if (rc == ERR_OK)
-        rc = rt_dir_open(n->state_path, &n->dir, &n->eb);
-
-    if (rc == ERR_OK)
-        rc = folder(n->dir, ".forebay", &n->dot, &n->eb);
-    if (rc == ERR_OK)
-        rc = folder(n->dot, "node", &n->state, &n->eb);
-    if (rc == ERR_OK)
-        rc = folder(n->state, "meta", &n->meta_dir, &n->eb);
-    if (rc == ERR_OK)
-        rc = folder(n->state, "secrets", &n->secrets, &n->eb);
+        rc = node_folders_open(n->state_path, &f, &n->eb);
+    n->dir = f.root;
+    n->dot = f.dot;
+    n->state = f.state;
+    n->meta_dir = f.meta;
+    n->secrets = f.secrets;
     if (rc == ERR_OK)
         rc = identity_start(n->state, n->state_path, &n->id, &n->eb);
     if (rc == ERR_OK)
         rc = meta_open_embedded(n->meta_dir, &n->meta, &n->eb);
+    if (rc == ERR_OK)
+        meta_after(n->meta, node_state_changed, n);
     return rc;
 }
 
@@ -173,6 +159,8 @@ open_all(struct node *n)
     metrics_set_engine(rt_engine_name(rt_engine_now()));
     if (rc == ERR_OK)
         rc = node_open_disks(n);
+    if (rc == ERR_OK)
+        node_copy_state(n); /* before any object is moved */
     if (rc == ERR_OK)
         rc = open_users(n);
     if (rc == ERR_OK)
@@ -284,6 +272,8 @@ run(void *arg)
     struct rt_group watching;
 
     rt_cond_init(&n->signalled);
+    rt_cond_init(&n->copies.wanted);
+    rt_cond_init(&n->copies.written);
     rt_on_signal(SIGTERM, on_signal, n);
     rt_on_signal(SIGINT, on_signal, n);
     n->rc = open_all(n);
@@ -292,6 +282,9 @@ run(void *arg)
         node_watch(n, &watching);
         if (rt_group_start(&watching, node_watch_memory, n) != ERR_OK)
             LOG0(LOG_WARN, "node.no_watch", "no fiber to look after memory");
+        if (rt_group_start(&watching, node_keep_copies, n) != ERR_OK)
+            LOG0(LOG_WARN, "node.no_copies",
+                 "no fiber to write copies of the node's state");
         tell_ready(n);
         (void)wait_for_signal(n, 0, DEADLINE_NEVER);
         drain(n);

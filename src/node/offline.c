@@ -4,18 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-
-static enum err
-folder(struct rt_dir *in, const char *name, struct rt_dir **out, struct errbuf *eb)
-{
-    enum err rc = rt_dir_make(in, name, 0700, eb);
-
-    if (rc == ERR_OK)
-        rc = rt_dir_sync(in, eb);
-    else if (rc == ERR_EXISTS)
-        rc = ERR_OK;
-    return rc == ERR_OK ? rt_dir_open_at(in, name, out, eb) : rc;
-}
+#include "node/folders.h"
 
 /* The folder itself, made when only it is missing. */
 static enum err
@@ -31,7 +20,7 @@ open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
     in = slash == NULL ? xstrdup(".") : xmemdup0(path, (size_t)MAX(slash - path, 1));
     rc = rt_dir_open(in, &parent, eb);
     if (rc == ERR_OK)
-        rc = folder(parent, slash == NULL ? path : slash + 1, out, eb);
+        rc = node_folder(parent, slash == NULL ? path : slash + 1, out, eb);
     rt_dir_close(&parent);
     free(in);
     return rc;
@@ -40,16 +29,16 @@ open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
 static enum err
 open_state(struct node_offline *n, const char *path, struct errbuf *eb)
 {
-    enum err rc = open_root(path, &n->dir, eb);
+    struct node_folders f = {0};
+    enum err rc = open_root(path, &f.root, eb);
 
     if (rc == ERR_OK)
-        rc = folder(n->dir, ".forebay", &n->dot, eb);
-    if (rc == ERR_OK)
-        rc = folder(n->dot, "node", &n->state, eb);
-    if (rc == ERR_OK)
-        rc = folder(n->state, "meta", &n->meta_dir, eb);
-    if (rc == ERR_OK)
-        rc = folder(n->state, "secrets", &n->secrets, eb);
+        rc = node_folders_in(&f, eb);
+    n->dir = f.root;
+    n->dot = f.dot;
+    n->state = f.state;
+    n->meta_dir = f.meta;
+    n->secrets = f.secrets;
     if (rc == ERR_OK)
         rc = identity_start(n->state, path, &n->id, eb);
     return rc == ERR_OK ? meta_open_embedded(n->meta_dir, &n->meta, eb) : rc;
@@ -66,6 +55,8 @@ node_offline_open(const char *const *paths, unsigned count, struct node_offline 
 
     *out = (struct node_offline){0};
     rc = disks_find_state(paths, count, &which, eb);
+    if (rc == ERR_NOT_FOUND)
+        rc = ERR_DENIED; /* a start takes a copy, nobody else does */
     if (rc == ERR_OK)
         rc = open_state(out, paths[which], eb);
     if (rc == ERR_OK) {
