@@ -100,49 +100,65 @@ into_index(struct disk *d, const struct batch *batch, const struct index_covered
     return space_give_ballast(d->space) ? index_apply(d->index, batch, covered, eb) : rc;
 }
 
+/* Up to the end this is one moment: the runs, how far they reach, what died in them. */
+bool
+flush_freeze(struct disk *d, struct flush *f)
+{
+    *f = (struct flush){.covered = {.generation = d->generation}};
+    if (!tail_freeze(d->tail, &f->batch))
+        return false;
+    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
+        f->covered.log[c] = d->home.log[c].end;
+        f->before[c] = d->home.log[c].uncovered;
+    }
+    f->dying = d->home.dying;
+    f->dying_count = d->home.dying_count;
+    d->home.dying = NULL;
+    d->home.dying_count = d->home.dying_room = 0;
+    return true;
+}
+
+void
+flush_thaw(struct disk *d, struct flush *f)
+{
+    tail_thaw(d->tail, &f->batch);
+    give_back(d, f->dying, f->dying_count);
+    f->dying = NULL;
+}
+
+enum err
+flush_frozen(struct disk *d, struct flush *f, struct errbuf *eb)
+{
+    enum err rc = sync_cached(d, eb);
+
+    if (rc == ERR_OK)
+        rc = sync_native(d, &f->covered.log[DISK_NATIVE], eb);
+    POINT(INDEX_BEFORE);
+    if (rc == ERR_OK)
+        rc = into_index(d, &f->batch, &f->covered, eb);
+    POINT(INDEX_COMMITTED);
+    if (rc != ERR_OK) {
+        flush_thaw(d, f);
+        return rc;
+    }
+    tail_drop(d->tail, &f->batch);
+    POINT(INDEX_DROPPED);
+    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
+        d->home.log[c].uncovered -= f->before[c];
+        d->home.log[c].covered = f->covered.log[c];
+    }
+    puncher_add(d->puncher, f->dying, f->dying_count);
+    free(f->dying);
+    f->dying = NULL;
+    return ERR_OK;
+}
+
 enum err
 flush_round(struct disk *d, struct errbuf *eb)
 {
-    struct batch batch;
-    struct index_covered covered = {.generation = d->generation};
-    uint64_t before[DISK_CLASSES_];
-    struct dying *dying;
-    uint32_t dying_count;
-    enum err rc;
+    struct flush f;
 
-    /* Up to the next switch this is one moment: the runs, how far they reach, what died in them. */
-    if (!tail_freeze(d->tail, &batch))
-        return ERR_OK;
-    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
-        covered.log[c] = d->home.log[c].end;
-        before[c] = d->home.log[c].uncovered;
-    }
-    dying = d->home.dying;
-    dying_count = d->home.dying_count;
-    d->home.dying = NULL;
-    d->home.dying_count = d->home.dying_room = 0;
-
-    rc = sync_cached(d, eb);
-    if (rc == ERR_OK)
-        rc = sync_native(d, &covered.log[DISK_NATIVE], eb);
-    POINT(INDEX_BEFORE);
-    if (rc == ERR_OK)
-        rc = into_index(d, &batch, &covered, eb);
-    POINT(INDEX_COMMITTED);
-    if (rc != ERR_OK) {
-        tail_thaw(d->tail, &batch);
-        give_back(d, dying, dying_count);
-        return rc;
-    }
-    tail_drop(d->tail, &batch);
-    POINT(INDEX_DROPPED);
-    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
-        d->home.log[c].uncovered -= before[c];
-        d->home.log[c].covered = covered.log[c];
-    }
-    puncher_add(d->puncher, dying, dying_count);
-    free(dying);
-    return ERR_OK;
+    return flush_freeze(d, &f) ? flush_frozen(d, &f, eb) : ERR_OK;
 }
 
 static void

@@ -9,6 +9,19 @@ void flusher_free(struct flusher **fp);
 
 /* One round, at once: by recovery, before the fiber runs. Home; switches. */
 enum err flush_round(struct disk *d, struct errbuf *eb) MUST_CHECK;
+/* The same in two steps, for a replay that reads on meanwhile. flush_freeze() takes what is in the tail, and how far it
+ * reaches, in one moment; false: nothing. flush_frozen() brings it into the index, whatever was added to the tail
+ * since, and ends `f`. One round at a time. */
+struct flush {
+    struct batch batch;
+    struct index_covered covered;
+    uint64_t before[DISK_CLASSES_];
+    struct dying *dying;
+    uint32_t dying_count;
+};
+bool flush_freeze(struct disk *d, struct flush *f);
+enum err flush_frozen(struct disk *d, struct flush *f, struct errbuf *eb) MUST_CHECK;
+void flush_thaw(struct disk *d, struct flush *f); /* instead: all stays as it was */
 /* Waits until what is in the tail now is in the index. Home; switches. */
 enum err flush_wait(struct disk *d, struct errbuf *eb) MUST_CHECK;
 /* Is the tail so long that commits have to wait? */

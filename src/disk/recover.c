@@ -209,14 +209,77 @@ take_counters(struct disk *d, const struct member *m)
 /* What replay has read may be in the page cache only (the process died, the machine did not): it is synced before
  * the index names it. Cached bodies were, one by one; here the log, and the folders. */
 static enum err
-flush_replayed(struct disk *d, struct segment *log, struct errbuf *eb)
+sync_replayed(struct disk *d, struct segment *log, uint64_t group, struct errbuf *eb)
 {
     struct log *native = &d->home.log[DISK_NATIVE];
     enum err rc = rt_sync(log->file, eb);
 
-    native->synced_group = native->next_group - 1;
+    if (rc == ERR_OK)
+        native->synced_group = MAX(native->synced_group, group);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = rt_dir_sync(d->dir[c], eb);
+    return rc;
+}
+
+/* Bringing the tail into the index beside the replay: LMDB works on a thread of the pool, the loop reads on. */
+struct beside {
+    struct disk *disk;
+    struct rt_group group;
+    struct flush flush;
+    struct segment *log; /* owned: the one that was read last */
+    bool busy;           /* begun, not joined */
+    enum err rc;
+    struct errbuf eb;
+};
+
+static void
+flush_beside(void *arg)
+{
+    struct beside *b = arg;
+    uint64_t group = b->flush.covered.log[DISK_NATIVE].group;
+
+    b->rc = sync_replayed(b->disk, b->log, group, &b->eb);
+    if (b->rc == ERR_OK)
+        b->rc = flush_frozen(b->disk, &b->flush, &b->eb);
+    else
+        flush_thaw(b->disk, &b->flush);
+}
+
+static enum err
+end_beside(struct beside *b, struct errbuf *eb)
+{
+    if (!b->busy)
+        return ERR_OK;
+    rt_group_join(&b->group);
+    b->busy = false;
+    segment_drop(&b->log);
+    if (b->rc != ERR_OK && eb != NULL)
+        *eb = b->eb;
+    return b->rc;
+}
+
+/* Begins a round when the former one is over. */
+static enum err
+begin_beside(struct beside *b, struct segment *log, struct errbuf *eb)
+{
+    enum err rc = end_beside(b, eb);
+
+    if (rc != ERR_OK || !flush_freeze(b->disk, &b->flush))
+        return rc;
+    b->log = segment_ref(log);
+    b->eb = (struct errbuf){0};
+    b->busy = true;
+    rt_group_begin(&b->group);
+    if (rt_group_start(&b->group, flush_beside, b) != ERR_OK)
+        flush_beside(b); /* no fiber for it: the replay waits */
+    return ERR_OK;
+}
+
+static enum err
+flush_replayed(struct disk *d, struct segment *log, struct errbuf *eb)
+{
+    enum err rc = sync_replayed(d, log, d->home.log[DISK_NATIVE].next_group - 1, eb);
+
     return rc == ERR_OK ? flush_round(d, eb) : rc;
 }
 
@@ -520,7 +583,8 @@ is_last_log(struct disk *d, enum disk_class class, const struct segment *s)
 /* One segment, from `offset` on. *next is where the log goes on, borrowed from the table, or NULL. */
 static enum err
 replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t offset,
-               uint64_t *epoch, struct segment **next, struct errbuf *eb)
+               uint64_t *epoch, struct beside *beside, struct segment **next,
+               struct errbuf *eb)
 {
     struct log *log = &d->home.log[c->class];
     struct scan_source source = {.file = s->file,
@@ -544,12 +608,13 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
         rc = replay_group(d, c, &scan, eb);
         set_end(log, &scan, before);
         tell_progress(d, scan.offset - before);
-        if (rc == ERR_OK && tail_bytes(d->tail) > d->o.tail_bytes) {
+        /* Half of the tail is on its way to the index while the other half fills. */
+        if (rc == ERR_OK && tail_bytes_new(d->tail) > d->o.tail_bytes / 2) {
             if (last)
                 rc = write_again(s, again, scan.offset, eb);
             again = scan.offset;
             if (rc == ERR_OK)
-                rc = flush_replayed(d, s, eb);
+                rc = begin_beside(beside, s, eb);
         }
     }
     s->home.used = scan.offset;
@@ -600,8 +665,9 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
     struct log *log = &d->home.log[class];
     struct changes *c = changes_new(d, class);
     uint64_t offset = DISK_ALIGN, epoch = 0;
+    struct beside beside = {.disk = d};
     struct segment *s, *next = NULL;
-    enum err rc = ERR_OK;
+    enum err rc = ERR_OK, ended;
 
     log->next_group = 1;
     if (from->segment != 0) {
@@ -616,13 +682,16 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
         }
     }
     while (s != NULL) {
-        rc = replay_segment(d, c, s, offset, &epoch, &next, eb);
+        rc = replay_segment(d, c, s, offset, &epoch, &beside, &next, eb);
         if (rc != ERR_OK || next == NULL)
             break;
         segment_drop(&s);
         s = segment_ref(next);
         offset = DISK_ALIGN;
     }
+    ended = end_beside(&beside, rc == ERR_OK ? eb : NULL);
+    if (rc == ERR_OK)
+        rc = ended;
     if (rc == ERR_OK && s != NULL)
         rc = flush_replayed(d, s, eb);
     log->now = s; /* the reference goes along; NULL: the first group makes one */

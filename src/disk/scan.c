@@ -19,20 +19,22 @@ log_scan_begin(struct log_scan *s, const struct scan_source *source, uint64_t of
 
 /* ---- the window ---- */
 
-#define SCAN_PIECE IOBUF_MAX
-/* What a group leaves of one piece, and the next: a group fits wherever it begins. */
-#define SCAN_WINDOW (2 * (uint64_t)SCAN_PIECE)
+/* A piece is read into the second half of a buffer; what a group has left of the one before is copied in front of it,
+ * so a group fits wherever it begins. */
+#define SCAN_PIECE (IOBUF_MAX / 2)
+static_assert(GROUP_MAX <= SCAN_PIECE, "what is left of a group fits before a piece");
 
 static enum err
 read_piece(struct rt_file *f, uint64_t from, struct iobuf **b, uint32_t *have,
            struct errbuf *eb)
 {
-    enum err rc = iobuf_get(SCAN_PIECE, b);
+    enum err rc = iobuf_get(IOBUF_MAX, b);
 
     *have = 0;
     if (rc != ERR_OK)
         return err_set(eb, rc, "no buffer to read a log");
-    rc = rt_read(f, from, *b, 0, SCAN_PIECE, RT_BACKGROUND, DEADLINE_NEVER, have, eb);
+    rc = rt_read(f, from, *b, SCAN_PIECE, SCAN_PIECE, RT_BACKGROUND, DEADLINE_NEVER, have,
+                 eb);
     if (rc != ERR_OK)
         iobuf_drop(b);
     return rc;
@@ -90,14 +92,20 @@ next_piece(struct log_scan *s, uint64_t from, struct iobuf **b, uint32_t *have,
     return read_piece(s->source.file, from, b, have, eb);
 }
 
+static const char *
+at_offset(const struct log_scan *s, uint64_t offset)
+{
+    return s->window->at + s->window_from + (offset - s->window_at);
+}
+
 /* Keeps what the window has from `begin` on, and reads a piece behind it. */
 static enum err
 move_window(struct log_scan *s, uint64_t begin, struct errbuf *eb)
 {
     uint64_t end = s->window_at + s->window_len;
     bool goes_on = s->window_len > 0 && begin >= s->window_at && begin <= end &&
-                   end % DISK_ALIGN == 0 && end - begin <= SCAN_WINDOW - SCAN_PIECE;
-    uint64_t kept = goes_on ? end - begin : 0;
+                   end % DISK_ALIGN == 0 && end - begin <= SCAN_PIECE;
+    uint32_t kept = goes_on ? (uint32_t)(end - begin) : 0;
     struct iobuf *b = NULL;
     uint32_t have;
     enum err rc = next_piece(s, begin + kept, &b, &have, eb);
@@ -107,15 +115,15 @@ move_window(struct log_scan *s, uint64_t begin, struct errbuf *eb)
         s->window_len = 0;
         return rc;
     }
-    if (s->window == NULL)
-        s->window = xmalloc(SCAN_WINDOW);
     if (kept > 0)
-        memmove(s->window, s->window + (begin - s->window_at), kept);
-    memcpy(s->window + kept, b->at, have);
-    iobuf_drop(&b);
+        memcpy(b->at + SCAN_PIECE - kept, at_offset(s, begin), kept);
+    iobuf_drop(&s->window);
+    s->window = b;
+    s->window_from = SCAN_PIECE - kept;
     s->window_at = begin;
     s->window_len = kept + have;
-    if (goes_on && have == SCAN_PIECE)
+    /* Whoever begins where a log begins, or comes from here, reads on. */
+    if ((goes_on || begin <= DISK_ALIGN) && have == SCAN_PIECE)
         start_ahead(s, begin + s->window_len);
     return ERR_OK;
 }
@@ -157,7 +165,7 @@ look(struct log_scan *s, uint64_t offset, uint64_t len, struct span *out,
     if (offset >= end)
         *out = (struct span){"", 0};
     else
-        *out = (struct span){s->window + (offset - s->window_at), MIN(len, end - offset)};
+        *out = (struct span){at_offset(s, offset), MIN(len, end - offset)};
     return ERR_OK;
 }
 
@@ -165,8 +173,8 @@ void
 log_scan_end(struct log_scan *s)
 {
     stop_ahead(s);
-    free(s->window);
-    s->window = NULL;
+    iobuf_drop(&s->window);
+    s->window_len = 0;
     free(s->members);
     s->members = NULL;
 }

@@ -30,8 +30,9 @@ struct log_scan {
     uint32_t count;
 
     /* What is in memory of the file; a sequential reader's next piece is on its way meanwhile. */
-    char *window; /* owned */
+    struct iobuf *window; /* owned */
     uint64_t window_at, window_len;
+    uint32_t window_from; /* of the window in its buffer */
     uint64_t moves; /* counts changes of the window: spans from before are no good */
     struct {
         struct rt_group group;

@@ -106,6 +106,17 @@ tail_bytes(const struct tail *t)
     return now(t)->bytes;
 }
 
+uint64_t
+tail_bytes_new(const struct tail *t)
+{
+    const struct runs *rs = now(t);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = t->frozen; i < rs->count; i++)
+        bytes += run_bytes(rs->at[i]);
+    return bytes;
+}
+
 uint32_t
 tail_count(const struct tail *t)
 {

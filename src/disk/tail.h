@@ -23,8 +23,9 @@ void tail_push(struct tail *t, struct run **rp);
 void tail_replaying(struct tail *t, bool yes);
 /* What the loops remember of their lookups: a push makes them forget what it changes. */
 struct recent *tail_recent(struct tail *t);
-uint64_t tail_bytes(const struct tail *t); /* memory of all runs; any loop */
-uint32_t tail_count(const struct tail *t); /* entries */
+uint64_t tail_bytes(const struct tail *t);     /* memory of all runs; any loop */
+uint64_t tail_bytes_new(const struct tail *t); /* of those that are not frozen. Home */
+uint32_t tail_count(const struct tail *t);     /* entries */
 
 enum tail_answer { TAIL_SILENT, TAIL_HAS, TAIL_GONE };
 /* The newest value of a key; TAIL_GONE only where the value is empty (tombstones are values). *value is good

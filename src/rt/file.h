@@ -25,7 +25,7 @@ struct iobuf {
     uint32_t room; /* bytes */
     uint32_t refs; /* atomic: may be dropped on any loop */
 };
-#define IOBUF_MAX (4u << 20)
+#define IOBUF_MAX (8u << 20)
 /* ERR_BUSY when the pool's limit is reached. Sizes are rounded up to a power of two from
  * 4 KiB. */
 enum err iobuf_get(uint32_t size, struct iobuf **out) MUST_CHECK;

@@ -85,7 +85,7 @@ struct stacks {
 };
 
 /* ---- idle I/O buffers of a loop, by size (iobuf.c) ---- */
-#define IOBUF_CLASSES 11 /* 4 KiB << 0 .. 10 */
+#define IOBUF_CLASSES 12 /* 4 KiB << 0 .. 11 */
 static_assert(4096u << (IOBUF_CLASSES - 1) == IOBUF_MAX,
               "one class for each power of two");
 struct iobuf_cache {
