@@ -1,34 +1,56 @@
-/* cp, put, get: bytes between here and a server, many files at once. */
+/* cp, mv, put, get: files and objects, many at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/list_pages.h"
+#include "cli/local.h"
+#include "cli/select.h"
 #include "cli/transfer.h"
 
-#define FILES_AT_ONCE 16
-
-static const struct flag flags[] = {
-    {"recursive", 'r', NULL, "everything below", false},
-    {"dry-run", 'n', NULL, "only say what would be copied", false},
-    SESSION_FLAGS,
-    {NULL, 0, NULL, NULL, false},
-};
+#define COPY_FLAGS                                                                       \
+    {"recursive", 'r', NULL, "what is below the source", false},                         \
+        {"dry-run", 'n', NULL, "only say what would be done", false},                    \
+        {"restart", 0, NULL, "begin large ones anew, whatever an earlier try left",      \
+         false},                                                                         \
+        {"no-follow", 0, NULL, "leave symbolic links of a local source out", false},     \
+        SELECT_FLAGS, PARALLEL_FLAG, SESSION_FLAGS,                                      \
+    {                                                                                    \
+        NULL, 0, NULL, NULL, false                                                       \
+    }
+static const struct flag flags[] = {COPY_FLAGS};
+static const char more[] =
+    "With -r a source stands for what is below it, and DEST gets that. Large ones go in "
+    "parts; what was interrupted goes on\nwhen the same command is given again. "
+    "docs/cli.md, \"Transfers\".";
 static const char *const examples[] = {
     "forebay cp big.tar s3://train/",
     "forebay cp -r ./images s3://train/images",
-    "forebay cp s3://train/big.tar .",
+    "forebay cp 's3://train/shard-{000..099}.tar' .",
+    "forebay cp 's3://train/**.jpg' /data/ --exclude 'tmp*'",
     "tar c images | forebay cp - s3://train/images.tar",
     NULL,
 };
 static const struct verb cp = {.name = "cp",
                                .summary = "copy files and objects",
                                .arguments = "SOURCE... DEST",
-                               .least = 2,
-                               .most = 100000,
+                               .least = 1,
+                               .most = 1000000,
                                .examples = examples,
-                               .flags = flags};
+                               .flags = flags,
+                               .more = more};
+static const char *const mv_examples[] = {
+    "forebay mv s3://train/a.tar s3://train/old/a.tar",
+    "forebay mv -r ./done s3://archive/done", NULL};
+static const struct verb mv = {
+    .name = "mv",
+    .summary = "move files and objects: copy, verify, then remove the source",
+    .arguments = "SOURCE... DEST",
+    .least = 1,
+    .most = 1000000,
+    .examples = mv_examples,
+    .flags = flags,
+    .more = more};
 static const char *const put_examples[] = {"forebay put big.tar s3://train/",
                                            "forebay put - s3://train/log.txt < log.txt",
                                            NULL};
@@ -38,7 +60,8 @@ static const struct verb put = {.name = "put",
                                 .least = 2,
                                 .most = 2,
                                 .examples = put_examples,
-                                .flags = flags};
+                                .flags = flags,
+                                .more = more};
 static const char *const get_examples[] = {
     "forebay get s3://train/big.tar", "forebay get s3://train/big.tar - | tar t", NULL};
 static const struct verb get = {.name = "get",
@@ -47,41 +70,18 @@ static const struct verb get = {.name = "get",
                                 .least = 1,
                                 .most = 2,
                                 .examples = get_examples,
-                                .flags = flags};
+                                .flags = flags,
+                                .more = more};
 
-/* One thing to copy; texts are owned. */
-struct item {
-    char *from, *to;
-    uint64_t size;
-};
 struct plan {
-    struct session *s;
-    struct item *at;
-    size_t count, room, next;
-    uint64_t bytes;
-    struct progress progress;
-    size_t failed;
-    enum err rc; /* of the first that failed */
+    struct flow *f;
+    struct select select;
+    const char *to;
+    struct place dest;
+    size_t sources;
+    bool recursive, into; /* DEST is a folder or prefix */
+    char *dest_bucket;    /* owned */
 };
-
-static void
-add(struct plan *p, char *from, char *to, uint64_t size)
-{
-    if (p->count == p->room) {
-        p->room = p->room > 0 ? p->room * 2 : 64;
-        p->at = xrealloc(p->at, p->room * sizeof *p->at);
-    }
-    p->at[p->count++] = (struct item){from, to, size};
-    p->bytes += size;
-}
-
-static const char *
-base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash != NULL ? slash + 1 : path;
-}
 
 static bool
 ends_in_slash(const char *s)
@@ -89,209 +89,223 @@ ends_in_slash(const char *s)
     return s[0] != '\0' && s[strlen(s) - 1] == '/';
 }
 
-/* Where one source goes: into a folder or prefix under its own name, or to exactly this name. */
-static char *
-one_target(const char *to, const struct place *dest, const char *name, bool several)
-{
-    bool into = dest->remote ? dest->key.len == 0 || ends_in_slash(to)
-                             : ends_in_slash(to) || local_is_folder(to);
-
-    if (dest->standard || !(into || several))
-        return xstrdup(to);
-    return xasprintf("%s%s%s", to, ends_in_slash(to) ? "" : "/", name);
-}
-
-/* A name of a listing that would leave the folder it is copied into. */
+/* Into a folder or prefix under its own name, or to exactly this name. */
 static bool
-is_safe_below(struct span name)
+goes_into(const struct plan *p)
 {
-    if (name.len == 0 || name.at[0] == '/' || memchr(name.at, '\0', name.len) != NULL)
-        return false;
-    for (size_t i = 0; i < name.len;) {
-        const char *slash = memchr(name.at + i, '/', name.len - i);
-        size_t len = slash != NULL ? (size_t)(slash - name.at) - i : name.len - i;
-        struct span part = {name.at + i, len};
+    const char *file = args_value(p->f->s->args, "from-file");
 
-        if (span_is(part, "..") || span_is(part, ".") || (len == 0 && slash != NULL))
-            return false;
-        i += len + 1;
-    }
-    return true;
+    if (p->dest.standard)
+        return false;
+    if (p->recursive || p->sources > 1 || file != NULL)
+        return true;
+    return p->dest.remote ? p->dest.key.len == 0 || ends_in_slash(p->to)
+                          : ends_in_slash(p->to) || local_is_folder(p->to);
 }
 
-struct tree {
-    struct plan *plan;
-    const char *from_text;
+static enum err
+add(struct plan *p, struct item *it, struct span name, bool into, struct errbuf *eb)
+{
+    char *base =
+        p->dest.remote ? xmemdup0(p->dest.key.at, p->dest.key.len) : xstrdup(p->to);
+    char *to;
+    enum err rc;
+
+    if (into && !p->dest.remote && !name_is_safe(name)) {
+        struct errbuf why = {{0}};
+
+        err_set(&why, ERR_BAD_REQUEST, "such a name cannot be a file below %s", p->to);
+        flow_fail(p->f, it->from, ERR_BAD_REQUEST, &why);
+        free(base);
+        return ERR_OK;
+    }
+    to = into ? xasprintf("%s%s%.*s", base,
+                          base[0] == '\0' || ends_in_slash(base) ? "" : "/",
+                          SPAN_ARG(name))
+              : xstrdup(base);
+    it->to_bucket = p->dest.remote ? p->dest_bucket : NULL;
+    it->to = to;
+    it->to_root = into ? strlen(base) : strlen(to);
+    rc = flow_add(p->f, it, eb);
+    free(to);
+    free(base);
+    return rc;
+}
+
+static enum err
+on_found(void *arg, const struct place *from, const struct found *e, struct errbuf *eb)
+{
+    struct plan *p = arg;
+    char *bucket, *etag;
+    struct item it = {.from = e->path, .size = e->size, .mtime_ms = e->mtime_ms};
+    bool pattern = from->remote && !p->select.walk.literal && glob_is(from->key);
+    enum err rc;
+
+    if (e->problem != NULL && e->odd) {
+        flow_notice(p->f, e->path, e->problem);
+        return ERR_OK;
+    }
+    if (e->problem != NULL) {
+        struct errbuf why = {{0}};
+
+        err_set(&why, ERR_IO, "%s", e->problem);
+        flow_fail(p->f, e->path, ERR_IO, &why);
+        return ERR_OK;
+    }
+    /* A folder marker is no file. */
+    if (from->remote && !p->dest.remote && e->name.len > 0 &&
+        e->name.at[e->name.len - 1] == '/' && e->size == 0)
+        return ERR_OK;
+    if (e->name.len == 0)
+        return ERR_OK;
+    bucket = from->remote ? xmemdup0(e->bucket.at, e->bucket.len) : NULL;
+    etag = e->etag.len > 0 ? xmemdup0(e->etag.at, e->etag.len) : NULL;
+    it.from_bucket = bucket;
+    it.etag = etag;
+    it.known = p->recursive || pattern;
+    rc = add(p, &it, e->name, p->into || pattern, eb);
+    free(bucket);
+    free(etag);
+    return rc;
+}
+
+/* A file, or standard input, as it was typed. */
+static enum err
+one_file(struct plan *p, const char *text, struct errbuf *eb)
+{
+    const char *slash = strrchr(text, '/');
+    struct item it = {.from = text};
+
+    if (strcmp(text, "-") == 0 && (p->into || p->dest.key.len == 0))
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "standard input needs a name: s3://BUCKET/KEY");
+    if (strcmp(text, "-") != 0 && local_is_folder(text))
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is a folder; -r copies what is in it",
+                       text);
+    return add(p, &it, span_of(slash != NULL ? slash + 1 : text), p->into, eb);
+}
+
+static enum err
+on_name(void *arg, const char *text, struct errbuf *eb)
+{
+    struct plan *p = arg;
     struct place from;
-    const char *to;
-    struct place dest;
+    enum err rc = place_parse(text, &from, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (!from.remote && !p->dest.remote)
+        return err_set(eb, ERR_BAD_REQUEST, "neither \"%s\" nor \"%s\" is on a server",
+                       text, p->to);
+    if (from.remote && from.key.len == 0 && !p->recursive)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" names a bucket; -r copies all of it",
+                       text);
+    if (!from.remote && !p->recursive)
+        return one_file(p, text, eb);
+    return select_walk(&p->select, text, on_found, p, eb);
+}
+
+static enum err
+find(struct flow *f, void *arg, struct errbuf *eb)
+{
+    struct plan *p = arg;
+    enum err rc = place_parse(p->to, &p->dest, eb);
+
+    (void)f;
+    if (rc != ERR_OK)
+        return rc;
+    p->dest_bucket = xmemdup0(p->dest.bucket.at, p->dest.bucket.len);
+    p->into = goes_into(p);
+    return select_names(&p->select, p->sources, on_name, p, eb);
+}
+
+struct removing {
+    struct flow *f;
+    const struct item *it;
 };
 
 static enum err
-add_listed(void *arg, const struct s3_list_entry *e)
+remove_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
-    struct tree *t = arg;
-    struct span name = span_from(e->key, t->from.key.len);
+    struct removing *r = arg;
 
-    while (name.len > 0 && name.at[0] == '/')
-        name = span_from(name, 1);
-    if (name.len == 0 || (!t->dest.remote && name.at[name.len - 1] == '/'))
-        return ERR_OK; /* a folder marker */
-    if (!t->dest.remote && !is_safe_below(name))
-        return err_set(&t->plan->s->eb, ERR_BAD_REQUEST,
-                       "the key \"%.*s\" cannot be a file below %s", SPAN_ARG(e->key),
-                       t->to);
-    add(t->plan, xasprintf("s3://%.*s/%.*s", SPAN_ARG(t->from.bucket), SPAN_ARG(e->key)),
-        xasprintf("%s%s%.*s", t->to, ends_in_slash(t->to) ? "" : "/", SPAN_ARG(name)),
-        e->size);
-    return ERR_OK;
+    return s3_delete(r->f->s->s3, span_of(r->it->from_bucket), span_of(r->it->from), f,
+                     eb);
 }
 
 static enum err
-plan_tree(struct plan *p, const char *from, const char *to, struct errbuf *eb)
+copy(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
-    struct tree t = {.plan = p, .from_text = from, .to = to};
-    struct local_list files;
-    enum err rc = place_parse(from, &t.from, eb);
-
-    if (rc == ERR_OK)
-        rc = place_parse(to, &t.dest, eb);
-    if (rc != ERR_OK)
-        return rc;
-    if (t.from.remote)
-        return list_pages(p->s, t.from.bucket, t.from.key, SPAN(""), add_listed, &t, eb);
-    rc = local_walk(from, &files, eb);
-    if (rc != ERR_OK)
-        return rc;
-    for (size_t i = 0; i < files.count; i++)
-        add(p, xstrdup(files.at[i].path),
-            xasprintf("%s%s%s", to, ends_in_slash(to) ? "" : "/", files.at[i].name),
-            files.at[i].size);
-    local_list_fini(&files);
-    return ERR_OK;
+    (void)arg;
+    return transfer_item(f, it, eb);
 }
 
 static enum err
-plan_one(struct plan *p, const char *from, const char *to, bool several,
-         struct errbuf *eb)
+move(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
-    struct place source, dest;
-    enum err rc = place_parse(from, &source, eb);
+    struct removing r = {f, it};
+    enum err rc = transfer_item(f, it, eb);
 
-    if (rc == ERR_OK)
-        rc = place_parse(to, &dest, eb);
+    (void)arg;
     if (rc != ERR_OK)
         return rc;
-    if (!source.remote && !dest.remote)
-        return err_set(eb, ERR_BAD_REQUEST, "neither \"%s\" nor \"%s\" is on a server",
-                       from, to);
-    if (source.remote && source.key.len == 0)
-        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" names a bucket; -r copies all of it",
-                       from);
-    if (!source.remote && !source.standard && local_is_folder(from))
-        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is a folder; -r copies what is in it",
-                       from);
-    if (source.standard && dest.key.len == 0)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "standard input needs a name: s3://BUCKET/KEY");
-    add(p, xstrdup(from), one_target(to, &dest, base_name(from), several), 0);
-    return ERR_OK;
+    rc = it->from_bucket != NULL ? flow_try(f, remove_attempt, &r, eb)
+                                 : files_remove(it->from, eb);
+    if (rc != ERR_OK)
+        err_prefix(eb, "copied, but the source is still there");
+    return rc;
 }
 
 static enum err
-copy(struct plan *p, const struct item *it, struct errbuf *eb)
+nothing(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
-    struct place from, to;
-    enum err rc = place_parse(it->from, &from, eb);
-
-    if (rc == ERR_OK)
-        rc = place_parse(it->to, &to, eb);
-    if (rc != ERR_OK)
-        return rc;
-    if (from.remote && to.remote)
-        return transfer_across(p->s, &from, &to, &p->progress, eb);
-    if (from.remote)
-        return transfer_down(p->s, &from, it->to, &p->progress, eb);
-    if (from.standard)
-        return transfer_up_stdin(p->s, &to, &p->progress, eb);
-    return transfer_up(p->s, it->from, &to, &p->progress, eb);
-}
-
-static void
-copy_items(void *arg)
-{
-    struct plan *p = arg;
-
-    while (p->next < p->count && !rt_cancelled()) {
-        const struct item *it = &p->at[p->next++];
-        struct errbuf eb = {{0}};
-        enum err rc = copy(p, it, &eb);
-
-        if (rc != ERR_OK) {
-            if (p->failed++ == 0)
-                p->rc = rc;
-            progress_end(&p->progress);
-            fprintf(stderr, "forebay: %s: %s\n", it->from,
-                    eb.text[0] != '\0' ? eb.text : err_name(rc));
-            continue;
-        }
-        progress_one(&p->progress);
-        if (!p->s->quiet && strcmp(it->to, "-") != 0) {
-            progress_end(&p->progress);
-            printf("%s -> %s\n", it->from, it->to);
-        }
-    }
-}
-
-static void
-run_plan(struct plan *p)
-{
-    struct rt_group group;
-
-    progress_begin(&p->progress, "copied", p->s->quiet, p->count, p->bytes);
-    rt_group_begin(&group);
-    for (size_t i = 1; i < MIN(p->count, (size_t)FILES_AT_ONCE); i++)
-        if (rt_group_start(&group, copy_items, p) != ERR_OK)
-            break; /* fewer at once, then */
-    copy_items(p);
-    rt_group_join(&group);
-    progress_end(&p->progress);
-}
-
-static void
-plan_fini(struct plan *p)
-{
-    for (size_t i = 0; i < p->count; i++) {
-        free(p->at[i].from);
-        free(p->at[i].to);
-    }
-    free(p->at);
+    (void)f;
+    (void)it;
+    (void)arg;
+    (void)eb;
+    return ERR_OK;
 }
 
 static enum exit_code
 act(struct session *s)
 {
     const struct args *a = s->args;
-    const char *to = a->count > 1 ? a->at[a->count - 1] : ".";
-    size_t sources = a->count > 1 ? a->count - 1 : 1;
-    struct plan p = {.s = s};
-    enum exit_code code = EXIT_OK_;
-    enum err rc = ERR_OK;
+    bool moves = a->verb == &mv, dry = args_has(a, "dry-run");
+    bool one = a->count == 1 && args_value(a, "from-file") == NULL;
+    struct flow *f = xcalloc(1, sizeof *f);
+    struct plan p = {.f = f,
+                     .to = a->verb == &get && one ? "." : a->at[a->count - 1],
+                     .sources = a->verb == &get && one ? 1 : a->count - 1,
+                     .recursive = args_has(a, "recursive")};
+    enum exit_code code;
 
-    for (size_t i = 0; i < sources && rc == ERR_OK; i++)
-        rc = args_has(a, "recursive") ? plan_tree(&p, a->at[i], to, &s->eb)
-                                      : plan_one(&p, a->at[i], to, sources > 1, &s->eb);
-    if (rc != ERR_OK) {
-        code = rc == ERR_BAD_REQUEST ? cli_usage(&s->eb, a->verb) : session_fail(s, rc);
-    } else if (args_has(a, "dry-run")) {
-        for (size_t i = 0; i < p.count; i++)
-            printf("would copy %s -> %s\n", p.at[i].from, p.at[i].to);
-    } else {
-        run_plan(&p);
-        if (p.failed > 0)
-            code = p.count == 1 ? cli_exit_of(p.rc) : EXIT_DIFFERS;
+    if (a->verb != &get && one) {
+        err_set(&s->eb, ERR_BAD_REQUEST, "%s wants a source and a target", a->verb->name);
+        free(f);
+        return cli_usage(&s->eb, a->verb);
     }
-    plan_fini(&p);
+    *f = (struct flow){
+        .s = s,
+        .did = dry ? (moves ? "would move" : "would copy") : (moves ? "moved" : "copied"),
+        .find = find,
+        .act = dry     ? nothing
+               : moves ? move
+                       : copy,
+        .arg = &p,
+        .parallel = s->connections,
+        .dry = dry,
+        .restart = args_has(a, "restart"),
+        .again = "the same command goes on with large ones; forebay sync leaves out what "
+                 "is there already"};
+    if (select_init(&p.select, s, p.recursive ? WALK_BELOW : WALK_ONE, &s->eb) !=
+        ERR_OK) {
+        free(f);
+        return cli_usage(&s->eb, a->verb);
+    }
+    p.select.walk.no_follow = args_has(a, "no-follow");
+    code = flow_run(f);
+    free(p.dest_bucket);
+    free(f);
     return code;
 }
 
@@ -300,4 +314,5 @@ run(const struct args *a)
 {
     return session_run(a, act, NULL);
 }
-const struct cli_verb cli_cp = {&cp, run}, cli_put = {&put, run}, cli_get = {&get, run};
+const struct cli_verb cli_cp = {&cp, run}, cli_mv = {&mv, run}, cli_put = {&put, run},
+                      cli_get = {&get, run};

@@ -1,129 +1,187 @@
-/* download: GET, verified. */
+/* download: GET, verified: a small object in memory, a larger one into a hidden file that gets its name when it is whole. */
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/hash.h"
 #include "base/mem.h"
 #include "cli/transfer.h"
-#include "rt/loop.h"
-#include "wire/etag.h"
+#include "cli/verify.h"
 
 #define PIECE (256u << 10)
 
-static enum err
-check_digest(struct digest *md5, const struct s3_object_info *info, struct errbuf *eb)
-{
-    unsigned char want[16], got[DIGEST_MAX];
-    unsigned parts = 0;
+struct getting {
+    struct flow *f;
+    const struct item *it;
+    struct arena *a; /* of the attempt */
+    struct s3_object_info info;
+    struct verify verify;
+    struct files_part part; /* of an object that is not small */
+    bool open, large;
+    char *bytes; /* owned */
+    uint64_t at;
+};
 
-    digest_end(md5, got);
-    if (!etag_parse(info->etag, want, &parts) || parts != 0 || info->sse_kms.len > 0)
-        return ERR_OK; /* not an MD5: the length had to do */
-    if (memcmp(want, got, sizeof want) == 0)
-        return ERR_OK;
+static enum err
+is_wrong(const struct s3_object_info *info, struct errbuf *eb)
+{
     return err_set(eb, ERR_BAD_DIGEST,
                    "the bytes that came do not match the ETag \"%.*s\"",
                    SPAN_ARG(info->etag));
 }
 
-enum err
-transfer_get(struct session *s, const struct place *from, take_piece *take, void *arg,
-             struct progress *p, struct errbuf *eb)
+/* The body, into memory when it is small, else into the file. */
+static enum err
+receive(struct getting *g, struct s3_call *call, struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_get get = {.bucket = from->bucket, .key = from->key};
-    struct arena *a = arena_new(KIB(16), MIB(1));
-    struct s3_object_info info;
-    struct s3_call *call = NULL;
-    struct iobuf *buf = NULL;
-    struct s3_failure f;
-    struct digest md5;
-    uint64_t at = 0;
-    size_t n = 0;
-    enum err rc = s3_get_begin(s->s3, &get, a, &info, &call, &f, eb);
+    bool small = g->info.size <= FILES_SMALL;
+    size_t room = small ? MAX(g->info.size, 1u) : PIECE, n = 1;
+    enum err rc = ERR_OK;
 
-    digest_init(&md5, DIGEST_MD5);
-    if (rc == ERR_OK)
-        rc = iobuf_get(PIECE, &buf);
-    if (rc == ERR_OK && p->total_bytes == 0 && p->total <= 1)
-        p->total_bytes = info.size;
-    while (rc == ERR_OK) {
-        rc = s3_read(call, buf->at, buf->room, &n, eb);
+    free(g->bytes);
+    g->bytes = xmalloc(room);
+    for (g->at = 0; rc == ERR_OK && n > 0;) {
+        char *to = small ? g->bytes + g->at : g->bytes;
+        char end[1];
+
+        /* A small body that is complete: one more read sees its end. */
+        if (small && g->at == g->info.size)
+            rc = s3_read(call, end, 1, &n, eb);
+        else
+            rc = s3_read(call, to, small ? g->info.size - g->at : room, &n, eb);
+        if (rc == ERR_OK && small && g->at + n > g->info.size)
+            rc = err_set(eb, ERR_BACKEND, "the server sent more than it said");
+        f->retry = rc != ERR_OK && rc != ERR_CANCELLED;
         if (rc != ERR_OK || n == 0)
             break;
-        digest_add(&md5, buf->at, n);
-        rc = take(arg, at, buf, (uint32_t)n, eb);
-        at += n;
-        progress_bytes(p, n);
+        verify_add(&g->verify, to, n);
+        if (!small)
+            rc = files_part_write(&g->part, g->at, to, n, eb);
+        g->at += n;
+        progress_bytes(&g->f->progress, n);
     }
-    if (rc == ERR_OK)
-        rc = check_digest(&md5, &info, eb);
-    digest_fini(&md5);
-    iobuf_drop(&buf);
-    s3_end(&call);
-    arena_free(&a);
     return rc;
 }
 
 static enum err
-to_file(void *arg, uint64_t offset, struct iobuf *piece, uint32_t len, struct errbuf *eb)
+keep(struct getting *g, struct errbuf *eb)
 {
-    struct local *l = arg;
+    struct files_target t = {g->it->to, g->it->to_root};
 
-    return rt_write(l->file, offset, piece, 0, len, RT_WRITE, eb);
+    if (g->open)
+        return files_part_keep(&g->part, g->info.size, g->info.mtime_ms, eb);
+    return files_store(&t, g->bytes, g->info.size, g->info.mtime_ms, eb);
 }
 
-struct write_job {
-    const char *at;
-    size_t len;
-    bool failed;
-};
-
-static void
-write_work(void *arg)
+static bool
+goes_in_parts(const struct s3_object_info *info)
 {
-    struct write_job *j = arg;
+    unsigned char md5[16];
+    unsigned parts = 0;
 
-    while (j->len > 0) {
-        ssize_t n = write(1, j->at, j->len);
-
-        if (n <= 0) {
-            j->failed = true;
-            return;
-        }
-        j->at += n;
-        j->len -= (size_t)n;
-    }
+    return info->size > MULTIPART_FROM ||
+           (info->size > FILES_SMALL && etag_parse(info->etag, md5, &parts) && parts > 0);
 }
 
 static enum err
-to_stdout(void *arg, uint64_t offset, struct iobuf *piece, uint32_t len,
-          struct errbuf *eb)
+get_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
-    struct write_job j = {.at = piece->at, .len = len};
-    enum err rc = rt_blocking(write_work, &j, DEADLINE_NEVER);
+    struct getting *g = arg;
+    struct s3_get get = {.bucket = span_of(g->it->from_bucket),
+                         .key = span_of(g->it->from),
+                         .checksum_mode = true};
+    struct files_target t = {g->it->to, g->it->to_root};
+    struct s3_call *call = NULL;
+    unsigned char md5[16];
+    unsigned parts = 0;
+    enum err rc;
 
-    (void)arg;
-    (void)offset;
+    arena_reset(g->a);
+    rc = s3_get_begin(g->f->s->s3, &get, g->a, &g->info, &call, f, eb);
+    if (rc == ERR_OK && goes_in_parts(&g->info)) {
+        g->large = true;
+        s3_end(&call);
+        return ERR_OK;
+    }
     if (rc != ERR_OK)
-        return err_set(eb, rc, "interrupted");
-    return j.failed ? err_set(eb, ERR_CLOSED, "standard output takes no more") : ERR_OK;
+        return rc;
+    if (!g->it->known)
+        g->f->progress.total_bytes += g->info.size;
+    if (g->info.size > FILES_SMALL && !g->open) {
+        rc = files_part_open(&t, false, &g->part, eb);
+        g->open = rc == ERR_OK;
+    }
+    /* Small uploads in parts have one part, nearly always. */
+    verify_init(&g->verify, &g->info,
+                etag_parse(g->info.etag, md5, &parts) && parts == 1 ? g->info.size : 0);
+    if (rc == ERR_OK)
+        rc = receive(g, call, f, eb);
+    s3_end(&call);
+    if (rc == ERR_OK && !verify_end(&g->verify)) {
+        rc = is_wrong(&g->info, eb);
+        f->retry = true;
+    }
+    verify_fini(&g->verify);
+    if (rc == ERR_OK)
+        rc = keep(g, eb);
+    if (rc != ERR_OK) {
+        progress_back(&g->f->progress, g->at);
+        if (!g->it->known)
+            g->f->progress.total_bytes -= g->info.size;
+    }
+    return rc;
+}
+
+/* What a listing says to be large is not asked for whole first. */
+static enum err
+head_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+{
+    struct getting *g = arg;
+
+    arena_reset(g->a);
+    return s3_head(g->f->s->s3, span_of(g->it->from_bucket), span_of(g->it->from), g->a,
+                   &g->info, f, eb);
+}
+
+static enum err
+to_stdout(void *arg, const char *at, size_t len, struct errbuf *eb)
+{
+    struct flow *f = arg;
+
+    progress_bytes(&f->progress, len);
+    return transfer_to_stdout(NULL, at, len, eb);
 }
 
 enum err
-transfer_down(struct session *s, const struct place *from, const char *path,
-              struct progress *p, struct errbuf *eb)
+transfer_down(struct flow *f, const struct item *it, struct errbuf *eb)
 {
-    struct local l;
-    enum err rc;
+    struct getting g = {.f = f, .it = it};
+    enum err rc = ERR_OK;
 
-    if (strcmp(path, "-") == 0)
-        return transfer_get(s, from, to_stdout, NULL, p, eb);
-    rc = local_write_open(path, &l, eb);
-    if (rc != ERR_OK)
-        return rc;
-    rc = transfer_get(s, from, to_file, &l, p, eb);
-    if (rc == ERR_OK)
-        rc = local_keep(&l, eb);
-    local_close(&l);
+    if (strcmp(it->to, "-") == 0)
+        return transfer_stream(f->s, span_of(it->from_bucket), span_of(it->from), NULL,
+                               to_stdout, f, eb);
+    g.a = arena_new(KIB(16), MIB(1));
+    if (it->known && it->size > MULTIPART_FROM) {
+        rc = flow_try(f, head_attempt, &g, eb);
+        g.large = rc == ERR_OK && goes_in_parts(&g.info);
+    }
+    if (rc == ERR_OK && !g.large)
+        rc = flow_try(f, get_attempt, &g, eb);
+    if (rc == ERR_OK && g.large)
+        rc = transfer_down_parts(f, it, &g.info, eb);
+    if (g.open) {
+        if (rc != ERR_OK)
+            files_part_remove(&g.part);
+        files_part_close(&g.part);
+    }
+    free(g.bytes);
+    arena_free(&g.a);
     return rc;
+}
+
+enum err
+transfer_item(struct flow *f, const struct item *it, struct errbuf *eb)
+{
+    if (it->from_bucket != NULL && it->to_bucket != NULL)
+        return transfer_across(f, it, eb);
+    return it->from_bucket != NULL ? transfer_down(f, it, eb) : transfer_up(f, it, eb);
 }

@@ -7,8 +7,9 @@
 #include "cli/cli.h"
 
 static const struct cli_verb *const verbs[] = {
-    &cli_serve,   &cli_mb,       &cli_rb,    &cli_ls,     &cli_cp,      &cli_put,
-    &cli_get,     &cli_cat,      &cli_rm,    &cli_stat,   &cli_bucket,  &cli_bench,
+    &cli_serve,   &cli_mb,       &cli_rb,    &cli_ls,     &cli_cp,      &cli_mv,
+    &cli_put,     &cli_get,      &cli_sync,  &cli_diff,   &cli_find,    &cli_du,
+    &cli_head,    &cli_cat,      &cli_rm,    &cli_stat,   &cli_bucket,  &cli_bench,
     &cli_env,     &cli_tls,      &cli_share, &cli_config, &cli_version, &cli_backup,
     &cli_restore, &cli_prefetch, &cli_jobs,  &cli_wait,   &cli_cancel,
 };

@@ -7,6 +7,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/num.h"
+#include "cli/advice.h"
 #include "rt/loop.h"
 
 #define DEFAULT_ENDPOINT "http://127.0.0.1:9000"
@@ -77,7 +79,8 @@ static enum err
 make_client(struct session *s)
 {
     struct s3_options o = {.endpoint = s->endpoint,
-                           .ca_file = args_value(s->args, "ca-bundle")};
+                           .ca_file = args_value(s->args, "ca-bundle"),
+                           .connections = s->connections};
     const char *bundle = getenv("AWS_CA_BUNDLE");
     char *region = NULL;
     bool found = false;
@@ -115,14 +118,41 @@ run_fiber(void *arg)
 }
 
 static enum err
-take_output(const struct args *a, bool *json, struct errbuf *eb)
+take_output(const struct args *a, struct session *s)
 {
+    static const char *const forms[] = {"table", "json", "jsonl", "name"};
     const char *form = args_value(a, "output");
 
-    *json = args_has(a, "json") || (form != NULL && strcmp(form, "json") == 0);
-    if (form != NULL && strcmp(form, "json") != 0 && strcmp(form, "table") != 0)
-        return err_set(eb, ERR_BAD_REQUEST, "--output \"%s\": expected json or table",
-                       form);
+    s->output = args_has(a, "json") ? OUTPUT_JSON : OUTPUT_TABLE;
+    for (size_t i = 0; form != NULL && i < ARRAY_LEN(forms); i++)
+        if (strcmp(form, forms[i]) == 0) {
+            s->output = (enum output)i;
+            form = NULL;
+        }
+    s->json = s->output == OUTPUT_JSON || s->output == OUTPUT_JSONL;
+    if (form != NULL)
+        return err_set(&s->eb, ERR_BAD_REQUEST,
+                       "--output \"%s\": expected table, json, jsonl or name", form);
+    return ERR_OK;
+}
+
+/* --parallel of those verbs that have it. */
+static enum err
+take_parallel(const struct args *a, struct session *s)
+{
+    const char *text = NULL;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < a->given_count; i++)
+        if (strcmp(a->given[i].flag->name, "parallel") == 0)
+            text = a->given[i].value;
+    if (text == NULL)
+        return ERR_OK;
+    if (num_u64(span_of(text), &n) != ERR_OK || n < 1 || n > CONNECTIONS_MAX)
+        return err_set(&s->eb, ERR_BAD_REQUEST,
+                       "--parallel \"%s\": expected a number from 1 to %d", text,
+                       CONNECTIONS_MAX);
+    s->connections = (unsigned)n;
     return ERR_OK;
 }
 
@@ -134,7 +164,9 @@ run_session(struct run *r)
     enum err rc;
 
     s->quiet = args_has(s->args, "quiet");
-    rc = take_output(s->args, &s->json, &s->eb);
+    rc = take_output(s->args, s);
+    if (rc == ERR_OK)
+        rc = take_parallel(s->args, s);
     if (rc != ERR_OK)
         return cli_usage(&s->eb, s->args->verb);
     log_set_level(LOG_ERROR);
@@ -166,14 +198,10 @@ session_run_own_keys(const struct args *a, enum exit_code (*fn)(struct session *
 enum exit_code
 session_fail(struct session *s, enum err rc)
 {
-    if (rc == ERR_CLOSED)
-        fprintf(
-            stderr,
-            "forebay: %s\nIs a server running at %s? (--endpoint-url names another)\n",
-            s->eb.text, s->endpoint);
-    else
-        return cli_fail(rc, &s->eb);
-    return EXIT_UNAVAILABLE;
+    enum exit_code code = cli_fail(rc, &s->eb);
+
+    advice_print(rc, s);
+    return code;
 }
 
 enum err

@@ -19,18 +19,23 @@
         {"no-verify-tls", 0, NULL, "do not verify the server's certificate (unsafe)",    \
          false},                                                                         \
         {"no-verify-ssl", 0, NULL, "the same, as AWS's tools call it", false},           \
-        {"output", 'o', "json|table", "form of what is printed", false},                 \
+        {"output", 'o', "table|json|jsonl|name", "form of what is printed", false},      \
         {"json", 0, NULL, "the same as -o json", false},                                 \
     {                                                                                    \
         "quiet", 'q', NULL, "no progress, no chatter", false                             \
     }
 
+#define CONNECTIONS_MAX 1024 /* --parallel */
+enum output { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_JSONL, OUTPUT_NAME };
 struct session {
     const struct args *args;
     struct s3_client *s3;
     char *endpoint; /* owned */
-    bool json, quiet;
-    bool own_keys; /* never the AWS chain: it is for somebody else */
+    enum output output;
+    bool json; /* output is JSON or JSONL */
+    bool quiet;
+    unsigned connections; /* at once; 0: 64 */
+    bool own_keys;        /* never the AWS chain: it is for somebody else */
     struct errbuf eb;
     void *arg;
 };

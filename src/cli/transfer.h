@@ -1,26 +1,57 @@
-/* transfer: bytes of one object between here and a server, checked on the way. */
+/* transfer: bytes of one object between here and a server, verified on the way; inside a flow, which gives turns and repeats. */
 #pragma once
-#include "cli/local.h"
-#include "cli/session.h"
+#include "cli/files.h"
+#include "cli/flow.h"
 
 #define PART_BYTES     (16u << 20)
-#define MULTIPART_FROM (64u << 20) /* larger files go up in parts, several at a time */
-#define PARTS_AT_ONCE  4
+#define MULTIPART_FROM (32u << 20) /* larger ones go in parts, several at a time */
+#define PARTS_AT_ONCE  8
+#define PARTS_MAX      10000
 
-/* Reads the object and gives each piece to `take`; lengths and, where the ETag is an MD5, the bytes are verified: a mismatch
- * is ERR_BAD_DIGEST. */
-typedef enum err take_piece(void *arg, uint64_t offset, struct iobuf *piece, uint32_t len,
-                            struct errbuf *eb);
-enum err transfer_get(struct session *s, const struct place *from, take_piece *take,
-                      void *arg, struct progress *p, struct errbuf *eb) MUST_CHECK;
-enum err transfer_down(struct session *s, const struct place *from, const char *path,
-                       struct progress *p, struct errbuf *eb) MUST_CHECK;
-enum err transfer_up(struct session *s, const char *path, const struct place *to,
-                     struct progress *p, struct errbuf *eb) MUST_CHECK;
-/* From standard input, of unknown length. */
-enum err transfer_up_stdin(struct session *s, const struct place *to, struct progress *p,
+/* it->from is a file, "-" or a key; it->to likewise. One of both is remote. Large ones that were interrupted are gone on with. */
+enum err transfer_item(struct flow *f, const struct item *it,
+                       struct errbuf *eb) MUST_CHECK;
+
+enum err transfer_up(struct flow *f, const struct item *it, struct errbuf *eb) MUST_CHECK;
+enum err transfer_up_parts(struct flow *f, const struct item *it, struct files_file *file,
                            struct errbuf *eb) MUST_CHECK;
-/* Through here: servers that copy by themselves come with CopyObject. */
-enum err transfer_across(struct session *s, const struct place *from,
-                         const struct place *to, struct progress *p,
+/* From standard input, of unknown length. */
+enum err transfer_up_stdin(struct flow *f, const struct item *it,
+                           struct errbuf *eb) MUST_CHECK;
+enum err transfer_down(struct flow *f, const struct item *it,
+                       struct errbuf *eb) MUST_CHECK;
+enum err transfer_down_parts(struct flow *f, const struct item *it,
+                             const struct s3_object_info *info,
+                             struct errbuf *eb) MUST_CHECK;
+/* From key to key: the server does it by itself, or else the bytes pass through here. */
+enum err transfer_across(struct flow *f, const struct item *it,
                          struct errbuf *eb) MUST_CHECK;
+
+/* One part of an upload, or a whole object when put->upload_id is empty: from memory, or from `file` at `offset`. Its ETag must be
+ * the MD5 of what was sent; *etag lies in the arena. */
+struct transfer_piece {
+    struct files_file *file; /* borrowed; NULL: `bytes` */
+    const char *bytes;
+    uint64_t offset;
+};
+enum err transfer_put(struct flow *f, const struct s3_put *put,
+                      const struct transfer_piece *from, struct arena *a,
+                      struct span *etag, struct errbuf *eb) MUST_CHECK;
+
+/* Of the name: "image/png"; NULL when there is none to guess. */
+const char *transfer_type(const char *name);
+
+/* ---- one object as a stream, outside of flows: cat, head, diff ---- */
+
+/* Each piece in order. Not ERR_OK ends it; ERR_NOT_MODIFIED ends it without being an error. */
+typedef enum err transfer_take(void *arg, const char *at, size_t len, struct errbuf *eb);
+struct stream_range {
+    bool set;
+    uint64_t first,
+        last; /* last inclusive; UINT64_MAX: open. first UINT64_MAX: the last `last` bytes */
+};
+/* What breaks is gone on with where it broke, of the same version. A whole object is verified by its ETag or checksum. */
+enum err transfer_stream(struct session *s, struct span bucket, struct span key,
+                         const struct stream_range *range, transfer_take *take, void *arg,
+                         struct errbuf *eb) MUST_CHECK;
+transfer_take transfer_to_stdout;

@@ -1,4 +1,5 @@
-/* upload: PUT, in parts where that pays. */
+/* upload: PUT of a whole object, verified by its ETag; from a file, or gathered from standard input. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,166 +8,189 @@
 #include "base/mem.h"
 #include "cli/transfer.h"
 #include "rt/loop.h"
+#include "wire/etag.h"
 
-#define PIECE     (256u << 10)
-#define PARTS_MAX 10000
+#define PIECE (256u << 10)
 
-/* Sends `len` bytes of an open file from `offset` in one PUT; the server's ETag must be their MD5. */
-static enum err
-put_range(struct session *s, struct local *l, uint64_t offset, const struct s3_put *put,
-          struct progress *p, struct arena *a, struct span *etag, struct errbuf *eb)
+const char *
+transfer_type(const char *name)
 {
+    static const struct {
+        const char *end, *type;
+    } types[] = {
+        {".html", "text/html"},        {".htm", "text/html"},
+        {".css", "text/css"},          {".js", "text/javascript"},
+        {".txt", "text/plain"},        {".log", "text/plain"},
+        {".md", "text/markdown"},      {".csv", "text/csv"},
+        {".json", "application/json"}, {".xml", "application/xml"},
+        {".pdf", "application/pdf"},   {".zip", "application/zip"},
+        {".gz", "application/gzip"},   {".tar", "application/x-tar"},
+        {".jpg", "image/jpeg"},        {".jpeg", "image/jpeg"},
+        {".png", "image/png"},         {".gif", "image/gif"},
+        {".webp", "image/webp"},       {".svg", "image/svg+xml"},
+        {".mp4", "video/mp4"},         {".mp3", "audio/mpeg"},
+        {".wav", "audio/wav"},         {".wasm", "application/wasm"},
+    };
+    const char *dot = strrchr(name, '.');
+
+    for (size_t i = 0; dot != NULL && i < ARRAY_LEN(types); i++)
+        if (strcasecmp(dot, types[i].end) == 0)
+            return types[i].type;
+    return NULL;
+}
+
+struct putting {
+    struct flow *f;
+    const struct s3_put *put;
+    const struct transfer_piece *from;
+    struct arena *a;
+    struct span *etag;
+    char *room; /* owned; for pieces of a file */
+};
+
+/* The body, piece by piece; *sent counts it. */
+static enum err
+send_body(struct putting *p, struct s3_call *call, struct digest *md5, uint64_t *sent,
+          struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && *sent < p->put->size) {
+        size_t n = MIN(PIECE, p->put->size - *sent);
+        const char *at = p->from->bytes + *sent;
+
+        if (p->from->file != NULL) {
+            size_t want = n;
+
+            at = p->room;
+            rc =
+                files_read(p->from->file, p->from->offset + *sent, p->room, want, &n, eb);
+            if (rc == ERR_OK && n < want)
+                rc = err_set(eb, ERR_INCOMPLETE,
+                             "the file became shorter while it was read");
+        }
+        if (rc != ERR_OK)
+            return rc;
+        digest_add(md5, at, n);
+        rc = s3_write(call, at, n, eb);
+        *sent += n;
+        progress_bytes(&p->f->progress, n);
+    }
+    return rc;
+}
+
+static enum err
+put_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+{
+    struct putting *p = arg;
     struct s3_call *call = NULL;
-    struct iobuf *buf = NULL;
-    struct s3_failure f;
     struct digest md5;
     unsigned char sum[DIGEST_MAX];
     char hex[33];
-    uint64_t at = 0;
-    enum err rc = s3_put_begin(s->s3, put, &call, eb);
+    uint64_t sent = 0;
+    enum err rc = s3_put_begin(p->f->s->s3, p->put, &call, eb);
 
     digest_init(&md5, DIGEST_MD5);
-    if (rc == ERR_OK)
-        rc = iobuf_get(PIECE, &buf);
-    while (rc == ERR_OK && at < put->size) {
-        uint32_t n = 0;
-
-        rc = rt_read(l->file, offset + at, buf, 0,
-                     (uint32_t)MIN(buf->room, put->size - at), RT_READ, DEADLINE_NEVER,
-                     &n, eb);
-        if (rc == ERR_OK && n == 0)
-            rc = err_set(eb, ERR_INCOMPLETE, "the file became shorter while it was read");
-        if (rc == ERR_OK) {
-            digest_add(&md5, buf->at, n);
-            rc = s3_write(call, buf->at, n, eb);
-            progress_bytes(p, n);
-        }
-        at += n;
+    f->retry = rc != ERR_OK;
+    if (rc == ERR_OK) {
+        rc = send_body(p, call, &md5, &sent, eb);
+        f->retry = rc == ERR_CLOSED || rc == ERR_TIMEOUT || rc == ERR_BUSY;
     }
     if (rc == ERR_OK)
-        rc = s3_put_finish(call, a, etag, &f, eb);
+        rc = s3_put_finish(call, p->a, p->etag, f, eb);
     digest_end(&md5, sum);
     hex_encode(sum, 16, hex);
-    if (rc == ERR_OK && etag->len == 32 && !span_is(*etag, hex))
+    if (rc == ERR_OK && p->etag->len == 32 && !span_is(*p->etag, hex)) {
         rc = err_set(eb, ERR_BAD_DIGEST,
                      "the server has ETag \"%.*s\", what was sent has \"%s\"",
-                     SPAN_ARG(*etag), hex);
-    iobuf_drop(&buf);
+                     SPAN_ARG(*p->etag), hex);
+        f->retry = true;
+    }
+    if (rc != ERR_OK)
+        progress_back(&p->f->progress, sent);
     s3_end(&call);
     return rc;
 }
 
-struct parts {
-    struct session *s;
-    struct local *l;
-    const struct place *to;
-    struct span upload_id;
-    uint64_t part_bytes;
-    uint32_t count, next;
-    struct s3_part *done;
-    struct progress *p;
-    struct arena *a;
-    enum err rc;
-    struct errbuf *eb;
-};
-
-static void
-send_parts(void *arg)
+enum err
+transfer_put(struct flow *f, const struct s3_put *put, const struct transfer_piece *from,
+             struct arena *a, struct span *etag, struct errbuf *eb)
 {
-    struct parts *w = arg;
+    struct putting p = {.f = f, .put = put, .from = from, .a = a, .etag = etag};
+    enum err rc;
 
-    while (w->rc == ERR_OK && w->next < w->count) {
-        uint32_t i = w->next++;
-        uint64_t offset = (uint64_t)i * w->part_bytes;
-        struct s3_put put = {.bucket = w->to->bucket,
-                             .key = w->to->key,
-                             .size = MIN(w->part_bytes, w->l->size - offset),
-                             .upload_id = w->upload_id,
-                             .part_number = i + 1};
-        struct errbuf eb = {{0}};
-        enum err rc =
-            put_range(w->s, w->l, offset, &put, w->p, w->a, &w->done[i].etag, &eb);
-
-        w->done[i].number = i + 1;
-        if (rc != ERR_OK && w->rc == ERR_OK) {
-            w->rc = rc;
-            *w->eb = eb;
-        }
-    }
+    if (from->file != NULL)
+        p.room = xmalloc(PIECE);
+    rc = flow_try(f, put_attempt, &p, eb);
+    free(p.room);
+    return rc;
 }
 
-/* What did not end well is taken back, even when interrupted. */
-static void
-give_up(struct session *s, const struct place *to, struct span upload_id)
+/* A small file is in memory with its MD5: the server refuses what is not that. */
+static enum err
+up_small(struct flow *f, const struct item *it, const struct files_file *file,
+         struct errbuf *eb)
 {
-    struct s3_failure f;
-    struct errbuf eb = {{0}};
-    struct rt_shield shield;
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    const char *type = transfer_type(it->from);
+    struct s3_header headers[1] = {{SPAN("content-type"), span_of(type)}};
+    char md5[BASE64_LEN(16) + 1];
+    struct s3_put put = {.bucket = span_of(it->to_bucket),
+                         .key = span_of(it->to),
+                         .size = file->size,
+                         .headers = headers,
+                         .header_count = type != NULL,
+                         .md5_base64 = md5};
+    struct transfer_piece from = {.bytes = file->bytes};
+    struct span etag;
+    enum err rc;
 
-    rt_shield_begin(&shield);
-    (void)!s3_upload_abort(s->s3, to->bucket, to->key, upload_id, &f, &eb);
-    rt_shield_end(&shield);
+    base64_encode(file->md5, 16, md5);
+    rc = transfer_put(f, &put, &from, a, &etag, eb);
+    arena_free(&a);
+    return rc;
 }
 
 static enum err
-put_parts(struct session *s, struct local *l, const struct place *to, struct progress *p,
+up_medium(struct flow *f, const struct item *it, struct files_file *file,
           struct errbuf *eb)
 {
-    struct arena *a = arena_new(KIB(64), MIB(64));
-    struct parts w = {
-        .s = s, .l = l, .to = to, .part_bytes = PART_BYTES, .p = p, .a = a, .eb = eb};
-    struct s3_failure f;
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    const char *type = transfer_type(it->from);
+    struct s3_header headers[1] = {{SPAN("content-type"), span_of(type)}};
+    struct s3_put put = {.bucket = span_of(it->to_bucket),
+                         .key = span_of(it->to),
+                         .size = file->size,
+                         .headers = headers,
+                         .header_count = type != NULL};
+    struct transfer_piece from = {.file = file};
     struct span etag;
-    struct rt_group group;
-    enum err rc =
-        s3_upload_begin(s->s3, to->bucket, to->key, NULL, 0, a, &w.upload_id, &f, eb);
+    enum err rc = transfer_put(f, &put, &from, a, &etag, eb);
 
-    if (rc != ERR_OK) {
-        arena_free(&a);
-        return rc;
-    }
-    while (l->size / w.part_bytes >= PARTS_MAX)
-        w.part_bytes *= 2;
-    w.count = (uint32_t)((l->size + w.part_bytes - 1) / w.part_bytes);
-    w.done = arena_alloc(a, w.count * sizeof *w.done);
-    rt_group_begin(&group);
-    for (int i = 1; i < PARTS_AT_ONCE; i++)
-        if (rt_group_start(&group, send_parts, &w) != ERR_OK)
-            break; /* fewer at once, then */
-    send_parts(&w);
-    rt_group_join(&group);
-    rc = w.rc;
-    if (rc == ERR_OK)
-        rc = s3_upload_complete(s->s3, to->bucket, to->key, w.upload_id, w.done, w.count,
-                                a, &etag, &f, eb);
-    if (rc != ERR_OK)
-        give_up(s, to, w.upload_id);
     arena_free(&a);
     return rc;
 }
 
 enum err
-transfer_up(struct session *s, const char *path, const struct place *to,
-            struct progress *p, struct errbuf *eb)
+transfer_up(struct flow *f, const struct item *it, struct errbuf *eb)
 {
-    struct s3_put put = {.bucket = to->bucket, .key = to->key};
-    struct arena *a;
-    struct local l;
-    struct span etag;
+    struct files_file file;
     enum err rc;
 
-    rc = local_read_open(path, &l, eb);
+    if (strcmp(it->from, "-") == 0 && !it->known)
+        return transfer_up_stdin(f, it, eb);
+    rc = files_open(it->from, &file, eb);
     if (rc != ERR_OK)
         return rc;
-    if (l.size > MULTIPART_FROM) {
-        rc = put_parts(s, &l, to, p, eb);
-    } else {
-        a = arena_new(KIB(4), MIB(1));
-        put.size = l.size;
-        rc = put_range(s, &l, 0, &put, p, a, &etag, eb);
-        arena_free(&a);
-    }
-    local_close(&l);
+    if (!it->known)
+        f->progress.total_bytes += file.size;
+    if (file.bytes != NULL)
+        rc = up_small(f, it, &file, eb);
+    else if (file.size <= MULTIPART_FROM)
+        rc = up_medium(f, it, &file, eb);
+    else
+        rc = transfer_up_parts(f, it, &file, eb);
+    files_close(&file);
     return rc;
 }
 
@@ -186,6 +210,8 @@ read_work(void *arg)
     while (j->len < j->room) {
         ssize_t n = read(0, j->at + j->len, j->room - j->len);
 
+        if (n < 0 && errno == EINTR)
+            continue;
         if (n < 0)
             j->failed = true;
         if (n <= 0)
@@ -194,31 +220,9 @@ read_work(void *arg)
     }
 }
 
-static enum err
-put_memory(struct session *s, const struct s3_put *given, const char *at,
-           struct progress *p, struct arena *a, struct span *etag, struct errbuf *eb)
-{
-    struct s3_call *call = NULL;
-    struct s3_failure f;
-    enum err rc = s3_put_begin(s->s3, given, &call, eb);
-
-    for (uint64_t done = 0; rc == ERR_OK && done < given->size;) {
-        size_t n = MIN(PIECE, given->size - done);
-
-        rc = s3_write(call, at + done, n, eb);
-        progress_bytes(p, n);
-        done += n;
-    }
-    if (rc == ERR_OK)
-        rc = s3_put_finish(call, a, etag, &f, eb);
-    s3_end(&call);
-    return rc;
-}
-
 struct gather {
-    struct session *s;
-    const struct place *to;
-    struct progress *p;
+    struct flow *f;
+    const struct item *it;
     struct arena *a;
     struct span upload_id;
     struct s3_part *done; /* owned */
@@ -226,18 +230,38 @@ struct gather {
 };
 
 static enum err
+begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+{
+    struct gather *g = arg;
+
+    return s3_upload_begin(g->f->s->s3, span_of(g->it->to_bucket), span_of(g->it->to),
+                           NULL, 0, g->a, &g->upload_id, f, eb);
+}
+
+static enum err
+end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+{
+    struct gather *g = arg;
+    struct span etag;
+
+    return s3_upload_complete(g->f->s->s3, span_of(g->it->to_bucket), span_of(g->it->to),
+                              g->upload_id, g->done, g->count, g->a, &etag, f, eb);
+}
+
+static enum err
 send_gathered(struct gather *g, const struct read_job *j, struct errbuf *eb)
 {
-    struct s3_put put = {.bucket = g->to->bucket, .key = g->to->key, .size = j->len};
-    struct s3_failure f;
+    struct s3_put put = {
+        .bucket = span_of(g->it->to_bucket), .key = span_of(g->it->to), .size = j->len};
+    struct transfer_piece from = {.bytes = j->at};
     struct span etag;
     enum err rc = ERR_OK;
 
+    g->f->progress.total_bytes += j->len;
     if (g->upload_id.len == 0 && j->len < j->room) /* all of it fits one PUT */
-        return put_memory(g->s, &put, j->at, g->p, g->a, &etag, eb);
+        return transfer_put(g->f, &put, &from, g->a, &etag, eb);
     if (g->upload_id.len == 0)
-        rc = s3_upload_begin(g->s->s3, put.bucket, put.key, NULL, 0, g->a, &g->upload_id,
-                             &f, eb);
+        rc = flow_try(g->f, begin_attempt, g, eb);
     if (rc != ERR_OK || (j->len == 0 && g->count > 0))
         return rc;
     if (g->count == PARTS_MAX)
@@ -245,20 +269,31 @@ send_gathered(struct gather *g, const struct read_job *j, struct errbuf *eb)
                        PARTS_MAX);
     put.upload_id = g->upload_id;
     put.part_number = g->count + 1;
-    rc = put_memory(g->s, &put, j->at, g->p, g->a, &g->done[g->count].etag, eb);
+    rc = transfer_put(g->f, &put, &from, g->a, &g->done[g->count].etag, eb);
     g->done[g->count].number = g->count + 1;
     g->count++;
     return rc;
 }
 
-enum err
-transfer_up_stdin(struct session *s, const struct place *to, struct progress *p,
-                  struct errbuf *eb)
+/* A pipe cannot be read again: what did not end well is taken back, even when interrupted. */
+static void
+give_up(struct gather *g)
 {
-    struct gather g = {.s = s, .to = to, .p = p, .a = arena_new(KIB(64), MIB(64))};
-    struct read_job j = {.room = PART_BYTES};
     struct s3_failure f;
-    struct span etag;
+    struct errbuf eb = {{0}};
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    (void)!s3_upload_abort(g->f->s->s3, span_of(g->it->to_bucket), span_of(g->it->to),
+                           g->upload_id, &f, &eb);
+    rt_shield_end(&shield);
+}
+
+enum err
+transfer_up_stdin(struct flow *f, const struct item *it, struct errbuf *eb)
+{
+    struct gather g = {.f = f, .it = it, .a = arena_new(KIB(64), MIB(64))};
+    struct read_job j = {.room = PART_BYTES};
     enum err rc = ERR_OK;
 
     g.done = xcalloc(PARTS_MAX, sizeof *g.done);
@@ -272,50 +307,11 @@ transfer_up_stdin(struct session *s, const struct place *to, struct progress *p,
             rc = send_gathered(&g, &j, eb);
     } while (rc == ERR_OK && j.len == j.room);
     if (rc == ERR_OK && g.upload_id.len > 0)
-        rc = s3_upload_complete(s->s3, to->bucket, to->key, g.upload_id, g.done, g.count,
-                                g.a, &etag, &f, eb);
+        rc = flow_try(f, end_attempt, &g, eb);
     if (rc != ERR_OK && g.upload_id.len > 0)
-        give_up(s, to, g.upload_id);
+        give_up(&g);
     free(g.done);
     free(j.at);
     arena_free(&g.a);
-    return rc;
-}
-
-/* ---- from one object to another ---- */
-
-static enum err
-to_call(void *arg, uint64_t offset, struct iobuf *piece, uint32_t len, struct errbuf *eb)
-{
-    (void)offset;
-    return s3_write(arg, piece->at, len, eb);
-}
-
-enum err
-transfer_across(struct session *s, const struct place *from, const struct place *to,
-                struct progress *p, struct errbuf *eb)
-{
-    struct arena *a = arena_new(KIB(16), MIB(1));
-    struct s3_put put = {.bucket = to->bucket, .key = to->key};
-    struct s3_object_info info;
-    struct s3_header headers[1];
-    struct s3_call *call = NULL;
-    struct s3_failure f;
-    struct span etag;
-    enum err rc = s3_head(s->s3, from->bucket, from->key, a, &info, &f, eb);
-
-    if (rc == ERR_OK) {
-        put.size = info.size;
-        headers[0] = (struct s3_header){SPAN("content-type"), info.content_type};
-        put.headers = headers;
-        put.header_count = info.content_type.len > 0;
-        rc = s3_put_begin(s->s3, &put, &call, eb);
-    }
-    if (rc == ERR_OK)
-        rc = transfer_get(s, from, to_call, call, p, eb);
-    if (rc == ERR_OK)
-        rc = s3_put_finish(call, a, &etag, &f, eb);
-    s3_end(&call);
-    arena_free(&a);
     return rc;
 }

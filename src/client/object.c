@@ -104,20 +104,18 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
     return ERR_OK;
 }
 
-enum err
-s3_head(struct s3_client *c, struct span bucket, struct span key, struct arena *a,
-        struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
+static enum err
+head(struct s3_client *c, const struct s3_order *o, struct arena *a,
+     struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_order o = {
-        .method = "HEAD", .bucket = bucket, .key = key, .length = HTTP_NO_BODY};
     struct s3_call *call = NULL;
     enum err rc;
 
     *f = (struct s3_failure){0};
-    rc = order_begin(c, &o, &call, eb);
+    rc = order_begin(c, o, &call, eb);
     f->retry = rc != ERR_OK && rc != ERR_CANCELLED;
     if (rc == ERR_OK)
-        rc = order_finish(call, &o, f, eb);
+        rc = order_finish(call, o, f, eb);
     /* The length of a HEAD stands in Content-Length, while its body has none. */
     if (rc == ERR_OK) {
         struct http_head head = *call->head;
@@ -132,6 +130,34 @@ s3_head(struct s3_client *c, struct span bucket, struct span key, struct arena *
     }
     s3_end(&call);
     return rc;
+}
+
+enum err
+s3_head(struct s3_client *c, struct span bucket, struct span key, struct arena *a,
+        struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
+{
+    struct s3_order o = {
+        .method = "HEAD", .bucket = bucket, .key = key, .length = HTTP_NO_BODY};
+
+    return head(c, &o, a, out, f, eb);
+}
+
+enum err
+s3_head_part(struct s3_client *c, struct span bucket, struct span key, uint32_t part,
+             struct arena *a, struct s3_object_info *out, struct s3_failure *f,
+             struct errbuf *eb)
+{
+    char number[16];
+    struct param params[1] = {{SPAN("partNumber"), {number, 0}}};
+    struct s3_order o = {.method = "HEAD",
+                         .bucket = bucket,
+                         .key = key,
+                         .params = params,
+                         .param_count = 1,
+                         .length = HTTP_NO_BODY};
+
+    params[0].value.len = (size_t)snprintf(number, sizeof number, "%u", part);
+    return head(c, &o, a, out, f, eb);
 }
 
 enum err

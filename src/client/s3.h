@@ -68,6 +68,12 @@ enum err s3_head(struct s3_client *c, struct span bucket, struct span key,
                  struct arena *a, struct s3_object_info *out, struct s3_failure *f,
                  struct errbuf *eb) MUST_CHECK;
 
+/* HEAD of one part of an object that was uploaded in parts: out->body_length is the part's, out->size the whole. Servers
+ * that do not know part numbers answer for the whole: then out->partial is false. */
+enum err s3_head_part(struct s3_client *c, struct span bucket, struct span key,
+                      uint32_t part, struct arena *a, struct s3_object_info *out,
+                      struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+
 struct s3_get {
     struct span bucket, key;
     bool range;
@@ -110,6 +116,28 @@ enum err s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag,
 
 enum err s3_delete(struct s3_client *c, struct span bucket, struct span key,
                    struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+
+/* Up to S3_DELETE_MAX keys in one request. ERR_OK with *refused set to how many were not deleted; *why says so of the first.
+ * A server that does not know DeleteObjects: ERR_NOT_BUILT. */
+#define S3_DELETE_MAX 1000
+struct s3_refusal {
+    struct span key, code, message; /* in the arena */
+};
+enum err s3_delete_many(struct s3_client *c, struct span bucket, const struct span *keys,
+                        uint32_t count, struct arena *a, struct s3_refusal *first,
+                        uint32_t *refused, struct s3_failure *f,
+                        struct errbuf *eb) MUST_CHECK;
+
+/* The server copies by itself: a whole object up to 5 GiB, or a range of it as a part of an upload. */
+struct s3_copy {
+    struct span from_bucket, from_key, bucket, key;
+    struct span if_match;  /* ETag of the source without quotes, or empty */
+    struct span upload_id; /* a part: with number and range (last inclusive) */
+    uint32_t part_number;
+    uint64_t first, last;
+};
+enum err s3_copy(struct s3_client *c, const struct s3_copy *copy, struct arena *a,
+                 struct span *etag, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 
 struct s3_list {
     struct span bucket, prefix, delimiter, start_after, token;

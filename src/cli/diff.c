@@ -1,0 +1,147 @@
+/* diff: what differs between two places, by sizes and checksums; no object is moved. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "cli/pairs.h"
+#include "wire/json.h"
+
+static const struct flag flags[] = {
+    {"checksum", 'c', NULL, "compare bytes by ETag, whatever the times say", false},
+    {"size-only", 0, NULL, "compare sizes alone", false},
+    SELECT_FLAGS,
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const examples[] = {
+    "forebay diff ./images s3://train/images",
+    "forebay diff s3://train s3://backup/train -o jsonl", NULL};
+static const struct verb verb = {
+    .name = "diff",
+    .summary = "say what differs between two places",
+    .arguments = "LEFT RIGHT",
+    .least = 2,
+    .most = 2,
+    .examples = examples,
+    .flags = flags,
+    .more =
+        "< only left, > only right, ! not the same. Exit code 1 when something differs."};
+
+struct differing {
+    struct session *s;
+    uint64_t count, same;
+    struct buf text;
+    struct json json;
+};
+
+static void
+tell(struct differing *d, char mark, const struct pair *p)
+{
+    struct arena *a;
+    const struct found *e = p->left != NULL ? p->left : p->right;
+
+    d->count++;
+    if (d->s->output == OUTPUT_JSONL)
+        json_begin(&d->json, &d->text);
+    if (d->s->json) {
+        json_open_object(&d->json, NULL);
+        json_span(&d->json, "name", e->name);
+        json_text(&d->json, "is",
+                  mark == '<'   ? "only left"
+                  : mark == '>' ? "only right"
+                                : "different");
+        if (p->left != NULL)
+            json_u64(&d->json, "left_size", p->left->size);
+        if (p->right != NULL)
+            json_u64(&d->json, "right_size", p->right->size);
+        json_end(&d->json);
+        printf("%.*s%s", SPAN_ARG(buf_span(&d->text)),
+               d->s->output == OUTPUT_JSONL ? "\n" : "");
+        buf_clear(&d->text);
+        return;
+    }
+    if (d->s->output == OUTPUT_NAME) {
+        printf("%.*s\n", SPAN_ARG(e->name));
+        return;
+    }
+    a = arena_new(KIB(4), MIB(1));
+    printf("%c %.*s\n", mark, SPAN_ARG(name_shown(e->name, a)));
+    arena_free(&a);
+}
+
+static enum err
+judge(struct differing *d, struct pairs *pairs, const struct pair *p, enum pairs_by by)
+{
+    const struct found *l = p->left, *r = p->right;
+    const struct place *left = pairs_place(pairs, false);
+    const struct found *object = left->remote ? l : r, *file = left->remote ? r : l;
+    enum pairs_same same;
+    bool equal = false;
+    enum err rc = ERR_OK;
+
+    if (l == NULL || r == NULL) {
+        tell(d, l != NULL ? '<' : '>', p);
+        return ERR_OK;
+    }
+    same = pairs_compare(pairs, p, by);
+    if (same == PAIRS_ASK && left->remote != pairs_place(pairs, true)->remote)
+        rc = pairs_file_is(d->s, file->path, object->bucket, span_of(object->path),
+                           object->etag, &equal, &d->s->eb);
+    if (rc == ERR_OK && same != PAIRS_SAME && !equal)
+        tell(d, '!', p);
+    else
+        d->same++;
+    return rc;
+}
+
+static enum exit_code
+act(struct session *s)
+{
+    const struct args *a = s->args;
+    struct differing d = {.s = s};
+    enum pairs_by by = args_has(a, "size-only")  ? PAIRS_SIZE
+                       : args_has(a, "checksum") ? PAIRS_CHECKSUM
+                                                 : PAIRS_USUAL;
+    struct pairs *pairs = NULL;
+    struct select sel;
+    struct pair p;
+    enum err rc = select_init(&sel, s, WALK_BELOW, &s->eb);
+
+    buf_init(&d.text, MIB(1));
+    if (s->output == OUTPUT_JSON) {
+        json_begin(&d.json, &d.text);
+        json_open_array(&d.json, NULL);
+    }
+    if (rc == ERR_OK)
+        rc = pairs_open(&sel, a->at[0], a->at[1], &pairs, &s->eb);
+    if (rc == ERR_OK && !pairs_place(pairs, false)->remote &&
+        !pairs_place(pairs, true)->remote)
+        rc = err_set(&s->eb, ERR_BAD_REQUEST,
+                     "neither place is on a server: diff -r does");
+    while (rc == ERR_OK) {
+        rc = pairs_next(pairs, &p, &s->eb);
+        if (rc != ERR_OK || (p.left == NULL && p.right == NULL))
+            break;
+        rc = judge(&d, pairs, &p, by);
+    }
+    pairs_close(&pairs);
+    if (rc == ERR_OK && s->output == OUTPUT_JSON) {
+        json_end(&d.json);
+        printf("%.*s\n", SPAN_ARG(buf_span(&d.text)));
+    }
+    buf_fini(&d.text);
+    if (rc != ERR_OK)
+        return session_fail(s, rc);
+    fflush(stdout);
+    if (!s->quiet)
+        fprintf(stderr, "%" PRIu64 " differ, %" PRIu64 " are the same\n", d.count,
+                d.same);
+    return d.count > 0 ? EXIT_DIFFERS : EXIT_OK_;
+}
+
+static enum exit_code
+run(const struct args *a)
+{
+    return session_run(a, act, NULL);
+}
+const struct cli_verb cli_diff = {&verb, run};

@@ -1,0 +1,320 @@
+/* download_parts: a large object in ranges, several at a time, of one version, into a hidden file; gone on with after an
+ * interruption. One fiber follows the parts in order and verifies them while the others still come. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/note.h"
+#include "cli/transfer.h"
+#include "cli/verify.h"
+#include "rt/loop.h"
+
+#define PIECE (256u << 10)
+
+struct ranges {
+    struct flow *f;
+    const struct item *it;
+    const struct s3_object_info *info;
+    struct files_part part;
+    struct note note;
+    char *note_path; /* owned */
+    uint32_t count, next, inside, verified;
+    bool resumed;
+    struct rt_cond came; /* another part is whole, or all is over */
+    struct verify verify;
+    uint64_t object_part; /* bytes of the object's own parts; 0: not known */
+    uint64_t saved_ns;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+static bool
+has(const struct ranges *r, uint32_t i)
+{
+    return r->note.have[i / 8] >> i % 8 & 1;
+}
+
+static uint64_t
+range_len(const struct ranges *r, uint32_t i)
+{
+    return MIN(r->note.part_bytes, r->info->size - i * r->note.part_bytes);
+}
+
+static void
+fail(struct ranges *r, enum err rc, const struct errbuf *eb)
+{
+    if (r->rc == ERR_OK) {
+        r->rc = rc;
+        *r->eb = *eb;
+    }
+    rt_cond_broadcast(&r->came);
+}
+
+/* ---- one range ---- */
+
+struct range_job {
+    struct ranges *r;
+    uint32_t index;
+    struct arena *a;
+    char *room;
+};
+
+static enum err
+range_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+{
+    struct range_job *j = arg;
+    struct ranges *r = j->r;
+    uint64_t first = j->index * r->note.part_bytes, len = range_len(r, j->index), at = 0;
+    struct s3_get get = {.bucket = span_of(r->it->from_bucket),
+                         .key = span_of(r->it->from),
+                         .range = true,
+                         .first = first,
+                         .last = first + len - 1,
+                         .if_match = r->info->etag};
+    struct s3_object_info info;
+    struct s3_call *call = NULL;
+    enum err rc;
+
+    arena_reset(j->a);
+    rc = s3_get_begin(r->f->s->s3, &get, j->a, &info, &call, f, eb);
+    while (rc == ERR_OK) {
+        size_t n = 0;
+
+        rc = s3_read(call, j->room, PIECE, &n, eb);
+        f->retry = rc != ERR_OK && rc != ERR_CANCELLED;
+        if (rc == ERR_OK && (n == 0) != (at == len)) {
+            rc = err_set(eb, ERR_INCOMPLETE,
+                         "the server sent another range than asked for");
+            f->retry = true;
+        }
+        if (rc != ERR_OK || n == 0)
+            break;
+        rc = files_part_write(&r->part, first + at, j->room, n, eb);
+        at += n;
+        progress_bytes(&r->f->progress, n);
+    }
+    s3_end(&call);
+    if (rc != ERR_OK)
+        progress_back(&r->f->progress, at);
+    return rc;
+}
+
+static void
+fetch_ranges(void *arg)
+{
+    struct ranges *r = arg;
+    struct range_job j = {.r = r};
+
+    r->inside++;
+    j.a = arena_new(KIB(16), MIB(1));
+    j.room = xmalloc(PIECE);
+    while (r->rc == ERR_OK && r->next < r->count) {
+        struct errbuf eb = {{0}};
+        enum err rc;
+
+        j.index = r->next++;
+        if (has(r, j.index))
+            continue;
+        rc = flow_try(r->f, range_attempt, &j, &eb);
+        if (rc != ERR_OK) {
+            fail(r, rc, &eb);
+            break;
+        }
+        r->note.have[j.index / 8] |= (unsigned char)(1u << j.index % 8);
+        rt_cond_broadcast(&r->came);
+        if (rt_now_ns() - r->saved_ns > 500000000u) {
+            r->saved_ns = rt_now_ns();
+            note_save(r->note_path, &r->note);
+        }
+    }
+    free(j.room);
+    arena_free(&j.a);
+    r->inside--;
+    rt_cond_broadcast(&r->came);
+}
+
+/* ---- verifying, in order ---- */
+
+struct verify_job {
+    struct ranges *r;
+    uint64_t at, len;
+    enum err rc;
+    struct errbuf eb;
+};
+
+static void
+verify_work(void *arg)
+{
+    struct verify_job *j = arg;
+    char *room = xmalloc(PIECE);
+
+    while (j->rc == ERR_OK && j->len > 0) {
+        size_t n = 0;
+
+        j->rc =
+            files_part_read_now(&j->r->part, j->at, room, MIN(PIECE, j->len), &n, &j->eb);
+        if (j->rc == ERR_OK && n == 0)
+            j->rc = err_set(&j->eb, ERR_IO, "what was written cannot be read");
+        verify_add(&j->r->verify, room, n);
+        j->at += n;
+        j->len -= n;
+    }
+    free(room);
+}
+
+static void
+follow(void *arg)
+{
+    struct ranges *r = arg;
+
+    while (r->rc == ERR_OK && r->verified < r->count) {
+        struct verify_job j = {.r = r, .at = r->verified * r->note.part_bytes};
+        enum err rc;
+
+        if (!has(r, r->verified)) {
+            if (rt_cond_wait(&r->came, DEADLINE_NEVER) != ERR_OK)
+                return;
+            continue;
+        }
+        j.len = range_len(r, r->verified);
+        rc = rt_blocking(verify_work, &j, DEADLINE_NEVER);
+        if (rc != ERR_OK)
+            return;
+        if (j.rc != ERR_OK) {
+            fail(r, j.rc, &j.eb);
+            return;
+        }
+        r->verified++;
+    }
+}
+
+/* ---- all of it ---- */
+
+static enum err
+part_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+{
+    struct ranges *r = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct s3_object_info info;
+    enum err rc = s3_head_part(r->f->s->s3, span_of(r->it->from_bucket),
+                               span_of(r->it->from), 1, a, &info, f, eb);
+
+    if (rc == ERR_OK && info.partial)
+        r->object_part = info.body_length;
+    arena_free(&a);
+    return rc;
+}
+
+/* How long are the object's own parts? The server is asked; one that does not know is guessed at: our size and others' usual one. */
+static void
+learn_parts(struct ranges *r)
+{
+    static const uint64_t usual[] = {PART_BYTES, 8u << 20, 5u << 20, 64u << 20};
+    unsigned char md5[16];
+    unsigned parts = 0;
+    struct errbuf eb = {{0}};
+
+    if (!etag_parse(r->info->etag, md5, &parts) || parts == 0)
+        return;
+    (void)!flow_try(r->f, part_attempt, r, &eb);
+    for (size_t i = 0; r->object_part == 0 && i < ARRAY_LEN(usual); i++)
+        if ((r->info->size + usual[i] - 1) / usual[i] == parts)
+            r->object_part = usual[i];
+}
+
+static enum err
+begin(struct ranges *r)
+{
+    const char *names[] = {r->f->s->endpoint, r->it->from_bucket, r->it->from, NULL,
+                           NULL};
+    char *folder = realpath(".", NULL), *path;
+    struct files_target t = {r->it->to, r->it->to_root};
+    struct note old;
+    enum err rc;
+
+    path = r->it->to[0] == '/' || folder == NULL ? xstrdup(r->it->to)
+                                                 : xasprintf("%s/%s", folder, r->it->to);
+    names[3] = path;
+    r->note_path = note_path("download", names);
+    free(folder);
+    free(path);
+    r->resumed = note_load(r->note_path, &old) && !r->f->restart &&
+                 old.size == r->info->size && span_is(r->info->etag, old.id) &&
+                 old.part_bytes == r->note.part_bytes;
+    if (r->resumed)
+        r->note = old;
+    rc = files_part_open(&t, r->resumed, &r->part, r->eb);
+    if (rc != ERR_OK)
+        return rc;
+    for (uint32_t i = 0; r->resumed && i < r->count; i++) {
+        /* A part that the hidden file does not even reach is not there. */
+        if (has(r, i) && i * r->note.part_bytes + range_len(r, i) > r->part.file.size)
+            r->note.have[i / 8] &= (unsigned char)~(1u << i % 8);
+        if (has(r, i))
+            progress_resumed(&r->f->progress, range_len(r, i));
+    }
+    return ERR_OK;
+}
+
+static enum err
+fetch_all(struct ranges *r)
+{
+    struct rt_group group;
+
+    learn_parts(r);
+    verify_init(&r->verify, r->info, r->object_part);
+    rt_cond_init(&r->came);
+    rt_group_begin(&group);
+    if (rt_group_start(&group, follow, r) != ERR_OK)
+        return err_set(r->eb, ERR_BUSY, "no fiber is left");
+    for (int i = 1; i < PARTS_AT_ONCE; i++)
+        if (rt_group_start(&group, fetch_ranges, r) != ERR_OK)
+            break; /* fewer at once, then */
+    fetch_ranges(r);
+    rt_group_join(&group);
+    if (r->rc == ERR_OK && r->verified < r->count)
+        r->rc = err_set(r->eb, ERR_CANCELLED, "interrupted");
+    if (r->rc == ERR_OK && !verify_end(&r->verify))
+        r->rc = err_set(
+            r->eb, ERR_BAD_DIGEST, "the bytes that came do not match the ETag \"%.*s\"%s",
+            SPAN_ARG(r->info->etag),
+            r->resumed ? "; what an earlier try had left is thrown away" : "");
+    verify_fini(&r->verify);
+    return r->rc;
+}
+
+enum err
+transfer_down_parts(struct flow *f, const struct item *it,
+                    const struct s3_object_info *info, struct errbuf *eb)
+{
+    struct ranges r = {.f = f, .it = it, .info = info, .eb = eb};
+    enum err rc;
+
+    r.note = (struct note){.size = info->size, .part_bytes = PART_BYTES};
+    while ((info->size + r.note.part_bytes - 1) / r.note.part_bytes > PARTS_MAX)
+        r.note.part_bytes *= 2;
+    r.count = (uint32_t)((info->size + r.note.part_bytes - 1) / r.note.part_bytes);
+    memcpy(r.note.id, info->etag.at, MIN(info->etag.len, sizeof r.note.id - 1));
+    if (!it->known)
+        f->progress.total_bytes += info->size;
+    rc = begin(&r);
+    if (rc == ERR_OK)
+        rc = fetch_all(&r);
+    if (rc == ERR_OK)
+        rc = files_part_keep(&r.part, info->size, info->mtime_ms, eb);
+    if (rc == ERR_OK) {
+        note_drop(r.note_path);
+    } else if (rc == ERR_BAD_DIGEST || rc == ERR_PRECONDITION || r.note_path == NULL) {
+        files_part_remove(&r.part); /* nothing to go on with */
+        note_drop(r.note_path);
+    } else {
+        struct rt_shield shield;
+
+        rt_shield_begin(&shield);
+        note_save(r.note_path, &r.note);
+        rt_shield_end(&shield);
+    }
+    files_part_close(&r.part);
+    free(r.note_path);
+    return rc;
+}

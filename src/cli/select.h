@@ -1,0 +1,42 @@
+/* select: the flags by which a verb chooses among names, and the names that its arguments and --from-file give. */
+#pragma once
+#include "cli/walk.h"
+
+#define SELECT_FLAGS                                                                     \
+    {"exclude", 0, "GLOB", "leave out what matches", true},                              \
+        {"include", 0, "GLOB", "take it all the same; alone: take nothing else", true},  \
+        {"from-file", 0, "FILE", "more names, one a line; - is standard input", false},  \
+        {"null", '0', NULL, "names of --from-file end in a NUL", false},                 \
+    {                                                                                    \
+        "literal", 0, NULL, "braces and * mean themselves", false                        \
+    }
+#define PARALLEL_FLAG                                                                    \
+    {                                                                                    \
+        "parallel", 'j', "N", "requests at a time, 1 to 1024; 64 unless given", false    \
+    }
+
+/* Owned by the caller: select_fini(). */
+struct select {
+    struct session *s;
+    struct walk_options walk;
+    const char *globs[2][64];
+};
+enum err select_init(struct select *sel, struct session *s, enum walk_how how,
+                     struct errbuf *eb) MUST_CHECK;
+
+typedef enum err select_on(void *arg, const char *text, struct errbuf *eb);
+/* The first `count` arguments and the lines of --from-file, braces of remote ones opened. May switch. */
+enum err select_names(struct select *sel, size_t count, select_on *on_name, void *arg,
+                      struct errbuf *eb) MUST_CHECK;
+typedef enum err select_found(void *arg, const struct place *p, const struct found *e,
+                              struct errbuf *eb);
+/* What one name stands for, remote or local. May switch. */
+enum err select_walk(struct select *sel, const char *text, select_found *on_found,
+                     void *arg, struct errbuf *eb) MUST_CHECK;
+/* Both: what all names stand for; ERR_NOT_FOUND when a pattern finds nothing. */
+enum err select_all(struct select *sel, size_t count, select_found *on_found, void *arg,
+                    struct errbuf *eb) MUST_CHECK;
+
+/* --yes was given, or a person at a terminal says so. The question ends in "[y/N]" by itself. */
+enum err select_agreed(struct session *s, struct errbuf *eb, const char *fmt,
+                       ...) MUST_CHECK PRINTF(3, 4);

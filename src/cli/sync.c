@@ -1,0 +1,376 @@
+/* sync: makes one place like the contents of another. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/files.h"
+#include "cli/pairs.h"
+#include "cli/remove.h"
+#include "cli/transfer.h"
+
+static const struct flag flags[] = {
+    {"checksum", 'c', NULL, "compare bytes by ETag wherever sizes are equal", false},
+    {"size-only", 0, NULL, "compare sizes alone", false},
+    {"delete", 0, NULL, "remove from DEST what SOURCE does not have", false},
+    {"max-delete", 0, "N", "refuse to remove more than N", false},
+    {"yes", 'y', NULL, "do not ask before removing", false},
+    {"dry-run", 'n', NULL, "only say what would be done", false},
+    {"restart", 0, NULL, "begin large ones anew, whatever an earlier try left", false},
+    {"no-follow", 0, NULL, "leave symbolic links of a local source out", false},
+    SELECT_FLAGS,
+    PARALLEL_FLAG,
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const examples[] = {
+    "forebay sync ./images s3://train/images",
+    "forebay sync s3://train/images /data/images --delete --dry-run",
+    "forebay sync s3://train s3://backup/train --exclude 'tmp/**'", NULL};
+static const struct verb verb = {
+    .name = "sync",
+    .summary = "make one place like the contents of another",
+    .arguments = "SOURCE DEST",
+    .least = 2,
+    .most = 2,
+    .examples = examples,
+    .flags = flags,
+    .more =
+        "Other size, other object. The same size: up, the object is not older than the "
+        "file; down, the file has the object's\ntime; else the MD5 of the file decides, "
+        "so no time alone makes a copy. What --exclude leaves out is neither copied\nnor "
+        "removed. Interrupted, the same command goes on."};
+
+enum kind { COPY, CHECK };
+
+struct syncing {
+    struct session *s;
+    struct flow *f;
+    struct select select;
+    enum pairs_by by;
+    const char *from, *to;
+    char *bucket[2]; /* owned; of either side, NULL: local */
+    char *base;      /* owned: what names of DEST begin with */
+    bool dry, del;
+    /* What is to be removed: names, each with a NUL behind it. */
+    FILE *gone;
+    uint64_t gone_count, gone_bytes, unchanged;
+};
+
+static char *
+dup_span(struct span s)
+{
+    return xmemdup0(s.at, s.len);
+}
+
+static enum err
+add(struct syncing *y, const struct pair *p, enum kind kind, struct errbuf *eb)
+{
+    const struct found *l = p->left;
+    const struct found *tagged = y->bucket[0] != NULL ? l : p->right;
+    char *name = dup_span(l->name);
+    char *to = xasprintf("%s%s", y->base, name);
+    char *etag = tagged != NULL && tagged->etag.len > 0 ? dup_span(tagged->etag) : NULL;
+    struct item it = {.from_bucket = y->bucket[0],
+                      .from = l->path,
+                      .to_bucket = y->bucket[1],
+                      .to = to,
+                      .to_root = strlen(y->base),
+                      .etag = etag,
+                      .size = l->size,
+                      .mtime_ms = l->mtime_ms,
+                      .kind = kind,
+                      .known = true};
+    enum err rc = ERR_OK;
+
+    if (y->bucket[1] == NULL && !name_is_safe(l->name)) {
+        struct errbuf why = {{0}};
+
+        err_set(&why, ERR_BAD_REQUEST, "such a name cannot be a file below %s", y->to);
+        flow_fail(y->f, l->path, ERR_BAD_REQUEST, &why);
+    } else {
+        rc = flow_add(y->f, &it, eb);
+    }
+    free(name);
+    free(to);
+    free(etag);
+    return rc;
+}
+
+static enum err
+remember_gone(struct syncing *y, const struct found *r, struct errbuf *eb)
+{
+    y->gone_count++;
+    y->gone_bytes += r->size;
+    if (fwrite(r->path, 1, strlen(r->path) + 1, y->gone) != strlen(r->path) + 1)
+        return err_set(eb, ERR_NO_SPACE,
+                       "the list of what is to be removed finds no space");
+    return ERR_OK;
+}
+
+static enum err
+on_pair(struct syncing *y, const struct pairs *pairs, const struct pair *p,
+        struct errbuf *eb)
+{
+    enum pairs_same same;
+
+    if (p->left == NULL)
+        return y->del ? remember_gone(y, p->right, eb) : ERR_OK;
+    if (p->left->problem != NULL && p->left->odd) {
+        flow_notice(y->f, p->left->path, p->left->problem);
+        return ERR_OK;
+    }
+    if (p->left->problem != NULL) {
+        struct errbuf why = {{0}};
+
+        err_set(&why, ERR_IO, "%s", p->left->problem);
+        flow_fail(y->f, p->left->path, ERR_IO, &why);
+        return ERR_OK;
+    }
+    if (p->right == NULL)
+        return add(y, p, COPY, eb);
+    same = pairs_compare(pairs, p, y->by);
+    if (same == PAIRS_SAME) {
+        y->f->unchanged++;
+        return ERR_OK;
+    }
+    return add(y, p, same == PAIRS_ASK ? CHECK : COPY, eb);
+}
+
+static enum err
+find(struct flow *f, void *arg, struct errbuf *eb)
+{
+    struct syncing *y = arg;
+    struct pairs *pairs = NULL;
+    struct pair p;
+    const struct place *to;
+    enum err rc = pairs_open(&y->select, y->from, y->to, &pairs, eb);
+
+    (void)f;
+    if (rc != ERR_OK)
+        return rc;
+    to = pairs_place(pairs, true);
+    for (int i = 0; i < 2; i++)
+        if (pairs_place(pairs, i)->remote)
+            y->bucket[i] = dup_span(pairs_place(pairs, i)->bucket);
+    if (y->bucket[0] == NULL && y->bucket[1] == NULL)
+        rc = err_set(eb, ERR_BAD_REQUEST, "neither \"%s\" nor \"%s\" is on a server",
+                     y->from, y->to);
+    y->base = to->remote ? dup_span(to->key) : xstrdup(y->to);
+    if (y->base[0] != '\0' && y->base[strlen(y->base) - 1] != '/') {
+        char *longer = xasprintf("%s/", y->base);
+
+        free(y->base);
+        y->base = longer;
+    }
+    while (rc == ERR_OK) {
+        rc = pairs_next(pairs, &p, eb);
+        if (rc != ERR_OK || (p.left == NULL && p.right == NULL))
+            break;
+        rc = on_pair(y, pairs, &p, eb);
+    }
+    pairs_close(&pairs);
+    return rc;
+}
+
+static enum err
+act_on(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
+{
+    struct syncing *y = arg;
+    bool up = it->from_bucket == NULL, same = false;
+    enum err rc = ERR_OK;
+
+    if (it->kind == CHECK && it->etag != NULL)
+        rc = pairs_file_is(y->s, up ? it->from : it->to,
+                           span_of(up ? it->to_bucket : it->from_bucket),
+                           span_of(up ? it->to : it->from), span_of(it->etag), &same, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (same)
+        return ERR_NOT_MODIFIED;
+    return y->dry ? ERR_OK : transfer_item(f, it, eb);
+}
+
+/* ---- removing ---- */
+
+static enum err
+each_gone(struct syncing *y, struct errbuf *eb,
+          enum err (*fn)(struct syncing *y, void *arg, const char *name,
+                         struct errbuf *eb),
+          void *arg)
+{
+    char *line = NULL;
+    size_t room = 0;
+    enum err rc = ERR_OK;
+
+    rewind(y->gone);
+    while (rc == ERR_OK && getdelim(&line, &room, '\0', y->gone) > 0)
+        rc = fn(y, arg, line, eb);
+    free(line);
+    return rc;
+}
+
+static enum err
+remove_object(struct syncing *y, void *arg, const char *name, struct errbuf *eb)
+{
+    return remover_add(arg, span_of(y->bucket[1]), span_of(name), 0, eb);
+}
+
+struct sweep {
+    struct syncing *y;
+    struct remover remover;
+};
+
+static enum err
+find_objects(struct flow *f, void *arg, struct errbuf *eb)
+{
+    struct sweep *w = CONTAINER_OF(arg, struct sweep, remover);
+    enum err rc = each_gone(w->y, eb, remove_object, &w->remover);
+
+    (void)f;
+    return rc == ERR_OK ? remover_flush(&w->remover, eb) : rc;
+}
+
+static enum err
+remove_file(struct syncing *y, void *arg, const char *name, struct errbuf *eb)
+{
+    struct item it = {.from = name};
+
+    (void)y;
+    return flow_add(arg, &it, eb);
+}
+
+static enum err
+find_files(struct flow *f, void *arg, struct errbuf *eb)
+{
+    return each_gone(arg, eb, remove_file, f);
+}
+
+static enum err
+unlink_file(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
+{
+    (void)arg;
+    return f->dry ? ERR_OK : files_remove(it->from, eb);
+}
+
+static enum exit_code
+remove_gone(struct syncing *y)
+{
+    struct flow *f = xcalloc(1, sizeof *f);
+    struct sweep w = {
+        .y = y, .remover = {.f = f, .dry = y->dry, .tell = !y->s->quiet && !y->s->json}};
+    bool remote = y->bucket[1] != NULL;
+    enum exit_code code;
+
+    *f = (struct flow){.s = y->s,
+                       .did = y->dry ? "would delete" : "deleted",
+                       .find = remote ? find_objects : find_files,
+                       .act = remote ? remover_act : unlink_file,
+                       .drop = remote ? remover_drop : NULL,
+                       .arg = remote ? (void *)&w.remover : y,
+                       .parallel = 8,
+                       .silent = remote,
+                       .dry = y->dry};
+    code = flow_run(f);
+    if (w.remover.open != NULL)
+        remover_drop(w.remover.open);
+    free(f);
+    return code;
+}
+
+static enum exit_code
+maybe_remove(struct syncing *y, enum exit_code code)
+{
+    const char *most = args_value(y->s->args, "max-delete");
+    char size[NUM_SIZE_TEXT];
+    uint64_t limit = UINT64_MAX;
+    enum err rc = ERR_OK;
+
+    if (y->gone_count == 0)
+        return code;
+    if (code != EXIT_OK_) {
+        fprintf(stderr,
+                "forebay: something failed, so nothing is deleted: %" PRIu64
+                " objects would have been\n",
+                y->gone_count);
+        return code;
+    }
+    if (most != NULL && num_u64(span_of(most), &limit) == ERR_OK && y->gone_count > limit)
+        rc = err_set(&y->s->eb, ERR_TOO_LARGE,
+                     "%" PRIu64 " would be deleted, --max-delete allows %" PRIu64
+                     ": nothing was deleted",
+                     y->gone_count, limit);
+    if (rc == ERR_OK && !y->dry)
+        rc = select_agreed(y->s, &y->s->eb, "delete %" PRIu64 ", %s, from %s",
+                           y->gone_count, num_size_text(y->gone_bytes, size), y->to);
+    if (rc != ERR_OK) {
+        fprintf(stderr, "forebay: %s\n", y->s->eb.text);
+        return EXIT_DIFFERS;
+    }
+    return remove_gone(y);
+}
+
+static enum err
+take_flags(struct syncing *y)
+{
+    const struct args *a = y->s->args;
+    const char *most = args_value(a, "max-delete");
+    uint64_t n;
+    enum err rc = select_init(&y->select, y->s, WALK_BELOW, &y->s->eb);
+
+    y->from = a->at[0];
+    y->to = a->at[1];
+    y->by = args_has(a, "checksum")    ? PAIRS_CHECKSUM
+            : args_has(a, "size-only") ? PAIRS_SIZE
+                                       : PAIRS_USUAL;
+    y->dry = args_has(a, "dry-run");
+    y->del = args_has(a, "delete");
+    y->select.walk.no_follow = args_has(a, "no-follow");
+    if (args_value(a, "from-file") != NULL)
+        rc = err_set(&y->s->eb, ERR_BAD_REQUEST, "sync knows no --from-file; cp does");
+    if (rc == ERR_OK && most != NULL && num_u64(span_of(most), &n) != ERR_OK)
+        rc = err_set(&y->s->eb, ERR_BAD_REQUEST, "--max-delete \"%s\": expected a number",
+                     most);
+    if (rc == ERR_OK && y->del && (y->gone = tmpfile()) == NULL)
+        rc = err_set(&y->s->eb, ERR_IO, "no temporary file can be made");
+    return rc;
+}
+
+static enum exit_code
+act(struct session *s)
+{
+    struct syncing y = {.s = s};
+    enum exit_code code;
+
+    if (take_flags(&y) != ERR_OK)
+        return cli_usage(&s->eb, &verb);
+    y.f = xcalloc(1, sizeof *y.f);
+    *y.f = (struct flow){.s = s,
+                         .did = y.dry ? "would copy" : "copied",
+                         .find = find,
+                         .act = act_on,
+                         .arg = &y,
+                         .parallel = s->connections,
+                         .dry = y.dry,
+                         .restart = args_has(s->args, "restart"),
+                         .again = "the same command goes on"};
+    code = flow_run(y.f);
+    if (y.del)
+        code = maybe_remove(&y, code);
+    if (y.gone != NULL)
+        fclose(y.gone);
+    free(y.f);
+    free(y.bucket[0]);
+    free(y.bucket[1]);
+    free(y.base);
+    return code;
+}
+
+static enum exit_code
+run(const struct args *a)
+{
+    return session_run(a, act, NULL);
+}
+const struct cli_verb cli_sync = {&verb, run};

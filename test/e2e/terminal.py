@@ -1,0 +1,51 @@
+"""A command at a terminal, as a person sees it."""
+
+import os
+import pty
+import select
+import signal
+import time
+
+
+class Terminal:
+    """Runs argv on a pseudo-terminal. .seen is all that was shown; type() types; expect() waits for words."""
+
+    def __init__(self, argv, env):
+        self.seen = b""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(argv[0], [str(a) for a in argv], env)
+
+    def _read(self, timeout):
+        ready, _, _ = select.select([self.fd], [], [], timeout)
+        if not ready:
+            return True
+        try:
+            piece = os.read(self.fd, 65536)
+        except OSError:
+            piece = b""
+        self.seen += piece
+        return piece != b""
+
+    def expect(self, *words, timeout=60):
+        """Until one of the words is on the screen."""
+        until = time.monotonic() + timeout
+        while not any(w in self.seen for w in words):
+            assert time.monotonic() < until, f"none of {words} in {self.seen[-3000:]!r}"
+            assert self._read(0.2) or any(w in self.seen for w in words), f"ended without any of {words}: {self.seen[-3000:]!r}"
+        return self
+
+    def type(self, text):
+        os.write(self.fd, text)
+
+    def interrupt(self):
+        os.kill(self.pid, signal.SIGINT)
+
+    def end(self, timeout=60):
+        """The exit code, once it ended by itself."""
+        until = time.monotonic() + timeout
+        while self._read(0.2):
+            assert time.monotonic() < until, f"does not end: {self.seen[-3000:]!r}"
+        os.close(self.fd)
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)

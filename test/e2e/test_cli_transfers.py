@@ -1,0 +1,393 @@
+"""Transfers of the command line: trees up and down, names that are odd, what breaks on the way, what a person sees at a terminal."""
+
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+from rigs import cloud as cloud_rig
+from rigs import fakeremote, forebay
+from terminal import Terminal
+
+MIB = 1 << 20
+
+
+class Cli:
+    """cli(*args, status=0) runs `forebay` and returns its standard output as text; .stderr has the rest."""
+
+    def __init__(self, server, tmp_path, endpoint=None, env=None):
+        self.binary = server.binary
+        self.env = forebay.server_env({"FOREBAY_ENDPOINT": endpoint or server.endpoint, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path), **(env or {})})
+        self.cwd = tmp_path
+        self.notes = tmp_path / "state/forebay"
+
+    def __call__(self, *args, status=0, input=None):
+        done = subprocess.run([str(a) for a in (self.binary, *args)], env=self.env, cwd=self.cwd, input=input, capture_output=True, timeout=300)
+        self.stderr = done.stderr.decode(errors="replace")
+        for word in forebay.BAD_WORDS:
+            assert word not in self.stderr, self.stderr
+        assert done.returncode == status, f"{args}: {done.returncode}\n{done.stdout[-2000:]}\n{self.stderr[-3000:]}"
+        return done.stdout.decode(errors="replace")
+
+    def terminal(self, *args):
+        return Terminal([self.binary, *args], self.env)
+
+
+@pytest.fixture
+def cli(server, tmp_path):
+    return Cli(server, tmp_path)
+
+
+@pytest.fixture
+def far(server, tmp_path):
+    """The same server behind a proxy that can misbehave."""
+    with cloud_rig.Cloud(server, tmp_path) as proxy:
+        yield proxy.wait_ready()
+
+
+def make_tree(root, files=40):
+    for i in range(files):
+        path = root / f"d{i % 3}" / f"f{i}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(i * 100))
+    (root / "d.x").mkdir()
+    (root / "d.x/before-d-slash").write_bytes(b"order")
+    (root / "medium").write_bytes(os.urandom(3 * MIB + 5))
+    (root / "new\nline").write_bytes(b"odd")
+    return root
+
+
+def contents(root):
+    return {str(p.relative_to(root)): hashlib.md5(p.read_bytes()).hexdigest() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def test_a_tree_goes_up_and_comes_down(cli, bucket, tmp_path):
+    tree = make_tree(tmp_path / "tree")
+    cli("cp", "-r", tree, f"s3://{bucket}/t")
+    cli("cp", "-r", f"s3://{bucket}/t", tmp_path / "back")
+    assert contents(tmp_path / "back") == contents(tree)
+    assert not list((tmp_path / "back").rglob(".*.forebay-part"))
+    assert "0 differ, 43 are the same" in (cli("diff", tree, f"s3://{bucket}/t") + cli.stderr)
+
+
+def test_sync_in_every_direction(cli, bucket, tmp_path):
+    tree = make_tree(tmp_path / "tree")
+    cli("sync", tree, f"s3://{bucket}/t")
+    cli("sync", tree, f"s3://{bucket}/t")
+    assert "copied 0, 43 unchanged" in cli.stderr
+    (tree / "d0/f0").touch()  # a younger time alone copies nothing
+    cli("sync", tree, f"s3://{bucket}/t")
+    assert "copied 0, 43 unchanged" in cli.stderr
+    (tree / "d1/f1").write_bytes(os.urandom(100))  # the same size
+    (tree / "new").write_bytes(b"new")
+    assert cli("sync", "-n", tree, f"s3://{bucket}/t").count("would copy") == 2
+    cli("sync", tree, f"s3://{bucket}/t")
+    assert "copied 2, 42 unchanged" in cli.stderr
+    cli("sync", f"s3://{bucket}/t", tmp_path / "back")
+    assert contents(tmp_path / "back") == contents(tree)
+    cli("sync", f"s3://{bucket}/t", f"s3://{bucket}/other")
+    cli("diff", f"s3://{bucket}/t", f"s3://{bucket}/other")
+    cli("sync", f"s3://{bucket}/t", tmp_path / "back")
+    assert "copied 0, 44 unchanged" in cli.stderr
+
+
+def test_sync_deletes_with_care(cli, bucket, tmp_path):
+    tree = make_tree(tmp_path / "tree")
+    cli("sync", tree, f"s3://{bucket}/t")
+    for i in range(5):
+        (tree / f"d{i % 3}/f{i}").unlink()
+    cli("sync", tree, f"s3://{bucket}/t", "--delete", status=1)  # nobody can be asked
+    assert "--yes" in cli.stderr
+    cli("sync", tree, f"s3://{bucket}/t", "--delete", "--yes", "--max-delete", "4", status=1)
+    assert "--max-delete allows 4" in cli.stderr
+    assert cli("find", f"s3://{bucket}/t", "-o", "jsonl").count("\n") == 43
+    assert cli("sync", tree, f"s3://{bucket}/t", "--delete", "-n").count("would delete") == 5
+    cli("sync", tree, f"s3://{bucket}/t", "--delete", "--yes")
+    assert cli("find", f"s3://{bucket}/t", "-o", "jsonl").count("\n") == 38
+    cli("diff", tree, f"s3://{bucket}/t")
+
+
+def test_sync_that_failed_deletes_nothing(cli, bucket, tmp_path):
+    tree = make_tree(tmp_path / "tree")
+    cli("sync", tree, f"s3://{bucket}/t")
+    (tree / "d1/f1").unlink()
+    (tree / "x").symlink_to("x")  # cannot be read
+    (tree / "d0").chmod(0)
+    if os.access(tree / "d0", os.R_OK):
+        (tree / "d0").chmod(0o755)
+        pytest.skip("root reads everything")
+    try:
+        cli("sync", tree, f"s3://{bucket}/t", "--delete", "--yes", status=1)
+    finally:
+        (tree / "d0").chmod(0o755)
+    assert "nothing is deleted" in cli.stderr
+    assert cli("find", f"s3://{bucket}/t", "-o", "jsonl").count("\n") == 43
+
+
+def test_mv(cli, bucket, tmp_path):
+    tree = make_tree(tmp_path / "tree")
+    want = contents(tree)
+    cli("mv", "-r", tree, f"s3://{bucket}/a")
+    assert contents(tree) == {}
+    cli("mv", "-r", f"s3://{bucket}/a", f"s3://{bucket}/b")
+    assert cli("ls", f"s3://{bucket}/a/") == ""
+    cli("mv", "-r", f"s3://{bucket}/b", tmp_path / "back")
+    assert contents(tmp_path / "back") == want
+    assert cli("ls", "-r", f"s3://{bucket}") == ""
+
+
+def test_rm_of_many(cli, s3, bucket, tmp_path):
+    for i in range(1205):
+        s3.put_object(Bucket=bucket, Key=f"x/{i:04}", Body=b"")
+    s3.put_object(Bucket=bucket, Key="xy", Body=b"")  # is not below x
+    cli("rm", "-r", f"s3://{bucket}/x", status=2)
+    assert "delete 1205 objects" in cli.stderr and "--yes" in cli.stderr
+    assert cli("rm", "-r", "-n", f"s3://{bucket}/x").count("would delete") == 1205
+    cli("rm", "--yes", f"s3://{bucket}/x/000?")
+    cli("rm", f"s3://{bucket}/x/{{0010..0019}}")
+    assert "deleted 10" in cli.stderr
+    cli("rm", "-r", "--yes", f"s3://{bucket}/x")
+    assert "deleted 1185" in cli.stderr
+    assert cli("find", f"s3://{bucket}", "-o", "name") == f"s3://{bucket}/xy\n"
+    cli("rm", "--from-file", "-", input=f"s3://{bucket}/xy\n".encode())
+    assert cli("find", f"s3://{bucket}", "-o", "name") == ""
+
+
+def test_names_patterns_and_filters(cli, s3, bucket, tmp_path):
+    for key in ("a/1.jpg", "a/2.png", "a/b/3.jpg", "c{x}.jpg", "star*"):
+        s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    assert cli("cat", f"s3://{bucket}/a/*.jpg") == "a/1.jpg"
+    assert cli("cat", f"s3://{bucket}/a/**.jpg") == "a/1.jpga/b/3.jpg"
+    assert cli("cat", f"s3://{bucket}/a/{{1.jpg,2.png}}") == "a/1.jpga/2.png"
+    assert cli("cat", f"s3://{bucket}/c{{x}}.jpg") == "c{x}.jpg"
+    assert cli("cat", "--literal", f"s3://{bucket}/star*") == "star*"
+    cli("cat", f"s3://{bucket}/nothing*", status=3)
+    cli("cp", "-r", f"s3://{bucket}", tmp_path / "jpg", "--include", "*.jpg")
+    assert sorted(contents(tmp_path / "jpg")) == ["a/1.jpg", "a/b/3.jpg", "c{x}.jpg"]
+    cli("cp", "-r", f"s3://{bucket}", tmp_path / "rest", "--exclude", "a/**", "--include", "2.png")
+    assert sorted(contents(tmp_path / "rest")) == ["a/2.png", "c{x}.jpg", "star*"]
+    assert "3" in cli("du", f"s3://{bucket}/a")
+    found = [json.loads(line)["name"] for line in cli("find", f"s3://{bucket}", "--name", "*.jpg", "--smaller", "9", "-o", "jsonl").splitlines()]
+    assert found == [f"s3://{bucket}/a/1.jpg", f"s3://{bucket}/c{{x}}.jpg"]
+    assert json.loads(cli("find", f"s3://{bucket}", "--older", "1h", "--json")) == []
+
+
+def test_heads_tails_and_ranges(cli, s3, bucket):
+    body = b"".join(b"line %d\n" % i for i in range(100))
+    s3.put_object(Bucket=bucket, Key="k", Body=body)
+    assert cli("head", f"s3://{bucket}/k").encode() == b"".join(body.splitlines(True)[:10])
+    assert cli("head", "-n", "3", f"s3://{bucket}/k").encode() == b"".join(body.splitlines(True)[:3])
+    assert cli("head", "-c", "7", f"s3://{bucket}/k").encode() == body[:7]
+    assert cli("cat", "--range", "5-9", f"s3://{bucket}/k").encode() == body[5:10]
+    assert cli("cat", "--range", "500-", f"s3://{bucket}/k").encode() == body[500:]
+    assert cli("cat", "--tail", "11", f"s3://{bucket}/k").encode() == body[-11:]
+    cli("cat", "--range", "9-5", f"s3://{bucket}/k", status=2)
+    cli("cat", "--range", "99999-", f"s3://{bucket}/k", status=2)
+
+
+def test_nothing_leaves_the_target_folder(server, tmp_path):
+    """A server that lists what it likes: the keys that would be written elsewhere are refused, the others come."""
+    with fakeremote.FakeRemote() as evil:
+        for key in ("../out", "a/../../out", "/abs", "a//b", "./x", "good", "link/inside"):
+            evil.put(f"/bbb/{key}", b"body")
+        (tmp_path / "dst").mkdir()
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "dst/link").symlink_to(tmp_path / "elsewhere")
+        cli = Cli(server, tmp_path, evil.endpoint)
+        cli("cp", "-r", "s3://bbb", tmp_path / "dst", status=1)
+        assert "../out" in cli.stderr and "symbolic link" in cli.stderr
+        assert (tmp_path / "dst/good").read_bytes() == b"body"
+        assert not list((tmp_path / "elsewhere").iterdir())
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["dst", "elsewhere"]
+        assert sorted(p.name for p in (tmp_path / "dst").iterdir()) == ["good", "link"]
+
+
+def test_a_name_that_is_file_and_folder(cli, s3, bucket, tmp_path):
+    for key in ("a", "a/b"):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"x")
+    cli("cp", "-r", f"s3://{bucket}", tmp_path / "dst", status=1)
+    assert "copied 1, 1 failed" in cli.stderr
+
+
+def test_damage_is_noticed(cli, far, bucket, s3, server, tmp_path):
+    """A bit that flips on the way: asked for again; always: exit code 6, and no file has the name."""
+    body = os.urandom(200_000)
+    s3.put_object(Bucket=bucket, Key="k", Body=body)
+    away = Cli(server, tmp_path, far.endpoint)
+    far.rule("flip", op="GetObject", after=1000, times=1)
+    away("cp", f"s3://{bucket}/k", tmp_path / "once")
+    assert (tmp_path / "once").read_bytes() == body
+    far.rule("flip", op="GetObject", after=1000, times=100)
+    away("cp", f"s3://{bucket}/k", tmp_path / "always", status=6)
+    assert not (tmp_path / "always").exists()
+    away("cat", f"s3://{bucket}/k", status=6)
+
+
+def test_what_breaks_is_tried_again(far, bucket, server, s3, tmp_path):
+    away = Cli(server, tmp_path, far.endpoint)
+    tree = make_tree(tmp_path / "tree")
+    far.rule("error", op="PutObject", status=503, times=30)
+    away("cp", "-r", tree, f"s3://{bucket}/t")
+    far.behave()
+    far.rule("cut", op="GetObject", after=50, times=10)
+    far.rule("error", op="ListObjects", status=500, times=1)
+    away("cp", "-r", f"s3://{bucket}/t", tmp_path / "back")
+    assert contents(tmp_path / "back") == contents(tree)
+    far.behave()
+    body = s3.get_object(Bucket=bucket, Key="t/medium")["Body"].read()
+    far.rule("cut", op="GetObject", after=MIB, times=2)
+    done = subprocess.run([server.binary, "cat", f"s3://{bucket}/t/medium"], env=away.env, capture_output=True, timeout=60)
+    assert done.stdout == body and done.returncode == 0
+
+
+def test_an_upload_goes_on(far, bucket, server, s3, tmp_path):
+    """Interrupted at a terminal in the middle of a large file: the parts that are there are not sent again."""
+    body = os.urandom(100 * MIB)
+    (tmp_path / "large").write_bytes(body)
+    away = Cli(server, tmp_path, far.endpoint)
+    far.settings(mib_s=3)
+    screen = away.terminal("cp", tmp_path / "large", f"s3://{bucket}/large", "-j", "3")
+    screen.expect(b"s left")
+    far.settings(mib_s=40)
+    while far.requests("UploadPart") < 5:
+        screen.expect(b"%", timeout=60)
+        screen._read(0.1)
+    screen.interrupt()
+    assert screen.end() == 7
+    assert b"interrupted" in screen.seen and b"goes on" in screen.seen and b"[=" in screen.seen
+    (upload,) = s3.list_multipart_uploads(Bucket=bucket)["Uploads"]
+    there = s3.list_parts(Bucket=bucket, Key="large", UploadId=upload["UploadId"]).get("Parts", [])
+    assert 0 < len(there) < 7
+    assert len(list(away.notes.iterdir())) == 1
+    far.settings(mib_s=0)
+    far.forget()
+    away("cp", tmp_path / "large", f"s3://{bucket}/large")
+    assert far.requests("UploadPart") == 7 - len(there)
+    assert far.requests("CreateMultipartUpload") == 0
+    assert s3.get_object(Bucket=bucket, Key="large")["Body"].read() == body
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
+    assert not list(away.notes.iterdir())
+
+
+def test_an_upload_of_a_file_that_changed_begins_anew(far, bucket, server, s3, tmp_path):
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(40 * MIB))
+    away = Cli(server, tmp_path, far.endpoint)
+    far.rule("refuse", op="CompleteMultipartUpload", times=100)
+    away("cp", large, f"s3://{bucket}/large", status=5)
+    far.behave()
+    body = os.urandom(41 * MIB)
+    large.write_bytes(body)
+    away("cp", large, f"s3://{bucket}/large")
+    assert s3.get_object(Bucket=bucket, Key="large")["Body"].read() == body
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
+
+
+def test_a_download_goes_on(far, bucket, server, s3, tmp_path):
+    body = os.urandom(100 * MIB)
+    (tmp_path / "large").write_bytes(body)
+    away = Cli(server, tmp_path, far.endpoint)
+    away("cp", tmp_path / "large", f"s3://{bucket}/large")
+    far.rule("refuse", op="GetObject", times=1000, key="none")
+    far.settings(mib_s=6)
+    screen = away.terminal("cp", f"s3://{bucket}/large", tmp_path / "back", "-j", "2")
+    screen.expect(b"(2", b"(3", b"(4", b"(5", timeout=120)
+    far.settings(mib_s=40)
+    screen.expect(b"(4", b"(5", b"(6", timeout=120)
+    screen.interrupt()
+    assert screen.end() == 7
+    assert b"goes on" in screen.seen
+    assert not (tmp_path / "back").exists() and len(list(tmp_path.glob(".back.*.forebay-part"))) == 1
+    far.settings(mib_s=0)
+    far.forget()
+    away("cp", f"s3://{bucket}/large", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == body
+    assert far.object_bytes() < 85 * MIB
+    assert not list(tmp_path.glob(".back.*")) and not list(away.notes.iterdir())
+
+
+def test_a_resumed_download_of_damage_is_thrown_away(far, bucket, server, s3, tmp_path):
+    """Somebody wrote into the hidden file: the ETag tells, and the next try begins anew."""
+    body = os.urandom(64 * MIB)
+    s3.put_object(Bucket=bucket, Key="large", Body=body)
+    away = Cli(server, tmp_path, far.endpoint)
+    far.rule("cut", op="GetObject", after=1000, times=1000)
+    away("cp", f"s3://{bucket}/large", tmp_path / "back", status=1)
+    far.behave()
+    (note,) = away.notes.iterdir()
+    text = note.read_text().replace("have 00", "have 0f")
+    note.write_text(text)
+    (hidden,) = tmp_path.glob(".back.*")
+    with open(hidden, "r+b") as f:
+        f.truncate(64 * MIB)
+    away("cp", f"s3://{bucket}/large", tmp_path / "back", status=6)
+    assert "thrown away" in away.stderr and not (tmp_path / "back").exists()
+    away("cp", f"s3://{bucket}/large", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == body
+
+
+def test_an_object_that_changes_under_a_download(far, bucket, server, s3, tmp_path):
+    s3.put_object(Bucket=bucket, Key="large", Body=os.urandom(48 * MIB))
+    away = Cli(server, tmp_path, far.endpoint)
+    far.rule("cut", op="GetObject", after=1000, times=1000)
+    away("cp", f"s3://{bucket}/large", tmp_path / "back", status=1)
+    body = os.urandom(48 * MIB)
+    s3.put_object(Bucket=bucket, Key="large", Body=body)
+    far.behave()
+    away("cp", f"s3://{bucket}/large", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == body
+
+
+def test_no_space_here(cli, s3, bucket, tmp_path):
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x" * 100)
+    cli("cp", f"s3://{bucket}/k", "/dev/full/k", status=5)
+    cli("cp", f"s3://{bucket}/k", "/proc/k", status=3)
+
+
+def test_a_question_at_a_terminal(cli, s3, bucket):
+    for i in range(3):
+        s3.put_object(Bucket=bucket, Key=f"x/{i}", Body=b"1234")
+    screen = cli.terminal("rm", "-r", f"s3://{bucket}/x")
+    screen.expect(b"delete 3 objects, 12 B? [y/N]").type(b"n\n")
+    assert screen.end() == 7
+    assert cli("du", f"s3://{bucket}").split()[:2] == ["12", "3"]
+    screen = cli.terminal("rm", "-r", f"s3://{bucket}/x")
+    screen.expect(b"[y/N]").type(b"y\n")
+    assert screen.end() == 0
+    assert cli("du", f"s3://{bucket}").split()[:2] == ["0", "0"]
+
+
+def test_errors_say_what_to_do(cli, bucket, server, tmp_path):
+    cli("cp", "-r", tmp_path, "s3://no-such-bucket-here/x", status=0)  # nothing there to copy
+    (tmp_path / "f").write_bytes(b"x")
+    cli("cp", tmp_path / "f", "s3://no-such-bucket-here/x", status=3)
+    assert "forebay mb" in cli.stderr and "FOREBAY-E1004" in cli.stderr
+    cli("cp", tmp_path / "nothing", f"s3://{bucket}/x", status=3)
+    cli("cp", tmp_path, f"s3://{bucket}/x", status=2)
+    assert "-r copies" in cli.stderr
+    wrong = Cli(server, tmp_path, env={"FOREBAY_ACCESS_KEY_ID": server.keys()[0], "FOREBAY_SECRET_ACCESS_KEY": "wrong"})
+    wrong("cp", tmp_path / "f", f"s3://{bucket}/x", status=4)
+    assert "FOREBAY-E1101" in wrong.stderr
+    gone = Cli(server, tmp_path, "http://127.0.0.1:1")
+    gone("cp", tmp_path / "f", f"s3://{bucket}/x", status=5)
+    assert "Is a server running" in gone.stderr
+
+
+def test_against_another_server(server, seaweed, remote_s3, remote_bucket, tmp_path):
+    """SeaweedFS, with the keys of an AWS profile."""
+    credentials = tmp_path / "credentials"
+    from rigs import seaweed as seaweed_rig
+
+    credentials.write_text(f"[other]\naws_access_key_id = {seaweed_rig.ACCESS_KEY}\naws_secret_access_key = {seaweed_rig.SECRET_KEY}\n")
+    cli = Cli(server, tmp_path, seaweed.endpoint, {"AWS_SHARED_CREDENTIALS_FILE": str(credentials), "AWS_PROFILE": "other"})
+    tree = make_tree(tmp_path / "tree")
+    (tree / "large").write_bytes(os.urandom(40 * MIB))
+    cli("sync", tree, f"s3://{remote_bucket}/t")
+    cli("diff", tree, f"s3://{remote_bucket}/t")
+    cli("cp", "-r", f"s3://{remote_bucket}/t", tmp_path / "back")
+    assert contents(tmp_path / "back") == contents(tree)
+    cli("cp", "-r", f"s3://{remote_bucket}/t/d0", f"s3://{remote_bucket}/u")
+    cli("rm", "-r", "--yes", f"s3://{remote_bucket}/t")
+    assert cli("find", f"s3://{remote_bucket}/t") == ""
