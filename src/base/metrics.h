@@ -39,6 +39,8 @@
       "failed requests to backends", "", "")                                             \
     X(M_DISK_IO_BYTES, "forebay_disk_io_bytes_total", COUNTER,                           \
       "bytes read and written on disks", "direction", "read|write")                      \
+    X(M_READS_HEDGED, "forebay_reads_hedged_total", COUNTER,                             \
+      "reads that took too long on one disk and were asked of another copy", "", "")     \
     X(M_DISK_SYNCS, "forebay_disk_syncs_total", COUNTER,                                 \
       "fdatasync calls of committers", "", "")                                           \
     X(M_DISK_COMMITS, "forebay_disk_commits_total", COUNTER, "records committed", "",    \

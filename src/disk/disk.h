@@ -241,6 +241,8 @@ enum err disk_read_begin(struct disk *d, const struct disk_key *k, const struct 
  * A block whose sum is wrong: ERR_CORRUPT, nothing of that piece is given. May switch unless hot. */
 enum err disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece,
                         struct errbuf *eb) MUST_CHECK;
+/* Was the piece that was given last in memory? */
+bool disk_read_was_hot(const struct disk_reader *r);
 void disk_read_end(struct disk_reader **rp); /* NULL is fine */
 
 /* ---- once more ----

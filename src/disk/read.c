@@ -536,6 +536,12 @@ disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece,
                                             : next_of_body(r, by, piece, eb);
 }
 
+bool
+disk_read_was_hot(const struct disk_reader *r)
+{
+    return r->part != NULL ? disk_read_was_hot(r->part) : r->pin.at != NULL;
+}
+
 /* ---- once more ---- */
 
 bool

@@ -355,6 +355,7 @@ disks_new(const struct disk_options *o)
 
     ds->keeper.o = *o;
     ds->hot = hot_new(o->hot_bytes);
+    atomic_init(&ds->hedge.credit, HEDGE_CREDIT_MAX);
     ds->keylocks = keylocks_new();
     rt_sem_init(&ds->keeper.storing, 1);
     rt_sem_init(&ds->keeper.changing, 1);

@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "disks/disks.h"
+#include "disks/hedge.h"
 #include "disks/keylock.h"
 #include "disks/place.h"
 #include "disks/roster.h"
@@ -40,6 +41,7 @@ struct slot {
     /* Any loop. */
     _Atomic int state;
     _Atomic uint64_t busy; /* calls inside it, while there are several disks */
+    struct hedge_times times[HEDGE_KINDS]; /* hedge.c */
 
     struct disks *disks; /* set with the disk */
 
@@ -68,6 +70,7 @@ struct disks {
     struct slot slots[DISKS_MAX];
     struct disk_ids ids; /* lent to every disk */
     struct hot *hot;     /* lent to every disk */
+    struct hedge hedge;
 
     /* Who is under way, so that a change of the set can wait for those who began before it. */
     _Atomic uint32_t phase;      /* parity chooses the counter */

@@ -7,8 +7,6 @@
 #include "disks/internal.h"
 #include "disks/move.h"
 
-#define SLOW_MS                                                                          \
-    80 /* a piece of an object with copies that takes longer is asked for elsewhere */
 #define LOOKUPS_MAX 64 /* while what is looked for is moved again and again */
 
 static bool
@@ -188,24 +186,79 @@ is_trouble(enum err rc)
            rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT;
 }
 
+static bool
+is_slow(struct disks *ds, unsigned i, enum hedge_kind kind)
+{
+    struct disk_health h;
+    struct disk *d;
+
+    if (hedge_avoids(ds, i, kind))
+        return true;
+    d = slot_enter(ds, i);
+    if (d == NULL)
+        return true;
+    disk_health(d, &h);
+    slot_leave(ds, i);
+    return h.state == DISK_SLOW;
+}
+
+/* The copy to begin with: the row's own, or another one where that disk is slow and the other's is not. */
+static struct row
+choose_copy(struct disks *ds, const struct disks_key *k, const struct row *row,
+            enum hedge_kind kind)
+{
+    struct row other;
+
+    if (k->copies > 1 && is_slow(ds, row->disk, kind) &&
+        other_copy(ds, k, row, (uint64_t)1 << row->disk, &other) &&
+        !is_slow(ds, other.disk, kind))
+        return other;
+    return *row;
+}
+
+/* One copy's metadata, for as long as there may be a better one. */
+static enum err
+meta_of_copy(struct disks *ds, const struct disks_key *k, const struct row *at,
+             bool hurry, bool again, struct arena *a, struct object_meta *out,
+             struct errbuf *eb)
+{
+    struct disk *d = slot_enter(ds, at->disk);
+    struct deadline late = hurry ? hedge_begin(ds, HEDGE_SMALL, again) : DEADLINE_NEVER;
+    uint64_t begun = rt_now_ns();
+    struct rt_scope scope;
+    enum err rc;
+
+    if (d == NULL)
+        return unheard(eb);
+    rt_scope_begin(&scope, late);
+    rc = disk_meta(d, &k->at, at, a, out, eb);
+    rt_scope_end(&scope);
+    slot_leave(ds, at->disk);
+    if (rc == ERR_TIMEOUT && deadline_passed(late))
+        hedge_late(ds, at->disk, HEDGE_SMALL, rt_now_ns() - begun);
+    if (rc == ERR_OK)
+        hedge_took(ds, at->disk, HEDGE_SMALL, rt_now_ns() - begun);
+    return rc;
+}
+
 static enum err
 meta_many(struct disks *ds, const struct disks_key *k, const struct row *row,
           struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
-    struct row at = *row;
-    uint64_t tried = 0;
+    struct row at = choose_copy(ds, k, row, HEDGE_SMALL);
+    bool hurry = k->copies > 1;
+    uint64_t tried = 0, slow = 0; /* slow: bits of disks that did not answer in a hurry */
     struct errbuf first = {{0}};
     enum err first_rc = ERR_OK;
 
     for (;;) {
-        struct disk *d = slot_enter(ds, at.disk);
-        enum err rc = d != NULL ? disk_meta(d, &k->at, &at, a, out, eb) : unheard(eb);
+        enum err rc = meta_of_copy(ds, k, &at, hurry, tried != 0, a, out, eb);
 
-        if (d != NULL)
-            slot_leave(ds, at.disk);
-        if (!is_trouble(rc))
+        if (!is_trouble(rc) || rt_cancelled())
             return rc;
-        if (tried == 0) {
+        if (hurry && rc == ERR_TIMEOUT)
+            slow |= (uint64_t)1 << at.disk;
+        if (first_rc == ERR_OK || first_rc == ERR_TIMEOUT) {
             first_rc = rc;
             if (eb != NULL)
                 first = *eb;
@@ -213,11 +266,16 @@ meta_many(struct disks *ds, const struct disks_key *k, const struct row *row,
         if (rc == ERR_CORRUPT || rc == ERR_IO)
             repair_later(ds, k, at.disk);
         tried |= (uint64_t)1 << at.disk;
-        if (!other_copy(ds, k, row, tried, &at)) {
+        if (other_copy(ds, k, row, tried, &at))
+            continue;
+        /* Nobody said it in a hurry: those that were only slow may take their time. */
+        tried &= ~slow;
+        if (!hurry || slow == 0 || !other_copy(ds, k, row, tried, &at)) {
             if (eb != NULL)
                 *eb = first;
             return first_rc;
         }
+        hurry = false;
     }
 }
 
@@ -256,6 +314,7 @@ open_copy(struct disks_reader *r, struct errbuf *eb)
     if (d == NULL)
         return unheard(eb);
     rc = disk_read_begin(d, &r->key.at, &r->row, r->at, r->left, &r->from, eb);
+    r->fresh = true;
     if (rc != ERR_OK)
         slot_leave(r->disks, r->row.disk);
     return rc;
@@ -280,32 +339,17 @@ read_around(struct disks_reader *r, enum err why)
     }
 }
 
-static bool
-is_slow(struct disks *ds, unsigned i)
-{
-    struct disk_health h;
-    struct disk *d = slot_enter(ds, i);
-
-    if (d == NULL)
-        return true;
-    disk_health(d, &h);
-    slot_leave(ds, i);
-    return h.state == DISK_SLOW;
-}
-
 static enum err
 begin_many(struct disks *ds, const struct disks_key *k, const struct row *row,
            uint64_t offset, uint64_t len, struct disks_reader *r, struct errbuf *eb)
 {
-    struct row other;
     enum err rc;
 
-    *r = (struct disks_reader){
-        .disks = ds, .key = *k, .row = *row, .at = offset, .left = len};
-    if (k->copies > 1 && is_slow(ds, row->disk) &&
-        other_copy(ds, k, row, (uint64_t)1 << row->disk, &other) &&
-        !is_slow(ds, other.disk))
-        r->row = other;
+    *r = (struct disks_reader){.disks = ds,
+                               .key = *k,
+                               .row = choose_copy(ds, k, row, hedge_kind_of(len)),
+                               .at = offset,
+                               .left = len};
     rc = open_copy(r, eb);
     if (rc == ERR_OK || !is_trouble(rc))
         return rc;
@@ -344,6 +388,30 @@ take_time(struct disks_reader *r, uint64_t slow)
     return true;
 }
 
+/* The next piece of the copy at hand, for as long as there may be a better one. */
+static enum err
+next_of_copy(struct disks_reader *r, bool hurry, struct deadline by, struct span *piece,
+             struct errbuf *eb)
+{
+    enum hedge_kind kind = hedge_kind_of(r->left);
+    struct deadline late =
+        hurry ? hedge_begin(r->disks, kind, r->tried != 0) : DEADLINE_NEVER;
+    uint64_t begun = rt_now_ns();
+    struct rt_scope scope;
+    enum err rc;
+
+    rt_scope_begin(&scope, late);
+    rc = disk_read_next(r->from, by, piece, eb);
+    rt_scope_end(&scope);
+    if (rc == ERR_TIMEOUT && deadline_passed(late))
+        hedge_late(r->disks, r->row.disk, kind, rt_now_ns() - begun);
+    /* Later pieces were read ahead: how long was not seen. */
+    if (rc == ERR_OK && r->fresh && !disk_read_was_hot(r->from))
+        hedge_took(r->disks, r->row.disk, kind, rt_now_ns() - begun);
+    r->fresh = false;
+    return rc;
+}
+
 static enum err
 next_many(struct disks_reader *r, struct deadline by, struct span *piece,
           struct errbuf *eb)
@@ -354,15 +422,10 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
     uint64_t slow = 0; /* bits of disks that did not answer in a hurry */
 
     for (;;) {
-        struct rt_scope scope;
         enum err rc = r->from != NULL ? ERR_OK : open_copy(r, eb);
 
-        if (hurry)
-            rt_scope_begin(&scope, deadline_in_ms(SLOW_MS));
         if (rc == ERR_OK)
-            rc = disk_read_next(r->from, by, piece, eb);
-        if (hurry)
-            rt_scope_end(&scope);
+            rc = next_of_copy(r, hurry, by, piece, eb);
         if (rc == ERR_OK) {
             r->at += piece->len;
             r->left -= piece->len;
