@@ -13,7 +13,8 @@
 #include "cloud/internal.h"
 #include "rt/loop.h"
 
-#define SECRET_BYTES_MAX KIB(16)
+#define SECRET_BYTES_MAX    KIB(16)
+#define CONNECTIONS_DEFAULT 64
 
 enum err
 cloud_start(const struct cloud_options *o, struct cloud **out, struct errbuf *eb)
@@ -223,7 +224,7 @@ cloud_client_make(struct cloud *c, const struct map_backend *b, struct s3_client
 }
 
 enum err
-cloud_client_of(struct cloud *c, const struct map_backend *b, struct s3_client **out,
+cloud_client_of(struct cloud *c, const struct map_backend *b, struct cloud_client **out,
                 struct errbuf *eb)
 {
     struct client_set *set = &c->clients[rt_loop_index()];
@@ -233,11 +234,13 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct s3_client *
 
     if (cc != NULL) {
         free(settings);
-        *out = cc->s3;
+        *out = cc;
         return ERR_OK;
     }
     cc = xcalloc(1, sizeof *cc);
     cc->settings = settings;
+    throttle_init(&cc->throttle, c->options.connections != 0 ? c->options.connections
+                                                             : CONNECTIONS_DEFAULT);
     rc = cloud_client_make(c, b, &cc->s3,
                            eb); /* may switch: another fiber may have been as quick */
     other = table_get(&set->by_settings, span_of(settings));
@@ -245,15 +248,63 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct s3_client *
         !table_put(&set->by_settings, span_of(settings), cc))
         rc = err_set(eb, ERR_BUSY, "over %u different backends are in use", CLIENTS_MAX);
     if (rc == ERR_OK && other == NULL) {
-        *out = cc->s3;
+        *out = cc;
         return ERR_OK;
     }
     s3_client_free(&cc->s3);
     free(cc->settings);
     free(cc);
     if (rc == ERR_OK)
-        *out = other->s3;
+        *out = other;
     return rc;
+}
+
+/* ---- a backend that is down, or says that it is too much ---- */
+
+enum err
+cloud_may_ask(struct cloud_client *cc, struct s3_failure *f, struct errbuf *eb)
+{
+    uint64_t left_ms;
+
+    if (breaker_may(&cc->breaker, rt_now_ns(), &left_ms))
+        return ERR_OK;
+    *f = (struct s3_failure){0};
+    return err_set(eb, ERR_BACKEND,
+                   "it did not answer the last %u calls and is asked again in %.1f s",
+                   MAX(cc->breaker.failures, (unsigned)BREAKER_FAILURES),
+                   (double)left_ms / 1000);
+}
+
+static bool
+says_slow_down(const struct s3_failure *f)
+{
+    return f->status == 503 || f->status == 429;
+}
+
+void
+cloud_told(struct cloud_client *cc, enum err rc, const struct s3_failure *f)
+{
+    enum breaker_outcome what = BREAKER_ANSWERED;
+
+    if (rc == ERR_CANCELLED)
+        what = BREAKER_UNKNOWN;
+    else if (rc != ERR_OK && !says_slow_down(f) && (f->status == 0 || f->status >= 500))
+        what = BREAKER_SILENT;
+    if (rc != ERR_OK && says_slow_down(f) &&
+        throttle_slow_down(&cc->throttle, rt_now_ns()))
+        LOG(LOG_INFO, "backend.slow_down", "the backend wants fewer transfers at once",
+            L_U64("now", (uint64_t)cc->throttle.limit));
+    if (breaker_tell(&cc->breaker, what, rt_now_ns())) {
+        char where[256];
+
+        snprintf(where, sizeof where, "%.*s", (int)strcspn(cc->settings, "\n"),
+                 cc->settings);
+        LOG(LOG_WARN, "backend.breaker",
+            breaker_is_open(&cc->breaker) ? "the backend does not answer: misses fail at "
+                                            "once, what is here is served"
+                                          : "the backend answers again",
+            L_TEXT("backend", where));
+    }
 }
 
 /* ---- repeating ---- */

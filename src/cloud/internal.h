@@ -1,7 +1,9 @@
 /* internal: what the files of the cloud room share. */
 #pragma once
 #include "base/table.h"
+#include "cloud/breaker.h"
 #include "cloud/cloud.h"
+#include "cloud/throttle.h"
 
 #define CLIENTS_MAX    10000
 #define RETRY_BASE_MS  50
@@ -10,6 +12,8 @@
 struct cloud_client {
     char *settings; /* owned: the key of the table */
     struct s3_client *s3;
+    struct breaker breaker;
+    struct throttle throttle; /* of GETs */
 };
 struct client_set {
     struct table by_settings; /* on its loop only */
@@ -20,7 +24,11 @@ struct cloud {
 };
 /* The client for these settings on this loop, made when missing. May switch. */
 enum err cloud_client_of(struct cloud *c, const struct map_backend *b,
-                         struct s3_client **out, struct errbuf *eb) MUST_CHECK;
+                         struct cloud_client **out, struct errbuf *eb) MUST_CHECK;
+/* ERR_BACKEND while the backend is left alone; what came of the call is told by cloud_told(). */
+enum err cloud_may_ask(struct cloud_client *cc, struct s3_failure *f,
+                       struct errbuf *eb) MUST_CHECK;
+void cloud_told(struct cloud_client *cc, enum err rc, const struct s3_failure *f);
 
 /* One that nobody else uses and no table holds: the caller frees it. May switch. */
 enum err cloud_client_make(struct cloud *c, const struct map_backend *b,

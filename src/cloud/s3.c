@@ -46,11 +46,14 @@ cloud_probe(struct cloud *c, const struct map_backend *b, struct errbuf *eb)
  *     return attempt_end(&t, eb);
  */
 struct attempt {
+    struct cloud_client *client;
     struct s3_client *s3;
     struct retry retry;
     struct s3_failure failure; /* of the last one */
     unsigned label;            /* of M_BACKEND_REQUESTS */
     bool begun;
+    bool asking; /* it is to be told what comes of this one */
+    struct errbuf *eb;
     bool unclear; /* one of them had no clear answer: it may have happened */
     enum err rc;
 };
@@ -59,8 +62,10 @@ static void
 attempt_begin(struct attempt *t, struct cloud *c, const struct map_bucket *b,
               unsigned label, struct errbuf *eb)
 {
-    *t = (struct attempt){.label = label};
-    t->rc = cloud_client_of(c, &b->backend, &t->s3, eb);
+    *t = (struct attempt){.label = label, .eb = eb};
+    t->rc = cloud_client_of(c, &b->backend, &t->client, eb);
+    if (t->rc == ERR_OK)
+        t->s3 = t->client->s3;
     retry_begin(&t->retry, c);
 }
 
@@ -69,6 +74,9 @@ attempt_next(struct attempt *t)
 {
     bool more = !t->begun ? t->rc == ERR_OK : t->rc != ERR_OK && t->rc != ERR_NOT_FOUND;
 
+    if (t->asking)
+        cloud_told(t->client, t->rc, &t->failure);
+    t->asking = false;
     if (t->begun && more) {
         int status = t->failure.status;
 
@@ -76,6 +84,11 @@ attempt_next(struct attempt *t)
         more = retry_again(&t->retry, &t->failure, t->rc);
     }
     t->begun = true;
+    if (more && cloud_may_ask(t->client, &t->failure, t->eb) != ERR_OK) {
+        t->rc = ERR_BACKEND;
+        more = false;
+    }
+    t->asking = more;
     if (more)
         metric_add(M_BACKEND_REQUESTS, t->label, 1);
     return more;
@@ -108,6 +121,8 @@ struct cloud_get {
     size_t key_len;
     struct arena *arena; /* owned: what a resumed answer says of itself */
     char *etag;          /* of the version that is read; "" when the backend gives none */
+    struct cloud_client *client;
+    bool entered; /* its throttle */
     struct s3_call *call;
     uint64_t at, end; /* the next byte, and the one behind the last */
     struct retry retry;
@@ -115,9 +130,8 @@ struct cloud_get {
 };
 
 static enum err
-get_once(struct cloud_get *g, struct s3_client *s3, bool ranged, uint64_t last,
-         struct arena *a, struct s3_object_info *out, struct s3_failure *f,
-         struct errbuf *eb)
+get_once(struct cloud_get *g, bool ranged, uint64_t last, struct arena *a,
+         struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_get get = {.bucket = remote(g->bucket),
                          .key = {g->key, g->key_len},
@@ -127,8 +141,26 @@ get_once(struct cloud_get *g, struct s3_client *s3, bool ranged, uint64_t last,
                          .if_match = span_of(g->etag),
                          .checksum_mode = !ranged};
 
+    enum err rc = cloud_may_ask(g->client, f, eb);
+
+    if (rc != ERR_OK)
+        return rc;
     metric_add(M_BACKEND_REQUESTS, B_GET, 1);
-    return s3_get_begin(s3, &get, a, out, &g->call, f, eb);
+    rc = s3_get_begin(g->client->s3, &get, a, out, &g->call, f, eb);
+    cloud_told(g->client, rc, f);
+    return rc;
+}
+
+/* The client, and a place among its transfers. */
+static enum err
+get_enter(struct cloud_get *g, struct errbuf *eb)
+{
+    enum err rc = cloud_client_of(g->c, &g->bucket->backend, &g->client, eb);
+
+    if (rc == ERR_OK)
+        rc = throttle_enter(&g->client->throttle);
+    g->entered = rc == ERR_OK;
+    return rc;
 }
 
 enum err
@@ -138,7 +170,6 @@ cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
 {
     struct cloud_get *g = xcalloc(1, sizeof *g);
     bool ranged = first > 0 || last != UINT64_MAX;
-    struct s3_client *s3 = NULL;
     struct s3_failure f;
     enum err rc;
 
@@ -151,9 +182,9 @@ cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
     g->at = first;
     g->arena = arena_new(KIB(4), MIB(1));
     retry_begin(&g->retry, c);
-    rc = cloud_client_of(c, &b->backend, &s3, eb);
+    rc = get_enter(g, eb);
     while (rc == ERR_OK) {
-        rc = get_once(g, s3, ranged, last, a, out, &f, eb);
+        rc = get_once(g, ranged, last, a, out, &f, eb);
         if (rc == ERR_OK)
             break;
         if (rc != ERR_NOT_FOUND && retry_again(&g->retry, &f, rc))
@@ -178,18 +209,16 @@ static enum err
 resume(struct cloud_get *g, struct errbuf *eb)
 {
     struct s3_object_info info;
-    struct s3_client *s3 = NULL;
     struct s3_failure f;
-    enum err rc;
+    enum err rc = ERR_OK;
 
     s3_end(&g->call);
     if (g->etag[0] == '\0')
         return err_set(eb, ERR_BACKEND,
                        "the transfer broke and the backend gives no ETag to go on by");
-    rc = cloud_client_of(g->c, &g->bucket->backend, &s3, eb);
     while (rc == ERR_OK) {
         arena_reset(g->arena);
-        rc = get_once(g, s3, true, g->end - 1, g->arena, &info, &f, eb);
+        rc = get_once(g, true, g->end - 1, g->arena, &info, &f, eb);
         if (rc == ERR_OK &&
             (info.range_first != g->at || info.body_length != g->end - g->at))
             return err_set(eb, ERR_BACKEND,
@@ -247,7 +276,11 @@ cloud_get_end(struct cloud_get **gp)
     *gp = NULL;
     if (g == NULL)
         return;
+    if (g->entered && g->call != NULL && g->at == g->end)
+        throttle_went_well(&g->client->throttle);
     s3_end(&g->call);
+    if (g->entered)
+        throttle_leave(&g->client->throttle);
     map_bucket_drop(&g->bucket);
     arena_free(&g->arena);
     free(g->key);

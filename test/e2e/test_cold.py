@@ -463,3 +463,44 @@ def test_a_listing_that_is_no_xml(odd):
         fake.on("GET", "/odd", lambda r, words=words: r.send(200, {}, words))
         reply = plain.ask(process.port, "GET", "odd", query="list-type=2")
         assert reply.status >= 500 or reply.headers.get("x-forebay-stale") == "backend-down", words
+
+
+# ---- a backend that is down, or has too much to do ----
+
+
+def test_a_dead_backend_is_left_alone_and_asked_again(tier, remote_s3):
+    """Misses fail at once, what is here is served, and the first answer ends it."""
+    process, cloud, bucket = tier
+    remote_s3.put_object(Bucket=bucket, Key="here", Body=b"x" * 1000)
+    remote_s3.put_object(Bucket=bucket, Key="there", Body=b"y" * 1000)
+    assert plain.get(process.port, bucket, "here").status == 200
+    cloud.rule("error", op="GetObject", status=500)
+    log = process.log_path
+    wait_for(
+        lambda: plain.get(process.port, bucket, "there").status >= 500 and "does not answer: misses fail at once" in log.read_text(),
+        "the breaker",
+        timeout=60,
+    )
+    asked = cloud.requests()
+    wait_for(lambda: b"is asked again in" in plain.get(process.port, bucket, "there").body, "a miss that was not asked", timeout=30)
+    for _ in range(50):
+        assert plain.get(process.port, bucket, "here").status == 200
+        assert plain.get(process.port, bucket, "there").status in (500, 502, 503)
+    assert cloud.requests() - asked < 30  # each of the loops may try now and then
+    cloud.behave()
+    wait_for(lambda: plain.get(process.port, bucket, "there").status == 200, "the backend's return", timeout=90)
+    assert "the backend answers again" in log.read_text()
+
+
+def test_a_storm_of_slow_down_is_weathered(tier, remote_s3):
+    """503 SlowDown to a burst: fewer at once, each is repeated, everybody gets his bytes."""
+    process, cloud, bucket = tier
+    for n in range(40):
+        remote_s3.put_object(Bucket=bucket, Key=f"k{n}", Body=b"z" * 5000)
+    cloud.rule("error", op="GetObject", status=503, times=20)
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        replies = list(pool.map(lambda n: plain.get(process.port, bucket, f"k{n}").status, range(40)))
+    assert "wants fewer transfers at once" in process.log_path.read_text()
+    late = [n for n, status in enumerate(replies) if status != 200]
+    assert len(late) < 20  # two tries more each, in a storm of twenty
+    assert all(plain.get(process.port, bucket, f"k{n}").status == 200 for n in late)
