@@ -205,12 +205,27 @@ s3_upload_complete(struct s3_client *c, struct span bucket, struct span key,
                    struct arena *a, struct span *etag, struct s3_failure *f,
                    struct errbuf *eb)
 {
-    struct param params[1] = {{SPAN("uploadId"), upload_id}};
+    struct s3_completion w = {.bucket = bucket,
+                              .key = key,
+                              .upload_id = upload_id,
+                              .parts = parts,
+                              .count = count};
+
+    return s3_upload_complete_if(c, &w, a, etag, f, eb);
+}
+
+enum err
+s3_upload_complete_if(struct s3_client *c, const struct s3_completion *w, struct arena *a,
+                      struct span *etag, struct s3_failure *f, struct errbuf *eb)
+{
+    struct param params[1] = {{SPAN("uploadId"), w->upload_id}};
     struct s3_order o = {.method = "POST",
-                         .bucket = bucket,
-                         .key = key,
+                         .bucket = w->bucket,
+                         .key = w->key,
                          .params = params,
-                         .param_count = 1};
+                         .param_count = 1,
+                         .headers = w->headers,
+                         .header_count = w->header_count};
     struct s3xml_result result;
     struct span doc;
     struct buf body;
@@ -220,10 +235,10 @@ s3_upload_complete(struct s3_client *c, struct span bucket, struct span key,
     buf_init(&body, S3XML_COMPLETE_BODY_MAX);
     xml_begin(&x, &body);
     xml_open_s3(&x, "CompleteMultipartUpload");
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < w->count; i++) {
         xml_open(&x, "Part");
-        xml_u64(&x, "PartNumber", parts[i].number);
-        xml_etag(&x, "ETag", parts[i].etag);
+        xml_u64(&x, "PartNumber", w->parts[i].number);
+        xml_etag(&x, "ETag", w->parts[i].etag);
         xml_close(&x);
     }
     xml_close(&x);

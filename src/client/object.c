@@ -284,13 +284,66 @@ s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag,
 }
 
 enum err
-s3_delete(struct s3_client *c, struct span bucket, struct span key, struct s3_failure *f,
-          struct errbuf *eb)
+s3_delete_if(struct s3_client *c, struct span bucket, struct span key,
+             const struct s3_header *headers, uint32_t header_count, struct s3_failure *f,
+             struct errbuf *eb)
 {
-    struct s3_order o = {.method = "DELETE", .bucket = bucket, .key = key};
+    struct s3_order o = {.method = "DELETE",
+                         .bucket = bucket,
+                         .key = key,
+                         .headers = headers,
+                         .header_count = header_count};
     struct arena *a = arena_new(KIB(4), MIB(1));
     enum err rc = order_simple(c, &o, (struct span){"", 0}, a, NULL, f, eb);
 
+    arena_free(&a);
+    return rc;
+}
+
+enum err
+s3_delete(struct s3_client *c, struct span bucket, struct span key, struct s3_failure *f,
+          struct errbuf *eb)
+{
+    return s3_delete_if(c, bucket, key, NULL, 0, f, eb);
+}
+
+/* ---- tags ---- */
+
+enum err
+s3_tags_get(struct s3_client *c, struct span bucket, struct span key, struct arena *a,
+            struct span *doc, struct s3_failure *f, struct errbuf *eb)
+{
+    struct param params[1] = {{SPAN("tagging"), SPAN("")}};
+    struct s3_order o = {.method = "GET",
+                         .bucket = bucket,
+                         .key = key,
+                         .params = params,
+                         .param_count = 1};
+
+    return order_simple(c, &o, (struct span){"", 0}, a, doc, f, eb);
+}
+
+enum err
+s3_tags_set(struct s3_client *c, struct span bucket, struct span key, struct span doc,
+            struct s3_failure *f, struct errbuf *eb)
+{
+    struct param params[1] = {{SPAN("tagging"), SPAN("")}};
+    unsigned char md5[DIGEST_MAX];
+    char text[BASE64_LEN(16) + 1];
+    struct s3_header headers[] = {{SPAN("content-md5"), {text, BASE64_LEN(16)}}};
+    struct s3_order o = {.method = doc.len > 0 ? "PUT" : "DELETE",
+                         .bucket = bucket,
+                         .key = key,
+                         .params = params,
+                         .param_count = 1,
+                         .headers = headers,
+                         .header_count = doc.len > 0};
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    enum err rc;
+
+    digest_once(DIGEST_MD5, doc.at, doc.len, md5);
+    base64_encode(md5, 16, text);
+    rc = order_simple(c, &o, doc, a, NULL, f, eb);
     arena_free(&a);
     return rc;
 }

@@ -116,6 +116,17 @@ enum err s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag,
 
 enum err s3_delete(struct s3_client *c, struct span bucket, struct span key,
                    struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+/* The same with headers: conditions. */
+enum err s3_delete_if(struct s3_client *c, struct span bucket, struct span key,
+                      const struct s3_header *headers, uint32_t header_count,
+                      struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+/* Tags of an object, as the document <Tagging>: in the arena. */
+enum err s3_tags_get(struct s3_client *c, struct span bucket, struct span key,
+                     struct arena *a, struct span *doc, struct s3_failure *f,
+                     struct errbuf *eb) MUST_CHECK;
+/* `doc` empty: none are left. */
+enum err s3_tags_set(struct s3_client *c, struct span bucket, struct span key,
+                     struct span doc, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 
 /* Up to S3_DELETE_MAX keys in one request. ERR_OK with *refused set to how many were not deleted; *why says so of the first.
  * A server that does not know DeleteObjects: ERR_NOT_BUILT. */
@@ -186,6 +197,16 @@ enum err s3_upload_complete(struct s3_client *c, struct span bucket, struct span
                             struct span upload_id, const struct s3_part *parts,
                             uint32_t count, struct arena *a, struct span *etag,
                             struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+struct s3_completion {
+    struct span bucket, key, upload_id;
+    const struct s3_part *parts;
+    uint32_t count;
+    const struct s3_header *headers; /* conditions */
+    uint32_t header_count;
+};
+enum err s3_upload_complete_if(struct s3_client *c, const struct s3_completion *w,
+                               struct arena *a, struct span *etag, struct s3_failure *f,
+                               struct errbuf *eb) MUST_CHECK;
 enum err s3_upload_abort(struct s3_client *c, struct span bucket, struct span key,
                          struct span upload_id, struct s3_failure *f,
                          struct errbuf *eb) MUST_CHECK;

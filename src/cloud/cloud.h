@@ -56,9 +56,16 @@ typedef enum err cloud_source(void *arg, uint64_t offset, void *buf, size_t len,
 enum err cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_put *p,
                    cloud_source *read, void *arg, struct arena *a, struct span *etag,
                    bool *unknown, struct errbuf *eb) MUST_CHECK;
-/* *unknown: no clear answer came: it may or may not have happened. */
+/* *unknown: no clear answer came: it may or may not have happened. With conditions as headers the backend judges; without,
+ * and where an earlier try may have been the one, nothing being there is ERR_OK. */
 enum err cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key,
+                      const struct s3_header *headers, uint32_t header_count,
                       bool *unknown, struct errbuf *eb) MUST_CHECK;
+/* Tags of an object, as "a=b&c=d" (wire/s3tags.h); empty: none. */
+enum err cloud_tags_get(struct cloud *c, const struct map_bucket *b, struct span key,
+                        struct arena *a, struct span *tags, struct errbuf *eb) MUST_CHECK;
+enum err cloud_tags_set(struct cloud *c, const struct map_bucket *b, struct span key,
+                        struct span tags, struct errbuf *eb) MUST_CHECK;
 enum err cloud_list(struct cloud *c, const struct map_bucket *b, const struct s3_list *l,
                     struct arena *a, struct s3_list_page *out, bool *down,
                     struct errbuf *eb) MUST_CHECK; /* *down: no answer, or 5xx */
@@ -66,10 +73,10 @@ enum err cloud_upload_begin(struct cloud *c, const struct map_bucket *b, struct 
                             const struct s3_header *headers, uint32_t count,
                             struct arena *a, struct span *upload_id,
                             struct errbuf *eb) MUST_CHECK;
+/* `w` without its bucket, which is the remote's. */
 enum err cloud_upload_complete(struct cloud *c, const struct map_bucket *b,
-                               struct span key, struct span upload_id,
-                               const struct s3_part *parts, uint32_t count,
-                               struct arena *a, struct span *etag, bool *unknown,
+                               const struct s3_completion *w, struct arena *a,
+                               struct span *etag, bool *unknown,
                                struct errbuf *eb) MUST_CHECK;
 enum err cloud_upload_abort(struct cloud *c, const struct map_bucket *b, struct span key,
                             struct span upload_id, struct errbuf *eb) MUST_CHECK;

@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "cloud/internal.h"
 #include "rt/file.h"
+#include "wire/s3tags.h"
 
 #define PUT_PIECE (128u << 10)
 
@@ -352,16 +353,57 @@ cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_put *p,
 }
 
 enum err
-cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key, bool *unknown,
+cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key,
+             const struct s3_header *headers, uint32_t header_count, bool *unknown,
              struct errbuf *eb)
 {
     struct attempt t;
 
     attempt_begin(&t, c, b, B_DELETE, eb);
     while (attempt_next(&t))
-        t.rc = s3_delete(t.s3, remote(b), key, &t.failure, eb);
+        t.rc = s3_delete_if(t.s3, remote(b), key, headers, header_count, &t.failure, eb);
     *unknown = t.unclear;
-    return t.rc == ERR_NOT_FOUND ? ERR_OK : attempt_end(&t, eb);
+    return t.rc == ERR_NOT_FOUND && (header_count == 0 || t.unclear)
+               ? ERR_OK
+               : attempt_end(&t, eb);
+}
+
+enum err
+cloud_tags_get(struct cloud *c, const struct map_bucket *b, struct span key,
+               struct arena *a, struct span *tags, struct errbuf *eb)
+{
+    struct fault f = {0};
+    struct span doc = {NULL, 0};
+    struct attempt t;
+    enum err rc;
+
+    attempt_begin(&t, c, b, B_OTHER, eb);
+    while (attempt_next(&t))
+        t.rc = s3_tags_get(t.s3, remote(b), key, a, &doc, &t.failure, eb);
+    rc = attempt_end(&t, eb);
+    if (rc == ERR_OK &&
+        s3tags_parse_document(doc, S3TAGS_OF_BUCKET, a, tags, &f) != ERR_OK)
+        rc = err_set(eb, ERR_BACKEND, "the backend's answer is no list of tags");
+    return rc;
+}
+
+enum err
+cloud_tags_set(struct cloud *c, const struct map_bucket *b, struct span key,
+               struct span tags, struct errbuf *eb)
+{
+    struct attempt t;
+    struct buf doc;
+
+    buf_init(&doc, KIB(64));
+    if (tags.len > 0 && !s3tags_write(tags, &doc)) {
+        buf_fini(&doc);
+        return err_set(eb, ERR_BAD_REQUEST, "the tags are too long");
+    }
+    attempt_begin(&t, c, b, B_OTHER, eb);
+    while (attempt_next(&t))
+        t.rc = s3_tags_set(t.s3, remote(b), key, buf_span(&doc), &t.failure, eb);
+    buf_fini(&doc);
+    return attempt_end(&t, eb);
 }
 
 enum err
@@ -393,17 +435,18 @@ cloud_upload_begin(struct cloud *c, const struct map_bucket *b, struct span key,
 }
 
 enum err
-cloud_upload_complete(struct cloud *c, const struct map_bucket *b, struct span key,
-                      struct span upload_id, const struct s3_part *parts, uint32_t count,
-                      struct arena *a, struct span *etag, bool *unknown,
-                      struct errbuf *eb)
+cloud_upload_complete(struct cloud *c, const struct map_bucket *b,
+                      const struct s3_completion *w, struct arena *a, struct span *etag,
+                      bool *unknown, struct errbuf *eb)
 {
+    struct s3_completion to = *w;
     struct attempt t;
+
+    to.bucket = remote(b);
 
     attempt_begin(&t, c, b, B_OTHER, eb);
     while (attempt_next(&t))
-        t.rc = s3_upload_complete(t.s3, remote(b), key, upload_id, parts, count, a, etag,
-                                  &t.failure, eb);
+        t.rc = s3_upload_complete_if(t.s3, &to, a, etag, &t.failure, eb);
     *unknown = t.unclear;
     return attempt_end(&t, eb);
 }

@@ -430,6 +430,34 @@ complete_native(struct complete *c, struct object_info *out)
     return rc;
 }
 
+/* A condition that failed after a try without an answer: perhaps that try made the object. It has the ETag that its parts
+ * give. */
+static bool
+completed_before(struct object_service *s, const struct map_bucket *b, struct span key,
+                 const struct object_complete *w, struct arena *a, struct span *etag)
+{
+    struct s3_object_info there;
+    struct errbuf eb = {{0}};
+    struct etag_multipart whole;
+    unsigned char md5[16];
+    char text[ETAG_TEXT_MAX];
+    unsigned parts;
+    bool known = true;
+
+    etag_multipart_init(&whole);
+    for (uint32_t i = 0; i < w->count; i++) {
+        known = known && etag_parse(etag_unquote(w->parts[i].etag), md5, &parts);
+        if (known)
+            etag_multipart_add(&whole, md5);
+    }
+    etag_multipart_end(&whole, md5, text);
+    if (!known || cloud_head(s->options.cloud, b, key, a, &there, &eb) != ERR_OK ||
+        !span_is(there.etag, text))
+        return false;
+    *etag = there.etag;
+    return true;
+}
+
 static enum err
 complete_through(struct object_service *s, const struct map_bucket *b, struct span key,
                  struct span upload_id, const struct object_complete *w, struct arena *a,
@@ -437,6 +465,8 @@ complete_through(struct object_service *s, const struct map_bucket *b, struct sp
 {
     struct disks_key k = object_disk_key(b, key);
     struct s3_part *parts = arena_alloc(a, w->count * sizeof *parts);
+    struct s3_completion what = {
+        .key = key, .upload_id = upload_id, .parts = parts, .count = w->count};
     struct through *t = NULL;
     struct span etag = {"", 0};
     bool unknown = false;
@@ -444,12 +474,14 @@ complete_through(struct object_service *s, const struct map_bucket *b, struct sp
 
     for (uint32_t i = 0; i < w->count; i++)
         parts[i] = (struct s3_part){w->parts[i].number, w->parts[i].etag};
+    what.headers = headers_of_condition(w->condition, a, &what.header_count);
     rc = through_begin(s, b, key, &t, eb);
     if (rc == ERR_OK)
         rc = disks_doubt(s->options.disks, &k, eb);
     if (rc == ERR_OK) {
-        rc = cloud_upload_complete(s->options.cloud, b, key, upload_id, parts, w->count,
-                                   a, &etag, &unknown, eb);
+        rc = cloud_upload_complete(s->options.cloud, b, &what, a, &etag, &unknown, eb);
+        if (rc == ERR_PRECONDITION && unknown && completed_before(s, b, key, w, a, &etag))
+            rc = ERR_OK;
         if (rc == ERR_OK)
             rc = obsolete_locally(s, b, key, eb);
         else if (!unknown)
@@ -478,10 +510,6 @@ object_upload_complete(struct object_service *s, const struct map_bucket *b,
 
     *why = COMPLETE_OTHER;
     memset(out, 0, sizeof *out);
-    if (b->cached && what->condition != NULL)
-        return err_set(eb, ERR_NOT_BUILT,
-                       "conditions of a CompleteMultipartUpload are not passed on to the "
-                       "remote of an attached bucket");
     if (b->cached)
         return complete_through(s, b, key, upload_id, what, a, out, eb);
     if (!native_id(upload_id, &c.id))

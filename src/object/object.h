@@ -183,6 +183,15 @@ enum err object_change_meta(struct object_service *s, const struct map_bucket *b
                             void *arg, struct arena *a, struct object_info *info,
                             struct errbuf *eb) MUST_CHECK;
 
+/* Tags of an attached bucket's object: the remote has them, they are not kept here. "a=b&c=d" (wire/s3tags.h); empty:
+ * none. May switch. */
+enum err object_remote_tags(struct object_service *s, const struct map_bucket *b,
+                            struct span key, struct arena *a, struct span *tags,
+                            struct errbuf *eb) MUST_CHECK;
+enum err object_set_remote_tags(struct object_service *s, const struct map_bucket *b,
+                                struct span key, struct span tags,
+                                struct errbuf *eb) MUST_CHECK;
+
 /* ---- listing ---- */
 struct object_list_options {
     struct span prefix, delimiter;

@@ -34,7 +34,11 @@ enum err put_part_through(struct object_put *p, const struct object_meta *meta,
                           struct arena *a, struct object_info *out,
                           struct errbuf *eb) MUST_CHECK;
 enum err delete_through(struct object_service *s, const struct map_bucket *b,
-                        struct span key, struct errbuf *eb) MUST_CHECK;
+                        struct span key, const struct object_condition *c,
+                        struct errbuf *eb) MUST_CHECK;
+/* Headers of a backend request that carry a condition (NULL: none); in the arena. */
+struct s3_header *headers_of_condition(const struct object_condition *c, struct arena *a,
+                                       uint32_t *count);
 /* After a change at the backend that left no body here (a multipart Complete): what was cached is obsolete. */
 enum err obsolete_locally(struct object_service *s, const struct map_bucket *b,
                           struct span key, struct errbuf *eb) MUST_CHECK;

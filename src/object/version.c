@@ -205,14 +205,10 @@ object_delete_with(struct object_service *s, const struct map_bucket *b, struct 
     bool existed;
 
     *out = (struct object_deleted){0};
-    if (b->cached && o->condition != NULL)
-        return err_set(eb, ERR_NOT_BUILT,
-                       "conditions of a delete are not passed on to the remote of an "
-                       "attached bucket");
     if (o->version != NULL && !o->version->null && b->cached)
         return ERR_OK; /* none of ours: as of any version that is not there */
     if (b->cached)
-        return delete_through(s, b, key, eb);
+        return delete_through(s, b, key, o->condition, eb);
     if (o->version != NULL && (b->versioning != MAP_UNVERSIONED || !o->version->null))
         return delete_version(s, &k, o, out, eb);
     if (b->versioning != MAP_UNVERSIONED)
@@ -320,6 +316,22 @@ object_change_meta(struct object_service *s, const struct map_bucket *b, struct 
             return rc;
     }
     return err_set(eb, ERR_BUSY, "the object is changed all the time");
+}
+
+/* ---- tags at a remote ---- */
+
+enum err
+object_remote_tags(struct object_service *s, const struct map_bucket *b, struct span key,
+                   struct arena *a, struct span *tags, struct errbuf *eb)
+{
+    return cloud_tags_get(s->options.cloud, b, key, a, tags, eb);
+}
+
+enum err
+object_set_remote_tags(struct object_service *s, const struct map_bucket *b,
+                       struct span key, struct span tags, struct errbuf *eb)
+{
+    return cloud_tags_set(s->options.cloud, b, key, tags, eb);
 }
 
 /* ---- listing ---- */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "base/num.h"
 #include "object/put.h"
 #include "wire/etag.h"
 
@@ -24,6 +25,7 @@ headers_of_meta(const struct object_meta *m, struct arena *a, uint32_t *count)
         {"content-language", m->content_language},
         {"expires", m->expires},
         {"x-amz-storage-class", m->storage_class},
+        {"x-amz-tagging", m->tags},
     };
     struct s3_header *h = arena_alloc(a, (ARRAY_LEN(fixed) + m->user_count) * sizeof *h);
     uint32_t n = 0;
@@ -50,7 +52,31 @@ read_back(void *arg, uint64_t offset, void *buf, size_t len, size_t *n, struct e
     return disks_write_peek(p->writer, offset, buf, len, n, eb);
 }
 
-/* The backend judges: it alone knows what stands there. */
+#define CONDITIONS_MAX 4
+
+/* The backend judges: it alone knows what stands there. Writes at most CONDITIONS_MAX. */
+static uint32_t
+put_conditions(const struct object_condition *c, struct arena *a, struct s3_header *h)
+{
+    char date[NUM_DATE_TEXT];
+    uint32_t n = 0;
+
+    if (c->if_match.len > 0)
+        h[n++] = (struct s3_header){SPAN("if-match"), c->if_match};
+    if (c->if_none_match.len > 0)
+        h[n++] = (struct s3_header){SPAN("if-none-match"), c->if_none_match};
+    if (c->disk.if_size)
+        h[n++] = (struct s3_header){
+            SPAN("x-amz-if-match-size"),
+            span_of(arena_printf(a, "%llu", (unsigned long long)c->disk.size))};
+    if (c->disk.if_mtime) {
+        date_http(c->disk.mtime_s, date);
+        h[n++] = (struct s3_header){SPAN("x-amz-if-match-last-modified-time"),
+                                    span_of(arena_strdup(a, span_of(date)))};
+    }
+    return n;
+}
+
 static void
 add_conditions(const struct object_condition *c, struct arena *a, struct s3_put *put)
 {
@@ -58,14 +84,24 @@ add_conditions(const struct object_condition *c, struct arena *a, struct s3_put 
 
     if (c == NULL)
         return;
-    h = arena_alloc(a, (put->header_count + 2) * sizeof *h);
-    memcpy(h, put->headers, put->header_count * sizeof *h);
+    h = arena_alloc(a, (put->header_count + CONDITIONS_MAX) * sizeof *h);
+    if (put->header_count > 0)
+        memcpy(h, put->headers, put->header_count * sizeof *h);
     put->headers = h;
-    if (c->if_match.len > 0)
-        h[put->header_count++] = (struct s3_header){SPAN("if-match"), c->if_match};
-    if (c->if_none_match.len > 0)
-        h[put->header_count++] =
-            (struct s3_header){SPAN("if-none-match"), c->if_none_match};
+    put->header_count += put_conditions(c, a, h + put->header_count);
+}
+
+struct s3_header *
+headers_of_condition(const struct object_condition *c, struct arena *a, uint32_t *count)
+{
+    struct s3_header *h;
+
+    *count = 0;
+    if (c == NULL)
+        return NULL;
+    h = arena_alloc(a, CONDITIONS_MAX * sizeof *h);
+    *count = put_conditions(c, a, h);
+    return h;
 }
 
 /* A condition that failed after a try without an answer: perhaps that try was the one that won. What stands there now
@@ -145,6 +181,7 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     if (etag.len > 0 && !etag_parse(etag, kept.md5, &parts))
         kept.etag_text = etag;
     kept.parts = parts;
+    kept.tags = (struct span){NULL, 0}; /* the remote's: they may change there */
     meta_copy(a, &kept, &kept);
     rc = disks_commit(&p->writer, &kept, NULL, &row, eb);
     if (rc == ERR_OK) {
@@ -190,22 +227,26 @@ obsolete_locally(struct object_service *s, const struct map_bucket *b, struct sp
 
 enum err
 delete_through(struct object_service *s, const struct map_bucket *b, struct span key,
-               struct errbuf *eb)
+               const struct object_condition *c, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
+    struct arena *a = arena_new(KIB(1), KIB(64));
     struct through *t = NULL;
     bool unknown = false;
+    uint32_t count;
+    struct s3_header *headers = headers_of_condition(c, a, &count);
     enum err rc = through_begin(s, b, key, &t, eb);
 
     if (rc == ERR_OK)
         rc = disks_doubt(s->options.disks, &k, eb);
     if (rc == ERR_OK) {
-        rc = cloud_delete(s->options.cloud, b, key, &unknown, eb);
+        rc = cloud_delete(s->options.cloud, b, key, headers, count, &unknown, eb);
         if (rc == ERR_OK)
             rc = obsolete_locally(s, b, key, eb);
         else if (!unknown)
             clear_doubt(s, &k);
     }
     through_end(&t);
+    arena_free(&a);
     return rc;
 }

@@ -135,7 +135,51 @@ def test_conditions_go_on_to_the_remote(start_forebay, fake):
     assert error_of(put, s3=s3, bucket="far", key="k", body=b"two", IfMatch='"etag"') == (412, "PreconditionFailed")
     assert seen == [("*", None), ("*", None), (None, '"etag"')]
     assert read(s3, "far", "k") == b"one"
-    assert error_of(s3.delete_object, Bucket="far", Key="k", IfMatch='"etag"') == (501, "NotImplemented")
+
+    # DELETE, and each of DeleteObjects
+    asked = []
+
+    def delete(request):
+        asked.append((request.path, request.headers.get("If-Match"), request.headers.get("x-amz-if-match-size"), request.headers.get("x-amz-if-match-last-modified-time")))
+        if request.headers.get("If-Match") == '"wrong"':
+            request.send(412, {}, b"<Error><Code>PreconditionFailed</Code><Message>no</Message></Error>")
+        elif request.path == "/far/none":
+            request.send(404, {}, b"<Error><Code>NoSuchKey</Code><Message>no</Message></Error>")
+        else:
+            request.send(204, {}, b"")
+
+    for key in ("k", "l", "none"):
+        fake.on("DELETE", f"/far/{key}", delete)
+    when = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+    assert error_of(s3.delete_object, Bucket="far", Key="k", IfMatch='"wrong"') == (412, "PreconditionFailed")
+    assert read(s3, "far", "k") == b"one"
+    assert error_of(s3.delete_object, Bucket="far", Key="none", IfMatch='"right"') == (404, "NoSuchKey")
+    s3.delete_object(Bucket="far", Key="none")
+    answer = s3.delete_objects(Bucket="far", Delete={"Objects": [{"Key": "k", "ETag": '"right"', "Size": 3, "LastModifiedTime": when}, {"Key": "l", "ETag": '"wrong"'}]})
+    assert [d["Key"] for d in answer["Deleted"]] == ["k"] and [(e["Key"], e["Code"]) for e in answer["Errors"]] == [("l", "PreconditionFailed")]
+    assert asked == [
+        ("/far/k", '"wrong"', None, None),
+        ("/far/none", '"right"', None, None),
+        ("/far/none", None, None, None),
+        ("/far/k", '"right"', "3", "Fri, 02 Jan 2026 03:04:05 GMT"),
+        ("/far/l", '"wrong"', None, None),
+    ]
+
+    # Complete
+    completed = []
+
+    def complete(request):
+        completed.append((request.headers.get("If-None-Match"), request.headers.get("If-Match")))
+        if request.headers.get("If-None-Match"):
+            request.send(412, {}, b"<Error><Code>PreconditionFailed</Code><Message>no</Message></Error>")
+        else:
+            request.send(200, {}, b"<CompleteMultipartUploadResult><ETag>&quot;0123-1&quot;</ETag></CompleteMultipartUploadResult>")
+
+    fake.on("POST", "/far/k", complete)
+    upload = {"Bucket": "far", "Key": "k", "UploadId": "u", "MultipartUpload": {"Parts": [{"PartNumber": 1, "ETag": '"00000000000000000000000000000000"'}]}}
+    assert error_of(s3.complete_multipart_upload, IfNoneMatch="*", **upload) == (412, "PreconditionFailed")
+    assert s3.complete_multipart_upload(IfMatch='"e"', **upload)["ETag"] == '"0123-1"'
+    assert completed == [("*", None), (None, '"e"')]
 
 
 # ---- copies ----
@@ -417,5 +461,39 @@ def test_copies_between_native_and_attached_buckets(start_forebay, seaweed, remo
     part = s3.upload_part_copy(Bucket="native", Key="parts", UploadId=upload, PartNumber=1, CopySource={"Bucket": remote_bucket, "Key": "there"}, CopySourceRange="bytes=100-199")
     s3.complete_multipart_upload(Bucket="native", Key="parts", UploadId=upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["CopyPartResult"]["ETag"]}]})
     assert read(s3, "native", "parts") == body[100:200]
+    upload = s3.create_multipart_upload(Bucket=remote_bucket, Key="parts")["UploadId"]
+    into = {"Bucket": remote_bucket, "Key": "parts", "UploadId": upload}
+    parts = [
+        {"PartNumber": n, "ETag": s3.upload_part_copy(PartNumber=n, CopySource={"Bucket": source, "Key": key}, CopySourceRange=f"bytes=0-{last}", **into)["CopyPartResult"]["ETag"]}
+        for n, (source, key, last) in enumerate([("native", "here", 5 * MIB - 1), (remote_bucket, "there", 9)], 1)
+    ]
+    s3.complete_multipart_upload(MultipartUpload={"Parts": parts}, **into)
+    assert remote_s3.get_object(Bucket=remote_bucket, Key="parts")["Body"].read() == body[: 5 * MIB] + body[:10] == read(s3, remote_bucket, "parts")
     assert error_of(s3.put_bucket_versioning, Bucket=remote_bucket, VersioningConfiguration={"Status": "Enabled"}) == (501, "NotImplemented")
-    assert error_of(s3.put_object_tagging, Bucket=remote_bucket, Key="back", Tagging=tag_set({"a": "b"})) == (501, "NotImplemented")
+
+
+def test_tags_of_attached_buckets_are_the_remotes(start_forebay, seaweed, remote_s3, remote_bucket):
+    from conftest import boto
+    from test_cold import attach
+
+    node = start_forebay("tags")
+    assert attach(node, remote_bucket, seaweed.endpoint).returncode == 0
+    s3 = boto(node.endpoint, node.keys())
+    put(s3, remote_bucket, "k", b"body", Tagging="a=1&b=x%20y")
+    want = [{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "x y"}]
+
+    def tags_at(client):
+        return sorted(client.get_object_tagging(Bucket=remote_bucket, Key="k")["TagSet"], key=lambda t: t["Key"])
+
+    assert tags_at(remote_s3) == want and tags_at(s3) == want
+    s3.put_object_tagging(Bucket=remote_bucket, Key="k", Tagging=tag_set({"c": "3"}))
+    assert tags_at(remote_s3) == [{"Key": "c", "Value": "3"}] == tags_at(s3)
+    remote_s3.put_object_tagging(Bucket=remote_bucket, Key="k", Tagging=tag_set({"d": "4"}))
+    assert tags_at(s3) == [{"Key": "d", "Value": "4"}]
+    s3.delete_object_tagging(Bucket=remote_bucket, Key="k")
+    assert tags_at(remote_s3) == [] == tags_at(s3)
+    assert read(s3, remote_bucket, "k") == b"body"
+    tag = {"Bucket": remote_bucket, "Key": "k"}
+    assert error_of(s3.put_object_tagging, Tagging=tag_set({str(n): "" for n in range(11)}), **tag) == (400, "BadRequest")
+    assert error_of(s3.get_object_tagging, Bucket=remote_bucket, Key="none") == (404, "NoSuchKey")
+    assert error_of(s3.get_object_tagging, VersionId="0" * 15 + "1" + "0" * 16, **tag) == (404, "NoSuchVersion")

@@ -137,8 +137,13 @@ s3_item_condition(struct request *q, const struct s3xml_delete_item *item,
                                             .if_mtime = item->has_mtime,
                                             .mtime_s = item->mtime_s,
                                             .or_absent = item->etag.at == NULL}};
-    if (item->etag.at != NULL)
+    if (item->etag.at != NULL) {
+        c->if_match = span_is(item->etag, "*")
+                          ? item->etag
+                          : span_of(arena_printf(q->arena, "\"%.*s\"",
+                                                 SPAN_ARG(etag_unquote(item->etag))));
         rc = take_etags(q, item->etag, &c->disk);
+    }
     *out = c;
     return rc;
 }

@@ -33,24 +33,50 @@ s3_tags_header(struct request *q, struct span *out)
     *out = (struct span){NULL, 0};
     if (given.len == 0)
         return ERR_OK;
-    if (q->bucket->cached) {
-        fault_set(&q->fault, S3_NotImplemented,
-                  "x-amz-tagging: tags of an attached bucket's objects are set at the "
-                  "remote");
-        fault_add(&q->fault, "Header", SPAN("x-amz-tagging"));
-        return ERR_NOT_BUILT;
-    }
     return s3tags_parse_header(given, S3TAGS_OF_OBJECT, q->arena, out, &q->fault);
 }
 
+/* The remote has them, and one version of each object. */
 static enum err
-refuse_attached(struct request *q)
+fault_of_remote(struct request *q, enum err rc, const struct errbuf *eb)
 {
-    if (!q->bucket->cached)
-        return ERR_OK;
-    return fault_set(&q->fault, S3_NotImplemented,
-                     "Tags of an attached bucket's objects are the remote's: not "
-                     "implemented here");
+    struct object_info none = {0};
+
+    return s3_missing(q, NULL, &none, rc, eb);
+}
+
+static enum err
+no_such_version(struct request *q, const struct object_version *v)
+{
+    return v != NULL && !v->null ? s3_fault(q, S3_NoSuchVersion) : ERR_OK;
+}
+
+static enum err
+get_remote_tags(struct request *q, const struct object_version *v)
+{
+    struct errbuf eb = {{0}};
+    struct span tags = {NULL, 0};
+    enum err rc = no_such_version(q, v);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = object_remote_tags(q->api->options.object, q->bucket, q->name.key,
+                            request_work(q), &tags, &eb);
+    return rc == ERR_OK ? answer_tags(q, tags) : fault_of_remote(q, rc, &eb);
+}
+
+static enum err
+change_remote_tags(struct request *q, const struct object_version *v, struct span tags,
+                   int status)
+{
+    struct errbuf eb = {{0}};
+    enum err rc = no_such_version(q, v);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc =
+        object_set_remote_tags(q->api->options.object, q->bucket, q->name.key, tags, &eb);
+    return rc == ERR_OK ? s3_answer_empty(q, status) : fault_of_remote(q, rc, &eb);
 }
 
 enum err
@@ -59,12 +85,12 @@ s3_get_object_tags(struct request *q)
     struct object_info *info = arena_alloc(q->arena, sizeof *info);
     const struct object_version *v;
     struct errbuf eb = {{0}};
-    enum err rc = refuse_attached(q);
+    enum err rc = s3_version_asked(q, &v);
 
-    if (rc == ERR_OK)
-        rc = s3_version_asked(q, &v);
     if (rc != ERR_OK)
         return rc;
+    if (q->bucket->cached)
+        return get_remote_tags(q, v);
     rc = object_head_version(q->api->options.object, q->bucket, q->name.key, v, q->arena,
                              info, &eb);
     if (rc != ERR_OK)
@@ -92,6 +118,8 @@ change_tags(struct request *q, struct span tags, int status)
 
     if (rc != ERR_OK)
         return rc;
+    if (q->bucket->cached)
+        return change_remote_tags(q, v, tags, status);
     rc = object_change_meta(q->api->options.object, q->bucket, q->name.key, v, NULL,
                             set_tags, &tags, q->arena, info, &eb);
     if (rc != ERR_OK)
@@ -104,10 +132,8 @@ enum err
 s3_put_object_tags(struct request *q)
 {
     struct span doc, tags;
-    enum err rc = refuse_attached(q);
+    enum err rc = s3_body_document(q, S3XML_BODY_MAX, false, &doc);
 
-    if (rc == ERR_OK)
-        rc = s3_body_document(q, S3XML_BODY_MAX, false, &doc);
     if (rc == ERR_OK)
         rc = s3tags_parse_document(doc, S3TAGS_OF_OBJECT, request_work(q), &tags,
                                    &q->fault);
@@ -117,9 +143,7 @@ s3_put_object_tags(struct request *q)
 enum err
 s3_delete_object_tags(struct request *q)
 {
-    enum err rc = refuse_attached(q);
-
-    return rc == ERR_OK ? change_tags(q, (struct span){NULL, 0}, 204) : rc;
+    return change_tags(q, (struct span){NULL, 0}, 204);
 }
 
 /* ---- of a bucket ---- */

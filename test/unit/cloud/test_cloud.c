@@ -153,10 +153,12 @@ writes(struct rig *g)
     begin(g, 100, 0);
     CHECK(put(g, &unknown) == ERR_BACKEND && unknown);
     begin(g, 100, 403);
-    CHECK(cloud_delete(g->cloud, &g->bucket, SPAN("k"), &unknown, &g->eb) == ERR_DENIED &&
+    CHECK(cloud_delete(g->cloud, &g->bucket, SPAN("k"), NULL, 0, &unknown, &g->eb) ==
+              ERR_DENIED &&
           !unknown);
     begin(g, 0, 0);
-    CHECK(cloud_delete(g->cloud, &g->bucket, SPAN("k"), &unknown, &g->eb) == ERR_OK);
+    CHECK(cloud_delete(g->cloud, &g->bucket, SPAN("k"), NULL, 0, &unknown, &g->eb) ==
+          ERR_OK);
 }
 
 static void
