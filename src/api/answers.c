@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/signers.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "rt/bigmem.h"
 #include "rt/loop.h"
 
-#define WAYS     4u
+#define WAYS     8u
 #define SHARE    8u   /* all loops together take at most 1/SHARE of the hot set's bytes */
 #define TEXT_MAX 640u /* host, target and lines */
 #define LINE     64u  /* of cache */
@@ -19,7 +20,8 @@
 #define BIT(f) (UINT64_C(1) << HTTP_##f)
 #define BORING                                                                           \
     (BIT(HOST) | BIT(USER_AGENT) | BIT(ACCEPT) | BIT(ACCEPT_ENCODING) |                  \
-     BIT(CONNECTION) | BIT(KEEP_ALIVE) | BIT(CACHE_CONTROL))
+     BIT(CONNECTION) | BIT(KEEP_ALIVE) | BIT(CACHE_CONTROL) |                            \
+     BIT(AMZ_SDK_INVOCATION_ID) | BIT(AMZ_SDK_REQUEST))
 #define SIGNATURE                                                                        \
     (BIT(AUTHORIZATION) | BIT(AMZ_DATE) | BIT(DATE) | BIT(AMZ_CONTENT_SHA256) |          \
      BIT(AMZ_SECURITY_TOKEN))
@@ -29,6 +31,9 @@ struct answer {
     uint64_t map_serial;
     uint32_t epoch;
     uint16_t host_len, target_len, lines_len;
+    uint64_t users; /* auth_serial() when `signer` was given it; 0: no signer was */
+    const struct auth_key
+        *signer;      /* only to be compared, and only while `users` is now */
     bool to_anybody;  /* an unsigned request was given it */
     bool on_loopback; /* which came from there */
     char text[TEXT_MAX];
@@ -37,7 +42,7 @@ struct answer {
 struct set {
     uint32_t tags[WAYS];
     uint32_t next; /* to be overwritten */
-    uint32_t unused[11];
+    uint32_t unused[7];
 };
 struct table {
     struct set *sets;    /* owned */
@@ -197,28 +202,51 @@ serve(struct api *a, struct http_request *http, const struct answer *k)
     return true;
 }
 
+/* Whoever signed like this before, and was given this. */
+static bool
+is_for_signer(const struct api *a, const struct http_request *http,
+              const struct answer *k)
+{
+    return k->users != 0 && k->users == auth_serial(a->options.auth) &&
+           k->signer == signers_ask(a, http);
+}
+
 bool
 answers_serve(struct api *a, struct http_request *http)
 {
+    bool is_signed = (http->head->seen & BIT(AUTHORIZATION)) != 0;
     const struct answer *k;
 
-    if (a->answers == NULL || !is_boring(http, BORING))
+    if (a->answers == NULL || !is_boring(http, is_signed ? BORING | SIGNATURE : BORING))
         return false;
     k = find(a->answers, http->head);
-    return k != NULL && k->to_anybody && k->on_loopback == http->is_loopback &&
-           serve(a, http, k);
+    if (k == NULL || (is_signed ? !is_for_signer(a, http, k)
+                                : !k->to_anybody || k->on_loopback != http->is_loopback))
+        return false;
+    return serve(a, http, k);
+}
+
+/* The caller has passed the gate: the next time it is enough that he signed. */
+static void
+remember_signer(struct answer *k, const struct caller *caller)
+{
+    k->signer = caller->signed_request ? caller->signer : NULL;
+    k->users = caller->signed_request ? caller->users : 0;
 }
 
 bool
 answers_serve_signed(struct request *q)
 {
-    const struct answer *k;
+    struct answer *k;
 
     if (q->api->answers == NULL || !q->caller.signed_request ||
         !is_boring(q->http, BORING | SIGNATURE))
         return false;
     k = find(q->api->answers, q->http->head);
-    return k != NULL && serve(q->api, q->http, k);
+    if (k == NULL)
+        return false;
+    remember_signer(k, &q->caller);
+    return serve(q->api, q->http, k);
 }
 
 /* ---- keeping ---- */
@@ -273,6 +301,7 @@ answers_keep(struct request *q, const struct object_get *get)
     k->target_len = (uint16_t)h->target.len;
     k->lines_len = (uint16_t)lines.len;
     k->to_anybody = !q->caller.signed_request;
+    remember_signer(k, &q->caller);
     k->on_loopback = q->http->is_loopback;
     memcpy(k->text, h->host.at, h->host.len);
     memcpy(k->text + k->host_len, h->target.at, h->target.len);

@@ -5,7 +5,8 @@
  * condition, no range, no unknown name) and no query is kept or served. What was kept is good while the buckets and their
  * settings stand as they stood (map_serial), the row does, and the bytes are in the hot set (object_again_begin): so nobody
  * sees an old answer after anybody saw the new one. An unsigned request is served before all else only with what an unsigned
- * request was given; a signed one after gate and rights.
+ * request was given; a signed one after gate and rights, or, when it is signed like one before (signers.h), with what that
+ * key was given while users and their rights stood as they stand.
  *
  * Any loop; memory of a loop's table is touched as it fills.
  */

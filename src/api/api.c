@@ -6,6 +6,7 @@
 
 #include "api/answers.h"
 #include "api/internal.h"
+#include "api/signers.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/loop.h"
@@ -26,6 +27,9 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
     a->keys = xcalloc(rt_loop_count(), sizeof(struct sigv4_cache *));
     for (unsigned i = 0; i < rt_loop_count(); i++)
         a->keys[i] = sigv4_cache_new();
+    a->signers = xcalloc(rt_loop_count(), sizeof(struct signers *));
+    for (unsigned i = 0; i < rt_loop_count(); i++)
+        a->signers[i] = signers_new();
     a->answers = answers_new(o->hot_bytes);
     if (o->bench_objects) {
         a->bench = xmalloc(API_BENCH_MAX);
@@ -48,6 +52,9 @@ api_free(struct api **ap)
     for (unsigned i = 0; i < rt_loop_count(); i++)
         sigv4_cache_free(&a->keys[i]);
     free(a->keys);
+    for (unsigned i = 0; i < rt_loop_count(); i++)
+        signers_free(&a->signers[i]);
+    free(a->signers);
     answers_free(&a->answers);
     free(a->bench);
     free(a);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/internal.h"
+#include "api/signers.h"
 #include "base/log.h"
 #include "rt/loop.h"
 #include "rt/time.h"
@@ -117,6 +118,9 @@ verify(struct request *q, const struct sigv4_request *req, const struct auth_use
     gate_admit_key(q, k);
     *user = k->user;
     q->caller.signed_request = true;
+    q->caller.signer = k;
+    q->caller.users = auth_serial(q->api->options.auth);
+    signers_keep(q, req, k);
     http_body_trust(q->http);
     return check_payload(q);
 }

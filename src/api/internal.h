@@ -11,6 +11,7 @@ struct api {
     struct api_options options;
     struct span domains[API_DOMAINS_MAX];
     struct sigv4_cache **keys; /* signing keys, one set a loop */
+    struct signers **signers;  /* one table a loop */
     _Atomic bool ready, access_log;
     _Atomic bool backing_up; /* one backup at a time */
     struct answers *answers;
@@ -42,6 +43,9 @@ struct caller {
     enum caller_kind kind;
     struct span name; /* of the user; "anonymous" */
     bool signed_request;
+    const struct auth_key
+        *signer; /* with `users`: who signed; good while auth_serial() is that */
+    uint64_t users;
     struct sigv4_auth auth;
     struct hmac_key key; /* signing key: chunk signatures need it */
 };

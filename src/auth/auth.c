@@ -141,6 +141,7 @@ auth_publish(struct auth *a, struct errbuf *eb)
         users_free(s);
         return rc;
     }
+    s->serial = atomic_fetch_add(&a->serials, 1) + 1;
     old = atomic_exchange_explicit(&a->now, s, memory_order_acq_rel);
     if (old != NULL && rt_on_loop())
         rt_retire(users_free, old);
@@ -355,6 +356,12 @@ const struct auth_key *
 auth_find(const struct auth *a, struct span access_key)
 {
     return find_in(now(a), access_key);
+}
+
+uint64_t
+auth_serial(const struct auth *a)
+{
+    return now(a)->serial;
 }
 
 bool

@@ -62,6 +62,9 @@ struct auth_key {
 };
 /* NULL when unknown. Lent until the fiber switches. */
 const struct auth_key *auth_find(const struct auth *a, struct span access_key);
+/* Another number whenever users, keys or grants have changed: what was found by an earlier one must be asked for again, and
+ * what auth_find() lent under the same number is still good. */
+uint64_t auth_serial(const struct auth *a);
 /* On a key, or on what begins with `key` for a listing; bucket "*" means all of them. */
 bool auth_may(const struct auth_user *u, enum auth_right right, struct span bucket,
               struct span key);

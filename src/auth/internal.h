@@ -8,6 +8,7 @@
 
 /* One snapshot: immutable once published. */
 struct auth_users {
+    uint64_t serial; /* of one struct auth: no two are the same */
     uint32_t count, key_count;
     struct user **at;        /* owned; those of files first, then by name */
     struct auth_user *shown; /* of each user */
@@ -17,6 +18,7 @@ struct auth_users {
 struct auth {
     struct auth_options options;
     _Atomic(struct auth_users *) now; /* never NULL */
+    atomic_ullong serials;
     /* On loop 0, or before others see it. */
     struct user **files; /* owned: the users that stand in files */
     uint32_t file_count;

@@ -140,16 +140,23 @@ absorb_key(uint32_t state[8], const unsigned char key[64], unsigned char pad)
     OPENSSL_cleanse(&s, sizeof s);
 }
 
-/* Goes on from such a state. */
+/* Goes on from such a state, which has taken `before` bytes: whole blocks. */
 static void
-finish_from(const uint32_t state[8], const void *data, size_t len, unsigned char out[32])
+resume(SHA256_CTX *s, const uint32_t state[8], size_t before)
+{
+    must(SHA256_Init(s), "SHA-256");
+    for (size_t i = 0; i < 8; i++)
+        s->h[i] = state[i];
+    s->Nl = (SHA_LONG)(before * 8); /* in bits */
+}
+
+static void
+finish_from(const uint32_t state[8], size_t before, const void *data, size_t len,
+            unsigned char out[32])
 {
     SHA256_CTX s;
 
-    must(SHA256_Init(&s), "SHA-256");
-    for (size_t i = 0; i < 8; i++)
-        s.h[i] = state[i];
-    s.Nl = SHA256_CBLOCK * 8; /* bits taken so far */
+    resume(&s, state, before);
     must(SHA256_Update(&s, data, len) && SHA256_Final(out, &s), "SHA-256");
 }
 
@@ -173,8 +180,32 @@ hmac_key_sign(const struct hmac_key *k, const void *data, size_t len,
 {
     unsigned char inner[32];
 
-    finish_from(k->inner, data, len, inner);
-    finish_from(k->outer, inner, sizeof inner, out);
+    finish_from(k->inner, SHA256_CBLOCK, data, len, inner);
+    finish_from(k->outer, SHA256_CBLOCK, inner, sizeof inner, out);
+}
+
+void
+hmac_begin(struct hmac_begun *b, const struct hmac_key *k, const void *text, size_t len)
+{
+    SHA256_CTX s;
+
+    assert(len % SHA256_CBLOCK == 0 && len < KIB(64));
+    resume(&s, k->inner, SHA256_CBLOCK);
+    must(SHA256_Update(&s, text, len), "SHA-256");
+    *b = (struct hmac_begun){.key = *k, .len = len};
+    for (size_t i = 0; i < 8; i++)
+        b->key.inner[i] = s.h[i];
+    OPENSSL_cleanse(&s, sizeof s);
+}
+
+void
+hmac_finish(const struct hmac_begun *b, const void *rest, size_t len,
+            unsigned char out[32])
+{
+    unsigned char inner[32];
+
+    finish_from(b->key.inner, SHA256_CBLOCK + b->len, rest, len, inner);
+    finish_from(b->key.outer, SHA256_CBLOCK, inner, sizeof inner, out);
 }
 
 void

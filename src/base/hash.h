@@ -50,6 +50,16 @@ void hmac_key_init(struct hmac_key *k, const void *key, size_t key_len);
 void hmac_key_sign(const struct hmac_key *k, const void *data, size_t len,
                    unsigned char out[32]);
 
+/* For texts that begin alike: the first `len` bytes (a multiple of 64) are taken once. As secret as the key. */
+struct hmac_begun {
+    struct hmac_key key;
+    size_t len;
+};
+void hmac_begin(struct hmac_begun *b, const struct hmac_key *k, const void *text,
+                size_t len);
+void hmac_finish(const struct hmac_begun *b, const void *rest, size_t len,
+                 unsigned char out[32]);
+
 /* Takes the same time wherever two secrets differ. */
 bool hash_same_secret(const void *a, const void *b, size_t len);
 void hash_wipe(void *secret, size_t len); /* zeros that no optimiser leaves out */

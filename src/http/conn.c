@@ -76,6 +76,26 @@ enum head_result {
     HEAD_GONE,    /* the client has left, or stopped in the middle */
 };
 
+/* What is here: a head like one before, or one to be parsed. */
+static enum http_parse
+parse_head(struct http_conn *c)
+{
+    struct work *w = c->work;
+    struct inbuf *b = &w->in;
+    enum http_parse parsed;
+
+    if (w->head.scanned_ == 0 && http_known_parse(c->loop->known, &c->known_at, &w->head,
+                                                  b->buf + b->at, inbuf_here(b))) {
+        b->body_at = b->at += w->head.len;
+        return HTTP_DONE;
+    }
+    parsed = inbuf_head(b, &w->head, false, HTTP_METHOD_OTHER);
+    if (parsed == HTTP_DONE)
+        http_known_keep(c->loop->known, &c->known_at, &w->head,
+                        b->buf + b->at - w->head.len);
+    return parsed;
+}
+
 /* May switch, but not before the first byte. */
 static enum head_result
 read_head(struct http_conn *c)
@@ -85,7 +105,7 @@ read_head(struct http_conn *c)
 
     http_head_init(&w->head);
     for (;;) {
-        enum http_parse parsed = inbuf_head(&w->in, &w->head, false, HTTP_METHOD_OTHER);
+        enum http_parse parsed = parse_head(c);
         enum err rc;
         size_t n;
 

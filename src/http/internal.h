@@ -18,6 +18,7 @@
 #include "http/server.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
+#include "wire/http_known.h"
 
 /* Bytes of an answer's head that the handler may add, and what stands before them. */
 #define REPLY_LINES_MAX  16384u
@@ -99,6 +100,7 @@ struct http_conn {
     /* Since when it has been in the client's hands: sending, receiving a body or a head. 0: it is not; STALLED_NOW:
      * since some time, which nobody has looked at yet (no clock is read for an answer). */
     uint64_t stalled_ns;
+    unsigned known_at;  /* where in loop->known its heads were last found */
     bool keep;          /* another request may follow */
     bool drained_by_us; /* the peer may still be sending: hear it out before closing */
 };
@@ -114,8 +116,9 @@ struct http_loop {
     uint64_t date_until_ns; /* on the monotonic clock: when `date_lines` are over */
     char date_lines[80];
     size_t date_len;
-    uint64_t ids;     /* requests named so far */
-    uint64_t shed_ns; /* when connections were last shed */
+    struct http_known *known; /* owned */
+    uint64_t ids;             /* requests named so far */
+    uint64_t shed_ns;         /* when connections were last shed */
     atomic_uint connections, idle, in_flight;
     atomic_ullong accepted, requests, refused;
 };

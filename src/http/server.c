@@ -57,6 +57,7 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
         s->at[i].server = s;
         list_init(&s->at[i].conns);
         list_init(&s->at[i].works);
+        s->at[i].known = http_known_new();
     }
     *out = s;
     return ERR_OK;
@@ -241,6 +242,7 @@ http_server_stop(struct http_server **sp)
 
         while ((n = list_pop_front(&s->at[i].works)) != NULL)
             work_free(LIST_ENTRY(n, struct work, link));
+        http_known_free(&s->at[i].known);
     }
     free(s->listeners);
     free(s);

@@ -63,6 +63,7 @@
     X(AMZ_TRAILER, "x-amz-trailer")                                                      \
     X(CONTENT_LENGTH, "content-length")                                                  \
     X(ACCEPT_ENCODING, "accept-encoding")                                                \
+    X(AMZ_SDK_REQUEST, "amz-sdk-request")                                                \
     X(CONTENT_ENCODING, "content-encoding")                                              \
     X(CONTENT_LANGUAGE, "content-language")                                              \
     X(AMZ_REQUEST_ID, "x-amz-request-id")                                                \
@@ -74,6 +75,7 @@
     X(IF_UNMODIFIED_SINCE, "if-unmodified-since")                                        \
     X(AMZ_SECURITY_TOKEN, "x-amz-security-token")                                        \
     X(AMZ_CONTENT_SHA256, "x-amz-content-sha256")                                        \
+    X(AMZ_SDK_INVOCATION_ID, "amz-sdk-invocation-id")                                    \
     X(AMZ_EXPECTED_BUCKET_OWNER, "x-amz-expected-bucket-owner")                          \
     X(AMZ_SDK_CHECKSUM_ALGORITHM, "x-amz-sdk-checksum-algorithm")                        \
     X(AMZ_DECODED_CONTENT_LENGTH, "x-amz-decoded-content-length")
@@ -129,6 +131,8 @@ struct http_head {
     uint64_t seen;                    /* bit f: field f came */
     uint64_t again;                   /* bit f: field f came more than once */
     unsigned strangers;               /* fields that are not in the table */
+    uint64_t
+        lines_id; /* set by http_known.h: which known lines stand behind the first; 0: none */
 
     size_t
         len; /* HTTP_DONE: bytes of the head, with its empty line: the body begins here */

@@ -288,6 +288,15 @@ canon_request(const struct canon *c, struct arena *a, struct span *out)
     return true;
 }
 
+size_t
+canon_path(struct span raw, char *out, size_t room)
+{
+    struct text t = {out, out + room, false};
+
+    put_path(&t, raw);
+    return t.full ? 0 : (size_t)(t.at - out);
+}
+
 bool
 canon_query(const struct query *q, struct arena *a, struct span *out)
 {

@@ -14,6 +14,8 @@ struct canon {
 };
 /* The canonical request, in the arena. False when it is too long or the arena is full. */
 bool canon_request(const struct canon *c, struct arena *a, struct span *out);
+/* The canonical path alone, into `room` bytes; 0: it does not fit. */
+size_t canon_path(struct span raw, char *out, size_t room);
 /* The canonical query alone. */
 bool canon_query(const struct query *q, struct arena *a, struct span *out);
 

@@ -6,7 +6,7 @@
  *              [-m METHOD] [-b BYTES] [-R] [-H 'Name: value']... [-p FILE] HOST PORT PATH
  *
  * PATH may hold one %u, which counts from -f FIRST (0) over -n COUNT numbers (in random order). -p reads paths, one
- * a line, instead. -a: each path in turn, PASSES times, and that is all: fills and warms caches, reads what is
+ * a line, instead; header lines of a path's own may stand behind it, each behind a tab (signatures). -a: each path in turn, PASSES times, and that is all: fills and warms caches, reads what is
  * cold once. -r: that many requests a second in all, and latencies count from when a request was due, so that a
  * stall is not hidden. -s: what Content-Length must be. -m, -b: PUT with a body of so many bytes. -R: bodies are
  * copied out, as a reader would who wants them; a server that sends pages by reference has nothing read otherwise.
@@ -108,17 +108,24 @@ quantile_us(const uint64_t *of, double q)
 
 /* ---- requests ---- */
 
+/* `line`: a path, and headers of its own behind tabs. */
 static void
-add_request(const char *path)
+add_request(const char *line)
 {
-    char *text;
+    size_t path_len = strcspn(line, "\t");
+    char *text, own[2048] = "";
     char length[64] = "";
     int n;
 
+    for (const char *tab = line + path_len; *tab == '\t';
+         tab += 1 + strcspn(tab + 1, "\t"))
+        snprintf(own + strlen(own), sizeof own - strlen(own), "%.*s\r\n",
+                 (int)strcspn(tab + 1, "\t"), tab + 1);
+
     if (opt.body > 0)
         snprintf(length, sizeof length, "Content-Length: %zu\r\n", opt.body);
-    n = asprintf(&text, "%s %s HTTP/1.1\r\nHost: %s:%u\r\n%s%s\r\n", opt.method, path,
-                 opt.host, opt.port, length, opt.headers);
+    n = asprintf(&text, "%s %.*s HTTP/1.1\r\nHost: %s:%u\r\n%s%s%s\r\n", opt.method,
+                 (int)path_len, line, opt.host, opt.port, length, opt.headers, own);
 
     if (n < 0)
         die("memory");

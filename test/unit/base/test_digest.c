@@ -123,6 +123,26 @@ test_composite_crc(void)
 }
 
 /* RFC 4231. */
+/* A text taken in two parts, at every length of the first, is the text. */
+static void
+test_hmac_in_two_parts(void)
+{
+    unsigned char text[256], want[32], got[32];
+    struct hmac_key k;
+    struct hmac_begun b;
+
+    for (unsigned i = 0; i < sizeof text; i++)
+        text[i] = (unsigned char)(i * 7);
+    hmac_key_init(&k, "key", 3);
+    for (size_t len = 0; len <= sizeof text; len++)
+        for (size_t first = 0; first <= len; first += 64) {
+            hmac_key_sign(&k, text, len, want);
+            hmac_begin(&b, &k, text, first);
+            hmac_finish(&b, text + first, len - first, got);
+            CHECK(memcmp(want, got, sizeof want) == 0);
+        }
+}
+
 static void
 test_hmac(void)
 {
@@ -253,6 +273,7 @@ main(int argc, char **argv)
     RUN(test_three_parts);
     RUN(test_composite_crc);
     RUN(test_hmac);
+    RUN(test_hmac_in_two_parts);
     RUN(test_secrets);
     RUN(test_hex);
     RUN(test_base64_there_and_back);

@@ -1,0 +1,246 @@
+#include "wire/http_known.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "wire/http_chars.h"
+
+#define PLACES  16u
+#define MET     16u /* lines that came once */
+#define VERSION " HTTP/1.1\r\n"
+
+/* A header line by places in `text`. */
+struct line {
+    uint16_t name_at, name_len, value_at, value_len;
+};
+struct entry {
+    uint64_t id; /* 0: empty */
+    uint64_t hash;
+    uint16_t len;
+    uint16_t hole_at; /* of a signature; `len` when there is none */
+    uint16_t host_at, host_len;
+    bool keep_alive;
+    uint8_t count;
+    unsigned strangers;
+    uint64_t seen, again;
+    uint8_t first[HTTP_FIELD_COUNT_];
+    struct line lines[HTTP_KNOWN_FIELDS];
+    char text[HTTP_KNOWN_BYTES];
+};
+struct http_known {
+    unsigned next, latest, next_met;
+    uint64_t met[MET]; /* hashes */
+    struct entry at[PLACES];
+};
+static atomic_ullong ids;
+
+struct http_known *
+http_known_new(void)
+{
+    return xcalloc(1, sizeof(struct http_known));
+}
+
+void
+http_known_free(struct http_known **kp)
+{
+    free(*kp);
+    *kp = NULL;
+}
+
+/* ---- comparing ---- */
+
+/* "GET /... HTTP/1.1": fills method, target, path and query. *len: of the line with its end. */
+static bool
+take_first_line(struct http_head *h, const char *buf, size_t room, size_t *len)
+{
+    const size_t version = sizeof VERSION - 1;
+    const char *lf = memchr(buf, '\n', MIN(room, HTTP_KNOWN_LINE));
+    struct span target;
+    const char *mark;
+
+    *len = lf != NULL ? (size_t)(lf - buf) + 1 : 0;
+    if (*len < 5 + version || memcmp(buf, "GET /", 5) != 0 ||
+        memcmp(buf + *len - version, VERSION, version) != 0)
+        return false;
+    target = (struct span){buf + 4, *len - 4 - version};
+    if (!has_no_control(target.at, target.len) ||
+        memchr(target.at, ' ', target.len) != NULL ||
+        memchr(target.at, '#', target.len) != NULL)
+        return false;
+    mark = memchr(target.at, '?', target.len);
+    h->method = HTTP_METHOD_GET;
+    h->method_text = (struct span){buf, 3};
+    h->target = h->path = target;
+    if (mark != NULL) {
+        h->path.len = (size_t)(mark - target.at);
+        h->query = span_from(target, h->path.len + 1);
+    }
+    return true;
+}
+
+/* Bytes that change nothing of how a line is read, wherever they stand in it but at an end. */
+static bool
+is_plain(const char *at, size_t len)
+{
+    return has_no_control(at, len) && at[len - 1] != ' ';
+}
+
+static bool
+is_entry(const struct entry *e, const char *lines, size_t room)
+{
+    size_t behind = e->hole_at + HTTP_KNOWN_SIGNATURE;
+
+    if (e->id == 0 || room < e->len || memcmp(lines, e->text, e->hole_at) != 0)
+        return false;
+    return e->hole_at == e->len ||
+           (memcmp(lines + behind, e->text + behind, e->len - behind) == 0 &&
+            is_plain(lines + e->hole_at, HTTP_KNOWN_SIGNATURE));
+}
+
+static void
+fill(struct http_head *h, const struct entry *e, const char *lines, size_t first_len)
+{
+    h->minor = 1;
+    h->keep_alive = e->keep_alive;
+    h->host = (struct span){lines + e->host_at, e->host_len};
+    h->count = e->count;
+    for (unsigned i = 0; i < e->count; i++) {
+        const struct line *l = &e->lines[i];
+
+        h->headers[i].name = (struct span){lines + l->name_at, l->name_len};
+        h->headers[i].value = (struct span){lines + l->value_at, l->value_len};
+    }
+    memcpy(h->first, e->first, sizeof h->first);
+    h->seen = e->seen;
+    h->again = e->again;
+    h->strangers = e->strangers;
+    h->lines_id = e->id;
+    h->block_at_ = first_len;
+    h->len = h->line_at_ = h->scanned_ = first_len + e->len;
+}
+
+bool
+http_known_parse(struct http_known *k, unsigned *place, struct http_head *h,
+                 const char *buf, size_t len)
+{
+    const struct entry *e = &k->at[*place];
+    size_t first_len;
+
+    http_head_init(h);
+    if (!take_first_line(h, buf, len, &first_len)) {
+        http_head_init(h);
+        return false;
+    }
+    if (!is_entry(e, buf + first_len, len - first_len)) {
+        *place = k->latest;
+        e = &k->at[*place];
+        if (!is_entry(e, buf + first_len, len - first_len)) {
+            http_head_init(h);
+            return false;
+        }
+    }
+    fill(h, e, buf + first_len, first_len);
+    return true;
+}
+
+/* ---- keeping ---- */
+
+/* Where the signature stands: the last 64 bytes of the one Authorization, behind "Signature=". Otherwise `len`. */
+static uint16_t
+hole_of(const struct http_head *h, const char *lines, size_t len)
+{
+    struct span name = SPAN("Signature="), value = http_get(h, HTTP_AUTHORIZATION);
+    size_t end = name.len + HTTP_KNOWN_SIGNATURE;
+    const char *at;
+
+    if (value.len <= end || http_has_again(h, HTTP_AUTHORIZATION))
+        return (uint16_t)len;
+    at = value.at + value.len - HTTP_KNOWN_SIGNATURE;
+    if (memcmp(at - name.len, name.at, name.len) != 0 ||
+        !is_plain(at, HTTP_KNOWN_SIGNATURE))
+        return (uint16_t)len;
+    return (uint16_t)(at - lines);
+}
+
+/* Of all but the signature. */
+static uint64_t
+hash_lines(const char *lines, size_t len, size_t hole_at)
+{
+    size_t behind = MIN(hole_at + HTTP_KNOWN_SIGNATURE, len);
+
+    return hash_xxh3(lines + behind, len - behind, hash_xxh3(lines, hole_at, 0));
+}
+
+/* Have these lines come before? Otherwise they have now. */
+static bool
+was_met(struct http_known *k, uint64_t hash)
+{
+    for (unsigned i = 0; i < MET; i++)
+        if (k->met[i] == hash)
+            return true;
+    k->met[k->next_met++ % MET] = hash;
+    return false;
+}
+
+static void
+make(struct entry *e, const struct http_head *h, const char *lines, size_t len,
+     uint16_t hole_at, uint64_t hash)
+{
+    e->id = atomic_fetch_add_explicit(&ids, 1, memory_order_relaxed) + 1;
+    e->hash = hash;
+    e->len = (uint16_t)len;
+    e->hole_at = hole_at;
+    e->host_at = (uint16_t)(h->host.at - lines);
+    e->host_len = (uint16_t)h->host.len;
+    e->keep_alive = h->keep_alive;
+    e->count = (uint8_t)h->count;
+    for (unsigned i = 0; i < h->count; i++) {
+        const struct field *f = &h->headers[i];
+
+        e->lines[i] =
+            (struct line){(uint16_t)(f->name.at - lines), (uint16_t)f->name.len,
+                          (uint16_t)(f->value.at - lines), (uint16_t)f->value.len};
+    }
+    memcpy(e->first, h->first, sizeof e->first);
+    e->seen = h->seen;
+    e->again = h->again;
+    e->strangers = h->strangers;
+    memcpy(e->text, lines, len);
+}
+
+static bool
+is_worth_it(const struct http_head *h, size_t len)
+{
+    return h->method == HTTP_METHOD_GET && h->minor == 1 && h->blank_ == 0 &&
+           h->body_length == 0 && !h->has_length && h->target.at[0] == '/' &&
+           h->count <= HTTP_KNOWN_FIELDS && len <= HTTP_KNOWN_BYTES &&
+           h->block_at_ <= HTTP_KNOWN_LINE;
+}
+
+void
+http_known_keep(struct http_known *k, unsigned *place, struct http_head *h,
+                const char *buf)
+{
+    const char *lines = buf + h->block_at_;
+    size_t len = h->len - h->block_at_;
+    uint16_t hole_at;
+    uint64_t hash;
+
+    if (!is_worth_it(h, len))
+        return;
+    hole_at = hole_of(h, lines, len);
+    hash = hash_lines(lines, len, hole_at);
+    for (unsigned i = 0; i < PLACES; i++)
+        if (k->at[i].hash == hash && is_entry(&k->at[i], lines, len)) {
+            *place = k->latest = i;
+            h->lines_id = k->at[i].id;
+            return;
+        }
+    if (!was_met(k, hash))
+        return;
+    *place = k->latest = k->next++ % PLACES;
+    make(&k->at[*place], h, lines, len, hole_at, hash);
+    h->lines_id = k->at[*place].id;
+}
