@@ -359,6 +359,7 @@ disks_new(const struct disk_options *o)
     ds->keylocks = keylocks_new();
     rt_sem_init(&ds->keeper.storing, 1);
     rt_sem_init(&ds->keeper.changing, 1);
+    rt_sem_init(&ds->keeper.ending, 1);
     ds->keeper.o.ids = &ds->ids;
     ds->keeper.o.hot = ds->hot;
     return ds;

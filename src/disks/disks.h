@@ -184,6 +184,12 @@ enum err disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
 
 enum err disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies,
                             bool *empty, struct errbuf *eb) MUST_CHECK;
+/* A bucket ends: from here on nothing is taken into it, and what was being taken is there, or not, when this returns. A
+ * request that still means it is answered ERR_BUSY: asked again it finds no such bucket, or this one. ERR_BUSY: somebody else
+ * is ending it. Where it is not removed after all: disks_bucket_reopen(). Any loop. May switch. */
+enum err disks_bucket_close(struct disks *ds, uint64_t bucket,
+                            struct errbuf *eb) MUST_CHECK;
+void disks_bucket_reopen(struct disks *ds, uint64_t bucket);
 /* On every disk. */
 enum err disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
                            struct errbuf *eb) MUST_CHECK;

@@ -17,6 +17,8 @@
 
 #define WRITER_GENERATIONS 16
 #define LOOPS_MAX          256
+/* Ids of deleted buckets that are remembered: a request would have to outlive as many that were made since. */
+#define CLOSED_BUCKETS 4096u
 /* Keys with these may have older versions, which stand beside them. */
 #define ROW_HISTORY (ROW_VERSIONED | ROW_SUSPENDED | ROW_MARKER)
 #define REPAIRS_MAX 4096 /* keys that wait for a repair; beyond: a whole pass */
@@ -73,8 +75,11 @@ struct disks {
     struct hedge hedge;
 
     /* Who is under way, so that a change of the set can wait for those who began before it. */
-    _Atomic uint32_t phase;      /* parity chooses the counter */
-    _Atomic uint64_t changes[2]; /* calls between change_begin() and change_end() */
+    _Atomic uint32_t phase;          /* parity chooses the counter */
+    _Atomic uint64_t changes[2];     /* calls between change_begin() and change_end() */
+    struct rt_waiter *_Atomic ender; /* of whoever waits for those of the phase before */
+    _Atomic uint64_t
+        closed[CLOSED_BUCKETS]; /* buckets that are deleted, or were: by id; 0: none */
     _Atomic uint32_t generation;
     _Atomic uint64_t
         writers[WRITER_GENERATIONS]; /* open ones, by generation of their begin */
@@ -98,6 +103,7 @@ struct disks {
         bool stored_settled;    /* what the list on disk says */
         struct rt_sem storing;  /* one writes it at a time */
         struct rt_sem changing; /* one change of the set at a time */
+        struct rt_sem ending;   /* one waits for changes at a time */
         uint64_t move_rate;     /* bytes a second; 0: the mover's own */
         void (*on_list)(void *arg);
         void *on_list_arg;
@@ -194,6 +200,8 @@ bool change_begin(struct disks *ds,
 void change_end(struct disks *ds, uint32_t phase);
 /* Returns when every change that began before has ended. Keeper. May switch. */
 void changes_before_end(struct disks *ds);
+/* Does the bucket take objects? ERR_BUSY: it is being deleted. Between change_begin() and change_end(). */
+enum err bucket_takes(struct disks *ds, uint64_t bucket, struct errbuf *eb) MUST_CHECK;
 uint32_t generation_enter(struct disks *ds);
 void generation_leave(struct disks *ds, uint32_t generation);
 /* May there be a new generation of writers? Not while one of the sixteen is still open. Keeper. */

@@ -129,27 +129,86 @@ change_begin(struct disks *ds, uint32_t *phase)
         atomic_fetch_add(&ds->changes[*phase & 1], 1);
         if (atomic_load(&ds->phase) == *phase)
             return atomic_load(&ds->guarded);
-        atomic_fetch_sub(&ds->changes[*phase & 1], 1);
+        change_end(ds, *phase);
     }
 }
 
 void
 change_end(struct disks *ds, uint32_t phase)
 {
-    atomic_fetch_sub(&ds->changes[phase & 1], 1);
+    struct rt_waiter *who = NULL;
+
+    /* The last one of a phase that is over; who waits is published before it looks at the count. */
+    if (atomic_fetch_sub(&ds->changes[phase & 1], 1) == 1 &&
+        (atomic_load(&ds->phase) & 1) != (phase & 1))
+        who = atomic_exchange(&ds->ender, NULL);
+    if (who != NULL)
+        rt_wake(who);
 }
 
 void
 changes_before_end(struct disks *ds)
 {
-    uint32_t before = atomic_fetch_add(&ds->phase, 1);
+    struct rt_waiter me;
     struct rt_shield shield;
+    uint32_t before;
 
     rt_shield_begin(&shield);
-    while (atomic_load(&ds->changes[before & 1]) > 0)
-        if (rt_sleep_ms(1) != ERR_OK)
-            break; /* not in a shield */
+    if (rt_sem_take(&ds->keeper.ending, DEADLINE_NEVER) == ERR_OK) {
+        rt_waiter_init(&me);
+        before = atomic_fetch_add(&ds->phase, 1);
+        atomic_store(&ds->ender, &me);
+        if (atomic_load(&ds->changes[before & 1]) > 0 ||
+            atomic_exchange(&ds->ender, NULL) == NULL)
+            rt_wait(&me); /* somebody wakes us, or is about to */
+        rt_sem_give(&ds->keeper.ending);
+    } /* else a simulated power cut */
     rt_shield_end(&shield);
+}
+
+/* ---- buckets that end ---- */
+
+static _Atomic uint64_t *
+closed_slot(struct disks *ds, uint64_t bucket)
+{
+    return &ds->closed[bucket % CLOSED_BUCKETS];
+}
+
+enum err
+bucket_takes(struct disks *ds, uint64_t bucket, struct errbuf *eb)
+{
+    return atomic_load(closed_slot(ds, bucket)) == bucket && bucket != 0
+               ? err_set(eb, ERR_BUSY, "the bucket is being deleted")
+               : ERR_OK;
+}
+
+static void
+wait_for_changes(void *arg)
+{
+    changes_before_end(arg);
+}
+
+enum err
+disks_bucket_close(struct disks *ds, uint64_t bucket, struct errbuf *eb)
+{
+    struct rt_shield shield;
+    enum err rc;
+
+    if (atomic_exchange(closed_slot(ds, bucket), bucket) == bucket)
+        return err_set(eb, ERR_BUSY, "the bucket is being deleted");
+    rt_shield_begin(&shield);
+    rc = rt_call(0, wait_for_changes, ds);
+    rt_shield_end(&shield);
+    if (rc == ERR_OK)
+        return rc;
+    disks_bucket_reopen(ds, bucket);
+    return err_set(eb, rc, "gave up waiting for writes into the bucket");
+}
+
+void
+disks_bucket_reopen(struct disks *ds, uint64_t bucket)
+{
+    (void)atomic_compare_exchange_strong(closed_slot(ds, bucket), &(uint64_t){bucket}, 0);
 }
 
 uint32_t

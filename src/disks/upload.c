@@ -119,9 +119,11 @@ disks_upload_begin(struct disks *ds, const struct disks_key *k, enum disk_class 
 
     (void)change_begin(ds, &phase);
     d = only_disk(ds);
-    rc = d != NULL && least_of(k) == 1
-             ? disk_upload_begin(d, &k->at, class, meta, out, eb)
-             : begin_many(ds, k, meta, out, eb);
+    rc = bucket_takes(ds, k->at.bucket, eb);
+    if (rc == ERR_OK)
+        rc = d != NULL && least_of(k) == 1
+                 ? disk_upload_begin(d, &k->at, class, meta, out, eb)
+                 : begin_many(ds, k, meta, out, eb);
     change_end(ds, phase);
     return rc;
 }
@@ -339,11 +341,13 @@ complete_many(struct disks *ds, const struct disks_key *k, struct completing *c,
     struct homes h;
     uint32_t phase;
     bool locked = change_begin(ds, &phase);
-    enum err rc;
+    enum err rc = bucket_takes(ds, k->at.bucket, eb);
 
     if (locked)
         keylock_take(ds->keylocks, hash);
-    rc = homes_find(ds, k, c->upload, &h, eb);
+    h = (struct homes){.ds = ds};
+    if (rc == ERR_OK)
+        rc = homes_find(ds, k, c->upload, &h, eb);
     for (unsigned i = 0; i < h.count; i++)
         if (slot_enter(ds, h.at[i]) != NULL)
             writer_joins(w, h.at[i], NULL);
@@ -382,7 +386,9 @@ disks_upload_complete(struct disks *ds, const struct disks_key *k,
     if (d == NULL)
         return complete_many(ds, k, &all, out, eb);
     (void)change_begin(ds, &phase);
-    rc = disk_upload_complete(d, &k->at, u, parts, count, meta, c, out, eb);
+    rc = bucket_takes(ds, k->at.bucket, eb);
+    if (rc == ERR_OK)
+        rc = disk_upload_complete(d, &k->at, u, parts, count, meta, c, out, eb);
     change_end(ds, phase);
     return rc;
 }

@@ -64,16 +64,18 @@ change(struct disks *ds, const struct disks_key *k, version_fn *fn, void *arg,
     struct version decided;
     uint32_t phase;
     bool locked = change_begin(ds, &phase);
-    enum err rc;
+    enum err rc = bucket_takes(ds, k->at.bucket, eb);
 
     if (d != NULL) {
-        rc = fn(d, &k->at, arg, NULL, &decided, eb);
+        if (rc == ERR_OK)
+            rc = fn(d, &k->at, arg, NULL, &decided, eb);
         change_end(ds, phase);
         return rc;
     }
     if (locked)
         keylock_take(ds->keylocks, hash);
-    rc = on_many(ds, k, locked, fn, arg, eb);
+    if (rc == ERR_OK)
+        rc = on_many(ds, k, locked, fn, arg, eb);
     if (locked)
         keylock_release(ds->keylocks, hash);
     change_end(ds, phase);

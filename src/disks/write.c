@@ -301,12 +301,12 @@ commit_on_all(struct disks_writer *w, const struct object_meta *meta,
     uint64_t hash = place_hash(w->key.at.birth_name, w->key.at.key);
     uint32_t phase;
     bool locked = change_begin(w->disks, &phase);
-    enum err rc = ERR_OK;
+    enum err rc = bucket_takes(w->disks, w->key.at.bucket, eb);
 
-    if (locked) {
+    if (locked)
         keylock_take(w->disks->keylocks, hash);
+    if (rc == ERR_OK && locked)
         rc = ready_to_judge(w, c, eb);
-    }
     if (rc == ERR_OK)
         rc = prepare_copies(w, &content, meta, eb);
     if (rc == ERR_OK)

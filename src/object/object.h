@@ -239,9 +239,12 @@ enum err object_version_list(struct object_service *s, const struct map_bucket *
                              const struct object_version_list *o, struct arena *a,
                              struct object_version_page *out,
                              struct errbuf *eb) MUST_CHECK;
-/* ERR_NOT_EMPTY or ERR_OK; native buckets and cached ones (whose remote stays as it is: always ERR_OK). */
-enum err object_bucket_may_go(struct object_service *s, const struct map_bucket *b,
-                              struct errbuf *eb) MUST_CHECK;
+/* Before a bucket is removed. ERR_OK: it is empty, and stays so: nothing is taken into it any more (ERR_BUSY). Where it is not
+ * removed after all, object_bucket_reopen(). ERR_NOT_EMPTY; ERR_BUSY: somebody else does this. Cached ones, whose remote
+ * stays as it is, may always go. */
+enum err object_bucket_close(struct object_service *s, const struct map_bucket *b,
+                             struct errbuf *eb) MUST_CHECK;
+void object_bucket_reopen(struct object_service *s, const struct map_bucket *b);
 
 /* ---- multipart: ids are opaque text of at most 1,024 bytes ---- */
 enum err object_upload_begin(struct object_service *s, const struct map_bucket *b,

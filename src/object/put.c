@@ -50,20 +50,44 @@ object_put_abort(struct object_put **pp)
     free(p);
 }
 
+/* The bucket may have got another number of copies since the request looked it up. A writer that begins behind that change
+ * is not waited for by those who make the copies: so it is asked again once the writer counts. */
+static enum err
+begin_writer(struct object_put *p, uint64_t size, struct errbuf *eb)
+{
+    struct object_service *s = p->s;
+    struct disks_key k = object_disk_key(p->bucket, p->key);
+
+    for (unsigned i = 0; i < 3; i++) {
+        const struct map_bucket *now;
+        enum err rc = disks_write_begin(s->options.disks, &k,
+                                        p->bucket->cached ? DISK_CACHED : DISK_NATIVE,
+                                        size, &p->writer, eb);
+
+        if (rc != ERR_OK)
+            return rc;
+        now = map_bucket_find(map_now(s->options.map), span_of(p->bucket->name));
+        if (now == NULL || now->id != p->bucket->id || p->bucket->cached ||
+            (now->copies == k.copies && now->min_copies == k.min_copies))
+            return ERR_OK;
+        disks_write_abort(&p->writer);
+        k.copies = now->copies;
+        k.min_copies = now->min_copies;
+    }
+    return err_set(eb, ERR_BUSY, "the bucket's number of copies changes all the time");
+}
+
 enum err
 object_put_begin(struct object_service *s, const struct map_bucket *b, struct span key,
                  const struct object_put_options *o, struct object_put **out,
                  struct errbuf *eb)
 {
-    struct disks_key k = object_disk_key(b, key);
     enum err rc = put_new(s, b, key, o, b->cached ? PUT_THROUGH : PUT_NATIVE, out);
 
     if (rc == ERR_OK)
         rc = quota_admit(s, b, key, o->size, 1, eb);
     if (rc == ERR_OK)
-        rc =
-            disks_write_begin(s->options.disks, &k, b->cached ? DISK_CACHED : DISK_NATIVE,
-                              o->size, &(*out)->writer, eb);
+        rc = begin_writer(*out, o->size, eb);
     if (rc != ERR_OK)
         object_put_abort(out);
     return rc;

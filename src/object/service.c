@@ -44,17 +44,39 @@ object_disk_key(const struct map_bucket *b, struct span key)
         .min_copies = b->min_copies};
 }
 
-enum err
-object_bucket_may_go(struct object_service *s, const struct map_bucket *b,
-                     struct errbuf *eb)
+static enum err
+must_be_empty(struct object_service *s, const struct map_bucket *b, struct errbuf *eb)
 {
     bool empty = false;
+    enum err rc = disks_bucket_empty(s->options.disks, b->id, b->copies, &empty, eb);
+
+    return rc == ERR_OK && !empty
+               ? err_set(eb, ERR_NOT_EMPTY, "The bucket you tried to delete is not empty")
+               : rc;
+}
+
+enum err
+object_bucket_close(struct object_service *s, const struct map_bucket *b,
+                    struct errbuf *eb)
+{
     enum err rc;
 
     if (b->cached)
         return ERR_OK;
-    rc = disks_bucket_empty(s->options.disks, b->id, b->copies, &empty, eb);
-    if (rc == ERR_OK && !empty)
-        rc = err_set(eb, ERR_NOT_EMPTY, "The bucket you tried to delete is not empty");
+    rc = must_be_empty(s, b, eb); /* most are not, and go on taking objects */
+    if (rc == ERR_OK)
+        rc = disks_bucket_close(s->options.disks, b->id, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = must_be_empty(s, b, eb);
+    if (rc != ERR_OK)
+        object_bucket_reopen(s, b);
     return rc;
+}
+
+void
+object_bucket_reopen(struct object_service *s, const struct map_bucket *b)
+{
+    if (!b->cached)
+        disks_bucket_reopen(s->options.disks, b->id);
 }

@@ -102,6 +102,116 @@ come_and_go(void *arg)
     disks_close(&g->ds);
 }
 
+/* ---- a bucket ends ---- */
+
+struct filler {
+    struct rig rig;
+    unsigned loop;
+    _Atomic uint64_t taken;
+    enum err ended;
+};
+
+static void
+fill(void *arg)
+{
+    struct filler *f = arg;
+    char key[40];
+
+    do {
+        snprintf(key, sizeof key, "loop%u/%06u", f->loop,
+                 (unsigned)atomic_load(&f->taken));
+        f->ended = rig_put(&f->rig, key, 100, 1);
+        if (f->ended == ERR_OK)
+            atomic_fetch_add(&f->taken, 1);
+    } while (f->ended == ERR_OK);
+}
+
+static void
+fill_there(void *arg)
+{
+    struct filler *f = arg;
+
+    CHECK(rt_call(f->loop, fill, f) == ERR_OK);
+}
+
+static uint64_t
+keys_there(struct rig *g)
+{
+    struct arena *a = arena_new(KIB(64), MIB(8));
+    struct disk_entry *entries;
+    char last[DISK_KEY_MAX];
+    struct span after = {last, 0};
+    uint64_t sum = 0;
+    uint32_t count;
+    bool more = true;
+
+    while (more) {
+        arena_reset(a);
+        more = false;
+        count = 0;
+        CHECK(disks_list(g->ds, RIG_BUCKET, g->copies, after, false, 1000, a, &entries,
+                         &count, &more, &g->eb) == ERR_OK);
+        sum += count;
+        if (count > 0) {
+            after.len = entries[count - 1].key.len;
+            memcpy(last, entries[count - 1].key.at, after.len);
+        }
+    }
+    arena_free(&a);
+    return sum;
+}
+
+/* Once a bucket is closed what was acknowledged is there, all of it, and nothing comes any more: who finds it empty then may
+ * remove it. A bucket that is opened again takes objects again. */
+static void
+bucket_ends(void *arg)
+{
+    struct rig *g = arg;
+    struct filler fillers[LOOPS];
+    struct rt_group group;
+
+    REQUIRE(rig_open(g, g->copies > 1 ? 3 : 1) == ERR_OK);
+    for (unsigned round = 0; round < 20; round++) {
+        uint64_t before = keys_there(g), there, sum = 0;
+
+        rt_group_begin(&group);
+        for (unsigned i = 0; i < LOOPS; i++) {
+            fillers[i] = (struct filler){.rig = *g, .loop = i};
+            fillers[i].rig.copies = g->copies;
+            atomic_store(&fillers[i].taken, before); /* other names */
+            CHECK(rt_group_start(&group, fill_there, &fillers[i]) == ERR_OK);
+        }
+        while (atomic_load(&fillers[round % LOOPS].taken) < before + 1 + round % 3)
+            REQUIRE(rt_sleep_ms(1) == ERR_OK);
+        CHECK(disks_bucket_close(g->ds, RIG_BUCKET, &g->eb) == ERR_OK);
+        for (unsigned i = 0; i < LOOPS; i++)
+            sum += atomic_load(&fillers[i].taken) - before;
+        /* What was on its way then may not have counted itself yet. */
+        there = keys_there(g);
+        CHECK(there >= before + sum);
+        CHECK(disks_bucket_close(g->ds, RIG_BUCKET, &g->eb) == ERR_BUSY);
+        CHECK(rig_put(g, "late", 10, 1) == ERR_BUSY);
+        CHECK_SAYS(g->eb.text, "is being deleted");
+        rt_group_join(&group);
+        sum = 0;
+        for (unsigned i = 0; i < LOOPS; i++) {
+            CHECK(fillers[i].ended == ERR_BUSY);
+            sum += atomic_load(&fillers[i].taken) - before;
+        }
+        CHECK_U64(there, before + sum);
+        CHECK_U64(keys_there(g), there);
+        disks_bucket_reopen(g->ds, RIG_BUCKET);
+    }
+    CHECK(rig_put(g, "late", 10, 1) == ERR_OK);
+    disks_close(&g->ds);
+}
+
+static void
+test_nothing_is_taken_into_a_closed_bucket(void)
+{
+    rig_run(bucket_ends, &(struct rig){.copies = 1});
+    rig_run(bucket_ends, &(struct rig){.copies = 2});
+}
 static void
 test_one_copy(void)
 {
@@ -118,6 +228,7 @@ main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     log_set_level(LOG_ERROR);
+    RUN(test_nothing_is_taken_into_a_closed_bucket);
     RUN(test_one_copy);
     RUN(test_two_copies);
     return check_done();
