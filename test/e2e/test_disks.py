@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from rigs import forebay, ledger
+from rigs import faults, forebay, ledger
 
 import plain
 from conftest import boto
@@ -211,3 +211,27 @@ def test_a_lost_disk(three, start_forebay, tmp_path):
     (tmp_path / "kept").rename(tmp_path / "b")
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 4 and "was removed from this node" in refused.stderr
+
+
+def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
+    """F3: with a copy elsewhere nobody waits for a disk that takes seconds, and few reads are asked twice."""
+    page = faults.DiskFaults(tmp_path / "faults")
+    for name in ("b", "c"):
+        (tmp_path / name).mkdir()
+    process = start_forebay("a", args=(str(tmp_path / "b"), str(tmp_path / "c")), env=page.env, settings={"memory.hot": "0"})
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="copies")
+    cli(process, "bucket", "set", "s3://copies", "--copies", "2")
+    numbers = range(1, 60)
+    put_all(client, "copies", numbers)
+    check_all(client, "copies", numbers)  # learns what is usual
+    before = process.metrics()["forebay_reads_hedged_total"]
+    page.break_(faults.READ, error=0, disk=2, delay_us=5_000_000)
+    begun = time.monotonic()
+    for _ in range(3):
+        check_all(client, "copies", numbers)
+    took, hedged = time.monotonic() - begun, process.metrics()["forebay_reads_hedged_total"] - before
+    assert hedged > 0, "nobody met the slow disk"
+    assert took < 60, f"{took:.1f} s; each read of that disk takes 5 s, and a third of the objects lies there first"
+    assert hedged <= 32 + 2 * 3 * len(numbers) // 20, "five in a hundred, and what was saved up; metadata and body are two reads"
+    page.mend()

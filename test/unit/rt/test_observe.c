@@ -12,6 +12,7 @@ struct seen {
     struct rt_observer o;
     unsigned of[RT_IOS_], errors[RT_IOS_];
     uint64_t longest_ns;
+    uint32_t most; /* at once */
     int last_error;
     bool freed;
 };
@@ -25,6 +26,7 @@ on_io(struct rt_observer *o, const struct rt_io_done *d)
     s->errors[d->kind] += d->error != 0;
     if (d->error != 0)
         s->last_error = d->error;
+    s->most = d->beside > s->most ? d->beside : s->most;
     s->longest_ns = d->took_ns > s->longest_ns ? d->took_ns : s->longest_ns;
 }
 
@@ -193,6 +195,75 @@ slow_fiber(void *arg)
 CASE(test_a_slow_disk_is_told_by_its_time, 1, slow_fiber)
 #endif
 
+/* ---- how many at once ---- */
+
+#define READERS 40u
+#define LARGE   (128u << 10)
+
+struct read {
+    struct rt_file *file;
+    uint32_t len;
+};
+
+static void
+read_one(void *arg)
+{
+    const struct read *r = arg;
+    struct iobuf *b;
+    uint32_t n;
+
+    CHECK(iobuf_get(r->len, &b) == ERR_OK);
+    CHECK(rt_read(r->file, 0, b, 0, r->len, RT_READ, DEADLINE_NEVER, &n, NULL) ==
+              ERR_OK &&
+          n == r->len);
+    iobuf_drop(&b);
+}
+
+static void
+start_reads(struct rt_group *g, struct read *r)
+{
+    for (unsigned i = 0; i < READERS; i++)
+        CHECK(rt_group_start(g, read_one, r) == ERR_OK);
+}
+
+static void
+crowd(void *arg)
+{
+    struct seen s;
+    struct rt_dir *d = open_observed(&s);
+    struct read small = {.len = 4096}, large = {.len = LARGE};
+    struct rt_observer *o = &s.o;
+    struct rt_group g;
+    struct iobuf *b;
+
+    (void)arg;
+    CHECK(rt_open(d, "f", RT_O_WRITE | RT_O_CREATE, 0600, &small.file, NULL) == ERR_OK);
+    large.file = small.file;
+    CHECK(iobuf_get(LARGE, &b) == ERR_OK);
+    memset(b->at, 'x', LARGE);
+    CHECK(rt_write(small.file, 0, b, 0, LARGE, RT_WRITE, NULL) == ERR_OK);
+    iobuf_drop(&b);
+    rt_group_begin(&g);
+    start_reads(&g, &small);
+    rt_group_join(&g);
+    CHECK_U64(s.most, 32);
+    s.most = 0;
+    rt_group_begin(&g);
+    start_reads(&g, &large);
+    rt_group_join(&g);
+    CHECK_U64(s.most, 16);
+    rt_group_begin(&g); /* neither waits for the other's places */
+    start_reads(&g, &large);
+    start_reads(&g, &small);
+    rt_group_join(&g);
+    CHECK_U64(s.most, 48);
+    CHECK(rt_dir_unlink(d, "f", NULL) == ERR_OK);
+    rt_file_close(&small.file);
+    remove_all(&d);
+    rt_observer_drop(&o);
+}
+CASE(test_large_reads_have_places_of_their_own, 1, crowd)
+
 int
 main(int argc, char **argv)
 {
@@ -203,5 +274,6 @@ main(int argc, char **argv)
     RUN(test_an_error_is_told_as_it_came);
     RUN(test_a_slow_disk_is_told_by_its_time);
 #endif
+    RUN(test_large_reads_have_places_of_their_own);
     return check_done();
 }
