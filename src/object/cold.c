@@ -44,7 +44,8 @@ find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
     if (slot->fetch != NULL && slot->fetch->state != FETCH_FAILED &&
         !slot->fetch->obsolete) {
         *out = fetch_ref(slot->fetch);
-        j->info->source = OBJECT_JOINED;
+        /* Proved, it is all here: who comes now waits for our disk, not for the backend. */
+        j->info->source = slot->fetch->proved ? OBJECT_LOCAL : OBJECT_JOINED;
         return ERR_OK;
     }
     return fetch_start(j->s, j->bucket, slot, out, j->eb);

@@ -58,7 +58,7 @@ fetch_visible(const struct fetch *f)
 {
     uint64_t held = MIN(f->info.size, HELD_BACK);
 
-    if (f->state == FETCH_KEPT)
+    if (f->state == FETCH_KEPT || f->proved)
         return f->info.size;
     return MIN(f->landed, f->info.size - held);
 }
@@ -234,12 +234,23 @@ overtaken(struct fetch *f)
                    SPAN_ARG(f->key));
 }
 
+/* Readers who wait for the last bytes take them from the writer; the others wait until the disk has all. */
+static void
+let_readers_finish(struct fetch *f)
+{
+    f->proved = true;
+    f->keep = true; /* a reader that has everything may go */
+    rt_cond_broadcast(&f->moved);
+    rt_yield();
+}
+
 static enum err
 keep(struct fetch *f)
 {
     struct disk_condition unchanged = {.if_version = true, .version = f->before};
     enum err rc;
 
+    let_readers_finish(f);
     f->sealed = true;
     wait_for_peeks(f);
     if (f->obsolete)

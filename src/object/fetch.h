@@ -7,7 +7,7 @@
  *                                          open, the others go to the backend themselves
  *
  * The last bytes are held back until length and sum agree, so that no reader has seen a whole object before it was
- * verified. All calls run on the key's home loop.
+ * verified. They need not wait until it is on the disk. All calls run on the key's home loop.
  */
 #pragma once
 #include "object/keys.h"
@@ -32,6 +32,7 @@ struct fetch {
     enum fetch_state state;
     bool keep;           /* goes on without readers */
     bool obsolete;       /* a write overtook it: not to be kept */
+    bool proved;         /* length and sum agree: readers may have the last bytes */
     bool sealed;         /* the writer is being committed: readers wait */
     struct arena *arena; /* owned: info */
     struct object_info info;
