@@ -134,6 +134,15 @@ s3_client_free(struct s3_client **cp)
     free(c);
 }
 
+void
+s3_client_take_credentials(struct s3_client *c, struct s3_credentials *keys)
+{
+    s3_credentials_fini(&c->credentials);
+    c->credentials = *keys;
+    c->anonymous = keys->access_key == NULL;
+    *keys = (struct s3_credentials){0};
+}
+
 static void
 wipe(char **s)
 {

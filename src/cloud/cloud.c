@@ -10,9 +10,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "client/identity.h"
 #include "cloud/internal.h"
 #include "rt/loop.h"
 
+#define RENEW_S             300 /* before they end */
+#define RENEW_AGAIN_S       10  /* when that did not work */
 #define SECRET_BYTES_MAX    KIB(16)
 #define CONNECTIONS_DEFAULT 64
 
@@ -148,39 +151,17 @@ load_stored(struct cloud *c, const char *name, struct s3_credentials *out,
                          name);
 }
 
-struct chain_job {
-    struct s3_credentials keys;
-    char *region;
-    enum err rc;
-    struct errbuf eb;
-};
-
-static void
-chain_work(void *arg)
-{
-    struct chain_job *j = arg;
-
-    j->rc = s3_credentials_chain(NULL, &j->keys, &j->region, &j->eb);
-}
-
-/* The server's own keys: reads files, so on a worker. None at all means anonymous. */
+/* The server's own keys, which may end. None at all means anonymous. */
 static enum err
-load_own(struct s3_credentials *out, char **region, struct errbuf *eb)
+load_own(struct cloud *c, struct s3_identity *out, struct errbuf *eb)
 {
-    struct chain_job j = {.rc = ERR_OK};
-    enum err rc = rt_blocking(chain_work, &j, DEADLINE_NEVER);
+    enum err rc = s3_identity_find(c->options.ca_file, out, eb);
 
-    if (rc != ERR_OK)
-        return err_set(eb, rc, "looking for keys was given up");
-    if (j.rc == ERR_NOT_FOUND)
+    if (rc == ERR_NOT_FOUND)
         return ERR_OK;
-    if (j.rc != ERR_OK) {
-        *eb = j.eb;
-        return j.rc;
-    }
-    *out = j.keys;
-    *region = j.region;
-    return ERR_OK;
+    if (rc != ERR_OK)
+        err_prefix(eb, "the server's own keys");
+    return rc;
 }
 
 /* ---- clients: one for each settings on each loop ---- */
@@ -195,22 +176,29 @@ settings_text(const struct map_backend *b)
 
 enum err
 cloud_client_make(struct cloud *c, const struct map_backend *b, struct s3_client **out,
-                  struct errbuf *eb)
+                  int64_t *expires_s, struct errbuf *eb)
 {
     struct s3_options o = {.ca_file = c->options.ca_file,
                            .connect_ms = c->options.connect_ms,
                            .first_byte_ms = c->options.timeout_ms,
                            .idle_ms = c->options.timeout_ms,
                            .connections = c->options.connections};
-    char *region = NULL, *endpoint = NULL;
+    struct s3_identity own = {0};
+    char *endpoint = NULL;
     enum err rc = ERR_OK;
 
-    if (b->credentials == NULL)
-        rc = load_own(&o.credentials, &region, eb);
-    else if (b->credentials[0] != '\0')
+    *expires_s = 0;
+    if (b->credentials == NULL) {
+        rc = load_own(c, &own, eb);
+        o.credentials = own.keys;
+        own.keys = (struct s3_credentials){0};
+        *expires_s = own.expires_s;
+    } else if (b->credentials[0] != '\0')
         rc = load_stored(c, b->credentials, &o.credentials, eb);
     if (rc == ERR_OK) {
-        o.region = b->region != NULL ? b->region : region != NULL ? region : "us-east-1";
+        o.region = b->region != NULL    ? b->region
+                   : own.region != NULL ? own.region
+                                        : "us-east-1";
         if (b->endpoint == NULL)
             endpoint = xasprintf("https://s3.%s.amazonaws.com", o.region);
         o.endpoint = b->endpoint != NULL ? b->endpoint : endpoint;
@@ -218,8 +206,42 @@ cloud_client_make(struct cloud *c, const struct map_backend *b, struct s3_client
         rc = s3_client_new(&o, out, eb);
     }
     s3_credentials_fini(&o.credentials);
-    free(region);
+    s3_identity_fini(&own);
     free(endpoint);
+    return rc;
+}
+
+/* Keys that end are renewed before they do, by one fiber; the others go on with what there is while it lasts. */
+static enum err
+fresh_keys(struct cloud *c, struct cloud_client *cc, struct errbuf *eb)
+{
+    int64_t now_s = (int64_t)(rt_wall_ns() / 1000000000);
+    struct s3_identity own = {0};
+    enum err rc = ERR_OK;
+
+    if (cc->expires_s == 0 || now_s + RENEW_S < cc->expires_s)
+        return ERR_OK;
+    while (cc->renewing && now_s >= cc->expires_s && rc == ERR_OK)
+        rc = rt_cond_wait(&cc->renewed, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "waiting for new keys was given up");
+    if (cc->renewing || now_s + RENEW_S < cc->expires_s ||
+        (now_s < cc->expires_s && rt_now_ns() < cc->renew_ns))
+        return ERR_OK;
+    cc->renewing = true;
+    cc->renew_ns = rt_now_ns() + RENEW_AGAIN_S * 1000000000ull;
+    rc = s3_identity_find(c->options.ca_file, &own, eb);
+    if (rc == ERR_OK) {
+        s3_client_take_credentials(cc->s3, &own.keys);
+        cc->expires_s = own.expires_s;
+    } else {
+        LOG(LOG_WARN, "backend.keys", "the keys could not be renewed",
+            L_TEXT("why", eb->text));
+        rc = now_s < cc->expires_s ? ERR_OK : ERR_DENIED;
+    }
+    s3_identity_fini(&own);
+    cc->renewing = false;
+    rt_cond_broadcast(&cc->renewed);
     return rc;
 }
 
@@ -235,13 +257,14 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct cloud_clien
     if (cc != NULL) {
         free(settings);
         *out = cc;
-        return ERR_OK;
+        return fresh_keys(c, cc, eb);
     }
     cc = xcalloc(1, sizeof *cc);
     cc->settings = settings;
+    rt_cond_init(&cc->renewed);
     throttle_init(&cc->throttle, c->options.connections != 0 ? c->options.connections
                                                              : CONNECTIONS_DEFAULT);
-    rc = cloud_client_make(c, b, &cc->s3,
+    rc = cloud_client_make(c, b, &cc->s3, &cc->expires_s,
                            eb); /* may switch: another fiber may have been as quick */
     other = table_get(&set->by_settings, span_of(settings));
     if (rc == ERR_OK && other == NULL &&

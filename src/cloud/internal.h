@@ -14,6 +14,10 @@ struct cloud_client {
     struct s3_client *s3;
     struct breaker breaker;
     struct throttle throttle; /* of GETs */
+    int64_t expires_s;        /* of its keys, since 1970; 0: never */
+    bool renewing;
+    uint64_t renew_ns; /* not tried before */
+    struct rt_cond renewed;
 };
 struct client_set {
     struct table by_settings; /* on its loop only */
@@ -32,7 +36,8 @@ void cloud_told(struct cloud_client *cc, enum err rc, const struct s3_failure *f
 
 /* One that nobody else uses and no table holds: the caller frees it. May switch. */
 enum err cloud_client_make(struct cloud *c, const struct map_backend *b,
-                           struct s3_client **out, struct errbuf *eb) MUST_CHECK;
+                           struct s3_client **out, int64_t *expires_s,
+                           struct errbuf *eb) MUST_CHECK;
 
 #define RETRY_RENEW_BYTES (1u << 20)
 /* The budget of one call: so many tries more, and so much time. */

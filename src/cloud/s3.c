@@ -23,9 +23,10 @@ cloud_probe(struct cloud *c, const struct map_backend *b, struct errbuf *eb)
     struct s3_list l = {.bucket = span_of(b->bucket), .max_keys = 1};
     struct arena *a = arena_new(KIB(16), MIB(32));
     struct s3_client *s3 = NULL;
+    int64_t expires_s;
     struct s3_list_page page;
     struct s3_failure f;
-    enum err rc = cloud_client_make(c, b, &s3, eb);
+    enum err rc = cloud_client_make(c, b, &s3, &expires_s, eb);
 
     /* Not one of the table: keys that turn out wrong must leave nothing behind. */
     metric_add(M_BACKEND_REQUESTS, B_LIST, 1);
