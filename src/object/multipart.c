@@ -216,8 +216,7 @@ struct complete {
     struct arena *arena;
     struct disk_part *named; /* those of the list, in its order */
     bool composite;          /* every part must be named with its checksum */
-    enum object_complete_why *why;
-    uint32_t *bad;
+    struct object_bad_part *bad;
     struct errbuf *eb;
 };
 
@@ -225,8 +224,8 @@ static enum err
 bad_part(struct complete *c, enum object_complete_why why, uint32_t number,
          const char *says)
 {
-    *c->why = why;
-    *c->bad = number;
+    c->bad->why = why;
+    c->bad->number = number;
     return err_set(c->eb, ERR_BAD_REQUEST, "part %u %s", number, says);
 }
 
@@ -277,8 +276,10 @@ match_parts(struct complete *c)
         if (c->composite && w->parts[i].checksum_algorithm == 0)
             return bad_part(c, COMPLETE_NO_CHECKSUM, w->parts[i].number,
                             "is named without its checksum");
-        if (i + 1 < w->count && page[at].size < PART_LEAST)
+        if (i + 1 < w->count && page[at].size < PART_LEAST) {
+            c->bad->size = page[at].size;
             return bad_part(c, COMPLETE_TOO_SMALL, w->parts[i].number, "is under 5 MiB");
+        }
         c->named[i++] = page[at];
     }
     return ERR_OK;
@@ -349,7 +350,7 @@ check_size(struct complete *c)
     uint64_t size = size_of_parts(c);
 
     if (c->what->want_size != OBJECT_ANY_SIZE && c->what->want_size != size) {
-        *c->why = COMPLETE_WRONG_SIZE;
+        c->bad->why = COMPLETE_WRONG_SIZE;
         return err_set(c->eb, ERR_BAD_REQUEST,
                        "the parts have %llu bytes, %llu were announced",
                        (unsigned long long)size, (unsigned long long)c->what->want_size);
@@ -364,7 +365,7 @@ check_type(struct complete *c, const struct object_meta *meta)
     if (c->what->want_type == 0 || meta->checksum_algorithm == 0 ||
         c->what->want_type == meta->checksum_type)
         return ERR_OK;
-    *c->why = COMPLETE_WRONG_TYPE;
+    c->bad->why = COMPLETE_WRONG_TYPE;
     return err_set(c->eb, ERR_BAD_REQUEST,
                    "The upload was created using the %s checksum mode. The complete "
                    "request must use the same checksum mode.",
@@ -378,7 +379,7 @@ check_sum(struct complete *c, const struct object_meta *meta)
         (c->what->want_algorithm == meta->checksum_algorithm &&
          memcmp(c->what->want_checksum, meta->checksum.at, meta->checksum.len) == 0))
         return ERR_OK;
-    *c->why = COMPLETE_BAD_DIGEST;
+    c->bad->why = COMPLETE_BAD_DIGEST;
     return err_set(c->eb, ERR_BAD_DIGEST, "the checksum of the object differs");
 }
 
@@ -496,19 +497,18 @@ enum err
 object_upload_complete(struct object_service *s, const struct map_bucket *b,
                        struct span key, struct span upload_id,
                        const struct object_complete *what, struct arena *a,
-                       struct object_info *out, enum object_complete_why *why,
-                       uint32_t *bad_number, struct errbuf *eb)
+                       struct object_info *out, struct object_bad_part *bad,
+                       struct errbuf *eb)
 {
     struct complete c = {.s = s,
                          .bucket = b,
                          .key = object_disk_key(b, key),
                          .what = what,
                          .arena = a,
-                         .why = why,
-                         .bad = bad_number,
+                         .bad = bad,
                          .eb = eb};
 
-    *why = COMPLETE_OTHER;
+    *bad = (struct object_bad_part){.why = COMPLETE_OTHER};
     memset(out, 0, sizeof *out);
     if (b->cached)
         return complete_through(s, b, key, upload_id, what, a, out, eb);

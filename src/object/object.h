@@ -285,7 +285,7 @@ struct object_complete {
     uint8_t want_checksum[32];
     uint8_t want_type; /* 0: not said */
 };
-/* What is wrong with the list; `bad_number` is the part's. Nothing has changed then. */
+/* What is wrong with the list. Nothing has changed then. */
 enum object_complete_why {
     COMPLETE_OK,
     COMPLETE_BAD_PART,
@@ -296,11 +296,16 @@ enum object_complete_why {
     COMPLETE_BAD_DIGEST,
     COMPLETE_OTHER
 };
+struct object_bad_part {
+    enum object_complete_why why;
+    uint32_t number; /* of the part, where it is about one */
+    uint64_t size;   /* COMPLETE_TOO_SMALL */
+};
 enum err object_upload_complete(struct object_service *s, const struct map_bucket *b,
                                 struct span key, struct span upload_id,
                                 const struct object_complete *what, struct arena *a,
-                                struct object_info *out, enum object_complete_why *why,
-                                uint32_t *bad_number, struct errbuf *eb) MUST_CHECK;
+                                struct object_info *out, struct object_bad_part *bad,
+                                struct errbuf *eb) MUST_CHECK;
 enum err object_upload_abort(struct object_service *s, const struct map_bucket *b,
                              struct span key, struct span upload_id,
                              struct errbuf *eb) MUST_CHECK;

@@ -25,34 +25,43 @@
       "The authorization parameters are malformed")                                      \
     X(BadDigest, 400, "The digest you specified did not match what was received")        \
     X(BadRequest, 400, "Bad Request")                                                    \
-    X(BucketAlreadyExists, 409, "The requested bucket name is not available")            \
-    X(BucketAlreadyOwnedByYou, 409, "The bucket exists already and is yours")            \
+    X(BucketAlreadyExists, 409,                                                          \
+      "The requested bucket name is not available. The bucket namespace is shared by "   \
+      "all users of the system. Please select a different name and try again.")          \
+    X(BucketAlreadyOwnedByYou, 409,                                                      \
+      "Your previous request to create the named bucket succeeded and you already own "  \
+      "it.")                                                                             \
     X(BucketNotEmpty, 409, "The bucket you tried to delete is not empty")                \
     X(ConditionalRequestConflict, 409,                                                   \
-      "A conflicting operation is under way on this object")                             \
+      "The conditional request cannot succeed due to a conflicting operation against "   \
+      "this resource.")                                                                  \
     X(EntityTooLarge, 400, "Your proposed upload exceeds the maximum allowed size")      \
     X(EntityTooSmall, 400,                                                               \
       "Your proposed upload is smaller than the minimum allowed size")                   \
-    X(ExpiredToken, 400, "The provided token has expired")                               \
+    X(ExpiredToken, 400, "The provided token has expired.")                              \
     X(IllegalLocationConstraintException, 400,                                           \
       "The location constraint is not served here")                                      \
     X(IllegalVersioningConfigurationException, 400,                                      \
       "The Versioning element must be specified")                                        \
-    X(IncompleteBody, 400, "The body is not as long as its headers say")                 \
+    X(IncompleteBody, 400,                                                               \
+      "You did not provide the number of bytes specified by the Content-Length HTTP "    \
+      "header")                                                                          \
     X(InternalError, 500, "We encountered an internal error. Please try again.")         \
     X(InvalidAccessKeyId, 403,                                                           \
-      "The access key ID you provided does not exist in our records.")                   \
+      "The AWS Access Key Id you provided does not exist in our records.")               \
     X(InvalidArgument, 400, "Invalid Argument")                                          \
     X(InvalidBucketName, 400, "The specified bucket is not valid.")                      \
     X(InvalidBucketState, 409,                                                           \
       "The request is not valid with the current state of the bucket")                   \
-    X(InvalidDigest, 400, "The Content-MD5 you specified was invalid")                   \
+    X(InvalidDigest, 400, "The Content-MD5 you specified was invalid.")                  \
     X(InvalidLocationConstraint, 400, "The specified location constraint is not valid")  \
     X(InvalidPart, 400,                                                                  \
       "One or more of the specified parts could not be found. The part may not have "    \
       "been uploaded, or the specified entity tag may not match the part's entity tag.") \
     X(InvalidPartNumber, 416, "The requested partnumber is not satisfiable")             \
-    X(InvalidPartOrder, 400, "The list of parts was not in ascending order")             \
+    X(InvalidPartOrder, 400,                                                             \
+      "The list of parts was not in ascending order. Parts must be ordered by part "     \
+      "number.")                                                                         \
     X(InvalidPolicyDocument, 400,                                                        \
       "The content of the form does not meet the conditions specified in the policy "    \
       "document.")                                                                       \
@@ -60,7 +69,7 @@
     X(InvalidRequest, 400, "Invalid Request")                                            \
     X(InvalidStorageClass, 400, "The storage class you specified is not valid")          \
     X(InvalidTag, 400, "The tag provided was not a valid tag.")                          \
-    X(InvalidToken, 400, "The provided token is malformed or otherwise invalid")         \
+    X(InvalidToken, 400, "The provided token is malformed or otherwise invalid.")        \
     X(InvalidURI, 400, "Couldn't parse the specified URI.")                              \
     X(KeyTooLongError, 400, "Your key is too long")                                      \
     X(MalformedPOSTRequest, 400,                                                         \
@@ -89,12 +98,15 @@
       "upload may have been aborted or completed.")                                      \
     X(NoSuchVersion, 404, "The specified version does not exist.")                       \
     X(NoSuchWebsiteConfiguration, 404,                                                   \
-      "The specified bucket has no website configuration")                               \
-    X(NotImplemented, 501, "What you asked for is not implemented")                      \
+      "The specified bucket does not have a website configuration")                      \
+    X(NotImplemented, 501,                                                               \
+      "A header you provided implies functionality that is not implemented")             \
     X(NotModified, 304, "Not Modified")                                                  \
     X(ObjectLockConfigurationNotFoundError, 404,                                         \
       "Object Lock configuration does not exist for this bucket")                        \
-    X(OperationAborted, 409, "A conflicting operation is under way on this resource")    \
+    X(OperationAborted, 409,                                                             \
+      "A conflicting conditional operation is currently in progress against this "       \
+      "resource. Please try again.")                                                     \
     X(OwnershipControlsNotFoundError, 404,                                               \
       "The bucket ownership controls were not found")                                    \
     X(PreconditionFailed, 412,                                                           \

@@ -86,6 +86,8 @@ s3_create_bucket(struct request *q)
             "x-amz-bucket-object-lock-enabled: object lock is not implemented");
     rc = make_bucket(q, q->name.bucket, NULL, &made, &eb);
     map_bucket_drop(&made);
+    if (rc == ERR_EXISTS)
+        return s3_fault(q, S3_BucketAlreadyOwnedByYou);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
     http_headerf(q->http, "location", "/%.*s", SPAN_ARG(q->name.bucket));

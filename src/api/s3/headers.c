@@ -119,10 +119,32 @@ join_with_earlier(struct arena *a, struct object_pair *pairs, uint32_t count,
 }
 
 static enum err
+metadata_too_large(struct request *q, size_t size, const char *most)
+{
+    fault_set(&q->fault, S3_MetadataTooLarge, NULL);
+    fault_add(&q->fault, "Size", span_of(arena_printf(q->arena, "%zu", size)));
+    fault_add(&q->fault, "MaxSizeAllowed", span_of(most));
+    return ERR_TOO_LARGE;
+}
+
+/* Names without the prefix, and values: what S3 limits. */
+static size_t
+user_size(struct fields headers)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < headers.count; i++)
+        if (is_user_header(headers.at[i].name))
+            total +=
+                headers.at[i].name.len - strlen(USER_PREFIX) + headers.at[i].value.len;
+    return total;
+}
+
+static enum err
 user_metadata(struct request *q, struct fields headers, struct object_meta *out)
 {
     struct object_pair *pairs = NULL;
-    size_t total = 0;
+    size_t total = user_size(headers);
 
     for (size_t i = 0; i < headers.count; i++) {
         const struct field *f = &headers.at[i];
@@ -133,12 +155,8 @@ user_metadata(struct request *q, struct fields headers, struct object_meta *out)
         if (pairs == NULL)
             pairs = arena_alloc(q->arena, USER_MAX * sizeof *pairs);
         name = lower_case(q->arena, span_from(f->name, strlen(USER_PREFIX)));
-        total += name.len + f->value.len;
-        if (total > S3_METADATA_MAX || out->user_count == USER_MAX) {
-            fault_set(&q->fault, S3_MetadataTooLarge, NULL);
-            fault_add(&q->fault, "MaxSizeAllowed", SPAN("2048"));
-            return ERR_TOO_LARGE;
-        }
+        if (total > S3_METADATA_MAX || out->user_count == USER_MAX)
+            return metadata_too_large(q, total, "2048");
         if (!join_with_earlier(q->arena, pairs, out->user_count, name, f->value))
             pairs[out->user_count++] = (struct object_pair){name, f->value};
     }
@@ -171,17 +189,15 @@ static enum err
 finish_meta(struct request *q, struct fields f, struct span class,
             struct object_meta *out)
 {
+    size_t size;
     enum err rc;
 
     if (span_is(out->content_type, "binary/octet-stream"))
         out->content_type = (struct span){NULL, 0};
-    if (out->content_type.len + out->cache_control.len + out->content_disposition.len +
-            out->content_language.len + out->expires.len + out->content_encoding.len >
-        SYSTEM_MAX) {
-        fault_set(&q->fault, S3_MetadataTooLarge, NULL);
-        fault_add(&q->fault, "MaxSizeAllowed", SPAN("8192"));
-        return ERR_TOO_LARGE;
-    }
+    size = out->content_type.len + out->cache_control.len + out->content_disposition.len +
+           out->content_language.len + out->expires.len + out->content_encoding.len;
+    if (size > SYSTEM_MAX)
+        return metadata_too_large(q, size, "8192");
     rc = storage_class(q, class, out);
     return rc == ERR_OK ? user_metadata(q, f, out) : rc;
 }

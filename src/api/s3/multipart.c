@@ -4,6 +4,7 @@
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "wire/etag.h"
 #include "wire/s3xml.h"
 
 #define UPLOAD_ID_MAX 1024
@@ -125,27 +126,38 @@ s3_put_part(struct request *q)
     return s3_answer_empty(q, 200);
 }
 
+/* As the list has it. */
+static void
+add_etag(struct request *q, const struct object_complete *what, uint32_t number)
+{
+    for (uint32_t i = 0; i < what->count; i++)
+        if (what->parts[i].number == number)
+            fault_add(&q->fault, "ETag", etag_unquote(what->parts[i].etag));
+}
+
 /* What object_upload_complete() found wrong with the list, as S3 says it. */
 static enum err
 complete_fault(struct request *q, const struct object_complete *what,
-               enum object_complete_why why, uint32_t number, enum err rc,
-               const struct errbuf *eb)
+               const struct object_bad_part *bad, enum err rc, const struct errbuf *eb)
 {
+    enum object_complete_why why = bad->why;
+    uint32_t number = bad->number;
     const char *text = arena_printf(q->arena, "%u", number);
 
     if (why == COMPLETE_BAD_PART) {
         fault_set(&q->fault, S3_InvalidPart, NULL);
         fault_add(&q->fault, "UploadId", query_get(&q->query, "uploadId"));
         fault_add(&q->fault, "PartNumber", span_of(text));
-        for (uint32_t i = 0; i < what->count; i++)
-            if (what->parts[i].number == number)
-                fault_add(&q->fault, "ETag", what->parts[i].etag);
+        add_etag(q, what, number);
         return ERR_BAD_REQUEST;
     }
     if (why == COMPLETE_TOO_SMALL) {
         fault_set(&q->fault, S3_EntityTooSmall, NULL);
+        fault_add(&q->fault, "ProposedSize",
+                  span_of(arena_printf(q->arena, "%llu", (unsigned long long)bad->size)));
         fault_add(&q->fault, "MinSizeAllowed", SPAN("5242880"));
         fault_add(&q->fault, "PartNumber", span_of(text));
+        add_etag(q, what, number);
         return ERR_BAD_REQUEST;
     }
     if (why == COMPLETE_NO_CHECKSUM)
@@ -262,10 +274,9 @@ s3_complete_upload(struct request *q)
     struct object_info *info = arena_alloc(q->arena, sizeof *info);
     struct s3xml_complete list;
     struct object_complete what = {0};
-    enum object_complete_why why = COMPLETE_OK;
+    struct object_bad_part bad;
     struct span upload_id, doc;
     struct errbuf eb = {{0}};
-    uint32_t bad = 0;
     enum err rc = s3_write_condition(q, &what.condition);
 
     if (rc == ERR_OK)
@@ -276,6 +287,8 @@ s3_complete_upload(struct request *q)
         rc = s3_body_document(q, S3XML_COMPLETE_BODY_MAX, false, &doc);
     if (rc == ERR_OK)
         rc = s3xml_complete_parse(doc, request_work(q), &list, &q->fault);
+    if (rc != ERR_OK && q->fault.code == S3_InvalidPartOrder)
+        fault_add(&q->fault, "UploadId", upload_id);
     if (rc != ERR_OK)
         return rc;
     rc = wanted_size(q, &what.want_size);
@@ -283,11 +296,11 @@ s3_complete_upload(struct request *q)
         return rc;
     list_of(q, &list, &what);
     rc = object_upload_complete(q->api->options.object, q->bucket, q->name.key, upload_id,
-                                &what, request_work(q), info, &why, &bad, &eb);
+                                &what, request_work(q), info, &bad, &eb);
     if (rc == ERR_PRECONDITION || (rc == ERR_NOT_FOUND && what.condition != NULL))
         return s3_condition_fault(q, what.condition, rc, &eb);
     if (rc != ERR_OK)
-        return complete_fault(q, &what, why, bad, rc, &eb);
+        return complete_fault(q, &what, &bad, rc, &eb);
     s3_put_version_of(q, info);
     return answer_complete(q, info);
 }
