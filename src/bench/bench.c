@@ -6,21 +6,32 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "bench/load.h"
+#include "bench/server_cpu.h"
+#include "bench/sizes.h"
 #include "cli/list_pages.h"
 #include "rt/file.h"
 #include "wire/json.h"
 
-#define CONCURRENCY_MAX 64 /* the client's connections */
+#define CONCURRENCY_MAX CONNECTIONS_MAX
 #define SIZE_MAX_       (5ull << 30)
 #define READ_ROOM       KIB(256)
 #define FILL_AT_ONCE    32
 
 static const struct flag flags[] = {
-    {"size", 's', "SIZE", "of each object; 4KiB unless given", false},
-    {"concurrency", 'c', "N", "requests at a time, 1 to 64; 16 unless given", false},
+    {"size", 's', "SIZES", "4KiB unless given; 1KiB-1MiB, or a mix: 4KiB:70,1MiB:30",
+     false},
+    {"concurrency", 'c', "N", "requests at a time, 1 to 1024; 16 unless given", false},
+    {"rate", 0, "N", "requests a second, due at their time whatever the others do",
+     false},
     {"duration", 'd', "TIME", "how long; 10s unless given or counted", false},
     {"count", 'n', "N", "how many, instead of how long", false},
-    {"objects", 0, "N", "objects to make first for get and list; 1000", false},
+    {"epochs", 'e', "N", "get: each object once in random order, N times over", false},
+    {"mix", 0, "SHARES", "mixed: get=60,put=20,head=10,list=5,delete=5 unless given",
+     false},
+    {"objects", 0, "N", "objects to make first for get, list and mixed; 1000", false},
+    {"seed", 0, "N", "the same order again", false},
+    {"pid", 0, "PID", "the server's process, when it is on this machine: its CPU seconds",
+     false},
     {"existing", 0, NULL, "get and list: what is under the prefix; nothing is made",
      false},
     {"keep", 0, NULL, "leave the objects that were made", false},
@@ -31,13 +42,15 @@ static const char *const examples[] = {
     "forebay bench get s3://train --size 100KB -c 32",
     "forebay bench put s3://scratch --size 4KiB --duration 30s -o json",
     "forebay bench get s3://train/images/ --existing",
+    "forebay bench get s3://train/images/ --existing --epochs 2 -c 64",
+    "forebay bench mixed s3://scratch --rate 2000 --duration 1m --size 1KiB-1MiB",
     "forebay bench list s3://scratch --objects 10000 -c 1",
     NULL,
 };
 static const struct verb verb = {
     .name = "bench",
-    .summary = "measure a server: get, put or list",
-    .arguments = "get|put|list s3://BUCKET[/PREFIX]",
+    .summary = "measure a server: get, put, mixed or list",
+    .arguments = "get|put|mixed|list s3://BUCKET[/PREFIX]",
     .least = 2,
     .most = 2,
     .examples = examples,
@@ -45,19 +58,33 @@ static const struct verb verb = {
     .more =
         "Objects are made under PREFIX/forebay-bench-XXXXXXXX/ and deleted at the end. "
         "The loop is closed: a worker asks again when it has its answer. get reads in "
-        "random order. The first bytes of an answer are those of its body.",
+        "random order. The first bytes of an answer are those of its body.\n"
+        "With --rate the loop is open: latency counts from when a request was due. CPU "
+        "seconds of the server are told when it is\na Forebay that lets us read "
+        "/_/metrics, "
+        "or by --pid.",
 };
 
-enum op { GET, PUT, LIST };
-static const char *const op_names[] = {[GET] = "get", [PUT] = "put", [LIST] = "list"};
+enum op { GET, PUT, LIST, HEAD, DELETE, MIXED, OPS_ };
+static const char *const op_names[] = {
+    [GET] = "get",   [PUT] = "put",       [LIST] = "list",
+    [HEAD] = "head", [DELETE] = "delete", [MIXED] = "mixed"};
 
 struct bench {
     struct session *s;
     enum op op;
     struct place place;
-    uint64_t size, objects;
+    struct sizes sizes;
+    uint64_t objects, epochs;
+    unsigned shares[MIXED]; /* of mixed; their sum: */
+    unsigned shares_sum;
+    struct histogram *by_op[OPS_];            /* of mixed; owned */
+    uint64_t put_next, put_done, delete_next; /* of mixed: numbers from `objects` on */
+    uint32_t *order;                          /* owned: of this epoch */
+    size_t order_next;
+    double cpu; /* seconds of the server; below 0: not known */
     struct load_options load;
-    bool existing, keep;
+    bool existing, keep, measuring;
 
     char *prefix; /* owned: of what is made, or what is there */
     char *body;   /* owned: PUT's bytes */
@@ -89,12 +116,68 @@ take_u64(const struct args *a, const char *name, uint64_t least, uint64_t most,
 static enum err
 take_op(const char *text, enum op *out, struct errbuf *eb)
 {
-    for (size_t i = 0; i < ARRAY_LEN(op_names); i++)
-        if (strcmp(text, op_names[i]) == 0) {
-            *out = (enum op)i;
+    static const enum op verbs[] = {GET, PUT, LIST, MIXED};
+
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
+        if (strcmp(text, op_names[verbs[i]]) == 0) {
+            *out = verbs[i];
             return ERR_OK;
         }
-    return err_set(eb, ERR_BAD_REQUEST, "\"%s\": expected get, put or list", text);
+    return err_set(eb, ERR_BAD_REQUEST, "\"%s\": expected get, put, mixed or list", text);
+}
+
+/* "get=70,put=30" */
+static enum err
+take_mix(struct bench *b, const char *text, struct errbuf *eb)
+{
+    struct span rest = span_of(text);
+
+    while (rest.len > 0) {
+        const char *comma = span_find(rest, ','), *equals = span_find(rest, '=');
+        size_t len = comma != NULL ? (size_t)(comma - rest.at) : rest.len;
+        uint64_t share = 0;
+        size_t op = 0;
+
+        while (equals != NULL && op < MIXED &&
+               !span_is((struct span){rest.at, (size_t)(equals - rest.at)}, op_names[op]))
+            op++;
+        if (equals == NULL || op == MIXED || equals + 1 > rest.at + len ||
+            num_u64((struct span){equals + 1, (size_t)(rest.at + len - equals) - 1},
+                    &share) != ERR_OK ||
+            share > 1000)
+            return err_set(eb, ERR_BAD_REQUEST,
+                           "--mix \"%s\": expected shares of get, put, list, head and "
+                           "delete, as get=70,put=30",
+                           text);
+        b->shares[op] = (unsigned)share;
+        b->shares_sum += (unsigned)share;
+        rest = comma != NULL ? span_from(rest, len + 1) : SPAN("");
+    }
+    return b->shares_sum > 0
+               ? ERR_OK
+               : err_set(eb, ERR_BAD_REQUEST, "--mix \"%s\" has no share", text);
+}
+
+static enum err
+take_more(struct bench *b, struct errbuf *eb)
+{
+    const struct args *a = b->s->args;
+    const char *mix = args_value(a, "mix");
+    enum err rc = take_u64(a, "epochs", 1, 1000000, &b->epochs, eb);
+
+    if (rc == ERR_OK)
+        rc = take_u64(a, "rate", 1, 10000000, &b->load.per_second, eb);
+    if (rc == ERR_OK)
+        rc = take_u64(a, "seed", 1, UINT64_MAX, &b->seed, eb);
+    if (rc == ERR_OK && b->op == MIXED)
+        rc = take_mix(b, mix != NULL ? mix : "get=60,put=20,head=10,list=5,delete=5", eb);
+    if (rc == ERR_OK && mix != NULL && b->op != MIXED)
+        rc = err_set(eb, ERR_BAD_REQUEST, "--mix is for mixed");
+    if (rc == ERR_OK && b->epochs > 0 && b->op != GET)
+        rc = err_set(eb, ERR_BAD_REQUEST, "--epochs is for get");
+    if (rc == ERR_OK && b->epochs > 0 && b->load.count > 0)
+        rc = err_set(eb, ERR_BAD_REQUEST, "--epochs and --count exclude each other");
+    return rc;
 }
 
 static enum err
@@ -105,17 +188,13 @@ take_flags(struct bench *b, struct errbuf *eb)
     uint64_t concurrency = 16;
     enum err rc = take_op(a->at[0], &b->op, eb);
 
-    b->size = KIB(4);
     b->objects = 1000;
     b->existing = args_has(a, "existing");
     b->keep = args_has(a, "keep");
     if (rc == ERR_OK)
         rc = place_remote(a->at[1], false, &b->place, eb);
-    if (rc == ERR_OK && size != NULL)
-        rc = num_size(span_of(size), &b->size, eb);
-    if (rc == ERR_OK && b->size > SIZE_MAX_)
-        rc = err_set(eb, ERR_BAD_REQUEST, "--size \"%s\": at most 5GiB in one request",
-                     size);
+    if (rc == ERR_OK)
+        rc = sizes_parse(size != NULL ? size : "4KiB", SIZE_MAX_, &b->sizes, eb);
     if (rc == ERR_OK && duration != NULL)
         rc = num_duration_ms(span_of(duration), &b->load.duration_ms, eb);
     if (rc == ERR_OK)
@@ -124,10 +203,12 @@ take_flags(struct bench *b, struct errbuf *eb)
         rc = take_u64(a, "count", 1, UINT64_MAX, &b->load.count, eb);
     if (rc == ERR_OK)
         rc = take_u64(a, "objects", 1, 100000000, &b->objects, eb);
-    if (rc == ERR_OK && b->existing && b->op == PUT)
+    if (rc == ERR_OK)
+        rc = take_more(b, eb);
+    if (rc == ERR_OK && b->existing && (b->op == PUT || b->op == MIXED))
         rc = err_set(eb, ERR_BAD_REQUEST, "--existing is for get and list");
     b->load.concurrency = (unsigned)concurrency;
-    if (b->load.count == 0 && b->load.duration_ms == 0)
+    if (b->load.count == 0 && b->load.duration_ms == 0 && b->epochs == 0)
         b->load.duration_ms = 10000;
     return rc;
 }
@@ -168,10 +249,11 @@ next_random(struct bench *b)
 static void
 make_body(struct bench *b)
 {
-    size_t len = MAX(MIN(b->size, READ_ROOM), 8);
+    size_t len = READ_ROOM;
 
     b->body = xmalloc(len);
-    rt_random(&b->seed, sizeof b->seed);
+    if (b->seed == 0)
+        rt_random(&b->seed, sizeof b->seed);
     b->seed |= 1;
     for (size_t i = 0; i + 8 <= len; i += 8) {
         uint64_t v = next_random(b);
@@ -195,8 +277,7 @@ add_key(struct bench *b, struct span key)
 static enum err
 send_body(struct bench *b, struct s3_call *call, uint64_t number, struct errbuf *eb)
 {
-    size_t room = MAX(MIN(b->size, READ_ROOM), 8);
-    uint64_t left = b->size;
+    uint64_t left = sizes_of(&b->sizes, number);
     enum err rc = ERR_OK;
 
     if (left >= 8) {
@@ -204,7 +285,7 @@ send_body(struct bench *b, struct s3_call *call, uint64_t number, struct errbuf 
         left -= 8;
     }
     while (rc == ERR_OK && left > 0) {
-        size_t n = MIN(left, room);
+        size_t n = MIN(left, (uint64_t)READ_ROOM);
 
         rc = s3_write(call, b->body, n, eb);
         left -= n;
@@ -217,8 +298,9 @@ put_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
 {
     struct bench *b = arg;
     struct arena *a = arena_new(KIB(8), MIB(1));
-    struct s3_put p = {
-        .bucket = b->place.bucket, .key = numbered(b, number, a), .size = b->size};
+    struct s3_put p = {.bucket = b->place.bucket,
+                       .key = numbered(b, number, a),
+                       .size = sizes_of(&b->sizes, number)};
     struct s3_call *call = NULL;
     struct s3_failure f;
     struct span etag;
@@ -233,7 +315,8 @@ put_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
     s3_end(&call);
     arena_free(&a);
     b->any = b->any || rc == ERR_OK;
-    out->bytes = b->size;
+    out->bytes = p.size;
+    out->kind = PUT;
     return rc;
 }
 
@@ -254,13 +337,41 @@ drain(struct s3_call *call, char *room, uint64_t began_ns, struct load_sample *o
     return rc;
 }
 
+/* The next of this epoch; a new order when all were read. */
+static size_t
+next_of_epoch(struct bench *b)
+{
+    if (b->order == NULL) {
+        b->order = xmalloc(b->key_count * sizeof *b->order);
+        for (size_t i = 0; i < b->key_count; i++)
+            b->order[i] = (uint32_t)i;
+        b->order_next = b->key_count;
+    }
+    if (b->order_next == b->key_count) {
+        for (size_t i = b->key_count; i > 1; i--) {
+            size_t other = next_random(b) % i;
+            uint32_t swap = b->order[i - 1];
+
+            b->order[i - 1] = b->order[other];
+            b->order[other] = swap;
+        }
+        b->order_next = 0;
+    }
+    return b->order[b->order_next++];
+}
+
+static const char *
+next_key(struct bench *b)
+{
+    return b->keys[b->epochs > 0 ? next_of_epoch(b) : next_random(b) % b->key_count];
+}
+
 static enum err
 get_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
 {
     struct bench *b = arg;
     struct arena *a = arena_new(KIB(8), MIB(1));
-    const char *key = b->keys[next_random(b) % b->key_count];
-    struct s3_get g = {.bucket = b->place.bucket, .key = span_of(key)};
+    struct s3_get g = {.bucket = b->place.bucket, .key = span_of(next_key(b))};
     struct s3_object_info info;
     struct s3_call *call = NULL;
     struct s3_failure f;
@@ -269,6 +380,7 @@ get_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
     enum err rc = s3_get_begin(b->s->s3, &g, a, &info, &call, &f, eb);
 
     (void)number;
+    out->kind = GET;
     if (rc == ERR_OK)
         rc = drain(call, room, began, out, eb);
     s3_end(&call);
@@ -293,6 +405,7 @@ list_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
     (void)number;
     rc = s3_list_objects(b->s->s3, &l, a, &page, &f, eb);
     out->items = page.count;
+    out->kind = LIST;
     arena_free(&a);
     return rc;
 }
@@ -310,6 +423,50 @@ delete_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *e
     return rc;
 }
 
+static enum err
+head_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
+{
+    struct bench *b = arg;
+    struct arena *a = arena_new(KIB(8), MIB(1));
+    struct s3_object_info info;
+    struct s3_failure f;
+    enum err rc =
+        s3_head(b->s->s3, b->place.bucket, span_of(next_key(b)), a, &info, &f, eb);
+
+    (void)number;
+    out->kind = HEAD;
+    arena_free(&a);
+    return rc;
+}
+
+/* By its share. What is put is new, what is deleted was put here before; where nothing is left to delete, something is put. */
+static enum err
+mixed_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
+{
+    struct bench *b = arg;
+    uint64_t left = next_random(b) % b->shares_sum;
+    unsigned op = 0;
+
+    (void)number;
+    for (; left >= b->shares[op]; op++)
+        left -= b->shares[op];
+    if (op == DELETE && b->delete_next < b->put_done) {
+        out->kind = DELETE;
+        return delete_one(b, b->objects + b->delete_next++, out, eb);
+    }
+    if (op == PUT || op == DELETE) {
+        enum err rc = put_one(b, b->objects + b->put_next++, out, eb);
+
+        b->put_done = b->put_next > b->load.concurrency
+                          ? b->put_next - b->load.concurrency
+                          : 0; /* those are there for certain, or failed */
+        return rc;
+    }
+    return op == GET    ? get_one(b, 0, out, eb)
+           : op == HEAD ? head_one(b, 0, out, eb)
+                        : list_one(b, 0, out, eb);
+}
+
 /* ---- before and after ---- */
 
 static void
@@ -319,6 +476,8 @@ on_step(void *arg, const struct load_sample *sample)
 
     progress_bytes(&b->progress, sample->bytes);
     progress_one(&b->progress);
+    if (b->measuring && b->by_op[sample->kind] != NULL)
+        histogram_add(b->by_op[sample->kind], sample->took_ns);
 }
 
 /* `count` steps, beside what is measured. */
@@ -400,6 +559,9 @@ bench_fini(struct bench *b)
 {
     for (size_t i = 0; i < b->key_count; i++)
         free(b->keys[i]);
+    for (size_t i = 0; i < OPS_; i++)
+        free(b->by_op[i]);
+    free(b->order);
     free(b->keys);
     free(b->prefix);
     free(b->body);
@@ -426,6 +588,14 @@ json_latency(struct json *j, const char *key, const struct histogram *h)
     json_end(j);
 }
 
+static const char *
+size_text(const struct bench *b)
+{
+    const char *text = args_value(b->s->args, "size");
+
+    return text != NULL ? text : "4KiB";
+}
+
 static void
 print_json(const struct bench *b, const struct load_result *r)
 {
@@ -439,7 +609,11 @@ print_json(const struct bench *b, const struct load_result *r)
     json_text(&j, "endpoint", b->s->endpoint);
     json_u64(&j, "concurrency", b->load.concurrency);
     if (!b->existing)
-        json_u64(&j, "size", b->size);
+        json_text(&j, "size", size_text(b));
+    if (b->load.per_second > 0)
+        json_u64(&j, "rate", b->load.per_second);
+    if (b->epochs > 0)
+        json_u64(&j, "epochs", b->epochs);
     json_u64(&j, "requests", r->done);
     json_u64(&j, "errors", r->errors);
     json_f64(&j, "seconds", r->seconds);
@@ -451,6 +625,14 @@ print_json(const struct bench *b, const struct load_result *r)
     json_latency(&j, "latency", &r->took);
     if (r->first.total > 0)
         json_latency(&j, "first_byte", &r->first);
+    for (size_t i = 0; i < OPS_; i++)
+        if (b->by_op[i] != NULL && b->by_op[i]->total > 0)
+            json_latency(&j, op_names[i], b->by_op[i]);
+    if (b->cpu >= 0) {
+        json_f64(&j, "server_cpu_seconds", b->cpu);
+        json_f64(&j, "server_cpu_us_per_request",
+                 b->cpu * 1e6 / (double)MAX(r->done, 1u));
+    }
     json_end(&j);
     printf("%.*s\n", (int)text.len, text.at);
     buf_fini(&text);
@@ -482,6 +664,12 @@ print_table(const struct bench *b, const struct load_result *r)
     print_latency("latency", &r->took);
     if (r->first.total > 0)
         print_latency("first byte", &r->first);
+    for (size_t i = 0; i < OPS_; i++)
+        if (b->by_op[i] != NULL && b->by_op[i]->total > 0)
+            print_latency(op_names[i], b->by_op[i]);
+    if (b->cpu >= 0)
+        printf("%-12s%.2f s of CPU, %.1f us a request\n", "server", b->cpu,
+               b->cpu * 1e6 / (double)MAX(r->done, 1u));
     if (r->errors > 0)
         printf("%-12s%llu; the first: %s\n", "errors", (unsigned long long)r->errors,
                r->first_error.text);
@@ -491,14 +679,23 @@ static enum err
 measure(struct bench *b, struct load_result *r, struct errbuf *eb)
 {
     static load_step *const steps[] = {
-        [GET] = get_one, [PUT] = put_one, [LIST] = list_one};
+        [GET] = get_one, [PUT] = put_one, [LIST] = list_one, [MIXED] = mixed_one};
+    double before;
     enum err rc;
 
+    if (b->epochs > 0)
+        b->load.count = b->epochs * b->key_count;
+    for (size_t i = 0; b->op == MIXED && i < MIXED; i++)
+        b->by_op[i] = xcalloc(1, sizeof *b->by_op[i]);
+    b->measuring = true;
+    before = server_cpu(b->s, args_value(b->s->args, "pid"));
     progress_begin(&b->progress, op_names[b->op], b->s->quiet, b->load.count, 0);
     b->load.on_step = on_step;
     b->load.arg = b;
     rc = load_run(&b->load, steps[b->op], b, r, eb);
     progress_end(&b->progress);
+    b->measuring = false;
+    b->cpu = before >= 0 ? server_cpu(b->s, args_value(b->s->args, "pid")) - before : -1;
     return rc;
 }
 

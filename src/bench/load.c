@@ -12,6 +12,7 @@ struct load {
     struct load_result *out;
     uint64_t next;
     struct deadline end;
+    uint64_t began_ns;
     enum err rc; /* of the last error */
 };
 
@@ -23,10 +24,11 @@ goes_on(const struct load *l)
 }
 
 static void
-keep(struct load *l, const struct load_sample *s, uint64_t took_ns)
+keep(struct load *l, struct load_sample *s, uint64_t took_ns)
 {
     struct load_result *r = l->out;
 
+    s->took_ns = took_ns;
     histogram_add(&r->took, took_ns);
     if (s->first_ns > 0)
         histogram_add(&r->first, s->first_ns);
@@ -37,6 +39,24 @@ keep(struct load *l, const struct load_sample *s, uint64_t took_ns)
         l->o->on_step(l->o->arg, s);
 }
 
+/* When step `number` is due; now, when the loop is closed. False: not before the end. */
+static bool
+wait_for(const struct load *l, uint64_t number, uint64_t *due_ns)
+{
+    struct deadline due = {l->began_ns};
+
+    *due_ns = rt_now_ns();
+    if (l->o->per_second == 0)
+        return true;
+    due.at_ns += (uint64_t)((double)number * 1e9 / (double)l->o->per_second);
+    if (due.at_ns >= l->end.at_ns)
+        return false;
+    if (due.at_ns > *due_ns && rt_sleep_until(due) != ERR_OK)
+        return false;
+    *due_ns = due.at_ns;
+    return true;
+}
+
 static void
 work(void *arg)
 {
@@ -45,8 +65,12 @@ work(void *arg)
     while (goes_on(l)) {
         struct load_sample s = {.items = 1};
         struct errbuf eb = {{0}};
-        uint64_t began = rt_now_ns();
-        enum err rc = l->step(l->arg, l->next++, &s, &eb);
+        uint64_t number = l->next++, began;
+        enum err rc;
+
+        if (!wait_for(l, number, &began))
+            return;
+        rc = l->step(l->arg, number, &s, &eb);
 
         if (rc == ERR_OK) {
             keep(l, &s, rt_now_ns() - began);
@@ -71,6 +95,7 @@ load_run(const struct load_options *o, load_step *step, void *arg,
     assert(o->count > 0 || o->duration_ms > 0);
     if (o->duration_ms > 0)
         l.end.at_ns = began + o->duration_ms * 1000000u;
+    l.began_ns = began;
     rt_group_begin(&group);
     for (unsigned i = 0; i < o->concurrency && rc == ERR_OK; i++)
         rc = rt_group_start(&group, work, &l);

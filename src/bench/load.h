@@ -1,6 +1,7 @@
 /* load: some fibers do one thing over and over, so often or so long, and it is kept how long each took.
  *
- * A loop is closed: a worker begins again when it has ended. Fibers only; load_run() may switch. Whoever runs it may be
+ * A loop is closed: a worker begins again when it has ended. With a rate it is open: step n is due at its time whatever the others do, and
+ * how long it took counts from then, so a server that stalls cannot hide the requests that had to wait. Fibers only; load_run() may switch. Whoever runs it may be
  * cancelled: workers end after what they do, and what was done until then is the result.
  */
 #pragma once
@@ -16,6 +17,8 @@ struct load_sample {
     uint64_t bytes;    /* of bodies, either way */
     uint64_t items;    /* keys of a page; else 1 */
     uint64_t first_ns; /* from its begin to the first byte; 0: not told */
+    uint64_t took_ns;  /* filled in for on_step() */
+    unsigned kind;     /* the step's own */
 };
 /* `number` counts from 0 over all workers. May switch. */
 typedef enum err load_step(void *arg, uint64_t number, struct load_sample *out,
@@ -25,6 +28,7 @@ struct load_options {
     unsigned concurrency;
     uint64_t count;       /* 0: no limit */
     uint64_t duration_ms; /* 0: no limit; a count then */
+    uint64_t per_second;  /* 0: closed */
     void (*on_step)(void *arg,
                     const struct load_sample *s); /* NULL: none; for progress */
     void *arg;

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "cli/admin.h"
 #include "cli/list_pages.h"
+#include "cli/remove.h"
 #include "cli/session.h"
 #include "wire/json.h"
 
@@ -65,18 +66,69 @@ static const struct verb rb = {.name = "rb",
                                .examples = rb_examples,
                                .flags = rb_flags};
 
-struct remove_all {
+struct emptying {
+    struct remover remover;
     struct session *s;
     struct span bucket;
+    uint64_t count, bytes;
 };
 
 static enum err
-remove_one(void *arg, const struct s3_list_entry *e)
+count_one(void *arg, const struct s3_list_entry *e)
 {
-    struct remove_all *r = arg;
-    struct s3_failure f;
+    struct emptying *x = arg;
 
-    return s3_delete(r->s->s3, r->bucket, e->key, &f, &r->s->eb);
+    x->count++;
+    x->bytes += e->size;
+    return ERR_OK;
+}
+
+static enum err
+add_one(void *arg, const struct s3_list_entry *e)
+{
+    struct emptying *x = arg;
+
+    return remover_add(&x->remover, x->bucket, e->key, e->size, &x->s->eb);
+}
+
+static enum err
+find_all(struct flow *f, void *arg, struct errbuf *eb)
+{
+    struct emptying *x = CONTAINER_OF(arg, struct emptying, remover);
+    enum err rc = list_pages(f->s, x->bucket, SPAN(""), SPAN(""), add_one, x, eb);
+
+    return rc == ERR_OK ? remover_flush(&x->remover, eb) : rc;
+}
+
+/* Says first how much it is. */
+static enum exit_code
+empty_bucket(struct session *s, struct span bucket)
+{
+    struct flow *f = xcalloc(1, sizeof *f);
+    struct emptying x = {.remover = {.f = f}, .s = s, .bucket = bucket};
+    char size[NUM_SIZE_TEXT];
+    enum exit_code code = EXIT_OK_;
+    enum err rc = list_pages(s, bucket, SPAN(""), SPAN(""), count_one, &x, &s->eb);
+
+    if (rc == ERR_OK && x.count > 0) {
+        if (!s->quiet)
+            fprintf(stderr, "s3://%.*s holds %llu objects, %s: they go first\n",
+                    SPAN_ARG(bucket), (unsigned long long)x.count,
+                    num_size_text(x.bytes, size));
+        *f = (struct flow){.s = s,
+                           .did = "deleted",
+                           .find = find_all,
+                           .act = remover_act,
+                           .drop = remover_drop,
+                           .arg = &x.remover,
+                           .parallel = 8,
+                           .silent = true};
+        code = flow_run(f);
+        if (x.remover.open != NULL)
+            remover_drop(x.remover.open);
+    }
+    free(f);
+    return rc == ERR_OK ? code : session_fail(s, rc);
 }
 
 static enum exit_code
@@ -90,9 +142,10 @@ remove_bucket(struct session *s)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "\"%s\" names an object; rm removes those",
                      p.text);
     if (rc == ERR_OK && args_has(s->args, "force")) {
-        struct remove_all r = {s, p.bucket};
+        enum exit_code code = empty_bucket(s, p.bucket);
 
-        rc = list_pages(s, p.bucket, SPAN(""), SPAN(""), remove_one, &r, &s->eb);
+        if (code != EXIT_OK_)
+            return code;
     }
     if (rc == ERR_OK)
         rc = s3_bucket_remove(s->s3, p.bucket, &f, &s->eb);

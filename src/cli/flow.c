@@ -129,6 +129,8 @@ item_copy(const struct item *it)
     return copy;
 }
 
+static void work(void *arg);
+
 static void
 item_free(struct flow *f, struct item *it)
 {
@@ -149,6 +151,10 @@ flow_add(struct flow *f, const struct item *it, struct errbuf *eb)
     f->found++;
     f->progress.total++;
     f->progress.total_bytes += it->size;
+    /* Another worker when those that wait have something to do already. */
+    if (f->idle < f->count && f->workers < f->gate.most &&
+        rt_group_start(&f->group, work, f) == ERR_OK)
+        f->workers++;
     rt_cond_signal(&f->more);
     return ERR_OK;
 }
@@ -308,7 +314,7 @@ tell_end(const struct flow *f)
                 f->did, f->done, f->found, f->found_all ? "" : " found so far",
                 num_size_text(f->progress.bytes, bytes),
                 f->again != NULL ? f->again : "the same command begins again");
-    else if (!f->s->quiet && f->found + f->unchanged + f->failed > 1)
+    else if (!f->s->quiet && !f->s->within && f->found + f->unchanged + f->failed > 1)
         tell_sum(f, seconds);
     if (f->failed > 0 && !rt_cancelled())
         advice_print(f->rc, f->s);
@@ -375,7 +381,12 @@ work(void *arg)
         if (f->count == 0 && f->found_all)
             return;
         if (f->count == 0) {
-            if (rt_cond_wait(&f->more, DEADLINE_NEVER) != ERR_OK)
+            enum err rc;
+
+            f->idle++;
+            rc = rt_cond_wait(&f->more, DEADLINE_NEVER);
+            f->idle--;
+            if (rc != ERR_OK)
                 return;
             continue;
         }
@@ -407,7 +418,7 @@ begin(struct flow *f)
     rt_cond_init(&f->gate.turn);
     rt_cond_init(&f->more);
     rt_cond_init(&f->room);
-    progress_begin(&f->progress, f->did, f->s->quiet, 0, 0);
+    progress_begin(&f->progress, f->did, f->s->quiet || f->s->within, 0, 0);
     f->progress.open_end = true;
 }
 
@@ -415,17 +426,17 @@ enum exit_code
 flow_run(struct flow *f)
 {
     struct errbuf eb = {{0}};
-    struct rt_group workers, ticker;
+    struct rt_group ticker;
     enum err rc = ERR_OK;
 
     begin(f);
-    rt_group_begin(&workers);
+    rt_group_begin(&f->group);
     rt_group_begin(&ticker);
-    if (rt_group_start(&ticker, tick, f) != ERR_OK)
-        rc = ERR_BUSY;
-    for (unsigned i = 0; rc == ERR_OK && i < f->gate.most; i++)
-        if (rt_group_start(&workers, work, f) != ERR_OK)
-            break; /* fewer at once, then */
+    /* One worker at the least; more come with the work. */
+    if (rt_group_start(&f->group, work, f) != ERR_OK ||
+        (!f->progress.quiet && rt_group_start(&ticker, tick, f) != ERR_OK))
+        rc = err_set(&eb, ERR_BUSY, "no fiber is left");
+    f->workers = 1;
     if (rc == ERR_OK)
         rc = f->find(f, f->arg, &eb);
     f->found_all = rc == ERR_OK;
@@ -433,7 +444,7 @@ flow_run(struct flow *f)
     if (rc != ERR_OK && rc != ERR_CANCELLED)
         end_early(f);
     rt_cond_broadcast(&f->more);
-    rt_group_join(&workers);
+    rt_group_join(&f->group);
     rt_group_cancel(&ticker);
     rt_group_join(&ticker);
     progress_end(&f->progress);

@@ -58,7 +58,8 @@ struct flow {
 
     /* flow.c's own. */
     struct item *queue[FLOW_QUEUE];
-    unsigned head, count, busy;
+    unsigned head, count, idle, workers;
+    struct rt_group group; /* of the workers */
     bool found_all, over;
     struct rt_cond more, room;
     enum err rc; /* of the first that failed */

@@ -5,22 +5,25 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/verbs.h"
 
 static const struct cli_verb *const verbs[] = {
-    &cli_serve,   &cli_mb,       &cli_rb,    &cli_ls,     &cli_cp,      &cli_mv,
-    &cli_put,     &cli_get,      &cli_sync,  &cli_diff,   &cli_find,    &cli_du,
-    &cli_head,    &cli_cat,      &cli_rm,    &cli_stat,   &cli_bucket,  &cli_bench,
-    &cli_env,     &cli_tls,      &cli_share, &cli_config, &cli_version, &cli_backup,
-    &cli_restore, &cli_prefetch, &cli_jobs,  &cli_wait,   &cli_cancel,
+    &cli_serve,   &cli_mb,         &cli_rb,    &cli_ls,     &cli_cp,      &cli_mv,
+    &cli_put,     &cli_get,        &cli_sync,  &cli_diff,   &cli_find,    &cli_du,
+    &cli_head,    &cli_cat,        &cli_rm,    &cli_stat,   &cli_bucket,  &cli_bench,
+    &cli_env,     &cli_tls,        &cli_share, &cli_config, &cli_version, &cli_backup,
+    &cli_restore, &cli_prefetch,   &cli_jobs,  &cli_wait,   &cli_cancel,  &cli_batch,
+    &cli_explain, &cli_completion, &cli_man,   NULL,
 };
 
 /* Verbs of two words: the first one names the group. */
-static const struct cli_group *const groups[] = {&cli_disk_group, &cli_user_group};
+static const struct cli_group *const groups[] = {&cli_disk_group, &cli_user_group, NULL};
+static const struct cli_table table = {verbs, groups};
 
 static const struct cli_group *
 find_group(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(groups); i++)
+    for (size_t i = 0; groups[i] != NULL; i++)
         if (strcmp(groups[i]->verb->name, name) == 0)
             return groups[i];
     return NULL;
@@ -42,52 +45,23 @@ group_overview(const struct cli_group *g, FILE *out)
     buf_fini(&text);
 }
 
-static const struct cli_verb *
-find_in_group(const struct cli_group *g, const char *word, struct errbuf *eb)
-{
-    const struct verb *list[CLI_GROUP_MAX + 1] = {NULL}, *found;
-    char name[80];
-
-    for (size_t i = 0; i < CLI_GROUP_MAX && g->verbs[i] != NULL; i++)
-        list[i] = g->verbs[i]->verb;
-    (void)snprintf(name, sizeof name, "%s %.60s", g->verb->name, word);
-    found = flags_verb(list, name, eb);
-    for (size_t i = 0; found != NULL && g->verbs[i] != NULL; i++)
-        if (g->verbs[i]->verb == found)
-            return g->verbs[i];
-    return NULL;
-}
-
 static void
 overview(FILE *out)
 {
     const struct verb *list[ARRAY_LEN(verbs) + ARRAY_LEN(groups) + 1] = {NULL};
     struct buf text;
+    size_t n = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        list[i] = verbs[i]->verb;
-    for (size_t i = 0; i < ARRAY_LEN(groups); i++)
-        list[ARRAY_LEN(verbs) + i] = groups[i]->verb;
+    for (size_t i = 0; verbs[i] != NULL; i++)
+        list[n++] = verbs[i]->verb;
+    for (size_t i = 0; groups[i] != NULL; i++)
+        list[n++] = groups[i]->verb;
     buf_init(&text, KIB(64));
     buf_puts(&text, "usage: forebay VERB [FLAGS] [ARGUMENTS]\n\n");
     flags_overview(list, &text);
     buf_puts(&text, "\nforebay VERB --help tells more of one.\n");
     fwrite(text.at, 1, text.len, out);
     buf_fini(&text);
-}
-
-static const struct cli_verb *
-find_verb(const char *name, struct errbuf *eb)
-{
-    const struct verb *list[ARRAY_LEN(verbs) + 1] = {NULL}, *found;
-
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        list[i] = verbs[i]->verb;
-    found = flags_verb(list, name, eb);
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        if (verbs[i]->verb == found)
-            return verbs[i];
-    return NULL;
 }
 
 static enum exit_code
@@ -110,6 +84,7 @@ run_group(const struct cli_group *g, int argc, char **argv)
     struct errbuf eb = {{0}};
     struct args args;
     enum exit_code code;
+    int words;
 
     if (argc < 3) {
         group_overview(g, stderr);
@@ -119,7 +94,7 @@ run_group(const struct cli_group *g, int argc, char **argv)
         group_overview(g, stdout);
         return EXIT_OK_;
     }
-    v = find_in_group(g, argv[2], &eb);
+    v = verbs_find(argc - 1, argv + 1, &words, &eb);
     if (v == NULL)
         return (int)cli_usage(&eb, g->verb);
     if (flags_parse(v->verb, argc - 3, argv + 3, &args, &eb) != ERR_OK)
@@ -137,8 +112,11 @@ main(int argc, char **argv)
     struct errbuf eb = {{0}};
     struct args args;
     enum exit_code code;
+    static char version[] = "version";
+    int words;
 
     signal(SIGPIPE, SIG_IGN);
+    verbs_set(&table);
     if (argc < 2) {
         overview(stderr);
         return EXIT_USAGE;
@@ -151,7 +129,9 @@ main(int argc, char **argv)
     g = find_group(argv[1]);
     if (g != NULL)
         return run_group(g, argc, argv);
-    v = find_verb(strcmp(argv[1], "--version") == 0 ? "version" : argv[1], &eb);
+    if (strcmp(argv[1], "--version") == 0)
+        argv[1] = version;
+    v = verbs_find(argc - 1, argv + 1, &words, &eb);
     if (v == NULL)
         return (int)cli_usage(&eb, NULL);
     if (flags_parse(v->verb, argc - 2, argv + 2, &args, &eb) != ERR_OK)

@@ -144,16 +144,43 @@ take_parallel(const struct args *a, struct session *s)
     uint64_t n = 0;
 
     for (size_t i = 0; i < a->given_count; i++)
-        if (strcmp(a->given[i].flag->name, "parallel") == 0)
+        if (strcmp(a->given[i].flag->name, "parallel") == 0 ||
+            strcmp(a->given[i].flag->name, "concurrency") == 0)
             text = a->given[i].value;
     if (text == NULL)
         return ERR_OK;
     if (num_u64(span_of(text), &n) != ERR_OK || n < 1 || n > CONNECTIONS_MAX)
         return err_set(&s->eb, ERR_BAD_REQUEST,
-                       "--parallel \"%s\": expected a number from 1 to %d", text,
+                       "\"%s\" requests at a time: expected a number from 1 to %d", text,
                        CONNECTIONS_MAX);
     s->connections = (unsigned)n;
     return ERR_OK;
+}
+
+static struct session *shared; /* only on the one loop of a client */
+
+void
+session_share(struct session *s)
+{
+    shared = s;
+}
+
+/* A command of a batch: in the fiber that asks, with what batch has. */
+static enum exit_code
+run_within(struct run *r)
+{
+    struct session *s = &r->s;
+    enum err rc = take_output(s->args, s);
+
+    if (rc == ERR_OK)
+        rc = take_parallel(s->args, s);
+    if (rc != ERR_OK)
+        return cli_usage(&s->eb, s->args->verb);
+    s->quiet = shared->quiet || args_has(s->args, "quiet");
+    s->within = true;
+    s->s3 = shared->s3;
+    s->endpoint = shared->endpoint;
+    return r->fn(s);
 }
 
 static enum exit_code
@@ -163,6 +190,8 @@ run_session(struct run *r)
     struct session *s = &r->s;
     enum err rc;
 
+    if (shared != NULL)
+        return run_within(r);
     s->quiet = args_has(s->args, "quiet");
     rc = take_output(s->args, s);
     if (rc == ERR_OK)

@@ -34,6 +34,7 @@ struct session {
     enum output output;
     bool json; /* output is JSON or JSONL */
     bool quiet;
+    bool within;          /* one of many in a batch: no progress, no sums */
     unsigned connections; /* at once; 0: 64 */
     bool own_keys;        /* never the AWS chain: it is for somebody else */
     struct errbuf eb;
@@ -45,6 +46,8 @@ enum exit_code session_run(const struct args *a, enum exit_code (*fn)(struct ses
 /* The same, never signing with keys of the AWS chain. */
 enum exit_code session_run_own_keys(const struct args *a,
                                     enum exit_code (*fn)(struct session *s), void *arg);
+/* batch: sessions that begin on this loop from now on use the server, the keys and the connections of `s`; NULL: no more. */
+void session_share(struct session *s);
 /* Without a loop: where is the server? Owned by the caller. */
 char *session_endpoint(const struct args *a);
 /* Keys for our own calls, with *found; not the AWS chain when `own_only`. */

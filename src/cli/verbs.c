@@ -1,0 +1,66 @@
+#include "cli/verbs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static const struct cli_table *all; /* constant after main() began */
+
+void
+verbs_set(const struct cli_table *t)
+{
+    all = t;
+}
+
+const struct cli_table *
+verbs_get(void)
+{
+    return all;
+}
+
+static const struct cli_verb *
+find_in(const struct cli_verb *const *verbs, const char *name, struct errbuf *eb)
+{
+    const struct verb *list[128] = {NULL}, *found;
+    size_t n = 0;
+
+    for (size_t i = 0; verbs[i] != NULL && n < ARRAY_LEN(list) - 1; i++)
+        list[n++] = verbs[i]->verb;
+    found = flags_verb(list, name, eb);
+    for (size_t i = 0; found != NULL && verbs[i] != NULL; i++)
+        if (verbs[i]->verb == found)
+            return verbs[i];
+    return NULL;
+}
+
+const struct cli_verb *
+verbs_find(int argc, char *const *argv, int *words, struct errbuf *eb)
+{
+    char name[128];
+
+    *words = 1;
+    for (size_t i = 0; all->groups[i] != NULL; i++) {
+        if (strcmp(argv[0], all->groups[i]->verb->name) != 0)
+            continue;
+        if (argc < 2) {
+            err_set(eb, ERR_BAD_REQUEST, "%s wants a second word; see %s --help", argv[0],
+                    argv[0]);
+            return NULL;
+        }
+        *words = 2;
+        (void)snprintf(name, sizeof name, "%s %.60s", argv[0], argv[1]);
+        return find_in(all->groups[i]->verbs, name, eb);
+    }
+    return find_in(all->verbs, argv[0], eb);
+}
+
+void
+verbs_each(void (*on_verb)(void *arg, const struct verb *v), void *arg)
+{
+    for (size_t i = 0; all->verbs[i] != NULL; i++)
+        on_verb(arg, all->verbs[i]->verb);
+    for (size_t g = 0; all->groups[g] != NULL; g++)
+        for (size_t i = 0; all->groups[g]->verbs[i] != NULL; i++)
+            on_verb(arg, all->groups[g]->verbs[i]->verb);
+}
