@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "disk/change_moved.h"
 #include "disk/change_version.h"
+#include "disk/known.h"
 #include "disk/manifest.h"
 
 struct changes *
@@ -101,6 +102,15 @@ is_seen(const struct changes *c, uint64_t bucket, struct span key)
            c->seen.key.len == key.len;
 }
 
+/* Has the replay that fills an empty index not met this key yet? */
+static bool
+is_new(const struct changes *c, uint64_t bucket, struct span key)
+{
+    const struct known *known = c->disk->home.known;
+
+    return known != NULL && !known_maybe(known, key_hash(bucket, key));
+}
+
 enum err
 changes_current(struct changes *c, uint64_t bucket, struct span key, struct row *out,
                 struct errbuf *eb)
@@ -118,7 +128,9 @@ changes_current(struct changes *c, uint64_t bucket, struct span key, struct row 
         *out = c->seen.row;
         return ERR_OK;
     }
-    rc = find_object(c->disk->tail, c->disk->index, bucket, key, true, out, eb);
+    rc = is_new(c, bucket, key)
+             ? ERR_NOT_FOUND
+             : find_object(c->disk->tail, c->disk->index, bucket, key, true, out, eb);
     c->seen = (struct changed_object){.bucket = bucket, .key = key};
     c->has_seen = rc == ERR_OK || rc == ERR_NOT_FOUND;
     c->found_seen = rc == ERR_OK;
@@ -159,6 +171,8 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
         assert(c->object_count < GROUP_MEMBERS);
         o = &c->objects[c->object_count++];
         *slot = (uint16_t)c->object_count;
+        if (c->disk->home.known != NULL)
+            known_add(c->disk->home.known, hash);
         *o = (struct changed_object){.hash = hash, .bucket = bucket, .key = key};
     }
     o->row = *row;

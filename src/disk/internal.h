@@ -164,6 +164,7 @@ struct disk {
         bool
             log_damaged; /* changes of the native log are lost: bodies without a record are kept */
         uint64_t replayed, to_replay; /* bytes of logs */
+        struct known *known; /* owned; NULL but while an empty index takes the logs */
         uint64_t replay_told_ns;
         bool
             log_lost; /* as log_damaged, but for a rebuild that only keeps what there is */

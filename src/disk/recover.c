@@ -9,6 +9,7 @@
 #include "disk/body.h"
 #include "disk/change.h"
 #include "disk/flush.h"
+#include "disk/known.h"
 #include "disk/manifest.h"
 #include "disk/punch.h"
 #include "disk/read.h"
@@ -945,6 +946,17 @@ remember_damage(struct disk *d, bool before, struct errbuf *eb)
     return rt_file_store(d->state, RECOVER_ORPHANS, text, sizeof text - 1, 0600, eb);
 }
 
+/* Is the index empty, so that all it will have comes from this replay? */
+static bool
+covers_nothing(struct disk *d, const struct index_covered *covered)
+{
+    struct index_stat stat;
+
+    index_stat(d->index, &stat);
+    return stat.objects == 0 && covered->log[DISK_NATIVE].segment == 0 &&
+           covered->log[DISK_CACHED].segment == 0;
+}
+
 enum err
 recover_disk(struct disk *d, struct errbuf *eb)
 {
@@ -979,8 +991,11 @@ recover_disk(struct disk *d, struct errbuf *eb)
         if (rc == ERR_OK)
             d->home.to_replay += log_bytes(d, (enum disk_class)c, &covered.log[c]);
     }
+    if (rc == ERR_OK && covers_nothing(d, &covered))
+        d->home.known = known_new(d->home.to_replay);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = replay_class(d, (enum disk_class)c, &covered.log[c], eb);
+    known_free(&d->home.known);
     tail_replaying(d->tail, false);
     if (d->index != NULL)
         index_replaying(d->index, false);

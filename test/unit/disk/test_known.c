@@ -1,0 +1,56 @@
+/* A key that was met is never taken for a new one; few new ones are taken for met. */
+#include "base/hash.h"
+#include "check.h"
+#include "disk/known.h"
+
+static uint64_t
+hash_of(uint64_t n)
+{
+    return hash_xxh3(&n, sizeof n, 7);
+}
+
+static void
+test_met_keys_are_known(void)
+{
+    const uint64_t keys = 100000;
+    struct known *k = known_new(keys * 2048);
+    uint64_t wrong = 0;
+
+    CHECK(!known_maybe(k, hash_of(1)));
+    for (uint64_t n = 0; n < keys; n++) {
+        known_add(k, hash_of(n));
+        CHECK(known_maybe(k, hash_of(n)));
+    }
+    for (uint64_t n = 0; n < keys; n++)
+        CHECK(known_maybe(k, hash_of(n)));
+    for (uint64_t n = keys; n < 2 * keys; n++)
+        wrong += known_maybe(k, hash_of(n));
+    CHECK(wrong < keys / 10);
+    known_free(&k);
+    CHECK(k == NULL);
+}
+
+/* Nothing is too little or too much for it. */
+static void
+test_any_length_of_logs(void)
+{
+    static const uint64_t lengths[] = {0, 1, 4096, (uint64_t)1 << 40, UINT64_MAX};
+
+    for (unsigned i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        struct known *k = known_new(lengths[i]);
+
+        known_add(k, UINT64_MAX);
+        CHECK(known_maybe(k, UINT64_MAX));
+        CHECK(!known_maybe(k, 0));
+        known_free(&k);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_met_keys_are_known);
+    RUN(test_any_length_of_logs);
+    return check_done();
+}
