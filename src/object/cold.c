@@ -215,6 +215,11 @@ read_on_home(void *arg)
         r->rc = f->rc != ERR_NOT_FOUND ? f->rc : ERR_BACKEND;
         return;
     }
+    if (f->early != NULL) {
+        r->n = MIN(r->len, fetch_visible(f) - r->offset);
+        memcpy(r->buf, f->early + r->offset, r->n);
+        return;
+    }
     f->peeking++;
     r->rc = disks_write_peek(f->writer, r->offset, r->buf,
                              MIN(r->len, fetch_visible(f) - r->offset), &r->n, r->eb);

@@ -84,6 +84,54 @@ over_budget(const struct fetch *f, uint64_t size)
     return st.cached_bytes + size > f->s->options.cache_budget;
 }
 
+static void
+make_writer(void *arg)
+{
+    struct fetch *f = arg;
+    struct disks_key k = object_disk_key(f->bucket, f->key);
+
+    f->making.rc = disks_write_begin(f->s->options.disks, &k, DISK_CACHED, f->info.size,
+                                     &f->making.writer, &f->making.eb);
+    f->making.over = true;
+}
+
+/* Waits until there is a writer, or none. May switch. */
+static enum err
+take_writer(struct fetch *f)
+{
+    if (!f->making.begun)
+        return ERR_OK;
+    rt_group_join(&f->making.fiber);
+    f->making.begun = false;
+    f->writer = f->making.writer;
+    if (f->making.rc != ERR_OK)
+        f->eb = f->making.eb;
+    return f->making.rc;
+}
+
+/* A disk that is full, or no buffer, is known before the first wait: then nothing is kept (the state stays STARTING). What
+ * takes longer is the header of a large body's place: readers have the first bytes meanwhile. */
+static enum err
+begin_writer(struct fetch *f)
+{
+    enum err rc = ERR_OK;
+
+    rt_group_begin(&f->making.fiber);
+    f->making.begun = true;
+    if (f->info.size <= DISK_INLINE_MAX ||
+        rt_group_start(&f->making.fiber, make_writer, f) != ERR_OK)
+        make_writer(f);
+    else
+        rt_yield();
+    if (f->making.over)
+        rc = take_writer(f);
+    if (rc == ERR_NO_SPACE || rc == ERR_BUSY)
+        return ERR_OK;
+    if (rc == ERR_OK)
+        move(f, FETCH_STREAMING);
+    return rc;
+}
+
 /* Before the first byte: what the backend says of the object, and is there room for it? */
 static enum err
 begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
@@ -109,13 +157,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     f->info.source = OBJECT_COLD;
     if (over_budget(f, from->size))
         return ERR_OK;
-    rc = disks_write_begin(f->s->options.disks, &k, DISK_CACHED, from->size, &f->writer,
-                           &f->eb);
-    if (rc == ERR_NO_SPACE || rc == ERR_BUSY)
-        return ERR_OK;
-    if (rc == ERR_OK)
-        move(f, FETCH_STREAMING);
-    return rc;
+    return begin_writer(f);
 }
 
 /* What will be known of the bytes when they are all here (promise I6). */
@@ -179,6 +221,30 @@ proof_fini(struct proof *p)
     checksum_fini(&p->sum);
 }
 
+/* The first piece goes to readers while there is no writer. */
+static enum err
+write_piece(struct fetch *f, const char *at, size_t n)
+{
+    enum err rc;
+
+    if (!f->making.begun) {
+        rc = disks_write(f->writer, at, n, &f->eb);
+        if (rc != ERR_OK)
+            return rc;
+        f->landed += n;
+        rt_cond_broadcast(&f->moved);
+        return ERR_OK;
+    }
+    f->early = at;
+    f->landed += n;
+    rt_cond_broadcast(&f->moved);
+    rc = take_writer(f);
+    if (rc == ERR_OK)
+        rc = disks_write(f->writer, at, n, &f->eb);
+    f->early = NULL;
+    return rc;
+}
+
 static enum err
 transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
 {
@@ -197,11 +263,9 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
                          (unsigned long long)f->info.size);
             break;
         }
-        rc = disks_write(f->writer, buf->at, n, &f->eb);
+        rc = write_piece(f, buf->at, n);
         if (rc != ERR_OK)
             break;
-        f->landed += n;
-        rt_cond_broadcast(&f->moved);
         rt_yield(); /* readers have it before it is summed: they wait for the end only */
         proof_add(proof, f, buf->at, n);
     }
@@ -308,6 +372,8 @@ run(void *arg)
         move(f, FETCH_BYPASS);
     }
     cloud_get_end(&get);
+    if (f->making.begun)
+        (void)take_writer(f); /* the transfer failed before it asked */
     if (rc != ERR_OK) {
         f->rc = rc;
         move(f, FETCH_FAILED);

@@ -38,6 +38,16 @@ struct fetch {
     struct object_info info;
     struct span etag; /* as the backend wrote it */
     struct disks_writer *writer;
+    /* The writer is made beside the first bytes: its place on a busy disk takes as long as they do. */
+    struct {
+        struct rt_group fiber;
+        bool begun; /* the group is to be joined */
+        bool over;  /* rc and writer are there */
+        enum err rc;
+        struct disks_writer *writer;
+        struct errbuf eb;
+    } making;
+    const char *early; /* the first `landed` bytes, while they are not in the writer */
     struct cloud_get *spare; /* BYPASS: the backend's open answer, for the first reader */
     struct version before;   /* of the row when it began: nothing newer is overwritten */
     uint64_t landed;         /* bytes written */
