@@ -149,6 +149,8 @@ struct engine_ops {
     /* Disk. op->file->device tells disks apart. Never fails at once: errors come by
      * disk_op_done(), never from within submit. Adds to l->in_flight until done. */
     void (*submit)(struct loop *l, struct disk_op *op);
+    /* The buffer of this slot (iobuf_slot()) is about to be freed. NULL where there are no slots. */
+    void (*forget_slot)(struct loop *l, uint32_t slot);
     /* The rest of file.h; each may switch. `file_free` comes after the last operation, on
      * any thread of rt. */
     enum err (*dir_open)(struct rt_dir *at, const char *path, struct rt_dir **out,

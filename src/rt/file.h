@@ -29,7 +29,8 @@ struct iobuf {
 /* ERR_BUSY when the pool's limit is reached. Sizes are rounded up to a power of two from
  * 4 KiB. */
 enum err iobuf_get(uint32_t size, struct iobuf **out) MUST_CHECK;
-/* The same, but waits for others to give some back: for who is in the middle of an answer. May switch. */
+/* The same, but waits for others to give some back: for who is in the middle of an answer. To be read into, and dropped
+ * on this loop. May switch. */
 enum err iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out) MUST_CHECK;
 struct iobuf *iobuf_ref(struct iobuf *b);
 void iobuf_drop(struct iobuf **bp); /* NULL is fine */

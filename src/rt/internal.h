@@ -89,8 +89,10 @@ struct stacks {
 static_assert(4096u << (IOBUF_CLASSES - 1) == IOBUF_MAX,
               "one class for each power of two");
 struct iobuf_cache {
-    struct pooled *idle[IOBUF_CLASSES]; /* owned */
+    struct pooled *idle[IOBUF_CLASSES];  /* owned */
+    struct pooled *reads[IOBUF_CLASSES]; /* owned; those this loop's ring may know */
     uint64_t bytes;
+    uint64_t number; /* of the loop, no other of this process has it; 0: none drawn yet */
 };
 
 /* ---- loops ---- */

@@ -19,10 +19,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/internal.h"
+#include "rt/iobuf.h"
 #include "rt/real.h"
 
 enum { SQ_ENTRIES = 256, SQ_ENTRIES_LEAST = 32, CQ_FACTOR = 8, ENABLE_RINGS = 12 };
 enum { TAG_NONE, TAG_POLL, TAG_DISK, TAG_MASK = 3 };
+#define SLOTS      32u /* buffers whose pages stay pinned; bits of uring.slots_free */
 #define READS_HELD (64u << 10) /* bytes of reads that wait for the end of a turn */
 #define POLL_BITS  ((unsigned)(POLLIN | POLLOUT | POLLRDHUP) | (unsigned)EPOLLET)
 
@@ -44,6 +46,7 @@ struct uring {
     struct watch wake_watch;
     struct list polls;   /* all that the kernel still holds */
     bool unwatched;      /* since the last enter */
+    uint32_t slots_free; /* of the table of buffers, as bits */
     uint32_t reads_held; /* bytes of reads prepared since the last submit */
     /* Taken off the ring, not handled yet. */
     struct {
@@ -97,9 +100,10 @@ static void
 restrict_ring(struct io_uring *ring)
 {
     static const uint8_t used[] = {IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL,
-                                   IORING_OP_READ,     IORING_OP_WRITE,
-                                   IORING_OP_FSYNC,    IORING_OP_FALLOCATE};
-    struct io_uring_restriction res[ARRAY_LEN(used) + 1];
+                                   IORING_OP_READ,     IORING_OP_READ_FIXED,
+                                   IORING_OP_WRITE,    IORING_OP_FSYNC,
+                                   IORING_OP_FALLOCATE};
+    struct io_uring_restriction res[ARRAY_LEN(used) + 2];
     int rc;
 
     memset(res, 0, sizeof res);
@@ -109,6 +113,8 @@ restrict_ring(struct io_uring *ring)
     }
     res[ARRAY_LEN(used)].opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED;
     res[ARRAY_LEN(used)].sqe_flags = IOSQE_ASYNC | IOSQE_CQE_SKIP_SUCCESS;
+    res[ARRAY_LEN(used) + 1].opcode = IORING_RESTRICTION_REGISTER_OP;
+    res[ARRAY_LEN(used) + 1].register_op = IORING_REGISTER_BUFFERS_UPDATE;
     rc = io_uring_register((unsigned)ring->ring_fd, IORING_REGISTER_RESTRICTIONS, res,
                            ARRAY_LEN(res));
     if (rc < 0)
@@ -130,6 +136,8 @@ open_ring(struct uring *u, struct errbuf *eb)
     }
     (void)io_uring_register_ring_fd(
         &u->ring); /* spares a look-up for each enter; as well without */
+    if (io_uring_register_buffers_sparse(&u->ring, SLOTS) == 0) /* from 5.19 */
+        u->slots_free = UINT32_MAX;
     restrict_ring(&u->ring);
     rc = io_uring_register((unsigned)u->ring.ring_fd, ENABLE_RINGS, NULL, 0);
     if (rc < 0) {
@@ -331,12 +339,73 @@ on_poll(struct uring *u, struct poll_op *op, const struct completion *c)
 
 /* ---- disk ---- */
 
+static_assert(SLOTS == 32, "a bit of slots_free each");
+
+/* Puts a buffer, or nothing, into a slot: its pages are pinned from then on, or no longer. 1, or a negative errno. */
+static int
+fill_slot(struct uring *u, uint32_t slot, void *at, size_t len)
+{
+    struct iovec v = {at, len};
+    __u64 tag = 0;
+
+    return io_uring_register_buffers_update_tag(&u->ring, slot, &v, &tag, 1);
+}
+
+/* The slot of a read's buffer, from 1; 0: it has none. Without the right to pin so much (RLIMIT_MEMLOCK) it is not asked
+ * for again. */
+static uint32_t
+slot_of(struct uring *u, const struct disk_op *op)
+{
+    uint32_t *slot = op->file->direct ? iobuf_slot(op->buf) : NULL, n;
+    int rc;
+
+    if (slot == NULL || *slot != 0 || u->slots_free == 0)
+        return slot != NULL ? *slot : 0;
+    n = (uint32_t)__builtin_ctz(u->slots_free);
+    rc = fill_slot(u, n, op->buf->at, op->buf->room);
+    if (rc != 1) {
+        LOG(LOG_INFO, "rt.uring", "buffers are not pinned", L_I64("error", -rc));
+        u->slots_free = 0;
+        return 0;
+    }
+    u->slots_free &= ~(1u << n);
+    *slot = n + 1;
+    return *slot;
+}
+
+static void
+forget_slot(struct loop *l, uint32_t slot)
+{
+    struct uring *u = l->engine;
+
+    if (u != NULL && fill_slot(u, slot - 1, NULL, 0) == 1)
+        u->slots_free |= 1u << (slot - 1);
+}
+
+static void
+prepare_read(struct uring *u, struct io_uring_sqe *sqe, const struct disk_op *op,
+             uint32_t slot)
+{
+    char *at = op->buf->at + op->at;
+    int fd = op->file->fd;
+
+    if (slot > 0)
+        io_uring_prep_read_fixed(sqe, fd, at, (unsigned)op->len, op->offset,
+                                 (int)slot - 1);
+    else
+        io_uring_prep_read(sqe, fd, at, (unsigned)op->len, op->offset);
+    if (!op->file->direct)
+        sqe->flags |= IOSQE_ASYNC; /* filling the page cache would hold up the submit */
+    u->reads_held += (uint32_t)op->len;
+}
+
 static void
 submit(struct loop *l, struct disk_op *op)
 {
     struct uring *u = l->engine;
     struct io_uring_sqe *sqe;
     char *at = op->buf != NULL ? op->buf->at + op->at : NULL;
+    uint32_t slot = op->kind == DISK_READ ? slot_of(u, op) : 0;
     int fd = op->file->fd;
 
     if (op->kind == DISK_TRUNCATE) { /* has an opcode from 6.9 only */
@@ -346,11 +415,7 @@ submit(struct loop *l, struct disk_op *op)
     sqe = get_sqe(u);
     switch (op->kind) {
     case DISK_READ:
-        io_uring_prep_read(sqe, fd, at, (unsigned)op->len, op->offset);
-        if (!op->file->direct)
-            sqe->flags |=
-                IOSQE_ASYNC; /* filling the page cache would hold up the submit */
-        u->reads_held += (uint32_t)op->len;
+        prepare_read(u, sqe, op, slot);
         break;
     case DISK_WRITE:
         io_uring_prep_write(sqe, fd, at, (unsigned)op->len, op->offset);
@@ -460,5 +525,6 @@ const struct engine_ops uring_ops = {
     .watch = watch,
     .unwatch = unwatch,
     .submit = submit,
+    .forget_slot = forget_slot,
     REAL_ENGINE_OPS,
 };

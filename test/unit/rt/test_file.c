@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "engines.h"
 #include "rt/file.h"
+#include "rt/loop.h"
 
 #define SOON deadline_in_ms(10000)
 
@@ -375,6 +376,72 @@ whole_fiber(void *arg)
 }
 CASE(test_small_files_are_replaced_whole, 1, whole_fiber)
 
+/* ---- buffers that the ring knows ---- */
+
+#define KNOWN_BYTES (128u << 10)
+#define KNOWN_COUNT 160u /* more than there are slots, and than a loop keeps idle */
+
+static void
+drop_there(void *arg)
+{
+    iobuf_drop(arg);
+}
+
+/* Reads into `count` buffers, all held until the last one is there. */
+static void
+read_into(struct rt_file *f, struct iobuf **held, unsigned count)
+{
+    struct errbuf eb = {0};
+    uint32_t n;
+
+    for (unsigned i = 0; i < count; i++) {
+        CHECK(iobuf_wait(KNOWN_BYTES, SOON, &held[i]) == ERR_OK);
+        memset(held[i]->at, 0, KNOWN_BYTES);
+        CHECK(rt_read(f, i % 8 * KNOWN_BYTES, held[i], 4096, KNOWN_BYTES - 4096, RT_READ,
+                      SOON, &n, &eb) == ERR_OK);
+        CHECK_STR(eb.text, "");
+        CHECK_U64(n, KNOWN_BYTES - 4096);
+    }
+    for (unsigned i = 0; i < count; i++)
+        CHECK(held[i]->at[0] == 0 && held[i]->at[4096] == (char)('a' + i % 8) &&
+              held[i]->at[KNOWN_BYTES - 1] == (char)('a' + i % 8));
+}
+
+static void
+known_fiber(void *arg)
+{
+    struct iobuf **held = calloc(KNOWN_COUNT, sizeof *held), *b;
+    struct rt_dir *d = scratch();
+    struct errbuf eb = {0};
+    struct rt_file *f;
+
+    (void)arg;
+    CHECK(rt_open(d, "f", RT_O_WRITE | RT_O_CREATE | RT_O_DIRECT, 0600, &f, &eb) ==
+          ERR_OK);
+    CHECK(iobuf_get(KNOWN_BYTES, &b) == ERR_OK);
+    for (unsigned i = 0; i < 8; i++) {
+        memset(b->at, 'a' + (int)i, KNOWN_BYTES);
+        CHECK(rt_write(f, i * KNOWN_BYTES, b, 0, KNOWN_BYTES, RT_WRITE, &eb) == ERR_OK);
+    }
+    iobuf_drop(&b);
+    for (unsigned round = 0; round < 3; round++) {
+        read_into(f, held, KNOWN_COUNT); /* most of them are freed, slots given back */
+        for (unsigned i = 0; i < KNOWN_COUNT; i++)
+            iobuf_drop(&held[i]);
+    }
+    read_into(f, held, 40); /* slots lost, buffers freed by somebody else */
+    for (unsigned i = 0; i < 40; i++)
+        CHECK(rt_call(1, drop_there, &held[i]) == ERR_OK && held[i] == NULL);
+    read_into(f, held, 40);
+    for (unsigned i = 0; i < 40; i++)
+        iobuf_drop(&held[i]);
+    CHECK_U64(iobuf_in_use(), 0);
+    rt_file_close(&f);
+    finish(&d, "f");
+    free(held);
+}
+REAL_CASE(test_buffers_for_reads_belong_to_their_loop, 2, known_fiber)
+
 int
 main(int argc, char **argv)
 {
@@ -386,5 +453,6 @@ main(int argc, char **argv)
     RUN(test_no_write_begins_in_a_cancelled_fiber);
     RUN(test_names);
     RUN(test_small_files_are_replaced_whole);
+    RUN(test_buffers_for_reads_belong_to_their_loop);
     return check_done();
 }
