@@ -1,68 +1,170 @@
 /* ls: buckets, or what is in one. */
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/num.h"
-#include "cli/list_pages.h"
+#include "cli/select.h"
 #include "wire/json.h"
 
 static const struct flag flags[] = {
     {"recursive", 'r', NULL, "all keys, not one level", false},
+    {"long", 'l', NULL, "with ETags", false},
+    {"tree", 't', NULL, "as a tree", false},
     {"human", 'h', NULL, "sizes for people", false},
     {"summarize", 0, NULL, "count and total at the end", false},
+    SELECT_FLAGS,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
-static const char *const examples[] = {"forebay ls", "forebay ls s3://train/images/",
-                                       "forebay ls -r s3://train --json", NULL};
-static const struct verb verb = {.name = "ls",
-                                 .summary = "list buckets, or the objects of one",
-                                 .arguments = "[s3://BUCKET[/PREFIX]]",
-                                 .least = 0,
-                                 .most = 1,
-                                 .examples = examples,
-                                 .flags = flags};
+static const char *const examples[] = {"forebay ls",
+                                       "forebay ls s3://train/images/",
+                                       "forebay ls -r s3://train --json",
+                                       "forebay ls --tree -h s3://train",
+                                       "forebay ls 's3://train/shard-00*.tar'",
+                                       NULL};
+static const struct verb verb = {
+    .name = "ls",
+    .summary = "list buckets, or the objects of one",
+    .arguments = "[s3://BUCKET[/PREFIX]...]",
+    .least = 0,
+    .most = 1000000,
+    .examples = examples,
+    .flags = flags,
+    .more =
+        "s3://B/PREFIX lists what begins so, up to the next slash; -o name gives whole "
+        "names, one a line."};
 
 struct listing {
     struct session *s;
+    struct select select;
     uint64_t count, bytes;
-    bool human;
+    bool human, all, tree;
+    char *last; /* owned; of a tree: the name before */
+    struct arena *a;
     struct json json;
     struct buf text;
 };
 
+/* ---- JSON ---- */
+
+static void
+open_json(struct listing *l)
+{
+    if (l->s->output == OUTPUT_JSONL)
+        json_begin(&l->json, &l->text);
+    json_open_object(&l->json, NULL);
+}
+
+static void
+end_json(struct listing *l)
+{
+    json_end(&l->json);
+    fwrite(l->text.at, 1, l->text.len, stdout);
+    if (l->s->output == OUTPUT_JSONL)
+        putchar('\n');
+    buf_clear(&l->text);
+}
+
+static void
+entry_json(struct listing *l, const struct found *e)
+{
+    char date[NUM_DATE_TEXT];
+
+    open_json(l);
+    json_text(&l->json, e->is_prefix ? "prefix" : "key", e->path);
+    if (!e->is_prefix) {
+        date_iso(e->mtime_ms, date);
+        json_u64(&l->json, "size", e->size);
+        json_span(&l->json, "etag", e->etag);
+        json_text(&l->json, "modified", date);
+    }
+    end_json(l);
+}
+
+/* ---- for people ---- */
+
+static void
+put_size(const struct listing *l, uint64_t bytes)
+{
+    char size[NUM_SIZE_TEXT];
+
+    if (l->human)
+        printf(" %12s", num_size_text(bytes, size));
+    else
+        printf(" %12" PRIu64, bytes);
+}
+
+static void
+entry_line(struct listing *l, const struct found *e)
+{
+    struct span name = name_shown(span_of(e->path), l->a);
+    char date[NUM_DATE_TEXT];
+
+    if (e->is_prefix) {
+        printf("%24s %12s", "", "PRE");
+        if (l->all)
+            printf(" %-34s", "");
+    } else {
+        date_iso(e->mtime_ms, date);
+        printf("%24s", date);
+        put_size(l, e->size);
+        if (l->all)
+            printf(" %-34.*s", SPAN_ARG(e->etag));
+    }
+    printf(" %.*s\n", SPAN_ARG(name));
+}
+
+/* Only the parts of the name that the one before did not have. */
+static void
+entry_tree(struct listing *l, const struct found *e)
+{
+    const char *name = e->name.at;
+    size_t same = 0, at = 0;
+    char size[NUM_SIZE_TEXT];
+    unsigned depth = 0;
+
+    for (size_t i = 0; l->last != NULL && i < e->name.len && l->last[i] == name[i]; i++)
+        if (name[i] == '/')
+            same = i + 1;
+    while (at < e->name.len) {
+        const char *slash = memchr(name + at, '/', e->name.len - at);
+        size_t len = slash != NULL ? (size_t)(slash - name) + 1 - at : e->name.len - at;
+        struct span part = {name + at, len};
+
+        if (at >= same) {
+            printf("%*s%.*s", (int)(2 * depth), "", SPAN_ARG(name_shown(part, l->a)));
+            if (slash == NULL)
+                printf("  %s", l->human ? num_size_text(e->size, size) : "");
+            putchar('\n');
+        }
+        depth++;
+        at += len;
+    }
+    free(l->last);
+    l->last = xmemdup0(name, e->name.len);
+}
+
 static enum err
-print_entry(void *arg, const struct s3_list_entry *e)
+on_found(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
 {
     struct listing *l = arg;
-    char date[NUM_DATE_TEXT], size[NUM_SIZE_TEXT];
 
+    if (!p->remote)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\": expected s3://BUCKET", p->text);
+    arena_reset(l->a);
     l->count += !e->is_prefix;
     l->bytes += e->size;
-    if (l->s->json) {
-        json_open_object(&l->json, NULL);
-        json_span(&l->json, e->is_prefix ? "prefix" : "key", e->key);
-        if (!e->is_prefix) {
-            date_iso(e->mtime_ms, date);
-            json_u64(&l->json, "size", e->size);
-            json_span(&l->json, "etag", e->etag);
-            json_text(&l->json, "modified", date);
-        }
-        json_end(&l->json);
-        fwrite(l->text.at, 1, l->text.len, stdout);
-        buf_clear(&l->text);
-        return ERR_OK;
-    }
-    if (e->is_prefix) {
-        printf("%24s %12s %.*s\n", "", "PRE", SPAN_ARG(e->key));
-        return ERR_OK;
-    }
-    date_iso(e->mtime_ms, date);
-    if (l->human)
-        printf("%24s %12s %.*s\n", date, num_size_text(e->size, size), SPAN_ARG(e->key));
+    if (l->s->json)
+        entry_json(l, e);
+    else if (l->s->output == OUTPUT_NAME)
+        printf("s3://%.*s/%s\n", SPAN_ARG(e->bucket), e->path);
+    else if (l->tree)
+        entry_tree(l, e);
     else
-        printf("%24s %12llu %.*s\n", date, (unsigned long long)e->size, SPAN_ARG(e->key));
+        entry_line(l, e);
     return ERR_OK;
 }
 
@@ -80,10 +182,12 @@ list_buckets(struct listing *l)
     for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
         date_iso(b[i].created_ms, date);
         if (s->json) {
-            json_open_object(&l->json, NULL);
+            open_json(l);
             json_span(&l->json, "bucket", b[i].name);
             json_text(&l->json, "created", date);
-            json_end(&l->json);
+            end_json(l);
+        } else if (s->output == OUTPUT_NAME) {
+            printf("s3://%.*s\n", SPAN_ARG(b[i].name));
         } else {
             printf("%24s %.*s\n", date, SPAN_ARG(b[i].name));
         }
@@ -92,42 +196,40 @@ list_buckets(struct listing *l)
     return rc;
 }
 
-static enum err
-list_place(struct listing *l)
-{
-    struct session *s = l->s;
-    struct place p;
-    enum err rc = place_remote(s->args->at[0], false, &p, &s->eb);
-
-    if (rc != ERR_OK)
-        return rc;
-    return list_pages(s, p.bucket, p.key,
-                      args_has(s->args, "recursive") ? SPAN("") : SPAN("/"), print_entry,
-                      l, &s->eb);
-}
-
 static enum exit_code
 act(struct session *s)
 {
-    struct listing l = {.s = s, .human = args_has(s->args, "human")};
+    const struct args *a = s->args;
+    struct listing l = {.s = s,
+                        .human = args_has(a, "human"),
+                        .all = args_has(a, "long"),
+                        .tree = args_has(a, "tree")};
     char size[NUM_SIZE_TEXT];
-    enum err rc;
+    enum err rc = select_init(
+        &l.select, s, args_has(a, "recursive") || l.tree ? WALK_BEGINS : WALK_LEVEL,
+        &s->eb);
 
+    if (rc != ERR_OK)
+        return cli_usage(&s->eb, a->verb);
     buf_init(&l.text, MIB(16));
-    if (s->json) {
+    l.a = arena_new(KIB(16), MIB(1));
+    if (s->output == OUTPUT_JSON) {
         json_begin(&l.json, &l.text);
         json_open_array(&l.json, NULL);
     }
-    rc = s->args->count == 0 ? list_buckets(&l) : list_place(&l);
-    if (s->json && rc == ERR_OK) {
+    rc = a->count == 0 && args_value(a, "from-file") == NULL
+             ? list_buckets(&l)
+             : select_all(&l.select, a->count, on_found, &l, &s->eb);
+    if (s->output == OUTPUT_JSON && rc == ERR_OK) {
         json_end(&l.json);
-        fwrite(l.text.at, 1, l.text.len, stdout);
-        putchar('\n');
+        printf("%.*s\n", SPAN_ARG(buf_span(&l.text)));
     }
-    if (rc == ERR_OK && args_has(s->args, "summarize") && !s->json)
-        printf("%llu objects, %s (%llu bytes)\n", (unsigned long long)l.count,
-               num_size_text(l.bytes, size), (unsigned long long)l.bytes);
+    if (rc == ERR_OK && args_has(a, "summarize") && !s->json)
+        printf("%" PRIu64 " objects, %s (%" PRIu64 " bytes)\n", l.count,
+               num_size_text(l.bytes, size), l.bytes);
     buf_fini(&l.text);
+    arena_free(&l.a);
+    free(l.last);
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
 }
 

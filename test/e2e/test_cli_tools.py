@@ -73,3 +73,34 @@ def test_bench_of_many_kinds(cli, bucket):
     cli("bench", "put", f"s3://{bucket}", "--epochs", "2", status=2)
     cli("bench", "get", f"s3://{bucket}", "--size", "9KiB-1KiB", status=2)
     assert cli("find", f"s3://{bucket}") == ""  # it cleans up behind itself
+
+
+def test_ls_in_every_form(cli, s3, bucket):
+    for key in ("a/1", "a/b/2", "c", "odd\x1b[2J"):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"12345")
+    assert cli("ls", f"s3://{bucket}").split("\n")[0].endswith("PRE a/")
+    assert "odd\\x1b[2J" in cli("ls", f"s3://{bucket}")
+    assert "827ccb0eea8a706c4c34a16891f84e7b" in cli("ls", "-l", f"s3://{bucket}/c")
+    assert cli("ls", "--tree", f"s3://{bucket}/a/").split() == ["1", "b/", "2"]
+    assert cli("ls", "-o", "name", f"s3://{bucket}/**2") == f"s3://{bucket}/a/b/2\n"
+    assert [json.loads(line)["key"] for line in cli("ls", "-r", "-o", "jsonl", f"s3://{bucket}/a").splitlines()] == ["a/1", "a/b/2"]
+    assert "4 objects, 20 B" in cli("ls", "-r", "--summarize", f"s3://{bucket}")
+    assert json.loads(cli("ls", "--json", f"s3://{bucket}/none")) == []
+
+
+def test_top(cli, bucket, s3):
+    import threading
+
+    def read():
+        for _ in range(50):
+            s3.list_objects_v2(Bucket=bucket)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    view = json.loads(cli("top", "--once", "--json", "-i", "500ms"))
+    reader.join()
+    assert view["requests_per_second"] > 0 and view["resident_bytes"] > 1e6 and "p99_ms" in view["operations"]["list"]
+    assert "requests" in cli("top", "--once", "-i", "100ms")
+    screen = cli.terminal("top", "-i", "200ms")
+    screen.expect(b"requests/s").interrupt()
+    assert screen.end() in (0, 7)

@@ -1,0 +1,247 @@
+/* top: what a node does now, from two looks at its /_/metrics. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/admin.h"
+#include "cli/samples.h"
+#include "rt/fiber.h"
+#include "rt/time.h"
+#include "wire/json.h"
+
+static const struct flag flags[] = {
+    {"interval", 'i', "TIME", "between two looks; 2s unless given", false},
+    {"once", '1', NULL, "one interval, then end", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const examples[] = {"forebay top", "forebay top --once -o json",
+                                       "forebay top -i 10s > log", NULL};
+static const struct verb verb = {
+    .name = "top",
+    .summary = "show what a node does now",
+    .arguments = "",
+    .examples = examples,
+    .flags = flags,
+    .more = "On a terminal the page is written again each interval; else one page after "
+            "another. -o jsonl is one line each."};
+
+struct page {
+    struct samples *samples; /* owned */
+    uint64_t at_ns;
+};
+
+static enum err
+look(struct session *s, struct page *out)
+{
+    struct arena *a = arena_new(KIB(64), MIB(16));
+    struct s3_request r = {.method = "GET", .path = SPAN("/_/metrics")};
+    struct span answer = {"", 0};
+    enum err rc = admin_call(s, &r, a, &answer);
+
+    out->at_ns = rt_now_ns();
+    if (rc == ERR_OK)
+        rc = samples_parse(answer, &out->samples, &s->eb);
+    if (rc == ERR_OK &&
+        samples_sum(out->samples, "forebay_build_info", NULL, NULL) != 1) {
+        samples_free(&out->samples);
+        rc = err_set(&s->eb, ERR_BACKEND, "%s is no Forebay: it has no /_/metrics",
+                     s->endpoint);
+    }
+    arena_free(&a);
+    return rc;
+}
+
+/* What is told of one interval. */
+static const char *const ops[] = {"get", "head", "put", "delete", "list", "mpu", "admin"};
+struct view {
+    double seconds, cpu; /* cores */
+    double requests, errors, in, out, hit, backend_in, disk_read, disk_write, syncs;
+    double connections, memory, hot;
+    bool has_hit, has_cold;
+    struct {
+        double requests, p50, p99, bytes_in, bytes_out;
+    } op[ARRAY_LEN(ops)];
+};
+
+static double
+rate(const struct page *a, const struct page *b, const char *name, const char *label)
+{
+    return (samples_sum(b->samples, name, label, NULL) -
+            samples_sum(a->samples, name, label, NULL)) /
+           ((double)(b->at_ns - a->at_ns) / 1e9);
+}
+
+static void
+by_op(const struct page *a, const struct page *b, struct view *v)
+{
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
+        char label[32];
+
+        snprintf(label, sizeof label, "op=\"%s\"", ops[i]);
+        v->op[i].requests = rate(a, b, "forebay_requests_total", label);
+        v->op[i].bytes_in = rate(a, b, "forebay_request_bytes_total", label);
+        v->op[i].bytes_out = rate(a, b, "forebay_response_bytes_total", label);
+        v->op[i].p50 =
+            samples_quantile(a->samples, b->samples,
+                             "forebay_request_duration_seconds_bucket", label, 0.5);
+        v->op[i].p99 =
+            samples_quantile(a->samples, b->samples,
+                             "forebay_request_duration_seconds_bucket", label, 0.99);
+    }
+}
+
+static void
+compare(const struct page *a, const struct page *b, struct view *v)
+{
+    double hits = rate(a, b, "forebay_cache_requests_total", "result=\"hit\"");
+    double reads = rate(a, b, "forebay_cache_requests_total", NULL);
+
+    *v = (struct view){
+        .seconds = (double)(b->at_ns - a->at_ns) / 1e9,
+        .cpu = rate(a, b, "process_cpu_seconds_total", NULL),
+        .requests = rate(a, b, "forebay_requests_total", NULL),
+        .errors = rate(a, b, "forebay_requests_total", "code=\"5"),
+        .in = rate(a, b, "forebay_request_bytes_total", NULL),
+        .out = rate(a, b, "forebay_response_bytes_total", NULL),
+        .hit = reads > 0 ? hits / reads : 0,
+        .has_hit = reads > 0,
+        .backend_in = rate(a, b, "forebay_backend_bytes_total", "direction=\"in\""),
+        .disk_read = rate(a, b, "forebay_disk_io_bytes_total", "direction=\"read\""),
+        .disk_write = rate(a, b, "forebay_disk_io_bytes_total", "direction=\"write\""),
+        .syncs = rate(a, b, "forebay_disk_syncs_total", NULL),
+        .connections = samples_sum(b->samples, "forebay_connections", NULL, NULL),
+        .memory = samples_sum(b->samples, "process_resident_memory_bytes", NULL, NULL),
+        .hot = samples_sum(b->samples, "forebay_hot_bytes", NULL, NULL),
+    };
+    by_op(a, b, v);
+}
+
+static const char *
+size(double bytes, char out[NUM_SIZE_TEXT])
+{
+    return num_size_text(bytes > 0 ? (uint64_t)bytes : 0, out);
+}
+
+static void
+print_view(const struct session *s, const struct view *v)
+{
+    char a[NUM_SIZE_TEXT], b[NUM_SIZE_TEXT], c[NUM_SIZE_TEXT], date[NUM_DATE_TEXT];
+
+    date_iso((int64_t)(rt_wall_ns() / 1000000u), date);
+    printf("%s  %s  %.0f connections\n", s->endpoint, date, v->connections);
+    printf("requests  %.0f/s, %.1f/s failed; %s/s out, %s/s in\n", v->requests, v->errors,
+           size(v->out, a), size(v->in, b));
+    printf("server    %.2f cores, %s of memory, %s of it hot objects\n", v->cpu,
+           size(v->memory, a), size(v->hot, b));
+    printf("disks     %s/s read, %s/s written, %.0f syncs/s\n", size(v->disk_read, a),
+           size(v->disk_write, b), v->syncs);
+    if (v->has_hit)
+        printf("cache     %.1f %% hits, %s/s from backends\n", 100 * v->hit,
+               size(v->backend_in, c));
+    printf("\n%-8s %10s %10s %10s %12s %12s\n", "", "requests/s", "p50 ms", "p99 ms",
+           "out/s", "in/s");
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++)
+        if (v->op[i].requests > 0)
+            printf("%-8s %10.0f %10.2f %10.2f %12s %12s\n", ops[i], v->op[i].requests,
+                   v->op[i].p50 * 1000, v->op[i].p99 * 1000, size(v->op[i].bytes_out, a),
+                   size(v->op[i].bytes_in, b));
+}
+
+static void
+print_json(const struct session *s, const struct view *v)
+{
+    struct buf text;
+    struct json j;
+
+    buf_init(&text, KIB(16));
+    json_begin(&j, &text);
+    json_open_object(&j, NULL);
+    json_text(&j, "endpoint", s->endpoint);
+    json_f64(&j, "seconds", v->seconds);
+    json_f64(&j, "requests_per_second", v->requests);
+    json_f64(&j, "failed_per_second", v->errors);
+    json_f64(&j, "bytes_out_per_second", v->out);
+    json_f64(&j, "bytes_in_per_second", v->in);
+    json_f64(&j, "cores", v->cpu);
+    json_f64(&j, "resident_bytes", v->memory);
+    json_f64(&j, "connections", v->connections);
+    json_f64(&j, "disk_read_per_second", v->disk_read);
+    json_f64(&j, "disk_written_per_second", v->disk_write);
+    json_f64(&j, "syncs_per_second", v->syncs);
+    if (v->has_hit)
+        json_f64(&j, "hit_ratio", v->hit);
+    json_open_object(&j, "operations");
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
+        json_open_object(&j, ops[i]);
+        json_f64(&j, "requests_per_second", v->op[i].requests);
+        json_f64(&j, "p50_ms", v->op[i].p50 * 1000);
+        json_f64(&j, "p99_ms", v->op[i].p99 * 1000);
+        json_end(&j);
+    }
+    json_end(&j);
+    json_end(&j);
+    printf("%.*s\n", SPAN_ARG(buf_span(&text)));
+    buf_fini(&text);
+}
+
+static enum err
+watch(struct session *s, uint64_t interval_ms, bool once)
+{
+    bool terminal = isatty(1) == 1 && !once && !s->json;
+    struct page before = {0}, now = {0};
+    enum err rc = look(s, &before);
+
+    while (rc == ERR_OK) {
+        struct view v;
+
+        if (rt_sleep_ms(interval_ms) != ERR_OK)
+            break;
+        rc = look(s, &now);
+        if (rc != ERR_OK)
+            break;
+        compare(&before, &now, &v);
+        if (terminal)
+            fputs("\033[H\033[2J", stdout);
+        if (s->json)
+            print_json(s, &v);
+        else
+            print_view(s, &v);
+        fflush(stdout);
+        samples_free(&before.samples);
+        before = now;
+        now.samples = NULL;
+        if (once)
+            break;
+    }
+    samples_free(&before.samples);
+    samples_free(&now.samples);
+    return rc;
+}
+
+static enum exit_code
+act(struct session *s)
+{
+    const char *text = args_value(s->args, "interval");
+    uint64_t interval_ms = 2000;
+    enum err rc = ERR_OK;
+
+    if (text != NULL)
+        rc = num_duration_ms(span_of(text), &interval_ms, &s->eb);
+    if (rc == ERR_OK && (interval_ms < 100 || interval_ms > 3600000))
+        rc = err_set(&s->eb, ERR_BAD_REQUEST, "--interval \"%s\": 100ms to 1h", text);
+    if (rc != ERR_OK)
+        return cli_usage(&s->eb, &verb);
+    rc = watch(s, interval_ms, args_has(s->args, "once"));
+    return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+}
+
+static enum exit_code
+run(const struct args *a)
+{
+    return session_run(a, act, NULL);
+}
+const struct cli_verb cli_top = {&verb, run};
