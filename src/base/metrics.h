@@ -31,6 +31,13 @@
       "reads of cached buckets by result", "result", "hit|miss|bypass|coalesced")        \
     X(M_CACHE_BYTES, "forebay_cache_bytes_total", COUNTER, "bytes of such reads",        \
       "result", "hit|miss|bypass|coalesced")                                             \
+    X(M_ADMISSION, "forebay_cache_admissions_total", COUNTER,                            \
+      "objects that were fetched into the cache, or passed through because others are "  \
+      "read more",                                                                       \
+      "result", "admitted|refused")                                                      \
+    X(M_EVICTED, "forebay_cache_evicted_total", COUNTER, "objects evicted", "", "")      \
+    X(M_EVICTED_BYTES, "forebay_cache_evicted_bytes_total", COUNTER, "their bytes", "",  \
+      "")                                                                                \
     X(M_BACKEND_BYTES, "forebay_backend_bytes_total", COUNTER,                           \
       "object bytes to and from backends", "direction", "in|out")                        \
     X(M_BACKEND_REQUESTS, "forebay_backend_requests_total", COUNTER,                     \

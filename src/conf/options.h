@@ -48,7 +48,11 @@
     X(OPT_MEMORY_HOT, "memory.hot", SIZE, "256MiB", 0, GIB(65536), "", START, \
       "limit of the hot set, objects kept in memory; 0 keeps none") \
     X(OPT_CACHE_BUDGET, "cache.budget", SIZE, "0", 0, GIB(1048576), "", START, \
-      "most bytes of cached buckets on disk; beyond it cold reads pass through; 0 is no limit") \
+      "most bytes of cached buckets on disk: the coldest make room for what is read more; 0 is no limit but the disks'") \
+    X(OPT_CACHE_HIGH, "cache.high", U64, "95", 10, 100, "", START, \
+      "hundredths of cache.budget from which on cached objects are evicted") \
+    X(OPT_CACHE_LOW, "cache.low", U64, "90", 5, 100, "", START, \
+      "hundredths of cache.budget down to which they are evicted") \
     X(OPT_LOG_LEVEL, "log.level", ENUM, "info", 0, 0, "debug|info|warn|error", LIVE, \
       "lines of this level and above are written") \
     X(OPT_LOG_FORMAT, "log.format", ENUM, "logfmt", 0, 0, "logfmt|json", LIVE, \

@@ -497,7 +497,7 @@ wanted_share(const struct compactor *k)
 }
 
 struct choice {
-    struct segment *best, *oldest; /* borrowed */
+    struct segment *best, *oldest, *evicted; /* borrowed */
     uint64_t best_dead, dead, held, waiting;
 };
 
@@ -530,6 +530,8 @@ look_at_logs(struct disk *d, enum disk_class class, struct choice *out, struct e
         }
         if (is_oldest(d, s))
             out->oldest = s;
+        if (s->home.evicted)
+            out->evicted = s;
     }
     return rc;
 }
@@ -542,6 +544,9 @@ choose(struct compactor *k, enum disk_class class, struct segment **out,
     struct disk *d = k->disk;
     unsigned share = wanted_share(k);
 
+    if (class == DISK_CACHED) /* what is dead there takes room from what could be read */
+        share = MIN(share, DEAD_QUIET);
+
     for (unsigned i = 0; i < SURVEYS; i++) {
         struct choice c;
         enum err rc = look_at_logs(d, class, &c, eb);
@@ -550,6 +555,11 @@ choose(struct compactor *k, enum disk_class class, struct segment **out,
 
         if (rc != ERR_OK)
             return rc;
+        if (c.evicted != NULL) { /* next to nothing lives there, and its room is wanted */
+            c.evicted->home.evicted = false;
+            *out = segment_ref(c.evicted);
+            return ERR_OK;
+        }
         if (c.oldest != NULL &&
             c.waiting * 100 >
                 c.held * (share == DEAD_BUSY ? WAITING_BUSY : WAITING_QUIET)) {

@@ -9,8 +9,10 @@
 #include "base/log.h"
 #include "disk/commit.h"
 #include "disk/compact.h"
+#include "disk/evict.h"
 #include "disk/flush.h"
 #include "disk/health.h"
+#include "disk/heat.h"
 #include "disk/prepare.h"
 #include "disk/punch.h"
 #include "disk/reading.h"
@@ -286,6 +288,8 @@ disk_new(const struct disk_options *o)
     d->usage = usage_new();
     d->readings = readings_new();
     d->puncher = puncher_new(d);
+    d->heat = heat_new();
+    d->evictor = evictor_new();
     d->hot = o->hot != NULL ? o->hot : hot_new(o->hot_bytes);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         list_init(&d->home.segments_of[c]);
@@ -324,6 +328,8 @@ disk_free(struct disk **dp)
     usage_free(&d->usage);
     readings_free(&d->readings);
     puncher_free(&d->puncher);
+    heat_free(&d->heat);
+    evictor_free(&d->evictor);
     space_free(&d->space);
     retired_fini(&d->home.retired);
     if (d->o.hot == NULL)

@@ -600,6 +600,30 @@ void disk_bucket_usage(const struct disk *d, uint64_t bucket, uint64_t *objects,
 /* Compacts and punches until nothing is worth it, without waiting for quiet: tests and tools. May switch. */
 enum err disk_compact(struct disk *d, struct errbuf *eb) MUST_CHECK;
 
+/* ---- eviction: objects of the class cached, which can be fetched again (evict.h) ---- */
+/* An object of the class was read so many times. Any loop, no lock, nothing switches. */
+void disk_heat_add(struct disk *d, const struct row *row, uint32_t reads);
+/* Reads of the window before the last are forgotten. One caller at a time. */
+void disk_heat_rotate(struct disk *d);
+/* The first bucket with a number >= from that the index ever had a key of. ERR_NOT_FOUND. May switch. */
+enum err disk_next_bucket(struct disk *d, uint64_t from, uint64_t *out,
+                          struct errbuf *eb) MUST_CHECK;
+struct disk_evict_options {
+    uint64_t target; /* bytes of the class that may go on living */
+    uint64_t want;   /* so many are to go at least */
+    /* True: this one stays. `heat` is its segment's. On the home loop, must not switch. NULL: none stays. */
+    bool (*keep)(void *arg, uint64_t bucket, struct span key, uint32_t heat);
+    void *arg;
+};
+struct disk_evicted {
+    uint64_t living; /* bytes of the class, headers included, afterwards */
+    uint64_t objects, bytes, kept, segments;
+    uint32_t coldest; /* heat of the segment that would be next: sixteenths of a read */
+};
+/* Evicts the coldest segments until both hold, or there is nothing more that may go. Durable. May switch. */
+enum err disk_evict(struct disk *d, const struct disk_evict_options *o,
+                    struct disk_evicted *out, struct errbuf *eb) MUST_CHECK;
+
 /* ---- health ---- */
 enum disk_state {
     DISK_OK,

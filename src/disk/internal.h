@@ -71,6 +71,7 @@ struct segment {
         struct rt_cond opened; /* one of them has it */
         uint64_t counted;      /* of it in used_bytes of the disk */
         bool dirty;            /* cached: written since the last sync */
+        bool evicted;          /* its objects were: worth compacting whatever it holds */
         bool held;            /* compaction can do nothing with it until the next start */
         struct survey survey; /* of a log, or of places that were punched: compact.c */
         struct list of_class; /* logs and shared segments of the class, by id */
@@ -105,6 +106,8 @@ struct usage;     /* usage.h */
 struct readings;  /* reading.h */
 struct compactor; /* compact.h */
 struct puncher;   /* punch.h */
+struct heat;      /* heat.h */
+struct evictor;   /* evict.h */
 
 #define SEGMENT_TABLE_TOP  4096
 #define SEGMENT_TABLE_PAGE 4096
@@ -135,6 +138,8 @@ struct disk {
     struct readings *readings;
     struct compactor *compactor; /* NULL: the check's */
     struct puncher *puncher;
+    struct heat *heat;
+    struct evictor *evictor;
 
     /* Any loop. */
     segment_slot

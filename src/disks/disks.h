@@ -196,6 +196,19 @@ enum err disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record
 enum err disks_settle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 /* Of all disks together, a file system counted once; a copy counts as an object of its own. hot_bytes is the node's. */
 void disks_stat(struct disks *ds, struct disk_stat *out);
+/* Cached objects: which are read, and room for others (disk.h). Targets are of all disks together; a disk with little room
+ * left gives more. disks_evict() may switch, the others do not. */
+void disks_heat_add(struct disks *ds, const struct row *row, uint32_t reads);
+void disks_heat_rotate(struct disks *ds);
+enum err disks_evict(struct disks *ds, const struct disk_evict_options *o,
+                     struct disk_evicted *out, struct errbuf *eb) MUST_CHECK;
+/* One cached object, as it was listed or looked up (`row`); another version stays. ERR_OK too where it is gone. */
+enum err disks_evict_one(struct disks *ds, uint64_t bucket, struct span key,
+                         const struct row *row, struct errbuf *eb) MUST_CHECK;
+/* Has a disk so little room left that cached objects should go? */
+bool disks_cache_is_tight(struct disks *ds);
+/* The first bucket behind `after` that a disk has, or had, objects of; false: there is none. May switch. */
+bool disks_next_bucket(struct disks *ds, uint64_t after, uint64_t *out);
 /* Gives about so many bytes of the hot set back to the system. Blocks: on a worker. */
 void disks_shrink_hot(struct disks *ds, uint64_t bytes);
 /* Objects of a bucket and their bytes, as disk_bucket_usage(): each once, as far as all copies are made. Does not wait. */

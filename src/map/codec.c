@@ -1,6 +1,7 @@
 #include "map/codec.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "wire/record.h"
@@ -21,11 +22,15 @@ enum {
     F_MIN_COPIES = 11,
     F_QUOTA_BYTES = 12,
     F_QUOTA_OBJECTS = 13,
+    F_CACHE_BUDGET = 14,
+    F_TTL_MS = 15,
     F_ENDPOINT = 16,
     F_REGION = 17,
     F_REMOTE = 18,
     F_CREDENTIALS = 19,
     F_PATH_STYLE = 20,
+    F_FAIL_STALE = 21,
+    F_PIN = 22,
 };
 
 static void
@@ -63,6 +68,8 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
     put_number(&w, F_MIN_COPIES, b->min_copies);
     put_number(&w, F_QUOTA_BYTES, b->quota_bytes);
     put_number(&w, F_QUOTA_OBJECTS, b->quota_objects);
+    put_number(&w, F_CACHE_BUDGET, b->cache_budget);
+    put_number(&w, F_TTL_MS, b->ttl_ms);
     if (b->cached) {
         put_text(&w, F_ENDPOINT, b->backend.endpoint);
         put_text(&w, F_REGION, b->backend.region);
@@ -70,6 +77,9 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
         put_text(&w, F_CREDENTIALS, b->backend.credentials);
         record_put_u64(&w, F_PATH_STYLE, b->backend.path_style);
     }
+    put_number(&w, F_FAIL_STALE, b->fail_stale);
+    for (unsigned i = 0; i < b->pin_count; i++)
+        put_text(&w, F_PIN, b->pins[i]);
     record_end(&w);
 }
 
@@ -90,11 +100,32 @@ get_u64(const struct record *r, uint8_t id, uint64_t *out)
     return record_find(r, id, &s) ? record_u64(s, out) : ERR_OK;
 }
 
+static enum err
+get_pins(struct record *r, struct map_bucket *b)
+{
+    struct span field;
+    size_t bytes = 0;
+    uint8_t id;
+
+    while (record_next(r, &id, &field)) {
+        if (id != F_PIN)
+            continue;
+        bytes += field.len;
+        if (b->pin_count == MAP_PINS_MAX || bytes > MAP_PIN_BYTES ||
+            memchr(field.at, '\0', field.len) != NULL)
+            return ERR_CORRUPT;
+        if (b->pins == NULL)
+            b->pins = xcalloc(MAP_PINS_MAX, sizeof *b->pins);
+        b->pins[b->pin_count++] = xmemdup0(field.at, field.len);
+    }
+    return ERR_OK;
+}
+
 /* ERR_CORRUPT when a setting has a value that nobody wrote. */
 static enum err
 get_settings(const struct record *r, struct map_bucket *b)
 {
-    uint64_t copies, min_copies, versioning, anonymous_read;
+    uint64_t copies, min_copies, versioning, anonymous_read, fail_stale;
 
     b->cors = get_text(r, F_CORS);
     b->tags = get_text(r, F_TAGS);
@@ -103,12 +134,16 @@ get_settings(const struct record *r, struct map_bucket *b)
         get_u64(r, F_VERSIONING, &versioning) != ERR_OK || versioning > MAP_SUSPENDED ||
         get_u64(r, F_ANONYMOUS_READ, &anonymous_read) != ERR_OK || anonymous_read > 1 ||
         get_u64(r, F_QUOTA_BYTES, &b->quota_bytes) != ERR_OK ||
-        get_u64(r, F_QUOTA_OBJECTS, &b->quota_objects) != ERR_OK)
+        get_u64(r, F_QUOTA_OBJECTS, &b->quota_objects) != ERR_OK ||
+        get_u64(r, F_CACHE_BUDGET, &b->cache_budget) != ERR_OK ||
+        get_u64(r, F_TTL_MS, &b->ttl_ms) != ERR_OK ||
+        get_u64(r, F_FAIL_STALE, &fail_stale) != ERR_OK || fail_stale > 1)
         return ERR_CORRUPT;
     b->copies = (unsigned)copies;
     b->min_copies = (unsigned)min_copies;
     b->versioning = (enum map_versioning)versioning;
     b->anonymous_read = anonymous_read != 0;
+    b->fail_stale = fail_stale != 0;
     return ERR_OK;
 }
 
@@ -133,7 +168,8 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
     if (get_u64(&r, F_ID, &b->id) != ERR_OK ||
         get_u64(&r, F_CREATED_MS, &created) != ERR_OK ||
         get_u64(&r, F_CACHED, &cached) != ERR_OK ||
-        get_u64(&r, F_PATH_STYLE, &path_style) != ERR_OK || get_settings(&r, b) != ERR_OK)
+        get_u64(&r, F_PATH_STYLE, &path_style) != ERR_OK ||
+        get_settings(&r, b) != ERR_OK || get_pins(&r, b) != ERR_OK)
         rc = ERR_CORRUPT;
     b->created_ms = (int64_t)created;
     b->cached = cached != 0;

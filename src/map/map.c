@@ -52,6 +52,9 @@ map_bucket_drop(const struct map_bucket **bp)
     free(b->backend.credentials);
     free(b->cors);
     free(b->tags);
+    for (unsigned i = 0; i < b->pin_count; i++)
+        free(b->pins[i]);
+    free(b->pins);
     free(b);
 }
 

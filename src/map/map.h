@@ -26,6 +26,8 @@ struct map_backend {
     bool path_style;
 };
 enum map_versioning { MAP_UNVERSIONED, MAP_VERSIONED, MAP_SUSPENDED };
+#define MAP_PINS_MAX     64u         /* of a bucket, together at most ... */
+#define MAP_PIN_BYTES    8192u       /* ... so long */
 #define MAP_DOCUMENT_MAX (24u << 10) /* of a CORS document, and of bucket tags */
 struct map_bucket {
     uint32_t refs; /* atomic */
@@ -42,6 +44,12 @@ struct map_bucket {
     bool anonymous_read;                 /* GET, HEAD and listings without keys */
     char *cors, *tags;                   /* documents, as given; NULL: none */
     uint64_t quota_bytes, quota_objects; /* 0: none */
+    /* Of cached buckets. */
+    uint64_t cache_budget; /* bytes kept here at most; 0: the node's alone */
+    uint64_t ttl_ms;       /* a kept version is asked for again after so long; 0: never */
+    bool fail_stale;       /* what can't be asked for again is not served */
+    char **pins;           /* prefixes of keys that are never evicted */
+    unsigned pin_count;
 };
 struct map; /* one snapshot */
 struct map_service;

@@ -87,7 +87,10 @@ static enum err
 open_services(struct node *n)
 {
     struct cloud_options c = n->o->backend;
-    struct object_options ob = {.cache_budget = n->o->cache_budget, .node = n->id.node};
+    struct object_options ob = {.cache_budget = n->o->cache_budget,
+                                .cache_high = n->o->cache_high,
+                                .cache_low = n->o->cache_low,
+                                .node = n->id.node};
     struct api_options a = {.region = n->o->region,
                             .bench_objects = n->o->bench_objects,
                             .hot_bytes = n->o->hot_bytes,

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "object/hasher.h"
+#include "object/tier.h"
 #include "rt/file.h"
 #include "wire/http.h"
 
@@ -71,17 +72,6 @@ move(struct fetch *f, enum fetch_state to)
     f->state = to;
     rt_cond_broadcast(&f->moved);
     rt_cond_broadcast(&f->slot->changed);
-}
-
-static bool
-over_budget(const struct fetch *f, uint64_t size)
-{
-    struct disk_stat st;
-
-    if (f->s->options.cache_budget == 0)
-        return false;
-    disks_stat(f->s->options.disks, &st);
-    return st.cached_bytes + size > f->s->options.cache_budget;
 }
 
 static void
@@ -155,7 +145,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     f->etag = from->etag;
     etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
     f->info.source = OBJECT_COLD;
-    if (over_budget(f, from->size))
+    if (!tier_admits(f->s, f->bucket, f->key, from->size))
         return ERR_OK;
     return begin_writer(f);
 }
@@ -320,8 +310,10 @@ keep(struct fetch *f)
     if (f->obsolete)
         return overtaken(f);
     rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK) {
+        tier_kept(f->s, f->bucket, f->key, &f->row);
         move(f, FETCH_KEPT);
+    }
     return rc == ERR_PRECONDITION ? overtaken(f) : rc;
 }
 

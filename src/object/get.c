@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "object/internal.h"
+#include "object/tier.h"
 #include "rt/file.h"
 #include "wire/etag.h"
 
@@ -138,8 +138,11 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key, boo
         return rc;
     }
     g->size = info->size;
-    if (!behind || info->source != OBJECT_LOCAL) /* nobody was served from here */
+    if (!behind || info->source != OBJECT_LOCAL) { /* nobody was served from here */
         count_source(g, info->source);
+        if (b->cached && g->kind == LOCAL)
+            tier_read(s, b, key, &g->row);
+    }
     *out = g;
     return ERR_OK;
 }
@@ -350,11 +353,30 @@ object_again_keep(const struct object_get *g, struct object_again *out)
     if (g->kind != LOCAL || g->reader.from == NULL || g->label != LABEL_HIT)
         return false;
     out->cached = g->bucket->cached;
+    out->reads = 0;
+    out->place = (struct object_place){.segment = g->row.segment,
+                                       .size = (uint32_t)g->row.size,
+                                       .disk = g->row.disk,
+                                       .in_log = (g->row.flags & ROW_INLINE) != 0};
     return disks_again_keep(g->s->options.disks, &k, &g->reader, &out->at);
 }
 
+#define AGAIN_SAMPLE 16u
+
+/* So many reads at once: what is read again and again costs the counters of its segment little. */
+static void
+count_again(struct object_service *s, const struct object_again *a)
+{
+    struct row row = {.segment = a->place.segment,
+                      .size = a->place.size,
+                      .disk = a->place.disk,
+                      .flags = ROW_CACHED | (a->place.in_log ? ROW_INLINE : 0)};
+
+    disks_heat_add(s->options.disks, &row, AGAIN_SAMPLE);
+}
+
 bool
-object_again_begin(struct object_service *s, const struct object_again *a,
+object_again_begin(struct object_service *s, struct object_again *a,
                    struct disk_held *held, struct span *bytes)
 {
     if (!disks_again_begin(s->options.disks, &a->at, held))
@@ -363,6 +385,8 @@ object_again_begin(struct object_service *s, const struct object_again *a,
     if (a->cached) {
         metric_add(M_CACHE, LABEL_HIT, 1);
         metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)bytes->len);
+        if (++a->reads % AGAIN_SAMPLE == 0)
+            count_again(s, a);
     }
     return true;
 }

@@ -9,6 +9,7 @@
 struct fetch;
 struct key_table;
 struct md5_job;
+struct tier;
 
 struct object_service {
     struct object_options options;
@@ -16,6 +17,7 @@ struct object_service {
         *keys; /* one a loop: keys with a fetch or a write-through under way */
     _Atomic unsigned cold_readers;
     struct md5_job **hashing; /* one a loop, hasher.c */
+    struct tier *tier;        /* owned */
 };
 
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */

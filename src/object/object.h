@@ -17,8 +17,8 @@ struct object_options {
     struct disks *disks;
     struct map_service *map;
     struct cloud *cloud;
-    uint64_t
-        cache_budget; /* cached bytes; beyond it cold GETs pass through (until eviction is built); 0: no limit */
+    uint64_t cache_budget;          /* cached bytes; 0: no limit but the disks' */
+    unsigned cache_high, cache_low; /* hundredths of it; 0: 95 and 90 */
     uint16_t node;
 };
 enum err object_start(const struct object_options *o, struct object_service **out,
@@ -74,14 +74,21 @@ enum err object_get_next(struct object_get *g, struct deadline by, struct span *
 void object_get_end(struct object_get **gp);
 /* Once more: a small object that was just read whole from memory is read again without looking for it (disk.h). Nothing
  * switches. */
+struct object_place { /* of a cached object, for its heat */
+    uint32_t segment, size;
+    uint16_t disk;
+    bool in_log;
+};
 struct object_again {
     struct disks_again at;
-    bool cached; /* of a cached bucket: counted as a hit */
+    bool cached;    /* of a cached bucket: counted as a hit */
+    uint32_t reads; /* since it was kept */
+    struct object_place place;
 };
 /* While the first piece is at hand. False: not of this object. */
 bool object_again_keep(const struct object_get *g, struct object_again *out);
 /* False: get it as usual. True: *bytes stay until object_again_end(), over switches too. */
-bool object_again_begin(struct object_service *s, const struct object_again *a,
+bool object_again_begin(struct object_service *s, struct object_again *a,
                         struct disk_held *held, struct span *bytes);
 void object_again_end(struct disk_held *held);
 /* The same of one version; `v` NULL: of the current one. ERR_NOT_FOUND with info->is_marker: `version` and `mtime_ms` are

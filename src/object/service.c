@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "object/internal.h"
+#include "object/tier.h"
 #include "rt/loop.h"
 
 enum err
@@ -13,7 +13,13 @@ object_start(const struct object_options *o, struct object_service **out,
 
     s->options = *o;
     s->hashing = xcalloc(rt_loop_count(), sizeof(struct md5_job *));
+    if (s->options.cache_high == 0 || s->options.cache_high > 100)
+        s->options.cache_high = 95;
+    if (s->options.cache_low == 0 || s->options.cache_low > s->options.cache_high)
+        s->options.cache_low = s->options.cache_high - MIN(5u, s->options.cache_high - 1);
     rc = key_tables_start(s);
+    if (rc == ERR_OK)
+        rc = tier_start(s, eb);
     if (rc != ERR_OK) {
         object_stop(&s);
         return err_set(eb, rc, "starting the object service");
@@ -32,6 +38,7 @@ object_stop(struct object_service **sp)
         return;
     key_tables_stop(s);
     free(s->hashing);
+    tier_stop(s);
     free(s);
 }
 

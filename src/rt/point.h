@@ -48,6 +48,8 @@
     X(COPY_OWNED, "copy.owned")                                                          \
     X(COPY_DECIDED, "copy.decided")                                                      \
     /* space */                                                                          \
+    X(EVICT_CHOSEN, "evict.chosen")                                                      \
+    X(EVICT_DROPPED, "evict.dropped")                                                    \
     X(UNLINK_BEFORE, "unlink.before")                                                    \
     X(PUNCH_BEFORE, "punch.before")                                                      \
     X(PUNCHED, "punch.done")                                                             \

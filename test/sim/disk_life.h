@@ -26,7 +26,8 @@ struct life {
     uint64_t epoch;
     uint64_t segment_bytes; /* 0: 2 MiB */
     unsigned compacts;      /* one request in so many is a compaction; 0: none */
-    char *body;             /* BODY_TOP bytes, one for each worker */
+    bool evicts; /* and one in eight an eviction: any object may be gone, for good */
+    char *body;  /* BODY_TOP bytes, one for each worker */
 };
 
 static struct disk_key
@@ -100,7 +101,7 @@ do_put(struct life *f, struct ledger_key *k, char *body)
     }
     if (rc == ERR_OK) {
         rc = disk_commit(&w, &meta, conditional ? &only_new : NULL, &row, &eb);
-        if (conditional && k->maybe_count == 1)
+        if (conditional && k->maybe_count == 1 && !f->evicts)
             CHECK(rc != (absent ? ERR_PRECONDITION : ERR_OK));
     } else {
         disk_write_abort(&w);
@@ -119,7 +120,7 @@ do_delete(struct life *f, struct ledger_key *k)
 
     ledger_sent(k, (struct ledger_state){0});
     rc = disk_delete(f->disk, &key, f->class, NULL, &existed, &eb);
-    if (rc == ERR_OK && k->maybe_count == 1)
+    if (rc == ERR_OK && k->maybe_count == 1 && (!f->evicts || existed))
         CHECK(existed == (k->known.write != 0));
     ledger_answered(f->ledger, k, rc, true);
     return rc;
@@ -245,7 +246,7 @@ check_key(struct life *f, struct ledger_key *k)
         s = (struct ledger_state){.write = (uint64_t)row.mtime_ms, .size = row.size};
         check_body(f, k, &key, &row);
     }
-    if (!ledger_allows(k, s) && !(f->may_lose && s.write == 0)) {
+    if (!ledger_allows(k, s) && !((f->may_lose || f->evicts) && s.write == 0)) {
         fprintf(stderr,
                 "key %s: write %" PRIu64 " of %" PRIu64 " bytes; known %" PRIu64
                 " of %" PRIu64 ", %u maybe\n",
@@ -271,7 +272,7 @@ check_listing(struct life *f)
     if (rc == ERR_OK) {
         for (unsigned i = 0; i < LEDGER_KEYS; i++)
             living += f->ledger->keys[i].known.write != 0;
-        CHECK_U64(count, living);
+        CHECK(f->evicts ? count <= living : count == living);
         for (uint32_t i = 0; i < count; i++) {
             bool found = false;
 
@@ -309,6 +310,13 @@ work(void *arg)
             rc = disk_compact(f->disk, &eb);
             if (rc != ERR_OK && !rt_cancelled() && !f->disturbed)
                 CHECK_STR(eb.text, "a disk that can be compacted");
+            continue;
+        }
+        if (f->evicts && sim_random() % 8 == 0) {
+            struct disk_evict_options o = {.target = sim_random() % (2u << 20)};
+            struct disk_evicted out;
+
+            rc = disk_evict(f->disk, &o, &out, NULL);
             continue;
         }
         struct ledger_key *k =

@@ -26,6 +26,7 @@ run(uint64_t seed)
 
     ledger_init(&ledger);
     f.class = seed % 4 == 0 ? DISK_CACHED : DISK_NATIVE;
+    f.evicts = seed % 8 == 0;
     f.segment_bytes = (mix(&state) % 2 == 0 ? 128u : 768u) << 10;
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned i = 0; i <= lives; i++) {

@@ -1,0 +1,166 @@
+/* Room for cached objects on several disks: each gives its share. */
+#include "base/mem.h"
+#include "disks/internal.h"
+
+void
+disks_heat_add(struct disks *ds, const struct row *row, uint32_t reads)
+{
+    _Atomic uint64_t *counted;
+    struct disk *d = one_enter(ds, &counted);
+
+    if (d != NULL) {
+        disk_heat_add(d, row, reads);
+        one_leave(counted);
+        return;
+    }
+    d = slot_enter(ds, row->disk);
+    if (d == NULL)
+        return;
+    disk_heat_add(d, row, reads);
+    slot_leave(ds, row->disk);
+}
+
+void
+disks_heat_rotate(struct disks *ds)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+
+        if (d == NULL)
+            continue;
+        disk_heat_rotate(d);
+        slot_leave(ds, all[i]);
+    }
+}
+
+/* Bytes that should be given back for want of room on the file system: half a reserve above twice the reserve. */
+static uint64_t
+lacks(struct disk *d)
+{
+    struct disk_space s;
+
+    disk_space(d, &s);
+    if (s.reserve_bytes == 0 || s.free_bytes >= 2 * s.reserve_bytes)
+        return 0;
+    return 2 * s.reserve_bytes + s.reserve_bytes / 2 - s.free_bytes;
+}
+
+bool
+disks_cache_is_tight(struct disks *ds)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    bool tight = false;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+
+        if (d == NULL)
+            continue;
+        tight = tight || lacks(d) > 0;
+        slot_leave(ds, all[i]);
+    }
+    return tight;
+}
+
+static uint64_t
+share(uint64_t whole, uint64_t part, uint64_t all)
+{
+    return (uint64_t)((long double)whole * (long double)part / (long double)MAX(all, 1u));
+}
+
+static enum err
+evict_from(struct disk *d, const struct disk_evict_options *o, uint64_t all,
+           struct disk_evicted *out, struct errbuf *eb)
+{
+    struct disk_evict_options mine = *o;
+    struct disk_stat st;
+
+    disk_stat(d, &st);
+    if (o->target != UINT64_MAX)
+        mine.target = share(o->target, st.cached_bytes, all);
+    mine.want = MAX(share(o->want, st.cached_bytes, all), lacks(d));
+    return disk_evict(d, &mine, out, eb);
+}
+
+enum err
+disks_evict(struct disks *ds, const struct disk_evict_options *o,
+            struct disk_evicted *out, struct errbuf *eb)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    struct disk_stat st;
+    enum err rc = ERR_OK;
+
+    *out = (struct disk_evicted){.coldest = UINT32_MAX};
+    disks_stat(ds, &st);
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+        struct disk_evicted one;
+        enum err last;
+
+        if (d == NULL)
+            continue;
+        last = evict_from(d, o, st.cached_bytes, &one, eb);
+        slot_leave(ds, all[i]);
+        if (last != ERR_OK) {
+            rc = last; /* the others go on */
+            continue;
+        }
+        out->living += one.living;
+        out->objects += one.objects;
+        out->bytes += one.bytes;
+        out->kept += one.kept;
+        out->segments += one.segments;
+        if (one.living > 0)
+            out->coldest = MIN(out->coldest, one.coldest);
+    }
+    if (out->coldest == UINT32_MAX)
+        out->coldest = 0;
+    return rc;
+}
+
+bool
+disks_next_bucket(struct disks *ds, uint64_t after, uint64_t *out)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    bool found = false;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+        uint64_t id;
+
+        if (d == NULL)
+            continue;
+        if (disk_next_bucket(d, after + 1, &id, NULL) == ERR_OK &&
+            (!found || id < *out)) {
+            *out = id;
+            found = true;
+        }
+        slot_leave(ds, all[i]);
+    }
+    return found;
+}
+
+enum err
+disks_evict_one(struct disks *ds, uint64_t bucket, struct span key, const struct row *row,
+                struct errbuf *eb)
+{
+    struct disk_key k = {.bucket = bucket, .key = key};
+    struct disk_condition unchanged = {.if_version = true, .version = row->version};
+    struct disk *one = only_disk(ds);
+    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : row->disk;
+    struct disk *d = slot_enter(ds, i);
+    bool existed;
+    enum err rc;
+
+    if (d == NULL)
+        return unheard(eb);
+    rc = disk_delete(d, &k, DISK_CACHED, &unchanged, &existed, eb);
+    slot_leave(ds, i);
+    return rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}

@@ -1,0 +1,118 @@
+#include "object/admission.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+#define COUNT_MAX     255u
+#define MORE_WANTED   2u /* reads that a newcomer is ahead of what goes */
+#define WINDOW_ROUNDS 4u /* reads of each object that fits */
+#define WINDOW_LEAST  256u
+#define CELLS         ((size_t)ADMISSION_ROWS * ADMISSION_WIDTH)
+
+void
+admission_init(struct admission *a)
+{
+    *a = (struct admission){0};
+    for (unsigned i = 0; i < 2; i++)
+        a->counts[i] = xcalloc(CELLS, sizeof **a->counts);
+}
+
+void
+admission_fini(struct admission *a)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        free((void *)a->counts[i]);
+        a->counts[i] = NULL;
+    }
+}
+
+/* Where a key is counted in a row: each row takes other bits of the hash. */
+static size_t
+cell(uint64_t hash, unsigned row)
+{
+    uint64_t mixed = (hash ^ (hash >> 29)) * (0x9e3779b97f4a7c15u + 2 * (uint64_t)row);
+
+    return (size_t)row * ADMISSION_WIDTH + (size_t)(mixed >> 45);
+}
+static_assert(ADMISSION_WIDTH == 1u << (64 - 45), "all of a row is used");
+
+static uint32_t
+least(const _Atomic(uint8_t) *counts, uint64_t hash)
+{
+    uint32_t n = COUNT_MAX;
+
+    for (unsigned row = 0; row < ADMISSION_ROWS; row++)
+        n = MIN(n, (uint32_t)atomic_load_explicit(&counts[cell(hash, row)],
+                                                  memory_order_relaxed));
+    return n;
+}
+
+uint32_t
+admission_seen(const struct admission *a, uint64_t key_hash)
+{
+    return least(a->counts[0], key_hash) + least(a->counts[1], key_hash);
+}
+
+uint32_t
+admission_count(struct admission *a, uint64_t key_hash)
+{
+    _Atomic(uint8_t) *now =
+        a->counts[atomic_load_explicit(&a->now, memory_order_relaxed)];
+    uint32_t seen = admission_seen(a, key_hash), n = least(now, key_hash);
+
+    /* Only the least are raised: the others count somebody else too. */
+    for (unsigned row = 0; n < COUNT_MAX && row < ADMISSION_ROWS; row++) {
+        _Atomic(uint8_t) *c = &now[cell(key_hash, row)];
+
+        if (atomic_load_explicit(c, memory_order_relaxed) == n)
+            atomic_store_explicit(c, (uint8_t)(n + 1), memory_order_relaxed);
+    }
+    return seen;
+}
+
+bool
+admission_is_wanted(const struct admission *a, uint32_t seen)
+{
+    uint32_t coldest = atomic_load_explicit(&a->coldest, memory_order_relaxed);
+
+    return (uint64_t)seen * HEAT_ONE >= (uint64_t)coldest + MORE_WANTED * HEAT_ONE;
+}
+
+bool
+admission_allows(const struct admission *a, uint32_t seen)
+{
+    switch ((enum admission_room)atomic_load_explicit(&a->room, memory_order_relaxed)) {
+    case ROOM_NEW:
+        return true;
+    case ROOM_LEFT:
+        return seen > 0;
+    case ROOM_NONE:
+        break;
+    }
+    return admission_is_wanted(a, seen);
+}
+
+bool
+admission_stays(const struct admission *a, uint64_t key_hash, uint32_t heat)
+{
+    return (uint64_t)admission_seen(a, key_hash) * HEAT_ONE >
+           (uint64_t)heat + HEAT_ONE / 2;
+}
+
+uint64_t
+admission_window(uint64_t objects)
+{
+    return MIN(MAX(WINDOW_ROUNDS * objects, WINDOW_LEAST), ADMISSION_WIDTH);
+}
+
+void
+admission_rotate(struct admission *a)
+{
+    uint32_t next = 1 - atomic_load_explicit(&a->now, memory_order_relaxed);
+
+    for (size_t i = 0; i < CELLS; i++)
+        atomic_store_explicit(&a->counts[next][i], 0, memory_order_relaxed);
+    atomic_store_explicit(&a->now, next, memory_order_relaxed);
+}

@@ -1,0 +1,390 @@
+#include "object/tier.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "rt/loop.h"
+
+#define LOOK_MS     1000u
+#define PAUSE_MS    100u /* until then, where somebody is refused for want of room */
+#define PURGE_LOOKS 10u  /* removed buckets are looked for that often */
+#define PATIENCE    30u  /* looks, after one at which nothing could go */
+#define BUCKET_HIGH 95u  /* of a bucket's own budget, hundredths */
+#define BUCKET_LOW  90u
+#define PURGE_PAGE  256u
+
+struct tier {
+    struct admission admission;
+
+    /* Any loop. */
+    _Atomic uint64_t
+        wanted; /* bytes of the largest that had to be refused for want of room */
+
+    /* The fiber's. */
+    struct rt_cond wake;
+    struct rt_waiter *ended;
+    bool running, stop;
+    unsigned looks, patience;
+    uint64_t reads_seen; /* when the window began */
+};
+
+static uint64_t
+key_hash(const struct map_bucket *b, struct span key)
+{
+    return hash_xxh3(key.at, key.len, b->id ^ 0x7469657200u);
+}
+
+static uint64_t
+hundredths(uint64_t whole, unsigned part)
+{
+    return whole / 100 * part;
+}
+
+bool
+tier_is_pinned(const struct map_bucket *b, struct span key)
+{
+    for (unsigned i = 0; i < b->pin_count; i++) {
+        struct span prefix = span_of(b->pins[i]);
+
+        if (prefix.len <= key.len && memcmp(prefix.at, key.at, prefix.len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- the readers' side ---- */
+
+/* Room in the bucket's own budget? *tight: only for what is wanted more. */
+static bool
+bucket_has_room(struct object_service *s, const struct map_bucket *b, uint64_t size,
+                bool *tight)
+{
+    uint64_t objects, bytes;
+
+    if (b->cache_budget == 0)
+        return true;
+    disks_bucket_usage(s->options.disks, b->id, 1, &objects, &bytes);
+    *tight = bytes + size > hundredths(b->cache_budget, BUCKET_HIGH);
+    return bytes + size <= b->cache_budget;
+}
+
+static bool
+node_has_room(struct object_service *s, uint64_t size)
+{
+    struct disk_stat st;
+
+    if (s->options.cache_budget == 0)
+        return true;
+    disks_stat(s->options.disks, &st);
+    return st.cached_bytes + size <= s->options.cache_budget;
+}
+
+bool
+tier_admits(struct object_service *s, const struct map_bucket *b, struct span key,
+            uint64_t size)
+{
+    struct tier *t = s->tier;
+    uint32_t seen = admission_count(&t->admission, key_hash(b, key));
+    bool tight = false, pinned = tier_is_pinned(b, key);
+    bool room = node_has_room(s, size) && bucket_has_room(s, b, size, &tight);
+    bool good = pinned || admission_allows(&t->admission, seen);
+
+    if (good && tight && !pinned)
+        good = admission_is_wanted(&t->admission, seen);
+    if (good && !room && size > atomic_load_explicit(&t->wanted, memory_order_relaxed))
+        atomic_store_explicit(&t->wanted, size, memory_order_relaxed);
+    good = good && room;
+    metric_add(M_ADMISSION, good ? 0 : 1, 1);
+    return good;
+}
+
+void
+tier_kept(struct object_service *s, const struct map_bucket *b, struct span key,
+          const struct row *row)
+{
+    /* What it was asked for before counts where it lies now, else the newest would always be the coldest. */
+    disks_heat_add(s->options.disks, row,
+                   1 + admission_seen(&s->tier->admission, key_hash(b, key)));
+}
+
+void
+tier_read(struct object_service *s, const struct map_bucket *b, struct span key,
+          const struct row *row)
+{
+    (void)admission_count(&s->tier->admission, key_hash(b, key));
+    disks_heat_add(s->options.disks, row, 1);
+}
+
+/* ---- what stays ---- */
+
+/* One bucket of the map, found again only when another snapshot stands there. */
+struct judge {
+    struct object_service *s;
+    uint64_t serial, bucket;
+    const struct map_bucket *found; /* of the snapshot with that serial */
+    uint64_t only;                  /* nothing of other buckets goes; 0: of any */
+};
+
+static const struct map_bucket *
+bucket_by_id(const struct map *m, uint64_t id)
+{
+    for (uint32_t i = 0; i < map_bucket_count(m); i++)
+        if (map_bucket_at(m, i)->id == id)
+            return map_bucket_at(m, i);
+    return NULL;
+}
+
+static bool
+keep(void *arg, uint64_t bucket, struct span key, uint32_t heat)
+{
+    struct judge *j = arg;
+    const struct map *m = map_now(j->s->options.map);
+
+    if (j->only != 0 && bucket != j->only)
+        return true;
+    if (j->serial != map_serial(m) || j->bucket != bucket) {
+        j->serial = map_serial(m);
+        j->bucket = bucket;
+        j->found = bucket_by_id(m, bucket);
+    }
+    if (j->found == NULL)
+        return false; /* its bucket was removed */
+    return tier_is_pinned(j->found, key) ||
+           admission_stays(&j->s->tier->admission, key_hash(j->found, key), heat);
+}
+
+/* ---- the evictor's side ---- */
+
+static uint64_t
+reads_so_far(void)
+{
+    uint64_t sum = 0;
+
+    for (unsigned label = 0; label < 4; label++)
+        sum += (uint64_t)metric_read(M_CACHE, label);
+    return sum;
+}
+
+static uint64_t
+cached_objects(struct object_service *s)
+{
+    const struct map *m = map_now(s->options.map);
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < map_bucket_count(m); i++) {
+        const struct map_bucket *b = map_bucket_at(m, i);
+        uint64_t objects, bytes;
+
+        if (!b->cached)
+            continue;
+        disks_bucket_usage(s->options.disks, b->id, 1, &objects, &bytes);
+        sum += objects;
+    }
+    return sum;
+}
+
+static void
+end_window(struct object_service *s, struct tier *t)
+{
+    uint64_t reads = reads_so_far();
+
+    if (reads - t->reads_seen < admission_window(cached_objects(s)))
+        return;
+    t->reads_seen = reads;
+    admission_rotate(&t->admission);
+    disks_heat_rotate(s->options.disks);
+}
+
+/* Nothing could go: it is all pinned, or undecided. Not again at once. */
+static void
+evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
+{
+    struct tier *t = s->tier;
+    struct judge j = {.s = s, .only = only};
+    struct disk_evict_options o = {
+        .target = target, .want = want, .keep = keep, .arg = &j};
+    struct disk_evicted out;
+    struct errbuf eb = {{0}};
+    enum err rc = disks_evict(s->options.disks, &o, &out, &eb);
+    bool looked = target == UINT64_MAX && want == 0;
+
+    if (rc != ERR_OK && rc != ERR_CANCELLED && rc != ERR_CLOSED)
+        LOG(LOG_WARN, "tier.evict", eb.text, L_TEXT("code", err_name(rc)));
+    if (rc != ERR_OK)
+        return;
+    atomic_store_explicit(&t->admission.coldest, out.coldest, memory_order_relaxed);
+    if (!looked && out.objects == 0)
+        t->patience = PATIENCE;
+    if (out.objects > 0)
+        LOG(LOG_INFO, "tier.evicted", "the coldest segments gave room",
+            L_U64("objects", out.objects), L_U64("bytes", out.bytes),
+            L_U64("segments", out.segments), L_U64("kept", out.kept),
+            L_U64("living_bytes", out.living));
+}
+
+static void
+look_at_node(struct object_service *s, struct tier *t)
+{
+    uint64_t budget = s->options.cache_budget;
+    uint64_t high = hundredths(budget, s->options.cache_high);
+    uint64_t low = hundredths(budget, s->options.cache_low);
+    uint64_t wanted = atomic_exchange(&t->wanted, 0);
+    bool tight = disks_cache_is_tight(s->options.disks);
+    struct disk_stat st;
+    bool over;
+
+    disks_stat(s->options.disks, &st);
+    over = budget != 0 && st.cached_bytes > high;
+    if (budget != 0 && wanted <= budget / 2 && st.cached_bytes + wanted > budget) {
+        over = true; /* a large one that is worth its place */
+        low = MIN(low, budget - wanted);
+    }
+    if (over || tight)
+        atomic_store(&t->admission.room, ROOM_NONE);
+    else if (atomic_load(&t->admission.room) != ROOM_NEW)
+        atomic_store(&t->admission.room,
+                     budget == 0 || st.cached_bytes < low + (high - low) / 2 ? ROOM_LEFT
+                                                                             : ROOM_NONE);
+    if ((over || tight) && t->patience == 0)
+        evict(s, over ? low : UINT64_MAX, 0, 0);
+    else if (atomic_load(&t->admission.room) == ROOM_NONE)
+        evict(s, UINT64_MAX, 0, 0); /* only to know how cold the coldest is */
+}
+
+static void
+look_at_buckets(struct object_service *s, struct tier *t)
+{
+    for (uint32_t i = 0;; i++) {
+        const struct map *m = map_now(s->options.map);
+        uint64_t id, budget, objects, bytes;
+
+        if (i >= map_bucket_count(m))
+            return;
+        id = map_bucket_at(m, i)->id;
+        budget = map_bucket_at(m, i)->cache_budget;
+        if (budget == 0)
+            continue;
+        disks_bucket_usage(s->options.disks, id, 1, &objects, &bytes);
+        if (bytes > hundredths(budget, BUCKET_HIGH) && t->patience == 0)
+            evict(s, UINT64_MAX, bytes - hundredths(budget, BUCKET_LOW), id);
+    }
+}
+
+/* ---- what removed buckets left ---- */
+
+static enum err
+purge_page(struct object_service *s, uint64_t bucket, struct arena *a, bool *more,
+           struct errbuf *eb)
+{
+    struct disk_entry *entries;
+    uint32_t count = 0;
+    enum err rc = disks_list(s->options.disks, bucket, 1, (struct span){"", 0}, true,
+                             PURGE_PAGE, a, &entries, &count, more, eb);
+
+    for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+        if ((entries[i].row.flags & ROW_CACHED) == 0) {
+            *more =
+                false; /* not ours: a removed native bucket is empty, and this is no place to judge it */
+            return ERR_OK;
+        }
+        rc = disks_evict_one(s->options.disks, bucket, entries[i].key, &entries[i].row,
+                             eb);
+    }
+    return rc;
+}
+
+static void
+purge_removed(struct object_service *s, struct tier *t)
+{
+    uint64_t id = 0;
+
+    while (!t->stop && disks_next_bucket(s->options.disks, id, &id)) {
+        struct arena *a;
+        struct errbuf eb = {{0}};
+        bool more = true;
+        enum err rc = ERR_OK;
+
+        if (bucket_by_id(map_now(s->options.map), id) != NULL)
+            continue;
+        a = arena_new(KIB(64), MIB(4));
+        while (more && rc == ERR_OK && !t->stop) {
+            rc = purge_page(s, id, a, &more, &eb);
+            arena_reset(a);
+        }
+        arena_free(&a);
+    }
+}
+
+/* ---- the fiber ---- */
+
+static void
+run(void *arg)
+{
+    struct object_service *s = arg;
+    struct tier *t = s->tier;
+    enum err rc = ERR_OK;
+
+    rt_doing("tier");
+    while (!t->stop && (rc == ERR_OK || rc == ERR_TIMEOUT)) {
+        end_window(s, t);
+        t->patience -= t->patience > 0;
+        look_at_node(s, t);
+        look_at_buckets(s, t);
+        if (t->looks++ % PURGE_LOOKS == 0)
+            purge_removed(s, t);
+        for (unsigned ms = 0;
+             !t->stop && ms < LOOK_MS && (rc == ERR_OK || rc == ERR_TIMEOUT);
+             ms += PAUSE_MS) {
+            rc = rt_cond_wait(&t->wake, deadline_in_ms(PAUSE_MS));
+            if (atomic_load_explicit(&t->wanted, memory_order_relaxed) > 0 &&
+                t->patience == 0)
+                break;
+        }
+    }
+    t->running = false;
+    if (t->ended != NULL)
+        rt_wake(t->ended);
+}
+
+enum err
+tier_start(struct object_service *s, struct errbuf *eb)
+{
+    struct tier *t = xcalloc(1, sizeof *t);
+    enum err rc;
+
+    admission_init(&t->admission);
+    rt_cond_init(&t->wake);
+    s->tier = t;
+    t->running = true;
+    rc = rt_spawn(run, s);
+    if (rc != ERR_OK) {
+        t->running = false;
+        return err_set(eb, rc, "no fiber to watch the cache");
+    }
+    return ERR_OK;
+}
+
+void
+tier_stop(struct object_service *s)
+{
+    struct tier *t = s->tier;
+
+    if (t == NULL)
+        return;
+    t->stop = true;
+    rt_cond_signal(&t->wake);
+    if (t->running) {
+        struct rt_waiter ended;
+
+        rt_waiter_init(&ended);
+        t->ended = &ended;
+        rt_wait(&ended); /* owed by run(), cancelled or not */
+    }
+    admission_fini(&t->admission);
+    free(t);
+    s->tier = NULL;
+}

@@ -1,0 +1,28 @@
+/* tier: how much of the remote buckets is kept here, and what. docs/tier.md is the page for users.
+ *
+ * A fetch asks tier_admits() before its first byte is kept. A fiber on the loop that started the service looks once a
+ * second, or when it is woken: over the high watermark it has the coldest segments evicted down to the low one, each bucket
+ * with a budget of its own likewise; it ends windows (admission.h), and takes away what removed buckets left.
+ *
+ * Any loop, unless said.
+ */
+#pragma once
+#include "object/admission.h"
+#include "object/internal.h"
+
+struct tier;
+/* The fiber runs here. ERR_BUSY. */
+enum err tier_start(struct object_service *s, struct errbuf *eb) MUST_CHECK;
+void tier_stop(struct object_service *s); /* switches */
+
+/* May an object of so many bytes be kept? One miss of its key is counted. */
+bool tier_admits(struct object_service *s, const struct map_bucket *b, struct span key,
+                 uint64_t size);
+/* It was kept; `row` is its place. */
+void tier_kept(struct object_service *s, const struct map_bucket *b, struct span key,
+               const struct row *row);
+/* It was read from here. */
+void tier_read(struct object_service *s, const struct map_bucket *b, struct span key,
+               const struct row *row);
+/* Does a pin of the bucket say that the key stays? */
+bool tier_is_pinned(const struct map_bucket *b, struct span key);
