@@ -217,7 +217,7 @@ evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
     if (rc != ERR_OK)
         return;
     atomic_store_explicit(&t->admission.coldest, out.coldest, memory_order_relaxed);
-    if (!looked && out.objects == 0)
+    if (!looked && out.objects == 0 && out.kept > 0)
         t->patience = PATIENCE;
     if (out.objects > 0)
         LOG(LOG_INFO, "tier.evicted", "the coldest segments gave room",
