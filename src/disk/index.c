@@ -11,7 +11,6 @@
 #include "disk/index_internal.h"
 #include "rt/fault.h"
 
-#define INDEX_FOLDER    "index"
 #define MAP_DEFAULT     GIB(64)
 #define MEMORY_DEFAULT  GIB(1)
 #define WORKERS_DEFAULT 16u

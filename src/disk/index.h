@@ -58,6 +58,9 @@ void index_replaying(struct index *x, bool yes);
 /* Throws everything away. Nobody else uses it meanwhile. May switch. */
 enum err index_reset(struct index *x, struct errbuf *eb) MUST_CHECK;
 void index_close(struct index **xp); /* May switch. */
+/* Writes the index of a disk that nobody has open anew, without free pages. On an error what was there stands. May
+ * switch. */
+enum err index_compact(struct rt_dir *disk, struct errbuf *eb) MUST_CHECK;
 
 /* The batch and the position it reaches to, in one durable commit. On an error nothing of it is in the index.
  * May switch. */

@@ -15,6 +15,7 @@ enum index_db {
     DB_BUCKETS,  /* be64 bucket -> be64 objects | be64 bytes | be32 sum */
     DBS_
 };
+#define INDEX_FOLDER "index"
 #define NO_DBI                                                                           \
     0 /* read only: a table that is not there is an empty one. LMDB's own are 0 and 1 */
 
