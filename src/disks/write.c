@@ -375,15 +375,18 @@ end_tombstones(struct disks *ds, const struct disks_key *k, const struct places 
     }
 }
 
-/* The owner judges and gives the version; a tombstone stays wherever the key was until all have heard of it. */
+/* The owner judges and gives the version; a tombstone stays wherever the key was until all have heard of it. On the owner
+ * always: its log may fail over this very record, and what it held is copied to another disk then. When it comes back, the
+ * delete has happened for all of them or for none: without a tombstone the copy would be seen, brought home behind the
+ * delete in the log, and be gone at the next replay. */
 static enum err
 delete_everywhere(struct disks *ds, const struct disks_key *k, struct places *p,
                   bool guarded, const struct disk_condition *c, bool *existed,
                   struct errbuf *eb)
 {
-    bool out = somebody_is_deaf(ds), keep = guarded || out || p->placed > 1;
+    bool out = somebody_is_deaf(ds);
     struct disk_delete_options o = {.condition = c,
-                                    .keep_tombstone = keep,
+                                    .keep_tombstone = true,
                                     .always = guarded || out,
                                     .now_ms = (int64_t)(rt_wall_ns() / 1000000u)};
     struct disk_deleted done = {0};
@@ -407,7 +410,7 @@ delete_everywhere(struct disks *ds, const struct disks_key *k, struct places *p,
     o.version = &done.version;
     if (!delete_on_others(ds, k, p, &o))
         return set_unsettle(ds, eb); /* the tombstone stays for the next pass */
-    if (keep && !out)
+    if (!out)
         end_tombstones(ds, k, p, &done.version);
     return ERR_OK;
 }
