@@ -33,7 +33,7 @@ static const enum s3_code codes[ERR_COUNT_] = {
     [ERR_CANCELLED] = S3_ServiceUnavailable,
     [ERR_CLOSED] = S3_ServiceUnavailable,
     [ERR_UNAVAILABLE] = S3_ServiceUnavailable,
-    [ERR_NO_SPACE] = S3_ServiceUnavailable,
+    [ERR_NO_SPACE] = S3_InsufficientStorage, /* 503 would be sent again and again */
 };
 
 /* May the sentence go to the client? Those of disk and memory stay in the log: they may hold paths. */

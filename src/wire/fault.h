@@ -112,6 +112,7 @@
     X(PreconditionFailed, 412,                                                           \
       "At least one of the pre-conditions you specified did not hold")                   \
     X(QuotaExceeded, 403, "The bucket's quota is reached")                               \
+    X(InsufficientStorage, 507, "There is no room for this object")                      \
     X(ReplicationConfigurationNotFoundError, 404,                                        \
       "The replication configuration was not found")                                     \
     X(RequestHeaderSectionTooLarge, 400,                                                 \
