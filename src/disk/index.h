@@ -74,6 +74,9 @@ enum err index_find(struct index *x, enum table table, uint64_t bucket, struct s
 /* Like tail_scan(). May switch while the index is not resident. */
 enum err index_scan(struct index *x, const struct scan *s, struct arena *a,
                     struct page *out, struct errbuf *eb) MUST_CHECK;
+#ifdef FB_TEST_HOOKS
+extern _Atomic uint64_t index_rows_walked; /* by all scans: what a page costs */
+#endif
 
 /* Payload bytes of a segment as far as the index covers. `living` is exact, and at least one for everything that names
  * a place in it: where it is 0 the segment is of no use. `dead` knows nothing of what came and went within one batch. ERR_NOT_FOUND: it never heard of the segment. */

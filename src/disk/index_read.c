@@ -412,6 +412,13 @@ emit(struct walk *w, size_t len, struct span value)
     w->page->count++;
 }
 
+#ifdef FB_TEST_HOOKS
+_Atomic uint64_t index_rows_walked;
+#define COUNT_ROW() (void)index_rows_walked++
+#else
+#define COUNT_ROW() (void)0
+#endif
+
 /* One space: its rows from `seek` on, and what lies in the layers below them, in order. `base` bytes of the
  * name stand. Recursion ends with the longest key: KEY_LAYERS_MAX deep. */
 static int
@@ -433,6 +440,7 @@ walk_space(struct walk *w, uint32_t space, size_t base, struct span seek, bool i
         bool on_seek = span_eq(part, first);
         struct index_cell cell;
 
+        COUNT_ROW();
         if (bytes.bad || other)
             break;
         if (part.len > KEY_LAYER_BYTES || base + part.len > KEY_UPLOAD_MAX ||

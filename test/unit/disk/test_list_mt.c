@@ -84,6 +84,62 @@ listed(const char *after, bool inclusive, uint32_t max, bool *more)
     return text;
 }
 
+#define MANY 100000
+
+static void
+fill(uint32_t from, uint32_t to)
+{
+    while (from < to) {
+        struct run *r = run_new();
+        char key[64];
+
+        for (uint32_t i = 0; i < 1000 && from < to; i++, from++) {
+            snprintf(key, sizeof key, "train/class-%03u/sample-%06u.jpg", from / 1000,
+                     from);
+            add(r, key, false);
+        }
+        tail_push(tail, &r);
+        flush();
+    }
+}
+
+/* Rows of the index that a page of 1,000 behind the nth key looks at. */
+static uint64_t
+cost_of_page(uint32_t n)
+{
+    struct arena *a = arena_new(KIB(16), MIB(4));
+    uint64_t before = index_rows_walked;
+    struct disk_entry *e;
+    struct errbuf eb = {0};
+    uint32_t count;
+    char after[64];
+    bool more;
+
+    snprintf(after, sizeof after, "train/class-%03u/sample-%06u.jpg", n / 1000, n);
+    CHECK(list_objects(tail, idx, 1, span_of(after), false, 1000, a, &e, &count, &more,
+                       &eb) == ERR_OK &&
+          count == 1000);
+    arena_free(&a);
+    return index_rows_walked - before;
+}
+
+/* A page costs what stands on it, wherever it begins and however large the bucket is: counted, not timed. */
+static void
+cost(void *arg)
+{
+    uint64_t small;
+
+    (void)arg;
+    open_all();
+    fill(0, 2000);
+    small = cost_of_page(500);
+    CHECK(small >= 1000 && small < 1100);
+    fill(2000, MANY);
+    for (uint32_t n = 500; n < MANY - 1000; n += 9500)
+        CHECK(cost_of_page(n) <= small);
+    close_all();
+}
+
 static void
 pages(void *arg)
 {
@@ -336,6 +392,12 @@ test_rows_on_their_way_are_never_missed(void)
     CHECK(rounds >= 20);
 }
 
+static void
+test_a_page_costs_what_stands_on_it(void)
+{
+    scratch_run(1, cost, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -343,6 +405,7 @@ main(int argc, char **argv)
     RUN(test_pages);
     RUN(test_groups);
     RUN(test_many_tombstones);
+    RUN(test_a_page_costs_what_stands_on_it);
     RUN(test_rows_on_their_way_are_never_missed);
     return check_done();
 }
