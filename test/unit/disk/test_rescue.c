@@ -9,8 +9,12 @@
 #define BIG (300u << 10)
 static char *data;
 
+#define NAMES_MAX 200u
+static char names[NAMES_MAX]
+                 [64]; /* of the latest check or repair: too large for a fiber's stack */
+
 struct heard {
-    char damaged[200][64];
+    char (*damaged)[64]; /* `names` */
     unsigned count, notes, mended;
     char first[512];
 };
@@ -21,7 +25,7 @@ take_key(struct heard *h, const char *sentence)
 {
     const char *at = strstr(sentence, "object \""), *end;
 
-    if (at == NULL || h->count == ARRAY_LEN(h->damaged))
+    if (at == NULL || h->count == NAMES_MAX)
         return;
     at += strlen("object \"");
     end = strchr(at, '"');
@@ -56,7 +60,7 @@ scratch_of(char out[256])
 static struct heard
 check(struct disk_checked *out)
 {
-    struct heard h = {0};
+    struct heard h = {.damaged = names};
     struct errbuf eb = {0};
     char scratch[256];
 
@@ -69,7 +73,7 @@ check(struct disk_checked *out)
 static struct heard
 repair(bool drop, struct disk_repaired *out)
 {
-    struct heard h = {0};
+    struct heard h = {.damaged = names};
     struct errbuf eb = {0};
     char scratch[256];
     struct disk_repair_options o = {
@@ -368,7 +372,8 @@ flips_over_segments(void *arg)
 {
     struct disk *d = open_disk();
     struct row rows[OBJECTS];
-    char file[64], block[2][16384];
+    static char block[2][16384];
+    char file[64];
     int fds[8] = {0};
 
     (void)arg;
