@@ -7,6 +7,7 @@
 #include "api/answers.h"
 #include "api/internal.h"
 #include "api/signers.h"
+#include "api/trace.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/loop.h"
@@ -31,6 +32,7 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
     for (unsigned i = 0; i < rt_loop_count(); i++)
         a->signers[i] = signers_new();
     a->answers = answers_new(o->hot_bytes);
+    a->trace = trace_new();
     if (o->bench_objects) {
         a->bench = xmalloc(API_BENCH_MAX);
         memset(a->bench, 'b', API_BENCH_MAX);
@@ -56,6 +58,7 @@ api_free(struct api **ap)
         signers_free(&a->signers[i]);
     free(a->signers);
     answers_free(&a->answers);
+    trace_free(&a->trace);
     free(a->bench);
     free(a);
 }
@@ -172,6 +175,7 @@ on_done(struct http_request *http, const struct http_done *d, void *arg)
     };
 
     metric_request_done(&m);
+    trace_note(a->trace, http, d);
     if (atomic_load_explicit(&a->access_log, memory_order_relaxed))
         log_access(http, d);
 }

@@ -15,6 +15,7 @@ struct api {
     _Atomic bool ready, access_log;
     _Atomic bool backing_up; /* one backup at a time */
     struct answers *answers;
+    struct trace *trace;
     char *bench; /* /_/bench/SIZE: bytes to send from; NULL when off */
 };
 #define API_BENCH_MAX (16u << 20)

@@ -104,3 +104,24 @@ def test_top(cli, bucket, s3):
     screen = cli.terminal("top", "-i", "200ms")
     screen.expect(b"requests/s").interrupt()
     assert screen.end() in (0, 7)
+
+
+def test_trace(cli, bucket, s3, start_forebay, tmp_path):
+    """What is asked for while somebody watches is told, without queries; who is no administrator sees nothing."""
+    screen = cli.terminal("trace", "--bucket", bucket, "-o", "jsonl", "-n", "3")
+    for _ in range(600):
+        if b"out" in screen.seen and screen.seen.count(b"\n") >= 3:
+            break
+        s3.put_object(Bucket=bucket, Key="watched", Body=b"12345")
+        s3.list_objects_v2(Bucket=bucket, Prefix="secret-prefix")
+        screen._read(0.1)
+    assert screen.end() == 0
+    seen = [json.loads(line) for line in screen.seen.decode().splitlines()]
+    assert len(seen) == 3 and {"PUT", "GET"} & {r["method"] for r in seen}
+    put = next((r for r in seen if r["method"] == "PUT"), None)
+    if put:
+        assert put["path"] == f"/{bucket}/watched" and put["in"] == 5 and put["status"] == 200 and put["us"] > 0
+    assert b"secret-prefix" not in screen.seen
+    node = start_forebay(args=["--auth"])
+    anonymous = Cli(node, tmp_path, node.endpoint)
+    anonymous("trace", status=4)

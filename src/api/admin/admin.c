@@ -90,7 +90,7 @@ home(struct request *q)
 {
     answer_text(q, 200,
                 SPAN("Forebay\n/_/livez /_/readyz /_/metrics /_/stat /_/buckets /_/disks "
-                     "/_/users /_/jobs\n"));
+                     "/_/users /_/jobs /_/trace\n"));
     return ERR_OK;
 }
 
@@ -105,6 +105,7 @@ static const struct page {
     {HTTP_METHOD_GET, "/_/readyz", false, true, readyz},
     {HTTP_METHOD_GET, "/_/metrics", false, false, metrics},
     {HTTP_METHOD_GET, "/_/stat", false, false, admin_stat},
+    {HTTP_METHOD_GET, "/_/trace", false, false, admin_trace},
     {HTTP_METHOD_GET, "/_/scrub", false, false, admin_scrub_status},
     {HTTP_METHOD_POST, "/_/scrub", false, false, admin_scrub_start},
     {HTTP_METHOD_GET, "/_/buckets", false, false, admin_bucket_list},

@@ -25,6 +25,8 @@ enum err admin_job_begin(struct request *q);
 enum err admin_job_show(struct request *q);
 enum err admin_job_change(struct request *q);
 enum err admin_job_forget(struct request *q);
+/* trace.c: the requests of late, while somebody watches. */
+enum err admin_trace(struct request *q);
 /* stat.c: what the node holds, as JSON. */
 enum err admin_stat(struct request *q);
 /* bucket_set.c: PATCH of one bucket. Body: {"anonymous_read": true|false, "copies": N}; each may be absent. 200 with the
