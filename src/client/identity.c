@@ -17,7 +17,8 @@
 
 #define FILE_MAX         KIB(64)
 #define ANSWER_MAX       KIB(64)
-#define METADATA_WAIT_MS 1000 /* a machine that has none does not answer */
+#define METADATA_WAIT_MS 5000
+#define CONNECT_MS       2000 /* a machine without metadata does not even refuse */
 #define METADATA_HOST    "http://169.254.169.254"
 #define CONTAINER_HOST   "http://169.254.170.2"
 
@@ -455,8 +456,7 @@ s3_identity_find(const char *ca_file, struct s3_identity *out, struct errbuf *eb
 {
     struct finder f = {.out = out, .eb = eb};
     struct tls_client_options t = {.ca_file = ca_file};
-    struct http_client_options h = {.connect_ms = METADATA_WAIT_MS * 5,
-                                    .first_byte_ms = 10000};
+    struct http_client_options h = {.connect_ms = CONNECT_MS, .first_byte_ms = 10000};
     enum err rc = rt_blocking(gather, &f.s, DEADLINE_NEVER);
 
     *out = (struct s3_identity){0};
