@@ -178,6 +178,8 @@ static const struct flag bucket_flags[] = {
     {"store-credentials", 0, NULL,
      "attach: hand your AWS keys for the remote over to the server", false},
     {"anonymous", 0, NULL, "attach: the remote is read without keys", false},
+    {"requester-pays", 0, NULL, "attach: you pay for what is read there, and say so",
+     false},
     {"virtual-host", 0, NULL, "attach: the remote wants BUCKET.host names", false},
     {"anonymous-read", 0, "on|off",
      "set: let everybody read and list it without keys, or not any more", false},
@@ -194,6 +196,7 @@ static const char *const bucket_examples[] = {
     "forebay bucket attach s3://imagenet --store-credentials",
     "forebay bucket attach s3://train --endpoint http://10.0.0.5:8333 --as train-cache "
     "--store-credentials",
+    "forebay bucket attach hts://data.example.org/imagenet --as web",
     "forebay bucket ls",
     "forebay bucket set s3://shards --anonymous-read on",
     "forebay bucket set s3://models --copies 2",
@@ -203,7 +206,7 @@ static const char *const bucket_examples[] = {
 static const struct verb bucket = {
     .name = "bucket",
     .summary = "attach a remote bucket, list buckets, change settings of one",
-    .arguments = "attach s3://REMOTE | ls | set s3://BUCKET",
+    .arguments = "attach s3://REMOTE|ht[s]://HOST/PATH | ls | set s3://BUCKET",
     .least = 1,
     .most = 2,
     .examples = bucket_examples,
@@ -228,7 +231,8 @@ put_keys(struct json *j, const struct s3_credentials *c)
 }
 
 static enum err
-attach_document(struct session *s, const struct place *p, const char *as, struct buf *out)
+attach_document(struct session *s, const struct place *p, const char *as, const char *web,
+                struct buf *out)
 {
     struct s3_credentials keys = {0};
     char *region = NULL;
@@ -246,8 +250,13 @@ attach_document(struct session *s, const struct place *p, const char *as, struct
     json_open_object(&j, NULL);
     json_text(&j, "name", as);
     json_span(&j, "bucket", p->bucket);
-    if (args_value(s->args, "endpoint") != NULL)
+    if (web != NULL) {
+        json_text(&j, "endpoint", web);
+        json_bool(&j, "plain_http", true);
+    } else if (args_value(s->args, "endpoint") != NULL) {
         json_text(&j, "endpoint", args_value(s->args, "endpoint"));
+    }
+    json_bool(&j, "requester_pays", args_has(s->args, "requester-pays"));
     if (given != NULL || region != NULL)
         json_text(&j, "region", given != NULL ? given : region);
     json_bool(&j, "path_style", !args_has(s->args, "virtual-host"));
@@ -261,6 +270,39 @@ attach_document(struct session *s, const struct place *p, const char *as, struct
     return rc;
 }
 
+/* "ht://host[:port]/path" and "hts://": where a plain web server is, and the path below which names are. *web is NULL for
+ * other texts. */
+static enum err
+web_place(struct session *s, struct arena *a, const char *text, struct place *p,
+          const char **web)
+{
+    bool tls = strncmp(text, "hts://", 6) == 0;
+    const char *host = text + (tls ? 6 : 5), *path;
+
+    *web = NULL;
+    if (!tls && strncmp(text, "ht://", 5) != 0)
+        return ERR_OK;
+    if (args_value(s->args, "as") == NULL)
+        return err_set(&s->eb, ERR_BAD_REQUEST, "\"%s\" needs a name here: --as NAME",
+                       text);
+    if (args_value(s->args, "endpoint") != NULL ||
+        args_has(s->args, "store-credentials") || strpbrk(text, "?#@") != NULL)
+        return err_set(&s->eb, ERR_BAD_REQUEST,
+                       "\"%s\": a plain web server has no --endpoint, no keys and no "
+                       "query",
+                       text);
+    path = host + strcspn(host, "/");
+    *web = arena_printf(a, "%s://%.*s", tls ? "https" : "http", (int)(path - host), host);
+    while (*path == '/')
+        path++;
+    *p = (struct place){.remote = true, .bucket = span_of(path), .text = text};
+    while (p->bucket.len > 0 && path[p->bucket.len - 1] == '/')
+        p->bucket.len--;
+    return host[0] != '\0' && host[0] != '/'
+               ? ERR_OK
+               : err_set(&s->eb, ERR_BAD_REQUEST, "\"%s\" names no host", text);
+}
+
 static enum exit_code
 attach(struct session *s)
 {
@@ -271,13 +313,16 @@ attach(struct session *s)
     struct place p;
     struct buf doc;
     int status = 0;
-    enum err rc = place_bucket(s->args->at[1], &p, &s->eb);
+    const char *web;
+    enum err rc = web_place(s, a, s->args->at[1], &p, &web);
 
     buf_init(&doc, KIB(64));
+    if (rc == ERR_OK && web == NULL)
+        rc = place_bucket(s->args->at[1], &p, &s->eb);
     if (rc == ERR_OK && as == NULL)
         as = arena_strdup(a, p.bucket);
     if (rc == ERR_OK)
-        rc = attach_document(s, &p, as, &doc);
+        rc = attach_document(s, &p, as, web, &doc);
     r.body = buf_span(&doc);
     if (rc == ERR_OK)
         rc = s3_request(s->s3, &r, a, &status, &answer, &s->eb);
@@ -292,10 +337,13 @@ attach(struct session *s)
     if (rc == ERR_OK && s->json)
         printf("%.*s\n", SPAN_ARG(answer));
     else if (rc == ERR_OK && !s->quiet)
-        printf("attached s3://%s: remote bucket %.*s at %s\n", as, SPAN_ARG(p.bucket),
-               args_value(s->args, "endpoint") != NULL ? args_value(s->args, "endpoint")
-                                                       : "AWS");
-    explicit_bzero(doc.at, doc.len);
+        printf("attached s3://%s: remote %s %.*s at %s\n", as,
+               web != NULL ? "path" : "bucket", SPAN_ARG(p.bucket),
+               web != NULL                               ? web
+               : args_value(s->args, "endpoint") != NULL ? args_value(s->args, "endpoint")
+                                                         : "AWS");
+    if (doc.len > 0)
+        explicit_bzero(doc.at, doc.len);
     buf_fini(&doc);
     arena_free(&a);
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);

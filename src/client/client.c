@@ -89,6 +89,8 @@ s3_client_new(const struct s3_options *o, struct s3_client **out, struct errbuf 
 
     *out = NULL;
     c->virtual_host = o->virtual_host;
+    c->plain = o->plain;
+    c->requester_pays = o->requester_pays;
     c->region = xstrdup(o->region != NULL ? o->region : "us-east-1");
     c->anonymous = o->credentials.access_key == NULL;
     c->credentials = (struct s3_credentials){

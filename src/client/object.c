@@ -82,7 +82,9 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
     if (date_http_parse(http_get(h, HTTP_LAST_MODIFIED), &mtime_s) != ERR_OK)
         mtime_s = 0;
     out->mtime_ms = mtime_s * 1000;
-    out->etag = keep(a, etag_unquote(http_get(h, HTTP_ETAG)));
+    /* A weak one names no bytes. */
+    if (!span_starts(span_trim(http_get(h, HTTP_ETAG)), SPAN("W/")))
+        out->etag = keep(a, etag_unquote(http_get(h, HTTP_ETAG)));
     out->last_modified = keep(a, http_get(h, HTTP_LAST_MODIFIED));
     out->content_type = keep(a, http_get(h, HTTP_CONTENT_TYPE));
     out->cache_control = keep(a, http_get(h, HTTP_CACHE_CONTROL));

@@ -1,4 +1,5 @@
 /* order: one signed request, and what its answer means. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ put_path(struct buf *text, const struct s3_client *c, const struct s3_order *o)
 {
     buf_putc(text, '/');
     if (!c->virtual_host && o->bucket.len > 0) {
-        uri_encode(text, o->bucket, false);
+        uri_encode(text, o->bucket, c->plain);
         if (o->key.len > 0)
             buf_putc(text, '/');
     }
@@ -67,7 +68,7 @@ static enum err
 sign(struct s3_client *c, const struct s3_order *o, struct span path, struct span host,
      struct arena *a, struct fields *out, struct errbuf *eb)
 {
-    struct field *h = arena_alloc(a, (o->header_count + 1 + SIGV4_ADDED_MAX) * sizeof *h);
+    struct field *h = arena_alloc(a, (o->header_count + 2 + SIGV4_ADDED_MAX) * sizeof *h);
     struct query q = {o->params, o->param_count};
     struct sigv4_signed *s = arena_alloc(a, sizeof *s);
     size_t n = 0;
@@ -75,6 +76,8 @@ sign(struct s3_client *c, const struct s3_order *o, struct span path, struct spa
 
     for (uint32_t i = 0; i < o->header_count; i++)
         h[n++] = (struct field){o->headers[i].name, o->headers[i].value};
+    if (c->requester_pays)
+        h[n++] = (struct field){SPAN("x-amz-request-payer"), SPAN("requester")};
     if (!c->anonymous) {
         struct sigv4_creds creds = {.access_key = span_of(c->credentials.access_key),
                                     .secret = span_of(c->credentials.secret_key),
@@ -291,6 +294,8 @@ order_finish(struct s3_call *call, const struct s3_order *o, struct s3_failure *
         return rc;
     }
     f->status = call->head->code;
+    snprintf(f->region, sizeof f->region, "%.*s",
+             SPAN_ARG(fields_get(http_fields(call->head), "x-amz-bucket-region")));
     if (call->head->code >= 200 && call->head->code < 300)
         return ERR_OK;
     return refusal(call, o, f, eb);

@@ -26,7 +26,9 @@ struct s3_options {
     const char *region;                /* NULL: us-east-1 */
     struct s3_credentials credentials; /* borrowed during s3_client_new */
     bool virtual_host;                 /* bucket.host instead of /bucket */
-    const char *ca_file;               /* NULL: the system's */
+    bool plain;          /* no S3: `bucket` is a path of any depth, or empty; read only */
+    bool requester_pays; /* says so with each request */
+    const char *ca_file; /* NULL: the system's */
     bool insecure_no_verify;
     uint64_t connect_ms, first_byte_ms, idle_ms; /* 0: 5,000, 30,000, 30,000 */
     unsigned connections;                        /* a loop; 0: 64 */
@@ -43,6 +45,7 @@ struct s3_failure {
     char code[64]; /* "NoSuchKey" or "" */
     uint64_t retry_after_ms;
     bool retry; /* worth repeating: no answer, 5xx, 429, 408, SlowDown, RequestTimeout */
+    char region[32]; /* where the bucket is, when the server says so; else "" */
 };
 
 struct s3_object_info {

@@ -169,9 +169,10 @@ load_own(struct cloud *c, struct s3_identity *out, struct errbuf *eb)
 static char *
 settings_text(const struct map_backend *b)
 {
-    return xasprintf("%s\n%s\n%s\n%d", b->endpoint != NULL ? b->endpoint : "",
+    return xasprintf("%s\n%s\n%s\n%d%d%d", b->endpoint != NULL ? b->endpoint : "",
                      b->region != NULL ? b->region : "",
-                     b->credentials == NULL ? "own" : b->credentials, b->path_style);
+                     b->credentials == NULL ? "own" : b->credentials, b->path_style,
+                     b->plain_http, b->requester_pays);
 }
 
 enum err
@@ -202,7 +203,9 @@ cloud_client_make(struct cloud *c, const struct map_backend *b, struct s3_client
         if (b->endpoint == NULL)
             endpoint = xasprintf("https://s3.%s.amazonaws.com", o.region);
         o.endpoint = b->endpoint != NULL ? b->endpoint : endpoint;
-        o.virtual_host = !b->path_style;
+        o.virtual_host = !b->path_style && !b->plain_http;
+        o.plain = b->plain_http;
+        o.requester_pays = b->requester_pays;
         rc = s3_client_new(&o, out, eb);
     }
     s3_credentials_fini(&o.credentials);

@@ -33,9 +33,11 @@ enum err cloud_credentials_store(struct cloud *c, const char *hint,
                                  struct errbuf *eb) MUST_CHECK;
 /* Removes what cloud_credentials_store() named; NULL and "" are fine. A failure is logged. */
 void cloud_credentials_remove(struct cloud *c, const char *name);
-/* Does the remote bucket answer with these? Said before a bucket is attached. */
+/* Does the remote bucket answer with these? Said before a bucket is attached. `region`: where it is, when it is not where
+ * `b` says (which names none); else "". A plain web server is not asked: it has nothing that all of them answer. */
+#define CLOUD_REGION_TEXT 32
 enum err cloud_probe(struct cloud *c, const struct map_backend *b,
-                     struct errbuf *eb) MUST_CHECK;
+                     char region[CLOUD_REGION_TEXT], struct errbuf *eb) MUST_CHECK;
 
 enum err cloud_head(struct cloud *c, const struct map_bucket *b, struct span key,
                     struct arena *a, struct s3_object_info *out,

@@ -1,4 +1,5 @@
 /* s3: backends that speak S3. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,28 +18,59 @@ remote(const struct map_bucket *b)
     return span_of(b->backend.bucket);
 }
 
-enum err
-cloud_probe(struct cloud *c, const struct map_backend *b, struct errbuf *eb)
+static enum err
+probe_once(struct cloud *c, const struct map_backend *b, struct s3_failure *f,
+           struct errbuf *eb)
 {
     struct s3_list l = {.bucket = span_of(b->bucket), .max_keys = 1};
     struct arena *a = arena_new(KIB(16), MIB(32));
     struct s3_client *s3 = NULL;
-    int64_t expires_s;
     struct s3_list_page page;
-    struct s3_failure f;
+    int64_t expires_s;
     enum err rc = cloud_client_make(c, b, &s3, &expires_s, eb);
 
     /* Not one of the table: keys that turn out wrong must leave nothing behind. */
     metric_add(M_BACKEND_REQUESTS, B_LIST, 1);
     if (rc == ERR_OK)
-        rc = s3_list_objects(s3, &l, a, &page, &f, eb);
-    if (rc != ERR_OK)
-        err_prefix(eb, "the remote bucket \"%s\" at %s cannot be read", b->bucket,
-                   b->endpoint != NULL ? b->endpoint : "AWS");
+        rc = s3_list_objects(s3, &l, a, &page, f, eb);
     s3_client_free(&s3);
     arena_free(&a);
     return rc;
 }
+
+enum err
+cloud_probe(struct cloud *c, const struct map_backend *b, char region[CLOUD_REGION_TEXT],
+            struct errbuf *eb)
+{
+    struct map_backend there = *b;
+    struct s3_failure f = {0};
+    enum err rc;
+
+    region[0] = '\0';
+    if (b->plain_http)
+        return ERR_OK;
+    rc = probe_once(c, b, &f, eb);
+    if (rc != ERR_OK && rc != ERR_CANCELLED && b->region == NULL && f.region[0] != '\0') {
+        snprintf(region, CLOUD_REGION_TEXT, "%s", f.region);
+        there.region = region;
+        rc = probe_once(c, &there, &f, eb);
+    }
+    if (rc != ERR_OK)
+        err_prefix(eb, "the remote bucket \"%s\" at %s cannot be read", b->bucket,
+                   b->endpoint != NULL ? b->endpoint : "AWS");
+    return rc;
+}
+
+/* A web server gives bytes by name, and nothing else that all of them have. */
+static enum err
+refuse_plain(const struct map_bucket *b, const char *what, struct errbuf *eb)
+{
+    return b->backend.plain_http ? err_set(eb, ERR_NOT_BUILT,
+                                           "bucket \"%s\" is a plain web server (%s): %s",
+                                           b->name, b->backend.endpoint, what)
+                                 : ERR_OK;
+}
+#define READ_ONLY "it is read only here"
 
 /* One call, repeated while that may help:
  *
@@ -345,7 +377,11 @@ cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_put *p,
           bool *unknown, struct errbuf *eb)
 {
     struct attempt t;
+    enum err plain = refuse_plain(b, READ_ONLY, eb);
 
+    *unknown = false;
+    if (plain != ERR_OK)
+        return plain;
     attempt_begin(&t, c, b, B_PUT, eb);
     while (attempt_next(&t))
         t.rc = put_once(t.s3, p, read, arg, a, etag, &t.failure, eb);
@@ -359,7 +395,11 @@ cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key,
              struct errbuf *eb)
 {
     struct attempt t;
+    enum err plain = refuse_plain(b, READ_ONLY, eb);
 
+    *unknown = false;
+    if (plain != ERR_OK)
+        return plain;
     attempt_begin(&t, c, b, B_DELETE, eb);
     while (attempt_next(&t))
         t.rc = s3_delete_if(t.s3, remote(b), key, headers, header_count, &t.failure, eb);
@@ -412,7 +452,11 @@ cloud_list(struct cloud *c, const struct map_bucket *b, const struct s3_list *l,
            struct arena *a, struct s3_list_page *out, bool *down, struct errbuf *eb)
 {
     struct attempt t;
+    enum err plain = refuse_plain(b, "it has no listing; names must be known", eb);
 
+    *down = false;
+    if (plain != ERR_OK)
+        return plain;
     attempt_begin(&t, c, b, B_LIST, eb);
     while (attempt_next(&t))
         t.rc = s3_list_objects(t.s3, l, a, out, &t.failure, eb);
@@ -427,7 +471,10 @@ cloud_upload_begin(struct cloud *c, const struct map_bucket *b, struct span key,
                    struct span *upload_id, struct errbuf *eb)
 {
     struct attempt t;
+    enum err plain = refuse_plain(b, READ_ONLY, eb);
 
+    if (plain != ERR_OK)
+        return plain;
     attempt_begin(&t, c, b, B_OTHER, eb);
     while (attempt_next(&t))
         t.rc = s3_upload_begin(t.s3, remote(b), key, headers, count, a, upload_id,
@@ -470,7 +517,10 @@ cloud_upload_list(struct cloud *c, const struct map_bucket *b,
                   struct s3_upload_page *out, struct errbuf *eb)
 {
     struct attempt t;
+    enum err plain = refuse_plain(b, "it has no uploads", eb);
 
+    if (plain != ERR_OK)
+        return plain;
     attempt_begin(&t, c, b, B_LIST, eb);
     while (attempt_next(&t))
         t.rc = s3_upload_list(t.s3, remote(b), l, a, out, &t.failure, eb);

@@ -31,6 +31,8 @@ enum {
     F_PATH_STYLE = 20,
     F_FAIL_STALE = 21,
     F_PIN = 22,
+    F_PLAIN_HTTP = 24,
+    F_REQUESTER_PAYS = 25,
 };
 
 static void
@@ -76,6 +78,8 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
         put_text(&w, F_REMOTE, b->backend.bucket);
         put_text(&w, F_CREDENTIALS, b->backend.credentials);
         record_put_u64(&w, F_PATH_STYLE, b->backend.path_style);
+        put_number(&w, F_PLAIN_HTTP, b->backend.plain_http);
+        put_number(&w, F_REQUESTER_PAYS, b->backend.requester_pays);
     }
     put_number(&w, F_FAIL_STALE, b->fail_stale);
     for (unsigned i = 0; i < b->pin_count; i++)
@@ -152,7 +156,7 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
 {
     struct record r;
     struct map_bucket *b;
-    uint64_t created = 0, cached = 0, path_style = 0;
+    uint64_t created = 0, cached = 0, path_style = 0, plain = 0, pays = 0;
     enum err rc = record_open(bytes, &r, eb);
 
     *out = NULL;
@@ -169,7 +173,9 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
         get_u64(&r, F_CREATED_MS, &created) != ERR_OK ||
         get_u64(&r, F_CACHED, &cached) != ERR_OK ||
         get_u64(&r, F_PATH_STYLE, &path_style) != ERR_OK ||
-        get_settings(&r, b) != ERR_OK || get_pins(&r, b) != ERR_OK)
+        get_u64(&r, F_PLAIN_HTTP, &plain) != ERR_OK ||
+        get_u64(&r, F_REQUESTER_PAYS, &pays) != ERR_OK || get_settings(&r, b) != ERR_OK ||
+        get_pins(&r, b) != ERR_OK)
         rc = ERR_CORRUPT;
     b->created_ms = (int64_t)created;
     b->cached = cached != 0;
@@ -181,6 +187,8 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
         .bucket = get_text(&r, F_REMOTE),
         .credentials = get_text(&r, F_CREDENTIALS),
         .path_style = path_style != 0,
+        .plain_http = plain != 0,
+        .requester_pays = pays != 0,
     };
     if (rc != ERR_OK || b->id == 0 || b->name == NULL || b->birth_name == NULL ||
         (b->cached && b->backend.bucket == NULL)) {

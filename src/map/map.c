@@ -224,6 +224,8 @@ bucket_new(const struct change *c, uint64_t id)
             .bucket = dup_or_null(c->backend->bucket),
             .credentials = dup_or_null(c->backend->credentials),
             .path_style = c->backend->path_style,
+            .plain_http = c->backend->plain_http,
+            .requester_pays = c->backend->requester_pays,
         };
     return b;
 }

@@ -24,6 +24,9 @@ struct map_backend {
     char *
         credentials; /* name of the stored credential set; NULL: the server's own AWS chain; "" anonymous */
     bool path_style;
+    bool
+        plain_http; /* a web server, read only: `bucket` is a path there, which may be empty */
+    bool requester_pays;
 };
 enum map_versioning { MAP_UNVERSIONED, MAP_VERSIONED, MAP_SUSPENDED };
 #define MAP_PINS_MAX     64u         /* of a bucket, together at most ... */

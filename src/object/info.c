@@ -109,8 +109,12 @@ meta_from_backend(const struct s3_object_info *from, struct arena *a,
         out->storage_class = from->storage_class;
     if (etag_parse(from->etag, out->md5, &parts))
         out->parts = parts;
-    else
+    else if (from->etag.len > 0)
         out->etag_text = from->etag;
+    else /* none, or a weak one: ours says what is known, as web servers do */
+        out->etag_text = span_of(arena_printf(a, "%llx-%llx",
+                                              (unsigned long long)from->mtime_ms / 1000,
+                                              (unsigned long long)from->size));
     if (from->user_count > 0)
         user = arena_alloc(a, from->user_count * sizeof *user);
     for (uint32_t i = 0; i < from->user_count; i++)

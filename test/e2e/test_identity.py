@@ -180,3 +180,73 @@ def test_keys_are_renewed_before_they_end(start_forebay, remote, helper, tmp_pat
     wait_for(lambda: sign() not in (first, None), "new keys", timeout=90)
     assert len(given) < 40  # not with every request
     assert all(name is not None for name, _ in remote.signers)
+
+
+# ---- where a bucket is, who pays, and what is no bucket at all ----
+
+
+def test_the_region_is_found_and_kept(start_forebay, remote, tmp_path):
+    listing = b'<?xml version="1.0"?><ListBucketResult><Name>there</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>'
+    wrong = b"<Error><Code>AuthorizationHeaderMalformed</Code><Message>expecting 'eu-west-3'</Message><Region>eu-west-3</Region></Error>"
+
+    def answer(request):
+        right = "/eu-west-3/s3/" in (request.headers.get("Authorization") or "")
+        request.send(200 if right else 400, {"x-amz-bucket-region": "eu-west-3"}, listing if right else wrong)
+
+    remote.on("GET", "/there", answer)
+    keys = {"AWS_ACCESS_KEY_ID": "K", "AWS_SECRET_ACCESS_KEY": "S"}
+    process, done = serve(start_forebay, remote, tmp_path, **keys)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(cli(process, "bucket", "ls", "--json").stdout)["buckets"][0]
+    assert told["remote"]["region"] == "eu-west-3"
+    assert plain.ask(process.port, "GET", "there", query="list-type=2").status == 200
+
+
+def test_who_pays_is_said_with_each_request(start_forebay, remote, tmp_path):
+    seen = []
+    remote.on("GET", "/there/paid", lambda r: (seen.append(r.headers.get("x-amz-request-payer")), r.send(200, {"ETag": '"x"'}, b"paid")))
+    process = start_forebay(settings=HASTY, env={"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"})
+    done = cli(process, "bucket", "attach", "s3://there", "--endpoint", remote.endpoint, "--requester-pays")
+    assert done.returncode == 0, done.stderr
+    assert plain.get(process.port, "there", "paid").body == b"paid" and seen == ["requester"]
+
+
+def test_a_web_server_is_a_source(start_forebay, fake, tmp_path):
+    """ht://: objects by name, fetched once, taken up again where a transfer broke; no listing, nothing written."""
+    body = b"0123456789" * 50_000
+    fake.put("/data/set/a/b c.bin", body, Content_Type="image/png")
+    fake.put("/data/set/weak", b"weak", ETag='W/"1"')
+    broke = []
+
+    def breaks(request):
+        asked = request.headers.get("Range")
+        if asked is None:
+            broke.append(1)
+            request.send(200, {"ETag": '"v1"'}, body[:100_000], length=len(body))
+            return request.reset()
+        assert request.headers.get("If-Match") == '"v1"'
+        first = int(asked.removeprefix("bytes=").split("-")[0])
+        return request.send(206, {"ETag": '"v1"', "Content-Range": f"bytes {first}-{len(body) - 1}/{len(body)}"}, body[first:])
+
+    fake.on("GET", "/data/set/broken", breaks)
+    process = start_forebay(settings=HASTY)
+    where = fake.endpoint.replace("http://", "ht://")
+    done = cli(process, "bucket", "attach", f"{where}/data/set/", "--as", "web")
+    assert done.returncode == 0, done.stderr
+    for _ in range(2):
+        reply = plain.get(process.port, "web", "a/b c.bin")
+        assert reply.status == 200 and reply.body == body and reply.headers["content-type"] == "image/png"
+    assert fake.seen["GET /data/set/a/b c.bin"] == 1
+    assert plain.get(process.port, "web", "broken").body == body and broke
+    weak = plain.get(process.port, "web", "weak")
+    assert weak.body == b"weak", weak
+    assert plain.get(process.port, "web", "nothing").status == 404
+    assert plain.ask(process.port, "HEAD", "web", "a/b c.bin").headers["content-length"] == str(len(body))
+    for reply in (plain.ask(process.port, "PUT", "web", "new", body=b"x"), plain.ask(process.port, "DELETE", "web", "weak"), plain.ask(process.port, "GET", "web", query="list-type=2")):
+        assert reply.status == 501 and b"plain web server" in reply.body, (reply.status, reply.body)
+    assert plain.get(process.port, "web", "weak").body == b"weak"
+    whole = cli(process, "prefetch", "s3://web/a/b c.bin{,}")
+    assert whole.returncode == 0 and "2 were here" in whole.stdout, whole.stdout + whole.stderr
+    for words, text in (([where], "--as NAME"), (["ht:///x", "--as", "y"], "no host"), ([where + "/?a=b", "--as", "y"], "no query"), ([where, "--as", "web"], "exists already")):
+        refused = cli(process, "bucket", "attach", *words)
+        assert refused.returncode != 0 and text in refused.stderr, refused.stderr

@@ -39,6 +39,8 @@ admin_put_bucket(struct json *j, const struct map_bucket *b)
         json_text(j, "bucket", b->backend.bucket);
         json_text(j, "endpoint", b->backend.endpoint);
         json_text(j, "region", b->backend.region);
+        json_bool(j, "plain_http", b->backend.plain_http);
+        json_bool(j, "requester_pays", b->backend.requester_pays);
         json_text(j, "credentials",
                   b->backend.credentials == NULL      ? "server"
                   : b->backend.credentials[0] == '\0' ? "anonymous"
@@ -104,6 +106,7 @@ struct attach {
     struct map_backend backend;
     struct s3_credentials keys;
     bool has_keys;
+    char region[CLOUD_REGION_TEXT];
     char secret[CLOUD_SECRET_NAME]; /* the name they are stored under */
 };
 
@@ -156,6 +159,15 @@ read_attach(struct request *q, const json_t *doc, struct attach *at)
     if (rc != ERR_OK)
         return rc;
     at->backend.path_style = !json_is_false(json_object_get(doc, "path_style"));
+    at->backend.requester_pays = json_is_true(json_object_get(doc, "requester_pays"));
+    at->backend.plain_http = json_is_true(json_object_get(doc, "plain_http"));
+    if (at->backend.plain_http && at->backend.bucket == NULL)
+        at->backend.bucket = (char *)(uintptr_t) "";
+    if (at->backend.plain_http && (at->backend.endpoint == NULL || at->has_keys))
+        return fault_set(&q->fault, S3_InvalidArgument,
+                         "A plain web server has an \"endpoint\" and no keys");
+    if (at->backend.plain_http)
+        at->backend.credentials = (char *)(uintptr_t) "";
     if (at->name == NULL || at->backend.bucket == NULL)
         return fault_set(&q->fault, S3_InvalidArgument,
                          "\"name\" and \"bucket\" are needed");
@@ -180,7 +192,10 @@ static enum err
 make(struct request *q, struct attach *at, const struct map_bucket **made,
      struct errbuf *eb)
 {
-    enum err rc = cloud_probe(q->api->options.cloud, &at->backend, eb);
+    enum err rc = cloud_probe(q->api->options.cloud, &at->backend, at->region, eb);
+
+    if (rc == ERR_OK && at->region[0] != '\0')
+        at->backend.region = at->region;
 
     if (rc == ERR_OK)
         rc = make_bucket(q, span_of(at->name), &at->backend, made, eb);

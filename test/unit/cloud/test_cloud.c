@@ -196,6 +196,7 @@ keys(struct rig *g)
                                    .secret_key = (char *)"t"},
                           bad = {.access_key = (char *)"A\nB", .secret_key = (char *)"u"};
     char one[CLOUD_SECRET_NAME], two[CLOUD_SECRET_NAME], three[CLOUD_SECRET_NAME];
+    char region[CLOUD_REGION_TEXT];
     struct map_backend b = g->bucket.backend;
     struct stat st;
 
@@ -207,15 +208,15 @@ keys(struct rig *g)
     CHECK(stat(one, &st) == 0 && (st.st_mode & 07777) == 0600);
     /* What an earlier set was used with is not what the next one finds. */
     b.credentials = one;
-    CHECK(cloud_probe(g->cloud, &b, &g->eb) == ERR_OK);
+    CHECK(cloud_probe(g->cloud, &b, region, &g->eb) == ERR_OK);
     CHECK_SAYS(g->fake.last_authorization, "Credential=WRONG/");
     b.credentials = two;
-    CHECK(cloud_probe(g->cloud, &b, &g->eb) == ERR_OK);
+    CHECK(cloud_probe(g->cloud, &b, region, &g->eb) == ERR_OK);
     CHECK_SAYS(g->fake.last_authorization, "Credential=RIGHT/");
     cloud_credentials_remove(g->cloud, one);
     cloud_credentials_remove(g->cloud, two);
     CHECK(stat(one, &st) != 0 && stat(two, &st) != 0);
-    CHECK(cloud_probe(g->cloud, &b, &g->eb) == ERR_NOT_FOUND);
+    CHECK(cloud_probe(g->cloud, &b, region, &g->eb) == ERR_NOT_FOUND);
     CHECK(cloud_credentials_store(g->cloud, "name", &bad, three, &g->eb) ==
           ERR_BAD_REQUEST);
     cloud_credentials_remove(g->cloud, three); /* "" is fine */
