@@ -16,7 +16,9 @@
 #define INFO_BYTES_MAX KIB(512)
 static_assert(INFO_BYTES_MAX >= 3 * (HTTP_HEAD_MAX + 64 * HTTP_HEADERS_MAX),
               "what a backend says of an object fits");
-#define TRANSFER_BYTES (128u << 10)
+#define TRANSFER_BYTES (128u << 10) /* received at a time */
+#define LAG_BYTES      (512u << 10) /* that may wait to be hashed */
+#define PIECE_LEAST    (32u << 10)  /* room for less is not worth a call */
 
 struct fetch *
 fetch_ref(struct fetch *f)
@@ -153,8 +155,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
 /* What will be known of the bytes when they are all here (promise I6). */
 struct proof {
     bool is_md5; /* the ETag is one */
-    struct md5 md5;
-    unsigned char got[16];
+    struct hash_stream md5;
     struct checksum sum; /* FULL_OBJECT, by the backend */
 };
 
@@ -168,20 +169,25 @@ proof_begin(struct proof *p, const struct fetch *f, const struct s3_object_info 
     p->is_md5 = m->checksum_algorithm == 0 && m->etag_text.len == 0 && m->parts == 0 &&
                 from->sse_kms.len == 0 &&
                 (from->sse.len == 0 || span_is(from->sse, "AES256"));
-    md5_init(&p->md5);
-    if (p->is_md5 && f->info.size == 0)
-        md5_end(&p->md5, p->got);
+    if (p->is_md5)
+        hash_stream_begin(f->s, &p->md5);
     if (!p->is_md5 && m->checksum_algorithm == 0)
         metric_add(M_UNVERIFIED, 0, 1);
 }
 
-/* f->landed counts these bytes. May switch. */
+/* The bytes stay borrowed while proof_lags(). May switch. */
 static void
 proof_add(struct proof *p, struct fetch *f, const void *data, size_t len)
 {
     checksum_add(&p->sum, data, len);
     if (p->is_md5)
-        hasher_add(f->s, &p->md5, data, len, f->landed == f->info.size ? p->got : NULL);
+        hash_stream_add(f->s, &p->md5, data, len);
+}
+
+static bool
+proof_lags(const struct proof *p)
+{
+    return p->is_md5 && p->md5.len > 0;
 }
 
 static enum err
@@ -191,11 +197,16 @@ proof_end(struct proof *p, struct fetch *f)
     struct checksum_value got;
     bool wrong = false;
 
+    unsigned char md5[16];
+
     checksum_end(&p->sum, &got);
     if (m->checksum_algorithm != 0)
         wrong = memcmp(got.bytes, m->checksum.at, m->checksum.len) != 0;
-    if (p->is_md5)
-        wrong = wrong || memcmp(p->got, m->md5, sizeof m->md5) != 0;
+    if (p->is_md5) {
+        assert(!proof_lags(p));
+        md5_end(&p->md5.md5, md5);
+        wrong = wrong || memcmp(md5, m->md5, sizeof m->md5) != 0;
+    }
     if (!wrong)
         return ERR_OK;
     metric_add(M_CHECKSUM_FAILURES, 1, 1);
@@ -209,6 +220,7 @@ static void
 proof_fini(struct proof *p)
 {
     checksum_fini(&p->sum);
+    hash_stream_end(&p->md5);
 }
 
 /* The first piece goes to readers while there is no writer. */
@@ -235,17 +247,31 @@ write_piece(struct fetch *f, const char *at, size_t n)
     return rc;
 }
 
+/* A buffer that leaves room to lag, or at least one that takes a piece. */
+static enum err
+transfer_buffer(struct iobuf **out)
+{
+    return iobuf_get(LAG_BYTES, out) == ERR_OK ? ERR_OK : iobuf_get(TRANSFER_BYTES, out);
+}
+
+/* Each piece goes behind those that are not hashed yet. */
 static enum err
 transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
 {
     struct iobuf *buf = NULL;
-    enum err rc = iobuf_get(TRANSFER_BYTES, &buf);
+    enum err rc = transfer_buffer(&buf);
+    uint32_t fill = 0;
     size_t n;
 
     if (rc != ERR_OK)
         return err_set(&f->eb, rc, "no buffer is free");
     for (;;) {
-        rc = cloud_get_read(get, buf->at, buf->room, &n, &f->eb);
+        if (buf->room - fill < PIECE_LEAST)
+            hash_stream_settle(f->s, &proof->md5);
+        if (!proof_lags(proof))
+            fill = 0;
+        rc = cloud_get_read(get, buf->at + fill, MIN(buf->room - fill, TRANSFER_BYTES),
+                            &n, &f->eb);
         if (rc != ERR_OK || n == 0)
             break;
         if (f->landed + n > f->info.size) {
@@ -253,16 +279,21 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
                          (unsigned long long)f->info.size);
             break;
         }
-        rc = write_piece(f, buf->at, n);
+        rc = write_piece(f, buf->at + fill, n);
         if (rc != ERR_OK)
             break;
         rt_yield(); /* readers have it before it is summed: they wait for the end only */
-        proof_add(proof, f, buf->at, n);
+        proof_add(proof, f, buf->at + fill, n);
+        fill += (uint32_t)n;
     }
-    iobuf_drop(&buf);
     if (rc == ERR_OK && f->landed != f->info.size)
         rc = err_set(&f->eb, ERR_BACKEND, "the backend sent %llu of %llu bytes",
                      (unsigned long long)f->landed, (unsigned long long)f->info.size);
+    if (rc == ERR_OK)
+        hash_stream_settle(f->s, &proof->md5);
+    else
+        hash_stream_end(&proof->md5); /* what lags lies in this buffer */
+    iobuf_drop(&buf);
     return rc;
 }
 

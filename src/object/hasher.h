@@ -3,6 +3,9 @@
  * Whoever has bytes lays them down and lets the other fibers of this turn do the same; the first to run again hashes what
  * lies there, for all. Nobody waits for more to come: with no other fiber ready it is done at once, and a stream that stays
  * alone costs what OpenSSL's code costs. A turn hashes one piece of each stream at most, so a piece is what bounds it.
+ *
+ * Whoever keeps its bytes may lag (struct hash_stream): they are hashed when one stream has no room left for more, or ends,
+ * for all that lag on this loop. Streams that come slowly fill the lanes that way.
  */
 #pragma once
 #include "base/md5.h"
@@ -12,3 +15,20 @@
  * borrowed until it returns. Never fails, cancelled or not. May switch. */
 void hasher_add(struct object_service *s, struct md5 *m, const void *data, size_t len,
                 unsigned char *out);
+
+/* A body whose hashing lags; on one loop from begin to end. */
+struct hash_stream {
+    struct list of_loop;
+    struct md5 md5;
+    const unsigned char *at; /* borrowed: not hashed yet */
+    size_t len;
+};
+void hash_stream_begin(struct object_service *s, struct hash_stream *h);
+void hash_stream_end(
+    struct hash_stream *h); /* whatever lags is forgotten; twice is fine */
+/* Lays down bytes that follow right behind those which lag still, or anywhere when none do. They stay borrowed until they
+ * are hashed: while h->len > 0. A stream that is the only one of its loop never lags. */
+void hash_stream_add(struct object_service *s, struct hash_stream *h, const void *data,
+                     size_t len);
+/* Until nothing lags. Never fails, cancelled or not. May switch. */
+void hash_stream_settle(struct object_service *s, struct hash_stream *h);

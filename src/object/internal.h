@@ -11,13 +11,19 @@ struct key_table;
 struct md5_job;
 struct tier;
 
+/* Of one loop: who has bytes to hash. */
+struct hashing {
+    struct md5_job *jobs; /* of this turn; they lie on stacks */
+    struct list lagging;  /* struct hash_stream */
+};
+
 struct object_service {
     struct object_options options;
     struct key_table *
         *keys; /* one a loop: keys with a fetch or a write-through under way */
     _Atomic unsigned cold_readers;
-    struct md5_job **hashing; /* one a loop, hasher.c */
-    struct tier *tier;        /* owned */
+    struct hashing *hashing; /* one a loop, hasher.c */
+    struct tier *tier;       /* owned */
 };
 
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */

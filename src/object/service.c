@@ -12,7 +12,9 @@ object_start(const struct object_options *o, struct object_service **out,
     enum err rc;
 
     s->options = *o;
-    s->hashing = xcalloc(rt_loop_count(), sizeof(struct md5_job *));
+    s->hashing = xcalloc(rt_loop_count(), sizeof *s->hashing);
+    for (unsigned i = 0; i < rt_loop_count(); i++)
+        list_init(&s->hashing[i].lagging);
     if (s->options.cache_high == 0 || s->options.cache_high > 100)
         s->options.cache_high = 95;
     if (s->options.cache_low == 0 || s->options.cache_low > s->options.cache_high)

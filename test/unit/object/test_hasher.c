@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "base/num.h"
 #include "check.h"
 #include "rt/fiber.h"
 #include "rt/loop.h"
@@ -63,7 +64,7 @@ many(void *arg)
     CHECK(switched == STREAMS);
     switched = 0;
     CHECK(metric_read(M_MD5_BYTES, 1) > before);
-    CHECK(service.hashing[0] == NULL);
+    CHECK(service.hashing[0].jobs == NULL);
 }
 
 static void
@@ -75,8 +76,80 @@ alone(void *arg)
     (void)arg;
     stream(&number);
     CHECK(metric_read(M_MD5_BYTES, 1) == before);
-    CHECK(service.hashing[0] == NULL);
+    CHECK(service.hashing[0].jobs == NULL);
     switched = 0;
+}
+
+/* Stream i of those that lag: pieces of its own buffer, settled now and then; every fourth one is given up halfway. */
+static void
+lagging_stream(void *arg)
+{
+    unsigned i = *(unsigned *)arg;
+    size_t len = sizeof data - STREAMS - 100 * i, at = 0;
+    struct hash_stream h;
+    unsigned char got[16], wanted[16];
+
+    switched++;
+    hash_stream_begin(&service, &h);
+    while (at < len) {
+        size_t n = MIN(len - at, 700 + 31 * i);
+
+        hash_stream_add(&service, &h, data + i + at, n);
+        at += n;
+        CHECK(h.len <= at);
+        if (i % 4 == 3 && at > len / 2) {
+            hash_stream_end(&h);
+            hash_stream_end(&h);
+            return;
+        }
+        if (i % 2 == 0 && h.len > 2000)
+            hash_stream_settle(&service, &h);
+        rt_yield();
+    }
+    hash_stream_settle(&service, &h);
+    CHECK_U64(h.len, 0);
+    md5_end(&h.md5, got);
+    hash_stream_end(&h);
+    want(i, len, wanted);
+    CHECK(memcmp(got, wanted, 16) == 0);
+}
+
+static void
+many_that_lag(void *arg)
+{
+    static unsigned numbers[STREAMS];
+    struct rt_group g;
+
+    rt_group_begin(&g);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        numbers[i] = i;
+        if (rt_group_start(&g, lagging_stream, &numbers[i]) != ERR_OK)
+            abort();
+    }
+    if (arg != NULL)
+        rt_group_cancel(&g);
+    rt_group_join(&g);
+    CHECK(switched == STREAMS);
+    switched = 0;
+    CHECK(list_empty(&service.hashing[0].lagging));
+}
+
+static void
+one_that_could_lag(void *arg)
+{
+    struct hash_stream h, other;
+
+    (void)arg;
+    hash_stream_begin(&service, &h);
+    hash_stream_add(&service, &h, data, PIECE);
+    CHECK_U64(h.len, 0);
+    hash_stream_begin(&service, &other);
+    hash_stream_add(&service, &h, data + PIECE, PIECE);
+    CHECK_U64(h.len, PIECE);
+    hash_stream_end(&other);
+    hash_stream_add(&service, &h, data + 2 * PIECE, PIECE); /* alone again */
+    CHECK_U64(h.len, 0);
+    hash_stream_end(&h);
 }
 
 static void
@@ -106,17 +179,39 @@ test_a_stream_alone_is_hashed_at_once(void)
     run(alone, NULL);
 }
 
+static void
+test_streams_that_lag(void)
+{
+    run(many_that_lag, NULL);
+}
+
+static void
+test_cancelled_streams_that_lag(void)
+{
+    run(many_that_lag, &service);
+}
+
+static void
+test_a_stream_alone_never_lags(void)
+{
+    run(one_that_could_lag, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
-    struct md5_job *none = NULL;
+    struct hashing none = {0};
 
     CHECK_MAIN(argc, argv);
+    list_init(&none.lagging);
     service.hashing = &none;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 2654435761u >> 13);
     RUN(test_many_streams_at_once);
     RUN(test_cancelled_streams_are_summed_too);
     RUN(test_a_stream_alone_is_hashed_at_once);
+    RUN(test_streams_that_lag);
+    RUN(test_cancelled_streams_that_lag);
+    RUN(test_a_stream_alone_never_lags);
     return check_done();
 }
