@@ -39,8 +39,8 @@ object_stop(struct object_service **sp)
     if (s == NULL)
         return;
     key_tables_stop(s);
-    free(s->hashing);
     tier_stop(s);
+    free(s->hashing);
     free(s);
 }
 
