@@ -21,7 +21,7 @@ void answers_free(struct answers **ap);          /* no request is left */
 void answers_forget(struct answers *a);          /* NULL is fine */
 uint32_t answers_epoch(const struct answers *a); /* counts that; NULL is fine */
 
-/* True: the request was answered. May switch then. */
+/* True: the request was answered. May switch then, but never in the HTTP server's at_once. */
 bool answers_serve(struct api *a, struct http_request *http);
 /* The same for a request that has passed gate and rights; its bucket is found. */
 bool answers_serve_signed(struct request *q);

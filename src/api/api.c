@@ -127,7 +127,7 @@ handle(struct http_request *http, void *arg)
     struct request *q;
     enum err rc;
 
-    if (answers_serve(arg, http))
+    if (!http->tried && answers_serve(arg, http))
         return;
     q = arena_alloc(http->arena, sizeof *q);
     *q = (struct request){.api = arg, .http = http, .arena = http->arena, .op = OP_other};
@@ -147,6 +147,12 @@ handle(struct http_request *http, void *arg)
     buf_fini(&q->audit);
     map_bucket_drop(&q->bucket);
     arena_free(&q->work);
+}
+
+static bool
+at_once(struct http_request *http, void *arg)
+{
+    return answers_serve(arg, http);
 }
 
 static void
@@ -225,6 +231,7 @@ void
 api_handler(struct api *a, struct http_handler *out)
 {
     *out = (struct http_handler){.handle = handle,
+                                 .at_once = at_once,
                                  .on_done = on_done,
                                  .error_body = error_body,
                                  .is_vital = is_vital,

@@ -1,7 +1,8 @@
 /* conn: one connection's life.
  *
  *     accepted -> parked <----------------------------+
- *                   | bytes: a fiber, a work set      | all answered, nothing more there
+ *                   | bytes: answered at once (at_once.c), or
+ *                   | a fiber, a work set             | all answered, nothing more there
  *                   v                                 |
  *               head read -> handler -> answer -> rest of the body read over
  *                   | refused, closing, broken
@@ -130,6 +131,22 @@ read_head(struct http_conn *c)
     }
 }
 
+/* Eight digits at once: each in a byte of its own, the first in the lowest, then the letters moved up. */
+static void
+put_hex(char out[8], uint32_t x)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t v = __builtin_bswap32(x), letters;
+
+    v = (v | v << 16) & UINT64_C(0x0000ffff0000ffff);
+    v = (v | v << 8) & UINT64_C(0x00ff00ff00ff00ff);
+    v = (v >> 4 | v << 8) & (ones * 0x0f);
+    letters = (v + ones * 6) >> 4 & ones;
+    v += ones * '0' + letters * ('a' - '0' - 10);
+    for (unsigned i = 0; i < 8; i++)
+        out[i] = (char)(v >> 8 * i);
+}
+
 /* A bijection, so that ids of one server never meet; it hides how many there were. */
 static void
 name_request(struct http_loop *l, char out[17])
@@ -139,13 +156,13 @@ name_request(struct http_loop *l, char out[17])
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     x ^= x >> 31;
-    for (unsigned i = 0; i < 16; i++)
-        out[i] = "0123456789abcdef"[x >> (60 - 4 * i) & 15];
+    put_hex(out, (uint32_t)(x >> 32));
+    put_hex(out + 8, (uint32_t)x);
     out[16] = '\0';
 }
 
-static void
-begin_request(struct http_conn *c)
+void
+conn_begin_request(struct http_conn *c, uint64_t now_ns)
 {
     struct work *w = c->work;
 
@@ -158,9 +175,11 @@ begin_request(struct http_conn *c)
         .is_loopback = rt_stream_is_loopback(c->stream),
         .is_tls = rt_stream_is_tls(c->stream),
         .draining = atomic_load_explicit(&c->server->draining, memory_order_relaxed),
-        .began_ns = rt_now_ns(),
+        .tried = w->tried,
+        .began_ns = now_ns,
         .conn = c,
     };
+    w->tried = false;
     body_begin(c);
     reply_begin(c);
 }
@@ -217,6 +236,31 @@ shed(struct http_conn *for_whom)
     }
 }
 
+static bool
+is_full(const struct http_conn *c)
+{
+    return atomic_load_explicit(&c->loop->in_flight, memory_order_relaxed) >=
+           c->server->requests_a_loop;
+}
+
+bool
+conn_may_begin(const struct http_conn *c)
+{
+    return !c->told_off && account_tight() == 0 && !is_full(c) && !conn_is_ending(c);
+}
+
+void
+conn_count_request(struct http_conn *c)
+{
+    count_event(&c->loop->requests);
+}
+
+void
+conn_count_in_flight(struct http_conn *c, int delta)
+{
+    count(&c->loop->in_flight, delta);
+}
+
 /* May this request have a handler? Otherwise it is answered here. */
 static bool
 admit(struct http_conn *c)
@@ -224,8 +268,7 @@ admit(struct http_conn *c)
     struct work *w = c->work;
     const struct http_handler *h = &c->server->handler;
     unsigned tight = account_tight();
-    bool full = atomic_load_explicit(&c->loop->in_flight, memory_order_relaxed) >=
-                c->server->requests_a_loop;
+    bool full = is_full(c);
     const char *why = NULL;
 
     if (tight != 0 || full)
@@ -245,8 +288,8 @@ admit(struct http_conn *c)
     return false;
 }
 
-static void
-tell_done(struct http_conn *c)
+void
+conn_tell_done(struct http_conn *c)
 {
     struct work *w = c->work;
     const struct http_handler *h = &c->server->handler;
@@ -277,14 +320,14 @@ serve_request(struct http_conn *c)
     struct work *w = c->work;
     bool keep;
 
-    begin_request(c);
+    conn_begin_request(c, rt_now_ns());
     count_event(&c->loop->requests);
     if (admit(c)) {
         count(&c->loop->in_flight, 1);
         c->server->handler.handle(&w->request, c->server->handler.arg);
         reply_finish(c);
         count(&c->loop->in_flight, -1);
-        tell_done(c);
+        conn_tell_done(c);
     }
     keep = w->reply.state == REPLY_DONE && !w->reply.close_after && body_finish(c);
     arena_reset(w->arena);
@@ -297,7 +340,7 @@ refuse_head(struct http_conn *c)
     struct work *w = c->work;
     int status = w->head.status;
 
-    begin_request(c);
+    conn_begin_request(c, rt_now_ns());
     w->head.keep_alive = false;
     refuse(c,
            status == 408                    ? TIMEOUT
@@ -335,6 +378,10 @@ conn_free(struct http_conn *c)
 {
     struct http_loop *l = c->loop;
 
+    if (c->work != NULL) {
+        reply_release(c->work);
+        list_remove(&c->work->waits);
+    }
     work_give(l, &c->work);
     list_remove(&c->link);
     account_add(ACCOUNT_CONNECTIONS, -CONN_BYTES);
@@ -390,8 +437,8 @@ park(struct http_conn *c)
             c);
 }
 
-static bool
-is_ending(const struct http_conn *c)
+bool
+conn_is_ending(const struct http_conn *c)
 {
     return c->loop->stopping ||
            atomic_load_explicit(&c->server->draining, memory_order_relaxed);
@@ -409,7 +456,7 @@ serve(struct http_conn *c)
         case HEAD_READ:
             break;
         case HEAD_QUIET:
-            return !is_ending(c);
+            return !conn_is_ending(c);
         case HEAD_REFUSED:
             refuse_head(c);
             return false;
@@ -420,7 +467,7 @@ serve(struct http_conn *c)
             return false;
         inbuf_shrink(&c->work->in, c->server->options.buffer_bytes);
         if (inbuf_here(&c->work->in) == 0)
-            return !is_ending(c);
+            return !conn_is_ending(c);
         if (++served % TURN_REQUESTS == 0)
             rt_yield();
     }
@@ -442,10 +489,15 @@ on_ready(void *arg, enum err why)
     }
     metric_add(M_CONNECTIONS, ACTIVE, 1);
     c->fiber = rt_self();
-    c->work = work_take(c->loop);
-    c->work->reply.state = REPLY_NONE;
-    c->work->reply.last_ns = 0;
-    c->work->head.status = 0;
+    if (c->work == NULL) {
+        c->work = work_take(c->loop);
+        c->work->reply.state = REPLY_NONE;
+        c->work->reply.last_ns = 0;
+        c->work->head.status = 0;
+    } else if (!conn_resume(c)) {
+        finish(c);
+        return;
+    }
     if (!c->greeted) {
         c->greeted = rt_tls_accept(o->tls, c->stream, deadline_in_ms(o->header_ms),
                                    NULL) == ERR_OK;
@@ -491,13 +543,15 @@ conn_accepted(struct stream *s, void *server)
     count(&l->connections, 1);
     count(&l->idle, 1);
     metric_add(M_CONNECTIONS, IDLE, 1);
+    if (srv->handler.at_once != NULL && srv->options.tls == NULL)
+        rt_on_glance(s, conn_glance, c);
     rt_park(s, deadline_in_ms(srv->options.idle_ms), on_ready, c);
 }
 
 void
 conn_hurry(struct http_conn *c)
 {
-    if (c->fiber == NULL)
+    if (c->fiber == NULL && c->work == NULL)
         rt_unpark(c->stream); /* busy ones see `draining` when they answer */
 }
 

@@ -3,6 +3,7 @@
  *
  *     server.c  loops, listeners, limits, drain, stop
  *     conn.c    one connection: parked, heads, one request after the other, closing
+ *     at_once.c what is answered before there is a fiber
  *     body.c    the request's body
  *     reply.c   the answer */
 #pragma once
@@ -61,6 +62,10 @@ struct work {
     struct arena *arena;   /* owned */
     struct http_request request;
     char id[17];
+    struct http_conn *conn; /* whose, while it waits */
+    struct list waits;      /* in loop->waiting: answered, not sent */
+    bool at_once;           /* no fiber yet */
+    bool tried;
 
     struct {
         enum body_state state;
@@ -85,6 +90,11 @@ struct work {
         char *lines_at;    /* owned: room for prefix and lines */
         struct http_lines lines;
         struct span head; /* built; inside lines_at */
+        /* http_reply_lent() */
+        struct span body;
+        void (*release)(void *arg); /* NULL: nothing is lent */
+        void *release_arg;
+        size_t sent; /* of head and body, when it was sent at once */
     } reply;
 };
 
@@ -94,7 +104,7 @@ struct http_conn {
     struct stream *stream; /* owned */
     struct list link;      /* in loop->conns */
     struct fiber *fiber;   /* NULL while parked */
-    struct work *work;     /* NULL while parked */
+    struct work *work;     /* NULL while parked and nothing has come */
     bool greeted;          /* TLS is up, or not wanted */
     bool told_off;         /* over the limit: gets 503 and goes */
     /* Since when it has been in the client's hands: sending, receiving a body or a head. 0: it is not; STALLED_NOW:
@@ -117,8 +127,12 @@ struct http_loop {
     char date_lines[80];
     size_t date_len;
     struct http_known *known; /* owned */
-    uint64_t ids;             /* requests named so far */
-    uint64_t shed_ns;         /* when connections were last shed */
+    struct list waiting;      /* work.waits: answers that leave at the end of this turn */
+    struct rt_soon send;      /* theirs */
+    bool send_due;
+    uint64_t glanced_ns; /* the clock when the first of them came */
+    uint64_t ids;        /* requests named so far */
+    uint64_t shed_ns;    /* when connections were last shed */
     atomic_uint connections, idle, in_flight;
     atomic_ullong accepted, requests, refused;
 };
@@ -152,7 +166,25 @@ void body_begin(struct http_conn *c);
 bool body_finish(struct http_conn *c);
 bool body_can_finish(const struct http_conn *c); /* is the rest short and sure to come? */
 
+/* at_once.c */
+bool conn_glance(void *conn); /* see rt_on_glance() */
+void conn_send_waiting(struct rt_soon *s);
+/* What conn_glance() left for the fiber of this connection: true, go on reading heads; false, it ends. May switch. */
+bool conn_resume(struct http_conn *c);
+
+/* conn.c, for at_once.c */
+void conn_begin_request(struct http_conn *c, uint64_t now_ns);
+bool conn_may_begin(const struct http_conn *c); /* is there room for one more request? */
+void conn_count_request(struct http_conn *c);
+void conn_count_in_flight(struct http_conn *c, int delta);
+void conn_tell_done(struct http_conn *c);
+bool conn_is_ending(const struct http_conn *c);
+
 /* reply.c */
+/* What http_reply_lent() was lent goes back; twice is fine. */
+void reply_release(struct work *w);
+/* Head and lent body from the byte on that was not sent. May switch. */
+void reply_send_rest(struct http_conn *c);
 void reply_begin(struct http_conn *c);
 /* Gives what the handler left undone. May switch. */
 void reply_finish(struct http_conn *c);

@@ -105,7 +105,7 @@ put_framing(struct http_conn *c, struct http_lines *p)
     if (w->reply.status == 204 || w->reply.status == 304)
         return;
     if (length >= 0)
-        http_put_u64(p, "Content-Length", (uint64_t)length);
+        http_put_length(p, (uint64_t)length);
     else if (!w->reply.raw_chunked)
         http_put(p, "Transfer-Encoding", SPAN("chunked"));
 }
@@ -335,6 +335,60 @@ http_reply(struct http_request *r, int status, struct span body)
         rc = send_pieces(c, &piece, 1, body.len);
     w->reply.written = body.len;
     return rc == ERR_OK ? send_end(c) : rc;
+}
+
+void
+reply_release(struct work *w)
+{
+    void (*release)(void *arg) = w->reply.release;
+
+    w->reply.release = NULL;
+    if (release != NULL)
+        release(w->reply.release_arg);
+}
+
+enum err
+http_reply_lent(struct http_request *r, int status, struct span body,
+                void (*release)(void *arg), void *arg)
+{
+    struct http_conn *c = r->conn;
+    struct work *w = c->work;
+    enum err rc;
+
+    w->reply.release = release;
+    w->reply.release_arg = arg;
+    rc = w->at_once ? build(c, status, (int64_t)body.len) : http_reply(r, status, body);
+    if (rc != ERR_OK || !w->at_once) {
+        reply_release(w);
+        return rc;
+    }
+    w->reply.body = w->reply.silent ? (struct span){"", 0} : body;
+    w->reply.written = body.len;
+    return ERR_OK;
+}
+
+void
+reply_send_rest(struct http_conn *c)
+{
+    struct work *w = c->work;
+    struct iovec both[2];
+    size_t at = w->reply.sent, head = w->reply.head.len;
+    int n = 0;
+    enum err rc;
+
+    assert(w->reply.state == REPLY_SENDS);
+    if (at < head)
+        both[n++] = (struct iovec){(char *)(uintptr_t)w->reply.head.at + at, head - at};
+    at = at < head ? 0 : at - head;
+    if (at < w->reply.body.len)
+        both[n++] = (struct iovec){(char *)(uintptr_t)w->reply.body.at + at,
+                                   w->reply.body.len - at};
+    rc = send_all(c, both, n);
+    reply_release(w);
+    if (rc == ERR_OK) {
+        w->reply.state = REPLY_DONE;
+        w->reply.whole = true;
+    }
 }
 
 void

@@ -57,6 +57,9 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
         s->at[i].server = s;
         list_init(&s->at[i].conns);
         list_init(&s->at[i].works);
+        list_init(&s->at[i].waiting);
+        s->at[i].send = (struct rt_soon){.fn = conn_send_waiting};
+        list_init(&s->at[i].send.link);
         s->at[i].known = http_known_new();
     }
     *out = s;
@@ -130,6 +133,8 @@ work_take(struct http_loop *l)
     memset(&w->body, 0, sizeof w->body);
     memset(&w->reply, 0, sizeof w->reply);
     list_init(&w->link);
+    list_init(&w->waits);
+    w->at_once = w->tried = false;
     inbuf_init(&w->in, l->server->options.buffer_bytes);
     w->arena = arena_new(4096, l->server->options.arena_bytes);
     w->reply.lines_at = xmalloc(REPLY_PREFIX_MAX + REPLY_LINES_MAX);

@@ -35,6 +35,7 @@ struct http_request {
     const char *peer;    /* "127.0.0.1:51234" */
     bool is_loopback, is_tls;
     bool draining;     /* the server is on its way out: the handler may answer 503 */
+    bool tried;        /* `at_once` has been asked and said no */
     uint64_t began_ns; /* rt_now_ns() when the head was whole */
     void *user;        /* the handler's own; NULL at first; on_done sees it */
     struct http_conn *conn;
@@ -51,7 +52,10 @@ struct http_done {
 struct http_handler {
     /* May switch. */
     void (*handle)(struct http_request *r, void *arg);
-    /* After each request that reached `handle`; NULL is fine. Must not switch. */
+    /* May answer a request whose head is like one before, by http_reply_lent(), before there is a fiber for it. True: it
+     * did. False: nothing is done yet, `handle` is asked. NULL: none. Must not switch. */
+    bool (*at_once)(struct http_request *r, void *arg);
+    /* After each request that reached `handle`, or was answered at once; NULL is fine. Must not switch. */
     void (*on_done)(struct http_request *r, const struct http_done *d, void *arg);
     /* Writes the body of an answer this room gives by itself (framing, limits, busy, no
      * answer), at most `room` bytes, and its content type; returns its length. NULL: one
@@ -144,6 +148,11 @@ struct span http_header_text(const struct http_request *r);
 /* Head and body in one send. To HEAD the length of `body` is told and nothing sent. May
  * switch. */
 enum err http_reply(struct http_request *r, int status, struct span body);
+/* The same with bytes that are lent until release(arg), which is called once, whatever becomes of it. In `at_once` it
+ * leaves with the others of this turn and never switches; elsewhere it may. An error: release was called, and what stands
+ * for an answer is the caller's to say. */
+enum err http_reply_lent(struct http_request *r, int status, struct span body,
+                         void (*release)(void *arg), void *arg);
 /* `length`: of the body, or HTTP_CHUNKED. The head is held back and leaves with the first
  * piece. To HEAD, 204 and 304 writes are counted and not sent. */
 enum err http_reply_begin(struct http_request *r, int status, int64_t length) MUST_CHECK;

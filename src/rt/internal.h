@@ -137,6 +137,7 @@ struct loop {
     struct rt_group root; /* rt_spawn(), rt_call(), parked streams */
     struct list parked;   /* stream.of_loop */
     struct list due;      /* the same: woken, waiting for a stack */
+    struct list soon;     /* rt_soon.link */
     struct list disks;    /* disk_queue.link */
     struct iobuf_cache iobufs;
     unsigned in_flight; /* operations that the engine or the pool still owes */
@@ -184,8 +185,11 @@ struct stream {
     bool counted; /* in loop->connections */
     bool parked;
     struct {
+        bool (*glance)(void *arg); /* NULL: none */
+        void *glance_arg;
         void (*on_ready)(void *arg, enum err why);
         void *arg;
+        uint64_t until_ns; /* its deadline; the timer may be earlier */
         struct timer timer;
         struct list of_loop; /* loop.parked while parked */
         enum err why;        /* once it is to be woken */
@@ -203,6 +207,8 @@ void stream_edge(struct stream *s, unsigned edges);
 void stream_leave(
     struct stream *s); /* the call that is inside is over: `s` may be gone */
 void stream_on_park_deadline(struct timer *t);
+/* Has what its owner's glance saw been seen to, without a fiber? */
+bool stream_glance(struct stream *s);
 /* Ends its parking; `why` goes to on_ready. Once is enough: later calls have no
  * effect. */
 void stream_unpark(struct stream *s, enum err why);

@@ -60,6 +60,24 @@ drain(struct loop *l)
     }
 }
 
+void
+rt_soon(struct rt_soon *s)
+{
+    list_push_back(&loop_self->soon, &s->link);
+}
+
+static void
+run_soon(struct loop *l)
+{
+    struct list *n;
+
+    while ((n = list_pop_front(&l->soon)) != NULL) {
+        struct rt_soon *s = LIST_ENTRY(n, struct rt_soon, link);
+
+        s->fn(s);
+    }
+}
+
 /* ---- turns ---- */
 
 void
@@ -122,6 +140,8 @@ loop_turn(struct loop *l)
     if (l->watchdog.from_ns != 0)
         watchdog_end(&l->watchdog, l->index, l->now_ns);
     watchdog_begin(&l->watchdog, l->now_ns);
+    run_soon(l);
+    watchdog_mark(&l->watchdog, "what was to be done soon", NULL);
     drain(l);
     watchdog_mark(&l->watchdog, "messages", NULL);
     timer_run(&l->timers, l->now_ns);
@@ -135,7 +155,7 @@ loop_turn(struct loop *l)
         loop_pass_token(l);
 
     until = timer_next(&l->timers);
-    if (!list_empty(&l->ready)) {
+    if (!list_empty(&l->ready) || !list_empty(&l->soon)) {
         until = 0;
     } else {
         atomic_store(&l->box.asleep, true);
@@ -159,6 +179,7 @@ loop_open(struct loop *l, const struct rt_options *o, unsigned loops, struct err
     list_init(&l->ready);
     list_init(&l->parked);
     list_init(&l->due);
+    list_init(&l->soon);
     list_init(&l->disks);
     rt_group_begin(&l->root);
     watchdog_init(&l->watchdog, o->turn_limit_ms);

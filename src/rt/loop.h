@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/list.h"
 #include "rt/fiber.h"
 
 enum rt_engine { RT_AUTO, RT_URING, RT_EPOLL, RT_SIM };
@@ -42,6 +43,14 @@ struct rt_msg {
     void (*fn)(struct rt_msg *m);
 };
 void rt_post(unsigned loop, struct rt_msg *m);
+/* Once, on this loop, when what the kernel just told is heard: before messages, timers and fibers, outside any fiber.
+ * `fn` must not switch. From this loop only; the owner embeds it and leaves it alone until then. */
+struct rt_soon {
+    struct list link;
+    void (*fn)(struct rt_soon *s);
+};
+void rt_soon(struct rt_soon *s);
+
 /* Runs fn(arg) as a fiber on `loop`, waits for its end even when cancelled. ERR_BUSY: out
  * of stacks there. May switch. */
 enum err rt_call(unsigned loop, fiber_fn *fn, void *arg) MUST_CHECK;

@@ -145,7 +145,7 @@ stream_edge(struct stream *s, unsigned edges)
         s->may_in = true;
         if (s->receiver != NULL)
             fiber_wake(s->receiver, ERR_OK);
-        else if (s->parked)
+        else if (s->parked && !stream_glance(s))
             stream_unpark(s, ERR_OK);
     }
 }
@@ -183,6 +183,35 @@ stream_recv_raw(struct stream *s, void *buf, size_t len, struct deadline by, siz
         if (rc != ERR_OK)
             return wait_failed(s, rc, "receiving from", eb);
     }
+}
+
+/* What is there now, or 0: then rt_recv() will tell whether it waits, fails or has come to the end. */
+size_t
+rt_try_recv(struct stream *s, void *buf, size_t len)
+{
+    ssize_t got;
+
+    assert(s->loop == loop_self && s->layer == NULL && len > 0);
+    if (s->closed || !s->may_in)
+        return 0;
+    got = s->ops->try_recv(s, buf, len);
+    if (got == -EAGAIN || (got > 0 && (size_t)got < len && !s->hangup))
+        s->may_in = false;
+    return got > 0 ? (size_t)got : 0;
+}
+
+size_t
+rt_try_sendv(struct stream *s, const struct iovec *iov, int count)
+{
+    ssize_t put;
+
+    assert(s->loop == loop_self && s->layer == NULL);
+    if (s->closed || !s->may_out)
+        return 0;
+    put = s->ops->try_sendv(s, iov, count);
+    if (put == -EAGAIN)
+        s->may_out = false;
+    return put > 0 ? (size_t)put : 0;
 }
 
 static void

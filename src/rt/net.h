@@ -67,6 +67,20 @@ void rt_stream_reset(struct stream **sp);
 void rt_park(struct stream *s, struct deadline by,
              void (*on_ready)(void *arg, enum err why), void *arg);
 void rt_unpark(struct stream *s); /* no effect unless parked */
+void rt_resume(
+    struct stream
+        *s); /* its fiber runs as if bytes were there; no effect unless parked */
+
+/* For what can be answered at once: when a parked stream may have bytes `glance` runs first, on the loop's own stack. It
+ * must not switch, and not close a stream. True: seen to, no fiber is made and the stream stays parked. Never for TLS. */
+void rt_on_glance(struct stream *s, bool (*glance)(void *arg), void *arg);
+/* In a glance or rt_soon(), on a stream without a layer: what can be had, or sent, now; 0 when that is nothing, be it for
+ * an end or an error, which a fiber's rt_recv() or rt_sendv() then meets. */
+size_t rt_try_recv(struct stream *s, void *buf, size_t len);
+size_t rt_try_sendv(struct stream *s, const struct iovec *iov, int count);
+/* Moves the deadline of a parked stream, later only; wakes it when more bytes are there already. False: it is on its way
+ * to its fiber. */
+bool rt_park_later(struct stream *s, struct deadline by);
 /* False when a call of rt_recv() would surely wait: spares one system call before
  * parking. */
 bool rt_may_have_bytes(const struct stream *s);

@@ -50,10 +50,49 @@ stream_unpark(struct stream *s, enum err why)
         list_push_back(&s->loop->due, &s->park.of_loop);
 }
 
+/* The deadline may have moved on meanwhile: that is cheaper than moving the timer each time. */
 void
 stream_on_park_deadline(struct timer *t)
 {
-    stream_unpark(CONTAINER_OF(t, struct stream, park.timer), ERR_TIMEOUT);
+    struct stream *s = CONTAINER_OF(t, struct stream, park.timer);
+
+    if (s->park.until_ns > s->loop->now_ns)
+        timer_add(&s->loop->timers, t, s->park.until_ns);
+    else
+        stream_unpark(s, ERR_TIMEOUT);
+}
+
+bool
+stream_glance(struct stream *s)
+{
+    return s->park.glance != NULL && s->park.why == PARK_WAITING && s->layer == NULL &&
+           s->park.glance(s->park.glance_arg);
+}
+
+void
+rt_on_glance(struct stream *s, bool (*glance)(void *arg), void *arg)
+{
+    s->park.glance = glance;
+    s->park.glance_arg = arg;
+}
+
+bool
+rt_park_later(struct stream *s, struct deadline by)
+{
+    if (!s->parked || s->park.why != PARK_WAITING)
+        return false;
+    assert(by.at_ns >= s->park.until_ns);
+    s->park.until_ns = by.at_ns;
+    if (rt_may_have_bytes(s))
+        stream_unpark(s, ERR_OK);
+    return true;
+}
+
+void
+rt_resume(struct stream *s)
+{
+    if (s->parked)
+        stream_unpark(s, ERR_OK);
 }
 
 void
@@ -86,6 +125,7 @@ rt_park(struct stream *s, struct deadline by, void (*on_ready)(void *arg, enum e
     s->park.on_ready = on_ready;
     s->park.arg = arg;
     s->park.why = PARK_WAITING;
+    s->park.until_ns = by.at_ns;
     list_push_back(&l->parked, &s->park.of_loop);
     if (l->stopping)
         stream_unpark(s, ERR_CANCELLED);

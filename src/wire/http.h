@@ -232,6 +232,7 @@ void http_put_status(struct http_lines *l, int status);
 void http_put(struct http_lines *l, const char *name,
               struct span value); /* blanks at the ends go */
 void http_put_u64(struct http_lines *l, const char *name, uint64_t value);
+void http_put_length(struct http_lines *l, uint64_t value); /* Content-Length */
 void http_put_lines(struct http_lines *l,
                     struct span ready);  /* the caller's own, unchecked */
 void http_put_end(struct http_lines *l); /* the empty line */

@@ -36,9 +36,15 @@ put_decimal(char out[20], uint64_t value)
 void
 http_put_status(struct http_lines *l, int status)
 {
-    struct span reason = span_of(http_reason(status));
-    char *at = take(l, 13 + reason.len + 2);
+    struct span reason;
+    char *at;
 
+    if (status == 200) { /* nearly always */
+        http_put_lines(l, SPAN("HTTP/1.1 200 OK\r\n"));
+        return;
+    }
+    reason = span_of(http_reason(status));
+    at = take(l, 13 + reason.len + 2);
     assert(status >= 100);
     assert(status <= 599);
     if (at == NULL)
@@ -98,6 +104,21 @@ http_put_u64(struct http_lines *l, const char *name, uint64_t value)
     char digits[20];
 
     http_put(l, name, (struct span){digits, put_decimal(digits, value)});
+}
+
+void
+http_put_length(struct http_lines *l, uint64_t value)
+{
+    struct span name = SPAN("Content-Length: ");
+    char digits[20];
+    size_t len = put_decimal(digits, value);
+    char *at = take(l, name.len + len + 2);
+
+    if (at == NULL)
+        return;
+    memcpy(at, name.at, name.len);
+    memcpy(at + name.len, digits, len);
+    memcpy(at + name.len + len, "\r\n", 2);
 }
 
 void

@@ -27,6 +27,8 @@ struct rig {
     enum err last_error;    /* of a read or write inside the handler */
     struct rt_cond release; /* wakes /wait */
     unsigned waiting;
+    unsigned at_once, lent,
+        released; /* answers given without a fiber; of /lent/N: lent, given back */
 };
 
 /* ---- the application ---- */
@@ -96,6 +98,47 @@ app_size(struct http_request *r, struct rig *rig, uint64_t size, bool chunked)
         rig->last_error = http_reply_end(r);
 }
 
+/* /lent/N: N bytes in one piece, which is given back. */
+struct lent {
+    struct rig *rig;
+    char bytes[];
+};
+
+static void
+app_release(void *arg)
+{
+    struct lent *l = arg;
+
+    l->rig->released++;
+    free(l);
+}
+
+static void
+app_lend(struct http_request *r, struct rig *rig)
+{
+    size_t size = number_behind(r->head->path, "/lent/");
+    struct lent *l = xmalloc(sizeof *l + size);
+
+    l->rig = rig;
+    rig->lent++;
+    pattern(l->bytes, 0, size);
+    rig->last_error =
+        http_reply_lent(r, 200, (struct span){l->bytes, size}, app_release, l);
+}
+
+static bool
+app_at_once(struct http_request *r, void *arg)
+{
+    struct rig *rig = arg;
+
+    CHECK(rt_self() == NULL && !r->tried);
+    if (!span_starts(r->head->path, SPAN("/lent/")))
+        return false;
+    rig->at_once++;
+    app_lend(r, rig);
+    return true;
+}
+
 static void
 app_handle(struct http_request *r, void *arg)
 {
@@ -121,6 +164,8 @@ app_handle(struct http_request *r, void *arg)
         (void)http_reply(
             r, rig->last_error == ERR_OK ? 200 : err_http_status(rig->last_error),
             rig->last_error == ERR_OK ? body : span_of(eb.text));
+    } else if (span_starts(path, SPAN("/lent/"))) {
+        app_lend(r, rig);
     } else if (span_is(path, "/short")) {
         if (http_reply_begin(r, 200, 100) == ERR_OK)
             rig->last_error = http_reply_write(r, "only this", 9);
@@ -180,8 +225,11 @@ static inline void
 rig_main(void *arg)
 {
     struct rig *rig = arg;
-    struct http_handler h = {
-        .handle = app_handle, .on_done = app_done, .is_vital = app_is_vital, .arg = rig};
+    struct http_handler h = {.handle = app_handle,
+                             .at_once = app_at_once,
+                             .on_done = app_done,
+                             .is_vital = app_is_vital,
+                             .arg = rig};
     struct errbuf eb = {0};
 
     rt_cond_init(&rig->release);

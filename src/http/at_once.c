@@ -1,0 +1,139 @@
+/* at_once: answers that need no fiber.
+ *
+ *     parked -> conn_glance: bytes, a known head, the handler's at_once -> waits
+ *        |                                                                | the edges of this turn are heard
+ *        |          all of it sent, nothing more there <- conn_send_waiting
+ *        v                                                                | more bytes, more to send, the end
+ *     a fiber: on_ready, conn_resume <------------------------------------+
+ *
+ * The connection stays parked meanwhile, its work set hangs at it. All requests of a turn are read first and all answers
+ * sent then: a client is not woken for each, and the clock is read twice for all.
+ */
+#include "http/internal.h"
+
+/* True: answered; it only has to be sent. Otherwise nothing of it has happened. */
+static bool
+answer(struct http_conn *c)
+{
+    const struct http_handler *h = &c->server->handler;
+    struct http_loop *l = c->loop;
+    struct work *w = c->work;
+    bool answered;
+
+    if (!http_known_parse(l->known, &c->known_at, &w->head, w->in.buf, w->in.end))
+        return false;
+    w->in.body_at = w->in.at = w->head.len;
+    if (list_empty(&l->waiting))
+        l->glanced_ns = rt_now_ns();
+    conn_begin_request(c, l->glanced_ns);
+    w->at_once = true;
+    answered = h->at_once(&w->request, h->arg);
+    w->at_once = false;
+    w->tried = !answered;
+    if (!answered) {
+        arena_reset(w->arena);
+        w->in.at = 0;
+    }
+    return answered;
+}
+
+bool
+conn_glance(void *conn)
+{
+    struct http_conn *c = conn;
+    struct http_loop *l = c->loop;
+    struct work *w;
+
+    if (c->work != NULL) /* it waits: what has come since is read behind it */
+        return true;
+    if (!conn_may_begin(c))
+        return false;
+    w = c->work = work_take(l);
+    w->reply.state = REPLY_NONE;
+    w->reply.last_ns = 0;
+    w->head.status = 0;
+    w->in.end = rt_try_recv(c->stream, w->in.buf, w->in.room);
+    if (w->in.end == 0) {
+        work_give(l, &c->work);
+        return !rt_may_have_bytes(c->stream);
+    }
+    if (!answer(c))
+        return false;
+    conn_count_request(c);
+    w->conn = c;
+    if (!l->send_due)
+        rt_soon(&l->send);
+    l->send_due = true;
+    list_push_back(&l->waiting, &w->waits);
+    return true;
+}
+
+static void
+send_now(struct work *w)
+{
+    struct iovec both[2] = {
+        {(char *)(uintptr_t)w->reply.head.at, w->reply.head.len},
+        {(char *)(uintptr_t)w->reply.body.at, w->reply.body.len},
+    };
+
+    w->reply.state = REPLY_SENDS;
+    w->reply.sent = rt_try_sendv(w->conn->stream, both, w->reply.body.len > 0 ? 2 : 1);
+}
+
+/* Back to where it was parked, or on to a fiber where something is left to do. */
+static void
+pass_on(struct http_conn *c, uint64_t now_ns)
+{
+    struct work *w = c->work;
+
+    if (w->reply.sent < w->reply.head.len + w->reply.body.len) {
+        rt_resume(c->stream);
+        return;
+    }
+    reply_release(w);
+    w->reply.state = REPLY_DONE;
+    w->reply.whole = true;
+    w->reply.first_ns = w->reply.last_ns = now_ns;
+    conn_tell_done(c);
+    if (w->reply.close_after || inbuf_here(&w->in) > 0 || conn_is_ending(c)) {
+        rt_resume(c->stream);
+        return;
+    }
+    work_give(c->loop, &c->work);
+    (void)rt_park_later(
+        c->stream, (struct deadline){now_ns + c->server->options.idle_ms * 1000000u});
+}
+
+void
+conn_send_waiting(struct rt_soon *s)
+{
+    struct http_loop *l = CONTAINER_OF(s, struct http_loop, send);
+    struct list *n;
+    uint64_t now_ns;
+
+    l->send_due = false;
+    LIST_EACH(&l->waiting, each)
+    send_now(LIST_ENTRY(each, struct work, waits));
+    now_ns = rt_now_ns();
+    while ((n = list_pop_front(&l->waiting)) != NULL)
+        pass_on(LIST_ENTRY(n, struct work, waits)->conn, now_ns);
+}
+
+bool
+conn_resume(struct http_conn *c)
+{
+    struct work *w = c->work;
+    bool keep;
+
+    if (w->reply.state == REPLY_NONE)
+        return true; /* its first bytes are here, and nothing else has happened */
+    if (w->reply.state == REPLY_SENDS) {
+        conn_count_in_flight(c, 1);
+        reply_send_rest(c);
+        conn_count_in_flight(c, -1);
+        conn_tell_done(c);
+    }
+    keep = w->reply.state == REPLY_DONE && !w->reply.close_after;
+    arena_reset(w->arena);
+    return keep;
+}

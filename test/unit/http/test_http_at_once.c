@@ -1,0 +1,287 @@
+/* Answers without a fiber: the same bytes in the same order as with one, whatever the client does meanwhile; what is lent
+ * is given back exactly once; deadlines, drain and limits hold. Protects F7, V2. */
+#include "unit/http/http_raw.h"
+
+#define HEAD " HTTP/1.1\r\nHost: a\r\n\r\n"
+#define MANY 20u
+
+static const struct rig usual = {.options = {.idle_ms = 2000}};
+
+static struct raw *
+connect_raw(struct rig *rig)
+{
+    struct raw *w = xcalloc(1, sizeof *w);
+
+    w->s = raw_connect(rig);
+    return w;
+}
+
+static void
+leave(struct raw **wp)
+{
+    rt_stream_close(&(*wp)->s);
+    free(*wp);
+    *wp = NULL;
+}
+
+static void
+ask(struct raw *w, const char *text)
+{
+    raw_send(w->s, text, strlen(text));
+}
+
+/* `size` bytes of the pattern with 200. */
+static void
+hear(struct raw *w, size_t size)
+{
+    struct buf body;
+    bool same = true;
+
+    buf_init(&body, 64u << 20);
+    CHECK_U64((unsigned)raw_answer(w, HTTP_METHOD_GET, &body), 200);
+    CHECK_U64(body.len, size);
+    for (size_t i = 0; i < body.len; i++)
+        same = same && body.at[i] == (char)('a' + i % 23);
+    CHECK(same);
+    buf_fini(&body);
+}
+
+/* Its head is known from then on. */
+static void
+get_known(struct raw *w)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        ask(w, "GET /lent/10" HEAD);
+        hear(w, 10);
+    }
+}
+
+static void
+all_given_back(struct rig *rig)
+{
+    for (unsigned i = 0; rig->released < rig->lent && i < 500; i++)
+        CHECK(rt_sleep_ms(10) == ERR_OK);
+    CHECK_U64(rig->released, rig->lent);
+}
+
+static void
+one_after_the_other(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+    unsigned before;
+
+    get_known(w);
+    before = rig->at_once;
+    for (unsigned i = 0; i < 100; i++) {
+        char text[64];
+
+        snprintf(text, sizeof text, "GET /lent/%u" HEAD, i * 37);
+        ask(w, text);
+        hear(w, i * 37);
+        CHECK_U64(rig->last_out, i * 37);
+        CHECK(rig->last_whole);
+    }
+    /* The simulator delivers in pieces, and a head in pieces is for a fiber. */
+    CHECK(rig->engine == RT_SIM ? rig->at_once > before : rig->at_once - before == 100);
+    CHECK_U64(rig->done, 103);
+    CHECK_U64(rig->released, rig->lent);
+    leave(&w);
+}
+
+static void
+test_one_after_the_other(void)
+{
+    rig_everywhere(&usual, one_after_the_other);
+}
+
+/* The first of them goes at once, the others are behind it in the buffer, one of them for the handler. */
+static void
+several_in_one_send(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+    struct buf body;
+
+    get_known(w);
+    ask(w, "GET /lent/1" HEAD "GET /lent/2" HEAD "GET /other" HEAD "GET /lent/3" HEAD
+           "GET /len");
+    hear(w, 1);
+    hear(w, 2);
+    buf_init(&body, 1000);
+    CHECK_U64((unsigned)raw_answer(w, HTTP_METHOD_GET, &body), 200);
+    CHECK(span_is(buf_span(&body), "/other"));
+    buf_fini(&body);
+    hear(w, 3);
+    ask(w, "t/4" HEAD);
+    hear(w, 4);
+    leave(&w);
+    all_given_back(rig);
+}
+
+static void
+test_several_in_one_send(void)
+{
+    rig_everywhere(&usual, several_in_one_send);
+}
+
+/* A known head in two pieces, and one that is not for at_once. */
+static void
+in_pieces(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+    struct buf body;
+    unsigned handled;
+
+    get_known(w);
+    ask(w, "GET /lent/5 HTTP/1.1\r\nHo");
+    CHECK(rt_sleep_ms(20) == ERR_OK);
+    ask(w, "st: a\r\n\r\n");
+    hear(w, 5);
+    handled = rig->handled;
+    buf_init(&body, 1000);
+    ask(w, "GET /none" HEAD);
+    CHECK_U64((unsigned)raw_answer(w, HTTP_METHOD_GET, &body), 500);
+    CHECK_U64(rig->handled, handled + 1);
+    buf_fini(&body);
+    leave(&w);
+}
+
+static void
+test_in_pieces(void)
+{
+    rig_everywhere(&usual, in_pieces);
+}
+
+/* More than a socket takes: a fiber sends the rest. Then one whose client leaves in the middle. */
+static void
+more_than_fits(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+    struct http_server_stats stats;
+
+    get_known(w);
+    for (unsigned i = 0; i < 3; i++) {
+        ask(w, "GET /lent/20000000" HEAD);
+        CHECK(rt_sleep_ms(20) == ERR_OK);
+        hear(w, 20000000);
+        ask(w, "GET /lent/10" HEAD);
+        hear(w, 10);
+    }
+    ask(w, "GET /lent/20000000" HEAD);
+    CHECK(rt_sleep_ms(20) == ERR_OK);
+    leave(&w);
+    all_given_back(rig);
+    http_server_stats(rig->server, &stats);
+    CHECK_U64(stats.in_flight, 0);
+}
+
+static void
+test_more_than_fits(void)
+{
+    rig_everywhere(&usual, more_than_fits);
+}
+
+static void
+many_at_once(struct rig *rig)
+{
+    struct raw *w[MANY];
+
+    for (unsigned i = 0; i < MANY; i++) {
+        w[i] = connect_raw(rig);
+        get_known(w[i]);
+    }
+    for (unsigned round = 0; round < 10; round++) {
+        for (unsigned i = 0; i < MANY; i++)
+            ask(w[i], i % 3 != 0 ? "GET /lent/5000" HEAD : "GET /size/5000" HEAD);
+        for (unsigned i = 0; i < MANY; i++)
+            hear(w[i], 5000);
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        leave(&w[i]);
+    CHECK_U64(rig->released, rig->lent);
+}
+
+static void
+test_many_at_once(void)
+{
+    rig_everywhere(&usual, many_at_once);
+}
+
+static void
+close_is_heard(struct rig *rig)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        struct raw *w = connect_raw(rig);
+
+        ask(w, "GET /lent/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        hear(w, 7);
+        CHECK(raw_is_closed(w));
+        CHECK(w->ended);
+        leave(&w);
+    }
+    CHECK(rig->at_once >= 1);
+}
+
+static void
+test_close_is_heard(void)
+{
+    rig_everywhere(&usual, close_is_heard);
+}
+
+/* Each answer moves the end of an idle connection on; without one it comes. Ten times looser than the deadline. */
+static void
+idle_ends(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+    uint64_t from;
+
+    get_known(w);
+    for (unsigned i = 0; i < 12; i++) {
+        CHECK(rt_sleep_ms(rig->engine == RT_SIM ? 1900 : 200) == ERR_OK);
+        ask(w, "GET /lent/10" HEAD);
+        hear(w, 10);
+    }
+    from = rt_now_ns();
+    CHECK(raw_is_closed(w));
+    CHECK(rt_now_ns() - from >= UINT64_C(1500) * 1000000);
+    leave(&w);
+}
+
+static void
+test_idle_ends(void)
+{
+    rig_everywhere(&usual, idle_ends);
+}
+
+static void
+drain_ends(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+
+    get_known(w);
+    ask(w, "GET /lent/10" HEAD);
+    CHECK(http_server_drain(rig->server, deadline_in_ms(5000)));
+    CHECK(rt_sleep_ms(20) == ERR_OK);
+    CHECK_U64(rig->released, rig->lent);
+    leave(&w);
+}
+
+static void
+test_drain_ends(void)
+{
+    rig_everywhere(&usual, drain_ends);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_one_after_the_other);
+    RUN(test_several_in_one_send);
+    RUN(test_in_pieces);
+    RUN(test_more_than_fits);
+    RUN(test_many_at_once);
+    RUN(test_close_is_heard);
+    RUN(test_idle_ends);
+    RUN(test_drain_ends);
+    return check_done();
+}
