@@ -188,6 +188,10 @@ static const struct flag bucket_flags[] = {
      false},
     {"quota-bytes", 0, "SIZE", "set: at most so much in it, as 10GiB; none: no limit",
      false},
+    {"cache-budget", 0, "SIZE",
+     "set: of an attached bucket at most so much is kept here; none: the node's budget "
+     "alone",
+     false},
     {"quota-objects", 0, "N", "set: at most so many objects; none: no limit", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
@@ -456,6 +460,8 @@ set_document(const struct args *a, struct json *j, struct errbuf *eb)
         rc = set_number(a, "min-copies", "min_copies", j, &members, eb);
     if (rc == ERR_OK)
         rc = set_quota(a, "quota-bytes", "quota_bytes", true, j, &members, eb);
+    if (rc == ERR_OK)
+        rc = set_quota(a, "cache-budget", "cache_budget", true, j, &members, eb);
     if (rc == ERR_OK)
         rc = set_quota(a, "quota-objects", "quota_objects", false, j, &members, eb);
     if (rc != ERR_OK)

@@ -13,7 +13,8 @@ static const struct cli_verb *const verbs[] = {
     &cli_head,    &cli_cat,      &cli_rm,      &cli_stat,       &cli_bucket,  &cli_bench,
     &cli_env,     &cli_tls,      &cli_share,   &cli_config,     &cli_version, &cli_backup,
     &cli_restore, &cli_prefetch, &cli_jobs,    &cli_wait,       &cli_cancel,  &cli_batch,
-    &cli_top,     &cli_trace,    &cli_explain, &cli_completion, &cli_man,     NULL,
+    &cli_top,     &cli_trace,    &cli_explain, &cli_completion, &cli_man,     &cli_pin,
+    &cli_unpin,   &cli_evict,    NULL,
 };
 
 /* Verbs of two words: the first one names the group. */

@@ -8,9 +8,11 @@ import hashlib
 import json
 import os
 import random
+import subprocess
 import time
 
 import pytest
+from rigs import forebay as forebay_rig
 from rigs.fakeremote import FakeRemote
 
 import plain
@@ -147,3 +149,40 @@ def test_the_budget_is_kept(start_forebay, remote):
         for name in order.choices(objects.names, k=100):
             read(process, name, objects.size)
         assert json.loads(process.get("/_/stat")[1])["disk"]["cached_bytes"] <= 9 * MIB
+
+
+def test_pins_evict_and_the_budget_of_a_bucket(start_forebay, remote):
+    """D6: what is pinned stays when all the rest goes by hand, and when its bucket's budget is shrunk."""
+    objects = Counting(remote, 60, 300 * KIB)
+    process = start(start_forebay, remote)
+
+    def forebay(*args):
+        env = forebay_rig.server_env({"FOREBAY_ENDPOINT": process.endpoint})
+        return subprocess.run([str(process.binary), *args], env=env, capture_output=True, text=True, timeout=60)
+
+    for name in objects.names:
+        read(process, name, objects.size)
+    for name in objects.names:
+        wait_for(lambda: read(process, name, objects.size), "it is kept")
+    assert forebay("pin", f"s3://{BUCKET}/k0000").returncode == 0
+    assert forebay("unpin", f"s3://{BUCKET}/elsewhere").returncode != 0
+    done = forebay("evict", f"s3://{BUCKET}/k000")
+    assert done.returncode == 0 and json.loads(done.stdout)["kept"] == 10, done.stdout + done.stderr
+    assert json.loads(done.stdout)["objects"] == 50
+    asked = objects.gets
+    for name in objects.names[:10]:
+        assert read(process, name, objects.size)
+    assert objects.gets == asked
+    for name in objects.names[10:]:
+        assert not read(process, name, objects.size)
+    done = forebay("bucket", "set", f"s3://{BUCKET}", "--cache-budget", "6MiB")
+    assert done.returncode == 0, done.stderr
+
+    def kept():
+        return json.loads(process.get("/_/stat")[1])["disk"]["cached_bytes"] <= 6 * MIB
+
+    wait_for(kept, "the bucket's budget")
+    for name in objects.names[:10]:
+        assert read(process, name, objects.size), "pinned"
+    assert forebay("unpin", f"s3://{BUCKET}/k0000").returncode == 0
+    assert forebay("bucket", "set", f"s3://{BUCKET}", "--cache-budget", "none").returncode == 0

@@ -111,6 +111,7 @@ static const struct page {
     {HTTP_METHOD_GET, "/_/buckets", false, false, admin_bucket_list},
     {HTTP_METHOD_POST, "/_/buckets", false, false, admin_bucket_attach},
     {HTTP_METHOD_PATCH, "/_/buckets/", true, false, admin_bucket_set},
+    {HTTP_METHOD_POST, "/_/buckets/", true, false, admin_bucket_evict},
     {HTTP_METHOD_GET, "/_/disks", false, false, admin_disk_list},
     {HTTP_METHOD_POST, "/_/disks", false, false, admin_disk_add},
     {HTTP_METHOD_POST, "/_/disks/", true, false, admin_disk_change},

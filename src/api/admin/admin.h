@@ -32,6 +32,7 @@ enum err admin_stat(struct request *q);
 /* bucket_set.c: PATCH of one bucket. Body: {"anonymous_read": true|false, "copies": N}; each may be absent. 200 with the
  * bucket as it is now. */
 enum err admin_bucket_set(struct request *q);
+enum err admin_bucket_evict(struct request *q);
 /* buckets.c: the object that stands for a bucket in our answers. */
 void admin_put_bucket(struct json *j, const struct map_bucket *b);
 /* A JSON object in the body, read as every signed body is. *doc: json_decref() it. */

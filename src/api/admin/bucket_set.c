@@ -1,4 +1,5 @@
 /* bucket_set: settings of a bucket that S3 has no words for. A member is a row of the table; an unknown one is refused. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/admin/admin.h"
@@ -78,13 +79,98 @@ set_quota_objects(struct map_bucket *b, const json_t *v, struct errbuf *eb)
     return quota_of(b, "quota_objects", v, &b->quota_objects, eb);
 }
 
+static enum err
+set_cache_budget(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    json_int_t n = json_integer_value(v);
+
+    if (!b->cached)
+        return err_set(
+            eb, ERR_BAD_REQUEST,
+            "only an attached bucket has a cache budget: a native one is kept");
+    if (!json_is_integer(v) || n < 0)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "\"cache_budget\" is a number of bytes; 0 takes it away");
+    b->cache_budget = (uint64_t)n;
+    return ERR_OK;
+}
+
+/* A prefix of keys, as text without a NUL. */
+static enum err
+prefix_of(const struct map_bucket *b, const char *name, const json_t *v, const char **out,
+          struct errbuf *eb)
+{
+    *out = json_string_value(v);
+    if (!b->cached)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "only an attached bucket has pins: a native one is never evicted");
+    if (*out == NULL || json_string_length(v) > DISK_KEY_MAX)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is a prefix of at most %u bytes",
+                       name, DISK_KEY_MAX);
+    return ERR_OK;
+}
+
+static unsigned
+pin_at(const struct map_bucket *b, const char *prefix)
+{
+    unsigned i = 0;
+
+    while (i < b->pin_count && strcmp(b->pins[i], prefix) != 0)
+        i++;
+    return i;
+}
+
+static enum err
+set_pin(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    size_t bytes = 0;
+    const char *prefix;
+    enum err rc = prefix_of(b, "pin", v, &prefix, eb);
+
+    if (rc != ERR_OK || pin_at(b, prefix) < b->pin_count)
+        return rc;
+    for (unsigned i = 0; i < b->pin_count; i++)
+        bytes += strlen(b->pins[i]);
+    if (b->pin_count == MAP_PINS_MAX || bytes + strlen(prefix) > MAP_PIN_BYTES)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "a bucket has at most %u pins of %u bytes together; unpin some",
+                       MAP_PINS_MAX, MAP_PIN_BYTES);
+    if (b->pins == NULL)
+        b->pins = xcalloc(MAP_PINS_MAX, sizeof *b->pins);
+    b->pins[b->pin_count++] = xstrdup(prefix);
+    return ERR_OK;
+}
+
+static enum err
+set_unpin(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    const char *prefix;
+    enum err rc = prefix_of(b, "unpin", v, &prefix, eb);
+    unsigned i;
+
+    if (rc != ERR_OK)
+        return rc;
+    i = pin_at(b, prefix);
+    if (i == b->pin_count)
+        return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is not pinned", prefix);
+    free(b->pins[i]);
+    b->pin_count--;
+    memmove(&b->pins[i], &b->pins[i + 1], (b->pin_count - i) * sizeof *b->pins);
+    return ERR_OK;
+}
+
 static const struct member {
     const char *name;
     enum err (*set)(struct map_bucket *b, const json_t *v, struct errbuf *eb);
 } members[] = {
-    {"anonymous_read", set_anonymous_read}, {"copies", set_copies},
-    {"min_copies", set_min_copies},         {"quota_bytes", set_quota_bytes},
+    {"anonymous_read", set_anonymous_read},
+    {"copies", set_copies},
+    {"min_copies", set_min_copies},
+    {"quota_bytes", set_quota_bytes},
     {"quota_objects", set_quota_objects},
+    {"cache_budget", set_cache_budget},
+    {"pin", set_pin},
+    {"unpin", set_unpin},
 };
 
 static enum err

@@ -35,6 +35,14 @@ admin_put_bucket(struct json *j, const struct map_bucket *b)
             json_u64(j, "quota_objects", b->quota_objects);
     }
     if (b->cached) {
+        if (b->cache_budget > 0)
+            json_u64(j, "cache_budget", b->cache_budget);
+        if (b->pin_count > 0) {
+            json_open_array(j, "pins");
+            for (unsigned i = 0; i < b->pin_count; i++)
+                json_text(j, NULL, b->pins[i]);
+            json_end(j);
+        }
         json_open_object(j, "remote");
         json_text(j, "bucket", b->backend.bucket);
         json_text(j, "endpoint", b->backend.endpoint);

@@ -1,0 +1,81 @@
+/* evict: what is kept of an attached bucket goes, here only.
+ *
+ *     POST /_/buckets/NAME  {"evict": "PREFIX"}: 200 with {"objects", "bytes", "kept"}
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/admin/admin.h"
+#include "base/mem.h"
+#include "object/evict.h"
+
+#define BODY_MAX KIB(8)
+
+static enum err
+evict_all(struct request *q, const char *prefix, struct object_evicting *e,
+          struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    *e = (struct object_evicting){.prefix = span_of(prefix)};
+    while (rc == ERR_OK && !e->over)
+        rc = object_evict_page(q->api->options.object, q->bucket, e, eb);
+    return rc;
+}
+
+static enum err
+evict(struct request *q, const json_t *doc)
+{
+    const char *prefix = json_string_value(json_object_get(doc, "evict"));
+    struct object_evicting *e;
+    struct errbuf eb = {{0}};
+    struct buf text;
+    struct json j;
+    enum err rc;
+
+    if (prefix == NULL || json_object_size(doc) != 1)
+        return fault_set(
+            &q->fault, S3_InvalidArgument,
+            "expected {\"evict\": PREFIX}; an empty one is all of the bucket");
+    if (!q->bucket->cached)
+        return fault_set(&q->fault, S3_InvalidArgument,
+                         "only an attached bucket can be evicted from: a native one has "
+                         "no other copy");
+    e = xcalloc(1, sizeof *e);
+    rc = evict_all(q, prefix, e, &eb);
+    if (rc != ERR_OK) {
+        free(e);
+        return fault_from(q, rc, &eb);
+    }
+    buf_init(&text, KIB(4));
+    json_begin(&j, &text);
+    json_open_object(&j, NULL);
+    json_u64(&j, "objects", e->objects);
+    json_u64(&j, "bytes", e->bytes);
+    json_u64(&j, "kept", e->kept);
+    json_end(&j);
+    free(e);
+    admin_answer_json(q, 200, buf_span(&text));
+    buf_fini(&text);
+    return ERR_OK;
+}
+
+enum err
+admin_bucket_evict(struct request *q)
+{
+    struct span name = span_from(q->http->head->path, strlen("/_/buckets/"));
+    const struct map_bucket *b = map_bucket_find(map_now(q->api->options.map), name);
+    json_t *doc = NULL;
+    enum err rc;
+
+    if (b == NULL) {
+        q->name.bucket = name;
+        return fault_set(&q->fault, S3_NoSuchBucket, NULL);
+    }
+    q->bucket = map_bucket_ref(b);
+    rc = admin_read_object(q, BODY_MAX, &doc);
+    if (rc == ERR_OK)
+        rc = evict(q, doc);
+    json_decref(doc);
+    return rc;
+}

@@ -1,0 +1,100 @@
+#include "object/evict.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "object/tier.h"
+#include "rt/fiber.h"
+
+#define PAGE  256u
+#define HANDS 16u /* that many at a time, so that they share a sync */
+
+struct page {
+    struct object_service *s;
+    const struct map_bucket *bucket;
+    struct object_evicting *e;
+    struct disk_entry *entries;
+    uint32_t count, next;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+static bool
+stays(const struct page *p, const struct disk_entry *e)
+{
+    return (e->row.flags & ROW_CACHED) == 0 || (e->row.flags & ROW_DOUBT) != 0 ||
+           tier_is_pinned(p->bucket, e->key);
+}
+
+static void
+hand(void *arg)
+{
+    struct page *p = arg;
+
+    while (p->rc == ERR_OK && p->next < p->count) {
+        const struct disk_entry *e = &p->entries[p->next++];
+        struct errbuf eb = {{0}};
+        enum err rc;
+
+        if (stays(p, e)) {
+            p->e->kept++;
+            continue;
+        }
+        rc = disks_evict_one(p->s->options.disks, p->bucket->id, e->key, &e->row, &eb);
+        if (rc == ERR_OK) {
+            p->e->objects++;
+            p->e->bytes += e->row.size;
+        } else if (p->rc == ERR_OK) {
+            p->rc = rc;
+            *p->eb = eb;
+        }
+    }
+}
+
+/* Entries with the prefix: the list is in order. */
+static uint32_t
+with_prefix(const struct page *p)
+{
+    struct span prefix = p->e->prefix;
+    uint32_t n = 0;
+
+    while (n < p->count && p->entries[n].key.len >= prefix.len &&
+           memcmp(p->entries[n].key.at, prefix.at, prefix.len) == 0)
+        n++;
+    return n;
+}
+
+enum err
+object_evict_page(struct object_service *s, const struct map_bucket *b,
+                  struct object_evicting *e, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(4));
+    struct page p = {.s = s, .bucket = b, .e = e, .rc = ERR_OK, .eb = eb};
+    struct span after = e->begun ? (struct span){e->after, e->after_len} : e->prefix;
+    struct rt_group group;
+    uint32_t listed;
+    bool more = false;
+
+    p.rc = disks_list(s->options.disks, b->id, 1, after, !e->begun, PAGE, a, &p.entries,
+                      &p.count, &more, eb);
+    e->begun = true;
+    if (p.rc == ERR_OK) {
+        listed = p.count;
+        p.count = with_prefix(&p);
+        e->over = !more || p.count < listed;
+        rt_group_begin(&group);
+        for (unsigned i = 1; i < HANDS && i < p.count; i++)
+            if (rt_group_start(&group, hand, &p) != ERR_OK)
+                break; /* fewer hands, the same work */
+        hand(&p);
+        rt_group_join(&group);
+    }
+    if (p.rc == ERR_OK && p.count > 0) {
+        struct span last = p.entries[p.count - 1].key;
+
+        memcpy(e->after, last.at, last.len);
+        e->after_len = last.len;
+    }
+    arena_free(&a);
+    return p.rc;
+}

@@ -1,0 +1,17 @@
+/* evict: takes what is kept of an attached bucket away, as somebody asked. The remote is not touched. */
+#pragma once
+#include "object/object.h"
+
+struct object_evicting {
+    /* By the caller. */
+    struct span prefix; /* borrowed */
+    /* Zeros at first. */
+    char after[DISK_KEY_MAX];
+    size_t after_len;
+    bool begun, over;
+    uint64_t objects, bytes, kept; /* kept: pinned, or with a write of unknown outcome */
+};
+/* The next page of keys (at most 256); `over` says that there is none left. Durable. May be given up between two pages.
+ * May switch. */
+enum err object_evict_page(struct object_service *s, const struct map_bucket *b,
+                           struct object_evicting *e, struct errbuf *eb) MUST_CHECK;
