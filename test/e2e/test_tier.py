@@ -186,3 +186,21 @@ def test_pins_evict_and_the_budget_of_a_bucket(start_forebay, remote):
         assert read(process, name, objects.size), "pinned"
     assert forebay("unpin", f"s3://{BUCKET}/k0000").returncode == 0
     assert forebay("bucket", "set", f"s3://{BUCKET}", "--cache-budget", "none").returncode == 0
+
+
+def test_a_removed_bucket_gives_its_bytes_back(start_forebay, remote):
+    objects = Counting(remote, 40, 300 * KIB)
+    process = start(start_forebay, remote)
+    own = os.urandom(300 * KIB)
+    assert plain.ask(process.port, "PUT", "native").status == 200
+    assert plain.ask(process.port, "PUT", "native", "own", body=own).status == 200
+    for name in objects.names:
+        read(process, name, objects.size)
+
+    def cached_bytes():
+        return json.loads(process.get("/_/stat")[1])["disk"]["cached_bytes"]
+
+    wait_for(lambda: cached_bytes() > 10 * MIB, "they are kept")
+    assert plain.ask(process.port, "DELETE", BUCKET).status == 204
+    wait_for(lambda: cached_bytes() < 2 * MIB, "the room is there again", timeout=60)
+    assert plain.get(process.port, "native", "own").body == own
