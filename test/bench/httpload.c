@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONNS_MAX = 4096, IN = 8192, SUB = 64 };
+enum { CONNS_MAX = 4096, IN = 8192, SUB = 64, SEND_TURN = 256 << 10 };
 
 struct conn {
     int fd;
@@ -36,6 +36,8 @@ struct conn {
     uint64_t left; /* of a body */
     size_t have;   /* bytes of a head */
     bool busy, in_body;
+    struct iovec out[2]; /* what is left of a long request */
+    size_t out_left;
     char in[IN];
 };
 
@@ -191,6 +193,7 @@ reconnect(struct conn *c)
         die("connect");
     c->have = 0;
     c->in_body = false;
+    c->out_left = 0;
 }
 
 static void ask(struct conn *c, uint64_t due);
@@ -217,29 +220,67 @@ failed(struct conn *c, const char *why)
     rest(c);
 }
 
-/* Head and body in one blocking call: the server reads while we wait. */
+static void
+want_events(struct conn *c, uint32_t events)
+{
+    struct epoll_event e = {.events = events, .data.ptr = c};
+
+    if (epoll_ctl(ep, EPOLL_CTL_MOD, c->fd, &e) != 0)
+        die("epoll");
+}
+
+/* Once; false: the connection is gone. */
+static bool
+send_some(struct conn *c, int flags)
+{
+    size_t head = c->out[0].iov_len, room = SEND_TURN > head ? SEND_TURN - head : 0;
+    size_t rest = c->out[1].iov_len < room ? c->out[1].iov_len : room;
+    struct iovec now[2] = {c->out[0], {c->out[1].iov_base, rest}};
+    struct msghdr m = {.msg_iov = now, .msg_iovlen = 2};
+    ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL | flags);
+
+    if (n < 0 && errno == EAGAIN)
+        return true;
+    if (n <= 0)
+        return false;
+    c->out_left -= (size_t)n;
+    for (int k = 0; k < 2; k++) {
+        size_t gone = (size_t)n < c->out[k].iov_len ? (size_t)n : c->out[k].iov_len;
+
+        c->out[k].iov_base = (char *)c->out[k].iov_base + gone;
+        c->out[k].iov_len -= gone;
+        n -= (ssize_t)gone;
+    }
+    return true;
+}
+
+/* A short request in one blocking call: the server reads while we wait. Long ones go a piece at a time, each connection in
+ * its turn, as if clients were many. */
 static bool
 send_request(struct conn *c, unsigned i)
 {
-    struct iovec iov[2] = {{requests[i], request_lens[i]}, {body, opt.body}};
-    size_t left = request_lens[i] + opt.body;
-
-    while (left > 0) {
-        struct msghdr m = {.msg_iov = iov, .msg_iovlen = 2};
-        ssize_t n = sendmsg(c->fd, &m, MSG_NOSIGNAL);
-
-        if (n <= 0)
-            return false;
-        left -= (size_t)n;
-        for (int k = 0; k < 2; k++) {
-            size_t gone = (size_t)n < iov[k].iov_len ? (size_t)n : iov[k].iov_len;
-
-            iov[k].iov_base = (char *)iov[k].iov_base + gone;
-            iov[k].iov_len -= gone;
-            n -= (ssize_t)gone;
-        }
+    c->out[0] = (struct iovec){requests[i], request_lens[i]};
+    c->out[1] = (struct iovec){body, opt.body};
+    c->out_left = request_lens[i] + opt.body;
+    if (c->out_left > SEND_TURN) {
+        want_events(c, EPOLLIN | EPOLLOUT);
+        return send_some(c, MSG_DONTWAIT);
     }
+    while (c->out_left > 0)
+        if (!send_some(c, 0))
+            return false;
     return true;
+}
+
+static void
+on_writable(struct conn *c)
+{
+    if (c->out_left > 0 && !send_some(c, MSG_DONTWAIT)) {
+        failed(c, "the server closed a connection");
+        return;
+    }
+    if (c->out_left == 0)
+        want_events(c, EPOLLIN);
 }
 
 static unsigned
@@ -366,6 +407,15 @@ on_readable(struct conn *c)
 /* ---- running ---- */
 
 static void
+on_event(const struct epoll_event *e)
+{
+    if ((e->events & (EPOLLOUT | EPOLLIN)) == EPOLLOUT)
+        on_writable(e->data.ptr);
+    else
+        on_readable(e->data.ptr);
+}
+
+static void
 send_due(void)
 {
     uint64_t now = now_ns();
@@ -386,7 +436,7 @@ run_until(uint64_t end)
         int n = epoll_wait(ep, events, 256, opt.rate > 0 ? 0 : 100);
 
         for (int i = 0; i < n; i++)
-            on_readable(events[i].data.ptr);
+            on_event(&events[i]);
         if (opt.rate > 0)
             send_due();
     }
