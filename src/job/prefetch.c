@@ -21,6 +21,9 @@
 #define MANIFEST_MAX     MIB(64)
 #define ROW_FAILURES_MAX 64 /* one after the other: the job could not go on */
 #define NO_ROOM_MAX      16
+#define ROOM_TRIES       5 /* of one object, a second each: something is evicted meanwhile */
+#define ROOM_MS          1000
+#define BUDGET_SHARE     90 /* hundredths of cache.budget that one job may fill */
 #define WAY_MS           20 /* a worker that makes way for readers looks again */
 
 /* What is to be brought, in an order that stays. */
@@ -431,6 +434,15 @@ count_failure(struct work *w, const struct worker *at, enum err rc,
     give_up(w, rc);
 }
 
+/* More than the cache holds would push out what was brought first. */
+static bool
+is_too_much(const struct work *w)
+{
+    uint64_t budget = object_cache_budget(w->job->s->options.object);
+
+    return budget > 0 && w->job->counts.bytes > budget / 100 * BUDGET_SHARE;
+}
+
 static void
 count_done(struct work *w, enum object_brought how, uint64_t bytes)
 {
@@ -451,6 +463,11 @@ count_done(struct work *w, enum object_brought how, uint64_t bytes)
     w->row_no_room = 0;
     c->objects++;
     c->present += how == BROUGHT_HERE;
+    if (is_too_much(w) && w->rc == ERR_OK)
+        give_up(w, err_set(w->eb, ERR_NO_SPACE,
+                           "it is more than the cache holds: %llu bytes were brought, "
+                           "%u %% of cache.budget",
+                           (unsigned long long)c->bytes, (unsigned)BUDGET_SHARE));
 }
 
 /* Of the bytes that came the next one has to wait for. */
@@ -478,6 +495,23 @@ make_way(struct work *w)
     return rc;
 }
 
+/* With the cache full the coldest makes way for what is brought, which takes a moment. */
+static enum err
+bring_or_wait(struct work *w, const char *key, enum object_brought *how, uint64_t *bytes,
+              struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    for (int i = 0; i < ROOM_TRIES && rc == ERR_OK; i++) {
+        rc = object_bring(w->job->s->options.object, w->source.bucket, span_of(key), how,
+                          bytes, eb);
+        if (rc != ERR_OK || *how != BROUGHT_NOT || w->source.ended)
+            return rc;
+        rc = rt_sleep_ms(ROOM_MS);
+    }
+    return rc;
+}
+
 static enum err
 bring_one(struct worker *at)
 {
@@ -490,8 +524,7 @@ bring_one(struct worker *at)
     at->turn = w->turns++;
     at->busy = true;
     w->busy++;
-    rc = object_bring(w->job->s->options.object, w->source.bucket, span_of(at->key), &how,
-                      &bytes, &eb);
+    rc = bring_or_wait(w, at->key, &how, &bytes, &eb);
     w->busy--;
     if (rc == ERR_CANCELLED || rt_cancelled())
         return ERR_CANCELLED; /* still busy: the next start begins with it */

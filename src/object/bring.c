@@ -65,6 +65,12 @@ object_bring(struct object_service *s, const struct map_bucket *b, struct span k
     return what.rc;
 }
 
+uint64_t
+object_cache_budget(const struct object_service *s)
+{
+    return s->options.cache_budget;
+}
+
 unsigned
 object_readers_waiting(const struct object_service *s)
 {

@@ -24,6 +24,7 @@ struct join {
     struct arena *arena; /* the reader's, who waits meanwhile */
     struct object_info *info;
     struct cold_get *get;
+    bool brought;
     bool bypass, local;
     struct row row;
     enum err rc;
@@ -48,7 +49,7 @@ find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
         j->info->source = slot->fetch->proved ? OBJECT_LOCAL : OBJECT_JOINED;
         return ERR_OK;
     }
-    return fetch_start(j->s, j->bucket, slot, out, j->eb);
+    return fetch_start(j->s, j->bucket, slot, j->brought, out, j->eb);
 }
 
 static enum err
@@ -104,12 +105,18 @@ join_on_home(void *arg)
 
 enum err
 cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
-          struct arena *a, struct object_info *info, struct cold_get **out, bool *bypass,
-          struct errbuf *eb)
+          bool brought, struct arena *a, struct object_info *info, struct cold_get **out,
+          bool *bypass, struct errbuf *eb)
 {
     struct cold_get *g = arena_alloc(a, sizeof *g);
-    struct join j = {
-        .s = s, .bucket = b, .key = key, .arena = a, .info = info, .get = g, .eb = eb};
+    struct join j = {.s = s,
+                     .bucket = b,
+                     .key = key,
+                     .brought = brought,
+                     .arena = a,
+                     .info = info,
+                     .get = g,
+                     .eb = eb};
     enum err rc;
 
     *out = NULL;

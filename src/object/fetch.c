@@ -147,7 +147,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     f->etag = from->etag;
     etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
     f->info.source = OBJECT_COLD;
-    if (!tier_admits(f->s, f->bucket, f->key, from->size))
+    if (!tier_admits(f->s, f->bucket, f->key, from->size, f->brought))
         return ERR_OK;
     return begin_writer(f);
 }
@@ -415,7 +415,7 @@ run(void *arg)
 
 enum err
 fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slot *slot,
-            struct fetch **out, struct errbuf *eb)
+            bool brought, struct fetch **out, struct errbuf *eb)
 {
     struct fetch *f;
     enum err rc;
@@ -426,6 +426,7 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     f->s = s;
     f->bucket = map_bucket_ref(b);
     f->slot = slot;
+    f->brought = brought;
     slot->refs++;
     f->key = (struct span){slot->name + 8, slot->name_len - 8};
     f->refs = 2; /* the caller's and the transfer's */

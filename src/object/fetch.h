@@ -31,6 +31,7 @@ struct fetch {
     unsigned peeking; /* readers inside disks_write_peek() */
     enum fetch_state state;
     bool keep;           /* goes on without readers */
+    bool brought;        /* somebody asked for it to be kept */
     bool obsolete;       /* a write overtook it: not to be kept */
     bool proved;         /* length and sum agree: readers may have the last bytes */
     bool sealed;         /* the writer is being committed: readers wait */
@@ -59,7 +60,7 @@ struct fetch {
 
 /* Starts the transfer; the caller has one reference. */
 enum err fetch_start(struct object_service *s, const struct map_bucket *b,
-                     struct key_slot *slot, struct fetch **out,
+                     struct key_slot *slot, bool brought, struct fetch **out,
                      struct errbuf *eb) MUST_CHECK;
 struct fetch *fetch_ref(struct fetch *f);
 void fetch_drop(struct fetch **fp);

@@ -102,7 +102,8 @@ cached_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
     g->counted = !g->behind;
     if (g->counted)
         atomic_fetch_add_explicit(&g->s->cold_readers, 1, memory_order_relaxed);
-    rc = cold_join(g->s, g->bucket, g->key, g->arena, info, &g->cold, &bypass, eb);
+    rc = cold_join(g->s, g->bucket, g->key, g->behind, g->arena, info, &g->cold, &bypass,
+                   eb);
 
     if (rc == ERR_OK && bypass && g->behind) {
         *info = (struct object_info){.source = OBJECT_BYPASS};

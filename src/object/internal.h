@@ -63,9 +63,10 @@ struct object_get *get_of_row(struct object_service *s, const struct map_bucket 
 /* cold.c: one fetch for all who wait. */
 struct cold_get;
 /* Joins or starts the fetch of a key. *bypass: nothing can be kept (no space, over budget): read directly. */
+/* `brought`: it is to be kept, whatever the policy says of it. */
 enum err cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
-                   struct arena *a, struct object_info *info, struct cold_get **out,
-                   bool *bypass, struct errbuf *eb) MUST_CHECK;
+                   bool brought, struct arena *a, struct object_info *info,
+                   struct cold_get **out, bool *bypass, struct errbuf *eb) MUST_CHECK;
 /* Is this the answer of a fetch that cannot be kept? Then it is read once, from the first byte on. */
 bool cold_is_relay(const struct cold_get *g);
 /* How far the fetch has come; for readers who want bytes far ahead of it. */

@@ -130,6 +130,8 @@ enum object_brought {
 enum err object_bring(struct object_service *s, const struct map_bucket *b,
                       struct span key, enum object_brought *how, uint64_t *bytes,
                       struct errbuf *eb) MUST_CHECK;
+/* Bytes of the cache as configured; 0: as much as there is. Any thread. */
+uint64_t object_cache_budget(const struct object_service *s);
 /* Readers of what is not here, at this moment: what is done for readers to come makes way for them. Any thread. */
 unsigned object_readers_waiting(const struct object_service *s);
 

@@ -85,11 +85,11 @@ node_has_room(struct object_service *s, uint64_t size)
 
 bool
 tier_admits(struct object_service *s, const struct map_bucket *b, struct span key,
-            uint64_t size)
+            uint64_t size, bool brought)
 {
     struct tier *t = s->tier;
     uint32_t seen = admission_count(&t->admission, key_hash(b, key));
-    bool tight = false, pinned = tier_is_pinned(b, key);
+    bool tight = false, pinned = brought || tier_is_pinned(b, key);
     bool room = node_has_room(s, size) && bucket_has_room(s, b, size, &tight);
     bool good = pinned || admission_allows(&t->admission, seen);
 

@@ -15,9 +15,10 @@ struct tier;
 enum err tier_start(struct object_service *s, struct errbuf *eb) MUST_CHECK;
 void tier_stop(struct object_service *s); /* switches */
 
-/* May an object of so many bytes be kept? One miss of its key is counted. */
+/* May an object of so many bytes be kept? One miss of its key is counted. `brought`: somebody asked for it to be kept (a
+ * prefetch), so that only room decides. */
 bool tier_admits(struct object_service *s, const struct map_bucket *b, struct span key,
-                 uint64_t size);
+                 uint64_t size, bool brought);
 /* It was kept; `row` is its place. */
 void tier_kept(struct object_service *s, const struct map_bucket *b, struct span key,
                const struct row *row);

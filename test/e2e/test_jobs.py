@@ -146,9 +146,9 @@ def test_a_dead_backend_ends_it_with_a_reason(tier, remote_s3):
 
 
 def test_a_full_cache_ends_it_with_a_reason(start_forebay, cloud, remote_bucket, remote_s3):
-    process = start_forebay(settings={**HASTY, "cache.budget": "200KiB"})
+    process = start_forebay(settings={**HASTY, "cache.budget": "2MiB"})
     assert attach(process, remote_bucket, cloud.endpoint).returncode == 0
-    fill(remote_s3, remote_bucket, [f"k{n:03d}" for n in range(100)])
+    fill(remote_s3, remote_bucket, [f"k{n:03d}" for n in range(100)], size=40 * KIB)
     done = cli(process, "prefetch", f"s3://{remote_bucket}/", "-p", "1")
     assert done.returncode == 5 and "cache.budget" in done.stderr, done.stdout + done.stderr
 
