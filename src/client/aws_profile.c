@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-#define LINE_MAX_BYTES 8192
+#define LINE_MAX_BYTES 4096
 
 static char *
 path_of(const char *variable, const char *below_home)
