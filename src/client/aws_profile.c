@@ -88,13 +88,14 @@ take_pair(struct aws_profile *p, char *line)
 static void
 read_file(const char *path, const char *profile, struct aws_profile *out)
 {
-    char line[LINE_MAX_BYTES];
+    char *line; /* owned; too large for a fiber's stack */
     FILE *in = path != NULL ? fopen(path, "re") : NULL;
     bool inside = false;
 
     if (in == NULL)
         return;
-    while (fgets(line, sizeof line, in) != NULL) {
+    line = xmalloc(LINE_MAX_BYTES);
+    while (fgets(line, LINE_MAX_BYTES, in) != NULL) {
         char *text = trim(line);
 
         if (text[0] == '[') {
@@ -104,7 +105,8 @@ read_file(const char *path, const char *profile, struct aws_profile *out)
             take_pair(out, text);
         }
     }
-    explicit_bzero(line, sizeof line);
+    explicit_bzero(line, LINE_MAX_BYTES);
+    free(line);
     fclose(in);
 }
 
