@@ -97,8 +97,7 @@ admission_allows(const struct admission *a, uint32_t seen)
 bool
 admission_stays(const struct admission *a, uint64_t key_hash, uint32_t heat)
 {
-    return (uint64_t)admission_seen(a, key_hash) * HEAT_ONE >
-           (uint64_t)heat + HEAT_ONE / 2;
+    return (uint64_t)admission_seen(a, key_hash) * HEAT_ONE > heat;
 }
 
 uint64_t

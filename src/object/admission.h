@@ -43,7 +43,7 @@ uint32_t admission_seen(const struct admission *a, uint64_t key_hash);
 bool admission_allows(const struct admission *a, uint32_t seen);
 /* As if something had to go for it. */
 bool admission_is_wanted(const struct admission *a, uint32_t seen);
-/* Is this one read clearly more than its segment, an object of it on the average? Then it stays when that one goes. */
+/* Is this one read more than its segment, an object of it on the average? Then it stays when that one goes. */
 bool admission_stays(const struct admission *a, uint64_t key_hash, uint32_t heat);
 /* Reads (hits and misses) of a window, for a cache of so many objects: some rounds over it, and no more than the sketch
  * tells apart. */

@@ -107,8 +107,9 @@ tier_kept(struct object_service *s, const struct map_bucket *b, struct span key,
           const struct row *row)
 {
     /* What it was asked for before counts where it lies now, else the newest would always be the coldest. */
-    disks_heat_add(s->options.disks, row,
-                   1 + admission_seen(&s->tier->admission, key_hash(b, key)));
+    uint32_t seen = admission_seen(&s->tier->admission, key_hash(b, key));
+
+    disks_heat_add(s->options.disks, row, MAX(seen, 1u));
 }
 
 void
