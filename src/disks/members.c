@@ -314,6 +314,33 @@ disks_add(struct disks *ds, const char *path, uint8_t id[16], struct errbuf *eb)
 
 /* ---- drain ---- */
 
+/* Would as many disks take objects without this one as every bucket wants copies? Else its copies would be taken away and
+ * none made. */
+static enum err
+left_are_enough(struct disks *ds, const struct slot *s, struct errbuf *eb)
+{
+    unsigned left = count_in(ds, SLOT_ACTIVE) - 1;
+    struct disks_bucket b;
+    uint64_t after = 0;
+
+    while (ds->keeper.next_bucket != NULL &&
+           ds->keeper.next_bucket(ds->keeper.buckets_arg, after, &b)) {
+        unsigned copies = b.cached ? 1 : b.copies;
+
+        after = b.id;
+        if (copies > left)
+            err_set(eb, ERR_DENIED,
+                    "%s cannot go: bucket \"%.*s\" wants %u copies, and %u %s would be "
+                    "left; add a disk first, or set fewer copies",
+                    s->path, SPAN_ARG(b.birth_name), copies, left,
+                    left == 1 ? "disk" : "disks");
+        disks_bucket_fini(&b);
+        if (copies > left)
+            return ERR_DENIED;
+    }
+    return ERR_OK;
+}
+
 static enum err
 drain(struct change *c)
 {
@@ -341,7 +368,10 @@ drain(struct change *c)
         return err_set(c->eb, ERR_DENIED,
                        "%s is the only disk that takes objects: add another one first",
                        ds->slots[i].path);
-    rc = check_generation(ds, c->eb);
+    if (!c->flag)
+        rc = left_are_enough(ds, &ds->slots[i], c->eb);
+    if (rc == ERR_OK)
+        rc = check_generation(ds, c->eb);
     if (rc != ERR_OK)
         return rc;
     if (want == SLOT_ACTIVE)

@@ -193,6 +193,27 @@ drain_over_a_restart(void *arg)
     disks_close(&g->ds);
 }
 
+/* With fewer disks than copies some would be taken away and none made: refused, and nothing has changed. */
+static void
+drain_below_the_copies(void *arg)
+{
+    struct rig *g = arg;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    put_all(g, 1);
+    CHECK(disks_drain(g->ds, g->path[0], false, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_DENIED);
+    CHECK_SAYS(g->eb.text, "wants 2 copies, and 1 disk would be left");
+    CHECK_U64(rig_objects_on(g, g->path[1]), KEYS);
+    CHECK_U64(rig_objects_on(g, g->path[2]), KEYS);
+    CHECK(disks_drain(g->ds, g->path[0], true, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_OK);
+    get_all(g, 1);
+    disks_close(&g->ds);
+}
+
 static void
 command(const char *fmt, const char *a, const char *b)
 {
@@ -250,6 +271,11 @@ test_a_drain_goes_on_after_a_restart(void)
     rig_run(drain_over_a_restart, &(struct rig){.copies = 1});
 }
 static void
+test_a_drain_below_the_copies_is_refused(void)
+{
+    rig_run(drain_below_the_copies, &(struct rig){.copies = 2});
+}
+static void
 test_who_is_refused(void)
 {
     rig_run(refusals, &(struct rig){.copies = 1});
@@ -264,6 +290,7 @@ main(int argc, char **argv)
     RUN(test_conditions_are_judged_by_the_owner);
     RUN(test_disks_come_and_go);
     RUN(test_a_drain_goes_on_after_a_restart);
+    RUN(test_a_drain_below_the_copies_is_refused);
     RUN(test_who_is_refused);
     return check_done();
 }
