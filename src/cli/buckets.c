@@ -193,6 +193,14 @@ static const struct flag bucket_flags[] = {
      "alone",
      false},
     {"quota-objects", 0, "N", "set: at most so many objects; none: no limit", false},
+    {"ttl", 0, "TIME",
+     "set: of an attached bucket, ask the remote again about what is kept after this "
+     "time, as 10m; always; never",
+     false},
+    {"stale", 0, "serve|fail",
+     "set: of an attached bucket, when it cannot be asked again: serve what is kept, or "
+     "fail",
+     false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -215,12 +223,14 @@ static const struct verb bucket = {
     .most = 2,
     .examples = bucket_examples,
     .flags = bucket_flags,
-    .more = "An object of an attached bucket is fetched at its first read, kept, and "
-            "served from here afterwards. A kept\n"
-            "version is served unasked until it is written through this server; changes "
-            "made at the remote behind its\n"
-            "back are not noticed yet. Without --store-credentials the server uses its "
-            "own AWS environment.",
+    .more =
+        "An object of an attached bucket is fetched at its first read, kept, and "
+        "served from here afterwards. A kept\n"
+        "version is served unasked until it is written through this server, or its time "
+        "to live (set --ttl) is over: then\n"
+        "the remote is asked whether it is still its own. Without --store-credentials "
+        "the server uses its "
+        "own AWS environment.",
 };
 
 static void
@@ -446,6 +456,44 @@ set_quota(const struct args *a, const char *flag, const char *member, bool size,
     return ERR_OK;
 }
 
+static enum err
+set_ttl(const struct args *a, struct json *j, unsigned *members, struct errbuf *eb)
+{
+    const char *text = args_value(a, "ttl");
+    uint64_t ms = 0;
+    enum err rc = ERR_OK;
+
+    if (text == NULL)
+        return ERR_OK;
+    if (strcmp(text, "always") == 0)
+        ms = 1;
+    else if (strcmp(text, "never") != 0)
+        rc = num_duration_ms(span_of(text), &ms, eb);
+    if (rc == ERR_OK && ms == 0 && strcmp(text, "never") != 0)
+        rc = err_set(eb, ERR_BAD_REQUEST, "to ask each time, say always");
+    if (rc != ERR_OK)
+        err_prefix(eb, "--ttl \"%s\"", text);
+    json_u64(j, "ttl_ms", ms);
+    (*members)++;
+    return rc;
+}
+
+static enum err
+set_stale(const struct args *a, struct json *j, unsigned *members, struct errbuf *eb)
+{
+    const char *text = args_value(a, "stale");
+    bool fail = text != NULL && strcmp(text, "fail") == 0;
+
+    if (text == NULL)
+        return ERR_OK;
+    if (!fail && strcmp(text, "serve") != 0)
+        return err_set(eb, ERR_BAD_REQUEST, "--stale \"%s\": expected serve or fail",
+                       text);
+    json_bool(j, "fail_stale", fail);
+    (*members)++;
+    return ERR_OK;
+}
+
 /* One flag is one member of the document. */
 static enum err
 set_document(const struct args *a, struct json *j, struct errbuf *eb)
@@ -464,6 +512,10 @@ set_document(const struct args *a, struct json *j, struct errbuf *eb)
         rc = set_quota(a, "cache-budget", "cache_budget", true, j, &members, eb);
     if (rc == ERR_OK)
         rc = set_quota(a, "quota-objects", "quota_objects", false, j, &members, eb);
+    if (rc == ERR_OK)
+        rc = set_ttl(a, j, &members, eb);
+    if (rc == ERR_OK)
+        rc = set_stale(a, j, &members, eb);
     if (rc != ERR_OK)
         return rc;
     if (anonymous != NULL) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "object/fresh.h"
 #include "object/hasher.h"
 #include "object/tier.h"
 #include "rt/file.h"
@@ -343,6 +344,7 @@ keep(struct fetch *f)
     rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
     if (rc == ERR_OK) {
         tier_kept(f->s, f->bucket, f->key, &f->row);
+        fresh_mark(f->s, f->bucket, f->key, &f->row);
         move(f, FETCH_KEPT);
     }
     return rc == ERR_PRECONDITION ? overtaken(f) : rc;

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "object/fresh.h"
 #include "object/tier.h"
 #include "rt/file.h"
 #include "wire/etag.h"
@@ -132,6 +133,8 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key, boo
                              .behind = behind,
                              .arena = a};
     rc = find_local(s, &k, &g->row, a, info, eb);
+    if (rc == ERR_OK && !behind)
+        rc = fresh_check(s, b, key, &g->row, false, info, eb);
     if (rc == ERR_NOT_FOUND && b->cached)
         rc = cached_begin(g, info, eb);
     if (rc != ERR_OK) {
@@ -351,7 +354,8 @@ object_again_keep(const struct object_get *g, struct object_again *out)
 {
     struct disks_key k = object_disk_key(g->bucket, g->key);
 
-    if (g->kind != LOCAL || g->reader.from == NULL || g->label != LABEL_HIT)
+    if (g->kind != LOCAL || g->reader.from == NULL || g->label != LABEL_HIT ||
+        g->bucket->ttl_ms != 0) /* its time may be over */
         return false;
     out->cached = g->bucket->cached;
     out->reads = 0;
@@ -416,6 +420,22 @@ object_get_end(struct object_get **gp)
 }
 
 enum err
+object_ask_again(struct object_service *s, const struct map_bucket *b, struct span key,
+                 struct arena *a, struct errbuf *eb)
+{
+    struct disks_key k = object_disk_key(b, key);
+    struct object_info info = {0};
+    struct row row;
+    enum err rc = find_local(s, &k, &row, a, &info, eb);
+
+    if (rc == ERR_OK)
+        rc = fresh_check(s, b, key, &row, true, &info, eb);
+    if (rc == ERR_OK && info.stale)
+        rc = err_set(eb, ERR_BACKEND, "the remote could not be asked");
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+enum err
 object_head(struct object_service *s, const struct map_bucket *b, struct span key,
             struct arena *a, struct object_info *info, struct errbuf *eb)
 {
@@ -424,6 +444,8 @@ object_head(struct object_service *s, const struct map_bucket *b, struct span ke
     struct row row;
     enum err rc = find_local(s, &k, &row, a, info, eb);
 
+    if (rc == ERR_OK)
+        rc = fresh_check(s, b, key, &row, false, info, eb);
     if (rc != ERR_NOT_FOUND || !b->cached)
         return rc;
     rc = cloud_head(s->options.cloud, b, key, a, &from, eb);

@@ -22,8 +22,9 @@ struct object_service {
     struct key_table *
         *keys; /* one a loop: keys with a fetch or a write-through under way */
     _Atomic unsigned cold_readers;
-    struct hashing *hashing; /* one a loop, hasher.c */
-    struct tier *tier;       /* owned */
+    struct hashing *hashing;   /* one a loop, hasher.c */
+    struct fresh_table *fresh; /* owned */
+    struct tier *tier;         /* owned */
 };
 
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */

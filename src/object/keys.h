@@ -12,8 +12,9 @@ struct key_slot {
     size_t name_len;
     unsigned refs;
     bool writing;
+    bool asking;            /* the remote, whether what is kept is still its own */
     struct fetch *fetch;    /* borrowed: it leaves by itself */
-    struct rt_cond changed; /* `writing` went, or a fetch began or ended */
+    struct rt_cond changed; /* `writing` or `asking` went, or a fetch began or ended */
     struct key_table *table;
 };
 struct key_table {

@@ -53,6 +53,8 @@ struct object_info {
     char etag[160];          /* without quotes: hex, hex-N, or the backend's own */
     struct object_meta meta; /* in the arena given */
     enum object_source source;
+    bool
+        stale; /* it is here, its time to live is over, and the remote could not be asked */
     struct object_version version; /* of native buckets */
     bool is_marker;                /* with ERR_NOT_FOUND: a delete marker stands there */
 };
@@ -132,6 +134,10 @@ enum err object_bring(struct object_service *s, const struct map_bucket *b,
                       struct errbuf *eb) MUST_CHECK;
 /* Bytes of the cache as configured; 0: as much as there is. Any thread. */
 uint64_t object_cache_budget(const struct object_service *s);
+/* Asks the remote of an attached bucket whether what is kept of a key is still its own; another version ends the kept one.
+ * ERR_OK also when nothing is kept. ERR_BACKEND: it could not be asked. */
+enum err object_ask_again(struct object_service *s, const struct map_bucket *b,
+                          struct span key, struct arena *a, struct errbuf *eb) MUST_CHECK;
 /* Readers of what is not here, at this moment: what is done for readers to come makes way for them. Any thread. */
 unsigned object_readers_waiting(const struct object_service *s);
 

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "object/fresh.h"
 #include "object/tier.h"
 #include "rt/loop.h"
 
@@ -19,6 +20,7 @@ object_start(const struct object_options *o, struct object_service **out,
         s->options.cache_high = 95;
     if (s->options.cache_low == 0 || s->options.cache_low > s->options.cache_high)
         s->options.cache_low = s->options.cache_high - MIN(5u, s->options.cache_high - 1);
+    s->fresh = fresh_new();
     rc = key_tables_start(s);
     if (rc == ERR_OK)
         rc = tier_start(s, eb);
@@ -40,6 +42,7 @@ object_stop(struct object_service **sp)
         return;
     key_tables_stop(s);
     tier_stop(s);
+    fresh_free(&s->fresh);
     free(s->hashing);
     free(s);
 }

@@ -95,6 +95,32 @@ set_cache_budget(struct map_bucket *b, const json_t *v, struct errbuf *eb)
     return ERR_OK;
 }
 
+static enum err
+set_ttl(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    json_int_t n = json_integer_value(v);
+
+    if (!b->cached)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "only an attached bucket has a time to live: a native one has no "
+                       "other truth");
+    if (!json_is_integer(v) || n < 0)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "\"ttl_ms\" is a number of milliseconds; 0 takes it away");
+    b->ttl_ms = (uint64_t)n;
+    return ERR_OK;
+}
+
+static enum err
+set_fail_stale(struct map_bucket *b, const json_t *v, struct errbuf *eb)
+{
+    if (!b->cached || !json_is_boolean(v))
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "\"fail_stale\" is true or false, of an attached bucket");
+    b->fail_stale = json_is_true(v);
+    return ERR_OK;
+}
+
 /* A prefix of keys, as text without a NUL. */
 static enum err
 prefix_of(const struct map_bucket *b, const char *name, const json_t *v, const char **out,
@@ -169,6 +195,8 @@ static const struct member {
     {"quota_bytes", set_quota_bytes},
     {"quota_objects", set_quota_objects},
     {"cache_budget", set_cache_budget},
+    {"ttl_ms", set_ttl},
+    {"fail_stale", set_fail_stale},
     {"pin", set_pin},
     {"unpin", set_unpin},
 };

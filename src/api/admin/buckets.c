@@ -35,6 +35,9 @@ admin_put_bucket(struct json *j, const struct map_bucket *b)
             json_u64(j, "quota_objects", b->quota_objects);
     }
     if (b->cached) {
+        if (b->ttl_ms > 0)
+            json_u64(j, "ttl_ms", b->ttl_ms);
+        json_bool(j, "fail_stale", b->fail_stale);
         if (b->cache_budget > 0)
             json_u64(j, "cache_budget", b->cache_budget);
         if (b->pin_count > 0) {

@@ -8,7 +8,7 @@
 
 /* Where the bytes came from, for users who wonder about their cache. */
 static void
-put_source(struct request *q, enum object_source source)
+put_source(struct request *q, enum object_source source, bool stale)
 {
     static const char *const names[] = {
         [OBJECT_LOCAL] = "hit",
@@ -19,6 +19,8 @@ put_source(struct request *q, enum object_source source)
 
     if (q->bucket->cached)
         http_header(q->http, "x-forebay-cache", span_of(names[source]));
+    if (stale)
+        http_header(q->http, "x-forebay-stale", SPAN("backend-down"));
 }
 
 static enum err
@@ -60,6 +62,12 @@ s3_open_object(struct request *q, const struct map_bucket *b, struct span key,
     enum err rc = ERR_NOT_FOUND;
 
     *out = NULL;
+    if (b->cached &&
+        fields_get(http_fields(q->http->head), "x-forebay-latest").at != NULL) {
+        rc = object_ask_again(q->api->options.object, b, key, q->arena, eb);
+        if (rc != ERR_OK)
+            return rc;
+    }
     for (int i = 0; i < REPLACED_MAX; i++) {
         rc = object_get_begin_version(q->api->options.object, b, key, v, q->arena, info,
                                       out, eb);
@@ -237,7 +245,7 @@ put_head(struct request *q, const struct asked *asked, const struct object_info 
 {
     s3_put_object_headers(q, info);
     s3_put_version_of(q, info);
-    put_source(q, info->source);
+    put_source(q, info->source, info->stale);
     if (status == 206)
         http_headerf(q->http, "content-range", "bytes %llu-%llu/%llu",
                      (unsigned long long)range->first,

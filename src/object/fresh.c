@@ -1,0 +1,172 @@
+#include "object/fresh.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "object/keys.h"
+
+#define PLACES                                                                           \
+    (1u << 16) /* a version has one, and loses it to the next that falls there */
+#define TIME_MASK                                                                        \
+    ((1u << 24) - 1) /* seconds since the start: 194 days, then all is asked again */
+
+struct fresh_table {
+    uint64_t begun_ns;
+    _Atomic uint64_t places[PLACES]; /* 40 bits of hash, 24 of seconds + 1; 0: empty */
+};
+
+struct fresh_table *
+fresh_new(void)
+{
+    struct fresh_table *t = xcalloc(1, sizeof *t); /* touched as it fills */
+
+    t->begun_ns = rt_now_ns();
+    return t;
+}
+
+void
+fresh_free(struct fresh_table **tp)
+{
+    free(*tp);
+    *tp = NULL;
+}
+
+static uint64_t
+hash_of(const struct map_bucket *b, struct span key, const struct row *row)
+{
+    uint64_t seed = b->id * 0x9E3779B97F4A7C15u ^ row->version.counter ^
+                    (uint64_t)row->version.epoch << 40;
+
+    return hash_xxh3(key.at, key.len, seed);
+}
+
+static uint64_t
+seconds(const struct fresh_table *t)
+{
+    return (rt_now_ns() - t->begun_ns) / 1000000000u + 1;
+}
+
+void
+fresh_mark(struct object_service *s, const struct map_bucket *b, struct span key,
+           const struct row *row)
+{
+    uint64_t hash, now;
+
+    if (b->ttl_ms == 0)
+        return;
+    hash = hash_of(b, key, row);
+    now = seconds(s->fresh);
+    if (now <= TIME_MASK)
+        atomic_store_explicit(&s->fresh->places[hash % PLACES],
+                              (hash & ~(uint64_t)TIME_MASK) | now, memory_order_relaxed);
+}
+
+static bool
+is_fresh(const struct object_service *s, const struct map_bucket *b, struct span key,
+         const struct row *row)
+{
+    uint64_t hash = hash_of(b, key, row);
+    uint64_t there =
+        atomic_load_explicit(&s->fresh->places[hash % PLACES], memory_order_relaxed);
+    uint64_t age;
+
+    if (there == 0 || ((there ^ hash) & ~(uint64_t)TIME_MASK) != 0)
+        return false;
+    age = seconds(s->fresh) - MIN(there & TIME_MASK, seconds(s->fresh));
+    return age * 1000 < b->ttl_ms - MIN(b->ttl_ms, 999u);
+}
+
+struct ask {
+    struct object_service *s;
+    const struct map_bucket *bucket;
+    struct span key;
+    const struct row *row;
+    struct object_info *info;
+    bool now;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+/* ERR_OK: the same; ERR_NOT_FOUND: another one, or none. */
+static enum err
+compare(struct ask *q)
+{
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    struct s3_object_info from;
+    struct object_meta meta;
+    char etag[160];
+    enum err rc = cloud_head(q->s->options.cloud, q->bucket, q->key, a, &from, q->eb);
+
+    if (rc == ERR_OK)
+        rc = meta_from_backend(&from, a, &meta, q->eb);
+    if (rc == ERR_OK) {
+        etag_of(meta.md5, meta.parts, meta.etag_text, etag);
+        if (from.size != q->info->size || strcmp(etag, q->info->etag) != 0)
+            rc = err_set(q->eb, ERR_NOT_FOUND, "the remote has another version");
+    }
+    arena_free(&a);
+    return rc;
+}
+
+/* Somebody else may have replaced it meanwhile: then there is nothing to end. */
+static enum err
+end_kept(struct ask *q)
+{
+    enum err rc =
+        disks_evict_one(q->s->options.disks, q->bucket->id, q->key, q->row, q->eb);
+
+    LOG(LOG_INFO, "tier.outdated", "a kept version is not the remote's any more",
+        L_TEXT("bucket", q->bucket->name), L_SPAN("key", q->key));
+    return rc == ERR_OK || rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ? ERR_NOT_FOUND
+                                                                         : rc;
+}
+
+static void
+ask_on_home(void *arg)
+{
+    struct ask *q = arg;
+    struct key_slot *slot = NULL;
+
+    q->rc = key_slot_get(q->s, q->bucket, q->key, &slot, q->eb);
+    while (q->rc == ERR_OK && slot->asking) {
+        q->rc = rt_cond_wait(&slot->changed, DEADLINE_NEVER);
+        if (q->rc != ERR_OK)
+            err_set(q->eb, q->rc, "waiting for the remote's word was given up");
+    }
+    if (q->rc != ERR_OK || (!q->now && is_fresh(q->s, q->bucket, q->key, q->row))) {
+        key_slot_drop(&slot);
+        return;
+    }
+    slot->asking = true;
+    q->rc = compare(q);
+    if (q->rc == ERR_OK)
+        fresh_mark(q->s, q->bucket, q->key, q->row);
+    else if (q->rc == ERR_NOT_FOUND)
+        q->rc = end_kept(q);
+    slot->asking = false;
+    rt_cond_broadcast(&slot->changed);
+    key_slot_drop(&slot);
+}
+
+enum err
+fresh_check(struct object_service *s, const struct map_bucket *b, struct span key,
+            const struct row *row, bool now, struct object_info *info, struct errbuf *eb)
+{
+    struct ask q = {
+        .s = s, .bucket = b, .key = key, .row = row, .info = info, .now = now, .eb = eb};
+    enum err rc;
+
+    if (!b->cached || (!now && (b->ttl_ms == 0 || is_fresh(s, b, key, row))))
+        return ERR_OK;
+    rc = key_on_home(key_home(b, key), ask_on_home, &q);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no fiber is free to ask the remote");
+    if (q.rc != ERR_BACKEND || b->fail_stale)
+        return q.rc;
+    info->stale = true;
+    return ERR_OK;
+}

@@ -1,0 +1,22 @@
+/* fresh: is a kept version still what the remote has? Buckets with a time to live ask again when it is over: one HEAD for all
+ * who wait, on the key's home loop. Another ETag ends the kept version, durably, before anybody is shown the new one.
+ *
+ * When a version was last asked for is known in memory only, in a table that forgets: then it is asked again, which is
+ * always right.
+ */
+#pragma once
+#include "object/internal.h"
+
+struct fresh_table; /* of a node; any loop, no lock */
+struct fresh_table *fresh_new(void);
+void fresh_free(struct fresh_table **tp); /* NULL is fine */
+
+/* This version is the remote's at this moment: it was just fetched, or compared. */
+void fresh_mark(struct object_service *s, const struct map_bucket *b, struct span key,
+                const struct row *row);
+/* A version that is here, with what is known of it. ERR_OK: serve it; `info->stale` says that the remote could not be asked.
+ * ERR_NOT_FOUND: it is not the remote's any more, and gone. ERR_BACKEND: it cannot be asked, and the bucket wants no stale
+ * answers. `now`: ask, whatever the time to live says. May switch. */
+enum err fresh_check(struct object_service *s, const struct map_bucket *b,
+                     struct span key, const struct row *row, bool now,
+                     struct object_info *info, struct errbuf *eb) MUST_CHECK;
