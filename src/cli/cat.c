@@ -11,6 +11,7 @@ static const struct flag cat_flags[] = {
     {"range", 0, "FIRST-LAST", "these bytes, both ends included; 100- is from 100 on",
      false},
     {"tail", 0, "SIZE", "the last bytes", false},
+    {"latest", 0, NULL, "of attached buckets: the remote is asked first", false},
     SELECT_FLAGS,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
@@ -106,6 +107,7 @@ take_flags(struct cut *c, struct errbuf *eb)
     enum err rc = ERR_OK;
 
     if (a->verb == &cat) {
+        s3_client_ask_latest(c->s->s3, args_has(a, "latest"));
         if ((text = args_value(a, "range")) != NULL)
             rc = take_range(text, &c->range, eb);
         if (rc == ERR_OK && (text = args_value(a, "tail")) != NULL) {

@@ -14,6 +14,7 @@
         {"restart", 0, NULL, "begin large ones anew, whatever an earlier try left",      \
          false},                                                                         \
         {"no-follow", 0, NULL, "leave symbolic links of a local source out", false},     \
+        {"latest", 0, NULL, "of attached buckets: the remote is asked first", false},    \
         SELECT_FLAGS, PARALLEL_FLAG, SESSION_FLAGS,                                      \
     {                                                                                    \
         NULL, 0, NULL, NULL, false                                                       \
@@ -279,6 +280,7 @@ act(struct session *s)
                      .recursive = args_has(a, "recursive")};
     enum exit_code code;
 
+    s3_client_ask_latest(s->s3, args_has(a, "latest"));
     if (a->verb != &get && one) {
         err_set(&s->eb, ERR_BAD_REQUEST, "%s wants a source and a target", a->verb->name);
         free(f);

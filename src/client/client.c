@@ -137,6 +137,12 @@ s3_client_free(struct s3_client **cp)
 }
 
 void
+s3_client_ask_latest(struct s3_client *c, bool yes)
+{
+    c->latest = yes;
+}
+
+void
 s3_client_take_credentials(struct s3_client *c, struct s3_credentials *keys)
 {
     s3_credentials_fini(&c->credentials);

@@ -13,7 +13,7 @@ struct s3_client {
     char *host;        /* without port */
     char *host_header; /* with it where it is not the scheme's own */
     uint16_t port;
-    bool is_tls, virtual_host, anonymous, plain, requester_pays;
+    bool is_tls, virtual_host, anonymous, plain, requester_pays, latest;
     char *region;
     struct s3_credentials credentials; /* owned, wiped */
     struct sigv4_cache **keys;         /* one a loop */

@@ -68,7 +68,7 @@ static enum err
 sign(struct s3_client *c, const struct s3_order *o, struct span path, struct span host,
      struct arena *a, struct fields *out, struct errbuf *eb)
 {
-    struct field *h = arena_alloc(a, (o->header_count + 2 + SIGV4_ADDED_MAX) * sizeof *h);
+    struct field *h = arena_alloc(a, (o->header_count + 3 + SIGV4_ADDED_MAX) * sizeof *h);
     struct query q = {o->params, o->param_count};
     struct sigv4_signed *s = arena_alloc(a, sizeof *s);
     size_t n = 0;
@@ -76,6 +76,8 @@ sign(struct s3_client *c, const struct s3_order *o, struct span path, struct spa
 
     for (uint32_t i = 0; i < o->header_count; i++)
         h[n++] = (struct field){o->headers[i].name, o->headers[i].value};
+    if (c->latest)
+        h[n++] = (struct field){SPAN("x-forebay-latest"), SPAN("1")};
     if (c->requester_pays)
         h[n++] = (struct field){SPAN("x-amz-request-payer"), SPAN("requester")};
     if (!c->anonymous) {

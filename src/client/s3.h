@@ -36,6 +36,8 @@ struct s3_options {
 enum err s3_client_new(const struct s3_options *o, struct s3_client **out,
                        struct errbuf *eb) MUST_CHECK;
 void s3_client_free(struct s3_client **cp);
+/* Requests from now on say that a kept version will not do: a server of ours asks its remote first. */
+void s3_client_ask_latest(struct s3_client *c, bool yes);
 /* Requests that begin from now on are signed with these, which are taken. On the one loop that uses the client. */
 void s3_client_take_credentials(struct s3_client *c, struct s3_credentials *keys);
 

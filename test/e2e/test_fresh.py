@@ -107,10 +107,15 @@ def test_the_latest_on_request(changing, remote_s3):
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"new" * 1000)
     assert plain.get(process.port, bucket, "k").body == b"old" * 1000
     assert plain.get(process.port, bucket, "k", headers={"x-forebay-latest": "1"}).body == b"new" * 1000
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"now" * 1000)
+    env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint})
+    for flags, body in ((("--quiet",), b"new"), (("--latest",), b"now")):
+        done = subprocess.run([str(process.binary), "cat", f"s3://{bucket}/k", *flags], env=env, capture_output=True)
+        assert done.returncode == 0 and done.stdout == body * 1000, done.stderr
     cloud.rule("error", op="HeadObject", status=500)
     # A reader right behind the fetch joins it: that is the latest there is.
     wait_for(lambda: plain.get(process.port, bucket, "k", headers={"x-forebay-latest": "1"}).status >= 500, "a question that fails")
-    assert plain.get(process.port, bucket, "k").body == b"new" * 1000
+    assert plain.get(process.port, bucket, "k").body == b"now" * 1000
     cloud.behave()
 
 

@@ -1,12 +1,16 @@
-"""Rows about S3 beyond GET, PUT and lists: uploads in parts."""
+"""Rows about S3 beyond GET, PUT and lists: signatures, uploads in parts."""
 
+import configparser
+import datetime
+import hashlib
+import hmac
 import http.client
 import time
 import xml.etree.ElementTree as tree
 
 from . import servers
-from .duel import Contestant, load, table
-from .rows import MIB, errors_of, row, write_paths
+from .duel import Contestant, compare, load, rounds, table
+from .rows import KIB, MIB, errors_of, keys, row, settle, write_paths
 
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
@@ -56,3 +60,47 @@ def multipart(context):
     a_gib = us.median("us_per_request") * count / 1e6
     print(f"    {mib_s:,.0f} MiB/s, {a_gib:.2f} s of CPU a GiB; Complete takes {end_ms:.1f} ms")
     context.keep("multipart", f"c={conns}", {"mib_s": mib_s, "cpu_s_per_gib": a_gib, "complete_ms": end_ms})
+
+
+# ---- signatures ----
+
+NO_BODY = hashlib.sha256(b"").hexdigest()
+
+
+def signed_lines(key_id, secret, host, paths):
+    """A line a path for httpload: the path, and the headers of a GET as boto3 signs it, each behind a tab."""
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    scope = f"{date[:8]}/us-east-1/s3/aws4_request"
+    key = f"AWS4{secret}".encode()
+    for part in scope.split("/"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    names = "host;x-amz-content-sha256;x-amz-date"
+    for path in paths:
+        canonical = f"GET\n{path}\n\nhost:{host}\nx-amz-content-sha256:{NO_BODY}\nx-amz-date:{date}\n\n{names}\n{NO_BODY}"
+        text = f"AWS4-HMAC-SHA256\n{date}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+        signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        claim = f"AWS4-HMAC-SHA256 Credential={key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
+        yield "\t".join([path, f"X-Amz-Date: {date}", f"X-Amz-Content-SHA256: {NO_BODY}", f"Authorization: {claim}"])
+
+
+@row("signed-4k", "warm GETs of 10,000 stored objects of 4 KiB, signed beside unsigned")
+def signed_4k(context):
+    size, conns = 4 * KIB, 64
+    data = context.dir / "data"
+    server = context.keep_running(servers.Forebay(context, data, f"--set=memory.hot={256 * MIB}"))
+    server.make_bucket("bench")
+    paths = [f"/bench/{k}" for k in keys(10000)]
+    plain = Contestant("unsigned", server, write_paths(context, "plain", paths), size)
+    load(context, server.port, plain.paths, "-c", 16, "-a", 1, "-b", size, pids=server.pids())
+    file = configparser.ConfigParser()
+    file.read(data / ".forebay/credentials")
+    user = file[file.sections()[0]]
+    lines = signed_lines(user["aws_access_key_id"], user["aws_secret_access_key"], f"127.0.0.1:{server.port}", paths)
+    signed = Contestant("signed", server, write_paths(context, "signed", lines), size)
+    settle(context, [plain, signed])
+    rounds(context, [plain, signed], conns)
+    print(f"  signed-4k: {conns} connections, {context.rounds} rounds of {context.seconds:g} s")
+    table([plain, signed])
+    errors_of(context, [plain, signed])
+    compare(context, "signed-4k", signed, plain, "us_per_request", "CPU a request", must=1.2, at_most=True)
+    compare(context, "signed-4k", signed, plain, "rps", "req/s", must=0.8)
