@@ -51,23 +51,31 @@ http_known_free(struct http_known **kp)
 
 /* ---- comparing ---- */
 
-/* "GET /... HTTP/1.1": fills method, target, path and query. *len: of the line with its end. */
+/* "GET /... HTTP/1.1", exactly so. *len: of the line with its end. */
 static bool
-take_first_line(struct http_head *h, const char *buf, size_t room, size_t *len)
+find_first_line(const char *buf, size_t room, size_t *len, struct span *target)
 {
     const size_t version = sizeof VERSION - 1;
     const char *lf = memchr(buf, '\n', MIN(room, HTTP_KNOWN_LINE));
-    struct span target;
-    const char *mark;
 
     *len = lf != NULL ? (size_t)(lf - buf) + 1 : 0;
     if (*len < 5 + version || memcmp(buf, "GET /", 5) != 0 ||
         memcmp(buf + *len - version, VERSION, version) != 0)
         return false;
-    target = (struct span){buf + 4, *len - 4 - version};
-    if (!has_no_control(target.at, target.len) ||
-        memchr(target.at, ' ', target.len) != NULL ||
-        memchr(target.at, '#', target.len) != NULL)
+    *target = (struct span){buf + 4, *len - 4 - version};
+    return has_no_control(target->at, target->len) &&
+           memchr(target->at, ' ', target->len) == NULL &&
+           memchr(target->at, '#', target->len) == NULL;
+}
+
+/* Fills method, target, path and query. */
+static bool
+take_first_line(struct http_head *h, const char *buf, size_t room, size_t *len)
+{
+    struct span target;
+    const char *mark;
+
+    if (!find_first_line(buf, room, len, &target))
         return false;
     mark = memchr(target.at, '?', target.len);
     h->method = HTTP_METHOD_GET;
@@ -210,13 +218,17 @@ make(struct entry *e, const struct http_head *h, const char *lines, size_t len,
     memcpy(e->text, lines, len);
 }
 
+/* A first line in a form that is never known (HTTP/1.2) teaches nothing. */
 static bool
-is_worth_it(const struct http_head *h, size_t len)
+is_worth_it(const struct http_head *h, const char *buf, size_t len)
 {
-    return h->method == HTTP_METHOD_GET && h->minor == 1 && h->blank_ == 0 &&
+    struct span target;
+    size_t first;
+
+    return find_first_line(buf, h->block_at_, &first, &target) &&
+           h->method == HTTP_METHOD_GET && h->minor == 1 && h->blank_ == 0 &&
            h->body_length == 0 && !h->has_length && h->target.at[0] == '/' &&
-           h->count <= HTTP_KNOWN_FIELDS && len <= HTTP_KNOWN_BYTES &&
-           h->block_at_ <= HTTP_KNOWN_LINE;
+           h->count <= HTTP_KNOWN_FIELDS && len <= HTTP_KNOWN_BYTES;
 }
 
 void
@@ -228,7 +240,7 @@ http_known_keep(struct http_known *k, unsigned *place, struct http_head *h,
     uint16_t hole_at;
     uint64_t hash;
 
-    if (!is_worth_it(h, len))
+    if (!is_worth_it(h, buf, len))
         return;
     hole_at = hole_of(h, lines, len);
     hash = hash_lines(lines, len, hole_at);
