@@ -66,6 +66,12 @@ void job_place(struct job *j, struct span position);
 /* The names that came with it, whole. */
 enum err job_read_list(struct job *j, struct buf *out, struct errbuf *eb) MUST_CHECK;
 
+/* ---- run.c ---- */
+void job_host(void *service); /* the fiber */
+/* Removes one that has ended, and frees it. */
+enum err job_forget_ended(struct job *j, struct errbuf *eb) MUST_CHECK;
+int64_t job_wall_ms(void);
+
 /* ---- record.c: how a job lies in meta ---- */
 enum err job_save(struct job *j, struct errbuf *eb) MUST_CHECK;
 enum err job_save_list(struct job *j, struct span list, struct errbuf *eb) MUST_CHECK;

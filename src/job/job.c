@@ -1,4 +1,4 @@
-/* job: the registry. One fiber, the host, owns the group in which jobs run and begins them as their turn comes. */
+/* job: the registry: what is asked of it from outside. run.c lets the jobs run. */
 #include "job/job.h"
 
 #include <stdlib.h>
@@ -12,8 +12,6 @@
 #include "rt/loop.h"
 
 #define RUNNING_DEFAULT 4
-#define TICK_MS         1000
-#define SAVE_SECONDS    5
 
 const char *
 job_state_name(enum job_state s)
@@ -25,235 +23,6 @@ job_state_name(enum job_state s)
                                         [JOB_CANCELLED] = "cancelled"};
 
     return names[s];
-}
-
-static int64_t
-wall_ms(void)
-{
-    return (int64_t)(rt_wall_ns() / 1000000);
-}
-
-/* ---- one job ---- */
-
-void
-job_fail_one(struct job *j, struct span name, const struct errbuf *eb)
-{
-    char text[JOB_ERROR_TEXT];
-
-    j->counts.failed++;
-    j->changed = true;
-    if (j->error_count == JOB_ERRORS_MAX)
-        return;
-    snprintf(text, sizeof text, "%.*s: %.150s", (int)MIN(name.len, 160u), name.at,
-             eb->text);
-    j->errors[j->error_count++] = xstrdup(text);
-}
-
-void
-job_place(struct job *j, struct span position)
-{
-    if (j->position != NULL && span_is(position, j->position))
-        return;
-    free(j->position);
-    j->position = xmemdup0(position.at, position.len);
-    j->changed = true;
-}
-
-/* Not a failure of the job: it goes on, and is told again when it ends. */
-static void
-save(struct job *j)
-{
-    struct errbuf eb = {0};
-
-    if (j->saving)
-        return;
-    j->saving = true;
-    if (job_save(j, &eb) != ERR_OK)
-        LOG(LOG_WARN, "job.unsaved", "how far a job is could not be stored",
-            L_TEXT("job", j->id), L_TEXT("why", eb.text));
-    j->saving = false;
-}
-
-static void
-measure(struct job *j)
-{
-    uint64_t now = rt_now_ns(), bytes = j->counts.bytes;
-    double span_s = (double)(now - j->rate_ns) / 1e9;
-    double latest = span_s > 0 ? (double)(bytes - j->rate_bytes) / span_s : 0;
-
-    j->rate = j->rate == 0 ? (uint64_t)latest
-                           : (uint64_t)(0.7 * (double)j->rate + 0.3 * latest);
-    j->busy_ms += (now - j->ran_from_ns) / 1000000;
-    j->ran_from_ns = now;
-    j->rate_ns = now;
-    j->rate_bytes = bytes;
-}
-
-static void
-tick(void *arg)
-{
-    struct job *j = arg;
-    struct rt_shield shield;
-    unsigned n = 0;
-
-    while (rt_sleep_ms(TICK_MS) == ERR_OK) {
-        measure(j);
-        if (++n % SAVE_SECONDS != 0 || !j->changed)
-            continue;
-        rt_shield_begin(&shield); /* a write that was begun is seen to its end */
-        save(j);
-        rt_shield_end(&shield);
-    }
-}
-
-static void
-end_of(struct job *j, enum err rc, const struct errbuf *eb)
-{
-    if (rc == ERR_OK)
-        j->state = JOB_DONE;
-    else if (j->cancelled)
-        j->state = JOB_CANCELLED;
-    else if (j->s->stopping)
-        return; /* still RUNNING: the next start goes on */
-    else
-        j->state = JOB_FAILED;
-    free(j->reason);
-    j->reason = j->state == JOB_FAILED ? xstrdup(eb->text) : NULL;
-    j->ended_ms = wall_ms();
-    j->s->ended_count++;
-    LOG(j->state == JOB_FAILED ? LOG_WARN : LOG_INFO, "job.ended",
-        job_state_name(j->state), L_TEXT("job", j->id), L_TEXT("kind", j->kind->name),
-        L_TEXT("what", j->what), L_U64("objects", j->counts.objects),
-        L_U64("failed", j->counts.failed), L_U64("bytes", j->counts.bytes),
-        L_TEXT("why", j->reason));
-}
-
-static void
-run_job(void *arg)
-{
-    struct job *j = arg;
-    struct job_service *s = j->s;
-    struct errbuf eb = {0};
-    struct rt_shield shield;
-    struct rt_group ticking;
-    enum err rc;
-
-    j->fiber = rt_self();
-    j->ran_from_ns = j->rate_ns = rt_now_ns();
-    j->rate_bytes = j->counts.bytes;
-    j->rate = 0;
-    save(j);
-    rt_group_begin(&ticking);
-    if (rt_group_start(&ticking, tick, j) != ERR_OK)
-        LOG(LOG_WARN, "job.no_tick", "no fiber to watch a job", L_TEXT("job", j->id));
-    rc = j->cancelled ? ERR_CANCELLED : j->kind->run(j, &eb);
-    rt_group_cancel(&ticking);
-    rt_group_join(&ticking);
-    rt_shield_begin(&shield);
-    measure(j);
-    j->rate = 0;
-    end_of(j, rc, &eb);
-    save(j);
-    rt_shield_end(&shield);
-    j->fiber = NULL;
-    atomic_fetch_sub(&s->running, 1);
-    rt_cond_broadcast(&j->ended);
-    rt_cond_broadcast(&s->stirred);
-}
-
-/* ---- the host ---- */
-
-static struct job *
-next_waiting(struct job_service *s)
-{
-    LIST_EACH(&s->jobs, n)
-    {
-        struct job *j = LIST_ENTRY(n, struct job, node);
-
-        if (j->state == JOB_WAITING)
-            return j;
-    }
-    return NULL;
-}
-
-static bool
-begin_next(struct job_service *s)
-{
-    struct job *j =
-        atomic_load(&s->running) < s->options.running_max ? next_waiting(s) : NULL;
-
-    if (j == NULL)
-        return false;
-    j->state = JOB_RUNNING;
-    atomic_fetch_sub(&s->waiting, 1);
-    atomic_fetch_add(&s->running, 1);
-    if (j->begun_ms == 0)
-        j->begun_ms = wall_ms();
-    if (rt_group_start(&s->group, run_job, j) == ERR_OK)
-        return true;
-    j->state = JOB_WAITING; /* out of stacks: later */
-    atomic_fetch_add(&s->waiting, 1);
-    atomic_fetch_sub(&s->running, 1);
-    return false;
-}
-
-static struct job *
-oldest_ended(struct job_service *s)
-{
-    LIST_EACH(&s->jobs, n)
-    {
-        struct job *j = LIST_ENTRY(n, struct job, node);
-
-        if (job_is_ended(j->state) && j->fiber == NULL && j->watchers == 0)
-            return j;
-    }
-    return NULL;
-}
-
-static enum err
-forget(struct job *j, struct errbuf *eb)
-{
-    enum err rc;
-
-    list_remove(&j->node); /* nobody finds it any more */
-    rc = job_erase(j, eb);
-    j->s->ended_count--;
-    job_free(&j);
-    return rc;
-}
-
-static void
-prune(struct job_service *s)
-{
-    struct errbuf eb = {0};
-    struct job *j;
-
-    while (s->ended_count > JOB_HISTORY_MAX && (j = oldest_ended(s)) != NULL)
-        if (forget(j, &eb) != ERR_OK)
-            LOG(LOG_WARN, "job.not_forgotten", "an old job could not be removed",
-                L_TEXT("why", eb.text));
-}
-
-static void
-host(void *arg)
-{
-    struct job_service *s = arg;
-
-    s->host = rt_self();
-    rt_group_begin(&s->group);
-    while (!s->stopping) {
-        while (begin_next(s))
-            ;
-        prune(s);
-        if (!s->stopping &&
-            rt_cond_wait(&s->stirred, deadline_in_ms(TICK_MS)) == ERR_CANCELLED)
-            break;
-    }
-    s->stopping = true;
-    rt_group_cancel(&s->group);
-    rt_group_join(&s->group);
-    s->host_ended = true;
-    rt_cond_broadcast(&s->gone);
 }
 
 static void
@@ -301,7 +70,7 @@ job_start(const struct job_options *o, struct job_service **out, struct errbuf *
     rt_cond_init(&s->gone);
     rc = job_load_all(s, eb);
     count_loaded(s);
-    if (rc == ERR_OK && rt_spawn(host, s) != ERR_OK)
+    if (rc == ERR_OK && rt_spawn(job_host, s) != ERR_OK)
         rc = err_set(eb, ERR_BUSY, "no fiber is free for jobs");
     if (rc != ERR_OK) {
         s->host_ended = true;
@@ -448,7 +217,7 @@ begin(void *arg)
     j->user = xmemdup0(c->ask->user.at, c->ask->user.len);
     j->what = xmemdup0(what.at, what.len);
     j->args = json_deep_copy(c->ask->args);
-    j->asked_ms = wall_ms();
+    j->asked_ms = job_wall_ms();
     list_init(&j->node);
     rt_cond_init(&j->ended);
     new_id(j->id);
@@ -493,7 +262,7 @@ cancel(void *arg)
         return;
     }
     j->state = JOB_CANCELLED;
-    j->ended_ms = wall_ms();
+    j->ended_ms = job_wall_ms();
     c->s->ended_count++;
     atomic_fetch_sub(&c->s->waiting, 1);
     j->watchers++;
@@ -553,7 +322,7 @@ forget_call(void *arg)
         c->rc = err_set(c->eb, ERR_BUSY, "job %s is %s: cancel it first", j->id,
                         job_state_name(j->state));
     else
-        c->rc = forget(j, c->eb);
+        c->rc = job_forget_ended(j, c->eb);
 }
 
 enum err
