@@ -116,11 +116,12 @@ def test_another_set_takes_the_place_of_what_is_read_no_more(start_forebay, remo
         for name in first.names:
             read(process, name, first.size)
 
+    # Four fifths: what is left of the first set shares segments with what is read, and goes with the next that are cold.
     hits = []
-    while not hits or (hits[-1] < 45 and len(hits) < 60):
+    while not hits or (hits[-1] < 40 and len(hits) < 60):
         hits.append(sum(read(process, name, second.size) for name in second.names))
         time.sleep(0.3)
-    assert hits[-1] >= 45, hits
+    assert hits[-1] >= 40, hits
     assert metric(process, "forebay_cache_evicted_total") > 0
 
 
