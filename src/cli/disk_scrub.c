@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "cli/session.h"
 #include "rt/fiber.h"
+#include "wire/json_get.h"
 
 #define WAIT_MS 200u
 
@@ -54,22 +55,6 @@ ask(struct session *s, const char *method, struct arena *a, struct span *answer,
     return err_set(&s->eb, ERR_BACKEND, "the server's answer is no list of disks");
 }
 
-static uint64_t
-number(const json_t *o, const char *key)
-{
-    json_int_t n = json_integer_value(json_object_get(o, key));
-
-    return n > 0 ? (uint64_t)n : 0;
-}
-
-static const char *
-text(const json_t *o, const char *key)
-{
-    const char *t = json_string_value(json_object_get(o, key));
-
-    return t != NULL ? t : "-";
-}
-
 static void
 print_disk(const json_t *d)
 {
@@ -81,20 +66,24 @@ print_disk(const json_t *d)
 
     printf("%s  %s  pass %llu: %llu objects, %s of about %s, %llu findings, %llu of them "
            "repaired\n",
-           text(d, "disk"), text(d, "state"), (unsigned long long)number(p, "number"),
-           (unsigned long long)number(p, "objects"),
-           num_size_text(number(p, "bytes"), done),
-           num_size_text(number(d, "total_bytes"), all),
-           (unsigned long long)number(p, "findings"),
-           (unsigned long long)number(p, "repaired"));
+           json_get_text(d, "disk", "-"), json_get_text(d, "state", "-"),
+           (unsigned long long)json_get_u64(p, "number"),
+           (unsigned long long)json_get_u64(p, "objects"),
+           num_size_text(json_get_u64(p, "bytes"), done),
+           num_size_text(json_get_u64(d, "total_bytes"), all),
+           (unsigned long long)json_get_u64(p, "findings"),
+           (unsigned long long)json_get_u64(p, "repaired"));
     json_array_foreach(findings, i, f)
     {
-        printf("  %-8s s3://%s/%s  %s", text(f, "outcome"), text(f, "bucket"),
-               text(f, "key"), text(f, "what"));
-        if (number(f, "part") > 0)
-            printf(" of part %llu", (unsigned long long)number(f, "part"));
-        printf(", block %llu (pass %llu, %s)\n", (unsigned long long)number(f, "block"),
-               (unsigned long long)number(f, "pass"), text(f, "found"));
+        printf("  %-8s s3://%s/%s  %s", json_get_text(f, "outcome", "-"),
+               json_get_text(f, "bucket", "-"), json_get_text(f, "key", "-"),
+               json_get_text(f, "what", "-"));
+        if (json_get_u64(f, "part") > 0)
+            printf(" of part %llu", (unsigned long long)json_get_u64(f, "part"));
+        printf(", block %llu (pass %llu, %s)\n",
+               (unsigned long long)json_get_u64(f, "block"),
+               (unsigned long long)json_get_u64(f, "pass"),
+               json_get_text(f, "found", "-"));
     }
 }
 
@@ -111,9 +100,9 @@ is_running(const json_t *doc, uint64_t *open)
     {
         const json_t *p = json_object_get(d, "pass");
 
-        running = running || strcmp(text(d, "state"), "running") == 0;
-        *open +=
-            number(p, "findings") - MIN(number(p, "findings"), number(p, "repaired"));
+        running = running || strcmp(json_get_text(d, "state", "-"), "running") == 0;
+        *open += json_get_u64(p, "findings") -
+                 MIN(json_get_u64(p, "findings"), json_get_u64(p, "repaired"));
     }
     return running;
 }

@@ -12,23 +12,10 @@
 #include "rt/fiber.h"
 #include "rt/time.h"
 #include "wire/json.h"
+#include "wire/json_get.h"
 
 #define POLL_MS    500
 #define ANSWER_MAX MIB(1)
-
-static uint64_t
-number(const json_t *o, const char *name)
-{
-    return (uint64_t)json_integer_value(json_object_get(o, name));
-}
-
-static const char *
-text(const json_t *o, const char *name)
-{
-    const char *t = json_string_value(json_object_get(o, name));
-
-    return t != NULL ? t : "";
-}
 
 static enum err
 parse(struct session *s, struct span answer, json_t **out)
@@ -48,14 +35,14 @@ static void
 moving_text(const json_t *doc, struct buf *out)
 {
     const json_t *m = json_object_get(doc, "moving");
-    uint64_t seen = number(m, "seen"), total = number(m, "total");
-    uint64_t ms = number(m, "elapsed_ms"), bytes = number(m, "moved_bytes");
+    uint64_t seen = json_get_u64(m, "seen"), total = json_get_u64(m, "total");
+    uint64_t ms = json_get_u64(m, "elapsed_ms"), bytes = json_get_u64(m, "moved_bytes");
     char size[NUM_SIZE_TEXT], rate[NUM_SIZE_TEXT];
 
     buf_clear(out);
     buf_printf(out, "moving: %llu of %llu objects looked at, %llu moved (%s)",
                (unsigned long long)seen, (unsigned long long)total,
-               (unsigned long long)number(m, "moved"), num_size_text(bytes, size));
+               (unsigned long long)json_get_u64(m, "moved"), num_size_text(bytes, size));
     if (ms > 0 && bytes > 0)
         buf_printf(out, ", %s/s", num_size_text(bytes * 1000 / ms, rate));
     if (seen > 0 && total > seen)
@@ -63,9 +50,10 @@ moving_text(const json_t *doc, struct buf *out)
                    (unsigned long long)(ms * (total - seen) / seen / 1000 + 1));
     if (json_is_true(json_object_get(m, "waiting")))
         buf_puts(out, ", waiting for uploads that began before");
-    if (number(m, "failed") > 0)
-        buf_printf(out, ", %llu FAILED: %s", (unsigned long long)number(m, "failed"),
-                   text(m, "why"));
+    if (json_get_u64(m, "failed") > 0)
+        buf_printf(out, ", %llu FAILED: %s",
+                   (unsigned long long)json_get_u64(m, "failed"),
+                   json_get_text(m, "why", ""));
 }
 
 static void
@@ -80,16 +68,20 @@ print_table(const json_t *doc)
            "HOLDS", "FREE", "PATH");
     json_array_foreach(json_object_get(doc, "disks"), i, d)
     {
-        printf("%.8s  %-9s %-9s %10llu %10s %10s  %s\n", text(d, "id"), text(d, "state"),
-               text(d, "health"), (unsigned long long)number(d, "objects"),
-               num_size_text(number(d, "native_bytes") + number(d, "cached_bytes"), used),
-               num_size_text(number(d, "free_bytes"), free_text), text(d, "path"));
-        if (text(d, "why")[0] != '\0')
-            printf("          %s\n", text(d, "why"));
+        printf("%.8s  %-9s %-9s %10llu %10s %10s  %s\n", json_get_text(d, "id", ""),
+               json_get_text(d, "state", ""), json_get_text(d, "health", ""),
+               (unsigned long long)json_get_u64(d, "objects"),
+               num_size_text(json_get_u64(d, "native_bytes") +
+                                 json_get_u64(d, "cached_bytes"),
+                             used),
+               num_size_text(json_get_u64(d, "free_bytes"), free_text),
+               json_get_text(d, "path", ""));
+        if (json_get_text(d, "why", "")[0] != '\0')
+            printf("          %s\n", json_get_text(d, "why", ""));
     }
-    if (number(doc, "repairs_waiting") > 0)
+    if (json_get_u64(doc, "repairs_waiting") > 0)
         printf("%llu damaged copies wait for their repair\n",
-               (unsigned long long)number(doc, "repairs_waiting"));
+               (unsigned long long)json_get_u64(doc, "repairs_waiting"));
     if (json_is_true(json_object_get(doc, "settled")))
         return;
     buf_init(&line, KIB(4));

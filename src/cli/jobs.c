@@ -11,30 +11,15 @@
 #include "cli/admin.h"
 #include "rt/fiber.h"
 #include "rt/time.h"
+#include "wire/json_get.h"
 
 #define ANSWER_MAX MIB(16)
 #define PLAIN_S    10 /* between lines where there is no terminal */
 
-static uint64_t
-number(const json_t *o, const char *key)
-{
-    json_int_t n = json_integer_value(json_object_get(o, key));
-
-    return n > 0 ? (uint64_t)n : 0;
-}
-
-static const char *
-text(const json_t *o, const char *key)
-{
-    const char *t = json_string_value(json_object_get(o, key));
-
-    return t != NULL ? t : "";
-}
-
 static bool
 is_state(const json_t *job, const char *name)
 {
-    return strcmp(text(job, "state"), name) == 0;
+    return strcmp(json_get_text(job, "state", ""), name) == 0;
 }
 
 static bool
@@ -112,16 +97,16 @@ static void
 put_counts(FILE *out, const json_t *job)
 {
     char size[NUM_SIZE_TEXT];
-    uint64_t total = number(job, "total"), present = number(job, "present");
+    uint64_t total = json_get_u64(job, "total"), present = json_get_u64(job, "present");
 
-    fprintf(out, "%llu", (unsigned long long)number(job, "objects"));
+    fprintf(out, "%llu", (unsigned long long)json_get_u64(job, "objects"));
     if (total > 0)
         fprintf(out, " of %llu", (unsigned long long)total);
-    fprintf(out, " objects, %s", num_size_text(number(job, "bytes"), size));
+    fprintf(out, " objects, %s", num_size_text(json_get_u64(job, "bytes"), size));
     if (present > 0)
         fprintf(out, ", %llu were here", (unsigned long long)present);
-    if (number(job, "failed") > 0)
-        fprintf(out, ", %llu failed", (unsigned long long)number(job, "failed"));
+    if (json_get_u64(job, "failed") > 0)
+        fprintf(out, ", %llu failed", (unsigned long long)json_get_u64(job, "failed"));
 }
 
 static void
@@ -130,11 +115,12 @@ put_progress(FILE *out, const json_t *job)
     const json_t *left = json_object_get(job, "left_ms");
     char rate[NUM_SIZE_TEXT], time[32];
 
-    fprintf(out, "%s %s: ", text(job, "kind"), text(job, "what"));
+    fprintf(out, "%s %s: ", json_get_text(job, "kind", ""),
+            json_get_text(job, "what", ""));
     put_counts(out, job);
-    fprintf(out, ", %s/s", num_size_text(number(job, "rate"), rate));
+    fprintf(out, ", %s/s", num_size_text(json_get_u64(job, "rate"), rate));
     if (json_is_integer(left))
-        fprintf(out, ", %s left", duration(number(job, "left_ms"), time));
+        fprintf(out, ", %s left", duration(json_get_u64(job, "left_ms"), time));
 }
 
 static void
@@ -152,20 +138,21 @@ put_end(const struct session *s, const json_t *job)
         return;
     }
     if (!s->quiet) {
-        printf("%s %s: ", text(job, "id"), text(job, "state"));
+        printf("%s %s: ", json_get_text(job, "id", ""), json_get_text(job, "state", ""));
         put_counts(stdout, job);
-        printf(", in %s\n", duration(number(job, "busy_ms"), time));
+        printf(", in %s\n", duration(json_get_u64(job, "busy_ms"), time));
     }
     json_array_foreach(json_object_get(job, "errors"), i, error)
         fprintf(stderr, "forebay: %s\n", json_string_value(error));
-    if (number(job, "failed") > json_array_size(json_object_get(job, "errors")))
+    if (json_get_u64(job, "failed") > json_array_size(json_object_get(job, "errors")))
         fprintf(stderr, "forebay: %llu failed in all\n",
-                (unsigned long long)number(job, "failed"));
+                (unsigned long long)json_get_u64(job, "failed"));
     if (is_state(job, "failed"))
         fprintf(stderr,
                 "forebay: job %s failed: %s\nforebay jobs %s --resume goes on where it "
                 "was\n",
-                text(job, "id"), text(job, "reason"), text(job, "id"));
+                json_get_text(job, "id", ""), json_get_text(job, "reason", ""),
+                json_get_text(job, "id", ""));
 }
 
 static enum exit_code
@@ -175,7 +162,7 @@ code_of(const json_t *job)
         return EXIT_UNAVAILABLE;
     if (is_state(job, "cancelled"))
         return EXIT_INTERRUPTED;
-    return number(job, "failed") > 0 ? EXIT_DIFFERS : EXIT_OK_;
+    return json_get_u64(job, "failed") > 0 ? EXIT_DIFFERS : EXIT_OK_;
 }
 
 enum exit_code
@@ -188,7 +175,7 @@ jobs_watch(struct session *s, const json_t *first)
     enum exit_code code;
     enum err rc = ERR_OK;
 
-    snprintf(id, sizeof id, "%s", text(job, "id"));
+    snprintf(id, sizeof id, "%s", json_get_text(job, "id", ""));
     while (rc == ERR_OK && !has_ended(job)) {
         json_decref(job);
         job = NULL;
@@ -220,9 +207,10 @@ jobs_watch(struct session *s, const json_t *first)
 static void
 print_row(const json_t *job)
 {
-    printf("%s  %-9s  %-9s  ", text(job, "id"), text(job, "kind"), text(job, "state"));
+    printf("%s  %-9s  %-9s  ", json_get_text(job, "id", ""),
+           json_get_text(job, "kind", ""), json_get_text(job, "state", ""));
     put_counts(stdout, job);
-    printf("  %s\n", text(job, "what"));
+    printf("  %s\n", json_get_text(job, "what", ""));
 }
 
 static enum exit_code

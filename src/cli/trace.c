@@ -9,6 +9,7 @@
 #include "cli/admin.h"
 #include "cli/names.h"
 #include "rt/fiber.h"
+#include "wire/json_get.h"
 
 #define LOOK_MS 500
 
@@ -41,22 +42,6 @@ struct tracing {
     uint64_t after;
 };
 
-static uint64_t
-number(const json_t *r, const char *key)
-{
-    json_int_t n = json_integer_value(json_object_get(r, key));
-
-    return n > 0 ? (uint64_t)n : 0;
-}
-
-static const char *
-text(const json_t *r, const char *key)
-{
-    const char *s = json_string_value(json_object_get(r, key));
-
-    return s != NULL ? s : "";
-}
-
 /* "404", "5xx" */
 static bool
 is_status(const char *pattern, uint64_t status)
@@ -75,12 +60,13 @@ is_status(const char *pattern, uint64_t status)
 static bool
 is_wanted(const struct tracing *t, const json_t *r)
 {
-    const char *path = text(r, "path");
+    const char *path = json_get_text(r, "path", "");
     size_t len = t->bucket != NULL ? strlen(t->bucket) : 0;
 
-    return number(r, "us") >= t->slow_us &&
-           (t->status == NULL || is_status(t->status, number(r, "status"))) &&
-           (t->method == NULL || strcmp(t->method, text(r, "method")) == 0) &&
+    return json_get_u64(r, "us") >= t->slow_us &&
+           (t->status == NULL || is_status(t->status, json_get_u64(r, "status"))) &&
+           (t->method == NULL ||
+            strcmp(t->method, json_get_text(r, "method", "")) == 0) &&
            (t->bucket == NULL ||
             (path[0] == '/' && strncmp(path + 1, t->bucket, len) == 0 &&
              (path[1 + len] == '/' || path[1 + len] == '\0'))) &&
@@ -99,11 +85,12 @@ print(const struct tracing *t, const json_t *r)
         return;
     }
     a = arena_new(KIB(4), MIB(1));
-    date_iso((int64_t)number(r, "time_ms"), date);
+    date_iso((int64_t)json_get_u64(r, "time_ms"), date);
     printf("%s %3" PRIu64 " %-6s %9.3f ms %9s in %9s out %-21s %.*s\n", date + 11,
-           number(r, "status"), text(r, "method"), (double)number(r, "us") / 1000,
-           num_size_text(number(r, "in"), in), num_size_text(number(r, "out"), out),
-           text(r, "peer"), SPAN_ARG(name_shown(span_of(text(r, "path")), a)));
+           json_get_u64(r, "status"), json_get_text(r, "method", ""),
+           (double)json_get_u64(r, "us") / 1000, num_size_text(json_get_u64(r, "in"), in),
+           num_size_text(json_get_u64(r, "out"), out), json_get_text(r, "peer", ""),
+           SPAN_ARG(name_shown(span_of(json_get_text(r, "path", "")), a)));
     arena_free(&a);
 }
 
@@ -119,8 +106,8 @@ take(struct tracing *t, struct span answer)
         json_decref(doc);
         return err_set(&t->s->eb, ERR_BACKEND, "the server's answer is no trace");
     }
-    t->after = number(doc, "after");
-    t->lost += number(doc, "lost");
+    t->after = json_get_u64(doc, "after");
+    t->lost += json_get_u64(doc, "lost");
     json_array_foreach(list, i, r)
     {
         if (!is_wanted(t, r) || (t->count > 0 && t->told == t->count))

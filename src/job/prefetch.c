@@ -13,6 +13,7 @@
 #include "job/internal.h"
 #include "rt/loop.h"
 #include "wire/brace.h"
+#include "wire/json_get.h"
 
 #define PARALLEL_DEFAULT 16
 #define PARALLEL_MAX     256
@@ -72,14 +73,6 @@ struct work {
 
 /* ---- arguments ---- */
 
-static uint64_t
-number_of(const json_t *args, const char *key)
-{
-    json_int_t n = json_integer_value(json_object_get(args, key));
-
-    return n > 0 ? (uint64_t)n : 0;
-}
-
 static enum err
 check_known(const json_t *args, struct errbuf *eb)
 {
@@ -102,10 +95,10 @@ check_known(const json_t *args, struct errbuf *eb)
             return err_set(eb, ERR_BAD_REQUEST, "\"%s\" of a prefetch is %s", key,
                            is_number ? "a number from 0 on" : "a text");
     }
-    if (number_of(args, "parallel") > PARALLEL_MAX)
+    if (json_get_u64(args, "parallel") > PARALLEL_MAX)
         return err_set(eb, ERR_BAD_REQUEST,
                        "\"parallel\" is %llu, at most %u are possible",
-                       (unsigned long long)number_of(args, "parallel"), PARALLEL_MAX);
+                       (unsigned long long)json_get_u64(args, "parallel"), PARALLEL_MAX);
     return ERR_OK;
 }
 
@@ -560,10 +553,10 @@ work_on(void *arg)
 static enum err
 run(struct job *j, struct errbuf *eb)
 {
-    uint64_t parallel = number_of(j->args, "parallel");
+    uint64_t parallel = json_get_u64(j->args, "parallel");
     struct work w = {.job = j,
                      .parallel = parallel > 0 ? (unsigned)parallel : PARALLEL_DEFAULT,
-                     .rate = number_of(j->args, "rate"),
+                     .rate = json_get_u64(j->args, "rate"),
                      .eb = eb};
 
     w.workers = xcalloc(w.parallel, sizeof *w.workers);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "job/internal.h"
 #include "wire/json.h"
+#include "wire/json_get.h"
 
 #define PREFIX      "job/"
 #define LIST_PREFIX "joblist/"
@@ -141,14 +142,6 @@ job_erase(struct job *j, struct errbuf *eb)
 
 /* ---- reading ---- */
 
-static uint64_t
-number(const json_t *o, const char *key)
-{
-    json_int_t n = json_integer_value(json_object_get(o, key));
-
-    return n > 0 ? (uint64_t)n : 0;
-}
-
 static char *
 text_of(const json_t *o, const char *key)
 {
@@ -175,17 +168,17 @@ read_rest(struct job *j, const json_t *o)
 {
     const json_t *errors = json_object_get(o, "errors");
 
-    j->asked_ms = (int64_t)number(o, "asked_ms");
-    j->begun_ms = (int64_t)number(o, "begun_ms");
-    j->ended_ms = (int64_t)number(o, "ended_ms");
-    j->busy_ms = number(o, "busy_ms");
-    j->counts = (struct job_counts){.total = number(o, "total"),
-                                    .objects = number(o, "objects"),
-                                    .present = number(o, "present"),
-                                    .failed = number(o, "failed"),
-                                    .bytes = number(o, "bytes")};
+    j->asked_ms = (int64_t)json_get_u64(o, "asked_ms");
+    j->begun_ms = (int64_t)json_get_u64(o, "begun_ms");
+    j->ended_ms = (int64_t)json_get_u64(o, "ended_ms");
+    j->busy_ms = json_get_u64(o, "busy_ms");
+    j->counts = (struct job_counts){.total = json_get_u64(o, "total"),
+                                    .objects = json_get_u64(o, "objects"),
+                                    .present = json_get_u64(o, "present"),
+                                    .failed = json_get_u64(o, "failed"),
+                                    .bytes = json_get_u64(o, "bytes")};
     j->list_pieces =
-        (uint32_t)MIN(number(o, "list_pieces"), JOB_LIST_MAX / PIECE_BYTES + 1);
+        (uint32_t)MIN(json_get_u64(o, "list_pieces"), JOB_LIST_MAX / PIECE_BYTES + 1);
     j->position = text_of(o, "position");
     j->reason = text_of(o, "reason");
     for (size_t i = 0; i < json_array_size(errors) && i < JOB_ERRORS_MAX; i++) {

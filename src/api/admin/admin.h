@@ -35,6 +35,8 @@ enum err admin_bucket_set(struct request *q);
 enum err admin_bucket_evict(struct request *q);
 /* buckets.c: the object that stands for a bucket in our answers. */
 void admin_put_bucket(struct json *j, const struct map_bucket *b);
+/* The bucket that the path "/_/buckets/NAME" names, as q->bucket, and the JSON object in the body: json_decref() it. */
+enum err admin_take_bucket(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
 /* A JSON object in the body, read as every signed body is. *doc: json_decref() it. */
 enum err admin_read_object(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
 

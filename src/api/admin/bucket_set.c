@@ -260,18 +260,11 @@ answer(struct request *q, const struct map_bucket *b)
 enum err
 admin_bucket_set(struct request *q)
 {
-    struct span name = span_from(q->http->head->path, strlen("/_/buckets/"));
-    const struct map_bucket *b = map_bucket_find(map_now(q->api->options.map), name);
+    const struct map_bucket *b;
     struct errbuf eb = {{0}};
     json_t *doc = NULL;
-    enum err rc;
+    enum err rc = admin_take_bucket(q, BODY_MAX, &doc);
 
-    if (b == NULL) {
-        q->name.bucket = name;
-        return fault_set(&q->fault, S3_NoSuchBucket, NULL);
-    }
-    q->bucket = map_bucket_ref(b);
-    rc = admin_read_object(q, BODY_MAX, &doc);
     if (rc != ERR_OK)
         return rc;
     rc = change(q, doc, &eb);

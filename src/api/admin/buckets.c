@@ -281,6 +281,21 @@ admin_read_object(struct request *q, size_t limit, json_t **doc)
 }
 
 enum err
+admin_take_bucket(struct request *q, size_t limit, json_t **doc)
+{
+    struct span name = span_from(q->http->head->path, strlen("/_/buckets/"));
+    const struct map_bucket *b = map_bucket_find(map_now(q->api->options.map), name);
+
+    *doc = NULL;
+    if (b == NULL) {
+        q->name.bucket = name;
+        return fault_set(&q->fault, S3_NoSuchBucket, NULL);
+    }
+    q->bucket = map_bucket_ref(b);
+    return admin_read_object(q, limit, doc);
+}
+
+enum err
 admin_bucket_attach(struct request *q)
 {
     struct attach at = {0};

@@ -63,17 +63,9 @@ evict(struct request *q, const json_t *doc)
 enum err
 admin_bucket_evict(struct request *q)
 {
-    struct span name = span_from(q->http->head->path, strlen("/_/buckets/"));
-    const struct map_bucket *b = map_bucket_find(map_now(q->api->options.map), name);
     json_t *doc = NULL;
-    enum err rc;
+    enum err rc = admin_take_bucket(q, BODY_MAX, &doc);
 
-    if (b == NULL) {
-        q->name.bucket = name;
-        return fault_set(&q->fault, S3_NoSuchBucket, NULL);
-    }
-    q->bucket = map_bucket_ref(b);
-    rc = admin_read_object(q, BODY_MAX, &doc);
     if (rc == ERR_OK)
         rc = evict(q, doc);
     json_decref(doc);
