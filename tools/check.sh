@@ -64,7 +64,7 @@ stage_e2e() { build dev forebay && build rel forebay powercut && pytest_of test/
 stage_clients() { # not among those that run by themselves: `make check-clients`
     tools/deps.sh clients
     tools/clients.sh
-    build rel forebay && pytest_of test/clients -p no:cacheprovider -W default
+    build rel forebay && FOREBAY_BIN=$root/build/forebay pytest_of test/clients -p no:cacheprovider -W default
     grep -h 'CLIENT NOT TESTED' "$logs/pytest.log" | sed 's/^ *[^ ]*: *UserWarning: */    /' | sort -u || true
 }
 
