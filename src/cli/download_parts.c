@@ -1,5 +1,6 @@
 /* download_parts: a large object in ranges, several at a time, of one version, into a hidden file; gone on with after an
- * interruption. One fiber follows the parts in order and verifies them while the others still come. */
+ * interruption. What has come is counted in blocks that are smaller than a range, so that an interruption throws little
+ * away however many ranges were on their way. One fiber follows the blocks in order and verifies them while others come. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,17 +11,19 @@
 #include "rt/loop.h"
 
 #define PIECE (256u << 10)
+#define BLOCK_BYTES                                                                      \
+    (1u << 20) /* the note counts these; more where there would be too many of them */
 
 struct ranges {
     struct flow *f;
     const struct item *it;
     const struct s3_object_info *info;
     struct files_part part;
-    struct note note;
-    char *note_path; /* owned */
-    uint32_t count, next, inside, verified;
+    struct note note;                       /* part_bytes: of a block */
+    char *note_path;                        /* owned */
+    uint32_t count, next, inside, verified; /* blocks; `inside`: fibers */
     bool resumed;
-    struct rt_cond came; /* another part is whole, or all is over */
+    struct rt_cond came; /* another block is whole, or all is over */
     struct verify verify;
     uint64_t object_part; /* bytes of the object's own parts; 0: not known */
     uint64_t saved_ns;
@@ -35,9 +38,21 @@ has(const struct ranges *r, uint32_t i)
 }
 
 static uint64_t
-range_len(const struct ranges *r, uint32_t i)
+block_len(const struct ranges *r, uint32_t i)
 {
     return MIN(r->note.part_bytes, r->info->size - i * r->note.part_bytes);
+}
+
+/* The end of the blocks from `i` on that are all here, or all not; `most` of them make a range. */
+static uint32_t
+run_end(const struct ranges *r, uint32_t i)
+{
+    uint64_t most = MAX(PART_BYTES / r->note.part_bytes, 1);
+    uint32_t end = i;
+
+    while (end < r->count && end - i < most && has(r, end) == has(r, i))
+        end++;
+    return end;
 }
 
 static void
@@ -54,22 +69,45 @@ fail(struct ranges *r, enum err rc, const struct errbuf *eb)
 
 struct range_job {
     struct ranges *r;
-    uint32_t index;
+    uint32_t block, end; /* the first that has not come; behind the last */
     struct arena *a;
     char *room;
 };
 
+/* Bytes up to `at` of the object stand in the hidden file: which blocks are whole by that? */
+static void
+count_blocks(struct range_job *j, uint64_t at)
+{
+    struct ranges *r = j->r;
+    uint32_t before = j->block;
+
+    while (j->block < j->end &&
+           at >= j->block * r->note.part_bytes + block_len(r, j->block)) {
+        r->note.have[j->block / 8] |= (unsigned char)(1u << j->block % 8);
+        j->block++;
+    }
+    if (j->block == before)
+        return;
+    rt_cond_broadcast(&r->came);
+    if (rt_now_ns() - r->saved_ns > 500000000u) {
+        r->saved_ns = rt_now_ns();
+        note_save(r->note_path, &r->note);
+    }
+}
+
+/* Asks for what is left of the range. */
 static enum err
 range_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct range_job *j = arg;
     struct ranges *r = j->r;
-    uint64_t first = j->index * r->note.part_bytes, len = range_len(r, j->index), at = 0;
+    uint64_t at = j->block * r->note.part_bytes;
+    uint64_t end = (j->end - 1) * r->note.part_bytes + block_len(r, j->end - 1);
     struct s3_get get = {.bucket = span_of(r->it->from_bucket),
                          .key = span_of(r->it->from),
                          .range = true,
-                         .first = first,
-                         .last = first + len - 1,
+                         .first = at,
+                         .last = end - 1,
                          .if_match = r->info->etag};
     struct s3_object_info info;
     struct s3_call *call = NULL;
@@ -82,21 +120,24 @@ range_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 
         rc = s3_read(call, j->room, PIECE, &n, eb);
         f->retry = rc != ERR_OK && rc != ERR_CANCELLED;
-        if (rc == ERR_OK && (n == 0) != (at == len)) {
+        if (rc == ERR_OK && (n == 0) != (at == end)) {
             rc = err_set(eb, ERR_INCOMPLETE,
                          "the server sent another range than asked for");
             f->retry = true;
         }
         if (rc != ERR_OK || n == 0)
             break;
-        rc = files_part_write(&r->part, first + at, j->room, n, eb);
+        rc = files_part_write(&r->part, at, j->room, n, eb);
+        if (rc != ERR_OK)
+            break;
         at += n;
         progress_bytes(&r->f->progress, n);
+        count_blocks(j, at);
     }
     s3_end(&call);
-    if (rc != ERR_OK)
-        progress_back(&r->f->progress, at);
-    return rc;
+    if (rc != ERR_OK && j->block < j->end)
+        progress_back(&r->f->progress, at - j->block * r->note.part_bytes);
+    return j->block == j->end ? ERR_OK : rc;
 }
 
 static void
@@ -112,19 +153,14 @@ fetch_ranges(void *arg)
         struct errbuf eb = {{0}};
         enum err rc;
 
-        j.index = r->next++;
-        if (has(r, j.index))
+        j.block = r->next;
+        r->next = j.end = run_end(r, j.block);
+        if (has(r, j.block))
             continue;
         rc = flow_try(r->f, range_attempt, &j, &eb);
         if (rc != ERR_OK) {
             fail(r, rc, &eb);
             break;
-        }
-        r->note.have[j.index / 8] |= (unsigned char)(1u << j.index % 8);
-        rt_cond_broadcast(&r->came);
-        if (rt_now_ns() - r->saved_ns > 500000000u) {
-            r->saved_ns = rt_now_ns();
-            note_save(r->note_path, &r->note);
         }
     }
     free(j.room);
@@ -169,6 +205,7 @@ follow(void *arg)
 
     while (r->rc == ERR_OK && r->verified < r->count) {
         struct verify_job j = {.r = r, .at = r->verified * r->note.part_bytes};
+        uint32_t end = run_end(r, r->verified);
         enum err rc;
 
         if (!has(r, r->verified)) {
@@ -176,7 +213,7 @@ follow(void *arg)
                 return;
             continue;
         }
-        j.len = range_len(r, r->verified);
+        j.len = (end - 1) * r->note.part_bytes + block_len(r, end - 1) - j.at;
         rc = rt_blocking(verify_work, &j, DEADLINE_NEVER);
         if (rc != ERR_OK)
             return;
@@ -184,7 +221,7 @@ follow(void *arg)
             fail(r, j.rc, &j.eb);
             return;
         }
-        r->verified++;
+        r->verified = end;
     }
 }
 
@@ -247,11 +284,11 @@ begin(struct ranges *r)
     if (rc != ERR_OK)
         return rc;
     for (uint32_t i = 0; r->resumed && i < r->count; i++) {
-        /* A part that the hidden file does not even reach is not there. */
-        if (has(r, i) && i * r->note.part_bytes + range_len(r, i) > r->part.file.size)
+        /* A block that the hidden file does not even reach is not there. */
+        if (has(r, i) && i * r->note.part_bytes + block_len(r, i) > r->part.file.size)
             r->note.have[i / 8] &= (unsigned char)~(1u << i % 8);
         if (has(r, i))
-            progress_resumed(&r->f->progress, range_len(r, i));
+            progress_resumed(&r->f->progress, block_len(r, i));
     }
     return ERR_OK;
 }
@@ -290,7 +327,7 @@ transfer_down_parts(struct flow *f, const struct item *it,
     struct ranges r = {.f = f, .it = it, .info = info, .eb = eb};
     enum err rc;
 
-    r.note = (struct note){.size = info->size, .part_bytes = PART_BYTES};
+    r.note = (struct note){.size = info->size, .part_bytes = BLOCK_BYTES};
     while ((info->size + r.note.part_bytes - 1) / r.note.part_bytes > PARTS_MAX)
         r.note.part_bytes *= 2;
     r.count = (uint32_t)((info->size + r.note.part_bytes - 1) / r.note.part_bytes);

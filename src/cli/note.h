@@ -9,11 +9,11 @@
 #include "base/span.h"
 
 struct note {
-    uint64_t size;    /* of the file or object */
-    int64_t mtime_ns; /* up: of the file */
-    uint64_t part_bytes;
+    uint64_t size;                 /* of the file or object */
+    int64_t mtime_ns;              /* up: of the file */
+    uint64_t part_bytes;           /* up: of a part; down: of what `have` counts */
     char id[512];                  /* up: the upload's; down: the object's ETag */
-    unsigned char have[10000 / 8]; /* down: a bit for each part */
+    unsigned char have[10000 / 8]; /* down: a bit for each `part_bytes` */
 };
 /* Owned by the caller; NULL when there is no place for notes. `parts` are joined: endpoint, object, file. */
 char *note_path(const char *kind, const char *const *parts);
