@@ -94,3 +94,6 @@ void through_end(struct through **tp); /* NULL is fine */
 
 /* etag text of an info-less pair */
 void etag_of(const uint8_t md5[16], uint32_t parts, struct span text, char out[160]);
+
+/* list.c: the common prefix that a key which begins with `prefix` falls into, within `key`; empty: none. */
+struct span group_of(struct span prefix, struct span delimiter, struct span key);

@@ -31,22 +31,16 @@ struct walk {
     uint32_t batch; /* rows to ask for: one behind a group, more while keys follow keys */
 };
 
-static const char *
-find(struct span in, struct span what)
+struct span
+group_of(struct span prefix, struct span delimiter, struct span key)
 {
-    return memmem(in.at, in.len, what.at, what.len);
-}
-
-/* The group a key falls into, or an empty span. */
-static struct span
-group_of(const struct object_list_options *o, struct span key)
-{
-    struct span rest = span_from(key, o->prefix.len);
-    const char *at = o->delimiter.len > 0 ? find(rest, o->delimiter) : NULL;
+    struct span rest = span_from(key, prefix.len);
+    const char *at =
+        delimiter.len > 0 ? memmem(rest.at, rest.len, delimiter.at, delimiter.len) : NULL;
 
     if (at == NULL)
         return (struct span){NULL, 0};
-    return (struct span){key.at, (size_t)(at - key.at) + o->delimiter.len};
+    return (struct span){key.at, (size_t)(at - key.at) + delimiter.len};
 }
 
 static void
@@ -81,7 +75,7 @@ first_seek(struct walk *w)
 
     /* A marker that is a common prefix skips its group. */
     if (o->after.len > o->prefix.len && span_starts(o->after, o->prefix) &&
-        span_eq(group_of(o, o->after), o->after))
+        span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
         return seek_behind(w, o->after);
     if (span_cmp(o->after, o->prefix) < 0)
         seek_to(w, o->prefix, true);
@@ -130,7 +124,7 @@ take_rows(struct walk *w, const struct disk_entry *rows, uint32_t count, bool *d
           struct errbuf *eb)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct span group = group_of(w->o, rows[i].key);
+        struct span group = group_of(w->o->prefix, w->o->delimiter, rows[i].key);
         enum err rc;
 
         if (!span_starts(rows[i].key, w->o->prefix) || w->page->count == w->o->max) {
@@ -197,7 +191,8 @@ list_cached(struct walk *w, struct errbuf *eb)
     bool down = false;
     enum err rc;
 
-    if (o->after.len > 0 && span_eq(group_of(o, o->after), o->after))
+    if (o->after.len > 0 &&
+        span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
         l.start_after =
             span_of(arena_printf(w->arena, "%.*s" LAST_CHARACTER, SPAN_ARG(o->after)));
     rc = cloud_list(w->s->options.cloud, w->bucket, &l, w->arena, &from, &down, eb);

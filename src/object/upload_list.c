@@ -62,19 +62,6 @@ seek_behind(struct uploads_walk *w, struct span group)
     }
 }
 
-static struct span
-group_of(const struct object_upload_list_options *o, struct span key)
-{
-    struct span rest = span_from(key, o->prefix.len);
-    const char *at = o->delimiter.len > 0 && rest.len >= o->delimiter.len
-                         ? memmem(rest.at, rest.len, o->delimiter.at, o->delimiter.len)
-                         : NULL;
-
-    if (at == NULL)
-        return (struct span){NULL, 0};
-    return (struct span){key.at, (size_t)(at - key.at) + o->delimiter.len};
-}
-
 static void
 first_seek(struct uploads_walk *w)
 {
@@ -82,7 +69,7 @@ first_seek(struct uploads_walk *w)
     struct upload_id id;
 
     if (o->after_key.len > o->prefix.len && span_starts(o->after_key, o->prefix) &&
-        span_eq(group_of(o, o->after_key), o->after_key))
+        span_eq(group_of(o->prefix, o->delimiter, o->after_key), o->after_key))
         seek_behind(w, o->after_key);
     else if (span_cmp(o->after_key, o->prefix) < 0)
         seek_before(w, o->prefix);
@@ -123,7 +110,7 @@ take(struct uploads_walk *w, const struct disk_upload *found, uint32_t count, bo
             *done = true;
             return ERR_OK;
         }
-        group = group_of(w->o, found[i].key);
+        group = group_of(w->o->prefix, w->o->delimiter, found[i].key);
         rc = add(w, &found[i], group, eb);
         if (rc != ERR_OK)
             return rc;

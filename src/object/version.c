@@ -374,19 +374,6 @@ seek_behind(struct versions_walk *w, struct span group)
     return true;
 }
 
-static struct span
-group_of(const struct object_version_list *o, struct span key)
-{
-    struct span rest = span_from(key, o->prefix.len);
-    const char *at = o->delimiter.len > 0 && rest.len >= o->delimiter.len
-                         ? memmem(rest.at, rest.len, o->delimiter.at, o->delimiter.len)
-                         : NULL;
-
-    if (at == NULL)
-        return (struct span){NULL, 0};
-    return (struct span){key.at, (size_t)(at - key.at) + o->delimiter.len};
-}
-
 static enum err
 add(struct versions_walk *w, struct span name, const struct disk_version *v,
     struct errbuf *eb)
@@ -424,7 +411,7 @@ take(struct versions_walk *w, const struct disk_version *found, uint32_t count,
             *done = true;
             return ERR_OK;
         }
-        group = group_of(w->o, found[i].key);
+        group = group_of(w->o->prefix, w->o->delimiter, found[i].key);
         rc =
             group.len > 0 ? add(w, group, NULL, eb) : add(w, found[i].key, &found[i], eb);
         if (rc != ERR_OK)
@@ -446,7 +433,7 @@ first_seek(struct versions_walk *w)
     const struct object_version_list *o = w->o;
 
     if (o->after.len > o->prefix.len && span_starts(o->after, o->prefix) &&
-        span_eq(group_of(o, o->after), o->after))
+        span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
         return seek_behind(w, o->after);
     if (span_cmp(o->after, o->prefix) < 0) {
         seek(w, o->prefix, true);

@@ -41,13 +41,26 @@ s3_answer_empty(struct request *q, int status)
     return ERR_OK;
 }
 
-void
-s3_xml_owner(struct xml *x)
+static void
+put_person(struct xml *x, const char *role)
 {
-    xml_open(x, "Owner");
+    xml_open(x, role);
     xml_text(x, "ID", OWNER_ID);
     xml_text(x, "DisplayName", "forebay");
     xml_close(x);
+}
+
+void
+s3_xml_owner(struct xml *x)
+{
+    put_person(x, "Owner");
+}
+
+void
+s3_xml_initiator(struct xml *x)
+{
+    put_person(x, "Initiator");
+    put_person(x, "Owner");
 }
 
 void

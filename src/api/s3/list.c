@@ -11,9 +11,9 @@
 #define TOKEN_SUM      4
 
 struct list_request {
-    bool v2, url, fetch_owner;
-    struct span prefix, delimiter, token, start_after, marker;
-    uint64_t max;
+    struct s3_page_query page;
+    bool v2, fetch_owner;
+    struct span token, start_after, marker;
     struct span after; /* where the page begins */
 };
 
@@ -51,24 +51,15 @@ token_open(struct arena *a, struct span token, struct span *name)
 static enum err
 read_parameters(struct request *q, struct list_request *l)
 {
-    struct span encoding = query_get(&q->query, "encoding-type");
     struct span type = query_get(&q->query, "list-type");
-    enum err rc =
-        query_u64(&q->query, "max-keys", S3_PAGE_MAX, 0, INT32_MAX, &l->max, &q->fault);
+    enum err rc = s3_page_query(q, "max-keys", &l->page);
 
     if (rc != ERR_OK)
         return rc;
-    if (encoding.len > 0 && !span_is(encoding, "url"))
-        return fault_argument(&q->fault, "encoding-type", encoding,
-                              "Invalid Encoding Method specified in Request");
     if (type.len > 0 && !span_is(type, "2") && !span_is(type, "1"))
         return fault_argument(&q->fault, "list-type", type,
                               "list-type is 2 or is left out");
     l->v2 = span_is(type, "2");
-    l->url = encoding.len > 0;
-    l->max = MIN(l->max, S3_PAGE_MAX);
-    l->prefix = query_get(&q->query, "prefix");
-    l->delimiter = query_get(&q->query, "delimiter");
     l->fetch_owner = span_is(query_get(&q->query, "fetch-owner"), "true");
     l->token = query_get(&q->query, "continuation-token");
     l->start_after = query_get(&q->query, "start-after");
@@ -77,8 +68,7 @@ read_parameters(struct request *q, struct list_request *l)
     if (l->v2 && l->token.len > 0 && !token_open(q->arena, l->token, &l->after))
         return fault_argument(&q->fault, "continuation-token", l->token,
                               "The continuation token provided is incorrect");
-    if (l->prefix.len > S3_KEY_MAX || l->after.len > S3_KEY_MAX ||
-        l->delimiter.len > S3_KEY_MAX)
+    if (l->after.len > S3_KEY_MAX)
         return fault_set(&q->fault, S3_KeyTooLongError, NULL);
     return ERR_OK;
 }
@@ -89,14 +79,12 @@ put_entry(struct xml *x, const struct list_request *l, const struct object_entry
     char date[NUM_DATE_TEXT];
 
     if (e->is_prefix) {
-        xml_open(x, "CommonPrefixes");
-        xml_key(x, "Prefix", e->name, l->url);
-        xml_close(x);
+        s3_put_common_prefix(x, e->name, &l->page);
         return;
     }
     date_iso(e->mtime_ms, date);
     xml_open(x, "Contents");
-    xml_key(x, "Key", e->name, l->url);
+    xml_key(x, "Key", e->name, l->page.url);
     xml_text(x, "LastModified", date);
     xml_etag(x, "ETag", span_of(e->etag));
     xml_u64(x, "Size", e->size);
@@ -107,18 +95,6 @@ put_entry(struct xml *x, const struct list_request *l, const struct object_entry
 }
 
 static void
-put_echo(struct request *q, struct xml *x, const struct list_request *l)
-{
-    xml_span(x, "Name", q->name.bucket);
-    xml_key(x, "Prefix", l->prefix, l->url);
-    if (l->delimiter.len > 0)
-        xml_key(x, "Delimiter", l->delimiter, l->url);
-    xml_u64(x, "MaxKeys", l->max);
-    if (l->url)
-        xml_text(x, "EncodingType", "url");
-}
-
-static void
 put_v2_state(struct request *q, struct xml *x, const struct list_request *l,
              const struct object_page *page)
 {
@@ -126,7 +102,7 @@ put_v2_state(struct request *q, struct xml *x, const struct list_request *l,
     if (l->token.at != NULL)
         xml_span(x, "ContinuationToken", l->token);
     if (l->start_after.len > 0)
-        xml_key(x, "StartAfter", l->start_after, l->url);
+        xml_key(x, "StartAfter", l->start_after, l->page.url);
     if (page->truncated)
         xml_span(x, "NextContinuationToken", token_of(q->arena, page->next_after));
 }
@@ -134,9 +110,9 @@ put_v2_state(struct request *q, struct xml *x, const struct list_request *l,
 static void
 put_v1_state(struct xml *x, const struct list_request *l, const struct object_page *page)
 {
-    xml_key(x, "Marker", l->marker, l->url);
-    if (page->truncated && l->delimiter.len > 0)
-        xml_key(x, "NextMarker", page->next_after, l->url);
+    xml_key(x, "Marker", l->marker, l->page.url);
+    if (page->truncated && l->page.delimiter.len > 0)
+        xml_key(x, "NextMarker", page->next_after, l->page.url);
 }
 
 static enum err
@@ -150,7 +126,8 @@ answer_page(struct request *q, const struct list_request *l,
     buf_init(&body, PAGE_BYTES_MAX);
     xml_begin(&x, &body);
     xml_open_s3(&x, "ListBucketResult");
-    put_echo(q, &x, l);
+    xml_span(&x, "Name", q->name.bucket);
+    s3_put_page_query(&x, "MaxKeys", &l->page);
     if (l->v2)
         put_v2_state(q, &x, l, page);
     else
@@ -181,11 +158,11 @@ list(struct request *q, struct list_request *l)
 
     if (rc != ERR_OK)
         return rc;
-    o = (struct object_list_options){.prefix = l->prefix,
-                                     .delimiter = l->delimiter,
+    o = (struct object_list_options){.prefix = l->page.prefix,
+                                     .delimiter = l->page.delimiter,
                                      .after = l->after,
-                                     .max = (uint32_t)l->max};
-    if (l->max > 0) { /* 0: an empty page that is not truncated */
+                                     .max = (uint32_t)l->page.max};
+    if (l->page.max > 0) { /* 0: an empty page that is not truncated */
         rc = object_list(q->api->options.object, q->bucket, &o, q->arena, &page, &eb);
         if (rc != ERR_OK)
             return fault_from(q, rc, &eb);

@@ -7,14 +7,13 @@
 #include "wire/etag.h"
 #include "wire/s3xml.h"
 
-#define UPLOAD_ID_MAX 1024
-#define RESULT_MAX    (8u << 20)
+#define RESULT_MAX (8u << 20)
 
 static enum err
 upload_id_of(struct request *q, struct span *out)
 {
     *out = query_get(&q->query, "uploadId");
-    if (out->len == 0 || out->len > UPLOAD_ID_MAX)
+    if (out->len == 0 || out->len > S3_UPLOAD_ID_MAX)
         return s3_fault(q, S3_NoSuchUpload);
     return ERR_OK;
 }
@@ -337,16 +336,6 @@ put_part(struct xml *x, const struct object_part *p)
 }
 
 static void
-put_initiator(struct xml *x)
-{
-    xml_open(x, "Initiator");
-    xml_text(x, "ID", OWNER_ID);
-    xml_text(x, "DisplayName", "forebay");
-    xml_close(x);
-    s3_xml_owner(x);
-}
-
-static void
 put_sum_kind(struct xml *x, uint8_t algorithm, uint8_t type)
 {
     if (algorithm == CHECKSUM_NONE)
@@ -378,7 +367,7 @@ answer_parts(struct request *q, const struct page_of_parts *p)
     xml_span(&x, "Bucket", q->name.bucket);
     xml_span(&x, "Key", q->name.key);
     xml_span(&x, "UploadId", p->upload_id);
-    put_initiator(&x);
+    s3_xml_initiator(&x);
     xml_text(&x, "StorageClass", "STANDARD");
     xml_u64(&x, "PartNumberMarker", p->after);
     xml_u64(&x, "NextPartNumberMarker",
@@ -419,121 +408,4 @@ s3_list_parts(struct request *q)
                               (uint32_t)p.max, request_work(q), &p.parts, &p.count,
                               &p.more, &eb);
     return rc == ERR_OK ? answer_parts(q, &p) : fault_from(q, rc, &eb);
-}
-
-/* ---- uploads in progress ---- */
-
-struct request_of_uploads {
-    struct span prefix, delimiter, key_marker, id_marker;
-    uint64_t max;
-    bool url;
-};
-
-static enum err
-read_uploads(struct request *q, struct request_of_uploads *l)
-{
-    struct span encoding = query_get(&q->query, "encoding-type");
-    enum err rc = query_u64(&q->query, "max-uploads", S3_PAGE_MAX, 0, INT32_MAX, &l->max,
-                            &q->fault);
-
-    if (rc != ERR_OK)
-        return rc;
-    if (encoding.len > 0 && !span_is(encoding, "url"))
-        return fault_argument(&q->fault, "encoding-type", encoding,
-                              "Invalid Encoding Method specified in Request");
-    l->url = encoding.len > 0;
-    l->max = MIN(l->max, S3_PAGE_MAX);
-    l->prefix = query_get(&q->query, "prefix");
-    l->delimiter = query_get(&q->query, "delimiter");
-    l->key_marker = query_get(&q->query, "key-marker");
-    l->id_marker = query_get(&q->query, "upload-id-marker");
-    if (l->prefix.len > S3_KEY_MAX || l->key_marker.len > S3_KEY_MAX ||
-        l->delimiter.len > S3_KEY_MAX || l->id_marker.len > UPLOAD_ID_MAX)
-        return s3_fault(q, S3_KeyTooLongError);
-    return ERR_OK;
-}
-
-static void
-put_upload(struct xml *x, const struct object_upload *u, bool url)
-{
-    char date[NUM_DATE_TEXT];
-
-    if (u->upload_id.len == 0) {
-        xml_open(x, "CommonPrefixes");
-        xml_key(x, "Prefix", u->key, url);
-        xml_close(x);
-        return;
-    }
-    date_iso(u->begun_ms, date);
-    xml_open(x, "Upload");
-    xml_key(x, "Key", u->key, url);
-    xml_span(x, "UploadId", u->upload_id);
-    put_initiator(x);
-    xml_text(x, "StorageClass", "STANDARD");
-    xml_text(x, "Initiated", date);
-    xml_close(x);
-}
-
-static void
-put_uploads(struct request *q, struct xml *x, const struct request_of_uploads *l,
-            const struct object_upload_page *page)
-{
-    const struct object_upload *last =
-        page->count > 0 ? &page->entries[page->count - 1] : NULL;
-
-    xml_span(x, "Bucket", q->name.bucket);
-    xml_key(x, "KeyMarker", l->key_marker, l->url);
-    xml_span(x, "UploadIdMarker", l->id_marker);
-    if (page->truncated && last != NULL) {
-        xml_key(x, "NextKeyMarker", last->key, l->url);
-        xml_span(x, "NextUploadIdMarker", last->upload_id);
-    }
-    xml_key(x, "Prefix", l->prefix, l->url);
-    if (l->delimiter.len > 0)
-        xml_key(x, "Delimiter", l->delimiter, l->url);
-    if (l->url)
-        xml_text(x, "EncodingType", "url");
-    xml_u64(x, "MaxUploads", l->max);
-    xml_bool(x, "IsTruncated", page->truncated);
-    for (uint32_t i = 0; i < page->count; i++)
-        if (page->entries[i].upload_id.len > 0)
-            put_upload(x, &page->entries[i], l->url);
-    for (uint32_t i = 0; i < page->count; i++)
-        if (page->entries[i].upload_id.len == 0)
-            put_upload(x, &page->entries[i], l->url);
-}
-
-enum err
-s3_list_uploads(struct request *q)
-{
-    struct request_of_uploads *l = arena_alloc(q->arena, sizeof *l);
-    struct object_upload_list_options o;
-    struct object_upload_page page = {0};
-    struct errbuf eb = {{0}};
-    struct buf body;
-    struct xml x;
-    enum err rc;
-
-    *l = (struct request_of_uploads){0};
-    rc = read_uploads(q, l);
-    if (rc != ERR_OK)
-        return rc;
-    o = (struct object_upload_list_options){.prefix = l->prefix,
-                                            .delimiter = l->delimiter,
-                                            .after_key = l->key_marker,
-                                            .after_id = l->id_marker,
-                                            .max = (uint32_t)l->max};
-    if (l->max > 0)
-        rc = object_upload_list(q->api->options.object, q->bucket, &o, request_work(q),
-                                &page, &eb);
-    if (rc != ERR_OK)
-        return fault_from(q, rc, &eb);
-    buf_init(&body, RESULT_MAX);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "ListMultipartUploadsResult");
-    put_uploads(q, &x, l, &page);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
 }

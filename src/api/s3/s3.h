@@ -10,18 +10,19 @@
 #include "wire/s3xml.h"
 #include "wire/xml.h"
 
-#define S3_PUT_MAX      (5ull << 30)
-#define S3_METADATA_MAX 2048
-#define S3_PAGE_MAX     1000
-#define OWNER_ID        "0000000000000000000000000000000000000000000000000000000000000001"
+#define S3_PUT_MAX       (5ull << 30)
+#define S3_METADATA_MAX  2048
+#define S3_PAGE_MAX      1000
+#define S3_UPLOAD_ID_MAX 1024
+#define OWNER_ID         "0000000000000000000000000000000000000000000000000000000000000001"
 
 typedef enum err s3_operation(struct request *q);
 
 /* bucket.c */
 s3_operation s3_list_all_buckets, s3_create_bucket, s3_head_bucket_op, s3_delete_bucket;
 s3_operation s3_bucket_location, s3_bucket_probe;
-/* list.c */
-s3_operation s3_list_v1_or_v2, s3_list_versions;
+/* list.c, list_versions.c, list_uploads.c */
+s3_operation s3_list_v1_or_v2, s3_list_versions, s3_list_uploads;
 /* get.c */
 s3_operation s3_get_object, s3_head_object, s3_object_acl;
 /* object_get_begin_version(), and the object's checksum with it where it is wanted. The caller ends *out. */
@@ -43,7 +44,7 @@ s3_operation s3_put_object;
 s3_operation s3_delete_object, s3_delete_objects;
 /* multipart.c */
 s3_operation s3_create_upload, s3_put_part, s3_complete_upload, s3_abort_upload;
-s3_operation s3_list_parts, s3_list_uploads;
+s3_operation s3_list_parts;
 /* cors.c */
 s3_operation s3_preflight, s3_put_bucket_cors, s3_get_bucket_cors, s3_delete_bucket_cors;
 /* A request with an Origin: the rule that its answer will tell. */
@@ -60,6 +61,21 @@ struct s3_route_name {
 };
 bool s3_route_at(size_t index, struct s3_route_name *out);
 const char *s3_sub_at(size_t index);
+
+/* page.c: what every listing asks for and repeats in its answer. */
+struct s3_page_query {
+    struct span prefix, delimiter;
+    uint64_t max; /* 0 to S3_PAGE_MAX entries */
+    bool url;     /* names are sent percent-encoded */
+};
+/* max_name: of the parameter, "max-keys". */
+enum err s3_page_query(struct request *q, const char *max_name,
+                       struct s3_page_query *out) MUST_CHECK;
+/* max_name: of the element, "MaxKeys". */
+void s3_put_page_query(struct xml *x, const char *max_name,
+                       const struct s3_page_query *p);
+void s3_put_common_prefix(struct xml *x, struct span prefix,
+                          const struct s3_page_query *p);
 
 /* body.c: the body of an upload, decoded and checked as it comes. */
 struct s3_body {
@@ -133,6 +149,7 @@ enum err s3_missing(struct request *q, const struct object_version *v,
 
 /* answers */
 void s3_xml_owner(struct xml *x);
+void s3_xml_initiator(struct xml *x); /* of an upload, and its owner */
 /* <ChecksumCRC32>…</> and <ChecksumType>, where there is one. */
 void s3_xml_checksum(struct xml *x, const struct object_meta *m);
 /* Sends the document with 200. Takes nothing; the caller frees `body`. */

@@ -1,0 +1,102 @@
+/* list_uploads: the uploads of a bucket that are in progress. */
+#include "api/s3/s3.h"
+#include "base/num.h"
+
+#define RESULT_MAX (8u << 20)
+
+struct request_of_uploads {
+    struct s3_page_query page;
+    struct span key_marker, id_marker;
+};
+
+static enum err
+read_parameters(struct request *q, struct request_of_uploads *l)
+{
+    enum err rc = s3_page_query(q, "max-uploads", &l->page);
+
+    if (rc != ERR_OK)
+        return rc;
+    l->key_marker = query_get(&q->query, "key-marker");
+    l->id_marker = query_get(&q->query, "upload-id-marker");
+    if (l->key_marker.len > S3_KEY_MAX || l->id_marker.len > S3_UPLOAD_ID_MAX)
+        return s3_fault(q, S3_KeyTooLongError);
+    return ERR_OK;
+}
+
+static void
+put_upload(struct xml *x, const struct object_upload *u, const struct s3_page_query *p)
+{
+    char date[NUM_DATE_TEXT];
+
+    if (u->upload_id.len == 0) {
+        s3_put_common_prefix(x, u->key, p);
+        return;
+    }
+    date_iso(u->begun_ms, date);
+    xml_open(x, "Upload");
+    xml_key(x, "Key", u->key, p->url);
+    xml_span(x, "UploadId", u->upload_id);
+    s3_xml_initiator(x);
+    xml_text(x, "StorageClass", "STANDARD");
+    xml_text(x, "Initiated", date);
+    xml_close(x);
+}
+
+static void
+put_uploads(struct request *q, struct xml *x, const struct request_of_uploads *l,
+            const struct object_upload_page *page)
+{
+    const struct object_upload *last =
+        page->count > 0 ? &page->entries[page->count - 1] : NULL;
+
+    xml_span(x, "Bucket", q->name.bucket);
+    xml_key(x, "KeyMarker", l->key_marker, l->page.url);
+    xml_span(x, "UploadIdMarker", l->id_marker);
+    if (page->truncated && last != NULL) {
+        xml_key(x, "NextKeyMarker", last->key, l->page.url);
+        xml_span(x, "NextUploadIdMarker", last->upload_id);
+    }
+    s3_put_page_query(x, "MaxUploads", &l->page);
+    xml_bool(x, "IsTruncated", page->truncated);
+    for (uint32_t i = 0; i < page->count; i++)
+        if (page->entries[i].upload_id.len > 0)
+            put_upload(x, &page->entries[i], &l->page);
+    for (uint32_t i = 0; i < page->count; i++)
+        if (page->entries[i].upload_id.len == 0)
+            put_upload(x, &page->entries[i], &l->page);
+}
+
+enum err
+s3_list_uploads(struct request *q)
+{
+    struct request_of_uploads *l = arena_alloc(q->arena, sizeof *l);
+    struct object_upload_list_options o;
+    struct object_upload_page page = {0};
+    struct errbuf eb = {{0}};
+    struct buf body;
+    struct xml x;
+    enum err rc;
+
+    *l = (struct request_of_uploads){0};
+    rc = read_parameters(q, l);
+    if (rc != ERR_OK)
+        return rc;
+    o = (struct object_upload_list_options){.prefix = l->page.prefix,
+                                            .delimiter = l->page.delimiter,
+                                            .after_key = l->key_marker,
+                                            .after_id = l->id_marker,
+                                            .max = (uint32_t)l->page.max};
+    if (l->page.max > 0)
+        rc = object_upload_list(q->api->options.object, q->bucket, &o, request_work(q),
+                                &page, &eb);
+    if (rc != ERR_OK)
+        return fault_from(q, rc, &eb);
+    buf_init(&body, RESULT_MAX);
+    xml_begin(&x, &body);
+    xml_open_s3(&x, "ListMultipartUploadsResult");
+    put_uploads(q, &x, l, &page);
+    xml_close(&x);
+    rc = s3_answer_xml(q, &body);
+    buf_fini(&body);
+    return rc;
+}
