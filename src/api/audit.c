@@ -32,21 +32,17 @@ struct audit {
 static enum err
 open_file(const char *path, struct audit *a, struct errbuf *eb)
 {
-    const char *slash = strrchr(path, '/');
-    char *in =
-        slash == NULL ? xstrdup(".") : xmemdup0(path, (size_t)MAX(slash - path, 1));
     struct rt_dir *dir = NULL;
-    enum err rc = rt_dir_open(in, &dir, eb);
+    const char *name;
+    enum err rc = rt_dir_open_of(path, &dir, &name, eb);
 
     if (rc == ERR_OK)
-        rc = rt_open(dir, slash == NULL ? path : slash + 1, RT_O_WRITE | RT_O_CREATE,
-                     0600, &a->file, eb);
+        rc = rt_open(dir, name, RT_O_WRITE | RT_O_CREATE, 0600, &a->file, eb);
     if (rc == ERR_OK)
         rc = rt_file_size(a->file, &a->size, eb);
     if (rc != ERR_OK)
         err_prefix(eb, "the audit log");
     rt_dir_close(&dir);
-    free(in);
     return rc;
 }
 

@@ -24,13 +24,10 @@ of_errno(struct errbuf *eb, const char *path)
 static enum err
 open_folder(const char *path, struct local *l, struct errbuf *eb)
 {
-    const char *slash = strrchr(path, '/');
-    char *dir =
-        slash == NULL ? xstrdup(".") : xmemdup0(path, (size_t)MAX(slash - path, 1));
-    enum err rc = rt_dir_open(dir, &l->dir, eb);
+    const char *name;
+    enum err rc = rt_dir_open_of(path, &l->dir, &name, eb);
 
-    l->name = xstrdup(slash == NULL ? path : slash + 1);
-    free(dir);
+    l->name = xstrdup(name);
     return rc;
 }
 

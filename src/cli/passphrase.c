@@ -30,15 +30,12 @@ take_line(const char *path, const char *bytes, struct passphrase *out, struct er
 enum err
 passphrase_load(const char *path, struct passphrase *out, struct errbuf *eb)
 {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
-    char *in =
-        slash == NULL ? xstrdup(".") : xmemdup0(path, (size_t)MAX(slash - path, 1));
+    const char *name;
     char *bytes = NULL;
     struct rt_dir *dir = NULL;
     unsigned mode = 0;
     size_t len = 0;
-    enum err rc = rt_dir_open(in, &dir, eb);
+    enum err rc = rt_dir_open_of(path, &dir, &name, eb);
 
     *out = (struct passphrase){.len = 0};
     if (rc == ERR_OK)
@@ -53,6 +50,5 @@ passphrase_load(const char *path, struct passphrase *out, struct errbuf *eb)
         OPENSSL_cleanse(bytes, len);
     free(bytes);
     rt_dir_close(&dir);
-    free(in);
     return rc;
 }

@@ -63,8 +63,9 @@ static enum err
 open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
 {
     size_t len = strlen(path);
-    char *copy, *slash;
     struct rt_dir *parent = NULL;
+    const char *name;
+    char *copy;
     enum err rc = rt_dir_open(path, out, eb);
 
     if (rc != ERR_NOT_FOUND)
@@ -72,12 +73,9 @@ open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
     while (len > 1 && path[len - 1] == '/')
         len--;
     copy = xmemdup0(path, len);
-    slash = strrchr(copy, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    rc = rt_dir_open(slash == NULL ? "." : slash == copy ? "/" : copy, &parent, eb);
+    rc = rt_dir_open_of(copy, &parent, &name, eb);
     if (rc == ERR_OK)
-        rc = make_dir(parent, slash != NULL ? slash + 1 : copy, eb);
+        rc = make_dir(parent, name, eb);
     if (rc == ERR_OK)
         rc = rt_dir_sync(parent, eb);
     rt_dir_close(&parent);

@@ -17,46 +17,13 @@
 #include "node/state_copy.h"
 
 #define COPY_WAIT_MS 2000u
-#define FILE_MAX     MIB(1)
 
 /* ---- writing ---- */
-
-struct gathering {
-    struct buf *out;
-    struct rt_dir *dir;
-    const char *prefix;
-    struct errbuf *eb;
-    enum err rc;
-};
-
-/* A file that is not there is none. */
-static void
-take_file(const char *name, void *arg)
-{
-    struct gathering *g = arg;
-    char *bytes = NULL, *key;
-    size_t len;
-
-    if (g->rc != ERR_OK)
-        return;
-    g->rc = rt_file_load(g->dir, name, FILE_MAX, &bytes, &len, g->eb);
-    if (g->rc == ERR_OK) {
-        key = xasprintf("file:%s%s", g->prefix, name);
-        meta_dump_put(g->out, span_of(key), (struct span){bytes, len});
-        OPENSSL_cleanse(bytes, len);
-        free(key);
-    } else if (g->rc == ERR_NOT_FOUND) {
-        g->rc = ERR_OK;
-    }
-    free(bytes);
-}
 
 static enum err
 gather(struct node *n, struct buf *out, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(64), STATE_COPY_BYTES_MAX);
-    struct gathering g = {
-        .out = out, .dir = n->state, .prefix = "", .eb = eb, .rc = ERR_OK};
     struct meta_pair *pairs;
     uint64_t revision;
     uint32_t count = 0;
@@ -67,14 +34,11 @@ gather(struct node *n, struct buf *out, struct errbuf *eb)
     arena_free(&a);
     if (rc != ERR_OK)
         return rc;
-    take_file(ROSTER_FILE, &g);
-    g.dir = n->dot;
-    take_file(NODE_CREDENTIALS, &g);
-    g.dir = n->secrets;
-    g.prefix = "secrets/";
-    rc = rt_dir_list(g.dir, take_file, &g, eb);
+    rc = meta_dump_file(out, n->state, "", ROSTER_FILE, eb);
     if (rc == ERR_OK)
-        rc = g.rc;
+        rc = meta_dump_file(out, n->dot, "", NODE_CREDENTIALS, eb);
+    if (rc == ERR_OK)
+        rc = meta_dump_files(out, n->secrets, "secrets/", eb);
     return rc == ERR_OK && out->full
                ? err_set(eb, ERR_TOO_LARGE, "the node's state has over %u MiB",
                          STATE_COPY_BYTES_MAX >> 20)

@@ -10,19 +10,16 @@
 static enum err
 open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
 {
-    const char *slash = strrchr(path, '/');
     struct rt_dir *parent = NULL;
-    char *in;
+    const char *name;
     enum err rc = rt_dir_open(path, out, eb);
 
     if (rc != ERR_NOT_FOUND)
         return rc;
-    in = slash == NULL ? xstrdup(".") : xmemdup0(path, (size_t)MAX(slash - path, 1));
-    rc = rt_dir_open(in, &parent, eb);
+    rc = rt_dir_open_of(path, &parent, &name, eb);
     if (rc == ERR_OK)
-        rc = node_folder(parent, slash == NULL ? path : slash + 1, out, eb);
+        rc = node_folder(parent, name, out, eb);
     rt_dir_close(&parent);
-    free(in);
     return rc;
 }
 

@@ -23,16 +23,13 @@
 static enum err
 load_file(struct auth *a, const char *path, struct errbuf *eb)
 {
-    const char *slash = strrchr(path, '/');
-    char *in =
-        slash == NULL ? xstrdup(".") : xmemdup0(path, (size_t)MAX(slash - path, 1));
     struct rt_dir *dir = NULL;
-    enum err rc = rt_dir_open(in, &dir, eb);
+    const char *name;
+    enum err rc = rt_dir_open_of(path, &dir, &name, eb);
 
     if (rc == ERR_OK)
-        rc = auth_load(a, dir, slash == NULL ? path : slash + 1, eb);
+        rc = auth_load(a, dir, name, eb);
     rt_dir_close(&dir);
-    free(in);
     return rc;
 }
 

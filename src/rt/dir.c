@@ -136,6 +136,20 @@ rt_dir_open(const char *path, struct rt_dir **out, struct errbuf *eb)
 }
 
 enum err
+rt_dir_open_of(const char *path, struct rt_dir **out, const char **name,
+               struct errbuf *eb)
+{
+    const char *slash = strrchr(path, '/');
+    char *in =
+        slash == NULL ? xstrdup(".") : xmemdup0(path, (size_t)MAX(slash - path, 1));
+    enum err rc = rt_dir_open(in, out, eb);
+
+    *name = slash == NULL ? path : slash + 1;
+    free(in);
+    return rc;
+}
+
+enum err
 rt_dir_open_at(struct rt_dir *d, const char *name, struct rt_dir **out, struct errbuf *eb)
 {
     enum err rc = observer_may_begin(d->observer, name, eb);

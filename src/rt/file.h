@@ -52,6 +52,9 @@ enum rt_open_flags {
 };
 
 enum err rt_dir_open(const char *path, struct rt_dir **out, struct errbuf *eb) MUST_CHECK;
+/* The folder that holds what `path` names; *name is its last part and lies in `path`. */
+enum err rt_dir_open_of(const char *path, struct rt_dir **out, const char **name,
+                        struct errbuf *eb) MUST_CHECK;
 enum err rt_dir_open_at(struct rt_dir *d, const char *name, struct rt_dir **out,
                         struct errbuf *eb) MUST_CHECK;
 void rt_dir_close(struct rt_dir **dp);

@@ -329,50 +329,16 @@ admin_backup(struct request *q)
 
 /* ---- keys ---- */
 
-struct gathering {
-    struct buf *out;
-    struct rt_dir *dir;
-    const char *prefix;
-    struct errbuf *eb;
-    enum err rc;
-};
-
-static void
-take_file(const char *name, void *arg)
-{
-    struct gathering *g = arg;
-    char *bytes = NULL, *key;
-    size_t len;
-
-    if (g->rc != ERR_OK)
-        return;
-    g->rc = rt_file_load(g->dir, name, MIB(1), &bytes, &len, g->eb);
-    if (g->rc != ERR_OK)
-        return;
-    key = xasprintf("file:%s%s", g->prefix, name);
-    meta_dump_put(g->out, span_of(key), (struct span){bytes, len});
-    OPENSSL_cleanse(bytes, len);
-    free(bytes);
-    free(key);
-}
-
 static enum err
 gather_keys(struct request *q, struct buf *out, struct errbuf *eb)
 {
-    struct gathering g = {
-        .out = out, .dir = q->api->options.dot, .prefix = "", .eb = eb, .rc = ERR_OK};
     enum err rc = dump_meta(q, true, out, eb);
 
-    if (rc != ERR_OK)
-        return rc;
-    take_file("credentials", &g);
-    if (g.rc == ERR_NOT_FOUND)
-        g.rc = ERR_OK;
-    g.dir = q->api->options.secrets;
-    g.prefix = "secrets/";
-    if (g.rc == ERR_OK)
-        rc = rt_dir_list(g.dir, take_file, &g, eb);
-    return rc == ERR_OK ? g.rc : rc;
+    if (rc == ERR_OK)
+        rc = meta_dump_file(out, q->api->options.dot, "", "credentials", eb);
+    if (rc == ERR_OK)
+        rc = meta_dump_files(out, q->api->options.secrets, "secrets/", eb);
+    return rc;
 }
 
 struct seal_job {
