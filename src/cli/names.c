@@ -5,231 +5,49 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "base/num.h"
 #include "base/utf8.h"
+#include "wire/brace.h"
 
 /* ---- braces ---- */
 
-#define DEPTH_MAX 16
 #define NAME_ROOM 8192
 
-struct expansion {
-    names_on *on_name;
-    void *arg;
-    struct errbuf *eb;
-    size_t given;
-};
-
-static enum err expand(struct expansion *x, struct span head, struct span rest,
-                       unsigned depth);
-
-/* The '}' that belongs to the '{' at text.at[0]; NULL when there is none. */
-static const char *
-closing(struct span text)
-{
-    unsigned open = 0;
-
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] == '\\')
-            i++;
-        else if (text.at[i] == '{')
-            open++;
-        else if (text.at[i] == '}' && --open == 0)
-            return text.at + i;
-    }
-    return NULL;
-}
-
-/* head + middle + the rest, opened further. */
 static enum err
-go_on(struct expansion *x, struct span head, struct span middle, struct span rest,
-      unsigned depth)
+give_all(const struct brace *b, names_on *on_name, void *arg, struct errbuf *eb)
 {
-    struct buf text;
-    enum err rc;
-
-    buf_init(&text, NAME_ROOM);
-    buf_put_span(&text, head);
-    buf_put_span(&text, middle);
-    rc = text.full ? err_set(x->eb, ERR_TOO_LARGE, "a name has over %d bytes", NAME_ROOM)
-                   : expand(x, buf_span(&text), rest, depth);
-    buf_fini(&text);
-    return rc;
-}
-
-/* "000..999", also downwards; the wider of both ends gives the zeros. */
-static bool
-is_range(struct span body, uint64_t *from, uint64_t *to, int *width)
-{
-    for (size_t i = 1; i + 2 < body.len; i++) {
-        struct span a = {body.at, i}, b = {body.at + i + 2, body.len - i - 2};
-
-        if (body.at[i] != '.' || body.at[i + 1] != '.')
-            continue;
-        *width = (a.len > 1 && a.at[0] == '0') || (b.len > 1 && b.at[0] == '0')
-                     ? (int)MAX(a.len, b.len)
-                     : 0;
-        return a.len < 19 && b.len < 19 && num_u64(a, from) == ERR_OK &&
-               num_u64(b, to) == ERR_OK;
-    }
-    return false;
-}
-
-static enum err
-expand_range(struct expansion *x, struct span head, struct span rest, uint64_t from,
-             uint64_t to, int width, unsigned depth)
-{
+    struct buf name;
     enum err rc = ERR_OK;
 
-    if ((from < to ? to - from : from - to) >= NAMES_MAX)
-        return err_set(x->eb, ERR_TOO_LARGE, "{%llu..%llu} are over %u names",
-                       (unsigned long long)from, (unsigned long long)to, NAMES_MAX);
-    for (uint64_t n = from; rc == ERR_OK; n += from <= to ? 1 : (uint64_t)-1) {
-        char text[24];
-        int len = snprintf(text, sizeof text, "%0*llu", width, (unsigned long long)n);
-
-        rc = go_on(x, head, (struct span){text, (size_t)len}, rest, depth);
-        if (n == to)
-            break;
+    buf_init(&name, NAME_ROOM);
+    for (uint64_t i = 0; rc == ERR_OK && i < brace_count(b); i++) {
+        buf_clear(&name);
+        brace_pattern(b, i, &name);
+        buf_putc(&name, '\0');
+        rc = name.full ? err_set(eb, ERR_TOO_LARGE, "a name has over %d bytes", NAME_ROOM)
+                       : on_name(arg, (struct span){name.at, name.len - 1}, eb);
     }
+    buf_fini(&name);
     return rc;
-}
-
-/* "a,b{c,d},e": cut at commas that stand in no inner brace. */
-static enum err
-expand_list(struct expansion *x, struct span head, struct span body, struct span rest,
-            unsigned depth)
-{
-    size_t from = 0;
-    unsigned open = 0;
-    enum err rc = ERR_OK;
-
-    for (size_t i = 0; i <= body.len && rc == ERR_OK; i++) {
-        struct buf inner;
-
-        if (i < body.len && body.at[i] == '\\') {
-            i++;
-            continue;
-        }
-        if (i < body.len && body.at[i] == '{')
-            open++;
-        if (i < body.len && body.at[i] == '}')
-            open--;
-        if (i < body.len && (body.at[i] != ',' || open > 0))
-            continue;
-        /* What stands in the alternative is opened with what follows the brace. */
-        buf_init(&inner, NAME_ROOM);
-        buf_put(&inner, body.at + from, i - from);
-        buf_put_span(&inner, rest);
-        rc = inner.full
-                 ? err_set(x->eb, ERR_TOO_LARGE, "a name has over %d bytes", NAME_ROOM)
-                 : expand(x, head, buf_span(&inner), depth);
-        buf_fini(&inner);
-        from = i + 1;
-    }
-    return rc;
-}
-
-static bool
-has_comma(struct span body)
-{
-    unsigned open = 0;
-
-    for (size_t i = 0; i < body.len; i++) {
-        if (body.at[i] == '\\')
-            i++;
-        else if (body.at[i] == '{')
-            open++;
-        else if (body.at[i] == '}')
-            open--;
-        else if (body.at[i] == ',' && open == 0)
-            return true;
-    }
-    return false;
-}
-
-/* What is left of backslashes before braces and commas: the braces are open, so they have done their work. */
-static void
-put_plain(struct buf *out, struct span text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] == '\\' && i + 1 < text.len &&
-            (text.at[i + 1] == '{' || text.at[i + 1] == '}' || text.at[i + 1] == ','))
-            i++;
-        buf_putc(out, text.at[i]);
-    }
-}
-
-static enum err
-give(struct expansion *x, struct span head, struct span rest)
-{
-    struct buf text;
-    enum err rc;
-
-    if (x->given++ == NAMES_MAX)
-        return err_set(x->eb, ERR_TOO_LARGE, "the braces give over %u names", NAMES_MAX);
-    buf_init(&text, 2 * NAME_ROOM);
-    put_plain(&text, head);
-    put_plain(&text, rest);
-    buf_putc(&text, '\0');
-    rc = text.full ? err_set(x->eb, ERR_TOO_LARGE, "a name has over %d bytes", NAME_ROOM)
-                   : x->on_name(x->arg, (struct span){text.at, text.len - 1}, x->eb);
-    buf_fini(&text);
-    return rc;
-}
-
-/* `head` is done, `rest` may hold braces. */
-static enum err
-expand(struct expansion *x, struct span head, struct span rest, unsigned depth)
-{
-    uint64_t from, to;
-    int width;
-
-    if (depth > DEPTH_MAX)
-        return err_set(x->eb, ERR_TOO_LARGE, "more than %d braces in one name",
-                       DEPTH_MAX);
-    for (size_t i = 0; i < rest.len; i++) {
-        struct span tail = span_from(rest, i), body;
-        const char *end;
-
-        if (rest.at[i] == '\\')
-            i++;
-        if (i >= rest.len || rest.at[i] != '{' || tail.at[0] == '\\')
-            continue;
-        end = closing(tail);
-        if (end == NULL)
-            return err_set(x->eb, ERR_BAD_REQUEST,
-                           "\"%.*s\": this brace is not closed (\\{ is a brace itself)",
-                           (int)MIN(tail.len, 60u), tail.at);
-        body = (struct span){tail.at + 1, (size_t)(end - tail.at) - 1};
-        tail = span_from(tail, body.len + 2);
-        if (is_range(body, &from, &to, &width) || has_comma(body)) {
-            struct buf before;
-            enum err rc;
-
-            buf_init(&before, NAME_ROOM);
-            buf_put_span(&before, head);
-            buf_put(&before, rest.at, i);
-            if (before.full)
-                rc = err_set(x->eb, ERR_TOO_LARGE, "a name has over %d bytes", NAME_ROOM);
-            else if (is_range(body, &from, &to, &width))
-                rc = expand_range(x, buf_span(&before), tail, from, to, width, depth + 1);
-            else
-                rc = expand_list(x, buf_span(&before), body, tail, depth + 1);
-            buf_fini(&before);
-            return rc;
-        }
-        i += body.len + 1; /* "{x}" is text */
-    }
-    return give(x, head, rest);
 }
 
 enum err
 names_expand(struct span text, names_on *on_name, void *arg, struct errbuf *eb)
 {
-    struct expansion x = {.on_name = on_name, .arg = arg, .eb = eb};
+    struct arena *a = arena_new(KIB(4), MIB(8));
+    struct brace *b;
+    size_t at;
+    enum err rc = brace_parse(text, a, &b, eb);
 
-    return expand(&x, SPAN(""), text, 0);
+    if (rc == ERR_OK && brace_is_open(text, &at))
+        rc = err_set(eb, ERR_BAD_REQUEST,
+                     "\"%.*s\": this brace is not closed (\\{ is a brace itself)",
+                     (int)MIN(text.len - at, 60u), text.at + at);
+    if (rc == ERR_OK && brace_count(b) > NAMES_MAX)
+        rc = err_set(eb, ERR_TOO_LARGE, "the braces give over %u names", NAMES_MAX);
+    if (rc == ERR_OK)
+        rc = give_all(b, on_name, arg, eb);
+    arena_free(&a);
+    return rc;
 }
 
 /* ---- patterns ---- */

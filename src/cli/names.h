@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/span.h"
 
-/* Opens {a,b} and {000..999}, also nested and several; a text without braces gives itself. "\{" is a brace. What on_name returns
+/* Opens braces as wire/brace.h says; a text without braces gives itself. Names end with a NUL behind the span. What on_name returns
  * other than ERR_OK ends it. ERR_TOO_LARGE beyond NAMES_MAX names, ERR_BAD_REQUEST for a brace without its other half. */
 #define NAMES_MAX 1000000u
 typedef enum err names_on(void *arg, struct span name, struct errbuf *eb);

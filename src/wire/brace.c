@@ -9,34 +9,55 @@
 
 enum piece_kind { LITERAL, LIST, NUMBERS, LETTERS };
 
+struct sequence;
 struct piece {
     enum piece_kind kind;
-    struct span text;   /* LITERAL: as written, with its backslashes */
-    struct span *items; /* LIST */
+    struct span text;       /* LITERAL: as written, with its backslashes */
+    struct sequence *items; /* LIST */
+    uint64_t item_count;
     int64_t first, step;
     unsigned width; /* NUMBERS: 0, or padded with zeros to so many digits */
-    uint64_t count;
+    uint64_t count; /* names it stands for */
+    struct piece *next;
+};
+
+/* Pieces one behind the other: a pattern, or an item of a list. */
+struct sequence {
+    struct piece *first, *last;
+    uint64_t names;
 };
 
 struct brace {
-    struct piece *pieces;
-    unsigned count;
-    uint64_t names;
+    struct sequence all;
 };
 
 /* ---- reading ---- */
 
+struct reader {
+    struct span pattern; /* all of it, for sentences */
+    struct arena *arena;
+    unsigned groups, seen; /* braces that mean something; that were looked at */
+    struct errbuf *eb;
+};
+
+static enum err
+no_room(struct reader *r)
+{
+    return err_set(r->eb, ERR_TOO_LARGE, "braces hold more names than there is room for");
+}
+
 /* Where the braces that open at `at` close; 0: nowhere. */
 static size_t
-closing(struct span p, size_t at, bool *nested)
+closing(struct span p, size_t at)
 {
-    *nested = false;
-    for (size_t i = at + 1; i < p.len; i++) {
+    unsigned open = 0;
+
+    for (size_t i = at; i < p.len; i++) {
         if (p.at[i] == '\\')
             i++;
         else if (p.at[i] == '{')
-            *nested = true;
-        else if (p.at[i] == '}')
+            open++;
+        else if (p.at[i] == '}' && --open == 0)
             return i;
     }
     return 0;
@@ -121,141 +142,178 @@ read_range(struct span body, struct piece *p)
     return true;
 }
 
+/* The next comma of a list that stands in no inner braces, from `at` on; the length: there is none. */
+static size_t
+comma(struct span body, size_t at)
+{
+    unsigned open = 0;
+
+    for (size_t i = at; i < body.len; i++) {
+        if (body.at[i] == '\\')
+            i++;
+        else if (body.at[i] == '{')
+            open++;
+        else if (body.at[i] == '}' && open > 0)
+            open--;
+        else if (body.at[i] == ',' && open == 0)
+            return i;
+    }
+    return body.len;
+}
+
+static enum err read_sequence(struct reader *r, struct span text, unsigned depth,
+                              struct sequence *out);
+
 static enum err
-read_list(struct span body, struct arena *a, struct piece *p, struct errbuf *eb)
+read_list(struct reader *r, struct span body, unsigned depth, struct piece *p)
 {
     uint64_t n = 1;
     size_t from = 0;
+    enum err rc = ERR_OK;
 
-    for (size_t i = 0; i < body.len; i++)
-        if (body.at[i] == '\\')
-            i++;
-        else if (body.at[i] == ',')
-            n++;
+    for (size_t at = comma(body, 0); at < body.len; at = comma(body, at + 1))
+        n++;
     if (n > BRACE_LIST_MAX)
-        return err_set(eb, ERR_TOO_LARGE, "braces hold %llu names, %u are possible",
+        return err_set(r->eb, ERR_TOO_LARGE, "braces hold %llu names, %u are possible",
                        (unsigned long long)n, BRACE_LIST_MAX);
     p->kind = LIST;
-    p->count = n;
-    p->items = arena_try(a, n * sizeof *p->items);
+    p->item_count = n;
+    p->items = arena_try(r->arena, n * sizeof *p->items);
     if (p->items == NULL)
-        return err_set(eb, ERR_TOO_LARGE,
-                       "braces hold more names than there is room for");
-    n = 0;
-    for (size_t i = 0; i <= body.len; i++) {
-        if (i < body.len && body.at[i] == '\\') {
-            i++;
-        } else if (i == body.len || body.at[i] == ',') {
-            p->items[n++] = (struct span){body.at + from, i - from};
-            from = i + 1;
-        }
-    }
-    if (n < p->count) /* a backslash at the very end */
-        p->items[n] = span_from(body, from);
-    return ERR_OK;
-}
+        return no_room(r);
+    for (uint64_t i = 0; rc == ERR_OK && i < n; i++) {
+        size_t end = comma(body, from);
 
-static bool
-has_comma(struct span body)
-{
-    for (size_t i = 0; i < body.len; i++) {
-        if (body.at[i] == '\\')
-            i++;
-        else if (body.at[i] == ',')
-            return true;
+        rc = read_sequence(r, (struct span){body.at + from, end - from}, depth,
+                           &p->items[i]);
+        p->count += p->items[i].names; /* each at most BRACE_COUNT_MAX */
+        from = end + 1;
     }
-    return false;
+    return rc;
 }
 
 /* Braces at `at` that mean something; *end behind them. ERR_NOT_FOUND: they are text. */
 static enum err
-read_braces(struct span pattern, size_t at, struct arena *a, struct piece *p, size_t *end,
-            struct errbuf *eb)
+read_braces(struct reader *r, struct span text, size_t at, unsigned depth,
+            struct piece *p, size_t *end)
 {
-    bool nested;
-    size_t close = closing(pattern, at, &nested);
+    size_t close;
     struct span body;
 
-    if (close == 0 || (at > 0 && pattern.at[at - 1] == '$'))
+    if (++r->seen > BRACE_SEEN_MAX)
+        return err_set(r->eb, ERR_BAD_REQUEST, "\"%.*s\" has more than %u braces",
+                       (int)MIN(r->pattern.len, 100u), r->pattern.at, BRACE_SEEN_MAX);
+    close = closing(text, at);
+    if (close == 0 || (at > 0 && text.at[at - 1] == '$'))
         return ERR_NOT_FOUND;
-    if (nested)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "\"%.*s\": braces inside braces, at byte %zu, are not understood",
-                       SPAN_ARG(pattern), at);
-    body = (struct span){pattern.at + at + 1, close - at - 1};
+    body = (struct span){text.at + at + 1, close - at - 1};
     *end = close + 1;
-    if (has_comma(body))
-        return read_list(body, a, p, eb);
-    return read_range(body, p) ? ERR_OK : ERR_NOT_FOUND;
-}
-
-static void
-add_literal(struct brace *b, struct span text)
-{
-    if (text.len > 0)
-        b->pieces[b->count++] = (struct piece){.kind = LITERAL, .text = text, .count = 1};
+    if (comma(body, 0) == body.len)
+        return read_range(body, p) ? ERR_OK : ERR_NOT_FOUND;
+    if (depth == BRACE_DEPTH_MAX)
+        return err_set(r->eb, ERR_BAD_REQUEST,
+                       "\"%.*s\" has more than %u braces inside each other",
+                       (int)MIN(r->pattern.len, 100u), r->pattern.at, BRACE_DEPTH_MAX);
+    return read_list(r, body, depth + 1, p);
 }
 
 static enum err
-add_names(struct brace *b, struct span pattern, uint64_t count, struct errbuf *eb)
+add_piece(struct reader *r, struct sequence *s, const struct piece *p)
 {
-    if (count > BRACE_COUNT_MAX / b->names)
-        return err_set(eb, ERR_TOO_LARGE,
+    struct piece *mine;
+
+    if (p->count > BRACE_COUNT_MAX / s->names)
+        return err_set(r->eb, ERR_TOO_LARGE,
                        "\"%.*s\" stands for more than %u names, the limit",
-                       SPAN_ARG(pattern), BRACE_COUNT_MAX);
-    b->names *= count;
+                       (int)MIN(r->pattern.len, 100u), r->pattern.at, BRACE_COUNT_MAX);
+    mine = arena_try(r->arena, sizeof *mine);
+    if (mine == NULL)
+        return no_room(r);
+    *mine = *p;
+    s->names *= p->count;
+    if (s->last != NULL)
+        s->last->next = mine;
+    else
+        s->first = mine;
+    s->last = mine;
     return ERR_OK;
 }
 
 static enum err
-read_pattern(struct brace *b, struct span pattern, struct arena *a, struct errbuf *eb)
+add_literal(struct reader *r, struct sequence *s, struct span text)
 {
-    unsigned groups = 0;
-    size_t from = 0;
+    struct piece p = {.kind = LITERAL, .text = text, .count = 1};
 
-    for (size_t i = 0; i < pattern.len; i++) {
+    return text.len > 0 ? add_piece(r, s, &p) : ERR_OK;
+}
+
+static enum err
+read_sequence(struct reader *r, struct span text, unsigned depth, struct sequence *out)
+{
+    size_t from = 0;
+    enum err rc = ERR_OK;
+
+    *out = (struct sequence){.names = 1};
+    for (size_t i = 0; i < text.len; i++) {
         struct piece p = {0};
         size_t end;
-        enum err rc;
 
-        if (pattern.at[i] == '\\') {
+        if (text.at[i] == '\\') {
             i++;
             continue;
         }
-        if (pattern.at[i] != '{')
+        if (text.at[i] != '{')
             continue;
-        rc = read_braces(pattern, i, a, &p, &end, eb);
+        rc = read_braces(r, text, i, depth, &p, &end);
         if (rc == ERR_NOT_FOUND)
             continue;
-        if (rc == ERR_OK && ++groups > BRACE_GROUPS_MAX)
-            rc = err_set(eb, ERR_BAD_REQUEST, "\"%.*s\" has more than %u braces",
-                         SPAN_ARG(pattern), BRACE_GROUPS_MAX);
+        if (rc == ERR_OK && ++r->groups > BRACE_GROUPS_MAX)
+            rc = err_set(r->eb, ERR_BAD_REQUEST, "\"%.*s\" has more than %u braces",
+                         (int)MIN(r->pattern.len, 100u), r->pattern.at, BRACE_GROUPS_MAX);
         if (rc == ERR_OK)
-            rc = add_names(b, pattern, p.count, eb);
+            rc = add_literal(r, out, (struct span){text.at + from, i - from});
+        if (rc == ERR_OK)
+            rc = add_piece(r, out, &p);
         if (rc != ERR_OK)
             return rc;
-        add_literal(b, (struct span){pattern.at + from, i - from});
-        b->pieces[b->count++] = p;
         from = end;
         i = end - 1;
     }
-    add_literal(b, span_from(pattern, from));
-    return ERR_OK;
+    return add_literal(r, out, span_from(text, from));
 }
 
 enum err
 brace_parse(struct span pattern, struct arena *a, struct brace **out, struct errbuf *eb)
 {
+    struct reader r = {.pattern = pattern, .arena = a, .eb = eb};
     struct brace *b = arena_try(a, sizeof *b);
 
-    *out = NULL;
-    if (b != NULL)
-        b->pieces = arena_try(a, (2 * BRACE_GROUPS_MAX + 1) * sizeof *b->pieces);
-    if (b == NULL || b->pieces == NULL)
-        return err_set(eb, ERR_TOO_LARGE, "no room for one more pattern");
-    b->names = 1;
     *out = b;
-    return read_pattern(b, pattern, a, eb);
+    if (b == NULL)
+        return no_room(&r);
+    if (pattern.len > BRACE_PATTERN_MAX)
+        return err_set(eb, ERR_TOO_LARGE,
+                       "a pattern of %zu bytes, %u are possible in one line", pattern.len,
+                       BRACE_PATTERN_MAX);
+    return read_sequence(&r, pattern, 0, &b->all);
+}
+
+bool
+brace_is_open(struct span pattern, size_t *at)
+{
+    for (size_t i = 0; i < pattern.len; i++) {
+        if (pattern.at[i] == '\\') {
+            i++;
+        } else if (pattern.at[i] == '{') {
+            size_t close = closing(pattern, i);
+
+            *at = i;
+            if (close == 0)
+                return true;
+            i = close;
+        }
+    }
+    return false;
 }
 
 /* ---- making names ---- */
@@ -263,30 +321,49 @@ brace_parse(struct span pattern, struct arena *a, struct brace **out, struct err
 uint64_t
 brace_count(const struct brace *b)
 {
-    return b->names;
+    return b->all.names;
 }
 
+/* Backslashes go; with `keep` only those that kept braces and commas from their meaning. */
 static void
-put_literal(struct buf *out, struct span text)
+put_literal(struct buf *out, struct span text, bool keep)
 {
     for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] == '\\' && i + 1 < text.len)
+        char next = i + 1 < text.len ? text.at[i + 1] : '\0';
+
+        if (text.at[i] == '\\' && next != '\0') {
+            if (keep && next != '{' && next != '}' && next != ',')
+                buf_putc(out, '\\');
             i++;
+        }
         buf_putc(out, text.at[i]);
     }
 }
 
+static void put_sequence(struct buf *out, const struct sequence *s, uint64_t index,
+                         bool keep);
+
 static void
-put_piece(struct buf *out, const struct piece *p, uint64_t at)
+put_item(struct buf *out, const struct piece *p, uint64_t at, bool keep)
+{
+    uint64_t i = 0;
+
+    while (at >= p->items[i].names)
+        at -= p->items[i++].names;
+    put_sequence(out, &p->items[i], at, keep);
+}
+
+static void
+put_piece(struct buf *out, const struct piece *p, uint64_t at, bool keep)
 {
     int64_t n = p->first + p->step * (int64_t)at;
 
     switch (p->kind) {
     case LITERAL:
-        put_literal(out, p->text);
+        put_literal(out, p->text, keep);
         break;
     case LIST:
-        put_literal(out, p->items[at]);
+        put_item(out, p, at, keep);
         break;
     case LETTERS:
         buf_putc(out, (char)n);
@@ -297,14 +374,29 @@ put_piece(struct buf *out, const struct piece *p, uint64_t at)
     }
 }
 
+/* The last pieces turn fastest. */
+static void
+put_sequence(struct buf *out, const struct sequence *s, uint64_t index, bool keep)
+{
+    uint64_t below = s->names;
+
+    for (const struct piece *p = s->first; p != NULL; p = p->next) {
+        below /= p->count;
+        put_piece(out, p, index / below, keep);
+        index %= below;
+    }
+}
+
 void
 brace_name(const struct brace *b, uint64_t index, struct buf *out)
 {
-    uint64_t at[2 * BRACE_GROUPS_MAX + 1];
+    assert(index < b->all.names);
+    put_sequence(out, &b->all, index, false);
+}
 
-    assert(index < b->names);
-    for (unsigned i = b->count; i-- > 0; index /= b->pieces[i].count)
-        at[i] = index % b->pieces[i].count;
-    for (unsigned i = 0; i < b->count; i++)
-        put_piece(out, &b->pieces[i], at[i]);
+void
+brace_pattern(const struct brace *b, uint64_t index, struct buf *out)
+{
+    assert(index < b->all.names);
+    put_sequence(out, &b->all, index, true);
 }

@@ -21,7 +21,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
         brace_name(b, 0, &text);
         brace_name(b, brace_count(b) - 1, &text);
-        brace_name(b, brace_count(b) / 2, &text);
+        brace_pattern(b, brace_count(b) / 2, &text);
     }
     buf_fini(&text);
     arena_free(&a);

@@ -37,11 +37,15 @@ static const struct row rows[] = {
     {"{a\\,b,c}", "a,b\nc\n"},
     {"{a,b\\}", "{a,b}\n"},
     {"back\\\\slash", "back\\slash\n"},
-    {"{a,{b,c}}", NULL},
+    {"{a,{b,c}}", "a\nb\nc\n"},
+    {"{a,b{1..2},}x", "ax\nb1x\nb2x\nx\n"},
+    {"{x{a,b}}", "{xa}\n{xb}\n"},
+    {"{a,{b,c}", "{a,b\n{a,c\n"},
+    {"{{a,b},{c,d}}{1,2}", "a1\na2\nb1\nb2\nc1\nc2\nd1\nd2\n"},
+    {"{a\\{,b}", "a{\nb\n"},
+    {"{{{{{{{{{{{{{{{{{a,b},c},c},c},c},c},c},c},c},c},c},c},c},c},c},c},c}", NULL},
     {"{0..999999}{0..999}{1..2}", NULL},
-    {"{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,2}{1,"
-     "2}",
-     NULL},
+    {"{1,1{1,1{1,1{1,1}}}}{0..9}{1,{2..999999}}{1..99999}", NULL},
 };
 
 static void
@@ -91,11 +95,36 @@ test_many(void)
     arena_free(&a);
 }
 
+/* For somebody who goes on with globs: their backslashes are left. */
+static void
+test_of_a_pattern(void)
+{
+    struct arena *a = arena_new(4096, KIB(64));
+    struct errbuf eb = {0};
+    struct brace *b;
+    struct buf text;
+    size_t at;
+
+    buf_init(&text, KIB(1));
+    CHECK(brace_parse(SPAN("{x\\*,\\{y\\,}\\\\"), a, &b, &eb) == ERR_OK);
+    CHECK_U64(brace_count(b), 2);
+    brace_pattern(b, 0, &text);
+    CHECK(span_is(buf_span(&text), "x\\*\\\\"));
+    buf_clear(&text);
+    brace_pattern(b, 1, &text);
+    CHECK(span_is(buf_span(&text), "{y,\\\\"));
+    CHECK(brace_is_open(SPAN("a{b,c}d{e"), &at) && at == 7);
+    CHECK(!brace_is_open(SPAN("a{b,{c}}\\{"), &at));
+    buf_fini(&text);
+    arena_free(&a);
+}
+
 int
 main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     RUN(test_patterns);
     RUN(test_many);
+    RUN(test_of_a_pattern);
     return check_done();
 }
