@@ -96,8 +96,8 @@ void s3_cors_headers(struct request *q);
 
 /* admin/admin.c: everything under /_/. */
 void admin_handle(struct request *q);
-/* Its pages, for the test that holds the gate before each; false: no more. `open`: it needs no key. */
-bool admin_page_at(size_t index, const char **method, const char **path, bool *open);
+/* Its pages, for the test that holds the gate before each; false: no more. */
+bool admin_page_at(size_t index, const char **method, const char **path, enum need *need);
 /* s3/route.c: everything else. */
 void s3_handle(struct request *q);
 

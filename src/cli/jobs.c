@@ -104,7 +104,10 @@ put_counts(FILE *out, const json_t *job)
         fprintf(out, " of %llu", (unsigned long long)total);
     fprintf(out, " objects, %s", num_size_text(json_get_u64(job, "bytes"), size));
     if (present > 0)
-        fprintf(out, ", %llu were here", (unsigned long long)present);
+        fprintf(out, ", %llu %s", (unsigned long long)present,
+                strcmp(json_get_text(job, "kind", ""), "evict") == 0
+                    ? "stay or were not here"
+                    : "were here");
     if (json_get_u64(job, "failed") > 0)
         fprintf(out, ", %llu failed", (unsigned long long)json_get_u64(job, "failed"));
 }
@@ -288,7 +291,7 @@ show(struct session *s)
 static enum exit_code
 run_jobs(const struct args *a)
 {
-    return session_run_own_keys(a, show, NULL);
+    return session_run(a, show, NULL);
 }
 const struct cli_verb cli_jobs = {&jobs_verb, run_jobs};
 
@@ -323,7 +326,7 @@ wait_for(struct session *s)
 static enum exit_code
 run_wait(const struct args *a)
 {
-    return session_run_own_keys(a, wait_for, NULL);
+    return session_run(a, wait_for, NULL);
 }
 const struct cli_verb cli_wait = {&wait_verb, run_wait};
 
@@ -369,6 +372,6 @@ cancel(struct session *s)
 static enum exit_code
 run_cancel(const struct args *a)
 {
-    return session_run_own_keys(a, cancel, NULL);
+    return session_run(a, cancel, NULL);
 }
 const struct cli_verb cli_cancel = {&cancel_verb, run_cancel};

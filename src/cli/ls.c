@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "cli/here.h"
 #include "cli/select.h"
 #include "wire/json.h"
 
@@ -14,6 +15,7 @@ static const struct flag flags[] = {
     {"long", 'l', NULL, "with ETags", false},
     {"tree", 't', NULL, "as a tree", false},
     {"human", 'h', NULL, "sizes for people", false},
+    {"cached", 'c', NULL, "what of it the server keeps here (a Forebay server)", false},
     {"summarize", 0, NULL, "count and total at the end", false},
     SELECT_FLAGS,
     SESSION_FLAGS,
@@ -22,6 +24,7 @@ static const struct flag flags[] = {
 static const char *const examples[] = {"forebay ls",
                                        "forebay ls s3://train/images/",
                                        "forebay ls -r s3://train --json",
+                                       "forebay ls -rc s3://train",
                                        "forebay ls --tree -h s3://train",
                                        "forebay ls 's3://train/shard-00*.tar'",
                                        NULL};
@@ -35,12 +38,19 @@ static const struct verb verb = {
     .flags = flags,
     .more =
         "s3://B/PREFIX lists what begins so, up to the next slash; -o name gives whole "
-        "names, one a line."};
+        "names, one a line.\n-c tells of each object: cached (a copy is here), pinned "
+        "(and "
+        "stays), doubt (the outcome of a write at the remote is not known), - (not "
+        "here); "
+        "native: it is only here."};
 
 struct listing {
     struct session *s;
     struct select select;
     uint64_t count, bytes;
+    uint64_t here_count, here_bytes;
+    struct here *here; /* owned; NULL: not asked for */
+    const char *state; /* of the entry at hand */
     bool human, all, tree;
     char *last; /* owned; of a tree: the name before */
     struct arena *a;
@@ -80,6 +90,8 @@ entry_json(struct listing *l, const struct found *e)
         json_u64(&l->json, "size", e->size);
         json_span(&l->json, "etag", e->etag);
         json_text(&l->json, "modified", date);
+        if (l->here != NULL)
+            json_text(&l->json, "cached", l->state);
     }
     end_json(l);
 }
@@ -107,12 +119,16 @@ entry_line(struct listing *l, const struct found *e)
         printf("%24s %12s", "", "PRE");
         if (l->all)
             printf(" %-34s", "");
+        if (l->here != NULL)
+            printf(" %-6s", "");
     } else {
         date_iso(e->mtime_ms, date);
         printf("%24s", date);
         put_size(l, e->size);
         if (l->all)
             printf(" %-34.*s", SPAN_ARG(e->etag));
+        if (l->here != NULL)
+            printf(" %-6s", l->state);
     }
     printf(" %.*s\n", SPAN_ARG(name));
 }
@@ -155,6 +171,15 @@ on_found(void *arg, const struct place *p, const struct found *e, struct errbuf 
     if (!p->remote)
         return err_set(eb, ERR_BAD_REQUEST, "\"%s\": expected s3://BUCKET", p->text);
     arena_reset(l->a);
+    if (l->here != NULL && !e->is_prefix) {
+        enum err rc = here_state(l->here, p, span_of(e->path), &l->state, eb);
+        bool is_here = rc == ERR_OK && strcmp(l->state, "-") != 0;
+
+        if (rc != ERR_OK)
+            return rc;
+        l->here_count += is_here;
+        l->here_bytes += is_here ? e->size : 0;
+    }
     l->count += !e->is_prefix;
     l->bytes += e->size;
     if (l->s->json)
@@ -196,6 +221,18 @@ list_buckets(struct listing *l)
     return rc;
 }
 
+static void
+summarize(const struct listing *l)
+{
+    char size[NUM_SIZE_TEXT];
+
+    printf("%" PRIu64 " objects, %s (%" PRIu64 " bytes)\n", l->count,
+           num_size_text(l->bytes, size), l->bytes);
+    if (l->here != NULL)
+        printf("%" PRIu64 " of them here, %s (%" PRIu64 " bytes)\n", l->here_count,
+               num_size_text(l->here_bytes, size), l->here_bytes);
+}
+
 static enum exit_code
 act(struct session *s)
 {
@@ -204,7 +241,6 @@ act(struct session *s)
                         .human = args_has(a, "human"),
                         .all = args_has(a, "long"),
                         .tree = args_has(a, "tree")};
-    char size[NUM_SIZE_TEXT];
     enum err rc = select_init(
         &l.select, s, args_has(a, "recursive") || l.tree ? WALK_BEGINS : WALK_LEVEL,
         &s->eb);
@@ -213,6 +249,8 @@ act(struct session *s)
         return cli_usage(&s->eb, a->verb);
     buf_init(&l.text, MIB(16));
     l.a = arena_new(KIB(16), MIB(1));
+    if (args_has(a, "cached"))
+        l.here = here_new(s);
     if (s->output == OUTPUT_JSON) {
         json_begin(&l.json, &l.text);
         json_open_array(&l.json, NULL);
@@ -225,8 +263,8 @@ act(struct session *s)
         printf("%.*s\n", SPAN_ARG(buf_span(&l.text)));
     }
     if (rc == ERR_OK && args_has(a, "summarize") && !s->json)
-        printf("%" PRIu64 " objects, %s (%" PRIu64 " bytes)\n", l.count,
-               num_size_text(l.bytes, size), l.bytes);
+        summarize(&l);
+    here_free(&l.here);
     buf_fini(&l.text);
     arena_free(&l.a);
     free(l.last);

@@ -1,4 +1,4 @@
-/* pin, unpin, evict: what of an attached bucket stays on the server, and what goes. */
+/* pin, unpin: what of an attached bucket stays on the server. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -29,23 +29,11 @@ static const struct verb unpin_verb = {.name = "unpin",
                                        .examples = unpin_examples,
                                        .flags = flags};
 
-static const char *const evict_examples[] = {"forebay evict s3://train/old/", NULL};
-static const struct verb evict_verb = {
-    .name = "evict",
-    .summary = "take what is kept of a prefix away, here only",
-    .arguments = "s3://BUCKET/PREFIX",
-    .least = 1,
-    .most = 1,
-    .examples = evict_examples,
-    .flags = flags,
-    .more = "The remote keeps its objects, and the next read fetches them again. What is "
-            "pinned stays."};
-
 static enum exit_code
-ask(struct session *s, const char *method, const char *member)
+ask(struct session *s, const char *member)
 {
     struct arena *a = arena_new(KIB(16), MIB(1));
-    struct s3_request r = {.method = method};
+    struct s3_request r = {.method = "PATCH"};
     struct span answer = {"", 0};
     struct place p;
     struct buf doc;
@@ -66,7 +54,7 @@ ask(struct session *s, const char *method, const char *member)
         r.path = span_of(arena_printf(a, "/_/buckets/%.*s", SPAN_ARG(p.bucket)));
         rc = admin_call(s, &r, a, &answer);
     }
-    if (rc == ERR_OK && (s->json || (r.method[1] == 'O' && !s->quiet)))
+    if (rc == ERR_OK && s->json)
         printf("%.*s\n", SPAN_ARG(answer));
     buf_fini(&doc);
     arena_free(&a);
@@ -76,19 +64,13 @@ ask(struct session *s, const char *method, const char *member)
 static enum exit_code
 pin(struct session *s)
 {
-    return ask(s, "PATCH", "pin");
+    return ask(s, "pin");
 }
 
 static enum exit_code
 unpin(struct session *s)
 {
-    return ask(s, "PATCH", "unpin");
-}
-
-static enum exit_code
-evict(struct session *s)
-{
-    return ask(s, "POST", "evict");
+    return ask(s, "unpin");
 }
 
 static enum exit_code
@@ -104,10 +86,3 @@ run_unpin(const struct args *a)
     return session_run(a, unpin, NULL);
 }
 const struct cli_verb cli_unpin = {&unpin_verb, run_unpin};
-
-static enum exit_code
-run_evict(const struct args *a)
-{
-    return session_run(a, evict, NULL);
-}
-const struct cli_verb cli_evict = {&evict_verb, run_evict};

@@ -1,4 +1,4 @@
-/* prefetch: a server is asked to fetch objects of an attached bucket before somebody reads them. */
+/* prefetch, evict: a server is asked to bring objects of an attached bucket here before somebody reads them, or to let them go. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +13,17 @@
 #define LIST_MAX   MIB(8)
 #define ANSWER_MAX MIB(1)
 
+#define NAMES_FLAGS                                                                      \
+    {"from-file", 0, "FILE", "names, a line each, braces as below; - is stdin", false},  \
+        {"manifest", 0, "KEY", "the same in an object of the bucket", false},            \
+    {                                                                                    \
+        "no-wait", 0, NULL, "print the job's id and leave it to the server", false       \
+    }
+
 static const struct flag flags[] = {
-    {"from-file", 0, "FILE", "names to fetch, a line each, braces as below; - is stdin",
-     false},
-    {"manifest", 0, "KEY", "the same in an object of the bucket", false},
+    NAMES_FLAGS,
     {"rate", 0, "SIZE", "bytes a second, at most: 100MB", false},
     {"parallel", 'p', "N", "objects at a time; 16", false},
-    {"no-wait", 0, NULL, "print the job's id and leave it to the server", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -42,6 +46,30 @@ static const struct verb verb = {
         "they stand for, as a shell expands them.\nThe work is the server's: it makes "
         "way for readers, goes on after a restart, and Ctrl-C here does not end it. "
         "forebay jobs\nshows it, forebay cancel ends it.",
+};
+
+static const struct flag evict_flags[] = {
+    NAMES_FLAGS, SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+static const char *const evict_examples[] = {
+    "forebay evict s3://train/old/",
+    "forebay evict 's3://train/shard-{000..499}.tar'",
+    "forebay evict s3://train --from-file done.txt --no-wait",
+    NULL,
+};
+static const struct verb evict_verb = {
+    .name = "evict",
+    .summary = "take what is kept of a bucket's remote away, here only",
+    .arguments = "s3://BUCKET[/PREFIX|/NAMES]",
+    .least = 1,
+    .most = 1,
+    .examples = evict_examples,
+    .flags = evict_flags,
+    .more =
+        "PREFIX means every key that begins with it; with braces the names are those "
+        "they "
+        "stand for.\nThe remote keeps its objects, and the next read fetches them again. "
+        "What is pinned stays. The work is the server's: it goes on after a restart, and "
+        "Ctrl-C here\ndoes not end it. forebay jobs shows it, forebay cancel ends it.",
 };
 
 static enum err
@@ -117,6 +145,7 @@ put_what(struct session *s, const struct place *p, struct json *j, struct buf *n
 static enum err
 make_body(struct session *s, const struct place *p, struct buf *out)
 {
+    bool is_evict = s->args->verb == &evict_verb;
     struct buf names;
     struct json j;
     enum err rc;
@@ -124,13 +153,13 @@ make_body(struct session *s, const struct place *p, struct buf *out)
     buf_init(&names, LIST_MAX);
     json_begin(&j, out);
     json_open_object(&j, NULL);
-    json_text(&j, "kind", "prefetch");
+    json_text(&j, "kind", is_evict ? "evict" : "prefetch");
     json_open_object(&j, "args");
     json_span(&j, "bucket", p->bucket);
     rc = put_what(s, p, &j, &names);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !is_evict)
         rc = put_number(s, &j, "rate", true);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !is_evict)
         rc = put_number(s, &j, "parallel", false);
     json_end(&j);
     if (names.len > 0)
@@ -144,7 +173,7 @@ make_body(struct session *s, const struct place *p, struct buf *out)
 }
 
 static enum exit_code
-prefetch(struct session *s)
+ask(struct session *s)
 {
     struct arena *a = arena_new(KIB(64), ANSWER_MAX);
     struct s3_request r = {.method = "POST", .path = SPAN("/_/jobs")};
@@ -178,7 +207,8 @@ prefetch(struct session *s)
 static enum exit_code
 run(const struct args *a)
 {
-    return session_run_own_keys(a, prefetch, NULL);
+    return session_run(a, ask, NULL);
 }
 
 const struct cli_verb cli_prefetch = {&verb, run};
+const struct cli_verb cli_evict = {&evict_verb, run};

@@ -1,14 +1,21 @@
 /* stat: what is known of an object or a bucket. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/num.h"
-#include "cli/session.h"
+#include "cli/here.h"
 #include "wire/json.h"
+#include "wire/json_get.h"
 
-static const struct flag stat_flags[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+static const struct flag stat_flags[] = {
+    {"verbose", 'v', NULL,
+     "where it lies at the server, and how long it stays (a Forebay server)", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false}};
 static const char *const stat_examples[] = {"forebay stat s3://train/shard-000000.tar",
+                                            "forebay stat -v s3://train/shard-000000.tar",
                                             "forebay stat s3://train --json", NULL};
 static const struct verb stat_verb = {.name = "stat",
                                       .summary =
@@ -19,8 +26,9 @@ static const struct verb stat_verb = {.name = "stat",
                                       .examples = stat_examples,
                                       .flags = stat_flags};
 
+/* `here`: what a Forebay server says of its copy, or "absent"; NULL: nobody asked. */
 static void
-print_json(const struct place *p, const struct s3_object_info *o)
+print_json(const struct place *p, const struct s3_object_info *o, const json_t *here)
 {
     char date[NUM_DATE_TEXT];
     struct buf text;
@@ -45,6 +53,13 @@ print_json(const struct place *p, const struct s3_object_info *o)
     }
     json_end(&j);
     json_end(&j);
+    if (here != NULL) { /* one more member: ours is written, theirs was read */
+        char *more = json_dumps(here, JSON_COMPACT | JSON_ENCODE_ANY);
+
+        text.len--;
+        buf_printf(&text, ",\"here\":%s}", more);
+        free(more);
+    }
     printf("%.*s\n", (int)text.len, text.at);
     buf_fini(&text);
 }
@@ -66,12 +81,84 @@ print_table(const struct place *p, const struct s3_object_info *o)
                SPAN_ARG(o->user[i].value));
 }
 
+static void
+print_left(const json_t *here)
+{
+    const json_t *left = json_object_get(here, "ttl_left_ms");
+
+    if (json_integer_value(left) > 0)
+        printf("asked     again in %lld s\n",
+               (long long)(json_integer_value(left) + 999) / 1000);
+    else if (json_is_integer(left))
+        printf("asked     again at the next read\n");
+    else
+        printf("asked     never again: the bucket has no time to live\n");
+}
+
+static void
+print_here(const json_t *here)
+{
+    const json_t *disk = json_object_get(here, "disk"),
+                 *segment = json_object_get(here, "segment"),
+                 *sum = json_object_get(here, "checksum"),
+                 *pin = json_object_get(here, "pin");
+    bool cached = strcmp(json_get_text(here, "class", ""), "cached") == 0;
+
+    if (!json_is_object(here)) {
+        printf("here      no: the next read fetches it\n");
+        return;
+    }
+    if (json_is_string(sum))
+        printf("checksum  %s %s\n", json_get_text(here, "checksum_algorithm", ""),
+               json_string_value(sum));
+    printf("here      %s, on disk %s\n",
+           cached ? "a copy of the remote's object" : "the object itself",
+           json_get_text(disk, "path", json_get_text(disk, "id", "")));
+    printf("segment   %s %llu at %llu\n", json_get_text(segment, "kind", ""),
+           (unsigned long long)json_get_u64(segment, "id"),
+           (unsigned long long)json_get_u64(segment, "offset"));
+    printf("since     after %s, when its segment was made\n",
+           json_get_text(segment, "made", "-"));
+    if (!cached) {
+        printf("copies    %llu\n", (unsigned long long)json_get_u64(here, "copies"));
+        return;
+    }
+    printf("reads     %llu of late; %.2f of an object of its segment\n",
+           (unsigned long long)json_get_u64(here, "reads"),
+           json_number_value(json_object_get(segment, "heat")));
+    print_left(here);
+    if (json_is_string(pin))
+        printf("pinned    by \"%s\"\n", json_string_value(pin));
+    printf("evicted   %s: %s\n",
+           strcmp(json_get_text(here, "eviction", ""), "stays") == 0  ? "not"
+           : strcmp(json_get_text(here, "eviction", ""), "next") == 0 ? "among the next"
+                                                                      : "later",
+           json_get_text(here, "why", ""));
+}
+
+/* A copy that is not there is no failure. */
+static enum err
+ask_here(struct session *s, const struct place *p, json_t **out)
+{
+    enum err rc;
+
+    *out = NULL;
+    if (!args_has(s->args, "verbose"))
+        return ERR_OK;
+    rc = here_ask(s, p->bucket, p->key, out, &s->eb);
+    if (rc != ERR_NOT_FOUND)
+        return rc;
+    *out = json_null();
+    return ERR_OK;
+}
+
 static enum exit_code
 stat_one(struct session *s)
 {
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct s3_object_info o;
     struct s3_failure f;
+    json_t *here = NULL;
     struct place p;
     enum err rc = place_remote(s->args->at[0], false, &p, &s->eb);
 
@@ -82,11 +169,16 @@ stat_one(struct session *s)
                    SPAN_ARG(p.bucket));
     } else if (rc == ERR_OK) {
         rc = s3_head(s->s3, p.bucket, p.key, a, &o, &f, &s->eb);
+        if (rc == ERR_OK)
+            rc = ask_here(s, &p, &here);
         if (rc == ERR_OK && s->json)
-            print_json(&p, &o);
+            print_json(&p, &o, here);
         else if (rc == ERR_OK)
             print_table(&p, &o);
+        if (rc == ERR_OK && !s->json && here != NULL)
+            print_here(here);
     }
+    json_decref(here);
     arena_free(&a);
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
 }

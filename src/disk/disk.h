@@ -600,6 +600,19 @@ void disk_bucket_usage(const struct disk *d, uint64_t bucket, uint64_t *objects,
 /* Compacts and punches until nothing is worth it, without waiting for quiet: tests and tools. May switch. */
 enum err disk_compact(struct disk *d, struct errbuf *eb) MUST_CHECK;
 
+/* Where an object lies, for people's eyes. */
+struct disk_where {
+    const char *kind; /* of the segment: "log", "body", "one" */
+    uint32_t segment;
+    uint64_t offset;         /* of its member */
+    int64_t segment_made_ms; /* the object came later */
+    uint64_t living;         /* bytes of the segment, as far as the index covers */
+    uint32_t heat; /* class cached: sixteenths of a read of each of them, lately */
+};
+/* Of a row that is current. ERR_NOT_FOUND: it no longer is. May switch. */
+enum err disk_where(struct disk *d, const struct row *row, struct disk_where *out,
+                    struct errbuf *eb) MUST_CHECK;
+
 /* ---- eviction: objects of the class cached, which can be fetched again (evict.h) ---- */
 /* An object of the class was read so many times. Any loop, no lock, nothing switches. */
 void disk_heat_add(struct disk *d, const struct row *row, uint32_t reads);

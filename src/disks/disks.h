@@ -205,6 +205,14 @@ enum err disks_evict(struct disks *ds, const struct disk_evict_options *o,
 /* One cached object, as it was listed or looked up (`row`); another version stays. ERR_OK too where it is gone. */
 enum err disks_evict_one(struct disks *ds, uint64_t bucket, struct span key,
                          const struct row *row, struct errbuf *eb) MUST_CHECK;
+/* Where the copy lies that the row was read of. ERR_NOT_FOUND: it is no longer current. May switch. */
+struct disks_where {
+    struct disk_where at;
+    const char *path; /* of the disk; lives as long as the node */
+    char id[33];
+};
+enum err disks_where(struct disks *ds, const struct row *row, struct disks_where *out,
+                     struct errbuf *eb) MUST_CHECK;
 /* Has a disk so little room left that cached objects should go? */
 bool disks_cache_is_tight(struct disks *ds);
 /* The first bucket behind `after` that a disk has, or had, objects of; false: there is none. May switch. */

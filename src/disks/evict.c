@@ -1,4 +1,5 @@
 /* Room for cached objects on several disks: each gives its share. */
+#include "base/hash.h"
 #include "base/mem.h"
 #include "disks/internal.h"
 
@@ -163,4 +164,22 @@ disks_evict_one(struct disks *ds, uint64_t bucket, struct span key, const struct
     rc = disk_delete(d, &k, DISK_CACHED, &unchanged, &existed, eb);
     slot_leave(ds, i);
     return rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+enum err
+disks_where(struct disks *ds, const struct row *row, struct disks_where *out,
+            struct errbuf *eb)
+{
+    struct disk *one = only_disk(ds);
+    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : row->disk;
+    struct disk *d = slot_enter(ds, i);
+    enum err rc;
+
+    *out = (struct disks_where){.path = ds->slots[i].path};
+    if (d == NULL)
+        return unheard(eb);
+    hex_encode(ds->slots[i].id, sizeof ds->slots[i].id, out->id);
+    rc = disk_where(d, row, &out->at, eb);
+    slot_leave(ds, i);
+    return rc;
 }

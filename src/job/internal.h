@@ -19,7 +19,7 @@ struct job_kind {
     enum err (*run)(struct job *j, struct errbuf *eb);
 };
 const struct job_kind *job_kind_find(struct span name); /* kinds.c; NULL */
-extern const struct job_kind job_prefetch;
+extern const struct job_kind job_prefetch, job_evict;
 
 struct job {
     struct list node; /* in service->jobs, in the order they were asked for */

@@ -348,6 +348,14 @@ time_left(const struct job *j)
     return (int64_t)((double)busy * (double)(j->counts.total - done) / (double)done);
 }
 
+static const char *
+text_arg(const struct job *j, struct arena *a, const char *name)
+{
+    const char *text = json_string_value(json_object_get(j->args, name));
+
+    return text != NULL ? arena_strdup(a, span_of(text)) : NULL;
+}
+
 static bool
 show(const struct job *j, struct arena *a, struct job_status *out)
 {
@@ -364,6 +372,10 @@ show(const struct job *j, struct arena *a, struct job_status *out)
                                .left_ms = time_left(j),
                                .error_count = j->error_count};
     memcpy(out->id, j->id, sizeof out->id);
+    out->bucket = text_arg(j, a, "bucket");
+    out->prefix = text_arg(j, a, "prefix");
+    if (out->bucket != NULL && out->prefix == NULL)
+        out->prefix = "";
     if (j->reason != NULL)
         out->reason = arena_strdup(a, span_of(j->reason));
     for (uint32_t i = 0; i < j->error_count; i++)

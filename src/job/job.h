@@ -80,6 +80,8 @@ struct job_status { /* all in the arena */
     char id[JOB_ID_TEXT];
     const char *kind, *user;
     const char *what; /* a line for people */
+    const char *bucket,
+        *prefix; /* that it works on; prefix "": any key of it; NULL: none */
     enum job_state state;
     int64_t asked_ms, begun_ms, ended_ms; /* since 1970; 0: not yet */
     uint64_t busy_ms;                     /* of running, over all starts */

@@ -1,7 +1,7 @@
 /* kinds: the kinds of work there are. */
 #include "job/internal.h"
 
-static const struct job_kind *const kinds[] = {&job_prefetch};
+static const struct job_kind *const kinds[] = {&job_prefetch, &job_evict};
 
 const struct job_kind *
 job_kind_find(struct span name)

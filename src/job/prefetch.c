@@ -1,7 +1,6 @@
 /* prefetch: objects of an attached bucket are brought here before somebody reads them.
  *
- * Arguments: {"bucket": NAME, "prefix": TEXT} for what the remote lists, or with a list: names and patterns (wire/brace.h), a
- * line each; or {"manifest": KEY}: an object of the bucket that is such a list. {"rate": BYTES_A_SECOND, "parallel": N}.
+ * Arguments: those of names.h, a prefix as the remote lists it; {"rate": BYTES_A_SECOND, "parallel": N}.
  * The position is the last key of a listing, or the number of the next name.
  */
 #include <stdio.h>
@@ -9,17 +8,14 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/num.h"
-#include "job/internal.h"
+#include "job/names.h"
 #include "rt/loop.h"
-#include "wire/brace.h"
 #include "wire/json_get.h"
 
 #define PARALLEL_DEFAULT 16
 #define PARALLEL_MAX     256
-#define KEY_MAX          1024
+#define KEY_MAX          NAMES_KEY_MAX
 #define PAGE_KEYS        1000
-#define MANIFEST_MAX     MIB(64)
 #define ROW_FAILURES_MAX 64 /* one after the other: the job could not go on */
 #define NO_ROOM_MAX      16
 #define ROOM_TRIES       5 /* of one object, a second each: something is evicted meanwhile */
@@ -29,24 +25,15 @@
 
 /* What is to be brought, in an order that stays. */
 struct source {
-    struct job *job;
-    const struct map_bucket *bucket; /* one reference */
-    bool listed;                     /* by the remote, else by name */
-    char *prefix;
-    bool taking; /* a worker is in source_next() */
+    struct names names; /* by name, unless it has a prefix: then as the remote lists */
+    bool taking;        /* a worker is in source_next() */
     struct rt_cond taken;
     bool ended;
     char after[KEY_MAX + 1]; /* listed: the last that was taken */
 
-    struct arena *arena; /* listed: of the page; else: of the pattern */
+    struct arena *arena; /* listed: of the page */
     struct object_page page;
     uint32_t page_at;
-
-    struct buf names;
-    struct span rest; /* of `names`: lines that were not looked at */
-    struct brace *line;
-    uint64_t line_at; /* of brace_count(line) */
-    uint64_t number;  /* of the next name, over all lines */
 };
 
 /* One at work. */
@@ -71,250 +58,43 @@ struct work {
     struct rt_group group;
 };
 
-/* ---- arguments ---- */
-
-static enum err
-check_known(const json_t *args, struct errbuf *eb)
-{
-    static const char *const known[] = {"bucket", "prefix", "manifest", "rate",
-                                        "parallel"};
-    const char *key;
-    json_t *value;
-
-    json_object_foreach((json_t *)(uintptr_t)args, key, value)
-    {
-        bool found = false,
-             is_number = strcmp(key, "rate") == 0 || strcmp(key, "parallel") == 0;
-
-        for (size_t i = 0; i < ARRAY_LEN(known); i++)
-            found = found || strcmp(key, known[i]) == 0;
-        if (!found)
-            return err_set(eb, ERR_BAD_REQUEST, "a prefetch has no argument \"%s\"", key);
-        if (is_number ? !json_is_integer(value) || json_integer_value(value) < 0
-                      : !json_is_string(value))
-            return err_set(eb, ERR_BAD_REQUEST, "\"%s\" of a prefetch is %s", key,
-                           is_number ? "a number from 0 on" : "a text");
-    }
-    if (json_get_u64(args, "parallel") > PARALLEL_MAX)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "\"parallel\" is %llu, at most %u are possible",
-                       (unsigned long long)json_get_u64(args, "parallel"), PARALLEL_MAX);
-    return ERR_OK;
-}
-
-static struct span
-take_line(struct span *rest)
-{
-    const char *end = memchr(rest->at, '\n', rest->len);
-    struct span line = {rest->at, end != NULL ? (size_t)(end - rest->at) : rest->len};
-
-    *rest = span_from(*rest, line.len + 1);
-    if (line.len > 0 && line.at[line.len - 1] == '\r')
-        line.len--;
-    return line;
-}
-
-/* Each line is looked at once before the job is taken, so that it does not fail in its middle. */
-static enum err
-count_names(struct span list, uint64_t *count, struct errbuf *eb)
-{
-    struct arena *a = arena_new(KIB(64), MIB(8));
-    enum err rc = ERR_OK;
-
-    *count = 0;
-    while (rc == ERR_OK && list.len > 0) {
-        struct span line = take_line(&list);
-        struct brace *b;
-
-        if (line.len == 0)
-            continue;
-        arena_reset(a);
-        rc = brace_parse(line, a, &b, eb);
-        if (rc == ERR_OK)
-            *count += brace_count(b);
-    }
-    arena_free(&a);
-    return rc;
-}
+/* ---- the source: names, in order ---- */
 
 static enum err
 check(struct job_service *s, const json_t *args, struct span list, struct buf *what,
       struct errbuf *eb)
 {
-    const char *bucket = json_string_value(json_object_get(args, "bucket"));
-    const char *prefix = json_string_value(json_object_get(args, "prefix"));
-    const char *manifest = json_string_value(json_object_get(args, "manifest"));
-    const struct map_bucket *b;
-    uint64_t count = 0;
-    enum err rc = check_known(args, eb);
+    static const struct job_arg known[] = {
+        {"rate", true, 0}, {"parallel", true, PARALLEL_MAX}, {NULL, false, 0}};
 
-    if (rc != ERR_OK)
-        return rc;
-    if (bucket == NULL)
-        return err_set(eb, ERR_BAD_REQUEST, "a prefetch names its \"bucket\"");
-    if ((prefix != NULL) + (manifest != NULL) + (list.len > 0) != 1)
-        return err_set(
-            eb, ERR_BAD_REQUEST,
-            "a prefetch has one of \"prefix\", \"manifest\" and a list of names");
-    b = map_bucket_find(map_now(s->options.map), span_of(bucket));
-    if (b == NULL)
-        return err_set(eb, ERR_NO_BUCKET, "there is no bucket \"%s\"", bucket);
-    if (!b->cached)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "bucket \"%s\" is not attached to a remote: all of it is here",
-                       bucket);
-    if (list.len > 0)
-        rc = count_names(list, &count, eb);
-    if (rc != ERR_OK)
-        return rc;
-    if (list.len > 0)
-        buf_printf(what, "%llu names of s3://%s", (unsigned long long)count, bucket);
-    else
-        buf_printf(what, "s3://%s/%s%s", bucket, prefix != NULL ? prefix : manifest,
-                   prefix != NULL ? "*" : " (a manifest)");
-    return ERR_OK;
-}
-
-/* ---- the source: names, in order ---- */
-
-static enum err
-read_manifest(struct source *s, const char *key, struct errbuf *eb)
-{
-    struct arena *a = arena_new(KIB(16), MIB(2));
-    struct object_service *o = s->job->s->options.object;
-    struct span piece = {"", 1};
-    struct object_get *g = NULL;
-    struct object_info info;
-    enum err rc = object_get_begin(o, s->bucket, span_of(key), a, &info, &g, eb);
-
-    if (rc == ERR_OK && info.size > MANIFEST_MAX)
-        rc = err_set(eb, ERR_TOO_LARGE, "it has %llu bytes, %llu are possible",
-                     (unsigned long long)info.size, (unsigned long long)MANIFEST_MAX);
-    if (rc == ERR_OK)
-        rc = object_get_range(g, 0, info.size, eb);
-    while (rc == ERR_OK && piece.len > 0) {
-        rc = object_get_next(g, DEADLINE_NEVER, &piece, eb);
-        if (rc == ERR_OK)
-            buf_put_span(&s->names, piece);
-    }
-    object_get_end(&g);
-    arena_free(&a);
-    if (rc != ERR_OK)
-        err_prefix(eb, "manifest \"%s\"", key);
-    return rc;
-}
-
-static enum err next_line(struct source *s, struct errbuf *eb);
-
-/* Goes to the name with number `wanted`. */
-static enum err
-skip_to(struct source *s, uint64_t wanted, struct errbuf *eb)
-{
-    enum err rc = ERR_OK;
-
-    while (rc == ERR_OK && !s->ended && s->number < wanted) {
-        uint64_t left = s->line != NULL ? brace_count(s->line) - s->line_at : 0;
-
-        if (left == 0) {
-            rc = next_line(s, eb);
-        } else {
-            uint64_t step = MIN(left, wanted - s->number);
-
-            s->line_at += step;
-            s->number += step;
-        }
-    }
-    return rc;
-}
-
-static enum err
-open_names(struct source *s, const json_t *args, struct errbuf *eb)
-{
-    const char *manifest = json_string_value(json_object_get(args, "manifest"));
-    struct job *j = s->job;
-    uint64_t position = 0;
-    enum err rc;
-
-    buf_init(&s->names, MAX(MANIFEST_MAX, JOB_LIST_MAX));
-    rc = manifest != NULL ? read_manifest(s, manifest, eb)
-                          : job_read_list(j, &s->names, eb);
-    if (rc == ERR_OK)
-        rc = count_names(buf_span(&s->names), &j->counts.total, eb);
-    s->rest = buf_span(&s->names);
-    if (rc == ERR_OK && j->position != NULL &&
-        num_u64(span_of(j->position), &position) == ERR_OK)
-        rc = skip_to(s, position, eb);
-    return rc;
+    return names_check(s, "prefetch", known, args, list, what, eb);
 }
 
 static enum err
 source_open(struct source *s, struct job *j, struct errbuf *eb)
 {
-    const char *bucket = json_string_value(json_object_get(j->args, "bucket"));
-    const char *prefix = json_string_value(json_object_get(j->args, "prefix"));
-    const struct map_bucket *b =
-        map_bucket_find(map_now(j->s->options.map), span_of(bucket));
-
-    s->job = j;
     rt_cond_init(&s->taken);
-    if (b == NULL)
-        return err_set(eb, ERR_NO_BUCKET, "there is no bucket \"%s\" any more", bucket);
-    s->bucket = map_bucket_ref(b);
     s->arena = arena_new(KIB(64), MIB(16));
-    s->listed = prefix != NULL;
-    if (!s->listed)
-        return open_names(s, j->args, eb);
-    s->prefix = xstrdup(prefix);
     if (j->position != NULL)
         snprintf(s->after, sizeof s->after, "%s", j->position);
-    return ERR_OK;
+    return names_open(&s->names, j, eb);
 }
 
 static void
 source_close(struct source *s)
 {
-    map_bucket_drop(&s->bucket);
+    names_close(&s->names);
     arena_free(&s->arena);
-    buf_fini(&s->names);
-    free(s->prefix);
-}
-
-static enum err
-next_line(struct source *s, struct errbuf *eb)
-{
-    struct span line;
-
-    if (s->rest.len == 0) {
-        s->ended = true;
-        return ERR_OK;
-    }
-    line = take_line(&s->rest);
-    s->line = NULL;
-    if (line.len == 0)
-        return ERR_OK;
-    arena_reset(s->arena);
-    s->line_at = 0;
-    return brace_parse(line, s->arena, &s->line, eb);
 }
 
 static enum err
 next_named(struct source *s, struct worker *w, struct errbuf *eb)
 {
-    struct buf key;
-    enum err rc = ERR_OK;
+    enum err rc;
 
-    while (rc == ERR_OK && !s->ended &&
-           (s->line == NULL || s->line_at == brace_count(s->line)))
-        rc = next_line(s, eb);
-    if (rc != ERR_OK || s->ended)
-        return rc;
-    buf_init(&key, KEY_MAX);
-    brace_name(s->line, s->line_at++, &key);
-    snprintf(w->from, sizeof w->from, "%llu", (unsigned long long)s->number++);
-    snprintf(w->key, sizeof w->key, "%.*s", SPAN_ARG(buf_span(&key)));
-    if (key.full)
-        rc = err_set(eb, ERR_BAD_REQUEST, "name %s is over %u bytes", w->from, KEY_MAX);
-    buf_fini(&key);
+    snprintf(w->from, sizeof w->from, "%llu", (unsigned long long)s->names.number);
+    rc = names_next(&s->names, w->key, eb);
+    s->ended = s->ended || s->names.ended;
     return rc;
 }
 
@@ -322,12 +102,13 @@ static enum err
 next_page(struct source *s, struct errbuf *eb)
 {
     struct object_list_options o = {
-        .prefix = span_of(s->prefix), .after = span_of(s->after), .max = PAGE_KEYS};
+        .prefix = span_of(s->names.prefix), .after = span_of(s->after), .max = PAGE_KEYS};
     enum err rc;
 
     arena_reset(s->arena);
     s->page_at = 0;
-    rc = object_list(s->job->s->options.object, s->bucket, &o, s->arena, &s->page, eb);
+    rc = object_list(s->names.job->s->options.object, s->names.bucket, &o, s->arena,
+                     &s->page, eb);
     if (rc == ERR_OK && s->page.stale)
         rc = err_set(eb, ERR_BACKEND,
                      "the backend cannot be reached: only what is here could be listed");
@@ -374,7 +155,7 @@ source_next(struct source *s, struct worker *w, struct errbuf *eb)
     if (s->ended)
         return ERR_OK;
     s->taking = true;
-    rc = s->listed ? next_listed(s, w, eb) : next_named(s, w, eb);
+    rc = s->names.prefix != NULL ? next_listed(s, w, eb) : next_named(s, w, eb);
     s->taking = false;
     if (rc != ERR_OK)
         s->ended = true; /* nobody can tell what follows */
@@ -399,10 +180,11 @@ note_place(struct work *w)
             oldest = &w->workers[i];
     if (oldest != NULL) {
         job_place(w->job, span_of(oldest->from));
-    } else if (w->source.listed) {
+    } else if (w->source.names.prefix != NULL) {
         job_place(w->job, span_of(w->source.after));
     } else {
-        snprintf(number, sizeof number, "%llu", (unsigned long long)w->source.number);
+        snprintf(number, sizeof number, "%llu",
+                 (unsigned long long)w->source.names.number);
         job_place(w->job, span_of(number));
     }
 }
@@ -496,8 +278,8 @@ bring_or_wait(struct work *w, const char *key, enum object_brought *how, uint64_
     enum err rc = ERR_OK;
 
     for (int i = 0; i < ROOM_TRIES && rc == ERR_OK; i++) {
-        rc = object_bring(w->job->s->options.object, w->source.bucket, span_of(key), how,
-                          bytes, eb);
+        rc = object_bring(w->job->s->options.object, w->source.names.bucket, span_of(key),
+                          how, bytes, eb);
         if (rc != ERR_OK || *how != BROUGHT_NOT || w->source.ended)
             return rc;
         rc = rt_sleep_ms(ROOM_MS);

@@ -1,8 +1,11 @@
 #include "object/evict.h"
 
+#include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "object/internal.h"
 #include "object/tier.h"
 #include "rt/fiber.h"
 
@@ -64,6 +67,20 @@ with_prefix(const struct page *p)
     return n;
 }
 
+static enum err
+hand_out(struct page *p)
+{
+    struct rt_group group;
+
+    rt_group_begin(&group);
+    for (unsigned i = 1; i < HANDS && i < p->count; i++)
+        if (rt_group_start(&group, hand, p) != ERR_OK)
+            break; /* fewer hands, the same work */
+    hand(p);
+    rt_group_join(&group);
+    return p->rc;
+}
+
 enum err
 object_evict_page(struct object_service *s, const struct map_bucket *b,
                   struct object_evicting *e, struct errbuf *eb)
@@ -71,7 +88,6 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
     struct arena *a = arena_new(KIB(64), MIB(4));
     struct page p = {.s = s, .bucket = b, .e = e, .rc = ERR_OK, .eb = eb};
     struct span after = e->begun ? (struct span){e->after, e->after_len} : e->prefix;
-    struct rt_group group;
     uint32_t listed;
     bool more = false;
 
@@ -82,12 +98,7 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
         listed = p.count;
         p.count = with_prefix(&p);
         e->over = !more || p.count < listed;
-        rt_group_begin(&group);
-        for (unsigned i = 1; i < HANDS && i < p.count; i++)
-            if (rt_group_start(&group, hand, &p) != ERR_OK)
-                break; /* fewer hands, the same work */
-        hand(&p);
-        rt_group_join(&group);
+        (void)!hand_out(&p);
     }
     if (p.rc == ERR_OK && p.count > 0) {
         struct span last = p.entries[p.count - 1].key;
@@ -96,5 +107,36 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
         e->after_len = last.len;
     }
     arena_free(&a);
+    return p.rc;
+}
+
+enum err
+object_evict_names(struct object_service *s, const struct map_bucket *b,
+                   const struct span *keys, uint32_t count, struct object_evicting *e,
+                   struct errbuf *eb)
+{
+    struct page p = {.s = s, .bucket = b, .e = e, .rc = ERR_OK, .eb = eb};
+
+    assert(count <= OBJECT_EVICT_NAMES);
+    p.entries = xcalloc(count + 1, sizeof *p.entries);
+    for (uint32_t i = 0; p.rc == ERR_OK && i < count; i++) {
+        struct disk_entry *to = &p.entries[p.count];
+        struct disks_key k = object_disk_key(b, keys[i]);
+
+        if (keys[i].len == 0 || keys[i].len > DISK_KEY_MAX) {
+            e->absent++;
+            continue;
+        }
+        p.rc = disks_lookup(s->options.disks, &k, &to->row, eb);
+        to->key = keys[i];
+        p.count += p.rc == ERR_OK;
+        if (p.rc == ERR_NOT_FOUND) {
+            p.rc = ERR_OK;
+            e->absent++;
+        }
+    }
+    if (p.rc == ERR_OK && p.count > 0)
+        (void)!hand_out(&p);
+    free(p.entries);
     return p.rc;
 }

@@ -65,19 +65,27 @@ fresh_mark(struct object_service *s, const struct map_bucket *b, struct span key
                               (hash & ~(uint64_t)TIME_MASK) | now, memory_order_relaxed);
 }
 
+int64_t
+fresh_left_ms(const struct object_service *s, const struct map_bucket *b, struct span key,
+              const struct row *row)
+{
+    uint64_t hash, there, age_ms, lasts_ms = b->ttl_ms - MIN(b->ttl_ms, 999u);
+
+    if (!b->cached || b->ttl_ms == 0)
+        return -1;
+    hash = hash_of(b, key, row);
+    there = atomic_load_explicit(&s->fresh->places[hash % PLACES], memory_order_relaxed);
+    if (there == 0 || ((there ^ hash) & ~(uint64_t)TIME_MASK) != 0)
+        return 0;
+    age_ms = 1000 * (seconds(s->fresh) - MIN(there & TIME_MASK, seconds(s->fresh)));
+    return (int64_t)(lasts_ms - MIN(age_ms, lasts_ms));
+}
+
 static bool
 is_fresh(const struct object_service *s, const struct map_bucket *b, struct span key,
          const struct row *row)
 {
-    uint64_t hash = hash_of(b, key, row);
-    uint64_t there =
-        atomic_load_explicit(&s->fresh->places[hash % PLACES], memory_order_relaxed);
-    uint64_t age;
-
-    if (there == 0 || ((there ^ hash) & ~(uint64_t)TIME_MASK) != 0)
-        return false;
-    age = seconds(s->fresh) - MIN(there & TIME_MASK, seconds(s->fresh));
-    return age * 1000 < b->ttl_ms - MIN(b->ttl_ms, 999u);
+    return fresh_left_ms(s, b, key, row) > 0;
 }
 
 struct ask {

@@ -44,16 +44,32 @@ hundredths(uint64_t whole, unsigned part)
     return whole / 100 * part;
 }
 
-bool
-tier_is_pinned(const struct map_bucket *b, struct span key)
+const char *
+tier_pin_of(const struct map_bucket *b, struct span key)
 {
     for (unsigned i = 0; i < b->pin_count; i++) {
         struct span prefix = span_of(b->pins[i]);
 
         if (prefix.len <= key.len && memcmp(prefix.at, key.at, prefix.len) == 0)
-            return true;
+            return b->pins[i];
     }
-    return false;
+    return NULL;
+}
+
+bool
+tier_is_pinned(const struct map_bucket *b, struct span key)
+{
+    return tier_pin_of(b, key) != NULL;
+}
+
+void
+tier_view(const struct object_service *s, const struct map_bucket *b, struct span key,
+          struct tier_view *out)
+{
+    const struct admission *m = &s->tier->admission;
+
+    out->reads = admission_seen(m, key_hash(b, key));
+    out->coldest = atomic_load_explicit(&m->coldest, memory_order_relaxed);
 }
 
 /* ---- the readers' side ---- */

@@ -27,3 +27,12 @@ void tier_read(struct object_service *s, const struct map_bucket *b, struct span
                const struct row *row);
 /* Does a pin of the bucket say that the key stays? */
 bool tier_is_pinned(const struct map_bucket *b, struct span key);
+/* Its prefix, borrowed from the bucket; NULL: none does. */
+const char *tier_pin_of(const struct map_bucket *b, struct span key);
+/* What the policy knows of a key, for people. */
+struct tier_view {
+    uint32_t reads;   /* in the last two windows, hits and misses */
+    uint32_t coldest; /* heat of the segment that is the next to go */
+};
+void tier_view(const struct object_service *s, const struct map_bucket *b,
+               struct span key, struct tier_view *out);

@@ -9,7 +9,7 @@ import pytest
 from rigs import forebay
 
 import plain
-from conftest import boto
+from conftest import REMOTE_KEYS, boto
 from test_cold import HASTY, attach, wait_for
 
 KIB = 1024
@@ -165,7 +165,9 @@ def test_what_is_refused(tier, s3_of=boto):
         ({"kind": "prefetch", "args": {"bucket": bucket, "speed": 1}}, "no argument"),
         ({"kind": "prefetch", "args": {"bucket": bucket, "prefix": "", "rate": "fast"}}, "a number"),
         ({"kind": "prefetch", "args": {"bucket": bucket, "prefix": "", "parallel": 1000}}, "at most 256"),
-        ({"kind": "prefetch", "args": {"bucket": bucket}, "list": "{a,{b}}"}, "braces inside braces"),
+        ({"kind": "prefetch", "args": {"bucket": bucket}, "list": "{a,b}" * 65}, "more than"),
+        ({"kind": "evict", "args": {"bucket": "native", "prefix": ""}}, "not attached"),
+        ({"kind": "evict", "args": {"bucket": bucket, "prefix": "", "rate": 1}}, "no argument"),
         ({"kind": "prefetch", "args": {"bucket": bucket}, "list": "{1..9999999999}"}, "more than"),
         ({"kind": "prefetch", "args": []}, "object"),
         ({"kind": "prefetch", "args": {"bucket": bucket}, "list": "x\n" * (5 * KIB * KIB)}, None),
@@ -202,3 +204,158 @@ def test_the_rate_is_kept(tier, remote_s3):
     done = cli(process, "prefetch", f"s3://{bucket}/", "--rate", "1MiB", "--parallel", "1")
     assert done.returncode == 0, done.stderr
     assert time.monotonic() - begun > 1
+
+
+def here(process, bucket, **query):
+    reply = plain.ask(process.port, "GET", f"_/buckets/{bucket}/here", query="&".join(f"{k}={v}" for k, v in query.items()))
+    return json.loads(reply.body) if reply.status == 200 else None
+
+
+def test_what_is_kept_is_shown_and_evicted(tier, remote_s3):
+    """Of a prefix, of names, but not what is pinned; the next read fetches it again."""
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, [*(f"p/{n:03d}" for n in range(30)), *(f"q/{n}" for n in range(6)), "z/cold"])
+    assert cli(process, "prefetch", f"s3://{bucket}/{{p/{{000..029}},q/{{0..5}}}}").returncode == 0
+    assert cli(process, "pin", f"s3://{bucket}/p/00").returncode == 0
+    shown = cli(process, "ls", "-rc", f"s3://{bucket}", "--json")
+    assert shown.returncode == 0, shown.stderr
+    states = {e["key"]: e["cached"] for e in json.loads(shown.stdout)}
+    assert states["p/000"] == "pinned" and states["p/010"] == "cached" and states["q/5"] == "cached" and states["z/cold"] == "-"
+    table = cli(process, "ls", "-c", "--summarize", f"s3://{bucket}/q/")
+    assert table.stdout.count(" cached ") == 6 and "6 of them here" in table.stdout, table.stdout + table.stderr
+
+    done = cli(process, "evict", f"s3://{bucket}/p/")
+    assert done.returncode == 0 and " done: 30 of 30 objects, " in done.stdout and "10 stay" in done.stdout, done.stdout + done.stderr
+    assert [e["key"] for e in here(process, bucket, prefix="p/")["keys"]] == [f"p/{n:03d}" for n in range(10)]
+    done = cli(process, "evict", f"s3://{bucket}/q/{{2..9}}", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["total"], told["objects"], told["present"]) == (0, 8, 8, 4), done.stdout + done.stderr
+    done = cli(process, "evict", f"s3://{bucket}", "--from-file", "-", stdin="q/0\nnothing/like/it\n{,q/1}\n")
+    assert done.returncode == 0 and "4 of 4 objects" in done.stdout, done.stdout + done.stderr
+    assert here(process, bucket, prefix="q/")["keys"] == []
+    cloud.forget()
+    assert plain.get(process.port, bucket, "q/3").body == b"q/3" * (10 * KIB // 3)
+    assert plain.get(process.port, bucket, "p/003").status == 200
+    assert cloud.requests() == 1
+
+
+def test_what_is_known_of_one_object(tier, remote_s3, s3_of=boto):
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, ["a", "big"])
+    before = cli(process, "stat", "-v", f"s3://{bucket}/a")
+    assert before.returncode == 0 and "here      no" in before.stdout, before.stdout + before.stderr
+    for _ in range(3):
+        assert plain.get(process.port, bucket, "a").status == 200
+    after = cli(process, "stat", "-v", f"s3://{bucket}/a")
+    assert after.returncode == 0, after.stderr
+    for words in ("a copy of the remote's object, on disk ", "segment   log ", "since     after 20", "reads     ", "asked     never", "evicted   "):
+        assert words in after.stdout, after.stdout
+    assert cli(process, "pin", f"s3://{bucket}/a").returncode == 0
+    assert cli(process, "bucket", "set", f"s3://{bucket}", "--ttl", "10m").returncode == 0
+    told = json.loads(cli(process, "stat", "-v", f"s3://{bucket}/a", "--json").stdout)["here"]
+    assert told["pin"] == "a" and told["eviction"] == "stays" and "pinned" in told["why"] and told["ttl_left_ms"] > 0  # stat itself asked the remote
+    assert plain.get(process.port, bucket, "a").status == 200
+    assert 0 < here(process, bucket, key="a")["ttl_left_ms"] <= 600000
+    assert json.loads(cli(process, "stat", "-v", f"s3://{bucket}/big", "--json").stdout)["here"] is None
+
+    native = s3_of(process.endpoint, process.keys())
+    native.create_bucket(Bucket="native")
+    native.put_object(Bucket="native", Key="k", Body=b"x", ChecksumAlgorithm="SHA256")
+    own = cli(process, "stat", "-v", "s3://native/k").stdout
+    assert "the object itself" in own and "checksum  SHA256 " in own and "copies    1" in own and "reads" not in own
+    assert " native " in cli(process, "ls", "-c", "s3://native").stdout
+    for query, status in (({}, 400), ({"key": ""}, 400), ({"key": "a", "prefix": "b"}, 400), ({"key": "nothing"}, 404)):
+        asked = plain.ask(process.port, "GET", f"_/buckets/{bucket}/here", query="&".join(f"{k}={v}" for k, v in query.items()))
+        assert asked.status == status, (query, asked.body)
+    assert plain.ask(process.port, "GET", "_/buckets/nowhere/here", query="prefix=").status == 404
+    assert plain.ask(process.port, "GET", f"_/buckets/{bucket}", query="prefix=").status == 404
+
+
+def test_pages_of_what_is_kept(tier, remote_s3):
+    """In order, bounded, with keys that are no UTF-8; a listing of many is told of all the same."""
+    process, cloud, bucket = tier
+    keys = [f"k{n:04d}" for n in range(40)]
+    fill(remote_s3, bucket, keys)
+    assert cli(process, "prefetch", f"s3://{bucket}/k{{0000..0039..2}}").returncode == 0
+    got, begin = [], ""
+    while True:
+        page = here(process, bucket, prefix="k", **{"from": begin}, max=7)
+        got += [e["key"] for e in page["keys"]]
+        assert len(page["keys"]) <= 7
+        if not page["more"]:
+            break
+        begin = page["keys"][-1]["key"] + "%00"
+    assert got == keys[::2]
+    listed = json.loads(cli(process, "ls", "-c", f"s3://{bucket}", "--json").stdout)
+    assert [e["cached"] for e in listed] == ["cached", "-"] * 20
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_an_eviction_goes_on_after_a_restart(tier, remote_s3, start_forebay, how):
+    process, cloud, bucket = tier
+    keys = [f"k{n:03d}" for n in range(600)]
+    fill(remote_s3, bucket, keys, size=64)
+    assert cli(process, "prefetch", f"s3://{bucket}/", "-p", "64").returncode == 0
+    name = cli(process, "evict", f"s3://{bucket}/", "--no-wait").stdout.strip()
+    if how == "stop":
+        process.end()
+    else:
+        process.kill()
+    again = start_forebay(settings=HASTY)
+    told = ended(again, name)
+    assert told["state"] == "done" and (how == "kill" or told["objects"] >= 600), told
+    assert here(again, bucket, prefix="")["keys"] == []
+    assert plain.get(again.port, bucket, "k599").body == b"k599" * 16
+
+
+def test_rights_of_the_bucket_decide(start_forebay, cloud, remote_bucket, remote_s3):
+    """S4: whoever may read a prefix may have it brought here, whoever may write may have it evicted; a job is its asker's own."""
+    process = start_forebay(settings=HASTY, args=["--auth"])
+    keys = process.keys()
+
+    def run(who, *args):
+        env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint, "FOREBAY_ACCESS_KEY_ID": who[0], "FOREBAY_SECRET_ACCESS_KEY": who[1]})
+        return subprocess.run([str(a) for a in (process.binary, *args)], env=env, capture_output=True, text=True, timeout=120)
+
+    def user(name, *grants):
+        done = run(keys, "user", "add", name, "--json", *(word for g in grants for word in ("-g", g)))
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)
+        return made["access_key"], made["secret_key"]
+
+    attached = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint, "FOREBAY_ACCESS_KEY_ID": keys[0], "FOREBAY_SECRET_ACCESS_KEY": keys[1], "AWS_ACCESS_KEY_ID": REMOTE_KEYS[0], "AWS_SECRET_ACCESS_KEY": REMOTE_KEYS[1]})
+    done = subprocess.run([str(process.binary), "bucket", "attach", f"s3://{remote_bucket}", "--endpoint", cloud.endpoint, "--store-credentials"], env=attached, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    fill(remote_s3, remote_bucket, ["p/a", "p/b", "q/a"])
+    reader = user("reader", f"read,list:s3://{remote_bucket}/p/")
+    writer = user("writer", f"write:s3://{remote_bucket}")
+    owner = user("owner", f"admin:s3://{remote_bucket}")
+
+    done = run(reader, "prefetch", f"s3://{remote_bucket}/p/", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    name = json.loads(done.stdout)["id"]
+    for who, *refused in (
+        (reader, "prefetch", f"s3://{remote_bucket}/"),
+        (reader, "prefetch", f"s3://{remote_bucket}/{{p/a,p/b}}"),
+        (reader, "evict", f"s3://{remote_bucket}/p/"),
+        (writer, "prefetch", f"s3://{remote_bucket}/p/"),
+        (reader, "ls", "-c", f"s3://{remote_bucket}/q/"),
+        (writer, "stat", "-v", f"s3://{remote_bucket}/p/a"),
+        (reader, "prefetch", "s3://nowhere"),
+    ):
+        done = run(who, *refused)
+        assert done.returncode == 4, (refused, done.stdout, done.stderr)
+    shown = run(reader, "ls", "-c", f"s3://{remote_bucket}/p/")
+    assert shown.stdout.count(" cached ") == 2, shown.stdout + shown.stderr
+    assert "on disk" in run(reader, "stat", "-v", f"s3://{remote_bucket}/p/a").stdout
+    assert str(process.data_dir) not in run(reader, "stat", "-v", f"s3://{remote_bucket}/p/a").stdout
+    assert str(process.data_dir) in run(keys, "stat", "-v", f"s3://{remote_bucket}/p/a").stdout
+    for who, sees in ((reader, True), (writer, False), (owner, True), (keys, True)):
+        assert (name in run(who, "jobs", "--all").stdout) == sees
+        assert run(who, "jobs", name).returncode == (0 if sees else 3)
+        assert run(who, "wait", name).returncode == (0 if sees else 3)
+    assert run(writer, "cancel", name).returncode == 3
+    done = run(writer, "evict", f"s3://{remote_bucket}/p/")
+    assert done.returncode == 0 and "2 of 2 objects" in done.stdout, done.stdout + done.stderr
+    nobody = subprocess.run([str(process.binary), "jobs"], env=forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint}), capture_output=True, text=True, timeout=60)
+    assert nobody.returncode == 4, nobody.stdout + nobody.stderr

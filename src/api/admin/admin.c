@@ -97,37 +97,38 @@ home(struct request *q)
 static const struct page {
     enum http_method method;
     const char *path;
-    bool below; /* the path and what is below it */
-    bool open;  /* needs no key */
+    bool below;     /* the path and what is below it */
+    enum need need; /* NEED_SOMEBODY: the page itself asks for rights */
     enum err (*run)(struct request *q);
 } pages[] = {
-    {HTTP_METHOD_GET, "/_/livez", false, true, livez},
-    {HTTP_METHOD_GET, "/_/readyz", false, true, readyz},
-    {HTTP_METHOD_GET, "/_/metrics", false, false, metrics},
-    {HTTP_METHOD_GET, "/_/stat", false, false, admin_stat},
-    {HTTP_METHOD_GET, "/_/trace", false, false, admin_trace},
-    {HTTP_METHOD_GET, "/_/scrub", false, false, admin_scrub_status},
-    {HTTP_METHOD_POST, "/_/scrub", false, false, admin_scrub_start},
-    {HTTP_METHOD_GET, "/_/buckets", false, false, admin_bucket_list},
-    {HTTP_METHOD_POST, "/_/buckets", false, false, admin_bucket_attach},
-    {HTTP_METHOD_PATCH, "/_/buckets/", true, false, admin_bucket_set},
-    {HTTP_METHOD_POST, "/_/buckets/", true, false, admin_bucket_evict},
-    {HTTP_METHOD_GET, "/_/disks", false, false, admin_disk_list},
-    {HTTP_METHOD_POST, "/_/disks", false, false, admin_disk_add},
-    {HTTP_METHOD_POST, "/_/disks/", true, false, admin_disk_change},
-    {HTTP_METHOD_GET, "/_/users", false, false, admin_user_list},
-    {HTTP_METHOD_POST, "/_/users", false, false, admin_user_add},
-    {HTTP_METHOD_POST, "/_/users/", true, false, admin_user_change},
-    {HTTP_METHOD_DELETE, "/_/users/", true, false, admin_user_remove},
-    {HTTP_METHOD_GET, "/_/jobs", false, false, admin_job_list},
-    {HTTP_METHOD_POST, "/_/jobs", false, false, admin_job_begin},
-    {HTTP_METHOD_GET, "/_/jobs/", true, false, admin_job_show},
-    {HTTP_METHOD_POST, "/_/jobs/", true, false, admin_job_change},
-    {HTTP_METHOD_DELETE, "/_/jobs/", true, false, admin_job_forget},
-    {HTTP_METHOD_GET, "/_/backup", false, false, admin_backup},
-    {HTTP_METHOD_POST, "/_/backup/keys", false, false, admin_backup_keys},
-    {HTTP_METHOD_GET, "/_/bench/", true, false, bench},
-    {HTTP_METHOD_GET, "/_/", false, false, home},
+    {HTTP_METHOD_GET, "/_/livez", false, NEED_OPEN, livez},
+    {HTTP_METHOD_GET, "/_/readyz", false, NEED_OPEN, readyz},
+    {HTTP_METHOD_GET, "/_/metrics", false, NEED_ADMIN_ALL, metrics},
+    {HTTP_METHOD_GET, "/_/stat", false, NEED_ADMIN_ALL, admin_stat},
+    {HTTP_METHOD_GET, "/_/trace", false, NEED_ADMIN_ALL, admin_trace},
+    {HTTP_METHOD_GET, "/_/scrub", false, NEED_ADMIN_ALL, admin_scrub_status},
+    {HTTP_METHOD_POST, "/_/scrub", false, NEED_ADMIN_ALL, admin_scrub_start},
+    {HTTP_METHOD_GET, "/_/buckets", false, NEED_ADMIN_ALL, admin_bucket_list},
+    {HTTP_METHOD_POST, "/_/buckets", false, NEED_ADMIN_ALL, admin_bucket_attach},
+    {HTTP_METHOD_GET, "/_/buckets/", true, NEED_SOMEBODY, admin_bucket_here},
+    {HTTP_METHOD_PATCH, "/_/buckets/", true, NEED_ADMIN_ALL, admin_bucket_set},
+    {HTTP_METHOD_POST, "/_/buckets/", true, NEED_ADMIN_ALL, admin_bucket_evict},
+    {HTTP_METHOD_GET, "/_/disks", false, NEED_ADMIN_ALL, admin_disk_list},
+    {HTTP_METHOD_POST, "/_/disks", false, NEED_ADMIN_ALL, admin_disk_add},
+    {HTTP_METHOD_POST, "/_/disks/", true, NEED_ADMIN_ALL, admin_disk_change},
+    {HTTP_METHOD_GET, "/_/users", false, NEED_ADMIN_ALL, admin_user_list},
+    {HTTP_METHOD_POST, "/_/users", false, NEED_ADMIN_ALL, admin_user_add},
+    {HTTP_METHOD_POST, "/_/users/", true, NEED_ADMIN_ALL, admin_user_change},
+    {HTTP_METHOD_DELETE, "/_/users/", true, NEED_ADMIN_ALL, admin_user_remove},
+    {HTTP_METHOD_GET, "/_/jobs", false, NEED_SOMEBODY, admin_job_list},
+    {HTTP_METHOD_POST, "/_/jobs", false, NEED_SOMEBODY, admin_job_begin},
+    {HTTP_METHOD_GET, "/_/jobs/", true, NEED_SOMEBODY, admin_job_show},
+    {HTTP_METHOD_POST, "/_/jobs/", true, NEED_SOMEBODY, admin_job_change},
+    {HTTP_METHOD_DELETE, "/_/jobs/", true, NEED_SOMEBODY, admin_job_forget},
+    {HTTP_METHOD_GET, "/_/backup", false, NEED_ADMIN_ALL, admin_backup},
+    {HTTP_METHOD_POST, "/_/backup/keys", false, NEED_ADMIN_ALL, admin_backup_keys},
+    {HTTP_METHOD_GET, "/_/bench/", true, NEED_ADMIN_ALL, bench},
+    {HTTP_METHOD_GET, "/_/", false, NEED_ADMIN_ALL, home},
 };
 
 static const struct page *
@@ -146,7 +147,7 @@ find_page(struct span path, enum http_method method)
 }
 
 bool
-admin_page_at(size_t index, const char **method, const char **path, bool *open)
+admin_page_at(size_t index, const char **method, const char **path, enum need *need)
 {
     static const char *const methods[] = {
 #define X(name) [HTTP_METHOD_##name] = #name,
@@ -158,7 +159,7 @@ admin_page_at(size_t index, const char **method, const char **path, bool *open)
         return false;
     *method = methods[pages[index].method];
     *path = pages[index].path;
-    *open = pages[index].open;
+    *need = pages[index].need;
     return true;
 }
 
@@ -166,7 +167,8 @@ void
 admin_handle(struct request *q)
 {
     const struct page *p = find_page(q->http->head->path, q->http->head->method);
-    enum err rc = p != NULL && p->open ? ERR_OK : gate(q, NEED_ADMIN_ALL);
+    enum need need = p != NULL ? p->need : NEED_ADMIN_ALL;
+    enum err rc = need == NEED_OPEN ? ERR_OK : gate(q, need);
 
     q->op = OP_admin;
     if (rc == ERR_OK && p == NULL)

@@ -33,6 +33,8 @@ enum err admin_stat(struct request *q);
  * bucket as it is now. */
 enum err admin_bucket_set(struct request *q);
 enum err admin_bucket_evict(struct request *q);
+/* here.c: what is kept of a bucket, an object or a page of keys; the bucket's rights decide. */
+enum err admin_bucket_here(struct request *q);
 /* buckets.c: the object that stands for a bucket in our answers. */
 void admin_put_bucket(struct json *j, const struct map_bucket *b);
 /* The bucket that the path "/_/buckets/NAME" names, as q->bucket, and the JSON object in the body: json_decref() it. */

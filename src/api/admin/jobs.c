@@ -5,6 +5,9 @@
  *     GET    /_/jobs/ID            one; ?wait=SECONDS answers when it has ended, or then
  *     POST   /_/jobs/ID            {"action": "cancel"}, or "resume" for one that failed or was cancelled
  *     DELETE /_/jobs/ID            forgets one that has ended
+ *
+ * Whoever may do by hand what a job does may ask for it: the table below. A job is shown to, and changed by, who asked for
+ * it and the administrators of its bucket; to others there is none.
  */
 #include <string.h>
 
@@ -18,6 +21,44 @@
 #define PAGE_MAX   MIB(4)
 #define ACTION_MAX KIB(4)
 #define WAIT_MAX_S 5 /* a drain waits for nobody longer */
+
+/* Rights on the prefix that a kind works on, on the whole bucket where it has a list of names; others are administrators'. */
+static const struct {
+    const char *kind;
+    unsigned rights;
+} wants[] = {
+    {"prefetch", AUTH_READ | AUTH_LIST},
+    {"evict", AUTH_WRITE},
+};
+
+static bool
+may_do(const struct request *q, struct span kind, const char *bucket, const char *prefix)
+{
+    unsigned rights = AUTH_ADMIN;
+
+    if (caller_may(q, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0}))
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(wants); i++)
+        if (span_is(kind, wants[i].kind))
+            rights = wants[i].rights;
+    if (bucket == NULL)
+        return false;
+    for (unsigned r = AUTH_READ; r <= AUTH_ADMIN; r <<= 1)
+        if ((rights & r) != 0 && !caller_may(q, (enum auth_right)r, span_of(bucket),
+                                             span_of(prefix != NULL ? prefix : "")))
+            return false;
+    return true;
+}
+
+static bool
+may_see(const struct request *q, const struct job_status *s)
+{
+    struct span none = {"", 0};
+
+    return caller_may(q, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), none) ||
+           (q->caller.kind == CALLER_KEY && span_is(q->caller.name, s->user)) ||
+           (s->bucket != NULL && caller_may(q, AUTH_ADMIN, span_of(s->bucket), none));
+}
 
 static void
 put_time(struct json *j, const char *key, int64_t ms)
@@ -81,17 +122,29 @@ refuse(struct request *q, enum err rc, const struct errbuf *eb)
     return fault_from(q, rc, eb);
 }
 
+/* The job that the path names, if this caller may know of it. Answered with a fault otherwise. */
+static enum err
+find_job(struct request *q, struct span id, struct deadline by, struct job_status *s)
+{
+    struct errbuf eb = {0};
+    enum err rc = job_status(q->api->options.jobs, id, by, q->arena, s, &eb);
+
+    if (rc == ERR_OK && !may_see(q, s))
+        rc = err_set(&eb, ERR_NOT_FOUND, "there is no job \"%.*s\"",
+                     (int)MIN(id.len, 40u), id.at);
+    return rc == ERR_OK ? rc : refuse(q, rc, &eb);
+}
+
 static enum err
 answer_one(struct request *q, int http_status, struct span id, struct deadline by)
 {
-    struct errbuf eb = {0};
     struct job_status s;
     struct buf text;
     struct json j;
-    enum err rc = job_status(q->api->options.jobs, id, by, q->arena, &s, &eb);
+    enum err rc = find_job(q, id, by, &s);
 
     if (rc != ERR_OK)
-        return refuse(q, rc, &eb);
+        return rc;
     buf_init(&text, PAGE_MAX);
     json_begin(&j, &text);
     put_job(&j, &s);
@@ -119,7 +172,7 @@ admin_job_list(struct request *q)
     json_open_object(&j, NULL);
     json_open_array(&j, "jobs");
     for (uint32_t i = 0; i < count; i++)
-        if (!active || !job_is_ended(list[i].state))
+        if ((!active || !job_is_ended(list[i].state)) && may_see(q, &list[i]))
             put_job(&j, &list[i]);
     json_end(&j);
     json_end(&j);
@@ -133,20 +186,28 @@ admin_job_begin(struct request *q)
 {
     char id[JOB_ID_TEXT] = "";
     struct errbuf eb = {0};
-    struct job_ask ask;
+    struct job_ask ask = {0};
+    const json_t *list = NULL;
     json_t *doc = NULL, *none = json_object();
     enum err rc = admin_read_object(q, BODY_MAX, &doc);
 
     if (rc == ERR_OK) {
         const json_t *args = json_object_get(doc, "args");
-        const json_t *list = json_object_get(doc, "list");
 
+        list = json_object_get(doc, "list");
         ask = (struct job_ask){
             .kind = span_of(json_string_value(json_object_get(doc, "kind"))),
             .user = q->caller.name,
             .args = args != NULL ? args : none,
             .list = {json_string_value(list), json_string_length(list)},
         };
+        if (!may_do(q, ask.kind, json_string_value(json_object_get(ask.args, "bucket")),
+                    json_string_value(json_object_get(ask.args, "prefix"))))
+            rc = fault_set(&q->fault, S3_AccessDenied,
+                           "A job of this kind wants rights that you do not have on what "
+                           "it works on");
+    }
+    if (rc == ERR_OK) {
         rc = json_is_object(ask.args) && (list == NULL || json_is_string(list))
                  ? job_begin(q->api->options.jobs, &ask, id, &eb)
                  : err_set(&eb, ERR_BAD_REQUEST,
@@ -189,9 +250,17 @@ admin_job_change(struct request *q)
     json_t *doc = NULL;
     enum err rc = admin_read_object(q, ACTION_MAX, &doc);
     struct span action = span_of(json_string_value(json_object_get(doc, "action")));
+    struct job_status s;
 
-    if (rc != ERR_OK)
+    if (rc == ERR_OK)
+        rc = find_job(q, id_of(q), (struct deadline){0}, &s);
+    if (rc == ERR_OK && span_is(action, "resume") &&
+        !may_do(q, span_of(s.kind), s.bucket, s.prefix))
+        rc = fault_set(&q->fault, S3_AccessDenied, NULL);
+    if (rc != ERR_OK) {
+        json_decref(doc);
         return rc;
+    }
     if (span_is(action, "cancel"))
         rc = job_cancel(jobs, id_of(q), &eb);
     else if (span_is(action, "resume"))
@@ -208,8 +277,12 @@ enum err
 admin_job_forget(struct request *q)
 {
     struct errbuf eb = {0};
-    enum err rc = job_forget(q->api->options.jobs, id_of(q), &eb);
+    struct job_status s;
+    enum err rc = find_job(q, id_of(q), (struct deadline){0}, &s);
 
+    if (rc != ERR_OK)
+        return rc;
+    rc = job_forget(q->api->options.jobs, id_of(q), &eb);
     AUDIT_CHANGE(q, "job.forget", rc, L_SPAN("target", id_of(q)));
     if (rc == ERR_BUSY)
         return fault_set(&q->fault, S3_OperationAborted, "%s", eb.text);

@@ -276,16 +276,16 @@ our_own_pages(struct site *s)
 {
     const char *method, *path;
     char target[128];
-    bool open;
+    enum need need;
 
-    for (size_t i = 0; admin_page_at(i, &method, &path, &open); i++) {
+    for (size_t i = 0; admin_page_at(i, &method, &path, &need); i++) {
         snprintf(target, sizeof target, "%s%s", path,
                  path[strlen(path) - 1] == '/' && strlen(path) > 3 ? "nothing" : "");
         for (enum kind k = 0; k < KINDS_; k++) {
-            if (open)
+            if (need == NEED_OPEN)
                 CHECK_U64((unsigned)status_as(s, k, method, target), 200);
             else
-                check_one(s, method, target, NEED_ADMIN_ALL, k);
+                check_one(s, method, target, need, k);
         }
     }
     for (enum kind k = 0; k < KINDS_; k++)

@@ -1,0 +1,103 @@
+#include "object/here.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "object/fresh.h"
+#include "object/internal.h"
+#include "object/tier.h"
+
+#define TRIES 3 /* it may be replaced, or moved, between two looks */
+
+static enum object_fate
+fate_of(const struct object_here *h, const struct row *row, const struct tier_view *view)
+{
+    if (!h->cached)
+        return FATE_STAYS;
+    if ((row->flags & ROW_DOUBT) != 0)
+        return FATE_IN_DOUBT;
+    if (h->pin != NULL)
+        return FATE_PINNED;
+    if ((uint64_t)view->reads * HEAT_ONE > h->where.at.heat)
+        return FATE_READ_MORE;
+    return h->where.at.heat <= view->coldest ? FATE_COLDEST : FATE_LATER;
+}
+
+static enum err
+look(struct object_service *s, const struct map_bucket *b, struct span key,
+     struct arena *a, struct object_here *out, struct errbuf *eb)
+{
+    struct disks_key k = object_disk_key(b, key);
+    struct tier_view view;
+    struct row row;
+    enum err rc = disks_lookup(s->options.disks, &k, &row, eb);
+
+    if (rc == ERR_OK)
+        rc = info_from_row(s, &k, &row, a, &out->info, eb);
+    if (rc == ERR_OK) /* the checksum is not in the row */
+        rc = disks_meta(s->options.disks, &k, &row, a, &out->info.meta, eb);
+    if (rc == ERR_OK)
+        rc = disks_where(s->options.disks, &row, &out->where, eb);
+    if (rc != ERR_OK)
+        return rc;
+    out->cached = (row.flags & ROW_CACHED) != 0;
+    out->copies = out->cached ? 1 : MAX(b->copies, 1u);
+    out->pin = tier_pin_of(b, key);
+    tier_view(s, b, key, &view);
+    out->reads = view.reads;
+    out->ttl_left_ms = fresh_left_ms(s, b, key, &row);
+    out->fate = fate_of(out, &row, &view);
+    return ERR_OK;
+}
+
+enum err
+object_here(struct object_service *s, const struct map_bucket *b, struct span key,
+            struct arena *a, struct object_here *out, struct errbuf *eb)
+{
+    enum err rc = ERR_NOT_FOUND;
+
+    for (int i = 0; i < TRIES && rc == ERR_NOT_FOUND; i++) {
+        *out = (struct object_here){0};
+        rc = look(s, b, key, a, out, eb);
+    }
+    return rc;
+}
+
+static bool
+begins_with(struct span key, struct span prefix)
+{
+    return key.len >= prefix.len && memcmp(key.at, prefix.at, prefix.len) == 0;
+}
+
+enum err
+object_here_page(struct object_service *s, const struct map_bucket *b, struct span prefix,
+                 struct span from, uint32_t max, struct arena *a,
+                 struct object_here_entry **out, uint32_t *count, bool *more,
+                 struct errbuf *eb)
+{
+    struct span begin = span_cmp(from, prefix) > 0 ? from : prefix;
+    struct disk_entry *entries = NULL;
+    uint32_t n = 0;
+    enum err rc =
+        disks_list(s->options.disks, b->id, b->cached ? 1 : MAX(b->copies, 1u), begin,
+                   true, MIN(max, OBJECT_HERE_PAGE), a, &entries, &n, more, eb);
+
+    *count = 0;
+    if (rc != ERR_OK)
+        return rc;
+    *out = arena_try(a, (n + 1) * sizeof **out);
+    if (*out == NULL)
+        return err_set(eb, ERR_TOO_LARGE, "%u keys are too many for one page", n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!begins_with(entries[i].key, prefix)) {
+            *more = false;
+            break;
+        }
+        (*out)[(*count)++] =
+            (struct object_here_entry){.key = entries[i].key,
+                                       .size = entries[i].row.size,
+                                       .pinned = tier_is_pinned(b, entries[i].key),
+                                       .doubt = (entries[i].row.flags & ROW_DOUBT) != 0};
+    }
+    return ERR_OK;
+}
