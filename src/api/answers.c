@@ -112,6 +112,12 @@ is_boring(const struct http_request *http, uint64_t allowed)
            !http->draining && h->host.len + h->target.len < TEXT_MAX / 2;
 }
 
+bool
+answers_is_plain_get(const struct http_request *http, bool with_signature)
+{
+    return is_boring(http, with_signature ? BORING | SIGNATURE : BORING);
+}
+
 struct spot {
     struct set *set;
     struct answer *kept; /* of the set */

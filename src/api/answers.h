@@ -28,5 +28,8 @@ bool answers_serve_signed(struct request *q);
 /* The head of a 200 stands, nothing of it is sent: keeps it where it is worth it. */
 void answers_keep(struct request *q, const struct object_get *get);
 
+/* A GET whose head holds nothing that would change its answer; `signature`: but that it is signed. */
+bool answers_is_plain_get(const struct http_request *http, bool with_signature);
+
 /* x-amz-request-id and x-amz-id-2: the first two lines of every answer. */
 void answer_ids(struct http_request *http);

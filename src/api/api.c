@@ -98,15 +98,14 @@ s3_prefix(struct span path)
     return span_eq(path, SPAN("/s3")) || span_starts(path, SPAN("/s3/")) ? 3 : 0;
 }
 
-static bool
-is_own_page(const struct request *q)
+bool
+request_is_own_page(const struct request *q)
 {
     return span_starts(q->http->head->path, SPAN("/_/")) && !q->name.virtual_host;
 }
 
-/* Bucket and key, whichever way they were named. */
-static enum err
-split_name(struct request *q)
+enum err
+request_split_name(struct request *q)
 {
     const struct http_head *head = q->http->head;
     enum err rc =
@@ -136,10 +135,10 @@ handle(struct http_request *http, void *arg)
     q->answers_epoch = answers_epoch(q->api->answers);
     rc = query_parse(http->head->query, q->arena, &q->query, &q->fault);
     if (rc == ERR_OK)
-        rc = split_name(q);
+        rc = request_split_name(q);
     if (rc != ERR_OK)
         answer_fault(q);
-    else if (is_own_page(q))
+    else if (request_is_own_page(q))
         admin_handle(q);
     else
         s3_handle(q);
@@ -152,7 +151,7 @@ handle(struct http_request *http, void *arg)
 static bool
 at_once(struct http_request *http, void *arg)
 {
-    return answers_serve(arg, http);
+    return answers_serve(arg, http) || once_begin(arg, http);
 }
 
 static void

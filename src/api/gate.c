@@ -216,6 +216,20 @@ has(const struct request *q, const struct auth_user *u, enum need need)
     return false;
 }
 
+bool
+gate_lets_read(struct request *q)
+{
+    bool is_signed = http_get(q->http->head, HTTP_AUTHORIZATION).at != NULL;
+    const struct auth_key *k = is_signed ? signers_ask(q->api, q->http) : NULL;
+    const char *why = NULL;
+
+    if (is_signed && k == NULL)
+        return false;
+    if (!is_signed)
+        admit_anonymous(q, &why);
+    return has(q, k != NULL ? k->user : NULL, NEED_READ);
+}
+
 static enum err
 admit(struct request *q, enum need need)
 {

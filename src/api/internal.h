@@ -94,6 +94,17 @@ bool caller_knows(const struct request *q, struct span bucket);
 /* s3/cors.c: the lines of q->cors, which is not NULL. */
 void s3_cors_headers(struct request *q);
 
+/* api.c: bucket and key, whichever way they were named; else the fault says what is wrong. */
+enum err request_split_name(struct request *q) MUST_CHECK;
+/* Is it for admin_handle()? */
+bool request_is_own_page(const struct request *q);
+/* once.c: a plain GET of a small object that is read from the disk without a fiber: http_later() has been said. False: the
+ * request is as it was. Never switches. */
+bool once_begin(struct api *a, struct http_request *http);
+/* gate.c: may this GET have its key, said without a word to whom it may not: false means that the gate is asked. Its name is
+ * split. Never switches. */
+bool gate_lets_read(struct request *q);
+
 /* admin/admin.c: everything under /_/. */
 void admin_handle(struct request *q);
 /* Its pages, for the test that holds the gate before each; false: no more. */

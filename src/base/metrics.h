@@ -67,6 +67,8 @@
       "where", "hot|disk")                                                               \
     X(M_ANSWERS_KEPT, "forebay_kept_answers_total", COUNTER,                             \
       "GETs answered with a head that was kept rendered", "", "")                        \
+    X(M_READ_ONCE, "forebay_reads_without_fiber_total", COUNTER,                         \
+      "small GETs that were read from a disk with no fiber waiting", "", "")             \
     X(M_HOT_BYTES, "forebay_hot_bytes", GAUGE, "bytes in the hot set", "", "")           \
     X(M_MD5_BYTES, "forebay_md5_bytes_total", COUNTER,                                   \
       "bytes hashed for ETags: a stream alone, or several in lanes", "how",              \

@@ -266,6 +266,28 @@ struct disk_held {
 bool disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *out);
 void disk_again_end(struct disk_held *held); /* twice is fine */
 
+/* ---- without a fiber ----
+ * A small object of a log, looked up and read while nobody waits. Nothing switches. */
+struct disk_once {
+    /* Given. Called once, outside any fiber. `good`: row and bytes are there, verified, until disk_once_end(). Otherwise
+     * something was not as expected: only the long way tells what, and does what is to be done. */
+    void (*on_done)(struct disk_once *o, bool good);
+    struct row row;
+    struct span bytes;
+    /* The disk's own. */
+    struct disk *disk;
+    struct segment *log;
+    struct iobuf *buf;
+    struct rt_reading reading;
+    uint64_t bucket, from, len;
+    struct span key;
+    bool hot; /* this read makes it so */
+};
+/* True: begun. The struct and what `k` borrows stay until on_done and disk_once_end(). False: nothing has happened, and this
+ * is for the long way: another kind of object, one that is in memory, an index that is not. */
+bool disk_once_begin(struct disk *d, const struct disk_key *k, struct disk_once *o);
+void disk_once_end(struct disk_once *o);
+
 /* ---- writing ---- */
 struct disk_writer;
 /* Reserves a place for `size` bytes, or for a body of unknown length up to 5 GiB. ERR_NO_SPACE before the first

@@ -15,8 +15,8 @@ struct found {
 };
 
 static enum err
-find(struct tail *t, struct index *x, const struct row_home *home, struct found *out,
-     struct errbuf *eb)
+find_or_not(struct tail *t, struct index *x, const struct row_home *home, bool now,
+            struct found *out, struct errbuf *eb)
 {
     size_t len;
     enum err rc;
@@ -31,9 +31,16 @@ find(struct tail *t, struct index *x, const struct row_home *home, struct found 
         break;
     }
     out->in_index = true;
-    rc = index_find(x, home->table, home->bucket, home->key, out->bytes, &len, eb);
+    rc = index_find(x, home->table, home->bucket, home->key, now, out->bytes, &len, eb);
     out->value = (struct span){(char *)out->bytes, len};
     return rc;
+}
+
+static enum err
+find(struct tail *t, struct index *x, const struct row_home *home, struct found *out,
+     struct errbuf *eb)
+{
+    return find_or_not(t, x, home, false, out, eb);
 }
 
 static enum err
@@ -48,9 +55,9 @@ corrupt(struct index *x, const struct found *f, const struct row_home *home,
                    f->in_index ? "index" : "tail");
 }
 
-enum err
-find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
-            bool with_tombstones, struct row *out, struct errbuf *eb)
+static enum err
+find_current(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+             bool with_tombstones, bool now, struct row *out, struct errbuf *eb)
 {
     struct row_home home = {TABLE_OBJECTS, bucket, key};
     struct recent_look look;
@@ -59,7 +66,7 @@ find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
 
     if (recent_find(tail_recent(t), bucket, key, &look, out))
         return ERR_OK;
-    rc = find(t, x, &home, &f, eb);
+    rc = find_or_not(t, x, &home, now, &f, eb);
     if (rc == ERR_OK && row_decode(&home, f.value, out) != ERR_OK)
         return corrupt(x, &f, &home, eb);
     if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) != 0)
@@ -67,6 +74,20 @@ find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
     if (rc == ERR_OK)
         recent_keep(tail_recent(t), bucket, key, &look, out);
     return rc;
+}
+
+enum err
+find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+            bool with_tombstones, struct row *out, struct errbuf *eb)
+{
+    return find_current(t, x, bucket, key, with_tombstones, false, out, eb);
+}
+
+enum err
+find_object_now(struct tail *t, struct index *x, uint64_t bucket, struct span key,
+                struct row *out, struct errbuf *eb)
+{
+    return find_current(t, x, bucket, key, false, true, out, eb);
 }
 
 enum err

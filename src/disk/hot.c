@@ -184,6 +184,20 @@ hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id, uint64_t 
     return true;
 }
 
+bool
+hot_has(struct hot *h, const struct content_id *id, uint64_t number)
+{
+    struct place at;
+
+    if (h == NULL)
+        return false;
+    at = place_of(h, id, number);
+    for (unsigned way = 0; way < WAYS; way++)
+        if (atomic_load_explicit(&at.set[way].tag, memory_order_relaxed) == at.tag)
+            return true;
+    return false;
+}
+
 void
 hot_unpin(struct hot *h, struct hot_pin *held)
 {

@@ -28,6 +28,8 @@ bool hot_get(struct hot *h, const struct content_id *id, uint64_t piece,
 /* The same for a piece that was in `entry` a while ago: looks there only. */
 bool hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id,
                 uint64_t piece, struct hot_pin *out);
+/* Is it probably there? Counts nothing. NULL: no. */
+bool hot_has(struct hot *h, const struct content_id *id, uint64_t piece);
 void hot_unpin(
     struct hot *h,
     struct hot_pin *pin); /* any thread; twice is fine: at is NULL afterwards */

@@ -68,9 +68,10 @@ enum err index_apply(struct index *x, const struct batch *b,
                      const struct index_covered *covered, struct errbuf *eb) MUST_CHECK;
 
 /* Copies the coded value of a key to `value` (VALUE_CODED_MAX bytes). ERR_NOT_FOUND. May switch while the index
- * is not resident. */
+ * is not resident; with `now` it does not, and that is ERR_BUSY. */
 enum err index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
-                    unsigned char *value, size_t *len, struct errbuf *eb) MUST_CHECK;
+                    bool now, unsigned char *value, size_t *len,
+                    struct errbuf *eb) MUST_CHECK;
 /* Like tail_scan(). May switch while the index is not resident. */
 enum err index_scan(struct index *x, const struct scan *s, struct arena *a,
                     struct page *out, struct errbuf *eb) MUST_CHECK;

@@ -40,6 +40,7 @@ struct call {
     void *arg;
     int rc;
     bool faulted;
+    bool now; /* must not wait */
 };
 
 static void
@@ -71,6 +72,8 @@ call(struct call *c, const char *what, struct errbuf *eb)
 
     if (atomic_load_explicit(&c->x->resident, memory_order_relaxed))
         call_work(c);
+    else if (c->now)
+        return err_set(eb, ERR_BUSY, "index: %s: not in memory", what);
     else
         rc = rt_blocking(call_work, c, DEADLINE_NEVER);
     if (rc != ERR_OK)
@@ -168,13 +171,15 @@ find_flat(struct call *c, MDB_txn *txn)
 }
 
 enum err
-index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
+index_find(struct index *x, enum table table, uint64_t bucket, struct span key, bool now,
            unsigned char *value, size_t *len, struct errbuf *eb)
 {
     struct find f = {
         .table = table, .bucket = bucket, .key = key, .value = value, .len = len};
-    struct call c = {
-        .x = x, .run = index_is_layered(table) ? find_layered : find_flat, .arg = &f};
+    struct call c = {.x = x,
+                     .run = index_is_layered(table) ? find_layered : find_flat,
+                     .arg = &f,
+                     .now = now};
 
     *len = 0;
     return call(&c, "lookup", eb);

@@ -280,13 +280,15 @@ bad(struct errbuf *eb, const char *why)
     return MEMBER_BAD;
 }
 
-enum member_got
-member_parse(struct span window, struct member *out, size_t *need, struct errbuf *eb)
+static enum member_got
+parse(struct span window, bool placed, struct member *out, size_t *need,
+      struct errbuf *eb)
 {
     struct tar_head head;
     struct record r;
     struct cursor c;
-    enum tar_got got = tar_head_read(window, &head, eb);
+    enum tar_got got = placed ? tar_head_read_summed(window, &head, eb)
+                              : tar_head_read(window, &head, eb);
     enum err rc;
     size_t at;
 
@@ -324,4 +326,17 @@ member_parse(struct span window, struct member *out, size_t *need, struct errbuf
         r.len != out->record.len)
         return bad(eb, "record and tar header disagree");
     return MEMBER_GOOD;
+}
+
+enum member_got
+member_parse(struct span window, struct member *out, size_t *need, struct errbuf *eb)
+{
+    return parse(window, false, out, need, eb);
+}
+
+enum member_got
+member_parse_placed(struct span window, struct member *out, size_t *need,
+                    struct errbuf *eb)
+{
+    return parse(window, true, out, need, eb);
 }

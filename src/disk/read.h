@@ -16,6 +16,12 @@ void loaded_fini(struct loaded *l); /* twice is fine */
 /* The same, but what is wrong is neither counted nor logged: the caller asks read_again() first. */
 enum err read_log_member_quiet(struct disk *d, const struct row *row, bool want_body,
                                struct loaded *out, struct errbuf *eb) MUST_CHECK;
+/* For who reads by himself: how many bytes from the member's header on are asked for, so that one read has all of it; and
+ * whether what came (from the header on) is that object's member, whole and as it was written. *body lies in it. */
+uint64_t read_first_look(const struct segment *s, const struct row *row, bool want_body);
+bool read_is_whole(const struct disk *d, const struct segment *s, const struct row *row,
+                   uint64_t bucket, struct span key, struct span have,
+                   struct span *body) MUST_CHECK;
 /* Something is wrong where `row` says: was its body moved, or is it gone? ERR_OK: *row names another place now, try that.
  * ERR_NOT_FOUND: no version of the key has this content any more. ERR_CORRUPT: it does stand there, and is damaged. */
 enum err read_again(struct disk *d, uint64_t bucket, struct span key, struct row *row,

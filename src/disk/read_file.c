@@ -87,38 +87,46 @@ loaded_fini(struct loaded *l)
     l->m = (struct member){0};
 }
 
-/* Looks at `len` bytes from the member's header on. *more: bytes that are wanted instead, 0 when it is judged. */
+/* What `len` bytes that were asked for from the member's header on have become. *more: bytes that are wanted instead, 0 when
+ * it is judged. */
+static enum err
+judge_member(struct span have, uint64_t len, const struct segment *s,
+             const struct row *row, struct member *out, uint64_t *more, struct errbuf *eb)
+{
+    size_t need = 0;
+    enum member_got got = member_parse_placed(have, out, &need, eb);
+
+    *more = 0;
+    if (got == MEMBER_MORE && have.len >= len && need > have.len) {
+        *more = need;
+        return ERR_OK;
+    }
+    if (got != MEMBER_GOOD || !member_stands(out, s->id, s->generation, row->offset))
+        return ERR_CORRUPT;
+    if (out->head_len + out->payload <= have.len)
+        out->body = (struct span){have.at + out->head_len, out->payload};
+    else
+        *more = out->head_len + out->payload;
+    return ERR_OK;
+}
+
 static enum err
 look_at_member(struct rt_file *f, const struct segment *s, const struct row *row,
                uint64_t len, struct loaded *out, uint64_t *more, struct errbuf *eb)
 {
     uint32_t skip;
     uint64_t have;
-    size_t need = 0;
-    enum member_got got;
     enum err rc =
         read_span(f, row->offset, len, DEADLINE_NEVER, &out->buf, &skip, &have, eb);
 
     *more = 0;
-    if (rc != ERR_OK)
-        return rc;
-    got = member_parse((struct span){out->buf->at + skip, have}, &out->m, &need, eb);
-    if (got == MEMBER_MORE && have >= len && need > have) {
-        *more = need;
-        return ERR_OK;
-    }
-    if (got != MEMBER_GOOD || !member_stands(&out->m, s->id, s->generation, row->offset))
-        return ERR_CORRUPT;
-    if (out->m.head_len + out->m.payload <= have)
-        out->m.body =
-            (struct span){out->buf->at + skip + out->m.head_len, out->m.payload};
-    else
-        *more = out->m.head_len + out->m.payload;
-    return ERR_OK;
+    return rc == ERR_OK ? judge_member((struct span){out->buf->at + skip, have}, len, s,
+                                       row, &out->m, more, eb)
+                        : rc;
 }
 
 static enum err
-check_body(struct disk *d, const struct member *m, uint64_t *bad)
+check_body(const struct disk *d, const struct member *m, uint64_t *bad)
 {
     *bad = 0;
     if (m->block_sums.len != 4 * block_count(m->payload))
@@ -147,14 +155,29 @@ read_again(struct disk *d, uint64_t bucket, struct span key, struct row *row,
 
 /* How much to read of a member, so that one read has all of it and little more. A last member of a group is filled up, but
  * not beyond the block of 4 KiB that read_span() ends at anyway. */
-static uint64_t
-first_look(const struct segment *s, const struct row *row, bool want_body)
+uint64_t
+read_first_look(const struct segment *s, const struct row *row, bool want_body)
 {
     uint32_t head = atomic_load_explicit(&s->head_guess, memory_order_relaxed);
 
     if (!want_body || (row->flags & ROW_PARTS) != 0)
         return FIRST_LOOK;
     return MIN(MAX(head, HEAD_GUESS) + row->size, (uint64_t)(DISK_INLINE_MAX + HEAD_MAX));
+}
+
+bool
+read_is_whole(const struct disk *d, const struct segment *s, const struct row *row,
+              uint64_t bucket, struct span key, struct span have, struct span *body)
+{
+    struct member m;
+    uint64_t more, bad;
+
+    if (judge_member(have, have.len, s, row, &m, &more, NULL) != ERR_OK || more > 0 ||
+        m.bucket != bucket || !span_eq(m.key, key) || m.payload != row->size ||
+        !content_eq(&row->content, &m.content) || check_body(d, &m, &bad) != ERR_OK)
+        return false;
+    *body = m.body;
+    return true;
 }
 
 /* A longer head was met: who reads of this log from now on begins with as much. */
@@ -182,7 +205,7 @@ load_log_member(struct disk *d, const struct row *row, bool want_body, struct lo
     if (s == NULL)
         return err_set(eb, ERR_NOT_FOUND, "segment %06" PRIu32 " is not there",
                        row->segment);
-    len = first_look(s, row, want_body);
+    len = read_first_look(s, row, want_body);
     do {
         iobuf_drop(&out->buf);
         rc = look_at_member(s->file, s, row, len, out, &more, eb);

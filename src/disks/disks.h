@@ -88,6 +88,16 @@ enum err disks_read_next(struct disks_reader *r, struct deadline by, struct span
                          struct errbuf *eb) MUST_CHECK;
 void disks_read_end(struct disks_reader *r); /* twice is fine */
 
+/* Without a fiber: see disk.h. For keys of one copy, while the set is settled; of others it says false. */
+struct disks_once {
+    struct disk_once at;       /* on_done is the caller's */
+    _Atomic uint64_t *counted; /* one disk: where this reader is counted */
+    struct disks *disks;       /* NULL: one disk */
+    unsigned slot;
+};
+bool disks_once_begin(struct disks *ds, const struct disks_key *k, struct disks_once *o);
+void disks_once_end(struct disks_once *o);
+
 /* Once more: see disk.h. Nothing switches. Kept only of rows that their owner gave out while the set was settled, and good for
  * nothing once the set has changed. */
 struct disks_again {

@@ -11,6 +11,15 @@
  */
 #include "http/internal.h"
 
+/* The request is as it came: a fiber reads it again. */
+static void
+undo(struct work *w)
+{
+    w->tried = true;
+    w->in.at = 0;
+    arena_reset(w->arena);
+}
+
 /* True: answered; it only has to be sent. Otherwise nothing of it has happened. */
 static bool
 answer(struct http_conn *c)
@@ -28,13 +37,24 @@ answer(struct http_conn *c)
     conn_begin_request(c, l->glanced_ns);
     w->at_once = true;
     answered = h->at_once(&w->request, h->arg);
-    w->at_once = false;
-    w->tried = !answered;
-    if (!answered) {
-        arena_reset(w->arena);
-        w->in.at = 0;
-    }
+    w->at_once = w->later;
+    if (!answered)
+        undo(w);
     return answered;
+}
+
+/* All that was read and answered in this turn leaves at its end. */
+static void
+send_soon(struct http_conn *c)
+{
+    struct http_loop *l = c->loop;
+
+    conn_count_request(c);
+    c->work->conn = c;
+    if (!l->send_due)
+        rt_soon(&l->send);
+    l->send_due = true;
+    list_push_back(&l->waiting, &c->work->waits);
 }
 
 bool
@@ -59,12 +79,8 @@ conn_glance(void *conn)
     }
     if (!answer(c))
         return false;
-    conn_count_request(c);
-    w->conn = c;
-    if (!l->send_due)
-        rt_soon(&l->send);
-    l->send_due = true;
-    list_push_back(&l->waiting, &w->waits);
+    if (!w->later)
+        send_soon(c);
     return true;
 }
 
@@ -117,6 +133,51 @@ conn_send_waiting(struct rt_soon *s)
     now_ns = rt_now_ns();
     while ((n = list_pop_front(&l->waiting)) != NULL)
         pass_on(LIST_ENTRY(n, struct work, waits)->conn, now_ns);
+}
+
+/* ---- answers of a later turn ---- */
+
+void
+http_later(struct http_request *r)
+{
+    struct work *w = r->conn->work;
+
+    assert(w->at_once);
+    w->later = true;
+    rt_cond_init(&w->later_over);
+    conn_count_in_flight(r->conn, 1);
+}
+
+void
+conn_wait_later(struct http_conn *c)
+{
+    struct rt_shield s;
+
+    c->fiber = rt_self();
+    rt_shield_begin(&s);
+    while (c->work->later)
+        (void)!rt_cond_wait(&c->work->later_over, DEADLINE_NEVER);
+    rt_shield_end(&s);
+}
+
+void
+http_later_done(struct http_request *r, bool answered)
+{
+    struct http_conn *c = r->conn;
+    struct work *w = c->work;
+
+    assert(w->later);
+    w->later = w->at_once = false;
+    conn_count_in_flight(c, -1);
+    if (!answered)
+        undo(w);
+    if (!answered && c->fiber == NULL)
+        rt_resume(c->stream);
+    else if (answered && c->fiber == NULL)
+        send_soon(c);
+    else if (answered)
+        w->reply.state = REPLY_SENDS; /* by that fiber */
+    rt_cond_broadcast(&w->later_over);
 }
 
 bool

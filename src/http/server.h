@@ -53,7 +53,7 @@ struct http_handler {
     /* May switch. */
     void (*handle)(struct http_request *r, void *arg);
     /* May answer a request whose head is like one before, by http_reply_lent(), before there is a fiber for it. True: it
-     * did. False: nothing is done yet, `handle` is asked. NULL: none. Must not switch. */
+     * did, or it has said http_later(). False: nothing is done yet, `handle` is asked. NULL: none. Must not switch. */
     bool (*at_once)(struct http_request *r, void *arg);
     /* After each request that reached `handle`, or was answered at once; NULL is fine. Must not switch. */
     void (*on_done)(struct http_request *r, const struct http_done *d, void *arg);
@@ -153,6 +153,12 @@ enum err http_reply(struct http_request *r, int status, struct span body);
  * for an answer is the caller's to say. */
 enum err http_reply_lent(struct http_request *r, int status, struct span body,
                          void (*release)(void *arg), void *arg);
+/* In `at_once`: the answer comes in a later turn, by http_reply_lent() and http_later_done(), both outside any fiber and
+ * without a switch. The request stays until then, whatever the client does. */
+void http_later(struct http_request *r);
+/* It has been answered, and leaves at the end of this turn. False: nothing has happened, `handle` is asked with `tried` set;
+ * *r and its arena are no longer the handler's. */
+void http_later_done(struct http_request *r, bool answered);
 /* `length`: of the body, or HTTP_CHUNKED. The head is held back and leaves with the first
  * piece. To HEAD, 204 and 304 writes are counted and not sent. */
 enum err http_reply_begin(struct http_request *r, int status, int64_t length) MUST_CHECK;

@@ -48,6 +48,15 @@ count_source(struct object_get *g, enum object_source source)
         metric_add(M_CACHE, g->label, 1);
 }
 
+void
+get_count_local(const struct map_bucket *b, uint64_t bytes)
+{
+    if (!b->cached)
+        return;
+    metric_add(M_CACHE, LABEL_HIT, 1);
+    metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)bytes);
+}
+
 #define REPLACED_MAX                                                                     \
     16 /* times an object may be overwritten while its header is looked at */
 

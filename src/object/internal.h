@@ -52,6 +52,8 @@ enum err info_of_version(struct object_service *s, const struct map_bucket *b,
                          struct span key, const struct object_version *v, struct arena *a,
                          struct row *row, struct object_info *info,
                          struct errbuf *eb) MUST_CHECK;
+/* get.c: bytes were served from here; of a cached bucket that is a hit. */
+void get_count_local(const struct map_bucket *b, uint64_t bytes);
 /* get.c: the same as object_get_begin(), by nobody who waits for it. */
 enum err get_begin_behind(struct object_service *s, const struct map_bucket *b,
                           struct span key, struct arena *a, struct object_info *info,

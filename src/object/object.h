@@ -93,6 +93,18 @@ bool object_again_keep(const struct object_get *g, struct object_again *out);
 bool object_again_begin(struct object_service *s, struct object_again *a,
                         struct disk_held *held, struct span *bytes);
 void object_again_end(struct disk_held *held);
+/* A small object of this disk, got without a fiber (disk.h): nothing switches, and `false` means the long way. */
+struct object_once {
+    struct disks_once at; /* on_done is set by the caller; at.at.bytes are the object's */
+    struct object_service *s;
+    const struct map_bucket *bucket; /* borrowed until object_once_end() */
+    struct span key;                 /* likewise */
+};
+bool object_once_begin(struct object_service *s, const struct map_bucket *b,
+                       struct span key, struct object_once *o);
+/* In on_done, when it is good: what stands in its head. The read counts from here on. */
+void object_once_info(struct object_once *o, struct object_info *out);
+void object_once_end(struct object_once *o);
 /* The same of one version; `v` NULL: of the current one. ERR_NOT_FOUND with info->is_marker: `version` and `mtime_ms` are
  * those of the delete marker. */
 enum err object_get_begin_version(struct object_service *s, const struct map_bucket *b,

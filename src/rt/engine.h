@@ -56,10 +56,11 @@ struct disk_op {
     uint32_t beside;
 
     struct loop *loop;
-    struct fiber *waiter;   /* NULL: abandoned */
-    struct disk_wait *wait; /* the waiter's; file.c */
-    struct list link;       /* queued behind the class limit */
-    struct rt_job job;      /* for engines that use the pool */
+    struct fiber *waiter;       /* NULL: abandoned */
+    struct disk_wait *wait;     /* the waiter's; file.c */
+    struct rt_reading *reading; /* told instead of a waiter; NULL: none */
+    struct list link;           /* queued behind the class limit */
+    struct rt_job job;          /* for engines that use the pool */
 };
 /* By the engine, on the op's loop, outside any fiber, once for each submitted op. The op
  * is gone afterwards. */

@@ -222,6 +222,7 @@ disk_op_done(struct disk_op *op, int64_t result)
     struct loop *l = op->loop;
     struct disk_queue *q = queue_of(l, op->file->device);
     unsigned lane = op->lane;
+    struct rt_reading *reading = op->reading;
     int test_error = test_io_error(op->file->observer, io_of(op));
 
     assert(l == loop_self && q->of[lane].in_flight > 0);
@@ -236,6 +237,8 @@ disk_op_done(struct disk_op *op, int64_t result)
     }
     free_op(op);
     start_waiting(l, q, lane);
+    if (reading != NULL)
+        reading->on_read(reading, result);
 }
 
 /* What a call of this kind may not begin with. */
@@ -261,7 +264,7 @@ begin(const struct disk_op *template, struct disk_wait *w)
     struct disk_queue *q = queue_of(l, template->file->device);
 
     *op = *template;
-    if (rt_self()->background)
+    if (rt_self() != NULL && rt_self()->background)
         op->class = RT_BACKGROUND;
     op->lane = lane_of(op);
     op->loop = l;
@@ -365,6 +368,26 @@ rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32
         return disk_failed(f, "reading", result, eb);
     *n = (uint32_t)result;
     return ERR_OK;
+}
+
+enum err
+rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
+              uint32_t len, enum rt_class class, struct rt_reading *r)
+{
+    struct disk_op op = {.kind = DISK_READ,
+                         .class = class,
+                         .file = f,
+                         .buf = b,
+                         .at = at,
+                         .offset = offset,
+                         .len = len,
+                         .reading = r};
+    enum err rc = observer_may_begin(f->observer, f->name, NULL);
+
+    check_place(f, offset, b, at, len);
+    if (rc == ERR_OK)
+        begin(&op, NULL)->waiter = NULL;
+    return rc;
 }
 
 enum err

@@ -133,6 +133,16 @@ void rt_io_background(bool on);
 enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                  uint32_t len, enum rt_class class, struct deadline by, uint32_t *n,
                  struct errbuf *eb) MUST_CHECK;
+/* A read that no fiber waits for. It is the caller's, and stays until on_read, which is called once, on this loop, outside
+ * any fiber, and must not switch. `result`: bytes, fewer than wanted only at the end of the file, or a negative errno. */
+struct rt_reading {
+    void (*on_read)(struct rt_reading *r, int64_t result);
+};
+/* Begins it; fibers may, and what is no fiber. It has no deadline and can't be cancelled. On error nothing has begun. Does
+ * not switch. */
+enum err rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
+                       uint32_t len, enum rt_class class,
+                       struct rt_reading *r) MUST_CHECK;
 /* Writes all, or fails. */
 enum err rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                   uint32_t len, enum rt_class class, struct errbuf *eb) MUST_CHECK;

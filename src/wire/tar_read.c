@@ -306,8 +306,15 @@ measure_extension(struct span window, size_t at, struct span *data, size_t *end,
     return TAR_GOT_HEAD;
 }
 
-enum tar_got
-tar_head_read(struct span window, struct tar_head *out, struct errbuf *eb)
+/* Is it ours to look at: by its checksum, or by its name where another sum covers all of the head? */
+static bool
+is_header(const char *block, bool summed)
+{
+    return (summed && memcmp(block + USTAR_MAGIC, "ustar", 6) == 0) || sum_ok(block);
+}
+
+static enum tar_got
+read_head(struct span window, bool summed, struct tar_head *out, struct errbuf *eb)
 {
     struct extension x = {0};
     enum tar_got got;
@@ -324,7 +331,7 @@ tar_head_read(struct span window, struct tar_head *out, struct errbuf *eb)
         if (all_zero(block))
             return at == 0 ? TAR_GOT_ZERO
                            : bad(eb, "tar: an extended header without its member");
-        if (!sum_ok(block))
+        if (!is_header(block, summed))
             return bad(eb, "tar: a header whose checksum is wrong");
         if (!is_extension(block[USTAR_TYPE])) {
             out->head_len = out->need;
@@ -339,4 +346,16 @@ tar_head_read(struct span window, struct tar_head *out, struct errbuf *eb)
             return got;
         at = end;
     }
+}
+
+enum tar_got
+tar_head_read(struct span window, struct tar_head *out, struct errbuf *eb)
+{
+    return read_head(window, false, out, eb);
+}
+
+enum tar_got
+tar_head_read_summed(struct span window, struct tar_head *out, struct errbuf *eb)
+{
+    return read_head(window, true, out, eb);
 }

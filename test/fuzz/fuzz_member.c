@@ -41,6 +41,9 @@ look(struct span window)
     struct member m;
     size_t need = 0;
 
+    /* Where a row says that one stands less is asked of it, and never more is believed. */
+    if (member_parse_placed(window, &m, &need, NULL) == MEMBER_GOOD && m.head_len > size)
+        abort();
     switch (member_parse(window, &m, &need, NULL)) {
     case MEMBER_GOOD: {
         struct arena *a = arena_new(1024, 1 << 20);

@@ -98,6 +98,14 @@ may_stand_in_head(struct span value)
     return value.len <= 1024;
 }
 
+void
+s3_put_found(struct request *q, const struct object_info *info)
+{
+    s3_put_object_headers(q, info);
+    s3_put_version_of(q, info);
+    put_source(q, info->source, info->stale);
+}
+
 /* What GET and HEAD ask for beside the object itself. */
 struct asked {
     const struct object_version *version; /* NULL: the current one */
@@ -243,9 +251,7 @@ static void
 put_head(struct request *q, const struct asked *asked, const struct object_info *info,
          const struct range *range, int status)
 {
-    s3_put_object_headers(q, info);
-    s3_put_version_of(q, info);
-    put_source(q, info->source, info->stale);
+    s3_put_found(q, info);
     if (status == 206)
         http_headerf(q->http, "content-range", "bytes %llu-%llu/%llu",
                      (unsigned long long)range->first,

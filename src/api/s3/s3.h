@@ -111,6 +111,8 @@ enum err s3_meta_from_fields(struct request *q, struct fields f,
 /* Headers that change what an upload means and are not built: 501 by name. */
 enum err s3_refuse_unbuilt(struct request *q) MUST_CHECK;
 void s3_put_object_headers(struct request *q, const struct object_info *info);
+/* The same with the version and where the bytes come from: what stands in the head of every GET. */
+void s3_put_found(struct request *q, const struct object_info *info);
 void s3_put_checksum_header(struct request *q, const struct object_meta *meta);
 void s3_put_etag(struct request *q, const char *etag);
 /* Which checksum is computed and kept of an object whose sender gave `given`. Of an attached bucket: the remote decides. */

@@ -364,7 +364,7 @@ delete_everything(void *arg)
         unsigned char value[VALUE_CODED_MAX];
         size_t len;
 
-        CHECK(index_find(idx, TABLE_OBJECTS, 1, name(k), value, &len, &eb) ==
+        CHECK(index_find(idx, TABLE_OBJECTS, 1, name(k), false, value, &len, &eb) ==
               ERR_NOT_FOUND);
     }
     close_all();

@@ -29,6 +29,7 @@ struct rig {
     unsigned waiting;
     unsigned at_once, lent,
         released; /* answers given without a fiber; of /lent/N: lent, given back */
+    struct http_request *later; /* of /later/N: waits for app_later() */
 };
 
 /* ---- the application ---- */
@@ -116,7 +117,8 @@ app_release(void *arg)
 static void
 app_lend(struct http_request *r, struct rig *rig)
 {
-    size_t size = number_behind(r->head->path, "/lent/");
+    bool later = span_starts(r->head->path, SPAN("/later/"));
+    size_t size = number_behind(r->head->path, later ? "/later/" : "/lent/");
     struct lent *l = xmalloc(sizeof *l + size);
 
     l->rig = rig;
@@ -132,11 +134,28 @@ app_at_once(struct http_request *r, void *arg)
     struct rig *rig = arg;
 
     CHECK(rt_self() == NULL && !r->tried);
+    if (span_starts(r->head->path, SPAN("/later/")) && rig->later == NULL) {
+        rig->later = r;
+        http_later(r);
+        return true;
+    }
     if (!span_starts(r->head->path, SPAN("/lent/")))
         return false;
     rig->at_once++;
     app_lend(r, rig);
     return true;
+}
+
+/* What waits is answered now, or given to the handler. */
+static inline void
+app_later(struct rig *rig, bool answered)
+{
+    struct http_request *r = rig->later;
+
+    rig->later = NULL;
+    if (answered)
+        app_lend(r, rig);
+    http_later_done(r, answered);
 }
 
 static void
@@ -164,7 +183,7 @@ app_handle(struct http_request *r, void *arg)
         (void)http_reply(
             r, rig->last_error == ERR_OK ? 200 : err_http_status(rig->last_error),
             rig->last_error == ERR_OK ? body : span_of(eb.text));
-    } else if (span_starts(path, SPAN("/lent/"))) {
+    } else if (span_starts(path, SPAN("/lent/")) || span_starts(path, SPAN("/later/"))) {
         app_lend(r, rig);
     } else if (span_is(path, "/short")) {
         if (http_reply_begin(r, 200, 100) == ERR_OK)

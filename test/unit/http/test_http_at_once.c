@@ -271,6 +271,148 @@ test_drain_ends(void)
     rig_everywhere(&usual, drain_ends);
 }
 
+/* ---- answers of a later turn ---- */
+
+/* True: it waits for app_later(). The simulator delivers in pieces: then a fiber has it. */
+static bool
+ask_later(struct rig *rig, struct raw *w)
+{
+    unsigned handled = rig->handled;
+
+    ask(w, "GET /later/10" HEAD);
+    for (unsigned i = 0; i < 500 && rig->later == NULL && rig->handled == handled; i++)
+        CHECK(rt_sleep_ms(10) == ERR_OK);
+    CHECK(rig->later != NULL || (rig->engine == RT_SIM && rig->handled > handled));
+    return rig->later != NULL;
+}
+
+static void
+later_is_answered_or_handled(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig), *other = connect_raw(rig);
+    struct http_server_stats stats;
+
+    get_known(w);
+    get_known(other);
+    for (unsigned i = 0; i < 20; i++) {
+        unsigned handled = rig->handled;
+        bool waits = ask_later(rig, w);
+
+        http_server_stats(rig->server, &stats);
+        CHECK_U64(stats.in_flight, waits ? 1 : 0);
+        ask(other, "GET /lent/10" HEAD); /* others go on */
+        hear(other, 10);
+        ask(w, "GET /lent/7" HEAD); /* stays behind it */
+        if (waits)
+            app_later(rig, i % 2 == 0);
+        hear(w, 10);
+        hear(w, 7);
+        if (waits && rig->engine != RT_SIM)
+            CHECK_U64(rig->handled - handled, i % 2 == 0 ? 1 : 2);
+    }
+    http_server_stats(rig->server, &stats);
+    CHECK_U64(stats.in_flight, 0);
+    CHECK_U64(rig->done, 6 + 60);
+    leave(&other);
+    leave(&w);
+    all_given_back(rig);
+}
+
+static void
+test_later_is_answered_or_handled(void)
+{
+    rig_everywhere(&usual, later_is_answered_or_handled);
+}
+
+/* The client is gone before the answer is there: it waits all the same. */
+static void
+later_without_a_client(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+    struct http_server_stats stats;
+
+    for (unsigned i = 0; i < 2; i++) {
+        get_known(w);
+        if (ask_later(rig, w)) {
+            leave(&w);
+            CHECK(rt_sleep_ms(50) == ERR_OK);
+            app_later(rig, i == 0);
+        } else {
+            leave(&w);
+        }
+        w = connect_raw(rig);
+    }
+    leave(&w);
+    all_given_back(rig);
+    http_server_stats(rig->server, &stats);
+    CHECK_U64(stats.in_flight, 0);
+}
+
+static void
+test_later_without_a_client(void)
+{
+    rig_everywhere(&usual, later_without_a_client);
+}
+
+/* The time of an idle connection is not that of an answer. */
+static void
+later_outlasts_idling(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+
+    for (unsigned i = 0; i < 2; i++) {
+        get_known(w);
+        if (ask_later(rig, w)) {
+            CHECK(rt_sleep_ms(900) == ERR_OK);
+            app_later(rig, i == 0);
+        }
+        hear(w, 10);
+    }
+    leave(&w);
+    all_given_back(rig);
+}
+
+static void
+test_later_outlasts_idling(void)
+{
+    static const struct rig short_idling = {.options = {.idle_ms = 300}};
+
+    rig_everywhere(&short_idling, later_outlasts_idling);
+}
+
+static void
+stop_server(void *arg)
+{
+    struct rig *rig = arg;
+
+    http_server_stop(&rig->server);
+}
+
+/* A server that ends waits for what has the request, whatever becomes of it. */
+static void
+later_ends_with_the_server(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+    struct rt_group stopper;
+
+    get_known(w);
+    if (ask_later(rig, w)) {
+        rt_group_begin(&stopper);
+        CHECK(rt_group_start(&stopper, stop_server, rig) == ERR_OK);
+        CHECK(rt_sleep_ms(50) == ERR_OK);
+        app_later(rig, rig->engine != RT_EPOLL);
+        rt_group_join(&stopper);
+    }
+    leave(&w);
+    CHECK_U64(rig->released, rig->lent);
+}
+
+static void
+test_later_ends_with_the_server(void)
+{
+    rig_everywhere(&usual, later_ends_with_the_server);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -283,5 +425,9 @@ main(int argc, char **argv)
     RUN(test_close_is_heard);
     RUN(test_idle_ends);
     RUN(test_drain_ends);
+    RUN(test_later_is_answered_or_handled);
+    RUN(test_later_without_a_client);
+    RUN(test_later_outlasts_idling);
+    RUN(test_later_ends_with_the_server);
     return check_done();
 }

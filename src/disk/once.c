@@ -1,0 +1,86 @@
+/* once: a small object read without a fiber; see disk.h. Whatever is unusual is the long way's: this one says nothing of
+ * what it met, counts no damage, waits for nothing. */
+#include <assert.h>
+
+#include "base/metrics.h"
+#include "disk/find.h"
+#include "disk/health.h"
+#include "disk/prepare.h"
+#include "disk/read.h"
+#include "disk/segment.h"
+
+#define ONCE_MAX (64u << 10) /* larger objects do not notice a fiber */
+
+static bool
+is_small_and_plain(const struct row *row)
+{
+    unsigned wanted = ROW_PLAIN | ROW_INLINE;
+    unsigned unwanted = ROW_PARTS | ROW_DOUBT | ROW_TOMBSTONE | ROW_ETAG_TEXT |
+                        ROW_META_APART | ROW_UNDECIDED;
+
+    return (row->flags & (wanted | unwanted)) == wanted && row->size > 0 &&
+           row->size <= ONCE_MAX;
+}
+
+static void
+on_read(struct rt_reading *reading, int64_t result)
+{
+    struct disk_once *o = CONTAINER_OF(reading, struct disk_once, reading);
+    uint64_t skip = o->row.offset - o->from, n = result > 0 ? (uint64_t)result : 0;
+    struct span have = {o->buf->at + skip, n > skip ? n - skip : 0};
+    bool good =
+        read_is_whole(o->disk, o->log, &o->row, o->bucket, o->key, have, &o->bytes);
+
+    metric_add(M_DISK_IO_BYTES, 0, (int64_t)n);
+    if (good && o->hot)
+        hot_add(o->disk->hot, &o->row.content, 0, o->bytes.at, (uint32_t)o->bytes.len);
+    if (good) {
+        metric_add(M_HOT, 1, 1);
+        metric_add(M_READ_ONCE, 0, 1);
+    }
+    o->on_done(o, good);
+}
+
+static bool
+begin_reading(struct disk_once *o)
+{
+    struct disk *d = o->disk;
+    uint64_t end;
+
+    o->log = segment_pin(d, o->row.segment);
+    if (o->log == NULL)
+        return false;
+    o->from = align_down(o->row.offset, DISK_ALIGN);
+    end = align_up(o->row.offset + read_first_look(o->log, &o->row, true), DISK_ALIGN);
+    o->len = end - o->from;
+    o->reading.on_read = on_read;
+    return iobuf_get((uint32_t)o->len, &o->buf) == ERR_OK &&
+           rt_read_begin(o->log->file, o->from, o->buf, 0, (uint32_t)o->len, RT_READ,
+                         &o->reading) == ERR_OK;
+}
+
+bool
+disk_once_begin(struct disk *d, const struct disk_key *k, struct disk_once *o)
+{
+    o->disk = d;
+    o->bucket = k->bucket;
+    o->key = k->key;
+    o->log = NULL;
+    o->buf = NULL;
+    if (health_may_read(d->health, NULL) != ERR_OK || prepared_count(d->prepared) != 0 ||
+        find_object_now(d->tail, d->index, k->bucket, k->key, &o->row, NULL) != ERR_OK ||
+        !is_small_and_plain(&o->row) || hot_has(d->hot, &o->row.content, 0))
+        return false;
+    o->hot = hot_wants(d->hot, &o->row.content, 0);
+    if (begin_reading(o))
+        return true;
+    disk_once_end(o);
+    return false;
+}
+
+void
+disk_once_end(struct disk_once *o)
+{
+    iobuf_drop(&o->buf);
+    segment_drop(&o->log);
+}

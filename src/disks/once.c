@@ -1,0 +1,51 @@
+/* Small objects read without a fiber, of whichever disk has them. What needs a second disk is the long way's. */
+#include "disks/internal.h"
+
+/* The disk of the key, entered. NULL: there is more to it. */
+static struct disk *
+enter(struct disks *ds, const struct disks_key *k, struct disks_once *o)
+{
+    struct disk *d = one_enter(ds, &o->counted);
+    struct places p;
+
+    o->disks = d == NULL ? ds : NULL;
+    if (d != NULL)
+        return d;
+    if (k->copies > 1 || !atomic_load_explicit(&ds->settled, memory_order_acquire))
+        return NULL;
+    places_of(ds, k, &p);
+    o->slot = p.count > 0 ? p.at[0] : 0;
+    return p.count > 0 ? slot_enter(ds, o->slot) : NULL;
+}
+
+static void
+leave(struct disks_once *o)
+{
+    if (o->disks == NULL)
+        one_leave(o->counted);
+    else
+        slot_leave(o->disks, o->slot);
+}
+
+bool
+disks_once_begin(struct disks *ds, const struct disks_key *k, struct disks_once *o)
+{
+    struct disk *d = enter(ds, k, o);
+
+    if (d == NULL)
+        return false;
+    if (disk_once_begin(d, &k->at, &o->at)) {
+        if (o->disks != NULL)
+            o->at.row.disk = (uint16_t)o->slot;
+        return true;
+    }
+    leave(o);
+    return false;
+}
+
+void
+disks_once_end(struct disks_once *o)
+{
+    disk_once_end(&o->at);
+    leave(o);
+}
