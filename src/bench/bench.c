@@ -1,4 +1,4 @@
-/* bench: the verb. Makes what it reads, measures one operation, prints it, cleans up behind itself. */
+/* bench: the verbs but train. Makes what it reads, measures one operation, prints it, cleans up behind itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,10 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "bench/load.h"
+#include "bench/made.h"
 #include "bench/server_cpu.h"
 #include "bench/sizes.h"
+#include "bench/train.h"
 #include "cli/list_pages.h"
 #include "rt/file.h"
 #include "wire/json.h"
@@ -15,7 +17,6 @@
 #define CONCURRENCY_MAX CONNECTIONS_MAX
 #define SIZE_MAX_       (5ull << 30)
 #define READ_ROOM       KIB(256)
-#define FILL_AT_ONCE    32
 
 static const struct flag flags[] = {
     {"size", 's', "SIZES", "4KiB unless given; 1KiB-1MiB, or a mix: 4KiB:70,1MiB:30",
@@ -38,32 +39,33 @@ static const struct flag flags[] = {
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
-static const char *const examples[] = {
-    "forebay bench get s3://train --size 100KB -c 32",
-    "forebay bench put s3://scratch --size 4KiB --duration 30s -o json",
-    "forebay bench get s3://train/images/ --existing",
-    "forebay bench get s3://train/images/ --existing --epochs 2 -c 64",
-    "forebay bench mixed s3://scratch --rate 2000 --duration 1m --size 1KiB-1MiB",
-    "forebay bench list s3://scratch --objects 10000 -c 1",
-    NULL,
-};
-static const struct verb verb = {
-    .name = "bench",
-    .summary = "measure a server: get, put, mixed or list",
-    .arguments = "get|put|mixed|list s3://BUCKET[/PREFIX]",
-    .least = 2,
-    .most = 2,
-    .examples = examples,
-    .flags = flags,
-    .more =
-        "Objects are made under PREFIX/forebay-bench-XXXXXXXX/ and deleted at the end. "
-        "The loop is closed: a worker asks again when it has its answer. get reads in "
-        "random order. The first bytes of an answer are those of its body.\n"
-        "With --rate the loop is open: latency counts from when a request was due. CPU "
-        "seconds of the server are told when it is\na Forebay that lets us read "
-        "/_/metrics, "
-        "or by --pid.",
-};
+#define MORE                                                                             \
+    "Objects are made under PREFIX/forebay-bench-XXXXXXXX/ and deleted at the end. The " \
+    "loop is closed: a worker asks again when it has its answer. get reads in random "   \
+    "order. The first bytes of an answer are those of its body.\n"                       \
+    "With --rate the loop is open: latency counts from when a request was due. CPU "     \
+    "seconds of the server are told when it is\na Forebay that lets us read "            \
+    "/_/metrics, or by --pid."
+#define VERB(NAME, SUMMARY, ...)                                                         \
+    static const char *const NAME##_examples[] = {__VA_ARGS__, NULL};                    \
+    static const struct verb NAME##_verb = {                                             \
+        .name = "bench " #NAME,                                                          \
+        .summary = SUMMARY,                                                              \
+        .arguments = "s3://BUCKET[/PREFIX]",                                             \
+        .least = 1,                                                                      \
+        .most = 1,                                                                       \
+        .examples = NAME##_examples,                                                     \
+        .flags = flags,                                                                  \
+        .more = MORE,                                                                    \
+    }
+VERB(get, "measure GETs of a server", "forebay bench get s3://train --size 100KB -c 32",
+     "forebay bench get s3://train/images/ --existing --epochs 2 -c 64");
+VERB(put, "measure PUTs",
+     "forebay bench put s3://scratch --size 4KiB --duration 30s -o json");
+VERB(mixed, "measure GETs, PUTs, HEADs, lists and DELETEs at a time",
+     "forebay bench mixed s3://scratch --rate 2000 --duration 1m --size 1KiB-1MiB");
+VERB(list, "measure pages of listings",
+     "forebay bench list s3://scratch --objects 10000 -c 1");
 
 enum op { GET, PUT, LIST, HEAD, DELETE, MIXED, OPS_ };
 static const char *const op_names[] = {
@@ -86,12 +88,9 @@ struct bench {
     struct load_options load;
     bool existing, keep, measuring;
 
-    char *prefix; /* owned: of what is made, or what is there */
-    char *body;   /* owned: PUT's bytes */
-    char **keys;  /* owned: what is read */
+    struct made made;
+    char **keys; /* owned: what is read */
     size_t key_count, key_room;
-    uint64_t made; /* numbers below it may exist, once one does */
-    bool any;
     uint64_t seed;
     struct progress progress;
 };
@@ -113,17 +112,16 @@ take_u64(const struct args *a, const char *name, uint64_t least, uint64_t most,
                    (unsigned long long)least, (unsigned long long)most);
 }
 
-static enum err
-take_op(const char *text, enum op *out, struct errbuf *eb)
+/* "bench get": the second word of the verb. */
+static enum op
+op_of(const struct verb *v)
 {
-    static const enum op verbs[] = {GET, PUT, LIST, MIXED};
+    const char *name = strchr(v->name, ' ') + 1;
+    enum op op = GET;
 
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        if (strcmp(text, op_names[verbs[i]]) == 0) {
-            *out = verbs[i];
-            return ERR_OK;
-        }
-    return err_set(eb, ERR_BAD_REQUEST, "\"%s\": expected get, put, mixed or list", text);
+    while (strcmp(op_names[op], name) != 0)
+        op++;
+    return op;
 }
 
 /* "get=70,put=30" */
@@ -186,13 +184,12 @@ take_flags(struct bench *b, struct errbuf *eb)
     const struct args *a = b->s->args;
     const char *size = args_value(a, "size"), *duration = args_value(a, "duration");
     uint64_t concurrency = 16;
-    enum err rc = take_op(a->at[0], &b->op, eb);
+    enum err rc = place_remote(a->at[0], false, &b->place, eb);
 
+    b->op = op_of(a->verb);
     b->objects = 1000;
     b->existing = args_has(a, "existing");
     b->keep = args_has(a, "keep");
-    if (rc == ERR_OK)
-        rc = place_remote(a->at[1], false, &b->place, eb);
     if (rc == ERR_OK)
         rc = sizes_parse(size != NULL ? size : "4KiB", SIZE_MAX_, &b->sizes, eb);
     if (rc == ERR_OK && duration != NULL)
@@ -215,25 +212,10 @@ take_flags(struct bench *b, struct errbuf *eb)
 
 /* ---- keys and bodies ---- */
 
-/* "PREFIX/forebay-bench-XXXXXXXX/": nobody else's names. */
-static char *
-own_prefix(const struct place *p)
-{
-    bool slash = p->key.len > 0 && p->key.at[p->key.len - 1] != '/';
-    uint32_t mark;
-    char *out;
-
-    rt_random(&mark, sizeof mark);
-    if (asprintf(&out, "%.*s%sforebay-bench-%08x/", SPAN_ARG(p->key), slash ? "/" : "",
-                 mark) < 0)
-        abort();
-    return out;
-}
-
 static struct span
 numbered(const struct bench *b, uint64_t number, struct arena *a)
 {
-    return span_of(arena_printf(a, "%s%010llu", b->prefix, (unsigned long long)number));
+    return made_key(&b->made, number, a);
 }
 
 static uint64_t
@@ -243,23 +225,6 @@ next_random(struct bench *b)
     b->seed ^= b->seed >> 7;
     b->seed ^= b->seed << 17;
     return b->seed;
-}
-
-/* One piece of random bytes serves all objects; only their first bytes tell them apart. */
-static void
-make_body(struct bench *b)
-{
-    size_t len = READ_ROOM;
-
-    b->body = xmalloc(len);
-    if (b->seed == 0)
-        rt_random(&b->seed, sizeof b->seed);
-    b->seed |= 1;
-    for (size_t i = 0; i + 8 <= len; i += 8) {
-        uint64_t v = next_random(b);
-
-        memcpy(b->body + i, &v, 8);
-    }
 }
 
 static void
@@ -275,49 +240,13 @@ add_key(struct bench *b, struct span key)
 /* ---- one operation ---- */
 
 static enum err
-send_body(struct bench *b, struct s3_call *call, uint64_t number, struct errbuf *eb)
-{
-    uint64_t left = sizes_of(&b->sizes, number);
-    enum err rc = ERR_OK;
-
-    if (left >= 8) {
-        rc = s3_write(call, &number, 8, eb);
-        left -= 8;
-    }
-    while (rc == ERR_OK && left > 0) {
-        size_t n = MIN(left, (uint64_t)READ_ROOM);
-
-        rc = s3_write(call, b->body, n, eb);
-        left -= n;
-    }
-    return rc;
-}
-
-static enum err
 put_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
 {
     struct bench *b = arg;
-    struct arena *a = arena_new(KIB(8), MIB(1));
-    struct s3_put p = {.bucket = b->place.bucket,
-                       .key = numbered(b, number, a),
-                       .size = sizes_of(&b->sizes, number)};
-    struct s3_call *call = NULL;
-    struct s3_failure f;
-    struct span etag;
-    enum err rc;
 
-    b->made = MAX(b->made, number + 1);
-    rc = s3_put_begin(b->s->s3, &p, &call, eb);
-    if (rc == ERR_OK)
-        rc = send_body(b, call, number, eb);
-    if (rc == ERR_OK)
-        rc = s3_put_finish(call, a, &etag, &f, eb);
-    s3_end(&call);
-    arena_free(&a);
-    b->any = b->any || rc == ERR_OK;
-    out->bytes = p.size;
+    out->bytes = sizes_of(&b->sizes, number);
     out->kind = PUT;
-    return rc;
+    return made_put(&b->made, number, out->bytes, eb);
 }
 
 /* Reads an answer to its end; the client has looked whether its length was right. */
@@ -396,7 +325,7 @@ list_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
     struct bench *b = arg;
     struct arena *a = arena_new(KIB(64), MIB(64));
     struct s3_list l = {.bucket = b->place.bucket,
-                        .prefix = span_of(b->prefix),
+                        .prefix = b->existing ? b->place.key : span_of(b->made.prefix),
                         .start_after = span_of(b->keys[next_random(b) % b->key_count])};
     struct s3_list_page page = {0};
     struct s3_failure f;
@@ -406,19 +335,6 @@ list_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
     rc = s3_list_objects(b->s->s3, &l, a, &page, &f, eb);
     out->items = page.count;
     out->kind = LIST;
-    arena_free(&a);
-    return rc;
-}
-
-static enum err
-delete_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
-{
-    struct bench *b = arg;
-    struct arena *a = arena_new(KIB(4), MIB(1));
-    struct s3_failure f;
-    enum err rc = s3_delete(b->s->s3, b->place.bucket, numbered(b, number, a), &f, eb);
-
-    (void)out;
     arena_free(&a);
     return rc;
 }
@@ -452,7 +368,7 @@ mixed_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb
         left -= b->shares[op];
     if (op == DELETE && b->delete_next < b->put_done) {
         out->kind = DELETE;
-        return delete_one(b, b->objects + b->delete_next++, out, eb);
+        return made_delete(&b->made, b->objects + b->delete_next++, eb);
     }
     if (op == PUT || op == DELETE) {
         enum err rc = put_one(b, b->objects + b->put_next++, out, eb);
@@ -480,26 +396,10 @@ on_step(void *arg, const struct load_sample *sample)
         histogram_add(b->by_op[sample->kind], sample->took_ns);
 }
 
-/* `count` steps, beside what is measured. */
-static enum err
-many(struct bench *b, const char *what, load_step *step, uint64_t count,
-     struct errbuf *eb)
+static uint64_t
+size_of(const void *arg, uint64_t number)
 {
-    struct load_options o = {.concurrency = (unsigned)MIN(count, (uint64_t)FILL_AT_ONCE),
-                             .count = count,
-                             .on_step = on_step,
-                             .arg = b};
-    struct load_result *r = xcalloc(1, sizeof *r);
-    enum err rc;
-
-    progress_begin(&b->progress, what, b->s->quiet, count, 0);
-    rc = load_run(&o, step, b, r, eb);
-    if (rc == ERR_OK && r->errors > 0)
-        rc = err_set(eb, ERR_IO, "%s %llu of %llu: %s", what, (unsigned long long)r->done,
-                     (unsigned long long)count, r->first_error.text);
-    progress_end(&b->progress);
-    free(r);
-    return rc;
+    return sizes_of(arg, number);
 }
 
 static enum err
@@ -517,19 +417,17 @@ prepare(struct bench *b, struct errbuf *eb)
     struct arena *a;
     enum err rc = ERR_OK;
 
-    make_body(b);
+    b->seed = made_init(&b->made, b->s, &b->place, b->seed);
     if (b->existing) {
-        b->prefix = xmemdup0(b->place.key.at, b->place.key.len);
         rc = list_pages(b->s, b->place.bucket, b->place.key, SPAN(""), on_entry, b, eb);
         if (rc == ERR_OK && b->key_count == 0)
             rc = err_set(eb, ERR_NOT_FOUND, "there is nothing under \"%s\"",
                          b->place.text);
         return rc;
     }
-    b->prefix = own_prefix(&b->place);
     if (b->op == PUT)
         return ERR_OK;
-    rc = many(b, "made", put_one, b->objects, eb);
+    rc = made_fill(&b->made, b->objects, size_of, &b->sizes, eb);
     a = arena_new(KIB(64), MIB(1));
     for (uint64_t i = 0; rc == ERR_OK && i < b->objects; i++) {
         add_key(b, numbered(b, i, a));
@@ -543,15 +441,7 @@ prepare(struct bench *b, struct errbuf *eb)
 static enum err
 clean_up(struct bench *b, struct errbuf *eb)
 {
-    struct rt_shield shield;
-    enum err rc;
-
-    if (b->existing || b->keep || !b->any)
-        return ERR_OK;
-    rt_shield_begin(&shield);
-    rc = many(b, "deleted", delete_one, b->made, eb);
-    rt_shield_end(&shield);
-    return rc;
+    return b->existing || b->keep ? ERR_OK : made_remove(&b->made, eb);
 }
 
 static void
@@ -563,8 +453,7 @@ bench_fini(struct bench *b)
         free(b->by_op[i]);
     free(b->order);
     free(b->keys);
-    free(b->prefix);
-    free(b->body);
+    made_fini(&b->made);
 }
 
 /* ---- what is told ---- */
@@ -721,7 +610,7 @@ act(struct session *s)
     code = rc != ERR_OK ? session_fail(s, rc) : r->errors > 0 ? EXIT_DIFFERS : EXIT_OK_;
     if (clean_up(&b, &left) != ERR_OK) {
         fprintf(stderr, "forebay: what was made under \"%s\" is not all gone: %s\n",
-                b.prefix, left.text);
+                b.made.prefix, left.text);
         code = code == EXIT_OK_ ? EXIT_DIFFERS : code;
     }
     bench_fini(&b);
@@ -734,4 +623,14 @@ run(const struct args *a)
 {
     return session_run(a, act, NULL);
 }
-const struct cli_verb cli_bench = {&verb, run};
+static const struct cli_verb bench_get = {&get_verb, run}, bench_put = {&put_verb, run},
+                             bench_mixed = {&mixed_verb, run},
+                             bench_list = {&list_verb, run};
+static const struct verb group = {
+    .name = "bench",
+    .summary = "measure a server: get, put, mixed or list; train: emulated accelerators",
+    .arguments = "VERB",
+};
+static const struct cli_verb *const verbs[] = {&bench_get,  &bench_put,   &bench_mixed,
+                                               &bench_list, &bench_train, NULL};
+const struct cli_group cli_bench_group = {&group, verbs};

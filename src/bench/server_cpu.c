@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "base/num.h"
 
-static double
-of_process(const char *pid)
+double
+server_cpu_of(const char *pid)
 {
     unsigned long user = 0, system = 0;
     char path[64], line[1024] = "";
@@ -57,5 +57,5 @@ of_metrics(struct session *s)
 double
 server_cpu(struct session *s, const char *pid)
 {
-    return pid != NULL ? of_process(pid) : of_metrics(s);
+    return pid != NULL ? server_cpu_of(pid) : of_metrics(s);
 }

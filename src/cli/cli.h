@@ -46,4 +46,4 @@ extern const struct cli_verb cli_disk_ls, cli_disk_add, cli_disk_drain, cli_disk
 extern const struct cli_verb cli_backup, cli_restore;
 extern const struct cli_verb cli_disk_check, cli_disk_rebuild, cli_disk_export,
     cli_disk_import, cli_disk_scrub;
-extern const struct cli_verb cli_bench; /* bench/bench.c, a room further down */
+extern const struct cli_group cli_bench_group; /* bench/bench.c, a room further down */

@@ -186,8 +186,9 @@ run_within(struct run *r)
 static enum exit_code
 run_session(struct run *r)
 {
-    struct rt_options o = {.engine = RT_EPOLL, .loops = 1, .workers = 4};
     struct session *s = &r->s;
+    struct rt_options o = {
+        .engine = RT_EPOLL, .loops = MAX(s->loops, 1u), .workers = s->loops > 1 ? 8 : 4};
     enum err rc;
 
     if (shared != NULL)
@@ -211,6 +212,16 @@ enum exit_code
 session_run(const struct args *a, enum exit_code (*fn)(struct session *s), void *arg)
 {
     struct run r = {.s = {.args = a, .arg = arg}, .fn = fn};
+
+    return run_session(&r);
+}
+
+enum exit_code
+session_run_wide(const struct args *a, enum exit_code (*fn)(struct session *s),
+                 unsigned loops, unsigned connections)
+{
+    struct run r = {.s = {.args = a, .loops = loops, .connections = connections},
+                    .fn = fn};
 
     return run_session(&r);
 }

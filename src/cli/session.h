@@ -36,6 +36,7 @@ struct session {
     bool quiet;
     bool within;          /* one of many in a batch: no progress, no sums */
     unsigned connections; /* at once; 0: 64 */
+    unsigned loops;       /* 0: one */
     bool own_keys;        /* never the AWS chain: it is for somebody else */
     struct errbuf eb;
     void *arg;
@@ -46,6 +47,10 @@ enum exit_code session_run(const struct args *a, enum exit_code (*fn)(struct ses
 /* The same, never signing with keys of the AWS chain. */
 enum exit_code session_run_own_keys(const struct args *a,
                                     enum exit_code (*fn)(struct session *s), void *arg);
+/* The same on loop 0 of several, with up to so many connections at once: for benchmarks. */
+enum exit_code session_run_wide(const struct args *a,
+                                enum exit_code (*fn)(struct session *s), unsigned loops,
+                                unsigned connections);
 /* batch: sessions that begin on this loop from now on use the server, the keys and the connections of `s`; NULL: no more. */
 void session_share(struct session *s);
 /* Without a loop: where is the server? Owned by the caller. */

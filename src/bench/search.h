@@ -1,0 +1,18 @@
+/* search: the largest number that passes, in few tries: doubled until one fails, then between the two, where the one that failed
+ * may say what it lets hope for. Passing is taken to be monotonic. Plain data.
+ */
+#pragma once
+#include <stdbool.h>
+
+struct search {
+    unsigned good; /* the largest that passed; 0: none */
+    unsigned bad;  /* the smallest that failed; most + 1: none */
+    unsigned most;
+    unsigned hope; /* to be tried next, if it lies between the two; 0: nothing */
+    bool said;     /* `hope` is what one that failed said */
+};
+void search_init(struct search *s, unsigned most);
+/* The next to try; 0: it is over, and `good` is the result. */
+unsigned search_next(const struct search *s);
+/* `hope`: about how many would pass, as one that failed says; 0: it does not. */
+void search_told(struct search *s, unsigned tried, bool passed, unsigned hope);

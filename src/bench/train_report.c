@@ -1,0 +1,204 @@
+/* What `bench train` tells, as text and as JSON. */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "bench/train.h"
+
+#define GIB_BYTES ((double)(1u << 30))
+
+static const struct {
+    const char *name, *json;
+    double q;
+} shares[] = {{"p50", "p50_ms", 0.5},
+              {"p90", "p90_ms", 0.9},
+              {"p99", "p99_ms", 0.99},
+              {"p99.9", "p999_ms", 0.999},
+              {"max", "max_ms", 1}};
+
+static double
+bytes_s(const struct train_trial *t)
+{
+    return (double)t->result->bytes / MAX(t->result->seconds, 1e-9);
+}
+
+void
+train_print_trial(const struct train_trial *trial, FILE *out)
+{
+    const struct train_result *r = trial->result;
+    char rate[NUM_SIZE_TEXT], what[32] = "try";
+
+    if (trial->epoch > 0)
+        snprintf(what, sizeof what, "epoch %u", trial->epoch);
+    num_size_text((uint64_t)bytes_s(trial), rate);
+    if (r->counted == 0)
+        fprintf(out,
+                "%-9s %4u accelerators  too few steps for a utilisation: %llu in %.1f s, "
+                "%s/s\n",
+                what, trial->accelerators, (unsigned long long)r->steps, r->seconds,
+                rate);
+    else
+        fprintf(out,
+                "%-9s %4u accelerators  AU %5.1f %%%s  %9.0f samples/s  %10s/s  wait p99 "
+                "%.1f ms\n",
+                what, trial->accelerators, r->au * 100,
+                trial->epoch > 0 ? "" : (trial->passed ? " ok  " : " low "), r->samples_s,
+                rate, (double)histogram_at(&r->wait, 0.99) / 1e6);
+}
+
+static void
+print_latency(FILE *out, const char *what, const struct histogram *h)
+{
+    fprintf(out, "%-13s", what);
+    for (size_t i = 0; i < ARRAY_LEN(shares); i++)
+        fprintf(out, "%s %.2f ms  ", shares[i].name,
+                (double)histogram_at(h, shares[i].q) / 1e6);
+    fputc('\n', out);
+}
+
+static void
+print_result(const struct train *t, const struct train_trial *b, FILE *out)
+{
+    char rate[NUM_SIZE_TEXT];
+
+    num_size_text((uint64_t)(b->result->samples_s * t->roofline.sample_bytes), rate);
+    fprintf(out,
+            "%-13s%u accelerators at AU %.1f %% (floor %.0f %%): %.0f samples/s, %s/s\n",
+            "result", b->accelerators, b->result->au * 100, t->profile.floor * 100,
+            b->result->samples_s, rate);
+    if (t->runs > 1 && b->epoch == 0)
+        fprintf(out, "%-13sAU %.1f to %.1f %% in %u runs, the median counts\n", "spread",
+                b->au_least * 100, b->au_most * 100, t->runs);
+    print_latency(out, "batch waits", &b->result->wait);
+    print_latency(out, "requests", &b->result->took);
+    if (b->used.server_cpu_s >= 0 && b->result->bytes > 0)
+        fprintf(out, "%-13s%.2f s of CPU a GiB, %.2f s a 1,000 requests\n", "server",
+                b->used.server_cpu_s / ((double)b->result->bytes / GIB_BYTES),
+                b->used.server_cpu_s * 1000 / (double)MAX(b->result->requests, 1u));
+    if (b->result->errors > 0)
+        fprintf(out, "%-13s%llu, each tried again; the first: %s\n", "errors",
+                (unsigned long long)b->result->errors, b->result->first_error.text);
+}
+
+void
+train_print(const struct train *t, FILE *out)
+{
+    const struct profile *p = &t->profile;
+    char data[NUM_SIZE_TEXT], sample[NUM_SIZE_TEXT];
+    struct buf text;
+
+    fprintf(out, "\nemulated accelerators: the method of the field's storage benchmarks, "
+                 "scaled down; no result of one\n");
+    fprintf(out, "%-13s%s: batch %u, %.2f ms a step, %s a sample: %.0f samples/s each\n",
+            "profile", p->name, p->batch, (double)p->step_ns / 1e6,
+            num_size_text((uint64_t)t->roofline.sample_bytes, sample),
+            profile_samples_s(p));
+    fprintf(out,
+            "%-13s%u files, %s; each accelerator %u readers, %u batches ahead; %.0f "
+            "s a try\n",
+            "data", t->set.count, num_size_text(t->set.bytes, data), t->readers,
+            t->prefetch, (double)t->duration_ms / 1000);
+    if (t->best != NULL)
+        print_result(t, t->best, out);
+    else
+        fprintf(out, "%-13snot even %u above the floor of %.0f %%\n", "result",
+                MAX(t->accelerators, 1u), p->floor * 100);
+    buf_init(&text, KIB(64));
+    buf_printf(&text, "\nof the run with %u accelerators:\n", t->judged->accelerators);
+    roofline_text(&t->roofline, &text);
+    buf_puts(&text, "\n");
+    roofline_verdict(&t->roofline, &text);
+    fprintf(out, "%.*s\n", SPAN_ARG(buf_span(&text)));
+    buf_fini(&text);
+}
+
+/* ---- JSON ---- */
+
+static void
+json_latency(struct json *j, const char *key, const struct histogram *h)
+{
+    json_open_object(j, key);
+    json_f64(j, "mean_ms", histogram_mean(h) / 1e6);
+    for (size_t i = 0; i < ARRAY_LEN(shares); i++)
+        json_f64(j, shares[i].json, (double)histogram_at(h, shares[i].q) / 1e6);
+    json_end(j);
+}
+
+static void
+json_trial(struct json *j, const char *key, const struct train_trial *t)
+{
+    const struct train_result *r = t->result;
+
+    json_open_object(j, key);
+    json_u64(j, "accelerators", t->accelerators);
+    if (t->epoch > 0)
+        json_u64(j, "epoch", t->epoch);
+    json_f64(j, "au", r->au);
+    json_f64(j, "au_of_worst", r->au_least);
+    json_f64(j, "au_least", t->au_least);
+    json_f64(j, "au_most", t->au_most);
+    json_bool(j, "passed", t->passed);
+    json_u64(j, "steps", r->steps);
+    json_u64(j, "steps_counted", r->counted);
+    json_u64(j, "samples", r->samples);
+    json_u64(j, "bytes", r->bytes);
+    json_u64(j, "requests", r->requests);
+    json_u64(j, "errors", r->errors);
+    json_f64(j, "seconds", r->seconds);
+    json_f64(j, "samples_per_second", r->samples_s);
+    json_f64(j, "bytes_per_second", bytes_s(t));
+    json_latency(j, "batch_wait", &r->wait);
+    json_latency(j, "request", &r->took);
+    if (t->used.server_cpu_s >= 0)
+        json_f64(j, "server_cpu_seconds", t->used.server_cpu_s);
+    json_f64(j, "client_cpu_seconds", t->used.client_cpu_s);
+    if (t->used.disk_bytes >= 0)
+        json_f64(j, "server_disk_bytes", t->used.disk_bytes);
+    if (t->used.backend_bytes >= 0)
+        json_f64(j, "backend_bytes", t->used.backend_bytes);
+    json_end(j);
+}
+
+static void
+json_profile(struct json *j, const struct profile *p)
+{
+    json_open_object(j, "profile");
+    json_text(j, "name", p->name);
+    json_u64(j, "batch", p->batch);
+    json_f64(j, "step_ms", (double)p->step_ns / 1e6);
+    json_u64(j, "sample_bytes", p->sample_bytes);
+    json_u64(j, "samples_per_file", p->samples_per_file);
+    json_f64(j, "floor", p->floor);
+    json_end(j);
+}
+
+void
+train_print_json(const struct train *t, FILE *out)
+{
+    struct buf text;
+    struct json j;
+
+    buf_init(&text, MIB(4));
+    json_begin(&j, &text);
+    json_open_object(&j, NULL);
+    json_text(&j, "test", "emulated accelerators");
+    json_text(&j, "endpoint", t->s->endpoint);
+    json_profile(&j, &t->profile);
+    json_u64(&j, "files", t->set.count);
+    json_u64(&j, "data_bytes", t->set.bytes);
+    json_u64(&j, "readers", t->readers);
+    json_u64(&j, "prefetch", t->prefetch);
+    json_u64(&j, "runs", t->runs);
+    json_open_array(&j, "trials");
+    for (unsigned i = 0; i < t->trial_count; i++)
+        json_trial(&j, NULL, &t->trials[i]);
+    json_end(&j);
+    if (t->best != NULL)
+        json_trial(&j, "best", t->best);
+    else
+        json_text(&j, "best", NULL);
+    roofline_json(&t->roofline, &j, "roofline");
+    json_end(&j);
+    fprintf(out, "%.*s\n", SPAN_ARG(buf_span(&text)));
+    buf_fini(&text);
+}

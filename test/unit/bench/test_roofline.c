@@ -1,0 +1,214 @@
+/* The verdict names the resource that was used up; the search finds the largest number that passes; profiles are as the field has
+ * them; the picture is XML. */
+#include "bench/roofline.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "bench/profile.h"
+#include "bench/search.h"
+#include "check.h"
+
+/* ---- the verdict ---- */
+
+static struct roofline
+plain(double au)
+{
+    struct roofline r = {.profile = "retinanet-b200",
+                         .sample_bytes = 322957,
+                         .demand = 505,
+                         .floor = 0.85,
+                         .judged = {10, 5050 * au, au, au >= 0.85}};
+
+    for (enum ceiling c = 0; c < CEILINGS_; c++)
+        roofline_set(&r, c, 50000, "measured");
+    roofline_add_run(&r, &r.judged);
+    return r;
+}
+
+static void
+check_says(const struct roofline *r, enum ceiling want, const char *says)
+{
+    struct buf text;
+
+    buf_init(&text, KIB(8));
+    CHECK(roofline_limit(r) == want);
+    roofline_verdict(r, &text);
+    buf_putc(&text, '\0');
+    CHECK_SAYS(text.at, says);
+    buf_fini(&text);
+}
+
+static void
+test_each_resource_is_named(void)
+{
+    static const char *const says[CEILINGS_] = {
+        "The network limits",       "The way to the server",
+        "The server's disks limit", "The server's CPU limits",
+        "The CPU of this client",   "client and server share",
+        "stands behind the server", "Too few requests at a time"};
+
+    for (enum ceiling c = 0; c < CEILINGS_; c++) {
+        struct roofline r = plain(0.7);
+
+        roofline_set(&r, c, 3600, "measured");
+        check_says(&r, c, says[c]);
+        check_says(&r, c, "98 % of 3600");
+        check_says(&r, c, "the next ceiling is");
+    }
+}
+
+static void
+test_nothing_limits(void)
+{
+    struct roofline r = plain(0.995);
+
+    roofline_set(&r, CEILING_SERVER_CPU, 5100, "nearly all");
+    check_says(&r, CEILINGS_, "Storage does not limit this run: 10 accelerators");
+    r = plain(0.8);
+    check_says(&r, CEILINGS_, "No resource is used up");
+}
+
+/* A resource is told before the way that leads through it, and that before how often it is asked. */
+static void
+test_the_cause_is_told_not_what_follows(void)
+{
+    struct roofline r = plain(0.7);
+
+    roofline_set(&r, CEILING_IN_FLIGHT, 3535, "always full where something else is slow");
+    roofline_set(&r, CEILING_PATH, 3600, "as slow as the CPU in it");
+    roofline_set(&r, CEILING_SERVER_CPU, 3700, "measured");
+    check_says(&r, CEILING_SERVER_CPU, "The server's CPU limits");
+    roofline_set(&r, CEILING_SERVER_CPU, 9000, "measured");
+    check_says(&r, CEILING_PATH, "The way to the server");
+}
+
+static void
+test_others_are_not_us(void)
+{
+    struct roofline r = plain(0.7);
+
+    roofline_set(&r, CEILING_MACHINE_CPU, 3540, "busy");
+    r.others = 0.9;
+    check_says(&r, CEILING_MACHINE_CPU, "Other work on this machine limits");
+}
+
+static void
+test_what_is_not_known_is_said(void)
+{
+    struct roofline r = plain(0.7);
+    struct buf text;
+
+    roofline_set(&r, CEILING_DISK, 0, "not measured: %s", "no such folder");
+    buf_init(&text, KIB(8));
+    roofline_text(&r, &text);
+    buf_putc(&text, '\0');
+    CHECK_SAYS(text.at, "not measured: no such folder");
+    buf_fini(&text);
+}
+
+static unsigned
+count_of(const char *text, const char *what)
+{
+    unsigned n = 0;
+
+    for (const char *at = strstr(text, what); at != NULL; at = strstr(at + 1, what))
+        n++;
+    return n;
+}
+
+static void
+test_the_picture(void)
+{
+    struct roofline r = plain(0.7);
+    struct buf text;
+
+    roofline_add_run(&r, &(struct roofline_run){4, 2020, 1, true});
+    roofline_set(&r, CEILING_DISK, 0, "not known");
+    buf_init(&text, MIB(1));
+    roofline_svg(&r, &text);
+    buf_putc(&text, '\0');
+    CHECK(!text.full);
+    CHECK(strncmp(text.at, "<svg xmlns=", 11) == 0);
+    CHECK_U64(count_of(text.at, "<circle"), 2);
+    CHECK_U64(count_of(text.at, "class=\"ceiling\"") +
+                  count_of(text.at, "class=\"limit\""),
+              CEILINGS_ - 1);
+    CHECK_U64(count_of(text.at, "\"nan"), 0);
+    CHECK_U64(count_of(text.at, "\"inf"), 0);
+    CHECK_U64(count_of(text.at, "<text"), count_of(text.at, "</text>"));
+    buf_fini(&text);
+}
+
+/* ---- the search ---- */
+
+/* Tries until it is over; how many there were in *tries. */
+static unsigned
+search_for(unsigned truth, unsigned most, bool hopes, unsigned *tries)
+{
+    struct search s;
+    unsigned n;
+
+    *tries = 0;
+    search_init(&s, most);
+    while ((n = search_next(&s)) > 0 && ++*tries < 100) {
+        CHECK(n >= 1 && n <= most);
+        search_told(&s, n, n <= truth, hopes && n > truth ? truth : 0);
+    }
+    return s.good;
+}
+
+static void
+test_the_search_finds_it(void)
+{
+    unsigned tries;
+
+    for (unsigned most = 1; most <= 70; most++)
+        for (unsigned truth = 0; truth <= most; truth++) {
+            CHECK_U64(search_for(truth, most, false, &tries), truth);
+            CHECK(tries <= 15);
+            CHECK_U64(search_for(truth, most, true, &tries), truth);
+            CHECK(tries <= 10);
+        }
+}
+
+/* ---- profiles ---- */
+
+static void
+test_profiles(void)
+{
+    struct profile p;
+    struct errbuf eb = {{0}};
+    double sum = 0;
+
+    CHECK(profile_find("retinanet-b200", &p, &eb) == ERR_OK);
+    CHECK(p.batch == 24 && p.sample_bytes == 322957 && p.floor == 0.85);
+    CHECK((int)(profile_samples_s(&p) + 0.5) == 505);
+    CHECK_U64(profile_samples_in(&p, 10), 1);
+    CHECK_U64(profile_file_bytes(&p, 5), 322957);
+    CHECK(profile_find("resnet50-h100", &p, &eb) == ERR_OK);
+    CHECK((int)(profile_samples_s(&p) + 0.5) == 1786);
+    CHECK_U64(profile_samples_in(&p, profile_file_bytes(&p, 0)), 1251);
+    CHECK(profile_find("unet3d-h100", &p, &eb) == ERR_OK);
+    for (unsigned i = 0; i < 1000; i++)
+        sum += (double)profile_file_bytes(&p, i) / 1000;
+    CHECK(sum > 140e6 && sum < 153e6);
+    CHECK(profile_find("nonsense", &p, &eb) == ERR_BAD_REQUEST);
+    CHECK_SAYS(eb.text, "retinanet-b200");
+    CHECK_SAYS(eb.text, "flux-b200");
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_each_resource_is_named);
+    RUN(test_nothing_limits);
+    RUN(test_the_cause_is_told_not_what_follows);
+    RUN(test_others_are_not_us);
+    RUN(test_what_is_not_known_is_said);
+    RUN(test_the_picture);
+    RUN(test_the_search_finds_it);
+    RUN(test_profiles);
+    return check_done();
+}
