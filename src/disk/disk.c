@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "disk/ahead.h"
 #include "disk/commit.h"
 #include "disk/compact.h"
 #include "disk/evict.h"
@@ -328,6 +329,7 @@ disk_free(struct disk **dp)
     puncher_free(&d->puncher);
     heat_free(&d->heat);
     evictor_free(&d->evictor);
+    ahead_free(&d->ahead);
     space_free(&d->space);
     retired_fini(&d->home.retired);
     if (d->o.hot == NULL)
@@ -359,6 +361,7 @@ stop_fibers(struct disk *d)
     space_stop(d->space);
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         committer_stop(d, (enum disk_class)c);
+    ahead_stop(d);
     flusher_stop(d);
     health_stop(d->health);
 }
@@ -385,6 +388,8 @@ open_on_home(void *arg)
         rc = flusher_start(d, eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = committer_start(d, (enum disk_class)c, eb);
+    if (rc == ERR_OK)
+        rc = ahead_start(d, eb);
     if (rc == ERR_OK)
         rc = scrub_start(d, eb);
     if (rc == ERR_OK)

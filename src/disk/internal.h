@@ -108,6 +108,7 @@ struct compactor; /* compact.h */
 struct puncher;   /* punch.h */
 struct heat;      /* heat.h */
 struct evictor;   /* evict.h */
+struct ahead;     /* ahead.h */
 
 #define SEGMENT_TABLE_TOP  4096
 #define SEGMENT_TABLE_PAGE 4096
@@ -140,6 +141,7 @@ struct disk {
     struct puncher *puncher;
     struct heat *heat;
     struct evictor *evictor;
+    struct ahead *ahead; /* NULL: the check's */
 
     /* Any loop. */
     segment_slot

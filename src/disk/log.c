@@ -4,13 +4,11 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "disk/ahead.h"
 #include "disk/health.h"
 #include "disk/segment.h"
 #include "disk/space.h"
 #include "rt/point.h"
-
-#define LOG_BYTES_LEAST MIB(16)
-#define LOG_BYTES_MOST  MIB(256)
 
 static enum err
 give_up(struct disk *d, enum disk_class class, enum err rc, struct errbuf *eb)
@@ -123,5 +121,7 @@ log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
     if (sync)
         log->synced_group = log->next_group;
     log->next_group++;
+    if (class == DISK_NATIVE)
+        ahead_log_grew(d, s);
     return ERR_OK;
 }

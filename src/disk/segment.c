@@ -212,10 +212,10 @@ segment_discard(struct disk *d, enum disk_class class, const char *name)
     rt_shield_end(&shield);
 }
 
-enum err
-segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
-             uint64_t first_group, uint64_t bytes, struct segment **out,
-             struct errbuf *eb)
+/* The file with its header; not in the table. */
+static enum err
+make_file(struct disk *d, enum disk_class class, enum segment_kind kind,
+          uint64_t first_group, uint64_t bytes, struct segment **out, struct errbuf *eb)
 {
     char name[SEGMENT_NAME_ROOM];
     struct segment *s;
@@ -252,28 +252,51 @@ segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
         segment_drop(&s);
         return rc;
     }
-    if (kind != SEGMENT_ONE)
-        table_add(s);
     POINT(SEGMENT_MADE);
     *out = s;
     return ERR_OK;
+}
+
+enum err
+segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
+             uint64_t first_group, uint64_t bytes, struct segment **out,
+             struct errbuf *eb)
+{
+    enum err rc = make_file(d, class, kind, first_group, bytes, out, eb);
+
+    if (rc == ERR_OK && kind != SEGMENT_ONE)
+        table_add(*out);
+    return rc;
 }
 
 /* ---- spares ---- */
 
 #define PIN_WAIT_MS 10u
 #define PIN_WAITS   500u /* readers of logs hold them for one read */
+#define ZEROS_PIECE (1u << 20)
 
+/* `len` bytes of them, or until *stop. */
 static enum err
-write_zeros(struct segment *s, uint64_t offset, struct errbuf *eb)
+write_zeros(struct segment *s, uint64_t offset, uint64_t len, const bool *stop,
+            struct errbuf *eb)
 {
+    uint32_t room = (uint32_t)MIN(len, ZEROS_PIECE);
     struct iobuf *b;
-    enum err rc = iobuf_get(DISK_ALIGN, &b);
+    enum err rc = iobuf_get(room, &b);
 
     if (rc != ERR_OK)
         return err_set(eb, rc, "no buffer to clear a log");
-    memset(b->at, 0, DISK_ALIGN);
-    rc = rt_write(s->file, offset, b, 0, DISK_ALIGN, RT_BACKGROUND, eb);
+    memset(b->at, 0, room);
+    while (rc == ERR_OK && len > 0) {
+        uint32_t n = (uint32_t)MIN(len, room);
+
+        if (stop != NULL && *stop)
+            rc = ERR_CANCELLED;
+        else
+            rc = rt_write(s->file, offset, b, 0, n, RT_BACKGROUND, eb);
+        offset += n;
+        len -= n;
+    }
     iobuf_drop(&b);
     return rc;
 }
@@ -291,7 +314,7 @@ make_spare(struct segment *s, struct errbuf *eb)
     if (rc == ERR_OK)
         rc = rt_sync(s->file, eb);
     if (rc == ERR_OK)
-        rc = write_zeros(s, DISK_ALIGN, eb);
+        rc = write_zeros(s, DISK_ALIGN, DISK_ALIGN, NULL, eb);
     if (rc == ERR_OK)
         rc = rt_sync(s->file, eb);
     s->home.used = DISK_ALIGN;
@@ -339,13 +362,53 @@ segment_retire(struct disk *d, struct segment **sp, struct errbuf *eb)
     s->home.counted = 0;
     if (spare && atomic_load(&s->refs) == 1) {
         rc = make_spare(s, eb);
-        if (rc == ERR_OK) {
+        if (rc == ERR_OK && d->home.spare[class] == NULL) {
             d->home.spare[class] = s;
             return ERR_OK;
         }
     }
     rc = unlink_log(d, class, s->id, eb);
     segment_drop(&s); /* whoever still reads keeps the file */
+    return rc;
+}
+
+/* As large as the next log of the class wants to be. */
+static uint64_t
+bytes_of_next(const struct disk *d, enum disk_class class, enum segment_kind kind,
+              uint64_t from, uint64_t most)
+{
+    uint64_t holds = atomic_load(&d->used_bytes[class]);
+
+    return align_down(
+        MIN(most, MAX(from, kind == SEGMENT_LOG ? holds / LOG_SHARE : holds)),
+        DISK_ALIGN);
+}
+
+/* The header comes first: after a crash in the middle of the zeros a start knows it for a spare. */
+enum err
+segment_make_spare(struct disk *d, enum disk_class class, const bool *stop,
+                   struct errbuf *eb)
+{
+    uint64_t bytes = bytes_of_next(d, class, SEGMENT_LOG, LOG_BYTES_LEAST,
+                                   MIN(d->o.segment_bytes, LOG_BYTES_MOST));
+    struct segment *s;
+    enum err rc = space_leaves_reserve(d->space, bytes, eb);
+
+    if (rc == ERR_OK)
+        rc = make_file(d, class, SEGMENT_LOG, 0, bytes, &s, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = write_zeros(s, DISK_ALIGN, bytes - DISK_ALIGN, stop, eb);
+    if (rc == ERR_OK)
+        rc = rt_sync(s->file, eb);
+    if (rc == ERR_OK && d->home.spare[class] == NULL && !space_is_tight(d->space)) {
+        d->home.spare[class] = s;
+        return ERR_OK;
+    }
+    if (unlink_log(d, class, s->id, NULL) != ERR_OK)
+        LOG(LOG_WARN, "disk.unlink_failed", "a spare log stays until the next start",
+            L_U64("segment", s->id));
+    segment_drop(&s);
     return rc;
 }
 
@@ -395,15 +458,13 @@ segment_make_shared(struct disk *d, enum disk_class class, enum segment_kind kin
                     struct segment **out, struct errbuf *eb)
 {
     uint64_t least = align_up(2 * DISK_ALIGN + room, DISK_ALIGN);
-    uint64_t holds = atomic_load(&d->used_bytes[class]);
-    uint64_t bytes =
-        MIN(most, MAX(from, kind == SEGMENT_LOG ? holds / LOG_SHARE : holds));
+    uint64_t bytes = bytes_of_next(d, class, kind, from, most);
     enum err rc;
 
     *out = kind == SEGMENT_LOG ? take_spare(d, class, first_group, least) : NULL;
     if (*out != NULL)
         return ERR_OK;
-    bytes = MAX(align_down(bytes, DISK_ALIGN), least);
+    bytes = MAX(bytes, least);
     for (;;) {
         rc = segment_make(d, class, kind, first_group, bytes, out, eb);
         if (rc != ERR_NO_SPACE || bytes == least)

@@ -9,6 +9,8 @@
 #include "disk/member.h"
 
 #define SEGMENT_NAME_ROOM 24
+#define LOG_BYTES_LEAST   MIB(16)
+#define LOG_BYTES_MOST    MIB(256)
 const char *segment_kind_name(enum segment_kind kind); /* "log", "body", "one" */
 void segment_name(enum segment_kind kind, uint32_t id, char out[SEGMENT_NAME_ROOM]);
 bool segment_name_parse(const char *name, enum segment_kind *kind, uint32_t *id);
@@ -42,6 +44,10 @@ enum err segment_remove(struct disk *d, enum disk_class class, enum segment_kind
  * may switch. */
 enum err segment_retire(struct disk *d, struct segment **sp,
                         struct errbuf *eb) MUST_CHECK;
+/* Makes the log that the class will need next, as its spare: written full of zeros, durable. What is not wanted any more
+ * when it is ready (there is a spare by then, room is tight, *stop) is removed again. Home; may switch. */
+enum err segment_make_spare(struct disk *d, enum disk_class class, const bool *stop,
+                            struct errbuf *eb) MUST_CHECK;
 /* Unlinks the spare: for want of room, at the end. Home; may switch. */
 void segment_drop_spare(struct disk *d, enum disk_class class);
 static inline bool

@@ -1,0 +1,18 @@
+/* ahead: the fiber that makes the next native log before it is needed, and writes it full of zeros.
+ *
+ * A group that overwrites written blocks changes nothing of the file's form, so its sync flushes the disk and no more;
+ * in blocks that were only allocated each sync is a commit of the file system's journal too, twice the time
+ * (docs/decisions/0008-durable-puts.md). What is ready becomes the spare of the class (segment.h): the log that is
+ * full takes it without waiting for a file to be made. A spare that compaction left does as well, then nothing is made.
+ *
+ * Home loop.
+ */
+#pragma once
+#include "disk/internal.h"
+
+enum err ahead_start(struct disk *d, struct errbuf *eb) MUST_CHECK;
+void ahead_stop(struct disk *d); /* within one write. Switches. */
+void ahead_free(struct ahead **ap);
+
+/* The native log has grown: once it is a quarter full, the next one is made. */
+void ahead_log_grew(struct disk *d, const struct segment *log);

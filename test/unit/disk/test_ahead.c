@@ -1,0 +1,128 @@
+/* The native log that comes next is made before it is needed, written full of zeros; the full one is followed by it, a
+ * start removes one that nobody used, and what was written over zeros is replayed. Protects D1 beside the speed of
+ * durable PUTs. Power cuts while it is made are sim_disk's and sim_disk_space's. */
+#include "world.h"
+
+#include "disk/internal.h"
+
+#define BYTES 100000u
+
+static char *data; /* BYTES */
+
+static struct disk *
+open_disk(void)
+{
+    struct disk_options o = world_options();
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    return d;
+}
+
+static const char *
+name(unsigned n)
+{
+    static char text[32];
+
+    snprintf(text, sizeof text, "key-%04u", n);
+    return text;
+}
+
+/* Loose: what is waited for takes milliseconds. */
+static struct segment *
+spare_of(struct disk *d)
+{
+    for (unsigned i = 0; i < 2000 && d->home.spare[DISK_NATIVE] == NULL; i++)
+        CHECK(rt_sleep_ms(10) == ERR_OK);
+    CHECK(d->home.spare[DISK_NATIVE] != NULL);
+    return d->home.spare[DISK_NATIVE];
+}
+
+static bool
+is_there(uint32_t id)
+{
+    char path[700];
+
+    snprintf(path, sizeof path, "%s/native/log-%06u.tar", world_path, id);
+    return access(path, F_OK) == 0;
+}
+
+/* Behind the header there are zeros and nothing else, to the last byte. */
+static void
+check_zeros(const struct segment *s)
+{
+    static char bytes[1u << 16];
+    char path[700];
+    uint64_t at = 4096;
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/native/log-%06u.tar", world_path, s->id);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    REQUIRE(fd >= 0);
+    while ((n = pread(fd, bytes, sizeof bytes, (off_t)at)) > 0) {
+        for (ssize_t i = 0; i < n; i++)
+            if (bytes[i] != 0)
+                CHECK_U64(at + (uint64_t)i, UINT64_MAX);
+        at += (uint64_t)n;
+    }
+    CHECK_U64(at, s->home.size);
+    close(fd);
+}
+
+static void
+follows(void *arg)
+{
+    struct disk *d = open_disk();
+    uint32_t first, next, after;
+    unsigned count = 0;
+
+    (void)arg;
+    CHECK(world_put(d, name(count++), data, BYTES, NULL) == ERR_OK);
+    CHECK(d->home.spare[DISK_NATIVE] == NULL); /* a log that is hardly used wants none */
+    first = d->home.log[DISK_NATIVE].now->id;
+    while (d->home.log[DISK_NATIVE].now->home.used <
+           d->home.log[DISK_NATIVE].now->home.size / 4)
+        CHECK(world_put(d, name(count++), data, BYTES, NULL) == ERR_OK);
+    next = spare_of(d)->id;
+    CHECK(next > first && is_there(next));
+    CHECK_U64(spare_of(d)->home.size, d->home.log[DISK_NATIVE].now->home.size);
+    CHECK_U64(spare_of(d)->first_group, 0);
+    check_zeros(spare_of(d));
+
+    while (d->home.log[DISK_NATIVE].now->id == first)
+        CHECK(world_put(d, name(count++), data, BYTES, NULL) == ERR_OK);
+    CHECK_U64(d->home.log[DISK_NATIVE].now->id, next);
+    while (d->home.log[DISK_NATIVE].now->home.used <
+           d->home.log[DISK_NATIVE].now->home.size / 4)
+        CHECK(world_put(d, name(count++), data, BYTES, NULL) == ERR_OK);
+    after = spare_of(d)->id;
+    CHECK(after != next && is_there(after));
+    disk_close(&d);
+
+    d = open_disk();
+    CHECK(!is_there(after)); /* room, and nothing else */
+    for (unsigned i = 0; i < count; i++)
+        CHECK(world_get(d, name(i), data, BYTES, 0, BYTES) == ERR_OK);
+    CHECK_U64(d->home.log[DISK_NATIVE].now->id, next);
+    disk_close(&d);
+}
+
+static void
+test_the_next_log_is_ready(void)
+{
+    data = xmalloc(BYTES);
+    world_fill(data, BYTES, 1);
+    world_run(follows, NULL);
+    free(data);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_ERROR + 1);
+    RUN(test_the_next_log_is_ready);
+    return check_done();
+}
