@@ -28,23 +28,39 @@ ctest_of() {
         --test-output-size-passed 100000 --test-output-size-failed 400000 "$@" >"$logs/ctest-$label.log" 2>&1 || true
     count "$logs/junit.xml"
 }
+# pytest_of LANES ARGUMENT...: so many processes side by side; where there is more than one, each takes the next file (test/e2e/lanes.py).
 pytest_of() {
-    .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" --junit-xml="$logs/junit.xml" -q --basetemp "$root/build/check/tmp" "$@" >"$logs/pytest.log" 2>&1 || true
-    [ -e "$logs/junit.xml" ] || cat "$logs/pytest.log"
-    count "$logs/junit.xml"
+    local lanes=$1 lane results=() claims
+    shift
+    rm -rf "$logs/tmp" "$logs"/junit-*.xml
+    mkdir -p "$logs/tmp"
+    claims=$(mktemp -d "$logs/tmp/claims.XXXXXX")
+    for lane in $(seq "$lanes"); do
+        results+=("$logs/junit-$lane.xml")
+        if [ "$lanes" -gt 1 ]; then export LANE_CLAIMS=$claims; fi
+        .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" --junit-xml="$logs/junit-$lane.xml" -q --basetemp "$logs/tmp/$lane" "$@" >"$logs/pytest-$lane.log" 2>&1 &
+    done
+    wait
+    unset LANE_CLAIMS
+    for lane in $(seq "$lanes"); do
+        [ -e "$logs/junit-$lane.xml" ] || cat "$logs/pytest-$lane.log"
+    done
+    count "${results[@]}"
 }
-# count JUNIT: adds its tests to the stage's; the file is taken, so that a next one cannot be mistaken for it.
+# count JUNIT...: adds their tests to the stage's; the files are taken, so that a next one cannot be mistaken for them.
 count() {
-    local out last
-    [ -e "$1" ] || { stage_failed=$((stage_failed + 1)); say "    the runner left no result"; return; }
-    out=$(python3 tools/tally.py "$1") || { stage_failed=$((stage_failed + 1)); say "    the result cannot be read: $1"; return; }
+    local out last file
+    for file; do
+        [ -e "$file" ] || { stage_failed=$((stage_failed + 1)); say "    the runner left no result"; return; }
+    done
+    out=$(python3 tools/tally.py "$@") || { stage_failed=$((stage_failed + 1)); say "    the result cannot be read: $*"; return; }
     last=$(tail -n 1 <<<"$out")
     sed '$d' <<<"$out"
-    rm -f "$1"
+    rm -f "$@"
     stage_passed=$((stage_passed + ${last% *})) stage_failed=$((stage_failed + ${last#* }))
 }
 
-stage_house() { pytest_of test/house; }
+stage_house() { pytest_of 1 test/house; }
 stage_units() { build dev all tests && ctest_of dev unit; }
 stage_corpora() { build dev tests && ctest_of dev fuzz; }
 stage_threads() { build tsan thread_tests && ctest_of tsan threads; }
@@ -59,13 +75,13 @@ stage_fuzz() {
     [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || return 1
     stage_passed=${BASH_REMATCH[1]} stage_failed=${BASH_REMATCH[2]}
 }
-stage_e2e() { build dev forebay && build rel forebay powercut && pytest_of test/e2e; }
+stage_e2e() { build dev forebay && build rel forebay powercut && pytest_of "$jobs" test/e2e; }
 
 stage_clients() { # not among those that run by themselves: `make check-clients`
     tools/deps.sh clients
     tools/clients.sh
-    build rel forebay && FOREBAY_BIN=$root/build/forebay pytest_of test/clients -p no:cacheprovider -W default
-    grep -h 'CLIENT NOT TESTED' "$logs/pytest.log" | sed 's/^ *[^ ]*: *UserWarning: */    /' | sort -u || true
+    build rel forebay && FOREBAY_BIN=$root/build/forebay pytest_of 1 test/clients -p no:cacheprovider -W default
+    grep -h 'CLIENT NOT TESTED' "$logs/pytest-1.log" | sed 's/^ *[^ ]*: *UserWarning: */    /' | sort -u || true
 }
 
 run_stage() {

@@ -75,6 +75,8 @@ class Site:
                     self.disk.control("lie")
             if seed % 3 != 0:
                 self.disk.cut_at_flush(seed, way, self.rng.randint(1, 10 if early else 120))
+            if self.options.lie and load is not None:  # about what was acknowledged
+                load.wait_acks(20)
             self.wait_off(self.rng.uniform(0.05, 0.25 if early else self.options.seconds))
             if not self.disk.is_off():
                 stop_dead(process)

@@ -22,7 +22,7 @@ stage() {
     fi
 }
 storm() {
-    KILLS=$kills LOAD_SECONDS=1 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q -s --basetemp "$root/build/soak/tmp" \
+    KILLS=$kills LOAD_ACKS=600 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q -s --basetemp "$root/build/soak/tmp" \
         test/e2e/test_durability.py -k kills
 }
 

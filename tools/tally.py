@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""tally: reads the junit file of ctest or pytest; shows each failure whole and prints "PASSED FAILED" last.
+"""tally: reads junit files of ctest or pytest; shows each failure whole, tells the slowest, and prints "PASSED FAILED" last.
 
 A test program of ours closes with "N passed, N failed": then its cases count, else the program counts as one.
 A program that ended badly counts at least one failure. No test at all is a failure as well.
 """
 
+import heapq
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
+SLOWEST = 10
 CLOSING = re.compile(r"^(\d+) passed, (\d+) failed$", re.MULTILINE)
 
 
 def main():
     passed = failed = 0
-    for case in ElementTree.parse(sys.argv[1]).getroot().iter("testcase"):
+    cases = [case for file in sys.argv[1:] for case in ElementTree.parse(file).getroot().iter("testcase")]
+    for case in cases:
         trouble = [child for child in case if child.tag in ("failure", "error")]
         if any(child.tag == "skipped" for child in case):
             reason = next(child for child in case if child.tag == "skipped").get("message", "")
@@ -29,6 +32,8 @@ def main():
             print("\n".join(filter(None, [child.text or child.get("message") for child in trouble])))
             print(output)
         passed, failed = passed + good, failed + bad
+    slowest = heapq.nlargest(SLOWEST, ((float(case.get("time") or 0), case.get("name")) for case in cases))
+    print("    slowest: " + ", ".join(f"{name} {seconds:.1f} s" for seconds, name in slowest if seconds >= 1))
     if passed + failed == 0:
         print("    no test was run, and that is a failure")
         failed = 1

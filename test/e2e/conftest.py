@@ -28,6 +28,7 @@ import botocore.config  # noqa: E402
 import pytest  # noqa: E402
 from rigs import cloud as cloud_rig  # noqa: E402
 from rigs import fakeremote, forebay, seaweed as seaweed_rig  # noqa: E402
+from lanes import pytest_runtestloop  # noqa: E402, F401
 
 
 def boto(endpoint, keys, **config):

@@ -6,6 +6,8 @@ import select
 import signal
 import time
 
+from rigs.process import PATIENCE
+
 
 class Terminal:
     """Runs argv on a pseudo-terminal. .seen is all that was shown; type() types; expect() waits for words."""
@@ -27,7 +29,7 @@ class Terminal:
         self.seen += piece
         return piece != b""
 
-    def expect(self, *words, timeout=60):
+    def expect(self, *words, timeout=PATIENCE):
         """Until one of the words is on the screen."""
         until = time.monotonic() + timeout
         while not any(w in self.seen for w in words):
@@ -41,7 +43,7 @@ class Terminal:
     def interrupt(self):
         os.kill(self.pid, signal.SIGINT)
 
-    def end(self, timeout=60):
+    def end(self, timeout=PATIENCE):
         """The exit code, once it ended by itself."""
         until = time.monotonic() + timeout
         while self._read(0.2):

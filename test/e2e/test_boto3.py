@@ -13,6 +13,7 @@ import zlib
 
 import pytest
 from botocore.exceptions import ClientError
+from rigs.process import PATIENCE
 
 from conftest import ROOT, boto
 
@@ -32,7 +33,7 @@ def error_of(call, **arguments):
 def test_scenario(server, environment):
     """The same program, with boto3 of today (CRC trailers by default) and of 1.35."""
     command = [ROOT / environment / "bin/python", HERE / "scenario_boto3.py", server.endpoint, *server.keys(), "scenario" + environment.replace(".", "-")]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=2 * PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith(": ok\n")
 
@@ -143,7 +144,7 @@ def test_ranges(server, s3, bucket, asked, status, part):
     s3.put_object(Bucket=bucket, Key="k", Body=b"0123456789")
     request = urllib.request.Request(f"{server.endpoint}/{bucket}/k", headers={"Range": asked})
     try:
-        reply = urllib.request.urlopen(request, timeout=10)
+        reply = urllib.request.urlopen(request, timeout=PATIENCE)
     except urllib.error.HTTPError as error:
         reply = error
     body = reply.read()
@@ -160,13 +161,13 @@ def test_presigned_urls(server, s3, bucket):
     """S3: bound to method, key and time; and it works without any header of the client's."""
     s3.put_object(Bucket=bucket, Key="a b/ü.txt", Body=b"body")
     url = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a b/ü.txt"}, ExpiresIn=60)
-    assert urllib.request.urlopen(url, timeout=10).read() == b"body"
+    assert urllib.request.urlopen(url, timeout=PATIENCE).read() == b"body"
     put = s3.generate_presigned_url("put_object", Params={"Bucket": bucket, "Key": "new"}, ExpiresIn=60)
-    assert urllib.request.urlopen(urllib.request.Request(put, data=b"put", method="PUT"), timeout=10).status == 200
+    assert urllib.request.urlopen(urllib.request.Request(put, data=b"put", method="PUT"), timeout=PATIENCE).status == 200
     assert s3.get_object(Bucket=bucket, Key="new")["Body"].read() == b"put"
     for wrong in (url.replace("a%20b", "other"), url.replace("X-Amz-Expires=60", "X-Amz-Expires=61"), put):
         with pytest.raises(urllib.error.HTTPError) as error:
-            urllib.request.urlopen(wrong, timeout=10)
+            urllib.request.urlopen(wrong, timeout=PATIENCE)
         assert error.value.code == 403
 
 
@@ -174,7 +175,7 @@ def test_virtual_host_style(server, s3, bucket):
     """The bucket in the host name, as *.localhost."""
     s3.put_object(Bucket=bucket, Key="k", Body=b"body")
     request = urllib.request.Request(f"{server.endpoint}/k", headers={"Host": f"{bucket}.localhost:{server.port}"})
-    assert urllib.request.urlopen(request, timeout=10).read() == b"body"
+    assert urllib.request.urlopen(request, timeout=PATIENCE).read() == b"body"
 
 
 # ---- multipart ----

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from rigs import forebay
-from rigs.process import ROOT, free_ports
+from rigs.process import PATIENCE, ROOT, free_ports
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def cli(server):
 
     def run(*args, status=0, input=None, env=None):
         environment = forebay.server_env({"FOREBAY_ENDPOINT": server.endpoint, **(env or {})})
-        done = subprocess.run([str(a) for a in (server.binary, *args)], env=environment, input=input, capture_output=True, timeout=120)
+        done = subprocess.run([str(a) for a in (server.binary, *args)], env=environment, input=input, capture_output=True, timeout=PATIENCE)
         for word in forebay.BAD_WORDS:
             assert word not in done.stderr.decode(errors="replace"), done.stderr.decode()
         assert done.returncode == status, f"{args}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr.decode()}"
@@ -90,9 +90,9 @@ def test_rb_of_a_bucket_that_is_not_empty(cli, tmp_path):
 @pytest.mark.parametrize("name", ["FOREBAY_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])
 def test_where_it_finds_the_server(server, name):
     env = forebay.server_env({name: server.endpoint})
-    done = subprocess.run([str(server.binary), "ls"], env=env, capture_output=True, timeout=30)
+    done = subprocess.run([str(server.binary), "ls"], env=env, capture_output=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
-    flag = subprocess.run([str(server.binary), "ls", "--endpoint-url", server.endpoint], env=forebay.server_env(), capture_output=True, timeout=30)
+    flag = subprocess.run([str(server.binary), "ls", "--endpoint-url", server.endpoint], env=forebay.server_env(), capture_output=True, timeout=PATIENCE)
     assert flag.returncode == 0, flag.stderr
 
 
@@ -100,7 +100,7 @@ def test_env_is_what_aws_clients_need(cli, server):
     """eval $(forebay env) && aws s3 ls: with Debian's AWS CLI, which takes no endpoint from the environment"""
     script = 'set -e; PATH=/usr/bin:/bin; eval $("$0" env); aws s3 mb s3://by-env; aws s3 ls; "$0" env > env.sh; . ./env.sh; aws s3 ls'
     env = forebay.server_env({"FOREBAY_ENDPOINT": server.endpoint, "AWS_CONFIG_FILE": "/dev/null", "PYTHONPATH": ""})
-    done = subprocess.run(["bash", "-c", script, str(server.binary)], env=env, cwd=server.data_dir.parent, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script, str(server.binary)], env=env, cwd=server.data_dir.parent, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0 and "by-env" in done.stdout, done.stdout + done.stderr
 
 

@@ -2,8 +2,11 @@
 
 import json
 import subprocess
+import threading
+import time
 
 import pytest
+from rigs.process import PATIENCE
 from test_cli_transfers import Cli
 
 
@@ -45,7 +48,7 @@ def test_completion(cli, bucket, s3):
     assert cli("completion", "words", "--", "ls", f"s3://{bucket}/d") == f"s3://{bucket}/dir/\n"
     assert cli("completion", "words", "--", "ls", f"s3://{bucket}/dir/") == f"s3://{bucket}/dir/key\n"
     script = 'forebay() { "$BIN" "$@"; }; eval "$(forebay completion bash)"; COMP_LINE="forebay ls s3://$B/d"; COMP_POINT=${#COMP_LINE}; COMP_WORDS=(forebay ls "s3://$B/d"); COMP_CWORD=2; compopt() { :; }; _forebay; printf "%s\\n" "${COMPREPLY[@]}"'
-    done = subprocess.run(["bash", "-c", script], env={**cli.env, "BIN": str(cli.binary), "B": bucket}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], env={**cli.env, "BIN": str(cli.binary), "B": bucket}, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout == f"//{bucket}/dir/\n", done.stdout + done.stderr
     for shell in ("zsh", "fish"):
         assert "forebay completion words" in cli("completion", shell)
@@ -89,16 +92,19 @@ def test_ls_in_every_form(cli, s3, bucket):
 
 
 def test_top(cli, bucket, s3):
-    import threading
+    over = threading.Event()
 
     def read():
-        for _ in range(50):
+        while not over.is_set():
             s3.list_objects_v2(Bucket=bucket)
 
     reader = threading.Thread(target=read)
     reader.start()
-    view = json.loads(cli("top", "--once", "--json", "-i", "500ms"))
-    reader.join()
+    try:
+        view = json.loads(cli("top", "--once", "--json", "-i", "500ms"))
+    finally:
+        over.set()
+        reader.join()
     assert view["requests_per_second"] > 0 and view["resident_bytes"] > 1e6 and "p99_ms" in view["operations"]["list"]
     assert "requests" in cli("top", "--once", "-i", "100ms")
     screen = cli.terminal("top", "-i", "200ms")
@@ -109,9 +115,8 @@ def test_top(cli, bucket, s3):
 def test_trace(cli, bucket, s3, start_forebay, tmp_path):
     """What is asked for while somebody watches is told, without queries; who is no administrator sees nothing."""
     screen = cli.terminal("trace", "--bucket", bucket, "-o", "jsonl", "-n", "3")
-    for _ in range(600):
-        if b"out" in screen.seen and screen.seen.count(b"\n") >= 3:
-            break
+    end = time.monotonic() + PATIENCE
+    while screen.seen.count(b"\n") < 3 and time.monotonic() < end:
         s3.put_object(Bucket=bucket, Key="watched", Body=b"12345")
         s3.list_objects_v2(Bucket=bucket, Prefix="secret-prefix")
         screen._read(0.1)

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 from rigs import cloud as cloud_rig
 from rigs import fakeremote, forebay
+from rigs.process import PATIENCE
 from terminal import Terminal
 
 MIB = 1 << 20
@@ -25,7 +26,7 @@ class Cli:
         self.notes = tmp_path / "state/forebay"
 
     def __call__(self, *args, status=0, input=None):
-        done = subprocess.run([str(a) for a in (self.binary, *args)], env=self.env, cwd=self.cwd, input=input, capture_output=True, timeout=300)
+        done = subprocess.run([str(a) for a in (self.binary, *args)], env=self.env, cwd=self.cwd, input=input, capture_output=True, timeout=PATIENCE)
         self.stderr = done.stderr.decode(errors="replace")
         for word in forebay.BAD_WORDS:
             assert word not in self.stderr, self.stderr
@@ -229,40 +230,39 @@ def test_damage_is_noticed(cli, far, bucket, s3, server, tmp_path):
 def test_what_breaks_is_tried_again(far, bucket, server, s3, tmp_path):
     away = Cli(server, tmp_path, far.endpoint)
     tree = make_tree(tmp_path / "tree")
-    far.rule("error", op="PutObject", status=503, times=30)
+    far.rule("error", op="PutObject", status=503, each=2)
     away("cp", "-r", tree, f"s3://{bucket}/t")
     far.behave()
-    far.rule("cut", op="GetObject", after=50, times=10)
+    far.rule("cut", op="GetObject", after=50, each=1)
     far.rule("error", op="ListObjects", status=500, times=1)
     away("cp", "-r", f"s3://{bucket}/t", tmp_path / "back")
     assert contents(tmp_path / "back") == contents(tree)
     far.behave()
     body = s3.get_object(Bucket=bucket, Key="t/medium")["Body"].read()
     far.rule("cut", op="GetObject", after=MIB, times=2)
-    done = subprocess.run([server.binary, "cat", f"s3://{bucket}/t/medium"], env=away.env, capture_output=True, timeout=60)
+    done = subprocess.run([server.binary, "cat", f"s3://{bucket}/t/medium"], env=away.env, capture_output=True, timeout=PATIENCE)
     assert done.stdout == body and done.returncode == 0
 
 
 def test_an_upload_goes_on(far, bucket, server, s3, tmp_path):
-    """Interrupted at a terminal in the middle of a large file: the parts that are there are not sent again."""
+    """Interrupted at a terminal in the middle of a large file, three of its seven parts are there: they are not sent again."""
     body = os.urandom(100 * MIB)
     (tmp_path / "large").write_bytes(body)
     away = Cli(server, tmp_path, far.endpoint)
-    far.settings(mib_s=3)
+    far.rule("jam", op="UploadPart", skip=3, after=MIB)
     screen = away.terminal("cp", tmp_path / "large", f"s3://{bucket}/large", "-j", "3")
     screen.expect(b"s left")
-    far.settings(mib_s=40)
-    while far.requests("UploadPart") < 5:
-        screen.expect(b"%", timeout=60)
-        screen._read(0.1)
+    far.wait_held(3)
+    screen.expect(b"[=")
     screen.interrupt()
     assert screen.end() == 7
     assert b"interrupted" in screen.seen and b"goes on" in screen.seen and b"[=" in screen.seen
     (upload,) = s3.list_multipart_uploads(Bucket=bucket)["Uploads"]
     there = s3.list_parts(Bucket=bucket, Key="large", UploadId=upload["UploadId"]).get("Parts", [])
-    assert 0 < len(there) < 7
+    assert len(there) == 3
     assert len(list(away.notes.iterdir())) == 1
-    far.settings(mib_s=0)
+    far.behave()
+    far.release()
     far.forget()
     away("cp", tmp_path / "large", f"s3://{bucket}/large")
     assert far.requests("UploadPart") == 7 - len(there)
@@ -291,10 +291,10 @@ def test_a_download_goes_on(far, bucket, server, s3, tmp_path):
     (tmp_path / "large").write_bytes(body)
     away = Cli(server, tmp_path, far.endpoint)
     away("cp", tmp_path / "large", f"s3://{bucket}/large")
-    far.rule("refuse", op="GetObject", times=1000, key="none")
-    far.settings(mib_s=4)
+    far.rule("stall", op="GetObject", skip=4, after=7 * MIB)  # a look at it and three ranges of 16 MiB pass, two stand there
     screen = away.terminal("cp", f"s3://{bucket}/large", tmp_path / "back", "-j", "2")
-    screen.expect(*(b"(%d %%" % percent for percent in range(40, 100)), timeout=120)
+    far.wait_held(2)
+    screen.expect(*(b"(%d %%" % percent for percent in range(40, 100)))
     screen.interrupt()
     assert screen.end() == 7
     assert b"goes on" in screen.seen
@@ -303,7 +303,8 @@ def test_a_download_goes_on(far, bucket, server, s3, tmp_path):
     have = bytes.fromhex(re.search(rb"\nhave ([0-9a-f]+)\n", note.read_bytes()).group(1).decode())
     blocks = sum(byte.bit_count() for byte in have)
     assert 40 - 8 <= blocks < 100, "of the 40 % that were shown, at most the block of each of 8 ranges is lost"
-    far.settings(mib_s=0)
+    far.behave()
+    far.release()
     far.forget()
     away("cp", f"s3://{bucket}/large", tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == body

@@ -7,11 +7,11 @@ import subprocess
 import tarfile
 
 import pytest
-from rigs.process import ROOT
+from rigs.process import PATIENCE, ROOT
 
 
 def run(*command, env=None, status=0, input=None):
-    done = subprocess.run([str(c) for c in command], env={**os.environ, **(env or {})}, capture_output=True, input=input, timeout=180)
+    done = subprocess.run([str(c) for c in command], env={**os.environ, **(env or {})}, capture_output=True, input=input, timeout=2 * PATIENCE)
     assert done.returncode == status, f"{command}: {done.returncode}\n{done.stdout.decode()}{done.stderr.decode()}"
     return done.stdout
 

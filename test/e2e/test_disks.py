@@ -10,6 +10,7 @@ import time
 
 import pytest
 from rigs import faults, forebay, ledger
+from rigs.process import PATIENCE
 
 import plain
 from conftest import boto
@@ -24,7 +25,7 @@ def cli(process, *args, status=0):
         [forebay.binary(), *args, "--endpoint-url", process.endpoint],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         env=forebay.server_env(),
     )
     assert done.returncode == status, f"{args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -35,8 +36,8 @@ def disks(process):
     return json.loads(cli(process, "disk", "ls", "--json"))
 
 
-def settled(process, seconds=120):
-    until = time.monotonic() + seconds
+def settled(process):
+    until = time.monotonic() + PATIENCE
     while True:
         now = disks(process)
         if now["settled"] and now["repairs_waiting"] == 0:
@@ -79,7 +80,7 @@ def test_kills_with_two_copies(start_forebay, tmp_path):
             cli(process, "bucket", "set", f"s3://{book.bucket}", "--copies", "2")
         book.settle(process.port)
         load = ledger.Load(process.port, book, rng)
-        time.sleep(rng.uniform(0.1, 1))
+        load.wait_acks(rng.randint(11, 50))
         process.kill()
         load.join()
     process = start_forebay("a", args=[str(folder) for folder in folders])
@@ -112,12 +113,12 @@ def test_disks_come_and_go_under_load(start_forebay, tmp_path):
     process = start_forebay("a", args=(str(tmp_path / "b"),))
     assert plain.ask(process.port, "PUT", book.bucket).status == 200
     load = ledger.Load(process.port, book, rng)
-    time.sleep(1)
+    load.wait_acks(50)
     cli(process, "disk", "add", str(tmp_path / "c"))
-    time.sleep(1)
+    load.wait_acks(50)
     cli(process, "disk", "remove", str(tmp_path / "b"), status=4)  # in use
     cli(process, "disk", "drain", str(tmp_path / "b"), "--no-wait")
-    time.sleep(1)
+    load.wait_acks(50)
     load.stop()
     now = settled(process)
     assert [disk["state"] for disk in now["disks"]] == ["active", "drained", "active"]
@@ -127,9 +128,9 @@ def test_disks_come_and_go_under_load(start_forebay, tmp_path):
     assert book.acks > 100
     process.end()
 
-    refused = subprocess.run([forebay.binary(), "serve", tmp_path / "a", tmp_path / "b", tmp_path / "c", "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+    refused = subprocess.run([forebay.binary(), "serve", tmp_path / "a", tmp_path / "b", tmp_path / "c", "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=PATIENCE)
     assert refused.returncode == 4 and "was removed" in refused.stderr
-    refused = subprocess.run([forebay.binary(), "serve", tmp_path / "a", "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+    refused = subprocess.run([forebay.binary(), "serve", tmp_path / "a", "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=PATIENCE)
     assert refused.returncode == 4 and "is missing: name its folder too" in refused.stderr
     again = start_forebay("a", args=(str(tmp_path / "c"),))
     book.settle(again.port)
@@ -185,7 +186,7 @@ def test_a_lost_disk(three, start_forebay, tmp_path):
     (tmp_path / "b").rename(tmp_path / "kept")
     (tmp_path / "b").mkdir()
     command = [forebay.binary(), "serve", tmp_path / "c", tmp_path / "a", tmp_path / "b", "--listen", "127.0.0.1:0"]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert refused.returncode == 4 and "not mounted" in refused.stderr and "--without" in refused.stderr
 
     process = start_forebay("a", args=(str(tmp_path / "c"), "--without", str(tmp_path / "b")))
@@ -209,7 +210,7 @@ def test_a_lost_disk(three, start_forebay, tmp_path):
 
     shutil.rmtree(tmp_path / "b")
     (tmp_path / "kept").rename(tmp_path / "b")
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert refused.returncode == 4 and "was removed from this node" in refused.stderr
 
 
@@ -232,6 +233,7 @@ def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
         check_all(client, "copies", numbers)
     took, hedged = time.monotonic() - begun, process.metrics()["forebay_reads_hedged_total"] - before
     assert hedged > 0, "nobody met the slow disk"
-    assert took < 60, f"{took:.1f} s; each read of that disk takes 5 s, and a third of the objects lies there first"
+    waited = len(numbers) * 5  # by who reads each object of a third of them once, and thrice, from there
+    assert took < waited / 2, f"{took:.1f} s; each read of that disk takes 5 s, and a third of the objects lies there first"
     assert hedged <= 32 + 2 * 3 * len(numbers) // 20, "five in a hundred, and what was saved up; metadata and body are two reads"
     page.mend()

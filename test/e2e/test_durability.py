@@ -6,16 +6,16 @@ import os
 import pathlib
 import random
 import subprocess
-import time
 
 import pytest
 from rigs import forebay, ledger
+from rigs.process import PATIENCE
 
 import plain
 from conftest import boto
 
 KILLS = int(os.environ.get("KILLS", "10"))  # `make soak`: 100
-LOAD_SECONDS = float(os.environ.get("LOAD_SECONDS", "0.5"))  # before a kill, at most
+LOAD_ACKS = int(os.environ.get("LOAD_ACKS", "60"))  # before a kill, at most: of a machine's speed nothing depends
 SEED = int(os.environ.get("SEED", "20261121"))
 
 
@@ -29,7 +29,7 @@ def test_kills_in_the_middle_of_puts(start_forebay):
             assert plain.ask(process.port, "PUT", book.bucket).status == 200
         book.settle(process.port)
         load = ledger.Load(process.port, book, rng)
-        time.sleep(rng.uniform(0.02, LOAD_SECONDS))
+        load.wait_acks(rng.randint(11, LOAD_ACKS))
         process.kill()
         load.join()
     process = start_forebay("storm", build="rel")
@@ -40,18 +40,22 @@ def test_kills_in_the_middle_of_puts(start_forebay):
     assert book.acks > KILLS * 10 and book.in_doubt > KILLS  # it was in the middle of something
 
 
+def connections(process):
+    return sum(value for name, value in process.metrics().items() if name.startswith("forebay_connections{"))
+
+
 def test_a_broken_put_leaves_nothing(start_forebay):
     """D3: a body that ends early is no object, before and after a restart."""
     process = start_forebay()
     client = boto(process.endpoint, process.keys())
     client.create_bucket(Bucket="bucket")
     for size in (10, 100_000, 10_000_000):
-        connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=PATIENCE)
         connection.putrequest("PUT", f"/bucket/k{size}")
         connection.putheader("Content-Length", str(size))
         connection.endheaders(os.urandom(size // 2))
         connection.close()
-    time.sleep(0.5)
+    process.wait_until(lambda: connections(process) <= 2, what="see that they are gone")  # boto3's and ours
     assert client.list_objects_v2(Bucket="bucket")["KeyCount"] == 0
     process.end()
     again = start_forebay()

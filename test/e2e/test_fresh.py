@@ -7,7 +7,7 @@ import pytest
 from rigs import forebay
 
 import plain
-from test_cold import HASTY, attach, wait_for
+from test_cold import PATIENT, attach, wait_for
 
 
 def setting(process, bucket, *flags):
@@ -17,7 +17,7 @@ def setting(process, bucket, *flags):
 
 @pytest.fixture
 def changing(start_forebay, cloud, remote_bucket, remote_s3):
-    process = start_forebay(settings=HASTY)
+    process = start_forebay(settings=PATIENT)
     assert attach(process, remote_bucket, cloud.endpoint).returncode == 0
     remote_s3.put_object(Bucket=remote_bucket, Key="k", Body=b"old" * 1000)
     assert plain.get(process.port, remote_bucket, "k").body == b"old" * 1000
@@ -57,7 +57,7 @@ def test_the_old_version_does_not_come_back_after_a_kill(changing, remote_s3, st
     assert plain.get(process.port, bucket, "k").body == b"new" * 1000
     setting(process, bucket, "--ttl", "never")
     process.kill()
-    again = start_forebay(settings=HASTY)
+    again = start_forebay(settings=PATIENT)
     assert plain.get(again.port, bucket, "k").body == b"new" * 1000
 
 

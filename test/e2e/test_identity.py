@@ -12,7 +12,7 @@ import pytest
 from rigs.fakeremote import FakeRemote
 
 import plain
-from test_cold import HASTY, wait_for
+from test_cold import PATIENT, wait_for
 from test_jobs import cli
 
 ROLE = "arn:aws:iam::123456789012:role/training"
@@ -57,7 +57,7 @@ def remote(fake):
 def serve(start_forebay, remote, tmp_path, **env):
     """A server with this environment, and the remote attached with the server's own keys."""
     env = {"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true", **env}
-    process = start_forebay(settings=HASTY, env=env)
+    process = start_forebay(settings=PATIENT, env=env)
     done = cli(process, "bucket", "attach", "s3://there", "--endpoint", remote.endpoint)
     return process, done
 
@@ -177,7 +177,7 @@ def test_keys_are_renewed_before_they_end(start_forebay, remote, helper, tmp_pat
         return remote.signers[-1][0]
 
     first = sign()
-    wait_for(lambda: sign() not in (first, None), "new keys", timeout=90)
+    wait_for(lambda: sign() not in (first, None), "new keys")
     assert len(given) < 40  # not with every request
     assert all(name is not None for name, _ in remote.signers)
 
@@ -205,7 +205,7 @@ def test_the_region_is_found_and_kept(start_forebay, remote, tmp_path):
 def test_who_pays_is_said_with_each_request(start_forebay, remote, tmp_path):
     seen = []
     remote.on("GET", "/there/paid", lambda r: (seen.append(r.headers.get("x-amz-request-payer")), r.send(200, {"ETag": '"x"'}, b"paid")))
-    process = start_forebay(settings=HASTY, env={"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"})
+    process = start_forebay(settings=PATIENT, env={"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"})
     done = cli(process, "bucket", "attach", "s3://there", "--endpoint", remote.endpoint, "--requester-pays")
     assert done.returncode == 0, done.stderr
     assert plain.get(process.port, "there", "paid").body == b"paid" and seen == ["requester"]
@@ -229,7 +229,7 @@ def test_a_web_server_is_a_source(start_forebay, fake, tmp_path):
         return request.send(206, {"ETag": '"v1"', "Content-Range": f"bytes {first}-{len(body) - 1}/{len(body)}"}, body[first:])
 
     fake.on("GET", "/data/set/broken", breaks)
-    process = start_forebay(settings=HASTY)
+    process = start_forebay(settings=PATIENT)
     where = fake.endpoint.replace("http://", "ht://")
     done = cli(process, "bucket", "attach", f"{where}/data/set/", "--as", "web")
     assert done.returncode == 0, done.stderr

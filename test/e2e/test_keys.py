@@ -6,6 +6,7 @@ import pathlib
 import urllib.parse
 
 import pytest
+from rigs.process import PATIENCE
 
 ODD = {
     "dots": "..",
@@ -36,7 +37,7 @@ ODD = {
 
 def raw(server, method, path, body=None):
     """One request whose path goes out as it is; unsigned, as loopback allows. (status, body)"""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     connection.putrequest(method, path, skip_accept_encoding=True)
     connection.putheader("Content-Length", str(len(body or b"")))
     connection.endheaders(body)

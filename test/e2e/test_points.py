@@ -5,6 +5,7 @@ import random
 
 import pytest
 from rigs import ledger
+from rigs.process import PATIENCE
 
 import plain
 
@@ -23,7 +24,7 @@ def test_killed_at_a_fault_point(start_forebay, point):
     process.end()
     process = start_forebay("node", env={"FOREBAY_FAULT": f"{point}:{rng.randint(2, 4)}:kill"})
     load = ledger.Load(process.port, book, rng)
-    assert process.popen.wait(60) == -9, f"nobody passed {point}"
+    assert process.popen.wait(PATIENCE) == -9, f"nobody passed {point}"
     load.join()
     process = start_forebay("node")
     book.settle(process.port)

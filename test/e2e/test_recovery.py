@@ -17,6 +17,7 @@ import time
 
 import pytest
 from rigs import forebay, plain
+from rigs.process import PATIENCE
 
 from conftest import boto
 
@@ -26,7 +27,7 @@ PART = 5 << 20
 
 def run(*args, code=0, stdin=None):
     """The program's verb; (stdout, stderr). Its exit code must be `code`."""
-    done = subprocess.run([str(forebay.binary()), *map(str, args)], capture_output=True, env=forebay.server_env(), input=stdin, timeout=120)
+    done = subprocess.run([str(forebay.binary()), *map(str, args)], capture_output=True, env=forebay.server_env(), input=stdin, timeout=PATIENCE)
     out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
     assert done.returncode == code, f"{args}: {done.returncode}, wanted {code}\n{out}\n{err}"
     return out, err
@@ -186,7 +187,7 @@ def test_a_disk_without_its_logs_is_refused_until_bodies_are_asked_for(original,
     for log in copy.glob("native/log-*.tar"):
         log.unlink()
     process = forebay.Forebay(copy, log_dir=copy.parent)
-    assert process.popen.wait(30) != 0
+    assert process.popen.wait(PATIENCE) != 0
     assert "put the file back, or run forebay disk rebuild" in process.log()
     _, err = run("disk", "rebuild", "--from-bodies", copy, code=2)
     assert "--yes" in err
@@ -505,7 +506,7 @@ def test_each_object_of_a_backup_is_of_one_version(tmp_path, start_forebay):
     finally:
         over.set()
         for writer in writers:
-            writer.join(30)
+            writer.join(PATIENCE)
     for n in range(3):
         found = {name: content for name, (content, _) in members(tmp_path / f"{n}.tar").items() if name.startswith("busy/")}
         assert {"busy/k28", "busy/k29"} <= found.keys()  # what nobody touched

@@ -1,5 +1,6 @@
 """The rigs themselves: a proxy that counts wrongly, or a fault that does not happen, would prove anything."""
 
+import concurrent.futures
 import hashlib
 import os
 import socket
@@ -8,6 +9,7 @@ import time
 import pytest
 from botocore.exceptions import ClientError, IncompleteReadError, ReadTimeoutError, ResponseStreamingError
 from botocore.exceptions import ConnectionClosedError
+from rigs.process import PATIENCE
 
 from conftest import REMOTE_KEYS, boto
 
@@ -19,7 +21,12 @@ def through(cloud, remote_s3, remote_bucket):
     """(boto3 through the proxy, bucket) with one object, key "k"; counted from zero."""
     remote_s3.put_object(Bucket=remote_bucket, Key="k", Body=BODY)
     cloud.forget()
-    return boto(cloud.endpoint, REMOTE_KEYS, read_timeout=3), remote_bucket
+    return boto(cloud.endpoint, REMOTE_KEYS), remote_bucket
+
+
+def impatient(cloud):
+    """For what never comes."""
+    return boto(cloud.endpoint, REMOTE_KEYS, read_timeout=1)
 
 
 def read(client, bucket, key="k"):
@@ -65,7 +72,7 @@ def test_latency_and_bandwidth_are_felt(cloud, through):
     begun = time.monotonic()
     read(client, bucket)
     far = time.monotonic() - begun
-    assert 0.1 + len(BODY) / 2**20 * 0.7 < far < near + 1.5
+    assert 0.1 + len(BODY) / 2**20 * 0.7 < far < near + PATIENCE
 
 
 def test_a_reset_breaks_the_body_and_only_as_often_as_told(cloud, through):
@@ -97,20 +104,47 @@ def test_a_flip_changes_one_bit(cloud, through):
 
 def test_a_stall_waits(cloud, through):
     client, bucket = through
-    cloud.rule("stall", op="GetObject", after=10, times=1)
+    cloud.rule("stall", op="GetObject", after=10)
     with pytest.raises(ReadTimeoutError):
-        read(client, bucket)
+        read(impatient(cloud), bucket)
+    cloud.behave()
     cloud.rule("stall", op="GetObject", after=10, ms=500, times=1)
     begun = time.monotonic()
     assert read(client, bucket) == BODY
     assert time.monotonic() - begun > 0.4
 
 
+def test_what_stands_still_is_released(cloud, through):
+    client, bucket = through
+    cloud.rule("stall", op="GetObject", after=10, skip=1, times=1)
+    cloud.rule("jam", op="PutObject", after=10)
+    assert read(client, bucket) == BODY
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        got = pool.submit(read, client, bucket)
+        put = pool.submit(client.put_object, Bucket=bucket, Key="new", Body=BODY)
+        cloud.wait_held(2)
+        assert not got.done() and not put.done()
+        cloud.release()
+        assert got.result() == BODY and put.result()
+    assert read(client, bucket, "new") == BODY and cloud.stats()["held"] == 0
+
+
+def test_a_rule_for_each(cloud, through):
+    client, bucket = through
+    client.put_object(Bucket=bucket, Key="l", Body=BODY)
+    cloud.rule("error", op="GetObject", status=503, each=2)
+    for key in "klkl":
+        with pytest.raises(ClientError):
+            read(client, bucket, key)
+    assert read(client, bucket, "k") == read(client, bucket, "l") == BODY
+
+
 def test_lies_about_the_length(cloud, through):
     client, bucket = through
-    cloud.rule("longer", op="GetObject", times=1)
+    cloud.rule("longer", op="GetObject")
     with pytest.raises(ReadTimeoutError):
-        read(client, bucket)
+        read(impatient(cloud), bucket)
+    cloud.behave()
     cloud.rule("shorter", op="GetObject", times=1)
     reply = client.get_object(Bucket=bucket, Key="k")
     assert reply["ContentLength"] == len(BODY) - 7
@@ -131,16 +165,15 @@ def test_errors_and_refusals(cloud, through):
 
 def test_a_client_that_leaves_is_let_go(cloud, through):
     client, bucket = through
-    cloud.settings(mib_s=0.1)
+    cloud.rule("stall", op="GetObject", after=100_000)
     reply = client.get_object(Bucket=bucket, Key="k")
+    cloud.wait_held()
     assert cloud.stats()["open"] >= 2
     reply["Body"]._raw_stream._fp.close()
     reply["Body"].close()
     client.close()
-    deadline = time.monotonic() + 10
-    while cloud.stats()["open"] > 1 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert cloud.stats()["open"] == 1  # the one that asks
+    cloud.release()
+    cloud.wait_until(lambda: cloud.stats()["open"] == 1, what="let it go")  # the one that asks is left
 
 
 def test_the_fake_remote_answers_as_written(fake):

@@ -9,10 +9,10 @@ import time
 
 import botocore.exceptions
 import pytest
+from rigs.process import PATIENCE
 
 import plain
 from conftest import boto
-
 
 
 def ask(port, method, path, body=None, headers=None):
@@ -73,11 +73,11 @@ def wrong(port, objects):
     return bad
 
 
-def until_taken(port, key, seconds=10):
+def until_taken(port, key):
     """Seconds until a PUT is taken again."""
     begun = time.monotonic()
     while ask(port, "PUT", f"/bucket/{key}", b"x" * 3000).status != 200:
-        assert time.monotonic() - begun < seconds, "writes do not resume"
+        assert time.monotonic() - begun < PATIENCE, "writes do not resume"
         time.sleep(0.1)
     return time.monotonic() - begun
 
@@ -136,7 +136,7 @@ def test_deleted_objects_give_their_space_back(start_forebay):
             del objects[f"key-{n}"]
     living = sum(len(data) for data in objects.values())
     # What is allocated ahead stays: a log of 16 MiB, and the last segment of bodies (64 MiB, of which holes are punched).
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while segment_bytes(process) > living + (16 + 64 << 20):
         assert time.monotonic() < deadline, (segment_bytes(process), living)
         time.sleep(0.5)

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 from rigs import forebay
+from rigs.process import PATIENCE
 
 import plain
 from conftest import boto
@@ -11,7 +12,7 @@ from test_disks import check_all, cli, disks, put_all, settled
 
 
 def refused(*folders):
-    done = subprocess.run([forebay.binary(), "serve", *map(str, folders), "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([forebay.binary(), "serve", *map(str, folders), "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 4, done.stderr
     return done.stderr
 

@@ -14,9 +14,10 @@ import time
 import pytest
 from rigs import forebay as forebay_rig
 from rigs.fakeremote import FakeRemote
+from rigs.process import PATIENCE
 
 import plain
-from test_cold import HASTY, attach
+from test_cold import PATIENT, attach
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -50,7 +51,7 @@ def remote():
 
 
 def start(start_forebay, remote, **settings):
-    process = start_forebay(settings={**HASTY, **settings})
+    process = start_forebay(settings={**PATIENT, **settings})
     done = attach(process, BUCKET, remote.endpoint)
     assert done.returncode == 0, done.stdout + done.stderr
     return process
@@ -66,7 +67,7 @@ def metric(process, name):
     return sum(value for key, value in process.metrics().items() if key.split("{")[0] == name)
 
 
-def wait_for(condition, what, timeout=30):
+def wait_for(condition, what, timeout=PATIENCE):
     end = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < end, f"{what}: not after {timeout} s"
@@ -159,7 +160,7 @@ def test_pins_evict_and_the_budget_of_a_bucket(start_forebay, remote):
 
     def forebay(*args):
         env = forebay_rig.server_env({"FOREBAY_ENDPOINT": process.endpoint})
-        return subprocess.run([str(process.binary), *args], env=env, capture_output=True, text=True, timeout=60)
+        return subprocess.run([str(process.binary), *args], env=env, capture_output=True, text=True, timeout=PATIENCE)
 
     for name in objects.names:
         read(process, name, objects.size)
@@ -204,5 +205,5 @@ def test_a_removed_bucket_gives_its_bytes_back(start_forebay, remote):
 
     wait_for(lambda: cached_bytes() > 10 * MIB, "they are kept")
     assert plain.ask(process.port, "DELETE", BUCKET).status == 204
-    wait_for(lambda: cached_bytes() < 2 * MIB, "the room is there again", timeout=60)
+    wait_for(lambda: cached_bytes() < 2 * MIB, "the room is there again")
     assert plain.get(process.port, "native", "own").body == own

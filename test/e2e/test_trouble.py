@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import time
 
 import botocore.exceptions
 import pytest
 from conftest import boto
 from rigs import faults
-from rigs.process import http_get
+from rigs.process import PATIENCE, http_get
 
 BODY = os.urandom(3_000_000)
 SMALL = os.urandom(5000)
@@ -48,12 +47,17 @@ def disk_of(process):
 
 
 def wait_for_state(process, state):
-    process.wait_until(lambda: disk_of(process)["state"] == state, 30, f"say that its disk is {state}")
+    process.wait_until(lambda: disk_of(process)["state"] == state, PATIENCE, f"say that its disk is {state}")
     return disk_of(process)["why"]
 
 
+def all_in_the_index(process):
+    """And nothing of it in the tail that a server keeps in memory."""
+    process.wait_until(lambda: json.loads(http_get(process.endpoint + "/_/stat")[1])["disk"]["tail_bytes"] == 0, what="bring its tail into the index")
+
+
 def forebay(process, *arguments):
-    return subprocess.run([process.binary, *arguments, "--endpoint-url", process.endpoint], capture_output=True, text=True, timeout=60)
+    return subprocess.run([process.binary, *arguments, "--endpoint-url", process.endpoint], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_read_errors_are_counted_and_take_the_disk_out_at_the_limit(sick):
@@ -112,9 +116,9 @@ def test_an_index_cut_under_its_map_keeps_the_node(sick):
     process, client, page = sick
     for i in range(300):
         client.put_object(Bucket="trouble", Key=f"k{i:03}", Body=b"x")
-    time.sleep(2.5)  # so that all of it is in the index, and no longer in the tail
+    all_in_the_index(process)
     os.truncate(process.data_dir / "index/data.mdb", 0)
-    process.wait_until(lambda: [status_of(client.head_object, Key=f"n{i}") for i in range(50)][-1] >= 500, 30, "meet the missing pages")
+    process.wait_until(lambda: [status_of(client.head_object, Key=f"n{i}") for i in range(50)][-1] >= 500, PATIENCE, "meet the missing pages")
     assert disk_of(process)["state"] == "failed" and "SIGBUS" in disk_of(process)["why"]
     assert disk_of(process)["index_faults"] == 1
     assert http_get(process.endpoint + "/_/livez")[0] == 200
@@ -128,10 +132,10 @@ def test_a_slow_disk_is_told(start_forebay, tmp_path):
     client.create_bucket(Bucket="trouble")
     client.put_object(Bucket="trouble", Key="small", Body=SMALL)
     page.break_(faults.READ, error=0, delay_us=400_000)
-    process.wait_until(lambda: get(client, "small") == SMALL and disk_of(process)["state"] == "slow", 60, "say that its disk is slow")
+    process.wait_until(lambda: get(client, "small") == SMALL and disk_of(process)["state"] == "slow", PATIENCE, "say that its disk is slow")
     assert "reads take too long" in disk_of(process)["why"]
     page.mend()
-    process.wait_until(lambda: get(client, "small") == SMALL and disk_of(process)["state"] == "ok", 60, "be well again")
+    process.wait_until(lambda: get(client, "small") == SMALL and disk_of(process)["state"] == "ok", PATIENCE, "be well again")
 
 
 def flip(path, at):
@@ -225,7 +229,7 @@ def test_a_rotten_copy_is_repaired_from_the_other_disk(two_disks):
 def test_an_index_cut_on_one_disk_leaves_the_other_to_serve(two_disks):
     """SIGBUS on one disk: it leaves, and every object is read from the other."""
     process, client, _, folders = two_disks
-    time.sleep(2.5)  # so that all of it is in the index, and no longer in the tail
+    all_in_the_index(process)
     os.truncate(folders[1] / "index/data.mdb", 0)
 
     def one_is_out():
@@ -233,11 +237,11 @@ def test_an_index_cut_on_one_disk_leaves_the_other_to_serve(two_disks):
             status_of(client.head_object, Key=f"n{i}")
         return [d["state"] for d in json.loads(forebay(process, "disk", "ls", "--json").stdout)["disks"]].count("out") == 1
 
-    process.wait_until(one_is_out, 30, "lose one disk")
+    process.wait_until(one_is_out, PATIENCE, "lose one disk")
     stat = {d["path"]: d for d in json.loads(http_get(process.endpoint + "/_/stat")[1])["disks"]}
     assert stat[str(folders[0])]["state"] == "ok" and "SIGBUS" in stat[str(folders[1])]["why"]
     for i in range(10):
-        process.wait_until(lambda i=i: status_of(client.get_object, Key=f"k{i}") == 200, 30, "read from the other disk")
+        process.wait_until(lambda i=i: status_of(client.get_object, Key=f"k{i}") == 200, PATIENCE, "read from the other disk")
         assert get(client, f"k{i}") == BODY
     assert http_get(process.endpoint + "/_/livez")[0] == 200
 
@@ -286,10 +290,10 @@ def test_a_file_system_that_is_shut_down_under_load(small_disk, start_forebay, t
         client.create_bucket(Bucket="trouble")
         client.put_object(Bucket="trouble", Key="large", Body=BODY)
         subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(small_disk)], check=True)
-        process.wait_until(lambda: status_of(client.get_object, Key="large") >= 500 and disk_of(process)["state"] == "failed", 30, "lose its disk")
+        process.wait_until(lambda: status_of(client.get_object, Key="large") >= 500 and disk_of(process)["state"] == "failed", PATIENCE, "lose its disk")
         assert status_of(client.put_object, Key="more", Body=SMALL) >= 500
         assert http_get(process.endpoint + "/_/livez")[0] == 200
-        assert process.stop(timeout=30) == 0
+        assert process.stop(timeout=PATIENCE) == 0
         process.check_log()
     finally:
         process.stop()

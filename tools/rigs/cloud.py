@@ -4,7 +4,7 @@ import json
 import pathlib
 import urllib.request
 
-from .process import ROOT, Process, free_ports, http_get
+from .process import PATIENCE, ROOT, Process, free_ports, http_get
 
 
 class Cloud(Process):
@@ -26,14 +26,14 @@ class Cloud(Process):
             log_dir,
         )
 
-    def wait_ready(self, timeout=20.0):
+    def wait_ready(self, timeout=PATIENCE):
         self.wait_until(lambda: http_get(self.endpoint + "/_proxy/stats")[0] == 200, timeout)
         return self
 
     def _control(self, method, what, body=None):
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(f"{self.endpoint}/_proxy/{what}", data=data, method=method)
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
             return json.load(reply)
 
     def stats(self):
@@ -55,6 +55,14 @@ class Cloud(Process):
 
     def behave(self):
         self._control("DELETE", "rules")
+
+    def wait_held(self, count=1):
+        """Until so many transfers stand where a rule with hold=True stopped them."""
+        self.wait_until(lambda: self.stats()["held"] >= count, what=f"hold {count} transfers")
+
+    def release(self):
+        """What is held, and what stalls, goes on; rules stay."""
+        self._control("POST", "release")
 
     def settings(self, **settings):
         self._control("POST", "settings", settings)

@@ -7,15 +7,19 @@ command it misbehaves: a rule says which request, what goes wrong, after how man
 
 Control, on the same port, under a path that no bucket can have:
 
-    GET    /_proxy/stats            {"requests": {"GetObject": 3, ...}, "bytes_out": {...}, "bytes_in": {...}, "open": 2}
+    GET    /_proxy/stats            {"requests": {"GetObject": 3, ...}, "bytes_out": {...}, "bytes_in": {...}, "open": 2, "held": 0}
     DELETE /_proxy/stats            counts from zero
     POST   /_proxy/rules            adds one: {"fault": "reset", "op": "GetObject", "key": "shard", "after": 1000, "times": 2}
-    DELETE /_proxy/rules            behaves again
+    DELETE /_proxy/rules            behaves again; what stands still goes on doing so
+    POST   /_proxy/release          what stands still goes on
     POST   /_proxy/settings         {"latency_ms": 25, "mib_s": 50}
 
-Faults: `stall` (sends no more for `ms`, then goes on), `reset` (RST), `cut` (FIN), `flip` (one bit of the byte at
+Faults: `stall` (sends no more for `ms` or until released, then goes on), `jam` (takes no more of the request's body,
+likewise), `reset` (RST, once the other end has read what was sent), `cut` (FIN), `flip` (one bit of the byte at
 `after`), `longer` (announces more than it sends, keeps the connection open), `shorter` (announces and sends
-less: looks whole), `error` (answers `status` itself), `refuse` (RST before any answer), `slow` (holds the answer's head for `ms`).
+less: looks whole), `error` (answers `status` itself), `refuse` (RST before any answer), `slow` (holds the answer's head
+for `ms`). A rule may say as well: `skip` (so many requests pass first), `each` (so often for one target at most), and
+of a reset or a cut `hold` (stands still at its place until released).
 """
 
 import argparse
@@ -29,8 +33,10 @@ import urllib.parse
 
 HEAD_MAX = 64 * 1024
 PIECE = 64 * 1024
-FAULTS = ("stall", "reset", "cut", "flip", "longer", "shorter", "error", "refuse", "slow")
+FAULTS = ("stall", "jam", "reset", "cut", "flip", "longer", "shorter", "error", "refuse", "slow")
 LIE_BYTES = 7  # what `longer` and `shorter` are off by
+FOREVER_MS = 3_600_000
+READ_SECONDS = 10  # how long a reset waits for the other end to read
 
 
 class Gone(Exception):
@@ -99,6 +105,8 @@ class Proxy:
         self.mib_s = mib_s
         self.rules = []
         self.open = 0
+        self.held = 0
+        self.released = asyncio.Event()
         self.forget()
 
     def forget(self):
@@ -107,14 +115,34 @@ class Proxy:
         self.bytes_in = collections.Counter()
 
     def stats(self):
-        return {"requests": self.requests, "bytes_out": self.bytes_out, "bytes_in": self.bytes_in, "open": self.open}
+        return {"requests": self.requests, "bytes_out": self.bytes_out, "bytes_in": self.bytes_in, "open": self.open, "held": self.held}
 
     def fault_for(self, op, target):
         for rule in self.rules:
-            if rule.get("op", op) == op and rule.get("key", "") in urllib.parse.unquote(target) and rule["times"] != 0:
+            if rule.get("op", op) != op or rule.get("key", "") not in urllib.parse.unquote(target) or rule["times"] == 0:
+                continue
+            if rule["skip"] > 0:
+                rule["skip"] -= 1
+                continue
+            rule["of"][target] += 1
+            if rule["of"][target] <= rule.get("each", rule["of"][target]):
                 rule["times"] -= 1
                 return rule
         return None
+
+    async def stand_still(self, milliseconds=FOREVER_MS):
+        """For so long, or until released."""
+        self.held += 1
+        try:
+            await asyncio.wait_for(self.released.wait(), milliseconds / 1000)
+        except asyncio.TimeoutError:
+            pass
+        finally:
+            self.held -= 1
+
+    def release(self):
+        self.released.set()
+        self.released = asyncio.Event()
 
     # One client connection: requests one after another, over one connection to the server.
 
@@ -154,7 +182,7 @@ class Proxy:
             return await self.answer_error(fault, method, head, reader, writer)
 
         up_writer.write(head.raw())
-        sending = asyncio.create_task(self.pump(Body.of_request(head, reader), up_writer, self.bytes_in, op, None))
+        sending = asyncio.create_task(self.pump(Body.of_request(head, reader), up_writer, self.bytes_in, op, fault if kind == "jam" else None))
         try:
             answer = await read_head(up_reader)
             while answer is not None and answer.first.split(" ")[1].startswith("1"):
@@ -163,14 +191,14 @@ class Proxy:
             if answer is None:
                 raise Gone
             if kind == "slow":
-                await asyncio.sleep(fault.get("ms", 1000) / 1000)
+                await self.stand_still(fault.get("ms", 1000))
             body = Body.of_response(method, answer, up_reader)
             if kind in ("longer", "shorter") and body.length is not None:
                 announced = body.length + (LIE_BYTES if kind == "longer" else -LIE_BYTES)
                 answer.replace("Content-Length", max(announced, 0))
             writer.write(answer.raw())
             ok = answer.first.split(" ")[1].startswith("2")
-            goes_on = await self.pump(body, writer, self.bytes_out if ok else None, op, fault)
+            goes_on = await self.pump(body, writer, self.bytes_out if ok else None, op, None if kind == "jam" else fault)
             if not goes_on:
                 return False
             await sending
@@ -195,16 +223,18 @@ class Proxy:
                 piece[at - sent] ^= 1
             elif kind == "shorter":
                 piece = piece[: max(body.length - LIE_BYTES - sent, 0)]
-            elif kind in ("stall", "reset", "cut") and sent + len(piece) > at:
+            elif kind in ("stall", "jam", "reset", "cut") and sent + len(piece) > at:
                 writer.write(piece[: at - sent])
                 await drained(writer)
                 if counts is not None:
                     counts[op] += at - sent
+                if kind in ("stall", "jam") or fault.get("hold"):
+                    await self.stand_still(fault.get("ms", FOREVER_MS))
                 if kind == "reset":
+                    await was_read(writer)
                     return reset(writer)
                 if kind == "cut":
                     return False
-                await asyncio.sleep(fault.get("ms", 3_600_000) / 1000)
                 piece, kind = piece[at - sent:], None
                 sent = at
             writer.write(piece)
@@ -217,7 +247,7 @@ class Proxy:
                 if ahead > 0:
                     await asyncio.sleep(ahead)
         if kind == "longer":
-            await asyncio.sleep(fault.get("ms", 3_600_000) / 1000)
+            await self.stand_still(fault.get("ms", FOREVER_MS))
             return False
         return kind != "shorter"
 
@@ -246,9 +276,11 @@ class Proxy:
                 rule = json.loads(body)
                 if rule["fault"] not in FAULTS:
                     raise ValueError(f"no such fault: {rule['fault']}")
-                self.rules.append({"times": -1, **rule})
+                self.rules.append({"times": -1, "skip": 0, **rule, "of": collections.Counter()})
             elif target == "/_proxy/rules" and method == "DELETE":
                 self.rules.clear()
+            elif target == "/_proxy/release" and method == "POST":
+                self.release()
             elif target == "/_proxy/settings" and method == "POST":
                 settings = json.loads(body)
                 self.latency_ms = settings.get("latency_ms", self.latency_ms)
@@ -328,6 +360,24 @@ async def drained(writer):
         await writer.drain()
     except ConnectionError as error:
         raise Gone from error
+
+
+def queued(writer):
+    """Bytes on their way to the other end of a connection on this machine, and those that lie there unread."""
+    ours, theirs = (f"{socket.inet_aton(host)[::-1].hex().upper()}:{port:04X}" for host, port in (writer.get_extra_info("sockname"), writer.get_extra_info("peername")))
+    left = writer.transport.get_write_buffer_size()
+    with open("/proc/net/tcp") as table:
+        for row in (line.split() for line in table):
+            unsent, unread = (int(n, 16) for n in row[4].split(":")) if ":" in row[4] else (0, 0)
+            left += unsent if row[1:3] == [ours, theirs] else unread if row[1:3] == [theirs, ours] else 0
+    return left
+
+
+async def was_read(writer):
+    """A reset throws away what the other end has not read: how much that is would be chance."""
+    end = asyncio.get_running_loop().time() + READ_SECONDS
+    while queued(writer) > 0 and asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(0.005)
 
 
 def reset(writer):

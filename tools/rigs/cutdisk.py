@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 
-from .process import ROOT, Process
+from .process import PATIENCE, ROOT, Process
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 MAKE = {
@@ -63,7 +63,7 @@ class CutDisk:
             image.truncate(size)
         self.loop = None
         self.daemon = Process("cutdisk", [binary or ROOT / "build/test/cutdisk", self.image, self.fuse], self.folder)
-        self.daemon.wait_until(lambda: (self.fuse / "disk").exists(), 10, "serve its file")
+        self.daemon.wait_until(lambda: (self.fuse / "disk").exists(), what="serve its file")
         self._attach()
         run(*MAKE[kind], self.loop)
         self._mount()
@@ -79,7 +79,7 @@ class CutDisk:
         run("mount", "-t", self.kind, "-o", self.options, self.loop, self.path)
 
     def _umount(self):
-        for _ in range(100):  # whoever was killed may be on his way out
+        for _ in range(20 * PATIENCE):  # whoever was killed may be on his way out
             done = subprocess.run(["umount", self.path], capture_output=True, text=True)
             if done.returncode == 0:
                 return

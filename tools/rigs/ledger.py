@@ -13,10 +13,12 @@ import http.client
 import random
 import re
 import threading
+import time
 import xml.etree.ElementTree
 import xml.sax.saxutils
 
 from . import plain
+from .process import PATIENCE
 
 BUCKET = "storm"
 BLOCK = 512
@@ -105,7 +107,7 @@ class Ledger:
     def settle(self, port):
         """Reads everything; then what is seen is what is known."""
         there = {}
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         for index, entry in enumerate(self.buckets):
             status = plain.ask(port, "HEAD", self.bucket_of(index), connection=connection).status
             if status not in (200, 404) or (status == 200) not in entry.possible():
@@ -167,7 +169,7 @@ class Writer(threading.Thread):
         self.sizes = sizes or self.SIZES
         self.failed = None
         self.stopping = threading.Event()
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
 
     def stop(self):
         self.stopping.set()
@@ -329,9 +331,19 @@ class Load:
     """All writers of a ledger at one server."""
 
     def __init__(self, port, ledger, rng, **options):
+        self.ledger, self.rng = ledger, rng
         self.writers = [Writer(port, ledger, index, rng.random(), **options) for index in range(len(ledger.of_writer))]
         for writer in self.writers:
             writer.start()
+
+    def wait_acks(self, count):
+        """Until so many more were acknowledged, and a moment that is nobody's boundary."""
+        wanted, end = self.ledger.acks + count, time.monotonic() + PATIENCE
+        while self.ledger.acks < wanted and any(writer.is_alive() for writer in self.writers):
+            if time.monotonic() > end:
+                raise Lost(f"only {self.ledger.acks} of {wanted} writes were acknowledged in {PATIENCE} s")
+            time.sleep(0.001)
+        time.sleep(self.rng.uniform(0, 0.01))
 
     def stop(self):
         """They end with the operation that they are at."""
@@ -339,7 +351,7 @@ class Load:
             writer.stop()
         self.join()
 
-    def join(self, timeout=60):
+    def join(self, timeout=PATIENCE):
         for writer in self.writers:
             writer.join(timeout)
             if writer.is_alive():

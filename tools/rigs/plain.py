@@ -4,6 +4,8 @@ import dataclasses
 import http.client
 import urllib.parse
 
+from .process import PATIENCE
+
 
 @dataclasses.dataclass
 class Reply:
@@ -13,7 +15,7 @@ class Reply:
     whole: bool  # all that was announced arrived
 
 
-def ask(port, method, bucket, key="", body=None, headers=None, query="", timeout=60, connection=None):
+def ask(port, method, bucket, key="", body=None, headers=None, query="", timeout=PATIENCE, connection=None):
     """One unsigned request. Never raises for what the other end does."""
     own = connection is None
     connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)

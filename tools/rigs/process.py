@@ -1,34 +1,61 @@
 """A child process with a log, which goes away when its parent does."""
 
 import ctypes
+import fcntl
 import os
 import pathlib
+import random
 import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PR_SET_PDEATHSIG = 1
+PATIENCE = 120  # seconds that a test waits for what must come, on the slowest machine; what hangs is found as well
 _libc = ctypes.CDLL(None)
 
 
-def free_ports(count):
-    """Ports that nobody had a moment ago; all held at once, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
+def _ports():
+    """Numbers that the kernel gives to no client: where a server is about to listen, no connection has its end."""
+    least = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = range(10_000, least if least > 20_000 else 60_000)
+    first = random.SystemRandom().randrange(len(ports))
+    while True:
+        for n in range(len(ports)):
+            yield ports[(first + n) % len(ports)]
+
+
+_candidates = _ports()
+_claims = open(pathlib.Path(tempfile.gettempdir()) / f"forebay-test-ports-{os.getuid()}", "a+b")  # noqa: SIM115
+
+
+def _is_ours(port):
+    """Each number is a byte of a file: its lock ends with this process, and other test processes see it."""
     try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
+        fcntl.lockf(_claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+        return True
+    except OSError:
+        return False
 
 
-def http_get(url, timeout=5.0, cafile=None):
+def free_ports(count):
+    """Ports that nobody has, and that no other test process is given while this one lives."""
+    found = []
+    while len(found) < count:
+        port = next(_candidates)
+        if _is_ours(port):
+            found.append(port)
+    return found
+
+
+def http_get(url, timeout=PATIENCE, cafile=None):
     """(status, body) of a GET that is not signed; status 0 when nobody answered. `cafile`: whom to trust over TLS."""
     context = ssl.create_default_context(cafile=str(cafile)) if cafile else None
     try:
@@ -86,7 +113,7 @@ class Process:
     def log(self):
         return self.log_path.read_text(errors="replace")
 
-    def wait_until(self, ready, timeout=60.0, what="answer"):
+    def wait_until(self, ready, timeout=PATIENCE, what="answer"):
         """Waits until ready() is true; a child that ends meanwhile, or the time-out, is an error with its log."""
         end = time.monotonic() + timeout
         while not ready():
@@ -96,7 +123,7 @@ class Process:
                 raise RuntimeError(f"{self.name} does not {what} after {timeout:g} s; its log:\n{self.log()[-8000:]}")
             time.sleep(0.05)
 
-    def stop(self, timeout=10.0):
+    def stop(self, timeout=30.0):
         """SIGTERM, and SIGKILL for what does not go; returns the exit status."""
         if self.popen.poll() is None:
             self.popen.terminate()

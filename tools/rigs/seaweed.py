@@ -4,7 +4,7 @@ import json
 import os
 import pathlib
 
-from .process import ROOT, Process, free_ports, http_get
+from .process import PATIENCE, ROOT, Process, free_ports, http_get
 
 ACCESS_KEY = "remote-access-key"
 SECRET_KEY = "remote-secret-key"  # of a server that lives for one test, on loopback
@@ -48,7 +48,7 @@ class Seaweed(Process):
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self._volume = ports["master"]
 
-    def wait_ready(self, timeout=60.0):
+    def wait_ready(self, timeout=PATIENCE):
         """Until S3 answers and there is a volume server to write to."""
         self.wait_until(lambda: http_get(self.endpoint + "/")[0] in (200, 403), timeout, "answer S3")
         assign = f"http://127.0.0.1:{self._volume}/dir/assign"

@@ -9,7 +9,7 @@ import threading
 import time
 
 from . import forebay, ledger, plain, seaweed
-from .process import ROOT
+from .process import PATIENCE, ROOT
 
 sys.path.insert(0, str(ROOT / "demo"))
 BUCKET = "digits"
@@ -55,7 +55,7 @@ class Reader(threading.Thread):
         keys = list(self.objects)
         while not self.stopping.is_set():
             key = self.rng.choice(keys)
-            reply = plain.get(self.port, BUCKET, key, timeout=30)
+            reply = plain.get(self.port, BUCKET, key, timeout=PATIENCE)
             if reply.status == 200 and reply.whole:
                 self.read += 1
                 if reply.body != self.objects[key]:
@@ -78,7 +78,7 @@ class Job:
 
     def _join(self):
         for reader in self.readers:
-            reader.join(60)
+            reader.join(PATIENCE)
             if reader.failed is not None:
                 raise reader.failed
         return sum(reader.read for reader in self.readers)

@@ -9,7 +9,7 @@ raw_connect(struct rig *rig)
     struct stream *s = NULL;
     struct errbuf eb = {0};
 
-    if (rt_connect("127.0.0.1", rig->port, deadline_in_ms(5000), &s, &eb) != ERR_OK)
+    if (rt_connect("127.0.0.1", rig->port, deadline_in_ms(60000), &s, &eb) != ERR_OK)
         fprintf(stderr, "raw_connect: %s\n", eb.text);
     return s;
 }
@@ -17,7 +17,7 @@ raw_connect(struct rig *rig)
 static void
 raw_send(struct stream *s, const void *bytes, size_t len)
 {
-    CHECK(rt_send(s, bytes, len, deadline_in_ms(5000), NULL) == ERR_OK);
+    CHECK(rt_send(s, bytes, len, deadline_in_ms(60000), NULL) == ERR_OK);
 }
 
 /* One whole answer, its body in `out` (cleared first). The head is valid until the
@@ -41,7 +41,7 @@ raw_more(struct raw *w)
         w->end -= w->at;
         w->at = 0;
     }
-    rc = rt_recv(w->s, w->buf + w->end, sizeof w->buf - w->end, deadline_in_ms(5000), &n,
+    rc = rt_recv(w->s, w->buf + w->end, sizeof w->buf - w->end, deadline_in_ms(60000), &n,
                  NULL);
     if (rc == ERR_OK && n == 0) {
         w->ended = true;

@@ -59,7 +59,7 @@ get_known(struct raw *w)
 static void
 all_given_back(struct rig *rig)
 {
-    for (unsigned i = 0; rig->released < rig->lent && i < 500; i++)
+    for (unsigned i = 0; rig->released < rig->lent && i < 6000; i++)
         CHECK(rt_sleep_ms(10) == ERR_OK);
     CHECK_U64(rig->released, rig->lent);
 }
@@ -259,7 +259,7 @@ drain_ends(struct rig *rig)
 
     get_known(w);
     ask(w, "GET /lent/10" HEAD);
-    CHECK(http_server_drain(rig->server, deadline_in_ms(5000)));
+    CHECK(http_server_drain(rig->server, deadline_in_ms(60000)));
     CHECK(rt_sleep_ms(20) == ERR_OK);
     CHECK_U64(rig->released, rig->lent);
     leave(&w);

@@ -280,7 +280,7 @@ hear_request(struct stream *s)
     size_t len = 0, n;
 
     while (len < sizeof in) {
-        if (rt_recv(s, in + len, sizeof in - len, deadline_in_ms(3000), &n, NULL) !=
+        if (rt_recv(s, in + len, sizeof in - len, deadline_in_ms(60000), &n, NULL) !=
                 ERR_OK ||
             n == 0)
             return false;
@@ -314,13 +314,14 @@ lie(void *arg)
     for (l->served = 0; l->served < l->count;) {
         struct stream *s = NULL;
 
-        if (rt_accept(l->listener, deadline_in_ms(3000), &s, NULL) != ERR_OK)
+        if (rt_accept(l->listener, deadline_in_ms(60000), &s, NULL) != ERR_OK)
             return;
         if (!l->script[l->served].unread)
             CHECK(hear_request(s));
         if (l->script[l->served].says != NULL)
             (void)!rt_send(s, l->script[l->served].says,
-                           strlen(l->script[l->served].says), deadline_in_ms(3000), NULL);
+                           strlen(l->script[l->served].says), deadline_in_ms(60000),
+                           NULL);
         if (l->script[l->served].stays)
             l->held[l->served] = s;
         else
@@ -488,15 +489,15 @@ serve_silent_second(void *arg)
         static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         struct stream *s = NULL;
 
-        if (rt_accept(t->listener, deadline_in_ms(3000), &s, NULL) != ERR_OK)
+        if (rt_accept(t->listener, deadline_in_ms(60000), &s, NULL) != ERR_OK)
             return;
         for (unsigned i = 0; i < 2; i++) {
             if (!hear_request(s))
                 break;
             t->requests++;
             if (i == 0)
-                CHECK(rt_send(s, answer, sizeof answer - 1, deadline_in_ms(1000), NULL) ==
-                      ERR_OK);
+                CHECK(rt_send(s, answer, sizeof answer - 1, deadline_in_ms(60000),
+                              NULL) == ERR_OK);
         }
         rt_stream_close(&s);
     }

@@ -172,7 +172,7 @@ idle_main(void *arg)
     CHECK(write(p->out, "a", 1) == 1);
     CHECK(hears(p, 'd'));
     CHECK(write(p->out, "e", 1) == 1);
-    for (unsigned i = 0; i < 2000 && stats.connections > 0; i++) {
+    for (unsigned i = 0; i < 12000 && stats.connections > 0; i++) {
         CHECK(rt_sleep_ms(5) == ERR_OK);
         http_server_stats(server, &stats);
     }

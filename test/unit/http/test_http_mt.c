@@ -136,7 +136,7 @@ spread_main(void *arg)
         CHECK(atomic_load(&all.on_loop[i]) > 0);
     http_server_stats(all.server, &stats);
     CHECK_U64(stats.requests, CALLERS * CALLS);
-    CHECK(http_server_drain(all.server, deadline_in_ms(5000)));
+    CHECK(http_server_drain(all.server, deadline_in_ms(60000)));
     http_client_free(&all.client);
     http_server_stop(&all.server);
 }

@@ -42,7 +42,7 @@ framing(struct rig *rig)
         REQUIRE(w->s != NULL);
         if (row->len > 0)
             raw_send(w->s, bytes, row->len);
-        CHECK(rt_send_end(w->s, deadline_in_ms(1000)) == ERR_OK);
+        CHECK(rt_send_end(w->s, deadline_in_ms(60000)) == ERR_OK);
         got = raw_answer(
             w, path != NULL && path - bytes == 4 ? HTTP_METHOD_GET : HTTP_METHOD_POST,
             &body);
@@ -414,7 +414,7 @@ client_leaves(struct rig *rig)
     REQUIRE(w->s != NULL);
     raw_send(w->s, half, strlen(half));
     raw_free(&w);
-    for (unsigned i = 0; i < 1000 && rig->done < 1; i++)
+    for (unsigned i = 0; i < 30000 && rig->done < 1; i++)
         CHECK(rt_sleep_ms(2) == ERR_OK);
     CHECK_U64(rig->done, 1);
     CHECK(rig->last_error == ERR_INCOMPLETE);
@@ -426,7 +426,7 @@ client_leaves(struct rig *rig)
     raw_send(w->s, big, strlen(big));
     CHECK(raw_more(w) == ERR_OK);
     raw_free(&w);
-    for (unsigned i = 0; i < 1000 && rig->done < 2; i++)
+    for (unsigned i = 0; i < 30000 && rig->done < 2; i++)
         CHECK(rt_sleep_ms(2) == ERR_OK);
     CHECK_U64(rig->done, 2);
     CHECK(rig->last_error == ERR_CLOSED);
@@ -445,7 +445,7 @@ static const struct rig hasty = {.options = {.header_ms = 150,
                                              .idle_ms = 400,
                                              .body_grace_ms = 150,
                                              .body_rate = 1000000,
-                                             .body_idle_ms = 500,
+                                             .body_idle_ms = 2000,
                                              .send_stall_ms = 300,
                                              .linger_ms = 50}};
 
@@ -461,7 +461,7 @@ slow_head(struct rig *rig)
     /* A byte now and then does not help: the time is for the whole head. */
     for (const char *c = "GET /x HTTP/1.1\r\nHost: a\r\nA: bbbbbbbbbbbb"; *c != '\0';
          c++) {
-        if (rt_send(w->s, c, 1, deadline_in_ms(1000), NULL) != ERR_OK)
+        if (rt_send(w->s, c, 1, deadline_in_ms(60000), NULL) != ERR_OK)
             break;
         CHECK(rt_sleep_ms(10) == ERR_OK);
     }
@@ -487,9 +487,9 @@ slow_body(struct rig *rig)
         unsigned pause_ms;
         int want;
     } rows[] = {
-        {"/echo", 300, 400},  /* beyond the grace, and the rate is a megabyte a second */
-        {"/trust", 300, 200}, /* it has shown who it is */
-        {"/trust", 800, 400}, /* but not for ever */
+        {"/echo", 300, 400},   /* beyond the grace, and the rate is a megabyte a second */
+        {"/trust", 300, 200},  /* it has shown who it is */
+        {"/trust", 2300, 400}, /* but not for ever */
     };
     struct buf body;
 
@@ -529,13 +529,14 @@ idle_and_stall(struct rig *rig)
     REQUIRE(w->s != NULL);
     CHECK(raw_is_closed(w));
     CHECK(rt_now_ns() - from >= 390000000u);
-    CHECK(rt_now_ns() - from < 3000000000u);
+    if (rig->engine == RT_SIM)
+        CHECK(rt_now_ns() - from < 500000000u);
     raw_free(&w);
     /* Nothing taken: the answer is given up after send_stall_ms. */
     w = raw_new(rig);
     REQUIRE(w->s != NULL);
     raw_send(w->s, big, strlen(big));
-    for (unsigned i = 0; i < 100 && rig->done < 1; i++)
+    for (unsigned i = 0; i < 1200 && rig->done < 1; i++)
         CHECK(rt_sleep_ms(50) == ERR_OK);
     CHECK_U64(rig->done, 1);
     CHECK(rig->last_error == ERR_TIMEOUT);
@@ -632,7 +633,7 @@ drain_now(void *arg)
 {
     struct rig *rig = arg;
 
-    CHECK(http_server_drain(rig->server, deadline_in_ms(3000)));
+    CHECK(http_server_drain(rig->server, deadline_in_ms(60000)));
     rig->bad_bodies = 99; /* over */
 }
 

@@ -12,7 +12,7 @@
 #include "rt/sanitize.h"
 #include "rt/sync.h"
 
-#define SOON deadline_in_ms(20000)
+#define SOON deadline_in_ms(60000)
 
 /* ---- messages ---- */
 

@@ -7,7 +7,7 @@
 #include "rt/net.h"
 #include "rt/sync.h"
 
-#define SOON deadline_in_ms(5000)
+#define SOON deadline_in_ms(60000)
 
 /* ---- pairs of connected streams, by kind ---- */
 
