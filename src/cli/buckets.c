@@ -175,6 +175,8 @@ static const struct flag bucket_flags[] = {
     {"remote-profile", 0, "NAME",
      "attach: keys for the remote from this profile of your AWS files", false},
     {"remote-region", 0, "NAME", "attach: region of the remote", false},
+    {"network", 0, "public|private|any",
+     "attach: where the endpoint's name may lead; as it is now unless given", false},
     {"store-credentials", 0, NULL,
      "attach: hand your AWS keys for the remote over to the server", false},
     {"anonymous", 0, NULL, "attach: the remote is read without keys", false},
@@ -271,6 +273,8 @@ attach_document(struct session *s, const struct place *p, const char *as, const 
         json_text(&j, "endpoint", args_value(s->args, "endpoint"));
     }
     json_bool(&j, "requester_pays", args_has(s->args, "requester-pays"));
+    if (args_value(s->args, "network") != NULL)
+        json_text(&j, "network", args_value(s->args, "network"));
     if (given != NULL || region != NULL)
         json_text(&j, "region", given != NULL ? given : region);
     json_bool(&j, "path_style", !args_has(s->args, "virtual-host"));

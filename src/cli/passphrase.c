@@ -30,25 +30,15 @@ take_line(const char *path, const char *bytes, struct passphrase *out, struct er
 enum err
 passphrase_load(const char *path, struct passphrase *out, struct errbuf *eb)
 {
-    const char *name;
     char *bytes = NULL;
-    struct rt_dir *dir = NULL;
-    unsigned mode = 0;
     size_t len = 0;
-    enum err rc = rt_dir_open_of(path, &dir, &name, eb);
+    enum err rc = rt_private_load(path, KIB(64), &bytes, &len, eb);
 
     *out = (struct passphrase){.len = 0};
-    if (rc == ERR_OK)
-        rc = rt_dir_mode(dir, name, &mode, eb);
-    if (rc == ERR_OK && (mode & 077) != 0)
-        rc = err_set(eb, ERR_DENIED, "\"%s\" can be read by others: chmod 600 it", path);
-    if (rc == ERR_OK)
-        rc = rt_file_load(dir, name, KIB(64), &bytes, &len, eb);
     if (rc == ERR_OK)
         rc = take_line(path, bytes, out, eb);
     if (bytes != NULL)
         OPENSSL_cleanse(bytes, len);
     free(bytes);
-    rt_dir_close(&dir);
     return rc;
 }

@@ -94,6 +94,9 @@ make_client(struct session *s)
     o.region =
         args_value(s->args, "region") != NULL ? args_value(s->args, "region") : region;
     if (rc == ERR_OK)
+        rc = s3_proxies_find(&(struct s3_proxy_options){0}, &s->proxies, &s->eb);
+    o.proxies = &s->proxies;
+    if (rc == ERR_OK)
         rc = s3_client_new(&o, &s->s3, &s->eb);
     s3_credentials_fini(&o.credentials);
     free(region);
@@ -115,6 +118,7 @@ run_fiber(void *arg)
         r->code = EXIT_INTERRUPTED;
     r->fiber = NULL;
     s3_client_free(&r->s.s3);
+    proxies_fini(&r->s.proxies);
 }
 
 static enum err

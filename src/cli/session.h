@@ -30,7 +30,8 @@ enum output { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_JSONL, OUTPUT_NAME };
 struct session {
     const struct args *args;
     struct s3_client *s3;
-    char *endpoint; /* owned */
+    struct proxies proxies; /* of the environment; lent to s3 */
+    char *endpoint;         /* owned */
     enum output output;
     bool json; /* output is JSON or JSONL */
     bool quiet;

@@ -64,6 +64,8 @@ make_http(struct s3_client *c, const struct s3_options *o, struct errbuf *eb)
                                    .insecure_no_verify = o->insecure_no_verify};
     struct http_client_options h = {
         .per_host_max = o->connections,
+        .proxies = o->proxies,
+        .refuse = o->refuse,
         .connect_ms = o->connect_ms > 0 ? o->connect_ms : 5000,
         .first_byte_ms = o->first_byte_ms > 0 ? o->first_byte_ms : 30000,
         .between_ms = o->idle_ms > 0 ? o->idle_ms : 30000};

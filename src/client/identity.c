@@ -163,6 +163,7 @@ ask(struct finder *f, const char *method, const char *base, const char *path,
     struct http_call_request r = {.method = method,
                                   .headers = headers,
                                   .length = HTTP_NO_BODY,
+                                  .direct = true,
                                   .by = deadline_in_ms(wait_ms)};
     const char *base_path;
     char *host;
@@ -452,11 +453,13 @@ find(struct finder *f)
 }
 
 enum err
-s3_identity_find(const char *ca_file, struct s3_identity *out, struct errbuf *eb)
+s3_identity_find(const char *ca_file, const struct proxies *proxies,
+                 struct s3_identity *out, struct errbuf *eb)
 {
     struct finder f = {.out = out, .eb = eb};
     struct tls_client_options t = {.ca_file = ca_file};
-    struct http_client_options h = {.connect_ms = CONNECT_MS, .first_byte_ms = 10000};
+    struct http_client_options h = {
+        .connect_ms = CONNECT_MS, .first_byte_ms = 10000, .proxies = proxies};
     enum err rc = rt_blocking(gather, &f.s, DEADLINE_NEVER);
 
     *out = (struct s3_identity){0};

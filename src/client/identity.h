@@ -8,7 +8,7 @@
  *   5. the metadata of an EC2 instance (version 2 only), unless AWS_EC2_METADATA_DISABLED
  *
  * Not followed, and said: credential_process (no program is started) and SSO. STS is asked at AWS_ENDPOINT_URL_STS, else at
- * https://sts.REGION.amazonaws.com. Fibers; may switch.
+ * https://sts.REGION.amazonaws.com, through `proxies` (NULL: none); containers and instances never. Fibers; may switch.
  */
 #pragma once
 #include "client/s3.h"
@@ -20,6 +20,6 @@ struct s3_identity {
     const char *from;           /* for people, static: "the instance's metadata" */
 };
 /* ERR_NOT_FOUND: nothing of the above is there. Any other error: what is there does not work, and its name. */
-enum err s3_identity_find(const char *ca_file, struct s3_identity *out,
-                          struct errbuf *eb) MUST_CHECK;
+enum err s3_identity_find(const char *ca_file, const struct proxies *proxies,
+                          struct s3_identity *out, struct errbuf *eb) MUST_CHECK;
 void s3_identity_fini(struct s3_identity *i); /* wipes */

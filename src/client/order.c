@@ -274,15 +274,20 @@ refusal(struct s3_call *call, const struct s3_order *o, struct s3_failure *f,
         struct errbuf *eb)
 {
     struct span doc = {"", 0}, after = http_get(call->head, HTTP_RETRY_AFTER);
+    const char *proxy = http_call_proxy(call->http);
     struct errbuf why = {{0}};
     uint64_t seconds;
+    enum err rc;
 
     if (num_u64(after, &seconds) == ERR_OK)
         f->retry_after_ms = MIN(seconds, 3600) * 1000;
     if (strcmp(o->method, "HEAD") != 0 &&
         order_document(call, ERROR_BODY_MAX, call->arena, &doc, &why) != ERR_OK)
         doc = (struct span){"", 0}; /* the status says enough */
-    return error_of_document(doc, call->head->code, o, f, eb);
+    rc = error_of_document(doc, call->head->code, o, f, eb);
+    if (proxy != NULL && f->code[0] == '\0') /* it may be the proxy's own answer */
+        err_prefix(eb, "through the proxy %s", proxy);
+    return proxy != NULL && f->status == 407 ? ERR_BACKEND : rc;
 }
 
 enum err

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/span.h"
 #include "rt/time.h"
+#include "wire/proxy.h"
 
 struct s3_client;
 struct s3_call; /* a GET or PUT with its body under way */
@@ -30,9 +31,19 @@ struct s3_options {
     bool requester_pays; /* says so with each request */
     const char *ca_file; /* NULL: the system's */
     bool insecure_no_verify;
+    const struct proxies *proxies; /* lent for the client's life; NULL: none */
+    unsigned refuse; /* where the endpoint's name must not lead: rt_connect_within() */
     uint64_t connect_ms, first_byte_ms, idle_ms; /* 0: 5,000, 30,000, 30,000 */
     unsigned connections;                        /* a loop; 0: 64 */
 };
+/* Which proxies there are: a URL, or "none", or (NULL, "") what the environment says: http_proxy, https_proxy and no_proxy, each in
+ * lower case before upper case; HTTP_PROXY not where a web server would set it from a header of a request (REQUEST_METHOD).
+ * `credentials`: a file with USER:PASSWORD that nobody else may read; then none stand in a URL. May switch. */
+struct s3_proxy_options {
+    const char *http, *https, *except, *credentials;
+};
+enum err s3_proxies_find(const struct s3_proxy_options *o, struct proxies *out,
+                         struct errbuf *eb) MUST_CHECK;
 enum err s3_client_new(const struct s3_options *o, struct s3_client **out,
                        struct errbuf *eb) MUST_CHECK;
 void s3_client_free(struct s3_client **cp);

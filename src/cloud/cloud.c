@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/ip.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
@@ -22,9 +23,15 @@
 enum err
 cloud_start(const struct cloud_options *o, struct cloud **out, struct errbuf *eb)
 {
-    struct cloud *c = xcalloc(1, sizeof *c);
+    struct cloud *c;
+    struct proxies proxies;
+    enum err rc = s3_proxies_find(&o->proxy, &proxies, eb);
 
-    (void)eb;
+    *out = NULL;
+    if (rc != ERR_OK)
+        return rc;
+    c = xcalloc(1, sizeof *c);
+    c->proxies = proxies;
     c->options = *o;
     if (c->options.retry_ms == 0)
         c->options.retry_ms = 20000;
@@ -55,6 +62,7 @@ cloud_stop(struct cloud **cp)
         table_fini(&c->clients[i].by_settings);
     }
     free(c->clients);
+    proxies_fini(&c->proxies);
     free(c);
 }
 
@@ -155,7 +163,7 @@ load_stored(struct cloud *c, const char *name, struct s3_credentials *out,
 static enum err
 load_own(struct cloud *c, struct s3_identity *out, struct errbuf *eb)
 {
-    enum err rc = s3_identity_find(c->options.ca_file, out, eb);
+    enum err rc = s3_identity_find(c->options.ca_file, &c->proxies, out, eb);
 
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
@@ -169,10 +177,43 @@ load_own(struct cloud *c, struct s3_identity *out, struct errbuf *eb)
 static char *
 settings_text(const struct map_backend *b)
 {
-    return xasprintf("%s\n%s\n%s\n%d%d%d", b->endpoint != NULL ? b->endpoint : "",
+    return xasprintf("%s\n%s\n%s\n%d%d%d%d", b->endpoint != NULL ? b->endpoint : "",
                      b->region != NULL ? b->region : "",
                      b->credentials == NULL ? "own" : b->credentials, b->path_style,
-                     b->plain_http, b->requester_pays);
+                     b->plain_http, b->requester_pays, (int)b->network);
+}
+
+/* The administrator has named an endpoint; where its name leads is what DNS says (promise S8). */
+static unsigned
+refused_networks(enum map_network allowed)
+{
+    static const unsigned never =
+        1u << IP_LOOPBACK | 1u << IP_LINK_LOCAL | 1u << IP_SPECIAL;
+
+    switch (allowed) {
+    case MAP_NETWORK_ANY:
+        return 0;
+    case MAP_NETWORK_PUBLIC:
+        return never | 1u << IP_PRIVATE;
+    case MAP_NETWORK_UNSAID:
+    case MAP_NETWORK_PRIVATE:
+        break;
+    }
+    return never;
+}
+
+/* It becomes a part of a host's name. */
+static enum err
+check_region(const char *region, struct errbuf *eb)
+{
+    size_t len = strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-_");
+
+    return len > 0 && len < CLOUD_REGION_TEXT && region[len] == '\0'
+               ? ERR_OK
+               : err_set(eb, ERR_BAD_REQUEST,
+                         "region \"%.64s\": expected lower-case letters, digits, '-' and "
+                         "'_', at most %d",
+                         region, CLOUD_REGION_TEXT - 1);
 }
 
 enum err
@@ -183,7 +224,9 @@ cloud_client_make(struct cloud *c, const struct map_backend *b, struct s3_client
                            .connect_ms = c->options.connect_ms,
                            .first_byte_ms = c->options.timeout_ms,
                            .idle_ms = c->options.timeout_ms,
-                           .connections = c->options.connections};
+                           .connections = c->options.connections,
+                           .proxies = &c->proxies,
+                           .refuse = refused_networks(b->network)};
     struct s3_identity own = {0};
     char *endpoint = NULL;
     enum err rc = ERR_OK;
@@ -201,12 +244,15 @@ cloud_client_make(struct cloud *c, const struct map_backend *b, struct s3_client
                    : own.region != NULL ? own.region
                                         : "us-east-1";
         if (b->endpoint == NULL)
+            rc = check_region(o.region, eb);
+        if (b->endpoint == NULL)
             endpoint = xasprintf("https://s3.%s.amazonaws.com", o.region);
         o.endpoint = b->endpoint != NULL ? b->endpoint : endpoint;
         o.virtual_host = !b->path_style && !b->plain_http;
         o.plain = b->plain_http;
         o.requester_pays = b->requester_pays;
-        rc = s3_client_new(&o, out, eb);
+        if (rc == ERR_OK)
+            rc = s3_client_new(&o, out, eb);
     }
     s3_credentials_fini(&o.credentials);
     s3_identity_fini(&own);
@@ -233,7 +279,7 @@ fresh_keys(struct cloud *c, struct cloud_client *cc, struct errbuf *eb)
         return ERR_OK;
     cc->renewing = true;
     cc->renew_ns = rt_now_ns() + RENEW_AGAIN_S * 1000000000ull;
-    rc = s3_identity_find(c->options.ca_file, &own, eb);
+    rc = s3_identity_find(c->options.ca_file, &c->proxies, &own, eb);
     if (rc == ERR_OK) {
         s3_client_take_credentials(cc->s3, &own.keys);
         cc->expires_s = own.expires_s;

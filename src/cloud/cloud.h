@@ -19,6 +19,7 @@ struct cloud_options {
     unsigned connections;   /* to one backend, each loop; 0: 64 */
     struct rt_dir *secrets; /* folder of stored credential sets, 0600 files */
     const char *ca_file;
+    struct s3_proxy_options proxy; /* read at the start */
 };
 enum err cloud_start(const struct cloud_options *o, struct cloud **out,
                      struct errbuf *eb) MUST_CHECK;
@@ -34,9 +35,10 @@ enum err cloud_credentials_store(struct cloud *c, const char *hint,
 /* Removes what cloud_credentials_store() named; NULL and "" are fine. A failure is logged. */
 void cloud_credentials_remove(struct cloud *c, const char *name);
 /* Does the remote bucket answer with these? Said before a bucket is attached. `region`: where it is, when it is not where
- * `b` says (which names none); else "". A plain web server is not asked: it has nothing that all of them answer. */
+ * `b` says (which names none); else "". Where b->network is unsaid it is found: b's name leads to the public network, or to a
+ * private one, and from then on may not lead elsewhere. A plain web server is not asked: it has nothing that all of them answer. */
 #define CLOUD_REGION_TEXT 32
-enum err cloud_probe(struct cloud *c, const struct map_backend *b,
+enum err cloud_probe(struct cloud *c, struct map_backend *b,
                      char region[CLOUD_REGION_TEXT], struct errbuf *eb) MUST_CHECK;
 
 enum err cloud_head(struct cloud *c, const struct map_bucket *b, struct span key,

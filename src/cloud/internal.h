@@ -24,6 +24,7 @@ struct client_set {
 };
 struct cloud {
     struct cloud_options options;
+    struct proxies proxies;     /* never changed */
     struct client_set *clients; /* one a loop */
 };
 /* The client for these settings on this loop, made when missing. May switch. */

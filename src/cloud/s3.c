@@ -38,18 +38,68 @@ probe_once(struct cloud *c, const struct map_backend *b, struct s3_failure *f,
     return rc;
 }
 
+/* Where does its name lead? What it answers does not matter: there is nothing that all web servers have. */
+static enum err
+probe_web(struct cloud *c, struct map_backend *b, struct errbuf *eb)
+{
+    for (enum map_network n = MAP_NETWORK_PUBLIC;
+         b->network == MAP_NETWORK_UNSAID && n <= MAP_NETWORK_PRIVATE; n++) {
+        struct map_backend there = *b;
+        struct arena *a = arena_new(KIB(16), MIB(1));
+        struct s3_client *s3 = NULL;
+        struct s3_object_info info;
+        struct s3_failure f = {0};
+        int64_t expires_s;
+        enum err rc;
+
+        there.network = n;
+        rc = cloud_client_make(c, &there, &s3, &expires_s, eb);
+        if (rc == ERR_OK)
+            rc = s3_head(s3, span_of(b->bucket), SPAN(""), a, &info, &f, eb);
+        if (rc == ERR_OK || f.status != 0)
+            b->network = n;
+        s3_client_free(&s3);
+        arena_free(&a);
+        if (rc == ERR_CANCELLED || (rc == ERR_DENIED && n == MAP_NETWORK_PRIVATE))
+            return rc;
+        if (rc != ERR_DENIED)
+            break;
+    }
+    eb->text[0] = '\0';
+    return ERR_OK;
+}
+
+/* With the narrowest network that the name leads to, unless one is said. */
+static enum err
+probe_network(struct cloud *c, struct map_backend *b, struct s3_failure *f,
+              struct errbuf *eb)
+{
+    bool unsaid = b->network == MAP_NETWORK_UNSAID;
+    enum err rc;
+
+    if (unsaid)
+        b->network = MAP_NETWORK_PUBLIC;
+    rc = probe_once(c, b, f, eb);
+    if (!unsaid || rc != ERR_DENIED || f->status != 0)
+        return rc;
+    b->network = MAP_NETWORK_PRIVATE;
+    *f = (struct s3_failure){0};
+    return probe_once(c, b, f, eb);
+}
+
 enum err
-cloud_probe(struct cloud *c, const struct map_backend *b, char region[CLOUD_REGION_TEXT],
+cloud_probe(struct cloud *c, struct map_backend *b, char region[CLOUD_REGION_TEXT],
             struct errbuf *eb)
 {
-    struct map_backend there = *b;
+    struct map_backend there;
     struct s3_failure f = {0};
     enum err rc;
 
     region[0] = '\0';
     if (b->plain_http)
-        return ERR_OK;
-    rc = probe_once(c, b, &f, eb);
+        return probe_web(c, b, eb);
+    rc = probe_network(c, b, &f, eb);
+    there = *b;
     if (rc != ERR_OK && rc != ERR_CANCELLED && b->region == NULL && f.region[0] != '\0') {
         snprintf(region, CLOUD_REGION_TEXT, "%s", f.region);
         there.region = region;

@@ -127,6 +127,16 @@
       "longest time spent on repeating one call") \
     X(OPT_BACKEND_CONNECTIONS, "backend.connections", U64, "64", 1, 65536, "", START, \
       "most connections to one remote store, each loop") \
+    X(OPT_BACKEND_CA_FILE, "backend.ca_file", TEXT, "", 0, 4095, "", START, \
+      "PEM file of the authorities that vouch for https:// endpoints; unless set the system's") \
+    X(OPT_BACKEND_HTTP_PROXY, "backend.http_proxy", TEXT, "", 0, 1024, "", START, \
+      "the proxy http://HOST:PORT to http:// endpoints; none: no proxy; unless set HTTP_PROXY of the environment") \
+    X(OPT_BACKEND_HTTPS_PROXY, "backend.https_proxy", TEXT, "", 0, 1024, "", START, \
+      "the proxy http://HOST:PORT to https:// endpoints, which it sees as tunnels; none: no proxy; unless set HTTPS_PROXY") \
+    X(OPT_BACKEND_NO_PROXY, "backend.no_proxy", TEXT, "", 0, 32768, "", START, \
+      "names, addresses and networks that are reached without a proxy, between commas; none: no such; unless set NO_PROXY") \
+    X(OPT_BACKEND_PROXY_CREDENTIALS, "backend.proxy_credentials", TEXT, "", 0, 4095, "", START, \
+      "a file of mode 0600 with USER:PASSWORD for the proxies") \
     X(OPT_BENCH_OBJECTS, "bench.objects", BOOL, "false", 0, 0, "", START, \
       "answer /_/bench/SIZE with that many made-up bytes, for measuring")
 /* clang-format on */

@@ -22,7 +22,8 @@ struct http_call {
     struct pool *pool;
     struct pool_conn *conn;
     struct http_call_request
-        req; /* host and so on: only until http_call_begin() returns */
+        req;                   /* host and so on: only until http_call_begin() returns */
+    const struct proxy *proxy; /* NULL: none */
     struct deadline by;
     uint64_t first_byte_ms, between_ms;
     enum http_method method;
@@ -287,6 +288,33 @@ answer_instead(struct http_call *k, enum err rc, struct errbuf *eb)
 
 /* ---- begin ---- */
 
+/* What a proxy is asked for without a tunnel names the host: the one that the request is signed for, where it is. */
+static void
+put_first_line(struct http_call *k, const struct http_call_request *req, bool usual,
+               bool six)
+{
+    struct buf target;
+
+    if (k->proxy == NULL || req->tls) {
+        http_put_request(&k->lines, req->method, req->target);
+        return;
+    }
+    buf_init(&target, LINES_MAX);
+    if (req->host_header.len > 0)
+        buf_printf(&target, "http://%.*s", SPAN_ARG(req->host_header));
+    else if (usual)
+        buf_printf(&target, six ? "http://[%s]" : "http://%s", req->host);
+    else
+        buf_printf(&target, six ? "http://[%s]:%u" : "http://%s:%u", req->host,
+                   req->port);
+    buf_put(&target, req->target.at, req->target.len);
+    http_put_request(&k->lines, req->method, buf_span(&target));
+    k->lines.bad = k->lines.bad || target.full;
+    buf_fini(&target);
+    if (k->proxy->authorization != NULL)
+        http_put(&k->lines, "Proxy-Authorization", span_of(k->proxy->authorization));
+}
+
 static void
 build_head(struct http_call *k, const struct http_call_request *req)
 {
@@ -295,7 +323,8 @@ build_head(struct http_call *k, const struct http_call_request *req)
     bool six = strchr(req->host, ':') != NULL && strncmp(req->host, "unix:", 5) != 0;
 
     *l = (struct http_lines){.at = k->lines_at, .room = LINES_MAX};
-    http_put_request(l, req->method, req->target);
+    k->proxy = pool_proxy(k->pool->client, req);
+    put_first_line(k, req, usual, six);
     if (req->host_header.len > 0) {
         http_put(l, "Host", req->host_header);
     } else if (strncmp(req->host, "unix:", 5) == 0) {
@@ -537,6 +566,12 @@ http_call_finish(struct http_call *k, const struct http_head **head, struct errb
         return rc;
     *head = &k->head;
     return ERR_OK;
+}
+
+const char *
+http_call_proxy(const struct http_call *k)
+{
+    return k->proxy != NULL ? k->proxy->name : NULL;
 }
 
 bool

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "http/loops.h"
 #include "http/pool.h"
+#include "http/tunnel.h"
 
 enum err
 http_client_new(const struct http_client_options *o, struct http_client **out,
@@ -52,9 +53,17 @@ static bool
 host_is(const struct pool_host *h, const struct http_call_request *req,
         const char *tls_name)
 {
-    return h->port == req->port && strcmp(h->name, req->host) == 0 &&
+    return h->port == req->port && h->direct == req->direct &&
+           strcmp(h->name, req->host) == 0 &&
            (h->tls_name != NULL) == (tls_name != NULL) &&
            (tls_name == NULL || strcmp(h->tls_name, tls_name) == 0);
+}
+
+const struct proxy *
+pool_proxy(const struct http_client *c, const struct http_call_request *req)
+{
+    return req->direct ? NULL
+                       : proxies_for(c->options.proxies, req->host, req->port, req->tls);
 }
 
 /* A host without connections makes room for another one. */
@@ -96,6 +105,8 @@ host_get(struct pool *p, const struct http_call_request *req)
     h->name = xstrdup(req->host);
     h->tls_name = tls_name != NULL ? xstrdup(tls_name) : NULL;
     h->port = req->port;
+    h->direct = req->direct;
+    h->proxy = pool_proxy(p->client, req);
     list_init(&h->idle);
     rt_cond_init(&h->turn);
     list_push_front(&p->hosts, &h->link);
@@ -196,7 +207,12 @@ connect_new(struct pool *p, struct pool_host *h, struct deadline by, struct stre
     enum err rc;
 
     by = deadline_sooner(by, deadline_in_ms(o->connect_ms));
-    rc = rt_connect(h->name, h->port, by, out, eb); /* its sentence says where to */
+    if (h->proxy != NULL)
+        rc = tunnel_connect(h->proxy, h->tls_name != NULL ? h->name : NULL, h->port, by,
+                            out, eb);
+    else
+        rc = rt_connect_within(h->name, h->port, o->refuse, by, out,
+                               eb); /* its sentence says where to */
     if (rc != ERR_OK || h->tls_name == NULL)
         return rc;
     rc = rt_tls_connect(o->tls, *out, h->tls_name, by, eb);

@@ -25,6 +25,7 @@
 #include "rt/net.h"
 #include "rt/tls.h"
 #include "wire/http.h"
+#include "wire/proxy.h"
 
 struct http_client;
 struct http_call;
@@ -42,6 +43,9 @@ struct http_client_options {
     uint64_t first_byte_ms; /* [60 s] from the end of the request to the answer's head */
     uint64_t between_ms;    /* [30 s] between bytes of the answer, or without progress in
                                sending */
+    const struct proxies *proxies; /* borrowed; NULL: none */
+    unsigned
+        refuse; /* rt_connect_within(): of hosts, not of proxies, which were configured */
     uint64_t
         continue_ms; /* [1 s] to wait for 100 Continue, then the body is sent anyway */
 };
@@ -69,6 +73,7 @@ struct http_call_request {
     bool expect_continue; /* the body waits for 100 Continue; a final status instead ends
                              the sending */
     bool fresh;           /* never a pooled connection */
+    bool direct;          /* never through a proxy */
     struct deadline by;   /* of the whole call; {0} stands for DEADLINE_NEVER */
     /* One of these may replace the client's for this call; 0: the client's. */
     uint64_t first_byte_ms, between_ms;
@@ -90,6 +95,8 @@ enum err http_call_finish(struct http_call *call, const struct http_head **head,
  * switch. */
 enum err http_call_read(struct http_call *call, void *buf, size_t len, size_t *n,
                         struct errbuf *eb) MUST_CHECK;
+/* The proxy that it goes through, "host:port", for people; NULL: none. */
+const char *http_call_proxy(const struct http_call *call);
 /* Was the body's end only the end of the connection (so a cut can't be told from the
  * end)? */
 bool http_call_is_unframed(const struct http_call *call);

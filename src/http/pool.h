@@ -13,8 +13,10 @@ struct pool_host {
     char *name;     /* owned */
     char *tls_name; /* owned; NULL: plain */
     uint16_t port;
-    unsigned open;    /* connections, idle ones included */
-    unsigned waiting; /* fibers in `turn` */
+    bool direct;
+    const struct proxy *proxy; /* borrowed; NULL: none */
+    unsigned open;             /* connections, idle ones included */
+    unsigned waiting;          /* fibers in `turn` */
 };
 
 struct pool_conn {
@@ -50,5 +52,8 @@ enum err pool_take(struct pool *p, const struct http_call_request *req, bool fre
                    struct errbuf *eb) MUST_CHECK;
 /* `clean`: the connection stands between two calls. Otherwise it is closed. */
 void pool_give(struct pool_conn **cp, bool clean);
+/* The proxy for `req`, or NULL. */
+const struct proxy *pool_proxy(const struct http_client *c,
+                               const struct http_call_request *req);
 /* call.c: frees the idle buffers of this loop. */
 void call_spaces_free(struct pool *p);

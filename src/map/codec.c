@@ -33,6 +33,7 @@ enum {
     F_PIN = 22,
     F_PLAIN_HTTP = 24,
     F_REQUESTER_PAYS = 25,
+    F_NETWORK = 26,
 };
 
 static void
@@ -80,6 +81,7 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
         record_put_u64(&w, F_PATH_STYLE, b->backend.path_style);
         put_number(&w, F_PLAIN_HTTP, b->backend.plain_http);
         put_number(&w, F_REQUESTER_PAYS, b->backend.requester_pays);
+        put_number(&w, F_NETWORK, b->backend.network);
     }
     put_number(&w, F_FAIL_STALE, b->fail_stale);
     for (unsigned i = 0; i < b->pin_count; i++)
@@ -156,7 +158,7 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
 {
     struct record r;
     struct map_bucket *b;
-    uint64_t created = 0, cached = 0, path_style = 0, plain = 0, pays = 0;
+    uint64_t created = 0, cached = 0, path_style = 0, plain = 0, pays = 0, network = 0;
     enum err rc = record_open(bytes, &r, eb);
 
     *out = NULL;
@@ -174,8 +176,9 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
         get_u64(&r, F_CACHED, &cached) != ERR_OK ||
         get_u64(&r, F_PATH_STYLE, &path_style) != ERR_OK ||
         get_u64(&r, F_PLAIN_HTTP, &plain) != ERR_OK ||
-        get_u64(&r, F_REQUESTER_PAYS, &pays) != ERR_OK || get_settings(&r, b) != ERR_OK ||
-        get_pins(&r, b) != ERR_OK)
+        get_u64(&r, F_REQUESTER_PAYS, &pays) != ERR_OK ||
+        get_u64(&r, F_NETWORK, &network) != ERR_OK || network > MAP_NETWORK_ANY ||
+        get_settings(&r, b) != ERR_OK || get_pins(&r, b) != ERR_OK)
         rc = ERR_CORRUPT;
     b->created_ms = (int64_t)created;
     b->cached = cached != 0;
@@ -189,6 +192,7 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
         .path_style = path_style != 0,
         .plain_http = plain != 0,
         .requester_pays = pays != 0,
+        .network = (enum map_network)network,
     };
     if (rc != ERR_OK || b->id == 0 || b->name == NULL || b->birth_name == NULL ||
         (b->cached && b->backend.bucket == NULL)) {

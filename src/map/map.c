@@ -226,6 +226,7 @@ bucket_new(const struct change *c, uint64_t id)
             .path_style = c->backend->path_style,
             .plain_http = c->backend->plain_http,
             .requester_pays = c->backend->requester_pays,
+            .network = c->backend->network,
         };
     return b;
 }

@@ -17,6 +17,14 @@
 #define MAP_BUCKETS_MAX     10000
 
 /* Where a cached bucket's objects come from. */
+/* Where the name of an endpoint may lead: what is loopback, link-local or metadata only where the address itself is the endpoint, or
+ * with ANY. Unsaid: as private. */
+enum map_network {
+    MAP_NETWORK_UNSAID,
+    MAP_NETWORK_PUBLIC,
+    MAP_NETWORK_PRIVATE,
+    MAP_NETWORK_ANY
+};
 struct map_backend {
     char *endpoint; /* "http://127.0.0.1:8333" or NULL: AWS by region */
     char *region;   /* "us-east-1" */
@@ -27,6 +35,7 @@ struct map_backend {
     bool
         plain_http; /* a web server, read only: `bucket` is a path there, which may be empty */
     bool requester_pays;
+    enum map_network network;
 };
 enum map_versioning { MAP_UNVERSIONED, MAP_VERSIONED, MAP_SUSPENDED };
 #define MAP_PINS_MAX     64u         /* of a bucket, together at most ... */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/ip.h"
 #include "base/mem.h"
 #include "rt/pool.h"
 #include "rt/real.h"
@@ -141,16 +142,54 @@ connect_one(const union address *a, socklen_t len, struct deadline by,
     return rc;
 }
 
+static enum ip_class
+class_of(const union address *a)
+{
+    return a->any.sa_family == AF_INET6
+               ? ip_class_of(a->v6.sin6_addr.s6_addr, 16)
+               : ip_class_of((const unsigned char *)&a->v4.sin_addr.s_addr, 4);
+}
+
+/* Leaves out what the name must not lead to. The addresses that are looked at are those that are connected to: nobody asks a
+ * second time. */
+static enum err
+keep_allowed(struct resolving *r, unsigned refuse, struct errbuf *eb)
+{
+    union address found = {0};
+    unsigned kept = 0;
+    char text[ADDRESS_TEXT];
+
+    if (strcasecmp(r->host, "localhost") == 0) /* says itself where it leads */
+        refuse &= ~(1u << IP_LOOPBACK);
+    for (unsigned i = 0; i < r->count; i++) {
+        if ((refuse >> class_of(&r->of[i].a) & 1) != 0)
+            found = r->of[i].a;
+        else
+            r->of[kept++] = r->of[i];
+    }
+    r->count = kept;
+    if (kept > 0)
+        return ERR_OK;
+    address_text(&found, text);
+    return err_set(eb, ERR_DENIED,
+                   "the name '%s' leads to %s, which is %s: not connected to", r->host,
+                   text, ip_class_name(class_of(&found)));
+}
+
 enum err
-real_connect(const char *host, uint16_t port, struct deadline by, struct stream **out,
-             struct errbuf *eb)
+real_connect(const char *host, uint16_t port, unsigned refuse, struct deadline by,
+             struct stream **out, struct errbuf *eb)
 {
     struct resolving *r = xcalloc(1, sizeof *r);
+    union address literal;
+    socklen_t ignored;
     enum err rc;
 
     r->host = host;
     r->port = port;
     rc = resolve(r, by, eb);
+    if (rc == ERR_OK && refuse != 0 && !address_parse(host, port, &literal, &ignored))
+        rc = keep_allowed(r, refuse, eb);
     for (unsigned i = 0; rc == ERR_OK && i < r->count; i++) {
         rc = connect_one(&r->of[i].a, r->of[i].len, by, out, eb);
         if (rc != ERR_CLOSED)

@@ -65,6 +65,27 @@ rt_file_load(struct rt_dir *d, const char *name, uint32_t limit, char **out, siz
     return rc;
 }
 
+enum err
+rt_private_load(const char *path, uint32_t limit, char **out, size_t *len,
+                struct errbuf *eb)
+{
+    const char *name;
+    struct rt_dir *dir = NULL;
+    unsigned mode = 0;
+    enum err rc = rt_dir_open_of(path, &dir, &name, eb);
+
+    *out = NULL;
+    *len = 0;
+    if (rc == ERR_OK)
+        rc = rt_dir_mode(dir, name, &mode, eb);
+    if (rc == ERR_OK && (mode & 077) != 0)
+        rc = err_set(eb, ERR_DENIED, "\"%s\" can be read by others: chmod 600 it", path);
+    if (rc == ERR_OK)
+        rc = rt_file_load(dir, name, limit, out, len, eb);
+    rt_dir_close(&dir);
+    return rc;
+}
+
 static enum err
 store_bytes(struct rt_file *f, const char *from, size_t len, struct errbuf *eb)
 {

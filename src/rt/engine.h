@@ -143,8 +143,8 @@ struct engine_ops {
     /* Net. The streams come from stream_init() on the caller's loop. */
     enum err (*listen)(const char *addr, uint16_t port, const struct rt_listen_options *o,
                        struct listener **out, struct errbuf *eb);
-    enum err (*connect)(const char *host, uint16_t port, struct deadline by,
-                        struct stream **out, struct errbuf *eb);
+    enum err (*connect)(const char *host, uint16_t port, unsigned refuse,
+                        struct deadline by, struct stream **out, struct errbuf *eb);
     enum err (*pipe)(struct stream **a, struct stream **b);
 
     /* Disk. op->file->device tells disks apart. Never fails at once: errors come by

@@ -159,6 +159,9 @@ enum err rt_truncate(struct rt_file *f, uint64_t size, struct errbuf *eb) MUST_C
 enum err rt_file_load(struct rt_dir *d, const char *name, uint32_t limit, char **out,
                       size_t *len,
                       struct errbuf *eb) MUST_CHECK; /* the caller frees *out */
+/* The same for a secret that somebody named by its path: ERR_DENIED when others than its owner may read it. */
+enum err rt_private_load(const char *path, uint32_t limit, char **out, size_t *len,
+                         struct errbuf *eb) MUST_CHECK;
 enum err rt_file_store(struct rt_dir *d, const char *name, const void *data, size_t len,
                        unsigned mode, struct errbuf *eb) MUST_CHECK;
 void rt_random(void *out, size_t len); /* getrandom; seeded in sim */

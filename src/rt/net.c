@@ -400,8 +400,15 @@ enum err
 rt_connect(const char *host, uint16_t port, struct deadline by, struct stream **out,
            struct errbuf *eb)
 {
+    return rt_connect_within(host, port, 0, by, out, eb);
+}
+
+enum err
+rt_connect_within(const char *host, uint16_t port, unsigned refuse, struct deadline by,
+                  struct stream **out, struct errbuf *eb)
+{
     *out = NULL;
-    return rt_engine_ops()->connect(host, port, by, out, eb);
+    return rt_engine_ops()->connect(host, port, refuse, by, out, eb);
 }
 
 enum err

@@ -42,6 +42,12 @@ enum err rt_accept(struct listener *l, struct deadline by, struct stream **out,
 enum err rt_connect(const char *host, uint16_t port, struct deadline by,
                     struct stream **out,
                     struct errbuf *eb) MUST_CHECK; /* host as in rt_listen, or a name */
+/* The same where a name must not lead everywhere: what `host` resolves to, and is of a class in `refuse` (bits 1 << enum ip_class),
+ * is not connected to; nothing else left: ERR_DENIED, with the address. What `host` itself says (an address, "localhost") is
+ * not asked about. */
+enum err rt_connect_within(const char *host, uint16_t port, unsigned refuse,
+                           struct deadline by, struct stream **out,
+                           struct errbuf *eb) MUST_CHECK;
 enum err rt_pipe(struct stream **a, struct stream **b); /* two ends in one process */
 
 /* Receives at least 1 byte; *n = 0 with ERR_OK is the end of the stream. May switch. */

@@ -18,8 +18,8 @@ enum err real_before_wait(struct loop *l, bool owed);
 /* listen.c, connect.c */
 enum err real_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
                      struct listener **out, struct errbuf *eb);
-enum err real_connect(const char *host, uint16_t port, struct deadline by,
-                      struct stream **out, struct errbuf *eb);
+enum err real_connect(const char *host, uint16_t port, unsigned refuse,
+                      struct deadline by, struct stream **out, struct errbuf *eb);
 enum err real_pipe(struct stream **a, struct stream **b);
 /* posix.c */
 void real_submit_to_pool(struct loop *l, struct disk_op *op);

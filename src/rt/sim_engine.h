@@ -132,7 +132,7 @@ enum err sim_file_lock(struct rt_file *f, struct errbuf *eb);
 
 enum err sim_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
                     struct listener **out, struct errbuf *eb);
-enum err sim_connect(const char *host, uint16_t port, struct deadline by,
+enum err sim_connect(const char *host, uint16_t port, unsigned refuse, struct deadline by,
                      struct stream **out, struct errbuf *eb);
 enum err sim_pipe(struct stream **a, struct stream **b);
 void sim_net_end(struct sim *s);

@@ -413,14 +413,15 @@ sim_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
 }
 
 enum err
-sim_connect(const char *host, uint16_t port, struct deadline by, struct stream **out,
-            struct errbuf *eb)
+sim_connect(const char *host, uint16_t port, unsigned refuse, struct deadline by,
+            struct stream **out, struct errbuf *eb)
 {
     enum err rc = sim_pause(by);
     struct sim_listener *sl = find_listener(host, port);
     struct stream *accepted;
     char theirs[56], ours[56];
 
+    (void)refuse; /* its names lead nowhere but to themselves */
     *out = NULL;
     if (rc != ERR_OK)
         return err_set(eb, rc, "connecting to %s port %u: %s", host, port, err_name(rc));

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import os
 import socket
+import ssl
 import struct
 import threading
 import urllib.parse
@@ -19,15 +20,20 @@ class FakeRemote:
     Signatures are not looked at; `seen` counts requests by "METHOD /path".
     """
 
-    def __init__(self):
+    def __init__(self, tls=None, address="127.0.0.1"):
+        """`tls`: (certificate, key) files."""
         self.objects = {}
         self.handlers = {}
         self.seen = collections.Counter()
         self.lock = threading.Lock()
-        self.server = _Server(("127.0.0.1", 0), _Handler)
+        self.server = _Server((address, 0), _Handler)
         self.server.remote = self
         self.port = self.server.server_address[1]
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.endpoint = f"http{'s' if tls else ''}://{address}:{self.port}"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self.thread.start()
 

@@ -14,6 +14,12 @@
 #define ATTACH_BODY_MAX (64u << 10)
 #define LIST_MAX        (8u << 20)
 
+/* Unsaid is as private: made before names were looked after. */
+static const char *const networks[] = {[MAP_NETWORK_UNSAID] = "private",
+                                       [MAP_NETWORK_PUBLIC] = "public",
+                                       [MAP_NETWORK_PRIVATE] = "private",
+                                       [MAP_NETWORK_ANY] = "any"};
+
 void
 admin_put_bucket(struct json *j, const struct map_bucket *b)
 {
@@ -52,6 +58,7 @@ admin_put_bucket(struct json *j, const struct map_bucket *b)
         json_text(j, "region", b->backend.region);
         json_bool(j, "plain_http", b->backend.plain_http);
         json_bool(j, "requester_pays", b->backend.requester_pays);
+        json_text(j, "network", networks[b->backend.network]);
         json_text(j, "credentials",
                   b->backend.credentials == NULL      ? "server"
                   : b->backend.credentials[0] == '\0' ? "anonymous"
@@ -113,7 +120,7 @@ text_of(struct request *q, const json_t *object, const char *name, char **out)
 }
 
 struct attach {
-    char *name;
+    char *name, *network;
     struct map_backend backend;
     struct s3_credentials keys;
     bool has_keys;
@@ -149,6 +156,20 @@ read_keys(struct request *q, const json_t *v, struct attach *at)
 }
 
 static enum err
+read_network(struct request *q, struct attach *at)
+{
+    if (at->network == NULL)
+        return ERR_OK;
+    for (unsigned i = MAP_NETWORK_PUBLIC; i <= MAP_NETWORK_ANY; i++)
+        if (strcmp(at->network, networks[i]) == 0) {
+            at->backend.network = (enum map_network)i;
+            return ERR_OK;
+        }
+    return fault_set(&q->fault, S3_InvalidArgument,
+                     "\"network\" is public, private or any, not \"%s\"", at->network);
+}
+
+static enum err
 read_attach(struct request *q, const json_t *doc, struct attach *at)
 {
     static const struct {
@@ -159,6 +180,7 @@ read_attach(struct request *q, const json_t *doc, struct attach *at)
         {"endpoint", offsetof(struct attach, backend.endpoint)},
         {"region", offsetof(struct attach, backend.region)},
         {"bucket", offsetof(struct attach, backend.bucket)},
+        {"network", offsetof(struct attach, network)},
     };
     enum err rc = ERR_OK;
 
@@ -167,6 +189,8 @@ read_attach(struct request *q, const json_t *doc, struct attach *at)
                      (char **)(void *)((char *)at + texts[i].offset));
     if (rc == ERR_OK)
         rc = read_keys(q, json_object_get(doc, "credentials"), at);
+    if (rc == ERR_OK)
+        rc = read_network(q, at);
     if (rc != ERR_OK)
         return rc;
     at->backend.path_style = !json_is_false(json_object_get(doc, "path_style"));
@@ -182,7 +206,8 @@ read_attach(struct request *q, const json_t *doc, struct attach *at)
     if (at->name == NULL || at->backend.bucket == NULL)
         return fault_set(&q->fault, S3_InvalidArgument,
                          "\"name\" and \"bucket\" are needed");
-    return s3_bucket_check(span_of(at->name), &q->fault);
+    /* The refusal quotes the name, and is sent when the document is gone. */
+    return s3_bucket_check(arena_span(q->http->arena, span_of(at->name)), &q->fault);
 }
 
 /* The administrator named the remote: what it said helps, and is not a secret. */
