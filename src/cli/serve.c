@@ -171,6 +171,8 @@ take_node(const struct conf *c, struct node_options *o)
     o->memory_limit = conf_u64(c, OPT_MEMORY_LIMIT);
     o->hot_bytes = conf_u64(c, OPT_MEMORY_HOT);
     o->cache_budget = conf_u64(c, OPT_CACHE_BUDGET);
+    o->cache_large = conf_u64(c, OPT_CACHE_LARGE);
+    o->cache_chunk = conf_u64(c, OPT_CACHE_CHUNK);
     o->cache_high = (unsigned)conf_u64(c, OPT_CACHE_HIGH);
     o->cache_low = (unsigned)conf_u64(c, OPT_CACHE_LOW);
     o->segment_bytes = conf_u64(c, OPT_DISK_SEGMENT_BYTES);

@@ -66,6 +66,7 @@ struct s3_object_info {
     uint64_t body_length; /* of this answer */
     uint64_t range_first; /* of this answer */
     bool partial;
+    bool ranges;      /* it says that it gives parts */
     struct span etag; /* without quotes; the spans of this struct lie in the arena */
     struct span last_modified;
     int64_t mtime_ms;

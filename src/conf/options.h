@@ -53,6 +53,10 @@
       "hundredths of cache.budget from which on cached objects are evicted") \
     X(OPT_CACHE_LOW, "cache.low", U64, "90", 5, 100, "", START, \
       "hundredths of cache.budget down to which they are evicted") \
+    X(OPT_CACHE_LARGE, "cache.large", SIZE, "64MiB", KIB(64), GIB(1048576), "", START, \
+      "objects of attached buckets above this are kept in pieces, fetched in parallel, each evicted by itself") \
+    X(OPT_CACHE_CHUNK, "cache.chunk", SIZE, "16MiB", KIB(64), GIB(1), "", START, \
+      "bytes of such a piece; what is kept in others stays as it is") \
     X(OPT_LOG_LEVEL, "log.level", ENUM, "info", 0, 0, "debug|info|warn|error", LIVE, \
       "lines of this level and above are written") \
     X(OPT_LOG_FORMAT, "log.format", ENUM, "logfmt", 0, 0, "logfmt|json", LIVE, \

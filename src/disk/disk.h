@@ -127,6 +127,9 @@ enum row_flags {
     ROW_MARKER = 512,      /* with ROW_TOMBSTONE: a delete marker, which is kept */
     ROW_META_APART = 1024, /* the metadata stands in a record of its own */
     ROW_SUSPENDED = 2048,  /* the null version, written while versioning was suspended */
+    /* cached: stands for an object whose bytes are kept in pieces, as objects of their own; `size` is 0, the
+     * metadata says how many (`whole_bytes`) */
+    ROW_CHUNKS = 16384,
 };
 /* What the index knows of an object; plain data, copied out. */
 struct row {
@@ -190,6 +193,9 @@ struct object_meta {
     struct span tags; /* of the object: "a=b&c=d", percent-encoded; empty: none */
     /* What the write does to what was there before, as the bucket's versioning says. */
     uint8_t versioning; /* enum disk_versioning */
+    /* cached, ROW_CHUNKS: of an object that is kept in pieces of `chunk_bytes`; else 0 */
+    uint64_t whole_bytes;
+    uint32_t chunk_bytes;
 };
 enum disk_versioning { DISK_UNVERSIONED, DISK_VERSIONED, DISK_SUSPENDED };
 
@@ -643,11 +649,17 @@ void disk_heat_rotate(struct disk *d);
 /* The first bucket with a number >= from that the index ever had a key of. ERR_NOT_FOUND. May switch. */
 enum err disk_next_bucket(struct disk *d, uint64_t from, uint64_t *out,
                           struct errbuf *eb) MUST_CHECK;
+struct disk_candidate {
+    uint64_t bucket;
+    struct span key;
+    const struct row *row;
+    uint32_t heat; /* of its segment */
+};
 struct disk_evict_options {
     uint64_t target; /* bytes of the class that may go on living */
     uint64_t want;   /* so many are to go at least */
-    /* True: this one stays. `heat` is its segment's. On the home loop, must not switch. NULL: none stays. */
-    bool (*keep)(void *arg, uint64_t bucket, struct span key, uint32_t heat);
+    /* True: this one stays. On the home loop, must not switch. NULL: none stays. */
+    bool (*keep)(void *arg, const struct disk_candidate *c);
     void *arg;
 };
 struct disk_evicted {

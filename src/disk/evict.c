@@ -171,6 +171,7 @@ end_batch(struct disk *d, struct evictor *e, struct errbuf *eb)
 static enum err
 take_object(struct disk *d, struct evictor *e, const struct member *m, struct errbuf *eb)
 {
+    struct disk_candidate c;
     struct row row;
     uint32_t i;
     enum err rc;
@@ -184,7 +185,9 @@ take_object(struct disk *d, struct evictor *e, const struct member *m, struct er
     if (row.segment != m->segment || row.offset != m->offset ||
         (row.flags & ROW_CACHED) == 0 || (row.flags & ROW_DOUBT) != 0)
         return ERR_OK;
-    if (e->o->keep != NULL && e->o->keep(e->o->arg, m->bucket, m->key, e->heat)) {
+    c = (struct disk_candidate){
+        .bucket = m->bucket, .key = m->key, .row = &row, .heat = e->heat};
+    if (e->o->keep != NULL && e->o->keep(e->o->arg, &c)) {
         e->out->kept++;
         return ERR_OK;
     }

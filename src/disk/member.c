@@ -203,9 +203,12 @@ put_fields(const struct member *m, struct record_writer *w, struct buf *out,
            size_t *header)
 {
     bool versioned = m->meta != NULL && m->meta->versioning != DISK_UNVERSIONED;
+    bool chunks = m->meta != NULL && m->meta->whole_bytes != 0;
 
     record_begin(w, out, (uint8_t)m->kind,
-                 versioned ? MEMBER_RECORD_VERSIONED : MEMBER_RECORD_VERSION);
+                 chunks      ? MEMBER_RECORD_CHUNKS
+                 : versioned ? MEMBER_RECORD_VERSIONED
+                             : MEMBER_RECORD_VERSION);
     put_number(w, FIELD_SEGMENT, m->segment);
     put_number(w, FIELD_GENERATION, m->generation);
     put_number(w, FIELD_OFFSET, m->offset);

@@ -145,12 +145,15 @@ enum member_field {
     FIELD_STORAGE_CLASS,
     FIELD_OBJECT_TAGS,
     FIELD_VERSIONING,
+    FIELD_CHUNKS,
 };
 #define MEMBER_RECORD_VERSION 1
 /* Of a record that leaves an older version or a delete marker: who does not know of these must not read it. */
 #define MEMBER_RECORD_VERSIONED 2
-#define LAYOUT_PLAIN            1
-#define LAYOUT_PARTS            2
+/* Of one that stands for pieces: read as an object it would be an empty one. */
+#define MEMBER_RECORD_CHUNKS 3
+#define LAYOUT_PLAIN         1
+#define LAYOUT_PARTS         2
 
 #define MEMBER_HEAD_SUM 4 /* bytes of the head sum, behind the record */
 /* The sum over a header, the head sum at `at` as zeros. */

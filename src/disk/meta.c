@@ -34,12 +34,14 @@ text_in(struct object_meta *m, unsigned i)
     return (struct span *)(void *)((char *)m + texts[i].at);
 }
 
+#define CHUNKS_LEN 12 /* be64 bytes of the object, be32 of a piece */
+
 /* ---- writing ---- */
 
 size_t
 meta_len(const struct object_meta *meta)
 {
-    size_t len = 4 * RECORD_FIELD_OVERHEAD + 8 + 16 + 4 + 1;
+    size_t len = 5 * RECORD_FIELD_OVERHEAD + 8 + 16 + 4 + 1 + CHUNKS_LEN;
 
     for (unsigned i = 0; i < ARRAY_LEN(texts); i++)
         len += RECORD_FIELD_OVERHEAD + text_of(meta, i)->len;
@@ -98,6 +100,20 @@ put_checksum(struct record_writer *w, const struct object_meta *meta)
                     (struct span){value, 2 + MIN(meta->checksum.len, sizeof value - 2)});
 }
 
+static void
+put_chunks(struct record_writer *w, const struct object_meta *meta)
+{
+    struct buf value;
+
+    if (meta->whole_bytes == 0)
+        return;
+    buf_init(&value, CHUNKS_LEN);
+    buf_be(&value, meta->whole_bytes, 8);
+    buf_be(&value, meta->chunk_bytes, 4);
+    record_put_span(w, FIELD_CHUNKS, buf_span(&value));
+    buf_fini(&value);
+}
+
 void
 meta_put(struct record_writer *w, const struct object_meta *meta)
 {
@@ -124,6 +140,7 @@ meta_put(struct record_writer *w, const struct object_meta *meta)
     put_text(w, FIELD_OBJECT_TAGS, meta->tags);
     if (meta->versioning != DISK_UNVERSIONED)
         record_put_u64(w, FIELD_VERSIONING, meta->versioning);
+    put_chunks(w, meta);
 }
 
 /* ---- reading ---- */
@@ -138,6 +155,16 @@ take_text(struct object_meta *out, uint8_t field, struct span value)
         }
     }
     return false;
+}
+
+static bool
+take_chunks(struct span value, struct object_meta *out)
+{
+    struct cursor c = cursor_of(value.at, value.len);
+
+    out->whole_bytes = take_be(&c, 8);
+    out->chunk_bytes = (uint32_t)take_be(&c, 4);
+    return !c.bad && cursor_left(&c) == 0 && out->whole_bytes > 0 && out->chunk_bytes > 0;
 }
 
 /* What fits in struct object_meta without an arena; counts the pairs. */
@@ -171,6 +198,9 @@ take_fields(struct record r, struct object_meta *out)
             out->checksum_algorithm = (uint8_t)value.at[0];
             out->checksum_type = (uint8_t)value.at[1];
             out->checksum = span_from(value, 2);
+        } else if (field == FIELD_CHUNKS) {
+            if (!take_chunks(value, out))
+                return ERR_CORRUPT;
         } else if (field == FIELD_USER) {
             out->user_count++;
         }
@@ -258,7 +288,7 @@ is_plain(const struct object_meta *m, enum disk_class class)
         if (text_of(m, i)->len > 0)
             return false;
     }
-    return m->user_count == 0 &&
+    return m->user_count == 0 && m->whole_bytes == 0 &&
            (m->checksum_algorithm == CHECKSUM_NONE ||
             (m->checksum_algorithm == CHECKSUM_CRC64NVME && class == DISK_NATIVE));
 }
@@ -302,6 +332,7 @@ member_row(const struct member *m, enum disk_class class, struct row *out,
     out->flags = (class == DISK_CACHED ? ROW_CACHED : 0) |
                  (is_plain(&meta, class) ? ROW_PLAIN : 0) |
                  (meta.etag_text.len > 0 ? ROW_ETAG_TEXT : 0) |
+                 (meta.whole_bytes > 0 ? ROW_CHUNKS : 0) |
                  (meta.versioning == DISK_VERSIONED   ? ROW_VERSIONED
                   : meta.versioning == DISK_SUSPENDED ? ROW_SUSPENDED
                                                       : 0);

@@ -11,9 +11,10 @@
  * version than it has. */
 #define FLAG_CONTENT 128u
 #define FLAG_BORN    4096u
-#define FLAGS_CODED  (2 * ROW_KEPT - 1)
+#define FLAGS_CODED  (2 * ROW_CHUNKS - 1)
 #define FLAGS_OWN    (FLAGS_CODED & ~(FLAG_CONTENT | FLAG_BORN))
-static_assert((FLAGS_OWN & (ROW_SUSPENDED | ROW_KEPT)) == (ROW_SUSPENDED | ROW_KEPT),
+#define OTHERS       (ROW_SUSPENDED | ROW_KEPT | ROW_CHUNKS)
+static_assert((FLAGS_OWN & OTHERS) == OTHERS,
               "the coding's own flags are none of a row's");
 
 /* ---- varints: 7 bits a byte, low first, shortest form ---- */

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "node/internal.h"
+#include "object/chunks.h"
 
 enum err
 node_find_state(struct node *n)
@@ -51,6 +52,15 @@ node_open_disks(struct node *n)
     return rc;
 }
 
+/* The id behind `after` under which the disks have objects of the bucket: its own, then that of pieces; 0: none. */
+static uint64_t
+id_behind(const struct map_bucket *b, uint64_t after)
+{
+    if (b->id > after)
+        return b->id;
+    return b->cached && chunk_space(b->id) > after ? chunk_space(b->id) : 0;
+}
+
 /* The bucket with the smallest id behind `after`. */
 static bool
 next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
@@ -58,16 +68,20 @@ next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
     const struct node *n = arg;
     const struct map *m = map_now(n->map);
     const struct map_bucket *best = NULL;
+    uint64_t least = 0;
 
     for (uint32_t i = 0; i < map_bucket_count(m); i++) {
         const struct map_bucket *b = map_bucket_at(m, i);
+        uint64_t id = id_behind(b, after);
 
-        if (b->id > after && (best == NULL || b->id < best->id))
+        if (id != 0 && (best == NULL || id < least)) {
             best = b;
+            least = id;
+        }
     }
     if (best == NULL)
         return false;
-    *out = (struct disks_bucket){.id = best->id,
+    *out = (struct disks_bucket){.id = least,
                                  .copies = best->cached ? 1 : best->copies,
                                  .cached = best->cached,
                                  .owned = xstrdup(best->birth_name)};

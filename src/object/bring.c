@@ -43,9 +43,11 @@ bring_on_home(void *arg)
     b->rc = get_begin_behind(b->s, b->bucket, b->key, a, &info, &g, b->eb);
     if (b->rc == ERR_OK && info.source == OBJECT_BYPASS) {
         b->how = BROUGHT_NOT;
-    } else if (b->rc == ERR_OK && info.source != OBJECT_LOCAL) {
-        b->how = BROUGHT_NOW;
+    } else if (b->rc == ERR_OK && (info.source != OBJECT_LOCAL || info.chunk_bytes > 0)) {
         b->rc = read_along(b, g, info.size);
+        b->how = object_get_source(g) == OBJECT_BYPASS   ? BROUGHT_NOT
+                 : info.chunk_bytes > 0 && b->bytes == 0 ? BROUGHT_HERE
+                                                         : BROUGHT_NOW;
     }
     object_get_end(&g);
     arena_free(&a);

@@ -12,7 +12,8 @@ struct cold_get {
     struct fetch *fetch; /* one reference, touched on `home` only */
     unsigned home;
     bool keep;
-    bool under_way; /* the reader has had its first bytes */
+    bool under_way;            /* the reader has had its first bytes */
+    enum object_source source; /* as it was when it joined */
     struct cloud_get *
         relay; /* owned, used on `home` only: the answer of a fetch that cannot be kept, read in order */
 };
@@ -24,9 +25,9 @@ struct join {
     struct arena *arena; /* the reader's, who waits meanwhile */
     struct object_info *info;
     struct cold_get *get;
+    const struct fetch_piece *piece; /* NULL: the whole object */
     bool brought;
-    bool bypass, local;
-    struct row row;
+    enum cold_how how;
     enum err rc;
     struct errbuf *eb;
 };
@@ -46,69 +47,102 @@ find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
         !slot->fetch->obsolete) {
         *out = fetch_ref(slot->fetch);
         /* Proved, it is all here: who comes now waits for our disk, not for the backend. */
-        j->info->source = slot->fetch->proved ? OBJECT_LOCAL : OBJECT_JOINED;
+        j->get->source = slot->fetch->proved ? OBJECT_LOCAL : OBJECT_JOINED;
         return ERR_OK;
     }
-    return fetch_start(j->s, j->bucket, slot, j->brought, out, j->eb);
+    return fetch_start(j->s, j->bucket, slot, j->piece, j->brought, out, j->eb);
 }
 
 static enum err
-wait_for_head(struct join *j, struct fetch *f)
+wait_for_head(struct fetch *f, struct errbuf *eb)
 {
-    /* An empty object has no last byte to hold back: its reader waits until it is kept. */
-    while (f->state == FETCH_STARTING ||
-           (f->state == FETCH_STREAMING && f->info.size == 0)) {
-        enum err rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
+    enum err rc = ERR_OK;
 
-        if (rc != ERR_OK)
-            return err_set(j->eb, rc, "waiting for the backend was given up");
-    }
+    f->heads++;
+    /* An empty object has no last byte to hold back: its reader waits until it is kept. */
+    while (rc == ERR_OK && (f->state == FETCH_STARTING ||
+                            (f->state == FETCH_STREAMING && f->info.size == 0)))
+        rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
+    f->heads--;
+    if (rc != ERR_OK && f->heads == 0)
+        cloud_get_end(&f->spare); /* nobody is left to take it */
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "waiting for the backend was given up");
     if (f->state != FETCH_FAILED)
         return ERR_OK;
-    *j->eb = f->eb;
+    *eb = f->eb;
     return f->rc;
+}
+
+/* Joined or begun; the reader counts from now on. */
+static void
+enter(struct join *j)
+{
+    struct key_slot *slot = NULL;
+    uint64_t space = j->piece != NULL ? chunk_space(j->bucket->id) : j->bucket->id;
+    struct fetch *f = NULL;
+
+    j->get->source = OBJECT_COLD;
+    j->rc = key_slot_get(j->s, space, j->key, &slot, j->eb);
+    if (j->rc == ERR_OK)
+        j->rc = find_fetch(j, slot, &f);
+    key_slot_drop(&slot);
+    if (j->rc != ERR_OK)
+        return;
+    f->readers++;
+    j->get->fetch = f;
+}
+
+static void
+exit_fetch(struct cold_get *g)
+{
+    fetch_reader_left(g->fetch);
+    fetch_drop(&g->fetch);
+}
+
+/* Where it cannot be kept, the first one has the answer that is open. */
+static enum cold_how
+take_relay(struct cold_get *g)
+{
+    struct fetch *f = g->fetch;
+
+    if (f->state == FETCH_CHUNKED)
+        return COLD_CHUNKED;
+    if (f->state != FETCH_BYPASS)
+        return COLD_READ;
+    g->source = OBJECT_BYPASS;
+    g->relay = f->spare;
+    f->spare = NULL;
+    return g->relay != NULL ? COLD_READ : COLD_BYPASS;
 }
 
 static void
 join_on_home(void *arg)
 {
     struct join *j = arg;
-    struct key_slot *slot = NULL;
-    struct fetch *f = NULL;
-    enum object_source source;
+    struct fetch *f;
 
-    j->info->source = OBJECT_COLD;
-    j->rc = key_slot_get(j->s, j->bucket, j->key, &slot, j->eb);
-    if (j->rc == ERR_OK)
-        j->rc = find_fetch(j, slot, &f);
-    key_slot_drop(&slot);
+    enter(j);
     if (j->rc != ERR_OK)
         return;
-    source = j->info->source;
-    f->readers++;
-    j->rc = wait_for_head(j, f);
-    if (f->state == FETCH_BYPASS) {
-        j->get->relay = f->spare;
-        f->spare = NULL;
-        j->bypass = j->get->relay == NULL;
-        source = OBJECT_BYPASS;
-    }
-    if (j->rc == ERR_OK && !j->bypass) {
+    f = j->get->fetch;
+    j->rc = wait_for_head(f, j->eb);
+    if (j->rc == ERR_OK)
+        j->how = take_relay(j->get);
+    if (j->rc == ERR_OK && j->how == COLD_READ) {
         info_copy(j->arena, &f->info, j->info);
-        j->info->source = source;
-        j->get->fetch = f;
+        j->info->source = j->get->source;
         return;
     }
-    fetch_reader_left(f);
-    fetch_drop(&f);
+    exit_fetch(j->get);
 }
 
 enum err
 cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
           bool brought, struct arena *a, struct object_info *info, struct cold_get **out,
-          bool *bypass, struct errbuf *eb)
+          enum cold_how *how, struct errbuf *eb)
 {
-    struct cold_get *g = arena_alloc(a, sizeof *g);
+    struct cold_get *g = xcalloc(1, sizeof *g);
     struct join j = {.s = s,
                      .bucket = b,
                      .key = key,
@@ -124,11 +158,76 @@ cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
     g->home = key_home(b, key);
     rc = key_on_home(g->home, join_on_home, &j);
     if (rc != ERR_OK)
-        return err_set(eb, rc, "no fiber is free for the fetch");
-    *bypass = j.bypass;
-    if (j.rc == ERR_OK && !j.bypass)
+        j.rc = err_set(eb, rc, "no fiber is free for the fetch");
+    *how = j.how;
+    if (j.rc == ERR_OK && j.how == COLD_READ)
         *out = g;
+    else
+        free(g);
     return j.rc;
+}
+
+/* ---- pieces ---- */
+
+static void
+enter_on_home(void *arg)
+{
+    enter(arg);
+}
+
+enum err
+cold_piece_begin(struct object_service *s, const struct map_bucket *b,
+                 const struct fetch_piece *piece, bool brought, struct cold_get **out,
+                 struct errbuf *eb)
+{
+    struct cold_get *g = xcalloc(1, sizeof *g);
+    char name[DISK_KEY_MAX];
+    struct join j = {
+        .s = s, .bucket = b, .piece = piece, .brought = brought, .get = g, .eb = eb};
+    enum err rc;
+
+    *out = NULL;
+    j.key = (struct span){name, chunk_name(&piece->of, piece->key, piece->number, name)};
+    g->home = key_home(b, piece->key);
+    rc = key_on_home(g->home, enter_on_home, &j);
+    if (rc != ERR_OK)
+        j.rc = err_set(eb, rc, "no fiber is free for the fetch");
+    if (j.rc == ERR_OK)
+        *out = g;
+    else
+        free(g);
+    return j.rc;
+}
+
+struct await {
+    struct cold_get *get;
+    enum cold_how how;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+static void
+await_on_home(void *arg)
+{
+    struct await *w = arg;
+
+    w->rc = wait_for_head(w->get->fetch, w->eb);
+    if (w->rc == ERR_OK)
+        w->how = take_relay(w->get);
+}
+
+enum err
+cold_piece_await(struct cold_get *g, enum object_source *source, enum cold_how *how,
+                 struct errbuf *eb)
+{
+    struct await w = {.get = g, .eb = eb};
+    enum err rc = key_on_home(g->home, await_on_home, &w);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no fiber is free for the fetch");
+    *how = w.how;
+    *source = g->source;
+    return w.rc;
 }
 
 struct ask {
@@ -260,14 +359,13 @@ leave_on_home(void *arg)
     struct cold_get *g = arg;
 
     cloud_get_end(&g->relay);
-    fetch_reader_left(g->fetch);
-    fetch_drop(&g->fetch);
+    exit_fetch(g);
 }
 
 /* A message rather than a call: leaving cannot fail and must not wait. */
 struct leave_msg {
     struct rt_msg msg;
-    struct cold_get get;
+    struct cold_get *get; /* owned */
 };
 
 static void
@@ -275,7 +373,8 @@ on_leave(struct rt_msg *msg)
 {
     struct leave_msg *m = CONTAINER_OF(msg, struct leave_msg, msg);
 
-    leave_on_home(&m->get);
+    leave_on_home(m->get);
+    free(m->get);
     free(m);
 }
 
@@ -286,18 +385,20 @@ cold_leave(struct cold_get **gp)
     struct leave_msg *m;
 
     *gp = NULL;
-    if (g == NULL || g->fetch == NULL)
+    if (g == NULL)
         return;
     if (rt_loop_index() == g->home) {
         leave_on_home(g);
+        free(g);
         return;
     }
     /* Ending an answer of the backend is a fiber's business; readers of it are few. */
-    if (g->relay != NULL && key_on_home(g->home, leave_on_home, g) == ERR_OK)
+    if (g->relay != NULL && key_on_home(g->home, leave_on_home, g) == ERR_OK) {
+        free(g);
         return;
+    }
     m = xcalloc(1, sizeof *m);
-    m->get = *g;
+    m->get = g;
     m->msg.fn = on_leave;
-    g->fetch = NULL;
     rt_post(g->home, &m->msg);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "object/chunks.h"
 #include "object/internal.h"
 #include "object/tier.h"
 #include "rt/fiber.h"
@@ -15,6 +16,7 @@
 struct page {
     struct object_service *s;
     const struct map_bucket *bucket;
+    uint64_t space; /* the bucket's id, or that of its pieces */
     struct object_evicting *e;
     struct disk_entry *entries;
     uint32_t count, next;
@@ -40,13 +42,15 @@ hand(void *arg)
         enum err rc;
 
         if (stays(p, e)) {
-            p->e->kept++;
+            p->e->kept += !p->e->pieces;
             continue;
         }
-        rc = disks_evict_one(p->s->options.disks, p->bucket->id, e->key, &e->row, &eb);
+        rc = disks_evict_one(p->s->options.disks, p->space, e->key, &e->row, &eb);
         if (rc == ERR_OK) {
-            p->e->objects++;
+            p->e->objects += !p->e->pieces;
             p->e->bytes += e->row.size;
+            if ((e->row.flags & ROW_CHUNKS) != 0)
+                tier_sweep(p->s);
         } else if (p->rc == ERR_OK) {
             p->rc = rc;
             *p->eb = eb;
@@ -86,12 +90,17 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
                   struct object_evicting *e, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(64), MIB(4));
-    struct page p = {.s = s, .bucket = b, .e = e, .rc = ERR_OK, .eb = eb};
+    struct page p = {.s = s,
+                     .bucket = b,
+                     .space = e->pieces ? chunk_space(b->id) : b->id,
+                     .e = e,
+                     .rc = ERR_OK,
+                     .eb = eb};
     struct span after = e->begun ? (struct span){e->after, e->after_len} : e->prefix;
     uint32_t listed;
     bool more = false;
 
-    p.rc = disks_list(s->options.disks, b->id, 1, after, !e->begun, PAGE, a, &p.entries,
+    p.rc = disks_list(s->options.disks, p.space, 1, after, !e->begun, PAGE, a, &p.entries,
                       &p.count, &more, eb);
     e->begun = true;
     if (p.rc == ERR_OK) {
@@ -106,6 +115,10 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
         memcpy(e->after, last.at, last.len);
         e->after_len = last.len;
     }
+    if (p.rc == ERR_OK && e->over && !e->pieces) {
+        e->pieces = true;
+        e->begun = e->over = false;
+    }
     arena_free(&a);
     return p.rc;
 }
@@ -115,7 +128,7 @@ object_evict_names(struct object_service *s, const struct map_bucket *b,
                    const struct span *keys, uint32_t count, struct object_evicting *e,
                    struct errbuf *eb)
 {
-    struct page p = {.s = s, .bucket = b, .e = e, .rc = ERR_OK, .eb = eb};
+    struct page p = {.s = s, .bucket = b, .space = b->id, .e = e, .rc = ERR_OK, .eb = eb};
 
     assert(count <= OBJECT_EVICT_NAMES);
     p.entries = xcalloc(count + 1, sizeof *p.entries);

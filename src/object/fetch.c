@@ -21,6 +21,34 @@ static_assert(INFO_BYTES_MAX >= 3 * (HTTP_HEAD_MAX + 64 * HTTP_HEADERS_MAX),
 #define LAG_BYTES      (512u << 10) /* that may wait to be hashed */
 #define PIECE_LEAST    (32u << 10)  /* room for less is not worth a call */
 
+static struct fetch_piece *
+copy_piece(const struct fetch_piece *piece)
+{
+    struct fetch_piece *p;
+
+    if (piece == NULL)
+        return NULL;
+    p = xcalloc(1, sizeof *p);
+    *p = *piece;
+    p->key.at = xmemdup0(piece->key.at, piece->key.len);
+    return p;
+}
+
+static void
+free_piece(struct fetch_piece *p)
+{
+    if (p != NULL)
+        free((void *)p->key.at);
+    free(p);
+}
+
+static struct disks_key
+disk_key(const struct fetch *f)
+{
+    return f->piece != NULL ? chunk_disk_key(f->bucket, f->key)
+                            : object_disk_key(f->bucket, f->key);
+}
+
 struct fetch *
 fetch_ref(struct fetch *f)
 {
@@ -40,6 +68,7 @@ fetch_drop(struct fetch **fp)
     if (f->slot->fetch == f)
         f->slot->fetch = NULL;
     cloud_get_end(&f->spare);
+    free_piece(f->piece);
     key_slot_drop(&f->slot);
     map_bucket_drop(&f->bucket);
     arena_free(&f->arena);
@@ -81,7 +110,7 @@ static void
 make_writer(void *arg)
 {
     struct fetch *f = arg;
-    struct disks_key k = object_disk_key(f->bucket, f->key);
+    struct disks_key k = disk_key(f);
 
     f->making.rc = disks_write_begin(f->s->options.disks, &k, DISK_CACHED, f->info.size,
                                      &f->making.writer, &f->making.eb);
@@ -125,18 +154,110 @@ begin_writer(struct fetch *f)
     return rc;
 }
 
+/* No condition of the reader's failed: it may simply ask again. */
+static enum err
+overtaken(struct fetch *f)
+{
+    return err_set(&f->eb, ERR_BUSY,
+                   "\"%.*s\" was written while it was fetched; read again",
+                   SPAN_ARG(f->key));
+}
+
+/* The row that stands for an object in pieces; from here on they are fetched by whoever reads. The state stays STARTING where
+ * there is no room. */
+static enum err
+keep_as_pieces(struct fetch *f)
+{
+    struct disk_condition unchanged = {.if_version = true, .version = f->before};
+    struct disks_key k = disk_key(f);
+    struct object_meta meta = f->info.meta;
+    struct rt_shield shield;
+    enum err rc =
+        disks_write_begin(f->s->options.disks, &k, DISK_CACHED, 0, &f->writer, &f->eb);
+
+    if (rc == ERR_NO_SPACE || rc == ERR_BUSY)
+        return ERR_OK;
+    if (rc != ERR_OK)
+        return rc;
+    if (f->obsolete)
+        return overtaken(f);
+    meta.whole_bytes = f->info.size;
+    meta.chunk_bytes = f->s->options.chunk_bytes;
+    f->sealed = true;
+    rt_shield_begin(&shield);
+    rc = disks_commit(&f->writer, &meta, &unchanged, &f->row, &f->eb);
+    rt_shield_end(&shield);
+    if (rc == ERR_PRECONDITION)
+        return overtaken(f);
+    if (rc == ERR_NO_SPACE) {
+        f->sealed = false;
+        rt_cond_broadcast(&f->slot->changed);
+        return ERR_OK;
+    }
+    if (rc != ERR_OK)
+        return rc;
+    if (f->was_chunked)
+        tier_sweep(f->s);
+    fresh_mark(f->s, f->bucket, f->key, &f->row);
+    move(f, FETCH_CHUNKED);
+    return ERR_OK;
+}
+
+/* The remote has another version than the one that this is a piece of. */
+static enum err
+outdated(struct fetch *f)
+{
+    return err_set(&f->eb, ERR_NOT_FOUND, "the object was replaced at the backend");
+}
+
+static enum err
+begin_piece(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
+{
+    const struct fetch_piece *p = f->piece;
+    uint64_t first = (uint64_t)p->number * p->of.chunk_bytes;
+    enum err rc;
+
+    f->info.size = chunk_len(&p->of, p->number);
+    f->info.source = OBJECT_COLD;
+    if (f->before.epoch != 0) { /* it came while its reader was on the way here */
+        move(f, FETCH_KEPT);
+        return ERR_OK;
+    }
+    rc = cloud_get_begin(f->s->options.cloud, f->bucket, p->key, first,
+                         first + f->info.size - 1, span_of(p->of.etag), f->arena, from,
+                         get, &f->eb);
+    if (rc == ERR_PRECONDITION || rc == ERR_RANGE)
+        return outdated(f);
+    if (rc != ERR_OK)
+        return rc;
+    if (from->size != p->of.size || !span_is(from->etag, p->of.etag))
+        return outdated(f);
+    if (from->body_length != f->info.size)
+        return err_set(
+            &f->eb, ERR_BACKEND, "the backend sends %llu bytes of a range of %llu",
+            (unsigned long long)from->body_length, (unsigned long long)f->info.size);
+    f->info.mtime_ms = f->info.meta.mtime_ms = from->mtime_ms;
+    if (!tier_admits(f->s, f->bucket, f->key, f->info.size, f->brought))
+        return ERR_OK;
+    return begin_writer(f);
+}
+
 /* Before the first byte: what the backend says of the object, and is there room for it? */
 static enum err
 begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
 {
-    struct disks_key k = object_disk_key(f->bucket, f->key);
-    struct row row;
-    enum err rc = disks_lookup(f->s->options.disks, &k, &row, &f->eb);
+    struct disks_key k = disk_key(f);
+    bool large;
+    enum err rc = disks_lookup(f->s->options.disks, &k, &f->row, &f->eb);
 
-    if (rc == ERR_OK)
-        f->before = row.version;
-    else if (rc != ERR_NOT_FOUND)
+    if (rc == ERR_OK) {
+        f->before = f->row.version;
+        f->was_chunked = (f->row.flags & ROW_CHUNKS) != 0;
+    } else if (rc != ERR_NOT_FOUND) {
         return rc;
+    }
+    if (f->piece != NULL)
+        return begin_piece(f, get, from);
     rc = cloud_get_begin(f->s->options.cloud, f->bucket, f->key, 0, UINT64_MAX,
                          (struct span){"", 0}, f->arena, from, get, &f->eb);
     if (rc == ERR_OK)
@@ -148,9 +269,11 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     f->etag = from->etag;
     etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
     f->info.source = OBJECT_COLD;
-    if (!tier_admits(f->s, f->bucket, f->key, from->size, f->brought))
+    large = chunks_fit(f->s, f->bucket, f->key, from, &f->info);
+    if (!tier_admits(f->s, f->bucket, f->key,
+                     large ? f->s->options.chunk_bytes : from->size, f->brought))
         return ERR_OK;
-    return begin_writer(f);
+    return large ? keep_as_pieces(f) : begin_writer(f);
 }
 
 /* What will be known of the bytes when they are all here (promise I6). */
@@ -167,8 +290,8 @@ proof_begin(struct proof *p, const struct fetch *f, const struct s3_object_info 
 
     *p = (struct proof){0};
     checksum_init(&p->sum, (enum checksum_kind)m->checksum_algorithm);
-    p->is_md5 = m->checksum_algorithm == 0 && m->etag_text.len == 0 && m->parts == 0 &&
-                from->sse_kms.len == 0 &&
+    p->is_md5 = f->piece == NULL && m->checksum_algorithm == 0 && m->etag_text.len == 0 &&
+                m->parts == 0 && from->sse_kms.len == 0 &&
                 (from->sse.len == 0 || span_is(from->sse, "AES256"));
     if (p->is_md5)
         hash_stream_begin(f->s, &p->md5);
@@ -250,9 +373,11 @@ write_piece(struct fetch *f, const char *at, size_t n)
 
 /* A buffer that leaves room to lag, or at least one that takes a piece. */
 static enum err
-transfer_buffer(struct iobuf **out)
+transfer_buffer(const struct fetch *f, struct iobuf **out)
 {
-    return iobuf_get(LAG_BYTES, out) == ERR_OK ? ERR_OK : iobuf_get(TRANSFER_BYTES, out);
+    if (f->piece == NULL && iobuf_get(LAG_BYTES, out) == ERR_OK)
+        return ERR_OK;
+    return iobuf_get(TRANSFER_BYTES, out);
 }
 
 /* Each piece goes behind those that are not hashed yet. */
@@ -260,7 +385,7 @@ static enum err
 transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
 {
     struct iobuf *buf = NULL;
-    enum err rc = transfer_buffer(&buf);
+    enum err rc = transfer_buffer(f, &buf);
     uint32_t fill = 0;
     size_t n;
 
@@ -311,15 +436,6 @@ wait_for_peeks(struct fetch *f)
     rt_shield_end(&shield);
 }
 
-/* No condition of the reader's failed: it may simply ask again. */
-static enum err
-overtaken(struct fetch *f)
-{
-    return err_set(&f->eb, ERR_BUSY,
-                   "\"%.*s\" was written while it was fetched; read again",
-                   SPAN_ARG(f->key));
-}
-
 /* Readers who wait for the last bytes take them from the writer; the others wait until the disk has all. */
 static void
 let_readers_finish(struct fetch *f)
@@ -328,6 +444,15 @@ let_readers_finish(struct fetch *f)
     f->keep = true; /* a reader that has everything may go */
     rt_cond_broadcast(&f->moved);
     rt_yield();
+}
+
+/* A piece of a version that ended meanwhile is of no use. */
+static bool
+still_wanted(struct fetch *f)
+{
+    const struct fetch_piece *p = f->piece;
+
+    return p == NULL || chunks_stand(f->s, f->bucket, p->key, &p->of);
 }
 
 static enum err
@@ -339,12 +464,15 @@ keep(struct fetch *f)
     let_readers_finish(f);
     f->sealed = true;
     wait_for_peeks(f);
-    if (f->obsolete)
+    if (f->obsolete || !still_wanted(f))
         return overtaken(f);
     rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
     if (rc == ERR_OK) {
         tier_kept(f->s, f->bucket, f->key, &f->row);
-        fresh_mark(f->s, f->bucket, f->key, &f->row);
+        if (f->piece == NULL)
+            fresh_mark(f->s, f->bucket, f->key, &f->row);
+        if (f->was_chunked)
+            tier_sweep(f->s);
         move(f, FETCH_KEPT);
     }
     return rc == ERR_PRECONDITION ? overtaken(f) : rc;
@@ -359,6 +487,10 @@ forget(struct fetch *f)
     struct errbuf eb = {{0}};
     bool existed;
 
+    if (f->piece != NULL) {
+        chunks_outdated(f->s, f->bucket, f->piece->key, &f->piece->of);
+        return;
+    }
     if (f->before.epoch != 0 && !f->obsolete &&
         disks_delete(f->s->options.disks, &k, DISK_CACHED, &unchanged, &existed, &eb) !=
             ERR_OK)
@@ -395,8 +527,8 @@ run(void *arg)
     }
     rt_shield_begin(&shield);
     if (rc == ERR_OK && f->state == FETCH_STARTING) { /* known, but cannot be kept */
-        f->spare = f->readers > 0 ? get : NULL;
-        get = f->readers > 0 ? NULL : get;
+        f->spare = f->heads > 0 ? get : NULL;
+        get = f->heads > 0 ? NULL : get;
         move(f, FETCH_BYPASS);
     }
     cloud_get_end(&get);
@@ -420,7 +552,8 @@ run(void *arg)
 
 enum err
 fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slot *slot,
-            bool brought, struct fetch **out, struct errbuf *eb)
+            const struct fetch_piece *piece, bool brought, struct fetch **out,
+            struct errbuf *eb)
 {
     struct fetch *f;
     enum err rc;
@@ -431,6 +564,7 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     f->s = s;
     f->bucket = map_bucket_ref(b);
     f->slot = slot;
+    f->piece = copy_piece(piece);
     f->brought = brought;
     slot->refs++;
     f->key = (struct span){slot->name + 8, slot->name_len - 8};

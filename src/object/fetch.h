@@ -3,13 +3,17 @@
  *     STARTING --> STREAMING --> KEPT      whole, verified, on disk
  *         |            |-------> FAILED    nothing of it is kept
  *         |--------------------> FAILED
+ *         |--------------------> CHUNKED   it is so large that it is kept in pieces: the row that stands for it was written
  *         `--------------------> BYPASS    known, but cannot be kept: the first reader takes over the answer that is
  *                                          open, the others go to the backend themselves
  *
  * The last bytes are held back until length and sum agree, so that no reader has seen a whole object before it was
- * verified. They need not wait until it is on the disk. All calls run on the key's home loop.
+ * verified. They need not wait until it is on the disk. A fetch may be of one piece of an object (chunks.h): a range, by
+ * If-Match, of which length and ETag are all that can be compared. All calls run on the key's home loop; that of a piece is the
+ * object's.
  */
 #pragma once
+#include "object/chunks.h"
 #include "object/keys.h"
 
 enum fetch_state {
@@ -17,22 +21,32 @@ enum fetch_state {
     FETCH_STREAMING,
     FETCH_KEPT,
     FETCH_FAILED,
-    FETCH_BYPASS
+    FETCH_BYPASS,
+    FETCH_CHUNKED
 };
 
+/* One piece. */
+struct fetch_piece {
+    struct span key; /* of the object */
+    struct chunked of;
+    uint32_t number;
+};
 struct fetch {
     struct object_service *s;
     const struct map_bucket *bucket; /* one reference */
     struct key_slot *slot;           /* one reference */
     struct span key;                 /* in the slot's name */
+    struct fetch_piece *piece;       /* owned, with its key; NULL: a whole object */
     struct fiber *fiber;             /* of the transfer; NULL before and after */
     unsigned refs;                   /* readers, and the transfer itself */
     unsigned readers;
+    unsigned heads;   /* readers that wait for what the backend says of it */
     unsigned peeking; /* readers inside disks_write_peek() */
     enum fetch_state state;
     bool keep;           /* goes on without readers */
     bool brought;        /* somebody asked for it to be kept */
     bool obsolete;       /* a write overtook it: not to be kept */
+    bool was_chunked;    /* what stands there before is in pieces */
     bool proved;         /* length and sum agree: readers may have the last bytes */
     bool sealed;         /* the writer is being committed: readers wait */
     struct arena *arena; /* owned: info */
@@ -58,10 +72,10 @@ struct fetch {
     struct rt_cond moved; /* state, landed or peeking changed */
 };
 
-/* Starts the transfer; the caller has one reference. */
+/* Starts the transfer; the caller has one reference. `piece` is copied; NULL: the whole object. */
 enum err fetch_start(struct object_service *s, const struct map_bucket *b,
-                     struct key_slot *slot, bool brought, struct fetch **out,
-                     struct errbuf *eb) MUST_CHECK;
+                     struct key_slot *slot, const struct fetch_piece *piece, bool brought,
+                     struct fetch **out, struct errbuf *eb) MUST_CHECK;
 struct fetch *fetch_ref(struct fetch *f);
 void fetch_drop(struct fetch **fp);
 /* One reader less: the last one ends a transfer that nobody else wants. */

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "object/keys.h"
+#include "object/tier.h"
 
 #define PLACES                                                                           \
     (1u << 16) /* a version has one, and loses it to the next that falls there */
@@ -127,6 +128,8 @@ end_kept(struct ask *q)
     enum err rc =
         disks_evict_one(q->s->options.disks, q->bucket->id, q->key, q->row, q->eb);
 
+    if ((q->row->flags & ROW_CHUNKS) != 0)
+        tier_sweep(q->s);
     LOG(LOG_INFO, "tier.outdated", "a kept version is not the remote's any more",
         L_TEXT("bucket", q->bucket->name), L_SPAN("key", q->key));
     return rc == ERR_OK || rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ? ERR_NOT_FOUND
@@ -139,7 +142,7 @@ ask_on_home(void *arg)
     struct ask *q = arg;
     struct key_slot *slot = NULL;
 
-    q->rc = key_slot_get(q->s, q->bucket, q->key, &slot, q->eb);
+    q->rc = key_slot_get(q->s, q->bucket->id, q->key, &slot, q->eb);
     while (q->rc == ERR_OK && slot->asking) {
         q->rc = rt_cond_wait(&slot->changed, DEADLINE_NEVER);
         if (q->rc != ERR_OK)

@@ -4,37 +4,41 @@
 
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "object/chunk_read.h"
 #include "object/fresh.h"
 #include "object/tier.h"
 #include "rt/file.h"
 #include "wire/etag.h"
 
-enum kind { LOCAL, COLD, DIRECT };
+enum kind { LOCAL, COLD, DIRECT, CHUNKED };
 
 struct object_get {
     struct object_service *s;
     const struct map_bucket *bucket; /* one reference */
     struct span key;                 /* in the arena */
     enum kind kind;
-    struct row row;             /* LOCAL */
-    struct disks_reader reader; /* LOCAL, once the range is chosen */
-    struct cold_get *cold;      /* COLD */
-    struct cloud_get *remote;   /* DIRECT */
-    struct arena *arena;        /* borrowed */
-    struct span etag;           /* DIRECT: the version that was promised */
-    struct iobuf *buf;          /* COLD, DIRECT */
+    struct row row;              /* LOCAL */
+    struct disks_reader reader;  /* LOCAL, once the range is chosen */
+    struct cold_get *cold;       /* COLD */
+    struct cloud_get *remote;    /* DIRECT */
+    struct chunked *chunked;     /* CHUNKED; in the arena */
+    struct chunk_reader *pieces; /* CHUNKED, once the range is chosen; owned */
+    struct arena *arena;         /* borrowed */
+    struct span etag;            /* DIRECT: the version that was promised */
+    struct iobuf *buf;           /* COLD, DIRECT */
     uint64_t size;
     uint64_t at, left; /* of the range */
     bool chosen;
     bool behind;    /* nobody waits for it */
     bool counted;   /* among the readers that wait for a backend */
     unsigned label; /* of M_CACHE_BYTES */
+    enum object_source source;
 };
 
-enum { LABEL_HIT, LABEL_MISS, LABEL_BYPASS, LABEL_COALESCED };
+enum { LABEL_HIT, LABEL_MISS, LABEL_BYPASS, LABEL_COALESCED, LABEL_NONE };
 
 static void
-count_source(struct object_get *g, enum object_source source)
+set_source(struct object_get *g, enum object_source source)
 {
     static const unsigned labels[] = {
         [OBJECT_LOCAL] = LABEL_HIT,
@@ -43,7 +47,14 @@ count_source(struct object_get *g, enum object_source source)
         [OBJECT_BYPASS] = LABEL_BYPASS,
     };
 
+    g->source = source;
     g->label = labels[source];
+}
+
+static void
+count_source(struct object_get *g, enum object_source source)
+{
+    set_source(g, source);
     if (g->bucket->cached)
         metric_add(M_CACHE, g->label, 1);
 }
@@ -55,6 +66,12 @@ get_count_local(const struct map_bucket *b, uint64_t bytes)
         return;
     metric_add(M_CACHE, LABEL_HIT, 1);
     metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)bytes);
+}
+
+enum object_source
+object_get_source(const struct object_get *g)
+{
+    return g->source;
 }
 
 #define REPLACED_MAX                                                                     \
@@ -103,26 +120,49 @@ direct_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
     return ERR_OK;
 }
 
-static enum err
-cached_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
+static void
+count_reader(struct object_get *g)
 {
-    bool bypass = false;
+    if (g->behind || g->counted)
+        return;
+    g->counted = true;
+    atomic_fetch_add_explicit(&g->s->cold_readers, 1, memory_order_relaxed);
+}
+
+static enum err
+cached_begin(struct object_get *g, struct object_info *info, bool *chunked,
+             struct errbuf *eb)
+{
+    enum cold_how how = COLD_READ;
     enum err rc;
 
-    g->counted = !g->behind;
-    if (g->counted)
-        atomic_fetch_add_explicit(&g->s->cold_readers, 1, memory_order_relaxed);
-    rc = cold_join(g->s, g->bucket, g->key, g->behind, g->arena, info, &g->cold, &bypass,
-                   eb);
+    *chunked = false;
+    count_reader(g);
+    rc =
+        cold_join(g->s, g->bucket, g->key, g->behind, g->arena, info, &g->cold, &how, eb);
 
-    if (rc == ERR_OK && bypass && g->behind) {
+    *chunked = rc == ERR_OK && how == COLD_CHUNKED;
+    if (rc == ERR_OK && how == COLD_BYPASS && g->behind) {
         *info = (struct object_info){.source = OBJECT_BYPASS};
         return ERR_OK; /* nothing will be read */
     }
-    if (rc == ERR_OK && bypass)
+    if (rc == ERR_OK && how == COLD_BYPASS)
         return direct_begin(g, info, eb);
-    g->kind = COLD;
+    g->kind = *chunked ? LOCAL : COLD;
     return rc;
+}
+
+/* The row stands for pieces: where they are is known when they are read. */
+static void
+take_pieces(struct object_get *g, const struct object_info *info)
+{
+    if (g->kind != LOCAL || (g->row.flags & ROW_CHUNKS) == 0)
+        return;
+    g->kind = CHUNKED;
+    g->label = LABEL_NONE;
+    g->chunked = arena_alloc(g->arena, sizeof *g->chunked);
+    chunked_of(&g->row, info, g->chunked);
+    g->source = OBJECT_LOCAL;
 }
 
 static enum err
@@ -132,7 +172,8 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key, boo
 {
     struct object_get *g = arena_alloc(a, sizeof *g);
     struct disks_key k = object_disk_key(b, key);
-    enum err rc;
+    bool again = true;
+    enum err rc = ERR_OK;
 
     *out = NULL;
     *g = (struct object_get){.s = s,
@@ -141,17 +182,27 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key, boo
                              .kind = LOCAL,
                              .behind = behind,
                              .arena = a};
-    rc = find_local(s, &k, &g->row, a, info, eb);
-    if (rc == ERR_OK && !behind)
-        rc = fresh_check(s, b, key, &g->row, false, info, eb);
-    if (rc == ERR_NOT_FOUND && b->cached)
-        rc = cached_begin(g, info, eb);
+    for (int i = 0; again && i < REPLACED_MAX; i++) {
+        again = false;
+        rc = find_local(s, &k, &g->row, a, info, eb);
+        if (rc == ERR_OK && !behind)
+            rc = fresh_check(s, b, key, &g->row, false, info, eb);
+        if (rc == ERR_NOT_FOUND && b->cached)
+            rc = cached_begin(g, info, &again, eb); /* again: its row is here now */
+    }
+    if (again)
+        rc = err_set(eb, ERR_BUSY, "the object is overwritten all the time");
     if (rc != ERR_OK) {
         object_get_end(&g);
         return rc;
     }
     g->size = info->size;
-    if (!behind || info->source != OBJECT_LOCAL) { /* nobody was served from here */
+    take_pieces(g, info);
+    if (g->kind == CHUNKED && !behind)
+        tier_read(s, b, key, &g->row);
+    else if (g->kind != CHUNKED &&
+             (!behind ||
+              info->source != OBJECT_LOCAL)) { /* nobody was served from here */
         count_source(g, info->source);
         if (b->cached && g->kind == LOCAL)
             tier_read(s, b, key, &g->row);
@@ -189,6 +240,7 @@ get_of_row(struct object_service *s, const struct map_bucket *b, struct span key
                              .row = *row,
                              .arena = a,
                              .size = info->size};
+    take_pieces(g, info);
     return g;
 }
 
@@ -253,6 +305,40 @@ direct_range(struct object_get *g, struct errbuf *eb)
     return rc;
 }
 
+static void
+begin_pieces(struct object_get *g)
+{
+    struct chunk_reader_options o = {.s = g->s,
+                                     .bucket = g->bucket,
+                                     .key = g->key,
+                                     .of = g->chunked,
+                                     .first = g->at,
+                                     .len = g->left,
+                                     .behind = g->behind};
+
+    g->pieces = chunk_reader_new(&o);
+}
+
+static enum err
+next_piece(struct object_get *g, struct deadline by, struct span *piece,
+           struct errbuf *eb)
+{
+    bool first = g->label == LABEL_NONE;
+    enum err rc;
+
+    rc = chunk_reader_next(g->pieces, by, piece, eb);
+    if (rc !=
+        ERR_OK) /* once some of it was given out there is no other version to read */
+        return rc == ERR_NOT_FOUND && !first ? ERR_BACKEND : rc;
+    if (first && !(g->behind && piece->len == 0))
+        count_source(g, chunk_reader_source(g->pieces));
+    else
+        set_source(g, chunk_reader_source(g->pieces));
+    if (g->source != OBJECT_LOCAL)
+        count_reader(g);
+    return ERR_OK;
+}
+
 enum err
 object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errbuf *eb)
 {
@@ -264,6 +350,10 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
     g->left = len;
     if (len == 0)
         return ERR_OK;
+    if (g->kind == CHUNKED) {
+        begin_pieces(g);
+        return ERR_OK;
+    }
     if (g->kind == LOCAL)
         return disks_read_begin(g->s->options.disks, &k, &g->row, first, len, &g->reader,
                                 eb);
@@ -347,9 +437,16 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
     case DIRECT:
         rc = next_direct(g, piece, eb);
         break;
+    case CHUNKED:
+        rc = next_piece(g, by, piece, eb);
+        break;
     }
     if (rc != ERR_OK)
         return rc;
+    if (g->behind && piece->len == 0)
+        g->left = 0; /* what is here was passed over */
+    if (g->left == 0)
+        return ERR_OK;
     assert(piece->len > 0 && piece->len <= g->left);
     g->at += piece->len;
     g->left -= piece->len;
@@ -422,6 +519,7 @@ object_get_end(struct object_get **gp)
     if (g->counted)
         atomic_fetch_sub_explicit(&g->s->cold_readers, 1, memory_order_relaxed);
     disks_read_end(&g->reader);
+    chunk_reader_free(&g->pieces);
     cold_leave(&g->cold);
     cloud_get_end(&g->remote);
     iobuf_drop(&g->buf);

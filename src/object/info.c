@@ -25,9 +25,12 @@ void
 info_from_meta(const struct row *row, const struct object_meta *meta,
                struct object_info *out)
 {
-    out->size = row->size;
+    out->size = meta->whole_bytes > 0 ? meta->whole_bytes : row->size;
+    out->chunk_bytes = meta->chunk_bytes;
     out->mtime_ms = row->mtime_ms;
     out->meta = *meta;
+    out->meta.whole_bytes = 0; /* of this row only: not for others to copy */
+    out->meta.chunk_bytes = 0;
     version_of_row(row, &out->version);
     etag_of(meta->md5, meta->parts, meta->etag_text, out->etag);
 }

@@ -89,7 +89,7 @@ key_tables_stop(struct object_service *s)
 }
 
 enum err
-key_slot_get(struct object_service *s, const struct map_bucket *b, struct span key,
+key_slot_get(struct object_service *s, uint64_t bucket, struct span key,
              struct key_slot **out, struct errbuf *eb)
 {
     struct key_table *t = s->keys[rt_loop_index()];
@@ -99,7 +99,7 @@ key_slot_get(struct object_service *s, const struct map_bucket *b, struct span k
     *out = NULL;
     assert(key.len <= DISK_KEY_MAX);
     for (unsigned i = 0; i < 8; i++)
-        name[i] = (char)(b->id >> (8 * (7 - i)));
+        name[i] = (char)(bucket >> (8 * (7 - i)));
     memcpy(name + 8, key.at, key.len);
     slot = table_get(&t->slots, (struct span){name, 8 + key.len});
     if (slot == NULL) {

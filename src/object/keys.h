@@ -26,9 +26,8 @@ struct key_table {
 unsigned key_home(const struct map_bucket *b,
                   struct span key); /* index of the loop; any loop may ask */
 /* One reference. ERR_BUSY. */
-enum err key_slot_get(struct object_service *s, const struct map_bucket *b,
-                      struct span key, struct key_slot **out,
-                      struct errbuf *eb) MUST_CHECK;
+enum err key_slot_get(struct object_service *s, uint64_t bucket, struct span key,
+                      struct key_slot **out, struct errbuf *eb) MUST_CHECK;
 void key_slot_drop(struct key_slot **sp);
 /* Runs fn(arg) on loop `home`: at once when this is it. Arguments stay with the caller. May switch. */
 enum err key_on_home(unsigned home, fiber_fn *fn, void *arg) MUST_CHECK;

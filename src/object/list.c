@@ -84,19 +84,22 @@ first_seek(struct walk *w)
     return true;
 }
 
-/* Few rows have an ETag that is no MD5; it stands with the object. */
+/* Few rows have an ETag that is no MD5, or stand for pieces; what they lack is with the object. */
 static enum err
-put_etag(struct walk *w, const struct disk_entry *e, char out[160], struct errbuf *eb)
+put_etag(struct walk *w, const struct disk_entry *e, struct object_entry *out,
+         struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(w->bucket, e->key);
     struct object_meta meta = {0};
     enum err rc = ERR_OK;
 
-    if ((e->row.flags & ROW_ETAG_TEXT) != 0)
+    if ((e->row.flags & (ROW_ETAG_TEXT | ROW_CHUNKS)) != 0)
         rc = disks_meta(w->s->options.disks, &k, &e->row, w->scratch, &meta, eb);
     if (rc == ERR_OK ||
         rc == ERR_NOT_FOUND) /* replaced meanwhile: as if it had no text */
-        etag_of(e->row.md5, e->row.parts, meta.etag_text, out);
+        etag_of(e->row.md5, e->row.parts, meta.etag_text, out->etag);
+    if (meta.whole_bytes > 0)
+        out->size = meta.whole_bytes;
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
@@ -115,7 +118,7 @@ add(struct walk *w, struct span name, const struct disk_entry *key, struct errbu
         return ERR_OK;
     out->size = key->row.size;
     out->mtime_ms = key->row.mtime_ms;
-    return put_etag(w, key, out->etag, eb);
+    return put_etag(w, key, out, eb);
 }
 
 /* Takes rows until the page is full, a group begins, or they end. *done: nothing can follow. */

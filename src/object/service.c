@@ -20,6 +20,10 @@ object_start(const struct object_options *o, struct object_service **out,
         s->options.cache_high = 95;
     if (s->options.cache_low == 0 || s->options.cache_low > s->options.cache_high)
         s->options.cache_low = s->options.cache_high - MIN(5u, s->options.cache_high - 1);
+    if (s->options.chunk_bytes == 0)
+        s->options.chunk_bytes = MIB(16);
+    if (s->options.large_bytes == 0)
+        s->options.large_bytes = MIB(64);
     s->fresh = fresh_new();
     rc = key_tables_start(s);
     if (rc == ERR_OK)

@@ -22,7 +22,8 @@ is_being_kept(const struct key_slot *slot)
 {
     const struct fetch *f = slot->fetch;
 
-    return f != NULL && f->sealed && f->state == FETCH_STREAMING;
+    return f != NULL && f->sealed &&
+           (f->state == FETCH_STREAMING || f->state == FETCH_STARTING);
 }
 
 static void
@@ -30,7 +31,7 @@ begin_on_home(void *arg)
 {
     struct through *t = arg;
 
-    t->rc = key_slot_get(t->s, t->bucket, t->key, &t->slot, t->eb);
+    t->rc = key_slot_get(t->s, t->bucket->id, t->key, &t->slot, t->eb);
     if (t->rc != ERR_OK)
         return;
     while (t->rc == ERR_OK && (t->slot->writing || is_being_kept(t->slot)))

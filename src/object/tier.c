@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "object/chunks.h"
 #include "rt/loop.h"
 
 #define LOOK_MS     1000u
@@ -22,7 +23,8 @@ struct tier {
 
     /* Any loop. */
     _Atomic uint64_t
-        wanted; /* bytes of the largest that had to be refused for want of room */
+        wanted;         /* bytes of the largest that had to be refused for want of room */
+    _Atomic bool sweep; /* pieces may belong to nobody */
 
     /* The fiber's. */
     struct rt_cond wake;
@@ -74,6 +76,19 @@ tier_view(const struct object_service *s, const struct map_bucket *b, struct spa
 
 /* ---- the readers' side ---- */
 
+/* Objects of a bucket that are kept, pieces counted one by one, and their bytes. */
+static void
+usage(struct object_service *s, const struct map_bucket *b, uint64_t *objects,
+      uint64_t *bytes)
+{
+    uint64_t pieces, in_pieces;
+
+    disks_bucket_usage(s->options.disks, b->id, 1, objects, bytes);
+    disks_bucket_usage(s->options.disks, chunk_space(b->id), 1, &pieces, &in_pieces);
+    *objects += pieces;
+    *bytes += in_pieces;
+}
+
 /* Room in the bucket's own budget? *tight: only for what is wanted more. */
 static bool
 bucket_has_room(struct object_service *s, const struct map_bucket *b, uint64_t size,
@@ -83,7 +98,7 @@ bucket_has_room(struct object_service *s, const struct map_bucket *b, uint64_t s
 
     if (b->cache_budget == 0)
         return true;
-    disks_bucket_usage(s->options.disks, b->id, 1, &objects, &bytes);
+    usage(s, b, &objects, &bytes);
     *tight = bytes + size > hundredths(b->cache_budget, BUCKET_HIGH);
     return bytes + size <= b->cache_budget;
 }
@@ -155,11 +170,13 @@ bucket_by_id(const struct map *m, uint64_t id)
     return NULL;
 }
 
+/* What stands for an object in pieces has no bytes to give, and its pieces would be lost with it. */
 static bool
-keep(void *arg, uint64_t bucket, struct span key, uint32_t heat)
+keep(void *arg, const struct disk_candidate *c)
 {
     struct judge *j = arg;
     const struct map *m = map_now(j->s->options.map);
+    uint64_t bucket = chunk_owner(c->bucket);
 
     if (j->only != 0 && bucket != j->only)
         return true;
@@ -170,8 +187,8 @@ keep(void *arg, uint64_t bucket, struct span key, uint32_t heat)
     }
     if (j->found == NULL)
         return false; /* its bucket was removed */
-    return tier_is_pinned(j->found, key) ||
-           admission_stays(&j->s->tier->admission, key_hash(j->found, key), heat);
+    return (c->row->flags & ROW_CHUNKS) != 0 || tier_is_pinned(j->found, c->key) ||
+           admission_stays(&j->s->tier->admission, key_hash(j->found, c->key), c->heat);
 }
 
 /* ---- the evictor's side ---- */
@@ -198,7 +215,7 @@ cached_objects(struct object_service *s)
 
         if (!b->cached)
             continue;
-        disks_bucket_usage(s->options.disks, b->id, 1, &objects, &bytes);
+        usage(s, b, &objects, &bytes);
         sum += objects;
     }
     return sum;
@@ -285,7 +302,7 @@ look_at_buckets(struct object_service *s, struct tier *t)
         budget = map_bucket_at(m, i)->cache_budget;
         if (budget == 0)
             continue;
-        disks_bucket_usage(s->options.disks, id, 1, &objects, &bytes);
+        usage(s, map_bucket_at(m, i), &objects, &bytes);
         if (bytes > hundredths(budget, BUCKET_HIGH) && t->patience == 0)
             evict(s, UINT64_MAX, bytes - hundredths(budget, BUCKET_LOW), id);
     }
@@ -325,7 +342,7 @@ purge_removed(struct object_service *s, struct tier *t)
         bool more = true;
         enum err rc = ERR_OK;
 
-        if (bucket_by_id(map_now(s->options.map), id) != NULL)
+        if (bucket_by_id(map_now(s->options.map), chunk_owner(id)) != NULL)
             continue;
         a = arena_new(KIB(64), MIB(4));
         while (more && rc == ERR_OK && !t->stop) {
@@ -334,6 +351,28 @@ purge_removed(struct object_service *s, struct tier *t)
         }
         arena_free(&a);
     }
+}
+
+void
+tier_sweep(struct object_service *s)
+{
+    atomic_store_explicit(&s->tier->sweep, true, memory_order_relaxed);
+}
+
+/* Also once after the start: what a kill left. */
+static void
+sweep(struct object_service *s, struct tier *t)
+{
+    struct errbuf eb = {{0}};
+    enum err rc;
+
+    if (!atomic_exchange(&t->sweep, false))
+        return;
+    rc = chunks_sweep(s, &t->stop, &eb);
+    if (rc == ERR_OK || rc == ERR_CANCELLED || rc == ERR_CLOSED)
+        return;
+    LOG(LOG_WARN, "tier.sweep", eb.text, L_TEXT("code", err_name(rc)));
+    tier_sweep(s);
 }
 
 /* ---- the fiber ---- */
@@ -351,6 +390,7 @@ run(void *arg)
         t->patience -= t->patience > 0;
         look_at_node(s, t);
         look_at_buckets(s, t);
+        sweep(s, t);
         if (t->looks++ % PURGE_LOOKS == 0)
             purge_removed(s, t);
         for (unsigned ms = 0;
@@ -376,6 +416,7 @@ tier_start(struct object_service *s, struct errbuf *eb)
     admission_init(&t->admission);
     rt_cond_init(&t->wake);
     s->tier = t;
+    tier_sweep(s);
     t->running = true;
     rc = rt_spawn(run, s);
     if (rc != ERR_OK) {

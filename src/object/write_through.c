@@ -8,7 +8,9 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "base/num.h"
+#include "object/chunks.h"
 #include "object/put.h"
+#include "object/tier.h"
 #include "wire/etag.h"
 
 struct s3_header *
@@ -162,10 +164,11 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     struct object_meta kept = *meta;
     struct span etag = {"", 0};
     struct row row;
-    bool unknown = false;
+    bool unknown = false, pieces;
     unsigned parts = 0;
     enum err rc = through_begin(p->s, p->bucket, p->key, &p->through, eb);
 
+    pieces = rc == ERR_OK && chunks_are_of(p->s, p->bucket, p->key);
     if (rc == ERR_OK)
         rc = disks_doubt(p->s->options.disks, &k, eb);
     if (rc != ERR_OK)
@@ -184,6 +187,8 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     kept.tags = (struct span){NULL, 0}; /* the remote's: they may change there */
     meta_copy(a, &kept, &kept);
     rc = disks_commit(&p->writer, &kept, NULL, &row, eb);
+    if (rc == ERR_OK && pieces)
+        tier_sweep(p->s);
     if (rc == ERR_OK) {
         info_from_meta(&row, &kept, out);
         return ERR_OK;
@@ -217,9 +222,11 @@ obsolete_locally(struct object_service *s, const struct map_bucket *b, struct sp
                  struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
-    bool existed;
+    bool existed, pieces = chunks_are_of(s, b, key);
     enum err rc = disks_delete(s->options.disks, &k, DISK_CACHED, NULL, &existed, eb);
 
+    if (rc == ERR_OK && pieces)
+        tier_sweep(s);
     if (rc == ERR_OK && !existed)
         clear_doubt(s, &k);
     return rc;

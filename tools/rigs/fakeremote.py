@@ -94,6 +94,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if found is None:
             return self.send(404, {"Content-Type": "application/xml"}, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>")
         body, headers = found
+        if self.headers.get("If-Match") not in (None, headers.get("ETag")):
+            return self.send(412, {"Content-Type": "application/xml"}, b"<Error><Code>PreconditionFailed</Code><Message>another version</Message></Error>")
         asked = self.headers.get("Range")
         if asked is None:
             return self.send(200, headers, body)

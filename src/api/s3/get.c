@@ -304,6 +304,7 @@ open_object(struct request *q, const struct asked *asked, struct object_info *in
     if (rc == ERR_OK)
         rc = object_get_next(*get, DEADLINE_NEVER, piece, &eb);
     *again = rc == ERR_NOT_FOUND;
+    info->source = object_get_source(*get);
     return rc == ERR_OK ? ERR_OK : fault_from(q, rc, &eb);
 }
 

@@ -75,7 +75,7 @@ read_often(struct disk *d, unsigned n, uint32_t reads)
 
 static struct disk_evicted
 evict(struct disk *d, uint64_t target,
-      bool (*keep)(void *, uint64_t, struct span, uint32_t), void *arg)
+      bool (*keep)(void *, const struct disk_candidate *), void *arg)
 {
     struct disk_evict_options o = {.target = target, .keep = keep, .arg = arg};
     struct disk_evicted out;
@@ -181,11 +181,11 @@ test_the_coldest_segments_go(void)
 }
 
 static bool
-keep_tens(void *arg, uint64_t bucket, struct span key, uint32_t heat)
+keep_tens(void *arg, const struct disk_candidate *c)
 {
     ++*(unsigned *)arg;
-    CHECK(bucket == 7 && heat == 0);
-    return key.at[key.len - 1] == '0';
+    CHECK(c->bucket == 7 && c->heat == 0 && c->row->size > 0);
+    return c->key.at[c->key.len - 1] == '0';
 }
 
 static void

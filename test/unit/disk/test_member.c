@@ -42,6 +42,38 @@ sample(struct object_meta *meta, struct object_pair *pairs)
     return m;
 }
 
+/* Read as an object by who does not know of pieces it would be an empty one: a version of its own. */
+static void
+test_stands_for_pieces(void)
+{
+    struct object_meta meta, got;
+    struct object_pair pairs[2];
+    struct member m = sample(&meta, pairs), r;
+    struct arena *a = arena_new(4096, 1 << 16);
+    struct buf b;
+    size_t need;
+    struct errbuf eb = {0};
+    struct record record;
+    struct row row;
+
+    meta.whole_bytes = 100ull << 30;
+    meta.chunk_bytes = 16 << 20;
+    m.size = m.payload = 0;
+    m.block_sums = (struct span){"", 0};
+    buf_init(&b, HEAD_MAX);
+    member_encode(&m, 0, &b);
+    REQUIRE(member_parse(buf_span(&b), &r, &need, &eb) == MEMBER_GOOD);
+    REQUIRE(record_open(r.record, &record, &eb) == ERR_OK);
+    CHECK_U64(record.version, MEMBER_RECORD_CHUNKS);
+    REQUIRE(member_meta(&r, a, true, &got, &eb) == ERR_OK);
+    CHECK(got.whole_bytes == 100ull << 30 && got.chunk_bytes == 16 << 20);
+    REQUIRE(member_row(&r, DISK_CACHED, &row, &eb) == ERR_OK);
+    CHECK_U64(row.flags, ROW_CACHED | ROW_INLINE | ROW_ETAG_TEXT | ROW_CHUNKS);
+    CHECK(row.size == 0);
+    buf_fini(&b);
+    arena_free(&a);
+}
+
 static void
 test_reads_back(void)
 {
@@ -333,6 +365,7 @@ main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     RUN(test_reads_back);
+    RUN(test_stands_for_pieces);
     RUN(test_every_wrong_bit_is_noticed);
     RUN(test_fills_to_any_length);
     RUN(test_names_in_tar);

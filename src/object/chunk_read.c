@@ -1,0 +1,304 @@
+#include "object/chunk_read.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "object/fetch.h"
+#include "object/tier.h"
+
+enum from { NOWHERE, HERE, FETCHED, DIRECT };
+
+struct chunk_reader {
+    struct object_service *s;
+    const struct map_bucket *bucket;
+    struct fetch_piece piece; /* the one at hand */
+    bool behind, bypassed;
+    uint64_t at, end; /* of the range */
+    uint64_t stop;    /* of what is read from where it is read now */
+    enum from from;
+    enum object_source source;
+    char name[DISK_KEY_MAX]; /* of the piece at hand */
+    size_t name_len;
+    struct row row;             /* HERE */
+    struct disks_reader reader; /* HERE */
+    struct cold_get *cold;      /* FETCHED; owned */
+    struct cloud_get *remote;   /* DIRECT; owned */
+    struct arena *arena;        /* DIRECT; owned */
+    struct iobuf *buf;          /* FETCHED, DIRECT; owned */
+
+    /* On their way: a piece's place is its number modulo CHUNKS_AHEAD. */
+    struct {
+        uint32_t number;
+        struct cold_get *cold; /* owned; NULL: none */
+    } ahead[CHUNKS_AHEAD];
+    uint32_t next_ahead;
+};
+
+struct chunk_reader *
+chunk_reader_new(const struct chunk_reader_options *o)
+{
+    struct chunk_reader *r = xcalloc(1, sizeof *r);
+
+    assert(o->len > 0);
+    r->s = o->s;
+    r->bucket = o->bucket;
+    r->piece = (struct fetch_piece){.key = o->key, .of = *o->of};
+    r->behind = o->behind;
+    r->at = o->first;
+    r->end = o->first + o->len;
+    r->next_ahead = (uint32_t)(o->first / o->of->chunk_bytes);
+    return r;
+}
+
+static void
+close_piece(struct chunk_reader *r)
+{
+    disks_read_end(&r->reader);
+    cold_leave(&r->cold);
+    cloud_get_end(&r->remote);
+    if (r->arena != NULL)
+        arena_free(&r->arena);
+    r->from = NOWHERE;
+}
+
+void
+chunk_reader_free(struct chunk_reader **rp)
+{
+    struct chunk_reader *r = *rp;
+
+    *rp = NULL;
+    if (r == NULL)
+        return;
+    close_piece(r);
+    for (unsigned i = 0; i < CHUNKS_AHEAD; i++)
+        cold_leave(&r->ahead[i].cold);
+    iobuf_drop(&r->buf);
+    free(r);
+}
+
+enum object_source
+chunk_reader_source(const struct chunk_reader *r)
+{
+    return r->source;
+}
+
+static bool
+is_here(struct chunk_reader *r, uint32_t number, struct row *row)
+{
+    char name[DISK_KEY_MAX];
+    size_t len = chunk_name(&r->piece.of, r->piece.key, number, name);
+    struct errbuf eb = {{0}};
+
+    return chunk_lookup(r->s, r->bucket, (struct span){name, len}, row, &eb) == ERR_OK;
+}
+
+/* Fills the window behind the piece at hand. What cannot begin now begins when it is needed. */
+static void
+go_ahead(struct chunk_reader *r)
+{
+    uint32_t bytes = r->piece.of.chunk_bytes;
+    uint32_t last = (uint32_t)((r->end - 1) / bytes);
+    struct fetch_piece next = r->piece;
+
+    r->next_ahead = MAX(r->next_ahead, r->piece.number + 1);
+    while (!r->bypassed && r->next_ahead <= last &&
+           r->next_ahead < r->piece.number + CHUNKS_AHEAD) {
+        uint32_t number = r->next_ahead;
+        struct errbuf eb = {{0}};
+        struct row row;
+
+        next.number = number;
+        if (!is_here(r, number, &row) &&
+            cold_piece_begin(r->s, r->bucket, &next, r->behind,
+                             &r->ahead[number % CHUNKS_AHEAD].cold, &eb) != ERR_OK)
+            return;
+        r->ahead[number % CHUNKS_AHEAD].number = number;
+        r->next_ahead++;
+    }
+}
+
+static enum err
+begin_here(struct chunk_reader *r, struct errbuf *eb)
+{
+    struct disks_key k = chunk_disk_key(r->bucket, (struct span){r->name, r->name_len});
+    enum err rc = disks_read_begin(r->s->options.disks, &k, &r->row,
+                                   r->at % r->piece.of.chunk_bytes, r->stop - r->at,
+                                   &r->reader, eb);
+
+    if (rc == ERR_OK)
+        r->from = HERE;
+    return rc;
+}
+
+/* The rest of this piece, of the version that was promised, unkept. */
+static enum err
+begin_direct(struct chunk_reader *r, struct errbuf *eb)
+{
+    const struct chunked *of = &r->piece.of;
+    struct s3_object_info from;
+    enum err rc;
+
+    cold_leave(&r->cold);
+    r->arena = arena_new(KIB(4), MIB(1));
+    rc = cloud_get_begin(r->s->options.cloud, r->bucket, r->piece.key, r->at, r->stop - 1,
+                         span_of(of->etag), r->arena, &from, &r->remote, eb);
+    if (rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ||
+        (rc == ERR_OK && (from.size != of->size || !span_is(from.etag, of->etag)))) {
+        chunks_outdated(r->s, r->bucket, r->piece.key, of);
+        return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");
+    }
+    r->from = DIRECT;
+    return rc;
+}
+
+/* Its fetch, begun ahead of us or now. One that failed ahead is tried once more. */
+static enum err
+await_fetch(struct chunk_reader *r, enum cold_how *how, struct errbuf *eb)
+{
+    unsigned slot = r->piece.number % CHUNKS_AHEAD;
+    enum err rc = ERR_OK;
+
+    if (r->ahead[slot].cold != NULL && r->ahead[slot].number == r->piece.number) {
+        r->cold = r->ahead[slot].cold;
+        r->ahead[slot].cold = NULL;
+        go_ahead(r);
+        rc = cold_piece_await(r->cold, &r->source, how, eb);
+        if (rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_CANCELLED)
+            return rc;
+        cold_leave(&r->cold);
+    }
+    rc = cold_piece_begin(r->s, r->bucket, &r->piece, r->behind, &r->cold, eb);
+    if (rc != ERR_OK)
+        return rc;
+    go_ahead(r);
+    return cold_piece_await(r->cold, &r->source, how, eb);
+}
+
+static enum err
+begin_cold(struct chunk_reader *r, struct errbuf *eb)
+{
+    uint64_t piece_end = (uint64_t)r->piece.number * r->piece.of.chunk_bytes +
+                         chunk_len(&r->piece.of, r->piece.number);
+    enum cold_how how = COLD_READ;
+    enum err rc = await_fetch(r, &how, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    r->bypassed = r->source == OBJECT_BYPASS;
+    if (r->bypassed && r->behind) {
+        r->end = r->at; /* there is no room */
+        return ERR_OK;
+    }
+    if (how == COLD_BYPASS ||
+        (cold_is_relay(r->cold) && r->at % r->piece.of.chunk_bytes != 0))
+        return begin_direct(r, eb);
+    if (!cold_is_relay(r->cold) && r->stop < piece_end)
+        cold_keep(r->cold); /* we leave before its end */
+    r->from = FETCHED;
+    return ERR_OK;
+}
+
+#define GONE_MAX 16 /* times a piece may be evicted between a look and the read */
+
+static enum err
+open_piece(struct chunk_reader *r, struct errbuf *eb)
+{
+    const struct chunked *of = &r->piece.of;
+    enum err rc = ERR_NOT_FOUND;
+
+    close_piece(r);
+    r->piece.number = (uint32_t)(r->at / of->chunk_bytes);
+    r->stop = MIN(r->end, ((uint64_t)r->piece.number + 1) * of->chunk_bytes);
+    r->name_len = chunk_name(of, r->piece.key, r->piece.number, r->name);
+    for (unsigned i = 0; i < GONE_MAX && rc == ERR_NOT_FOUND; i++) {
+        if (!is_here(r, r->piece.number, &r->row))
+            return begin_cold(r, eb);
+        r->source = OBJECT_LOCAL;
+        go_ahead(r);
+        cold_leave(&r->ahead[r->piece.number % CHUNKS_AHEAD].cold);
+        if (r->behind) {
+            r->at = r->stop;
+            return ERR_OK;
+        }
+        rc = begin_here(r, eb);
+    }
+    if (rc == ERR_OK)
+        tier_read(r->s, r->bucket, (struct span){r->name, r->name_len}, &r->row);
+    return rc == ERR_NOT_FOUND
+               ? err_set(eb, ERR_BUSY, "a piece of it is evicted all the time")
+               : rc;
+}
+
+static enum err
+need_buffer(struct chunk_reader *r, struct errbuf *eb)
+{
+    uint32_t want = MAX(MIN(r->piece.of.chunk_bytes, PIECE_BYTES), 4096u);
+
+    if (r->buf != NULL || iobuf_get(want, &r->buf) == ERR_OK)
+        return ERR_OK;
+    return err_set(eb, ERR_BUSY, "no buffer is free");
+}
+
+/* From the fetch while it runs; from the disk once it is whole. */
+static enum err
+next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
+             struct errbuf *eb)
+{
+    bool local = false;
+    size_t n = 0;
+    enum err rc = need_buffer(r, eb);
+
+    if (rc == ERR_OK)
+        rc = cold_read(r->cold, r->at % r->piece.of.chunk_bytes, r->buf->at,
+                       MIN(r->stop - r->at, r->buf->room), &n, &local, &r->row, eb);
+    *piece = (struct span){r->buf != NULL ? r->buf->at : "", n};
+    if (rc != ERR_OK || !local)
+        return rc;
+    cold_leave(&r->cold);
+    rc = begin_here(r, eb);
+    return rc == ERR_OK ? disks_read_next(&r->reader, by, piece, eb) : rc;
+}
+
+static enum err
+next_direct(struct chunk_reader *r, struct span *piece, struct errbuf *eb)
+{
+    size_t n = 0;
+    enum err rc = need_buffer(r, eb);
+
+    if (rc == ERR_OK)
+        rc = cloud_get_read(r->remote, r->buf->at, MIN(r->stop - r->at, r->buf->room), &n,
+                            eb);
+    if (rc == ERR_OK && n == 0)
+        rc = err_set(eb, ERR_BACKEND, "the backend's answer ended early");
+    *piece = (struct span){r->buf != NULL ? r->buf->at : "", n};
+    return rc;
+}
+
+enum err
+chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece,
+                  struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    *piece = (struct span){"", 0};
+    while (rc == ERR_OK && r->at < r->end && (r->from == NOWHERE || r->at == r->stop))
+        rc = open_piece(r, eb);
+    if (rc != ERR_OK || r->at == r->end)
+        return rc;
+    if (r->from == HERE)
+        rc = disks_read_next(&r->reader, by, piece, eb);
+    else if (r->from == FETCHED)
+        rc = next_fetched(r, by, piece, eb);
+    else
+        rc = next_direct(r, piece, eb);
+    /* Of a piece that has come on its way the row may go while it is read: look for it again. */
+    if (rc == ERR_NOT_FOUND && r->from == FETCHED && r->cold == NULL) {
+        r->from = NOWHERE;
+        return chunk_reader_next(r, by, piece, eb);
+    }
+    if (rc == ERR_OK)
+        r->at += piece->len;
+    return rc;
+}

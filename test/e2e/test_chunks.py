@@ -1,0 +1,447 @@
+"""Large objects of an attached bucket: pieces of them, fetched in parallel, each kept and evicted by itself.
+
+V5: one fetch of a piece for all who wait. V3, D7: pieces of two versions are never mixed, kills included.
+"""
+
+import collections
+import concurrent.futures
+import hashlib
+import json
+import random
+import socket
+import subprocess
+import threading
+
+import pytest
+from rigs import forebay as forebay_rig
+from rigs.fakeremote import FakeRemote
+
+import plain
+from test_cold import HASTY, attach, wait_for
+
+KIB = 1024
+CHUNK = 512 * KIB
+SMALL = {**HASTY, "cache.large": "1MiB", "cache.chunk": "512KiB"}
+BUCKET = "remote"
+SIZE = 7 * CHUNK + 12_345
+
+
+def body_of(name, size=SIZE):
+    return random.Random(name).randbytes(size)
+
+
+class Remote(FakeRemote):
+    """Notes the ranges of GETs (None: the whole object); those from `held` on wait for go()."""
+
+    def __init__(self):
+        super().__init__()
+        self.ranges = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = 0
+        self.most = 0
+        self.held = lambda first: True
+        super().put(f"/{BUCKET}", b"")
+
+    def put(self, name, body, **headers):
+        super().put(f"/{BUCKET}/{name}", body, **headers)
+        self.on("GET", f"/{BUCKET}/{name}", self._get)
+
+    def _get(self, request):
+        asked = request.headers.get("Range")
+        first = int(asked.removeprefix("bytes=").partition("-")[0]) if asked else None
+        with self.lock:
+            self.ranges.append(first)
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+        if first is not None and self.held(first):
+            self.gate.wait(30)
+        with self.lock:
+            self.waiting -= 1
+        try:
+            request._object(self)
+        except OSError:
+            pass  # a whole answer that nobody wants
+
+    def asked(self):
+        """How often each piece was asked for, since last time."""
+        with self.lock:
+            ranges, self.ranges = self.ranges, []
+        return dict(collections.Counter(None if first is None else first // CHUNK for first in ranges))
+
+
+@pytest.fixture
+def remote():
+    with Remote() as fake:
+        yield fake
+        fake.gate.set()
+
+
+def start(start_forebay, remote, name="node", **settings):
+    process = start_forebay(name, settings={**SMALL, **settings})
+    done = attach(process, BUCKET, remote.endpoint)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return process
+
+
+@pytest.fixture
+def tier(start_forebay, remote):
+    remote.put("k", body_of("k"))
+    return start(start_forebay, remote), remote
+
+
+def part(process, first, last, key="k"):
+    reply = plain.get(process.port, BUCKET, key, headers={"Range": f"bytes={first}-{last}"})
+    assert reply.status == 206 and len(reply.body) == last - first + 1
+    return reply
+
+
+def whole(process, key="k", name=None):
+    reply = plain.get(process.port, BUCKET, key)
+    assert reply.status == 200 and reply.body == body_of(name or key)
+    return reply
+
+
+def metric(process, name):
+    return sum(value for key, value in process.metrics().items() if key.split("{")[0] == name)
+
+
+def stat(process):
+    return json.loads(process.get("/_/stat")[1])
+
+
+def forebay(process, *args):
+    done = subprocess.run([str(process.binary), *args], env=forebay_rig.server_env({"FOREBAY_ENDPOINT": process.endpoint}), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# ---- what is fetched ----
+
+
+def test_a_whole_read_fetches_each_piece_once(tier):
+    process, remote = tier
+    assert whole(process).headers["x-forebay-cache"] == "miss"
+    assert remote.asked() == {None: 1, **{n: 1 for n in range(8)}}
+    for _ in range(2):
+        assert whole(process).headers["x-forebay-cache"] == "hit"
+    assert remote.asked() == {}
+
+
+def test_a_footer_costs_one_piece(tier):
+    process, remote = tier
+    reply = part(process, SIZE - KIB, SIZE - 1)
+    assert reply.body == body_of("k")[-KIB:] and reply.headers["content-range"] == f"bytes {SIZE - KIB}-{SIZE - 1}/{SIZE}"
+    assert remote.asked() == {None: 1, 7: 1}  # what it is, then the piece
+    assert part(process, SIZE - 2 * KIB, SIZE - 1).headers["x-forebay-cache"] == "hit"
+    suffix = plain.get(process.port, BUCKET, "k", headers={"Range": "bytes=-100"})
+    assert suffix.status == 206 and suffix.body == body_of("k")[-100:]
+    assert part(process, 3, 5).body == body_of("k")[3:6]
+    assert remote.asked() == {0: 1}
+    # The rest when all is wanted; what is here is not asked for again.
+    assert whole(process).headers["x-forebay-cache"] == "hit"
+    assert remote.asked() == {n: 1 for n in range(1, 7)}
+
+
+def test_ranges_across_pieces(tier):
+    process, remote = tier
+    body = body_of("k")
+    for first, last in ((CHUNK - 1, CHUNK), (2 * CHUNK - 7, 5 * CHUNK + 7), (CHUNK, 2 * CHUNK - 1), (SIZE - 1, SIZE - 1), (0, 0)):
+        assert part(process, first, last).body == body[first : last + 1]
+    assert remote.asked() == {None: 1, **{n: 1 for n in (0, 1, 2, 3, 4, 5, 7)}}
+
+
+def test_head_and_lists_say_the_whole_size(tier):
+    process, remote = tier
+    part(process, 0, 0)
+    remote.asked()
+    head = plain.ask(process.port, "HEAD", BUCKET, "k")
+    assert head.status == 200 and head.headers["content-length"] == str(SIZE)
+    assert head.headers["etag"] == f'"{hashlib.md5(body_of("k")).hexdigest()}"' and remote.asked() == {}
+    remote.on("GET", f"/{BUCKET}", lambda request: request.send(500, {}, b""))
+    listed = plain.ask(process.port, "GET", BUCKET)
+    assert f"<Size>{SIZE}</Size>".encode() in listed.body
+
+
+def test_two_hundred_readers_fetch_each_piece_once(tier):
+    process, remote = tier
+    remote.gate.clear()
+    with concurrent.futures.ThreadPoolExecutor(200) as pool:
+        readers = [pool.submit(part, process, 5 * CHUNK + n, 5 * CHUNK + n + 99) for n in range(200)]
+        wait_for(lambda: remote.waiting == 1, "the fetch")
+        remote.gate.set()
+        body = body_of("k")
+        for n, reader in enumerate(readers):
+            assert reader.result().body == body[5 * CHUNK + n : 5 * CHUNK + n + 100]
+    asked = remote.asked()
+    assert asked.pop(None) <= 200 and asked == {5: 1}
+
+
+def test_several_at_once_and_not_all(tier):
+    """A window of eight goes ahead of the reader, of this object all but the first two are needed to fill it."""
+    process, remote = tier
+    remote.put("long", body_of("long", 20 * CHUNK))
+    remote.gate.clear()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(plain.get, process.port, BUCKET, "long")
+        wait_for(lambda: remote.waiting == 8, "eight pieces at once")
+        assert remote.most == 8
+        remote.gate.set()
+        assert reader.result().body == body_of("long", 20 * CHUNK)
+    assert remote.asked() == {None: 1, **{n: 1 for n in range(20)}}
+
+
+def test_a_slow_reader_bounds_what_is_fetched(tier):
+    process, remote = tier
+    remote.put("long", body_of("long", 60 * CHUNK))
+    with socket.create_connection(("127.0.0.1", process.port)) as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * KIB)
+        reader.sendall(f"GET /{BUCKET}/long HTTP/1.1\r\nHost: 127.0.0.1:{process.port}\r\n\r\n".encode())
+        assert reader.recv(1000).startswith(b"HTTP/1.1 200")
+        wait_for(lambda: len(remote.ranges) >= 9 and remote.waiting == 0, "the window")
+        fetched = max(first for first in remote.ranges if first is not None) // CHUNK
+        assert fetched < 30  # sockets hold some megabytes, the window is four
+    wait_for(lambda: remote.waiting == 0, "the end of what is under way")
+    seen = len(remote.ranges)
+    assert part(process, 0, 9, "long").body == body_of("long", 60 * CHUNK)[:10] and len(remote.ranges) == seen
+
+
+def test_a_reader_that_leaves_ends_what_only_it_wanted(tier):
+    process, remote = tier
+    remote.gate.clear()
+    with socket.create_connection(("127.0.0.1", process.port)) as reader:
+        reader.sendall(f"GET /{BUCKET}/k HTTP/1.1\r\nHost: 127.0.0.1:{process.port}\r\n\r\n".encode())
+        wait_for(lambda: remote.waiting >= 7, "the pieces")
+    remote.gate.set()
+    whole(process)
+    whole(process)
+
+
+def test_what_breaks_is_taken_up_again(start_forebay, cloud, remote_s3, remote_bucket):
+    process = start_forebay(settings=SMALL)
+    assert attach(process, remote_bucket, cloud.endpoint).returncode == 0
+    remote_s3.put_object(Bucket=remote_bucket, Key="k", Body=body_of("k"))
+    cloud.forget()
+    cloud.rule("reset", op="GetObject", after=100_000, times=4)
+    reply = plain.get(process.port, remote_bucket, "k")
+    assert reply.status == 200 and reply.body == body_of("k")
+    assert plain.get(process.port, remote_bucket, "k").body == body_of("k")
+    cloud.rule("reset", op="GetObject", after=100_000)
+    assert plain.get(process.port, remote_bucket, "k").body == body_of("k")  # all of it is here
+
+
+def test_a_small_one_is_kept_whole(tier):
+    process, remote = tier
+    remote.put("small", body_of("small", 2 * CHUNK))
+    assert plain.get(process.port, BUCKET, "small").body == body_of("small", 2 * CHUNK)
+    assert remote.asked() == {None: 1}
+
+
+def test_without_a_strong_etag_it_is_kept_whole(tier):
+    process, remote = tier
+    for name, etag in (("none", None), ("weak", 'W/"abc"')):
+        remote.put(name, body_of(name), ETag=etag)
+        whole(process, name)
+        whole(process, name)
+    assert set(remote.asked()) == {None}
+
+
+def test_a_very_long_key_is_kept_whole(tier):
+    process, remote = tier
+    for length, pieces in ((982, True), (983, False)):
+        key = "x" * length
+        remote.put(key, body_of("long key"))
+        whole(process, key, "long key")
+        whole(process, key, "long key")
+        assert (len(remote.asked()) > 1) == pieces
+
+
+# ---- other versions ----
+
+
+def test_another_version_at_the_remote_is_not_mixed_in(tier):
+    """Nobody is told; the first piece that is missing finds out. Nothing was sent yet: the reader gets the new version."""
+    process, remote = tier
+    part(process, 0, 9)
+    remote.put("k", body_of("new"))
+    assert part(process, 0, 9).body == body_of("k")[:10]  # as of when it was kept: no time to live
+    reply = part(process, 5 * CHUNK, 5 * CHUNK + 9)
+    assert reply.body == body_of("new")[5 * CHUNK : 5 * CHUNK + 10]
+    assert part(process, 0, 9).body == body_of("new")[:10]
+    whole(process, name="new")
+
+
+def test_a_whole_read_that_finds_another_version_breaks(tier):
+    process, remote = tier
+    part(process, 0, 9)
+    remote.put("k", body_of("new"))
+    with pytest.raises(Exception):
+        reply = plain.get(process.port, BUCKET, "k")
+        assert len(reply.body) == SIZE
+    whole(process, name="new")
+
+
+def test_one_that_is_gone_at_the_remote(tier):
+    process, remote = tier
+    part(process, 0, 9)
+    del remote.objects[f"/{BUCKET}/k"]
+    assert plain.get(process.port, BUCKET, "k", headers={"Range": f"bytes={CHUNK}-{CHUNK}"}).status == 404
+    assert plain.get(process.port, BUCKET, "k").status == 404
+
+
+def test_a_remote_that_ignores_conditions_is_found_out(tier):
+    process, remote = tier
+    part(process, 0, 9)
+    new = body_of("new")
+
+    def careless(request):
+        first, _, last = request.headers.get("Range", f"bytes=0-{SIZE - 1}").removeprefix("bytes=").partition("-")
+        first, last = int(first), int(last)
+        etag = {"ETag": f'"{hashlib.md5(new).hexdigest()}"'}
+        if "Range" not in request.headers:
+            return request.send(200, etag, new)
+        return request.send(206, {**etag, "Content-Range": f"bytes {first}-{last}/{SIZE}"}, new[first : last + 1])
+
+    remote.on("GET", f"/{BUCKET}/k", careless)
+    assert part(process, 2 * CHUNK, 2 * CHUNK + 9).body == new[2 * CHUNK : 2 * CHUNK + 10]
+    assert part(process, 0, 9).body == new[:10]
+
+
+def test_times_to_live_and_the_latest_take_all_pieces_along(tier):
+    process, remote = tier
+    whole(process)
+    remote.put("k", body_of("new"))
+    whole(process)
+    assert plain.get(process.port, BUCKET, "k", headers={"x-forebay-latest": "1"}).body == body_of("new")
+    forebay(process, "bucket", "set", f"s3://{BUCKET}", "--ttl", "always")
+    remote.asked()
+    whole(process, name="new")
+    assert remote.asked() == {}
+    remote.put("k", body_of("third"))
+    whole(process, name="third")
+    wait_for(lambda: pieces_here(process) == 9, "what the old versions left to go")
+
+
+def pieces_here(process):
+    return stat(process)["disk"]["objects"]
+
+
+def test_writes_and_deletes_take_all_pieces_along(start_forebay, cloud, remote_s3, remote_bucket):
+    process = start_forebay(settings=SMALL)
+    assert attach(process, remote_bucket, cloud.endpoint).returncode == 0
+    remote_s3.put_object(Bucket=remote_bucket, Key="k", Body=body_of("k"))
+    get = lambda: plain.get(process.port, remote_bucket, "k")  # noqa: E731
+    assert get().body == body_of("k")
+    wait_for(lambda: pieces_here(process) == 9, "what is kept")
+    assert plain.ask(process.port, "PUT", remote_bucket, "k", b"tiny").status == 200
+    assert get().body == b"tiny"
+    wait_for(lambda: pieces_here(process) == 1, "the pieces to go")
+    remote_s3.put_object(Bucket=remote_bucket, Key="k2", Body=body_of("k2"))
+    assert plain.get(process.port, remote_bucket, "k2").body == body_of("k2")
+    assert plain.ask(process.port, "DELETE", remote_bucket, "k2").status == 204
+    assert plain.get(process.port, remote_bucket, "k2").status == 404
+    wait_for(lambda: pieces_here(process) == 1, "the pieces to go")
+
+
+# ---- space ----
+
+
+def test_pieces_survive_a_restart(tier, start_forebay):
+    process, remote = tier
+    whole(process)
+    process.end()
+    remote.asked()
+    process = start_forebay("node", settings=SMALL)
+    whole(process)
+    assert remote.asked() == {}
+    # What was kept in pieces of one size goes on so.
+    process.end()
+    process = start_forebay("node", settings={**SMALL, "cache.chunk": "1MiB"})
+    whole(process)
+    assert remote.asked() == {}
+
+
+def test_evicted_by_hand_with_all_pieces(tier):
+    process, remote = tier
+    whole(process)
+    forebay(process, "evict", f"s3://{BUCKET}/k")
+    assert pieces_here(process) == 0
+    remote.asked()
+    whole(process)
+    assert remote.asked() == {None: 1, **{n: 1 for n in range(8)}}
+
+
+def test_a_removed_bucket_takes_its_pieces_along(tier):
+    process, _ = tier
+    whole(process)
+    assert plain.ask(process.port, "DELETE", BUCKET).status == 204
+    wait_for(lambda: pieces_here(process) == 0, "its pieces to go", timeout=60)
+
+
+def test_prefetch_brings_the_pieces_that_are_missing(tier):
+    process, remote = tier
+    part(process, 3 * CHUNK, 3 * CHUNK)
+    remote.asked()
+    forebay(process, "prefetch", f"s3://{BUCKET}/k")
+    assert remote.asked() == {n: 1 for n in range(8) if n != 3}
+    whole(process)
+    assert remote.asked() == {}
+
+
+def test_a_full_cache_gives_up_single_pieces(start_forebay, remote):
+    """The budget holds half of them; what is read again and again stays."""
+    names = [f"k{number}" for number in range(4)]
+    for name in names:
+        remote.put(name, body_of(name))
+    process = start(start_forebay, remote, **{"cache.budget": "8MiB"})
+    for _ in range(6):
+        for name in names:
+            whole(process, name)
+            part(process, 0, 9, names[0])
+    assert metric(process, "forebay_cache_evicted_total") >= 0
+    assert stat(process)["disk"]["cached_bytes"] <= 9 * 1024 * KIB
+    remote.asked()
+    assert part(process, 0, 9, names[0]).headers["x-forebay-cache"] == "hit" and remote.asked() == {}
+
+
+# ---- kills ----
+
+
+@pytest.mark.parametrize("point", ["segment.made", "body.reserved", "body.written", "log.before", "log.written", "commit.visible", "commit.answered", "index.before", "index.committed", "record.commit", "record.put", "evict.dropped"])  # fmt: skip
+def test_killed_while_pieces_come(start_forebay, remote, point):
+    """Right before or behind each step: every byte is of one version, the newer one once it was shown."""
+    remote.put("k", body_of("k"))
+    process = start(start_forebay, remote)
+    process.end()
+    settings = {**SMALL, "cache.budget": "3MiB"} if point == "evict.dropped" else SMALL
+    process = start_forebay("node", settings=settings, env={"FOREBAY_FAULT": f"{point}:{3 if point != 'index.before' else 2}:kill"})
+    shown = "k"
+
+    def read(process):
+        try:
+            return plain.get(process.port, BUCKET, "k").body
+        except OSError:
+            return None
+        except Exception:  # noqa: BLE001 - an answer that broke
+            return None
+
+    for number in range(40):
+        if process.popen.poll() is not None:
+            break
+        if number % 2 == 1:
+            shown = f"k{number}"
+            remote.put("k", body_of(shown))
+        body = read(process)
+        if body is not None and len(body) == SIZE:
+            assert body in (body_of(shown), body_of("k") if number < 2 else body_of(shown), body_of(f"k{number - 2}"), body_of(f"k{number - 1}"))
+        try:
+            plain.get(process.port, BUCKET, "k", headers={"x-forebay-latest": "1"})
+        except Exception:  # noqa: BLE001
+            pass
+    assert process.popen.wait(30) == -9, f"nobody passed {point}"
+    process = start_forebay("node", settings=SMALL)
+    body = plain.get(process.port, BUCKET, "k", headers={"x-forebay-latest": "1"}).body
+    assert body == body_of(shown)
+    remote.asked()
+    whole(process, name=shown)
+    assert remote.asked() == {}
