@@ -85,27 +85,26 @@ job_start(const struct job_options *o, struct job_service **out, struct errbuf *
 void
 job_halt(struct job_service *s)
 {
-    struct rt_shield shield;
-
     if (s == NULL)
         return;
     s->stopping = true;
     rt_cond_broadcast(&s->stirred);
-    rt_shield_begin(&shield);
-    while (!s->host_ended)
-        (void)!rt_cond_wait(&s->gone, DEADLINE_NEVER);
-    rt_shield_end(&shield);
 }
 
 void
 job_stop(struct job_service **sp)
 {
     struct job_service *s = *sp;
+    struct rt_shield shield;
 
     *sp = NULL;
     if (s == NULL)
         return;
     job_halt(s);
+    rt_shield_begin(&shield);
+    while (!s->host_ended)
+        (void)!rt_cond_wait(&s->gone, DEADLINE_NEVER);
+    rt_shield_end(&shield);
     metrics_unregister(s);
     LIST_EACH(&s->jobs, n)
     {

@@ -26,7 +26,8 @@ struct job_options {
 /* Loads what is known and goes on with what was not ended. */
 enum err job_start(const struct job_options *o, struct job_service **out,
                    struct errbuf *eb) MUST_CHECK;
-/* Stops what runs, keeping its place; calls are still answered. NULL is fine. */
+/* Tells what runs to stop where it is: what fails from now on is no failure of the job, and job_stop() waits for its end.
+ * Calls are still answered. NULL is fine. */
 void job_halt(struct job_service *s);
 /* Nobody calls any more. NULL is fine. */
 void job_stop(struct job_service **sp);

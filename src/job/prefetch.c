@@ -301,7 +301,7 @@ bring_one(struct worker *at)
     w->busy++;
     rc = bring_or_wait(w, at->key, &how, &bytes, &eb);
     w->busy--;
-    if (rc == ERR_CANCELLED || rt_cancelled())
+    if (rc == ERR_CANCELLED || rt_cancelled() || (rc != ERR_OK && w->job->s->stopping))
         return ERR_CANCELLED; /* still busy: the next start begins with it */
     owe(w, bytes);
     at->busy = false;

@@ -123,13 +123,11 @@ def test_it_goes_on_after_a_restart(tier, remote_s3, start_forebay, how):
     wait_for(lambda: job(process, name)["objects"] >= 5, "five objects")
     cloud.wait_held(2)
     if how == "stop":
-        process.popen.terminate()
+        process.end()  # it does not wait for what stands still
     else:
         process.kill()
     cloud.behave()
     cloud.release()
-    if how == "stop":
-        process.end()
     again = start_forebay(settings=PATIENT)
     told = ended(again, name)
     assert told["state"] == "done" and told["objects"] >= 60
