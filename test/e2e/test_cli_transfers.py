@@ -1,5 +1,6 @@
 """Transfers of the command line: trees up and down, names that are odd, what breaks on the way, what a person sees at a terminal."""
 
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -12,6 +13,8 @@ from rigs import cloud as cloud_rig
 from rigs import fakeremote, forebay
 from rigs.process import PATIENCE
 from terminal import Terminal
+
+import plain
 
 MIB = 1 << 20
 
@@ -140,9 +143,9 @@ def test_mv(cli, bucket, tmp_path):
     assert cli("ls", "-r", f"s3://{bucket}") == ""
 
 
-def test_rm_of_many(cli, s3, bucket, tmp_path):
-    for i in range(1205):
-        s3.put_object(Bucket=bucket, Key=f"x/{i:04}", Body=b"")
+def test_rm_of_many(cli, server, s3, bucket):
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert {reply.status for reply in pool.map(lambda i: plain.ask(server.port, "PUT", bucket, f"x/{i:04}", body=b""), range(1205))} == {200}
     s3.put_object(Bucket=bucket, Key="xy", Body=b"")  # is not below x
     cli("rm", "-r", f"s3://{bucket}/x", status=2)
     assert "delete 1205 objects" in cli.stderr and "--yes" in cli.stderr
