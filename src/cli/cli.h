@@ -34,7 +34,7 @@ struct cli_group {
 extern const struct cli_group cli_disk_group; /* disk.c has the list */
 extern const struct cli_group cli_user_group; /* user.c */
 extern const struct cli_verb cli_share;
-extern const struct cli_verb cli_pin, cli_unpin, cli_evict;
+extern const struct cli_verb cli_pin, cli_unpin, cli_evict, cli_secrets;
 extern const struct cli_verb cli_prefetch, cli_jobs, cli_wait, cli_cancel;
 extern const struct cli_verb cli_serve, cli_config, cli_version, cli_tls;
 extern const struct cli_verb cli_mb, cli_rb, cli_bucket, cli_ls, cli_cp, cli_put, cli_get;

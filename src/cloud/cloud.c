@@ -32,6 +32,13 @@ cloud_start(const struct cloud_options *o, struct cloud **out, struct errbuf *eb
         return rc;
     c = xcalloc(1, sizeof *c);
     c->proxies = proxies;
+    if (o->secrets != NULL)
+        rc = secrets_open(o->secrets, o->state, o->key_file, &c->secrets, eb);
+    if (rc != ERR_OK) {
+        proxies_fini(&c->proxies);
+        free(c);
+        return rc;
+    }
     c->options = *o;
     if (c->options.retry_ms == 0)
         c->options.retry_ms = 20000;
@@ -63,7 +70,14 @@ cloud_stop(struct cloud **cp)
     }
     free(c->clients);
     proxies_fini(&c->proxies);
+    secrets_close(&c->secrets);
     free(c);
+}
+
+struct secrets *
+cloud_secrets(struct cloud *c)
+{
+    return c->secrets;
 }
 
 /* ---- credentials ---- */
@@ -97,7 +111,7 @@ cloud_credentials_store(struct cloud *c, const char *hint,
     rt_random(random, sizeof random);
     hex_encode(random, sizeof random, hex);
     snprintf(name, CLOUD_SECRET_NAME, "%.64s-%s", hint, hex);
-    rc = rt_file_store(c->options.secrets, name, text, strlen(text), 0600, eb);
+    rc = secrets_store(c->secrets, name, span_of(text), eb);
     OPENSSL_cleanse(text, strlen(text));
     free(text);
     return rc;
@@ -113,9 +127,7 @@ cloud_credentials_remove(struct cloud *c, const char *name)
     if (name == NULL || name[0] == '\0')
         return;
     rt_shield_begin(&shield);
-    rc = rt_dir_unlink(c->options.secrets, name, &eb);
-    if (rc == ERR_OK)
-        rc = rt_dir_sync(c->options.secrets, &eb);
+    rc = secrets_remove(c->secrets, name, &eb);
     rt_shield_end(&shield);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         LOG(LOG_WARN, "backend.secret", eb.text, L_TEXT("name", name));
@@ -137,22 +149,26 @@ static enum err
 load_stored(struct cloud *c, const char *name, struct s3_credentials *out,
             struct errbuf *eb)
 {
-    char *text = NULL;
-    size_t len = 0;
-    enum err rc =
-        rt_file_load(c->options.secrets, name, SECRET_BYTES_MAX, &text, &len, eb);
+    struct buf set;
+    char *text;
+    enum err rc;
 
+    buf_init(&set, SECRET_BYTES_MAX);
+    rc = secrets_load(c->secrets, name, &set, eb);
+    buf_putc(&set, '\0');
     if (rc != ERR_OK) {
+        buf_fini(&set);
         err_prefix(eb, "the stored keys of bucket \"%s\"", name);
         return rc;
     }
+    text = set.at;
     *out = (struct s3_credentials){
         .access_key = value_of(text, "aws_access_key_id = "),
         .secret_key = value_of(text, "aws_secret_access_key = "),
         .session_token = value_of(text, "aws_session_token = "),
     };
-    OPENSSL_cleanse(text, len);
-    free(text);
+    OPENSSL_cleanse(text, set.len);
+    buf_fini(&set);
     return out->access_key != NULL && out->secret_key != NULL
                ? ERR_OK
                : err_set(eb, ERR_CORRUPT, "the stored keys of bucket \"%s\" are damaged",

@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "client/s3.h"
+#include "cloud/secrets.h"
 #include "map/map.h"
 
 struct cloud; /* all backends of a node */
@@ -14,10 +15,13 @@ struct cloud_options {
     uint64_t retry_ms; /* longest time spent on repeating one call; 0: 20,000 */
     unsigned
         retries; /* of one call at most; 0: none. A GET that has come on by RETRY_RENEW_BYTES begins anew */
-    uint64_t timeout_ms;    /* to the first byte, and between bytes; 0: 30,000 */
-    uint64_t connect_ms;    /* 0: 5,000 */
-    unsigned connections;   /* to one backend, each loop; 0: 64 */
-    struct rt_dir *secrets; /* folder of stored credential sets, 0600 files */
+    uint64_t timeout_ms;  /* to the first byte, and between bytes; 0: 30,000 */
+    uint64_t connect_ms;  /* 0: 5,000 */
+    unsigned connections; /* to one backend, each loop; 0: 64 */
+    struct rt_dir
+        *secrets; /* folder of stored credential sets, sealed; NULL: none are stored */
+    struct rt_dir *state; /* where the key that seals them is made ... */
+    const char *key_file; /* ... unless this has it */
     const char *ca_file;
     struct s3_proxy_options proxy; /* read at the start */
 };
@@ -25,8 +29,11 @@ enum err cloud_start(const struct cloud_options *o, struct cloud **out,
                      struct errbuf *eb) MUST_CHECK;
 void cloud_stop(struct cloud **cp);
 
+/* The sets in the clear, for whoever seals them otherwise: a backup. NULL: there are none. */
+struct secrets *cloud_secrets(struct cloud *c);
+
 #define CLOUD_SECRET_NAME 96
-/* Stores a credential set (0600, in o->secrets) under a name of its own, "HINT-" and random digits: what an
+/* Stores a credential set (sealed, in o->secrets) under a name of its own, "HINT-" and random digits: what an
  * earlier set was used with is never found under it. */
 enum err cloud_credentials_store(struct cloud *c, const char *hint,
                                  const struct s3_credentials *cr,

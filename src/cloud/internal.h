@@ -24,6 +24,7 @@ struct client_set {
 };
 struct cloud {
     struct cloud_options options;
+    struct secrets *secrets;    /* owned; NULL: none are stored */
     struct proxies proxies;     /* never changed */
     struct client_set *clients; /* one a loop */
 };

@@ -38,7 +38,9 @@ gather(struct node *n, struct buf *out, struct errbuf *eb)
     if (rc == ERR_OK)
         rc = meta_dump_file(out, n->dot, "", NODE_CREDENTIALS, eb);
     if (rc == ERR_OK)
-        rc = meta_dump_files(out, n->secrets, "secrets/", eb);
+        rc = meta_dump_files(out, n->secrets, "secrets/", eb); /* sealed as they are */
+    if (rc == ERR_OK && n->o->backend.key_file == NULL)
+        rc = meta_dump_file(out, n->state, "", SECRETS_KEY_FILE, eb);
     return rc == ERR_OK && out->full
                ? err_set(eb, ERR_TOO_LARGE, "the node's state has over %u MiB",
                          STATE_COPY_BYTES_MAX >> 20)
@@ -250,7 +252,7 @@ put_back(struct node_folders *f, struct meta *m, struct span key, struct span va
 
     if (!span_starts(key, SPAN("file:")))
         return meta_apply(m, &change, 1, NULL, eb);
-    if (span_is(name, ROSTER_FILE)) {
+    if (span_is(name, ROSTER_FILE) || span_is(name, SECRETS_KEY_FILE)) {
         dir = f->state;
     } else if (span_is(name, NODE_CREDENTIALS)) {
         dir = f->dot;

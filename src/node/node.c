@@ -105,6 +105,7 @@ open_services(struct node *n)
     if (rc == ERR_OK)
         rc = audit_open(n->o->audit, &n->audit, &n->eb);
     c.secrets = n->secrets;
+    c.state = n->state;
     if (rc == ERR_OK)
         rc = cloud_start(&c, &n->cloud, &n->eb);
     if (rc == ERR_OK) {

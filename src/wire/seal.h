@@ -16,3 +16,17 @@ enum err seal(struct span passphrase, struct span plain, struct buf *out,
 /* Appends what was sealed. ERR_DENIED: another passphrase, or changed bytes; ERR_CORRUPT: not sealed by this. */
 enum err unseal(struct span passphrase, struct span sealed, struct buf *out,
                 struct errbuf *eb) MUST_CHECK;
+
+/* The same under a key of ours, fast: AES-256-GCM. `about` (its name, say) is bound in: what was sealed under another name does not
+ * open. docs/formats.md, section "Secrets of remotes". */
+#define SEAL_KEY_LEN 32
+struct seal_key {
+    unsigned char bytes[SEAL_KEY_LEN];
+};
+enum err seal_under(const struct seal_key *k, struct span about, struct span plain,
+                    struct buf *out, struct errbuf *eb) MUST_CHECK;
+/* ERR_DENIED: under none of these, or changed, or about something else; ERR_CORRUPT: not sealed by this. *which: the key. */
+enum err unseal_under(const struct seal_key *keys, unsigned count, struct span about,
+                      struct span sealed, struct buf *out, unsigned *which,
+                      struct errbuf *eb) MUST_CHECK;
+bool seal_is_under(struct span bytes); /* does it look like that? */

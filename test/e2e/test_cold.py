@@ -4,6 +4,7 @@ V5: one fetch for all who wait. D7: a cold GET that fails caches nothing and nev
 checked against what the remote said of it.
 """
 
+import base64
 import concurrent.futures
 import http.client
 import os
@@ -225,15 +226,76 @@ def test_attach_with_wrong_keys_or_no_bucket_says_so(start_forebay, cloud, remot
     assert boto(process.endpoint, process.keys()).list_buckets()["Buckets"] == []
 
 
-def test_stored_keys_are_private(tier):
-    """S10: a 0600 file, and nowhere else."""
+def stored_sets(process):
+    return sorted((process.data_dir / ".forebay").rglob("secrets/*"))
+
+
+def nowhere_on_disk(process, *secrets):
+    """None of them stands in any file below the data folder or beside it, in the clear or as hex."""
+    forms = [form for s in secrets for form in (s.encode(), s.encode().hex().encode(), base64.b64encode(s.encode())[:-4])]
+    files = [p for p in process.data_dir.parent.rglob("*") if p.is_file()]
+    assert files
+    for path in files:
+        data = path.read_bytes()
+        assert not any(form in data for form in forms), path
+
+
+def test_stored_keys_are_sealed(tier, start_forebay, remote_s3):
+    """S10: sealed under the node's key in 0600 files, nowhere in the clear; a new key seals them anew; a restart opens them."""
     process, cloud, bucket = tier
-    plain.get(process.port, bucket, "none")
-    holding = [p for p in process.data_dir.rglob("*") if p.is_file() and REMOTE_KEYS[1].encode() in p.read_bytes()]
-    assert holding, "the keys were to be stored"
-    assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in holding)
-    assert REMOTE_KEYS[1] not in process.log()
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"hello")
+    assert plain.get(process.port, bucket, "k").body == b"hello"
+    one, key = stored_sets(process)[0], process.data_dir / ".forebay/node/secrets.key"
+    assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in (one, key))
+    before = one.read_bytes(), key.read_bytes()
+    nowhere_on_disk(process, *REMOTE_KEYS)
+    done = subprocess.run([process.binary, "secrets", "rotate", "--endpoint-url", process.endpoint], capture_output=True, text=True)
+    assert done.returncode == 0 and '"sealed":1' in done.stdout.replace(" ", ""), done.stdout + done.stderr
+    assert one.read_bytes() != before[0] and key.read_bytes() != before[1] and len(key.read_bytes()) == 65
     assert REMOTE_KEYS[1] not in str(process.metrics())
+    process.end()
+    again = start_forebay(settings=HASTY)
+    remote_s3.put_object(Bucket=bucket, Key="k2", Body=b"hello again")
+    assert plain.get(again.port, bucket, "k2").body == b"hello again"
+    nowhere_on_disk(again, *REMOTE_KEYS)
+
+
+def test_keys_stored_in_the_clear_are_sealed_at_the_start(tier, start_forebay, remote_s3):
+    """As earlier versions, and a restore from a backup, leave them."""
+    process, cloud, bucket = tier
+    process.end()
+    one = stored_sets(process)[0]
+    one.write_text(f"[default]\naws_access_key_id = {REMOTE_KEYS[0]}\naws_secret_access_key = {REMOTE_KEYS[1]}\n")
+    again = start_forebay(settings=HASTY)
+    nowhere_on_disk(again, *REMOTE_KEYS)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"hello")
+    assert plain.get(again.port, bucket, "k").body == b"hello"
+
+
+def test_a_key_of_secrets_that_stands_elsewhere(tier, start_forebay, remote_s3, tmp_path):
+    """`secrets.key_file`: without it the disk alone opens nothing; its bucket says why, the others are served."""
+    process, cloud, bucket = tier
+    process.end()
+    key = tmp_path / "key-elsewhere"
+    inside = process.data_dir / ".forebay/node/secrets.key"
+    key.write_text("ab" * 32 + "\n" + inside.read_text())  # the old one opens until all is sealed anew
+    key.chmod(0o600)
+    inside.unlink()
+    settings = {**HASTY, "secrets.key_file": key}
+    again = start_forebay(settings=settings)
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"hello")
+    assert plain.get(again.port, bucket, "k").body == b"hello" and not inside.exists()
+    again.end()
+    key.write_text("ab" * 32 + "\n")
+    again = start_forebay(settings=settings)
+    remote_s3.put_object(Bucket=bucket, Key="k2", Body=b"hello")
+    assert plain.get(again.port, bucket, "k2").body == b"hello"
+    again.end()
+    key.write_text("cd" * 32 + "\n")
+    again = start_forebay(settings=settings)
+    reply = plain.get(again.port, bucket, "k3")
+    assert reply.status in (403, 502, 503) and plain.get(again.port, bucket, "k").body == b"hello"
+    assert "do not open" in again.log()
 
 
 # ---- remotes that fail ----

@@ -127,6 +127,7 @@ static const struct page {
     {HTTP_METHOD_DELETE, "/_/jobs/", true, NEED_SOMEBODY, admin_job_forget},
     {HTTP_METHOD_GET, "/_/backup", false, NEED_ADMIN_ALL, admin_backup},
     {HTTP_METHOD_POST, "/_/backup/keys", false, NEED_ADMIN_ALL, admin_backup_keys},
+    {HTTP_METHOD_POST, "/_/secrets/rotate", false, NEED_ADMIN_ALL, admin_secrets_rotate},
     {HTTP_METHOD_GET, "/_/bench/", true, NEED_ADMIN_ALL, bench},
     {HTTP_METHOD_GET, "/_/", false, NEED_ADMIN_ALL, home},
 };

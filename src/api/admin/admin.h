@@ -50,3 +50,4 @@ enum err admin_user_remove(struct request *q);
 /* backup.c: a tar of all that lives here only, streamed; and the keys, sealed under the passphrase that is the body. */
 enum err admin_backup(struct request *q);
 enum err admin_backup_keys(struct request *q);
+enum err admin_secrets_rotate(struct request *q);

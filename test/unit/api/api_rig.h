@@ -69,8 +69,11 @@ site_open_state(struct site *s)
 static inline enum err
 site_open_services(struct site *s)
 {
-    struct cloud_options c = {
-        .secrets = s->secrets, .retries = 2, .retry_ms = 500, .timeout_ms = 2000};
+    struct cloud_options c = {.secrets = s->secrets,
+                              .state = s->dir,
+                              .retries = 2,
+                              .retry_ms = 500,
+                              .timeout_ms = 2000};
     struct object_options o = {.disks = s->disks, .map = s->map, .node = 1};
     struct job_options j = {.meta = s->meta, .map = s->map};
     struct api_options a = {.auth = s->auth,

@@ -196,6 +196,7 @@ keys(struct rig *g)
                                    .secret_key = (char *)"t"},
                           bad = {.access_key = (char *)"A\nB", .secret_key = (char *)"u"};
     char one[CLOUD_SECRET_NAME], two[CLOUD_SECRET_NAME], three[CLOUD_SECRET_NAME];
+    char path[2 * CLOUD_SECRET_NAME];
     char region[CLOUD_REGION_TEXT];
     struct map_backend b = g->bucket.backend;
     struct stat st;
@@ -205,7 +206,8 @@ keys(struct rig *g)
     REQUIRE(cloud_credentials_store(g->cloud, "name", &wrong, one, &g->eb) == ERR_OK);
     REQUIRE(cloud_credentials_store(g->cloud, "name", &right, two, &g->eb) == ERR_OK);
     CHECK(strcmp(one, two) != 0);
-    CHECK(stat(one, &st) == 0 && (st.st_mode & 07777) == 0600);
+    snprintf(path, sizeof path, "sets/%s", one);
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 07777) == 0600);
     /* What an earlier set was used with is not what the next one finds. */
     b.credentials = one;
     CHECK(cloud_probe(g->cloud, &b, region, &g->eb) == ERR_OK);
@@ -215,11 +217,121 @@ keys(struct rig *g)
     CHECK_SAYS(g->fake.last_authorization, "Credential=RIGHT/");
     cloud_credentials_remove(g->cloud, one);
     cloud_credentials_remove(g->cloud, two);
-    CHECK(stat(one, &st) != 0 && stat(two, &st) != 0);
+    CHECK(stat(path, &st) != 0);
     CHECK(cloud_probe(g->cloud, &b, region, &g->eb) == ERR_NOT_FOUND);
     CHECK(cloud_credentials_store(g->cloud, "name", &bad, three, &g->eb) ==
           ERR_BAD_REQUEST);
     cloud_credentials_remove(g->cloud, three); /* "" is fine */
+}
+
+/* ---- keys of remotes at rest ---- */
+
+static enum err
+load(struct secrets *s, const char *name, const char *want)
+{
+    struct buf b;
+    enum err rc;
+
+    buf_init(&b, 4096);
+    rc = secrets_load(s, name, &b, NULL);
+    if (rc == ERR_OK)
+        CHECK(span_is(buf_span(&b), want));
+    buf_fini(&b);
+    return rc;
+}
+
+static bool
+file_has(struct rt_dir *dir, const char *name, const char *text)
+{
+    char *bytes;
+    size_t len;
+    bool has;
+
+    if (rt_file_load(dir, name, 65536, &bytes, &len, NULL) != ERR_OK)
+        return true; /* nobody asks for what is not there */
+    has = memmem(bytes, len, text, strlen(text)) != NULL;
+    free(bytes);
+    return has;
+}
+
+static enum err
+count_sets(void *arg, const char *name, struct span plain, struct errbuf *eb)
+{
+    (void)name;
+    (void)plain;
+    (void)eb;
+    ++*(unsigned *)arg;
+    return ERR_OK;
+}
+
+/* Sealed; what lay there in the clear too; under the name they were sealed by; under the newest key. */
+static void
+secrets_at_rest(struct rig *g, struct rt_dir *sets, struct rt_dir *state)
+{
+    struct secrets *s;
+    unsigned count = 0;
+    char *key, *bytes;
+    size_t key_len, len;
+
+    CHECK(rt_file_store(sets, "old-1", "planted-plain", 13, 0600, &g->eb) == ERR_OK);
+    CHECK(rt_file_store(sets, "x.12.tmp", "planted-plain", 13, 0600, &g->eb) == ERR_OK);
+    REQUIRE(secrets_open(sets, state, NULL, &s, &g->eb) == ERR_OK);
+    CHECK(!file_has(sets, "old-1", "planted"));
+    CHECK(rt_file_load(sets, "x.12.tmp", 100, &bytes, &len, NULL) == ERR_NOT_FOUND);
+    CHECK(load(s, "old-1", "planted-plain") == ERR_OK);
+    CHECK(secrets_store(s, "new-1", SPAN("planted-too"), &g->eb) == ERR_OK);
+    CHECK(!file_has(sets, "new-1", "planted"));
+    CHECK(load(s, "new-1", "planted-too") == ERR_OK);
+    CHECK(load(s, "never", "") == ERR_NOT_FOUND);
+    /* What stands under another's name does not open. */
+    REQUIRE(rt_file_load(sets, "new-1", 100, &bytes, &len, NULL) == ERR_OK);
+    CHECK(rt_file_store(sets, "moved", bytes, len, 0600, &g->eb) == ERR_OK);
+    CHECK(load(s, "moved", "") == ERR_DENIED);
+    bytes[len - 1] ^= 1;
+    CHECK(rt_file_store(sets, "moved", bytes, len, 0600, &g->eb) == ERR_OK);
+    CHECK(load(s, "moved", "") == ERR_DENIED);
+    CHECK(rt_dir_unlink(sets, "moved", &g->eb) == ERR_OK);
+    free(bytes);
+    /* A new key; what was taken away under the old one does not open any more. */
+    REQUIRE(rt_file_load(state, SECRETS_KEY_FILE, 1000, &key, &key_len, NULL) == ERR_OK);
+    REQUIRE(rt_file_load(sets, "new-1", 100, &bytes, &len, NULL) == ERR_OK);
+    CHECK(secrets_rotate(s, &count, &g->eb) == ERR_OK);
+    CHECK_U64(count, 2);
+    CHECK(load(s, "new-1", "planted-too") == ERR_OK);
+    CHECK(load(s, "old-1", "planted-plain") == ERR_OK);
+    CHECK(!file_has(state, SECRETS_KEY_FILE, key));
+    count = 0;
+    CHECK(secrets_each(s, count_sets, &count, &g->eb) == ERR_OK && count == 2);
+    CHECK(rt_file_store(sets, "new-1", bytes, len, 0600, &g->eb) == ERR_OK);
+    free(bytes);
+    CHECK(load(s, "new-1", "") == ERR_DENIED);
+    secrets_close(&s);
+    /* The end of a rotation that was cut off: the new key in front, one set sealed under the old one. */
+    CHECK(rt_file_load(state, SECRETS_KEY_FILE, 1000, &bytes, &len, NULL) == ERR_OK);
+    {
+        char *both = xasprintf("%s%s", bytes, key);
+
+        CHECK(rt_file_store(state, SECRETS_KEY_FILE, both, strlen(both), 0600, NULL) ==
+              ERR_OK);
+        free(both);
+    }
+    free(bytes);
+    REQUIRE(secrets_open(sets, state, NULL, &s, &g->eb) == ERR_OK);
+    CHECK(load(s, "new-1", "planted-too") == ERR_OK);
+    CHECK(load(s, "old-1", "planted-plain") == ERR_OK);
+    CHECK(!file_has(state, SECRETS_KEY_FILE, key));
+    CHECK(secrets_remove(s, "new-1", &g->eb) == ERR_OK);
+    CHECK(load(s, "new-1", "") == ERR_NOT_FOUND);
+    secrets_close(&s);
+    /* A file of the administrator's own. */
+    CHECK(secrets_open(sets, state, "none.key", &s, &g->eb) == ERR_NOT_FOUND);
+    CHECK(rt_file_store(state, "mine.key", "short\n", 6, 0600, NULL) == ERR_OK);
+    CHECK(secrets_open(sets, state, "mine.key", &s, &g->eb) == ERR_BAD_REQUEST);
+    CHECK_SAYS(g->eb.text, "expected 64 hex digits");
+    CHECK(rt_file_store(state, "mine.key", key, key_len, 0644, NULL) == ERR_OK);
+    CHECK(secrets_open(sets, state, "mine.key", &s, &g->eb) == ERR_DENIED);
+    CHECK_SAYS(g->eb.text, "can be read by others");
+    free(key);
 }
 
 static void
@@ -227,7 +339,7 @@ world(void *arg)
 {
     struct cloud_options o = {
         .retries = 3, .retry_ms = 5000, .timeout_ms = 5000, .connect_ms = 1000};
-    struct rt_dir *dir = NULL;
+    struct rt_dir *dir = NULL, *sets = NULL;
     struct rig *g = arg;
 
     fake_start(&g->fake);
@@ -242,7 +354,10 @@ world(void *arg)
                                                 .credentials = (char *)"",
                                                 .path_style = true}};
     CHECK(rt_dir_open(folder, &dir, &g->eb) == ERR_OK);
-    o.secrets = dir;
+    CHECK(rt_dir_make(dir, "sets", 0700, &g->eb) == ERR_OK);
+    CHECK(rt_dir_open_at(dir, "sets", &sets, &g->eb) == ERR_OK);
+    o.secrets = sets;
+    o.state = dir;
     CHECK(cloud_start(&o, &g->cloud, &g->eb) == ERR_OK);
     reads(g);
     resumes(g);
@@ -250,6 +365,8 @@ world(void *arg)
     lists(g);
     keys(g);
     cloud_stop(&g->cloud);
+    secrets_at_rest(g, sets, dir);
+    rt_dir_close(&sets);
     rt_dir_close(&dir);
     arena_free(&g->arena);
     fake_stop(&g->fake);
@@ -266,6 +383,8 @@ test_a_remote_in_trouble(void)
         body[i] = (char)(i * 7 + i / 251);
     REQUIRE(mkdtemp(folder) != NULL && chdir(folder) == 0);
     CHECK(rt_run(&o, world, &g, &eb) == ERR_OK);
+    CHECK(unlink("sets/old-1") == 0 && unlink(SECRETS_KEY_FILE) == 0);
+    CHECK(unlink("mine.key") == 0 && rmdir("sets") == 0);
     CHECK(rmdir(folder) == 0); /* nothing was left behind */
 }
 
