@@ -1,6 +1,6 @@
 # What people type. The work is in tools/ and CMakeLists.txt; `make help` lists it.
 .DEFAULT_GOAL := all
-.PHONY: all help deps demo check check-clients bench s3-table soak plug fill lint format fuzz sim install clean clean-room check-aarch64
+.PHONY: all help deps demo check check-clients bench bench-guard s3-table soak plug fill lint format fuzz sim install clean clean-room check-aarch64
 
 SEEDS ?= 100
 T ?= 60
@@ -24,6 +24,11 @@ bench: ## measure beside nginx and a bare loop: ROW=get-4k for one; ARGS= for to
 	@tools/unpack.sh nginx
 	@tools/build.sh rel all bench_tools
 	@.venv/bin/python tools/bench.py $(ROW) $(ARGS)
+
+bench-guard: ## instructions a request, held against tools/bench/guard.json: ROW=, UPDATE=1 renews it, BASE=COMMIT compares with that
+	@tools/deps.sh build guard
+	@tools/build.sh rel forebay
+	@python3 tools/bench/guard.py $(if $(UPDATE),--update) $(if $(BASE),--base $(BASE)) $(ROW)
 
 s3-table: ## every S3 operation on Forebay and on SeaweedFS, side by side
 	@tools/deps.sh build python check

@@ -1,9 +1,6 @@
 """Rows about S3 beyond GET, PUT and lists: signatures, uploads in parts."""
 
 import configparser
-import datetime
-import hashlib
-import hmac
 import http.client
 import time
 import xml.etree.ElementTree as tree
@@ -11,6 +8,7 @@ import xml.etree.ElementTree as tree
 from . import servers
 from .duel import Contestant, compare, load, rounds, table
 from .rows import KIB, MIB, errors_of, keys, row, settle, write_paths
+from .signing import signed_lines
 
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
@@ -63,25 +61,6 @@ def multipart(context):
 
 
 # ---- signatures ----
-
-NO_BODY = hashlib.sha256(b"").hexdigest()
-
-
-def signed_lines(key_id, secret, host, paths):
-    """A line a path for httpload: the path, and the headers of a GET as boto3 signs it, each behind a tab."""
-    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    scope = f"{date[:8]}/us-east-1/s3/aws4_request"
-    key = f"AWS4{secret}".encode()
-    for part in scope.split("/"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    names = "host;x-amz-content-sha256;x-amz-date"
-    for path in paths:
-        canonical = f"GET\n{path}\n\nhost:{host}\nx-amz-content-sha256:{NO_BODY}\nx-amz-date:{date}\n\n{names}\n{NO_BODY}"
-        text = f"AWS4-HMAC-SHA256\n{date}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-        signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-        claim = f"AWS4-HMAC-SHA256 Credential={key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
-        yield "\t".join([path, f"X-Amz-Date: {date}", f"X-Amz-Content-SHA256: {NO_BODY}", f"Authorization: {claim}"])
-
 
 @row("signed-4k", "warm GETs of 10,000 stored objects of 4 KiB, signed beside unsigned")
 def signed_4k(context):
