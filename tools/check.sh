@@ -4,7 +4,7 @@
 # is "N passed, N failed". Logs stay in build/check.
 . "$(dirname "$0")/lib.sh"
 
-STAGES="house units threads clang sim corpora fuzz e2e"
+STAGES="house units threads clang sim corpora fuzz e2e guard"
 FUZZ_SECONDS=${FUZZ_SECONDS:-5} # for each target
 
 logs=$root/build/check
@@ -77,6 +77,13 @@ stage_fuzz() {
 }
 stage_e2e() { build dev forebay && build rel forebay powercut && pytest_of "$jobs" test/e2e; }
 
+stage_guard() { # instructions a request; says so where it cannot judge
+    build rel forebay || return 1
+    python3 tools/bench/guard.py >"$logs/guard.log" 2>&1 || { cat "$logs/guard.log"; return 1; }
+    grep -h 'NOT JUDGED' "$logs/guard.log" | sed 's/^/    /' || true
+    stage_passed=1
+}
+
 stage_clients() { # not among those that run by themselves: `make check-clients`
     tools/deps.sh clients
     tools/clients.sh
@@ -94,7 +101,7 @@ run_stage() {
     passed=$((passed + stage_passed)) failed=$((failed + stage_failed))
 }
 
-tools/deps.sh build python demo check
+tools/deps.sh build python demo check guard
 tools/venv.sh check old
 tools/unpack.sh prometheus
 for stage in ${*:-$STAGES}; do
