@@ -193,7 +193,8 @@ judge_object(struct committer *k, struct commit *c, bool *sync)
     return WRITE;
 }
 
-/* The parts that the manifest names must be the ones that are there now. */
+/* The parts that the manifest names must be the ones that are there now, and where they are now: compaction may have moved
+ * one since the manifest was made. */
 static enum err
 judge_manifest(struct committer *k, struct commit *c)
 {
@@ -201,15 +202,22 @@ judge_manifest(struct committer *k, struct commit *c)
     enum err rc = manifest_decode(c->payload, &m, &c->eb);
 
     for (uint32_t i = 0; rc == ERR_OK && i < m.count; i++) {
+        const struct manifest_entry *e = &m.entries[i];
         struct part_row part;
 
-        rc = find_part(k->disk->tail, k->disk->index, &c->upload, m.entries[i].number,
-                       &part, &c->eb);
+        rc = find_part(k->disk->tail, k->disk->index, &c->upload, e->number, &part,
+                       &c->eb);
         if (rc == ERR_NO_UPLOAD ||
-            (rc == ERR_OK && !content_eq(&part.row.content, &m.entries[i].content)))
+            (rc == ERR_OK && !content_eq(&part.row.content, &e->content))) {
+            rc =
+                err_set(&c->eb, ERR_BUSY,
+                        "part %u was replaced while the upload was completed", e->number);
+        } else if (rc == ERR_OK &&
+                   (part.row.segment != e->segment || part.row.offset != e->offset)) {
+            c->parts_moved = true;
             rc = err_set(&c->eb, ERR_BUSY,
-                         "part %u was replaced while the upload was completed",
-                         m.entries[i].number);
+                         "part %u was moved while the upload was completed", e->number);
+        }
     }
     manifest_fini(&m);
     return rc;

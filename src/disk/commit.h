@@ -36,7 +36,9 @@ struct commit {
     bool existed;           /* there was an object before */
     struct version decided; /* of the record */
     struct row was;         /* of version-delete and meta: the version's row before */
-    bool unknown;           /* the record may be in the log although rc is an error */
+    bool
+        parts_moved; /* of a manifest: it names a place that a part has left. To be made anew */
+    bool unknown; /* the record may be in the log although rc is an error */
 
     /* The committer's. */
     struct version born;

@@ -284,6 +284,8 @@ done_before(struct disk *d, const struct disk_key *k, const struct upload_id *u,
     return rc;
 }
 
+#define TRIES 16u /* of a Complete whose parts are moved meanwhile */
+
 /* Both kinds of completing: *c has kind, key, content, condition, metadata. ERR_NO_UPLOAD: there is no such upload, or
  * no longer. */
 static enum err
@@ -291,7 +293,6 @@ complete(struct disk *d, const struct upload_id *u, const struct disk_part *part
          uint32_t count, struct commit *c, struct errbuf *eb)
 {
     struct upload_row row;
-    struct manifest m = {.count = count};
     enum err rc = upload_of(d, c->key, u, &row, eb);
 
     if (rc == ERR_OK)
@@ -302,11 +303,17 @@ complete(struct disk *d, const struct upload_id *u, const struct disk_part *part
         return err_set(eb, ERR_BAD_REQUEST, "%" PRIu32 " parts, 1 to %u are allowed",
                        count, PART_MAX);
     c->upload = *u;
-    m.entries = xcalloc(count, sizeof *m.entries);
-    rc = fill_manifest(d, u, parts, &m, &c->size, eb);
-    if (rc == ERR_OK)
-        rc = submit_complete(d, row.class, c, &m, eb);
-    manifest_fini(&m);
+    for (unsigned i = 0; i == 0 || (c->parts_moved && i < TRIES); i++) {
+        struct manifest m = {.count = count,
+                             .entries = xcalloc(count, sizeof *m.entries)};
+
+        c->size = 0;
+        c->parts_moved = false;
+        rc = fill_manifest(d, u, parts, &m, &c->size, eb);
+        if (rc == ERR_OK)
+            rc = submit_complete(d, row.class, c, &m, eb);
+        manifest_fini(&m);
+    }
     return rc;
 }
 
