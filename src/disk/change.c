@@ -222,6 +222,12 @@ part_row_died(struct changes *c, const struct row *row)
 }
 
 void
+changes_place_died(struct changes *c, const struct manifest_entry *e)
+{
+    note_dying(c->disk, c->class, e->segment, e->offset, &e->content);
+}
+
+void
 changes_manifest_died(struct changes *c, const struct manifest *m)
 {
     for (uint32_t i = 0; i < m->count; i++) {
@@ -402,17 +408,32 @@ apply_part(struct changes *c, const struct member *m, struct row *row, struct er
     return rc;
 }
 
+/* Has it not ended yet, in this group or before? Its parts may be met until the index has swept them. */
+static enum err
+upload_is_open(struct changes *c, const struct member *m, const struct upload_id *id,
+               bool *out, struct errbuf *eb)
+{
+    struct disk *d = c->disk;
+    struct upload_row u;
+    enum err rc = ERR_NO_UPLOAD;
+
+    if (!changes_ended(c, id))
+        rc = find_upload(d->tail, d->index, m->bucket, m->key, id, &u, eb);
+    *out = rc == ERR_OK;
+    return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
+}
+
 /* The parts of an upload that ends leave it. They are dead, but for those in `kept` (ascending): these the object
- * takes. */
+ * takes. Of one that had ended nothing leaves a second time: what is counted twice makes a segment look empty. */
 enum err
-changes_drop_parts(struct changes *c, const struct upload_id *id,
+changes_drop_parts(struct changes *c, const struct member *m, const struct upload_id *id,
                    const struct manifest *kept, struct errbuf *eb)
 {
     struct disk *d = c->disk;
     struct arena *a = arena_new(KIB(64), MIB(8));
     uint32_t after = 0, k = 0, count = 0;
-    bool more = true;
-    enum err rc = ERR_OK;
+    bool more = false;
+    enum err rc = upload_is_open(c, m, id, &more, eb);
 
     while (rc == ERR_OK && more) {
         struct list_part *parts;
@@ -479,7 +500,7 @@ apply_complete(struct changes *c, const struct member *m, struct row *row,
         rc = manifest_decode(m->body, &kept, eb);
     if (rc != ERR_OK)
         return rc;
-    rc = changes_drop_parts(c, &m->upload, &kept, eb);
+    rc = changes_drop_parts(c, m, &m->upload, &kept, eb);
     if (rc == ERR_OK)
         rc = changes_put(c, m, row, eb);
     if (rc == ERR_OK)
@@ -497,7 +518,7 @@ apply_complete(struct changes *c, const struct member *m, struct row *row,
 static enum err
 apply_abort(struct changes *c, const struct member *m, struct errbuf *eb)
 {
-    enum err rc = changes_drop_parts(c, &m->upload, NULL, eb);
+    enum err rc = changes_drop_parts(c, m, &m->upload, NULL, eb);
 
     if (rc == ERR_OK)
         changes_end_upload(c, m);
@@ -554,7 +575,7 @@ end_prepared_upload(struct changes *c, const struct member *m,
     enum err rc = won ? manifest_load(c->disk, &p->row, &kept, eb) : ERR_OK;
 
     if (rc == ERR_OK)
-        rc = changes_drop_parts(c, &p->upload, won ? &kept : NULL, eb);
+        rc = changes_drop_parts(c, m, &p->upload, won ? &kept : NULL, eb);
     if (rc == ERR_OK)
         changes_manifest_lives(c, &kept);
     manifest_fini(&kept);

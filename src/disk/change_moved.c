@@ -17,7 +17,7 @@ end_of_upload(struct changes *c, const struct member *m, const struct row *row,
 {
     struct done_row done = {
         .bucket = m->bucket, .key = m->key, .completed_ms = row->mtime_ms, .row = *row};
-    enum err rc = changes_drop_parts(c, &m->upload, parts, eb);
+    enum err rc = changes_drop_parts(c, m, &m->upload, parts, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -52,9 +52,15 @@ swap_parts(struct changes *c, const struct row *old, const struct manifest *part
         return ERR_OK;
     if (rc != ERR_OK)
         return rc;
-    for (uint32_t i = 0; i < before.count; i++)
-        changes_count_part(c, before.entries[i].segment, before.entries[i].in_log,
-                           before.entries[i].size, -1);
+    for (uint32_t i = 0; i < before.count; i++) {
+        const struct manifest_entry *was = &before.entries[i];
+
+        changes_count_part(c, was->segment, was->in_log, was->size, -1);
+        if (!was->in_log && i < parts->count &&
+            (was->segment != parts->entries[i].segment ||
+             was->offset != parts->entries[i].offset))
+            changes_place_died(c, was); /* its body was moved */
+    }
     changes_manifest_lives(c, parts);
     manifest_fini(&before);
     return ERR_OK;
