@@ -147,6 +147,29 @@ reserve_own(struct body *b, uint64_t size, struct errbuf *eb)
     return rc;
 }
 
+/* A segment that takes no more bodies ends behind the last: what is allocated beyond is given back, and a block of zeros,
+ * whatever stood there, ends the archive. Where that fails it only stays larger. */
+static void
+cut_end(struct segment *s)
+{
+    struct errbuf eb = {0};
+    uint64_t end = s->home.used + DISK_ALIGN;
+    enum err rc = ERR_OK;
+
+    if (end >= s->home.size)
+        return;
+    rc = rt_truncate(s->file, s->home.used, &eb);
+    if (rc == ERR_OK) {
+        s->home.size = s->home.used;
+        rc = rt_truncate(s->file, end, &eb);
+    }
+    if (rc == ERR_OK)
+        s->home.size = end;
+    else
+        LOG(LOG_WARN, "disk.not_cut", "a segment stays larger than what it holds",
+            L_U64("segment", s->id), L_TEXT("error", eb.text));
+}
+
 /* The shared segment that has room for `span`, with the turn to reserve held. */
 static enum err
 shared_segment(struct disk *d, enum disk_class class, uint64_t span, struct errbuf *eb)
@@ -160,6 +183,8 @@ shared_segment(struct disk *d, enum disk_class class, uint64_t span, struct errb
                              d->o.segment_bytes, span, &next, eb);
     if (rc != ERR_OK)
         return rc;
+    if (s != NULL && !s->doomed)
+        cut_end(s);
     segment_drop(&d->home.bodies[class]);
     d->home.bodies[class] = next;
     return ERR_OK;
@@ -298,7 +323,7 @@ body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t len,
         rc = grow(b, at + len, eb);
     if (rc == ERR_OK)
         rc = rt_write(b->segment->file, b->offset + BODY_HEAD + at, data, 0, len,
-                      RT_WRITE, eb);
+                      b->moves ? RT_BACKGROUND : RT_WRITE, eb);
     if (rc == ERR_OK)
         metric_add(M_DISK_IO_BYTES, 1, len);
     POINT(BODY_WRITTEN);
@@ -453,8 +478,8 @@ note_dirty(void *arg)
 }
 
 /* A failed sync is final: the segment takes nothing more, whoever waited for that sync is refused. */
-static enum err
-make_durable(struct body *b, struct errbuf *eb)
+enum err
+body_sync(struct body *b, struct errbuf *eb)
 {
     enum err rc;
 
@@ -503,11 +528,11 @@ body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
         if (rc == ERR_OK)
             rc = j.rc;
     }
-    if (rc == ERR_OK)
-        rc = make_durable(b, eb);
+    if (rc == ERR_OK && !b->moves)
+        rc = body_sync(b, eb);
     b->sealed = rc == ERR_OK;
     if (b->sealed)
-        space_appended(b->disk->space, SPACE_USER, b->span);
+        space_appended(b->disk->space, b->moves ? SPACE_COMPACTION : SPACE_USER, b->span);
     return rc;
 }
 

@@ -16,6 +16,7 @@ struct body {
     uint64_t room; /* payload bytes that fit; grows where the length is unknown */
     bool growing;
     bool sealed;
+    bool moves; /* compaction's: written in the background, made durable by body_sync() */
     struct member head; /* what its header says; spans are borrowed from the caller */
 };
 
@@ -37,6 +38,8 @@ enum err body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t le
  * then, native, one sync. `sums` holds be32 each. May switch. */
 enum err body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
                    const struct object_meta *meta, struct errbuf *eb) MUST_CHECK;
+/* Of one that moves, after the seal: native, what was sealed in its segment until now is durable. May switch. */
+enum err body_sync(struct body *b, struct errbuf *eb) MUST_CHECK;
 struct place body_place(const struct body *b);
 /* It has a record: only references are dropped. */
 void body_keep(struct body *b);

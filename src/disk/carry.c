@@ -377,6 +377,51 @@ carry_look(struct disk *d, enum disk_class class, const struct member *m, bool o
     }
 }
 
+/* ---- bodies in body segments ---- */
+
+static enum err
+look_at_part_place(struct disk *d, const struct member *m, struct carried *out,
+                   struct errbuf *eb)
+{
+    struct place at = place_of(m);
+    struct part_row part;
+    bool open;
+    enum err rc = upload_is_open(d, m, &open, eb);
+
+    if (rc == ERR_OK)
+        rc = open ? find_part(d->tail, d->index, &m->upload, m->part, &part, eb)
+                  : ERR_NO_UPLOAD;
+    if (rc == ERR_OK && stands_at(&part.row, &at)) {
+        out->what = CARRY_KEEP;
+        out->by = BY_PART;
+        out->row = part.row;
+        return ERR_OK;
+    }
+    if (rc != ERR_OK && rc != ERR_NO_UPLOAD)
+        return rc;
+    rc = carry_owner(d, m->bucket, m->key, m->segment, m->offset, &out->row, eb);
+    if (rc == ERR_OK) {
+        out->what = CARRY_PART;
+        out->by = BY_VERSION;
+    }
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+enum err
+carry_look_place(struct disk *d, const struct member *m, struct carried *out,
+                 struct errbuf *eb)
+{
+    const struct member *meta_of = out->meta_of;
+
+    *out = (struct carried){.what = CARRY_DROP, .m = m, .meta_of = meta_of};
+    if (m->kind != MEMBER_BODY)
+        return ERR_OK;
+    if (prepared_has(d->prepared, &m->content) ||
+        (is_upload(m) && prepared_has_upload(d->prepared, &m->upload)))
+        return stuck(out);
+    return m->part == 0 ? look_at_body(d, m, out, eb) : look_at_part_place(d, m, out, eb);
+}
+
 /* ---- the record anew ---- */
 
 /* What the row knows and the record did not: that its bucket's versioning was suspended. */
@@ -417,7 +462,8 @@ carry_commit(const struct carried *from, struct arena *a, struct disk_key *key,
 {
     const struct member *m = from->m;
     struct object_meta *meta = arena_alloc(a, sizeof *meta);
-    enum err rc = member_meta(m, a, false, meta, eb);
+    enum err rc =
+        member_meta(from->meta_of != NULL ? from->meta_of : m, a, false, meta, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -516,12 +562,14 @@ static enum verdict
 ask_upload(struct changes *changes, struct commit *c, uint32_t written)
 {
     struct disk *d = changes->disk;
-    struct carried now;
+    struct carried now = {0};
     enum err rc;
 
     if (written > 0)
         return DEFERRED;
-    rc = carry_look(d, changes->class, c->carried->m, false, &now, &c->eb);
+    rc = c->carried->m->kind == MEMBER_BODY
+             ? carry_look_place(d, c->carried->m, &now, &c->eb)
+             : carry_look(d, changes->class, c->carried->m, false, &now, &c->eb);
     if (rc != ERR_OK)
         return refuse(c, rc);
     return now.what == CARRY_KEEP ? WRITE : changed_since(c);

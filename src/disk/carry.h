@@ -40,8 +40,9 @@ struct carried {
     const struct member *m; /* borrowed */
     /* What it depends on, as it was seen. */
     enum carry_by by;
-    bool found;
     struct row row;
+    const struct member
+        *meta_of; /* borrowed; NULL: m. Of a body whose metadata stands behind it */
 };
 static inline uint64_t
 carry_bytes(const struct member *m)
@@ -55,6 +56,10 @@ enum err carry_look(struct disk *d, enum disk_class class, const struct member *
 /* Fills *c and *key, which borrow from the member and the arena; c->carried is `from`. */
 enum err carry_commit(const struct carried *from, struct arena *a, struct disk_key *key,
                       struct commit *c, struct errbuf *eb) MUST_CHECK;
+/* The same of a body in a body segment, by the header there: CARRY_MOVE, CARRY_KEEP (a part of an open upload) or CARRY_PART
+ * (an object has it). Whoever moves it says so with the new place. */
+enum err carry_look_place(struct disk *d, const struct member *m, struct carried *out,
+                          struct errbuf *eb) MUST_CHECK;
 struct place carry_old_place(const struct carried *c);
 /* The committer's: `written` records of the group are not visible yet. */
 enum verdict carry_allowed(struct changes *changes, struct commit *c, uint32_t written);

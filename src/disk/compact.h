@@ -1,6 +1,6 @@
-/* compact: the fiber that gives space back. It punches what died (punch.h), and compacts logs: the living members of one
- * are appended anew, as any change is; when the index has them durably and nothing names the old log, it goes, or
- * becomes the spare that the next log overwrites.
+/* compact: the fiber that gives space back. It punches what died (punch.h), compacts segments of many bodies that are mostly
+ * dead (compact_body.c), and compacts logs: the living members of one are appended anew, as any change is; when the index
+ * has them durably and nothing names the old log, it goes, or becomes the spare that the next log overwrites.
  *
  * Which log: the one with the largest share of dead bytes, once these are a quarter of all logs; five hundredths when
  * nobody writes or room gets short, one hundredth on a full disk. What a log holds is counted by reading it (a survey)

@@ -69,6 +69,9 @@ struct disk_options {
     uint32_t undecided_max;     /* prepared versions at a time; 0: 65,536 */
     uint64_t
         compact_bytes_s; /* 0: 64 MiB: compaction reads and writes no more, a quarter of it while others write */
+    uint32_t
+        compact_bodies_percent; /* 0: 10, 25 while others write: so much of a segment of many bodies is headers of dead ones
+                                   before the living move */
     unsigned home_loop;
     /* The index is made anew, and what is left of the logs is believed, however little: `forebay disk rebuild`. Else a
      * disk whose index knows more than its native log says is refused. */

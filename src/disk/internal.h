@@ -39,10 +39,11 @@ enum segment_kind { SEGMENT_LOG, SEGMENT_BODIES, SEGMENT_ONE };
 /* What compaction found when it last looked at all of a segment. */
 struct survey {
     bool done;
-    uint64_t living;  /* bytes that would have to move */
-    uint64_t waiting; /* of these: records that could go if no older log were there */
-    int64_t indexed;  /* living bytes that the index counted then */
-    uint64_t deaths;  /* of bodies in the class, until then */
+    uint64_t living;   /* bytes that would have to move */
+    uint64_t waiting;  /* of these: records that could go if no older log were there */
+    int64_t indexed;   /* living bytes that the index counted then */
+    uint64_t deaths;   /* of bodies in the class, until then */
+    uint64_t again_ms; /* of bodies: not before */
 };
 
 /* A segment that is written, or shared. Segments of one finished body have none: they are opened by name. */
@@ -72,8 +73,9 @@ struct segment {
         uint64_t counted;      /* of it in used_bytes of the disk */
         bool dirty;            /* cached: written since the last sync */
         bool evicted;          /* its objects were: worth compacting whatever it holds */
+        bool swept;            /* bodies: what a crash had left is punched */
         bool held;            /* compaction can do nothing with it until the next start */
-        struct survey survey; /* of a log, or of places that were punched: compact.c */
+        struct survey survey; /* compact_log.c, compact_body.c */
         struct list of_class; /* logs and shared segments of the class, by id */
         struct list of_dirty;
     } home;

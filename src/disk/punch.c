@@ -181,9 +181,8 @@ punch_holes(struct disk *d, struct segment *s, struct hole *holes, uint32_t coun
     return rc;
 }
 
-/* A segment that takes no more bodies, in which no body is on its way, and nothing lives. */
-static enum err
-unlink_empty(struct disk *d, struct segment *s, bool *gone, struct errbuf *eb)
+enum err
+punch_if_empty(struct disk *d, struct segment *s, bool *gone, struct errbuf *eb)
 {
     struct reading_place place = {.segment = s->id, .offset = UINT64_MAX};
     struct index_segment seen = {0};
@@ -266,11 +265,11 @@ try_segment(struct puncher *p, const struct dying *dead, uint32_t count,
         return rc;
     }
     if (s->kind == SEGMENT_BODIES && !s->doomed) {
-        rc = unlink_empty(d, s, &gone, eb);
+        rc = punch_if_empty(d, s, &gone, eb);
         for (uint32_t i = 0; rc == ERR_OK && !gone && i < count; i += BATCH)
             rc = punch_some(p, s, dead + i, MIN(count - i, BATCH), eb);
         if (rc == ERR_OK && !gone)
-            rc = unlink_empty(d, s, &gone, eb);
+            rc = punch_if_empty(d, s, &gone, eb);
     }
     segment_drop(&s);
     return rc;
@@ -345,28 +344,33 @@ sweep(struct puncher *p, struct segment *s, struct errbuf *eb)
     return got == SCAN_ERROR ? ERR_IO : rc;
 }
 
-/* One segment a round. */
+/* One segment a round. *more: there was one. */
 static enum err
-sweep_one(struct puncher *p, struct errbuf *eb)
+sweep_one(struct puncher *p, bool *more, struct errbuf *eb)
 {
     struct disk *d = p->disk;
 
+    *more = false;
     for (unsigned c = 0; c < DISK_CLASSES_; c++) {
         LIST_EACH(&d->home.segments_of[c], n)
         {
             struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
             struct index_segment seen = {0};
+            bool gone = false;
             enum err rc;
 
-            if (s->kind != SEGMENT_BODIES || s->home.survey.done || s->doomed ||
+            if (s->kind != SEGMENT_BODIES || s->home.swept || s->doomed ||
                 s == d->home.bodies[c] || s->home.open_places > 0)
                 continue;
-            s->home.survey.done = true;
+            s->home.swept = *more = true;
             segment_ref(s); /* n is not looked at again */
-            rc = index_segment(d->index, (enum disk_class)c, s->id, &seen, eb);
-            if (rc == ERR_NOT_FOUND)
-                rc = ERR_OK;
-            if (rc == ERR_OK &&
+            rc = punch_if_empty(d, s, &gone, eb);
+            if (rc == ERR_OK && !gone) {
+                rc = index_segment(d->index, (enum disk_class)c, s->id, &seen, eb);
+                if (rc == ERR_NOT_FOUND)
+                    rc = ERR_OK;
+            }
+            if (rc == ERR_OK && !gone &&
                 (int64_t)s->home.counted > seen.living + (int64_t)SWEEP_LEAST)
                 rc = sweep(p, s, eb);
             segment_drop(&s);
@@ -377,9 +381,10 @@ sweep_one(struct puncher *p, struct errbuf *eb)
 }
 
 enum err
-puncher_round(struct puncher *p, struct errbuf *eb)
+puncher_round(struct puncher *p, bool *more, struct errbuf *eb)
 {
     enum err rc = try_waiting(p, eb);
 
-    return rc == ERR_OK ? sweep_one(p, eb) : rc;
+    *more = false;
+    return rc == ERR_OK ? sweep_one(p, more, eb) : rc;
 }

@@ -20,6 +20,11 @@ void puncher_add(struct puncher *p, const struct dying *dying, uint32_t count);
 /* Places of a segment from `from` on are given out again: whoever died there is forgotten. A copy that comes back has
  * the content id it had, so that would not tell the new body from the old one. */
 void puncher_given_out(struct puncher *p, uint32_t segment, uint64_t from);
-/* Tries all that wait, once. An error is one of the disk, and said. */
-enum err puncher_round(struct puncher *p, struct errbuf *eb) MUST_CHECK;
+/* Tries all that wait, once, and walks one segment. *more: there may be another to walk. An error is one of the disk,
+ * and said. */
+enum err puncher_round(struct puncher *p, bool *more, struct errbuf *eb) MUST_CHECK;
+/* Unlinks a shared segment that takes no more bodies, in which none is on its way, and nothing lives: not under a reader.
+ * Waits for the index first. The compactor's fiber. */
+enum err punch_if_empty(struct disk *d, struct segment *s, bool *gone,
+                        struct errbuf *eb) MUST_CHECK;
 uint32_t puncher_waiting(const struct puncher *p);

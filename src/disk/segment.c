@@ -228,6 +228,7 @@ make_file(struct disk *d, enum disk_class class, enum segment_kind kind,
     s = new_segment(d, class, kind, d->home.next_segment++);
     s->first_group = first_group;
     s->home.size = bytes;
+    s->home.swept = true; /* no crash has left anything in it */
     segment_name(kind, s->id, name);
     rc = kind != SEGMENT_LOG ? space_leaves_reserve(d->space, bytes, eb) : ERR_OK;
     if (rc == ERR_OK)

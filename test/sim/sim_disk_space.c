@@ -1,5 +1,5 @@
 /* Compaction and punching in the simulator: a random workload on small segments, in which objects are put, replaced,
- * deleted, uploaded in parts and read while logs are compacted and dead bodies punched; the power cut at a random event,
+ * deleted, uploaded in parts and read while logs and body segments are compacted and dead bodies punched; the power cut at a random event,
  * or at every one of a short workload (--every); then the disk is opened again and held against the ledger. The index
  * is thrown back or away by a cut, so that what compaction left in the logs is also all that is known. Protects D1, D3,
  * V3 and I4: moving loses nothing, tears nothing and brings nothing back.
@@ -28,6 +28,9 @@ run(uint64_t seed)
     f.class = seed % 4 == 0 ? DISK_CACHED : DISK_NATIVE;
     f.evicts = seed % 8 == 0;
     f.segment_bytes = (mix(&state) % 2 == 0 ? 128u : 768u) << 10;
+    f.bodies = seed % 3 == 2;
+    if (f.bodies)
+        f.segment_bytes = 2u << 20;
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned i = 0; i <= lives; i++) {
         f.epoch = i + 1;

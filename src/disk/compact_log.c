@@ -1,0 +1,533 @@
+/* Compaction of logs: which one, what becomes of each record in it. See compact.h and carry.h. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "disk/block.h"
+#include "disk/compactor.h"
+#include "disk/flush.h"
+#include "disk/manifest.h"
+#include "disk/read.h"
+#include "disk/scan.h"
+#include "disk/segment.h"
+#include "disk/space.h"
+#include "rt/point.h"
+
+#define BATCH       64u
+#define BATCH_BYTES KIB(256)
+#define PASSES      4 /* over one log: what changed while it was moved is looked at again */
+/* Shares of dead bytes, in hundredths. */
+#define DEAD_BUSY  25u
+#define DEAD_QUIET 5u
+#define DEAD_FULL  1u
+/* The same of records that only older logs keep. */
+
+#define WAITING_BUSY  10u
+#define WAITING_QUIET 3u
+#define LOOKING       2u /* reading costs others so much less than moving */
+#define SURVEYS       4u /* a round */
+
+struct compact_batch {
+    struct carried carried[BATCH];
+    struct commit commits[BATCH];
+    struct disk_key keys[BATCH];
+    uint32_t count;
+    uint64_t bytes;
+};
+
+/* What a pass over a log has come to. */
+struct pass {
+    bool moves; /* else it only counts */
+    bool oldest;
+    bool stuck; /* something can't be moved, or the log is damaged */
+    uint64_t living, waiting;
+    uint32_t changed; /* between look and commit */
+};
+
+struct compact_batch *
+compact_batch_new(void)
+{
+    return xcalloc(1, sizeof(struct compact_batch));
+}
+
+/* ---- logs ---- */
+
+/* The last group that can stand in it: the one before the next log, or the next that is known to be gone. */
+static uint64_t
+last_group(struct disk *d, const struct segment *s)
+{
+    uint64_t next = retired_behind(&d->home.retired, s->class, s->first_group);
+
+    LIST_EACH(&d->home.segments_of[s->class], n)
+    {
+        const struct segment *o = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (o->kind != SEGMENT_LOG || o == s)
+            continue;
+        if (o->first_group == s->first_group && o->id > s->id)
+            return s->first_group - 1; /* made again after a crash: nothing stands here */
+        if (o->first_group > s->first_group && (next == 0 || o->first_group < next))
+            next = o->first_group;
+    }
+    return next - 1;
+}
+
+static bool
+is_oldest(struct disk *d, const struct segment *s)
+{
+    LIST_EACH(&d->home.segments_of[s->class], n)
+    {
+        const struct segment *o = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (o->kind == SEGMENT_LOG && o != s && o->first_group <= s->first_group)
+            return false;
+    }
+    return true;
+}
+
+/* May it be compacted at all? It is full, and the index has all of it. */
+static bool
+is_closed(struct disk *d, const struct segment *s)
+{
+    const struct log *log = &d->home.log[s->class];
+
+    return s->kind == SEGMENT_LOG && s != log->now && !s->home.held && !s->doomed &&
+           s->first_group != 0 && log->now != NULL && s->id != log->covered.segment &&
+           log->covered.segment != 0 && last_group(d, s) <= log->covered.group;
+}
+
+/* Bytes that may be dead, at most. */
+static enum err
+guess_dead(struct disk *d, const struct segment *s, uint64_t *out, struct errbuf *eb)
+{
+    const struct survey *v = &s->home.survey;
+    struct index_segment seen = {0};
+    uint64_t living, gone = 0;
+    enum err rc = index_segment(d->index, s->class, s->id, &seen, eb);
+
+    *out = 0;
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    living = (uint64_t)MAX(seen.living, 0);
+    if (v->done) {
+        living = v->living;
+        if (v->indexed > seen.living)
+            gone += (uint64_t)(v->indexed - seen.living);
+        gone += MIN((d->home.deaths[s->class] - v->deaths) * (uint64_t)RECORD_WEIGHT,
+                    living - MIN(living, (uint64_t)MAX(v->indexed, 0)));
+        living -= MIN(living, gone);
+    }
+    *out = s->home.counted - MIN(s->home.counted, living);
+    return ERR_OK;
+}
+
+/* ---- one batch ---- */
+
+static enum err
+end_batch(struct compactor *k, enum disk_class class, struct pass *p, struct errbuf *eb)
+{
+    struct compact_batch *b = k->batch;
+    enum err rc = ERR_OK;
+
+    for (uint32_t i = 0; i < b->count; i++)
+        commit_start(k->disk, class, &b->commits[i]);
+    for (uint32_t i = 0; i < b->count; i++) {
+        enum err one = commit_wait(&b->commits[i], rc == ERR_OK ? eb : NULL);
+
+        if (one == ERR_PRECONDITION)
+            p->changed++;
+        else if (one != ERR_OK && rc == ERR_OK)
+            rc = one;
+    }
+    b->count = 0;
+    b->bytes = 0;
+    arena_reset(k->arena);
+    return rc;
+}
+
+static enum err
+submit_one(struct compactor *k, enum disk_class class, struct commit *c,
+           uint32_t *changed, struct errbuf *eb)
+{
+    enum err rc;
+
+    commit_start(k->disk, class, c);
+    rc = commit_wait(c, eb);
+    if (rc != ERR_PRECONDITION)
+        return rc;
+    ++*changed;
+    return ERR_OK;
+}
+
+/* ---- parts that an object has in a log ---- */
+
+static bool
+place_part(struct manifest *m, const struct member *part, const struct row *now)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        struct manifest_entry *e = &m->entries[i];
+
+        if (e->segment != part->segment || e->offset != part->offset)
+            continue;
+        e->segment = now->segment;
+        e->offset = now->offset;
+        return true;
+    }
+    return false;
+}
+
+/* The manifest again, with the part at its new place. */
+enum err
+compact_manifest(struct compactor *k, enum disk_class class, const struct carried *part,
+                 const struct row *now, uint32_t *changed, struct errbuf *eb)
+{
+    struct disk *d = k->disk;
+    struct carried whole = {.what = CARRY_MANIFEST, .by = BY_VERSION, .row = part->row};
+    struct loaded l;
+    struct manifest m = {0};
+    struct disk_key key;
+    struct commit c;
+    char *payload = NULL, *sums = NULL;
+    size_t len = 0;
+    enum err rc = read_log_member(d, &part->row, true, &l, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    whole.m = &l.m;
+    rc = manifest_decode(l.m.body, &m, eb);
+    if (rc == ERR_OK && place_part(&m, part->m, now)) {
+        len = manifest_len(m.count, m.sum_len);
+        payload = xmalloc(len + 1);
+        sums = xmalloc(4 * block_count(len) + 1);
+        manifest_encode(&m, payload);
+        block_sums_put(block_seed(d->cluster_sum, &l.m.content, 0), 0, payload, len,
+                       sums);
+        rc = carry_commit(&whole, k->arena, &key, &c, eb);
+        c.payload = (struct span){payload, len};
+        c.block_sums = (struct span){sums, 4 * block_count(len)};
+        if (rc == ERR_OK)
+            rc = submit_one(k, class, &c, changed, eb);
+    }
+    free(payload);
+    free(sums);
+    manifest_fini(&m);
+    loaded_fini(&l);
+    return rc;
+}
+
+static enum err
+move_part(struct compactor *k, enum disk_class class, const struct carried *part,
+          struct pass *p, struct errbuf *eb)
+{
+    struct disk_key key;
+    struct commit c;
+    enum err rc = end_batch(k, class, p, eb);
+
+    if (rc == ERR_OK)
+        rc = carry_commit(part, k->arena, &key, &c, eb);
+    if (rc == ERR_OK)
+        rc = submit_one(k, class, &c, &p->changed, eb);
+    return rc == ERR_OK ? compact_manifest(k, class, part, &c.row, &p->changed, eb) : rc;
+}
+
+/* ---- one member ---- */
+
+static enum err
+move_member(struct compactor *k, enum disk_class class, const struct carried *seen,
+            struct pass *p, struct errbuf *eb)
+{
+    struct compact_batch *b = k->batch;
+    uint64_t bytes = carry_bytes(seen->m);
+    enum err rc;
+
+    if (seen->what == CARRY_PART)
+        return move_part(k, class, seen, p, eb);
+    if (b->count == BATCH || (b->count > 0 && b->bytes + bytes > BATCH_BYTES)) {
+        uint64_t done = b->bytes;
+
+        rc = end_batch(k, class, p, eb);
+        if (rc == ERR_OK)
+            rc = compact_pace(k, done);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    b->carried[b->count] = *seen;
+    rc = carry_commit(&b->carried[b->count], k->arena, &b->keys[b->count],
+                      &b->commits[b->count], eb);
+    if (rc == ERR_OK) {
+        b->count++;
+        b->bytes += bytes;
+    }
+    return rc;
+}
+
+static enum err
+take_member(struct compactor *k, const struct segment *s, const struct member *m,
+            struct pass *p, struct errbuf *eb)
+{
+    struct carried seen;
+    enum err rc = carry_look(k->disk, s->class, m, p->oldest, &seen, eb);
+
+    if (rc != ERR_OK || seen.what == CARRY_DROP)
+        return rc;
+    if (seen.what == CARRY_STUCK) {
+        p->stuck = true;
+        return ERR_OK;
+    }
+    p->living += carry_bytes(m);
+    if (seen.what == CARRY_WAIT || seen.what == CARRY_END)
+        p->waiting += carry_bytes(m);
+    return p->moves ? move_member(k, s->class, &seen, p, eb) : ERR_OK;
+}
+
+/* ---- one log ---- */
+
+/* All members of a log, in order. */
+static enum err
+walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
+{
+    struct compact_batch *b = k->batch;
+    struct disk *d = k->disk;
+    struct scan_source source = {.file = s->file,
+                                 .segment = s->id,
+                                 .generation = s->generation,
+                                 .size = s->home.size,
+                                 .cluster_sum = d->cluster_sum};
+    uint64_t last = last_group(d, s);
+    struct log_scan scan;
+    enum err rc = ERR_OK;
+
+    log_scan_begin(&scan, &source, DISK_ALIGN, s->first_group, 0);
+    while (rc == ERR_OK && !p->stuck && scan.group <= last) {
+        uint64_t from = scan.offset;
+        enum scanned got = log_scan_next(&scan, eb);
+
+        if (got == SCAN_ERROR)
+            rc = ERR_IO;
+        else if (got != SCAN_GROUP) {
+            p->stuck = true;
+            compact_hold(d, s, "a group of it is damaged: run forebay disk check");
+            break;
+        }
+        for (uint32_t i = 0; rc == ERR_OK && !p->stuck && i < scan.count; i++)
+            rc = take_member(k, s, &scan.members[i], p, eb);
+        if (rc == ERR_OK && b->count > 0) /* they borrow from the scanner's window */
+            rc = end_batch(k, s->class, p, eb);
+        if (rc == ERR_OK)
+            rc = compact_pace(k, (scan.offset - from) / (p->moves ? 1 : LOOKING));
+    }
+    if (b->count > 0 && rc == ERR_OK)
+        rc = end_batch(k, s->class, p, eb);
+    b->count = 0;
+    b->bytes = 0;
+    arena_reset(k->arena);
+    log_scan_end(&scan);
+    return rc;
+}
+
+static enum err
+survey(struct compactor *k, struct segment *s, bool oldest, struct errbuf *eb)
+{
+    struct pass p = {.oldest = oldest};
+    struct index_segment seen = {0};
+    struct survey *v = &s->home.survey;
+    uint64_t deaths = k->disk->home.deaths[s->class];
+    enum err rc = index_segment(k->disk->index, s->class, s->id, &seen, eb);
+
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = walk(k, s, &p, eb);
+    if (rc != ERR_OK)
+        return rc;
+    LOG(LOG_DEBUG, "disk.log_surveyed", "what a log holds was counted",
+        L_U64("segment", s->id), L_U64("bytes", s->home.counted),
+        L_U64("living", p.living), L_U64("waiting", p.waiting));
+    *v = (struct survey){.done = true,
+                         .living = p.stuck ? s->home.counted : p.living,
+                         .waiting = p.waiting,
+                         .indexed = seen.living,
+                         .deaths = deaths};
+    return ERR_OK;
+}
+
+/* Nothing names it, durably: the list of gaps first, then the file. Takes the reference. */
+static enum err
+retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
+{
+    struct disk *d = k->disk;
+    struct segment *s = *sp;
+    enum disk_class class = s->class;
+    uint32_t id = s->id;
+    uint64_t first = s->first_group, last = last_group(d, s), bytes = s->home.counted;
+    struct retired *r = &d->home.retired;
+    enum err rc = ERR_OK;
+
+    if (!oldest) {
+        retired_add(r, class, first, last);
+        rc = retired_save(d->state, r, eb);
+    }
+    if (rc == ERR_OK)
+        rc = segment_retire(d, sp, eb);
+    segment_drop(sp);
+    if (rc != ERR_OK)
+        return rc;
+    if (oldest)
+        retired_forget(r, class, last + 1);
+    space_reclaimed(d->space, SPACE_COMPACT, bytes);
+    LOG(LOG_DEBUG, "disk.log_compacted", "what lived in a log stands elsewhere",
+        L_U64("segment", id), L_U64("bytes", bytes));
+    return ERR_OK;
+}
+
+/* Moves what lives in it, until nothing does. Takes the reference where it goes: whoever reads has the only others. */
+static enum err
+compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
+{
+    struct disk *d = k->disk;
+    struct segment *s = *sp;
+    struct index_segment seen = {0};
+    bool oldest = is_oldest(d, s);
+    enum disk_class class = s->class;
+    uint32_t id = s->id;
+    enum err rc = ERR_OK;
+
+    for (int i = 0; rc == ERR_OK && i < PASSES; i++) {
+        struct pass p = {.moves = true, .oldest = oldest};
+
+        rc = walk(k, s, &p, eb);
+        POINT(COMPACT_COPIED);
+        if (rc == ERR_OK)
+            rc = flush_wait(d, eb);
+        POINT(COMPACT_INDEXED);
+        if (rc == ERR_OK && p.stuck) {
+            s->home.survey = (struct survey){.done = true, .living = s->home.counted};
+            return ERR_OK;
+        }
+        if (rc == ERR_OK && p.changed == 0)
+            break;
+    }
+    if (rc == ERR_OK)
+        rc = index_segment(d->index, class, id, &seen, eb);
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    if (seen.living > 0) {
+        compact_hold(d, s,
+                     "something still names a place in it after all of it was moved");
+        return ERR_OK;
+    }
+    rc = retire(k, sp, oldest, eb);
+    POINT(COMPACT_FREED);
+    return rc;
+}
+
+/* ---- which one ---- */
+
+static const unsigned shares[] = {
+    [COMPACT_BUSY] = DEAD_BUSY, [COMPACT_QUIET] = DEAD_QUIET, [COMPACT_FULL] = DEAD_FULL};
+
+struct choice {
+    struct segment *best, *oldest, *evicted; /* borrowed */
+    uint64_t best_dead, dead, held, waiting;
+};
+
+static enum err
+look_at_logs(struct disk *d, enum disk_class class, struct choice *out, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    *out = (struct choice){0};
+    LIST_EACH(&d->home.segments_of[class], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+        uint64_t dead;
+
+        if (s->kind != SEGMENT_LOG || s->first_group == 0)
+            continue;
+        out->held += s->home.counted;
+        if (!is_closed(d, s))
+            continue;
+        rc = guess_dead(d, s, &dead, eb);
+        if (rc != ERR_OK)
+            return rc;
+        out->dead += dead;
+        if (s->home.survey.done)
+            out->waiting += s->home.survey.waiting;
+        if (out->best == NULL ||
+            dead * out->best->home.counted > out->best_dead * s->home.counted) {
+            out->best = s;
+            out->best_dead = dead;
+        }
+        if (is_oldest(d, s))
+            out->oldest = s;
+        if (s->home.evicted)
+            out->evicted = s;
+    }
+    return rc;
+}
+
+/* ERR_NOT_FOUND: nothing is worth it; ERR_BUSY: there is more to look at. The caller owns a reference. */
+static enum err
+choose(struct compactor *k, enum disk_class class, struct segment **out,
+       struct errbuf *eb)
+{
+    struct disk *d = k->disk;
+    unsigned share = shares[compact_mood(k)];
+
+    if (class == DISK_CACHED) /* what is dead there takes room from what could be read */
+        share = MIN(share, DEAD_QUIET);
+
+    for (unsigned i = 0; i < SURVEYS; i++) {
+        struct choice c;
+        enum err rc = look_at_logs(d, class, &c, eb);
+        bool oldest;
+        uint64_t dead;
+
+        if (rc != ERR_OK)
+            return rc;
+        if (c.evicted != NULL) { /* next to nothing lives there, and its room is wanted */
+            c.evicted->home.evicted = false;
+            *out = segment_ref(c.evicted);
+            return ERR_OK;
+        }
+        if (c.oldest != NULL &&
+            c.waiting * 100 >
+                c.held * (share == DEAD_BUSY ? WAITING_BUSY : WAITING_QUIET)) {
+            *out = segment_ref(c.oldest);
+            return ERR_OK;
+        }
+        if (c.best == NULL || c.dead * 100 < c.held * share ||
+            c.best_dead * 100 < c.best->home.counted * share)
+            return ERR_NOT_FOUND;
+        *out = segment_ref(c.best);
+        oldest = is_oldest(d, c.best);
+        rc = survey(k, *out, oldest, eb);
+        if (rc == ERR_OK)
+            rc = guess_dead(d, *out, &dead, eb);
+        if (rc == ERR_OK && !(*out)->home.held &&
+            dead * 100 >= (*out)->home.counted * share)
+            return ERR_OK;
+        segment_drop(out);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_BUSY;
+}
+
+enum err
+compact_log_round(struct compactor *k, enum disk_class class, bool *did,
+                  struct errbuf *eb)
+{
+    struct segment *s = NULL;
+    enum err rc = choose(k, class, &s, eb);
+
+    if (rc == ERR_NOT_FOUND || rc == ERR_BUSY) {
+        *did = *did || rc == ERR_BUSY;
+        return ERR_OK;
+    }
+    if (rc == ERR_OK) {
+        *did = true;
+        rc = compact_log(k, &s, eb);
+    }
+    segment_drop(&s);
+    return rc;
+}

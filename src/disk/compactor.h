@@ -1,0 +1,42 @@
+/* compactor: what the files of compaction share: compact.c (the fiber, when and how fast), compact_log.c, compact_body.c.
+ * Home loop; nobody else includes it. */
+#pragma once
+#include "disk/carry.h"
+#include "disk/compact.h"
+
+struct compact_batch; /* compact_log.c: of the log at hand */
+struct compactor {
+    struct disk *disk; /* borrowed */
+    struct rt_cond wake;
+    struct rt_sem turn;      /* one round at a time */
+    struct rt_waiter *ended; /* of whoever stops it */
+    bool running, stop;
+    unsigned urgent; /* disk_compact(): no pace, and as if it were quiet */
+
+    uint64_t user_bytes, quiet_since_ms; /* when somebody wrote last */
+
+    struct arena *arena;         /* owned; of what is moved at the moment */
+    struct compact_batch *batch; /* owned */
+};
+
+/* How eager it is at the moment. */
+enum compact_mood { COMPACT_BUSY, COMPACT_QUIET, COMPACT_FULL };
+enum compact_mood compact_mood(const struct compactor *k);
+/* Waits as long as so many bytes should take. ERR_CANCELLED: the disk is closing. Switches. */
+enum err compact_pace(struct compactor *k, uint64_t bytes) MUST_CHECK;
+/* It is left alone until the next start, and that is said. */
+void compact_hold(struct disk *d, struct segment *s, const char *why);
+
+/* The one log of the class that is most worth it, if any is. *did: there may be more. Switches. */
+enum err compact_log_round(struct compactor *k, enum disk_class class, bool *did,
+                           struct errbuf *eb) MUST_CHECK;
+struct compact_batch *compact_batch_new(void);
+/* The manifest again, of the object that has `part` (part->row), with the part at its new place. *changed counts where that
+ * object is another by now. Switches. */
+enum err compact_manifest(struct compactor *k, enum disk_class class,
+                          const struct carried *part, const struct row *now,
+                          uint32_t *changed, struct errbuf *eb) MUST_CHECK;
+
+/* The same of the segments that many bodies share. */
+enum err compact_body_round(struct compactor *k, enum disk_class class, bool *did,
+                            struct errbuf *eb) MUST_CHECK;
