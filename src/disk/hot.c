@@ -10,12 +10,14 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "rt/bigmem.h"
+#include "rt/sendable.h"
 
 #define WAYS          8u     /* places a piece may have in the table */
 #define BYTES_A_PIECE KIB(8) /* what the table is sized for */
 #define ALIGN         64u    /* of extents: a head never crosses a cache line */
-#define STEPS_MAX     256u   /* extents looked at for one place */
-#define CHANCES_MAX   64u    /* of them spared because they were read lately */
+#define PAGE          SENDABLE_PAGE
+#define STEPS_MAX     256u /* extents looked at for one place */
+#define CHANCES_MAX   64u  /* of them spared because they were read lately */
 
 /* The state of a piece, in one word, so that readers pin by compare and swap. */
 #define READY       1u /* may be pinned */
@@ -30,17 +32,24 @@ struct piece {
     uint32_t len;
     struct content_id id;
     uint64_t number;
-    uint64_t at; /* of its extent in the arena */
+    uint64_t at;    /* of its extent in the arena */
+    uint64_t bytes; /* where they begin in the arena */
 } __attribute__((aligned(64)));
 
-/* The arena is tiled by extents, in order; each begins with this head. Only the adder looks at heads. */
+/* The arena is tiled by extents, in order; each begins with this head. Only the adder looks at heads.
+ *
+ *     small   head 64 | bytes, filled to 64
+ *     large   head 64 | nothing up to a page | whole pages, sent by reference
+ *
+ * A page that was sent by reference is never written again: it is cut out of the arena when its piece is taken out. */
 struct extent {
     uint64_t len;   /* head included, a multiple of ALIGN */
     uint32_t piece; /* + 1; 0: free */
 };
 
 struct hot {
-    char *arena; /* owned; touched as the ring comes by */
+    struct sendable *memory; /* owned; touched as the ring comes by */
+    char *arena;             /* its bytes */
     uint64_t size;
     struct piece *pieces; /* owned; sets of WAYS */
     uint64_t set_mask;
@@ -58,13 +67,14 @@ hot_new(uint64_t bytes)
     uint64_t sets = 1;
 
     bytes = align_down(bytes, ALIGN);
-    if (bytes < 2 * (HOT_PIECE + ALIGN))
+    if (bytes < 2 * (HOT_PIECE + PAGE))
         return NULL;
     while (sets * WAYS * BYTES_A_PIECE < bytes)
         sets *= 2;
     h = xcalloc(1, sizeof *h);
     h->size = bytes;
-    h->arena = bigmem_new(bytes);
+    h->memory = sendable_new(bytes);
+    h->arena = sendable_at(h->memory);
     h->pieces = bigmem_new(sets * WAYS * sizeof *h->pieces);
     h->set_mask = sets - 1;
     h->firsts = bigmem_new(sets * WAYS * sizeof *h->firsts);
@@ -82,7 +92,7 @@ hot_free(struct hot **hp)
     if (h == NULL)
         return;
     metric_add(M_HOT_BYTES, 0, -(int64_t)atomic_load(&h->bytes));
-    bigmem_free(h->arena, h->size);
+    sendable_free(&h->memory);
     bigmem_free(h->pieces, (h->set_mask + 1) * WAYS * sizeof *h->pieces);
     bigmem_free(h->firsts, (h->first_mask + 1) * sizeof *h->firsts);
     free(h);
@@ -154,8 +164,8 @@ hot_get(struct hot *h, const struct content_id *id, uint64_t number, struct hot_
         if (atomic_load_explicit(&p->tag, memory_order_relaxed) != at.tag || !pin(p))
             continue;
         if (is(p, id, number)) {
-            *out = (struct hot_pin){h->arena + p->at + ALIGN, p->len,
-                                    (uint32_t)(p - h->pieces)};
+            *out =
+                (struct hot_pin){h->arena + p->bytes, p->len, (uint32_t)(p - h->pieces)};
             metric_add(M_HOT, 0, 1);
             return true;
         }
@@ -179,7 +189,7 @@ hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id, uint64_t 
         unpin(p);
         return false;
     }
-    *out = (struct hot_pin){h->arena + p->at + ALIGN, p->len, entry};
+    *out = (struct hot_pin){h->arena + p->bytes, p->len, entry};
     metric_add(M_HOT, 0, 1);
     return true;
 }
@@ -249,6 +259,13 @@ count_bytes(struct hot *h, int64_t delta)
     metric_add(M_HOT_BYTES, 0, delta);
 }
 
+/* Whether sockets may have been given its pages. */
+static bool
+is_large(uint32_t len)
+{
+    return len >= RT_BY_REFERENCE;
+}
+
 /* Takes a piece out, unless somebody has it pinned. Its extent is the caller's to give away. */
 static bool
 take_out(struct hot *h, struct piece *p)
@@ -261,6 +278,8 @@ take_out(struct hot *h, struct piece *p)
     } while (!atomic_compare_exchange_weak_explicit(
         &p->word, &word, MINE, memory_order_acquire, memory_order_relaxed));
     count_bytes(h, -(int64_t)p->len);
+    if (is_large(p->len))
+        sendable_release(h->memory, h->arena + p->bytes, align_up(p->len, PAGE));
     atomic_store_explicit(&p->tag, 0, memory_order_relaxed);
     atomic_store_explicit(&p->word, 0, memory_order_release);
     return true;
@@ -342,7 +361,9 @@ static struct piece *
 reserve(struct hot *h, const struct content_id *id, uint64_t number, uint32_t len)
 {
     struct place at = place_of(h, id, number);
-    uint64_t need = align_up((uint64_t)len + ALIGN, ALIGN), where;
+    uint64_t need = is_large(len) ? PAGE + align_up(len, PAGE)
+                                  : align_up((uint64_t)len + ALIGN, ALIGN),
+             where, end;
     struct piece *p = free_entry(h, &at, id, number);
 
     if (p == NULL)
@@ -356,7 +377,13 @@ reserve(struct hot *h, const struct content_id *id, uint64_t number, uint32_t le
     p->id = *id;
     p->number = number;
     p->at = where;
-    put_extent(h, where, need, (uint32_t)(p - h->pieces) + 1);
+    p->bytes = is_large(len) ? align_up(where + ALIGN, PAGE) : where + ALIGN;
+    end = is_large(len) ? p->bytes + align_up(len, PAGE) : where + need;
+    if (end < h->hand) { /* a page less is enough: the rest is free, and the next one's */
+        put_extent(h, end, h->hand - end, 0);
+        h->hand = end;
+    }
+    put_extent(h, where, end - where, (uint32_t)(p - h->pieces) + 1);
     atomic_store_explicit(&p->tag, at.tag, memory_order_relaxed);
     count_bytes(h, len);
     return p;
@@ -376,8 +403,7 @@ hot_add(struct hot *h, const struct content_id *id, uint64_t number, const void 
     atomic_store_explicit(&h->adding, false, memory_order_release);
     if (p == NULL)
         return;
-    memcpy(h->arena + p->at + ALIGN, bytes,
-           len); /* nobody can reach it: no lock is needed */
+    memcpy(h->arena + p->bytes, bytes, len); /* nobody can reach it: no lock is needed */
     atomic_store_explicit(&p->word, READY, memory_order_release);
 }
 
@@ -396,7 +422,8 @@ hot_shrink(struct hot *h, uint64_t bytes)
         place = make_place(h, step, &at);
         if (place) {
             put_extent(h, at, step, 0);
-            bigmem_release(h->arena + at + ALIGN, step - ALIGN); /* all but its head */
+            sendable_release(h->memory, h->arena + at + ALIGN,
+                             step - ALIGN); /* all but its head */
         }
         atomic_store_explicit(&h->adding, false, memory_order_release);
     }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "rt/engine.h"
+#include "rt/sendable.h"
 #include "rt/sync.h"
 #include "rt/watchdog.h"
 
@@ -122,6 +123,7 @@ struct loop {
     atomic_uint connections; /* streams handed to this loop by listeners */
 
     /* Only on the loop. */
+    struct sendable_pipe by_reference;
     void *engine;       /* the engine's state, from ops->open */
     uint64_t now_ns;    /* at the begin of this turn */
     struct fiber *self; /* the running fiber; NULL in the loop itself */

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "rt/real.h"
 #include "rt/sanitize.h"
+#include "rt/sendable.h"
 
 /* ---- addresses ---- */
 
@@ -97,11 +98,11 @@ call_recv(int fd, void *buf, size_t len)
 }
 
 static ssize_t
-call_sendmsg(int fd, const struct msghdr *msg)
+call_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
     if (FB_ASAN || FB_TSAN)
-        return sendmsg(fd, msg, MSG_NOSIGNAL);
-    return syscall(SYS_sendmsg, fd, msg, MSG_NOSIGNAL);
+        return sendmsg(fd, msg, MSG_NOSIGNAL | flags);
+    return syscall(SYS_sendmsg, fd, msg, MSG_NOSIGNAL | flags);
 }
 
 static ssize_t
@@ -116,17 +117,50 @@ try_recv(struct stream *s, void *buf, size_t len)
 }
 
 static ssize_t
-try_sendv(struct stream *s, const struct iovec *iov, int count)
+send_copied(int fd, const struct iovec *iov, int count, int flags)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov,
                          .msg_iovlen = (size_t)count};
-    int fd = socket_of(s)->watch.fd;
     ssize_t n;
 
     do {
-        n = call_sendmsg(fd, &msg);
+        n = call_sendmsg(fd, &msg, flags);
     } while (n < 0 && errno == EINTR);
     return n >= 0 ? n : -errno;
+}
+
+static size_t
+bytes_of(const struct iovec *iov, int count)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < count; i++)
+        len += iov[i].iov_len;
+    return len;
+}
+
+/* Pieces that lie in memory which sockets may refer to go by reference, what stands before the first of them by copy: in one
+ * segment with its beginning. Nothing is held back behind it. */
+static ssize_t
+try_sendv(struct stream *s, const struct iovec *iov, int count)
+{
+    int fd = socket_of(s)->watch.fd, copied = 0;
+    ssize_t n = 0, more;
+
+    while (copied < count && !sendable_has(iov[copied].iov_base, iov[copied].iov_len))
+        copied++;
+    if (copied == count)
+        return send_copied(fd, iov, count, 0);
+    if (copied > 0) {
+        n = send_copied(fd, iov, copied, MSG_MORE);
+        if (n < 0 || (size_t)n < bytes_of(iov, copied))
+            return n;
+    }
+    more = sendable_send(&s->loop->by_reference, fd, iov[copied].iov_base,
+                         iov[copied].iov_len);
+    if (more == -ENOSYS)
+        more = send_copied(fd, iov + copied, count - copied, 0);
+    return more >= 0 ? n + more : n > 0 ? n : more;
 }
 
 static int

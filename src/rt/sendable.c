@@ -1,0 +1,191 @@
+#include "rt/sendable.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "rt/bigmem.h"
+
+#define REGIONS 4 /* a node has one; tests have more */
+
+struct sendable {
+    char *at; /* owned */
+    size_t bytes;
+};
+
+/* Where sockets look. `bytes` is 0 while an entry changes. */
+static struct region {
+    _Atomic uintptr_t at; /* 0: free */
+    _Atomic size_t bytes;
+} regions[REGIONS];
+
+/* Regions beyond the table are sent by copy. */
+static void
+publish(const struct sendable *s)
+{
+    for (unsigned i = 0; i < REGIONS; i++) {
+        uintptr_t none = 0;
+
+        if (atomic_compare_exchange_strong(&regions[i].at, &none, (uintptr_t)s->at)) {
+            atomic_store(&regions[i].bytes, s->bytes);
+            return;
+        }
+    }
+}
+
+static void
+withdraw(const struct sendable *s)
+{
+    for (unsigned i = 0; i < REGIONS; i++) {
+        if (atomic_load(&regions[i].at) != (uintptr_t)s->at)
+            continue;
+        atomic_store(&regions[i].bytes, 0);
+        atomic_store(&regions[i].at, 0);
+    }
+}
+
+/* Another region may take the entry's place while it is looked at. */
+static bool
+lies_in(const struct region *r, uintptr_t at)
+{
+    uintptr_t from = atomic_load_explicit(&r->at, memory_order_acquire);
+    size_t bytes = atomic_load_explicit(&r->bytes, memory_order_acquire);
+
+    return at - from < bytes && atomic_load(&r->at) == from;
+}
+
+struct sendable *
+sendable_new(size_t bytes)
+{
+    struct sendable *s = xcalloc(1, sizeof *s);
+
+    s->bytes = align_up(bytes, SENDABLE_PAGE);
+    s->at = bigmem_new(s->bytes);
+    publish(s);
+    return s;
+}
+
+char *
+sendable_at(const struct sendable *s)
+{
+    return s->at;
+}
+
+void
+sendable_release(struct sendable *s, void *at, size_t bytes)
+{
+    uintptr_t from = align_up((uintptr_t)at, SENDABLE_PAGE),
+              to = align_down((uintptr_t)at + bytes, SENDABLE_PAGE);
+
+    assert((char *)at >= s->at && bytes <= s->bytes);
+    if (to > from && madvise((void *)from, to - from, MADV_DONTNEED) != 0)
+        abort(); /* what was sent would be written over */
+}
+
+void
+sendable_free(struct sendable **sp)
+{
+    struct sendable *s = *sp;
+
+    *sp = NULL;
+    if (s == NULL)
+        return;
+    withdraw(s);
+    bigmem_free(s->at, s->bytes);
+    free(s);
+}
+
+bool
+sendable_has(const void *at, size_t len)
+{
+    bool found = false;
+
+    for (unsigned i = 0; i < REGIONS && len >= RT_BY_REFERENCE; i++)
+        found = found || lies_in(&regions[i], (uintptr_t)at);
+    return found;
+}
+
+/* ---- sending ---- */
+
+#define PIPE_BYTES (1u << 20) /* what an unprivileged process may ask for */
+#define PIPE_LEAST (256u << 10)
+
+static bool
+open_pipe(struct sendable_pipe *p)
+{
+    int fds[2], room;
+
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
+        return false;
+    p->out = fds[0];
+    p->in = fds[1];
+    p->nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    p->open = true;
+    room = fcntl(p->in, F_SETPIPE_SZ, PIPE_BYTES);
+    p->room = room > 0 ? (size_t)room : 0;
+    return p->nowhere >= 0 && p->room >= PIPE_LEAST;
+}
+
+void
+sendable_pipe_close(struct sendable_pipe *p)
+{
+    if (!p->open)
+        return;
+    close(p->in);
+    close(p->out);
+    if (p->nowhere >= 0)
+        close(p->nowhere);
+    p->open = false;
+}
+
+/* From now on everything is copied. */
+static ssize_t
+give_up(struct sendable_pipe *p)
+{
+    sendable_pipe_close(p);
+    p->useless = true;
+    return -ENOSYS;
+}
+
+/* False: it can't be emptied. */
+static bool
+throw_away(struct sendable_pipe *p, size_t left)
+{
+    while (left > 0) {
+        ssize_t n = splice(p->out, NULL, p->nowhere, NULL, left, SPLICE_F_NONBLOCK);
+
+        if (n <= 0 && errno != EINTR)
+            return false;
+        left -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+ssize_t
+sendable_send(struct sendable_pipe *p, int fd, const void *at, size_t len)
+{
+    struct iovec v = {(void *)(uintptr_t)at, len};
+    ssize_t put, sent;
+
+    if (p->useless || (!p->open && !open_pipe(p)))
+        return give_up(p);
+    v.iov_len = MIN(len, p->room);
+    put = vmsplice(p->in, &v, 1, SPLICE_F_NONBLOCK);
+    if (put <= 0)
+        return give_up(p);
+    do {
+        sent = splice(p->out, NULL, fd, NULL, (size_t)put, SPLICE_F_NONBLOCK);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0)
+        sent = errno == EINVAL ? -ENOSYS : -errno;
+    if (!throw_away(p, (size_t)(put - (sent > 0 ? sent : 0))))
+        sendable_pipe_close(p); /* there will be another */
+    return sent == -ENOSYS ? give_up(p) : sent;
+}

@@ -1,0 +1,39 @@
+/* sendable: memory that sockets may be given by reference.
+ *
+ * Bytes that lie in such a region are sent (rt_sendv) by vmsplice() and splice() where a piece is at least RT_BY_REFERENCE
+ * long: the socket, and over loopback or veth the receiver, then holds our pages long after the call, after the peer has
+ * acknowledged, after the connection has ended. So a page that was sent is never written again: its owner gives it back
+ * first (sendable_release), and writes into a fresh one that comes in its place. The memory is private, so what is given
+ * back is only unmapped: who holds the page keeps what is in it.
+ *
+ * Where the kernel does not do it (or a sandbox forbids it) the bytes are copied, as all others are. Any thread. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#define SENDABLE_PAGE   4096u
+#define RT_BY_REFERENCE (64u << 10) /* bytes; below, copying costs less */
+
+struct sendable;
+/* Zeroed, touched only as it fills, on huge pages where the kernel gives them. Never NULL: stops the process when there is no
+ * address space. */
+struct sendable *sendable_new(size_t bytes);
+char *sendable_at(const struct sendable *s);
+/* Whole pages inside are given back to the system and read as zeros from then on. No send of them is still running. */
+void sendable_release(struct sendable *s, void *at, size_t bytes);
+void sendable_free(struct sendable **sp); /* NULL is fine */
+
+/* ---- inside rt ---- */
+
+/* One a loop, zeros at first: a pipe, empty between two calls, and where what a socket did not take is thrown away. */
+struct sendable_pipe {
+    int in, out, nowhere;
+    size_t room;
+    bool open, useless;
+};
+/* Are these bytes to be sent by reference? */
+bool sendable_has(const void *at, size_t len);
+/* Gives them to a socket: how many it took, -EAGAIN, or another negative errno; -ENOSYS: they must be copied. */
+ssize_t sendable_send(struct sendable_pipe *p, int fd, const void *at, size_t len);
+void sendable_pipe_close(struct sendable_pipe *p);

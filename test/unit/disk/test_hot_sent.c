@@ -1,0 +1,204 @@
+/* What was sent from the hot set arrives as it was, however late it is read and whatever has taken its place meanwhile: a socket
+ * may hold our pages long after the call. Protects V1. */
+#include "disk/hot.h"
+#include "rt/net.h"
+#include "rt/sendable.h"
+#include "unit/rt/engines.h"
+
+#define SOON  deadline_in_ms(20000)
+#define PIECE (200u << 10) /* neither all of a piece nor whole pages: */
+#define ODD   77u
+
+static char *scratch;
+
+static struct content_id
+id_of(unsigned n)
+{
+    struct content_id id = {{0}};
+
+    memcpy(id.bytes, &n, sizeof n);
+    return id;
+}
+
+static uint32_t
+make(unsigned n, char *out)
+{
+    uint32_t len = PIECE + n % 7 * 4096 + ODD;
+
+    memset(out, (int)(n * 131), len);
+    for (uint32_t i = 0; i < len; i += 64)
+        out[i] = (char)(i / 64);
+    return len;
+}
+
+static void
+add(struct hot *h, unsigned n)
+{
+    struct content_id id = id_of(n);
+    uint32_t len = make(n, scratch);
+
+    hot_add(h, &id, 0, scratch, len);
+}
+
+static void
+meet(struct stream **a, struct stream **b)
+{
+    struct listener *l = NULL;
+    struct errbuf eb = {{0}};
+
+    REQUIRE(rt_listen("127.0.0.1", 0, NULL, &l, &eb) == ERR_OK);
+    REQUIRE(rt_connect("127.0.0.1", rt_listener_port(l), SOON, a, &eb) == ERR_OK);
+    REQUIRE(rt_accept(l, SOON, b, &eb) == ERR_OK);
+    rt_listener_close(&l);
+}
+
+static void
+send_piece(struct hot *h, struct stream *to, unsigned n)
+{
+    struct content_id id = id_of(n);
+    struct hot_pin pin;
+
+    REQUIRE(hot_get(h, &id, 0, &pin));
+    CHECK(rt_send(to, pin.at, pin.len, SOON, NULL) == ERR_OK);
+    hot_unpin(h, &pin);
+}
+
+static void
+hear_piece(struct stream *from, unsigned n)
+{
+    uint32_t len = make(n, scratch), at = 0;
+    char got[8192];
+
+    while (at < len) {
+        size_t more = 0;
+
+        REQUIRE(rt_recv(from, got, MIN(sizeof got, len - at), SOON, &more, NULL) ==
+                ERR_OK);
+        REQUIRE(more > 0);
+        CHECK(memcmp(got, scratch + at, more) == 0);
+        at += (uint32_t)more;
+    }
+}
+
+/* Sent, taken out by others, written over, and only then read. */
+static void
+late_readers(void *arg)
+{
+    struct hot *h = hot_new(MIB(2));
+    struct stream *a, *b;
+    unsigned next = 1000;
+
+    (void)arg;
+    scratch = xmalloc(HOT_PIECE + 8192);
+    meet(&a, &b);
+    for (unsigned n = 0; n < 20; n++) {
+        struct content_id id = id_of(n);
+        struct hot_pin pin;
+
+        add(h, n);
+        send_piece(h, a, n);
+        for (unsigned others = 0; others < 3 * MIB(2) / PIECE; others++)
+            add(h, next++); /* the ring comes by three times */
+        CHECK(!hot_get(h, &id, 0, &pin));
+        hear_piece(b, n);
+    }
+    rt_stream_close(&a);
+    rt_stream_close(&b);
+    hot_free(&h);
+    free(scratch);
+}
+REAL_CASE(test_late_readers_get_what_was_sent, 1, late_readers)
+
+/* One piece is more than the socket has room for: the rest waits, and what the pipe held is sent again. */
+struct slow {
+    struct stream *to;
+    const char *at;
+    uint32_t len;
+};
+
+static void
+send_all(void *arg)
+{
+    struct slow *s = arg;
+
+    for (unsigned i = 0; i < 40; i++)
+        CHECK(rt_send(s->to, s->at, s->len, SOON, NULL) == ERR_OK);
+}
+
+static const char *
+pin_again(struct hot *h, struct hot_pin *pin)
+{
+    struct content_id id = id_of(3);
+
+    CHECK(hot_get(h, &id, 0, pin));
+    return pin->at;
+}
+
+static void
+slow_readers(void *arg)
+{
+    struct hot *h = hot_new(MIB(2));
+    struct stream *a, *b;
+    struct rt_group sender;
+    struct content_id id = id_of(3);
+    struct hot_pin pin;
+    struct slow s;
+    enum err rc;
+
+    (void)arg;
+    scratch = xmalloc(HOT_PIECE + 8192);
+    meet(&a, &b);
+    add(h, 3);
+    REQUIRE(hot_get(h, &id, 0, &pin));
+    s = (struct slow){a, pin.at, pin.len};
+    rt_group_begin(&sender);
+    REQUIRE(rt_group_start(&sender, send_all, &s) == ERR_OK);
+    for (unsigned i = 0; i < 40; i++) {
+        if (i % 10 == 0)
+            CHECK(rt_sleep_ms(5) == ERR_OK);
+        hear_piece(b, 3);
+    }
+    rt_group_join(&sender);
+    hot_unpin(h, &pin);
+    rt_stream_close(&b);
+    rc = ERR_OK;
+    for (unsigned i = 0; i < 1000 && rc == ERR_OK; i++) { /* until the reset is here */
+        rc = rt_send(a, pin_again(h, &pin), PIECE, SOON, NULL);
+        hot_unpin(h, &pin);
+    }
+    CHECK(rc != ERR_OK);
+    hot_free(&h);
+    rt_stream_close(&a);
+    free(scratch);
+}
+REAL_CASE(test_slow_readers_get_all_of_it, 1, slow_readers)
+
+static void
+test_regions_come_and_go(void)
+{
+    struct sendable *many[20];
+
+    for (unsigned i = 0; i < ARRAY_LEN(many); i++) {
+        many[i] = sendable_new(MIB(1));
+        CHECK(i > 3 || sendable_has(sendable_at(many[i]), RT_BY_REFERENCE));
+        CHECK(!sendable_has(sendable_at(many[i]), RT_BY_REFERENCE - 1));
+        CHECK(!sendable_has(many, RT_BY_REFERENCE));
+    }
+    for (unsigned i = 0; i < ARRAY_LEN(many); i++) {
+        const char *at = sendable_at(many[i]);
+
+        sendable_free(&many[i]);
+        CHECK(!sendable_has(at, RT_BY_REFERENCE));
+    }
+    sendable_free(&many[0]);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_late_readers_get_what_was_sent);
+    RUN(test_slow_readers_get_all_of_it);
+    RUN(test_regions_come_and_go);
+    return check_done();
+}
