@@ -15,13 +15,14 @@ import threading
 import pytest
 from rigs import forebay as forebay_rig
 from rigs.fakeremote import FakeRemote
+from rigs.process import PATIENCE
 
 import plain
-from test_cold import HASTY, attach, wait_for
+from test_cold import PATIENT, attach, wait_for
 
 KIB = 1024
 CHUNK = 512 * KIB
-SMALL = {**HASTY, "cache.large": "1MiB", "cache.chunk": "512KiB"}
+SMALL = {**PATIENT, "cache.large": "1MiB", "cache.chunk": "512KiB"}
 BUCKET = "remote"
 SIZE = 7 * CHUNK + 12_345
 
@@ -55,7 +56,7 @@ class Remote(FakeRemote):
             self.waiting += 1
             self.most = max(self.most, self.waiting)
         if first is not None and self.held(first):
-            self.gate.wait(30)
+            self.gate.wait(PATIENCE)
         with self.lock:
             self.waiting -= 1
         try:
@@ -201,9 +202,7 @@ def test_a_slow_reader_bounds_what_is_fetched(tier):
         wait_for(lambda: len(remote.ranges) >= 9 and remote.waiting == 0, "the window")
         fetched = max(first for first in remote.ranges if first is not None) // CHUNK
         assert fetched < 30  # sockets hold some megabytes, the window is four
-    wait_for(lambda: remote.waiting == 0, "the end of what is under way")
-    seen = len(remote.ranges)
-    assert part(process, 0, 9, "long").body == body_of("long", 60 * CHUNK)[:10] and len(remote.ranges) == seen
+    assert part(process, 0, 9, "long").body == body_of("long", 60 * CHUNK)[:10] and remote.ranges.count(0) == 1
 
 
 def test_a_reader_that_leaves_ends_what_only_it_wanted(tier):
@@ -375,7 +374,7 @@ def test_a_removed_bucket_takes_its_pieces_along(tier):
     process, _ = tier
     whole(process)
     assert plain.ask(process.port, "DELETE", BUCKET).status == 204
-    wait_for(lambda: pieces_here(process) == 0, "its pieces to go", timeout=60)
+    wait_for(lambda: pieces_here(process) == 0, "its pieces to go")
 
 
 def test_prefetch_brings_the_pieces_that_are_missing(tier):
@@ -438,7 +437,7 @@ def test_killed_while_pieces_come(start_forebay, remote, point):
             plain.get(process.port, BUCKET, "k", headers={"x-forebay-latest": "1"})
         except Exception:  # noqa: BLE001
             pass
-    assert process.popen.wait(30) == -9, f"nobody passed {point}"
+    assert process.popen.wait(PATIENCE) == -9, f"nobody passed {point}"
     process = start_forebay("node", settings=SMALL)
     body = plain.get(process.port, BUCKET, "k", headers={"x-forebay-latest": "1"}).body
     assert body == body_of(shown)

@@ -14,7 +14,7 @@ from rigs.connectproxy import ConnectProxy
 from rigs.fakeremote import FakeRemote
 
 import plain
-from test_cold import HASTY, attach
+from test_cold import HASTY, PATIENT, attach
 from test_jobs import cli
 
 NAME = "s3.example.test"  # which only the proxy can resolve
@@ -55,7 +55,7 @@ def planted_nowhere(process, text):
 def test_http_through_a_proxy_of_the_environment(start_forebay, fake):
     body = fill(fake)
     with ConnectProxy(user=USER, names={f"{NAME}:80": ("127.0.0.1", fake.port)}) as proxy:
-        process = start_forebay(settings=HASTY, env={"HTTP_PROXY": proxy.url})
+        process = start_forebay(settings=PATIENT, env={"HTTP_PROXY": proxy.url})
         done = attach(process, "there", f"http://{NAME}")
         assert done.returncode == 0, done.stderr
         reply = plain.get(process.port, "there", "key")
@@ -74,7 +74,7 @@ def test_https_through_tunnels(start_forebay, tls_remote, tmp_path):
     secret = tmp_path / "proxy-credentials"
     secret.write_text("corp:pass%w0rd\n")
     with ConnectProxy(user="corp:pass%w0rd", names={f"{NAME}:443": ("127.0.0.1", remote.port)}) as proxy:
-        settings = {**HASTY, "backend.https_proxy": f"http://127.0.0.1:{proxy.port}", "backend.proxy_credentials": secret, "backend.ca_file": authority}
+        settings = {**PATIENT, "backend.https_proxy": f"http://127.0.0.1:{proxy.port}", "backend.proxy_credentials": secret, "backend.ca_file": authority}
         secret.chmod(0o644)
         with pytest.raises(Exception, match="chmod 600"):
             start_forebay("refused", settings=settings)
@@ -125,7 +125,7 @@ def test_what_goes_without(start_forebay, fake):
     """Loopback and NO_PROXY never go through it, and whoever has keys for machines is asked directly."""
     fill(fake)
     with ConnectProxy() as proxy:
-        process = start_forebay(settings=HASTY, env={"HTTP_PROXY": proxy.url, "HTTPS_PROXY": proxy.url, "NO_PROXY": ".example.test", "AWS_EC2_METADATA_DISABLED": "false", "AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent"})
+        process = start_forebay(settings={**HASTY, "backend.timeout": "2m"}, env={"HTTP_PROXY": proxy.url, "HTTPS_PROXY": proxy.url, "NO_PROXY": ".example.test", "AWS_EC2_METADATA_DISABLED": "false", "AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent"})
         done = attach(process, "there", fake.endpoint)
         assert done.returncode == 0, done.stderr
         assert plain.get(process.port, "there", "key").status == 200
