@@ -198,7 +198,9 @@ def test_a_slow_reader_bounds_what_is_fetched(tier):
     with socket.create_connection(("127.0.0.1", process.port)) as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * KIB)
         reader.sendall(f"GET /{BUCKET}/long HTTP/1.1\r\nHost: 127.0.0.1:{process.port}\r\n\r\n".encode())
-        assert reader.recv(1000).startswith(b"HTTP/1.1 200")
+        got = len(reader.recv(1000))
+        while got < CHUNK + KIB:  # the first is whole: it is kept when the reader leaves
+            got += len(reader.recv(64 * KIB))
         wait_for(lambda: len(remote.ranges) >= 9 and remote.waiting == 0, "the window")
         fetched = max(first for first in remote.ranges if first is not None) // CHUNK
         assert fetched < 30  # sockets hold some megabytes, the window is four
