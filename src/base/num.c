@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -172,16 +173,44 @@ num_duration_ms(struct span text, uint64_t *out, struct errbuf *eb)
 }
 
 const char *
-num_size_text(uint64_t bytes, char out[NUM_SIZE_TEXT])
+num_size_in(uint64_t bytes, enum num_units units, char out[NUM_SIZE_TEXT])
 {
-    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double v = (double)bytes;
+    static const char *const names[][7] = {
+        [NUM_IEC] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"},
+        [NUM_SI] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"}};
+    double step = units == NUM_SI ? 1000 : 1024, v = (double)bytes;
     size_t unit = 0;
 
-    while (v >= 1023.95 && unit + 1 < ARRAY_LEN(names)) { /* what would print as 1024.0 */
-        v /= 1024;
+    if (units == NUM_RAW) {
+        snprintf(out, NUM_SIZE_TEXT, "%" PRIu64, bytes);
+        return out;
+    }
+    /* What would print as 1024.0 is one of the next. */
+    while (v >= step - 0.05 && unit + 1 < ARRAY_LEN(names[0])) {
+        v /= step;
         unit++;
     }
-    snprintf(out, NUM_SIZE_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", v, names[unit]);
+    snprintf(out, NUM_SIZE_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", v,
+             names[units][unit]);
     return out;
+}
+
+const char *
+num_size_text(uint64_t bytes, char out[NUM_SIZE_TEXT])
+{
+    return num_size_in(bytes, NUM_IEC, out);
+}
+
+enum err
+num_units_parse(const char *text, enum num_units *out)
+{
+    static const char *const names[] = {
+        [NUM_IEC] = "iec", [NUM_SI] = "si", [NUM_RAW] = "raw"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum num_units)i;
+            return ERR_OK;
+        }
+    return ERR_BAD_REQUEST;
 }

@@ -16,8 +16,13 @@ enum err num_size(struct span text, uint64_t *out, struct errbuf *eb) MUST_CHECK
 enum err num_duration_ms(struct span text, uint64_t *out, struct errbuf *eb) MUST_CHECK;
 
 /* Sizes for people: "1.2 MiB", "512 B". Returns out. */
-#define NUM_SIZE_TEXT 16
+#define NUM_SIZE_TEXT 24
 const char *num_size_text(uint64_t bytes, char out[NUM_SIZE_TEXT]);
+/* In units of 1,024 (as above), of 1,000 ("1.5 MB"), or "1500000". */
+enum num_units { NUM_IEC, NUM_SI, NUM_RAW };
+const char *num_size_in(uint64_t bytes, enum num_units units, char out[NUM_SIZE_TEXT]);
+/* "iec", "si", "raw". ERR_BAD_REQUEST. */
+enum err num_units_parse(const char *text, enum num_units *out) MUST_CHECK;
 
 /* Times are nanoseconds or seconds since 1970, UTC. No locale, no time zone. */
 #define NUM_DATE_TEXT 40

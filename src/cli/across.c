@@ -1,5 +1,5 @@
-/* across: from key to key. The server copies by itself, in parts where it is large; a server that does not do that gets the bytes
- * through here. */
+/* across: from key to key. The server copies by itself, in parts where it is large; a server that does not do that, and another
+ * server, get the bytes through here (between.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,6 @@ struct across {
     struct span upload_id, etag;
     struct s3_part *done;
     uint32_t count, next;
-    struct s3_call *put; /* of what passes through here */
     enum err rc;
     struct errbuf *eb;
 };
@@ -148,44 +147,14 @@ in_parts(struct across *x)
     return rc;
 }
 
-/* ---- through here ---- */
-
-static enum err
-to_put(void *arg, const char *at, size_t len, struct errbuf *eb)
-{
-    struct across *x = arg;
-
-    progress_bytes(&x->f->progress, len);
-    return s3_write(x->put, at, len, eb);
-}
-
-static enum err
-through_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
-{
-    struct across *x = arg;
-    struct s3_header headers[1] = {{SPAN("content-type"), x->info.content_type}};
-    struct s3_put put = {.bucket = span_of(x->it->to_bucket),
-                         .key = span_of(x->it->to),
-                         .size = x->info.size,
-                         .headers = headers,
-                         .header_count = x->info.content_type.len > 0};
-    enum err rc = s3_put_begin(x->f->s->s3, &put, &x->put, eb);
-
-    if (rc == ERR_OK)
-        rc = transfer_stream(x->f->s, span_of(x->it->from_bucket), span_of(x->it->from),
-                             NULL, to_put, x, eb);
-    if (rc == ERR_OK)
-        rc = s3_put_finish(x->put, x->a, &x->etag, f, eb);
-    s3_end(&x->put);
-    return rc;
-}
-
 enum err
 transfer_across(struct flow *f, const struct item *it, struct errbuf *eb)
 {
     struct across x = {.f = f, .it = it, .eb = eb};
     enum err rc = ERR_OK;
 
+    if (f->s->to != f->s->s3)
+        return transfer_between(f, it, eb);
     if (strcmp(it->from_bucket, it->to_bucket) == 0 && strcmp(it->from, it->to) == 0)
         return err_set(eb, ERR_BAD_REQUEST, "source and target are the same object");
     x.a = arena_new(KIB(64), MIB(64));
@@ -205,9 +174,9 @@ transfer_across(struct flow *f, const struct item *it, struct errbuf *eb)
         if (rc == ERR_OK)
             progress_bytes(&f->progress, x.info.size);
         if (rc == ERR_NOT_BUILT || rc == ERR_NOT_ALLOWED) {
-            rc = flow_try(f, head_attempt, &x, eb);
-            if (rc == ERR_OK)
-                rc = flow_try(f, through_attempt, &x, eb);
+            if (!it->known)
+                f->progress.total_bytes -= x.info.size; /* it is counted there again */
+            rc = transfer_between(f, it, eb);
         }
     }
     arena_free(&x.a);

@@ -21,7 +21,7 @@ static const struct advice {
     {ERR_NO_UPLOAD, "E1005", "the upload in parts is not there any more",
      "give the command with --restart"},
     {ERR_DENIED, "E1101", "the keys, or the file system, do not allow it",
-     "forebay env says which keys are used; --profile chooses others"},
+     "forebay env --origin says which keys are used; --profile chooses others"},
     {ERR_QUOTA, "E1102", "the bucket's quota is used up",
      "delete something, or: forebay bucket set BUCKET --quota-bytes SIZE"},
     {ERR_NOT_ALLOWED, "E1103", "the server does not do that to this", "see docs/s3.md"},
@@ -86,8 +86,9 @@ advice_print(enum err rc, const struct session *s)
                 "(FOREBAY-%s)\n",
                 s->endpoint, a->code);
     else
-        fprintf(stderr, "  %c%s. (FOREBAY-%s)\n", a->next[0] & ~0x20, a->next + 1,
-                a->code);
+        fprintf(stderr, "  %c%s. (FOREBAY-%s)\n",
+                strncmp(a->next, "forebay ", 8) == 0 ? 'f' : a->next[0] & ~0x20,
+                a->next + 1, a->code);
 }
 
 static void

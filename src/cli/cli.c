@@ -1,6 +1,9 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum exit_code
 cli_exit_of(enum err rc)
@@ -46,10 +49,36 @@ cli_exit_of(enum err rc)
     return EXIT_DIFFERS;
 }
 
+static bool
+is_set(const char *name)
+{
+    const char *v = getenv(name);
+
+    return v != NULL && v[0] != '\0';
+}
+
+const char *
+cli_paint(FILE *to, enum cli_paint p)
+{
+    static const char *const escapes[] = {[PAINT_OFF] = "\033[0m",
+                                          [PAINT_BAD] = "\033[31m",
+                                          [PAINT_GOOD] = "\033[32m",
+                                          [PAINT_PLACE] = "\033[34m"};
+    const char *term = getenv("TERM"), *force = getenv("CLICOLOR_FORCE");
+    bool forced = force != NULL && strcmp(force, "0") != 0 && force[0] != '\0';
+
+    if (is_set("NO_COLOR"))
+        return "";
+    if (!forced && (isatty(fileno(to)) != 1 || term == NULL || strcmp(term, "dumb") == 0))
+        return "";
+    return escapes[p];
+}
+
 enum exit_code
 cli_fail(enum err rc, const struct errbuf *eb)
 {
-    fprintf(stderr, "forebay: %s\n", eb->text[0] != '\0' ? eb->text : err_name(rc));
+    fprintf(stderr, "%sforebay:%s %s\n", cli_paint(stderr, PAINT_BAD),
+            cli_paint(stderr, PAINT_OFF), eb->text[0] != '\0' ? eb->text : err_name(rc));
     return cli_exit_of(rc);
 }
 

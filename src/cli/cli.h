@@ -2,6 +2,8 @@
  * to stderr. Exit codes as users expect of every verb:
  */
 #pragma once
+#include <stdio.h>
+
 #include "base/err.h"
 #include "conf/flags.h"
 
@@ -16,6 +18,10 @@ enum exit_code {
     EXIT_INTERRUPTED = 7,
 };
 enum exit_code cli_exit_of(enum err rc);
+
+/* The escape that paints what follows on this stream; "" unless it is a terminal (NO_COLOR, CLICOLOR_FORCE, TERM=dumb). */
+enum cli_paint { PAINT_OFF, PAINT_BAD, PAINT_GOOD, PAINT_PLACE };
+const char *cli_paint(FILE *to, enum cli_paint p);
 
 /* "forebay: sentence" on stderr; returns the exit code that fits. */
 enum exit_code cli_fail(enum err rc, const struct errbuf *eb);
@@ -35,6 +41,7 @@ extern const struct cli_group cli_disk_group; /* disk.c has the list */
 extern const struct cli_group cli_user_group; /* user.c */
 extern const struct cli_verb cli_share;
 extern const struct cli_verb cli_pin, cli_unpin, cli_evict, cli_secrets;
+extern const struct cli_verb cli_ping, cli_ready, cli_doctor;
 extern const struct cli_verb cli_prefetch, cli_jobs, cli_wait, cli_cancel;
 extern const struct cli_verb cli_serve, cli_config, cli_version, cli_tls;
 extern const struct cli_verb cli_mb, cli_rb, cli_bucket, cli_ls, cli_cp, cli_put, cli_get;

@@ -15,7 +15,7 @@
          false},                                                                         \
         {"no-follow", 0, NULL, "leave symbolic links of a local source out", false},     \
         {"latest", 0, NULL, "of attached buckets: the remote is asked first", false},    \
-        SELECT_FLAGS, PARALLEL_FLAG, SESSION_FLAGS,                                      \
+        TO_FLAGS, SELECT_FLAGS, PARALLEL_FLAG, SESSION_FLAGS,                            \
     {                                                                                    \
         NULL, 0, NULL, NULL, false                                                       \
     }
@@ -30,6 +30,7 @@ static const char *const examples[] = {
     "forebay cp 's3://train/shard-{000..099}.tar' .",
     "forebay cp 's3://train/**.jpg' /data/ --exclude 'tmp*'",
     "tar c images | forebay cp - s3://train/images.tar",
+    "forebay cp -r s3://train s3://train --to-profile backup",
     NULL,
 };
 static const struct verb cp = {.name = "cp",
@@ -198,6 +199,11 @@ on_name(void *arg, const char *text, struct errbuf *eb)
     if (!from.remote && !p->dest.remote)
         return err_set(eb, ERR_BAD_REQUEST, "neither \"%s\" nor \"%s\" is on a server",
                        text, p->to);
+    if (p->f->s->to != p->f->s->s3 && !(from.remote && p->dest.remote))
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "--to-endpoint-url and --to-profile are for copies from server to "
+                       "server; --endpoint-url names the one of \"%s\"",
+                       from.remote ? text : p->to);
     if (from.remote && from.key.len == 0 && !p->recursive)
         return err_set(eb, ERR_BAD_REQUEST, "\"%s\" names a bucket; -r copies all of it",
                        text);

@@ -65,7 +65,8 @@ tell(struct differing *d, char mark, const struct pair *p)
         return;
     }
     a = arena_new(KIB(4), MIB(1));
-    printf("%c %.*s\n", mark, SPAN_ARG(name_shown(e->name, a)));
+    printf("%s%c%s %.*s\n", cli_paint(stdout, mark == '>' ? PAINT_GOOD : PAINT_BAD), mark,
+           cli_paint(stdout, PAINT_OFF), SPAN_ARG(name_shown(e->name, a)));
     arena_free(&a);
 }
 

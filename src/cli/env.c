@@ -9,11 +9,13 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/session.h"
+#include "cli/settings.h"
 
 static const struct flag flags[] = {
     {"credentials", 0, "FILE",
      "keys from this file; else the server says where its own are", false},
     {"format", 0, "shell|dotenv|json", "what is printed", false},
+    {"origin", 0, NULL, "say instead what is used, and where each was said", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -21,6 +23,7 @@ static const char *const examples[] = {
     "eval $(forebay env)",
     "eval $(forebay env --credentials data/.forebay/credentials)",
     "forebay env --format dotenv > .env",
+    "forebay env --origin",
     NULL,
 };
 static const struct verb verb = {.name = "env",
@@ -103,61 +106,80 @@ ask_server(struct session *s)
     return EXIT_OK_;
 }
 
-/* --credentials, FOREBAY_* or --profile, the server's own file, the AWS chain: the first that has keys. */
-static enum err
-find_keys(const struct args *a, struct s3_credentials *keys, char **region, bool *found,
-          struct errbuf *eb)
+static bool
+is_aws(const struct settings *s)
 {
-    const char *profile = args_value(a, "profile"), *file = args_value(a, "credentials");
-    char *told = NULL;
-    enum err rc = ERR_OK;
+    return !s->has_keys || strncmp(s->keys_how, "AWS", 3) == 0;
+}
 
-    if (file == NULL && profile == NULL && getenv("FOREBAY_ACCESS_KEY_ID") == NULL) {
+/* --credentials; else flags, the environment, a profile; and before those of AWS's tools the server's own keys. */
+static enum err
+find(const struct args *a, struct settings *out, struct errbuf *eb)
+{
+    const char *file = args_value(a, "credentials");
+    char *told = NULL;
+    enum err rc = settings_find(a, &settings_first, false, out, eb);
+
+    if (rc == ERR_OK && file == NULL && is_aws(out) && args_value(a, "profile") == NULL) {
         (void)session_run_own_keys(a, ask_server, &told);
         if (told != NULL && access(told, R_OK) == 0)
             file = told;
     }
-    if (file != NULL) {
+    if (rc == ERR_OK && file != NULL) {
+        s3_credentials_fini(&out->keys);
         setenv("AWS_SHARED_CREDENTIALS_FILE", file, 1);
-        rc =
-            s3_credentials_chain(profile != NULL ? profile : "default", keys, region, eb);
-        *found = rc == ERR_OK;
-    } else {
-        rc = session_keys(a, false, keys, region, found, eb);
+        rc = s3_credentials_chain("default", &out->keys, NULL, eb);
+        out->has_keys = rc == ERR_OK;
     }
     free(told);
     return rc;
 }
 
+static void
+print_origin(const struct settings *s)
+{
+    printf("%-10s %-30s %s\n", "endpoint", s->endpoint.value, s->endpoint.how);
+    printf("%-10s %-30s %s\n", "region", s->region.value, s->region.how);
+    printf("%-10s %-30s %s\n", "keys", s->has_keys ? s->keys.access_key : "none",
+           s->keys_how);
+    if (s->ca_bundle.value != NULL)
+        printf("%-10s %-30s %s\n", "ca bundle", s->ca_bundle.value, s->ca_bundle.how);
+    if (s->profile != NULL)
+        printf("%-10s %-30s %s\n", "profile", s->profile,
+               s->file != NULL ? s->file : "AWS's files");
+}
+
 static enum exit_code
 run(const struct args *a)
 {
-    const char *region = args_value(a, "region");
-    struct s3_credentials keys = {0};
+    struct settings s = {0};
     struct errbuf eb = {{0}};
-    char *endpoint = session_endpoint(a), *own_region = NULL;
-    struct pair pairs[10];
+    struct pair pairs[12];
     size_t n = 0;
-    bool found = false;
-    enum err rc = find_keys(a, &keys, &own_region, &found, &eb);
+    enum err rc = args_has(a, "origin")
+                      ? settings_find(a, &settings_first, false, &s, &eb)
+                      : find(a, &s, &eb);
 
-    if (rc == ERR_OK) {
-        pairs[n++] = (struct pair){"AWS_ENDPOINT_URL", endpoint};
-        pairs[n++] = (struct pair){"AWS_ENDPOINT_URL_S3", endpoint};
-        pairs[n++] = (struct pair){"S3_ENDPOINT_URL", endpoint};
-        pairs[n++] = (struct pair){"FOREBAY_ENDPOINT", endpoint};
-        region = region != NULL ? region : own_region != NULL ? own_region : "us-east-1";
-        pairs[n++] = (struct pair){"AWS_REGION", region};
-        pairs[n++] = (struct pair){"AWS_DEFAULT_REGION", region};
-        if (found) {
-            pairs[n++] = (struct pair){"AWS_ACCESS_KEY_ID", keys.access_key};
-            pairs[n++] = (struct pair){"AWS_SECRET_ACCESS_KEY", keys.secret_key};
+    if (rc == ERR_OK && args_has(a, "origin")) {
+        print_origin(&s);
+    } else if (rc == ERR_OK) {
+        pairs[n++] = (struct pair){"AWS_ENDPOINT_URL", s.endpoint.value};
+        pairs[n++] = (struct pair){"AWS_ENDPOINT_URL_S3", s.endpoint.value};
+        pairs[n++] = (struct pair){"S3_ENDPOINT_URL", s.endpoint.value};
+        pairs[n++] = (struct pair){"FOREBAY_ENDPOINT", s.endpoint.value};
+        pairs[n++] = (struct pair){"AWS_REGION", s.region.value};
+        pairs[n++] = (struct pair){"AWS_DEFAULT_REGION", s.region.value};
+        if (s.has_keys) {
+            pairs[n++] = (struct pair){"AWS_ACCESS_KEY_ID", s.keys.access_key};
+            pairs[n++] = (struct pair){"AWS_SECRET_ACCESS_KEY", s.keys.secret_key};
         }
+        if (s.has_keys && s.keys.session_token != NULL)
+            pairs[n++] = (struct pair){"AWS_SESSION_TOKEN", s.keys.session_token};
+        if (s.ca_bundle.value != NULL && strcmp(s.ca_bundle.how, "AWS_CA_BUNDLE") != 0)
+            pairs[n++] = (struct pair){"AWS_CA_BUNDLE", s.ca_bundle.value};
         rc = print_all(pairs, n, args_value(a, "format"), &eb);
     }
-    s3_credentials_fini(&keys);
-    free(own_region);
-    free(endpoint);
+    settings_fini(&s);
     return rc == ERR_OK            ? EXIT_OK_
            : rc == ERR_BAD_REQUEST ? cli_usage(&eb, &verb)
                                    : cli_fail(rc, &eb);

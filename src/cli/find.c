@@ -239,8 +239,8 @@ put_sum(struct counting *c, const char *name, uint64_t count, uint64_t bytes)
         if (c->s->output == OUTPUT_JSONL)
             putchar('\n');
         buf_clear(&c->text);
-    } else if (args_has(c->s->args, "human")) {
-        printf("%12s %10" PRIu64 " %s\n", num_size_text(bytes, size), count, name);
+    } else if (args_has(c->s->args, "human") || args_value(c->s->args, "units") != NULL) {
+        printf("%12s %10" PRIu64 " %s\n", session_size(c->s, bytes, size), count, name);
     } else {
         printf("%15" PRIu64 " %10" PRIu64 " %s\n", bytes, count, name);
     }

@@ -427,6 +427,7 @@ flow_run(struct flow *f)
 {
     struct errbuf eb = {{0}};
     struct rt_group ticker;
+    enum exit_code code;
     enum err rc = ERR_OK;
 
     begin(f);
@@ -462,7 +463,9 @@ flow_run(struct flow *f)
         return EXIT_INTERRUPTED;
     if (f->failed == 0)
         return EXIT_OK_;
-    return f->done == 0 && f->failed == 1                           ? cli_exit_of(f->rc)
-           : f->done == 0 && cli_exit_of(f->rc) == EXIT_UNAVAILABLE ? EXIT_UNAVAILABLE
-                                                                    : EXIT_DIFFERS;
+    code = cli_exit_of(f->rc);
+    return f->done == 0 &&
+                   (f->failed == 1 || code == EXIT_UNAVAILABLE || code == EXIT_DENIED)
+               ? code
+               : EXIT_DIFFERS;
 }

@@ -104,7 +104,7 @@ put_size(const struct listing *l, uint64_t bytes)
     char size[NUM_SIZE_TEXT];
 
     if (l->human)
-        printf(" %12s", num_size_text(bytes, size));
+        printf(" %12s", session_size(l->s, bytes, size));
     else
         printf(" %12" PRIu64, bytes);
 }
@@ -130,7 +130,11 @@ entry_line(struct listing *l, const struct found *e)
         if (l->here != NULL)
             printf(" %-6s", l->state);
     }
-    printf(" %.*s\n", SPAN_ARG(name));
+    if (e->is_prefix)
+        printf(" %s%.*s%s\n", cli_paint(stdout, PAINT_PLACE), SPAN_ARG(name),
+               cli_paint(stdout, PAINT_OFF));
+    else
+        printf(" %.*s\n", SPAN_ARG(name));
 }
 
 /* Only the parts of the name that the one before did not have. */
@@ -153,7 +157,7 @@ entry_tree(struct listing *l, const struct found *e)
         if (at >= same) {
             printf("%*s%.*s", (int)(2 * depth), "", SPAN_ARG(name_shown(part, l->a)));
             if (slash == NULL)
-                printf("  %s", l->human ? num_size_text(e->size, size) : "");
+                printf("  %s", l->human ? session_size(l->s, e->size, size) : "");
             putchar('\n');
         }
         depth++;
@@ -227,10 +231,10 @@ summarize(const struct listing *l)
     char size[NUM_SIZE_TEXT];
 
     printf("%" PRIu64 " objects, %s (%" PRIu64 " bytes)\n", l->count,
-           num_size_text(l->bytes, size), l->bytes);
+           session_size(l->s, l->bytes, size), l->bytes);
     if (l->here != NULL)
         printf("%" PRIu64 " of them here, %s (%" PRIu64 " bytes)\n", l->here_count,
-               num_size_text(l->here_bytes, size), l->here_bytes);
+               session_size(l->s, l->here_bytes, size), l->here_bytes);
 }
 
 static enum exit_code
@@ -238,7 +242,7 @@ act(struct session *s)
 {
     const struct args *a = s->args;
     struct listing l = {.s = s,
-                        .human = args_has(a, "human"),
+                        .human = args_has(a, "human") || args_value(a, "units") != NULL,
                         .all = args_has(a, "long"),
                         .tree = args_has(a, "tree")};
     enum err rc = select_init(

@@ -17,11 +17,12 @@ struct side {
 };
 struct pairs {
     struct side at[2];
+    struct session right; /* as the verb's, at the server of its target */
 };
 
 static enum err
-open_side(struct select *sel, const char *text, bool may_miss, struct side *side,
-          struct errbuf *eb)
+open_side(struct session *s, struct select *sel, const char *text, bool may_miss,
+          struct side *side, struct errbuf *eb)
 {
     enum err rc = place_parse(text, &side->place, eb);
 
@@ -35,8 +36,7 @@ open_side(struct select *sel, const char *text, bool may_miss, struct side *side
     if (rc == ERR_OK && !side->place.remote && !local_is_folder(text))
         return err_set(eb, local_exists(text) ? ERR_BAD_REQUEST : ERR_NOT_FOUND,
                        "\"%s\" is no folder", text);
-    return rc == ERR_OK ? walk_open(sel->s, &side->place, &sel->walk, &side->walk, eb)
-                        : rc;
+    return rc == ERR_OK ? walk_open(s, &side->place, &sel->walk, &side->walk, eb) : rc;
 }
 
 enum err
@@ -46,9 +46,12 @@ pairs_open(struct select *sel, const char *left, const char *right, struct pairs
     enum err rc;
 
     *out = xcalloc(1, sizeof **out);
-    rc = open_side(sel, left, false, &(*out)->at[0], eb);
+    (*out)->right = *sel->s;
+    if (sel->s->to != NULL)
+        (*out)->right.s3 = sel->s->to;
+    rc = open_side(sel->s, sel, left, false, &(*out)->at[0], eb);
     if (rc == ERR_OK)
-        rc = open_side(sel, right, true, &(*out)->at[1], eb);
+        rc = open_side(&(*out)->right, sel, right, true, &(*out)->at[1], eb);
     if (rc != ERR_OK)
         pairs_close(out);
     return rc;

@@ -79,13 +79,19 @@ struct removing {
     uint32_t refused, index;
 };
 
+static struct s3_client *
+client_of(const struct remover *r)
+{
+    return r->s3 != NULL ? r->s3 : r->f->s->s3;
+}
+
 static enum err
 many_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct removing *d = arg;
 
     arena_reset(d->a);
-    return s3_delete_many(d->r->f->s->s3, d->b->bucket, d->b->keys, d->b->count, d->a,
+    return s3_delete_many(client_of(d->r), d->b->bucket, d->b->keys, d->b->count, d->a,
                           &d->first, &d->refused, f, eb);
 }
 
@@ -94,7 +100,7 @@ one_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct removing *d = arg;
 
-    return s3_delete(d->r->f->s->s3, d->b->bucket, d->b->keys[d->index], f, eb);
+    return s3_delete(client_of(d->r), d->b->bucket, d->b->keys[d->index], f, eb);
 }
 
 static enum err

@@ -4,7 +4,8 @@
 
 struct remover {
     struct flow *f;
-    bool dry, tell;     /* a line for each */
+    struct s3_client *s3; /* NULL: the session's */
+    bool dry, tell;       /* a line for each */
     bool singly;        /* the server does not know DeleteObjects; found out by itself */
     struct batch *open; /* being filled */
 };

@@ -9,61 +9,15 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/advice.h"
+#include "cli/settings.h"
 #include "rt/loop.h"
-
-#define DEFAULT_ENDPOINT "http://127.0.0.1:9000"
-
-char *
-session_endpoint(const struct args *a)
-{
-    static const char *const names[] = {"FOREBAY_ENDPOINT", "AWS_ENDPOINT_URL_S3",
-                                        "AWS_ENDPOINT_URL"};
-    const char *given = args_value(a, "endpoint-url");
-
-    for (size_t i = 0; given == NULL && i < ARRAY_LEN(names); i++) {
-        const char *v = getenv(names[i]);
-
-        if (v != NULL && v[0] != '\0')
-            given = v;
-    }
-    return xstrdup(given != NULL ? given : DEFAULT_ENDPOINT);
-}
-
-enum err
-session_keys(const struct args *a, bool own_only, struct s3_credentials *out,
-             char **region, bool *found, struct errbuf *eb)
-{
-    const char *id = getenv("FOREBAY_ACCESS_KEY_ID"),
-               *secret = getenv("FOREBAY_SECRET_ACCESS_KEY");
-    const char *profile = args_value(a, "profile");
-    enum err rc;
-
-    *found = false;
-    *region = NULL;
-    if (profile == NULL && id != NULL && id[0] != '\0') {
-        if (secret == NULL || secret[0] == '\0')
-            return err_set(
-                eb, ERR_BAD_REQUEST,
-                "FOREBAY_ACCESS_KEY_ID is set, FOREBAY_SECRET_ACCESS_KEY is not");
-        *out = (struct s3_credentials){.access_key = xstrdup(id),
-                                       .secret_key = xstrdup(secret)};
-        *found = true;
-        return ERR_OK;
-    }
-    if (profile == NULL && own_only)
-        return ERR_OK;
-    rc = s3_credentials_chain(profile, out, region, eb);
-    if (rc == ERR_NOT_FOUND && profile == NULL)
-        return ERR_OK;
-    *found = rc == ERR_OK;
-    return rc;
-}
 
 struct run {
     struct session s;
     enum exit_code (*fn)(struct session *s);
     enum exit_code code;
     struct fiber *fiber;
+    struct settings settings, to;
 };
 
 static void
@@ -76,31 +30,54 @@ on_interrupt(void *arg)
 }
 
 static enum err
-make_client(struct session *s)
+make_client(struct session *s, const struct settings *c, struct s3_client **out)
 {
-    struct s3_options o = {.endpoint = s->endpoint,
-                           .ca_file = args_value(s->args, "ca-bundle"),
+    struct s3_options o = {.endpoint = c->endpoint.value,
+                           .region = c->region.value,
+                           .ca_file = c->ca_bundle.value,
+                           .insecure_no_verify = c->no_verify_tls,
+                           .credentials = c->keys,
+                           .proxies = &s->proxies,
                            .connections = s->connections};
-    const char *bundle = getenv("AWS_CA_BUNDLE");
-    char *region = NULL;
-    bool found = false;
-    enum err rc =
-        session_keys(s->args, s->own_keys, &o.credentials, &region, &found, &s->eb);
 
-    if (o.ca_file == NULL && bundle != NULL && bundle[0] != '\0')
-        o.ca_file = bundle;
-    o.insecure_no_verify =
-        args_has(s->args, "no-verify-ssl") || args_has(s->args, "no-verify-tls");
-    o.region =
-        args_value(s->args, "region") != NULL ? args_value(s->args, "region") : region;
-    if (rc == ERR_OK)
-        rc = s3_proxies_find(&(struct s3_proxy_options){0}, &s->proxies, &s->eb);
-    o.proxies = &s->proxies;
-    if (rc == ERR_OK)
-        rc = s3_client_new(&o, &s->s3, &s->eb);
-    s3_credentials_fini(&o.credentials);
-    free(region);
-    return rc;
+    return s3_client_new(&o, out, &s->eb);
+}
+
+static bool
+is_given(const struct args *a, const char *flag)
+{
+    for (size_t i = 0; i < a->given_count; i++)
+        if (strcmp(a->given[i].flag->name, flag) == 0)
+            return true;
+    return false;
+}
+
+/* The target's own, or the same. */
+static enum err
+make_target(struct run *r)
+{
+    struct session *s = &r->s;
+    struct settings *to = &r->to;
+    bool own = is_given(s->args, "to-endpoint-url") || is_given(s->args, "to-profile");
+    enum err rc;
+
+    s->to = s->s3;
+    s->to_endpoint = s->endpoint;
+    if (!own)
+        return ERR_OK;
+    rc = settings_find(s->args, &settings_to, false, to, &s->eb);
+    if (rc == ERR_OK && !to->has_keys && r->settings.has_keys)
+        settings_copy_keys(to, &r->settings);
+    s->to_endpoint = to->endpoint.value;
+    return rc == ERR_OK ? make_client(s, to, &s->to) : rc;
+}
+
+static void
+end_target(struct run *r)
+{
+    if (r->s.to != r->s.s3)
+        s3_client_free(&r->s.to);
+    settings_fini(&r->to);
 }
 
 static void
@@ -112,11 +89,16 @@ run_fiber(void *arg)
     r->fiber = rt_self();
     rt_on_signal(SIGINT, on_interrupt, r);
     rt_on_signal(SIGTERM, on_interrupt, r);
-    rc = make_client(&r->s);
+    rc = s3_proxies_find(&(struct s3_proxy_options){0}, &r->s.proxies, &r->s.eb);
+    if (rc == ERR_OK)
+        rc = make_client(&r->s, &r->settings, &r->s.s3);
+    if (rc == ERR_OK)
+        rc = make_target(r);
     r->code = rc == ERR_OK ? r->fn(&r->s) : session_fail(&r->s, rc);
     if (rt_cancelled())
         r->code = EXIT_INTERRUPTED;
     r->fiber = NULL;
+    end_target(r);
     s3_client_free(&r->s.s3);
     proxies_fini(&r->s.proxies);
 }
@@ -125,7 +107,7 @@ static enum err
 take_output(const struct args *a, struct session *s)
 {
     static const char *const forms[] = {"table", "json", "jsonl", "name"};
-    const char *form = args_value(a, "output");
+    const char *form = args_value(a, "output"), *units = args_value(a, "units");
 
     s->output = args_has(a, "json") ? OUTPUT_JSON : OUTPUT_TABLE;
     for (size_t i = 0; form != NULL && i < ARRAY_LEN(forms); i++)
@@ -134,6 +116,9 @@ take_output(const struct args *a, struct session *s)
             form = NULL;
         }
     s->json = s->output == OUTPUT_JSON || s->output == OUTPUT_JSONL;
+    if (form == NULL && units != NULL && num_units_parse(units, &s->units) != ERR_OK)
+        return err_set(&s->eb, ERR_BAD_REQUEST, "--units \"%s\": expected iec, si or raw",
+                       units);
     if (form != NULL)
         return err_set(&s->eb, ERR_BAD_REQUEST,
                        "--output \"%s\": expected table, json, jsonl or name", form);
@@ -174,6 +159,7 @@ static enum exit_code
 run_within(struct run *r)
 {
     struct session *s = &r->s;
+    enum exit_code code;
     enum err rc = take_output(s->args, s);
 
     if (rc == ERR_OK)
@@ -184,7 +170,13 @@ run_within(struct run *r)
     s->within = true;
     s->s3 = shared->s3;
     s->endpoint = shared->endpoint;
-    return r->fn(s);
+    rc = s3_proxies_find(&(struct s3_proxy_options){0}, &s->proxies, &s->eb);
+    if (rc == ERR_OK)
+        rc = make_target(r);
+    code = rc == ERR_OK ? r->fn(s) : session_fail(s, rc);
+    end_target(r);
+    proxies_fini(&s->proxies);
+    return code;
 }
 
 static enum exit_code
@@ -204,11 +196,13 @@ run_session(struct run *r)
     if (rc != ERR_OK)
         return cli_usage(&s->eb, s->args->verb);
     log_set_level(LOG_ERROR);
-    s->endpoint = session_endpoint(s->args);
-    rc = rt_run(&o, run_fiber, r, &s->eb);
+    rc = settings_find(s->args, &settings_first, s->own_keys, &r->settings, &s->eb);
+    s->endpoint = r->settings.endpoint.value;
+    if (rc == ERR_OK)
+        rc = rt_run(&o, run_fiber, r, &s->eb);
     if (rc != ERR_OK)
-        r->code = cli_fail(rc, &s->eb);
-    free(s->endpoint);
+        r->code = session_fail(s, rc);
+    settings_fini(&r->settings);
     return r->code;
 }
 
@@ -237,6 +231,12 @@ session_run_own_keys(const struct args *a, enum exit_code (*fn)(struct session *
     struct run r = {.s = {.args = a, .arg = arg, .own_keys = true}, .fn = fn};
 
     return run_session(&r);
+}
+
+const char *
+session_size(const struct session *s, uint64_t bytes, char out[NUM_SIZE_TEXT])
+{
+    return num_size_in(bytes, s->units, out);
 }
 
 enum exit_code

@@ -1,9 +1,9 @@
 /* session: what a verb that talks to a server needs: where it is, as whom, and a loop to run on.
  *
- * The server: --endpoint-url, FOREBAY_ENDPOINT, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else http://127.0.0.1:9000.
- * The keys: --profile, FOREBAY_ACCESS_KEY_ID and FOREBAY_SECRET_ACCESS_KEY, the AWS chain, else none (anonymous).
+ * settings.h says where that is said.
  */
 #pragma once
+#include "base/num.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "client/s3.h"
@@ -12,7 +12,8 @@
 #define SESSION_FLAGS                                                                    \
     {"endpoint-url", 0, "URL",                                                           \
      "the server; FOREBAY_ENDPOINT, else http://127.0.0.1:9000", false},                 \
-        {"profile", 0, "NAME", "keys of this profile of the AWS files", false},          \
+        {"profile", 0, "NAME",                                                           \
+         "a profile of ~/.config/forebay/config.toml, or of the AWS files", false},      \
         {"region", 0, "NAME", "region to sign for; us-east-1", false},                   \
         {"ca-bundle", 0, "FILE",                                                         \
          "certificates to trust instead of the system's; AWS_CA_BUNDLE", false},         \
@@ -21,8 +22,19 @@
         {"no-verify-ssl", 0, NULL, "the same, as AWS's tools call it", false},           \
         {"output", 'o', "table|json|jsonl|name", "form of what is printed", false},      \
         {"json", 0, NULL, "the same as -o json", false},                                 \
+        {"units", 0, "iec|si|raw", "sizes for people: KiB, kB or bytes; iec", false},    \
     {                                                                                    \
         "quiet", 'q', NULL, "no progress, no chatter", false                             \
+    }
+
+/* Of verbs that copy: another server is the target. */
+#define TO_FLAGS                                                                         \
+    {"to-endpoint-url", 0, "URL",                                                        \
+     "another server for the target: bytes pass through here", false},                   \
+        {"to-profile", 0, "NAME", "its profile, of config.toml or the AWS files",        \
+         false},                                                                         \
+    {                                                                                    \
+        "to-region", 0, "NAME", "region to sign for there; us-east-1", false             \
     }
 
 #define CONNECTIONS_MAX 1024 /* --parallel */
@@ -30,9 +42,12 @@ enum output { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_JSONL, OUTPUT_NAME };
 struct session {
     const struct args *args;
     struct s3_client *s3;
-    struct proxies proxies; /* of the environment; lent to s3 */
-    char *endpoint;         /* owned */
+    struct proxies proxies; /* of the environment; lent to s3 and to */
+    const char *endpoint;   /* borrowed */
+    struct s3_client *to;   /* where copies go: s3, unless --to-... name another */
+    const char *to_endpoint;
     enum output output;
+    enum num_units units;
     bool json; /* output is JSON or JSONL */
     bool quiet;
     bool within;          /* one of many in a batch: no progress, no sums */
@@ -54,11 +69,9 @@ enum exit_code session_run_wide(const struct args *a,
                                 unsigned connections);
 /* batch: sessions that begin on this loop from now on use the server, the keys and the connections of `s`; NULL: no more. */
 void session_share(struct session *s);
-/* Without a loop: where is the server? Owned by the caller. */
-char *session_endpoint(const struct args *a);
-/* Keys for our own calls, with *found; not the AWS chain when `own_only`. */
-enum err session_keys(const struct args *a, bool own_only, struct s3_credentials *out,
-                      char **region, bool *found, struct errbuf *eb) MUST_CHECK;
+/* A size for people, as --units says. */
+const char *session_size(const struct session *s, uint64_t bytes,
+                         char out[NUM_SIZE_TEXT]);
 /* Says the sentence of s->eb. */
 enum exit_code session_fail(struct session *s, enum err rc);
 

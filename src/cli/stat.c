@@ -65,13 +65,14 @@ print_json(const struct place *p, const struct s3_object_info *o, const json_t *
 }
 
 static void
-print_table(const struct place *p, const struct s3_object_info *o)
+print_table(const struct session *s, const struct place *p,
+            const struct s3_object_info *o)
 {
     char date[NUM_DATE_TEXT], size[NUM_SIZE_TEXT];
 
     date_iso(o->mtime_ms, date);
     printf("name      s3://%.*s/%.*s\n", SPAN_ARG(p->bucket), SPAN_ARG(p->key));
-    printf("size      %s (%llu bytes)\n", num_size_text(o->size, size),
+    printf("size      %s (%llu bytes)\n", session_size(s, o->size, size),
            (unsigned long long)o->size);
     printf("modified  %s\n", date);
     printf("etag      %.*s\n", SPAN_ARG(o->etag));
@@ -164,17 +165,21 @@ stat_one(struct session *s)
 
     if (rc == ERR_OK && p.key.len == 0) {
         rc = s3_bucket_head(s->s3, p.bucket, &f, &s->eb);
+        if (rc == ERR_NOT_FOUND || rc == ERR_NO_BUCKET)
+            err_set(&s->eb, ERR_NO_BUCKET, "%s: there is no such bucket", p.text);
         if (rc == ERR_OK)
             printf(s->json ? "{\"bucket\":\"%.*s\"}\n" : "name      s3://%.*s\n",
                    SPAN_ARG(p.bucket));
     } else if (rc == ERR_OK) {
         rc = s3_head(s->s3, p.bucket, p.key, a, &o, &f, &s->eb);
+        if (rc == ERR_NOT_FOUND) /* HEAD has no words of its own */
+            err_set(&s->eb, rc, "%s: there is no such object, or bucket", p.text);
         if (rc == ERR_OK)
             rc = ask_here(s, &p, &here);
         if (rc == ERR_OK && s->json)
             print_json(&p, &o, here);
         else if (rc == ERR_OK)
-            print_table(&p, &o);
+            print_table(s, &p, &o);
         if (rc == ERR_OK && !s->json && here != NULL)
             print_here(here);
     }

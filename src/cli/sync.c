@@ -20,6 +20,7 @@ static const struct flag flags[] = {
     {"dry-run", 'n', NULL, "only say what would be done", false},
     {"restart", 0, NULL, "begin large ones anew, whatever an earlier try left", false},
     {"no-follow", 0, NULL, "leave symbolic links of a local source out", false},
+    TO_FLAGS,
     SELECT_FLAGS,
     PARALLEL_FLAG,
     SESSION_FLAGS,
@@ -28,7 +29,8 @@ static const struct flag flags[] = {
 static const char *const examples[] = {
     "forebay sync ./images s3://train/images",
     "forebay sync s3://train/images /data/images --delete --dry-run",
-    "forebay sync s3://train s3://backup/train --exclude 'tmp/**'", NULL};
+    "forebay sync s3://train s3://backup/train --exclude 'tmp/**'",
+    "forebay sync s3://train s3://train --to-endpoint-url https://other:9000", NULL};
 static const struct verb verb = {
     .name = "sync",
     .summary = "make one place like the contents of another",
@@ -158,6 +160,10 @@ find(struct flow *f, void *arg, struct errbuf *eb)
     if (y->bucket[0] == NULL && y->bucket[1] == NULL)
         rc = err_set(eb, ERR_BAD_REQUEST, "neither \"%s\" nor \"%s\" is on a server",
                      y->from, y->to);
+    if (y->s->to != y->s->s3 && (y->bucket[0] == NULL || y->bucket[1] == NULL))
+        rc = err_set(eb, ERR_BAD_REQUEST,
+                     "--to-endpoint-url and --to-profile are for two buckets; "
+                     "--endpoint-url names the server of one");
     y->base = to->remote ? dup_span(to->key) : xstrdup(y->to);
     if (y->base[0] != '\0' && y->base[strlen(y->base) - 1] != '/') {
         char *longer = xasprintf("%s/", y->base);
@@ -260,7 +266,9 @@ remove_gone(struct syncing *y)
 {
     struct flow *f = xcalloc(1, sizeof *f);
     struct sweep w = {
-        .y = y, .remover = {.f = f, .dry = y->dry, .tell = !y->s->quiet && !y->s->json}};
+        .y = y,
+        .remover = {
+            .f = f, .s3 = y->s->to, .dry = y->dry, .tell = !y->s->quiet && !y->s->json}};
     bool remote = y->bucket[1] != NULL;
     enum exit_code code;
 

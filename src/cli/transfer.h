@@ -26,6 +26,9 @@ enum err transfer_down_parts(struct flow *f, const struct item *it,
 /* From key to key: the server does it by itself, or else the bytes pass through here. */
 enum err transfer_across(struct flow *f, const struct item *it,
                          struct errbuf *eb) MUST_CHECK;
+/* Through here, from the session's server to that of its `to`. */
+enum err transfer_between(struct flow *f, const struct item *it,
+                          struct errbuf *eb) MUST_CHECK;
 
 /* One part of an upload, or a whole object when put->upload_id is empty: from memory, or from `file` at `offset`. Its ETag must be
  * the MD5 of what was sent; *etag lies in the arena. */

@@ -130,3 +130,99 @@ def test_trace(cli, bucket, s3, start_forebay, tmp_path):
     node = start_forebay(args=["--auth"])
     anonymous = Cli(node, tmp_path, node.endpoint)
     anonymous("trace", status=4)
+
+
+def test_profiles_and_where_each_setting_is_from(cli, server, tmp_path):
+    """Flags before the environment, that before the file's profile, that before AWS's files; a profile by flag is a flag."""
+    (tmp_path / ".config/forebay").mkdir(parents=True)
+    (tmp_path / ".aws").mkdir()
+    file = tmp_path / ".config/forebay/config.toml"
+    text = f"""profile = "lab"
+[profiles.lab]
+endpoint = "{server.endpoint}"
+region = "eu-9"
+access_key = "{server.keys()[0]}"
+secret_key = "{server.keys()[1]}"
+[profiles.bare]
+endpoint = "http://127.0.0.1:2"
+aws_profile = "work"
+"""
+    (tmp_path / ".aws/credentials").write_text("[work]\naws_access_key_id = WK\naws_secret_access_key = WS\n[default]\naws_access_key_id = DK\naws_secret_access_key = DS\n")
+
+    def write(content, mode=0o600):
+        file.write_text(content)
+        file.chmod(mode)
+
+    def origin(*args, **env):
+        held = dict(cli.env)
+        cli.env.pop("FOREBAY_ENDPOINT", None)
+        cli.env.update(env)
+        rows = {line.split()[0]: line.split(None, 2)[1:] for line in cli("env", "--origin", *args).splitlines()}
+        cli.env = held
+        return rows
+
+    write(text)
+    assert origin() == {"endpoint": [server.endpoint, "profile"], "region": ["eu-9", "profile"], "keys": [server.keys()[0], "profile"], "profile": ["lab", str(file)]}
+    assert server.keys()[1] not in cli("env", "--origin")
+    held = origin(FOREBAY_ENDPOINT="http://e", AWS_ACCESS_KEY_ID="E", AWS_SECRET_ACCESS_KEY="S")
+    assert held["endpoint"] == ["http://e", "FOREBAY_ENDPOINT"] and held["keys"] == ["E", "AWS_ACCESS_KEY_ID"] and held["region"][0] == "eu-9"
+    held = origin("--profile", "lab", FOREBAY_ENDPOINT="http://e", FOREBAY_ACCESS_KEY_ID="E", FOREBAY_SECRET_ACCESS_KEY="S")
+    assert held["endpoint"] == [server.endpoint, "profile"] and held["keys"][0] == server.keys()[0]
+    held = origin("--endpoint-url", "http://f", FOREBAY_PROFILE="bare")
+    assert held["endpoint"] == ["http://f", "--endpoint-url"] and held["keys"] == ["WK", "AWS's files"]
+    assert origin("--profile", "work")["keys"] == ["WK", "AWS's files"]
+    cli.env.pop("FOREBAY_ENDPOINT")
+    cli("ls")
+    for content, mode, status, says in (
+        (text, 0o644, 4, "chmod 600"),
+        (text.replace("region", "regoin"), 0o600, 2, 'did you mean "region"'),
+        (text.replace('= "lab"', '= "lib"'), 0o600, 2, 'chooses profile "lib"'),
+        (text.replace("secret_key", "# secret_key"), 0o600, 2, "both are needed"),
+        ("profile = [", 0o600, 2, "config.toml:1"),
+        ('profiles.lab.no_verify_tls = "yes"\n', 0o644, 2, "true or false"),
+    ):
+        write(content, mode)
+        cli("ls", status=status)
+        assert says in cli.stderr, cli.stderr
+    write(text)
+    cli("ls", "--profile", "nobody", status=2)
+    assert "nobody" in cli.stderr
+    file.unlink()
+    assert origin()["endpoint"] == ["http://127.0.0.1:9000", "default"] and origin()["keys"][0] == "DK"
+
+
+def test_ping_ready_doctor(cli, server, tmp_path, seaweed):
+    assert "answers in" in cli("ping", "-n", "1") and "is ready" in cli("ready", "--wait", "5s")
+    told = json.loads(cli("ping", "-n", "2", "--json"))
+    assert told["answers"] == 2 and 0 < told["least_ms"] <= told["mean_ms"] <= told["most_ms"]
+    looked = {row["what"]: row for row in json.loads(subprocess.run([server.binary, "doctor", "--json"], env=cli.env, capture_output=True, timeout=60).stdout)}
+    assert looked["server"]["ok"] and looked["ready"]["ok"] and looked["keys"]["ok"] and looked["disk"]["ok"] and "space" in looked
+    wrong = Cli(server, tmp_path, env={"FOREBAY_ACCESS_KEY_ID": "FBNOBODY", "FOREBAY_SECRET_ACCESS_KEY": "x"})
+    assert "fix:" in wrong("doctor", status=1) and "WRONG  keys" in wrong("doctor", status=1)
+    gone = Cli(server, tmp_path, "http://127.0.0.1:1")
+    for verb in ("ping", "ready", "doctor"):
+        gone(verb, status=5)
+        assert "Is a server running" in gone.stderr
+    other = Cli(server, tmp_path, seaweed.endpoint)
+    assert "is no Forebay" in other("ping", "-n", "1")
+    other("ready", status=2)
+    cli("ping", "-n", "0", status=2)
+
+
+def test_units_and_colour(cli, bucket, s3):
+    s3.put_object(Bucket=bucket, Key="d/k", Body=b"x" * 1500)
+    assert "1.5 KiB" in cli("ls", "-h", f"s3://{bucket}/d/") and "1.5 kB" in cli("ls", "--units", "si", f"s3://{bucket}/d/")
+    assert " 1500 " in cli("du", "--units", "raw", f"s3://{bucket}") and "1.5 kB" in cli("stat", "--units", "si", f"s3://{bucket}/d/k")
+    cli("ls", "--units", "miles", status=2)
+    assert "\033" not in cli("ls", f"s3://{bucket}")
+    cli.env["CLICOLOR_FORCE"] = "1"
+    assert "\033[34md/\033[0m" in cli("ls", f"s3://{bucket}")
+    cli.env["NO_COLOR"] = "1"
+    assert "\033" not in cli("ls", f"s3://{bucket}")
+    del cli.env["CLICOLOR_FORCE"], cli.env["NO_COLOR"]
+    cli.env["TERM"] = "xterm"
+    screen = cli.terminal("ls", f"s3://{bucket}")
+    assert screen.end() == 0 and b"\033[34md/\033[0m" in screen.seen
+    cli.env["TERM"] = "dumb"
+    screen = cli.terminal("ls", f"s3://{bucket}")
+    assert screen.end() == 0 and b"\033" not in screen.seen

@@ -398,3 +398,60 @@ def test_against_another_server(server, seaweed, remote_s3, remote_bucket, tmp_p
     cli("cp", "-r", f"s3://{remote_bucket}/t/d0", f"s3://{remote_bucket}/u")
     cli("rm", "-r", "--yes", f"s3://{remote_bucket}/t")
     assert cli("find", f"s3://{remote_bucket}/t") == ""
+
+
+def test_from_server_to_server(server, s3, bucket, seaweed, remote_s3, remote_bucket, far, tmp_path):
+    """cp, mv and sync between Forebay and SeaweedFS: metadata and the parts of the source go along, what was interrupted goes on."""
+    from rigs import seaweed as seaweed_rig
+
+    config = tmp_path / ".config/forebay/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[profiles.weed]\nendpoint = "{seaweed.endpoint}"\naccess_key = "{seaweed_rig.ACCESS_KEY}"\nsecret_key = "{seaweed_rig.SECRET_KEY}"\n')
+    config.chmod(0o600)
+    cli = Cli(server, tmp_path)
+    tree = make_tree(tmp_path / "tree", files=12)
+    (tree / "large").write_bytes(os.urandom(40 * MIB))
+    cli("sync", tree, f"s3://{bucket}/t")
+    s3.put_object(Bucket=bucket, Key="t/meta", Body=b"m", ContentType="text/x-odd", CacheControl="no-cache", Metadata={"a": "b"})
+
+    cli("cp", "-r", f"s3://{bucket}/t", f"s3://{remote_bucket}/t", "--to-profile", "weed")
+    head = remote_s3.head_object(Bucket=remote_bucket, Key="t/meta")
+    assert (head["ContentType"], head["CacheControl"], head["Metadata"]) == ("text/x-odd", "no-cache", {"a": "b"})
+    assert remote_s3.head_object(Bucket=remote_bucket, Key="t/large")["ETag"] == s3.head_object(Bucket=bucket, Key="t/large")["ETag"]
+    assert "copied 0, 17 unchanged" in cli("sync", f"s3://{bucket}/t", f"s3://{remote_bucket}/t", "--to-profile", "weed") + cli.stderr
+    s3.delete_object(Bucket=bucket, Key="t/meta")
+    s3.put_object(Bucket=bucket, Key="t/more", Body=b"more")
+    cli("sync", f"s3://{bucket}/t", f"s3://{remote_bucket}/t", "--to-profile", "weed", "--delete", "--yes")
+    assert remote_s3.get_object(Bucket=remote_bucket, Key="t/more")["Body"].read() == b"more"
+    keys = {e["Key"] for e in remote_s3.list_objects_v2(Bucket=remote_bucket)["Contents"]}
+    assert "t/meta" not in keys and s3.get_object(Bucket=bucket, Key="t/more")["Body"].read() == b"more"
+
+    # Back, by --profile for the source; the target's keys are the first one's where it has none of its own.
+    cli("mv", "-r", f"s3://{remote_bucket}/t", f"s3://{bucket}/back", "--profile", "weed", "--to-endpoint-url", server.endpoint, "--parallel", "4", status=4)
+    keys_of = {"AWS_ACCESS_KEY_ID": server.keys()[0], "AWS_SECRET_ACCESS_KEY": server.keys()[1]}
+    config.write_text(config.read_text() + f'[profiles.here]\nendpoint = "{server.endpoint}"\naccess_key = "{keys_of["AWS_ACCESS_KEY_ID"]}"\nsecret_key = "{keys_of["AWS_SECRET_ACCESS_KEY"]}"\n')
+    cli("mv", "-r", f"s3://{remote_bucket}/t", f"s3://{bucket}/back", "--profile", "weed", "--to-profile", "here")
+    assert "Contents" not in remote_s3.list_objects_v2(Bucket=remote_bucket)
+    cli("cp", "-r", f"s3://{bucket}/back", tmp_path / "back")
+    assert (tmp_path / "back/large").read_bytes() == (tree / "large").read_bytes() and (tmp_path / "back/more").read_bytes() == b"more"
+
+    # What was interrupted: only parts that did not arrive are fetched and sent again.
+    body = os.urandom(70 * MIB)
+    s3.put_object(Bucket=bucket, Key="plain", Body=body)
+    away = Cli(server, tmp_path, far.endpoint)
+    far.settings(mib_s=40)
+    screen = away.terminal("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/plain", "--to-profile", "weed", "-j", "2")
+    screen.expect(*(b"(%d %%" % percent for percent in range(62, 100)), timeout=120)
+    screen.interrupt()
+    assert screen.end() == 7
+    far.settings(mib_s=0)
+    far.forget()
+    away("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/plain", "--to-profile", "weed")
+    assert 0 < far.object_bytes() < 60 * MIB
+    assert remote_s3.get_object(Bucket=remote_bucket, Key="plain")["Body"].read() == body
+    assert not list(away.notes.iterdir()) and "Uploads" not in remote_s3.list_multipart_uploads(Bucket=remote_bucket)
+
+    cli("cp", tree / "medium", f"s3://{remote_bucket}/x", "--to-profile", "weed", status=2)
+    assert "from server to server" in cli.stderr
+    cli("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/x", "--to-profile", "nothing", status=2)
+    cli("cp", f"s3://{bucket}/plain", "s3://no-such-bucket/x", "--to-profile", "weed", status=3)

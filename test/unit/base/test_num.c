@@ -115,6 +115,11 @@ test_size_text(void)
 {
     char out[NUM_SIZE_TEXT];
 
+    CHECK_STR(num_size_in(999, NUM_SI, out), "999 B");
+    CHECK_STR(num_size_in(1000, NUM_SI, out), "1.0 kB");
+    CHECK_STR(num_size_in(999950, NUM_SI, out), "1.0 MB");
+    CHECK_STR(num_size_in(UINT64_MAX, NUM_SI, out), "18.4 EB");
+    CHECK_STR(num_size_in(UINT64_MAX, NUM_RAW, out), "18446744073709551615");
     CHECK_STR(num_size_text(0, out), "0 B");
     CHECK_STR(num_size_text(1023, out), "1023 B");
     CHECK_STR(num_size_text(1024, out), "1.0 KiB");

@@ -1,0 +1,217 @@
+/* doctor: what is wrong with a server or the way to it, and what mends it. */
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "cli/admin.h"
+#include "cli/ping.h"
+#include "rt/time.h"
+#include "wire/json_get.h"
+
+#define LITTLE_LEFT 10 /* hundredths of a disk: less is told of */
+
+static const struct flag doctor_flags[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+static const char *const doctor_examples[] = {
+    "forebay doctor", "forebay doctor --endpoint-url http://node7:9000", NULL};
+static const struct verb doctor_verb = {
+    .name = "doctor",
+    .summary = "look at a server and at the way to it, and say what to mend",
+    .arguments = "",
+    .examples = doctor_examples,
+    .flags = doctor_flags,
+    .more = "Looks at the connection, readiness, keys, disks and attached buckets. Exit "
+            "code 0 when nothing is wrong, 1 when something is, 5 without an answer."};
+
+struct doctor {
+    struct session *s;
+    unsigned wrong;
+    json_t *found; /* owned; of JSON */
+};
+
+/* One line: what was looked at; where it is wrong, `fix` says what to do. */
+static void tell(struct doctor *d, const char *what, const char *fix, const char *fmt,
+                 ...) PRINTF(4, 5);
+static void
+tell(struct doctor *d, const char *what, const char *fix, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    d->wrong += fix != NULL;
+    if (d->s->json) {
+        json_t *one = json_object();
+
+        json_object_set_new(one, "what", json_string(what));
+        json_object_set_new(one, "ok", json_boolean(fix == NULL));
+        json_object_set_new(one, "says", json_string(text));
+        if (fix != NULL)
+            json_object_set_new(one, "fix", json_string(fix));
+        json_array_append_new(d->found, one);
+        return;
+    }
+    if (fix != NULL || !d->s->quiet)
+        printf("%s%-5s%s  %-10s  %s\n",
+               cli_paint(stdout, fix == NULL ? PAINT_GOOD : PAINT_BAD),
+               fix == NULL ? "ok" : "WRONG", cli_paint(stdout, PAINT_OFF), what, text);
+    if (fix != NULL)
+        printf("                   fix: %s\n", fix);
+}
+
+/* A page of ours as JSON; NULL: it cannot be had, which was told. */
+static json_t *
+page(struct doctor *d, const char *path, const char *what)
+{
+    struct arena *a = arena_new(KIB(64), MIB(16));
+    struct s3_request r = {.method = "GET", .path = span_of(path)};
+    struct errbuf before = d->s->eb;
+    struct span answer;
+    json_t *doc = NULL;
+    enum err rc = admin_call(d->s, &r, a, &answer);
+
+    if (rc == ERR_OK)
+        doc = json_loadb(answer.at, answer.len, 0, NULL);
+    else if (rc == ERR_DENIED)
+        tell(d, what, NULL, "not shown to these keys: administrators see it");
+    d->s->eb = before;
+    arena_free(&a);
+    return doc;
+}
+
+static void
+look_at_disks(struct doctor *d, const json_t *stat)
+{
+    const json_t *disk = json_object_get(stat, "disk"), *one;
+    uint64_t total = json_get_u64(disk, "total_bytes"),
+             left = json_get_u64(disk, "free_bytes");
+    char size[NUM_SIZE_TEXT];
+    size_t i;
+
+    json_array_foreach(json_object_get(stat, "disks"), i, one)
+    {
+        const char *state = json_get_text(one, "state", "?");
+
+        if (strcmp(state, "ok") == 0)
+            tell(d, "disk", NULL, "%s is well", json_get_text(one, "path", "?"));
+        else
+            tell(d, "disk",
+                 "forebay disk drain it and replace it; docs/recovery.md says what may "
+                 "be lost",
+                 "%s is %s: %s", json_get_text(one, "path", "?"), state,
+                 json_get_text(one, "why", "no reason is known"));
+        if (json_get_u64(one, "corrupt_blocks") > 0)
+            tell(d, "disk",
+                 "look at the disk's own health (smartctl); forebay disk scrub",
+                 "%s gave %llu damaged blocks", json_get_text(one, "path", "?"),
+                 (unsigned long long)json_get_u64(one, "corrupt_blocks"));
+    }
+    if (total == 0)
+        return;
+    (void)num_size_text(left, size);
+    if (left < total / 100 * LITTLE_LEFT)
+        tell(d, "space", "delete, add a disk (forebay disk add), or lower cache.budget",
+             "%s free: less than %d %%", size, LITTLE_LEFT);
+    else
+        tell(d, "space", NULL, "%s free", size);
+}
+
+static void
+look_at_keys(struct doctor *d)
+{
+    struct arena *a = arena_new(KIB(64), MIB(16));
+    struct s3_bucket_entry *list = NULL;
+    struct errbuf eb = {{0}};
+    struct s3_failure f;
+    uint32_t count = 0;
+    enum err rc = s3_list_buckets(d->s->s3, a, &list, &count, &f, &eb);
+
+    if (rc == ERR_OK)
+        tell(d, "keys", NULL, "they open %u buckets", count);
+    else
+        tell(d, "keys",
+             strstr(eb.text, "TimeTooSkewed") != NULL
+                 ? "set the clock of this machine or of the server (NTP)"
+                 : "forebay env --origin says which keys are used and from where",
+             "%s", eb.text);
+    arena_free(&a);
+}
+
+/* Each attached bucket is listed for one key: that asks its remote. */
+static void
+look_at_remotes(struct doctor *d, const json_t *doc)
+{
+    const json_t *b;
+    size_t i;
+
+    json_array_foreach(json_object_get(doc, "buckets"), i, b)
+    {
+        struct arena *a = arena_new(KIB(64), MIB(4));
+        const char *name = json_get_text(b, "name", "");
+        struct s3_list l = {.bucket = span_of(name), .max_keys = 1};
+        struct s3_list_page found;
+        struct errbuf eb = {{0}};
+        struct s3_failure f;
+
+        if (json_is_true(json_object_get(b, "cached"))) {
+            if (s3_list_objects(d->s->s3, &l, a, &found, &f, &eb) == ERR_OK)
+                tell(d, "remote", NULL, "s3://%s answers", name);
+            else
+                tell(d, "remote",
+                     "forebay bucket attach it again with keys and endpoint that work",
+                     "s3://%s: %s", name, eb.text);
+        }
+        arena_free(&a);
+    }
+}
+
+static enum exit_code
+doctor(struct session *s)
+{
+    struct doctor d = {.s = s, .found = json_array()};
+    uint64_t began = rt_now_ns();
+    int status = 0;
+    json_t *doc;
+    enum err rc = ping_ask(s, "/_/livez", &status);
+
+    if (rc != ERR_OK) {
+        json_decref(d.found);
+        return session_fail(s, rc);
+    }
+    tell(&d, "server", NULL, "%s answers in %.1f ms", s->endpoint,
+         (double)(rt_now_ns() - began) / 1e6);
+    if (status == 200) {
+        rc = ping_ready(s);
+        tell(&d, "ready", rc == ERR_OK ? NULL : "wait, or look into the server's log",
+             "%s", rc == ERR_OK ? "it serves" : s->eb.text);
+    }
+    look_at_keys(&d);
+    if (status == 200 && (doc = page(&d, "/_/stat", "disk")) != NULL) {
+        look_at_disks(&d, doc);
+        json_decref(doc);
+    }
+    if (status == 200 && (doc = page(&d, "/_/buckets", "remote")) != NULL) {
+        look_at_remotes(&d, doc);
+        json_decref(doc);
+    }
+    if (s->json) {
+        char *text = json_dumps(d.found, JSON_INDENT(2));
+
+        printf("%s\n", text);
+        free(text);
+    }
+    json_decref(d.found);
+    return d.wrong == 0 ? EXIT_OK_ : EXIT_DIFFERS;
+}
+
+static enum exit_code
+run_doctor(const struct args *a)
+{
+    return session_run(a, doctor, NULL);
+}
+const struct cli_verb cli_doctor = {&doctor_verb, run_doctor};
