@@ -319,15 +319,12 @@ static void
 forget(struct between *b, bool abort_it)
 {
     struct errbuf eb = {{0}};
-    struct rt_shield shield;
     struct s3_failure f;
 
-    rt_shield_begin(&shield);
     if (abort_it)
         (void)!s3_upload_abort(b->f->s->to, span_of(b->it->to_bucket), span_of(b->it->to),
                                b->upload_id, &f, &eb);
     note_drop(b->note_path);
-    rt_shield_end(&shield);
 }
 
 static enum err
@@ -400,6 +397,7 @@ static enum err
 in_parts(struct between *b)
 {
     struct rt_group group;
+    struct rt_shield shield;
     enum err rc = begin(b);
 
     if (rc == ERR_OK) {
@@ -415,10 +413,14 @@ in_parts(struct between *b)
         rc = flow_try(b->f, end_attempt, b, b->eb);
     if (rc == ERR_OK)
         rc = check_whole(b);
+    rt_shield_begin(&shield); /* also where it was interrupted */
     if (rc == ERR_OK || rc == ERR_NO_UPLOAD || rc == ERR_BAD_DIGEST)
         forget(b, false);
     else if (rc == ERR_PRECONDITION || b->note_path == NULL)
         forget(b, true); /* the source changed: nothing to go on with */
+    else
+        note_save(b->note_path, &b->note);
+    rt_shield_end(&shield);
     free(b->note_path);
     return rc;
 }

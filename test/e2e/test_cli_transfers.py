@@ -439,19 +439,20 @@ def test_from_server_to_server(server, s3, bucket, seaweed, remote_s3, remote_bu
     body = os.urandom(70 * MIB)
     s3.put_object(Bucket=bucket, Key="plain", Body=body)
     away = Cli(server, tmp_path, far.endpoint)
-    far.settings(mib_s=40)
+    far.rule("stall", op="GetObject", skip=3, after=4 * MIB)  # three of five parts pass, two stand there
     screen = away.terminal("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/plain", "--to-profile", "weed", "-j", "2")
-    screen.expect(*(b"(%d %%" % percent for percent in range(62, 100)), timeout=120)
+    far.wait_held(2)
+    screen.expect(*(b"(%d %%" % percent for percent in range(60, 100)))
     screen.interrupt()
     assert screen.end() == 7
-    far.settings(mib_s=0)
+    far.behave()
+    far.release()
     far.forget()
     away("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/plain", "--to-profile", "weed")
-    assert 0 < far.object_bytes() < 60 * MIB
+    assert far.object_bytes() == 22 * MIB  # the two that did not arrive
     assert remote_s3.get_object(Bucket=remote_bucket, Key="plain")["Body"].read() == body
     assert not list(away.notes.iterdir()) and "Uploads" not in remote_s3.list_multipart_uploads(Bucket=remote_bucket)
 
     cli("cp", tree / "medium", f"s3://{remote_bucket}/x", "--to-profile", "weed", status=2)
     assert "from server to server" in cli.stderr
     cli("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/x", "--to-profile", "nothing", status=2)
-    cli("cp", f"s3://{bucket}/plain", "s3://no-such-bucket/x", "--to-profile", "weed", status=3)

@@ -346,6 +346,7 @@ def test_rights_of_the_bucket_decide(start_forebay, cloud, remote_bucket, remote
         (reader, "ls", "-c", f"s3://{remote_bucket}/q/"),
         (writer, "stat", "-v", f"s3://{remote_bucket}/p/a"),
         (reader, "prefetch", "s3://nowhere"),
+        (writer, "evict", f"s3://{remote_bucket}", "--manifest", "p/a"),
     ):
         done = run(who, *refused)
         assert done.returncode == 4, (refused, done.stdout, done.stderr)

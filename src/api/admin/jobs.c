@@ -50,6 +50,18 @@ may_do(const struct request *q, struct span kind, const char *bucket, const char
     return true;
 }
 
+/* It is read for him, and what is wrong with a line of it is told. */
+static bool
+may_read_manifest(const struct request *q, const json_t *args)
+{
+    const char *bucket = json_string_value(json_object_get(args, "bucket"));
+    const json_t *key = json_object_get(args, "manifest");
+
+    return !json_is_string(key) || bucket == NULL ||
+           caller_may(q, AUTH_READ, span_of(bucket),
+                      (struct span){json_string_value(key), json_string_length(key)});
+}
+
 static bool
 may_see(const struct request *q, const struct job_status *s)
 {
@@ -202,7 +214,8 @@ admin_job_begin(struct request *q)
             .list = {json_string_value(list), json_string_length(list)},
         };
         if (!may_do(q, ask.kind, json_string_value(json_object_get(ask.args, "bucket")),
-                    json_string_value(json_object_get(ask.args, "prefix"))))
+                    json_string_value(json_object_get(ask.args, "prefix"))) ||
+            !may_read_manifest(q, ask.args))
             rc = fault_set(&q->fault, S3_AccessDenied,
                            "A job of this kind wants rights that you do not have on what "
                            "it works on");
