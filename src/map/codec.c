@@ -79,13 +79,15 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
         put_text(&w, F_REMOTE, b->backend.bucket);
         put_text(&w, F_CREDENTIALS, b->backend.credentials);
         record_put_u64(&w, F_PATH_STYLE, b->backend.path_style);
-        put_number(&w, F_PLAIN_HTTP, b->backend.plain_http);
-        put_number(&w, F_REQUESTER_PAYS, b->backend.requester_pays);
-        put_number(&w, F_NETWORK, b->backend.network);
     }
     put_number(&w, F_FAIL_STALE, b->fail_stale);
     for (unsigned i = 0; i < b->pin_count; i++)
         put_text(&w, F_PIN, b->pins[i]);
+    if (b->cached) { /* fields stand in the order of their numbers */
+        put_number(&w, F_PLAIN_HTTP, b->backend.plain_http);
+        put_number(&w, F_REQUESTER_PAYS, b->backend.requester_pays);
+        put_number(&w, F_NETWORK, b->backend.network);
+    }
     record_end(&w);
 }
 

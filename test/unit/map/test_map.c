@@ -13,7 +13,11 @@ static const struct map_backend remote = {.endpoint = (char *)"http://127.0.0.1:
                                           .region = (char *)"eu-1",
                                           .bucket = (char *)"there",
                                           .credentials = (char *)"there-1234",
-                                          .path_style = true};
+                                          .path_style = true,
+                                          .plain_http = true,
+                                          .requester_pays = true,
+                                          .network = 1};
+static char *pins[] = {(char *)"p/", (char *)"q/"};
 
 static void
 test_records_there_and_back(void)
@@ -29,7 +33,13 @@ test_records_there_and_back(void)
                            .versioning = MAP_SUSPENDED,
                            .anonymous_read = true,
                            .cors = (char *)"<CORS/>",
-                           .tags = (char *)"<T/>"};
+                           .tags = (char *)"<T/>",
+                           .min_copies = 2,
+                           .cache_budget = 99,
+                           .ttl_ms = 5,
+                           .fail_stale = true,
+                           .pins = pins,
+                           .pin_count = 2};
     struct map_bucket *back = NULL;
     struct errbuf eb = {{0}};
     struct buf one, two;
@@ -48,6 +58,10 @@ test_records_there_and_back(void)
     CHECK(back->versioning == MAP_SUSPENDED && back->anonymous_read);
     CHECK_STR(back->cors, "<CORS/>");
     CHECK_STR(back->tags, "<T/>");
+    CHECK(back->backend.plain_http && back->backend.requester_pays && back->fail_stale);
+    CHECK_U64(back->backend.network, 1);
+    REQUIRE(back->pin_count == 2);
+    CHECK_STR(back->pins[1], "q/");
     map_bucket_encode(back, &two);
     CHECK(span_eq(buf_span(&one), buf_span(&two)));
     map_bucket_drop((const struct map_bucket **)(void *)&back);
