@@ -17,7 +17,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from bench import disk_rows, machine, s3_rows, servers  # noqa: E402, F401: these add their rows
+from bench import disk_rows, machine, more_rows, s3_rows, servers  # noqa: E402, F401: these add their rows
 from bench.rows import ROWS  # noqa: E402
 from rigs.process import ROOT  # noqa: E402
 
@@ -45,10 +45,13 @@ class Context:
         self.running.append(server)
         return server
 
-    def end(self):
+    def end_servers(self):
         for server in reversed(self.running):
             server.stop()
         self.running = []
+
+    def end(self):
+        self.end_servers()
         shutil.rmtree(self.dir)
 
     def keep(self, row, name, figures):

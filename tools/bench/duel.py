@@ -1,6 +1,7 @@
 """Rounds of load: A-B-A-B, a sample each, and what they come to."""
 
 import json
+import os
 import statistics
 import subprocess
 import time
@@ -51,6 +52,53 @@ def load(context, port, paths, *flags, pids=(), seconds=None):
     return sample
 
 
+WRK = """
+local requests = {}
+function init(args) for line in io.lines("%s") do requests[#requests + 1] = wrk.format("GET", line) end end
+function request() return requests[math.random(#requests)] end
+function done(summary, latency, _)
+  local e = summary.errors
+  io.write(string.format('{"requests":%%d,"seconds":%%.6f,"bytes":%%d,"errors":%%d,"p50_us":%%d,"p99_us":%%d,"p999_us":%%d}\\n', summary.requests,
+    summary.duration / 1e6, summary.bytes, e.connect + e.read + e.write + e.status + e.timeout, latency:percentile(50), latency:percentile(99), latency:percentile(99.9)))
+end
+"""
+
+
+def wrk_load(context, c, conns, scheme="http"):
+    """One run of wrk, for TLS, and to hold our own generator against; a sample as load() makes it. It knows nothing of lengths: the
+    bytes that came must be those of the answers."""
+    script = context.dir / "wrk.lua"
+    script.write_text(WRK % c.paths)
+    seconds = max(round(context.seconds), 1)
+    argv = ["taskset", "-c", context.cores[1], "wrk", "-t1", f"-c{conns}", f"-d{seconds}s", "-s", script, f"{scheme}://127.0.0.1:{c.port}"]
+    cpu, busy, before = machine.cpu_s(c.server.pids()), machine.busy_s(), os.times()
+    begun = time.monotonic()
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=seconds + 60)
+    took, after = time.monotonic() - begun, os.times()
+    cpu, busy = machine.cpu_s(c.server.pids()) - cpu, machine.busy_s() - busy
+    line = [text for text in done.stdout.splitlines() if text.startswith("{")]
+    if done.returncode != 0 or not line:
+        raise RuntimeError(f"wrk: {done.stdout}{done.stderr}")
+    s = json.loads(line[-1])
+    s["client_cpu_s"] = after.children_user + after.children_system - before.children_user - before.children_system
+    s["rps"] = s["requests"] / s["seconds"]
+    s["mib_s"] = s["bytes"] / s["seconds"] / (1 << 20)
+    if s["requests"] and not c.size <= s["bytes"] / s["requests"] <= c.size + 2000 and c.size < 65536:
+        s["errors"] += 1  # heads are part of the bytes; of large bodies the last ones are cut short by the end
+    s.update(cpu_s=cpu, others=max(busy - cpu - s["client_cpu_s"], 0) / took, us_per_request=cpu / max(s["requests"], 1) * 1e6)
+    gib = s["bytes"] / (1 << 30)
+    s["s_per_gib"] = cpu / gib if gib > 0 else 0
+    return s
+
+
+def wrk_rounds(context, contestants, conns, scheme="http"):
+    for _ in range(context.rounds):
+        for c in contestants:
+            if context.patient:
+                machine.wait_quiet()
+            c.samples.append(wrk_load(context, c, conns, scheme))
+
+
 def rounds(context, contestants, conns, *flags):
     """Every contestant in turn, `context.rounds` times; their samples are appended."""
     for _ in range(context.rounds):
@@ -89,13 +137,18 @@ COLUMNS = (
 )
 
 
+BAR = 20
+
+
 def table(contestants):
-    """Medians over the rounds, one line a contestant."""
-    head = ["", *(title for title, *_ in COLUMNS), "errors"]
+    """Medians over the rounds, one line a contestant; the bar is its requests a second beside the fastest one's."""
+    head = ["", *(title for title, *_ in COLUMNS), "errors", ""]
+    most = max(c.median("rps") for c in contestants)
     lines = [head]
     for c in contestants:
         figures = [form.format(c.median(name) * scale) for _, name, form, scale in COLUMNS]
-        lines.append([c.name, *figures, str(sum(s["errors"] for s in c.samples))])
+        bar = "#" * round(BAR * c.median("rps") / most) if most else ""
+        lines.append([c.name, *figures, str(sum(s["errors"] for s in c.samples)), bar.ljust(BAR)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     for line in lines:
         print("    " + "  ".join(f.ljust(w) if i == 0 else f.rjust(w) for i, (f, w) in enumerate(zip(line, widths))))

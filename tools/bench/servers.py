@@ -11,6 +11,23 @@ from rigs.process import ROOT, Process, free_ports
 
 from . import machine
 
+# A third and a fourth port: TLS, and reads by threads for sets that do not fit into memory.
+MORE = """
+  server {{ tcp_nopush off; listen 127.0.0.1:{tls} ssl reuseport backlog=4096; root {root};
+    ssl_certificate {cert}; ssl_certificate_key {key}; ssl_protocols TLSv1.3; ssl_session_cache off; }}
+"""
+COLD = """
+daemon off; {user} pid {dir}/nginx.pid; error_log {dir}/error.log warn; thread_pool p threads=32 max_queue=65536;
+worker_processes 1; worker_cpu_affinity {mask}; worker_rlimit_nofile 60000;
+events {{ worker_connections 4096; use epoll; multi_accept on; }}
+http {{
+  access_log off; default_type application/octet-stream; sendfile on; tcp_nodelay on; tcp_nopush off; aio threads=p;
+  keepalive_timeout 300s; keepalive_requests 1000000000;
+  client_body_temp_path {dir}/body; proxy_temp_path {dir}/proxy; fastcgi_temp_path {dir}/fastcgi;
+  uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
+  server {{ listen 127.0.0.1:{off} reuseport backlog=4096; root {root}; }}
+}}
+"""
 NGINX = """
 daemon off; {user} pid {dir}/nginx.pid; error_log {dir}/error.log warn;
 worker_processes 1; worker_cpu_affinity {mask}; worker_rlimit_nofile 60000;
@@ -23,7 +40,7 @@ http {{
   uwsgi_temp_path {dir}/uwsgi; scgi_temp_path {dir}/scgi;
   server {{ tcp_nopush on; listen 127.0.0.1:{on} reuseport backlog=4096; root {root}; }}
   server {{ tcp_nopush off; listen 127.0.0.1:{off} reuseport backlog=4096; root {root}; }}
-}}
+{more}}}
 """
 
 
@@ -38,9 +55,11 @@ def answers(port):
 class Pinned(Process):
     favoured = False  # see machine.favour()
 
-    def __init__(self, name, core, argv, dir, port, env=None, wait=True):
+    def __init__(self, name, core, argv, dir, port, env=None, wait=True, group=None):
+        """`group`: a control group of machine.Group, from the first instruction on."""
         self.port = port
-        super().__init__(name, ["taskset", "-c", str(core), *argv], dir, env=env)
+        within = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', group.procs] if group else []
+        super().__init__(name, [*within, "taskset", "-c", str(core), *argv], dir, env=env)
         if wait:
             self.wait_until(lambda: answers(port), 30)
         if self.favoured:
@@ -51,7 +70,7 @@ class Pinned(Process):
 
 
 class Forebay(Pinned):
-    def __init__(self, context, dir, *flags, port=None, core=None, wait=True):
+    def __init__(self, context, dir, *flags, port=None, core=None, wait=True, group=None):
         """Ready, unless `wait` is false."""
         self.dir = pathlib.Path(dir)
         self.context = context
@@ -64,6 +83,7 @@ class Forebay(Pinned):
             port,
             env=context.env,
             wait=wait,
+            group=group,
         )
         if wait:
             self.wait_until(lambda: self.ask("GET", "/_/readyz")[0] == 200, 30)
@@ -99,15 +119,17 @@ class Loop(Pinned):
 
 
 class Nginx(Pinned):
-    """Both settings of tcp_nopush: .port has it off, .nopush_port on."""
+    """Both settings of tcp_nopush: .port has it off, .nopush_port on; .tls_port with `tls`, a (certificate, key). `cold`: as it
+    does best where files are not in memory, within the control group of that name."""
 
-    def __init__(self, context, root):
-        self.nopush_port, port = free_ports(2)
+    def __init__(self, context, root, tls=None, cold=None):
+        self.nopush_port, port, self.tls_port = free_ports(3)
         dir = context.dir / "nginx"
         dir.mkdir(parents=True, exist_ok=True)
         config = dir / "nginx.conf"
         config.write_text(
-            NGINX.format(
+            (COLD if cold else NGINX).format(
+                more=MORE.format(tls=self.tls_port, root=root, cert=tls[0], key=tls[1]) if tls else "",
                 user="user root;" if os.geteuid() == 0 else "",
                 dir=dir,
                 mask=f"{1 << context.cores[0]:b}",
@@ -117,7 +139,7 @@ class Nginx(Pinned):
             )
         )
         argv = [nginx_binary(), "-e", dir / "error.log", "-p", dir, "-c", config]
-        super().__init__("nginx", context.cores[0], argv, context.dir, port)
+        super().__init__("nginx", context.cores[0], argv, context.dir, port, group=cold)
 
     def pids(self):
         return [self.popen.pid, *machine.children(self.popen.pid)]

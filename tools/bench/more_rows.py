@@ -1,0 +1,309 @@
+"""Rows beside wrk, TLS, tails, emulated accelerators, sets larger than memory, SeaweedFS, starts."""
+
+import json
+import os
+import shutil
+import subprocess
+
+from rigs import seaweed
+from rigs.process import ROOT
+
+from . import disk_rows, machine, servers
+from .duel import Contestant, better, compare, load, ratio, rounds, table, wrk_load, wrk_rounds
+from .rows import KIB, MIB, at_a_rate, errors_of, keys, loops, nginx_pair, row, settle, write_paths
+from .signing import signed_lines
+
+
+def write_files(root, names, size):
+    for key in names:
+        file = root / key
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(os.urandom(size))
+
+
+def filled(context, size, count, *flags):
+    """(server, our file of paths): so many objects of a size in the bucket `bench`."""
+    server = servers.Forebay(context, context.dir / "data", f"--set=memory.hot={max(256 * MIB, 2 * size * count)}", *flags)
+    server.make_bucket("bench")
+    ours = write_paths(context, f"ours-{size}", [f"/bench/{k}" for k in keys(count)])
+    put = load(context, server.port, ours, "-c", 16, "-a", 1, "-b", size, pids=server.pids())
+    context.errors += put["errors"]
+    return server, ours
+
+
+def no_tool(context, name, what):
+    if shutil.which(name):
+        return False
+    context.skip(f"{name} is not installed (tools/packages.txt, [bench]): {what}")
+    return True
+
+
+# ---- our generator beside another one ----
+
+
+@row("client", "httpload beside wrk on one server: does the client limit what is measured?")
+def client(context):
+    size, conns = 4 * KIB, 64
+    if no_tool(context, "wrk", "httpload stands alone"):
+        return
+    server, ours = filled(context, size, 10000)
+    context.keep_running(server)
+    mine, theirs = Contestant("httpload", server, ours, size), Contestant("wrk", server, ours, size)
+    settle(context, [mine])
+    for _ in range(context.rounds):
+        mine.samples.append(load(context, mine.port, ours, "-c", conns, "-w", context.warmup, "-s", size, pids=server.pids(), seconds=context.seconds))
+        theirs.samples.append(wrk_load(context, theirs, conns))
+    table([mine, theirs])
+    errors_of(context, [mine, theirs])
+    compare(context, "client", mine, theirs, "rps", "req/s", must=0.95)
+    for c in (mine, theirs):
+        c_us = c.median("client_cpu_s") / max(c.median("requests"), 1) * 1e6
+        print(f"    {c.name}: {c_us:.2f} us of its own CPU a request")
+        context.keep("client", f"{c.name}, us a request", c_us)
+
+
+# ---- TLS ----
+
+
+@row("tls", "GETs of 4 KiB and 1 MiB over TLS 1.3 beside nginx with the same OpenSSL; the client is wrk")
+def tls(context):
+    if no_tool(context, "wrk", "no row over TLS") or servers.nginx_binary() is None:
+        return
+    pair = context.dir / "cert.pem", context.dir / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-out", pair[0], "-keyout", pair[1]], check=True, capture_output=True)  # fmt: skip
+    for size, count in ((4 * KIB, 2000), (MIB, 64)):
+        server, ours = filled(context, size, count)
+        server.stop(30)
+        server = servers.Forebay(context, context.dir / "data", f"--set=memory.hot={2 * size * count + 256 * MIB}", f"--set=tls.cert={pair[0]}", f"--set=tls.key={pair[1]}", wait=False)
+        root = context.dir / f"files-{size}"
+        write_files(root, keys(count), size)
+        nginx = servers.Nginx(context, root, tls=pair)
+        try:
+            server.wait_until(lambda: servers.answers(server.port), 30)
+            us = Contestant("forebay", server, ours, size)
+            rival = Contestant("nginx", nginx, write_paths(context, "theirs", [f"/{k}" for k in keys(count)]), size, port=nginx.tls_port)
+            for c in (us, rival):  # caches
+                wrk_load(context, c, 16, "https")
+            wrk_rounds(context, [us, rival], 16, "https")
+        finally:
+            server.stop(30)
+            nginx.stop()
+        name = f"tls {size // KIB} KiB"
+        print(f"  {name}: 16 connections, {context.rounds} rounds; the generator decrypts too: CPU says more than req/s")
+        table([us, rival])
+        errors_of(context, [us, rival])
+        large = size >= MIB
+        compare(context, name, us, rival, "rps", "req/s", must=1.0 if large else None)
+        compare(context, name, us, rival, "us_per_request", "CPU a request", must=1.0 if large else None, at_most=True)
+        shutil.rmtree(context.dir / "data")
+        shutil.rmtree(context.dir / "nginx")
+
+
+# ---- tails ----
+
+
+@row("tail", "p99 and p99.9 of GETs of 4 KiB to 256 KiB at 70 % of the slower one's peak, beside nginx without tcp_nopush")
+def tail(context):
+    conns = 16
+    for size in (4 * KIB, 64 * KIB, 100_000, 256 * KIB):
+        count = min(2000, 128 * MIB // size)
+        server, ours = filled(context, size, count)
+        context.keep_running(server)
+        root = context.dir / f"files-{size}"
+        write_files(root, keys(count), size)
+        us = Contestant("forebay", server, ours, size)
+        nginx = nginx_pair(context, root, write_paths(context, "theirs", [f"/{k}" for k in keys(count)]), size)[:1]  # nopush stalls
+        settle(context, [us, *nginx])
+        rounds(context, [us, *nginx], conns)
+        at_a_rate(context, f"tail {size}", conns, [us, *nginx], {"p99": 1.0 if size >= 64 * KIB else None})
+        context.end_servers()
+        shutil.rmtree(context.dir / "data")
+        if nginx:
+            shutil.rmtree(context.dir / "nginx")
+
+
+# ---- emulated accelerators ----
+
+
+def train_once(context, server, where, names, *flags):
+    argv = ["taskset", "-c", context.cores[1], context.binary, "bench", "train", where, "--keys", names, "--endpoint-url", f"http://127.0.0.1:{server.port}", "--epochs", 1,
+            "--duration", f"{max(int(context.seconds * 1000), 500)}ms", "--probe", "200ms", "-q", "-o", "json", *flags]  # fmt: skip
+    for pid in server.pids():
+        argv += ["--pid", pid]
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, env=context.env)
+    if done.returncode != 0:
+        raise RuntimeError(f"bench train: {done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def trial_of(told):
+    """Figures of the largest number that passed; of the first try where none did."""
+    best = told["best"] or told["trials"][-1]
+    return {
+        "accelerators": told["best"]["accelerators"] if told["best"] else 0,
+        "rps": best["samples_per_second"],
+        "mib_s": best["bytes_per_second"] / MIB,
+        "us_per_request": best["server_cpu_seconds"] / max(best["requests"], 1) * 1e6,
+        "s_per_gib": best["server_cpu_seconds"] / max(best["bytes"], 1) * (1 << 30),
+        "p99_wait_ms": best["batch_wait"]["p99_ms"],
+        "errors": sum(t["errors"] for t in told["trials"]),
+    }
+
+
+@row("train", "emulated accelerators (forebay bench train) on us and on nginx with sendfile: how many are kept busy")
+def train(context):
+    if servers.nginx_binary() is None:
+        context.skip("nginx is not installed (tools/unpack.sh nginx): nothing to train beside")
+        return
+    for model, size, count in (("retinanet-b200", 322_957, 1500), ("cosmoflow-h100", 2_830_000, 150)):
+        server, _ = filled(context, size, count)
+        root = context.dir / f"files-{size}"
+        write_files(root / "bench", keys(count), size)
+        nginx = servers.Nginx(context, root)
+        names = context.dir / "names"
+        names.write_text("".join(f"{k}\n" for k in keys(count)))
+        found = {"forebay": [], "nginx": []}
+        try:
+            for _ in range(context.rounds):
+                for name, one in (("forebay", server), ("nginx", nginx)):
+                    if context.patient:
+                        machine.wait_quiet()
+                    told = train_once(context, one, "s3://bench/", names, "--model", model)
+                    found[name].append(trial_of(told))
+                    print(f"    {name:<8} {found[name][-1]['accelerators']:>3} accelerators, {found[name][-1]['rps']:,.0f} samples/s; {told['roofline']['verdict']}")
+        finally:
+            server.stop(30)
+            nginx.stop()
+        us, rival = Contestant("forebay", server, None, size), Contestant("nginx", nginx, None, size)
+        us.samples, rival.samples = found["forebay"], found["nginx"]
+        context.errors += sum(s["errors"] for s in us.samples + rival.samples)
+        key = f"train {model}"
+        print(f"  {key}: {context.rounds} rounds, {context.seconds:g} s a try")
+        for c in (us, rival):
+            context.keep(key, c.name, {f: c.median(f) for f in c.samples[0]})
+        compare(context, key, us, rival, "accelerators", "accelerators", must=1.0)
+        compare(context, key, us, rival, "rps", "samples/s")
+        compare(context, key, us, rival, "s_per_gib", "CPU a GiB", at_most=True)
+        shutil.rmtree(context.dir / "data")
+        shutil.rmtree(context.dir / "nginx")
+
+
+# ---- more than fits into memory ----
+
+
+@row("cold-nginx", "GETs of 4 KiB and 100 KB of a set four times the memory: a control group for each server, nginx with threads")
+def cold_nginx(context):
+    if servers.nginx_binary() is None:
+        context.skip("nginx is not installed (tools/unpack.sh nginx): nobody beside us")
+        return
+    for size, count, limit, conns_of in ((4 * KIB, 120_000, 128 * MIB, (32, 128)), (100_000, 10_000, 256 * MIB, (32,))):
+        groups = []
+        try:
+            groups = [machine.Group("us", limit), machine.Group("nginx", limit)]
+        except OSError as error:
+            context.skip(f"no control group may be made here ({error}): sets larger than memory are not measured")
+            return
+        root = context.dir / f"files-{size}"
+        write_files(root, keys(count), size)
+        server = servers.Forebay(context, context.dir / "data", "--set=memory.hot=16MiB", "--set=index.memory=64MiB", f"--set=memory.limit={limit * 3 // 4}", group=groups[0])
+        server.make_bucket("bench")
+        ours = write_paths(context, "ours", [f"/bench/{k}" for k in keys(count)])
+        nginx = servers.Nginx(context, root, cold=groups[1])
+        try:
+            put = load(context, server.port, ours, "-c", 32, "-a", 1, "-b", size, pids=server.pids())
+            context.errors += put["errors"]
+            us = Contestant("forebay", server, ours, size)
+            rival = Contestant("nginx, aio threads", nginx, write_paths(context, "theirs", [f"/{k}" for k in keys(count)]), size)
+            disk_rows.forget(context.dir)
+            for conns in context.conns or conns_of:
+                us.samples, rival.samples = [], []
+                rounds(context, [us, rival], conns)
+                name = f"cold-nginx {size} c={conns}"
+                print(f"  {name}: {count:,} objects, {size * count // MIB:,} MiB, of which each server has {limit // MIB} MiB of memory")
+                table([us, rival])
+                errors_of(context, [us, rival])
+                must = {4 * KIB: 2.0 if conns < 128 else 3.0}.get(size, 1.0)
+                compare(context, name, us, rival, "rps", "req/s", must=must)
+                compare(context, name, us, rival, "us_per_request", "CPU a request", must=0.7 if size > 65536 else None, at_most=True)
+        finally:
+            server.stop(30)
+            nginx.stop()
+            for g in groups:
+                g.stop()
+        shutil.rmtree(context.dir / "data")
+        shutil.rmtree(context.dir / "nginx")
+        shutil.rmtree(root)
+
+
+# ---- another store ----
+
+
+class Weed(seaweed.Seaweed):
+    """SeaweedFS in one process, on the server's core."""
+
+    def __init__(self, context):
+        super().__init__(context.dir / "weed")
+        for task in os.listdir(f"/proc/{self.popen.pid}/task"):
+            os.sched_setaffinity(int(task), {context.cores[0]})
+        self.wait_ready()
+
+    def pids(self):
+        return [self.popen.pid]
+
+
+@row("seaweed", "signed GETs and PUTs of 4 KiB and 100 KB beside SeaweedFS, which does not sync")
+def seaweedfs(context):
+    if not (ROOT / ".venv/bin/weed").exists():
+        context.skip("SeaweedFS is not installed (tools/venv.sh check): no store beside us")
+        return
+    for size, count in ((4 * KIB, 2000), (100_000, 500)):
+        server = servers.Forebay(context, context.dir / "data", f"--set=memory.hot={256 * MIB}")
+        weed = Weed(context)
+        try:
+            pair = [(server, "forebay", s3_keys(context.dir / "data")), (weed, "SeaweedFS", (seaweed.ACCESS_KEY, seaweed.SECRET_KEY))]
+            getters, putters = [], []
+            for one, name, (key_id, secret) in pair:
+                host = f"127.0.0.1:{one.port}"
+                bucket = write_paths(context, f"{name}-bucket", signed_lines(key_id, secret, host, ["/bench"], "PUT", "UNSIGNED-PAYLOAD"))
+                load(context, one.port, bucket, "-c", 1, "-a", 1, "-m", "PUT", pids=one.pids())
+                paths = [f"/bench/{k}" for k in keys(count)]
+                lines = list(signed_lines(key_id, secret, host, paths, "PUT", "UNSIGNED-PAYLOAD"))
+                putters.append(Contestant(name, one, write_paths(context, f"{name}-put", lines), size))
+                getters.append(Contestant(name, one, write_paths(context, f"{name}-get", signed_lines(key_id, secret, host, paths)), size))
+            for c in putters:
+                for _ in range(context.rounds):
+                    c.samples.append(load(context, c.port, c.paths, "-c", 16, "-a", 1, "-b", size, pids=c.server.pids()))
+            settle(context, getters, passes=2)
+            rounds(context, getters, 16)
+            for what, (us, rival) in (("put", putters), ("get", getters)):
+                key = f"seaweed {what} {size}"
+                print(f"  {key}: 16 connections; PUTs: ours are synced before the reply, SeaweedFS's are not" if what == "put" else f"  {key}: 16 connections")
+                table([us, rival])
+                errors_of(context, [us, rival])
+                compare(context, key, us, rival, "rps", "req/s")
+                compare(context, key, us, rival, "us_per_request", "CPU a request", at_most=True)
+        finally:
+            server.stop(30)
+            weed.kill()
+        shutil.rmtree(context.dir / "data")
+        shutil.rmtree(context.dir / "weed")
+
+
+def s3_keys(data):
+    import configparser
+
+    file = configparser.ConfigParser()
+    file.read(data / ".forebay/credentials")
+    user = file[file.sections()[0]]
+    return user["aws_access_key_id"], user["aws_secret_access_key"]
+
+
+# ---- starts ----
+
+
+@row("start", "from exec to the first GET, with --objects objects: cold, and after kill -9 under durable PUTs")
+def start(context):
+    many = disk_rows.Many(context, context.dir / "data", context.objects)
+    disk_rows.start_times(context, many, row="start", lists=False)
+    shutil.rmtree(many.dir)
