@@ -157,10 +157,11 @@ def train(context):
         context.skip("nginx is not installed (tools/unpack.sh nginx): nothing to train beside")
         return
     for model, size, count in (("retinanet-b200", 322_957, 1500), ("cosmoflow-h100", 2_830_000, 150)):
-        server, _ = filled(context, size, count)
+        server, ours = filled(context, size, count)
         root = context.dir / f"files-{size}"
         write_files(root / "bench", keys(count), size)
         nginx = servers.Nginx(context, root)
+        settle(context, [Contestant(name, one, ours, size) for name, one in (("forebay", server), ("nginx", nginx))])
         names = context.dir / "names"
         names.write_text("".join(f"{k}\n" for k in keys(count)))
         found = {"forebay": [], "nginx": []}
