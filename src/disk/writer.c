@@ -30,8 +30,11 @@ struct disk_writer {
     struct iobuf *buf; /* what is not on the disk yet */
     uint64_t buf_at;   /* offset of its first byte in the body */
     uint32_t buf_len;
-    struct body body; /* body.segment NULL: small so far */
-    struct buf sums;  /* of what is on the disk, be32 each */
+    uint32_t buf_summed; /* of it, its sums are there; whole blocks */
+    struct body body;    /* body.segment NULL: small so far */
+    struct buf sums;     /* of what is on the disk, be32 each */
+    bool
+        rest_written; /* of a whole body: the whole pages of the buffer are on the disk */
     bool broken;      /* a write failed: can only be aborted */
 };
 
@@ -161,15 +164,29 @@ disk_written(const struct disk_writer *w)
     return w->buf_at + w->buf_len;
 }
 
-/* Sums of what is in the buffer from a block boundary on. */
+/* Sums of what is in the buffer up to `end` and has none yet. */
 static void
-add_sums(struct disk_writer *w, uint32_t len)
+add_sums(struct disk_writer *w, uint32_t end)
 {
+    uint32_t len = end - w->buf_summed;
     char *at = buf_reserve(&w->sums, 4 * block_count(len));
 
-    assert(at != NULL && w->buf_at % BLOCK_BYTES == 0);
-    block_sums_put(w->seed, w->buf_at / BLOCK_BYTES, w->buf->at, len, at);
+    assert(at != NULL && w->buf_at % BLOCK_BYTES == 0 &&
+           w->buf_summed % BLOCK_BYTES == 0);
+    block_sums_put(w->seed, (w->buf_at + w->buf_summed) / BLOCK_BYTES,
+                   w->buf->at + w->buf_summed, len, at);
     w->sums.len += 4 * block_count(len);
+    w->buf_summed = end;
+}
+
+/* Whole blocks are summed while they are hot; what stays in memory is when it is committed. */
+static void
+sum_whole_blocks(struct disk_writer *w)
+{
+    uint32_t end = (uint32_t)align_down(w->buf_len, BLOCK_BYTES);
+
+    if (w->buf->room > DISK_INLINE_MAX && end > w->buf_summed)
+        add_sums(w, end);
 }
 
 /* The full buffer goes to the disk. It keeps its bytes until they are there: disk_write_peek() relies on it. */
@@ -186,10 +203,41 @@ spill(struct disk_writer *w, struct errbuf *eb)
         w->broken = true;
         return rc;
     }
-    add_sums(w, w->buf_len);
+    if (w->buf_len > w->buf_summed)
+        add_sums(w, w->buf_len);
     w->buf_at += w->buf_len;
-    w->buf_len = 0;
+    w->buf_len = w->buf_summed = 0;
     return ERR_OK;
+}
+
+/* The whole pages of the last buffer, unless they are there already. */
+static enum err
+write_rest(struct disk_writer *w, struct errbuf *eb)
+{
+    uint32_t whole = (uint32_t)align_down(w->buf_len, DISK_ALIGN);
+    enum err rc;
+
+    if (w->body.segment == NULL || w->rest_written || whole == 0)
+        return ERR_OK;
+    rc = body_write(&w->body, w->buf_at, w->buf, whole, eb);
+    w->broken = rc != ERR_OK;
+    w->rest_written = rc == ERR_OK;
+    return rc;
+}
+
+static enum err
+refuse_more(const struct disk_writer *w, struct errbuf *eb)
+{
+    bool known = w->size != DISK_SIZE_UNKNOWN;
+
+    return err_set(eb, known ? ERR_BAD_REQUEST : ERR_TOO_LARGE,
+                   "a body of more than %" PRIu64 " bytes", known ? w->size : BODY_MAX);
+}
+
+static uint64_t
+still_fits(const struct disk_writer *w)
+{
+    return (w->size == DISK_SIZE_UNKNOWN ? BODY_MAX : w->size) - disk_written(w);
 }
 
 enum err
@@ -200,10 +248,8 @@ disk_write(struct disk_writer *w, const void *data, size_t len, struct errbuf *e
     assert(w->loop == rt_loop_index());
     if (w->broken)
         return err_set(eb, ERR_IO, "an earlier write of this body failed");
-    if (len > (w->size == DISK_SIZE_UNKNOWN ? BODY_MAX : w->size) - disk_written(w))
-        return err_set(eb, w->size == DISK_SIZE_UNKNOWN ? ERR_TOO_LARGE : ERR_BAD_REQUEST,
-                       "a body of more than %" PRIu64 " bytes",
-                       w->size == DISK_SIZE_UNKNOWN ? BODY_MAX : w->size);
+    if (len > still_fits(w))
+        return refuse_more(w, eb);
     while (len > 0) {
         uint32_t n;
         enum err rc;
@@ -219,8 +265,39 @@ disk_write(struct disk_writer *w, const void *data, size_t len, struct errbuf *e
         w->buf_len += n;
         from += n;
         len -= n;
+        sum_whole_blocks(w);
     }
     return ERR_OK;
+}
+
+size_t
+disk_write_room(struct disk_writer *w, void **at)
+{
+    uint64_t left = still_fits(w);
+
+    assert(w->loop == rt_loop_index());
+    *at = w->buf->at + w->buf_len;
+    return (size_t)MIN(left, w->buf->room - w->buf_len);
+}
+
+void
+disk_write_filled(struct disk_writer *w, size_t len)
+{
+    assert(len <= still_fits(w) && len <= w->buf->room - w->buf_len);
+    w->buf_len += (uint32_t)len;
+    sum_whole_blocks(w);
+}
+
+enum err
+disk_write_flush(struct disk_writer *w, struct errbuf *eb)
+{
+    assert(w->loop == rt_loop_index());
+    if (w->broken)
+        return err_set(eb, ERR_IO, "an earlier write of this body failed");
+    if (still_fits(w) == 0)
+        return write_rest(w, eb);
+    assert(w->buf_len == w->buf->room);
+    return spill(w, eb);
 }
 
 /* ---- peeking ---- */
@@ -337,12 +414,10 @@ finish_body(struct disk_writer *w, const struct object_meta *meta, struct errbuf
 {
     uint64_t size = disk_written(w);
     uint32_t whole = (uint32_t)align_down(w->buf_len, DISK_ALIGN);
-    enum err rc = ERR_OK;
+    enum err rc = write_rest(w, eb);
 
-    if (w->buf_len > 0)
+    if (w->buf_len > w->buf_summed)
         add_sums(w, w->buf_len);
-    if (whole > 0)
-        rc = body_write(&w->body, w->buf_at, w->buf, whole, eb);
     if (rc != ERR_OK)
         return rc;
     return body_seal(&w->body, size,

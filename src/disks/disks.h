@@ -118,6 +118,10 @@ enum err disks_write_begin(struct disks *ds, const struct disks_key *k,
                            struct disks_writer **out, struct errbuf *eb) MUST_CHECK;
 enum err disks_write(struct disks_writer *w, const void *data, size_t len,
                      struct errbuf *eb) MUST_CHECK;
+/* As disk_write_room() and so on; *at is NULL for a body of several copies: that is written by disks_write(). */
+size_t disks_write_room(struct disks_writer *w, void **at);
+void disks_write_filled(struct disks_writer *w, size_t len);
+enum err disks_write_flush(struct disks_writer *w, struct errbuf *eb) MUST_CHECK;
 uint64_t disks_written(const struct disks_writer *w);
 enum err disks_write_peek(struct disks_writer *w, uint64_t offset, void *buf, size_t len,
                           size_t *n, struct errbuf *eb) MUST_CHECK;

@@ -148,6 +148,25 @@ disks_write(struct disks_writer *w, const void *data, size_t len, struct errbuf 
     return rc;
 }
 
+size_t
+disks_write_room(struct disks_writer *w, void **at)
+{
+    *at = NULL;
+    return w->placed == 1 && w->count == 1 ? disk_write_room(w->to[0], at) : 0;
+}
+
+void
+disks_write_filled(struct disks_writer *w, size_t len)
+{
+    disk_write_filled(w->to[0], len);
+}
+
+enum err
+disks_write_flush(struct disks_writer *w, struct errbuf *eb)
+{
+    return disk_write_flush(w->to[0], eb);
+}
+
 uint64_t
 disks_written(const struct disks_writer *w)
 {

@@ -181,6 +181,12 @@ enum err object_put_begin(struct object_service *s, const struct map_bucket *b,
                           struct object_put **out, struct errbuf *eb) MUST_CHECK;
 enum err object_put_write(struct object_put *p, const void *data, size_t len,
                           struct errbuf *eb) MUST_CHECK;
+/* Where the next bytes may be received to instead: at most *len, then object_put_filled() with what came. Of a body of known
+ * size that is not whole yet. *at is NULL where that can't be done: then each byte comes by object_put_write(). May switch,
+ * both. */
+enum err object_put_room(struct object_put *p, void **at, size_t *len,
+                         struct errbuf *eb) MUST_CHECK;
+void object_put_filled(struct object_put *p, size_t len);
 /* After the last byte, before commit: the sums of what came. */
 struct object_sums {
     uint8_t md5[16];

@@ -13,6 +13,7 @@
 #include "wire/etag.h"
 
 #define HASH_SLICE (64u << 10)
+#define ROOM_SLICE (256u << 10) /* received, and summed, between two switches */
 
 enum err
 put_new(struct object_service *s, const struct map_bucket *b, struct span key,
@@ -40,6 +41,7 @@ object_put_abort(struct object_put **pp)
     *pp = NULL;
     if (p == NULL)
         return;
+    hash_stream_end(&p->lag); /* what lags lies in the writer's buffer */
     disks_write_abort(&p->writer);
     through_end(&p->through);
     if (!p->summed)
@@ -109,6 +111,7 @@ object_put_write(struct object_put *p, const void *data, size_t len, struct errb
 {
     const char *at = data;
 
+    assert(!p->lags);
     while (len > 0) {
         size_t n = MIN(len, HASH_SLICE);
         enum err rc;
@@ -125,6 +128,57 @@ object_put_write(struct object_put *p, const void *data, size_t len, struct errb
             rt_yield();
     }
     return ERR_OK;
+}
+
+enum err
+object_put_room(struct object_put *p, void **at, size_t *len, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    assert(p->options.size != DISK_SIZE_UNKNOWN && p->sums.size < p->options.size);
+    *len = disks_write_room(p->writer, at);
+    if (*at != NULL && *len == 0) {
+        rc = disks_write_flush(p->writer, eb);
+        if (p->lags) /* after the write: others have laid down theirs meanwhile */
+            hash_stream_settle(p->s, &p->lag);
+        if (rc == ERR_OK)
+            *len = disks_write_room(p->writer, at);
+    }
+    p->room = *at;
+    *len = MIN(*len, (size_t)ROOM_SLICE);
+    if (rc == ERR_OK && *at != NULL && !p->lags && p->sums.size == 0 &&
+        p->options.size > HASH_SLICE) {
+        hash_stream_begin(p->s, &p->lag);
+        p->lags = true;
+    }
+    return rc;
+}
+
+void
+object_put_filled(struct object_put *p, size_t len)
+{
+    disks_write_filled(p->writer, len);
+    checksum_add(&p->sum, p->room, len);
+    if (p->lags)
+        hash_stream_add(p->s, &p->lag, p->room, len);
+    else
+        add_md5(p, p->room, len);
+    p->sums.size += len;
+    if (len >= HASH_SLICE)
+        rt_yield();
+}
+
+/* The sum of what lagged. The last bytes go to the disk first: while that takes them others lay down theirs. */
+static enum err
+settle(struct object_put *p, struct errbuf *eb)
+{
+    enum err rc = disks_write_flush(p->writer, eb);
+
+    hash_stream_settle(p->s, &p->lag);
+    p->md5 = p->lag.md5;
+    hash_stream_end(&p->lag);
+    p->lags = false;
+    return rc;
 }
 
 enum err
@@ -153,6 +207,10 @@ object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb
                        (unsigned long long)p->sums.size,
                        (unsigned long long)p->options.size);
     if (!p->summed) {
+        enum err rc = p->lags ? settle(p, eb) : ERR_OK;
+
+        if (rc != ERR_OK)
+            return rc;
         if (!p->hashed)
             hasher_add(p->s, &p->md5, NULL, 0, p->sums.md5);
         p->hashed = true;

@@ -1,6 +1,7 @@
 /* put: what native writes, writes through and parts share. */
 #pragma once
 #include "base/md5.h"
+#include "object/hasher.h"
 #include "object/internal.h"
 
 enum put_kind { PUT_NATIVE, PUT_PART, PUT_THROUGH, PUT_PART_THROUGH };
@@ -15,6 +16,9 @@ struct object_put {
     struct disks_writer *writer; /* owned */
     struct md5 md5;
     bool hashed; /* sums.md5 is there */
+    bool lags; /* `lag` does it instead of `md5`; what lags lies in the writer's buffer */
+    struct hash_stream lag;
+    unsigned char *room; /* what object_put_room() gave; borrowed of the writer */
     struct checksum sum;
     struct object_sums sums;
     bool summed;

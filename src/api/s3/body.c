@@ -78,12 +78,29 @@ s3_body_end(struct s3_body *b)
     iobuf_drop(&b->buf);
 }
 
+/* Bytes of the HTTP body as they come; none at its end. */
+static enum err
+receive_to(struct s3_body *b, void *at, size_t room, size_t *n)
+{
+    struct request *q = b->q;
+    struct errbuf eb = {{0}};
+    enum err rc = http_body_read(q->http, at, room, n, &eb);
+
+    if (rc == ERR_INCOMPLETE || rc == ERR_CLOSED)
+        return fault_set(&q->fault, S3_IncompleteBody,
+                         "The connection ended before the whole body had come");
+    if (rc == ERR_BAD_REQUEST)
+        return fault_set(&q->fault, S3_BadRequest, "%s", eb.text);
+    if (rc == ERR_TIMEOUT)
+        return fault_set(&q->fault, S3_RequestTimeout, NULL);
+    return rc == ERR_OK ? rc : fault_from(q, rc, &eb);
+}
+
 /* Refills `in`; at the end of the HTTP body `ended` is set. */
 static enum err
 receive(struct s3_body *b)
 {
     struct request *q = b->q;
-    struct errbuf eb = {{0}};
     size_t n = 0;
     enum err rc;
 
@@ -97,16 +114,9 @@ receive(struct s3_body *b)
             return rc;
         }
     }
-    rc = http_body_read(q->http, b->buf->at, MIN(b->buf->room, SLICE), &n, &eb);
-    if (rc == ERR_INCOMPLETE || rc == ERR_CLOSED)
-        return fault_set(&q->fault, S3_IncompleteBody,
-                         "The connection ended before the whole body had come");
-    if (rc == ERR_BAD_REQUEST)
-        return fault_set(&q->fault, S3_BadRequest, "%s", eb.text);
-    if (rc == ERR_TIMEOUT)
-        return fault_set(&q->fault, S3_RequestTimeout, NULL);
+    rc = receive_to(b, b->buf->at, MIN(b->buf->room, SLICE), &n);
     if (rc != ERR_OK)
-        return fault_from(q, rc, &eb);
+        return rc;
     b->in = (struct span){b->buf->at, n};
     b->ended = n == 0;
     return ERR_OK;
@@ -220,6 +230,39 @@ s3_body_check_sums(struct s3_body *b, const struct object_sums *got)
     return checksum_check(&b->sums.want, &value, &q->fault);
 }
 
+/* What needs no decoding is received into the buffer that goes to the disk. *taken: the whole body came that way; else none
+ * of it has. */
+static enum err
+receive_in_place(struct s3_body *b, struct object_put *put, bool *taken)
+{
+    struct errbuf eb = {{0}};
+
+    *taken = false;
+    if (b->chunked != NULL || b->size == DISK_SIZE_UNKNOWN || b->size == 0)
+        return ERR_OK;
+    while (b->got < b->size) {
+        size_t room, n;
+        void *at;
+        enum err rc = object_put_room(put, &at, &room, &eb);
+
+        if (rc != ERR_OK)
+            return fault_from(b->q, rc, &eb);
+        if (at == NULL)
+            return ERR_OK;
+        rc = receive_to(b, at, room, &n);
+        if (rc != ERR_OK)
+            return rc;
+        if (n == 0)
+            break; /* finish() says what is missing */
+        if (b->check_sha256)
+            digest_add(&b->sha256, at, n);
+        b->got += n;
+        object_put_filled(put, n);
+    }
+    *taken = true;
+    return finish(b);
+}
+
 enum err
 s3_body_to_put(struct s3_body *b, struct object_put *put)
 {
@@ -227,9 +270,12 @@ s3_body_to_put(struct s3_body *b, struct object_put *put)
     struct errbuf eb = {{0}};
     struct object_sums sums;
     struct span piece;
-    enum err rc;
+    bool taken;
+    enum err rc = receive_in_place(b, put, &taken);
 
-    for (;;) {
+    if (rc != ERR_OK)
+        return rc;
+    while (!taken) {
         rc = s3_body_next(b, &piece);
         if (rc != ERR_OK)
             return rc;
