@@ -177,8 +177,9 @@ enum member_got {
  * requires is there. Where it should stand is for the caller to compare (member_stands()). */
 enum member_got member_parse(struct span window, struct member *out, size_t *need,
                              struct errbuf *eb);
-/* The same where a row says that a member stands: the sum over the whole header is enough. Who searches wants tar's
- * checksums too, which tell a header from bytes that look like one before their lengths are believed. */
+/* The same for a window that begins where a member should stand, and is as long as a header may be or as the row says: what
+ * looks like a tar header has to be right by the sum over all of it, and tar's own checksums are not added up. Who searches
+ * wants them too, before he believes a length and reads on. */
 enum member_got member_parse_placed(struct span window, struct member *out, size_t *need,
                                     struct errbuf *eb);
 bool member_stands(const struct member *m, uint32_t segment, uint32_t generation,

@@ -444,24 +444,27 @@ run_walk_end(struct run_walk *w)
     *w = (struct run_walk){0};
 }
 
+static void
+take_segments(struct run *r, const struct run *from)
+{
+    for (uint32_t i = 0; i < from->segment_count; i++)
+        run_segment(r, from->segments[i].class, from->segments[i].segment,
+                    from->segments[i].living, from->segments[i].dead);
+}
+
 struct run *
-run_merge(const struct run *older, const struct run *newer)
+run_merge(const struct run *const *runs, uint32_t count)
 {
     struct run *r = run_new();
     struct run_walk w;
     struct entry e;
 
-    run_walk_begin(&w, (const struct run *[]){older, newer}, 2, TABLE_OBJECTS, 0,
-                   SPAN(""));
+    run_walk_begin(&w, runs, count, TABLE_OBJECTS, 0, SPAN(""));
     while (run_walk_next(&w, &e))
         add(r, &(struct row_home){e.table, e.bucket, e.key}, e.value);
     run_walk_end(&w);
-    for (uint32_t i = 0; i < older->segment_count; i++)
-        run_segment(r, older->segments[i].class, older->segments[i].segment,
-                    older->segments[i].living, older->segments[i].dead);
-    for (uint32_t i = 0; i < newer->segment_count; i++)
-        run_segment(r, newer->segments[i].class, newer->segments[i].segment,
-                    newer->segments[i].living, newer->segments[i].dead);
+    for (uint32_t i = 0; i < count; i++)
+        take_segments(r, runs[i]);
     build_slots(r); /* the walk gave them in order, each key once */
     r->finished = true;
     return r;

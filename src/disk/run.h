@@ -43,7 +43,7 @@ void run_finish(struct run *r);
 struct run *run_ref(const struct run *r); /* any thread */
 void run_drop(struct run *r);
 size_t run_bytes(const struct run *r); /* memory */
-struct run *run_merge(const struct run *older, const struct run *newer);
+struct run *run_merge(const struct run *const *runs, uint32_t count); /* oldest first */
 
 uint32_t run_hash(enum table table, uint64_t bucket, struct span key);
 /* False: not in this run. *value borrows from the run. */

@@ -229,7 +229,7 @@ scan_member(struct log_scan *s, uint64_t offset, struct member *m, struct errbuf
         return SCAN_ERROR;
     if (window.len == 0)
         return no_group(eb, "the segment ends");
-    got = member_parse(window, m, &need, eb);
+    got = member_parse_placed(window, m, &need, eb);
     if (got == MEMBER_NEWER)
         return SCAN_NEWER;
     if (got == MEMBER_ZERO) {

@@ -10,6 +10,7 @@
 /* Runs are merged on the loop, so a merge has a bound: about 0.3 ms. Larger ones stay side by side. */
 #define MERGE_MAX        2048u
 #define MERGE_MAX_REPLAY (1u << 20)
+#define JOIN             8u
 
 /* What readers see: immutable, replaced whole. Each list holds a reference to its runs. */
 struct runs {
@@ -24,7 +25,7 @@ struct tail {
     struct recent *recent;          /* owned */
     /* Home loop only. */
     uint32_t frozen; /* so many of the oldest runs are on their way to the index */
-    uint32_t merge_max;
+    bool replaying;
 };
 
 static struct runs *
@@ -73,14 +74,13 @@ tail_new(void)
 
     atomic_init(&t->current, runs_new(0));
     t->recent = recent_new();
-    t->merge_max = MERGE_MAX;
     return t;
 }
 
 void
 tail_replaying(struct tail *t, bool yes)
 {
-    t->merge_max = yes ? MERGE_MAX_REPLAY : MERGE_MAX;
+    t->replaying = yes;
 }
 
 void
@@ -123,20 +123,39 @@ tail_count(const struct tail *t)
     return now(t)->entries;
 }
 
-/* The last run and the new one as one, and so on, while the former is small beside it. Takes r. */
+/* How many of the last runs become one with the new one. Served, each as soon as the former is small beside it: few runs to
+ * look through. Replaying, eight of about one size at a time: each entry is copied once for eight times as many. */
+static uint32_t
+to_merge(const struct tail *t, const struct runs *old, const struct run *r, uint32_t kept)
+{
+    uint32_t most = t->replaying ? JOIN - 1 : 1, alike = t->replaying ? JOIN / 2 : 2;
+    uint32_t n = 0, entries = run_count(r);
+
+    while (n < most && kept - n > t->frozen &&
+           run_count(old->at[kept - n - 1]) <= alike * run_count(r)) {
+        n++;
+        entries += run_count(old->at[kept - n]);
+    }
+    return n == most && entries <= (t->replaying ? MERGE_MAX_REPLAY : MERGE_MAX) ? n : 0;
+}
+
+/* The last runs and the new one as one, and so on. Takes r. */
 static struct run *
 merge_last(const struct tail *t, const struct runs *old, struct run *r, uint32_t *kept)
 {
-    while (*kept > t->frozen) {
-        struct run *before = old->at[*kept - 1], *merged;
+    uint32_t n;
 
-        if (run_count(before) > 2 * run_count(r) ||
-            run_count(before) + run_count(r) > t->merge_max)
-            break;
-        merged = run_merge(before, r);
+    while ((n = to_merge(t, old, r, *kept)) > 0) {
+        const struct run *these[JOIN];
+        struct run *merged;
+
+        for (uint32_t i = 0; i < n; i++)
+            these[i] = old->at[*kept - n + i];
+        these[n] = r;
+        merged = run_merge(these, n + 1);
         run_drop(r);
         r = merged;
-        --*kept;
+        *kept -= n;
     }
     return r;
 }
