@@ -51,7 +51,7 @@ struct work {
     struct worker *workers;
     unsigned parallel, busy;
     uint64_t turns;
-    uint64_t rate, owed_ns; /* when the next may begin, for the rate */
+    struct object_pace *pace; /* owned; of all that comes */
     unsigned row_failures, row_no_room;
     enum err rc;
     struct errbuf *eb;
@@ -245,17 +245,6 @@ count_done(struct work *w, enum object_brought how, uint64_t bytes)
                            (unsigned long long)c->bytes, (unsigned)BUDGET_SHARE));
 }
 
-/* Of the bytes that came the next one has to wait for. */
-static void
-owe(struct work *w, uint64_t bytes)
-{
-    uint64_t now = rt_now_ns();
-
-    if (w->rate == 0)
-        return;
-    w->owed_ns = MAX(w->owed_ns, now) + (uint64_t)((double)bytes * 1e9 / (double)w->rate);
-}
-
 /* Readers first: while one waits for the backend, one worker goes on alone. */
 static enum err
 make_way(struct work *w)
@@ -265,8 +254,8 @@ make_way(struct work *w)
     while (rc == ERR_OK && w->busy > 0 &&
            object_readers_waiting(w->job->s->options.object) > 0)
         rc = rt_sleep_ms(WAY_MS);
-    if (rc == ERR_OK && w->owed_ns > rt_now_ns())
-        rc = rt_sleep_until((struct deadline){w->owed_ns});
+    if (rc == ERR_OK && object_pace_due(w->pace) > rt_now_ns())
+        rc = rt_sleep_until((struct deadline){object_pace_due(w->pace)});
     return rc;
 }
 
@@ -279,7 +268,7 @@ bring_or_wait(struct work *w, const char *key, enum object_brought *how, uint64_
 
     for (int i = 0; i < ROOM_TRIES && rc == ERR_OK; i++) {
         rc = object_bring(w->job->s->options.object, w->source.names.bucket, span_of(key),
-                          how, bytes, eb);
+                          w->pace, how, bytes, eb);
         if (rc != ERR_OK || *how != BROUGHT_NOT || w->source.ended)
             return rc;
         rc = rt_sleep_ms(ROOM_MS);
@@ -303,7 +292,6 @@ bring_one(struct worker *at)
     w->busy--;
     if (rc == ERR_CANCELLED || rt_cancelled() || (rc != ERR_OK && w->job->s->stopping))
         return ERR_CANCELLED; /* still busy: the next start begins with it */
-    owe(w, bytes);
     at->busy = false;
     if (rc == ERR_OK)
         count_done(w, how, bytes);
@@ -338,7 +326,7 @@ run(struct job *j, struct errbuf *eb)
     uint64_t parallel = json_get_u64(j->args, "parallel");
     struct work w = {.job = j,
                      .parallel = parallel > 0 ? (unsigned)parallel : PARALLEL_DEFAULT,
-                     .rate = json_get_u64(j->args, "rate"),
+                     .pace = object_pace_new(json_get_u64(j->args, "rate")),
                      .eb = eb};
 
     w.workers = xcalloc(w.parallel, sizeof *w.workers);
@@ -357,6 +345,7 @@ run(struct job *j, struct errbuf *eb)
         rt_group_join(&w.group);
     }
     source_close(&w.source);
+    object_pace_drop(&w.pace);
     free(w.workers);
     return w.rc;
 }

@@ -11,6 +11,7 @@ struct bring {
     struct object_service *s;
     const struct map_bucket *bucket;
     struct span key;
+    struct object_pace *pace;
     enum object_brought how;
     uint64_t bytes;
     enum err rc;
@@ -40,7 +41,7 @@ bring_on_home(void *arg)
     struct object_info info;
     struct object_get *g = NULL;
 
-    b->rc = get_begin_behind(b->s, b->bucket, b->key, a, &info, &g, b->eb);
+    b->rc = get_begin_behind(b->s, b->bucket, b->key, b->pace, a, &info, &g, b->eb);
     if (b->rc == ERR_OK && info.source == OBJECT_BYPASS) {
         b->how = BROUGHT_NOT;
     } else if (b->rc == ERR_OK && (info.source != OBJECT_LOCAL || info.chunk_bytes > 0)) {
@@ -55,9 +56,11 @@ bring_on_home(void *arg)
 
 enum err
 object_bring(struct object_service *s, const struct map_bucket *b, struct span key,
-             enum object_brought *how, uint64_t *bytes, struct errbuf *eb)
+             struct object_pace *pace, enum object_brought *how, uint64_t *bytes,
+             struct errbuf *eb)
 {
-    struct bring what = {.s = s, .bucket = b, .key = key, .how = BROUGHT_HERE, .eb = eb};
+    struct bring what = {
+        .s = s, .bucket = b, .key = key, .pace = pace, .how = BROUGHT_HERE, .eb = eb};
     enum err rc = key_on_home(key_home(b, key), bring_on_home, &what);
 
     if (rc != ERR_OK)

@@ -13,8 +13,9 @@ enum from { NOWHERE, HERE, FETCHED, DIRECT };
 struct chunk_reader {
     struct object_service *s;
     const struct map_bucket *bucket;
-    struct fetch_piece piece; /* the one at hand */
-    bool behind, bypassed;
+    struct fetch_piece piece;   /* the one at hand */
+    struct object_pace *behind; /* borrowed; NULL: a reader's */
+    bool bypassed;
     uint64_t at, end; /* of the range */
     uint64_t stop;    /* of what is read from where it is read now */
     enum from from;

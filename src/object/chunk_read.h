@@ -16,8 +16,9 @@ struct chunk_reader_options {
     struct span key;
     const struct chunked *of; /* copied */
     uint64_t first, len;      /* inside the object, at least one byte */
-    bool
-        behind; /* a prefetch: what is here is passed over, what cannot be kept ends it */
+    struct object_pace
+        *behind; /* a prefetch: what is here is passed over, what cannot be kept
+                                   ends it; borrowed; NULL: none */
 };
 struct chunk_reader *chunk_reader_new(const struct chunk_reader_options *o);
 /* The next piece of the bytes, verified where it comes from a disk; valid until the next call; len 0 at the end. ERR_NOT_FOUND:

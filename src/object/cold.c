@@ -26,7 +26,7 @@ struct join {
     struct object_info *info;
     struct cold_get *get;
     const struct fetch_piece *piece; /* NULL: the whole object */
-    bool brought;
+    struct object_pace *brought;     /* borrowed; NULL: somebody reads it */
     enum cold_how how;
     enum err rc;
     struct errbuf *eb;
@@ -90,6 +90,7 @@ enter(struct join *j)
     if (j->rc != ERR_OK)
         return;
     f->readers++;
+    f->hurried = f->hurried || j->brought == NULL;
     j->get->fetch = f;
 }
 
@@ -139,8 +140,8 @@ join_on_home(void *arg)
 
 enum err
 cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
-          bool brought, struct arena *a, struct object_info *info, struct cold_get **out,
-          enum cold_how *how, struct errbuf *eb)
+          struct object_pace *brought, struct arena *a, struct object_info *info,
+          struct cold_get **out, enum cold_how *how, struct errbuf *eb)
 {
     struct cold_get *g = xcalloc(1, sizeof *g);
     struct join j = {.s = s,
@@ -177,8 +178,8 @@ enter_on_home(void *arg)
 
 enum err
 cold_piece_begin(struct object_service *s, const struct map_bucket *b,
-                 const struct fetch_piece *piece, bool brought, struct cold_get **out,
-                 struct errbuf *eb)
+                 const struct fetch_piece *piece, struct object_pace *brought,
+                 struct cold_get **out, struct errbuf *eb)
 {
     struct cold_get *g = xcalloc(1, sizeof *g);
     char name[DISK_KEY_MAX];

@@ -19,6 +19,7 @@ static_assert(INFO_BYTES_MAX >= 3 * (HTTP_HEAD_MAX + 64 * HTTP_HEADERS_MAX),
               "what a backend says of an object fits");
 #define TRANSFER_BYTES (128u << 10) /* received at a time */
 #define LAG_BYTES      (512u << 10) /* that may wait to be hashed */
+#define PACE_LOOK_MS   50           /* a reader that joins waits no longer */
 #define PIECE_LEAST    (32u << 10)  /* room for less is not worth a call */
 
 static struct fetch_piece *
@@ -69,6 +70,7 @@ fetch_drop(struct fetch **fp)
         f->slot->fetch = NULL;
     cloud_get_end(&f->spare);
     free_piece(f->piece);
+    object_pace_drop(&f->pace);
     key_slot_drop(&f->slot);
     map_bucket_drop(&f->bucket);
     arena_free(&f->arena);
@@ -237,7 +239,7 @@ begin_piece(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
             &f->eb, ERR_BACKEND, "the backend sends %llu bytes of a range of %llu",
             (unsigned long long)from->body_length, (unsigned long long)f->info.size);
     f->info.mtime_ms = f->info.meta.mtime_ms = from->mtime_ms;
-    if (!tier_admits(f->s, f->bucket, f->key, f->info.size, f->brought))
+    if (!tier_admits(f->s, f->bucket, f->key, f->info.size, f->pace != NULL))
         return ERR_OK;
     return begin_writer(f);
 }
@@ -271,7 +273,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     f->info.source = OBJECT_COLD;
     large = chunks_fit(f->s, f->bucket, f->key, from, &f->info);
     if (!tier_admits(f->s, f->bucket, f->key,
-                     large ? f->s->options.chunk_bytes : from->size, f->brought))
+                     large ? f->s->options.chunk_bytes : from->size, f->pace != NULL))
         return ERR_OK;
     return large ? keep_as_pieces(f) : begin_writer(f);
 }
@@ -380,6 +382,20 @@ transfer_buffer(const struct fetch *f, struct iobuf **out)
     return iobuf_get(TRANSFER_BYTES, out);
 }
 
+/* What nobody waits for comes as slowly as its job wants; who joins has it as fast as it comes. A cancel shows in the next
+ * read. */
+static void
+keep_pace(struct fetch *f, size_t n)
+{
+    uint64_t due =
+        f->pace != NULL && !f->hurried ? object_pace_took(f->pace, rt_now_ns(), n) : 0;
+
+    while (!f->hurried && rt_now_ns() < due)
+        if (rt_sleep_until((struct deadline){
+                MIN(due, rt_now_ns() + PACE_LOOK_MS * 1000000ull)}) != ERR_OK)
+            return;
+}
+
 /* Each piece goes behind those that are not hashed yet. */
 static enum err
 transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
@@ -411,6 +427,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         rt_yield(); /* readers have it before it is summed: they wait for the end only */
         proof_add(proof, f, buf->at + fill, n);
         fill += (uint32_t)n;
+        keep_pace(f, n);
     }
     if (rc == ERR_OK && f->landed != f->info.size)
         rc = err_set(&f->eb, ERR_BACKEND, "the backend sent %llu of %llu bytes",
@@ -552,8 +569,8 @@ run(void *arg)
 
 enum err
 fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slot *slot,
-            const struct fetch_piece *piece, bool brought, struct fetch **out,
-            struct errbuf *eb)
+            const struct fetch_piece *piece, struct object_pace *brought,
+            struct fetch **out, struct errbuf *eb)
 {
     struct fetch *f;
     enum err rc;
@@ -565,7 +582,7 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     f->bucket = map_bucket_ref(b);
     f->slot = slot;
     f->piece = copy_piece(piece);
-    f->brought = brought;
+    f->pace = object_pace_ref(brought);
     slot->refs++;
     f->key = (struct span){slot->name + 8, slot->name_len - 8};
     f->refs = 2; /* the caller's and the transfer's */

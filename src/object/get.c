@@ -29,9 +29,9 @@ struct object_get {
     uint64_t size;
     uint64_t at, left; /* of the range */
     bool chosen;
-    bool behind;    /* nobody waits for it */
-    bool counted;   /* among the readers that wait for a backend */
-    unsigned label; /* of M_CACHE_BYTES */
+    struct object_pace *behind; /* borrowed: nobody waits for it; NULL: somebody does */
+    bool counted;               /* among the readers that wait for a backend */
+    unsigned label;             /* of M_CACHE_BYTES */
     enum object_source source;
 };
 
@@ -166,9 +166,9 @@ take_pieces(struct object_get *g, const struct object_info *info)
 }
 
 static enum err
-begin(struct object_service *s, const struct map_bucket *b, struct span key, bool behind,
-      struct arena *a, struct object_info *info, struct object_get **out,
-      struct errbuf *eb)
+begin(struct object_service *s, const struct map_bucket *b, struct span key,
+      struct object_pace *behind, struct arena *a, struct object_info *info,
+      struct object_get **out, struct errbuf *eb)
 {
     struct object_get *g = arena_alloc(a, sizeof *g);
     struct disks_key k = object_disk_key(b, key);
@@ -216,15 +216,15 @@ object_get_begin(struct object_service *s, const struct map_bucket *b, struct sp
                  struct arena *a, struct object_info *info, struct object_get **out,
                  struct errbuf *eb)
 {
-    return begin(s, b, key, false, a, info, out, eb);
+    return begin(s, b, key, NULL, a, info, out, eb);
 }
 
 enum err
 get_begin_behind(struct object_service *s, const struct map_bucket *b, struct span key,
-                 struct arena *a, struct object_info *info, struct object_get **out,
-                 struct errbuf *eb)
+                 struct object_pace *pace, struct arena *a, struct object_info *info,
+                 struct object_get **out, struct errbuf *eb)
 {
-    return begin(s, b, key, true, a, info, out, eb);
+    return begin(s, b, key, pace, a, info, out, eb);
 }
 
 struct object_get *

@@ -54,10 +54,11 @@ enum err info_of_version(struct object_service *s, const struct map_bucket *b,
                          struct errbuf *eb) MUST_CHECK;
 /* get.c: bytes were served from here; of a cached bucket that is a hit. */
 void get_count_local(const struct map_bucket *b, uint64_t bytes);
-/* get.c: the same as object_get_begin(), by nobody who waits for it. */
+/* get.c: the same as object_get_begin(), by nobody who waits for it; `pace` is borrowed. */
 enum err get_begin_behind(struct object_service *s, const struct map_bucket *b,
-                          struct span key, struct arena *a, struct object_info *info,
-                          struct object_get **out, struct errbuf *eb) MUST_CHECK;
+                          struct span key, struct object_pace *pace, struct arena *a,
+                          struct object_info *info, struct object_get **out,
+                          struct errbuf *eb) MUST_CHECK;
 /* get.c: reading what a row names. */
 struct object_get *get_of_row(struct object_service *s, const struct map_bucket *b,
                               struct span key, const struct row *row, struct arena *a,
@@ -66,14 +67,14 @@ struct object_get *get_of_row(struct object_service *s, const struct map_bucket 
 /* cold.c: one fetch for all who wait. */
 struct cold_get;
 /* Joins or starts the fetch of a key. */
-/* `brought`: it is to be kept, whatever the policy says of it. */
+/* `brought`: it is to be kept, whatever the policy says of it, at this pace; NULL: somebody reads it. */
 enum cold_how {
     COLD_READ,    /* *out is to be read, then left */
     COLD_BYPASS,  /* nothing can be kept (no space, over budget): read directly */
     COLD_CHUNKED, /* it is kept in pieces: the row that stands for them is here now */
 };
 enum err cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
-                   bool brought, struct arena *a, struct object_info *info,
+                   struct object_pace *brought, struct arena *a, struct object_info *info,
                    struct cold_get **out, enum cold_how *how,
                    struct errbuf *eb) MUST_CHECK;
 /* The same for one piece, in two steps, so that the next ones are on their way while one is read. cold_piece_begin() does not
@@ -81,7 +82,7 @@ enum err cold_join(struct object_service *s, const struct map_bucket *b, struct 
  * version, and the one that this is a piece of ended here. cold_leave() in every case. */
 struct fetch_piece;
 enum err cold_piece_begin(struct object_service *s, const struct map_bucket *b,
-                          const struct fetch_piece *piece, bool brought,
+                          const struct fetch_piece *piece, struct object_pace *brought,
                           struct cold_get **out, struct errbuf *eb) MUST_CHECK;
 enum err cold_piece_await(struct cold_get *g, enum object_source *source,
                           enum cold_how *how, struct errbuf *eb) MUST_CHECK;

@@ -10,6 +10,7 @@
 #include "cloud/cloud.h"
 #include "disks/disks.h"
 #include "map/map.h"
+#include "object/pace.h"
 
 struct object_service;
 
@@ -144,11 +145,12 @@ enum object_brought {
     BROUGHT_NOW,
     BROUGHT_NOT, /* there is no room for it */
 };
-/* Fetches an object unless it is here, or joins its fetch, and waits until it is kept. *bytes came. ERR_NOT_FOUND,
+/* Fetches an object unless it is here, or joins its fetch, and waits until it is kept. It comes at `pace` while nobody reads
+ * it. *bytes came. ERR_NOT_FOUND,
  * ERR_BACKEND. */
 enum err object_bring(struct object_service *s, const struct map_bucket *b,
-                      struct span key, enum object_brought *how, uint64_t *bytes,
-                      struct errbuf *eb) MUST_CHECK;
+                      struct span key, struct object_pace *pace, enum object_brought *how,
+                      uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
 /* Bytes of the cache as configured; 0: as much as there is. Any thread. */
 uint64_t object_cache_budget(const struct object_service *s);
 /* Asks the remote of an attached bucket whether what is kept of a key is still its own; another version ends the kept one.
