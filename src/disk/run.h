@@ -42,7 +42,7 @@ uint32_t run_count(const struct run *r);
 void run_finish(struct run *r);
 struct run *run_ref(const struct run *r); /* any thread */
 void run_drop(struct run *r);
-size_t run_bytes(const struct run *r); /* memory */
+size_t run_bytes(const struct run *r);                                /* memory */
 struct run *run_merge(const struct run *const *runs, uint32_t count); /* oldest first */
 
 uint32_t run_hash(enum table table, uint64_t bucket, struct span key);
