@@ -34,7 +34,7 @@ class Context:
         self.root, self.dir = dir, dir
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "FOREBAY_"))}
         self.running, self.skipped, self.results = [], [], {}
-        self.errors = 0
+        self.errors, self.engines = 0, set()
 
     def begin(self, name):
         self.dir = self.root / name
@@ -122,6 +122,8 @@ def main(argv):
                 measure(context)
             finally:
                 context.end()
+    header["engine"] = f"{options.engine} ({', '.join(sorted(context.engines)) or 'none ran'})"
+    print(f"\nengine: {header['engine']}")
     if options.json:
         options.json.write_text(json.dumps({"header": header, "skipped": context.skipped, "rows": context.results}, indent=1) + "\n")
     for why in context.skipped:

@@ -29,7 +29,6 @@ def hangs_together(told):
     for trial in told["trials"]:
         demand = trial["accelerators"] * profile["batch"] / (profile["step_ms"] / 1000)
         assert trial["samples_per_second"] <= demand * 1.01
-        assert abs(trial["samples_per_second"] - trial["au"] * demand) <= 0.35 * demand  # each weighs the same in one, its time in the other
         assert trial["passed"] == (trial["au"] >= profile["floor"])
         assert trial["errors"] == 0
         assert trial["au_of_worst"] <= trial["au"] + 1e-9

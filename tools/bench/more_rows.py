@@ -1,5 +1,6 @@
 """Rows beside wrk, TLS, tails, emulated accelerators, sets larger than memory, SeaweedFS, starts."""
 
+import configparser
 import json
 import os
 import shutil
@@ -9,8 +10,8 @@ from rigs import seaweed
 from rigs.process import ROOT
 
 from . import disk_rows, machine, servers
-from .duel import Contestant, better, compare, load, ratio, rounds, table, wrk_load, wrk_rounds
-from .rows import KIB, MIB, at_a_rate, errors_of, keys, loops, nginx_pair, row, settle, write_paths
+from .duel import Contestant, compare, load, rounds, table, wrk_load, wrk_rounds
+from .rows import KIB, MIB, at_a_rate, errors_of, keys, nginx_pair, row, settle, write_paths
 from .signing import signed_lines
 
 
@@ -292,8 +293,6 @@ def seaweedfs(context):
 
 
 def s3_keys(data):
-    import configparser
-
     file = configparser.ConfigParser()
     file.read(data / ".forebay/credentials")
     user = file[file.sections()[0]]

@@ -87,6 +87,8 @@ class Forebay(Pinned):
         )
         if wait:
             self.wait_until(lambda: self.ask("GET", "/_/readyz")[0] == 200, 30)
+            for name, _ in self.metric("forebay_build_info"):
+                context.engines.add(name.partition('engine="')[2].partition('"')[0])
 
     def ask(self, method, path, body=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
