@@ -359,7 +359,7 @@ cached_entry_is_there(struct disk *d, const struct manifest_entry *e, bool *out,
 
     if (!e->in_log)
         return cached_body_is_there(d, &body, out, eb);
-    rc = read_log_member(d, &row, true, &l, eb);
+    rc = read_log_member_quiet(d, &row, true, &l, eb); /* moved on, perhaps: no damage */
     loaded_fini(&l);
     *out = rc == ERR_OK;
     return rc == ERR_CORRUPT || rc == ERR_NOT_FOUND ? ERR_OK : rc;
