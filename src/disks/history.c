@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "disks/ended.h"
 #include "disks/move.h"
 
 #define AT_A_TIME   100u
@@ -19,19 +20,13 @@
 struct kept {
     struct row row; /* with the newest metadata that any disk has */
     uint64_t on;    /* bits of slots that have just this */
+    bool ended;     /* while one of them was away */
+    struct version as;
 };
 struct history {
     struct kept *at; /* owned; the oldest first */
     uint32_t count, room;
 };
-
-static int
-version_order(const struct version *a, const struct version *b)
-{
-    if (a->epoch != b->epoch)
-        return a->epoch < b->epoch ? -1 : 1;
-    return (a->counter > b->counter) - (a->counter < b->counter);
-}
 
 static int
 by_birth(const void *x, const void *y)
@@ -131,6 +126,11 @@ gather(struct disks *ds, const struct disks_key *k, const struct places *p,
     }
     if (rc == ERR_OK && h->count > 0)
         qsort(h->at, h->count, sizeof *h->at, by_birth);
+    for (uint32_t i = 0; rc == ERR_OK && i < h->count; i++) {
+        struct version born = row_born(&h->at[i].row);
+
+        h->at[i].ended = ended_ask(ds, k, &born, &h->at[i].as);
+    }
     return rc;
 }
 
@@ -196,12 +196,41 @@ bring_all(struct disks *ds, const struct disks_key *k, struct history *h, unsign
         uint64_t bit = (uint64_t)1 << to;
         bool marker = (h->at[i].row.flags & ROW_MARKER) != 0;
 
+        if (h->at[i].ended)
+            continue;
         if ((h->at[i].on & bit) != 0 && ((damaged & bit) == 0 || marker))
             continue;
         done->changed = true;
         rc = bring(ds, k, &h->at[i], to, &done->bytes, eb);
         if (rc == ERR_OK)
             h->at[i].on |= bit;
+    }
+    return rc;
+}
+
+/* What was ended while a disk was away ends there too: behind what was brought, so that it is the current one only where
+ * nothing else is. */
+static enum err
+end_all(struct disks *ds, const struct disks_key *k, const struct places *p,
+        const struct history *h, struct put_right *done, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    for (uint32_t n = 0; rc == ERR_OK && n < h->count; n++) {
+        struct version born = row_born(&h->at[n].row);
+
+        for (unsigned i = 0; rc == ERR_OK && h->at[n].ended && i < p->count; i++) {
+            struct disk *d = slot_enter(ds, p->at[i]);
+
+            if (d == NULL)
+                return unheard(eb);
+            rc =
+                disk_version_delete(d, &k->at, &born, NULL, &h->at[n].as, NULL, NULL, eb);
+            slot_leave(ds, p->at[i]);
+            done->changed = done->changed || rc == ERR_OK;
+            if (rc == ERR_NOT_FOUND)
+                rc = ERR_OK;
+        }
     }
     return rc;
 }
@@ -239,7 +268,7 @@ all_durable(struct disks *ds, const struct places *p, const struct history *h)
 {
     for (uint32_t i = 0; i < h->count; i++)
         for (unsigned k = 0; k < p->placed; k++)
-            if (!is_durable(ds, p->at[k], &h->at[i].row.version))
+            if (!h->at[i].ended && !is_durable(ds, p->at[k], &h->at[i].row.version))
                 return false;
     return true;
 }
@@ -257,6 +286,8 @@ history_put_right(struct disks *ds, const struct disks_key *k, const struct plac
     *early = false;
     for (unsigned i = 0; rc == ERR_OK && i < p->placed; i++)
         rc = bring_all(ds, k, &h, p->at[i], damaged, done, eb);
+    if (rc == ERR_OK)
+        rc = end_all(ds, k, p, &h, done, eb);
     if (rc == ERR_OK && p->count > p->placed && !all_durable(ds, p, &h)) {
         *early = true;
         rc = err_set(eb, ERR_BUSY, "its copies are not durable yet");
@@ -280,6 +311,8 @@ history_bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
     rc = gather(ds, k, &p, &h, eb);
     if (rc == ERR_OK)
         rc = bring_all(ds, k, &h, to, 0, &done, eb);
+    if (rc == ERR_OK)
+        rc = end_all(ds, k, &p, &h, &done, eb);
     free(h.at);
     return rc;
 }

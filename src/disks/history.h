@@ -4,7 +4,8 @@
 #include "disks/move.h"
 
 /* Each disk that should have the key has every version that any disk has; the others have none. Copies on slots of
- * `damaged` (bits) are written anew. ERR_BUSY with *early: they must be made durable before others lose theirs. A version that was ended while a disk was away comes back with that disk. */
+ * `damaged` (bits) are written anew. ERR_BUSY with *early: they must be made durable before others lose theirs. A version
+ * that was ended while a disk was away ends there as well. */
 enum err history_put_right(struct disks *ds, const struct disks_key *k,
                            const struct places *p, uint64_t damaged,
                            struct put_right *done, bool *early,

@@ -194,6 +194,15 @@ void slot_leave(struct disks *ds, unsigned i);
 /* ERR_UNAVAILABLE, with a sentence. */
 enum err unheard(struct errbuf *eb);
 
+/* Below, above or 0, as memcmp(). */
+static inline int
+version_order(const struct version *a, const struct version *b)
+{
+    if (a->epoch != b->epoch)
+        return a->epoch < b->epoch ? -1 : 1;
+    return (a->counter > b->counter) - (a->counter < b->counter);
+}
+
 /* Around each change of an object. *phase goes back to change_end(). Does not wait. */
 bool change_begin(struct disks *ds,
                   uint32_t *phase); /* returns whether keys are locked */

@@ -74,12 +74,6 @@ merge_end(struct merge *m)
     free(m->sources);
 }
 
-static bool
-version_is_newer(const struct version *a, const struct version *b)
-{
-    return a->epoch != b->epoch ? a->epoch > b->epoch : a->counter > b->counter;
-}
-
 /* The next key of all, the newest row of it; ERR_NOT_FOUND: there is none. Its span lies in the source's page until the
  * next call of merge_step(). */
 static enum err
@@ -104,7 +98,7 @@ merge_next(struct merge *m, struct disk_entry *out, struct errbuf *eb)
         e->row.disk = s->slot;
         order = best != NULL ? span_cmp(e->key, best->key) : -1;
         if (order < 0 ||
-            (order == 0 && version_is_newer(&e->row.version, &best->row.version)))
+            (order == 0 && version_order(&e->row.version, &best->row.version) > 0))
             best = e;
     }
     if (best == NULL)

@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "disks/ended.h"
 #include "disks/move.h"
 #include "rt/point.h"
 #include "rt/time.h"
@@ -352,6 +353,29 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
     }
 }
 
+static bool
+put_marked_right(void *arg, const struct disks_key *k)
+{
+    struct pass *ps = arg;
+    uint64_t failed = ps->ds->mover->now.failed;
+
+    ps->wrong += put_right(ps->ds, k, 0, false);
+    return ps->ds->mover->now.failed == failed && !ps->ds->mover->stopping;
+}
+
+/* Versions that were ended while a disk was away. */
+static void
+walk_ended(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+{
+    struct errbuf eb = {{0}};
+    enum err rc = ended_walk(ps->ds, b, slot, put_marked_right, ps, &eb);
+
+    if (rc == ERR_OK)
+        return;
+    ps->broken = true;
+    count_failure(ps->ds->mover, &(struct disks_key){.at.bucket = b->id}, rc, &eb);
+}
+
 /* Uploads in progress stay where they were begun; where that is no longer right, the set does not settle. */
 static void
 look_for_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot)
@@ -431,6 +455,8 @@ run_pass(struct disks *ds)
     ps.scratch = arena_new(KIB(64), SCRATCH_BYTES);
     n = places_all(ds, all);
     while (!mv->stopping && ds->keeper.next_bucket(ds->keeper.buckets_arg, bucket, &b)) {
+        for (unsigned i = 0; i < n && !mv->stopping; i++)
+            walk_ended(&ps, &b, all[i]);
         for (unsigned i = 0; i < n && !mv->stopping; i++) {
             walk_bucket(&ps, &b, all[i]);
             look_for_uploads(&ps, &b, all[i]);

@@ -4,16 +4,11 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "disks/ended.h"
 #include "disks/internal.h"
 #include "disks/move.h"
 
 #define LOOKUPS_MAX 64 /* while what is looked for is moved again and again */
-
-static bool
-is_newer(const struct version *a, const struct version *b)
-{
-    return a->epoch != b->epoch ? a->epoch > b->epoch : a->counter > b->counter;
-}
 
 static bool
 same_content(const struct row *a, const struct row *b)
@@ -42,7 +37,7 @@ ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
             continue;
         }
         undecided |= (row.flags & ROW_UNDECIDED) != 0;
-        if (rc != ERR_OK || (found && !is_newer(&row.version, &out->version)))
+        if (rc != ERR_OK || (found && version_order(&row.version, &out->version) <= 0))
             continue;
         row.flags &= ~ROW_UNDECIDED;
         *out = row;
@@ -131,6 +126,13 @@ lookup_many(struct disks *ds, const struct disks_key *k, struct row *out,
     rc = lookup_all(ds, k, out, eb);
     if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) != 0)
         return err_set(eb, ERR_NOT_FOUND, "the object was deleted");
+    if (rc == ERR_OK && (out->flags & ROW_HISTORY) != 0) {
+        struct version born = row_born(out), as;
+
+        /* Known to a disk that was away alone: those that were there have ended it. */
+        if (ended_ask(ds, k, &born, &as))
+            return err_set(eb, ERR_NOT_FOUND, "the version was deleted");
+    }
     return rc;
 }
 

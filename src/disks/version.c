@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "disks/ended.h"
 #include "disks/internal.h"
 #include "disks/move.h"
 
@@ -11,7 +12,8 @@ typedef enum err version_fn(struct disk *d, const struct disk_key *k, void *arg,
                             const struct version *as, struct version *decided,
                             struct errbuf *eb);
 
-static void
+/* False: it did not follow, and is put right later. */
+static bool
 follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *fn,
        void *arg, const struct version *as)
 {
@@ -23,12 +25,18 @@ follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *f
     if (d != NULL)
         slot_leave(ds, slot);
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
-        return;
+        return true;
     LOG(LOG_WARN, "disks.version", eb.text, L_SPAN("key", k->at.key));
     if (set_unsettle(ds, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.list", eb.text, L_U64("slot", slot));
     repair_later(ds, k, slot);
+    return false;
 }
+
+static version_fn end_version;
+static enum err remember_end(struct disks *ds, const struct disks_key *k,
+                             const struct places *p, const void *arg,
+                             const struct version *as, struct errbuf *eb);
 
 static enum err
 on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn,
@@ -37,6 +45,7 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
     struct version decided = {0};
     struct places p;
     struct disk *d;
+    bool all = true;
     enum err rc;
 
     places_of_change(ds, k, locked, &p);
@@ -51,7 +60,9 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
     rc = fn(d, &k->at, arg, NULL, &decided, eb);
     slot_leave(ds, p.at[0]);
     for (unsigned i = 1; rc == ERR_OK && i < (locked ? p.count : p.placed); i++)
-        follow(ds, k, p.at[i], fn, arg, &decided);
+        all = follow(ds, k, p.at[i], fn, arg, &decided) && all;
+    if (rc == ERR_OK && fn == end_version && (!all || somebody_is_deaf(ds)))
+        rc = remember_end(ds, k, &p, arg, &decided, eb);
     return rc;
 }
 
@@ -134,6 +145,17 @@ end_version(struct disk *d, const struct disk_key *k, void *arg, const struct ve
     return rc;
 }
 
+/* One who could have the version did not hear of its end. */
+static enum err
+remember_end(struct disks *ds, const struct disks_key *k, const struct places *p,
+             const void *arg, const struct version *as, struct errbuf *eb)
+{
+    const struct ending *e = arg;
+    struct version born = row_born(e->was);
+
+    return ended_mark(ds, k, p, &born, as, eb);
+}
+
 enum err
 disks_version_delete(struct disks *ds, const struct disks_key *k,
                      const struct version *born, const struct disk_condition *c,
@@ -195,14 +217,18 @@ disks_version_find(struct disks *ds, const struct disks_key *k,
         struct disk *d = slot_enter(ds, p.at[i]);
         struct row row;
         bool now;
+        int c;
         enum err rc =
             d != NULL ? disk_version_find(d, &k->at, born, &row, &now, eb) : unheard(eb);
 
         if (d != NULL)
             slot_leave(ds, p.at[i]);
         deaf |= rc != ERR_OK && rc != ERR_NOT_FOUND;
-        if (rc != ERR_OK || (found && row.version.epoch <= out->version.epoch &&
-                             row.version.counter <= out->version.counter))
+        c = rc == ERR_OK && found ? version_order(&row.version, &out->version) : 1;
+        /* Where it comes to light behind one that ended, it is not the current one everywhere at once. */
+        if (c == 0)
+            *current = *current || now;
+        if (rc != ERR_OK || c <= 0)
             continue;
         row.flags &= ~ROW_UNDECIDED;
         *out = row;
@@ -211,6 +237,12 @@ disks_version_find(struct disks *ds, const struct disks_key *k,
         found = true;
         if (atomic_load_explicit(&ds->settled, memory_order_acquire))
             break;
+    }
+    if (found) {
+        struct version as, was = row_born(out);
+
+        found = !ended_ask(ds, k, &was, &as);
+        deaf = deaf && found;
     }
     if (found)
         return ERR_OK;
@@ -306,6 +338,30 @@ merge(struct pages *p, uint32_t max, struct span after_key, bool resumes,
     *more = anything_left(p);
 }
 
+/* What a disk that came back shows, and was ended meanwhile. */
+static void
+drop_ended(struct disks *ds, uint64_t bucket, struct disk_version *at, uint32_t *count)
+{
+    uint32_t kept = 0;
+    bool latest = false;
+
+    for (uint32_t i = 0; i < *count; i++) {
+        struct disks_key k = {.at = {.bucket = bucket, .key = at[i].key}};
+        struct version born = row_born(&at[i].row), as;
+
+        if (i > 0 && !span_eq(at[i].key, at[i - 1].key))
+            latest = false;
+        if (ended_ask(ds, &k, &born, &as)) {
+            latest = latest || at[i].latest;
+            continue;
+        }
+        at[i].latest = at[i].latest || latest;
+        latest = false;
+        at[kept++] = at[i];
+    }
+    *count = kept;
+}
+
 enum err
 disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
                    struct span after_key, bool inclusive, const struct version *after,
@@ -345,5 +401,7 @@ disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
         p->disks++;
     }
     merge(p, max, after_key, after != NULL, *out, count, more);
+    if (!atomic_load_explicit(&ds->settled, memory_order_acquire))
+        drop_ended(ds, bucket, *out, count);
     return ERR_OK;
 }

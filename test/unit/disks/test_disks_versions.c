@@ -9,8 +9,8 @@ struct told {
     struct version id[KEYS][VERSIONS];
     int64_t mtime[KEYS][VERSIONS];
     bool marker[KEYS][VERSIONS];
-    unsigned count[KEYS]; /* oldest first */
-    unsigned tag[KEYS];   /* of the oldest */
+    unsigned first[KEYS], count[KEYS]; /* oldest first; before `first` they are gone */
+    unsigned tag[KEYS];                /* of the oldest */
 };
 
 static void
@@ -154,12 +154,12 @@ check_all(struct rig *g, const struct told *t)
     bool more;
 
     for (unsigned key = 0; key < KEYS; key++)
-        for (unsigned n = 0; n < t->count[key]; n++)
+        for (unsigned n = t->first[key]; n < t->count[key]; n++)
             check_version(g, t, key, n);
     REQUIRE(disks_version_list(g->ds, RIG_BUCKET, g->copies, SPAN(""), true, NULL, 1000,
                                a, &found, &count, &more, &g->eb) == ERR_OK);
     for (unsigned key = 0; key < KEYS; key++)
-        for (unsigned n = t->count[key]; n-- > 0; at++) {
+        for (unsigned n = t->count[key]; n-- > t->first[key]; at++) {
             struct version id;
 
             REQUIRE(at < count);
@@ -217,6 +217,85 @@ test_versions_move_with_two_copies(void)
     rig_run(come_and_go, &(struct rig){.copies = 2});
 }
 
+/* ---- a disk that was away ---- */
+
+static void
+end_one(struct rig *g, struct told *t, unsigned key, unsigned n)
+{
+    char name[32];
+    struct disks_key k;
+    struct row was;
+
+    name_of(key, name);
+    k = rig_key(g, name);
+    REQUIRE(disks_version_delete(g->ds, &k, &t->id[key][n], NULL, &was, &g->eb) ==
+            ERR_OK);
+}
+
+static void
+check_is_gone(struct rig *g, const struct told *t, unsigned key, unsigned n)
+{
+    char name[32];
+    struct disks_key k;
+    struct row row;
+    bool current;
+
+    name_of(key, name);
+    k = rig_key(g, name);
+    CHECK(disks_version_find(g->ds, &k, &t->id[key][n], &row, &current, &g->eb) ==
+          ERR_NOT_FOUND);
+}
+
+static void
+check_ended(struct rig *g, const struct told *t)
+{
+    struct disks_key none = rig_key(g, "key-03");
+    struct row row;
+
+    check_all(g, t);
+    check_is_gone(g, t, 1, VERSIONS - 2);
+    check_is_gone(g, t, 2, VERSIONS - 1);
+    check_is_gone(g, t, 4, 0);
+    for (unsigned n = 0; n < VERSIONS - 1; n++)
+        check_is_gone(g, t, 3, n);
+    CHECK(disks_lookup(g->ds, &none, &row, &g->eb) == ERR_NOT_FOUND);
+}
+
+static void
+ended_while_away(void *arg)
+{
+    struct rig *g = arg;
+    struct told *t = xcalloc(1, sizeof *t);
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    write_all(g, t);
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 1, g->path[1]) == ERR_OK);
+    end_one(g, t, 1, --t->count[1]); /* a current one: what was before it is current */
+    end_one(g, t, 2, --t->count[2]); /* a marker */
+    end_one(g, t, 4, t->first[4]++); /* an older one */
+    for (unsigned n = t->count[3]; n-- > 0;)
+        end_one(g, t, 3, n); /* all of a key */
+    t->count[3] = 0;
+    check_ended(g, t);
+    disks_close(&g->ds);
+    REQUIRE(rig_open(g, 3) == ERR_OK); /* back, with all of them */
+    check_ended(g, t);
+    CHECK(rig_settled(g));
+    check_ended(g, t);
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 2, g->path[0]) == ERR_OK); /* alone it knows as well */
+    check_ended(g, t);
+    disks_close(&g->ds);
+    free(t);
+}
+
+static void
+test_versions_that_end_while_a_disk_is_away(void)
+{
+    rig_run(ended_while_away, &(struct rig){.copies = 2, .min_copies = 1});
+}
+
 int
 main(int argc, char **argv)
 {
@@ -224,5 +303,6 @@ main(int argc, char **argv)
     log_set_level(LOG_ERROR);
     RUN(test_versions_move_with_one_copy);
     RUN(test_versions_move_with_two_copies);
+    RUN(test_versions_that_end_while_a_disk_is_away);
     return check_done();
 }

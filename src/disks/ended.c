@@ -1,0 +1,156 @@
+#include "disks/ended.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "rt/time.h"
+
+#define BIRTH_BYTES 16u
+#define AT_A_TIME   100u
+#define SCRATCH_MAX MIB(1)
+
+/* A key that is too long with the birth before it is cut: births are unique, so the mark is right; only nobody finds the key
+ * by it, and a pass that comes to the key does. */
+static struct disk_key
+mark_key(const struct disk_key *k, const struct version *born, char room[DISK_KEY_MAX])
+{
+    size_t len = MIN(k->key.len, (size_t)DISK_KEY_MAX - BIRTH_BYTES);
+
+    for (unsigned i = 0; i < 8; i++) {
+        room[i] = (char)(born->epoch >> (56 - 8 * i));
+        room[8 + i] = (char)(born->counter >> (56 - 8 * i));
+    }
+    memcpy(room + BIRTH_BYTES, k->key.at, len);
+    return (struct disk_key){.bucket = ENDED_BUCKETS | k->bucket,
+                             .birth_name = k->birth_name,
+                             .key = {room, BIRTH_BYTES + len}};
+}
+
+enum err
+ended_mark(struct disks *ds, const struct disks_key *k, const struct places *p,
+           const struct version *born, const struct version *as, struct errbuf *eb)
+{
+    char room[DISK_KEY_MAX];
+    struct disk_key at = mark_key(&k->at, born, room);
+    struct disk_delete_options o = {.version = as,
+                                    .keep_tombstone = true,
+                                    .always = true,
+                                    .now_ms = (int64_t)(rt_wall_ns() / 1000000u)};
+    enum err rc = ERR_OK;
+    unsigned marks = 0;
+
+    for (unsigned i = 0; i < p->count; i++) {
+        struct disk_deleted done;
+        struct disk *d = slot_enter(ds, p->at[i]);
+        enum err one;
+
+        if (d == NULL)
+            continue;
+        one = disk_delete_with(d, &at, &o, &done, eb);
+        slot_leave(ds, p->at[i]);
+        if (one == ERR_OK)
+            marks++;
+        else
+            rc = one;
+    }
+    return marks > 0 ? ERR_OK : rc;
+}
+
+static bool
+has_mark(struct disks *ds, unsigned slot, const struct disk_key *at, struct version *as)
+{
+    struct disk *d = slot_enter(ds, slot);
+    struct row row;
+    enum err rc = d != NULL ? disk_lookup_any(d, at, &row, NULL) : ERR_UNAVAILABLE;
+
+    if (d != NULL)
+        slot_leave(ds, slot);
+    if (rc != ERR_OK || (row.flags & ROW_KEPT) == 0)
+        return false;
+    *as = row.version;
+    return true;
+}
+
+bool
+ended_ask(struct disks *ds, const struct disks_key *k, const struct version *born,
+          struct version *as)
+{
+    char room[DISK_KEY_MAX];
+    struct disk_key at = mark_key(&k->at, born, room);
+    uint8_t all[DISKS_MAX];
+    unsigned n;
+    bool found = false;
+
+    if (atomic_load_explicit(&ds->settled, memory_order_acquire))
+        return false;
+    n = places_all(ds, all);
+    for (unsigned i = 0; i < n && !found; i++)
+        found = has_mark(ds, all[i], &at, as);
+    return found;
+}
+
+/* ---- marks that all have heard of ---- */
+
+static enum err
+end_mark(struct disks *ds, const struct disk_key *at, const struct version *as,
+         struct errbuf *eb)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; rc == ERR_OK && i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+
+        if (d == NULL)
+            return unheard(eb);
+        rc = disk_tombstone_end(d, at, as, eb);
+        slot_leave(ds, all[i]);
+    }
+    return rc;
+}
+
+enum err
+ended_walk(struct disks *ds, const struct disks_bucket *b, unsigned slot,
+           ended_fn *on_mark, void *arg, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(16), SCRATCH_MAX);
+    char last[DISK_KEY_MAX];
+    struct span after = {last, 0};
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct disk *d = slot_enter(ds, slot);
+        struct disk_entry *marks = NULL;
+        uint32_t count = 0;
+
+        if (d == NULL)
+            break;
+        arena_reset(a);
+        rc = disk_list_any(d, ENDED_BUCKETS | b->id, after, false, AT_A_TIME, a, &marks,
+                           &count, &more, eb);
+        slot_leave(ds, slot);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            struct disk_key at = {.bucket = ENDED_BUCKETS | b->id,
+                                  .birth_name = b->birth_name,
+                                  .key = marks[i].key};
+            struct disks_key k = {.at = {.bucket = b->id, .birth_name = b->birth_name},
+                                  .copies = b->copies};
+
+            if (at.key.len <= BIRTH_BYTES)
+                continue;
+            k.at.key = (struct span){at.key.at + BIRTH_BYTES, at.key.len - BIRTH_BYTES};
+            /* Who is away may come back with it. */
+            if (on_mark(arg, &k) && !somebody_is_deaf(ds))
+                rc = end_mark(ds, &at, &marks[i].row.version, eb);
+        }
+        if (count > 0) {
+            after.len = marks[count - 1].key.len;
+            memcpy(last, marks[count - 1].key.at, after.len);
+        }
+    }
+    arena_free(&a);
+    return rc;
+}

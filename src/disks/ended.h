@@ -1,0 +1,23 @@
+/* ended: versions that were ended by their id while a disk was not there to hear of it. Whoever heard keeps a mark, so that
+ * the disk which comes back with such a version does not bring it back to the others; when all have heard, the marks go.
+ *
+ * A mark is a kept tombstone (disk.h) in a bucket of its own, ENDED_BUCKETS + the bucket's id, under the version's birth and the
+ * key: docs/formats.md, section 8.1. Any loop; all may switch.
+ */
+#pragma once
+#include "disks/internal.h"
+
+#define ENDED_BUCKETS ((uint64_t)1 << 63)
+
+/* The version `born` of the key was ended as version `as`: every disk in `p` that is there keeps that. */
+enum err ended_mark(struct disks *ds, const struct disks_key *k, const struct places *p,
+                    const struct version *born, const struct version *as,
+                    struct errbuf *eb) MUST_CHECK;
+/* Does any disk that is there know that it was ended? *as is the version of that. */
+bool ended_ask(struct disks *ds, const struct disks_key *k, const struct version *born,
+               struct version *as);
+/* All marks of the bucket that slot i has: on_mark() puts the key right, and says whether it is. What all have heard of goes.
+ * *left: some could not go. */
+typedef bool ended_fn(void *arg, const struct disks_key *k);
+enum err ended_walk(struct disks *ds, const struct disks_bucket *b, unsigned slot,
+                    ended_fn *on_mark, void *arg, struct errbuf *eb) MUST_CHECK;
