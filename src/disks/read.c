@@ -169,9 +169,11 @@ other_copy(struct disks *ds, const struct disks_key *k, const struct row *row,
 
         if ((tried >> p.at[i] & 1) != 0 || (d = slot_enter(ds, p.at[i])) == NULL)
             continue;
-        rc = (row->flags & ROW_HISTORY) == 0
-                 ? disk_lookup(d, &k->at, out, NULL)
-                 : disk_version_find(d, &k->at, &born, out, &current, NULL);
+        rc = (row->flags & ROW_HISTORY) == 0 ? disk_lookup(d, &k->at, out, NULL)
+                                             : ERR_NOT_FOUND;
+        if (rc != ERR_OK ||
+            !same_content(row, out)) /* an older one: written before versioning, too */
+            rc = disk_version_find(d, &k->at, &born, out, &current, NULL);
         slot_leave(ds, p.at[i]);
         out->disk = p.at[i];
         out->flags &= ~ROW_UNDECIDED;
