@@ -3,7 +3,7 @@
  *
  *     remote PORT SIZE LATENCY_MS MIB_S        (MIB_S 0: no limit) serves until it is killed
  *
- * Any path of two parts and more is an object (GET with and without "Range: bytes=A-", HEAD); a path of one part is a
+ * Any path of two parts and more is an object (GET with and without "Range: bytes=A-" or "A-B", HEAD); a path of one part is a
  * bucket (HEAD, and GET lists nothing). Names and signatures are not looked at. One thread; two queues in time's
  * order: answers that wait for the latency, and streams that wait for their next piece.
  */
@@ -123,21 +123,29 @@ static void
 answer_object(struct conn *c, bool with_body)
 {
     const char *range = strcasestr(c->in, "\r\nrange: bytes=");
+    char *dash = NULL;
     uint64_t from =
-        range != NULL ? strtoull(range + strlen("\r\nrange: bytes="), NULL, 10) : 0;
+        range != NULL ? strtoull(range + strlen("\r\nrange: bytes="), &dash, 10) : 0;
+    uint64_t end = size;
     char more[200];
     int n = snprintf(more, sizeof more, "ETag: \"%s\"\r\nAccept-Ranges: bytes\r\n", etag);
 
-    if (range != NULL && from < size)
+    if (range != NULL && dash[0] == '-' && dash[1] >= '0' && dash[1] <= '9')
+        end = strtoull(dash + 1, NULL, 10) + 1;
+    if (end > size || end <= from)
+        end = size;
+    if (range != NULL && from < size) {
         snprintf(more + n, sizeof more - (size_t)n,
                  "Content-Range: bytes %llu-%llu/%llu\r\n", (unsigned long long)from,
-                 (unsigned long long)size - 1, (unsigned long long)size);
-    else
+                 (unsigned long long)end - 1, (unsigned long long)size);
+    } else {
         from = 0;
+        end = size;
+    }
     build_head(c, from > 0 || range != NULL ? "206 Partial Content" : "200 OK",
-               "application/octet-stream", size - from, more);
+               "application/octet-stream", end - from, more);
     c->at = from;
-    c->end = with_body ? size : from;
+    c->end = with_body ? end : from;
 }
 
 static void

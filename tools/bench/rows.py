@@ -306,6 +306,27 @@ def memory(context):
 FAR_MS, FAR_MIB_S = 20, 40
 
 
+@row("cold-large", "one object of 256 MiB, cold, through us beside direct, of a remote 20 ms away with 40 MiB/s a stream")
+def cold_large(context):
+    size = 256 * MIB
+    (port,) = free_ports(1)
+    argv = [context.tools / "remote", port, size, FAR_MS, FAR_MIB_S]
+    remote = context.keep_running(servers.Pinned("remote", context.cores[1], argv, context.dir, port))
+    server = context.keep_running(servers.Forebay(context, context.dir / "data"))
+    attach = [context.binary, "bucket", "attach", "s3://far", "--endpoint", f"http://127.0.0.1:{port}", "--anonymous"]
+    subprocess.run([*map(str, attach), "--endpoint-url", f"http://127.0.0.1:{server.port}"], check=True, env=context.env, stdout=subprocess.DEVNULL)
+    us = Contestant("through forebay", server, None, size)
+    direct = Contestant("direct", remote, None, size)
+    for r in range(context.rounds):
+        paths = write_paths(context, f"large-{r}", [f"/far/r{r}/large"])
+        for c, pids in ((us, server.pids()), (direct, remote.pids())):
+            c.samples.append(load(context, c.port, paths, "-c", 1, "-a", 1, "-s", size, pids=pids))
+    print(f"  cold-large: one connection, {context.rounds} rounds, each object of {size // MIB} MiB asked for once")
+    table([us, direct])
+    errors_of(context, [us, direct])
+    compare(context, "cold-large", us, direct, "mib_s", "throughput", must=1.5)
+
+
 @row("cold-get", "cold GETs through us beside direct ones, of a remote 20 ms away with 40 MiB/s a stream")
 def cold_get(context):
     size, count = 8 * MIB, 24
