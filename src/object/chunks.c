@@ -195,21 +195,16 @@ count_pieces(struct object_service *s, const struct map_bucket *b, struct span k
 
     while (rc == ERR_OK && more) {
         struct disk_entry *entries = NULL;
-        uint32_t count = 0;
+        uint32_t count = 0, of_it = 0;
 
         arena_reset(a);
         rc =
             disks_list(s->options.disks, chunk_space(b->id), 1, (struct span){after, len},
                        false, PAGE, a, &entries, &count, &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count && more; i++) {
-            if (!span_starts(entries[i].key, prefix)) {
-                more = false;
-            } else {
-                out->chunks_here++;
-                out->here += entries[i].row.size;
-            }
-        }
-        more = more && count > 0;
+        while (rc == ERR_OK && of_it < count && span_starts(entries[of_it].key, prefix))
+            out->here += entries[of_it++].row.size;
+        out->chunks_here += of_it;
+        more = more && count > 0 && of_it == count;
         if (rc == ERR_OK && more) {
             len = entries[count - 1].key.len;
             memcpy(after, entries[count - 1].key.at, len);

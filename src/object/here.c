@@ -37,6 +37,8 @@ look(struct object_service *s, const struct map_bucket *b, struct span key,
     if (rc == ERR_OK) /* the checksum is not in the row */
         rc = disks_meta(s->options.disks, &k, &row, a, &out->info.meta, eb);
     if (rc == ERR_OK)
+        rc = object_present(s, b, key, &out->present, eb);
+    if (rc == ERR_OK)
         rc = disks_where(s->options.disks, &row, &out->where, eb);
     if (rc != ERR_OK)
         return rc;
@@ -69,6 +71,27 @@ begins_with(struct span key, struct span prefix)
     return key.len >= prefix.len && memcmp(key.at, prefix.at, prefix.len) == 0;
 }
 
+/* What stands for pieces has no bytes itself. One that was replaced meanwhile is shown as it was. */
+static enum err
+whole_sizes(struct object_service *s, const struct map_bucket *b,
+            struct object_here_entry *to, const struct disk_entry *from, uint32_t count,
+            struct arena *a, struct errbuf *eb)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct disks_key k = object_disk_key(b, from[i].key);
+        struct object_meta meta = {0};
+        enum err rc;
+
+        if (!to[i].pieces)
+            continue;
+        rc = disks_meta(s->options.disks, &k, &from[i].row, a, &meta, eb);
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            return rc;
+        to[i].size = meta.whole_bytes;
+    }
+    return ERR_OK;
+}
+
 enum err
 object_here_page(struct object_service *s, const struct map_bucket *b, struct span prefix,
                  struct span from, uint32_t max, struct arena *a,
@@ -96,8 +119,9 @@ object_here_page(struct object_service *s, const struct map_bucket *b, struct sp
         (*out)[(*count)++] =
             (struct object_here_entry){.key = entries[i].key,
                                        .size = entries[i].row.size,
+                                       .pieces = (entries[i].row.flags & ROW_CHUNKS) != 0,
                                        .pinned = tier_is_pinned(b, entries[i].key),
                                        .doubt = (entries[i].row.flags & ROW_DOUBT) != 0};
     }
-    return ERR_OK;
+    return whole_sizes(s, b, *out, entries, *count, a, eb);
 }

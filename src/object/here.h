@@ -17,6 +17,7 @@ enum object_fate {
 struct object_here {
     struct object_info info; /* with the checksum; in the arena */
     struct disks_where where;
+    struct object_present present; /* of a large one: how much of it */
     bool cached;
     unsigned copies; /* that its bucket wants */
     enum object_fate fate;
@@ -34,6 +35,7 @@ struct object_here_entry {
     struct span key; /* in the arena */
     uint64_t size;
     bool pinned, doubt;
+    bool pieces; /* kept in pieces, of which not all need be here */
 };
 #define OBJECT_HERE_PAGE 1000u
 /* Keys with the prefix from `from` on, at most OBJECT_HERE_PAGE. *more: there may be others behind the last. */

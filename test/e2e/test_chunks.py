@@ -257,6 +257,15 @@ def test_a_very_long_key_is_kept_whole(tier):
         assert (len(remote.asked()) > 1) == pieces
 
 
+def test_how_much_of_it_is_here(tier):
+    process, remote = tier
+    part(process, SIZE - KIB, SIZE - 1)
+    part(process, 0, 0)
+    told = json.loads(forebay(process, "stat", "-v", "--json", f"s3://{BUCKET}/k"))
+    here = told.get("here", told)
+    assert here["size"] == SIZE and here["pieces"] == 8 and here["pieces_here"] == 2 and here["present_bytes"] == CHUNK + 12_345
+
+
 # ---- other versions ----
 
 
