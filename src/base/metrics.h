@@ -35,6 +35,8 @@
       "objects that were fetched into the cache, or passed through because others are "  \
       "read more",                                                                       \
       "result", "admitted|refused")                                                      \
+    X(M_READAHEAD, "forebay_cache_readahead_total", COUNTER,                             \
+      "objects fetched ahead of a reader that goes through them in order", "", "")       \
     X(M_EVICTED, "forebay_cache_evicted_total", COUNTER, "objects evicted", "", "")      \
     X(M_EVICTED_BYTES, "forebay_cache_evicted_bytes_total", COUNTER, "their bytes", "",  \
       "")                                                                                \

@@ -171,6 +171,7 @@ take_node(const struct conf *c, struct node_options *o)
     o->memory_limit = conf_u64(c, OPT_MEMORY_LIMIT);
     o->hot_bytes = conf_u64(c, OPT_MEMORY_HOT);
     o->cache_budget = conf_u64(c, OPT_CACHE_BUDGET);
+    o->readahead = (unsigned)conf_u64(c, OPT_CACHE_READAHEAD);
     o->cache_large = conf_u64(c, OPT_CACHE_LARGE);
     o->cache_chunk = conf_u64(c, OPT_CACHE_CHUNK);
     o->cache_high = (unsigned)conf_u64(c, OPT_CACHE_HIGH);

@@ -89,6 +89,7 @@ open_services(struct node *n)
     struct cloud_options c = n->o->backend;
     struct object_options ob = {.cache_budget = n->o->cache_budget,
                                 .cache_high = n->o->cache_high,
+                                .readahead = n->o->readahead,
                                 .large_bytes = n->o->cache_large,
                                 .chunk_bytes = (uint32_t)n->o->cache_chunk,
                                 .cache_low = n->o->cache_low,

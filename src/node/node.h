@@ -66,6 +66,7 @@ struct node_options {
         memory_limit; /* of the process; 0: what its control group or the machine says */
     unsigned cache_high, cache_low;
     uint64_t cache_large, cache_chunk;
+    unsigned readahead;
     uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, index_interval_ms,
         tail_bytes;
     uint64_t drain_grace_ms;      /* full service after readyz says no */

@@ -4,8 +4,10 @@
 #include "base/mem.h"
 #include "object/internal.h"
 #include "object/keys.h"
+#include "object/pace.h"
 
-#define INFO_BYTES MIB(1)
+#define INFO_BYTES  MIB(1)
+#define AHEAD_BYTES MIB(128) /* of one object, for a reader that may come */
 
 struct bring {
     struct object_service *s;
@@ -13,6 +15,7 @@ struct bring {
     struct span key;
     struct object_pace *pace;
     enum object_brought how;
+    uint64_t most; /* bytes of it */
     uint64_t bytes;
     enum err rc;
     struct errbuf *eb;
@@ -23,7 +26,7 @@ static enum err
 read_along(struct bring *b, struct object_get *g, uint64_t size)
 {
     struct span piece = {"", 1};
-    enum err rc = object_get_range(g, 0, size, b->eb);
+    enum err rc = object_get_range(g, 0, MIN(size, b->most), b->eb);
 
     while (rc == ERR_OK && piece.len > 0) {
         rc = object_get_next(g, DEADLINE_NEVER, &piece, b->eb);
@@ -59,8 +62,13 @@ object_bring(struct object_service *s, const struct map_bucket *b, struct span k
              struct object_pace *pace, enum object_brought *how, uint64_t *bytes,
              struct errbuf *eb)
 {
-    struct bring what = {
-        .s = s, .bucket = b, .key = key, .pace = pace, .how = BROUGHT_HERE, .eb = eb};
+    struct bring what = {.s = s,
+                         .bucket = b,
+                         .key = key,
+                         .pace = pace,
+                         .how = BROUGHT_HERE,
+                         .most = UINT64_MAX,
+                         .eb = eb};
     enum err rc = key_on_home(key_home(b, key), bring_on_home, &what);
 
     if (rc != ERR_OK)
@@ -68,6 +76,23 @@ object_bring(struct object_service *s, const struct map_bucket *b, struct span k
     *how = what.how;
     *bytes = what.bytes;
     return what.rc;
+}
+
+enum err
+bring_ahead(struct object_service *s, const struct map_bucket *b, struct span key,
+            struct errbuf *eb)
+{
+    struct bring what = {.s = s,
+                         .bucket = b,
+                         .key = key,
+                         .pace = object_pace_new(0),
+                         .how = BROUGHT_HERE,
+                         .most = AHEAD_BYTES,
+                         .eb = eb};
+    enum err rc = key_on_home(key_home(b, key), bring_on_home, &what);
+
+    object_pace_drop(&what.pace);
+    return rc != ERR_OK ? err_set(eb, rc, "no fiber is free for the fetch") : what.rc;
 }
 
 uint64_t

@@ -6,6 +6,7 @@
 #include "base/metrics.h"
 #include "object/chunk_read.h"
 #include "object/fresh.h"
+#include "object/readahead.h"
 #include "object/tier.h"
 #include "rt/file.h"
 #include "wire/etag.h"
@@ -207,6 +208,8 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
         if (b->cached && g->kind == LOCAL)
             tier_read(s, b, key, &g->row);
     }
+    if (!behind && b->cached)
+        readahead_saw(s, b, key);
     *out = g;
     return ERR_OK;
 }

@@ -9,6 +9,7 @@
 struct fetch;
 struct key_table;
 struct md5_job;
+struct readahead;
 struct tier;
 
 /* Of one loop: who has bytes to hash. */
@@ -22,9 +23,10 @@ struct object_service {
     struct key_table *
         *keys; /* one a loop: keys with a fetch or a write-through under way */
     _Atomic unsigned cold_readers;
-    struct hashing *hashing;   /* one a loop, hasher.c */
-    struct fresh_table *fresh; /* owned */
-    struct tier *tier;         /* owned */
+    struct hashing *hashing;     /* one a loop, hasher.c */
+    struct fresh_table *fresh;   /* owned */
+    struct tier *tier;           /* owned */
+    struct readahead *readahead; /* owned */
 };
 
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */
@@ -59,6 +61,9 @@ enum err get_begin_behind(struct object_service *s, const struct map_bucket *b,
                           struct span key, struct object_pace *pace, struct arena *a,
                           struct object_info *info, struct object_get **out,
                           struct errbuf *eb) MUST_CHECK;
+/* bring.c: object_bring(), but of a very large object its begin only. */
+enum err bring_ahead(struct object_service *s, const struct map_bucket *b,
+                     struct span key, struct errbuf *eb) MUST_CHECK;
 /* get.c: reading what a row names. */
 struct object_get *get_of_row(struct object_service *s, const struct map_bucket *b,
                               struct span key, const struct row *row, struct arena *a,

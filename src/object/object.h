@@ -22,6 +22,7 @@ struct object_options {
     unsigned cache_high, cache_low; /* hundredths of it; 0: 95 and 90 */
     uint64_t large_bytes; /* larger ones of attached buckets are kept in pieces ... */
     uint32_t chunk_bytes; /* ... of so many bytes; 0: 64 and 16 MiB */
+    unsigned readahead;   /* objects that are fetched ahead of a reader; 0: none */
     uint16_t node;
 };
 enum err object_start(const struct object_options *o, struct object_service **out,

@@ -3,6 +3,7 @@
 
 #include "base/metrics.h"
 #include "object/internal.h"
+#include "object/readahead.h"
 #include "object/tier.h"
 
 bool
@@ -29,8 +30,10 @@ object_once_info(struct object_once *o, struct object_info *out)
     memcpy(meta.md5, row->md5, sizeof meta.md5);
     info_from_meta(row, &meta, out);
     get_count_local(o->bucket, row->size);
-    if (o->bucket->cached)
-        tier_read(o->s, o->bucket, o->key, row);
+    if (!o->bucket->cached)
+        return;
+    tier_read(o->s, o->bucket, o->key, row);
+    readahead_saw(o->s, o->bucket, o->key);
 }
 
 void

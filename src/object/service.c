@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "object/fresh.h"
+#include "object/readahead.h"
 #include "object/tier.h"
 #include "rt/loop.h"
 
@@ -25,6 +26,7 @@ object_start(const struct object_options *o, struct object_service **out,
     if (s->options.large_bytes == 0)
         s->options.large_bytes = MIB(64);
     s->fresh = fresh_new();
+    s->readahead = readahead_new(s->options.readahead);
     rc = key_tables_start(s);
     if (rc == ERR_OK)
         rc = tier_start(s, eb);
@@ -44,6 +46,9 @@ object_stop(struct object_service **sp)
     *sp = NULL;
     if (s == NULL)
         return;
+    if (s->keys != NULL)
+        object_end_fetches(s);
+    readahead_free(&s->readahead);
     key_tables_stop(s);
     tier_stop(s);
     fresh_free(&s->fresh);

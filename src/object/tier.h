@@ -19,6 +19,9 @@ void tier_stop(struct object_service *s); /* switches */
  * prefetch), so that only room decides. */
 bool tier_admits(struct object_service *s, const struct map_bucket *b, struct span key,
                  uint64_t size, bool brought);
+/* Would it be, if it were read now? Its size is not known, and nothing is counted. */
+bool tier_would_keep(struct object_service *s, const struct map_bucket *b,
+                     struct span key);
 /* It was kept; `row` is its place. */
 void tier_kept(struct object_service *s, const struct map_bucket *b, struct span key,
                const struct row *row);

@@ -1,0 +1,308 @@
+#include "object/readahead.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "object/keys.h"
+#include "object/tier.h"
+#include "rt/loop.h"
+
+#define STREAMS     64u /* sequences that a loop watches */
+#define RUN         3u  /* reads in order that make one */
+#define GAP         8u  /* names that may be left out on the way */
+#define READERS_MAX 8u  /* that wait for backends; beyond, readers only */
+#define DIGITS_MAX  18u
+
+/* One sequence: names that are alike but for digits. */
+struct stream {
+    uint64_t like; /* hash of bucket and name with its digits taken out; 0: unused */
+    size_t len;
+    unsigned run;
+    uint64_t last, ahead; /* numbers: read last, fetched last */
+    uint64_t end;         /* there is none from this on; UINT64_MAX: not known */
+    size_t at, digits;    /* of the number in the name */
+    char name[DISK_KEY_MAX];
+};
+
+struct watch {
+    struct stream streams[STREAMS];
+    unsigned busy; /* fetches under way */
+    struct rt_cond ended;
+};
+
+struct readahead {
+    unsigned window;
+    _Atomic bool stopping;
+    struct watch **watches; /* one a loop; owned */
+};
+
+/* ---- names ---- */
+
+static bool
+is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static size_t
+digits_at(struct span s, size_t at)
+{
+    size_t n = 0;
+
+    while (at + n < s.len && is_digit(s.at[at + n]))
+        n++;
+    return n;
+}
+
+static uint64_t
+number_at(struct span s, size_t at, size_t digits)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < digits; i++)
+        n = n * 10 + (uint64_t)(s.at[at + i] - '0');
+    return n;
+}
+
+bool
+readahead_compare(struct span a, struct span b, struct readahead_step *out)
+{
+    size_t i = 0, k = 0;
+
+    *out = (struct readahead_step){0};
+    while (i < a.len && k < b.len) {
+        size_t n = digits_at(a, i), m = digits_at(b, k);
+
+        if (n == 0 || m == 0) {
+            if (a.at[i++] != b.at[k++])
+                return false;
+            continue;
+        }
+        if (n != m || memcmp(a.at + i, b.at + k, n) != 0) {
+            if (out->digits != 0 || n > DIGITS_MAX || m > DIGITS_MAX)
+                return false;
+            *out = (struct readahead_step){.at = k,
+                                           .digits = m,
+                                           .from = number_at(a, i, n),
+                                           .to = number_at(b, k, m)};
+        }
+        i += n;
+        k += m;
+    }
+    return i == a.len && k == b.len && out->digits != 0;
+}
+
+/* The same for all names of a sequence. 0: none has a number. */
+static uint64_t
+likeness(const struct map_bucket *b, struct span key)
+{
+    char text[DISK_KEY_MAX];
+    size_t len = 0;
+    uint64_t hash;
+
+    for (size_t i = 0; i < key.len; i++)
+        if (!is_digit(key.at[i]))
+            text[len++] = key.at[i];
+        else if (i == 0 || !is_digit(key.at[i - 1]))
+            text[len++] = '\0';
+    if (len == key.len && memchr(text, '\0', len) == NULL)
+        return 0;
+    hash = hash_xxh3(text, len, b->id ^ 0x72656164u);
+    return hash != 0 ? hash : 1;
+}
+
+/* The name with another number in its place: as wide where it was filled up with zeros. False: too long. */
+static bool
+name_of(const struct stream *t, uint64_t number, char out[DISK_KEY_MAX], size_t *len)
+{
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%0*llu", (int)t->digits,
+                     (unsigned long long)number);
+    size_t rest = t->len - t->at - t->digits;
+
+    if (t->len - t->digits + (size_t)n > DISK_KEY_MAX)
+        return false;
+    memcpy(out, t->name, t->at);
+    memcpy(out + t->at, digits, (size_t)n);
+    memcpy(out + t->at + n, t->name + t->at + t->digits, rest);
+    *len = t->at + (size_t)n + rest;
+    return true;
+}
+
+/* ---- fetching ---- */
+
+struct ahead {
+    struct object_service *s;
+    const struct map_bucket *bucket; /* one reference */
+    struct watch *watch;
+    uint64_t like, number;
+    size_t len;
+    char name[DISK_KEY_MAX];
+};
+
+static void go_ahead(struct object_service *s, const struct map_bucket *b,
+                     struct watch *w, struct stream *t);
+
+static void
+run(void *arg)
+{
+    struct ahead *a = arg;
+    struct stream *t = &a->watch->streams[a->like % STREAMS];
+    struct errbuf eb = {{0}};
+    enum err rc;
+
+    rt_doing("readahead");
+    rc = bring_ahead(a->s, a->bucket, (struct span){a->name, a->len}, &eb);
+    a->watch->busy--;
+    if (rc == ERR_NOT_FOUND && t->like == a->like)
+        t->end = MIN(t->end, a->number);
+    if (rc == ERR_OK && t->like == a->like && t->run >= RUN && !a->s->readahead->stopping)
+        go_ahead(a->s, a->bucket, a->watch, t); /* what had no place then */
+    if (a->watch->busy == 0)
+        rt_cond_broadcast(&a->watch->ended);
+    map_bucket_drop(&a->bucket);
+    free(a);
+}
+
+/* False: not now. */
+static bool
+fetch(struct object_service *s, const struct map_bucket *b, struct watch *w,
+      const struct stream *t, uint64_t number)
+{
+    struct ahead *a = xcalloc(1, sizeof *a);
+
+    *a = (struct ahead){.s = s, .watch = w, .like = t->like, .number = number};
+    if (!name_of(t, number, a->name, &a->len) ||
+        !tier_would_keep(s, b, (struct span){a->name, a->len})) {
+        free(a);
+        return false;
+    }
+    a->bucket = map_bucket_ref(b);
+    w->busy++;
+    if (rt_spawn(run, a) != ERR_OK) {
+        w->busy--;
+        map_bucket_drop(&a->bucket);
+        free(a);
+        return false;
+    }
+    metric_add(M_READAHEAD, 0, 1);
+    return true;
+}
+
+static void
+go_ahead(struct object_service *s, const struct map_bucket *b, struct watch *w,
+         struct stream *t)
+{
+    unsigned window = s->readahead->window;
+    uint64_t number = MAX(t->ahead, t->last) + 1;
+
+    for (; number <= t->last + window && number < t->end && w->busy < window; number++) {
+        if (object_readers_waiting(s) > READERS_MAX || !fetch(s, b, w, t, number))
+            return;
+        t->ahead = number;
+    }
+}
+
+/* ---- watching ---- */
+
+static void
+begin_stream(struct stream *t, uint64_t like, struct span key)
+{
+    t->like = like;
+    t->run = 1;
+    t->ahead = 0;
+    t->end = UINT64_MAX;
+    t->len = key.len;
+    memcpy(t->name, key.at, key.len);
+}
+
+void
+readahead_saw(struct object_service *s, const struct map_bucket *b, struct span key)
+{
+    struct readahead *r = s->readahead;
+    struct watch *w = r->watches[rt_loop_index()];
+    struct readahead_step step;
+    struct stream *t;
+    uint64_t like;
+
+    if (r->window == 0 || r->stopping)
+        return;
+    like = likeness(b, key);
+    t = &w->streams[like % STREAMS];
+    if (like == 0 ||
+        (t->like == like && t->len == key.len && memcmp(t->name, key.at, key.len) == 0))
+        return;
+    if (t->like != like ||
+        !readahead_compare((struct span){t->name, t->len}, key, &step)) {
+        begin_stream(t, like, key);
+        return;
+    }
+    if (step.to < step.from && step.from - step.to <= GAP)
+        return; /* one that was left out */
+    if (step.to < step.from || step.to - step.from > GAP) {
+        begin_stream(t, like, key);
+        return;
+    }
+    t->run++;
+    t->last = step.to;
+    t->at = step.at;
+    t->digits = step.digits;
+    t->len = key.len;
+    memcpy(t->name, key.at, key.len);
+    if (t->run >= RUN)
+        go_ahead(s, b, w, t);
+}
+
+/* ---- begin and end ---- */
+
+struct readahead *
+readahead_new(unsigned window)
+{
+    struct readahead *r = xcalloc(1, sizeof *r);
+
+    r->window = window;
+    r->watches = xcalloc(rt_loop_count(), sizeof *r->watches);
+    for (unsigned i = 0; i < rt_loop_count(); i++) {
+        r->watches[i] = xcalloc(1, sizeof *r->watches[i]);
+        rt_cond_init(&r->watches[i]->ended);
+    }
+    return r;
+}
+
+static void
+wait_on_loop(void *arg)
+{
+    struct readahead *r = arg;
+    struct watch *w = r->watches[rt_loop_index()];
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    while (w->busy > 0)
+        if (rt_cond_wait(&w->ended, DEADLINE_NEVER) != ERR_OK)
+            break;
+    rt_shield_end(&shield);
+}
+
+void
+readahead_free(struct readahead **rp)
+{
+    struct readahead *r = *rp;
+
+    *rp = NULL;
+    if (r == NULL)
+        return;
+    r->stopping = true;
+    for (unsigned i = 0; i < rt_loop_count(); i++) {
+        while (key_on_home(i, wait_on_loop, r) != ERR_OK)
+            rt_yield(); /* out of stacks there: others are ending too */
+        free(r->watches[i]);
+    }
+    free(r->watches);
+    free(r);
+}

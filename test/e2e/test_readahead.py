@@ -1,0 +1,121 @@
+"""A reader that goes through numbered objects in order finds the next ones here; all others cost the remote nothing more."""
+
+import concurrent.futures
+import http.client
+import random
+
+import pytest
+from rigs.fakeremote import FakeRemote
+
+import plain
+from test_chunks import metric
+from test_cold import HASTY, attach, wait_for
+
+BUCKET = "remote"
+BYTES = 100_000
+
+
+def name_of(number, form="shard-{:06}.tar"):
+    return "train/" + form.format(number)
+
+
+@pytest.fixture
+def remote():
+    with FakeRemote() as fake:
+        fake.put(f"/{BUCKET}", b"")
+        for number in range(40):
+            fake.put(f"/{BUCKET}/{name_of(number)}", f"{number} ".encode() * (BYTES // 4))
+            fake.put(f"/{BUCKET}/{name_of(number, 'part-{}-of-00040.bin')}", f"{number} ".encode() * (BYTES // 4))
+        yield fake
+
+
+def start(start_forebay, remote, **settings):
+    process = start_forebay(settings={**HASTY, "cache.readahead": 4, **settings})
+    assert attach(process, BUCKET, remote.endpoint).returncode == 0
+    return process
+
+
+def read(process, number, form="shard-{:06}.tar", connection=None):
+    reply = plain.get(process.port, BUCKET, name_of(number, form), connection=connection)
+    assert reply.status == 200 and reply.body == f"{number} ".encode() * (BYTES // 4)
+    return reply.headers["x-forebay-cache"]
+
+
+def asked(remote):
+    return {what: count for what, count in remote.seen.items() if "train/" in what}
+
+
+def begun(process):
+    return metric(process, "forebay_cache_readahead_total")
+
+
+@pytest.mark.parametrize("form", ["shard-{:06}.tar", "part-{}-of-00040.bin"])
+def test_the_next_ones_are_here(start_forebay, remote, form):
+    process = start(start_forebay, remote)
+    one = http.client.HTTPConnection("127.0.0.1", process.port, timeout=60)  # a loop watches what it serves
+    for number in range(3):
+        read(process, number, form, one)
+    assert begun(process) == 4
+    wait_for(lambda: len(asked(remote)) == 7, "four ahead")
+    for number in range(3, 40):
+        wait_for(lambda: f"GET /{BUCKET}/{name_of(number, form)}" in remote.seen, "what was begun")
+        assert read(process, number, form, one) in ("hit", "coalesced")
+    gets = {what: count for what, count in asked(remote).items() if what.removeprefix("GET ") in remote.objects}
+    assert len(gets) == 40 and set(gets.values()) == {1}
+
+
+def test_it_ends_where_they_end(start_forebay, remote):
+    process = start(start_forebay, remote)
+    for number in range(34, 40):
+        read(process, number)
+    wait_for(lambda: f"GET /{BUCKET}/{name_of(40)}" in remote.seen, "one behind the end")
+    again = begun(process)
+    for number in range(36, 40):
+        read(process, number)
+    assert begun(process) == again
+    assert not [what for what in asked(remote) if name_of(44) in what]
+
+
+def test_random_order_costs_nothing_more(start_forebay, remote):
+    process = start(start_forebay, remote)
+    numbers = list(range(0, 40, 10))  # far apart, in any order
+    random.Random(7).shuffle(numbers)
+    for number in numbers + numbers:
+        read(process, number)
+    for number in range(39, -1, -1):  # backwards
+        read(process, number)
+    assert begun(process) == 0 and set(asked(remote).values()) == {1}
+
+
+def test_it_can_be_switched_off(start_forebay, remote):
+    process = start(start_forebay, remote, **{"cache.readahead": 0})
+    for number in range(10):
+        read(process, number)
+    assert begun(process) == 0 and len(asked(remote)) == 10
+
+
+def test_a_full_cache_is_not_filled_ahead(start_forebay, remote):
+    """What a read would not keep is not fetched ahead either."""
+    for number in range(300):
+        remote.put(f"/{BUCKET}/x{number:06}", bytes(BYTES))
+    process = start(start_forebay, remote, **{"cache.budget": "4MiB"})
+
+    def full():
+        for number in random.Random(1).sample(range(300), 300):
+            plain.get(process.port, BUCKET, f"x{number:06}")
+        return metric(process, "forebay_cache_evicted_total") > 0
+
+    wait_for(full, "a full cache", timeout=60)
+    before = begun(process)
+    for number in range(20):
+        read(process, number)
+    assert begun(process) == before
+
+
+def test_several_readers_share_what_comes(start_forebay, remote):
+    process = start(start_forebay, remote)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: read(process, number), range(40)))
+    # Two loops may each look, and find nothing, while the other one's fetch ends: rarely one more.
+    counts = [count for what, count in asked(remote).items() if what.removeprefix("GET ") in remote.objects]
+    assert len(counts) == 40 and max(counts) <= 2
