@@ -71,16 +71,22 @@ scale_of(const struct roofline *r)
 static void
 put_axes(const struct roofline *r, const struct scale *s, struct buf *out)
 {
-    for (double n = 1; n <= s->x_most; n *= 2)
+    for (int i = 0; exp2(i) <= s->x_most; i++) {
+        double n = exp2(i);
+
         buf_printf(out,
                    "<line class=\"grid\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>"
                    "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n",
                    x_of(s, n), TOP, x_of(s, n), BOTTOM, x_of(s, n), BOTTOM + 18, n);
-    for (double y = pow(10, ceil(log10(s->y_least))); y <= s->y_most; y *= 10)
+    }
+    for (int i = (int)ceil(log10(s->y_least)); pow(10, i) <= s->y_most; i++) {
+        double y = pow(10, i);
+
         buf_printf(out,
                    "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>"
                    "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
                    LEFT, y_of(s, y), RIGHT, y_of(s, y), LEFT - 6, y_of(s, y) + 4, y);
+    }
     buf_printf(
         out,
         "<text class=\"quiet\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">emulated "

@@ -54,8 +54,7 @@ static const char *const examples[] = {
     "forebay bench train s3://train --data 10GiB",
     "forebay bench train s3://train/imagenet/ --existing --model resnet50-h100 -o json",
     "forebay bench train s3://b --model unet3d-h100 --accelerators 2 --svg roof.svg",
-    "forebay bench train s3://b/x/ --existing --batch 64 --step 120 --sample 150KB "
-    "--per-file 1000",
+    "forebay bench train s3://b --existing --batch 64 --step 120 --sample 150KB",
     NULL,
 };
 static const struct verb verb = {
@@ -108,7 +107,7 @@ take_size(struct train *t, const char *name, uint64_t *out)
     if (rc == ERR_OK && text != NULL && *out == 0)
         rc = err_set(&t->s->eb, ERR_BAD_REQUEST, "\"%s\" is no size to read", text);
     if (rc != ERR_OK)
-        err_prefix(&t->s->eb, name);
+        err_prefix(&t->s->eb, "--%s", name);
     return rc;
 }
 
