@@ -86,8 +86,11 @@ def test_epochs_over_four_times_the_cache_keep_what_fits(start_forebay, remote, 
         names = order.sample(objects.names, len(objects.names))
         ratios.append(sum(read(process, name, size) for name in names) / len(names))
         time.sleep(1.2)  # the tier looks once a second: an epoch of a real run is longer
-    print(f"hit ratios of {len(ratios)} epochs over 4x the cache: {ratios}; Belady's optimum from the second on: 0.25")
-    assert ratios[-1] >= 0.9 * 0.25 * 0.9, ratios  # headers and watermarks take their share of so small a cache
+    best = 0.25  # Belady's optimum from the second epoch on: what fits is hit once an epoch, whatever the order
+    print("\n".join(["epochs in random order over 4x the cache: hit ratio, and of Belady's optimum"] + [f"  {n}: {r:.3f}  {r / (best if n > 0 else 1):.2f}" for n, r in enumerate(ratios)]))
+    # What fits is less the watermark (90 %) and what an object takes beside its bytes: a body's header, a record in the log.
+    share = 0.9 * size / (size + 4 * KIB)
+    assert ratios[-1] >= 0.95 * best * share, ratios
     assert min(ratios[2:]) >= 0.15, ratios
 
 
