@@ -480,7 +480,9 @@ set_cpu(struct roofline *r, enum ceiling c, const struct train_trial *j, double 
     double samples_s =
         (double)j->result->bytes / r->sample_bytes / MAX(j->result->seconds, 1e-9);
 
-    if (cpu_s <= 0 || cores <= 0)
+    if (cpu_s >= 0 && cpu_s < 0.01)
+        roofline_set(r, c, 0, "hardly used: less than a hundredth of a second");
+    else if (cpu_s < 0 || cores <= 0)
         roofline_set(r, c, 0,
                      "not known: the server does not tell; --pid does, if it is here");
     else

@@ -57,11 +57,12 @@ def test_epochs_at_a_number(cli, bucket, tmp_path):
         assert trial["requests"] == told["files"] == 52
         assert trial["bytes"] == told["data_bytes"] == 52 * 20_000
     ceilings = told["roofline"]["ceilings"]
-    assert ceilings["server_cpu"]["samples_per_second"] > 0 and ceilings["network"]["bytes_per_second"] > 1e6
+    assert "not known" not in ceilings["server_cpu"]["how"]  # it may be hardly used
+    assert ceilings["network"]["bytes_per_second"] > 1e6
     picture = tree.parse(tmp_path / "roof.svg").getroot()
     assert picture.tag.endswith("}svg")
     text = "".join(picture.itertext())
-    assert "server CPU" in text and told["roofline"]["verdict"][:30] in text
+    assert "network" in text and told["roofline"]["verdict"][:30] in text
     assert cli("find", f"s3://{bucket}") == ""  # it cleans up behind itself
 
 
