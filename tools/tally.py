@@ -32,8 +32,9 @@ def main():
             print("\n".join(filter(None, [child.text or child.get("message") for child in trouble])))
             print(output)
         passed, failed = passed + good, failed + bad
-    slowest = heapq.nlargest(SLOWEST, ((float(case.get("time") or 0), case.get("name")) for case in cases))
-    print("    slowest: " + ", ".join(f"{name} {seconds:.1f} s" for seconds, name in slowest if seconds >= 1))
+    slowest = [row for row in heapq.nlargest(SLOWEST, ((float(case.get("time") or 0), case.get("name")) for case in cases)) if row[0] >= 1]
+    if slowest:
+        print("    slowest: " + ", ".join(f"{name} {seconds:.1f} s" for seconds, name in slowest))
     if passed + failed == 0:
         print("    no test was run, and that is a failure")
         failed = 1

@@ -195,7 +195,7 @@ def test_ping_ready_doctor(cli, server, tmp_path, seaweed):
     assert "answers in" in cli("ping", "-n", "1") and "is ready" in cli("ready", "--wait", "5s")
     told = json.loads(cli("ping", "-n", "2", "--json"))
     assert told["answers"] == 2 and 0 < told["least_ms"] <= told["mean_ms"] <= told["most_ms"]
-    looked = {row["what"]: row for row in json.loads(subprocess.run([server.binary, "doctor", "--json"], env=cli.env, capture_output=True, timeout=60).stdout)}
+    looked = {row["what"]: row for row in json.loads(subprocess.run([server.binary, "doctor", "--json"], env=cli.env, capture_output=True, timeout=PATIENCE).stdout)}
     assert looked["server"]["ok"] and looked["ready"]["ok"] and looked["keys"]["ok"] and looked["disk"]["ok"] and "space" in looked
     wrong = Cli(server, tmp_path, env={"FOREBAY_ACCESS_KEY_ID": "FBNOBODY", "FOREBAY_SECRET_ACCESS_KEY": "x"})
     assert "fix:" in wrong("doctor", status=1) and "WRONG  keys" in wrong("doctor", status=1)
