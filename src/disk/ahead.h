@@ -1,8 +1,8 @@
 /* ahead: the fiber that makes the next native log before it is needed, and writes it full of zeros.
  *
- * A group that overwrites written blocks changes nothing of the file's form, so its sync flushes the disk and no more;
- * in blocks that were only allocated each sync is a commit of the file system's journal too, twice the time
- * (docs/decisions/0008-durable-puts.md). What is ready becomes the spare of the class (segment.h): the log that is
+ * A group that overwrites written blocks changes nothing of the file's form, so its sync flushes the disk and no more; in
+ * blocks that were only allocated each sync writes what the file system knows of them, too: more than half as much time
+ * again (docs/decisions/0008-durable-puts.md). What is ready becomes the spare of the class (segment.h): the log that is
  * full takes it without waiting for a file to be made. A spare that compaction left does as well, then nothing is made.
  *
  * Home loop.
