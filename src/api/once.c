@@ -47,6 +47,16 @@ on_done(struct disk_once *read, bool good)
     http_later_done(http, good);
 }
 
+/* A disk that does not answer holds up neither the end of a server nor that of a connection. */
+static void
+on_abandon(struct http_request *http)
+{
+    struct once *o = CONTAINER_OF((struct request *)http->user, struct once, q);
+
+    disk_once_abandon(&o->get.at.at);
+    end(o);
+}
+
 static bool
 find(struct once *o)
 {
@@ -80,6 +90,6 @@ once_begin(struct api *a, struct http_request *http)
     if (!find(o))
         return false;
     http->user = &o->q;
-    http_later(http);
+    http_later(http, on_abandon);
     return true;
 }

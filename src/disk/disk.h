@@ -296,6 +296,8 @@ struct disk_once {
  * is for the long way: another kind of object, one that is in memory, an index that is not. */
 bool disk_once_begin(struct disk *d, const struct disk_key *k, struct disk_once *o);
 void disk_once_end(struct disk_once *o);
+/* Instead of waiting for on_done any longer: nobody wants the answer. disk_once_end() follows. */
+void disk_once_abandon(struct disk_once *o);
 
 /* ---- writing ---- */
 struct disk_writer;

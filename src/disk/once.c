@@ -79,6 +79,12 @@ disk_once_begin(struct disk *d, const struct disk_key *k, struct disk_once *o)
 }
 
 void
+disk_once_abandon(struct disk_once *o)
+{
+    rt_read_abandon(&o->reading);
+}
+
+void
 disk_once_end(struct disk_once *o)
 {
     iobuf_drop(&o->buf);

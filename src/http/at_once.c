@@ -138,26 +138,32 @@ conn_send_waiting(struct rt_soon *s)
 /* ---- answers of a later turn ---- */
 
 void
-http_later(struct http_request *r)
+http_later(struct http_request *r, void (*on_abandon)(struct http_request *r))
 {
     struct work *w = r->conn->work;
 
     assert(w->at_once);
     w->later = true;
+    w->on_abandon = on_abandon;
     rt_cond_init(&w->later_over);
     conn_count_in_flight(r->conn, 1);
 }
 
-void
+bool
 conn_wait_later(struct http_conn *c)
 {
-    struct rt_shield s;
+    struct work *w = c->work;
+    enum err rc = ERR_OK;
 
     c->fiber = rt_self();
-    rt_shield_begin(&s);
-    while (c->work->later)
-        (void)!rt_cond_wait(&c->work->later_over, DEADLINE_NEVER);
-    rt_shield_end(&s);
+    while (w->later && rc == ERR_OK)
+        rc = rt_cond_wait(&w->later_over, DEADLINE_NEVER);
+    if (!w->later)
+        return true;
+    w->later = w->at_once = false;
+    conn_count_in_flight(c, -1);
+    w->on_abandon(&w->request);
+    return false;
 }
 
 void

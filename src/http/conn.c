@@ -483,8 +483,9 @@ on_ready(void *arg, enum err why)
     metric_add(M_CONNECTIONS, IDLE, -1);
     count(&c->loop->idle, -1);
     if (c->work != NULL && c->work->later) {
-        conn_wait_later(c);
-        if (why == ERR_TIMEOUT)
+        if (!conn_wait_later(c))
+            why = ERR_CANCELLED;
+        else if (why == ERR_TIMEOUT)
             why = ERR_OK; /* it was we who took so long */
     }
     if (why != ERR_OK) {

@@ -67,6 +67,7 @@ struct work {
     bool at_once;              /* no fiber yet */
     bool later;                /* the handler will say http_later_done() */
     struct rt_cond later_over; /* for a fiber that wants the connection meanwhile */
+    void (*on_abandon)(struct http_request *r); /* if `later` */
     bool tried;
 
     struct {
@@ -171,9 +172,9 @@ bool body_can_finish(const struct http_conn *c); /* is the rest short and sure t
 /* at_once.c */
 bool conn_glance(void *conn); /* see rt_on_glance() */
 void conn_send_waiting(struct rt_soon *s);
-/* The fiber of this connection waits until the handler has said http_later_done(). Whatever happens to it: what the handler
- * waits for has this request. May switch. */
-void conn_wait_later(struct http_conn *c);
+/* The fiber of this connection waits until the handler has said http_later_done(). False: it was told to end before, and the
+ * request is abandoned. May switch. */
+bool conn_wait_later(struct http_conn *c);
 /* What conn_glance() left for the fiber of this connection: true, go on reading heads; false, it ends. May switch. */
 bool conn_resume(struct http_conn *c);
 

@@ -154,8 +154,9 @@ enum err http_reply(struct http_request *r, int status, struct span body);
 enum err http_reply_lent(struct http_request *r, int status, struct span body,
                          void (*release)(void *arg), void *arg);
 /* In `at_once`: the answer comes in a later turn, by http_reply_lent() and http_later_done(), both outside any fiber and
- * without a switch. The request stays until then, whatever the client does. */
-void http_later(struct http_request *r);
+ * without a switch. Or on_abandon is called instead, in a fiber, without a switch: the connection ends, or the server; the
+ * request is gone behind that call. */
+void http_later(struct http_request *r, void (*on_abandon)(struct http_request *r));
 /* It has been answered, and leaves at the end of this turn. False: nothing has happened, `handle` is asked with `tried` set;
  * *r and its arena are no longer the handler's. */
 void http_later_done(struct http_request *r, bool answered);

@@ -385,9 +385,17 @@ rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
     enum err rc = observer_may_begin(f->observer, f->name, NULL);
 
     check_place(f, offset, b, at, len);
-    if (rc == ERR_OK)
-        begin(&op, NULL)->waiter = NULL;
+    if (rc == ERR_OK) {
+        r->op = begin(&op, NULL);
+        r->op->waiter = NULL;
+    }
     return rc;
+}
+
+void
+rt_read_abandon(struct rt_reading *r)
+{
+    r->op->reading = NULL;
 }
 
 enum err

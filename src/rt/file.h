@@ -137,12 +137,14 @@ enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t a
  * any fiber, and must not switch. `result`: bytes, fewer than wanted only at the end of the file, or a negative errno. */
 struct rt_reading {
     void (*on_read)(struct rt_reading *r, int64_t result);
+    struct disk_op *op; /* rt's own */
 };
-/* Begins it; fibers may, and what is no fiber. It has no deadline and can't be cancelled. On error nothing has begun. Does
- * not switch. */
+/* Begins it; fibers may, and what is no fiber. It has no deadline. On error nothing has begun. Does not switch. */
 enum err rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                        uint32_t len, enum rt_class class,
                        struct rt_reading *r) MUST_CHECK;
+/* Instead of waiting for on_read any longer: the operation ends by itself, and holds the buffer until then. */
+void rt_read_abandon(struct rt_reading *r);
 /* Writes all, or fails. */
 enum err rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                   uint32_t len, enum rt_class class, struct errbuf *eb) MUST_CHECK;

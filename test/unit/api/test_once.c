@@ -8,6 +8,8 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "rt/file.h"
+#include "rt/test_hooks.h"
 #include "unit/api/api_rig.h"
 
 static char folder[] = "/tmp/fb-once-XXXXXX";
@@ -163,6 +165,48 @@ damage_is_never_sent(struct site *s)
     reads(s, "/bkt/known", 200, "x");
 }
 
+#ifdef FB_TEST_HOOKS
+
+static int late_status;
+
+static void
+ask_known(void *site)
+{
+    struct site *s = site;
+    struct ask q = {.method = "GET", .target = "/bkt/known"};
+    struct buf out;
+
+    late_status = site_ask(s, &q, &out);
+    buf_fini(&out);
+}
+
+/* The answer would be 200 if anybody had waited for the disk. */
+static void
+a_disk_that_hangs_does_not_hold_up_the_end(struct site *s)
+{
+    struct rt_test_io *io = rt_test_io();
+    uint64_t before = atomic_load(&io->seen);
+    struct rt_group asking;
+
+    make_known(s);
+    late_status = -1;
+    io->delay_us = 2000000;
+    io->count = UINT64_MAX;
+    io->kinds = 1u << RT_IO_READ;
+    rt_group_begin(&asking);
+    REQUIRE(rt_group_start(&asking, ask_known, s) == ERR_OK);
+    while (atomic_load(&io->seen) == before)
+        REQUIRE(rt_sleep_ms(1) == ERR_OK);
+    http_server_stop(&s->server);
+    rt_group_join(&asking);
+    CHECK(late_status == 0);
+    io->kinds = 0;
+    io->delay_us = 0;
+    io->count = 0;
+}
+
+#endif
+
 static void
 without_memory(void *arg)
 {
@@ -175,6 +219,9 @@ without_memory(void *arg)
     what_changes_is_seen(&s);
     what_is_unusual_goes_the_long_way(&s);
     damage_is_never_sent(&s);
+#ifdef FB_TEST_HOOKS
+    a_disk_that_hangs_does_not_hold_up_the_end(&s);
+#endif
     site_close(&s);
 }
 

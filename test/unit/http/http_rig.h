@@ -28,7 +28,8 @@ struct rig {
     struct rt_cond release; /* wakes /wait */
     unsigned waiting;
     unsigned at_once, lent,
-        released; /* answers given without a fiber; of /lent/N: lent, given back */
+        released;       /* answers given without a fiber; of /lent/N: lent, given back */
+    unsigned abandoned; /* of these */
     struct http_request *later; /* of /later/N: waits for app_later() */
 };
 
@@ -128,6 +129,16 @@ app_lend(struct http_request *r, struct rig *rig)
         http_reply_lent(r, 200, (struct span){l->bytes, size}, app_release, l);
 }
 
+static void
+app_abandon(struct http_request *r)
+{
+    struct rig *rig = r->user;
+
+    CHECK(rig->later == r && rt_self() != NULL);
+    rig->later = NULL;
+    rig->abandoned++;
+}
+
 static bool
 app_at_once(struct http_request *r, void *arg)
 {
@@ -136,7 +147,8 @@ app_at_once(struct http_request *r, void *arg)
     CHECK(rt_self() == NULL && !r->tried);
     if (span_starts(r->head->path, SPAN("/later/")) && rig->later == NULL) {
         rig->later = r;
-        http_later(r);
+        r->user = rig;
+        http_later(r, app_abandon);
         return true;
     }
     if (!span_starts(r->head->path, SPAN("/lent/")))

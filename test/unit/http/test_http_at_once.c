@@ -388,7 +388,7 @@ stop_server(void *arg)
     http_server_stop(&rig->server);
 }
 
-/* A server that ends waits for what has the request, whatever becomes of it. */
+/* A server that ends waits for nobody: what has the request is told. */
 static void
 later_ends_with_the_server(struct rig *rig)
 {
@@ -399,9 +399,9 @@ later_ends_with_the_server(struct rig *rig)
     if (ask_later(rig, w)) {
         rt_group_begin(&stopper);
         CHECK(rt_group_start(&stopper, stop_server, rig) == ERR_OK);
-        CHECK(rt_sleep_ms(50) == ERR_OK);
-        app_later(rig, rig->engine != RT_EPOLL);
         rt_group_join(&stopper);
+        CHECK(rig->later == NULL);
+        CHECK_U64(rig->abandoned, 1);
     }
     leave(&w);
     CHECK_U64(rig->released, rig->lent);
