@@ -120,10 +120,10 @@ print_here(const json_t *here)
            (unsigned long long)json_get_u64(segment, "offset"));
     printf("since     after %s, when its segment was made\n",
            json_get_text(segment, "made", "-"));
-    if (json_get_u64(here, "pieces") > 0)
-        printf("pieces    %llu of %llu are here, %llu bytes\n",
-               (unsigned long long)json_get_u64(here, "pieces_here"),
-               (unsigned long long)json_get_u64(here, "pieces"),
+    if (json_get_u64(here, "chunks") > 0)
+        printf("chunks    %llu of %llu are here, %llu bytes\n",
+               (unsigned long long)json_get_u64(here, "chunks_here"),
+               (unsigned long long)json_get_u64(here, "chunks"),
                (unsigned long long)json_get_u64(here, "present_bytes"));
     if (!cached) {
         printf("copies    %llu\n", (unsigned long long)json_get_u64(here, "copies"));

@@ -130,7 +130,7 @@ enum row_flags {
     ROW_MARKER = 512,      /* with ROW_TOMBSTONE: a delete marker, which is kept */
     ROW_META_APART = 1024, /* the metadata stands in a record of its own */
     ROW_SUSPENDED = 2048,  /* the null version, written while versioning was suspended */
-    /* cached: stands for an object whose bytes are kept in pieces, as objects of their own; `size` is 0, the
+    /* cached: stands for an object whose bytes are kept in chunks, as objects of their own; `size` is 0, the
      * metadata says how many (`whole_bytes`) */
     ROW_CHUNKS = 16384,
 };
@@ -196,7 +196,7 @@ struct object_meta {
     struct span tags; /* of the object: "a=b&c=d", percent-encoded; empty: none */
     /* What the write does to what was there before, as the bucket's versioning says. */
     uint8_t versioning; /* enum disk_versioning */
-    /* cached, ROW_CHUNKS: of an object that is kept in pieces of `chunk_bytes`; else 0 */
+    /* cached, ROW_CHUNKS: of an object that is kept in chunks of `chunk_bytes`; else 0 */
     uint64_t whole_bytes;
     uint32_t chunk_bytes;
 };

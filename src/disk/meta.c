@@ -34,7 +34,7 @@ text_in(struct object_meta *m, unsigned i)
     return (struct span *)(void *)((char *)m + texts[i].at);
 }
 
-#define CHUNKS_LEN 12 /* be64 bytes of the object, be32 of a piece */
+#define CHUNKS_LEN 12 /* be64 bytes of the object, be32 of a chunk */
 
 /* ---- writing ---- */
 

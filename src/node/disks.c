@@ -52,7 +52,7 @@ node_open_disks(struct node *n)
     return rc;
 }
 
-/* The id behind `after` under which the disks have objects of the bucket: its own, then that of pieces; 0: none. */
+/* The id behind `after` under which the disks have objects of the bucket: its own, then that of chunks; 0: none. */
 static uint64_t
 id_behind(const struct map_bucket *b, uint64_t after)
 {

@@ -13,14 +13,14 @@ enum from { NOWHERE, HERE, FETCHED, DIRECT };
 struct chunk_reader {
     struct object_service *s;
     const struct map_bucket *bucket;
-    struct fetch_piece piece;   /* the one at hand */
+    struct fetch_chunk chunk;   /* the one at hand */
     struct object_pace *behind; /* borrowed; NULL: a reader's */
     bool bypassed;
     uint64_t at, end; /* of the range */
     uint64_t stop;    /* of what is read from where it is read now */
     enum from from;
     enum object_source source;
-    char name[DISK_KEY_MAX]; /* of the piece at hand */
+    char name[DISK_KEY_MAX]; /* of the chunk at hand */
     size_t name_len;
     struct row row;             /* HERE */
     struct disks_reader reader; /* HERE */
@@ -29,7 +29,7 @@ struct chunk_reader {
     struct arena *arena;        /* DIRECT; owned */
     struct iobuf *buf;          /* FETCHED, DIRECT; owned */
 
-    /* On their way: a piece's place is its number modulo CHUNKS_AHEAD. */
+    /* On their way: a chunk's place is its number modulo CHUNKS_AHEAD. */
     struct {
         uint32_t number;
         struct cold_get *cold; /* owned; NULL: none */
@@ -45,7 +45,7 @@ chunk_reader_new(const struct chunk_reader_options *o)
     assert(o->len > 0);
     r->s = o->s;
     r->bucket = o->bucket;
-    r->piece = (struct fetch_piece){.key = o->key, .of = *o->of};
+    r->chunk = (struct fetch_chunk){.key = o->key, .of = *o->of};
     r->behind = o->behind;
     r->at = o->first;
     r->end = o->first + o->len;
@@ -54,7 +54,7 @@ chunk_reader_new(const struct chunk_reader_options *o)
 }
 
 static void
-close_piece(struct chunk_reader *r)
+close_chunk(struct chunk_reader *r)
 {
     disks_read_end(&r->reader);
     cold_leave(&r->cold);
@@ -72,7 +72,7 @@ chunk_reader_free(struct chunk_reader **rp)
     *rp = NULL;
     if (r == NULL)
         return;
-    close_piece(r);
+    close_chunk(r);
     for (unsigned i = 0; i < CHUNKS_AHEAD; i++)
         cold_leave(&r->ahead[i].cold);
     iobuf_drop(&r->buf);
@@ -89,30 +89,30 @@ static bool
 is_here(struct chunk_reader *r, uint32_t number, struct row *row)
 {
     char name[DISK_KEY_MAX];
-    size_t len = chunk_name(&r->piece.of, r->piece.key, number, name);
+    size_t len = chunk_name(&r->chunk.of, r->chunk.key, number, name);
     struct errbuf eb = {{0}};
 
     return chunk_lookup(r->s, r->bucket, (struct span){name, len}, row, &eb) == ERR_OK;
 }
 
-/* Fills the window behind the piece at hand. What cannot begin now begins when it is needed. */
+/* Fills the window behind the chunk at hand. What cannot begin now begins when it is needed. */
 static void
 go_ahead(struct chunk_reader *r)
 {
-    uint32_t bytes = r->piece.of.chunk_bytes;
+    uint32_t bytes = r->chunk.of.chunk_bytes;
     uint32_t last = (uint32_t)((r->end - 1) / bytes);
-    struct fetch_piece next = r->piece;
+    struct fetch_chunk next = r->chunk;
 
-    r->next_ahead = MAX(r->next_ahead, r->piece.number + 1);
+    r->next_ahead = MAX(r->next_ahead, r->chunk.number + 1);
     while (!r->bypassed && r->next_ahead <= last &&
-           r->next_ahead < r->piece.number + CHUNKS_AHEAD) {
+           r->next_ahead < r->chunk.number + CHUNKS_AHEAD) {
         uint32_t number = r->next_ahead;
         struct errbuf eb = {{0}};
         struct row row;
 
         next.number = number;
         if (!is_here(r, number, &row) &&
-            cold_piece_begin(r->s, r->bucket, &next, r->behind,
+            cold_chunk_begin(r->s, r->bucket, &next, r->behind,
                              &r->ahead[number % CHUNKS_AHEAD].cold, &eb) != ERR_OK)
             return;
         r->ahead[number % CHUNKS_AHEAD].number = number;
@@ -125,7 +125,7 @@ begin_here(struct chunk_reader *r, struct errbuf *eb)
 {
     struct disks_key k = chunk_disk_key(r->bucket, (struct span){r->name, r->name_len});
     enum err rc = disks_read_begin(r->s->options.disks, &k, &r->row,
-                                   r->at % r->piece.of.chunk_bytes, r->stop - r->at,
+                                   r->at % r->chunk.of.chunk_bytes, r->stop - r->at,
                                    &r->reader, eb);
 
     if (rc == ERR_OK)
@@ -133,21 +133,21 @@ begin_here(struct chunk_reader *r, struct errbuf *eb)
     return rc;
 }
 
-/* The rest of this piece, of the version that was promised, unkept. */
+/* The rest of this chunk, of the version that was promised, unkept. */
 static enum err
 begin_direct(struct chunk_reader *r, struct errbuf *eb)
 {
-    const struct chunked *of = &r->piece.of;
+    const struct chunked *of = &r->chunk.of;
     struct s3_object_info from;
     enum err rc;
 
     cold_leave(&r->cold);
     r->arena = arena_new(KIB(4), MIB(1));
-    rc = cloud_get_begin(r->s->options.cloud, r->bucket, r->piece.key, r->at, r->stop - 1,
+    rc = cloud_get_begin(r->s->options.cloud, r->bucket, r->chunk.key, r->at, r->stop - 1,
                          span_of(of->etag), r->arena, &from, &r->remote, eb);
     if (rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ||
         (rc == ERR_OK && (from.size != of->size || !span_is(from.etag, of->etag)))) {
-        chunks_outdated(r->s, r->bucket, r->piece.key, of);
+        chunks_outdated(r->s, r->bucket, r->chunk.key, of);
         return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");
     }
     r->from = DIRECT;
@@ -158,30 +158,30 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
 static enum err
 await_fetch(struct chunk_reader *r, enum cold_how *how, struct errbuf *eb)
 {
-    unsigned slot = r->piece.number % CHUNKS_AHEAD;
+    unsigned slot = r->chunk.number % CHUNKS_AHEAD;
     enum err rc = ERR_OK;
 
-    if (r->ahead[slot].cold != NULL && r->ahead[slot].number == r->piece.number) {
+    if (r->ahead[slot].cold != NULL && r->ahead[slot].number == r->chunk.number) {
         r->cold = r->ahead[slot].cold;
         r->ahead[slot].cold = NULL;
         go_ahead(r);
-        rc = cold_piece_await(r->cold, &r->source, how, eb);
+        rc = cold_chunk_await(r->cold, &r->source, how, eb);
         if (rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_CANCELLED)
             return rc;
         cold_leave(&r->cold);
     }
-    rc = cold_piece_begin(r->s, r->bucket, &r->piece, r->behind, &r->cold, eb);
+    rc = cold_chunk_begin(r->s, r->bucket, &r->chunk, r->behind, &r->cold, eb);
     if (rc != ERR_OK)
         return rc;
     go_ahead(r);
-    return cold_piece_await(r->cold, &r->source, how, eb);
+    return cold_chunk_await(r->cold, &r->source, how, eb);
 }
 
 static enum err
 begin_cold(struct chunk_reader *r, struct errbuf *eb)
 {
-    uint64_t piece_end = (uint64_t)r->piece.number * r->piece.of.chunk_bytes +
-                         chunk_len(&r->piece.of, r->piece.number);
+    uint64_t chunk_end = (uint64_t)r->chunk.number * r->chunk.of.chunk_bytes +
+                         chunk_len(&r->chunk.of, r->chunk.number);
     enum cold_how how = COLD_READ;
     enum err rc = await_fetch(r, &how, eb);
 
@@ -193,32 +193,32 @@ begin_cold(struct chunk_reader *r, struct errbuf *eb)
         return ERR_OK;
     }
     if (how == COLD_BYPASS ||
-        (cold_is_relay(r->cold) && r->at % r->piece.of.chunk_bytes != 0))
+        (cold_is_relay(r->cold) && r->at % r->chunk.of.chunk_bytes != 0))
         return begin_direct(r, eb);
-    if (!cold_is_relay(r->cold) && r->stop < piece_end)
+    if (!cold_is_relay(r->cold) && r->stop < chunk_end)
         cold_keep(r->cold); /* we leave before its end */
     r->from = FETCHED;
     return ERR_OK;
 }
 
-#define GONE_MAX 16 /* times a piece may be evicted between a look and the read */
+#define GONE_MAX 16 /* times a chunk may be evicted between a look and the read */
 
 static enum err
-open_piece(struct chunk_reader *r, struct errbuf *eb)
+open_chunk(struct chunk_reader *r, struct errbuf *eb)
 {
-    const struct chunked *of = &r->piece.of;
+    const struct chunked *of = &r->chunk.of;
     enum err rc = ERR_NOT_FOUND;
 
-    close_piece(r);
-    r->piece.number = (uint32_t)(r->at / of->chunk_bytes);
-    r->stop = MIN(r->end, ((uint64_t)r->piece.number + 1) * of->chunk_bytes);
-    r->name_len = chunk_name(of, r->piece.key, r->piece.number, r->name);
+    close_chunk(r);
+    r->chunk.number = (uint32_t)(r->at / of->chunk_bytes);
+    r->stop = MIN(r->end, ((uint64_t)r->chunk.number + 1) * of->chunk_bytes);
+    r->name_len = chunk_name(of, r->chunk.key, r->chunk.number, r->name);
     for (unsigned i = 0; i < GONE_MAX && rc == ERR_NOT_FOUND; i++) {
-        if (!is_here(r, r->piece.number, &r->row))
+        if (!is_here(r, r->chunk.number, &r->row))
             return begin_cold(r, eb);
         r->source = OBJECT_LOCAL;
         go_ahead(r);
-        cold_leave(&r->ahead[r->piece.number % CHUNKS_AHEAD].cold);
+        cold_leave(&r->ahead[r->chunk.number % CHUNKS_AHEAD].cold);
         if (r->behind) {
             r->at = r->stop;
             return ERR_OK;
@@ -228,14 +228,14 @@ open_piece(struct chunk_reader *r, struct errbuf *eb)
     if (rc == ERR_OK)
         tier_read(r->s, r->bucket, (struct span){r->name, r->name_len}, &r->row);
     return rc == ERR_NOT_FOUND
-               ? err_set(eb, ERR_BUSY, "a piece of it is evicted all the time")
+               ? err_set(eb, ERR_BUSY, "a chunk of it is evicted all the time")
                : rc;
 }
 
 static enum err
 need_buffer(struct chunk_reader *r, struct errbuf *eb)
 {
-    uint32_t want = MAX(MIN(r->piece.of.chunk_bytes, PIECE_BYTES), 4096u);
+    uint32_t want = MAX(MIN(r->chunk.of.chunk_bytes, PIECE_BYTES), 4096u);
 
     if (r->buf != NULL || iobuf_get(want, &r->buf) == ERR_OK)
         return ERR_OK;
@@ -252,7 +252,7 @@ next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
     enum err rc = need_buffer(r, eb);
 
     if (rc == ERR_OK)
-        rc = cold_read(r->cold, r->at % r->piece.of.chunk_bytes, r->buf->at,
+        rc = cold_read(r->cold, r->at % r->chunk.of.chunk_bytes, r->buf->at,
                        MIN(r->stop - r->at, r->buf->room), &n, &local, &r->row, eb);
     *piece = (struct span){r->buf != NULL ? r->buf->at : "", n};
     if (rc != ERR_OK || !local)
@@ -285,7 +285,7 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
 
     *piece = (struct span){"", 0};
     while (rc == ERR_OK && r->at < r->end && (r->from == NOWHERE || r->at == r->stop))
-        rc = open_piece(r, eb);
+        rc = open_chunk(r, eb);
     if (rc != ERR_OK || r->at == r->end)
         return rc;
     if (r->from == HERE)
@@ -294,7 +294,7 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
         rc = next_fetched(r, by, piece, eb);
     else
         rc = next_direct(r, piece, eb);
-    /* Of a piece that has come on its way the row may go while it is read: look for it again. */
+    /* Of a chunk that has come on its way the row may go while it is read: look for it again. */
     if (rc == ERR_NOT_FOUND && r->from == FETCHED && r->cold == NULL) {
         r->from = NOWHERE;
         return chunk_reader_next(r, by, piece, eb);

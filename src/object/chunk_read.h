@@ -1,4 +1,4 @@
-/* chunk_read: a range of an object in pieces, one piece after the other. Those that are not here are fetched, several at
+/* chunk_read: a range of an object in chunks, one chunk after the other. Those that are not here are fetched, several at
  * once ahead of the reader, so that it goes as fast as they do together; never further ahead than CHUNKS_AHEAD, however
  * slow the reader is, and none once it has left.
  *

@@ -127,7 +127,7 @@ chunks_fit(const struct object_service *s, const struct map_bucket *b, struct sp
            (!b->backend.plain_http || from->ranges);
 }
 
-/* ---- the row that stands for the pieces ---- */
+/* ---- the row that stands for the chunks ---- */
 
 static enum err
 row_of(struct object_service *s, const struct map_bucket *b, struct span key,
@@ -181,9 +181,9 @@ chunks_outdated(struct object_service *s, const struct map_bucket *b, struct spa
 
 /* ---- how much of it is here ---- */
 
-/* Pieces of one version, and their bytes. */
+/* Chunks of one version, and their bytes. */
 static enum err
-count_pieces(struct object_service *s, const struct map_bucket *b, struct span key,
+count_chunks(struct object_service *s, const struct map_bucket *b, struct span key,
              const struct chunked *c, struct object_present *out, struct errbuf *eb)
 {
     char after[DISK_KEY_MAX];
@@ -237,7 +237,7 @@ object_present(struct object_service *s, const struct map_bucket *b, struct span
     if (rc == ERR_OK && (row.flags & ROW_CHUNKS) != 0) {
         chunked_of(&row, &info, &c);
         out->chunks = chunk_count(&c);
-        rc = count_pieces(s, b, key, &c, out, eb);
+        rc = count_chunks(s, b, key, &c, out, eb);
     }
     arena_free(&a);
     return rc;
@@ -359,8 +359,8 @@ chunks_sweep(struct object_service *s, const bool *stop, struct errbuf *eb)
         map_bucket_drop(&w->bucket);
     }
     if (w->swept > 0)
-        LOG(LOG_INFO, "tier.swept", "pieces of versions that ended went",
-            L_U64("pieces", w->swept));
+        LOG(LOG_INFO, "tier.swept", "chunks of versions that ended went",
+            L_U64("chunks", w->swept));
     arena_free(&w->arena);
     arena_free(&w->scratch);
     free(w);

@@ -1,8 +1,8 @@
-/* chunks: large objects of attached buckets, kept in pieces (decision D10; docs/formats.md section 8.2, docs/tier.md).
+/* chunks: large objects of attached buckets, kept in chunks (decision D10; docs/formats.md section 8.2, docs/tier.md).
  *
  * A row without bytes stands for the object: it has ETag, metadata and the length (ROW_CHUNKS), and is what a write, a
- * delete, a doubt or a time to live ends, as any row. Each piece is a cached object by itself, in a bucket of its own
- * (chunk_space()), whose name says key, version and number. So a piece is fetched, scrubbed, moved and evicted alone, and
+ * delete, a doubt or a time to live ends, as any row. Each chunk is a cached object by itself, in a bucket of its own
+ * (chunk_space()), whose name says key, version and number. So a chunk is fetched, scrubbed, moved and evicted alone, and
  * nobody asks for it unless the row of its version stands: what an older version left is never read, and swept away.
  *
  * Any loop.
@@ -14,7 +14,7 @@
 #define CHUNKED_KEY_MAX (DISK_KEY_MAX - CHUNK_SUFFIX)
 #define CHUNKS_MAX      (1u << 31)
 
-/* An object in pieces, one version of it. */
+/* An object in chunks, one version of it. */
 struct chunked {
     uint64_t size;
     uint32_t chunk_bytes;
@@ -31,11 +31,11 @@ uint32_t chunk_len(const struct chunked *c, uint32_t number);
 /* Its name on the disk; returns the length. */
 size_t chunk_name(const struct chunked *c, struct span key, uint32_t number,
                   char out[DISK_KEY_MAX]);
-/* False: no name of a piece. *key lies in `name`. */
+/* False: no name of a chunk. *key lies in `name`. */
 bool chunk_name_parse(struct span name, struct span *key, uint64_t tag[2],
                       uint32_t *number);
 
-/* The bucket of the pieces of a bucket's objects, and the other way round. */
+/* The bucket of the chunks of a bucket's objects, and the other way round. */
 static inline uint64_t
 chunk_space(uint64_t bucket)
 {
@@ -50,18 +50,18 @@ struct disks_key chunk_disk_key(const struct map_bucket *b, struct span name);
 enum err chunk_lookup(struct object_service *s, const struct map_bucket *b,
                       struct span name, struct row *out, struct errbuf *eb) MUST_CHECK;
 
-/* Is this object of a remote to be kept in pieces? `etag` as the remote wrote it. */
+/* Is this object of a remote to be kept in chunks? `etag` as the remote wrote it. */
 bool chunks_fit(const struct object_service *s, const struct map_bucket *b,
                 struct span key, const struct s3_object_info *from,
                 const struct object_info *info);
 /* Does the row that stands for this version still stand, and not in doubt? */
 bool chunks_stand(struct object_service *s, const struct map_bucket *b, struct span key,
                   const struct chunked *c);
-/* The remote has another version, or none: the row ends, durably, and the pieces are swept. */
+/* The remote has another version, or none: the row ends, durably, and the chunks are swept. */
 void chunks_outdated(struct object_service *s, const struct map_bucket *b,
                      struct span key, const struct chunked *c);
 /* Is a row with ROW_CHUNKS there? What ends it says tier_sweep(). */
 bool chunks_are_of(struct object_service *s, const struct map_bucket *b, struct span key);
-/* Takes away the pieces to which no row belongs. Goes on until it is through, or *stop. May switch. */
+/* Takes away the chunks to which no row belongs. Goes on until it is through, or *stop. May switch. */
 enum err chunks_sweep(struct object_service *s, const bool *stop,
                       struct errbuf *eb) MUST_CHECK;

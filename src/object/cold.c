@@ -25,7 +25,7 @@ struct join {
     struct arena *arena; /* the reader's, who waits meanwhile */
     struct object_info *info;
     struct cold_get *get;
-    const struct fetch_piece *piece; /* NULL: the whole object */
+    const struct fetch_chunk *chunk; /* NULL: the whole object */
     struct object_pace *brought;     /* borrowed; NULL: somebody reads it */
     enum cold_how how;
     enum err rc;
@@ -50,7 +50,7 @@ find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
         j->get->source = slot->fetch->proved ? OBJECT_LOCAL : OBJECT_JOINED;
         return ERR_OK;
     }
-    return fetch_start(j->s, j->bucket, slot, j->piece, j->brought, out, j->eb);
+    return fetch_start(j->s, j->bucket, slot, j->chunk, j->brought, out, j->eb);
 }
 
 static enum err
@@ -79,7 +79,7 @@ static void
 enter(struct join *j)
 {
     struct key_slot *slot = NULL;
-    uint64_t space = j->piece != NULL ? chunk_space(j->bucket->id) : j->bucket->id;
+    uint64_t space = j->chunk != NULL ? chunk_space(j->bucket->id) : j->bucket->id;
     struct fetch *f = NULL;
 
     j->get->source = OBJECT_COLD;
@@ -168,7 +168,7 @@ cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
     return j.rc;
 }
 
-/* ---- pieces ---- */
+/* ---- chunks ---- */
 
 static void
 enter_on_home(void *arg)
@@ -177,19 +177,19 @@ enter_on_home(void *arg)
 }
 
 enum err
-cold_piece_begin(struct object_service *s, const struct map_bucket *b,
-                 const struct fetch_piece *piece, struct object_pace *brought,
+cold_chunk_begin(struct object_service *s, const struct map_bucket *b,
+                 const struct fetch_chunk *chunk, struct object_pace *brought,
                  struct cold_get **out, struct errbuf *eb)
 {
     struct cold_get *g = xcalloc(1, sizeof *g);
     char name[DISK_KEY_MAX];
     struct join j = {
-        .s = s, .bucket = b, .piece = piece, .brought = brought, .get = g, .eb = eb};
+        .s = s, .bucket = b, .chunk = chunk, .brought = brought, .get = g, .eb = eb};
     enum err rc;
 
     *out = NULL;
-    j.key = (struct span){name, chunk_name(&piece->of, piece->key, piece->number, name)};
-    g->home = key_home(b, piece->key);
+    j.key = (struct span){name, chunk_name(&chunk->of, chunk->key, chunk->number, name)};
+    g->home = key_home(b, chunk->key);
     rc = key_on_home(g->home, enter_on_home, &j);
     if (rc != ERR_OK)
         j.rc = err_set(eb, rc, "no fiber is free for the fetch");
@@ -218,7 +218,7 @@ await_on_home(void *arg)
 }
 
 enum err
-cold_piece_await(struct cold_get *g, enum object_source *source, enum cold_how *how,
+cold_chunk_await(struct cold_get *g, enum object_source *source, enum cold_how *how,
                  struct errbuf *eb)
 {
     struct await w = {.get = g, .eb = eb};

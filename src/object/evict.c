@@ -16,7 +16,7 @@
 struct page {
     struct object_service *s;
     const struct map_bucket *bucket;
-    uint64_t space; /* the bucket's id, or that of its pieces */
+    uint64_t space; /* the bucket's id, or that of its chunks */
     struct object_evicting *e;
     struct disk_entry *entries;
     uint32_t count, next;
@@ -42,12 +42,12 @@ hand(void *arg)
         enum err rc;
 
         if (stays(p, e)) {
-            p->e->kept += !p->e->pieces;
+            p->e->kept += !p->e->chunks;
             continue;
         }
         rc = disks_evict_one(p->s->options.disks, p->space, e->key, &e->row, &eb);
         if (rc == ERR_OK) {
-            p->e->objects += !p->e->pieces;
+            p->e->objects += !p->e->chunks;
             p->e->bytes += e->row.size;
             if ((e->row.flags & ROW_CHUNKS) != 0)
                 tier_sweep(p->s);
@@ -92,7 +92,7 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
     struct arena *a = arena_new(KIB(64), MIB(4));
     struct page p = {.s = s,
                      .bucket = b,
-                     .space = e->pieces ? chunk_space(b->id) : b->id,
+                     .space = e->chunks ? chunk_space(b->id) : b->id,
                      .e = e,
                      .rc = ERR_OK,
                      .eb = eb};
@@ -115,8 +115,8 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
         memcpy(e->after, last.at, last.len);
         e->after_len = last.len;
     }
-    if (p.rc == ERR_OK && e->over && !e->pieces) {
-        e->pieces = true;
+    if (p.rc == ERR_OK && e->over && !e->chunks) {
+        e->chunks = true;
         e->begun = e->over = false;
     }
     arena_free(&a);

@@ -8,8 +8,8 @@ struct object_evicting {
     /* Zeros at first. */
     char after[DISK_KEY_MAX];
     size_t after_len;
-    bool begun, pieces,
-        over; /* pieces: objects are through, now the pieces of large ones */
+    bool begun, chunks,
+        over; /* chunks: objects are through, now the chunks of large ones */
     uint64_t objects, bytes, kept; /* kept: pinned, or with a write of unknown outcome */
     uint64_t absent;               /* names of which nothing was here */
 };

@@ -22,21 +22,21 @@ static_assert(INFO_BYTES_MAX >= 3 * (HTTP_HEAD_MAX + 64 * HTTP_HEADERS_MAX),
 #define PACE_LOOK_MS   50           /* a reader that joins waits no longer */
 #define PIECE_LEAST    (32u << 10)  /* room for less is not worth a call */
 
-static struct fetch_piece *
-copy_piece(const struct fetch_piece *piece)
+static struct fetch_chunk *
+copy_chunk(const struct fetch_chunk *chunk)
 {
-    struct fetch_piece *p;
+    struct fetch_chunk *p;
 
-    if (piece == NULL)
+    if (chunk == NULL)
         return NULL;
     p = xcalloc(1, sizeof *p);
-    *p = *piece;
-    p->key.at = xmemdup0(piece->key.at, piece->key.len);
+    *p = *chunk;
+    p->key.at = xmemdup0(chunk->key.at, chunk->key.len);
     return p;
 }
 
 static void
-free_piece(struct fetch_piece *p)
+free_chunk(struct fetch_chunk *p)
 {
     if (p != NULL)
         free((void *)p->key.at);
@@ -46,7 +46,7 @@ free_piece(struct fetch_piece *p)
 static struct disks_key
 disk_key(const struct fetch *f)
 {
-    return f->piece != NULL ? chunk_disk_key(f->bucket, f->key)
+    return f->chunk != NULL ? chunk_disk_key(f->bucket, f->key)
                             : object_disk_key(f->bucket, f->key);
 }
 
@@ -69,7 +69,7 @@ fetch_drop(struct fetch **fp)
     if (f->slot->fetch == f)
         f->slot->fetch = NULL;
     cloud_get_end(&f->spare);
-    free_piece(f->piece);
+    free_chunk(f->chunk);
     object_pace_drop(&f->pace);
     key_slot_drop(&f->slot);
     map_bucket_drop(&f->bucket);
@@ -165,10 +165,10 @@ overtaken(struct fetch *f)
                    SPAN_ARG(f->key));
 }
 
-/* The row that stands for an object in pieces; from here on they are fetched by whoever reads. The state stays STARTING where
+/* The row that stands for an object in chunks; from here on they are fetched by whoever reads. The state stays STARTING where
  * there is no room. */
 static enum err
-keep_as_pieces(struct fetch *f)
+keep_as_chunks(struct fetch *f)
 {
     struct disk_condition unchanged = {.if_version = true, .version = f->before};
     struct disks_key k = disk_key(f);
@@ -205,7 +205,7 @@ keep_as_pieces(struct fetch *f)
     return ERR_OK;
 }
 
-/* The remote has another version than the one that this is a piece of. */
+/* The remote has another version than the one that this is a chunk of. */
 static enum err
 outdated(struct fetch *f)
 {
@@ -213,9 +213,9 @@ outdated(struct fetch *f)
 }
 
 static enum err
-begin_piece(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
+begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
 {
-    const struct fetch_piece *p = f->piece;
+    const struct fetch_chunk *p = f->chunk;
     uint64_t first = (uint64_t)p->number * p->of.chunk_bytes;
     enum err rc;
 
@@ -258,8 +258,8 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     } else if (rc != ERR_NOT_FOUND) {
         return rc;
     }
-    if (f->piece != NULL)
-        return begin_piece(f, get, from);
+    if (f->chunk != NULL)
+        return begin_chunk(f, get, from);
     rc = cloud_get_begin(f->s->options.cloud, f->bucket, f->key, 0, UINT64_MAX,
                          (struct span){"", 0}, f->arena, from, get, &f->eb);
     if (rc == ERR_OK)
@@ -275,7 +275,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     if (!tier_admits(f->s, f->bucket, f->key,
                      large ? f->s->options.chunk_bytes : from->size, f->pace != NULL))
         return ERR_OK;
-    return large ? keep_as_pieces(f) : begin_writer(f);
+    return large ? keep_as_chunks(f) : begin_writer(f);
 }
 
 /* What will be known of the bytes when they are all here (promise I6). */
@@ -292,7 +292,7 @@ proof_begin(struct proof *p, const struct fetch *f, const struct s3_object_info 
 
     *p = (struct proof){0};
     checksum_init(&p->sum, (enum checksum_kind)m->checksum_algorithm);
-    p->is_md5 = f->piece == NULL && m->checksum_algorithm == 0 && m->etag_text.len == 0 &&
+    p->is_md5 = f->chunk == NULL && m->checksum_algorithm == 0 && m->etag_text.len == 0 &&
                 m->parts == 0 && from->sse_kms.len == 0 &&
                 (from->sse.len == 0 || span_is(from->sse, "AES256"));
     if (p->is_md5)
@@ -377,7 +377,7 @@ write_piece(struct fetch *f, const char *at, size_t n)
 static enum err
 transfer_buffer(const struct fetch *f, struct iobuf **out)
 {
-    if (f->piece == NULL && iobuf_get(LAG_BYTES, out) == ERR_OK)
+    if (f->chunk == NULL && iobuf_get(LAG_BYTES, out) == ERR_OK)
         return ERR_OK;
     return iobuf_get(TRANSFER_BYTES, out);
 }
@@ -463,11 +463,11 @@ let_readers_finish(struct fetch *f)
     rt_yield();
 }
 
-/* A piece of a version that ended meanwhile is of no use. */
+/* A chunk of a version that ended meanwhile is of no use. */
 static bool
 still_wanted(struct fetch *f)
 {
-    const struct fetch_piece *p = f->piece;
+    const struct fetch_chunk *p = f->chunk;
 
     return p == NULL || chunks_stand(f->s, f->bucket, p->key, &p->of);
 }
@@ -486,7 +486,7 @@ keep(struct fetch *f)
     rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
     if (rc == ERR_OK) {
         tier_kept(f->s, f->bucket, f->key, &f->row);
-        if (f->piece == NULL)
+        if (f->chunk == NULL)
             fresh_mark(f->s, f->bucket, f->key, &f->row);
         if (f->was_chunked)
             tier_sweep(f->s);
@@ -504,8 +504,8 @@ forget(struct fetch *f)
     struct errbuf eb = {{0}};
     bool existed;
 
-    if (f->piece != NULL) {
-        chunks_outdated(f->s, f->bucket, f->piece->key, &f->piece->of);
+    if (f->chunk != NULL) {
+        chunks_outdated(f->s, f->bucket, f->chunk->key, &f->chunk->of);
         return;
     }
     if (f->before.epoch != 0 && !f->obsolete &&
@@ -569,7 +569,7 @@ run(void *arg)
 
 enum err
 fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slot *slot,
-            const struct fetch_piece *piece, struct object_pace *brought,
+            const struct fetch_chunk *chunk, struct object_pace *brought,
             struct fetch **out, struct errbuf *eb)
 {
     struct fetch *f;
@@ -581,7 +581,7 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     f->s = s;
     f->bucket = map_bucket_ref(b);
     f->slot = slot;
-    f->piece = copy_piece(piece);
+    f->chunk = copy_chunk(chunk);
     f->pace = object_pace_ref(brought);
     slot->refs++;
     f->key = (struct span){slot->name + 8, slot->name_len - 8};

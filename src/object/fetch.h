@@ -3,13 +3,13 @@
  *     STARTING --> STREAMING --> KEPT      whole, verified, on disk
  *         |            |-------> FAILED    nothing of it is kept
  *         |--------------------> FAILED
- *         |--------------------> CHUNKED   it is so large that it is kept in pieces: the row that stands for it was written
+ *         |--------------------> CHUNKED   it is so large that it is kept in chunks: the row that stands for it was written
  *         `--------------------> BYPASS    known, but cannot be kept: the first reader takes over the answer that is
  *                                          open, the others go to the backend themselves
  *
  * The last bytes are held back until length and sum agree, so that no reader has seen a whole object before it was
- * verified. They need not wait until it is on the disk. A fetch may be of one piece of an object (chunks.h): a range, by
- * If-Match, of which length and ETag are all that can be compared. All calls run on the key's home loop; that of a piece is the
+ * verified. They need not wait until it is on the disk. A fetch may be of one chunk of an object (chunks.h): a range, by
+ * If-Match, of which length and ETag are all that can be compared. All calls run on the key's home loop; that of a chunk is the
  * object's.
  */
 #pragma once
@@ -25,8 +25,8 @@ enum fetch_state {
     FETCH_CHUNKED
 };
 
-/* One piece. */
-struct fetch_piece {
+/* One chunk. */
+struct fetch_chunk {
     struct span key; /* of the object */
     struct chunked of;
     uint32_t number;
@@ -36,7 +36,7 @@ struct fetch {
     const struct map_bucket *bucket; /* one reference */
     struct key_slot *slot;           /* one reference */
     struct span key;                 /* in the slot's name */
-    struct fetch_piece *piece;       /* owned, with its key; NULL: a whole object */
+    struct fetch_chunk *chunk;       /* owned, with its key; NULL: a whole object */
     struct fiber *fiber;             /* of the transfer; NULL before and after */
     unsigned refs;                   /* readers, and the transfer itself */
     unsigned readers;
@@ -47,7 +47,7 @@ struct fetch {
     struct object_pace *pace; /* it is brought: one reference; NULL: somebody reads it */
     bool hurried;             /* somebody reads it: no pace is kept any more */
     bool obsolete;            /* a write overtook it: not to be kept */
-    bool was_chunked;         /* what stands there before is in pieces */
+    bool was_chunked;         /* what stands there before is in chunks */
     bool proved;              /* length and sum agree: readers may have the last bytes */
     bool sealed;              /* the writer is being committed: readers wait */
     struct arena *arena;      /* owned: info */
@@ -73,9 +73,9 @@ struct fetch {
     struct rt_cond moved; /* state, landed or peeking changed */
 };
 
-/* Starts the transfer; the caller has one reference. `piece` is copied; NULL: the whole object. */
+/* Starts the transfer; the caller has one reference. `chunk` is copied; NULL: the whole object. */
 enum err fetch_start(struct object_service *s, const struct map_bucket *b,
-                     struct key_slot *slot, const struct fetch_piece *piece,
+                     struct key_slot *slot, const struct fetch_chunk *chunk,
                      struct object_pace *brought, struct fetch **out,
                      struct errbuf *eb) MUST_CHECK;
 struct fetch *fetch_ref(struct fetch *f);

@@ -23,7 +23,7 @@ struct object_get {
     struct cold_get *cold;       /* COLD */
     struct cloud_get *remote;    /* DIRECT */
     struct chunked *chunked;     /* CHUNKED; in the arena */
-    struct chunk_reader *pieces; /* CHUNKED, once the range is chosen; owned */
+    struct chunk_reader *chunks; /* CHUNKED, once the range is chosen; owned */
     struct arena *arena;         /* borrowed */
     struct span etag;            /* DIRECT: the version that was promised */
     struct iobuf *buf;           /* COLD, DIRECT */
@@ -153,9 +153,9 @@ cached_begin(struct object_get *g, struct object_info *info, bool *chunked,
     return rc;
 }
 
-/* The row stands for pieces: where they are is known when they are read. */
+/* The row stands for chunks: where they are is known when they are read. */
 static void
-take_pieces(struct object_get *g, const struct object_info *info)
+take_chunks(struct object_get *g, const struct object_info *info)
 {
     if (g->kind != LOCAL || (g->row.flags & ROW_CHUNKS) == 0)
         return;
@@ -198,7 +198,7 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
         return rc;
     }
     g->size = info->size;
-    take_pieces(g, info);
+    take_chunks(g, info);
     if (g->kind == CHUNKED && !behind)
         tier_read(s, b, key, &g->row);
     else if (g->kind != CHUNKED &&
@@ -243,7 +243,7 @@ get_of_row(struct object_service *s, const struct map_bucket *b, struct span key
                              .row = *row,
                              .arena = a,
                              .size = info->size};
-    take_pieces(g, info);
+    take_chunks(g, info);
     return g;
 }
 
@@ -309,7 +309,7 @@ direct_range(struct object_get *g, struct errbuf *eb)
 }
 
 static void
-begin_pieces(struct object_get *g)
+begin_chunks(struct object_get *g)
 {
     struct chunk_reader_options o = {.s = g->s,
                                      .bucket = g->bucket,
@@ -319,24 +319,24 @@ begin_pieces(struct object_get *g)
                                      .len = g->left,
                                      .behind = g->behind};
 
-    g->pieces = chunk_reader_new(&o);
+    g->chunks = chunk_reader_new(&o);
 }
 
 static enum err
-next_piece(struct object_get *g, struct deadline by, struct span *piece,
-           struct errbuf *eb)
+next_chunked(struct object_get *g, struct deadline by, struct span *piece,
+             struct errbuf *eb)
 {
     bool first = g->label == LABEL_NONE;
     enum err rc;
 
-    rc = chunk_reader_next(g->pieces, by, piece, eb);
+    rc = chunk_reader_next(g->chunks, by, piece, eb);
     if (rc !=
         ERR_OK) /* once some of it was given out there is no other version to read */
         return rc == ERR_NOT_FOUND && !first ? ERR_BACKEND : rc;
     if (first && !(g->behind && piece->len == 0))
-        count_source(g, chunk_reader_source(g->pieces));
+        count_source(g, chunk_reader_source(g->chunks));
     else
-        set_source(g, chunk_reader_source(g->pieces));
+        set_source(g, chunk_reader_source(g->chunks));
     if (g->source != OBJECT_LOCAL)
         count_reader(g);
     return ERR_OK;
@@ -354,7 +354,7 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
     if (len == 0)
         return ERR_OK;
     if (g->kind == CHUNKED) {
-        begin_pieces(g);
+        begin_chunks(g);
         return ERR_OK;
     }
     if (g->kind == LOCAL)
@@ -441,7 +441,7 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
         rc = next_direct(g, piece, eb);
         break;
     case CHUNKED:
-        rc = next_piece(g, by, piece, eb);
+        rc = next_chunked(g, by, piece, eb);
         break;
     }
     if (rc != ERR_OK)
@@ -522,7 +522,7 @@ object_get_end(struct object_get **gp)
     if (g->counted)
         atomic_fetch_sub_explicit(&g->s->cold_readers, 1, memory_order_relaxed);
     disks_read_end(&g->reader);
-    chunk_reader_free(&g->pieces);
+    chunk_reader_free(&g->chunks);
     cold_leave(&g->cold);
     cloud_get_end(&g->remote);
     iobuf_drop(&g->buf);

@@ -71,7 +71,7 @@ begins_with(struct span key, struct span prefix)
     return key.len >= prefix.len && memcmp(key.at, prefix.at, prefix.len) == 0;
 }
 
-/* What stands for pieces has no bytes itself. One that was replaced meanwhile is shown as it was. */
+/* What stands for chunks has no bytes itself. One that was replaced meanwhile is shown as it was. */
 static enum err
 whole_sizes(struct object_service *s, const struct map_bucket *b,
             struct object_here_entry *to, const struct disk_entry *from, uint32_t count,
@@ -82,7 +82,7 @@ whole_sizes(struct object_service *s, const struct map_bucket *b,
         struct object_meta meta = {0};
         enum err rc;
 
-        if (!to[i].pieces)
+        if (!to[i].chunks)
             continue;
         rc = disks_meta(s->options.disks, &k, &from[i].row, a, &meta, eb);
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
@@ -119,7 +119,7 @@ object_here_page(struct object_service *s, const struct map_bucket *b, struct sp
         (*out)[(*count)++] =
             (struct object_here_entry){.key = entries[i].key,
                                        .size = entries[i].row.size,
-                                       .pieces = (entries[i].row.flags & ROW_CHUNKS) != 0,
+                                       .chunks = (entries[i].row.flags & ROW_CHUNKS) != 0,
                                        .pinned = tier_is_pinned(b, entries[i].key),
                                        .doubt = (entries[i].row.flags & ROW_DOUBT) != 0};
     }

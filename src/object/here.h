@@ -35,7 +35,7 @@ struct object_here_entry {
     struct span key; /* in the arena */
     uint64_t size;
     bool pinned, doubt;
-    bool pieces; /* kept in pieces, of which not all need be here */
+    bool chunks; /* kept in chunks, of which not all need be here */
 };
 #define OBJECT_HERE_PAGE 1000u
 /* Keys with the prefix from `from` on, at most OBJECT_HERE_PAGE. *more: there may be others behind the last. */

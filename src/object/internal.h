@@ -76,20 +76,20 @@ struct cold_get;
 enum cold_how {
     COLD_READ,    /* *out is to be read, then left */
     COLD_BYPASS,  /* nothing can be kept (no space, over budget): read directly */
-    COLD_CHUNKED, /* it is kept in pieces: the row that stands for them is here now */
+    COLD_CHUNKED, /* it is kept in chunks: the row that stands for them is here now */
 };
 enum err cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
                    struct object_pace *brought, struct arena *a, struct object_info *info,
                    struct cold_get **out, enum cold_how *how,
                    struct errbuf *eb) MUST_CHECK;
-/* The same for one piece, in two steps, so that the next ones are on their way while one is read. cold_piece_begin() does not
- * wait for the backend. cold_piece_await() does: *how as above (never COLD_CHUNKED); ERR_NOT_FOUND: the remote has another
- * version, and the one that this is a piece of ended here. cold_leave() in every case. */
-struct fetch_piece;
-enum err cold_piece_begin(struct object_service *s, const struct map_bucket *b,
-                          const struct fetch_piece *piece, struct object_pace *brought,
+/* The same for one chunk, in two steps, so that the next ones are on their way while one is read. cold_chunk_begin() does not
+ * wait for the backend. cold_chunk_await() does: *how as above (never COLD_CHUNKED); ERR_NOT_FOUND: the remote has another
+ * version, and the one that this is a chunk of ended here. cold_leave() in every case. */
+struct fetch_chunk;
+enum err cold_chunk_begin(struct object_service *s, const struct map_bucket *b,
+                          const struct fetch_chunk *chunk, struct object_pace *brought,
                           struct cold_get **out, struct errbuf *eb) MUST_CHECK;
-enum err cold_piece_await(struct cold_get *g, enum object_source *source,
+enum err cold_chunk_await(struct cold_get *g, enum object_source *source,
                           enum cold_how *how, struct errbuf *eb) MUST_CHECK;
 /* Is this the answer of a fetch that cannot be kept? Then it is read once, from the first byte on. */
 bool cold_is_relay(const struct cold_get *g);

@@ -84,7 +84,7 @@ first_seek(struct walk *w)
     return true;
 }
 
-/* Few rows have an ETag that is no MD5, or stand for pieces; what they lack is with the object. */
+/* Few rows have an ETag that is no MD5, or stand for chunks; what they lack is with the object. */
 static enum err
 put_etag(struct walk *w, const struct disk_entry *e, struct object_entry *out,
          struct errbuf *eb)

@@ -20,7 +20,7 @@ struct object_options {
     struct cloud *cloud;
     uint64_t cache_budget;          /* cached bytes; 0: no limit but the disks' */
     unsigned cache_high, cache_low; /* hundredths of it; 0: 95 and 90 */
-    uint64_t large_bytes; /* larger ones of attached buckets are kept in pieces ... */
+    uint64_t large_bytes; /* larger ones of attached buckets are kept in chunks ... */
     uint32_t chunk_bytes; /* ... of so many bytes; 0: 64 and 16 MiB */
     unsigned readahead;   /* objects that are fetched ahead of a reader; 0: none */
     uint16_t node;
@@ -61,7 +61,7 @@ struct object_info {
         stale; /* it is here, its time to live is over, and the remote could not be asked */
     struct object_version version; /* of native buckets */
     bool is_marker;                /* with ERR_NOT_FOUND: a delete marker stands there */
-    uint32_t chunk_bytes;          /* it is kept in pieces of so many bytes; 0: whole */
+    uint32_t chunk_bytes;          /* it is kept in chunks of so many bytes; 0: whole */
 };
 
 /* ---- reading ---- */
@@ -79,7 +79,7 @@ enum err object_get_range(struct object_get *g, uint64_t first, uint64_t len,
 enum err object_get_next(struct object_get *g, struct deadline by, struct span *piece,
                          struct errbuf *eb) MUST_CHECK;
 void object_get_end(struct object_get **gp);
-/* Where the bytes come from; of an object in pieces that is known with the first of them. */
+/* Where the bytes come from; of an object in chunks that is known with the first of them. */
 enum object_source object_get_source(const struct object_get *g);
 /* Once more: a small object that was just read whole from memory is read again without looking for it (disk.h). Nothing
  * switches. */
@@ -161,7 +161,7 @@ enum err object_ask_again(struct object_service *s, const struct map_bucket *b,
 /* How much of an object is here. ERR_NOT_FOUND: nothing is known of it here; the remote is not asked. May switch. */
 struct object_present {
     uint64_t size, here;          /* bytes */
-    uint32_t chunks, chunks_here; /* pieces; 0: it is kept whole */
+    uint32_t chunks, chunks_here; /* chunks; 0: it is kept whole */
 };
 enum err object_present(struct object_service *s, const struct map_bucket *b,
                         struct span key, struct object_present *out,

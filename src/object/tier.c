@@ -24,7 +24,7 @@ struct tier {
     /* Any loop. */
     _Atomic uint64_t
         wanted;         /* bytes of the largest that had to be refused for want of room */
-    _Atomic bool sweep; /* pieces may belong to nobody */
+    _Atomic bool sweep; /* chunks may belong to nobody */
 
     /* The fiber's. */
     struct rt_cond wake;
@@ -76,17 +76,17 @@ tier_view(const struct object_service *s, const struct map_bucket *b, struct spa
 
 /* ---- the readers' side ---- */
 
-/* Objects of a bucket that are kept, pieces counted one by one, and their bytes. */
+/* Objects of a bucket that are kept, chunks counted one by one, and their bytes. */
 static void
 usage(struct object_service *s, const struct map_bucket *b, uint64_t *objects,
       uint64_t *bytes)
 {
-    uint64_t pieces, in_pieces;
+    uint64_t chunks, in_chunks;
 
     disks_bucket_usage(s->options.disks, b->id, 1, objects, bytes);
-    disks_bucket_usage(s->options.disks, chunk_space(b->id), 1, &pieces, &in_pieces);
-    *objects += pieces;
-    *bytes += in_pieces;
+    disks_bucket_usage(s->options.disks, chunk_space(b->id), 1, &chunks, &in_chunks);
+    *objects += chunks;
+    *bytes += in_chunks;
 }
 
 /* Room in the bucket's own budget? *tight: only for what is wanted more. */
@@ -182,7 +182,7 @@ bucket_by_id(const struct map *m, uint64_t id)
     return NULL;
 }
 
-/* What stands for an object in pieces has no bytes to give, and its pieces would be lost with it. */
+/* What stands for an object in chunks has no bytes to give, and its chunks would be lost with it. */
 static bool
 keep(void *arg, const struct disk_candidate *c)
 {

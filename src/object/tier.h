@@ -28,7 +28,7 @@ void tier_kept(struct object_service *s, const struct map_bucket *b, struct span
 /* It was read from here. */
 void tier_read(struct object_service *s, const struct map_bucket *b, struct span key,
                const struct row *row);
-/* Objects in pieces ended: what belongs to none is taken away soon (chunks.h). */
+/* Objects in chunks ended: what belongs to none is taken away soon (chunks.h). */
 void tier_sweep(struct object_service *s);
 /* Does a pin of the bucket say that the key stays? */
 bool tier_is_pinned(const struct map_bucket *b, struct span key);

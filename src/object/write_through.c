@@ -164,11 +164,11 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     struct object_meta kept = *meta;
     struct span etag = {"", 0};
     struct row row;
-    bool unknown = false, pieces;
+    bool unknown = false, chunks;
     unsigned parts = 0;
     enum err rc = through_begin(p->s, p->bucket, p->key, &p->through, eb);
 
-    pieces = rc == ERR_OK && chunks_are_of(p->s, p->bucket, p->key);
+    chunks = rc == ERR_OK && chunks_are_of(p->s, p->bucket, p->key);
     if (rc == ERR_OK)
         rc = disks_doubt(p->s->options.disks, &k, eb);
     if (rc != ERR_OK)
@@ -187,7 +187,7 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     kept.tags = (struct span){NULL, 0}; /* the remote's: they may change there */
     meta_copy(a, &kept, &kept);
     rc = disks_commit(&p->writer, &kept, NULL, &row, eb);
-    if (rc == ERR_OK && pieces)
+    if (rc == ERR_OK && chunks)
         tier_sweep(p->s);
     if (rc == ERR_OK) {
         info_from_meta(&row, &kept, out);
@@ -222,10 +222,10 @@ obsolete_locally(struct object_service *s, const struct map_bucket *b, struct sp
                  struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
-    bool existed, pieces = chunks_are_of(s, b, key);
+    bool existed, chunks = chunks_are_of(s, b, key);
     enum err rc = disks_delete(s->options.disks, &k, DISK_CACHED, NULL, &existed, eb);
 
-    if (rc == ERR_OK && pieces)
+    if (rc == ERR_OK && chunks)
         tier_sweep(s);
     if (rc == ERR_OK && !existed)
         clear_doubt(s, &k);

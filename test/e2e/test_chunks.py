@@ -1,6 +1,6 @@
-"""Large objects of an attached bucket: pieces of them, fetched in parallel, each kept and evicted by itself.
+"""Large objects of an attached bucket: chunks of them, fetched in parallel, each kept and evicted by itself.
 
-V5: one fetch of a piece for all who wait. V3, D7: pieces of two versions are never mixed, kills included.
+V5: one fetch of a chunk for all who wait. V3, D7: chunks of two versions are never mixed, kills included.
 """
 
 import collections
@@ -65,7 +65,7 @@ class Remote(FakeRemote):
             pass  # a whole answer that nobody wants
 
     def asked(self):
-        """How often each piece was asked for, since last time."""
+        """How often each chunk was asked for, since last time."""
         with self.lock:
             ranges, self.ranges = self.ranges, []
         return dict(collections.Counter(None if first is None else first // CHUNK for first in ranges))
@@ -120,7 +120,7 @@ def forebay(process, *args):
 # ---- what is fetched ----
 
 
-def test_a_whole_read_fetches_each_piece_once(tier):
+def test_a_whole_read_fetches_each_chunk_once(tier):
     process, remote = tier
     assert whole(process).headers["x-forebay-cache"] == "miss"
     assert remote.asked() == {None: 1, **{n: 1 for n in range(8)}}
@@ -129,22 +129,22 @@ def test_a_whole_read_fetches_each_piece_once(tier):
     assert remote.asked() == {}
 
 
-def test_a_footer_costs_one_piece(tier):
+def test_a_footer_costs_one_chunk(tier):
     process, remote = tier
     reply = part(process, SIZE - KIB, SIZE - 1)
     assert reply.body == body_of("k")[-KIB:] and reply.headers["content-range"] == f"bytes {SIZE - KIB}-{SIZE - 1}/{SIZE}"
-    assert remote.asked() == {None: 1, 7: 1}  # what it is, then the piece
+    assert remote.asked() == {None: 1, 7: 1}  # what it is, then the chunk
     assert part(process, SIZE - 2 * KIB, SIZE - 1).headers["x-forebay-cache"] == "hit"
     suffix = plain.get(process.port, BUCKET, "k", headers={"Range": "bytes=-100"})
     assert suffix.status == 206 and suffix.body == body_of("k")[-100:]
     assert part(process, 3, 5).body == body_of("k")[3:6]
     assert remote.asked() == {0: 1}
     # The rest when all is wanted; what is here is not asked for again.
-    assert whole(process).headers["x-forebay-cache"] in ("hit", "coalesced")  # the first piece may still be on its way
+    assert whole(process).headers["x-forebay-cache"] in ("hit", "coalesced")  # the first chunk may still be on its way
     assert remote.asked() == {n: 1 for n in range(1, 7)}
 
 
-def test_ranges_across_pieces(tier):
+def test_ranges_across_chunks(tier):
     process, remote = tier
     body = body_of("k")
     for first, last in ((CHUNK - 1, CHUNK), (2 * CHUNK - 7, 5 * CHUNK + 7), (CHUNK, 2 * CHUNK - 1), (SIZE - 1, SIZE - 1), (0, 0)):
@@ -164,7 +164,7 @@ def test_head_and_lists_say_the_whole_size(tier):
     assert f"<Size>{SIZE}</Size>".encode() in listed.body
 
 
-def test_two_hundred_readers_fetch_each_piece_once(tier):
+def test_two_hundred_readers_fetch_each_chunk_once(tier):
     process, remote = tier
     remote.gate.clear()
     with concurrent.futures.ThreadPoolExecutor(200) as pool:
@@ -185,7 +185,7 @@ def test_several_at_once_and_not_all(tier):
     remote.gate.clear()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         reader = pool.submit(plain.get, process.port, BUCKET, "long")
-        wait_for(lambda: remote.waiting == 8, "eight pieces at once")
+        wait_for(lambda: remote.waiting == 8, "eight chunks at once")
         assert remote.most == 8
         remote.gate.set()
         assert reader.result().body == body_of("long", 20 * CHUNK)
@@ -212,7 +212,7 @@ def test_a_reader_that_leaves_ends_what_only_it_wanted(tier):
     remote.gate.clear()
     with socket.create_connection(("127.0.0.1", process.port)) as reader:
         reader.sendall(f"GET /{BUCKET}/k HTTP/1.1\r\nHost: 127.0.0.1:{process.port}\r\n\r\n".encode())
-        wait_for(lambda: remote.waiting >= 7, "the pieces")
+        wait_for(lambda: remote.waiting >= 7, "the chunks")
     remote.gate.set()
     whole(process)
     whole(process)
@@ -249,12 +249,12 @@ def test_without_a_strong_etag_it_is_kept_whole(tier):
 
 def test_a_very_long_key_is_kept_whole(tier):
     process, remote = tier
-    for length, pieces in ((982, True), (983, False)):
+    for length, chunks in ((982, True), (983, False)):
         key = "x" * length
         remote.put(key, body_of("long key"))
         whole(process, key, "long key")
         whole(process, key, "long key")
-        assert (len(remote.asked()) > 1) == pieces
+        assert (len(remote.asked()) > 1) == chunks
 
 
 def test_how_much_of_it_is_here(tier):
@@ -263,14 +263,14 @@ def test_how_much_of_it_is_here(tier):
     part(process, 0, 0)
     told = json.loads(forebay(process, "stat", "-v", "--json", f"s3://{BUCKET}/k"))
     here = told.get("here", told)
-    assert here["size"] == SIZE and here["pieces"] == 8 and here["pieces_here"] == 2 and here["present_bytes"] == CHUNK + 12_345
+    assert here["size"] == SIZE and here["chunks"] == 8 and here["chunks_here"] == 2 and here["present_bytes"] == CHUNK + 12_345
 
 
 # ---- other versions ----
 
 
 def test_another_version_at_the_remote_is_not_mixed_in(tier):
-    """Nobody is told; the first piece that is missing finds out. Nothing was sent yet: the reader gets the new version."""
+    """Nobody is told; the first chunk that is missing finds out. Nothing was sent yet: the reader gets the new version."""
     process, remote = tier
     part(process, 0, 9)
     remote.put("k", body_of("new"))
@@ -317,7 +317,7 @@ def test_a_remote_that_ignores_conditions_is_found_out(tier):
     assert part(process, 0, 9).body == new[:10]
 
 
-def test_times_to_live_and_the_latest_take_all_pieces_along(tier):
+def test_times_to_live_and_the_latest_take_all_chunks_along(tier):
     process, remote = tier
     whole(process)
     remote.put("k", body_of("new"))
@@ -329,34 +329,34 @@ def test_times_to_live_and_the_latest_take_all_pieces_along(tier):
     assert remote.asked() == {}
     remote.put("k", body_of("third"))
     whole(process, name="third")
-    wait_for(lambda: pieces_here(process) == 9, "what the old versions left to go")
+    wait_for(lambda: chunks_here(process) == 9, "what the old versions left to go")
 
 
-def pieces_here(process):
+def chunks_here(process):
     return stat(process)["disk"]["objects"]
 
 
-def test_writes_and_deletes_take_all_pieces_along(start_forebay, cloud, remote_s3, remote_bucket):
+def test_writes_and_deletes_take_all_chunks_along(start_forebay, cloud, remote_s3, remote_bucket):
     process = start_forebay(settings=SMALL)
     assert attach(process, remote_bucket, cloud.endpoint).returncode == 0
     remote_s3.put_object(Bucket=remote_bucket, Key="k", Body=body_of("k"))
     get = lambda: plain.get(process.port, remote_bucket, "k")  # noqa: E731
     assert get().body == body_of("k")
-    wait_for(lambda: pieces_here(process) == 9, "what is kept")
+    wait_for(lambda: chunks_here(process) == 9, "what is kept")
     assert plain.ask(process.port, "PUT", remote_bucket, "k", b"tiny").status == 200
     assert get().body == b"tiny"
-    wait_for(lambda: pieces_here(process) == 1, "the pieces to go")
+    wait_for(lambda: chunks_here(process) == 1, "the chunks to go")
     remote_s3.put_object(Bucket=remote_bucket, Key="k2", Body=body_of("k2"))
     assert plain.get(process.port, remote_bucket, "k2").body == body_of("k2")
     assert plain.ask(process.port, "DELETE", remote_bucket, "k2").status == 204
     assert plain.get(process.port, remote_bucket, "k2").status == 404
-    wait_for(lambda: pieces_here(process) == 1, "the pieces to go")
+    wait_for(lambda: chunks_here(process) == 1, "the chunks to go")
 
 
 # ---- space ----
 
 
-def test_pieces_survive_a_restart(tier, start_forebay):
+def test_chunks_survive_a_restart(tier, start_forebay):
     process, remote = tier
     whole(process)
     process.end()
@@ -364,31 +364,31 @@ def test_pieces_survive_a_restart(tier, start_forebay):
     process = start_forebay("node", settings=SMALL)
     whole(process)
     assert remote.asked() == {}
-    # What was kept in pieces of one size goes on so.
+    # What was kept in chunks of one size goes on so.
     process.end()
     process = start_forebay("node", settings={**SMALL, "cache.chunk": "1MiB"})
     whole(process)
     assert remote.asked() == {}
 
 
-def test_evicted_by_hand_with_all_pieces(tier):
+def test_evicted_by_hand_with_all_chunks(tier):
     process, remote = tier
     whole(process)
     forebay(process, "evict", f"s3://{BUCKET}/k")
-    assert pieces_here(process) == 0
+    assert chunks_here(process) == 0
     remote.asked()
     whole(process)
     assert remote.asked() == {None: 1, **{n: 1 for n in range(8)}}
 
 
-def test_a_removed_bucket_takes_its_pieces_along(tier):
+def test_a_removed_bucket_takes_its_chunks_along(tier):
     process, _ = tier
     whole(process)
     assert plain.ask(process.port, "DELETE", BUCKET).status == 204
-    wait_for(lambda: pieces_here(process) == 0, "its pieces to go")
+    wait_for(lambda: chunks_here(process) == 0, "its chunks to go")
 
 
-def test_prefetch_brings_the_pieces_that_are_missing(tier):
+def test_prefetch_brings_the_chunks_that_are_missing(tier):
     process, remote = tier
     part(process, 3 * CHUNK, 3 * CHUNK)
     remote.asked()
@@ -398,7 +398,7 @@ def test_prefetch_brings_the_pieces_that_are_missing(tier):
     assert remote.asked() == {}
 
 
-def test_a_full_cache_gives_up_single_pieces(start_forebay, remote):
+def test_a_full_cache_gives_up_single_chunks(start_forebay, remote):
     """The budget holds half of them; what is read again and again stays."""
     names = [f"k{number}" for number in range(4)]
     for name in names:
@@ -419,7 +419,7 @@ def test_a_full_cache_gives_up_single_pieces(start_forebay, remote):
 
 
 @pytest.mark.parametrize("point", ["segment.made", "body.reserved", "body.written", "log.before", "log.written", "commit.visible", "commit.answered", "index.before", "index.committed", "record.commit", "record.put", "evict.dropped"])  # fmt: skip
-def test_killed_while_pieces_come(start_forebay, remote, point):
+def test_killed_while_chunks_come(start_forebay, remote, point):
     """Right before or behind each step: every byte is of one version, the newer one once it was shown."""
     remote.put("k", body_of("k"))
     process = start(start_forebay, remote)

@@ -103,8 +103,8 @@ put_here(struct json *j, const struct request *q, struct span key,
     put_segment(j, h, all);
     if (h->present.chunks > 0) {
         json_u64(j, "present_bytes", h->present.here);
-        json_u64(j, "pieces", h->present.chunks);
-        json_u64(j, "pieces_here", h->present.chunks_here);
+        json_u64(j, "chunks", h->present.chunks);
+        json_u64(j, "chunks_here", h->present.chunks_here);
     }
     if (h->cached) {
         json_u64(j, "reads", h->reads);

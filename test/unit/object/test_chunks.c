@@ -1,4 +1,4 @@
-/* Names of pieces: of one version each, found again, and none of what merely looks like one. */
+/* Names of chunks: of one version each, found again, and none of what merely looks like one. */
 #include <string.h>
 
 #include "check.h"
