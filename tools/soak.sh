@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # soak.sh SEEDS: what takes longer than `make check` has time for: simulator seeds, kill -9 storms and power cuts of real
-# file systems with a ledger. Goes on after a failure; the last line says what failed. Logs stay in build/soak.
+# file systems with a ledger, a minute of each fuzz target. Goes on after a failure; the last line says what failed. Logs stay in build/soak.
 . "$(dirname "$0")/lib.sh"
 
 seeds=${1:?how many seeds of the simulator}
@@ -34,6 +34,7 @@ stage storm storm
 for fs in ext4 xfs; do
     stage "cuts-$fs" .venv/bin/python tools/powercut.py --fs $fs --cuts "$cuts"
 done
+stage fuzz tools/fuzz.sh "${FUZZ_SECONDS:-60}"
 stage plug .venv/bin/python tools/plug.py
 stage fill .venv/bin/python tools/fill.py
 for program in build/sim/test/sim_*; do
