@@ -6,6 +6,7 @@
 #include "disk/compactor.h"
 #include "disk/flush.h"
 #include "disk/punch.h"
+#include "disk/segment.h"
 #include "disk/space.h"
 
 #define ROUND_MS     1000u
@@ -82,6 +83,26 @@ compact_hold(struct disk *d, struct segment *s, const char *why)
 
 /* ---- rounds ---- */
 
+/* The one segment that is most worth it, if any is. *did: there may be more. */
+static enum err
+compact_one(struct compactor *k, const struct compact_kind *kind, enum disk_class class,
+            bool *did, struct errbuf *eb)
+{
+    struct segment *s = NULL;
+    enum err rc = kind->choose(k, class, &s, eb);
+
+    if (rc == ERR_NOT_FOUND || rc == ERR_BUSY) {
+        *did = *did || rc == ERR_BUSY;
+        return ERR_OK;
+    }
+    if (rc == ERR_OK) {
+        *did = true;
+        rc = kind->compact(k, &s, eb);
+    }
+    segment_drop(&s);
+    return rc;
+}
+
 /* *did: there may be more. */
 static enum err
 round_of(struct compactor *k, bool *did, struct errbuf *eb)
@@ -92,9 +113,9 @@ round_of(struct compactor *k, bool *did, struct errbuf *eb)
     *did = *did && k->urgent > 0; /* else one segment is walked a round */
     look_who_writes(k);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
-        rc = compact_log_round(k, (enum disk_class)c, did, eb);
+        rc = compact_one(k, &compact_logs, (enum disk_class)c, did, eb);
         if (rc == ERR_OK)
-            rc = compact_body_round(k, (enum disk_class)c, did, eb);
+            rc = compact_one(k, &compact_bodies, (enum disk_class)c, did, eb);
     }
     return rc;
 }

@@ -388,9 +388,10 @@ move_all(struct body_pass *p, struct errbuf *eb)
 }
 
 static enum err
-compact_segment(struct compactor *k, struct segment *s, struct errbuf *eb)
+compact_segment(struct compactor *k, struct segment **sp, struct errbuf *eb)
 {
     struct disk *d = k->disk;
+    struct segment *s = *sp;
     struct body_pass *p = xcalloc(1, sizeof *p);
     bool gone = false;
     enum err rc;
@@ -539,21 +540,4 @@ choose(struct compactor *k, enum disk_class class, struct segment **out,
     }
 }
 
-enum err
-compact_body_round(struct compactor *k, enum disk_class class, bool *did,
-                   struct errbuf *eb)
-{
-    struct segment *s = NULL;
-    enum err rc = choose(k, class, &s, eb);
-
-    if (rc == ERR_NOT_FOUND || rc == ERR_BUSY) {
-        *did = *did || rc == ERR_BUSY;
-        return ERR_OK;
-    }
-    if (rc == ERR_OK) {
-        *did = true;
-        rc = compact_segment(k, s, eb);
-    }
-    segment_drop(&s);
-    return rc;
-}
+const struct compact_kind compact_bodies = {choose, compact_segment};

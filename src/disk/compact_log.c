@@ -513,21 +513,4 @@ choose(struct compactor *k, enum disk_class class, struct segment **out,
     return ERR_BUSY;
 }
 
-enum err
-compact_log_round(struct compactor *k, enum disk_class class, bool *did,
-                  struct errbuf *eb)
-{
-    struct segment *s = NULL;
-    enum err rc = choose(k, class, &s, eb);
-
-    if (rc == ERR_NOT_FOUND || rc == ERR_BUSY) {
-        *did = *did || rc == ERR_BUSY;
-        return ERR_OK;
-    }
-    if (rc == ERR_OK) {
-        *did = true;
-        rc = compact_log(k, &s, eb);
-    }
-    segment_drop(&s);
-    return rc;
-}
+const struct compact_kind compact_logs = {choose, compact_log};

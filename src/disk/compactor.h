@@ -27,16 +27,18 @@ enum err compact_pace(struct compactor *k, uint64_t bytes) MUST_CHECK;
 /* It is left alone until the next start, and that is said. */
 void compact_hold(struct disk *d, struct segment *s, const char *why);
 
-/* The one log of the class that is most worth it, if any is. *did: there may be more. Switches. */
-enum err compact_log_round(struct compactor *k, enum disk_class class, bool *did,
-                           struct errbuf *eb) MUST_CHECK;
+/* What there is to compact. Both switch. */
+struct compact_kind {
+    /* The segment of the class that is most worth it, with a reference. ERR_NOT_FOUND: none is; ERR_BUSY: not seen to the end,
+     * there may be one. */
+    enum err (*choose)(struct compactor *k, enum disk_class class, struct segment **out,
+                       struct errbuf *eb);
+    enum err (*compact)(struct compactor *k, struct segment **sp, struct errbuf *eb);
+};
+extern const struct compact_kind compact_logs, compact_bodies;
 struct compact_batch *compact_batch_new(void);
 /* The manifest again, of the object that has `part` (part->row), with the part at its new place. *changed counts where that
  * object is another by now. Switches. */
 enum err compact_manifest(struct compactor *k, enum disk_class class,
                           const struct carried *part, const struct row *now,
                           uint32_t *changed, struct errbuf *eb) MUST_CHECK;
-
-/* The same of the segments that many bodies share. */
-enum err compact_body_round(struct compactor *k, enum disk_class class, bool *did,
-                            struct errbuf *eb) MUST_CHECK;
