@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/carry.h"
 #include "cli/transfer.h"
 
 #define COPY_MAX  (5ull << 30) /* one CopyObject */
@@ -15,6 +16,7 @@ struct across {
     struct arena *a;
     struct s3_object_info info;
     struct span upload_id, etag;
+    struct carry carry; /* of one that goes in parts */
     struct s3_part *done;
     uint32_t count, next;
     enum err rc;
@@ -55,11 +57,9 @@ static enum err
 begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct across *x = arg;
-    struct s3_header headers[1] = {{SPAN("content-type"), x->info.content_type}};
 
     return s3_upload_begin(x->f->s->s3, span_of(x->it->to_bucket), span_of(x->it->to),
-                           headers, x->info.content_type.len > 0, x->a, &x->upload_id, f,
-                           eb);
+                           x->carry.headers, x->carry.count, x->a, &x->upload_id, f, eb);
 }
 
 static enum err
@@ -166,8 +166,10 @@ transfer_across(struct flow *f, const struct item *it, struct errbuf *eb)
         f->progress.total_bytes += rc == ERR_OK ? x.info.size : 0;
     }
     if (rc == ERR_OK && x.info.size > COPY_MAX) {
-        if (it->known) /* headers of the object go along by hand here */
+        if (it->known) /* headers and tags go along by hand here */
             rc = flow_try(f, head_attempt, &x, eb);
+        if (rc == ERR_OK)
+            rc = carry_find(f, it, &x.info, x.a, &x.carry, eb);
         rc = rc == ERR_OK ? in_parts(&x) : rc;
     } else if (rc == ERR_OK) {
         rc = flow_try(f, copy_attempt, &x, eb);

@@ -1,25 +1,26 @@
 /* between: an object passes through here from one server to another (or to the same, where it does not copy by itself), in the
- * parts that it has at its source, so that it has the same ETag at its target: that is its verification. One that is large and
- * has no parts goes in parts of ours, each verified. Parts that have arrived are noted, and the same command goes on. */
+ * parts that it has at its source, so that it has the same ETag at its target: that is its verification. One without parts goes in
+ * one piece; a very large one in parts of ours, each verified. Parts that have arrived are noted, and the same command goes on. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "cli/carry.h"
 #include "cli/note.h"
 #include "cli/transfer.h"
 #include "wire/etag.h"
 
-#define PIECE       (256u << 10)
-#define HEADERS_MAX 64
+#define PIECE (256u << 10)
+#define WHOLE_MAX                                                                        \
+    (256ull << 20) /* one without parts goes in one piece, and keeps its ETag */
 
 struct between {
     struct flow *f;
     const struct item *it;
     struct arena *a;
     struct s3_object_info info; /* of the source */
-    struct s3_header headers[HEADERS_MAX];
-    uint32_t header_count;
+    struct carry carry;
     uint64_t source_part; /* bytes of its own parts; 0: it has none, or nobody knows */
 
     char *note_path; /* owned */
@@ -73,30 +74,6 @@ learn_parts(struct between *b)
     if (b->source_part == 0 ||
         (b->info.size + b->source_part - 1) / b->source_part != parts)
         b->source_part = 0;
-}
-
-static void
-add_header(struct between *b, struct span name, struct span value)
-{
-    if (value.len > 0 && b->header_count < HEADERS_MAX)
-        b->headers[b->header_count++] = (struct s3_header){name, value};
-}
-
-static void
-take_headers(struct between *b)
-{
-    const struct s3_object_info *o = &b->info;
-
-    add_header(b, SPAN("content-type"), o->content_type);
-    add_header(b, SPAN("cache-control"), o->cache_control);
-    add_header(b, SPAN("content-disposition"), o->content_disposition);
-    add_header(b, SPAN("content-encoding"), o->content_encoding);
-    add_header(b, SPAN("content-language"), o->content_language);
-    add_header(b, SPAN("expires"), o->expires);
-    for (uint32_t i = 0; i < o->user_count; i++)
-        add_header(
-            b, span_of(arena_printf(b->a, "x-amz-meta-%.*s", SPAN_ARG(o->user[i].name))),
-            o->user[i].value);
 }
 
 /* ---- bytes ---- */
@@ -217,8 +194,8 @@ whole(struct between *b)
     struct s3_put put = {.bucket = span_of(b->it->to_bucket),
                          .key = span_of(b->it->to),
                          .size = b->info.size,
-                         .headers = b->headers,
-                         .header_count = b->header_count};
+                         .headers = b->carry.headers,
+                         .header_count = b->carry.count};
 
     return pass(b, &put, 0, &b->etag, b->eb);
 }
@@ -303,7 +280,7 @@ begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     struct between *b = arg;
 
     return s3_upload_begin(b->f->s->to, span_of(b->it->to_bucket), span_of(b->it->to),
-                           b->headers, b->header_count, b->a, &b->upload_id, f, eb);
+                           b->carry.headers, b->carry.count, b->a, &b->upload_id, f, eb);
 }
 
 static enum err
@@ -439,10 +416,11 @@ transfer_between(struct flow *f, const struct item *it, struct errbuf *eb)
     if (rc == ERR_OK) {
         if (!it->known)
             f->progress.total_bytes += b->info.size;
-        take_headers(b);
         learn_parts(b);
-        rc = b->source_part > 0 || b->info.size > MULTIPART_FROM ? in_parts(b) : whole(b);
+        rc = carry_find(f, it, &b->info, b->a, &b->carry, eb);
     }
+    if (rc == ERR_OK)
+        rc = b->source_part > 0 || b->info.size > WHOLE_MAX ? in_parts(b) : whole(b);
     arena_free(&b->a);
     free(b);
     return rc;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/claims.h"
 #include "cli/local.h"
 #include "cli/select.h"
 #include "cli/transfer.h"
@@ -82,7 +83,9 @@ struct plan {
     struct place dest;
     size_t sources;
     bool recursive, into; /* DEST is a folder or prefix */
-    char *dest_bucket;    /* owned */
+    struct claims claims; /* of `to`; empty unless `claims_on` */
+    bool many, claims_on, probed;
+    char *dest_bucket; /* owned */
 };
 
 static bool
@@ -105,6 +108,69 @@ goes_into(const struct plan *p)
                           : ends_in_slash(p->to) || local_is_folder(p->to);
 }
 
+/* Could two names of this command become one? */
+static bool
+is_many(const struct plan *p)
+{
+    const struct args *a = p->f->s->args;
+    bool many = p->sources > 1 || args_value(a, "from-file") != NULL;
+
+    for (size_t i = 0; i < p->sources; i++)
+        many = many || strchr(a->at[i], '{') != NULL;
+    return many;
+}
+
+/* Is this target nobody else's? ERR_EXISTS when it is; ERR_NOT_MODIFIED when it is the same thing, named twice. */
+static enum err
+claim(struct plan *p, const struct item *it, struct errbuf *eb)
+{
+    enum claim what = CLAIM_NEW;
+    char *to, *from;
+
+    if (!p->probed) {
+        p->probed = true;
+        if (!p->dest.remote && !p->f->dry &&
+            claims_probe(&p->claims, p->to, eb) != ERR_OK)
+            return ERR_CANCELLED;
+        p->claims_on = p->many || p->claims.folds;
+    }
+    if (!p->claims_on)
+        return ERR_OK;
+    to = xasprintf("%s/%s", it->to_bucket != NULL ? it->to_bucket : "", it->to);
+    from = xasprintf("%s/%s", it->from_bucket != NULL ? it->from_bucket : "", it->from);
+    what = claims_take(&p->claims, span_of(to), span_of(from));
+    free(to);
+    free(from);
+    if (what != CLAIM_TAKEN)
+        return what == CLAIM_NEW ? ERR_OK : ERR_NOT_MODIFIED;
+    return claims_refuse(&p->claims, it->to, eb);
+}
+
+/* To the flow, or told why not. */
+static enum err
+give(struct plan *p, struct item *it, struct errbuf *eb)
+{
+    struct errbuf why = {{0}};
+    enum err rc = p->many || p->recursive || it->known ? claim(p, it, &why) : ERR_OK;
+
+    if (rc == ERR_EXISTS) {
+        char *what = it->from_bucket != NULL
+                         ? xasprintf("s3://%s/%s", it->from_bucket, it->from)
+                         : xstrdup(it->from);
+
+        flow_fail(p->f, what, rc, &why);
+        free(what);
+        return ERR_OK;
+    }
+    if (rc == ERR_NOT_MODIFIED) {
+        flow_notice(p->f, it->from, "it is named twice");
+        return ERR_OK;
+    }
+    if (rc != ERR_OK)
+        *eb = why;
+    return rc == ERR_OK ? flow_add(p->f, it, eb) : rc;
+}
+
 static enum err
 add(struct plan *p, struct item *it, struct span name, bool into, struct errbuf *eb)
 {
@@ -113,10 +179,11 @@ add(struct plan *p, struct item *it, struct span name, bool into, struct errbuf 
     char *to;
     enum err rc;
 
-    if (into && !p->dest.remote && !name_is_safe(name)) {
+    if (into && !p->dest.remote && name_problem(name) != NULL) {
         struct errbuf why = {{0}};
 
-        err_set(&why, ERR_BAD_REQUEST, "such a name cannot be a file below %s", p->to);
+        err_set(&why, ERR_BAD_REQUEST, "it cannot be a file below %s: %s", p->to,
+                name_problem(name));
         flow_fail(p->f, it->from, ERR_BAD_REQUEST, &why);
         free(base);
         return ERR_OK;
@@ -128,7 +195,7 @@ add(struct plan *p, struct item *it, struct span name, bool into, struct errbuf 
     it->to_bucket = p->dest.remote ? p->dest_bucket : NULL;
     it->to = to;
     it->to_root = into ? strlen(base) : strlen(to);
-    rc = flow_add(p->f, it, eb);
+    rc = give(p, it, eb);
     free(to);
     free(base);
     return rc;
@@ -223,6 +290,7 @@ find(struct flow *f, void *arg, struct errbuf *eb)
         return rc;
     p->dest_bucket = xmemdup0(p->dest.bucket.at, p->dest.bucket.len);
     p->into = goes_into(p);
+    p->many = is_many(p);
     return select_names(&p->select, p->sources, on_name, p, eb);
 }
 
@@ -303,6 +371,7 @@ act(struct session *s)
         .parallel = s->connections,
         .dry = dry,
         .restart = args_has(a, "restart"),
+        .tags = args_has(a, "no-tags") ? FLOW_TAGS_NONE : FLOW_TAGS_TOO,
         .again = "the same command goes on with large ones; forebay sync leaves out what "
                  "is there already"};
     if (select_init(&p.select, s, p.recursive ? WALK_BELOW : WALK_ONE, &s->eb) !=
@@ -312,6 +381,7 @@ act(struct session *s)
     }
     p.select.walk.no_follow = args_has(a, "no-follow");
     code = flow_run(f);
+    claims_fini(&p.claims);
     free(p.dest_bucket);
     free(f);
     return code;

@@ -20,14 +20,6 @@ struct getting {
     uint64_t at;
 };
 
-static enum err
-is_wrong(const struct s3_object_info *info, struct errbuf *eb)
-{
-    return err_set(eb, ERR_BAD_DIGEST,
-                   "the bytes that came do not match the ETag \"%.*s\"",
-                   SPAN_ARG(info->etag));
-}
-
 /* The body, into memory when it is small, else into the file. */
 static enum err
 receive(struct getting *g, struct s3_call *call, struct s3_failure *f, struct errbuf *eb)
@@ -116,7 +108,7 @@ get_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
         rc = receive(g, call, f, eb);
     s3_end(&call);
     if (rc == ERR_OK && !verify_end(&g->verify)) {
-        rc = is_wrong(&g->info, eb);
+        rc = verify_refuse(&g->verify, &g->info, eb);
         f->retry = true;
     }
     verify_fini(&g->verify);
@@ -137,8 +129,8 @@ head_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     struct getting *g = arg;
 
     arena_reset(g->a);
-    return s3_head(g->f->s->s3, span_of(g->it->from_bucket), span_of(g->it->from), g->a,
-                   &g->info, f, eb);
+    return s3_head_sums(g->f->s->s3, span_of(g->it->from_bucket), span_of(g->it->from),
+                        g->a, &g->info, f, eb);
 }
 
 static enum err

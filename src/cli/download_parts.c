@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "cli/note.h"
+#include "cli/part_sums.h"
 #include "cli/transfer.h"
 #include "cli/verify.h"
 #include "rt/loop.h"
@@ -23,9 +24,10 @@ struct ranges {
     char *note_path;                        /* owned */
     uint32_t count, next, inside, verified; /* blocks; `inside`: fibers */
     bool resumed;
-    struct rt_cond came; /* another block is whole, or all is over */
-    struct verify verify;
-    uint64_t object_part; /* bytes of the object's own parts; 0: not known */
+    struct rt_cond came;   /* another block is whole, or all is over */
+    struct verify verify;  /* by anything but parts: in order */
+    struct part_sums sums; /* by the parts of its ETag: side by side */
+    uint64_t object_part;  /* bytes of the object's own parts; 0: not known */
     uint64_t saved_ns;
     enum err rc;
     struct errbuf *eb;
@@ -169,7 +171,7 @@ fetch_ranges(void *arg)
     rt_cond_broadcast(&r->came);
 }
 
-/* ---- verifying, in order ---- */
+/* ---- verifying ---- */
 
 struct verify_job {
     struct ranges *r;
@@ -198,10 +200,63 @@ verify_work(void *arg)
     free(room);
 }
 
+/* part_sums_there */
+static uint64_t
+bytes_there(const void *arg, uint64_t at, uint64_t end)
+{
+    const struct ranges *r = arg;
+    uint64_t to = at;
+
+    while (to < end && has(r, (uint32_t)(to / r->note.part_bytes)))
+        to = (to / r->note.part_bytes + 1) * r->note.part_bytes;
+    return MIN(to, end) - at;
+}
+
+struct lanes_job {
+    struct ranges *r;
+    struct part_lane lanes[PART_SUMS_LANES];
+    unsigned count;
+    enum err rc;
+    struct errbuf eb;
+};
+
+static void
+lanes_work(void *arg)
+{
+    struct lanes_job *j = arg;
+
+    j->rc = part_sums_run(&j->r->sums, &j->r->part, j->lanes, j->count, &j->eb);
+}
+
+static void
+follow_parts(struct ranges *r)
+{
+    while (r->rc == ERR_OK && !part_sums_done(&r->sums)) {
+        struct lanes_job j = {.r = r};
+
+        j.count = part_sums_next(&r->sums, bytes_there, r, j.lanes);
+        if (j.count == 0) {
+            if (rt_cond_wait(&r->came, DEADLINE_NEVER) != ERR_OK)
+                return;
+            continue;
+        }
+        if (rt_blocking(lanes_work, &j, DEADLINE_NEVER) != ERR_OK)
+            return;
+        if (j.rc != ERR_OK)
+            fail(r, j.rc, &j.eb);
+    }
+    r->verified = r->rc == ERR_OK ? r->count : 0;
+}
+
 static void
 follow(void *arg)
 {
     struct ranges *r = arg;
+
+    if (r->verify.by == VERIFY_PARTS) {
+        follow_parts(r);
+        return;
+    }
 
     while (r->rc == ERR_OK && r->verified < r->count) {
         struct verify_job j = {.r = r, .at = r->verified * r->note.part_bytes};
@@ -293,13 +348,26 @@ begin(struct ranges *r)
     return ERR_OK;
 }
 
+static bool
+is_right(struct ranges *r)
+{
+    return r->verify.by == VERIFY_PARTS ? part_sums_match(&r->sums, r->verify.md5)
+                                        : verify_end(&r->verify);
+}
+
 static enum err
 fetch_all(struct ranges *r)
 {
     struct rt_group group;
 
-    learn_parts(r);
-    verify_init(&r->verify, r->info, r->object_part);
+    verify_init(&r->verify, r->info, 0);
+    if (r->verify.by != VERIFY_SUM) {
+        verify_fini(&r->verify);
+        learn_parts(r);
+        verify_init(&r->verify, r->info, r->object_part);
+    }
+    if (r->verify.by == VERIFY_PARTS)
+        part_sums_init(&r->sums, r->info->size, r->object_part);
     rt_cond_init(&r->came);
     rt_group_begin(&group);
     if (rt_group_start(&group, follow, r) != ERR_OK)
@@ -311,12 +379,13 @@ fetch_all(struct ranges *r)
     rt_group_join(&group);
     if (r->rc == ERR_OK && r->verified < r->count)
         r->rc = err_set(r->eb, ERR_CANCELLED, "interrupted");
-    if (r->rc == ERR_OK && !verify_end(&r->verify))
-        r->rc = err_set(
-            r->eb, ERR_BAD_DIGEST, "the bytes that came do not match the ETag \"%.*s\"%s",
-            SPAN_ARG(r->info->etag),
-            r->resumed ? "; what an earlier try had left is thrown away" : "");
+    if (r->rc == ERR_OK && !is_right(r)) {
+        r->rc = verify_refuse(&r->verify, r->info, r->eb);
+        if (r->resumed)
+            err_prefix(r->eb, "what an earlier try had left is thrown away");
+    }
     verify_fini(&r->verify);
+    part_sums_fini(&r->sums);
     return r->rc;
 }
 

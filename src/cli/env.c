@@ -138,15 +138,12 @@ find(const struct args *a, struct settings *out, struct errbuf *eb)
 static void
 print_origin(const struct settings *s)
 {
-    printf("%-10s %-30s %s\n", "endpoint", s->endpoint.value, s->endpoint.how);
-    printf("%-10s %-30s %s\n", "region", s->region.value, s->region.how);
-    printf("%-10s %-30s %s\n", "keys", s->has_keys ? s->keys.access_key : "none",
-           s->keys_how);
-    if (s->ca_bundle.value != NULL)
-        printf("%-10s %-30s %s\n", "ca bundle", s->ca_bundle.value, s->ca_bundle.how);
-    if (s->profile != NULL)
-        printf("%-10s %-30s %s\n", "profile", s->profile,
-               s->file != NULL ? s->file : "AWS's files");
+    struct buf out;
+
+    buf_init(&out, KIB(64));
+    settings_show(s, "", &out);
+    fwrite(out.at, 1, out.len, stdout);
+    buf_fini(&out);
 }
 
 static enum exit_code

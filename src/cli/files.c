@@ -37,7 +37,7 @@ struct job {
     int64_t mtime_ms;
     unsigned char *md5;
     size_t n;
-    bool keep;
+    bool keep; /* also folds_work()'s answer */
     enum err rc;
     struct errbuf *eb;
 };
@@ -252,6 +252,44 @@ make_root(const struct files_target *t, struct errbuf *eb)
         *at = '/';
     }
     free(copy);
+    return rc;
+}
+
+static enum err
+folds_work(struct job *j, struct errbuf *eb)
+{
+    char *inside = xasprintf("%s/.FOREBAY-PROBE-%08x", j->path, (unsigned)getpid());
+    char *other = xasprintf(".forebay-probe-%08x", (unsigned)getpid());
+    struct files_target t = {inside, strlen(inside)};
+    enum err rc = make_root(&t, eb);
+    struct stat st;
+    const char *name;
+    int dir = -1, fd;
+
+    if (rc == ERR_OK)
+        rc = open_folder(&t, &dir, &name, eb);
+    if (rc == ERR_OK) {
+        fd =
+            openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        j->keep = fd >= 0 && fstatat(dir, other, &st, AT_SYMLINK_NOFOLLOW) == 0;
+        if (fd >= 0) {
+            (void)!unlinkat(dir, name, 0); /* best effort: it is hidden and empty */
+            close(fd);
+        }
+        close(dir);
+    }
+    free(inside);
+    free(other);
+    return rc;
+}
+
+enum err
+files_folds_case(const char *folder, bool *folds, struct errbuf *eb)
+{
+    struct job j = {.work = folds_work, .path = folder};
+    enum err rc = on_worker(&j, eb);
+
+    *folds = j.keep;
     return rc;
 }
 

@@ -40,6 +40,10 @@ struct files_target {
 enum err files_store(const struct files_target *t, const void *bytes, size_t len,
                      int64_t mtime_ms, struct errbuf *eb) MUST_CHECK;
 
+/* *folds: names that differ in case alone are one there. Makes the folder, with all above it, and in it a hidden file for a moment. A
+ * folder that cannot be written to is said not to. */
+enum err files_folds_case(const char *folder, bool *folds, struct errbuf *eb) MUST_CHECK;
+
 struct files_part {
     struct files_file file; /* readable too */
     int dir;

@@ -48,7 +48,8 @@ struct flow {
     bool silent;             /* no line for each thing done */
     bool dry;                /* act() changes nothing: told as "would ..." */
     void (*drop)(void *own); /* of items; NULL: they own nothing */
-    const char *again;       /* what Ctrl-C advises; NULL: the same command again */
+    enum { FLOW_TAGS_TOO, FLOW_TAGS_NONE } tags; /* of copies that pass through here */
+    const char *again; /* what Ctrl-C advises; NULL: the same command again */
 
     /* Anybody may read. */
     struct gate gate;

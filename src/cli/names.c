@@ -193,21 +193,30 @@ filter_takes(const struct filter *f, struct span name)
     return f->include_count == 0;
 }
 
-bool
-name_is_safe(struct span name)
+const char *
+name_problem(struct span name)
 {
-    if (name.len == 0 || name.at[0] == '/' || memchr(name.at, '\0', name.len) != NULL)
-        return false;
+    if (name.len == 0)
+        return "it has no name";
+    if (memchr(name.at, '\0', name.len) != NULL)
+        return "it has a NUL";
+    if (name.at[0] == '/' || name.at[name.len - 1] == '/')
+        return name.at[0] == '/' ? "it begins with a slash" : "it ends in a slash";
     for (size_t i = 0; i <= name.len;) {
         const char *slash = i < name.len ? memchr(name.at + i, '/', name.len - i) : NULL;
         size_t len = slash != NULL ? (size_t)(slash - name.at) - i : name.len - i;
         struct span part = {name.at + i, len};
 
-        if (len == 0 || len > 255 || span_is(part, "..") || span_is(part, "."))
-            return false;
+        if (len == 0)
+            return "two slashes follow each other";
+        if (len > 255)
+            return "a part of it has over 255 bytes, more than a file's name may have";
+        if (span_is(part, "..") || span_is(part, "."))
+            return len == 2 ? "a part of it is \"..\", which leads out of the folder"
+                            : "a part of it is \".\", which is no name";
         i += len + 1;
     }
-    return true;
+    return NULL;
 }
 
 static bool

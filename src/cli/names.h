@@ -26,8 +26,9 @@ struct filter {
 /* `name` is relative to the source. */
 bool filter_takes(const struct filter *f, struct span name);
 
-/* May this name of a listing be a file below a folder? No "..", ".", empty part, NUL, leading '/'. */
-bool name_is_safe(struct span name);
+/* Why this name of a listing cannot be a file below a folder: "..", ".", an empty part, one over 255 bytes, a NUL, a '/' at either
+ * end. NULL: it can. Constant text. */
+const char *name_problem(struct span name);
 
 /* For people: control characters and what is not UTF-8 as \n, \x1b. In the arena; `name` itself when it is clean. */
 struct span name_shown(struct span name, struct arena *a);

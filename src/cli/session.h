@@ -33,8 +33,9 @@
      "another server for the target: bytes pass through here", false},                   \
         {"to-profile", 0, "NAME", "its profile, of config.toml or the AWS files",        \
          false},                                                                         \
+        {"to-region", 0, "NAME", "region to sign for there; us-east-1", false},          \
     {                                                                                    \
-        "to-region", 0, "NAME", "region to sign for there; us-east-1", false             \
+        "no-tags", 0, NULL, "tags of objects do not go along", false                     \
     }
 
 #define CONNECTIONS_MAX 1024 /* --parallel */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
@@ -187,6 +188,27 @@ read_profile(const char *path, const char *wanted, char **name, struct profile *
     if (rc == ERR_OK && r.out.found)
         *name = xstrdup(wanted != NULL ? wanted : r.chosen);
     free(r.chosen);
+    return rc;
+}
+
+enum err
+settings_check(const char *file, char **path, struct errbuf *eb)
+{
+    struct profile profile = {0};
+    char *name = NULL;
+    enum err rc;
+
+    *path = file != NULL ? xstrdup(file) : file_path();
+    if (*path == NULL || access(*path, F_OK) != 0) {
+        if (file != NULL)
+            return err_set(eb, ERR_NOT_FOUND, "there is no file %s", file);
+        free(*path);
+        *path = NULL;
+        return ERR_OK;
+    }
+    rc = read_profile(*path, NULL, &name, &profile, eb);
+    free(name);
+    profile_fini(&profile);
     return rc;
 }
 

@@ -11,6 +11,7 @@
  * others can read is refused. Blocking file reads: before there is much to wait for.
  */
 #pragma once
+#include "base/buf.h"
 #include "client/s3.h"
 #include "conf/flags.h"
 
@@ -39,3 +40,9 @@ enum err settings_find(const struct args *a, const struct settings_flags *flags,
                        bool own_only, struct settings *out, struct errbuf *eb) MUST_CHECK;
 void settings_copy_keys(struct settings *to, const struct settings *from);
 void settings_fini(struct settings *s); /* wipes */
+/* A line for each: name, value, where it was said. Keys without their secret. */
+void settings_show(const struct settings *s, const char *line_begins, struct buf *out);
+void settings_show_json(const struct settings *s, struct buf *out);
+/* Reads all profiles of a file; NULL: the one that settings_find() reads. *path (owned) is set where there is one. ERR_NOT_FOUND: a
+ * file that was named is not there. */
+enum err settings_check(const char *file, char **path, struct errbuf *eb) MUST_CHECK;

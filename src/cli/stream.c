@@ -113,9 +113,7 @@ run(struct stream *t, struct errbuf *eb)
     if (taker && rc == ERR_NOT_MODIFIED)
         return ERR_OK;
     if (rc == ERR_OK && t->whole && !verify_end(&t->verify))
-        return err_set(eb, ERR_BAD_DIGEST,
-                       "the bytes that came do not match the ETag \"%.*s\"",
-                       SPAN_ARG(t->info.etag));
+        return verify_refuse(&t->verify, &t->info, eb);
     return rc;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "cli/claims.h"
 #include "cli/files.h"
 #include "cli/pairs.h"
 #include "cli/remove.h"
@@ -56,6 +57,9 @@ struct syncing {
     char *bucket[2]; /* owned; of either side, NULL: local */
     char *base;      /* owned: what names of DEST begin with */
     bool dry, del;
+    struct claims
+        claims; /* names of SOURCE, where DEST does not tell case apart; else empty */
+    bool probed;
     /* What is to be removed: names, each with a NUL behind it. */
     FILE *gone;
     uint64_t gone_count, gone_bytes, unchanged;
@@ -87,10 +91,11 @@ add(struct syncing *y, const struct pair *p, enum kind kind, struct errbuf *eb)
                       .known = true};
     enum err rc = ERR_OK;
 
-    if (y->bucket[1] == NULL && !name_is_safe(l->name)) {
+    if (y->bucket[1] == NULL && name_problem(l->name) != NULL) {
         struct errbuf why = {{0}};
 
-        err_set(&why, ERR_BAD_REQUEST, "such a name cannot be a file below %s", y->to);
+        err_set(&why, ERR_BAD_REQUEST, "it cannot be a file below %s: %s", y->to,
+                name_problem(l->name));
         flow_fail(y->f, l->path, ERR_BAD_REQUEST, &why);
     } else {
         rc = flow_add(y->f, &it, eb);
@@ -112,12 +117,34 @@ remember_gone(struct syncing *y, const struct found *r, struct errbuf *eb)
     return ERR_OK;
 }
 
+/* Every name of SOURCE, also of what is there already: on a file system that does not tell case apart the second of two such
+ * names would replace the first. ERR_EXISTS, told. */
+static enum err
+claim(struct syncing *y, const struct pair *p, struct errbuf *eb)
+{
+    struct errbuf why = {{0}};
+
+    if (y->bucket[1] != NULL || p->left == NULL || y->dry)
+        return ERR_OK;
+    if (!y->probed && claims_probe(&y->claims, y->to, eb) != ERR_OK)
+        return ERR_CANCELLED;
+    y->probed = true;
+    if (!y->claims.folds ||
+        claims_take(&y->claims, p->left->name, p->left->name) == CLAIM_NEW)
+        return ERR_OK;
+    flow_fail(y->f, p->left->path, claims_refuse(&y->claims, y->to, &why), &why);
+    return ERR_EXISTS;
+}
+
 static enum err
 on_pair(struct syncing *y, const struct pairs *pairs, const struct pair *p,
         struct errbuf *eb)
 {
     enum pairs_same same;
+    enum err rc = claim(y, p, eb);
 
+    if (rc != ERR_OK)
+        return rc == ERR_EXISTS ? ERR_OK : rc;
     if (p->left == NULL)
         return y->del ? remember_gone(y, p->right, eb) : ERR_OK;
     if (p->left->problem != NULL && p->left->odd) {
@@ -243,9 +270,12 @@ static enum err
 remove_file(struct syncing *y, void *arg, const char *name, struct errbuf *eb)
 {
     struct item it = {.from = name};
+    const char *below = name + MIN(strlen(y->to), strlen(name));
 
-    (void)y;
-    return flow_add(arg, &it, eb);
+    while (*below == '/')
+        below++;
+    /* SOURCE has it by another case. */
+    return claims_has(&y->claims, span_of(below)) ? ERR_OK : flow_add(arg, &it, eb);
 }
 
 static enum err
@@ -363,12 +393,15 @@ act(struct session *s)
                          .parallel = s->connections,
                          .dry = y.dry,
                          .restart = args_has(s->args, "restart"),
+                         .tags = args_has(s->args, "no-tags") ? FLOW_TAGS_NONE
+                                                              : FLOW_TAGS_TOO,
                          .again = "the same command goes on"};
     code = flow_run(y.f);
     if (y.del)
         code = maybe_remove(&y, code);
     if (y.gone != NULL)
         fclose(y.gone);
+    claims_fini(&y.claims);
     free(y.f);
     free(y.bucket[0]);
     free(y.bucket[1]);

@@ -15,20 +15,31 @@ take_sum(struct verify *v, const struct s3_object_info *info)
            checksum_parse(kind, info->checksum_value, &v->sum, &f) == ERR_OK;
 }
 
+/* A CRC of the whole takes a tenth of the time of an MD5, and finds what goes wrong on the way as well. */
+static bool
+is_quick(enum checksum_kind kind)
+{
+    return kind == CHECKSUM_CRC32 || kind == CHECKSUM_CRC32C ||
+           kind == CHECKSUM_CRC64NVME;
+}
+
 void
 verify_init(struct verify *v, const struct s3_object_info *info, uint64_t part_bytes)
 {
     bool md5 = etag_parse(info->etag, v->md5, &v->parts) && info->sse_kms.len == 0;
+    bool sum = take_sum(v, info);
 
     v->by = VERIFY_LENGTH;
     v->part_bytes = part_bytes;
     v->in_part = 0;
-    if (md5 && v->parts == 0)
+    if (sum && is_quick(v->sum.kind))
+        v->by = VERIFY_SUM;
+    else if (md5 && v->parts == 0)
         v->by = VERIFY_MD5;
     else if (md5 && part_bytes > 0 &&
              (info->size + part_bytes - 1) / part_bytes == v->parts)
         v->by = VERIFY_PARTS;
-    else if (take_sum(v, info))
+    else if (sum)
         v->by = VERIFY_SUM;
     v->digest = (struct digest){0};
     if (v->by == VERIFY_MD5 || v->by == VERIFY_PARTS)
@@ -95,6 +106,19 @@ verify_end(struct verify *v)
         break;
     }
     return true;
+}
+
+enum err
+verify_refuse(const struct verify *v, const struct s3_object_info *info,
+              struct errbuf *eb)
+{
+    if (v->by == VERIFY_SUM)
+        return err_set(eb, ERR_BAD_DIGEST,
+                       "the bytes that came do not match the object's %s \"%.*s\"",
+                       checksum_name(v->sum.kind), SPAN_ARG(info->checksum_value));
+    return err_set(eb, ERR_BAD_DIGEST,
+                   "the bytes that came do not match the ETag \"%.*s\"",
+                   SPAN_ARG(info->etag));
 }
 
 void

@@ -1,5 +1,5 @@
-/* verify: do the bytes of an object match what the server says of it? By its ETag, where that is an MD5 or an MD5 of the MD5s of
- * parts of known length; else by a checksum of the whole object; else by nothing but the length. Bytes are added in order. Any
+/* verify: do the bytes of an object match what the server says of it? By a CRC of the whole object; else by its ETag, where that is
+ * an MD5 or an MD5 of the MD5s of parts of known length; else by another checksum; else by nothing but the length. Bytes are added in order. Any
  * thread, one at a time. */
 #pragma once
 #include "client/s3.h"
@@ -25,4 +25,7 @@ void verify_init(struct verify *v, const struct s3_object_info *info,
 void verify_add(struct verify *v, const void *at, size_t len);
 /* Ends it: true when the bytes are those. */
 bool verify_end(struct verify *v);
+/* ERR_BAD_DIGEST, and what they do not match. Before verify_fini(). */
+enum err verify_refuse(const struct verify *v, const struct s3_object_info *info,
+                       struct errbuf *eb) MUST_CHECK;
 void verify_fini(struct verify *v); /* when abandoned; twice is fine */

@@ -146,6 +146,21 @@ s3_head(struct s3_client *c, struct span bucket, struct span key, struct arena *
 }
 
 enum err
+s3_head_sums(struct s3_client *c, struct span bucket, struct span key, struct arena *a,
+             struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
+{
+    struct s3_header headers[1] = {{SPAN("x-amz-checksum-mode"), SPAN("ENABLED")}};
+    struct s3_order o = {.method = "HEAD",
+                         .bucket = bucket,
+                         .key = key,
+                         .headers = headers,
+                         .header_count = 1,
+                         .length = HTTP_NO_BODY};
+
+    return head(c, &o, a, out, f, eb);
+}
+
+enum err
 s3_head_part(struct s3_client *c, struct span bucket, struct span key, uint32_t part,
              struct arena *a, struct s3_object_info *out, struct s3_failure *f,
              struct errbuf *eb)

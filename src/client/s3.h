@@ -87,6 +87,11 @@ enum err s3_head(struct s3_client *c, struct span bucket, struct span key,
                  struct arena *a, struct s3_object_info *out, struct s3_failure *f,
                  struct errbuf *eb) MUST_CHECK;
 
+/* The same, asking for the checksums that the server keeps. */
+enum err s3_head_sums(struct s3_client *c, struct span bucket, struct span key,
+                      struct arena *a, struct s3_object_info *out, struct s3_failure *f,
+                      struct errbuf *eb) MUST_CHECK;
+
 /* HEAD of one part of an object that was uploaded in parts: out->body_length is the part's, out->size the whole. Servers
  * that do not know part numbers answer for the whole: then out->partial is false. */
 enum err s3_head_part(struct s3_client *c, struct span bucket, struct span key,

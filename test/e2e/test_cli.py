@@ -121,5 +121,7 @@ def test_bench_prints_figures(cli):
 
 def test_config_says_where_a_value_comes_from(cli):
     text = cli("config", "show", "--origin").decode()
-    assert "cache.budget" in text
+    assert "cache.budget" in text and "# endpoint " in text and "FOREBAY_ENDPOINT" in text
     cli("config", "check", ROOT / "README.md", status=2)
+    held = json.loads(cli("config", "show", "--client", "--json", "--region", "eu-9"))
+    assert held["region"] == {"value": "eu-9", "from": "--region"} and held["endpoint"]["from"] == "FOREBAY_ENDPOINT"

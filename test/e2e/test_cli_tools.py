@@ -184,7 +184,12 @@ aws_profile = "work"
         write(content, mode)
         cli("ls", status=status)
         assert says in cli.stderr, cli.stderr
+        if "both" not in says:  # which only who uses it is told
+            cli("config", "check", "--client", status=status)
+            assert says in cli.stderr, cli.stderr
     write(text)
+    assert cli("config", "check") == f"ok\n{file}: ok\n"
+    cli("config", "check", "--client", tmp_path / "none.toml", status=3)
     cli("ls", "--profile", "nobody", status=2)
     assert "nobody" in cli.stderr
     file.unlink()

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -66,6 +67,10 @@ def make_tree(root, files=40):
 
 def contents(root):
     return {str(p.relative_to(root)): hashlib.md5(p.read_bytes()).hexdigest() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def sums(of):
+    return {name: hashlib.md5(body).hexdigest() for name, body in of.items()}
 
 
 def test_a_tree_goes_up_and_comes_down(cli, bucket, tmp_path):
@@ -207,6 +212,94 @@ def test_nothing_leaves_the_target_folder(server, tmp_path):
         assert not list((tmp_path / "elsewhere").iterdir())
         assert sorted(p.name for p in tmp_path.iterdir()) == ["dst", "elsewhere"]
         assert sorted(p.name for p in (tmp_path / "dst").iterdir()) == ["good", "link"]
+
+
+def test_names_that_no_file_can_have(cli, s3, bucket, tmp_path):
+    """Each is told why, the others come; a key that is too long for a name is one of them."""
+    for key, why in (("d/../x", "leads out"), ("d/a//x", "two slashes"), ("d/./x", "is no name"), (f"d/{'n' * 256}", "over 255 bytes"), ("d/good", None), (f"d/{'m' * 255}", None)):
+        s3.put_object(Bucket=bucket, Key=key, Body=b"x")
+    cli("cp", "-r", f"s3://{bucket}/d", tmp_path / "out", status=1)
+    for why in ("leads out", "two slashes", "is no name", "over 255 bytes", "copied 2, 4 failed"):
+        assert why in cli.stderr, cli.stderr
+    assert contents(tmp_path / "out") == sums({"good": b"x", "m" * 255: b"x"})
+
+
+def test_two_sources_of_one_name(cli, s3, bucket, tmp_path):
+    """The first stays, the second is told, and a move leaves it where it is."""
+    for key in ("a/f", "b/f", "b/g"):
+        s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    cli("cp", f"s3://{bucket}/a/f", f"s3://{bucket}/b/f", f"s3://{bucket}/b/g", f"s3://{bucket}/a/f", tmp_path, status=1)
+    assert "another source" in cli.stderr and "named twice" in cli.stderr
+    assert (tmp_path / "f").read_bytes() == b"a/f" and (tmp_path / "g").read_bytes() == b"b/g"
+    cli("mv", f"s3://{bucket}/{{a,b}}/f", f"s3://{bucket}/c/", status=1)
+    assert s3.get_object(Bucket=bucket, Key="c/f")["Body"].read() == b"a/f"
+    assert s3.get_object(Bucket=bucket, Key="b/f")["Body"].read() == b"b/f"
+
+
+# Below its folder no name has upper case: what a file system does that does not tell it apart.
+FOLDING = r"""
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+static const char *low(const char *name, char out[512])
+{
+    snprintf(out, 512, "%s", name);
+    for (char *c = out; *c; c++) *c = (char)tolower((unsigned char)*c);
+    return out;
+}
+static _Thread_local char a[512], b[512];
+int openat(int dir, const char *name, int flags, ...)
+{
+    va_list args; va_start(args, flags); mode_t mode = va_arg(args, mode_t); va_end(args);
+    int (*real)(int, const char *, int, mode_t) = dlsym(RTLD_NEXT, "openat");
+    return real(dir, dir == AT_FDCWD ? name : low(name, a), flags, mode);
+}
+int fstatat(int dir, const char *name, struct stat *st, int flags)
+{
+    int (*real)(int, const char *, struct stat *, int) = dlsym(RTLD_NEXT, "fstatat");
+    return real(dir, dir == AT_FDCWD ? name : low(name, a), st, flags);
+}
+int renameat(int from, const char *name, int to, const char *other)
+{
+    int (*real)(int, const char *, int, const char *) = dlsym(RTLD_NEXT, "renameat");
+    return real(from, low(name, a), to, low(other, b));
+}
+int unlinkat(int dir, const char *name, int flags)
+{
+    int (*real)(int, const char *, int) = dlsym(RTLD_NEXT, "unlinkat");
+    return real(dir, dir == AT_FDCWD ? name : low(name, a), flags);
+}
+int mkdirat(int dir, const char *name, mode_t mode)
+{
+    int (*real)(int, const char *, mode_t) = dlsym(RTLD_NEXT, "mkdirat");
+    return real(dir, dir == AT_FDCWD ? name : low(name, a), mode);
+}
+"""
+
+
+def test_a_file_system_that_does_not_tell_case_apart(cli, server, s3, bucket, tmp_path):
+    """Of keys that differ in case alone one comes, and the other is told; sync --delete does not take the one for the other's rest."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    (tmp_path / "fold.c").write_text(FOLDING)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "fold.so", tmp_path / "fold.c", "-ldl"], check=True)
+    folding = Cli(server, tmp_path, env={"LD_PRELOAD": str(tmp_path / "fold.so"), "ASAN_OPTIONS": "verify_asan_link_order=0"})
+    for key in ("Read.me", "read.me", "Sub/x", "other"):
+        s3.put_object(Bucket=bucket, Key=f"t/{key}", Body=key.encode())
+    folding("cp", "-r", f"s3://{bucket}/t", tmp_path / "out", status=1)
+    assert "upper from lower case" in folding.stderr and "copied 3, 1 failed" in folding.stderr
+    assert contents(tmp_path / "out") == sums({"read.me": b"Read.me", "sub/x": b"Sub/x", "other": b"other"})
+    folding("sync", f"s3://{bucket}/t", tmp_path / "two", "--delete", "--yes", status=1)
+    assert contents(tmp_path / "two") == contents(tmp_path / "out")
+    s3.delete_object(Bucket=bucket, Key="t/read.me")
+    folding("sync", f"s3://{bucket}/t", tmp_path / "two", "--delete", "--yes")
+    assert contents(tmp_path / "two") == contents(tmp_path / "out")
+    assert not list((tmp_path / "two").glob(".*")) and not list((tmp_path / "out").glob(".*"))
+    cli("cp", "-r", f"s3://{bucket}/t", tmp_path / "three")  # and one that does
 
 
 def test_a_name_that_is_file_and_folder(cli, s3, bucket, tmp_path):
@@ -412,11 +505,16 @@ def test_from_server_to_server(server, s3, bucket, seaweed, remote_s3, remote_bu
     tree = make_tree(tmp_path / "tree", files=12)
     (tree / "large").write_bytes(os.urandom(40 * MIB))
     cli("sync", tree, f"s3://{bucket}/t")
-    s3.put_object(Bucket=bucket, Key="t/meta", Body=b"m", ContentType="text/x-odd", CacheControl="no-cache", Metadata={"a": "b"})
+    s3.put_object(Bucket=bucket, Key="t/meta", Body=b"m", ContentType="text/x-odd", CacheControl="no-cache", Metadata={"a": "b"}, Tagging="one=1%202&two=%C3%A9")
 
     cli("cp", "-r", f"s3://{bucket}/t", f"s3://{remote_bucket}/t", "--to-profile", "weed")
     head = remote_s3.head_object(Bucket=remote_bucket, Key="t/meta")
     assert (head["ContentType"], head["CacheControl"], head["Metadata"]) == ("text/x-odd", "no-cache", {"a": "b"})
+    tags = [{"Key": "one", "Value": "1 2"}, {"Key": "two", "Value": "é"}]
+    assert remote_s3.get_object_tagging(Bucket=remote_bucket, Key="t/meta")["TagSet"] == tags
+    cli("cp", f"s3://{bucket}/t/meta", f"s3://{remote_bucket}/bare", "--to-profile", "weed", "--no-tags")
+    assert remote_s3.get_object_tagging(Bucket=remote_bucket, Key="bare")["TagSet"] == []
+    remote_s3.delete_object(Bucket=remote_bucket, Key="bare")
     assert remote_s3.head_object(Bucket=remote_bucket, Key="t/large")["ETag"] == s3.head_object(Bucket=bucket, Key="t/large")["ETag"]
     assert "copied 0, 17 unchanged" in cli("sync", f"s3://{bucket}/t", f"s3://{remote_bucket}/t", "--to-profile", "weed") + cli.stderr
     s3.delete_object(Bucket=bucket, Key="t/meta")
@@ -437,7 +535,8 @@ def test_from_server_to_server(server, s3, bucket, seaweed, remote_s3, remote_bu
 
     # What was interrupted: only parts that did not arrive are fetched and sent again.
     body = os.urandom(70 * MIB)
-    s3.put_object(Bucket=bucket, Key="plain", Body=body)
+    (tmp_path / "plain").write_bytes(body)
+    cli("cp", tmp_path / "plain", f"s3://{bucket}/plain")
     away = Cli(server, tmp_path, far.endpoint)
     far.rule("stall", op="GetObject", skip=3, after=4 * MIB)  # three of five parts pass, two stand there
     screen = away.terminal("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/plain", "--to-profile", "weed", "-j", "2")
@@ -451,7 +550,13 @@ def test_from_server_to_server(server, s3, bucket, seaweed, remote_s3, remote_bu
     away("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/plain", "--to-profile", "weed")
     assert far.object_bytes() == 22 * MIB  # the two that did not arrive
     assert remote_s3.get_object(Bucket=remote_bucket, Key="plain")["Body"].read() == body
+    assert remote_s3.head_object(Bucket=remote_bucket, Key="plain")["ETag"] == s3.head_object(Bucket=bucket, Key="plain")["ETag"]
     assert not list(away.notes.iterdir()) and "Uploads" not in remote_s3.list_multipart_uploads(Bucket=remote_bucket)
+
+    # One without parts goes in one piece, whatever its size, and has the ETag that it had.
+    s3.put_object(Bucket=bucket, Key="whole", Body=body[: 40 * MIB])
+    cli("cp", f"s3://{bucket}/whole", f"s3://{remote_bucket}/whole", "--to-profile", "weed")
+    assert remote_s3.head_object(Bucket=remote_bucket, Key="whole")["ETag"] == s3.head_object(Bucket=bucket, Key="whole")["ETag"]
 
     cli("cp", tree / "medium", f"s3://{remote_bucket}/x", "--to-profile", "weed", status=2)
     assert "from server to server" in cli.stderr

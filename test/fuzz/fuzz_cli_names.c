@@ -34,7 +34,7 @@ LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     (void)glob_match(pattern, name);
     if (!glob_is(name))
         assert(glob_match(name, name));
-    (void)name_is_safe(text);
+    (void)name_problem(text);
     (void)name_shown(text, a);
     (void)note_parse(text, &note);
     arena_free(&a);

@@ -53,6 +53,8 @@ def operation(method, target):
             return {"PUT": "UploadPart", "POST": "CompleteMultipartUpload", "DELETE": "AbortMultipartUpload", "GET": "ListParts"}.get(method, "Other")
         if "uploads" in query:
             return "CreateMultipartUpload"
+        if "tagging" in query:
+            return {"GET": "GetObjectTagging", "PUT": "PutObjectTagging", "DELETE": "DeleteObjectTagging"}.get(method, "Other")
         return {"GET": "GetObject", "HEAD": "HeadObject", "PUT": "PutObject", "DELETE": "DeleteObject"}.get(method, "Other")
     if method == "GET":
         if "uploads" in query:
