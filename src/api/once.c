@@ -85,7 +85,7 @@ once_begin(struct api *a, struct http_request *http)
     if (!answers_is_plain_get(http, is_signed))
         return false;
     o = arena_alloc(http->arena, sizeof *o);
-    *o = (struct once){.q = {.api = a, .http = http, .arena = http->arena, .op = OP_get}};
+    o->q = (struct request){.api = a, .http = http, .arena = http->arena, .op = OP_get};
     o->get.at.at.on_done = on_done;
     if (!find(o))
         return false;

@@ -55,24 +55,18 @@ corrupt(struct index *x, const struct found *f, const struct row_home *home,
                    f->in_index ? "index" : "tail");
 }
 
+/* Past what loops remember. */
 static enum err
-find_current(struct tail *t, struct index *x, uint64_t bucket, struct span key,
-             bool with_tombstones, bool now, struct row *out, struct errbuf *eb)
+look_up(struct tail *t, struct index *x, const struct row_home *home,
+        bool with_tombstones, bool now, struct row *out, struct errbuf *eb)
 {
-    struct row_home home = {TABLE_OBJECTS, bucket, key};
-    struct recent_look look;
     struct found f;
-    enum err rc;
+    enum err rc = find_or_not(t, x, home, now, &f, eb);
 
-    if (recent_find(tail_recent(t), bucket, key, &look, out))
-        return ERR_OK;
-    rc = find_or_not(t, x, &home, now, &f, eb);
-    if (rc == ERR_OK && row_decode(&home, f.value, out) != ERR_OK)
-        return corrupt(x, &f, &home, eb);
-    if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) != 0)
-        return with_tombstones ? ERR_OK : ERR_NOT_FOUND;
-    if (rc == ERR_OK)
-        recent_keep(tail_recent(t), bucket, key, &look, out);
+    if (rc == ERR_OK && row_decode(home, f.value, out) != ERR_OK)
+        return corrupt(x, &f, home, eb);
+    if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) != 0 && !with_tombstones)
+        return ERR_NOT_FOUND;
     return rc;
 }
 
@@ -80,14 +74,32 @@ enum err
 find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
             bool with_tombstones, struct row *out, struct errbuf *eb)
 {
-    return find_current(t, x, bucket, key, with_tombstones, false, out, eb);
+    struct row_home home = {TABLE_OBJECTS, bucket, key};
+    struct recent_look look;
+    enum err rc;
+
+    if (recent_find(tail_recent(t), bucket, key, &look, out))
+        return ERR_OK;
+    rc = look_up(t, x, &home, with_tombstones, false, out, eb);
+    if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) == 0)
+        recent_keep(tail_recent(t), bucket, key, &look, out);
+    return rc;
 }
 
 enum err
 find_object_now(struct tail *t, struct index *x, uint64_t bucket, struct span key,
                 struct row *out, struct errbuf *eb)
 {
-    return find_current(t, x, bucket, key, false, true, out, eb);
+    struct row_home home = {TABLE_OBJECTS, bucket, key};
+    struct recent_look look;
+    enum err rc;
+
+    if (recent_small_find(tail_recent(t), bucket, key, &look, out))
+        return ERR_OK;
+    rc = look_up(t, x, &home, false, true, out, eb);
+    if (rc == ERR_OK && !recent_small_keep(tail_recent(t), &look, out))
+        recent_keep(tail_recent(t), bucket, key, &look, out);
+    return rc;
 }
 
 enum err

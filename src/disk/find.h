@@ -8,7 +8,8 @@
 /* The current row. Tombstones are ERR_NOT_FOUND, unless `with_tombstones` (the committer compares versions). */
 enum err find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
                      bool with_tombstones, struct row *out, struct errbuf *eb) MUST_CHECK;
-/* The same without waiting, so outside a fiber too. ERR_BUSY: the index is not in memory. */
+/* The same without waiting, so outside a fiber too, and for who compares the key on the disk with his: of a small plain
+ * object *out may be that of another key, and lacks what recent_small_find() says. ERR_BUSY: the index is not in memory. */
 enum err find_object_now(struct tail *t, struct index *x, uint64_t bucket,
                          struct span key, struct row *out, struct errbuf *eb) MUST_CHECK;
 enum err find_upload(struct tail *t, struct index *x, uint64_t bucket, struct span key,

@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "disk/block.h"
 #include "disk/health.h"
+#include "disk/member_glance.h"
 #include "disk/read.h"
 #include "disk/segment.h"
 
@@ -169,15 +170,18 @@ bool
 read_is_whole(const struct disk *d, const struct segment *s, const struct row *row,
               uint64_t bucket, struct span key, struct span have, struct span *body)
 {
-    struct member m;
-    uint64_t more, bad;
+    struct member_glance m;
+    uint64_t bad;
 
-    if (judge_member(have, have.len, s, row, &m, &more, NULL) != ERR_OK || more > 0 ||
-        m.bucket != bucket || !span_eq(m.key, key) || m.payload != row->size ||
-        !content_eq(&row->content, &m.content) || check_body(d, &m, &bad) != ERR_OK)
+    if (!member_glance(have, &m) || m.segment != s->id || m.generation != s->generation ||
+        m.offset != row->offset || m.bucket != bucket || !span_eq(m.key, key) ||
+        m.payload != row->size || !content_eq(&row->content, &m.content) ||
+        have.len - m.head_len < m.payload ||
+        m.block_sums.len != 4 * block_count(m.payload))
         return false;
-    *body = m.body;
-    return true;
+    *body = (struct span){have.at + m.head_len, m.payload};
+    return block_check(block_seed(d->cluster_sum, &m.content, 0), 0, body->at, body->len,
+                       m.block_sums.at, &bad) == ERR_OK;
 }
 
 /* A longer head was met: who reads of this log from now on begins with as much. */

@@ -4,6 +4,8 @@
  * while a change of such a key is on its way into the tail, even otherwise. A row is given out only while its counter
  * stands where it stood, even, before the row was looked up; so nobody sees an old row after anybody saw the new one.
  *
+ * Small plain objects have a table of their own.
+ *
  * Changes: home loop only. Lookups: any loop; other threads find nothing.
  */
 #pragma once
@@ -27,6 +29,15 @@ bool recent_find(struct recent *r, uint64_t bucket, struct span key,
                  struct recent_look *look, struct row *out);
 void recent_keep(struct recent *r, uint64_t bucket, struct span key,
                  const struct recent_look *look, const struct row *row);
+
+/* Small plain objects, whose row is all there is to them, are remembered by a line of memory each, so
+ * many more of them. The key is not: *out may be the row of another key with the same hash, so it is for who compares the
+ * key that stands on the disk with his. Version, birth and overwrites are not known. */
+bool recent_small_find(struct recent *r, uint64_t bucket, struct span key,
+                       struct recent_look *look, struct row *out);
+/* False: it is not such an object, or may not be kept. */
+bool recent_small_keep(struct recent *r, const struct recent_look *look,
+                       const struct row *row);
 
 /* Where the counter of a key stands: `hash` and `stamp` of a look whose row this loop still remembers, and it is this
  * one. False: it remembers none or another, or a change began since. */

@@ -39,6 +39,12 @@ http_header(struct http_request *r, const char *name, struct span value)
 }
 
 void
+http_header_own(struct http_request *r, struct span name, struct span value)
+{
+    http_put_own(lines_of(r), name, value);
+}
+
+void
 http_header_u64(struct http_request *r, const char *name, uint64_t value)
 {
     http_put_u64(lines_of(r), name, value);

@@ -142,6 +142,8 @@ void http_headerf(struct http_request *r, const char *name, const char *fmt, ...
 void http_headers_clear(struct http_request *r);
 /* Lines with their ends that were made here before: not looked at again. */
 void http_header_lines(struct http_request *r, struct span lines);
+/* The name as it stands in the program, ": " behind it: it is not looked at; the value is. */
+void http_header_own(struct http_request *r, struct span name, struct span value);
 /* The lines so far, until the next is added; before http_reply*(). */
 struct span http_header_text(const struct http_request *r);
 

@@ -231,6 +231,8 @@ void http_put_request(struct http_lines *l, const char *method, struct span targ
 void http_put_status(struct http_lines *l, int status);
 void http_put(struct http_lines *l, const char *name,
               struct span value); /* blanks at the ends go */
+/* The same with "name: " as it stands in the program: the name is not looked at. */
+void http_put_own(struct http_lines *l, struct span name, struct span value);
 void http_put_u64(struct http_lines *l, const char *name, uint64_t value);
 void http_put_length(struct http_lines *l, uint64_t value); /* Content-Length */
 void http_put_lines(struct http_lines *l,

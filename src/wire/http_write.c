@@ -99,6 +99,25 @@ http_put(struct http_lines *l, const char *name, struct span value)
 }
 
 void
+http_put_own(struct http_lines *l, struct span name, struct span value)
+{
+    char *at;
+
+    value = span_trim(value);
+    if (!has_no_control_but_tab(value.at, value.len)) {
+        l->bad = true;
+        return;
+    }
+    at = take(l, name.len + value.len + 2);
+    if (at == NULL)
+        return;
+    memcpy(at, name.at, name.len);
+    if (value.len > 0)
+        memcpy(at + name.len, value.at, value.len);
+    memcpy(at + name.len + value.len, "\r\n", 2);
+}
+
+void
 http_put_u64(struct http_lines *l, const char *name, uint64_t value)
 {
     char digits[20];

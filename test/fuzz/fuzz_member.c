@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "disk/manifest.h"
+#include "disk/member_glance.h"
 #include "wire/tar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -33,6 +34,34 @@ mend_sums(char *bytes, size_t size)
             member_head_sum(bytes, head.head_len, (size_t)(value - bytes) + n));
 }
 
+static bool
+lies_in(struct span window, struct span s)
+{
+    return s.len == 0 || (s.at >= window.at && s.at + s.len <= window.at + window.len);
+}
+
+/* What a glance believes lies in the window, and is what the whole parser finds there, if that finds no fault. */
+static void
+glance(struct span window)
+{
+    struct member_glance g;
+    struct member m;
+    size_t need = 0;
+
+    if (!member_glance(window, &g))
+        return;
+    if (g.head_len > window.len || !lies_in(window, g.key) ||
+        !lies_in(window, g.block_sums))
+        abort();
+    if (member_parse_placed(window, &m, &need, NULL) != MEMBER_GOOD)
+        return;
+    if (g.head_len != m.head_len || g.segment != m.segment ||
+        g.generation != m.generation || g.offset != m.offset || g.payload != m.payload ||
+        g.bucket != m.bucket || !span_eq(g.key, m.key) ||
+        !content_eq(&g.content, &m.content) || !span_eq(g.block_sums, m.block_sums))
+        abort();
+}
+
 static void
 look(struct span window)
 {
@@ -41,6 +70,7 @@ look(struct span window)
     struct member m;
     size_t need = 0;
 
+    glance(window);
     /* Where a row says that one stands less is asked of it, and never more is believed. */
     if (member_parse_placed(window, &m, &need, NULL) == MEMBER_GOOD && m.head_len > size)
         abort();

@@ -243,7 +243,7 @@ s3_put_etag(struct request *q, const char *etag)
     quoted[0] = '"';
     memcpy(quoted + 1, etag, len);
     quoted[len + 1] = '"';
-    http_header(q->http, "etag", (struct span){quoted, len + 2});
+    http_header_own(q->http, SPAN("etag: "), (struct span){quoted, len + 2});
 }
 
 void
@@ -282,6 +282,16 @@ put_if(struct request *q, const char *name, const char *override, struct span st
         http_header(q->http, name, stored);
 }
 
+/* Nothing was given with it, nothing is asked for beside it. */
+static bool
+is_plain(const struct request *q, const struct object_meta *m)
+{
+    return q->query.count == 0 && m->user_count == 0 &&
+           (m->content_type.len | m->cache_control.len | m->content_disposition.len |
+            m->content_encoding.len | m->content_language.len | m->expires.len |
+            m->storage_class.len | m->tags.len) == 0;
+}
+
 void
 s3_put_object_headers(struct request *q, const struct object_info *info)
 {
@@ -291,7 +301,12 @@ s3_put_object_headers(struct request *q, const struct object_info *info)
     put_ids(q);
     s3_put_etag(q, info->etag);
     date_http(info->mtime_ms / 1000, date);
-    http_header(q->http, "last-modified", span_of(date));
+    http_header_own(q->http, SPAN("last-modified: "), span_of(date));
+    if (is_plain(q, m)) {
+        http_header_lines(q->http, SPAN("accept-ranges: bytes\r\n"
+                                        "content-type: binary/octet-stream\r\n"));
+        return;
+    }
     http_header(q->http, "accept-ranges", SPAN("bytes"));
     put_if(q, "content-type", "response-content-type",
            m->content_type.len > 0 ? m->content_type : SPAN("binary/octet-stream"));

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "check.h"
 #include "disk/manifest.h"
+#include "disk/member_glance.h"
 #include "disk/superblock.h"
 #include "wire/tar.h"
 
@@ -114,12 +115,46 @@ test_reads_back(void)
     arena_free(&a);
 }
 
+/* A glance takes the same from the same bytes, and nothing from fewer. */
+static void
+test_glance(void)
+{
+    struct object_meta meta;
+    struct object_pair pairs[2];
+    char key[DISK_KEY_MAX];
+    struct member m = sample(&meta, pairs);
+    struct member_glance g;
+    struct buf b;
+
+    memset(key, 'k', sizeof key);
+    for (unsigned i = 0; i < 4; i++) {
+        m.key = (struct span){key, i == 0 ? 1 : i == 1 ? 99 : i == 2 ? 100 : sizeof key};
+        m.meta = i % 2 == 0 ? &meta : NULL;
+        m.payload = i == 3 ? 3 : UINT64_C(1) << 20 * i;
+        buf_init(&b, 2 * HEAD_MAX);
+        member_encode(&m, 0, &b);
+        REQUIRE(member_glance(buf_span(&b), &g));
+        CHECK(g.segment == 17 && g.generation == 3 && g.offset == 40960 && g.bucket == 4);
+        CHECK(g.head_len == b.len && g.payload == m.payload && span_eq(g.key, m.key));
+        CHECK(content_eq(&g.content, &m.content) && span_eq(g.block_sums, m.block_sums));
+        for (size_t len = 0; len < b.len; len++) {
+            char *part = xmalloc(len > 0 ? len : 1); /* its end is watched */
+
+            memcpy(part, b.at, len);
+            CHECK(!member_glance((struct span){part, len}, &g));
+            free(part);
+        }
+        buf_fini(&b);
+    }
+}
+
 static void
 test_every_wrong_bit_is_noticed(void)
 {
     struct object_meta meta;
     struct object_pair pairs[2];
     struct member m = sample(&meta, pairs), r;
+    struct member_glance g;
     struct buf b;
     size_t need;
 
@@ -128,6 +163,7 @@ test_every_wrong_bit_is_noticed(void)
     for (size_t bit = 0; bit < b.len * 8; bit++) {
         b.at[bit / 8] ^= (char)(1 << bit % 8);
         CHECK(member_parse(buf_span(&b), &r, &need, NULL) != MEMBER_GOOD);
+        CHECK(!member_glance(buf_span(&b), &g));
         b.at[bit / 8] ^= (char)(1 << bit % 8);
     }
     for (size_t len = 0; len < b.len; len += 7)
@@ -366,6 +402,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_reads_back);
     RUN(test_stands_for_pieces);
+    RUN(test_glance);
     RUN(test_every_wrong_bit_is_noticed);
     RUN(test_fills_to_any_length);
     RUN(test_names_in_tar);
