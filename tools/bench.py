@@ -17,7 +17,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from bench import disk_rows, machine, more_rows, s3_rows, servers  # noqa: E402, F401: these add their rows
+from bench import cli_rows, disk_rows, machine, more_rows, s3_rows, servers  # noqa: E402, F401: these add their rows
 from bench.rows import ROWS  # noqa: E402
 from rigs.process import ROOT  # noqa: E402
 
@@ -101,7 +101,7 @@ def main(argv):
     options = parse(argv)
     if options.list:
         for name, (about, _) in ROWS.items():
-            print(f"{name:<10} {about}")
+            print(f"{name:<11} {about}")
         return 0
     sys.stdout.reconfigure(line_buffering=True)
     if options.favour:

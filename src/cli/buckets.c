@@ -9,6 +9,7 @@
 #include "cli/admin.h"
 #include "cli/list_pages.h"
 #include "cli/remove.h"
+#include "cli/select.h"
 #include "cli/session.h"
 #include "wire/json.h"
 
@@ -52,12 +53,13 @@ const struct cli_verb cli_mb = {&mb, run_mb};
 /* ---- rb ---- */
 
 static const struct flag rb_flags[] = {
-    {"force", 0, NULL, "delete what is in it first", false},
+    {"force", 0, NULL, "delete what is in it first; counts and asks", false},
+    {"yes", 'y', NULL, "do not ask", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
 static const char *const rb_examples[] = {"forebay rb s3://train",
-                                          "forebay rb s3://old --force", NULL};
+                                          "forebay rb s3://old --force --yes", NULL};
 static const struct verb rb = {.name = "rb",
                                .summary = "remove a bucket",
                                .arguments = "s3://BUCKET",
@@ -115,6 +117,9 @@ empty_bucket(struct session *s, struct span bucket)
             fprintf(stderr, "s3://%.*s holds %llu objects, %s: they go first\n",
                     SPAN_ARG(bucket), (unsigned long long)x.count,
                     num_size_text(x.bytes, size));
+        rc = select_agreed(s, &s->eb, "delete them, and s3://%.*s", SPAN_ARG(bucket));
+    }
+    if (rc == ERR_OK && x.count > 0) {
         *f = (struct flow){.s = s,
                            .did = "deleted",
                            .find = find_all,
@@ -128,6 +133,8 @@ empty_bucket(struct session *s, struct span bucket)
             remover_drop(x.remover.open);
     }
     free(f);
+    if (rc == ERR_BAD_REQUEST)
+        return cli_usage(&s->eb, &rb);
     return rc == ERR_OK ? code : session_fail(s, rc);
 }
 

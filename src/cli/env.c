@@ -10,11 +10,12 @@
 #include "cli/cli.h"
 #include "cli/session.h"
 #include "cli/settings.h"
+#include "wire/json.h"
 
 static const struct flag flags[] = {
     {"credentials", 0, "FILE",
      "keys from this file; else the server says where its own are", false},
-    {"format", 0, "shell|dotenv|json", "what is printed", false},
+    {"format", 0, "shell|dotenv|json|python|yaml", "what is printed", false},
     {"origin", 0, NULL, "say instead what is used, and where each was said", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
@@ -23,6 +24,7 @@ static const char *const examples[] = {
     "eval $(forebay env)",
     "eval $(forebay env --credentials data/.forebay/credentials)",
     "forebay env --format dotenv > .env",
+    "forebay env --format python",
     "forebay env --origin",
     NULL,
 };
@@ -61,27 +63,102 @@ print_aws(void)
     puts("aws() { command aws --endpoint-url \"$AWS_ENDPOINT_URL\" \"$@\"; };");
 }
 
+static void
+print_json(const struct pair *pairs, size_t count)
+{
+    struct buf out;
+    struct json j;
+
+    buf_init(&out, KIB(64));
+    json_begin(&j, &out);
+    json_open_object(&j, NULL);
+    for (size_t i = 0; i < count; i++)
+        json_text(&j, pairs[i].name, pairs[i].value);
+    json_end(&j);
+    printf("%.*s\n", SPAN_ARG(buf_span(&out)));
+    buf_fini(&out);
+}
+
+/* A text in double quotes as JSON has it is one of Python and of YAML too. */
+static void
+print_quoted(const char *before, const char *value, const char *after)
+{
+    struct buf out;
+
+    buf_init(&out, KIB(64));
+    json_escape(&out, span_of(value));
+    printf("%s\"%.*s\"%s", before, SPAN_ARG(buf_span(&out)), after);
+    buf_fini(&out);
+}
+
+static const char *
+value_of(const struct pair *pairs, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(pairs[i].name, name) == 0)
+            return pairs[i].value;
+    return NULL;
+}
+
+/* What libraries want that read no environment. */
+static void
+print_python(const struct pair *p, size_t n)
+{
+    const char *key = value_of(p, n, "AWS_ACCESS_KEY_ID"),
+               *token = value_of(p, n, "AWS_SESSION_TOKEN");
+
+    puts("import os\n\nos.environ.update({");
+    for (size_t i = 0; i < n; i++) {
+        print_quoted("    ", p[i].name, ": ");
+        print_quoted("", p[i].value, ",\n");
+    }
+    puts("})\n# boto3, s3torchconnector, pyarrow and litdata read these. fsspec (pandas, "
+         "datasets, zarr) takes them by hand:");
+    print_quoted("storage_options = {\"client_kwargs\": {\"endpoint_url\": ",
+                 value_of(p, n, "AWS_ENDPOINT_URL"), "}");
+    if (key != NULL) {
+        print_quoted(", \"key\": ", key, "");
+        print_quoted(", \"secret\": ", value_of(p, n, "AWS_SECRET_ACCESS_KEY"), "");
+    } else {
+        printf(", \"anon\": True");
+    }
+    if (token != NULL)
+        print_quoted(", \"token\": ", token, "");
+    puts("}");
+}
+
+/* The `env` of a container of Kubernetes, or of a service of compose. */
+static void
+print_yaml(const struct pair *pairs, size_t count)
+{
+    puts("env:");
+    for (size_t i = 0; i < count; i++) {
+        printf("  - name: %s\n", pairs[i].name);
+        print_quoted("    value: ", pairs[i].value, "\n");
+    }
+}
+
 static enum err
 print_all(const struct pair *pairs, size_t count, const char *format, struct errbuf *eb)
 {
-    if (format != NULL && strcmp(format, "shell") != 0 && strcmp(format, "dotenv") != 0 &&
-        strcmp(format, "json") != 0)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "--format \"%s\": expected shell, dotenv or json", format);
-    if (format != NULL && strcmp(format, "json") == 0)
-        putchar('{');
-    for (size_t i = 0; i < count; i++) {
-        if (format == NULL || strcmp(format, "shell") == 0)
+    if (format == NULL || strcmp(format, "shell") == 0) {
+        for (size_t i = 0; i < count; i++)
             print_shell(&pairs[i]);
-        else if (strcmp(format, "dotenv") == 0)
-            printf("%s=%s\n", pairs[i].name, pairs[i].value);
-        else
-            printf("%s\"%s\":\"%s\"", i > 0 ? "," : "", pairs[i].name, pairs[i].value);
-    }
-    if (format == NULL || strcmp(format, "shell") == 0)
         print_aws();
-    if (format != NULL && strcmp(format, "json") == 0)
-        puts("}");
+    } else if (strcmp(format, "dotenv") == 0) {
+        for (size_t i = 0; i < count; i++)
+            printf("%s=%s\n", pairs[i].name, pairs[i].value);
+    } else if (strcmp(format, "json") == 0) {
+        print_json(pairs, count);
+    } else if (strcmp(format, "python") == 0) {
+        print_python(pairs, count);
+    } else if (strcmp(format, "yaml") == 0) {
+        print_yaml(pairs, count);
+    } else {
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "--format \"%s\": expected shell, dotenv, json, python or yaml",
+                       format);
+    }
     return ERR_OK;
 }
 
@@ -151,7 +228,7 @@ run(const struct args *a)
 {
     struct settings s = {0};
     struct errbuf eb = {{0}};
-    struct pair pairs[12];
+    struct pair pairs[16];
     size_t n = 0;
     enum err rc = args_has(a, "origin")
                       ? settings_find(a, &settings_first, false, &s, &eb)
@@ -163,6 +240,7 @@ run(const struct args *a)
         pairs[n++] = (struct pair){"AWS_ENDPOINT_URL", s.endpoint.value};
         pairs[n++] = (struct pair){"AWS_ENDPOINT_URL_S3", s.endpoint.value};
         pairs[n++] = (struct pair){"S3_ENDPOINT_URL", s.endpoint.value};
+        pairs[n++] = (struct pair){"S3_ENDPOINT", s.endpoint.value};
         pairs[n++] = (struct pair){"FOREBAY_ENDPOINT", s.endpoint.value};
         pairs[n++] = (struct pair){"AWS_REGION", s.region.value};
         pairs[n++] = (struct pair){"AWS_DEFAULT_REGION", s.region.value};

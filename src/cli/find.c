@@ -197,13 +197,13 @@ const struct cli_verb cli_find = {&find_verb, run_find};
 
 static const struct flag du_flags[] = {
     {"depth", 'd', "N", "a line for each folder so deep; 0 unless given", false},
-    {"human", 'H', NULL, "sizes for people", false},
+    {"human", 'h', NULL, "sizes for people", false},
     SELECT_FLAGS,
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
 static const char *const du_examples[] = {
-    "forebay du s3://train", "forebay du -H -d 1 s3://train s3://logs", NULL};
+    "forebay du s3://train", "forebay du -h -d 1 s3://train s3://logs", NULL};
 static const struct verb du_verb = {.name = "du",
                                     .summary = "count objects and bytes",
                                     .arguments = "PLACE...",

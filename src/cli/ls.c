@@ -156,8 +156,8 @@ entry_tree(struct listing *l, const struct found *e)
 
         if (at >= same) {
             printf("%*s%.*s", (int)(2 * depth), "", SPAN_ARG(name_shown(part, l->a)));
-            if (slash == NULL)
-                printf("  %s", l->human ? session_size(l->s, e->size, size) : "");
+            if (slash == NULL && l->human)
+                printf("  %s", session_size(l->s, e->size, size));
             putchar('\n');
         }
         depth++;

@@ -1,6 +1,7 @@
 /* rm: deletes objects, many at once. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/num.h"
@@ -107,6 +108,48 @@ agree(struct removal *r, struct session *s)
                          num_size_text(r->bytes, size));
 }
 
+/* One name that was typed and that nothing has is a mistake, though S3 would call it deleted. ERR_NOT_FOUND. */
+static enum err
+must_be_there(struct session *s)
+{
+    const char *text = s->args->at[0];
+    struct arena *a;
+    struct s3_object_info info;
+    struct s3_list_page page = {0};
+    struct s3_failure f;
+    struct errbuf eb = {{0}};
+    struct place p;
+    enum err rc = place_remote(text, true, &p, &s->eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    a = arena_new(KIB(16), MIB(1));
+    rc = s3_head(s->s3, p.bucket, p.key, a, &info, &f, &eb);
+    if (rc == ERR_NOT_FOUND) {
+        struct s3_list below = {.bucket = p.bucket, .max_keys = 1};
+
+        below.prefix = span_of(arena_printf(a, "%.*s/", SPAN_ARG(p.key)));
+        if (s3_list_objects(s->s3, &below, a, &page, &f, &eb) != ERR_OK)
+            rc = ERR_OK; /* deleting says what is wrong */
+        else
+            err_set(&s->eb, rc, "there is no object %s%s", text,
+                    page.count > 0 ? "; -r deletes what is below that name" : "");
+    } else {
+        rc = ERR_OK;
+    }
+    arena_free(&a);
+    return rc;
+}
+
+static bool
+is_one_name(const struct session *s)
+{
+    const struct args *a = s->args;
+
+    return a->count == 1 && !is_many(s) && args_value(a, "from-file") == NULL &&
+           !s->within && (args_has(a, "literal") || strchr(a->at[0], '{') == NULL);
+}
+
 static enum exit_code
 act(struct session *s)
 {
@@ -120,6 +163,8 @@ act(struct session *s)
 
     if (rc == ERR_OK && a->count == 0 && args_value(a, "from-file") == NULL)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "rm wants s3://BUCKET/KEY");
+    if (rc == ERR_OK && is_one_name(s))
+        rc = must_be_there(s);
     if (rc == ERR_OK)
         rc = agree(&r, s);
     if (rc != ERR_OK) {

@@ -1,6 +1,7 @@
-/* top: what a node does now, from two looks at its /_/metrics. */
+/* top: what a node does now, from two looks at its /_/metrics, and for whom, from its /_/trace. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include "base/num.h"
 #include "cli/admin.h"
 #include "cli/samples.h"
+#include "cli/traffic.h"
 #include "rt/fiber.h"
 #include "rt/time.h"
 #include "wire/json.h"
@@ -151,13 +153,45 @@ print_view(const struct session *s, const struct view *v)
                    size(v->op[i].bytes_in, b));
 }
 
+#define SHOWN 8 /* buckets, clients */
+
 static void
-print_json(const struct session *s, const struct view *v)
+print_shares(const char *title, const struct traffic_kind *k, double each)
+{
+    char a[NUM_SIZE_TEXT], b[NUM_SIZE_TEXT];
+
+    if (k->count > 0)
+        printf("\n%-32s %10s %12s %12s\n", title, "requests/s", "out/s", "in/s");
+    for (unsigned i = 0; i < MIN(k->count, SHOWN); i++)
+        printf("%-32s %10.0f %12s %12s\n", k->at[i].name, k->at[i].requests * each,
+               size(k->at[i].out * each, a), size(k->at[i].in * each, b));
+    if (k->count > SHOWN)
+        printf("... and %u more\n", k->count - SHOWN);
+}
+
+static void
+json_shares(struct json *j, const char *name, const struct traffic_kind *k, double each)
+{
+    json_open_array(j, name);
+    for (unsigned i = 0; i < k->count; i++) {
+        json_open_object(j, NULL);
+        json_text(j, "name", k->at[i].name);
+        json_f64(j, "requests_per_second", k->at[i].requests * each);
+        json_f64(j, "bytes_out_per_second", k->at[i].out * each);
+        json_f64(j, "bytes_in_per_second", k->at[i].in * each);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void
+print_json(const struct session *s, const struct view *v, const struct traffic *t,
+           double each)
 {
     struct buf text;
     struct json j;
 
-    buf_init(&text, KIB(16));
+    buf_init(&text, KIB(256));
     json_begin(&j, &text);
     json_open_object(&j, NULL);
     json_text(&j, "endpoint", s->endpoint);
@@ -183,34 +217,68 @@ print_json(const struct session *s, const struct view *v)
         json_end(&j);
     }
     json_end(&j);
+    json_shares(&j, "buckets", &t->buckets, each);
+    json_shares(&j, "clients", &t->clients, each);
     json_end(&j);
     printf("%.*s\n", SPAN_ARG(buf_span(&text)));
     buf_fini(&text);
 }
 
+/* An interval, with looks at the requests often enough that the server goes on keeping them. */
+static enum err
+pass_time(struct session *s, uint64_t ms, struct traffic *t)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && ms > 0) {
+        uint64_t step = MIN(ms, 1000u);
+
+        rc = rt_sleep_ms(step);
+        if (rc == ERR_OK && !t->silent)
+            rc = traffic_look(s, t);
+        ms -= step;
+    }
+    return rc;
+}
+
+static void
+print_page(const struct session *s, const struct page *before, const struct page *now,
+           struct traffic *t, bool once)
+{
+    struct view v;
+    double each;
+
+    compare(before, now, &v);
+    each = traffic_sort(t) / v.seconds;
+    if (isatty(1) == 1 && !once && !s->json)
+        fputs("\033[H\033[2J", stdout);
+    if (s->json) {
+        print_json(s, &v, t, each);
+    } else {
+        print_view(s, &v);
+        print_shares("bucket", &t->buckets, each);
+        print_shares("client", &t->clients, each);
+    }
+    fflush(stdout);
+    traffic_clear(t);
+}
+
 static enum err
 watch(struct session *s, uint64_t interval_ms, bool once)
 {
-    bool terminal = isatty(1) == 1 && !once && !s->json;
+    struct traffic *t = xcalloc(1, sizeof *t); /* too large for a fiber's stack */
     struct page before = {0}, now = {0};
     enum err rc = look(s, &before);
 
+    if (rc == ERR_OK)
+        rc = traffic_look(s, t);
     while (rc == ERR_OK) {
-        struct view v;
-
-        if (rt_sleep_ms(interval_ms) != ERR_OK)
+        if (pass_time(s, interval_ms, t) != ERR_OK)
             break;
         rc = look(s, &now);
         if (rc != ERR_OK)
             break;
-        compare(&before, &now, &v);
-        if (terminal)
-            fputs("\033[H\033[2J", stdout);
-        if (s->json)
-            print_json(s, &v);
-        else
-            print_view(s, &v);
-        fflush(stdout);
+        print_page(s, &before, &now, t, once);
         samples_free(&before.samples);
         before = now;
         now.samples = NULL;
@@ -219,6 +287,7 @@ watch(struct session *s, uint64_t interval_ms, bool once)
     }
     samples_free(&before.samples);
     samples_free(&now.samples);
+    free(t);
     return rc;
 }
 

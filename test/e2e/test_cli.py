@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import types
 
 import pytest
 from rigs import forebay
@@ -84,7 +85,23 @@ def test_rb_of_a_bucket_that_is_not_empty(cli, tmp_path):
     cli("cp", tmp_path / "file", "s3://full/k")
     cli("rb", "s3://full", status=1)
     assert "full" in cli.stderr
+    cli("rb", "--force", "s3://full", status=2)  # nobody can be asked
+    assert "1 objects" in cli.stderr and "--yes" in cli.stderr
     assert cli("cat", "s3://full/k") == b"x"
+    cli("rb", "--force", "--yes", "s3://full")
+    cli("stat", "s3://full", status=3)
+
+
+def test_rm_of_what_is_not_there(cli, tmp_path):
+    cli("mb", "s3://few")
+    (tmp_path / "file").write_bytes(b"x")
+    cli("cp", tmp_path / "file", "s3://few/folder/k")
+    cli("rm", "s3://few/none", status=3)
+    assert "no object s3://few/none" in cli.stderr
+    cli("rm", "s3://few/folder", status=3)
+    assert "-r deletes" in cli.stderr
+    cli("rm", "s3://few/folder/k")
+    cli("rb", "s3://few")
 
 
 @pytest.mark.parametrize("name", ["FOREBAY_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])
@@ -102,6 +119,14 @@ def test_env_is_what_aws_clients_need(cli, server):
     env = forebay.server_env({"FOREBAY_ENDPOINT": server.endpoint, "AWS_CONFIG_FILE": "/dev/null", "PYTHONPATH": ""})
     done = subprocess.run(["bash", "-c", script, str(server.binary)], env=env, cwd=server.data_dir.parent, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0 and "by-env" in done.stdout, done.stdout + done.stderr
+    given = {"AWS_ENDPOINT_URL": server.endpoint, "AWS_ACCESS_KEY_ID": server.keys()[0], "AWS_SECRET_ACCESS_KEY": server.keys()[1]}
+    assert given.items() <= json.loads(cli("env", "--format", "json")).items()
+    python = {"__builtins__": {"__import__": lambda *a: types.SimpleNamespace(environ=told)}}
+    told = {}
+    exec(cli("env", "--format", "python").decode(), python)
+    assert given.items() <= told.items() and python["storage_options"]["key"] == server.keys()[0]
+    assert f'  - name: AWS_ENDPOINT_URL\n    value: "{server.endpoint}"\n' in cli("env", "--format", "yaml").decode()
+    cli("env", "--format", "toml", status=2)
 
 
 def test_every_verb_has_help_with_an_example(cli):

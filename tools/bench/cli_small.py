@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """cli_small: 10,000 files of 10 KiB up and down, and 1 GiB: `forebay cp`, rclone and the AWS CLI against one server, in turn.
 
-    cli_small.py [--files N] [--size BYTES] [--large MIB] [--rounds N] [--forebay PATH] [--skip aws,rclone]
+    cli_small.py [--files N] [--size BYTES] [--large MIB] [--rounds N] [--server forebay|seaweed] [--forebay PATH] [--skip aws,rclone]
 
-Wall seconds, and CPU seconds of the client: the least of the rounds. The server is the same for all; it lives in a folder of its own.
+Wall seconds, and CPU seconds of the client: the least of the rounds; `make bench ROW=cli` prints ratios of each round. The server is the same for all; it
+lives in a folder of its own. `forebay` compares what comes back with what went up (`diff`).
 """
 
 import argparse
@@ -19,32 +20,104 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 from rigs import forebay as forebay_rig  # noqa: E402
+from rigs import seaweed as seaweed_rig  # noqa: E402
+
+WAYS = ("up", "down")
 
 
 def run(argv, env):
+    """(wall, CPU) seconds of a client that ends well."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.monotonic()
     done = subprocess.run([str(a) for a in argv], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     wall = time.monotonic() - begun
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode != 0:
-        raise SystemExit(f"{argv[0]} ended with {done.returncode}:\n{done.stderr.decode()[-2000:]}")
+        raise RuntimeError(f"{argv[0]} ended with {done.returncode}:\n{done.stderr.decode()[-2000:]}")
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def tools(binary, endpoint, keys, skip):
-    """name: (up, down, one up, one down), each a function of (local path, s3 name) that gives an argv."""
-    found = {"forebay": [lambda a, b: [binary, "cp", "-r", "-q", a, f"s3://{b}"], lambda a, b: [binary, "cp", "-r", "-q", f"s3://{b}", a]]}
+def aws_binary():
+    own = ROOT / ".venv/bin/aws"
+    return own if own.exists() else shutil.which("aws")
+
+
+def tools(binary, endpoint, skip=()):
+    """name: (up, down), each a function of (local path, s3 name) that gives an argv; and the names of those that are not installed."""
+    found, missing = {"forebay": [lambda a, b: [binary, "cp", "-r", "-q", a, f"s3://{b}"], lambda a, b: [binary, "cp", "-r", "-q", f"s3://{b}", a]]}, []
     if "rclone" not in skip and shutil.which("rclone"):
         remote = f":s3,provider=Other,env_auth=true,region=us-east-1,endpoint='{endpoint}':"
         flags = ["--transfers", "32", "--checkers", "32", "--s3-no-check-bucket"]
         found["rclone"] = [lambda a, b: ["rclone", "copy", *flags, a, remote + b], lambda a, b: ["rclone", "copy", *flags, remote + b, a]]
-    aws = ROOT / ".venv/bin/aws"
-    aws = aws if aws.exists() else shutil.which("aws")
-    if "aws" not in skip and aws:
-        base = [aws, "--endpoint-url", endpoint, "s3", "cp", "--recursive", "--only-show-errors"]
+    elif "rclone" not in skip:
+        missing.append("rclone")
+    if "aws" not in skip and aws_binary():
+        base = [aws_binary(), "--endpoint-url", endpoint, "s3", "cp", "--recursive", "--only-show-errors"]
         found["aws"] = [lambda a, b: [*base, a, f"s3://{b}"], lambda a, b: [*base, f"s3://{b}", a]]
-    return found
+    elif "aws" not in skip:
+        missing.append("the AWS CLI")
+    return found, missing
+
+
+class Contest:
+    """One server and the clients beside each other. `samples`: (set, way, client) to a list of (wall, CPU); the sets are "small" and "large"."""
+
+    def __init__(self, folder, binary, kind="forebay", files=10_000, size=10_240, large=1024, skip=()):
+        self.folder, self.binary, self.files, self.size, self.large = pathlib.Path(folder), binary, files, size, large
+        self.server = self._serve(kind)
+        env = {"FOREBAY_ENDPOINT": self.server.endpoint, "AWS_DEFAULT_REGION": "us-east-1", "HOME": str(folder), "XDG_STATE_HOME": str(self.folder / "state")}
+        env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"] = self.keys
+        self.env = {**forebay_rig.server_env(env), "PATH": os.environ["PATH"]}
+        self.tools, self.missing = tools(binary, self.server.endpoint, skip)
+        self.samples = {}
+        self._make_sets()
+
+    def _serve(self, kind):
+        if kind == "seaweed":
+            self.keys = seaweed_rig.ACCESS_KEY, seaweed_rig.SECRET_KEY
+            return seaweed_rig.Seaweed(self.folder / "weed").wait_ready()
+        os.environ["FOREBAY_BIN"] = str(self.binary)
+        server = forebay_rig.Forebay(self.folder / "data", settings={"disk.segment_bytes": "1GiB"})
+        server.wait_ready()
+        self.keys = server.keys()
+        return server
+
+    def _make_sets(self):
+        for i in range(self.files):
+            path = self.folder / "small" / f"{i % 100:02}" / f"{i:06}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(os.urandom(self.size))
+        (self.folder / "large").mkdir()
+        with open(self.folder / "large/one", "wb") as f:
+            for _ in range(self.large):
+                f.write(os.urandom(1 << 20))
+
+    def sets(self):
+        return ("small", "large") if self.large else ("small",)
+
+    def label(self, what):
+        return f"{self.files} x {self.size // 1024} KiB" if what == "small" else f"{self.large} MiB"
+
+    def ours(self, *argv):
+        return run([self.binary, *argv], self.env)
+
+    def round(self, number, clients=None):
+        for name, (up, down) in self.tools.items():
+            for what in self.sets() if clients is None or name in clients else ():
+                bucket, target = f"{name}-{what}-{number}", self.folder / "back"
+                self.ours("mb", f"s3://{bucket}")
+                self.samples.setdefault((what, "up", name), []).append(run(up(self.folder / what, f"{bucket}/x"), self.env))
+                self.samples.setdefault((what, "down", name), []).append(run(down(target, f"{bucket}/x"), self.env))
+                if number == 0:  # what came back is what there is, and what there is went up
+                    self.ours("diff", "-q", target, f"s3://{bucket}/x")
+                    self.ours("diff", "-q", self.folder / what, f"s3://{bucket}/x")
+                count = sum(1 for p in target.rglob("*") if p.is_file())
+                assert count == (self.files if what == "small" else 1), f"{name}: {count} files came back"
+                shutil.rmtree(target)
+                self.ours("rb", "--force", "--yes", "-q", f"s3://{bucket}")
+
+    def end(self):
+        self.server.end() if hasattr(self.server, "end") else self.server.stop()
 
 
 def main():
@@ -53,49 +126,20 @@ def main():
     parser.add_argument("--size", type=int, default=10_240)
     parser.add_argument("--large", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--server", default="forebay", choices=("forebay", "seaweed"))
     parser.add_argument("--forebay", default=ROOT / "build/forebay", type=pathlib.Path)
     parser.add_argument("--skip", default="")
-    options = parser.parse_args()
-    os.environ["FOREBAY_BIN"] = str(options.forebay)
+    o = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
-        folder = pathlib.Path(folder)
-        small, large = folder / "small", folder / "large"
-        for i in range(options.files):
-            path = small / f"{i % 100:02}" / f"{i:06}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(os.urandom(options.size))
-        large.mkdir()
-        with open(large / "one", "wb") as f:
-            for _ in range(options.large):
-                f.write(os.urandom(1 << 20))
-        with forebay_rig.Forebay(folder / "data", settings={"disk.segment_bytes": "1GiB"}) as server:
-            server.wait_ready()
-            keys = server.keys()
-            env = forebay_rig.server_env({"FOREBAY_ENDPOINT": server.endpoint, "AWS_ACCESS_KEY_ID": keys[0], "AWS_SECRET_ACCESS_KEY": keys[1], "AWS_DEFAULT_REGION": "us-east-1", "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")})
-            env["PATH"] = os.environ["PATH"]
-            least = {}
-            kinds = tools(options.forebay, server.endpoint, keys, options.skip.split(","))
-            for round_ in range(options.rounds):
-                for name, (up, down) in kinds.items():
-                    for what, source in (("small", small), ("large", large)):
-                        bucket = f"{name}-{what}-{round_}"
-                        run([options.forebay, "mb", f"s3://{bucket}"], env)
-                        times = {"up": run(up(source, f"{bucket}/x"), env)}
-                        target = folder / "back"
-                        times["down"] = run(down(target, f"{bucket}/x"), env)
-                        count = sum(1 for p in target.rglob("*") if p.is_file())
-                        assert count == (options.files if what == "small" else 1), f"{name}: {count} files came back"
-                        shutil.rmtree(target)
-                        run([options.forebay, "rb", "--force", "-q", f"s3://{bucket}"], env)
-                        for way, figure in times.items():
-                            old = least.get((what, way, name), figure)
-                            least[what, way, name] = tuple(min(x, y) for x, y in zip(old, figure))
-            print(f"{'':24}{'wall s':>10}{'client CPU s':>14}{'wall ratio':>12}{'CPU ratio':>12}")
-            for (what, way, name), (wall, cpu) in least.items():
-                ours = least[what, way, "forebay"]
-                label = f"{options.files} x {options.size} B" if what == "small" else f"{options.large} MiB"
-                print(f"{label:>14} {way:4} {name:8}{wall:7.2f}{cpu:14.2f}{wall / ours[0]:12.1f}{cpu / max(ours[1], 0.01):12.1f}")
-            server.end()
+        contest = Contest(folder, o.forebay, o.server, o.files, o.size, o.large, o.skip.split(","))
+        for number in range(o.rounds):
+            contest.round(number)
+        contest.end()
+        print(f"{'':24}{'wall s':>10}{'client CPU s':>14}{'wall ratio':>12}{'CPU ratio':>12}")
+        least = {k: [min(figures) for figures in zip(*v)] for k, v in contest.samples.items()}
+        for (what, way, name), (wall, cpu) in least.items():
+            ours = least[what, way, "forebay"]
+            print(f"{contest.label(what):>14} {way:4} {name:8}{wall:7.2f}{cpu:14.2f}{wall / ours[0]:12.1f}{cpu / max(ours[1], 0.01):12.1f}")
 
 
 if __name__ == "__main__":
