@@ -22,9 +22,9 @@ class Contestant:
         return statistics.median(s[figure] for s in self.samples)
 
 
-def httpload(context, port, paths, *flags, seconds=None):
-    """Runs the load generator on the client's core; yields once when it begins to count, then returns its figures."""
-    argv = ["taskset", "-c", context.cores[1], context.tools / "httpload", "-p", paths, *flags]
+def httpload(context, port, paths, *flags, seconds=None, core=None):
+    """Runs the load generator on the client's core, unless another is named; yields once when it begins to count, then returns its figures."""
+    argv = ["taskset", "-c", context.cores[1] if core is None else core, context.tools / "httpload", "-p", paths, *flags]
     if seconds is not None:
         argv += ["-d", seconds]
     argv += ["127.0.0.1", port, "-"]
@@ -32,9 +32,9 @@ def httpload(context, port, paths, *flags, seconds=None):
     return child
 
 
-def load(context, port, paths, *flags, pids=(), seconds=None):
+def load(context, port, paths, *flags, pids=(), seconds=None, core=None):
     """One run: the generator's figures, with the server's CPU and what others took of the machine."""
-    child = httpload(context, port, paths, *flags, seconds=seconds)
+    child = httpload(context, port, paths, *flags, seconds=seconds, core=core)
     try:
         if child.stdout.readline() != "begin\n":
             raise RuntimeError("httpload ended before it began; what it said is above")

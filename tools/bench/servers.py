@@ -120,6 +120,15 @@ class Loop(Pinned):
         super().__init__(f"loop-{engine}-{size}", context.cores[0], argv, context.dir, port)
 
 
+class LoopDisk(Pinned):
+    """The bare loop with a disk behind it: one O_DIRECT read within the first `length` bytes of these files an answer, at most `depth` at a time."""
+
+    def __init__(self, context, size, depth, length, files):
+        (port,) = free_ports(1)
+        argv = [context.tools / "loop_disk", port, size, depth, length, *files]
+        super().__init__(f"loop-disk-{size}", context.cores[0], argv, context.dir, port)
+
+
 class Nginx(Pinned):
     """Both settings of tcp_nopush: .port has it off, .nopush_port on; .tls_port with `tls`, a (certificate, key). `cold`: as it
     does best where files are not in memory, within the control group of that name."""
