@@ -108,6 +108,18 @@ def test_null_versions(s3, bucket):
     assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"second"
 
 
+def test_a_copy_onto_itself_where_versions_are_suspended_leaves_the_version(s3, versioned):
+    """A version with an id is for ever what was put; the copy is the null version."""
+    first = put(s3, versioned, "k", b"body", Metadata={"of": "first"})
+    s3.put_bucket_versioning(Bucket=versioned, VersioningConfiguration={"Status": "Suspended"})
+    for value in ("second", "third"):
+        s3.copy_object(Bucket=versioned, Key="k", CopySource={"Bucket": versioned, "Key": "k"}, MetadataDirective="REPLACE", Metadata={"of": value})
+        assert listed(s3, versioned) == [("k", "null", "Versions", True), ("k", first, "Versions", False)]
+        now = s3.get_object(Bucket=versioned, Key="k")
+        assert (now["Body"].read(), now["Metadata"]) == (b"body", {"of": value})
+        assert s3.head_object(Bucket=versioned, Key="k", VersionId=first)["Metadata"] == {"of": "first"}
+
+
 def test_tags_and_copies_of_versions(s3, versioned):
     first, second = (put(s3, versioned, "k", body, Metadata={"m": body.decode()}) for body in (b"one", b"two"))
     s3.put_object_tagging(Bucket=versioned, Key="k", VersionId=first, Tagging={"TagSet": [{"Key": "t", "Value": "1"}]})

@@ -308,6 +308,16 @@ copy_bytes(struct copying *c, struct object_info *out, bool *again)
     return rc;
 }
 
+/* A version with an id stays as it was put: where versions are suspended, too, a copy of it is the null version. */
+static bool
+may_stay(const struct copying *c)
+{
+    const struct map_bucket *to = c->q->bucket;
+
+    return is_itself(c) && !to->cached && to->versioning != MAP_VERSIONED &&
+           c->info.version.null && c->sum == CHECKSUM_NONE;
+}
+
 static enum err
 copy_once(struct copying *c, struct object_info *out, bool *again)
 {
@@ -325,8 +335,7 @@ copy_once(struct copying *c, struct object_info *out, bool *again)
                          "size for a copy source: %llu",
                          (unsigned long long)S3_PUT_MAX);
     c->range = (struct range){0, c->info.size};
-    if (is_itself(c) && !q->bucket->cached && q->bucket->versioning != MAP_VERSIONED &&
-        c->sum == CHECKSUM_NONE)
+    if (may_stay(c))
         return copy_in_place(c, out, again);
     return copy_bytes(c, out, again);
 }
