@@ -1,4 +1,5 @@
 /* object: GET, HEAD, PUT and DELETE of one object. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,12 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
             size == UINT64_MAX)
             return err_set(eb, ERR_BACKEND,
                            "the server sent a part without a Content-Range");
+        /* No length of HTTP is larger; and who believes another is led behind the end of what comes. */
+        if (size > INT64_MAX || range.len != out->body_length)
+            return err_set(eb, ERR_BACKEND,
+                           "the server sent %" PRIu64 " bytes as the %" PRIu64
+                           " from %" PRIu64 " on of %" PRIu64,
+                           out->body_length, range.len, range.first, size);
         out->partial = true;
         out->range_first = range.first;
         out->size = size;
@@ -218,6 +225,9 @@ s3_get_begin(struct s3_client *c, const struct s3_get *g, struct arena *a,
     if (rc == ERR_OK && g->range && (!out->partial || out->range_first != g->first))
         rc = err_set(eb, ERR_BACKEND,
                      "the server did not give the range that was asked for");
+    if (rc == ERR_OK && !g->range && out->body_length != out->size)
+        rc = err_set(eb, ERR_BACKEND,
+                     "the server sent a part of what was asked for as a whole");
     if (rc != ERR_OK)
         s3_end(call);
     return rc;

@@ -533,6 +533,17 @@ def test_answers_that_are_no_http(odd):
         assert reply.status >= 500 and reply.whole, words[:30]
 
 
+def test_a_part_that_nobody_asked_for(odd):
+    """A length that no answer can have, a range of other bytes than come, a part as the whole: refused, and the node lives."""
+    process, fake = odd
+    for number, (length, of) in enumerate([(5, 2**64 - 2), (5, 2**63), (4, 5), (6, 6), (5, 6)]):
+        headers = {"ETag": '"x-1"', "Content-Range": f"bytes 0-4/{of}"}
+        for method in ("GET", "HEAD"):
+            fake.on(method, f"/odd/{number}", lambda r, headers=headers, length=length: r.send(206, headers, b"hello!"[:length]))
+        assert plain.ask(process.port, "HEAD", "odd", str(number)).status in (200, 503)
+        assert plain.get(process.port, "odd", str(number)).status == 503, (length, of)
+
+
 def test_a_listing_that_is_no_xml(odd):
     """The remote counts as down: what is here, which is nothing, under a header that says so."""
     process, fake = odd
