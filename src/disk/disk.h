@@ -204,6 +204,8 @@ enum disk_versioning { DISK_UNVERSIONED, DISK_VERSIONED, DISK_SUSPENDED };
 
 /* Copies everything that hangs off `from` into the arena; `from` and `to` may be the same. */
 void meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *to);
+/* More than 8 KiB of fields are refused when they come in: ERR_BAD_REQUEST. */
+enum err meta_check(const struct object_meta *meta, struct errbuf *eb) MUST_CHECK;
 
 struct disk_key {
     uint64_t bucket; /* id, never reused */

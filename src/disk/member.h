@@ -159,8 +159,7 @@ enum member_field {
 /* The sum over a header, the head sum at `at` as zeros. */
 uint32_t member_head_sum(const char *head, size_t len, size_t at);
 
-/* The metadata fields; more than META_MAX bytes of them are refused when they come in. */
-enum err meta_check(const struct object_meta *meta, struct errbuf *eb) MUST_CHECK;
+/* The metadata fields. */
 size_t meta_len(const struct object_meta *meta);
 void meta_put(struct record_writer *w, const struct object_meta *meta);
 /* Appends the header to `out`, exactly `head_len` bytes long (0: the shortest), and sets m->head_len. */

@@ -133,7 +133,7 @@ take_writer(struct fetch *f)
     return f->making.rc;
 }
 
-/* A disk that is full, or no buffer, is known before the first wait: then nothing is kept (the state stays STARTING). What
+/* A disk that is full, no buffer, more bytes than one body has, is known before the first wait: then nothing is kept (the state stays STARTING). What
  * takes longer is the header of a large body's place: readers have the first bytes meanwhile. */
 static enum err
 begin_writer(struct fetch *f)
@@ -149,7 +149,7 @@ begin_writer(struct fetch *f)
         rt_yield();
     if (f->making.over)
         rc = take_writer(f);
-    if (rc == ERR_NO_SPACE || rc == ERR_BUSY)
+    if (rc == ERR_NO_SPACE || rc == ERR_BUSY || rc == ERR_TOO_LARGE)
         return ERR_OK;
     if (rc == ERR_OK)
         move(f, FETCH_STREAMING);

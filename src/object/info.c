@@ -85,12 +85,27 @@ checksum_from_backend(const struct s3_object_info *from, struct arena *a,
     return ERR_OK;
 }
 
+/* What cannot be stored with it is known before its first byte goes out. */
+static enum err
+check_room(const struct object_meta *meta, struct errbuf *eb)
+{
+    struct object_meta most = *meta;
+
+    most.whole_bytes = UINT64_MAX;
+    most.chunk_bytes = UINT32_MAX;
+    if (meta_check(&most, eb) == ERR_OK)
+        return ERR_OK;
+    err_prefix(eb, "the backend's headers of the object");
+    return ERR_BACKEND;
+}
+
 enum err
 meta_from_backend(const struct s3_object_info *from, struct arena *a,
                   struct object_meta *out, struct errbuf *eb)
 {
     struct object_pair *user = NULL;
     unsigned parts = 0;
+    enum err rc;
 
     if (from->etag.len >= 160)
         return err_set(eb, ERR_BACKEND,
@@ -124,5 +139,6 @@ meta_from_backend(const struct s3_object_info *from, struct arena *a,
         user[i] = (struct object_pair){from->user[i].name, from->user[i].value};
     out->user = user;
     out->user_count = from->user_count;
-    return checksum_from_backend(from, a, out);
+    rc = checksum_from_backend(from, a, out);
+    return rc == ERR_OK ? check_room(out, eb) : rc;
 }

@@ -544,6 +544,24 @@ def test_a_part_that_nobody_asked_for(odd):
         assert plain.get(process.port, "odd", str(number)).status == 503, (length, of)
 
 
+def test_headers_that_cannot_be_kept(odd):
+    """Said before the first byte, and not as the client's mistake."""
+    process, fake = odd
+    for number, headers in enumerate([{f"x_amz_meta_k{n}": "v" * 1000 for n in range(9)}, {"Content_Type": "t" * 20_000}]):
+        fake.put(f"/odd/{number}", b"body" * 10_000, **headers)
+        reply = plain.get(process.port, "odd", str(number))
+        assert reply.status == 503 and reply.whole and b"at most 8192" in reply.body
+        assert plain.ask(process.port, "HEAD", "odd", str(number)).status == 503
+
+
+def test_more_than_a_body_can_have_passes_through(odd):
+    """Without a strong ETag an object is not kept in chunks; beyond the largest body it is read all the same."""
+    process, fake = odd
+    fake.on("GET", "/odd/k", lambda r: (r.send(200, {"ETag": 'W/"x"'}, b"x" * 100_000, length=5 * 1024 * MIB + 1), r.reset()))
+    reply = plain.get(process.port, "odd", "k")
+    assert reply.status == 200 and reply.headers["content-length"] == str(5 * 1024 * MIB + 1) and not reply.whole
+
+
 def test_a_listing_that_is_no_xml(odd):
     """The remote counts as down: what is here, which is nothing, under a header that says so."""
     process, fake = odd
