@@ -762,7 +762,8 @@ m_copy(struct model *m)
     } else if (c.want != 0) {
         m_want_status(m, &a, c.want, c.code);
     } else {
-        bool in_place = itself && b->versioning != MAP_VERSIONED;
+        bool in_place = itself && b->versioning != MAP_VERSIONED &&
+                        (b->versioning == MAP_UNVERSIONED || strcmp(v->id, "null") == 0);
 
         made = *v;
         made.meta = replace ? said.meta : v->meta;
