@@ -176,7 +176,7 @@ http_reply_close_after(struct http_request *r)
 /* Sends all, in slices: a client that takes some bytes in each send_stall_ms is alive.
  * May switch. */
 static enum err
-send_all(struct http_conn *c, struct iovec *iov, int count)
+send_all(struct http_conn *c, struct iovec *iov, int count, bool more)
 {
     struct work *w = c->work;
     enum err rc = ERR_OK;
@@ -198,8 +198,8 @@ send_all(struct http_conn *c, struct iovec *iov, int count)
                 i++;
         }
         c->stalled_ns = STALLED_NOW;
-        rc = rt_sendv(c->stream, part, n,
-                      deadline_in_ms(c->server->options.send_stall_ms), NULL);
+        rc = (more || i < count ? rt_sendv_more : rt_sendv)(
+            c->stream, part, n, deadline_in_ms(c->server->options.send_stall_ms), NULL);
     }
     c->stalled_ns = 0;
     if (rc != ERR_OK)
@@ -223,6 +223,7 @@ send_pieces(struct http_conn *c, const struct iovec *iov, int count, size_t len)
     bool coded = w->reply.length == HTTP_CHUNKED && !w->reply.raw_chunked;
     char chunk[HTTP_CHUNK_HEAD_ROOM];
     struct iovec all[IOV_MAX_HERE];
+    bool more = (int64_t)(w->reply.written + len) < w->reply.length;
     int n = 0;
 
     assert(count <= IOV_MAX_HERE - 3);
@@ -239,7 +240,7 @@ send_pieces(struct http_conn *c, const struct iovec *iov, int count, size_t len)
     if (coded && len > 0)
         all[n++] = (struct iovec){(char *)(uintptr_t) "\r\n", 2};
     w->reply.state = REPLY_SENDS;
-    return n > 0 ? send_all(c, all, n) : ERR_OK;
+    return n > 0 ? send_all(c, all, n, more) : ERR_OK;
 }
 
 enum err
@@ -301,7 +302,7 @@ send_end(struct http_conn *c)
     if (coded)
         both[n++] = last;
     if (n > 0)
-        rc = send_all(c, both, n);
+        rc = send_all(c, both, n, false);
     if (rc != ERR_OK)
         return rc;
     w->reply.state = REPLY_DONE;
@@ -389,7 +390,7 @@ reply_send_rest(struct http_conn *c)
     if (at < w->reply.body.len)
         both[n++] = (struct iovec){(char *)(uintptr_t)w->reply.body.at + at,
                                    w->reply.body.len - at};
-    rc = send_all(c, both, n);
+    rc = send_all(c, both, n, false);
     reply_release(w);
     if (rc == ERR_OK) {
         w->reply.state = REPLY_DONE;

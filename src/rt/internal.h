@@ -182,6 +182,7 @@ struct stream {
     bool hangup;
     bool closed;
     bool reset;     /* to be closed by a reset */
+    bool more;      /* what is sent now is not the last: see rt_sendv_more() */
     unsigned users; /* calls that are inside; the last one destroys a closed stream */
     bool loopback;
     bool counted; /* in loop->connections */

@@ -298,6 +298,21 @@ rt_sendv(struct stream *s, struct iovec *iov, int count, struct deadline by,
 }
 
 enum err
+rt_sendv_more(struct stream *s, struct iovec *iov, int count, struct deadline by,
+              struct errbuf *eb)
+{
+    enum err rc;
+
+    enter(s);
+    s->more = true;
+    rc = s->layer != NULL ? s->layer->sendv(s, iov, count, by, eb)
+                          : stream_sendv_raw(s, iov, count, by, eb);
+    s->more = false;
+    stream_leave(s);
+    return rc;
+}
+
+enum err
 rt_send(struct stream *s, const void *buf, size_t len, struct deadline by,
         struct errbuf *eb)
 {

@@ -60,6 +60,10 @@ enum err rt_send(struct stream *s, const void *buf, size_t len, struct deadline 
 /* The same for pieces; iov is changed. */
 enum err rt_sendv(struct stream *s, struct iovec *iov, int count, struct deadline by,
                   struct errbuf *eb) MUST_CHECK;
+/* The same, when more is sent as soon as it is at hand: the kernel may hold back what does not fill a segment until then (200 ms at
+ * most), which saves a small segment, its acknowledgement and maybe a wake-up. Only pieces by reference are held back. */
+enum err rt_sendv_more(struct stream *s, struct iovec *iov, int count, struct deadline by,
+                       struct errbuf *eb) MUST_CHECK;
 /* Ends the sending direction (TLS: close_notify first). May switch. */
 enum err rt_send_end(struct stream *s, struct deadline by) MUST_CHECK;
 void rt_stream_close(struct stream **sp); /* NULL is fine; never waits */

@@ -79,6 +79,8 @@ address_is_loopback(const union address *a)
 struct socket {
     struct stream stream;
     struct watch watch;
+    unsigned lowat; /* TCP_NOTSENT_LOWAT; 0: as it was */
+    bool corked;
 };
 
 static struct socket *
@@ -139,10 +141,18 @@ bytes_of(const struct iovec *iov, int count)
     return len;
 }
 
+/* MSG_MORE would not do: on a socket without Nagle's algorithm what it holds back goes when the next acknowledgement comes. */
+static void
+cork(struct socket *k, int on)
+{
+    if (setsockopt(k->watch.fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0)
+        k->corked = on != 0;
+}
+
 /* Pieces that lie in memory which sockets may refer to go by reference, what stands before the first of them by copy: in one
  * segment with its beginning. Nothing is held back behind it. */
 static ssize_t
-try_sendv(struct stream *s, const struct iovec *iov, int count)
+send_some(struct stream *s, const struct iovec *iov, int count)
 {
     int fd = socket_of(s)->watch.fd, copied = 0;
     ssize_t n = 0, more;
@@ -163,6 +173,21 @@ try_sendv(struct stream *s, const struct iovec *iov, int count)
     return more >= 0 ? n + more : n > 0 ? n : more;
 }
 
+static ssize_t
+try_sendv(struct stream *s, const struct iovec *iov, int count)
+{
+    struct socket *k = socket_of(s);
+    ssize_t n;
+
+    if (s->more && !k->corked &&
+        sendable_has(iov[count - 1].iov_base, iov[count - 1].iov_len))
+        cork(k, 1);
+    n = send_some(s, iov, count);
+    if (k->corked && !s->more && n == (ssize_t)bytes_of(iov, count))
+        cork(k, 0);
+    return n;
+}
+
 static int
 shut(struct stream *s)
 {
@@ -172,9 +197,13 @@ shut(struct stream *s)
 static void
 set_lowat(struct stream *s, unsigned bytes)
 {
+    struct socket *k = socket_of(s);
+
+    if (k->lowat == bytes)
+        return;
+    k->lowat = bytes;
     /* Fails on Unix sockets, which have none. */
-    (void)setsockopt(socket_of(s)->watch.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes,
-                     sizeof bytes);
+    (void)setsockopt(k->watch.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
 static void
@@ -208,7 +237,7 @@ enum err
 socket_stream(int fd, const union address *peer, bool writable, struct stream **out,
               struct errbuf *eb)
 {
-    struct socket *k = xmalloc(sizeof *k);
+    struct socket *k = xcalloc(1, sizeof *k);
     char text[ADDRESS_TEXT];
     int rc, on = 1;
 

@@ -1,5 +1,8 @@
 /* What was sent from the hot set arrives as it was, however late it is read and whatever has taken its place meanwhile: a socket
  * may hold our pages long after the call. Protects V1. */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+
 #include "disk/hot.h"
 #include "rt/net.h"
 #include "rt/sendable.h"
@@ -109,7 +112,16 @@ late_readers(void *arg)
 }
 REAL_CASE(test_late_readers_get_what_was_sent, 1, late_readers)
 
-/* One piece is more than the socket has room for: the rest waits, and what the pipe held is sent again. */
+/* One piece is more than the socket has room for: the rest waits, and what the pipe held is sent again. All but the last say that
+ * more will come: nothing of them is left behind. */
+static enum err
+send_more(struct stream *to, const char *at, size_t len, bool more)
+{
+    struct iovec one = {(void *)(uintptr_t)at, len};
+
+    return (more ? rt_sendv_more : rt_sendv)(to, &one, 1, SOON, NULL);
+}
+
 struct slow {
     struct stream *to;
     const char *at;
@@ -122,7 +134,7 @@ send_all(void *arg)
     struct slow *s = arg;
 
     for (unsigned i = 0; i < 40; i++)
-        CHECK(rt_send(s->to, s->at, s->len, SOON, NULL) == ERR_OK);
+        CHECK(send_more(s->to, s->at, s->len, i < 39) == ERR_OK);
 }
 
 static const char *
@@ -173,6 +185,71 @@ slow_readers(void *arg)
 }
 REAL_CASE(test_slow_readers_get_all_of_it, 1, slow_readers)
 
+/* The descriptor of this process that is connected to `port`. */
+static int
+socket_to(uint16_t port)
+{
+    for (int fd = 0; fd < 1024; fd++) {
+        struct sockaddr_in peer = {0};
+        socklen_t len = sizeof peer;
+
+        if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+            peer.sin_family == AF_INET && ntohs(peer.sin_port) == port)
+            return fd;
+    }
+    return -1;
+}
+
+static bool
+holds_back(int fd)
+{
+    int on = 0;
+    socklen_t len = sizeof on;
+
+    CHECK(getsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, &len) == 0);
+    return on != 0;
+}
+
+/* While more is announced the kernel holds back what fills no segment; what is copied is never held back, and nothing is at the end. */
+static void
+held_back(void *arg)
+{
+    struct hot *h = hot_new(MIB(2));
+    struct content_id id = id_of(3);
+    struct listener *l = NULL;
+    struct stream *a, *b;
+    struct hot_pin pin;
+    int fd;
+
+    (void)arg;
+    scratch = xmalloc(HOT_PIECE + 8192);
+    REQUIRE(rt_listen("127.0.0.1", 0, NULL, &l, NULL) == ERR_OK);
+    REQUIRE(rt_connect("127.0.0.1", rt_listener_port(l), SOON, &a, NULL) == ERR_OK);
+    REQUIRE(rt_accept(l, SOON, &b, NULL) == ERR_OK);
+    fd = socket_to(rt_listener_port(l));
+    REQUIRE(fd >= 0);
+    add(h, 3);
+    REQUIRE(hot_get(h, &id, 0, &pin));
+    CHECK(send_more(a, scratch, pin.len, true) == ERR_OK);
+    CHECK(!holds_back(fd));
+    hear_piece(b, 3);
+    for (unsigned round = 0; round < 3; round++) {
+        CHECK(send_more(a, pin.at, pin.len, true) == ERR_OK);
+        CHECK(holds_back(fd));
+        CHECK(send_more(a, round == 1 ? scratch : pin.at, pin.len, false) == ERR_OK);
+        CHECK(!holds_back(fd));
+        hear_piece(b, 3);
+        hear_piece(b, 3);
+    }
+    hot_unpin(h, &pin);
+    hot_free(&h);
+    rt_listener_close(&l);
+    rt_stream_close(&a);
+    rt_stream_close(&b);
+    free(scratch);
+}
+REAL_CASE(test_what_fills_no_segment_waits_for_more, 1, held_back)
+
 static void
 test_regions_come_and_go(void)
 {
@@ -199,6 +276,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_late_readers_get_what_was_sent);
     RUN(test_slow_readers_get_all_of_it);
+    RUN(test_what_fills_no_segment_waits_for_more);
     RUN(test_regions_come_and_go);
     return check_done();
 }
