@@ -14,6 +14,23 @@
 #include "rt/time.h"
 #include "wire/xml.h"
 
+/* No user's name: labels have bounds. */
+static void
+collect_refused(struct buf *out, void *arg)
+{
+    (void)arg;
+    buf_puts(out,
+             "# HELP forebay_user_refused_total requests refused by a limit of their "
+             "user\n# TYPE forebay_user_refused_total counter\n");
+    buf_printf(out,
+               "forebay_user_refused_total{limit=\"requests\"} %llu\n"
+               "forebay_user_refused_total{limit=\"bytes\"} %llu\n"
+               "forebay_user_refused_total{limit=\"parts\"} %llu\n",
+               (unsigned long long)auth_meter_refused(AUTH_OVER_REQUESTS),
+               (unsigned long long)auth_meter_refused(AUTH_OVER_BYTES),
+               (unsigned long long)auth_meter_refused(AUTH_OVER_PARTS));
+}
+
 enum err
 api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
 {
@@ -39,6 +56,7 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
     }
     atomic_store(&a->ready, false);
     atomic_store(&a->access_log, o->access_log);
+    metrics_register(collect_refused, a);
     *out = a;
     return ERR_OK;
 }
@@ -51,6 +69,7 @@ api_free(struct api **ap)
     *ap = NULL;
     if (a == NULL)
         return;
+    metrics_unregister(a);
     for (unsigned i = 0; i < rt_loop_count(); i++)
         sigv4_cache_free(&a->keys[i]);
     free(a->keys);
@@ -169,7 +188,7 @@ static void
 on_done(struct http_request *http, const struct http_done *d, void *arg)
 {
     const struct api *a = arg;
-    const struct request *q = http->user; /* NULL: answers_serve() */
+    struct request *q = http->user; /* NULL: answers_serve() */
     struct metric_request m = {
         .op = q != NULL ? q->op : OP_get,
         .status = d->status,
@@ -179,6 +198,8 @@ on_done(struct http_request *http, const struct http_done *d, void *arg)
         .bytes_out = d->bytes_out,
     };
 
+    if (q != NULL)
+        auth_meter_end(&q->caller.charge, d->bytes_in + d->bytes_out, rt_now_ns());
     metric_request_done(&m);
     trace_note(a->trace, http, d);
     if (atomic_load_explicit(&a->access_log, memory_order_relaxed))

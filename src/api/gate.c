@@ -230,6 +230,31 @@ gate_lets_read(struct request *q)
     return has(q, k != NULL ? k->user : NULL, NEED_READ);
 }
 
+/* The user's own limits, before a byte of the body is asked for (promise S11). */
+static enum err
+stay_within(struct request *q, const struct auth_user *u)
+{
+    static const char *const what[] = {
+        [AUTH_OVER_REQUESTS] = "requests a second",
+        [AUTH_OVER_BYTES] = "bytes a second",
+        [AUTH_OVER_PARTS] = "parts of uploads at the same time",
+    };
+    int64_t length = http_body_length(q->http);
+    bool part = q->http->head->method == HTTP_METHOD_PUT &&
+                query_get(&q->query, "partNumber").at != NULL;
+    enum auth_over over =
+        auth_meter_begin(u->meter, &u->limits, part, length > 0 ? (uint64_t)length : 0,
+                         rt_now_ns(), &q->caller.charge);
+
+    return over == AUTH_WITHIN
+               ? ERR_OK
+               : fault_set(
+                     &q->fault, S3_SlowDown,
+                     "User %s has reached the limit of %s; an administrator sees it "
+                     "by forebay user ls",
+                     u->name, what[over]);
+}
+
 static enum err
 admit(struct request *q, enum need need)
 {
@@ -257,6 +282,8 @@ admit(struct request *q, enum need need)
         admit_anonymous(q, &why);
     if (rc == ERR_OK && !has(q, user, need))
         rc = fault_set(&q->fault, S3_AccessDenied, why != NULL ? "%s" : NULL, why);
+    if (rc == ERR_OK && user != NULL && user->meter != NULL)
+        rc = stay_within(q, user);
     return rc;
 }
 
@@ -265,7 +292,7 @@ gate(struct request *q, enum need need)
 {
     enum err rc = admit(q, need);
 
-    if (rc != ERR_OK)
+    if (rc != ERR_OK && q->fault.code != S3_SlowDown)
         AUDIT(q, "auth.refused", s3_code_name(q->fault.code),
               L_SPAN("bucket", q->name.bucket));
     return rc;

@@ -47,6 +47,7 @@ struct caller {
     const struct auth_key
         *signer; /* with `users`: who signed; good while auth_serial() is that */
     uint64_t users;
+    struct auth_charge charge; /* of a user with limits; ended by on_done() */
     struct sigv4_auth auth;
     struct hmac_key key; /* signing key: chunk signatures need it */
 };

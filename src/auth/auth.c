@@ -37,6 +37,7 @@ user_copy(const struct user *u)
     enum err rc = ERR_OK;
 
     copy->from_file = u->from_file;
+    copy->limits = u->limits;
     for (uint32_t i = 0; i < u->key_count && rc == ERR_OK; i++)
         rc = user_add_key(copy, span_of(u->keys[i].id), span_of(u->keys[i].secret),
                           span_of(u->keys[i].token), u->keys[i].created_ms,
@@ -60,14 +61,45 @@ by_name(const void *a, const void *b)
     return strcmp((*(struct user *const *)a)->name, (*(struct user *const *)b)->name);
 }
 
+/* The one of that name, made when it is not there: requests under way hold it, so it outlives users. */
+static struct auth_meter *
+meter_of(struct auth *a, const struct user *u)
+{
+    uint32_t low = 0, high = a->meter_count;
+
+    if (u->limits.requests == 0 && u->limits.bytes == 0 && u->limits.parts == 0)
+        return NULL;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        int c = strcmp(a->meters[mid]->name, u->name);
+
+        if (c == 0)
+            return a->meters[mid];
+        if (c < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    a->meters = xrealloc(a->meters, (a->meter_count + 1) * sizeof(struct auth_meter *));
+    memmove(&a->meters[low + 1], &a->meters[low],
+            (a->meter_count - low) * sizeof(struct auth_meter *));
+    a->meters[low] = xcalloc(1, sizeof(struct auth_meter));
+    a->meters[low]->name = xstrdup(u->name);
+    a->meter_count++;
+    return a->meters[low];
+}
+
 /* Fills `shown` and `keys` from `at`. ERR_EXISTS when a key would open two users. */
 static enum err
-index_users(struct auth_users *s, struct errbuf *eb)
+index_users(struct auth *a, struct auth_users *s, struct errbuf *eb)
 {
     s->shown = xcalloc(MAX(s->count, 1), sizeof *s->shown);
     for (uint32_t i = 0; i < s->count; i++) {
-        s->shown[i] =
-            (struct auth_user){s->at[i]->name, s->at[i]->grant_count, s->at[i]->grants};
+        s->shown[i] = (struct auth_user){.name = s->at[i]->name,
+                                         .grant_count = s->at[i]->grant_count,
+                                         .grants = s->at[i]->grants,
+                                         .limits = s->at[i]->limits,
+                                         .meter = meter_of(a, s->at[i])};
         s->key_count += s->at[i]->key_count;
     }
     s->keys = xcalloc(MAX(s->key_count, 1), sizeof *s->keys);
@@ -136,7 +168,7 @@ auth_publish(struct auth *a, struct errbuf *eb)
         rc = err_set(eb, ERR_TOO_LARGE, "%u users, at most %u are possible", s->count,
                      AUTH_USERS_MAX);
     if (rc == ERR_OK)
-        rc = index_users(s, eb);
+        rc = index_users(a, s, eb);
     if (rc != ERR_OK) {
         users_free(s);
         return rc;
@@ -183,6 +215,11 @@ auth_free(struct auth **ap)
         return;
     users_free(atomic_load(&a->now));
     drop_files(a);
+    for (uint32_t i = 0; i < a->meter_count; i++) {
+        free(a->meters[i]->name);
+        free(a->meters[i]);
+    }
+    free(a->meters);
     free(a);
 }
 
@@ -384,6 +421,19 @@ auth_knows(const struct auth_user *u, struct span bucket)
     return false;
 }
 
+bool
+auth_user_limits(const struct auth *a, struct span name, struct auth_limits *out)
+{
+    const struct auth_users *s = now(a);
+
+    for (uint32_t i = 0; i < s->count; i++)
+        if (span_is(name, s->at[i]->name)) {
+            *out = s->at[i]->limits;
+            return true;
+        }
+    return false;
+}
+
 const struct auth_users *
 auth_users_now(const struct auth *a)
 {
@@ -408,6 +458,7 @@ auth_users_at(const struct auth_users *s, uint32_t index, struct auth_shown *out
         .grant_count = u->grant_count,
         .key_count = u->key_count,
         .grants = u->grants,
+        .limits = u->limits,
     };
 }
 

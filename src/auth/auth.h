@@ -11,6 +11,7 @@
  */
 #pragma once
 #include "auth/grant.h"
+#include "auth/meter.h"
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -53,6 +54,8 @@ struct auth_user {
     const char *name; /* profile, or user */
     uint32_t grant_count;
     const struct auth_grant *grants;
+    struct auth_limits limits;
+    struct auth_meter *meter; /* lives as long as `auth`; NULL: no limits */
 };
 struct auth_key {
     const char *id, *secret;
@@ -106,6 +109,12 @@ enum err auth_user_revoke(struct auth *a, struct span name, unsigned rights,
                           struct span bucket, struct span prefix,
                           struct errbuf *eb) MUST_CHECK;
 
+/* 0 of a limit: none. ERR_BAD_REQUEST over AUTH_REQUESTS_MAX and the others. */
+enum err auth_user_limit(struct auth *a, struct span name, const struct auth_limits *l,
+                         struct errbuf *eb) MUST_CHECK;
+/* Of a user that stands in meta. False: there is none. */
+bool auth_user_limits(const struct auth *a, struct span name, struct auth_limits *out);
+
 /* What may be shown of users: no secret among it. All of one moment: count and places belong to the list that was taken.
  * Lent until the fiber switches. */
 struct auth_users;
@@ -115,6 +124,7 @@ struct auth_shown {
     int64_t created_ms; /* 0 from a file */
     uint32_t grant_count, key_count;
     const struct auth_grant *grants;
+    struct auth_limits limits;
 };
 const struct auth_users *auth_users_now(const struct auth *a);
 uint32_t auth_users_count(const struct auth_users *s);

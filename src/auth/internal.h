@@ -22,6 +22,9 @@ struct auth {
     /* On loop 0, or before others see it. */
     struct user **files; /* owned: the users that stand in files */
     uint32_t file_count;
+    struct auth_meter *
+        *meters; /* owned, by name: of all that ever had limits; they stay */
+    uint32_t meter_count;
     struct meta *meta; /* NULL: none can be changed */
     struct rt_sem change;
 };

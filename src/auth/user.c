@@ -10,7 +10,7 @@
 
 /* docs/formats.md, section "user record". */
 enum { KIND_USER = 34, VERSION = 1 };
-enum { F_NAME = 1, F_CREATED_MS = 2, F_KEY = 3, F_GRANT = 4 };
+enum { F_NAME = 1, F_CREATED_MS = 2, F_KEY = 3, F_GRANT = 4, F_LIMITS = 5 };
 
 struct user *
 user_new(struct span name, int64_t created_ms)
@@ -203,6 +203,25 @@ put_grant(struct record_writer *w, const struct auth_grant *g)
     buf_fini(&field);
 }
 
+static bool
+has_limits(const struct user *u)
+{
+    return u->limits.requests > 0 || u->limits.bytes > 0 || u->limits.parts > 0;
+}
+
+static void
+put_limits(struct record_writer *w, const struct auth_limits *l)
+{
+    struct buf field;
+
+    buf_init(&field, 64);
+    buf_be(&field, l->requests, 8);
+    buf_be(&field, l->bytes, 8);
+    buf_be(&field, l->parts, 4);
+    record_put_span(w, F_LIMITS, buf_span(&field));
+    buf_fini(&field);
+}
+
 void
 user_encode(const struct user *u, struct buf *out)
 {
@@ -215,6 +234,8 @@ user_encode(const struct user *u, struct buf *out)
         put_key(&w, &u->keys[i]);
     for (uint32_t i = 0; i < u->grant_count; i++)
         put_grant(&w, &u->grants[i]);
+    if (has_limits(u))
+        put_limits(&w, &u->limits);
     record_end(&w);
 }
 
@@ -256,6 +277,23 @@ get_grant(struct user *u, struct span field, struct errbuf *eb)
     return user_grant(u, rights, bucket, prefix, eb);
 }
 
+/* Once, and never without a limit. */
+static enum err
+get_limits(struct user *u, struct span field)
+{
+    struct cursor c = cursor_of(field.at, field.len);
+    bool before = has_limits(u);
+
+    u->limits.requests = take_be(&c, 8);
+    u->limits.bytes = take_be(&c, 8);
+    u->limits.parts = (uint32_t)take_be(&c, 4);
+    return c.bad || c.at != c.end || before || !has_limits(u) ||
+                   u->limits.requests > AUTH_REQUESTS_MAX ||
+                   u->limits.bytes > AUTH_BYTES_MAX || u->limits.parts > AUTH_PARTS_MAX
+               ? ERR_CORRUPT
+               : ERR_OK;
+}
+
 static enum err
 get_fields(struct user *u, struct record *r, struct errbuf *eb)
 {
@@ -266,6 +304,8 @@ get_fields(struct user *u, struct record *r, struct errbuf *eb)
         if (id == F_KEY && get_key(u, field, eb) != ERR_OK)
             return ERR_CORRUPT;
         if (id == F_GRANT && get_grant(u, field, eb) != ERR_OK)
+            return ERR_CORRUPT;
+        if (id == F_LIMITS && get_limits(u, field) != ERR_OK)
             return ERR_CORRUPT;
     }
     return ERR_OK;

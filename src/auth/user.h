@@ -2,6 +2,7 @@
  * only; pure. Secrets are wiped when freed. */
 #pragma once
 #include "auth/grant.h"
+#include "auth/meter.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
@@ -20,6 +21,7 @@ struct user_key {
 struct user {
     char *name;
     int64_t created_ms;
+    struct auth_limits limits;
     bool from_file; /* never in a record */
     uint32_t key_count, grant_count;
     struct user_key *keys;     /* owned */

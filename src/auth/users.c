@@ -44,7 +44,7 @@ auth_made_wipe(struct auth_made *m)
 
 /* ---- changes ---- */
 
-enum change_kind { ADD, REMOVE, ROTATE, TEMPORARY, GRANT, REVOKE };
+enum change_kind { ADD, REMOVE, ROTATE, TEMPORARY, GRANT, REVOKE, LIMIT };
 
 struct change {
     struct auth *a;
@@ -55,6 +55,7 @@ struct change {
     struct auth_made *made;
     unsigned rights;
     struct span bucket, prefix;
+    struct auth_limits limits;
     enum err rc;
     struct errbuf eb;
 };
@@ -100,6 +101,9 @@ edit(struct change *c, struct user *u)
         return user_grant(u, c->rights, c->bucket, c->prefix, &c->eb);
     case REVOKE:
         return user_revoke(u, c->rights, c->bucket, c->prefix, &c->eb);
+    case LIMIT:
+        u->limits = c->limits;
+        break;
     case REMOVE:
         break;
     }
@@ -274,5 +278,19 @@ auth_user_revoke(struct auth *a, struct span name, unsigned rights, struct span 
                        .bucket = bucket,
                        .prefix = prefix};
 
+    return run(&c, eb);
+}
+
+enum err
+auth_user_limit(struct auth *a, struct span name, const struct auth_limits *l,
+                struct errbuf *eb)
+{
+    struct change c = {.a = a, .kind = LIMIT, .name = name, .limits = *l};
+
+    if (l->requests > AUTH_REQUESTS_MAX || l->bytes > AUTH_BYTES_MAX ||
+        l->parts > AUTH_PARTS_MAX)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "at most %llu requests a second, %llu bytes a second, %u parts",
+                       AUTH_REQUESTS_MAX, AUTH_BYTES_MAX, AUTH_PARTS_MAX);
     return run(&c, eb);
 }

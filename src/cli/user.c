@@ -198,6 +198,18 @@ static const struct verb ls = {
 };
 
 static void
+print_limits(const json_t *l)
+{
+    static const char *const names[] = {"requests", "bytes", "parts"};
+    static const char *const units[] = {"requests/s", "bytes/s", "parts at once"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (json_object_get(l, names[i]) != NULL)
+            printf("    limit  %lld %s\n",
+                   (long long)json_integer_value(json_object_get(l, names[i])), units[i]);
+}
+
+static void
 print_user(const json_t *u)
 {
     size_t i;
@@ -214,6 +226,7 @@ print_user(const json_t *u)
                json_is_true(json_object_get(v, "temporary")) ? "  temporary" : "",
                expires != NULL ? "  ends " : "", expires != NULL ? expires : "");
     }
+    print_limits(json_object_get(u, "limits"));
     json_array_foreach(json_object_get(u, "grants"), i, v)
     {
         const char *bucket = json_string_value(json_object_get(v, "bucket"));
@@ -441,15 +454,100 @@ run_revoke(const struct args *a)
 }
 static const struct cli_verb cli_user_revoke = {&revoke, run_revoke};
 
+/* ---- set ---- */
+
+static const struct flag set_flags[] = {
+    {"requests-per-second", 0, "N", "answered with SlowDown beyond; none: no limit",
+     false},
+    {"bytes-per-second", 0, "SIZE", "of bodies, both ways, as 100MiB; none: no limit",
+     false},
+    {"parts", 0, "N", "of uploads at the same time; none: no limit", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const set_examples[] = {
+    "forebay user set ci --requests-per-second 500 --bytes-per-second 100MiB",
+    "forebay user set ci --parts none", NULL};
+static const struct verb set = {
+    .name = "user set",
+    .summary = "limit what a user may use at a time",
+    .arguments = "NAME",
+    .least = 1,
+    .most = 1,
+    .examples = set_examples,
+    .flags = set_flags,
+    .more =
+        "A second's worth may come at once. Of the whole node; what is not named stays "
+        "as it is.",
+};
+
+static enum err
+put_limit(struct session *s, struct json *j, const char *flag, const char *name,
+          bool *any)
+{
+    const char *text = args_value(s->args, flag);
+    uint64_t n = 0;
+
+    if (text == NULL)
+        return ERR_OK;
+    *any = true;
+    if (strcmp(text, "none") == 0) {
+        json_put_null(j, name);
+        return ERR_OK;
+    }
+    if ((strcmp(name, "bytes") == 0 ? num_size(span_of(text), &n, &s->eb)
+                                    : num_u64(span_of(text), &n)) != ERR_OK ||
+        n == 0)
+        return err_set(&s->eb, ERR_BAD_REQUEST,
+                       "--%s \"%s\": expected a number from 1 on, or none", flag, text);
+    json_u64(j, name, n);
+    return ERR_OK;
+}
+
+static enum exit_code
+set_limits(struct session *s)
+{
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct span answer;
+    struct buf doc;
+    struct json j;
+    bool any = false;
+    enum err rc;
+
+    buf_init(&doc, KIB(1));
+    json_begin(&j, &doc);
+    json_open_object(&j, NULL);
+    rc = put_limit(s, &j, "requests-per-second", "requests", &any);
+    if (rc == ERR_OK)
+        rc = put_limit(s, &j, "bytes-per-second", "bytes", &any);
+    if (rc == ERR_OK)
+        rc = put_limit(s, &j, "parts", "parts", &any);
+    json_end(&j);
+    if (rc == ERR_OK && !any)
+        rc = err_set(&s->eb, ERR_BAD_REQUEST,
+                     "user set wants a limit; see user set --help");
+    if (rc == ERR_OK)
+        rc = post(s, a, s->args->at[0], "limits", &doc, &answer);
+    return end(s, &a, &doc, rc);
+}
+
+static enum exit_code
+run_set(const struct args *a)
+{
+    return session_run(a, set_limits, NULL);
+}
+static const struct cli_verb cli_user_set = {&set, run_set};
+
 /* ---- the group ---- */
 
 static const struct cli_verb *const user_verbs[] = {
-    &cli_user_add,  &cli_user_ls,    &cli_user_rm,     &cli_user_rotate,
-    &cli_user_temp, &cli_user_grant, &cli_user_revoke, NULL,
+    &cli_user_add,    &cli_user_ls,   &cli_user_rm,
+    &cli_user_rotate, &cli_user_temp, &cli_user_grant,
+    &cli_user_revoke, &cli_user_set,  NULL,
 };
 static const struct verb user = {
     .name = "user",
-    .summary = "users of a server: add, ls, rm, rotate, temp, grant, revoke",
+    .summary = "users of a server: add, ls, rm, rotate, temp, grant, revoke, set",
     .arguments = "VERB",
 };
 const struct cli_group cli_user_group = {&user, user_verbs};

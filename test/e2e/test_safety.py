@@ -1,5 +1,6 @@
 """Safe to expose: TLS and its renewal, reload, users and their grants, what the audit log holds, and where secrets are not."""
 
+import http.client
 import json
 import os
 import pathlib
@@ -240,6 +241,46 @@ def test_users_and_grants(guarded):
     cli(guarded, "user", "rm", "alice", status=3)
     cli(guarded, "user", "add", "a/b", status=2)
     cli(guarded, "user", "grant", "bob", "reed", "s3://shards", status=2)
+
+
+def test_limits_of_a_user(guarded):
+    """Over a limit of his own a user is told SlowDown before the body; others are not; without the limit all is as before."""
+    admin = boto(guarded.endpoint, guarded.keys())
+    admin.create_bucket(Bucket="metered")
+    admin.put_object(Bucket="metered", Key="k", Body=b"x" * 5000)
+    mary = boto(guarded.endpoint, make_key(guarded, "user", "add", "mary", "-g", "all:s3://metered"))
+
+    def sign(client, operation, **more):
+        return client.generate_presigned_url(operation, Params={"Bucket": "metered", "Key": "k", **more}, ExpiresIn=3600)
+
+    def put(url, body=b"part"):
+        connection = http.client.HTTPConnection("127.0.0.1", guarded.port, timeout=PATIENCE)
+        connection.request("PUT", url.split(str(guarded.port), 1)[1], body)
+        return connection.getresponse().status
+
+    url = sign(mary, "get_object")
+    cli(guarded, "user", "set", "mary", "--bytes-per-second", "1")
+    guarded.wait_until(lambda: http_get(url)[0] == 503, PATIENCE, "refuse")  # the first 5,000 are paid for an hour
+    body = http_get(url)[1]
+    assert b"SlowDown" in body and b"mary" in body and b"bytes a second" in body
+    assert put(sign(mary, "put_object")) == 503 and http_get(sign(admin, "get_object"))[0] == 200
+    assert "limit  1 bytes/s" in cli(guarded, "user", "ls")
+    cli(guarded, "user", "set", "mary", "--bytes-per-second", "none", "--parts", "1")
+    assert http_get(url)[0] == 200
+
+    upload = mary.create_multipart_upload(Bucket="metered", Key="k")["UploadId"]
+    first, second = (sign(mary, "upload_part", UploadId=upload, PartNumber=n) for n in (1, 2))
+    held = socket.create_connection(("127.0.0.1", guarded.port), PATIENCE)
+    held.sendall(f"PUT {first.split(str(guarded.port), 1)[1]} HTTP/1.1\r\nHost: 127.0.0.1:{guarded.port}\r\nContent-Length: 9\r\n\r\nhalf".encode())
+    guarded.wait_until(lambda: put(second) == 503, PATIENCE, "refuse the second part")
+    assert http_get(url)[0] == 200  # which is no part
+    held.sendall(b"other")
+    assert b" 200 " in held.recv(4096)
+    held.close()
+    guarded.wait_until(lambda: put(second) == 200, PATIENCE, "take the second part")
+    cli(guarded, "user", "set", "mary", "--parts", "0", status=2)
+    cli(guarded, "user", "set", "mary", status=2)
+    cli(guarded, "user", "set", "nobody", "--parts", "1", status=3)
 
 
 def test_temporary_keys(guarded):

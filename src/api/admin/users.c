@@ -41,6 +41,19 @@ put_time(struct json *j, const char *name, int64_t ms)
 }
 
 static void
+put_limits(struct json *j, const struct auth_limits *l)
+{
+    json_open_object(j, "limits");
+    if (l->requests > 0)
+        json_u64(j, "requests", l->requests);
+    if (l->bytes > 0)
+        json_u64(j, "bytes", l->bytes);
+    if (l->parts > 0)
+        json_u64(j, "parts", l->parts);
+    json_end(j);
+}
+
+static void
 put_user(struct json *j, const struct auth_users *list, uint32_t index)
 {
     struct auth_shown u;
@@ -62,6 +75,7 @@ put_user(struct json *j, const struct auth_users *list, uint32_t index)
     }
     json_end(j);
     put_grants(j, u.grants, u.grant_count);
+    put_limits(j, &u.limits);
     json_end(j);
 }
 
@@ -267,7 +281,51 @@ change_grant(struct request *q, struct span name, const json_t *doc, bool give)
     return rc == ERR_OK ? answer_done(q) : refuse(q, rc, &eb);
 }
 
-/* /_/users/NAME/keys, /_/users/NAME/grants, /_/users/NAME/revoke */
+/* What is not named stays; null or 0: no limit. */
+static enum err
+read_limit(struct request *q, const json_t *doc, const char *name, uint64_t most,
+           uint64_t *value)
+{
+    const json_t *v = json_object_get(doc, name);
+
+    if (v == NULL)
+        return ERR_OK;
+    if (!json_is_null(v) && (!json_is_integer(v) || json_integer_value(v) < 0 ||
+                             (uint64_t)json_integer_value(v) > most))
+        return fault_set(&q->fault, S3_InvalidArgument,
+                         "\"%s\" is a number up to %llu; null or 0: no limit", name,
+                         (unsigned long long)most);
+    *value = json_is_null(v) ? 0 : (uint64_t)json_integer_value(v);
+    return ERR_OK;
+}
+
+static enum err
+change_limits(struct request *q, struct span name, const json_t *doc)
+{
+    struct auth *a = q->api->options.auth;
+    struct auth_limits l = {0};
+    struct errbuf eb = {{0}};
+    uint64_t parts;
+    enum err rc;
+
+    (void)auth_user_limits(a, name, &l); /* nobody: said below */
+    parts = l.parts;
+    rc = read_limit(q, doc, "requests", AUTH_REQUESTS_MAX, &l.requests);
+    if (rc == ERR_OK)
+        rc = read_limit(q, doc, "bytes", AUTH_BYTES_MAX, &l.bytes);
+    if (rc == ERR_OK)
+        rc = read_limit(q, doc, "parts", AUTH_PARTS_MAX, &parts);
+    if (rc != ERR_OK)
+        return rc;
+    l.parts = (uint32_t)parts;
+    rc = auth_user_limit(a, name, &l, &eb);
+    AUDIT_CHANGE(q, "user.limits", rc, L_SPAN("target", name),
+                 L_U64("requests", l.requests), L_U64("bytes", l.bytes),
+                 L_U64("parts", l.parts));
+    return rc == ERR_OK ? answer_done(q) : refuse(q, rc, &eb);
+}
+
+/* /_/users/NAME/keys, /_/users/NAME/grants, /_/users/NAME/revoke, /_/users/NAME/limits */
 enum err
 admin_user_change(struct request *q)
 {
@@ -281,12 +339,15 @@ admin_user_change(struct request *q)
         return fault_set(&q->fault, S3_NoSuchKey, "There is no such page under /_/");
     name = (struct span){rest.at, (size_t)(slash - rest.at)};
     what = span_from(rest, name.len + 1);
-    if (!span_is(what, "keys") && !span_is(what, "grants") && !span_is(what, "revoke"))
+    if (!span_is(what, "keys") && !span_is(what, "grants") && !span_is(what, "revoke") &&
+        !span_is(what, "limits"))
         return fault_set(&q->fault, S3_NoSuchKey, "There is no such page under /_/");
     rc = admin_read_object(q, BODY_MAX, &doc);
     if (rc == ERR_OK)
         rc = span_is(what, "keys") ? make_key(q, name, doc)
-                                   : change_grant(q, name, doc, span_is(what, "grants"));
+             : span_is(what, "limits")
+                 ? change_limits(q, name, doc)
+                 : change_grant(q, name, doc, span_is(what, "grants"));
     json_decref(doc);
     return rc;
 }
