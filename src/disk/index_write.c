@@ -28,9 +28,18 @@ struct path {
     unsigned count;
 };
 
+/* A table that was empty when the batch began takes keys in ascending order without a search: what is behind all that it
+ * has is not there yet, and goes to the end of its last page. */
+struct append {
+    bool on;
+    unsigned char last[KEY_CODED_MAX]; /* no key of the table is larger */
+    size_t len;
+};
+
 struct writer {
     struct index *x;
     const struct batch *batch;
+    struct append append; /* of the objects */
     /* Owned, and freed outside the guard. */
     struct run_walk walk;
     struct path *path;
@@ -223,6 +232,37 @@ write_usage(struct writer *w)
     return 0;
 }
 
+/* ---- a table that fills from empty ---- */
+
+static int
+append_begin(struct writer *w)
+{
+    MDB_stat stat;
+    int rc = mdb_stat(w->txn, w->x->dbi[TABLE_OBJECTS], &stat);
+
+    w->append.on = rc == 0 && stat.ms_entries == 0;
+    return rc;
+}
+
+static bool
+append_fits(const struct writer *w, MDB_dbi dbi, const struct step *s)
+{
+    const struct append *a = &w->append;
+
+    return a->on && dbi == w->x->dbi[TABLE_OBJECTS] &&
+           span_cmp((struct span){(const char *)s->coded, s->len},
+                    (struct span){(const char *)a->last, a->len}) > 0;
+}
+
+static int
+append_put(struct writer *w, MDB_dbi dbi, const struct step *s, MDB_val *key,
+           MDB_val *value)
+{
+    memcpy(w->append.last, s->coded, s->len);
+    w->append.len = s->len;
+    return mdb_put(w->txn, dbi, key, value, MDB_APPEND);
+}
+
 /* ---- keys in layers ---- */
 
 static int
@@ -262,6 +302,8 @@ load_step(struct writer *w, MDB_dbi dbi, uint32_t space, struct span part, struc
 
     *s = (struct step){.space = space};
     s->len = key_code(space, part, s->coded);
+    if (append_fits(w, dbi, s))
+        return 0;
     key = (MDB_val){s->len, s->coded};
     rc = mdb_get(w->txn, dbi, &key, &value);
     if (rc == MDB_NOTFOUND)
@@ -289,7 +331,8 @@ store_step(struct writer *w, MDB_dbi dbi, const struct step *s)
     if (s->row_len == 0 && s->layer == 0)
         return s->exists ? mdb_del(w->txn, dbi, &key, NULL) : 0;
     value = (MDB_val){index_cell_encode(&key, &cell, bytes), bytes};
-    return mdb_put(w->txn, dbi, &key, &value, 0);
+    return append_fits(w, dbi, s) ? append_put(w, dbi, s, &key, &value)
+                                  : mdb_put(w->txn, dbi, &key, &value, 0);
 }
 
 /* Goes down to the last layer; makes layers that are missing. MDB_NOTFOUND: not there and not made. */
@@ -587,7 +630,9 @@ apply_guarded(void *arg)
     w->rc = mdb_txn_begin(w->x->env, NULL, 0, &w->txn);
     if (w->rc != 0)
         return;
-    w->rc = apply_entries(w);
+    w->rc = append_begin(w);
+    if (w->rc == 0)
+        w->rc = apply_entries(w);
     if (w->rc == 0)
         w->rc = sweep_done(w);
     if (w->rc == 0)
