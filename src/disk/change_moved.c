@@ -26,12 +26,36 @@ end_of_upload(struct changes *c, const struct member *m, const struct row *row,
     return ERR_OK;
 }
 
+/* Only what is the key's row moves. So what a replay has met before, under a higher version, ended nothing: a doubt, whose
+ * object it is that moved behind it, or what became of one that was cleared. The row takes that version, so that it stands
+ * above it wherever the two meet; the one that it was born with says that it is the same. */
+static enum err
+above_doubt(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
+{
+    struct row now;
+    enum err rc = changes_current(c, m->bucket, m->key, &now, eb);
+
+    if (rc == ERR_NOT_FOUND || (rc == ERR_OK && c->class != DISK_CACHED))
+        return ERR_OK;
+    if (rc == ERR_OK && !row_is_object(&now) &&
+        (now.flags & (ROW_CACHED | ROW_KEPT | ROW_MARKER)) == ROW_CACHED &&
+        version_cmp(&now.version, &row->version) > 0) {
+        row->born = row_born(row);
+        row->version = now.version;
+        row->flags |= now.flags & ROW_DOUBT;
+    }
+    return rc;
+}
+
 /* Nothing of this version is known: the record makes it. */
 static enum err
 make_row(struct changes *c, const struct member *m, struct row *row,
          const struct manifest *parts, struct errbuf *eb)
 {
-    enum err rc = changes_put(c, m, row, eb);
+    enum err rc = above_doubt(c, m, row, eb);
+
+    if (rc == ERR_OK)
+        rc = changes_put(c, m, row, eb);
 
     if (rc == ERR_OK && (row->flags & ROW_PARTS) != 0)
         rc = changes_take_parts(c, m, row, parts, eb);

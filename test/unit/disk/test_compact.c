@@ -289,6 +289,80 @@ test_what_lives_is_as_it_was(void)
     world_run(everything, NULL);
 }
 
+/* ---- objects that moved behind a doubt about them ---- */
+
+static void
+look_at_doubts(struct disk *d)
+{
+    struct disk_key doubt = world_key(7, "doubt"), cleared = world_key(7, "cleared");
+    struct row row;
+    struct errbuf eb = {0};
+
+    CHECK(disk_lookup(d, &doubt, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) != 0);
+    CHECK(row_has_object(&row) && row.size == SMALL);
+    CHECK(disk_lookup(d, &cleared, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) == 0);
+    CHECK(world_get(d, "cleared", data + 1, SMALL, 0, SMALL) == ERR_OK);
+}
+
+/* Each version but the last is dead. */
+static void
+put_versions(struct disk *d, const char *key)
+{
+    struct row row;
+
+    for (unsigned n = 0; n < OBJECTS; n++)
+        CHECK(world_put_class(d, DISK_CACHED, key, data, SMALL, true, NULL, &row) ==
+              ERR_OK);
+}
+
+static void
+doubts(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_key doubt = world_key(7, "doubt"), cleared = world_key(7, "cleared");
+    struct row before, row;
+    struct errbuf eb = {0};
+
+    (void)arg;
+    CHECK(world_put_class(d, DISK_CACHED, "doubt", data, SMALL, true, NULL, &before) ==
+          ERR_OK);
+    CHECK(world_put_class(d, DISK_CACHED, "cleared", data + 1, SMALL, true, NULL, &row) ==
+          ERR_OK);
+    put_versions(d, "filler");
+    CHECK(disk_doubt(d, &doubt, &eb) == ERR_OK);
+    CHECK(disk_doubt(d, &cleared, &eb) == ERR_OK);
+    CHECK(disk_doubt_clear(d, &cleared, &eb) == ERR_OK);
+    compact(d);
+    look_at_doubts(d);
+    CHECK(disk_lookup(d, &doubt, &row, &eb) == ERR_OK && row.segment != before.segment);
+    disk_close(&d);
+    check_is_sound();
+    lose_index();
+    d = open_disk();
+    look_at_doubts(d);
+    /* Whoever has asked the remote: it stays, or is another one now. */
+    CHECK(disk_doubt_clear(d, &doubt, &eb) == ERR_OK);
+    CHECK(world_get(d, "doubt", data, SMALL, 0, SMALL) == ERR_OK);
+    CHECK(world_put_class(d, DISK_CACHED, "cleared", data + 2, SMALL, true, NULL, &row) ==
+          ERR_OK);
+    put_versions(d, "filler");
+    compact(d); /* moved once more */
+    disk_close(&d);
+    check_is_sound();
+    lose_index();
+    d = open_disk();
+    CHECK(world_get(d, "doubt", data, SMALL, 0, SMALL) == ERR_OK);
+    CHECK(world_get(d, "cleared", data + 2, SMALL, 0, SMALL) == ERR_OK);
+    disk_close(&d);
+    check_is_sound();
+}
+
+static void
+test_objects_in_doubt_are_known_after_a_rebuild(void)
+{
+    world_run(doubts, NULL);
+}
+
 /* ---- readers under way ---- */
 
 static void
@@ -708,6 +782,7 @@ main(int argc, char **argv)
     data = malloc(3 * LARGE);
     world_fill(data, 3 * LARGE, 4);
     RUN(test_what_lives_is_as_it_was);
+    RUN(test_objects_in_doubt_are_known_after_a_rebuild);
     RUN(test_readers_end_as_they_began);
     RUN(test_a_stale_manifest_is_made_anew);
     RUN(test_damage_is_not_moved);
