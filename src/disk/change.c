@@ -294,8 +294,12 @@ changes_put(struct changes *c, const struct member *m, struct row *row, struct e
 static enum err
 apply_put(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
 {
-    enum err rc = member_row(m, c->class, row, eb);
+    enum err rc = ERR_OK;
 
+    if (m->row != NULL)
+        *row = *m->row;
+    else
+        rc = member_row(m, c->class, row, eb);
     return rc == ERR_OK ? changes_put(c, m, row, eb) : rc;
 }
 

@@ -258,6 +258,7 @@ check_log(struct check *k, enum disk_class class, uint64_t up_to, struct errbuf 
         case SCAN_NEWER:
             rc = err_set(eb, ERR_NOT_BUILT, "%s", why.text);
             break;
+        case SCAN_MORE: /* never of log_scan_next() */
         case SCAN_ERROR:
             rc = err_set(eb, ERR_IO, "%s", why.text);
             break;

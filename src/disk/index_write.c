@@ -34,6 +34,8 @@ struct append {
     bool on;
     unsigned char last[KEY_CODED_MAX]; /* no key of the table is larger */
     size_t len;
+    MDB_cursor *
+        cursor; /* at the table's end; NULL once somebody else has written. Ends with the transaction */
 };
 
 struct writer {
@@ -258,9 +260,21 @@ static int
 append_put(struct writer *w, MDB_dbi dbi, const struct step *s, MDB_val *key,
            MDB_val *value)
 {
-    memcpy(w->append.last, s->coded, s->len);
-    w->append.len = s->len;
-    return mdb_put(w->txn, dbi, key, value, MDB_APPEND);
+    struct append *a = &w->append;
+    int rc = a->cursor != NULL ? 0 : mdb_cursor_open(w->txn, dbi, &a->cursor);
+
+    memcpy(a->last, s->coded, s->len);
+    a->len = s->len;
+    return rc == 0 ? mdb_cursor_put(a->cursor, key, value, MDB_APPEND) : rc;
+}
+
+/* What is written without the cursor may move the end of the table, which it takes for known. */
+static void
+append_pause(struct writer *w)
+{
+    if (w->append.cursor != NULL)
+        mdb_cursor_close(w->append.cursor);
+    w->append.cursor = NULL;
 }
 
 /* ---- keys in layers ---- */
@@ -328,11 +342,14 @@ store_step(struct writer *w, MDB_dbi dbi, const struct step *s)
     struct index_cell cell = {.row = {(const char *)s->row, s->row_len},
                               .layer = s->layer};
 
-    if (s->row_len == 0 && s->layer == 0)
-        return s->exists ? mdb_del(w->txn, dbi, &key, NULL) : 0;
+    if (s->row_len == 0 && s->layer == 0 && !s->exists)
+        return 0;
     value = (MDB_val){index_cell_encode(&key, &cell, bytes), bytes};
-    return append_fits(w, dbi, s) ? append_put(w, dbi, s, &key, &value)
-                                  : mdb_put(w->txn, dbi, &key, &value, 0);
+    if (append_fits(w, dbi, s))
+        return append_put(w, dbi, s, &key, &value);
+    append_pause(w);
+    return s->row_len == 0 && s->layer == 0 ? mdb_del(w->txn, dbi, &key, NULL)
+                                            : mdb_put(w->txn, dbi, &key, &value, 0);
 }
 
 /* Goes down to the last layer; makes layers that are missing. MDB_NOTFOUND: not there and not made. */
@@ -426,8 +443,8 @@ change_object(struct writer *w, const struct entry *e, struct step *s, bool gone
     struct row before, after;
     bool had = s->row_len > 0;
 
-    if (row_decode(&home, e->value, &after) != ERR_OK)
-        return MDB_CORRUPTED; /* our own memory */
+    if (row_decode_own(e->value, &after) != ERR_OK)
+        return MDB_CORRUPTED;
     if (had && row_decode(&home, old, &before) != ERR_OK) {
         index_set_bad(
             w->x); /* what comes from the log is right, and heals this row at least */

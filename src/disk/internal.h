@@ -174,6 +174,8 @@ struct disk {
             log_damaged; /* changes of the native log are lost: bodies without a record are kept */
         uint64_t replayed, to_replay; /* bytes of logs */
         struct known *known; /* owned; NULL but while an empty index takes the logs */
+        struct scan_ahead
+            *scan_ahead; /* owned; NULL but while a replay has several logs */
         uint64_t replay_told_ns;
         bool
             log_lost; /* as log_damaged, but for a rebuild that only keeps what there is */

@@ -1,11 +1,12 @@
 #include "disk/replay.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
 #include "disk/change.h"
-#include "disk/scan.h"
+#include "disk/scan_ahead.h"
 #include "disk/segment.h"
 
 #define REPLAY_TELL_NS 10000000000u /* a long replay is said in the log */
@@ -128,16 +129,28 @@ salvage(struct disk *d, struct changes *c, struct segment *s, struct log_scan *s
     return rc;
 }
 
+/* How far behind a missing group another one is looked for: where it stands, the missing one was acknowledged. */
+static uint64_t
+look_behind(const struct disk *d, enum disk_class class)
+{
+    if (class != DISK_NATIVE)
+        return 0;
+    return d->o.rebuild ? UINT64_MAX : GROUP_MAX;
+}
+
 /* The next group, behind damage if there is some. */
 static enum scanned
 next_group(struct disk *d, struct changes *c, struct segment *s, struct log_scan *scan,
            struct errbuf *eb)
 {
-    enum scanned got = log_scan_next(scan, eb);
+    enum scanned got = scan_ahead_take(d->home.scan_ahead, scan, eb);
+    uint64_t far = look_behind(d, c->class);
     struct log_behind behind;
 
-    if (got != SCAN_END || c->class != DISK_NATIVE ||
-        !log_scan_behind(scan, d->o.rebuild ? UINT64_MAX : GROUP_MAX, &behind))
+    if (got != SCAN_MORE)
+        return got;
+    got = log_scan_next(scan, eb);
+    if (got != SCAN_END || far == 0 || !log_scan_behind(scan, far, &behind))
         return got;
     if (salvage(d, c, s, scan, behind.offset, behind.group, eb) != ERR_OK)
         return SCAN_ERROR;
@@ -222,6 +235,16 @@ is_last_log(struct disk *d, enum disk_class class, const struct segment *s)
     return true;
 }
 
+static struct scan_source
+source_of(const struct disk *d, const struct segment *s)
+{
+    return (struct scan_source){.file = s->file,
+                                .segment = s->id,
+                                .generation = s->generation,
+                                .size = s->home.size,
+                                .cluster_sum = d->cluster_sum};
+}
+
 /* One segment, from `offset` on. *next is where the log goes on, borrowed from the table, or NULL. */
 static enum err
 replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t offset,
@@ -229,11 +252,7 @@ replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t of
                struct errbuf *eb)
 {
     struct log *log = &d->home.log[c->class];
-    struct scan_source source = {.file = s->file,
-                                 .segment = s->id,
-                                 .generation = s->generation,
-                                 .size = s->home.size,
-                                 .cluster_sum = d->cluster_sum};
+    struct scan_source source = source_of(d, s);
     struct log_scan scan;
     enum scanned got = SCAN_GROUP;
     uint64_t again = offset; /* what stands from here on was not written again */
@@ -300,6 +319,47 @@ next_log(struct disk *d, enum disk_class class, struct segment *s)
     return next;
 }
 
+static int
+compare_logs(const void *a, const void *b)
+{
+    const struct scan_ahead_log *x = a, *y = b;
+
+    return (x->group > y->group) - (x->group < y->group);
+}
+
+/* The logs behind `first`, in the order in which they are most likely replayed, are read while it is. A single one is read
+ * ahead by its own scan. Segments stay while the disk opens: nothing removes one before replay is over. */
+static void
+begin_ahead(struct disk *d, enum disk_class class, const struct segment *first,
+            uint64_t offset)
+{
+    struct scan_ahead_log *logs = NULL;
+    uint32_t count = 0, room = 0;
+
+    LIST_EACH(&d->home.segments_of[class], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (s->kind != SEGMENT_LOG ||
+            (s != first && s->first_group <= first->first_group))
+            continue;
+        if (count == room) {
+            room = room == 0 ? 64 : 2 * room;
+            logs = xrealloc(logs, room * sizeof *logs);
+        }
+        logs[count++] = (struct scan_ahead_log){
+            .source = source_of(d, s),
+            .offset = s == first ? offset : DISK_ALIGN,
+            .group = s == first ? d->home.log[class].next_group : s->first_group};
+    }
+    if (count < 2) {
+        free(logs);
+        return;
+    }
+    qsort(logs, count, sizeof *logs, compare_logs);
+    d->home.scan_ahead = scan_ahead_begin(logs, count, class, look_behind(d, class));
+}
+
 enum err
 replay_class(struct disk *d, enum disk_class class, const struct log_position *from,
              struct errbuf *eb)
@@ -323,6 +383,8 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
             log->next_group = s->first_group;
         }
     }
+    if (s != NULL)
+        begin_ahead(d, class, s, offset);
     while (s != NULL) {
         rc = replay_segment(d, c, s, offset, &epoch, &beside, &next, eb);
         if (rc != ERR_OK || next == NULL)
@@ -331,6 +393,7 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
         s = segment_ref(next);
         offset = DISK_ALIGN;
     }
+    scan_ahead_end(&d->home.scan_ahead);
     ended = beside_end(&beside, rc == ERR_OK ? eb : NULL);
     if (rc == ERR_OK)
         rc = ended;

@@ -31,19 +31,26 @@ put_number(unsigned char *out, uint64_t value)
 static uint64_t
 take_number(struct cursor *c, uint64_t max)
 {
+    const unsigned char *at = c->at;
     uint64_t value = 0;
+    unsigned shift = 0, byte;
 
-    for (unsigned shift = 0;; shift += 7) {
-        unsigned byte = (unsigned)take_be(c, 1);
-
-        if (c->bad || (shift == 63 && byte > 1) || (shift > 0 && byte == 0)) {
-            c->bad = true; /* too short, too large, or not the shortest form */
+    if (c->bad)
+        return 0;
+    do {
+        if (at == c->end || shift > 63) {
+            c->bad = true;
+            return 0;
+        }
+        byte = *at++;
+        if ((shift == 63 && byte > 1) || (shift > 0 && byte == 0)) {
+            c->bad = true; /* too large, or not the shortest form */
             return 0;
         }
         value |= (uint64_t)(byte & 0x7F) << shift;
-        if ((byte & 0x80) == 0)
-            break;
-    }
+        shift += 7;
+    } while ((byte & 0x80) != 0);
+    c->at = at;
     if (value > max)
         c->bad = true;
     return c->bad ? 0 : value;
@@ -116,21 +123,30 @@ seal(const struct row_home *home, unsigned char *out, const unsigned char *end)
     return len + 4;
 }
 
-/* What lies between format byte and sum; `bad` when the sum is wrong or the format is not ours. */
+/* What lies between format byte and sum; `bad` when the format is not ours. */
 static struct cursor
-unseal(const struct row_home *home, struct span value)
+open_value(struct span value)
 {
     struct cursor c = {.bad = true};
-    struct cursor tail;
 
     if (value.len < 5 || value.len > VALUE_CODED_MAX)
-        return c;
-    tail = cursor_of(value.at + value.len - 4, 4);
-    if ((uint32_t)take_be(&tail, 4) != sum_of(home, value.at, value.len - 4))
         return c;
     c = cursor_of(value.at, value.len - 4);
     if (take_be(&c, 1) != ROW_FORMAT)
         c.bad = true;
+    return c;
+}
+
+/* The same; `bad` when the sum is wrong, too. */
+static struct cursor
+unseal(const struct row_home *home, struct span value)
+{
+    struct cursor c = open_value(value), tail;
+
+    if (c.bad)
+        return c;
+    tail = cursor_of(value.at + value.len - 4, 4);
+    c.bad = (uint32_t)take_be(&tail, 4) != sum_of(home, value.at, value.len - 4);
     return c;
 }
 
@@ -239,6 +255,15 @@ enum err
 row_decode(const struct row_home *home, struct span value, struct row *out)
 {
     struct cursor c = unseal(home, value);
+
+    take_row(&c, out);
+    return ended(&c);
+}
+
+enum err
+row_decode_own(struct span value, struct row *out)
+{
+    struct cursor c = open_value(value);
 
     take_row(&c, out);
     return ended(&c);

@@ -67,6 +67,8 @@ size_t prepared_row_encode(const struct row_home *home, const struct prepared_ro
 /* ERR_CORRUPT: wrong sum, unknown format, not the shortest form. */
 enum err row_decode(const struct row_home *home, struct span value,
                     struct row *out) MUST_CHECK;
+/* Of bytes that this process has encoded and kept in its memory: the sum is not taken again. */
+enum err row_decode_own(struct span value, struct row *out) MUST_CHECK;
 enum err upload_row_decode(const struct row_home *home, struct span value,
                            struct upload_row *out) MUST_CHECK;
 enum err part_row_decode(const struct row_home *home, struct span value,

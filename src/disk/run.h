@@ -64,6 +64,8 @@ const struct run_segment *run_segments(const struct run *r, uint32_t *count);
 struct run_walk {
     struct run_place *heap; /* owned */
     uint32_t count;
+    size_t
+        skip; /* bytes that all its keys begin with; SIZE_MAX: they are of several tables */
 };
 /* From the first key >= (table, bucket, from); runs oldest first. They outlive the walk. */
 void run_walk_begin(struct run_walk *w, const struct run *const *runs, uint32_t count,

@@ -13,8 +13,8 @@ log_scan_begin(struct log_scan *s, const struct scan_source *source, uint64_t of
                uint64_t group, uint64_t epoch)
 {
     *s = (struct log_scan){
-        .source = *source, .offset = offset, .group = group, .epoch = epoch};
-    s->members = xcalloc(GROUP_MEMBERS, sizeof *s->members);
+        .source = *source, .offset = offset, .group = group, .epoch = epoch, .wide = 1};
+    s->members = s->own = xcalloc(GROUP_MEMBERS, sizeof *s->own);
 }
 
 /* ---- the window ---- */
@@ -24,17 +24,46 @@ log_scan_begin(struct log_scan *s, const struct scan_source *source, uint64_t of
 #define SCAN_PIECE (IOBUF_MAX / 2)
 static_assert(GROUP_MAX <= SCAN_PIECE, "what is left of a group fits before a piece");
 
+void
+scan_spare_keep(struct scan_spare *s, struct iobuf **bp)
+{
+    struct iobuf *b = *bp;
+
+    *bp = NULL;
+    if (b != NULL && s != NULL && s->count < ARRAY_LEN(s->at) &&
+        __atomic_load_n(&b->refs, __ATOMIC_ACQUIRE) == 1)
+        s->at[s->count++] = b;
+    else
+        iobuf_drop(&b);
+}
+
+void
+scan_spare_free(struct scan_spare *s)
+{
+    while (s->count > 0)
+        iobuf_drop(&s->at[--s->count]);
+}
+
 static enum err
-read_piece(struct rt_file *f, uint64_t from, struct iobuf **b, uint32_t *have,
+take_buffer(struct log_scan *s, struct iobuf **b)
+{
+    if (s->spare == NULL || s->spare->count == 0)
+        return iobuf_get(IOBUF_MAX, b);
+    *b = s->spare->at[--s->spare->count];
+    return ERR_OK;
+}
+
+static enum err
+read_piece(struct log_scan *s, uint64_t from, struct iobuf **b, uint32_t *have,
            struct errbuf *eb)
 {
-    enum err rc = iobuf_get(IOBUF_MAX, b);
+    enum err rc = take_buffer(s, b);
 
     *have = 0;
     if (rc != ERR_OK)
         return err_set(eb, rc, "no buffer to read a log");
-    rc = rt_read(f, from, *b, SCAN_PIECE, SCAN_PIECE, RT_BACKGROUND, DEADLINE_NEVER, have,
-                 eb);
+    rc = rt_read(s->source.file, from, *b, SCAN_PIECE, SCAN_PIECE, RT_BACKGROUND,
+                 DEADLINE_NEVER, have, eb);
     if (rc != ERR_OK)
         iobuf_drop(b);
     return rc;
@@ -43,35 +72,56 @@ read_piece(struct rt_file *f, uint64_t from, struct iobuf **b, uint32_t *have,
 static void
 read_ahead(void *arg)
 {
-    struct log_scan *s = arg;
+    struct scan_piece *p = arg;
 
-    s->ahead.rc =
-        read_piece(s->source.file, s->ahead.from, &s->ahead.buf, &s->ahead.have, NULL);
+    p->rc = read_piece(p->scan, p->from, &p->buf, &p->have, NULL);
 }
 
 static void
 stop_ahead(struct log_scan *s)
 {
-    if (!s->ahead.busy)
-        return;
-    rt_group_cancel(&s->ahead.group);
-    rt_group_join(&s->ahead.group);
-    iobuf_drop(&s->ahead.buf);
-    s->ahead.busy = false;
+    for (unsigned i = 0; i < SCAN_AHEAD; i++) {
+        struct scan_piece *p = &s->ahead[i];
+
+        if (!p->busy)
+            continue;
+        rt_group_cancel(&p->group);
+        rt_group_join(&p->group);
+        iobuf_drop(&p->buf);
+        p->busy = false;
+    }
 }
 
-/* Another fiber reads on while this one works. Without one it is only slower. */
+static struct scan_piece *
+piece_at(struct log_scan *s, uint64_t from)
+{
+    for (unsigned i = 0; i < SCAN_AHEAD; i++) {
+        if (s->ahead[i].busy && s->ahead[i].from == from)
+            return &s->ahead[i];
+    }
+    return NULL;
+}
+
+/* Other fibers read on while this one works. Without them it is only slower. */
 static void
 start_ahead(struct log_scan *s, uint64_t from)
 {
-    if (from >= s->source.size)
-        return;
-    s->ahead.from = from;
-    s->ahead.buf = NULL;
-    rt_group_begin(&s->ahead.group);
-    s->ahead.busy = rt_group_start(&s->ahead.group, read_ahead, s) == ERR_OK;
-    if (!s->ahead.busy)
-        rt_group_join(&s->ahead.group);
+    for (unsigned n = 0; n < s->wide && from < s->source.size; n++, from += SCAN_PIECE) {
+        unsigned i = 0;
+
+        if (piece_at(s, from) != NULL)
+            continue;
+        while (i < SCAN_AHEAD && s->ahead[i].busy)
+            i++;
+        if (i == SCAN_AHEAD)
+            return;
+        s->ahead[i] = (struct scan_piece){.scan = s, .from = from};
+        rt_group_begin(&s->ahead[i].group);
+        s->ahead[i].busy =
+            rt_group_start(&s->ahead[i].group, read_ahead, &s->ahead[i]) == ERR_OK;
+        if (!s->ahead[i].busy)
+            rt_group_join(&s->ahead[i].group);
+    }
 }
 
 /* The piece at `from`: what was read ahead, when it is this one. */
@@ -79,17 +129,19 @@ static enum err
 next_piece(struct log_scan *s, uint64_t from, struct iobuf **b, uint32_t *have,
            struct errbuf *eb)
 {
-    if (s->ahead.busy && s->ahead.from == from) {
-        rt_group_join(&s->ahead.group);
-        s->ahead.busy = false;
-        *b = s->ahead.buf;
-        *have = s->ahead.have;
-        s->ahead.buf = NULL;
-        if (s->ahead.rc == ERR_OK)
+    struct scan_piece *p = piece_at(s, from);
+
+    if (p != NULL) {
+        rt_group_join(&p->group);
+        p->busy = false;
+        *b = p->buf;
+        *have = p->have;
+        p->buf = NULL;
+        if (p->rc == ERR_OK)
             return ERR_OK;
     }
     stop_ahead(s);
-    return read_piece(s->source.file, from, b, have, eb);
+    return read_piece(s, from, b, have, eb);
 }
 
 static const char *
@@ -117,7 +169,7 @@ move_window(struct log_scan *s, uint64_t begin, struct errbuf *eb)
     }
     if (kept > 0)
         memcpy(b->at + SCAN_PIECE - kept, at_offset(s, begin), kept);
-    iobuf_drop(&s->window);
+    scan_spare_keep(s->spare, &s->window);
     s->window = b;
     s->window_from = SCAN_PIECE - kept;
     s->window_at = begin;
@@ -155,6 +207,8 @@ look(struct log_scan *s, uint64_t offset, uint64_t len, struct span *out,
     uint64_t end;
 
     assert(len <= SCAN_PIECE);
+    if (s->within && !is_inside(s, offset, len))
+        return ERR_BUSY;
     if (!is_inside(s, offset, len))
         rc = move_window(s, keep_from(s, offset), eb);
     if (rc == ERR_OK && !is_inside(s, offset, len))
@@ -173,10 +227,10 @@ void
 log_scan_end(struct log_scan *s)
 {
     stop_ahead(s);
-    iobuf_drop(&s->window);
+    scan_spare_keep(s->spare, &s->window);
     s->window_len = 0;
-    free(s->members);
-    s->members = NULL;
+    free(s->own);
+    s->members = s->own = NULL;
 }
 
 /* ---- one member ---- */
@@ -329,8 +383,8 @@ scan_payloads(struct log_scan *s, uint64_t end, uint64_t moves, struct errbuf *e
     return SCAN_GROUP;
 }
 
-enum scanned
-log_scan_next(struct log_scan *s, struct errbuf *eb)
+static enum scanned
+next_group(struct log_scan *s, struct errbuf *eb)
 {
     uint64_t end = 0, moves;
     enum scanned got = scan_heads(s, &end, &moves, eb);
@@ -343,6 +397,32 @@ log_scan_next(struct log_scan *s, struct errbuf *eb)
     s->group = s->members[0].group + 1;
     s->epoch = s->members[0].epoch;
     return SCAN_GROUP;
+}
+
+enum scanned
+log_scan_next(struct log_scan *s, struct errbuf *eb)
+{
+    s->members = s->own;
+    return next_group(s, eb);
+}
+
+enum err
+log_scan_fill(struct log_scan *s, struct errbuf *eb)
+{
+    return move_window(s, align_down(s->offset, DISK_ALIGN), eb);
+}
+
+enum scanned
+log_scan_within(struct log_scan *s, struct member *into)
+{
+    enum scanned got;
+
+    s->members = into;
+    s->within = true;
+    got = next_group(s, NULL);
+    s->within = false;
+    s->members = s->own;
+    return got == SCAN_ERROR ? SCAN_MORE : got; /* nothing was read: it is the window */
 }
 
 /* ---- behind damage ---- */
@@ -362,6 +442,7 @@ log_scan_behind(struct log_scan *s, uint64_t far, struct log_behind *out)
                                                                     : s->source.size;
     bool found = false;
 
+    s->members = s->own;
     for (uint64_t at = from + DISK_ALIGN; !found && at < end; at += DISK_ALIGN) {
         struct member *m = &s->members[0];
 
@@ -408,7 +489,7 @@ enum err
 log_scan_salvage(struct log_scan *s, uint64_t to, uint64_t below, log_salvage_fn *fn,
                  void *arg, bool *whole, struct errbuf *eb)
 {
-    struct member *m = &s->members[0];
+    struct member *m = &s->own[0];
     uint64_t at = s->offset, group = s->group, epoch = s->epoch;
     enum err rc = ERR_OK;
 

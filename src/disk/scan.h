@@ -17,31 +17,47 @@ enum scanned {
     SCAN_END,   /* no group stands here: the log ends, if nothing says otherwise */
     SCAN_NEWER, /* one of a version that this program does not know */
     SCAN_ERROR, /* the disk can't be read, or memory is out */
+    SCAN_MORE,  /* the window does not reach: of log_scan_within() only */
 };
 
+/* Buffers that were read into and are free again: fresh ones cost a page fault for each 4 KiB. */
+struct scan_spare {
+    struct iobuf *at[4]; /* owned */
+    uint32_t count;
+};
+void scan_spare_keep(struct scan_spare *s,
+                     struct iobuf **bp); /* or drops it. NULL is fine */
+void scan_spare_free(struct scan_spare *s);
+
+#define SCAN_AHEAD 2
 struct log_scan {
     struct scan_source source;
-    uint64_t offset; /* of the next group */
-    uint64_t group;  /* number of the next group; 0: any */
-    uint64_t epoch;  /* of the last one: it never decreases */
+    struct scan_spare *spare; /* borrowed; NULL: none are kept */
+    uint64_t offset;          /* of the next group */
+    uint64_t group;           /* number of the next group; 0: any */
+    uint64_t epoch;           /* of the last one: it never decreases */
 
     /* The group found: good until the next call. */
-    struct member *members; /* owned; GROUP_MEMBERS */
+    struct member *members; /* borrowed: `own`, or what another gave */
     uint32_t count;
+    struct member *own; /* owned; GROUP_MEMBERS */
+    bool within;        /* the window stays as it is */
 
     /* What is in memory of the file; a sequential reader's next piece is on its way meanwhile. */
     struct iobuf *window; /* owned */
     uint64_t window_at, window_len;
     uint32_t window_from; /* of the window in its buffer */
     uint64_t moves; /* counts changes of the window: spans from before are no good */
-    struct {
+    unsigned wide;  /* so many pieces are on their way: 1 or SCAN_AHEAD */
+    struct scan_piece {
+        struct log_scan *scan; /* borrowed */
         struct rt_group group;
         struct iobuf *buf; /* owned */
         uint64_t from;
         uint32_t have;
         enum err rc;
         bool busy; /* begun, not taken */
-    } ahead;
+    } ahead[SCAN_AHEAD];
 };
 void log_scan_begin(struct log_scan *s, const struct scan_source *source, uint64_t offset,
                     uint64_t group, uint64_t epoch);
@@ -49,6 +65,11 @@ void log_scan_end(struct log_scan *s); /* twice is fine */
 /* On SCAN_GROUP members[0, count) are the group, payloads in `body`, and offset, group, epoch are those of the next.
  * On SCAN_END the sentence says what stands there instead (a block of zeros: empty). */
 enum scanned log_scan_next(struct log_scan *s, struct errbuf *eb);
+/* The same in two steps, for who parses on another thread. The window is made to begin with the next group; may switch. */
+enum err log_scan_fill(struct log_scan *s, struct errbuf *eb) MUST_CHECK;
+/* The next group from the window alone, its members to `into` (GROUP_MEMBERS): SCAN_GROUP, SCAN_MORE, or what else stands
+ * there. Does not switch: any thread, while nobody else uses the scan. */
+enum scanned log_scan_within(struct log_scan *s, struct member *into);
 
 /* After SCAN_END, in a log whose groups are synced one by one (native): does a later group stand behind, whole, so that
  * what stands here was acknowledged and is damaged? Looks `far` bytes ahead. False: none, the scan is as it was, and

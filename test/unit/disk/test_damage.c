@@ -249,6 +249,72 @@ test_damage_in_the_middle_of_the_log(void)
     world_run(damaged_log, NULL);
 }
 
+/* The same over several logs, which are read ahead of the replay: in each of the first two a header and a payload are
+ * damaged. What stands behind in the same log, and in the logs behind it, is there, in its order. */
+#define MANY 700
+static void
+damaged_logs(void *arg)
+{
+    struct disk_options o = world_options();
+    struct errbuf eb = {0};
+    static struct row rows[MANY];
+    char key[16], command[400], *data = malloc(SMALL);
+    struct disk *d = NULL;
+    unsigned flipped = 0;
+
+    (void)arg;
+    o.segment_bytes = 1u << 20;
+    world_fill(data, SMALL, 3);
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(key, sizeof key, "key-%d", i);
+        CHECK(world_put(d, key, data + i, 2000, &rows[i]) == ERR_OK);
+        CHECK(world_put(d, "again", data + i, 100, &rows[i]) == ERR_OK);
+    }
+    for (int i = 0; i < MANY; i++) {
+        struct disk_key k;
+
+        snprintf(key, sizeof key, "key-%d", i);
+        k = world_key(7, key);
+        CHECK(disk_lookup(d, &k, &rows[i], &eb) == ERR_OK);
+    }
+    disk_close(&d);
+    CHECK(rows[MANY - 1].segment >= rows[0].segment + 3);
+    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
+    CHECK(system(command) == 0);
+    for (int i = 20; i < 300; i += 140) {
+        char log[32];
+        int fd;
+
+        CHECK(rows[i].segment == rows[i + 1].segment);
+        snprintf(log, sizeof log, "log-%06u.tar", rows[i].segment);
+        fd = open_segment(log);
+        flip(fd, (rows[i].offset + 600) * 8);      /* its header */
+        flip(fd, (rows[i + 1].offset + 3000) * 8); /* its payload */
+        close(fd);
+        flipped++;
+    }
+    CHECK_U64(flipped, 2);
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    for (int i = 0; i < MANY; i++) {
+        bool lost = i == 20 || i == 160, rotten = i == 21 || i == 161;
+
+        snprintf(key, sizeof key, "key-%d", i);
+        CHECK(world_get(d, key, data + i, 2000, 0, 2000) == (lost     ? ERR_NOT_FOUND
+                                                             : rotten ? ERR_CORRUPT
+                                                                      : ERR_OK));
+    }
+    CHECK(world_get(d, "again", data + MANY - 1, 100, 0, 100) == ERR_OK);
+    free(data);
+    disk_close(&d);
+}
+
+static void
+test_damage_in_the_middle_of_several_logs(void)
+{
+    world_run(damaged_logs, NULL);
+}
+
 /* Headers of segments: with one of each kind damaged everything is read and written as before. */
 static void
 segment_headers(void *arg)
@@ -390,6 +456,7 @@ main(int argc, char **argv)
     RUN(test_random_bits_of_a_large_object);
     RUN(test_swapped_bytes);
     RUN(test_damage_in_the_middle_of_the_log);
+    RUN(test_damage_in_the_middle_of_several_logs);
     RUN(test_superblock_has_a_twin);
     RUN(test_a_removed_disk_is_refused);
     RUN(test_headers_of_segments);
