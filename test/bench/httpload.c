@@ -3,19 +3,22 @@
  * status and length are checked.
  *
  *     httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] [-f FIRST] [-a PASSES]
- *              [-m METHOD] [-b BYTES] [-R] [-H 'Name: value']... [-p FILE] HOST PORT PATH
+ *              [-m METHOD] [-b BYTES] [-R] [-T] [-H 'Name: value']... [-p FILE] HOST PORT PATH
  *
  * PATH may hold one %u, which counts from -f FIRST (0) over -n COUNT numbers (in random order). -p reads paths, one
  * a line, instead; header lines of a path's own may stand behind it, each behind a tab (signatures). -a: each path in turn, PASSES times, and that is all: fills and warms caches, reads what is
  * cold once. -r: that many requests a second in all, and latencies count from when a request was due, so that a
  * stall is not hidden. -s: what Content-Length must be. -m, -b: PUT with a body of so many bytes. -R: bodies are
  * copied out, as a reader would who wants them; a server that sends pages by reference has nothing read otherwise.
+ * -T: over TLS 1.3, whatever the certificate says; everything is decrypted, so -R makes no difference.
  *
  * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,10 +31,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONNS_MAX = 4096, IN = 8192, SUB = 64, SEND_TURN = 256 << 10 };
+enum {
+    CONNS_MAX = 4096,
+    IN = 8192,
+    SUB = 64,
+    SEND_TURN = 256 << 10,
+    TLS_TURN = 64 << 10
+};
 
 struct conn {
     int fd;
+    SSL *ssl; /* NULL: in the clear */
     uint64_t due_ns;
     uint64_t left; /* of a body */
     size_t have;   /* bytes of a head */
@@ -46,7 +56,7 @@ static struct {
     double seconds, warmup, rate;
     long long size;
     size_t body;
-    bool read;
+    bool read, tls;
     const char *host, *path, *file, *method;
     uint16_t port;
     char headers[4096];
@@ -173,6 +183,29 @@ make_requests(void)
     }
 }
 
+/* Blocks: connecting is not what is measured. */
+static void
+shake_hands(struct conn *c)
+{
+    static SSL_CTX *context;
+
+    if (context == NULL) {
+        context = SSL_CTX_new(TLS_client_method());
+        if (context == NULL || !SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION))
+            die("TLS");
+        SSL_CTX_set_read_ahead(context, 1); /* several records a call */
+        SSL_CTX_set_default_read_buffer_len(context, TLS_TURN);
+        SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    }
+    SSL_free(c->ssl);
+    c->ssl = SSL_new(context);
+    if (c->ssl == NULL || SSL_set_fd(c->ssl, c->fd) != 1 || SSL_connect(c->ssl) != 1 ||
+        fcntl(c->fd, F_SETFL, O_NONBLOCK) != 0) {
+        fprintf(stderr, "httpload: no handshake\n");
+        exit(1);
+    }
+}
+
 static void
 reconnect(struct conn *c)
 {
@@ -194,6 +227,8 @@ reconnect(struct conn *c)
     c->have = 0;
     c->in_body = false;
     c->out_left = 0;
+    if (opt.tls)
+        shake_hands(c);
 }
 
 static void ask(struct conn *c, uint64_t due);
@@ -259,6 +294,9 @@ send_some(struct conn *c, int flags)
 static bool
 send_request(struct conn *c, unsigned i)
 {
+    if (c->ssl != NULL)
+        return SSL_write(c->ssl, requests[i], (int)request_lens[i]) ==
+               (int)request_lens[i];
     c->out[0] = (struct iovec){requests[i], request_lens[i]};
     c->out[1] = (struct iovec){body, opt.body};
     c->out_left = request_lens[i] + opt.body;
@@ -362,6 +400,28 @@ read_head(struct conn *c, const char **why)
     return true;
 }
 
+static size_t
+least(uint64_t a, size_t b)
+{
+    return a < b ? (size_t)a : b;
+}
+
+/* As recv(); no room for the bytes: they are dropped, on TCP in the kernel (MSG_TRUNC) instead of being copied. */
+static ssize_t
+receive(struct conn *c, char *to, size_t len)
+{
+    static char sink[256 << 10];
+    size_t n = 0;
+    char *at = to != NULL ? to : sink;
+
+    if (c->ssl == NULL)
+        return recv(c->fd, to, len, MSG_DONTWAIT | (to == NULL ? MSG_TRUNC : 0));
+    if (SSL_read_ex(c->ssl, at, len < sizeof sink ? len : sizeof sink, &n))
+        return (ssize_t)n;
+    errno = EAGAIN;
+    return SSL_want_read(c->ssl) ? -1 : 0;
+}
+
 static void
 on_readable(struct conn *c)
 {
@@ -369,7 +429,7 @@ on_readable(struct conn *c)
     ssize_t n;
 
     if (!c->in_body) {
-        n = recv(c->fd, c->in + c->have, IN - c->have, MSG_DONTWAIT);
+        n = receive(c, c->in + c->have, IN - c->have);
         if (n < 0 && errno == EAGAIN)
             return;
         if (n <= 0 || !c->busy) {
@@ -385,13 +445,8 @@ on_readable(struct conn *c)
     } else {
         static char sink[256 << 10];
 
-        /* MSG_TRUNC on TCP: the kernel drops the bytes instead of copying them. */
-        if (opt.read)
-            n = recv(c->fd, sink, c->left < sizeof sink ? c->left : sizeof sink,
-                     MSG_DONTWAIT);
-        else
-            n = recv(c->fd, NULL, c->left < (4u << 20) ? c->left : (4u << 20),
-                     MSG_TRUNC | MSG_DONTWAIT);
+        n = receive(c, opt.read ? sink : NULL,
+                    opt.read ? least(c->left, sizeof sink) : least(c->left, 4u << 20));
         if (n < 0 && errno == EAGAIN)
             return;
         if (n <= 0) {
@@ -404,6 +459,19 @@ on_readable(struct conn *c)
         answered(c);
 }
 
+/* What OpenSSL has taken from the socket makes no event. */
+static void
+read_all(struct conn *c)
+{
+    uint64_t before;
+
+    do {
+        before = c->left + c->have + done;
+        on_readable(c);
+    } while (c->ssl != NULL && SSL_has_pending(c->ssl) &&
+             before != c->left + c->have + done);
+}
+
 /* ---- running ---- */
 
 static void
@@ -412,7 +480,7 @@ on_event(const struct epoll_event *e)
     if ((e->events & (EPOLLOUT | EPOLLIN)) == EPOLLOUT)
         on_writable(e->data.ptr);
     else
-        on_readable(e->data.ptr);
+        read_all(e->data.ptr);
 }
 
 static void
@@ -457,7 +525,7 @@ parse_options(int argc, char **argv)
 {
     int o;
 
-    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:H:R")) != -1) {
+    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:H:RT")) != -1) {
         switch (o) {
         case 'a':
             opt.passes = (unsigned)strtoul(optarg, NULL, 10);
@@ -474,6 +542,9 @@ parse_options(int argc, char **argv)
             break;
         case 'R':
             opt.read = true;
+            break;
+        case 'T':
+            opt.tls = true;
             break;
         case 'c':
             opt.conns = (unsigned)strtoul(optarg, NULL, 10);
@@ -508,8 +579,13 @@ parse_options(int argc, char **argv)
         fprintf(
             stderr,
             "httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] "
-            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-R] [-H HEADER]... [-p FILE] "
+            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-R] [-T] [-H HEADER]... [-p "
+            "FILE] "
             "HOST PORT PATH\n");
+        exit(2);
+    }
+    if (opt.tls && opt.body > 0) {
+        fprintf(stderr, "httpload: -T goes with requests without a body\n");
         exit(2);
     }
     opt.host = argv[optind];

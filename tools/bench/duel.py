@@ -91,14 +91,6 @@ def wrk_load(context, c, conns, scheme="http"):
     return s
 
 
-def wrk_rounds(context, contestants, conns, scheme="http"):
-    for _ in range(context.rounds):
-        for c in contestants:
-            if context.patient:
-                machine.wait_quiet()
-            c.samples.append(wrk_load(context, c, conns, scheme))
-
-
 def rounds(context, contestants, conns, *flags):
     """Every contestant in turn, `context.rounds` times; their samples are appended."""
     for _ in range(context.rounds):

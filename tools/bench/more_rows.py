@@ -10,7 +10,7 @@ from rigs import seaweed
 from rigs.process import ROOT
 
 from . import disk_rows, machine, servers
-from .duel import Contestant, compare, load, rounds, table, wrk_load, wrk_rounds
+from .duel import Contestant, compare, load, rounds, table, wrk_load
 from .rows import KIB, MIB, at_a_rate, errors_of, keys, nginx_pair, row, settle, write_paths
 from .signing import signed_lines
 
@@ -42,33 +42,40 @@ def no_tool(context, name, what):
 # ---- our generator beside another one ----
 
 
+def beside_wrk(context, name, c, conns, scheme="http"):
+    """httpload and wrk ask the same server in turn: which of them would be the limit?"""
+    mine = Contestant("httpload", c.server, c.paths, c.size, flags=c.flags)
+    theirs = Contestant("wrk", c.server, c.paths, c.size)
+    for _ in range(context.rounds):
+        mine.samples.append(load(context, c.port, c.paths, "-c", conns, "-w", context.warmup, "-s", c.size, *c.flags, pids=c.server.pids(), seconds=context.seconds))
+        theirs.samples.append(wrk_load(context, theirs, conns, scheme))
+    table([mine, theirs])
+    errors_of(context, [mine, theirs])
+    compare(context, f"{name}, client", mine, theirs, "rps", "req/s", must=0.95)
+    for one in (mine, theirs):
+        c_us = one.median("client_cpu_s") / max(one.median("requests"), 1) * 1e6
+        print(f"    {one.name}: {c_us:.2f} us of its own CPU a request")
+        context.keep(f"{name}, client", f"{one.name}, us a request", c_us)
+
+
 @row("client", "httpload beside wrk on one server: does the client limit what is measured?")
 def client(context):
-    size, conns = 4 * KIB, 64
+    size = 4 * KIB
     if no_tool(context, "wrk", "httpload stands alone"):
         return
     server, ours = filled(context, size, 10000)
-    context.keep_running(server)
-    mine, theirs = Contestant("httpload", server, ours, size), Contestant("wrk", server, ours, size)
-    settle(context, [mine])
-    for _ in range(context.rounds):
-        mine.samples.append(load(context, mine.port, ours, "-c", conns, "-w", context.warmup, "-s", size, pids=server.pids(), seconds=context.seconds))
-        theirs.samples.append(wrk_load(context, theirs, conns))
-    table([mine, theirs])
-    errors_of(context, [mine, theirs])
-    compare(context, "client", mine, theirs, "rps", "req/s", must=0.95)
-    for c in (mine, theirs):
-        c_us = c.median("client_cpu_s") / max(c.median("requests"), 1) * 1e6
-        print(f"    {c.name}: {c_us:.2f} us of its own CPU a request")
-        context.keep("client", f"{c.name}, us a request", c_us)
+    us = Contestant("forebay", context.keep_running(server), ours, size)
+    settle(context, [us])
+    beside_wrk(context, "4 KiB", us, 64)
 
 
 # ---- TLS ----
 
 
-@row("tls", "GETs of 4 KiB and 1 MiB over TLS 1.3 beside nginx with the same OpenSSL; the client is wrk")
+@row("tls", "GETs of 4 KiB and 1 MiB over TLS 1.3 beside nginx with the same OpenSSL; httpload held against wrk")
 def tls(context):
-    if no_tool(context, "wrk", "no row over TLS") or servers.nginx_binary() is None:
+    if servers.nginx_binary() is None:
+        context.skip("nginx is not installed (tools/unpack.sh nginx): nobody beside us over TLS")
         return
     pair = context.dir / "cert.pem", context.dir / "key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
@@ -80,23 +87,25 @@ def tls(context):
         root = context.dir / f"files-{size}"
         write_files(root, keys(count), size)
         nginx = servers.Nginx(context, root, tls=pair)
+        name = f"tls {size // KIB} KiB"
         try:
             server.wait_until(lambda: servers.answers(server.port), 30)
-            us = Contestant("forebay", server, ours, size)
-            rival = Contestant("nginx", nginx, write_paths(context, "theirs", [f"/{k}" for k in keys(count)]), size, port=nginx.tls_port)
+            us = Contestant("forebay", server, ours, size, flags=["-T"])
+            rival = Contestant("nginx", nginx, write_paths(context, "theirs", [f"/{k}" for k in keys(count)]), size, port=nginx.tls_port, flags=["-T"])
             for c in (us, rival):  # caches
-                wrk_load(context, c, 16, "https")
-            wrk_rounds(context, [us, rival], 16, "https")
+                load(context, c.port, c.paths, "-c", 16, "-a", 3, "-s", size, "-T", pids=c.server.pids())
+            rounds(context, [us, rival], 16)
+            print(f"  {name}: 16 connections, {context.rounds} rounds; the generator decrypts too: from 1 MiB on it may be the limit, and CPU says more")
+            table([us, rival])
+            errors_of(context, [us, rival])
+            large = size >= MIB
+            compare(context, name, us, rival, "rps", "req/s", must=1.0 if large else None)
+            compare(context, name, us, rival, "us_per_request", "CPU a request", must=1.0 if large else None, at_most=True)
+            if not large and not no_tool(context, "wrk", "httpload over TLS stands alone"):
+                beside_wrk(context, name, us, 16, "https")
         finally:
             server.stop(30)
             nginx.stop()
-        name = f"tls {size // KIB} KiB"
-        print(f"  {name}: 16 connections, {context.rounds} rounds; the generator decrypts too: CPU says more than req/s")
-        table([us, rival])
-        errors_of(context, [us, rival])
-        large = size >= MIB
-        compare(context, name, us, rival, "rps", "req/s", must=1.0 if large else None)
-        compare(context, name, us, rival, "us_per_request", "CPU a request", must=1.0 if large else None, at_most=True)
         shutil.rmtree(context.dir / "data")
         shutil.rmtree(context.dir / "nginx")
 
