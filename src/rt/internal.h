@@ -93,6 +93,9 @@ struct iobuf_cache {
     struct pooled *idle[IOBUF_CLASSES];  /* owned */
     struct pooled *reads[IOBUF_CLASSES]; /* owned; those this loop's ring may know */
     uint64_t bytes;
+    struct pooled *pieces; /* idle ones of the slabs */
+    struct slab *slabs;    /* owned */
+    unsigned slab_count;
     uint64_t number; /* of the loop, no other of this process has it; 0: none drawn yet */
 };
 

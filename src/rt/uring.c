@@ -356,13 +356,14 @@ fill_slot(struct uring *u, uint32_t slot, void *at, size_t len)
 static uint32_t
 slot_of(struct uring *u, const struct disk_op *op)
 {
-    uint32_t *slot = op->file->direct ? iobuf_slot(op->buf) : NULL, n;
+    struct iovec memory;
+    uint32_t *slot = op->file->direct ? iobuf_slot(op->buf, &memory) : NULL, n;
     int rc;
 
     if (slot == NULL || *slot != 0 || u->slots_free == 0)
         return slot != NULL ? *slot : 0;
     n = (uint32_t)__builtin_ctz(u->slots_free);
-    rc = fill_slot(u, n, op->buf->at, op->buf->room);
+    rc = fill_slot(u, n, memory.iov_base, memory.iov_len);
     if (rc != 1) {
         LOG(LOG_INFO, "rt.uring", "buffers are not pinned", L_I64("error", -rc));
         u->slots_free = 0;

@@ -442,6 +442,53 @@ known_fiber(void *arg)
 }
 REAL_CASE(test_buffers_for_reads_belong_to_their_loop, 2, known_fiber)
 
+/* More than there are slabs for: pieces and buffers of their own, each with the bytes of its own place. */
+#define SMALL_COUNT 300u
+#define SMALL_PLACE (12u << 10)
+
+static void
+small_reads_fiber(void *arg)
+{
+    static struct iobuf *held[SMALL_COUNT];
+    struct iobuf *b;
+    struct rt_dir *d = scratch();
+    struct errbuf eb = {0};
+    struct rt_file *f;
+    uint32_t n;
+
+    (void)arg;
+    CHECK(rt_open(d, "f", RT_O_WRITE | RT_O_CREATE | RT_O_DIRECT, 0600, &f, &eb) ==
+          ERR_OK);
+    CHECK(iobuf_get(SMALL_PLACE, &b) == ERR_OK);
+    for (unsigned i = 0; i < 8; i++) {
+        memset(b->at, 'a' + (int)i, SMALL_PLACE);
+        CHECK(rt_write(f, i * SMALL_PLACE, b, 0, SMALL_PLACE, RT_WRITE, &eb) == ERR_OK);
+    }
+    iobuf_drop(&b);
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < SMALL_COUNT; i++) {
+            CHECK(iobuf_get_small_read(SMALL_PLACE, &held[i]) == ERR_OK);
+            CHECK(held[i]->room == 16384 && (uintptr_t)held[i]->at % 4096 == 0);
+            CHECK(rt_read(f, i % 8 * SMALL_PLACE, held[i], 0, SMALL_PLACE, RT_READ, SOON,
+                          &n, &eb) == ERR_OK);
+            CHECK_U64(n, SMALL_PLACE);
+        }
+        CHECK_U64(iobuf_in_use(), SMALL_COUNT * 16384u);
+        for (unsigned i = 0; i < SMALL_COUNT; i++) {
+            CHECK(held[i]->at[0] == (char)('a' + i % 8) &&
+                  held[i]->at[SMALL_PLACE - 1] == (char)('a' + i % 8));
+            iobuf_drop(&held[i]);
+        }
+        CHECK_U64(iobuf_in_use(), 0);
+    }
+    CHECK(iobuf_get_small_read(100000, &b) == ERR_OK); /* not small: a buffer like any */
+    CHECK_U64(b->room, 131072);
+    iobuf_drop(&b);
+    rt_file_close(&f);
+    finish(&d, "f");
+}
+REAL_CASE(test_small_reads_share_memory_that_the_ring_knows, 1, small_reads_fiber)
+
 int
 main(int argc, char **argv)
 {
@@ -454,5 +501,6 @@ main(int argc, char **argv)
     RUN(test_names);
     RUN(test_small_files_are_replaced_whole);
     RUN(test_buffers_for_reads_belong_to_their_loop);
+    RUN(test_small_reads_share_memory_that_the_ring_knows);
     return check_done();
 }
