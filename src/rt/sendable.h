@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #define SENDABLE_PAGE   4096u
-#define RT_BY_REFERENCE (64u << 10) /* bytes; below, copying costs less */
+#define RT_BY_REFERENCE (32u << 10) /* bytes; below, copying costs less */
 
 struct sendable;
 /* Zeroed, touched only as it fills, on huge pages where the kernel gives them. Never NULL: stops the process when there is no
