@@ -55,6 +55,7 @@ const struct cli_verb cli_mb = {&mb, run_mb};
 static const struct flag rb_flags[] = {
     {"force", 0, NULL, "delete what is in it first; counts and asks", false},
     {"yes", 'y', NULL, "do not ask", false},
+    {"dry-run", 'n', NULL, "only say what would be deleted", false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -117,11 +118,15 @@ empty_bucket(struct session *s, struct span bucket)
             fprintf(stderr, "s3://%.*s holds %llu objects, %s: they go first\n",
                     SPAN_ARG(bucket), (unsigned long long)x.count,
                     num_size_text(x.bytes, size));
-        rc = select_agreed(s, &s->eb, "delete them, and s3://%.*s", SPAN_ARG(bucket));
+        x.remover.dry = args_has(s->args, "dry-run");
+        x.remover.tell = x.remover.dry && !s->quiet && !s->json;
+        if (!x.remover.dry)
+            rc = select_agreed(s, &s->eb, "delete them, and s3://%.*s", SPAN_ARG(bucket));
     }
     if (rc == ERR_OK && x.count > 0) {
         *f = (struct flow){.s = s,
-                           .did = "deleted",
+                           .did = x.remover.dry ? "would delete" : "deleted",
+                           .dry = x.remover.dry,
                            .find = find_all,
                            .act = remover_act,
                            .drop = remover_drop,
@@ -153,6 +158,13 @@ remove_bucket(struct session *s)
 
         if (code != EXIT_OK_)
             return code;
+    }
+    if (rc == ERR_OK && args_has(s->args, "dry-run")) {
+        rc = s3_bucket_head(s->s3, p.bucket, &f, &s->eb);
+        if (rc == ERR_OK)
+            printf("would remove s3://%.*s%s\n", SPAN_ARG(p.bucket),
+                   args_has(s->args, "force") ? "" : ", if it is empty");
+        return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
     }
     if (rc == ERR_OK)
         rc = s3_bucket_remove(s->s3, p.bucket, &f, &s->eb);

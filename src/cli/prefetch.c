@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/admin.h"
+#include "cli/job_plan.h"
 #include "cli/jobs.h"
 #include "wire/json.h"
 
@@ -16,6 +17,7 @@
 #define NAMES_FLAGS                                                                      \
     {"from-file", 0, "FILE", "names, a line each, braces as below; - is stdin", false},  \
         {"manifest", 0, "KEY", "the same in an object of the bucket", false},            \
+        {"dry-run", 'n', NULL, "only say which objects the job would move", false},      \
     {                                                                                    \
         "no-wait", 0, NULL, "print the job's id and leave it to the server", false       \
     }
@@ -173,6 +175,31 @@ make_body(struct session *s, const struct place *p, struct buf *out)
 }
 
 static enum exit_code
+only_plan(struct session *s)
+{
+    enum exit_code code = EXIT_OK_;
+    struct buf names, rest;
+    struct place p;
+    struct json j;
+    enum err rc = place_remote(s->args->at[0], false, &p, &s->eb);
+
+    buf_init(&names, LIST_MAX);
+    buf_init(&rest, BODY_MAX);
+    json_begin(&j, &rest);
+    json_open_object(&j, NULL);
+    if (rc == ERR_OK && args_value(s->args, "manifest") != NULL)
+        rc = err_set(&s->eb, ERR_BAD_REQUEST,
+                     "--dry-run reads no --manifest: forebay cat it into --from-file -");
+    if (rc == ERR_OK)
+        rc = put_what(s, &p, &j, &names);
+    if (rc == ERR_OK)
+        code = job_plan(s, &p, s->args->verb == &evict_verb, buf_span(&names));
+    buf_fini(&names);
+    buf_fini(&rest);
+    return rc == ERR_OK ? code : session_fail(s, rc);
+}
+
+static enum exit_code
 ask(struct session *s)
 {
     struct arena *a = arena_new(KIB(64), ANSWER_MAX);
@@ -207,7 +234,7 @@ ask(struct session *s)
 static enum exit_code
 run(const struct args *a)
 {
-    return session_run(a, ask, NULL);
+    return session_run(a, args_has(a, "dry-run") ? only_plan : ask, NULL);
 }
 
 const struct cli_verb cli_prefetch = {&verb, run};

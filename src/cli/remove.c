@@ -77,7 +77,10 @@ struct removing {
     struct arena *a;
     struct s3_refusal first;
     uint32_t refused, index;
+    uint32_t
+        step; /* keys in a request: fewer for a server that takes too long for them */
 };
+#define STEP_LEAST 50
 
 static struct s3_client *
 client_of(const struct remover *r)
@@ -89,10 +92,30 @@ static enum err
 many_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct removing *d = arg;
+    struct s3_refusal first = {0};
+    uint32_t n = MIN(d->step, d->b->count - d->index), refused = 0;
+    enum err rc = s3_delete_many(client_of(d->r), d->b->bucket, d->b->keys + d->index, n,
+                                 d->a, &first, &refused, f, eb);
 
-    arena_reset(d->a);
-    return s3_delete_many(client_of(d->r), d->b->bucket, d->b->keys, d->b->count, d->a,
-                          &d->first, &d->refused, f, eb);
+    if (rc == ERR_TIMEOUT)
+        d->step = MAX(d->step / 4, STEP_LEAST);
+    if (rc != ERR_OK)
+        return rc;
+    if (d->refused == 0)
+        d->first = first;
+    d->refused += refused;
+    d->index += n;
+    return ERR_OK;
+}
+
+static enum err
+all_together(struct removing *d, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && d->index < d->b->count)
+        rc = flow_try(d->r->f, many_attempt, d, eb);
+    return rc;
 }
 
 static enum err
@@ -130,12 +153,12 @@ tell(const struct remover *r, const struct batch *b)
 enum err
 remover_act(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
-    struct removing d = {.r = arg, .b = it->own};
+    struct removing d = {.r = arg, .b = it->own, .step = S3_DELETE_MAX};
     enum err rc = ERR_OK;
 
     d.a = arena_new(KIB(16), MIB(16));
     if (!d.r->dry && !d.r->singly && d.b->count > 1) {
-        rc = flow_try(f, many_attempt, &d, eb);
+        rc = all_together(&d, eb);
         if (rc == ERR_NOT_BUILT || rc == ERR_NOT_ALLOWED) {
             d.r->singly = true;
             rc = ERR_OK;

@@ -29,8 +29,7 @@ static const struct verb verb = {
     .more = "The URL is signed here with your key; no server is asked. It may do what "
             "that key may, "
             "and ends with it.\nWhoever has it needs no key: send it as you would a "
-            "password.",
-};
+            "password. forebay presign is the same."};
 
 static enum exit_code
 share(struct session *s)

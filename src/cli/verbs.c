@@ -19,6 +19,20 @@ verbs_get(void)
     return all;
 }
 
+/* Other names that people know a verb by. */
+static const char *
+real_name(const char *name)
+{
+    static const struct {
+        const char *other, *name;
+    } others[] = {{"presign", "share"}, {"list", "ls"}, {"move", "mv"}, {"copy", "cp"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (strcmp(name, others[i].other) == 0)
+            return others[i].name;
+    return name;
+}
+
 static const struct cli_verb *
 find_in(const struct cli_verb *const *verbs, const char *name, struct errbuf *eb)
 {
@@ -52,7 +66,7 @@ verbs_find(int argc, char *const *argv, int *words, struct errbuf *eb)
         (void)snprintf(name, sizeof name, "%s %.60s", argv[0], argv[1]);
         return find_in(all->groups[i]->verbs, name, eb);
     }
-    return find_in(all->verbs, argv[0], eb);
+    return find_in(all->verbs, real_name(argv[0]), eb);
 }
 
 void

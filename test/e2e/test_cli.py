@@ -88,6 +88,8 @@ def test_rb_of_a_bucket_that_is_not_empty(cli, tmp_path):
     cli("rb", "--force", "s3://full", status=2)  # nobody can be asked
     assert "1 objects" in cli.stderr and "--yes" in cli.stderr
     assert cli("cat", "s3://full/k") == b"x"
+    assert b"would delete s3://full/k" in cli("rb", "--force", "-n", "s3://full")
+    assert cli("cat", "s3://full/k") == b"x"
     cli("rb", "--force", "--yes", "s3://full")
     cli("stat", "s3://full", status=3)
 

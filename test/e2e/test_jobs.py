@@ -235,6 +235,8 @@ def test_what_is_kept_is_shown_and_evicted(tier, remote_s3):
     """Of a prefix, of names, but not what is pinned; the next read fetches it again."""
     process, cloud, bucket = tier
     fill(remote_s3, bucket, [*(f"p/{n:03d}" for n in range(30)), *(f"q/{n}" for n in range(6)), "z/cold"])
+    planned = cli(process, "prefetch", "-n", f"s3://{bucket}/p/")
+    assert planned.returncode == 0 and f"would fetch s3://{bucket}/p/000" in planned.stdout and "would fetch 30 objects" in planned.stderr
     assert cli(process, "prefetch", f"s3://{bucket}/{{p/{{000..029}},q/{{0..5}}}}").returncode == 0
     assert cli(process, "pin", f"s3://{bucket}/p/00").returncode == 0
     shown = cli(process, "ls", "-rc", f"s3://{bucket}", "--json")
@@ -244,6 +246,8 @@ def test_what_is_kept_is_shown_and_evicted(tier, remote_s3):
     table = cli(process, "ls", "-c", "--summarize", f"s3://{bucket}/q/")
     assert table.stdout.count(" cached ") == 6 and "6 of them here" in table.stdout, table.stdout + table.stderr
 
+    assert "would fetch 0 objects; 30 stay" in cli(process, "prefetch", "-n", f"s3://{bucket}/p/{{000..029}}").stderr
+    assert json.loads(cli(process, "evict", "-n", "--json", f"s3://{bucket}/p/").stdout)["objects"] == 20  # and 10 that are pinned
     done = cli(process, "evict", f"s3://{bucket}/p/")
     assert done.returncode == 0 and " done: 30 of 30 objects, " in done.stdout and "10 stay" in done.stdout, done.stdout + done.stderr
     assert [e["key"] for e in here(process, bucket, prefix="p/")["keys"]] == [f"p/{n:03d}" for n in range(10)]

@@ -325,6 +325,7 @@ def test_share(guarded, tmp_path):
     admin.create_bucket(Bucket="share")
     admin.put_object(Bucket="share", Key="dir/ü &+%.txt", Body=b"shared")
     url = cli(guarded, "share", "s3://share/dir/ü &+%.txt", "--expires", "1h").strip()
+    assert cli(guarded, "presign", "s3://share/dir/ü &+%.txt").startswith(guarded.endpoint)
     assert http_get(url) == (200, b"shared")
     assert http_get(url.replace("X-Amz-Expires=3600", "X-Amz-Expires=3601"))[0] == 403
     put = cli(guarded, "share", "s3://share/up", "--put").strip()
