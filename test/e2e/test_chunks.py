@@ -8,8 +8,10 @@ import concurrent.futures
 import hashlib
 import json
 import random
+import shutil
 import socket
 import subprocess
+import tarfile
 import threading
 
 import pytest
@@ -99,7 +101,8 @@ def part(process, first, last, key="k"):
 
 def whole(process, key="k", name=None):
     reply = plain.get(process.port, BUCKET, key)
-    assert reply.status == 200 and reply.body == body_of(name or key)
+    assert reply.status == 200, reply.body
+    assert reply.body == body_of(name or key)
     return reply
 
 
@@ -368,6 +371,63 @@ def test_chunks_survive_a_restart(tier, start_forebay):
     process.end()
     process = start_forebay("node", settings={**SMALL, "cache.chunk": "1MiB"})
     whole(process)
+    assert remote.asked() == {}
+
+
+def tool(process, *args):
+    """A verb for stopped disks."""
+    done = subprocess.run([str(process.binary), "disk", *map(str, args)], env=forebay_rig.server_env(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_chunks_after_a_lost_index(tier, start_forebay, tmp_path):
+    """They are objects of the disk like others: checked, made anew from the logs, and in no archive of what is the node's own."""
+    process, remote = tier
+    whole(process)
+    process.end()
+    tool(process, "check", process.data_dir)
+    shutil.rmtree(process.data_dir / "index")
+    assert tool(process, "rebuild", process.data_dir).startswith("9 objects")  # the row that stands for it, and eight chunks
+    tool(process, "check", process.data_dir)
+    tool(process, "export", process.data_dir, tmp_path / "out.tar")
+    with tarfile.open(tmp_path / "out.tar") as archive:
+        assert not [name for name in archive.getnames() if not name.startswith(".forebay/")]
+    remote.asked()
+    process = start_forebay("node", settings=SMALL)
+    whole(process)
+    assert remote.asked() == {}
+
+
+def test_chunks_on_two_disks(start_forebay, remote, tmp_path):
+    """They lie here and there. Restarted, and when one disk is lost: each byte is right, and no more than was lost is fetched."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    names = [f"k{number}" for number in range(4)]
+    for name in names:
+        remote.put(name, body_of(name))
+    process = start_forebay("one", args=[str(two)], settings=SMALL)
+    assert attach(process, BUCKET, remote.endpoint).returncode == 0
+    for name in names:
+        whole(process, name)
+    kept = lambda: [disk["objects"] for disk in json.loads(forebay(process, "disk", "ls", "--json"))["disks"]]  # noqa: E731
+    wait_for(lambda: sum(kept()) == 9 * len(names), "all of them to be counted")
+    assert min(kept()) > 0, kept()
+    process.end()
+    remote.asked()
+    process = start_forebay("one", args=[str(two)], settings=SMALL)
+    for name in names:
+        whole(process, name)
+    assert remote.asked() == {}
+    process.end()
+    for folder in (one, two):
+        tool(process, "check", folder)
+    process = start_forebay("one", args=["--without", str(two)], settings=SMALL)
+    forebay(process, "disk", "remove", str(two), "--force")  # its chunks are at the remote
+    for name in names:
+        whole(process, name)
+    assert 0 < sum(remote.asked().values()) <= 10 * len(names)  # a whole one that turns out to be large is asked for as such, too
+    for name in names:
+        whole(process, name)
     assert remote.asked() == {}
 
 
