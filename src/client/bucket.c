@@ -156,6 +156,11 @@ s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
         rc = no_document(f, eb);
     if (rc == ERR_OK)
         rc = keep_entries(&list, a, out, eb);
+    if (rc == ERR_OK && out->truncated && l->token.len > 0 &&
+        span_eq(out->next_token, l->token))
+        rc = err_set(eb, ERR_BACKEND,
+                     "the server's list does not go on: each page says "
+                     "that the same one follows");
     arena_free(&work);
     return rc;
 }

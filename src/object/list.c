@@ -181,6 +181,40 @@ list_here(struct walk *w, struct errbuf *eb)
 /* Behind all keys of a group, in characters every backend takes: U+10FFFF. */
 #define LAST_CHARACTER "\xf4\x8f\xbf\xbf"
 
+#define EMPTY_PAGES_MAX                                                                  \
+    1000 /* one after the other, before the remote is not believed any more */
+
+/* A page may be empty, and more names follow all the same: where they do, only its token tells. */
+static enum err
+ask_backend(struct walk *w, struct s3_list *l, struct s3_list_page *from, bool *down,
+            struct errbuf *eb)
+{
+    enum err rc = cloud_list(w->s->options.cloud, w->bucket, l, w->arena, from, down, eb);
+
+    for (unsigned i = 0; rc == ERR_OK && from->count == 0 && from->truncated; i++) {
+        if (i == EMPTY_PAGES_MAX || from->next_token.len == 0)
+            return err_set(eb, ERR_BACKEND,
+                           "the backend's listing has more names, and gives none");
+        l->token = from->next_token;
+        rc = cloud_list(w->s->options.cloud, w->bucket, l, w->arena, from, down, eb);
+    }
+    return rc;
+}
+
+/* Whoever asks for the names behind the last one would be given the same for ever. */
+static enum err
+check_progress(const struct walk *w, struct errbuf *eb)
+{
+    const struct object_page *p = w->page;
+
+    if (!p->truncated || p->count == 0 ||
+        !span_eq(p->entries[p->count - 1].name, w->o->after))
+        return ERR_OK;
+    return err_set(eb, ERR_BACKEND,
+                   "the backend's listing does not go on behind \"%.*s\"",
+                   SPAN_ARG(w->o->after));
+}
+
 static enum err
 list_cached(struct walk *w, struct errbuf *eb)
 {
@@ -198,7 +232,7 @@ list_cached(struct walk *w, struct errbuf *eb)
         span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
         l.start_after =
             span_of(arena_printf(w->arena, "%.*s" LAST_CHARACTER, SPAN_ARG(o->after)));
-    rc = cloud_list(w->s->options.cloud, w->bucket, &l, w->arena, &from, &down, eb);
+    rc = ask_backend(w, &l, &from, &down, eb);
     if (rc == ERR_BACKEND && down) {
         LOG(LOG_WARN, "list.stale", eb->text, L_TEXT("bucket", w->bucket->name));
         w->page->stale = true;
@@ -217,7 +251,7 @@ list_cached(struct walk *w, struct errbuf *eb)
         etag_of(none, 0, from.entries[i].etag, e->etag);
     }
     w->page->truncated = from.truncated || w->page->count < from.count;
-    return ERR_OK;
+    return check_progress(w, eb);
 }
 
 enum err

@@ -571,6 +571,32 @@ def test_a_listing_that_is_no_xml(odd):
         assert reply.status >= 500 or reply.headers.get("x-forebay-stale") == "backend-down", words
 
 
+def page_of(names, token=None):
+    rows = "".join(f"<Contents><Key>{n}</Key><Size>1</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>" for n in names)
+    more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""
+    return f"<ListBucketResult><IsTruncated>{'true' if token else 'false'}</IsTruncated>{more}{rows}</ListBucketResult>".encode()
+
+
+def test_a_listing_goes_on_behind_empty_pages(odd):
+    """Whoever compares lists must not take the rest for deleted."""
+    process, fake = odd
+    pages = {None: ([], "1"), "1": ([], "2"), "2": (["k"], None)}
+    fake.on("GET", "/odd", lambda r: r.send(200, {}, page_of(*pages[r.query.get("continuation-token")])))
+    reply = plain.ask(process.port, "GET", "odd", query="list-type=2")
+    assert reply.status == 200 and b"<Key>k</Key>" in reply.body
+
+
+@pytest.mark.parametrize("names, after", [(["a", "b"], "b"), ([], None)])
+def test_a_listing_that_goes_round_ends(odd, names, after):
+    """A job that works on a prefix would never end."""
+    process, fake = odd
+    fake.on("GET", "/odd", lambda r: r.send(200, {}, page_of(names, "again")))
+    if after:
+        assert plain.ask(process.port, "GET", "odd", query="list-type=2").status == 200
+    reply = plain.ask(process.port, "GET", "odd", query=f"list-type=2&start-after={after}" if after else "list-type=2")
+    assert reply.status == 503 and b"go on" in reply.body, reply.body
+
+
 # ---- a backend that is down, or has too much to do ----
 
 
