@@ -28,6 +28,36 @@ admin_answer_json(struct request *q, int status, struct span text)
     http_reply(q->http, status, text);
 }
 
+void
+admin_page_begin(struct admin_page *p, size_t most)
+{
+    buf_init(&p->text, most);
+    json_begin(&p->j, &p->text);
+}
+
+enum err
+admin_page_answer(struct request *q, struct admin_page *p, int status)
+{
+    enum err rc = ERR_OK;
+
+    if (p->text.full)
+        rc = fault_set(&q->fault, S3_InternalError, "The page is over %zu bytes",
+                       p->text.limit);
+    else
+        admin_answer_json(q, status, buf_span(&p->text));
+    buf_fini(&p->text);
+    return rc;
+}
+
+void
+admin_put_time(struct json *j, const char *key, int64_t ms)
+{
+    char date[NUM_DATE_TEXT];
+
+    date_iso(ms, date);
+    json_text(j, key, ms > 0 ? date : NULL);
+}
+
 /* The loops turn: this fiber ran. */
 static enum err
 livez(struct request *q)

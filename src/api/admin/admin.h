@@ -6,6 +6,16 @@
 #include "wire/json.h"
 
 void admin_answer_json(struct request *q, int status, struct span text);
+/* A page of JSON: admin_page_begin(), what is to stand in page.j, admin_page_answer(). */
+struct admin_page {
+    struct buf text;
+    struct json j;
+};
+void admin_page_begin(struct admin_page *p, size_t most);
+/* Ends the page, whatever the result; what does not fit into `most` bytes is a fault. */
+enum err admin_page_answer(struct request *q, struct admin_page *p, int status);
+/* As text; 0: null. */
+void admin_put_time(struct json *j, const char *key, int64_t ms);
 
 /* buckets.c */
 enum err admin_bucket_list(struct request *q);

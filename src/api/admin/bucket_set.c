@@ -246,15 +246,11 @@ change(struct request *q, json_t *doc, struct errbuf *eb)
 static enum err
 answer(struct request *q, const struct map_bucket *b)
 {
-    struct buf text;
-    struct json j;
+    struct admin_page page;
 
-    buf_init(&text, KIB(64));
-    json_begin(&j, &text);
-    admin_put_bucket(&j, b);
-    admin_answer_json(q, 200, buf_span(&text));
-    buf_fini(&text);
-    return ERR_OK;
+    admin_page_begin(&page, KIB(64));
+    admin_put_bucket(&page.j, b);
+    return admin_page_answer(q, &page, 200);
 }
 
 enum err

@@ -73,25 +73,16 @@ admin_bucket_list(struct request *q)
 {
     const struct map *m =
         map_now(q->api->options.map); /* no switch until the text is made */
-    struct buf text;
-    struct json j;
-    bool full;
+    struct admin_page page;
 
-    buf_init(&text, LIST_MAX);
-    json_begin(&j, &text);
-    json_open_object(&j, NULL);
-    json_open_array(&j, "buckets");
+    admin_page_begin(&page, LIST_MAX);
+    json_open_object(&page.j, NULL);
+    json_open_array(&page.j, "buckets");
     for (uint32_t i = 0; i < map_bucket_count(m); i++)
-        admin_put_bucket(&j, map_bucket_at(m, i));
-    json_end(&j);
-    json_end(&j);
-    full = text.full;
-    if (!full)
-        admin_answer_json(q, 200, buf_span(&text));
-    buf_fini(&text);
-    return full ? fault_set(&q->fault, S3_InternalError, "The list is over %u bytes",
-                            LIST_MAX)
-                : ERR_OK;
+        admin_put_bucket(&page.j, map_bucket_at(m, i));
+    json_end(&page.j);
+    json_end(&page.j);
+    return admin_page_answer(q, &page, 200);
 }
 
 #define TEXT_MAX 512
@@ -245,8 +236,7 @@ attach(struct request *q, struct attach *at)
 {
     const struct map_bucket *made = NULL;
     struct errbuf eb = {{0}};
-    struct buf text;
-    struct json j;
+    struct admin_page page;
     enum err rc = ERR_OK;
 
     if (map_bucket_find(map_now(q->api->options.map), span_of(at->name)) != NULL)
@@ -270,13 +260,10 @@ attach(struct request *q, struct attach *at)
     LOG(LOG_INFO, "bucket.attached", "remote bucket attached", L_TEXT("id", q->http->id),
         L_TEXT("bucket", made->name), L_TEXT("remote", made->backend.bucket),
         L_SPAN("user", q->caller.name));
-    buf_init(&text, KIB(64));
-    json_begin(&j, &text);
-    admin_put_bucket(&j, made);
+    admin_page_begin(&page, KIB(64));
+    admin_put_bucket(&page.j, made);
     map_bucket_drop(&made);
-    admin_answer_json(q, 200, buf_span(&text));
-    buf_fini(&text);
-    return ERR_OK;
+    return admin_page_answer(q, &page, 200);
 }
 
 static void

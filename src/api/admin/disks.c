@@ -65,23 +65,19 @@ enum err
 admin_disk_list(struct request *q)
 {
     struct disks_status *s = xcalloc(1, sizeof *s);
-    struct buf text;
-    struct json j;
+    struct admin_page page;
 
     disks_status(q->api->options.disks, s);
-    buf_init(&text, PAGE_MAX);
-    json_begin(&j, &text);
-    json_open_object(&j, NULL);
-    json_open_array(&j, "disks");
+    admin_page_begin(&page, PAGE_MAX);
+    json_open_object(&page.j, NULL);
+    json_open_array(&page.j, "disks");
     for (unsigned i = 0; i < s->count; i++)
-        put_one(&j, &s->disks[i]);
-    json_end(&j);
-    put_moving(&j, s);
-    json_end(&j);
+        put_one(&page.j, &s->disks[i]);
+    json_end(&page.j);
+    put_moving(&page.j, s);
+    json_end(&page.j);
     free(s);
-    admin_answer_json(q, 200, buf_span(&text));
-    buf_fini(&text);
-    return ERR_OK;
+    return admin_page_answer(q, &page, 200);
 }
 
 /* The records of all buckets, on a disk that has none yet: disks alone suffice to recover. */

@@ -29,8 +29,7 @@ evict(struct request *q, const json_t *doc)
     const char *prefix = json_string_value(json_object_get(doc, "evict"));
     struct object_evicting *e;
     struct errbuf eb = {{0}};
-    struct buf text;
-    struct json j;
+    struct admin_page page;
     enum err rc;
 
     if (prefix == NULL || json_object_size(doc) != 1)
@@ -47,17 +46,14 @@ evict(struct request *q, const json_t *doc)
         free(e);
         return fault_from(q, rc, &eb);
     }
-    buf_init(&text, KIB(4));
-    json_begin(&j, &text);
-    json_open_object(&j, NULL);
-    json_u64(&j, "objects", e->objects);
-    json_u64(&j, "bytes", e->bytes);
-    json_u64(&j, "kept", e->kept);
-    json_end(&j);
+    admin_page_begin(&page, KIB(4));
+    json_open_object(&page.j, NULL);
+    json_u64(&page.j, "objects", e->objects);
+    json_u64(&page.j, "bytes", e->bytes);
+    json_u64(&page.j, "kept", e->kept);
+    json_end(&page.j);
     free(e);
-    admin_answer_json(q, 200, buf_span(&text));
-    buf_fini(&text);
-    return ERR_OK;
+    return admin_page_answer(q, &page, 200);
 }
 
 enum err

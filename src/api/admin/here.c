@@ -120,23 +120,12 @@ put_here(struct json *j, const struct request *q, struct span key,
 }
 
 static enum err
-answer(struct request *q, const struct buf *text)
-{
-    if (text->full)
-        return fault_set(&q->fault, S3_InternalError, "The page is over %zu bytes",
-                         text->limit);
-    admin_answer_json(q, 200, buf_span(text));
-    return ERR_OK;
-}
-
-static enum err
 one(struct request *q, struct span key)
 {
     bool all = caller_may(q, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0});
     struct errbuf eb = {0};
     struct object_here h;
-    struct buf text;
-    struct json j;
+    struct admin_page page;
     enum err rc =
         object_here(q->api->options.object, q->bucket, key, request_work(q), &h, &eb);
 
@@ -144,12 +133,9 @@ one(struct request *q, struct span key)
         return fault_set(&q->fault, S3_NoSuchKey, "Nothing of this key is here");
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
-    buf_init(&text, PAGE_MAX);
-    json_begin(&j, &text);
-    put_here(&j, q, key, &h, all);
-    rc = answer(q, &text);
-    buf_fini(&text);
-    return rc;
+    admin_page_begin(&page, PAGE_MAX);
+    put_here(&page.j, q, key, &h, all);
+    return admin_page_answer(q, &page, 200);
 }
 
 static void
@@ -175,8 +161,7 @@ page(struct request *q, struct span prefix)
     struct errbuf eb = {0};
     uint32_t count = 0;
     uint64_t max = OBJECT_HERE_PAGE;
-    struct buf text;
-    struct json j;
+    struct admin_page page;
     enum err rc = query_u64(&q->query, "max", OBJECT_HERE_PAGE, 1, OBJECT_HERE_PAGE, &max,
                             &q->fault);
 
@@ -188,20 +173,17 @@ page(struct request *q, struct span prefix)
                           request_work(q), &entries, &count, &more, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
-    buf_init(&text, PAGE_MAX);
-    json_begin(&j, &text);
-    json_open_object(&j, NULL);
-    json_text(&j, "bucket", q->bucket->name);
-    json_text(&j, "class", q->bucket->cached ? "cached" : "native");
-    json_open_array(&j, "keys");
+    admin_page_begin(&page, PAGE_MAX);
+    json_open_object(&page.j, NULL);
+    json_text(&page.j, "bucket", q->bucket->name);
+    json_text(&page.j, "class", q->bucket->cached ? "cached" : "native");
+    json_open_array(&page.j, "keys");
     for (uint32_t i = 0; i < count; i++)
-        put_entry(&j, &entries[i], q->bucket->cached, encoded);
-    json_end(&j);
-    json_bool(&j, "more", more);
-    json_end(&j);
-    rc = answer(q, &text);
-    buf_fini(&text);
-    return rc;
+        put_entry(&page.j, &entries[i], q->bucket->cached, encoded);
+    json_end(&page.j);
+    json_bool(&page.j, "more", more);
+    json_end(&page.j);
+    return admin_page_answer(q, &page, 200);
 }
 
 static struct span

@@ -73,15 +73,6 @@ may_see(const struct request *q, const struct job_status *s)
 }
 
 static void
-put_time(struct json *j, const char *key, int64_t ms)
-{
-    char date[NUM_DATE_TEXT];
-
-    date_iso(ms, date);
-    json_text(j, key, ms > 0 ? date : NULL);
-}
-
-static void
 put_job(struct json *j, const struct job_status *s)
 {
     json_open_object(j, NULL);
@@ -90,9 +81,9 @@ put_job(struct json *j, const struct job_status *s)
     json_text(j, "what", s->what);
     json_text(j, "state", job_state_name(s->state));
     json_text(j, "user", s->user);
-    put_time(j, "asked", s->asked_ms);
-    put_time(j, "begun", s->begun_ms);
-    put_time(j, "ended", s->ended_ms);
+    admin_put_time(j, "asked", s->asked_ms);
+    admin_put_time(j, "begun", s->begun_ms);
+    admin_put_time(j, "ended", s->ended_ms);
     json_u64(j, "busy_ms", s->busy_ms);
     json_u64(j, "total", s->counts.total);
     json_u64(j, "objects", s->counts.objects);
@@ -110,16 +101,6 @@ put_job(struct json *j, const struct job_status *s)
         json_text(j, NULL, s->errors[i]);
     json_end(j);
     json_end(j);
-}
-
-static enum err
-answer(struct request *q, int status, struct buf *text)
-{
-    if (text->full)
-        return fault_set(&q->fault, S3_InternalError, "The page is over %zu bytes",
-                         text->limit);
-    admin_answer_json(q, status, buf_span(text));
-    return ERR_OK;
 }
 
 static enum err
@@ -151,18 +132,14 @@ static enum err
 answer_one(struct request *q, int http_status, struct span id, struct deadline by)
 {
     struct job_status s;
-    struct buf text;
-    struct json j;
+    struct admin_page page;
     enum err rc = find_job(q, id, by, &s);
 
     if (rc != ERR_OK)
         return rc;
-    buf_init(&text, PAGE_MAX);
-    json_begin(&j, &text);
-    put_job(&j, &s);
-    rc = answer(q, http_status, &text);
-    buf_fini(&text);
-    return rc;
+    admin_page_begin(&page, PAGE_MAX);
+    put_job(&page.j, &s);
+    return admin_page_answer(q, &page, http_status);
 }
 
 enum err
@@ -172,25 +149,21 @@ admin_job_list(struct request *q)
     struct arena *a = request_work(q);
     struct errbuf eb = {0};
     struct job_status *list;
-    struct buf text;
-    struct json j;
+    struct admin_page page;
     uint32_t count;
     enum err rc = job_list(q->api->options.jobs, a, &list, &count, &eb);
 
     if (rc != ERR_OK)
         return refuse(q, rc, &eb);
-    buf_init(&text, PAGE_MAX);
-    json_begin(&j, &text);
-    json_open_object(&j, NULL);
-    json_open_array(&j, "jobs");
+    admin_page_begin(&page, PAGE_MAX);
+    json_open_object(&page.j, NULL);
+    json_open_array(&page.j, "jobs");
     for (uint32_t i = 0; i < count; i++)
         if ((!active || !job_is_ended(list[i].state)) && may_see(q, &list[i]))
-            put_job(&j, &list[i]);
-    json_end(&j);
-    json_end(&j);
-    rc = answer(q, 200, &text);
-    buf_fini(&text);
-    return rc;
+            put_job(&page.j, &list[i]);
+    json_end(&page.j);
+    json_end(&page.j);
+    return admin_page_answer(q, &page, 200);
 }
 
 enum err

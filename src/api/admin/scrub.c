@@ -9,7 +9,7 @@
 
 struct page {
     struct request *q;
-    struct json j;
+    struct admin_page page;
     enum err rc;
     struct errbuf eb;
 };
@@ -29,21 +29,12 @@ put_bucket_name(struct request *q, struct json *j, uint64_t id)
 }
 
 static void
-put_time(struct json *j, const char *key, int64_t ms)
-{
-    char date[NUM_DATE_TEXT];
-
-    date_iso(ms, date);
-    json_text(j, key, ms > 0 ? date : NULL);
-}
-
-static void
 put_pass(struct json *j, const char *key, const struct disk_scrub_pass *p)
 {
     json_open_object(j, key);
     json_u64(j, "number", p->number);
-    put_time(j, "began", (int64_t)p->began_ms);
-    put_time(j, "ended", (int64_t)p->ended_ms);
+    admin_put_time(j, "began", (int64_t)p->began_ms);
+    admin_put_time(j, "ended", (int64_t)p->ended_ms);
     json_u64(j, "objects", p->objects);
     json_u64(j, "parts", p->parts);
     json_u64(j, "bytes", p->bytes);
@@ -61,7 +52,7 @@ put_finding(struct request *q, struct json *j, const struct disk_finding *f)
 
     json_open_object(j, NULL);
     json_u64(j, "pass", f->pass);
-    put_time(j, "found", f->found_ms);
+    admin_put_time(j, "found", f->found_ms);
     put_bucket_name(q, j, f->bucket);
     json_span(j, "key", (struct span){f->key, f->key_len});
     json_u64(j, "part", f->part);
@@ -85,20 +76,20 @@ put_disk(void *arg, unsigned slot, struct disk *d)
         arena_free(&a);
         return;
     }
-    json_open_object(&p->j, NULL);
-    json_text(&p->j, "disk", disk_path(d));
-    json_text(&p->j, "state", s.running ? "running" : "waiting");
-    json_bool(&p->j, "asked", s.asked);
-    json_u64(&p->j, "rate", s.rate);
-    json_u64(&p->j, "total_bytes", s.total_bytes);
-    put_time(&p->j, "next", s.running ? 0 : s.next_ms);
-    put_pass(&p->j, "pass", &s.pass);
-    put_pass(&p->j, "last", &s.last);
-    json_open_array(&p->j, "findings");
+    json_open_object(&p->page.j, NULL);
+    json_text(&p->page.j, "disk", disk_path(d));
+    json_text(&p->page.j, "state", s.running ? "running" : "waiting");
+    json_bool(&p->page.j, "asked", s.asked);
+    json_u64(&p->page.j, "rate", s.rate);
+    json_u64(&p->page.j, "total_bytes", s.total_bytes);
+    admin_put_time(&p->page.j, "next", s.running ? 0 : s.next_ms);
+    put_pass(&p->page.j, "pass", &s.pass);
+    put_pass(&p->page.j, "last", &s.last);
+    json_open_array(&p->page.j, "findings");
     for (uint32_t i = 0; i < s.count; i++)
-        put_finding(p->q, &p->j, &s.findings[i]);
-    json_end(&p->j);
-    json_end(&p->j);
+        put_finding(p->q, &p->page.j, &s.findings[i]);
+    json_end(&p->page.j);
+    json_end(&p->page.j);
     arena_free(&a);
 }
 
@@ -106,24 +97,17 @@ enum err
 admin_scrub_status(struct request *q)
 {
     struct page p = {.q = q};
-    struct buf text;
-    enum err rc;
 
-    buf_init(&text, STATUS_MAX);
-    json_begin(&p.j, &text);
-    json_open_object(&p.j, NULL);
-    json_open_array(&p.j, "disks");
+    admin_page_begin(&p.page, STATUS_MAX);
+    json_open_object(&p.page.j, NULL);
+    json_open_array(&p.page.j, "disks");
     disks_each(q->api->options.disks, put_disk, &p);
-    json_end(&p.j);
-    json_end(&p.j);
-    rc = p.rc != ERR_OK ? fault_from(q, p.rc, &p.eb)
-         : text.full    ? fault_set(&q->fault, S3_InternalError,
-                                    "The findings are over %u bytes", STATUS_MAX)
-                        : ERR_OK;
-    if (rc == ERR_OK)
-        admin_answer_json(q, 200, buf_span(&text));
-    buf_fini(&text);
-    return rc;
+    json_end(&p.page.j);
+    json_end(&p.page.j);
+    if (p.rc == ERR_OK)
+        return admin_page_answer(q, &p.page, 200);
+    buf_fini(&p.page.text);
+    return fault_from(q, p.rc, &p.eb);
 }
 
 static void

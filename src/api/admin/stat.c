@@ -43,35 +43,31 @@ enum err
 admin_stat(struct request *q)
 {
     struct disk_stat s = {0};
-    struct buf text;
-    struct json j;
+    struct admin_page page;
 
     if (q->api->options.disks != NULL)
         disks_stat(q->api->options.disks, &s);
-    buf_init(&text, STAT_MAX);
-    json_begin(&j, &text);
-    json_open_object(&j, NULL);
-    json_text(&j, "version", FOREBAY_VERSION);
-    json_text(&j, "engine", rt_engine_name(rt_engine_now()));
-    json_u64(&j, "loops", rt_loop_count());
-    json_text(&j, "region", q->api->options.region);
-    json_text(&j, "credentials", q->api->options.credentials);
-    json_u64(&j, "buckets", map_bucket_count(map_now(q->api->options.map)));
-    json_open_object(&j, "disk");
-    json_u64(&j, "total_bytes", s.total_bytes);
-    json_u64(&j, "free_bytes", s.free_bytes);
-    json_u64(&j, "native_bytes", s.native_bytes);
-    json_u64(&j, "cached_bytes", s.cached_bytes);
-    json_u64(&j, "objects", s.objects);
-    json_u64(&j, "tail_bytes", s.tail_bytes);
-    json_u64(&j, "hot_bytes", s.hot_bytes);
-    json_end(&j);
-    json_open_array(&j, "disks");
+    admin_page_begin(&page, STAT_MAX);
+    json_open_object(&page.j, NULL);
+    json_text(&page.j, "version", FOREBAY_VERSION);
+    json_text(&page.j, "engine", rt_engine_name(rt_engine_now()));
+    json_u64(&page.j, "loops", rt_loop_count());
+    json_text(&page.j, "region", q->api->options.region);
+    json_text(&page.j, "credentials", q->api->options.credentials);
+    json_u64(&page.j, "buckets", map_bucket_count(map_now(q->api->options.map)));
+    json_open_object(&page.j, "disk");
+    json_u64(&page.j, "total_bytes", s.total_bytes);
+    json_u64(&page.j, "free_bytes", s.free_bytes);
+    json_u64(&page.j, "native_bytes", s.native_bytes);
+    json_u64(&page.j, "cached_bytes", s.cached_bytes);
+    json_u64(&page.j, "objects", s.objects);
+    json_u64(&page.j, "tail_bytes", s.tail_bytes);
+    json_u64(&page.j, "hot_bytes", s.hot_bytes);
+    json_end(&page.j);
+    json_open_array(&page.j, "disks");
     if (q->api->options.disks != NULL)
-        put_disks(&j, q->api->options.disks);
-    json_end(&j);
-    json_end(&j);
-    admin_answer_json(q, 200, buf_span(&text));
-    buf_fini(&text);
-    return ERR_OK;
+        put_disks(&page.j, q->api->options.disks);
+    json_end(&page.j);
+    json_end(&page.j);
+    return admin_page_answer(q, &page, 200);
 }

@@ -31,8 +31,7 @@ admin_trace(struct request *q)
     struct trace_entry *at = xcalloc(ANSWER_ROOM, sizeof *at);
     uint64_t after = 0, upto = 0, lost = 0;
     struct errbuf eb = {{0}};
-    struct buf text;
-    struct json j;
+    struct admin_page page;
     size_t count = 0;
     enum err rc = query_u64(&q->query, "after", 0, 0, UINT64_MAX, &after, &q->fault);
 
@@ -43,18 +42,15 @@ admin_trace(struct request *q)
         free(at);
         return rc;
     }
-    buf_init(&text, ANSWER_MAX);
-    json_begin(&j, &text);
-    json_open_object(&j, NULL);
-    json_u64(&j, "after", upto);
-    json_u64(&j, "lost", lost);
-    json_open_array(&j, "requests");
+    admin_page_begin(&page, ANSWER_MAX);
+    json_open_object(&page.j, NULL);
+    json_u64(&page.j, "after", upto);
+    json_u64(&page.j, "lost", lost);
+    json_open_array(&page.j, "requests");
     for (size_t i = 0; i < count; i++)
-        put_entry(&j, &at[i]);
-    json_end(&j);
-    json_end(&j);
-    admin_answer_json(q, 200, buf_span(&text));
-    buf_fini(&text);
+        put_entry(&page.j, &at[i]);
+    json_end(&page.j);
+    json_end(&page.j);
     free(at);
-    return ERR_OK;
+    return admin_page_answer(q, &page, 200);
 }

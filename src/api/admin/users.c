@@ -32,12 +32,8 @@ put_grants(struct json *j, const struct auth_grant *grants, uint32_t count)
 static void
 put_time(struct json *j, const char *name, int64_t ms)
 {
-    char date[NUM_DATE_TEXT];
-
-    if (ms == 0)
-        return;
-    date_iso(ms, date);
-    json_text(j, name, date);
+    if (ms != 0)
+        admin_put_time(j, name, ms);
 }
 
 static void
@@ -84,25 +80,16 @@ admin_user_list(struct request *q)
 {
     /* No switch until the text is made. */
     const struct auth_users *list = auth_users_now(q->api->options.auth);
-    struct buf text;
-    struct json j;
-    bool full;
+    struct admin_page page;
 
-    buf_init(&text, LIST_MAX);
-    json_begin(&j, &text);
-    json_open_object(&j, NULL);
-    json_open_array(&j, "users");
+    admin_page_begin(&page, LIST_MAX);
+    json_open_object(&page.j, NULL);
+    json_open_array(&page.j, "users");
     for (uint32_t i = 0; i < auth_users_count(list); i++)
-        put_user(&j, list, i);
-    json_end(&j);
-    json_end(&j);
-    full = text.full;
-    if (!full)
-        admin_answer_json(q, 200, buf_span(&text));
-    buf_fini(&text);
-    return full ? fault_set(&q->fault, S3_InternalError, "The list is over %u bytes",
-                            LIST_MAX)
-                : ERR_OK;
+        put_user(&page.j, list, i);
+    json_end(&page.j);
+    json_end(&page.j);
+    return admin_page_answer(q, &page, 200);
 }
 
 /* ---- changing ---- */
