@@ -38,7 +38,7 @@ def load(context, port, paths, *flags, pids=(), seconds=None, core=None):
     try:
         if child.stdout.readline() != "begin\n":
             raise RuntimeError("httpload ended before it began; what it said is above")
-        cpu, busy, begun = machine.cpu_s(pids), machine.busy_s(), time.monotonic()
+        cpu, busy, stolen, begun = machine.cpu_s(pids), machine.busy_s(), machine.stolen_s(), time.monotonic()
         line = child.stdout.readline()
         cpu, busy, took = machine.cpu_s(pids) - cpu, machine.busy_s() - busy, time.monotonic() - begun
     finally:
@@ -46,6 +46,7 @@ def load(context, port, paths, *flags, pids=(), seconds=None, core=None):
     sample = json.loads(line)
     sample["cpu_s"] = cpu
     sample["others"] = max(busy - cpu - sample["client_cpu_s"], 0) / took if took > 0 else 0
+    sample["stolen"] = (machine.stolen_s() - stolen) / took if took > 0 else 0
     sample["us_per_request"] = cpu / max(sample["requests"], 1) * 1e6
     gib = sample["mib_s"] * sample["seconds"] / 1024
     sample["s_per_gib"] = cpu / gib if gib > 0 else 0

@@ -89,6 +89,16 @@ def busy_s():
     return (sum(fields) - fields[3] - fields[4]) / TICK
 
 
+def throttled(favoured):
+    """Whether favour() has a limit, which a process that spins runs into: then tails are the kernel's."""
+    return favoured and int(pathlib.Path("/proc/sys/kernel/sched_rt_runtime_us").read_text()) >= 0
+
+
+def stolen_s():
+    """What the host took of all cores for other guests."""
+    return int(pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]) / TICK
+
+
 def wait_quiet():
     """Begins in a quiet moment, or after QUIET_WAIT_S all the same; what others took is in each sample."""
     end = time.monotonic() + QUIET_WAIT_S

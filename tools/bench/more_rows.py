@@ -11,7 +11,7 @@ from rigs.process import ROOT
 
 from . import disk_rows, machine, servers
 from .duel import Contestant, compare, load, rounds, table, wrk_load
-from .rows import KIB, MIB, at_a_rate, errors_of, keys, nginx_pair, row, settle, write_paths
+from .rows import KIB, MIB, at_a_rate, errors_of, keys, loops, nginx_pair, row, settle, write_paths
 from .signing import signed_lines
 
 
@@ -113,7 +113,7 @@ def tls(context):
 # ---- tails ----
 
 
-@row("tail", "p99 and p99.9 of GETs of 4 KiB to 256 KiB at 70 % of the slower one's peak, beside nginx without tcp_nopush")
+@row("tail", "p99 and p99.9 of GETs of 4 KiB to 256 KiB at 70 % of the slower one's peak, beside nginx without tcp_nopush and the bare loop")
 def tail(context):
     conns = 16
     for size in (4 * KIB, 64 * KIB, 100_000, 256 * KIB):
@@ -124,9 +124,10 @@ def tail(context):
         write_files(root, keys(count), size)
         us = Contestant("forebay", server, ours, size)
         nginx = nginx_pair(context, root, write_paths(context, "theirs", [f"/{k}" for k in keys(count)]), size)[:1]  # nopush stalls
-        settle(context, [us, *nginx])
-        rounds(context, [us, *nginx], conns)
-        at_a_rate(context, f"tail {size}", conns, [us, *nginx], {"p99": 1.0 if size >= 64 * KIB else None})
+        bare = loops(context, ours, size)[:1]
+        settle(context, [us, *nginx, *bare])
+        rounds(context, [us, *nginx, *bare], conns)
+        at_a_rate(context, f"tail {size}", conns, [us, *nginx, *bare], {"p99": 1.0 if size >= 64 * KIB else None})
         context.end_servers()
         shutil.rmtree(context.dir / "data")
         if nginx:

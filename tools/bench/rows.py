@@ -92,18 +92,38 @@ def report(context, name, conns, us, bare, nginx, musts):
     return [us, loop]
 
 
+TAIL_MUST = 20
+
+
+def spread_of(context, key, again):
+    """p99.9 over p50, of small answers judged. A host that takes the cores away stalls everybody: what the bare loop has in the same rounds, which
+    does nothing but receive and send, is no doing of ours, and more than that is."""
+    us, loop = again[0], next((c for c in again if c.name.startswith("bare loop")), None)
+    p50 = max(us.median("p50_us"), 1)
+    spread, least = us.median("p999_us") / p50, min(s["p999_us"] / max(s["p50_us"], 1) for s in us.samples)
+    host = loop.median("p999_us") / p50 if loop else 0
+    told = ""
+    if us.size <= 256 * KIB:
+        met = spread <= TAIL_MUST
+        told = f"   at most {TAIL_MUST}: {'met' if met else 'not met, nor by the bare loop: the host' if host >= spread else 'MISSED'}"
+    print(f"    p99.9 / p50 {spread:.1f}x, in the best round {least:.1f}x{told}")
+    if loop:
+        print(f"    p99.9 of the bare loop / our p50 {host:.1f}x; the host took {us.median('stolen'):.0%} of a core")
+    context.keep(key, "p99.9 / p50", {"median": spread, "least": least, "bare loop": host, "must": TAIL_MUST})
+
+
 def at_a_rate(context, name, conns, finalists, musts):
-    """Latency when nobody is at his limit: all at 70 % of the slowest one's peak, counted from when a request was due."""
-    rate = int(0.7 * min(c.median("rps") for c in finalists))
+    """Latency when nobody is at his limit: all at 70 % of the peak of the slower store, counted from when a request was due."""
+    if machine.throttled(servers.Pinned.favoured):
+        context.skip("--favour: a generator that waits for the hour spins, and the kernel takes what runs in real time off its core for 50 ms a second: no tails")
+        return
+    rate = int(0.7 * min(c.median("rps") for c in finalists if not c.name.startswith("bare loop")))
     again = [Contestant(c.name, c.server, c.paths, c.size, port=c.port) for c in finalists]
     rounds(context, again, conns, "-r", rate)
     print(f"  {name}: {conns} connections, {rate:,} requests a second each")
     table(again)
     errors_of(context, again)
-    spread = again[0].median("p999_us") / max(again[0].median("p50_us"), 1)
-    told = f"   at most 20: {'met' if spread <= 20 else 'MISSED'}" if again[0].size <= 256 * KIB else ""
-    print(f"    p99.9 / p50 {spread:.1f}x{told}")
-    context.keep(f"{name} c={conns} at a rate", "p99.9 / p50", spread)
+    spread_of(context, f"{name} c={conns} at a rate", again)
     for rival in again[1:]:
         goal = musts.get("p99") if rival.name.startswith("nginx") else None
         compare(context, f"{name} c={conns} at a rate", again[0], rival, "p99_us", "p99", must=goal, at_most=True)
