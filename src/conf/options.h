@@ -49,9 +49,9 @@
       "limit of the hot set, objects kept in memory; 0 keeps none") \
     X(OPT_CACHE_BUDGET, "cache.budget", SIZE, "0", 0, GIB(1048576), "", START, \
       "most bytes of cached buckets on disk: the coldest make room for what is read more; 0 is no limit but the disks'") \
-    X(OPT_CACHE_HIGH, "cache.high", U64, "95", 10, 100, "", START, \
+    X(OPT_CACHE_HIGH, "cache.high", U64, "97", 10, 100, "", START, \
       "hundredths of cache.budget from which on cached objects are evicted") \
-    X(OPT_CACHE_LOW, "cache.low", U64, "90", 5, 100, "", START, \
+    X(OPT_CACHE_LOW, "cache.low", U64, "95", 5, 100, "", START, \
       "hundredths of cache.budget down to which they are evicted") \
     X(OPT_CACHE_LARGE, "cache.large", SIZE, "64MiB", KIB(64), GIB(1048576), "", START, \
       "objects of attached buckets above this are kept in chunks, fetched in parallel, each evicted by itself") \

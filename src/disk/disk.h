@@ -679,7 +679,8 @@ struct disk_evict_options {
 struct disk_evicted {
     uint64_t living; /* bytes of the class, headers included, afterwards */
     uint64_t objects, bytes, kept, segments;
-    uint32_t coldest; /* heat of the segment that would be next: sixteenths of a read */
+    uint32_t coldest;   /* heat of the segment that would be next: sixteenths of a read */
+    uint64_t reclaimed; /* bytes given back since the disk was opened, of all classes */
 };
 /* Evicts the coldest segments until both hold, or there is nothing more that may go. Durable. May switch. */
 enum err disk_evict(struct disk *d, const struct disk_evict_options *o,

@@ -15,6 +15,9 @@
 #include "rt/point.h"
 
 #define BATCH 64u
+#define OPEN_SHARE                                                                       \
+    8u /* the open log of more than that part of all is closed when much of it is waste */
+#define WASTE 8u /* an eighth of it */
 #define LARGE_SHARE                                                                      \
     16u /* a segment of more than that part of all goes only as far as it has to */
 
@@ -315,22 +318,47 @@ evict_segment(struct disk *d, struct evictor *e, const struct candidate *c,
 
 /* ---- a round ---- */
 
+/* A log that is appended to is not compacted. In a small cache it may be most of all there is: then what is dead in it, or
+ * lost between its groups, would never be room again. */
+static void
+close_wasteful_log(struct disk *d, const struct evictor *e)
+{
+    const struct segment *log = d->home.log[DISK_CACHED].now;
+    uint64_t used = atomic_load(&d->used_bytes[DISK_CACHED]);
+
+    for (uint32_t i = 0; log != NULL && i < e->listed; i++) {
+        const struct candidate *c = &e->list[i];
+        uint64_t held = log->home.counted;
+
+        if (c->segment == log->id && held > used / OPEN_SHARE &&
+            held - MIN(held, c->living) > held / WASTE)
+            d->home.log[DISK_CACHED].full = true;
+    }
+}
+
 static enum err
 evict_round(struct disk *d, struct evictor *e, struct errbuf *eb)
 {
+    bool tight =
+        atomic_load(&d->used_bytes[DISK_CACHED]) > e->o->target || e->o->want > 0;
+    struct disk_space space;
     enum err rc = ERR_OK;
     uint32_t next = 0;
 
-    /* Where something is to go: as of now, not of the last flush. */
-    if (atomic_load(&d->used_bytes[DISK_CACHED]) > e->o->target || e->o->want > 0)
+    if (tight) /* as of now, not of the last flush */
         rc = flush_wait(d, eb);
     if (rc == ERR_OK)
         rc = list_segments(d, e, eb);
+    if (rc == ERR_OK && tight)
+        close_wasteful_log(d, e); /* what goes now is said in the next one */
     e->out->living = e->living;
     e->freed = e->pending = 0;
     while (rc == ERR_OK && next < e->listed && d->home.open && missing(e) > 0)
         rc = evict_segment(d, e, &e->list[next++], eb);
     e->out->living -= MIN(e->freed, e->living);
+    disk_space(d, &space);
+    e->out->reclaimed =
+        space.unlinked_bytes + space.punched_bytes + space.compacted_bytes;
     e->out->coldest = next < e->listed ? e->list[next].heat : 0;
     if (e->out->objects > 0)
         LOG(LOG_DEBUG, "disk.evicted", "the coldest segments gave room",

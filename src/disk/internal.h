@@ -91,6 +91,8 @@ struct log {
     uint64_t synced_group;       /* native: this one and all before it are durable */
     bool failed;                 /* a write or sync failed: takes nothing more */
     bool dirty;                  /* cached: written since the last sync */
+    bool
+        full; /* takes no more groups, whatever room is left in it: the next begins another */
 };
 
 /* A body that lost its row. */

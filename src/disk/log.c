@@ -58,7 +58,7 @@ log_room(struct disk *d, enum disk_class class, uint64_t bytes, struct errbuf *e
     if (log->failed)
         return err_set(eb, ERR_IO, "the log has failed");
     assert(bytes <= GROUP_MAX);
-    if (log->now != NULL &&
+    if (log->now != NULL && !log->full &&
         log->now->home.used + bytes + DISK_ALIGN <= log->now->home.size)
         return ERR_OK;
     /* A record that is synced in the next segment promises all that stands before it; a sync that the flusher has
@@ -79,6 +79,7 @@ log_room(struct disk *d, enum disk_class class, uint64_t bytes, struct errbuf *e
         return rc;
     segment_drop(&log->now); /* the table keeps it for its readers */
     log->now = next;
+    log->full = false;
     return ERR_OK;
 }
 

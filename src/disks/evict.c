@@ -116,6 +116,7 @@ disks_evict(struct disks *ds, const struct disk_evict_options *o,
         out->bytes += one.bytes;
         out->kept += one.kept;
         out->segments += one.segments;
+        out->reclaimed += one.reclaimed;
         if (one.living > 0)
             out->coldest = MIN(out->coldest, one.coldest);
     }

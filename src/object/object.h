@@ -19,7 +19,7 @@ struct object_options {
     struct map_service *map;
     struct cloud *cloud;
     uint64_t cache_budget;          /* cached bytes; 0: no limit but the disks' */
-    unsigned cache_high, cache_low; /* hundredths of it; 0: 95 and 90 */
+    unsigned cache_high, cache_low; /* hundredths of it; 0: 97 and 95 */
     uint64_t large_bytes; /* larger ones of attached buckets are kept in chunks ... */
     uint32_t chunk_bytes; /* ... of so many bytes; 0: 64 and 16 MiB */
     unsigned readahead;   /* objects that are fetched ahead of a reader; 0: none */

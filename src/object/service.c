@@ -18,9 +18,9 @@ object_start(const struct object_options *o, struct object_service **out,
     for (unsigned i = 0; i < rt_loop_count(); i++)
         list_init(&s->hashing[i].lagging);
     if (s->options.cache_high == 0 || s->options.cache_high > 100)
-        s->options.cache_high = 95;
+        s->options.cache_high = 97;
     if (s->options.cache_low == 0 || s->options.cache_low > s->options.cache_high)
-        s->options.cache_low = s->options.cache_high - MIN(5u, s->options.cache_high - 1);
+        s->options.cache_low = s->options.cache_high - MIN(2u, s->options.cache_high - 1);
     if (s->options.chunk_bytes == 0)
         s->options.chunk_bytes = MIB(16);
     if (s->options.large_bytes == 0)

@@ -11,10 +11,15 @@
 #include "rt/loop.h"
 
 #define LOOK_MS     1000u
-#define PAUSE_MS    100u /* until then, where somebody is refused for want of room */
-#define PURGE_LOOKS 10u  /* removed buckets are looked for that often */
-#define PATIENCE    30u  /* looks, after one at which nothing could go */
-#define BUCKET_HIGH 95u  /* of a bucket's own budget, hundredths */
+#define PAUSE_MS    100u  /* until then, where somebody is refused for want of room */
+#define PURGE_LOOKS 10u   /* removed buckets are looked for that often */
+#define PATIENCE    30u   /* looks, after one at which nothing could go */
+#define SETTLE_MS   5000u /* for what was evicted to be reclaimed */
+#define SETTLE_LONG_MS                                                                   \
+    60000u /* the same where much is dead already: an eighth of the budget */
+#define MUCH_DEAD   8u
+#define BATCH       16u /* part of the budget that goes at once: compaction is worth it */
+#define BUCKET_HIGH 95u /* of a bucket's own budget, hundredths */
 #define BUCKET_LOW  90u
 #define PURGE_PAGE  256u
 
@@ -23,14 +28,19 @@ struct tier {
 
     /* Any loop. */
     _Atomic uint64_t
-        wanted;         /* bytes of the largest that had to be refused for want of room */
-    _Atomic bool sweep; /* chunks may belong to nobody */
+        wanted; /* bytes of the largest that had to be refused for want of room */
+    _Atomic bool pressing; /* and one of them is worth more than what would go */
+    _Atomic bool sweep;    /* chunks may belong to nobody */
 
     /* The fiber's. */
     struct rt_cond wake;
     struct rt_waiter *ended;
     bool running, stop;
     unsigned looks, patience;
+    uint64_t living;    /* bytes of the class, as of the last look at its segments */
+    uint64_t reclaimed; /* as of then, bytes since the start */
+    uint64_t settles_until_ns,
+        settled_from; /* what was evicted is being reclaimed: until then, or so much was */
     uint64_t reads_seen; /* when the window began */
 };
 
@@ -128,6 +138,8 @@ tier_admits(struct object_service *s, const struct map_bucket *b, struct span ke
         good = admission_is_wanted(&t->admission, seen);
     if (good && !room && size > atomic_load_explicit(&t->wanted, memory_order_relaxed))
         atomic_store_explicit(&t->wanted, size, memory_order_relaxed);
+    if (good && !room && (pinned || admission_is_wanted(&t->admission, seen)))
+        atomic_store_explicit(&t->pressing, true, memory_order_relaxed);
     good = good && room;
     metric_add(M_ADMISSION, good ? 0 : 1, 1);
     return good;
@@ -205,6 +217,12 @@ keep(void *arg, const struct disk_candidate *c)
 
 /* ---- the evictor's side ---- */
 
+static bool
+settles(const struct tier *t)
+{
+    return rt_now_ns() < t->settles_until_ns && t->reclaimed < t->settled_from;
+}
+
 static uint64_t
 reads_so_far(void)
 {
@@ -263,6 +281,9 @@ evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
     if (rc != ERR_OK)
         return;
     atomic_store_explicit(&t->admission.coldest, out.coldest, memory_order_relaxed);
+    if (only == 0)
+        t->living = out.living;
+    t->reclaimed = out.reclaimed;
     if (!looked && out.objects == 0 && out.kept > 0)
         t->patience = PATIENCE;
     if (out.objects > 0)
@@ -270,6 +291,23 @@ evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
             L_U64("objects", out.objects), L_U64("bytes", out.bytes),
             L_U64("segments", out.segments), L_U64("kept", out.kept),
             L_U64("living_bytes", out.living));
+}
+
+/* What lives is down at the low watermark, and yet there is no room for somebody who is worth it: the rest is dead and not
+ * reclaimed, or lost between groups of a log. More goes then, a batch at a time, each when the one before was reclaimed, or
+ * had the time: else all would go before the first byte is free. */
+static uint64_t
+more_to_go(struct tier *t, uint64_t cached, uint64_t budget, uint64_t wanted)
+{
+    uint64_t dead = cached - MIN(cached, t->living), batch = budget / BATCH;
+
+    if (settles(t))
+        return 0;
+    t->settled_from = t->reclaimed + batch / 2;
+    t->settles_until_ns =
+        rt_now_ns() +
+        (dead > budget / MUCH_DEAD ? SETTLE_LONG_MS : SETTLE_MS) * 1000000ull;
+    return MAX(wanted, batch);
 }
 
 static void
@@ -280,6 +318,8 @@ look_at_node(struct object_service *s, struct tier *t)
     uint64_t low = hundredths(budget, s->options.cache_low);
     uint64_t wanted = atomic_exchange(&t->wanted, 0);
     bool tight = disks_cache_is_tight(s->options.disks);
+    bool pressing = atomic_exchange(&t->pressing, false);
+    uint64_t more = 0;
     struct disk_stat st;
     bool over;
 
@@ -288,6 +328,8 @@ look_at_node(struct object_service *s, struct tier *t)
     if (budget != 0 && wanted <= budget / 2 && st.cached_bytes + wanted > budget) {
         over = true; /* a large one that is worth its place */
         low = MIN(low, budget - wanted);
+        if (pressing && t->living <= low)
+            more = more_to_go(t, st.cached_bytes, budget, wanted);
     }
     if (over || tight)
         atomic_store(&t->admission.room, ROOM_NONE);
@@ -296,7 +338,7 @@ look_at_node(struct object_service *s, struct tier *t)
                      budget == 0 || st.cached_bytes < low + (high - low) / 2 ? ROOM_LEFT
                                                                              : ROOM_NONE);
     if ((over || tight) && t->patience == 0)
-        evict(s, over ? low : UINT64_MAX, 0, 0);
+        evict(s, over ? low : UINT64_MAX, more, 0);
     else if (atomic_load(&t->admission.room) == ROOM_NONE)
         evict(s, UINT64_MAX, 0, 0); /* only to know how cold the coldest is */
 }
@@ -410,7 +452,7 @@ run(void *arg)
              ms += PAUSE_MS) {
             rc = rt_cond_wait(&t->wake, deadline_in_ms(PAUSE_MS));
             if (atomic_load_explicit(&t->wanted, memory_order_relaxed) > 0 &&
-                t->patience == 0)
+                t->patience == 0 && !settles(t))
                 break;
         }
     }

@@ -74,24 +74,21 @@ def wait_for(condition, what, timeout=PATIENCE):
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("size,count", [(300 * KIB, 160), (40 * KIB, 800)], ids=["bodies", "in-the-log"])
-def test_epochs_over_four_times_the_cache_keep_what_fits(start_forebay, remote, size, count):
-    """Each epoch reads everything once, in another random order: a quarter fits, and a quarter is all that anybody could hit."""
+@pytest.mark.parametrize("size,count,times", [(300 * KIB, 160, 4), (40 * KIB, 800, 4), (300 * KIB, 100, 2)], ids=["bodies", "in-the-log", "twice"])
+def test_epochs_over_more_than_the_cache_keep_what_fits(start_forebay, remote, size, count, times):
+    """Each epoch reads everything once, in another random order: a quarter (a half) fits, and that is all that anybody could hit."""
     objects = Counting(remote, count, size)
-    budget = count * size // 4
+    budget = count * size // times
     process = start(start_forebay, remote, **{"cache.budget": budget})
     order = random.Random(20261121)
     ratios = []
-    for epoch in range(5):
+    for epoch in range(4):
         names = order.sample(objects.names, len(objects.names))
         ratios.append(sum(read(process, name, size) for name in names) / len(names))
         time.sleep(1.2)  # the tier looks once a second: an epoch of a real run is longer
-    best = 0.25  # Belady's optimum from the second epoch on: what fits is hit once an epoch, whatever the order
-    print("\n".join(["epochs in random order over 4x the cache: hit ratio, and of Belady's optimum"] + [f"  {n}: {r:.3f}  {r / (best if n > 0 else 1):.2f}" for n, r in enumerate(ratios)]))
-    # What fits is less the watermark (90 %) and what an object takes beside its bytes: a body's header, a record in the log.
-    share = 0.9 * size / (size + 4 * KIB)
-    assert ratios[-1] >= 0.95 * best * share, ratios
-    assert min(ratios[2:]) >= 0.15, ratios
+    best = 1 / times  # Belady's optimum from the second epoch on: what fits is hit once an epoch, whatever the order
+    print("\n".join([f"epochs in random order over {times}x the cache: hit ratio, and of Belady's optimum"] + [f"  {n}: {r:.3f}  {r / (best if n > 0 else 1):.2f}" for n, r in enumerate(ratios)]))
+    assert min(ratios[1:]) >= 0.9 * best, ratios
 
 
 def test_a_scan_takes_nothing_from_what_is_hot(start_forebay, remote):
@@ -108,6 +105,7 @@ def test_a_scan_takes_nothing_from_what_is_hot(start_forebay, remote):
         hits += read(process, hot.names[number % len(hot.names)], hot.size)
         if number % 50 == 0:
             time.sleep(1.1)
+    print(f"a scan of {len(scan.names)} beside a hot set of {len(hot.names)}: {hits / len(scan.names):.3f} of the hot set's reads hit")
     assert hits >= 0.95 * len(scan.names)
     assert hot.gets - asked <= 0.05 * len(scan.names)
 
@@ -122,7 +120,8 @@ def test_another_set_takes_the_place_of_what_is_read_no_more(start_forebay, remo
 
     # Four fifths: what is left of the first set shares segments with what is read, and goes with the next that are cold.
     hits = []
-    while not hits or (hits[-1] < 40 and len(hits) < 60):
+    end = time.monotonic() + PATIENCE
+    while not hits or (hits[-1] < 40 and time.monotonic() < end):
         hits.append(sum(read(process, name, second.size) for name in second.names))
         time.sleep(0.3)
     assert hits[-1] >= 40, hits

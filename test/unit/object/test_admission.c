@@ -140,13 +140,13 @@ look(struct cache *c)
         c->now = 1 - c->now;
         memset(c->heat[c->now], 0, SEGMENTS * sizeof **c->heat);
     }
-    if (c->used > CAPACITY * 95 / 100) {
+    if (c->used > CAPACITY * 97 / 100) {
         atomic_store(&c->a.room, ROOM_NONE);
-        while (c->used > CAPACITY * 90 / 100 && (next = coldest(c)) != 0)
+        while (c->used > CAPACITY * 95 / 100 && (next = coldest(c)) != 0)
             evict_segment(c, next);
     }
     if (atomic_load(&c->a.room) != ROOM_NEW)
-        atomic_store(&c->a.room, c->used < CAPACITY * 93 / 100 ? ROOM_LEFT : ROOM_NONE);
+        atomic_store(&c->a.room, c->used < CAPACITY * 96 / 100 ? ROOM_LEFT : ROOM_NONE);
     next = coldest(c);
     atomic_store(&c->a.coldest, next != 0 ? heat_of(c, next) : 0);
 }
