@@ -15,11 +15,12 @@ import subprocess
 import time
 
 from . import machine, servers
-from .duel import Contestant, compare, load, table
+from .duel import Contestant, compare, load, ratio, table
 from .rows import KIB, MIB, errors_of, keys, row, write_paths
 
 FEW = 10_000  # objects that "many" is held against
 SECTOR = 512
+OUR_LARGE_READS = 16  # that a server lets through at a time (rt/file.c); small ones 32, as fio
 
 
 class Fio:
@@ -143,7 +144,7 @@ def disk_get_pinned(context, name, server, size, count, bs, depth, must, conns):
     context.errors += put["errors"]
     files, length = files_of(context.dir / "data/native")
     us = Contestant("forebay, from the disk", server, paths, size)
-    limit = Contestant("bare loop, one read each", context.keep_running(servers.LoopDisk(context, size, depth, length, files)), paths, size)
+    limit = Contestant("bare loop, one read each", context.keep_running(servers.LoopDisk(context, size, max(depth, OUR_LARGE_READS), length, files)), paths, size)
     disk = fio_reads(context, bs, depth, files, length)
     reads = asked = 0
     for _ in range(context.rounds):
@@ -162,9 +163,10 @@ def disk_get_pinned(context, name, server, size, count, bs, depth, must, conns):
     compare(context, name, us, disk, "rps", "req/s", must=must)
     # What nobody gets beyond on this core: one read of the device and one send, no index, no sums.
     most = compare(context, f"{name}, the limit", limit, disk, "rps", "bare loop")
-    compare(context, name, us, limit, "rps", "req/s", must=0.8 if most < must else None)
+    beyond = most < must and ratio(us, limit, "rps")[0] <= 1  # what others do to the disk may put us above it: then it says nothing
+    compare(context, name, us, limit, "rps", "req/s", must=0.8 if beyond else None)
     compare(context, name, us, limit, "us_per_request", "CPU a GET")
-    if most < must:
+    if beyond:
         print(f"    {must:g}x of fio is beyond this core: a read and a send alone, by a loop that looks up and verifies nothing, are {most:.2f}x of it")
     told = f"   at most 1.1: {'met' if reads <= 1.1 * asked else 'MISSED'}" if size <= 16 * KIB else ""
     print(f"    {reads / asked:.2f} reads of the device for each GET (all that others read is in it){told}")
