@@ -232,3 +232,31 @@ def test_units_and_colour(cli, bucket, s3):
     cli.env["TERM"] = "dumb"
     screen = cli.terminal("ls", f"s3://{bucket}")
     assert screen.end() == 0 and b"\033" not in screen.seen
+
+
+# What programs read: members may be added, none may go or change its name (docs/cli.md, "Output").
+FORMS = {
+    ("ls", "-o", "jsonl", "s3://{b}/d/"): {"key", "size", "modified", "etag"},
+    ("find", "-o", "jsonl", "s3://{b}"): {"name", "size", "modified", "etag"},
+    ("stat", "--json", "s3://{b}/d/k"): {"bucket", "key", "size", "modified", "etag", "content_type", "metadata"},
+    ("du", "--json", "s3://{b}"): {"name", "objects", "bytes"},
+    ("cp", "-n", "--json", "s3://{b}/d/k", "s3://{b}/e"): {"did", "found", "done", "failed", "left_out", "unchanged", "bytes", "seconds"},
+    ("cp", "-n", "-o", "jsonl", "s3://{b}/d/k", "s3://{b}/e"): {"did", "from", "to", "bytes"},
+    ("share", "--json", "s3://{b}/d/k"): {"url"},
+    ("user", "ls", "--json"): {"users"},
+    ("disk", "ls", "--json"): {"disks", "settled"},
+    ("config", "show", "--client", "--json"): {"endpoint", "region", "keys"},
+}
+
+
+def test_forms_for_programs_stay(cli, server, bucket, s3):
+    s3.put_object(Bucket=bucket, Key="d/k", Body=b"x", Metadata={"m": "1"})
+    keyed = {"AWS_ACCESS_KEY_ID": server.keys()[0], "AWS_SECRET_ACCESS_KEY": server.keys()[1]}
+    cli.env.update(keyed)
+    missing = {}
+    for argv, members in FORMS.items():
+        doc = json.loads(cli(*(a.format(b=bucket) for a in argv)).splitlines()[0])
+        doc = doc[0] if isinstance(doc, list) else doc
+        if members - doc.keys():
+            missing[argv] = (members - doc.keys(), doc)
+    assert not missing, missing
