@@ -150,6 +150,12 @@ next_group(struct disk *d, struct changes *c, struct segment *s, struct log_scan
     if (got != SCAN_MORE)
         return got;
     got = log_scan_next(scan, eb);
+    if (got == SCAN_GROUP)
+        return got;
+    if (d->home.scan_ahead != NULL) { /* nothing may be missed for want of its buffers */
+        scan_ahead_end(&d->home.scan_ahead);
+        got = log_scan_next(scan, eb);
+    }
     if (got != SCAN_END || far == 0 || !log_scan_behind(scan, far, &behind))
         return got;
     if (salvage(d, c, s, scan, behind.offset, behind.group, eb) != ERR_OK)

@@ -85,7 +85,7 @@ wait_for_spare(struct scan_ahead *a)
 static void
 give_back(struct scan_ahead *a, struct batch_of *b)
 {
-    scan_spare_keep(&a->windows, &b->window);
+    scan_spare_keep(a->over ? NULL : &a->windows, &b->window);
     b->count = b->next = 0;
     b->ends = false;
     list_push_back(&a->spare, &b->link);
@@ -160,6 +160,7 @@ feed(void *arg)
     for (uint32_t i = 0; i < a->count && feed_log(a, i); i++)
         ;
     a->over = true;
+    scan_spare_free(&a->windows); /* whoever scans for himself may need them */
     rt_cond_broadcast(&a->changed);
 }
 
