@@ -1,10 +1,10 @@
 /* remote: an S3 server that is far away and costs little: every object has SIZE bytes, every answer waits LATENCY_MS,
  * every stream is held to MIB_S. What the cold GETs of the bench read from, through us and directly.
  *
- *     remote PORT SIZE LATENCY_MS MIB_S        (MIB_S 0: no limit) serves until it is killed
+ *     remote PORT SIZE LATENCY_MS MIB_S [KEYS]      (MIB_S 0: no limit) serves until it is killed
  *
  * Any path of two parts and more is an object (GET with and without "Range: bytes=A-" or "A-B", HEAD); a path of one part is a
- * bucket (HEAD, and GET lists nothing). Names and signatures are not looked at. One thread; two queues in time's
+ * bucket (HEAD, and GET lists, in both ways to go on: below whatever prefix is asked for stand KEYS keys, nine digits each, none if not said). Names and signatures are not looked at. One thread; two queues in time's
  * order: answers that wait for the latency, and streams that wait for their next piece.
  */
 #include <arpa/inet.h>
@@ -22,13 +22,21 @@
 
 #include "base/hash.h"
 
-enum { CONNS_MAX = 4096, IN = 8192, PIECE = 128 * 1024 };
+enum {
+    CONNS_MAX = 4096,
+    IN = 8192,
+    PIECE = 128 * 1024,
+    PAGE_KEYS = 1000,
+    PAGE_ROOM = 512 * PAGE_KEYS
+};
 
 struct conn {
     char in[IN];
     size_t have;
     char head[512];
     size_t head_len, head_at;
+    const char *from;   /* the body's bytes */
+    char *page;         /* owned; of a listing, NULL before the first */
     uint64_t at, end;   /* of the body */
     uint64_t due_ns;    /* the head, or the next piece */
     uint64_t allowed;   /* bytes up to here may go */
@@ -44,14 +52,9 @@ struct queue {
 
 static struct conn *conns[CONNS_MAX];
 static struct queue waits = {.last = &waits.first}, paced = {.last = &paced.first};
-static uint64_t size, latency_ns, piece_ns;
+static uint64_t size, latency_ns, piece_ns, key_count;
 static char *body, etag[40];
 static int ep;
-static const char no_keys[] =
-    "<?xml version=\"1.0\" "
-    "encoding=\"UTF-8\"?>\n<ListBucketResult><Name>far</Name><Prefix></Prefix>"
-    "<KeyCount>0</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>"
-    "</ListBucketResult>";
 
 static uint64_t
 now_ns(void)
@@ -144,8 +147,79 @@ answer_object(struct conn *c, bool with_body)
     }
     build_head(c, from > 0 || range != NULL ? "206 Partial Content" : "200 OK",
                "application/octet-stream", end - from, more);
+    c->from = body;
     c->at = from;
     c->end = with_body ? end : from;
+}
+
+/* The value of "&name=" or "?name=", its escapes undone, cut off at `room`. */
+static void
+parameter(const char *in, const char *name, char *out, size_t room)
+{
+    const char *end = strchr(in, '\r'), *at = in;
+    size_t n = 0, len = strlen(name);
+
+    do {
+        at = strpbrk(at + 1, "?&\r");
+    } while (at != NULL && at < end &&
+             (strncmp(at + 1, name, len) != 0 || at[1 + len] != '='));
+    for (at = at != NULL && at < end ? at + len + 2 : NULL;
+         at != NULL && strchr("& \r", *at) == NULL && n + 1 < room; at++) {
+        unsigned byte;
+
+        if (*at == '%' && sscanf(at + 1, "%2x", &byte) == 1) {
+            out[n++] = (char)byte;
+            at += 2;
+        } else {
+            out[n++] = *at;
+        }
+    }
+    out[n] = '\0';
+}
+
+static void
+answer_list(struct conn *c, bool with_body)
+{
+    char prefix[512], after[600], max[16];
+    uint64_t key, last;
+    size_t n;
+
+    if (c->page == NULL && (c->page = malloc(PAGE_ROOM)) == NULL)
+        die("memory");
+    parameter(c->in, "prefix", prefix, sizeof prefix);
+    parameter(c->in, "max-keys", max, sizeof max);
+    parameter(c->in, "continuation-token", after, sizeof after);
+    if (after[0] == '\0')
+        parameter(c->in, "start-after", after, sizeof after);
+    n = strlen(prefix);
+    key = strlen(after) > n ? strtoull(after + n, NULL, 10) + 1 : 0;
+    last = key + (max[0] != '\0' ? strtoull(max, NULL, 10) : PAGE_KEYS);
+    if (last > key + PAGE_KEYS)
+        last = key + PAGE_KEYS;
+    if (last > key_count)
+        last = key_count > key ? key_count : key;
+    n = (size_t)snprintf(
+        c->page, PAGE_ROOM,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult><Name>far</Name>"
+        "<Prefix>%s</Prefix><KeyCount>%llu</KeyCount><MaxKeys>1000</MaxKeys>"
+        "<IsTruncated>%s</IsTruncated>",
+        prefix, (unsigned long long)(last - key), last < key_count ? "true" : "false");
+    if (last < key_count && last > 0)
+        n += (size_t)snprintf(c->page + n, PAGE_ROOM - n,
+                              "<NextContinuationToken>%s%09llu</NextContinuationToken>",
+                              prefix, (unsigned long long)last - 1);
+    for (; key < last && n < PAGE_ROOM - 1200; key++)
+        n += (size_t)snprintf(
+            c->page + n, PAGE_ROOM - n,
+            "<Contents><Key>%s%09llu</Key><LastModified>2026-11-21T12:00:00.000Z"
+            "</LastModified><ETag>&quot;%s&quot;</ETag><Size>%llu</Size>"
+            "<StorageClass>STANDARD</StorageClass></Contents>",
+            prefix, (unsigned long long)key, etag, (unsigned long long)size);
+    n += (size_t)snprintf(c->page + n, PAGE_ROOM - n, "</ListBucketResult>");
+    build_head(c, "200 OK", "application/xml", with_body ? n : 0, "");
+    c->from = c->page;
+    c->at = 0;
+    c->end = with_body ? n : 0;
 }
 
 static void
@@ -153,16 +227,10 @@ take_request(struct conn *c)
 {
     bool get = memcmp(c->in, "GET ", 4) == 0, object = is_object(c->in);
 
-    if (object) {
+    if (object)
         answer_object(c, get);
-    } else {
-        build_head(c, "200 OK", "application/xml", get ? sizeof no_keys - 1 : 0, "");
-        c->at = c->end = 0;
-        if (get) {
-            memcpy(c->head + c->head_len, no_keys, sizeof no_keys - 1);
-            c->head_len += sizeof no_keys - 1;
-        }
-    }
+    else
+        answer_list(c, get);
     c->busy = true;
     c->have = 0;
     c->allowed = piece_ns == 0 ? UINT64_MAX : c->at;
@@ -178,6 +246,7 @@ drop(struct conn *c)
     }
     conns[c->fd] = NULL;
     close(c->fd);
+    free(c->page);
     free(c);
 }
 
@@ -192,7 +261,7 @@ send_some(struct conn *c)
         bool head = c->head_at < c->head_len;
         ssize_t n = head ? send(c->fd, c->head + c->head_at, c->head_len - c->head_at,
                                 MSG_NOSIGNAL | (c->at < to ? MSG_MORE : 0))
-                         : send(c->fd, body + c->at, to - c->at, MSG_NOSIGNAL);
+                         : send(c->fd, c->from + c->at, to - c->at, MSG_NOSIGNAL);
 
         if (n < 0 && errno == EAGAIN) {
             c->blocked = true;
@@ -355,13 +424,14 @@ main(int argc, char **argv)
 {
     double mib_s;
 
-    if (argc != 5) {
-        fprintf(stderr, "remote PORT SIZE LATENCY_MS MIB_S\n");
+    if (argc != 5 && argc != 6) {
+        fprintf(stderr, "remote PORT SIZE LATENCY_MS MIB_S [KEYS]\n");
         return 2;
     }
     size = strtoull(argv[2], NULL, 10);
     latency_ns = strtoull(argv[3], NULL, 10) * 1000000;
     mib_s = strtod(argv[4], NULL);
+    key_count = argc == 6 ? strtoull(argv[5], NULL, 10) : 0;
     piece_ns = mib_s > 0 ? (uint64_t)(PIECE / (mib_s * 1048576) * 1e9) : 0;
     make_body();
     serve(listen_on((uint16_t)strtoul(argv[1], NULL, 10)));

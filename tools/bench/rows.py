@@ -326,15 +326,21 @@ def memory(context):
 FAR_MS, FAR_MIB_S = 20, 40
 
 
-@row("cold-large", "one object of 256 MiB, cold, through us beside direct, of a remote 20 ms away with 40 MiB/s a stream")
-def cold_large(context):
-    size = 256 * MIB
+def far_remote(context, size, far_ms=FAR_MS, keys=0):
+    """(remote, server with it attached as `far`); `keys` are what the remote lists below any prefix."""
     (port,) = free_ports(1)
-    argv = [context.tools / "remote", port, size, FAR_MS, FAR_MIB_S]
+    argv = [context.tools / "remote", port, size, far_ms, FAR_MIB_S, keys]
     remote = context.keep_running(servers.Pinned("remote", context.cores[1], argv, context.dir, port))
     server = context.keep_running(servers.Forebay(context, context.dir / "data"))
     attach = [context.binary, "bucket", "attach", "s3://far", "--endpoint", f"http://127.0.0.1:{port}", "--anonymous"]
     subprocess.run([*map(str, attach), "--endpoint-url", f"http://127.0.0.1:{server.port}"], check=True, env=context.env, stdout=subprocess.DEVNULL)
+    return remote, server
+
+
+@row("cold-large", "one object of 256 MiB, cold, through us beside direct, of a remote 20 ms away with 40 MiB/s a stream")
+def cold_large(context):
+    size = 256 * MIB
+    remote, server = far_remote(context, size)
     us = Contestant("through forebay", server, None, size)
     direct = Contestant("direct", remote, None, size)
     for r in range(context.rounds):
@@ -350,12 +356,7 @@ def cold_large(context):
 @row("cold-get", "cold GETs through us beside direct ones, of a remote 20 ms away with 40 MiB/s a stream")
 def cold_get(context):
     size, count = 8 * MIB, 24
-    (port,) = free_ports(1)
-    argv = [context.tools / "remote", port, size, FAR_MS, FAR_MIB_S]
-    remote = context.keep_running(servers.Pinned("remote", context.cores[1], argv, context.dir, port))
-    server = context.keep_running(servers.Forebay(context, context.dir / "data"))
-    attach = [context.binary, "bucket", "attach", "s3://far", "--endpoint", f"http://127.0.0.1:{port}", "--anonymous"]
-    subprocess.run([*map(str, attach), "--endpoint-url", f"http://127.0.0.1:{server.port}"], check=True, env=context.env, stdout=subprocess.DEVNULL)
+    remote, server = far_remote(context, size)
     for conns in context.conns or (1, 8):
         us = Contestant("through forebay", server, None, size)
         direct = Contestant("direct", remote, None, size)
