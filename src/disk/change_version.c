@@ -268,7 +268,7 @@ changes_insert(struct changes *c, const struct member *m, struct row *row,
     if (rc == ERR_OK && same_version(&at, &born) &&
         version_cmp(&now.version, &row->version) > 0)
         return ERR_OK;
-    if (rc == ERR_NOT_FOUND || version_cmp(&at, &born) <= 0) {
+    if (rc == ERR_NOT_FOUND || version_cmp(&at, &born) <= 0 || row_is_blank(&now)) {
         /* Of two rows of a key the one with the higher version stands: one whose metadata changed later than this was
          * written must not. */
         if (rc == ERR_OK && version_cmp(&now.version, &row->version) > 0) {

@@ -10,6 +10,12 @@
 #include "disk/change.h"
 
 /* Is this row a version: an object, or a delete marker? */
+/* Nothing is here, and nothing else need know: a tombstone that is neither kept nor a delete marker. */
+static inline bool
+row_is_blank(const struct row *row)
+{
+    return (row->flags & (ROW_TOMBSTONE | ROW_KEPT | ROW_MARKER)) == ROW_TOMBSTONE;
+}
 bool row_is_version(const struct row *row);
 /* A version, current or older; `born` NULL: the null version. ERR_NOT_FOUND. */
 enum err changes_version(struct changes *c, uint64_t bucket, struct span key,

@@ -1,5 +1,6 @@
 #include "disk/judge.h"
 
+#include "disk/change_version.h"
 #include "disk/prepare.h"
 
 bool
@@ -80,12 +81,13 @@ judge_decision(struct changes *changes, struct commit *c)
     return rc == ERR_OK ? WRITE : refuse(c, rc);
 }
 
-/* An older version of a key with versions takes its place among them. */
+/* An older version of a key with versions takes its place among them; or of one that had all of its versions taken away
+ * from here: nobody is told anything by a tombstone that is not kept. */
 static bool
 may_be_older(const struct commit *c, const struct row *row)
 {
     return c->meta != NULL && c->meta->versioning != DISK_UNVERSIONED &&
-           (row->flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0;
+           ((row->flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0 || row_is_blank(row));
 }
 
 /* A copy of what another disk has decided; never in place of something newer. */

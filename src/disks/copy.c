@@ -161,7 +161,8 @@ copy_tombstone(struct disks *ds, const struct disks_key *k, const struct row *ro
 }
 
 enum err
-bring_home(struct disks *ds, const struct disks_key *k, unsigned to, struct errbuf *eb)
+bring_home(struct disks *ds, const struct disks_key *k, unsigned to, uint64_t also,
+           struct errbuf *eb)
 {
     struct row row;
     uint64_t bytes = 0;
@@ -170,7 +171,7 @@ bring_home(struct disks *ds, const struct disks_key *k, unsigned to, struct errb
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
     if (rc == ERR_OK && (row.flags & ROW_HISTORY) != 0)
-        return history_bring_home(ds, k, to, eb);
+        return history_bring_home(ds, k, to, also, eb);
     if (rc != ERR_OK || row.disk == to)
         return rc;
     if ((row.flags & ROW_TOMBSTONE) != 0)

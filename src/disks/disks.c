@@ -343,6 +343,11 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
         atomic_store(&ds->one, ds->slots[0].disk);
         if (first)
             return ERR_OK; /* no list for a node of one disk */
+    } else if (atomic_load(&ds->settled) && !ds->keeper.closed_well) {
+        ds->keeper.after_crash =
+            true; /* until the mover has looked, all disks are asked */
+        atomic_store(&ds->settled, false);
+        atomic_store(&ds->guarded, true);
     }
     ds->keeper.roster.open = true;
     return roster_store(ds, eb);
@@ -457,13 +462,28 @@ disks_open_one(const char *path, const struct disk_options *o, struct disks **ou
     return disks_open(&all, out, eb);
 }
 
-/* The last word in the list: everything that was begun was ended. */
+/* Does a disk that is here take no writes any more? */
+static bool
+some_log_failed(struct disks *ds)
+{
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        const struct slot *s = &ds->slots[i];
+
+        if (s->disk != NULL && slot_state(s) != SLOT_OUT && slot_state(s) != SLOT_GONE &&
+            !disk_takes_writes(s->disk))
+            return true;
+    }
+    return false;
+}
+
+/* The last word in the list: everything that was begun was ended. Not where a disk takes no writes: what it wrote last may be
+ * there at the next start, and then the others have not heard of it. */
 static void
 close_list(struct disks *ds)
 {
     struct errbuf eb = {{0}};
 
-    if (!ds->keeper.roster.open || !ds->keeper.closed_well)
+    if (!ds->keeper.roster.open || !ds->keeper.closed_well || some_log_failed(ds))
         return; /* not listed; or the end before is still to be looked after */
     ds->keeper.roster.open = false;
     if (roster_store(ds, &eb) != ERR_OK)

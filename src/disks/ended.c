@@ -10,6 +10,9 @@
 #define AT_A_TIME   100u
 #define SCRATCH_MAX MIB(1)
 
+/* Stands for the null versions of a key: all that were born before the mark's version. */
+static const struct version all_nulls = {UINT64_MAX, UINT64_MAX};
+
 /* A key that is too long with the birth before it is cut: births are unique, so the mark is right; only nobody finds the key
  * by it, and a pass that comes to the key does. */
 static struct disk_key
@@ -72,22 +75,45 @@ has_mark(struct disks *ds, unsigned slot, const struct disk_key *at, struct vers
     return true;
 }
 
-bool
-ended_ask(struct disks *ds, const struct disks_key *k, const struct version *born,
+static bool
+is_marked(struct disks *ds, const struct disks_key *k, const struct version *born,
           struct version *as)
 {
     char room[DISK_KEY_MAX];
     struct disk_key at = mark_key(&k->at, born, room);
     uint8_t all[DISKS_MAX];
-    unsigned n;
+    unsigned n = places_all(ds, all);
+    struct version one;
     bool found = false;
+
+    for (unsigned i = 0; i < n; i++) {
+        if (!has_mark(ds, all[i], &at, &one) || (found && version_order(&one, as) <= 0))
+            continue;
+        *as = one;
+        found = true;
+    }
+    return found;
+}
+
+enum err
+ended_mark_nulls(struct disks *ds, const struct disks_key *k, const struct places *p,
+                 const struct version *as, struct errbuf *eb)
+{
+    return ended_mark(ds, k, p, &all_nulls, as, eb);
+}
+
+bool
+ended_ask(struct disks *ds, const struct disks_key *k, const struct row *row,
+          struct version *as)
+{
+    struct version born = row_born(row);
 
     if (atomic_load_explicit(&ds->settled, memory_order_acquire))
         return false;
-    n = places_all(ds, all);
-    for (unsigned i = 0; i < n && !found; i++)
-        found = has_mark(ds, all[i], &at, as);
-    return found;
+    if (is_marked(ds, k, &born, as))
+        return true;
+    return row_is_null_version(row) && is_marked(ds, k, &all_nulls, as) &&
+           version_order(&born, as) < 0;
 }
 
 /* ---- marks that all have heard of ---- */

@@ -13,9 +13,14 @@
 enum err ended_mark(struct disks *ds, const struct disks_key *k, const struct places *p,
                     const struct version *born, const struct version *as,
                     struct errbuf *eb) MUST_CHECK;
-/* Does any disk that is there know that it was ended? *as is the version of that. */
-bool ended_ask(struct disks *ds, const struct disks_key *k, const struct version *born,
+/* Does any disk that is there know that the version of this row was ended? *as is the version of that. Of null versions one
+ * mark says that all up to some birth were. */
+bool ended_ask(struct disks *ds, const struct disks_key *k, const struct row *row,
                struct version *as);
+/* The row of ended_mark() for a null version: what was replaced by it ended too, wherever it was not heard. */
+enum err ended_mark_nulls(struct disks *ds, const struct disks_key *k,
+                          const struct places *p, const struct version *as,
+                          struct errbuf *eb) MUST_CHECK;
 /* All marks of the bucket that slot i has: on_mark() puts the key right, and says whether it is. What all have heard of goes.
  * *left: some could not go. */
 typedef bool ended_fn(void *arg, const struct disks_key *k);

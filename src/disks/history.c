@@ -16,6 +16,7 @@
 #define AT_A_TIME   100u
 #define HISTORY_MAX 100000u /* versions of one key */
 #define SCRATCH_MAX MIB(1)
+#define TRIES_MAX   64u /* while versions of some key are moved again and again */
 
 struct kept {
     struct row row; /* with the newest metadata that any disk has */
@@ -110,6 +111,25 @@ gather_from(struct disk *d, const struct disk_key *k, unsigned slot, struct hist
     return rc;
 }
 
+/* The newest null version replaced the others: a disk that was not there knows nothing of it. */
+static void
+end_old_nulls(struct history *h)
+{
+    const struct kept *newest = NULL;
+
+    for (uint32_t i = h->count; i-- > 0;) {
+        struct kept *v = &h->at[i];
+
+        if (!row_is_null_version(&v->row))
+            continue;
+        if (newest != NULL && !v->ended) {
+            v->ended = true;
+            v->as = newest->row.version;
+        }
+        newest = newest != NULL ? newest : v;
+    }
+}
+
 static enum err
 gather(struct disks *ds, const struct disks_key *k, const struct places *p,
        struct history *h, struct errbuf *eb)
@@ -126,11 +146,10 @@ gather(struct disks *ds, const struct disks_key *k, const struct places *p,
     }
     if (rc == ERR_OK && h->count > 0)
         qsort(h->at, h->count, sizeof *h->at, by_birth);
-    for (uint32_t i = 0; rc == ERR_OK && i < h->count; i++) {
-        struct version born = row_born(&h->at[i].row);
-
-        h->at[i].ended = ended_ask(ds, k, &born, &h->at[i].as);
-    }
+    for (uint32_t i = 0; rc == ERR_OK && i < h->count; i++)
+        h->at[i].ended = ended_ask(ds, k, &h->at[i].row, &h->at[i].as);
+    if (rc == ERR_OK)
+        end_old_nulls(h);
     return rc;
 }
 
@@ -246,8 +265,11 @@ take_away(struct disks *ds, const struct disks_key *k, unsigned slot,
     if (d == NULL)
         return unheard(eb);
     rc = gather_from(d, &k->at, slot, &mine, eb);
-    if (mine.count > 0)
+    if (mine.count > 0) {
         qsort(mine.at, mine.count, sizeof *mine.at, by_birth);
+        atomic_fetch_add(&ds->forgets,
+                         1); /* who has asked the others already asks again */
+    }
     for (uint32_t i = 0; rc == ERR_OK && i < mine.count; i++) {
         struct version born = row_born(&mine.at[i].row);
 
@@ -271,6 +293,15 @@ all_durable(struct disks *ds, const struct places *p, const struct history *h)
             if (!h->at[i].ended && !is_durable(ds, p->at[k], &h->at[i].row.version))
                 return false;
     return true;
+}
+
+static bool
+has_any(const struct history *h, unsigned slot)
+{
+    for (uint32_t i = 0; i < h->count; i++)
+        if ((h->at[i].on >> slot & 1) != 0)
+            return true;
+    return false;
 }
 
 /* ---- the calls ---- */
@@ -300,7 +331,7 @@ history_put_right(struct disks *ds, const struct disks_key *k, const struct plac
 
 enum err
 history_bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
-                   struct errbuf *eb)
+                   uint64_t also, struct errbuf *eb)
 {
     struct put_right done = {0};
     struct history h = {0};
@@ -311,8 +342,102 @@ history_bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
     rc = gather(ds, k, &p, &h, eb);
     if (rc == ERR_OK)
         rc = bring_all(ds, k, &h, to, 0, &done, eb);
+    for (unsigned i = 0; rc == ERR_OK && i < p.count; i++)
+        if (p.at[i] != to && ((also >> p.at[i] & 1) != 0 || has_any(&h, p.at[i])) &&
+            slot_state(&ds->slots[p.at[i]]) != SLOT_FROZEN &&
+            bring_all(ds, k, &h, p.at[i], 0, &done, NULL) != ERR_OK)
+            repair_later(ds, k, p.at[i]);
     if (rc == ERR_OK)
         rc = end_all(ds, k, &p, &h, &done, eb);
     free(h.at);
     return rc;
+}
+
+/* ---- the current one ---- */
+
+/* The newest version of the key on one disk that is older than `before`. */
+static enum err
+newest_before(struct disks *ds, const struct disk_key *k, unsigned slot,
+              const struct version *before, struct arena *a, struct row *out,
+              struct errbuf *eb)
+{
+    struct disk *d = slot_enter(ds, slot);
+    struct disk_version *found;
+    uint32_t count;
+    bool more;
+    enum err rc;
+
+    if (d == NULL)
+        return unheard(eb);
+    arena_reset(a);
+    rc = disk_version_list(d, k->bucket, k->key, before == NULL, before, 1, a, &found,
+                           &count, &more, eb);
+    slot_leave(ds, slot);
+    if (rc != ERR_OK)
+        return rc;
+    if (count == 0 || !span_eq(found[0].key, k->key))
+        return ERR_NOT_FOUND;
+    *out = found[0].row;
+    out->disk = (uint16_t)slot;
+    return ERR_OK;
+}
+
+/* Of all disks. *deaf: one did not answer. */
+static bool
+newest_of_all(struct disks *ds, const struct disks_key *k, const struct version *before,
+              struct arena *a, struct row *out, bool *deaf)
+{
+    struct places p;
+    bool found = false;
+
+    places_of(ds, k, &p);
+    *deaf = p.unheard;
+    for (unsigned i = 0; i < p.count; i++) {
+        struct row row;
+        enum err rc = newest_before(ds, &k->at, p.at[i], before, a, &row, NULL);
+        struct version born, best;
+        int c;
+
+        *deaf |= rc != ERR_OK && rc != ERR_NOT_FOUND;
+        if (rc != ERR_OK)
+            continue;
+        born = row_born(&row);
+        best = row_born(out);
+        c = found ? version_order(&born, &best) : 1;
+        if (c < 0 || (c == 0 && version_order(&row.version, &out->version) <= 0))
+            continue;
+        *out = row;
+        found = true;
+    }
+    return found;
+}
+
+enum err
+history_current(struct disks *ds, const struct disks_key *k, struct row *out,
+                struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(4), SCRATCH_MAX);
+    struct version before, as;
+    bool deaf = false, found = true, begun = false;
+    unsigned tries = 0;
+
+    while (found) {
+        uint64_t forgets = atomic_load(&ds->forgets);
+
+        *out = (struct row){0};
+        found = newest_of_all(ds, k, begun ? &before : NULL, a, out, &deaf);
+        if (atomic_load(&ds->forgets) != forgets && tries++ < TRIES_MAX) {
+            found = true; /* something was moved past us */
+            continue;
+        }
+        if (!found || !ended_ask(ds, k, out, &as))
+            break;
+        before = row_born(out);
+        begun = true;
+    }
+    arena_free(&a);
+    out->flags &= ~ROW_UNDECIDED;
+    if (found)
+        return ERR_OK;
+    return deaf ? unheard(eb) : err_set(eb, ERR_NOT_FOUND, "the version was deleted");
 }

@@ -10,8 +10,13 @@ enum err history_put_right(struct disks *ds, const struct disks_key *k,
                            const struct places *p, uint64_t damaged,
                            struct put_right *done, bool *early,
                            struct errbuf *eb) MUST_CHECK;
-/* Slot `to` has every version: so that it can judge, and order what comes. */
+/* Slot `to` has every version, so that it can judge, and order what comes; and so has each disk of `also` (bits), and each that
+ * has any of them and takes writes: what happens to one of them happens alike on all. */
 enum err history_bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
-                            struct errbuf *eb) MUST_CHECK;
+                            uint64_t also, struct errbuf *eb) MUST_CHECK;
+/* The newest version that any disk has and that was not ended, a delete marker too: its row, with the newest metadata; the slot
+ * in `disk`. ERR_NOT_FOUND: all that there is was ended. ERR_UNAVAILABLE where somebody who could know was not heard. Takes no lock. */
+enum err history_current(struct disks *ds, const struct disks_key *k, struct row *out,
+                         struct errbuf *eb) MUST_CHECK;
 /* copy.c: may the power still take back that this version is on slot i? */
 bool is_durable(struct disks *ds, unsigned i, const struct version *v);

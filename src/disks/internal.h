@@ -179,6 +179,7 @@ struct places {
     unsigned
         count; /* slots that answer: placed ones in the key's order, then the others */
     unsigned placed; /* of these, the first so many are where the object should be */
+    unsigned with;   /* places_of_change(): the first so many have versions of the key */
     bool unheard;    /* one that does not answer could hold the key */
     uint8_t at[DISKS_MAX];
 };
@@ -258,7 +259,8 @@ void places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
  * The caller holds the key's lock. */
 enum err copy_object(struct disks *ds, const struct disks_key *k, const struct row *row,
                      unsigned to, uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
-/* What the key is now, object or tombstone, is on slot `to` when this returns ERR_OK: so that it can judge conditions. The
- * caller holds the key's lock. */
+/* What the key is now, object or tombstone, is on slot `to` when this returns ERR_OK: so that it can judge conditions. Of a
+ * key with versions all are, and on the slots of `also` (bits) too, to which the change goes. The caller holds the key's
+ * lock. */
 enum err bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
-                    struct errbuf *eb) MUST_CHECK;
+                    uint64_t also, struct errbuf *eb) MUST_CHECK;

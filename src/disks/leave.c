@@ -38,7 +38,8 @@ was_owner(struct disks *ds, const struct disks_key *k, unsigned gone)
            slot_state(&ds->slots[first]) == SLOT_OUT;
 }
 
-/* Who has a row with this content says that it was decided, and the version. */
+/* Who has a row with this content says that it was decided, and the version that it was born with: what changed it since comes
+ * with a pass. */
 static bool
 find_decided(struct disks *ds, const struct disks_key *k,
              const struct content_id *content, struct version *out)
@@ -54,7 +55,7 @@ find_decided(struct disks *ds, const struct disks_key *k,
         if (d != NULL)
             slot_leave(ds, all[i]);
         if (rc == ERR_OK && memcmp(&row.content, content, sizeof *content) == 0) {
-            *out = row.version;
+            *out = row_born(&row);
             return true;
         }
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "disks/history.h"
 #include "disks/internal.h"
 
 #define SCRATCH_BYTES MIB(2) /* of one disk's page: keys of any length */
@@ -25,6 +26,7 @@ struct merge {
     struct source *sources; /* owned */
     unsigned count;
     uint32_t page;
+    bool history; /* a disk has versions of the key that came last */
 };
 
 static enum err
@@ -81,6 +83,7 @@ merge_next(struct merge *m, struct disk_entry *out, struct errbuf *eb)
 {
     const struct disk_entry *best = NULL;
 
+    m->history = false;
     for (unsigned i = 0; i < m->count; i++) {
         struct source *s = &m->sources[i];
         struct disk_entry *e;
@@ -97,6 +100,8 @@ merge_next(struct merge *m, struct disk_entry *out, struct errbuf *eb)
         e = &s->entries[s->at];
         e->row.disk = s->slot;
         order = best != NULL ? span_cmp(e->key, best->key) : -1;
+        if (order <= 0)
+            m->history = (order == 0 && m->history) || (e->row.flags & ROW_HISTORY) != 0;
         if (order < 0 ||
             (order == 0 && version_order(&e->row.version, &best->row.version) > 0))
             best = e;
@@ -137,6 +142,18 @@ give(struct arena *a, struct disk_entry *e, struct disk_entry *out, struct errbu
     return ERR_OK;
 }
 
+/* Is it to be listed? While disks have missed something all of them have to say which version is the current one. */
+static bool
+is_object(struct merge *m, struct disk_entry *e)
+{
+    struct disks_key k = {.at = {.bucket = m->bucket, .key = e->key}};
+
+    if (m->history && !atomic_load_explicit(&m->ds->settled, memory_order_acquire) &&
+        history_current(m->ds, &k, &e->row, NULL) != ERR_OK)
+        return false;
+    return (e->row.flags & ROW_TOMBSTONE) == 0;
+}
+
 static enum err
 list_merged(struct disks *ds, uint64_t bucket, struct span after, bool inclusive,
             uint32_t max, struct arena *a, struct disk_entry *out, uint32_t *count,
@@ -157,7 +174,7 @@ list_merged(struct disks *ds, uint64_t bucket, struct span after, bool inclusive
             *more = true;
             break;
         }
-        if ((e.row.flags & ROW_TOMBSTONE) == 0)
+        if (is_object(&m, &e))
             rc = give(a, &e, &out[(*count)++], eb);
         merge_step(&m, e.key);
     }

@@ -288,8 +288,8 @@ row_is_right(struct disks *ds, const struct disks_key *k, unsigned slot,
     places_of(ds, k, &p);
     for (unsigned i = 0; i < p.placed; i++)
         placed |= p.at[i] == slot;
-    if (!placed || (row->flags & ROW_TOMBSTONE) != 0)
-        return false;
+    if (!placed || (row->flags & (ROW_TOMBSTONE | ROW_HISTORY)) != 0)
+        return false; /* of a key with versions the current one does not say what the others are */
     for (unsigned i = 0; i < p.placed; i++) {
         struct disk *d;
         struct row other;
@@ -580,8 +580,9 @@ look_at_health(struct disks *ds)
 }
 
 /* A delete that was answered may not have reached every copy when the power went: the first disk has a tombstone then, and
- * as long as it is there nobody sees the others. A pass brings it to them. What was answered lies on all disks that it should: so
- * the list on disk goes on saying that the set is settled, and a disk that is lost meanwhile is missed by nobody. */
+ * as long as it is there nobody sees the others. A pass brings it to them; where no bucket has copies there is nothing to
+ * bring. What was answered lies on all disks that it should: so the list on disk goes on saying that the set is settled, and a
+ * disk that is lost meanwhile is missed by nobody. */
 static void
 look_after_a_crash(struct disks *ds)
 {
@@ -596,15 +597,11 @@ look_after_a_crash(struct disks *ds)
         copies = b.copies > 1;
         disks_bucket_fini(&b);
     }
-    if (!atomic_load(&ds->settled))
+    if (copies || !ds->keeper.after_crash)
         return; /* there is a pass to come */
-    if (!copies) {
-        ds->keeper.closed_well = true;
-        return;
-    }
-    ds->keeper.after_crash = true;
-    atomic_store(&ds->guarded, true);
-    atomic_store(&ds->settled, false);
+    ds->keeper.closed_well = true;
+    ds->keeper.after_crash = false;
+    atomic_store(&ds->settled, true);
     set_changed(ds);
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "disks/ended.h"
+#include "disks/history.h"
 #include "disks/internal.h"
 #include "disks/move.h"
 
@@ -18,10 +18,11 @@ same_content(const struct row *a, const struct row *b)
 
 /* ---- looking up ---- */
 
-/* One round over every slot; the lookups may switch, so what is moved meanwhile can be missed. */
+/* One round over every slot; the lookups may switch, so what is moved meanwhile can be missed. *history: a disk has versions
+ * of the key. */
 static enum err
 ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
-        struct row *out, struct errbuf *eb)
+        struct row *out, bool *history, struct errbuf *eb)
 {
     bool found = false, deaf = p->unheard, undecided = false;
 
@@ -37,6 +38,7 @@ ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
             continue;
         }
         undecided |= (row.flags & ROW_UNDECIDED) != 0;
+        *history |= rc == ERR_OK && (row.flags & ROW_HISTORY) != 0;
         if (rc != ERR_OK || (found && version_order(&row.version, &out->version) <= 0))
             continue;
         row.flags &= ~ROW_UNDECIDED;
@@ -52,9 +54,9 @@ ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
     return deaf ? unheard(eb) : err_set(eb, ERR_NOT_FOUND, "there is no such object");
 }
 
-enum err
-lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
-           struct errbuf *eb)
+static enum err
+ask_until_still(struct disks *ds, const struct disks_key *k, struct row *out,
+                bool *history, struct errbuf *eb)
 {
     for (unsigned i = 0; i < LOOKUPS_MAX; i++) {
         uint64_t forgets = atomic_load(&ds->forgets);
@@ -62,11 +64,36 @@ lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
         enum err rc;
 
         places_of(ds, k, &p);
-        rc = ask_all(ds, k, &p, out, eb);
+        *history = false;
+        rc = ask_all(ds, k, &p, out, history, eb);
         if (rc != ERR_NOT_FOUND || atomic_load(&ds->forgets) == forgets)
             return rc;
     }
     return err_set(eb, ERR_BUSY, "objects are moved faster than they can be looked up");
+}
+
+enum err
+lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
+           struct errbuf *eb)
+{
+    bool history;
+    enum err rc = ask_until_still(ds, k, out, &history, eb);
+
+    /* Where a disk missed what came last, the highest row is not the newest version. */
+    if (rc == ERR_OK && history) {
+        struct row newest;
+
+        rc = history_current(ds, k, &newest, eb);
+        if (rc == ERR_OK)
+            *out = newest;
+        else if (rc ==
+                 ERR_NOT_FOUND) /* what is there was ended: somebody has to hear of it */
+            *out = (struct row){.flags = ROW_TOMBSTONE | ROW_MARKER, .disk = out->disk};
+        else
+            return rc;
+        rc = ERR_OK;
+    }
+    return rc;
 }
 
 void
@@ -93,6 +120,7 @@ places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
         else
             without[without_count++] = out->at[i];
     }
+    out->with = with_count;
     if (with_count == 0)
         return;
     memcpy(out->at, with, with_count);
@@ -126,13 +154,6 @@ lookup_many(struct disks *ds, const struct disks_key *k, struct row *out,
     rc = lookup_all(ds, k, out, eb);
     if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) != 0)
         return err_set(eb, ERR_NOT_FOUND, "the object was deleted");
-    if (rc == ERR_OK && (out->flags & ROW_HISTORY) != 0) {
-        struct version born = row_born(out), as;
-
-        /* Known to a disk that was away alone: those that were there have ended it. */
-        if (ended_ask(ds, k, &born, &as))
-            return err_set(eb, ERR_NOT_FOUND, "the version was deleted");
-    }
     return rc;
 }
 

@@ -4,8 +4,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "disks/ended.h"
+#include "disks/history.h"
 #include "disks/internal.h"
 #include "disks/move.h"
+
+#define TRIES_MAX  64u /* while what is looked for is moved again and again */
+#define PAGE_TRIES 8u
 
 /* One change on one disk. `as` NULL: it judges and decides; *decided is the version it gave. */
 typedef enum err version_fn(struct disk *d, const struct disk_key *k, void *arg,
@@ -33,7 +37,7 @@ follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *f
     return false;
 }
 
-static version_fn end_version;
+static version_fn mark, end_version;
 static enum err remember_end(struct disks *ds, const struct disks_key *k,
                              const struct places *p, const void *arg,
                              const struct version *as, struct errbuf *eb);
@@ -45,13 +49,19 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
     struct version decided = {0};
     struct places p;
     struct disk *d;
+    uint64_t targets = 0;
+    unsigned told;
     bool all = true;
     enum err rc;
 
     places_of_change(ds, k, locked, &p);
     if (p.placed == 0)
         return unheard(eb);
-    rc = locked ? bring_home(ds, k, p.at[0], eb) : ERR_OK;
+    /* A marker comes where there are versions, or where the key should be: elsewhere nobody would take it away again. */
+    told = locked && (fn != mark || p.with > 0) ? p.count : p.placed;
+    for (unsigned i = 0; i < MIN(told, p.placed); i++)
+        targets |= (uint64_t)1 << p.at[i];
+    rc = locked ? bring_home(ds, k, p.at[0], targets, eb) : ERR_OK;
     if (rc != ERR_OK)
         return rc;
     d = slot_enter(ds, p.at[0]);
@@ -59,9 +69,9 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
         return unheard(eb);
     rc = fn(d, &k->at, arg, NULL, &decided, eb);
     slot_leave(ds, p.at[0]);
-    for (unsigned i = 1; rc == ERR_OK && i < (locked ? p.count : p.placed); i++)
+    for (unsigned i = 1; rc == ERR_OK && i < told; i++)
         all = follow(ds, k, p.at[i], fn, arg, &decided) && all;
-    if (rc == ERR_OK && fn == end_version && (!all || somebody_is_deaf(ds)))
+    if (rc == ERR_OK && fn == end_version && (!all || locked || somebody_is_deaf(ds)))
         rc = remember_end(ds, k, &p, arg, &decided, eb);
     return rc;
 }
@@ -152,8 +162,11 @@ remember_end(struct disks *ds, const struct disks_key *k, const struct places *p
 {
     const struct ending *e = arg;
     struct version born = row_born(e->was);
+    enum err rc = ended_mark(ds, k, p, &born, as, eb);
 
-    return ended_mark(ds, k, p, &born, as, eb);
+    if (rc == ERR_OK && row_is_null_version(e->was))
+        rc = ended_mark_nulls(ds, k, p, as, eb);
+    return rc;
 }
 
 enum err
@@ -200,34 +213,35 @@ disks_set_meta(struct disks *ds, const struct disks_key *k, const struct version
 
 /* ---- reading ---- */
 
-enum err
-disks_version_find(struct disks *ds, const struct disks_key *k,
-                   const struct version *born, struct row *out, bool *current,
-                   struct errbuf *eb)
+/* The version on any disk, with the newest metadata; of null versions (`born` NULL) the newest. *current as the disk says that
+ * it was found on. */
+static enum err
+find_on_any(struct disks *ds, const struct disks_key *k, const struct version *born,
+            struct row *out, bool *current, struct errbuf *eb)
 {
-    struct disk *only = only_disk(ds);
     struct places p;
     bool found = false, deaf;
 
-    if (only != NULL)
-        return disk_version_find(only, &k->at, born, out, current, eb);
     places_of(ds, k, &p);
     deaf = p.unheard;
     for (unsigned i = 0; i < p.count; i++) {
         struct disk *d = slot_enter(ds, p.at[i]);
-        struct row row;
-        bool now;
-        int c;
+        struct row row = {0};
+        struct version a, b;
+        bool now = false;
+        int c = 1;
         enum err rc =
             d != NULL ? disk_version_find(d, &k->at, born, &row, &now, eb) : unheard(eb);
 
         if (d != NULL)
             slot_leave(ds, p.at[i]);
         deaf |= rc != ERR_OK && rc != ERR_NOT_FOUND;
-        c = rc == ERR_OK && found ? version_order(&row.version, &out->version) : 1;
-        /* Where it comes to light behind one that ended, it is not the current one everywhere at once. */
-        if (c == 0)
-            *current = *current || now;
+        if (rc == ERR_OK && found) {
+            a = row_born(&row);
+            b = row_born(out);
+            c = version_order(&a, &b);
+            c = c == 0 ? version_order(&row.version, &out->version) : c;
+        }
         if (rc != ERR_OK || c <= 0)
             continue;
         row.flags &= ~ROW_UNDECIDED;
@@ -238,15 +252,65 @@ disks_version_find(struct disks *ds, const struct disks_key *k,
         if (atomic_load_explicit(&ds->settled, memory_order_acquire))
             break;
     }
-    if (found) {
-        struct version as, was = row_born(out);
-
-        found = !ended_ask(ds, k, &was, &as);
-        deaf = deaf && found;
-    }
     if (found)
         return ERR_OK;
     return deaf ? unheard(eb) : err_set(eb, ERR_NOT_FOUND, "there is no such version");
+}
+
+/* Is a newer null version there, which replaced this one? */
+static bool
+is_replaced(struct disks *ds, const struct disks_key *k, const struct row *row)
+{
+    struct version born = row_born(row), other;
+    struct row newest;
+    bool current;
+
+    if (!row_is_null_version(row) ||
+        find_on_any(ds, k, NULL, &newest, &current, NULL) != ERR_OK)
+        return false;
+    other = row_born(&newest);
+    return version_order(&other, &born) > 0;
+}
+
+/* While disks have missed something: what was ended is not there, and what is current all of them have to say. */
+static enum err
+judge_found(struct disks *ds, const struct disks_key *k, const struct row *row,
+            bool *current, struct errbuf *eb)
+{
+    struct version as, born = row_born(row), now;
+    struct row newest;
+    enum err rc;
+
+    if (ended_ask(ds, k, row, &as) || is_replaced(ds, k, row))
+        return err_set(eb, ERR_NOT_FOUND, "the version was deleted");
+    if ((row->flags & ROW_HISTORY) == 0 && *current)
+        return ERR_OK;
+    rc = history_current(ds, k, &newest, eb);
+    now = row_born(&newest);
+    *current = rc == ERR_OK && version_order(&now, &born) == 0;
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+enum err
+disks_version_find(struct disks *ds, const struct disks_key *k,
+                   const struct version *born, struct row *out, bool *current,
+                   struct errbuf *eb)
+{
+    struct disk *only = only_disk(ds);
+    uint64_t forgets;
+    unsigned tries = 0;
+    enum err rc;
+
+    if (only != NULL)
+        return disk_version_find(only, &k->at, born, out, current, eb);
+    do {
+        forgets = atomic_load(&ds->forgets);
+        rc = find_on_any(ds, k, born, out, current, eb);
+    } while (rc == ERR_NOT_FOUND && atomic_load(&ds->forgets) != forgets &&
+             tries++ < TRIES_MAX);
+    if (rc == ERR_OK && !atomic_load_explicit(&ds->settled, memory_order_acquire))
+        rc = judge_found(ds, k, out, current, eb);
+    return rc;
 }
 
 enum err
@@ -338,20 +402,22 @@ merge(struct pages *p, uint32_t max, struct span after_key, bool resumes,
     *more = anything_left(p);
 }
 
-/* What a disk that came back shows, and was ended meanwhile. */
+/* What a disk that came back shows, and was ended meanwhile, or replaced as the null version. *before: what stood before the
+ * page was the latest of the same key, and is dropped. */
 static void
-drop_ended(struct disks *ds, uint64_t bucket, struct disk_version *at, uint32_t *count)
+drop_ended(struct disks *ds, uint64_t bucket, struct disk_version *at, uint32_t *count,
+           bool *before)
 {
     uint32_t kept = 0;
-    bool latest = false;
+    bool latest = *before;
 
     for (uint32_t i = 0; i < *count; i++) {
         struct disks_key k = {.at = {.bucket = bucket, .key = at[i].key}};
-        struct version born = row_born(&at[i].row), as;
+        struct version as;
 
         if (i > 0 && !span_eq(at[i].key, at[i - 1].key))
             latest = false;
-        if (ended_ask(ds, &k, &born, &as)) {
+        if (ended_ask(ds, &k, &at[i].row, &as) || is_replaced(ds, &k, &at[i].row)) {
             latest = latest || at[i].latest;
             continue;
         }
@@ -360,6 +426,64 @@ drop_ended(struct disks *ds, uint64_t bucket, struct disk_version *at, uint32_t 
         at[kept++] = at[i];
     }
     *count = kept;
+    *before = latest;
+}
+
+/* Where a listing goes on. */
+struct cursor {
+    struct span key;
+    bool inclusive;
+    const struct version *after;
+};
+
+static enum err
+page_of_all(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32_t max,
+            struct arena *a, struct disk_version *out, uint32_t *count, bool *more,
+            struct errbuf *eb)
+{
+    struct pages *p = arena_try(a, sizeof *p);
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+
+    if (p == NULL)
+        return err_set(eb, ERR_BUSY, "no memory for a page of %u versions", max);
+    memset(p, 0, sizeof *p);
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+        unsigned at = p->disks;
+        enum err rc;
+
+        if (d == NULL)
+            return unheard(eb);
+        rc = disk_version_list(d, bucket, from->key, from->inclusive, from->after, max, a,
+                               &p->at[at], &p->count[at], &p->more[at], eb);
+        slot_leave(ds, all[i]);
+        if (rc != ERR_OK)
+            return rc;
+        p->disks++;
+    }
+    merge(p, max, from->key, from->after != NULL, out, count, more);
+    return ERR_OK;
+}
+
+/* Once more where something was moved past us. */
+static enum err
+still_page(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32_t max,
+           struct arena *a, struct disk_version *out, uint32_t *count, bool *more,
+           struct errbuf *eb)
+{
+    uint64_t forgets;
+    unsigned tries = 0;
+    enum err rc;
+
+    do {
+        forgets = atomic_load(&ds->forgets);
+        *count = 0;
+        *more = false;
+        rc = page_of_all(ds, bucket, from, max, a, out, count, more, eb);
+    } while (rc == ERR_OK && atomic_load(&ds->forgets) != forgets &&
+             tries++ < PAGE_TRIES);
+    return rc;
 }
 
 enum err
@@ -369,9 +493,10 @@ disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
                    uint32_t *count, bool *more, struct errbuf *eb)
 {
     struct disk *only = only_disk(ds);
-    uint8_t all[DISKS_MAX];
-    struct pages *p;
-    unsigned n;
+    struct cursor from = {after_key, inclusive, after};
+    struct version last;
+    bool latest = false;
+    enum err rc;
 
     if (only != NULL)
         return disk_version_list(only, bucket, after_key, inclusive, after, max, a, out,
@@ -380,28 +505,19 @@ disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
     *more = false;
     if (somebody_unheard(ds, copies))
         return unheard(eb);
-    p = arena_try(a, sizeof *p);
     *out = arena_try(a, (max + 1) * sizeof **out);
-    if (p == NULL || *out == NULL)
+    if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u versions", max);
-    memset(p, 0, sizeof *p);
-    n = places_all(ds, all);
-    for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
-        unsigned at = p->disks;
-        enum err rc;
-
-        if (d == NULL)
-            return unheard(eb);
-        rc = disk_version_list(d, bucket, after_key, inclusive, after, max, a, &p->at[at],
-                               &p->count[at], &p->more[at], eb);
-        slot_leave(ds, all[i]);
-        if (rc != ERR_OK)
+    for (;;) {
+        rc = still_page(ds, bucket, &from, max, a, *out, count, more, eb);
+        if (rc != ERR_OK || *count == 0)
             return rc;
-        p->disks++;
+        latest = latest && span_eq((*out)[0].key, from.key);
+        last = row_born(&(*out)[*count - 1].row);
+        from = (struct cursor){(*out)[*count - 1].key, false, &last};
+        if (!atomic_load_explicit(&ds->settled, memory_order_acquire))
+            drop_ended(ds, bucket, *out, count, &latest);
+        if (*count > 0 || !*more)
+            return ERR_OK; /* else all of the page had ended */
     }
-    merge(p, max, after_key, after != NULL, *out, count, more);
-    if (!atomic_load_explicit(&ds->settled, memory_order_acquire))
-        drop_ended(ds, bucket, *out, count);
-    return ERR_OK;
 }

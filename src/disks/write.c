@@ -301,6 +301,7 @@ purge_others(struct disks *ds, const struct disks_key *k, unsigned keep,
 enum err
 ready_to_judge(struct disks_writer *w, const struct disk_condition *c, struct errbuf *eb)
 {
+    uint64_t targets = 0;
     struct row row;
 
     if (w->class == DISK_CACHED)
@@ -309,7 +310,9 @@ ready_to_judge(struct disks_writer *w, const struct disk_condition *c, struct er
     if (c == NULL && (lookup_all(w->disks, &w->key, &row, NULL) != ERR_OK ||
                       (row.flags & ROW_HISTORY) == 0))
         return ERR_OK;
-    return bring_home(w->disks, &w->key, w->slot[0], eb);
+    for (unsigned i = 0; i < w->count; i++)
+        targets |= (uint64_t)1 << w->slot[i];
+    return bring_home(w->disks, &w->key, w->slot[0], targets, eb);
 }
 
 static enum err
@@ -454,7 +457,7 @@ delete_native(struct disks *ds, const struct disks_key *k, const struct disk_con
         *existed =
             lookup_all(ds, k, &row, NULL) == ERR_OK && (row.flags & ROW_TOMBSTONE) == 0;
     if (rc == ERR_OK && locked && c != NULL)
-        rc = bring_home(ds, k, p.at[0], eb);
+        rc = bring_home(ds, k, p.at[0], 0, eb);
     if (rc == ERR_OK)
         rc = delete_everywhere(ds, k, &p, locked, c, existed, eb);
     if (locked)

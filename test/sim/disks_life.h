@@ -53,8 +53,17 @@ struct life {
     bool moves;   /* disks are drained, and taken back */
     bool drained; /* since the first life: there may be too few disks for two copies */
     bool grows;   /* a third disk comes */
+    bool bodies;  /* body segments are compacted for every percent that is dead */
     unsigned working; /* workers that still do */
     char *body;       /* BODY_TOP bytes, one for each worker */
+    /* What is worked on and looked at instead of the ledger's keys; NULL: those. */
+    const struct life_kind *kind;
+    void *kept; /* what it knows, over all lives */
+};
+/* ERR_OK to go on; false: the power went while looking, or a disk did not answer. */
+struct life_kind {
+    enum err (*deed)(struct life *f, unsigned worker, char *body);
+    bool (*look)(struct life *f);
 };
 
 static inline unsigned
@@ -314,11 +323,17 @@ do_upload(struct life *f, struct ledger_key *k, char *body)
 /* ---- checking ---- */
 
 static inline bool
-is_excused(const struct life *f, const struct ledger_key *k, enum err rc)
+is_excused_of(const struct life *f, unsigned copies, enum err rc)
 {
     if (rt_cancelled() || rc == ERR_CANCELLED)
         return true;
-    return f->disturbed && !(f->lossless && copies_of(f, k) > 1) && rc != ERR_CORRUPT;
+    return f->disturbed && !(f->lossless && copies > 1) && rc != ERR_CORRUPT;
+}
+
+static inline bool
+is_excused(const struct life *f, const struct ledger_key *k, enum err rc)
+{
+    return is_excused_of(f, copies_of(f, k), rc);
 }
 
 static inline void
@@ -352,7 +367,7 @@ check_body(struct life *f, struct ledger_key *k, const struct disks_key *key,
     disks_read_end(&r);
     if (rc == ERR_OK) {
         CHECK_U64(at, row->size);
-    } else if (!is_excused(f, k, rc)) {
+    } else if (!is_excused_of(f, key->copies, rc)) {
         complain(k, (struct ledger_state){(uint64_t)row->mtime_ms, row->size}, rc, &eb);
         CHECK(rc == ERR_OK);
     }
@@ -443,6 +458,8 @@ check_listing(struct life *f, uint64_t bucket)
 static inline bool
 check_all(struct life *f)
 {
+    if (f->kind != NULL)
+        return f->kind->look(f);
     for (unsigned i = 0; i < LEDGER_KEYS; i++) {
         if (!check_key(f, &f->ledger->keys[i]))
             return false;
@@ -536,10 +553,15 @@ struct worker {
 };
 
 static inline enum err
-one_deed(struct life *f, struct ledger_key *k, char *body)
+one_deed(struct life *f, unsigned worker, char *body)
 {
-    uint64_t what = sim_random() % 12;
+    struct ledger_key *k =
+        &f->ledger->keys[worker + WORKERS * (sim_random() % (LEDGER_KEYS / WORKERS))];
+    uint64_t what;
 
+    if (k->maybe_count == LEDGER_MAYBE)
+        return ERR_OK;
+    what = sim_random() % 12;
     if (what < 6)
         return do_put(f, k, body);
     if (what < 8)
@@ -558,14 +580,10 @@ work(void *arg)
     enum err rc = ERR_OK;
 
     for (unsigned i = 0; i < f->ops && (rc == ERR_OK || f->disturbed); i++) {
-        struct ledger_key *k =
-            &f->ledger
-                 ->keys[w->index + WORKERS * (sim_random() % (LEDGER_KEYS / WORKERS))];
-
         if (rt_cancelled())
             break;
-        if (k->maybe_count < LEDGER_MAYBE)
-            rc = one_deed(f, k, body);
+        rc = f->kind != NULL ? f->kind->deed(f, w->index, body)
+                             : one_deed(f, w->index, body);
         if (rc == ERR_UNAVAILABLE && f->drained)
             rc = ERR_OK; /* a write refused; reads know no such excuse */
     }
@@ -603,6 +621,7 @@ life_options(struct life *f)
                  .segment_bytes = 2u << 20,
                  .tail_bytes = 1u << 20,
                  .index_map_bytes = 16u << 20,
+                 .compact_bodies_percent = f->bodies ? 1 : 0,
                  .index_interval_ms = 1 + sim_random() % 40,
                  .hot_bytes = sim_random() % 2 * (1u << 20)},
     };
@@ -691,12 +710,18 @@ draw_fate(struct life *f, uint64_t *state)
 
 /* Several lives of one seed, the last one only to look. Returns the hash of all that happened. */
 static inline uint64_t
-lives(uint64_t seed, unsigned disks, enum plant plant)
+lives_of(uint64_t seed, unsigned disks, enum plant plant, const struct life_kind *kind,
+         void *kept)
 {
     struct sim_options o = {.seed = seed, .lossy = true, .max_delay_us = 300};
     struct sim *s = sim_new(&o);
     struct ledger ledger;
-    struct life f = {.sim = s, .ledger = &ledger, .disks = disks, .plant = plant};
+    struct life f = {.sim = s,
+                     .ledger = &ledger,
+                     .disks = disks,
+                     .plant = plant,
+                     .kind = kind,
+                     .kept = kept};
     uint64_t state = seed, hash = 0;
     unsigned count = 2 + (unsigned)(life_mix(&state) % 3);
     bool late = disks > 2 && life_mix(&state) % 3 == 0;
@@ -723,4 +748,10 @@ lives(uint64_t seed, unsigned disks, enum plant plant)
     free(f.body);
     sim_free(&s);
     return hash;
+}
+
+static inline uint64_t
+lives(uint64_t seed, unsigned disks, enum plant plant)
+{
+    return lives_of(seed, disks, plant, NULL, NULL);
 }

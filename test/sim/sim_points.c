@@ -1,6 +1,6 @@
 /* The power cut at each named fault point (rt/point.h), the first time it is passed, the second, and so on: seeds count
  * through points and times. After it the disks are opened, held against the ledger, worked on, cut at the same point of that
- * start, and looked at once more. Protects D1, D2, D3, D6, T2.
+ * start, and looked at once more; in every second round body segments are compacted too. Protects D1, D2, D3, D6, T2.
  */
 #include "sim/disks_life.h"
 
@@ -17,6 +17,7 @@ run(uint64_t seed)
     uint64_t hash = 0;
 
     ledger_init(&ledger);
+    f.bodies = seed / POINTS_ % 2 == 1;
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned life = 0; life < 4; life++) {
         f.epoch = life + 1;
