@@ -36,7 +36,7 @@ s3-table: ## every S3 operation on Forebay and on SeaweedFS, side by side
 	@tools/build.sh rel forebay
 	@.venv/bin/python tools/s3-table.py
 
-soak: ## an hour and more of seeds, kills and power cuts: SEEDS= (100; 10,000 before a release) KILLS= (100) CUTS= (40)
+soak: ## an hour and more of seeds, kills and power cuts: SEEDS= (100; 10,000 before a release) KILLS= (100) ACKS= (50,000) CUTS= (40)
 	@tools/soak.sh $(SEEDS)
 
 plug: ## pull the plug under a training job; what is said stays in build/plug.log

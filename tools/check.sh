@@ -75,7 +75,7 @@ stage_fuzz() {
     [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || return 1
     stage_passed=${BASH_REMATCH[1]} stage_failed=${BASH_REMATCH[2]}
 }
-stage_e2e() { build dev forebay && build rel forebay powercut && pytest_of "$jobs" test/e2e; }
+stage_e2e() { build dev forebay && build rel forebay powercut httpload && pytest_of "$jobs" test/e2e; }
 
 stage_guard() { # instructions a request; says so where it cannot judge
     build rel forebay || return 1

@@ -49,6 +49,11 @@ def make_bucket(process, book):
     return reply.status == 200
 
 
+def way_of(cut):
+    """Half of them are torn; whether the cut comes in place of a flush has a period of 3."""
+    return cutdisk.WAYS[cut // 3 % 4]
+
+
 class Site:
     """One disk with what a client knows of it."""
 
@@ -67,7 +72,7 @@ class Site:
         """Started, held against the ledger, loaded, cut, mounted again. `early`: cut somewhere in its first start."""
         with self.start() as process:
             load = None
-            way = cutdisk.WAYS[seed // 3 % 4]
+            way = way_of(seed)
             if not early:
                 self.look(process)
                 load = ledger.Load(process.port, self.book, self.rng)
@@ -149,7 +154,7 @@ def main():
         print(f"SKIPPED: power cannot be cut here: {why}")
         return SKIPPED
     cutdisk.enter_namespace()
-    acks = doubts = done = spoilt = 0
+    acks = doubts = done = spoilt = torn = 0
     kinds = collections.Counter()
     while done < options.cuts:
         cuts = min(CUTS_OF_A_DISK, options.cuts - done)
@@ -170,13 +175,14 @@ def main():
                 print(f"the lie spoilt the disk so far that it does not start: another one. {str(ended)[-400:]}")
                 continue
         done += cuts
+        torn += sum(way_of(cut) == "torn" for cut in range(seed, seed + cuts))
         acks, doubts = acks + book.acks, doubts + book.in_doubt
         kinds.update(book.kinds)
     if options.lie:
         print("the drive lied about flushes, and nobody noticed")
         return 1
     each = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    print(f"{options.fs}: {done} power cuts, {acks} acknowledged ({each}), {doubts} in doubt: nothing lost, nothing torn, nothing came back")
+    print(f"{options.fs}: {done} power cuts, {torn} of them torn, {acks} acknowledged ({each}), {doubts} in doubt: nothing lost, nothing torn, nothing came back")
     return 0
 
 

@@ -5,6 +5,7 @@
 
 seeds=${1:?how many seeds of the simulator}
 kills=${KILLS:-100}
+acks=${ACKS:-50000} # promise D1
 cuts=${CUTS:-40}
 logs=$root/build/soak
 failed=()
@@ -22,7 +23,7 @@ stage() {
     fi
 }
 storm() {
-    KILLS=$kills LOAD_ACKS=600 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q -s --basetemp "$root/build/soak/tmp" \
+    KILLS=$kills ACKS=$acks LOAD_ACKS=1100 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q -s --basetemp "$root/build/soak/tmp" \
         test/e2e/test_durability.py -k kills
 }
 
@@ -41,4 +42,4 @@ for program in build/sim/test/sim_*; do
     [ -x "$program" ] && stage "$(basename "$program")" "$program" --seeds "$seeds"
 done
 [ ${#failed[@]} = 0 ] || die "failed: ${failed[*]}; logs are in build/soak"
-say "soak: $seeds seeds of each simulation, $kills kills, $cuts power cuts on each file system: nothing lost; logs are in build/soak"
+say "soak: $seeds seeds of each simulation, $kills kills and more until $acks acknowledgements, $cuts power cuts on each file system: nothing lost; logs are in build/soak"

@@ -3,7 +3,7 @@
  * status and length are checked.
  *
  *     httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] [-f FIRST] [-a PASSES]
- *              [-m METHOD] [-b BYTES] [-R] [-T] [-H 'Name: value']... [-p FILE] HOST PORT PATH
+ *              [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-H 'Name: value']... [-p FILE] HOST PORT PATH
  *
  * PATH may hold one %u, which counts from -f FIRST (0) over -n COUNT numbers (in random order). -p reads paths, one
  * a line, instead; header lines of a path's own may stand behind it, each behind a tab (signatures). -a: each path in turn, PASSES times, and that is all: fills and warms caches, reads what is
@@ -11,6 +11,7 @@
  * stall is not hidden. -s: what Content-Length must be. -m, -b: PUT with a body of so many bytes. -R: bodies are
  * copied out, as a reader would who wants them; a server that sends pages by reference has nothing read otherwise.
  * -T: over TLS 1.3, whatever the certificate says; everything is decrypted, so -R makes no difference.
+ * -B: the server may be busy: a 503 with Retry-After, and a connection that it closes, is counted as refused and no error.
  *
  * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
  */
@@ -36,7 +37,8 @@ enum {
     IN = 8192,
     SUB = 64,
     SEND_TURN = 256 << 10,
-    TLS_TURN = 64 << 10
+    TLS_TURN = 64 << 10,
+    TRIES_BUSY = 1000
 };
 
 struct conn {
@@ -56,7 +58,7 @@ static struct {
     double seconds, warmup, rate;
     long long size;
     size_t body;
-    bool read, tls;
+    bool read, tls, busy;
     const char *host, *path, *file, *method;
     uint16_t port;
     char headers[4096];
@@ -67,7 +69,7 @@ static size_t *request_lens;
 static unsigned request_count;
 static struct conn *conns;
 static unsigned idle[CONNS_MAX], idle_count;
-static uint64_t done, errors, bytes, next_due, seed = 88172645463325252u;
+static uint64_t done, refused, errors, bytes, next_due, seed = 88172645463325252u;
 static uint64_t histogram[64 * SUB], first_bytes[64 * SUB];
 static uint64_t asked;  /* with passes */
 static unsigned active; /* connections with a request on its way */
@@ -248,7 +250,9 @@ rest(struct conn *c)
 static void
 failed(struct conn *c, const char *why)
 {
-    if (errors++ < 3)
+    if (opt.busy)
+        refused += measuring;
+    else if (errors++ < 3)
         fprintf(stderr, "httpload: %s: %.*s\n", why, (int)strcspn(c->in, "\r\n"),
                 c->have > 0 ? c->in : "");
     reconnect(c);
@@ -338,11 +342,11 @@ ask(struct conn *c, uint64_t due)
     unsigned i = next_request();
 
     c->due_ns = due;
-    if (!send_request(c, i)) {
-        errors++;
-        reconnect(c);
-        if (!send_request(c, i))
+    for (unsigned tries = 0; !send_request(c, i); tries++) {
+        if (tries == (opt.busy ? TRIES_BUSY : 1))
             die("send");
+        *(opt.busy ? &refused : &errors) += 1;
+        reconnect(c);
     }
     c->busy = true;
     active++;
@@ -376,6 +380,11 @@ read_head(struct conn *c, const char **why)
     }
     empty = c->have >= 12 && memcmp(c->in, "HTTP/1.1 204", 12) == 0;
     if (!empty && (c->have < 12 || memcmp(c->in, "HTTP/1.1 200", 12) != 0)) {
+        bool busy = c->have >= 12 && memcmp(c->in, "HTTP/1.1 503", 12) == 0 &&
+                    memmem(c->in, c->have, "\r\nRetry-After:", 14) != NULL;
+
+        if (opt.busy && !busy)
+            die("a status other than 200, 204 or 503 with Retry-After");
         *why = "a status other than 200 or 204";
         return false;
     }
@@ -525,7 +534,7 @@ parse_options(int argc, char **argv)
 {
     int o;
 
-    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:H:RT")) != -1) {
+    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:H:BRT")) != -1) {
         switch (o) {
         case 'a':
             opt.passes = (unsigned)strtoul(optarg, NULL, 10);
@@ -545,6 +554,9 @@ parse_options(int argc, char **argv)
             break;
         case 'T':
             opt.tls = true;
+            break;
+        case 'B':
+            opt.busy = true;
             break;
         case 'c':
             opt.conns = (unsigned)strtoul(optarg, NULL, 10);
@@ -641,8 +653,8 @@ report(double took, double cpu)
            quantile_us(histogram, 0.999), quantile_us(histogram, 0.9999999));
     printf("\"first_p50_us\":%.1f,\"first_p99_us\":%.1f,", quantile_us(first_bytes, 0.5),
            quantile_us(first_bytes, 0.99));
-    printf("\"errors\":%llu,\"connections\":%u,\"client_cpu_s\":%.3f}\n",
-           (unsigned long long)errors, opt.conns, cpu);
+    printf("\"refused\":%llu,\"errors\":%llu,\"connections\":%u,\"client_cpu_s\":%.3f}\n",
+           (unsigned long long)refused, (unsigned long long)errors, opt.conns, cpu);
 }
 
 int

@@ -4,21 +4,24 @@ do not stop it. Protects F4, F5, F6."""
 
 import asyncio
 import collections
+import json
 import os
 import pathlib
 import selectors
 import socket
+import subprocess
 import time
 
 import pytest
 from conftest import boto
 from rigs import forebay
-from rigs.process import PATIENCE, http_get
+from rigs.process import PATIENCE, ROOT, http_get
 
 MIB = 1 << 20
 LIMIT = 256 * MIB
 LARGE = 8 * MIB
-SLOW_READERS, SLOW_WRITERS, SLOWLORIS, GREEDY = 400, 200, 200, 200
+SLOW_READERS, SLOW_WRITERS, SLOWLORIS, GREEDY = 500, 200, 200, 200
+HEALTHY_RATE = 500  # GETs a second of those who are measured beside the crowd: what they want, not what the server could give
 SECONDS = 15  # and on, until each kind has met what it is here for
 
 
@@ -188,6 +191,22 @@ class Crowd:
         return [e for e in done if isinstance(e, Exception)]
 
 
+def httpload(process, *options):
+    """The load generator in C, started: it takes little of the cores that server and crowd need. 503 are counted."""
+    program = ROOT / "build/bench/httpload"
+    if not program.exists():
+        pytest.skip(f"no {program}: ninja -C build httpload")
+    argv = [program, "-B", *options[:-1], "127.0.0.1", process.port, options[-1]]
+    return subprocess.Popen([str(a) for a in argv], stdout=subprocess.PIPE, text=True)
+
+
+def figures(load):
+    """What it counted; it must have ended well."""
+    told, _ = load.communicate(timeout=PATIENCE)
+    assert load.returncode == 0, told
+    return json.loads(told.splitlines()[-1])
+
+
 def healthy_for(process, seconds):
     """[(answered, refused) a second] with nobody else there."""
     rates, peak = [], []
@@ -213,11 +232,17 @@ def test_a_thousand_clients_in_256_mib(tmp_path):
         client.put_object(Bucket="crowd", Key="large", Body=os.urandom(LARGE))
         client.put_object(Bucket="crowd", Key="small", Body=os.urandom(4096))
         before = healthy_for(process, 3)
+        wanted = ("-c", 8, "-r", HEALTHY_RATE, "-s", 4096)
+        alone = figures(httpload(process, *wanted, "-w", 0, "-d", 2, "/crowd/small"))
         crowd, rates, peak = Crowd(process.port), [], []
+        beside = httpload(process, *wanted, "-w", 3, "-d", SECONDS - 5, "/crowd/small")  # while all of them are there
         trouble = asyncio.run(crowd.run(process, rates, peak))
+        beside = figures(beside)
         process.wait_until(lambda: process.get("/_/metrics")[0] == 200, what="answer behind the crowd")
         metrics = process.metrics()
-        print(f"\nalone {before}\nwith the crowd {rates}\npeak RssAnon {max(peak) / MIB:.0f} MiB, shed {metrics['forebay_connections_shed_total']:.0f}")
+        kept = beside["rps"] / alone["rps"]
+        print(f"\nhealthy clients that want {HEALTHY_RATE} GETs a second got {alone['rps']} alone, {beside['rps']} beside the crowd: {kept:.2f} of it (0.5 wanted); {beside['refused']} refused")
+        print(f"alone {before}\nwith the crowd {rates}\npeak RssAnon {max(peak) / MIB:.0f} MiB, shed {metrics['forebay_connections_shed_total']:.0f}")
         for kind, seen in crowd.seen.items():
             print(kind, dict(seen))
         assert trouble == [], trouble[:3]
@@ -226,6 +251,7 @@ def test_a_thousand_clients_in_256_mib(tmp_path):
         assert set(crowd.seen["greedy"]) <= {0, 200, 503} and crowd.met()
         assert crowd.retry_after, "a 503 without Retry-After"
         assert sum(done for done, _ in rates) > 0, "healthy clients got nothing"
+        assert kept > 0.05, f"healthy clients kept {kept:.2f} of their rate; half of it is promised, and this is ten times loose"
         process.wait_until(lambda: sum(v for k, v in process.metrics().items() if k.startswith("forebay_memory_bytes") and "buffers" not in k) < metrics["forebay_memory_limit_bytes"] / 2, what="give back what the crowd held")
         after = healthy_for(process, 3)
         print("alone again", after)
