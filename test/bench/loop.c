@@ -2,16 +2,24 @@
  * one size to whatever ends with an empty line; no parser, index, check or log. One
  * thread, keep-alive and pipelining, nothing else.
  *
- *     loop PORT SIZE [epoll|uring]        serves until it is killed; prints "ready" when it listens */
+ *     loop PORT SIZE [epoll|uring]        serves until it is killed; prints "ready" when it listens
+ *     loop PORT SIZE put FILE             the other way round: takes bodies of SIZE, makes them durable, answers without one
+ *
+ * What is put is written to FILE, which is removed and was written full of zeros before: all bodies that came while the
+ * group before was on its way to the disk go as one write and one fdatasync. No hash, no name, no record: nobody who
+ * answers a PUT when it is durable is faster on the same core and disk. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <liburing.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -271,22 +279,207 @@ serve_uring(int lfd)
     }
 }
 
+/* ---- PUTs: epoll, and a thread that syncs ---- */
+
+enum { GROUP = 1024, FILE_BYTES = 256 << 20, HEAD_ROOM = 4096 };
+
+/* One is filled while the other is on its way to the disk. */
+static struct group {
+    char *bodies; /* aligned */
+    int fds[GROUP];
+    unsigned count;
+} groups[2];
+static struct putter {
+    char *in; /* HEAD_ROOM + body_len: a request as it comes */
+    size_t have;
+    int waits; /* its body is in a group */
+    int left;  /* the client has gone meanwhile */
+} putters[FDS_MAX];
+static size_t body_len;
+static int file, synced_fd;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t handed_in = PTHREAD_COND_INITIALIZER;
+static struct group *on_its_way; /* holding the mutex */
+
+static void
+open_file(const char *path)
+{
+    size_t step = 4 << 20;
+    char *zeros = NULL;
+
+    file = open(path, O_CREAT | O_EXCL | O_RDWR | O_DIRECT, 0600);
+    if (file < 0 || unlink(path) != 0 || posix_memalign((void **)&zeros, 4096, step) != 0)
+        die(path);
+    memset(zeros, 0, step);
+    for (off_t at = 0; at < FILE_BYTES; at += (off_t)step)
+        if (pwrite(file, zeros, step, at) != (ssize_t)step)
+            die(path);
+    if (fsync(file) != 0)
+        die(path);
+    free(zeros);
+}
+
+static void *
+sync_groups(void *unused)
+{
+    off_t at = 0;
+
+    (void)unused;
+    for (;;) {
+        struct group *g;
+        uint64_t one = 1;
+        size_t len;
+
+        pthread_mutex_lock(&mutex);
+        while (on_its_way == NULL)
+            pthread_cond_wait(&handed_in, &mutex);
+        g = on_its_way;
+        pthread_mutex_unlock(&mutex);
+        len = g->count * body_len;
+        if (at + (off_t)len > FILE_BYTES)
+            at = 0;
+        if (pwrite(file, g->bodies, len, at) != (ssize_t)len || fdatasync(file) != 0)
+            die("the file");
+        at += (off_t)len;
+        pthread_mutex_lock(&mutex);
+        on_its_way = NULL;
+        pthread_mutex_unlock(&mutex);
+        if (write(synced_fd, &one, sizeof one) != sizeof one)
+            die("eventfd");
+    }
+    return NULL;
+}
+
+/* A request that is whole goes into the group. False: the client has left. */
+static int
+take_put(int fd, struct group *g)
+{
+    struct putter *p = &putters[fd];
+    char *end;
+    ssize_t n = recv(fd, p->in + p->have, HEAD_ROOM + body_len - p->have, 0);
+
+    if (n == 0 || (n < 0 && errno != EAGAIN))
+        return 0;
+    if (n < 0)
+        return 1;
+    p->have += (size_t)n;
+    end = memmem(p->in, p->have, "\r\n\r\n", 4);
+    if (end == NULL || p->have < (size_t)(end + 4 - p->in) + body_len)
+        return 1;
+    if (g->count == GROUP)
+        die("too many requests at once");
+    memcpy(g->bodies + g->count * body_len, end + 4, body_len);
+    g->fds[g->count++] = fd;
+    p->waits = 1;
+    p->have = 0;
+    return 1;
+}
+
+static void
+answer_puts(struct group *g)
+{
+    for (unsigned i = 0; i < g->count; i++) {
+        struct putter *p = &putters[g->fds[i]];
+
+        p->waits = 0;
+        if (p->left)
+            close(g->fds[i]);
+        else if (send(g->fds[i], answer, answer_len, MSG_NOSIGNAL) < 0 &&
+                 errno != EPIPE && errno != ECONNRESET)
+            die("send");
+    }
+    g->count = 0;
+}
+
+static void
+leave(int ep, int fd)
+{
+    epoll_ctl(ep, EPOLL_CTL_DEL, fd, NULL);
+    if (putters[fd].waits)
+        putters[fd].left = 1;
+    else
+        close(fd);
+}
+
+static void
+serve_puts(int lfd, const char *path)
+{
+    static struct epoll_event events[256];
+    int ep = epoll_create1(0), fd;
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = lfd};
+    struct group *filled = &groups[0], *other = &groups[1];
+    int busy = 0;
+    pthread_t syncer;
+
+    if (body_len == 0 || body_len % 4096 != 0)
+        die("bodies must be multiples of 4096 bytes");
+    open_file(path);
+    synced_fd = eventfd(0, EFD_NONBLOCK);
+    for (int i = 0; i < 2; i++)
+        if (posix_memalign((void **)&groups[i].bodies, 4096, GROUP * body_len) != 0)
+            die("memory");
+    if (pthread_create(&syncer, NULL, sync_groups, NULL) != 0)
+        die("thread");
+    epoll_ctl(ep, EPOLL_CTL_ADD, lfd, &e);
+    e.data.fd = synced_fd;
+    epoll_ctl(ep, EPOLL_CTL_ADD, synced_fd, &e);
+    for (;;) {
+        int count = epoll_wait(ep, events, 256, -1);
+
+        for (int i = 0; i < count; i++) {
+            uint64_t told;
+
+            fd = events[i].data.fd;
+            if (fd == synced_fd && read(fd, &told, sizeof told) == sizeof told) {
+                answer_puts(other);
+                busy = 0;
+            } else if (fd == lfd) {
+                while ((fd = accept4(lfd, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
+                    if (putters[fd].in == NULL)
+                        putters[fd].in = malloc(HEAD_ROOM + body_len);
+                    putters[fd] = (struct putter){.in = putters[fd].in};
+                    e.data.fd = fd;
+                    epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
+                }
+            } else if (!take_put(fd, filled)) {
+                leave(ep, fd);
+            }
+        }
+        if (!busy && filled->count > 0) {
+            struct group *now = filled;
+
+            filled = other;
+            other = now;
+            busy = 1;
+            pthread_mutex_lock(&mutex);
+            on_its_way = now;
+            pthread_cond_signal(&handed_in);
+            pthread_mutex_unlock(&mutex);
+        }
+    }
+}
+
 int
 main(int argc, char **argv)
 {
+    int puts = argc > 4 && strcmp(argv[3], "put") == 0;
     size_t size = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
     char head[256];
-    int head_len = snprintf(
+    int head_len, lfd;
+
+    if (argc < 3) {
+        fprintf(stderr, "loop PORT SIZE [epoll|uring|put FILE]\n");
+        return 2;
+    }
+    if (puts) {
+        body_len = size;
+        size = 0;
+    }
+    head_len = snprintf(
         head, sizeof head,
         "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 15:16:00 GMT\r\nServer: loop\r\n"
         "Content-Type: application/octet-stream\r\nContent-Length: %zu\r\n\r\n",
         size);
-    int lfd;
-
-    if (argc < 3) {
-        fprintf(stderr, "loop PORT SIZE [epoll|uring]\n");
-        return 2;
-    }
     answer_len = (size_t)head_len + size;
     answer = malloc(answer_len);
     if (answer == NULL)
@@ -294,7 +487,9 @@ main(int argc, char **argv)
     memcpy(answer, head, (size_t)head_len);
     memset(answer + head_len, 'x', size);
     lfd = listen_on((uint16_t)strtoul(argv[1], NULL, 10));
-    if (argc > 3 && strcmp(argv[3], "uring") == 0)
+    if (puts)
+        serve_puts(lfd, argv[4]);
+    else if (argc > 3 && strcmp(argv[3], "uring") == 0)
         serve_uring(lfd);
     else
         serve_epoll(lfd);

@@ -1,4 +1,4 @@
-"""What is measured of disks: reads that are not in memory and large writes beside fio, many objects.
+"""What is measured of disks: reads that are not in memory beside fio, many objects.
 
 fio runs on the same files, with the same queue depth and O_DIRECT, in turn with us. Goals are those of the plan's page.
 """
@@ -182,47 +182,6 @@ def disk_get_4k(context):
 @row("disk-get-100k", "GETs of 100,000 bytes from the disk beside fio on the same file")
 def disk_get_100k(context):
     disk_get(context, "disk-get-100k", 100_000, 5_000, 100 * KIB, 8, 0.9)
-
-
-# ---- large writes ----
-
-
-def one_core_md5(context):
-    """MiB/s of OpenSSL's MD5, one stream, by CPU time."""
-    done = subprocess.run(["taskset", "-c", str(context.cores[0]), context.tools / "md5"], capture_output=True, text=True, check=True)
-    line = next(text for text in done.stdout.splitlines() if text.startswith("openssl"))
-    return float(line.split()[1]) * 1e9 / MIB
-
-
-@row("put-large", "PUTs of 1, 16 and 100 MiB, 16 clients, beside fio writing a new file with the same syncs")
-def put_large(context):
-    if no_fio(context):
-        return
-    server = context.keep_running(servers.Forebay(context, context.dir / "data"))
-    server.make_bucket("bench")
-    md5 = one_core_md5(context)
-    for size, count in ((MIB, 256), (16 * MIB, 32), (100 * MIB, 8)):
-        us = Contestant(f"forebay, {size // MIB} MiB", server, None, size)
-        disk = Fio(context, f"fio, new file, synced every {size // MIB} MiB", "--rw=write", "--bs=1M", "--direct=1", "--fallocate=none", "--unlink=1",
-                   f"--filename={context.dir}/fio.data", f"--size={size * count}", "--iodepth=16", f"--fdatasync={size // MIB}")  # fmt: skip
-        for r in range(context.rounds):
-            us.paths = write_paths(context, "puts", [f"/bench/{size}/r{r}/o{i}" for i in range(count)])
-            disk.sample()
-            if context.patient:
-                machine.wait_quiet()
-            us.samples.append(load(context, us.port, us.paths, "-c", min(16, count), "-a", 1, "-b", size, pids=server.pids()))
-            us.samples[-1]["mib_s"] = us.samples[-1]["rps"] * size / MIB  # of what was sent
-            us.samples[-1]["s_per_gib"] = us.samples[-1]["us_per_request"] / 1e6 * (1 << 30) / size
-            gone = write_paths(context, "gone", [f"/bench/{size}/r{r}/o{i}" for i in range(count)])
-            load(context, us.port, gone, "-c", 16, "-a", 1, "-m", "DELETE", pids=server.pids())
-        print(f"  put-large: {size // MIB} MiB, {min(16, count)} clients, {context.rounds} rounds of {count} objects")
-        table([us])
-        disk.say(("mib_s", "MiB/s"))
-        errors_of(context, [us])
-        compare(context, f"put-large {size // MIB} MiB", us, disk, "mib_s", "throughput", must=0.7)
-        share = us.median("mib_s") / md5
-        print(f"    {share:.2f}x of one core's MD5 of one stream ({md5:,.0f} MiB/s); each body's MD5 is taken   at least 4: {'met' if share >= 4 else 'MISSED'}")
-        context.keep(f"put-large {size // MIB} MiB", "throughput / scalar MD5", share)
 
 
 # ---- many objects ----

@@ -206,43 +206,7 @@ def get_10m(context):
     warm_get(context, "get-10m", 10 * MIB, 24, {"loop": 0.9, "nginx": 0.95})
 
 
-# ---- writing ----
-
-
-class SyncLoop:
-    """Not a server: one thread that appends and syncs; sampled in turn with us."""
-
-    def __init__(self, context):
-        self.context, self.samples, self.name = context, [], "one fdatasync an object"
-
-    def sample(self, size):
-        file = self.context.dir / "syncloop.data"
-        argv = ["taskset", "-c", str(self.context.cores[0]), self.context.tools / "syncloop", file, str(size), str(self.context.seconds)]
-        self.samples.append(json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout))
-
-
-@row("put-4k", "durable PUTs of 4 KiB beside one thread that syncs each")
-def put_4k(context):
-    size = 4 * KIB
-    server = context.keep_running(servers.Forebay(context, context.dir / "data"))
-    server.make_bucket("bench")
-    for conns, must in ((64, 5), (1, 0.4)):
-        if context.conns and conns not in context.conns:
-            continue
-        us = Contestant(f"forebay, {conns} clients", server, None, size)
-        disk = SyncLoop(context)
-        for r in range(context.rounds):
-            # New names each time: a put over an object is another thing.
-            us.paths = write_paths(context, "puts", [f"/bench/c{conns}/r{r}/o{i}" for i in range(50000)])
-            disk.sample(size)
-            us.samples.append(
-                load(context, us.port, us.paths, "-c", conns, "-w", context.warmup, "-b", size, pids=server.pids(), seconds=context.seconds)
-            )
-        print(f"  put-4k: {conns} connections, {context.rounds} rounds of {context.seconds:g} s; synced before each reply")
-        table([us])
-        print(f"    {disk.name}: {sorted(s['rps'] for s in disk.samples)[context.rounds // 2]:,} /s")
-        errors_of(context, [us])
-        compare(context, f"put-4k c={conns}", us, disk, "rps", "req/s", must=must)
+# ---- listing ----
 
 
 @row("list", "ListObjectsV2: pages of 1,000 keys of a bucket of 100,000")

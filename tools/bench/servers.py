@@ -129,6 +129,15 @@ class LoopDisk(Pinned):
         super().__init__(f"loop-disk-{size}", context.cores[0], argv, context.dir, port)
 
 
+class PutLoop(Pinned):
+    """The bare loop of durable PUTs: one write and one fdatasync for all bodies that came meanwhile, nothing else."""
+
+    def __init__(self, context, size):
+        (port,) = free_ports(1)
+        argv = [context.tools / "loop", port, size, "put", context.dir / "loop.data"]
+        super().__init__(f"loop-put-{size}", context.cores[0], argv, context.dir, port)
+
+
 class Nginx(Pinned):
     """Both settings of tcp_nopush: .port has it off, .nopush_port on; .tls_port with `tls`, a (certificate, key). `cold`: as it
     does best where files are not in memory, within the control group of that name."""
