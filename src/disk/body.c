@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -31,13 +32,11 @@ head_buffer(struct iobuf **out, struct errbuf *eb)
     return rc == ERR_OK ? ERR_OK : err_set(eb, rc, "no buffer for the header of a body");
 }
 
-/* Writes a header of 4 KiB at `offset`, out of a buffer that is dropped. */
-static enum err
-write_head_from(struct iobuf *b, struct segment *s, uint64_t offset, struct member *m,
-                enum rt_class class, struct errbuf *eb)
+/* A header of 4 KiB as it stands at `offset`. */
+static void
+put_head(struct iobuf *b, const struct segment *s, uint64_t offset, struct member *m)
 {
     struct buf head;
-    enum err rc;
 
     m->segment = s->id;
     m->generation = s->generation;
@@ -48,6 +47,16 @@ write_head_from(struct iobuf *b, struct segment *s, uint64_t offset, struct memb
     assert(!head.full && head.len == BODY_HEAD);
     memcpy(b->at, head.at, BODY_HEAD);
     buf_fini(&head);
+}
+
+/* Writes it, out of a buffer that is dropped. */
+static enum err
+write_head_from(struct iobuf *b, struct segment *s, uint64_t offset, struct member *m,
+                enum rt_class class, struct errbuf *eb)
+{
+    enum err rc;
+
+    put_head(b, s, offset, m);
     rc = rt_write(s->file, offset, b, 0, BODY_HEAD, class, eb);
     iobuf_drop(&b);
     return rc;
@@ -76,8 +85,9 @@ body_bury(struct segment *s, uint64_t offset, const struct content_id *content,
     return rc == ERR_OK ? write_head_from(b, s, offset, &dead, class, eb) : rc;
 }
 
-static enum err
-write_open(struct body *b, struct iobuf *io, struct errbuf *eb)
+/* What a place says of itself until its body is sealed. */
+static struct member
+open_head(const struct body *b)
 {
     struct member m = b->head;
 
@@ -85,33 +95,41 @@ write_open(struct body *b, struct iobuf *io, struct errbuf *eb)
     m.payload = b->span - BODY_HEAD;
     m.span = b->span;
     m.meta = NULL;
-    return write_head_from(io, b->segment, b->offset, &m, RT_WRITE, eb);
+    return m;
 }
 
 /* ---- reserving: home ---- */
 
-/* A place that was given out and whose header is on its way. */
+/* A place that was given out and whose header is on its way, written by a fiber of its own: the body comes meanwhile. */
 struct opening {
     struct list of_segment;
+    struct segment *segment; /* a reference */
     uint64_t offset;
+    struct iobuf *header;
 };
 
-/* Several headers are written at once. No body may be acknowledged before all headers in front of it are there: whoever
- * follows the chain from the first place must come to it. */
+/* Is the header of a place in [from, end) not there yet? */
+static bool
+is_opening(const struct segment *s, uint64_t from, uint64_t end)
+{
+    LIST_EACH(&s->home.openings, n)
+    {
+        uint64_t at = LIST_ENTRY(n, struct opening, of_segment)->offset;
+
+        if (at >= from && at < end)
+            return true;
+    }
+    return false;
+}
+
+/* Several headers are written at once. No body may be acknowledged before all headers in front of it are there, whoever
+ * follows the chain from the first place must come to it, and its own: the final one goes over that. */
 static enum err
 wait_for_headers(struct segment *s, uint64_t before, struct errbuf *eb)
 {
-    for (;;) {
-        bool there = true;
-        enum err rc;
+    while (is_opening(s, 0, before)) {
+        enum err rc = rt_cond_wait(&s->home.opened, DEADLINE_NEVER);
 
-        LIST_EACH(&s->home.openings, n)
-        {
-            there = there && LIST_ENTRY(n, struct opening, of_segment)->offset >= before;
-        }
-        if (there)
-            break;
-        rc = rt_cond_wait(&s->home.opened, DEADLINE_NEVER);
         if (rc != ERR_OK)
             return err_set(eb, rc, "gave up waiting for the places before this one");
     }
@@ -124,6 +142,7 @@ reserve_own(struct body *b, uint64_t size, struct errbuf *eb)
 {
     uint64_t bytes;
     struct iobuf *io;
+    struct member open;
     enum err rc = head_buffer(&io, eb);
 
     if (rc != ERR_OK)
@@ -139,7 +158,8 @@ reserve_own(struct body *b, uint64_t size, struct errbuf *eb)
     }
     b->offset = DISK_ALIGN;
     atomic_fetch_add(&b->disk->used_bytes[b->class], b->span);
-    rc = write_open(b, io, eb);
+    open = open_head(b);
+    rc = write_head_from(io, b->segment, b->offset, &open, RT_WRITE, eb);
     if (rc == ERR_OK && b->class == DISK_NATIVE)
         rc = rt_dir_sync(b->disk->dir[b->class], eb);
     if (rc != ERR_OK)
@@ -218,10 +238,35 @@ take_place(struct body *b, uint64_t size, struct errbuf *eb)
 
 /* A header that may be half there: nothing goes behind it, and nothing that went there is acknowledged. The place stays; the
  * next start finds it. */
+static void
+write_opening(void *arg)
+{
+    struct opening *o = arg;
+    struct segment *s = o->segment;
+    struct errbuf eb = {0};
+    struct rt_shield shield;
+    enum err rc;
+
+    rt_shield_begin(&shield);
+    rc = rt_write(s->file, o->offset, o->header, 0, BODY_HEAD, RT_WRITE, &eb);
+    rt_shield_end(&shield);
+    if (rc != ERR_OK) {
+        s->doomed = true;
+        LOG(LOG_WARN, "disk.place_not_opened", "a segment takes no more bodies",
+            L_U64("segment", s->id), L_TEXT("error", eb.text));
+    }
+    list_remove(&o->of_segment);
+    rt_cond_broadcast(&s->home.opened);
+    iobuf_drop(&o->header);
+    segment_drop(&o->segment);
+    free(o);
+}
+
 static enum err
 reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
 {
-    struct opening mine;
+    struct opening *o;
+    struct member open;
     struct iobuf *io;
     enum err rc = head_buffer(&io, eb);
 
@@ -232,18 +277,15 @@ reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
         iobuf_drop(&io);
         return rc;
     }
-    mine.offset = b->offset;
-    list_push_back(&b->segment->home.openings, &mine.of_segment);
-    rc = write_open(b, io, eb);
-    list_remove(&mine.of_segment);
-    if (rc != ERR_OK) {
-        b->segment->doomed = true;
-        b->segment->home.open_places--;
-    }
-    rt_cond_broadcast(&b->segment->home.opened);
-    if (rc != ERR_OK)
-        segment_drop(&b->segment);
-    return rc;
+    open = open_head(b);
+    put_head(io, b->segment, b->offset, &open); /* who reserves may be gone sooner */
+    o = xmalloc(sizeof *o);
+    *o = (struct opening){
+        .segment = segment_ref(b->segment), .offset = b->offset, .header = io};
+    list_push_back(&b->segment->home.openings, &o->of_segment);
+    if (rt_spawn(write_opening, o) != ERR_OK)
+        write_opening(o);
+    return ERR_OK;
 }
 
 struct reserve_job {
@@ -347,38 +389,56 @@ sums_member(const struct body *b, uint64_t size, struct span sums,
                            .meta = meta};
 }
 
-/* Tail of the payload, sums header, sums: one write that ends at a multiple of 4 KiB. *end is the place's. */
+/* Behind the whole pages of the payload: its tail, sums header, sums. One write that ends at a multiple of 4 KiB, the
+ * place's end. */
+struct sums_write {
+    const struct body *body;
+    struct iobuf *io; /* owned */
+    uint64_t from, end;
+    struct errbuf eb;
+    enum err rc;
+};
+
 static enum err
-write_sums(struct body *b, uint64_t size, struct span tail, struct span sums,
-           const struct object_meta *meta, uint64_t *end, struct errbuf *eb)
+put_sums(struct sums_write *w, uint64_t size, struct span tail, struct span sums,
+         const struct object_meta *meta, struct errbuf *eb)
 {
+    const struct body *b = w->body;
     struct member m = sums_member(b, size, sums, meta);
-    uint64_t from = b->offset + BODY_HEAD + size - tail.len; /* a multiple of 4 KiB */
     struct buf head;
-    struct iobuf *io;
     uint64_t len;
     enum err rc;
 
+    w->from = b->offset + BODY_HEAD + size - tail.len; /* a multiple of 4 KiB */
     buf_init(&head, HEAD_MAX);
     member_encode(&m, 0, &head);
-    *end = align_up(m.offset + head.len + align_up(sums.len, 512), DISK_ALIGN);
-    m.head_len = (uint32_t)(*end - align_up(sums.len, 512) - m.offset);
+    w->end = align_up(m.offset + head.len + align_up(sums.len, 512), DISK_ALIGN);
+    m.head_len = (uint32_t)(w->end - align_up(sums.len, 512) - m.offset);
     buf_clear(&head);
     member_encode(&m, m.head_len, &head);
-    len = *end - from;
-    rc = iobuf_get((uint32_t)len, &io);
+    len = w->end - w->from;
+    rc = iobuf_get((uint32_t)len, &w->io);
     if (rc == ERR_OK) {
-        memset(io->at, 0, len);
-        memcpy(io->at, tail.at, tail.len);
-        memcpy(io->at + (m.offset - from), head.at, head.len);
-        memcpy(io->at + (m.offset - from) + head.len, sums.at, sums.len);
-        rc = rt_write(b->segment->file, from, io, 0, (uint32_t)len, RT_WRITE, eb);
-        iobuf_drop(&io);
+        char *at = w->io->at + (m.offset - w->from);
+
+        memset(w->io->at, 0, len);
+        memcpy(w->io->at, tail.at, tail.len);
+        memcpy(at, head.at, head.len);
+        memcpy(at + head.len, sums.at, sums.len);
     } else {
         rc = err_set(eb, rc, "no buffer for the sums of a body");
     }
     buf_fini(&head);
     return rc;
+}
+
+static void
+write_sums(void *arg)
+{
+    struct sums_write *w = arg;
+
+    w->rc = rt_write(w->body->segment->file, w->from, w->io, 0,
+                     (uint32_t)(w->end - w->from), RT_WRITE, &w->eb);
 }
 
 /* Does the metadata fit in the body's own 4 KiB? */
@@ -420,7 +480,7 @@ seal_shared(void *arg)
     struct rt_shield shield;
 
     rt_shield_begin(&shield);
-    j->rc = wait_for_headers(s, b->offset, j->eb);
+    j->rc = wait_for_headers(s, b->offset + 1, j->eb);
     if (j->rc == ERR_OK)
         j->rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
     if (j->rc == ERR_OK) {
@@ -478,9 +538,62 @@ note_dirty(void *arg)
 }
 
 /* A failed sync is final: the segment takes nothing more, whoever waited for that sync is refused. */
+static enum err
+sync_segment(struct segment *s, struct errbuf *eb)
+{
+    enum err rc = rt_sync(s->file, eb);
+
+    metric_add(M_DISK_SYNCS, 0, 1);
+    if (rc != ERR_OK) {
+        s->doomed = true;
+        atomic_store(&s->disk->failed, true);
+        LOG(LOG_ERROR, "disk.body_sync_failed",
+            "the disk takes nothing more until the next start",
+            L_TEXT("disk", rt_dir_path(s->disk->root)), L_U64("segment", s->id));
+    }
+    return rc;
+}
+
+struct sync_job {
+    struct segment *segment;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+/* Bodies of a segment that were sealed while it was synced wait for the next sync and share it. */
+static void
+sync_together(void *arg)
+{
+    struct sync_job *j = arg;
+    struct segment *s = j->segment;
+    uint64_t mine =
+        s->home.syncs_begun + 1; /* one that has begun may miss what is ours */
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    j->rc = ERR_OK;
+    while (j->rc == ERR_OK && s->home.syncs_done < mine) {
+        if (s->doomed) {
+            j->rc = err_set(j->eb, ERR_IO, "a write or sync of this segment has failed");
+        } else if (s->home.syncing) {
+            j->rc = rt_cond_wait(&s->home.synced, DEADLINE_NEVER);
+        } else {
+            s->home.syncing = true;
+            s->home.syncs_begun++;
+            j->rc = sync_segment(s, j->eb);
+            s->home.syncing = false;
+            if (j->rc == ERR_OK)
+                s->home.syncs_done = s->home.syncs_begun;
+            rt_cond_broadcast(&s->home.synced);
+        }
+    }
+    rt_shield_end(&shield);
+}
+
 enum err
 body_sync(struct body *b, struct errbuf *eb)
 {
+    struct sync_job j = {.segment = b->segment, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc;
 
     if (b->class == DISK_CACHED)
@@ -488,15 +601,44 @@ body_sync(struct body *b, struct errbuf *eb)
     if (b->segment->doomed)
         return err_set(eb, ERR_IO, "a sync of this segment has failed");
     POINT(BODY_SEALED);
-    rc = rt_sync(b->segment->file, eb);
+    if (b->segment->kind == SEGMENT_ONE) {
+        rc = sync_segment(b->segment, eb);
+    } else {
+        rc = on_home(b->disk, sync_together, &j);
+        if (rc == ERR_OK)
+            rc = j.rc;
+    }
     POINT(BODY_SYNCED);
-    metric_add(M_DISK_SYNCS, 0, 1);
-    if (rc != ERR_OK) {
-        b->segment->doomed = true;
-        atomic_store(&b->disk->failed, true);
-        LOG(LOG_ERROR, "disk.body_sync_failed",
-            "the disk takes nothing more until the next start",
-            L_TEXT("disk", rt_dir_path(b->disk->root)), L_U64("segment", b->segment->id));
+    return rc;
+}
+
+static enum err
+write_final_head(struct body *b, struct seal_job *j)
+{
+    enum err rc;
+
+    if (b->segment->kind == SEGMENT_ONE)
+        return seal_own(b, j);
+    rc = on_home(b->disk, seal_shared, j);
+    return rc == ERR_OK ? j->rc : rc;
+}
+
+/* The sums go beside the header: neither says anything before the sync. */
+static enum err
+write_both(struct body *b, struct sums_write *sums, struct seal_job *j, struct errbuf *eb)
+{
+    struct rt_group group;
+    enum err rc;
+
+    rt_group_begin(&group);
+    if (rt_group_start(&group, write_sums, sums) != ERR_OK)
+        write_sums(sums);
+    rc = write_final_head(b, j);
+    rt_group_join(&group);
+    if (rc == ERR_OK && sums->rc != ERR_OK) {
+        rc = sums->rc;
+        if (eb != NULL)
+            *eb = sums->eb;
     }
     return rc;
 }
@@ -506,6 +648,7 @@ body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
           const struct object_meta *meta, struct errbuf *eb)
 {
     bool fits = meta_fits(b, meta);
+    struct sums_write w = {.body = b, .rc = ERR_CANCELLED};
     struct seal_job j = {.body = b, .head = b->head, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc = ERR_OK;
 
@@ -513,21 +656,17 @@ body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
     if (b->growing)
         rc = grow(b, size, eb);
     if (rc == ERR_OK)
-        rc = write_sums(b, size, tail, sums, fits ? NULL : meta, &j.end, eb);
+        rc = put_sums(&w, size, tail, sums, fits ? NULL : meta, eb);
     if (rc != ERR_OK)
         return rc;
-    assert(j.end <= b->offset + b->span);
+    assert(w.end <= b->offset + b->span);
+    j.end = w.end;
     j.head.kind = MEMBER_BODY;
     j.head.payload = j.head.size = size;
     j.head.meta = fits ? meta : NULL;
     j.head.meta_behind = !fits;
-    if (b->segment->kind == SEGMENT_ONE) {
-        rc = seal_own(b, &j);
-    } else {
-        rc = on_home(b->disk, seal_shared, &j);
-        if (rc == ERR_OK)
-            rc = j.rc;
-    }
+    rc = write_both(b, &w, &j, eb);
+    iobuf_drop(&w.io);
     if (rc == ERR_OK && !b->moves)
         rc = body_sync(b, eb);
     b->sealed = rc == ERR_OK;
@@ -578,8 +717,14 @@ give_back_shared(void *arg)
     struct body *b = arg;
     struct segment *s = b->segment;
     struct errbuf eb = {0};
-    enum err rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
+    enum err rc = ERR_OK;
 
+    while (rc == ERR_OK &&
+           is_opening(s, b->offset,
+                      b->offset + 1)) /* nothing may come after what is written now */
+        rc = rt_cond_wait(&s->home.opened, DEADLINE_NEVER);
+    if (rc == ERR_OK)
+        rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
     if (rc != ERR_OK)
         return; /* the place stays; the next start finds it */
     s->home.open_places--;

@@ -70,6 +70,9 @@ struct segment {
         struct list
             openings; /* shared bodies: places without their header yet (body.c) */
         struct rt_cond opened; /* one of them has it */
+        bool syncing;          /* shared bodies, native */
+        uint64_t syncs_begun, syncs_done;
+        struct rt_cond synced; /* one is over */
         uint64_t counted;      /* of it in used_bytes of the disk */
         bool dirty;            /* cached: written since the last sync */
         bool evicted;          /* its objects were: worth compacting whatever it holds */

@@ -165,6 +165,7 @@ new_segment(struct disk *d, enum disk_class class, enum segment_kind kind, uint3
     list_init(&s->home.of_dirty);
     list_init(&s->home.openings);
     rt_cond_init(&s->home.opened);
+    rt_cond_init(&s->home.synced);
     s->home.used = DISK_ALIGN;
     return s;
 }
