@@ -120,7 +120,7 @@ arena_strdup(struct arena *a, struct span s)
 struct span
 arena_span(struct arena *a, struct span s)
 {
-    return (struct span){arena_strdup(a, s), s.len};
+    return (struct span){s.len > 0 ? arena_strdup(a, s) : "", s.len};
 }
 
 char *

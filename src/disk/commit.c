@@ -420,7 +420,7 @@ write_member(struct committer *k, struct commit *c)
     buf_clear(&k->scratch);
     member_encode(&m, 0, &k->scratch);
     if (k->scratch.full ||
-        member_parse(buf_span(&k->scratch), &again, &need, &c->eb) != MEMBER_GOOD)
+        member_parse_placed(buf_span(&k->scratch), &again, &need, &c->eb) != MEMBER_GOOD)
         return err_set(&c->eb, ERR_INTERNAL, "a record of kind \"%s\" does not read back",
                        member_kind_name(c->kind));
     again.body = c->payload;

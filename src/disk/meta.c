@@ -311,10 +311,10 @@ member_row(const struct member *m, enum disk_class class, struct row *out,
 {
     struct record r;
     struct object_meta meta = {0};
-    enum err rc = record_open(m->record, &r, eb);
+    enum err rc;
 
-    if (rc == ERR_OK)
-        rc = take_fields(r, &meta);
+    record_again(m->record, &r);
+    rc = take_fields(r, &meta);
     if (rc != ERR_OK)
         return err_set(eb, ERR_CORRUPT,
                        "metadata of member at %" PRIu64 " of segment %" PRIu32

@@ -77,14 +77,21 @@ record_end(struct record_writer *w)
 static bool
 next_field(struct cursor *c, uint8_t *id, struct span *value)
 {
-    uint64_t head;
+    size_t left = cursor_left(c), len;
 
-    if (c->bad || cursor_left(c) == 0)
+    if (c->bad || left == 0)
         return false;
-    head = take_be(c, RECORD_FIELD_OVERHEAD);
-    *id = (uint8_t)(head >> 24);
-    *value = take_span(c, (size_t)(head & FIELD_MAX));
-    return !c->bad;
+    c->bad = left < RECORD_FIELD_OVERHEAD;
+    if (c->bad)
+        return false;
+    len = (size_t)c->at[1] << 16 | (size_t)c->at[2] << 8 | c->at[3];
+    c->bad = len > left - RECORD_FIELD_OVERHEAD;
+    if (c->bad)
+        return false;
+    *id = c->at[0];
+    *value = (struct span){(const char *)c->at + RECORD_FIELD_OVERHEAD, len};
+    c->at += RECORD_FIELD_OVERHEAD + len;
+    return true;
 }
 
 /* Once here, so that record_next() can't meet a broken field later. */
@@ -135,6 +142,22 @@ record_open(struct span bytes, struct record *out, struct errbuf *eb)
     if (sum != hash_crc32c(0, bytes.at, (size_t)len - SUM_LEN))
         return err_set(eb, ERR_CORRUPT, "record: its sum is wrong");
     return check_fields(out->all, eb);
+}
+
+void
+record_again(struct span bytes, struct record *out)
+{
+    struct cursor c = cursor_of(bytes.at, bytes.len);
+
+    assert(bytes.len >= RECORD_OVERHEAD);
+    *out = (struct record){0};
+    (void)take_span(&c, 2);
+    out->kind = (uint8_t)take_be(&c, 1);
+    out->version = (uint8_t)take_be(&c, 1);
+    out->len = (size_t)take_be(&c, 4);
+    assert(out->len >= RECORD_OVERHEAD && out->len <= bytes.len);
+    out->all = cursor_of(bytes.at + HEAD_LEN, out->len - RECORD_OVERHEAD);
+    out->fields = out->all;
 }
 
 bool

@@ -13,27 +13,44 @@
     8192            /* content type and its like, together: it comes back in every head */
 #define USER_MAX 64 /* pairs; 2 KiB of them are the real limit */
 
+#define NAME(text)                                                                       \
+    {                                                                                    \
+        .at = (text), .len = sizeof(text) - 1                                            \
+    }
+
 /* Headers that would change what is stored or who may read it, not built yet: refused by name, never ignored. */
-static const char *const unbuilt[] = {
-    "x-amz-object-lock-mode",
-    "x-amz-object-lock-retain-until-date",
-    "x-amz-object-lock-legal-hold",
-    "x-amz-server-side-encryption",
-    "x-amz-server-side-encryption-aws-kms-key-id",
-    "x-amz-server-side-encryption-customer-algorithm",
-    "x-amz-server-side-encryption-customer-key",
-    "x-amz-server-side-encryption-context",
-    "x-amz-website-redirect-location",
-    "x-amz-write-offset-bytes",
-    "x-amz-grant-read",
-    "x-amz-grant-write",
-    "x-amz-grant-read-acp",
-    "x-amz-grant-write-acp",
-    "x-amz-grant-full-control",
-    "if-modified-since",
-    "if-unmodified-since",
-    "content-range",
+static const struct span unbuilt[] = {
+    NAME("x-amz-object-lock-mode"),
+    NAME("x-amz-object-lock-retain-until-date"),
+    NAME("x-amz-object-lock-legal-hold"),
+    NAME("x-amz-server-side-encryption"),
+    NAME("x-amz-server-side-encryption-aws-kms-key-id"),
+    NAME("x-amz-server-side-encryption-customer-algorithm"),
+    NAME("x-amz-server-side-encryption-customer-key"),
+    NAME("x-amz-server-side-encryption-context"),
+    NAME("x-amz-website-redirect-location"),
+    NAME("x-amz-write-offset-bytes"),
+    NAME("x-amz-grant-read"),
+    NAME("x-amz-grant-write"),
+    NAME("x-amz-grant-read-acp"),
+    NAME("x-amz-grant-write-acp"),
+    NAME("x-amz-grant-full-control"),
+    NAME("if-modified-since"),
+    NAME("if-unmodified-since"),
+    NAME("content-range"),
 };
+
+/* The name of the table that this one is, or NULL. */
+static const struct span *
+unbuilt_of(struct span name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(unbuilt); i++) {
+        if (name.len == unbuilt[i].len &&
+            strncasecmp(name.at, unbuilt[i].at, name.len) == 0)
+            return &unbuilt[i];
+    }
+    return NULL;
+}
 
 enum err
 s3_refuse_unbuilt(struct request *q)
@@ -41,13 +58,15 @@ s3_refuse_unbuilt(struct request *q)
     struct fields headers = http_fields(q->http->head);
     struct span acl = http_get(q->http->head, HTTP_AMZ_ACL);
 
-    for (size_t i = 0; i < ARRAY_LEN(unbuilt); i++) {
-        if (fields_find(headers, unbuilt[i]) == NULL)
+    for (size_t i = 0; i < headers.count; i++) {
+        const struct span *name = unbuilt_of(headers.at[i].name);
+
+        if (name == NULL)
             continue;
         fault_set(&q->fault, S3_NotImplemented,
-                  "The header %s is not implemented for %.*s", unbuilt[i],
+                  "The header %.*s is not implemented for %.*s", SPAN_ARG(*name),
                   SPAN_ARG(q->http->head->method_text));
-        fault_add(&q->fault, "Header", span_of(unbuilt[i]));
+        fault_add(&q->fault, "Header", *name);
         return ERR_NOT_BUILT;
     }
     if (acl.len > 0 && !span_is(acl, "private") &&
