@@ -77,6 +77,7 @@ struct disks_reader {
     struct row row;       /* the copy that is read; `disk` says where */
     uint64_t at, left;    /* of the range */
     uint64_t tried;       /* bits of disks that failed this reader */
+    uint64_t slow;        /* those of them that only did not answer in a hurry */
     bool fresh;           /* nothing was read of this copy yet */
 };
 /* The spans of `k` must outlive the reader. A copy that fails midway is left for another one, at that offset: same content id, so the

@@ -398,15 +398,16 @@ disks_read_begin(struct disks *ds, const struct disks_key *k, const struct row *
     return rc;
 }
 
-/* Nobody gave the piece in a hurry: those that were only slow may take their time. False: nobody was. */
+/* Nobody gave the piece in a hurry: those that were only slow, at this piece or an earlier one, may take their time. False:
+ * nobody was. */
 static bool
-take_time(struct disks_reader *r, uint64_t slow)
+take_time(struct disks_reader *r)
 {
     struct row next;
 
-    if (slow == 0)
+    if (r->slow == 0)
         return false;
-    r->tried &= ~slow;
+    r->tried &= ~r->slow;
     if (!other_copy(r->disks, &r->key, &r->row, r->tried, &next))
         return false;
     r->row = next; /* opened when it is asked */
@@ -444,7 +445,6 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
     struct errbuf first = {{0}};
     enum err first_rc = ERR_OK;
     bool hurry = r->key.copies > 1;
-    uint64_t slow = 0; /* bits of disks that did not answer in a hurry */
 
     for (;;) {
         enum err rc = r->from != NULL ? ERR_OK : open_copy(r, eb);
@@ -458,8 +458,10 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
         }
         if (!is_trouble(rc) || rt_cancelled())
             return rc;
-        if (hurry && rc == ERR_TIMEOUT)
-            slow |= (uint64_t)1 << r->row.disk;
+        if (rc != ERR_TIMEOUT)
+            r->slow &= ~((uint64_t)1 << r->row.disk);
+        else if (hurry)
+            r->slow |= (uint64_t)1 << r->row.disk;
         if (first_rc == ERR_OK || first_rc == ERR_TIMEOUT) {
             first_rc = rc;
             if (eb != NULL)
@@ -467,7 +469,7 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
         }
         if (read_around(r, rc))
             continue;
-        if (!hurry || !take_time(r, slow)) {
+        if (!hurry || !take_time(r)) {
             if (eb != NULL)
                 *eb = first;
             return first_rc;
