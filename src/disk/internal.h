@@ -180,7 +180,8 @@ struct disk {
         uint64_t replayed, to_replay; /* bytes of logs */
         struct known *known; /* owned; NULL but while an empty index takes the logs */
         struct scan_ahead
-            *scan_ahead; /* owned; NULL but while a replay has several logs */
+            *scan_ahead;       /* owned; NULL but while a replay has several logs */
+        struct chains *chains; /* owned; NULL but while cached logs are replayed */
         uint64_t replay_told_ns;
         bool
             log_lost; /* as log_damaged, but for a rebuild that only keeps what there is */

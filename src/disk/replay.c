@@ -400,6 +400,7 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
         offset = DISK_ALIGN;
     }
     scan_ahead_end(&d->home.scan_ahead);
+    replay_chains_free(&d->home.chains);
     ended = beside_end(&beside, rc == ERR_OK ? eb : NULL);
     if (rc == ERR_OK)
         rc = ended;

@@ -15,6 +15,10 @@ struct segment *replay_oldest_log(struct disk *d, enum disk_class class); /* bor
 enum err replay_soften(struct disk *d, struct member *m, bool *skip,
                        struct errbuf *eb) MUST_CHECK;
 
+/* What it remembers of segments; NULL is fine. */
+struct chains;
+void replay_chains_free(struct chains **cp);
+
 /* Bringing the tail into the index beside the replay: LMDB works on a thread of the pool, the loop reads on. */
 struct beside {
     struct disk *disk;
