@@ -494,6 +494,7 @@ seal_shared(void *arg)
             j->rc = write_head(s, j->end, &fill, j->eb);
         }
         j->head.span = is_last ? j->end - b->offset : b->span;
+        b->finished = true;
         if (j->rc == ERR_OK)
             j->rc = write_head(s, b->offset, &j->head, j->eb);
         if (j->rc == ERR_OK && is_last)
@@ -711,12 +712,16 @@ body_leave(struct body *b)
     segment_drop(&b->segment);
 }
 
+/* The last place of a segment is given out again. A finished body that was refused (its condition did not hold) is buried
+ * there too: were the logs lost before something comes over it, rebuild --from-bodies would take it for the newest write of
+ * its key. */
 static void
 give_back_shared(void *arg)
 {
     struct body *b = arg;
     struct segment *s = b->segment;
     struct errbuf eb = {0};
+    bool is_last;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK &&
@@ -728,12 +733,13 @@ give_back_shared(void *arg)
     if (rc != ERR_OK)
         return; /* the place stays; the next start finds it */
     s->home.open_places--;
-    if (s->home.used == b->offset + b->span) {
+    is_last = s->home.used == b->offset + b->span;
+    if (!is_last || b->finished)
+        rc = body_bury(s, b->offset, &b->head.content, b->span, RT_WRITE, &eb);
+    if (is_last && rc == ERR_OK) {
         s->home.used = b->offset;
         s->home.counted -= MIN(s->home.counted, b->span);
         atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span);
-    } else {
-        rc = body_bury(s, b->offset, &b->head.content, b->span, RT_WRITE, &eb);
     }
     rt_sem_give(&b->disk->home.reserve);
     if (rc != ERR_OK)

@@ -15,6 +15,7 @@ struct body {
     uint64_t span;           /* reserved; after sealing what it takes */
     uint64_t room; /* payload bytes that fit; grows where the length is unknown */
     bool growing;
+    bool finished; /* its final header may stand there, whoever answers for the body */
     bool sealed;
     bool moves; /* compaction's: written in the background, made durable by body_sync() */
     struct member head; /* what its header says; spans are borrowed from the caller */

@@ -509,6 +509,23 @@ test_flips_over_the_index(void)
 /* ---- logs that are gone ---- */
 
 static void
+remove_logs(void)
+{
+    char path[600];
+    DIR *dir;
+
+    snprintf(path, sizeof path, "%s/native", world_path);
+    dir = opendir(path);
+    REQUIRE(dir != NULL);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        snprintf(path, sizeof path, "%s/native/%s", world_path, e->d_name);
+        if (strncmp(e->d_name, "log-", 4) == 0)
+            CHECK(unlink(path) == 0);
+    }
+    closedir(dir);
+}
+
+static void
 lost_logs(void *arg)
 {
     struct disk *d = open_disk();
@@ -565,6 +582,51 @@ test_lost_logs(void)
     world_run(lost_logs, NULL);
 }
 
+/* Bodies that came whole and were refused by their condition, one with another body behind it and one at the end of the
+ * segment, are no younger versions of their keys. */
+static void
+refused_bodies(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_condition only_new = {.if_absent = true};
+    struct disk_rebuild_options r = {.from_bodies = true};
+    struct disk_key k = world_key(7, "second");
+    struct object_meta meta = {.mtime_ms = 1700000000123};
+    struct disk_writer *w;
+    struct disk_rebuilt out;
+    struct errbuf eb = {0};
+    struct row row;
+    char path[400];
+
+    (void)arg;
+    CHECK(world_put(d, "first", data, BIG, &row) == ERR_OK);
+    CHECK(world_put(d, "second", data, BIG, &row) == ERR_OK);
+    CHECK(disk_write_begin(d, &k, DISK_NATIVE, BIG + 1, &w, &eb) == ERR_OK);
+    CHECK(disk_write(w, data + 1, BIG + 1, &eb) == ERR_OK);
+    CHECK(world_put(d, "third", data, BIG, &row) == ERR_OK);
+    CHECK(disk_commit(&w, &meta, &only_new, &row, &eb) == ERR_PRECONDITION);
+    CHECK(world_put_class(d, DISK_NATIVE, "first", data + 1, BIG + 1, true, &only_new,
+                          &row) == ERR_PRECONDITION);
+    disk_close(&d);
+    remove_logs();
+    snprintf(path, sizeof path, "%s/index/data.mdb", world_path);
+    CHECK(unlink(path) == 0);
+
+    CHECK(disk_rebuild(world_path, &r, &out, &eb) == ERR_OK);
+    CHECK_U64(out.bodies, 3);
+    d = open_disk();
+    CHECK(get(d, "first", data, BIG) == ERR_OK);
+    CHECK(get(d, "second", data, BIG) == ERR_OK);
+    CHECK(get(d, "third", data, BIG) == ERR_OK);
+    disk_close(&d);
+}
+
+static void
+test_refused_bodies(void)
+{
+    world_run(refused_bodies, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -577,6 +639,7 @@ main(int argc, char **argv)
     RUN(test_flips_over_segments);
     RUN(test_flips_over_the_index);
     RUN(test_lost_logs);
+    RUN(test_refused_bodies);
     free(data);
     return check_done();
 }
