@@ -213,7 +213,9 @@ health_index_fault(struct health *h)
     if (h == NULL)
         return;
     atomic_fetch_add(&h->index_faults, 1);
-    (void)health_move(h, DISK_FAILED, "it does not give the index's pages (SIGBUS)", 0);
+    (void)health_move(h, DISK_FAILED,
+                      "the index's pages cannot be had, or are damaged (SIGBUS, SIGSEGV)",
+                      0);
 }
 
 void

@@ -42,7 +42,7 @@ index_guard(struct index *x, void (*fn)(void *arg), void *arg)
         return true;
     if (!atomic_exchange(&x->dead, true))
         LOG(LOG_ERROR, "index.fault",
-            "the disk failed under the index's map; it is not read any more",
+            "the index's pages cannot be had, or are damaged; it is not read any more",
             L_TEXT("path", rt_dir_path(x->dir)));
     health_index_fault(x->options.health);
     atomic_store(&x->bad, true);

@@ -6,7 +6,7 @@
  * batch, one durable commit, from begin to commit in one job of the pool.
  *
  * A row whose sum is wrong is ERR_CORRUPT and makes the index bad: it goes on, remembers that with the next batch
- * and is rebuilt at the next open. A fault of the disk under the map (SIGBUS) and a commit that failed are ERR_IO
+ * and is rebuilt at the next open. A fault under the map (SIGBUS; SIGSEGV of damaged pages) and a commit that failed are ERR_IO
  * and end it: from then on every call is ERR_IO.
  *
  * Fibers: any loop reads; index_apply() on the disk's home loop.

@@ -97,8 +97,10 @@ run_job(struct meta *m, void (*work)(void *arg), void *arg, const char *what,
     if (rc != ERR_OK)
         return err_set(eb, rc, "%s was given up", what);
     if (atomic_load(&m->faulted))
-        return err_set(eb, ERR_IO,
-                       "%s: the disk does not give the pages of its file (SIGBUS)", what);
+        return err_set(
+            eb, ERR_IO,
+            "%s: the pages of its file cannot be had, or are damaged (SIGBUS, SIGSEGV)",
+            what);
     return ERR_OK;
 }
 

@@ -27,7 +27,7 @@ struct guard {
 };
 
 static _Thread_local struct guard *armed;
-static struct sigaction before; /* what SIGBUS did until we came */
+static struct sigaction before_bus, before_segv; /* what they did until we came */
 
 static uintptr_t
 stack_of(const ucontext_t *at)
@@ -41,31 +41,37 @@ stack_of(const ucontext_t *at)
 #endif
 }
 
-static void
-on_sigbus(int signo, siginfo_t *info, void *context)
+/* The disk fails at a page of the map; what damaged pages lead astray may touch any address. */
+static bool
+is_of(const struct guard *g, int signo, uintptr_t at)
 {
-    uintptr_t at = (uintptr_t)info->si_addr;
+    return signo == SIGSEGV || (at >= g->from && at < g->to);
+}
 
+static void
+on_fault(int signo, siginfo_t *info, void *context)
+{
     for (struct guard *g = armed; g != NULL; g = g->outer) {
-        if (at < g->from || at >= g->to)
+        if (!is_of(g, signo, (uintptr_t)info->si_addr))
             continue;
         armed = g->outer;
         g->stack = stack_of(context);
         siglongjmp(g->back, 1);
     }
     /* Not ours: the instruction runs again and meets whoever was there before. */
-    (void)sigaction(signo, &before, NULL);
+    (void)sigaction(signo, signo == SIGBUS ? &before_bus : &before_segv, NULL);
 }
 
 static void
 install(void)
 {
     /* SA_NODEFER: we leave by a jump that restores no mask, or the second fault would kill. */
-    struct sigaction sa = {.sa_sigaction = on_sigbus,
+    struct sigaction sa = {.sa_sigaction = on_fault,
                            .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
 
     (void)sigemptyset(&sa.sa_mask);
-    (void)sigaction(SIGBUS, &sa, &before);
+    (void)sigaction(SIGBUS, &sa, &before_bus);
+    (void)sigaction(SIGSEGV, &sa, &before_segv);
 }
 
 /* A thread that holds back all signals would be killed by this one at once. */
@@ -79,6 +85,7 @@ let_through(void)
         return;
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGBUS);
+    (void)sigaddset(&set, SIGSEGV);
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     done = true;
 }

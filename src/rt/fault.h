@@ -1,5 +1,6 @@
-/* fault: reading a map of a file whose disk fails. The kernel says so by SIGBUS, in the middle of whatever
- * touches the page: a library (LMDB) has no error to return then. A guard turns it into one.
+/* fault: reading a map of a file whose disk fails, or gives other bytes than were written. The kernel says the first by SIGBUS, in
+ * the middle of whatever touches the page; the second leads a library that trusts its pages (LMDB) to any address, which ends
+ * in SIGSEGV. Neither has an error to return then. A guard turns both into one.
  *
  * Any thread, fiber or not. What runs under a guard must not switch.
  */
@@ -9,8 +10,9 @@
 
 #include "base/err.h"
 
-/* Runs fn(arg). False when a fault inside [map, map + len) ended it: what fn had begun stays as it was then,
- * and nobody undoes it. Faults elsewhere kill, as without a guard. Nests. */
+/* Runs fn(arg), which does little else than to ask that library. False when a page of [map, map + len) that cannot be had
+ * (SIGBUS), or an address that is none (SIGSEGV), ended it: what fn had begun stays as it was then, and nobody undoes it. SIGBUS
+ * elsewhere kills, as without a guard. Nests: a SIGSEGV ends the innermost. */
 bool rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg) MUST_CHECK;
 
 /* The mapping that holds `at`; false when there is none. Reads /proc: for set-up. */

@@ -218,11 +218,88 @@ flipped_bits(void *arg)
 
         CHECK(rc == ERR_OK || rc == ERR_CORRUPT || rc == ERR_NOT_FOUND || rc == ERR_IO);
         CHECK(rc != ERR_OK || (row.size == n && row.version.counter == 1));
-        refused += rc == ERR_CORRUPT;
+        refused += rc == ERR_CORRUPT || rc == ERR_IO;
     }
     CHECK(state != INDEX_GOOD || (refused > 0 && index_is_bad(x)));
     index_close(&x);
     rt_dir_close(&dir);
+}
+
+static uint16_t
+le16(const unsigned char *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+/* Every node of a leaf is said to have duplicates, of which the table has none: LMDB takes a NULL for where they are. */
+static unsigned
+lead_astray(unsigned char page[4096])
+{
+    enum {
+        FLAGS_AT = 10,
+        LOWER_AT = 12,
+        PLACES_AT = 16,
+        LEAF = 0x02,
+        NODE_FLAGS = 4,
+        DUPLICATES = 0x04
+    };
+    unsigned lower = le16(page + LOWER_AT), count = 0;
+
+    if (le16(page + FLAGS_AT) != LEAF || lower > 4096)
+        return 0;
+    for (unsigned i = PLACES_AT; i + 2 <= lower; i += 2) {
+        unsigned at = le16(page + i) + NODE_FLAGS;
+
+        if (at >= 4096 || page[at] != 0)
+            continue;
+        page[at] = DUPLICATES;
+        count++;
+    }
+    return count;
+}
+
+static void
+damaged_nodes(void *arg)
+{
+    enum index_state state;
+    struct index_covered covered;
+    struct index *x = open_index("", &state, &covered);
+    struct errbuf eb = {0};
+    unsigned char page[4096];
+    unsigned damaged = 0, refused = 0;
+    char path[160];
+    FILE *f;
+
+    (void)arg;
+    CHECK(put_rows(x, 1, 2000, &eb) == ERR_OK);
+    index_close(&x);
+    rt_dir_close(&dir);
+    snprintf(path, sizeof path, "%s/index/data.mdb", scratch_path);
+    f = fopen(path, "r+");
+    REQUIRE(f != NULL);
+    for (long at = 2 * 4096;
+         fseek(f, at, SEEK_SET) == 0 && fread(page, 1, 4096, f) == 4096; at += 4096) {
+        damaged += lead_astray(page);
+        REQUIRE(fseek(f, at, SEEK_SET) == 0 && fwrite(page, 1, 4096, f) == 4096);
+    }
+    (void)fclose(f);
+    CHECK(damaged >= 2000);
+    x = open_index("", &state, &covered);
+    REQUIRE(x != NULL);
+    for (uint32_t n = 0; state == INDEX_GOOD && n < 2000; n++) {
+        struct row row;
+
+        refused += get_row(x, n, &row) == ERR_IO;
+    }
+    CHECK(state != INDEX_GOOD || (refused == 2000 && index_is_bad(x)));
+    index_close(&x);
+    rt_dir_close(&dir);
+}
+
+static void
+test_damage_that_leads_lmdb_astray(void)
+{
+    scratch_run(1, damaged_nodes, NULL);
 }
 
 static void
@@ -317,6 +394,7 @@ main(int argc, char **argv)
     RUN(test_truncated_under_a_reader);
     RUN(test_truncated_under_a_writer);
     RUN(test_flipped_bits);
+    RUN(test_damage_that_leads_lmdb_astray);
     RUN(test_killed_in_the_middle);
     return check_done();
 }
