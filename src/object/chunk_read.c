@@ -242,22 +242,28 @@ need_buffer(struct chunk_reader *r, struct errbuf *eb)
     return err_set(eb, ERR_BUSY, "no buffer is free");
 }
 
-/* From the fetch while it runs; from the disk once it is whole. */
+/* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
 static enum err
 next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
              struct errbuf *eb)
 {
-    bool local = false;
+    bool local = false, pass = r->behind != NULL;
     size_t n = 0;
-    enum err rc = need_buffer(r, eb);
+    enum err rc = pass ? ERR_OK : need_buffer(r, eb);
 
-    if (rc == ERR_OK)
-        rc = cold_read(r->cold, r->at % r->chunk.of.chunk_bytes, r->buf->at,
-                       MIN(r->stop - r->at, r->buf->room), &n, &local, &r->row, eb);
-    *piece = (struct span){r->buf != NULL ? r->buf->at : "", n};
+    if (rc != ERR_OK)
+        return rc;
+    *piece = pass ? (struct span){NULL, r->stop - r->at}
+                  : (struct span){r->buf->at, MIN(r->stop - r->at, r->buf->room)};
+    rc = cold_read(r->cold, r->at % r->chunk.of.chunk_bytes, pass ? NULL : r->buf->at,
+                   piece->len, &n, &local, &r->row, eb);
+    if (rc == ERR_OK && !local)
+        piece->len = n;
     if (rc != ERR_OK || !local)
         return rc;
     cold_leave(&r->cold);
+    if (pass)
+        return ERR_OK;
     rc = begin_here(r, eb);
     return rc == ERR_OK ? disks_read_next(&r->reader, by, piece, eb) : rc;
 }

@@ -322,6 +322,10 @@ read_on_home(void *arg)
         r->rc = f->rc != ERR_NOT_FOUND ? f->rc : ERR_BACKEND;
         return;
     }
+    if (r->buf == NULL) {
+        r->n = MIN(r->len, fetch_visible(f) - r->offset);
+        return;
+    }
     if (f->early != NULL) {
         r->n = MIN(r->len, fetch_visible(f) - r->offset);
         memcpy(r->buf, f->early + r->offset, r->n);

@@ -380,25 +380,30 @@ need_buffer(struct object_get *g, struct errbuf *eb)
     return err_set(eb, ERR_BUSY, "no buffer is free");
 }
 
-/* From the fetch while it runs; from the disk once it is whole. */
+/* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
 static enum err
 next_cold(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(g->bucket, g->key);
-    bool local = false;
+    bool local = false, pass = g->behind != NULL;
     size_t n = 0;
-    enum err rc = need_buffer(g, eb);
+    enum err rc = pass ? ERR_OK : need_buffer(g, eb);
 
-    if (rc == ERR_OK)
-        rc = cold_read(g->cold, g->at, g->buf->at, MIN(g->left, g->buf->room), &n, &local,
-                       &g->row, eb);
+    if (rc != ERR_OK)
+        return rc;
+    *piece = pass ? (struct span){NULL, g->left}
+                  : (struct span){g->buf->at, MIN(g->left, g->buf->room)};
+    rc = cold_read(g->cold, g->at, pass ? NULL : g->buf->at, piece->len, &n, &local,
+                   &g->row, eb);
     if (rc != ERR_OK)
         return rc;
     if (!local) {
-        *piece = (struct span){g->buf->at, n};
+        piece->len = n;
         return ERR_OK;
     }
     cold_leave(&g->cold);
+    if (pass)
+        return ERR_OK;
     g->kind = LOCAL;
     rc = disks_read_begin(g->s->options.disks, &k, &g->row, g->at, g->left, &g->reader,
                           eb);

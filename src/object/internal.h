@@ -56,7 +56,8 @@ enum err info_of_version(struct object_service *s, const struct map_bucket *b,
                          struct errbuf *eb) MUST_CHECK;
 /* get.c: bytes were served from here; of a cached bucket that is a hit. */
 void get_count_local(const struct map_bucket *b, uint64_t bytes);
-/* get.c: the same as object_get_begin(), by nobody who waits for it; `pace` is borrowed. */
+/* get.c: the same as object_get_begin(), by nobody who waits for it; `pace` is borrowed. What comes is not copied out: pieces have a
+ * length and no bytes. */
 enum err get_begin_behind(struct object_service *s, const struct map_bucket *b,
                           struct span key, struct object_pace *pace, struct arena *a,
                           struct object_info *info, struct object_get **out,
@@ -99,7 +100,7 @@ uint64_t cold_landed(struct cold_get *g);
 struct span cold_etag(struct cold_get *g, struct arena *a);
 /* This reader wants a part only: the fetch goes on when it leaves. */
 void cold_keep(struct cold_get *g);
-/* Up to `len` bytes at `offset` into buf; waits until there are some. *local: the object is whole and on disk now,
+/* Up to `len` bytes at `offset` into buf (NULL: they are only counted); waits until there are some. *local: the object is whole and on disk now,
  * read *row instead. */
 enum err cold_read(struct cold_get *g, uint64_t offset, void *buf, size_t len, size_t *n,
                    bool *local, struct row *row, struct errbuf *eb) MUST_CHECK;
