@@ -347,9 +347,11 @@ commit_orphan(struct orphans *os, const struct orphan *o, const struct member *m
     return rc == ERR_OK ? commit_submit(d, DISK_NATIVE, &c, eb) : rc;
 }
 
-/* Of the same key or part a younger body comes later: it replaces this one. */
+/* Nobody says that this body was ever acknowledged, so its header alone is not believed: after a cut it may be all that is
+ * there. *taken is false where it is damaged, which is said. */
 static enum err
-take_back(struct orphans *os, const struct orphan *o, struct arena *a, struct errbuf *eb)
+take_back(struct orphans *os, const struct orphan *o, struct arena *a, bool *taken,
+          struct errbuf *eb)
 {
     struct disk *d = os->disk;
     struct row row = {.content = o->content, .segment = o->segment, .offset = o->offset};
@@ -359,24 +361,31 @@ take_back(struct orphans *os, const struct orphan *o, struct arena *a, struct er
     struct iobuf *b = NULL;
     struct member m;
     char text[160];
-    uint64_t next;
+    uint64_t next, bad;
     enum err rc = read_file_open(d, &row, &f, &why);
 
+    *taken = false;
     source.file = rc == ERR_OK ? read_file_of(&f) : NULL;
     source.size = o->offset + o->span;
     if (rc == ERR_OK && place_scan(&source, o->offset, &m, &b, &next, &why) != SCAN_GROUP)
         rc = ERR_CORRUPT;
+    if (rc == ERR_OK) {
+        row.size = m.size;
+        rc = body_is_whole(source.file, d->cluster_sum, &row, &bad, &why);
+    }
     arena_reset(a);
     if (rc == ERR_OK && !os->o->dry_run)
         rc = commit_orphan(os, o, &m, a, &why);
     if (rc == ERR_OK) {
+        *taken = true;
         *(o->part > 0 ? &os->result->parts : &os->result->bodies) += 1;
-    } else if (rc == ERR_CORRUPT && os->o->say != NULL) {
+    } else if (rc == ERR_CORRUPT) {
         snprintf(text, sizeof text,
                  "the body at %" PRIu64 " of segment %06" PRIu32
                  " is damaged and stays where it is",
                  o->offset, o->segment);
-        os->o->say(os->o->arg, text);
+        if (os->o->say != NULL)
+            os->o->say(os->o->arg, text);
         rc = ERR_OK;
     }
     iobuf_drop(&b);
@@ -386,24 +395,23 @@ take_back(struct orphans *os, const struct orphan *o, struct arena *a, struct er
     return rc;
 }
 
-/* A body of a key that is replaced by another orphan of the same key is no object of its own: only counted once. */
-static bool
-is_outdated(const struct orphans *os, const struct orphan *o)
+/* A younger body of this key or part was taken: older ones are no objects of their own, and are only counted once. */
+static void
+outdate(struct orphans *os, const struct orphan *taken)
 {
-    os->at[os->count].key_hash = o->key_hash;
+    os->at[os->count].key_hash = taken->key_hash;
     for (uint32_t i = lower_bound(os, os->by_key, by_key); i < os->count; i++) {
-        const struct orphan *other = &os->at[os->by_key[i]];
+        struct orphan *o = &os->at[os->by_key[i]];
 
-        if (other->key_hash != o->key_hash)
+        if (o->key_hash != taken->key_hash)
             break;
-        if (!other->known && other->part == o->part &&
-            content_eq(&other->upload.id, &o->upload.id) &&
-            memcmp(&other->content, &o->content, sizeof o->content) > 0)
-            return true;
+        o->known |= o->part == taken->part &&
+                    content_eq(&o->upload.id, &taken->upload.id) &&
+                    memcmp(&o->content, &taken->content, sizeof o->content) <= 0;
     }
-    return false;
 }
 
+/* The youngest first: of each key the first that is whole. */
 static enum err
 take_all_back(struct orphans *os, struct errbuf *eb)
 {
@@ -411,10 +419,13 @@ take_all_back(struct orphans *os, struct errbuf *eb)
     enum err rc = ERR_OK;
 
     for (uint32_t i = 0; rc == ERR_OK && i < os->count; i++) {
-        const struct orphan *o = &os->at[os->by_content[i]];
+        const struct orphan *o = &os->at[os->by_content[os->count - 1 - i]];
+        bool taken = false;
 
-        if (!o->known && !is_outdated(os, o))
-            rc = take_back(os, o, a, eb);
+        if (!o->known)
+            rc = take_back(os, o, a, &taken, eb);
+        if (taken)
+            outdate(os, o);
         if (os->o->progress != NULL && i % 1024 == 1023)
             os->o->progress(os->o->arg, "records", i, os->count);
     }

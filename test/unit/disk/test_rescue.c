@@ -621,6 +621,45 @@ refused_bodies(void *arg)
     disk_close(&d);
 }
 
+/* A younger body of which only the header is right, as a cut leaves it, does not come over the one that is whole. */
+static void
+torn_body(void *arg)
+{
+    struct disk *d = open_disk();
+    struct disk_rebuild_options r = {.from_bodies = true};
+    struct disk_rebuilt out;
+    struct errbuf eb = {0};
+    struct row old, young;
+    char path[400];
+    int fd;
+
+    (void)arg;
+    CHECK(world_put(d, "key", data, BIG, &old) == ERR_OK);
+    CHECK(world_put(d, "key", data + 1, BIG, &young) == ERR_OK);
+    CHECK_U64(old.segment, young.segment);
+    disk_close(&d);
+    snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path, young.segment);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    REQUIRE(fd >= 0);
+    CHECK(pwrite(fd, "torn", 4, (off_t)young.offset + 4096 + 70000) == 4);
+    close(fd);
+    remove_logs();
+    snprintf(path, sizeof path, "%s/index/data.mdb", world_path);
+    CHECK(unlink(path) == 0);
+
+    CHECK(disk_rebuild(world_path, &r, &out, &eb) == ERR_OK);
+    CHECK_U64(out.bodies, 1);
+    d = open_disk();
+    CHECK(get(d, "key", data, BIG) == ERR_OK);
+    disk_close(&d);
+}
+
+static void
+test_torn_body(void)
+{
+    world_run(torn_body, NULL);
+}
+
 static void
 test_refused_bodies(void)
 {
@@ -640,6 +679,7 @@ main(int argc, char **argv)
     RUN(test_flips_over_the_index);
     RUN(test_lost_logs);
     RUN(test_refused_bodies);
+    RUN(test_torn_body);
     free(data);
     return check_done();
 }
