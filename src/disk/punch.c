@@ -126,8 +126,11 @@ bury(struct disk *d, struct segment *s, uint64_t offset, const struct content_id
         return ERR_IO;
     if (got != SCAN_GROUP)
         return ERR_OK; /* given out again, or damaged: the check says so */
-    if (m.kind == MEMBER_OPEN || (content != NULL && !content_eq(&m.content, content)))
-        lives = true; /* somebody else's */
+    /* Somebody else's. And one that is dead already may be a leftover inside a place that was given out again, whose span
+     * reaches into the next one: only who comes to it from place to place (no content) believes it. */
+    if (m.kind == MEMBER_OPEN ||
+        (content != NULL && (m.kind == MEMBER_DEAD || !content_eq(&m.content, content))))
+        lives = true;
     else
         rc = carry_place_lives(d, &m, &lives, eb);
     if (rc == ERR_OK && !lives && m.kind != MEMBER_DEAD)
