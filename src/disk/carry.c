@@ -23,14 +23,6 @@ stands_at(const struct row *row, const struct place *p)
     return row->segment == p->segment && row->offset == p->offset;
 }
 
-static bool
-is_upload(const struct member *m)
-{
-    static const struct content_id none;
-
-    return !content_eq(&m->upload.id, &none);
-}
-
 /* ---- who has this part ---- */
 
 static enum err
@@ -104,9 +96,10 @@ carry_place_lives(struct disk *d, const struct member *m, bool *out, struct errb
     enum err rc;
 
     *out = m->kind == MEMBER_BODY;
-    if (!*out || (prepared_count(d->prepared) > 0 &&
-                  (prepared_has(d->prepared, &m->content) ||
-                   (is_upload(m) && prepared_has_upload(d->prepared, &m->upload)))))
+    if (!*out ||
+        (prepared_count(d->prepared) > 0 &&
+         (prepared_has(d->prepared, &m->content) ||
+          (member_has_upload(m) && prepared_has_upload(d->prepared, &m->upload)))))
         return ERR_OK;
     if (m->part == 0) {
         rc = find_content(d->tail, d->index, m->bucket, m->key, &m->content, &row, eb);
@@ -342,11 +335,11 @@ carry_look(struct disk *d, enum disk_class class, const struct member *m, bool o
     case MEMBER_MOVED:
         if (m->part > 0)
             return look_for_owner(d, m, out, eb);
-        return is_upload(m) ? look_at_manifest(d, m, oldest, out, eb)
-                            : look_at_body(d, m, out, eb);
+        return member_has_upload(m) ? look_at_manifest(d, m, oldest, out, eb)
+                                    : look_at_body(d, m, out, eb);
     case MEMBER_PREPARE:
-        return is_upload(m) ? look_at_manifest(d, m, oldest, out, eb)
-                            : look_at_body(d, m, out, eb);
+        return member_has_upload(m) ? look_at_manifest(d, m, oldest, out, eb)
+                                    : look_at_body(d, m, out, eb);
     case MEMBER_UPLOAD_COMPLETE:
         return look_at_manifest(d, m, oldest, out, eb);
     case MEMBER_PART:
@@ -417,7 +410,7 @@ carry_look_place(struct disk *d, const struct member *m, struct carried *out,
     if (m->kind != MEMBER_BODY)
         return ERR_OK;
     if (prepared_has(d->prepared, &m->content) ||
-        (is_upload(m) && prepared_has_upload(d->prepared, &m->upload)))
+        (member_has_upload(m) && prepared_has_upload(d->prepared, &m->upload)))
         return stuck(out);
     return m->part == 0 ? look_at_body(d, m, out, eb) : look_at_part_place(d, m, out, eb);
 }

@@ -2,14 +2,6 @@
 
 #include "disk/change_version.h"
 
-static bool
-is_upload(const struct member *m)
-{
-    static const struct content_id none;
-
-    return !content_eq(&m->upload.id, &none);
-}
-
 /* The upload was completed by the record that is gone. */
 static enum err
 end_of_upload(struct changes *c, const struct member *m, const struct row *row,
@@ -123,7 +115,7 @@ changes_moved(struct changes *c, const struct member *m, struct row *row,
     struct manifest parts = {0};
     struct version born;
     struct row old;
-    bool current, manifest = is_upload(m) && m->part == 0;
+    bool current, manifest = member_has_upload(m) && m->part == 0;
     enum err rc = member_row(m, c->class, row, eb);
 
     if (rc != ERR_OK || m->part > 0)

@@ -193,13 +193,18 @@ enum err member_meta(const struct member *m, struct arena *a, bool copy,
 enum err member_row(const struct member *m, enum disk_class class, struct row *out,
                     struct errbuf *eb) MUST_CHECK;
 
+static inline bool
+member_has_upload(const struct member *m)
+{
+    static const struct content_id none;
+
+    return !content_eq(&m->upload.id, &none);
+}
 /* A prepare that completes an upload: its payload is the manifest. */
 static inline bool
 member_is_prepared_upload(const struct member *m)
 {
-    static const struct content_id none;
-
-    return m->kind == MEMBER_PREPARE && !content_eq(&m->upload.id, &none);
+    return m->kind == MEMBER_PREPARE && member_has_upload(m);
 }
 
 static inline uint64_t

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "disk/find.h"
 #include "disk/manifest.h"
 #include "disk/read.h"
 #include "disk/replay.h"
@@ -232,6 +233,58 @@ cached_parts_are_there(struct disk *d, const struct member *m, bool *out,
     return rc;
 }
 
+static bool
+entry_stood(const struct manifest *before, uint32_t i, const struct manifest_entry *e)
+{
+    const struct manifest_entry *was;
+
+    if (i >= before->count)
+        return false;
+    was = &before->entries[i];
+    return was->segment == e->segment && was->offset == e->offset &&
+           content_eq(&was->content, &e->content);
+}
+
+/* The manifest that the object has before this record; none: empty. */
+static enum err
+former_manifest(struct disk *d, const struct member *m, struct manifest *out,
+                struct errbuf *eb)
+{
+    struct row row;
+    enum err rc =
+        find_content(d->tail, d->index, m->bucket, m->key, &m->content, &row, eb);
+
+    *out = (struct manifest){0};
+    if (rc == ERR_OK && (row.flags & (ROW_PARTS | ROW_TOMBSTONE)) == ROW_PARTS)
+        rc = manifest_load_quiet(d, &row, out, eb);
+    if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT) {
+        *out = (struct manifest){0};
+        rc = ERR_OK;
+    }
+    return rc;
+}
+
+/* A manifest that compaction wrote anew: what it names elsewhere than the former one did was moved, and may be lost as any
+ * body. */
+static enum err
+moved_parts_are_there(struct disk *d, const struct member *m, bool *out,
+                      struct errbuf *eb)
+{
+    struct manifest now, before = {0};
+    enum err rc = manifest_decode(m->body, &now, eb);
+
+    if (rc == ERR_OK)
+        rc = former_manifest(d, m, &before, eb);
+    *out = rc == ERR_OK;
+    for (uint32_t i = 0; rc == ERR_OK && *out && i < now.count; i++) {
+        if (!entry_stood(&before, i, &now.entries[i]))
+            rc = cached_entry_is_there(d, &now.entries[i], out, eb);
+    }
+    manifest_fini(&before);
+    manifest_fini(&now);
+    return rc;
+}
+
 /* A cached record whose bytes are lost still says that what was there before is obsolete: it becomes a delete. A
  * part is just not there. */
 enum err
@@ -245,6 +298,8 @@ replay_soften(struct disk *d, struct member *m, bool *skip, struct errbuf *eb)
         rc = cached_body_is_there(d, m, &there, eb);
     else if (m->kind == MEMBER_UPLOAD_COMPLETE)
         rc = cached_parts_are_there(d, m, &there, eb);
+    else if (m->kind == MEMBER_MOVED && m->part == 0 && member_has_upload(m))
+        rc = moved_parts_are_there(d, m, &there, eb);
     if (rc != ERR_OK || there)
         return rc;
     if (m->kind == MEMBER_PART)

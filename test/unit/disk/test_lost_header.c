@@ -4,6 +4,7 @@
 #include "world.h"
 
 #include "base/metrics.h"
+#include "disk/manifest.h"
 #include "disk/member.h"
 
 #define LARGE  ((300u << 10) + 77)
@@ -131,6 +132,113 @@ lose(void *arg)
     CHECK(metric_read(M_CHECKSUM_FAILURES, 0) == damages);
 }
 
+/* ---- a part that was moved ---- */
+
+#define FILLERS 30u
+
+static void
+put_filler(struct disk *d, unsigned i)
+{
+    char key[16];
+    struct row row;
+
+    snprintf(key, sizeof key, "filler-%02u", i);
+    CHECK(world_put_class(d, DISK_CACHED, key, bodies[0], LARGE, true, NULL, &row) ==
+          ERR_OK);
+}
+
+static void
+delete_filler(struct disk *d, unsigned i)
+{
+    char key[16];
+    struct disk_key k;
+    struct errbuf eb = {0};
+    bool existed = false;
+
+    snprintf(key, sizeof key, "filler-%02u", i);
+    k = world_key(7, key);
+    CHECK(disk_delete(d, &k, DISK_CACHED, NULL, &existed, &eb) == ERR_OK && existed);
+}
+
+/* An object of two parts, each with a place in the first segment. */
+static void
+upload(struct disk *d)
+{
+    struct disk_key k = world_key(7, "parts");
+    struct object_meta meta = {.mtime_ms = 5, .parts = 2};
+    struct arena *a = arena_new(4096, 1 << 20);
+    struct disk_part *parts;
+    struct upload_id u;
+    struct row row;
+    struct errbuf eb = {0};
+    uint32_t count = 0;
+    bool more;
+
+    CHECK(disk_upload_begin(d, &k, DISK_CACHED, &meta, &u, &eb) == ERR_OK);
+    for (uint32_t i = 1; i <= 2; i++) {
+        struct disk_writer *w;
+
+        CHECK(disk_part_begin(d, &k, &u, i, LARGE, &w, &eb) == ERR_OK);
+        CHECK(disk_write(w, bodies[i], LARGE, &eb) == ERR_OK);
+        CHECK(disk_part_commit(&w, &meta, &eb) == ERR_OK);
+    }
+    CHECK(disk_part_list(d, &k, &u, 0, 10, a, &parts, &count, &more, &eb) == ERR_OK);
+    CHECK(disk_upload_complete(d, &k, &u, parts, count, &meta, NULL, &row, &eb) ==
+          ERR_OK);
+    arena_free(&a);
+}
+
+static void
+second_part(struct disk *d, struct row *out)
+{
+    struct disk_key k = world_key(7, "parts");
+    struct manifest m = {0};
+    struct row row;
+    struct errbuf eb = {0};
+
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK);
+    CHECK(manifest_load(d, &row, &m, &eb) == ERR_OK);
+    CHECK_U64(m.count, 2);
+    if (m.count == 2)
+        *out =
+            (struct row){.segment = m.entries[1].segment, .offset = m.entries[1].offset};
+    manifest_fini(&m);
+}
+
+static void
+lose_moved_part(void *arg)
+{
+    int64_t damages = metric_read(M_CHECKSUM_FAILURES, 0);
+    struct row before = {0}, after = {0}, row;
+    struct disk_key k = world_key(7, "parts");
+    struct errbuf eb = {0};
+    struct disk *d = open_disk();
+
+    (void)arg;
+    upload(d);
+    for (unsigned i = 0; i < FILLERS; i++)
+        put_filler(d, i);
+    second_part(d, &before);
+    for (unsigned i = 0; i < FILLERS - 4; i++)
+        delete_filler(d, i);
+    CHECK(disk_compact(d, &eb) == ERR_OK);
+    second_part(d, &after);
+    CHECK(before.segment != after.segment);
+    disk_close(&d);
+    lose_header(&after, false);
+    lose_index();
+    d = open_disk();
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
+    disk_close(&d);
+    CHECK(metric_read(M_CHECKSUM_FAILURES, 0) == damages);
+}
+
+static void
+test_a_manifest_is_not_believed_whose_moved_part_is_lost(void)
+{
+    world_run(lose_moved_part, NULL);
+}
+
 static void
 test_a_body_without_its_header_is_not_believed(void)
 {
@@ -161,6 +269,7 @@ main(int argc, char **argv)
     RUN(test_a_body_without_its_header_is_not_believed);
     RUN(test_a_body_whose_header_is_not_final_is_not_believed);
     RUN(test_nothing_behind_a_lost_header_is_believed);
+    RUN(test_a_manifest_is_not_believed_whose_moved_part_is_lost);
     for (unsigned i = 0; i < BODIES + MORE; i++)
         free(bodies[i]);
     return check_done();
