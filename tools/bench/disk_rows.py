@@ -291,10 +291,10 @@ def cpu_of_children():
 
 def rebuild(context, many):
     """On all cores, as somebody would type it: nobody is served meanwhile. In turn with dd reading the same logs."""
-    logs = many.logs()
-    size = allocated(*logs)
     disk, took, cpu = [], [], []
     for _ in range(3):
+        logs = many.logs()  # each time: a rebuild removes the one that was made ahead
+        size = allocated(*logs)
         forget(many.dir)
         disk.append(read_logs(logs))
         shutil.rmtree(many.dir / "index")
