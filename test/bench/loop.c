@@ -23,6 +23,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "listen.h"
+
 enum { FDS_MAX = 65536, IN = 8192, BUFFERS = 1024 };
 
 static char *answer;
@@ -43,23 +45,11 @@ die(const char *what)
 }
 
 static int
-listen_on(uint16_t port)
+must_listen(uint16_t port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons(port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
+    int fd = listen_on(port);
 
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0)
-        die("socket");
-    /* The ring of a killed predecessor lets go of its sockets late. */
-    for (int i = 0; bind(fd, (struct sockaddr *)&a, sizeof a) != 0; i++) {
-        if (errno != EADDRINUSE || i == 40)
-            die("bind");
-        usleep(50000);
-    }
-    if (listen(fd, 4096) != 0)
+    if (fd < 0)
         die("listen");
     printf("ready\n");
     fflush(stdout);
@@ -486,7 +476,7 @@ main(int argc, char **argv)
         die("memory");
     memcpy(answer, head, (size_t)head_len);
     memset(answer + head_len, 'x', size);
-    lfd = listen_on((uint16_t)strtoul(argv[1], NULL, 10));
+    lfd = must_listen((uint16_t)strtoul(argv[1], NULL, 10));
     if (puts)
         serve_puts(lfd, argv[4]);
     else if (argc > 3 && strcmp(argv[3], "uring") == 0)

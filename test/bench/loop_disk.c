@@ -18,6 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "listen.h"
+
 enum { PAGE = 4096, FDS_MAX = 65536, IN = 2048, IN_BUFFERS = 1024, BUFFERS = 512 };
 enum { ACCEPT = 1, RECV, READ, SEND };
 
@@ -50,18 +52,12 @@ die(const char *what)
 }
 
 static int
-listen_on(uint16_t port)
+must_listen(uint16_t port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons(port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
+    int fd = listen_on(port);
 
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0)
-        die("socket");
-    if (bind(fd, (struct sockaddr *)&a, sizeof a) != 0 || listen(fd, 4096) != 0)
-        die("bind");
+    if (fd < 0)
+        die("listen");
     return fd;
 }
 
@@ -376,7 +372,7 @@ main(int argc, char **argv)
     open_ring();
     make_bodies();
     open_files(argv + 5);
-    lfd = listen_on((uint16_t)strtoul(argv[1], NULL, 10));
+    lfd = must_listen((uint16_t)strtoul(argv[1], NULL, 10));
     printf("ready\n");
     fflush(stdout);
     serve(lfd);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "listen.h"
 
 enum {
     CONNS_MAX = 4096,
@@ -388,15 +389,11 @@ serve(int lfd)
 }
 
 static int
-listen_on(uint16_t port)
+must_listen(uint16_t port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons(port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
+    int fd = listen_on(port);
 
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        bind(fd, (struct sockaddr *)&a, sizeof a) != 0 || listen(fd, 1024) != 0)
+    if (fd < 0)
         die("listen");
     return fd;
 }
@@ -434,6 +431,6 @@ main(int argc, char **argv)
     key_count = argc == 6 ? strtoull(argv[5], NULL, 10) : 0;
     piece_ns = mib_s > 0 ? (uint64_t)(PIECE / (mib_s * 1048576) * 1e9) : 0;
     make_body();
-    serve(listen_on((uint16_t)strtoul(argv[1], NULL, 10)));
+    serve(must_listen((uint16_t)strtoul(argv[1], NULL, 10)));
     return 0;
 }
