@@ -176,6 +176,23 @@ test_truncated_under_a_writer(void)
     scratch_run(1, truncated_under_a_writer, NULL);
 }
 
+/* An index of 2,000 rows, closed; its file, to be damaged. */
+static void
+fill_then_open(FILE **out)
+{
+    enum index_state state;
+    struct index_covered covered;
+    struct index *x = open_index("", &state, &covered);
+    struct errbuf eb = {0};
+    char path[160];
+
+    CHECK(put_rows(x, 1, 2000, &eb) == ERR_OK);
+    index_close(&x);
+    rt_dir_close(&dir);
+    snprintf(path, sizeof path, "%s/index/data.mdb", scratch_path);
+    *out = fopen(path, "r+");
+}
+
 /* Bits of data.mdb flipped between two runs: a row is right, missing or refused, never another one. (Missing is what
  * LMDB makes of a damaged page; the log would have told.) */
 static void
@@ -183,19 +200,13 @@ flipped_bits(void *arg)
 {
     enum index_state state;
     struct index_covered covered;
-    struct index *x = open_index("", &state, &covered);
-    struct errbuf eb = {0};
+    struct index *x;
     unsigned refused = 0;
-    char path[160];
-    FILE *f;
+    FILE *f = NULL;
     long size;
 
     (void)arg;
-    CHECK(put_rows(x, 1, 2000, &eb) == ERR_OK);
-    index_close(&x);
-    rt_dir_close(&dir);
-    snprintf(path, sizeof path, "%s/index/data.mdb", scratch_path);
-    f = fopen(path, "r+");
+    fill_then_open(&f);
     REQUIRE(f != NULL && fseek(f, 0, SEEK_END) == 0);
     size = ftell(f);
     for (unsigned i = 0; i < 400;
@@ -263,19 +274,13 @@ damaged_nodes(void *arg)
 {
     enum index_state state;
     struct index_covered covered;
-    struct index *x = open_index("", &state, &covered);
-    struct errbuf eb = {0};
+    struct index *x;
     unsigned char page[4096];
     unsigned damaged = 0, refused = 0;
-    char path[160];
-    FILE *f;
+    FILE *f = NULL;
 
     (void)arg;
-    CHECK(put_rows(x, 1, 2000, &eb) == ERR_OK);
-    index_close(&x);
-    rt_dir_close(&dir);
-    snprintf(path, sizeof path, "%s/index/data.mdb", scratch_path);
-    f = fopen(path, "r+");
+    fill_then_open(&f);
     REQUIRE(f != NULL);
     for (long at = 2 * 4096;
          fseek(f, at, SEEK_SET) == 0 && fread(page, 1, 4096, f) == 4096; at += 4096) {
