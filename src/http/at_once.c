@@ -192,6 +192,10 @@ conn_resume(struct http_conn *c)
     struct work *w = c->work;
     bool keep;
 
+    if (!list_empty(&w->waits)) { /* answered in the turn in which the idle time ended */
+        list_remove(&w->waits);
+        w->reply.state = REPLY_SENDS;
+    }
     if (w->reply.state == REPLY_NONE)
         return true; /* its first bytes are here, and nothing else has happened */
     if (w->reply.state == REPLY_SENDS) {

@@ -487,6 +487,8 @@ on_ready(void *arg, enum err why)
             why = ERR_CANCELLED;
         else if (why == ERR_TIMEOUT)
             why = ERR_OK; /* it was we who took so long */
+    } else if (c->work != NULL && why == ERR_TIMEOUT) {
+        why = ERR_OK; /* the request came in time */
     }
     if (why != ERR_OK) {
         rt_stream_close(&c->stream);

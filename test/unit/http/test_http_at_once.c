@@ -380,6 +380,37 @@ test_later_outlasts_idling(void)
     rig_everywhere(&short_idling, later_outlasts_idling);
 }
 
+/* The idle time ends in the very turn in which the answer is given: it is sent. */
+static void
+later_meets_the_deadline(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+
+    for (unsigned i = 0; i < 2; i++) {
+        get_known(w);
+        if (ask_later(rig, w)) {
+            uint64_t until = rt_now_ns() + UINT64_C(350) * 1000000;
+
+            /* No turn meanwhile, but for the simulator, whose time would stand still. */
+            while (rig->engine != RT_SIM && rt_now_ns() < until)
+                continue;
+            rt_yield(); /* to the turn whose timers see it; we run before those whom they wake */
+            app_later(rig, i == 0);
+        }
+        hear(w, 10);
+    }
+    leave(&w);
+    all_given_back(rig);
+}
+
+static void
+test_later_meets_the_deadline(void)
+{
+    static const struct rig short_idling = {.options = {.idle_ms = 300}};
+
+    rig_everywhere(&short_idling, later_meets_the_deadline);
+}
+
 static void
 stop_server(void *arg)
 {
@@ -428,6 +459,7 @@ main(int argc, char **argv)
     RUN(test_later_is_answered_or_handled);
     RUN(test_later_without_a_client);
     RUN(test_later_outlasts_idling);
+    RUN(test_later_meets_the_deadline);
     RUN(test_later_ends_with_the_server);
     return check_done();
 }
