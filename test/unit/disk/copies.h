@@ -10,17 +10,11 @@ static uint64_t copies_segment_bytes; /* 0: the world's */
 static inline struct disk *
 copies_open_with(struct disk_options o)
 {
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
 
     o.epoch = ++copies_epoch;
     if (copies_segment_bytes != 0)
         o.segment_bytes = copies_segment_bytes;
-    if (disk_open(world_path, &o, &d, &eb) != ERR_OK) {
-        fprintf(stderr, "%s\n", eb.text);
-        abort();
-    }
-    return d;
+    return world_open(&o);
 }
 
 static inline struct disk *

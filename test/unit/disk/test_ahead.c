@@ -9,17 +9,6 @@
 
 static char *data; /* BYTES */
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
-
-    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
-    return d;
-}
-
 static const char *
 name(unsigned n)
 {
@@ -74,7 +63,7 @@ check_zeros(const struct segment *s)
 static void
 follows(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     uint32_t first, next, after;
     unsigned count = 0;
 
@@ -101,7 +90,7 @@ follows(void *arg)
     CHECK(after != next && is_there(after));
     disk_close(&d);
 
-    d = open_disk();
+    d = world_open(NULL);
     CHECK(!is_there(after)); /* room, and nothing else */
     for (unsigned i = 0; i < count; i++)
         CHECK(world_get(d, name(i), data, BYTES, 0, BYTES) == ERR_OK);

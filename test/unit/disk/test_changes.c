@@ -6,20 +6,6 @@
 #define DATA (2u << 20)
 static char *data;
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
-
-    if (disk_open(world_path, &o, &d, &eb) != ERR_OK) {
-        fprintf(stderr, "%s\n", eb.text);
-        abort();
-    }
-    return d;
-}
-
 static void
 reopen(struct disk **dp, bool lose_index)
 {
@@ -29,13 +15,13 @@ reopen(struct disk **dp, bool lose_index)
     snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
     if (lose_index)
         CHECK(system(command) == 0);
-    *dp = open_disk();
+    *dp = world_open(NULL);
 }
 
 static void
 conditions(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_condition absent = {.if_absent = true}, content = {.if_content = true},
                           version = {.if_version = true};
     struct disk_key k = world_key(7, "a");
@@ -67,7 +53,7 @@ conditions(void *arg)
 static void
 conditions_of_state(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_key k = world_key(7, "a");
     struct disk_etag etags[2] = {{.parts = 3}, {.parts = 0}};
     struct disk_condition by_etag = {.if_exists = true, .etags = etags, .etag_count = 2};
@@ -118,7 +104,7 @@ flags_of(struct disk *d, const char *key)
 static void
 doubts(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_key had = world_key(7, "had"), none = world_key(7, "none"),
                     put = world_key(7, "put");
     struct disk_key gone = world_key(7, "gone");
@@ -176,7 +162,7 @@ put_part(struct disk *d, const struct disk_key *k, const struct upload_id *u,
 static void
 uploads(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct arena *a = arena_new(65536, 8u << 20);
     struct disk_key k = world_key(7, "dir/many"), other = world_key(7, "other");
     struct object_meta meta = {.content_type = SPAN("text/many")}, got;
@@ -249,7 +235,7 @@ uploads(void *arg)
 static void
 long_metadata(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct arena *a = arena_new(65536, 1u << 20);
     static char long_value[6000];
     struct object_pair pair = {SPAN("long"), {long_value, sizeof long_value}};
@@ -295,7 +281,7 @@ long_metadata(void *arg)
 static void
 peeking(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_key k = world_key(7, "cold");
     struct disk_writer *w;
     struct errbuf eb = {0};
@@ -339,7 +325,7 @@ single_files(void)
 static void
 space(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_key k = world_key(7, "own");
     struct disk_stat before, after;
     struct errbuf eb = {0};

@@ -57,22 +57,11 @@ reads_right(struct disk *d, const char *key, const struct row *row, const char *
     return rc == ERR_OK;
 }
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
-
-    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
-    return d;
-}
-
 #define SMALL (20u << 10)
 static void
 flip_small(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     char *data = malloc(SMALL);
     struct row row, other;
     uint64_t head, end;
@@ -112,7 +101,7 @@ random_bits(void)
 static void
 flip_large(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     char *data = malloc(LARGE);
     struct row row;
     unsigned refused = 0;
@@ -163,7 +152,7 @@ swap_bytes(int fd, uint64_t a, uint64_t b, size_t len)
 static void
 swap_all(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     char *data = malloc(2 * LARGE);
     struct row a, b, x, y;
     int log, body;
@@ -209,7 +198,7 @@ swap_all(void *arg)
 static void
 damaged_log(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     char key[16], command[400], *data = malloc(SMALL);
     struct row rows[10];
     int64_t before;
@@ -228,7 +217,7 @@ damaged_log(void *arg)
     flip(fd, (rows[4].offset + 2000) * 8);
     close(fd);
     before = metric_read(M_CHECKSUM_FAILURES, 0);
-    d = open_disk();
+    d = world_open(NULL);
     CHECK_U64(metric_read(M_CHECKSUM_FAILURES, 0), before + 1);
     for (int i = 0; i < 10; i++) {
         snprintf(key, sizeof key, "key-%d", i);
@@ -237,7 +226,7 @@ damaged_log(void *arg)
     }
     CHECK(world_put(d, "after", data, 1000, &rows[0]) == ERR_OK);
     disk_close(&d);
-    d = open_disk();
+    d = world_open(NULL);
     CHECK(world_get(d, "after", data, 1000, 0, 1000) == ERR_OK);
     free(data);
     disk_close(&d);
@@ -320,7 +309,7 @@ test_damage_in_the_middle_of_several_logs(void)
 static void
 segment_headers(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     char *data = malloc(LARGE);
     struct row row;
 
@@ -334,7 +323,7 @@ segment_headers(void *arg)
         disk_close(&d);
         flip(log, 8 * 700 + 3);
         flip(body, 8 * 600);
-        d = open_disk();
+        d = world_open(NULL);
         CHECK(world_get(d, "small", data, 1000, 0, 1000) == ERR_OK);
         CHECK(world_get(d, "large", data, LARGE, 0, LARGE) == ERR_OK);
         CHECK(world_put(d, "small", data, 1000, &row) == ERR_OK);
@@ -370,7 +359,7 @@ static void
 superblocks(void *arg)
 {
     struct disk_options o = world_options();
-    struct disk *d = open_disk(), *second;
+    struct disk *d = world_open(NULL), *second;
     struct disk_identity found;
     char data[100];
     struct row row;
@@ -383,11 +372,11 @@ superblocks(void *arg)
     CHECK_SAYS(eb.text, "another process");
     disk_close(&d);
     flip_state("superblock");
-    d = open_disk(); /* mends it */
+    d = world_open(NULL); /* mends it */
     CHECK(world_get(d, "key", data, sizeof data, 0, sizeof data) == ERR_OK);
     disk_close(&d);
     flip_state("superblock.2");
-    d = open_disk();
+    d = world_open(NULL);
     disk_close(&d);
     o.cluster_id[3] ^= 1;
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_DENIED);
@@ -400,7 +389,7 @@ superblocks(void *arg)
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_CORRUPT);
     CHECK_SAYS(eb.text, "superblock");
     flip_state("superblock");
-    d = open_disk();
+    d = world_open(NULL);
     CHECK(world_get(d, "key", data, sizeof data, 0, sizeof data) == ERR_OK);
     disk_close(&d);
 }
@@ -408,7 +397,7 @@ superblocks(void *arg)
 static void
 removed(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_options o = world_options();
     struct disk_identity found;
     struct errbuf eb = {{0}};

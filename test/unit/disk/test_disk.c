@@ -5,19 +5,6 @@
 #define BIG (20u << 20)
 static char *data; /* BIG bytes that say where they belong */
 
-static struct disk *
-open_disk(const struct disk_options *o)
-{
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
-
-    if (disk_open(world_path, o, &d, &eb) != ERR_OK) {
-        fprintf(stderr, "open: %s\n", eb.text);
-        abort();
-    }
-    return d;
-}
-
 static const uint64_t sizes[] = {0,      1,      4095,   4096,    4097,    16384, 16385,
                                  100000, 262144, 262145, 1000000, 3 << 20, BIG};
 
@@ -79,7 +66,7 @@ static void
 roundtrip(void *arg)
 {
     struct disk_options o = world_options();
-    struct disk *d = open_disk(&o);
+    struct disk *d = world_open(&o);
     struct disk_key k = world_key(7, "dir/size-3-1");
     struct errbuf eb = {0};
     bool existed;
@@ -96,7 +83,7 @@ roundtrip(void *arg)
     CHECK_U64(count_keys(d), 2 * n);
     disk_close(&d);
     o = world_options();
-    d = open_disk(&o);
+    d = world_open(&o);
     get_all(d, true);
     get_all(d, false);
     CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK && existed);
@@ -105,7 +92,7 @@ roundtrip(void *arg)
     CHECK_U64(count_keys(d), 2 * n - 1);
     disk_close(&d);
     o = world_options();
-    d = open_disk(&o);
+    d = world_open(&o);
     CHECK(world_get(d, "dir/size-3-1", data, 4096, 0, 4096) == ERR_NOT_FOUND);
     CHECK_U64(count_keys(d), 2 * n - 1);
     disk_close(&d);
@@ -147,7 +134,7 @@ static void
 put_odd(void *arg)
 {
     struct disk_options o = world_options();
-    struct disk *d = open_disk(&o);
+    struct disk *d = world_open(&o);
     struct row row;
 
     (void)arg;

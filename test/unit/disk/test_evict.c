@@ -14,12 +14,9 @@ static struct disk *
 open_disk(void)
 {
     struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
 
     o.segment_bytes = 1u << 20;
-    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
-    return d;
+    return world_open(&o);
 }
 
 static const char *

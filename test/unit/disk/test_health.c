@@ -16,14 +16,11 @@ static struct disk *
 open_disk(struct disk_limits limits)
 {
     struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
 
     o.limits = limits;
     o.limits.tick_ms = limits.tick_ms != 0 ? limits.tick_ms : 20;
     o.index_interval_ms = 20;
-    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
-    return d;
+    return world_open(&o);
 }
 
 static void

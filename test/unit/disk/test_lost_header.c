@@ -20,17 +20,6 @@ struct lost {
 
 static char *bodies[BODIES + MORE];
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
-
-    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
-    return d;
-}
-
 static void
 put(struct disk *d, unsigned i, struct row *row)
 {
@@ -112,7 +101,7 @@ lose(void *arg)
     const struct lost *l = arg;
     int64_t damages = metric_read(M_CHECKSUM_FAILURES, 0);
     struct row rows[BODIES], row;
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
 
     for (unsigned i = 0; i < BODIES; i++)
         put(d, i, &rows[i]);
@@ -120,7 +109,7 @@ lose(void *arg)
     disk_close(&d);
     lose_header(&rows[l->body], l->open);
     lose_index();
-    d = open_disk();
+    d = world_open(NULL);
     for (unsigned i = 0; i < MORE; i++)
         put(d, BODIES + i, &row);
     for (unsigned i = 0; i < BODIES + MORE; i++) {
@@ -212,7 +201,7 @@ lose_moved_part(void *arg)
     struct row before = {0}, after = {0}, row;
     struct disk_key k = world_key(7, "parts");
     struct errbuf eb = {0};
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
 
     (void)arg;
     upload(d);
@@ -227,7 +216,7 @@ lose_moved_part(void *arg)
     disk_close(&d);
     lose_header(&after, false);
     lose_index();
-    d = open_disk();
+    d = world_open(NULL);
     CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
     disk_close(&d);
     CHECK(metric_read(M_CHECKSUM_FAILURES, 0) == damages);

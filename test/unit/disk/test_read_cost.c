@@ -9,17 +9,6 @@
 
 static char data[SIZE];
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options(); /* no hot set */
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
-
-    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
-    return d;
-}
-
 static const char *
 key_of(unsigned i)
 {
@@ -74,7 +63,7 @@ put_one(void *arg)
 static void
 alone(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
 
     (void)arg;
     for (unsigned i = 0; i < OBJECTS; i++)
@@ -88,7 +77,7 @@ alone(void *arg)
 static void
 together(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct one of[OBJECTS];
     struct rt_group group;
 
@@ -109,7 +98,7 @@ static void
 long_heads(void *arg)
 {
     static const uint32_t meta_bytes[] = {1500, 3000, 5000, 6900};
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
 
     (void)arg;
     for (unsigned m = 0; m < 4; m++) {

@@ -85,20 +85,6 @@ repair(bool drop, struct disk_repaired *out)
     return h;
 }
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
-
-    if (disk_open(world_path, &o, &d, &eb) != ERR_OK) {
-        CHECK_STR(eb.text, "");
-        abort();
-    }
-    return d;
-}
-
 static int
 open_file(const char *name)
 {
@@ -207,7 +193,7 @@ get(struct disk *d, const char *key, const char *want, uint64_t len)
 static void
 each_kind(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_repaired r;
     struct disk_checked c;
     struct heard h;
@@ -231,7 +217,7 @@ each_kind(void *arg)
     CHECK_STR(h.first[0] != '\0' ? "said" : "", "said");
     CHECK_U64(r.after.faults, 0);
     CHECK_U64(r.mended, 2);
-    d = open_disk();
+    d = world_open(NULL);
     CHECK(has_meta(d, "first") && has_meta(d, "second") && has_meta(d, "own"));
     CHECK(get(d, "first", data, BIG) == ERR_OK);
     disk_close(&d);
@@ -280,7 +266,7 @@ put_one(void *arg)
 static void
 one_of_a_group(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct many m = {d, 0};
     struct rt_group g;
     struct disk_key k = world_key(7, "k07");
@@ -308,7 +294,7 @@ one_of_a_group(void *arg)
     h = repair(false, &r);
     CHECK_U64(h.count, 2); /* the first look, and what is left */
     CHECK_STR(h.damaged[0], "k07");
-    d = open_disk();
+    d = world_open(NULL);
     for (unsigned i = 0; i < 20; i++) {
         char key[20];
 
@@ -323,7 +309,7 @@ one_of_a_group(void *arg)
 
     h = repair(true, &r);
     CHECK_U64(r.dropped, 1);
-    d = open_disk();
+    d = world_open(NULL);
     CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
     CHECK(get(d, "k08", data, 3000) == ERR_OK);
     disk_close(&d);
@@ -350,7 +336,7 @@ hold_against(const bool hit[OBJECTS], const char *what)
 {
     struct disk_checked c;
     struct heard h = check(&c);
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
 
     for (unsigned i = 0; i < OBJECTS; i++) {
         char key[20];
@@ -370,7 +356,7 @@ hold_against(const bool hit[OBJECTS], const char *what)
 static void
 flips_over_segments(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct row rows[OBJECTS];
     static char block[2][16384];
     char file[64];
@@ -442,7 +428,7 @@ test_flips_over_segments(void)
 static bool
 all_there(void)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     bool good = true;
 
     for (unsigned i = 0; i < 60; i++) {
@@ -459,7 +445,7 @@ all_there(void)
 static void
 flips_over_the_index(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct stat st;
     char path[400];
     unsigned seen = 0;
@@ -528,7 +514,7 @@ remove_logs(void)
 static void
 lost_logs(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_options o;
     struct disk_key k = world_key(7, "deleted");
     struct disk_rebuild_options r = {.from_bodies = true};
@@ -545,7 +531,7 @@ lost_logs(void *arg)
     CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK && existed);
     CHECK(world_put(d, "in the log", data, 3000, &row) == ERR_OK);
     disk_close(&d);
-    d = open_disk();
+    d = world_open(NULL);
     disk_close(&d);
     snprintf(path, sizeof path, "%s/native/log-000002.tar", world_path);
     CHECK(unlink(path) == 0);
@@ -567,7 +553,7 @@ lost_logs(void *arg)
     CHECK(disk_rebuild(world_path, &r, &out, &eb) == ERR_OK);
     CHECK(out.log_damaged);
     CHECK_U64(out.objects, out.bodies);
-    d = open_disk();
+    d = world_open(NULL);
     CHECK(has_meta(d, "kept") && has_meta(d, "own"));
     CHECK(get(d, "kept", data, BIG) == ERR_OK);
     CHECK(get(d, "in the log", data, 3000) == ERR_NOT_FOUND);
@@ -587,7 +573,7 @@ test_lost_logs(void)
 static void
 refused_bodies(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_condition only_new = {.if_absent = true};
     struct disk_rebuild_options r = {.from_bodies = true};
     struct disk_key k = world_key(7, "second");
@@ -614,7 +600,7 @@ refused_bodies(void *arg)
 
     CHECK(disk_rebuild(world_path, &r, &out, &eb) == ERR_OK);
     CHECK_U64(out.bodies, 3);
-    d = open_disk();
+    d = world_open(NULL);
     CHECK(get(d, "first", data, BIG) == ERR_OK);
     CHECK(get(d, "second", data, BIG) == ERR_OK);
     CHECK(get(d, "third", data, BIG) == ERR_OK);
@@ -625,7 +611,7 @@ refused_bodies(void *arg)
 static void
 torn_body(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct disk_rebuild_options r = {.from_bodies = true};
     struct disk_rebuilt out;
     struct errbuf eb = {0};
@@ -649,7 +635,7 @@ torn_body(void *arg)
 
     CHECK(disk_rebuild(world_path, &r, &out, &eb) == ERR_OK);
     CHECK_U64(out.bodies, 1);
-    d = open_disk();
+    d = world_open(NULL);
     CHECK(get(d, "key", data, BIG) == ERR_OK);
     disk_close(&d);
 }

@@ -16,13 +16,10 @@ static struct disk *
 open_disk(uint64_t rate)
 {
     struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
 
     o.index_interval_ms = 20;
     o.scrub_rate = rate;
-    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
-    return d;
+    return world_open(&o);
 }
 
 static struct disk_scrub_status

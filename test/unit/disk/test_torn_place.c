@@ -6,17 +6,6 @@
 #define LARGE ((300u << 10) + 77)
 #define PAGE  4096u
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
-
-    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
-    return d;
-}
-
 static bool
 reads_right(struct disk *d, const char *key, const char *want)
 {
@@ -67,7 +56,7 @@ struct bodies {
 static void
 write_and_tear(struct bodies *b)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct row rows[4];
 
     for (unsigned i = 0; i < 4; i++) {
@@ -84,7 +73,7 @@ write_and_tear(struct bodies *b)
 static void
 write_more(struct bodies *b)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct row row;
 
     CHECK(world_put(d, "k4", b->data[4], LARGE, &row) == ERR_OK);

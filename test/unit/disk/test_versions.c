@@ -29,20 +29,6 @@ rnd(uint32_t below)
     return (uint32_t)(state >> 33) % below;
 }
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-    struct disk *d = NULL;
-    struct errbuf eb = {0};
-
-    if (disk_open(world_path, &o, &d, &eb) != ERR_OK) {
-        fprintf(stderr, "%s\n", eb.text);
-        abort();
-    }
-    return d;
-}
-
 static struct disk_key
 key_of(unsigned i)
 {
@@ -322,13 +308,13 @@ restart(struct disk **dp)
     snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
     if (rnd(2) == 0)
         CHECK(system(command) == 0);
-    *dp = open_disk();
+    *dp = world_open(NULL);
 }
 
 static void
 run_model(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct model *m = xcalloc(1, sizeof *m);
     unsigned steps = *(unsigned *)arg;
     struct errbuf eb = {0};
@@ -416,7 +402,7 @@ race(void *arg)
 static void
 race_all(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct racer racers[16];
     struct rt_group group;
     struct disk_version *page;

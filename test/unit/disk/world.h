@@ -58,6 +58,21 @@ world_run(fiber_fn *fn, void *arg)
     world_run_loops(RT_EPOLL, 1, fn, arg);
 }
 
+/* The disk of the case at hand; NULL: with world_options(). */
+static inline struct disk *
+world_open(const struct disk_options *o)
+{
+    struct disk_options usual = world_options();
+    struct disk *d = NULL;
+    struct errbuf eb = {0};
+
+    if (disk_open(world_path, o != NULL ? o : &usual, &d, &eb) != ERR_OK) {
+        fprintf(stderr, "open: %s\n", eb.text);
+        abort();
+    }
+    return d;
+}
+
 /* Bytes that say where they belong. */
 static inline void
 world_fill(char *out, uint64_t len, uint64_t seed)
