@@ -68,7 +68,7 @@ struct segment {
         uint64_t used; /* the next place or group goes here */
         unsigned open_places;
         struct list
-            openings; /* shared bodies: places without their header yet (body.c) */
+            openings; /* shared bodies: places without their header yet (body_reserve.c) */
         struct rt_cond opened; /* one of them has it */
         bool syncing;          /* shared bodies, native */
         uint64_t syncs_begun, syncs_done;

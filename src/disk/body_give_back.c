@@ -1,0 +1,71 @@
+/* body_give_back: places whose body came to nothing. */
+#include "base/log.h"
+#include "disk/body.h"
+#include "disk/body_internal.h"
+#include "disk/segment.h"
+
+/* The last place of a segment is given out again. A finished body that was refused (its condition did not hold) is buried
+ * there too: were the logs lost before something comes over it, rebuild --from-bodies would take it for the newest write of
+ * its key. */
+static void
+give_back_shared(void *arg)
+{
+    struct body *b = arg;
+    struct segment *s = b->segment;
+    struct errbuf eb = {0};
+    bool is_last;
+    enum err rc = ERR_OK;
+
+    while (
+        rc == ERR_OK &&
+        body_is_opening(s, b->offset,
+                        b->offset + 1)) /* nothing may come after what is written now */
+        rc = rt_cond_wait(&s->home.opened, DEADLINE_NEVER);
+    if (rc == ERR_OK)
+        rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return; /* the place stays; the next start finds it */
+    s->home.open_places--;
+    is_last = s->home.used == b->offset + b->span;
+    if (!is_last || b->finished)
+        rc = body_bury(s, b->offset, &b->head.content, b->span, RT_WRITE, &eb);
+    if (is_last && rc == ERR_OK) {
+        s->home.used = b->offset;
+        s->home.counted -= MIN(s->home.counted, b->span);
+        atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span);
+    }
+    rt_sem_give(&b->disk->home.reserve);
+    if (rc != ERR_OK)
+        LOG(LOG_WARN, "disk.give_back_failed",
+            "a place without a body stays until the next start",
+            L_TEXT("error", eb.text));
+}
+
+static void
+give_back_own(void *arg)
+{
+    struct body *b = arg;
+    char name[SEGMENT_NAME_ROOM];
+
+    segment_name(SEGMENT_ONE, b->segment->id, name);
+    segment_discard(b->disk, b->class, name);
+    atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span);
+}
+
+void
+body_give_back(struct body *b)
+{
+    struct rt_shield shield;
+    enum err rc;
+
+    if (b->segment == NULL)
+        return;
+    rt_shield_begin(&shield);
+    rc = on_home(b->disk,
+                 b->segment->kind == SEGMENT_ONE ? give_back_own : give_back_shared, b);
+    if (rc != ERR_OK)
+        LOG0(LOG_WARN, "disk.give_back_failed",
+             "no fiber to give a place back; the next start does");
+    rt_shield_end(&shield);
+    segment_drop(&b->segment);
+}

@@ -1,0 +1,223 @@
+/* body_seal: what makes a written body whole: its tail, its sums and the final header, then a sync. */
+#include <assert.h>
+
+#include "base/hash.h"
+#include "disk/body.h"
+#include "disk/body_internal.h"
+#include "disk/segment.h"
+#include "disk/space.h"
+
+static struct member
+sums_member(const struct body *b, uint64_t size, struct span sums,
+            const struct object_meta *meta)
+{
+    return (struct member){.kind = MEMBER_SUMS,
+                           .segment = b->segment->id,
+                           .generation = b->segment->generation,
+                           .epoch = b->disk->epoch,
+                           .offset = b->offset + BODY_HEAD + align_up(size, 512),
+                           .payload = sums.len,
+                           .payload_sum = hash_crc32c(0, sums.at, sums.len),
+                           .content = b->head.content,
+                           .meta = meta};
+}
+
+/* Behind the whole pages of the payload: its tail, sums header, sums. One write that ends at a multiple of 4 KiB, the
+ * place's end. */
+struct sums_write {
+    const struct body *body;
+    struct iobuf *io; /* owned */
+    uint64_t from, end;
+    struct errbuf eb;
+    enum err rc;
+};
+
+static enum err
+put_sums(struct sums_write *w, uint64_t size, struct span tail, struct span sums,
+         const struct object_meta *meta, struct errbuf *eb)
+{
+    const struct body *b = w->body;
+    struct member m = sums_member(b, size, sums, meta);
+    struct buf head;
+    uint64_t len;
+    enum err rc;
+
+    w->from = b->offset + BODY_HEAD + size - tail.len; /* a multiple of 4 KiB */
+    buf_init(&head, HEAD_MAX);
+    member_encode(&m, 0, &head);
+    w->end = align_up(m.offset + head.len + align_up(sums.len, 512), DISK_ALIGN);
+    m.head_len = (uint32_t)(w->end - align_up(sums.len, 512) - m.offset);
+    buf_clear(&head);
+    member_encode(&m, m.head_len, &head);
+    len = w->end - w->from;
+    rc = iobuf_get((uint32_t)len, &w->io);
+    if (rc == ERR_OK) {
+        char *at = w->io->at + (m.offset - w->from);
+
+        memset(w->io->at, 0, len);
+        memcpy(w->io->at, tail.at, tail.len);
+        memcpy(at, head.at, head.len);
+        memcpy(at + head.len, sums.at, sums.len);
+    } else {
+        rc = err_set(eb, rc, "no buffer for the sums of a body");
+    }
+    buf_fini(&head);
+    return rc;
+}
+
+static void
+write_sums(void *arg)
+{
+    struct sums_write *w = arg;
+
+    w->rc = rt_write(w->body->segment->file, w->from, w->io, 0,
+                     (uint32_t)(w->end - w->from), RT_WRITE, &w->eb);
+}
+
+/* Does the metadata fit in the body's own 4 KiB? */
+static bool
+meta_fits(const struct body *b, const struct object_meta *meta)
+{
+    struct member m = b->head;
+    struct buf head;
+    bool fits;
+
+    m.kind = MEMBER_BODY;
+    m.segment = m.generation = UINT32_MAX;
+    m.offset = m.epoch = INT64_MAX; /* the longest numbers there can be */
+    m.payload = m.span = m.size = BODY_MAX;
+    m.meta = meta;
+    buf_init(&head, HEAD_MAX);
+    member_encode(&m, 0, &head);
+    fits = !head.full && head.len <= BODY_HEAD;
+    buf_fini(&head);
+    return fits;
+}
+
+struct seal_job {
+    struct body *body;
+    struct member head;
+    uint64_t end;
+    struct errbuf *eb;
+    enum err rc;
+};
+
+/* The final header of a shared place. The last one of its segment is cut to what it takes; one that has others
+ * behind it keeps its span, the rest is a dead member. */
+static void
+seal_shared(void *arg)
+{
+    struct seal_job *j = arg;
+    struct body *b = j->body;
+    struct segment *s = b->segment;
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    j->rc = body_wait_for_headers(s, b->offset + 1, j->eb);
+    if (j->rc == ERR_OK)
+        j->rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
+    if (j->rc == ERR_OK) {
+        bool is_last = s->home.used == b->offset + b->span;
+
+        if (!is_last && j->end < b->offset + b->span) {
+            struct member fill = {.kind = MEMBER_DEAD,
+                                  .span = b->offset + b->span - j->end};
+
+            fill.payload = fill.span - BODY_HEAD;
+            j->rc = body_head_write(s, j->end, &fill, j->eb);
+        }
+        j->head.span = is_last ? j->end - b->offset : b->span;
+        b->finished = true;
+        if (j->rc == ERR_OK)
+            j->rc = body_head_write(s, b->offset, &j->head, j->eb);
+        if (j->rc == ERR_OK && is_last)
+            s->home.used = j->end;
+        if (j->rc == ERR_OK) {
+            atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span - j->head.span);
+            s->home.counted -= MIN(s->home.counted, b->span - j->head.span);
+            b->span = j->head.span;
+        }
+        rt_sem_give(&b->disk->home.reserve);
+    }
+    rt_shield_end(&shield);
+}
+
+static enum err
+seal_own(struct body *b, struct seal_job *j)
+{
+    uint64_t size = j->end + DISK_ALIGN;
+    enum err rc;
+
+    j->head.span = j->end - b->offset;
+    atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span - j->head.span);
+    b->span = j->head.span;
+    rc = body_head_write(b->segment, b->offset, &j->head, j->eb);
+    if (rc == ERR_OK && size < b->segment->home.size) {
+        rc = rt_truncate(b->segment->file, size, j->eb);
+        b->segment->home.size = size;
+    }
+    return rc;
+}
+
+static enum err
+write_final_head(struct body *b, struct seal_job *j)
+{
+    enum err rc;
+
+    if (b->segment->kind == SEGMENT_ONE)
+        return seal_own(b, j);
+    rc = on_home(b->disk, seal_shared, j);
+    return rc == ERR_OK ? j->rc : rc;
+}
+
+/* The sums go beside the header: neither says anything before the sync. */
+static enum err
+write_both(struct body *b, struct sums_write *sums, struct seal_job *j, struct errbuf *eb)
+{
+    struct rt_group group;
+    enum err rc;
+
+    rt_group_begin(&group);
+    if (rt_group_start(&group, write_sums, sums) != ERR_OK)
+        write_sums(sums);
+    rc = write_final_head(b, j);
+    rt_group_join(&group);
+    if (rc == ERR_OK && sums->rc != ERR_OK) {
+        rc = sums->rc;
+        if (eb != NULL)
+            *eb = sums->eb;
+    }
+    return rc;
+}
+
+enum err
+body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
+          const struct object_meta *meta, struct errbuf *eb)
+{
+    bool fits = meta_fits(b, meta);
+    struct sums_write w = {.body = b, .rc = ERR_CANCELLED};
+    struct seal_job j = {.body = b, .head = b->head, .eb = eb, .rc = ERR_CANCELLED};
+    enum err rc = ERR_OK;
+
+    assert(!b->sealed && tail.len < DISK_ALIGN && (size - tail.len) % DISK_ALIGN == 0);
+    if (b->growing)
+        rc = body_grow(b, size, eb);
+    if (rc == ERR_OK)
+        rc = put_sums(&w, size, tail, sums, fits ? NULL : meta, eb);
+    if (rc != ERR_OK)
+        return rc;
+    assert(w.end <= b->offset + b->span);
+    j.end = w.end;
+    j.head.kind = MEMBER_BODY;
+    j.head.payload = j.head.size = size;
+    j.head.meta = fits ? meta : NULL;
+    j.head.meta_behind = !fits;
+    rc = write_both(b, &w, &j, eb);
+    iobuf_drop(&w.io);
+    if (rc == ERR_OK && !b->moves)
+        rc = body_sync(b, eb);
+    b->sealed = rc == ERR_OK;
+    if (b->sealed)
+        space_appended(b->disk->space, b->moves ? SPACE_COMPACTION : SPACE_USER, b->span);
+    return rc;
+}
