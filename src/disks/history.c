@@ -29,54 +29,54 @@ struct history {
     uint32_t count, room;
 };
 
+/* The oldest first; of one version the metadata that is the newest. */
 static int
 by_birth(const void *x, const void *y)
 {
     const struct kept *a = x, *b = y;
     struct version p = row_born(&a->row), q = row_born(&b->row);
+    int c = version_order(&p, &q);
 
-    return version_order(&p, &q);
+    return c != 0 ? c : version_order(&a->row.version, &b->row.version);
 }
 
 /* ---- what there is ---- */
 
-static struct kept *
-find_kept(struct history *h, const struct row *row)
-{
-    struct version born = row_born(row);
-
-    for (uint32_t i = 0; i < h->count; i++) {
-        struct version other = row_born(&h->at[i].row);
-
-        if (version_order(&born, &other) == 0)
-            return &h->at[i];
-    }
-    return NULL;
-}
-
 static void
 keep(struct history *h, const struct row *row, unsigned slot)
 {
-    struct kept *k = find_kept(h, row);
-    uint64_t bit = (uint64_t)1 << slot;
-    int c = k != NULL ? version_order(&row->version, &k->row.version) : 1;
-
-    if (k == NULL) {
-        if (h->count == h->room) {
-            h->room = h->room == 0 ? 16 : 2 * h->room;
-            h->at = xrealloc(h->at, h->room * sizeof *h->at);
-        }
-        k = &h->at[h->count++];
+    if (h->count == h->room) {
+        h->room = h->room == 0 ? 16 : 2 * h->room;
+        h->at = xrealloc(h->at, h->room * sizeof *h->at);
     }
-    if (c > 0)
-        *k = (struct kept){.row = *row, .on = bit};
-    else if (c == 0)
-        k->on |= bit;
-    if (c > 0)
-        k->row.disk = (uint16_t)slot;
+    h->at[h->count] = (struct kept){.row = *row, .on = (uint64_t)1 << slot};
+    h->at[h->count++].row.disk = (uint16_t)slot;
 }
 
-/* All versions that one disk has of the key, the newest first. */
+/* Each version once, with the newest metadata and the disks that have just this; sorted. */
+static void
+fold(struct history *h)
+{
+    uint32_t n = 0;
+
+    if (h->count > 0)
+        qsort(h->at, h->count, sizeof *h->at, by_birth);
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct kept *k = &h->at[i], *last = n > 0 ? &h->at[n - 1] : NULL;
+        struct version born = row_born(&k->row),
+                       other = last != NULL ? row_born(&last->row) : (struct version){0};
+
+        if (last == NULL || version_order(&born, &other) != 0)
+            h->at[n++] = *k;
+        else if (version_order(&k->row.version, &last->row.version) == 0)
+            last->on |= k->on;
+        else
+            *last = *k;
+    }
+    h->count = n;
+}
+
+/* Adds all versions that one disk has of the key. */
 static enum err
 gather_from(struct disk *d, const struct disk_key *k, unsigned slot, struct history *h,
             struct errbuf *eb)
@@ -84,6 +84,7 @@ gather_from(struct disk *d, const struct disk_key *k, unsigned slot, struct hist
     struct arena *a = arena_new(KIB(16), SCRATCH_MAX);
     struct version after;
     bool more = true, begun = false;
+    uint32_t before = h->count;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
@@ -103,11 +104,12 @@ gather_from(struct disk *d, const struct disk_key *k, unsigned slot, struct hist
             begun = true;
         }
         more = more && count > 0;
-        if (h->count > HISTORY_MAX)
+        if (h->count - before > HISTORY_MAX)
             rc = err_set(eb, ERR_TOO_LARGE, "a key of over %u versions is not moved",
                          HISTORY_MAX);
     }
     arena_free(&a);
+    fold(h);
     return rc;
 }
 
@@ -144,8 +146,6 @@ gather(struct disks *ds, const struct disks_key *k, const struct places *p,
         rc = gather_from(d, &k->at, p->at[i], h, eb);
         slot_leave(ds, p->at[i]);
     }
-    if (rc == ERR_OK && h->count > 0)
-        qsort(h->at, h->count, sizeof *h->at, by_birth);
     for (uint32_t i = 0; rc == ERR_OK && i < h->count; i++)
         h->at[i].ended = ended_ask(ds, k, &h->at[i].row, &h->at[i].as);
     if (rc == ERR_OK)
@@ -265,11 +265,9 @@ take_away(struct disks *ds, const struct disks_key *k, unsigned slot,
     if (d == NULL)
         return unheard(eb);
     rc = gather_from(d, &k->at, slot, &mine, eb);
-    if (mine.count > 0) {
-        qsort(mine.at, mine.count, sizeof *mine.at, by_birth);
+    if (mine.count > 0)
         atomic_fetch_add(&ds->forgets,
                          1); /* who has asked the others already asks again */
-    }
     for (uint32_t i = 0; rc == ERR_OK && i < mine.count; i++) {
         struct version born = row_born(&mine.at[i].row);
 
