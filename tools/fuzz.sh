@@ -5,11 +5,11 @@
 
 seconds=${1:?seconds for each target}
 only=${2:-}
+mkdir -p build/fuzz/crashes
 tools/build.sh fuzz fuzzers >build/fuzz.log 2>&1 || {
     cat build/fuzz.log >&2
     die "the fuzz targets did not build"
 }
-mkdir -p build/fuzz/crashes
 passed=0 failed=0
 
 fuzz_one() {
