@@ -44,7 +44,7 @@ struct mover {
     _Atomic bool woken;
     _Atomic uint32_t wishes;   /* times that something changed */
     _Atomic uint32_t holds;    /* a bucket is being changed: the set does not settle */
-    _Atomic uint32_t repairs;  /* in the queue */
+    _Atomic uint32_t repairs;  /* in the queue, or under way */
     _Atomic bool repairs_lost; /* there was no place for one: a pass will find it */
 
     struct lock lock; /* over the queue */
@@ -148,8 +148,6 @@ next_repair(struct mover *mv)
 
     lock_take(&mv->lock);
     at = list_pop_front(&mv->queue);
-    if (at != NULL)
-        atomic_fetch_sub(&mv->repairs, 1);
     lock_release(&mv->lock);
     return at != NULL ? LIST_ENTRY(at, struct repair, of_queue) : NULL;
 }
@@ -218,6 +216,7 @@ run_repairs(struct disks *ds)
     guard(ds);
     while (!mv->stopping && (r = next_repair(mv)) != NULL) {
         (void)put_right(ds, &r->key, r->damaged, true);
+        atomic_fetch_sub(&mv->repairs, 1); /* until now the disks are not clean */
         free(r);
     }
 }
