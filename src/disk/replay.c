@@ -158,7 +158,8 @@ next_group(struct disk *d, struct changes *c, struct segment *s, struct log_scan
     }
     if (got != SCAN_END || far == 0 || !log_scan_behind(scan, far, &behind))
         return got;
-    if (salvage(d, c, s, scan, behind.offset, behind.group, eb) != ERR_OK)
+    /* That one may be what is left of a group which is damaged itself: its members in front count. */
+    if (salvage(d, c, s, scan, behind.offset, behind.group + 1, eb) != ERR_OK)
         return SCAN_ERROR;
     log_scan_go(scan, &behind);
     return log_scan_next(scan, eb);

@@ -321,6 +321,52 @@ test_one_of_a_group(void)
     world_run(one_of_a_group, NULL);
 }
 
+/* Two groups, one behind the other, and a byte of an object in each. What is found behind the first damage is the second
+ * half of the second group: what stands in front of it counts as well. */
+static void
+two_groups(void *arg)
+{
+    struct disk *d = open_disk();
+    struct many m = {d, 0};
+    struct disk_rebuild_options o = {.from_bodies = false};
+    struct disk_rebuilt rebuilt;
+    struct errbuf eb = {0};
+    struct row rows[2];
+
+    (void)arg;
+    for (unsigned n = 0; n < 2; n++) {
+        struct disk_key k = world_key(7, n == 0 ? "k03" : "k12");
+        struct rt_group g;
+
+        rt_group_begin(&g);
+        for (unsigned i = 0; i < 10; i++)
+            CHECK(rt_group_start(&g, put_one, &m) == ERR_OK);
+        rt_group_join(&g);
+        CHECK(disk_lookup(d, &k, &rows[n], &eb) == ERR_OK);
+    }
+    put_one(&m);
+    disk_close(&d);
+
+    flip_in("native/log-000001.tar", rows[0].offset + 1024 + 1500);
+    flip_in("native/log-000001.tar", rows[1].offset + 1024 + 1500);
+    CHECK(disk_rebuild(world_path, &o, &rebuilt, &eb) == ERR_OK);
+    CHECK_U64(rebuilt.objects, 21);
+    d = open_disk();
+    for (unsigned i = 0; i < 21; i++) {
+        char key[20];
+
+        snprintf(key, sizeof key, "k%02u", i);
+        CHECK(get(d, key, data, 3000) == (i == 3 || i == 12 ? ERR_CORRUPT : ERR_OK));
+    }
+    disk_close(&d);
+}
+
+static void
+test_two_groups(void)
+{
+    world_run(two_groups, NULL);
+}
+
 /* ---- two hundred ---- */
 
 #define OBJECTS 40u
@@ -661,6 +707,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_each_kind);
     RUN(test_one_of_a_group);
+    RUN(test_two_groups);
     RUN(test_flips_over_segments);
     RUN(test_flips_over_the_index);
     RUN(test_lost_logs);
