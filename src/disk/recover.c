@@ -118,7 +118,8 @@ judge_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
             return err_set(eb, ERR_CORRUPT,
                            "the index knows changes up to group %" PRIu64
                            " of the native log, in native/log-%06" PRIu32
-                           ".tar, which is not there or shorter: put the file back, or "
+                           ".tar, which is not there, or shorter, or damaged where it "
+                           "begins: put the file back, or "
                            "run forebay disk rebuild to go on with what is left",
                            native->group, native->segment);
     } else if (!d->o.rebuild && covered->generation <= d->generation &&
