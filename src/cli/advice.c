@@ -11,7 +11,7 @@ static const struct advice {
     const char *code, *means, *next;
 } table[] = {
     {ERR_BAD_REQUEST, "E1001", "what was asked for is malformed",
-     "the sentence quotes the value; see --help of the verb"},
+     "see --help of the verb for what it takes"},
     {ERR_RANGE, "E1002", "the range lies outside of the object",
      "look at its size: forebay stat"},
     {ERR_NOT_FOUND, "E1003", "there is nothing of that name",

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "cli/output.h"
 #include "cli/select.h"
 #include "cli/transfer.h"
 
@@ -77,6 +78,8 @@ on_found(void *arg, const struct place *p, const struct found *e, struct errbuf 
     if (!p->remote)
         return err_set(eb, ERR_BAD_REQUEST, "\"%s\": expected s3://BUCKET/KEY", p->text);
     c->left = c->lines;
+    if (output_is_over())
+        return ERR_NOT_MODIFIED;
     return transfer_stream(c->s, e->bucket, span_of(e->path), &c->range,
                            c->lines > 0 ? take_lines : transfer_to_stdout, c, eb);
 }

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "cli/terminal.h"
 
 enum exit_code
 cli_exit_of(enum err rc)
@@ -64,12 +65,12 @@ cli_paint(FILE *to, enum cli_paint p)
                                           [PAINT_BAD] = "\033[31m",
                                           [PAINT_GOOD] = "\033[32m",
                                           [PAINT_PLACE] = "\033[34m"};
-    const char *term = getenv("TERM"), *force = getenv("CLICOLOR_FORCE");
+    const char *force = getenv("CLICOLOR_FORCE");
     bool forced = force != NULL && strcmp(force, "0") != 0 && force[0] != '\0';
 
     if (is_set("NO_COLOR"))
         return "";
-    if (!forced && (isatty(fileno(to)) != 1 || term == NULL || strcmp(term, "dumb") == 0))
+    if (!forced && !terminal_is(to))
         return "";
     return escapes[p];
 }

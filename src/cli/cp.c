@@ -82,7 +82,8 @@ struct plan {
     const char *to;
     struct place dest;
     size_t sources;
-    bool recursive, into; /* DEST is a folder or prefix */
+    bool recursive, moves;
+    bool into;            /* DEST is a folder or prefix */
     struct claims claims; /* of `to`; empty unless `claims_on` */
     bool many, claims_on, probed;
     char *dest_bucket; /* owned */
@@ -288,6 +289,10 @@ find(struct flow *f, void *arg, struct errbuf *eb)
     (void)f;
     if (rc != ERR_OK)
         return rc;
+    if (p->dest.standard && p->moves)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "mv to standard output: nobody could say whether it arrived; cat, "
+                       "then rm");
     p->dest_bucket = xmemdup0(p->dest.bucket.at, p->dest.bucket.len);
     p->into = goes_into(p);
     p->many = is_many(p);
@@ -351,7 +356,8 @@ act(struct session *s)
     struct plan p = {.f = f,
                      .to = a->verb == &get && one ? "." : a->at[a->count - 1],
                      .sources = a->verb == &get && one ? 1 : a->count - 1,
-                     .recursive = args_has(a, "recursive")};
+                     .recursive = args_has(a, "recursive"),
+                     .moves = moves};
     enum exit_code code;
 
     s3_client_ask_latest(s->s3, args_has(a, "latest"));

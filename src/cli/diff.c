@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "cli/output.h"
 #include "cli/pairs.h"
 #include "wire/json.h"
 
@@ -82,7 +83,7 @@ judge(struct differing *d, struct pairs *pairs, const struct pair *p, enum pairs
 
     if (l == NULL || r == NULL) {
         tell(d, l != NULL ? '<' : '>', p);
-        return ERR_OK;
+        return output_check(&d->s->eb);
     }
     same = pairs_compare(pairs, p, by);
     if (same == PAIRS_ASK && left->remote != pairs_place(pairs, true)->remote)
@@ -92,7 +93,7 @@ judge(struct differing *d, struct pairs *pairs, const struct pair *p, enum pairs
         tell(d, '!', p);
     else
         d->same++;
-    return rc;
+    return rc == ERR_OK ? output_check(&d->s->eb) : rc;
 }
 
 static enum exit_code
@@ -131,6 +132,8 @@ act(struct session *s)
         printf("%.*s\n", SPAN_ARG(buf_span(&d.text)));
     }
     buf_fini(&d.text);
+    if (rc == ERR_NOT_MODIFIED && output_is_over())
+        return EXIT_DIFFERS; /* what was read said so */
     if (rc != ERR_OK)
         return session_fail(s, rc);
     fflush(stdout);

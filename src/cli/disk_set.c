@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "cli/admin.h"
 #include "cli/progress.h"
+#include "cli/terminal.h"
 #include "rt/fiber.h"
 #include "rt/time.h"
 #include "wire/json.h"
@@ -106,7 +107,7 @@ static enum err
 wait_settled(struct session *s, struct arena *a, json_t **doc, struct span *answer)
 {
     struct s3_request r = {.method = "GET", .path = SPAN("/_/disks")};
-    bool terminal = isatty(2) == 1;
+    bool terminal = terminal_is(stderr);
     uint64_t shown = 0;
     struct buf line;
     enum err rc = ERR_OK;
@@ -115,8 +116,11 @@ wait_settled(struct session *s, struct arena *a, json_t **doc, struct span *answ
     while (rc == ERR_OK && !json_is_true(json_object_get(*doc, "settled"))) {
         moving_text(*doc, &line);
         if (!s->quiet && !s->json && (terminal || rt_now_ns() - shown > 10000000000u)) {
-            fprintf(stderr, "%s%.*s%s", terminal ? "\r\033[K" : "",
-                    SPAN_ARG(buf_span(&line)), terminal ? "" : "\n");
+            buf_putc(&line, '\0');
+            if (terminal)
+                terminal_line(line.at);
+            else
+                fprintf(stderr, "%s\n", line.at);
             shown = rt_now_ns();
         }
         rc = rt_sleep_ms(POLL_MS);
@@ -127,7 +131,7 @@ wait_settled(struct session *s, struct arena *a, json_t **doc, struct span *answ
             rc = ask(s, a, &r, doc, answer);
     }
     if (terminal && shown > 0)
-        fprintf(stderr, "\r\033[K");
+        terminal_clear();
     buf_fini(&line);
     return rc;
 }

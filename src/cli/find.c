@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "cli/output.h"
 #include "cli/select.h"
 #include "rt/time.h"
 #include "wire/json.h"
@@ -90,7 +91,6 @@ on_found(void *arg, const struct place *p, const struct found *e, struct errbuf 
     struct finding *x = arg;
     char *full, date[NUM_DATE_TEXT];
 
-    (void)eb;
     if (e->problem != NULL) {
         fprintf(stderr, "forebay: left out: %s: %s\n", e->path, e->problem);
         return ERR_OK;
@@ -115,7 +115,7 @@ on_found(void *arg, const struct place *p, const struct found *e, struct errbuf 
         printf("%.*s\n", SPAN_ARG(name_shown(span_of(full), x->a)));
     }
     free(full);
-    return ERR_OK;
+    return output_check(eb);
 }
 
 static enum err

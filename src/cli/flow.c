@@ -314,7 +314,7 @@ tell_end(const struct flow *f)
                 f->did, f->done, f->found, f->found_all ? "" : " found so far",
                 num_size_text(f->progress.bytes, bytes),
                 f->again != NULL ? f->again : "the same command begins again");
-    else if (!f->s->quiet && !f->s->within && f->found + f->unchanged + f->failed > 1)
+    else if (!f->s->quiet && !f->s->within && MAX(f->found, f->failed) + f->unchanged > 1)
         tell_sum(f, seconds);
     if (f->failed > 0 && !rt_cancelled())
         advice_print(f->rc, f->s);

@@ -1,14 +1,16 @@
 /* jobs: what a server works at by itself: shown, waited for, cancelled, resumed. */
 #include "cli/jobs.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/admin.h"
+#include "cli/terminal.h"
 #include "rt/fiber.h"
 #include "rt/time.h"
 #include "wire/json_get.h"
@@ -127,6 +129,23 @@ put_progress(FILE *out, const json_t *job)
 }
 
 static void
+show_progress(const json_t *job, bool terminal)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *line = open_memstream(&text, &len);
+
+    assert(line != NULL);
+    put_progress(line, job);
+    fclose(line);
+    if (terminal)
+        terminal_line(text);
+    else
+        fprintf(stderr, "%s\n", text);
+    free(text);
+}
+
+static void
 put_end(const struct session *s, const json_t *job)
 {
     const json_t *error;
@@ -171,7 +190,7 @@ code_of(const json_t *job)
 enum exit_code
 jobs_watch(struct session *s, const json_t *first)
 {
-    bool terminal = isatty(2) == 1;
+    bool terminal = terminal_is(stderr);
     uint64_t shown = rt_now_ns();
     json_t *job = json_incref((json_t *)(uintptr_t)first);
     char id[64];
@@ -186,13 +205,11 @@ jobs_watch(struct session *s, const json_t *first)
         if (rc != ERR_OK || s->quiet || has_ended(job) ||
             (!terminal && rt_now_ns() - shown < PLAIN_S * 1000000000ull))
             continue;
-        fputs(terminal ? "\r\033[K" : "", stderr);
-        put_progress(stderr, job);
-        fputs(terminal ? "" : "\n", stderr);
+        show_progress(job, terminal);
         shown = rt_now_ns();
     }
     if (terminal && !s->quiet)
-        fputs("\r\033[K", stderr);
+        terminal_clear();
     if (rc != ERR_OK) {
         fprintf(stderr,
                 "forebay: job %s goes on at the server; forebay wait %s watches it, "

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/here.h"
+#include "cli/output.h"
 #include "cli/select.h"
 #include "wire/json.h"
 
@@ -194,7 +195,7 @@ on_found(void *arg, const struct place *p, const struct found *e, struct errbuf 
         entry_tree(l, e);
     else
         entry_line(l, e);
-    return ERR_OK;
+    return output_check(eb);
 }
 
 static enum err
@@ -237,6 +238,25 @@ summarize(const struct listing *l)
                session_size(l->s, l->here_bytes, size), l->here_bytes);
 }
 
+/* "ls train": a bucket's bare name, or a folder of this machine? */
+static enum err
+check_names(const struct args *a, struct errbuf *eb)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        struct place p;
+        enum err rc = place_parse(a->at[i], &p, eb);
+
+        if (rc == ERR_OK && !p.remote)
+            rc = err_set(eb, ERR_BAD_REQUEST,
+                         "\"%s\": expected s3://BUCKET[/PREFIX]; ls shows what is at a "
+                         "server",
+                         a->at[i]);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}
+
 static enum exit_code
 act(struct session *s)
 {
@@ -249,6 +269,8 @@ act(struct session *s)
         &l.select, s, args_has(a, "recursive") || l.tree ? WALK_BEGINS : WALK_LEVEL,
         &s->eb);
 
+    if (rc == ERR_OK)
+        rc = check_names(a, &s->eb);
     if (rc != ERR_OK)
         return cli_usage(&s->eb, a->verb);
     buf_init(&l.text, MIB(16));

@@ -1,10 +1,13 @@
 /* main: finds the verb, reads its flags, runs it. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/output.h"
+#include "cli/session.h"
 #include "cli/verbs.h"
 
 static const struct cli_verb *const verbs[] = {
@@ -88,7 +91,8 @@ run_group(const struct cli_group *g, int argc, char **argv)
     enum exit_code code;
     int words;
 
-    if (argc < 3) {
+    if (argc < 3 || (argv[2][0] == '-' && strcmp(argv[2], "--help") != 0 &&
+                     strcmp(argv[2], "-h") != 0)) {
         group_overview(g, stderr);
         return EXIT_USAGE;
     }
@@ -103,7 +107,45 @@ run_group(const struct cli_group *g, int argc, char **argv)
         return (int)cli_usage(&eb, v->verb);
     code = args.help ? show_help(v->verb) : v->run(&args);
     args_fini(&args);
-    return (int)code;
+    return (int)output_end(code);
+}
+
+/* A flag before the verb by the name that every verb has for it: `bucket attach` has an --endpoint of its own. */
+static char *
+in_full(char *word)
+{
+    struct span name = {word + 2, strcspn(word + 2, "=")}, real = flags_real_name(name);
+
+    return real.at == name.at ? word
+                              : xasprintf("--%.*s%s", SPAN_ARG(real), name.at + name.len);
+}
+
+/* "forebay -q disk ls" becomes "forebay disk ls -q": flags before the verb go behind its words. */
+static enum err
+put_verb_first(int argc, char **argv, struct errbuf *eb)
+{
+    static const struct flag common[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+    char **lead = NULL;
+    int count, words;
+    enum err rc;
+
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "--version") == 0)
+        return ERR_OK;
+    rc = flags_lead(common, argc - 1, argv + 1, &count, eb);
+    if (rc == ERR_OK && count > 0 && count == argc - 1)
+        rc = err_set(eb, ERR_BAD_REQUEST, "a verb is missing behind \"%.64s\"",
+                     argv[count]);
+    if (rc != ERR_OK || count == 0)
+        return rc;
+    words = find_group(argv[1 + count]) != NULL && argc > 2 + count ? 2 : 1;
+    lead = xcalloc((size_t)count, sizeof *lead);
+    for (int i = 0; i < count; i++)
+        lead[i] = strncmp(argv[1 + i], "--", 2) == 0 ? in_full(argv[1 + i]) : argv[1 + i];
+    memmove(argv + 1, argv + 1 + count, (size_t)words * sizeof *argv);
+    memcpy(argv + 1 + words, lead, (size_t)count * sizeof *argv);
+    free(lead);
+    return ERR_OK;
 }
 
 int
@@ -114,19 +156,26 @@ main(int argc, char **argv)
     struct errbuf eb = {{0}};
     struct args args;
     enum exit_code code;
-    static char version[] = "version";
+    static char version[] = "version", help[] = "--help";
     int words;
 
+    output_begin();
     signal(SIGPIPE, SIG_IGN);
     verbs_set(&table);
     if (argc < 2) {
         overview(stderr);
         return EXIT_USAGE;
     }
+    if (put_verb_first(argc, argv, &eb) != ERR_OK)
+        return (int)cli_usage(&eb, NULL);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
+        (strcmp(argv[1], "help") == 0 && (argc == 2 || argv[2][0] == '-'))) {
         overview(stdout);
         return EXIT_OK_;
+    }
+    if (strcmp(argv[1], "help") == 0) { /* "help cp" */
+        memmove(argv + 1, argv + 2, (size_t)(argc - 2) * sizeof *argv);
+        argv[argc - 1] = help;
     }
     g = find_group(argv[1]);
     if (g != NULL)
@@ -140,5 +189,5 @@ main(int argc, char **argv)
         return (int)cli_usage(&eb, v->verb);
     code = args.help ? show_help(v->verb) : v->run(&args);
     args_fini(&args);
-    return (int)code;
+    return (int)output_end(code);
 }

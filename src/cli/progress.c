@@ -2,9 +2,11 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/buf.h"
+#include "base/mem.h"
 #include "base/num.h"
+#include "cli/terminal.h"
 #include "rt/time.h"
 
 #define SECOND    1000000000u
@@ -17,7 +19,7 @@ progress_begin(struct progress *p, const char *what, bool quiet, uint64_t total,
 {
     *p = (struct progress){.what = what,
                            .quiet = quiet,
-                           .terminal = isatty(2) == 1,
+                           .terminal = terminal_is(stderr),
                            .total = total,
                            .total_bytes = total_bytes,
                            .began_ns = rt_now_ns()};
@@ -43,63 +45,86 @@ rate(struct progress *p, uint64_t now)
 }
 
 static void
-put_time(double seconds)
+put_time(struct buf *to, double seconds)
 {
     if (seconds < 100)
-        fprintf(stderr, ", %.0f s left", seconds);
+        buf_printf(to, ", %.0f s left", seconds);
     else if (seconds < 6000)
-        fprintf(stderr, ", %.0f min left", seconds / 60);
+        buf_printf(to, ", %.0f min left", seconds / 60);
     else
-        fprintf(stderr, ", %.1f h left", seconds / 3600);
+        buf_printf(to, ", %.1f h left", seconds / 3600);
 }
 
 static void
-put_bar(double share)
+put_bar(struct buf *to, double share)
 {
-    char bar[BAR_WIDTH + 1];
     int full = (int)(share * BAR_WIDTH);
 
+    buf_putc(to, '[');
     for (int i = 0; i < BAR_WIDTH; i++)
-        bar[i] = i < full ? '=' : i == full ? '>' : ' ';
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "[%s] ", bar);
+        buf_putc(to, i < full ? '=' : i == full ? '>' : ' ');
+    buf_puts(to, "] ");
+}
+
+/* What a narrow terminal has no room for, in the order in which it goes. */
+enum room { ROOM_ALL, ROOM_NO_BAR, ROOM_NO_TOTAL, ROOM_NO_VERB, ROOM_NO_COUNT };
+
+static void
+put_counts(const struct progress *p, enum room room, struct buf *to)
+{
+    if (p->total > 1 && room < ROOM_NO_COUNT)
+        buf_printf(to, "%s%llu of %llu%s", to->len > 0 && p->total_bytes > 0 ? ", " : "",
+                   (unsigned long long)p->count, (unsigned long long)p->total,
+                   p->open_end ? " so far" : "");
 }
 
 static void
-show(struct progress *p, uint64_t now)
+write_line(const struct progress *p, double per_second, enum room room, struct buf *to)
 {
     char done[NUM_SIZE_TEXT], all[NUM_SIZE_TEXT], per[NUM_SIZE_TEXT];
-    double per_second = rate(p, now);
     bool bytes_known = p->total_bytes > 0 && p->bytes <= p->total_bytes;
     uint64_t left = bytes_known ? p->total_bytes - p->bytes : 0;
     double share = bytes_known    ? (double)p->bytes / (double)p->total_bytes
                    : p->total > 0 ? (double)p->count / (double)p->total
                                   : 0;
 
-    if (p->terminal) {
-        fputs("\r\033[K", stderr);
-        if (!p->open_end && p->total + p->total_bytes > 0)
-            put_bar(share);
-    }
-    fprintf(stderr, "%s ", p->what);
-    if (p->bytes > 0 || p->total_bytes > 0) {
-        fputs(num_size_text(p->bytes, done), stderr);
-        if (bytes_known)
-            fprintf(stderr, " of %s", num_size_text(p->total_bytes, all));
-        if (bytes_known && !p->open_end)
-            fprintf(stderr, " (%.0f %%)", 100.0 * share);
-    }
-    if (p->total > 1)
-        fprintf(stderr, "%s%llu of %llu%s",
-                p->bytes > 0 || p->total_bytes > 0 ? ", " : "",
-                (unsigned long long)p->count, (unsigned long long)p->total,
-                p->open_end ? " so far" : "");
+    buf_clear(to);
+    if (p->terminal && room < ROOM_NO_BAR && !p->open_end &&
+        p->total + p->total_bytes > 0)
+        put_bar(to, share);
+    if (room < ROOM_NO_VERB || p->total_bytes == 0)
+        buf_printf(to, "%s ", p->what);
+    if (p->bytes > 0 || p->total_bytes > 0)
+        buf_puts(to, num_size_text(p->bytes, done));
+    if (bytes_known && room < ROOM_NO_TOTAL)
+        buf_printf(to, " of %s", num_size_text(p->total_bytes, all));
+    if (bytes_known && !p->open_end)
+        buf_printf(to, " (%.0f %%)", 100.0 * share);
+    put_counts(p, room, to);
     if (p->bytes > 0)
-        fprintf(stderr, ", %s/s", num_size_text((uint64_t)per_second, per));
+        buf_printf(to, ", %s/s", num_size_text((uint64_t)per_second, per));
     if (left > 0 && per_second > 0 && !p->open_end)
-        put_time((double)left / per_second);
-    if (!p->terminal)
-        fputc('\n', stderr);
+        put_time(to, (double)left / per_second);
+}
+
+static void
+show(struct progress *p, uint64_t now)
+{
+    unsigned columns = terminal_columns();
+    double per_second = rate(p, now);
+    enum room room = ROOM_ALL;
+    struct buf line;
+
+    buf_init(&line, KIB(1));
+    write_line(p, per_second, room, &line);
+    while (p->terminal && line.len >= columns && room < ROOM_NO_COUNT)
+        write_line(p, per_second, ++room, &line);
+    buf_putc(&line, '\0');
+    if (p->terminal)
+        terminal_line(line.at);
+    else
+        fprintf(stderr, "%s\n", line.at);
+    buf_fini(&line);
     p->shown = true;
     p->shown_ns = now;
 }
@@ -147,7 +172,7 @@ void
 progress_clear(struct progress *p)
 {
     if (p->terminal && p->shown)
-        fprintf(stderr, "\r\033[K");
+        terminal_clear();
     p->shown = false;
 }
 

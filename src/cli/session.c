@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/advice.h"
+#include "cli/output.h"
 #include "cli/settings.h"
 #include "rt/loop.h"
 
@@ -96,7 +97,7 @@ run_fiber(void *arg)
         rc = make_target(r);
     r->code = rc == ERR_OK ? r->fn(&r->s) : session_fail(&r->s, rc);
     if (rt_cancelled())
-        r->code = EXIT_INTERRUPTED;
+        r->code = r->s.endless ? EXIT_OK_ : EXIT_INTERRUPTED;
     r->fiber = NULL;
     end_target(r);
     s3_client_free(&r->s.s3);
@@ -242,8 +243,11 @@ session_size(const struct session *s, uint64_t bytes, char out[NUM_SIZE_TEXT])
 enum exit_code
 session_fail(struct session *s, enum err rc)
 {
-    enum exit_code code = cli_fail(rc, &s->eb);
+    enum exit_code code;
 
+    if (rc == ERR_NOT_MODIFIED && output_is_over())
+        return EXIT_OK_; /* whoever reads has enough */
+    code = cli_fail(rc, &s->eb);
     advice_print(rc, s);
     return code;
 }

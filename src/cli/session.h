@@ -51,6 +51,7 @@ struct session {
     enum num_units units;
     bool json; /* output is JSON or JSONL */
     bool quiet;
+    bool endless;         /* Ctrl-C is how one ends it: exit code 0 */
     bool within;          /* one of many in a batch: no progress, no sums */
     unsigned connections; /* at once; 0: 64 */
     unsigned loops;       /* 0: one */
@@ -73,7 +74,7 @@ void session_share(struct session *s);
 /* A size for people, as --units says. */
 const char *session_size(const struct session *s, uint64_t bytes,
                          char out[NUM_SIZE_TEXT]);
-/* Says the sentence of s->eb. */
+/* Says the sentence of s->eb. Nothing, and no failure, when it is that nobody reads standard output on (output.h). */
 enum exit_code session_fail(struct session *s, enum err rc);
 
 /* "s3://bucket/key", "forebay://bucket/key", "-", or a path. */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/output.h"
 #include "cli/transfer.h"
 #include "cli/verify.h"
 #include "rt/loop.h"
@@ -170,7 +171,7 @@ transfer_stream(struct session *s, struct span bucket, struct span key,
 struct write_job {
     const char *at;
     size_t len;
-    bool failed;
+    int number; /* errno; 0: all is written */
 };
 
 static void
@@ -184,7 +185,7 @@ write_work(void *arg)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            j->failed = true;
+            j->number = n < 0 ? errno : EIO;
             return;
         }
         j->at += n;
@@ -201,5 +202,5 @@ transfer_to_stdout(void *arg, const char *at, size_t len, struct errbuf *eb)
     (void)arg;
     if (rc != ERR_OK)
         return err_set(eb, rc, "interrupted");
-    return j.failed ? err_set(eb, ERR_CLOSED, "standard output takes no more") : ERR_OK;
+    return j.number != 0 ? output_failed(j.number, eb) : ERR_OK;
 }

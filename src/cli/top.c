@@ -3,12 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/admin.h"
+#include "cli/output.h"
 #include "cli/samples.h"
+#include "cli/terminal.h"
 #include "cli/traffic.h"
 #include "rt/fiber.h"
 #include "rt/time.h"
@@ -250,7 +251,7 @@ print_page(const struct session *s, const struct page *before, const struct page
 
     compare(before, now, &v);
     each = traffic_sort(t) / v.seconds;
-    if (isatty(1) == 1 && !once && !s->json)
+    if (terminal_is(stdout) && !once && !s->json)
         fputs("\033[H\033[2J", stdout);
     if (s->json) {
         print_json(s, &v, t, each);
@@ -279,6 +280,7 @@ watch(struct session *s, uint64_t interval_ms, bool once)
         if (rc != ERR_OK)
             break;
         print_page(s, &before, &now, t, once);
+        rc = output_check(&s->eb);
         samples_free(&before.samples);
         before = now;
         now.samples = NULL;
@@ -304,8 +306,9 @@ act(struct session *s)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "--interval \"%s\": 100ms to 1h", text);
     if (rc != ERR_OK)
         return cli_usage(&s->eb, &verb);
+    s->endless = !args_has(s->args, "once");
     rc = watch(s, interval_ms, args_has(s->args, "once"));
-    return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+    return rc == ERR_OK || rt_cancelled() ? EXIT_OK_ : session_fail(s, rc);
 }
 
 static enum exit_code

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "cli/admin.h"
 #include "cli/names.h"
+#include "cli/output.h"
 #include "rt/fiber.h"
 #include "wire/json_get.h"
 
@@ -117,7 +118,7 @@ take(struct tracing *t, struct span answer)
     }
     fflush(stdout);
     json_decref(doc);
-    return ERR_OK;
+    return output_check(&t->s->eb);
 }
 
 static enum err
@@ -165,6 +166,7 @@ act(struct session *s)
 
     if (rc != ERR_OK)
         return cli_usage(&s->eb, &verb);
+    s->endless = t.count == 0;
     while (rc == ERR_OK) {
         rc = look(&t);
         if (rc != ERR_OK || (t.count > 0 && t.told == t.count) ||
@@ -174,9 +176,7 @@ act(struct session *s)
     if (t.lost > 0 && !s->quiet)
         fprintf(stderr, "forebay: %" PRIu64 " requests came too fast and are not shown\n",
                 t.lost);
-    if (rt_cancelled())
-        return EXIT_OK_; /* Ctrl-C is how one ends it */
-    return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+    return rc == ERR_OK || rt_cancelled() ? EXIT_OK_ : session_fail(s, rc);
 }
 
 static enum exit_code

@@ -33,6 +33,32 @@ real_name(const char *name)
     return name;
 }
 
+/* What others call what we have by another name, which is not taken for it: it may differ. */
+static const char *
+meant(const char *name)
+{
+    static const struct {
+        const char *other, *meant;
+    } words[] = {{"delete", "rm"},       {"del", "rm"},
+                 {"remove", "rm"},       {"upload", "cp"},
+                 {"download", "cp"},     {"mkdir", "mb"},
+                 {"make", "mb"},         {"create", "mb"},
+                 {"rmdir", "rb"},        {"tree", "ls --tree"},
+                 {"mirror", "sync"},     {"rsync", "sync"},
+                 {"tail", "cat --tail"}, {"server", "serve"},
+                 {"start", "serve"},     {"status", "doctor"},
+                 {"check", "doctor"},    {"info", "stat"},
+                 {"show", "stat"},       {"warm", "prefetch"},
+                 {"purge", "evict"},     {"stop", "cancel"},
+                 {"abort", "cancel"},    {"url", "share"},
+                 {"sign", "share"},      {"attach", "bucket attach"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcmp(name, words[i].other) == 0)
+            return words[i].meant;
+    return NULL;
+}
+
 static const struct cli_verb *
 find_in(const struct cli_verb *const *verbs, const char *name, struct errbuf *eb)
 {
@@ -51,6 +77,7 @@ find_in(const struct cli_verb *const *verbs, const char *name, struct errbuf *eb
 const struct cli_verb *
 verbs_find(int argc, char *const *argv, int *words, struct errbuf *eb)
 {
+    const struct cli_verb *found;
     char name[128];
 
     *words = 1;
@@ -66,7 +93,11 @@ verbs_find(int argc, char *const *argv, int *words, struct errbuf *eb)
         (void)snprintf(name, sizeof name, "%s %.60s", argv[0], argv[1]);
         return find_in(all->groups[i]->verbs, name, eb);
     }
-    return find_in(all->verbs, real_name(argv[0]), eb);
+    found = find_in(all->verbs, real_name(argv[0]), eb);
+    if (found == NULL && meant(argv[0]) != NULL)
+        err_set(eb, ERR_BAD_REQUEST, "there is no verb \"%s\": did you mean \"%s\"?",
+                argv[0], meant(argv[0]));
+    return found;
 }
 
 void

@@ -35,6 +35,7 @@ struct s3_call {
     struct http_call *http;
     struct arena *arena; /* owned: the request's text, and the head of an error */
     const struct http_head *head;
+    struct span bucket, key; /* of a PUT, for its sentences; in the arena */
 };
 
 /* Signs and sends the head. The call owns its arena. */

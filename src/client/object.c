@@ -288,6 +288,10 @@ s3_put_begin(struct s3_client *c, const struct s3_put *p, struct s3_call **call,
     }
     rc = order_begin(c, &o, call, eb);
     free(headers);
+    if (rc == ERR_OK) {
+        (*call)->bucket = arena_span((*call)->arena, p->bucket);
+        (*call)->key = arena_span((*call)->arena, p->key);
+    }
     return rc;
 }
 
@@ -301,7 +305,7 @@ enum err
 s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag,
               struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_order o = {.method = "PUT"};
+    struct s3_order o = {.method = "PUT", .bucket = call->bucket, .key = call->key};
     enum err rc;
 
     *f = (struct s3_failure){0};

@@ -9,6 +9,7 @@
 #include "base/uri.h"
 #include "client/internal.h"
 #include "rt/loop.h"
+#include "wire/s3name.h"
 
 #define ARENA_FIRST    KIB(16)
 #define ARENA_MAX      MIB(2)
@@ -243,6 +244,28 @@ worth_repeating(int status, const char *code)
                      strcmp(code, "SlowDown") == 0 || strcmp(code, "InternalError") == 0;
 }
 
+/* What servers say of a name that they refuse tells neither the name nor the limit. */
+static bool
+say_what_is_wrong(const struct s3_order *o, const struct s3_failure *f, enum err rc,
+                  struct errbuf *eb)
+{
+    if (f->status != 400)
+        return false;
+    if (o->bucket.len > 0 && !s3_bucket_ok(o->bucket))
+        err_set(eb, rc,
+                "\"%.*s\" cannot be a bucket's name: %d to %d of a-z, 0-9, \"-\" and "
+                "\".\", a "
+                "letter or digit first and last, and no IP address",
+                (int)MIN(o->bucket.len, 100u), o->bucket.at, S3_BUCKET_MIN,
+                S3_BUCKET_MAX);
+    else if (o->key.len > S3_KEY_MAX)
+        err_set(eb, rc, "the key \"%.60s...\" has %zu bytes: at most %d", o->key.at,
+                o->key.len, S3_KEY_MAX);
+    else
+        return false;
+    return true;
+}
+
 enum err
 error_of_document(struct span doc, int status, const struct s3_order *o,
                   struct s3_failure *f, struct errbuf *eb)
@@ -256,6 +279,10 @@ error_of_document(struct span doc, int status, const struct s3_order *o,
         memcpy(f->code, e.code.at, e.code.len);
     f->retry = worth_repeating(status == 200 ? 500 : status, f->code);
     rc = err_of(status == 200 ? 500 : status, f->code);
+    if (say_what_is_wrong(o, f, rc, eb)) {
+        arena_free(&a);
+        return rc;
+    }
     if (e.message.len > 0)
         err_set(eb, rc, "%s (%d): %.*s", f->code, status, (int)MIN(e.message.len, 200u),
                 e.message.at);

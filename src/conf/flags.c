@@ -21,26 +21,48 @@ find_in(const struct flag *flags, struct span name)
     return NULL;
 }
 
+struct span
+flags_real_name(struct span name)
+{
+    static const struct {
+        const char *other, *name;
+    } others[] = {{"endpoint", "endpoint-url"},
+                  {"to-endpoint", "to-endpoint-url"},
+                  {"dryrun", "dry-run"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (span_is(name, others[i].other))
+            return span_of(others[i].name);
+    return name;
+}
+
 static const struct flag *
 find_flag(const struct verb *v, struct span name)
 {
     const struct flag *f = find_in(v->flags, name);
 
-    return f != NULL ? f : find_in(v->common, name);
+    if (f == NULL)
+        f = find_in(v->common, name);
+    if (f == NULL)
+        f = find_in(v->flags, flags_real_name(name));
+    return f;
+}
+
+static const struct flag *
+find_letter_in(const struct flag *f, char letter)
+{
+    for (; f != NULL && f->name != NULL; f++)
+        if (f->letter != 0 && f->letter == letter)
+            return f;
+    return NULL;
 }
 
 static const struct flag *
 find_letter(const struct verb *v, char letter)
 {
-    const struct flag *const tables[] = {v->flags, v->common};
+    const struct flag *f = find_letter_in(v->flags, letter);
 
-    for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-        for (const struct flag *f = tables[i]; f != NULL && f->name != NULL; f++) {
-            if (f->letter != 0 && f->letter == letter)
-                return f;
-        }
-    }
-    return NULL;
+    return f != NULL ? f : find_letter_in(v->common, letter);
 }
 
 static enum err
@@ -185,6 +207,51 @@ flags_parse(const struct verb *v, int argc, char *const *argv, struct args *out,
     if (rc != ERR_OK)
         args_fini(out);
     return rc;
+}
+
+/* How many words the flag at the begin of `w` takes; 0: none of `common` is called that. */
+static int
+lead_words(const struct flag *common, const char *word)
+{
+    const char *equals = strchr(word, '=');
+    const struct flag *f;
+
+    if (word[1] == '-') {
+        struct span name = {
+            word + 2, (equals != NULL ? (size_t)(equals - word) : strlen(word)) - 2};
+
+        f = find_in(common, flags_real_name(name));
+        return f == NULL ? 0 : f->value != NULL && equals == NULL ? 2 : 1;
+    }
+    for (const char *letter = word + 1; *letter != '\0'; letter++) {
+        f = find_letter_in(common, *letter);
+        if (f == NULL)
+            return 0;
+        if (f->value != NULL)
+            return letter[1] != '\0' ? 1 : 2;
+    }
+    return 1;
+}
+
+enum err
+flags_lead(const struct flag *common, int argc, char *const *argv, int *count,
+           struct errbuf *eb)
+{
+    *count = 0;
+    while (*count < argc && argv[*count][0] == '-' && argv[*count][1] != '\0') {
+        const char *word = argv[*count];
+        int n = lead_words(common, word);
+
+        if (n == 0 || strcmp(word, "--") == 0)
+            return FAIL(eb,
+                        "\"%.64s\" stands before the verb, where only flags that all "
+                        "verbs have may stand: put it behind the verb",
+                        word);
+        if (*count + n > argc)
+            return FAIL(eb, "\"%.64s\" wants a value", word);
+        *count += n;
+    }
+    return ERR_OK;
 }
 
 void

@@ -2,7 +2,7 @@
  *
  * --name=value and --name value, -n value and -nvalue, switches together as -rf, "--"
  * ends the flags, "-" alone is an argument. Flags and arguments may be mixed. Every verb
- * has --help. Messages are usage errors (ERR_BAD_REQUEST; exit code 2).
+ * has --help. Flags that all verbs have may stand before the verb too. Messages are usage errors (ERR_BAD_REQUEST; exit code 2).
  */
 #pragma once
 #include <stdbool.h>
@@ -48,6 +48,11 @@ struct args {
 enum err flags_parse(const struct verb *v, int argc, char *const *argv, struct args *out,
                      struct errbuf *eb) MUST_CHECK;
 void args_fini(struct args *a);
+/* "forebay -q ls": how many of the words before the verb are flags, of `common`, and their values. */
+enum err flags_lead(const struct flag *common, int argc, char *const *argv, int *count,
+                    struct errbuf *eb) MUST_CHECK;
+/* Of a flag that people know by another name, "endpoint": its own, "endpoint-url". */
+struct span flags_real_name(struct span name);
 
 /* Asserted: the verb has a flag of that name. */
 bool args_has(const struct args *a, const char *name);

@@ -1,9 +1,12 @@
 """A command at a terminal, as a person sees it."""
 
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
+import termios
 import time
 
 from rigs.process import PATIENCE
@@ -12,11 +15,12 @@ from rigs.process import PATIENCE
 class Terminal:
     """Runs argv on a pseudo-terminal. .seen is all that was shown; type() types; expect() waits for words."""
 
-    def __init__(self, argv, env):
+    def __init__(self, argv, env, columns=80):
         self.seen = b""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execve(argv[0], [str(a) for a in argv], env)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            os.execve(argv[0], [str(a) for a in argv], {"TERM": "xterm", **env})
 
     def _read(self, timeout):
         ready, _, _ = select.select([self.fd], [], [], timeout)

@@ -70,6 +70,18 @@ def test_exit_codes_and_sentences(cli, server):
     assert "no-such-bucket" in cli.stderr
     cli("lss", status=2)
     assert "ls" in cli.stderr  # did you mean
+    assert "rm" in (cli("delete", "x", status=2), cli.stderr)[1]
+    cli("--endpoint", server.endpoint, "-q", "ls", env={"FOREBAY_ENDPOINT": "http://127.0.0.1:1"})
+    assert b"ID" in cli(f"--endpoint={server.endpoint}", "disk", "ls")
+    cli("-r", "ls", status=2)
+    assert "before the verb" in cli.stderr
+    cli("-q", status=2)
+    assert cli("help", "cp") == cli("cp", "--help")
+    for argv in (("mb", "s3://b"), ("stat", "s3://B_"), ("cp", "/etc/hosts", "s3://b/x")):
+        cli(*argv, status=2)
+        assert "3 to 63" in cli.stderr and '"b' in cli.stderr.lower()
+    cli("cp", "/etc/hosts", "s3://bucket/" + "k" * 1025, status=2)
+    assert "1025 bytes: at most 1024" in cli.stderr
     cli("cp", status=2)
     cli("cp", "s3://a/b", "--no-such-flag", status=2)
     (port,) = free_ports(1)

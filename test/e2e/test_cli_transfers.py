@@ -37,8 +37,8 @@ class Cli:
         assert done.returncode == status, f"{args}: {done.returncode}\n{done.stdout[-2000:]}\n{self.stderr[-3000:]}"
         return done.stdout.decode(errors="replace")
 
-    def terminal(self, *args):
-        return Terminal([self.binary, *args], self.env)
+    def terminal(self, *args, columns=80):
+        return Terminal([self.binary, *args], self.env, columns)
 
 
 @pytest.fixture
@@ -388,12 +388,14 @@ def test_a_download_goes_on(far, bucket, server, s3, tmp_path):
     away = Cli(server, tmp_path, far.endpoint)
     away("cp", tmp_path / "large", f"s3://{bucket}/large")
     far.rule("stall", op="GetObject", skip=4, after=7 * MIB)  # a look at it and three ranges of 16 MiB pass, two stand there
-    screen = away.terminal("cp", f"s3://{bucket}/large", tmp_path / "back", "-j", "2")
+    screen = away.terminal("cp", f"s3://{bucket}/large", tmp_path / "back", "-j", "2", columns=40)
     far.wait_held(2)
     screen.expect(*(b"(%d %%" % percent for percent in range(40, 100)))
     screen.interrupt()
     assert screen.end() == 7
     assert b"goes on" in screen.seen
+    lines = screen.seen.split(b"forebay:")[0].replace(b"\033[K", b"\r").split(b"\r")
+    assert max(map(len, lines)) < 40, "one line, on a narrow terminal too"
     assert not (tmp_path / "back").exists() and len(list(tmp_path.glob(".back.*.forebay-part"))) == 1
     (note,) = away.notes.iterdir()
     have = bytes.fromhex(re.search(rb"\nhave ([0-9a-f]+)\n", note.read_bytes()).group(1).decode())

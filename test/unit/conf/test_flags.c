@@ -104,6 +104,30 @@ test_mistakes(void)
     SAYS(&version, "version has no flag \"--json\"", "--json");
 }
 
+#define LEAD(count, eb, ...)                                                             \
+    flags_lead(common, (int)ARRAY_LEN(((char *[]){__VA_ARGS__})),                        \
+               (char *[]){__VA_ARGS__}, (count), (eb))
+
+/* Flags that all verbs have, before the verb. */
+static void
+test_flags_before_the_verb(void)
+{
+    struct errbuf eb = {0};
+    int count;
+
+    CHECK(LEAD(&count, &eb, "ls", "--json") == ERR_OK && count == 0);
+    CHECK(LEAD(&count, &eb, "--json", "ls") == ERR_OK && count == 1);
+    CHECK(LEAD(&count, &eb, "--endpoint-url", "u", "--json", "ls") == ERR_OK &&
+          count == 3);
+    CHECK(LEAD(&count, &eb, "--endpoint=u", "ls") == ERR_OK && count == 1);
+    CHECK(LEAD(&count, &eb, "--json") == ERR_OK && count == 1);
+    CHECK(LEAD(&count, &eb, "--endpoint-url") == ERR_BAD_REQUEST);
+    CHECK_SAYS(eb.text, "\"--endpoint-url\" wants a value");
+    CHECK(LEAD(&count, &eb, "--recursive", "cp") == ERR_BAD_REQUEST);
+    CHECK_SAYS(eb.text, "\"--recursive\" stands before the verb");
+    CHECK(LEAD(&count, &eb, "-r", "cp") == ERR_BAD_REQUEST);
+}
+
 static void
 test_too_many_flags(void)
 {
@@ -191,6 +215,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_forms);
     RUN(test_mistakes);
+    RUN(test_flags_before_the_verb);
     RUN(test_too_many_flags);
     RUN(test_help_wins);
     RUN(test_help_page);
