@@ -40,7 +40,7 @@ body_head_buffer(struct iobuf **out, struct errbuf *eb)
 
 /* A header of 4 KiB as it stands at `offset`. */
 void
-body_head_put(struct iobuf *b, const struct segment *s, uint64_t offset, struct member *m)
+body_head_put(char *to, const struct segment *s, uint64_t offset, struct member *m)
 {
     struct buf head;
 
@@ -51,7 +51,7 @@ body_head_put(struct iobuf *b, const struct segment *s, uint64_t offset, struct 
     buf_init(&head, BODY_HEAD);
     member_encode(m, BODY_HEAD, &head);
     assert(!head.full && head.len == BODY_HEAD);
-    memcpy(b->at, head.at, BODY_HEAD);
+    memcpy(to, head.at, BODY_HEAD);
     buf_fini(&head);
 }
 
@@ -62,7 +62,7 @@ body_head_write_from(struct iobuf *b, struct segment *s, uint64_t offset,
 {
     enum err rc;
 
-    body_head_put(b, s, offset, m);
+    body_head_put(b->at, s, offset, m);
     rc = rt_write(s->file, offset, b, 0, BODY_HEAD, class, eb);
     iobuf_drop(&b);
     return rc;

@@ -5,8 +5,7 @@
 /* A buffer for one header of BODY_HEAD bytes; the caller owns it. */
 enum err body_head_buffer(struct iobuf **out, struct errbuf *eb) MUST_CHECK;
 /* A header of 4 KiB as it stands at `offset`: fills in where that is. */
-void body_head_put(struct iobuf *b, const struct segment *s, uint64_t offset,
-                   struct member *m);
+void body_head_put(char *to, const struct segment *s, uint64_t offset, struct member *m);
 /* Writes it there, out of a buffer that is dropped whatever the result. May switch. */
 enum err body_head_write_from(struct iobuf *b, struct segment *s, uint64_t offset,
                               struct member *m, enum rt_class class,

@@ -204,7 +204,8 @@ reserve_shared(struct body *b, uint64_t size, struct errbuf *eb)
         return rc;
     }
     open = open_head(b);
-    body_head_put(io, b->segment, b->offset, &open); /* who reserves may be gone sooner */
+    body_head_put(io->at, b->segment, b->offset,
+                  &open); /* who reserves may be gone sooner */
     o = xmalloc(sizeof *o);
     *o = (struct opening){
         .segment = segment_ref(b->segment), .offset = b->offset, .header = io};

@@ -22,26 +22,37 @@ sums_member(const struct body *b, uint64_t size, struct span sums,
                            .meta = meta};
 }
 
-/* Behind the whole pages of the payload: its tail, sums header, sums. One write that ends at a multiple of 4 KiB, the
- * place's end. */
+/* Behind the whole pages of the payload: its tail, sums header, sums; then, where the place is larger, a dead member that
+ * fills it. One write that ends at a multiple of 4 KiB: with the filler or before it. */
 struct sums_write {
-    const struct body *body;
-    struct iobuf *io; /* owned */
-    uint64_t from, end;
+    struct segment *segment; /* borrowed */
+    struct iobuf *io;        /* owned */
+    uint64_t from, end;      /* without the filler */
+    bool filled;
     struct errbuf eb;
     enum err rc;
 };
 
-static enum err
-put_sums(struct sums_write *w, uint64_t size, struct span tail, struct span sums,
-         const struct object_meta *meta, struct errbuf *eb)
+/* What is left of the place from `end` on. */
+static void
+put_filler(char *to, const struct body *b, uint64_t end)
 {
-    const struct body *b = w->body;
+    struct member fill = {.kind = MEMBER_DEAD, .span = b->offset + b->span - end};
+
+    fill.payload = fill.span - BODY_HEAD;
+    body_head_put(to, b->segment, end, &fill);
+}
+
+static enum err
+put_sums(struct sums_write *w, const struct body *b, uint64_t size, struct span tail,
+         struct span sums, const struct object_meta *meta, struct errbuf *eb)
+{
     struct member m = sums_member(b, size, sums, meta);
     struct buf head;
     uint64_t len;
     enum err rc;
 
+    w->segment = b->segment;
     w->from = b->offset + BODY_HEAD + size - tail.len; /* a multiple of 4 KiB */
     buf_init(&head, HEAD_MAX);
     member_encode(&m, 0, &head);
@@ -50,7 +61,8 @@ put_sums(struct sums_write *w, uint64_t size, struct span tail, struct span sums
     buf_clear(&head);
     member_encode(&m, m.head_len, &head);
     len = w->end - w->from;
-    rc = iobuf_get((uint32_t)len, &w->io);
+    assert(w->end <= b->offset + b->span);
+    rc = iobuf_get((uint32_t)len + BODY_HEAD, &w->io);
     if (rc == ERR_OK) {
         char *at = w->io->at + (m.offset - w->from);
 
@@ -58,6 +70,8 @@ put_sums(struct sums_write *w, uint64_t size, struct span tail, struct span sums
         memcpy(w->io->at, tail.at, tail.len);
         memcpy(at, head.at, head.len);
         memcpy(at + head.len, sums.at, sums.len);
+        if (w->end < b->offset + b->span)
+            put_filler(w->io->at + len, b, w->end);
     } else {
         rc = err_set(eb, rc, "no buffer for the sums of a body");
     }
@@ -69,9 +83,10 @@ static void
 write_sums(void *arg)
 {
     struct sums_write *w = arg;
+    uint64_t len = w->end - w->from + (w->filled ? BODY_HEAD : 0);
 
-    w->rc = rt_write(w->body->segment->file, w->from, w->io, 0,
-                     (uint32_t)(w->end - w->from), RT_WRITE, &w->eb);
+    w->rc =
+        rt_write(w->segment->file, w->from, w->io, 0, (uint32_t)len, RT_WRITE, &w->eb);
 }
 
 /* Does the metadata fit in the body's own 4 KiB? */
@@ -97,13 +112,59 @@ meta_fits(const struct body *b, const struct object_meta *meta)
 struct seal_job {
     struct body *body;
     struct member head;
-    uint64_t end;
+    struct sums_write sums;
     struct errbuf *eb;
     enum err rc;
 };
 
-/* The final header of a shared place. The last one of its segment is cut to what it takes; one that has others
- * behind it keeps its span, the rest is a dead member. */
+/* The sums go beside the final header: neither says anything before the sync. */
+static enum err
+write_both(struct seal_job *j)
+{
+    struct sums_write *sums = &j->sums;
+    struct body *b = j->body;
+    struct rt_group group;
+    enum err rc;
+
+    rt_group_begin(&group);
+    if (rt_group_start(&group, write_sums, sums) != ERR_OK)
+        write_sums(sums);
+    rc = body_head_write(b->segment, b->offset, &j->head, j->eb);
+    rt_group_join(&group);
+    if (rc == ERR_OK && sums->rc != ERR_OK) {
+        rc = sums->rc;
+        if (j->eb != NULL)
+            *j->eb = sums->eb;
+    }
+    return rc;
+}
+
+static bool
+is_last(const struct body *b)
+{
+    return b->segment->home.used == b->offset + b->span;
+}
+
+/* Nobody comes behind the last place while this has the turn to reserve. *has: it has. */
+static enum err
+hold_last(struct body *b, bool *has, struct errbuf *eb)
+{
+    enum err rc;
+
+    *has = false;
+    if (!is_last(b))
+        return ERR_OK;
+    rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "gave up waiting for the end of the segment");
+    *has = is_last(b);
+    if (!*has)
+        rt_sem_give(&b->disk->home.reserve);
+    return ERR_OK;
+}
+
+/* The last place of its segment is cut to what its body takes; one that has others behind it keeps its span, the rest is a
+ * dead member. Those that have are sealed all at once. */
 static void
 seal_shared(void *arg)
 {
@@ -111,33 +172,26 @@ seal_shared(void *arg)
     struct body *b = j->body;
     struct segment *s = b->segment;
     struct rt_shield shield;
+    uint64_t cut = b->offset + b->span - j->sums.end;
+    bool last = false;
 
     rt_shield_begin(&shield);
     j->rc = body_wait_for_headers(s, b->offset + 1, j->eb);
     if (j->rc == ERR_OK)
-        j->rc = rt_sem_take(&b->disk->home.reserve, DEADLINE_NEVER);
+        j->rc = hold_last(b, &last, j->eb);
     if (j->rc == ERR_OK) {
-        bool is_last = s->home.used == b->offset + b->span;
-
-        if (!is_last && j->end < b->offset + b->span) {
-            struct member fill = {.kind = MEMBER_DEAD,
-                                  .span = b->offset + b->span - j->end};
-
-            fill.payload = fill.span - BODY_HEAD;
-            j->rc = body_head_write(s, j->end, &fill, j->eb);
-        }
-        j->head.span = is_last ? j->end - b->offset : b->span;
+        j->sums.filled = !last && cut > 0;
+        j->head.span = last ? b->span - cut : b->span;
         b->finished = true;
-        if (j->rc == ERR_OK)
-            j->rc = body_head_write(s, b->offset, &j->head, j->eb);
-        if (j->rc == ERR_OK && is_last)
-            s->home.used = j->end;
-        if (j->rc == ERR_OK) {
-            atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span - j->head.span);
-            s->home.counted -= MIN(s->home.counted, b->span - j->head.span);
-            b->span = j->head.span;
+        j->rc = write_both(j);
+        if (j->rc == ERR_OK && last) {
+            s->home.used -= cut;
+            s->home.counted -= MIN(s->home.counted, cut);
+            atomic_fetch_sub(&b->disk->used_bytes[b->class], cut);
+            b->span -= cut;
         }
-        rt_sem_give(&b->disk->home.reserve);
+        if (last)
+            rt_sem_give(&b->disk->home.reserve);
     }
     rt_shield_end(&shield);
 }
@@ -145,13 +199,13 @@ seal_shared(void *arg)
 static enum err
 seal_own(struct body *b, struct seal_job *j)
 {
-    uint64_t size = j->end + DISK_ALIGN;
+    uint64_t size = j->sums.end + DISK_ALIGN;
     enum err rc;
 
-    j->head.span = j->end - b->offset;
+    j->head.span = j->sums.end - b->offset;
     atomic_fetch_sub(&b->disk->used_bytes[b->class], b->span - j->head.span);
     b->span = j->head.span;
-    rc = body_head_write(b->segment, b->offset, &j->head, j->eb);
+    rc = write_both(j);
     if (rc == ERR_OK && size < b->segment->home.size) {
         rc = rt_truncate(b->segment->file, size, j->eb);
         b->segment->home.size = size;
@@ -160,7 +214,7 @@ seal_own(struct body *b, struct seal_job *j)
 }
 
 static enum err
-write_final_head(struct body *b, struct seal_job *j)
+seal(struct body *b, struct seal_job *j)
 {
     enum err rc;
 
@@ -170,32 +224,11 @@ write_final_head(struct body *b, struct seal_job *j)
     return rc == ERR_OK ? j->rc : rc;
 }
 
-/* The sums go beside the header: neither says anything before the sync. */
-static enum err
-write_both(struct body *b, struct sums_write *sums, struct seal_job *j, struct errbuf *eb)
-{
-    struct rt_group group;
-    enum err rc;
-
-    rt_group_begin(&group);
-    if (rt_group_start(&group, write_sums, sums) != ERR_OK)
-        write_sums(sums);
-    rc = write_final_head(b, j);
-    rt_group_join(&group);
-    if (rc == ERR_OK && sums->rc != ERR_OK) {
-        rc = sums->rc;
-        if (eb != NULL)
-            *eb = sums->eb;
-    }
-    return rc;
-}
-
 enum err
 body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
           const struct object_meta *meta, struct errbuf *eb)
 {
     bool fits = meta_fits(b, meta);
-    struct sums_write w = {.body = b, .rc = ERR_CANCELLED};
     struct seal_job j = {.body = b, .head = b->head, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc = ERR_OK;
 
@@ -203,17 +236,15 @@ body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,
     if (b->growing)
         rc = body_grow(b, size, eb);
     if (rc == ERR_OK)
-        rc = put_sums(&w, size, tail, sums, fits ? NULL : meta, eb);
+        rc = put_sums(&j.sums, b, size, tail, sums, fits ? NULL : meta, eb);
     if (rc != ERR_OK)
         return rc;
-    assert(w.end <= b->offset + b->span);
-    j.end = w.end;
     j.head.kind = MEMBER_BODY;
     j.head.payload = j.head.size = size;
     j.head.meta = fits ? meta : NULL;
     j.head.meta_behind = !fits;
-    rc = write_both(b, &w, &j, eb);
-    iobuf_drop(&w.io);
+    rc = seal(b, &j);
+    iobuf_drop(&j.sums.io);
     if (rc == ERR_OK && !b->moves)
         rc = body_sync(b, eb);
     b->sealed = rc == ERR_OK;
