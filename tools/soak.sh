@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # soak.sh SEEDS: what takes longer than `make check` has time for: simulator seeds, kill -9 storms and power cuts of real
-# file systems with a ledger, a minute of each fuzz target. Goes on after a failure; the last line says what failed. Logs stay in build/soak.
+# file systems with a ledger, kills at the fault points of the tier, a minute of each fuzz target. Goes on after a failure; the last line says what failed. Logs stay in build/soak.
 . "$(dirname "$0")/lib.sh"
 
 seeds=${1:?how many seeds of the simulator}
@@ -27,11 +27,17 @@ storm() {
         test/e2e/test_durability.py -k kills
 }
 
+points() {
+    POINTS_NTH=3 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q --basetemp "$root/build/soak/tmp-points" test/e2e/test_tier_points.py
+}
+
 tools/deps.sh build python demo check
 tools/venv.sh check
 tools/build.sh rel forebay powercut >"$logs/build.log" 2>&1 || { tail -n 40 "$logs/build.log"; die "the build failed"; }
 tools/build.sh sim sim_tests >"$logs/build-sim.log" 2>&1 || { tail -n 40 "$logs/build-sim.log"; die "the build failed"; }
 stage storm storm
+tools/build.sh dev forebay >"$logs/build-dev.log" 2>&1 || { tail -n 40 "$logs/build-dev.log"; die "the build failed"; }
+stage points points
 for fs in ext4 xfs; do
     stage "cuts-$fs" .venv/bin/python tools/powercut.py --fs $fs --cuts "$cuts"
 done

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/internal.h"
+#include "rt/point.h"
 #include "wire/json.h"
 #include "wire/json_get.h"
 
@@ -74,6 +75,7 @@ job_save(struct job *job, struct errbuf *eb)
                              job->id, META_VALUE_MAX)
                    : meta_apply(job->s->options.meta, &c, 1, NULL, eb);
     buf_fini(&text);
+    POINT(JOB_SAVED);
     return rc;
 }
 

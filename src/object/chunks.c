@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "object/tier.h"
+#include "rt/point.h"
 
 #define PAGE 256u
 
@@ -176,6 +177,7 @@ chunks_outdated(struct object_service *s, const struct map_bucket *b, struct spa
         L_TEXT("bucket", b->name), L_SPAN("key", key));
     if (disks_evict_one(s->options.disks, b->id, key, &row, &eb) != ERR_OK)
         LOG(LOG_WARN, "tier.outdated", eb.text, L_SPAN("key", key));
+    POINT(CHUNKS_ENDED);
     tier_sweep(s);
 }
 
@@ -317,6 +319,7 @@ sweep_bucket(struct sweep *w, const bool *stop, struct errbuf *eb)
             rc = disks_evict_one(w->s->options.disks, space, entries[i].key,
                                  &entries[i].row, eb);
             w->swept++;
+            POINT(CHUNK_SWEPT);
         }
         more = more && count > 0;
         if (rc == ERR_OK && more) {

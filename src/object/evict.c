@@ -9,6 +9,7 @@
 #include "object/internal.h"
 #include "object/tier.h"
 #include "rt/fiber.h"
+#include "rt/point.h"
 
 #define PAGE  256u
 #define HANDS 16u /* that many at a time, so that they share a sync */
@@ -108,6 +109,7 @@ object_evict_page(struct object_service *s, const struct map_bucket *b,
         p.count = with_prefix(&p);
         e->over = !more || p.count < listed;
         (void)!hand_out(&p);
+        POINT(EVICT_PAGE);
     }
     if (p.rc == ERR_OK && p.count > 0) {
         struct span last = p.entries[p.count - 1].key;
@@ -150,6 +152,7 @@ object_evict_names(struct object_service *s, const struct map_bucket *b,
     }
     if (p.rc == ERR_OK && p.count > 0)
         (void)!hand_out(&p);
+    POINT(EVICT_PAGE);
     free(p.entries);
     return p.rc;
 }

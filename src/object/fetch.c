@@ -11,6 +11,7 @@
 #include "object/hasher.h"
 #include "object/tier.h"
 #include "rt/file.h"
+#include "rt/point.h"
 #include "wire/http.h"
 
 /* A head has at most HTTP_HEAD_MAX bytes and HTTP_HEADERS_MAX lines; each is copied, and its name once more. */
@@ -48,6 +49,12 @@ disk_key(const struct fetch *f)
 {
     return f->chunk != NULL ? chunk_disk_key(f->bucket, f->key)
                             : object_disk_key(f->bucket, f->key);
+}
+
+static void
+pass(const struct fetch *f, enum point whole, enum point chunk)
+{
+    point_pass(f->chunk != NULL ? chunk : whole);
 }
 
 struct fetch *
@@ -198,6 +205,7 @@ keep_as_chunks(struct fetch *f)
     }
     if (rc != ERR_OK)
         return rc;
+    POINT(CHUNKS_ROW);
     if (f->was_chunked)
         tier_sweep(f->s);
     fresh_mark(f->s, f->bucket, f->key, &f->row);
@@ -424,6 +432,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         rc = write_piece(f, buf->at + fill, n);
         if (rc != ERR_OK)
             break;
+        pass(f, POINT_FETCH_LANDED, POINT_CHUNK_LANDED);
         rt_yield(); /* readers have it before it is summed: they wait for the end only */
         proof_add(proof, f, buf->at + fill, n);
         fill += (uint32_t)n;
@@ -485,6 +494,7 @@ keep(struct fetch *f)
         return overtaken(f);
     rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
     if (rc == ERR_OK) {
+        pass(f, POINT_FETCH_KEPT, POINT_CHUNK_KEPT);
         tier_kept(f->s, f->bucket, f->key, &f->row);
         if (f->chunk == NULL)
             fresh_mark(f->s, f->bucket, f->key, &f->row);
@@ -512,6 +522,7 @@ forget(struct fetch *f)
         disks_delete(f->s->options.disks, &k, DISK_CACHED, &unchanged, &existed, &eb) !=
             ERR_OK)
         LOG(LOG_WARN, "fetch.forget", eb.text, L_SPAN("key", f->key));
+    POINT(FETCH_GONE);
 }
 
 static void
@@ -531,10 +542,13 @@ run(void *arg)
     if (rc == ERR_NOT_FOUND)
         forget(f);
     if (rc == ERR_OK && f->state == FETCH_STREAMING) {
+        pass(f, POINT_FETCH_BEGUN, POINT_CHUNK_BEGUN);
         proof_begin(&proof, f, from);
         rc = transfer(f, get, &proof);
         if (rc == ERR_OK)
             rc = proof_end(&proof, f);
+        if (rc == ERR_OK)
+            pass(f, POINT_FETCH_PROVED, POINT_CHUNK_PROVED);
         /* Its readers may have all of it by now: an orderly end of the server keeps it. */
         rt_shield_begin(&shield);
         if (rc == ERR_OK)

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "object/keys.h"
 #include "object/tier.h"
+#include "rt/point.h"
 
 #define PLACES                                                                           \
     (1u << 16) /* a version has one, and loses it to the next that falls there */
@@ -128,6 +129,7 @@ end_kept(struct ask *q)
     enum err rc =
         disks_evict_one(q->s->options.disks, q->bucket->id, q->key, q->row, q->eb);
 
+    POINT(FRESH_ENDED);
     if ((q->row->flags & ROW_CHUNKS) != 0)
         tier_sweep(q->s);
     LOG(LOG_INFO, "tier.outdated", "a kept version is not the remote's any more",

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "object/put.h"
+#include "rt/point.h"
 #include "rt/time.h"
 #include "wire/etag.h"
 
@@ -480,7 +481,9 @@ complete_through(struct object_service *s, const struct map_bucket *b, struct sp
     if (rc == ERR_OK)
         rc = disks_doubt(s->options.disks, &k, eb);
     if (rc == ERR_OK) {
+        POINT(THROUGH_DOUBTED);
         rc = cloud_upload_complete(s->options.cloud, b, &what, a, &etag, &unknown, eb);
+        POINT(THROUGH_SENT);
         if (rc == ERR_PRECONDITION && unknown && completed_before(s, b, key, w, a, &etag))
             rc = ERR_OK;
         if (rc == ERR_OK)

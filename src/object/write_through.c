@@ -11,6 +11,7 @@
 #include "object/chunks.h"
 #include "object/put.h"
 #include "object/tier.h"
+#include "rt/point.h"
 #include "wire/etag.h"
 
 struct s3_header *
@@ -173,7 +174,9 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
         rc = disks_doubt(p->s->options.disks, &k, eb);
     if (rc != ERR_OK)
         return rc;
+    POINT(THROUGH_DOUBTED);
     rc = send_to_backend(p, meta, a, &etag, &unknown, eb);
+    POINT(THROUGH_SENT);
     if (rc == ERR_PRECONDITION && unknown && was_ours(p, a, &etag))
         rc = ERR_OK;
     if (rc != ERR_OK) {
@@ -187,6 +190,7 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     kept.tags = (struct span){NULL, 0}; /* the remote's: they may change there */
     meta_copy(a, &kept, &kept);
     rc = disks_commit(&p->writer, &kept, NULL, &row, eb);
+    POINT(THROUGH_KEPT);
     if (rc == ERR_OK && chunks)
         tier_sweep(p->s);
     if (rc == ERR_OK) {
@@ -225,6 +229,7 @@ obsolete_locally(struct object_service *s, const struct map_bucket *b, struct sp
     bool existed, chunks = chunks_are_of(s, b, key);
     enum err rc = disks_delete(s->options.disks, &k, DISK_CACHED, NULL, &existed, eb);
 
+    POINT(THROUGH_KEPT);
     if (rc == ERR_OK && chunks)
         tier_sweep(s);
     if (rc == ERR_OK && !existed)
@@ -247,7 +252,9 @@ delete_through(struct object_service *s, const struct map_bucket *b, struct span
     if (rc == ERR_OK)
         rc = disks_doubt(s->options.disks, &k, eb);
     if (rc == ERR_OK) {
+        POINT(THROUGH_DOUBTED);
         rc = cloud_delete(s->options.cloud, b, key, headers, count, &unknown, eb);
+        POINT(THROUGH_SENT);
         if (rc == ERR_OK)
             rc = obsolete_locally(s, b, key, eb);
         else if (!unknown)

@@ -104,6 +104,18 @@ read_faults(void)
     free(copy);
 }
 
+/* It may be long until a test has made its middle. */
+static bool
+counts(void)
+{
+    static _Atomic bool begun;
+    const char *from = getenv("FOREBAY_FAULT_FROM");
+
+    if (fault_count > 0 && !begun && (from == NULL || access(from, F_OK) == 0))
+        begun = true;
+    return begun;
+}
+
 static void
 act(enum action action, uint64_t ms)
 {
@@ -138,6 +150,8 @@ point_pass(enum point p)
         return;
     }
     (void)pthread_once(&once, read_faults);
+    if (!counts())
+        return;
     nth = atomic_fetch_add(&passed[p], 1) + 1;
     for (unsigned i = 0; i < fault_count; i++) {
         if (faults[i].at == p && faults[i].nth == nth)

@@ -5,8 +5,9 @@
  *
  * FB_TEST_HOOKS builds read FOREBAY_FAULT at their first point: NAME:N:ACTION, several with commas between; the Nth time
  * that NAME is passed (counted over all loops, from 1) ACTION happens: `kill` (SIGKILL, as kill -9), `sleep=MS`, or
- * `error` (the next operation of any observed disk fails with EIO). What cannot be read stops the process. In the
- * simulator a point is where sim_cut_at_point() cuts the power.
+ * `error` (the next operation of any observed disk fails with EIO). What cannot be read stops the process. Where
+ * FOREBAY_FAULT_FROM names a file, what is passed before there is one does not count. In the simulator a point is where
+ * sim_cut_at_point() cuts the power.
  *
  * Any thread, fiber or not. `sleep` waits as the fiber does; outside fibers it blocks.
  */
@@ -66,13 +67,33 @@
     X(START_SUPERBLOCK, "start.superblock")                                              \
     X(START_REPLAYED, "start.replayed")                                                  \
     X(START_BURIED, "start.buried")                                                      \
-    X(START_READY, "start.ready")
+    X(START_READY, "start.ready")                                                        \
+    /* the tier, above the disks: cold GET, chunk, revalidation, write, eviction */      \
+    X(FETCH_BEGUN, "fetch.begun")                                                        \
+    X(FETCH_LANDED, "fetch.landed")                                                      \
+    X(FETCH_PROVED, "fetch.proved")                                                      \
+    X(FETCH_KEPT, "fetch.kept")                                                          \
+    X(CHUNKS_ROW, "chunks.row")                                                          \
+    X(CHUNK_BEGUN, "chunk.begun")                                                        \
+    X(CHUNK_LANDED, "chunk.landed")                                                      \
+    X(CHUNK_PROVED, "chunk.proved")                                                      \
+    X(CHUNK_KEPT, "chunk.kept")                                                          \
+    X(CHUNK_SWEPT, "chunk.swept")                                                        \
+    X(CHUNKS_ENDED, "chunks.ended")                                                      \
+    X(FETCH_GONE, "fetch.gone")                                                          \
+    X(FRESH_ENDED, "fresh.ended")                                                        \
+    X(THROUGH_DOUBTED, "through.doubted")                                                \
+    X(THROUGH_SENT, "through.sent")                                                      \
+    X(THROUGH_KEPT, "through.kept")                                                      \
+    X(EVICT_PAGE, "evict.page")                                                          \
+    X(JOB_SAVED, "job.saved")
 
 enum point {
 #define X(id, name) POINT_##id,
     POINT_TABLE(X)
 #undef X
-        POINTS_
+        POINTS_,
+    POINTS_OF_DISKS = POINT_FETCH_BEGUN, /* those before it are passed by disks alone */
 };
 
 const char *point_name(enum point p);

@@ -7,8 +7,8 @@
 static uint64_t
 run(uint64_t seed)
 {
-    enum point p = (enum point)(seed % POINTS_);
-    uint64_t nth = 1 + seed / POINTS_ % 7;
+    enum point p = (enum point)(seed % POINTS_OF_DISKS);
+    uint64_t nth = 1 + seed / POINTS_OF_DISKS % 7;
     struct sim_options o = {.seed = seed, .lossy = true, .max_delay_us = 100};
     struct sim *s = sim_new(&o);
     struct ledger ledger;
@@ -17,7 +17,7 @@ run(uint64_t seed)
     uint64_t hash = 0;
 
     ledger_init(&ledger);
-    f.bodies = seed / POINTS_ % 2 == 1;
+    f.bodies = seed / POINTS_OF_DISKS % 2 == 1;
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned life = 0; life < 4; life++) {
         f.epoch = life + 1;

@@ -17,12 +17,16 @@ class FakeRemote:
         remote.on("GET", "/bucket/key", lambda request: request.send(200, {"ETag": '"x"'}, b"body"))
 
     A request has .path, .query, .headers, .body, .number (which try it is, from 1), send(), raw(), reset().
-    Signatures are not looked at; `seen` counts requests by "METHOD /path".
+    Signatures are not looked at; `seen` counts requests by "METHOD /path". With writable=True it takes PUT, DELETE and uploads in
+    parts; `history` has what each path has held, None: nothing.
     """
 
-    def __init__(self, tls=None, address="127.0.0.1"):
+    def __init__(self, tls=None, address="127.0.0.1", writable=False):
         """`tls`: (certificate, key) files."""
+        self.writable = writable
         self.objects = {}
+        self.history = collections.defaultdict(list)
+        self.uploads = {}
         self.handlers = {}
         self.seen = collections.Counter()
         self.lock = threading.Lock()
@@ -48,6 +52,11 @@ class FakeRemote:
         """An object at /bucket/key, with an MD5 ETag unless ETag= says otherwise (None: no ETag)."""
         headers.setdefault("ETag", f'"{hashlib.md5(body).hexdigest()}"')
         self.objects[path] = (body, {k.replace("_", "-"): v for k, v in headers.items() if v is not None})
+        self.history[path].append(body)
+
+    def delete(self, path):
+        if self.objects.pop(path, None) is not None:
+            self.history[path].append(None)
 
     def on(self, method, path, answer):
         self.handlers[method, path] = answer
@@ -82,6 +91,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             handler(self)
         elif self.command in ("GET", "HEAD"):
             self._object(remote)
+        elif remote.writable:
+            self._write(remote)
         else:
             self.send(501, {}, b"")
 
@@ -102,6 +113,30 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         first, _, last = asked.removeprefix("bytes=").partition("-")
         first, last = int(first), min(int(last or len(body) - 1), len(body) - 1)
         return self.send(206, {**headers, "Content-Range": f"bytes {first}-{last}/{len(body)}"}, body[first : last + 1])
+
+    def _write(self, remote):
+        """Whole under the lock: versions have an order."""
+        upload = self.query.get("uploadId")
+        with remote.lock:
+            if self.command == "POST" and "uploads" in self.query:
+                upload = f"upload-{len(remote.uploads)}"
+                remote.uploads[upload] = {}
+                answer = 200, {}, f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>".encode()
+            elif self.command == "PUT" and upload:
+                remote.uploads[upload][int(self.query["partNumber"])] = self.body
+                answer = 200, {"ETag": f'"{hashlib.md5(self.body).hexdigest()}"'}, b""
+            elif self.command == "POST" and upload:
+                parts = [body for _, body in sorted(remote.uploads[upload].items())]
+                etag = f'"{hashlib.md5(b"".join(hashlib.md5(p).digest() for p in parts)).hexdigest()}-{len(parts)}"'
+                remote.put(self.path, b"".join(parts), ETag=etag)
+                answer = 200, {}, f"<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>".encode()
+            elif self.command == "PUT":
+                remote.put(self.path, self.body)
+                answer = 200, {"ETag": remote.objects[self.path][1]["ETag"]}, b""
+            else:
+                remote.delete(self.path)
+                answer = 204, {}, b""
+        self.send(*answer)
 
     def _bucket(self, remote, bucket):
         rows = "".join(
