@@ -69,7 +69,7 @@ object_bring(struct object_service *s, const struct map_bucket *b, struct span k
                          .how = BROUGHT_HERE,
                          .most = UINT64_MAX,
                          .eb = eb};
-    enum err rc = key_on_home(key_home(b, key), bring_on_home, &what);
+    enum err rc = key_on_home_along(key_home(b, key), bring_on_home, &what);
 
     if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber is free for the fetch");
@@ -89,7 +89,7 @@ bring_ahead(struct object_service *s, const struct map_bucket *b, struct span ke
                          .how = BROUGHT_HERE,
                          .most = AHEAD_BYTES,
                          .eb = eb};
-    enum err rc = key_on_home(key_home(b, key), bring_on_home, &what);
+    enum err rc = key_on_home_along(key_home(b, key), bring_on_home, &what);
 
     object_pace_drop(&what.pace);
     return rc != ERR_OK ? err_set(eb, rc, "no fiber is free for the fetch") : what.rc;

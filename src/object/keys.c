@@ -25,6 +25,15 @@ key_on_home(unsigned home, fiber_fn *fn, void *arg)
 }
 
 enum err
+key_on_home_along(unsigned home, fiber_fn *fn, void *arg)
+{
+    if (rt_loop_index() != home)
+        return rt_call_along(home, fn, arg);
+    fn(arg);
+    return ERR_OK;
+}
+
+enum err
 key_tables_start(struct object_service *s)
 {
     s->keys = xcalloc(rt_loop_count(), sizeof(struct key_table *));

@@ -31,3 +31,5 @@ enum err key_slot_get(struct object_service *s, uint64_t bucket, struct span key
 void key_slot_drop(struct key_slot **sp);
 /* Runs fn(arg) on loop `home`: at once when this is it. Arguments stay with the caller. May switch. */
 enum err key_on_home(unsigned home, fiber_fn *fn, void *arg) MUST_CHECK;
+/* The same; a cancel of this fiber is one of fn(arg), there too. */
+enum err key_on_home_along(unsigned home, fiber_fn *fn, void *arg) MUST_CHECK;

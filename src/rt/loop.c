@@ -232,7 +232,11 @@ struct call {
     fiber_fn *fn;
     void *arg;
     struct deadline scope;
+    struct fiber *fiber; /* on its loop: while fn runs */
     enum err rc;
+
+    struct rt_msg cancel;
+    struct rt_waiter told; /* `cancel` has arrived */
 };
 
 static void
@@ -241,6 +245,7 @@ run_call(void *arg)
     struct call *c = arg;
 
     c->fn(c->arg);
+    c->fiber = NULL;
     rt_wake(&c->waiter);
 }
 
@@ -250,7 +255,8 @@ on_call(struct rt_msg *m)
     struct call *c = CONTAINER_OF(m, struct call, msg);
     struct loop *l = loop_self;
 
-    if (fiber_start(l, &l->root, c->scope, run_call, c) != NULL)
+    c->fiber = fiber_start(l, &l->root, c->scope, run_call, c);
+    if (c->fiber != NULL)
         return;
     c->rc = ERR_BUSY;
     rt_wake(&c->waiter);
@@ -264,6 +270,50 @@ rt_call(unsigned loop, fiber_fn *fn, void *arg)
     c.msg.fn = on_call;
     rt_waiter_init(&c.waiter);
     rt_post(loop, &c.msg);
+    rt_wait(&c.waiter);
+    return c.rc;
+}
+
+static void
+on_cancel(struct rt_msg *m)
+{
+    struct call *c = CONTAINER_OF(m, struct call, cancel);
+
+    if (c->fiber != NULL)
+        rt_cancel(c->fiber);
+    rt_wake(&c->told);
+}
+
+/* False: the fiber was cancelled, or its time is over, before the wake came. */
+static bool
+wait_unless_cancelled(struct rt_waiter *w)
+{
+    enum err rc = ERR_OK;
+
+    w->fiber = rt_self();
+    while (rc == ERR_OK && !w->done)
+        rc = fiber_wait(DEADLINE_NEVER);
+    w->fiber = NULL;
+    return w->done;
+}
+
+/* Messages arrive in order: the call is there before its cancel. Both lie on this stack until both have been heard. */
+enum err
+rt_call_along(unsigned loop, fiber_fn *fn, void *arg)
+{
+    struct call c = {.fn = fn, .arg = arg, .scope = rt_scope_now(), .rc = ERR_OK};
+
+    c.msg.fn = on_call;
+    rt_waiter_init(&c.waiter);
+    rt_post(loop, &c.msg);
+    if (wait_unless_cancelled(&c.waiter))
+        return c.rc;
+    if (rt_cancelled()) {
+        c.cancel.fn = on_cancel;
+        rt_waiter_init(&c.told);
+        rt_post(loop, &c.cancel);
+        rt_wait(&c.told);
+    }
     rt_wait(&c.waiter);
     return c.rc;
 }

@@ -54,6 +54,8 @@ void rt_soon(struct rt_soon *s);
 /* Runs fn(arg) as a fiber on `loop`, waits for its end even when cancelled. ERR_BUSY: out
  * of stacks there. May switch. */
 enum err rt_call(unsigned loop, fiber_fn *fn, void *arg) MUST_CHECK;
+/* The same, but who is cancelled meanwhile cancels fn(arg), and then waits for its end. May switch. */
+enum err rt_call_along(unsigned loop, fiber_fn *fn, void *arg) MUST_CHECK;
 
 /* Wakes a fiber of any loop that waits in rt_wait(); once for each wait. The pair for
  * completions that come from other threads: rt_wait() returns when rt_wake() was called

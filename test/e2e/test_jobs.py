@@ -114,6 +114,23 @@ def test_cancelled_then_resumed_it_goes_on_where_it_was(tier, remote_s3):
     assert cloud.requests() <= 82
 
 
+def test_cancelled_while_the_remote_says_nothing(start_forebay, cloud, remote_bucket, remote_s3):
+    """It does not wait for the fetches that are under way, on whichever loop they are; nor does the next start of it."""
+    hour = {"backend.timeout": "1h", "backend.retry_time": "1h"}
+    process = start_forebay(settings=hour)
+    assert attach(process, remote_bucket, cloud.endpoint).returncode == 0
+    fill(remote_s3, remote_bucket, [f"k{n:03d}" for n in range(20)])
+    cloud.rule("stall", op="GetObject", after=100)
+    name = cli(process, "prefetch", f"s3://{remote_bucket}/", "--parallel", "16", "--no-wait").stdout.strip()
+    cloud.wait_held(16)
+    assert cli(process, "cancel", name).returncode == 0
+    assert ended(process, name)["state"] == "cancelled"
+    cloud.behave()
+    assert cli(process, "jobs", name, "--resume").returncode == 0
+    assert ended(process, name)["objects"] == 20
+    cloud.release()
+
+
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_it_goes_on_after_a_restart(tier, remote_s3, start_forebay, how):
     process, cloud, bucket = tier

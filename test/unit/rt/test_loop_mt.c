@@ -156,6 +156,52 @@ call_scope_fiber(void *arg)
 }
 CASE(test_calls_carry_the_scope, 2, call_scope_fiber)
 
+struct long_call {
+    unsigned loop;
+    bool begun; /* both are of the loop that calls */
+    enum err rc;
+};
+
+static void
+sleep_for_an_hour(void *arg)
+{
+    *(enum err *)arg = rt_sleep_ms(3600 * 1000);
+}
+
+static void
+call_along(void *arg)
+{
+    struct long_call *c = arg;
+
+    c->begun = true;
+    CHECK(rt_call_along(c->loop, sleep_for_an_hour, &c->rc) == ERR_OK);
+}
+
+/* Cancelled at once, a turn later, long after: what was called ends, and is waited for. */
+static void
+call_along_fiber(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < 60; i++) {
+        struct long_call c = {.loop = i % 2 + 1, .rc = ERR_OK};
+        struct rt_group g;
+
+        rt_group_begin(&g);
+        CHECK(rt_group_start(&g, call_along, &c) == ERR_OK);
+        while (i >= 20 && !c.begun)
+            rt_yield();
+        if (i >= 40)
+            CHECK(rt_sleep_ms(1) == ERR_OK);
+        rt_group_cancel(&g);
+        rt_group_join(&g);
+        CHECK(c.rc == ERR_CANCELLED);
+    }
+    ran_on[1] = 0;
+    CHECK(rt_call_along(1, note_loop, NULL) == ERR_OK);
+    CHECK_U64(ran_on[1], 1);
+}
+CASE(test_a_call_is_cancelled_along, 3, call_along_fiber)
+
 static void *
 wake_later(void *arg)
 {
@@ -612,6 +658,7 @@ main(int argc, char **argv)
     RUN(test_no_message_is_lost);
     RUN(test_calls_run_where_they_are_sent);
     RUN(test_calls_carry_the_scope);
+    RUN(test_a_call_is_cancelled_along);
     RUN(test_threads_wake_fibers);
     RUN(test_nothing_is_retired_while_a_loop_uses_it);
     RUN(test_a_full_pool_is_busy_and_what_has_not_begun_is_taken_back);
