@@ -326,7 +326,7 @@ test_one_of_a_group(void)
 static void
 two_groups(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open(NULL);
     struct many m = {d, 0};
     struct disk_rebuild_options o = {.from_bodies = false};
     struct disk_rebuilt rebuilt;
@@ -351,7 +351,7 @@ two_groups(void *arg)
     flip_in("native/log-000001.tar", rows[1].offset + 1024 + 1500);
     CHECK(disk_rebuild(world_path, &o, &rebuilt, &eb) == ERR_OK);
     CHECK_U64(rebuilt.objects, 21);
-    d = open_disk();
+    d = world_open(NULL);
     for (unsigned i = 0; i < 21; i++) {
         char key[20];
 
