@@ -29,6 +29,8 @@ answer(struct http_conn *c)
     struct work *w = c->work;
     bool answered;
 
+    if (w->in.end == 0 || w->in.buf[0] != 'G') /* only GETs are answered so */
+        return false;
     if (!http_known_parse(l->known, &c->known_at, &w->head, w->in.buf, w->in.end))
         return false;
     w->in.body_at = w->in.at = w->head.len;

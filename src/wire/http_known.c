@@ -21,7 +21,9 @@ struct entry {
     uint16_t len;
     uint16_t hole_at; /* of a signature; `len` when there is none */
     uint16_t host_at, host_len;
-    bool keep_alive;
+    enum http_method method;
+    bool keep_alive, has_length;
+    int64_t body_length;
     uint8_t count;
     unsigned strangers;
     uint64_t seen, again;
@@ -51,7 +53,7 @@ http_known_free(struct http_known **kp)
 
 /* ---- comparing ---- */
 
-/* "GET /... HTTP/1.1", exactly so. *len: of the line with its end. */
+/* "GET /... HTTP/1.1" or PUT, exactly so. *len: of the line with its end. */
 static bool
 find_first_line(const char *buf, size_t room, size_t *len, struct span *target)
 {
@@ -59,7 +61,8 @@ find_first_line(const char *buf, size_t room, size_t *len, struct span *target)
     const char *lf = memchr(buf, '\n', MIN(room, HTTP_KNOWN_LINE));
 
     *len = lf != NULL ? (size_t)(lf - buf) + 1 : 0;
-    if (*len < 5 + version || memcmp(buf, "GET /", 5) != 0 ||
+    if (*len < 5 + version ||
+        (memcmp(buf, "GET /", 5) != 0 && memcmp(buf, "PUT /", 5) != 0) ||
         memcmp(buf + *len - version, VERSION, version) != 0)
         return false;
     *target = (struct span){buf + 4, *len - 4 - version};
@@ -78,7 +81,7 @@ take_first_line(struct http_head *h, const char *buf, size_t room, size_t *len)
     if (!find_first_line(buf, room, len, &target))
         return false;
     mark = memchr(target.at, '?', target.len);
-    h->method = HTTP_METHOD_GET;
+    h->method = buf[0] == 'G' ? HTTP_METHOD_GET : HTTP_METHOD_PUT;
     h->method_text = (struct span){buf, 3};
     h->target = h->path = target;
     if (mark != NULL) {
@@ -96,15 +99,23 @@ is_plain(const char *at, size_t len)
 }
 
 static bool
-is_entry(const struct entry *e, const char *lines, size_t room)
+is_entry(const struct entry *e, enum http_method method, const char *lines, size_t room)
 {
     size_t behind = e->hole_at + HTTP_KNOWN_SIGNATURE;
 
-    if (e->id == 0 || room < e->len || memcmp(lines, e->text, e->hole_at) != 0)
+    if (e->id == 0 || e->method != method || room < e->len ||
+        memcmp(lines, e->text, e->hole_at) != 0)
         return false;
     return e->hole_at == e->len ||
            (memcmp(lines + behind, e->text + behind, e->len - behind) == 0 &&
             is_plain(lines + e->hole_at, HTTP_KNOWN_SIGNATURE));
+}
+
+/* What the lines of a write are is nobody's shortcut: they say what its body is. */
+static uint64_t
+id_of(const struct entry *e)
+{
+    return e->method == HTTP_METHOD_GET ? e->id : 0;
 }
 
 static void
@@ -112,6 +123,8 @@ fill(struct http_head *h, const struct entry *e, const char *lines, size_t first
 {
     h->minor = 1;
     h->keep_alive = e->keep_alive;
+    h->has_length = e->has_length;
+    h->body_length = e->body_length;
     h->host = (struct span){lines + e->host_at, e->host_len};
     h->count = e->count;
     for (unsigned i = 0; i < e->count; i++) {
@@ -124,7 +137,7 @@ fill(struct http_head *h, const struct entry *e, const char *lines, size_t first
     h->seen = e->seen;
     h->again = e->again;
     h->strangers = e->strangers;
-    h->lines_id = e->id;
+    h->lines_id = id_of(e);
     h->block_at_ = first_len;
     h->len = h->line_at_ = h->scanned_ = first_len + e->len;
 }
@@ -141,10 +154,10 @@ http_known_parse(struct http_known *k, unsigned *place, struct http_head *h,
         http_head_init(h);
         return false;
     }
-    if (!is_entry(e, buf + first_len, len - first_len)) {
+    if (!is_entry(e, h->method, buf + first_len, len - first_len)) {
         *place = k->latest;
         e = &k->at[*place];
-        if (!is_entry(e, buf + first_len, len - first_len)) {
+        if (!is_entry(e, h->method, buf + first_len, len - first_len)) {
             http_head_init(h);
             return false;
         }
@@ -172,13 +185,14 @@ hole_of(const struct http_head *h, const char *lines, size_t len)
     return (uint16_t)(at - lines);
 }
 
-/* Of all but the signature. */
+/* Of the method and all but the signature. */
 static uint64_t
-hash_lines(const char *lines, size_t len, size_t hole_at)
+hash_lines(enum http_method method, const char *lines, size_t len, size_t hole_at)
 {
     size_t behind = MIN(hole_at + HTTP_KNOWN_SIGNATURE, len);
 
-    return hash_xxh3(lines + behind, len - behind, hash_xxh3(lines, hole_at, 0));
+    return hash_xxh3(lines + behind, len - behind,
+                     hash_xxh3(lines, hole_at, (uint64_t)method));
 }
 
 /* Have these lines come before? Otherwise they have now. */
@@ -202,7 +216,10 @@ make(struct entry *e, const struct http_head *h, const char *lines, size_t len,
     e->hole_at = hole_at;
     e->host_at = (uint16_t)(h->host.at - lines);
     e->host_len = (uint16_t)h->host.len;
+    e->method = h->method;
     e->keep_alive = h->keep_alive;
+    e->has_length = h->has_length;
+    e->body_length = h->body_length;
     e->count = (uint8_t)h->count;
     for (unsigned i = 0; i < h->count; i++) {
         const struct field *f = &h->headers[i];
@@ -218,6 +235,15 @@ make(struct entry *e, const struct http_head *h, const char *lines, size_t len,
     memcpy(e->text, lines, len);
 }
 
+/* A GET without a body, a PUT with one of a length that is said, and nothing to be asked for first. */
+static bool
+has_usual_body(const struct http_head *h)
+{
+    return h->method == HTTP_METHOD_GET ? h->body_length == 0 && !h->has_length
+                                        : h->method == HTTP_METHOD_PUT && h->has_length &&
+                                              h->body_length >= 0 && !h->expect;
+}
+
 /* A first line in a form that is never known (HTTP/1.2) teaches nothing. */
 static bool
 is_worth_it(const struct http_head *h, const char *buf, size_t len)
@@ -225,9 +251,8 @@ is_worth_it(const struct http_head *h, const char *buf, size_t len)
     struct span target;
     size_t first;
 
-    return find_first_line(buf, h->block_at_, &first, &target) &&
-           h->method == HTTP_METHOD_GET && h->minor == 1 && h->blank_ == 0 &&
-           h->body_length == 0 && !h->has_length && h->target.at[0] == '/' &&
+    return find_first_line(buf, h->block_at_, &first, &target) && has_usual_body(h) &&
+           h->minor == 1 && h->blank_ == 0 && h->target.at[0] == '/' &&
            h->count <= HTTP_KNOWN_FIELDS && len <= HTTP_KNOWN_BYTES;
 }
 
@@ -243,16 +268,16 @@ http_known_keep(struct http_known *k, unsigned *place, struct http_head *h,
     if (!is_worth_it(h, buf, len))
         return;
     hole_at = hole_of(h, lines, len);
-    hash = hash_lines(lines, len, hole_at);
+    hash = hash_lines(h->method, lines, len, hole_at);
     for (unsigned i = 0; i < PLACES; i++)
-        if (k->at[i].hash == hash && is_entry(&k->at[i], lines, len)) {
+        if (k->at[i].hash == hash && is_entry(&k->at[i], h->method, lines, len)) {
             *place = k->latest = i;
-            h->lines_id = k->at[i].id;
+            h->lines_id = id_of(&k->at[i]);
             return;
         }
     if (!was_met(k, hash))
         return;
     *place = k->latest = k->next++ % PLACES;
     make(&k->at[*place], h, lines, len, hole_at, hash);
-    h->lines_id = k->at[*place].id;
+    h->lines_id = id_of(&k->at[*place]);
 }

@@ -50,7 +50,7 @@ meet(struct http_known *k, unsigned *place, const char *bytes, size_t size)
     if (http_known_parse(k, place, &known, bytes, size)) {
         assert(rc == HTTP_DONE);
         check_same(&parsed, &known);
-        assert(known.lines_id != 0);
+        assert((known.lines_id != 0) == (known.method == HTTP_METHOD_GET));
     }
     for (unsigned i = 0; i < 2 && rc == HTTP_DONE; i++)
         http_known_keep(k, place, &parsed, bytes);

@@ -41,6 +41,23 @@ static const struct row {
      "GET /b HTTP/1.1\r\nHost: h\r\n" AUTH SUM_B "\r\n\r\n", true},
     {"not whole", "GET /a HTTP/1.1\r\n" LINES,
      "GET /a HTTP/1.1\r\nHost: h:9000\r\nAccept: */*\r\n\r", false},
+    {"a PUT of as many bytes",
+     "PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 12\r\n\r\nxyz",
+     "PUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: 12\r\n\r\n\r\n", true},
+    {"a PUT of other bytes", "PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 12\r\n\r\n",
+     "PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 13\r\n\r\n", false},
+    {"a PUT that asks first",
+     "PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n",
+     "PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n",
+     false},
+    {"a PUT in chunks",
+     "PUT /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
+     "PUT /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", false},
+    {"a PUT that says no length", "PUT /a HTTP/1.1\r\n" LINES,
+     "PUT /a HTTP/1.1\r\n" LINES, false},
+    {"a GET with the lines of a PUT",
+     "PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx",
+     "GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx", false},
     {"another method", "GET /a HTTP/1.1\r\n" LINES, "PUT /a HTTP/1.1\r\n" LINES, false},
     {"another version", "GET /a HTTP/1.1\r\n" LINES, "GET /a HTTP/1.0\r\n" LINES, false},
     {"bare LF", "GET /a HTTP/1.1\r\n" LINES, "GET /a HTTP/1.1\n" LINES, false},
@@ -91,6 +108,9 @@ test_what_is_known(void)
             http_head_init(&parsed);
             CHECK(http_request_parse(&parsed, r->second, len) == HTTP_DONE);
             CHECK(head.len == parsed.len && head.count == parsed.count);
+            CHECK(head.method == parsed.method && head.has_length == parsed.has_length);
+            CHECK(head.body_length == parsed.body_length);
+            CHECK((head.lines_id != 0) == (head.method == HTTP_METHOD_GET));
             CHECK(span_eq(head.path, parsed.path) && span_eq(head.query, parsed.query));
             CHECK(head.host.at == parsed.host.at && head.host.len == parsed.host.len);
             CHECK(head.headers[head.count - 1].value.at ==
