@@ -16,6 +16,7 @@
 #include "disk/log.h"
 #include "disk/manifest.h"
 #include "disk/space.h"
+#include "disk/stencil.h"
 #include "rt/point.h"
 
 #define QUEUE_MAX 8192
@@ -31,6 +32,7 @@ struct committer {
 
     /* Of the group at hand. */
     struct changes *changes;
+    struct stencils *stencils; /* owned */
     struct buf scratch;
     struct commit *members[GROUP_MEMBERS]; /* in the group or answered with it */
     uint32_t count, written;
@@ -363,18 +365,24 @@ member_of(struct committer *k, struct commit *c)
     return m;
 }
 
-/* Header from scratch and payload behind it, at `at` in the buffer. */
+/* The payload behind a header of `head` bytes, which stands at `at` in the buffer. */
+static void
+place_payload(struct committer *k, uint32_t at, uint32_t head, struct span payload)
+{
+    char *to = k->buf->at + at + head;
+
+    if (payload.len > 0)
+        memcpy(to, payload.at, payload.len);
+    memset(to + payload.len, 0, align_up(payload.len, 512) - payload.len);
+    k->len = at + head + (uint32_t)align_up(payload.len, 512);
+}
+
+/* Header from scratch and payload behind it. */
 static void
 place_member(struct committer *k, uint32_t at, struct span payload)
 {
-    uint32_t head = (uint32_t)k->scratch.len;
-
-    memcpy(k->buf->at + at, k->scratch.at, head);
-    if (payload.len > 0)
-        memcpy(k->buf->at + at + head, payload.at, payload.len);
-    memset(k->buf->at + at + head + payload.len, 0,
-           align_up(payload.len, 512) - payload.len);
-    k->len = at + head + (uint32_t)align_up(payload.len, 512);
+    memcpy(k->buf->at + at, k->scratch.at, k->scratch.len);
+    place_payload(k, at, (uint32_t)k->scratch.len, payload);
 }
 
 static enum point
@@ -411,18 +419,45 @@ point_of(enum member_kind kind)
 
 /* What was written is read back before anything believes it: the same bytes recovery will see. */
 static enum err
+encode_member(struct committer *k, const struct commit *c, struct member *m,
+              struct member *again, struct row *row, struct errbuf *eb)
+{
+    size_t need;
+    enum err rc = ERR_OK;
+
+    buf_clear(&k->scratch);
+    member_encode(m, 0, &k->scratch);
+    if (k->scratch.full ||
+        member_parse_placed(buf_span(&k->scratch), again, &need, eb) != MEMBER_GOOD)
+        return err_set(eb, ERR_INTERNAL, "a record of kind \"%s\" does not read back",
+                       member_kind_name(c->kind));
+    memcpy(k->buf->at + k->len, k->scratch.at, k->scratch.len);
+    if (m->kind != MEMBER_PUT)
+        return rc;
+    rc = member_row(again, k->class, row, eb);
+    if (rc != ERR_OK)
+        return rc;
+    again->row = row;
+    m->record = again->record;
+    stencils_keep(k->stencils, m, buf_span(&k->scratch), row);
+    return rc;
+}
+
+static enum err
 write_member(struct committer *k, struct commit *c)
 {
     struct member m = member_of(k, c), again;
-    size_t need;
-    enum err rc;
+    struct row row;
+    enum err rc = ERR_OK;
 
-    buf_clear(&k->scratch);
-    member_encode(&m, 0, &k->scratch);
-    if (k->scratch.full ||
-        member_parse_placed(buf_span(&k->scratch), &again, &need, &c->eb) != MEMBER_GOOD)
-        return err_set(&c->eb, ERR_INTERNAL, "a record of kind \"%s\" does not read back",
-                       member_kind_name(c->kind));
+    if (stencils_fill(k->stencils, k->class, &m, k->buf->at + k->len, &row)) {
+        again = m;
+        again.row = &row;
+    } else {
+        rc = encode_member(k, c, &m, &again, &row, &c->eb);
+    }
+    if (rc != ERR_OK)
+        return rc;
     again.body = c->payload;
     again.key = c->key->key; /* the caller's outlives the group, scratch does not */
     c->decided = m.version;
@@ -432,7 +467,7 @@ write_member(struct committer *k, struct commit *c)
     k->last = m;
     k->last_at = k->len;
     k->last_payload = c->payload;
-    place_member(k, k->len, c->payload);
+    place_payload(k, k->len, m.head_len, c->payload);
     if (c->carried != NULL)
         k->carried += k->len - k->last_at;
     k->written++;
@@ -650,6 +685,7 @@ committer_start(struct disk *d, enum disk_class class, struct errbuf *eb)
     rt_cond_init(&k->wake);
     buf_init(&k->scratch, HEAD_MAX);
     k->changes = changes_new(d, class);
+    k->stencils = stencils_new();
     d->committer[class] = k;
     k->running = true;
     rc = rt_spawn(committer_run, k);
@@ -687,6 +723,7 @@ committer_free(struct committer **kp)
     if (k == NULL)
         return;
     changes_free(&k->changes);
+    stencils_free(&k->stencils);
     buf_fini(&k->scratch);
     free(k);
 }

@@ -163,6 +163,8 @@ uint32_t member_head_sum(const char *head, size_t len, size_t at);
 
 /* The metadata fields. */
 size_t meta_len(const struct object_meta *meta);
+/* Without pairs, and the same but for time and sums? */
+bool meta_is_alike(const struct object_meta *a, const struct object_meta *b);
 void meta_put(struct record_writer *w, const struct object_meta *meta);
 /* Appends the header to `out`, exactly `head_len` bytes long (0: the shortest), and sets m->head_len. */
 void member_encode(struct member *m, uint32_t head_len, struct buf *out);

@@ -62,6 +62,20 @@ meta_check(const struct object_meta *meta, struct errbuf *eb)
     return ERR_OK;
 }
 
+bool
+meta_is_alike(const struct object_meta *a, const struct object_meta *b)
+{
+    for (unsigned i = 0; i < ARRAY_LEN(texts); i++) {
+        if (!span_eq(*text_of(a, i), *text_of(b, i)))
+            return false;
+    }
+    return a->user_count == 0 && b->user_count == 0 && a->parts == b->parts &&
+           a->versioning == b->versioning && a->whole_bytes == b->whole_bytes &&
+           a->chunk_bytes == b->chunk_bytes &&
+           a->checksum_algorithm == b->checksum_algorithm &&
+           a->checksum_type == b->checksum_type && a->checksum.len == b->checksum.len;
+}
+
 static void
 put_text(struct record_writer *w, uint8_t field, struct span text)
 {

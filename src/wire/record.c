@@ -46,11 +46,17 @@ record_put_span(struct record_writer *w, uint8_t id, struct span value)
         memcpy(at + RECORD_FIELD_OVERHEAD, value.at, value.len);
 }
 
+size_t
+record_u64_len(uint64_t value)
+{
+    return value == 0 ? 0 : 8 - (size_t)__builtin_clzll(value) / 8;
+}
+
 void
 record_put_u64(struct record_writer *w, uint8_t id, uint64_t value)
 {
     char bytes[8];
-    size_t len = value == 0 ? 0 : 8 - (size_t)__builtin_clzll(value) / 8;
+    size_t len = record_u64_len(value);
 
     for (size_t i = len; i-- > 0; value >>= 8)
         bytes[i] = (char)value;

@@ -38,6 +38,7 @@ struct record_writer {
 void record_begin(struct record_writer *w, struct buf *out, uint8_t kind,
                   uint8_t version);
 void record_put_span(struct record_writer *w, uint8_t id, struct span value);
+size_t record_u64_len(uint64_t value); /* of the value that record_put_u64() writes */
 void record_put_u64(struct record_writer *w, uint8_t id, uint64_t value);
 void record_end(struct record_writer *w);
 

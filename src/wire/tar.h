@@ -27,6 +27,7 @@
 
 #define TAR_BLOCK         512
 #define TAR_PATH_MAX      4096
+#define TAR_SHORT_PATH    100 /* stands whole in a ustar header */
 #define TAR_XATTR_KEYWORD "SCHILY.xattr.user.forebay"
 #define TAR_HEAD_MAX      (256 * 1024) /* bytes of one head that the reader will look at */
 
@@ -56,6 +57,9 @@ bool tar_head_len_ok(const struct tar_member *m, size_t len);
 /* Writes a head of exactly `len` bytes; asserts tar_head_len_ok(). 0: the shortest. Returns where in the head the
  * forebay value stands; 0: there is none, or `out` is full. */
 size_t tar_put_head(struct buf *out, const struct tar_member *m, size_t len);
+/* Another member of the same size, mode and length of path: `ustar` is the last block of a head that tar_put_head() wrote for
+ * a path of at most TAR_SHORT_PATH bytes. `name` replaces what stands at `at` of the path. */
+void tar_fill_head(char *ustar, size_t at, struct span name, int64_t mtime_s);
 /* Zeros behind a payload of `size` bytes; two blocks of them behind the last member. */
 void tar_put_padding(struct buf *out, uint64_t size);
 void tar_put_end(struct buf *out);

@@ -138,11 +138,28 @@ put_octal(char *at, size_t width, uint64_t value)
 }
 
 static void
+put_mtime(char *h, int64_t mtime_s)
+{
+    put_octal(h + USTAR_MTIME, 12,
+              mtime_s >= 0 && mtime_s <= (int64_t)USTAR_NUMBER_MAX ? (uint64_t)mtime_s
+                                                                   : 0);
+}
+
+static void
+put_sum(char *h)
+{
+    int64_t sum, high;
+
+    memset(h + USTAR_SUM, ' ', 8);
+    ustar_add_bytes(h, TAR_BLOCK / 8, &sum, &high);
+    put_octal(h + USTAR_SUM, 7, (uint64_t)sum);
+}
+
+static void
 put_ustar(struct buf *out, struct span name, char type, uint64_t size, int64_t mtime_s,
           unsigned mode)
 {
     char *h = buf_reserve(out, TAR_BLOCK);
-    int64_t sum, high;
 
     if (h == NULL)
         return;
@@ -152,18 +169,25 @@ put_ustar(struct buf *out, struct span name, char type, uint64_t size, int64_t m
     put_octal(h + USTAR_UID, 8, 0);
     put_octal(h + USTAR_GID, 8, 0);
     put_octal(h + USTAR_SIZE, 12, size <= USTAR_NUMBER_MAX ? size : 0);
-    put_octal(h + USTAR_MTIME, 12,
-              mtime_s >= 0 && mtime_s <= (int64_t)USTAR_NUMBER_MAX ? (uint64_t)mtime_s
-                                                                   : 0);
+    put_mtime(h, mtime_s);
     h[USTAR_TYPE] = type;
     memcpy(h + USTAR_MAGIC,
            "ustar\0"
            "00",
            8);
-    memset(h + USTAR_SUM, ' ', 8);
-    ustar_add_bytes(h, TAR_BLOCK / 8, &sum, &high);
-    put_octal(h + USTAR_SUM, 7, (uint64_t)sum);
+    put_sum(h);
     out->len += TAR_BLOCK;
+}
+
+static_assert(TAR_SHORT_PATH == USTAR_NAME_LEN, "a path that needs no record");
+
+void
+tar_fill_head(char *ustar, size_t at, struct span name, int64_t mtime_s)
+{
+    assert(at + name.len <= TAR_SHORT_PATH);
+    memcpy(ustar + USTAR_NAME + at, name.at, name.len);
+    put_mtime(ustar, mtime_s);
+    put_sum(ustar);
 }
 
 static size_t
