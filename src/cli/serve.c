@@ -197,6 +197,7 @@ take_node(const struct conf *c, struct node_options *o)
     o->backend.timeout_ms = conf_u64(c, OPT_BACKEND_TIMEOUT);
     o->backend.connect_ms = conf_u64(c, OPT_BACKEND_CONNECT_TIMEOUT);
     o->backend.connections = (unsigned)conf_u64(c, OPT_BACKEND_CONNECTIONS);
+    o->backend.rate = conf_u64(c, OPT_BACKEND_RATE);
     o->backend.key_file = text_or_null(c, OPT_SECRETS_KEY_FILE);
     o->backend.ca_file = text_or_null(c, OPT_BACKEND_CA_FILE);
     o->backend.proxy = (struct s3_proxy_options){

@@ -68,6 +68,7 @@ cloud_stop(struct cloud **cp)
         }
         table_fini(&c->clients[i].by_settings);
     }
+    cap_free_all(&c->caps);
     free(c->clients);
     proxies_fini(&c->proxies);
     secrets_close(&c->secrets);
@@ -326,6 +327,7 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct cloud_clien
     }
     cc = xcalloc(1, sizeof *cc);
     cc->settings = settings;
+    cc->cap = cap_of(&c->caps, b->endpoint != NULL ? b->endpoint : "", c->options.rate);
     rt_cond_init(&cc->renewed);
     throttle_init(&cc->throttle, c->options.connections != 0 ? c->options.connections
                                                              : CONNECTIONS_DEFAULT);

@@ -18,6 +18,7 @@ struct cloud_options {
     uint64_t timeout_ms;  /* to the first byte, and between bytes; 0: 30,000 */
     uint64_t connect_ms;  /* 0: 5,000 */
     unsigned connections; /* to one backend, each loop; 0: 64 */
+    uint64_t rate;        /* bytes a second of objects from one endpoint; 0: no limit */
     struct rt_dir
         *secrets; /* folder of stored credential sets, sealed; NULL: none are stored */
     struct rt_dir *state; /* where the key that seals them is made ... */
@@ -60,6 +61,8 @@ enum err cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct spa
 enum err cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n,
                         struct errbuf *eb) MUST_CHECK;
 void cloud_get_end(struct cloud_get **gp);
+/* Nobody waits for it until *hurried, which is borrowed: where there is a rate readers come first. */
+void cloud_get_yields(struct cloud_get *g, const bool *hurried);
 
 /* `read` gives the body from any offset, so that it can be sent again. */
 typedef enum err cloud_source(void *arg, uint64_t offset, void *buf, size_t len,

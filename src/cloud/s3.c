@@ -210,7 +210,8 @@ struct cloud_get {
     struct s3_call *call;
     uint64_t at, end; /* the next byte, and the one behind the last */
     struct retry retry;
-    uint64_t renew_at; /* from this byte on a break has a whole budget again */
+    uint64_t renew_at;   /* from this byte on a break has a whole budget again */
+    const bool *hurried; /* borrowed; NULL: a reader waits for it */
 };
 
 static enum err
@@ -329,10 +330,14 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
 
         if (g->at == g->end)
             return ERR_OK;
+        rc = cap_wait(g->client->cap, g->hurried);
+        if (rc != ERR_OK)
+            return err_set(eb, rc, "waiting for the rate of the backend was given up");
         rc = g->call != NULL ? s3_read(g->call, buf, len, n, eb) : ERR_CLOSED;
         if (rc == ERR_OK && *n > 0) {
             g->at += *n;
             metric_add(M_BACKEND_BYTES, 0, (int64_t)*n);
+            cap_took(g->client->cap, *n);
             return ERR_OK;
         }
         if (rc == ERR_OK) /* the answer was shorter than it said */
@@ -350,6 +355,12 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
         if (rc != ERR_OK)
             return backend_error(rc, eb);
     }
+}
+
+void
+cloud_get_yields(struct cloud_get *g, const bool *hurried)
+{
+    g->hurried = hurried;
 }
 
 void

@@ -133,6 +133,8 @@
       "longest time spent on repeating one call") \
     X(OPT_BACKEND_CONNECTIONS, "backend.connections", U64, "64", 1, 65536, "", START, \
       "most connections to one remote store, each loop") \
+    X(OPT_BACKEND_RATE, "backend.rate", SIZE, "0", 0, GIB(64), "", START, \
+      "bytes a second of objects from one remote store (endpoint) at most, readers before prefetches; 0 is no limit") \
     X(OPT_SECRETS_KEY_FILE, "secrets.key_file", TEXT, "", 0, 4095, "", START, \
       "a file of mode 0600 with the key that seals stored keys of remotes, 64 hex digits a line, the first one seals; unless set one is made in the node's state") \
     X(OPT_BACKEND_CA_FILE, "backend.ca_file", TEXT, "", 0, 4095, "", START, \

@@ -51,7 +51,7 @@ struct work {
     struct worker *workers;
     unsigned parallel, busy;
     uint64_t turns;
-    struct object_pace *pace; /* owned; of all that comes */
+    struct pace *pace; /* owned; of all that comes */
     unsigned row_failures, row_no_room;
     enum err rc;
     struct errbuf *eb;
@@ -254,8 +254,8 @@ make_way(struct work *w)
     while (rc == ERR_OK && w->busy > 0 &&
            object_readers_waiting(w->job->s->options.object) > 0)
         rc = rt_sleep_ms(WAY_MS);
-    if (rc == ERR_OK && object_pace_due(w->pace) > rt_now_ns())
-        rc = rt_sleep_until((struct deadline){object_pace_due(w->pace)});
+    if (rc == ERR_OK && pace_due(w->pace) > rt_now_ns())
+        rc = rt_sleep_until((struct deadline){pace_due(w->pace)});
     return rc;
 }
 
@@ -326,7 +326,7 @@ run(struct job *j, struct errbuf *eb)
     uint64_t parallel = json_get_u64(j->args, "parallel");
     struct work w = {.job = j,
                      .parallel = parallel > 0 ? (unsigned)parallel : PARALLEL_DEFAULT,
-                     .pace = object_pace_new(json_get_u64(j->args, "rate")),
+                     .pace = pace_new(json_get_u64(j->args, "rate")),
                      .eb = eb};
 
     w.workers = xcalloc(w.parallel, sizeof *w.workers);
@@ -345,7 +345,7 @@ run(struct job *j, struct errbuf *eb)
         rt_group_join(&w.group);
     }
     source_close(&w.source);
-    object_pace_drop(&w.pace);
+    pace_drop(&w.pace);
     free(w.workers);
     return w.rc;
 }

@@ -2,9 +2,9 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
+#include "base/pace.h"
 #include "object/internal.h"
 #include "object/keys.h"
-#include "object/pace.h"
 
 #define INFO_BYTES  MIB(1)
 #define AHEAD_BYTES MIB(128) /* of one object, for a reader that may come */
@@ -13,7 +13,7 @@ struct bring {
     struct object_service *s;
     const struct map_bucket *bucket;
     struct span key;
-    struct object_pace *pace;
+    struct pace *pace;
     enum object_brought how;
     uint64_t most; /* bytes of it */
     uint64_t bytes;
@@ -59,7 +59,7 @@ bring_on_home(void *arg)
 
 enum err
 object_bring(struct object_service *s, const struct map_bucket *b, struct span key,
-             struct object_pace *pace, enum object_brought *how, uint64_t *bytes,
+             struct pace *pace, enum object_brought *how, uint64_t *bytes,
              struct errbuf *eb)
 {
     struct bring what = {.s = s,
@@ -85,13 +85,13 @@ bring_ahead(struct object_service *s, const struct map_bucket *b, struct span ke
     struct bring what = {.s = s,
                          .bucket = b,
                          .key = key,
-                         .pace = object_pace_new(0),
+                         .pace = pace_new(0),
                          .how = BROUGHT_HERE,
                          .most = AHEAD_BYTES,
                          .eb = eb};
     enum err rc = key_on_home_along(key_home(b, key), bring_on_home, &what);
 
-    object_pace_drop(&what.pace);
+    pace_drop(&what.pace);
     return rc != ERR_OK ? err_set(eb, rc, "no fiber is free for the fetch") : what.rc;
 }
 

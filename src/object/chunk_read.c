@@ -13,8 +13,8 @@ enum from { NOWHERE, HERE, FETCHED, DIRECT };
 struct chunk_reader {
     struct object_service *s;
     const struct map_bucket *bucket;
-    struct fetch_chunk chunk;   /* the one at hand */
-    struct object_pace *behind; /* borrowed; NULL: a reader's */
+    struct fetch_chunk chunk; /* the one at hand */
+    struct pace *behind;      /* borrowed; NULL: a reader's */
     bool bypassed;
     uint64_t at, end; /* of the range */
     uint64_t stop;    /* of what is read from where it is read now */

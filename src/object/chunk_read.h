@@ -16,8 +16,7 @@ struct chunk_reader_options {
     struct span key;
     const struct chunked *of; /* copied */
     uint64_t first, len;      /* inside the object, at least one byte */
-    struct object_pace
-        *behind; /* a prefetch: what is here is passed over, what cannot be kept
+    struct pace *behind; /* a prefetch: what is here is passed over, what cannot be kept
                                    ends it; borrowed; NULL: none */
 };
 struct chunk_reader *chunk_reader_new(const struct chunk_reader_options *o);

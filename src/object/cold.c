@@ -26,7 +26,7 @@ struct join {
     struct object_info *info;
     struct cold_get *get;
     const struct fetch_chunk *chunk; /* NULL: the whole object */
-    struct object_pace *brought;     /* borrowed; NULL: somebody reads it */
+    struct pace *brought;            /* borrowed; NULL: somebody reads it */
     enum cold_how how;
     enum err rc;
     struct errbuf *eb;
@@ -140,7 +140,7 @@ join_on_home(void *arg)
 
 enum err
 cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
-          struct object_pace *brought, struct arena *a, struct object_info *info,
+          struct pace *brought, struct arena *a, struct object_info *info,
           struct cold_get **out, enum cold_how *how, struct errbuf *eb)
 {
     struct cold_get *g = xcalloc(1, sizeof *g);
@@ -178,7 +178,7 @@ enter_on_home(void *arg)
 
 enum err
 cold_chunk_begin(struct object_service *s, const struct map_bucket *b,
-                 const struct fetch_chunk *chunk, struct object_pace *brought,
+                 const struct fetch_chunk *chunk, struct pace *brought,
                  struct cold_get **out, struct errbuf *eb)
 {
     struct cold_get *g = xcalloc(1, sizeof *g);

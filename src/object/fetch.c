@@ -77,7 +77,7 @@ fetch_drop(struct fetch **fp)
         f->slot->fetch = NULL;
     cloud_get_end(&f->spare);
     free_chunk(f->chunk);
-    object_pace_drop(&f->pace);
+    pace_drop(&f->pace);
     key_slot_drop(&f->slot);
     map_bucket_drop(&f->bucket);
     arena_free(&f->arena);
@@ -396,7 +396,7 @@ static void
 keep_pace(struct fetch *f, size_t n)
 {
     uint64_t due =
-        f->pace != NULL && !f->hurried ? object_pace_took(f->pace, rt_now_ns(), n) : 0;
+        f->pace != NULL && !f->hurried ? pace_took(f->pace, rt_now_ns(), n) : 0;
 
     while (!f->hurried && rt_now_ns() < due)
         if (rt_sleep_until((struct deadline){
@@ -543,6 +543,8 @@ run(void *arg)
         forget(f);
     if (rc == ERR_OK && f->state == FETCH_STREAMING) {
         pass(f, POINT_FETCH_BEGUN, POINT_CHUNK_BEGUN);
+        if (f->pace != NULL && get != NULL)
+            cloud_get_yields(get, &f->hurried);
         proof_begin(&proof, f, from);
         rc = transfer(f, get, &proof);
         if (rc == ERR_OK)
@@ -583,8 +585,8 @@ run(void *arg)
 
 enum err
 fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slot *slot,
-            const struct fetch_chunk *chunk, struct object_pace *brought,
-            struct fetch **out, struct errbuf *eb)
+            const struct fetch_chunk *chunk, struct pace *brought, struct fetch **out,
+            struct errbuf *eb)
 {
     struct fetch *f;
     enum err rc;
@@ -596,7 +598,7 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     f->bucket = map_bucket_ref(b);
     f->slot = slot;
     f->chunk = copy_chunk(chunk);
-    f->pace = object_pace_ref(brought);
+    f->pace = pace_ref(brought);
     slot->refs++;
     f->key = (struct span){slot->name + 8, slot->name_len - 8};
     f->refs = 2; /* the caller's and the transfer's */

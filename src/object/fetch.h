@@ -43,14 +43,14 @@ struct fetch {
     unsigned heads;   /* readers that wait for what the backend says of it */
     unsigned peeking; /* readers inside disks_write_peek() */
     enum fetch_state state;
-    bool keep;                /* goes on without readers */
-    struct object_pace *pace; /* it is brought: one reference; NULL: somebody reads it */
-    bool hurried;             /* somebody reads it: no pace is kept any more */
-    bool obsolete;            /* a write overtook it: not to be kept */
-    bool was_chunked;         /* what stands there before is in chunks */
-    bool proved;              /* length and sum agree: readers may have the last bytes */
-    bool sealed;              /* the writer is being committed: readers wait */
-    struct arena *arena;      /* owned: info */
+    bool keep;           /* goes on without readers */
+    struct pace *pace;   /* it is brought: one reference; NULL: somebody reads it */
+    bool hurried;        /* somebody reads it: no pace is kept any more */
+    bool obsolete;       /* a write overtook it: not to be kept */
+    bool was_chunked;    /* what stands there before is in chunks */
+    bool proved;         /* length and sum agree: readers may have the last bytes */
+    bool sealed;         /* the writer is being committed: readers wait */
+    struct arena *arena; /* owned: info */
     struct object_info info;
     struct span etag; /* as the backend wrote it */
     struct disks_writer *writer;
@@ -76,7 +76,7 @@ struct fetch {
 /* Starts the transfer; the caller has one reference. `chunk` is copied; NULL: the whole object. */
 enum err fetch_start(struct object_service *s, const struct map_bucket *b,
                      struct key_slot *slot, const struct fetch_chunk *chunk,
-                     struct object_pace *brought, struct fetch **out,
+                     struct pace *brought, struct fetch **out,
                      struct errbuf *eb) MUST_CHECK;
 struct fetch *fetch_ref(struct fetch *f);
 void fetch_drop(struct fetch **fp);

@@ -30,9 +30,9 @@ struct object_get {
     uint64_t size;
     uint64_t at, left; /* of the range */
     bool chosen;
-    struct object_pace *behind; /* borrowed: nobody waits for it; NULL: somebody does */
-    bool counted;               /* among the readers that wait for a backend */
-    unsigned label;             /* of M_CACHE_BYTES */
+    struct pace *behind; /* borrowed: nobody waits for it; NULL: somebody does */
+    bool counted;        /* among the readers that wait for a backend */
+    unsigned label;      /* of M_CACHE_BYTES */
     enum object_source source;
 };
 
@@ -168,7 +168,7 @@ take_chunks(struct object_get *g, const struct object_info *info)
 
 static enum err
 begin(struct object_service *s, const struct map_bucket *b, struct span key,
-      struct object_pace *behind, struct arena *a, struct object_info *info,
+      struct pace *behind, struct arena *a, struct object_info *info,
       struct object_get **out, struct errbuf *eb)
 {
     struct object_get *g = arena_alloc(a, sizeof *g);
@@ -224,7 +224,7 @@ object_get_begin(struct object_service *s, const struct map_bucket *b, struct sp
 
 enum err
 get_begin_behind(struct object_service *s, const struct map_bucket *b, struct span key,
-                 struct object_pace *pace, struct arena *a, struct object_info *info,
+                 struct pace *pace, struct arena *a, struct object_info *info,
                  struct object_get **out, struct errbuf *eb)
 {
     return begin(s, b, key, pace, a, info, out, eb);

@@ -59,7 +59,7 @@ void get_count_local(const struct map_bucket *b, uint64_t bytes);
 /* get.c: the same as object_get_begin(), by nobody who waits for it; `pace` is borrowed. What comes is not copied out: pieces have a
  * length and no bytes. */
 enum err get_begin_behind(struct object_service *s, const struct map_bucket *b,
-                          struct span key, struct object_pace *pace, struct arena *a,
+                          struct span key, struct pace *pace, struct arena *a,
                           struct object_info *info, struct object_get **out,
                           struct errbuf *eb) MUST_CHECK;
 /* bring.c: object_bring(), but of a very large object its begin only. */
@@ -80,7 +80,7 @@ enum cold_how {
     COLD_CHUNKED, /* it is kept in chunks: the row that stands for them is here now */
 };
 enum err cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
-                   struct object_pace *brought, struct arena *a, struct object_info *info,
+                   struct pace *brought, struct arena *a, struct object_info *info,
                    struct cold_get **out, enum cold_how *how,
                    struct errbuf *eb) MUST_CHECK;
 /* The same for one chunk, in two steps, so that the next ones are on their way while one is read. cold_chunk_begin() does not
@@ -88,7 +88,7 @@ enum err cold_join(struct object_service *s, const struct map_bucket *b, struct 
  * version, and the one that this is a chunk of ended here. cold_leave() in every case. */
 struct fetch_chunk;
 enum err cold_chunk_begin(struct object_service *s, const struct map_bucket *b,
-                          const struct fetch_chunk *chunk, struct object_pace *brought,
+                          const struct fetch_chunk *chunk, struct pace *brought,
                           struct cold_get **out, struct errbuf *eb) MUST_CHECK;
 enum err cold_chunk_await(struct cold_get *g, enum object_source *source,
                           enum cold_how *how, struct errbuf *eb) MUST_CHECK;

@@ -7,10 +7,10 @@
  */
 #pragma once
 #include "base/arena.h"
+#include "base/pace.h"
 #include "cloud/cloud.h"
 #include "disks/disks.h"
 #include "map/map.h"
-#include "object/pace.h"
 
 struct object_service;
 
@@ -150,7 +150,7 @@ enum object_brought {
  * it. *bytes came. ERR_NOT_FOUND,
  * ERR_BACKEND. */
 enum err object_bring(struct object_service *s, const struct map_bucket *b,
-                      struct span key, struct object_pace *pace, enum object_brought *how,
+                      struct span key, struct pace *pace, enum object_brought *how,
                       uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
 /* Bytes of the cache as configured; 0: as much as there is. Any thread. */
 uint64_t object_cache_budget(const struct object_service *s);

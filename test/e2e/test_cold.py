@@ -137,6 +137,18 @@ def test_a_range_of_a_cold_object(tier, remote_s3):
     assert plain.get(process.port, bucket, "k").body == body
 
 
+def test_a_rate_of_the_remote(make_tier, remote_s3):
+    """Slower than it gives: in virtual time and with readers before others test_cap.c has it; here, that the option is heard."""
+    process, cloud, bucket = make_tier({**PATIENT, "backend.rate": "2MiB"})
+    body = os.urandom(2 * MIB)
+    for key in ("a", "b"):
+        remote_s3.put_object(Bucket=bucket, Key=key, Body=body)
+    begun = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert all(reply.body == body for reply in pool.map(lambda key: plain.get(process.port, bucket, key), "ab"))
+    assert time.monotonic() - begun > 1  # two seconds less the last pieces
+
+
 def test_listing_shows_the_remote(tier, remote_s3):
     process, cloud, bucket = tier
     for n in range(25):

@@ -1,28 +1,28 @@
-#include "object/pace.h"
+#include "base/pace.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 
-struct object_pace {
+struct pace {
     _Atomic uint32_t refs;
     uint64_t rate;         /* bytes a second; 0: no limit */
     _Atomic uint64_t owed; /* when all that came may have come */
 };
 
-struct object_pace *
-object_pace_new(uint64_t bytes_per_s)
+struct pace *
+pace_new(uint64_t bytes_per_s)
 {
-    struct object_pace *p = xcalloc(1, sizeof *p);
+    struct pace *p = xcalloc(1, sizeof *p);
 
     p->rate = bytes_per_s;
     atomic_init(&p->refs, 1);
     return p;
 }
 
-struct object_pace *
-object_pace_ref(struct object_pace *p)
+struct pace *
+pace_ref(struct pace *p)
 {
     if (p != NULL)
         atomic_fetch_add(&p->refs, 1);
@@ -30,9 +30,9 @@ object_pace_ref(struct object_pace *p)
 }
 
 void
-object_pace_drop(struct object_pace **pp)
+pace_drop(struct pace **pp)
 {
-    struct object_pace *p = *pp;
+    struct pace *p = *pp;
 
     *pp = NULL;
     if (p != NULL && atomic_fetch_sub(&p->refs, 1) == 1)
@@ -41,7 +41,7 @@ object_pace_drop(struct object_pace **pp)
 
 /* Time that nothing came in is not made up for: no burst follows it. */
 uint64_t
-object_pace_took(struct object_pace *p, uint64_t now_ns, uint64_t bytes)
+pace_took(struct pace *p, uint64_t now_ns, uint64_t bytes)
 {
     uint64_t owed = atomic_load(&p->owed), next;
 
@@ -54,7 +54,7 @@ object_pace_took(struct object_pace *p, uint64_t now_ns, uint64_t bytes)
 }
 
 uint64_t
-object_pace_due(const struct object_pace *p)
+pace_due(const struct pace *p)
 {
     return atomic_load(&p->owed);
 }

@@ -1,0 +1,128 @@
+/* cap: what comes from a remote together, and readers before what nobody waits for. In virtual time. */
+#include "cloud/cap.h"
+#include "unit/rt/engines.h"
+
+#define PIECE  1000u
+#define RATE   100000u /* 10 ms a piece */
+#define PIECES 100u
+
+struct taker {
+    struct cap *cap;
+    const bool *hurried;
+    unsigned wanted, took;
+    uint64_t last_ns;
+    enum err rc;
+};
+
+static void
+take(void *arg)
+{
+    struct taker *t = arg;
+
+    while (t->took < t->wanted) {
+        t->rc = cap_wait(t->cap, t->hurried);
+        if (t->rc != ERR_OK)
+            return;
+        cap_took(t->cap, PIECE);
+        t->took++;
+        t->last_ns = rt_now_ns();
+    }
+}
+
+static void
+all_together(void *arg)
+{
+    struct cap *_Atomic list = NULL;
+    struct cap *c = cap_of(&list, "one", RATE);
+    struct taker two[2] = {{.cap = c, .wanted = PIECES}, {.cap = c, .wanted = PIECES}};
+    uint64_t begun = rt_now_ns();
+    struct rt_group g;
+
+    (void)arg;
+    CHECK(cap_of(&list, "two", RATE) != c && cap_of(&list, "one", 1) == c);
+    rt_group_begin(&g);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(rt_group_start(&g, take, &two[i]) == ERR_OK);
+    rt_group_join(&g);
+    /* The last ones do not wait for what they took. */
+    CHECK(rt_now_ns() - begun >= (2 * PIECES - 2) * 10000000ull);
+    CHECK(rt_now_ns() - begun <= (2 * PIECES + 2) * 10000000ull);
+    cap_free_all(&list);
+}
+
+static void
+readers_first(void *arg)
+{
+    struct cap *_Atomic list = NULL;
+    struct cap *c = cap_of(&list, "one", RATE);
+    bool hurried = false;
+    struct taker reader = {.cap = c, .wanted = 3 * PIECES},
+                 behind = {.cap = c, .hurried = &hurried, .wanted = 3 * PIECES};
+    uint64_t begun = rt_now_ns();
+    struct rt_group g;
+
+    (void)arg;
+    rt_group_begin(&g);
+    CHECK(rt_group_start(&g, take, &behind) == ERR_OK);
+    CHECK(rt_group_start(&g, take, &reader) == ERR_OK);
+    CHECK(rt_sleep_until((struct deadline){begun + 2900000000ull}) == ERR_OK);
+    CHECK(reader.took > 270 && behind.took >= 2 && behind.took < 20);
+    CHECK(rt_sleep_until((struct deadline){begun + 3400000000ull}) == ERR_OK);
+    CHECK(reader.took == reader.wanted && behind.took > 20); /* nobody else */
+    rt_group_cancel(&g);
+    rt_group_join(&g);
+    CHECK(behind.rc == ERR_CANCELLED);
+    cap_free_all(&list);
+}
+
+static void
+a_reader_comes(void *arg)
+{
+    struct cap *_Atomic list = NULL;
+    struct cap *c = cap_of(&list, "one", RATE);
+    bool hurried = false;
+    struct taker reader = {.cap = c, .wanted = 3 * PIECES},
+                 joined = {.cap = c, .hurried = &hurried, .wanted = PIECES};
+    struct rt_group g;
+
+    (void)arg;
+    rt_group_begin(&g);
+    CHECK(rt_group_start(&g, take, &joined) == ERR_OK);
+    CHECK(rt_group_start(&g, take, &reader) == ERR_OK);
+    CHECK(rt_sleep_ms(500) == ERR_OK);
+    CHECK(joined.took < 10);
+    hurried = true;
+    rt_group_join(&g);
+    CHECK(joined.last_ns < reader.last_ns);
+    cap_free_all(&list);
+}
+
+static void
+no_rate(void *arg)
+{
+    struct cap *_Atomic list = NULL;
+    struct taker t = {.cap = cap_of(&list, "one", 0), .wanted = PIECES};
+    uint64_t begun = rt_now_ns();
+
+    (void)arg;
+    take(&t);
+    CHECK_U64(rt_now_ns(), begun);
+    cap_free_all(&list);
+}
+
+static void
+test_in_virtual_time(void)
+{
+    fiber_fn *const all[] = {all_together, readers_first, a_reader_comes, no_rate};
+
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
+        run_fiber(RT_SIM, 1, all[i], NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_in_virtual_time);
+    return check_done();
+}
