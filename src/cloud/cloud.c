@@ -68,11 +68,31 @@ cloud_stop(struct cloud **cp)
         }
         table_fini(&c->clients[i].by_settings);
     }
-    cap_free_all(&c->caps);
+    endpoints_fini(&c->endpoints);
     free(c->clients);
     proxies_fini(&c->proxies);
     secrets_close(&c->secrets);
     free(c);
+}
+
+/* Buckets that stand behind the same one are slow, and down, together. */
+static const char *
+endpoint_name(const struct map_backend *b)
+{
+    return b->endpoint != NULL ? b->endpoint : b->region != NULL ? b->region : "";
+}
+
+bool
+cloud_any_down(const struct cloud *c)
+{
+    return endpoints_any_down(&c->endpoints);
+}
+
+bool
+cloud_is_down(struct cloud *c, const struct map_bucket *b)
+{
+    return cloud_any_down(c) &&
+           endpoint_is_down(&c->endpoints, endpoint_name(&b->backend));
 }
 
 struct secrets *
@@ -327,7 +347,7 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct cloud_clien
     }
     cc = xcalloc(1, sizeof *cc);
     cc->settings = settings;
-    cc->cap = cap_of(&c->caps, b->endpoint != NULL ? b->endpoint : "", c->options.rate);
+    cc->endpoint = endpoint_of(&c->endpoints, endpoint_name(b), c->options.rate);
     rt_cond_init(&cc->renewed);
     throttle_init(&cc->throttle, c->options.connections != 0 ? c->options.connections
                                                              : CONNECTIONS_DEFAULT);
@@ -375,6 +395,7 @@ void
 cloud_told(struct cloud_client *cc, enum err rc, const struct s3_failure *f)
 {
     enum breaker_outcome what = BREAKER_ANSWERED;
+    bool changed;
 
     if (rc == ERR_CANCELLED)
         what = BREAKER_UNKNOWN;
@@ -384,7 +405,12 @@ cloud_told(struct cloud_client *cc, enum err rc, const struct s3_failure *f)
         throttle_slow_down(&cc->throttle, rt_now_ns()))
         LOG(LOG_INFO, "backend.slow_down", "the backend wants fewer transfers at once",
             L_U64("now", (uint64_t)cc->throttle.limit));
-    if (breaker_tell(&cc->breaker, what, rt_now_ns())) {
+    changed = breaker_tell(&cc->breaker, what, rt_now_ns());
+    if (what == BREAKER_ANSWERED)
+        endpoint_answers(cc->endpoint);
+    else if (what == BREAKER_SILENT && breaker_is_open(&cc->breaker))
+        endpoint_is_silent(cc->endpoint);
+    if (changed) {
         char where[256];
 
         snprintf(where, sizeof where, "%.*s", (int)strcspn(cc->settings, "\n"),

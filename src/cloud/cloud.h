@@ -29,6 +29,9 @@ struct cloud_options {
 enum err cloud_start(const struct cloud_options *o, struct cloud **out,
                      struct errbuf *eb) MUST_CHECK;
 void cloud_stop(struct cloud **cp);
+/* Some remote does not answer, as far as known; that of `b` does not. Any loop. */
+bool cloud_any_down(const struct cloud *c);
+bool cloud_is_down(struct cloud *c, const struct map_bucket *b);
 
 /* The sets in the clear, for whoever seals them otherwise: a backup. NULL: there are none. */
 struct secrets *cloud_secrets(struct cloud *c);

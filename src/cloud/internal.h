@@ -2,8 +2,8 @@
 #pragma once
 #include "base/table.h"
 #include "cloud/breaker.h"
-#include "cloud/cap.h"
 #include "cloud/cloud.h"
+#include "cloud/endpoint.h"
 #include "cloud/throttle.h"
 
 #define CLIENTS_MAX    10000
@@ -14,9 +14,9 @@ struct cloud_client {
     char *settings; /* owned: the key of the table */
     struct s3_client *s3;
     struct breaker breaker;
-    struct throttle throttle; /* of GETs */
-    struct cap *cap;          /* of GETs too; borrowed from the cloud */
-    int64_t expires_s;        /* of its keys, since 1970; 0: never */
+    struct throttle throttle;  /* of GETs */
+    struct endpoint *endpoint; /* borrowed from the cloud */
+    int64_t expires_s;         /* of its keys, since 1970; 0: never */
     bool renewing;
     uint64_t renew_ns; /* not tried before */
     struct rt_cond renewed;
@@ -29,7 +29,7 @@ struct cloud {
     struct secrets *secrets;    /* owned; NULL: none are stored */
     struct proxies proxies;     /* never changed */
     struct client_set *clients; /* one a loop */
-    struct cap *_Atomic caps;   /* owned */
+    struct endpoints endpoints;
 };
 /* The client for these settings on this loop, made when missing. May switch. */
 enum err cloud_client_of(struct cloud *c, const struct map_backend *b,

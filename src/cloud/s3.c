@@ -330,14 +330,14 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
 
         if (g->at == g->end)
             return ERR_OK;
-        rc = cap_wait(g->client->cap, g->hurried);
+        rc = endpoint_wait(g->client->endpoint, g->hurried);
         if (rc != ERR_OK)
             return err_set(eb, rc, "waiting for the rate of the backend was given up");
         rc = g->call != NULL ? s3_read(g->call, buf, len, n, eb) : ERR_CLOSED;
         if (rc == ERR_OK && *n > 0) {
             g->at += *n;
             metric_add(M_BACKEND_BYTES, 0, (int64_t)*n);
-            cap_took(g->client->cap, *n);
+            endpoint_took(g->client->endpoint, *n);
             return ERR_OK;
         }
         if (rc == ERR_OK) /* the answer was shorter than it said */

@@ -188,6 +188,8 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
         rc = find_local(s, &k, &g->row, a, info, eb);
         if (rc == ERR_OK && !behind)
             rc = fresh_check(s, b, key, &g->row, false, info, eb);
+        if (rc == ERR_OK && b->cached)
+            info->stale = info->stale || cloud_is_down(s->options.cloud, b);
         if (rc == ERR_NOT_FOUND && b->cached)
             rc = cached_begin(g, info, &again, eb); /* again: its row is here now */
     }
@@ -469,7 +471,8 @@ object_again_keep(const struct object_get *g, struct object_again *out)
     struct disks_key k = object_disk_key(g->bucket, g->key);
 
     if (g->kind != LOCAL || g->reader.from == NULL || g->label != LABEL_HIT ||
-        g->bucket->ttl_ms != 0) /* its time may be over */
+        g->bucket->ttl_ms != 0 /* its time may be over */ ||
+        (g->bucket->cached && cloud_any_down(g->s->options.cloud)))
         return false;
     out->cached = g->bucket->cached;
     out->reads = 0;
@@ -498,6 +501,8 @@ bool
 object_again_begin(struct object_service *s, struct object_again *a,
                    struct disk_held *held, struct span *bytes)
 {
+    if (a->cached && cloud_any_down(s->options.cloud)) /* that may have to be said */
+        return false;
     if (!disks_again_begin(s->options.disks, &a->at, held))
         return false;
     *bytes = (struct span){held->at, held->len};
@@ -561,6 +566,8 @@ object_head(struct object_service *s, const struct map_bucket *b, struct span ke
 
     if (rc == ERR_OK)
         rc = fresh_check(s, b, key, &row, false, info, eb);
+    if (rc == ERR_OK && b->cached)
+        info->stale = info->stale || cloud_is_down(s->options.cloud, b);
     if (rc != ERR_NOT_FOUND || !b->cached)
         return rc;
     rc = cloud_head(s->options.cloud, b, key, a, &from, eb);

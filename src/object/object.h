@@ -58,7 +58,7 @@ struct object_info {
     struct object_meta meta; /* in the arena given */
     enum object_source source;
     bool
-        stale; /* it is here, its time to live is over, and the remote could not be asked */
+        stale; /* it is here, and the remote is down: nobody can tell whether it still is the remote's */
     struct object_version version; /* of native buckets */
     bool is_marker;                /* with ERR_NOT_FOUND: a delete marker stands there */
     uint32_t chunk_bytes;          /* it is kept in chunks of so many bytes; 0: whole */

@@ -12,8 +12,8 @@ object_once_begin(struct object_service *s, const struct map_bucket *b, struct s
 {
     struct disks_key k = object_disk_key(b, key);
 
-    if (b->cached && b->ttl_ms != 0) /* its time may be over */
-        return false;
+    if (b->cached && (b->ttl_ms != 0 || cloud_any_down(s->options.cloud)))
+        return false; /* its time may be over; that may have to be said */
     o->s = s;
     o->bucket = b;
     o->key = key;

@@ -138,7 +138,7 @@ def test_a_range_of_a_cold_object(tier, remote_s3):
 
 
 def test_a_rate_of_the_remote(make_tier, remote_s3):
-    """Slower than it gives: in virtual time and with readers before others test_cap.c has it; here, that the option is heard."""
+    """Slower than it gives: in virtual time and with readers before others test_endpoint.c has it; here, that the option is heard."""
     process, cloud, bucket = make_tier({**PATIENT, "backend.rate": "2MiB"})
     body = os.urandom(2 * MIB)
     for key in ("a", "b"):
@@ -613,11 +613,12 @@ def test_a_listing_that_goes_round_ends(odd, names, after):
 
 
 def test_a_dead_backend_is_left_alone_and_asked_again(tier, remote_s3):
-    """Misses fail at once, what is here is served, and the first answer ends it."""
+    """Misses fail at once, what is here is served with a header that says so, and the first answer ends it."""
     process, cloud, bucket = tier
     remote_s3.put_object(Bucket=bucket, Key="here", Body=b"x" * 1000)
     remote_s3.put_object(Bucket=bucket, Key="there", Body=b"y" * 1000)
-    assert plain.get(process.port, bucket, "here").status == 200
+    here = lambda: plain.get(process.port, bucket, "here")  # noqa: E731
+    assert here().status == 200 and "x-forebay-stale" not in here().headers
     cloud.rule("error", op="GetObject", status=500)
     log = process.log_path
     wait_for(
@@ -628,7 +629,8 @@ def test_a_dead_backend_is_left_alone_and_asked_again(tier, remote_s3):
 
     def fifty_were_refused_at_once():
         nonlocal at_once
-        assert plain.get(process.port, bucket, "here").status == 200
+        assert here().status == 200 and here().headers["x-forebay-stale"] == "backend-down"
+        assert plain.ask(process.port, "HEAD", bucket, "here").headers["x-forebay-stale"] == "backend-down"
         before = cloud.requests()
         reply = plain.get(process.port, bucket, "there")
         assert reply.status in (500, 502, 503)
@@ -641,6 +643,7 @@ def test_a_dead_backend_is_left_alone_and_asked_again(tier, remote_s3):
     cloud.behave()
     wait_for(lambda: plain.get(process.port, bucket, "there").status == 200, "the backend's return")
     assert "the backend answers again" in log.read_text()
+    assert here().status == 200 and "x-forebay-stale" not in here().headers
 
 
 def test_a_storm_of_slow_down_is_weathered(tier, remote_s3):

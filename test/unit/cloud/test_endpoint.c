@@ -1,5 +1,5 @@
-/* cap: what comes from a remote together, and readers before what nobody waits for. In virtual time. */
-#include "cloud/cap.h"
+/* endpoint: what comes from a remote together, and readers before what nobody waits for. In virtual time. */
+#include "cloud/endpoint.h"
 #include "unit/rt/engines.h"
 
 #define PIECE  1000u
@@ -7,7 +7,7 @@
 #define PIECES 100u
 
 struct taker {
-    struct cap *cap;
+    struct endpoint *e;
     const bool *hurried;
     unsigned wanted, took;
     uint64_t last_ns;
@@ -20,10 +20,10 @@ take(void *arg)
     struct taker *t = arg;
 
     while (t->took < t->wanted) {
-        t->rc = cap_wait(t->cap, t->hurried);
+        t->rc = endpoint_wait(t->e, t->hurried);
         if (t->rc != ERR_OK)
             return;
-        cap_took(t->cap, PIECE);
+        endpoint_took(t->e, PIECE);
         t->took++;
         t->last_ns = rt_now_ns();
     }
@@ -32,14 +32,14 @@ take(void *arg)
 static void
 all_together(void *arg)
 {
-    struct cap *_Atomic list = NULL;
-    struct cap *c = cap_of(&list, "one", RATE);
-    struct taker two[2] = {{.cap = c, .wanted = PIECES}, {.cap = c, .wanted = PIECES}};
+    struct endpoints list = {NULL};
+    struct endpoint *c = endpoint_of(&list, "one", RATE);
+    struct taker two[2] = {{.e = c, .wanted = PIECES}, {.e = c, .wanted = PIECES}};
     uint64_t begun = rt_now_ns();
     struct rt_group g;
 
     (void)arg;
-    CHECK(cap_of(&list, "two", RATE) != c && cap_of(&list, "one", 1) == c);
+    CHECK(endpoint_of(&list, "two", RATE) != c && endpoint_of(&list, "one", 1) == c);
     rt_group_begin(&g);
     for (unsigned i = 0; i < 2; i++)
         CHECK(rt_group_start(&g, take, &two[i]) == ERR_OK);
@@ -47,17 +47,17 @@ all_together(void *arg)
     /* The last ones do not wait for what they took. */
     CHECK(rt_now_ns() - begun >= (2 * PIECES - 2) * 10000000ull);
     CHECK(rt_now_ns() - begun <= (2 * PIECES + 2) * 10000000ull);
-    cap_free_all(&list);
+    endpoints_fini(&list);
 }
 
 static void
 readers_first(void *arg)
 {
-    struct cap *_Atomic list = NULL;
-    struct cap *c = cap_of(&list, "one", RATE);
+    struct endpoints list = {NULL};
+    struct endpoint *c = endpoint_of(&list, "one", RATE);
     bool hurried = false;
-    struct taker reader = {.cap = c, .wanted = 3 * PIECES},
-                 behind = {.cap = c, .hurried = &hurried, .wanted = 3 * PIECES};
+    struct taker reader = {.e = c, .wanted = 3 * PIECES},
+                 behind = {.e = c, .hurried = &hurried, .wanted = 3 * PIECES};
     uint64_t begun = rt_now_ns();
     struct rt_group g;
 
@@ -72,17 +72,17 @@ readers_first(void *arg)
     rt_group_cancel(&g);
     rt_group_join(&g);
     CHECK(behind.rc == ERR_CANCELLED);
-    cap_free_all(&list);
+    endpoints_fini(&list);
 }
 
 static void
 a_reader_comes(void *arg)
 {
-    struct cap *_Atomic list = NULL;
-    struct cap *c = cap_of(&list, "one", RATE);
+    struct endpoints list = {NULL};
+    struct endpoint *c = endpoint_of(&list, "one", RATE);
     bool hurried = false;
-    struct taker reader = {.cap = c, .wanted = 3 * PIECES},
-                 joined = {.cap = c, .hurried = &hurried, .wanted = PIECES};
+    struct taker reader = {.e = c, .wanted = 3 * PIECES},
+                 joined = {.e = c, .hurried = &hurried, .wanted = PIECES};
     struct rt_group g;
 
     (void)arg;
@@ -94,26 +94,50 @@ a_reader_comes(void *arg)
     hurried = true;
     rt_group_join(&g);
     CHECK(joined.last_ns < reader.last_ns);
-    cap_free_all(&list);
+    endpoints_fini(&list);
 }
 
 static void
 no_rate(void *arg)
 {
-    struct cap *_Atomic list = NULL;
-    struct taker t = {.cap = cap_of(&list, "one", 0), .wanted = PIECES};
+    struct endpoints list = {NULL};
+    struct taker t = {.e = endpoint_of(&list, "one", 0), .wanted = PIECES};
     uint64_t begun = rt_now_ns();
 
     (void)arg;
     take(&t);
     CHECK_U64(rt_now_ns(), begun);
-    cap_free_all(&list);
+    endpoints_fini(&list);
+}
+
+static void
+down_and_up(void *arg)
+{
+    struct endpoints list = {NULL};
+    struct endpoint *one = endpoint_of(&list, "one", 0);
+
+    (void)arg;
+    (void)endpoint_of(&list, "two", 0);
+    CHECK(!endpoints_any_down(&list) && !endpoint_is_down(&list, "one"));
+    endpoint_is_silent(one);
+    endpoint_is_silent(one);
+    CHECK(endpoints_any_down(&list) && endpoint_is_down(&list, "one"));
+    CHECK(!endpoint_is_down(&list, "two") && !endpoint_is_down(&list, "three"));
+    endpoint_answers(one);
+    endpoint_answers(one);
+    CHECK(!endpoints_any_down(&list) && !endpoint_is_down(&list, "one"));
+    endpoint_is_silent(one);
+    CHECK(rt_sleep_ms(ENDPOINT_DOWN_MS - 1) == ERR_OK && endpoint_is_down(&list, "one"));
+    CHECK(rt_sleep_ms(2) == ERR_OK && !endpoint_is_down(&list, "one"));
+    CHECK(!endpoints_any_down(&list));
+    endpoints_fini(&list);
 }
 
 static void
 test_in_virtual_time(void)
 {
-    fiber_fn *const all[] = {all_together, readers_first, a_reader_comes, no_rate};
+    fiber_fn *const all[] = {all_together, readers_first, a_reader_comes, no_rate,
+                             down_and_up};
 
     for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
         run_fiber(RT_SIM, 1, all[i], NULL);
