@@ -15,7 +15,8 @@ static const struct advice {
     {ERR_RANGE, "E1002", "the range lies outside of the object",
      "look at its size: forebay stat"},
     {ERR_NOT_FOUND, "E1003", "there is nothing of that name",
-     "forebay ls, or jobs --all, shows what there is; names tell upper from lower case"},
+     "forebay ls (of jobs: jobs --all) shows what a server has; names tell upper from "
+     "lower case"},
     {ERR_NO_BUCKET, "E1004", "there is no such bucket",
      "forebay ls shows the buckets, forebay mb makes one"},
     {ERR_NO_UPLOAD, "E1005", "the upload in parts is not there any more",

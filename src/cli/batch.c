@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/input.h"
 #include "cli/select.h"
 #include "cli/verbs.h"
 #include "cli/words.h"
@@ -159,7 +160,7 @@ act(struct session *s)
     struct rt_group group;
     unsigned most = s->connections > 0 ? s->connections : AT_ONCE;
 
-    b.in = path == NULL || strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    b.in = path == NULL || strcmp(path, "-") == 0 ? input_file() : fopen(path, "re");
     if (b.in == NULL)
         return session_fail(s, err_errno(&s->eb, ERR_NOT_FOUND, errno, "%s", path));
     rt_sem_init(&b.reading, 1);
@@ -170,7 +171,7 @@ act(struct session *s)
             break; /* fewer at once, then */
     rt_group_join(&group);
     session_share(NULL);
-    if (b.in != stdin)
+    if (b.in != input_file())
         fclose(b.in);
     free(b.line);
     fflush(stdout);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
+#include "cli/names.h"
 #include "cli/terminal.h"
 
 enum exit_code
@@ -78,15 +80,23 @@ cli_paint(FILE *to, enum cli_paint p)
 enum exit_code
 cli_fail(enum err rc, const struct errbuf *eb)
 {
-    fprintf(stderr, "%sforebay:%s %s\n", cli_paint(stderr, PAINT_BAD),
-            cli_paint(stderr, PAINT_OFF), eb->text[0] != '\0' ? eb->text : err_name(rc));
+    struct arena *a = arena_new(KIB(4), MIB(1));
+
+    fprintf(stderr, "%sforebay:%s %.*s\n", cli_paint(stderr, PAINT_BAD),
+            cli_paint(stderr, PAINT_OFF),
+            SPAN_ARG(sentence_shown(
+                span_of(eb->text[0] != '\0' ? eb->text : err_name(rc)), a)));
+    arena_free(&a);
     return cli_exit_of(rc);
 }
 
 enum exit_code
 cli_usage(const struct errbuf *eb, const struct verb *v)
 {
-    fprintf(stderr, "forebay: %s\n", eb->text);
+    struct arena *a = arena_new(KIB(4), MIB(1));
+
+    fprintf(stderr, "forebay: %.*s\n", SPAN_ARG(sentence_shown(span_of(eb->text), a)));
+    arena_free(&a);
     if (v != NULL)
         fprintf(stderr, "see: forebay %s --help\n", v->name);
     else

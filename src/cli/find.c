@@ -239,10 +239,16 @@ put_sum(struct counting *c, const char *name, uint64_t count, uint64_t bytes)
         if (c->s->output == OUTPUT_JSONL)
             putchar('\n');
         buf_clear(&c->text);
-    } else if (args_has(c->s->args, "human") || args_value(c->s->args, "units") != NULL) {
-        printf("%12s %10" PRIu64 " %s\n", session_size(c->s, bytes, size), count, name);
     } else {
-        printf("%15" PRIu64 " %10" PRIu64 " %s\n", bytes, count, name);
+        struct arena *a = arena_new(KIB(4), MIB(1));
+        struct span shown = name_shown(span_of(name), a);
+
+        if (args_has(c->s->args, "human") || args_value(c->s->args, "units") != NULL)
+            printf("%12s %10" PRIu64 " %.*s\n", session_size(c->s, bytes, size), count,
+                   SPAN_ARG(shown));
+        else
+            printf("%15" PRIu64 " %10" PRIu64 " %.*s\n", bytes, count, SPAN_ARG(shown));
+        arena_free(&a);
     }
 }
 

@@ -182,10 +182,12 @@ flow_fail(struct flow *f, const char *what, enum err rc, const struct errbuf *eb
     if (f->failed == TOLD_MAX + 1)
         fprintf(stderr, "forebay: more fail; they are counted at the end\n");
     else if (span_starts(span_of(eb->text), span_of(what)))
-        fprintf(stderr, "forebay: %s\n", eb->text);
+        fprintf(stderr, "forebay: %.*s\n",
+                SPAN_ARG(sentence_shown(span_of(eb->text), a)));
     else
-        fprintf(stderr, "forebay: %.*s: %s\n", SPAN_ARG(name_shown(span_of(what), a)),
-                eb->text[0] != '\0' ? eb->text : err_name(rc));
+        fprintf(stderr, "forebay: %.*s: %.*s\n", SPAN_ARG(name_shown(span_of(what), a)),
+                SPAN_ARG(sentence_shown(
+                    span_of(eb->text[0] != '\0' ? eb->text : err_name(rc)), a)));
     arena_free(&a);
 }
 

@@ -228,14 +228,13 @@ is_clean(struct span name)
     return utf8_valid(name);
 }
 
-struct span
-name_shown(struct span name, struct arena *a)
+/* What no terminal should get, as escapes; a backslash as two where a reader is to tell them from those. */
+static struct span
+shown(struct span name, bool doubles, struct arena *a)
 {
     struct span out;
     struct buf text;
 
-    if (is_clean(name))
-        return name;
     buf_init(&text, 4 * name.len + 1);
     for (size_t i = 0; i < name.len;) {
         uint32_t code;
@@ -245,7 +244,7 @@ name_shown(struct span name, struct arena *a)
             buf_puts(&text, "\\n");
         else if (name.at[i] == '\t')
             buf_puts(&text, "\\t");
-        else if (name.at[i] == '\\')
+        else if (name.at[i] == '\\' && doubles)
             buf_puts(&text, "\\\\");
         else if (len == 0 || code < ' ' || (code >= 0x7f && code < 0xa0))
             for (size_t k = 0; k < MAX(len, 1u); k++)
@@ -257,4 +256,16 @@ name_shown(struct span name, struct arena *a)
     out = arena_span(a, buf_span(&text));
     buf_fini(&text);
     return out;
+}
+
+struct span
+name_shown(struct span name, struct arena *a)
+{
+    return is_clean(name) ? name : shown(name, true, a);
+}
+
+struct span
+sentence_shown(struct span text, struct arena *a)
+{
+    return is_clean(text) ? text : shown(text, false, a);
 }

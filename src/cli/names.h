@@ -32,3 +32,5 @@ const char *name_problem(struct span name);
 
 /* For people: control characters and what is not UTF-8 as \n, \x1b. In the arena; `name` itself when it is clean. */
 struct span name_shown(struct span name, struct arena *a);
+/* The same of a sentence with names in it, some shown already: backslashes stay single. */
+struct span sentence_shown(struct span text, struct arena *a);

@@ -6,8 +6,10 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/admin.h"
+#include "cli/input.h"
 #include "cli/job_plan.h"
 #include "cli/jobs.h"
+#include "rt/loop.h"
 #include "wire/json.h"
 
 #define BODY_MAX   MIB(9)
@@ -77,7 +79,7 @@ static const struct verb evict_verb = {
 static enum err
 read_names(const char *path, struct buf *out, struct errbuf *eb)
 {
-    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    FILE *f = strcmp(path, "-") == 0 ? input_file() : fopen(path, "re");
     char piece[4096];
     size_t n;
     enum err rc = ERR_OK;
@@ -88,7 +90,7 @@ read_names(const char *path, struct buf *out, struct errbuf *eb)
         buf_put(out, piece, n);
     if (ferror(f) != 0)
         rc = err_set(eb, ERR_IO, "%s: cannot be read", path);
-    if (f != stdin)
+    if (f != input_file())
         (void)fclose(f);
     if (rc == ERR_OK && out->full)
         rc =
@@ -99,6 +101,32 @@ read_names(const char *path, struct buf *out, struct errbuf *eb)
     if (rc == ERR_OK && out->len == 0)
         rc = err_set(eb, ERR_BAD_REQUEST, "%s holds no names", path);
     return rc;
+}
+
+struct names_job {
+    const char *path;
+    struct buf *out;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+static void
+names_work(void *arg)
+{
+    struct names_job *j = arg;
+
+    j->rc = read_names(j->path, j->out, j->eb);
+}
+
+static enum err
+names_of_file(const char *path, struct buf *out, struct errbuf *eb)
+{
+    struct names_job j = {.path = path, .out = out, .eb = eb};
+    enum err rc = rt_blocking(names_work, &j, DEADLINE_NEVER);
+
+    if (rc == ERR_OK && rt_cancelled())
+        rc = ERR_CANCELLED;
+    return rc == ERR_OK ? j.rc : err_set(eb, rc, "interrupted");
 }
 
 static enum err
@@ -134,7 +162,7 @@ put_what(struct session *s, const struct place *p, struct json *j, struct buf *n
         return err_set(&s->eb, ERR_BAD_REQUEST,
                        "--from-file and --manifest exclude each other");
     if (file != NULL)
-        return read_names(file, names, &s->eb);
+        return names_of_file(file, names, &s->eb);
     if (manifest != NULL)
         json_text(j, "manifest", manifest);
     else if (p->key.len > 0 && memchr(p->key.at, '{', p->key.len) != NULL)

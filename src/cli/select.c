@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/input.h"
 #include "rt/loop.h"
 
 #define NAME_MAX_ 8192
@@ -82,7 +83,7 @@ names_of_file(struct naming *n, const char *path, bool null, struct errbuf *eb)
     struct reading r = {.end = null ? '\0' : '\n'};
     enum err rc = ERR_OK;
 
-    r.in = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    r.in = strcmp(path, "-") == 0 ? input_file() : fopen(path, "re");
     if (r.in == NULL)
         return err_set(eb, ERR_NOT_FOUND, "--from-file \"%s\" cannot be read", path);
     for (;;) {
@@ -103,7 +104,7 @@ names_of_file(struct naming *n, const char *path, bool null, struct errbuf *eb)
             break;
     }
     free(r.line);
-    if (r.in != stdin)
+    if (r.in != input_file())
         fclose(r.in);
     return rc;
 }
@@ -183,7 +184,7 @@ ask(void *arg)
 {
     struct asking *a = arg;
 
-    if (fgets(a->answer, sizeof a->answer, stdin) == NULL)
+    if (fgets(a->answer, sizeof a->answer, input_file()) == NULL)
         a->answer[0] = '\0';
 }
 

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/advice.h"
+#include "cli/input.h"
 #include "cli/output.h"
 #include "cli/settings.h"
 #include "rt/loop.h"
@@ -26,6 +27,7 @@ on_interrupt(void *arg)
 {
     struct run *r = arg;
 
+    input_end();
     if (r->fiber != NULL)
         rt_cancel(r->fiber);
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/here.h"
+#include "cli/names.h"
 #include "wire/json.h"
 #include "wire/json_get.h"
 
@@ -69,17 +70,20 @@ print_table(const struct session *s, const struct place *p,
             const struct s3_object_info *o)
 {
     char date[NUM_DATE_TEXT], size[NUM_SIZE_TEXT];
+    struct arena *a = arena_new(KIB(4), MIB(1));
 
     date_iso(o->mtime_ms, date);
-    printf("name      s3://%.*s/%.*s\n", SPAN_ARG(p->bucket), SPAN_ARG(p->key));
+    printf("name      s3://%.*s/%.*s\n", SPAN_ARG(p->bucket),
+           SPAN_ARG(name_shown(p->key, a)));
     printf("size      %s (%llu bytes)\n", session_size(s, o->size, size),
            (unsigned long long)o->size);
     printf("modified  %s\n", date);
     printf("etag      %.*s\n", SPAN_ARG(o->etag));
-    printf("type      %.*s\n", SPAN_ARG(o->content_type));
+    printf("type      %.*s\n", SPAN_ARG(sentence_shown(o->content_type, a)));
     for (uint32_t i = 0; i < o->user_count; i++)
         printf("metadata  %.*s: %.*s\n", SPAN_ARG(o->user[i].name),
-               SPAN_ARG(o->user[i].value));
+               SPAN_ARG(sentence_shown(o->user[i].value, a)));
+    arena_free(&a);
 }
 
 static void

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "cli/input.h"
 #include "cli/transfer.h"
 #include "rt/loop.h"
 #include "wire/etag.h"
@@ -208,10 +209,8 @@ read_work(void *arg)
     struct read_job *j = arg;
 
     while (j->len < j->room) {
-        ssize_t n = read(0, j->at + j->len, j->room - j->len);
+        ssize_t n = input_read(j->at + j->len, j->room - j->len);
 
-        if (n < 0 && errno == EINTR)
-            continue;
         if (n < 0)
             j->failed = true;
         if (n <= 0)

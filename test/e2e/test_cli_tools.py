@@ -105,6 +105,9 @@ def test_standard_output_that_takes_no_more(cli, bucket, s3):
     for argv in (f"cat s3://{bucket}/k", f"ls s3://{bucket}", f"cp -r s3://{bucket}/d/ down"):
         code, _, says = shell(f"f {argv} > /dev/full")
         assert code == 5 and "standard output: No space left" in says
+    for argv in ("stat", "ls", "cat", "du", "rm"):  # no name reaches a terminal as it is
+        _, out, says = shell(f"f {argv} $'s3://{bucket}/esc\\e[31m\\xff' --literal" if argv != "stat" else f"f stat $'s3://{bucket}/esc\\e[31m\\xff'")
+        assert b"\033" not in out and "\033" not in says
     assert shell(f"f get s3://{bucket}/k back >&- && cmp -n 1048576 back /dev/zero && f ls >&-")[0] == 0
     cli("mv", f"s3://{bucket}/k", "-", status=2)
 

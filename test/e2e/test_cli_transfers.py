@@ -456,6 +456,10 @@ def test_a_question_at_a_terminal(cli, s3, bucket):
     assert screen.end() == 7
     assert cli("du", f"s3://{bucket}").split()[:2] == ["12", "3"]
     screen = cli.terminal("rm", "-r", f"s3://{bucket}/x")
+    screen.expect(b"[y/N]").type(b"\x03")  # Ctrl-C, and no Enter
+    assert screen.end() == 7
+    assert cli("du", f"s3://{bucket}").split()[:2] == ["12", "3"]
+    screen = cli.terminal("rm", "-r", f"s3://{bucket}/x")
     screen.expect(b"[y/N]").type(b"y\n")
     assert screen.end() == 0
     assert cli("du", f"s3://{bucket}").split()[:2] == ["0", "0"]

@@ -27,6 +27,7 @@ EXCEPTIONS = {
     "cli/local.c": ({"sys/stat.h"}, "walks the folders of the person who types, as cp -r does"),
     "cli/files.c": ({"fcntl.h", "sys/stat.h"}, "the same; each call is one trip to a worker"),
     "cli/files_walk.c": ({"sys/stat.h"}, "the same"),
+    "cli/input.c": ({"poll.h"}, "a worker's wait for a person or a pipe that Ctrl-C ends"),
     "cli/output.c": ({"fcntl.h", "poll.h"}, "descriptors 0 to 2, before there is a loop; has the reader of a pipe gone"),
     "cli/terminal.c": ({"sys/ioctl.h"}, "how wide a terminal is"),
     "cli/settings.c": ({"sys/stat.h"}, "who can read a file of secrets, before there is a loop"),
