@@ -31,11 +31,16 @@ points() {
     POINTS_NTH=3 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q --basetemp "$root/build/soak/tmp-points" test/e2e/test_tier_points.py
 }
 
+rot() { # bits and swapped blocks over segments and, few at a time, over the index
+    ROT=40 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q -s --basetemp "$root/build/soak/tmp" test/e2e/test_rot.py
+}
+
 tools/deps.sh build python demo check
 tools/venv.sh check
 tools/build.sh rel forebay powercut >"$logs/build.log" 2>&1 || { tail -n 40 "$logs/build.log"; die "the build failed"; }
 tools/build.sh sim sim_tests >"$logs/build-sim.log" 2>&1 || { tail -n 40 "$logs/build-sim.log"; die "the build failed"; }
 stage storm storm
+stage rot rot
 tools/build.sh dev forebay >"$logs/build-dev.log" 2>&1 || { tail -n 40 "$logs/build-dev.log"; die "the build failed"; }
 stage points points
 for fs in ext4 xfs; do

@@ -62,8 +62,10 @@ index_code(struct index *x, int rc, const char *what, struct errbuf *eb)
         return err_set(eb, ERR_BUSY, "index: %s: out of memory", what);
     index_set_bad(x);
     if (rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_INVALID ||
-        rc == MDB_VERSION_MISMATCH)
+        rc == MDB_VERSION_MISMATCH) {
+        atomic_store(&x->hiding, true);
         return err_set(eb, ERR_CORRUPT, "index: %s: %s", what, mdb_strerror(rc));
+    }
     return err_set(eb, ERR_IO, "index: %s: %s", what, mdb_strerror(rc));
 }
 
@@ -80,6 +82,19 @@ index_set_bad(struct index *x)
         LOG(LOG_ERROR, "index.bad",
             "the index is damaged; it will be rebuilt at the next start",
             L_TEXT("path", rt_dir_path(x->dir)));
+}
+
+bool
+index_is_hiding(const struct index *x)
+{
+    return atomic_load_explicit(&x->hiding, memory_order_relaxed);
+}
+
+void
+index_set_hiding(struct index *x)
+{
+    index_set_bad(x);
+    atomic_store(&x->hiding, true);
 }
 
 /* ---- opening; on a worker ---- */
@@ -475,8 +490,20 @@ index_reset(struct index *x, struct errbuf *eb)
     x->populated_bytes = 0;
     atomic_store(&x->resident, false);
     atomic_store(&x->bad, false);
+    atomic_store(&x->hiding, false);
     atomic_store(&x->dead, false);
     return open_once(x, true, &state, eb);
+}
+
+/* The next open finds none, and it is rebuilt. A disk that is gone has its own reasons. */
+static void
+discard(struct index *x)
+{
+    struct errbuf eb = {0};
+
+    if (remove_files(x, &eb) != ERR_OK)
+        LOG(LOG_WARN, "index.not_discarded", "the next start may believe a bad index",
+            L_TEXT("path", rt_dir_path(x->dir)), L_TEXT("error", eb.text));
 }
 
 void
@@ -493,6 +520,8 @@ index_close(struct index **xp)
         rt_shield_begin(&shield);
         if (rt_blocking(close_work, x, DEADLINE_NEVER) != ERR_OK)
             close_env(x); /* the pool is full or gone: then it blocks this loop, once */
+        if (index_is_bad(x) && !x->options.read_only)
+            discard(x);
         rt_shield_end(&shield);
     }
     rt_dir_close(&x->dir);

@@ -6,7 +6,8 @@
  * batch, one durable commit, from begin to commit in one job of the pool.
  *
  * A row whose sum is wrong is ERR_CORRUPT and makes the index bad: it goes on, remembers that with the next batch
- * and is rebuilt at the next open. A fault under the map (SIGBUS; SIGSEGV of damaged pages) and a commit that failed are ERR_IO
+ * or when it is closed, and is rebuilt at the next open. Where rows may be hidden by the damage (a page that is none, a row
+ * under a key that is not its own) what it does not have is ERR_CORRUPT from then on, and never ERR_NOT_FOUND. A fault under the map (SIGBUS; SIGSEGV of damaged pages) and a commit that failed are ERR_IO
  * and end it: from then on every call is ERR_IO.
  *
  * Fibers: any loop reads; index_apply() on the disk's home loop.
@@ -110,6 +111,9 @@ enum err index_bucket(struct index *x, uint64_t from, uint64_t *out,
 
 bool index_is_bad(const struct index *x); /* any thread */
 void index_set_bad(struct index *x); /* a reader found a row that its body contradicts */
+bool index_is_hiding(const struct index *x);
+void index_set_hiding(
+    struct index *x); /* the same, and the row may stand under a wrong key */
 struct index_stat {
     uint64_t objects;    /* living rows */
     uint64_t used_bytes; /* of the file */

@@ -55,6 +55,7 @@ struct index {
 
     /* Any thread. */
     _Atomic bool bad, dead, resident, replaying;
+    _Atomic bool hiding; /* damaged, and rows may be out of reach */
     _Atomic uint64_t used_bytes, objects;
 
     /* One job at a time: open, apply, populate's end. */

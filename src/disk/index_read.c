@@ -180,9 +180,15 @@ index_find(struct index *x, enum table table, uint64_t bucket, struct span key, 
                      .run = index_is_layered(table) ? find_layered : find_flat,
                      .arg = &f,
                      .now = now};
+    enum err rc;
 
     *len = 0;
-    return call(&c, "lookup", eb);
+    rc = call(&c, "lookup", eb);
+    if (rc == ERR_NOT_FOUND && index_is_hiding(x))
+        return err_set(eb, ERR_CORRUPT,
+                       "the index is damaged: what it lacks may be there all the same "
+                       "(the next start makes it anew)");
+    return rc;
 }
 
 struct segment_find {

@@ -129,7 +129,7 @@ static enum err
 corrupt(struct index *x, bool in_index, struct span key, struct errbuf *eb)
 {
     if (in_index)
-        index_set_bad(x);
+        index_set_hiding(x);
     metric_add(M_CHECKSUM_FAILURES, 0, 1);
     return err_set(eb, ERR_CORRUPT, "the row of \"%.*s\" in the %s has a wrong sum",
                    (int)MIN(key.len, 100u), key.at, in_index ? "index" : "tail");

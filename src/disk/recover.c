@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "disk/body.h"
 #include "disk/index.h"
+#include "disk/index_probe.h"
 #include "disk/known.h"
 #include "disk/prepare.h"
 #include "disk/recover_bodies.h"
@@ -111,6 +112,8 @@ static enum err
 judge_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
 {
     const struct log_position *native = &covered->log[DISK_NATIVE];
+    struct errbuf why = {.text = "it does not fit the logs"};
+    enum err rc;
 
     if (log_is_lost(d, native)) {
         d->home.log_damaged = true;
@@ -125,11 +128,13 @@ judge_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
     } else if (!d->o.rebuild && covered->generation <= d->generation &&
                position_fits(d, DISK_NATIVE, native) &&
                position_fits(d, DISK_CACHED, &covered->log[DISK_CACHED])) {
-        return ERR_OK;
+        rc = index_probe(d->index, &why);
+        if (rc != ERR_CORRUPT)
+            return rc == ERR_OK ? ERR_OK : err_set(eb, rc, "%s", why.text);
     }
     LOG(LOG_WARN, "disk.index_foreign", "the index is rebuilt from the logs",
         L_TEXT("disk", rt_dir_path(d->root)),
-        L_TEXT("why", d->o.rebuild ? "asked for" : "it does not fit the logs"));
+        L_TEXT("why", d->o.rebuild ? "asked for" : why.text));
     *covered = (struct index_covered){0};
     return index_reset(d->index, eb);
 }

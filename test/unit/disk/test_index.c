@@ -437,6 +437,16 @@ test_older_versions_lose(void)
 }
 
 static void
+keep_file(const char *from, const char *to)
+{
+    char command[300];
+
+    snprintf(command, sizeof command, "cp '%s/index/%s' '%s/index/%s'", scratch_path,
+             from, scratch_path, to);
+    CHECK(system(command) == 0);
+}
+
+static void
 states_at_open(void *arg)
 {
     struct errbuf eb = {0};
@@ -452,7 +462,9 @@ states_at_open(void *arg)
     CHECK(index_is_bad(idx));
     change();
     flush_all();
+    keep_file("data.mdb", "kept"); /* as a kill leaves it */
     index_close(&idx);
+    keep_file("kept", "data.mdb");
     REQUIRE(index_open(&options, &idx, &state, &found, &eb) == ERR_OK);
     CHECK(state == INDEX_BAD);
     CHECK_U64(found.log[0].group, 0);

@@ -1,0 +1,110 @@
+#include "disk/index_probe.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "disk/row.h"
+
+#define BUCKETS  64u /* that are looked at: a start is not to take long */
+#define PREPARED 256u
+
+struct probe {
+    struct index *x;
+    uint64_t buckets[BUCKETS]; /* that have objects */
+    uint32_t count;
+};
+
+static void
+on_usage(void *arg, const struct index_usage *u)
+{
+    struct probe *p = arg;
+
+    if (u->objects > 0 && p->count < BUCKETS)
+        p->buckets[p->count++] = u->bucket;
+}
+
+static void
+on_segment(void *arg, enum disk_class class, uint32_t segment,
+           const struct index_segment *seen)
+{
+    (void)arg;
+    (void)class;
+    (void)segment;
+    (void)seen;
+}
+
+/* Undecided versions: all of them, a page at a time. */
+static enum err
+probe_prepared(struct probe *p, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(2));
+    struct scan scan = {.table = TABLE_PREPARED, .inclusive = true, .max = PREPARED};
+    unsigned char after[sizeof(struct content_id)];
+    struct page page = {.more = true};
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && page.more) {
+        arena_reset(a);
+        rc = index_scan(p->x, &scan, a, &page, eb);
+        if (rc != ERR_OK || page.count == 0)
+            break;
+        scan.after = page.entries[page.count - 1].key;
+        if (scan.after.len > sizeof after)
+            rc = err_set(eb, ERR_CORRUPT, "the index: a prepared version has no id");
+        else
+            memcpy(after, scan.after.at, scan.after.len);
+        scan.after.at = (char *)after;
+        scan.inclusive = false;
+    }
+    arena_free(&a);
+    return rc;
+}
+
+/* Its objects are counted in one place and lie in another: there must be one, and it must be itself. */
+static enum err
+probe_bucket(struct probe *p, uint64_t bucket, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(2));
+    struct scan scan = {
+        .table = TABLE_OBJECTS, .bucket = bucket, .inclusive = true, .max = 1};
+    struct page page = {0};
+    struct row row;
+    enum err rc = index_scan(p->x, &scan, a, &page, eb);
+
+    if ((rc == ERR_OK && page.count == 0) || rc == ERR_NOT_FOUND)
+        rc =
+            err_set(eb, ERR_CORRUPT,
+                    "the index counts objects of bucket %" PRIu64 " and has no row of it",
+                    bucket);
+    if (rc == ERR_OK) {
+        struct row_home home = {TABLE_OBJECTS, bucket, page.entries[0].key};
+
+        if (row_decode(&home, page.entries[0].value, &row) != ERR_OK)
+            rc = err_set(eb, ERR_CORRUPT,
+                         "the first row of bucket %" PRIu64
+                         " in the index has a wrong sum",
+                         bucket);
+    }
+    arena_free(&a);
+    return rc;
+}
+
+enum err
+index_probe(struct index *x, struct errbuf *eb)
+{
+    struct probe *p = xcalloc(1, sizeof *p);
+    enum err rc;
+
+    p->x = x;
+    rc = index_usage(x, on_usage, p, eb);
+    if (rc == ERR_OK)
+        rc = index_segments(x, on_segment, p, eb);
+    if (rc == ERR_OK)
+        rc = probe_prepared(p, eb);
+    for (uint32_t i = 0; rc == ERR_OK && i < p->count; i++)
+        rc = probe_bucket(p, p->buckets[i], eb);
+    free(p);
+    return rc;
+}

@@ -1,0 +1,7 @@
+/* index_probe: a few looks at an index that is about to be believed. What a start reads anyway can be read, and each of the
+ * first buckets has a row. Pages that are damaged elsewhere show when they are read. */
+#pragma once
+#include "disk/index.h"
+
+/* ERR_CORRUPT: it is damaged, and says how. Takes a few reads of each bucket. May switch. */
+enum err index_probe(struct index *x, struct errbuf *eb) MUST_CHECK;
