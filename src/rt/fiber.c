@@ -168,7 +168,10 @@ fiber_wake(struct fiber *f, enum err why)
         return;
     f->waiting = false;
     f->why = why;
-    loop_ready(f->loop, f);
+    if (f->essential) /* others wait for it */
+        list_push_front(&f->loop->ready, &f->link);
+    else
+        loop_ready(f->loop, f);
 }
 
 struct fiber *

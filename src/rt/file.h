@@ -38,7 +38,8 @@ enum err iobuf_get_small_read(uint32_t size, struct iobuf **out) MUST_CHECK;
 struct iobuf *iobuf_ref(struct iobuf *b);
 void iobuf_drop(struct iobuf **bp); /* NULL is fine */
 uint64_t iobuf_in_use(void);        /* bytes */
-/* This fiber gets buffers from the last eighth of the limit too: others wait for it. */
+/* Others wait for this fiber, for a disk's commits say: it gets buffers from the last eighth of the limit too, and what it waited
+ * for is followed before the other fibers of the turn. */
 void rt_essential(void);
 
 /* ---- files ---- */

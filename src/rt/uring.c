@@ -436,7 +436,8 @@ submit(struct loop *l, struct disk_op *op)
     }
     io_uring_sqe_set_data64(sqe, tagged(op, TAG_DISK));
     l->in_flight++;
-    if (u->reads_held >= READS_HELD)
+    /* Who writes waits for one operation after the other, and others for him: the disk begins while the rest of the turn runs. */
+    if (u->reads_held >= READS_HELD || (op->kind != DISK_READ && rt_crowded()))
         submit_now(u);
 }
 

@@ -4,6 +4,7 @@
 
 #include "engines.h"
 #include "rt/fiber.h"
+#include "rt/file.h"
 #include "rt/sync.h"
 
 /* ---- order and time ---- */
@@ -45,6 +46,47 @@ order_fiber(void *arg)
     CHECK_STR(order.text, "0aabb");
 }
 CASE(test_fibers_take_turns, 1, order_fiber)
+
+/* Those for whom others wait come first, whenever they were woken. */
+static struct rt_cond wakes;
+
+static void
+plain_fiber(void *arg)
+{
+    (void)arg;
+    CHECK(rt_cond_wait(&wakes, DEADLINE_NEVER) == ERR_OK);
+    say(&order, 'p');
+}
+
+static void
+essential_fiber(void *arg)
+{
+    (void)arg;
+    rt_essential();
+    CHECK(rt_cond_wait(&wakes, DEADLINE_NEVER) == ERR_OK);
+    say(&order, 'e');
+    rt_yield(); /* whoever yields has no claim */
+    say(&order, 'E');
+}
+
+static void
+first_fiber(void *arg)
+{
+    struct rt_group g;
+
+    (void)arg;
+    order = (struct steps){0};
+    rt_cond_init(&wakes);
+    rt_group_begin(&g);
+    CHECK(rt_group_start(&g, plain_fiber, NULL) == ERR_OK);
+    CHECK(rt_group_start(&g, plain_fiber, NULL) == ERR_OK);
+    CHECK(rt_group_start(&g, essential_fiber, NULL) == ERR_OK);
+    rt_yield();
+    rt_cond_broadcast(&wakes);
+    rt_group_join(&g);
+    CHECK_STR(order.text, "eppE");
+}
+CASE(test_essential_fibers_come_first, 1, first_fiber)
 
 static void
 sleep_fiber(void *arg)
@@ -454,6 +496,7 @@ main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     RUN(test_fibers_take_turns);
+    RUN(test_essential_fibers_come_first);
     RUN(test_sleeps_at_least_as_long_as_asked);
     RUN(test_many_timers_all_fire);
     RUN(test_a_fiber_keeps_its_rounding_mode);
