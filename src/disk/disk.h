@@ -319,6 +319,9 @@ size_t disk_write_room(struct disk_writer *w, void **at);
 void disk_write_filled(struct disk_writer *w, size_t len);
 enum err disk_write_flush(struct disk_writer *w, struct errbuf *eb) MUST_CHECK;
 uint64_t disk_written(const struct disk_writer *w);
+/* A body of at most DISK_INLINE_MAX of which nothing has come yet, whole: not copied, but lent by the caller until the writer is
+ * committed or aborted. */
+void disk_write_lend(struct disk_writer *w, struct span body);
 /* Bytes of an uncommitted writer that are in memory or on disk already, for waiters of a cold GET. May switch. */
 enum err disk_write_peek(struct disk_writer *w, uint64_t offset, void *buf, size_t len,
                          size_t *n, struct errbuf *eb) MUST_CHECK;

@@ -28,7 +28,9 @@ struct disk_writer {
 
     /* On its loop. */
     struct iobuf *buf; /* what is not on the disk yet */
-    uint64_t buf_at;   /* offset of its first byte in the body */
+    const char
+        *lent; /* disk_write_lend(): there is no `buf`; `buf_len` bytes stand here */
+    uint64_t buf_at; /* offset of its first byte in the body */
     uint32_t buf_len;
     uint32_t buf_summed; /* of it, its sums are there; whole blocks */
     struct body body;    /* body.segment NULL: small so far */
@@ -276,7 +278,9 @@ disk_write_room(struct disk_writer *w, void **at)
     uint64_t left = still_fits(w);
 
     assert(w->loop == rt_loop_index());
-    *at = w->buf->at + w->buf_len;
+    *at = w->lent != NULL ? NULL : w->buf->at + w->buf_len;
+    if (w->lent != NULL)
+        return 0;
     return (size_t)MIN(left, w->buf->room - w->buf_len);
 }
 
@@ -286,6 +290,24 @@ disk_write_filled(struct disk_writer *w, size_t len)
     assert(len <= still_fits(w) && len <= w->buf->room - w->buf_len);
     w->buf_len += (uint32_t)len;
     sum_whole_blocks(w);
+}
+
+void
+disk_write_lend(struct disk_writer *w, struct span body)
+{
+    assert(w->loop == rt_loop_index());
+    assert(body.len > 0 && body.len == w->size && body.len <= DISK_INLINE_MAX);
+    assert(disk_written(w) == 0);
+    iobuf_drop(&w->buf);
+    w->lent = body.at;
+    w->buf_len = (uint32_t)body.len;
+}
+
+/* What is in memory. */
+static const char *
+held(const struct disk_writer *w)
+{
+    return w->lent != NULL ? w->lent : w->buf->at;
 }
 
 enum err
@@ -360,7 +382,7 @@ peek_here(void *arg)
         return;
     }
     p->n = MIN(p->len, (size_t)(disk_written(w) - p->offset));
-    memcpy(p->buf, w->buf->at + (p->offset - w->buf_at), p->n);
+    memcpy(p->buf, held(w) + (p->offset - w->buf_at), p->n);
 }
 
 enum err
@@ -445,8 +467,8 @@ writer_submit(struct disk_writer **wp, const struct object_meta *meta, struct co
         if (rc == ERR_OK)
             c->place = body_place(&w->body);
     } else if (rc == ERR_OK) {
-        block_sums_put(w->seed, 0, w->buf->at, w->buf_len, sums);
-        c->payload = (struct span){w->buf->at, w->buf_len};
+        block_sums_put(w->seed, 0, held(w), w->buf_len, sums);
+        c->payload = (struct span){held(w), w->buf_len};
         c->block_sums = (struct span){sums, 4 * block_count(w->buf_len)};
     }
     if (rc == ERR_OK) {

@@ -167,6 +167,16 @@ disks_write_flush(struct disks_writer *w, struct errbuf *eb)
     return disk_write_flush(w->to[0], eb);
 }
 
+bool
+disks_write_lend(struct disks_writer *w, struct span body)
+{
+    bool one = w->placed == 1 && w->count == 1 && body.len <= DISK_INLINE_MAX;
+
+    if (one)
+        disk_write_lend(w->to[0], body);
+    return one;
+}
+
 uint64_t
 disks_written(const struct disks_writer *w)
 {

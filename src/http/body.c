@@ -125,6 +125,22 @@ read_more(struct http_conn *c, char *to, size_t len, size_t *n, struct errbuf *e
     return ERR_OK;
 }
 
+bool
+http_body_here(struct http_request *r, struct span *body)
+{
+    struct work *w = r->conn->work;
+
+    if (w->body.state != BODY_WAITS || w->head.body_length <= 0 ||
+        inbuf_here(&w->in) < w->body.left)
+        return false;
+    *body = (struct span){w->in.buf + w->in.at, w->body.left};
+    w->in.at += body->len;
+    w->body.read = body->len;
+    w->body.left = 0;
+    w->body.state = BODY_ENDED;
+    return true;
+}
+
 enum err
 http_body_read(struct http_request *r, void *buf, size_t len, size_t *n,
                struct errbuf *eb)

@@ -119,6 +119,9 @@ void http_server_stats(const struct http_server *s, struct http_server_stats *ou
 /* ---- the body of the request ---- */
 /* Its length, HTTP_CHUNKED, or 0 without one. */
 int64_t http_body_length(const struct http_request *r);
+/* The whole body, where it came with the head: *body lies in the connection's buffer until the request ends, and nothing is left
+ * to be read. False: nothing was done; it has none, has begun to be read, comes in chunks, or is not all here. */
+bool http_body_here(struct http_request *r, struct span *body);
 /* Reads at least 1 byte up to `len`; *n = 0: the end. At the first read 100 Continue is
  * sent when the client waits for it. ERR_INCOMPLETE: the client left early; ERR_TIMEOUT:
  * too slow; ERR_BAD_REQUEST: chunks are wrong. After an error the connection will close.

@@ -190,6 +190,10 @@ enum err object_put_write(struct object_put *p, const void *data, size_t len,
 enum err object_put_room(struct object_put *p, void **at, size_t *len,
                          struct errbuf *eb) MUST_CHECK;
 void object_put_filled(struct object_put *p, size_t len);
+/* The whole body, of known size and not empty, which the caller holds until commit or abort: not copied where that can be
+ * spared. May switch. */
+enum err object_put_lend(struct object_put *p, struct span body,
+                         struct errbuf *eb) MUST_CHECK;
 /* After the last byte, before commit: the sums of what came. */
 struct object_sums {
     uint8_t md5[16];

@@ -168,6 +168,19 @@ object_put_filled(struct object_put *p, size_t len)
         rt_yield();
 }
 
+enum err
+object_put_lend(struct object_put *p, struct span body, struct errbuf *eb)
+{
+    assert(p->sums.size == 0 && body.len == p->options.size);
+    if ((p->kind != PUT_NATIVE && p->kind != PUT_PART) || body.len > HASH_SLICE ||
+        !disks_write_lend(p->writer, body))
+        return object_put_write(p, body.at, body.len, eb);
+    checksum_add(&p->sum, body.at, body.len);
+    add_md5(p, body.at, body.len);
+    p->sums.size = body.len;
+    return ERR_OK;
+}
+
 /* The sum of what lagged. The last bytes go to the disk first: while that takes them others lay down theirs. */
 static enum err
 settle(struct object_put *p, struct errbuf *eb)

@@ -230,16 +230,35 @@ s3_body_check_sums(struct s3_body *b, const struct object_sums *got)
     return checksum_check(&b->sums.want, &value, &q->fault);
 }
 
+/* The body came with the head: it goes to the disk from where it lies. */
+static enum err
+lend(struct s3_body *b, struct object_put *put, struct span body)
+{
+    struct errbuf eb = {{0}};
+    enum err rc;
+
+    if (b->check_sha256)
+        digest_add(&b->sha256, body.at, body.len);
+    b->got = body.len;
+    rc = object_put_lend(put, body, &eb);
+    return rc == ERR_OK ? finish(b) : fault_from(b->q, rc, &eb);
+}
+
 /* What needs no decoding is received into the buffer that goes to the disk. *taken: the whole body came that way; else none
  * of it has. */
 static enum err
 receive_in_place(struct s3_body *b, struct object_put *put, bool *taken)
 {
     struct errbuf eb = {{0}};
+    struct span body;
 
     *taken = false;
     if (b->chunked != NULL || b->size == DISK_SIZE_UNKNOWN || b->size == 0)
         return ERR_OK;
+    if (http_body_here(b->q->http, &body)) {
+        *taken = true;
+        return lend(b, put, body);
+    }
     while (b->got < b->size) {
         size_t room, n;
         void *at;

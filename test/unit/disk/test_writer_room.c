@@ -6,7 +6,7 @@
 
 static char *data; /* MOST bytes */
 
-enum how { IN_PLACE, IN_PLACE_PUSHED, MIXED };
+enum how { IN_PLACE, IN_PLACE_PUSHED, MIXED, LENT };
 
 static enum err
 fill(struct disk_writer *w, uint64_t len, enum how how, struct errbuf *eb)
@@ -52,7 +52,10 @@ put_and_get(struct disk *d, uint64_t len, enum how how)
     snprintf(name, sizeof name, "key-%llu-%u", (unsigned long long)len, (unsigned)how);
     k = world_key(7, name);
     CHECK(disk_write_begin(d, &k, DISK_NATIVE, len, &w, &eb) == ERR_OK);
-    CHECK(fill(w, len, how, &eb) == ERR_OK);
+    if (how == LENT)
+        disk_write_lend(w, (struct span){data, len});
+    else
+        CHECK(fill(w, len, how, &eb) == ERR_OK);
     CHECK_U64(disk_written(w), len);
     CHECK_U64(disk_write_room(w, &to), 0);
     CHECK(disk_write(w, "x", 1, &eb) == ERR_BAD_REQUEST);
@@ -80,7 +83,8 @@ sizes(void *arg)
     (void)arg;
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        for (enum how how = IN_PLACE; how <= MIXED; how++)
+        for (enum how how = IN_PLACE; how <= (all[i] <= DISK_INLINE_MAX ? LENT : MIXED);
+             how++)
             put_and_get(d, all[i], how);
     disk_close(&d);
 }
@@ -100,6 +104,9 @@ given_up(void *arg)
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
     CHECK(disk_write_begin(d, &k, DISK_NATIVE, MOST, &w, &eb) == ERR_OK);
     CHECK(fill(w, MOST, IN_PLACE_PUSHED, &eb) == ERR_OK);
+    disk_write_abort(&w);
+    CHECK(disk_write_begin(d, &k, DISK_NATIVE, 100, &w, &eb) == ERR_OK);
+    disk_write_lend(w, (struct span){data, 100});
     disk_write_abort(&w);
     CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
     disk_close(&d);
