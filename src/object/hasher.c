@@ -57,11 +57,27 @@ hash_stream_end(struct hash_stream *h)
     *h = (struct hash_stream){0};
 }
 
-/* One slice of each stream, all together. Jobs lie here: a run never switches. */
+/* Turns that a round waits while the loop has other work: bodies that are received meanwhile fill its lanes. Without other
+ * work there is nothing to wait for, and lanes that are empty cost nothing. */
+#define PATIENCE_TURNS 8
+
+/* One slice of each of these streams at once. */
+static void
+run_together(struct md5_job *jobs, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        jobs[i].next = i + 1 < count ? &jobs[i + 1] : NULL;
+        metric_add(M_MD5_BYTES, count > 1 ? 1 : 0, (int64_t)jobs[i].len);
+    }
+    if (count > 0)
+        md5_run(jobs);
+}
+
+/* Of all streams that lag. Jobs lie here: a run never switches. */
 static void
 run_slices(struct list *lagging)
 {
-    struct md5_job jobs[MD5_LANES_MAX], *first = NULL;
+    struct md5_job jobs[MD5_LANES_MAX];
     unsigned count = 0;
 
     LIST_EACH(lagging, n)
@@ -72,30 +88,72 @@ run_slices(struct list *lagging)
         if (len == 0)
             continue;
         if (count == ARRAY_LEN(jobs)) {
-            md5_run(first);
+            run_together(jobs, count);
             count = 0;
-            first = NULL;
         }
-        jobs[count] =
-            (struct md5_job){.next = first, .md5 = &h->md5, .data = h->at, .len = len};
-        first = &jobs[count++];
-        metric_add(M_MD5_BYTES, count > 1 ? 1 : 0, (int64_t)len);
+        jobs[count++] = (struct md5_job){.md5 = &h->md5, .data = h->at, .len = len};
         h->at += len;
         h->len -= len;
     }
-    md5_run(first);
+    run_together(jobs, count);
+}
+
+static bool
+is_only(const struct list *lagging)
+{
+    return lagging->next->next == lagging;
+}
+
+/* Those who wait for a sum that is there go on; where `all`, everybody who waits: one of them leads from now on. */
+static void
+wake_settled(struct list *lagging, bool all)
+{
+    LIST_EACH(lagging, n)
+    {
+        struct hash_stream *h = LIST_ENTRY(n, struct hash_stream, of_loop);
+        struct rt_waiter *waits = h->waits;
+
+        if (waits == NULL || (h->len > 0 && !all))
+            continue;
+        h->waits = NULL;
+        rt_wake(waits);
+    }
+}
+
+/* For all that lag, until this one has its sum. */
+static void
+lead(struct hashing *of_loop, struct hash_stream *h)
+{
+    of_loop->led = true;
+    rt_yield(); /* what has come is looked for */
+    for (unsigned turn = 1;
+         turn < PATIENCE_TURNS && rt_crowded() && !is_only(&of_loop->lagging); turn++)
+        rt_yield();
+    while (h->len > 0) {
+        run_slices(&of_loop->lagging);
+        wake_settled(&of_loop->lagging, false);
+        if (h->len > 0)
+            rt_yield(); /* nobody waits for more than one round */
+    }
+    of_loop->led = false;
+    wake_settled(&of_loop->lagging, true);
 }
 
 void
 hash_stream_settle(struct object_service *s, struct hash_stream *h)
 {
-    struct list *lagging = &s->hashing[rt_loop_index()].lagging;
+    struct hashing *of_loop = &s->hashing[rt_loop_index()];
 
     while (h->len > 0) {
-        if (rt_crowded())
-            rt_yield(); /* others may lay down theirs, or do the work */
-        if (h->len > 0)
-            run_slices(lagging);
+        struct rt_waiter waits;
+
+        if (!of_loop->led) {
+            lead(of_loop, h);
+            continue;
+        }
+        rt_waiter_init(&waits);
+        h->waits = &waits;
+        rt_wait(&waits);
     }
 }
 
@@ -109,6 +167,6 @@ hash_stream_add(struct object_service *s, struct hash_stream *h, const void *dat
     if (h->len == 0)
         h->at = data;
     h->len += len;
-    if (lagging->next->next == lagging) /* it is the only one */
+    if (is_only(lagging))
         hash_stream_settle(s, h);
 }

@@ -5,11 +5,13 @@
  * alone costs what OpenSSL's code costs. A turn hashes one piece of each stream at most, so a piece is what bounds it.
  *
  * Whoever keeps its bytes may lag (struct hash_stream): they are hashed when one stream has no room left for more, or ends,
- * for all that lag on this loop. Streams that come slowly fill the lanes that way.
+ * for all that lag on this loop, by one of them, and not before the loop has run out of other work or has done eight turns of
+ * it. Streams that come slowly fill the lanes that way.
  */
 #pragma once
 #include "base/md5.h"
 #include "object/internal.h"
+#include "rt/loop.h"
 
 /* Adds `len` bytes at `data`; with `out` they are the last ones, and the 16 bytes of the sum come there. The bytes are
  * borrowed until it returns. Never fails, cancelled or not. May switch. */
@@ -22,6 +24,8 @@ struct hash_stream {
     struct md5 md5;
     const unsigned char *at; /* borrowed: not hashed yet */
     size_t len;
+    struct rt_waiter
+        *waits; /* of whoever is in hash_stream_settle() while another one leads */
 };
 void hash_stream_begin(struct object_service *s, struct hash_stream *h);
 void hash_stream_end(

@@ -16,6 +16,7 @@ struct tier;
 struct hashing {
     struct md5_job *jobs; /* of this turn; they lie on stacks */
     struct list lagging;  /* struct hash_stream */
+    bool led;             /* one of them hashes for all */
 };
 
 struct object_service {

@@ -188,8 +188,9 @@ settle(struct object_put *p, struct errbuf *eb)
     enum err rc = disks_write_flush(p->writer, eb);
 
     hash_stream_settle(p->s, &p->lag);
-    p->md5 = p->lag.md5;
-    hash_stream_end(&p->lag);
+    p->md5 =
+        p->lag
+            .md5; /* the stream stays: while there are several puts, none is hashed alone */
     p->lags = false;
     return rc;
 }

@@ -152,6 +152,47 @@ one_that_could_lag(void *arg)
     hash_stream_end(&h);
 }
 
+/* Lays down its bytes in pieces, a turn each, and then wants its sum. */
+static void
+slow_stream(void *arg)
+{
+    unsigned i = *(unsigned *)arg;
+    struct hash_stream h;
+
+    hash_stream_begin(&service, &h);
+    for (unsigned p = 0; p < i; p++)
+        rt_yield();
+    hash_stream_add(&service, &h, data, PIECE);
+    hash_stream_settle(&service, &h);
+    while (!list_empty(&service.hashing[0].lagging) && switched < STREAMS / 8)
+        rt_yield(); /* as a put that is committed: it still counts among those that lag */
+    hash_stream_end(&h);
+    switched++;
+}
+
+static void
+those_that_come_while_one_waits(void *arg)
+{
+    static unsigned numbers[STREAMS / 8];
+    int64_t alone_before = metric_read(M_MD5_BYTES, 0);
+    struct rt_group g;
+
+    (void)arg;
+    rt_group_begin(&g);
+    for (unsigned i = 0; i < ARRAY_LEN(numbers); i++) {
+        numbers[i] = i;
+        if (rt_group_start(&g, slow_stream, &numbers[i]) != ERR_OK)
+            abort();
+    }
+    for (unsigned i = 0; i < 100 && switched == 0; i++)
+        rt_yield(); /* the loop has other work */
+    switched = STREAMS / 8;
+    rt_group_join(&g);
+    switched = 0;
+    CHECK_U64(metric_read(M_MD5_BYTES, 0), alone_before);
+    CHECK(!service.hashing[0].led);
+}
+
 static void
 run(fiber_fn *fn, void *arg)
 {
@@ -192,6 +233,12 @@ test_cancelled_streams_that_lag(void)
 }
 
 static void
+test_lanes_fill_while_there_is_other_work(void)
+{
+    run(those_that_come_while_one_waits, NULL);
+}
+
+static void
 test_a_stream_alone_never_lags(void)
 {
     run(one_that_could_lag, NULL);
@@ -213,5 +260,6 @@ main(int argc, char **argv)
     RUN(test_streams_that_lag);
     RUN(test_cancelled_streams_that_lag);
     RUN(test_a_stream_alone_never_lags);
+    RUN(test_lanes_fill_while_there_is_other_work);
     return check_done();
 }
