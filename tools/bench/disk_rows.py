@@ -92,8 +92,9 @@ def allocated(*paths):
 
 
 def files_of(folder):
-    """(paths, bytes of each) of segments that are written from their begin: what a random reader may ask for."""
-    ends = {p: begin + n for p in sorted(pathlib.Path(folder).glob("*.tar")) for begin, n in [written(p)] if begin == 0}
+    """(paths, bytes of each) of segments that are written from their begin: what a random reader may ask for. Not of the last
+    two: the log that is written, and the one made ahead, which a start removes."""
+    ends = {p: begin + n for p in sorted(pathlib.Path(folder).glob("*.tar"))[:-2] for begin, n in [written(p)] if begin == 0}
     most = max(ends.values())
     ends = {p: end for p, end in ends.items() if 2 * end >= most}
     return list(ends), min(ends.values())
