@@ -9,8 +9,6 @@
 #include "disk/read.h"
 #include "disk/segment.h"
 
-#define ONCE_MAX (64u << 10) /* larger objects do not notice a fiber */
-
 static bool
 is_small_and_plain(const struct row *row)
 {
@@ -19,7 +17,7 @@ is_small_and_plain(const struct row *row)
                         ROW_META_APART | ROW_UNDECIDED;
 
     return (row->flags & (wanted | unwanted)) == wanted && row->size > 0 &&
-           row->size <= ONCE_MAX;
+           row->size <= DISK_INLINE_MAX;
 }
 
 static void
@@ -54,7 +52,7 @@ begin_reading(struct disk_once *o)
     end = align_up(o->row.offset + read_first_look(o->log, &o->row, true), DISK_ALIGN);
     o->len = end - o->from;
     o->reading.on_read = on_read;
-    return iobuf_get_small_read((uint32_t)o->len, &o->buf) == ERR_OK &&
+    return iobuf_get_read((uint32_t)o->len, &o->buf) == ERR_OK &&
            rt_read_begin(o->log->file, o->from, o->buf, 0, (uint32_t)o->len, RT_READ,
                          &o->reading) == ERR_OK;
 }

@@ -137,6 +137,23 @@ conn_send_waiting(struct rt_soon *s)
         pass_on(LIST_ENTRY(n, struct work, waits)->conn, now_ns);
 }
 
+/* Outside any fiber. One that fills a socket by itself gains nothing by waiting for others, and its bytes would leave the
+ * cache meanwhile. */
+static void
+send_answer(struct http_conn *c)
+{
+    struct work *w = c->work;
+
+    if (w->reply.body.len <= TOGETHER_MAX) {
+        send_soon(c);
+        return;
+    }
+    conn_count_request(c);
+    w->conn = c;
+    send_now(w);
+    pass_on(c, rt_now_ns());
+}
+
 /* ---- answers of a later turn ---- */
 
 void
@@ -179,11 +196,14 @@ http_later_done(struct http_request *r, bool answered)
     conn_count_in_flight(c, -1);
     if (!answered)
         undo(w);
-    if (!answered && c->fiber == NULL)
-        rt_resume(c->stream);
-    else if (answered && c->fiber == NULL)
-        send_soon(c);
-    else if (answered)
+    if (c->fiber == NULL) {
+        if (answered)
+            send_answer(c); /* the work set may be another's now */
+        else
+            rt_resume(c->stream);
+        return;
+    }
+    if (answered)
         w->reply.state = REPLY_SENDS; /* by that fiber */
     rt_cond_broadcast(&w->later_over);
 }

@@ -54,6 +54,10 @@ enum reply_state {
     REPLY_FAILED, /* the connection must be reset: nothing may follow */
 };
 
+/* Answers up to this size leave together with those of the other requests of this turn: a client that answers faster than
+ * one request is served would otherwise be woken for each of them. */
+#define TOGETHER_MAX (64u << 10)
+
 /* What a connection needs while a request is on its way; pooled by the loop. */
 struct work {
     struct list link;

@@ -210,10 +210,6 @@ send_all(struct http_conn *c, struct iovec *iov, int count, bool more)
     return rc == ERR_OK || rc == ERR_TIMEOUT || rc == ERR_CANCELLED ? rc : ERR_CLOSED;
 }
 
-/* Answers up to this size leave together with those of the other requests of this turn: a client that answers faster than
- * one request is served would otherwise be woken for each of them. */
-#define TOGETHER_MAX (64u << 10)
-
 /* Sends the head, if it is still held, with up to IOV_MAX_HERE - 3 pieces of the body.
  * May switch. */
 static enum err

@@ -162,7 +162,7 @@ enum err http_reply_lent(struct http_request *r, int status, struct span body,
  * without a switch. Or on_abandon is called instead, in a fiber, without a switch: the connection ends, or the server; the
  * request is gone behind that call. */
 void http_later(struct http_request *r, void (*on_abandon)(struct http_request *r));
-/* It has been answered, and leaves at the end of this turn. False: nothing has happened, `handle` is asked with `tried` set;
+/* It has been answered, and leaves at the end of this turn; now when it is large. False: nothing has happened, `handle` is asked with `tried` set;
  * *r and its arena are no longer the handler's. */
 void http_later_done(struct http_request *r, bool answered);
 /* `length`: of the body, or HTTP_CHUNKED. The head is held back and leaves with the first

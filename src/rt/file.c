@@ -216,6 +216,24 @@ struct disk_wait {
     bool done;
 };
 
+static void
+tell_reading(struct rt_soon *s)
+{
+    struct rt_reading *r = CONTAINER_OF(s, struct rt_reading, soon);
+
+    r->on_read(r, r->result);
+}
+
+/* Who reads without a fiber has work to do with the bytes: the disk is to have its next reads before. */
+static void
+tell_soon(struct rt_reading *r, int64_t result)
+{
+    r->op = NULL;
+    r->result = result;
+    r->soon.fn = tell_reading;
+    rt_soon(&r->soon);
+}
+
 void
 disk_op_done(struct disk_op *op, int64_t result)
 {
@@ -238,7 +256,7 @@ disk_op_done(struct disk_op *op, int64_t result)
     free_op(op);
     start_waiting(l, q, lane);
     if (reading != NULL)
-        reading->on_read(reading, result);
+        tell_soon(reading, result);
 }
 
 /* What a call of this kind may not begin with. */
@@ -395,7 +413,10 @@ rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
 void
 rt_read_abandon(struct rt_reading *r)
 {
-    r->op->reading = NULL;
+    if (r->op != NULL)
+        r->op->reading = NULL;
+    else
+        list_remove(&r->soon.link);
 }
 
 enum err

@@ -18,6 +18,7 @@
 
 #include "base/err.h"
 #include "rt/fiber.h"
+#include "rt/loop.h"
 
 /* ---- buffers ---- */
 struct iobuf {
@@ -32,9 +33,9 @@ enum err iobuf_get(uint32_t size, struct iobuf **out) MUST_CHECK;
 /* The same, but waits for others to give some back: for who is in the middle of an answer. To be read into, and dropped
  * on this loop. May switch. */
 enum err iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out) MUST_CHECK;
-/* The same for a read of up to 16 KiB that begins soon: where there is an engine that reads into such memory for less it comes
- * from there. Only on a loop, and dropped there. */
-enum err iobuf_get_small_read(uint32_t size, struct iobuf **out) MUST_CHECK;
+/* The same for a read that begins soon: where there is an engine that reads into such memory for less it comes from there.
+ * Only on a loop, and dropped there. */
+enum err iobuf_get_read(uint32_t size, struct iobuf **out) MUST_CHECK;
 struct iobuf *iobuf_ref(struct iobuf *b);
 void iobuf_drop(struct iobuf **bp); /* NULL is fine */
 uint64_t iobuf_in_use(void);        /* bytes */
@@ -141,7 +142,9 @@ enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t a
  * any fiber, and must not switch. `result`: bytes, fewer than wanted only at the end of the file, or a negative errno. */
 struct rt_reading {
     void (*on_read)(struct rt_reading *r, int64_t result);
-    struct disk_op *op; /* rt's own */
+    struct disk_op *op; /* rt's own, as the rest; NULL: it is over */
+    struct rt_soon soon;
+    int64_t result;
 };
 /* Begins it; fibers may, and what is no fiber. It has no deadline. On error nothing has begun. Does not switch. */
 enum err rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,

@@ -89,10 +89,15 @@ struct stacks {
 #define IOBUF_CLASSES 12 /* 4 KiB << 0 .. 11 */
 static_assert(4096u << (IOBUF_CLASSES - 1) == IOBUF_MAX,
               "one class for each power of two");
+struct iobuf_list {
+    struct pooled *first; /* owned; last in first out */
+    uint64_t wanted;      /* iobuf_cache.takes when one of this size was asked for last */
+};
 struct iobuf_cache {
-    struct pooled *idle[IOBUF_CLASSES];  /* owned */
-    struct pooled *reads[IOBUF_CLASSES]; /* owned; those this loop's ring may know */
-    uint64_t bytes;
+    struct iobuf_list idle[IOBUF_CLASSES];
+    struct iobuf_list reads[IOBUF_CLASSES]; /* those this loop's ring may know */
+    uint64_t bytes;                         /* of all these */
+    uint64_t takes;
     struct pooled *pieces; /* idle ones of the slabs */
     struct slab *slabs;    /* owned */
     unsigned slab_count;

@@ -16,7 +16,7 @@
 #include "base/account.h"
 #include "base/mem.h"
 
-#define IDLE_MAX      MIB(16) /* bytes a loop keeps */
+#define IDLE_MAX      MIB(16) /* bytes a loop keeps; at least IOBUF_MAX */
 #define LIMIT_DEFAULT MIB(256)
 enum { SMALLEST = 4096, PAGE = 4096, WAIT_MS = 5 };
 
@@ -93,23 +93,34 @@ reads_of(struct loop *l, size_t room, bool for_read)
                                                                             : 0;
 }
 
-static struct pooled **
+static struct iobuf_list *
 idle_of(struct loop *l, unsigned class, bool reads)
 {
     return reads ? &l->iobufs.reads[class] : &l->iobufs.idle[class];
 }
 
 static struct pooled *
-take_idle(struct loop *l, unsigned class, bool reads)
+take_first(struct loop *l, struct iobuf_list *list)
 {
-    struct pooled **list = l != NULL ? idle_of(l, class, reads) : NULL;
-    struct pooled *p = list != NULL ? *list : NULL;
+    struct pooled *p = list->first;
 
     if (p != NULL) {
-        *list = p->next;
+        list->first = p->next;
         l->iobufs.bytes -= p->buf.room;
     }
     return p;
+}
+
+static struct pooled *
+take_idle(struct loop *l, unsigned class, bool reads)
+{
+    struct iobuf_list *list;
+
+    if (l == NULL)
+        return NULL;
+    list = idle_of(l, class, reads);
+    list->wanted = ++l->iobufs.takes;
+    return take_first(l, list);
 }
 
 static struct pooled *
@@ -200,17 +211,19 @@ add_slab(struct loop *l)
 }
 
 enum err
-iobuf_get_small_read(uint32_t size, struct iobuf **out)
+iobuf_get_read(uint32_t size, struct iobuf **out)
 {
     struct loop *l = loop_self;
     struct pooled *p;
 
     *out = NULL;
+    if (size > PIECE)
+        return get(size, true, out);
     if (l->iobufs.pieces == NULL && l->iobufs.slab_count < SLABS_MAX)
         add_slab(l);
     p = l->iobufs.pieces;
-    if (size > PIECE || p == NULL)
-        return iobuf_get(size, out);
+    if (p == NULL)
+        return get(size, true, out);
     if (!charge(PIECE))
         return ERR_BUSY;
     l->iobufs.pieces = p->next;
@@ -281,17 +294,39 @@ discard(struct pooled *p)
     free(p);
 }
 
-/* Does this loop keep it? Its slot, if it has one, goes back to the ring when not. */
-static bool
-keeps(struct loop *l, struct pooled *p)
+/* The size that nobody has asked for longest, of those with idle ones; NULL: there are none. */
+static struct iobuf_list *
+least_wanted(struct loop *l)
 {
-    if (l == NULL || (p->reads_of != 0 && p->reads_of != l->iobufs.number))
-        return false;
-    if (l->iobufs.bytes + p->buf.room <= IDLE_MAX)
-        return true;
-    if (p->slot != 0)
-        l->ops->forget_slot(l, p->slot);
-    return false;
+    struct iobuf_list *least = NULL;
+
+    for (unsigned i = 0; i < 2 * IOBUF_CLASSES; i++) {
+        struct iobuf_list *list = idle_of(l, i / 2, i % 2 != 0);
+
+        if (list->first != NULL && (least == NULL || list->wanted < least->wanted))
+            least = list;
+    }
+    return least;
+}
+
+/* Makes room for `bytes` more idle ones: what other work has left goes first, or a loop that has taken in objects would make
+ * the buffers of all its reads anew. A slot goes back to the ring. */
+static void
+make_room(struct loop *l, uint64_t bytes)
+{
+    while (l->iobufs.bytes > IDLE_MAX - bytes) {
+        struct pooled *p = take_first(l, least_wanted(l));
+
+        if (p->slot != 0)
+            l->ops->forget_slot(l, p->slot);
+        discard(p);
+    }
+}
+
+static bool
+keeps(const struct loop *l, const struct pooled *p)
+{
+    return l != NULL && (p->reads_of == 0 || p->reads_of == l->iobufs.number);
 }
 
 void
@@ -299,7 +334,8 @@ iobuf_drop(struct iobuf **bp)
 {
     struct iobuf *b = *bp;
     struct loop *l = loop_self;
-    struct pooled *p, **list;
+    struct iobuf_list *list;
+    struct pooled *p;
 
     *bp = NULL;
     if (b == NULL || __atomic_fetch_sub(&b->refs, 1, __ATOMIC_ACQ_REL) > 1)
@@ -317,9 +353,10 @@ iobuf_drop(struct iobuf **bp)
         discard(p);
         return;
     }
+    make_room(l, b->room);
     list = idle_of(l, p->class, p->reads_of != 0);
-    p->next = *list;
-    *list = p;
+    p->next = list->first;
+    list->first = p;
     l->iobufs.bytes += b->room;
 }
 
@@ -338,8 +375,8 @@ void
 iobuf_free_idle(struct loop *l)
 {
     for (unsigned i = 0; i < IOBUF_CLASSES; i++) {
-        free_list(l->iobufs.idle[i]);
-        free_list(l->iobufs.reads[i]);
+        free_list(l->iobufs.idle[i].first);
+        free_list(l->iobufs.reads[i].first);
     }
     free_slabs(l);
     l->iobufs = (struct iobuf_cache){0};

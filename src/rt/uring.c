@@ -25,7 +25,7 @@
 enum { SQ_ENTRIES = 256, SQ_ENTRIES_LEAST = 32, CQ_FACTOR = 8, ENABLE_RINGS = 12 };
 enum { TAG_NONE, TAG_POLL, TAG_DISK, TAG_MASK = 3 };
 #define SLOTS      32u /* buffers whose pages stay pinned; bits of uring.slots_free */
-#define READS_HELD (128u << 10) /* bytes of reads that wait for the end of a turn */
+#define READS_HELD (512u << 10) /* bytes of reads that wait for the end of a turn */
 #define POLL_BITS  ((unsigned)(POLLIN | POLLOUT | POLLRDHUP) | (unsigned)EPOLLET)
 
 struct poll_op {

@@ -275,15 +275,21 @@ test_drain_ends(void)
 
 /* True: it waits for app_later(). The simulator delivers in pieces: then a fiber has it. */
 static bool
-ask_later(struct rig *rig, struct raw *w)
+ask_later_for(struct rig *rig, struct raw *w, const char *request)
 {
     unsigned handled = rig->handled;
 
-    ask(w, "GET /later/10" HEAD);
+    ask(w, request);
     for (unsigned i = 0; i < 500 && rig->later == NULL && rig->handled == handled; i++)
         CHECK(rt_sleep_ms(10) == ERR_OK);
     CHECK(rig->later != NULL || (rig->engine == RT_SIM && rig->handled > handled));
     return rig->later != NULL;
+}
+
+static bool
+ask_later(struct rig *rig, struct raw *w)
+{
+    return ask_later_for(rig, w, "GET /later/10" HEAD);
 }
 
 static void
@@ -316,6 +322,33 @@ later_is_answered_or_handled(struct rig *rig)
     leave(&other);
     leave(&w);
     all_given_back(rig);
+}
+
+/* More than waits for the end of a turn, and more than a socket takes at once. */
+static void
+later_is_large(struct rig *rig)
+{
+    struct raw *w = connect_raw(rig);
+
+    get_known(w);
+    for (unsigned i = 0; i < 6; i++) {
+        bool small = i % 2 == 0;
+
+        if (ask_later_for(rig, w,
+                          small ? "GET /later/70000" HEAD : "GET /later/9000000" HEAD))
+            app_later(rig, true);
+        ask(w, "GET /lent/7" HEAD);
+        hear(w, small ? 70000 : 9000000);
+        hear(w, 7);
+    }
+    leave(&w);
+    all_given_back(rig);
+}
+
+static void
+test_later_is_large(void)
+{
+    rig_everywhere(&usual, later_is_large);
 }
 
 static void
@@ -457,6 +490,7 @@ main(int argc, char **argv)
     RUN(test_idle_ends);
     RUN(test_drain_ends);
     RUN(test_later_is_answered_or_handled);
+    RUN(test_later_is_large);
     RUN(test_later_without_a_client);
     RUN(test_later_outlasts_idling);
     RUN(test_later_meets_the_deadline);

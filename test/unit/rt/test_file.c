@@ -467,7 +467,7 @@ small_reads_fiber(void *arg)
     iobuf_drop(&b);
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < SMALL_COUNT; i++) {
-            CHECK(iobuf_get_small_read(SMALL_PLACE, &held[i]) == ERR_OK);
+            CHECK(iobuf_get_read(SMALL_PLACE, &held[i]) == ERR_OK);
             CHECK(held[i]->room == 16384 && (uintptr_t)held[i]->at % 4096 == 0);
             CHECK(rt_read(f, i % 8 * SMALL_PLACE, held[i], 0, SMALL_PLACE, RT_READ, SOON,
                           &n, &eb) == ERR_OK);
@@ -481,13 +481,106 @@ small_reads_fiber(void *arg)
         }
         CHECK_U64(iobuf_in_use(), 0);
     }
-    CHECK(iobuf_get_small_read(100000, &b) == ERR_OK); /* not small: a buffer like any */
+    CHECK(iobuf_get_read(100000, &b) == ERR_OK); /* not small: a buffer like any */
     CHECK_U64(b->room, 131072);
     iobuf_drop(&b);
     rt_file_close(&f);
     finish(&d, "f");
 }
 REAL_CASE(test_small_reads_share_memory_that_the_ring_knows, 1, small_reads_fiber)
+
+/* ---- what a loop keeps ---- */
+
+/* Buffers of other work, as much as a loop keeps and more: those it reads into stay all the same. */
+static void
+idle_fiber(void *arg)
+{
+    struct iobuf *large[5], *b;
+    const char *at;
+
+    (void)arg;
+    CHECK(iobuf_get_read(KNOWN_BYTES, &b) == ERR_OK);
+    at = b->at;
+    iobuf_drop(&b);
+    for (unsigned i = 0; i < ARRAY_LEN(large); i++)
+        CHECK(iobuf_get(4u << 20, &large[i]) == ERR_OK);
+    CHECK(iobuf_get_read(KNOWN_BYTES, &b) == ERR_OK);
+    CHECK(b->at == at);
+    for (unsigned i = 0; i < ARRAY_LEN(large); i++)
+        iobuf_drop(&large[i]);
+    iobuf_drop(&b);
+    CHECK(iobuf_get_read(KNOWN_BYTES, &b) == ERR_OK);
+    CHECK(b->at == at);
+    iobuf_drop(&b);
+}
+CASE(test_buffers_in_use_outlive_idle_ones, 1, idle_fiber)
+
+/* ---- reads that no fiber waits for ---- */
+
+enum { READINGS = 40 }; /* more than a disk is given at a time */
+
+static struct one_reading {
+    struct rt_reading reading;
+    struct iobuf *buf;
+    bool told, abandoned;
+} readings[READINGS];
+static unsigned told;
+static bool first_abandons;
+
+/* The first that is there abandons all others, be they with the disk, waiting for it, or there as well. */
+static void
+on_reading(struct rt_reading *r, int64_t result)
+{
+    struct one_reading *o = CONTAINER_OF(r, struct one_reading, reading);
+
+    CHECK(rt_self() == NULL && !o->told && !o->abandoned && result == KNOWN_BYTES);
+    CHECK(o->buf->at[0] == 'r' && o->buf->at[KNOWN_BYTES - 1] == 'r');
+    o->told = true;
+    told++;
+    for (unsigned i = 0; i < READINGS && first_abandons; i++) {
+        if (readings[i].told)
+            continue;
+        readings[i].abandoned = true;
+        rt_read_abandon(&readings[i].reading);
+    }
+}
+
+static void
+readings_fiber(void *arg)
+{
+    struct rt_dir *d = scratch();
+    struct rt_file *f;
+    struct iobuf *b;
+
+    (void)arg;
+    CHECK(rt_open(d, "f", RT_O_WRITE | RT_O_CREATE | RT_O_DIRECT, 0600, &f, NULL) ==
+          ERR_OK);
+    CHECK(iobuf_get(KNOWN_BYTES, &b) == ERR_OK);
+    memset(b->at, 'r', KNOWN_BYTES);
+    CHECK(rt_write(f, 0, b, 0, KNOWN_BYTES, RT_WRITE, NULL) == ERR_OK);
+    iobuf_drop(&b);
+    for (int round = 0; round < 2; round++) {
+        told = 0;
+        first_abandons = round == 1;
+        for (unsigned i = 0; i < READINGS; i++) {
+            struct one_reading *o = &readings[i];
+
+            *o = (struct one_reading){.reading.on_read = on_reading};
+            CHECK(iobuf_get_read(KNOWN_BYTES, &o->buf) == ERR_OK);
+            CHECK(rt_read_begin(f, 0, o->buf, 0, KNOWN_BYTES, RT_READ, &o->reading) ==
+                  ERR_OK);
+        }
+        while (rt_file_busy(f) > 0 || told == 0)
+            CHECK(rt_sleep_ms(1) == ERR_OK);
+        CHECK(rt_sleep_ms(1) == ERR_OK); /* those told of last are behind it */
+        CHECK_U64(told, first_abandons ? 1 : READINGS);
+        for (unsigned i = 0; i < READINGS; i++)
+            iobuf_drop(&readings[i].buf);
+    }
+    rt_file_close(&f);
+    finish(&d, "f");
+}
+CASE(test_readings_are_told_once_or_abandoned, 1, readings_fiber)
 
 int
 main(int argc, char **argv)
@@ -502,5 +595,7 @@ main(int argc, char **argv)
     RUN(test_small_files_are_replaced_whole);
     RUN(test_buffers_for_reads_belong_to_their_loop);
     RUN(test_small_reads_share_memory_that_the_ring_knows);
+    RUN(test_buffers_in_use_outlive_idle_ones);
+    RUN(test_readings_are_told_once_or_abandoned);
     return check_done();
 }
