@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/loop.h"
+#include "rt/point.h"
 #include "rt/sync.h"
 #include "wire/seal.h"
 
@@ -26,6 +27,7 @@ struct secrets {
     char *key_file; /* owned; NULL: in `state` */
     /* A snapshot, replaced whole. */
     _Atomic(struct ring *) now;
+    _Atomic unsigned rings; /* how many there were */
     /* Only on loop 0. */
     bool changing;
     struct rt_cond changed;
@@ -127,6 +129,7 @@ publish(struct secrets *s, const struct ring *r)
 
     memcpy(fresh, r, sizeof *fresh);
     old = atomic_exchange(&s->now, fresh);
+    atomic_fetch_add(&s->rings, 1);
     if (old != NULL)
         rt_retire(ring_wipe, old);
 }
@@ -141,9 +144,9 @@ is_leftover(const char *name)
     return len > 4 && strcmp(name + len - 4, ".tmp") == 0;
 }
 
-/* *stale: in the clear, or not under the first key. `out` is wiped by the caller. */
+/* *stale: in the clear, or not under the first key. */
 static enum err
-load_one(struct secrets *s, const char *name, struct buf *out, bool *stale,
+load_now(struct secrets *s, const char *name, struct buf *out, bool *stale,
          struct errbuf *eb)
 {
     unsigned which = 0;
@@ -154,6 +157,7 @@ load_one(struct secrets *s, const char *name, struct buf *out, bool *stale,
     *stale = false;
     if (rc != ERR_OK)
         return rc;
+    POINT(SECRET_READ);
     if (seal_is_under((struct span){bytes, len})) {
         const struct ring *r = atomic_load(&s->now); /* no switch until it is used */
 
@@ -166,6 +170,21 @@ load_one(struct secrets *s, const char *name, struct buf *out, bool *stale,
     }
     OPENSSL_cleanse(bytes, len);
     free(bytes);
+    return rc;
+}
+
+/* What was read before its key went, in a rotation, is read again: it is sealed anew by then. `out` is wiped by the caller. */
+static enum err
+load_one(struct secrets *s, const char *name, struct buf *out, bool *stale,
+         struct errbuf *eb)
+{
+    unsigned before;
+    enum err rc;
+
+    do {
+        before = atomic_load(&s->rings);
+        rc = load_now(s, name, out, stale, eb);
+    } while (rc == ERR_DENIED && before != atomic_load(&s->rings));
     return rc;
 }
 

@@ -34,6 +34,9 @@ struct source {
     struct arena *arena; /* listed: of the page */
     struct object_page page;
     uint32_t page_at;
+    uint64_t pages;
+    char *
+        mark; /* owned: the last name of page 1, 2, 4, 8 ...; where it comes again the listing goes round */
 };
 
 /* One at work. */
@@ -85,6 +88,7 @@ source_close(struct source *s)
 {
     names_close(&s->names);
     arena_free(&s->arena);
+    free(s->mark);
 }
 
 static enum err
@@ -96,6 +100,23 @@ next_named(struct source *s, struct worker *w, struct errbuf *eb)
     rc = names_next(&s->names, w->key, eb);
     s->ended = s->ended || s->names.ended;
     return rc;
+}
+
+/* Each page is asked for by the last name of the one before: one that comes again brings all between them again, for ever. */
+static enum err
+check_progress(struct source *s, struct errbuf *eb)
+{
+    struct span last = s->page.entries[s->page.count - 1].name;
+
+    if (s->mark != NULL && span_is(last, s->mark))
+        return err_set(eb, ERR_BACKEND, "the backend's listing comes back to \"%.*s\"",
+                       SPAN_ARG(last));
+    s->pages++;
+    if ((s->pages & (s->pages - 1)) == 0) {
+        free(s->mark);
+        s->mark = xmemdup0(last.at, last.len);
+    }
+    return ERR_OK;
 }
 
 static enum err
@@ -112,7 +133,7 @@ next_page(struct source *s, struct errbuf *eb)
     if (rc == ERR_OK && s->page.stale)
         rc = err_set(eb, ERR_BACKEND,
                      "the backend cannot be reached: only what is here could be listed");
-    return rc;
+    return rc == ERR_OK && s->page.count > 0 ? check_progress(s, eb) : rc;
 }
 
 static enum err

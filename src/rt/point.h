@@ -86,7 +86,8 @@
     X(THROUGH_SENT, "through.sent")                                                      \
     X(THROUGH_KEPT, "through.kept")                                                      \
     X(EVICT_PAGE, "evict.page")                                                          \
-    X(JOB_SAVED, "job.saved")
+    X(JOB_SAVED, "job.saved")                                                            \
+    X(SECRET_READ, "secret.read")
 
 enum point {
 #define X(id, name) POINT_##id,

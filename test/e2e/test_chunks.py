@@ -147,6 +147,35 @@ def test_a_footer_costs_one_chunk(tier):
     assert remote.asked() == {n: 1 for n in range(1, 7)}
 
 
+def test_a_footer_of_100_gb_moves_one_chunk(start_forebay, remote):
+    """With the sizes that nobody set. The object is zeros that nobody has written down."""
+    size, sent = 100 * 10**9, []
+
+    def sparse(request):
+        first, _, last = request.headers.get("Range", f"bytes=0-{size - 1}").removeprefix("bytes=").partition("-")
+        first, last = int(first), min(int(last), size - 1)
+        head = {"ETag": '"sparse-6400"', "Content-Range": f"bytes {first}-{last}/{size}"}
+        request.send(206 if "Range" in request.headers else 200, head if "Range" in request.headers else {"ETag": head["ETag"]}, b"", length=last - first + 1)
+        sent.append((request.headers.get("Range"), last - first + 1))
+        try:
+            for at in range(first, last + 1, 1024 * KIB):
+                request.wfile.write(bytes(min(1024 * KIB, last + 1 - at)))
+        except OSError:
+            request.close_connection = True  # all of it was not wanted
+
+    remote.put("sparse", b"")
+    remote.on("GET", f"/{BUCKET}/sparse", sparse)
+    process = start_forebay(settings=PATIENT)
+    assert attach(process, BUCKET, remote.endpoint).returncode == 0
+    for _ in range(2):
+        reply = part(process, size - 64 * KIB, size - 1, "sparse")
+        assert reply.body == bytes(64 * KIB) and reply.headers["content-range"].endswith(f"/{size}")
+    chunk = 16 * 1024 * KIB
+    assert sent == [(None, size), (f"bytes={size // chunk * chunk}-{size - 1}", size % chunk)]
+    assert metric(process, "forebay_backend_bytes_total") == size % chunk
+    assert stat(process)["disk"]["cached_bytes"] < size % chunk + 1024 * KIB
+
+
 def test_ranges_across_chunks(tier):
     process, remote = tier
     body = body_of("k")

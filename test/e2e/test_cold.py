@@ -7,6 +7,7 @@ checked against what the remote said of it.
 import base64
 import concurrent.futures
 import http.client
+import json
 import os
 import stat
 import subprocess
@@ -270,6 +271,30 @@ def test_stored_keys_are_sealed(tier, start_forebay, remote_s3):
     remote_s3.put_object(Bucket=bucket, Key="k2", Body=b"hello again")
     assert plain.get(again.port, bucket, "k2").body == b"hello again"
     nowhere_on_disk(again, *REMOTE_KEYS)
+
+
+def test_several_accounts_on_one_node(start_forebay, fake):
+    """Each bucket asks its endpoint with its own keys, after a restart too."""
+    seen = {}
+
+    def note(request):
+        seen[request.path] = request.headers["Authorization"].partition("Credential=")[2].partition("/")[0]
+        request.send(200, {"ETag": '"0cc175b9c0f1b6a831c399e269772661"'}, b"a")
+
+    for bucket in ("one", "two"):
+        fake.put(f"/{bucket}", b"")
+        for key in "kl":
+            fake.on("GET", f"/{bucket}/{key}", note)
+    process = start_forebay(settings=PATIENT)
+    for bucket in ("one", "two"):
+        assert attach(process, bucket, fake.endpoint, keys=(f"key-of-{bucket}", "secret" * 5)).returncode == 0
+    for bucket in ("one", "two"):
+        assert plain.get(process.port, bucket, "k").body == b"a"
+    process.end()
+    process = start_forebay(settings=PATIENT)
+    for bucket in ("two", "one"):
+        assert plain.get(process.port, bucket, "l").body == b"a"
+    assert seen == {f"/{bucket}/{key}": f"key-of-{bucket}" for bucket in ("one", "two") for key in "kl"}
 
 
 def test_keys_stored_in_the_clear_are_sealed_at_the_start(tier, start_forebay, remote_s3):
@@ -607,6 +632,25 @@ def test_a_listing_that_goes_round_ends(odd, names, after):
         assert plain.ask(process.port, "GET", "odd", query="list-type=2").status == 200
     reply = plain.ask(process.port, "GET", "odd", query=f"list-type=2&start-after={after}" if after else "list-type=2")
     assert reply.status == 503 and b"go on" in reply.body, reply.body
+
+
+def test_a_job_over_a_listing_that_goes_round_ends(odd):
+    """Three pages, one after the other for ever, whatever they are asked for."""
+    process, fake = odd
+    pages = {"": "ab", "b": "cd", "d": "ef", "f": "ab"}
+    fake.on("GET", "/odd", lambda r: r.send(200, {}, page_of(pages[r.query.get("start-after", "")], "more")))
+    for name in "abcdef":
+        fake.put(f"/odd/{name}", b"x")
+    done = plain.ask(process.port, "POST", "_/jobs", body=b'{"kind": "prefetch", "args": {"bucket": "odd", "prefix": ""}}')
+    job = json.loads(done.body)["id"]
+    told = {}
+
+    def ended():
+        told.update(json.loads(plain.ask(process.port, "GET", f"_/jobs/{job}", query="wait=1").body))
+        return told["state"] not in ("waiting", "running")
+
+    wait_for(ended, "the end of the job")
+    assert told["state"] == "failed" and "comes back to" in told["reason"] and told["objects"] >= 6
 
 
 # ---- a backend that is down, or has too much to do ----

@@ -3,10 +3,12 @@
 import concurrent.futures
 import json
 import subprocess
+import threading
 import time
 
 import pytest
 from rigs import forebay
+from rigs.process import PATIENCE
 
 import plain
 from conftest import REMOTE_KEYS, boto
@@ -129,6 +131,42 @@ def test_cancelled_while_the_remote_says_nothing(start_forebay, cloud, remote_bu
     assert cli(process, "jobs", name, "--resume").returncode == 0
     assert ended(process, name)["objects"] == 20
     cloud.release()
+
+
+def test_it_makes_way_for_readers(start_forebay, fake):
+    """While one waits for the remote, one object is fetched at a time; when none does, as many as were asked for."""
+    lock, gate, together = threading.Lock(), threading.Event(), [0, 0]
+
+    def held(request):
+        gate.wait(PATIENCE)
+        request._object(fake)
+
+    def counted(request):
+        with lock:
+            together[0] += 1
+            together[1] = max(together)
+        if gate.is_set() and request.path.startswith("/remote/q"):
+            full.wait(PATIENCE)  # eight are here at once, or this breaks
+        request._object(fake)
+        with lock:
+            together[0] -= 1
+
+    full = threading.Barrier(8)
+    fake.put("/remote", b"")
+    for key in ["slow", *(f"p{n:02d}" for n in range(40)), *(f"q{n:02d}" for n in range(8))]:
+        fake.put(f"/remote/{key}", key.encode() * 100)
+        fake.on("GET", f"/remote/{key}", held if key == "slow" else counted)
+    process = start_forebay(settings=PATIENT)
+    assert attach(process, "remote", fake.endpoint).returncode == 0
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(plain.get, process.port, "remote", "slow")
+        wait_for(lambda: fake.seen["GET /remote/slow"] == 1, "the reader")
+        assert cli(process, "prefetch", "s3://remote/p{00..39}", "--parallel", "8").returncode == 0
+        assert together[1] == 1
+        gate.set()
+        assert reader.result().status == 200
+    assert cli(process, "prefetch", "s3://remote/q{00..07}", "--parallel", "8").returncode == 0
+    assert together[1] == 8
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
