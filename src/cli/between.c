@@ -130,6 +130,19 @@ check_etag(const struct passing *p, struct digest *md5, struct errbuf *eb)
     return ERR_OK;
 }
 
+/* If-Match tells another version where there is an ETag and the source hears it; else its length and time are all there is. */
+static enum err
+check_source(const struct between *b, const struct s3_object_info *now, struct errbuf *eb)
+{
+    bool same = b->info.etag.len > 0 ? span_eq(now->etag, b->info.etag)
+                                     : span_eq(now->last_modified, b->info.last_modified);
+
+    if (same && now->size == b->info.size)
+        return ERR_OK;
+    return err_set(eb, ERR_PRECONDITION,
+                   "\"%s\" changed while it was copied: copy it again", b->it->from);
+}
+
 static enum err
 pass_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
@@ -150,6 +163,10 @@ pass_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     arena_reset(p->a);
     digest_init(&md5, DIGEST_MD5);
     rc = s3_get_begin(b->f->s->s3, &get, p->a, &info, &in, f, eb);
+    if (rc == ERR_OK) {
+        f->retry = false;
+        rc = check_source(b, &info, eb);
+    }
     if (rc == ERR_OK) {
         f->retry =
             true; /* what breaks from here on is begun again, but what is told off */

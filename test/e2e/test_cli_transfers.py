@@ -567,3 +567,38 @@ def test_from_server_to_server(server, s3, bucket, seaweed, remote_s3, remote_bu
     cli("cp", tree / "medium", f"s3://{remote_bucket}/x", "--to-profile", "weed", status=2)
     assert "from server to server" in cli.stderr
     cli("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/x", "--to-profile", "nothing", status=2)
+
+
+def test_a_source_without_an_etag_that_changes(server, s3, bucket, fake, tmp_path):
+    """Between servers, in parts: its time is all that tells."""
+    size, asked = 257 * MIB, []
+
+    def changing(request):
+        first, last = 0, size - 1
+        if "tagging" in request.query:
+            return request.send(501, {}, b"")
+        if request.command == "GET":
+            first, last = map(int, request.headers["Range"].removeprefix("bytes=").split("-"))
+            asked.append(first)
+        head = {"Last-Modified": f"Wed, 01 Jan 2025 00:00:0{min(len(asked), 2)} GMT"}
+        if request.command == "HEAD":
+            head["Last-Modified"] = "Wed, 01 Jan 2025 00:00:01 GMT"
+            return request.send(200, head, b"", length=size)
+        try:
+            request.send(206, {**head, "Content-Range": f"bytes {first}-{last}/{size}"}, bytes(last - first + 1))
+        except OSError:
+            request.close_connection = True
+
+    fake.put("/other/k", b"", ETag=None)
+    for method in ("GET", "HEAD"):
+        fake.on(method, "/other/k", changing)
+    config = tmp_path / ".config/forebay/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[profiles.far]\nendpoint = "{fake.endpoint}"\naccess_key = "a"\nsecret_key = "{"b" * 20}"\n')
+    config.chmod(0o600)
+    cli = Cli(server, tmp_path)
+    keys = server.keys()
+    config.write_text(config.read_text() + f'[profiles.here]\nendpoint = "{server.endpoint}"\naccess_key = "{keys[0]}"\nsecret_key = "{keys[1]}"\n')
+    cli("cp", "s3://other/k", f"s3://{bucket}/k", "--profile", "far", "--to-profile", "here", status=1)
+    assert "changed while it was copied" in cli.stderr, cli.stderr
+    assert "Contents" not in s3.list_objects_v2(Bucket=bucket)
