@@ -10,10 +10,10 @@
 
 /* Only on its loop. */
 struct ring {
-    struct trace_entry *at;  /* owned; NULL until somebody watched */
-    uint64_t written;        /* entry n lies at n % TRACE_KEPT */
-    uint64_t overwritten_ns; /* when the newest of those that are gone was done */
-    uint64_t gone;           /* overwritten since somebody watches, not yet told */
+    struct trace_entry *at; /* owned; NULL until somebody watched */
+    uint64_t written;       /* entry n lies at n % TRACE_KEPT */
+    uint64_t told_ns;       /* what was done until then has been told to somebody */
+    uint64_t gone;          /* overwritten without, and not yet said to be lost */
 };
 struct trace {
     _Atomic uint64_t until_ns; /* watched until then */
@@ -66,10 +66,8 @@ trace_note(struct trace *t, const struct http_request *r, const struct http_done
     if (ring->at == NULL)
         ring->at = xcalloc(TRACE_KEPT, sizeof *ring->at);
     e = &ring->at[ring->written % TRACE_KEPT];
-    if (ring->written++ >= TRACE_KEPT) {
-        ring->overwritten_ns = e->done_ns;
+    if (ring->written++ >= TRACE_KEPT && e->done_ns > ring->told_ns)
         ring->gone++;
-    }
     *e = (struct trace_entry){.done_ns = rt_now_ns(),
                               .wall_ms = (int64_t)(rt_wall_ns() / 1000000u),
                               .duration_ns = d->duration_ns,
@@ -98,9 +96,10 @@ gather(void *arg)
     struct ring *r = &g->t->rings[rt_loop_index()];
     uint64_t first = r->written > TRACE_KEPT ? r->written - TRACE_KEPT : 0;
 
-    if (r->overwritten_ns > g->after_ns)
+    if (r->told_ns > 0) /* before the first look nobody missed anything */
         g->lost += r->gone;
     r->gone = 0;
+    r->told_ns = g->upto_ns;
     for (uint64_t n = first; n < r->written; n++) {
         const struct trace_entry *e = &r->at[n % TRACE_KEPT];
 

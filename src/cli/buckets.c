@@ -15,7 +15,11 @@
 
 /* ---- mb ---- */
 
-static const struct flag mb_flags[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+static const struct flag mb_flags[] = {
+    {"dry-run", 'n', NULL, "only say what would be made", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
 static const char *const mb_examples[] = {"forebay mb s3://train", NULL};
 static const struct verb mb = {.name = "mb",
                                .summary = "make a bucket",
@@ -25,20 +29,35 @@ static const struct verb mb = {.name = "mb",
                                .examples = mb_examples,
                                .flags = mb_flags};
 
+/* Would the name be taken? */
+static enum err
+would_make(struct session *s, struct span bucket, struct s3_failure *f)
+{
+    enum err rc = s3_bucket_head(s->s3, bucket, f, &s->eb);
+
+    if (rc == ERR_OK)
+        return err_set(&s->eb, ERR_EXISTS, "s3://%.*s is there already",
+                       SPAN_ARG(bucket));
+    return rc == ERR_NOT_FOUND || rc == ERR_NO_BUCKET ? ERR_OK : rc;
+}
+
 static enum exit_code
 make_all(struct session *s)
 {
+    bool dry = args_has(s->args, "dry-run");
+
     for (size_t i = 0; i < s->args->count; i++) {
         struct s3_failure f;
         struct place p;
         enum err rc = place_bucket(s->args->at[i], &p, &s->eb);
 
         if (rc == ERR_OK)
-            rc = s3_bucket_make(s->s3, p.bucket, &f, &s->eb);
+            rc = dry ? would_make(s, p.bucket, &f)
+                     : s3_bucket_make(s->s3, p.bucket, &f, &s->eb);
         if (rc != ERR_OK)
             return session_fail(s, rc);
         if (!s->quiet && !s->json)
-            printf("made s3://%.*s\n", SPAN_ARG(p.bucket));
+            printf("%s s3://%.*s\n", dry ? "would make" : "made", SPAN_ARG(p.bucket));
     }
     return EXIT_OK_;
 }

@@ -3,9 +3,14 @@
 
 #include "base/mem.h"
 #include "cli/admin.h"
+#include "cli/names.h"
 #include "wire/json.h"
 
-static const struct flag flags[] = {SESSION_FLAGS, {NULL, 0, NULL, NULL, false}};
+static const struct flag flags[] = {
+    {"dry-run", 'n', NULL, "only say what would be done", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
 
 static const char *const pin_examples[] = {"forebay pin s3://train/val/",
                                            "forebay bucket ls --json", NULL};
@@ -43,6 +48,12 @@ ask(struct session *s, const char *member)
     if (rc == ERR_OK && !p.remote)
         rc = err_set(&s->eb, ERR_BAD_REQUEST, "\"%s\": expected s3://BUCKET/PREFIX",
                      s->args->at[0]);
+    if (rc == ERR_OK && args_has(s->args, "dry-run")) {
+        printf("would %s s3://%.*s/%.*s\n", member, SPAN_ARG(p.bucket),
+               SPAN_ARG(name_shown(p.key, a)));
+        arena_free(&a);
+        return EXIT_OK_;
+    }
     buf_init(&doc, KIB(16));
     json_begin(&j, &doc);
     json_open_object(&j, NULL);

@@ -109,6 +109,32 @@ samples_sum(const struct samples *s, const char *name, const char *label,
     return sum;
 }
 
+bool
+samples_label(const struct samples *s, const char *name, const char *label, size_t index,
+              struct span *out)
+{
+    size_t len = strlen(label);
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct span l = s->at[i].labels;
+        const char *at, *end;
+
+        if (!span_is(s->at[i].name, name) || index-- > 0)
+            continue;
+        at = memmem(l.at, l.len, label, len);
+        if (at == NULL ||
+            !span_starts(span_from(l, (size_t)(at - l.at) + len), SPAN("=\"")))
+            return false;
+        at += len + 2;
+        for (end = at; end < l.at + l.len && *end != '"'; end++)
+            if (*end == '\\' && end + 1 < l.at + l.len)
+                end++;
+        *out = (struct span){at, (size_t)(end - at)};
+        return end < l.at + l.len;
+    }
+    return false;
+}
+
 double
 samples_quantile(const struct samples *before, const struct samples *after,
                  const char *name, const char *label, double q)

@@ -131,6 +131,7 @@ print_here(const json_t *here)
                (unsigned long long)json_get_u64(here, "present_bytes"));
     if (!cached) {
         printf("copies    %llu\n", (unsigned long long)json_get_u64(here, "copies"));
+        printf("evicted   never: it is only here\n");
         return;
     }
     printf("reads     %llu of late; %.2f of an object of its segment\n",

@@ -23,6 +23,16 @@ terminal_columns(void)
     return size.ws_col;
 }
 
+unsigned
+terminal_rows(void)
+{
+    struct winsize size;
+
+    if (ioctl(fileno(stdout), TIOCGWINSZ, &size) != 0 || size.ws_row == 0)
+        return 24;
+    return size.ws_row;
+}
+
 /* Bytes of the first `columns` characters: one each, as nearly all are. */
 static size_t
 fitting(const char *text, unsigned columns)

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/samples.h"
 #include "cli/terminal.h"
+#include "cli/top_disks.h"
 #include "cli/traffic.h"
 #include "rt/fiber.h"
 #include "rt/time.h"
@@ -156,18 +157,29 @@ print_view(const struct session *s, const struct view *v)
 
 #define SHOWN 8 /* buckets, clients */
 
+/* Of buckets and of clients each: as many as the rest of a terminal's page has room for. */
+static unsigned
+room_for_shares(const struct view *v, const struct top_disks *d)
+{
+    unsigned used = 8 + d->count + 2 + 2 * 3, rows = terminal_rows();
+
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++)
+        used += v->op[i].requests > 0;
+    return rows > used + 2 ? MIN((rows - used) / 2, SHOWN) : 1;
+}
+
 static void
-print_shares(const char *title, const struct traffic_kind *k, double each)
+print_shares(const char *title, const struct traffic_kind *k, double each, unsigned most)
 {
     char a[NUM_SIZE_TEXT], b[NUM_SIZE_TEXT];
 
     if (k->count > 0)
         printf("\n%-32s %10s %12s %12s\n", title, "requests/s", "out/s", "in/s");
-    for (unsigned i = 0; i < MIN(k->count, SHOWN); i++)
+    for (unsigned i = 0; i < MIN(k->count, most); i++)
         printf("%-32s %10.0f %12s %12s\n", k->at[i].name, k->at[i].requests * each,
                size(k->at[i].out * each, a), size(k->at[i].in * each, b));
-    if (k->count > SHOWN)
-        printf("... and %u more\n", k->count - SHOWN);
+    if (k->count > most)
+        printf("... and %u more\n", k->count - most);
 }
 
 static void
@@ -186,8 +198,8 @@ json_shares(struct json *j, const char *name, const struct traffic_kind *k, doub
 }
 
 static void
-print_json(const struct session *s, const struct view *v, const struct traffic *t,
-           double each)
+print_json(const struct session *s, const struct view *v, const struct top_disks *d,
+           const struct traffic *t, double each)
 {
     struct buf text;
     struct json j;
@@ -218,6 +230,7 @@ print_json(const struct session *s, const struct view *v, const struct traffic *
         json_end(&j);
     }
     json_end(&j);
+    top_disks_json(d, &j);
     json_shares(&j, "buckets", &t->buckets, each);
     json_shares(&j, "clients", &t->clients, each);
     json_end(&j);
@@ -246,20 +259,28 @@ static void
 print_page(const struct session *s, const struct page *before, const struct page *now,
            struct traffic *t, bool once)
 {
+    bool again = terminal_is(stdout) && !once && !s->json;
+    struct top_disks disks;
     struct view v;
     double each;
+    unsigned most;
 
     compare(before, now, &v);
+    top_disks_find(before->samples, now->samples, v.seconds, &disks);
     each = traffic_sort(t) / v.seconds;
-    if (terminal_is(stdout) && !once && !s->json)
-        fputs("\033[H\033[2J", stdout);
+    most = again ? room_for_shares(&v, &disks) : SHOWN;
+    if (again)
+        fputs("\033[H\033[2J\033[?7l", stdout); /* lines too long are cut meanwhile */
     if (s->json) {
-        print_json(s, &v, t, each);
+        print_json(s, &v, &disks, t, each);
     } else {
         print_view(s, &v);
-        print_shares("bucket", &t->buckets, each);
-        print_shares("client", &t->clients, each);
+        top_disks_print(&disks);
+        print_shares("bucket", &t->buckets, each, most);
+        print_shares("client", &t->clients, each, most);
     }
+    if (again)
+        fputs("\033[?7h", stdout);
     fflush(stdout);
     traffic_clear(t);
 }

@@ -389,8 +389,10 @@ s3_presign(struct s3_client *c, const char *method, struct span bucket, struct s
     enum err rc;
 
     if (c->anonymous)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "a URL can be signed with keys only; there are none");
+        return err_set(
+            eb, ERR_BAD_REQUEST,
+            "a URL can be signed with keys only, and there are none: --profile, "
+            "AWS_ACCESS_KEY_ID, or eval $(forebay env) for a server of this machine");
     if (expires_s == 0 || expires_s > SIGV4_EXPIRES_MAX_S)
         return err_set(eb, ERR_BAD_REQUEST, "a URL lives 1 second to 7 days");
     rc = target_of(c, &o, a, &req.path, &target, eb);

@@ -127,6 +127,7 @@ def test_top(cli, bucket, s3):
         over.set()
         reader.join()
     assert view["requests_per_second"] > 0 and view["resident_bytes"] > 1e6 and "p99_ms" in view["operations"]["list"]
+    assert view["disks"][0]["ok"] and view["disks"][0]["free_bytes"] > 0
     assert view["buckets"][0]["name"] == bucket and view["buckets"][0]["requests_per_second"] > 0 and view["clients"][0]["name"] == "127.0.0.1"
     assert "requests" in cli("top", "--once", "-i", "100ms")
     screen = cli.terminal("top", "-i", "200ms")

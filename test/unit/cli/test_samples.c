@@ -20,6 +20,7 @@ test_sums_and_quantiles(void)
 {
     struct samples *a = NULL, *b = NULL;
     struct errbuf eb = {{0}};
+    struct span value;
 
     REQUIRE(samples_parse(span_of(first), &a, &eb) == ERR_OK);
     REQUIRE(samples_parse(span_of(second), &b, &eb) == ERR_OK);
@@ -28,6 +29,10 @@ test_sums_and_quantiles(void)
     CHECK(samples_sum(a, "req", "op=\"get\"", NULL) == 7);
     CHECK(samples_sum(a, "req", "op=\"get\"", "code=\"404\"") == 2);
     CHECK(samples_sum(a, "none", NULL, NULL) == 0);
+    REQUIRE(samples_label(a, "req", "code", 1, &value));
+    CHECK(span_is(value, "404"));
+    CHECK(!samples_label(a, "req", "code", 2, &value)); /* it has none */
+    CHECK(!samples_label(a, "req", "op", 3, &value));
     CHECK(fabs(samples_quantile(a, b, "h_bucket", "op=\"get\"", 0.5) - 0.001) < 1e-9);
     CHECK(fabs(samples_quantile(a, b, "h_bucket", "op=\"get\"", 0.75) - 0.0055) < 1e-9);
     CHECK(samples_quantile(a, a, "h_bucket", NULL, 0.5) == 0);
