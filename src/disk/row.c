@@ -37,6 +37,10 @@ take_number(struct cursor *c, uint64_t max)
 
     if (c->bad)
         return 0;
+    if (at != c->end && *at < 0x80 && *at <= max) { /* most are small */
+        c->at = at + 1;
+        return *at;
+    }
     do {
         if (at == c->end || shift > 63) {
             c->bad = true;

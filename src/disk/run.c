@@ -539,6 +539,8 @@ run_walk_next(struct run_walk *w, struct entry *out)
     r = w->heap[0].run;
     i = &r->items[w->heap[0].item];
     *out = (struct entry){(enum table)i->table, i->bucket, key_of(r, i), value_of(r, i)};
+    w->of = r;
+    w->item = i;
     step(w);
     while (w->count > 0 && w->heap[0].first == first) {
         r = w->heap[0].run;
@@ -546,8 +548,11 @@ run_walk_next(struct run_walk *w, struct entry *out)
         if (compare_place((enum table)i->table, i->bucket, key_of(r, i), out->table,
                           out->bucket, out->key) != 0)
             break;
-        if (row_is_newer(out->table, out->value, value_of(r, i)))
+        if (row_is_newer(out->table, out->value, value_of(r, i))) {
             out->value = value_of(r, i);
+            w->of = r;
+            w->item = i;
+        }
         step(w);
     }
     return true;
@@ -568,6 +573,34 @@ take_segments(struct run *r, const struct run *from)
                     from->segments[i].living, from->segments[i].dead);
 }
 
+/* Room for all of them, so that nothing grows in the middle. */
+static void
+reserve(struct run *r, const struct run *const *runs, uint32_t count)
+{
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        r->room += runs[i]->count;
+        bytes += runs[i]->bytes.len;
+    }
+    r->items = xmalloc(MAX(r->room, 1u) * sizeof *r->items);
+    if (bytes > 0 && bytes <= RUN_BYTES_MAX)
+        (void)buf_reserve(&r->bytes, bytes);
+}
+
+/* Key and value stand behind each other there as here. */
+static void
+add_again(struct run *r, const struct run *from, const struct item *i)
+{
+    struct item *item = &r->items[r->count++];
+
+    assert(r->count <= r->room);
+    *item = *i;
+    item->at = (uint32_t)r->bytes.len;
+    buf_put(&r->bytes, from->bytes.at + i->at, (size_t)i->key_len + i->value_len);
+    assert(!r->bytes.full);
+}
+
 struct run *
 run_merge(const struct run *const *runs, uint32_t count)
 {
@@ -575,9 +608,10 @@ run_merge(const struct run *const *runs, uint32_t count)
     struct run_walk w;
     struct entry e;
 
+    reserve(r, runs, count);
     run_walk_begin(&w, runs, count, TABLE_OBJECTS, 0, SPAN(""));
     while (run_walk_next(&w, &e))
-        add(r, &(struct row_home){e.table, e.bucket, e.key}, e.value);
+        add_again(r, w.of, w.item);
     run_walk_end(&w);
     for (uint32_t i = 0; i < count; i++)
         take_segments(r, runs[i]);

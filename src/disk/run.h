@@ -61,8 +61,11 @@ struct run_segment {
 const struct run_segment *run_segments(const struct run *r, uint32_t *count);
 
 /* Several runs as one, in order of (table, bucket, key), each key once, with its newest value. */
+struct item;
 struct run_walk {
-    struct run_place *heap; /* owned */
+    struct run_place *heap;  /* owned */
+    const struct run *of;    /* what was given last: the newest of its key */
+    const struct item *item; /* of that run */
     uint32_t count;
     size_t
         skip; /* bytes that all its keys begin with; SIZE_MAX: they are of several tables */
