@@ -31,7 +31,6 @@ struct commit {
 
     /* The answer. */
     enum err rc;
-    struct errbuf eb;
     struct row row;         /* as it stands now */
     bool existed;           /* there was an object before */
     struct version decided; /* of the record */
@@ -48,7 +47,17 @@ struct commit {
     struct list in_queue;
     struct disk *disk;
     enum disk_class class;
+
+    struct errbuf eb; /* of the answer; last: commit_init() */
 };
+
+/* Everything zero; of the sentence only its end, which spares six cache lines for each that waits. */
+static inline void
+commit_init(struct commit *c)
+{
+    memset(c, 0, offsetof(struct commit, eb));
+    c->eb.text[0] = '\0';
+}
 
 /* The two halves of commit_submit(), to have several on their way. Home; start does not wait. */
 void commit_start(struct disk *d, enum disk_class class, struct commit *c);

@@ -20,7 +20,6 @@ struct disk_writer {
     unsigned loop;
     uint64_t size; /* announced, or DISK_SIZE_UNKNOWN */
     struct disk_key key;
-    char *names; /* owned: birth name and key */
     struct content_id content;
     uint32_t seed;
     struct upload_id upload;
@@ -38,6 +37,8 @@ struct disk_writer {
     bool
         rest_written; /* of a whole body: the whole pages of the buffer are on the disk */
     bool broken;      /* a write failed: can only be aborted */
+
+    char names[]; /* birth name and key */
 };
 
 static struct member
@@ -75,7 +76,6 @@ free_writer(struct disk_writer *w)
 {
     iobuf_drop(&w->buf);
     buf_fini(&w->sums);
-    free(w->names);
     free(w);
 }
 
@@ -102,12 +102,11 @@ writer_begin_as(struct disk *d, const struct disk_key *k, enum disk_class class,
     rc = space_admit(d->space, size, eb);
     if (rc != ERR_OK)
         return rc;
-    w = xcalloc(1, sizeof *w);
+    w = xcalloc(1, sizeof *w + k->birth_name.len + k->key.len);
     w->disk = d;
     w->class = class;
     w->loop = rt_loop_index();
     w->size = size;
-    w->names = xmalloc(k->birth_name.len + k->key.len + 1);
     if (k->birth_name.len > 0)
         memcpy(w->names, k->birth_name.at, k->birth_name.len);
     memcpy(w->names + k->birth_name.len, k->key.at, k->key.len);
@@ -492,9 +491,12 @@ enum err
 writer_commit(struct disk_writer **wp, const struct object_meta *meta,
               const struct disk_condition *condition, struct row *out, struct errbuf *eb)
 {
-    struct commit c = {.condition = condition};
-    enum err rc = writer_submit(wp, meta, &c, eb);
+    struct commit c;
+    enum err rc;
 
+    commit_init(&c);
+    c.condition = condition;
+    rc = writer_submit(wp, meta, &c, eb);
     if (rc == ERR_OK && out != NULL)
         *out = c.row;
     return rc;

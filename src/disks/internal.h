@@ -124,7 +124,7 @@ struct disks_writer {
         *to[DISKS_COPIES_MAX]; /* owned; the owner's first; NULL: it failed */
     uint8_t slot[DISKS_COPIES_MAX];
     struct disks_key key; /* spans in `names` */
-    char *names;          /* owned */
+    char names[];
 };
 
 /* Of this loop only: nobody else writes there. */

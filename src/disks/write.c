@@ -15,13 +15,12 @@
 struct disks_writer *
 writer_new(struct disks *ds, const struct disks_key *k, enum disk_class class)
 {
-    struct disks_writer *w = xcalloc(1, sizeof *w);
     size_t birth = k->at.birth_name.len, key = k->at.key.len;
+    struct disks_writer *w = xcalloc(1, sizeof *w + birth + key);
 
     w->disks = ds;
     w->class = class;
     w->generation = generation_enter(ds);
-    w->names = xmalloc(birth + key + 1);
     if (birth > 0)
         memcpy(w->names, k->at.birth_name.at, birth);
     if (key > 0)
@@ -201,7 +200,6 @@ disks_write_abort(struct disks_writer **wp)
     while (w->count > 0)
         writer_drop(w, w->count - 1);
     generation_leave(w->disks, w->generation);
-    free(w->names);
     free(w);
 }
 

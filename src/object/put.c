@@ -19,11 +19,11 @@ enum err
 put_new(struct object_service *s, const struct map_bucket *b, struct span key,
         const struct object_put_options *o, enum put_kind kind, struct object_put **out)
 {
-    struct object_put *p = xcalloc(1, sizeof *p);
+    struct object_put *p = xcalloc(1, sizeof *p + key.len);
 
     p->s = s;
     p->bucket = map_bucket_ref(b);
-    p->key_text = xmemdup0(key.at, key.len);
+    memcpy(p->key_text, key.at, key.len);
     p->key = (struct span){p->key_text, key.len};
     p->kind = kind;
     p->options = *o;
@@ -47,7 +47,6 @@ object_put_abort(struct object_put **pp)
     if (!p->summed)
         checksum_fini(&p->sum);
     map_bucket_drop(&p->bucket);
-    free(p->key_text);
     free(p->upload_text);
     free(p);
 }

@@ -9,7 +9,6 @@ enum put_kind { PUT_NATIVE, PUT_PART, PUT_THROUGH, PUT_PART_THROUGH };
 struct object_put {
     struct object_service *s;
     const struct map_bucket *bucket; /* one reference */
-    char *key_text;                  /* owned */
     struct span key;
     enum put_kind kind;
     struct object_put_options options;
@@ -25,6 +24,7 @@ struct object_put {
     struct through *through; /* PUT_THROUGH, while it is under way */
     char *upload_text;       /* PUT_PART_THROUGH: the backend's upload id; owned */
     uint32_t part_number;
+    char key_text[];
 };
 enum err put_new(struct object_service *s, const struct map_bucket *b, struct span key,
                  const struct object_put_options *o, enum put_kind kind,
