@@ -100,6 +100,14 @@ call_recv(int fd, void *buf, size_t len)
 }
 
 static ssize_t
+call_send(int fd, const void *at, size_t len, int flags)
+{
+    if (FB_ASAN || FB_TSAN)
+        return send(fd, at, len, MSG_NOSIGNAL | flags);
+    return syscall(SYS_sendto, fd, at, len, MSG_NOSIGNAL | flags, NULL, 0);
+}
+
+static ssize_t
 call_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
     if (FB_ASAN || FB_TSAN)
@@ -126,7 +134,8 @@ send_copied(int fd, const struct iovec *iov, int count, int flags)
     ssize_t n;
 
     do {
-        n = call_sendmsg(fd, &msg, flags);
+        n = count == 1 ? call_send(fd, iov->iov_base, iov->iov_len, flags)
+                       : call_sendmsg(fd, &msg, flags);
     } while (n < 0 && errno == EINTR);
     return n >= 0 ? n : -errno;
 }

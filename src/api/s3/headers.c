@@ -278,8 +278,13 @@ s3_put_checksum_header(struct request *q, const struct object_meta *meta)
         checksum_composite_text(&v, meta->parts, text);
     else
         checksum_text(&v, text);
-    http_header(q->http, checksum_header(v.kind), span_of(text));
-    if (meta->checksum_type != CHECKSUM_TYPE_NONE)
+    if (v.kind == CHECKSUM_CRC64NVME) /* nearly always: it is the one that we make */
+        http_header_own(q->http, SPAN("x-amz-checksum-crc64nvme: "), span_of(text));
+    else
+        http_header(q->http, checksum_header(v.kind), span_of(text));
+    if (meta->checksum_type == CHECKSUM_FULL_OBJECT)
+        http_header_lines(q->http, SPAN("x-amz-checksum-type: FULL_OBJECT\r\n"));
+    else if (meta->checksum_type != CHECKSUM_TYPE_NONE)
         http_header(q->http, "x-amz-checksum-type",
                     span_of(checksum_type_name((enum checksum_type)meta->checksum_type)));
 }
