@@ -31,8 +31,9 @@ points() {
     POINTS_NTH=3 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q --basetemp "$root/build/soak/tmp-points" test/e2e/test_tier_points.py
 }
 
-rot() { # bits and swapped blocks over segments and, few at a time, over the index
-    ROT=40 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q -s --basetemp "$root/build/soak/tmp" test/e2e/test_rot.py
+rot() { # bits and swapped blocks over segments and, few at a time, over the index; each other file in each way
+    ROT=40 STATE_FILES=all .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q -s --basetemp "$root/build/soak/tmp" \
+        test/e2e/test_rot.py test/e2e/test_state_files.py
 }
 
 tools/deps.sh build python demo check

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "node/internal.h"
+#include "node/state_lost.h"
 
 static bool
 is_loopback(const char *addr)
@@ -166,6 +167,8 @@ open_all(struct node *n)
     metrics_set_engine(rt_engine_name(rt_engine_now()));
     if (rc == ERR_OK)
         rc = node_open_disks(n);
+    if (rc == ERR_OK)
+        rc = state_check_lost(n->meta, n->disks, n->state_path, &n->eb);
     if (rc == ERR_OK)
         node_copy_state(n); /* before any object is moved */
     if (rc == ERR_OK)

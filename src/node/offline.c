@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "node/folders.h"
+#include "node/state_lost.h"
 
 /* The folder itself, made when only it is missing. */
 static enum err
@@ -64,6 +65,8 @@ node_offline_open(const char *const *paths, unsigned count, struct node_offline 
         memcpy(o.disk.cluster_id, out->id.cluster_id, sizeof o.disk.cluster_id);
         rc = disks_open(&o, &out->disks, eb);
     }
+    if (rc == ERR_OK)
+        rc = state_check_lost(out->meta, out->disks, paths[which], eb);
     free(state);
     if (rc != ERR_OK)
         node_offline_close(out);

@@ -1,5 +1,6 @@
 """F1: a full disk refuses objects in words, and reads, lists and deletes; space of deleted objects comes back; quotas."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -108,6 +109,44 @@ def test_a_full_disk(start_forebay, small_disk, options):
         del taken[key]
     print(f"{len(taken)} objects stay; writes resumed after {until_taken(port, 'again'):.1f} s")
     assert not wrong(port, taken)
+    check_is_sound(process)
+
+
+def test_a_full_disk_lets_an_attached_bucket_through(start_forebay, small_disk):
+    """Somebody else's file takes the last block: what is cold comes from its remote, uncached; writes are refused in words."""
+    origin = start_forebay("origin")
+    objects = {f"cold-{n}": body(n, 200_000 if n % 3 else 2000) for n in range(20)}
+    remote = boto(origin.endpoint, origin.keys())
+    remote.create_bucket(Bucket="remote")
+    for key, data in objects.items():
+        remote.put_object(Bucket="remote", Key=key, Body=data)
+    process = start_forebay(small_disk("size=200m"))
+    keys = origin.keys()
+    env = {**os.environ, "AWS_ACCESS_KEY_ID": keys[0], "AWS_SECRET_ACCESS_KEY": keys[1]}
+    attach = [process.binary, "bucket", "attach", "s3://remote", "--endpoint", origin.endpoint, "--store-credentials", "--endpoint-url", process.endpoint]
+    attached = subprocess.run(attach, env=env, capture_output=True, text=True)
+    assert attached.returncode == 0, attached.stderr
+    port = process.port
+    assert ask(port, "PUT", "/bucket").status == 200
+    assert ask(port, "PUT", "/bucket/kept", body(1, 3000)).status == 200
+    others = process.data_dir.parent / "somebody-elses"
+    with open(others, "wb", buffering=0) as file:
+        for piece in (1 << 20, 4096):
+            with contextlib.suppress(OSError):
+                while file.write(bytes(piece)) == piece:
+                    pass
+    assert os.statvfs(process.data_dir).f_bavail == 0
+    for key, data in objects.items():
+        answer = ask(port, "GET", f"/remote/{key}")
+        assert (answer.status, answer.body) == (200, data), key
+    for path in ("/bucket/new", "/remote/new"):
+        refused = ask(port, "PUT", path, body(2, 300_000))
+        assert refused.status == 507 and b"disk is full" in refused.body, (path, refused.body)
+    assert ask(port, "DELETE", "/bucket/kept").status == 204
+    assert ask(port, "GET", "/bucket/kept").status == 404
+    others.unlink()
+    until_taken(port, "again")
+    assert not {key for key, data in objects.items() if ask(port, "GET", f"/remote/{key}").body != data}
     check_is_sound(process)
 
 
