@@ -101,35 +101,53 @@ def hashed(server):
     return [next(n for name, n in told.items() if f'"{how}"' in name) for how in ("alone", "lanes")]
 
 
-@row("put-large", "PUTs of 1, 16 and 100 MiB, 16 clients, beside fio writing a new file with the same syncs")
+def put_all(context, c, size, names):
+    """One run: each body once, by 16 clients."""
+    c.paths = write_paths(context, "puts", names)
+    if context.patient:
+        machine.wait_quiet()
+    s = load(context, c.port, c.paths, "-c", min(16, len(names)), "-a", 1, "-b", size, pids=c.server.pids())
+    s["mib_s"] = s["rps"] * size / MIB  # of what was sent
+    s["s_per_gib"] = s["us_per_request"] / 1e6 * (1 << 30) / size
+    c.samples.append(s)
+
+
+def large(context, server, size, count, limits, scalar, lanes):
+    """Contestants: us, and what nobody gets past (`limits`), in turn with fio."""
+    us = Contestant(f"forebay, {size // MIB} MiB", server, None, size)
+    disk = Fio(context, f"fio, new file, synced every {size // MIB} MiB", "--rw=write", "--bs=1M", "--direct=1", "--fallocate=none", "--unlink=1",
+               f"--filename={context.dir}/fio.data", f"--size={size * count}", "--iodepth=16", f"--fdatasync={size // MIB}")  # fmt: skip
+    before = hashed(server)
+    for r in range(context.rounds):
+        names = [f"/bench/{size}/r{r}/o{i}" for i in range(count)]
+        disk.sample()
+        for c in (us, *limits):
+            put_all(context, c, size, names)
+        load(context, us.port, write_paths(context, "gone", names), "-c", 16, "-a", 1, "-m", "DELETE", pids=server.pids())
+    print(f"  put-large: {size // MIB} MiB, {min(16, count)} clients, {context.rounds} rounds of {count} objects")
+    table([us, *limits])
+    disk.say(("mib_s", "MiB/s"))
+    errors_of(context, [us, *limits])
+    compare(context, f"put-large {size // MIB} MiB", us, disk, "mib_s", "throughput", must=0.7)
+    for limit in limits:
+        compare(context, f"put-large {size // MIB} MiB, {limit.name}", limit, disk, "mib_s", "limit")
+        compare(context, f"put-large {size // MIB} MiB", us, limit, "mib_s", "throughput")
+        compare(context, f"put-large {size // MIB} MiB", us, limit, "s_per_gib", "CPU a GiB")
+    alone, together = (now - then for now, then in zip(hashed(server), before))
+    share, most = us.median("mib_s") / scalar, sorted(s["mib_s"] for s in disk.samples)[context.rounds // 2] / scalar
+    print(f"    {share:.2f}x of one core's MD5 of one stream ({scalar:,.0f} MiB/s); each body's MD5 is taken, {together / (alone + together):.0%} of the bytes in lanes")
+    print(f"    the disk ends that at {most:.2f}x (fio, which hashes nothing), the lanes alone at {lanes / scalar:.1f}x (row md5)")
+    context.keep(f"put-large {size // MIB} MiB", "throughput / scalar MD5", {"ours": share, "fio": most, "lanes": lanes / scalar})
+
+
+@row("put-large", "PUTs of 1, 16 and 100 MiB, 16 clients, beside fio writing a new file with the same syncs, and the least that one of 1 MiB costs")
 def put_large(context):
     if no_fio(context):
         return
     server = context.keep_running(servers.Forebay(context, context.dir / "data"))
     server.make_bucket("bench")
     scalar, lanes = md5_rates(context)
-    for size, count in ((MIB, 256), (16 * MIB, 32), (100 * MIB, 8)):
-        us = Contestant(f"forebay, {size // MIB} MiB", server, None, size)
-        disk = Fio(context, f"fio, new file, synced every {size // MIB} MiB", "--rw=write", "--bs=1M", "--direct=1", "--fallocate=none", "--unlink=1",
-                   f"--filename={context.dir}/fio.data", f"--size={size * count}", "--iodepth=16", f"--fdatasync={size // MIB}")  # fmt: skip
-        before = hashed(server)
-        for r in range(context.rounds):
-            us.paths = write_paths(context, "puts", [f"/bench/{size}/r{r}/o{i}" for i in range(count)])
-            disk.sample()
-            if context.patient:
-                machine.wait_quiet()
-            us.samples.append(load(context, us.port, us.paths, "-c", min(16, count), "-a", 1, "-b", size, pids=server.pids()))
-            us.samples[-1]["mib_s"] = us.samples[-1]["rps"] * size / MIB  # of what was sent
-            us.samples[-1]["s_per_gib"] = us.samples[-1]["us_per_request"] / 1e6 * (1 << 30) / size
-            gone = write_paths(context, "gone", [f"/bench/{size}/r{r}/o{i}" for i in range(count)])
-            load(context, us.port, gone, "-c", 16, "-a", 1, "-m", "DELETE", pids=server.pids())
-        print(f"  put-large: {size // MIB} MiB, {min(16, count)} clients, {context.rounds} rounds of {count} objects")
-        table([us])
-        disk.say(("mib_s", "MiB/s"))
-        errors_of(context, [us])
-        compare(context, f"put-large {size // MIB} MiB", us, disk, "mib_s", "throughput", must=0.7)
-        alone, together = (now - then for now, then in zip(hashed(server), before))
-        share, most = us.median("mib_s") / scalar, sorted(s["mib_s"] for s in disk.samples)[context.rounds // 2] / scalar
-        print(f"    {share:.2f}x of one core's MD5 of one stream ({scalar:,.0f} MiB/s); each body's MD5 is taken, {together / (alone + together):.0%} of the bytes in lanes")
-        print(f"    the disk ends that at {most:.2f}x (fio, which hashes nothing), the lanes alone at {lanes / scalar:.1f}x (row md5)")
-        context.keep(f"put-large {size // MIB} MiB", "throughput / scalar MD5", {"ours": share, "fio": most, "lanes": lanes / scalar})
+    bare = [Contestant(name, context.keep_running(servers.LargePutLoop(context, MIB, *flags)), None, MIB)
+            for name, flags in (("bare loop", ()), ("bare loop, MD5", ("md5",)))]  # fmt: skip
+    for size, count, limits in ((MIB, 256, bare), (16 * MIB, 32, []), (100 * MIB, 8, [])):
+        large(context, server, size, count, limits, scalar, lanes)

@@ -129,6 +129,15 @@ class LoopDisk(Pinned):
         super().__init__(f"loop-disk-{size}", context.cores[0], argv, context.dir, port)
 
 
+class LargePutLoop(Pinned):
+    """The bare loop of large durable PUTs: a body goes from the socket into the buffer that is written; one fdatasync for all that came meanwhile."""
+
+    def __init__(self, context, size, *flags):
+        (port,) = free_ports(1)
+        name = "-".join(["loop-large", str(size), *flags])
+        super().__init__(name, context.cores[0], [context.tools / "loop_large", port, size, context.dir / f"{name}.data", *flags], context.dir, port)
+
+
 class PutLoop(Pinned):
     """The bare loop of durable PUTs: one write and one fdatasync for all bodies that came meanwhile, nothing else."""
 
