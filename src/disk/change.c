@@ -1,12 +1,13 @@
 #include "disk/change.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "disk/change_copies.h"
 #include "disk/change_moved.h"
+#include "disk/change_upload.h"
 #include "disk/change_version.h"
 #include "disk/known.h"
 #include "disk/manifest.h"
@@ -181,9 +182,9 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
 
 /* ---- bytes that died ---- */
 
-static void
-note_dying(struct disk *d, enum disk_class class, uint32_t segment, uint64_t offset,
-           const struct content_id *content)
+void
+changes_note_dying(struct disk *d, enum disk_class class, uint32_t segment,
+                   uint64_t offset, const struct content_id *content)
 {
     if (d->home.dying_count == d->home.dying_room) {
         d->home.dying_room = d->home.dying_room == 0 ? 64 : 2 * d->home.dying_room;
@@ -211,11 +212,11 @@ part_died(struct changes *c, uint32_t segment, uint64_t offset,
 
     run_segment(c->run, c->class, segment, -weight, weight);
     if (!in_log)
-        note_dying(c->disk, c->class, segment, offset, content);
+        changes_note_dying(c->disk, c->class, segment, offset, content);
 }
 
-static void
-part_row_died(struct changes *c, const struct row *row)
+void
+changes_part_row_died(struct changes *c, const struct row *row)
 {
     part_died(c, row->segment, row->offset, &row->content, (row->flags & ROW_INLINE) != 0,
               row->size);
@@ -224,7 +225,7 @@ part_row_died(struct changes *c, const struct row *row)
 void
 changes_place_died(struct changes *c, const struct manifest_entry *e)
 {
-    note_dying(c->disk, c->class, e->segment, e->offset, &e->content);
+    changes_note_dying(c->disk, c->class, e->segment, e->offset, &e->content);
 }
 
 void
@@ -265,8 +266,9 @@ changes_row_died(struct changes *c, const struct row *old)
         changes_manifest_died(c, &m);
         manifest_fini(&m);
     } else if ((old->flags & ROW_INLINE) == 0) {
-        note_dying(c->disk, (old->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE,
-                   old->segment, old->offset, &old->content);
+        changes_note_dying(c->disk,
+                           (old->flags & ROW_CACHED) != 0 ? DISK_CACHED : DISK_NATIVE,
+                           old->segment, old->offset, &old->content);
     }
 }
 
@@ -360,345 +362,7 @@ apply_doubt_clear(struct changes *c, const struct member *m, struct row *row,
     return ERR_OK;
 }
 
-/* ---- uploads ---- */
-
-static enum err
-apply_upload_begin(struct changes *c, const struct member *m, struct errbuf *eb)
-{
-    struct row row;
-    enum err rc = member_row(m, c->class, &row, eb); /* for its time */
-    struct upload_row u = {.class = c->class,
-                           .begun_ms = row.mtime_ms,
-                           .copy = m->copy,
-                           .segment = m->segment,
-                           .offset = m->offset};
-
-    if (rc == ERR_OK)
-        run_upload(c->run, m->bucket, m->key, &m->upload, &u);
-    return rc;
-}
-
-static enum err
-apply_part(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
-{
-    struct part_row old, part = {0};
-    struct object_meta meta;
-    struct arena *a;
-    enum err rc = find_part(c->disk->tail, c->disk->index, &m->upload, m->part, &old, eb);
-
-    if (rc != ERR_OK && rc != ERR_NO_UPLOAD)
-        return rc;
-    if (rc == ERR_OK && m->place.segment != 0 && old.row.segment == m->place.segment &&
-        old.row.offset == m->place.offset) /* only its record was moved */
-        changes_count_part(c, old.row.segment, false, old.row.size, -1);
-    else if (rc == ERR_OK)
-        part_row_died(c, &old.row);
-    rc = member_row(m, c->class, &part.row, eb);
-    if (rc != ERR_OK)
-        return rc;
-    a = arena_new(1024, KIB(64));
-    rc = member_meta(m, a, false, &meta, eb);
-    if (rc == ERR_OK) {
-        part.checksum_algorithm = meta.checksum_algorithm;
-        part.checksum_len = (uint8_t)MIN(meta.checksum.len, sizeof part.checksum);
-        if (part.checksum_len > 0)
-            memcpy(part.checksum, meta.checksum.at, part.checksum_len);
-        run_part(c->run, &m->upload, m->part, &part);
-        changes_count_part(c, part.row.segment, (part.row.flags & ROW_INLINE) != 0,
-                           part.row.size, 1);
-        *row = part.row;
-    }
-    arena_free(&a);
-    return rc;
-}
-
-/* Has it not ended yet, in this group or before? Its parts may be met until the index has swept them. */
-static enum err
-upload_is_open(struct changes *c, const struct member *m, const struct upload_id *id,
-               bool *out, struct errbuf *eb)
-{
-    struct disk *d = c->disk;
-    struct upload_row u;
-    enum err rc = ERR_NO_UPLOAD;
-
-    if (!changes_ended(c, id))
-        rc = find_upload(d->tail, d->index, m->bucket, m->key, id, &u, eb);
-    *out = rc == ERR_OK;
-    return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
-}
-
-/* The parts of an upload that ends leave it. They are dead, but for those in `kept` (ascending): these the object
- * takes. Of one that had ended nothing leaves a second time: what is counted twice makes a segment look empty. */
-enum err
-changes_drop_parts(struct changes *c, const struct member *m, const struct upload_id *id,
-                   const struct manifest *kept, struct errbuf *eb)
-{
-    struct disk *d = c->disk;
-    struct arena *a = arena_new(KIB(64), MIB(8));
-    uint32_t after = 0, k = 0, count = 0;
-    bool more = false;
-    enum err rc = upload_is_open(c, m, id, &more, eb);
-
-    while (rc == ERR_OK && more) {
-        struct list_part *parts;
-
-        arena_reset(a);
-        rc = list_parts(d->tail, d->index, id, after, 1000, a, &parts, &count, &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            const struct row *row = &parts[i].part.row;
-
-            after = parts[i].number;
-            while (kept != NULL && k < kept->count && kept->entries[k].number < after)
-                k++;
-            if (kept != NULL && k < kept->count && kept->entries[k].number == after &&
-                content_eq(&kept->entries[k].content, &row->content))
-                changes_count_part(c, row->segment, (row->flags & ROW_INLINE) != 0,
-                                   row->size, -1);
-            else
-                part_row_died(c, row);
-        }
-        if (count == 0)
-            more = false;
-    }
-    arena_free(&a);
-    return rc;
-}
-
-void
-changes_end_upload(struct changes *c, const struct member *m)
-{
-    run_upload(c->run, m->bucket, m->key, &m->upload, NULL);
-    c->ended[c->ended_count++] = m->upload;
-}
-
-enum err
-changes_take_parts(struct changes *c, const struct member *m, const struct row *row,
-                   const struct manifest *parts, struct errbuf *eb)
-{
-    struct version born = row_born(row);
-    struct row now;
-    bool current;
-    enum err rc = changes_version(c, m->bucket, m->key, &born, &now, &current, eb);
-
-    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
-        return rc;
-    changes_manifest_lives(c, parts);
-    if (rc == ERR_NOT_FOUND || now.segment != row->segment || now.offset != row->offset)
-        changes_manifest_died(c, parts); /* something newer is there */
-    return ERR_OK;
-}
-
-static enum err
-apply_complete(struct changes *c, const struct member *m, struct row *row,
-               struct errbuf *eb)
-{
-    struct manifest kept;
-    struct done_row done = {.bucket = m->bucket, .key = m->key};
-    enum err rc = member_row(m, c->class, row, eb);
-
-    /* Which parts it took is lost: the object is there and can't be read, and the upload stays open, so that it can
-     * be completed anew. What the object replaced does not come back. */
-    if (rc == ERR_OK && m->body_damaged)
-        return changes_put(c, m, row, eb);
-    if (rc == ERR_OK)
-        rc = manifest_decode(m->body, &kept, eb);
-    if (rc != ERR_OK)
-        return rc;
-    rc = changes_drop_parts(c, m, &m->upload, &kept, eb);
-    if (rc == ERR_OK)
-        rc = changes_put(c, m, row, eb);
-    if (rc == ERR_OK)
-        rc = changes_take_parts(c, m, row, &kept, eb);
-    manifest_fini(&kept);
-    if (rc != ERR_OK)
-        return rc;
-    changes_end_upload(c, m);
-    done.row = *row;
-    done.completed_ms = row->mtime_ms;
-    run_done(c->run, &m->upload, &done);
-    return ERR_OK;
-}
-
-static enum err
-apply_abort(struct changes *c, const struct member *m, struct errbuf *eb)
-{
-    enum err rc = changes_drop_parts(c, m, &m->upload, NULL, eb);
-
-    if (rc == ERR_OK)
-        changes_end_upload(c, m);
-    return rc;
-}
-
-/* ---- copies ---- */
-
-static void
-settle(struct changes *c, const struct member *m, const struct upload_id *upload,
-       bool comes)
-{
-    struct changed_prepared *p = &c->prepared[c->prepared_count++];
-
-    assert(c->prepared_count <= GROUP_MEMBERS);
-    *p = (struct changed_prepared){.who = {.content = m->content,
-                                           .bucket = m->bucket,
-                                           .key = m->key,
-                                           .upload = *upload},
-                                   .comes = comes};
-}
-
-/* It was counted as living by its row in the table `prepared`, and that goes. */
-static void
-prepared_died(struct changes *c, const struct row *row)
-{
-    if ((row->flags & (ROW_PARTS | ROW_INLINE)) == 0)
-        note_dying(c->disk, c->class, row->segment, row->offset, &row->content);
-}
-
-static enum err
-apply_prepare(struct changes *c, const struct member *m, struct row *row,
-              struct errbuf *eb)
-{
-    struct prepared_row p = {.bucket = m->bucket, .key = m->key, .upload = m->upload};
-    enum err rc = member_row(m, c->class, &p.row, eb);
-
-    if (rc != ERR_OK)
-        return rc;
-    run_prepared(c->run, &m->content, &p);
-    settle(c, m, &m->upload, true);
-    *row = p.row;
-    return ERR_OK;
-}
-
-/* The upload ends with the decision that completes it. `won`: its object is the current one now. */
-static enum err
-end_prepared_upload(struct changes *c, const struct member *m,
-                    const struct prepared_row *p, bool won, struct errbuf *eb)
-{
-    struct member of_upload = *m;
-    struct done_row done = {.bucket = m->bucket, .key = m->key};
-    struct manifest kept = {0};
-    enum err rc = won ? manifest_load(c->disk, &p->row, &kept, eb) : ERR_OK;
-
-    if (rc == ERR_OK)
-        rc = changes_drop_parts(c, m, &p->upload, won ? &kept : NULL, eb);
-    if (rc == ERR_OK)
-        changes_manifest_lives(c, &kept);
-    manifest_fini(&kept);
-    if (rc != ERR_OK)
-        return rc;
-    of_upload.upload = p->upload;
-    changes_end_upload(c, &of_upload);
-    done.row = p->row;
-    done.row.version = m->version;
-    done.completed_ms = p->row.mtime_ms;
-    run_done(c->run, &p->upload, &done);
-    return ERR_OK;
-}
-
-static enum err
-apply_decide(struct changes *c, const struct member *m, struct row *row,
-             struct errbuf *eb)
-{
-    static const struct content_id none;
-    char key[DISK_KEY_MAX];
-    struct prepared_row p;
-    struct row old;
-    bool won;
-    enum err rc = find_prepared(c->disk->tail, c->disk->index, &m->content, key, &p, eb);
-
-    if (rc == ERR_NOT_FOUND) /* decided before: the index was ahead of the log */
-        return ERR_OK;
-    if (rc == ERR_OK)
-        rc = changes_current(c, m->bucket, m->key, &old, eb);
-    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
-        return rc;
-    won = rc == ERR_NOT_FOUND || version_cmp(&old.version, &m->version) <= 0 ||
-          (p.row.flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0; /* becomes an older one */
-    *row = p.row;
-    row->version = m->version;
-    rc = ERR_OK;
-    if (!content_eq(&p.upload.id, &none))
-        rc = end_prepared_upload(c, m, &p, won, eb);
-    if (rc != ERR_OK)
-        return rc;
-    run_prepared(c->run, &m->content, NULL);
-    settle(c, m, &p.upload, false);
-    if (!won) {
-        prepared_died(c, &p.row);
-        return ERR_OK;
-    }
-    return changes_put(c, m, row, eb);
-}
-
-static enum err
-apply_give_up(struct changes *c, const struct member *m, struct errbuf *eb)
-{
-    char key[DISK_KEY_MAX];
-    struct prepared_row p;
-    enum err rc = find_prepared(c->disk->tail, c->disk->index, &m->content, key, &p, eb);
-
-    if (rc == ERR_NOT_FOUND)
-        return ERR_OK;
-    if (rc != ERR_OK)
-        return rc;
-    prepared_died(c, &p.row);
-    run_prepared(c->run, &m->content, NULL);
-    settle(c, m, &p.upload, false);
-    return ERR_OK;
-}
-
-static enum err
-apply_tombstone_end(struct changes *c, const struct member *m, struct row *row,
-                    struct errbuf *eb)
-{
-    enum err rc = changes_current(c, m->bucket, m->key, row, eb);
-
-    if (rc == ERR_NOT_FOUND)
-        return ERR_OK;
-    if (rc != ERR_OK || (row->flags & ROW_KEPT) == 0 ||
-        version_cmp(&row->version, &m->version) != 0)
-        return rc;
-    row->flags &= ~(uint32_t)ROW_KEPT; /* as it leaves the tail it leaves the disk */
-    changes_set_object(c, m->bucket, m->key, row);
-    return ERR_OK;
-}
-
-/* This disk's copy of a version goes; nobody hears that the object is deleted. */
-static enum err
-apply_obsolete(struct changes *c, const struct member *m, struct row *row,
-               struct errbuf *eb)
-{
-    enum err rc = changes_current(c, m->bucket, m->key, row, eb);
-
-    if (rc == ERR_NOT_FOUND)
-        return ERR_OK;
-    if (rc != ERR_OK || !row_is_object(row) ||
-        version_cmp(&row->version, &m->version) != 0 ||
-        !content_eq(&row->content, &m->content))
-        return rc;
-    changes_row_died(c, row);
-    *row = (struct row){.flags = ROW_TOMBSTONE | (row->flags & ROW_CACHED),
-                        .version = m->version};
-    changes_set_object(c, m->bucket, m->key, row);
-    return ERR_OK;
-}
-
-static enum err
-apply_copies(struct changes *c, const struct member *m, struct row *row,
-             struct errbuf *eb)
-{
-    switch ((unsigned)m->kind) {
-    case MEMBER_PREPARE:
-        return apply_prepare(c, m, row, eb);
-    case MEMBER_DECIDE:
-        return apply_decide(c, m, row, eb);
-    case MEMBER_ABORT:
-        return apply_give_up(c, m, eb);
-    case MEMBER_TOMBSTONE_END:
-        return apply_tombstone_end(c, m, row, eb);
-    default:
-        return apply_obsolete(c, m, row, eb);
-    }
-}
+/* ---- records ---- */
 
 enum err
 changes_apply(struct changes *c, const struct member *m, struct row *out,
@@ -728,19 +392,16 @@ changes_apply(struct changes *c, const struct member *m, struct row *out,
     case MEMBER_ABORT:
     case MEMBER_TOMBSTONE_END:
     case MEMBER_OBSOLETE:
-        return apply_copies(c, m, row, eb);
+        return changes_copies(c, m, row, eb);
     case MEMBER_DOUBT:
         return apply_doubt(c, m, row, eb);
     case MEMBER_DOUBT_CLEAR:
         return apply_doubt_clear(c, m, row, eb);
     case MEMBER_UPLOAD_BEGIN:
-        return apply_upload_begin(c, m, eb);
     case MEMBER_PART:
-        return apply_part(c, m, row, eb);
     case MEMBER_UPLOAD_COMPLETE:
-        return apply_complete(c, m, row, eb);
     case MEMBER_UPLOAD_ABORT:
-        return apply_abort(c, m, eb);
+        return changes_upload(c, m, row, eb);
     case MEMBER_BUCKET: /* read by a rebuild of the bucket table, never by the index */
         return ERR_OK;
     default:

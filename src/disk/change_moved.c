@@ -1,5 +1,6 @@
 #include "disk/change_moved.h"
 
+#include "disk/change_upload.h"
 #include "disk/change_version.h"
 
 /* The upload was completed by the record that is gone. */

@@ -24,11 +24,3 @@ void changes_manifest_died(struct changes *c, const struct manifest *m);
 /* The body of a part that lives on elsewhere: its former place only. */
 void changes_place_died(struct changes *c, const struct manifest_entry *e);
 void changes_manifest_lives(struct changes *c, const struct manifest *m);
-/* The object takes the parts, if `row` stands as it was put; else they are dead. */
-enum err changes_take_parts(struct changes *c, const struct member *m,
-                            const struct row *row, const struct manifest *parts,
-                            struct errbuf *eb) MUST_CHECK;
-enum err changes_drop_parts(struct changes *c, const struct member *m,
-                            const struct upload_id *id, const struct manifest *kept,
-                            struct errbuf *eb) MUST_CHECK;
-void changes_end_upload(struct changes *c, const struct member *m);

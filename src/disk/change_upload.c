@@ -1,0 +1,185 @@
+#include "disk/change_upload.h"
+
+#include "disk/change_moved.h"
+#include "disk/change_version.h"
+
+static enum err
+apply_upload_begin(struct changes *c, const struct member *m, struct errbuf *eb)
+{
+    struct row row;
+    enum err rc = member_row(m, c->class, &row, eb); /* for its time */
+    struct upload_row u = {.class = c->class,
+                           .begun_ms = row.mtime_ms,
+                           .copy = m->copy,
+                           .segment = m->segment,
+                           .offset = m->offset};
+
+    if (rc == ERR_OK)
+        run_upload(c->run, m->bucket, m->key, &m->upload, &u);
+    return rc;
+}
+
+static enum err
+apply_part(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
+{
+    struct part_row old, part = {0};
+    struct object_meta meta;
+    struct arena *a;
+    enum err rc = find_part(c->disk->tail, c->disk->index, &m->upload, m->part, &old, eb);
+
+    if (rc != ERR_OK && rc != ERR_NO_UPLOAD)
+        return rc;
+    if (rc == ERR_OK && m->place.segment != 0 && old.row.segment == m->place.segment &&
+        old.row.offset == m->place.offset) /* only its record was moved */
+        changes_count_part(c, old.row.segment, false, old.row.size, -1);
+    else if (rc == ERR_OK)
+        changes_part_row_died(c, &old.row);
+    rc = member_row(m, c->class, &part.row, eb);
+    if (rc != ERR_OK)
+        return rc;
+    a = arena_new(1024, KIB(64));
+    rc = member_meta(m, a, false, &meta, eb);
+    if (rc == ERR_OK) {
+        part.checksum_algorithm = meta.checksum_algorithm;
+        part.checksum_len = (uint8_t)MIN(meta.checksum.len, sizeof part.checksum);
+        if (part.checksum_len > 0)
+            memcpy(part.checksum, meta.checksum.at, part.checksum_len);
+        run_part(c->run, &m->upload, m->part, &part);
+        changes_count_part(c, part.row.segment, (part.row.flags & ROW_INLINE) != 0,
+                           part.row.size, 1);
+        *row = part.row;
+    }
+    arena_free(&a);
+    return rc;
+}
+
+/* Has it not ended yet, in this group or before? Its parts may be met until the index has swept them. */
+static enum err
+upload_is_open(struct changes *c, const struct member *m, const struct upload_id *id,
+               bool *out, struct errbuf *eb)
+{
+    struct disk *d = c->disk;
+    struct upload_row u;
+    enum err rc = ERR_NO_UPLOAD;
+
+    if (!changes_ended(c, id))
+        rc = find_upload(d->tail, d->index, m->bucket, m->key, id, &u, eb);
+    *out = rc == ERR_OK;
+    return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
+}
+
+enum err
+changes_drop_parts(struct changes *c, const struct member *m, const struct upload_id *id,
+                   const struct manifest *kept, struct errbuf *eb)
+{
+    struct disk *d = c->disk;
+    struct arena *a = arena_new(KIB(64), MIB(8));
+    uint32_t after = 0, k = 0, count = 0;
+    bool more = false;
+    enum err rc = upload_is_open(c, m, id, &more, eb);
+
+    while (rc == ERR_OK && more) {
+        struct list_part *parts;
+
+        arena_reset(a);
+        rc = list_parts(d->tail, d->index, id, after, 1000, a, &parts, &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            const struct row *row = &parts[i].part.row;
+
+            after = parts[i].number;
+            while (kept != NULL && k < kept->count && kept->entries[k].number < after)
+                k++;
+            if (kept != NULL && k < kept->count && kept->entries[k].number == after &&
+                content_eq(&kept->entries[k].content, &row->content))
+                changes_count_part(c, row->segment, (row->flags & ROW_INLINE) != 0,
+                                   row->size, -1);
+            else
+                changes_part_row_died(c, row);
+        }
+        if (count == 0)
+            more = false;
+    }
+    arena_free(&a);
+    return rc;
+}
+
+void
+changes_end_upload(struct changes *c, const struct member *m)
+{
+    run_upload(c->run, m->bucket, m->key, &m->upload, NULL);
+    c->ended[c->ended_count++] = m->upload;
+}
+
+enum err
+changes_take_parts(struct changes *c, const struct member *m, const struct row *row,
+                   const struct manifest *parts, struct errbuf *eb)
+{
+    struct version born = row_born(row);
+    struct row now;
+    bool current;
+    enum err rc = changes_version(c, m->bucket, m->key, &born, &now, &current, eb);
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    changes_manifest_lives(c, parts);
+    if (rc == ERR_NOT_FOUND || now.segment != row->segment || now.offset != row->offset)
+        changes_manifest_died(c, parts); /* something newer is there */
+    return ERR_OK;
+}
+
+static enum err
+apply_complete(struct changes *c, const struct member *m, struct row *row,
+               struct errbuf *eb)
+{
+    struct manifest kept;
+    struct done_row done = {.bucket = m->bucket, .key = m->key};
+    enum err rc = member_row(m, c->class, row, eb);
+
+    /* Which parts it took is lost: the object is there and can't be read, and the upload stays open, so that it can
+     * be completed anew. What the object replaced does not come back. */
+    if (rc == ERR_OK && m->body_damaged)
+        return changes_put(c, m, row, eb);
+    if (rc == ERR_OK)
+        rc = manifest_decode(m->body, &kept, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = changes_drop_parts(c, m, &m->upload, &kept, eb);
+    if (rc == ERR_OK)
+        rc = changes_put(c, m, row, eb);
+    if (rc == ERR_OK)
+        rc = changes_take_parts(c, m, row, &kept, eb);
+    manifest_fini(&kept);
+    if (rc != ERR_OK)
+        return rc;
+    changes_end_upload(c, m);
+    done.row = *row;
+    done.completed_ms = row->mtime_ms;
+    run_done(c->run, &m->upload, &done);
+    return ERR_OK;
+}
+
+static enum err
+apply_abort(struct changes *c, const struct member *m, struct errbuf *eb)
+{
+    enum err rc = changes_drop_parts(c, m, &m->upload, NULL, eb);
+
+    if (rc == ERR_OK)
+        changes_end_upload(c, m);
+    return rc;
+}
+
+enum err
+changes_upload(struct changes *c, const struct member *m, struct row *row,
+               struct errbuf *eb)
+{
+    switch ((unsigned)m->kind) {
+    case MEMBER_UPLOAD_BEGIN:
+        return apply_upload_begin(c, m, eb);
+    case MEMBER_PART:
+        return apply_part(c, m, row, eb);
+    case MEMBER_UPLOAD_COMPLETE:
+        return apply_complete(c, m, row, eb);
+    default:
+        return apply_abort(c, m, eb);
+    }
+}
