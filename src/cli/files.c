@@ -180,6 +180,28 @@ files_md5(struct files_file *l, uint64_t at, uint64_t len, unsigned char md5[16]
     return rc;
 }
 
+static enum err
+unchanged_work(struct job *j, struct errbuf *eb)
+{
+    const struct files_file *l = j->file;
+    struct stat st;
+
+    if (fstat(l->fd, &st) != 0)
+        return of_errno(eb, "reading");
+    if ((uint64_t)st.st_size == l->size &&
+        (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec == l->mtime_ns)
+        return ERR_OK;
+    return err_set(eb, ERR_INCOMPLETE, "the file changed while it was read");
+}
+
+enum err
+files_unchanged(struct files_file *l, struct errbuf *eb)
+{
+    struct job j = {.work = unchanged_work, .file = l};
+
+    return l->bytes != NULL ? ERR_OK : on_worker(&j, eb);
+}
+
 void
 files_close(struct files_file *l)
 {

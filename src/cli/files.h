@@ -28,6 +28,8 @@ enum err files_read(struct files_file *l, uint64_t at, void *buf, size_t len, si
 /* The MD5 of a range of the file. */
 enum err files_md5(struct files_file *l, uint64_t at, uint64_t len, unsigned char md5[16],
                    struct errbuf *eb) MUST_CHECK;
+/* ERR_INCOMPLETE: its size or its time is not what it was when it was opened, so what was read is of no one version. */
+enum err files_unchanged(struct files_file *l, struct errbuf *eb) MUST_CHECK;
 void files_close(struct files_file *l); /* twice is fine */
 
 /* ---- writing ---- */

@@ -69,6 +69,9 @@ send_body(struct putting *p, struct s3_call *call, struct digest *md5, uint64_t 
             if (rc == ERR_OK && n < want)
                 rc = err_set(eb, ERR_INCOMPLETE,
                              "the file became shorter while it was read");
+            /* Of a whole object: without the last piece the server has nothing. */
+            if (rc == ERR_OK && p->put->upload_id.len == 0 && *sent + n == p->put->size)
+                rc = files_unchanged(p->from->file, eb);
         }
         if (rc != ERR_OK)
             return rc;

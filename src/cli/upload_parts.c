@@ -222,6 +222,8 @@ transfer_up_parts(struct flow *f, const struct item *it, struct files_file *file
         rc = w.rc;
     }
     if (rc == ERR_OK)
+        rc = files_unchanged(file, eb);
+    if (rc == ERR_OK)
         rc = flow_try(f, end_attempt, &w, eb);
     if (rc == ERR_OK)
         note_drop(w.note_path);

@@ -382,6 +382,25 @@ def test_an_upload_of_a_file_that_changed_begins_anew(far, bucket, server, s3, t
     assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
 
 
+@pytest.mark.parametrize("size, op", [(20 * MIB, "PutObject"), (40 * MIB, "UploadPart")])
+def test_a_file_that_changes_meanwhile_makes_no_object(far, bucket, server, s3, tmp_path, size, op):
+    file = tmp_path / "file"
+    file.write_bytes(os.urandom(size))
+    away = Cli(server, tmp_path, far.endpoint)
+    far.rule("jam", op=op, after=MIB)
+    screen = away.terminal("cp", file, f"s3://{bucket}/file", "-j", "1")
+    far.wait_held(1)
+    with open(file, "ab") as f:
+        f.write(b"more")
+    far.behave()
+    far.release()
+    assert screen.end() == 1
+    assert b"changed while it was read" in screen.seen
+    assert "Contents" not in s3.list_objects_v2(Bucket=bucket) and "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
+    assert not away.notes.exists() or not list(away.notes.iterdir())
+    away("cp", file, f"s3://{bucket}/file")
+
+
 def test_a_download_goes_on(far, bucket, server, s3, tmp_path):
     body = os.urandom(100 * MIB)
     (tmp_path / "large").write_bytes(body)
