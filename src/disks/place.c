@@ -68,6 +68,10 @@ place_order(uint64_t key_hash, const struct place_disk *disks, unsigned count,
     unsigned found = 0;
 
     assert(count <= PLACE_MAX);
+    if (count == 1 && want > 0) { /* whatever its score */
+        out[0] = 0;
+        return disks[0].weight != 0;
+    }
     for (unsigned i = 0; i < count; i++) {
         uint64_t draw = mix(key_hash ^ disks[i].seed) >> 11;
         unsigned at;

@@ -328,9 +328,9 @@ commit_on_all(struct disks_writer *w, const struct object_meta *meta,
               const struct disk_condition *c, struct row *out, struct errbuf *eb)
 {
     struct content_id content = *disk_writer_content(w->to[0]);
-    uint64_t hash = place_hash(w->key.at.birth_name, w->key.at.key);
     uint32_t phase;
     bool locked = change_begin(w->disks, &phase);
+    uint64_t hash = locked ? place_hash(w->key.at.birth_name, w->key.at.key) : 0;
     enum err rc = bucket_takes(w->disks, w->key.at.bucket, eb);
 
     if (locked)

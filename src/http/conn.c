@@ -12,6 +12,8 @@
 #include "base/account.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include <endian.h>
+
 #include "http/internal.h"
 
 /* Pipelined requests answered before others of the loop get their turn. */
@@ -143,8 +145,8 @@ put_hex(char out[8], uint32_t x)
     v = (v >> 4 | v << 8) & (ones * 0x0f);
     letters = (v + ones * 6) >> 4 & ones;
     v += ones * '0' + letters * ('a' - '0' - 10);
-    for (unsigned i = 0; i < 8; i++)
-        out[i] = (char)(v >> 8 * i);
+    v = htole64(v);
+    memcpy(out, &v, sizeof v);
 }
 
 /* A bijection, so that ids of one server never meet; it hides how many there were. */

@@ -141,10 +141,25 @@ test_golden(void)
     CHECK_STR(got, "2665653673707573745326367510622515077362616256616273407356766534");
 }
 
+/* One disk takes all, unless it weighs nothing: then nobody does. */
+static void
+test_one_disk(void)
+{
+    struct place_disk disk = {.seed = 7, .weight = 3};
+    uint8_t at = 9;
+
+    for (uint64_t i = 0; i < 100; i++)
+        CHECK(place_order(i * 0x9e3779b97f4a7c15u, &disk, 1, &at, 1) == 1 && at == 0);
+    disk.weight = 0;
+    CHECK(place_order(1, &disk, 1, &at, 1) == 0);
+    CHECK(place_order(1, &disk, 1, &at, 0) == 0);
+}
+
 int
 main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
+    RUN(test_one_disk);
     RUN(test_even_fill);
     RUN(test_fill_by_weight);
     RUN(test_a_new_disk_moves_only_its_share);
