@@ -12,6 +12,11 @@
 void rt_test_disturb_wait(uint64_t nth, enum err err);
 uint64_t rt_test_waits(void); /* waits since then */
 
+/* The nth buffer from now on (from 1) that is asked of the pool is refused (ERR_BUSY), as if the pool had come to its limit;
+ * 0: none. Restarts the count. In the simulator, too. */
+void rt_test_refuse_buffer(uint64_t nth);
+uint64_t rt_test_buffers(void); /* asked for since then */
+
 /* What observed disks do (rt/file.h): one page of settings for the process, or, where the environment names a file in
  * FOREBAY_TEST_IO, that file, mapped: so a test outside turns a disk of a running server bad and good again. */
 struct rt_test_io {

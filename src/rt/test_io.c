@@ -34,6 +34,27 @@ rt_test_io(void)
     return settings;
 }
 
+static _Atomic uint64_t buffers, refused_buffer;
+
+void
+rt_test_refuse_buffer(uint64_t nth)
+{
+    atomic_store(&buffers, 0);
+    atomic_store(&refused_buffer, nth);
+}
+
+uint64_t
+rt_test_buffers(void)
+{
+    return atomic_load(&buffers);
+}
+
+bool
+test_io_no_buffer(void)
+{
+    return atomic_fetch_add(&buffers, 1) + 1 == atomic_load(&refused_buffer);
+}
+
 static struct rt_test_io *
 meant(const struct rt_observer *o, enum rt_io kind)
 {

@@ -6,7 +6,14 @@
 int test_io_error(const struct rt_observer *o,
                   enum rt_io kind); /* 0, or a positive errno */
 uint64_t test_io_delay_ns(const struct rt_observer *o, enum rt_io kind);
+bool test_io_no_buffer(void);
 #else
+static inline bool
+test_io_no_buffer(void)
+{
+    return false;
+}
+
 static inline int
 test_io_error(const struct rt_observer *o, enum rt_io kind)
 {

@@ -5,6 +5,7 @@ import http.client
 import os
 import pathlib
 import random
+import re
 import subprocess
 
 import pytest
@@ -63,6 +64,36 @@ def test_a_broken_put_leaves_nothing(start_forebay):
     process.end()
     again = start_forebay()
     assert boto(again.endpoint, again.keys()).list_objects_v2(Bucket="bucket")["KeyCount"] == 0
+
+
+def allocated(folder):
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
+
+
+def test_kills_inside_large_puts_give_their_blocks_back(start_forebay):
+    """D3: three bodies of 40 MiB are half there, the server is killed; the next start has what they took again."""
+    process = start_forebay("large", build="rel")
+    assert plain.ask(process.port, "PUT", "bucket").status == 200
+    assert plain.ask(process.port, "PUT", "bucket", "kept", body=b"kept").status == 200
+    before = allocated(process.data_dir)
+    half = bytes(20 << 20)
+    for _ in range(2):
+        open_puts = []
+        for n in range(3):
+            connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=PATIENCE)
+            connection.putrequest("PUT", f"/bucket/half-{n}")
+            connection.putheader("Content-Length", str(2 * len(half)))
+            connection.endheaders(half)
+            open_puts.append(connection)
+        process.wait_until(lambda: allocated(process.data_dir) > before + 3 * len(half), what="take room for the bodies")
+        process.kill()
+        for connection in open_puts:
+            connection.close()
+        process = start_forebay("large", build="rel")
+        # Logs are made ahead: one of 16 MiB may have come since.
+        process.wait_until(lambda: allocated(process.data_dir) <= before + (16 << 20), what="give the blocks back")
+        assert plain.get(process.port, "bucket", "kept").body == b"kept"
+        assert re.findall(b"<Key>(.*?)</Key>", plain.ask(process.port, "GET", "bucket", query="list-type=2").body) == [b"kept"]
 
 
 # ---- damage ----
