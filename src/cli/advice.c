@@ -15,14 +15,15 @@ static const struct advice {
     {ERR_RANGE, "E1002", "the range lies outside of the object",
      "look at its size: forebay stat"},
     {ERR_NOT_FOUND, "E1003", "there is nothing of that name",
-     "forebay ls (of jobs: jobs --all) shows what a server has; names tell upper from "
-     "lower case"},
+     "at a server: forebay ls (of jobs: jobs --all) shows what there is; names tell "
+     "upper from lower case"},
     {ERR_NO_BUCKET, "E1004", "there is no such bucket",
      "forebay ls shows the buckets, forebay mb makes one"},
     {ERR_NO_UPLOAD, "E1005", "the upload in parts is not there any more",
      "give the command with --restart"},
     {ERR_DENIED, "E1101", "the keys, or the file system, do not allow it",
-     "forebay env --origin says which keys are used; --profile chooses others"},
+     "at a server: forebay env --origin says which keys are used, --profile chooses "
+     "others; here: ls -l says who may"},
     {ERR_QUOTA, "E1102", "the bucket's quota is used up",
      "delete something, or: forebay bucket set BUCKET --quota-bytes SIZE"},
     {ERR_NOT_ALLOWED, "E1103", "the server does not do that to this", "see docs/s3.md"},

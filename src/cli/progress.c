@@ -90,11 +90,11 @@ write_line(const struct progress *p, double per_second, enum room room, struct b
 
     buf_clear(to);
     if (p->terminal && room < ROOM_NO_BAR && !p->open_end &&
-        p->total + p->total_bytes > 0)
+        (bytes_known || p->total > 1))
         put_bar(to, share);
     if (room < ROOM_NO_VERB || p->total_bytes == 0)
         buf_printf(to, "%s ", p->what);
-    if (p->bytes > 0 || p->total_bytes > 0)
+    if (p->bytes > 0 || p->total_bytes > 0 || p->total <= 1)
         buf_puts(to, num_size_text(p->bytes, done));
     if (bytes_known && room < ROOM_NO_TOTAL)
         buf_printf(to, " of %s", num_size_text(p->total_bytes, all));

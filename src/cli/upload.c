@@ -259,7 +259,6 @@ send_gathered(struct gather *g, const struct read_job *j, struct errbuf *eb)
     struct span etag;
     enum err rc = ERR_OK;
 
-    g->f->progress.total_bytes += j->len;
     if (g->upload_id.len == 0 && j->len < j->room) /* all of it fits one PUT */
         return transfer_put(g->f, &put, &from, g->a, &etag, eb);
     if (g->upload_id.len == 0)
