@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "disk/change_copies.h"
 #include "disk/change_moved.h"
@@ -66,10 +65,15 @@ changes_settles(const struct changes *c, const struct content_id *content)
     return false;
 }
 
+/* A replay's is known: of the record at hand, whose key lies in the window of the log until the group is over. */
 static uint64_t
-key_hash(uint64_t bucket, struct span key)
+key_hash(const struct changes *c, uint64_t bucket, struct span key)
 {
-    return hash_xxh3(key.at, key.len, bucket);
+    const struct key_hashed *h = &c->hashed;
+
+    if (h->key.at == key.at && h->key.len == key.len && h->bucket == bucket)
+        return h->hash;
+    return run_key_hash(bucket, key);
 }
 
 /* Where the key stands, or would stand, in c->slots. */
@@ -90,7 +94,7 @@ slot_of(struct changes *c, uint64_t hash, uint64_t bucket, struct span key)
 static struct changed_object *
 changed(struct changes *c, uint64_t bucket, struct span key)
 {
-    uint16_t slot = *slot_of(c, key_hash(bucket, key), bucket, key);
+    uint16_t slot = *slot_of(c, key_hash(c, bucket, key), bucket, key);
 
     return slot != 0 ? &c->objects[slot - 1] : NULL;
 }
@@ -109,7 +113,7 @@ is_new(const struct changes *c, uint64_t bucket, struct span key)
 {
     const struct known *known = c->disk->home.known;
 
-    return known != NULL && !known_maybe(known, key_hash(bucket, key));
+    return known != NULL && !known_maybe(known, key_hash(c, bucket, key));
 }
 
 enum err
@@ -163,10 +167,10 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
                    const struct row *row)
 {
     struct changed_object *o = changed(c, bucket, key);
+    uint64_t hash = key_hash(c, bucket, key);
 
     note_usage(c, bucket, key, o, row);
     if (o == NULL) {
-        uint64_t hash = key_hash(bucket, key);
         uint16_t *slot = slot_of(c, hash, bucket, key);
 
         assert(c->object_count < GROUP_MEMBERS);
@@ -177,7 +181,7 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
         *o = (struct changed_object){.hash = hash, .bucket = bucket, .key = key};
     }
     o->row = *row;
-    run_object(c->run, bucket, key, row);
+    run_object_hashed(c->run, bucket, key, hash, row);
 }
 
 /* ---- bytes that died ---- */
@@ -298,10 +302,12 @@ apply_put(struct changes *c, const struct member *m, struct row *row, struct err
 {
     enum err rc = ERR_OK;
 
-    if (m->row != NULL)
+    if (m->row != NULL) {
         *row = *m->row;
-    else
+        c->hashed = (struct key_hashed){m->bucket, m->key_hash, m->key};
+    } else {
         rc = member_row(m, c->class, row, eb);
+    }
     return rc == ERR_OK ? changes_put(c, m, row, eb) : rc;
 }
 
@@ -434,6 +440,7 @@ changes_forget(struct changes *c)
         memset(c->slots, 0, sizeof c->slots);
     c->object_count = 0;
     c->has_seen = false;
+    c->hashed.key.at = NULL;
     c->usage.count = 0;
     c->version_count = 0;
     c->ended_count = 0;

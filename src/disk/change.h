@@ -29,6 +29,10 @@ struct changes {
     uint32_t object_count;
     uint16_t
         slots[CHANGED_SLOTS]; /* by hash, open addressing: place in `objects` + 1, or 0 */
+    struct key_hashed {       /* of the record that is applied, where it came with it */
+        uint64_t bucket, hash;
+        struct span key;
+    } hashed;
     struct changed_object seen; /* the last current row that was asked for, of no group */
     bool has_seen, found_seen;
     struct usage_changes usage;

@@ -48,6 +48,12 @@ known_add(struct known *k, uint64_t hash)
     k->words[hash & k->mask] |= bits_of(hash);
 }
 
+void
+known_prefetch(const struct known *k, uint64_t hash)
+{
+    __builtin_prefetch(&k->words[hash & k->mask]);
+}
+
 bool
 known_maybe(const struct known *k, uint64_t hash)
 {

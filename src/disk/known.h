@@ -13,3 +13,5 @@ struct known *known_new(uint64_t log_bytes);
 void known_free(struct known **kp); /* NULL is fine */
 void known_add(struct known *k, uint64_t hash);
 bool known_maybe(const struct known *k, uint64_t hash);
+/* It will be asked for soon. */
+void known_prefetch(const struct known *k, uint64_t hash);

@@ -94,6 +94,7 @@ struct member {
     struct span record; /* the record's bytes, in the window */
     const struct row *
         row; /* what member_row() gives of a put or commit, where it was asked before; borrowed, NULL: ask */
+    uint64_t key_hash; /* run_key_hash(), where `row` stands */
     struct span body; /* the payload, where the scanner or the committer has it at hand */
     bool
         body_damaged; /* it is not what its sums say: taken from what is left of a damaged group */

@@ -6,9 +6,11 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "disk/change.h"
+#include "disk/known.h"
 #include "disk/scan_ahead.h"
 #include "disk/segment.h"
 
+#define KEYS_AHEAD     8u
 #define REPLAY_TELL_NS 10000000000u /* a long replay is said in the log */
 
 static struct segment *
@@ -50,16 +52,28 @@ take_counters(struct disk *d, const struct member *m)
         atomic_store(&d->ids->counter, m->version.counter);
 }
 
+/* Each key's word of `known` is somewhere else in memory: asked for while the records before it are applied. */
+static void
+expect_keys(const struct disk *d, const struct log_scan *scan, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; d->home.known != NULL && i < MIN(to, scan->count); i++) {
+        if (scan->members[i].row != NULL)
+            known_prefetch(d->home.known, scan->members[i].key_hash);
+    }
+}
+
 static enum err
 replay_group(struct disk *d, struct changes *c, const struct log_scan *scan,
              struct errbuf *eb)
 {
+    expect_keys(d, scan, 0, KEYS_AHEAD);
     for (uint32_t i = 0; i < scan->count; i++) {
         bool skip = false;
         enum err rc = c->class == DISK_CACHED
                           ? replay_soften(d, &scan->members[i], &skip, eb)
                           : ERR_OK;
 
+        expect_keys(d, scan, i + KEYS_AHEAD, i + KEYS_AHEAD + 1);
         if (rc == ERR_OK && !skip)
             rc = changes_apply(c, &scan->members[i], NULL, eb);
         if (rc != ERR_OK) {

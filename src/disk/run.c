@@ -94,16 +94,28 @@ run_segments(const struct run *r, uint32_t *count)
     return r->segments;
 }
 
+static uint64_t
+hash_of(enum table table, uint64_t bucket, struct span key)
+{
+    return hash_xxh3(key.at, key.len, bucket * TABLES_ + (uint64_t)table);
+}
+
 uint32_t
 run_hash(enum table table, uint64_t bucket, struct span key)
 {
-    return (uint32_t)hash_xxh3(key.at, key.len, bucket * TABLES_ + (uint64_t)table);
+    return (uint32_t)hash_of(table, bucket, key);
+}
+
+uint64_t
+run_key_hash(uint64_t bucket, struct span key)
+{
+    return hash_of(TABLE_OBJECTS, bucket, key);
 }
 
 /* ---- filling ---- */
 
 static void
-add(struct run *r, const struct row_home *home, struct span value)
+add_hashed(struct run *r, const struct row_home *home, uint32_t hash, struct span value)
 {
     struct item *item;
 
@@ -117,7 +129,7 @@ add(struct run *r, const struct row_home *home, struct span value)
     *item = (struct item){
         .bucket = home->bucket,
         .at = (uint32_t)r->bytes.len,
-        .hash = run_hash(home->table, home->bucket, home->key),
+        .hash = hash,
         .key_len = (uint16_t)home->key.len,
         .value_len = (uint16_t)value.len,
         .table = (uint8_t)home->table,
@@ -127,13 +139,27 @@ add(struct run *r, const struct row_home *home, struct span value)
     assert(!r->bytes.full);
 }
 
+static void
+add(struct run *r, const struct row_home *home, struct span value)
+{
+    add_hashed(r, home, run_hash(home->table, home->bucket, home->key), value);
+}
+
 void
-run_object(struct run *r, uint64_t bucket, struct span key, const struct row *row)
+run_object_hashed(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
+                  const struct row *row)
 {
     struct row_home home = {TABLE_OBJECTS, bucket, key};
     unsigned char value[ROW_CODED_MAX];
+    size_t len = row_encode(&home, row, value);
 
-    add(r, &home, (struct span){(char *)value, row_encode(&home, row, value)});
+    add_hashed(r, &home, (uint32_t)hash, (struct span){(char *)value, len});
+}
+
+void
+run_object(struct run *r, uint64_t bucket, struct span key, const struct row *row)
+{
+    run_object_hashed(r, bucket, key, run_key_hash(bucket, key), row);
 }
 
 void

@@ -19,6 +19,9 @@ void run_free(struct run **rp); /* one that was not pushed; NULL is fine */
 /* In the order of the log; later ones replace earlier ones of the same key (see row_is_newer()). A deletion is
  * a row with ROW_TOMBSTONE and its version. Key bytes are copied. */
 void run_object(struct run *r, uint64_t bucket, struct span key, const struct row *row);
+/* The same; hash is run_key_hash() of the key. */
+void run_object_hashed(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
+                       const struct row *row);
 void run_upload(struct run *r, uint64_t bucket, struct span key,
                 const struct upload_id *id,
                 const struct upload_row *u); /* NULL: ended, its parts with it */
@@ -46,6 +49,8 @@ size_t run_bytes(const struct run *r);                                /* memory 
 struct run *run_merge(const struct run *const *runs, uint32_t count); /* oldest first */
 
 uint32_t run_hash(enum table table, uint64_t bucket, struct span key);
+/* Of an object's key; its low half is run_hash(). */
+uint64_t run_key_hash(uint64_t bucket, struct span key);
 /* False: not in this run. *value borrows from the run. */
 bool run_find(const struct run *r, uint32_t hash, enum table table, uint64_t bucket,
               struct span key, struct span *value);

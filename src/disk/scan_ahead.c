@@ -2,11 +2,17 @@
 
 #include <stdlib.h>
 
+#include "disk/run.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
 
-#define BATCHES       3u /* parsed, or being asked for: each holds a window of 8 MiB */
-#define BATCH_MEMBERS (4 * GROUP_MEMBERS)
+#define FEEDERS                                                                          \
+    2u /* while one waits for the disk, or for its turn, the other has its log parsed */
+#define BATCHES       3u /* of each: parsed, or being asked for; each holds a window of 8 MiB */
+#define BATCH_MEMBERS (6 * GROUP_MEMBERS)
+#define NO_LOG        UINT32_MAX
+/* What a feeder holds at most: a window for each batch, the one it scans, what is read ahead. */
+#define FEEDER_BYTES ((BATCHES + 1 + SCAN_AHEAD) * (uint64_t)IOBUF_MAX)
 
 /* Whole groups of one log, in order. */
 struct batch_of {
@@ -21,17 +27,24 @@ struct batch_of {
     struct errbuf why;
 };
 
-struct scan_ahead {
-    struct scan_ahead_log *logs; /* owned */
-    uint32_t count;
-    enum disk_class class;
-    uint64_t far;
-    struct scan_spare windows; /* owned */
-    struct rt_group group;
+/* Takes one log after the other, each whole: its batches are in the order of logs. */
+struct feeder {
+    struct scan_ahead *of;
+    bool runs;
+    uint32_t log; /* at hand; NO_LOG: none */
     struct batch_of batches[BATCHES];
     struct list ready, spare;
-    struct rt_cond changed; /* a batch is ready, or spare, or it is over */
-    bool over;
+    struct scan_spare windows; /* owned */
+};
+
+struct scan_ahead {
+    struct scan_ahead_log *logs; /* owned */
+    uint32_t count, next;        /* next: the first log that nobody has taken */
+    enum disk_class class;
+    uint64_t far;
+    struct rt_group group;
+    struct feeder feeders[FEEDERS];
+    struct rt_cond changed; /* a batch is ready, or spare, or a feeder goes on */
 };
 
 /* ---- filling ---- */
@@ -53,6 +66,8 @@ make_rows(const struct parse *p, uint32_t from, uint32_t count)
         if ((m->kind == MEMBER_PUT || m->kind == MEMBER_COMMIT) &&
             member_row(m, p->class, &p->into->rows[i], NULL) == ERR_OK)
             m->row = &p->into->rows[i];
+        if (m->row != NULL)
+            m->key_hash = run_key_hash(m->bucket, m->key);
     }
 }
 
@@ -73,31 +88,31 @@ parse_work(void *arg)
 }
 
 static struct batch_of *
-wait_for_spare(struct scan_ahead *a)
+wait_for_spare(struct feeder *f)
 {
-    while (list_empty(&a->spare)) {
-        if (rt_cond_wait(&a->changed, DEADLINE_NEVER) != ERR_OK)
+    while (list_empty(&f->spare)) {
+        if (rt_cond_wait(&f->of->changed, DEADLINE_NEVER) != ERR_OK)
             return NULL;
     }
-    return LIST_ENTRY(list_pop_front(&a->spare), struct batch_of, link);
+    return LIST_ENTRY(list_pop_front(&f->spare), struct batch_of, link);
 }
 
 static void
-give_back(struct scan_ahead *a, struct batch_of *b)
+give_back(struct feeder *f, struct batch_of *b)
 {
-    scan_spare_keep(a->over ? NULL : &a->windows, &b->window);
+    scan_spare_keep(f->runs ? &f->windows : NULL, &b->window);
     b->count = b->next = 0;
     b->ends = false;
-    list_push_back(&a->spare, &b->link);
-    rt_cond_broadcast(&a->changed);
+    list_push_back(&f->spare, &b->link);
+    rt_cond_broadcast(&f->of->changed);
 }
 
 static void
-give_out(struct scan_ahead *a, struct batch_of *b, uint32_t log)
+give_out(struct feeder *f, struct batch_of *b)
 {
-    b->log = log;
-    list_push_back(&a->ready, &b->link);
-    rt_cond_broadcast(&a->changed);
+    b->log = f->log;
+    list_push_back(&f->ready, &b->link);
+    rt_cond_broadcast(&f->of->changed);
 }
 
 /* Where the log ends, and nothing of it stands behind. */
@@ -114,21 +129,22 @@ note_end(struct scan_ahead *a, struct log_scan *scan, struct batch_of *b)
 
 /* One log up to where it does not go on. False: out of memory, threads or time. */
 static bool
-feed_log(struct scan_ahead *a, uint32_t at)
+feed_log(struct feeder *f)
 {
-    const struct scan_ahead_log *log = &a->logs[at];
+    struct scan_ahead *a = f->of;
+    const struct scan_ahead_log *log = &a->logs[f->log];
     struct parse p = {.class = a->class, .got = SCAN_MORE};
     struct log_scan scan;
     bool good = true;
 
     log_scan_begin(&scan, &log->source, log->offset, log->group, 0);
-    scan.spare = &a->windows;
+    scan.spare = &f->windows;
     scan.wide = SCAN_AHEAD;
     p.scan = &scan;
     while (good && (p.got == SCAN_MORE || p.got == SCAN_GROUP)) {
         bool filled = p.got == SCAN_MORE;
 
-        p.into = wait_for_spare(a);
+        p.into = wait_for_spare(f);
         if (p.into == NULL) {
             good = false;
             break;
@@ -140,10 +156,10 @@ feed_log(struct scan_ahead *a, uint32_t at)
         if (good && p.got == SCAN_END)
             note_end(a, &scan, p.into); /* may move the scan's window */
         if (good && (p.into->count > 0 || p.into->ends)) {
-            give_out(a, p.into, at);
+            give_out(f, p.into);
             continue;
         }
-        give_back(a, p.into);
+        give_back(f, p.into);
         if (filled)
             break; /* a whole window, and no group in it */
     }
@@ -154,17 +170,54 @@ feed_log(struct scan_ahead *a, uint32_t at)
 static void
 feed(void *arg)
 {
-    struct scan_ahead *a = arg;
+    struct feeder *f = arg;
+    struct scan_ahead *a = f->of;
+    bool good = true;
 
     rt_doing("reading logs ahead");
-    for (uint32_t i = 0; i < a->count && feed_log(a, i); i++)
-        ;
-    a->over = true;
-    scan_spare_free(&a->windows); /* whoever scans for himself may need them */
+    while (good && a->next < a->count) {
+        f->log = a->next++;
+        rt_cond_broadcast(&a->changed); /* no more comes of the log before */
+        good = feed_log(f);
+    }
+    f->log = NO_LOG;
+    f->runs = false;
+    scan_spare_free(&f->windows); /* whoever scans for himself may need them */
     rt_cond_broadcast(&a->changed);
 }
 
 /* ---- asking ---- */
+
+/* Where memory is short one of them is enough. */
+static void
+begin_feeder(struct scan_ahead *a, struct feeder *f)
+{
+    f->of = a;
+    f->log = NO_LOG;
+    list_init(&f->ready);
+    list_init(&f->spare);
+    if (f != &a->feeders[0] && iobuf_left() < FEEDERS * FEEDER_BYTES)
+        return;
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        f->batches[i].members = xmalloc(BATCH_MEMBERS * sizeof(struct member));
+        f->batches[i].rows = xmalloc(BATCH_MEMBERS * sizeof(struct row));
+        list_push_back(&f->spare, &f->batches[i].link);
+    }
+    f->runs = true;
+    if (rt_group_start(&a->group, feed, f) != ERR_OK)
+        f->runs = false;
+}
+
+static void
+end_feeder(struct feeder *f)
+{
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        iobuf_drop(&f->batches[i].window);
+        free(f->batches[i].members);
+        free(f->batches[i].rows);
+    }
+    scan_spare_free(&f->windows);
+}
 
 struct scan_ahead *
 scan_ahead_begin(struct scan_ahead_log *logs, uint32_t count, enum disk_class class,
@@ -176,17 +229,10 @@ scan_ahead_begin(struct scan_ahead_log *logs, uint32_t count, enum disk_class cl
     a->count = count;
     a->class = class;
     a->far = far;
-    list_init(&a->ready);
-    list_init(&a->spare);
     rt_cond_init(&a->changed);
-    for (uint32_t i = 0; i < BATCHES; i++) {
-        a->batches[i].members = xmalloc(BATCH_MEMBERS * sizeof(struct member));
-        a->batches[i].rows = xmalloc(BATCH_MEMBERS * sizeof(struct row));
-        list_push_back(&a->spare, &a->batches[i].link);
-    }
     rt_group_begin(&a->group);
-    if (rt_group_start(&a->group, feed, a) != ERR_OK)
-        a->over = true;
+    for (uint32_t i = 0; i < FEEDERS; i++)
+        begin_feeder(a, &a->feeders[i]);
     return a;
 }
 
@@ -200,12 +246,8 @@ scan_ahead_end(struct scan_ahead **ap)
         return;
     rt_group_cancel(&a->group);
     rt_group_join(&a->group);
-    for (uint32_t i = 0; i < BATCHES; i++) {
-        iobuf_drop(&a->batches[i].window);
-        free(a->batches[i].members);
-        free(a->batches[i].rows);
-    }
-    scan_spare_free(&a->windows);
+    for (uint32_t i = 0; i < FEEDERS; i++)
+        end_feeder(&a->feeders[i]);
     free(a->logs);
     free(a);
 }
@@ -220,24 +262,40 @@ place_of(const struct scan_ahead *a, uint32_t segment)
     return i;
 }
 
-/* The batch from which the next group of this log comes, or NULL: the log goes no further. */
+/* What this feeder has of the log, or NULL. What it has of logs before it is not asked for any more. */
 static struct batch_of *
-batch_for(struct scan_ahead *a, uint32_t log)
+front_of(struct feeder *f, uint32_t log)
 {
-    for (;;) {
-        struct batch_of *b;
+    while (!list_empty(&f->ready)) {
+        struct batch_of *b = LIST_ENTRY(f->ready.next, struct batch_of, link);
 
-        while (list_empty(&a->ready)) {
-            if (a->over || rt_cond_wait(&a->changed, DEADLINE_NEVER) != ERR_OK)
-                return NULL;
-        }
-        b = LIST_ENTRY(a->ready.next, struct batch_of, link);
         if (b->log > log)
             return NULL;
         if (b->log == log && (b->next < b->count || b->ends))
             return b;
         list_remove(&b->link);
-        give_back(a, b);
+        give_back(f, b);
+    }
+    return NULL;
+}
+
+/* The batch from which the next group of this log comes, or NULL: the log goes no further, or nobody reads it. */
+static struct batch_of *
+batch_for(struct scan_ahead *a, uint32_t log)
+{
+    for (;;) {
+        bool comes = false, taken = a->next > log;
+
+        for (uint32_t i = 0; i < FEEDERS; i++) {
+            struct feeder *f = &a->feeders[i];
+            struct batch_of *b = front_of(f, log);
+
+            if (b != NULL)
+                return b;
+            comes |= f->runs && (f->log == log || !taken);
+        }
+        if (!comes || rt_cond_wait(&a->changed, DEADLINE_NEVER) != ERR_OK)
+            return NULL;
     }
 }
 

@@ -1,5 +1,5 @@
-/* scan_ahead: the groups of several logs, read and checked before they are asked for: one fiber reads on, over the ends of
- * segments too, and a thread of the pool parses what it has read, while whoever asks works on what was found before.
+/* scan_ahead: the groups of several logs, read and checked before they are asked for: fibers read on, over the ends of
+ * segments too, and threads of the pool parse what they have read, while whoever asks works on what was found before.
  *
  * It gives what log_scan_next() would, or nothing: where a log does not go on as it should, the asker scans for himself.
  * One loop; calls may switch.

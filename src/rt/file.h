@@ -39,6 +39,7 @@ enum err iobuf_get_read(uint32_t size, struct iobuf **out) MUST_CHECK;
 struct iobuf *iobuf_ref(struct iobuf *b);
 void iobuf_drop(struct iobuf **bp); /* NULL is fine */
 uint64_t iobuf_in_use(void);        /* bytes */
+uint64_t iobuf_left(void);          /* bytes that this fiber may still get */
 /* Others wait for this fiber, for a disk's commits say: it gets buffers from the last eighth of the limit too, and what it waited
  * for is followed before the other fibers of the turn. */
 void rt_essential(void);

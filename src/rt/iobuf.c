@@ -63,6 +63,14 @@ iobuf_set_limit(uint64_t bytes)
 }
 
 uint64_t
+iobuf_left(void)
+{
+    uint64_t most = limit_now();
+
+    return most - MIN(most, iobuf_in_use());
+}
+
+uint64_t
 iobuf_in_use(void)
 {
     return in_use;
