@@ -18,6 +18,10 @@
 #define PAGE          SENDABLE_PAGE
 #define STEPS_MAX     256u /* extents looked at for one place */
 #define CHANCES_MAX   64u  /* of them spared because they were read lately */
+#define WINDOW_SHARE                                                                     \
+    4u /* of the pieces in it: so many reads of the disk are "of late" once it is full */
+#define LUCKY_ONE                                                                        \
+    32u /* reads of the disk, of which one is wanted in any case when it is not the first */
 
 /* The state of a piece, in one word, so that readers pin by compare and swap. */
 #define READY       1u /* may be pinned */
@@ -53,11 +57,15 @@ struct hot {
     uint64_t size;
     struct piece *pieces; /* owned; sets of WAYS */
     uint64_t set_mask;
-    _Atomic uint32_t *firsts; /* owned; tags of pieces that were read once */
+    /* Owned. When a piece was read from the disk last: its tag, and below it how many such reads there were before. */
+    _Atomic uint64_t *firsts;
     uint64_t first_mask;
-    _Atomic uint64_t bytes;
-    _Atomic bool adding; /* who sets it may add; the others go without */
-    uint64_t hand;       /* the adder's: where the ring goes on */
+    _Atomic uint32_t disk_reads;
+    _Atomic uint32_t count; /* of pieces in it */
+    _Atomic uint64_t bytes; /* theirs */
+    _Atomic bool full;      /* the ring has been round: who comes in puts others out */
+    _Atomic bool adding;    /* who sets it may add; the others go without */
+    uint64_t hand;          /* the adder's: where the ring goes on */
 };
 
 struct hot *
@@ -216,20 +224,33 @@ hot_unpin(struct hot *h, struct hot_pin *held)
     *held = (struct hot_pin){0};
 }
 
+/* Adding costs more than the read it spares later when others have to go for it. So then a piece has to come again sooner than
+ * those that are in it would, had they to be read as well: otherwise what is read is more than there is room for, and each would
+ * only be put out by the next. A few are let in all the same, or what nobody reads any more would stay for ever. */
+static bool
+is_of_late(const struct hot *h, uint32_t now, uint32_t ago)
+{
+    return !atomic_load_explicit(&h->full, memory_order_relaxed) ||
+           ago < atomic_load_explicit(&h->count, memory_order_relaxed) / WINDOW_SHARE ||
+           now % LUCKY_ONE == 0;
+}
+
 bool
 hot_wants(struct hot *h, const struct content_id *id, uint64_t number)
 {
     struct place at;
-    _Atomic uint32_t *first;
+    _Atomic uint64_t *first;
+    uint64_t was;
+    uint32_t now;
 
     if (h == NULL)
         return false;
     at = place_of(h, id, number);
     first = &h->firsts[at.hash & h->first_mask];
-    if (atomic_load_explicit(first, memory_order_relaxed) == at.tag)
-        return true;
-    atomic_store_explicit(first, at.tag, memory_order_relaxed);
-    return false;
+    now = atomic_fetch_add_explicit(&h->disk_reads, 1, memory_order_relaxed);
+    was = atomic_load_explicit(first, memory_order_relaxed);
+    atomic_store_explicit(first, (uint64_t)at.tag << 32 | now, memory_order_relaxed);
+    return (uint32_t)(was >> 32) == at.tag && is_of_late(h, now, now - (uint32_t)was);
 }
 
 /* ---- adding: one at a time ---- */
@@ -256,6 +277,8 @@ static void
 count_bytes(struct hot *h, int64_t delta)
 {
     atomic_fetch_add_explicit(&h->bytes, (uint64_t)delta, memory_order_relaxed);
+    atomic_fetch_add_explicit(&h->count, delta > 0 ? 1u : UINT32_MAX,
+                              memory_order_relaxed);
     metric_add(M_HOT_BYTES, 0, delta);
 }
 
@@ -307,6 +330,8 @@ make_place(struct hot *h, uint64_t need, uint64_t *out)
 
         if (to == h->size || steps == STEPS_MAX) {
             put_extent(h, from, to - from, 0);
+            if (to == h->size)
+                atomic_store_explicit(&h->full, true, memory_order_relaxed);
             h->hand = from = to = to == h->size ? 0 : to;
             if (steps == STEPS_MAX)
                 return false;
@@ -425,6 +450,7 @@ hot_shrink(struct hot *h, uint64_t bytes)
             sendable_release(h->memory, h->arena + at + ALIGN,
                              step - ALIGN); /* all but its head */
         }
+        atomic_store_explicit(&h->full, false, memory_order_relaxed); /* there is room */
         atomic_store_explicit(&h->adding, false, memory_order_release);
     }
 }

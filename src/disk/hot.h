@@ -35,7 +35,7 @@ void hot_unpin(
     struct hot_pin *pin); /* any thread; twice is fine: at is NULL afterwards */
 
 /* A read of this piece goes to the disk. True when it is not the first one of late: then read the whole piece,
- * verify it and give it to hot_add(). */
+ * verify it and give it to hot_add(). Once there is no free room "of late" is while a quarter of the pieces in it would be read. */
 bool hot_wants(struct hot *h, const struct content_id *id, uint64_t piece);
 /* Copies verified bytes in; drops them when there is no place now. `len` at most HOT_PIECE. */
 void hot_add(struct hot *h, const struct content_id *id, uint64_t piece,

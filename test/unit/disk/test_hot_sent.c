@@ -270,6 +270,77 @@ test_regions_come_and_go(void)
     sendable_free(&many[0]);
 }
 
+/* ---- who is let in ---- */
+
+enum { ROUNDS = 20, SET = 100 };
+
+/* A read as a disk would see it: true when it came to a piece that is not there and was let in. */
+static bool
+reads(struct hot *h, unsigned n)
+{
+    struct content_id id = id_of(n);
+
+    if (hot_has(h, &id, 0) || !hot_wants(h, &id, 0))
+        return false;
+    add(h, n);
+    return true;
+}
+
+static unsigned
+reads_round(struct hot *h, unsigned first, unsigned count)
+{
+    unsigned let_in = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        let_in += reads(h, first + i);
+    return let_in;
+}
+
+/* Sets that are larger than it, read again and again, do not put each other out with every read; what comes again soon is let
+ * in, and what nobody reads any more does not stay for ever. */
+static void
+test_more_than_there_is_room_for(void)
+{
+    struct hot *h = hot_new(MIB(8));
+    struct hot *large = hot_new(MIB(64));
+    unsigned let_in = 0, there = 0;
+
+    scratch = xmalloc(HOT_PIECE);
+    for (unsigned i = 0; i < 4; i++)
+        reads_round(h, 0, SET);
+    CHECK(hot_bytes(h) > MIB(4)); /* whoever comes twice fills it */
+    for (unsigned i = 0; i < ROUNDS; i++)
+        let_in += reads_round(h, 0, SET);
+    CHECK(let_in > 0 && let_in <= ROUNDS * SET / 16);
+
+    CHECK(!reads(h, 5000)); /* once is not enough, twice is */
+    CHECK(reads(h, 5000));
+
+    for (unsigned i = 0; i < 60 * SET && there < 4; i++) { /* another set */
+        reads(h, 1000 + i % SET);
+        there = 0;
+        for (unsigned n = 1000; n < 1000 + SET; n++) {
+            struct content_id id = id_of(n);
+
+            there += hot_has(h, &id, 0);
+        }
+    }
+    CHECK(there >= 4);
+
+    hot_shrink(h, MIB(2)); /* there is room again */
+    reads(h, 6000);
+    reads_round(h, 3000, SET / 4);
+    CHECK(reads(h, 6000));
+
+    for (unsigned i = 0; i < 2; i++) /* a set for which there is room is there at once */
+        let_in = reads_round(large, 0, SET);
+    CHECK_U64(let_in, SET);
+    CHECK_U64(reads_round(large, 0, SET), 0);
+    hot_free(&large);
+    hot_free(&h);
+    free(scratch);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -278,5 +349,6 @@ main(int argc, char **argv)
     RUN(test_slow_readers_get_all_of_it);
     RUN(test_what_fills_no_segment_waits_for_more);
     RUN(test_regions_come_and_go);
+    RUN(test_more_than_there_is_room_for);
     return check_done();
 }
