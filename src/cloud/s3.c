@@ -319,6 +319,18 @@ resume(struct cloud_get *g, struct errbuf *eb)
     return rc;
 }
 
+/* Its connection is free for the next one as soon as the last byte is here, whatever is done with the bytes. */
+static void
+get_leave(struct cloud_get *g)
+{
+    if (g->entered && g->call != NULL && g->at == g->end)
+        throttle_went_well(&g->client->throttle);
+    s3_end(&g->call);
+    if (g->entered)
+        throttle_leave(&g->client->throttle);
+    g->entered = false;
+}
+
 enum err
 cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct errbuf *eb)
 {
@@ -338,6 +350,8 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
             g->at += *n;
             metric_add(M_BACKEND_BYTES, 0, (int64_t)*n);
             endpoint_took(g->client->endpoint, *n);
+            if (g->at == g->end)
+                get_leave(g);
             return ERR_OK;
         }
         if (rc == ERR_OK) /* the answer was shorter than it said */
@@ -371,11 +385,7 @@ cloud_get_end(struct cloud_get **gp)
     *gp = NULL;
     if (g == NULL)
         return;
-    if (g->entered && g->call != NULL && g->at == g->end)
-        throttle_went_well(&g->client->throttle);
-    s3_end(&g->call);
-    if (g->entered)
-        throttle_leave(&g->client->throttle);
+    get_leave(g);
     map_bucket_drop(&g->bucket);
     arena_free(&g->arena);
     free(g->key);

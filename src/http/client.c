@@ -191,6 +191,7 @@ wake(struct pool_conn *c)
     list_remove(&c->link);
     rt_waiter_init(&c->handed);
     rt_unpark(c->stream);
+    rt_run_woken();
     rt_wait(&c->handed); /* on_ready() runs soon, whatever happens to this fiber */
     if (c->state == POOL_BUSY)
         return true;

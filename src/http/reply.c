@@ -223,7 +223,7 @@ send_pieces(struct http_conn *c, const struct iovec *iov, int count, size_t len)
     int n = 0;
 
     assert(count <= IOV_MAX_HERE - 3);
-    if (w->reply.state == REPLY_HELD && len <= TOGETHER_MAX && rt_crowded())
+    if (w->reply.state == REPLY_HELD && len <= TOGETHER_MAX && !more && rt_crowded())
         rt_yield();
     if (w->reply.state == REPLY_HELD)
         all[n++] = (struct iovec){(char *)(uintptr_t)w->reply.head.at, w->reply.head.len};

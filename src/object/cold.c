@@ -59,6 +59,7 @@ wait_for_head(struct fetch *f, struct errbuf *eb)
     enum err rc = ERR_OK;
 
     f->heads++;
+    rt_run_woken(); /* it may have begun just now: its request goes out first */
     /* An empty object has no last byte to hold back: its reader waits until it is kept. */
     while (rc == ERR_OK && (f->state == FETCH_STARTING ||
                             (f->state == FETCH_STREAMING && f->info.size == 0)))

@@ -153,7 +153,7 @@ begin_writer(struct fetch *f)
         rt_group_start(&f->making.fiber, make_writer, f) != ERR_OK)
         make_writer(f);
     else
-        rt_yield();
+        rt_run_woken();
     if (f->making.over)
         rc = take_writer(f);
     if (rc == ERR_NO_SPACE || rc == ERR_BUSY || rc == ERR_TOO_LARGE)
@@ -357,13 +357,13 @@ proof_fini(struct proof *p)
     hash_stream_end(&p->md5);
 }
 
-/* The first piece goes to readers while there is no writer. */
+/* Readers have the first piece before anything else is done with it; there may be no writer yet. */
 static enum err
 write_piece(struct fetch *f, const char *at, size_t n)
 {
     enum err rc;
 
-    if (!f->making.begun) {
+    if (f->landed > 0) {
         rc = disks_write(f->writer, at, n, &f->eb);
         if (rc != ERR_OK)
             return rc;
@@ -374,6 +374,7 @@ write_piece(struct fetch *f, const char *at, size_t n)
     f->early = at;
     f->landed += n;
     rt_cond_broadcast(&f->moved);
+    rt_run_woken();
     rc = take_writer(f);
     if (rc == ERR_OK)
         rc = disks_write(f->writer, at, n, &f->eb);

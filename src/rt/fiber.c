@@ -19,6 +19,7 @@ fiber_enter(struct loop *l, struct fiber *f)
     assert(l->self == NULL);
     l->self = f;
     l->spent = 0;
+    l->woken_behind = l->ready.prev;
     l->watchdog.doing = f->doing;
     ASAN_LEAVE(&l->asan_fake, f->stack_low, f->stack_size);
     TSAN_SWITCH(f->tsan_fiber);
@@ -186,6 +187,23 @@ rt_yield(void)
     struct fiber *f = rt_self();
 
     loop_ready(f->loop, f);
+    leave(f);
+}
+
+void
+rt_run_woken(void)
+{
+    struct fiber *f = rt_self();
+    struct loop *l = f->loop;
+    struct list *n;
+
+    if (l->ready.prev == l->woken_behind)
+        return;
+    list_push_front(l->turn, &f->link);
+    while ((n = l->ready.prev) != l->woken_behind) {
+        list_remove(n);
+        list_push_front(l->turn, n);
+    }
     leave(f);
 }
 

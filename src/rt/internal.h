@@ -138,6 +138,7 @@ struct loop {
     void *main_sp;
     struct list ready; /* fiber.link */
     struct list *turn; /* those of this turn that still wait; NULL between turns */
+    struct list *woken_behind;       /* the last one in `ready` when `self` was entered */
     unsigned fibers, fibers_counted; /* alive; told to the metrics */
     uint64_t
         started; /* fibers ever; with `messages`: has anything happened since? (run.c) */

@@ -348,7 +348,10 @@ rt_wait(struct rt_waiter *w)
 void
 rt_wake(struct rt_waiter *w)
 {
-    rt_post(w->loop, &w->msg);
+    if (loop_self != NULL && loop_self->index == w->loop)
+        on_wake(&w->msg);
+    else
+        rt_post(w->loop, &w->msg);
 }
 
 /* ---- retiring ---- A round is one message that visits every loop and comes home.

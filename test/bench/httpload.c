@@ -35,7 +35,8 @@
 enum {
     CONNS_MAX = 4096,
     IN = 8192,
-    SUB = 64,
+    SUB_BITS = 10, /* a bucket is a thousandth of its value wide */
+    SUB = 1 << SUB_BITS,
     SEND_TURN = 256 << 10,
     TLS_TURN = 64 << 10,
     TRIES_BUSY = 1000
@@ -100,7 +101,7 @@ bucket_of(uint64_t ns)
 {
     unsigned top = 63u - (unsigned)__builtin_clzll(ns | SUB);
 
-    return (top - 6) * SUB + (unsigned)(ns >> (top - 6));
+    return (top - SUB_BITS) * SUB + (unsigned)(ns >> (top - SUB_BITS));
 }
 
 static double

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -329,9 +330,11 @@ on_listener(int lfd)
     }
 }
 
-static int
-wait_ms(uint64_t now)
+/* Until the next piece is due, to the microsecond: what it is late by is measured as latency. NULL: nothing is. */
+static struct timespec *
+wait_time(uint64_t now)
 {
+    static struct timespec out;
     uint64_t due = UINT64_MAX;
 
     if (waits.first != NULL)
@@ -339,8 +342,10 @@ wait_ms(uint64_t now)
     if (paced.first != NULL && paced.first->due_ns < due)
         due = paced.first->due_ns;
     if (due == UINT64_MAX)
-        return -1;
-    return due <= now ? 0 : (int)((due - now + 999999) / 1000000);
+        return NULL;
+    due = due <= now ? 0 : due - now;
+    out = (struct timespec){(time_t)(due / 1000000000), (long)(due % 1000000000)};
+    return &out;
 }
 
 static void
@@ -369,7 +374,7 @@ serve(int lfd)
     ep = epoll_create1(0);
     epoll_ctl(ep, EPOLL_CTL_ADD, lfd, &e);
     for (;;) {
-        int count = epoll_wait(ep, events, 256, wait_ms(now_ns()));
+        int count = epoll_pwait2(ep, events, 256, wait_time(now_ns()), NULL);
 
         for (int i = 0; i < count; i++) {
             struct conn *c = events[i].data.fd == lfd ? NULL : conns[events[i].data.fd];
@@ -431,6 +436,7 @@ main(int argc, char **argv)
     key_count = argc == 6 ? strtoull(argv[5], NULL, 10) : 0;
     piece_ns = mib_s > 0 ? (uint64_t)(PIECE / (mib_s * 1048576) * 1e9) : 0;
     make_body();
+    prctl(PR_SET_TIMERSLACK, 1UL); /* ns */
     serve(must_listen((uint16_t)strtoul(argv[1], NULL, 10)));
     return 0;
 }

@@ -120,6 +120,14 @@ class Loop(Pinned):
         super().__init__(f"loop-{engine}-{size}", context.cores[0], argv, context.dir, port)
 
 
+class Relay(Pinned):
+    """The bare loop of a cold GET: receives from the far server, sends on; keeps and verifies nothing."""
+
+    def __init__(self, context, far_port):
+        (port,) = free_ports(1)
+        super().__init__("relay", context.cores[0], [context.tools / "relay", port, far_port], context.dir, port)
+
+
 class LoopDisk(Pinned):
     """The bare loop with a disk behind it: one O_DIRECT read within the first `length` bytes of these files an answer, at most `depth` at a time."""
 

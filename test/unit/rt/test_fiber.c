@@ -89,6 +89,58 @@ first_fiber(void *arg)
 CASE(test_essential_fibers_come_first, 1, first_fiber)
 
 static void
+say_and_wait(void *arg)
+{
+    struct rt_cond *c = arg;
+
+    say(&order, 'w');
+    CHECK(rt_cond_wait(c, DEADLINE_NEVER) == ERR_OK);
+    say(&order, 'W');
+}
+
+static void
+say_one(void *arg)
+{
+    say(&order, *(const char *)arg);
+}
+
+/* 1 and 2 are run by `first` before `last`, which was ready sooner; nothing is left over for a second call. */
+static void
+hurrying(void *arg)
+{
+    struct rt_group g;
+
+    rt_group_begin(&g);
+    CHECK(rt_group_start(&g, say_one, "1") == ERR_OK);
+    rt_cond_broadcast(arg);
+    CHECK(rt_group_start(&g, say_one, "2") == ERR_OK);
+    rt_run_woken();
+    say(&order, 'h');
+    rt_run_woken();
+    say(&order, 'i');
+    rt_group_join(&g);
+}
+
+static void
+woken_fiber(void *arg)
+{
+    struct rt_group g;
+    struct rt_cond c;
+
+    (void)arg;
+    order = (struct steps){0};
+    rt_cond_init(&c);
+    rt_group_begin(&g);
+    CHECK(rt_group_start(&g, say_and_wait, &c) == ERR_OK);
+    rt_yield();
+    CHECK(rt_group_start(&g, hurrying, &c) == ERR_OK);
+    CHECK(rt_group_start(&g, say_one, "l") == ERR_OK);
+    rt_group_join(&g);
+    CHECK_STR(order.text, "w1W2hil");
+}
+CASE(test_those_that_were_woken_run_before_the_others, 1, woken_fiber)
+
+static void
 sleep_fiber(void *arg)
 {
     uint64_t before = rt_now_ns();
@@ -497,6 +549,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_fibers_take_turns);
     RUN(test_essential_fibers_come_first);
+    RUN(test_those_that_were_woken_run_before_the_others);
     RUN(test_sleeps_at_least_as_long_as_asked);
     RUN(test_many_timers_all_fire);
     RUN(test_a_fiber_keeps_its_rounding_mode);
