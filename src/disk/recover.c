@@ -129,8 +129,11 @@ judge_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
                position_fits(d, DISK_NATIVE, native) &&
                position_fits(d, DISK_CACHED, &covered->log[DISK_CACHED])) {
         rc = index_probe(d->index, &why);
-        if (rc != ERR_CORRUPT)
-            return rc == ERR_OK ? ERR_OK : err_set(eb, rc, "%s", why.text);
+        if (rc == ERR_OK)
+            return ERR_OK;
+        /* LMDB has more than one word for damage. */
+        if (rc != ERR_CORRUPT && !index_is_bad(d->index))
+            return err_set(eb, rc, "%s", why.text);
     }
     LOG(LOG_WARN, "disk.index_foreign", "the index is rebuilt from the logs",
         L_TEXT("disk", rt_dir_path(d->root)),
