@@ -304,7 +304,8 @@ apply_put(struct changes *c, const struct member *m, struct row *row, struct err
 
     if (m->row != NULL) {
         *row = *m->row;
-        c->hashed = (struct key_hashed){m->bucket, m->key_hash, m->key};
+        if (m->key_hash != 0) /* a record of ours that is just written has none */
+            c->hashed = (struct key_hashed){m->bucket, m->key_hash, m->key};
     } else {
         rc = member_row(m, c->class, row, eb);
     }
