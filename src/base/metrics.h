@@ -37,6 +37,9 @@
       "result", "admitted|refused")                                                      \
     X(M_READAHEAD, "forebay_cache_readahead_total", COUNTER,                             \
       "objects fetched ahead of a reader that goes through them in order", "", "")       \
+    X(M_LIST_AHEAD, "forebay_list_ahead_total", COUNTER,                                 \
+      "pages of remote listings asked for before the client did", "result",              \
+      "used|dropped")                                                                    \
     X(M_EVICTED, "forebay_cache_evicted_total", COUNTER, "objects evicted", "", "")      \
     X(M_EVICTED_BYTES, "forebay_cache_evicted_bytes_total", COUNTER, "their bytes", "",  \
       "")                                                                                \

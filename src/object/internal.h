@@ -8,6 +8,7 @@
 
 struct fetch;
 struct key_table;
+struct list_ahead;
 struct md5_job;
 struct readahead;
 struct tier;
@@ -24,10 +25,11 @@ struct object_service {
     struct key_table *
         *keys; /* one a loop: keys with a fetch or a write-through under way */
     _Atomic unsigned cold_readers;
-    struct hashing *hashing;     /* one a loop, hasher.c */
-    struct fresh_table *fresh;   /* owned */
-    struct tier *tier;           /* owned */
-    struct readahead *readahead; /* owned */
+    struct hashing *hashing;       /* one a loop, hasher.c */
+    struct fresh_table *fresh;     /* owned */
+    struct tier *tier;             /* owned */
+    struct readahead *readahead;   /* owned */
+    struct list_ahead *list_ahead; /* owned */
 };
 
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "object/internal.h"
+#include "object/list_ahead.h"
 
 #define ROWS_A_TIME   256
 #define SCRATCH_BYTES MIB(2) /* a batch of rows with keys of any length */
@@ -185,18 +185,29 @@ list_here(struct walk *w, struct errbuf *eb)
     1000 /* one after the other, before the remote is not believed any more */
 
 /* A page may be empty, and more names follow all the same: where they do, only its token tells. */
-static enum err
-ask_backend(struct walk *w, struct s3_list *l, struct s3_list_page *from, bool *down,
-            struct errbuf *eb)
+enum err
+list_ask_backend(struct object_service *s, const struct map_bucket *b,
+                 const struct object_list_options *o, struct arena *a,
+                 struct s3_list_page *out, bool *down, struct errbuf *eb)
 {
-    enum err rc = cloud_list(w->s->options.cloud, w->bucket, l, w->arena, from, down, eb);
+    struct s3_list l = {.bucket = span_of(b->backend.bucket),
+                        .prefix = o->prefix,
+                        .delimiter = o->delimiter,
+                        .start_after = o->after,
+                        .max_keys = o->max};
+    enum err rc;
 
-    for (unsigned i = 0; rc == ERR_OK && from->count == 0 && from->truncated; i++) {
-        if (i == EMPTY_PAGES_MAX || from->next_token.len == 0)
+    if (o->after.len > 0 &&
+        span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
+        l.start_after =
+            span_of(arena_printf(a, "%.*s" LAST_CHARACTER, SPAN_ARG(o->after)));
+    rc = cloud_list(s->options.cloud, b, &l, a, out, down, eb);
+    for (unsigned i = 0; rc == ERR_OK && out->count == 0 && out->truncated; i++) {
+        if (i == EMPTY_PAGES_MAX || out->next_token.len == 0)
             return err_set(eb, ERR_BACKEND,
                            "the backend's listing has more names, and gives none");
-        l->token = from->next_token;
-        rc = cloud_list(w->s->options.cloud, w->bucket, l, w->arena, from, down, eb);
+        l.token = out->next_token;
+        rc = cloud_list(s->options.cloud, b, &l, a, out, down, eb);
     }
     return rc;
 }
@@ -219,20 +230,12 @@ static enum err
 list_cached(struct walk *w, struct errbuf *eb)
 {
     const struct object_list_options *o = w->o;
-    struct s3_list l = {.bucket = span_of(w->bucket->backend.bucket),
-                        .prefix = o->prefix,
-                        .delimiter = o->delimiter,
-                        .start_after = o->after,
-                        .max_keys = o->max};
     struct s3_list_page from;
     bool down = false;
-    enum err rc;
+    enum err rc = ERR_OK;
 
-    if (o->after.len > 0 &&
-        span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
-        l.start_after =
-            span_of(arena_printf(w->arena, "%.*s" LAST_CHARACTER, SPAN_ARG(o->after)));
-    rc = ask_backend(w, &l, &from, &down, eb);
+    if (!list_ahead_take(w->s, w->bucket, o, w->arena, &from))
+        rc = list_ask_backend(w->s, w->bucket, o, w->arena, &from, &down, eb);
     if (rc == ERR_BACKEND && down) {
         LOG(LOG_WARN, "list.stale", eb->text, L_TEXT("bucket", w->bucket->name));
         w->page->stale = true;
@@ -251,7 +254,10 @@ list_cached(struct walk *w, struct errbuf *eb)
         etag_of(none, 0, from.entries[i].etag, e->etag);
     }
     w->page->truncated = from.truncated || w->page->count < from.count;
-    return check_progress(w, eb);
+    rc = check_progress(w, eb);
+    if (rc == ERR_OK && w->page->truncated && w->page->count > 0 && o->after.len > 0)
+        list_ahead_begin(w->s, w->bucket, o, w->page->entries[w->page->count - 1].name);
+    return rc;
 }
 
 enum err

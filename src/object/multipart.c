@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "object/list_ahead.h"
 #include "object/put.h"
 #include "rt/point.h"
 #include "rt/time.h"
@@ -483,6 +484,7 @@ complete_through(struct object_service *s, const struct map_bucket *b, struct sp
     if (rc == ERR_OK) {
         POINT(THROUGH_DOUBTED);
         rc = cloud_upload_complete(s->options.cloud, b, &what, a, &etag, &unknown, eb);
+        list_ahead_forget(s);
         POINT(THROUGH_SENT);
         if (rc == ERR_PRECONDITION && unknown && completed_before(s, b, key, w, a, &etag))
             rc = ERR_OK;

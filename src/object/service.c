@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "object/fresh.h"
+#include "object/list_ahead.h"
 #include "object/readahead.h"
 #include "object/tier.h"
 #include "rt/loop.h"
@@ -27,6 +28,7 @@ object_start(const struct object_options *o, struct object_service **out,
         s->options.large_bytes = MIB(64);
     s->fresh = fresh_new();
     s->readahead = readahead_new(s->options.readahead);
+    s->list_ahead = list_ahead_new();
     rc = key_tables_start(s);
     if (rc == ERR_OK)
         rc = tier_start(s, eb);
@@ -49,6 +51,7 @@ object_stop(struct object_service **sp)
     if (s->keys != NULL)
         object_end_fetches(s);
     readahead_free(&s->readahead);
+    list_ahead_free(&s->list_ahead);
     key_tables_stop(s);
     tier_stop(s);
     fresh_free(&s->fresh);

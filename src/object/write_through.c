@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "base/num.h"
 #include "object/chunks.h"
+#include "object/list_ahead.h"
 #include "object/put.h"
 #include "object/tier.h"
 #include "rt/point.h"
@@ -176,6 +177,7 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
         return rc;
     POINT(THROUGH_DOUBTED);
     rc = send_to_backend(p, meta, a, &etag, &unknown, eb);
+    list_ahead_forget(p->s);
     POINT(THROUGH_SENT);
     if (rc == ERR_PRECONDITION && unknown && was_ours(p, a, &etag))
         rc = ERR_OK;
@@ -254,6 +256,7 @@ delete_through(struct object_service *s, const struct map_bucket *b, struct span
     if (rc == ERR_OK) {
         POINT(THROUGH_DOUBTED);
         rc = cloud_delete(s->options.cloud, b, key, headers, count, &unknown, eb);
+        list_ahead_forget(s);
         POINT(THROUGH_SENT);
         if (rc == ERR_OK)
             rc = obsolete_locally(s, b, key, eb);

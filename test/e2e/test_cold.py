@@ -9,6 +9,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import re
 import stat
 import subprocess
 import time
@@ -621,6 +622,72 @@ def test_a_listing_goes_on_behind_empty_pages(odd):
     fake.on("GET", "/odd", lambda r: r.send(200, {}, page_of(*pages[r.query.get("continuation-token")])))
     reply = plain.ask(process.port, "GET", "odd", query="list-type=2")
     assert reply.status == 200 and b"<Key>k</Key>" in reply.body
+
+
+class Lister:
+    """A remote of `names`, which takes PUT and DELETE, and a client that lists it through us two names a page, over one connection."""
+
+    def __init__(self, process, fake, names):
+        self.names, self.asked = set(names), []
+        fake.on("GET", "/odd", self.answer)
+        self.connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=PATIENCE)
+        self.fake = fake
+
+    def answer(self, request):
+        after = request.query.get("start-after", "")
+        rest = sorted(n for n in self.names if n > after)
+        self.asked.append(after)
+        request.send(200, {}, page_of(rest[:2], "more" if len(rest) > 2 else None))
+
+    def ask(self, method, key="", query=""):
+        self.connection.request(method, f"/odd/{key}{query}")
+        reply = self.connection.getresponse()
+        return reply.status, reply.read()
+
+    def page(self, after):
+        status, body = self.ask("GET", query=f"?list-type=2&max-keys=2&start-after={after}")
+        assert status == 200, body
+        return re.findall("<Key>([^<]*)</Key>", body.decode())
+
+    def wait_asked(self, after):
+        wait_for(lambda: after in self.asked, f"a question for the page behind {after}")
+
+
+def test_a_listing_asks_for_the_next_page_ahead(odd):
+    """All names once; and pages that were asked for before the client did are among them."""
+    process, fake = odd
+    names = [f"n{n:03d}" for n in range(81)]
+    lister, seen = Lister(process, fake, names), []
+    while len(seen) < len(names):
+        page = lister.page(seen[-1] if seen else "")
+        assert page == names[len(seen) : len(seen) + 2]
+        seen += page
+        if len(seen) == 2:
+            assert lister.asked == [""]  # who looks at one page pays for one
+        elif len(seen) == 4:
+            lister.wait_asked("n003")
+    assert process.metrics()['forebay_list_ahead_total{result="used"}'] >= 1
+
+
+@pytest.mark.parametrize("method, key, then", [("PUT", "n004a", ["n004", "n004a"]), ("DELETE", "n004", ["n005", "n006"])])
+def test_a_page_that_was_asked_ahead_does_not_hide_a_write(odd, method, key, then):
+    process, fake = odd
+    lister = Lister(process, fake, [f"n{n:03d}" for n in range(9)])
+
+    def put(request):
+        lister.names.add(key)
+        request.send(200, {"ETag": '"d41d8cd98f00b204e9800998ecf8427e"'}, b"")
+
+    def delete(request):
+        lister.names.discard(key)
+        request.send(204, {}, b"")
+
+    fake.on("PUT", f"/odd/{key}", put)
+    fake.on("DELETE", f"/odd/{key}", delete)
+    assert [lister.page(after) for after in ("", "n001")] == [["n000", "n001"], ["n002", "n003"]]
+    lister.wait_asked("n003")
+    assert lister.ask(method, key)[0] in (200, 204)
+    assert lister.page("n003") == then
 
 
 @pytest.mark.parametrize("names, after", [(["a", "b"], "b"), ([], None)])
