@@ -12,6 +12,7 @@ import http.client
 import itertools
 import json
 import os
+import time
 
 import pytest
 from rigs.fakeremote import FakeRemote
@@ -122,6 +123,9 @@ class Book:
             try:
                 for _ in range(WORKS_MAX):
                     work()
+                for _ in range(10 * PATIENCE):  # what comes by itself after a while: sweeps
+                    time.sleep(0.1)
+                    self.check()
                 raise AssertionError(f"nobody passed {point} {nth} times")
             except Died:
                 continue
