@@ -231,10 +231,10 @@ list_cached(struct walk *w, struct errbuf *eb)
 {
     const struct object_list_options *o = w->o;
     struct s3_list_page from;
-    bool down = false;
+    bool down = false, ahead = list_ahead_take(w->s, w->bucket, o, w->arena, &from);
     enum err rc = ERR_OK;
 
-    if (!list_ahead_take(w->s, w->bucket, o, w->arena, &from))
+    if (!ahead)
         rc = list_ask_backend(w->s, w->bucket, o, w->arena, &from, &down, eb);
     if (rc == ERR_BACKEND && down) {
         LOG(LOG_WARN, "list.stale", eb->text, L_TEXT("bucket", w->bucket->name));

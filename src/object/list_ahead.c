@@ -74,6 +74,15 @@ is_to_be_believed(const struct page *p)
 
 /* ---- asking ---- */
 
+/* Of a page that somebody takes: the one behind it, at once, so that the remote is never waited for twice. */
+static void
+begin_next(const struct page *p)
+{
+    if (p->rc == ERR_OK && p->found.truncated && p->found.count > 0)
+        list_ahead_begin(p->s, p->bucket, &p->o,
+                         p->found.entries[p->found.count - 1].key);
+}
+
 static void
 run(void *arg)
 {
@@ -89,6 +98,8 @@ run(void *arg)
             ? ERR_CANCELLED
             : list_ask_backend(p->s, p->bucket, &p->o, p->arena, &p->found, &down, &eb);
     p->there = true;
+    if (p->taken)
+        begin_next(p); /* which runs before who takes this one writes it out */
     rt_cond_broadcast(&p->changed);
     while (!p->taken && p->rc == ERR_OK && is_to_be_believed(p)) {
         struct deadline end = {p->since_ns + AHEAD_MS * UINT64_C(1000000) + 1};
@@ -208,6 +219,10 @@ list_ahead_take(struct object_service *s, const struct map_bucket *b,
     p->taken = true;
     p->users++;
     l->wasted = 0;
+    if (p->there) {
+        begin_next(p);
+        rt_yield(); /* its question goes out before this one is written out */
+    }
     while (rc == ERR_OK && !p->there)
         rc = rt_cond_wait(&p->changed, DEADLINE_NEVER);
     good = rc == ERR_OK && p->rc == ERR_OK &&

@@ -18,10 +18,11 @@ void list_ahead_free(struct list_ahead **ap); /* NULL is fine */
 /* The remote has changed, or may have: before the writer is told. Any loop. */
 void list_ahead_forget(struct object_service *s);
 
-/* Asks the remote for the page behind `after`, as object_list() would with `o`. Does not wait. */
+/* Asks the remote for the page behind `after`, as object_list() would with `o`: at the next switch. */
 void list_ahead_begin(struct object_service *s, const struct map_bucket *b,
                       const struct object_list_options *o, struct span after);
-/* The page that `o` asks for, in the arena. False: it is not here, or not to be believed. May switch. */
+/* The page that `o` asks for, in the arena; the one behind it is asked for. False: it is not here, or not to be believed. May
+ * switch. */
 bool list_ahead_take(struct object_service *s, const struct map_bucket *b,
                      const struct object_list_options *o, struct arena *a,
                      struct s3_list_page *out);
