@@ -287,13 +287,30 @@ look_at_meta(struct disk *d, const struct member *m, struct carried *out,
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
+/* A marker that was ended: carried on it would be there again. Beside versions it hides none; a null one replaced another, whose
+ * record may be in an older log: it stays where it is as long as there is one. *is: it is one. */
+static enum err
+look_at_ended_marker(enum disk_class class, const struct member *m, bool oldest, bool *is,
+                     struct carried *out, struct errbuf *eb)
+{
+    struct row said;
+    enum err rc = m->kind == MEMBER_DELETE ? member_row(m, class, &said, eb) : ERR_OK;
+
+    *is = m->kind == MEMBER_DELETE && rc == ERR_OK &&
+          (said.flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0;
+    if (*is && (said.flags & ROW_SUSPENDED) != 0 && !oldest)
+        return stuck(out);
+    return rc;
+}
+
 /* A delete can go when nothing that it hides is on the disk. A newer row hides it as well, unless it lets older ones
  * be versions. */
 static enum err
-look_at_delete(struct disk *d, const struct member *m, bool oldest, struct carried *out,
-               struct errbuf *eb)
+look_at_delete(struct disk *d, enum disk_class class, const struct member *m, bool oldest,
+               struct carried *out, struct errbuf *eb)
 {
     struct row now;
+    bool ended;
     enum err rc = find_born(d, m, &m->version, &out->row, eb);
 
     if (rc == ERR_OK && (out->row.flags & (ROW_MARKER | ROW_KEPT)) != 0) {
@@ -301,6 +318,9 @@ look_at_delete(struct disk *d, const struct member *m, bool oldest, struct carri
         return ERR_OK;
     }
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    rc = look_at_ended_marker(class, m, oldest, &ended, out, eb);
+    if (rc != ERR_OK || ended)
         return rc;
     rc = find_object(d->tail, d->index, m->bucket, m->key, true, &now, eb);
     if (rc == ERR_OK && version_cmp(&now.version, &m->version) > 0 &&
@@ -326,7 +346,6 @@ enum err
 carry_look(struct disk *d, enum disk_class class, const struct member *m, bool oldest,
            struct carried *out, struct errbuf *eb)
 {
-    (void)class;
     *out = (struct carried){.what = CARRY_DROP, .m = m};
     switch ((unsigned)m->kind) {
     case MEMBER_PUT:
@@ -350,7 +369,7 @@ carry_look(struct disk *d, enum disk_class class, const struct member *m, bool o
         return look_at_meta(d, m, out, eb);
     case MEMBER_DELETE:
     case MEMBER_TOMBSTONE:
-        return look_at_delete(d, m, oldest, out, eb);
+        return look_at_delete(d, class, m, oldest, out, eb);
     case MEMBER_DOUBT:
         return look_at_doubt(d, m, out, eb);
     case MEMBER_DOUBT_CLEAR: /* without it a version is asked for again, no more */
