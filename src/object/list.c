@@ -255,8 +255,11 @@ list_cached(struct walk *w, struct errbuf *eb)
     }
     w->page->truncated = from.truncated || w->page->count < from.count;
     rc = check_progress(w, eb);
-    if (rc == ERR_OK && w->page->truncated && w->page->count > 0 && o->after.len > 0)
+    if (!ahead && rc == ERR_OK && w->page->truncated && w->page->count > 0 &&
+        o->after.len > 0) {
         list_ahead_begin(w->s, w->bucket, o, w->page->entries[w->page->count - 1].name);
+        rt_yield(); /* its question goes out before this one is written out */
+    }
     return rc;
 }
 

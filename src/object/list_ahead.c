@@ -72,6 +72,28 @@ is_to_be_believed(const struct page *p)
            rt_now_ns() - p->since_ns <= AHEAD_MS * UINT64_C(1000000);
 }
 
+static bool
+is_asked_for(const struct page *p, const struct map_bucket *b,
+             const struct object_list_options *o)
+{
+    return !p->taken && p->bucket == b && p->o.max == o->max &&
+           span_eq(p->o.after, o->after) && span_eq(p->o.prefix, o->prefix) &&
+           span_eq(p->o.delimiter, o->delimiter);
+}
+
+static struct page *
+find(struct of_loop *l, const struct map_bucket *b, const struct object_list_options *o)
+{
+    LIST_EACH(&l->pages, n)
+    {
+        struct page *p = LIST_ENTRY(n, struct page, of_loop);
+
+        if (is_asked_for(p, b, o) && is_to_be_believed(p))
+            return p;
+    }
+    return NULL;
+}
+
 /* ---- asking ---- */
 
 /* Of a page that somebody takes: the one behind it, at once, so that the remote is never waited for twice. */
@@ -120,7 +142,7 @@ run(void *arg)
 
 static struct page *
 new_page(struct object_service *s, const struct map_bucket *b,
-         const struct object_list_options *o, struct span after)
+         const struct object_list_options *o)
 {
     struct page *p = xcalloc(1, sizeof *p);
 
@@ -131,7 +153,7 @@ new_page(struct object_service *s, const struct map_bucket *b,
     p->o = *o;
     p->o.prefix = arena_span(p->arena, o->prefix);
     p->o.delimiter = arena_span(p->arena, o->delimiter);
-    p->o.after = arena_span(p->arena, after);
+    p->o.after = arena_span(p->arena, o->after);
     p->writes = atomic_load(&s->list_ahead->writes);
     p->since_ns = rt_now_ns();
     rt_cond_init(&p->changed);
@@ -144,12 +166,14 @@ list_ahead_begin(struct object_service *s, const struct map_bucket *b,
                  const struct object_list_options *o, struct span after)
 {
     struct of_loop *l = &s->list_ahead->loops[rt_loop_index()];
+    struct object_list_options next = *o;
     struct page *p;
 
-    if (l->busy >= PAGES_MAX || s->list_ahead->stopping ||
+    next.after = after;
+    if (l->busy >= PAGES_MAX || s->list_ahead->stopping || find(l, b, &next) != NULL ||
         (l->wasted >= WASTED_MAX && l->passed_over++ % TRY_EACH != 0))
         return;
-    p = new_page(s, b, o, after);
+    p = new_page(s, b, &next);
     if (rt_spawn(run, p) != ERR_OK) {
         drop(&p);
         return;
@@ -159,28 +183,6 @@ list_ahead_begin(struct object_service *s, const struct map_bucket *b,
 }
 
 /* ---- taking ---- */
-
-static bool
-is_asked_for(const struct page *p, const struct map_bucket *b,
-             const struct object_list_options *o)
-{
-    return !p->taken && p->bucket == b && p->o.max == o->max &&
-           span_eq(p->o.after, o->after) && span_eq(p->o.prefix, o->prefix) &&
-           span_eq(p->o.delimiter, o->delimiter);
-}
-
-static struct page *
-find(struct of_loop *l, const struct map_bucket *b, const struct object_list_options *o)
-{
-    LIST_EACH(&l->pages, n)
-    {
-        struct page *p = LIST_ENTRY(n, struct page, of_loop);
-
-        if (is_asked_for(p, b, o) && is_to_be_believed(p))
-            return p;
-    }
-    return NULL;
-}
 
 static bool
 copy(const struct s3_list_page *from, struct arena *a, struct s3_list_page *out)

@@ -628,7 +628,7 @@ class Lister:
     """A remote of `names`, which takes PUT and DELETE, and a client that lists it through us two names a page, over one connection."""
 
     def __init__(self, process, fake, names):
-        self.names, self.asked = set(names), []
+        self.names, self.asked, self.first_asked = set(names), [], {}
         fake.on("GET", "/odd", self.answer)
         self.connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=PATIENCE)
         self.fake = fake
@@ -636,6 +636,7 @@ class Lister:
     def answer(self, request):
         after = request.query.get("start-after", "")
         rest = sorted(n for n in self.names if n > after)
+        self.first_asked.setdefault(after, time.monotonic())
         self.asked.append(after)
         request.send(200, {}, page_of(rest[:2], "more" if len(rest) > 2 else None))
 
@@ -657,9 +658,12 @@ def test_a_listing_asks_for_the_next_page_ahead(odd):
     """All names once; and pages that were asked for before the client did are among them."""
     process, fake = odd
     names = [f"n{n:03d}" for n in range(81)]
-    lister, seen = Lister(process, fake, names), []
+    lister, seen, in_time = Lister(process, fake, names), [], []
     while len(seen) < len(names):
-        page = lister.page(seen[-1] if seen else "")
+        after = seen[-1] if seen else ""
+        page = lister.page(after)
+        if time.monotonic() - lister.first_asked[after] < 1:  # how long a page is kept
+            in_time.append(after)
         assert page == names[len(seen) : len(seen) + 2]
         seen += page
         if len(seen) == 2:
@@ -667,6 +671,7 @@ def test_a_listing_asks_for_the_next_page_ahead(odd):
         elif len(seen) == 4:
             lister.wait_asked("n003")
     assert process.metrics()['forebay_list_ahead_total{result="used"}'] >= 1
+    assert [after for after in in_time if lister.asked.count(after) != 1] == []
 
 
 @pytest.mark.parametrize("method, key, then", [("PUT", "n004a", ["n004", "n004a"]), ("DELETE", "n004", ["n005", "n006"])])
