@@ -147,9 +147,9 @@ def test_it_makes_way_for_readers(start_forebay, fake):
             together[1] = max(together)
         if gate.is_set() and request.path.startswith("/remote/q"):
             full.wait(PATIENCE)  # eight are here at once, or this breaks
-        request._object(fake)
         with lock:
-            together[0] -= 1
+            together[0] -= 1  # before the answer: who has it may ask for the next one at once
+        request._object(fake)
 
     full = threading.Barrier(8)
     fake.put("/remote", b"")
