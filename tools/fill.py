@@ -183,7 +183,7 @@ def main():
         disk = cutdisk.CutDisk("ext4", folder, options.cutdisk, size=SIZE)
         try:
             book = run(say, disk, folder, random.Random(options.seed))
-        except ledger.Lost as lost:
+        except (ledger.Lost, ledger.Stuck) as lost:
             say(f"FAILED: {lost}")
             return 1
         finally:

@@ -100,7 +100,7 @@ def main():
             if check.returncode != 0:
                 raise ledger.Lost(f"forebay disk check: {check.stdout}{check.stderr}")
             say(f"up in {took:.2f} s; `forebay disk check` finds no fault")
-        except ledger.Lost as lost:
+        except (ledger.Lost, ledger.Stuck) as lost:
             say(f"LOST: {lost}")
             return 1
         finally:

@@ -78,10 +78,10 @@ class Site:
                 load = ledger.Load(process.port, self.book, self.rng)
                 if self.options.lie:
                     self.disk.control("lie")
-            if seed % 3 != 0:
-                self.disk.cut_at_flush(seed, way, self.rng.randint(1, 10 if early else 120))
-            if self.options.lie and load is not None:  # about what was acknowledged
+            if self.options.lie:  # about what was acknowledged: the power stays until there is some
                 load.wait_acks(20)
+            elif seed % 3 != 0:
+                self.disk.cut_at_flush(seed, way, self.rng.randint(1, 10 if early else 120))
             self.wait_off(self.rng.uniform(0.05, 0.25 if early else self.options.seconds))
             if not self.disk.is_off():
                 stop_dead(process)
@@ -123,7 +123,7 @@ def one_site(options, folder, rng, seed, cuts):
     cut = seed
     try:
         for cut in range(seed, seed + cuts):
-            told = site.life(cut, early=cut == seed)
+            told = site.life(cut, early=cut == seed and not options.lie)
             print(f"{options.fs}, cut {cut}: {told}; {site.book.acks} acknowledged so far", flush=True)
         site.end()
     except Exception:

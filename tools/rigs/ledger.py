@@ -31,6 +31,10 @@ class Lost(AssertionError):
     """What was promised does not hold."""
 
 
+class Stuck(RuntimeError):
+    """Nobody lost anything, but nothing goes on: no word about what was promised."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Write:
     """One content of a key; a key that is not there has None instead."""
@@ -341,7 +345,7 @@ class Load:
         wanted, end = self.ledger.acks + count, time.monotonic() + PATIENCE
         while self.ledger.acks < wanted and any(writer.is_alive() for writer in self.writers):
             if time.monotonic() > end:
-                raise Lost(f"only {self.ledger.acks} of {wanted} writes were acknowledged in {PATIENCE} s")
+                raise Stuck(f"only {self.ledger.acks} of {wanted} writes were acknowledged in {PATIENCE} s")
             time.sleep(0.001)
         time.sleep(self.rng.uniform(0, 0.01))
 
@@ -355,7 +359,7 @@ class Load:
         for writer in self.writers:
             writer.join(timeout)
             if writer.is_alive():
-                raise Lost("a writer hangs though the server is gone")
+                raise Stuck("a writer hangs though the server is gone")
         for writer in self.writers:
             if writer.failed is not None:
                 raise writer.failed
