@@ -287,46 +287,68 @@ look_at_meta(struct disk *d, const struct member *m, struct carried *out,
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-/* A marker that was ended: carried on it would be there again. Beside versions it hides none; a null one replaced another, whose
- * record may be in an older log: it stays where it is as long as there is one. *is: it is one. */
-static enum err
-look_at_ended_marker(enum disk_class class, const struct member *m, bool oldest, bool *is,
-                     struct carried *out, struct errbuf *eb)
+/* It makes the row that there is: a delete marker, or a tombstone that others must hear of. */
+static void
+keep_delete(struct carried *out)
 {
-    struct row said;
-    enum err rc = m->kind == MEMBER_DELETE ? member_row(m, class, &said, eb) : ERR_OK;
-
-    *is = m->kind == MEMBER_DELETE && rc == ERR_OK &&
-          (said.flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0;
-    if (*is && (said.flags & ROW_SUSPENDED) != 0 && !oldest)
-        return stuck(out);
-    return rc;
+    out->what = CARRY_KEEP;
+    out->by = (out->row.flags & ROW_MARKER) != 0 ? BY_VERSION : BY_KEY;
 }
 
-/* A delete can go when nothing that it hides is on the disk. A newer row hides it as well, unless it lets older ones
- * be versions. */
+/* A marker that was ended or replaced: as it is it would be there again. Beside versions it hid none; a null one ended the
+ * null version before it, whose record may be in an older log. */
+static enum carry
+ended_marker(const struct row *said, bool oldest)
+{
+    return (said->flags & ROW_SUSPENDED) == 0 || oldest ? CARRY_DROP : CARRY_ENDED;
+}
+
+/* A delete that knew of no versions. It can go when nothing that it hides is on the disk; a newer row hides it as well.
+ * Behind one that lets older ones be versions it would come too late as it is, and what it hid was a null version. */
+static enum err
+look_at_hidden(struct disk *d, const struct member *m, bool oldest, struct carried *out,
+               struct errbuf *eb)
+{
+    struct row now;
+    enum err rc = find_object(d->tail, d->index, m->bucket, m->key, true, &now, eb);
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    out->by = BY_UNVERSIONED;
+    if (rc == ERR_NOT_FOUND)
+        return says_no(out, oldest);
+    if ((now.flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0) {
+        out->what = oldest ? CARRY_DROP : CARRY_ENDED;
+        out->by = BY_NOTHING;
+        return ERR_OK;
+    }
+    return row_is_object(&now) && version_cmp(&now.version, &m->version) > 0
+               ? ERR_OK
+               : says_no(out, oldest);
+}
+
 static enum err
 look_at_delete(struct disk *d, enum disk_class class, const struct member *m, bool oldest,
                struct carried *out, struct errbuf *eb)
 {
-    struct row now;
-    bool ended;
-    enum err rc = find_born(d, m, &m->version, &out->row, eb);
+    struct row said;
+    struct version born;
+    enum err rc = member_row(m, class, &said, eb);
 
+    if (rc != ERR_OK)
+        return rc;
+    born = row_born(&said);
+    rc = find_born(d, m, &born, &out->row, eb);
     if (rc == ERR_OK && (out->row.flags & (ROW_MARKER | ROW_KEPT)) != 0) {
-        out->what = CARRY_KEEP;
+        keep_delete(out);
         return ERR_OK;
     }
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
-    rc = look_at_ended_marker(class, m, oldest, &ended, out, eb);
-    if (rc != ERR_OK || ended)
-        return rc;
-    rc = find_object(d->tail, d->index, m->bucket, m->key, true, &now, eb);
-    if (rc == ERR_OK && version_cmp(&now.version, &m->version) > 0 &&
-        row_is_object(&now) && (now.flags & (ROW_VERSIONED | ROW_SUSPENDED)) == 0)
-        return ERR_OK;
-    return rc == ERR_OK || rc == ERR_NOT_FOUND ? says_no(out, oldest) : rc;
+    if ((said.flags & (ROW_VERSIONED | ROW_SUSPENDED)) == 0)
+        return look_at_hidden(d, m, oldest, out, eb);
+    out->what = ended_marker(&said, oldest);
+    return ERR_OK;
 }
 
 static enum err
@@ -468,6 +490,33 @@ as_moved(const struct carried *from, struct object_meta *meta, struct commit *c)
         c->part = 0;
 }
 
+/* As its row says: a delete that came before versioning was known left a marker too, metadata and the end of a newer version
+ * raised its version, and what all have heard of is no tombstone any more. */
+static void
+as_delete(const struct row *row, struct object_meta *meta, struct commit *c)
+{
+    c->kind = (row->flags & ROW_KEPT) != 0 ? MEMBER_TOMBSTONE : MEMBER_DELETE;
+    c->version = row->version;
+    c->born = row->born;
+    if ((row->flags & ROW_MARKER) != 0)
+        add_versioning(row, meta);
+}
+
+/* What the marker ended, without the marker. */
+static void
+as_ended(const struct carried *from, struct object_meta *meta, struct commit *c)
+{
+    static const struct version none;
+
+    *meta = (struct object_meta){.versioning = DISK_SUSPENDED};
+    *c = (struct commit){.kind = MEMBER_VERSION_DELETE,
+                         .key = c->key,
+                         .meta = meta,
+                         .version = c->version,
+                         .born = version_cmp(&c->born, &none) == 0 ? c->version : c->born,
+                         .carried = from};
+}
+
 enum err
 carry_commit(const struct carried *from, struct arena *a, struct disk_key *key,
              struct commit *c, struct errbuf *eb)
@@ -508,8 +557,14 @@ carry_commit(const struct carried *from, struct arena *a, struct disk_key *key,
                              .upload = m->upload,
                              .carried = from};
         break;
-    case CARRY_DROP:
+    case CARRY_ENDED:
+        as_ended(from, meta, c);
+        break;
     case CARRY_KEEP:
+        if (m->kind == MEMBER_DELETE || m->kind == MEMBER_TOMBSTONE)
+            as_delete(&from->row, meta, c);
+        break;
+    case CARRY_DROP:
     case CARRY_WAIT:
     case CARRY_STUCK:
         break;
@@ -550,6 +605,7 @@ ask_version(struct changes *changes, struct commit *c)
     if (now.segment != seen->segment || now.offset != seen->offset ||
         version_cmp(&now.version, &seen->version) != 0 ||
         now.meta_segment != seen->meta_segment || now.meta_offset != seen->meta_offset ||
+        ((now.flags ^ seen->flags) & (ROW_TOMBSTONE | ROW_KEPT)) != 0 ||
         !content_eq(&now.content, &seen->content))
         return changed_since(c);
     return WRITE;
@@ -567,6 +623,19 @@ ask_key(struct changes *changes, struct commit *c)
                    version_cmp(&now.version, &c->carried->row.version) == 0
                ? WRITE
                : changed_since(c);
+}
+
+static enum verdict
+ask_unversioned(struct changes *changes, struct commit *c)
+{
+    struct row now;
+    enum err rc = changes_current(changes, c->key->bucket, c->key->key, &now, &c->eb);
+
+    if (rc == ERR_NOT_FOUND)
+        return WRITE;
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    return (now.flags & (ROW_VERSIONED | ROW_SUSPENDED)) == 0 ? WRITE : changed_since(c);
 }
 
 /* Parts of this group are not visible yet. */
@@ -598,6 +667,8 @@ carry_allowed(struct changes *changes, struct commit *c, uint32_t written)
         return ask_version(changes, c);
     case BY_KEY:
         return ask_key(changes, c);
+    case BY_UNVERSIONED:
+        return ask_unversioned(changes, c);
     case BY_UPLOAD:
     case BY_PART:
         return ask_upload(changes, c, written);

@@ -4,7 +4,9 @@
  *     upload-complete and its like            a row names its manifest:   moved, with UPLOAD; else the end of the upload
  *     part                                    its upload is open:         as it is; an object has it: moved, and a new manifest
  *     upload-begin, meta, doubt, prepare      a row names it:             as it is
- *     delete, abort and what else says no     older logs are there:       as it is, else nothing could come back: dropped
+ *     delete, tombstone                       a row is what they made:    as the row says
+ *     delete of a version that ended          older logs are there:       version-delete of the null version before it, if it had one
+ *     delete, abort and what else says no     older logs are there:       as it is; else nothing could come back: dropped
  *     bucket                                                              as it is
  *
  * The compactor asks before it submits; the committer asks again in the moment of writing whether what was seen still
@@ -20,10 +22,11 @@ enum carry {
     CARRY_DROP,     /* of no use any more */
     CARRY_MOVE,     /* a body's record: as `moved` */
     CARRY_MANIFEST, /* the same, of an object of parts */
-    CARRY_PART,  /* a part that an object has in a log: `moved`, and its manifest anew */
-    CARRY_KEEP,  /* as it is */
-    CARRY_WAIT,  /* as it is, while older logs are there */
-    CARRY_END,   /* of an upload: as upload-abort, while older logs are there */
+    CARRY_PART, /* a part that an object has in a log: `moved`, and its manifest anew */
+    CARRY_KEEP, /* as it is */
+    CARRY_WAIT, /* as it is, while older logs are there */
+    CARRY_END,  /* of an upload: as upload-abort, while older logs are there */
+    CARRY_ENDED, /* of a delete: as version-delete of null versions, while older logs are there */
     CARRY_STUCK, /* can't be moved now */
 };
 enum carry_by {
@@ -31,6 +34,7 @@ enum carry_by {
     BY_VERSION,
     BY_META,
     BY_KEY,
+    BY_UNVERSIONED, /* that the key has no versions */
     BY_UPLOAD,
     BY_PART,
     BY_PREPARED

@@ -235,12 +235,31 @@ promote(struct changes *c, const struct member *m, struct row *row, struct errbu
     return ERR_OK;
 }
 
+/* What a version-delete ends. Where it was the null version, that is whichever there is, up to the one it names: the record of
+ * that one may be gone, and with it what had ended the one before. */
+static enum err
+find_ended(struct changes *c, const struct member *m, struct row *row, bool *current,
+           struct errbuf *eb)
+{
+    struct row said;
+    struct version born;
+    enum err rc = member_row(m, c->class, &said, eb); /* for its versioning */
+
+    if (rc != ERR_OK)
+        return rc;
+    if ((said.flags & ROW_SUSPENDED) == 0)
+        return changes_version(c, m->bucket, m->key, &m->born, row, current, eb);
+    rc = changes_version(c, m->bucket, m->key, NULL, row, current, eb);
+    born = row_born(row);
+    return rc == ERR_OK && version_cmp(&born, &m->born) > 0 ? ERR_NOT_FOUND : rc;
+}
+
 enum err
 changes_version_delete(struct changes *c, const struct member *m, struct row *row,
                        struct errbuf *eb)
 {
     bool current;
-    enum err rc = changes_version(c, m->bucket, m->key, &m->born, row, &current, eb);
+    enum err rc = find_ended(c, m, row, &current, eb);
 
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;

@@ -82,7 +82,8 @@ tell(struct check *k, const struct entry *ours, const struct entry *real, int c)
 }
 
 /* The same row under another version: an object that compaction moved behind a doubt has the doubt's when it comes from the
- * logs (change_moved.c). Both say which version it was born with. */
+ * logs (change_moved.c), and one that was the current version until an older log was moved behind it has that of what ended
+ * the one before. Both say which version it was born with. */
 static bool
 same_but_version(const struct entry *a, const struct entry *b)
 {
@@ -91,8 +92,10 @@ same_but_version(const struct entry *a, const struct entry *b)
     struct row x, y;
     struct version born_x, born_y;
 
-    if (a->table != TABLE_OBJECTS || row_decode(&home, a->value, &x) != ERR_OK ||
-        row_decode(&home, b->value, &y) != ERR_OK || !row_has_object(&x))
+    if ((a->table != TABLE_OBJECTS && a->table != TABLE_VERSIONS) ||
+        row_decode(&home, a->value, &x) != ERR_OK ||
+        row_decode(&home, b->value, &y) != ERR_OK ||
+        (!row_has_object(&x) && (x.flags & ROW_MARKER) == 0))
         return false;
     born_x = row_born(&x);
     born_y = row_born(&y);

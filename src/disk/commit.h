@@ -21,8 +21,9 @@ struct commit {
     uint32_t part;
     /* Of version-delete and meta: which version; NULL: the null version. */
     const struct version *which;
-    bool current_version;        /* of meta: the current one, whichever it is */
-    struct object_meta *stamped; /* of meta: the same as `meta` */
+    bool current_version; /* of meta: the current one, whichever it is */
+    /* Of meta: the same as `meta`. Of version-delete: becomes `meta` where it ends a null version. */
+    struct object_meta *stamped;
     struct version version; /* as another disk decided; zero: the committer gives one */
     bool copy;              /* of an upload-begin: it copies an object */
     bool always;            /* of a tombstone: also where there is nothing to delete */

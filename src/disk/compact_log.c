@@ -276,7 +276,7 @@ take_member(struct compactor *k, const struct segment *s, const struct member *m
         return ERR_OK;
     }
     p->living += carry_bytes(m);
-    if (seen.what == CARRY_WAIT || seen.what == CARRY_END)
+    if (seen.what == CARRY_WAIT || seen.what == CARRY_END || seen.what == CARRY_ENDED)
         p->waiting += carry_bytes(m);
     return p->moves ? move_member(k, s->class, &seen, p, eb) : ERR_OK;
 }
@@ -388,13 +388,14 @@ compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
     struct index_segment seen = {0};
     bool oldest = is_oldest(d, s);
     enum disk_class class = s->class;
-    uint32_t id = s->id;
+    uint32_t id = s->id, changed = 1;
     enum err rc = ERR_OK;
 
-    for (int i = 0; rc == ERR_OK && i < PASSES; i++) {
+    for (int i = 0; rc == ERR_OK && changed > 0 && i < PASSES; i++) {
         struct pass p = {.moves = true, .oldest = oldest};
 
         rc = walk(k, s, &p, eb);
+        changed = p.changed;
         POINT(COMPACT_COPIED);
         if (rc == ERR_OK)
             rc = flush_wait(d, eb);
@@ -403,9 +404,9 @@ compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
             s->home.survey = (struct survey){.done = true, .living = s->home.counted};
             return ERR_OK;
         }
-        if (rc == ERR_OK && p.changed == 0)
-            break;
     }
+    if (rc == ERR_OK && changed > 0) /* not all of it stands elsewhere: another time */
+        return ERR_OK;
     if (rc == ERR_OK)
         rc = index_segment(d->index, class, id, &seen, eb);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)

@@ -94,7 +94,11 @@ judge_version(struct changes *k, struct commit *c)
         return rc;
     c->existed = true;
     c->born = row_born(&c->was);
-    if (c->kind == MEMBER_META)
+    if (c->kind == MEMBER_META) {
         fill_meta(c);
+    } else if (row_is_null_version(&c->was) && c->stamped != NULL) {
+        c->stamped->versioning = DISK_SUSPENDED;
+        c->meta = c->stamped;
+    }
     return ERR_OK;
 }

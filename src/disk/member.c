@@ -197,18 +197,23 @@ put_segment_fields(struct record_writer *w, const struct member *m)
 
 #define HEAD_LEN_BYTES 2 /* headers have 1 to 20 KiB */
 
+static uint8_t
+record_version(const struct member *m)
+{
+    if (m->meta != NULL && m->meta->whole_bytes != 0)
+        return MEMBER_RECORD_CHUNKS;
+    if (m->meta == NULL || m->meta->versioning == DISK_UNVERSIONED)
+        return MEMBER_RECORD_VERSION;
+    return m->kind == MEMBER_VERSION_DELETE ? MEMBER_RECORD_ENDS_NULL
+                                            : MEMBER_RECORD_VERSIONED;
+}
+
 /* Everything but the record's sum. *header: where the bytes of HEADER stand, which is not known yet. */
 static void
 put_fields(const struct member *m, struct record_writer *w, struct buf *out,
            size_t *header)
 {
-    bool versioned = m->meta != NULL && m->meta->versioning != DISK_UNVERSIONED;
-    bool chunks = m->meta != NULL && m->meta->whole_bytes != 0;
-
-    record_begin(w, out, (uint8_t)m->kind,
-                 chunks      ? MEMBER_RECORD_CHUNKS
-                 : versioned ? MEMBER_RECORD_VERSIONED
-                             : MEMBER_RECORD_VERSION);
+    record_begin(w, out, (uint8_t)m->kind, record_version(m));
     put_number(w, FIELD_SEGMENT, m->segment);
     put_number(w, FIELD_GENERATION, m->generation);
     put_number(w, FIELD_OFFSET, m->offset);

@@ -155,8 +155,11 @@ enum member_field {
 #define MEMBER_RECORD_VERSIONED 2
 /* Of one that stands for pieces: read as an object it would be an empty one. */
 #define MEMBER_RECORD_CHUNKS 3
-#define LAYOUT_PLAIN         1
-#define LAYOUT_PARTS         2
+/* Of a version-delete that ends the null versions before the one it names as well: read without that, they came back. */
+#define MEMBER_RECORD_ENDS_NULL 4
+#define MEMBER_RECORD_NEWEST    MEMBER_RECORD_ENDS_NULL
+#define LAYOUT_PLAIN            1
+#define LAYOUT_PARTS            2
 
 #define MEMBER_HEAD_SUM 4 /* bytes of the head sum, behind the record */
 /* The sum over a header, the head sum at `at` as zeros. */

@@ -187,6 +187,6 @@ member_glance(struct span window, struct member_glance *out)
         return false;
     version = (unsigned char)r.at[3];
     return r.at[0] == 'F' && r.at[1] == 'R' && version >= MEMBER_RECORD_VERSION &&
-           version <= MEMBER_RECORD_CHUNKS && be32(r.at + 4) == r.len &&
+           version <= MEMBER_RECORD_NEWEST && be32(r.at + 4) == r.len &&
            take_fields(r.at + RECORD_HEAD, r.at + r.len - RECORD_SUM, out);
 }

@@ -312,10 +312,10 @@ parse(struct span window, bool placed, struct member *out, size_t *need,
     out->record = (struct span){head.xattr.at, head.xattr.len - MEMBER_HEAD_SUM};
     if (record_open(out->record, &r, eb) != ERR_OK)
         return MEMBER_BAD;
-    if (r.version < MEMBER_RECORD_VERSION || r.version > MEMBER_RECORD_CHUNKS) {
+    if (r.version < MEMBER_RECORD_VERSION || r.version > MEMBER_RECORD_NEWEST) {
         (void)err_set(eb, ERR_NOT_BUILT,
                       "a record of version %u; this program reads up to %u", r.version,
-                      MEMBER_RECORD_CHUNKS);
+                      MEMBER_RECORD_NEWEST);
         return MEMBER_NEWER;
     }
     out->kind = (enum member_kind)r.kind;

@@ -38,8 +38,12 @@ disk_version_delete(struct disk *d, const struct disk_key *k, const struct versi
                     const struct disk_condition *condition, const struct version *as,
                     struct row *was, struct version *decided, struct errbuf *eb)
 {
-    struct commit c = {
-        .kind = MEMBER_VERSION_DELETE, .key = k, .condition = condition, .which = born};
+    struct object_meta stamped = {0};
+    struct commit c = {.kind = MEMBER_VERSION_DELETE,
+                       .key = k,
+                       .condition = condition,
+                       .stamped = &stamped,
+                       .which = born};
     enum err rc = submit(d, &c, as, eb);
 
     if (rc == ERR_OK && was != NULL)

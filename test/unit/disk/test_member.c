@@ -75,6 +75,46 @@ test_stands_for_pieces(void)
     arena_free(&a);
 }
 
+/* Who does not know that it ends older null versions too must not read it: they came back. */
+static void
+test_ends_null_versions(void)
+{
+    static const struct {
+        uint8_t versioning;
+        unsigned version;
+    } cases[] = {{DISK_UNVERSIONED, MEMBER_RECORD_VERSION},
+                 {DISK_SUSPENDED, MEMBER_RECORD_ENDS_NULL}};
+
+    for (unsigned i = 0; i < ARRAY_LEN(cases); i++) {
+        struct object_meta meta = {.versioning = cases[i].versioning};
+        struct member r, m = {.kind = MEMBER_VERSION_DELETE,
+                              .segment = 2,
+                              .generation = 1,
+                              .offset = 4096,
+                              .bucket = 7,
+                              .key = SPAN("k"),
+                              .version = {3, 9},
+                              .born = {3, 4},
+                              .meta = &meta};
+        struct buf b;
+        size_t need;
+        struct errbuf eb = {0};
+        struct record record;
+        struct row row;
+
+        buf_init(&b, HEAD_MAX);
+        member_encode(&m, 0, &b);
+        REQUIRE(member_parse(buf_span(&b), &r, &need, &eb) == MEMBER_GOOD);
+        REQUIRE(record_open(r.record, &record, &eb) == ERR_OK);
+        CHECK_U64(record.version, cases[i].version);
+        CHECK(version_cmp(&r.born, &m.born) == 0);
+        REQUIRE(member_row(&r, DISK_NATIVE, &row, &eb) == ERR_OK);
+        CHECK(((row.flags & ROW_SUSPENDED) != 0) ==
+              (cases[i].versioning == DISK_SUSPENDED));
+        buf_fini(&b);
+    }
+}
+
 static void
 test_reads_back(void)
 {
@@ -401,6 +441,7 @@ main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     RUN(test_reads_back);
+    RUN(test_ends_null_versions);
     RUN(test_stands_for_pieces);
     RUN(test_glance);
     RUN(test_every_wrong_bit_is_noticed);

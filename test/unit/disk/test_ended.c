@@ -1,0 +1,394 @@
+/* What was ended stays so when the log with its record is compacted away while older ones are there, and the index is made
+ * anew from what is left: null versions, delete markers with and without an id, deletes before versioning was on. And
+ * what is ended between the compactor's look and its commit. Protects D6 and V7.
+ */
+#include "world.h"
+
+#include "disk/compactor.h"
+#include "disk/scan.h"
+#include "disk/segment.h"
+
+#define FILLER (200u << 10) /* five of these fill a log */
+#define BODY   "the body of a version"
+
+static char *filler;
+
+/* ---- one log after the other ---- */
+
+static struct disk *
+open_disk(void)
+{
+    struct disk_options o = world_options();
+
+    o.segment_bytes = 1u << 20;
+    return world_open(&o);
+}
+
+static uint32_t
+log_now(const struct disk *d)
+{
+    return d->home.log[DISK_NATIVE].now->id;
+}
+
+/* Writes what lives on until the next log is begun; returns the one before. */
+static uint32_t
+fill_log(struct disk *d)
+{
+    static unsigned number;
+    uint32_t was = log_now(d);
+
+    while (log_now(d) == was) {
+        char key[32];
+        struct row row;
+
+        snprintf(key, sizeof key, "filler-%u", number++);
+        if (world_put(d, key, filler, FILLER, &row) != ERR_OK)
+            abort();
+    }
+    return was;
+}
+
+static struct segment *
+log_of(struct disk *d, uint32_t id)
+{
+    LIST_EACH(&d->home.segments_of[DISK_NATIVE], n)
+    {
+        struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (s->kind == SEGMENT_LOG && s->id == id && s->first_group != 0)
+            return s;
+    }
+    return NULL;
+}
+
+static void
+compact_log(struct disk *d, uint32_t id)
+{
+    struct compactor *k = d->compactor;
+    struct segment *s;
+    struct errbuf eb = {0};
+
+    REQUIRE(disk_settle(d, &eb) == ERR_OK);
+    REQUIRE(rt_sem_take(&k->turn, DEADLINE_NEVER) == ERR_OK);
+    k->urgent++;
+    REQUIRE(log_of(d, id) != NULL);
+    s = segment_ref(log_of(d, id));
+    CHECK(compact_logs.compact(k, &s, &eb) == ERR_OK);
+    segment_drop(&s);
+    k->urgent--;
+    rt_sem_give(&k->turn);
+    CHECK(log_of(d, id) == NULL);
+}
+
+static void
+say(void *arg, bool fault, const char *sentence)
+{
+    (void)arg;
+    if (fault)
+        CHECK_STR(sentence, "a sound disk");
+}
+
+/* Checked, then opened with an index that is made anew. */
+static void
+reopen(struct disk **dp)
+{
+    char command[400], scratch[300];
+    struct disk_checked found;
+    struct errbuf eb = {0};
+
+    disk_close(dp);
+    snprintf(scratch, sizeof scratch, "%s/..", world_path);
+    CHECK(disk_check(world_path, scratch, say, NULL, &found, &eb) == ERR_OK);
+    CHECK_U64(found.faults, 0);
+    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
+    CHECK(system(command) == 0);
+    *dp = open_disk();
+}
+
+/* ---- deeds ---- */
+
+static struct disk_key
+the_key(void)
+{
+    return world_key(7, "the key");
+}
+
+static void
+put(struct disk *d, enum disk_versioning versioning, struct version *id)
+{
+    struct disk_key k = the_key();
+    struct object_meta meta = {.mtime_ms = 1700000000123,
+                               .versioning = (uint8_t)versioning};
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+    struct row row;
+
+    REQUIRE(disk_write_begin(d, &k, DISK_NATIVE, strlen(BODY), &w, &eb) == ERR_OK);
+    REQUIRE(disk_write(w, BODY, strlen(BODY), &eb) == ERR_OK);
+    REQUIRE(disk_commit(&w, &meta, NULL, &row, &eb) == ERR_OK);
+    *id = row_born(&row);
+}
+
+static void
+mark(struct disk *d, enum disk_versioning versioning, struct version *id)
+{
+    struct disk_key k = the_key();
+    struct errbuf eb = {0};
+    struct row row = {0};
+
+    REQUIRE(disk_delete_mark(d, &k, versioning, NULL, NULL, &row, &eb) == ERR_OK);
+    *id = row_born(&row);
+}
+
+static void
+erase(struct disk *d)
+{
+    struct disk_key k = the_key();
+    struct errbuf eb = {0};
+    bool existed;
+
+    CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK && existed);
+}
+
+/* As a program wrote it that did not say whether it was the null version. */
+static void
+end_tersely(struct disk *d, const struct version *id)
+{
+    struct disk_key k = the_key();
+    struct errbuf eb = {0};
+    struct commit c = {.kind = MEMBER_VERSION_DELETE, .key = &k, .which = id};
+
+    REQUIRE(commit_submit(d, DISK_NATIVE, &c, &eb) == ERR_OK);
+}
+
+struct made {
+    struct version ids[10]; /* from 1 */
+    uint32_t logs[10];
+    unsigned count, full;
+};
+
+/* One deed a letter:
+ *     p n v   a put without versioning, of the null version, of a version with an id
+ *     d N V   a delete, a null delete marker, one with an id
+ *     1...9   ends the version that the deed of this number made, from 1
+ *     t       the same of the latest, by a record without VERSIONING
+ *     |       the next log begins
+ *     c       the second log is compacted */
+static void
+do_deeds(struct disk *d, struct made *m, const char *deeds)
+{
+    struct disk_key k = the_key();
+    struct errbuf eb = {0};
+
+    for (; *deeds != '\0'; deeds++) {
+        struct version *id = &m->ids[m->count + 1];
+
+        REQUIRE(m->count < 9 && m->full < 9);
+        switch (*deeds) {
+        case 'p':
+        case 'n':
+        case 'v':
+            put(d,
+                *deeds == 'p'   ? DISK_UNVERSIONED
+                : *deeds == 'n' ? DISK_SUSPENDED
+                                : DISK_VERSIONED,
+                id);
+            m->count++;
+            break;
+        case 'N':
+        case 'V':
+            mark(d, *deeds == 'N' ? DISK_SUSPENDED : DISK_VERSIONED, id);
+            m->count++;
+            break;
+        case 'd':
+            erase(d);
+            m->count++;
+            break;
+        case 't':
+            end_tersely(d, &m->ids[m->count]);
+            break;
+        case '|':
+            m->logs[m->full++] = fill_log(d);
+            break;
+        case 'c':
+            compact_log(d, m->logs[1]);
+            break;
+        default:
+            CHECK(disk_version_delete(d, &k, &m->ids[*deeds - '0'], NULL, NULL, NULL,
+                                      NULL, &eb) == ERR_OK);
+        }
+    }
+}
+
+/* The versions of the key, newest first, by the letters above; small where it is a null version. */
+static void
+versions(struct disk *d, char *out, size_t room)
+{
+    struct arena *a = arena_new(KIB(64), MIB(16));
+    struct disk_version *page;
+    struct errbuf eb = {0};
+    uint32_t count;
+    bool more;
+    size_t len = 0;
+
+    REQUIRE(disk_version_list(d, 7, SPAN("the key"), true, NULL, 100, a, &page, &count,
+                              &more, &eb) == ERR_OK);
+    for (uint32_t i = 0; i < count && len + 1 < room; i++) {
+        bool marker = (page[i].row.flags & ROW_MARKER) != 0;
+        bool null = row_is_null_version(&page[i].row);
+
+        out[len++] = marker ? (null ? 'N' : 'V') : null ? 'n' : 'v';
+    }
+    out[len] = '\0';
+    arena_free(&a);
+}
+
+/* ---- what was ended stays so ---- */
+
+static const struct {
+    const char *deeds, *want;
+} cases[] = {
+    /* Markers. The older log has what they were put upon. */
+    {"v|V|2|c", "v"},
+    {"v|V|v|2c", "vv"},
+    {"n|N|2|c", ""},
+    {"vn|N|3|c", "v"},
+    {"n|Nv|2|c", "v"},
+    {"n|N|n|3|c", ""},
+    {"n|N|N|3|c", ""},
+    {"n|N|t|c", ""},
+    {"vn|N|t|c", "v"},
+    {"n|N|N|c", "N"},
+    {"v|V|v|3c", "Vv"},
+    {"vV|v|3|c", "Vv"},
+    {"n|N|v|3c", "N"},
+    /* Null versions. */
+    {"n|n|2|c", ""},
+    {"vn|n|3|c", "v"},
+    {"n|nv|2|c", "v"},
+    {"p|p|v2|c", "v"},
+    {"p|p|n3|c", ""},
+    {"n|n|n|c", "n"},
+    {"v|v|2|c", "v"},
+    /* Deletes that knew of no versions. */
+    {"p|d|v|c", "v"},
+    {"p|d|p|v|c", "vn"},
+    {"p|d|p|v3|c", "v"},
+    {"p|d|V|c", "V"},
+    {"p|d|n|3|c", ""},
+    {"p|d||c", ""},
+};
+
+static void
+run_case(void *arg)
+{
+    unsigned i = *(unsigned *)arg;
+    char before[16], after[16];
+    struct made made = {0};
+    struct disk *d = open_disk();
+
+    fprintf(stderr, "case %s\n", cases[i].deeds);
+    do_deeds(d, &made, cases[i].deeds);
+    versions(d, before, sizeof before);
+    reopen(&d);
+    versions(d, after, sizeof after);
+    CHECK_STR(before, cases[i].want);
+    CHECK_STR(after, cases[i].want);
+    disk_close(&d);
+}
+
+static void
+test_what_was_ended_does_not_come_back(void)
+{
+    for (unsigned i = 0; i < ARRAY_LEN(cases); i++)
+        world_run(run_case, &i);
+}
+
+/* ---- between the look and the commit ---- */
+
+static const struct {
+    enum member_kind kind; /* of the record in the second log */
+    const char *deeds, *then, *want;
+} late[] = {
+    {MEMBER_DELETE, "v|V|", "2", "v"}, {MEMBER_DELETE, "n|N|", "2", ""},
+    {MEMBER_DELETE, "n|N|", "n", "n"}, {MEMBER_DELETE, "p|d|", "v", "v"},
+    {MEMBER_DELETE, "p|d|", "n", "n"}, {MEMBER_PUT, "n|n|", "2", ""},
+    {MEMBER_PUT, "n|n|", "N", "N"},
+};
+
+/* The member of the log that is about the key; its spans lie in the window of the scan. */
+static struct member
+member_in(struct disk *d, struct segment *s, struct log_scan *scan, enum member_kind kind)
+{
+    struct scan_source source = {.file = s->file,
+                                 .segment = s->id,
+                                 .generation = s->generation,
+                                 .size = s->home.size,
+                                 .cluster_sum = d->cluster_sum};
+    struct errbuf eb = {0};
+
+    log_scan_begin(scan, &source, DISK_ALIGN, s->first_group, 0);
+    while (log_scan_next(scan, &eb) == SCAN_GROUP)
+        for (uint32_t i = 0; i < scan->count; i++)
+            if (scan->members[i].kind == kind &&
+                span_eq(scan->members[i].key, the_key().key))
+                return scan->members[i];
+    abort();
+}
+
+static void
+run_late(void *arg)
+{
+    unsigned i = *(unsigned *)arg;
+    struct disk *d = open_disk();
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    struct segment *s;
+    struct log_scan scan;
+    struct member m;
+    struct carried seen;
+    struct disk_key key;
+    struct commit c;
+    struct errbuf eb = {0};
+    struct made made = {0};
+    char after[16];
+
+    fprintf(stderr, "late %s %s\n", late[i].deeds, late[i].then);
+    do_deeds(d, &made, late[i].deeds);
+    REQUIRE(log_of(d, made.logs[1]) != NULL);
+    s = segment_ref(log_of(d, made.logs[1]));
+    m = member_in(d, s, &scan, late[i].kind);
+    CHECK(carry_look(d, DISK_NATIVE, &m, false, &seen, &eb) == ERR_OK);
+    CHECK(seen.what != CARRY_DROP && seen.what != CARRY_STUCK);
+    do_deeds(d, &made, late[i].then);
+    REQUIRE(carry_commit(&seen, a, &key, &c, &eb) == ERR_OK);
+    commit_start(d, DISK_NATIVE, &c);
+    CHECK(commit_wait(&c, &eb) == ERR_PRECONDITION);
+    log_scan_end(&scan);
+    segment_drop(&s);
+    arena_free(&a);
+    fill_log(d);
+    compact_log(d, made.logs[1]);
+    reopen(&d);
+    versions(d, after, sizeof after);
+    CHECK_STR(after, late[i].want);
+    disk_close(&d);
+}
+
+static void
+test_what_ends_after_the_look_is_not_carried(void)
+{
+    for (unsigned i = 0; i < ARRAY_LEN(late); i++)
+        world_run(run_late, &i);
+}
+
+int
+main(void)
+{
+    log_set_level(LOG_WARN);
+    filler = xmalloc(FILLER);
+    world_fill(filler, FILLER, 3);
+    RUN(test_what_was_ended_does_not_come_back);
+    RUN(test_what_ends_after_the_look_is_not_carried);
+    free(filler);
+    return check_done();
+}
