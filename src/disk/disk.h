@@ -61,8 +61,11 @@ struct disk_options {
     uint16_t node;  /* node number, 1 for the first */
     uint64_t epoch; /* of this start, larger than any before */
     uint64_t
-        segment_bytes;   /* at most, 0: 1 GiB; bodies from 16 MiB have one of their own */
-    uint64_t tail_bytes; /* 0: 64 MiB: log beyond what the index covers, at most */
+        segment_bytes; /* at most, 0: 1 GiB; bodies from 16 MiB have one of their own */
+    uint64_t
+        cached_bytes; /* that the class cached is to take here: its logs and shared segments are a 64th of it at most, as
+                         compaction writes what lives in one before it is given back; 0: no matter */
+    uint64_t tail_bytes;        /* 0: 64 MiB: log beyond what the index covers, at most */
     uint64_t index_map_bytes;   /* 0: 64 GiB, sparse */
     uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
     uint64_t hot_bytes;         /* the hot set; 0: none */

@@ -16,6 +16,9 @@ static const char *const kind_names[] = {
 };
 #define SEGMENT_ID_MAX ((1u << 28) - 1)
 #define LOG_SHARE      32u /* a log is that part of what its class holds */
+#define CACHED_SHARE                                                                     \
+    64u /* what many cached objects share is that part of what they may take, */
+#define CACHED_LEAST KIB(256) /* or so much */
 
 const char *
 segment_kind_name(enum segment_kind kind)
@@ -335,6 +338,21 @@ unlink_log(struct disk *d, enum disk_class class, uint32_t id, struct errbuf *eb
     return rc == ERR_OK ? rt_dir_sync(d->dir[class], eb) : rc;
 }
 
+/* As large as the next log of the class wants to be. */
+static uint64_t
+bytes_of_next(const struct disk *d, enum disk_class class, enum segment_kind kind,
+              uint64_t from, uint64_t most)
+{
+    uint64_t holds = atomic_load(&d->used_bytes[class]);
+
+    if (class == DISK_CACHED && d->o.cached_bytes != 0)
+        most = MIN(most, MAX(d->o.cached_bytes / CACHED_SHARE, CACHED_LEAST));
+    from = MIN(from, most);
+    return align_down(
+        MIN(most, MAX(from, kind == SEGMENT_LOG ? holds / LOG_SHARE : holds)),
+        DISK_ALIGN);
+}
+
 /* A spare saves half of what a new log costs; one is enough, and not where it would be a large part of what is kept. */
 static bool
 wants_spare(const struct disk *d, const struct segment *s)
@@ -342,7 +360,7 @@ wants_spare(const struct disk *d, const struct segment *s)
     return d->home.spare[s->class] == NULL && !s->doomed && !space_is_tight(d->space) &&
            s->generation < UINT32_MAX &&
            s->home.size <=
-               MAX(MIB(16), atomic_load(&d->used_bytes[s->class]) / LOG_SHARE);
+               bytes_of_next(d, s->class, SEGMENT_LOG, LOG_BYTES_LEAST, UINT64_MAX);
 }
 
 enum err
@@ -372,18 +390,6 @@ segment_retire(struct disk *d, struct segment **sp, struct errbuf *eb)
     rc = unlink_log(d, class, s->id, eb);
     segment_drop(&s); /* whoever still reads keeps the file */
     return rc;
-}
-
-/* As large as the next log of the class wants to be. */
-static uint64_t
-bytes_of_next(const struct disk *d, enum disk_class class, enum segment_kind kind,
-              uint64_t from, uint64_t most)
-{
-    uint64_t holds = atomic_load(&d->used_bytes[class]);
-
-    return align_down(
-        MIN(most, MAX(from, kind == SEGMENT_LOG ? holds / LOG_SHARE : holds)),
-        DISK_ALIGN);
 }
 
 /* The header comes first: after a crash in the middle of the zeros a start knows it for a spare. */

@@ -36,6 +36,7 @@ node_open_disks(struct node *n)
         .disk = {.node = n->id.node,
                  .epoch = n->id.starts,
                  .segment_bytes = n->o->segment_bytes,
+                 .cached_bytes = n->o->cache_budget / n->o->dir_count,
                  .tail_bytes = n->o->tail_bytes,
                  .index_map_bytes = n->o->index_map_bytes,
                  .index_interval_ms = n->o->index_interval_ms,

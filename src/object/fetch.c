@@ -115,6 +115,23 @@ move(struct fetch *f, enum fetch_state to)
     rt_cond_broadcast(&f->slot->changed);
 }
 
+/* May it be kept? */
+static bool
+admit(struct fetch *f, uint64_t size)
+{
+    if (!tier_admits(f->s, f->bucket, f->key, size, f->pace != NULL))
+        return false;
+    f->admitted = size;
+    return true;
+}
+
+static void
+settle(struct fetch *f)
+{
+    tier_settle(f->s, f->admitted);
+    f->admitted = 0;
+}
+
 static void
 make_writer(void *arg)
 {
@@ -135,6 +152,9 @@ take_writer(struct fetch *f)
     rt_group_join(&f->making.fiber);
     f->making.begun = false;
     f->writer = f->making.writer;
+    if (f->info.size >
+        DISK_INLINE_MAX) /* its place is taken; what goes into the log counts when it is there */
+        settle(f);
     if (f->making.rc != ERR_OK)
         f->eb = f->making.eb;
     return f->making.rc;
@@ -247,9 +267,7 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
             &f->eb, ERR_BACKEND, "the backend sends %llu bytes of a range of %llu",
             (unsigned long long)from->body_length, (unsigned long long)f->info.size);
     f->info.mtime_ms = f->info.meta.mtime_ms = from->mtime_ms;
-    if (!tier_admits(f->s, f->bucket, f->key, f->info.size, f->pace != NULL))
-        return ERR_OK;
-    return begin_writer(f);
+    return admit(f, f->info.size) ? begin_writer(f) : ERR_OK;
 }
 
 /* Before the first byte: what the backend says of the object, and is there room for it? */
@@ -280,8 +298,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
     f->info.source = OBJECT_COLD;
     large = chunks_fit(f->s, f->bucket, f->key, from, &f->info);
-    if (!tier_admits(f->s, f->bucket, f->key,
-                     large ? f->s->options.chunk_bytes : from->size, f->pace != NULL))
+    if (!admit(f, large ? f->s->options.chunk_bytes : from->size))
         return ERR_OK;
     return large ? keep_as_chunks(f) : begin_writer(f);
 }
@@ -574,6 +591,7 @@ run(void *arg)
         wait_for_peeks(f);
     }
     disks_write_abort(&f->writer);
+    settle(f);
     rt_shield_end(&shield);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND && rc != ERR_CANCELLED)
         LOG(LOG_WARN, "fetch.failed", f->eb.text, L_TEXT("bucket", f->bucket->name),

@@ -67,6 +67,7 @@ struct fetch {
     struct cloud_get *spare; /* BYPASS: the backend's open answer, for the first reader */
     struct version before;   /* of the row when it began: nothing newer is overwritten */
     uint64_t landed;         /* bytes written */
+    uint64_t admitted;       /* by the tier, and not counted by a disk yet */
     struct row row;          /* KEPT */
     enum err rc;             /* FAILED */
     struct errbuf eb;

@@ -29,8 +29,9 @@ struct tier {
     /* Any loop. */
     _Atomic uint64_t
         wanted; /* bytes of the largest that had to be refused for want of room */
-    _Atomic bool pressing; /* and one of them is worth more than what would go */
-    _Atomic bool sweep;    /* chunks may belong to nobody */
+    _Atomic uint64_t promised; /* bytes that were admitted, and no disk counts yet */
+    _Atomic bool pressing;     /* and one of them is worth more than what would go */
+    _Atomic bool sweep;        /* chunks may belong to nobody */
 
     /* The fiber's. */
     struct rt_cond wake;
@@ -121,7 +122,25 @@ node_has_room(struct object_service *s, uint64_t size)
     if (s->options.cache_budget == 0)
         return true;
     disks_stat(s->options.disks, &st);
-    return st.cached_bytes + size <= s->options.cache_budget;
+    return st.cached_bytes + atomic_load(&s->tier->promised) + size <=
+           s->options.cache_budget;
+}
+
+/* Two that ask at once see each other: the bytes are promised first. */
+static bool
+promise(struct object_service *s, uint64_t size)
+{
+    atomic_fetch_add(&s->tier->promised, size);
+    if (node_has_room(s, 0))
+        return true;
+    tier_settle(s, size);
+    return false;
+}
+
+void
+tier_settle(struct object_service *s, uint64_t size)
+{
+    atomic_fetch_sub(&s->tier->promised, size);
 }
 
 bool
@@ -131,7 +150,8 @@ tier_admits(struct object_service *s, const struct map_bucket *b, struct span ke
     struct tier *t = s->tier;
     uint32_t seen = admission_count(&t->admission, key_hash(b, key));
     bool tight = false, pinned = brought || tier_is_pinned(b, key);
-    bool room = node_has_room(s, size) && bucket_has_room(s, b, size, &tight);
+    bool promised = promise(s, size);
+    bool room = bucket_has_room(s, b, size, &tight) && promised;
     bool good = pinned || admission_allows(&t->admission, seen);
 
     if (good && tight && !pinned)
@@ -141,6 +161,8 @@ tier_admits(struct object_service *s, const struct map_bucket *b, struct span ke
     if (good && !room && (pinned || admission_is_wanted(&t->admission, seen)))
         atomic_store_explicit(&t->pressing, true, memory_order_relaxed);
     good = good && room;
+    if (promised && !good)
+        tier_settle(s, size);
     metric_add(M_ADMISSION, good ? 0 : 1, 1);
     return good;
 }

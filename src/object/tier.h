@@ -16,9 +16,12 @@ enum err tier_start(struct object_service *s, struct errbuf *eb) MUST_CHECK;
 void tier_stop(struct object_service *s); /* switches */
 
 /* May an object of so many bytes be kept? One miss of its key is counted. `brought`: somebody asked for it to be kept (a
- * prefetch), so that only room decides. */
+ * prefetch), so that only room decides. Where it may, its bytes count as taken until tier_settle(): many that come at the same
+ * time would each find the same room. */
 bool tier_admits(struct object_service *s, const struct map_bucket *b, struct span key,
                  uint64_t size, bool brought);
+/* So many admitted bytes are counted by the disk from now on, or never will be. */
+void tier_settle(struct object_service *s, uint64_t size);
 /* Would it be, if it were read now? Its size is not known, and nothing is counted. */
 bool tier_would_keep(struct object_service *s, const struct map_bucket *b,
                      struct span key);

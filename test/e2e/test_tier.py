@@ -4,11 +4,13 @@ Epochs over more than the cache holds keep the share that fits; a scan beside a 
 only here is never evicted; a bucket that is removed gives its bytes back.
 """
 
+import concurrent.futures
 import hashlib
 import json
 import os
 import random
 import subprocess
+import threading
 import time
 
 import pytest
@@ -153,6 +155,41 @@ def test_the_budget_is_kept(start_forebay, remote):
         for name in order.choices(objects.names, k=100):
             read(process, name, objects.size)
         assert json.loads(process.get("/_/stat")[1])["disk"]["cached_bytes"] <= 9 * MIB
+
+
+def test_many_that_come_at_once_do_not_find_the_same_room(start_forebay, remote):
+    """All of them are admitted before one is kept: each counts from then on. Small ones, which take their place when they are whole."""
+    size, count, budget = 200_000, 32, 4 * MIB
+    objects = Counting(remote, count, size)
+    lock, begun, all_begun = threading.Lock(), [0], threading.Event()
+
+    def held(request):
+        body, headers = remote.objects[request.path]
+        request.send(200, headers, body[:100_000], length=size)
+        request.wfile.flush()
+        with lock:
+            begun[0] += 1
+            if begun[0] == count:
+                all_begun.set()
+        all_begun.wait(PATIENCE)
+        request.raw(body[100_000:])
+
+    for name in objects.names:
+        remote.on("GET", f"/{BUCKET}/{name}", held)
+    process = start(start_forebay, remote, **{"cache.budget": budget})
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        for reply, name in zip(pool.map(lambda name: plain.get(process.port, BUCKET, name), objects.names), objects.names):
+            assert reply.status == 200 and reply.body == body_of(name, size)
+    assert begun[0] == count
+    admitted = process.metrics()['forebay_cache_admissions_total{result="admitted"}'] * size
+    print(f"{count} at once: {admitted / budget:.3f} of the budget is given out")
+    assert 0.8 * budget <= admitted <= budget
+
+    def cached():
+        return json.loads(process.get("/_/stat")[1])["disk"]["cached_bytes"]
+
+    wait_for(lambda: cached() >= 0.8 * budget, "readers have all before it is kept")
+    assert cached() <= 1.05 * budget
 
 
 def test_pins_evict_and_the_budget_of_a_bucket(start_forebay, remote):

@@ -771,6 +771,94 @@ test_a_damaged_body_is_not_moved(void)
     world_run(damaged_body, NULL);
 }
 
+/* ---- what compaction adds before it takes away ---- */
+
+#define BOUND   (48u << 20)
+#define MIDDLE  (60u << 10)
+#define DIES(n) ((n) % 5 == 0)
+#define MIDDLES (BOUND / (MIDDLE + 4096u))
+
+struct peak {
+    struct disk *disk;
+    uint64_t bytes;
+    bool over;
+};
+
+static uint64_t
+cached_bytes(struct disk *d)
+{
+    struct disk_stat st;
+
+    disk_stat(d, &st);
+    return st.cached_bytes;
+}
+
+static void
+watch_peak(void *arg)
+{
+    struct peak *p = arg;
+
+    while (!p->over) {
+        p->bytes = MAX(p->bytes, cached_bytes(p->disk));
+        rt_yield();
+    }
+}
+
+static bool
+lives_on(void *arg, const struct disk_candidate *c)
+{
+    (void)arg;
+    return (c->key.at[c->key.len - 1] - '0') % 5 != 0;
+}
+
+/* A cache that is full of small objects, a fifth of them dead, all over its logs: their compaction copies what lives before
+ * it gives a log back, so a log has to be small beside the budget (decision D10: 1.05 of it, whatever happens). */
+static void
+stays_within_its_bound(void *arg)
+{
+    struct disk_options o = world_options();
+    struct peak p = {0};
+    struct rt_group watcher;
+    struct errbuf eb = {0};
+    struct disk_evict_options fifth = {.want = UINT64_MAX, .keep = lives_on};
+    struct disk_evicted gone;
+    uint64_t full, after;
+
+    (void)arg;
+    o.segment_bytes = 1u << 30;
+    o.cached_bytes = BOUND;
+    p.disk = world_open(&o);
+    for (unsigned n = 0; n < MIDDLES; n++)
+        CHECK(world_put_class(p.disk, DISK_CACHED, name(n), data + n, MIDDLE, true, NULL,
+                              NULL) == ERR_OK);
+    CHECK(disk_evict(p.disk, &fifth, &gone, &eb) == ERR_OK); /* many share a sync */
+    CHECK_U64(gone.objects, (MIDDLES + 4) / 5);
+    CHECK(disk_settle(p.disk, &eb) == ERR_OK);
+    full = cached_bytes(p.disk);
+    rt_group_begin(&watcher);
+    REQUIRE(rt_group_start(&watcher, watch_peak, &p) == ERR_OK);
+    compact(p.disk);
+    p.over = true;
+    rt_group_join(&watcher);
+    after = cached_bytes(p.disk);
+    fprintf(
+        stderr,
+        "cached bytes: %.3f of the bound, at most %.3f while logs move, %.3f behind\n",
+        (double)full / BOUND, (double)p.bytes / BOUND, (double)after / BOUND);
+    CHECK(full > BOUND / 100 * 95 && after < full / 100 * 90);
+    CHECK(p.bytes <= full + BOUND / 40);
+    for (unsigned n = 0; n < MIDDLES; n++)
+        CHECK(world_get(p.disk, name(n), data + n, MIDDLE, 0, MIDDLE) ==
+              (DIES(n) ? ERR_NOT_FOUND : ERR_OK));
+    disk_close(&p.disk);
+}
+
+static void
+test_compaction_stays_within_the_bound_of_the_cache(void)
+{
+    world_run(stays_within_its_bound, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -787,6 +875,7 @@ main(int argc, char **argv)
     RUN(test_next_to_nothing_lives);
     RUN(test_a_body_moves_under_its_reader);
     RUN(test_a_damaged_body_is_not_moved);
+    RUN(test_compaction_stays_within_the_bound_of_the_cache);
     free(data);
     return check_done();
 }
