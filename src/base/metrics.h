@@ -23,6 +23,8 @@
     X(M_REQUESTS_BAD, "forebay_http_rejected_total", COUNTER,                            \
       "requests refused before a route saw them", "why",                                 \
       "framing|header|timeout|busy|body")                                                \
+    X(M_WAITED, "forebay_http_waited_total", COUNTER,                                    \
+      "requests that waited for a place among http.requests", "", "")                    \
     X(M_SHED, "forebay_connections_shed_total", COUNTER,                                 \
       "connections cut while memory was tight, those first that kept us waiting "        \
       "longest",                                                                         \

@@ -121,6 +121,8 @@ take_http(const struct conf *c, struct http_server_options *h)
     *h = (struct http_server_options){
         .connections_max = (uint32_t)conf_u64(c, OPT_HTTP_CONNECTIONS),
         .requests_max = (uint32_t)conf_u64(c, OPT_HTTP_REQUESTS),
+        .waiting_max = (uint32_t)conf_u64(c, OPT_HTTP_WAITING),
+        .wait_ms = conf_u64(c, OPT_HTTP_WAIT),
         .buffer_bytes = (uint32_t)conf_u64(c, OPT_HTTP_BUFFER),
         .arena_bytes = (uint32_t)conf_u64(c, OPT_HTTP_REQUEST_MEMORY),
         .header_ms = conf_u64(c, OPT_HTTP_HEADER_TIMEOUT),

@@ -86,7 +86,11 @@
     X(OPT_HTTP_CONNECTIONS, "http.connections", U64, "65536", 1, 16777216, "", START, \
       "most connections at once; beyond it 503") \
     X(OPT_HTTP_REQUESTS, "http.requests", U64, "4096", 1, 1048576, "", START, \
-      "most requests in flight; beyond it 503 with Retry-After, decided before the body is read") \
+      "most requests in flight; others wait for a place, see http.waiting and http.wait") \
+    X(OPT_HTTP_WAITING, "http.waiting", U64, "4096", 1, 1048576, "", START, \
+      "most requests that wait for a place among http.requests; beyond it 503 with Retry-After at once") \
+    X(OPT_HTTP_WAIT, "http.wait", DURATION, "100ms", 1, CONF_MINUTE, "", START, \
+      "how long a request waits for a place, its head read and its body not, before 503 with Retry-After") \
     X(OPT_HTTP_RETRY_AFTER, "http.retry_after", DURATION, "1s", 1000, CONF_HOUR, "", START, \
       "what Retry-After says") \
     X(OPT_DRAIN_TIMEOUT, "drain.timeout", DURATION, "8s", 0, CONF_HOUR, "", START, \

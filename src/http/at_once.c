@@ -51,7 +51,7 @@ send_soon(struct http_conn *c)
 {
     struct http_loop *l = c->loop;
 
-    conn_count_request(c);
+    conn_count_event(&l->requests);
     c->work->conn = c;
     if (!l->send_due)
         rt_soon(&l->send);
@@ -68,7 +68,7 @@ conn_glance(void *conn)
 
     if (c->work != NULL) /* it waits: what has come since is read behind it */
         return true;
-    if (!conn_may_begin(c))
+    if (!admit_at_once(c))
         return false;
     w = c->work = work_take(l);
     w->reply.state = REPLY_NONE;
@@ -148,7 +148,7 @@ send_answer(struct http_conn *c)
         send_soon(c);
         return;
     }
-    conn_count_request(c);
+    conn_count_event(&c->loop->requests);
     w->conn = c;
     send_now(w);
     pass_on(c, rt_now_ns());
@@ -165,7 +165,7 @@ http_later(struct http_request *r, void (*on_abandon)(struct http_request *r))
     w->later = true;
     w->on_abandon = on_abandon;
     rt_cond_init(&w->later_over);
-    conn_count_in_flight(r->conn, 1);
+    admit_counted(r->conn);
 }
 
 bool
@@ -180,7 +180,7 @@ conn_wait_later(struct http_conn *c)
     if (!w->later)
         return true;
     w->later = w->at_once = false;
-    conn_count_in_flight(c, -1);
+    admit_over(c);
     w->on_abandon(&w->request);
     return false;
 }
@@ -193,7 +193,7 @@ http_later_done(struct http_request *r, bool answered)
 
     assert(w->later);
     w->later = w->at_once = false;
-    conn_count_in_flight(c, -1);
+    admit_over(c);
     if (!answered)
         undo(w);
     if (c->fiber == NULL) {
@@ -221,9 +221,9 @@ conn_resume(struct http_conn *c)
     if (w->reply.state == REPLY_NONE)
         return true; /* its first bytes are here, and nothing else has happened */
     if (w->reply.state == REPLY_SENDS) {
-        conn_count_in_flight(c, 1);
+        admit_counted(c);
         reply_send_rest(c);
-        conn_count_in_flight(c, -1);
+        admit_over(c);
         conn_tell_done(c);
     }
     keep = w->reply.state == REPLY_DONE && !w->reply.close_after;

@@ -4,13 +4,12 @@
  *                   | bytes: answered at once (at_once.c), or
  *                   | a fiber, a work set             | all answered, nothing more there
  *                   v                                 |
- *               head read -> handler -> answer -> rest of the body read over
+ *               head read -> a place (admit.c) -> handler -> answer -> rest of the body read over
  *                   | refused, closing, broken
  *                   v
  *               heard out or reset, closed
  */
 #include "base/account.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include <endian.h>
 
@@ -19,24 +18,7 @@
 /* Pipelined requests answered before others of the loop get their turn. */
 #define TURN_REQUESTS 16
 
-enum { ACTIVE, IDLE };                   /* labels of M_CONNECTIONS */
-enum { FRAMING, HEADER, TIMEOUT, BUSY }; /* labels of M_REQUESTS_BAD */
-
-/* Counters of a loop are written by it alone and read by others: no locked instruction. */
-static void
-count(atomic_uint *n, int delta)
-{
-    atomic_store_explicit(n,
-                          atomic_load_explicit(n, memory_order_relaxed) + (unsigned)delta,
-                          memory_order_relaxed);
-}
-
-static void
-count_event(atomic_ullong *n)
-{
-    atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-}
+enum { ACTIVE, IDLE }; /* labels of M_CONNECTIONS */
 
 /* The text is made anew when its second is over, which needs no second look at a clock. */
 struct span
@@ -188,106 +170,12 @@ conn_begin_request(struct http_conn *c, uint64_t now_ns)
 
 /* ---- requests ---- */
 
-static void
-refuse(struct http_conn *c, unsigned label, int status, const char *why)
+void
+conn_refuse(struct http_conn *c, enum http_rejected label, int status, const char *why)
 {
-    count_event(&c->loop->refused);
+    conn_count_event(&c->loop->refused);
     metric_add(M_REQUESTS_BAD, label, 1);
     reply_error(c, status, why);
-}
-
-/* ---- too much ---- */
-
-/* The one that has been in its client's hands for longest, or NULL. */
-static struct http_conn *
-most_stalled(struct http_loop *l, uint64_t now)
-{
-    struct http_conn *oldest = NULL;
-
-    LIST_EACH(&l->conns, n)
-    {
-        struct http_conn *c = LIST_ENTRY(n, struct http_conn, link);
-
-        if (c->stalled_ns == STALLED_NOW)
-            c->stalled_ns = now;
-        if (c->stalled_ns != 0 && (oldest == NULL || c->stalled_ns < oldest->stalled_ns))
-            oldest = c;
-    }
-    return oldest;
-}
-
-/* Memory is tight, or there is no place for one more request: the connections that have been in their clients' hands for longest give back what they hold. A reader
- * that pauses is served for send_stall_ms as long as there is room, and not at the cost of all others. */
-static void
-shed(struct http_conn *for_whom)
-{
-    struct http_loop *l = for_whom->loop;
-    uint64_t now = rt_now_ns();
-
-    if (now - l->shed_ns < SHED_EVERY_NS)
-        return;
-    l->shed_ns = now;
-    for (unsigned i = 0; i < SHED_MOST; i++) {
-        struct http_conn *oldest = most_stalled(l, now);
-
-        if (oldest == NULL || now - oldest->stalled_ns < SHED_STALLED_NS)
-            return;
-        oldest->stalled_ns = 0;
-        metric_add(M_SHED, 0, 1);
-        rt_cancel(oldest->fiber);
-    }
-}
-
-static bool
-is_full(const struct http_conn *c)
-{
-    return atomic_load_explicit(&c->loop->in_flight, memory_order_relaxed) >=
-           c->server->requests_a_loop;
-}
-
-bool
-conn_may_begin(const struct http_conn *c)
-{
-    return !c->told_off && account_tight() == 0 && !is_full(c) && !conn_is_ending(c);
-}
-
-void
-conn_count_request(struct http_conn *c)
-{
-    count_event(&c->loop->requests);
-}
-
-void
-conn_count_in_flight(struct http_conn *c, int delta)
-{
-    count(&c->loop->in_flight, delta);
-}
-
-/* May this request have a handler? Otherwise it is answered here. */
-static bool
-admit(struct http_conn *c)
-{
-    struct work *w = c->work;
-    const struct http_handler *h = &c->server->handler;
-    unsigned tight = account_tight();
-    bool full = is_full(c);
-    const char *why = NULL;
-
-    if (tight != 0 || full)
-        shed(c);
-    if (c->told_off)
-        why = "too many connections";
-    else if (w->request.draining)
-        why = "this server is going down";
-    else if (full)
-        why = "too many requests in flight";
-    else if ((tight & TIGHT_MEMORY) != 0)
-        why = "memory is tight";
-    if (why == NULL || (h->is_vital != NULL && h->is_vital(&w->head, h->arg)))
-        return true;
-    w->reply.close_after = c->told_off;
-    refuse(c, BUSY, 503, why);
-    return false;
 }
 
 void
@@ -323,12 +211,11 @@ serve_request(struct http_conn *c)
     bool keep;
 
     conn_begin_request(c, rt_now_ns());
-    count_event(&c->loop->requests);
+    conn_count_event(&c->loop->requests);
     if (admit(c)) {
-        count(&c->loop->in_flight, 1);
         c->server->handler.handle(&w->request, c->server->handler.arg);
         reply_finish(c);
-        count(&c->loop->in_flight, -1);
+        admit_over(c);
         conn_tell_done(c);
     }
     keep = w->reply.state == REPLY_DONE && !w->reply.close_after && body_finish(c);
@@ -344,11 +231,11 @@ refuse_head(struct http_conn *c)
 
     conn_begin_request(c, rt_now_ns());
     w->head.keep_alive = false;
-    refuse(c,
-           status == 408                    ? TIMEOUT
-           : status == 431 || status == 414 ? HEADER
-                                            : FRAMING,
-           status, w->head.why);
+    conn_refuse(c,
+                status == 408                    ? REJECTED_TIMEOUT
+                : status == 431 || status == 414 ? REJECTED_HEADER
+                                                 : REJECTED_FRAMING,
+                status, w->head.why);
 }
 
 /* ---- the end ---- */
@@ -432,7 +319,7 @@ park(struct http_conn *c)
     work_give(c->loop, &c->work);
     metric_add(M_CONNECTIONS, ACTIVE, -1);
     metric_add(M_CONNECTIONS, IDLE, 1);
-    count(&c->loop->idle, 1);
+    conn_count(&c->loop->idle, 1);
     /* The clock was read when the answer had gone. */
     rt_park(c->stream,
             (struct deadline){(last_ns != 0 ? last_ns : rt_now_ns()) + idle_ns}, on_ready,
@@ -483,7 +370,7 @@ on_ready(void *arg, enum err why)
     const struct http_server_options *o = &c->server->options;
 
     metric_add(M_CONNECTIONS, IDLE, -1);
-    count(&c->loop->idle, -1);
+    conn_count(&c->loop->idle, -1);
     if (c->work != NULL && c->work->later) {
         if (!conn_wait_later(c))
             why = ERR_CANCELLED;
@@ -512,7 +399,7 @@ on_ready(void *arg, enum err why)
         c->greeted = rt_tls_accept(o->tls, c->stream, deadline_in_ms(o->header_ms),
                                    NULL) == ERR_OK;
         if (!c->greeted) {
-            metric_add(M_REQUESTS_BAD, FRAMING, 1);
+            metric_add(M_REQUESTS_BAD, REJECTED_FRAMING, 1);
             finish(c);
             return;
         }
@@ -531,10 +418,10 @@ conn_accepted(struct stream *s, void *server)
     unsigned open = atomic_load_explicit(&l->connections, memory_order_relaxed);
     struct http_conn *c;
 
-    count_event(&l->accepted);
+    conn_count_event(&l->accepted);
     metric_add(M_ACCEPTED, 0, 1);
     if (l->stopping || open >= srv->connections_a_loop + srv->options.told_max) {
-        count_event(&l->refused);
+        conn_count_event(&l->refused);
         rt_stream_close(&s);
         return;
     }
@@ -550,8 +437,8 @@ conn_accepted(struct stream *s, void *server)
     account_add(ACCOUNT_CONNECTIONS, CONN_BYTES);
     if (srv->options.tls != NULL)
         account_add(ACCOUNT_TLS, TLS_BYTES);
-    count(&l->connections, 1);
-    count(&l->idle, 1);
+    conn_count(&l->connections, 1);
+    conn_count(&l->idle, 1);
     metric_add(M_CONNECTIONS, IDLE, 1);
     if (srv->handler.at_once != NULL && srv->options.tls == NULL)
         rt_on_glance(s, conn_glance, c);

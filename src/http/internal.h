@@ -3,6 +3,7 @@
  *
  *     server.c  loops, listeners, limits, drain, stop
  *     conn.c    one connection: parked, heads, one request after the other, closing
+ *     admit.c   a place for each request, or a wait for one, or 503
  *     at_once.c what is answered before there is a fiber
  *     body.c    the request's body
  *     reply.c   the answer */
@@ -140,6 +141,8 @@ struct http_loop {
     uint64_t glanced_ns; /* the clock when the first of them came */
     uint64_t ids;        /* requests named so far */
     uint64_t shed_ns;    /* when connections were last shed */
+    struct list queue;   /* of those who wait for a place, the first of them first */
+    unsigned queued;
     atomic_uint connections, idle, in_flight;
     atomic_ullong accepted, requests, refused;
 };
@@ -147,7 +150,7 @@ struct http_loop {
 struct http_server {
     struct http_server_options options; /* defaults filled in */
     struct http_handler handler;
-    uint32_t connections_a_loop, requests_a_loop;
+    uint32_t connections_a_loop, requests_a_loop, waiting_a_loop;
     uint64_t id_seed;
     unsigned loops;
     atomic_bool draining;
@@ -184,11 +187,45 @@ bool conn_resume(struct http_conn *c);
 
 /* conn.c, for at_once.c */
 void conn_begin_request(struct http_conn *c, uint64_t now_ns);
-bool conn_may_begin(const struct http_conn *c); /* is there room for one more request? */
-void conn_count_request(struct http_conn *c);
-void conn_count_in_flight(struct http_conn *c, int delta);
 void conn_tell_done(struct http_conn *c);
 bool conn_is_ending(const struct http_conn *c);
+
+/* Counters of a loop are written by it alone and read by others: no locked instruction. */
+static inline void
+conn_count(atomic_uint *n, int delta)
+{
+    atomic_store_explicit(n,
+                          atomic_load_explicit(n, memory_order_relaxed) + (unsigned)delta,
+                          memory_order_relaxed);
+}
+
+static inline void
+conn_count_event(atomic_ullong *n)
+{
+    atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+enum http_rejected { /* labels of M_REQUESTS_BAD */
+                     REJECTED_FRAMING,
+                     REJECTED_HEADER,
+                     REJECTED_TIMEOUT,
+                     REJECTED_BUSY,
+                     REJECTED_BODY,
+};
+/* Counted, and answered by this room. May switch. */
+void conn_refuse(struct http_conn *c, enum http_rejected label, int status,
+                 const char *why);
+
+/* admit.c */
+/* A place for the request whose head was read. It may wait for one, first come first served. True: the handler is to be
+ * asked, and admit_over() owed. False: it was answered 503. May switch. */
+bool admit(struct http_conn *c);
+/* Is there a place now, and no reason to refuse? Takes none. */
+bool admit_at_once(const struct http_conn *c);
+void admit_counted(struct http_conn *c); /* takes a place, be there one or not */
+/* The place goes to the first who waits. On the connection's loop, in a fiber or outside. */
+void admit_over(struct http_conn *c);
 
 /* reply.c */
 /* What http_reply_lent() was lent goes back; twice is fine. */

@@ -16,6 +16,8 @@ fill_defaults(struct http_server_options *o)
 #define DEFAULT(field, value) o->field = o->field != 0 ? o->field : (value)
     DEFAULT(connections_max, 65536);
     DEFAULT(requests_max, 4096);
+    DEFAULT(waiting_max, 4096);
+    DEFAULT(wait_ms, 100);
     DEFAULT(buffer_bytes, 16384);
     DEFAULT(arena_bytes, 4u << 20);
     DEFAULT(header_ms, 10000);
@@ -52,12 +54,14 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
      * and no loop asks another. */
     s->connections_a_loop = (s->options.connections_max + loops - 1) / loops;
     s->requests_a_loop = (s->options.requests_max + loops - 1) / loops;
+    s->waiting_a_loop = (s->options.waiting_max + loops - 1) / loops;
     rt_random(&s->id_seed, sizeof s->id_seed);
     for (unsigned i = 0; i < loops; i++) {
         s->at[i].server = s;
         list_init(&s->at[i].conns);
         list_init(&s->at[i].works);
         list_init(&s->at[i].waiting);
+        list_init(&s->at[i].queue);
         s->at[i].send = (struct rt_soon){.fn = conn_send_waiting};
         list_init(&s->at[i].send.link);
         s->at[i].known = http_known_new();

@@ -62,7 +62,7 @@ struct http_handler {
      * line of plain text. Must not switch. */
     size_t (*error_body)(int status, const char *why, const char *id, char *out,
                          size_t room, const char **content_type, void *arg);
-    /* Probes and metrics: answered even when too much is in flight or the server
+    /* Probes and metrics: answered at once even when too much is in flight or the server
      * drains; bounded by the connections. NULL: none. Must not switch. */
     bool (*is_vital)(const struct http_head *head, void *arg);
     void *arg;
@@ -72,8 +72,10 @@ struct http_handler {
 struct http_server_options {
     struct tls_context *tls;  /* borrowed; NULL: plain */
     uint32_t connections_max; /* [65,536] beyond: 503; far beyond: closed */
-    uint32_t
-        requests_max; /* [4,096] in flight; beyond: 503 with Retry-After, body unread */
+    uint32_t requests_max;    /* [4,096] in flight; what comes beyond waits, head read and
+                              body unread, ... */
+    uint32_t waiting_max;     /* [4,096] ... if no more than so many do, ... */
+    uint64_t wait_ms;       /* [100 ms] ... so long, and gets 503 with Retry-After then */
     uint32_t buffer_bytes;  /* [16 KiB] of an active connection; long heads take more for
                                as long as they need */
     uint32_t arena_bytes;   /* [4 MiB] limit of a request's arena */

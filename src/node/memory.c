@@ -9,7 +9,7 @@
     MIB(32) /* code, libraries, maps of the cluster: what is there before anybody asks */
 #define SMALL_MACHINE MIB(96)
 #define REQUEST_BYTES                                                                    \
-    KIB(48) /* what a request takes at least, with its stack: bounds how many there may be */
+    KIB(48) /* what a request takes at least, with its stack: bounds how many there may be, and how many wait */
 #define LOOK_MS         1000u
 #define FILES_MOST      4096u /* descriptors kept for files and remotes */
 #define FILES_LEAST     16u
@@ -54,14 +54,15 @@ node_fit_memory(struct node_options *o)
 {
     uint64_t limit = limit_of(o),
              rest = limit > 2 * OWN_BYTES ? limit - OWN_BYTES : limit / 2;
-    uint64_t disks = MAX(o->dir_count, 1u), used;
+    uint64_t disks = MAX(o->dir_count, 1u), used, most;
     uint64_t buffers = o->rt.iobuf_bytes, hot = o->hot_bytes, tail = o->tail_bytes;
 
     o->rt.iobuf_bytes = MAX(MIN(buffers, rest / 4), MIB(8));
     o->hot_bytes = MIN(hot, rest / 5);
     o->tail_bytes = MAX(MIN(tail, rest / 16 / disks), MIB(1)); /* each disk has one */
-    o->http.requests_max = (uint32_t)MIN((uint64_t)o->http.requests_max,
-                                         MAX(rest / 4 / REQUEST_BYTES, UINT64_C(16)));
+    most = MAX(rest / 4 / REQUEST_BYTES, UINT64_C(16));
+    o->http.requests_max = (uint32_t)MIN((uint64_t)o->http.requests_max, most);
+    o->http.waiting_max = (uint32_t)MIN((uint64_t)o->http.waiting_max, most / 2);
     /* What peers make us hold besides is what is left of it. The tail is twice its log while it is merged. */
     used = o->rt.iobuf_bytes + o->hot_bytes + 2 * disks * o->tail_bytes;
     account_set_limit(MAX(rest - MIN(used, rest), rest / 4));

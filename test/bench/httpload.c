@@ -11,7 +11,8 @@
  * stall is not hidden. -s: what Content-Length must be. -m, -b: PUT with a body of so many bytes. -R: bodies are
  * copied out, as a reader would who wants them; a server that sends pages by reference has nothing read otherwise.
  * -T: over TLS 1.3, whatever the certificate says; everything is decrypted, so -R makes no difference.
- * -B: the server may be busy: a 503 with Retry-After, and a connection that it closes, is counted as refused and no error.
+ * -B: the server may be busy: a 503 with Retry-After, and a connection that it closes, is counted as refused and no error;
+ * who is refused comes again at once, on the same connection if that is kept.
  *
  * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
  */
@@ -49,7 +50,8 @@ struct conn {
     uint64_t left; /* of a body */
     size_t have;   /* bytes of a head */
     bool busy, in_body;
-    struct iovec out[2]; /* what is left of a long request */
+    bool refusal, closes; /* of the answer whose body is read */
+    struct iovec out[2];  /* what is left of a long request */
     size_t out_left;
     char in[IN];
 };
@@ -228,7 +230,7 @@ reconnect(struct conn *c)
         epoll_ctl(ep, EPOLL_CTL_ADD, c->fd, &e) != 0)
         die("connect");
     c->have = 0;
-    c->in_body = false;
+    c->in_body = c->refusal = c->closes = false;
     c->out_left = 0;
     if (opt.tls)
         shake_hands(c);
@@ -356,12 +358,16 @@ ask(struct conn *c, uint64_t due)
 static void
 answered(struct conn *c)
 {
-    if (measuring) {
+    if (measuring && c->refusal) {
+        refused++;
+    } else if (measuring) {
         histogram[bucket_of(now_ns() - c->due_ns)]++;
         done++;
     }
+    if (c->closes)
+        reconnect(c);
     c->have = 0;
-    c->in_body = false;
+    c->in_body = c->refusal = c->closes = false;
     rest(c);
 }
 
@@ -387,7 +393,12 @@ read_head(struct conn *c, const char **why)
         if (opt.busy && !busy)
             die("a status other than 200, 204 or 503 with Retry-After");
         *why = "a status other than 200 or 204";
-        return false;
+        if (!opt.busy)
+            return false;
+        *why = NULL;
+        c->refusal = true;
+        c->closes =
+            memmem(c->in, (size_t)(end - c->in), "\r\nConnection: close", 19) != NULL;
     }
     for (p = c->in; p < end;
          p = (const char *)memchr(p, '\n', (size_t)(end + 2 - p)) + 1) {
@@ -397,11 +408,12 @@ read_head(struct conn *c, const char **why)
     behind = c->have - (size_t)(end + 4 - c->in);
     if (empty && length < 0)
         length = 0;
-    if (length < 0 || (opt.size >= 0 && length != opt.size) || behind > (size_t)length) {
+    if (length < 0 || (opt.size >= 0 && length != opt.size && !c->refusal) ||
+        behind > (size_t)length) {
         *why = "a wrong length";
         return false;
     }
-    if (measuring) {
+    if (measuring && !c->refusal) {
         bytes += (uint64_t)length;
         first_bytes[bucket_of(now_ns() - c->due_ns)]++;
     }

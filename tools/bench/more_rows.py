@@ -69,6 +69,28 @@ def client(context):
     beside_wrk(context, "4 KiB", us, 64)
 
 
+# ---- too much ----
+
+
+@row("overload", "PUTs of 64 KiB by 16, 48 and 160 clients at http.requests=16, who come again at once: what is left of the peak rate")
+def overload(context):
+    size, places = 64 * KIB, 16
+    server = context.keep_running(servers.Forebay(context, context.dir / "data", f"--set=http.requests={places}"))
+    server.make_bucket("bench")
+    paths = write_paths(context, "ours", [f"/bench/{k}" for k in keys(200)])
+    one, three, ten = (
+        Contestant(f"{times}x: {times * places} clients", server, paths, 0, flags=("-B", "-b", size, "-c", times * places)) for times in (1, 3, 10)
+    )
+    rounds(context, [one, three, ten], places)
+    table([one, three, ten])
+    errors_of(context, [one, three, ten])
+    for many in (three, ten):
+        compare(context, "overload", many, one, "rps", f"goodput, {many.name[: many.name.index('x') + 1]}", must=0.8)
+        compare(context, "overload", many, one, "p99_us", "p99")
+        refused, served = (sum(s[figure] for s in many.samples) for figure in ("refused", "requests"))
+        print(f"    {refused:,} refused beside {served:,} served")
+
+
 # ---- TLS ----
 
 

@@ -222,6 +222,10 @@ app_handle(struct http_request *r, void *arg)
     } else if (span_is(path, "/close")) {
         http_reply_close_after(r);
         (void)http_reply(r, 200, SPAN("bye"));
+    } else if (span_starts(path, SPAN("/sleep/"))) { /* so many milliseconds */
+        rig->last_error = rt_sleep_ms(number_behind(path, "/sleep/"));
+        if (rig->last_error == ERR_OK)
+            (void)http_reply(r, 200, r->head->target);
     } else if (span_is(path, "/wait")) {
         rig->waiting++;
         rig->last_error = rt_cond_wait(&rig->release, DEADLINE_NEVER);

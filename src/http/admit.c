@@ -1,0 +1,175 @@
+/* admit: a place for each request among http.requests.
+ *
+ *     head read -> a place is free --------------------> handler -> the place is given back
+ *                    | none                               ^                |
+ *                    v                                    | first come, first served
+ *                  waits, its body unread, in l->queue ---+----------------+
+ *                    | wait_ms are over, or too many wait
+ *                    v
+ *                  503 with Retry-After
+ *
+ * Who is refused at once comes again at once, and refusing him takes what serving another would have taken: so a burst
+ * waits. Those who wait are bounded in number and time, and what they hold is in the account: where memory is tight nobody
+ * begins to wait. While somebody waits no place is free, so nobody can overtake.
+ */
+#include "base/account.h"
+#include "base/metrics.h"
+#include "http/internal.h"
+
+/* ---- room ---- */
+
+/* The one that has been in its client's hands for longest, or NULL. */
+static struct http_conn *
+most_stalled(struct http_loop *l, uint64_t now)
+{
+    struct http_conn *oldest = NULL;
+
+    LIST_EACH(&l->conns, n)
+    {
+        struct http_conn *c = LIST_ENTRY(n, struct http_conn, link);
+
+        if (c->stalled_ns == STALLED_NOW)
+            c->stalled_ns = now;
+        if (c->stalled_ns != 0 && (oldest == NULL || c->stalled_ns < oldest->stalled_ns))
+            oldest = c;
+    }
+    return oldest;
+}
+
+/* Memory is tight, or there is no place for one more request: the connections that have been in their clients' hands for longest give back what they hold. A reader
+ * that pauses is served for send_stall_ms as long as there is room, and not at the cost of all others. */
+static void
+shed(struct http_conn *for_whom)
+{
+    struct http_loop *l = for_whom->loop;
+    uint64_t now = rt_now_ns();
+
+    if (now - l->shed_ns < SHED_EVERY_NS)
+        return;
+    l->shed_ns = now;
+    for (unsigned i = 0; i < SHED_MOST; i++) {
+        struct http_conn *oldest = most_stalled(l, now);
+
+        if (oldest == NULL || now - oldest->stalled_ns < SHED_STALLED_NS)
+            return;
+        oldest->stalled_ns = 0;
+        metric_add(M_SHED, 0, 1);
+        rt_cancel(oldest->fiber);
+    }
+}
+
+/* ---- places ---- */
+
+/* On the stack of the fiber that waits. */
+struct waiter {
+    struct list link; /* in l->queue until it has a place */
+    struct rt_cond given;
+    bool has_place;
+};
+
+static unsigned
+in_flight(const struct http_loop *l)
+{
+    return atomic_load_explicit(&l->in_flight, memory_order_relaxed);
+}
+
+static bool
+is_full(const struct http_loop *l)
+{
+    bool full = in_flight(l) >= l->server->requests_a_loop;
+
+    assert(full || list_empty(&l->queue));
+    return full;
+}
+
+void
+admit_counted(struct http_conn *c)
+{
+    conn_count(&c->loop->in_flight, 1);
+}
+
+void
+admit_over(struct http_conn *c)
+{
+    struct http_loop *l = c->loop;
+    struct waiter *w;
+    struct list *n;
+
+    conn_count(&l->in_flight, -1);
+    if (in_flight(l) >= l->server->requests_a_loop) /* a probe had no place of its own */
+        return;
+    n = list_pop_front(&l->queue);
+    if (n == NULL)
+        return;
+    w = LIST_ENTRY(n, struct waiter, link);
+    w->has_place = true;
+    l->queued--;
+    conn_count(&l->in_flight, 1);
+    rt_cond_signal(&w->given);
+}
+
+/* True: it has a place. May switch. */
+static bool
+wait_for_place(struct http_conn *c)
+{
+    struct http_loop *l = c->loop;
+    struct deadline by = deadline_in_ms(c->server->options.wait_ms);
+    struct waiter w = {.has_place = false};
+    enum err rc = ERR_OK;
+
+    if (l->queued >= l->server->waiting_a_loop)
+        return false;
+    metric_add(M_WAITED, 0, 1);
+    rt_cond_init(&w.given);
+    list_push_back(&l->queue, &w.link);
+    l->queued++;
+    while (!w.has_place && rc == ERR_OK)
+        rc = rt_cond_wait(&w.given, by);
+    if (!w.has_place) {
+        list_remove(&w.link);
+        l->queued--;
+    }
+    return w.has_place;
+}
+
+bool
+admit_at_once(const struct http_conn *c)
+{
+    return !c->told_off && account_tight() == 0 && !is_full(c->loop) &&
+           !conn_is_ending(c);
+}
+
+/* Why there may be none, whatever is in flight; NULL: no reason. */
+static const char *
+why_none(const struct http_conn *c)
+{
+    if (c->told_off)
+        return "too many connections";
+    if (c->work->request.draining)
+        return "this server is going down";
+    if ((account_tight() & TIGHT_MEMORY) != 0)
+        return "memory is tight";
+    return NULL;
+}
+
+bool
+admit(struct http_conn *c)
+{
+    struct work *w = c->work;
+    const struct http_handler *h = &c->server->handler;
+    bool full = is_full(c->loop);
+    const char *why = why_none(c);
+
+    if (account_tight() != 0 || full)
+        shed(c);
+    if ((why == NULL && !full) ||
+        (h->is_vital != NULL && h->is_vital(&w->head, h->arg))) {
+        admit_counted(c);
+        return true;
+    }
+    if (why == NULL && wait_for_place(c))
+        return true;
+    w->reply.close_after = c->told_off;
+    conn_refuse(c, REJECTED_BUSY, 503, why != NULL ? why : "too many requests in flight");
+    return false;
+}
