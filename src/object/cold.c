@@ -108,8 +108,8 @@ take_relay(struct cold_get *g)
 {
     struct fetch *f = g->fetch;
 
-    if (f->state == FETCH_CHUNKED)
-        return COLD_CHUNKED;
+    if (f->state == FETCH_HERE)
+        return COLD_HERE;
     if (f->state != FETCH_BYPASS)
         return COLD_READ;
     g->source = OBJECT_BYPASS;

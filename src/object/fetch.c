@@ -229,7 +229,7 @@ keep_as_chunks(struct fetch *f)
     if (f->was_chunked)
         tier_sweep(f->s);
     fresh_mark(f->s, f->bucket, f->key, &f->row);
-    move(f, FETCH_CHUNKED);
+    move(f, FETCH_HERE);
     return ERR_OK;
 }
 
@@ -286,6 +286,12 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     }
     if (f->chunk != NULL)
         return begin_chunk(f, get, from);
+    if (rc == ERR_OK && (f->row.flags & ROW_DOUBT) == 0) {
+        move(
+            f,
+            FETCH_HERE); /* the fetch before this one kept it while its reader was on the way here */
+        return ERR_OK;
+    }
     rc = cloud_get_begin(f->s->options.cloud, f->bucket, f->key, 0, UINT64_MAX,
                          (struct span){"", 0}, f->arena, from, get, &f->eb);
     if (rc == ERR_OK)

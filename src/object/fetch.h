@@ -3,7 +3,8 @@
  *     STARTING --> STREAMING --> KEPT      whole, verified, on disk
  *         |            |-------> FAILED    nothing of it is kept
  *         |--------------------> FAILED
- *         |--------------------> CHUNKED   it is so large that it is kept in chunks: the row that stands for it was written
+ *         |--------------------> HERE      there is a row to look at: it is so large that it is kept in chunks, and the one that
+ *         |                                stands for them was written; or the fetch before this one has just ended
  *         `--------------------> BYPASS    known, but cannot be kept: the first reader takes over the answer that is
  *                                          open, the others go to the backend themselves
  *
@@ -22,7 +23,7 @@ enum fetch_state {
     FETCH_KEPT,
     FETCH_FAILED,
     FETCH_BYPASS,
-    FETCH_CHUNKED
+    FETCH_HERE
 };
 
 /* One chunk. */

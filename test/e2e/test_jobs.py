@@ -161,9 +161,11 @@ def test_it_makes_way_for_readers(start_forebay, fake):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         reader = pool.submit(plain.get, process.port, "remote", "slow")
         wait_for(lambda: fake.seen["GET /remote/slow"] == 1, "the reader")
-        assert cli(process, "prefetch", "s3://remote/p{00..39}", "--parallel", "8").returncode == 0
-        assert together[1] == 1
-        gate.set()
+        try:
+            assert cli(process, "prefetch", "s3://remote/p{00..39}", "--parallel", "8").returncode == 0
+            assert together[1] == 1
+        finally:
+            gate.set()
         assert reader.result().status == 200
     assert cli(process, "prefetch", "s3://remote/q{00..07}", "--parallel", "8").returncode == 0
     assert together[1] == 8

@@ -173,7 +173,7 @@ def test_a_client_that_leaves_is_let_go(cloud, through):
     reply["Body"].close()
     client.close()
     cloud.release()
-    cloud.wait_until(lambda: cloud.stats()["open"] == 1, what="let it go")  # the one that asks is left
+    cloud.wait_alone()
 
 
 def test_the_fake_remote_answers_as_written(fake):

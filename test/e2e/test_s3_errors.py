@@ -10,6 +10,7 @@ import botocore.awsrequest
 import botocore.credentials
 import pytest
 from botocore.exceptions import ClientError
+from rigs.process import PATIENCE
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -42,7 +43,7 @@ def signed(server, method, path, headers=None, body=b"", at=None, secret=None, r
     sent.update(change or {})
     if length is not None:
         sent["Content-Length"] = str(length)
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE)
     connection.request(method, path, body=body if length is None else None, headers=sent)
     reply = connection.getresponse()
     text = reply.read()

@@ -4,7 +4,7 @@ import pytest
 
 from conftest import REMOTE_KEYS, boto
 from test_boto3 import error_of
-from test_cold import attach
+from test_cold import PATIENT, attach
 
 MIB = 1024 * 1024
 KEYS = ["a", "a", "b/1", "b/2", "b/2", "b/3/x", "c d+é", "d//e", "e"]
@@ -59,7 +59,7 @@ def test_parts(s3, bucket):
 
 
 def test_of_an_attached_bucket_the_remote_tells(start_forebay, seaweed, remote_s3, remote_bucket):
-    node = start_forebay("lists")
+    node = start_forebay("lists", settings=PATIENT)
     done = attach(node, remote_bucket, seaweed.endpoint)
     assert done.returncode == 0, done.stdout + done.stderr
     s3 = boto(node.endpoint, node.keys())

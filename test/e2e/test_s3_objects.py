@@ -113,7 +113,7 @@ def test_conditional_deletes(s3, bucket):
 def test_conditions_go_on_to_the_remote(start_forebay, fake):
     """They are sent as they came, and what the remote says of them is the answer."""
     from conftest import boto
-    from test_cold import attach
+    from test_cold import PATIENT, attach
 
     seen = []
 
@@ -124,7 +124,7 @@ def test_conditions_go_on_to_the_remote(start_forebay, fake):
         else:
             request.send(412, {}, b"<Error><Code>PreconditionFailed</Code><Message>no</Message></Error>")
 
-    node = start_forebay("conditions")
+    node = start_forebay("conditions", settings=PATIENT)
     fake.on("HEAD", "/far", lambda r: r.send(200, {}, b""))
     fake.on("PUT", "/far/k", answer)
     done = attach(node, "far", fake.endpoint)
@@ -440,9 +440,9 @@ def test_bucket_tags(s3, bucket):
 def test_copies_between_native_and_attached_buckets(start_forebay, seaweed, remote_s3, remote_bucket):
     """Copies go through either way: the remote has what was copied to it, and its ETag."""
     from conftest import REMOTE_KEYS, boto
-    from test_cold import attach
+    from test_cold import PATIENT, attach
 
-    node = start_forebay("copies")
+    node = start_forebay("copies", settings=PATIENT)
     done = attach(node, remote_bucket, seaweed.endpoint)
     assert done.returncode == 0 and REMOTE_KEYS, done.stdout + done.stderr
     s3 = boto(node.endpoint, node.keys())
@@ -474,9 +474,9 @@ def test_copies_between_native_and_attached_buckets(start_forebay, seaweed, remo
 
 def test_tags_of_attached_buckets_are_the_remotes(start_forebay, seaweed, remote_s3, remote_bucket):
     from conftest import boto
-    from test_cold import attach
+    from test_cold import PATIENT, attach
 
-    node = start_forebay("tags")
+    node = start_forebay("tags", settings=PATIENT)
     assert attach(node, remote_bucket, seaweed.endpoint).returncode == 0
     s3 = boto(node.endpoint, node.keys())
     put(s3, remote_bucket, "k", b"body", Tagging="a=1&b=x%20y")

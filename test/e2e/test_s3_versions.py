@@ -4,6 +4,7 @@ import json
 import urllib.request
 
 import pytest
+from rigs.process import PATIENCE
 
 from conftest import boto, new_bucket
 from test_boto3 import error_of
@@ -232,6 +233,6 @@ def test_on_three_disks_with_two_copies(start_forebay, tmp_path, request):
     ):  # fmt: skip
         bucket = new_bucket(s3, request.node)
         settings = json.dumps({"copies": 2}).encode()
-        urllib.request.urlopen(urllib.request.Request(f"{node.endpoint}/_/buckets/{bucket}", settings, {"Content-Type": "application/json"}, method="PATCH"), timeout=10)
+        urllib.request.urlopen(urllib.request.Request(f"{node.endpoint}/_/buckets/{bucket}", settings, {"Content-Type": "application/json"}, method="PATCH"), timeout=PATIENCE)
         s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
         check(s3, bucket)

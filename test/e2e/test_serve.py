@@ -1,5 +1,6 @@
 """`forebay serve`: what it prints, whom it lets in, how it starts and ends."""
 
+import contextlib
 import os
 import socket
 import stat
@@ -171,7 +172,8 @@ def test_half_a_request_is_let_go(start_forebay):
     def slow_ones(process):
         slow = [socket.create_connection(("127.0.0.1", process.port), timeout=PATIENCE) for _ in range(100)]
         for connection in slow:
-            connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+            with contextlib.suppress(ConnectionError):  # its second was over before we came so far
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
         return slow
 
     patient = start_forebay("patient", settings={"http.header_timeout": "1h"})
@@ -182,8 +184,9 @@ def test_half_a_request_is_let_go(start_forebay):
     process = start_forebay(settings={"http.header_timeout": "1s"})
     begun = time.monotonic()
     for connection in slow_ones(process):
-        while connection.recv(4096):
-            pass
+        with contextlib.suppress(ConnectionError):  # where its last bytes came too late
+            while connection.recv(4096):
+                pass
         connection.close()
     assert time.monotonic() - begun > 0.9
 

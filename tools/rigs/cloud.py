@@ -60,6 +60,10 @@ class Cloud(Process):
         """Until so many transfers stand where a rule with hold=True stopped them."""
         self.wait_until(lambda: self.stats()["held"] >= count, what=f"hold {count} transfers")
 
+    def wait_alone(self):
+        """Until nobody else has a connection: what was released counts no more bytes."""
+        self.wait_until(lambda: self.stats()["open"] == 1, what="let the others go")
+
     def release(self):
         """What is held, and what stalls, goes on; rules stay."""
         self._control("POST", "release")
