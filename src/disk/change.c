@@ -65,15 +65,20 @@ changes_settles(const struct changes *c, const struct content_id *content)
     return false;
 }
 
-/* A replay's is known: of the record at hand, whose key lies in the window of the log until the group is over. */
-static uint64_t
-key_hash(const struct changes *c, uint64_t bucket, struct span key)
+/* Is this the key of the record at hand, which lies in the window of the log until the group is over? */
+static bool
+is_hashed(const struct changes *c, uint64_t bucket, struct span key)
 {
     const struct key_hashed *h = &c->hashed;
 
-    if (h->key.at == key.at && h->key.len == key.len && h->bucket == bucket)
-        return h->hash;
-    return run_key_hash(bucket, key);
+    return h->key.at == key.at && h->key.len == key.len && h->bucket == bucket;
+}
+
+/* A replay's is known. */
+static uint64_t
+key_hash(const struct changes *c, uint64_t bucket, struct span key)
+{
+    return is_hashed(c, bucket, key) ? c->hashed.hash : run_key_hash(bucket, key);
 }
 
 /* Where the key stands, or would stand, in c->slots. */
@@ -181,7 +186,10 @@ changes_set_object(struct changes *c, uint64_t bucket, struct span key,
         *o = (struct changed_object){.hash = hash, .bucket = bucket, .key = key};
     }
     o->row = *row;
-    run_object_hashed(c->run, bucket, key, hash, row);
+    if (is_hashed(c, bucket, key) && c->hashed.coded.len > 0)
+        run_object_coded(c->run, bucket, key, hash, c->hashed.coded);
+    else
+        run_object_hashed(c->run, bucket, key, hash, row);
 }
 
 /* ---- bytes that died ---- */
@@ -286,6 +294,8 @@ changes_put(struct changes *c, const struct member *m, struct row *row, struct e
 
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
+    if (rc == ERR_OK) /* what was there before may change it */
+        c->hashed.coded.len = 0;
     if (rc == ERR_OK && (row->flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0)
         return changes_insert(c, m, row, eb);
     /* At replay the other class's log, or the index, may be ahead of this record. */
@@ -305,7 +315,7 @@ apply_put(struct changes *c, const struct member *m, struct row *row, struct err
     if (m->row != NULL) {
         *row = *m->row;
         if (m->key_hash != 0) /* a record of ours that is just written has none */
-            c->hashed = (struct key_hashed){m->bucket, m->key_hash, m->key};
+            c->hashed = (struct key_hashed){m->bucket, m->key_hash, m->key, m->coded};
     } else {
         rc = member_row(m, c->class, row, eb);
     }

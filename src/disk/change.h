@@ -32,6 +32,7 @@ struct changes {
     struct key_hashed {       /* of the record that is applied, where it came with it */
         uint64_t bucket, hash;
         struct span key;
+        struct span coded; /* its row, while nothing has changed that; empty: none */
     } hashed;
     struct changed_object seen; /* the last current row that was asked for, of no group */
     bool has_seen, found_seen;

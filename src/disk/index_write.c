@@ -14,14 +14,15 @@
     (7 * 24 * 3600 * INT64_C(1000)) /* completed uploads are remembered so long */
 #define DONE_SWEEP 256u             /* of them looked at with each batch */
 
-/* The way to a key: a cell in each layer. Copied out, since a write moves what LMDB shows. */
+/* The way to a key: a cell in each layer. Copied out, since a write moves what LMDB shows: `row` lies in `copied`, or in the
+ * run that it comes from. */
 struct step {
     unsigned char coded[KEY_CODED_MAX];
     size_t len;
     bool exists;
     uint32_t space, layer;
-    unsigned char row[ROW_CODED_MAX];
-    size_t row_len;
+    struct span row; /* empty: none */
+    unsigned char copied[ROW_CODED_MAX];
 };
 struct path {
     struct step at[KEY_LAYERS_MAX];
@@ -38,6 +39,7 @@ struct append {
         cursor; /* at the table's end; NULL once somebody else has written. Ends with the transaction */
 };
 
+#define SEGMENT_SLOTS 256u
 struct writer {
     struct index *x;
     const struct batch *batch;
@@ -51,8 +53,9 @@ struct writer {
     uint64_t bucket;        /* the last one asked for, and its space; 0: none */
     uint32_t space;
     struct run_segment *segments; /* owned: changes of this batch */
-    uint32_t segment_count, segment_room, segment_last;
-    struct index_usage *usage; /* owned: the same by bucket */
+    uint32_t segment_count, segment_room;
+    uint32_t segment_at[SEGMENT_SLOTS]; /* where one of these was met last, + 1 */
+    struct index_usage *usage;          /* owned: the same by bucket */
     uint32_t usage_count, usage_room;
     unsigned char done_at[16];
     int64_t now_ms;
@@ -65,7 +68,8 @@ static void
 count_segment(struct writer *w, enum disk_class class, uint32_t segment, int64_t living,
               int64_t dead)
 {
-    uint32_t i = w->segment_last;
+    uint32_t *met = &w->segment_at[(DISK_CLASSES_ * segment + class) % SEGMENT_SLOTS];
+    uint32_t i = *met - 1; /* never met: larger than all */
 
     if (i >= w->segment_count || w->segments[i].segment != segment ||
         w->segments[i].class != class)
@@ -80,7 +84,7 @@ count_segment(struct writer *w, enum disk_class class, uint32_t segment, int64_t
         w->segments[w->segment_count++] =
             (struct run_segment){.class = class, .segment = segment};
     }
-    w->segment_last = i;
+    *met = i + 1;
     w->segments[i].living += living;
     w->segments[i].dead += dead;
 }
@@ -314,7 +318,10 @@ load_step(struct writer *w, MDB_dbi dbi, uint32_t space, struct span part, struc
     struct index_cell cell;
     int rc;
 
-    *s = (struct step){.space = space};
+    s->space = space; /* field by field: the arrays need no zeros */
+    s->layer = 0;
+    s->exists = false;
+    s->row = (struct span){"", 0};
     s->len = key_code(space, part, s->coded);
     if (append_fits(w, dbi, s))
         return 0;
@@ -324,12 +331,12 @@ load_step(struct writer *w, MDB_dbi dbi, uint32_t space, struct span part, struc
         return 0;
     if (rc != 0)
         return rc;
-    if (!index_cell_parse(&key, &value, &cell) || cell.row.len > sizeof s->row)
+    if (!index_cell_parse(&key, &value, &cell) || cell.row.len > sizeof s->copied)
         return MDB_CORRUPTED;
     s->exists = true;
     s->layer = cell.layer;
-    s->row_len = cell.row.len;
-    memcpy(s->row, cell.row.at, cell.row.len);
+    memcpy(s->copied, cell.row.at, cell.row.len);
+    s->row = (struct span){(const char *)s->copied, cell.row.len};
     return 0;
 }
 
@@ -339,16 +346,15 @@ store_step(struct writer *w, MDB_dbi dbi, const struct step *s)
 {
     unsigned char bytes[INDEX_CELL_MAX];
     MDB_val key = {s->len, (void *)(uintptr_t)s->coded}, value;
-    struct index_cell cell = {.row = {(const char *)s->row, s->row_len},
-                              .layer = s->layer};
+    struct index_cell cell = {.row = s->row, .layer = s->layer};
 
-    if (s->row_len == 0 && s->layer == 0 && !s->exists)
+    if (s->row.len == 0 && s->layer == 0 && !s->exists)
         return 0;
     value = (MDB_val){index_cell_encode(&key, &cell, bytes), bytes};
     if (append_fits(w, dbi, s))
         return append_put(w, dbi, s, &key, &value);
     append_pause(w);
-    return s->row_len == 0 && s->layer == 0 ? mdb_del(w->txn, dbi, &key, NULL)
+    return s->row.len == 0 && s->layer == 0 ? mdb_del(w->txn, dbi, &key, NULL)
                                             : mdb_put(w->txn, dbi, &key, &value, 0);
 }
 
@@ -389,7 +395,7 @@ go_up(struct writer *w, MDB_dbi dbi, struct path *p)
         MDB_cursor *cursor;
         bool empty;
 
-        if (p->at[i].row_len > 0 || p->at[i].layer != 0)
+        if (p->at[i].row.len > 0 || p->at[i].layer != 0)
             break;
         rc = mdb_cursor_open(w->txn, dbi, &cursor);
         if (rc != 0)
@@ -439,9 +445,9 @@ static int
 change_object(struct writer *w, const struct entry *e, struct step *s, bool gone)
 {
     struct row_home home = {e->table, e->bucket, e->key};
-    struct span old = {(const char *)s->row, s->row_len};
+    struct span old = s->row;
     struct row before, after;
-    bool had = s->row_len > 0;
+    bool had = old.len > 0;
 
     if (row_decode_own(e->value, &after) != ERR_OK)
         return MDB_CORRUPTED;
@@ -462,7 +468,7 @@ static int
 change_upload(struct writer *w, const struct entry *e, const struct step *s)
 {
     struct row_home home = {e->table, e->bucket, e->key};
-    struct span old = {(const char *)s->row, s->row_len};
+    struct span old = s->row;
     struct upload_row before, after;
 
     if (e->value.len > 0 && upload_row_decode(&home, e->value, &after) != ERR_OK)
@@ -480,7 +486,7 @@ static int
 change_older(struct writer *w, const struct entry *e, const struct step *s)
 {
     struct row_home home = {e->table, e->bucket, e->key};
-    struct span old = {(const char *)s->row, s->row_len};
+    struct span old = s->row;
     struct row before, after;
 
     if (e->value.len > 0 && row_decode(&home, e->value, &after) != ERR_OK)
@@ -515,9 +521,8 @@ apply_layered(struct writer *w, const struct entry *e, struct path *p)
             rc = change_upload(w, e, last);
         if (rc == MDB_KEYEXIST)
             return 0;
-        last->row_len = gone ? 0 : e->value.len;
-        assert(last->row_len <= sizeof last->row);
-        memcpy(last->row, e->value.at, last->row_len);
+        assert(e->value.len <= sizeof last->copied);
+        last->row = gone ? (struct span){"", 0} : e->value;
         if (rc == 0)
             rc = store_step(w, dbi, last);
         if (rc == 0 && gone)

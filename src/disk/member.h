@@ -95,6 +95,8 @@ struct member {
     const struct row *
         row; /* what member_row() gives of a put or commit, where it was asked before; borrowed, NULL: ask */
     uint64_t key_hash; /* run_key_hash(), where it was made with `row`; 0: not known */
+    struct span
+        coded;        /* `row` as the index has it, where it was made with it; borrowed */
     struct span body; /* the payload, where the scanner or the committer has it at hand */
     bool
         body_damaged; /* it is not what its sums say: taken from what is left of a damaged group */

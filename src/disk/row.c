@@ -1,6 +1,7 @@
 #include "disk/row.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <string.h>
 
 #include "base/cursor.h"
@@ -28,6 +29,30 @@ put_number(unsigned char *out, uint64_t value)
     return out;
 }
 
+/* Of up to 8 bytes at `at`, all eight of which may be read; *len: how many it has, 0: more than that, or not the
+ * shortest form. The first byte goes on. */
+static uint64_t
+number_in_word(const unsigned char *at, unsigned *len)
+{
+    uint64_t word, ends;
+    unsigned bytes;
+
+    memcpy(&word, at, sizeof word);
+    word = le64toh(word);
+    ends = ~word & 0x8080808080808080u; /* bytes behind which nothing goes on */
+    bytes = ends != 0 ? (unsigned)__builtin_ctzll(ends) / 8 + 1 : 0;
+    *len = bytes;
+    if (bytes == 0 || at[bytes - 1] == 0) {
+        *len = 0;
+        return 0;
+    }
+    word &= UINT64_MAX >> (64 - 8 * bytes);
+    /* Seven bits of each byte, then of each two, of each four, beside each other. */
+    word = (word & 0x007F007F007F007Fu) | (word & 0x7F007F007F007F00u) >> 1;
+    word = (word & 0x00003FFF00003FFFu) | (word & 0x3FFF00003FFF0000u) >> 2;
+    return (word & 0x000000000FFFFFFFu) | (word & 0x0FFFFFFF00000000u) >> 4;
+}
+
 static uint64_t
 take_number(struct cursor *c, uint64_t max)
 {
@@ -40,6 +65,14 @@ take_number(struct cursor *c, uint64_t max)
     if (at != c->end && *at < 0x80 && *at <= max) { /* most are small */
         c->at = at + 1;
         return *at;
+    }
+    if (c->end - at >= 8) {
+        value = number_in_word(at, &byte);
+        if (byte != 0 && value <= max) {
+            c->at = at + byte;
+            return value;
+        }
+        value = 0;
     }
     do {
         if (at == c->end || shift > 63) {
@@ -96,9 +129,10 @@ content_id_of(uint64_t epoch, uint16_t node, uint64_t counter)
     struct content_id id;
 
     assert(epoch < (uint64_t)1 << 48);
-    put_be(id.bytes, epoch, 6);
-    put_be(id.bytes + 6, node, 2);
-    put_be(id.bytes + 8, counter, 8);
+    epoch = htobe64(epoch << 16 | node);
+    counter = htobe64(counter);
+    memcpy(id.bytes, &epoch, 8);
+    memcpy(id.bytes + 8, &counter, 8);
     return id;
 }
 

@@ -134,8 +134,12 @@ add_hashed(struct run *r, const struct row_home *home, uint32_t hash, struct spa
         .value_len = (uint16_t)value.len,
         .table = (uint8_t)home->table,
     };
-    buf_put_span(&r->bytes, home->key);
-    buf_put_span(&r->bytes, value);
+    if (home->key.at + home->key.len == value.at) {
+        buf_put(&r->bytes, home->key.at, home->key.len + value.len);
+    } else {
+        buf_put_span(&r->bytes, home->key);
+        buf_put_span(&r->bytes, value);
+    }
     assert(!r->bytes.full);
 }
 
@@ -143,6 +147,15 @@ static void
 add(struct run *r, const struct row_home *home, struct span value)
 {
     add_hashed(r, home, run_hash(home->table, home->bucket, home->key), value);
+}
+
+void
+run_object_coded(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
+                 struct span value)
+{
+    struct row_home home = {TABLE_OBJECTS, bucket, key};
+
+    add_hashed(r, &home, (uint32_t)hash, value);
 }
 
 void
@@ -510,13 +523,17 @@ common_of_walk(const struct run_walk *w)
     return common;
 }
 
+#define KEYS_AHEAD 8u
+
 /* Keys of runs that were not merged yet lie in the order in which they came: those that are next are asked for. */
 static void
 note_first(const struct run_walk *w, struct run_place *p)
 {
-    uint32_t next = MIN(p->item + 4, p->run->count - 1);
+    uint32_t next = MIN(p->item + KEYS_AHEAD, p->run->count - 1);
+    const char *at = p->run->bytes.at + p->run->items[next].at;
 
-    __builtin_prefetch(p->run->bytes.at + p->run->items[next].at);
+    __builtin_prefetch(at);
+    __builtin_prefetch(at + 64); /* where its value ends, about */
     p->first = w->skip == SIZE_MAX
                    ? 0
                    : bytes_behind(key_of(p->run, &p->run->items[p->item]), w->skip);

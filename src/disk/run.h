@@ -22,6 +22,9 @@ void run_object(struct run *r, uint64_t bucket, struct span key, const struct ro
 /* The same; hash is run_key_hash() of the key. */
 void run_object_hashed(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
                        const struct row *row);
+/* The same; value is what row_encode() made of it for this home. */
+void run_object_coded(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
+                      struct span value);
 void run_upload(struct run *r, uint64_t bucket, struct span key,
                 const struct upload_id *id,
                 const struct upload_row *u); /* NULL: ended, its parts with it */

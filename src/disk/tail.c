@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "rt/loop.h"
 
-/* Runs are merged on the loop, so a merge has a bound: about 0.3 ms. Larger ones stay side by side. */
+/* Served, runs are merged on the loop, so a merge has a bound: about 0.3 ms. Larger ones stay side by side. A replay has
+ * them merged by a thread of the pool, one merge at a time. */
 #define MERGE_MAX        2048u
 #define MERGE_MAX_REPLAY (1u << 20)
 #define JOIN             8u
@@ -25,7 +26,8 @@ struct tail {
     struct recent *recent;          /* owned */
     /* Home loop only. */
     uint32_t frozen; /* so many of the oldest runs are on their way to the index */
-    bool replaying;
+    bool replaying, merging;
+    struct rt_group merger;
 };
 
 static struct runs *
@@ -78,12 +80,6 @@ tail_new(void)
 }
 
 void
-tail_replaying(struct tail *t, bool yes)
-{
-    t->replaying = yes;
-}
-
-void
 tail_free(struct tail **tp)
 {
     if (*tp == NULL)
@@ -123,41 +119,122 @@ tail_count(const struct tail *t)
     return now(t)->entries;
 }
 
-/* How many of the last runs become one with the new one. Served, each as soon as the former is small beside it: few runs to
- * look through. Replaying, eight of about one size at a time: each entry is copied once for eight times as many. */
-static uint32_t
-to_merge(const struct tail *t, const struct runs *old, const struct run *r, uint32_t kept)
-{
-    uint32_t most = t->replaying ? JOIN - 1 : 1, alike = t->replaying ? JOIN / 2 : 2;
-    uint32_t n = 0, entries = run_count(r);
+/* ---- merging ---- */
 
-    while (n < most && kept - n > t->frozen &&
-           run_count(old->at[kept - n - 1]) <= alike * run_count(r)) {
-        n++;
-        entries += run_count(old->at[kept - n]);
-    }
-    return n == most && entries <= (t->replaying ? MERGE_MAX_REPLAY : MERGE_MAX) ? n : 0;
-}
-
-/* The last runs and the new one as one, and so on. Takes r. */
+/* Served: the last run and the new one are one as soon as the former is small beside it: few runs to look through.
+ * Takes r. */
 static struct run *
 merge_last(const struct tail *t, const struct runs *old, struct run *r, uint32_t *kept)
 {
-    uint32_t n;
+    while (!t->replaying && *kept > t->frozen &&
+           run_count(old->at[*kept - 1]) <= 2 * run_count(r) &&
+           run_count(old->at[*kept - 1]) + run_count(r) <= MERGE_MAX) {
+        const struct run *these[] = {old->at[--*kept], r};
+        struct run *merged = run_merge(these, ARRAY_LEN(these));
 
-    while ((n = to_merge(t, old, r, *kept)) > 0) {
-        const struct run *these[JOIN];
-        struct run *merged;
-
-        for (uint32_t i = 0; i < n; i++)
-            these[i] = old->at[*kept - n + i];
-        these[n] = r;
-        merged = run_merge(these, n + 1);
         run_drop(r);
         r = merged;
-        *kept -= n;
     }
     return r;
+}
+
+struct merge {
+    struct run *these[JOIN]; /* beside each other in the list; each with a reference */
+    struct run *out;
+};
+
+/* Replaying: eight of about one size, so that each entry is copied once for eight times as many. */
+static bool
+are_alike(const struct runs *rs, uint32_t first)
+{
+    uint32_t last = run_count(rs->at[first + JOIN - 1]), entries = 0;
+
+    for (uint32_t i = first; i < first + JOIN; i++) {
+        if (run_count(rs->at[i]) > JOIN / 2 * last)
+            return false;
+        entries += run_count(rs->at[i]);
+    }
+    return entries <= MERGE_MAX_REPLAY;
+}
+
+/* False: nothing to merge. */
+static bool
+merge_choose(const struct tail *t, struct merge *m)
+{
+    const struct runs *rs = now(t);
+    uint32_t first = rs->count;
+
+    for (uint32_t i = t->frozen; i + JOIN <= rs->count; i++) {
+        if (are_alike(rs, i))
+            first = i;
+    }
+    if (first == rs->count)
+        return false;
+    for (uint32_t i = 0; i < JOIN; i++)
+        m->these[i] = run_ref(rs->at[first + i]);
+    return true;
+}
+
+static void
+merge_work(void *arg)
+{
+    struct merge *m = arg;
+
+    m->out = run_merge((const struct run *const *)m->these, JOIN);
+}
+
+/* Where they still wait in the list, what was made of them takes their place; if they are on their way to the index, it is
+ * of no use. Takes m->out. */
+static void
+merge_take(struct tail *t, struct merge *m)
+{
+    const struct runs *old = now(t);
+    struct runs *rs;
+    uint32_t first = t->frozen;
+
+    while (first < old->count && old->at[first] != m->these[0])
+        first++;
+    if (first == old->count) {
+        run_drop(m->out);
+        return;
+    }
+    rs = runs_new(old->count - (JOIN - 1));
+    for (uint32_t i = 0; i < first; i++)
+        rs->at[i] = run_ref(old->at[i]);
+    rs->at[first] = m->out;
+    for (uint32_t i = first + 1; i < rs->count; i++)
+        rs->at[i] = run_ref(old->at[i + JOIN - 1]);
+    replace(t, rs);
+}
+
+static void
+merge_runs(void *arg)
+{
+    struct tail *t = arg;
+    struct merge m;
+
+    rt_doing("merging runs");
+    while (t->replaying && merge_choose(t, &m)) {
+        bool done = rt_blocking(merge_work, &m, DEADLINE_NEVER) == ERR_OK;
+
+        if (done)
+            merge_take(t, &m);
+        for (uint32_t i = 0; i < JOIN; i++)
+            run_drop(m.these[i]);
+        if (!done) /* they stay side by side */
+            break;
+    }
+    t->merging = false;
+}
+
+void
+tail_replaying(struct tail *t, bool yes)
+{
+    t->replaying = yes;
+    if (yes)
+        rt_group_begin(&t->merger);
+    else
+        rt_group_join(&t->merger);
 }
 
 void
@@ -178,6 +255,8 @@ tail_push(struct tail *t, struct run **rp)
     replace(t, rs);
     recent_change_end(t->recent, r);
     run_drop(r);
+    if (t->replaying && !t->merging && kept + 1 >= t->frozen + JOIN)
+        t->merging = rt_group_start(&t->merger, merge_runs, t) == ERR_OK;
 }
 
 enum tail_answer

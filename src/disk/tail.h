@@ -18,8 +18,8 @@ struct tail *tail_new(void);
 void tail_free(struct tail **tp); /* nobody reads any more */
 /* Takes the run (*rp becomes NULL) and makes it visible to every loop. Home loop. */
 void tail_push(struct tail *t, struct run **rp);
-/* The replay has nobody who waits: its runs are merged further than a loop that serves could stand. Until told
- * otherwise. */
+/* The replay has nobody who waits: its runs are merged beside it, and further than a loop that serves could stand. Until told
+ * otherwise, by the same fiber, which may switch then. */
 void tail_replaying(struct tail *t, bool yes);
 /* What the loops remember of their lookups: a push makes them forget what it changes. */
 struct recent *tail_recent(struct tail *t);

@@ -16,7 +16,8 @@ static struct name names[KEYS];         /* ascending, no two alike */
 static struct row model[BUCKETS][KEYS]; /* the truth */
 static bool living[BUCKETS][KEYS];
 static uint64_t counter;
-static bool busy; /* changes arrive by themselves */
+static bool busy;      /* changes arrive by themselves */
+static bool replaying; /* the tail is told that nobody waits */
 
 /* The system under test. */
 static struct rt_dir *dir;
@@ -257,7 +258,7 @@ check_objects_are_counted(void)
 static void
 check_segments_are_counted(void)
 {
-    int64_t living_bytes[64] = {0};
+    int64_t living_bytes[128] = {0};
 
     for (unsigned b = 0; b < BUCKETS; b++)
         for (unsigned k = 0; k < KEYS; k++)
@@ -308,9 +309,13 @@ random_steps(void *arg)
     struct arena *a = arena_new(KIB(64), MIB(16));
 
     open_all(memory_bytes);
+    if (replaying)
+        tail_replaying(tail, true);
     busy = true;
     for (unsigned step = 0; step < 1500; step++) {
-        switch (scratch_random() % 8) {
+        if (replaying && step % 3 == 0)
+            rt_yield();
+        switch (scratch_random() % (replaying ? 60 : 8)) {
         case 0:
             flush();
             break;
@@ -332,7 +337,20 @@ random_steps(void *arg)
     }
     busy = false;
     arena_free(&a);
+    if (replaying)
+        tail_replaying(tail, false);
     close_all();
+}
+
+/* Runs are merged by the pool meanwhile, also while they go into the index. */
+static void
+test_random_changes_replaying(void)
+{
+    uint64_t memory = 0;
+
+    replaying = true;
+    scratch_run(1, random_steps, &memory);
+    replaying = false;
 }
 
 static void
@@ -612,6 +630,7 @@ main(int argc, char **argv)
     make_names();
     RUN(test_random_changes);
     RUN(test_random_changes_not_resident);
+    RUN(test_random_changes_replaying);
     RUN(test_delete_everything);
     RUN(test_older_versions_lose);
     RUN(test_states_at_open);
