@@ -569,7 +569,9 @@ carry_commit(const struct carried *from, struct arena *a, struct disk_key *key,
     case CARRY_STUCK:
         break;
     }
-    if (from->by == BY_META) { /* the body may have moved since it was written */
+    /* Since it was written the body may have moved, and what was newer ended. */
+    if (from->by == BY_META) {
+        c->version = from->row.version;
         c->place.segment = from->row.segment;
         c->place.offset = from->row.offset;
     }

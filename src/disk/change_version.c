@@ -1,6 +1,7 @@
 #include "disk/change_version.h"
 
 #include "base/hash.h"
+#include "disk/read.h"
 
 bool
 row_is_version(const struct row *row)
@@ -321,6 +322,27 @@ changes_insert(struct changes *c, const struct member *m, struct row *row,
     return ERR_OK;
 }
 
+/* Since when a version has the metadata that it has. The version of its row may be higher: that of what ended the one above it, also
+ * where a replay meets the one above, which was moved, later than its end. */
+static struct version
+meta_since(struct changes *c, const struct row *row)
+{
+    struct row at = *row;
+    struct loaded l;
+    struct errbuf eb = {0};
+    struct version v = row->version;
+
+    if ((row->flags & ROW_META_APART) == 0)
+        return row_born(row);
+    at.segment = row->meta_segment;
+    at.offset = row->meta_offset;
+    if (read_log_member_quiet(c->disk, &at, false, &l, &eb) != ERR_OK)
+        return v;
+    v = l.m.version;
+    loaded_fini(&l);
+    return v;
+}
+
 enum err
 changes_meta(struct changes *c, const struct member *m, struct row *row,
              struct errbuf *eb)
@@ -334,8 +356,15 @@ changes_meta(struct changes *c, const struct member *m, struct row *row,
     rc = changes_version(c, m->bucket, m->key, &m->born, &old, &current, eb);
     if (rc == ERR_NOT_FOUND)
         return changes_insert(c, m, row, eb);
-    if (rc != ERR_OK || version_cmp(&old.version, &row->version) > 0)
+    if (rc != ERR_OK)
         return rc;
+    if (version_cmp(&old.version, &row->version) > 0) {
+        struct version since = meta_since(c, &old);
+
+        if (version_cmp(&since, &row->version) > 0)
+            return ERR_OK;
+        row->version = old.version;
+    }
     /* The body may have moved since; what the row says of its place is right. */
     row->segment = old.segment;
     row->offset = old.offset;

@@ -1,6 +1,6 @@
 /* What was ended stays so when the log with its record is compacted away while older ones are there, and the index is made
- * anew from what is left: null versions, delete markers with and without an id, deletes before versioning was on. And
- * what is ended between the compactor's look and its commit. Protects D6 and V7.
+ * anew from what is left: null versions, delete markers with and without an id, deletes before versioning was on. Metadata that
+ * changed stay with what is not ended. And what is ended between the compactor's look and its commit. Protects D6 and V7.
  */
 #include "world.h"
 
@@ -150,6 +150,16 @@ erase(struct disk *d)
     CHECK(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb) == ERR_OK && existed);
 }
 
+static void
+tag(struct disk *d, const struct version *id)
+{
+    struct disk_key k = the_key();
+    struct object_meta meta = {.mtime_ms = 1700000000123, .tags = SPAN("a=b")};
+    struct errbuf eb = {0};
+
+    CHECK(disk_set_meta(d, &k, id, &meta, NULL, NULL, NULL, &eb) == ERR_OK);
+}
+
 /* As a program wrote it that did not say whether it was the null version. */
 static void
 end_tersely(struct disk *d, const struct version *id)
@@ -172,6 +182,7 @@ struct made {
  *     d N V   a delete, a null delete marker, one with an id
  *     1...9   ends the version that the deed of this number made, from 1
  *     t       the same of the latest, by a record without VERSIONING
+ *     m       metadata of the latest changes
  *     |       the next log begins
  *     c       the second log is compacted */
 static void
@@ -207,6 +218,9 @@ do_deeds(struct disk *d, struct made *m, const char *deeds)
         case 't':
             end_tersely(d, &m->ids[m->count]);
             break;
+        case 'm':
+            tag(d, &m->ids[m->count]);
+            break;
         case '|':
             m->logs[m->full++] = fill_log(d);
             break;
@@ -220,7 +234,19 @@ do_deeds(struct disk *d, struct made *m, const char *deeds)
     }
 }
 
-/* The versions of the key, newest first, by the letters above; small where it is a null version. */
+static bool
+is_tagged(struct disk *d, const struct row *row, struct arena *a)
+{
+    struct disk_key k = the_key();
+    struct object_meta meta = {0};
+    struct errbuf eb = {0};
+
+    if ((row->flags & ROW_MARKER) == 0)
+        CHECK(disk_meta(d, &k, row, a, &meta, &eb) == ERR_OK);
+    return meta.tags.len > 0;
+}
+
+/* The versions of the key, newest first, by the letters above; m: the one before it has changed metadata. */
 static void
 versions(struct disk *d, char *out, size_t room)
 {
@@ -233,11 +259,13 @@ versions(struct disk *d, char *out, size_t room)
 
     REQUIRE(disk_version_list(d, 7, SPAN("the key"), true, NULL, 100, a, &page, &count,
                               &more, &eb) == ERR_OK);
-    for (uint32_t i = 0; i < count && len + 1 < room; i++) {
+    for (uint32_t i = 0; i < count && len + 2 < room; i++) {
         bool marker = (page[i].row.flags & ROW_MARKER) != 0;
         bool null = row_is_null_version(&page[i].row);
 
         out[len++] = marker ? (null ? 'N' : 'V') : null ? 'n' : 'v';
+        if (is_tagged(d, &page[i].row, a))
+            out[len++] = 'm';
     }
     out[len] = '\0';
     arena_free(&a);
@@ -270,6 +298,9 @@ static const struct {
     {"p|p|n3|c", ""},
     {"n|n|n|c", "n"},
     {"v|v|2|c", "v"},
+    /* Metadata of a version that was the current one for a while, at a replay too. */
+    {"v|mv|v3|c", "vvm"},
+    {"v|vmv3|c", "vmv"},
     /* Deletes that knew of no versions. */
     {"p|d|v|c", "v"},
     {"p|d|p|v|c", "vn"},

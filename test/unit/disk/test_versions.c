@@ -1,5 +1,5 @@
-/* Versions, delete markers and metadata records against a plain model: random changes, with restarts in between that
- * keep or lose the index. Protects D1 for versions, rule 9 of the format, and that a list of versions is exact. Each
+/* Versions, delete markers and metadata records against a plain model: random changes, with compactions and with restarts in
+ * between that keep or lose the index. Protects D1 for versions, rule 9 of the format, and that a list of versions is exact. Each
  * run prints its seed; FOREBAY_SEED gives one.
  */
 #include "world.h"
@@ -294,6 +294,15 @@ say(void *arg, bool fault, const char *sentence)
         fprintf(stderr, "check: %s\n", sentence);
 }
 
+static struct disk *
+open_disk(void)
+{
+    struct disk_options o = world_options();
+
+    o.segment_bytes = 1u << 20; /* many logs, to be compacted */
+    return world_open(&o);
+}
+
 static void
 restart(struct disk **dp)
 {
@@ -308,13 +317,13 @@ restart(struct disk **dp)
     snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
     if (rnd(2) == 0)
         CHECK(system(command) == 0);
-    *dp = world_open(NULL);
+    *dp = open_disk();
 }
 
 static void
 run_model(void *arg)
 {
-    struct disk *d = world_open(NULL);
+    struct disk *d = open_disk();
     struct model *m = xcalloc(1, sizeof *m);
     unsigned steps = *(unsigned *)arg;
     struct errbuf eb = {0};
@@ -335,6 +344,8 @@ run_model(void *arg)
             m->versioning = rnd(2) == 0 ? DISK_VERSIONED : DISK_SUSPENDED;
         if (rnd(20) == 0)
             CHECK(disk_settle(d, &eb) == ERR_OK);
+        if (rnd(40) == 0)
+            CHECK(disk_compact(d, &eb) == ERR_OK);
         if (rnd(12) == 0)
             check_all(d, m);
         if (rnd(120) == 0) {
