@@ -404,13 +404,12 @@ open_on_home(void *arg)
     j->rc = rc;
 }
 
-enum err
-disk_open(const char *path, const struct disk_options *o, struct disk **out,
-          struct errbuf *eb)
+/* *bad_index: its damage was met on the way, and it is thrown away. */
+static enum err
+try_open(const char *path, const struct disk_options *o, struct disk **out,
+         bool *bad_index, struct errbuf *eb)
 {
-    struct errbuf unused = {0};
-    struct open_job j = {
-        .path = path, .eb = eb != NULL ? eb : &unused, .rc = ERR_CANCELLED};
+    struct open_job j = {.path = path, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc;
 
     *out = NULL;
@@ -419,13 +418,35 @@ disk_open(const char *path, const struct disk_options *o, struct disk **out,
     rc = on_home(j.disk, open_on_home, &j);
     if (rc == ERR_OK)
         rc = j.rc;
-    if (rc != ERR_OK) {
+    *bad_index = rc != ERR_OK && j.disk->index != NULL && index_is_bad(j.disk->index);
+    if (rc == ERR_OK)
+        *out = j.disk;
+    else
         disk_free(&j.disk);
-        return rc;
+    return rc;
+}
+
+enum err
+disk_open(const char *path, const struct disk_options *o, struct disk **out,
+          struct errbuf *eb)
+{
+    struct errbuf unused = {0};
+    bool bad_index;
+    enum err rc;
+
+    eb = eb != NULL ? eb : &unused;
+    rc = try_open(path, o, out, &bad_index, eb);
+    if (rc != ERR_OK && bad_index) {
+        LOG(LOG_WARN, "disk.opened_again",
+            "the replay met damage of the index: it is made anew from the logs",
+            L_TEXT("disk", path), L_TEXT("error", eb->text));
+        *eb = (struct errbuf){0};
+        rc = try_open(path, o, out, &bad_index, eb);
     }
+    if (rc != ERR_OK)
+        return rc;
     LOG(LOG_INFO, "disk.opened", "ready", L_TEXT("disk", path),
-        L_U64("epoch", j.disk->epoch), L_U64("generation", j.disk->generation));
-    *out = j.disk;
+        L_U64("epoch", (*out)->epoch), L_U64("generation", (*out)->generation));
     return ERR_OK;
 }
 

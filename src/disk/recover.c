@@ -8,6 +8,7 @@
 #include "disk/index.h"
 #include "disk/index_probe.h"
 #include "disk/known.h"
+#include "disk/log.h"
 #include "disk/prepare.h"
 #include "disk/recover_bodies.h"
 #include "disk/replay.h"
@@ -257,6 +258,21 @@ covers_nothing(struct disk *d, const struct index_covered *covered)
            covered->log[DISK_CACHED].segment == 0;
 }
 
+/* A disk whose first two starts are cut before the first record would have a body of an earlier start and no log that says
+ * whether it lives: the log comes before the first body. Where logs are lost none is made: nothing is to hide that. One
+ * for which there is no room is made with the first record. */
+static enum err
+make_first_log(struct disk *d, struct errbuf *eb)
+{
+    enum err rc;
+
+    if (d->read_only || d->o.rebuild || d->home.log_damaged ||
+        d->home.log[DISK_NATIVE].now != NULL)
+        return ERR_OK;
+    rc = log_room(d, DISK_NATIVE, DISK_ALIGN, eb);
+    return rc == ERR_NO_SPACE ? ERR_OK : rc;
+}
+
 enum err
 recover_disk(struct disk *d, struct errbuf *eb)
 {
@@ -313,6 +329,8 @@ recover_disk(struct disk *d, struct errbuf *eb)
     }
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
         free(found[c].at);
+    if (rc == ERR_OK)
+        rc = make_first_log(d, eb);
     if (rc == ERR_OK && d->home.given_back > 0)
         LOG(LOG_INFO, "disk.given_back", "places of bodies that were never committed",
             L_TEXT("disk", rt_dir_path(d->root)), L_U64("count", d->home.given_back));

@@ -111,7 +111,7 @@ flip_large(void *arg)
     (void)arg;
     world_fill(data, LARGE, 5);
     CHECK(world_put(d, "large", data, LARGE, &row) == ERR_OK);
-    fd = open_segment("body-000001.tar");
+    fd = open_segment("body-000002.tar");
     payload = row.offset + 4096;
     for (unsigned i = 0; i < 2000; i++) {
         uint64_t bit = payload * 8 + random_bits() % (LARGE * 8);

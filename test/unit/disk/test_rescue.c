@@ -213,7 +213,7 @@ each_kind(void *arg)
     CHECK(h.count + h.notes + h.mended == 0 && r.after.objects == 4);
 
     /* Headers of bodies come back from the records, metadata and all. */
-    flip_in("native/body-000001.tar", first.offset + 700);
+    flip_in("native/body-000002.tar", first.offset + 700);
     flip_in("native/one-000003.tar", own.offset + 700);
     h = check(&c);
     CHECK(c.faults > 0);
@@ -227,8 +227,8 @@ each_kind(void *arg)
     disk_close(&d);
 
     /* Headers of segments, both superblocks, one after the other, the index. */
-    flip_in("native/log-000002.tar", 600);
-    flip_in("native/body-000001.tar", 600);
+    flip_in("native/log-000001.tar", 600);
+    flip_in("native/body-000002.tar", 600);
     flip_in("native/one-000003.tar", 600);
     flip_in(".forebay/superblock", 30);
     h = repair(false, &r);
@@ -630,6 +630,87 @@ test_a_damaged_index_is_not_believed(void)
     world_run(damaged_index_serves, NULL);
 }
 
+/* The first byte behind each such key in the index: of its row. */
+static void
+flip_rows_of(const char *key)
+{
+    struct stat st;
+    int fd = open_file("index/data.mdb");
+    char *all, *at, *end;
+
+    CHECK(fstat(fd, &st) == 0);
+    all = xmalloc((size_t)st.st_size);
+    end = all + st.st_size;
+    CHECK(pread(fd, all, (size_t)st.st_size, 0) == st.st_size);
+    for (at = all; (at = memmem(at, (size_t)(end - at), key, strlen(key))) != NULL;) {
+        at += strlen(key);
+        flip(fd, (uint64_t)(at - all + 9) * 8);
+    }
+    free(all);
+    close(fd);
+}
+
+static void
+copy_index(const char *from, const char *to)
+{
+    char text[900];
+
+    snprintf(text, sizeof text, "cp %s/%s %s/%s", world_path, from, world_path, to);
+    CHECK(system(text) == 0); /* a path of the test's own */
+}
+
+/* An older index, one row of it damaged, and logs that go on behind it with this very key: the start that meets it has the
+ * index made anew at once. */
+static void
+replay_meets_damage(void *arg)
+{
+    struct disk *d;
+
+    (void)arg;
+    for (unsigned round = 0; round < 2; round++) {
+        d = world_open(NULL);
+        for (unsigned i = 0; i < 60; i++) {
+            struct row row;
+            char key[20];
+
+            snprintf(key, sizeof key, "small-%02u", i);
+            CHECK(world_put(d, key, data + i, 100 + i, &row) == ERR_OK);
+        }
+        disk_close(&d);
+        if (round == 0)
+            copy_index("index/data.mdb", "older");
+    }
+    copy_index("older", "index/data.mdb");
+    flip_rows_of("small-31");
+    CHECK(all_there());
+}
+
+static void
+test_a_replay_that_meets_a_damaged_row(void)
+{
+    world_run(replay_meets_damage, NULL);
+}
+
+static void
+first_log(void *arg)
+{
+    struct disk *d = world_open(NULL);
+    char path[600];
+    struct stat st;
+
+    (void)arg;
+    snprintf(path, sizeof path, "%s/native/log-000001.tar", world_path);
+    CHECK(stat(path, &st) == 0 && st.st_size > 4096);
+    disk_close(&d);
+}
+
+/* A body without any log is what logs that are lost leave behind (docs/recovery.md). */
+static void
+test_the_first_log_comes_before_any_body(void)
+{
+    world_run(first_log, NULL);
+}
+
 /* ---- logs that are gone ---- */
 
 static void
@@ -671,13 +752,13 @@ lost_logs(void *arg)
     disk_close(&d);
     d = world_open(NULL);
     disk_close(&d);
-    snprintf(path, sizeof path, "%s/native/log-000002.tar", world_path);
+    snprintf(path, sizeof path, "%s/native/log-000001.tar", world_path);
     CHECK(unlink(path) == 0);
 
     /* A server does not go on with less than its index knows. */
     o = world_options();
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_CORRUPT);
-    CHECK_SAYS(eb.text, "native/log-000002.tar, which is not there");
+    CHECK_SAYS(eb.text, "native/log-000001.tar, which is not there");
     snprintf(path, sizeof path, "%s/index/data.mdb", world_path);
     CHECK(unlink(path) == 0);
     o = world_options();
@@ -803,6 +884,8 @@ main(int argc, char **argv)
     RUN(test_flips_over_segments);
     RUN(test_flips_over_the_index);
     RUN(test_a_damaged_index_is_not_believed);
+    RUN(test_a_replay_that_meets_a_damaged_row);
+    RUN(test_the_first_log_comes_before_any_body);
     RUN(test_lost_logs);
     RUN(test_refused_bodies);
     RUN(test_torn_body);
