@@ -403,7 +403,7 @@ size_of(const void *arg, uint64_t number)
 }
 
 static enum err
-on_entry(void *arg, const struct s3_list_entry *e)
+on_entry(void *arg, const struct s3xml_list_entry *e)
 {
     if (!e->is_prefix)
         add_key(arg, e->key);

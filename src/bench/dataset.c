@@ -72,7 +72,7 @@ struct listing {
 };
 
 static enum err
-on_entry(void *arg, const struct s3_list_entry *e)
+on_entry(void *arg, const struct s3xml_list_entry *e)
 {
     struct listing *l = arg;
 

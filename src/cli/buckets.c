@@ -96,7 +96,7 @@ struct emptying {
 };
 
 static enum err
-count_one(void *arg, const struct s3_list_entry *e)
+count_one(void *arg, const struct s3xml_list_entry *e)
 {
     struct emptying *x = arg;
 
@@ -106,7 +106,7 @@ count_one(void *arg, const struct s3_list_entry *e)
 }
 
 static enum err
-add_one(void *arg, const struct s3_list_entry *e)
+add_one(void *arg, const struct s3xml_list_entry *e)
 {
     struct emptying *x = arg;
 

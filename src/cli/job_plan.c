@@ -47,7 +47,7 @@ take(struct job_plan *w, struct span key, uint64_t size, const char *state)
 }
 
 static enum err
-on_entry(void *arg, const struct s3_list_entry *e)
+on_entry(void *arg, const struct s3xml_list_entry *e)
 {
     struct job_plan *w = arg;
     const char *state = "-";

@@ -5,7 +5,7 @@
 enum err
 list_pages(struct session *s, struct span bucket, struct span prefix,
            struct span delimiter,
-           enum err (*on_entry)(void *arg, const struct s3_list_entry *e), void *arg,
+           enum err (*on_entry)(void *arg, const struct s3xml_list_entry *e), void *arg,
            struct errbuf *eb)
 {
     struct arena *now = arena_new(KIB(256), MIB(64)),

@@ -6,5 +6,5 @@
  * ERR_OK ends the walk. Entries are lent for the call. */
 enum err list_pages(struct session *s, struct span bucket, struct span prefix,
                     struct span delimiter,
-                    enum err (*on_entry)(void *arg, const struct s3_list_entry *e),
+                    enum err (*on_entry)(void *arg, const struct s3xml_list_entry *e),
                     void *arg, struct errbuf *eb) MUST_CHECK;

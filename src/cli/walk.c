@@ -103,7 +103,7 @@ next_page(struct walk *w, struct errbuf *eb)
 }
 
 static bool
-take_listed(struct walk *w, const struct s3_list_entry *e)
+take_listed(struct walk *w, const struct s3xml_list_entry *e)
 {
     struct span name = span_from(e->key, w->skip);
 

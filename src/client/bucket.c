@@ -80,50 +80,69 @@ s3_list_buckets(struct s3_client *c, struct arena *a, struct s3_bucket_entry **o
 static int
 by_name(const void *a, const void *b)
 {
-    return span_cmp(((const struct s3_list_entry *)a)->key,
-                    ((const struct s3_list_entry *)b)->key);
+    return span_cmp(((const struct s3xml_list_entry *)a)->key,
+                    ((const struct s3xml_list_entry *)b)->key);
 }
 
-static char *
-keep_text(char *at, struct span from, struct span *to)
+/* They come in order, but for prefixes behind all keys. */
+static void
+put_in_order(struct s3xml_list_entry *entries, size_t count)
 {
-    if (from.len > 0)
-        memcpy(at, from.at, from.len);
-    *to = (struct span){at, from.len};
-    return at + from.len;
+    for (size_t i = 1; i < count; i++)
+        if (by_name(&entries[i - 1], &entries[i]) > 0) {
+            qsort(entries, count, sizeof *entries, by_name);
+            return;
+        }
 }
 
-/* A page of 1,000 keys of 1,024 bytes, each byte as three, and what stands around them. */
-#define LIST_BYTES_MAX MIB(16)
-
-/* The entries, out of the arena of the document. */
+/* What has come is read while the rest is on its way. */
 static enum err
-keep_entries(const struct s3xml_list *list, struct arena *a, struct s3_list_page *out,
-             struct errbuf *eb)
+read_page(struct s3_call *call, const struct s3_list *l, struct s3xml_list_reader *r,
+          struct arena *a, struct s3_failure *f, struct errbuf *eb)
 {
-    size_t room = MAX(list->count, 1u) * sizeof *out->entries, text = 0;
-    char *at;
+    bool told = l->on_token == NULL;
+    enum err rc;
+    size_t n;
 
-    for (size_t i = 0; i < list->count; i++)
-        text += list->entries[i].key.len + list->entries[i].etag.len;
-    out->entries = arena_try(a, room);
-    at = arena_try(a, text + list->next_token.len);
-    if (out->entries == NULL || at == NULL)
-        return err_set(eb, ERR_BACKEND, "the server's page of %zu names is too large",
-                       list->count);
-    for (size_t i = 0; i < list->count; i++) {
-        const struct s3xml_list_entry *e = &list->entries[i];
-        struct s3_list_entry *to = &out->entries[i];
+    do {
+        struct span token;
+        size_t room;
+        char *at = s3xml_list_room(r, &room);
 
-        *to = (struct s3_list_entry){
-            .size = e->size, .mtime_ms = e->mtime_ms, .is_prefix = e->is_prefix};
-        at = keep_text(at, e->key, &to->key);
-        at = keep_text(at, e->etag, &to->etag);
-    }
-    out->count = (uint32_t)list->count;
-    out->truncated = list->truncated;
-    keep_text(at, list->next_token, &out->next_token);
-    qsort(out->entries, out->count, sizeof *out->entries, by_name);
+        if (at == NULL)
+            return err_set(eb, ERR_BACKEND, "the server's page of names is too large");
+        rc = http_call_read(call->http, at, room, &n, eb);
+        f->retry = rc != ERR_OK;
+        if (rc == ERR_OK && s3xml_list_feed(r, n, eb) != ERR_OK)
+            rc = no_document(f, eb);
+        if (rc == ERR_OK && !told && s3xml_list_token(r, a, &token)) {
+            told = true;
+            l->on_token(l->arg, token);
+        }
+    } while (rc == ERR_OK && n > 0);
+    return rc;
+}
+
+static enum err
+end_page(const struct s3_list *l, struct s3xml_list_reader *r, struct arena *a,
+         struct s3_list_page *out, struct s3_failure *f, struct errbuf *eb)
+{
+    struct s3xml_list list;
+    enum err rc = s3xml_list_end(r, a, &list, eb);
+
+    if (rc == ERR_TOO_LARGE)
+        return ERR_BACKEND;
+    if (rc != ERR_OK)
+        return no_document(f, eb);
+    put_in_order(list.entries, list.count);
+    *out = (struct s3_list_page){.entries = list.entries,
+                                 .count = (uint32_t)list.count,
+                                 .truncated = list.truncated,
+                                 .next_token = list.next_token};
+    if (out->truncated && l->token.len > 0 && span_eq(out->next_token, l->token))
+        return err_set(eb, ERR_BACKEND,
+                       "the server's list does not go on: each page says "
+                       "that the same one follows");
     return ERR_OK;
 }
 
@@ -135,9 +154,8 @@ s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
                               {SPAN("encoding-type"), SPAN("url")}};
     struct s3_order o = {
         .method = "GET", .bucket = l->bucket, .params = params, .param_count = 2};
-    struct arena *work = arena_new(KIB(16), LIST_BYTES_MAX);
-    struct s3xml_list list;
-    struct span doc;
+    struct s3xml_list_reader *r = s3xml_list_begin();
+    struct s3_call *call = NULL;
     char max[16];
     enum err rc;
 
@@ -151,17 +169,13 @@ s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
         params[o.param_count++] = (struct param){SPAN("continuation-token"), l->token};
     else if (l->start_after.len > 0)
         params[o.param_count++] = (struct param){SPAN("start-after"), l->start_after};
-    rc = order_simple(c, &o, nothing, work, &doc, f, eb);
-    if (rc == ERR_OK && s3xml_list_parse(doc, work, &list, eb) != ERR_OK)
-        rc = no_document(f, eb);
+    rc = order_ask(c, &o, nothing, &call, f, eb);
     if (rc == ERR_OK)
-        rc = keep_entries(&list, a, out, eb);
-    if (rc == ERR_OK && out->truncated && l->token.len > 0 &&
-        span_eq(out->next_token, l->token))
-        rc = err_set(eb, ERR_BACKEND,
-                     "the server's list does not go on: each page says "
-                     "that the same one follows");
-    arena_free(&work);
+        rc = read_page(call, l, r, a, f, eb);
+    s3_end(&call);
+    if (rc == ERR_OK)
+        rc = end_page(l, r, a, out, f, eb);
+    s3xml_list_free(&r);
     return rc;
 }
 

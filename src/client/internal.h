@@ -47,6 +47,10 @@ enum err order_finish(struct s3_call *call, const struct s3_order *o,
 /* Reads the rest of the answer into the arena, at most `limit` bytes. */
 enum err order_document(struct s3_call *call, size_t limit, struct arena *a,
                         struct span *out, struct errbuf *eb) MUST_CHECK;
+/* Asks, and waits until the answer's head says that it went well; *out is to be ended in any case, and may be NULL. */
+enum err order_ask(struct s3_client *c, const struct s3_order *o, struct span body,
+                   struct s3_call **out, struct s3_failure *f,
+                   struct errbuf *eb) MUST_CHECK;
 /* All of it, for requests with a small or no body and a small answer. */
 enum err order_simple(struct s3_client *c, const struct s3_order *o, struct span body,
                       struct arena *a, struct span *answer, struct s3_failure *f,

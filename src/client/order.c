@@ -336,15 +336,12 @@ order_finish(struct s3_call *call, const struct s3_order *o, struct s3_failure *
 }
 
 enum err
-order_simple(struct s3_client *c, const struct s3_order *given, struct span body,
-             struct arena *a, struct span *answer, struct s3_failure *f,
-             struct errbuf *eb)
+order_ask(struct s3_client *c, const struct s3_order *given, struct span body,
+          struct s3_call **out, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_order o = *given;
-    struct s3_call *call = NULL;
     unsigned char sum[DIGEST_MAX];
     char hex[2 * DIGEST_MAX + 1];
-    struct span ignored;
     enum err rc;
 
     *f = (struct s3_failure){0};
@@ -355,18 +352,26 @@ order_simple(struct s3_client *c, const struct s3_order *given, struct span body
         o.length = (int64_t)body.len;
     else
         o.length = HTTP_NO_BODY;
-    rc = order_begin(c, &o, &call, eb);
-    if (rc != ERR_OK) {
-        f->retry = rc != ERR_CANCELLED;
-        return rc;
-    }
-    if (body.len > 0)
-        rc = http_call_write(call->http, body.at, body.len, eb);
+    rc = order_begin(c, &o, out, eb);
+    if (rc == ERR_OK && body.len > 0)
+        rc = http_call_write((*out)->http, body.at, body.len, eb);
     if (rc == ERR_OK)
-        rc = order_finish(call, &o, f, eb);
+        rc = order_finish(*out, &o, f, eb);
     else
         f->retry = rc != ERR_CANCELLED;
-    if (rc == ERR_OK && strcmp(o.method, "HEAD") != 0) {
+    return rc;
+}
+
+enum err
+order_simple(struct s3_client *c, const struct s3_order *o, struct span body,
+             struct arena *a, struct span *answer, struct s3_failure *f,
+             struct errbuf *eb)
+{
+    struct s3_call *call = NULL;
+    struct span ignored;
+    enum err rc = order_ask(c, o, body, &call, f, eb);
+
+    if (rc == ERR_OK && strcmp(o->method, "HEAD") != 0) {
         rc = order_document(call, MIB(16), a, answer != NULL ? answer : &ignored, eb);
         f->retry = rc != ERR_OK;
     }

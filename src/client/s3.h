@@ -13,6 +13,7 @@
 #include "base/span.h"
 #include "rt/time.h"
 #include "wire/proxy.h"
+#include "wire/s3xml.h"
 
 struct s3_client;
 struct s3_call; /* a GET or PUT with its body under way */
@@ -177,16 +178,13 @@ enum err s3_copy(struct s3_client *c, const struct s3_copy *copy, struct arena *
 struct s3_list {
     struct span bucket, prefix, delimiter, start_after, token;
     uint32_t max_keys; /* 0: 1,000 */
-};
-struct s3_list_entry {
-    struct span key; /* decoded */
-    struct span etag;
-    uint64_t size;
-    int64_t mtime_ms;
-    bool is_prefix; /* a common prefix */
+    /* Called as soon as the page that arrives has told how the list goes on, and a name; NULL: nobody asks. It must not switch, and
+     * believe nothing of the page until the call has returned it. */
+    void (*on_token)(void *arg, struct span token);
+    void *arg;
 };
 struct s3_list_page {
-    struct s3_list_entry *entries; /* in byte order, prefixes among them */
+    struct s3xml_list_entry *entries; /* decoded, in byte order, prefixes among them */
     uint32_t count;
     bool truncated;
     struct span next_token;

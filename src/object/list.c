@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "object/list_ahead.h"
+#include "wire/etag.h"
 
 #define ROWS_A_TIME   256
 #define SCRATCH_BYTES MIB(2) /* a batch of rows with keys of any length */
@@ -86,28 +87,29 @@ first_seek(struct walk *w)
 
 /* Few rows have an ETag that is no MD5, or stand for chunks; what they lack is with the object. */
 static enum err
-put_etag(struct walk *w, const struct disk_entry *e, struct object_entry *out,
-         struct errbuf *eb)
+put_odd_etag(struct walk *w, const struct disk_entry *e, struct object_entry *out,
+             struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(w->bucket, e->key);
     struct object_meta meta = {0};
-    enum err rc = ERR_OK;
+    char etag[160];
+    enum err rc = disks_meta(w->s->options.disks, &k, &e->row, w->scratch, &meta, eb);
 
-    if ((e->row.flags & (ROW_ETAG_TEXT | ROW_CHUNKS)) != 0)
-        rc = disks_meta(w->s->options.disks, &k, &e->row, w->scratch, &meta, eb);
-    if (rc == ERR_OK ||
-        rc == ERR_NOT_FOUND) /* replaced meanwhile: as if it had no text */
-        etag_of(e->row.md5, e->row.parts, meta.etag_text, out->etag);
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    /* Replaced meanwhile: as if it had no text. */
+    etag_of(e->row.md5, e->row.parts, meta.etag_text, etag);
+    out->etag = arena_span(w->arena, span_of(etag));
     if (meta.whole_bytes > 0)
         out->size = meta.whole_bytes;
-    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+    return ERR_OK;
 }
 
 static enum err
 add(struct walk *w, struct span name, const struct disk_entry *key, struct errbuf *eb)
 {
     struct object_entry *out = &w->page->entries[w->page->count];
-    char *at = arena_try(w->arena, name.len);
+    char *at = arena_try(w->arena, name.len + ETAG_TEXT_MAX);
 
     if (at == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u names", w->o->max);
@@ -118,7 +120,11 @@ add(struct walk *w, struct span name, const struct disk_entry *key, struct errbu
         return ERR_OK;
     out->size = key->row.size;
     out->mtime_ms = key->row.mtime_ms;
-    return put_etag(w, key, out, eb);
+    if ((key->row.flags & (ROW_ETAG_TEXT | ROW_CHUNKS)) != 0)
+        return put_odd_etag(w, key, out, eb);
+    out->etag = (struct span){at + name.len,
+                              etag_text(key->row.md5, key->row.parts, at + name.len)};
+    return ERR_OK;
 }
 
 /* Takes rows until the page is full, a group begins, or they end. *done: nothing can follow. */
@@ -184,30 +190,40 @@ list_here(struct walk *w, struct errbuf *eb)
 #define EMPTY_PAGES_MAX                                                                  \
     1000 /* one after the other, before the remote is not believed any more */
 
+static void
+on_token(void *arg, struct span token)
+{
+    list_follow_token(arg, token);
+}
+
 /* A page may be empty, and more names follow all the same: where they do, only its token tells. */
 enum err
-list_ask_backend(struct object_service *s, const struct map_bucket *b,
-                 const struct object_list_options *o, struct arena *a,
+list_ask_backend(struct list_follow *f, struct span token, struct arena *a,
                  struct s3_list_page *out, bool *down, struct errbuf *eb)
 {
-    struct s3_list l = {.bucket = span_of(b->backend.bucket),
+    const struct object_list_options *o = f->o;
+    struct cloud *cloud = f->s->options.cloud;
+    struct s3_list l = {.bucket = span_of(f->bucket->backend.bucket),
                         .prefix = o->prefix,
                         .delimiter = o->delimiter,
                         .start_after = o->after,
-                        .max_keys = o->max};
+                        .token = token,
+                        .max_keys = o->max,
+                        .on_token = on_token,
+                        .arg = f};
     enum err rc;
 
     if (o->after.len > 0 &&
         span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
         l.start_after =
             span_of(arena_printf(a, "%.*s" LAST_CHARACTER, SPAN_ARG(o->after)));
-    rc = cloud_list(s->options.cloud, b, &l, a, out, down, eb);
+    rc = cloud_list(cloud, f->bucket, &l, a, out, down, eb);
     for (unsigned i = 0; rc == ERR_OK && out->count == 0 && out->truncated; i++) {
         if (i == EMPTY_PAGES_MAX || out->next_token.len == 0)
             return err_set(eb, ERR_BACKEND,
                            "the backend's listing has more names, and gives none");
         l.token = out->next_token;
-        rc = cloud_list(s->options.cloud, b, &l, a, out, down, eb);
+        rc = cloud_list(cloud, f->bucket, &l, a, out, down, eb);
     }
     return rc;
 }
@@ -226,16 +242,31 @@ check_progress(const struct walk *w, struct errbuf *eb)
                    SPAN_ARG(w->o->after));
 }
 
+/* The page, and the one behind it is on its way; of a listing's first page only that one, for most have no other. */
+static enum err
+find_page(struct walk *w, struct s3_list_page *out, bool *down, struct errbuf *eb)
+{
+    struct list_follow f = {
+        .s = w->s, .bucket = w->bucket, .o = w->o, .wanted = w->o->after.len > 0};
+    enum err rc;
+
+    *down = false;
+    if (list_ahead_take(w->s, w->bucket, w->o, w->arena, out))
+        return ERR_OK;
+    rc = list_ask_backend(&f, (struct span){"", 0}, w->arena, out, down, eb);
+    if (list_follow_end(&f, rc, out))
+        rt_yield(); /* its question goes out before this one is written out */
+    return rc;
+}
+
 static enum err
 list_cached(struct walk *w, struct errbuf *eb)
 {
     const struct object_list_options *o = w->o;
     struct s3_list_page from;
-    bool down = false, ahead = list_ahead_take(w->s, w->bucket, o, w->arena, &from);
-    enum err rc = ERR_OK;
+    bool down;
+    enum err rc = find_page(w, &from, &down, eb);
 
-    if (!ahead)
-        rc = list_ask_backend(w->s, w->bucket, o, w->arena, &from, &down, eb);
     if (rc == ERR_BACKEND && down) {
         LOG(LOG_WARN, "list.stale", eb->text, L_TEXT("bucket", w->bucket->name));
         w->page->stale = true;
@@ -244,23 +275,17 @@ list_cached(struct walk *w, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     for (uint32_t i = 0; i < from.count && w->page->count < o->max; i++) {
-        struct object_entry *e = &w->page->entries[w->page->count++];
-        const uint8_t none[16] = {0};
+        const struct s3xml_list_entry *e = &from.entries[i];
 
-        *e = (struct object_entry){.name = from.entries[i].key,
-                                   .is_prefix = from.entries[i].is_prefix,
-                                   .size = from.entries[i].size,
-                                   .mtime_ms = from.entries[i].mtime_ms};
-        etag_of(none, 0, from.entries[i].etag, e->etag);
+        w->page->entries[w->page->count++] =
+            (struct object_entry){.name = e->key,
+                                  .is_prefix = e->is_prefix,
+                                  .size = e->size,
+                                  .mtime_ms = e->mtime_ms,
+                                  .etag = e->etag};
     }
     w->page->truncated = from.truncated || w->page->count < from.count;
-    rc = check_progress(w, eb);
-    if (!ahead && rc == ERR_OK && w->page->truncated && w->page->count > 0 &&
-        o->after.len > 0) {
-        list_ahead_begin(w->s, w->bucket, o, w->page->entries[w->page->count - 1].name);
-        rt_yield(); /* its question goes out before this one is written out */
-    }
-    return rc;
+    return check_progress(w, eb);
 }
 
 enum err

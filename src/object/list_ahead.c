@@ -8,7 +8,7 @@
 #include "object/keys.h"
 #include "rt/loop.h"
 
-#define PAGES_MAX  4u /* of a loop */
+#define PAGES_MAX  8u /* of a loop; a listing has two */
 #define AHEAD_MS   1000
 #define PAGE_BYTES MIB(3) /* a thousand names of any length */
 /* After so many in a row that nobody took (clients that come by another loop each time), one of so many is tried. */
@@ -17,18 +17,23 @@
 
 enum { USED, DROPPED }; /* labels of M_LIST_AHEAD */
 
-/* One page. Its fiber and who takes it hold it. */
-struct page {
+/* One page. Its fiber, who takes it, and the page before hold it. */
+struct list_page {
     struct list of_loop;
     unsigned users;
     struct object_service *s;
     const struct map_bucket *bucket; /* one reference */
-    struct object_list_options o;    /* spans lie in the arena */
-    struct arena *arena;             /* owned */
-    uint64_t writes, since_ns;       /* when it was asked for */
-    struct fiber *fiber;             /* while it runs */
+    struct object_list_options
+        o;                     /* spans lie in the arena; `after` once it is `placed` */
+    struct span token;         /* it is asked for by that; empty: by o.after */
+    struct arena *arena;       /* owned */
+    uint64_t writes, since_ns; /* when it was asked for */
+    struct fiber *fiber;       /* while it runs */
+    bool placed;               /* it is known behind which name it stands */
+    bool lost;                 /* the page before goes on otherwise */
     bool taken, there;
     struct rt_cond changed;
+    struct list_follow follow; /* the page behind this one */
     struct s3_list_page found;
     enum err rc;
 };
@@ -53,9 +58,9 @@ list_ahead_forget(struct object_service *s)
 }
 
 static void
-drop(struct page **pp)
+drop(struct list_page **pp)
 {
-    struct page *p = *pp;
+    struct list_page *p = *pp;
 
     *pp = NULL;
     if (--p->users > 0)
@@ -66,29 +71,33 @@ drop(struct page **pp)
 }
 
 static bool
-is_to_be_believed(const struct page *p)
+is_to_be_believed(const struct list_page *p)
 {
-    return atomic_load(&p->s->list_ahead->writes) == p->writes &&
+    return !p->lost && atomic_load(&p->s->list_ahead->writes) == p->writes &&
            rt_now_ns() - p->since_ns <= AHEAD_MS * UINT64_C(1000000);
 }
 
+/* A page that is not taken, of the same listing: behind a name, or by a token where one is given. */
 static bool
-is_asked_for(const struct page *p, const struct map_bucket *b,
-             const struct object_list_options *o)
+is_asked_for(const struct list_page *p, const struct map_bucket *b,
+             const struct object_list_options *o, struct span token)
 {
-    return !p->taken && p->bucket == b && p->o.max == o->max &&
-           span_eq(p->o.after, o->after) && span_eq(p->o.prefix, o->prefix) &&
-           span_eq(p->o.delimiter, o->delimiter);
+    bool there = token.len > 0 ? span_eq(p->token, token)
+                               : p->placed && span_eq(p->o.after, o->after);
+
+    return there && !p->taken && p->bucket == b && p->o.max == o->max &&
+           span_eq(p->o.prefix, o->prefix) && span_eq(p->o.delimiter, o->delimiter);
 }
 
-static struct page *
-find(struct of_loop *l, const struct map_bucket *b, const struct object_list_options *o)
+static struct list_page *
+find(struct of_loop *l, const struct map_bucket *b, const struct object_list_options *o,
+     struct span token)
 {
     LIST_EACH(&l->pages, n)
     {
-        struct page *p = LIST_ENTRY(n, struct page, of_loop);
+        struct list_page *p = LIST_ENTRY(n, struct list_page, of_loop);
 
-        if (is_asked_for(p, b, o) && is_to_be_believed(p))
+        if (is_asked_for(p, b, o, token) && is_to_be_believed(p))
             return p;
     }
     return NULL;
@@ -96,39 +105,36 @@ find(struct of_loop *l, const struct map_bucket *b, const struct object_list_opt
 
 /* ---- asking ---- */
 
-/* Of a page that somebody takes: the one behind it, at once, so that the remote is never waited for twice. */
+/* While it is kept: until it is taken, or is none any more. */
 static void
-begin_next(const struct page *p)
+wait_for_taker(struct list_page *p)
 {
-    if (p->rc == ERR_OK && p->found.truncated && p->found.count > 0)
-        list_ahead_begin(p->s, p->bucket, &p->o,
-                         p->found.entries[p->found.count - 1].key);
-}
-
-static void
-run(void *arg)
-{
-    struct page *p = arg;
-    struct of_loop *l = &p->s->list_ahead->loops[rt_loop_index()];
-    struct errbuf eb = {{0}};
-    bool down;
-
-    rt_doing("a page of a listing, ahead");
-    p->fiber = rt_self();
-    p->rc =
-        p->s->list_ahead->stopping
-            ? ERR_CANCELLED
-            : list_ask_backend(p->s, p->bucket, &p->o, p->arena, &p->found, &down, &eb);
-    p->there = true;
-    if (p->taken)
-        begin_next(p); /* which runs before who takes this one writes it out */
-    rt_cond_broadcast(&p->changed);
     while (!p->taken && p->rc == ERR_OK && is_to_be_believed(p)) {
         struct deadline end = {p->since_ns + AHEAD_MS * UINT64_C(1000000) + 1};
 
         if (rt_cond_wait(&p->changed, end) != ERR_OK)
             break;
     }
+}
+
+static void
+run(void *arg)
+{
+    struct list_page *p = arg;
+    struct of_loop *l = &p->s->list_ahead->loops[rt_loop_index()];
+    struct errbuf eb = {{0}};
+    bool down;
+
+    rt_doing("a page of a listing, ahead");
+    p->fiber = rt_self();
+    p->rc = p->s->list_ahead->stopping || p->lost
+                ? ERR_CANCELLED
+                : list_ask_backend(&p->follow, p->token, p->arena, &p->found, &down, &eb);
+    p->there = true;
+    if (p->taken)
+        (void)list_follow_end(&p->follow, p->rc, &p->found);
+    rt_cond_broadcast(&p->changed);
+    wait_for_taker(p);
     p->fiber = NULL;
     if (!p->taken) {
         metric_add(M_LIST_AHEAD, DROPPED, 1);
@@ -140,70 +146,140 @@ run(void *arg)
         rt_cond_broadcast(&l->ended);
 }
 
-static struct page *
-new_page(struct object_service *s, const struct map_bucket *b,
-         const struct object_list_options *o)
+static struct list_page *
+new_page(const struct list_follow *f, struct span after)
 {
-    struct page *p = xcalloc(1, sizeof *p);
+    struct list_page *p = xcalloc(1, sizeof *p);
 
     p->users = 1;
-    p->s = s;
-    p->bucket = map_bucket_ref(b);
+    p->s = f->s;
+    p->bucket = map_bucket_ref(f->bucket);
     p->arena = arena_new(KIB(16), PAGE_BYTES);
-    p->o = *o;
-    p->o.prefix = arena_span(p->arena, o->prefix);
-    p->o.delimiter = arena_span(p->arena, o->delimiter);
-    p->o.after = arena_span(p->arena, o->after);
-    p->writes = atomic_load(&s->list_ahead->writes);
+    p->o = *f->o;
+    p->o.prefix = arena_span(p->arena, f->o->prefix);
+    p->o.delimiter = arena_span(p->arena, f->o->delimiter);
+    p->o.after = arena_span(p->arena, after);
+    p->placed = after.len > 0;
+    p->token = arena_span(p->arena, f->token);
+    p->follow = (struct list_follow){.s = p->s, .bucket = p->bucket, .o = &p->o};
+    p->writes = atomic_load(&p->s->list_ahead->writes);
     p->since_ns = rt_now_ns();
     rt_cond_init(&p->changed);
     list_init(&p->of_loop);
     return p;
 }
 
-void
-list_ahead_begin(struct object_service *s, const struct map_bucket *b,
-                 const struct object_list_options *o, struct span after)
+/* Asks for the page behind, at the next switch. `after`: the name before it; empty: not known yet. The page is f's and the
+ * fiber's. NULL: not now. */
+static struct list_page *
+ask(const struct list_follow *f, struct span after)
 {
-    struct of_loop *l = &s->list_ahead->loops[rt_loop_index()];
-    struct object_list_options next = *o;
-    struct page *p;
+    struct of_loop *l = &f->s->list_ahead->loops[rt_loop_index()];
+    struct object_list_options next = *f->o;
+    struct list_page *p;
 
     next.after = after;
-    if (l->busy >= PAGES_MAX || s->list_ahead->stopping || find(l, b, &next) != NULL ||
+    if (l->busy >= PAGES_MAX || f->s->list_ahead->stopping ||
+        find(l, f->bucket, &next, after.len > 0 ? (struct span){"", 0} : f->token) !=
+            NULL ||
         (l->wasted >= WASTED_MAX && l->passed_over++ % TRY_EACH != 0))
-        return;
-    p = new_page(s, b, &next);
+        return NULL;
+    p = new_page(f, after);
     if (rt_spawn(run, p) != ERR_OK) {
         drop(&p);
-        return;
+        return NULL;
     }
+    p->users++;
     l->busy++;
     list_push_back(&l->pages, &p->of_loop);
+    return p;
+}
+
+void
+list_follow_token(struct list_follow *f, struct span token)
+{
+    f->token = token;
+    if (f->wanted && f->next == NULL)
+        f->next = ask(f, (struct span){"", 0});
+}
+
+bool
+list_follow_end(struct list_follow *f, enum err rc, const struct s3_list_page *found)
+{
+    bool more = rc == ERR_OK && found->truncated && found->count > 0, now = false;
+    struct span last = more ? found->entries[found->count - 1].key : SPAN("");
+    struct list_page *p;
+
+    f->token = more ? found->next_token : last;
+    if (f->next == NULL && more && f->wanted) {
+        f->next = ask(f, last);
+        now = f->next != NULL;
+    }
+    p = f->next;
+    if (p == NULL)
+        return false;
+    if (!more || !span_eq(p->token, f->token)) {
+        p->lost = true; /* of a try that was made again, and had another end */
+        rt_cond_broadcast(&p->changed);
+    } else if (!p->placed) {
+        p->o.after = arena_span(p->arena, last);
+        p->placed = true;
+    }
+    drop(&f->next);
+    return now;
 }
 
 /* ---- taking ---- */
 
+static char *
+put(char *at, struct span from, struct span *to)
+{
+    if (from.len > 0)
+        memcpy(at, from.at, from.len);
+    *to = (struct span){at, from.len};
+    return at + from.len;
+}
+
 static bool
 copy(const struct s3_list_page *from, struct arena *a, struct s3_list_page *out)
 {
+    size_t room = 1;
+    char *at;
+
+    for (uint32_t i = 0; i < from->count; i++)
+        room += from->entries[i].key.len + from->entries[i].etag.len;
     *out = *from;
     out->next_token = (struct span){"", 0};
     out->entries = arena_try(a, (from->count + 1) * sizeof *out->entries);
-    for (uint32_t i = 0; out->entries != NULL && i < from->count; i++) {
-        const struct s3_list_entry *e = &from->entries[i];
-        char *at = arena_try(a, e->key.len + e->etag.len + 1);
+    at = arena_try(a, room);
+    if (out->entries == NULL || at == NULL)
+        return false;
+    for (uint32_t i = 0; i < from->count; i++) {
+        struct s3xml_list_entry *e = &out->entries[i];
 
-        if (at == NULL)
-            return false;
-        memcpy(at, e->key.at, e->key.len);
-        if (e->etag.len > 0)
-            memcpy(at + e->key.len, e->etag.at, e->etag.len);
-        out->entries[i] = *e;
-        out->entries[i].key.at = at;
-        out->entries[i].etag.at = at + e->key.len;
+        *e = from->entries[i];
+        at = put(at, e->key, &e->key);
+        at = put(at, e->etag, &e->etag);
     }
-    return out->entries != NULL;
+    return true;
+}
+
+/* A remote may have taken the token of one page for that of another, or for none. */
+static bool
+goes_on(const struct list_page *p)
+{
+    return p->found.count == 0 || span_cmp(p->found.entries[0].key, p->o.after) > 0;
+}
+
+/* The page behind one that somebody wants now, as soon as that can be. */
+static void
+follow(struct list_page *p)
+{
+    p->follow.wanted = true;
+    if (!p->there && p->follow.token.len > 0)
+        list_follow_token(&p->follow, p->follow.token);
+    else if (p->there && list_follow_end(&p->follow, p->rc, &p->found))
+        rt_yield(); /* its question goes out before this one is written out */
 }
 
 bool
@@ -212,7 +288,7 @@ list_ahead_take(struct object_service *s, const struct map_bucket *b,
                 struct s3_list_page *out)
 {
     struct of_loop *l = &s->list_ahead->loops[rt_loop_index()];
-    struct page *p = find(l, b, o);
+    struct list_page *p = find(l, b, o, (struct span){"", 0});
     enum err rc = ERR_OK;
     bool good;
 
@@ -220,15 +296,12 @@ list_ahead_take(struct object_service *s, const struct map_bucket *b,
         return false;
     p->taken = true;
     p->users++;
-    l->wasted = 0;
-    if (p->there) {
-        begin_next(p);
-        rt_yield(); /* its question goes out before this one is written out */
-    }
+    follow(p);
     while (rc == ERR_OK && !p->there)
         rc = rt_cond_wait(&p->changed, DEADLINE_NEVER);
-    good = rc == ERR_OK && p->rc == ERR_OK &&
+    good = rc == ERR_OK && p->rc == ERR_OK && goes_on(p) &&
            atomic_load(&s->list_ahead->writes) == p->writes && copy(&p->found, a, out);
+    l->wasted = good ? 0 : l->wasted + 1;
     rt_cond_broadcast(&p->changed);
     drop(&p);
     metric_add(M_LIST_AHEAD, good ? USED : DROPPED, 1);
@@ -260,7 +333,7 @@ end_on_loop(void *arg)
     rt_shield_begin(&shield);
     LIST_EACH(&l->pages, n)
     {
-        struct page *p = LIST_ENTRY(n, struct page, of_loop);
+        struct list_page *p = LIST_ENTRY(n, struct list_page, of_loop);
 
         if (p->fiber != NULL)
             rt_cancel(p->fiber);

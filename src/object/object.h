@@ -256,7 +256,7 @@ struct object_entry {
     bool is_prefix;
     uint64_t size;
     int64_t mtime_ms;
-    char etag[160];
+    struct span etag; /* of a key; in the arena */
 };
 struct object_page {
     struct object_entry *entries; /* in the arena, byte order, prefixes among them */

@@ -111,102 +111,6 @@ read_document(struct span doc, struct reading *r,
     return rc;
 }
 
-/* ---- ListBucketResult ---- */
-
-static const struct element list_fields[] = {
-    {"IsTruncated", AS_BOOL, offsetof(struct s3xml_list, truncated)},
-    {"NextContinuationToken", AS_TEXT, offsetof(struct s3xml_list, next_token)},
-    {"NextMarker", AS_TEXT, offsetof(struct s3xml_list, next_marker)},
-};
-static const struct element entry_fields[] = {
-    {"Key", AS_TEXT, offsetof(struct s3xml_list_entry, key)},
-    {"Prefix", AS_TEXT, offsetof(struct s3xml_list_entry, key)},
-    {"ETag", AS_ETAG, offsetof(struct s3xml_list_entry, etag)},
-    {"StorageClass", AS_TEXT, offsetof(struct s3xml_list_entry, storage_class)},
-    {"Size", AS_U64, offsetof(struct s3xml_list_entry, size)},
-    {"LastModified", AS_TIME, offsetof(struct s3xml_list_entry, mtime_ms)},
-};
-
-static enum err
-list_open(void *arg, unsigned depth, struct span name)
-{
-    struct reading *r = arg;
-    bool prefix = span_is(name, "CommonPrefixes");
-    enum err rc;
-
-    if (depth != 1 || (!prefix && !span_is(name, "Contents")))
-        return check_root(r, depth, name);
-    rc = begin_item(r, sizeof(struct s3xml_list_entry));
-    if (rc == ERR_OK)
-        ((struct s3xml_list_entry *)r->item)->is_prefix = prefix;
-    return rc;
-}
-
-static enum err
-list_close(void *arg, unsigned depth, struct span name, struct span text)
-{
-    struct reading *r = arg;
-    struct s3xml_list *out = r->out;
-
-    if (depth == 2 && r->item != NULL)
-        return STORE(r->arena, entry_fields, name, text, r->item);
-    if (depth != 1)
-        return ERR_OK;
-    if (r->item != NULL) {
-        if (((struct s3xml_list_entry *)r->item)->key.len == 0)
-            return ERR_BAD_REQUEST;
-        end_item(r);
-        return ERR_OK;
-    }
-    if (span_is(name, "EncodingType"))
-        out->url_encoded = span_case_is(span_trim(text), "url");
-    return STORE(r->arena, list_fields, name, text, out);
-}
-
-/* In place: the text is the arena's. AWS writes a space as '+'. */
-static bool
-decode_key(struct span *key)
-{
-    char *at = (char *)(uintptr_t)key->at;
-    int len;
-
-    for (size_t i = 0; i < key->len; i++) {
-        if (at[i] == '+')
-            at[i] = ' ';
-    }
-    len = uri_decode(*key, at);
-    if (len < 0)
-        return false;
-    key->len = (size_t)len;
-    return true;
-}
-
-enum err
-s3xml_list_parse(struct span doc, struct arena *a, struct s3xml_list *out,
-                 struct errbuf *eb)
-{
-    struct reading r = {.arena = a, .root = "ListBucketResult", .out = out};
-    enum err rc;
-
-    *out = (struct s3xml_list){0};
-    rc = read_document(doc, &r, list_open, list_close, eb);
-    if (rc != ERR_OK)
-        return rc;
-    out->entries = r.items;
-    out->count = r.count;
-    if (!out->url_encoded)
-        return ERR_OK;
-    for (size_t i = 0; i < out->count; i++) {
-        if (!decode_key(&out->entries[i].key))
-            return err_set(eb, ERR_BAD_REQUEST,
-                           "ListBucketResult: a key with a bad escape");
-    }
-    if (out->next_marker.len > 0 && !decode_key(&out->next_marker))
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "ListBucketResult: a marker with a bad escape");
-    return ERR_OK;
-}
-
 /* ---- ListAllMyBucketsResult ---- */
 
 static const struct element bucket_fields[] = {
@@ -321,10 +225,10 @@ s3xml_uploads_parse(struct span doc, struct arena *a, struct s3xml_upload_list *
     out->entries = r.items;
     out->count = r.count;
     for (size_t i = 0; out->url_encoded && i < out->count; i++)
-        if (!decode_key(&out->entries[i].key))
+        if (!s3xml_decode_key(&out->entries[i].key))
             return err_set(eb, ERR_BAD_REQUEST,
                            "ListMultipartUploadsResult: a key with a bad escape");
-    if (out->url_encoded && out->next_key.len > 0 && !decode_key(&out->next_key))
+    if (out->url_encoded && out->next_key.len > 0 && !s3xml_decode_key(&out->next_key))
         return err_set(eb, ERR_BAD_REQUEST,
                        "ListMultipartUploadsResult: a marker with a bad escape");
     return ERR_OK;

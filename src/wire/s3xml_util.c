@@ -1,6 +1,7 @@
 #include "wire/s3xml_util.h"
 
 #include "base/mem.h"
+#include "base/uri.h"
 
 void *
 s3xml_grow(struct arena *a, void **items, size_t *room, size_t count, size_t item_size)
@@ -31,5 +32,22 @@ s3xml_keep(struct arena *a, struct span text, struct span *out)
     if (text.len > 0)
         memcpy(at, text.at, text.len);
     *out = (struct span){at, text.len};
+    return true;
+}
+
+bool
+s3xml_decode_key(struct span *key)
+{
+    char *at = (char *)(uintptr_t)key->at;
+    int len;
+
+    for (size_t i = 0; i < key->len; i++) {
+        if (at[i] == '+')
+            at[i] = ' ';
+    }
+    len = uri_decode(*key, at);
+    if (len < 0)
+        return false;
+    key->len = (size_t)len;
     return true;
 }

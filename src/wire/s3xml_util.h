@@ -11,3 +11,5 @@ void *s3xml_grow(struct arena *a, void **items, size_t *room, size_t count,
 
 /* A copy in the arena, NUL behind it. False when the arena is full. */
 bool s3xml_keep(struct arena *a, struct span text, struct span *out);
+/* Undoes encoding-type=url in place: the bytes are the caller's to change. AWS writes a space as '+'. False: a bad escape. */
+bool s3xml_decode_key(struct span *key);

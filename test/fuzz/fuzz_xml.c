@@ -93,6 +93,56 @@ client(struct span doc, struct arena *a)
         assert(!span_is(r.root, "Error"));
 }
 
+/* In pieces of these sizes, from the document's own bytes. */
+static enum err
+list_of(struct s3xml_list_reader *r, struct span doc, bool whole, struct arena *a,
+        struct s3xml_list *out)
+{
+    struct errbuf eb = {0};
+    enum err rc = ERR_OK;
+
+    for (size_t i = 0; rc == ERR_OK && doc.len > 0; i++) {
+        size_t room, len = whole ? doc.len : 1 + ((unsigned char)doc.at[0] * i) % 61;
+        char *at = s3xml_list_room(r, &room);
+        struct span token;
+
+        assert(at != NULL);
+        len = MIN(MIN(len, doc.len), room);
+        memcpy(at, doc.at, len);
+        rc = s3xml_list_feed(r, len, &eb);
+        doc = span_from(doc, len);
+        (void)s3xml_list_token(r, a, &token);
+    }
+    return rc == ERR_OK ? s3xml_list_end(r, a, out, &eb) : rc;
+}
+
+/* Read in pieces it is what expat makes of it. */
+static void
+list_in_pieces(struct span doc, struct arena *a)
+{
+    struct s3xml_list_reader *fast = s3xml_list_begin(),
+                             *slow = s3xml_list_begin_by_expat();
+    struct s3xml_list x, y;
+    enum err rc = list_of(fast, doc, false, a, &x),
+             want = list_of(slow, doc, true, a, &y);
+
+    assert(rc == want);
+    if (rc == ERR_OK) {
+        assert(x.count == y.count && x.truncated == y.truncated);
+        assert(span_eq(x.next_token, y.next_token));
+        assert(span_eq(x.next_marker, y.next_marker));
+        for (size_t i = 0; i < x.count; i++) {
+            const struct s3xml_list_entry *e = &x.entries[i], *f = &y.entries[i];
+
+            assert(span_eq(e->key, f->key) && span_eq(e->etag, f->etag));
+            assert(e->size == f->size && e->mtime_ms == f->mtime_ms);
+            assert(e->is_prefix == f->is_prefix);
+        }
+    }
+    s3xml_list_free(&fast);
+    s3xml_list_free(&slow);
+}
+
 static void
 versioning(struct span doc, struct arena *a)
 {
@@ -135,6 +185,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 2:
         client(doc, a);
+        break;
+    case 3:
+        list_in_pieces(doc, a);
         break;
     case 4:
         versioning(doc, a);

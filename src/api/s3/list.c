@@ -86,7 +86,8 @@ put_entry(struct xml *x, const struct list_request *l, const struct object_entry
     xml_open(x, "Contents");
     xml_key(x, "Key", e->name, l->page.url);
     xml_text(x, "LastModified", date);
-    xml_etag(x, "ETag", span_of(e->etag));
+    if (e->etag.len > 0) /* there are remotes that have none */
+        xml_etag(x, "ETag", e->etag);
     xml_u64(x, "Size", e->size);
     if (!l->v2 || l->fetch_owner)
         s3_xml_owner(x);

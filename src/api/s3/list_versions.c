@@ -104,7 +104,7 @@ list_attached(struct request *q, const struct request_of_versions *l,
                                            .size = e->size,
                                            .mtime_ms = e->mtime_ms,
                                            .version = {.null = true}};
-        memcpy(v->etag, e->etag, sizeof v->etag);
+        snprintf(v->etag, sizeof v->etag, "%.*s", SPAN_ARG(e->etag));
     }
     out->truncated = page.truncated;
     return ERR_OK;
