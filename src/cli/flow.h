@@ -8,6 +8,7 @@
  * Fibers of one loop.
  */
 #pragma once
+#include "cli/lanes.h"
 #include "cli/session.h"
 #include "rt/sync.h"
 
@@ -54,6 +55,7 @@ struct flow {
     /* Anybody may read. */
     struct gate gate;
     struct progress progress;
+    struct lanes lanes; /* of what goes up */
     uint64_t found, done, failed, skipped, unchanged;
     bool restart; /* --restart */
 

@@ -35,6 +35,7 @@ enum err transfer_between(struct flow *f, const struct item *it,
 struct transfer_piece {
     struct files_file *file; /* borrowed; NULL: `bytes` */
     const char *bytes;
+    const unsigned char *md5; /* of all that is sent, where known; else NULL */
     uint64_t offset;
 };
 enum err transfer_put(struct flow *f, const struct s3_put *put,

@@ -51,7 +51,7 @@ struct putting {
 
 /* The body, piece by piece; *sent counts it. */
 static enum err
-send_body(struct putting *p, struct s3_call *call, struct digest *md5, uint64_t *sent,
+send_body(struct putting *p, struct s3_call *call, struct md5 *md5, uint64_t *sent,
           struct errbuf *eb)
 {
     enum err rc = ERR_OK;
@@ -75,7 +75,8 @@ send_body(struct putting *p, struct s3_call *call, struct digest *md5, uint64_t 
         }
         if (rc != ERR_OK)
             return rc;
-        digest_add(md5, at, n);
+        if (p->from->md5 == NULL)
+            lanes_add(&p->f->lanes, md5, at, n);
         rc = s3_write(call, at, n, eb);
         *sent += n;
         progress_bytes(&p->f->progress, n);
@@ -88,22 +89,24 @@ put_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct putting *p = arg;
     struct s3_call *call = NULL;
-    struct digest md5;
-    unsigned char sum[DIGEST_MAX];
+    struct md5 md5;
+    unsigned char sum[16];
     char hex[33];
     uint64_t sent = 0;
     enum err rc = s3_put_begin(p->f->s->s3, p->put, &call, eb);
 
-    digest_init(&md5, DIGEST_MD5);
+    md5_init(&md5);
     f->retry = rc != ERR_OK;
     if (rc == ERR_OK) {
+        lanes_enter(&p->f->lanes);
         rc = send_body(p, call, &md5, &sent, eb);
+        lanes_leave(&p->f->lanes);
         f->retry = rc == ERR_CLOSED || rc == ERR_TIMEOUT || rc == ERR_BUSY;
     }
     if (rc == ERR_OK)
         rc = s3_put_finish(call, p->a, p->etag, f, eb);
-    digest_end(&md5, sum);
-    hex_encode(sum, 16, hex);
+    md5_end(&md5, sum);
+    hex_encode(p->from->md5 != NULL ? p->from->md5 : sum, 16, hex);
     if (rc == ERR_OK && p->etag->len == 32 && !span_is(*p->etag, hex)) {
         rc = err_set(eb, ERR_BAD_DIGEST,
                      "the server has ETag \"%.*s\", what was sent has \"%s\"",
@@ -145,7 +148,7 @@ up_small(struct flow *f, const struct item *it, const struct files_file *file,
                          .headers = headers,
                          .header_count = type != NULL,
                          .md5_base64 = md5};
-    struct transfer_piece from = {.bytes = file->bytes};
+    struct transfer_piece from = {.bytes = file->bytes, .md5 = file->md5};
     struct span etag;
     enum err rc;
 
