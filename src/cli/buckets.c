@@ -241,6 +241,10 @@ static const struct flag bucket_flags[] = {
      "set: of an attached bucket, when it cannot be asked again: serve what is kept, or "
      "fail",
      false},
+    {"dry-run", 'n', NULL,
+     "attach, set: the server looks at all of it, the remote included, and changes "
+     "nothing",
+     false},
     SESSION_FLAGS,
     {NULL, 0, NULL, NULL, false},
 };
@@ -310,6 +314,8 @@ attach_document(struct session *s, const struct place *p, const char *as, const 
     } else if (args_value(s->args, "endpoint") != NULL) {
         json_text(&j, "endpoint", args_value(s->args, "endpoint"));
     }
+    if (args_has(s->args, "dry-run"))
+        json_bool(&j, "dry_run", true);
     json_bool(&j, "requester_pays", args_has(s->args, "requester-pays"));
     if (args_value(s->args, "network") != NULL)
         json_text(&j, "network", args_value(s->args, "network"));
@@ -393,7 +399,8 @@ attach(struct session *s)
     if (rc == ERR_OK && s->json)
         printf("%.*s\n", SPAN_ARG(answer));
     else if (rc == ERR_OK && !s->quiet)
-        printf("attached s3://%s: remote %s %.*s at %s\n", as,
+        printf("%s s3://%s: remote %s %.*s at %s\n",
+               args_has(s->args, "dry-run") ? "would attach" : "attached", as,
                web != NULL ? "path" : "bucket", SPAN_ARG(p.bucket),
                web != NULL                               ? web
                : args_value(s->args, "endpoint") != NULL ? args_value(s->args, "endpoint")
@@ -569,6 +576,8 @@ set_document(const struct args *a, struct json *j, struct errbuf *eb)
         json_bool(j, "anonymous_read", on);
         members++;
     }
+    if (args_has(a, "dry-run"))
+        json_bool(j, "dry_run", true);
     json_end(j);
     return members > 0 ? ERR_OK
                        : err_set(eb, ERR_BAD_REQUEST,
@@ -597,6 +606,8 @@ set(struct session *s)
     }
     if (rc == ERR_OK && s->json)
         printf("%.*s\n", SPAN_ARG(answer));
+    else if (rc == ERR_OK && !s->quiet && args_has(s->args, "dry-run"))
+        printf("would set s3://%.*s\n", SPAN_ARG(p.bucket));
     buf_fini(&doc);
     arena_free(&a);
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);

@@ -316,9 +316,9 @@ remove_on_loop0(struct change *c, struct arena *a)
     return rc == ERR_OK ? reload(c->s, &c->eb) : rc;
 }
 
-/* A copy that may be changed: through its record, so that the two can never differ. */
-static enum err
-copy_bucket(const struct map_bucket *b, struct map_bucket **out, struct errbuf *eb)
+/* Through its record, so that the two can never differ. */
+enum err
+map_bucket_copy(const struct map_bucket *b, struct map_bucket **out, struct errbuf *eb)
 {
     struct buf record;
     enum err rc;
@@ -340,7 +340,7 @@ edit_on_loop0(struct change *c, struct arena *a)
 
     if (now == NULL || now->id != c->id)
         return err_set(&c->eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(c->name));
-    rc = copy_bucket(now, &b, &c->eb);
+    rc = map_bucket_copy(now, &b, &c->eb);
     if (rc == ERR_OK)
         rc = c->edit(b, c->arg, &c->eb);
     buf_init(&record, META_VALUE_MAX);

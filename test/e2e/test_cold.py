@@ -229,6 +229,33 @@ def test_attach_refuses_a_taken_name(tier, remote_s3):
     assert error.value.response["Error"]["Code"] in ("BucketAlreadyExists", "BucketAlreadyOwnedByYou")
 
 
+def test_a_dry_run_of_attach_and_set_says_it_and_changes_nothing(start_forebay, cloud, remote_bucket):
+    process = start_forebay(settings=PATIENT)
+
+    def buckets():
+        return json.loads(process.get("/_/buckets")[1])["buckets"]
+
+    would = attach(process, remote_bucket, cloud.endpoint, "--dry-run")
+    assert would.returncode == 0 and would.stdout.startswith(f"would attach s3://{remote_bucket}"), would
+    assert attach(process, remote_bucket, cloud.endpoint, "-n", keys=(REMOTE_KEYS[0], "wrong")).returncode == 4
+    assert attach(process, "no-such-bucket-there", cloud.endpoint, "-n").returncode == 3
+    assert buckets() == [] and stored_sets(process) == []
+    assert attach(process, remote_bucket, cloud.endpoint).returncode == 0
+    assert attach(process, remote_bucket, cloud.endpoint, "-n").returncode == 1  # the name is taken by now
+
+    def set_it(*flags):
+        env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint})
+        return subprocess.run([str(process.binary), "bucket", "set", f"s3://{remote_bucket}", *flags], env=env, capture_output=True, text=True)
+
+    before = buckets()
+    would = set_it("--ttl", "10m", "--cache-budget", "1GiB", "-n", "--json")
+    assert would.returncode == 0 and json.loads(would.stdout)["ttl_ms"] == 600_000, would
+    assert set_it("--ttl", "10m", "-n").stdout == f"would set s3://{remote_bucket}\n"
+    assert set_it("--copies", "2", "--dry-run").returncode == 2  # it is attached: what would fail fails
+    assert buckets() == before
+    assert set_it("--ttl", "10m").returncode == 0 and buckets() != before
+
+
 def test_attach_with_wrong_keys_or_no_bucket_says_so(start_forebay, cloud, remote_bucket):
     process = start_forebay(settings=PATIENT)
     denied = attach(process, remote_bucket, cloud.endpoint, keys=(REMOTE_KEYS[0], "wrong"))

@@ -49,6 +49,8 @@ enum err admin_bucket_here(struct request *q);
 void admin_put_bucket(struct json *j, const struct map_bucket *b);
 /* The bucket that the path "/_/buckets/NAME" names, as q->bucket, and the JSON object in the body: json_decref() it. */
 enum err admin_take_bucket(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
+/* Is "dry_run" true? Takes it out: only what it would come to is asked for. */
+bool admin_is_dry(json_t *doc);
 /* A JSON object in the body, read as every signed body is. *doc: json_decref() it. */
 enum err admin_read_object(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
 

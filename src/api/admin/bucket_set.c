@@ -243,6 +243,16 @@ change(struct request *q, json_t *doc, struct errbuf *eb)
     return rc;
 }
 
+/* What would stand there; nothing is stored. */
+static enum err
+rehearse(const struct map_bucket *b, json_t *doc, struct map_bucket **out,
+         struct errbuf *eb)
+{
+    enum err rc = map_bucket_copy(b, out, eb);
+
+    return rc == ERR_OK ? set_all(*out, doc, eb) : rc;
+}
+
 static enum err
 answer(struct request *q, const struct map_bucket *b)
 {
@@ -257,16 +267,24 @@ enum err
 admin_bucket_set(struct request *q)
 {
     const struct map_bucket *b;
+    struct map_bucket *would = NULL;
     struct errbuf eb = {{0}};
     json_t *doc = NULL;
     enum err rc = admin_take_bucket(q, BODY_MAX, &doc);
+    bool dry;
 
     if (rc != ERR_OK)
         return rc;
-    rc = change(q, doc, &eb);
+    dry = admin_is_dry(doc);
+    rc = dry ? rehearse(q->bucket, doc, &would, &eb) : change(q, doc, &eb);
     json_decref(doc);
-    if (rc != ERR_OK)
-        return fault_from(q, rc, &eb);
-    b = map_bucket_find(map_now(q->api->options.map), span_of(q->bucket->name));
-    return answer(q, b != NULL ? b : q->bucket);
+    if (rc != ERR_OK) {
+        rc = fault_from(q, rc, &eb);
+    } else {
+        b = dry ? would
+                : map_bucket_find(map_now(q->api->options.map), span_of(q->bucket->name));
+        rc = answer(q, b != NULL ? b : q->bucket);
+    }
+    map_bucket_drop((const struct map_bucket **)&would);
+    return rc;
 }

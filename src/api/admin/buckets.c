@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "rt/time.h"
 #include "wire/json.h"
 
 #define ATTACH_BODY_MAX (64u << 10)
@@ -114,7 +115,7 @@ struct attach {
     char *name, *network;
     struct map_backend backend;
     struct s3_credentials keys;
-    bool has_keys;
+    bool has_keys, dry;
     char region[CLOUD_REGION_TEXT];
     char secret[CLOUD_SECRET_NAME]; /* the name they are stored under */
 };
@@ -215,6 +216,7 @@ refuse_attach(struct request *q, enum err rc, const struct errbuf *eb)
     return fault_set(&q->fault, code, "%s", eb->text);
 }
 
+/* The remote is asked first. */
 static enum err
 make(struct request *q, struct attach *at, const struct map_bucket **made,
      struct errbuf *eb)
@@ -224,7 +226,7 @@ make(struct request *q, struct attach *at, const struct map_bucket **made,
     if (rc == ERR_OK && at->region[0] != '\0')
         at->backend.region = at->region;
 
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !at->dry)
         rc = make_bucket(q, span_of(at->name), &at->backend, made, eb);
     return rc;
 }
@@ -252,10 +254,21 @@ attach(struct request *q, struct attach *at)
             return fault_from(q, rc, &eb);
     }
     rc = make(q, at, &made, &eb);
+    if (rc != ERR_OK || at->dry)
+        cloud_credentials_remove(q->api->options.cloud, at->secret);
     if (rc != ERR_OK) {
         map_bucket_drop(&made);
-        cloud_credentials_remove(q->api->options.cloud, at->secret);
         return refuse_attach(q, rc, &eb);
+    }
+    if (at->dry) {
+        struct map_bucket would = {.name = at->name,
+                                   .cached = true,
+                                   .backend = at->backend,
+                                   .created_ms = (int64_t)(rt_wall_ns() / 1000000u)};
+
+        admin_page_begin(&page, KIB(64));
+        admin_put_bucket(&page.j, &would);
+        return admin_page_answer(q, &page, 200);
     }
     LOG(LOG_INFO, "bucket.attached", "remote bucket attached", L_TEXT("id", q->http->id),
         L_TEXT("bucket", made->name), L_TEXT("remote", made->backend.bucket),
@@ -292,6 +305,15 @@ admin_read_object(struct request *q, size_t limit, json_t **doc)
     return fault_set(&q->fault, S3_InvalidArgument, "The body must be a JSON object");
 }
 
+bool
+admin_is_dry(json_t *doc)
+{
+    bool dry = json_is_true(json_object_get(doc, "dry_run"));
+
+    (void)json_object_del(doc, "dry_run");
+    return dry;
+}
+
 enum err
 admin_take_bucket(struct request *q, size_t limit, json_t **doc)
 {
@@ -314,6 +336,8 @@ admin_bucket_attach(struct request *q)
     json_t *doc = NULL;
     enum err rc = admin_read_object(q, ATTACH_BODY_MAX, &doc);
 
+    if (rc == ERR_OK)
+        at.dry = admin_is_dry(doc);
     if (rc == ERR_OK)
         rc = read_attach(q, doc, &at);
     if (rc == ERR_OK)
