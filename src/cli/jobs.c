@@ -114,18 +114,25 @@ put_counts(FILE *out, const json_t *job)
         fprintf(out, ", %llu failed", (unsigned long long)json_get_u64(job, "failed"));
 }
 
+/* Of one that runs. */
 static void
-put_progress(FILE *out, const json_t *job)
+put_pace(FILE *out, const json_t *job)
 {
     const json_t *left = json_object_get(job, "left_ms");
     char rate[NUM_SIZE_TEXT], time[32];
 
-    fprintf(out, "%s %s: ", json_get_text(job, "kind", ""),
-            json_get_text(job, "what", ""));
-    put_counts(out, job);
     fprintf(out, ", %s/s", num_size_text(json_get_u64(job, "rate"), rate));
     if (json_is_integer(left))
         fprintf(out, ", %s left", duration(json_get_u64(job, "left_ms"), time));
+}
+
+static void
+put_progress(FILE *out, const json_t *job)
+{
+    fprintf(out, "%s %s: ", json_get_text(job, "kind", ""),
+            json_get_text(job, "what", ""));
+    put_counts(out, job);
+    put_pace(out, job);
 }
 
 static void
@@ -230,6 +237,8 @@ print_row(const json_t *job)
     printf("%s  %-9s  %-9s  ", json_get_text(job, "id", ""),
            json_get_text(job, "kind", ""), json_get_text(job, "state", ""));
     put_counts(stdout, job);
+    if (is_state(job, "running"))
+        put_pace(stdout, job);
     printf("  %s\n", json_get_text(job, "what", ""));
 }
 

@@ -9,6 +9,7 @@
 #include "cli/input.h"
 #include "cli/job_plan.h"
 #include "cli/jobs.h"
+#include "cli/shards.h"
 #include "rt/loop.h"
 #include "wire/json.h"
 
@@ -34,6 +35,7 @@ static const struct flag flags[] = {
 static const char *const examples[] = {
     "forebay prefetch s3://imagenet/train/",
     "forebay prefetch 's3://imagenet/shard-{000..999}.tar' --rate 200MB",
+    "forebay prefetch 'pipe:aws s3 cp s3://imagenet/a-{000..099}.tar -'",
     "forebay prefetch s3://imagenet --from-file epoch1.txt --no-wait",
     NULL,
 };
@@ -47,7 +49,10 @@ static const struct verb verb = {
     .flags = flags,
     .more =
         "PREFIX means every key that begins with it; with braces the names are those "
-        "they stand for, as a shell expands them.\nThe work is the server's: it makes "
+        "they stand for, as a shell expands them.\nShards as WebDataset has them will "
+        "do: "
+        "lists joined by ::, pipe: commands that name s3://BUCKET/KEY, http:// of this "
+        "server.\nThe work is the server's: it makes "
         "way for readers, goes on after a restart, and Ctrl-C here does not end it. "
         "forebay jobs\nshows it, forebay cancel ends it.",
 };
@@ -147,6 +152,23 @@ put_number(struct session *s, struct json *j, const char *flag, bool is_size)
     return rc;
 }
 
+/* What the argument names; `names` has the keys of a list. */
+static enum err
+read_place(struct session *s, struct place *p, struct buf *names)
+{
+    const char *text = s->args->at[0];
+
+    if (!shards_are(text))
+        return place_remote(text, false, p, &s->eb);
+    if (args_value(s->args, "from-file") != NULL ||
+        args_value(s->args, "manifest") != NULL)
+        return err_set(&s->eb, ERR_BAD_REQUEST,
+                       "%s: with --from-file or --manifest only the bucket is named",
+                       text);
+    return shards_read(text, s->endpoint, p, names, &s->eb);
+}
+
+/* `names` may have some already. */
 static enum err
 put_what(struct session *s, const struct place *p, struct json *j, struct buf *names)
 {
@@ -161,6 +183,8 @@ put_what(struct session *s, const struct place *p, struct json *j, struct buf *n
     if (file != NULL && manifest != NULL)
         return err_set(&s->eb, ERR_BAD_REQUEST,
                        "--from-file and --manifest exclude each other");
+    if (names->len > 0)
+        return ERR_OK;
     if (file != NULL)
         return names_of_file(file, names, &s->eb);
     if (manifest != NULL)
@@ -173,29 +197,26 @@ put_what(struct session *s, const struct place *p, struct json *j, struct buf *n
 }
 
 static enum err
-make_body(struct session *s, const struct place *p, struct buf *out)
+make_body(struct session *s, const struct place *p, struct buf *names, struct buf *out)
 {
     bool is_evict = s->args->verb == &evict_verb;
-    struct buf names;
     struct json j;
     enum err rc;
 
-    buf_init(&names, LIST_MAX);
     json_begin(&j, out);
     json_open_object(&j, NULL);
     json_text(&j, "kind", is_evict ? "evict" : "prefetch");
     json_open_object(&j, "args");
     json_span(&j, "bucket", p->bucket);
-    rc = put_what(s, p, &j, &names);
+    rc = put_what(s, p, &j, names);
     if (rc == ERR_OK && !is_evict)
         rc = put_number(s, &j, "rate", true);
     if (rc == ERR_OK && !is_evict)
         rc = put_number(s, &j, "parallel", false);
     json_end(&j);
-    if (names.len > 0)
-        json_span(&j, "list", buf_span(&names));
+    if (names->len > 0)
+        json_span(&j, "list", buf_span(names));
     json_end(&j);
-    buf_fini(&names);
     if (rc == ERR_OK && out->full)
         rc = err_set(&s->eb, ERR_TOO_LARGE, "the names are over %llu bytes",
                      (unsigned long long)LIST_MAX);
@@ -209,9 +230,10 @@ only_plan(struct session *s)
     struct buf names, rest;
     struct place p;
     struct json j;
-    enum err rc = place_remote(s->args->at[0], false, &p, &s->eb);
+    enum err rc;
 
     buf_init(&names, LIST_MAX);
+    rc = read_place(s, &p, &names);
     buf_init(&rest, BODY_MAX);
     json_begin(&j, &rest);
     json_open_object(&j, NULL);
@@ -236,12 +258,15 @@ ask(struct session *s)
     struct span answer;
     json_t *job = NULL;
     struct place p;
-    struct buf body;
-    enum err rc = place_remote(s->args->at[0], false, &p, &s->eb);
+    struct buf names, body;
+    enum err rc;
 
+    buf_init(&names, LIST_MAX);
+    rc = read_place(s, &p, &names);
     buf_init(&body, BODY_MAX);
     if (rc == ERR_OK)
-        rc = make_body(s, &p, &body);
+        rc = make_body(s, &p, &names, &body);
+    buf_fini(&names);
     r.body = buf_span(&body);
     if (rc == ERR_OK)
         rc = admin_call(s, &r, a, &answer);

@@ -81,6 +81,53 @@ def test_names_with_braces_and_what_is_missing_is_told(tier, remote_s3):
     assert cloud.stats()["requests"]["GetObject"] == 10
 
 
+def test_shards_as_webdataset_names_them(tier, remote_s3):
+    """Lists joined by ::, commands of a pipe, addresses of this server; each brings what its braces stand for."""
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, [f"{kind}/s-{n:02d}.tar" for kind in "abcd" for n in range(3)])
+    for shards, count in [
+        (f"s3://{bucket}/a/s-{{00..02}}.tar::s3://{bucket}/b/s-00.tar", 4),
+        (f"pipe:aws --endpoint-url http://elsewhere:1 s3 cp 's3://{bucket}/c/s-{{00..02}}.tar' - | cat", 3),
+        (f"pipe:curl -s -L '{process.endpoint}/{bucket}/d/s-{{00..01}}.tar'::{process.endpoint}/{bucket}/d/s-02.tar", 3),
+    ]:
+        planned = cli(process, "prefetch", shards, "-n", "--json")
+        assert planned.returncode == 0 and json.loads(planned.stdout)["objects"] == count, planned.stdout + planned.stderr
+        done = cli(process, "prefetch", shards)
+        assert done.returncode == 0 and f"{count} of {count} objects" in done.stdout, done.stdout + done.stderr
+    for wrong, says in [
+        ("pipe:cat /tmp/x.tar", "no s3://BUCKET/KEY stands"),
+        (f"s3://{bucket}/a/s-00.tar::s3://other/b.tar", "is of another bucket"),
+        (f"http://elsewhere:1/{bucket}/a.tar", "is not at http"),
+        (f"s3://{bucket}/a::", "expected s3://BUCKET/KEY"),
+        (f"s3://{bucket}::s3://{bucket}/b", "names no object"),
+    ]:
+        refused = cli(process, "prefetch", wrong)
+        assert refused.returncode == 2 and says in refused.stderr, refused.stderr
+    assert cli(process, "evict", f"s3://{bucket}/a/s-{{00..02}}.tar::s3://{bucket}/b/s-00.tar").returncode == 0
+
+
+def test_progress_tells_the_time_left_where_the_total_is_known(tier, remote_s3):
+    """Held at the remote in the middle: done, total and left_ms of a list; of a prefix nobody knows the total."""
+    process, cloud, bucket = tier
+    fill(remote_s3, bucket, [f"{kind}{n:03d}" for kind in "np" for n in range(40)])
+    for what, known in [(f"s3://{bucket}/n{{000..039}}", True), (f"s3://{bucket}/p", False)]:
+        cloud.rule("stall", op="GetObject", skip=20)
+        name = cli(process, "prefetch", what, "--parallel", "2", "--no-wait").stdout.strip()
+        cloud.wait_held(2)
+        wait_for(lambda: job(process, name)["objects"] >= 20, "half of it")
+        told = job(process, name)
+        assert told["state"] == "running", told
+        if known:
+            assert told["total"] == 40 and told["left_ms"] > 0, told
+            assert " left" in cli(process, "jobs").stdout
+        else:
+            assert told["left_ms"] is None, told
+        cloud.behave()
+        cloud.release()
+        assert ended(process, name)["objects"] == 40
+        assert job(process, name)["left_ms"] is None
+
+
 def test_names_from_a_file_and_from_a_manifest(tier, remote_s3):
     process, cloud, bucket = tier
     fill(remote_s3, bucket, [f"k{n}" for n in range(12)])

@@ -157,6 +157,27 @@ def test_the_budget_is_kept(start_forebay, remote):
         assert json.loads(process.get("/_/stat")[1])["disk"]["cached_bytes"] <= 9 * MIB
 
 
+def test_the_watermarks_say_when_what_lives_goes_and_how_far(start_forebay, remote):
+    """The same reads, 0.8 of the budget: below the usual high mark nothing goes; above one of 60 % all goes that is over 30 %."""
+    objects = Counting(remote, 32, 300 * KIB)
+    budget = 12 * MIB
+    for settings, goes in [({}, False), ({"cache.high": 60, "cache.low": 30}, True)]:
+        process = start_forebay(f"node-{goes}", settings={**PATIENT, "cache.budget": budget, **settings})
+        assert attach(process, BUCKET, remote.endpoint).returncode == 0
+
+        def cached():
+            return json.loads(process.get("/_/stat")[1])["disk"]["cached_bytes"]
+
+        for name in objects.names:
+            read(process, name, objects.size)
+        if goes:
+            wait_for(lambda: metric(process, "forebay_cache_evicted_total") > 0 and cached() <= 0.6 * budget, "the high mark")
+            assert cached() >= 0.2 * budget  # down at the low one, not to nothing
+        else:
+            wait_for(lambda: cached() >= 32 * objects.size, "all is kept")
+            assert metric(process, "forebay_cache_evicted_total") == 0
+
+
 def test_many_that_come_at_once_do_not_find_the_same_room(start_forebay, remote):
     """All of them are admitted before one is kept: each counts from then on. Small ones, which take their place when they are whole."""
     size, count, budget = 200_000, 32, 4 * MIB
