@@ -105,13 +105,41 @@ same_but_version(const struct entry *a, const struct entry *b)
            span_eq((struct span){(char *)coded, row_encode(&home, &x, coded)}, b->value);
 }
 
+/* A doubt that only the logs know: what cleared it was compacted away (carry.c drops it: without it the object is asked for
+ * anew, no more). `b`: NULL where the index has no such row. */
+static bool
+same_but_doubt(const struct check *k, const struct entry *a, const struct entry *b)
+{
+    struct row_home home = {a->table, a->bucket, a->key};
+    unsigned char coded[ROW_CODED_MAX];
+    struct entry cleared = *a;
+    struct row x, y;
+
+    if (a->table != TABLE_OBJECTS ||
+        retired_behind(&k->disk->home.retired, DISK_CACHED, 0) == 0 ||
+        row_decode(&home, a->value, &x) != ERR_OK || (x.flags & ROW_DOUBT) == 0)
+        return false;
+    if (!row_has_object(&x)) /* it is only the doubt */
+        return b == NULL || (row_decode(&home, b->value, &y) == ERR_OK &&
+                             (y.flags & ROW_TOMBSTONE) != 0);
+    if (b == NULL)
+        return false;
+    x.flags &= ~(uint32_t)ROW_DOUBT;
+    cleared.value = (struct span){(char *)coded, row_encode(&home, &x, coded)};
+    return span_eq(cleared.value, b->value) || same_but_version(&cleared, b);
+}
+
 /* Compaction drops a completed upload whose object is gone; the index remembers it for a week. */
 static bool
-agree(const struct entry *a, const struct entry *b, int c, enum table table)
+agree(const struct check *k, const struct entry *a, const struct entry *b, int c,
+      enum table table)
 {
-    if (c != 0)
-        return c > 0 && table == TABLE_DONE;
-    return span_eq(a->value, b->value) || same_but_version(a, b);
+    if (c < 0)
+        return same_but_doubt(k, a, NULL);
+    if (c > 0)
+        return table == TABLE_DONE;
+    return span_eq(a->value, b->value) || same_but_version(a, b) ||
+           same_but_doubt(k, a, b);
 }
 
 static enum err
@@ -132,7 +160,7 @@ compare(struct check *k, enum table table, uint64_t bucket, struct errbuf *eb)
         if (rc != ERR_OK || (a == NULL && b == NULL))
             break;
         c = a == NULL ? 1 : b == NULL ? -1 : span_cmp(a->key, b->key);
-        if (!agree(a, b, c, table))
+        if (!agree(k, a, b, c, table))
             tell(k, a, b, c);
         ours->at += c <= 0;
         real->at += c >= 0;
