@@ -57,7 +57,7 @@
       "objects of attached buckets above this are kept in chunks, fetched in parallel, each evicted by itself") \
     X(OPT_CACHE_CHUNK, "cache.chunk", SIZE, "16MiB", KIB(64), GIB(1), "", START, \
       "bytes of such a chunk; what is kept in others stays as it is") \
-    X(OPT_CACHE_READAHEAD, "cache.readahead", U64, "0", 0, 64, "", START, \
+    X(OPT_CACHE_READAHEAD, "cache.readahead", U64, "4", 0, 64, "", START, \
       "numbered objects of attached buckets that are fetched ahead of a reader who goes through them in order; 0 is none") \
     X(OPT_LOG_LEVEL, "log.level", ENUM, "info", 0, 0, "debug|info|warn|error", LIVE, \
       "lines of this level and above are written") \

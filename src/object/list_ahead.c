@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "object/keys.h"
+#include "object/fiber_group.h"
 #include "rt/loop.h"
 
 #define PAGES_MAX  8u /* of a loop; a listing has two */
@@ -28,7 +28,6 @@ struct list_page {
     struct span token;         /* it is asked for by that; empty: by o.after */
     struct arena *arena;       /* owned */
     uint64_t writes, since_ns; /* when it was asked for */
-    struct fiber *fiber;       /* while it runs */
     bool placed;               /* it is known behind which name it stands */
     bool lost;                 /* the page before goes on otherwise */
     bool taken, there;
@@ -40,13 +39,11 @@ struct list_page {
 
 struct of_loop {
     struct list pages;
-    unsigned busy; /* fibers */
     unsigned wasted, passed_over;
-    struct rt_cond ended;
 };
 
 struct list_ahead {
-    _Atomic bool stopping;
+    struct fiber_group *fibers; /* owned; one a page */
     _Atomic uint64_t writes;
     struct of_loop *loops; /* owned; one a loop */
 };
@@ -126,8 +123,7 @@ run(void *arg)
     bool down;
 
     rt_doing("a page of a listing, ahead");
-    p->fiber = rt_self();
-    p->rc = p->s->list_ahead->stopping || p->lost
+    p->rc = p->lost
                 ? ERR_CANCELLED
                 : list_ask_backend(&p->follow, p->token, p->arena, &p->found, &down, &eb);
     p->there = true;
@@ -135,15 +131,12 @@ run(void *arg)
         (void)list_follow_end(&p->follow, p->rc, &p->found);
     rt_cond_broadcast(&p->changed);
     wait_for_taker(p);
-    p->fiber = NULL;
     if (!p->taken) {
         metric_add(M_LIST_AHEAD, DROPPED, 1);
         l->wasted++;
     }
     list_remove(&p->of_loop);
     drop(&p);
-    if (--l->busy == 0)
-        rt_cond_broadcast(&l->ended);
 }
 
 static struct list_page *
@@ -179,18 +172,17 @@ ask(const struct list_follow *f, struct span after)
     struct list_page *p;
 
     next.after = after;
-    if (l->busy >= PAGES_MAX || f->s->list_ahead->stopping ||
+    if (fiber_group_busy(f->s->list_ahead->fibers) >= PAGES_MAX ||
         find(l, f->bucket, &next, after.len > 0 ? (struct span){"", 0} : f->token) !=
             NULL ||
         (l->wasted >= WASTED_MAX && l->passed_over++ % TRY_EACH != 0))
         return NULL;
     p = new_page(f, after);
-    if (rt_spawn(run, p) != ERR_OK) {
+    if (fiber_group_spawn(f->s->list_ahead->fibers, run, p) != ERR_OK) {
         drop(&p);
         return NULL;
     }
     p->users++;
-    l->busy++;
     list_push_back(&l->pages, &p->of_loop);
     return p;
 }
@@ -315,33 +307,11 @@ list_ahead_new(void)
 {
     struct list_ahead *a = xcalloc(1, sizeof *a);
 
+    a->fibers = fiber_group_new();
     a->loops = xcalloc(rt_loop_count(), sizeof *a->loops);
-    for (unsigned i = 0; i < rt_loop_count(); i++) {
+    for (unsigned i = 0; i < rt_loop_count(); i++)
         list_init(&a->loops[i].pages);
-        rt_cond_init(&a->loops[i].ended);
-    }
     return a;
-}
-
-static void
-end_on_loop(void *arg)
-{
-    struct list_ahead *a = arg;
-    struct of_loop *l = &a->loops[rt_loop_index()];
-    struct rt_shield shield;
-
-    rt_shield_begin(&shield);
-    LIST_EACH(&l->pages, n)
-    {
-        struct list_page *p = LIST_ENTRY(n, struct list_page, of_loop);
-
-        if (p->fiber != NULL)
-            rt_cancel(p->fiber);
-    }
-    while (l->busy > 0)
-        if (rt_cond_wait(&l->ended, DEADLINE_NEVER) != ERR_OK)
-            break;
-    rt_shield_end(&shield);
 }
 
 void
@@ -349,13 +319,10 @@ list_ahead_free(struct list_ahead **ap)
 {
     struct list_ahead *a = *ap;
 
-    *ap = NULL;
     if (a == NULL)
         return;
-    a->stopping = true;
-    for (unsigned i = 0; i < rt_loop_count(); i++)
-        while (key_on_home(i, end_on_loop, a) != ERR_OK)
-            rt_yield(); /* out of stacks there: others are ending too */
+    fiber_group_end(&a->fibers);
+    *ap = NULL; /* not before: they look there */
     free(a->loops);
     free(a);
 }

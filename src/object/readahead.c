@@ -1,6 +1,5 @@
 #include "object/readahead.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "object/keys.h"
+#include "object/fiber_group.h"
 #include "object/tier.h"
 #include "rt/loop.h"
 
@@ -33,13 +32,12 @@ struct stream {
 struct watch {
     struct stream streams[STREAMS];
     unsigned busy; /* fetches under way */
-    struct rt_cond ended;
 };
 
 struct readahead {
     unsigned window;
-    _Atomic bool stopping;
-    struct watch **watches; /* one a loop; owned */
+    struct fiber_group *fibers; /* owned */
+    struct watch **watches;     /* one a loop; owned */
 };
 
 /* ---- names ---- */
@@ -162,10 +160,8 @@ run(void *arg)
     a->watch->busy--;
     if (rc == ERR_NOT_FOUND && t->like == a->like)
         t->end = MIN(t->end, a->number);
-    if (rc == ERR_OK && t->like == a->like && t->run >= RUN && !a->s->readahead->stopping)
+    if (rc == ERR_OK && t->like == a->like && t->run >= RUN)
         go_ahead(a->s, a->bucket, a->watch, t); /* what had no place then */
-    if (a->watch->busy == 0)
-        rt_cond_broadcast(&a->watch->ended);
     map_bucket_drop(&a->bucket);
     free(a);
 }
@@ -185,7 +181,7 @@ fetch(struct object_service *s, const struct map_bucket *b, struct watch *w,
     }
     a->bucket = map_bucket_ref(b);
     w->busy++;
-    if (rt_spawn(run, a) != ERR_OK) {
+    if (fiber_group_spawn(s->readahead->fibers, run, a) != ERR_OK) {
         w->busy--;
         map_bucket_drop(&a->bucket);
         free(a);
@@ -231,7 +227,7 @@ readahead_saw(struct object_service *s, const struct map_bucket *b, struct span 
     struct stream *t;
     uint64_t like;
 
-    if (r->window == 0 || r->stopping)
+    if (r->window == 0 || fiber_group_is_ending(r->fibers))
         return;
     like = likeness(b, key);
     t = &w->streams[like % STREAMS];
@@ -267,26 +263,11 @@ readahead_new(unsigned window)
     struct readahead *r = xcalloc(1, sizeof *r);
 
     r->window = window;
+    r->fibers = fiber_group_new();
     r->watches = xcalloc(rt_loop_count(), sizeof *r->watches);
-    for (unsigned i = 0; i < rt_loop_count(); i++) {
+    for (unsigned i = 0; i < rt_loop_count(); i++)
         r->watches[i] = xcalloc(1, sizeof *r->watches[i]);
-        rt_cond_init(&r->watches[i]->ended);
-    }
     return r;
-}
-
-static void
-wait_on_loop(void *arg)
-{
-    struct readahead *r = arg;
-    struct watch *w = r->watches[rt_loop_index()];
-    struct rt_shield shield;
-
-    rt_shield_begin(&shield);
-    while (w->busy > 0)
-        if (rt_cond_wait(&w->ended, DEADLINE_NEVER) != ERR_OK)
-            break;
-    rt_shield_end(&shield);
 }
 
 void
@@ -294,15 +275,12 @@ readahead_free(struct readahead **rp)
 {
     struct readahead *r = *rp;
 
-    *rp = NULL;
     if (r == NULL)
         return;
-    r->stopping = true;
-    for (unsigned i = 0; i < rt_loop_count(); i++) {
-        while (key_on_home(i, wait_on_loop, r) != ERR_OK)
-            rt_yield(); /* out of stacks there: others are ending too */
+    fiber_group_end(&r->fibers);
+    *rp = NULL; /* not before: they look there */
+    for (unsigned i = 0; i < rt_loop_count(); i++)
         free(r->watches[i]);
-    }
     free(r->watches);
     free(r);
 }

@@ -31,7 +31,7 @@ def remote():
 
 
 def start(start_forebay, remote, **settings):
-    process = start_forebay(settings={**PATIENT, "cache.readahead": 4, **settings})
+    process = start_forebay(settings={**PATIENT, "cache.readahead": None, **settings})  # on by itself, four ahead
     assert attach(process, BUCKET, remote.endpoint).returncode == 0
     return process
 

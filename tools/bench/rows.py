@@ -295,7 +295,8 @@ def far_remote(context, size, far_ms=FAR_MS, keys=0):
     (port,) = free_ports(1)
     argv = [context.tools / "remote", port, size, far_ms, FAR_MIB_S, keys]
     remote = context.keep_running(servers.Pinned("remote", context.cores[1], argv, context.dir, port))
-    server = context.keep_running(servers.Forebay(context, context.dir / "data"))
+    # What is asked for once must be cold: nothing comes ahead of the reader.
+    server = context.keep_running(servers.Forebay(context, context.dir / "data", "--set=cache.readahead=0"))
     attach = [context.binary, "bucket", "attach", "s3://far", "--endpoint", f"http://127.0.0.1:{port}", "--anonymous"]
     subprocess.run([*map(str, attach), "--endpoint-url", f"http://127.0.0.1:{server.port}"], check=True, env=context.env, stdout=subprocess.DEVNULL)
     return remote, server

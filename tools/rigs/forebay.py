@@ -9,8 +9,9 @@ from .process import PATIENCE, ROOT, Process, free_ports, http_get
 
 # Words of the sanitizers and of assert(); a log that holds one is a failure whatever the client saw.
 BAD_WORDS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion `")
-# A segment is reserved whole: many servers side by side want small ones.
-SMALL = {"disk.segment_bytes": "64MiB", "index.map_size": "1GiB"}
+# A segment is reserved whole: many servers side by side want small ones. And tests that count what a remote is asked for number
+# their keys: what is fetched ahead they ask for themselves.
+USUAL = {"disk.segment_bytes": "64MiB", "index.map_size": "1GiB", "cache.readahead": "0"}
 
 
 def binary(build="dev"):
@@ -20,7 +21,7 @@ def binary(build="dev"):
 
 
 class Forebay(Process):
-    """`forebay serve DIR`; answers at .endpoint. `args` are more flags, `settings` become --set, `tls` a certificate and its key."""
+    """`forebay serve DIR`; answers at .endpoint. `args` are more flags, `settings` become --set (None: the server's own default), `tls` a certificate and its key."""
 
     def __init__(self, data_dir, log_dir=None, args=(), settings=None, port=None, env=None, build="dev", tls=None):
         self.data_dir = pathlib.Path(data_dir)
@@ -31,7 +32,7 @@ class Forebay(Process):
         if tls:
             args = (*args, "--tls-cert", str(tls[0]), "--tls-key", str(tls[1]))
         self.binary = binary(build)
-        flags = [f"--set={name}={value}" for name, value in {**SMALL, **(settings or {})}.items()]
+        flags = [f"--set={name}={value}" for name, value in {**USUAL, **(settings or {})}.items() if value is not None]
         super().__init__(
             "forebay",
             [self.binary, "serve", self.data_dir, "--listen", f"127.0.0.1:{self.port}", *flags, *args],
