@@ -31,6 +31,11 @@ points() {
     POINTS_NTH=3 .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q --basetemp "$root/build/soak/tmp-points" test/e2e/test_tier_points.py
 }
 
+model() { # `make check` has one seed
+    local seed
+    for seed in $(seq "$RANDOM" 1000003 9000000); do FOREBAY_SEED=$seed build/dev/test/test_s3_model || return; done
+}
+
 rot() { # bits and swapped blocks over segments and, few at a time, over the index; each other file in each way
     ROT=40 STATE_FILES=all .venv/bin/python -m pytest -c test/pytest.ini --rootdir "$root" -q -s --basetemp "$root/build/soak/tmp" \
         test/e2e/test_rot.py test/e2e/test_state_files.py
@@ -42,8 +47,9 @@ tools/build.sh rel forebay powercut >"$logs/build.log" 2>&1 || { tail -n 40 "$lo
 tools/build.sh sim sim_tests >"$logs/build-sim.log" 2>&1 || { tail -n 40 "$logs/build-sim.log"; die "the build failed"; }
 stage storm storm
 stage rot rot
-tools/build.sh dev forebay >"$logs/build-dev.log" 2>&1 || { tail -n 40 "$logs/build-dev.log"; die "the build failed"; }
+tools/build.sh dev forebay test_s3_model >"$logs/build-dev.log" 2>&1 || { tail -n 40 "$logs/build-dev.log"; die "the build failed"; }
 stage points points
+stage model model
 for fs in ext4 xfs; do
     stage "cuts-$fs" .venv/bin/python tools/powercut.py --fs $fs --cuts "$cuts"
 done

@@ -8,7 +8,7 @@ import pytest
 from rigs.fakeremote import FakeRemote
 
 import plain
-from test_chunks import metric
+from test_chunks import forebay, metric
 from rigs.process import PATIENCE
 from test_cold import PATIENT, attach, wait_for
 
@@ -108,19 +108,23 @@ def test_it_can_be_switched_off(start_forebay, remote):
 
 def test_a_full_cache_is_not_filled_ahead(start_forebay, remote):
     """What a read would not keep is not fetched ahead either."""
-    for number in range(300):
+    for number in range(60):
         remote.put(f"/{BUCKET}/x{number:06}", bytes(BYTES))
+    for number in range(400):
+        remote.put(f"/{BUCKET}/probe{number:06}", bytes(BYTES))
     process = start(start_forebay, remote, **{"cache.budget": "4MiB"})
+    forebay(process, "pin", f"s3://{BUCKET}/x")  # nothing of that goes: it stays full
+    for number in random.Random(1).sample(range(60), 60):
+        plain.get(process.port, BUCKET, f"x{number:06}")
+    probes = iter(random.Random(2).sample(range(400), 400))
 
-    def full():
-        for number in random.Random(1).sample(range(300), 300):
-            plain.get(process.port, BUCKET, f"x{number:06}")
-        return metric(process, "forebay_cache_evicted_total") > 0
+    def nothing_new_is_kept():
+        return plain.get(process.port, BUCKET, f"probe{next(probes):06}").headers["x-forebay-cache"] == "bypass"
 
-    wait_for(full, "a full cache", timeout=60)
-    before = begun(process)
+    wait_for(nothing_new_is_kept, "a full cache")
+    before, one = begun(process), connection(process)
     for number in range(20):
-        read(process, number)
+        assert read(process, number, connection=one) == "bypass"
     assert begun(process) == before
 
 
