@@ -258,7 +258,9 @@ damaged_logs(void *arg)
     for (int i = 0; i < MANY; i++) {
         snprintf(key, sizeof key, "key-%d", i);
         CHECK(world_put(d, key, data + i, 2000, &rows[i]) == ERR_OK);
-        CHECK(world_put(d, "again", data + i, 100, &rows[i]) == ERR_OK);
+        if (i % 100 == 0 ||
+            i == MANY - 1) /* few: where much is dead compaction moves the rest */
+            CHECK(world_put(d, "again", data + i, 100, &rows[i]) == ERR_OK);
     }
     for (int i = 0; i < MANY; i++) {
         struct disk_key k;
