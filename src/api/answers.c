@@ -198,18 +198,17 @@ static bool
 serve(struct api *a, struct http_request *http, struct answer *k)
 {
     struct disk_held *held = arena_alloc(http->arena, sizeof *held);
-    struct span body;
 
     if (k->map_serial != map_serial(map_now(a->options.map)) ||
         k->epoch != answers_epoch(a->answers) ||
-        !object_again_begin(a->options.object, &k->again, held, &body))
+        !object_again_begin(a->options.object, &k->again, held))
         return false;
     metric_add(M_ANSWERS_KEPT, 0, 1);
     answer_ids(http);
     http_header_lines(http,
                       (struct span){k->text + k->host_len + k->target_len, k->lines_len});
     /* A client that is gone is nobody to tell. */
-    (void)!http_reply_lent(http, 200, body, give_back, held);
+    (void)!http_reply_lent(http, 200, held->pieces, held->count, give_back, held);
     return http_reply_began(http);
 }
 

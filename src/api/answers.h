@@ -1,4 +1,4 @@
-/* answers: the heads of small hot objects, kept rendered, so that a plain GET of one costs neither route, look-up nor
+/* answers: the heads of hot objects of up to 1 MiB, kept rendered, so that a plain GET of one costs neither route, look-up nor
  * formatting (docs/decisions/0004-answers.md).
  *
  * Each loop keeps its own, keyed by Host and the raw target. Only a GET whose head holds nothing but boring fields (no

@@ -30,7 +30,7 @@ reply(struct once *o, struct span body)
 
     object_once_info(&o->get, &o->info);
     s3_put_found(&o->q, &o->info);
-    return http_reply_lent(http, 200, body, give_back, o) == ERR_OK;
+    return http_reply_lent(http, 200, &body, 1, give_back, o) == ERR_OK;
 }
 
 static void

@@ -255,26 +255,31 @@ enum err disk_read_begin(struct disk *d, const struct disk_key *k, const struct 
  * A block whose sum is wrong: ERR_CORRUPT, nothing of that piece is given. May switch unless hot. */
 enum err disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece,
                         struct errbuf *eb) MUST_CHECK;
+/* What follows the piece that was given last and is in memory like it: up to `max` further pieces, valid as long. None where
+ * any of that has to be read. Once after each disk_read_next(). Never switches. */
+#define DISK_MORE 3u
+unsigned disk_read_more(struct disk_reader *r, struct span *pieces, unsigned max);
 /* Was the piece that was given last in memory? */
 bool disk_read_was_hot(const struct disk_reader *r);
 void disk_read_end(struct disk_reader **rp); /* NULL is fine */
 
 /* ---- once more ----
- * An object that was just served whole, in one piece, from the hot set, can be served again without looking for it. What is
+ * An object of up to 1 MiB that was just served whole from the hot set can be served again without looking for it. What is
  * remembered is plain data, for the same loop and while the disk is open. Nothing switches. */
 struct disk_again {
     struct content_id content;
     uint32_t hash, stamp; /* of the row */
-    uint32_t entry, len;  /* in the hot set */
+    uint32_t entry, len;  /* of its first piece, in the hot set; of all of it */
 };
-/* While the reader's first piece is at hand. False: it is not such an object. */
+/* While the reader's first piece is at hand, of all of the object. False: it is not such an object. */
 bool disk_again_keep(struct disk *d, const struct disk_key *k,
                      const struct disk_reader *r, struct disk_again *out);
-/* False: the row has changed since, or the bytes are no longer in memory: look it up. True: *bytes stay until
+/* False: the row has changed since, or the bytes are no longer in memory: look it up. True: the pieces stay until
  * disk_again_end(), over switches too. */
 struct disk_held {
-    const char *at;
-    uint32_t len, entry;
+    struct span pieces[1 + DISK_MORE];
+    uint32_t entries[1 + DISK_MORE];
+    unsigned count;
     struct hot *hot; /* which outlives the disk where it was lent to it */
 };
 bool disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *out);

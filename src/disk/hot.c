@@ -20,6 +20,7 @@
 #define CHANCES_MAX   64u  /* of them spared because they were read lately */
 #define WINDOW_SHARE                                                                     \
     4u /* of the pieces in it: so many reads of the disk are "of late" once it is full */
+#define MORE_SHARE 4u /* of the memory, that pieces behind others may hold */
 #define LUCKY_ONE                                                                        \
     32u /* reads of the disk, of which one is wanted in any case when it is not the first */
 
@@ -63,6 +64,7 @@ struct hot {
     _Atomic uint32_t disk_reads;
     _Atomic uint32_t count; /* of pieces in it */
     _Atomic uint64_t bytes; /* theirs */
+    _Atomic uint32_t more;  /* pins of hot_get_more() */
     _Atomic bool full;      /* the ring has been round: who comes in puts others out */
     _Atomic bool adding;    /* who sets it may add; the others go without */
     uint64_t hand;          /* the adder's: where the ring goes on */
@@ -222,6 +224,30 @@ hot_unpin(struct hot *h, struct hot_pin *held)
     if (held->at != NULL)
         unpin(&h->pieces[held->entry]);
     *held = (struct hot_pin){0};
+}
+
+unsigned
+hot_get_more(struct hot *h, const struct content_id *id, uint64_t first,
+             struct hot_pin *out, unsigned max)
+{
+    uint32_t held = atomic_fetch_add_explicit(&h->more, max, memory_order_relaxed) + max;
+    unsigned n = 0;
+
+    if (held <= h->size / HOT_PIECE / MORE_SHARE)
+        while (n < max && hot_has(h, id, first + n) && hot_get(h, id, first + n, &out[n]))
+            n++;
+    atomic_fetch_sub_explicit(&h->more, max - n, memory_order_relaxed);
+    return n;
+}
+
+void
+hot_unpin_more(struct hot *h, struct hot_pin *pins, unsigned count)
+{
+    if (count == 0)
+        return;
+    for (unsigned n = 0; n < count; n++)
+        hot_unpin(h, &pins[n]);
+    atomic_fetch_sub_explicit(&h->more, count, memory_order_relaxed);
 }
 
 /* Adding costs more than the read it spares later when others have to go for it. So then a piece has to come again sooner than

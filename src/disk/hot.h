@@ -28,6 +28,11 @@ bool hot_get(struct hot *h, const struct content_id *id, uint64_t piece,
 /* The same for a piece that was in `entry` a while ago: looks there only. */
 bool hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id,
                 uint64_t piece, struct hot_pin *out);
+/* Pieces that stand behind one that the caller has pinned, as many as there are in a row from `first` on: pinned until
+ * hot_unpin_more(). All such pins together hold no more than a quarter of the memory, whoever reads slowly. Counts M_HOT. */
+unsigned hot_get_more(struct hot *h, const struct content_id *id, uint64_t first,
+                      struct hot_pin *out, unsigned max);
+void hot_unpin_more(struct hot *h, struct hot_pin *pins, unsigned count);
 /* Is it probably there? Counts nothing. NULL: no. */
 bool hot_has(struct hot *h, const struct content_id *id, uint64_t piece);
 void hot_unpin(

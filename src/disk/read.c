@@ -31,7 +31,8 @@ struct disk_reader {
     size_t key_len;
 
     /* What the last piece given out lies in. */
-    struct hot_pin pin;
+    struct hot_pin pin, more[DISK_MORE];
+    unsigned more_count;
     struct iobuf *piece;
 
     /* A member of a log: read once, whole. */
@@ -267,6 +268,8 @@ static void
 release_piece(struct disk_reader *r)
 {
     hot_unpin(r->disk->hot, &r->pin);
+    hot_unpin_more(r->disk->hot, r->more, r->more_count);
+    r->more_count = 0;
     iobuf_drop(&r->piece);
 }
 
@@ -536,6 +539,28 @@ disk_read_next(struct disk_reader *r, struct deadline by, struct span *piece,
                                             : next_of_body(r, by, piece, eb);
 }
 
+unsigned
+disk_read_more(struct disk_reader *r, struct span *pieces, unsigned max)
+{
+    uint64_t left = (r->end - r->pos + HOT_PIECE - 1) / HOT_PIECE;
+    unsigned n = 0;
+
+    assert(r->more_count == 0);
+    if (r->part != NULL) {
+        n = disk_read_more(r->part, pieces, max);
+        for (unsigned i = 0; i < n; i++)
+            r->pos += pieces[i].len;
+        return n;
+    }
+    if (r->pin.at == NULL || left == 0)
+        return 0;
+    r->more_count = hot_get_more(r->disk->hot, &r->row.content, r->pos / HOT_PIECE,
+                                 r->more, (unsigned)MIN(left, MIN(max, DISK_MORE)));
+    for (; n < r->more_count; n++)
+        give(r, r->more[n].at, r->pos, r->more[n].len, &pieces[n]);
+    return n;
+}
+
 bool
 disk_read_was_hot(const struct disk_reader *r)
 {
@@ -549,31 +574,55 @@ disk_again_keep(struct disk *d, const struct disk_key *k, const struct disk_read
                 struct disk_again *out)
 {
     if (r->pin.at == NULL || (r->row.flags & ROW_PARTS) != 0 ||
-        r->pin.len != r->row.size || r->row.size > HOT_PIECE)
+        r->row.size > (1 + DISK_MORE) * HOT_PIECE || r->end != r->row.size ||
+        r->pos != r->pin.len)
         return false;
     *out = (struct disk_again){
-        .content = r->row.content, .entry = r->pin.entry, .len = r->pin.len};
+        .content = r->row.content, .entry = r->pin.entry, .len = (uint32_t)r->row.size};
     return recent_stand(tail_recent(d->tail), k->bucket, k->key, &r->row, &out->hash,
                         &out->stamp);
+}
+
+static void
+hold(struct disk_held *held, const struct hot_pin *pin)
+{
+    held->pieces[held->count] = (struct span){pin->at, pin->len};
+    held->entries[held->count++] = pin->entry;
 }
 
 bool
 disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *out)
 {
-    struct hot_pin pin;
+    unsigned behind = (a->len - 1) / HOT_PIECE, got = 0;
+    struct hot_pin pin, more[DISK_MORE];
 
     if (!recent_stands(tail_recent(d->tail), a->hash, a->stamp) ||
         !hot_get_at(d->hot, a->entry, &a->content, 0, &pin))
         return false;
-    *out = (struct disk_held){pin.at, pin.len, pin.entry, d->hot};
-    return true;
+    out->hot = d->hot;
+    out->count = 0;
+    hold(out, &pin);
+    if (behind > 0)
+        got = hot_get_more(d->hot, &a->content, 1, more, behind);
+    for (unsigned i = 0; i < got; i++)
+        hold(out, &more[i]);
+    if (got == behind)
+        return true;
+    disk_again_end(out);
+    return false;
 }
 
 void
 disk_again_end(struct disk_held *held)
 {
-    struct hot_pin pin = {held->at, held->len, held->entry};
+    struct hot_pin pins[1 + DISK_MORE];
 
-    hot_unpin(held->hot, &pin);
-    held->at = NULL;
+    for (unsigned i = 0; i < held->count; i++)
+        pins[i] = (struct hot_pin){held->pieces[i].at, (uint32_t)held->pieces[i].len,
+                                   held->entries[i]};
+    if (held->count > 0)
+        hot_unpin(held->hot, &pins[0]);
+    if (held->count > 1)
+        hot_unpin_more(held->hot, pins + 1, held->count - 1);
+    held->count = 0;
 }

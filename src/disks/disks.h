@@ -87,6 +87,8 @@ enum err disks_read_begin(struct disks *ds, const struct disks_key *k,
                           struct disks_reader *out, struct errbuf *eb) MUST_CHECK;
 enum err disks_read_next(struct disks_reader *r, struct deadline by, struct span *piece,
                          struct errbuf *eb) MUST_CHECK;
+unsigned disks_read_more(struct disks_reader *r, struct span *pieces,
+                         unsigned max);      /* disk_read_more() */
 void disks_read_end(struct disks_reader *r); /* twice is fine */
 
 /* Without a fiber: see disk.h. For keys of one copy, while the set is settled; of others it says false. */

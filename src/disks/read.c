@@ -486,6 +486,18 @@ disks_read_next(struct disks_reader *r, struct deadline by, struct span *piece,
                             : next_many(r, by, piece, eb);
 }
 
+unsigned
+disks_read_more(struct disks_reader *r, struct span *pieces, unsigned max)
+{
+    unsigned n = r->from != NULL ? disk_read_more(r->from, pieces, max) : 0;
+
+    for (unsigned i = 0; i < n && r->disks != NULL; i++) {
+        r->at += pieces[i].len;
+        r->left -= pieces[i].len;
+    }
+    return n;
+}
+
 void
 disks_read_end(struct disks_reader *r)
 {

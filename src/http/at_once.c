@@ -89,13 +89,10 @@ conn_glance(void *conn)
 static void
 send_now(struct work *w)
 {
-    struct iovec both[2] = {
-        {(char *)(uintptr_t)w->reply.head.at, w->reply.head.len},
-        {(char *)(uintptr_t)w->reply.body.at, w->reply.body.len},
-    };
+    struct iovec all[1 + HTTP_LENT_MAX];
 
     w->reply.state = REPLY_SENDS;
-    w->reply.sent = rt_try_sendv(w->conn->stream, both, w->reply.body.len > 0 ? 2 : 1);
+    w->reply.sent = rt_try_sendv(w->conn->stream, all, reply_rest(w, 0, all));
 }
 
 /* Back to where it was parked, or on to a fiber where something is left to do. */
@@ -104,7 +101,7 @@ pass_on(struct http_conn *c, uint64_t now_ns)
 {
     struct work *w = c->work;
 
-    if (w->reply.sent < w->reply.head.len + w->reply.body.len) {
+    if (w->reply.sent < w->reply.head.len + w->reply.lent_bytes) {
         rt_resume(c->stream);
         return;
     }
@@ -144,7 +141,7 @@ send_answer(struct http_conn *c)
 {
     struct work *w = c->work;
 
-    if (w->reply.body.len <= TOGETHER_MAX) {
+    if (w->reply.lent_bytes <= TOGETHER_MAX) {
         send_soon(c);
         return;
     }

@@ -25,8 +25,8 @@
 /* Bytes of an answer's head that the handler may add, and what stands before them. */
 #define REPLY_LINES_MAX  16384u
 #define REPLY_PREFIX_MAX 256u
-/* A send of more goes in slices of this size, each with its own deadline. */
-#define SEND_SLICE (1u << 20)
+/* A send of more goes in slices of this size, each with its own deadline: four hot pieces and a head are one. */
+#define SEND_SLICE ((1u << 20) + REPLY_PREFIX_MAX + REPLY_LINES_MAX)
 /* What a client may still send, unheard, after its answer. */
 #define LINGER_BYTES_MAX (64u << 20)
 /* What a connection takes, for the account: parked; with TLS. */
@@ -99,7 +99,9 @@ struct work {
         struct http_lines lines;
         struct span head; /* built; inside lines_at */
         /* http_reply_lent() */
-        struct span body;
+        struct span lent[HTTP_LENT_MAX];
+        unsigned lent_count;
+        size_t lent_bytes;
         void (*release)(void *arg); /* NULL: nothing is lent */
         void *release_arg;
         size_t sent; /* of head and body, when it was sent at once */
@@ -230,6 +232,8 @@ void admit_over(struct http_conn *c);
 /* reply.c */
 /* What http_reply_lent() was lent goes back; twice is fine. */
 void reply_release(struct work *w);
+/* Head and what was lent from byte `from` on; how many. */
+int reply_rest(const struct work *w, size_t from, struct iovec out[1 + HTTP_LENT_MAX]);
 /* Head and lent body from the byte on that was not sent. May switch. */
 void reply_send_rest(struct http_conn *c);
 void reply_begin(struct http_conn *c);

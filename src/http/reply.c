@@ -324,20 +324,29 @@ http_reply_end(struct http_request *r)
     return send_end(r->conn);
 }
 
-enum err
-http_reply(struct http_request *r, int status, struct span body)
+/* Head and body in one send. */
+static enum err
+reply_with(struct http_conn *c, int status, const struct span *pieces, unsigned count,
+           size_t len)
 {
-    struct http_conn *c = r->conn;
     struct work *w = c->work;
-    enum err rc = build(c, status, (int64_t)body.len);
-    struct iovec piece = {(char *)(uintptr_t)body.at, body.len};
+    enum err rc = build(c, status, (int64_t)len);
+    struct iovec iov[HTTP_LENT_MAX];
 
     if (rc != ERR_OK)
         return rc;
-    if (!w->reply.silent && body.len > 0)
-        rc = send_pieces(c, &piece, 1, body.len);
-    w->reply.written = body.len;
+    for (unsigned i = 0; i < count; i++)
+        iov[i] = (struct iovec){(char *)(uintptr_t)pieces[i].at, pieces[i].len};
+    if (!w->reply.silent && len > 0)
+        rc = send_pieces(c, iov, (int)count, len);
+    w->reply.written = len;
     return rc == ERR_OK ? send_end(c) : rc;
+}
+
+enum err
+http_reply(struct http_request *r, int status, struct span body)
+{
+    return reply_with(r->conn, status, &body, 1, body.len);
 }
 
 void
@@ -350,23 +359,48 @@ reply_release(struct work *w)
         release(w->reply.release_arg);
 }
 
+int
+reply_rest(const struct work *w, size_t from, struct iovec out[1 + HTTP_LENT_MAX])
+{
+    int n = 0;
+
+    for (unsigned i = 0; i <= w->reply.lent_count; i++) {
+        struct span s = i == 0 ? w->reply.head : w->reply.lent[i - 1];
+        size_t gone = MIN(from, s.len);
+
+        from -= gone;
+        if (gone < s.len)
+            out[n++] = (struct iovec){(char *)(uintptr_t)s.at + gone, s.len - gone};
+    }
+    return n;
+}
+
 enum err
-http_reply_lent(struct http_request *r, int status, struct span body,
-                void (*release)(void *arg), void *arg)
+http_reply_lent(struct http_request *r, int status, const struct span *pieces,
+                unsigned count, void (*release)(void *arg), void *arg)
 {
     struct http_conn *c = r->conn;
     struct work *w = c->work;
+    size_t len = 0;
     enum err rc;
 
+    assert(count <= HTTP_LENT_MAX);
+    for (unsigned i = 0; i < count; i++)
+        len += pieces[i].len;
     w->reply.release = release;
     w->reply.release_arg = arg;
-    rc = w->at_once ? build(c, status, (int64_t)body.len) : http_reply(r, status, body);
+    rc = w->at_once ? build(c, status, (int64_t)len)
+                    : reply_with(c, status, pieces, count, len);
     if (rc != ERR_OK || !w->at_once) {
         reply_release(w);
         return rc;
     }
-    w->reply.body = w->reply.silent ? (struct span){"", 0} : body;
-    w->reply.written = body.len;
+    w->reply.written = len;
+    if (w->reply.silent)
+        return ERR_OK;
+    memcpy(w->reply.lent, pieces, count * sizeof *pieces);
+    w->reply.lent_count = count;
+    w->reply.lent_bytes = len;
     return ERR_OK;
 }
 
@@ -374,19 +408,11 @@ void
 reply_send_rest(struct http_conn *c)
 {
     struct work *w = c->work;
-    struct iovec both[2];
-    size_t at = w->reply.sent, head = w->reply.head.len;
-    int n = 0;
+    struct iovec rest[1 + HTTP_LENT_MAX];
     enum err rc;
 
     assert(w->reply.state == REPLY_SENDS);
-    if (at < head)
-        both[n++] = (struct iovec){(char *)(uintptr_t)w->reply.head.at + at, head - at};
-    at = at < head ? 0 : at - head;
-    if (at < w->reply.body.len)
-        both[n++] = (struct iovec){(char *)(uintptr_t)w->reply.body.at + at,
-                                   w->reply.body.len - at};
-    rc = send_all(c, both, n, false);
+    rc = send_all(c, rest, reply_rest(w, w->reply.sent, rest), false);
     reply_release(w);
     if (rc == ERR_OK) {
         w->reply.state = REPLY_DONE;

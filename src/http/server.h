@@ -155,11 +155,12 @@ struct span http_header_text(const struct http_request *r);
 /* Head and body in one send. To HEAD the length of `body` is told and nothing sent. May
  * switch. */
 enum err http_reply(struct http_request *r, int status, struct span body);
-/* The same with bytes that are lent until release(arg), which is called once, whatever becomes of it. In `at_once` it
+/* The same with at most HTTP_LENT_MAX pieces that are lent until release(arg), which is called once, whatever becomes of it. In `at_once` it
  * leaves with the others of this turn and never switches; elsewhere it may. An error: release was called, and what stands
  * for an answer is the caller's to say. */
-enum err http_reply_lent(struct http_request *r, int status, struct span body,
-                         void (*release)(void *arg), void *arg);
+#define HTTP_LENT_MAX 4
+enum err http_reply_lent(struct http_request *r, int status, const struct span *pieces,
+                         unsigned count, void (*release)(void *arg), void *arg);
 /* In `at_once`: the answer comes in a later turn, by http_reply_lent() and http_later_done(), both outside any fiber and
  * without a switch. Or on_abandon is called instead, in a fiber, without a switch: the connection ends, or the server; the
  * request is gone behind that call. */

@@ -465,6 +465,25 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
     return ERR_OK;
 }
 
+unsigned
+object_get_more(struct object_get *g, struct span *pieces, unsigned max)
+{
+    uint64_t bytes = 0;
+    unsigned n;
+
+    if (g->kind != LOCAL || g->left == 0)
+        return 0;
+    n = disks_read_more(&g->reader, pieces, max);
+    for (unsigned i = 0; i < n; i++)
+        bytes += pieces[i].len;
+    assert(bytes <= g->left);
+    g->at += bytes;
+    g->left -= bytes;
+    if (g->bucket->cached)
+        metric_add(M_CACHE_BYTES, g->label, (int64_t)bytes);
+    return n;
+}
+
 bool
 object_again_keep(const struct object_get *g, struct object_again *out)
 {
@@ -499,16 +518,15 @@ count_again(struct object_service *s, const struct object_again *a)
 
 bool
 object_again_begin(struct object_service *s, struct object_again *a,
-                   struct disk_held *held, struct span *bytes)
+                   struct disk_held *held)
 {
     if (a->cached && cloud_any_down(s->options.cloud)) /* that may have to be said */
         return false;
     if (!disks_again_begin(s->options.disks, &a->at, held))
         return false;
-    *bytes = (struct span){held->at, held->len};
     if (a->cached) {
         metric_add(M_CACHE, LABEL_HIT, 1);
-        metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)bytes->len);
+        metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)a->place.size);
         if (++a->reads % AGAIN_SAMPLE == 0)
             count_again(s, a);
     }

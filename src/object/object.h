@@ -78,6 +78,8 @@ enum err object_get_range(struct object_get *g, uint64_t first, uint64_t len,
 /* The next piece, verified, valid until the next call; len 0 at the end. */
 enum err object_get_next(struct object_get *g, struct deadline by, struct span *piece,
                          struct errbuf *eb) MUST_CHECK;
+/* What stands behind that piece in memory already: disk_read_more(). */
+unsigned object_get_more(struct object_get *g, struct span *pieces, unsigned max);
 void object_get_end(struct object_get **gp);
 /* Where the bytes come from; of an object in chunks that is known with the first of them. */
 enum object_source object_get_source(const struct object_get *g);
@@ -96,9 +98,9 @@ struct object_again {
 };
 /* While the first piece is at hand. False: not of this object. */
 bool object_again_keep(const struct object_get *g, struct object_again *out);
-/* False: get it as usual. True: *bytes stay until object_again_end(), over switches too. */
+/* False: get it as usual. True: its pieces stay until object_again_end(), over switches too. */
 bool object_again_begin(struct object_service *s, struct object_again *a,
-                        struct disk_held *held, struct span *bytes);
+                        struct disk_held *held);
 void object_again_end(struct disk_held *held);
 /* A small object of this disk, got without a fiber (disk.h): nothing switches, and `false` means the long way. */
 struct object_once {

@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -114,9 +113,6 @@ sendable_has(const void *at, size_t len)
 
 /* ---- sending ---- */
 
-#define PIPE_BYTES (1u << 20) /* what an unprivileged process may ask for */
-#define PIPE_LEAST (256u << 10)
-
 static bool
 open_pipe(struct sendable_pipe *p)
 {
@@ -128,9 +124,8 @@ open_pipe(struct sendable_pipe *p)
     p->in = fds[1];
     p->nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     p->open = true;
-    room = fcntl(p->in, F_SETPIPE_SZ, PIPE_BYTES);
-    p->room = room > 0 ? (size_t)room : 0;
-    return p->nowhere >= 0 && p->room >= PIPE_LEAST;
+    room = fcntl(p->in, F_SETPIPE_SZ, SENDABLE_PORTION);
+    return p->nowhere >= 0 && room >= (int)SENDABLE_PORTION;
 }
 
 void
@@ -168,16 +163,15 @@ throw_away(struct sendable_pipe *p, size_t left)
     return true;
 }
 
-ssize_t
-sendable_send(struct sendable_pipe *p, int fd, const void *at, size_t len)
+/* At most SENDABLE_PORTION. */
+static ssize_t
+send_portion(struct sendable_pipe *p, int fd, const struct iovec *v)
 {
-    struct iovec v = {(void *)(uintptr_t)at, len};
     ssize_t put, sent;
 
     if (p->useless || (!p->open && !open_pipe(p)))
         return give_up(p);
-    v.iov_len = MIN(len, p->room);
-    put = vmsplice(p->in, &v, 1, SPLICE_F_NONBLOCK);
+    put = vmsplice(p->in, v, 1, SPLICE_F_NONBLOCK);
     if (put <= 0)
         return give_up(p);
     do {
@@ -188,4 +182,28 @@ sendable_send(struct sendable_pipe *p, int fd, const void *at, size_t len)
     if (!throw_away(p, (size_t)(put - (sent > 0 ? sent : 0))))
         sendable_pipe_close(p); /* there will be another */
     return sent == -ENOSYS ? give_up(p) : sent;
+}
+
+ssize_t
+sendable_send(struct sendable_pipe *p, int fd, const struct iovec *iov, int count)
+{
+    ssize_t took = 0;
+
+    for (int i = 0; i < count; i++) {
+        size_t at = 0;
+
+        while (at < iov[i].iov_len) {
+            struct iovec v = {(char *)iov[i].iov_base + at,
+                              MIN(iov[i].iov_len - at, SENDABLE_PORTION)};
+            ssize_t n = send_portion(p, fd, &v);
+
+            if (n < 0)
+                return took > 0 ? took : n;
+            took += n;
+            at += (size_t)n;
+            if ((size_t)n < v.iov_len)
+                return took; /* it is full */
+        }
+    }
+    return took;
 }

@@ -11,9 +11,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #define SENDABLE_PAGE   4096u
 #define RT_BY_REFERENCE (32u << 10) /* bytes; below, copying costs less */
+/* What goes through the pipe at a time: of more, what the kernel notes of its pages leaves the first cache before it is used. */
+#define SENDABLE_PORTION (256u << 10)
 
 struct sendable;
 /* Zeroed, touched only as it fills, on huge pages where the kernel gives them. Never NULL: stops the process when there is no
@@ -29,11 +32,11 @@ void sendable_free(struct sendable **sp); /* NULL is fine */
 /* One a loop, zeros at first: a pipe, empty between two calls, and where what a socket did not take is thrown away. */
 struct sendable_pipe {
     int in, out, nowhere;
-    size_t room;
     bool open, useless;
 };
 /* Are these bytes to be sent by reference? */
 bool sendable_has(const void *at, size_t len);
-/* Gives them to a socket: how many it took, -EAGAIN, or another negative errno; -ENOSYS: they must be copied. */
-ssize_t sendable_send(struct sendable_pipe *p, int fd, const void *at, size_t len);
+/* Gives `count` such pieces to a socket: how many bytes it took, -EAGAIN, or another negative errno; -ENOSYS: they must be copied. */
+ssize_t sendable_send(struct sendable_pipe *p, int fd, const struct iovec *iov,
+                      int count);
 void sendable_pipe_close(struct sendable_pipe *p);

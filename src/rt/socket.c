@@ -158,12 +158,24 @@ cork(struct socket *k, int on)
         k->corked = on != 0;
 }
 
+/* Does something follow what goes by reference? */
+static bool
+is_one_of_several(const struct iovec *iov, int count, bool more)
+{
+    for (int i = 0; i < count; i++)
+        if (iov[i].iov_len >= RT_BY_REFERENCE &&
+            (more || i + 1 < count || iov[i].iov_len > SENDABLE_PORTION) &&
+            sendable_has(iov[i].iov_base, iov[i].iov_len))
+            return true;
+    return false;
+}
+
 /* Pieces that lie in memory which sockets may refer to go by reference, what stands before the first of them by copy: in one
  * segment with its beginning. Nothing is held back behind it. */
 static ssize_t
 send_some(struct stream *s, const struct iovec *iov, int count)
 {
-    int fd = socket_of(s)->watch.fd, copied = 0;
+    int fd = socket_of(s)->watch.fd, copied = 0, referred;
     ssize_t n = 0, more;
 
     while (copied < count && !sendable_has(iov[copied].iov_base, iov[copied].iov_len))
@@ -175,8 +187,11 @@ send_some(struct stream *s, const struct iovec *iov, int count)
         if (n < 0 || (size_t)n < bytes_of(iov, copied))
             return n;
     }
-    more = sendable_send(&s->loop->by_reference, fd, iov[copied].iov_base,
-                         iov[copied].iov_len);
+    referred = copied + 1;
+    while (referred < count &&
+           sendable_has(iov[referred].iov_base, iov[referred].iov_len))
+        referred++;
+    more = sendable_send(&s->loop->by_reference, fd, iov + copied, referred - copied);
     if (more == -ENOSYS)
         more = send_copied(fd, iov + copied, count - copied, 0);
     return more >= 0 ? n + more : n > 0 ? n : more;
@@ -188,8 +203,7 @@ try_sendv(struct stream *s, const struct iovec *iov, int count)
     struct socket *k = socket_of(s);
     ssize_t n;
 
-    if (s->more && !k->corked &&
-        sendable_has(iov[count - 1].iov_base, iov[count - 1].iov_len))
+    if (!k->corked && is_one_of_several(iov, count, s->more))
         cork(k, 1);
     n = send_some(s, iov, count);
     if (k->corked && !s->more && n == (ssize_t)bytes_of(iov, count))

@@ -200,6 +200,7 @@ ROWS = {
     "get-4k": (400, 60, lambda c, s, n: gets(c, 4096)),
     "get-4k-signed": (400, 60, lambda c, s, n: list(signed(c, s))),
     "get-100k": (200, 60, lambda c, s, n: gets(c, 100_000)),
+    "get-1m": (100, 60, lambda c, s, n: gets(c, 1 << 20)),
     "head": (400, 60, lambda c, s, n: gets(c, 4096, "HEAD")),
     "get-range": (400, 60, lambda c, s, n: gets(c, 100_000, status=206, length=4096, headers=("Range: bytes=1000-5095",))),
     "get-404": (400, 60, lambda c, s, n: [(c.request("GET", f"/bench/none/o{i}"), 404, None) for i in range(KEYS)]),
@@ -210,12 +211,13 @@ ROWS = {
     "disk-get-4k": (300, 60, lambda c, s, n: gets(c, 4096)),
 }
 FROM_DISK = ("disk-get-4k",)
+TOLD = ("get-1m",)  # not judged: what a socket does not take at once costs a fiber, and how often that is depends on the machine
 
 
 def fill(server, listed):
     client = Client(server.port)
     assert server.ask("PUT", "/bench")[0] == 200
-    for size in (4096, 100_000):
+    for size in (4096, 100_000, 1 << 20):
         for path in names(size):
             client.send(client.request("PUT", path, os.urandom(size)), 200)
     for i in range(listed):
@@ -321,7 +323,7 @@ def grown(row, base):
 def too_much(name, row, old, limit):
     # Calls vary with how bytes fall into buffers and with who waits for whom: only what is plainly more is a fault.
     calls = old["system_calls"] * 1.5 + 1 + 60 * PIECES / ROWS[name][0]
-    return change(row["instructions"], old["instructions"]) > limit or row["system_calls"] > calls
+    return name not in TOLD and (change(row["instructions"], old["instructions"]) > limit or row["system_calls"] > calls)
 
 
 def again(binary, rows, base, limit):

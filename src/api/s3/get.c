@@ -261,6 +261,19 @@ put_head(struct request *q, const struct asked *asked, const struct object_info 
         s3_put_checksum_header(q, &info->meta);
 }
 
+/* With what stands behind it in memory: sent at once. */
+static enum err
+send_piece(struct request *q, struct object_get *get, struct span piece)
+{
+    struct span more[DISK_MORE];
+    struct iovec iov[1 + DISK_MORE] = {{(void *)(uintptr_t)piece.at, piece.len}};
+    unsigned count = object_get_more(get, more, DISK_MORE);
+
+    for (unsigned i = 0; i < count; i++)
+        iov[1 + i] = (struct iovec){(void *)(uintptr_t)more[i].at, more[i].len};
+    return http_reply_writev(q->http, iov, 1 + (int)count);
+}
+
 /* From the piece at hand on. After the head is out there is no other answer: an error resets the connection. */
 static enum err
 send_body(struct request *q, struct object_get *get, struct span piece)
@@ -269,7 +282,7 @@ send_body(struct request *q, struct object_get *get, struct span piece)
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && piece.len > 0) {
-        rc = http_reply_write(q->http, piece.at, piece.len);
+        rc = send_piece(q, get, piece);
         if (rc != ERR_OK)
             return ERR_OK; /* the client is gone: nobody to tell */
         rc = object_get_next(get, DEADLINE_NEVER, &piece, &eb);

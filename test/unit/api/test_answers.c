@@ -129,6 +129,31 @@ a_bucket_of_the_same_name_is_another(struct site *s)
     reads(s, "/gone/a", 404, NULL);
 }
 
+/* Of several pieces: all of them, or the long way. */
+static void
+a_large_one_is_kept(struct site *s)
+{
+    enum { LARGE = 700000 };
+    char *body = xmalloc(LARGE + 1);
+
+    body[LARGE] = '\0';
+    for (char fill = 'a'; fill < 'd'; fill++) {
+        int64_t before;
+
+        for (size_t i = 0; i < LARGE; i++)
+            body[i] = (char)(fill + (int)(i % 251 % 23));
+        do_200(s, "PUT", "/bkt/large", body);
+        warm(s, "/bkt/large", body);
+        before = kept_answers();
+        for (int i = 0; i < 5; i++)
+            reads(s, "/bkt/large", 200, body);
+        CHECK_U64((uint64_t)(kept_answers() - before), 5);
+    }
+    do_200(s, "DELETE", "/bkt/large", NULL);
+    reads(s, "/bkt/large", 404, NULL);
+    free(body);
+}
+
 /* More objects than a table has places: the least that must hold is that each body is its own. */
 static void
 many_share_the_places(struct site *s)
@@ -164,6 +189,7 @@ open_world(void *arg)
     what_is_read_again_is_kept(&s);
     what_the_head_asks_for_is_heard(&s);
     a_change_is_seen_at_once(&s);
+    a_large_one_is_kept(&s);
     a_bucket_of_the_same_name_is_another(&s);
     many_share_the_places(&s);
     site_close(&s);

@@ -183,6 +183,32 @@ worker(void *arg)
     return NULL;
 }
 
+/* What stands behind pinned pieces may hold a quarter of the memory, and no more. */
+static void
+test_slow_readers_do_not_hold_it(void)
+{
+    struct hot *h = hot_new(MIB(8));
+    static char bytes[HOT_PIECE];
+    struct content_id id = id_of(1);
+    struct hot_pin pins[5][3];
+
+    for (unsigned n = 0; n < 4; n++)
+        hot_add(h, &id, n, bytes, make(1, n, bytes));
+    CHECK_U64(hot_get_more(h, &id, 2, pins[0], 3), 2); /* there are no more */
+    hot_unpin_more(h, pins[0], 2);
+    CHECK_U64(hot_get_more(h, &id, 4, pins[0], 3), 0);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK_U64(hot_get_more(h, &id, 1, pins[i], 3), 3);
+    CHECK_U64(hot_get_more(h, &id, 1, pins[2], 3), 0); /* of 32 places 8 */
+    CHECK_U64(hot_get_more(h, &id, 1, pins[2], 2), 2);
+    hot_unpin_more(h, pins[2], 2);
+    for (unsigned i = 0; i < 2; i++)
+        hot_unpin_more(h, pins[i], 3);
+    CHECK_U64(hot_get_more(h, &id, 1, pins[2], 3), 3);
+    hot_unpin_more(h, pins[2], 3);
+    hot_free(&h);
+}
+
 static void
 test_it_shrinks(void)
 {
@@ -240,6 +266,7 @@ main(int argc, char **argv)
     RUN(test_second_read_is_wanted_and_kept);
     RUN(test_the_ring_goes_round);
     RUN(test_all_pinned);
+    RUN(test_slow_readers_do_not_hold_it);
     RUN(test_it_shrinks);
     RUN(test_many_threads);
     return check_done();

@@ -126,6 +126,7 @@ struct slow {
     struct stream *to;
     const char *at;
     uint32_t len;
+    const struct hot_pin *pins;
 };
 
 static void
@@ -162,7 +163,7 @@ slow_readers(void *arg)
     meet(&a, &b);
     add(h, 3);
     REQUIRE(hot_get(h, &id, 0, &pin));
-    s = (struct slow){a, pin.at, pin.len};
+    s = (struct slow){a, pin.at, pin.len, NULL};
     rt_group_begin(&sender);
     REQUIRE(rt_group_start(&sender, send_all, &s) == ERR_OK);
     for (unsigned i = 0; i < 40; i++) {
@@ -249,6 +250,60 @@ held_back(void *arg)
     free(scratch);
 }
 REAL_CASE(test_what_fills_no_segment_waits_for_more, 1, held_back)
+
+/* Four pieces and what stands before them are one send, each time. */
+static void
+send_together(void *arg)
+{
+    struct slow *s = arg;
+
+    for (unsigned i = 0; i < 10; i++) {
+        struct iovec iov[5] = {{(void *)(uintptr_t)s->at, s->len}};
+
+        for (unsigned n = 1; n < 5; n++)
+            iov[n] = (struct iovec){(void *)(uintptr_t)s->pins[n].at, s->pins[n].len};
+        CHECK(rt_sendv(s->to, iov, 5, SOON, NULL) == ERR_OK);
+    }
+}
+
+static void
+several_at_once(void *arg)
+{
+    struct hot *h = hot_new(MIB(4));
+    struct hot_pin pins[5];
+    struct rt_group sender;
+    struct stream *a, *b;
+    struct slow s;
+    char *head;
+
+    (void)arg;
+    scratch = xmalloc(HOT_PIECE + 8192);
+    head = xmalloc(HOT_PIECE + 8192);
+    meet(&a, &b);
+    for (unsigned n = 1; n < 5; n++) {
+        struct content_id id = id_of(n);
+
+        add(h, n);
+        REQUIRE(hot_get(h, &id, 0, &pins[n]));
+    }
+    s = (struct slow){a, head, make(9, head), pins};
+    rt_group_begin(&sender);
+    REQUIRE(rt_group_start(&sender, send_together, &s) == ERR_OK);
+    for (unsigned i = 0; i < 10; i++) {
+        hear_piece(b, 9);
+        for (unsigned n = 1; n < 5; n++)
+            hear_piece(b, n);
+    }
+    rt_group_join(&sender);
+    for (unsigned n = 1; n < 5; n++)
+        hot_unpin(h, &pins[n]);
+    free(head);
+    hot_free(&h);
+    rt_stream_close(&a);
+    rt_stream_close(&b);
+    free(scratch);
+}
+REAL_CASE(test_pieces_go_together, 1, several_at_once)
 
 static void
 test_regions_come_and_go(void)
@@ -347,6 +402,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_late_readers_get_what_was_sent);
     RUN(test_slow_readers_get_all_of_it);
+    RUN(test_pieces_go_together);
     RUN(test_what_fills_no_segment_waits_for_more);
     RUN(test_regions_come_and_go);
     RUN(test_more_than_there_is_room_for);

@@ -122,6 +122,72 @@ test_one_read_for_each_get(void)
     world_run_loops(RT_AUTO, 1, long_heads, NULL);
 }
 
+/* ---- what is in memory ---- */
+
+#define LARGE (1500u << 10) /* five pieces, and most of a sixth */
+#define HERE  (256u << 10)
+
+static char large[LARGE];
+
+/* Reads these bytes; `want` has a digit for each time that pieces were given: how many together. */
+static void
+given(struct disk *d, uint64_t from, uint64_t to, unsigned want)
+{
+    struct disk_key k = world_key(7, "large");
+    struct disk_reader *r;
+    struct span pieces[1 + DISK_MORE];
+    struct errbuf eb = {0};
+    struct row row;
+    unsigned said = 0, n;
+
+    REQUIRE(disk_lookup(d, &k, &row, &eb) == ERR_OK);
+    REQUIRE(disk_read_begin(d, &k, &row, from, to - from, &r, &eb) == ERR_OK);
+    for (;;) {
+        REQUIRE(disk_read_next(r, DEADLINE_NEVER, &pieces[0], &eb) == ERR_OK);
+        if (pieces[0].len == 0)
+            break;
+        n = 1 + disk_read_more(r, pieces + 1, DISK_MORE);
+        for (unsigned i = 0; i < n; i++) {
+            CHECK(from + pieces[i].len <= to &&
+                  memcmp(pieces[i].at, large + from, pieces[i].len) == 0);
+            from += pieces[i].len;
+        }
+        said = said * 10 + n;
+    }
+    CHECK_U64(from, to);
+    disk_read_end(&r);
+    CHECK_U64(said, want);
+}
+
+static void
+in_memory(void *arg)
+{
+    struct disk_options o = world_options();
+    struct disk *d;
+
+    (void)arg;
+    o.hot_bytes = MIB(32);
+    d = world_open(&o);
+    world_fill(large, LARGE, 3);
+    CHECK(world_put(d, "large", large, LARGE, NULL) == ERR_OK);
+    given(d, 0, LARGE, 111111); /* of the disk each comes by itself */
+    given(d, HERE, HERE + 4, 1);
+    given(d, HERE, 3 * HERE, 11); /* this is the second read of the third */
+    given(d, HERE, 3 * HERE, 2);
+    given(d, 0, LARGE, 12111); /* none of those behind was read twice before */
+    given(d, 0, LARGE, 42);
+    given(d, HERE / 2, 5 * HERE + 1, 42);
+    given(d, HERE - 1, HERE, 1);
+    given(d, HERE - 1, HERE + 1, 2);
+    disk_close(&d);
+}
+
+static void
+test_what_is_in_memory_comes_together(void)
+{
+    world_run(in_memory, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -129,5 +195,6 @@ main(int argc, char **argv)
     log_set_level(LOG_WARN);
     world_fill(data, sizeof data, 1);
     RUN(test_one_read_for_each_get);
+    RUN(test_what_is_in_memory_comes_together);
     return check_done();
 }

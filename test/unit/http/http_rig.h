@@ -127,12 +127,12 @@ app_lend(struct http_request *r, struct rig *rig)
     bool later = span_starts(r->head->path, SPAN("/later/"));
     size_t size = number_behind(r->head->path, later ? "/later/" : "/lent/");
     struct lent *l = xmalloc(sizeof *l + size);
+    struct span pieces[] = {{l->bytes, size / 3}, {l->bytes + size / 3, size - size / 3}};
 
     l->rig = rig;
     rig->lent++;
     pattern(l->bytes, 0, size);
-    rig->last_error =
-        http_reply_lent(r, 200, (struct span){l->bytes, size}, app_release, l);
+    rig->last_error = http_reply_lent(r, 200, pieces, ARRAY_LEN(pieces), app_release, l);
 }
 
 static void
