@@ -73,6 +73,11 @@ enum err index_apply(struct index *x, const struct batch *b,
 enum err index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
                     bool now, unsigned char *value, size_t *len,
                     struct errbuf *eb) MUST_CHECK;
+/* Of a key of an object that is missing: are the rows beside its place what they should be? A key of which a bit changed
+ * stands beside where it should, so this is how its row, once hidden, is found out: ERR_CORRUPT. Keys of more than one
+ * layer are not looked at. May switch while the index is not resident. */
+enum err index_near(struct index *x, uint64_t bucket, struct span key,
+                    struct errbuf *eb) MUST_CHECK;
 /* Like tail_scan(). May switch while the index is not resident. */
 enum err index_scan(struct index *x, const struct scan *s, struct arena *a,
                     struct page *out, struct errbuf *eb) MUST_CHECK;

@@ -191,6 +191,72 @@ index_find(struct index *x, enum table table, uint64_t bucket, struct span key, 
     return rc;
 }
 
+/* ---- where a key is missing ---- */
+
+struct near {
+    uint64_t bucket;
+    struct span key;
+    uint32_t space;
+};
+
+/* A row under a key that is not its own has a wrong sum. One of another space is not known whose it is. */
+static bool
+is_itself(const struct near *n, const MDB_val *key, const MDB_val *value)
+{
+    struct row_home home = {.table = TABLE_OBJECTS, .bucket = n->bucket};
+    unsigned char ours[KEY_CODED_MAX];
+    struct index_cell cell;
+    struct row row;
+    size_t prefix = key_code(n->space, SPAN(""), ours);
+
+    if (key->mv_size < prefix || !index_cell_parse(key, value, &cell))
+        return false;
+    if (memcmp(key->mv_data, ours, prefix) != 0 || cell.row.len == 0)
+        return true;
+    home.key = (struct span){(const char *)key->mv_data + prefix, key->mv_size - prefix};
+    return row_decode(&home, cell.row, &row) == ERR_OK;
+}
+
+static int
+look_near(struct call *c, MDB_txn *txn)
+{
+    struct near *n = c->arg;
+    unsigned char coded[KEY_CODED_MAX];
+    MDB_val key, value;
+    MDB_cursor *cursor;
+    int rc = c->x->dbi[TABLE_OBJECTS] == NO_DBI ? MDB_NOTFOUND
+                                                : space_of(c, txn, n->bucket, &n->space);
+
+    if (rc != 0)
+        return rc;
+    rc = mdb_cursor_open(txn, c->x->dbi[TABLE_OBJECTS], &cursor);
+    if (rc != 0)
+        return rc;
+    key = (MDB_val){key_code(n->space, n->key, coded), coded};
+    rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    if (rc == 0 && !is_itself(n, &key, &value))
+        rc = MDB_CORRUPTED;
+    if (rc == 0 || rc == MDB_NOTFOUND)
+        rc = mdb_cursor_get(cursor, &key, &value, rc == 0 ? MDB_PREV : MDB_LAST);
+    if (rc == 0 && !is_itself(n, &key, &value))
+        rc = MDB_CORRUPTED;
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
+enum err
+index_near(struct index *x, uint64_t bucket, struct span key, struct errbuf *eb)
+{
+    struct near n = {.bucket = bucket, .key = key};
+    struct call c = {.x = x, .run = look_near, .arg = &n};
+    enum err rc;
+
+    if (key_layers(key.len) > 1)
+        return ERR_OK;
+    rc = call(&c, "lookup", eb);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
 struct segment_find {
     unsigned char key[INDEX_SEGMENT_KEY];
     struct index_segment *out;

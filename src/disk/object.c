@@ -4,6 +4,7 @@
 #include "disk/commit.h"
 #include "disk/flush.h"
 #include "disk/health.h"
+#include "disk/index.h"
 #include "disk/list.h"
 #include "disk/prepare.h"
 
@@ -15,6 +16,8 @@ disk_lookup(struct disk *d, const struct disk_key *k, struct row *out, struct er
     if (rc != ERR_OK)
         return rc;
     rc = find_object(d->tail, d->index, k->bucket, k->key, false, out, eb);
+    if (rc == ERR_NOT_FOUND && index_near(d->index, k->bucket, k->key, eb) == ERR_CORRUPT)
+        rc = ERR_CORRUPT; /* it may be there, under a key of which a bit changed */
     return prepared_count(d->prepared) == 0 ? rc : prepared_mark(d, k, rc, out, eb);
 }
 
