@@ -164,7 +164,7 @@ def test_the_watermarks_say_when_what_lives_goes_and_how_far(start_forebay, remo
     objects = Counting(remote, 32, 300 * KIB)
     budget = 12 * MIB
     for settings, goes in [({}, False), ({"cache.high": 60, "cache.low": 30}, True)]:
-        process = start_forebay(f"node-{goes}", settings={**PATIENT, "cache.budget": budget, **settings})
+        process = start_forebay(f"node-{goes}", settings={**PATIENT, "cache.budget": budget, "cache.readahead": 0, **settings})
         assert attach(process, BUCKET, remote.endpoint).returncode == 0
 
         def cached():
@@ -199,7 +199,7 @@ def test_many_that_come_at_once_do_not_find_the_same_room(start_forebay, remote)
 
     for name in objects.names:
         remote.on("GET", f"/{BUCKET}/{name}", held)
-    process = start(start_forebay, remote, **{"cache.budget": budget})
+    process = start(start_forebay, remote, **{"cache.budget": budget, "cache.readahead": 0})
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         for reply, name in zip(pool.map(lambda name: plain.get(process.port, BUCKET, name), objects.names), objects.names):
             assert reply.status == 200 and reply.body == body_of(name, size)
