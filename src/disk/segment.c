@@ -577,6 +577,18 @@ header_from_first(const struct segment *s, struct member *out, struct errbuf *eb
     return ERR_OK;
 }
 
+/* A disk that lied may hold a file of the same number under another name. */
+static enum err
+check_number(const struct segment *s, struct errbuf *eb)
+{
+    segment_slot *slot = slot_of(s->disk, s->id, false);
+
+    return slot == NULL || atomic_load(slot) == NULL
+               ? ERR_OK
+               : err_set(eb, ERR_CORRUPT, "another segment has the number %06" PRIu32,
+                         s->id);
+}
+
 enum err
 segment_open(struct disk *d, enum disk_class class, enum segment_kind kind, uint32_t id,
              struct segment **out, struct errbuf *eb)
@@ -596,6 +608,8 @@ segment_open(struct disk *d, enum disk_class class, enum segment_kind kind, uint
         rc = header_from_first(s, &m, eb);
     if (rc == ERR_OK)
         rc = check_header(d, s, &m, eb);
+    if (rc == ERR_OK)
+        rc = check_number(s, eb);
     if (rc == ERR_OK)
         rc = rt_file_size(s->file, &s->home.size, eb);
     if (rc != ERR_OK) {

@@ -439,6 +439,36 @@ test_swapped_bytes(void)
     world_run(swap_all, NULL);
 }
 
+/* A file of a number that another one has, as a disk that lied about what it dropped may show it: the first is believed. */
+static void
+number_twice(void *arg)
+{
+    struct disk *d = world_open(NULL);
+    char *data = malloc(LARGE), command[1200];
+    struct row row;
+
+    (void)arg;
+    world_fill(data, LARGE, 8);
+    CHECK(world_put(d, "large", data, LARGE, &row) == ERR_OK);
+    disk_close(&d);
+    snprintf(command, sizeof command,
+             "cp '%s/native/body-%06u.tar' '%s/cached/' && "
+             "dd if=/dev/zero of='%s/cached/body-%06u.tar' bs=4096 count=1 conv=notrunc "
+             "status=none",
+             world_path, row.segment, world_path, world_path, row.segment);
+    REQUIRE(system(command) == 0); /* its first member says what it is */
+    d = world_open(NULL);
+    CHECK(world_get(d, "large", data, LARGE, 0, LARGE) == ERR_OK);
+    disk_close(&d);
+    free(data);
+}
+
+static void
+test_a_number_that_two_segments_have(void)
+{
+    world_run(number_twice, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -452,5 +482,6 @@ main(int argc, char **argv)
     RUN(test_superblock_has_a_twin);
     RUN(test_a_removed_disk_is_refused);
     RUN(test_headers_of_segments);
+    RUN(test_a_number_that_two_segments_have);
     return check_done();
 }
