@@ -36,8 +36,8 @@ s3-table: ## every S3 operation on Forebay and on SeaweedFS, side by side
 	@tools/build.sh rel forebay
 	@.venv/bin/python tools/s3-table.py
 
-soak: ## an hour and more of seeds, kills and power cuts: SEEDS= (100; 10,000 before a release) KILLS= (100) ACKS= (50,000) CUTS= (40)
-	@tools/soak.sh $(SEEDS)
+soak: ## hours of seeds, kills and power cuts, a line for each part; broken off it goes on where it was. PART= (list: which) SEEDS= (100; 10,000 before a release) KILLS= (100) ACKS= (50,000) CUTS= (40) FRESH=1
+	@tools/soak.sh $(SEEDS) $(PART)
 
 plug: ## pull the plug under a training job; what is said stays in build/plug.log
 	@tools/deps.sh build python demo check

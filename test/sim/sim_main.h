@@ -3,7 +3,7 @@
  *     static uint64_t run(uint64_t seed) { ... CHECK(...) ...; return sim_trace_hash(s); }
  *     int main(int argc, char **argv) { return sim_main(argc, argv, run); }
  *
- * --seeds N   that many, 100 if not said    --from S   the first, 1 if not said
+ * --seeds N   that many, 100 if not said    --from S   the first, 1 if not said    --step S   from each to the next, 1 if not said
  * --seed S    this one only                 --hashes   prints the trace hash of each: two processes must agree
  *
  * Seeds run in this process, one after the other. Every sixteenth runs twice and must leave the same trace. A
@@ -91,7 +91,7 @@ sim_main_one_(sim_seed_fn *run, uint64_t seed, bool hashes)
 static inline int
 sim_main(int argc, char **argv, sim_seed_fn *run)
 {
-    uint64_t from = 1, count = 100, failed = 0;
+    uint64_t from = 1, count = 100, step = 1, failed = 0;
     bool hashes = false;
 
     (void)check_only_; /* of check.h, for programs with many cases */
@@ -106,13 +106,16 @@ sim_main(int argc, char **argv, sim_seed_fn *run)
             count = strtoull(value, NULL, 10);
         } else if (strcmp(argv[i], "--from") == 0) {
             from = strtoull(value, NULL, 10);
+        } else if (strcmp(argv[i], "--step") == 0) {
+            step = strtoull(value, NULL, 10);
         } else if (strcmp(argv[i], "--seed") == 0) {
             from = strtoull(value, NULL, 10);
             count = 1;
         } else {
             fprintf(
                 stderr,
-                "%s: unknown argument \"%s\"; --seeds N, --from S, --seed S, --hashes\n",
+                "%s: unknown argument \"%s\"; --seeds N, --from S, --step S, --seed S, "
+                "--hashes\n",
                 argv[0], argv[i]);
             return 2;
         }
@@ -124,8 +127,8 @@ sim_main(int argc, char **argv, sim_seed_fn *run)
         __sanitizer_set_death_callback(sim_main_say_seed_);
     else
         signal(SIGSEGV, sim_main_on_signal_);
-    for (uint64_t seed = from; seed < from + count; seed++)
-        failed += !sim_main_one_(run, seed, hashes);
+    for (uint64_t i = 0; i < count; i++)
+        failed += !sim_main_one_(run, from + i * step, hashes);
     printf("%" PRIu64 " passed, %" PRIu64 " failed\n", count - failed, failed);
     return failed > 0 || count == 0;
 }
