@@ -253,6 +253,7 @@ damaged_logs(void *arg)
 
     (void)arg;
     o.segment_bytes = 1u << 20;
+    o.index_interval_ms = 3600 * 1000; /* what the index has not is not compacted */
     world_fill(data, SMALL, 3);
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
     for (int i = 0; i < MANY; i++) {
