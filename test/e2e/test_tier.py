@@ -24,6 +24,7 @@ from test_cold import PATIENT, attach
 KIB = 1024
 MIB = 1024 * KIB
 BUCKET = "remote"
+RECORD = 3 * 512  # what an object takes beside its bytes: docs/tier.md
 
 
 def body_of(name, size):
@@ -76,10 +77,8 @@ def wait_for(condition, what, timeout=PATIENCE):
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(
-    "size,count,times,least", [(300 * KIB, 160, 4, 0.9), (40 * KIB, 800, 4, 0.85), (300 * KIB, 100, 2, 0.9)], ids=["bodies", "in-the-log", "twice"]
-)
-def test_epochs_over_more_than_the_cache_keep_what_fits(start_forebay, remote, size, count, times, least):
+@pytest.mark.parametrize("size,count,times", [(300 * KIB, 160, 4), (40 * KIB, 800, 4), (300 * KIB, 100, 2)], ids=["bodies", "in-the-log", "twice"])
+def test_epochs_over_more_than_the_cache_keep_what_fits(start_forebay, remote, size, count, times):
     """Each epoch reads everything once, in another random order: a quarter (a half) fits, and that is all that anybody could hit."""
     objects = Counting(remote, count, size)
     budget = count * size // times
@@ -92,7 +91,8 @@ def test_epochs_over_more_than_the_cache_keep_what_fits(start_forebay, remote, s
         time.sleep(1.2)  # the tier looks once a second: an epoch of a real run is longer
     best = 1 / times  # Belady's optimum from the second epoch on: what fits is hit once an epoch, whatever the order
     print("\n".join([f"epochs in random order over {times}x the cache: hit ratio, and of Belady's optimum"] + [f"  {n}: {r:.3f}  {r / (best if n > 0 else 1):.2f}" for n, r in enumerate(ratios)]))
-    assert min(ratios[1:]) >= least * best, ratios
+    fits = best * size / (size + RECORD)  # an object takes its record, too
+    assert min(ratios[1:]) >= 0.9 * fits, ratios
 
 
 def test_a_scan_takes_nothing_from_what_is_hot(start_forebay, remote):
