@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,8 +82,9 @@ arena_reset(struct arena *a)
     a->total = 0;
 }
 
-void *
-arena_try(struct arena *a, size_t size)
+/* NULL beyond the limit. */
+static void *
+take(struct arena *a, size_t size)
 {
     size_t need = align_up(size > 0 ? size : 1, 16);
     char *p;
@@ -98,10 +100,45 @@ arena_try(struct arena *a, size_t size)
     return p;
 }
 
+#ifdef FB_TEST_HOOKS
+static _Atomic uint64_t tries, refused_try;
+
+void
+arena_test_refuse(uint64_t nth)
+{
+    atomic_store(&tries, 0);
+    atomic_store(&refused_try, nth);
+}
+
+uint64_t
+arena_test_tries(void)
+{
+    return atomic_load(&tries);
+}
+
+static bool
+is_refused(void)
+{
+    return atomic_fetch_add(&tries, 1) + 1 == atomic_load(&refused_try);
+}
+#else
+static bool
+is_refused(void)
+{
+    return false;
+}
+#endif
+
+void *
+arena_try(struct arena *a, size_t size)
+{
+    return is_refused() ? NULL : take(a, size);
+}
+
 void *
 arena_alloc(struct arena *a, size_t size)
 {
-    void *p = arena_try(a, size);
+    void *p = take(a, size);
 
     assert(p != NULL); /* the caller promised to stay inside the limit */
     return p;

@@ -5,6 +5,7 @@
  */
 #pragma once
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/span.h"
 
@@ -20,3 +21,10 @@ struct span arena_span(struct arena *a, struct span s);
 char *arena_printf(struct arena *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 size_t arena_used(const struct arena *a);
+
+#ifdef FB_TEST_HOOKS
+/* The nth arena_try() of the process from now on (from 1) answers NULL, as if its arena had come to its limit; 0: none. Restarts
+ * the count. Any thread. */
+void arena_test_refuse(uint64_t nth);
+uint64_t arena_test_tries(void); /* asked for since then */
+#endif
