@@ -330,3 +330,27 @@ def objects(context):
     said(context, f"private memory, beyond that with {FEW:,} objects", private - private_few, "MiB", 16)
     rebuild(context, many)
     shutil.rmtree(many.dir)
+
+
+# ---- what deleting gives back ----
+
+
+def reclaim_once(context, size, count, seconds):
+    done = subprocess.run(["taskset", "-c", str(context.cores[0]), context.tools / "reclaim", str(count), context.dir, str(size), str(seconds)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"reclaim: {done.stdout}{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@row("reclaim", "half of the objects deleted, 4 KiB and 300 KB: what the segments take beside what lives; p99 while it compacts")
+def reclaim(context):
+    for size, count in ((4 * KIB, 100_000), (300_000, 2_000)):
+        name = f"{size:,} bytes"
+        still = reclaim_once(context, size, count, 0)  # nobody else writes: the same each time
+        said(context, f"{name}: segments / what lives, when written", still["written"], "x", None, "reclaim")
+        said(context, f"{name}: the same when half is deleted and compacted", still["compacted"], "x", 1.15, "reclaim")
+        said(context, f"{name}: with what is allocated ahead for the next ones", still["with_ahead"], "x", None, "reclaim")
+        said(context, f"{name}: write amplification", still["amplification"], "x", None, "reclaim")
+        busy = reclaim_once(context, size, count, max(round(context.seconds), 1))
+        for kind in ("get", "put"):
+            said(context, f"{name}: p99 of {kind.upper()} while it compacts / before", busy[f"{kind}_p99"], "x", 2, "reclaim")
