@@ -64,8 +64,8 @@ auth_host_ok(const struct auth *a, struct span host, const char *const *domains,
     struct span name = without_port(host);
 
     (void)a;
-    if (ends_with_domain(name, SPAN("localhost")) || span_is(name, "::1") ||
-        is_loopback_v4(name))
+    if (is_loopback_v4(name) || ends_with_domain(name, SPAN("localhost")) ||
+        span_is(name, "::1"))
         return true;
     for (unsigned i = 0; i < count; i++)
         if (ends_with_domain(name, span_of(domains[i])))

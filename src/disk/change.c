@@ -112,22 +112,28 @@ is_seen(const struct changes *c, uint64_t bucket, struct span key)
            c->seen.key.len == key.len;
 }
 
-/* Has the replay that fills an empty index not met this key yet? */
+/* Is it sure that neither the tail nor the index has this key? */
 static bool
 is_new(const struct changes *c, uint64_t bucket, struct span key)
 {
     const struct known *known = c->disk->home.known;
 
-    return known != NULL && !known_maybe(known, key_hash(c, bucket, key));
+    return known != NULL && known_is_complete(known) &&
+           !known_maybe(known, key_hash(c, bucket, key)) &&
+           !index_is_hiding(c->disk->index);
 }
 
 enum err
 changes_current(struct changes *c, uint64_t bucket, struct span key, struct row *out,
                 struct errbuf *eb)
 {
-    const struct changed_object *o = changed(c, bucket, key);
+    const struct changed_object *o;
     enum err rc;
 
+    if (!is_hashed(c, bucket, key))
+        c->hashed = (struct key_hashed){
+            .bucket = bucket, .hash = run_key_hash(bucket, key), .key = key};
+    o = changed(c, bucket, key);
     if (o != NULL) {
         *out = o->row;
         return ERR_OK;

@@ -29,7 +29,7 @@ struct changes {
     uint32_t object_count;
     uint16_t
         slots[CHANGED_SLOTS]; /* by hash, open addressing: place in `objects` + 1, or 0 */
-    struct key_hashed {       /* of the record that is applied, where it came with it */
+    struct key_hashed {       /* of the key at hand */
         uint64_t bucket, hash;
         struct span key;
         struct span coded; /* its row, while nothing has changed that; empty: none */

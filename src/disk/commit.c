@@ -589,7 +589,7 @@ commit_group(struct committer *k)
     enum err rc = log_room(d, k->class, bytes, &eb);
 
     if (rc == ERR_OK)
-        rc = iobuf_get((uint32_t)bytes + DISK_ALIGN, &k->buf);
+        rc = iobuf_get_pinned((uint32_t)bytes + DISK_ALIGN, &k->buf);
     if (rc != ERR_OK) {
         if (rc == ERR_BUSY)
             (void)err_set(&eb, rc, "no buffer for a commit group of %" PRIu64 " bytes",

@@ -14,6 +14,7 @@
 #include "disk/flush.h"
 #include "disk/health.h"
 #include "disk/heat.h"
+#include "disk/known.h"
 #include "disk/prepare.h"
 #include "disk/punch.h"
 #include "disk/reading.h"
@@ -323,6 +324,7 @@ disk_free(struct disk **dp)
     segment_table_clear(d);
     index_close(&d->index);
     tail_free(&d->tail);
+    known_free(&d->home.known);
     prepared_free(&d->prepared);
     usage_free(&d->usage);
     readings_free(&d->readings);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "disk/known_fill.h"
 #include "disk/log.h"
 #include "disk/punch.h"
 #include "disk/segment.h"
@@ -14,6 +15,7 @@ struct flusher {
     struct rt_cond kick, round_over;
     struct rt_waiter *ended; /* of whoever stops it */
     uint64_t rounds;         /* finished */
+    struct known_fill *fill; /* owned; NULL: nothing to do */
     bool wanted, stop, running;
     bool
         starved; /* the last round found no room for the index; what waits stays in the tail */
@@ -170,6 +172,7 @@ flusher_run(void *arg)
 
     rt_doing("flusher");
     rt_essential();
+    f->fill = known_fill_new(d);
     while (rc == ERR_OK || rc == ERR_TIMEOUT) {
         struct errbuf eb = {0};
         struct rt_shield shield;
@@ -195,9 +198,12 @@ flusher_run(void *arg)
         rt_cond_broadcast(&f->round_over);
         if (last)
             break;
+        if (f->fill != NULL && !known_fill_some(f->fill))
+            known_fill_free(&f->fill);
         if (!f->wanted && !f->stop)
             rc = rt_cond_wait(&f->kick, deadline_in_ms(d->o.index_interval_ms));
     }
+    known_fill_free(&f->fill);
     f->running = false;
     f->broken = true;
     rt_cond_broadcast(&f->round_over);

@@ -178,7 +178,7 @@ struct disk {
         bool
             log_damaged; /* changes of the native log are lost: bodies without a record are kept */
         uint64_t replayed, to_replay; /* bytes of logs */
-        struct known *known; /* owned; NULL but while an empty index takes the logs */
+        struct known *known;          /* owned; keys that tail and index may hold */
         struct scan_ahead
             *scan_ahead;       /* owned; NULL but while a replay has several logs */
         struct chains *chains; /* owned; NULL but while cached logs are replayed */

@@ -3,36 +3,59 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/num.h"
 
 #define RECORD_LEAST 1536u /* bytes of a record in a log */
 #define KEY_BITS     16u   /* for each: one in about fifty is taken for met */
 #define WORDS_LEAST  512u
-#define WORDS_MOST   (2u << 20)
+#define WORDS_MOST   (1u << 20) /* of one part */
+#define PARTS_MOST   12u        /* 16 MiB: each is twice as large as the one before */
 
-/* Three bits of one word a key, so that a question costs one cache miss. */
-struct known {
+/* Three bits of one word a key, so that a question costs one cache miss for each part that is not small. */
+struct part {
     uint64_t mask;
     uint64_t words[];
 };
+struct known {
+    struct part *at[PARTS_MOST]; /* owned */
+    unsigned count;
+    uint64_t left; /* keys that the last part still takes */
+    bool complete;
+};
+
+static void
+grow(struct known *k, uint64_t words)
+{
+    struct part *p = xcalloc(1, sizeof *p + words * sizeof p->words[0]);
+
+    p->mask = words - 1;
+    k->at[k->count++] = p;
+    k->left = words * 64 / KEY_BITS;
+}
 
 struct known *
 known_new(uint64_t log_bytes)
 {
     uint64_t wanted = log_bytes / RECORD_LEAST * KEY_BITS / 64, words = WORDS_LEAST;
-    struct known *k;
+    struct known *k = xcalloc(1, sizeof *k);
 
     while (words < wanted && words < WORDS_MOST)
         words *= 2;
-    k = xcalloc(1, sizeof *k + words * sizeof k->words[0]);
-    k->mask = words - 1;
+    grow(k, words);
     return k;
 }
 
 void
 known_free(struct known **kp)
 {
-    free(*kp);
+    struct known *k = *kp;
+
     *kp = NULL;
+    if (k == NULL)
+        return;
+    for (unsigned i = 0; i < k->count; i++)
+        free(k->at[i]);
+    free(k);
 }
 
 static uint64_t
@@ -42,16 +65,35 @@ bits_of(uint64_t hash)
            (uint64_t)1 << (hash >> 46 & 63);
 }
 
+/* A part that is full is followed by a larger one; the largest takes all that come. */
+static void
+make_room(struct known *k)
+{
+    uint64_t words = k->at[k->count - 1]->mask + 1;
+
+    if (k->left == 0 && words < WORDS_MOST && k->count < PARTS_MOST)
+        grow(k, 2 * words);
+}
+
 void
 known_add(struct known *k, uint64_t hash)
 {
-    k->words[hash & k->mask] |= bits_of(hash);
+    struct part *p;
+
+    if (known_maybe(k, hash))
+        return;
+    make_room(k);
+    p = k->at[k->count - 1];
+    p->words[hash & p->mask] |= bits_of(hash);
+    k->left -= k->left > 0 ? 1 : 0;
 }
 
 void
 known_prefetch(const struct known *k, uint64_t hash)
 {
-    __builtin_prefetch(&k->words[hash & k->mask]);
+    const struct part *p = k->at[k->count - 1];
+
+    __builtin_prefetch(&p->words[hash & p->mask]);
 }
 
 bool
@@ -59,5 +101,23 @@ known_maybe(const struct known *k, uint64_t hash)
 {
     uint64_t bits = bits_of(hash);
 
-    return (k->words[hash & k->mask] & bits) == bits;
+    for (unsigned i = k->count; i-- > 0;) {
+        const struct part *p = k->at[i];
+
+        if ((p->words[hash & p->mask] & bits) == bits)
+            return true;
+    }
+    return false;
+}
+
+void
+known_complete(struct known *k)
+{
+    k->complete = true;
+}
+
+bool
+known_is_complete(const struct known *k)
+{
+    return k->complete;
 }

@@ -52,7 +52,7 @@ begin_reading(struct disk_once *o)
     end = align_up(o->row.offset + read_first_look(o->log, &o->row, true), DISK_ALIGN);
     o->len = end - o->from;
     o->reading.on_read = on_read;
-    return iobuf_get_read((uint32_t)o->len, &o->buf) == ERR_OK &&
+    return iobuf_get_pinned((uint32_t)o->len, &o->buf) == ERR_OK &&
            rt_read_begin(o->log->file, o->from, o->buf, 0, (uint32_t)o->len, RT_READ,
                          &o->reading) == ERR_OK;
 }

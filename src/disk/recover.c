@@ -307,11 +307,11 @@ recover_disk(struct disk *d, struct errbuf *eb)
         if (rc == ERR_OK)
             d->home.to_replay += log_bytes(d, (enum disk_class)c, &covered.log[c]);
     }
+    d->home.known = known_new(d->home.to_replay);
     if (rc == ERR_OK && covers_nothing(d, &covered))
-        d->home.known = known_new(d->home.to_replay);
+        known_complete(d->home.known);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
         rc = replay_class(d, (enum disk_class)c, &covered.log[c], eb);
-    known_free(&d->home.known);
     tail_replaying(d->tail, false);
     if (d->index != NULL)
         index_replaying(d->index, false);

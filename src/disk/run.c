@@ -1,6 +1,7 @@
 #include "disk/run.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -296,13 +297,13 @@ common_part(struct span a, struct span b, size_t most)
 static uint64_t
 bytes_behind(struct span key, size_t skip)
 {
-    unsigned char eight[8] = {0};
     uint64_t first = 0;
 
-    memcpy(eight, key.at + skip, MIN(key.len - skip, sizeof eight));
-    for (unsigned i = 0; i < sizeof eight; i++)
-        first = first << 8 | eight[i];
-    return first;
+    if (key.len - skip >= sizeof first)
+        memcpy(&first, key.at + skip, sizeof first);
+    else
+        memcpy(&first, key.at + skip, key.len - skip);
+    return be64toh(first);
 }
 
 /* An item on its way to its place. */

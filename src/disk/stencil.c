@@ -27,6 +27,7 @@ struct stencil {
     uint16_t record, record_len; /* the record with its sum; the head's sum follows */
     uint16_t len;                /* 0: empty */
     uint32_t misses;
+    uint64_t rest; /* of tar's own sum: what never changes */
     char head[LEN_MOST];
 };
 
@@ -221,7 +222,7 @@ stencils_fill(struct stencils *set, enum disk_class class, struct member *m, cha
     memcpy(out, s->head, s->len);
     put_fields(out, s, m);
     tar_fill_head(out + s->len - TAR_BLOCK, s->of.birth_name.len + 1, m->key,
-                  m->meta->mtime_ms / 1000);
+                  m->meta->mtime_ms / 1000, s->rest);
     put_sums(out, s);
     m->head_len = s->len;
     row_of(s, m, row);
@@ -283,6 +284,8 @@ take(struct stencil *s, const struct member *m, struct span head, size_t record,
     s->of.key = (struct span){s->head + s->fields[FIELD_KEY].at, m->key.len};
     s->of.birth_name =
         (struct span){s->head + s->fields[FIELD_BIRTH_NAME].at, m->birth_name.len};
+    s->rest =
+        tar_rest_sum(s->head + s->len - TAR_BLOCK, m->birth_name.len + 1, m->key.len);
     s->of.block_sums.at = NULL; /* the caller's; only how long it is matters */
     s->row = *row;
 }

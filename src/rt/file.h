@@ -33,9 +33,9 @@ enum err iobuf_get(uint32_t size, struct iobuf **out) MUST_CHECK;
 /* The same, but waits for others to give some back: for who is in the middle of an answer. To be read into, and dropped
  * on this loop. May switch. */
 enum err iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out) MUST_CHECK;
-/* The same for a read that begins soon: where there is an engine that reads into such memory for less it comes from there.
- * Only on a loop, and dropped there. */
-enum err iobuf_get_read(uint32_t size, struct iobuf **out) MUST_CHECK;
+/* The same for a read, or a group of records, that goes to the disk soon: where there is an engine to which such memory costs
+ * less it comes from there. Only on a loop, and dropped there. */
+enum err iobuf_get_pinned(uint32_t size, struct iobuf **out) MUST_CHECK;
 struct iobuf *iobuf_ref(struct iobuf *b);
 void iobuf_drop(struct iobuf **bp); /* NULL is fine */
 uint64_t iobuf_in_use(void);        /* bytes */

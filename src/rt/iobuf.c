@@ -5,9 +5,10 @@
  * Buffers for small reads that no fiber waits for are pieces of slabs, which the ring knows as one each: their pages are not
  * looked up for each read (a twentieth of its CPU). They stay on their loop, and slabs as long as it.
  *
- * Buffers for large reads are a loop's own: its ring pins their pages once, not for each
- * read (a ninth of the CPU of a read of 100 KB that is sent). Dropped on another loop
- * they are freed; the slot they had in the ring is lost then, which is harmless. */
+ * Buffers for large reads, and for groups of records, are a loop's own: its ring pins their
+ * pages once, not for each operation (a ninth of the CPU of a read of 100 KB that is sent).
+ * Dropped on another loop they are freed; the slot they had in the ring is lost then, which
+ * is harmless. */
 #include "rt/iobuf.h"
 #include "rt/test_io.h"
 
@@ -42,7 +43,7 @@ struct slab {
 
 /* Sizes worth a slot: below, pinning costs nothing against the rest. */
 #define READ_LEAST (64u << 10)
-#define READ_MOST  (256u << 10)
+#define READ_MOST  (512u << 10)
 
 static _Atomic uint64_t in_use, limit = LIMIT_DEFAULT, loops_seen;
 
@@ -222,7 +223,7 @@ add_slab(struct loop *l)
 }
 
 enum err
-iobuf_get_read(uint32_t size, struct iobuf **out)
+iobuf_get_pinned(uint32_t size, struct iobuf **out)
 {
     struct loop *l = loop_self;
     struct pooled *p;

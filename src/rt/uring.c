@@ -104,10 +104,9 @@ setup(struct io_uring *ring)
 static void
 restrict_ring(struct io_uring *ring)
 {
-    static const uint8_t used[] = {IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL,
-                                   IORING_OP_READ,     IORING_OP_READ_FIXED,
-                                   IORING_OP_WRITE,    IORING_OP_FSYNC,
-                                   IORING_OP_FALLOCATE};
+    static const uint8_t used[] = {
+        IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL, IORING_OP_READ,  IORING_OP_READ_FIXED,
+        IORING_OP_WRITE,    IORING_OP_WRITE_FIXED,  IORING_OP_FSYNC, IORING_OP_FALLOCATE};
     struct io_uring_restriction res[ARRAY_LEN(used) + 2];
     int rc;
 
@@ -357,7 +356,7 @@ fill_slot(struct uring *u, uint32_t slot, void *at, size_t len)
     return io_uring_register_buffers_update_tag(&u->ring, slot, &v, &tag, 1);
 }
 
-/* The slot of a read's buffer, from 1; 0: it has none. Without the right to pin so much (RLIMIT_MEMLOCK) it is not asked
+/* The slot of an operation's buffer, from 1; 0: it has none. Without the right to pin so much (RLIMIT_MEMLOCK) it is not asked
  * for again. */
 static uint32_t
 slot_of(struct uring *u, const struct disk_op *op)
@@ -417,11 +416,17 @@ submit_soon(struct uring *u, enum disk_op_kind kind)
 static void
 prepare_write(struct uring *u, struct disk_op *op)
 {
+    uint32_t slot = slot_of(u, op);
     struct io_uring_sqe *sqe = get_sqe(u);
+    char *at = op->buf->at + op->at;
+    int fd = op->file->fd;
 
     u->large_gone = u->large_gone || op->len >= LARGE_WRITE;
-    io_uring_prep_write(sqe, op->file->fd, op->buf->at + op->at, (unsigned)op->len,
-                        op->offset);
+    if (slot > 0)
+        io_uring_prep_write_fixed(sqe, fd, at, (unsigned)op->len, op->offset,
+                                  (int)slot - 1);
+    else
+        io_uring_prep_write(sqe, fd, at, (unsigned)op->len, op->offset);
     io_uring_sqe_set_data64(sqe, tagged(op, TAG_DISK));
 }
 

@@ -58,8 +58,12 @@ bool tar_head_len_ok(const struct tar_member *m, size_t len);
  * forebay value stands; 0: there is none, or `out` is full. */
 size_t tar_put_head(struct buf *out, const struct tar_member *m, size_t len);
 /* Another member of the same size, mode and length of path: `ustar` is the last block of a head that tar_put_head() wrote for
- * a path of at most TAR_SHORT_PATH bytes. `name` replaces what stands at `at` of the path. */
-void tar_fill_head(char *ustar, size_t at, struct span name, int64_t mtime_s);
+ * a path of at most TAR_SHORT_PATH bytes. `name` replaces what stands at `at` of the path. `rest`: tar_rest_sum() of the
+ * block, which is the same for all of them. */
+void tar_fill_head(char *ustar, size_t at, struct span name, int64_t mtime_s,
+                   uint64_t rest);
+/* `rest` for a block whose path has `len` bytes at `at` that change. */
+uint64_t tar_rest_sum(const char *ustar, size_t at, size_t len);
 /* Zeros behind a payload of `size` bytes; two blocks of them behind the last member. */
 void tar_put_padding(struct buf *out, uint64_t size);
 void tar_put_end(struct buf *out);

@@ -181,13 +181,36 @@ put_ustar(struct buf *out, struct span name, char type, uint64_t size, int64_t m
 
 static_assert(TAR_SHORT_PATH == USTAR_NAME_LEN, "a path that needs no record");
 
+static uint64_t
+sum_bytes(const char *at, size_t len)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < len; i++)
+        sum += (unsigned char)at[i];
+    return sum;
+}
+
+uint64_t
+tar_rest_sum(const char *ustar, size_t at, size_t len)
+{
+    int64_t sum, high;
+
+    assert(at + len <= TAR_SHORT_PATH);
+    ustar_add_bytes(ustar, TAR_BLOCK / 8, &sum, &high);
+    return (uint64_t)sum + 8 * ' ' - sum_bytes(ustar + USTAR_SUM, 8) -
+           sum_bytes(ustar + USTAR_NAME + at, len) - sum_bytes(ustar + USTAR_MTIME, 12);
+}
+
 void
-tar_fill_head(char *ustar, size_t at, struct span name, int64_t mtime_s)
+tar_fill_head(char *ustar, size_t at, struct span name, int64_t mtime_s, uint64_t rest)
 {
     assert(at + name.len <= TAR_SHORT_PATH);
     memcpy(ustar + USTAR_NAME + at, name.at, name.len);
     put_mtime(ustar, mtime_s);
-    put_sum(ustar);
+    ustar[USTAR_SUM + 7] = ' ';
+    put_octal(ustar + USTAR_SUM, 7,
+              rest + sum_bytes(name.at, name.len) + sum_bytes(ustar + USTAR_MTIME, 12));
 }
 
 static size_t

@@ -26,7 +26,11 @@ struct route {
 #define D HTTP_METHOD_DELETE
 #define O HTTP_METHOD_OPTIONS
 static const struct route routes[] = {
-    /* method, level, sub-resource, right, flags, metric, operation */
+    /* method, level, sub-resource, right, flags, metric, operation; the most usual ones first */
+    {G, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_get, s3_get_object},
+    {H, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_head, s3_head_object},
+    {P, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_put, s3_put_object},
+    {D, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_delete, s3_delete_object},
     {G, SERVICE, NULL, NEED_SOMEBODY, 0, OP_bucket, s3_list_all_buckets},
     {P, BUCKET, NULL, NEED_ADMIN, 0, OP_bucket, s3_create_bucket},
     {H, BUCKET, NULL, NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_head_bucket_op},
@@ -63,10 +67,6 @@ static const struct route routes[] = {
      s3_bucket_probe},
     {G, BUCKET, "publicAccessBlock", NEED_KNOWN, NEEDS_BUCKET, OP_bucket,
      s3_bucket_probe},
-    {G, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_get, s3_get_object},
-    {H, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_head, s3_head_object},
-    {P, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_put, s3_put_object},
-    {D, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_delete, s3_delete_object},
     {G, OBJECT, "attributes", NEED_READ, NEEDS_BUCKET, OP_head, s3_object_attributes},
     {G, OBJECT, "tagging", NEED_READ, NEEDS_BUCKET, OP_other, s3_get_object_tags},
     {P, OBJECT, "tagging", NEED_WRITE, NEEDS_BUCKET, OP_other, s3_put_object_tags},

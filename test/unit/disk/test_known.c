@@ -46,11 +46,33 @@ test_any_length_of_logs(void)
     }
 }
 
+/* What comes behind its first size makes it larger, and nothing is forgotten. */
+static void
+test_it_grows(void)
+{
+    const uint64_t keys = 300000;
+    struct known *k = known_new(0);
+    uint64_t wrong = 0;
+
+    CHECK(!known_is_complete(k));
+    known_complete(k);
+    CHECK(known_is_complete(k));
+    for (uint64_t n = 0; n < 2 * keys; n++)
+        known_add(k, hash_of(n % keys)); /* each twice: the second takes no room */
+    for (uint64_t n = 0; n < keys; n++)
+        CHECK(known_maybe(k, hash_of(n)));
+    for (uint64_t n = keys; n < 2 * keys; n++)
+        wrong += known_maybe(k, hash_of(n));
+    CHECK(wrong < keys / 4);
+    known_free(&k);
+}
+
 int
 main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     RUN(test_met_keys_are_known);
     RUN(test_any_length_of_logs);
+    RUN(test_it_grows);
     return check_done();
 }

@@ -467,7 +467,7 @@ small_reads_fiber(void *arg)
     iobuf_drop(&b);
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < SMALL_COUNT; i++) {
-            CHECK(iobuf_get_read(SMALL_PLACE, &held[i]) == ERR_OK);
+            CHECK(iobuf_get_pinned(SMALL_PLACE, &held[i]) == ERR_OK);
             CHECK(held[i]->room == 16384 && (uintptr_t)held[i]->at % 4096 == 0);
             CHECK(rt_read(f, i % 8 * SMALL_PLACE, held[i], 0, SMALL_PLACE, RT_READ, SOON,
                           &n, &eb) == ERR_OK);
@@ -481,7 +481,7 @@ small_reads_fiber(void *arg)
         }
         CHECK_U64(iobuf_in_use(), 0);
     }
-    CHECK(iobuf_get_read(100000, &b) == ERR_OK); /* not small: a buffer like any */
+    CHECK(iobuf_get_pinned(100000, &b) == ERR_OK); /* not small: a buffer like any */
     CHECK_U64(b->room, 131072);
     iobuf_drop(&b);
     rt_file_close(&f);
@@ -499,17 +499,17 @@ idle_fiber(void *arg)
     const char *at;
 
     (void)arg;
-    CHECK(iobuf_get_read(KNOWN_BYTES, &b) == ERR_OK);
+    CHECK(iobuf_get_pinned(KNOWN_BYTES, &b) == ERR_OK);
     at = b->at;
     iobuf_drop(&b);
     for (unsigned i = 0; i < ARRAY_LEN(large); i++)
         CHECK(iobuf_get(4u << 20, &large[i]) == ERR_OK);
-    CHECK(iobuf_get_read(KNOWN_BYTES, &b) == ERR_OK);
+    CHECK(iobuf_get_pinned(KNOWN_BYTES, &b) == ERR_OK);
     CHECK(b->at == at);
     for (unsigned i = 0; i < ARRAY_LEN(large); i++)
         iobuf_drop(&large[i]);
     iobuf_drop(&b);
-    CHECK(iobuf_get_read(KNOWN_BYTES, &b) == ERR_OK);
+    CHECK(iobuf_get_pinned(KNOWN_BYTES, &b) == ERR_OK);
     CHECK(b->at == at);
     iobuf_drop(&b);
 }
@@ -566,7 +566,7 @@ readings_fiber(void *arg)
             struct one_reading *o = &readings[i];
 
             *o = (struct one_reading){.reading.on_read = on_reading};
-            CHECK(iobuf_get_read(KNOWN_BYTES, &o->buf) == ERR_OK);
+            CHECK(iobuf_get_pinned(KNOWN_BYTES, &o->buf) == ERR_OK);
             CHECK(rt_read_begin(f, 0, o->buf, 0, KNOWN_BYTES, RT_READ, &o->reading) ==
                   ERR_OK);
         }
