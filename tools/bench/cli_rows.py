@@ -30,6 +30,8 @@ def _measure(context, row_name, kind):
             contest.round(number, None if number < AWS_ROUNDS else ("forebay", "rclone"))
     finally:
         contest.end()
+    print(f"  {contest.bare_text()}")
+    context.keep(row_name, "the file system alone", {"us_per_file": contest.bare_us, "in_memory": contest.in_memory})
     for (what, way, name), each in contest.samples.items():
         wall, cpu = (statistics.median(figures) for figures in zip(*each))
         print(f"  {contest.label(what):>16} {way:4} {name:8} {wall:8.2f} s  {cpu:7.2f} CPU-s of the client, {len(each)} rounds")
