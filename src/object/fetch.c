@@ -441,7 +441,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         return err_set(&f->eb, rc, "no buffer is free");
     for (;;) {
         if (buf->room - fill < PIECE_LEAST)
-            hash_stream_settle(f->s, &proof->md5);
+            hash_stream_settle(f->s, &proof->md5, false);
         if (!proof_lags(proof))
             fill = 0;
         rc = cloud_get_read(get, buf->at + fill, MIN(buf->room - fill, TRANSFER_BYTES),
@@ -466,7 +466,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         rc = err_set(&f->eb, ERR_BACKEND, "the backend sent %llu of %llu bytes",
                      (unsigned long long)f->landed, (unsigned long long)f->info.size);
     if (rc == ERR_OK)
-        hash_stream_settle(f->s, &proof->md5);
+        hash_stream_settle(f->s, &proof->md5, false);
     else
         hash_stream_end(&proof->md5); /* what lags lies in this buffer */
     iobuf_drop(&buf);

@@ -11,6 +11,14 @@
 /* Of each stream in a turn: some 60 us, which is what a first byte may wait for. */
 #define LAG_SLICE (32u << 10)
 
+void
+hashing_init(struct hashing *of_loop)
+{
+    *of_loop = (struct hashing){.patience_ns = 2000000};
+    list_init(&of_loop->lagging);
+    rt_cond_init(&of_loop->fuller);
+}
+
 /* The jobs lie on the stacks of fibers that are in hasher_add(). */
 static void
 run_all(struct md5_job **waiting)
@@ -58,9 +66,10 @@ hash_stream_end(struct hash_stream *h)
     *h = (struct hash_stream){0};
 }
 
-/* Turns that a round waits while the loop has other work: bodies that are received meanwhile fill its lanes. Without other
- * work there is nothing to wait for, and lanes that are empty cost nothing. */
-#define PATIENCE_TURNS 8
+/* Turns that a round waits while the loop has other work: bodies that are received meanwhile fill its lanes. */
+#define PATIENCE_TURNS 16
+/* Nobody came for so many rounds, one after the other: others' clients have stalled. One round of so many waits then. */
+#define VAIN_ROUNDS 8
 
 /* One slice of each of these streams at once. */
 static void
@@ -121,6 +130,45 @@ wake_settled(struct list *lagging, bool all)
     }
 }
 
+/* Do half of the streams want their sums? Then waiting for the others does not pay. One leads, and is not among those who
+ * wait. */
+static bool
+lanes_are_full(const struct list *lagging)
+{
+    unsigned want = 1, all = 0;
+
+    LIST_EACH(lagging, n)
+    {
+        const struct hash_stream *x = LIST_ENTRY(n, struct hash_stream, of_loop);
+
+        if (x->waits != NULL && !x->patient)
+            return true;
+        want += x->waits != NULL;
+        all++;
+    }
+    return 2 * want >= all;
+}
+
+/* The loop has nothing else to do, but a stream that is hashed alone costs as much as sixteen of them. */
+static void
+wait_for_lanes(struct hashing *of_loop, const struct hash_stream *h)
+{
+    struct deadline by;
+    bool came = false;
+
+    if (!h->patient || lanes_are_full(&of_loop->lagging))
+        return;
+    if (of_loop->in_vain >= VAIN_ROUNDS && of_loop->in_vain % VAIN_ROUNDS != 0) {
+        of_loop->in_vain++;
+        return;
+    }
+    by = (struct deadline){rt_now_ns() + of_loop->patience_ns};
+    while (!lanes_are_full(&of_loop->lagging) &&
+           rt_cond_wait(&of_loop->fuller, by) == ERR_OK)
+        came = true;
+    of_loop->in_vain = came ? 0 : of_loop->in_vain + 1;
+}
+
 /* For all that lag, until this one has its sum. */
 static void
 lead(struct hashing *of_loop, struct hash_stream *h)
@@ -130,6 +178,7 @@ lead(struct hashing *of_loop, struct hash_stream *h)
     for (unsigned turn = 1;
          turn < PATIENCE_TURNS && rt_crowded() && !is_only(&of_loop->lagging); turn++)
         rt_yield();
+    wait_for_lanes(of_loop, h);
     while (h->len > 0) {
         run_slices(&of_loop->lagging);
         wake_settled(&of_loop->lagging, false);
@@ -141,10 +190,11 @@ lead(struct hashing *of_loop, struct hash_stream *h)
 }
 
 void
-hash_stream_settle(struct object_service *s, struct hash_stream *h)
+hash_stream_settle(struct object_service *s, struct hash_stream *h, bool patient)
 {
     struct hashing *of_loop = &s->hashing[rt_loop_index()];
 
+    h->patient = patient;
     while (h->len > 0) {
         struct rt_waiter waits;
 
@@ -154,6 +204,7 @@ hash_stream_settle(struct object_service *s, struct hash_stream *h)
         }
         rt_waiter_init(&waits);
         h->waits = &waits;
+        rt_cond_signal(&of_loop->fuller);
         rt_wait(&waits);
     }
 }
@@ -162,12 +213,12 @@ void
 hash_stream_add(struct object_service *s, struct hash_stream *h, const void *data,
                 size_t len)
 {
-    struct list *lagging = &s->hashing[rt_loop_index()].lagging;
+    struct hashing *of_loop = &s->hashing[rt_loop_index()];
 
     assert(h->len == 0 || h->at + h->len == data);
     if (h->len == 0)
         h->at = data;
     h->len += len;
-    if (is_only(lagging))
-        hash_stream_settle(s, h);
+    if (is_only(&of_loop->lagging))
+        hash_stream_settle(s, h, false);
 }

@@ -5,13 +5,16 @@
  * alone costs what OpenSSL's code costs. A turn hashes one piece of each stream at most, so a piece is what bounds it.
  *
  * Whoever keeps its bytes may lag (struct hash_stream): they are hashed when one stream has no room left for more, or ends,
- * for all that lag on this loop, by one of them, and not before the loop has run out of other work or has done eight turns of
- * it. Streams that come slowly fill the lanes that way.
+ * for all that lag on this loop, by one of them, and not before the loop has run out of other work or has done 16 turns of
+ * it. Streams that come slowly fill the lanes that way. Where all who want their sum are patient (bodies of PUT at
+ * their end), a round waits up to 2 ms until half of the streams do: what hashing 1 MiB alone takes.
  */
 #pragma once
 #include "base/md5.h"
 #include "object/internal.h"
 #include "rt/loop.h"
+
+void hashing_init(struct hashing *of_loop);
 
 /* Adds `len` bytes at `data`; with `out` they are the last ones, and the 16 bytes of the sum come there. The bytes are
  * borrowed until it returns. Never fails, cancelled or not. May switch. */
@@ -21,6 +24,7 @@ void hasher_add(struct object_service *s, struct md5 *m, const void *data, size_
 /* A body whose hashing lags; on one loop from begin to end. */
 struct hash_stream {
     struct list of_loop;
+    bool patient; /* it waits for others, too */
     struct md5 md5;
     const unsigned char *at; /* borrowed: not hashed yet */
     size_t len;
@@ -34,5 +38,5 @@ void hash_stream_end(
  * are hashed: while h->len > 0. A stream that is the only one of its loop never lags. */
 void hash_stream_add(struct object_service *s, struct hash_stream *h, const void *data,
                      size_t len);
-/* Until nothing lags. Never fails, cancelled or not. May switch. */
-void hash_stream_settle(struct object_service *s, struct hash_stream *h);
+/* Until nothing lags; who is patient waits for others, at most 2 ms. Never fails, cancelled or not. May switch. */
+void hash_stream_settle(struct object_service *s, struct hash_stream *h, bool patient);

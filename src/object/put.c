@@ -12,8 +12,9 @@
 #include "rt/time.h"
 #include "wire/etag.h"
 
-#define HASH_SLICE (64u << 10)
-#define ROOM_SLICE (256u << 10) /* received, and summed, between two switches */
+#define HASH_SLICE   (64u << 10)
+#define ROOM_SLICE   (256u << 10) /* received, and summed, between two switches */
+#define PATIENT_MOST (4u << 20)   /* bodies whose sums wait for each other */
 
 enum err
 put_new(struct object_service *s, const struct map_bucket *b, struct span key,
@@ -129,6 +130,13 @@ object_put_write(struct object_put *p, const void *data, size_t len, struct errb
     return ERR_OK;
 }
 
+/* Large bodies fill the lanes of each other; waiting would only hold up what they receive. */
+static bool
+is_patient(const struct object_put *p)
+{
+    return p->options.size <= PATIENT_MOST;
+}
+
 enum err
 object_put_room(struct object_put *p, void **at, size_t *len, struct errbuf *eb)
 {
@@ -139,7 +147,7 @@ object_put_room(struct object_put *p, void **at, size_t *len, struct errbuf *eb)
     if (*at != NULL && *len == 0) {
         rc = disks_write_flush(p->writer, eb);
         if (p->lags) /* after the write: others have laid down theirs meanwhile */
-            hash_stream_settle(p->s, &p->lag);
+            hash_stream_settle(p->s, &p->lag, is_patient(p));
         if (rc == ERR_OK)
             *len = disks_write_room(p->writer, at);
     }
@@ -186,7 +194,7 @@ settle(struct object_put *p, struct errbuf *eb)
 {
     enum err rc = disks_write_flush(p->writer, eb);
 
-    hash_stream_settle(p->s, &p->lag);
+    hash_stream_settle(p->s, &p->lag, is_patient(p));
     p->md5 =
         p->lag
             .md5; /* the stream stays: while there are several puts, none is hashed alone */

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "object/fresh.h"
+#include "object/hasher.h"
 #include "object/list_ahead.h"
 #include "object/readahead.h"
 #include "object/tier.h"
@@ -17,7 +18,7 @@ object_start(const struct object_options *o, struct object_service **out,
     s->options = *o;
     s->hashing = xcalloc(rt_loop_count(), sizeof *s->hashing);
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        list_init(&s->hashing[i].lagging);
+        hashing_init(&s->hashing[i]);
     if (s->options.cache_high == 0 || s->options.cache_high > 100)
         s->options.cache_high = 97;
     if (s->options.cache_low == 0 || s->options.cache_low > s->options.cache_high)

@@ -103,10 +103,10 @@ lagging_stream(void *arg)
             return;
         }
         if (i % 2 == 0 && h.len > 2000)
-            hash_stream_settle(&service, &h);
+            hash_stream_settle(&service, &h, false);
         rt_yield();
     }
-    hash_stream_settle(&service, &h);
+    hash_stream_settle(&service, &h, false);
     CHECK_U64(h.len, 0);
     md5_end(&h.md5, got);
     hash_stream_end(&h);
@@ -163,7 +163,7 @@ slow_stream(void *arg)
     for (unsigned p = 0; p < i; p++)
         rt_yield();
     hash_stream_add(&service, &h, data, PIECE);
-    hash_stream_settle(&service, &h);
+    hash_stream_settle(&service, &h, false);
     while (!list_empty(&service.hashing[0].lagging) && switched < STREAMS / 8)
         rt_yield(); /* as a put that is committed: it still counts among those that lag */
     hash_stream_end(&h);
@@ -191,6 +191,91 @@ those_that_come_while_one_waits(void *arg)
     switched = 0;
     CHECK_U64(metric_read(M_MD5_BYTES, 0), alone_before);
     CHECK(!service.hashing[0].led);
+}
+
+/* Wants its sum at once. */
+static void
+patient_stream(void *arg)
+{
+    struct hash_stream *h = arg;
+
+    hash_stream_settle(&service, h, true);
+    switched++;
+}
+
+#define PATIENT 6u /* and as many again, where one is not */
+
+static void
+begin_patient(struct hash_stream *h)
+{
+    for (unsigned i = 0; i < PATIENT; i++)
+        hash_stream_begin(&service, &h[i]);
+}
+
+static void
+end_patient(struct hash_stream *h)
+{
+    for (unsigned i = 0; i < 2 * PATIENT; i++)
+        hash_stream_end(&h[i]);
+    switched = 0;
+    CHECK(!service.hashing[0].led);
+}
+
+/* The loop has nothing else to do but to look here: the first of six streams waits until three want their sums, or one
+ * that is not patient does. */
+static void
+those_that_come_to_an_idle_loop(void *arg)
+{
+    int64_t alone_before = metric_read(M_MD5_BYTES, 0);
+    bool hasty = arg != NULL;
+    struct hash_stream h[2 * PATIENT] = {0};
+    struct rt_group g;
+
+    service.hashing[0].patience_ns = UINT64_MAX / 4;
+    begin_patient(h);
+    rt_group_begin(&g);
+    for (unsigned i = 0; i < 2; i++) {
+        hash_stream_add(&service, &h[i], data, PIECE);
+        CHECK(rt_group_start(&g, patient_stream, &h[i]) == ERR_OK);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        rt_yield();
+    CHECK(service.hashing[0].led);
+    CHECK_U64(h[0].len, PIECE);
+    CHECK_U64(h[1].len, PIECE);
+    CHECK(switched == 0);
+    hash_stream_add(&service, &h[2], data, PIECE);
+    if (hasty) /* three of twelve are too few */
+        begin_patient(h + PATIENT);
+    hash_stream_settle(&service, &h[2], !hasty);
+    rt_group_join(&g);
+    CHECK_U64(h[0].len, 0);
+    CHECK_U64(h[1].len, 0);
+    CHECK_U64(h[2].len, 0);
+    CHECK_U64(metric_read(M_MD5_BYTES, 0), alone_before);
+    CHECK_U64(service.hashing[0].in_vain, 0);
+    end_patient(h);
+}
+
+/* Nobody comes: it is hashed alone, after the eighth time without waiting, until somebody is waited for again. */
+static void
+those_who_wait_in_vain(void *arg)
+{
+    struct hash_stream h[2 * PATIENT] = {0};
+
+    (void)arg;
+    service.hashing[0].patience_ns = 1000000;
+    begin_patient(h);
+    for (unsigned i = 0; i < 16; i++) {
+        if (i == 9)
+            service.hashing[0].patience_ns = UINT64_MAX / 4;
+        hash_stream_add(&service, &h[0], data, PIECE);
+        hash_stream_settle(&service, &h[0], true);
+        CHECK_U64(h[0].len, 0);
+        CHECK_U64(service.hashing[0].in_vain, i + 1);
+    }
+    service.hashing[0].in_vain = 0;
+    end_patient(h);
 }
 
 static void
@@ -239,6 +324,19 @@ test_lanes_fill_while_there_is_other_work(void)
 }
 
 static void
+test_lanes_fill_while_the_loop_is_idle(void)
+{
+    run(those_that_come_to_an_idle_loop, NULL);
+    run(those_that_come_to_an_idle_loop, &service);
+}
+
+static void
+test_nobody_waits_again_where_nobody_came(void)
+{
+    run(those_who_wait_in_vain, NULL);
+}
+
+static void
 test_a_stream_alone_never_lags(void)
 {
     run(one_that_could_lag, NULL);
@@ -247,10 +345,10 @@ test_a_stream_alone_never_lags(void)
 int
 main(int argc, char **argv)
 {
-    struct hashing none = {0};
+    struct hashing none;
 
     CHECK_MAIN(argc, argv);
-    list_init(&none.lagging);
+    hashing_init(&none);
     service.hashing = &none;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 2654435761u >> 13);
@@ -261,5 +359,7 @@ main(int argc, char **argv)
     RUN(test_cancelled_streams_that_lag);
     RUN(test_a_stream_alone_never_lags);
     RUN(test_lanes_fill_while_there_is_other_work);
+    RUN(test_lanes_fill_while_the_loop_is_idle);
+    RUN(test_nobody_waits_again_where_nobody_came);
     return check_done();
 }
