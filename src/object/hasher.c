@@ -66,8 +66,10 @@ hash_stream_end(struct hash_stream *h)
     *h = (struct hash_stream){0};
 }
 
-/* Turns that a round waits while the loop has other work: bodies that are received meanwhile fill its lanes. */
-#define PATIENCE_TURNS 16
+/* Turns that a round waits while the loop has other work: bodies that are received meanwhile fill its lanes. Somebody waits
+ * for the bytes of a fetch, so that waits less long. */
+#define TURNS         8
+#define PATIENT_TURNS 16
 /* Nobody came for so many rounds, one after the other: others' clients have stalled. One round of so many waits then. */
 #define VAIN_ROUNDS 8
 
@@ -175,8 +177,9 @@ lead(struct hashing *of_loop, struct hash_stream *h)
 {
     of_loop->led = true;
     rt_yield(); /* what has come is looked for */
-    for (unsigned turn = 1;
-         turn < PATIENCE_TURNS && rt_crowded() && !is_only(&of_loop->lagging); turn++)
+    for (unsigned turn = 1; turn < (h->patient ? PATIENT_TURNS : TURNS) && rt_crowded() &&
+                            !is_only(&of_loop->lagging);
+         turn++)
         rt_yield();
     wait_for_lanes(of_loop, h);
     while (h->len > 0) {

@@ -5,15 +5,16 @@
  * alone costs what OpenSSL's code costs. A turn hashes one piece of each stream at most, so a piece is what bounds it.
  *
  * Whoever keeps its bytes may lag (struct hash_stream): they are hashed when one stream has no room left for more, or ends,
- * for all that lag on this loop, by one of them, and not before the loop has run out of other work or has done 16 turns of
- * it. Streams that come slowly fill the lanes that way. Where all who want their sum are patient (bodies of PUT at
- * their end), a round waits up to 2 ms until half of the streams do: what hashing 1 MiB alone takes.
+ * for all that lag on this loop, by one of them, and not before the loop has run out of other work or has done eight turns of
+ * it (16 for a patient one). Streams that come slowly fill the lanes that way. Where all who want their sum are patient
+ * (small bodies of PUT), a round waits up to 2 ms until half of the streams do: what hashing 1 MiB alone takes.
  */
 #pragma once
 #include "base/md5.h"
 #include "object/internal.h"
 #include "rt/loop.h"
 
+/* Of one loop; nothing is owned. */
 void hashing_init(struct hashing *of_loop);
 
 /* Adds `len` bytes at `data`; with `out` they are the last ones, and the 16 bytes of the sum come there. The bytes are
