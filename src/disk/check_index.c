@@ -190,13 +190,24 @@ next_bucket(struct check *k, uint64_t from, uint64_t *out, struct errbuf *eb)
     return ERR_OK;
 }
 
+static enum err
+unreadable(struct check *k, const struct errbuf *why)
+{
+    k->repair.index = true;
+    check_fault(k, "the index can't be read: %s", why->text);
+    return ERR_OK;
+}
+
 enum err
 check_index(struct check *k, struct errbuf *eb)
 {
     uint64_t bucket = 0;
     struct errbuf why = {0};
-    enum err rc;
+    bool readable;
+    enum err rc = index_verify(k->real, NULL, &readable, &why), verified = rc;
 
+    if (rc == ERR_CORRUPT && !readable) /* nothing of it is worth a comparison */
+        return unreadable(k, &why);
     for (rc = next_bucket(k, 0, &bucket, &why); rc == ERR_OK;
          rc = next_bucket(k, bucket, &bucket, &why)) {
         rc = compare(k, TABLE_OBJECTS, bucket, &why);
@@ -212,12 +223,11 @@ check_index(struct check *k, struct errbuf *eb)
         rc = compare(k, TABLE_PARTS, 0, &why);
     if (rc == ERR_OK)
         rc = compare(k, TABLE_PREPARED, 0, &why);
-    if (rc == ERR_IO || rc == ERR_CORRUPT) { /* the real one's: ours is whole */
-        k->repair.index = true;
-        check_fault(k, "the index can't be read: %s", why.text);
-        return ERR_OK;
-    }
+    if (rc == ERR_IO || rc == ERR_CORRUPT) /* the real one's: ours is whole */
+        return unreadable(k, &why);
     if (rc != ERR_OK)
         *eb = why;
+    else if (verified == ERR_CORRUPT && !k->repair.index) /* no table of the logs' */
+        return unreadable(k, &why);
     return rc;
 }

@@ -172,14 +172,16 @@ take_superblock(struct disk *d, struct errbuf *eb)
                      "current; empty the folder to use it again");
     if (rc != ERR_OK)
         return rc;
-    if (d->o.ids != NULL && d->o.epoch <= s.epoch)
+    if (d->o.ids != NULL && d->o.epoch <= s.epoch && !d->again)
         return err_set(eb, ERR_DENIED,
                        "the disk was served at epoch %" PRIu64
                        ", this node is at %" PRIu64 ": restart the node with it",
                        s.epoch, d->o.epoch);
-    d->former_epoch = s.epoch;
     s.generation++;
-    s.epoch = MAX(d->o.epoch, s.epoch + 1);
+    if (!d->again) {
+        d->former_epoch = s.epoch;
+        s.epoch = MAX(d->o.epoch, s.epoch + 1);
+    }
     rc = superblock_save(d->state, d->superblock, &s, eb);
     POINT(START_SUPERBLOCK);
     memcpy(d->disk_id, s.disk_id, sizeof d->disk_id);
@@ -406,10 +408,16 @@ open_on_home(void *arg)
     j->rc = rc;
 }
 
-/* *bad_index: its damage was met on the way, and it is thrown away. */
+/* What a second try has to know of the first. */
+struct first_try {
+    bool bad_index; /* its damage was met on the way, and it is thrown away */
+    uint64_t former_epoch;
+};
+
+/* `again`: the second one, which goes on with *first. */
 static enum err
-try_open(const char *path, const struct disk_options *o, struct disk **out,
-         bool *bad_index, struct errbuf *eb)
+try_open(const char *path, const struct disk_options *o, bool again,
+         struct first_try *first, struct disk **out, struct errbuf *eb)
 {
     struct open_job j = {.path = path, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc;
@@ -417,10 +425,14 @@ try_open(const char *path, const struct disk_options *o, struct disk **out,
     *out = NULL;
     j.disk = disk_new(o);
     j.disk->health = health_new(path, &o->limits);
+    j.disk->again = again;
+    j.disk->former_epoch = again ? first->former_epoch : 0;
     rc = on_home(j.disk, open_on_home, &j);
     if (rc == ERR_OK)
         rc = j.rc;
-    *bad_index = rc != ERR_OK && j.disk->index != NULL && index_is_bad(j.disk->index);
+    first->bad_index =
+        rc != ERR_OK && j.disk->index != NULL && index_is_bad(j.disk->index);
+    first->former_epoch = j.disk->former_epoch;
     if (rc == ERR_OK)
         *out = j.disk;
     else
@@ -433,17 +445,17 @@ disk_open(const char *path, const struct disk_options *o, struct disk **out,
           struct errbuf *eb)
 {
     struct errbuf unused = {0};
-    bool bad_index;
+    struct first_try first;
     enum err rc;
 
     eb = eb != NULL ? eb : &unused;
-    rc = try_open(path, o, out, &bad_index, eb);
-    if (rc != ERR_OK && bad_index) {
+    rc = try_open(path, o, false, &first, out, eb);
+    if (rc != ERR_OK && first.bad_index) {
         LOG(LOG_WARN, "disk.opened_again",
             "the replay met damage of the index: it is made anew from the logs",
             L_TEXT("disk", path), L_TEXT("error", eb->text));
         *eb = (struct errbuf){0};
-        rc = try_open(path, o, out, &bad_index, eb);
+        rc = try_open(path, o, true, &first, out, eb);
     }
     if (rc != ERR_OK)
         return rc;

@@ -17,7 +17,7 @@
 /* Brought in while opening; what is larger comes in behind the first requests. */
 #define POPULATE_AT_ONCE MIB(32)
 
-static const char *const db_names[DBS_] = {
+const char *const index_db_names[DBS_] = {
     [TABLE_OBJECTS] = "objects",
     [TABLE_PARTS] = "parts",
     [TABLE_UPLOADS] = "uploads",
@@ -160,7 +160,7 @@ open_tables(struct index *x, bool fresh)
     if (rc != 0)
         return rc;
     for (unsigned i = 0; rc == 0 && i < DBS_; i++) {
-        rc = mdb_dbi_open(txn, db_names[i], read_only ? 0 : MDB_CREATE, &x->dbi[i]);
+        rc = mdb_dbi_open(txn, index_db_names[i], read_only ? 0 : MDB_CREATE, &x->dbi[i]);
         if (rc == MDB_NOTFOUND && i == TABLE_PREPARED) { /* of an older program */
             x->dbi[i] = NO_DBI;
             rc = 0;
@@ -199,7 +199,7 @@ judge(struct open_job *j)
 
     if (mdb_txn_begin(x->env, NULL, MDB_RDONLY, &j->reading) != 0)
         return INDEX_BAD;
-    rc = mdb_dbi_open(j->reading, db_names[DB_META], 0, &meta);
+    rc = mdb_dbi_open(j->reading, index_db_names[DB_META], 0, &meta);
     if (rc == 0)
         rc = mdb_get(j->reading, meta, &key, &value);
     if (rc == MDB_NOTFOUND)

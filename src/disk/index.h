@@ -114,6 +114,13 @@ enum err index_usage(struct index *x,
 enum err index_bucket(struct index *x, uint64_t from, uint64_t *out,
                       struct errbuf *eb) MUST_CHECK;
 
+/* Reads all of it as it was at one moment: every page, every pair, against what was counted when they were written, so that
+ * whatever is damaged shows. ERR_CORRUPT: it is, and hiding from then on. `stop`, where there is one: ERR_CANCELLED. Takes a
+ * worker for a second and more where the index has gigabytes. *readable, where there is one: no page is damaged, only what
+ * stands in them, so that LMDB may walk it. May switch. */
+enum err index_verify(struct index *x, const _Atomic bool *stop, bool *readable,
+                      struct errbuf *eb) MUST_CHECK;
+
 bool index_is_bad(const struct index *x); /* any thread */
 void index_set_bad(struct index *x); /* a reader found a row that its body contradicts */
 bool index_is_hiding(const struct index *x);

@@ -5,10 +5,11 @@
 #include "base/hash.h"
 #include "disk/index_internal.h"
 
-#define META_FORMAT 2u /* 1: counted neither buckets nor records without a payload */
-#define META_BAD    1u
-#define CELL_ROW    1u
-#define CELL_LAYER  2u
+#define META_FORMAT                                                                      \
+    3u /* 1: counted neither buckets nor records without a payload; 2: had no tally */
+#define META_BAD   1u
+#define CELL_ROW   1u
+#define CELL_LAYER 2u
 
 static unsigned char *
 put_be(unsigned char *out, uint64_t value, unsigned bytes)
@@ -35,7 +36,9 @@ index_meta_encode(const struct index_meta *m, unsigned char out[INDEX_META_BYTES
         at = put_be(at, m->covered.log[c].offset, 8);
     }
     at = put_be(at, m->next_space, 4);
-    (void)put_be(at, m->objects, 8);
+    at = put_be(at, m->objects, 8);
+    at = put_be(at, m->tally.pairs, 8);
+    (void)put_be(at, m->tally.sum, 8);
     put_be(out + INDEX_META_BYTES - 4, hash_crc32c(0, out, INDEX_META_BYTES - 4), 4);
 }
 
@@ -62,8 +65,17 @@ index_meta_decode(struct span value, struct index_meta *out)
     }
     out->next_space = (uint32_t)take_be(&c, 4);
     out->objects = take_be(&c, 8);
+    out->tally.pairs = take_be(&c, 8);
+    out->tally.sum = take_be(&c, 8);
     c = cursor_of(value.at + INDEX_META_BYTES - 4, 4);
     return (uint32_t)take_be(&c, 4) == hash_crc32c(0, value.at, INDEX_META_BYTES - 4);
+}
+
+uint64_t
+index_pair_sum(unsigned db, const MDB_val *key, const MDB_val *value)
+{
+    return hash_xxh3(value->mv_data, value->mv_size,
+                     hash_xxh3(key->mv_data, key->mv_size, db));
 }
 
 static uint32_t

@@ -15,9 +15,16 @@ enum index_db {
     DB_BUCKETS,  /* be64 bucket -> be64 objects | be64 bytes | be32 sum */
     DBS_
 };
+extern const char *const index_db_names[DBS_];
 #define INDEX_FOLDER "index"
 #define NO_DBI                                                                           \
     0 /* read only: a table that is not there is an empty one. LMDB's own are 0 and 1 */
+
+/* All pairs of all databases but `meta`: how many, and the sum of their sums, which asks for no order. */
+struct index_tally {
+    uint64_t pairs, sum;
+};
+uint64_t index_pair_sum(unsigned db, const MDB_val *key, const MDB_val *value);
 
 /* The meta row. Written with every batch. */
 struct index_meta {
@@ -25,6 +32,7 @@ struct index_meta {
     bool bad;            /* to be rebuilt at the next open */
     uint32_t next_space; /* spaces are never used again */
     uint64_t objects;
+    struct index_tally tally;
     struct index_covered covered;
 };
 #define INDEX_META_BYTES 128u

@@ -9,6 +9,11 @@
 
 #define BUCKETS  64u /* that are looked at: a start is not to take long */
 #define PREPARED 256u
+/* An index of so much is verified as a whole, which takes some hundredths of a second. */
+#ifndef FB_TEST_HOOKS
+static const
+#endif
+    uint64_t index_probe_all_of = MIB(32);
 
 struct probe {
     struct index *x;
@@ -95,10 +100,15 @@ enum err
 index_probe(struct index *x, struct errbuf *eb)
 {
     struct probe *p = xcalloc(1, sizeof *p);
-    enum err rc;
+    struct index_stat stat;
+    enum err rc = ERR_OK;
 
     p->x = x;
-    rc = index_usage(x, on_usage, p, eb);
+    index_stat(x, &stat);
+    if (stat.used_bytes <= index_probe_all_of)
+        rc = index_verify(x, NULL, NULL, eb);
+    if (rc == ERR_OK)
+        rc = index_usage(x, on_usage, p, eb);
     if (rc == ERR_OK)
         rc = index_segments(x, on_segment, p, eb);
     if (rc == ERR_OK)

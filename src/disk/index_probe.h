@@ -3,5 +3,9 @@
 #pragma once
 #include "disk/index.h"
 
+#ifdef FB_TEST_HOOKS
+extern uint64_t
+    index_probe_all_of; /* bytes: an index of so much is verified as a whole */
+#endif
 /* ERR_CORRUPT: it is damaged, and says how. Takes a few reads of each bucket. May switch. */
 enum err index_probe(struct index *x, struct errbuf *eb) MUST_CHECK;

@@ -20,6 +20,7 @@ struct step {
     unsigned char coded[KEY_CODED_MAX];
     size_t len;
     bool exists;
+    uint64_t sum; /* of the pair that stands there; 0: none */
     uint32_t space, layer;
     struct span row; /* empty: none */
     unsigned char copied[ROW_CODED_MAX];
@@ -61,6 +62,48 @@ struct writer {
     int64_t now_ms;
     int rc;
 };
+
+/* ---- the tally, and pairs by their key ---- */
+
+static void
+tally_goes(struct writer *w, uint64_t sum)
+{
+    w->meta.tally.pairs--;
+    w->meta.tally.sum -= sum;
+}
+
+static void
+tally_comes(struct writer *w, uint64_t sum)
+{
+    w->meta.tally.pairs++;
+    w->meta.tally.sum += sum;
+}
+
+/* `before`: what stands there, NULL where nothing does. */
+static int
+put_pair(struct writer *w, unsigned db, MDB_val *key, const MDB_val *before,
+         MDB_val *value)
+{
+    if (before != NULL)
+        tally_goes(w, index_pair_sum(db, key, before));
+    tally_comes(w, index_pair_sum(db, key, value));
+    return mdb_put(w->txn, w->x->dbi[db], key, value, 0);
+}
+
+static int
+del_pair(struct writer *w, unsigned db, MDB_val *key, const MDB_val *before)
+{
+    tally_goes(w, index_pair_sum(db, key, before));
+    return mdb_del(w->txn, w->x->dbi[db], key, NULL);
+}
+
+static int
+del_at(struct writer *w, unsigned db, MDB_cursor *cursor, const MDB_val *key,
+       const MDB_val *value)
+{
+    tally_goes(w, index_pair_sum(db, key, value));
+    return mdb_cursor_del(cursor, 0);
+}
 
 /* ---- segments: living and dead bytes ---- */
 
@@ -157,21 +200,23 @@ write_segments(struct writer *w)
     for (uint32_t i = 0; i < w->segment_count; i++) {
         const struct run_segment *change = &w->segments[i];
         unsigned char coded[INDEX_SEGMENT_KEY], bytes[INDEX_SEGMENT_BYTES];
-        MDB_val key = {sizeof coded, coded}, value;
+        MDB_val key = {sizeof coded, coded}, value, old;
         struct index_segment now = {0};
+        bool had;
         int rc;
 
         index_segment_key(change->class, change->segment, coded);
-        rc = mdb_get(w->txn, dbi, &key, &value);
+        rc = mdb_get(w->txn, dbi, &key, &old);
         if (rc != 0 && rc != MDB_NOTFOUND)
             return rc;
-        if (rc == 0 && !index_segment_decode(coded, &value, &now))
+        had = rc == 0;
+        if (had && !index_segment_decode(coded, &old, &now))
             return MDB_CORRUPTED;
         now.living += change->living;
         now.dead = MAX(now.dead + change->dead, 0);
         index_segment_encode(coded, &now, bytes);
         value = (MDB_val){sizeof bytes, bytes};
-        rc = mdb_put(w->txn, dbi, &key, &value, 0);
+        rc = put_pair(w, DB_SEGMENTS, &key, had ? &old : NULL, &value);
         if (rc != 0)
             return rc;
     }
@@ -213,15 +258,17 @@ write_usage(struct writer *w)
     for (uint32_t i = 0; i < w->usage_count; i++) {
         struct index_usage now = w->usage[i], before;
         unsigned char coded[8], bytes[INDEX_USAGE_BYTES];
-        MDB_val key = {sizeof coded, coded}, value;
+        MDB_val key = {sizeof coded, coded}, value, old;
+        bool had;
         int rc;
 
         index_usage_key(now.bucket, coded);
-        rc = mdb_get(w->txn, dbi, &key, &value);
+        rc = mdb_get(w->txn, dbi, &key, &old);
         if (rc != 0 && rc != MDB_NOTFOUND)
             return rc;
-        if (rc == 0) {
-            if (!index_usage_decode(coded, &value, &before))
+        had = rc == 0;
+        if (had) {
+            if (!index_usage_decode(coded, &old, &before))
                 return MDB_CORRUPTED;
             now.objects += before.objects;
             now.bytes += before.bytes;
@@ -229,9 +276,9 @@ write_usage(struct writer *w)
         index_usage_encode(coded, &now, bytes);
         value = (MDB_val){sizeof bytes, bytes};
         if (now.objects == 0 && now.bytes == 0)
-            rc = rc == 0 ? mdb_del(w->txn, dbi, &key, NULL) : 0;
+            rc = had ? del_pair(w, DB_BUCKETS, &key, &old) : 0;
         else
-            rc = mdb_put(w->txn, dbi, &key, &value, 0);
+            rc = put_pair(w, DB_BUCKETS, &key, had ? &old : NULL, &value);
         if (rc != 0)
             return rc;
     }
@@ -251,21 +298,22 @@ append_begin(struct writer *w)
 }
 
 static bool
-append_fits(const struct writer *w, MDB_dbi dbi, const struct step *s)
+append_fits(const struct writer *w, enum table table, const struct step *s)
 {
     const struct append *a = &w->append;
 
-    return a->on && dbi == w->x->dbi[TABLE_OBJECTS] &&
+    return a->on && table == TABLE_OBJECTS &&
            span_cmp((struct span){(const char *)s->coded, s->len},
                     (struct span){(const char *)a->last, a->len}) > 0;
 }
 
 static int
-append_put(struct writer *w, MDB_dbi dbi, const struct step *s, MDB_val *key,
+append_put(struct writer *w, enum table table, const struct step *s, MDB_val *key,
            MDB_val *value)
 {
     struct append *a = &w->append;
-    int rc = a->cursor != NULL ? 0 : mdb_cursor_open(w->txn, dbi, &a->cursor);
+    int rc =
+        a->cursor != NULL ? 0 : mdb_cursor_open(w->txn, w->x->dbi[table], &a->cursor);
 
     memcpy(a->last, s->coded, s->len);
     a->len = s->len;
@@ -302,7 +350,7 @@ space_of(struct writer *w, uint64_t bucket, bool make, uint32_t *space)
         *space = w->meta.next_space++;
         index_space_encode(bucket, *space, bytes);
         value = (MDB_val){sizeof bytes, bytes};
-        rc = mdb_put(w->txn, w->x->dbi[DB_SPACES], &key, &value, 0);
+        rc = put_pair(w, DB_SPACES, &key, NULL, &value);
     }
     if (rc == 0) {
         w->bucket = bucket;
@@ -312,7 +360,8 @@ space_of(struct writer *w, uint64_t bucket, bool make, uint32_t *space)
 }
 
 static int
-load_step(struct writer *w, MDB_dbi dbi, uint32_t space, struct span part, struct step *s)
+load_step(struct writer *w, enum table table, uint32_t space, struct span part,
+          struct step *s)
 {
     MDB_val key, value;
     struct index_cell cell;
@@ -323,10 +372,10 @@ load_step(struct writer *w, MDB_dbi dbi, uint32_t space, struct span part, struc
     s->exists = false;
     s->row = (struct span){"", 0};
     s->len = key_code(space, part, s->coded);
-    if (append_fits(w, dbi, s))
+    if (append_fits(w, table, s))
         return 0;
     key = (MDB_val){s->len, s->coded};
-    rc = mdb_get(w->txn, dbi, &key, &value);
+    rc = mdb_get(w->txn, w->x->dbi[table], &key, &value);
     if (rc == MDB_NOTFOUND)
         return 0;
     if (rc != 0)
@@ -334,6 +383,7 @@ load_step(struct writer *w, MDB_dbi dbi, uint32_t space, struct span part, struc
     if (!index_cell_parse(&key, &value, &cell) || cell.row.len > sizeof s->copied)
         return MDB_CORRUPTED;
     s->exists = true;
+    s->sum = index_pair_sum(table, &key, &value);
     s->layer = cell.layer;
     memcpy(s->copied, cell.row.at, cell.row.len);
     s->row = (struct span){(const char *)s->copied, cell.row.len};
@@ -342,25 +392,33 @@ load_step(struct writer *w, MDB_dbi dbi, uint32_t space, struct span part, struc
 
 /* Writes the step as it stands, or removes what has neither row nor layer. */
 static int
-store_step(struct writer *w, MDB_dbi dbi, const struct step *s)
+store_step(struct writer *w, enum table table, struct step *s)
 {
     unsigned char bytes[INDEX_CELL_MAX];
     MDB_val key = {s->len, (void *)(uintptr_t)s->coded}, value;
     struct index_cell cell = {.row = s->row, .layer = s->layer};
+    bool gone = s->row.len == 0 && s->layer == 0;
 
-    if (s->row.len == 0 && s->layer == 0 && !s->exists)
+    if (gone && !s->exists)
         return 0;
     value = (MDB_val){index_cell_encode(&key, &cell, bytes), bytes};
-    if (append_fits(w, dbi, s))
-        return append_put(w, dbi, s, &key, &value);
+    if (s->exists)
+        tally_goes(w, s->sum);
+    s->exists = !gone;
+    s->sum = gone ? 0 : index_pair_sum(table, &key, &value);
+    if (!gone)
+        tally_comes(w, s->sum);
+    if (append_fits(w, table, s))
+        return append_put(w, table, s, &key, &value);
     append_pause(w);
-    return s->row.len == 0 && s->layer == 0 ? mdb_del(w->txn, dbi, &key, NULL)
-                                            : mdb_put(w->txn, dbi, &key, &value, 0);
+    return gone ? mdb_del(w->txn, w->x->dbi[table], &key, NULL)
+                : mdb_put(w->txn, w->x->dbi[table], &key, &value, 0);
 }
 
 /* Goes down to the last layer; makes layers that are missing. MDB_NOTFOUND: not there and not made. */
 static int
-go_down(struct writer *w, MDB_dbi dbi, const struct entry *e, bool make, struct path *p)
+go_down(struct writer *w, enum table table, const struct entry *e, bool make,
+        struct path *p)
 {
     uint32_t space;
     int rc = space_of(w, e->bucket, make, &space);
@@ -369,14 +427,14 @@ go_down(struct writer *w, MDB_dbi dbi, const struct entry *e, bool make, struct 
     for (unsigned i = 0; rc == 0; i++) {
         struct step *s = &p->at[i];
 
-        rc = load_step(w, dbi, space, key_layer(e->key, i), s);
+        rc = load_step(w, table, space, key_layer(e->key, i), s);
         if (rc != 0 || i + 1 == p->count)
             break;
         if (s->layer == 0) {
             if (!make)
                 return MDB_NOTFOUND;
             s->layer = w->meta.next_space++;
-            rc = store_step(w, dbi, s);
+            rc = store_step(w, table, s);
         }
         space = s->layer;
     }
@@ -385,7 +443,7 @@ go_down(struct writer *w, MDB_dbi dbi, const struct entry *e, bool make, struct 
 
 /* A layer in which nothing is left goes, and so do the layers above it. */
 static int
-go_up(struct writer *w, MDB_dbi dbi, struct path *p)
+go_up(struct writer *w, enum table table, struct path *p)
 {
     int rc = 0;
 
@@ -397,7 +455,7 @@ go_up(struct writer *w, MDB_dbi dbi, struct path *p)
 
         if (p->at[i].row.len > 0 || p->at[i].layer != 0)
             break;
-        rc = mdb_cursor_open(w->txn, dbi, &cursor);
+        rc = mdb_cursor_open(w->txn, w->x->dbi[table], &cursor);
         if (rc != 0)
             break;
         rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
@@ -410,7 +468,7 @@ go_up(struct writer *w, MDB_dbi dbi, struct path *p)
         if (!empty)
             break;
         p->at[i - 1].layer = 0;
-        rc = store_step(w, dbi, &p->at[i - 1]);
+        rc = store_step(w, table, &p->at[i - 1]);
     }
     return rc;
 }
@@ -432,7 +490,7 @@ sweep_parts(struct writer *w, struct span upload)
          rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
         if (key.mv_size < id.len || memcmp(key.mv_data, id.at, id.len) != 0)
             break;
-        rc = mdb_cursor_del(cursor, 0);
+        rc = del_at(w, TABLE_PARTS, cursor, &key, &value);
         if (rc != 0)
             break;
     }
@@ -503,13 +561,12 @@ change_older(struct writer *w, const struct entry *e, const struct step *s)
 static int
 apply_layered(struct writer *w, const struct entry *e, struct path *p)
 {
-    MDB_dbi dbi = w->x->dbi[e->table];
     bool gone = e->value.len == 0 ||
                 (e->table == TABLE_OBJECTS && !w->x->options.keep_tombstones &&
                  row_is_tombstone(e->value) && !row_is_marker(e->value) &&
                  !row_is_kept(e->value));
     struct step *last;
-    int rc = go_down(w, dbi, e, !gone, p);
+    int rc = go_down(w, e->table, e, !gone, p);
 
     if (rc == 0) {
         last = &p->at[p->count - 1];
@@ -524,9 +581,9 @@ apply_layered(struct writer *w, const struct entry *e, struct path *p)
         assert(e->value.len <= sizeof last->copied);
         last->row = gone ? (struct span){"", 0} : e->value;
         if (rc == 0)
-            rc = store_step(w, dbi, last);
+            rc = store_step(w, e->table, last);
         if (rc == 0 && gone)
-            rc = go_up(w, dbi, p);
+            rc = go_up(w, e->table, p);
     }
     if (rc == MDB_NOTFOUND)
         rc = 0;
@@ -535,21 +592,17 @@ apply_layered(struct writer *w, const struct entry *e, struct path *p)
     return rc;
 }
 
-/* A prepared version holds its place as an object would. */
+/* A prepared version holds its place as an object would. `old`: NULL where there was none. */
 static int
-change_prepared(struct writer *w, const struct entry *e)
+change_prepared(struct writer *w, const struct entry *e, const MDB_val *old)
 {
     struct row_home home = {e->table, 0, e->key};
-    MDB_val key = {e->key.len, (void *)(uintptr_t)e->key.at}, value;
     struct prepared_row p;
-    int rc = mdb_get(w->txn, w->x->dbi[e->table], &key, &value);
 
-    if (rc != 0 && rc != MDB_NOTFOUND)
-        return rc;
-    if (rc == 0) {
-        struct span old = {value.mv_data, value.mv_size};
+    if (old != NULL) {
+        struct span bytes = {old->mv_data, old->mv_size};
 
-        if (prepared_row_decode(&home, old, &p) != ERR_OK)
+        if (prepared_row_decode(&home, bytes, &p) != ERR_OK)
             index_set_bad(w->x);
         else if (has_place(&p.row))
             count_segment(w, class_of(&p.row), p.row.segment, -row_weight(&p.row), 0);
@@ -566,17 +619,20 @@ change_prepared(struct writer *w, const struct entry *e)
 static int
 apply_flat(struct writer *w, const struct entry *e)
 {
-    MDB_dbi dbi = w->x->dbi[e->table];
     MDB_val key = {e->key.len, (void *)(uintptr_t)e->key.at};
-    MDB_val value = {e->value.len, (void *)(uintptr_t)e->value.at};
-    int rc = e->table == TABLE_PREPARED ? change_prepared(w, e) : 0;
+    MDB_val value = {e->value.len, (void *)(uintptr_t)e->value.at}, old;
+    int rc = mdb_get(w->txn, w->x->dbi[e->table], &key, &old);
+    bool had = rc == 0;
 
+    if (rc == MDB_NOTFOUND)
+        rc = 0;
+    if (rc == 0 && e->table == TABLE_PREPARED)
+        rc = change_prepared(w, e, had ? &old : NULL);
     if (rc != 0)
         return rc;
     if (e->value.len > 0)
-        return mdb_put(w->txn, dbi, &key, &value, 0);
-    rc = mdb_del(w->txn, dbi, &key, NULL);
-    return rc == MDB_NOTFOUND ? 0 : rc;
+        return put_pair(w, e->table, &key, had ? &old : NULL, &value);
+    return had ? del_pair(w, e->table, &key, &old) : 0;
 }
 
 static int
@@ -617,7 +673,7 @@ sweep_done(struct writer *w)
         if (done_row_decode(&home, bytes, &done) != ERR_OK)
             index_set_bad(w->x);
         else if (done.completed_ms + DONE_KEEP_MS < w->now_ms)
-            rc = mdb_cursor_del(cursor, 0);
+            rc = del_at(w, TABLE_DONE, cursor, &key, &value);
         if (rc == 0)
             rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
         if (rc == 0 && key.mv_size == sizeof w->done_at)

@@ -129,6 +129,7 @@ struct disk {
     uint8_t disk_id[16];
     uint64_t epoch;        /* of this opening: larger than any on this disk before */
     uint64_t former_epoch; /* of the opening before */
+    bool again;            /* the second try of one opening: the epoch is its own */
     uint64_t generation;   /* of the superblock */
     uint32_t cluster_sum;  /* crc32c of the cluster id: where block sums begin */
     struct rt_dir *root, *state, *dir[DISK_CLASSES_];

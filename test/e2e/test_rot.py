@@ -145,18 +145,14 @@ def test_bits_and_blocks_over_segments_and_index(start_forebay, tmp_path):
     # Over its index.
     index = second / "index/data.mdb"
     bodies = {at: body for at, body in bodies.items() if at not in lost}
-    refusals = 0
     for _ in range(ROUNDS):
-        flip_and_swap(rng, {index: index.stat().st_size}, max(FLIPS // ROUNDS, 4), SWAPS // ROUNDS, PAGE)
-        process = start()  # where the replay meets a damaged row, the index is made anew by the same start
-        refusals += len(refused(read_all(process.port, bodies)))
-        scrub(process)
-        replies = read_all(process.port, bodies)
-        assert 404 not in {replies[at].status for at in refused(replies)}, "a damaged index was believed"
+        flip_and_swap(rng, {index: index.stat().st_size}, max(FLIPS // ROUNDS, 4), max(SWAPS // ROUNDS, 1), PAGE)
+        process = start()  # an index of this size is verified as a whole, and made anew by the same start
+        assert refused(read_all(process.port, bodies)) == set(), "a damaged index was believed"
+        assert outcomes(scrub(process)).keys() <= {"repaired"}
         process.end()
         run(process, "disk", "rebuild", second)
         left = [line for line in run(process, "disk", "check", second, codes=(0, 6)).splitlines() if line.startswith("DAMAGED")]
         assert all(line.startswith("DAMAGED native/log-") for line in left), left
     process = start()
     assert refused(read_all(process.port, bodies)) == set()
-    print(f"index: {refusals} reads of {ROUNDS * len(bodies)} were refused before it was made anew")
