@@ -6,6 +6,8 @@
  *        v                                                                | more bytes, more to send, the end
  *     a fiber: on_ready, conn_resume <------------------------------------+
  *
+ * A fiber whose handler has said its last word (http_reply_last()) parks the connection and comes in at "waits".
+ *
  * The connection stays parked meanwhile, its work set hangs at it. All requests of a turn are read first and all answers
  * sent then: a client is not woken for each, and the clock is read twice for all.
  */
@@ -51,7 +53,6 @@ send_soon(struct http_conn *c)
 {
     struct http_loop *l = c->loop;
 
-    conn_count_event(&l->requests);
     c->work->conn = c;
     if (!l->send_due)
         rt_soon(&l->send);
@@ -81,9 +82,38 @@ conn_glance(void *conn)
     }
     if (!answer(c))
         return false;
-    if (!w->later)
+    if (!w->later) {
+        conn_count_event(&l->requests);
         send_soon(c);
+    }
     return true;
+}
+
+bool
+conn_may_send_later(const struct http_conn *c)
+{
+    const struct work *w = c->work;
+
+    return c->server->handler.at_once != NULL && c->server->options.tls == NULL &&
+           (rt_crowded() || !list_empty(&c->loop->waiting)) && !w->reply.close_after &&
+           w->body.state == BODY_ENDED && inbuf_here(&w->in) == 0 &&
+           !rt_may_have_bytes(c->stream) && !conn_is_ending(c);
+}
+
+void
+conn_send_later(struct http_conn *c)
+{
+    c->work->has_place = true;
+    send_soon(c);
+}
+
+/* The answer is sent, or never will be. */
+static void
+leave_place(struct http_conn *c)
+{
+    if (c->work->has_place)
+        admit_over(c);
+    c->work->has_place = false;
 }
 
 static void
@@ -109,6 +139,7 @@ pass_on(struct http_conn *c, uint64_t now_ns)
     w->reply.state = REPLY_DONE;
     w->reply.whole = true;
     w->reply.first_ns = w->reply.last_ns = now_ns;
+    leave_place(c);
     conn_tell_done(c);
     if (w->reply.close_after || inbuf_here(&w->in) > 0 || conn_is_ending(c)) {
         rt_resume(c->stream);
@@ -141,11 +172,11 @@ send_answer(struct http_conn *c)
 {
     struct work *w = c->work;
 
+    conn_count_event(&c->loop->requests);
     if (w->reply.lent_bytes <= TOGETHER_MAX) {
         send_soon(c);
         return;
     }
-    conn_count_event(&c->loop->requests);
     w->conn = c;
     send_now(w);
     pass_on(c, rt_now_ns());
@@ -218,9 +249,11 @@ conn_resume(struct http_conn *c)
     if (w->reply.state == REPLY_NONE)
         return true; /* its first bytes are here, and nothing else has happened */
     if (w->reply.state == REPLY_SENDS) {
-        admit_counted(c);
+        if (!w->has_place)
+            admit_counted(c);
+        w->has_place = true;
         reply_send_rest(c);
-        admit_over(c);
+        leave_place(c);
         conn_tell_done(c);
     }
     keep = w->reply.state == REPLY_DONE && !w->reply.close_after;

@@ -202,7 +202,7 @@ conn_tell_done(struct http_conn *c)
     h->on_done(&w->request, &d, h->arg);
 }
 
-/* One request whose head is read, to its very end. True: another may follow. May
+/* One request whose head is read, to its very end, or to an answer that leaves later. True: another may follow. May
  * switch. */
 static bool
 serve_request(struct http_conn *c)
@@ -214,6 +214,8 @@ serve_request(struct http_conn *c)
     conn_count_event(&c->loop->requests);
     if (admit(c)) {
         c->server->handler.handle(&w->request, c->server->handler.arg);
+        if (w->reply.leaves_later && w->reply.state == REPLY_HELD)
+            return true;
         reply_finish(c);
         admit_over(c);
         conn_tell_done(c);
@@ -312,11 +314,17 @@ static void on_ready(void *arg, enum err why);
 static void
 park(struct http_conn *c)
 {
-    uint64_t last_ns = c->work->reply.last_ns,
-             idle_ns = c->server->options.idle_ms * 1000000u;
+    const struct work *w = c->work;
+    uint64_t idle_ns = c->server->options.idle_ms * 1000000u, last_ns;
 
     c->fiber = NULL;
-    work_give(c->loop, &c->work);
+    if (w->reply.state == REPLY_HELD) {
+        last_ns = w->request.began_ns; /* moved on when the answer has gone */
+        conn_send_later(c);
+    } else {
+        last_ns = w->reply.last_ns;
+        work_give(c->loop, &c->work);
+    }
     metric_add(M_CONNECTIONS, ACTIVE, -1);
     metric_add(M_CONNECTIONS, IDLE, 1);
     conn_count(&c->loop->idle, 1);
@@ -354,6 +362,8 @@ serve(struct http_conn *c)
         }
         if (!serve_request(c))
             return false;
+        if (c->work->reply.state == REPLY_HELD)
+            return true;
         inbuf_shrink(&c->work->in, c->server->options.buffer_bytes);
         if (inbuf_here(&c->work->in) == 0)
             return !conn_is_ending(c);
@@ -376,8 +386,8 @@ on_ready(void *arg, enum err why)
             why = ERR_CANCELLED;
         else if (why == ERR_TIMEOUT)
             why = ERR_OK; /* it was we who took so long */
-    } else if (c->work != NULL && why == ERR_TIMEOUT) {
-        why = ERR_OK; /* the request came in time */
+    } else if (c->work != NULL && (why == ERR_TIMEOUT || c->work->has_place)) {
+        why = ERR_OK; /* the request came in time, and what was done is answered */
     }
     if (why != ERR_OK) {
         rt_stream_close(&c->stream);

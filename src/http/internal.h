@@ -67,10 +67,11 @@ struct work {
     struct arena *arena;   /* owned */
     struct http_request request;
     char id[17];
-    struct http_conn *conn;    /* whose, while it waits */
-    struct list waits;         /* in loop->waiting: answered, not sent */
-    bool at_once;              /* no fiber yet */
-    bool later;                /* the handler will say http_later_done() */
+    struct http_conn *conn; /* whose, while it waits */
+    struct list waits;      /* in loop->waiting: answered, not sent */
+    bool at_once;           /* no fiber yet */
+    bool has_place; /* its handler is over, its answer waits: still counted in flight */
+    bool later;     /* the handler will say http_later_done() */
     struct rt_cond later_over; /* for a fiber that wants the connection meanwhile */
     void (*on_abandon)(struct http_request *r); /* if `later` */
     bool tried;
@@ -92,6 +93,7 @@ struct work {
         bool raw_chunked; /* HTTP/1.0: no coding, the connection's end ends it */
         bool close_after;
         bool whole;
+        bool leaves_later; /* http_reply_last(): built, and sent when this turn is over */
         uint64_t written;  /* of the body */
         uint64_t first_ns; /* when the first bytes had left */
         uint64_t last_ns;  /* when the last had */
@@ -181,6 +183,10 @@ bool body_can_finish(const struct http_conn *c); /* is the rest short and sure t
 /* at_once.c */
 bool conn_glance(void *conn); /* see rt_on_glance() */
 void conn_send_waiting(struct rt_soon *s);
+/* May an answer that is built leave when the fiber has parked the connection? */
+bool conn_may_send_later(const struct http_conn *c);
+/* It does, with its work set and its place. The fiber parks the connection next. */
+void conn_send_later(struct http_conn *c);
 /* The fiber of this connection waits until the handler has said http_later_done(). False: it was told to end before, and the
  * request is abandoned. May switch. */
 bool conn_wait_later(struct http_conn *c);

@@ -349,6 +349,19 @@ http_reply(struct http_request *r, int status, struct span body)
     return reply_with(r->conn, status, &body, 1, body.len);
 }
 
+enum err
+http_reply_last(struct http_request *r, int status)
+{
+    struct work *w = r->conn->work;
+    enum err rc = build(r->conn, status, 0);
+
+    assert(!w->at_once);
+    if (rc != ERR_OK)
+        return rc;
+    w->reply.leaves_later = conn_may_send_later(r->conn);
+    return w->reply.leaves_later ? ERR_OK : send_end(r->conn);
+}
+
 void
 reply_release(struct work *w)
 {

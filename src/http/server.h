@@ -155,6 +155,9 @@ struct span http_header_text(const struct http_request *r);
 /* Head and body in one send. To HEAD the length of `body` is told and nothing sent. May
  * switch. */
 enum err http_reply(struct http_request *r, int status, struct span body);
+/* An answer without a body, behind which the handler does nothing that others wait for: it may leave when the handler has
+ * returned, with those of the other requests of this turn. May switch. */
+enum err http_reply_last(struct http_request *r, int status);
 /* The same with at most HTTP_LENT_MAX pieces that are lent until release(arg), which is called once, whatever becomes of it. In `at_once` it
  * leaves with the others of this turn and never switches; elsewhere it may. An error: release was called, and what stands
  * for an answer is the caller's to say. */

@@ -37,7 +37,7 @@ enum err
 s3_answer_empty(struct request *q, int status)
 {
     put_ids(q);
-    http_reply(q->http, status, (struct span){"", 0});
+    http_reply_last(q->http, status);
     return ERR_OK;
 }
 

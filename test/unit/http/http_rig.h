@@ -232,6 +232,12 @@ app_handle(struct http_request *r, void *arg)
         rig->waiting--;
         if (rig->last_error == ERR_OK)
             (void)http_reply(r, 200, SPAN("waited"));
+    } else if (span_is(path, "/last")) {
+        rig->waiting++;
+        rig->last_error = rt_cond_wait(&rig->release, DEADLINE_NEVER);
+        rig->waiting--;
+        if (rig->last_error == ERR_OK)
+            rig->last_error = http_reply_last(r, 204);
     } else {
         http_header(r, "X-Id", span_of(r->id));
         http_headerf(r, "X-Peer", "%s %d", r->peer, r->is_loopback);

@@ -477,6 +477,107 @@ test_later_ends_with_the_server(void)
     rig_everywhere(&usual, later_ends_with_the_server);
 }
 
+/* ---- answers that leave behind their handlers ---- */
+
+/* As many handlers as there are connections wait, then all go on in one turn. */
+static void
+ask_last(struct rig *rig, struct raw *w[MANY], const char *request)
+{
+    for (unsigned i = 0; i < MANY; i++)
+        ask(w[i], request);
+    for (unsigned i = 0; rig->waiting < MANY && i < 6000; i++)
+        CHECK(rt_sleep_ms(10) == ERR_OK);
+    REQUIRE(rig->waiting == MANY);
+    rt_cond_broadcast(&rig->release);
+}
+
+static void
+hear_last(struct raw *w)
+{
+    struct buf body;
+
+    buf_init(&body, 1000);
+    CHECK_U64((unsigned)raw_answer(w, HTTP_METHOD_GET, &body), 204);
+    buf_fini(&body);
+}
+
+/* All handlers have returned before the first answer leaves; what is counted in flight, and told, follows the answers. */
+static void
+last_leave_together(struct rig *rig)
+{
+    struct http_server_stats stats;
+    struct raw *w[MANY];
+
+    for (unsigned i = 0; i < MANY; i++)
+        w[i] = connect_raw(rig);
+    for (unsigned round = 0; round < 5; round++) {
+        unsigned done = rig->done;
+
+        ask_last(rig, w, "GET /last" HEAD);
+        rt_yield();
+        http_server_stats(rig->server, &stats);
+        CHECK_U64(rig->waiting, 0);
+        CHECK_U64(rig->done, done);
+        CHECK_U64(stats.in_flight, MANY);
+        for (unsigned i = 0; i < MANY; i++)
+            hear_last(w[i]);
+        http_server_stats(rig->server, &stats);
+        CHECK_U64(rig->done, done + MANY);
+        CHECK_U64(stats.in_flight, 0);
+        CHECK(rig->last_whole);
+        CHECK_U64(rig->last_status, 204);
+    }
+    /* What came behind it is answered behind it. */
+    ask_last(rig, w, "GET /last" HEAD "GET /lent/10" HEAD);
+    for (unsigned i = 0; i < MANY; i++) {
+        hear_last(w[i]);
+        hear(w[i], 10);
+    }
+    ask_last(rig, w, "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    for (unsigned i = 0; i < MANY; i++) {
+        hear_last(w[i]);
+        CHECK(raw_is_closed(w[i]));
+        leave(&w[i]);
+    }
+    CHECK_U64(rig->released, rig->lent);
+}
+
+static void
+test_last_leave_together(void)
+{
+    rig_everywhere(&usual, last_leave_together);
+}
+
+/* What was done is answered: by a server that ends, and to clients that have gone. */
+static void
+last_outlive_the_server(struct rig *rig)
+{
+    struct rt_group stopper;
+    struct raw *w[MANY];
+
+    for (unsigned i = 0; i < MANY; i++)
+        w[i] = connect_raw(rig);
+    ask_last(rig, w, "GET /last" HEAD);
+    leave(&w[0]);
+    rt_yield();
+    CHECK(rig->done <= 1); /* a client that has gone is not waited for */
+    rt_group_begin(&stopper);
+    CHECK(rt_group_start(&stopper, stop_server, rig) == ERR_OK);
+    rt_group_join(&stopper);
+    CHECK_U64(rig->done, MANY);
+    for (unsigned i = 1; i < MANY; i++) {
+        hear_last(w[i]);
+        CHECK(raw_is_closed(w[i]));
+        leave(&w[i]);
+    }
+}
+
+static void
+test_last_outlive_the_server(void)
+{
+    rig_everywhere(&usual, last_outlive_the_server);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -495,5 +596,7 @@ main(int argc, char **argv)
     RUN(test_later_outlasts_idling);
     RUN(test_later_meets_the_deadline);
     RUN(test_later_ends_with_the_server);
+    RUN(test_last_leave_together);
+    RUN(test_last_outlive_the_server);
     return check_done();
 }
