@@ -26,7 +26,8 @@ struct disk_writer {
     uint32_t part; /* 0: an object */
 
     /* On its loop. */
-    struct iobuf *buf; /* what is not on the disk yet */
+    /* What is not on the disk yet. That of a small body is taken when its first bytes come: they may be lent. */
+    struct iobuf *buf;
     const char
         *lent; /* disk_write_lend(): there is no `buf`; `buf_len` bytes stand here */
     uint64_t buf_at; /* offset of its first byte in the body */
@@ -69,6 +70,18 @@ get_buffer(struct disk_writer *w, struct errbuf *eb)
     enum err rc = iobuf_get((uint32_t)room, &w->buf);
 
     return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer to write a body");
+}
+
+/* A small body may be lent: its buffer is taken when it turns out not to be. Where there is none now, it is refused before
+ * anybody sends it. */
+static enum err
+begin_buffer(struct disk_writer *w, struct errbuf *eb)
+{
+    if (w->size == 0 || w->size > DISK_INLINE_MAX)
+        return get_buffer(w, eb);
+    if (iobuf_left() < w->size)
+        return err_set(eb, ERR_BUSY, "no buffer to write a body");
+    return ERR_OK;
 }
 
 static void
@@ -119,7 +132,7 @@ writer_begin_as(struct disk *d, const struct disk_key *k, enum disk_class class,
         w->upload = *upload;
     w->part = part;
     buf_init(&w->sums, 4 * block_count(BODY_MAX) + 4);
-    rc = get_buffer(w, eb);
+    rc = begin_buffer(w, eb);
     if (rc == ERR_OK && size > DISK_INLINE_MAX && size != DISK_SIZE_UNKNOWN)
         rc = reserve(w, eb);
     if (rc != ERR_OK) {
@@ -251,6 +264,9 @@ disk_write(struct disk_writer *w, const void *data, size_t len, struct errbuf *e
         return err_set(eb, ERR_IO, "an earlier write of this body failed");
     if (len > still_fits(w))
         return refuse_more(w, eb);
+    assert(w->lent == NULL);
+    if (w->buf == NULL && get_buffer(w, eb) != ERR_OK)
+        return ERR_BUSY;
     while (len > 0) {
         uint32_t n;
         enum err rc;
@@ -277,9 +293,10 @@ disk_write_room(struct disk_writer *w, void **at)
     uint64_t left = still_fits(w);
 
     assert(w->loop == rt_loop_index());
-    *at = w->lent != NULL ? NULL : w->buf->at + w->buf_len;
-    if (w->lent != NULL)
-        return 0;
+    *at = NULL;
+    if (w->lent != NULL || (w->buf == NULL && get_buffer(w, NULL) != ERR_OK))
+        return 0; /* disk_write() tells why */
+    *at = w->buf->at + w->buf_len;
     return (size_t)MIN(left, w->buf->room - w->buf_len);
 }
 

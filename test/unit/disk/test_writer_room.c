@@ -99,14 +99,17 @@ given_up(void *arg)
     struct disk *d = NULL;
     struct errbuf eb = {0};
     struct row row;
+    uint64_t used;
 
     (void)arg;
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
     CHECK(disk_write_begin(d, &k, DISK_NATIVE, MOST, &w, &eb) == ERR_OK);
     CHECK(fill(w, MOST, IN_PLACE_PUSHED, &eb) == ERR_OK);
     disk_write_abort(&w);
+    used = iobuf_in_use();
     CHECK(disk_write_begin(d, &k, DISK_NATIVE, 100, &w, &eb) == ERR_OK);
     disk_write_lend(w, (struct span){data, 100});
+    CHECK_U64(iobuf_in_use(), used); /* no buffer for what is lent */
     disk_write_abort(&w);
     CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
     disk_close(&d);
