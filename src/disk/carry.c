@@ -273,6 +273,39 @@ find_born(struct disk *d, const struct member *m, const struct version *born,
     return find_version(d->tail, d->index, m->bucket, m->key, born, out, eb);
 }
 
+/* What a record took away from this disk may have come back from another one, as the same version, by a record that is later
+ * in the log: behind that one it would take it away again. A newer one of a key without versions hides the older ones as well. */
+static bool
+is_back(enum member_kind kind, const struct version *v, const struct row *now)
+{
+    int c = version_cmp(&now->version, v);
+
+    switch ((unsigned)kind) {
+    case MEMBER_OBSOLETE:
+        return row_is_object(now) && c >= 0;
+    case MEMBER_TOMBSTONE_END:
+        return (now->flags & ROW_KEPT) != 0 && c == 0;
+    default:
+        return row_is_version(now);
+    }
+}
+
+static enum err
+look_at_leaving(struct disk *d, const struct member *m, bool oldest, struct carried *out,
+                struct errbuf *eb)
+{
+    struct row now;
+    enum err rc = m->kind == MEMBER_VERSION_DELETE
+                      ? find_born(d, m, &m->born, &now, eb)
+                      : find_object(d->tail, d->index, m->bucket, m->key, true, &now, eb);
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    out->by = BY_GONE;
+    return rc == ERR_OK && is_back(m->kind, &m->version, &now) ? ERR_OK
+                                                               : says_no(out, oldest);
+}
+
 static enum err
 look_at_meta(struct disk *d, const struct member *m, struct carried *out,
              struct errbuf *eb)
@@ -399,12 +432,13 @@ carry_look(struct disk *d, enum disk_class class, const struct member *m, bool o
     case MEMBER_BUCKET:
         out->what = CARRY_KEEP;
         return ERR_OK;
-    case MEMBER_UPLOAD_ABORT:
     case MEMBER_VERSION_DELETE:
     case MEMBER_OBSOLETE:
+    case MEMBER_TOMBSTONE_END:
+        return look_at_leaving(d, m, oldest, out, eb);
+    case MEMBER_UPLOAD_ABORT:
     case MEMBER_ABORT:
     case MEMBER_DECIDE:
-    case MEMBER_TOMBSTONE_END:
         return says_no(out, oldest);
     default:
         return stuck(out);
@@ -640,6 +674,24 @@ ask_unversioned(struct changes *changes, struct commit *c)
     return (now.flags & (ROW_VERSIONED | ROW_SUSPENDED)) == 0 ? WRITE : changed_since(c);
 }
 
+static enum verdict
+ask_gone(struct changes *changes, struct commit *c)
+{
+    struct row now;
+    bool current;
+    enum err rc =
+        c->kind == MEMBER_VERSION_DELETE
+            ? changes_version(changes, c->key->bucket, c->key->key, &c->born, &now,
+                              &current, &c->eb)
+            : changes_current(changes, c->key->bucket, c->key->key, &now, &c->eb);
+
+    if (rc == ERR_NOT_FOUND)
+        return WRITE;
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    return is_back(c->kind, &c->version, &now) ? changed_since(c) : WRITE;
+}
+
 /* Parts of this group are not visible yet. */
 static enum verdict
 ask_upload(struct changes *changes, struct commit *c, uint32_t written)
@@ -671,6 +723,8 @@ carry_allowed(struct changes *changes, struct commit *c, uint32_t written)
         return ask_key(changes, c);
     case BY_UNVERSIONED:
         return ask_unversioned(changes, c);
+    case BY_GONE:
+        return ask_gone(changes, c);
     case BY_UPLOAD:
     case BY_PART:
         return ask_upload(changes, c, written);

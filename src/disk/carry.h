@@ -35,6 +35,7 @@ enum carry_by {
     BY_META,
     BY_KEY,
     BY_UNVERSIONED, /* that the key has no versions */
+    BY_GONE,        /* that what it took away has not come back */
     BY_UPLOAD,
     BY_PART,
     BY_PREPARED

@@ -138,19 +138,23 @@ apply_tombstone_end(struct changes *c, const struct member *m, struct row *row,
     return ERR_OK;
 }
 
-/* This disk's copy of a version goes; nobody hears that the object is deleted. */
+/* This disk's copy of a version goes; nobody hears that the object is deleted. Of an older one as well, which the version had
+ * replaced here: its record may be gone, when its log was compacted. */
 static enum err
 apply_obsolete(struct changes *c, const struct member *m, struct row *row,
                struct errbuf *eb)
 {
     enum err rc = changes_current(c, m->bucket, m->key, row, eb);
+    int order;
 
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
-    if (rc != ERR_OK || !row_is_object(row) ||
-        version_cmp(&row->version, &m->version) != 0 ||
-        !content_eq(&row->content, &m->content))
+    if (rc != ERR_OK || !row_is_object(row))
         return rc;
+    order = version_cmp(&row->version, &m->version);
+    if (order > 0 || (order == 0 && !content_eq(&row->content, &m->content)) ||
+        (order < 0 && (row->flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0))
+        return ERR_OK;
     changes_row_died(c, row);
     *row = (struct row){.flags = ROW_TOMBSTONE | (row->flags & ROW_CACHED),
                         .version = m->version};

@@ -1,6 +1,6 @@
 /* What was ended stays so when the log with its record is compacted away while older ones are there, and the index is made
  * anew from what is left: null versions, delete markers with and without an id, deletes before versioning was on. Metadata that
- * changed stay with what is not ended. And what is ended between the compactor's look and its commit. Protects D6 and V7.
+ * changed stay with what is not ended. A copy that went from this disk does not come back either, and one that came back stays. And what is ended between the compactor's look and its commit. Protects D6 and V7.
  */
 #include "world.h"
 
@@ -171,10 +171,53 @@ end_tersely(struct disk *d, const struct version *id)
     REQUIRE(commit_submit(d, DISK_NATIVE, &c, &eb) == ERR_OK);
 }
 
+/* This disk's copy goes, others keep theirs. */
+static void
+forget(struct disk *d, struct row *was)
+{
+    struct disk_key k = the_key();
+    struct errbuf eb = {0};
+
+    REQUIRE(disk_lookup(d, &k, was, &eb) == ERR_OK);
+    CHECK(disk_forget(d, &k, &was->version, &eb) == ERR_OK);
+}
+
+/* The same of a version of a key that has some: the newest. */
+static void
+take_away(struct disk *d, struct row *was)
+{
+    struct disk_key k = the_key();
+    struct errbuf eb = {0};
+    struct version id;
+
+    REQUIRE(disk_lookup(d, &k, was, &eb) == ERR_OK);
+    id = row_born(was);
+    CHECK(disk_version_delete(d, &k, &id, NULL, NULL, NULL, NULL, &eb) == ERR_OK);
+}
+
+/* And comes back from one of them, as the same version. */
+static void
+bring_back(struct disk *d, const struct row *was)
+{
+    struct disk_key k = the_key();
+    struct object_meta meta = {
+        .mtime_ms = 1700000000123,
+        .versioning = (was->flags & ROW_VERSIONED) != 0   ? DISK_VERSIONED
+                      : (was->flags & ROW_SUSPENDED) != 0 ? DISK_SUSPENDED
+                                                          : DISK_UNVERSIONED};
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+
+    REQUIRE(disk_write_begin_as(d, &k, strlen(BODY), &was->content, &w, &eb) == ERR_OK);
+    REQUIRE(disk_write(w, BODY, strlen(BODY), &eb) == ERR_OK);
+    REQUIRE(disk_commit_copy(&w, &meta, was, &eb) == ERR_OK);
+}
+
 struct made {
     struct version ids[10]; /* from 1 */
     uint32_t logs[10];
     unsigned count, full;
+    struct row forgotten;
 };
 
 /* One deed a letter:
@@ -183,6 +226,7 @@ struct made {
  *     1...9   ends the version that the deed of this number made, from 1
  *     t       the same of the latest, by a record without VERSIONING
  *     m       metadata of the latest changes
+ *     f g b   this disk's copy goes, of a key with versions that of the newest; comes back
  *     |       the next log begins
  *     c       the second log is compacted */
 static void
@@ -220,6 +264,15 @@ do_deeds(struct disk *d, struct made *m, const char *deeds)
             break;
         case 'm':
             tag(d, &m->ids[m->count]);
+            break;
+        case 'f':
+            forget(d, &m->forgotten);
+            break;
+        case 'g':
+            take_away(d, &m->forgotten);
+            break;
+        case 'b':
+            bring_back(d, &m->forgotten);
             break;
         case '|':
             m->logs[m->full++] = fill_log(d);
@@ -308,6 +361,21 @@ static const struct {
     {"p|d|V|c", "V"},
     {"p|d|n|3|c", ""},
     {"p|d||c", ""},
+    /* Copies that went from this disk. */
+    {"p|f|c", ""},
+    {"p|p|f|c", ""},
+    {"p|pf|c", ""},
+    {"p|f|b|c", "n"},
+    {"p|pf|b|c", "n"},
+    {"p|pfb|c", "n"},
+    {"p|pf|p|c", "n"},
+    {"v|g|b|c", "v"},
+    {"v|vg|b|c", "vv"},
+    {"v|vgb|c", "vv"},
+    {"n|g|b|c", "n"},
+    {"n|ng|b|c", "n"},
+    {"vn|ng|b|c", "nv"},
+    {"n|ng|vb|c", "vn"},
 };
 
 static void
