@@ -102,6 +102,22 @@ ended_mark_nulls(struct disks *ds, const struct disks_key *k, const struct place
     return ended_mark(ds, k, p, &all_nulls, as, eb);
 }
 
+void
+ended_unmark_nulls(struct disks *ds, const struct disks_key *k, unsigned slot,
+                   const struct version *as)
+{
+    char room[DISK_KEY_MAX];
+    struct disk_key at = mark_key(&k->at, &all_nulls, room);
+    struct disk *d = slot_enter(ds, slot);
+    struct errbuf eb = {{0}};
+
+    if (d == NULL)
+        return;
+    if (disk_tombstone_end(d, &at, as, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disks.mark", eb.text, L_SPAN("key", k->at.key));
+    slot_leave(ds, slot);
+}
+
 bool
 ended_ask(struct disks *ds, const struct disks_key *k, const struct row *row,
           struct version *as)
@@ -114,6 +130,16 @@ ended_ask(struct disks *ds, const struct disks_key *k, const struct row *row,
         return true;
     return row_is_null_version(row) && is_marked(ds, k, &all_nulls, as) &&
            version_order(&born, as) < 0;
+}
+
+bool
+ended_ask_plain(struct disks *ds, const struct disks_key *k, const struct row *row)
+{
+    struct version born = row_born(row), as;
+
+    return !atomic_load_explicit(&ds->settled, memory_order_acquire) &&
+           (row->flags & (ROW_HISTORY | ROW_TOMBSTONE | ROW_CACHED)) == 0 &&
+           is_marked(ds, k, &all_nulls, &as) && version_order(&born, &as) < 0;
 }
 
 /* ---- marks that all have heard of ---- */

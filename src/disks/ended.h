@@ -17,10 +17,15 @@ enum err ended_mark(struct disks *ds, const struct disks_key *k, const struct pl
  * mark says that all up to some birth were. */
 bool ended_ask(struct disks *ds, const struct disks_key *k, const struct row *row,
                struct version *as);
+/* The same of a row from before versioning, in which nothing says that there are versions of its key. */
+bool ended_ask_plain(struct disks *ds, const struct disks_key *k, const struct row *row);
 /* The row of ended_mark() for a null version: what was replaced by it ended too, wherever it was not heard. */
 enum err ended_mark_nulls(struct disks *ds, const struct disks_key *k,
                           const struct places *p, const struct version *as,
                           struct errbuf *eb) MUST_CHECK;
+/* Takes back the mark that ended_mark_nulls() left on one disk: all have heard. Not synced; what fails a later pass does. */
+void ended_unmark_nulls(struct disks *ds, const struct disks_key *k, unsigned slot,
+                        const struct version *as);
 /* All marks of the bucket that slot i has: on_mark() puts the key right, and says whether it is. What all have heard of goes.
  * *left: some could not go. */
 typedef bool ended_fn(void *arg, const struct disks_key *k);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "disks/ended.h"
 #include "disks/history.h"
 #include "disks/internal.h"
 
@@ -148,7 +149,8 @@ is_object(struct merge *m, struct disk_entry *e)
 {
     struct disks_key k = {.at = {.bucket = m->bucket, .key = e->key}};
 
-    if (m->history && !atomic_load_explicit(&m->ds->settled, memory_order_acquire) &&
+    if (!atomic_load_explicit(&m->ds->settled, memory_order_acquire) &&
+        (m->history || ended_ask_plain(m->ds, &k, &e->row)) &&
         history_current(m->ds, &k, &e->row, NULL) != ERR_OK)
         return false;
     return (e->row.flags & ROW_TOMBSTONE) == 0;

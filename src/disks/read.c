@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "disks/ended.h"
 #include "disks/history.h"
 #include "disks/internal.h"
 #include "disks/move.h"
@@ -80,7 +81,7 @@ lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
     enum err rc = ask_until_still(ds, k, out, &history, eb);
 
     /* Where a disk missed what came last, the highest row is not the newest version. */
-    if (rc == ERR_OK && history) {
+    if (rc == ERR_OK && (history || ended_ask_plain(ds, k, out))) {
         struct row newest;
 
         rc = history_current(ds, k, &newest, eb);

@@ -38,20 +38,50 @@ follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *f
 }
 
 static version_fn mark, end_version;
+static enum err remember_replaced(struct disks *ds, const struct disks_key *k,
+                                  const struct places *p, void *arg, struct version *born,
+                                  struct errbuf *eb);
 static enum err remember_end(struct disks *ds, const struct disks_key *k,
                              const struct places *p, const void *arg,
                              const struct version *as, struct errbuf *eb);
+
+/* The owner judges and decides, the others follow. A version that ends: what others have to remember is there before, and goes
+ * when all of them have heard. */
+static enum err
+on_told(struct disks *ds, const struct disks_key *k, const struct places *p,
+        unsigned told, bool locked, version_fn *fn, void *arg, struct errbuf *eb)
+{
+    struct version decided = {0}, replaced = {0};
+    bool some_unheard = locked || somebody_is_deaf(ds), ends = fn == end_version;
+    struct places marked = *p;
+    struct disk *d = slot_enter(ds, p->at[0]);
+    enum err rc = ERR_OK;
+
+    if (d == NULL)
+        return unheard(eb);
+    marked.count = some_unheard ? p->count : 1;
+    if (ends && (some_unheard || told > 1))
+        rc = remember_replaced(ds, k, &marked, arg, &replaced, eb);
+    if (rc == ERR_OK)
+        rc = fn(d, &k->at, arg, NULL, &decided, eb);
+    slot_leave(ds, p->at[0]);
+    for (unsigned i = 1; rc == ERR_OK && i < told; i++)
+        some_unheard |= !follow(ds, k, p->at[i], fn, arg, &decided);
+    some_unheard |= somebody_is_deaf(ds);
+    if (rc == ERR_OK && ends && some_unheard)
+        rc = remember_end(ds, k, p, arg, &decided, eb);
+    if (replaced.epoch != 0 && !some_unheard)
+        ended_unmark_nulls(ds, k, p->at[0], &replaced);
+    return rc;
+}
 
 static enum err
 on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn,
         void *arg, struct errbuf *eb)
 {
-    struct version decided = {0};
     struct places p;
-    struct disk *d;
     uint64_t targets = 0;
     unsigned told;
-    bool all = true;
     enum err rc;
 
     places_of_change(ds, k, locked, &p);
@@ -62,18 +92,7 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
     for (unsigned i = 0; i < MIN(told, p.placed); i++)
         targets |= (uint64_t)1 << p.at[i];
     rc = locked ? bring_home(ds, k, p.at[0], targets, eb) : ERR_OK;
-    if (rc != ERR_OK)
-        return rc;
-    d = slot_enter(ds, p.at[0]);
-    if (d == NULL)
-        return unheard(eb);
-    rc = fn(d, &k->at, arg, NULL, &decided, eb);
-    slot_leave(ds, p.at[0]);
-    for (unsigned i = 1; rc == ERR_OK && i < told; i++)
-        all = follow(ds, k, p.at[i], fn, arg, &decided) && all;
-    if (rc == ERR_OK && fn == end_version && (!all || locked || somebody_is_deaf(ds)))
-        rc = remember_end(ds, k, &p, arg, &decided, eb);
-    return rc;
+    return rc == ERR_OK ? on_told(ds, k, &p, told, locked, fn, arg, eb) : rc;
 }
 
 static enum err
@@ -137,9 +156,10 @@ disks_delete_mark(struct disks *ds, const struct disks_key *k,
 }
 
 struct ending {
-    const struct version *born;
+    const struct version *born; /* NULL: the null version, whichever it is */
     const struct disk_condition *condition;
     struct row *was;
+    struct version null_born; /* it was that one, with other disks */
 };
 
 static enum err
@@ -153,6 +173,31 @@ end_version(struct disk *d, const struct disk_key *k, void *arg, const struct ve
     if (rc == ERR_OK && as == NULL)
         *e->was = was;
     return rc;
+}
+
+/* Before a null version ends: those that it replaced stay so without it. A copy that is cut before it hears of the end may
+ * have lost that they were replaced too (a decide is not synced), and a disk that is away never heard. What the mark says
+ * is true whether or not the end comes. */
+static enum err
+remember_replaced(struct disks *ds, const struct disks_key *k, const struct places *p,
+                  void *arg, struct version *born, struct errbuf *eb)
+{
+    struct ending *e = arg;
+    struct disk *d = slot_enter(ds, p->at[0]);
+    struct row row;
+    bool current;
+    enum err rc = d != NULL ? disk_version_find(d, &k->at, e->born, &row, &current, eb)
+                            : unheard(eb);
+
+    if (d != NULL)
+        slot_leave(ds, p->at[0]);
+    if (rc == ERR_NOT_FOUND || (rc == ERR_OK && !row_is_null_version(&row)))
+        return ERR_OK; /* the owner says so, where it is not there */
+    if (rc != ERR_OK)
+        return rc;
+    e->null_born = *born = row_born(&row);
+    e->born = &e->null_born; /* not one that replaces this one meanwhile */
+    return ended_mark_nulls(ds, k, p, born, eb);
 }
 
 /* One who could have the version did not hear of its end. */
@@ -174,9 +219,15 @@ disks_version_delete(struct disks *ds, const struct disks_key *k,
                      const struct version *born, const struct disk_condition *c,
                      struct row *was, struct errbuf *eb)
 {
-    struct ending e = {born, c, was};
+    struct ending e;
+    unsigned tries = 0;
+    enum err rc;
 
-    return change(ds, k, end_version, &e, eb);
+    do {
+        e = (struct ending){.born = born, .condition = c, .was = was};
+        rc = change(ds, k, end_version, &e, eb);
+    } while (rc == ERR_NOT_FOUND && e.born != born && tries++ < TRIES_MAX);
+    return rc;
 }
 
 struct describing {

@@ -2,6 +2,8 @@
  * bytes, tags and time, in order, with one copy and with two. Protects D4 and D5 for versions. */
 #include "rig.h"
 
+#include "rt/sim.h"
+
 #define KEYS     24
 #define VERSIONS 5
 
@@ -296,6 +298,169 @@ test_versions_that_end_while_a_disk_is_away(void)
     rig_run(ended_while_away, &(struct rig){.copies = 2, .min_copies = 1});
 }
 
+/* ---- what a null version replaced ---- */
+
+/* A disk that is away has the null version of before versioning; it is replaced, and what replaced it ends. */
+static void
+replaced_while_away(void *arg)
+{
+    struct rig *g = arg;
+    struct told *t = xcalloc(1, sizeof *t);
+    struct disks_key k = rig_key(g, "key-00");
+    struct row row;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    put_version(g, t, 0, DISK_UNVERSIONED);
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 1, g->path[1]) == ERR_OK);
+    put_version(g, t, 0, DISK_SUSPENDED);
+    end_one(g, t, 0, 1);
+    t->count[0] = 0;
+    check_all(g, t);
+    disks_close(&g->ds);
+    REQUIRE(rig_open(g, 3) == ERR_OK); /* back, with the one that was replaced */
+    CHECK(disks_lookup(g->ds, &k, &row, &g->eb) == ERR_NOT_FOUND);
+    check_is_gone(g, t, 0, 0);
+    CHECK(rig_settled(g));
+    CHECK(disks_lookup(g->ds, &k, &row, &g->eb) == ERR_NOT_FOUND);
+    check_is_gone(g, t, 0, 0);
+    check_all(g, t);
+    disks_close(&g->ds);
+    free(t);
+}
+
+static void
+test_a_replaced_null_version_that_was_away(void)
+{
+    rig_run(replaced_while_away, &(struct rig){.copies = 2, .min_copies = 1});
+}
+
+#define CUT_SEEDS 3
+
+struct cut_life {
+    uint64_t epoch;
+    enum disk_versioning first;
+    bool looks, ended;           /* the second life only looks; the end was answered */
+    struct version replaced, id; /* of what was replaced, and of what did; 0: no answer */
+};
+
+static enum err
+put_null(struct disks *ds, const struct disks_key *k, enum disk_versioning versioning,
+         struct version *id)
+{
+    struct object_meta meta = {.mtime_ms = 1, .versioning = (uint8_t)versioning};
+    struct disks_writer *w;
+    struct errbuf eb = {0};
+    struct row row;
+    enum err rc = disks_write_begin(ds, k, DISK_NATIVE, 3, &w, &eb);
+
+    if (rc == ERR_OK)
+        rc = disks_write(w, "abc", 3, &eb);
+    if (rc == ERR_OK)
+        rc = disks_commit(&w, &meta, NULL, &row, &eb);
+    disks_write_abort(&w);
+    if (rc == ERR_OK)
+        *id = row_born(&row);
+    return rc;
+}
+
+static void
+look_for_replaced(struct cut_life *f, struct disks *ds, const struct disks_key *k)
+{
+    struct errbuf eb = {0};
+    struct row row;
+    bool current;
+    enum err rc = disks_version_find(ds, k, &f->replaced, &row, &current, &eb);
+
+    if (f->id.epoch == 0) /* its replacement got no answer */
+        return;
+    CHECK(rc == ERR_NOT_FOUND);
+    rc = disks_lookup(ds, k, &row, &eb);
+    CHECK(rc == ERR_NOT_FOUND || (rc == ERR_OK && !f->ended));
+    if (rc == ERR_OK)
+        CHECK(row_born(&row).counter == f->id.counter);
+}
+
+static bool
+cut_bucket(void *arg, uint64_t after, struct disks_bucket *out)
+{
+    return rig_next_bucket(&(struct rig){.copies = 2}, after, out) && arg == NULL;
+}
+
+static void
+cut_live(void *arg)
+{
+    static const char *const paths[] = {"/a/disk", "/b/disk"};
+    struct cut_life *f = arg;
+    struct disks_options o = {.paths = paths,
+                              .count = 2,
+                              .state = "/n",
+                              .disk = {.node = 1,
+                                       .epoch = ++f->epoch,
+                                       .segment_bytes = 2u << 20,
+                                       .index_map_bytes = 16u << 20}};
+    struct disks_key k = rig_key(&(struct rig){.copies = 2}, "key");
+    struct disks *ds;
+    struct errbuf eb = {0};
+    struct row was;
+
+    memset(o.disk.cluster_id, 0x5a, sizeof o.disk.cluster_id);
+    if (disks_open(&o, &ds, &eb) != ERR_OK) {
+        CHECK(rt_cancelled());
+        return;
+    }
+    disks_buckets(ds, cut_bucket, NULL);
+    if (f->looks) {
+        look_for_replaced(f, ds, &k);
+        for (unsigned i = 0; i < 20 && rt_sleep_ms(20) == ERR_OK; i++)
+            continue; /* what a pass makes of it */
+        look_for_replaced(f, ds, &k);
+    } else if (put_null(ds, &k, f->first, &f->replaced) == ERR_OK &&
+               put_null(ds, &k, DISK_SUSPENDED, &f->id) == ERR_OK) {
+        f->ended = disks_version_delete(ds, &k, &f->id, NULL, &was, &eb) == ERR_OK;
+    }
+    disks_close(&ds);
+}
+
+/* One life that is cut at an event, one that looks; returns how many events the first had. */
+static uint64_t
+cut_once(uint64_t seed, enum disk_versioning first, uint64_t cut)
+{
+    struct sim_options o = {.seed = seed, .lossy = true, .max_delay_us = 300};
+    struct sim *s = sim_new(&o);
+    struct cut_life f = {.first = first};
+    struct errbuf eb = {0};
+    unsigned before = check_failures_;
+    uint64_t events;
+
+    sim_cut_at(s, cut);
+    CHECK(sim_run_world(s, cut_live, &f, &eb) == ERR_OK || sim_was_cut(s));
+    events = sim_events(s);
+    f.looks = true;
+    sim_cut_at(s, 0);
+    CHECK(sim_run_world(s, cut_live, &f, &eb) == ERR_OK);
+    if (check_failures_ != before)
+        fprintf(stderr, "seed %llu, versioning %d, cut at %llu\n",
+                (unsigned long long)seed, (int)first, (unsigned long long)cut);
+    sim_free(&s);
+    return events;
+}
+
+/* The power goes at each event of two null versions and the end of the second one. The copy may lose that the first was
+ * replaced, and the end: the owner knows of both. */
+static void
+test_a_replaced_null_version_stays_so_when_its_end_is_cut(void)
+{
+    for (uint64_t seed = 1; seed <= CUT_SEEDS; seed++)
+        for (unsigned i = 0; i < 2; i++) {
+            enum disk_versioning first = i == 0 ? DISK_SUSPENDED : DISK_UNVERSIONED;
+            uint64_t all = cut_once(seed, first, 0);
+
+            for (uint64_t cut = all / 2; cut <= all; cut++)
+                (void)cut_once(seed, first, cut);
+        }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -304,5 +469,7 @@ main(int argc, char **argv)
     RUN(test_versions_move_with_one_copy);
     RUN(test_versions_move_with_two_copies);
     RUN(test_versions_that_end_while_a_disk_is_away);
+    RUN(test_a_replaced_null_version_that_was_away);
+    RUN(test_a_replaced_null_version_stays_so_when_its_end_is_cut);
     return check_done();
 }
