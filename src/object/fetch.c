@@ -152,8 +152,8 @@ take_writer(struct fetch *f)
     rt_group_join(&f->making.fiber);
     f->making.begun = false;
     f->writer = f->making.writer;
-    if (f->info.size >
-        DISK_INLINE_MAX) /* its place is taken; what goes into the log counts when it is there */
+    /* Its place is taken; what goes into the log counts when it is there. */
+    if (f->info.size > DISK_INLINE_MAX)
         settle(f);
     if (f->making.rc != ERR_OK)
         f->eb = f->making.eb;
@@ -287,9 +287,8 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     if (f->chunk != NULL)
         return begin_chunk(f, get, from);
     if (rc == ERR_OK && (f->row.flags & ROW_DOUBT) == 0) {
-        move(
-            f,
-            FETCH_HERE); /* the fetch before this one kept it while its reader was on the way here */
+        /* The fetch before this one kept it while its reader was on the way here. */
+        move(f, FETCH_HERE);
         return ERR_OK;
     }
     rc = cloud_get_begin(f->s->options.cloud, f->bucket, f->key, 0, UINT64_MAX,
