@@ -14,15 +14,6 @@
 
 static char *data; /* LARGE bytes and some */
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-
-    o.segment_bytes = 1u << 20;
-    return world_open(&o);
-}
-
 static void
 compact(struct disk *d)
 {
@@ -226,29 +217,9 @@ lose_index(void)
 }
 
 static void
-say(void *arg, bool fault, const char *sentence)
-{
-    (void)arg;
-    if (fault)
-        CHECK_STR(sentence, "a sound disk");
-}
-
-static void
-check_is_sound(void)
-{
-    struct disk_checked found;
-    struct errbuf eb = {0};
-    char scratch[300];
-
-    snprintf(scratch, sizeof scratch, "%.*s", (int)(strlen(world_path) - 5), world_path);
-    CHECK(disk_check(world_path, scratch, say, NULL, &found, &eb) == ERR_OK);
-    CHECK_U64(found.faults, 0);
-}
-
-static void
 everything(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct disk_space space;
     unsigned files, files_before;
     uint64_t before;
@@ -266,18 +237,18 @@ everything(void *arg)
     CHECK(space.moved_bytes > 0 && space.compacted_bytes > 0);
     CHECK(space.punched_bytes + space.unlinked_bytes > LARGE);
     disk_close(&d);
-    check_is_sound();
-    d = open_disk(); /* nothing is replayed twice */
+    world_check_sound();
+    d = world_open_small_logs(); /* nothing is replayed twice */
     check_all(d);
     compact(d);
     check_all(d);
     disk_close(&d);
     lose_index();
-    d = open_disk(); /* the compacted logs are all that is known */
+    d = world_open_small_logs(); /* the compacted logs are all that is known */
     check_all(d);
     CHECK_U64(metric_read(M_CHECKSUM_FAILURES, 0), 0);
     disk_close(&d);
-    check_is_sound();
+    world_check_sound();
 }
 
 static void
@@ -315,7 +286,7 @@ put_versions(struct disk *d, const char *key)
 static void
 doubts(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct disk_key doubt = world_key(7, "doubt"), cleared = world_key(7, "cleared");
     struct row before, row;
     struct errbuf eb = {0};
@@ -333,9 +304,9 @@ doubts(void *arg)
     look_at_doubts(d);
     CHECK(disk_lookup(d, &doubt, &row, &eb) == ERR_OK && row.segment != before.segment);
     disk_close(&d);
-    check_is_sound();
+    world_check_sound();
     lose_index();
-    d = open_disk();
+    d = world_open_small_logs();
     look_at_doubts(d);
     /* Whoever has asked the remote: it stays, or is another one now. */
     CHECK(disk_doubt_clear(d, &doubt, &eb) == ERR_OK);
@@ -345,13 +316,13 @@ doubts(void *arg)
     put_versions(d, "filler");
     compact(d); /* moved once more */
     disk_close(&d);
-    check_is_sound();
+    world_check_sound();
     lose_index();
-    d = open_disk();
+    d = world_open_small_logs();
     CHECK(world_get(d, "doubt", data, SMALL, 0, SMALL) == ERR_OK);
     CHECK(world_get(d, "cleared", data + 2, SMALL, 0, SMALL) == ERR_OK);
     disk_close(&d);
-    check_is_sound();
+    world_check_sound();
 }
 
 static void
@@ -365,7 +336,7 @@ test_objects_in_doubt_are_known_after_a_rebuild(void)
 static void
 readers(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct disk_key small = world_key(7, "key-0000"), large = world_key(7, "large");
     struct disk_reader *rs, *rl, *late;
     struct row row, old_small, old_large;
@@ -424,7 +395,7 @@ test_readers_end_as_they_began(void)
 static void
 stale_manifest(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct disk_key k = world_key(7, "stale");
     struct arena *a = arena_new(4096, 1 << 20);
     struct object_meta meta = {.mtime_ms = 9, .parts = 1};
@@ -468,7 +439,7 @@ test_a_stale_manifest_is_made_anew(void)
 static void
 damage(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct row row, victim;
     struct disk_key k = world_key(7, "key-0010");
     struct errbuf eb = {0};
@@ -633,7 +604,7 @@ mostly_dead(void *arg)
     CHECK(space.living_bytes[DISK_NATIVE] + space.dead_bytes[DISK_NATIVE] <
           living * 115 / 100 + (1u << 20));
     disk_close(&d);
-    check_is_sound();
+    world_check_sound();
     d = open_for_bodies();
     check_bodies(d);
     { /* and the upload goes on from the part that was moved */
@@ -647,7 +618,7 @@ mostly_dead(void *arg)
     CHECK(world_get(d, "begun", data + BODY, BODY, 0, BODY) == ERR_OK);
     CHECK(world_get(d, "whole", data + BODY, 2 * BODY, 0, 2 * BODY) == ERR_OK);
     disk_close(&d);
-    check_is_sound();
+    world_check_sound();
 }
 
 static void
@@ -685,7 +656,7 @@ next_to_nothing_lives(void *arg)
     for (unsigned n = 0; n < BODIES; n += 15)
         CHECK(world_get(d, name(n), data + n, BODY, 0, BODY) == ERR_OK);
     disk_close(&d);
-    check_is_sound();
+    world_check_sound();
 }
 
 static void

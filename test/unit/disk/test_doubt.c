@@ -12,15 +12,6 @@
 
 static char *data;
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-
-    o.segment_bytes = 1u << 20;
-    return world_open(&o);
-}
-
 static struct segment *
 log_now(const struct disk *d)
 {
@@ -60,29 +51,9 @@ compact_log(struct disk *d, struct segment *s)
 }
 
 static void
-say(void *arg, bool fault, const char *sentence)
-{
-    (void)arg;
-    if (fault)
-        CHECK_STR(sentence, "a sound disk");
-}
-
-static void
-check_is_sound(void)
-{
-    char scratch[300];
-    struct disk_checked found;
-    struct errbuf eb = {0};
-
-    snprintf(scratch, sizeof scratch, "%s/..", world_path);
-    CHECK(disk_check(world_path, scratch, say, NULL, &found, &eb) == ERR_OK);
-    CHECK_U64(found.faults, 0);
-}
-
-static void
 cleared_and_compacted(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct disk_key had = world_key(7, "had"), none = world_key(7, "none");
     struct segment *cleared;
     char command[400];
@@ -101,17 +72,17 @@ cleared_and_compacted(void *arg)
     compact_log(d, cleared);
     CHECK(disk_lookup(d, &had, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) == 0);
     disk_close(&d);
-    check_is_sound();
+    world_check_sound();
 
     snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
     CHECK(system(command) == 0);
-    d = open_disk();
+    d = world_open_small_logs();
     CHECK(disk_lookup(d, &had, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) != 0);
     CHECK(disk_lookup(d, &none, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) != 0);
     CHECK(disk_doubt_clear(d, &had, &eb) == ERR_OK); /* asked for anew, and unchanged */
     CHECK(world_get(d, "had", data, SMALL, 0, SMALL) == ERR_OK);
     disk_close(&d);
-    check_is_sound();
+    world_check_sound();
 }
 
 static void

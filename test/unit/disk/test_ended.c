@@ -15,15 +15,6 @@ static char *filler;
 
 /* ---- one log after the other ---- */
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-
-    o.segment_bytes = 1u << 20;
-    return world_open(&o);
-}
-
 static uint32_t
 log_now(const struct disk *d)
 {
@@ -80,29 +71,17 @@ compact_log(struct disk *d, uint32_t id)
     CHECK(log_of(d, id) == NULL);
 }
 
-static void
-say(void *arg, bool fault, const char *sentence)
-{
-    (void)arg;
-    if (fault)
-        CHECK_STR(sentence, "a sound disk");
-}
-
 /* Checked, then opened with an index that is made anew. */
 static void
 reopen(struct disk **dp)
 {
-    char command[400], scratch[300];
-    struct disk_checked found;
-    struct errbuf eb = {0};
+    char command[400];
 
     disk_close(dp);
-    snprintf(scratch, sizeof scratch, "%s/..", world_path);
-    CHECK(disk_check(world_path, scratch, say, NULL, &found, &eb) == ERR_OK);
-    CHECK_U64(found.faults, 0);
+    world_check_sound();
     snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
     CHECK(system(command) == 0);
-    *dp = open_disk();
+    *dp = world_open_small_logs();
 }
 
 /* ---- deeds ---- */
@@ -384,7 +363,7 @@ run_case(void *arg)
     unsigned i = *(unsigned *)arg;
     char before[16], after[16];
     struct made made = {0};
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
 
     fprintf(stderr, "case %s\n", cases[i].deeds);
     do_deeds(d, &made, cases[i].deeds);
@@ -439,7 +418,7 @@ static void
 run_late(void *arg)
 {
     unsigned i = *(unsigned *)arg;
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct arena *a = arena_new(KIB(4), MIB(1));
     struct segment *s;
     struct log_scan scan;

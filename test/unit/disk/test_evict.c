@@ -10,15 +10,6 @@
 
 static char *data; /* LARGE bytes and some */
 
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-
-    o.segment_bytes = 1u << 20;
-    return world_open(&o);
-}
-
 static const char *
 name(unsigned n)
 {
@@ -92,24 +83,10 @@ used(struct disk *d)
 }
 
 static void
-say(void *arg, bool fault, const char *sentence)
-{
-    (void)arg;
-    if (fault)
-        fprintf(stderr, "check: %s\n", sentence);
-}
-
-static void
 close_checked(struct disk **dp)
 {
-    struct disk_checked checked;
-    struct errbuf eb = {0};
-    char scratch[300];
-
     disk_close(dp);
-    snprintf(scratch, sizeof scratch, "%s/..", world_path);
-    CHECK(disk_check(world_path, scratch, say, NULL, &checked, &eb) == ERR_OK);
-    CHECK_U64(checked.faults, 0);
+    world_check_sound();
 }
 
 static void
@@ -125,7 +102,7 @@ fill(struct disk *d)
 static void
 cold_goes(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct disk_evicted out;
     struct errbuf eb = {0};
     uint64_t before;
@@ -156,7 +133,7 @@ cold_goes(void *arg)
         close_checked(&d);
         snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
         CHECK(way == 0 || system(command) == 0);
-        d = open_disk();
+        d = world_open_small_logs();
         for (unsigned n = 0; n < OBJECTS; n++)
             again += is_here(d, n);
         CHECK_U64(again, OBJECTS - out.objects);
@@ -188,7 +165,7 @@ keep_tens(void *arg, const struct disk_candidate *c)
 static void
 kept_stays(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct disk_key k = world_key(7, name(11));
     struct disk_evicted out;
     struct errbuf eb = {0};
@@ -223,7 +200,7 @@ static void
 reader_finishes(void *arg)
 {
     static const unsigned objects[] = {0, 9, 99};
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct errbuf eb = {0};
 
     (void)arg;
@@ -268,7 +245,7 @@ test_a_reader_finishes(void)
 static void
 heat_fades(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct errbuf eb = {0};
 
     (void)arg;

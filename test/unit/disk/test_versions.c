@@ -287,43 +287,22 @@ check_all(struct disk *d, const struct model *m)
 }
 
 static void
-say(void *arg, bool fault, const char *sentence)
-{
-    (void)arg;
-    if (fault)
-        fprintf(stderr, "check: %s\n", sentence);
-}
-
-static struct disk *
-open_disk(void)
-{
-    struct disk_options o = world_options();
-
-    o.segment_bytes = 1u << 20; /* many logs, to be compacted */
-    return world_open(&o);
-}
-
-static void
 restart(struct disk **dp)
 {
-    char command[300], scratch[300];
-    struct disk_checked found;
-    struct errbuf eb = {0};
+    char command[300];
 
     disk_close(dp);
-    snprintf(scratch, sizeof scratch, "%s/..", world_path);
-    CHECK(disk_check(world_path, scratch, say, NULL, &found, &eb) == ERR_OK);
-    CHECK_U64(found.faults, 0);
+    world_check_sound();
     snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
     if (rnd(2) == 0)
         CHECK(system(command) == 0);
-    *dp = open_disk();
+    *dp = world_open_small_logs();
 }
 
 static void
 run_model(void *arg)
 {
-    struct disk *d = open_disk();
+    struct disk *d = world_open_small_logs();
     struct model *m = xcalloc(1, sizeof *m);
     unsigned steps = *(unsigned *)arg;
     struct errbuf eb = {0};

@@ -73,6 +73,37 @@ world_open(const struct disk_options *o)
     return d;
 }
 
+/* The same with logs of 1 MiB: many, to be compacted. */
+static inline struct disk *
+world_open_small_logs(void)
+{
+    struct disk_options o = world_options();
+
+    o.segment_bytes = 1u << 20;
+    return world_open(&o);
+}
+
+static inline void
+world_hear_fault(void *arg, bool fault, const char *sentence)
+{
+    (void)arg;
+    if (fault)
+        CHECK_STR(sentence, "a sound disk");
+}
+
+/* `disk check` finds no fault. The disk is closed. */
+static inline void
+world_check_sound(void)
+{
+    struct disk_checked found;
+    struct errbuf eb = {0};
+    char scratch[300];
+
+    snprintf(scratch, sizeof scratch, "%s/..", world_path);
+    CHECK(disk_check(world_path, scratch, world_hear_fault, NULL, &found, &eb) == ERR_OK);
+    CHECK_U64(found.faults, 0);
+}
+
 /* Bytes that say where they belong. */
 static inline void
 world_fill(char *out, uint64_t len, uint64_t seed)
