@@ -306,6 +306,8 @@ bytes_behind(struct span key, size_t skip)
     return be64toh(first);
 }
 
+#define INSERT_MOST 64u
+
 /* An item on its way to its place. */
 struct sorted {
     uint64_t first;
@@ -344,20 +346,40 @@ common_of(const struct run *r)
     return common;
 }
 
+/* A group has some thirty: each goes to its place among those before it. */
+static void
+insert_all(struct run *r, struct sorted *order)
+{
+    for (uint32_t i = 1; i < r->count; i++) {
+        struct sorted s = order[i];
+        uint32_t at = i;
+
+        for (; at > 0 && compare_items(&s, &order[at - 1], r) < 0; at--)
+            order[at] = order[at - 1];
+        order[at] = s;
+    }
+}
+
 static void
 sort(struct run *r)
 {
-    struct sorted *order = xmalloc(r->count * sizeof *order);
+    struct sorted few[INSERT_MOST];
+    struct sorted *order =
+        r->count <= INSERT_MOST ? few : xmalloc(r->count * sizeof *order);
     struct item *items = xmalloc(r->count * sizeof *items);
     size_t skip = common_of(r);
 
     for (uint32_t i = 0; i < r->count; i++)
         order[i] = (struct sorted){
             skip == SIZE_MAX ? 0 : bytes_behind(key_of(r, &r->items[i]), skip), i};
-    qsort_r(order, r->count, sizeof *order, compare_items, r);
+    if (order == few)
+        insert_all(r, order);
+    else
+        qsort_r(order, r->count, sizeof *order, compare_items, r);
     for (uint32_t i = 0; i < r->count; i++)
         items[i] = r->items[order[i].item];
-    free(order);
+    if (order != few)
+        free(order);
     free(r->items);
     r->items = items;
     r->room = r->count;
@@ -583,8 +605,6 @@ run_walk_next(struct run_walk *w, struct entry *out)
     r = w->heap[0].run;
     i = &r->items[w->heap[0].item];
     *out = (struct entry){(enum table)i->table, i->bucket, key_of(r, i), value_of(r, i)};
-    w->of = r;
-    w->item = i;
     step(w);
     while (w->count > 0 && w->heap[0].first == first) {
         r = w->heap[0].run;
@@ -592,11 +612,8 @@ run_walk_next(struct run_walk *w, struct entry *out)
         if (compare_place((enum table)i->table, i->bucket, key_of(r, i), out->table,
                           out->bucket, out->key) != 0)
             break;
-        if (row_is_newer(out->table, out->value, value_of(r, i))) {
+        if (row_is_newer(out->table, out->value, value_of(r, i)))
             out->value = value_of(r, i);
-            w->of = r;
-            w->item = i;
-        }
         step(w);
     }
     return true;
@@ -607,6 +624,98 @@ run_walk_end(struct run_walk *w)
 {
     free(w->heap);
     *w = (struct run_walk){0};
+}
+
+/* ---- several made one ---- */
+
+/* What is left of a run that goes into another. */
+struct source {
+    const struct run *run;
+    const struct item *at, *end;
+    uint64_t first; /* of the key at `at`, behind what all begin with */
+};
+
+/* What all keys of these runs begin with; SIZE_MAX: they are of several tables or buckets. Runs are sorted: the first and the
+ * last key tell. */
+static size_t
+common_of_runs(const struct source *s, unsigned count)
+{
+    const struct item *one = s[0].at;
+    size_t common = one->key_len;
+
+    for (unsigned k = 0; k < count; k++) {
+        const struct item *ends[] = {s[k].at, s[k].end - 1};
+
+        for (unsigned e = 0; e < ARRAY_LEN(ends); e++) {
+            if (ends[e]->table != one->table || ends[e]->bucket != one->bucket)
+                return SIZE_MAX;
+            common =
+                common_part(key_of(s[0].run, one), key_of(s[k].run, ends[e]), common);
+        }
+    }
+    return common;
+}
+
+static void
+note_first_of(struct source *s, size_t skip)
+{
+    if (s->end - s->at > KEYS_AHEAD)
+        __builtin_prefetch(s->run->bytes.at + s->at[KEYS_AHEAD].at);
+    s->first = skip == SIZE_MAX ? 0 : bytes_behind(key_of(s->run, s->at), skip);
+}
+
+/* Of the same key? */
+static bool
+is_same(const struct run *r, const struct item *i, const struct run *other,
+        const struct item *j)
+{
+    return i->table == j->table && i->bucket == j->bucket &&
+           span_eq(key_of(r, i), key_of(other, j));
+}
+
+/* The source whose key comes first; of several with the same key the oldest. */
+static struct source *
+first_of(struct source *s, unsigned count)
+{
+    struct source *first = s;
+
+    for (struct source *x = s + 1; x < s + count; x++)
+        if (x->first < first->first ||
+            (x->first == first->first &&
+             compare_place((enum table)x->at->table, x->at->bucket, key_of(x->run, x->at),
+                           (enum table)first->at->table, first->at->bucket,
+                           key_of(first->run, first->at)) < 0))
+            first = x;
+    return first;
+}
+
+/* Key and value stand behind each other there as here; there is room for all. */
+static void
+append(struct run *r, const struct source *s)
+{
+    size_t len = (size_t)s->at->key_len + s->at->value_len;
+    struct item *item = &r->items[r->count++];
+
+    *item = *s->at;
+    item->at = (uint32_t)r->bytes.len;
+    memcpy(r->bytes.at + r->bytes.len, s->run->bytes.at + s->at->at, len);
+    r->bytes.len += len;
+}
+
+/* The next item; if it is of the key that came last, whose `first` that was, the newer one of both stays. */
+static void
+take_item(struct run *r, const struct source *s, uint64_t first)
+{
+    struct item *last = r->count > 0 ? &r->items[r->count - 1] : NULL;
+
+    if (s->first == first && last != NULL && is_same(r, last, s->run, s->at)) {
+        if (!row_is_newer((enum table)last->table, value_of(r, last),
+                          value_of(s->run, s->at)))
+            return;
+        r->bytes.len = last->at;
+        r->count--;
+    }
+    append(r, s);
 }
 
 static void
@@ -621,45 +730,51 @@ take_segments(struct run *r, const struct run *from)
 static void
 reserve(struct run *r, const struct run *const *runs, uint32_t count)
 {
-    size_t bytes = 0;
+    size_t bytes = 1;
+    char *at;
 
     for (uint32_t i = 0; i < count; i++) {
         r->room += runs[i]->count;
         bytes += runs[i]->bytes.len;
     }
     r->items = xmalloc(MAX(r->room, 1u) * sizeof *r->items);
-    if (bytes > 0 && bytes <= RUN_BYTES_MAX)
-        (void)buf_reserve(&r->bytes, bytes);
-}
-
-/* Key and value stand behind each other there as here. */
-static void
-add_again(struct run *r, const struct run *from, const struct item *i)
-{
-    struct item *item = &r->items[r->count++];
-
-    assert(r->count <= r->room);
-    *item = *i;
-    item->at = (uint32_t)r->bytes.len;
-    buf_put(&r->bytes, from->bytes.at + i->at, (size_t)i->key_len + i->value_len);
-    assert(!r->bytes.full);
+    at = buf_reserve(&r->bytes, bytes);
+    assert(at != NULL);
 }
 
 struct run *
 run_merge(const struct run *const *runs, uint32_t count)
 {
     struct run *r = run_new();
-    struct run_walk w;
-    struct entry e;
+    struct source from[RUN_MERGE_MOST];
+    unsigned left = 0;
+    uint64_t first = 0;
+    size_t skip;
 
+    assert(count <= RUN_MERGE_MOST);
     reserve(r, runs, count);
-    run_walk_begin(&w, runs, count, TABLE_OBJECTS, 0, SPAN(""));
-    while (run_walk_next(&w, &e))
-        add_again(r, w.of, w.item);
-    run_walk_end(&w);
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        assert(runs[i]->finished);
         take_segments(r, runs[i]);
-    build_slots(r); /* the walk gave them in order, each key once */
+        if (runs[i]->count > 0)
+            from[left++] = (struct source){.run = runs[i],
+                                           .at = runs[i]->items,
+                                           .end = runs[i]->items + runs[i]->count};
+    }
+    skip = left > 0 ? common_of_runs(from, left) : 0;
+    for (unsigned i = 0; i < left; i++)
+        note_first_of(&from[i], skip);
+    while (left > 0) {
+        struct source *s = first_of(from, left);
+
+        take_item(r, s, first);
+        first = s->first;
+        if (++s->at < s->end)
+            note_first_of(s, skip);
+        else
+            memmove(s, s + 1, (size_t)(&from[--left] - s) * sizeof *s);
+    }
+    build_slots(r); /* they came in order, each key once */
     r->finished = true;
     return r;
 }

@@ -48,8 +48,10 @@ uint32_t run_count(const struct run *r);
 void run_finish(struct run *r);
 struct run *run_ref(const struct run *r); /* any thread */
 void run_drop(struct run *r);
-size_t run_bytes(const struct run *r);                                /* memory */
-struct run *run_merge(const struct run *const *runs, uint32_t count); /* oldest first */
+size_t run_bytes(const struct run *r); /* memory */
+#define RUN_MERGE_MOST 8u
+struct run *run_merge(const struct run *const *runs,
+                      uint32_t count); /* oldest first; at most RUN_MERGE_MOST */
 
 uint32_t run_hash(enum table table, uint64_t bucket, struct span key);
 /* Of an object's key; its low half is run_hash(). */
@@ -69,11 +71,8 @@ struct run_segment {
 const struct run_segment *run_segments(const struct run *r, uint32_t *count);
 
 /* Several runs as one, in order of (table, bucket, key), each key once, with its newest value. */
-struct item;
 struct run_walk {
-    struct run_place *heap;  /* owned */
-    const struct run *of;    /* what was given last: the newest of its key */
-    const struct item *item; /* of that run */
+    struct run_place *heap; /* owned */
     uint32_t count;
     size_t
         skip; /* bytes that all its keys begin with; SIZE_MAX: they are of several tables */

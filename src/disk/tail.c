@@ -11,7 +11,10 @@
  * them merged by a thread of the pool, one merge at a time. */
 #define MERGE_MAX        2048u
 #define MERGE_MAX_REPLAY (1u << 20)
-#define JOIN             8u
+#define JOIN             8u /* replaying: so many at once */
+#define JOIN_SERVED      4u
+static_assert(JOIN <= RUN_MERGE_MOST && JOIN_SERVED <= RUN_MERGE_MOST,
+              "one merge takes them");
 
 /* What readers see: immutable, replaced whole. Each list holds a reference to its runs. */
 struct runs {
@@ -121,17 +124,41 @@ tail_count(const struct tail *t)
 
 /* ---- merging ---- */
 
-/* Served: the last run and the new one are one as soon as the former is small beside it: few runs to look through.
- * Takes r. */
+/* So many of the last runs are to be one with r; 0: it stays beside them. Four of about one size are merged, so that each entry is
+ * copied once for four times as many; fewer where four would be too many entries. */
+static uint32_t
+wait_for(const struct tail *t, const struct runs *old, const struct run *r, uint32_t kept)
+{
+    uint32_t entries = run_count(r), n = 0;
+
+    while (n + 1 < JOIN_SERVED && kept - n > t->frozen) {
+        uint32_t more = run_count(old->at[kept - n - 1]);
+
+        if (more > 2 * run_count(r))
+            return 0;
+        if (entries + more > MERGE_MAX)
+            return n;
+        entries += more;
+        n++;
+    }
+    return n + 1 == JOIN_SERVED ? n : 0;
+}
+
+/* Served: few runs to look through, and each entry is copied seldom. Takes r. */
 static struct run *
 merge_last(const struct tail *t, const struct runs *old, struct run *r, uint32_t *kept)
 {
-    while (!t->replaying && *kept > t->frozen &&
-           run_count(old->at[*kept - 1]) <= 2 * run_count(r) &&
-           run_count(old->at[*kept - 1]) + run_count(r) <= MERGE_MAX) {
-        const struct run *these[] = {old->at[--*kept], r};
-        struct run *merged = run_merge(these, ARRAY_LEN(these));
+    uint32_t n;
 
+    while (!t->replaying && (n = wait_for(t, old, r, *kept)) > 0) {
+        const struct run *these[JOIN_SERVED];
+        struct run *merged;
+
+        *kept -= n;
+        for (uint32_t i = 0; i < n; i++)
+            these[i] = old->at[*kept + i];
+        these[n] = r;
+        merged = run_merge(these, n + 1);
         run_drop(r);
         r = merged;
     }
