@@ -45,6 +45,9 @@ struct writer {
     struct index *x;
     const struct batch *batch;
     struct append append; /* of the objects */
+    MDB_cursor *
+        at; /* in the objects, where the key before is or would be: keys come in order, so the next one is mostly on the
+                     * same page, to which nothing has to be gone down. NULL: not open. Ends with the transaction */
     /* Owned, and freed outside the guard. */
     struct run_walk walk;
     struct path *path;
@@ -329,6 +332,54 @@ append_pause(struct writer *w)
     w->append.cursor = NULL;
 }
 
+/* ---- objects, by a cursor that stays ---- */
+
+static int
+objects_open(struct writer *w)
+{
+    return w->at != NULL ? 0 : mdb_cursor_open(w->txn, w->x->dbi[TABLE_OBJECTS], &w->at);
+}
+
+static void
+objects_close(struct writer *w)
+{
+    if (w->at != NULL)
+        mdb_cursor_close(w->at);
+    w->at = NULL;
+}
+
+static int
+get(struct writer *w, enum table table, MDB_val *key, MDB_val *value)
+{
+    int rc;
+
+    if (table != TABLE_OBJECTS)
+        return mdb_get(w->txn, w->x->dbi[table], key, value);
+    rc = objects_open(w);
+    return rc == 0 ? mdb_cursor_get(w->at, key, value, MDB_SET) : rc;
+}
+
+static int
+put(struct writer *w, enum table table, MDB_val *key, MDB_val *value, unsigned flags)
+{
+    int rc;
+
+    append_pause(w);
+    if (table != TABLE_OBJECTS)
+        return mdb_put(w->txn, w->x->dbi[table], key, value, flags);
+    rc = objects_open(w);
+    return rc == 0 ? mdb_cursor_put(w->at, key, value, flags) : rc;
+}
+
+static int
+del(struct writer *w, enum table table, MDB_val *key)
+{
+    append_pause(w);
+    if (table == TABLE_OBJECTS) /* pages may join: nobody stands on one meanwhile */
+        objects_close(w);
+    return mdb_del(w->txn, w->x->dbi[table], key, NULL);
+}
+
 /* ---- keys in layers ---- */
 
 static int
@@ -375,7 +426,7 @@ load_step(struct writer *w, enum table table, uint32_t space, struct span part,
     if (append_fits(w, table, s))
         return 0;
     key = (MDB_val){s->len, s->coded};
-    rc = mdb_get(w->txn, w->x->dbi[table], &key, &value);
+    rc = get(w, table, &key, &value);
     if (rc == MDB_NOTFOUND)
         return 0;
     if (rc != 0)
@@ -410,9 +461,7 @@ store_step(struct writer *w, enum table table, struct step *s)
         tally_comes(w, s->sum);
     if (append_fits(w, table, s))
         return append_put(w, table, s, &key, &value);
-    append_pause(w);
-    return gone ? mdb_del(w->txn, w->x->dbi[table], &key, NULL)
-                : mdb_put(w->txn, w->x->dbi[table], &key, &value, 0);
+    return gone ? del(w, table, &key) : put(w, table, &key, &value, 0);
 }
 
 /* Goes down to the last layer; makes layers that are missing. MDB_NOTFOUND: not there and not made. */
@@ -558,6 +607,37 @@ change_older(struct writer *w, const struct entry *e, const struct step *s)
     return 0;
 }
 
+/* An object whose key is new, as most are: one search tells that, and is where it goes. MDB_KEYEXIST: it is not, or that is not
+ * the way to tell; nothing has changed. */
+static int
+insert_object(struct writer *w, const struct entry *e, struct step *s)
+{
+    unsigned char bytes[INDEX_CELL_MAX];
+    struct index_cell cell = {.row = e->value};
+    MDB_val key, value;
+    struct row row;
+    uint32_t space;
+    int rc =
+        key_layers(e->key.len) == 1 ? space_of(w, e->bucket, true, &space) : MDB_KEYEXIST;
+
+    if (rc != 0)
+        return rc;
+    s->len = key_code(space, e->key, s->coded);
+    if (append_fits(w, e->table, s))
+        return MDB_KEYEXIST;
+    if (row_decode_own(e->value, &row) != ERR_OK)
+        return MDB_CORRUPTED;
+    key = (MDB_val){s->len, s->coded};
+    value = (MDB_val){index_cell_encode(&key, &cell, bytes), bytes};
+    rc = put(w, e->table, &key, &value, MDB_NOOVERWRITE);
+    if (rc != 0)
+        return rc;
+    tally_comes(w, index_pair_sum(e->table, &key, &value));
+    count_change(w, NULL, &row);
+    count_usage(w, e->bucket, NULL, &row);
+    return 0;
+}
+
 static int
 apply_layered(struct writer *w, const struct entry *e, struct path *p)
 {
@@ -566,8 +646,12 @@ apply_layered(struct writer *w, const struct entry *e, struct path *p)
                  row_is_tombstone(e->value) && !row_is_marker(e->value) &&
                  !row_is_kept(e->value));
     struct step *last;
-    int rc = go_down(w, e->table, e, !gone, p);
+    int rc = e->table == TABLE_OBJECTS && !gone ? insert_object(w, e, &p->at[0])
+                                                : MDB_KEYEXIST;
 
+    if (rc != MDB_KEYEXIST)
+        return rc;
+    rc = go_down(w, e->table, e, !gone, p);
     if (rc == 0) {
         last = &p->at[p->count - 1];
         if (e->table == TABLE_OBJECTS)
