@@ -10,6 +10,7 @@
 #include "disk/health.h"
 #include "disk/space.h"
 #include "disk/writer.h"
+#include "rt/small.h"
 
 #define WRITE_PIECE (1u << 20) /* bytes that go to a body segment at a time */
 
@@ -89,7 +90,7 @@ free_writer(struct disk_writer *w)
 {
     iobuf_drop(&w->buf);
     buf_fini(&w->sums);
-    free(w);
+    small_put(w, sizeof *w + w->key.birth_name.len + w->key.key.len);
 }
 
 enum err
@@ -115,7 +116,7 @@ writer_begin_as(struct disk *d, const struct disk_key *k, enum disk_class class,
     rc = space_admit(d->space, size, eb);
     if (rc != ERR_OK)
         return rc;
-    w = xcalloc(1, sizeof *w + k->birth_name.len + k->key.len);
+    w = small_get(sizeof *w + k->birth_name.len + k->key.len);
     w->disk = d;
     w->class = class;
     w->loop = rt_loop_index();

@@ -8,6 +8,7 @@
 #include "disks/move.h"
 #include "disks/write.h"
 #include "rt/point.h"
+#include "rt/small.h"
 #include "rt/time.h"
 
 /* ---- begin ---- */
@@ -16,7 +17,7 @@ struct disks_writer *
 writer_new(struct disks *ds, const struct disks_key *k, enum disk_class class)
 {
     size_t birth = k->at.birth_name.len, key = k->at.key.len;
-    struct disks_writer *w = xcalloc(1, sizeof *w + birth + key);
+    struct disks_writer *w = small_get(sizeof *w + birth + key);
 
     w->disks = ds;
     w->class = class;
@@ -200,7 +201,7 @@ disks_write_abort(struct disks_writer **wp)
     while (w->count > 0)
         writer_drop(w, w->count - 1);
     generation_leave(w->disks, w->generation);
-    free(w);
+    small_put(w, sizeof *w + w->key.at.birth_name.len + w->key.at.key.len);
 }
 
 /* ---- the end ---- */

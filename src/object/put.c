@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "object/hasher.h"
 #include "object/put.h"
+#include "rt/small.h"
 #include "rt/time.h"
 #include "wire/etag.h"
 
@@ -20,7 +21,7 @@ enum err
 put_new(struct object_service *s, const struct map_bucket *b, struct span key,
         const struct object_put_options *o, enum put_kind kind, struct object_put **out)
 {
-    struct object_put *p = xcalloc(1, sizeof *p + key.len);
+    struct object_put *p = small_get(sizeof *p + key.len);
 
     p->s = s;
     p->bucket = map_bucket_ref(b);
@@ -49,7 +50,7 @@ object_put_abort(struct object_put **pp)
         checksum_fini(&p->sum);
     map_bucket_drop(&p->bucket);
     free(p->upload_text);
-    free(p);
+    small_put(p, sizeof *p + p->key.len);
 }
 
 /* The bucket may have got another number of copies since the request looked it up. A writer that begins behind that change

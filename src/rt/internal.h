@@ -104,6 +104,17 @@ struct iobuf_cache {
     uint64_t number; /* of the loop, no other of this process has it; 0: none drawn yet */
 };
 
+/* ---- small pieces of memory, idle ones of a loop by size (small.c) ---- */
+#define SMALL_STEP 64u
+#define SMALL_MOST 1024u
+#define SMALL_KEPT 64u /* of each size: 0.5 MiB if they are all used */
+struct small_list {
+    struct idle *first; /* owned */
+    uint32_t count;
+};
+struct loop;
+void small_free_idle(struct loop *l); /* when the loop ends */
+
 /* ---- loops ---- */
 struct mailbox {
     _Atomic(struct rt_msg *) head; /* newest first */
@@ -151,6 +162,7 @@ struct loop {
     struct list soon;     /* rt_soon.link */
     struct list disks;    /* disk_queue.link */
     struct iobuf_cache iobufs;
+    struct small_list smalls[SMALL_MOST / SMALL_STEP];
     unsigned in_flight; /* operations that the engine or the pool still owes */
     bool stopping;      /* everything here is cancelled */
     bool exit;

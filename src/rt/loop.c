@@ -203,6 +203,7 @@ loop_close(struct loop *l)
     l->ops->close(l);
     disk_queues_free(l);
     iobuf_free_idle(l);
+    small_free_idle(l);
     sendable_pipe_close(&l->by_reference);
     timer_fini(&l->timers);
     stacks_fini(&l->stacks);
