@@ -64,6 +64,8 @@ auth_host_ok(const struct auth *a, struct span host, const char *const *domains,
     struct span name = without_port(host);
 
     (void)a;
+    if (span_eq(name, SPAN("127.0.0.1"))) /* nearly always */
+        return true;
     if (is_loopback_v4(name) || ends_with_domain(name, SPAN("localhost")) ||
         span_is(name, "::1"))
         return true;

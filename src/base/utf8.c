@@ -2,6 +2,9 @@
 
 #include <assert.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "base/mem.h"
 
 size_t
 utf8_next(struct span s, uint32_t *code)
@@ -36,20 +39,29 @@ utf8_next(struct span s, uint32_t *code)
     return len;
 }
 
+/* Are these eight bytes ASCII? */
+static bool
+is_ascii(const char *at)
+{
+    uint64_t eight;
+
+    memcpy(&eight, at, 8);
+    return (eight & UINT64_C(0x8080808080808080)) == 0;
+}
+
 bool
 utf8_valid(struct span s)
 {
-    while (s.len > 0) {
-        uint64_t eight;
-        uint32_t code;
-        size_t n;
+    const char *begin = s.at;
 
-        if (s.len >= 8) { /* most text is ASCII */
-            memcpy(&eight, s.at, 8);
-            if ((eight & UINT64_C(0x8080808080808080)) == 0) {
-                s = span_from(s, 8);
-                continue;
-            }
+    while (s.len > 0) {
+        size_t n = MIN(s.len, 8);
+        uint32_t code;
+
+        /* Most text is ASCII. Of less than eight bytes the last eight are looked at. */
+        if ((size_t)(s.at - begin) + n >= 8 && is_ascii(s.at + n - 8)) {
+            s = span_from(s, n);
+            continue;
         }
         n = utf8_next(s, &code);
         if (n == 0)

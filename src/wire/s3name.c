@@ -71,7 +71,7 @@ bucket_of_host(struct span host, const struct span *domains, size_t count)
     struct span name = without_port(host);
     struct span best = {name.at, 0};
 
-    if (name.len == 0 || name.at[0] == '[' || is_ipv4(name))
+    if (name.len == 0 || name.at[0] == '[')
         return best;
     if (name.at[name.len - 1] == '.') /* "s3.lan." is "s3.lan" */
         name.len--;
@@ -84,6 +84,8 @@ bucket_of_host(struct span host, const struct span *domains, size_t count)
         if (front.len > 0 && (best.len == 0 || front.len < best.len))
             best = front;
     }
+    if (best.len > 0 && is_ipv4(name)) /* of a domain that is a number */
+        best.len = 0;
     return best;
 }
 
