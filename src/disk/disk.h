@@ -359,6 +359,10 @@ struct disk_etag {
     uint8_t md5[16];
     uint32_t parts; /* N of "-N", else 0 */
 };
+/* What the committer would say of a change of the version in `row`: ERR_OK, ERR_NOT_FOUND or ERR_PRECONDITION. NULL: no
+ * condition. Of what a version is born with (all but its own version) it says the same as long as the version is there. */
+enum err disk_condition_judge(const struct disk_condition *c, const struct row *row,
+                              struct errbuf *eb) MUST_CHECK;
 /* Takes the writer: *wp is NULL afterwards, whatever the result. `meta->md5` etc. are final. May switch. */
 enum err disk_commit(struct disk_writer **wp, const struct object_meta *meta,
                      const struct disk_condition *c, struct row *out,

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "disk/change_version.h"
 #include "disk/commit.h"
+#include "disk/judge_version.h"
 #include "disk/list.h"
 #include "disk/manifest.h"
 
@@ -23,6 +24,13 @@ disk_version_find(struct disk *d, const struct disk_key *k, const struct version
     if (born != NULL)
         return find_version(d->tail, d->index, k->bucket, k->key, born, out, eb);
     return find_null_version(d->tail, d->index, k->bucket, k->key, out, eb);
+}
+
+enum err
+disk_condition_judge(const struct disk_condition *c, const struct row *row,
+                     struct errbuf *eb)
+{
+    return judge_condition(c, row_is_object(row), row, eb);
 }
 
 static enum err

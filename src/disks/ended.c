@@ -40,6 +40,7 @@ ended_mark(struct disks *ds, const struct disks_key *k, const struct places *p,
                                     .keep_tombstone = true,
                                     .always = true,
                                     .now_ms = (int64_t)(rt_wall_ns() / 1000000u)};
+    struct version decided;
     enum err rc = ERR_OK;
     unsigned marks = 0;
 
@@ -52,10 +53,15 @@ ended_mark(struct disks *ds, const struct disks_key *k, const struct places *p,
             continue;
         one = disk_delete_with(d, &at, &o, &done, eb);
         slot_leave(ds, p->at[i]);
-        if (one == ERR_OK)
-            marks++;
-        else
+        if (one != ERR_OK) {
             rc = one;
+            continue;
+        }
+        marks++;
+        if (o.version == NULL) {
+            decided = done.version;
+            o.version = &decided;
+        }
     }
     return marks > 0 ? ERR_OK : rc;
 }

@@ -9,7 +9,9 @@
 
 #define ENDED_BUCKETS ((uint64_t)1 << 63)
 
-/* The version `born` of the key was ended as version `as`: every disk in `p` that is there keeps that. */
+/* The version `born` of the key was ended as version `as`: every disk in `p` that is there keeps that. `as` NULL: it ends next,
+ * and the first of them to keep it says as which version; what ends it then is newer than all that is there, and newer than
+ * the mark. Durable on one of them at least when this returns ERR_OK. */
 enum err ended_mark(struct disks *ds, const struct disks_key *k, const struct places *p,
                     const struct version *born, const struct version *as,
                     struct errbuf *eb) MUST_CHECK;

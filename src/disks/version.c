@@ -38,9 +38,9 @@ follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *f
 }
 
 static version_fn mark, end_version;
-static enum err remember_replaced(struct disks *ds, const struct disks_key *k,
-                                  const struct places *p, void *arg, struct version *born,
-                                  struct errbuf *eb);
+static enum err remember_before(struct disks *ds, const struct disks_key *k,
+                                const struct places *p, bool some_unheard, void *arg,
+                                struct version *null_born, struct errbuf *eb);
 static enum err remember_end(struct disks *ds, const struct disks_key *k,
                              const struct places *p, const void *arg,
                              const struct version *as, struct errbuf *eb);
@@ -61,7 +61,7 @@ on_told(struct disks *ds, const struct disks_key *k, const struct places *p,
         return unheard(eb);
     marked.count = some_unheard ? p->count : 1;
     if (ends && (some_unheard || told > 1))
-        rc = remember_replaced(ds, k, &marked, arg, &replaced, eb);
+        rc = remember_before(ds, k, &marked, some_unheard, arg, &replaced, eb);
     if (rc == ERR_OK)
         rc = fn(d, &k->at, arg, NULL, &decided, eb);
     slot_leave(ds, p->at[0]);
@@ -180,24 +180,41 @@ end_version(struct disk *d, const struct disk_key *k, void *arg, const struct ve
  * is true whether or not the end comes. */
 static enum err
 remember_replaced(struct disks *ds, const struct disks_key *k, const struct places *p,
-                  void *arg, struct version *born, struct errbuf *eb)
+                  struct ending *e, const struct row *row, struct version *null_born,
+                  struct errbuf *eb)
+{
+    e->null_born = *null_born = row_born(row);
+    e->born = &e->null_born; /* not one that replaces this one meanwhile */
+    return ended_mark_nulls(ds, k, p, null_born, eb);
+}
+
+/* What has to be durable before the owner ends a version. Where somebody is unheard, that the version has ended: who missed
+ * its latest tags would bring it back without them, if the power went between its end at the owner and the mark of that.
+ * With this mark it has ended, whatever becomes of the end; so none where the owner would refuse it. */
+static enum err
+remember_before(struct disks *ds, const struct disks_key *k, const struct places *p,
+                bool some_unheard, void *arg, struct version *null_born,
+                struct errbuf *eb)
 {
     struct ending *e = arg;
     struct disk *d = slot_enter(ds, p->at[0]);
-    struct row row;
+    struct row row = {0};
+    struct version born;
     bool current;
     enum err rc = d != NULL ? disk_version_find(d, &k->at, e->born, &row, &current, eb)
                             : unheard(eb);
 
     if (d != NULL)
         slot_leave(ds, p->at[0]);
-    if (rc == ERR_NOT_FOUND || (rc == ERR_OK && !row_is_null_version(&row)))
-        return ERR_OK; /* the owner says so, where it is not there */
-    if (rc != ERR_OK)
-        return rc;
-    e->null_born = *born = row_born(&row);
-    e->born = &e->null_born; /* not one that replaces this one meanwhile */
-    return ended_mark_nulls(ds, k, p, born, eb);
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK; /* the owner says so */
+    born = row_born(&row);
+    if (rc == ERR_OK && row_is_null_version(&row))
+        rc = remember_replaced(ds, k, p, e, &row, null_born, eb);
+    if (rc == ERR_OK && some_unheard &&
+        disk_condition_judge(e->condition, &row, NULL) == ERR_OK)
+        rc = ended_mark(ds, k, p, &born, NULL, eb);
+    return rc;
 }
 
 /* One who could have the version did not hear of its end. */

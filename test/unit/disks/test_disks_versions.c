@@ -3,6 +3,7 @@
 #include "rig.h"
 
 #include "rt/sim.h"
+#include "rt/sim_trouble.h"
 
 #define KEYS     24
 #define VERSIONS 5
@@ -298,6 +299,44 @@ test_versions_that_end_while_a_disk_is_away(void)
     rig_run(ended_while_away, &(struct rig){.copies = 2, .min_copies = 1});
 }
 
+/* While a disk is away, an end that its condition refuses leaves no mark: the version is there, also when the disk is back. */
+static void
+refused_while_away(void *arg)
+{
+    struct rig *g = arg;
+    struct told *t = xcalloc(1, sizeof *t);
+    struct disk_condition c = {.if_exists = true, .if_size = true, .size = 1};
+    struct disks_key k = rig_key(g, "key-01");
+    struct row was;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    write_all(g, t);
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 1, g->path[1]) == ERR_OK);
+    for (unsigned n = 0; n < t->count[1]; n++)
+        CHECK(disks_version_delete(g->ds, &k, &t->id[1][n], &c, &was, &g->eb) ==
+              ERR_PRECONDITION);
+    check_all(g, t);
+    disks_close(&g->ds);
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    check_all(g, t);
+    CHECK(rig_settled(g));
+    check_all(g, t);
+    c.size = size_of(1, t->count[1] - 1);
+    CHECK(disks_version_delete(g->ds, &k, &t->id[1][t->count[1] - 1], &c, &was, &g->eb) ==
+          ERR_OK);
+    t->count[1]--;
+    check_all(g, t);
+    disks_close(&g->ds);
+    free(t);
+}
+
+static void
+test_an_end_that_is_refused_leaves_no_mark(void)
+{
+    rig_run(refused_while_away, &(struct rig){.copies = 2, .min_copies = 1});
+}
+
 /* ---- what a null version replaced ---- */
 
 /* A disk that is away has the null version of before versioning; it is replaced, and what replaced it ends. */
@@ -338,15 +377,22 @@ test_a_replaced_null_version_that_was_away(void)
 #define CUT_SEEDS 3
 
 struct cut_life {
-    uint64_t epoch;
+    /* What the first life does, and what the second one, which only looks, has to find: at once, and after a pass. */
+    void (*act)(struct cut_life *f, struct disks *ds, const struct disks_key *k);
+    void (*look)(struct cut_life *f, struct disks *ds, const struct disks_key *k);
     enum disk_versioning first;
-    bool looks, ended;           /* the second life only looks; the end was answered */
+    const char *victim; /* mount of the disk that cannot be written, or NULL */
+
+    struct sim *sim;
+    uint64_t epoch;
+    uint64_t begun, over;        /* events before and behind what it does */
+    bool looks, tagged, ended;   /* tags and end were answered */
     struct version replaced, id; /* of what was replaced, and of what did; 0: no answer */
 };
 
 static enum err
-put_null(struct disks *ds, const struct disks_key *k, enum disk_versioning versioning,
-         struct version *id)
+put_one(struct disks *ds, const struct disks_key *k, enum disk_versioning versioning,
+        struct version *id)
 {
     struct object_meta meta = {.mtime_ms = 1, .versioning = (uint8_t)versioning};
     struct disks_writer *w;
@@ -381,6 +427,55 @@ look_for_replaced(struct cut_life *f, struct disks *ds, const struct disks_key *
         CHECK(row_born(&row).counter == f->id.counter);
 }
 
+static void
+replace_and_end(struct cut_life *f, struct disks *ds, const struct disks_key *k)
+{
+    struct errbuf eb = {0};
+    struct row was;
+
+    if (put_one(ds, k, f->first, &f->replaced) == ERR_OK &&
+        put_one(ds, k, DISK_SUSPENDED, &f->id) == ERR_OK)
+        f->ended = disks_version_delete(ds, k, &f->id, NULL, &was, &eb) == ERR_OK;
+}
+
+/* The tags come to one disk only, which is enough for an answer. */
+static void
+tag_and_end(struct cut_life *f, struct disks *ds, const struct disks_key *k)
+{
+    struct object_meta meta = {.mtime_ms = 1, .tags = SPAN("t=1")};
+    struct disks_key next = rig_key(&(struct rig){.copies = 2}, "next");
+    struct errbuf eb = {0};
+    struct row row, was;
+
+    /* What comes next makes it durable on the other disk that this one was decided. */
+    if (put_one(ds, k, DISK_VERSIONED, &f->id) != ERR_OK ||
+        put_one(ds, &next, DISK_VERSIONED, &(struct version){0}) != ERR_OK)
+        return;
+    sim_trouble(f->sim, f->victim, &(struct sim_trouble){.write_errors = 10000});
+    f->tagged = disks_set_meta(ds, k, &f->id, &meta, NULL, &row, &eb) == ERR_OK;
+    f->ended = disks_version_delete(ds, k, &f->id, NULL, &was, &eb) == ERR_OK;
+}
+
+static void
+look_for_tags(struct cut_life *f, struct disks *ds, const struct disks_key *k)
+{
+    struct arena *a = arena_new(KIB(8), KIB(256));
+    struct object_meta meta = {0};
+    struct errbuf eb = {0};
+    struct row row;
+    bool current;
+    enum err rc = disks_version_find(ds, k, &f->id, &row, &current, &eb);
+
+    CHECK(rc == ERR_NOT_FOUND || (rc == ERR_OK && !f->ended));
+    if (rc == ERR_OK) {
+        CHECK(disks_meta(ds, k, &row, a, &meta, &eb) == ERR_OK);
+        CHECK(span_is(meta.tags, "t=1") || !f->tagged);
+    }
+    if (f->id.epoch != 0) /* the put got an answer */
+        CHECK(disks_lookup(ds, k, &row, &eb) == rc);
+    arena_free(&a);
+}
+
 static bool
 cut_bucket(void *arg, uint64_t after, struct disks_bucket *out)
 {
@@ -402,7 +497,6 @@ cut_live(void *arg)
     struct disks_key k = rig_key(&(struct rig){.copies = 2}, "key");
     struct disks *ds;
     struct errbuf eb = {0};
-    struct row was;
 
     memset(o.disk.cluster_id, 0x5a, sizeof o.disk.cluster_id);
     if (disks_open(&o, &ds, &eb) != ERR_OK) {
@@ -411,39 +505,51 @@ cut_live(void *arg)
     }
     disks_buckets(ds, cut_bucket, NULL);
     if (f->looks) {
-        look_for_replaced(f, ds, &k);
+        f->look(f, ds, &k);
         for (unsigned i = 0; i < 20 && rt_sleep_ms(20) == ERR_OK; i++)
             continue; /* what a pass makes of it */
-        look_for_replaced(f, ds, &k);
-    } else if (put_null(ds, &k, f->first, &f->replaced) == ERR_OK &&
-               put_null(ds, &k, DISK_SUSPENDED, &f->id) == ERR_OK) {
-        f->ended = disks_version_delete(ds, &k, &f->id, NULL, &was, &eb) == ERR_OK;
+        f->look(f, ds, &k);
+    } else {
+        f->begun = sim_events(f->sim);
+        f->act(f, ds, &k);
+        f->over = sim_events(f->sim);
     }
     disks_close(&ds);
 }
 
-/* One life that is cut at an event, one that looks; returns how many events the first had. */
-static uint64_t
-cut_once(uint64_t seed, enum disk_versioning first, uint64_t cut)
+/* One life that is cut at an event (0: none), one that looks; returns what the first one knows. */
+static struct cut_life
+cut_once(uint64_t seed, struct cut_life f, uint64_t cut)
 {
     struct sim_options o = {.seed = seed, .lossy = true, .max_delay_us = 300};
-    struct sim *s = sim_new(&o);
-    struct cut_life f = {.first = first};
     struct errbuf eb = {0};
     unsigned before = check_failures_;
-    uint64_t events;
 
-    sim_cut_at(s, cut);
-    CHECK(sim_run_world(s, cut_live, &f, &eb) == ERR_OK || sim_was_cut(s));
-    events = sim_events(s);
+    f.sim = sim_new(&o);
+    sim_cut_at(f.sim, cut);
+    CHECK(sim_run_world(f.sim, cut_live, &f, &eb) == ERR_OK || sim_was_cut(f.sim));
+    if (f.victim != NULL)
+        sim_trouble(f.sim, f.victim, &(struct sim_trouble){0});
     f.looks = true;
-    sim_cut_at(s, 0);
-    CHECK(sim_run_world(s, cut_live, &f, &eb) == ERR_OK);
+    sim_cut_at(f.sim, 0);
+    CHECK(sim_run_world(f.sim, cut_live, &f, &eb) == ERR_OK);
     if (check_failures_ != before)
-        fprintf(stderr, "seed %llu, versioning %d, cut at %llu\n",
-                (unsigned long long)seed, (int)first, (unsigned long long)cut);
-    sim_free(&s);
-    return events;
+        fprintf(stderr, "seed %llu, versioning %d, victim %s, cut at %llu\n",
+                (unsigned long long)seed, (int)f.first, f.victim != NULL ? f.victim : "-",
+                (unsigned long long)cut);
+    sim_free(&f.sim);
+    return f;
+}
+
+/* Not at all; then, where the end got its answer, at each event of what is done and some behind that. */
+static struct cut_life
+cut_everywhere(uint64_t seed, struct cut_life f)
+{
+    struct cut_life all = cut_once(seed, f, 0);
+
+    for (uint64_t cut = all.begun; all.ended && cut <= all.over + 20; cut++)
+        (void)cut_once(seed, f, cut);
+    return all;
 }
 
 /* The power goes at each event of two null versions and the end of the second one. The copy may lose that the first was
@@ -453,12 +559,34 @@ test_a_replaced_null_version_stays_so_when_its_end_is_cut(void)
 {
     for (uint64_t seed = 1; seed <= CUT_SEEDS; seed++)
         for (unsigned i = 0; i < 2; i++) {
-            enum disk_versioning first = i == 0 ? DISK_SUSPENDED : DISK_UNVERSIONED;
-            uint64_t all = cut_once(seed, first, 0);
+            struct cut_life f = {.act = replace_and_end,
+                                 .look = look_for_replaced,
+                                 .first = i == 0 ? DISK_SUSPENDED : DISK_UNVERSIONED};
 
-            for (uint64_t cut = all / 2; cut <= all; cut++)
-                (void)cut_once(seed, first, cut);
+            CHECK(cut_everywhere(seed, f).ended);
         }
+}
+
+/* One of two copies cannot be written, and never hears of a version's tags, which were acknowledged. The power goes at each
+ * event of the end of that version: it is there with its tags, or it is gone. */
+static void
+test_a_version_does_not_come_back_without_its_tags(void)
+{
+    static const char *const mounts[] = {"/a", "/b"};
+
+    for (uint64_t seed = 1; seed <= CUT_SEEDS; seed++) {
+        unsigned tagged = 0;
+
+        for (unsigned i = 0; i < 2; i++) {
+            struct cut_life f = {
+                .act = tag_and_end, .look = look_for_tags, .victim = mounts[i]};
+
+            f = cut_everywhere(seed, f);
+            CHECK(f.tagged == f.ended);
+            tagged += f.tagged;
+        }
+        CHECK_U64(tagged, 1); /* where the victim is the copy, not the owner */
+    }
 }
 
 int
@@ -469,7 +597,10 @@ main(int argc, char **argv)
     RUN(test_versions_move_with_one_copy);
     RUN(test_versions_move_with_two_copies);
     RUN(test_versions_that_end_while_a_disk_is_away);
+    RUN(test_an_end_that_is_refused_leaves_no_mark);
     RUN(test_a_replaced_null_version_that_was_away);
+    log_set_level(LOG_ERROR + 1); /* of disks that fail on purpose */
     RUN(test_a_replaced_null_version_stays_so_when_its_end_is_cut);
+    RUN(test_a_version_does_not_come_back_without_its_tags);
     return check_done();
 }
