@@ -334,6 +334,39 @@ put_capacity(struct buf *out, const struct space *s)
     }
 }
 
+/* What is on the disk for each byte that lives, and what was written for each byte that users appended; 1 while there is
+ * nothing to compare with. */
+static void
+put_ratio(struct buf *out, const struct space *s, const char *name, uint64_t all,
+          uint64_t of)
+{
+    buf_printf(out, "%s{disk=\"", name);
+    metrics_put_label(out, span_of(rt_dir_path(s->disk->root)));
+    buf_printf(out, "\"} %.4f\n", of > 0 ? (double)all / (double)of : 1.0);
+}
+
+static void
+put_overhead(struct buf *out, const struct space *s)
+{
+    struct disk_space now;
+    uint64_t living;
+
+    disk_space(s->disk, &now);
+    living = now.living_bytes[DISK_NATIVE] + now.living_bytes[DISK_CACHED];
+    put_ratio(out, s, "forebay_space_overhead_ratio",
+              living + now.dead_bytes[DISK_NATIVE] + now.dead_bytes[DISK_CACHED], living);
+}
+
+static void
+put_amplification(struct buf *out, const struct space *s)
+{
+    struct disk_space now;
+
+    disk_space(s->disk, &now);
+    put_ratio(out, s, "forebay_write_amplification_ratio",
+              now.user_bytes + now.moved_bytes, now.user_bytes);
+}
+
 static void
 put_full(struct buf *out, const struct space *s)
 {
@@ -343,19 +376,29 @@ put_full(struct buf *out, const struct space *s)
 }
 
 static void
+family(struct buf *out, const char *name, const char *help,
+       void (*put)(struct buf *out, const struct space *s))
+{
+    buf_printf(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
+    LIST_EACH(&spaces, n)
+    put(out, LIST_ENTRY(n, struct space, of_all));
+}
+
+static void
 collect(struct buf *out, void *arg)
 {
     (void)arg;
     lock_take(&spaces_lock);
     if (!list_empty(&spaces)) {
-        buf_printf(out, "# HELP forebay_capacity_bytes room of a disk by what it is used "
-                        "for\n# TYPE forebay_capacity_bytes gauge\n");
-        LIST_EACH(&spaces, n)
-        put_capacity(out, LIST_ENTRY(n, struct space, of_all));
-        buf_printf(out, "# HELP forebay_disk_full 1 while a disk takes no objects for "
-                        "want of room\n# TYPE forebay_disk_full gauge\n");
-        LIST_EACH(&spaces, m)
-        put_full(out, LIST_ENTRY(m, struct space, of_all));
+        family(out, "forebay_capacity_bytes", "room of a disk by what it is used for",
+               put_capacity);
+        family(out, "forebay_space_overhead_ratio",
+               "bytes of segments over those that live in them", put_overhead);
+        family(out, "forebay_write_amplification_ratio",
+               "bytes appended, by compaction too, over those for users, since the start",
+               put_amplification);
+        family(out, "forebay_disk_full",
+               "1 while a disk takes no objects for want of room", put_full);
     }
     lock_release(&spaces_lock);
 }

@@ -1,6 +1,8 @@
 /* Compaction and punching on a real file system: what lives is as it was, also for readers that were under way and when
  * the index is made anew from the compacted logs; what was deleted stays deleted; the space is there again. Protects D1,
  * V3 and I4. Power cuts in the middle are sim_disk_space's. */
+#include <math.h>
+
 #include "world.h"
 
 #include "base/metrics.h"
@@ -216,6 +218,49 @@ lose_index(void)
     CHECK(system(command) == 0);
 }
 
+/* Of the one disk there is, as the metrics page says it. */
+static double
+ratio_shown(const char *name)
+{
+    struct buf page;
+    const char *at;
+    double out = 0;
+
+    buf_init(&page, 1u << 20);
+    metrics_write(&page);
+    buf_put(&page, "", 1);
+    at = strstr(page.at, "# TYPE ");
+    while (at != NULL && strncmp(at, name, strlen(name)) != 0)
+        at = strchr(at, '\n') != NULL ? strchr(at, '\n') + 1 : NULL;
+    at = at != NULL ? strstr(at, "\"} ") : NULL;
+    CHECK(at != NULL);
+    if (at != NULL)
+        out = strtod(at + 3, NULL);
+    buf_fini(&page);
+    return out;
+}
+
+/* Space overhead and write amplification stand on the metrics page. */
+static void
+check_ratios(struct disk *d)
+{
+    struct disk_space now = {0};
+    double living, dead;
+
+    for (unsigned i = 0; i < 600 && now.living_bytes[DISK_NATIVE] == 0; i++) {
+        CHECK(rt_sleep_ms(50) == ERR_OK); /* counted once a second */
+        disk_space(d, &now);
+    }
+    living = (double)(now.living_bytes[DISK_NATIVE] + now.living_bytes[DISK_CACHED]);
+    dead = (double)(now.dead_bytes[DISK_NATIVE] + now.dead_bytes[DISK_CACHED]);
+    CHECK(living > 0 && dead > 0 && now.moved_bytes > 0);
+    CHECK(fabs(ratio_shown("forebay_space_overhead_ratio") - (living + dead) / living) <
+          0.0002);
+    CHECK(fabs(ratio_shown("forebay_write_amplification_ratio") -
+               (double)(now.user_bytes + now.moved_bytes) / (double)now.user_bytes) <
+          0.0002);
+}
+
 static void
 everything(void *arg)
 {
@@ -230,6 +275,7 @@ everything(void *arg)
     before = allocated("native", &files_before);
     compact(d);
     check_all(d);
+    check_ratios(d);
     CHECK(allocated("native", &files) < before && files < files_before);
     CHECK(allocated("cached", &files) <
           4u << 20); /* 400 versions of one object were there */
