@@ -39,6 +39,12 @@ profile_find(const char *name, struct profile *out, struct errbuf *eb)
     return err_set(eb, ERR_BAD_REQUEST, "--model \"%s\": there are %s", name, names);
 }
 
+const struct profile *
+profile_at(unsigned i)
+{
+    return i < ARRAY_LEN(profiles) ? &profiles[i] : NULL;
+}
+
 double
 profile_samples_s(const struct profile *p)
 {

@@ -7,8 +7,10 @@
 #include "base/err.h"
 #include "base/span.h"
 
+#define PROFILE_NAME 48 /* NUL included */
+
 struct profile {
-    const char *name;
+    char name[PROFILE_NAME];
     uint64_t sample_bytes;     /* on average */
     uint64_t spread_bytes;     /* of a sample that is a file: standard deviation */
     uint32_t samples_per_file; /* 1: a file is a sample, whatever its size */
@@ -19,6 +21,8 @@ struct profile {
 /* ERR_BAD_REQUEST, with the names there are. */
 enum err profile_find(const char *name, struct profile *out,
                       struct errbuf *eb) MUST_CHECK;
+/* The one of that number; NULL: there are fewer. */
+const struct profile *profile_at(unsigned i);
 /* What one accelerator takes that never waits. */
 double profile_samples_s(const struct profile *p);
 /* Samples in a file of that many bytes, at least 1. */

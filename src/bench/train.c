@@ -1,5 +1,6 @@
 #include "bench/train.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +8,11 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "bench/models.h"
 #include "bench/probe.h"
 #include "bench/search.h"
 #include "cli/admin.h"
+#include "conf/toml.h"
 #include "rt/file.h"
 #include "wire/json_get.h"
 
@@ -20,6 +23,9 @@
 static const struct flag flags[] = {
     {"model", 'm', "NAME", "model and chip: retinanet-b200 unless given; docs/train.md",
      false},
+    {"models", 0, "FILE", "models of your own, a table of TOML each; docs/train.md",
+     false},
+    {"print-models", 0, NULL, "the models there are, as such a file", false},
     {"accelerators", 'a', "N|auto", "auto: as many as storage keeps busy", false},
     {"batch", 0, "N", "samples a step, instead of the profile's", false},
     {"step", 0, "MS", "milliseconds a step computes, as 47.55", false},
@@ -61,7 +67,6 @@ static const struct verb verb = {
     .name = "bench train",
     .summary = "how many emulated accelerators storage keeps busy, and what limits them",
     .arguments = "s3://BUCKET[/PREFIX]",
-    .least = 1,
     .most = 1,
     .examples = examples,
     .flags = flags,
@@ -142,13 +147,41 @@ take_real(struct train *t, const char *name, double least, double most, double *
 }
 
 static enum err
+read_models(struct train *t, const char *path, const char *name)
+{
+    struct errbuf *eb = &t->s->eb;
+    struct buf text;
+    enum err rc = ERR_OK;
+    size_t n;
+    char *room;
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL)
+        return err_errno(eb, ERR_BAD_REQUEST, errno, "--models \"%s\"", path);
+    buf_init(&text, TOML_TEXT_MAX + KIB(4));
+    while ((room = buf_reserve(&text, KIB(4))) != NULL &&
+           (n = fread(room, 1, KIB(4), file)) > 0)
+        text.len += n;
+    if (ferror(file))
+        rc = err_errno(eb, ERR_BAD_REQUEST, errno, "--models \"%s\"", path);
+    fclose(file);
+    if (rc == ERR_OK)
+        rc = models_find(path, buf_span(&text), name, &t->profile, eb);
+    buf_fini(&text);
+    return rc;
+}
+
+static enum err
 take_profile(struct train *t)
 {
     const char *name = args_value(t->s->args, "model");
+    const char *models = args_value(t->s->args, "models");
     struct profile *p = &t->profile;
     uint64_t batch, per_file;
     double step_ms, floor_percent;
-    enum err rc = profile_find(name != NULL ? name : "retinanet-b200", p, &t->s->eb);
+    enum err rc = models != NULL ? read_models(t, models, name)
+                                 : profile_find(name != NULL ? name : "retinanet-b200", p,
+                                                &t->s->eb);
 
     batch = p->batch;
     per_file = p->samples_per_file;
@@ -673,8 +706,33 @@ act(struct session *s)
 }
 
 static enum exit_code
+print_models(void)
+{
+    struct buf text;
+
+    buf_init(&text, KIB(16));
+    for (unsigned i = 0; profile_at(i) != NULL; i++) {
+        if (i > 0)
+            buf_putc(&text, '\n');
+        models_write(profile_at(i), &text);
+    }
+    printf("%.*s", SPAN_ARG(buf_span(&text)));
+    buf_fini(&text);
+    return EXIT_OK_;
+}
+
+static enum exit_code
 run(const struct args *a)
 {
+    struct errbuf eb = {{0}};
+
+    if (args_has(a, "print-models"))
+        return print_models();
+    if (a->count == 0) {
+        err_set(&eb, ERR_BAD_REQUEST,
+                "bench train: say which data: s3://BUCKET[/PREFIX]");
+        return cli_usage(&eb, &verb);
+    }
     return session_run_wide(a, act, 2, CONNECTIONS);
 }
 const struct cli_verb bench_train = {&verb, run};

@@ -139,6 +139,7 @@ def test_a_plain_server_of_files(server, tmp_path):
         (("--existing", "--data", "1GiB"), "--data is for what is made"),
         (("--files", "3"), "--files is for"),
         (("--keys", "not-there"), "not-there"),
+        (("--models", "not-there"), "not-there"),
     ],
 )
 def test_what_is_wrong_is_said(cli, bucket, flags, says):

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "bench/profile.h"
+#include "bench/models.h"
 #include "bench/search.h"
 #include "check.h"
 
@@ -198,6 +198,56 @@ test_profiles(void)
     CHECK_SAYS(eb.text, "flux-b200");
 }
 
+/* What is printed is read back as the same; what is wrong is said with its line. */
+static void
+test_models_of_a_file(void)
+{
+    static const struct {
+        const char *text, *name, *says;
+    } wrong[] = {
+        {"batch = 3\n", "a", "stands in no [MODEL]"},
+        {"[a]\nbatch = 3\nsample = 10\n", "a", "[a] wants sample, batch and step_ms"},
+        {"[a]\n\nbatch = 0\n", "a", "f.toml:3: a.batch: expected 1 to 1e+06"},
+        {"[a]\nstep_ms = \"4x\"\n", "a", "\"4x\" is no number"},
+        {"[a]\nstep_ms = \"nan\"\n", "a", "expected 0.1 to 600000"},
+        {"[a]\nsample = \"4 parsecs\"\n", "a", "a.sample"},
+        {"[a]\nfloor = true\n", "a", "a number is wanted"},
+        {"[a]\nsteps = 1\n", "a", "sample, spread, per_file, batch, step_ms, floor"},
+        {"[a]\nbatch = 1\n[b]\nbatch = 1\n", NULL,
+         "2 models: --model says which of a, b"},
+        {"[a]\nbatch = 1\n[b]\nbatch = 1\n", "c", "there are a, b"},
+        {"", "c", "there are none"},
+    };
+    struct errbuf eb = {{0}};
+    struct profile p;
+    struct buf text;
+
+    buf_init(&text, 1u << 16);
+    for (unsigned i = 0; profile_at(i) != NULL; i++)
+        models_write(profile_at(i), &text);
+    for (unsigned i = 0; profile_at(i) != NULL; i++) {
+        const struct profile *want = profile_at(i);
+
+        CHECK(models_find("f.toml", buf_span(&text), want->name, &p, &eb) == ERR_OK);
+        CHECK_STR(p.name, want->name);
+        CHECK(p.sample_bytes == want->sample_bytes &&
+              p.spread_bytes == want->spread_bytes);
+        CHECK(p.samples_per_file == want->samples_per_file && p.batch == want->batch);
+        CHECK(p.step_ns == want->step_ns && p.floor == want->floor);
+    }
+    buf_fini(&text);
+    CHECK(models_find("f.toml",
+                      SPAN("[mine]\nsample = \"150KB\"\nbatch = 64\nstep_ms = \"0.5\""),
+                      NULL, &p, &eb) == ERR_OK);
+    CHECK(p.sample_bytes == 150000 && p.step_ns == 500000 && p.floor == 0.9 &&
+          p.samples_per_file == 1);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        CHECK(models_find("f.toml", span_of(wrong[i].text), wrong[i].name, &p, &eb) ==
+              ERR_BAD_REQUEST);
+        CHECK_SAYS(eb.text, wrong[i].says);
+    }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -210,5 +260,6 @@ main(int argc, char **argv)
     RUN(test_the_picture);
     RUN(test_the_search_finds_it);
     RUN(test_profiles);
+    RUN(test_models_of_a_file);
     return check_done();
 }
