@@ -7,11 +7,13 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/admin.h"
+#include "cli/jobs.h"
 #include "cli/list_pages.h"
 #include "cli/remove.h"
 #include "cli/select.h"
 #include "cli/session.h"
 #include "wire/json.h"
+#include "wire/json_get.h"
 
 /* ---- mb ---- */
 
@@ -223,7 +225,10 @@ static const struct flag bucket_flags[] = {
     {"virtual-host", 0, NULL, "attach: the remote wants BUCKET.host names", false},
     {"anonymous-read", 0, "on|off",
      "set: let everybody read and list it without keys, or not any more", false},
-    {"copies", 0, "N", "set: every object lies on so many disks of the node", false},
+    {"copies", 0, "N",
+     "set: every object lies on so many disks of the node; a job brings them there",
+     false},
+    {"wait", 0, NULL, "set --copies: until that job has ended", false},
     {"min-copies", 0, "N", "set: a write is taken with so many; all of them unless set",
      false},
     {"quota-bytes", 0, "SIZE", "set: at most so much in it, as 10GiB; none: no limit",
@@ -584,6 +589,26 @@ set_document(const struct args *a, struct json *j, struct errbuf *eb)
                                  "bucket set: nothing to set; --help lists the settings");
 }
 
+/* The job that brings objects where they should be now. */
+static enum exit_code
+tell_job(struct session *s, struct span answer)
+{
+    enum exit_code code = EXIT_OK_;
+    json_t *doc = json_loadb(answer.at, answer.len, 0, NULL);
+    const char *id = json_get_text(doc, "job", "");
+
+    if (id[0] != '\0' && args_has(s->args, "wait")) {
+        code = jobs_wait(s, id);
+    } else if (s->json) {
+        printf("%.*s\n", SPAN_ARG(answer));
+    } else if (id[0] != '\0' && !s->quiet) {
+        printf("job %s brings the objects where they should be; forebay wait %s\n", id,
+               id);
+    }
+    json_decref(doc);
+    return code;
+}
+
 static enum exit_code
 set(struct session *s)
 {
@@ -593,6 +618,7 @@ set(struct session *s)
     struct place p;
     struct buf doc;
     struct json j;
+    enum exit_code code = EXIT_OK_;
     enum err rc = place_bucket(s->args->at[1], &p, &s->eb);
 
     buf_init(&doc, KIB(4));
@@ -604,13 +630,13 @@ set(struct session *s)
         r.path = span_of(arena_printf(a, "/_/buckets/%.*s", SPAN_ARG(p.bucket)));
         rc = admin_call(s, &r, a, &answer);
     }
-    if (rc == ERR_OK && s->json)
-        printf("%.*s\n", SPAN_ARG(answer));
-    else if (rc == ERR_OK && !s->quiet && args_has(s->args, "dry-run"))
+    if (rc == ERR_OK && !s->json && !s->quiet && args_has(s->args, "dry-run"))
         printf("would set s3://%.*s\n", SPAN_ARG(p.bucket));
+    else if (rc == ERR_OK)
+        code = tell_job(s, answer);
     buf_fini(&doc);
     arena_free(&a);
-    return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
+    return rc == ERR_OK ? code : session_fail(s, rc);
 }
 
 static enum exit_code

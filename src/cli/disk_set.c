@@ -83,6 +83,8 @@ print_table(const json_t *doc)
     if (json_get_u64(doc, "repairs_waiting") > 0)
         printf("%llu damaged copies wait for their repair\n",
                (unsigned long long)json_get_u64(doc, "repairs_waiting"));
+    if (json_get_text(doc, "job", "")[0] != '\0')
+        printf("job %s\n", json_get_text(doc, "job", ""));
     if (json_is_true(json_object_get(doc, "settled")))
         return;
     buf_init(&line, KIB(4));

@@ -335,18 +335,24 @@ static const struct verb wait_verb = {
             "cancelled.",
 };
 
-static enum exit_code
-wait_for(struct session *s)
+enum exit_code
+jobs_wait(struct session *s, const char *id)
 {
     enum exit_code code;
     json_t *job;
-    enum err rc = ask_one(s, s->args->at[0], false, &job);
+    enum err rc = ask_one(s, id, false, &job);
 
     if (rc != ERR_OK)
         return session_fail(s, rc);
     code = jobs_watch(s, job);
     json_decref(job);
     return code;
+}
+
+static enum exit_code
+wait_for(struct session *s)
+{
+    return jobs_wait(s, s->args->at[0]);
 }
 
 static enum exit_code

@@ -299,10 +299,13 @@ struct disks_status {
     uint64_t seen, total; /* rows of it */
     uint64_t elapsed_ms;  /* of it */
     uint64_t moved, moved_bytes; /* copied since the set was settled last */
+    uint64_t copied_bytes;       /* in all, since the disks were opened */
     uint64_t failed;             /* in it: could not be put right */
     bool waiting;                /* for uploads that began before the set changed */
     uint64_t repairs, repaired;  /* that wait; done since the start */
     char why[384];               /* the last failure */
 };
+/* Of it what was copied since the disks were opened. Any loop; does not wait. */
+uint64_t disks_copied_bytes(struct disks *ds);
 /* May switch. It is large: not on a fiber's stack. */
 void disks_status(struct disks *ds, struct disks_status *out);

@@ -35,7 +35,7 @@ struct mover {
     uint64_t passes, retry_at_ms, throttle_ns;
     uint32_t wishes_of_pass; /* when the latest pass began */
     struct {
-        uint64_t pass, seen, total, moved, moved_bytes, failed, began_ms;
+        uint64_t pass, seen, total, moved, moved_bytes, copied_bytes, failed, began_ms;
         bool waiting;
         char why[sizeof((struct errbuf *)0)->text];
     } now; /* as in struct disks_status; read from elsewhere too, and no worse for a torn number */
@@ -200,6 +200,7 @@ put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged, bool re
     if (done.bytes > 0) {
         ds->mover->now.moved++;
         ds->mover->now.moved_bytes += done.bytes;
+        ds->mover->now.copied_bytes += done.bytes;
     }
     throttle(ds, done.bytes);
     return done.changed || rc != ERR_OK;
@@ -682,11 +683,18 @@ mover_status(struct disks *ds, struct disks_status *out)
     out->elapsed_ms = mv->now.pass > 0 ? rt_now_ns() / 1000000u - mv->now.began_ms : 0;
     out->moved = mv->now.moved;
     out->moved_bytes = mv->now.moved_bytes;
+    out->copied_bytes = mv->now.copied_bytes;
     out->failed = mv->now.failed;
     out->waiting = mv->now.waiting;
     out->repairs = atomic_load(&mv->repairs);
     out->repaired = atomic_load(&mv->repaired);
     snprintf(out->why, sizeof out->why, "%s", mv->now.why);
+}
+
+uint64_t
+disks_copied_bytes(struct disks *ds)
+{
+    return ds->mover != NULL ? ds->mover->now.copied_bytes : 0;
 }
 
 void

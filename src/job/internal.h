@@ -12,6 +12,8 @@ struct job;
 struct job_kind {
     const char *name;
     bool takes_list;
+    bool
+        watches; /* others do the work: it takes no place among those that run, and cannot be cancelled */
     /* Is the request one? And a line for people into `what`. */
     enum err (*check)(struct job_service *s, const json_t *args, struct span list,
                       struct buf *what, struct errbuf *eb);
@@ -19,7 +21,7 @@ struct job_kind {
     enum err (*run)(struct job *j, struct errbuf *eb);
 };
 const struct job_kind *job_kind_find(struct span name); /* kinds.c; NULL */
-extern const struct job_kind job_prefetch, job_evict;
+extern const struct job_kind job_prefetch, job_evict, job_copies, job_drain, job_fill;
 
 struct job {
     struct list node; /* in service->jobs, in the order they were asked for */
@@ -51,6 +53,7 @@ struct job_service {
     struct job_options options;
     struct list jobs;
     unsigned ended_count;
+    unsigned at_work; /* running ones that take a place */
     _Atomic unsigned waiting, running;
     struct rt_group group;
     struct fiber *host;     /* the fiber that owns the group */

@@ -254,6 +254,13 @@ cancel(void *arg)
 
     if (j == NULL || job_is_ended(j->state))
         return;
+    if (j->kind->watches) {
+        c->rc = err_set(c->eb, ERR_BAD_REQUEST,
+                        "job %s tells what the disks do, which is not cancelled but "
+                        "asked to be as it was: bucket set --copies, disk drain --undo",
+                        j->id);
+        return;
+    }
     j->cancelled = true;
     if (j->state == JOB_RUNNING) {
         if (j->fiber != NULL)

@@ -21,6 +21,7 @@ struct job_options {
     struct meta *meta;
     struct map_service *map;
     struct object_service *object;
+    struct disks *disks;
     unsigned running_max; /* others wait their turn; 0: 4 */
 };
 /* Loads what is known and goes on with what was not ended. */
@@ -61,7 +62,8 @@ struct job_ask {
  * a limit above. */
 enum err job_begin(struct job_service *s, const struct job_ask *ask, char id[JOB_ID_TEXT],
                    struct errbuf *eb) MUST_CHECK;
-/* Asks it to end; an ended one is left as it is. ERR_NOT_FOUND. */
+/* Asks it to end; an ended one is left as it is. ERR_NOT_FOUND; ERR_BAD_REQUEST: of a kind that only tells what the disks do
+ * (moving.c). */
 enum err job_cancel(struct job_service *s, struct span id, struct errbuf *eb) MUST_CHECK;
 /* Goes on with one that FAILED or was CANCELLED, from where it was. ERR_NOT_FOUND; ERR_BAD_REQUEST: it is not one of
  * those. */

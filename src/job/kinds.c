@@ -1,7 +1,8 @@
 /* kinds: the kinds of work there are. */
 #include "job/internal.h"
 
-static const struct job_kind *const kinds[] = {&job_prefetch, &job_evict};
+static const struct job_kind *const kinds[] = {&job_prefetch, &job_evict, &job_copies,
+                                               &job_drain, &job_fill};
 
 const struct job_kind *
 job_kind_find(struct span name)

@@ -139,6 +139,7 @@ run_job(void *arg)
     rt_shield_end(&shield);
     j->fiber = NULL;
     atomic_fetch_sub(&s->running, 1);
+    s->at_work -= !j->kind->watches;
     rt_cond_broadcast(&j->ended);
     rt_cond_broadcast(&s->stirred);
 }
@@ -148,11 +149,13 @@ run_job(void *arg)
 static struct job *
 next_waiting(struct job_service *s)
 {
+    bool place = s->at_work < s->options.running_max;
+
     LIST_EACH(&s->jobs, n)
     {
         struct job *j = LIST_ENTRY(n, struct job, node);
 
-        if (j->state == JOB_WAITING)
+        if (j->state == JOB_WAITING && (place || j->kind->watches))
             return j;
     }
     return NULL;
@@ -161,14 +164,14 @@ next_waiting(struct job_service *s)
 static bool
 begin_next(struct job_service *s)
 {
-    struct job *j =
-        atomic_load(&s->running) < s->options.running_max ? next_waiting(s) : NULL;
+    struct job *j = next_waiting(s);
 
     if (j == NULL)
         return false;
     j->state = JOB_RUNNING;
     atomic_fetch_sub(&s->waiting, 1);
     atomic_fetch_add(&s->running, 1);
+    s->at_work += !j->kind->watches;
     if (j->begun_ms == 0)
         j->begun_ms = job_wall_ms();
     if (rt_group_start(&s->group, run_job, j) == ERR_OK)
@@ -176,6 +179,7 @@ begin_next(struct job_service *s)
     j->state = JOB_WAITING; /* out of stacks: later */
     atomic_fetch_add(&s->waiting, 1);
     atomic_fetch_sub(&s->running, 1);
+    s->at_work -= !j->kind->watches;
     return false;
 }
 

@@ -116,7 +116,8 @@ open_services(struct node *n)
         ob.cloud = n->cloud;
         rc = object_start(&ob, &n->object, &n->eb);
     }
-    jobs = (struct job_options){.meta = n->meta, .map = n->map, .object = n->object};
+    jobs = (struct job_options){
+        .meta = n->meta, .map = n->map, .object = n->object, .disks = n->disks};
     if (rc == ERR_OK)
         rc = job_start(&jobs, &n->jobs, &n->eb);
     if (rc == ERR_OK) {

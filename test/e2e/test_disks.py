@@ -237,3 +237,36 @@ def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
     assert took < waited / 2, f"{took:.1f} s; each read of that disk takes 5 s, and a third of the objects lies there first"
     assert hedged <= 32 + 2 * 3 * len(numbers) // 20, "five in a hundred, and what was saved up; metadata and body are two reads"
     page.mend()
+
+
+def test_what_moves_is_told_as_a_job(start_forebay, tmp_path):
+    """D6: changing copies is a job: listed, with progress, waited for; a kill in the middle of it, and it ends at the next start. So are drains."""
+    (tmp_path / "b").mkdir()
+    process = start_forebay("a", args=(str(tmp_path / "b"), "--set=disk.move_rate=100KiB"))
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="copies")
+    put_all(client, "copies", range(20))
+    job = json.loads(cli(process, "bucket", "set", "s3://copies", "--copies", "2", "--json"))["job"]
+    told = json.loads(cli(process, "jobs", job, "--json"))
+    assert told["kind"] == "copies" and told["state"] in ("waiting", "running") and "2 copies" in told["what"], told
+    assert f"{job}  copies" in cli(process, "jobs")
+    assert "is not cancelled" in cli(process, "cancel", job, status=2)
+    process.kill()
+
+    process = start_forebay("a", args=(str(tmp_path / "b"),))
+    assert f"{job} done" in cli(process, "wait", job)
+    until = time.monotonic() + PATIENCE
+    while [disk["objects"] for disk in disks(process)["disks"]] != [20, 20]:  # some seconds old
+        assert time.monotonic() < until, disks(process)
+        time.sleep(0.2)
+    told = json.loads(cli(process, "jobs", job, "--json"))
+    assert told["state"] == "done" and told["objects"] == told["total"] > 0 and told["failed"] == 0, told
+
+    assert "done" in cli(process, "bucket", "set", "s3://copies", "--copies", "1", "--wait")
+    drained = json.loads(cli(process, "disk", "drain", str(tmp_path / "b"), "--no-wait", "--json"))["job"]
+    assert f"{drained} done" in cli(process, "wait", drained)
+    told = json.loads(cli(process, "jobs", drained, "--json"))
+    assert told["kind"] == "drain" and told["what"] == str(tmp_path / "b") and told["bytes"] > 0, told
+    check_all(boto(process.endpoint, process.keys()), "copies", range(20))
+    reply = plain.ask(process.port, "POST", "_/jobs", body=b'{"kind": "copies", "args": {"bucket": "copies", "copies": 2}}')
+    assert reply.status == 400 and b"PATCH" in reply.body

@@ -35,6 +35,10 @@ enum err admin_job_begin(struct request *q);
 enum err admin_job_show(struct request *q);
 enum err admin_job_change(struct request *q);
 enum err admin_job_forget(struct request *q);
+/* What the disks have begun to move, told as a job of a kind of job/moving.c; takes `args`. "" where none could be begun (too many
+ * wait): the work goes on all the same. */
+void admin_job_tell(struct request *q, const char *kind, json_t *args,
+                    char id[JOB_ID_TEXT]);
 /* trace.c: the requests of late, while somebody watches. */
 enum err admin_trace(struct request *q);
 /* stat.c: what the node holds, as JSON. */
@@ -47,6 +51,9 @@ enum err admin_bucket_evict(struct request *q);
 enum err admin_bucket_here(struct request *q);
 /* buckets.c: the object that stands for a bucket in our answers. */
 void admin_put_bucket(struct json *j, const struct map_bucket *b);
+/* The same, and the job that brings its objects where they should be; "": none. */
+void admin_put_bucket_and_job(struct json *j, const struct map_bucket *b,
+                              const char *job);
 /* The bucket that the path "/_/buckets/NAME" names, as q->bucket, and the JSON object in the body: json_decref() it. */
 enum err admin_take_bucket(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
 /* Is "dry_run" true? Takes it out: only what it would come to is asked for. */

@@ -229,10 +229,12 @@ set_all(struct map_bucket *b, void *arg, struct errbuf *eb)
 
 /* While copies change, nobody believes that objects lie where they should; afterwards they are brought there. */
 static enum err
-change(struct request *q, json_t *doc, struct errbuf *eb)
+change(struct request *q, json_t *doc, char job[JOB_ID_TEXT], struct errbuf *eb)
 {
     struct disks *ds = q->api->options.disks;
-    bool moves = json_object_get(doc, "copies") != NULL && ds != NULL;
+    const json_t *copies = json_object_get(doc, "copies");
+    bool moves = copies != NULL && ds != NULL;
+    uint64_t copied = moves ? disks_copied_bytes(ds) : 0;
     enum err rc = moves ? disks_hold(ds, eb) : ERR_OK;
 
     if (rc != ERR_OK)
@@ -240,6 +242,12 @@ change(struct request *q, json_t *doc, struct errbuf *eb)
     rc = change_bucket(q, q->bucket, set_all, doc, eb);
     if (moves)
         disks_release(ds);
+    if (moves && rc == ERR_OK)
+        admin_job_tell(q, "copies",
+                       json_pack("{s:s,s:I,s:I}", "bucket", q->bucket->name, "copies",
+                                 json_integer_value(copies), "copied",
+                                 (json_int_t)copied),
+                       job);
     return rc;
 }
 
@@ -254,12 +262,12 @@ rehearse(const struct map_bucket *b, json_t *doc, struct map_bucket **out,
 }
 
 static enum err
-answer(struct request *q, const struct map_bucket *b)
+answer(struct request *q, const struct map_bucket *b, const char *job)
 {
     struct admin_page page;
 
     admin_page_begin(&page, KIB(64));
-    admin_put_bucket(&page.j, b);
+    admin_put_bucket_and_job(&page.j, b, job);
     return admin_page_answer(q, &page, 200);
 }
 
@@ -269,6 +277,7 @@ admin_bucket_set(struct request *q)
     const struct map_bucket *b;
     struct map_bucket *would = NULL;
     struct errbuf eb = {{0}};
+    char job[JOB_ID_TEXT] = "";
     json_t *doc = NULL;
     enum err rc = admin_take_bucket(q, BODY_MAX, &doc);
     bool dry;
@@ -276,14 +285,14 @@ admin_bucket_set(struct request *q)
     if (rc != ERR_OK)
         return rc;
     dry = admin_is_dry(doc);
-    rc = dry ? rehearse(q->bucket, doc, &would, &eb) : change(q, doc, &eb);
+    rc = dry ? rehearse(q->bucket, doc, &would, &eb) : change(q, doc, job, &eb);
     json_decref(doc);
     if (rc != ERR_OK) {
         rc = fault_from(q, rc, &eb);
     } else {
         b = dry ? would
                 : map_bucket_find(map_now(q->api->options.map), span_of(q->bucket->name));
-        rc = answer(q, b != NULL ? b : q->bucket);
+        rc = answer(q, b != NULL ? b : q->bucket, job);
     }
     map_bucket_drop((const struct map_bucket **)&would);
     return rc;

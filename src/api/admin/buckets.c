@@ -24,6 +24,12 @@ static const char *const networks[] = {[MAP_NETWORK_UNSAID] = "private",
 void
 admin_put_bucket(struct json *j, const struct map_bucket *b)
 {
+    admin_put_bucket_and_job(j, b, "");
+}
+
+void
+admin_put_bucket_and_job(struct json *j, const struct map_bucket *b, const char *job)
+{
     char date[NUM_DATE_TEXT];
 
     date_iso(b->created_ms, date);
@@ -33,6 +39,8 @@ admin_put_bucket(struct json *j, const struct map_bucket *b)
     json_text(j, "created", date);
     json_bool(j, "cached", b->cached);
     json_bool(j, "anonymous_read", b->anonymous_read);
+    if (job[0] != '\0')
+        json_text(j, "job", job);
     if (!b->cached) {
         json_u64(j, "copies", MAX(b->copies, 1u));
         json_u64(j, "min_copies", b->min_copies > 0 ? b->min_copies : MAX(b->copies, 1u));

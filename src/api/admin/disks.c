@@ -61,8 +61,9 @@ put_moving(struct json *j, const struct disks_status *s)
     json_u64(j, "repaired", s->repaired);
 }
 
-enum err
-admin_disk_list(struct request *q)
+/* `job`: it tells of what moves by this request; "": none. */
+static enum err
+answer(struct request *q, const char *job)
 {
     struct disks_status *s = xcalloc(1, sizeof *s);
     struct admin_page page;
@@ -75,9 +76,25 @@ admin_disk_list(struct request *q)
         put_one(&page.j, &s->disks[i]);
     json_end(&page.j);
     put_moving(&page.j, s);
+    if (job[0] != '\0')
+        json_text(&page.j, "job", job);
     json_end(&page.j);
     free(s);
     return admin_page_answer(q, &page, 200);
+}
+
+enum err
+admin_disk_list(struct request *q)
+{
+    return answer(q, "");
+}
+
+static void
+tell(struct request *q, const char *kind, const char *disk, uint64_t copied,
+     char job[JOB_ID_TEXT])
+{
+    admin_job_tell(
+        q, kind, json_pack("{s:s,s:I}", "disk", disk, "copied", (json_int_t)copied), job);
 }
 
 /* The records of all buckets, on a disk that has none yet: disks alone suffice to recover. */
@@ -121,6 +138,8 @@ admin_disk_add(struct request *q)
     struct errbuf eb = {{0}};
     json_t *doc = NULL;
     const char *path = NULL;
+    char job[JOB_ID_TEXT] = "";
+    uint64_t copied = disks_copied_bytes(q->api->options.disks);
     uint8_t id[16];
     enum err rc = admin_read_object(q, BODY_MAX, &doc);
 
@@ -136,8 +155,10 @@ admin_disk_add(struct request *q)
     if (rc == ERR_OK)
         rc = note_buckets(q, &eb);
     AUDIT_CHANGE(q, "disk.add", rc, L_TEXT("disk", path != NULL ? path : ""));
+    if (rc == ERR_OK)
+        tell(q, "fill", path, copied, job);
     json_decref(doc);
-    return rc == ERR_OK ? admin_disk_list(q) : fault_from(q, rc, &eb);
+    return rc == ERR_OK ? answer(q, job) : fault_from(q, rc, &eb);
 }
 
 /* "/_/disks/DISK" with `tail` behind it. "-": it stands in the document. */
@@ -163,6 +184,8 @@ change_disk(struct request *q, const char *tail, const char *flag,
                            struct errbuf *eb))
 {
     struct errbuf eb = {{0}};
+    uint64_t copied = disks_copied_bytes(q->api->options.disks);
+    char job[JOB_ID_TEXT] = "";
     const char *which = NULL;
     json_t *doc = NULL;
     bool set;
@@ -177,8 +200,10 @@ change_disk(struct request *q, const char *tail, const char *flag,
     AUDIT_CHANGE(q, fn == disks_drain ? "disk.drain" : "disk.remove", rc,
                  L_TEXT("disk", which != NULL ? which : ""),
                  L_TEXT(flag, set ? "yes" : "no"));
+    if (rc == ERR_OK && fn == disks_drain)
+        tell(q, set ? "fill" : "drain", which, copied, job);
     json_decref(doc);
-    return rc == ERR_OK ? admin_disk_list(q) : fault_from(q, rc, &eb);
+    return rc == ERR_OK ? answer(q, job) : fault_from(q, rc, &eb);
 }
 
 enum err

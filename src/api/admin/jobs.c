@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "api/admin/admin.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "wire/json.h"
@@ -205,6 +206,26 @@ admin_job_begin(struct request *q)
     json_decref(doc);
     json_decref(none);
     return rc;
+}
+
+void
+admin_job_tell(struct request *q, const char *kind, json_t *args, char id[JOB_ID_TEXT])
+{
+    struct errbuf eb = {{0}};
+    struct job_ask ask = {
+        .kind = span_of(kind), .user = q->caller.name, .args = args, .list = {"", 0}};
+
+    id[0] = '\0';
+    if (q->api->options.jobs == NULL) {
+        json_decref(args);
+        return;
+    }
+    if (job_begin(q->api->options.jobs, &ask, id, &eb) != ERR_OK) {
+        LOG(LOG_WARN, "job.untold", "what the disks move is not told as a job",
+            L_TEXT("kind", kind), L_TEXT("why", eb.text));
+        id[0] = '\0';
+    }
+    json_decref(args);
 }
 
 static struct span
