@@ -3,7 +3,7 @@
  * status and length are checked.
  *
  *     httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] [-f FIRST] [-a PASSES]
- *              [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-H 'Name: value']... [-p FILE] HOST PORT PATH
+ *              [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-P FILE] [-H 'Name: value']... [-p FILE] HOST PORT PATH
  *
  * PATH may hold one %u, which counts from -f FIRST (0) over -n COUNT numbers (in random order). -p reads paths, one
  * a line, instead; header lines of a path's own may stand behind it, each behind a tab (signatures). -a: each path in turn, PASSES times, and that is all: fills and warms caches, reads what is
@@ -13,6 +13,8 @@
  * -T: over TLS 1.3, whatever the certificate says; everything is decrypted, so -R makes no difference.
  * -B: the server may be busy: a 503 with Retry-After, and a connection that it closes, is counted as refused and no error;
  * who is refused comes again at once, on the same connection if that is kept.
+ * -P: how many were answered so far, and how many of them wrongly, stand in the first two eight bytes of FILE, for who
+ * stops this process and has it go on.
  *
  * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
  */
@@ -27,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -62,7 +65,7 @@ static struct {
     long long size;
     size_t body;
     bool read, tls, busy;
-    const char *host, *path, *file, *method;
+    const char *host, *path, *file, *method, *progress;
     uint16_t port;
     char headers[4096];
 } opt = {.conns = 16, .seconds = 3, .warmup = 1, .size = -1, .count = 1, .method = "GET"};
@@ -73,6 +76,7 @@ static unsigned request_count;
 static struct conn *conns;
 static unsigned idle[CONNS_MAX], idle_count;
 static uint64_t done, refused, errors, bytes, next_due, seed = 88172645463325252u;
+static uint64_t *progress; /* of -P */
 static uint64_t histogram[64 * SUB], first_bytes[64 * SUB];
 static uint64_t asked;  /* with passes */
 static unsigned active; /* connections with a request on its way */
@@ -363,6 +367,10 @@ answered(struct conn *c)
     } else if (measuring) {
         histogram[bucket_of(now_ns() - c->due_ns)]++;
         done++;
+        if (progress != NULL) {
+            progress[0] = done;
+            progress[1] = errors;
+        }
     }
     if (c->closes)
         reconnect(c);
@@ -547,7 +555,7 @@ parse_options(int argc, char **argv)
 {
     int o;
 
-    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:H:BRT")) != -1) {
+    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:P:H:BRT")) != -1) {
         switch (o) {
         case 'a':
             opt.passes = (unsigned)strtoul(optarg, NULL, 10);
@@ -592,6 +600,9 @@ parse_options(int argc, char **argv)
         case 'p':
             opt.file = optarg;
             break;
+        case 'P':
+            opt.progress = optarg;
+            break;
         case 'H':
             snprintf(opt.headers + strlen(opt.headers),
                      sizeof opt.headers - strlen(opt.headers), "%s\r\n", optarg);
@@ -604,7 +615,8 @@ parse_options(int argc, char **argv)
         fprintf(
             stderr,
             "httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] "
-            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-R] [-T] [-H HEADER]... [-p "
+            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-P FILE] [-H "
+            "HEADER]... [-p "
             "FILE] "
             "HOST PORT PATH\n");
         exit(2);
@@ -616,6 +628,23 @@ parse_options(int argc, char **argv)
     opt.host = argv[optind];
     opt.port = (uint16_t)strtoul(argv[optind + 1], NULL, 10);
     opt.path = argv[optind + 2];
+}
+
+static void
+map_progress(void)
+{
+    int fd;
+
+    if (opt.progress == NULL)
+        return;
+    fd = open(opt.progress, O_RDWR);
+    if (fd < 0 || ftruncate(fd, 2 * sizeof *progress) < 0)
+        die(opt.progress);
+    progress =
+        mmap(NULL, 2 * sizeof *progress, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (progress == MAP_FAILED)
+        die(opt.progress);
+    close(fd);
 }
 
 /* Bytes that no server can squeeze. */
@@ -677,6 +706,7 @@ main(int argc, char **argv)
     double cpu;
 
     parse_options(argc, argv);
+    map_progress();
     make_body();
     make_requests();
     connect_all();
