@@ -116,7 +116,8 @@ same_but_doubt(const struct check *k, const struct entry *a, const struct entry 
     struct row x, y;
 
     if (a->table != TABLE_OBJECTS ||
-        retired_behind(&k->disk->home.retired, DISK_CACHED, 0) == 0 ||
+        (retired_behind(&k->disk->home.retired, DISK_CACHED, 0) == 0 &&
+         !k->disk->home.behind_hole) ||
         row_decode(&home, a->value, &x) != ERR_OK || (x.flags & ROW_DOUBT) == 0)
         return false;
     if (!row_has_object(&x)) /* it is only the doubt */
@@ -129,6 +130,17 @@ same_but_doubt(const struct check *k, const struct entry *a, const struct entry 
     return span_eq(cleared.value, b->value) || same_but_version(&cleared, b);
 }
 
+/* What the logs do not let be believed any more, since a record of the cached one is lost (hole.h): the index was there. */
+static bool
+is_distrusted(const struct check *k, const struct entry *b)
+{
+    struct row_home home = {b->table, b->bucket, b->key};
+    struct row row;
+
+    return k->disk->home.behind_damage && b->table == TABLE_OBJECTS &&
+           row_decode(&home, b->value, &row) == ERR_OK && (row.flags & ROW_CACHED) != 0;
+}
+
 /* Compaction drops a completed upload whose object is gone; the index remembers it for a week. */
 static bool
 agree(const struct check *k, const struct entry *a, const struct entry *b, int c,
@@ -137,7 +149,7 @@ agree(const struct check *k, const struct entry *a, const struct entry *b, int c
     if (c < 0)
         return same_but_doubt(k, a, NULL);
     if (c > 0)
-        return table == TABLE_DONE;
+        return table == TABLE_DONE || is_distrusted(k, b);
     return span_eq(a->value, b->value) || same_but_version(a, b) ||
            same_but_doubt(k, a, b);
 }

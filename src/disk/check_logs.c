@@ -4,6 +4,7 @@
 
 #include "disk/change.h"
 #include "disk/check.h"
+#include "disk/hole.h"
 #include "disk/segment.h"
 
 static const char *const class_names[DISK_CLASSES_] = {
@@ -43,13 +44,32 @@ tell_progress(struct check *k, enum disk_class class)
     k->progress(k->arg, "logs", k->logs_read, total);
 }
 
+/* As a replay: behind a hole of the cached log not everything is believed. */
+static enum err
+take_record(struct changes *c, struct member *m, struct errbuf *eb)
+{
+    struct row row;
+    enum err rc = ERR_OK;
+
+    if (c->class != DISK_CACHED)
+        return changes_apply(c, m, NULL, eb);
+    if (hole_hides(c->disk, m) ||
+        (m->body_damaged &&
+         (m->kind == MEMBER_PART || (m->kind == MEMBER_MOVED && m->part > 0))))
+        return ERR_OK;
+    if (m->body_damaged)
+        m->kind = MEMBER_DELETE;
+    rc = changes_apply(c, m, &row, eb);
+    return rc == ERR_OK ? hole_moved(c, m, &row, eb) : rc;
+}
+
 static enum err
 take_group(struct check *k, struct changes *c, const struct log_scan *scan,
            struct errbuf *eb)
 {
     for (uint32_t i = 0; i < scan->count; i++) {
         struct errbuf why = {0};
-        enum err rc = changes_apply(c, &scan->members[i], NULL, &why);
+        enum err rc = take_record(c, &scan->members[i], &why);
 
         if (rc == ERR_BUSY || rc == ERR_CANCELLED) {
             *eb = why;
@@ -77,7 +97,7 @@ take_salvaged(void *arg, struct member *m)
 {
     struct salvaging *s = arg;
     struct errbuf why = {0};
-    enum err rc = changes_apply(s->changes, m, NULL, &why);
+    enum err rc = take_record(s->changes, m, &why);
 
     if (rc == ERR_OK) {
         changes_publish(s->changes);
@@ -97,46 +117,63 @@ salvage(struct check *k, struct changes *changes, uint64_t to, uint64_t below,
 {
     struct salvaging s = {k, changes};
 
-    *whole = false;
-    if (changes->class != DISK_NATIVE)
-        return ERR_OK;
-    return log_scan_salvage(&k->class[DISK_NATIVE].scan, to, below, take_salvaged, &s,
+    return log_scan_salvage(&k->class[changes->class].scan, to, below, take_salvaged, &s,
                             whole, eb);
+}
+
+static enum err
+flush_now(void *arg, struct errbuf *eb)
+{
+    struct check *k = arg;
+
+    k->disk->home.dying_count = 0;
+    return flush(k, eb);
+}
+
+/* As the replay: a record of the cached log is lost. */
+static enum err
+distrust(struct check *k, struct changes *changes, struct errbuf *eb)
+{
+    k->disk->home.behind_hole = k->disk->home.behind_damage = true;
+    return hole_distrust(k->disk, changes, flush_now, k, eb);
 }
 
 /* Where every header stands only bytes are damaged: of objects that live, which are named, or of others. */
 static enum err
-salvage_groups(struct check *k, struct changes *changes, uint64_t behind,
+salvage_groups(struct check *k, struct changes *changes, const struct log_behind *behind,
                const struct errbuf *why, struct errbuf *eb)
 {
     struct check_class *c = &k->class[changes->class];
-    bool whole;
-    enum err rc = salvage(k, changes, behind, UINT64_MAX, &whole, eb);
+    bool cached = changes->class == DISK_CACHED, whole;
+    enum err rc = salvage(k, changes, behind->offset, cached ? behind->group : UINT64_MAX,
+                          &whole, eb);
 
     check_say(k, !whole,
               "%s/log-%06" PRIu32 ".tar at %" PRIu64 ": group %" PRIu64
               " is damaged (%s); the next good one is at %" PRIu64 "%s",
               class_names[changes->class], c->scan.source.segment, c->scan.offset,
-              c->next_group, why->text[0] != '\0' ? why->text : "zeros", behind,
-              whole ? "; no record is lost" : "");
-    return rc;
+              c->next_group, why->text[0] != '\0' ? why->text : "zeros", behind->offset,
+              whole    ? "; no record is lost"
+              : cached ? "; an index made anew believes nothing that was cached before it"
+                       : "");
+    return rc == ERR_OK && cached && !whole ? distrust(k, changes, eb) : rc;
 }
 
 /* ---- where groups end ---- */
 
 /* Looks for a group behind a place where none stands: there something was acknowledged and is gone. 0: none. */
 static enum err
-find_behind(struct check_class *c, struct errbuf *eb, uint64_t *found)
+find_behind(struct check_class *c, struct errbuf *eb, struct log_behind *found)
 {
     const struct scan_source *source = &c->scan.source;
     struct iobuf *window;
     enum err rc = iobuf_get(IOBUF_MAX, &window);
 
-    *found = 0;
+    *found = (struct log_behind){0};
     if (rc != ERR_OK)
         return err_set(eb, rc, "no buffer to read a log");
     for (uint64_t at = c->scan.offset + DISK_ALIGN;
-         rc == ERR_OK && *found == 0 && at < source->size;) {
+         rc == ERR_OK && found->offset == 0 && at < source->size;) {
         uint32_t n = 0, look;
 
         rc = rt_read(source->file, at, window, 0, IOBUF_MAX, RT_BACKGROUND,
@@ -149,11 +186,11 @@ find_behind(struct check_class *c, struct errbuf *eb, uint64_t *found)
                              NULL) == MEMBER_GOOD &&
                 member_stands(&m, source->segment, source->generation, at + look) &&
                 m.group > c->next_group && !m.after_unsynced) {
-                *found = at + look;
+                *found = (struct log_behind){.offset = at + look, .group = m.group};
                 break;
             }
         }
-        if (look == 0 && *found == 0)
+        if (look == 0 && found->offset == 0)
             break;
         at += look;
     }
@@ -161,19 +198,83 @@ find_behind(struct check_class *c, struct errbuf *eb, uint64_t *found)
     return rc;
 }
 
+static struct scan_source
+source_of(const struct check *k, const struct segment *s)
+{
+    return (struct scan_source){.file = s->file,
+                                .segment = s->id,
+                                .generation = s->generation,
+                                .size = s->home.size,
+                                .cluster_sum = k->disk->cluster_sum,
+                                .cached = s->class == DISK_CACHED};
+}
+
 static void
 begin_segment(struct check *k, struct check_class *c, uint64_t offset, uint64_t group)
 {
-    struct segment *s = c->logs[c->at].segment;
-    struct scan_source source = {.file = s->file,
-                                 .segment = s->id,
-                                 .generation = s->generation,
-                                 .size = s->home.size,
-                                 .cluster_sum = k->disk->cluster_sum};
+    struct scan_source source = source_of(k, c->logs[c->at].segment);
 
     log_scan_end(&c->scan);
     log_scan_begin(&c->scan, &source, offset, group, c->epoch);
     c->scanning = true;
+}
+
+static enum err
+look_behind(struct check *k, enum disk_class class, enum hole *hole,
+            struct log_behind *behind, struct errbuf *eb)
+{
+    struct check_class *c = &k->class[class];
+    enum err rc;
+
+    if (class == DISK_NATIVE) {
+        rc = find_behind(c, eb, behind);
+        *hole = behind->offset != 0 ? HOLE_DAMAGE : HOLE_END;
+        return rc;
+    }
+    *hole = hole_look(k->disk, &c->scan, UINT64_MAX, behind);
+    if (*hole == HOLE_CUT)
+        k->disk->home.behind_hole = true;
+    return ERR_OK;
+}
+
+/* The next log begins later than it should. */
+static enum err
+bridge_gap(struct check *k, struct changes *changes, struct segment *next,
+           struct errbuf *eb)
+{
+    enum disk_class class = changes->class;
+    struct check_class *c = &k->class[class];
+    struct scan_source source = source_of(k, next);
+    bool whole, lost = class == DISK_CACHED &&
+                       hole_log_proves(k->disk, &source, next->first_group, c->epoch,
+                                       c->next_group);
+    enum err rc;
+
+    check_fault(k,
+                "%s/log-%06" PRIu32 ".tar begins with group %" PRIu64 ", wanted %" PRIu64,
+                class_names[class], next->id, next->first_group, c->next_group);
+    rc = salvage(k, changes, c->scan.source.size, next->first_group, &whole, eb);
+    if (rc == ERR_OK && lost)
+        rc = distrust(k, changes, eb);
+    c->next_group = next->first_group;
+    return rc;
+}
+
+static enum err
+next_segment(struct check *k, struct changes *changes, struct errbuf *eb)
+{
+    enum disk_class class = changes->class;
+    struct check_class *c = &k->class[class];
+    struct segment *next = c->logs[++c->at].segment;
+    enum err rc = ERR_OK;
+
+    if (retired_covers(&k->disk->home.retired, class, c->next_group,
+                       next->first_group - 1))
+        c->next_group = next->first_group; /* compaction took them out */
+    if (next->first_group > c->next_group)
+        rc = bridge_gap(k, changes, next, eb);
+    begin_segment(k, c, DISK_ALIGN, c->next_group);
+    return rc;
 }
 
 /* Nothing more stands in this segment, or nothing good. *over: the log ends here. */
@@ -184,15 +285,17 @@ end_of_segment(struct check *k, struct changes *changes, const struct errbuf *wh
     enum disk_class class = changes->class;
     struct check_class *c = &k->class[class];
     bool last = c->at + 1 == c->count;
-    uint64_t behind;
-    enum err rc = find_behind(c, eb, &behind);
+    struct log_behind behind;
+    enum hole hole;
+    enum err rc = look_behind(k, class, &hole, &behind, eb);
 
     *over = false;
     if (rc != ERR_OK)
         return rc;
-    if (behind != 0) {
-        rc = salvage_groups(k, changes, behind, why, eb);
-        begin_segment(k, c, behind, 0);
+    if (hole != HOLE_END) {
+        if (hole == HOLE_DAMAGE)
+            rc = salvage_groups(k, changes, &behind, why, eb);
+        begin_segment(k, c, behind.offset, class == DISK_CACHED ? behind.group : 0);
         return rc;
     }
     if (last) {
@@ -212,22 +315,7 @@ end_of_segment(struct check *k, struct changes *changes, const struct errbuf *wh
         *over = true;
         return ERR_OK;
     }
-    c->at++;
-    if (retired_covers(&k->disk->home.retired, class, c->next_group,
-                       c->logs[c->at].segment->first_group - 1))
-        c->next_group =
-            c->logs[c->at].segment->first_group; /* compaction took them out */
-    if (c->logs[c->at].segment->first_group > c->next_group) {
-        check_fault(
-            k, "%s/log-%06" PRIu32 ".tar begins with group %" PRIu64 ", wanted %" PRIu64,
-            class_names[class], c->logs[c->at].segment->id,
-            c->logs[c->at].segment->first_group, c->next_group);
-        rc = salvage(k, changes, c->scan.source.size, c->logs[c->at].segment->first_group,
-                     &last, eb);
-        c->next_group = c->logs[c->at].segment->first_group;
-    }
-    begin_segment(k, c, DISK_ALIGN, c->next_group);
-    return rc;
+    return next_segment(k, changes, eb);
 }
 
 static enum err

@@ -337,6 +337,9 @@ member_of(struct committer *k, struct commit *c)
                        .group = log->next_group,
                        .after_unsynced = k->class == DISK_NATIVE &&
                                          log->synced_group + 1 < log->next_group,
+                       .unsynced = k->class == DISK_CACHED && k->written == 0
+                                       ? log->synced_group + 1
+                                       : 0,
                        .bucket = c->key->bucket,
                        .birth_name = c->key->birth_name,
                        .key = c->key->key,

@@ -7,6 +7,7 @@
 #include "disk/block.h"
 #include "disk/compactor.h"
 #include "disk/flush.h"
+#include "disk/hole.h"
 #include "disk/manifest.h"
 #include "disk/read.h"
 #include "disk/scan.h"
@@ -283,6 +284,18 @@ take_member(struct compactor *k, const struct segment *s, const struct member *m
 
 /* ---- one log ---- */
 
+/* Behind groups of a cached log that a power cut took. What is damaged stays: with the log would go what says so. */
+static bool
+passes_cut(const struct disk *d, const struct segment *s, struct log_scan *scan)
+{
+    struct log_behind behind;
+
+    if (s->class != DISK_CACHED || hole_look(d, scan, UINT64_MAX, &behind) != HOLE_CUT)
+        return false;
+    log_scan_go(scan, &behind);
+    return true;
+}
+
 /* All members of a log, in order. */
 static enum err
 walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
@@ -293,7 +306,8 @@ walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
                                  .segment = s->id,
                                  .generation = s->generation,
                                  .size = s->home.size,
-                                 .cluster_sum = d->cluster_sum};
+                                 .cluster_sum = d->cluster_sum,
+                                 .cached = s->class == DISK_CACHED};
     uint64_t last = last_group(d, s);
     struct log_scan scan;
     enum err rc = ERR_OK;
@@ -305,6 +319,8 @@ walk(struct compactor *k, struct segment *s, struct pass *p, struct errbuf *eb)
 
         if (got == SCAN_ERROR)
             rc = ERR_IO;
+        else if (got == SCAN_END && passes_cut(d, s, &scan))
+            continue;
         else if (got != SCAN_GROUP) {
             p->stuck = true;
             compact_hold(d, s, "a group of it is damaged: run forebay disk check");
@@ -364,6 +380,8 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
 
     if (!oldest) {
         retired_add(r, class, first, last);
+        if (class == DISK_CACHED)
+            r->relied = MAX(r->relied, d->home.log[class].synced_group);
         rc = retired_save(d->state, r, eb);
     }
     if (rc == ERR_OK)

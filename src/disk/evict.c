@@ -238,14 +238,20 @@ walk_log(struct disk *d, struct evictor *e, struct segment *s, struct errbuf *eb
                                  .segment = s->id,
                                  .generation = s->generation,
                                  .size = s->home.size,
-                                 .cluster_sum = d->cluster_sum};
+                                 .cluster_sum = d->cluster_sum,
+                                 .cached = true};
     struct log_scan scan;
+    struct log_behind behind;
     enum scanned got = SCAN_GROUP;
     enum err rc = ERR_OK;
 
     log_scan_begin(&scan, &source, DISK_ALIGN, s->first_group, 0);
     while (rc == ERR_OK && scan.offset < s->home.used) {
         got = log_scan_next(&scan, eb);
+        if (got == SCAN_END && log_scan_behind(&scan, UINT64_MAX, &behind)) {
+            log_scan_go(&scan, &behind);
+            continue;
+        }
         if (got != SCAN_GROUP)
             break;
         for (uint32_t i = 0; rc == ERR_OK && i < scan.count; i++)

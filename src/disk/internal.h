@@ -176,6 +176,8 @@ struct disk {
             *spare[DISK_CLASSES_]; /* a log to be written over, or NULL; owned */
         struct retired retired;
         uint64_t given_back; /* places found without a record at start */
+        bool behind_hole;    /* the replay has passed one of the cached log: hole.h */
+        bool behind_damage;  /* and what was in it had been promised */
         bool
             log_damaged; /* changes of the native log are lost: bodies without a record are kept */
         uint64_t replayed, to_replay; /* bytes of logs */

@@ -223,6 +223,7 @@ put_fields(const struct member *m, struct record_writer *w, struct buf *out,
     put_number(w, FIELD_EPOCH, m->epoch);
     put_number(w, FIELD_GROUP, m->group);
     put_number(w, FIELD_FLAGS, (m->last ? 1u : 0u) | (m->after_unsynced ? 2u : 0u));
+    put_number(w, FIELD_UNSYNCED, m->unsynced);
     put_object_fields(w, m);
     if (m->kind == MEMBER_SEGMENT_HEADER)
         put_segment_fields(w, m);

@@ -56,6 +56,8 @@ struct member {
     bool last; /* of its group */
     bool
         after_unsynced; /* the group before its own was not synced when this was written */
+    uint64_t
+        unsynced; /* cached, the first of its group: the first group that was not synced then */
 
     /* What binds it to where it stands. */
     uint32_t segment, generation;
@@ -111,6 +113,7 @@ enum member_field {
     FIELD_EPOCH,
     FIELD_GROUP,
     FIELD_FLAGS,
+    FIELD_UNSYNCED,
     FIELD_BUCKET = 16,
     FIELD_BIRTH_NAME,
     FIELD_KEY,

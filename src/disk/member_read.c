@@ -150,6 +150,8 @@ take_binding(struct member *m, uint8_t field, struct span value)
         m->last = (number & 1) != 0;
         m->after_unsynced = (number & 2) != 0;
         return true;
+    case FIELD_UNSYNCED:
+        return take_number(value, UINT64_MAX, &m->unsynced);
     default:
         return true;
     }
@@ -256,7 +258,7 @@ take_record(struct record *r, struct member *m, struct errbuf *eb)
         if (field == last && field != FIELD_USER)
             return err_set(eb, ERR_CORRUPT, "field %u of a record stands twice", field);
         last = field;
-        if (field <= FIELD_FLAGS)
+        if (field <= FIELD_UNSYNCED)
             good = take_binding(m, field, value);
         else if (field < FIELD_CLUSTER)
             good = take_object_field(m, field, value);

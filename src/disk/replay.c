@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/metrics.h"
 #include "disk/change.h"
+#include "disk/hole.h"
 #include "disk/known.h"
 #include "disk/scan_ahead.h"
 #include "disk/segment.h"
@@ -44,8 +44,8 @@ replay_oldest_log(struct disk *d, enum disk_class class)
     return found;
 }
 
-static void
-take_counters(struct disk *d, const struct member *m)
+void
+replay_take_counters(struct disk *d, const struct member *m)
 {
     if (m->version.epoch == d->epoch &&
         m->version.counter > atomic_load(&d->ids->counter))
@@ -68,20 +68,17 @@ replay_group(struct disk *d, struct changes *c, const struct log_scan *scan,
 {
     expect_keys(d, scan, 0, KEYS_AHEAD);
     for (uint32_t i = 0; i < scan->count; i++) {
-        bool skip = false;
-        enum err rc = c->class == DISK_CACHED
-                          ? replay_soften(d, &scan->members[i], &skip, eb)
-                          : ERR_OK;
+        enum err rc;
 
         expect_keys(d, scan, i + KEYS_AHEAD, i + KEYS_AHEAD + 1);
-        if (rc == ERR_OK && !skip)
-            rc = changes_apply(c, &scan->members[i], NULL, eb);
+        rc = c->class == DISK_CACHED ? replay_cached(c, &scan->members[i], eb)
+                                     : changes_apply(c, &scan->members[i], NULL, eb);
         if (rc != ERR_OK) {
             err_prefix(eb, "replay of segment %06" PRIu32 " at %" PRIu64,
                        scan->members[i].segment, scan->members[i].offset);
             return rc;
         }
-        take_counters(d, &scan->members[i]);
+        replay_take_counters(d, &scan->members[i]);
     }
     changes_publish(c);
     return ERR_OK;
@@ -98,68 +95,19 @@ set_end(struct log *log, const struct log_scan *scan, uint64_t before)
     log->uncovered += scan->offset - before;
 }
 
-/* Groups of the native log are synced one by one: where a later one stands, this one was acknowledged. What it said
- * is lost; what follows is not. The check names it. */
-static void
-say_damaged(struct disk *d, struct segment *s, uint64_t offset, uint64_t group)
+uint64_t
+replay_look_behind(const struct disk *d)
 {
-    metric_add(M_CHECKSUM_FAILURES, 0, 1);
-    LOG(LOG_ERROR, "disk.log_damaged",
-        "acknowledged changes can't be read; run forebay disk check",
-        L_TEXT("disk", rt_dir_path(d->root)), L_U64("segment", s->id),
-        L_U64("offset", offset), L_U64("group", group));
-}
-
-/* What is left of groups that are damaged. A record that can't be applied is said, and the rest goes on. */
-static enum err
-take_salvaged(void *arg, struct member *m)
-{
-    struct changes *c = arg;
-    struct errbuf why = {0};
-    enum err rc = changes_apply(c, m, NULL, &why);
-
-    if (rc == ERR_OK) {
-        take_counters(c->disk, m);
-        changes_publish(c);
-        return ERR_OK;
-    }
-    changes_forget(c);
-    LOG(LOG_ERROR, "disk.record_lost", "a record of a damaged group is of no use",
-        L_U64("segment", m->segment), L_U64("offset", m->offset),
-        L_TEXT("error", why.text));
-    return rc == ERR_CORRUPT ? ERR_OK : rc;
-}
-
-static enum err
-salvage(struct disk *d, struct changes *c, struct segment *s, struct log_scan *scan,
-        uint64_t to, uint64_t below, struct errbuf *eb)
-{
-    bool whole;
-    enum err rc;
-
-    say_damaged(d, s, scan->offset, scan->group);
-    rc = log_scan_salvage(scan, to, below, take_salvaged, c, &whole, eb);
-    d->home.log_damaged |= !whole;
-    return rc;
-}
-
-/* How far behind a missing group another one is looked for: where it stands, the missing one was acknowledged. */
-static uint64_t
-look_behind(const struct disk *d, enum disk_class class)
-{
-    if (class != DISK_NATIVE)
-        return 0;
     return d->o.rebuild ? UINT64_MAX : GROUP_MAX;
 }
 
 /* The next group, behind damage if there is some. */
 static enum scanned
-next_group(struct disk *d, struct changes *c, struct segment *s, struct log_scan *scan,
-           struct errbuf *eb)
+next_group(struct replaying *r, struct errbuf *eb)
 {
+    struct disk *d = r->disk;
+    struct log_scan *scan = &r->scan;
     enum scanned got = scan_ahead_take(d->home.scan_ahead, scan, eb);
-    uint64_t far = look_behind(d, c->class);
-    struct log_behind behind;
 
     if (got != SCAN_MORE)
         return got;
@@ -170,13 +118,7 @@ next_group(struct disk *d, struct changes *c, struct segment *s, struct log_scan
         scan_ahead_end(&d->home.scan_ahead);
         got = log_scan_next(scan, eb);
     }
-    if (got != SCAN_END || far == 0 || !log_scan_behind(scan, far, &behind))
-        return got;
-    /* That one may be what is left of a group which is damaged itself: its members in front count. */
-    if (salvage(d, c, s, scan, behind.offset, behind.group + 1, eb) != ERR_OK)
-        return SCAN_ERROR;
-    log_scan_go(scan, &behind);
-    return log_scan_next(scan, eb);
+    return got == SCAN_END ? replay_behind(r, eb) : got;
 }
 
 static void
@@ -196,7 +138,7 @@ tell_progress(struct disk *d, uint64_t bytes)
         d->o.on_replay(d->o.on_replay_arg, d->home.replayed, d->home.to_replay);
 }
 
-static struct segment *next_log(struct disk *d, enum disk_class class, struct segment *s);
+static struct segment *next_log(struct replaying *r);
 
 /* Gaps that compaction has left are none. */
 static bool
@@ -209,19 +151,15 @@ gap_is_known(const struct disk *d, enum disk_class class, const struct segment *
 /* The log goes on in `next`. Groups that are missing in between were acknowledged, for `next` was made when all before
  * it was there. */
 static enum err
-bridge_gap(struct disk *d, struct changes *c, struct segment *s, struct log_scan *scan,
-           const struct segment *next, struct errbuf *eb)
+bridge_gap(struct replaying *r, const struct segment *next, struct errbuf *eb)
 {
-    struct log *log = &d->home.log[c->class];
-    enum err rc;
+    struct log *log = &r->disk->home.log[r->changes->class];
+    enum err rc = ERR_OK;
 
     if (next == NULL || next->first_group <= log->next_group)
         return ERR_OK;
-    if (c->class != DISK_NATIVE || gap_is_known(d, c->class, next)) {
-        log->next_group = next->first_group;
-        return ERR_OK;
-    }
-    rc = salvage(d, c, s, scan, s->home.size, next->first_group, eb);
+    if (!gap_is_known(r->disk, r->changes->class, next))
+        rc = replay_gap(r, next->first_group, eb);
     log->next_group = next->first_group;
     return rc;
 }
@@ -263,81 +201,96 @@ source_of(const struct disk *d, const struct segment *s)
                                 .segment = s->id,
                                 .generation = s->generation,
                                 .size = s->home.size,
-                                .cluster_sum = d->cluster_sum};
+                                .cluster_sum = d->cluster_sum,
+                                .cached = s->class == DISK_CACHED};
+}
+
+/* Groups of a segment, up to where it does not go on. */
+static enum err
+replay_groups(struct replaying *r, enum scanned *got, struct errbuf *eb)
+{
+    struct disk *d = r->disk;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && *got == SCAN_GROUP) {
+        uint64_t before = r->scan.offset;
+
+        *got = next_group(r, eb);
+        if (*got != SCAN_GROUP)
+            break;
+        rc = replay_group(d, r->changes, &r->scan, eb);
+        set_end(&d->home.log[r->changes->class], &r->scan, before);
+        tell_progress(d, r->scan.offset - before);
+        /* Half of the tail is on its way to the index while the other half fills. */
+        if (rc == ERR_OK && tail_bytes_new(d->tail) > d->o.tail_bytes / 2) {
+            rc = replay_again(r, r->scan.offset, eb);
+            if (rc == ERR_OK)
+                rc = beside_begin(r->beside, r->segment, eb);
+        }
+    }
+    return rc;
 }
 
 /* One segment, from `offset` on. *next is where the log goes on, borrowed from the table, or NULL. */
 static enum err
-replay_segment(struct disk *d, struct changes *c, struct segment *s, uint64_t offset,
-               uint64_t *epoch, struct beside *beside, struct segment **next,
-               struct errbuf *eb)
+replay_segment(struct replaying *r, uint64_t offset, uint64_t *epoch,
+               struct segment **next, struct errbuf *eb)
 {
-    struct log *log = &d->home.log[c->class];
+    struct disk *d = r->disk;
+    struct segment *s = r->segment;
+    enum disk_class class = r->changes->class;
     struct scan_source source = source_of(d, s);
-    struct log_scan scan;
     enum scanned got = SCAN_GROUP;
-    uint64_t again = offset; /* what stands from here on was not written again */
-    bool last = is_last_log(d, c->class, s);
-    enum err rc = ERR_OK;
+    enum err rc;
 
-    log_scan_begin(&scan, &source, offset, log->next_group, *epoch);
-    while (rc == ERR_OK && got == SCAN_GROUP) {
-        uint64_t before = scan.offset;
-
-        got = next_group(d, c, s, &scan, eb);
-        if (got != SCAN_GROUP)
-            break;
-        rc = replay_group(d, c, &scan, eb);
-        set_end(log, &scan, before);
-        tell_progress(d, scan.offset - before);
-        /* Half of the tail is on its way to the index while the other half fills. */
-        if (rc == ERR_OK && tail_bytes_new(d->tail) > d->o.tail_bytes / 2) {
-            if (last)
-                rc = replay_write_again(s, again, scan.offset, eb);
-            again = scan.offset;
-            if (rc == ERR_OK)
-                rc = beside_begin(beside, s, eb);
-        }
-    }
-    s->home.used = scan.offset;
-    *epoch = scan.epoch;
+    r->again = offset;
+    r->last = is_last_log(d, class, s);
+    log_scan_begin(&r->scan, &source, offset, d->home.log[class].next_group, *epoch);
+    rc = replay_groups(r, &got, eb);
+    s->home.used = r->scan.offset;
+    *epoch = r->scan.epoch;
     *next = NULL;
     if (rc == ERR_OK)
-        rc = end_of_segment(s, &scan, got, eb);
+        rc = end_of_segment(s, &r->scan, got, eb);
     if (rc == ERR_OK)
-        *next = next_log(d, c->class, s);
+        *next = next_log(r);
     if (rc == ERR_OK)
-        rc = bridge_gap(d, c, s, &scan, *next, eb);
-    if (rc == ERR_OK && last)
+        rc = bridge_gap(r, *next, eb);
+    if (rc == ERR_OK && r->last)
         rc = replay_renew_segment(s, eb);
-    if (rc == ERR_OK && last)
-        rc = replay_write_again(s, again, scan.offset, eb);
-    log_scan_end(&scan);
+    if (rc == ERR_OK)
+        rc = replay_again(r, r->scan.offset, eb);
+    log_scan_end(&r->scan);
     return rc;
 }
 
 /* Where the log goes on behind its last segment so far; NULL: nowhere. */
 static struct segment *
-next_log(struct disk *d, enum disk_class class, struct segment *s)
+next_log(struct replaying *r)
 {
-    struct log *log = &d->home.log[class];
-    struct segment *next = log_of(d, class, log->next_group);
+    struct disk *d = r->disk;
+    enum disk_class class = r->changes->class;
+    uint64_t wanted = d->home.log[class].next_group;
+    struct segment *next = log_of(d, class, wanted);
+    struct scan_source source;
 
-    if (next != NULL && next != s)
+    if (next != NULL && next != r->segment)
         return next;
     next = NULL;
     LIST_EACH(&d->home.segments_of[class], n)
     {
         struct segment *later = LIST_ENTRY(n, struct segment, home.of_class);
 
-        if (later->kind == SEGMENT_LOG && later->first_group > log->next_group &&
+        if (later->kind == SEGMENT_LOG && later->first_group > wanted &&
             (next == NULL || later->first_group < next->first_group))
             next = later;
     }
-    /* Cached: unless the gap is known, what follows may be of a log that was cut off. */
-    if (next != NULL && class == DISK_CACHED && !gap_is_known(d, class, next))
-        return NULL;
-    return next;
+    if (next == NULL || class == DISK_NATIVE || gap_is_known(d, class, next))
+        return next;
+    /* Cached: unless it says that what is missing had been synced it may be of a log that was cut off. */
+    source = source_of(d, next);
+    return hole_log_proves(d, &source, next->first_group, r->scan.epoch, wanted) ? next
+                                                                                 : NULL;
 }
 
 static int
@@ -378,7 +331,7 @@ begin_ahead(struct disk *d, enum disk_class class, const struct segment *first,
         return;
     }
     qsort(logs, count, sizeof *logs, compare_logs);
-    d->home.scan_ahead = scan_ahead_begin(logs, count, class, look_behind(d, class));
+    d->home.scan_ahead = scan_ahead_begin(logs, count, class, replay_look_behind(d));
 }
 
 enum err
@@ -389,6 +342,7 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
     struct changes *c = changes_new(d, class);
     uint64_t offset = DISK_ALIGN, epoch = 0;
     struct beside beside = {.disk = d};
+    struct replaying r = {.disk = d, .changes = c, .beside = &beside};
     struct segment *s, *next = NULL;
     enum err rc = ERR_OK, ended;
 
@@ -407,7 +361,8 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
     if (s != NULL)
         begin_ahead(d, class, s, offset);
     while (s != NULL) {
-        rc = replay_segment(d, c, s, offset, &epoch, &beside, &next, eb);
+        r.segment = s;
+        rc = replay_segment(&r, offset, &epoch, &next, eb);
         if (rc != ERR_OK || next == NULL)
             break;
         segment_drop(&s);
@@ -421,6 +376,8 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
         rc = ended;
     if (rc == ERR_OK && s != NULL)
         rc = replay_flush(d, s, eb);
+    if (rc == ERR_OK)
+        log->synced_group = MAX(log->synced_group, log->next_group - 1);
     log->now = s; /* the reference goes along; NULL: the first group makes one */
     changes_free(&c);
     return rc;

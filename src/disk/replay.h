@@ -2,18 +2,20 @@
  * docs/formats.md, section 6.
  */
 #pragma once
+#include "disk/change.h"
 #include "disk/flush.h"
-#include "disk/member.h"
+#include "disk/scan.h"
 
 /* Afterwards d->home.log[class] is where the next group goes. `from`: what the index covers. */
 enum err replay_class(struct disk *d, enum disk_class class,
                       const struct log_position *from, struct errbuf *eb) MUST_CHECK;
 struct segment *replay_oldest_log(struct disk *d, enum disk_class class); /* borrowed */
 
-/* A cached record whose bytes are lost still says that what was there before is obsolete: it becomes a delete. A
- * part is just not there. */
-enum err replay_soften(struct disk *d, struct member *m, bool *skip,
-                       struct errbuf *eb) MUST_CHECK;
+/* Applies a record of the cached log, as far as it can be believed. One whose bytes are lost still says that what was there
+ * before is obsolete: it becomes a delete. A part is just not there. */
+enum err replay_cached(struct changes *c, struct member *m, struct errbuf *eb) MUST_CHECK;
+/* Counters of this start go on behind what is in the log. */
+void replay_take_counters(struct disk *d, const struct member *m);
 
 /* What it remembers of segments; NULL is fine. */
 struct chains;
@@ -35,6 +37,26 @@ enum err beside_begin(struct beside *b, struct segment *log,
 enum err beside_end(struct beside *b, struct errbuf *eb) MUST_CHECK;
 /* All that is in the tail, and `log`, which was read last. */
 enum err replay_flush(struct disk *d, struct segment *log, struct errbuf *eb) MUST_CHECK;
+
+/* The segment at hand. */
+struct replaying {
+    struct disk *disk;
+    struct changes *changes;
+    struct beside *beside;
+    struct segment *segment; /* borrowed */
+    bool
+        last; /* the log that was written last: only of this one bytes are written again */
+    uint64_t again; /* what stands from here on was not */
+    struct log_scan scan;
+};
+/* Writes what was read again, up to there, where that has to be. */
+enum err replay_again(struct replaying *r, uint64_t to, struct errbuf *eb) MUST_CHECK;
+/* How far behind a missing group another one is looked for: where it stands, the missing one may have been acknowledged. */
+uint64_t replay_look_behind(const struct disk *d);
+/* replay_damage.c. After SCAN_END: the next group behind what is missing, if it was acknowledged or a cut explains it. */
+enum scanned replay_behind(struct replaying *r, struct errbuf *eb);
+/* All groups up to `below` are missing behind this segment, and were acknowledged. */
+enum err replay_gap(struct replaying *r, uint64_t below, struct errbuf *eb) MUST_CHECK;
 
 /* Bytes of a segment that are to be believed are written once more: a sync of them may have failed before the process died,
  * and no later sync brings them to the disk (D9). */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "disk/find.h"
+#include "disk/hole.h"
 #include "disk/manifest.h"
 #include "disk/read.h"
 #include "disk/replay.h"
@@ -285,26 +286,35 @@ moved_parts_are_there(struct disk *d, const struct member *m, bool *out,
     return rc;
 }
 
-/* A cached record whose bytes are lost still says that what was there before is obsolete: it becomes a delete. A
- * part is just not there. */
-enum err
-replay_soften(struct disk *d, struct member *m, bool *skip, struct errbuf *eb)
+/* *there: its bytes are, and what it names. */
+static enum err
+is_there(struct disk *d, const struct member *m, bool *there, struct errbuf *eb)
 {
-    bool there = true;
-    enum err rc = ERR_OK;
-
-    *skip = false;
+    *there = !m->body_damaged;
+    if (!*there)
+        return ERR_OK;
     if (m->place.segment != 0 && m->kind != MEMBER_META)
-        rc = cached_body_is_there(d, m, &there, eb);
-    else if (m->kind == MEMBER_UPLOAD_COMPLETE)
-        rc = cached_parts_are_there(d, m, &there, eb);
-    else if (m->kind == MEMBER_MOVED && m->part == 0 && member_has_upload(m))
-        rc = moved_parts_are_there(d, m, &there, eb);
-    if (rc != ERR_OK || there)
-        return rc;
-    if (m->kind == MEMBER_PART)
-        *skip = true;
-    else
-        m->kind = MEMBER_DELETE;
+        return cached_body_is_there(d, m, there, eb);
+    if (m->kind == MEMBER_UPLOAD_COMPLETE)
+        return cached_parts_are_there(d, m, there, eb);
+    if (m->kind == MEMBER_MOVED && m->part == 0 && member_has_upload(m))
+        return moved_parts_are_there(d, m, there, eb);
     return ERR_OK;
+}
+
+enum err
+replay_cached(struct changes *c, struct member *m, struct errbuf *eb)
+{
+    struct row row;
+    bool there;
+    enum err rc = is_there(c->disk, m, &there, eb);
+
+    if (rc != ERR_OK || hole_hides(c->disk, m))
+        return rc;
+    if (!there && (m->kind == MEMBER_PART || (m->kind == MEMBER_MOVED && m->part > 0)))
+        return ERR_OK;
+    if (!there)
+        m->kind = MEMBER_DELETE;
+    rc = changes_apply(c, m, &row, eb);
+    return rc == ERR_OK ? hole_moved(c, m, &row, eb) : rc;
 }

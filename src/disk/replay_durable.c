@@ -94,6 +94,15 @@ replay_write_again(struct segment *s, uint64_t from, uint64_t to, struct errbuf 
     return rc;
 }
 
+enum err
+replay_again(struct replaying *r, uint64_t to, struct errbuf *eb)
+{
+    uint64_t from = r->again;
+
+    r->again = to;
+    return r->last ? replay_write_again(r->segment, from, to, eb) : ERR_OK;
+}
+
 /* The same for the segment's own header, and for its size. */
 enum err
 replay_renew_segment(struct segment *s, struct errbuf *eb)

@@ -11,31 +11,43 @@
 #define RETIRED_KIND    34
 #define RETIRED_VERSION 1
 #define RANGE_BYTES     16u
-/* There are no more ranges than logs. */
+/* There are no more ranges than logs, or power cuts while the oldest of them was there. */
 #define RANGES_MAX 16384u
-#define FILE_MAX   (2 * RANGES_MAX * RANGE_BYTES + 256)
+#define FILE_MAX   (RETIRED_LISTS * RANGES_MAX * RANGE_BYTES + 256)
 
-enum field { FIELD_NATIVE = 1, FIELD_CACHED };
+enum field { FIELD_NATIVE = 1, FIELD_CACHED, FIELD_CUT, FIELD_RELIED };
 
 void
 retired_fini(struct retired *r)
 {
-    for (unsigned c = 0; c < DISK_CLASSES_; c++)
-        free(r->of[c].at);
+    for (unsigned i = 0; i < RETIRED_LISTS; i++)
+        free(r->of[i].at);
     *r = (struct retired){0};
+}
+
+static bool
+covers(const struct retired *r, unsigned list, uint64_t first, uint64_t last)
+{
+    for (uint32_t i = 0; i < r->of[list].count; i++) {
+        const struct retired_range *at = &r->of[list].at[i];
+
+        if (at->first <= first && last <= at->last)
+            return true;
+    }
+    return false;
 }
 
 bool
 retired_covers(const struct retired *r, enum disk_class class, uint64_t first,
                uint64_t last)
 {
-    for (uint32_t i = 0; i < r->of[class].count; i++) {
-        const struct retired_range *at = &r->of[class].at[i];
+    return covers(r, class, first, last);
+}
 
-        if (at->first <= first && last <= at->last)
-            return true;
-    }
-    return false;
+bool
+retired_covers_cut(const struct retired *r, uint64_t first, uint64_t last)
+{
+    return covers(r, RETIRED_CUT, first, last);
 }
 
 uint64_t
@@ -49,81 +61,101 @@ retired_behind(const struct retired *r, enum disk_class class, uint64_t group)
 }
 
 static void
-insert(struct retired *r, enum disk_class class, uint32_t i, struct retired_range range)
+insert(struct retired *r, unsigned list, uint32_t i, struct retired_range range)
 {
     struct retired_range *at;
 
-    if (r->of[class].count == r->of[class].room) {
-        r->of[class].room = MAX(16u, 2 * r->of[class].room);
-        r->of[class].at =
-            xrealloc(r->of[class].at, r->of[class].room * sizeof *r->of[class].at);
+    if (r->of[list].count == r->of[list].room) {
+        r->of[list].room = MAX(16u, 2 * r->of[list].room);
+        r->of[list].at =
+            xrealloc(r->of[list].at, r->of[list].room * sizeof *r->of[list].at);
     }
-    at = r->of[class].at;
-    memmove(&at[i + 1], &at[i], (r->of[class].count - i) * sizeof *at);
+    at = r->of[list].at;
+    memmove(&at[i + 1], &at[i], (r->of[list].count - i) * sizeof *at);
     at[i] = range;
-    r->of[class].count++;
+    r->of[list].count++;
 }
 
 static void
-cut(struct retired *r, enum disk_class class, uint32_t i, uint32_t count)
+drop(struct retired *r, unsigned list, uint32_t i, uint32_t count)
 {
-    struct retired_range *at = r->of[class].at;
+    struct retired_range *at = r->of[list].at;
 
-    memmove(&at[i], &at[i + count], (r->of[class].count - i - count) * sizeof *at);
-    r->of[class].count -= count;
+    memmove(&at[i], &at[i + count], (r->of[list].count - i - count) * sizeof *at);
+    r->of[list].count -= count;
 }
 
-void
-retired_add(struct retired *r, enum disk_class class, uint64_t first, uint64_t last)
+static void
+add(struct retired *r, unsigned list, uint64_t first, uint64_t last)
 {
     struct retired_range range = {first, last};
     uint32_t i = 0, touched = 0;
 
     if (first > last)
         return;
-    while (i < r->of[class].count && r->of[class].at[i].last + 1 < first)
+    while (i < r->of[list].count && r->of[list].at[i].last + 1 < first)
         i++;
-    while (i + touched < r->of[class].count &&
-           r->of[class].at[i + touched].first <= last + 1) {
-        range.first = MIN(range.first, r->of[class].at[i + touched].first);
-        range.last = MAX(range.last, r->of[class].at[i + touched].last);
+    while (i + touched < r->of[list].count &&
+           r->of[list].at[i + touched].first <= last + 1) {
+        range.first = MIN(range.first, r->of[list].at[i + touched].first);
+        range.last = MAX(range.last, r->of[list].at[i + touched].last);
         touched++;
     }
     if (touched > 0)
-        cut(r, class, i, touched);
-    insert(r, class, i, range);
+        drop(r, list, i, touched);
+    insert(r, list, i, range);
+}
+
+void
+retired_add(struct retired *r, enum disk_class class, uint64_t first, uint64_t last)
+{
+    add(r, class, first, last);
+}
+
+void
+retired_add_cut(struct retired *r, uint64_t first, uint64_t last)
+{
+    add(r, RETIRED_CUT, first, last);
+}
+
+static void
+forget(struct retired *r, unsigned list, uint64_t oldest)
+{
+    uint32_t n = 0;
+
+    while (n < r->of[list].count && r->of[list].at[n].last < oldest)
+        n++;
+    if (n > 0)
+        drop(r, list, 0, n);
 }
 
 void
 retired_forget(struct retired *r, enum disk_class class, uint64_t oldest)
 {
-    uint32_t n = 0;
-
-    while (n < r->of[class].count && r->of[class].at[n].last < oldest)
-        n++;
-    if (n > 0)
-        cut(r, class, 0, n);
+    forget(r, class, oldest);
+    if (class == DISK_CACHED)
+        forget(r, RETIRED_CUT, oldest);
 }
 
 /* ---- bytes ---- */
 
 static void
-put_ranges(struct record_writer *w, const struct retired *r, enum disk_class class)
+put_ranges(struct record_writer *w, const struct retired *r, unsigned list)
 {
-    size_t len = (size_t)r->of[class].count * RANGE_BYTES;
+    size_t len = (size_t)r->of[list].count * RANGE_BYTES;
     char *bytes, *at;
 
     if (len == 0)
         return;
     bytes = at = xmalloc(len);
-    for (uint32_t i = 0; i < r->of[class].count; i++) {
-        uint64_t two[2] = {r->of[class].at[i].first, r->of[class].at[i].last};
+    for (uint32_t i = 0; i < r->of[list].count; i++) {
+        uint64_t two[2] = {r->of[list].at[i].first, r->of[list].at[i].last};
 
         for (unsigned k = 0; k < 2; k++)
             for (unsigned b = 8; b-- > 0;)
                 *at++ = (char)(two[k] >> (8 * b));
     }
-    record_put_span(w, (uint8_t)(FIELD_NATIVE + class), (struct span){bytes, len});
+    record_put_span(w, (uint8_t)(FIELD_NATIVE + list), (struct span){bytes, len});
     free(bytes);
 }
 
@@ -133,19 +165,21 @@ retired_encode(const struct retired *r, struct buf *out)
     struct record_writer w;
 
     record_begin(&w, out, RETIRED_KIND, RETIRED_VERSION);
-    for (unsigned c = 0; c < DISK_CLASSES_; c++)
-        put_ranges(&w, r, (enum disk_class)c);
+    for (unsigned i = 0; i < RETIRED_LISTS; i++)
+        put_ranges(&w, r, i);
+    if (r->relied != 0)
+        record_put_u64(&w, FIELD_RELIED, r->relied);
     record_end(&w);
 }
 
 static bool
-take_ranges(struct retired *r, enum disk_class class, struct span value)
+take_ranges(struct retired *r, unsigned list, struct span value)
 {
     struct cursor c = cursor_of(value.at, value.len);
     uint64_t before = 0;
 
     if (value.len == 0 || value.len % RANGE_BYTES != 0 ||
-        value.len / RANGE_BYTES > RANGES_MAX || r->of[class].count > 0)
+        value.len / RANGE_BYTES > RANGES_MAX || r->of[list].count > 0)
         return false;
     while (cursor_left(&c) > 0) {
         uint64_t first = take_be(&c, 8), last = take_be(&c, 8);
@@ -153,7 +187,7 @@ take_ranges(struct retired *r, enum disk_class class, struct span value)
         if (first == 0 || first > last || last == UINT64_MAX ||
             (before != 0 && first <= before + 1))
             return false;
-        insert(r, class, r->of[class].count, (struct retired_range){first, last});
+        insert(r, list, r->of[list].count, (struct retired_range){first, last});
         before = last;
     }
     return true;
@@ -178,8 +212,10 @@ retired_decode(struct span bytes, struct retired *out, struct errbuf *eb)
                        "the list of retired logs has version %u, this program reads %u",
                        record.version, RETIRED_VERSION);
     while (good && record_next(&record, &id, &value)) {
-        if (id == FIELD_NATIVE || id == FIELD_CACHED)
-            good = take_ranges(out, (enum disk_class)(id - FIELD_NATIVE), value);
+        if (id >= FIELD_NATIVE && id <= FIELD_CUT)
+            good = take_ranges(out, id - FIELD_NATIVE, value);
+        else if (id == FIELD_RELIED)
+            good = record_u64(value, &out->relied) == ERR_OK;
     }
     if (good)
         return ERR_OK;

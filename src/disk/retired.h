@@ -1,7 +1,9 @@
-/* retired: which commit groups are gone because compaction gave their logs back. docs/formats.md, section 6.
+/* retired: which commit groups are gone because compaction gave their logs back, or were never promised. docs/formats.md,
+ * section 6.
  *
  * Logs are compacted in any order, so what is left of them may have gaps. The file `.forebay/retired` lists those, and
- * is on the disk before a log goes: a gap that it does not know is damage.
+ * is on the disk before a log goes: a gap that it does not know is damage. In the middle of a cached log a power cut leaves
+ * gaps too (hole.h): those are listed by the start that found them.
  *
  * Home loop, and before there is one. What it says of a disk is only believed to explain gaps.
  */
@@ -13,11 +15,16 @@
 struct retired_range {
     uint64_t first, last; /* groups */
 };
+#define RETIRED_CUT                                                                      \
+    DISK_CLASSES_ /* place in `of`: of the cached log, lost in a power cut */
+#define RETIRED_LISTS (DISK_CLASSES_ + 1)
 struct retired {
     struct {
         struct retired_range *at; /* owned; ascending, apart from each other */
         uint32_t count, room;
-    } of[DISK_CLASSES_];
+    } of[RETIRED_LISTS];
+    /* The cached log was durable up to this group when a log of it went: what stood there, a log that is gone relied on. */
+    uint64_t relied;
 };
 void retired_fini(struct retired *r); /* twice is fine */
 
@@ -27,6 +34,9 @@ bool retired_covers(const struct retired *r, enum disk_class class, uint64_t fir
 /* The first group behind `group` that was retired; 0: none. */
 uint64_t retired_behind(const struct retired *r, enum disk_class class, uint64_t group);
 void retired_add(struct retired *r, enum disk_class class, uint64_t first, uint64_t last);
+/* Groups that a power cut took out of the cached log, and that nobody had promised. */
+void retired_add_cut(struct retired *r, uint64_t first, uint64_t last);
+bool retired_covers_cut(const struct retired *r, uint64_t first, uint64_t last);
 /* Before the first group of the oldest log there is nothing to explain. */
 void retired_forget(struct retired *r, enum disk_class class, uint64_t oldest);
 

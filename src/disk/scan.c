@@ -444,9 +444,10 @@ log_scan_behind(struct log_scan *s, uint64_t far, struct log_behind *out)
         struct member *m = &s->members[0];
 
         if (scan_member(s, at, m, NULL) != SCAN_GROUP || m->group <= wanted ||
-            m->epoch < epoch || m->after_unsynced)
+            m->epoch < epoch || m->after_unsynced ||
+            (s->source.cached && m->unsynced == 0))
             continue;
-        *out = (struct log_behind){at, m->group};
+        *out = (struct log_behind){at, m->group, m->epoch, m->unsynced};
         log_scan_go(s, out);
         found = log_scan_next(s, NULL) == SCAN_GROUP;
         s->epoch = epoch;
@@ -454,6 +455,20 @@ log_scan_behind(struct log_scan *s, uint64_t far, struct log_behind *out)
     s->offset = from;
     s->group = wanted;
     return found;
+}
+
+uint64_t
+log_scan_epoch_before(struct log_scan *s)
+{
+    uint64_t least = MAX(s->offset, DISK_ALIGN + GROUP_MAX) - GROUP_MAX;
+    struct member *m = &s->own[0];
+
+    for (uint64_t at = s->offset; at > least; at -= DISK_ALIGN) {
+        if (scan_member(s, at - DISK_ALIGN, m, NULL) == SCAN_GROUP &&
+            m->group + 1 == s->group)
+            return m->epoch;
+    }
+    return 0;
 }
 
 /* A member of a damaged group, with its payload where that is right. */

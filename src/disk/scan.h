@@ -10,6 +10,8 @@ struct scan_source {
     uint32_t segment, generation;
     uint64_t size;        /* of the file */
     uint32_t cluster_sum; /* crc32c of the cluster id */
+    bool
+        cached; /* a log of that class: who looks behind damage takes only whole groups that say what was synced */
 };
 
 enum scanned {
@@ -71,11 +73,13 @@ enum err log_scan_fill(struct log_scan *s, struct errbuf *eb) MUST_CHECK;
  * there. Does not switch: any thread, while nobody else uses the scan. */
 enum scanned log_scan_within(struct log_scan *s, struct member *into);
 
-/* After SCAN_END, in a log whose groups are synced one by one (native): does a later group stand behind, whole, so that
- * what stands here was acknowledged and is damaged? Looks `far` bytes ahead. False: none, the scan is as it was, and
- * *eb too. May switch. */
+/* After SCAN_END: does a later group stand behind, whole? In a log whose groups are synced one by one (native) what stands
+ * here was acknowledged then, and is damaged; of a cached one hole.h judges. Looks `far` bytes ahead. False: none, the
+ * scan is as it was, and *eb too. May switch. */
 struct log_behind {
-    uint64_t offset, group;
+    uint64_t offset, group, epoch;
+    uint64_t
+        unsynced; /* the first group that was not synced when it was written; native: 0 */
 };
 bool log_scan_behind(struct log_scan *s, uint64_t far, struct log_behind *out);
 /* Reads what is left of damaged groups between here and `to`: members whose header is whole and belongs to a group
@@ -86,6 +90,8 @@ typedef enum err log_salvage_fn(void *arg, struct member *m);
 enum err log_scan_salvage(struct log_scan *s, uint64_t to, uint64_t below,
                           log_salvage_fn *fn, void *arg, bool *whole,
                           struct errbuf *eb) MUST_CHECK;
+/* The epoch of the group that ends where the scan stands; 0: not to be found. May switch. */
+uint64_t log_scan_epoch_before(struct log_scan *s);
 /* Goes on there. */
 void log_scan_go(struct log_scan *s, const struct log_behind *to);
 

@@ -105,6 +105,7 @@ is_alike(const struct stencil *s, const struct member *m)
            span_eq(m->birth_name, of->birth_name) && meta_is_alike(m->meta, &s->meta) &&
            takes_as_much(s, FIELD_OFFSET, m->offset) &&
            takes_as_much(s, FIELD_GROUP, m->group) &&
+           takes_as_much(s, FIELD_UNSYNCED, m->unsynced) &&
            takes_as_much(s, FIELD_MTIME, (uint64_t)m->meta->mtime_ms) &&
            !is_zero(m->content.bytes, sizeof m->content.bytes) &&
            !is_zero(m->meta->md5, sizeof m->meta->md5) && tar_path_safe(m->key);
@@ -147,6 +148,7 @@ put_fields(char *out, const struct stencil *s, const struct member *m)
     put_be(version + 8, m->version.counter, 8);
     put_number(out, s, FIELD_OFFSET, m->offset);
     put_number(out, s, FIELD_GROUP, m->group);
+    put_number(out, s, FIELD_UNSYNCED, m->unsynced);
     put_bytes(out, s, FIELD_KEY, 0, m->key.at, m->key.len);
     put_bytes(out, s, FIELD_CONTENT, 0, m->content.bytes, sizeof m->content.bytes);
     put_bytes(out, s, FIELD_VERSION, 0, version, sizeof version);

@@ -7,6 +7,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static bool
+covers(const struct retired *r, unsigned list, uint64_t first, uint64_t last)
+{
+    return list == RETIRED_CUT ? retired_covers_cut(r, first, last)
+                               : retired_covers(r, (enum disk_class)list, first, last);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -16,20 +23,22 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (retired_decode((struct span){(const char *)data, size}, &r, &eb) != ERR_OK) {
         assert(eb.text[0] != '\0');
-        assert(r.of[DISK_NATIVE].count == 0 && r.of[DISK_CACHED].count == 0);
+        for (unsigned c = 0; c < RETIRED_LISTS; c++)
+            assert(r.of[c].count == 0);
         return 0;
     }
     buf_init(&bytes, 1u << 20);
     retired_encode(&r, &bytes);
     assert(retired_decode(buf_span(&bytes), &again, &eb) == ERR_OK);
-    for (unsigned c = 0; c < DISK_CLASSES_; c++) {
+    assert(r.relied == again.relied);
+    for (unsigned c = 0; c < RETIRED_LISTS; c++) {
         assert(r.of[c].count == again.of[c].count);
         for (uint32_t i = 0; i < r.of[c].count; i++) {
             const struct retired_range *at = &r.of[c].at[i];
 
             assert(memcmp(at, &again.of[c].at[i], sizeof *at) == 0);
-            assert(retired_covers(&r, (enum disk_class)c, at->first, at->last));
-            assert(!retired_covers(&r, (enum disk_class)c, at->first - 1, at->last));
+            assert(covers(&r, c, at->first, at->last));
+            assert(!covers(&r, c, at->first - 1, at->last));
         }
     }
     buf_fini(&bytes);

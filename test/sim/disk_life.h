@@ -29,7 +29,9 @@ struct life {
     bool
         bodies; /* most of what is put lies in body segments, which are compacted at any excuse */
     bool evicts; /* and one in eight an eviction: any object may be gone, for good */
-    char *body;  /* BODY_TOP bytes, one for each worker */
+    bool
+        doubts; /* cached: keys are in doubt before they are written, as a write-through has them */
+    char *body; /* BODY_TOP bytes, one for each worker */
 };
 
 static struct disk_key
@@ -105,13 +107,31 @@ do_put(struct life *f, struct ledger_key *k, char *body)
     }
     if (rc == ERR_OK) {
         rc = disk_commit(&w, &meta, conditional ? &only_new : NULL, &row, &eb);
-        if (conditional && k->maybe_count == 1 && !f->evicts)
+        if (conditional && k->maybe_count == 1 && !f->evicts && !f->doubts)
             CHECK(rc != (absent ? ERR_PRECONDITION : ERR_OK));
     } else {
         disk_write_abort(&w);
     }
     ledger_answered(f->ledger, k, rc, true);
     return rc == ERR_PRECONDITION ? ERR_OK : rc;
+}
+
+/* The remote refuses half of what is sent to it: then what is here stands, unless it was in doubt before. */
+static enum err
+do_doubt(struct life *f, struct ledger_key *k, char *body)
+{
+    struct disk_key key = key_of(k);
+    struct errbuf eb = {0};
+    struct row row = {0};
+    enum err rc = disk_lookup(f->disk, &key, &row, &eb);
+
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = disk_doubt(f->disk, &key, &eb);
+    if (rc == ERR_OK)
+        rc = sim_random() % 2 == 0 && (row.flags & ROW_DOUBT) == 0
+                 ? disk_doubt_clear(f->disk, &key, &eb)
+                 : do_put(f, k, body);
+    return rc;
 }
 
 static enum err
@@ -124,7 +144,7 @@ do_delete(struct life *f, struct ledger_key *k)
 
     ledger_sent(k, (struct ledger_state){0});
     rc = disk_delete(f->disk, &key, f->class, NULL, &existed, &eb);
-    if (rc == ERR_OK && k->maybe_count == 1 && (!f->evicts || existed))
+    if (rc == ERR_OK && k->maybe_count == 1 && !f->doubts && (!f->evicts || existed))
         CHECK(existed == (k->known.write != 0));
     ledger_answered(f->ledger, k, rc, true);
     return rc;
@@ -246,6 +266,8 @@ check_key(struct life *f, struct ledger_key *k)
     if (f->disturbed && rc != ERR_OK && rc != ERR_NOT_FOUND)
         return false;
     CHECK(rc == ERR_OK || rc == ERR_NOT_FOUND);
+    if (rc == ERR_OK && (row.flags & ROW_DOUBT) != 0) /* it is not served */
+        return true;
     if (rc == ERR_OK) {
         s = (struct ledger_state){.write = (uint64_t)row.mtime_ms, .size = row.size};
         check_body(f, k, &key, &row);
@@ -276,9 +298,9 @@ check_listing(struct life *f)
     if (rc == ERR_OK) {
         for (unsigned i = 0; i < LEDGER_KEYS; i++)
             living += f->ledger->keys[i].known.write != 0;
-        CHECK(f->evicts ? count <= living : count == living);
+        CHECK(f->doubts || (f->evicts ? count <= living : count == living));
         for (uint32_t i = 0; i < count; i++) {
-            bool found = false;
+            bool found = (entries[i].row.flags & ROW_DOUBT) != 0;
 
             for (unsigned j = 0; j < LEDGER_KEYS; j++) {
                 struct ledger_key *k = &f->ledger->keys[j];
@@ -330,7 +352,9 @@ work(void *arg)
 
         if (k->maybe_count == LEDGER_MAYBE)
             continue;
-        if (what < 6)
+        if (f->doubts && sim_random() % 3 == 0)
+            rc = do_doubt(f, k, body);
+        else if (what < 6)
             rc = do_put(f, k, body);
         else if (what < 8)
             rc = do_delete(f, k);

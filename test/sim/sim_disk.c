@@ -26,6 +26,7 @@ run(uint64_t seed)
 
     ledger_init(&ledger);
     f.class = seed % 3 == 0 ? DISK_CACHED : DISK_NATIVE;
+    f.doubts = seed % 6 == 0;
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned i = 0; i <= lives; i++) {
         f.epoch = i + 1;

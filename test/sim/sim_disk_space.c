@@ -27,6 +27,7 @@ run(uint64_t seed)
     ledger_init(&ledger);
     f.class = seed % 4 == 0 ? DISK_CACHED : DISK_NATIVE;
     f.evicts = seed % 8 == 0;
+    f.doubts = seed % 16 == 12;
     f.segment_bytes = (mix(&state) % 2 == 0 ? 128u : 768u) << 10;
     f.bodies = seed % 3 == 2;
     if (f.bodies)

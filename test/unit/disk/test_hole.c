@@ -1,0 +1,504 @@
+/* Groups that are missing in the middle of the cached log. What was deleted, put in doubt or replaced by a record that is
+ * damaged is never served as it was before, however the index was lost; what a power cut explains costs nothing. Protects
+ * rule 4 of the format: a cached object may be lost, never wrong. */
+#include "world.h"
+
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "disk/compactor.h"
+#include "disk/hole.h"
+#include "disk/segment.h"
+
+#define SIZE   3000u
+#define FILLER (200u << 10) /* five of these fill a log */
+static char *data;
+
+/* Nothing is synced but what has to be: no flusher comes in between. */
+static struct disk *
+open_slow(uint64_t segment_bytes)
+{
+    struct disk_options o = world_options();
+
+    o.segment_bytes = segment_bytes;
+    o.index_interval_ms = 3600 * 1000;
+    return world_open(&o);
+}
+
+static void
+put(struct disk *d, const char *key, unsigned shift)
+{
+    struct row row;
+
+    CHECK(world_put_class(d, DISK_CACHED, key, data + shift, SIZE, true, NULL, &row) ==
+          ERR_OK);
+}
+
+static void delete (struct disk *d, const char *key)
+{
+    struct disk_key k = world_key(7, key);
+    struct errbuf eb = {0};
+    bool existed;
+
+    CHECK(disk_delete(d, &k, DISK_CACHED, NULL, &existed, &eb) == ERR_OK && existed);
+}
+
+static void
+doubt(struct disk *d, const char *key)
+{
+    struct disk_key k = world_key(7, key);
+    struct errbuf eb = {0};
+
+    CHECK(disk_doubt(d, &k, &eb) == ERR_OK);
+}
+
+static bool
+is_served(struct disk *d, const char *key, unsigned shift)
+{
+    struct disk_key k = world_key(7, key);
+    struct errbuf eb = {0};
+    struct row row;
+    enum err rc = disk_lookup(d, &k, &row, &eb);
+
+    CHECK(rc == ERR_OK || rc == ERR_NOT_FOUND);
+    if (rc != ERR_OK || (row.flags & ROW_DOUBT) != 0)
+        return false;
+    return world_get(d, key, data + shift, SIZE, 0, SIZE) == ERR_OK;
+}
+
+/* Where the next group goes. */
+struct spot {
+    uint32_t segment;
+    uint64_t offset;
+};
+
+static struct spot
+here(const struct disk *d)
+{
+    const struct segment *s = d->home.log[DISK_CACHED].now;
+
+    return (struct spot){s->id, s->home.used};
+}
+
+static void
+damage(struct spot at, uint64_t skip)
+{
+    char path[400];
+    unsigned char c = 0;
+    int fd;
+
+    snprintf(path, sizeof path, "%s/cached/log-%06u.tar", world_path,
+             (unsigned)at.segment);
+    fd = open(path, O_RDWR);
+    REQUIRE(fd >= 0);
+    CHECK(pread(fd, &c, 1, (off_t)(at.offset + skip)) == 1);
+    c ^= 4;
+    CHECK(pwrite(fd, &c, 1, (off_t)(at.offset + skip)) == 1);
+    close(fd);
+}
+#define IN_HEAD 700u  /* of the first member of a group */
+#define IN_BODY 6000u /* of a put: its header is filled up to 5 KiB */
+
+static void
+lose_index(void)
+{
+    char command[400];
+
+    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
+    CHECK(system(command) == 0);
+}
+
+struct checked {
+    unsigned faults, of_index;
+};
+
+static void
+hear(void *arg, bool fault, const char *sentence)
+{
+    struct checked *c = arg;
+
+    c->faults += fault;
+    c->of_index += fault && strstr(sentence, "index") == sentence + 4;
+}
+
+static struct checked
+check_disk(void)
+{
+    struct disk_checked found;
+    struct checked c = {0};
+    struct errbuf eb = {0};
+    char scratch[300];
+
+    snprintf(scratch, sizeof scratch, "%s/..", world_path);
+    CHECK(disk_check(world_path, scratch, hear, &c, &found, &eb) == ERR_OK);
+    return c;
+}
+
+static int64_t
+damages(void)
+{
+    return metric_read(M_CHECKSUM_FAILURES, 0);
+}
+
+/* ---- a group that nobody had been promised ---- */
+
+static void
+unpromised(void *arg)
+{
+    struct disk *d = open_slow(8u << 20);
+    struct spot at;
+    int64_t before = damages();
+
+    (void)arg;
+    put(d, "kept", 1);
+    put(d, "deleted", 2);
+    at = here(d);
+    put(d, "lost", 3);
+    delete (d, "deleted");
+    put(d, "last", 4);
+    disk_close(&d);
+    damage(at, IN_HEAD);
+    lose_index();
+    CHECK_U64(check_disk().faults, 0);
+    for (unsigned i = 0; i < 3; i++) { /* the second and third time it is known */
+        d = open_slow(8u << 20);
+        CHECK(is_served(d, "kept", 1) && is_served(d, "last", 4));
+        CHECK(!is_served(d, "deleted", 2) && !is_served(d, "lost", 3));
+        CHECK(!d->home.behind_damage);
+        CHECK(d->home.behind_hole);
+        if (i == 1)
+            put(d, "more", 5);
+        disk_close(&d);
+        CHECK_U64(check_disk().faults, 0);
+        lose_index();
+    }
+    CHECK_U64(damages(), before);
+}
+
+static void
+test_what_nobody_was_promised(void)
+{
+    world_run(unpromised, NULL);
+}
+
+/* Of a key in doubt the newer version is lost; what cleared the second doubt meant that one. */
+static void
+cleared_too_far(void *arg)
+{
+    struct disk *d = open_slow(8u << 20);
+    struct disk_key k = world_key(7, "key");
+    struct errbuf eb = {0};
+    struct spot at;
+
+    (void)arg;
+    put(d, "key", 1);
+    doubt(d, "key");
+    at = here(d);
+    put(d, "key", 2);
+    doubt(d, "key");
+    CHECK(disk_doubt_clear(d, &k, &eb) == ERR_OK);
+    CHECK(is_served(d, "key", 2));
+    disk_close(&d);
+    damage(at, IN_HEAD);
+    lose_index();
+    d = open_slow(8u << 20);
+    CHECK(d->home.behind_hole && !d->home.behind_damage);
+    CHECK(!is_served(d, "key", 1) && !is_served(d, "key", 2));
+    put(d, "key", 2);
+    CHECK(is_served(d, "key", 2));
+    disk_close(&d);
+    CHECK_U64(check_disk().faults, 0);
+}
+
+static void
+test_a_doubt_that_was_cleared_behind_a_hole(void)
+{
+    world_run(cleared_too_far, NULL);
+}
+
+/* ---- damage ---- */
+
+static void
+lost_record(void *arg)
+{
+    void (*say)(struct disk *, const char *) =
+        *(void (**)(struct disk *, const char *))arg;
+    struct disk *d = open_slow(8u << 20);
+    struct checked c;
+    struct spot at;
+    int64_t before = damages();
+
+    put(d, "kept", 1);
+    put(d, "old", 2);
+    at = here(d);
+    say(d, "old");
+    put(d, "last", 4);
+    disk_close(&d);
+    damage(at, IN_HEAD);
+
+    /* An index that has it knows better, and a check says so. */
+    d = open_slow(8u << 20);
+    CHECK(is_served(d, "kept", 1) && is_served(d, "last", 4));
+    CHECK(!is_served(d, "old", 2));
+    disk_close(&d);
+    c = check_disk();
+    CHECK_U64(c.faults, 1);
+    CHECK_U64(c.of_index, 0);
+
+    lose_index();
+    CHECK_U64(damages(), before);
+    d = open_slow(8u << 20);
+    CHECK_U64(damages(), before + 1);
+    CHECK(d->home.behind_damage);
+    CHECK(!is_served(d, "old", 2) && !is_served(d, "kept", 1)); /* fetched anew */
+    CHECK(is_served(d, "last", 4));
+    put(d, "kept", 1);
+    disk_close(&d);
+    c = check_disk();
+    CHECK_U64(c.faults, 1);
+
+    d = open_slow(8u << 20);
+    CHECK_U64(damages(), before + 1); /* the index has it by now */
+    CHECK(is_served(d, "kept", 1) && !is_served(d, "old", 2));
+    disk_close(&d);
+    lose_index();
+    d = open_slow(8u << 20);
+    CHECK(is_served(d, "kept", 1) && is_served(d, "last", 4));
+    CHECK(!is_served(d, "old", 2));
+    disk_close(&d);
+}
+
+static void
+test_a_record_that_said_no_is_lost(void)
+{
+    void (*says[])(struct disk *, const char *) = {delete, doubt};
+
+    for (unsigned i = 0; i < 2; i++)
+        world_run(lost_record, &says[i]);
+}
+
+/* Every header stands: what was said is known, and only bytes are lost. */
+static void
+lost_bytes(void *arg)
+{
+    struct disk *d = open_slow(8u << 20);
+    struct spot at;
+
+    (void)arg;
+    put(d, "kept", 1);
+    put(d, "replaced", 2);
+    at = here(d);
+    put(d, "replaced", 3);
+    put(d, "last", 4);
+    disk_close(&d);
+    damage(at, IN_BODY);
+    lose_index();
+    d = open_slow(8u << 20);
+    CHECK(!d->home.behind_damage);
+    CHECK(is_served(d, "kept", 1) && is_served(d, "last", 4));
+    CHECK(!is_served(d, "replaced", 2) && !is_served(d, "replaced", 3));
+    disk_close(&d);
+}
+
+static void
+test_bytes_of_a_newer_version_are_lost(void)
+{
+    world_run(lost_bytes, NULL);
+}
+
+/* ---- several logs ---- */
+
+static struct segment *
+log_now(const struct disk *d)
+{
+    return d->home.log[DISK_CACHED].now;
+}
+
+static void
+fill_log(struct disk *d)
+{
+    static unsigned number;
+    const struct segment *was = log_now(d);
+
+    while (log_now(d) == was) {
+        char key[32];
+        struct row row;
+
+        snprintf(key, sizeof key, "filler-%u", number++);
+        REQUIRE(world_put_class(d, DISK_CACHED, key, data, FILLER, true, NULL, &row) ==
+                ERR_OK);
+    }
+}
+
+static void
+missing_log(void *arg)
+{
+    struct disk *d = open_slow(1u << 20);
+    char path[400];
+    uint32_t id;
+
+    (void)arg;
+    put(d, "old", 2);
+    fill_log(d);
+    id = log_now(d)->id;
+    delete (d, "old");
+    fill_log(d);
+    put(d, "last", 4);
+    disk_close(&d);
+    snprintf(path, sizeof path, "%s/cached/log-%06u.tar", world_path, (unsigned)id);
+    CHECK(unlink(path) == 0);
+    lose_index();
+    d = open_slow(1u << 20);
+    CHECK(d->home.behind_damage);
+    CHECK(!is_served(d, "old", 2) && is_served(d, "last", 4));
+    disk_close(&d);
+}
+
+static void
+test_a_log_is_missing(void)
+{
+    world_run(missing_log, NULL);
+}
+
+static void
+compact(struct disk *d, struct segment *s)
+{
+    struct compactor *k = d->compactor;
+    struct errbuf eb = {0};
+
+    REQUIRE(disk_settle(d, &eb) == ERR_OK);
+    REQUIRE(rt_sem_take(&k->turn, DEADLINE_NEVER) == ERR_OK);
+    k->urgent++;
+    CHECK(compact_logs.compact(k, &s, &eb) == ERR_OK);
+    segment_drop(&s);
+    k->urgent--;
+    rt_sem_give(&k->turn);
+}
+
+/* The doubt of an object is lost that compaction has moved behind it since. */
+static void
+moved_behind(void *arg)
+{
+    struct disk *d = open_slow(1u << 20);
+    struct segment *first;
+    struct spot at;
+
+    (void)arg;
+    put(d, "old", 2);
+    first = segment_ref(log_now(d));
+    fill_log(d);
+    at = here(d);
+    doubt(d, "old");
+    fill_log(d);
+    compact(d, first);
+    put(d, "last", 4);
+    CHECK(!is_served(d, "old", 2));
+    disk_close(&d);
+    damage(at, IN_HEAD);
+    lose_index();
+    d = open_slow(1u << 20);
+    CHECK(d->home.behind_damage);
+    CHECK(!is_served(d, "old", 2) && is_served(d, "last", 4));
+    disk_close(&d);
+}
+
+static void
+test_what_was_moved_behind_damage(void)
+{
+    world_run(moved_behind, NULL);
+}
+
+/* A hole that a cut explained holds up neither compaction nor eviction; what a log that is gone relied on is damage. */
+static void
+compacted(void *arg)
+{
+    struct disk *d = open_slow(1u << 20);
+    struct segment *holed;
+    struct spot at;
+    uint32_t id;
+
+    (void)arg;
+    put(d, "kept", 1);
+    at = here(d);
+    put(d, "lost", 3);
+    delete (d, "kept");
+    put(d, "kept", 2);
+    disk_close(&d);
+    damage(at, IN_HEAD);
+    lose_index();
+    d = open_slow(1u << 20);
+    CHECK(d->home.behind_hole && !d->home.behind_damage);
+    holed = segment_ref(log_now(d));
+    id = holed->id;
+    fill_log(d);
+    compact(d, holed);
+    CHECK(segment_pin(d, id) == NULL); /* it went */
+    CHECK(is_served(d, "kept", 2));
+    CHECK_U64(d->home.retired.of[RETIRED_CUT].count, 0);
+    disk_close(&d);
+    world_check_sound();
+}
+
+static void
+test_a_log_with_a_hole_is_compacted(void)
+{
+    world_run(compacted, NULL);
+}
+
+/* ---- objects in chunks ---- */
+
+static void
+chunked(void *arg)
+{
+    struct disk *d = open_slow(8u << 20);
+    struct disk_key head = world_key(7, "large"),
+                    piece = {.bucket = (UINT64_C(1) << 63) | 7, .key = SPAN("large#0")};
+    struct object_meta meta = {.mtime_ms = 1, .whole_bytes = 9000, .chunk_bytes = 4096};
+    struct disk_writer *w;
+    struct errbuf eb = {0};
+    struct spot at;
+    struct row row;
+
+    (void)arg;
+    CHECK(disk_write_begin(d, &head, DISK_CACHED, 0, &w, &eb) == ERR_OK);
+    CHECK(disk_commit(&w, &meta, NULL, &row, &eb) == ERR_OK);
+    meta = (struct object_meta){.mtime_ms = 1};
+    CHECK(disk_write_begin(d, &piece, DISK_CACHED, SIZE, &w, &eb) == ERR_OK);
+    CHECK(disk_write(w, data, SIZE, &eb) == ERR_OK);
+    CHECK(disk_commit(&w, &meta, NULL, &row, &eb) == ERR_OK);
+    put(d, "old", 2);
+    at = here(d);
+    delete (d, "old");
+    put(d, "last", 4);
+    disk_close(&d);
+    damage(at, IN_HEAD);
+    lose_index();
+    d = open_slow(8u << 20);
+    CHECK(d->home.behind_damage);
+    CHECK(disk_lookup(d, &head, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) != 0);
+    CHECK(disk_lookup(d, &piece, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) == 0);
+    disk_close(&d);
+}
+
+static void
+test_chunks_stay(void)
+{
+    world_run(chunked, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    data = xmalloc(FILLER);
+    world_fill(data, FILLER, 5);
+    RUN(test_what_nobody_was_promised);
+    RUN(test_a_doubt_that_was_cleared_behind_a_hole);
+    RUN(test_a_record_that_said_no_is_lost);
+    RUN(test_bytes_of_a_newer_version_are_lost);
+    RUN(test_a_log_is_missing);
+    RUN(test_what_was_moved_behind_damage);
+    RUN(test_a_log_with_a_hole_is_compacted);
+    RUN(test_chunks_stay);
+    free(data);
+    return check_done();
+}
