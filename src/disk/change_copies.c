@@ -70,6 +70,19 @@ end_prepared_upload(struct changes *c, const struct member *m,
     return ERR_OK;
 }
 
+/* Does what was prepared become a row, over `now`? Not where the version is here already: then this disk had lost the decision,
+ * and a copy came, which may be the repair of the very body that was prepared. */
+static bool
+decision_wins(const struct row *now, const struct prepared_row *p, const struct member *m)
+{
+    int order = version_cmp(&now->version, &m->version);
+
+    if (order == 0 && content_eq(&now->content, &m->content))
+        return false;
+    return order <= 0 || (p->row.flags & (ROW_VERSIONED | ROW_SUSPENDED)) !=
+                             0; /* becomes an older one */
+}
+
 static enum err
 apply_decide(struct changes *c, const struct member *m, struct row *row,
              struct errbuf *eb)
@@ -87,8 +100,7 @@ apply_decide(struct changes *c, const struct member *m, struct row *row,
         rc = changes_current(c, m->bucket, m->key, &old, eb);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
-    won = rc == ERR_NOT_FOUND || version_cmp(&old.version, &m->version) <= 0 ||
-          (p.row.flags & (ROW_VERSIONED | ROW_SUSPENDED)) != 0; /* becomes an older one */
+    won = rc == ERR_NOT_FOUND || decision_wins(&old, &p, m);
     *row = p.row;
     row->version = m->version;
     rc = ERR_OK;

@@ -21,7 +21,8 @@ end_of_upload(struct changes *c, const struct member *m, const struct row *row,
 
 /* Only what is the key's row moves. So what a replay has met before, under a higher version, ended nothing: a doubt, whose
  * object it is that moved behind it, or what became of one that was cleared. The row takes that version, so that it stands
- * above it wherever the two meet; the one that it was born with says that it is the same. */
+ * above it wherever the two meet, and has it already when it is moved again; the one that it was born with says that it is
+ * the same. */
 static enum err
 above_doubt(struct changes *c, const struct member *m, struct row *row, struct errbuf *eb)
 {
@@ -32,7 +33,7 @@ above_doubt(struct changes *c, const struct member *m, struct row *row, struct e
         return ERR_OK;
     if (rc == ERR_OK && !row_is_object(&now) &&
         (now.flags & (ROW_CACHED | ROW_KEPT | ROW_MARKER)) == ROW_CACHED &&
-        version_cmp(&now.version, &row->version) > 0) {
+        version_cmp(&now.version, &row->version) >= 0) {
         row->born = row_born(row);
         row->version = now.version;
         row->flags |= now.flags & ROW_DOUBT;

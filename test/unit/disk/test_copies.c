@@ -441,6 +441,39 @@ own_segment(void *arg)
     copies_close(&d);
 }
 
+/* A disk that lost the decision with its record gets a copy, in place of what may be damaged; told of the decision again it
+ * keeps that one, also where its index is made anew. */
+static void
+repaired_then_decided(void *arg)
+{
+    struct disk *d = copies_open();
+    struct row copy[BODIES], now;
+    struct errbuf eb = {0};
+
+    (void)arg;
+    for (uint8_t i = 0; i < BODIES; i++) {
+        struct disk_key k = world_key(7, bodies[i].key);
+
+        CHECK(copies_prepare(d, bodies[i].key, i, bodies[i].at, bodies[i].len) == ERR_OK);
+        CHECK(copies_copy(d, bodies[i].key, i, 20, bodies[i].at, bodies[i].len) ==
+              ERR_OK);
+        CHECK(disk_lookup(d, &k, &copy[i], &eb) == ERR_OK);
+        CHECK(copies_decide(d, bodies[i].key, i, 20) == ERR_OK);
+    }
+    for (int way = 0; way < COPIES_WAYS; way++) {
+        for (uint8_t i = 0; i < BODIES; i++) {
+            struct disk_key k = world_key(7, bodies[i].key);
+
+            copies_is(d, bodies[i].key, 20, i, bodies[i].at, bodies[i].len);
+            CHECK(disk_lookup(d, &k, &now, &eb) == ERR_OK);
+            CHECK(now.segment == copy[i].segment && now.offset == copy[i].offset);
+        }
+        CHECK_U64(copies_count(d), 0);
+        copies_reopen(&d, way);
+    }
+    copies_close(&d);
+}
+
 /* Disks of one node count together and have one epoch; a disk that is ahead of its node is refused in words. */
 static void
 one_count_for_all(void *arg)
@@ -484,6 +517,7 @@ CASE(copies_come_and_go_by_version, copies_come_and_go)
 CASE(kept_tombstones_refuse_older_copies, tombstones)
 CASE(compaction_carries_what_copies_need, compacted)
 CASE(a_prepared_body_keeps_its_segment, own_segment)
+CASE(a_repaired_copy_outlives_the_decision, repaired_then_decided)
 CASE(disks_of_a_node_count_together, one_count_for_all)
 
 int
@@ -501,6 +535,7 @@ main(int argc, char **argv)
     RUN(test_kept_tombstones_refuse_older_copies);
     RUN(test_compaction_carries_what_copies_need);
     RUN(test_a_prepared_body_keeps_its_segment);
+    RUN(test_a_repaired_copy_outlives_the_decision);
     RUN(test_disks_of_a_node_count_together);
     free(copies_data);
     return check_done();
