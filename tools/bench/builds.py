@@ -122,10 +122,12 @@ def measure(context, options, row):
                 slices, turn = [[] for _ in loads], 0
                 end = time.monotonic() + options.seconds / options.starts
                 while time.monotonic() < end:
-                    for k in range(len(loads)):
-                        i = (turn + k) % len(loads)
-                        slices[i].append(loads[i].run(options.slice_ms / 1000))
+                    order = [(turn + k) % len(loads) for k in range(len(loads))]
+                    one = {i: loads[i].run(options.slice_ms / 1000) for i in order}
                     turn += 1
+                    if all(us > 0 and rps > 0 for us, rps in one.values()):  # a disk or a host that stands still says nothing
+                        for i in order:
+                            slices[i].append(one[i])
                 errors += sum(each.errors() for each in loads)
             finally:
                 for each in loads:
