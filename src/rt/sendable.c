@@ -7,12 +7,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "rt/bigmem.h"
 
-#define REGIONS 4 /* a node has one; tests have more */
+#define REGIONS        4 /* a node has one; tests have more */
+#define PORTION_PIECES 4 /* at most; pieces of the hot set have 256 KiB */
 
 struct sendable {
     char *at; /* owned */
@@ -113,6 +115,19 @@ sendable_has(const void *at, size_t len)
 
 /* ---- sending ---- */
 
+/* As in socket.c: glibc's functions are cancellation points, which these need not be. */
+static ssize_t
+call_vmsplice(int fd, const struct iovec *v, int count)
+{
+    return syscall(SYS_vmsplice, fd, v, count, SPLICE_F_NONBLOCK);
+}
+
+static ssize_t
+call_splice(int from, int to, size_t len)
+{
+    return syscall(SYS_splice, from, NULL, to, NULL, len, SPLICE_F_NONBLOCK);
+}
+
 static bool
 open_pipe(struct sendable_pipe *p)
 {
@@ -124,8 +139,11 @@ open_pipe(struct sendable_pipe *p)
     p->in = fds[1];
     p->nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     p->open = true;
+    /* A user may have so many pages in pipes, and no more: then portions are what fits. */
     room = fcntl(p->in, F_SETPIPE_SZ, SENDABLE_PORTION);
-    return p->nowhere >= 0 && room >= (int)SENDABLE_PORTION;
+    if (room < 0)
+        room = fcntl(p->in, F_SETPIPE_SZ, SENDABLE_CAUTIOUS);
+    return p->nowhere >= 0 && room >= (int)SENDABLE_CAUTIOUS;
 }
 
 void
@@ -154,7 +172,7 @@ static bool
 throw_away(struct sendable_pipe *p, size_t left)
 {
     while (left > 0) {
-        ssize_t n = splice(p->out, NULL, p->nowhere, NULL, left, SPLICE_F_NONBLOCK);
+        ssize_t n = call_splice(p->out, p->nowhere, left);
 
         if (n <= 0 && errno != EINTR)
             return false;
@@ -163,47 +181,65 @@ throw_away(struct sendable_pipe *p, size_t left)
     return true;
 }
 
-/* At most SENDABLE_PORTION. */
-static ssize_t
-send_portion(struct sendable_pipe *p, int fd, const struct iovec *v)
+/* As much of the pieces, from `at` of the first one on, as one portion of `room` bytes takes: how many vectors that are. */
+static int
+next_portion(const struct iovec *iov, int count, size_t at, size_t room,
+             struct iovec out[PORTION_PIECES])
 {
-    ssize_t put, sent;
+    int n = 0;
 
+    for (; n < count && n < PORTION_PIECES && room > 0; n++, at = 0) {
+        out[n] =
+            (struct iovec){(char *)iov[n].iov_base + at, MIN(iov[n].iov_len - at, room)};
+        room -= out[n].iov_len;
+    }
+    return n;
+}
+
+/* *put: how much went into the pipe; what the socket took of it is returned, the rest thrown away. */
+static ssize_t
+send_portion(struct sendable_pipe *p, int fd, const struct iovec *v, int count,
+             size_t *put)
+{
+    ssize_t in, sent;
+
+    *put = 0;
     if (p->useless || (!p->open && !open_pipe(p)))
         return give_up(p);
-    put = vmsplice(p->in, v, 1, SPLICE_F_NONBLOCK);
-    if (put <= 0)
+    in = call_vmsplice(p->in, v, count);
+    if (in <= 0)
         return give_up(p);
+    *put = (size_t)in;
     do {
-        sent = splice(p->out, NULL, fd, NULL, (size_t)put, SPLICE_F_NONBLOCK);
+        sent = call_splice(p->out, fd, *put);
     } while (sent < 0 && errno == EINTR);
     if (sent < 0)
         sent = errno == EINVAL ? -ENOSYS : -errno;
-    if (!throw_away(p, (size_t)(put - (sent > 0 ? sent : 0))))
+    if (!throw_away(p, *put - (sent > 0 ? (size_t)sent : 0)))
         sendable_pipe_close(p); /* there will be another */
     return sent == -ENOSYS ? give_up(p) : sent;
 }
 
 ssize_t
-sendable_send(struct sendable_pipe *p, int fd, const struct iovec *iov, int count)
+sendable_send(struct sendable_pipe *p, int fd, const struct iovec *iov, int count,
+              size_t portion)
 {
+    size_t at = 0; /* of iov[0] */
     ssize_t took = 0;
 
-    for (int i = 0; i < count; i++) {
-        size_t at = 0;
+    while (count > 0) {
+        struct iovec v[PORTION_PIECES];
+        size_t put;
+        ssize_t n =
+            send_portion(p, fd, v, next_portion(iov, count, at, portion, v), &put);
 
-        while (at < iov[i].iov_len) {
-            struct iovec v = {(char *)iov[i].iov_base + at,
-                              MIN(iov[i].iov_len - at, SENDABLE_PORTION)};
-            ssize_t n = send_portion(p, fd, &v);
-
-            if (n < 0)
-                return took > 0 ? took : n;
-            took += n;
-            at += (size_t)n;
-            if ((size_t)n < v.iov_len)
-                return took; /* it is full */
-        }
+        if (n < 0)
+            return took > 0 ? took : n;
+        took += n;
+        if ((size_t)n < put)
+            return took; /* it is full */
+        for (at += put; count > 0 && at >= iov->iov_len; count--)
+            at -= iov++->iov_len;
     }
     return took;
 }

@@ -15,8 +15,10 @@
 
 #define SENDABLE_PAGE   4096u
 #define RT_BY_REFERENCE (32u << 10) /* bytes; below, copying costs less */
-/* What goes through the pipe at a time: of more, what the kernel notes of its pages leaves the first cache before it is used. */
-#define SENDABLE_PORTION (256u << 10)
+/* What goes through the pipe at a time: the less, the more calls; of what a socket does not take the pages were looked up in vain, so one that was full
+ * the last time gets less. */
+#define SENDABLE_PORTION  (1u << 20)
+#define SENDABLE_CAUTIOUS (256u << 10)
 
 struct sendable;
 /* Zeroed, touched only as it fills, on huge pages where the kernel gives them. Never NULL: stops the process when there is no
@@ -36,7 +38,7 @@ struct sendable_pipe {
 };
 /* Are these bytes to be sent by reference? */
 bool sendable_has(const void *at, size_t len);
-/* Gives `count` such pieces to a socket: how many bytes it took, -EAGAIN, or another negative errno; -ENOSYS: they must be copied. */
-ssize_t sendable_send(struct sendable_pipe *p, int fd, const struct iovec *iov,
-                      int count);
+/* Gives `count` such pieces to a socket, `portion` bytes at a time: how many bytes it took, -EAGAIN, or another negative errno; -ENOSYS: they must be copied. */
+ssize_t sendable_send(struct sendable_pipe *p, int fd, const struct iovec *iov, int count,
+                      size_t portion);
 void sendable_pipe_close(struct sendable_pipe *p);

@@ -80,7 +80,8 @@ struct socket {
     struct stream stream;
     struct watch watch;
     unsigned lowat; /* TCP_NOTSENT_LOWAT; 0: as it was */
-    bool corked;
+    bool corked;    /* less than a segment leaves only when it is pushed */
+    bool was_full;  /* when it was last given something by reference */
 };
 
 static struct socket *
@@ -150,12 +151,26 @@ bytes_of(const struct iovec *iov, int count)
     return len;
 }
 
+static int
+set_tcp(int fd, int option, int on)
+{
+    return setsockopt(fd, IPPROTO_TCP, option, &on, sizeof on);
+}
+
 /* MSG_MORE would not do: on a socket without Nagle's algorithm what it holds back goes when the next acknowledgement comes. */
 static void
 cork(struct socket *k, int on)
 {
-    if (setsockopt(k->watch.fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on) == 0)
+    if (set_tcp(k->watch.fd, TCP_CORK, on) == 0)
         k->corked = on != 0;
+}
+
+/* The end of an answer leaves, and the cork stays in for the next one: TCP_NODELAY, set again, pushes what is there. One call instead of two. */
+static void
+push(struct socket *k)
+{
+    if (set_tcp(k->watch.fd, TCP_NODELAY, 1) != 0)
+        cork(k, 0);
 }
 
 /* Does something follow what goes by reference? */
@@ -173,9 +188,9 @@ is_one_of_several(const struct iovec *iov, int count, bool more)
 /* Pieces that lie in memory which sockets may refer to go by reference, what stands before the first of them by copy: in one
  * segment with its beginning. Nothing is held back behind it. */
 static ssize_t
-send_some(struct stream *s, const struct iovec *iov, int count)
+send_some(struct socket *k, const struct iovec *iov, int count)
 {
-    int fd = socket_of(s)->watch.fd, copied = 0, referred;
+    int fd = k->watch.fd, copied = 0, referred;
     ssize_t n = 0, more;
 
     while (copied < count && !sendable_has(iov[copied].iov_base, iov[copied].iov_len))
@@ -191,7 +206,10 @@ send_some(struct stream *s, const struct iovec *iov, int count)
     while (referred < count &&
            sendable_has(iov[referred].iov_base, iov[referred].iov_len))
         referred++;
-    more = sendable_send(&s->loop->by_reference, fd, iov + copied, referred - copied);
+    more =
+        sendable_send(&k->stream.loop->by_reference, fd, iov + copied, referred - copied,
+                      k->was_full ? SENDABLE_CAUTIOUS : SENDABLE_PORTION);
+    k->was_full = more < (ssize_t)bytes_of(iov + copied, referred - copied);
     if (more == -ENOSYS)
         more = send_copied(fd, iov + copied, count - copied, 0);
     return more >= 0 ? n + more : n > 0 ? n : more;
@@ -201,12 +219,17 @@ static ssize_t
 try_sendv(struct stream *s, const struct iovec *iov, int count)
 {
     struct socket *k = socket_of(s);
+    bool several = is_one_of_several(iov, count, s->more);
     ssize_t n;
 
-    if (!k->corked && is_one_of_several(iov, count, s->more))
+    if (!k->corked && several)
         cork(k, 1);
-    n = send_some(s, iov, count);
-    if (k->corked && !s->more && n == (ssize_t)bytes_of(iov, count))
+    n = send_some(k, iov, count);
+    if (!k->corked || s->more || n != (ssize_t)bytes_of(iov, count))
+        return n;
+    if (sendable_has(iov[count - 1].iov_base, iov[count - 1].iov_len))
+        push(k);
+    else
         cork(k, 0);
     return n;
 }
