@@ -3,7 +3,7 @@
  * status and length are checked.
  *
  *     httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] [-f FIRST] [-a PASSES]
- *              [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-P FILE] [-H 'Name: value']... [-p FILE] HOST PORT PATH
+ *              [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-L] [-P FILE] [-H 'Name: value']... [-p FILE] HOST PORT PATH
  *
  * PATH may hold one %u, which counts from -f FIRST (0) over -n COUNT numbers (in random order). -p reads paths, one
  * a line, instead; header lines of a path's own may stand behind it, each behind a tab (signatures). -a: each path in turn, PASSES times, and that is all: fills and warms caches, reads what is
@@ -15,6 +15,7 @@
  * who is refused comes again at once, on the same connection if that is kept.
  * -P: how many were answered so far, and how many of them wrongly, stand in the first two eight bytes of FILE, for who
  * stops this process and has it go on.
+ * -L: all latencies too, as [us, how many]: those of several runs can be taken together.
  *
  * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
  */
@@ -64,7 +65,7 @@ static struct {
     double seconds, warmup, rate;
     long long size;
     size_t body;
-    bool read, tls, busy;
+    bool read, tls, busy, latencies;
     const char *host, *path, *file, *method, *progress;
     uint16_t port;
     char headers[4096];
@@ -110,6 +111,16 @@ bucket_of(uint64_t ns)
     return (top - SUB_BITS) * SUB + (unsigned)(ns >> (top - SUB_BITS));
 }
 
+/* Its middle. */
+static double
+bucket_us(unsigned i)
+{
+    unsigned shift = i < 2 * SUB ? 0 : i / SUB - 1;
+    uint64_t low = i < 2 * SUB ? i : (uint64_t)(i % SUB + SUB) << shift;
+
+    return ((double)low + (double)(1ull << shift) / 2) / 1000;
+}
+
 static double
 quantile_us(const uint64_t *of, double q)
 {
@@ -117,14 +128,25 @@ quantile_us(const uint64_t *of, double q)
 
     for (unsigned i = 0; i < 64 * SUB; i++) {
         seen += of[i];
-        if (seen > want) {
-            unsigned shift = i < 2 * SUB ? 0 : i / SUB - 1;
-            uint64_t low = i < 2 * SUB ? i : (uint64_t)(i % SUB + SUB) << shift;
-
-            return ((double)low + (double)(1ull << shift) / 2) / 1000;
-        }
+        if (seen > want)
+            return bucket_us(i);
     }
     return 0;
+}
+
+static void
+print_latencies(void)
+{
+    const char *between = "";
+
+    printf("\"latencies\":[");
+    for (unsigned i = 0; i < 64 * SUB; i++) {
+        if (histogram[i] == 0)
+            continue;
+        printf("%s[%.1f,%llu]", between, bucket_us(i), (unsigned long long)histogram[i]);
+        between = ",";
+    }
+    printf("],");
 }
 
 /* ---- requests ---- */
@@ -555,7 +577,7 @@ parse_options(int argc, char **argv)
 {
     int o;
 
-    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:P:H:BRT")) != -1) {
+    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:P:H:BLRT")) != -1) {
         switch (o) {
         case 'a':
             opt.passes = (unsigned)strtoul(optarg, NULL, 10);
@@ -578,6 +600,9 @@ parse_options(int argc, char **argv)
             break;
         case 'B':
             opt.busy = true;
+            break;
+        case 'L':
+            opt.latencies = true;
             break;
         case 'c':
             opt.conns = (unsigned)strtoul(optarg, NULL, 10);
@@ -615,7 +640,8 @@ parse_options(int argc, char **argv)
         fprintf(
             stderr,
             "httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] "
-            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-P FILE] [-H "
+            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-L] [-P FILE] "
+            "[-H "
             "HEADER]... [-p "
             "FILE] "
             "HOST PORT PATH\n");
@@ -693,6 +719,8 @@ report(double took, double cpu)
     printf("\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,\"max_us\":%.1f,",
            quantile_us(histogram, 0.5), quantile_us(histogram, 0.99),
            quantile_us(histogram, 0.999), quantile_us(histogram, 0.9999999));
+    if (opt.latencies)
+        print_latencies();
     printf("\"first_p50_us\":%.1f,\"first_p99_us\":%.1f,", quantile_us(first_bytes, 0.5),
            quantile_us(first_bytes, 0.99));
     printf("\"refused\":%llu,\"errors\":%llu,\"connections\":%u,\"client_cpu_s\":%.3f}\n",

@@ -15,7 +15,7 @@ import subprocess
 import time
 
 from . import machine, servers
-from .duel import Contestant, compare, load, ratio, table
+from .duel import Contestant, compare, in_turn, load, ratio, table
 from .rows import KIB, MIB, errors_of, keys, row, write_paths
 
 FEW = 10_000  # objects that "many" is held against
@@ -30,15 +30,23 @@ class Fio:
         self.context, self.name, self.args, self.samples = context, name, args, []
         self.core = context.cores[0] if core is None else core
 
-    def sample(self):
+    def once(self, seconds=None):
+        """One run, of so many seconds where its arguments have no end of their own."""
         argv = ["taskset", "-c", self.core, "fio", "--name=x", "--ioengine=io_uring", "--output-format=json", *self.args]
+        if seconds is not None:
+            argv += ["--time_based", f"--runtime={round(seconds * 1e6)}us"]
         done = subprocess.run([str(a) for a in argv], capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"fio: {done.stdout}{done.stderr}")
         job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
         side = job["read"] if job["read"]["total_ios"] else job["write"]
-        cpu = (job["usr_cpu"] + job["sys_cpu"]) / 100
-        self.samples.append({"rps": side["iops"], "mib_s": side["bw_bytes"] / MIB, "us_per_request": cpu / side["iops"] * 1e6})
+        took, requests = side["runtime"] / 1000, side["total_ios"]
+        cpu = (job["usr_cpu"] + job["sys_cpu"]) / 100 * took
+        return {"requests": requests, "seconds": took, "mib": side["io_bytes"] / MIB, "cpu_s": cpu, "rps": side["iops"], "mib_s": side["bw_bytes"] / MIB,
+                "us_per_request": cpu / max(requests, 1) * 1e6}  # fmt: skip
+
+    def sample(self):
+        self.samples.append(self.once())
 
     def say(self, *figures):
         said = ", ".join(f"{statistics.median(s[name] for s in self.samples):,.0f} {unit}" for name, unit in figures)
@@ -103,7 +111,12 @@ def files_of(folder):
 def fio_reads(context, bs, depth, files, length, core=None):
     return Fio(context, f"fio randread {bs // KIB} KiB, QD {depth}", "--rw=randread", f"--bs={bs}", "--direct=1",
                "--readonly", f"--filename={':'.join(map(str, files))}", f"--filesize={length}", "--file_service_type=random",
-               f"--iodepth={depth}", "--time_based", f"--runtime={context.seconds}", core=core)  # fmt: skip
+               f"--iodepth={depth}", core=core)  # fmt: skip
+
+
+def cold_load(context, c, conns, seconds, core=None):
+    """Nothing is to be warm, so there is no warm-up."""
+    return load(context, c.port, c.paths, "-c", conns, "-w", 0, "-s", c.size, "-L", pids=c.server.pids(), seconds=seconds, core=core)
 
 
 def everywhere(context, name, us, bs, depth, conns, cores):
@@ -112,9 +125,7 @@ def everywhere(context, name, us, bs, depth, conns, cores):
     try:
         wide = Contestant("forebay, two loops, no core of its own", server, us.paths, us.size)
         disk = fio_reads(context, bs, depth, *files_of(context.dir / "data/native"), core=cores)
-        for _ in range(context.rounds):
-            disk.sample()
-            wide.samples.append(load(context, wide.port, wide.paths, "-c", conns, "-w", 0, "-s", wide.size, pids=server.pids(), seconds=context.seconds, core=cores))
+        in_turn(context, [wide, disk], lambda side, seconds, _: disk.once(seconds) if side is disk else cold_load(context, side, conns, seconds, cores))
     finally:
         server.stop(30)
     print(f"  {name}, the whole machine: server with two loops, load and fio on cores {cores} alike")
@@ -148,15 +159,19 @@ def disk_get_pinned(context, name, server, size, count, bs, depth, must, conns):
     limit = Contestant("bare loop, one read each", context.keep_running(servers.LoopDisk(context, size, max(depth, OUR_LARGE_READS), length, files)), paths, size)
     disk = fio_reads(context, bs, depth, files, length)
     reads = asked = 0
-    for _ in range(context.rounds):
-        disk.sample()
-        if context.patient:
-            machine.wait_quiet()
-        limit.samples.append(load(context, limit.port, paths, "-c", conns, "-w", 0, "-s", size, pids=limit.server.pids(), seconds=context.seconds))
+
+    def once(side, seconds, _):
+        nonlocal reads, asked
+        if side is disk:
+            return disk.once(seconds)
         before = device_reads(context.dir)
-        us.samples.append(load(context, us.port, paths, "-c", conns, "-w", 0, "-s", size, pids=server.pids(), seconds=context.seconds))
-        reads += device_reads(context.dir) - before
-        asked += us.samples[-1]["requests"]
+        sample = cold_load(context, side, conns, seconds)
+        if side is us:
+            reads += device_reads(context.dir) - before
+            asked += sample["requests"]
+        return sample
+
+    in_turn(context, [us, limit, disk], once)
     print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s, no hot set; fio and the bare loop on {len(files)} files of {length // MIB:,} MiB")
     table([us, limit])
     disk.say(("rps", "reads/s"), ("mib_s", "MiB/s"), ("us_per_request", "us of CPU a read"))

@@ -1,4 +1,8 @@
-"""Rounds of load: A-B-A-B, a sample each, and what they come to."""
+"""Rounds of load: A-B-A-B, a sample each, and what they come to.
+
+A round is cut into slices, each side's turn rotating: what the host does for a second, or a minute, falls on all sides alike. A round in which others
+took too much counts for nobody, and that is said.
+"""
 
 import json
 import os
@@ -7,6 +11,12 @@ import subprocess
 import time
 
 from . import machine
+
+
+SLICE_S = 0.4  # about; of each side before it is another's turn
+SLICE_WARMUP_S = 0.15  # of all slices but a round's first: its connections are new, its caches are not
+DISTURBED = 0.4  # of one core by others: more than that and a round counts for nobody
+SUMS = ("requests", "seconds", "mib", "cpu_s", "client_cpu_s", "refused", "errors")
 
 
 class Contestant:
@@ -45,12 +55,84 @@ def load(context, port, paths, *flags, pids=(), seconds=None, core=None):
         child.wait(30)
     sample = json.loads(line)
     sample["cpu_s"] = cpu
+    sample["mib"] = sample["mib_s"] * sample["seconds"]
     sample["others"] = max(busy - cpu - sample["client_cpu_s"], 0) / took if took > 0 else 0
     sample["stolen"] = (machine.stolen_s() - stolen) / took if took > 0 else 0
-    sample["us_per_request"] = cpu / max(sample["requests"], 1) * 1e6
-    gib = sample["mib_s"] * sample["seconds"] / 1024
-    sample["s_per_gib"] = cpu / gib if gib > 0 else 0
+    return judged(sample)
+
+
+# ---- slices ----
+
+
+def judged(sample):
+    """With what follows from its sums."""
+    sample["us_per_request"] = sample["cpu_s"] / max(sample["requests"], 1) * 1e6
+    sample["s_per_gib"] = sample["cpu_s"] / sample["mib"] * 1024 if sample["mib"] > 0 else 0
     return sample
+
+
+def quantile(counts, share):
+    """Of [[value, how many of it], ...], ascending."""
+    want, seen = share * sum(n for _, n in counts), 0
+    for value, n in counts:
+        seen += n
+        if seen > want:
+            return value
+    return counts[-1][0] if counts else 0
+
+
+def merged(slices):
+    """One sample of a round's slices: as if they had been one run."""
+    counts = {}
+    for s in slices:
+        for value, n in s.pop("latencies", ()):
+            counts[value] = counts.get(value, 0) + n
+    if len(slices) == 1:
+        return slices[0]
+    counts = sorted(counts.items())
+    took = sum(s["seconds"] for s in slices) or 1
+    whole = {f: sum(s[f] * s["seconds"] for s in slices) / took for f in slices[0]}
+    whole.update({f: sum(s[f] for s in slices) for f in SUMS if f in whole})
+    if counts:
+        whole.update(p50_us=quantile(counts, 0.5), p99_us=quantile(counts, 0.99), p999_us=quantile(counts, 0.999))
+    whole.update(rps=whole["requests"] / took, mib_s=whole["mib"] / took, max_us=max(s.get("max_us", 0) for s in slices))
+    return judged(whole)
+
+
+def without_disturbed(sides):
+    """Rounds in which others took a good part of a core from any side count for nobody, as long as half of them, and three, are left."""
+    many = len(sides[0].samples)
+    bad = {r for r in range(many) for side in sides if side.samples[r].get("others", 0) > DISTURBED}
+    if not bad:
+        return
+    left = [r for r in range(many) if r not in bad]
+    said = f"of {many} rounds {len(bad)} were disturbed (others took more than {DISTURBED:.0%} of a core)"
+    if len(left) < max(3, many / 2):
+        print(f"    {said}: too many to do without, all count")
+        return
+    print(f"    {said} and count for nobody")
+    for side in sides:
+        side.samples = [side.samples[r] for r in left]
+
+
+def in_turn(context, sides, once):
+    """All rounds: they become the .samples of each side. once(side, seconds, warmup) is one run of one of them, a sample."""
+    slices = max(1, round(context.seconds / SLICE_S))
+    turn = 0
+    for side in sides:
+        side.samples = []
+    for _ in range(context.rounds):
+        if context.patient:
+            machine.wait_quiet()
+        got = [[] for _ in sides]
+        for n in range(slices):
+            for i in range(len(sides)):
+                at = (turn + i) % len(sides)
+                got[at].append(once(sides[at], context.seconds / slices, context.warmup if n == 0 else min(context.warmup, SLICE_WARMUP_S)))
+            turn += 1
+        for side, each in zip(sides, got):
+            side.samples.append(merged(each))
+    without_disturbed(sides)
 
 
 WRK = """
@@ -93,17 +175,13 @@ def wrk_load(context, c, conns, scheme="http"):
 
 
 def rounds(context, contestants, conns, *flags):
-    """Every contestant in turn, `context.rounds` times; their samples are appended."""
-    for _ in range(context.rounds):
-        for c in contestants:
-            if context.patient:
-                machine.wait_quiet()
-            c.samples.append(
-                load(
-                    context, c.port, c.paths, "-c", conns, "-w", context.warmup, "-s", c.size, *(["-R"] if context.read else []), *c.flags, *flags,
-                    pids=c.server.pids(), seconds=context.seconds,
-                )
-            )
+    """Every contestant in turn, `context.rounds` times."""
+    read = ["-R"] if context.read else []
+
+    def once(c, seconds, warmup):
+        return load(context, c.port, c.paths, "-c", conns, "-w", warmup, "-s", c.size, "-L", *read, *c.flags, *flags, pids=c.server.pids(), seconds=seconds)
+
+    in_turn(context, contestants, once)
 
 
 def better(*contestants):
