@@ -42,6 +42,12 @@ md5_used(void)
     return kernel->name;
 }
 
+unsigned
+md5_lanes(void)
+{
+    return kernel->lanes;
+}
+
 /* One stream: OpenSSL's code for whole blocks, on our state. (Its EVP cannot be told a state; what it calls deprecated is
  * there in all of 3.x, see digest.c.) */
 static void

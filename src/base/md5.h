@@ -35,6 +35,7 @@ struct md5_job {
 };
 /* Does what each job says, in lanes where that is faster. */
 void md5_run(struct md5_job *jobs);
+unsigned md5_lanes(void); /* so many jobs at once, at most */
 
 /* ---- for md5.c, its kernels and its tests ---- */
 

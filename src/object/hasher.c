@@ -11,6 +11,10 @@
 /* Of each stream in a turn: some 60 us, which is what a first byte may wait for. */
 #define LAG_SLICE (32u << 10)
 
+/* Turns that a round waits while the loop has other work: bodies that are received meanwhile fill its lanes. Somebody waits
+ * for the bytes of a fetch, so that waits less long. */
+#define TURNS 8
+
 void
 hashing_init(struct hashing *of_loop)
 {
@@ -19,33 +23,67 @@ hashing_init(struct hashing *of_loop)
     rt_cond_init(&of_loop->fuller);
 }
 
-/* The jobs lie on the stacks of fibers that are in hasher_add(). */
+/* A piece, on the stack of the fiber that is in hasher_add() with it. */
+struct piece {
+    struct md5_job job;
+    struct rt_waiter waits; /* of all but the first one */
+};
+
+/* The first one's is the last of the list. */
 static void
-run_all(struct md5_job **waiting)
+run_all(struct hashing *of_loop)
 {
-    struct md5_job *jobs = *waiting;
+    struct md5_job *jobs = of_loop->jobs;
     bool together = jobs->next != NULL;
 
     for (const struct md5_job *j = jobs; j != NULL; j = j->next)
         metric_add(M_MD5_BYTES, together ? 1 : 0, (int64_t)j->len);
-    *waiting = NULL;
+    of_loop->jobs = NULL;
+    of_loop->job_count = 0;
+    of_loop->in_a_hurry = false;
     md5_run(jobs);
+    for (struct md5_job *j = jobs, *next; (next = j->next) != NULL; j = next)
+        rt_wake(&CONTAINER_OF(j, struct piece, job)->waits);
+}
+
+/* The first one hashes for all. A run of the lanes costs as much for two pieces as for all that fit: while the loop has other
+ * work, more may come. */
+static void
+lead_jobs(struct hashing *of_loop)
+{
+    unsigned lanes = md5_lanes();
+
+    for (unsigned turn = 0; turn < (of_loop->in_a_hurry ? 1 : TURNS) &&
+                            of_loop->job_count < lanes && rt_crowded();
+         turn++)
+        rt_yield();
+    run_all(of_loop);
+    rt_run_woken();
 }
 
 void
 hasher_add(struct object_service *s, struct md5 *m, const void *data, size_t len,
            unsigned char *out)
 {
-    struct md5_job **waiting = &s->hashing[rt_loop_index()].jobs;
-    struct md5_job job = {
-        .next = *waiting, .md5 = m, .data = data, .len = len, .out = out};
+    struct hashing *of_loop = &s->hashing[rt_loop_index()];
+    struct piece p;
 
-    *waiting = &job;
-    if (job.next != NULL || rt_crowded())
-        rt_yield();
-    if (job.phase != MD5_OVER) /* nobody who laid his bytes there sooner is back yet */
-        run_all(waiting);
-    assert(job.phase == MD5_OVER);
+    p.job.next = of_loop->jobs; /* field by field: its room for the end needs no zeros */
+    p.job.md5 = m;
+    p.job.data = data;
+    p.job.len = len;
+    p.job.out = out;
+    p.job.phase = MD5_BEGIN;
+    of_loop->jobs = &p.job;
+    of_loop->job_count++;
+    of_loop->in_a_hurry |= out == NULL;
+    if (p.job.next == NULL) {
+        lead_jobs(of_loop);
+    } else {
+        rt_waiter_init(&p.waits);
+        rt_wait(&p.waits);
+    }
+    assert(p.job.phase == MD5_OVER);
 }
 
 /* ---- streams that lag ---- */
@@ -66,9 +104,6 @@ hash_stream_end(struct hash_stream *h)
     *h = (struct hash_stream){0};
 }
 
-/* Turns that a round waits while the loop has other work: bodies that are received meanwhile fill its lanes. Somebody waits
- * for the bytes of a fetch, so that waits less long. */
-#define TURNS         8
 #define PATIENT_TURNS 16
 /* Nobody came for so many rounds, one after the other: others' clients have stalled. One round of so many waits then. */
 #define VAIN_ROUNDS 8

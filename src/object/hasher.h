@@ -1,8 +1,9 @@
 /* hasher: the MD5 of bodies that come in on one loop, in lanes (base/md5.h).
  *
- * Whoever has bytes lays them down and lets the other fibers of this turn do the same; the first to run again hashes what
- * lies there, for all. Nobody waits for more to come: with no other fiber ready it is done at once, and a stream that stays
- * alone costs what OpenSSL's code costs. A turn hashes one piece of each stream at most, so a piece is what bounds it.
+ * Whoever has bytes lays them down; the first of them lets the other fibers of this turn do the same, and hashes what lies there,
+ * for all. Where all of that ends bodies he lets up to eight turns pass until the lanes are full. Nobody waits while nothing
+ * else is to be done: with no other fiber ready it is done at once, and a stream that stays alone costs what OpenSSL's code
+ * costs. A round hashes one piece of each stream at most, so a piece is what bounds it.
  *
  * Whoever keeps its bytes may lag (struct hash_stream): they are hashed when one stream has no room left for more, or ends,
  * for all that lag on this loop, by one of them, and not before the loop has run out of other work or has done eight turns of

@@ -15,9 +15,11 @@ struct tier;
 
 /* Of one loop: who has bytes to hash. */
 struct hashing {
-    struct md5_job *jobs;  /* of this turn; they lie on stacks */
-    struct list lagging;   /* struct hash_stream */
-    bool led;              /* one of them hashes for all */
+    struct md5_job *jobs; /* of some turns; they lie on stacks */
+    unsigned job_count;
+    bool in_a_hurry;     /* one of them is not the end of a body: more of it is to come */
+    struct list lagging; /* struct hash_stream */
+    bool led;            /* one of them hashes for all */
     struct rt_cond fuller; /* one more wants its sum */
     uint64_t patience_ns;  /* how long a round of patient streams waits for that */
     unsigned in_vain;      /* rounds for which nobody came, one after the other */
