@@ -147,8 +147,11 @@ handle(struct http_request *http, void *arg)
 
     if (!http->tried && answers_serve(arg, http))
         return;
-    q = arena_alloc(http->arena, sizeof *q);
-    *q = (struct request){.api = arg, .http = http, .arena = http->arena, .op = OP_other};
+    q = arena_alloc(http->arena, sizeof *q); /* zeros */
+    q->api = arg;
+    q->http = http;
+    q->arena = http->arena;
+    q->op = OP_other;
     http->user = q;
     q->map_serial = map_serial(map_now(q->api->options.map));
     q->answers_epoch = answers_epoch(q->api->answers);

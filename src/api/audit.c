@@ -228,16 +228,13 @@ on_loop0(void *arg)
     rt_shield_end(&shield);
 }
 
-void
-audit_write(struct request *q, bool durable)
+static void
+write_lines(struct request *q, bool durable)
 {
-    struct writing w = {.audit = q->api->options.audit, .durable = durable};
-    enum err rc;
+    struct writing w = {
+        .audit = q->api->options.audit, .durable = durable, .lines = buf_span(&q->audit)};
+    enum err rc = rt_call(0, on_loop0, &w);
 
-    if (q->audit.len == 0)
-        return;
-    w.lines = buf_span(&q->audit);
-    rc = rt_call(0, on_loop0, &w);
     if (rc == ERR_OK)
         rc = w.rc;
     if (rc != ERR_OK)
@@ -245,6 +242,13 @@ audit_write(struct request *q, bool durable)
             L_TEXT("id", q->http->id), L_TEXT("why", w.eb.text),
             L_TEXT("code", err_name(rc)));
     buf_clear(&q->audit);
+}
+
+void
+audit_write(struct request *q, bool durable)
+{
+    if (q->audit.len > 0)
+        write_lines(q, durable);
 }
 
 void

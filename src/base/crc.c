@@ -251,6 +251,8 @@ run32(const struct crc_model *m, uint32_t table[8][256], crc32_step *step, uint3
 uint32_t
 hash_crc32c(uint32_t crc, const void *data, size_t len)
 {
+    if (len < BEATS_STEP && kernel->crc32c != NULL) /* most are of a few bytes */
+        return ~kernel->crc32c(~crc, data, len);
     return run32(&crc32c_model, crc32c_table, kernel->crc32c, crc, data, len);
 }
 

@@ -234,9 +234,10 @@ s3_body_check_sums(struct s3_body *b, const struct object_sums *got)
 static enum err
 lend(struct s3_body *b, struct object_put *put, struct span body)
 {
-    struct errbuf eb = {{0}};
+    struct errbuf eb;
     enum err rc;
 
+    eb.text[0] = '\0'; /* enough, and it costs no cache lines */
     if (b->check_sha256)
         digest_add(&b->sha256, body.at, body.len);
     b->got = body.len;
@@ -249,9 +250,10 @@ lend(struct s3_body *b, struct object_put *put, struct span body)
 static enum err
 receive_in_place(struct s3_body *b, struct object_put *put, bool *taken)
 {
-    struct errbuf eb = {{0}};
+    struct errbuf eb;
     struct span body;
 
+    eb.text[0] = '\0'; /* enough, and it costs no cache lines */
     *taken = false;
     if (b->chunked != NULL || b->size == DISK_SIZE_UNKNOWN || b->size == 0)
         return ERR_OK;
@@ -286,12 +288,13 @@ enum err
 s3_body_to_put(struct s3_body *b, struct object_put *put)
 {
     struct request *q = b->q;
-    struct errbuf eb = {{0}};
+    struct errbuf eb;
     struct object_sums sums;
     struct span piece;
     bool taken;
     enum err rc = receive_in_place(b, put, &taken);
 
+    eb.text[0] = '\0'; /* enough, and it costs no cache lines */
     if (rc != ERR_OK)
         return rc;
     while (!taken) {

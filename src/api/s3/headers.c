@@ -13,37 +13,41 @@
     8192            /* content type and its like, together: it comes back in every head */
 #define USER_MAX 64 /* pairs; 2 KiB of them are the real limit */
 
-#define NAME(text)                                                                       \
-    {                                                                                    \
-        .at = (text), .len = sizeof(text) - 1                                            \
-    }
-
 /* Headers that would change what is stored or who may read it, not built yet: refused by name, never ignored. */
-static const struct span unbuilt[] = {
-    NAME("x-amz-object-lock-mode"),
-    NAME("x-amz-object-lock-retain-until-date"),
-    NAME("x-amz-object-lock-legal-hold"),
-    NAME("x-amz-server-side-encryption"),
-    NAME("x-amz-server-side-encryption-aws-kms-key-id"),
-    NAME("x-amz-server-side-encryption-customer-algorithm"),
-    NAME("x-amz-server-side-encryption-customer-key"),
-    NAME("x-amz-server-side-encryption-context"),
-    NAME("x-amz-website-redirect-location"),
-    NAME("x-amz-write-offset-bytes"),
-    NAME("x-amz-grant-read"),
-    NAME("x-amz-grant-write"),
-    NAME("x-amz-grant-read-acp"),
-    NAME("x-amz-grant-write-acp"),
-    NAME("x-amz-grant-full-control"),
-    NAME("if-modified-since"),
-    NAME("if-unmodified-since"),
-    NAME("content-range"),
-};
+#define UNBUILT(X)                                                                       \
+    X("x-amz-object-lock-mode")                                                          \
+    X("x-amz-object-lock-retain-until-date")                                             \
+    X("x-amz-object-lock-legal-hold")                                                    \
+    X("x-amz-server-side-encryption")                                                    \
+    X("x-amz-server-side-encryption-aws-kms-key-id")                                     \
+    X("x-amz-server-side-encryption-customer-algorithm")                                 \
+    X("x-amz-server-side-encryption-customer-key")                                       \
+    X("x-amz-server-side-encryption-context")                                            \
+    X("x-amz-website-redirect-location")                                                 \
+    X("x-amz-write-offset-bytes")                                                        \
+    X("x-amz-grant-read")                                                                \
+    X("x-amz-grant-write")                                                               \
+    X("x-amz-grant-read-acp")                                                            \
+    X("x-amz-grant-write-acp")                                                           \
+    X("x-amz-grant-full-control")                                                        \
+    X("if-modified-since")                                                               \
+    X("if-unmodified-since")                                                             \
+    X("content-range")
+
+#define X(text) {.at = (text), .len = sizeof(text) - 1},
+static const struct span unbuilt[] = {UNBUILT(X)};
+#undef X
+/* Bit n: a name of n bytes is among them. */
+#define X(text) | UINT64_C(1) << (sizeof(text) - 1)
+static const uint64_t unbuilt_lengths = 0 UNBUILT(X);
+#undef X
 
 /* The name of the table that this one is, or NULL. */
 static const struct span *
 unbuilt_of(struct span name)
 {
+    if (name.len >= 64 || (unbuilt_lengths >> name.len & 1) == 0)
+        return NULL;
     for (size_t i = 0; i < ARRAY_LEN(unbuilt); i++) {
         if (name.len == unbuilt[i].len &&
             strncasecmp(name.at, unbuilt[i].at, name.len) == 0)

@@ -11,10 +11,11 @@ store(struct request *q, struct s3_body *body, const struct object_meta *meta,
                                        s3_checksum_kept(q->bucket, body->sums.kind),
                                    .condition = condition};
     struct object_put *put = NULL;
-    struct errbuf eb = {{0}};
-    enum err rc =
-        object_put_begin(q->api->options.object, q->bucket, q->name.key, &o, &put, &eb);
+    struct errbuf eb;
+    enum err rc;
 
+    eb.text[0] = '\0'; /* enough, and it costs no cache lines */
+    rc = object_put_begin(q->api->options.object, q->bucket, q->name.key, &o, &put, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
     rc = s3_body_to_put(body, put);

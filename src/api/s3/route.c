@@ -238,8 +238,6 @@ run(struct request *q)
         rc = check_root(q);
     if (rc == ERR_OK && q->name.bucket.len > 0)
         rc = s3_bucket_check(q->name.bucket, &q->fault);
-    if (rc == ERR_OK && q->name.key.len > 0)
-        rc = s3_key_check(q->name.key, q->arena, &q->fault);
     if (rc == ERR_OK &&
         http_get(q->http->head, HTTP_AMZ_EXPECTED_BUCKET_OWNER).at != NULL)
         rc = fault_set(&q->fault, S3_NotImplemented,
