@@ -50,6 +50,13 @@ struct changes {
 struct changes *changes_new(struct disk *d, enum disk_class class);
 void changes_free(struct changes **cp); /* NULL is fine */
 
+/* The hash of a key that will be asked for next: run_key_hash(). */
+static inline void
+changes_expect(struct changes *c, uint64_t bucket, struct span key, uint64_t hash)
+{
+    c->hashed = (struct key_hashed){.bucket = bucket, .hash = hash, .key = key};
+}
+
 /* The row of a key as it will be after the group so far, tombstones included. ERR_NOT_FOUND. May switch. */
 enum err changes_current(struct changes *c, uint64_t bucket, struct span key,
                          struct row *out, struct errbuf *eb) MUST_CHECK;

@@ -13,6 +13,7 @@
 #include "disk/health.h"
 #include "disk/judge.h"
 #include "disk/judge_version.h"
+#include "disk/known.h"
 #include "disk/log.h"
 #include "disk/manifest.h"
 #include "disk/space.h"
@@ -54,6 +55,17 @@ answer(struct commit *c, enum err rc)
     rt_wake(&c->waiter); /* *c is gone from here on */
 }
 
+/* Whether the key is new is asked when its group is made: by then the answer is near. */
+static void
+expect(struct commit *c)
+{
+    const struct known *known = c->disk->home.known;
+
+    c->key_hash = run_key_hash(c->key->bucket, c->key->key);
+    if (known != NULL)
+        known_prefetch(known, c->key_hash);
+}
+
 static void
 enqueue(struct commit *c)
 {
@@ -70,6 +82,7 @@ enqueue(struct commit *c)
         answer(c, ERR_BUSY);
         return;
     }
+    expect(c);
     list_push_back(&k->queue, &c->in_queue);
     k->queued++;
     rt_cond_signal(&k->wake);
@@ -176,10 +189,14 @@ must_say(const struct commit *c, bool exists, const struct row *old)
 static enum verdict
 judge_object(struct committer *k, struct commit *c, bool *sync)
 {
-    struct row old = {0};
-    enum err rc = changes_current(k->changes, c->key->bucket, c->key->key, &old, &c->eb);
+    struct row old;
+    enum err rc;
     bool exists;
 
+    changes_expect(k->changes, c->key->bucket, c->key->key, c->key_hash);
+    rc = changes_current(k->changes, c->key->bucket, c->key->key, &old, &c->eb);
+    if (rc == ERR_NOT_FOUND)
+        old = (struct row){0};
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return refuse(c, rc);
     exists = rc == ERR_OK && row_is_object(&old);
@@ -449,24 +466,25 @@ encode_member(struct committer *k, const struct commit *c, struct member *m,
 static enum err
 write_member(struct committer *k, struct commit *c)
 {
-    struct member m = member_of(k, c), again;
+    struct member m = member_of(k, c), read, *again = &m;
     struct row row;
     enum err rc = ERR_OK;
 
     if (stencils_fill(k->stencils, k->class, &m, k->buf->at + k->len, &row)) {
-        again = m;
-        again.row = &row;
+        m.row = &row;
     } else {
-        rc = encode_member(k, c, &m, &again, &row, &c->eb);
+        again = &read;
+        rc = encode_member(k, c, &m, again, &row, &c->eb);
     }
     if (rc != ERR_OK)
         return rc;
-    again.body = c->payload;
-    again.key = c->key->key; /* the caller's outlives the group, scratch does not */
+    again->body = c->payload;
+    again->key = c->key->key; /* the caller's outlives the group, scratch does not */
     c->decided = m.version;
-    rc = changes_apply(k->changes, &again, &c->row, &c->eb);
+    rc = changes_apply(k->changes, again, &c->row, &c->eb);
     if (rc != ERR_OK)
         return rc;
+    m.row = NULL;
     k->last = m;
     k->last_at = k->len;
     k->last_payload = c->payload;

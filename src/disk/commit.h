@@ -46,6 +46,7 @@ struct commit {
     struct rt_msg msg;
     struct rt_waiter waiter;
     struct list in_queue;
+    uint64_t key_hash; /* run_key_hash() */
     struct disk *disk;
     enum disk_class class;
 

@@ -9,6 +9,7 @@
 #define KEY_BITS     16u   /* for each: one in about fifty is taken for met */
 #define WORDS_LEAST  512u
 #define WORDS_MOST   (1u << 20) /* of one part */
+#define WORDS_FAR    (1u << 12) /* of a part that is not in a near cache anyway */
 #define PARTS_MOST   12u        /* 16 MiB: each is twice as large as the one before */
 
 /* Three bits of one word a key, so that a question costs one cache miss for each part that is not small. */
@@ -91,9 +92,8 @@ known_add(struct known *k, uint64_t hash)
 void
 known_prefetch(const struct known *k, uint64_t hash)
 {
-    const struct part *p = k->at[k->count - 1];
-
-    __builtin_prefetch(&p->words[hash & p->mask]);
+    for (unsigned i = k->count; i-- > 0 && k->at[i]->mask >= WORDS_FAR;)
+        __builtin_prefetch(&k->at[i]->words[hash & k->at[i]->mask]);
 }
 
 bool

@@ -352,11 +352,19 @@ insert_all(struct run *r, struct sorted *order)
 {
     for (uint32_t i = 1; i < r->count; i++) {
         struct sorted s = order[i];
-        uint32_t at = i;
+        uint32_t low = 0, high = i;
 
-        for (; at > 0 && compare_items(&s, &order[at - 1], r) < 0; at--)
-            order[at] = order[at - 1];
-        order[at] = s;
+        while (low < high) {
+            uint32_t mid = (low + high) / 2;
+
+            if (s.first < order[mid].first ||
+                (s.first == order[mid].first && compare_items(&s, &order[mid], r) < 0))
+                high = mid;
+            else
+                low = mid + 1;
+        }
+        memmove(&order[low + 1], &order[low], (i - low) * sizeof s);
+        order[low] = s;
     }
 }
 
