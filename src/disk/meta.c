@@ -277,8 +277,11 @@ void
 meta_copy(struct arena *a, const struct object_meta *from, struct object_meta *to)
 {
     *to = *from;
-    for (unsigned i = 0; i < ARRAY_LEN(texts); i++)
-        *text_in(to, i) = arena_span(a, *text_of(from, i));
+    for (unsigned i = 0; i < ARRAY_LEN(texts); i++) {
+        struct span text = *text_of(from, i);
+
+        *text_in(to, i) = text.len > 0 ? arena_span(a, text) : (struct span){"", 0};
+    }
     to->checksum = arena_span(a, from->checksum);
     if (from->user_count > 0) {
         struct object_pair *pairs = arena_alloc(a, from->user_count * sizeof *pairs);

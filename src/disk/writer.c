@@ -31,6 +31,7 @@ struct disk_writer {
     struct iobuf *buf;
     const char
         *lent; /* disk_write_lend(): there is no `buf`; `buf_len` bytes stand here */
+    char small_sums[4 * (DISK_INLINE_MAX / BLOCK_BYTES)]; /* of a body in the log */
     uint64_t buf_at; /* offset of its first byte in the body */
     uint32_t buf_len;
     uint32_t buf_summed; /* of it, its sums are there; whole blocks */
@@ -318,6 +319,8 @@ disk_write_lend(struct disk_writer *w, struct span body)
     iobuf_drop(&w->buf);
     w->lent = body.at;
     w->buf_len = (uint32_t)body.len;
+    /* Now: whoever lends it reads it too, and it leaves the cache before the commit. */
+    block_sums_put(w->seed, 0, body.at, body.len, w->small_sums);
 }
 
 /* What is in memory. */
@@ -469,7 +472,6 @@ writer_submit(struct disk_writer **wp, const struct object_meta *meta, struct co
               struct errbuf *eb)
 {
     struct disk_writer *w = *wp;
-    char sums[4 * (DISK_INLINE_MAX / BLOCK_BYTES)];
     enum err rc = check_end(w, meta, eb);
 
     *wp = NULL;
@@ -484,9 +486,10 @@ writer_submit(struct disk_writer **wp, const struct object_meta *meta, struct co
         if (rc == ERR_OK)
             c->place = body_place(&w->body);
     } else if (rc == ERR_OK) {
-        block_sums_put(w->seed, 0, held(w), w->buf_len, sums);
+        if (w->lent == NULL)
+            block_sums_put(w->seed, 0, held(w), w->buf_len, w->small_sums);
         c->payload = (struct span){held(w), w->buf_len};
-        c->block_sums = (struct span){sums, 4 * block_count(w->buf_len)};
+        c->block_sums = (struct span){w->small_sums, 4 * block_count(w->buf_len)};
     }
     if (rc == ERR_OK) {
         if (c->kind == 0)

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "wire/http_chars.h"
 #include "wire/tar.h"
 #include "wire/tar_format.h"
 
@@ -281,13 +282,7 @@ tar_put_end(struct buf *out)
 static bool
 component_safe(struct span c)
 {
-    if (c.len == 0 || c.len > COMPONENT_MAX || span_is(c, ".") || span_is(c, ".."))
-        return false;
-    for (size_t i = 0; i < c.len; i++) {
-        if ((unsigned char)c.at[i] < 0x20 || c.at[i] == 0x7f)
-            return false;
-    }
-    return true;
+    return c.len > 0 && c.len <= COMPONENT_MAX && !span_is(c, ".") && !span_is(c, "..");
 }
 
 bool
@@ -295,7 +290,8 @@ tar_path_safe(struct span key)
 {
     struct span rest = key;
 
-    if (key.len == 0 || key.len > TAR_PATH_MAX || !utf8_valid(key))
+    if (key.len == 0 || key.len > TAR_PATH_MAX || !has_no_control(key.at, key.len) ||
+        !utf8_valid(key))
         return false;
     for (;;) {
         const char *slash = span_find(rest, '/');
