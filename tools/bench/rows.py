@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import socket
+import ssl
 import subprocess
 import time
 
@@ -191,6 +192,21 @@ def get_4k(context):
     warm_get(context, "get-4k", 4 * KIB, 10000, {"loop": 0.8, "loop_cpu": 1.25, "nginx": 1.05, "nginx_cpu": 0.95})
 
 
+@row("get-16k", "warm GETs of 4,000 stored objects of 16 KiB")
+def get_16k(context):
+    warm_get(context, "get-16k", 16 * KIB, 4000, {"loop": 0.9, "loop_cpu": 1.08, "nginx": 0.95, "nginx_cpu": 0.95})
+
+
+@row("get-64k", "warm GETs of 1,500 stored objects of 64 KiB")
+def get_64k(context):
+    warm_get(context, "get-64k", 64 * KIB, 1500, {"loop": 0.9, "loop_cpu": 1.08, "nginx": 1.0, "nginx_cpu": 1.0, "p99": 1.0})
+
+
+@row("get-256k", "warm GETs of 500 stored objects of 256 KiB")
+def get_256k(context):
+    warm_get(context, "get-256k", 256 * KIB, 500, {"loop": 0.9, "loop_cpu": 1.08, "nginx": 1.0, "nginx_cpu": 1.0})
+
+
 @row("get-100k", "warm GETs of 1,000 stored objects of 100,000 bytes")
 def get_100k(context):
     warm_get(context, "get-100k", 100_000, 1000, {"loop": 0.9, "loop_cpu": 1.08, "nginx": 1.0, "nginx_cpu": 1.0, "p99": 1.0})
@@ -236,11 +252,13 @@ def list_keys(context):
 # ---- memory ----
 
 
-def hold_open(port, count):
-    """Connections that have had one answer and stay."""
+def hold_open(port, count, tls=None):
+    """Connections that have had one answer and stay; over TLS with the context `tls`."""
     held = []
     for _ in range(count):
         s = socket.create_connection(("127.0.0.1", port), 10)
+        if tls is not None:
+            s = tls.wrap_socket(s, server_hostname="localhost")
         s.sendall(b"GET /_/livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         held.append(s)
     for s in held:
@@ -283,6 +301,26 @@ def memory(context):
     print(f"    a connection costs {each:.2f} KiB   at most 4: {'met' if each <= 4 else 'MISSED'}")
     context.keep("memory", "KiB a connection", each)
     context.keep("memory", "RssAnon MiB", figures)
+    server.stop(30)
+    tls_connections(context, flags)
+
+
+def tls_connections(context, flags):
+    """What an idle connection over TLS costs: 1,000, beside as many that came before them."""
+    pair = context.dir / "cert.pem", context.dir / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-out", pair[0], "-keyout", pair[1]], check=True, capture_output=True)  # fmt: skip
+    tls = ssl.create_default_context(cafile=pair[0])
+    tls.check_hostname = False
+    server = context.keep_running(servers.Forebay(context, context.dir / "data", *flags, f"--set=tls.cert={pair[0]}", f"--set=tls.key={pair[1]}", wait=False))
+    server.wait_until(lambda: servers.answers(server.port), 30)
+    first = hold_open(server.port, 1000, tls)
+    before = machine.rss_anon_kib(server.popen.pid)
+    more = hold_open(server.port, 1000, tls)
+    each = (machine.rss_anon_kib(server.popen.pid) - before) / 1000
+    del first, more
+    print(f"    a connection over TLS costs {each:.2f} KiB   at most 20: {'met' if each <= 20 else 'MISSED'}")
+    context.keep("memory", "KiB a connection over TLS", each)
 
 
 # ---- the fast tier ----
