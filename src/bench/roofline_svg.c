@@ -7,7 +7,7 @@
 #include "bench/roofline.h"
 
 #define WIDTH       900
-#define HEIGHT      500
+#define HEIGHT      540 /* three lines of verdict */
 #define LEFT        80
 #define RIGHT       650 /* of the field; names of ceilings stand behind it */
 #define TOP         60
@@ -172,6 +172,23 @@ put_runs(const struct roofline *r, const struct scale *s, struct buf *out)
     }
 }
 
+/* What dots and lines are. */
+static void
+put_legend(struct buf *out)
+{
+    buf_printf(out,
+               "<circle class=\"passed\" cx=\"%d\" cy=\"46\" r=\"5\"/><text "
+               "x=\"%d\" y=\"50\">kept busy</text>\n"
+               "<circle class=\"failed\" cx=\"%d\" cy=\"46\" r=\"5\"/><text "
+               "x=\"%d\" y=\"50\">not kept busy</text>\n"
+               "<line class=\"demand\" x1=\"%d\" y1=\"46\" x2=\"%d\" y2=\"46\"/><text "
+               "x=\"%d\" y=\"50\">asked for</text>\n"
+               "<line class=\"roof\" x1=\"%d\" y1=\"46\" x2=\"%d\" y2=\"46\"/><text "
+               "x=\"%d\" y=\"50\">what the lowest ceiling leaves of it</text>\n",
+               LEFT + 60, LEFT + 70, LEFT + 150, LEFT + 160, LEFT + 262, LEFT + 286,
+               LEFT + 292, LEFT + 366, LEFT + 390, LEFT + 396);
+}
+
 /* In lines of so many letters, cut at blanks. */
 static void
 put_wrapped(struct span text, int x, int y, size_t letters, struct buf *out)
@@ -203,6 +220,7 @@ roofline_svg(const struct roofline *r, struct buf *out)
                "<text class=\"title\" x=\"%d\" y=\"24\">%s: what storage must give, what "
                "this machine allows, what came</text>\n",
                WIDTH, HEIGHT, WIDTH, HEIGHT, style, LEFT - 60, r->profile);
+    put_legend(out);
     put_axes(r, &s, out);
     put_roof(r, &s, out);
     put_ceilings(r, &s, out);

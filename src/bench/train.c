@@ -636,10 +636,24 @@ get_files(struct train *t)
     return rc;
 }
 
+/* Before minutes are spent. */
+static enum err
+svg_may_be_written(struct train *t)
+{
+    FILE *out = t->svg != NULL ? fopen(t->svg, "ae") : NULL;
+
+    if (t->svg == NULL || (out != NULL && fclose(out) == 0))
+        return ERR_OK;
+    return err_errno(&t->s->eb, ERR_BAD_REQUEST, errno, "--svg \"%s\"", t->svg);
+}
+
 static enum err
 measure(struct train *t)
 {
-    enum err rc = get_files(t);
+    enum err rc = svg_may_be_written(t);
+
+    if (rc == ERR_OK)
+        rc = get_files(t);
 
     if (rc == ERR_OK)
         rc = pass_epochs(t);

@@ -268,7 +268,12 @@ report(const struct disk_tool *t, const struct exporting *x)
         fprintf(to, "%llu objects, %s; %llu of them under .forebay/id; %llu damaged\n",
                 (unsigned long long)r->objects, num_size_text(r->bytes, size),
                 (unsigned long long)r->aside, (unsigned long long)r->damaged);
-    return r->damaged == 0 ? EXIT_OK_ : EXIT_CHECKSUM;
+    if (r->damaged > 0)
+        return EXIT_CHECKSUM;
+    if (r->objects > 0 || (!args_has(t->args, "bucket") && !args_has(t->args, "prefix")))
+        return EXIT_OK_;
+    fprintf(stderr, "forebay: nothing lies where --bucket and --prefix say\n");
+    return EXIT_NOT_FOUND;
 }
 
 static bool

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/admin.h"
+#include "cli/local.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "rt/fiber.h"
@@ -230,9 +231,7 @@ static const struct verb add = {
 static enum exit_code
 do_add(struct session *s)
 {
-    const char *path = s->args->at[0];
-    char *cwd = path[0] != '/' ? getcwd(NULL, 0) : NULL;
-    char *whole = cwd != NULL ? xasprintf("%s/%s", cwd, path) : xstrdup(path);
+    char *whole = local_absolute(s->args->at[0]);
     struct buf body;
     struct json j;
     enum exit_code rc;
@@ -245,7 +244,6 @@ do_add(struct session *s)
     rc = change(s, "/_/disks", &body, true);
     buf_fini(&body);
     free(whole);
-    free(cwd);
     return rc;
 }
 
@@ -258,9 +256,12 @@ const struct cli_verb cli_disk_add = {&add, run_add};
 
 /* ---- drain, remove ---- */
 
+/* A folder that is here is said by its whole path, as the server lists it; else it may be the beginning of an id. */
 static enum exit_code
 change_one(struct session *s, const char *path, const char *flag, bool may_wait)
 {
+    const char *disk = s->args->at[0];
+    char *whole = local_is_folder(disk) ? local_absolute(disk) : xstrdup(disk);
     struct buf body;
     struct json j;
     enum exit_code rc;
@@ -268,11 +269,12 @@ change_one(struct session *s, const char *path, const char *flag, bool may_wait)
     buf_init(&body, KIB(16));
     json_begin(&j, &body);
     json_open_object(&j, NULL);
-    json_text(&j, "disk", s->args->at[0]);
+    json_text(&j, "disk", whole);
     json_bool(&j, flag, args_has(s->args, flag));
     json_end(&j);
     rc = change(s, path, &body, may_wait);
     buf_fini(&body);
+    free(whole);
     return rc;
 }
 

@@ -154,6 +154,8 @@ import_tar(struct import *i, const char *path, struct errbuf *eb)
         rc = tar_reader_finish(&t.reader, eb);
     if (rc == ERR_OK && t.in_object)
         rc = import_end(i, eb);
+    if (rc != ERR_OK)
+        err_prefix(eb, "\"%s\"", path);
     arena_free(&t.arena);
     tar_reader_fini(&t.reader);
     archive_in_close(&in);

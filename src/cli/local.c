@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -183,6 +184,20 @@ local_list_fini(struct local_list *l)
     }
     free(l->at);
     *l = (struct local_list){0};
+}
+
+char *
+local_absolute(const char *path)
+{
+    char *here = path[0] != '/' ? getcwd(NULL, 0) : NULL, *out;
+
+    while (path[0] == '.' && path[1] == '/')
+        path += 2;
+    if (here == NULL)
+        return xstrdup(path);
+    out = strcmp(path, ".") == 0 ? xstrdup(here) : xasprintf("%s/%s", here, path);
+    free(here);
+    return out;
 }
 
 bool

@@ -31,5 +31,7 @@ struct local_list {
 enum err local_walk(const char *path, struct local_list *out,
                     struct errbuf *eb) MUST_CHECK;
 void local_list_fini(struct local_list *l);
+/* The path from the root, links and dots as they are; free() it. */
+char *local_absolute(const char *path);
 bool local_exists(const char *path);
 bool local_is_folder(const char *path);

@@ -300,6 +300,8 @@ read_archive(struct restoring *r, const char *path, struct errbuf *eb)
         rc = err_set(eb, ERR_INCOMPLETE,
                      "the backup is cut: its last member is missing. What it holds was "
                      "restored");
+    if (rc != ERR_OK)
+        err_prefix(eb, "\"%s\"", path);
     archive_in_close(&in);
     return rc;
 }

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/cli.h"
+#include "cli/local.h"
 #include "conf/conf.h"
 #include "node/node.h"
 
@@ -317,14 +318,46 @@ make_folder(const char *dir, struct errbuf *eb)
                      "the folder \"%s\" cannot be made", dir);
 }
 
+/* Folders by their paths from the root: a list of disks outlives the folder this was typed in. A disk that is left out may be an id, or
+ * stand in the list as it was typed once: it is given both ways. */
+struct typed {
+    char **dirs; /* owned, as what they hold */
+    char *without[2 * WITHOUT_MAX];
+    unsigned count, without_count;
+};
+
+static void
+typed_take(struct typed *t, const struct args *a)
+{
+    const char *one;
+
+    t->count = (unsigned)a->count;
+    t->dirs = xcalloc(a->count + 1, sizeof *t->dirs);
+    for (size_t i = 0; i < a->count; i++)
+        t->dirs[i] = local_absolute(a->at[i]);
+    for (unsigned i = 0; i < WITHOUT_MAX && (one = args_nth(a, "without", i)) != NULL;
+         i++) {
+        t->without[t->without_count++] = xstrdup(one);
+        if (one[0] != '/')
+            t->without[t->without_count++] = local_absolute(one);
+    }
+}
+
+static void
+typed_fini(struct typed *t)
+{
+    for (unsigned i = 0; i < t->count; i++)
+        free(t->dirs[i]);
+    for (unsigned i = 0; i < t->without_count; i++)
+        free(t->without[i]);
+    free(t->dirs);
+}
+
 static enum exit_code
 run(const struct args *a)
 {
-    const char *without[WITHOUT_MAX];
-    struct node_options o = {.dirs = a->at,
-                             .dir_count = (unsigned)a->count,
-                             .without = without,
-                             .on_ready = on_ready};
+    struct typed typed = {0};
+    struct node_options o = {.on_ready = on_ready};
     struct conf *c = conf_new(); /* the node borrows its texts to the end */
     struct source source = {.args = a};
     struct errbuf eb = {{0}};
@@ -337,9 +370,11 @@ run(const struct args *a)
         conf_free(&c);
         return cli_usage(&eb, &verb);
     }
-    while (o.without_count < WITHOUT_MAX &&
-           (without[o.without_count] = args_nth(a, "without", o.without_count)) != NULL)
-        o.without_count++;
+    typed_take(&typed, a);
+    o.dirs = (const char *const *)typed.dirs;
+    o.dir_count = typed.count;
+    o.without = (const char *const *)typed.without;
+    o.without_count = typed.without_count;
     o.addr = addr;
     take_node(c, &o);
     hide_memory(c);
@@ -354,6 +389,7 @@ run(const struct args *a)
         rc = node_serve(&o, &eb);
     conf_free(&source.now);
     conf_free(&source.next);
+    typed_fini(&typed);
     free(addr);
     conf_free(&c);
     return rc == ERR_OK ? EXIT_OK_ : cli_fail(rc, &eb);

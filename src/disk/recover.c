@@ -157,6 +157,11 @@ open_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
         return rc;
     if (state == INDEX_GOOD)
         return judge_index(d, covered, eb);
+    if (!list_empty(&d->home.segments_of[DISK_NATIVE]) ||
+        !list_empty(&d->home.segments_of[DISK_CACHED]))
+        LOG(LOG_WARN, "disk.index_lost", "the index is rebuilt from the logs",
+            L_TEXT("disk", rt_dir_path(d->root)),
+            L_TEXT("why", state == INDEX_EMPTY ? "there was none" : "it was of no use"));
     *covered = (struct index_covered){0};
     return ERR_OK;
 }

@@ -386,12 +386,12 @@ open_set(struct disks *ds, const struct disks_options *o, struct errbuf *eb)
         rc = rt_dir_open(o->state, &ds->keeper.state, eb);
     if (rc == ERR_OK)
         rc = load_roster(ds, eb);
-    for (unsigned i = 0; rc == ERR_OK && i < ds->keeper.roster.count; i++)
-        rc = check_listed(o, g, &ds->keeper.roster.disks[i], eb);
     for (unsigned i = 0; rc == ERR_OK && i < o->count; i++) {
         rc = check_given(&g[i], &ds->keeper.roster, o->disk.cluster_id, eb);
         ds->keeper.o.epoch = MAX(ds->keeper.o.epoch, g[i].is.epoch + 1);
     }
+    for (unsigned i = 0; rc == ERR_OK && i < ds->keeper.roster.count; i++)
+        rc = check_listed(o, g, &ds->keeper.roster.disks[i], eb);
     if (rc == ERR_OK)
         rc = open_all(ds, o, g, eb);
     free(g);

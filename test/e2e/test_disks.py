@@ -270,3 +270,20 @@ def test_what_moves_is_told_as_a_job(start_forebay, tmp_path):
     check_all(boto(process.endpoint, process.keys()), "copies", range(20))
     reply = plain.ask(process.port, "POST", "_/jobs", body=b'{"kind": "copies", "args": {"bucket": "copies", "copies": 2}}')
     assert reply.status == 400 and b"PATCH" in reply.body
+
+
+def test_what_is_wrong_with_disks_is_said(start_forebay, tmp_path):
+    """D8: a disk of another cluster in the place of one of ours is named as what it is; and what was typed wrong is quoted."""
+    process = start_forebay("other", args=(str(tmp_path / "foreign"),))
+    process.end()
+    process = start_forebay("a", args=(str(tmp_path / "b"),))
+    boto(process.endpoint, process.keys()).create_bucket(Bucket="copies")
+    assert "2 of the node's disks take objects" in cli(process, "bucket", "set", "s3://copies", "--copies", "3", status=2)
+    cli(process, "bucket", "set", "s3://copies", "--copies", "3", "--min-copies", "2")
+    assert "/proc/none" in cli(process, "disk", "add", "/proc/none", status=3)
+    assert '"nobody" is no disk of this node' in cli(process, "disk", "drain", "nobody", status=3)
+    process.end()
+    shutil.rmtree(tmp_path / "b")
+    shutil.copytree(tmp_path / "foreign", tmp_path / "b")
+    done = subprocess.run([process.binary, "serve", process.data_dir, tmp_path / "b", "--listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=PATIENCE, env=forebay.server_env())
+    assert done.returncode == 4 and "disk of another cluster" in done.stderr, done.stderr

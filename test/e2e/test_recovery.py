@@ -287,7 +287,7 @@ def test_export_is_exactly_what_lives(original, copy, tmp_path):
     out, _ = run("disk", "export", copy, tmp_path / "some.tar", "--bucket", "data", "--prefix", "large/", "--json")
     assert json.loads(out)["objects"] == 4
     assert {"data/large/1", "data/large/2"} < members(tmp_path / "some.tar").keys()
-    run("disk", "export", copy, tmp_path / "none.tar", "--bucket", "nobody")
+    run("disk", "export", copy, tmp_path / "none.tar", "--bucket", "nobody", code=3)  # a name that was typed wrong is no backup
     assert members(tmp_path / "none.tar") == {}
 
 

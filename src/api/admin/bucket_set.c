@@ -227,6 +227,33 @@ set_all(struct map_bucket *b, void *arg, struct errbuf *eb)
     return ERR_OK;
 }
 
+/* More copies than disks would refuse every write. The record may say so where other settings change, if a disk has gone. */
+static enum err
+enough_disks(const struct request *q, const json_t *doc, struct errbuf *eb)
+{
+    const json_t *copies = json_object_get(doc, "copies");
+    const json_t *least = json_object_get(doc, "min_copies");
+    json_int_t wanted = json_integer_value(least != NULL ? least : copies);
+    struct disks *ds = q->api->options.disks;
+    struct disks_status *now;
+    unsigned active = 0;
+
+    if (ds == NULL || (copies == NULL && least == NULL))
+        return ERR_OK;
+    now = xcalloc(1, sizeof *now);
+    disks_status(ds, now);
+    for (unsigned i = 0; i < now->count; i++)
+        active += strcmp(now->disks[i].state, "active") == 0;
+    free(now);
+    if (wanted <= (json_int_t)active)
+        return ERR_OK;
+    return err_set(
+        eb, ERR_BAD_REQUEST,
+        "%u of the node's disks take%s objects, and each write would want %lld: "
+        "add disks first, or say a min_copies that they are enough for",
+        active, active == 1 ? "s" : "", (long long)wanted);
+}
+
 /* While copies change, nobody believes that objects lie where they should; afterwards they are brought there. */
 static enum err
 change(struct request *q, json_t *doc, char job[JOB_ID_TEXT], struct errbuf *eb)
@@ -235,8 +262,10 @@ change(struct request *q, json_t *doc, char job[JOB_ID_TEXT], struct errbuf *eb)
     const json_t *copies = json_object_get(doc, "copies");
     bool moves = copies != NULL && ds != NULL;
     uint64_t copied = moves ? disks_copied_bytes(ds) : 0;
-    enum err rc = moves ? disks_hold(ds, eb) : ERR_OK;
+    enum err rc = enough_disks(q, doc, eb);
 
+    if (rc == ERR_OK && moves)
+        rc = disks_hold(ds, eb);
     if (rc != ERR_OK)
         return rc;
     rc = change_bucket(q, q->bucket, set_all, doc, eb);
@@ -253,11 +282,13 @@ change(struct request *q, json_t *doc, char job[JOB_ID_TEXT], struct errbuf *eb)
 
 /* What would stand there; nothing is stored. */
 static enum err
-rehearse(const struct map_bucket *b, json_t *doc, struct map_bucket **out,
-         struct errbuf *eb)
+rehearse(struct request *q, const struct map_bucket *b, json_t *doc,
+         struct map_bucket **out, struct errbuf *eb)
 {
-    enum err rc = map_bucket_copy(b, out, eb);
+    enum err rc = enough_disks(q, doc, eb);
 
+    if (rc == ERR_OK)
+        rc = map_bucket_copy(b, out, eb);
     return rc == ERR_OK ? set_all(*out, doc, eb) : rc;
 }
 
@@ -285,7 +316,7 @@ admin_bucket_set(struct request *q)
     if (rc != ERR_OK)
         return rc;
     dry = admin_is_dry(doc);
-    rc = dry ? rehearse(q->bucket, doc, &would, &eb) : change(q, doc, job, &eb);
+    rc = dry ? rehearse(q, q->bucket, doc, &would, &eb) : change(q, doc, job, &eb);
     json_decref(doc);
     if (rc != ERR_OK) {
         rc = fault_from(q, rc, &eb);

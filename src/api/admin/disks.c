@@ -132,6 +132,17 @@ text_member(json_t *doc, const char *name, const char **out, struct errbuf *eb)
     return ERR_OK;
 }
 
+/* Who asks is an administrator, and the path is his own: he hears what was wrong with it. */
+static enum err
+refuse(struct request *q, enum err rc, const struct errbuf *eb)
+{
+    if (rc == ERR_NOT_FOUND)
+        return fault_set(&q->fault, S3_NoSuchKey, "%s", eb->text);
+    if (rc == ERR_IO)
+        return fault_set(&q->fault, S3_InternalError, "%s", eb->text);
+    return fault_from(q, rc, eb);
+}
+
 enum err
 admin_disk_add(struct request *q)
 {
@@ -158,7 +169,7 @@ admin_disk_add(struct request *q)
     if (rc == ERR_OK)
         tell(q, "fill", path, copied, job);
     json_decref(doc);
-    return rc == ERR_OK ? answer(q, job) : fault_from(q, rc, &eb);
+    return rc == ERR_OK ? answer(q, job) : refuse(q, rc, &eb);
 }
 
 /* "/_/disks/DISK" with `tail` behind it. "-": it stands in the document. */
@@ -203,7 +214,7 @@ change_disk(struct request *q, const char *tail, const char *flag,
     if (rc == ERR_OK && fn == disks_drain)
         tell(q, set ? "fill" : "drain", which, copied, job);
     json_decref(doc);
-    return rc == ERR_OK ? answer(q, job) : fault_from(q, rc, &eb);
+    return rc == ERR_OK ? answer(q, job) : refuse(q, rc, &eb);
 }
 
 enum err

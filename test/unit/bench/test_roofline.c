@@ -2,6 +2,8 @@
  * them; the picture is XML. */
 #include "bench/roofline.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -117,6 +119,18 @@ count_of(const char *text, const char *what)
     return n;
 }
 
+/* No line of text stands below the picture. */
+static void
+check_inside(const char *picture)
+{
+    const char *at = strstr(picture, "viewBox=\"0 0 ");
+    unsigned width = 0, height = 0;
+
+    CHECK(at != NULL && sscanf(at, "viewBox=\"0 0 %u %u", &width, &height) == 2);
+    for (at = strstr(picture, " y=\""); at != NULL; at = strstr(at + 1, " y=\""))
+        CHECK(strtod(at + 4, NULL) + 4 < height);
+}
+
 static void
 test_the_picture(void)
 {
@@ -130,7 +144,8 @@ test_the_picture(void)
     buf_putc(&text, '\0');
     CHECK(!text.full);
     CHECK(strncmp(text.at, "<svg xmlns=", 11) == 0);
-    CHECK_U64(count_of(text.at, "<circle"), 2);
+    CHECK_U64(count_of(text.at, "<circle"), 2 + 2); /* two runs, two of the legend */
+    check_inside(text.at);
     CHECK_U64(count_of(text.at, "class=\"ceiling\"") +
                   count_of(text.at, "class=\"limit\""),
               CEILINGS_ - 1);
