@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "disk/check.h"
+#include "disk/recover.h"
 #include "disk/segment.h"
 #include "disk/superblock.h"
 
@@ -179,11 +180,33 @@ check_segment_header(struct check *k, enum disk_class class, enum segment_kind k
               class_names[class], name, why.text);
 }
 
+/* A native log whose header and first group are damaged. A repair can't write the header anew: nothing is left that says where
+ * the log begins. */
+static void
+check_headless(struct check *k, uint32_t id)
+{
+    struct segment *s;
+    struct errbuf why = {0};
+
+    if (recover_lost_head(k->disk, id, &s, &why) != ERR_OK) {
+        check_say(k, is_used(k, DISK_NATIVE, SEGMENT_LOG, id), "native: %s", why.text);
+        return;
+    }
+    check_fault(k,
+                "native/log-%06" PRIu32
+                ".tar: its header and its first group are damaged; "
+                "what follows them is read",
+                id);
+    take_log(&k->class[DISK_NATIVE], &s);
+    segment_drop(&s);
+}
+
 static enum err
 check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
 {
     struct names l = {.check = k, .class = class};
     enum err rc = rt_dir_list(k->disk->dir[class], on_name, &l, eb);
+    uint32_t headless = 0;
 
     for (uint32_t i = 0; rc == ERR_OK && i < l.count; i++) {
         struct segment *s = NULL;
@@ -196,7 +219,9 @@ check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
         }
         if (rc == ERR_OK)
             check_segment_header(k, class, l.at[i].kind, s);
-        if (rc != ERR_OK)
+        if (rc == ERR_CORRUPT && class == DISK_NATIVE && l.at[i].kind == SEGMENT_LOG)
+            l.at[headless++] = l.at[i]; /* when all others are known */
+        else if (rc != ERR_OK)
             check_say(k, is_used(k, class, l.at[i].kind, l.at[i].id), "%s: %s",
                       class_names[class], why.text);
         else if (l.at[i].kind == SEGMENT_LOG && !segment_is_spare(s))
@@ -206,6 +231,8 @@ check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
         segment_drop(&s);
         rc = ERR_OK;
     }
+    for (uint32_t i = 0; rc == ERR_OK && i < headless; i++)
+        check_headless(k, l.at[i].id);
     free(l.at);
     if (k->class[class].count > 0)
         qsort(k->class[class].logs, k->class[class].count, sizeof *k->class[class].logs,

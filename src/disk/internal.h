@@ -78,6 +78,7 @@ struct segment {
         bool evicted;          /* its objects were: worth compacting whatever it holds */
         bool swept;            /* bodies: what a crash had left is punched */
         bool held;            /* compaction can do nothing with it until the next start */
+        bool headless;        /* its header is lost, and first_group may be one too few */
         struct survey survey; /* compact_log.c, compact_body.c */
         struct list of_class; /* logs and shared segments of the class, by id */
         struct list of_dirty;

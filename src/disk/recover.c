@@ -19,18 +19,22 @@
 /* ---- what files there are ---- */
 
 static void
-on_name(const char *name, void *arg)
+found_add(struct found_list *l, const struct found *f)
 {
-    struct found_list *l = arg;
-    struct found f;
-
-    if (!segment_name_parse(name, &f.kind, &f.id))
-        return; /* not ours: left alone */
     if (l->count == l->room) {
         l->room = l->room == 0 ? 64 : 2 * l->room;
         l->at = xrealloc(l->at, l->room * sizeof *l->at);
     }
-    l->at[l->count++] = f;
+    l->at[l->count++] = *f;
+}
+
+static void
+on_name(const char *name, void *arg)
+{
+    struct found f;
+
+    if (segment_name_parse(name, &f.kind, &f.id)) /* what is not ours is left alone */
+        found_add(arg, &f);
 }
 
 static bool
@@ -40,9 +44,33 @@ refused(enum err rc)
            rc == ERR_BUSY;
 }
 
+/* Made and never used, or damaged: nothing in it is believed, nothing is deleted. */
+static void
+say_unusable(const struct errbuf *why)
+{
+    LOG(LOG_ERROR, "disk.segment_unusable", "left as it is", L_TEXT("error", why->text));
+}
+
+/* Logs whose header and first group are damaged: when all others are known. */
+static enum err
+open_headless(struct disk *d, const struct found_list *l, struct errbuf *eb)
+{
+    for (uint32_t i = 0; i < l->count; i++) {
+        struct segment *s = NULL;
+        enum err rc = recover_lost_head(d, l->at[i].id, &s, eb);
+
+        if (refused(rc))
+            return rc;
+        if (rc != ERR_OK)
+            say_unusable(eb);
+        segment_drop(&s);
+    }
+    return ERR_OK;
+}
+
 static enum err
 open_segments(struct disk *d, enum disk_class class, const struct found_list *l,
-              struct errbuf *eb)
+              struct found_list *headless, struct errbuf *eb)
 {
     for (uint32_t i = 0; i < l->count; i++) {
         struct segment *s;
@@ -55,10 +83,12 @@ open_segments(struct disk *d, enum disk_class class, const struct found_list *l,
         rc = segment_open(d, class, l->at[i].kind, l->at[i].id, &s, eb);
         if (refused(rc))
             return rc;
-        if (rc !=
-            ERR_OK) { /* made and never used, or damaged: nothing in it is believed, nothing is deleted */
-            LOG(LOG_ERROR, "disk.segment_unusable", "left as it is",
-                L_TEXT("error", eb->text));
+        if (rc == ERR_CORRUPT && class == DISK_NATIVE && l->at[i].kind == SEGMENT_LOG) {
+            found_add(headless, &l->at[i]);
+            continue;
+        }
+        if (rc != ERR_OK) {
+            say_unusable(eb);
             continue;
         }
         if (segment_is_spare(s) && !d->read_only) { /* room, and nothing else */
@@ -281,7 +311,7 @@ make_first_log(struct disk *d, struct errbuf *eb)
 enum err
 recover_disk(struct disk *d, struct errbuf *eb)
 {
-    struct found_list found[DISK_CLASSES_] = {0};
+    struct found_list found[DISK_CLASSES_] = {0}, headless = {0};
     struct index_covered covered = {0};
     unsigned mode;
     bool damaged = rt_dir_mode(d->state, RECOVER_ORPHANS, &mode, NULL) == ERR_OK;
@@ -293,8 +323,11 @@ recover_disk(struct disk *d, struct errbuf *eb)
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
         rc = rt_dir_list(d->dir[c], on_name, &found[c], eb);
         if (rc == ERR_OK)
-            rc = open_segments(d, (enum disk_class)c, &found[c], eb);
+            rc = open_segments(d, (enum disk_class)c, &found[c], &headless, eb);
     }
+    if (rc == ERR_OK)
+        rc = open_headless(d, &headless, eb);
+    free(headless.at);
     if (rc == ERR_OK)
         rc = open_index(d, &covered, eb);
     if (rc == ERR_OK)

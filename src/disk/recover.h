@@ -7,5 +7,9 @@
 /* In DISK/.forebay: changes of the native log were lost, so bodies without a record are kept. */
 #define RECOVER_ORPHANS "orphans"
 
+/* lost_head.c: a native log whose header and first group are damaged, by what stands behind them. After all other logs were
+ * opened. ERR_CORRUPT: nothing there is to be believed. The caller owns a reference. */
+enum err recover_lost_head(struct disk *d, uint32_t id, struct segment **out,
+                           struct errbuf *eb) MUST_CHECK;
 /* Opens the segments, the index, replays, finds where the next group and body go, gives back what has no record. */
 enum err recover_disk(struct disk *d, struct errbuf *eb) MUST_CHECK;

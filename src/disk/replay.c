@@ -22,7 +22,8 @@ log_of(struct disk *d, enum disk_class class, uint64_t group)
     {
         struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
 
-        if (s->kind == SEGMENT_LOG && s->first_group == group)
+        if (s->kind == SEGMENT_LOG && s->first_group == group &&
+            (found == NULL || !s->home.headless))
             found = s; /* one that was made again after a crash has the higher id */
     }
     return found;
@@ -264,6 +265,12 @@ replay_segment(struct replaying *r, uint64_t offset, uint64_t *epoch,
     return rc;
 }
 
+static bool
+begins_behind(const struct segment *s, uint64_t group)
+{
+    return s->first_group > group || (s->home.headless && s->first_group + 1 == group);
+}
+
 /* Where the log goes on behind its last segment so far; NULL: nowhere. */
 static struct segment *
 next_log(struct replaying *r)
@@ -281,7 +288,8 @@ next_log(struct replaying *r)
     {
         struct segment *later = LIST_ENTRY(n, struct segment, home.of_class);
 
-        if (later->kind == SEGMENT_LOG && later->first_group > wanted &&
+        if (later->kind == SEGMENT_LOG && later != r->segment &&
+            begins_behind(later, wanted) &&
             (next == NULL || later->first_group < next->first_group))
             next = later;
     }
@@ -378,6 +386,7 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
         rc = replay_flush(d, s, eb);
     if (rc == ERR_OK)
         log->synced_group = MAX(log->synced_group, log->next_group - 1);
+    log->full = s != NULL && s->home.headless;
     log->now = s; /* the reference goes along; NULL: the first group makes one */
     changes_free(&c);
     return rc;

@@ -626,6 +626,36 @@ segment_open(struct disk *d, enum disk_class class, enum segment_kind kind, uint
 }
 
 enum err
+segment_open_headless(struct disk *d, enum disk_class class, uint32_t id,
+                      struct segment **out, struct errbuf *eb)
+{
+    char name[SEGMENT_NAME_ROOM];
+    struct segment *s = new_segment(d, class, SEGMENT_LOG, id);
+    enum err rc;
+
+    segment_name(SEGMENT_LOG, id, name);
+    rc = rt_open(d->dir[class], name, (d->read_only ? 0u : RT_O_WRITE) | RT_O_DIRECT,
+                 0600, &s->file, eb);
+    if (rc == ERR_OK)
+        rc = check_number(s, eb);
+    if (rc == ERR_OK)
+        rc = rt_file_size(s->file, &s->home.size, eb);
+    if (rc != ERR_OK)
+        segment_drop(&s);
+    *out = s;
+    return rc;
+}
+
+void
+segment_join(struct segment *s, uint32_t generation, uint64_t first_group)
+{
+    s->generation = generation;
+    s->first_group = first_group;
+    s->home.headless = true;
+    table_add(s);
+}
+
+enum err
 segment_remove(struct disk *d, enum disk_class class, enum segment_kind kind, uint32_t id,
                struct errbuf *eb)
 {

@@ -35,6 +35,12 @@ enum err segment_size(struct disk *d, enum disk_class class, uint32_t id, uint64
 /* Opens one that exists and checks its header. Logs and shared ones come into the table. Home; may switch. */
 enum err segment_open(struct disk *d, enum disk_class class, enum segment_kind kind,
                       uint32_t id, struct segment **out, struct errbuf *eb) MUST_CHECK;
+/* One log whose header says nothing, for who finds out otherwise what it is (lost_head.c): not in the table, generation and
+ * first group unknown. Then it comes into the table: `first_group` is the one in front of the first that is known to stand in
+ * it. Home; the first may switch. */
+enum err segment_open_headless(struct disk *d, enum disk_class class, uint32_t id,
+                               struct segment **out, struct errbuf *eb) MUST_CHECK;
+void segment_join(struct segment *s, uint32_t generation, uint64_t first_group);
 /* Takes it out of table and folder. Home; may switch. */
 enum err segment_remove(struct disk *d, enum disk_class class, enum segment_kind kind,
                         uint32_t id, struct errbuf *eb) MUST_CHECK;
