@@ -32,12 +32,46 @@ changed(struct changes *c, uint64_t bucket, struct span key, const struct versio
     return NULL;
 }
 
+static const struct version null_pointer; /* the key of what points to it */
+
+static enum err
+find_older(struct changes *c, uint64_t bucket, struct span key,
+           const struct version *born, struct row *out, struct errbuf *eb)
+{
+    const struct changed_version *v = changed(c, bucket, key, born);
+
+    if (v == NULL)
+        return find_version(c->disk->tail, c->disk->index, bucket, key, born, out, eb);
+    if (v->gone)
+        return ERR_NOT_FOUND;
+    *out = v->row;
+    return ERR_OK;
+}
+
+/* What a bucket holds changes with its older versions, too. */
+static void
+note_older(struct changes *c, const struct member *m, const struct version *born,
+           const struct row *row)
+{
+    struct row before;
+    enum err rc;
+
+    if (same_version(born, &null_pointer))
+        return;
+    rc = find_older(c, m->bucket, m->key, born, &before, NULL);
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND) /* else: off by one until the next start */
+        usage_note(&c->usage, usage_of_older(m->bucket), rc == ERR_OK ? &before : NULL,
+                   row);
+}
+
 static void
 set_version(struct changes *c, const struct member *m, const struct version *born,
             const struct row *row)
 {
-    struct changed_version *v = changed(c, m->bucket, m->key, born);
+    struct changed_version *v;
 
+    note_older(c, m, born, row);
+    v = changed(c, m->bucket, m->key, born);
     if (v == NULL) {
         if (c->version_count == c->version_room) {
             c->version_room = c->version_room == 0 ? 64 : 2 * c->version_room;
@@ -54,22 +88,6 @@ set_version(struct changes *c, const struct member *m, const struct version *bor
         v->row = *row;
     run_version(c->run, m->bucket, m->key, born, row);
 }
-
-static enum err
-find_older(struct changes *c, uint64_t bucket, struct span key,
-           const struct version *born, struct row *out, struct errbuf *eb)
-{
-    const struct changed_version *v = changed(c, bucket, key, born);
-
-    if (v == NULL)
-        return find_version(c->disk->tail, c->disk->index, bucket, key, born, out, eb);
-    if (v->gone)
-        return ERR_NOT_FOUND;
-    *out = v->row;
-    return ERR_OK;
-}
-
-static const struct version null_pointer; /* the key of what points to it */
 
 static enum err
 find_older_null(struct changes *c, uint64_t bucket, struct span key, struct row *out,

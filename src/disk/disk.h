@@ -650,10 +650,10 @@ struct disk_space {
 };
 /* Any loop, no lock. */
 void disk_space(const struct disk *d, struct disk_space *out);
-/* Living objects of a bucket and their bytes, as of the last change that is visible; older versions and parts of
+/* Living objects of a bucket, or its older versions, and their bytes, as of the last change that is visible; parts of
  * uploads in progress are not counted. Any loop, no lock. */
-void disk_bucket_usage(const struct disk *d, uint64_t bucket, uint64_t *objects,
-                       uint64_t *bytes);
+void disk_bucket_usage(const struct disk *d, uint64_t bucket, bool older,
+                       uint64_t *objects, uint64_t *bytes);
 /* Compacts and punches until nothing is worth it, without waiting for quiet: tests and tools. May switch. */
 enum err disk_compact(struct disk *d, struct errbuf *eb) MUST_CHECK;
 

@@ -6,7 +6,7 @@
 #include "disk/index_internal.h"
 
 #define META_FORMAT                                                                      \
-    3u /* 1: counted neither buckets nor records without a payload; 2: had no tally */
+    4u /* 1: counted neither buckets nor records without a payload; 2: had no tally; 3: did not count older versions */
 #define META_BAD   1u
 #define CELL_ROW   1u
 #define CELL_LAYER 2u

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "disk/row.h"
+#include "disk/usage.h"
 
 #define BUCKETS  64u /* that are looked at: a start is not to take long */
 #define PREPARED 256u
@@ -26,7 +27,7 @@ on_usage(void *arg, const struct index_usage *u)
 {
     struct probe *p = arg;
 
-    if (u->objects > 0 && p->count < BUCKETS)
+    if (u->objects > 0 && !usage_is_of_older(u->bucket) && p->count < BUCKETS)
         p->buckets[p->count++] = u->bucket;
 }
 

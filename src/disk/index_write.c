@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "disk/health.h"
 #include "disk/index_internal.h"
+#include "disk/usage.h"
 #include "rt/sim.h"
 
 #define DONE_KEEP_MS                                                                     \
@@ -226,7 +227,7 @@ write_segments(struct writer *w)
     return 0;
 }
 
-/* ---- buckets: living objects and their bytes ---- */
+/* ---- buckets: living objects and their bytes; older versions as a bucket of their own ---- */
 
 /* Changes come in order of buckets: the last one is the one, or there is none yet. */
 static void
@@ -595,15 +596,19 @@ change_older(struct writer *w, const struct entry *e, const struct step *s)
     struct row_home home = {e->table, e->bucket, e->key};
     struct span old = s->row;
     struct row before, after;
+    bool had = old.len > 0, gone = e->value.len == 0;
 
-    if (e->value.len > 0 && row_decode(&home, e->value, &after) != ERR_OK)
+    if (!gone && row_decode(&home, e->value, &after) != ERR_OK)
         return MDB_CORRUPTED; /* our own memory */
-    if (old.len > 0 && row_decode(&home, old, &before) != ERR_OK)
+    if (had && row_decode(&home, old, &before) != ERR_OK) {
         index_set_bad(w->x);
-    else if (old.len > 0)
+        had = false;
+    }
+    if (had)
         count_older(w, &before, false);
-    if (e->value.len > 0)
+    if (!gone)
         count_older(w, &after, true);
+    count_usage(w, usage_of_older(e->bucket), had ? &before : NULL, gone ? NULL : &after);
     return 0;
 }
 

@@ -142,8 +142,8 @@ usage_apply(struct usage *u, struct usage_changes *c)
 }
 
 void
-disk_bucket_usage(const struct disk *d, uint64_t bucket, uint64_t *objects,
+disk_bucket_usage(const struct disk *d, uint64_t bucket, bool older, uint64_t *objects,
                   uint64_t *bytes)
 {
-    usage_get(d->usage, bucket, objects, bytes);
+    usage_get(d->usage, older ? usage_of_older(bucket) : bucket, objects, bytes);
 }

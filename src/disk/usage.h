@@ -7,6 +7,19 @@
 #include "disk/index.h"
 
 struct usage;
+
+/* The older versions of a bucket's objects are counted as if they were a bucket of their own, with this number. */
+static inline uint64_t
+usage_of_older(uint64_t bucket)
+{
+    return bucket | (uint64_t)1 << 62;
+}
+static inline bool
+usage_is_of_older(uint64_t bucket)
+{
+    return (bucket & (uint64_t)1 << 62) != 0;
+}
+
 struct usage *usage_new(void);
 void usage_free(struct usage **up); /* NULL is fine */
 /* What the index knows. Home; before replay. */

@@ -555,8 +555,8 @@ disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
 }
 
 void
-disks_bucket_usage(struct disks *ds, uint64_t bucket, unsigned copies, uint64_t *objects,
-                   uint64_t *bytes)
+disks_bucket_usage(struct disks *ds, uint64_t bucket, bool older, unsigned copies,
+                   uint64_t *objects, uint64_t *bytes)
 {
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
@@ -568,7 +568,7 @@ disks_bucket_usage(struct disks *ds, uint64_t bucket, unsigned copies, uint64_t 
 
         if (d == NULL)
             continue;
-        disk_bucket_usage(d, bucket, &o, &b);
+        disk_bucket_usage(d, bucket, older, &o, &b);
         slot_leave(ds, all[i]);
         *objects += o;
         *bytes += b;

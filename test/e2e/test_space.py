@@ -223,3 +223,27 @@ def test_quotas(start_forebay):
     put("large", 200_000)
     keys = [o["Key"] for o in client.list_objects_v2(Bucket="bucket")["Contents"]]
     assert keys == ["k0", "k2", "k3", "large"]
+
+
+def test_older_versions_count_in_quotas(start_forebay):
+    process = start_forebay()
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="bucket")
+    client.put_bucket_versioning(Bucket="bucket", VersioningConfiguration={"Status": "Enabled"})
+    answer = ask(process.port, "PATCH", "/_/buckets/bucket", json.dumps({"quota_bytes": 10_000}).encode())
+    assert answer.status == 200, answer.body
+
+    def put(size):
+        return client.put_object(Bucket="bucket", Key="key", Body=os.urandom(size))["VersionId"]
+
+    ids = [put(4000), put(4000)]
+    refused_by_quota(lambda: put(4000))
+    process.kill()
+    process = start_forebay()
+    client = boto(process.endpoint, process.keys())
+    refused_by_quota(lambda: put(4000))
+    client.delete_object(Bucket="bucket", Key="key")  # a marker gives nothing back
+    refused_by_quota(lambda: put(4000))
+    client.delete_object(Bucket="bucket", Key="key", VersionId=ids[0])
+    put(4000)
+    refused_by_quota(lambda: put(4000))

@@ -262,6 +262,25 @@ check_list(struct disk *d, const struct model *m, struct arena *a)
     CHECK(key == KEYS);
 }
 
+/* What a quota is measured by: of the current versions and, apart, of the older ones. */
+static void
+check_usage(struct disk *d, const struct model *m)
+{
+    uint64_t want[2] = {0}, want_bytes[2] = {0}, got, bytes;
+
+    for (unsigned k = 0; k < KEYS; k++) {
+        for (unsigned i = 0; i < m->count[k]; i++) {
+            want[i > 0] += !m->of[k][i].marker;
+            want_bytes[i > 0] += m->of[k][i].marker ? 0 : m->of[k][i].len;
+        }
+    }
+    for (unsigned older = 0; older < 2; older++) {
+        disk_bucket_usage(d, 7, older != 0, &got, &bytes);
+        CHECK_U64(got, want[older]);
+        CHECK_U64(bytes, want_bytes[older]);
+    }
+}
+
 static void
 check_all(struct disk *d, const struct model *m)
 {
@@ -283,6 +302,7 @@ check_all(struct disk *d, const struct model *m)
     CHECK_U64(count, living);
     REQUIRE(disk_bucket_empty(d, 7, &empty, &eb) == ERR_OK);
     CHECK(empty == (any == 0));
+    check_usage(d, m);
     arena_free(&a);
 }
 
