@@ -36,7 +36,7 @@ s3-table: ## every S3 operation on Forebay and on SeaweedFS, side by side
 	@tools/build.sh rel forebay
 	@.venv/bin/python tools/s3-table.py
 
-soak: ## hours of seeds, kills and power cuts, a line for each part; broken off it goes on where it was. PART= (list: which) SEEDS= (100; 10,000 before a release) KILLS= (100) ACKS= (50,000) CUTS= (40) FRESH=1
+soak: ## hours of seeds, kills and power cuts, a line for each part; broken off it goes on where it was. PART= (list: which) SEEDS= (100; 10,000 before a release) FROM= (1) KILLS= (100) ACKS= (50,000) CUTS= (40) FRESH=1
 	@tools/soak.sh $(SEEDS) $(PART)
 
 plug: ## pull the plug under a training job; what is said stays in build/plug.log

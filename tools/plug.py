@@ -21,6 +21,7 @@ from rigs import cutdisk, forebay, ledger, plain, training  # noqa: E402
 from rigs.process import ROOT  # noqa: E402
 
 CUTS = 3
+ACKS = 20  # that come before each of them at least
 
 
 class Plug:
@@ -43,10 +44,13 @@ class Plug:
         if self.disk:
             stop_dead(process)
             self.disk.cut(seed, "torn")
-        process.kill()
+        process.kill_alive()
 
     def back(self):
         return self.disk.back() if self.disk else "killed"
+
+    def what(self):
+        return "power cut" if self.disk else "kill -9"
 
     def close(self):
         if self.disk:
@@ -63,6 +67,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=3, help="of training before each cut")
+    parser.add_argument("--lie", action="store_true", help="the drive lies about flushes: it should say LOST")
     parser.add_argument("--cutdisk", type=pathlib.Path, default=ROOT / "build/test/cutdisk")
     options = parser.parse_args()
     rng = random.Random(options.seed)
@@ -72,7 +77,7 @@ def main():
     samples = 0
     with tempfile.TemporaryDirectory(prefix="plug-", dir=ROOT / "build") as name:
         folder = pathlib.Path(name)
-        plug = Plug(folder, options.cutdisk, say)
+        plug, process = Plug(folder, options.cutdisk, say), None
         try:
             with training.Remote(folder / "remote") as remote:
                 remote.wait_ready().fill()
@@ -85,11 +90,15 @@ def main():
                     book.settle(process.port)
                     say(f"up in {took:.2f} s; training from {len(remote.objects):,} samples, writing checkpoints")
                     job = training.Job(process, remote, book, rng)
+                    if options.lie and plug.disk:
+                        plug.disk.control("lie")
                     time.sleep(options.seconds)
+                    job.load.wait_acks(ACKS)
+                    job.still_going()
                     plug.pull(process, options.seed + n)
                     samples += job.gone()
                     told = plug.back()
-                    say(f"power cut {n + 1} in the middle of it: {told}; {samples:,} samples read, {book.acks:,} writes acknowledged, "
+                    say(f"{plug.what()} {n + 1} in the middle of it: {told}; {samples:,} samples read, {book.acks:,} writes acknowledged, "
                         f"{book.in_doubt} without an answer")  # fmt: skip
                 process, took = start(plug, folder)
                 book.settle(process.port)
@@ -104,8 +113,10 @@ def main():
             say(f"LOST: {lost}")
             return 1
         finally:
+            if process is not None:
+                process.kill()
             plug.close()
-    say(f"plug: nothing lost: after {CUTS} power cuts all {book.acks:,} acknowledged writes hold ({kept} checkpoints are there, whole), "
+    say(f"plug: nothing lost: after {CUTS} {plug.what()}s all {book.acks:,} acknowledged writes hold ({kept} checkpoints are there, whole), "
         f"and {again:,} samples read back byte for byte.")  # fmt: skip
     return 0
 

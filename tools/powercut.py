@@ -87,7 +87,9 @@ class Site:
                 stop_dead(process)
                 if not self.disk.is_off():
                     self.disk.cut(seed, way)
-            process.kill()
+            status = process.kill()
+            if status != -signal.SIGKILL and (status < 0 or not early):  # a start may be refused by a disk that fails
+                raise ledger.Lost(f"the server ended by itself with {status} when the power went")
             if load is not None:
                 load.join()
             process.check_log()

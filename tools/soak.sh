@@ -3,8 +3,8 @@
 # with a ledger, rot, kills at the fault points of the tier, a minute of each fuzz target, simulator seeds. `list` names the parts.
 #
 # Parts that are named run. Without names all run that have not passed yet on this tree with these settings: what was broken off goes on
-# where it was (FRESH=1: from the beginning). It goes on after a failure. At the end there is a line for each part: verdict, seconds, what
-# it said last. Logs and build/soak/results stay.
+# where it was, a simulator at the seed where it was (FRESH=1: from the beginning). It goes on after a failure. At the end there is a line
+# for each part: verdict, seconds, what it said last. Logs and build/soak/results stay.
 . "$(dirname "$0")/lib.sh"
 
 seeds=${1:?how many seeds of the simulator}
@@ -13,6 +13,7 @@ kills=${KILLS:-100}
 acks=${ACKS:-50000} # promise D1
 cuts=${CUTS:-40}
 fuzz_seconds=${FUZZ_SECONDS:-60}
+from=${FROM:-1} # the first seed: others than the session before had
 logs=$root/build/soak
 results=$logs/results # state, part, verdict, seconds, last line; tabs between; the latest line of a part counts
 mkdir -p "$logs"
@@ -39,14 +40,29 @@ cuts() { .venv/bin/python tools/powercut.py --fs "$1" --cuts "$cuts"; }
 simulators=$(cd test/sim && printf '%s\n' sim_*.c | sed 's/\.c$//')
 all="storm rot points model cuts-ext4 cuts-xfs fuzz plug fill $(tr '\n' ' ' <<<"$simulators") sim_disk_space-8"
 
+# PART PROGRAM FROM STEP: in pieces, so that what was broken off goes on where it was.
+simulate() {
+    local kept=$logs/$1.seeds program=build/sim/test/$2 first=$3 step=$4 whose="" count=0 failed=0 piece
+    [ "${FRESH:-}" != "" ] || [ ! -f "$kept" ] || read -r whose count failed <"$kept"
+    [ "$whose" = "$state" ] && [ "$count" -lt "$seeds" ] || count=0 failed=0
+    while [ "$count" -lt "$seeds" ]; do
+        piece=$((seeds - count < 100 ? seeds - count : 100))
+        "$program" --from $((first + count * step)) --step "$step" --seeds "$piece" || failed=$((failed + 1))
+        count=$((count + piece))
+        say "$state $count $failed" >"$kept"
+    done
+    say "seeds $first to $((first + (count - 1) * step)): $count run, $failed pieces of them failed"
+    [ "$failed" = 0 ]
+}
+
 run_part() {
     case $1 in
     storm | rot | points | model) "$1" ;;
     cuts-*) cuts "${1#cuts-}" ;;
     fuzz) tools/fuzz.sh "$fuzz_seconds" ;;
     plug | fill) .venv/bin/python "tools/$1.py" ;;
-    sim_disk_space-8) build/sim/test/sim_disk_space --from 8 --step 12 --seeds "$seeds" ;;
-    sim_*) "build/sim/test/$1" --seeds "$seeds" ;;
+    sim_disk_space-8) simulate "$1" sim_disk_space $((8 + from / 12 * 12)) 12 ;;
+    sim_*) simulate "$1" "$1" "$from" 1 ;;
     esac
 }
 builds_of() { # what must be built for a part: preset and targets
@@ -69,10 +85,10 @@ build() {
 
 # The tree and the settings. Without git there is nothing to tell trees apart by: all of it runs.
 state=$( { git rev-parse HEAD && git diff HEAD && git ls-files -o --exclude-standard; } 2>/dev/null |
-    { cat; printf '%s ' "$seeds" "$kills" "$acks" "$cuts" "$fuzz_seconds"; } | sha256sum | cut -c1-16)
+    { cat; printf '%s ' "$seeds" "$from" "$kills" "$acks" "$cuts" "$fuzz_seconds"; } | sha256sum | cut -c1-16)
 git rev-parse HEAD >/dev/null 2>&1 || FRESH=1
 
-last_line() { { grep -E "[0-9]+ (passed|failed)" "$1" || cat "$1"; } | tail -n 1 | tr '\t' ' ' | cut -c1-160; }
+last_line() { { grep -E "^seeds |[0-9]+ (passed|failed)" "$1" || cat "$1"; } | tail -n 1 | tr '\t' ' ' | cut -c1-160; }
 verdict_of() { awk -F'\t' -v s="$state" -v p="$1" '$1 == s && $2 == p { v = $3 } END { print v }' "$results"; }
 do_part() { # a status of 77 is a skip
     local name=$1 begun=$SECONDS status=0 verdict=passed

@@ -33,14 +33,18 @@ def test_kills_in_the_middle_of_puts(start_forebay):
         book.settle(process.port)
         load = ledger.Load(process.port, book, rng)
         load.wait_acks(rng.randint(11, LOAD_ACKS))
-        process.kill()
+        process.kill_alive()
         load.join()
         kill += 1
     process = start_forebay("storm", build="rel")
     book.settle(process.port)
     uploads = boto(process.endpoint, process.keys()).list_multipart_uploads(Bucket=book.bucket).get("Uploads", [])
     assert len(uploads) <= kill * 4  # an unfinished upload is no object, and may be aborted
+    process.end()
+    check = subprocess.run([str(process.binary), "disk", "check", str(process.data_dir)], capture_output=True, text=True, env=forebay.server_env())
+    assert check.returncode == 0, check.stdout + check.stderr
     print(f"{kill} kills, {book.acks} acknowledged {book.kinds}, {book.in_doubt} in doubt (seed {SEED})")
+    assert book.unread == 0, f"{book.unread} reads were answered by an error"
     assert book.acks > KILLS * 10 and book.in_doubt > KILLS  # it was in the middle of something
 
 

@@ -24,7 +24,7 @@ BUCKET = "storm"
 BLOCK = 512
 DOUBTS_MAX = 8  # of one key
 PART_LEAST = 5 << 20  # S3's rule for all parts but the last
-REFUSED = ("SlowDown", "ServiceUnavailable", "InsufficientStorage", "PreconditionFailed", "NoSuchUpload", "EntityTooLarge", "QuotaExceeded")
+REFUSED = ("SlowDown", "ServiceUnavailable", "InsufficientStorage", "PreconditionFailed", "NoSuchUpload", "EntityTooLarge", "QuotaExceeded", "RequestTimeout")
 
 
 class Lost(AssertionError):
@@ -77,13 +77,13 @@ def describe(key, body, possible):
 
 
 class Ledger:
-    """All keys; each belongs to one writer. `acks` counts 2xx of what changed something."""
+    """All keys; each belongs to one writer. `acks` counts 2xx of what changed something, `unread` reads that were answered by an error."""
 
     def __init__(self, writers, keys=10, bucket=BUCKET):
         self.bucket = bucket
         self.of_writer = [{f"{w}/k{n:02d}": Entry() for n in range(keys)} for w in range(writers)]
         self.buckets = [Entry(False) for _ in range(writers)]  # each makes and removes one of its own
-        self.acks = self.in_doubt = self.refused = 0
+        self.acks = self.in_doubt = self.refused = self.unread = 0
         self.kinds = {}
         self.lock = threading.Lock()
         self.numbers = 0
@@ -218,11 +218,7 @@ class Writer(threading.Thread):
         self.ledger.count(kind, "unknown")
         if reply.status == 0 or not reply.whole:
             return False
-        if reply.status == 501:  # not yet: it changed nothing
-            entry.unknown.pop()
-            self.kinds.pop(kind, None)
-            return True
-        if reply.status < 500:
+        if reply.status < 500 or reply.status == 501:
             raise Lost(f"{kind}: answered {reply.status} {reply.body[:300]!r}")
         return True
 
@@ -328,6 +324,9 @@ class Writer(threading.Thread):
             raise Lost(f"{key}: read {describe(key, reply.body, [entry.acked])}; acknowledged {entry.acked}")
         if reply.status == 404 and entry.acked is not None:
             raise Lost(f"{key} is gone while the server runs; acknowledged {entry.acked}")
+        if reply.status not in (200, 404, 503):  # 503: come again
+            with self.ledger.lock:
+                self.ledger.unread += 1
         return True
 
 
@@ -348,6 +347,12 @@ class Load:
                 raise Stuck(f"only {self.ledger.acks} of {wanted} writes were acknowledged in {PATIENCE} s")
             time.sleep(0.001)
         time.sleep(self.rng.uniform(0, 0.01))
+
+    def still_going(self):
+        """While the server is there nobody has an excuse to stop."""
+        for writer in self.writers:
+            if not writer.is_alive():
+                raise writer.failed or Stuck("a writer got no answer, and the server is there")
 
     def stop(self):
         """They end with the operation that they are at."""

@@ -139,3 +139,8 @@ class Process:
             self.popen.kill()
         self.popen.wait()
         return self.popen.returncode
+
+    def kill_alive(self):
+        """kill -9 of what should be there to be killed: Ended when it went by itself."""
+        if self.kill() != -signal.SIGKILL:
+            raise Ended(f"{self.name} ended by itself with {self.popen.returncode}; its log:\n{self.log()[-8000:]}", self.popen.returncode)

@@ -63,12 +63,16 @@ class Reader(threading.Thread):
                     return
             elif reply.status == 0 or not reply.whole:
                 return
-            else:
+            elif reply.status == 503:  # a busy machine, or a remote that gave no answer in time: come again
                 self.refused += 1
+            else:
+                self.failed = ledger.Lost(f"{key}: {reply.status} {reply.body[:300]!r}")
+                return
 
 
 class Job:
-    """Readers and writers at one server. stop() ends it in order, gone() after the server went away."""
+    """Readers and writers at one server. stop() ends it in order, gone() after the server went away; before either, still_going()
+    says that all of them were at work until then."""
 
     def __init__(self, server, remote, book, rng, readers=3):
         self.readers = [Reader(server.port, remote.objects, rng.random()) for _ in range(readers)]
@@ -82,6 +86,15 @@ class Job:
             if reader.failed is not None:
                 raise reader.failed
         return sum(reader.read for reader in self.readers)
+
+    def still_going(self):
+        self.load.still_going()
+        for reader in self.readers:
+            if reader.failed is not None:
+                raise reader.failed
+            if not reader.is_alive() or reader.read <= reader.refused:
+                gone = "" if reader.is_alive() else ", and got no answer then"
+                raise ledger.Stuck(f"a reader has read {reader.read} samples, was refused {reader.refused}{gone}")
 
     def gone(self):
         self.load.join()
