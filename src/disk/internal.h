@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "disk/disk.h"
+#include "disk/durable.h"
 #include "disk/find.h"
 #include "disk/hot.h"
 #include "disk/index.h"
@@ -94,6 +95,7 @@ struct log {
     uint64_t uncovered;          /* bytes of groups that the index does not cover */
     uint64_t synced_group;       /* native: this one and all before it are durable */
     bool failed;                 /* a write or sync failed: takes nothing more */
+    struct durable durable;      /* how groups that are synced are written */
     bool dirty;                  /* cached: written since the last sync */
     bool
         full; /* takes no more groups, whatever room is left in it: the next begins another */

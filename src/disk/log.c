@@ -83,6 +83,37 @@ log_room(struct disk *d, enum disk_class class, uint64_t bytes, struct errbuf *e
     return ERR_OK;
 }
 
+/* A write and a sync, or both at once. The latter speaks for this group alone: where the one before is not durable yet, a sync has
+ * to be. ERR_NO_SPACE: of the write, and nothing was written. */
+static enum err
+write_group(struct log *log, struct iobuf *b, uint32_t len, bool sync, struct errbuf *eb)
+{
+    struct rt_file *file = log->now->file;
+    uint64_t at = log->now->home.used, begun_ns = rt_now_ns();
+    bool may =
+        sync && log->synced_group + 1 == log->next_group && rt_writes_durable(file);
+    bool one = may && durable_as_one(&log->durable);
+    enum err rc = ERR_NO_SPACE;
+
+    if (one)
+        rc = rt_write_durable(file, at, b, 0, len, RT_WRITE, eb);
+    /* No space for the write, or for the sync: who writes once more is told. */
+    if (rc == ERR_NO_SPACE) {
+        one = false;
+        rc = rt_write(file, at, b, 0, len, RT_WRITE, eb);
+    }
+    POINT(LOG_WRITTEN);
+    if (rc != ERR_OK || !sync)
+        return rc;
+    if (!one)
+        rc = rt_sync(file, eb);
+    metric_add(M_DISK_SYNCS, 0, 1);
+    POINT(LOG_SYNCED);
+    if (rc == ERR_OK && may)
+        durable_took(&log->durable, one, rt_now_ns() - begun_ns);
+    return rc == ERR_NO_SPACE ? ERR_IO : rc; /* of a sync that is final as well */
+}
+
 enum err
 log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
            bool sync, struct errbuf *eb)
@@ -95,17 +126,11 @@ log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
            len + DISK_ALIGN <= b->room);
     memset(b->at + len, 0, DISK_ALIGN);
     POINT(LOG_BEFORE);
-    rc = rt_write(s->file, s->home.used, b, 0, len + DISK_ALIGN, RT_WRITE, eb);
-    POINT(LOG_WRITTEN);
+    rc = write_group(log, b, len + DISK_ALIGN, sync, eb);
     if (rc == ERR_NO_SPACE) { /* the next group takes the same place and number */
         space_ran_out(d->space, "a record does not fit");
         (void)space_give_ballast(d->space);
         return rc;
-    }
-    if (rc == ERR_OK && sync) {
-        rc = rt_sync(s->file, eb);
-        metric_add(M_DISK_SYNCS, 0, 1);
-        POINT(LOG_SYNCED);
     }
     if (rc != ERR_OK)
         return give_up(d, class, rc, eb);

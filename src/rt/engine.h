@@ -49,6 +49,7 @@ struct disk_op {
     struct rt_file *file; /* owns a reference */
     struct iobuf *buf;    /* owns a reference; NULL where there are no bytes */
     uint32_t at;          /* place in buf */
+    bool durable;         /* a write that is over when it is synced */
     uint64_t offset;      /* place in the file */
     uint64_t len;
     int64_t result;    /* bytes or -errno */
@@ -150,6 +151,7 @@ struct engine_ops {
     /* Disk. op->file->device tells disks apart. Never fails at once: errors come by
      * disk_op_done(), never from within submit. Adds to l->in_flight until done. */
     void (*submit)(struct loop *l, struct disk_op *op);
+    bool writes_durable; /* knows disk_op.durable */
     /* The buffer of this slot (iobuf_slot()) is about to be freed. NULL where there are no slots. */
     void (*forget_slot)(struct loop *l, uint32_t slot);
     /* The rest of file.h; each may switch. `file_free` comes after the last operation, on

@@ -120,7 +120,25 @@ io_of(const struct disk_op *op)
         [DISK_PUNCH] = RT_IO_SPACE, [DISK_TRUNCATE] = RT_IO_SPACE,
     };
 
-    return kinds[op->kind];
+    return op->durable ? RT_IO_SYNC : kinds[op->kind];
+}
+
+/* Test hooks: one that is durable fails, and is slow, as either of the two that it stands for. */
+static int
+test_error_of(const struct disk_op *op)
+{
+    int error = test_io_error(op->file->observer, io_of(op));
+
+    return error == 0 && op->durable ? test_io_error(op->file->observer, RT_IO_WRITE)
+                                     : error;
+}
+
+static uint64_t
+test_delay_of(const struct disk_op *op)
+{
+    uint64_t ns = test_io_delay_ns(op->file->observer, io_of(op));
+
+    return op->durable ? ns + test_io_delay_ns(op->file->observer, RT_IO_WRITE) : ns;
 }
 
 /* Test hooks: one that a slow disk holds back. */
@@ -156,7 +174,7 @@ static void
 submit(struct loop *l, struct disk_op *op)
 {
     struct rt_observer *o = op->file->observer;
-    uint64_t delay = test_io_delay_ns(o, io_of(op));
+    uint64_t delay = test_delay_of(op);
 
     if (o != NULL) {
         op->beside = observer_begin(o);
@@ -186,7 +204,8 @@ start_waiting(struct loop *l, struct disk_queue *q, unsigned lane)
 static void
 tell_observer(const struct disk_op *op, int64_t result)
 {
-    struct rt_io_done d = {.kind = io_of(op),
+    bool no_space = result == -ENOSPC || result == -EDQUOT; /* that was the write */
+    struct rt_io_done d = {.kind = no_space && op->durable ? RT_IO_WRITE : io_of(op),
                            .error = result < 0 ? (int)-result : 0,
                            .len = op->len,
                            .beside = op->beside};
@@ -241,7 +260,7 @@ disk_op_done(struct disk_op *op, int64_t result)
     struct disk_queue *q = queue_of(l, op->file->device);
     unsigned lane = op->lane;
     struct rt_reading *reading = op->reading;
-    int test_error = test_io_error(op->file->observer, io_of(op));
+    int test_error = test_error_of(op);
 
     assert(l == loop_self && q->of[lane].in_flight > 0);
     q->of[lane].in_flight--;
@@ -419,14 +438,15 @@ rt_read_abandon(struct rt_reading *r)
         list_remove(&r->soon.link);
 }
 
-enum err
-rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32_t len,
-         enum rt_class class, struct errbuf *eb)
+static enum err
+write_all(struct disk_op op, struct errbuf *eb)
 {
-    struct disk_op op = {.kind = DISK_WRITE, .class = class, .file = f, .buf = b};
+    struct rt_file *f = op.file;
+    uint64_t offset = op.offset;
+    uint32_t at = op.at, len = (uint32_t)op.len;
     enum err rc;
 
-    check_place(f, offset, b, at, len);
+    check_place(f, offset, op.buf, at, len);
     rc = may_begin(eb, f);
     if (rc != ERR_OK)
         return rc;
@@ -447,6 +467,42 @@ rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint3
         len -= (uint32_t)result;
     }
     return ERR_OK;
+}
+
+enum err
+rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32_t len,
+         enum rt_class class, struct errbuf *eb)
+{
+    return write_all((struct disk_op){.kind = DISK_WRITE,
+                                      .class = class,
+                                      .file = f,
+                                      .buf = b,
+                                      .at = at,
+                                      .offset = offset,
+                                      .len = len},
+                     eb);
+}
+
+bool
+rt_writes_durable(const struct rt_file *f)
+{
+    return f->direct && rt_engine_ops()->writes_durable;
+}
+
+enum err
+rt_write_durable(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
+                 uint32_t len, enum rt_class class, struct errbuf *eb)
+{
+    assert(rt_writes_durable(f));
+    return write_all((struct disk_op){.kind = DISK_WRITE,
+                                      .class = class,
+                                      .file = f,
+                                      .buf = b,
+                                      .at = at,
+                                      .durable = true,
+                                      .offset = offset,
+                                      .len = len},
+                     eb);
 }
 
 /* Those that move no bytes: RT_WRITE, waited for. */

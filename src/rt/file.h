@@ -156,6 +156,14 @@ void rt_read_abandon(struct rt_reading *r);
 /* Writes all, or fails. */
 enum err rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                   uint32_t len, enum rt_class class, struct errbuf *eb) MUST_CHECK;
+/* The same, durable when it is over: one operation, where a write and a sync are two. What was written before is not made durable
+ * by it: a disk that can may write these bytes through and flush nothing else. Only where rt_writes_durable(): for files
+ * that are read and written directly, and not in the simulation. Which of both failed nobody tells, so every failure but ERR_NO_SPACE
+ * is as final as that of a sync. */
+bool rt_writes_durable(const struct rt_file *f);
+enum err rt_write_durable(struct rt_file *f, uint64_t offset, struct iobuf *b,
+                          uint32_t at, uint32_t len, enum rt_class class,
+                          struct errbuf *eb) MUST_CHECK;
 /* fdatasync. A failure is final: the caller abandons the file. */
 enum err rt_sync(struct rt_file *f, struct errbuf *eb) MUST_CHECK;
 enum err rt_fallocate(struct rt_file *f, uint64_t offset, uint64_t len,

@@ -482,6 +482,16 @@ result_of(int64_t rc)
     return rc >= 0 ? rc : -errno;
 }
 
+/* As RWF_DSYNC: what was written of it, or why it is not durable. */
+static int64_t
+write_durable(const struct disk_op *op)
+{
+    int64_t n = result_of(
+        pwrite(op->file->fd, op->buf->at + op->at, (size_t)op->len, (off_t)op->offset));
+
+    return n < 0 || fdatasync(op->file->fd) == 0 ? n : -errno;
+}
+
 int64_t
 real_disk_work(struct disk_op *op)
 {
@@ -491,6 +501,8 @@ real_disk_work(struct disk_op *op)
     case DISK_READ:
         return read_all(op);
     case DISK_WRITE:
+        if (op->durable)
+            return write_durable(op);
         return result_of(
             pwrite(fd, op->buf->at + op->at, (size_t)op->len, (off_t)op->offset));
     case DISK_SYNC:

@@ -48,10 +48,10 @@ enum err real_file_lock(struct rt_file *f, struct errbuf *eb);
 /* The rows that both engines have in common. */
 #define REAL_ENGINE_OPS                                                                  \
     .now_ns = real_now_ns, .wall_ns = real_wall_ns, .random = real_random,               \
-    .before_wait = REAL_BEFORE_WAIT, .blocking = real_blocking, .listen = real_listen,   \
-    .connect = real_connect, .pipe = real_pipe, .dir_open = real_dir_open,               \
-    .dir_free = real_dir_free, .dir_make = real_dir_make, .dir_sync = real_dir_sync,     \
-    .dir_list = real_dir_list, .dir_unlink = real_dir_unlink,                            \
+    .writes_durable = true, .before_wait = REAL_BEFORE_WAIT, .blocking = real_blocking,  \
+    .listen = real_listen, .connect = real_connect, .pipe = real_pipe,                   \
+    .dir_open = real_dir_open, .dir_free = real_dir_free, .dir_make = real_dir_make,     \
+    .dir_sync = real_dir_sync, .dir_list = real_dir_list, .dir_unlink = real_dir_unlink, \
     .dir_rename = real_dir_rename, .dir_mode = real_dir_mode,                            \
     .dir_space = real_dir_space, .open_file = real_open_file,                            \
     .file_free = real_file_free, .file_size = real_file_size,                            \

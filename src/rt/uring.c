@@ -427,6 +427,8 @@ prepare_write(struct uring *u, struct disk_op *op)
                                   (int)slot - 1);
     else
         io_uring_prep_write(sqe, fd, at, (unsigned)op->len, op->offset);
+    if (op->durable)
+        sqe->rw_flags = RWF_DSYNC;
     io_uring_sqe_set_data64(sqe, tagged(op, TAG_DISK));
 }
 

@@ -119,6 +119,8 @@ write_and_read(unsigned flags)
     CHECK(rt_write(f, 8192, out, 0, 65536, RT_WRITE, &eb) == ERR_OK);
     CHECK(rt_write(f, 0, out, 8192, 4096, RT_WRITE, &eb) == ERR_OK);
     CHECK(rt_sync(f, &eb) == ERR_OK);
+    if (rt_writes_durable(f))
+        CHECK(rt_write_durable(f, 0, out, 8192, 4096, RT_WRITE, &eb) == ERR_OK);
     CHECK(rt_file_size(f, &size, &eb) == ERR_OK);
     CHECK_U64(size, 8192 + 65536);
     CHECK(rt_read(f, 8192, in, 4096, 65536, RT_READ, SOON, &n, &eb) == ERR_OK);
