@@ -89,7 +89,7 @@ class Site:
                     self.disk.cut(seed, way)
             status = process.kill()
             if status != -signal.SIGKILL and (status < 0 or not early):  # a start may be refused by a disk that fails
-                raise ledger.Lost(f"the server ended by itself with {status} when the power went")
+                raise Ended(f"the server ended by itself with {status} when the power went", status)
             if load is not None:
                 load.join()
             process.check_log()
