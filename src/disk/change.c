@@ -328,6 +328,24 @@ apply_put(struct changes *c, const struct member *m, struct row *row, struct err
     return rc == ERR_OK ? changes_put(c, m, row, eb) : rc;
 }
 
+bool
+changes_take_new(struct changes *c, const struct member *m)
+{
+    struct run *gathered = tail_gathered(c->disk->tail);
+    struct known *known = c->disk->home.known;
+
+    if (gathered == NULL || m->coded.len == 0 ||
+        (m->kind != MEMBER_PUT && m->kind != MEMBER_COMMIT))
+        return false;
+    if (known == NULL || !known_is_complete(known) || known_maybe(known, m->key_hash) ||
+        index_is_hiding(c->disk->index))
+        return false;
+    usage_note(&c->usage, m->bucket, NULL, m->row);
+    known_add(known, m->key_hash);
+    run_gather_new(gathered, m->bucket, m->key, m->key_hash, m->coded);
+    return true;
+}
+
 static enum err
 apply_delete(struct changes *c, const struct member *m, struct row *row,
              struct errbuf *eb)
@@ -436,7 +454,9 @@ changes_apply(struct changes *c, const struct member *m, struct row *out,
 void
 changes_publish(struct changes *c)
 {
-    if (c->run != NULL && run_count(c->run) > 0)
+    if (tail_gathered(c->disk->tail) != NULL)
+        tail_gather(c->disk->tail, &c->run);
+    else if (c->run != NULL && run_count(c->run) > 0)
         tail_push(c->disk->tail, &c->run);
     for (uint32_t i = 0; i < c->prepared_count; i++) {
         if (c->prepared[i].comes)

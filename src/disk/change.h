@@ -70,6 +70,9 @@ bool changes_settles(const struct changes *c, const struct content_id *content);
 /* Takes the record's effect into the run. *out (may be NULL) is the row of the key afterwards. May switch. */
 enum err changes_apply(struct changes *c, const struct member *m, struct row *out,
                        struct errbuf *eb) MUST_CHECK;
+/* The same for a record of a replay that puts an object under a key which nobody has ever heard of, as nearly all do: its
+ * row is all there is to do. False: nothing was done, use changes_apply(). Does not switch. */
+bool changes_take_new(struct changes *c, const struct member *m);
 /* Makes the group visible to every loop and forgets it. */
 void changes_publish(struct changes *c);
 void changes_forget(struct changes *c); /* the group did not get into the log */

@@ -131,8 +131,12 @@ flush_thaw(struct disk *d, struct flush *f)
 enum err
 flush_frozen(struct disk *d, struct flush *f, struct errbuf *eb)
 {
-    enum err rc = sync_cached(d, eb);
+    enum err rc = tail_settle(d->tail, &f->batch);
 
+    if (rc != ERR_OK)
+        (void)err_set(eb, rc, "index: %s", err_name(rc));
+    if (rc == ERR_OK)
+        rc = sync_cached(d, eb);
     if (rc == ERR_OK)
         rc = sync_native(d, &f->covered.log[DISK_NATIVE], eb);
     POINT(INDEX_BEFORE);

@@ -53,13 +53,19 @@ replay_take_counters(struct disk *d, const struct member *m)
         atomic_store(&d->ids->counter, m->version.counter);
 }
 
-/* Each key's word of `known` is somewhere else in memory: asked for while the records before it are applied. */
+/* Each key's word of `known` is somewhere else in memory, and its place among what is gathered: asked for while the records
+ * before it are applied. */
 static void
 expect_keys(const struct disk *d, const struct log_scan *scan, uint32_t from, uint32_t to)
 {
+    const struct run *gathered = tail_gathered(d->tail);
+
     for (uint32_t i = from; d->home.known != NULL && i < MIN(to, scan->count); i++) {
-        if (scan->members[i].row != NULL)
-            known_prefetch(d->home.known, scan->members[i].key_hash);
+        if (scan->members[i].row == NULL)
+            continue;
+        known_prefetch(d->home.known, scan->members[i].key_hash);
+        if (gathered != NULL)
+            run_gather_expect(gathered, scan->members[i].key_hash);
     }
 }
 
@@ -72,8 +78,12 @@ replay_group(struct disk *d, struct changes *c, const struct log_scan *scan,
         enum err rc;
 
         expect_keys(d, scan, i + KEYS_AHEAD, i + KEYS_AHEAD + 1);
-        rc = c->class == DISK_CACHED ? replay_cached(c, &scan->members[i], eb)
-                                     : changes_apply(c, &scan->members[i], NULL, eb);
+        if (c->class == DISK_CACHED)
+            rc = replay_cached(c, &scan->members[i], eb);
+        else if (changes_take_new(c, &scan->members[i]))
+            rc = ERR_OK;
+        else
+            rc = changes_apply(c, &scan->members[i], NULL, eb);
         if (rc != ERR_OK) {
             err_prefix(eb, "replay of segment %06" PRIu32 " at %" PRIu64,
                        scan->members[i].segment, scan->members[i].offset);

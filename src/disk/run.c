@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "rt/bigmem.h"
 
 #define RUN_BYTES_MAX                                                                    \
     (1u << 30) /* places in a run are 32 bits; the tail is bounded far below */
@@ -22,17 +23,45 @@ struct item {
     uint8_t table;
 };
 
+/* Keys and values. A run that was gathered and what it becomes in order share them. */
+struct store {
+    _Atomic uint32_t refs;
+    struct buf buf;
+    char *big; /* owned: what `buf` writes into; NULL: it has memory of its own */
+};
+#define STORE_BIG   MIB(64) /* of one that gathers: touched as it fills */
+#define STORE_WORTH MIB(1)  /* less lies anywhere */
+
 struct run {
     _Atomic uint32_t refs;
-    bool finished;
-    struct buf bytes;
-    struct item *items; /* owned; sorted once finished */
+    bool finished, gathers;
+    struct store *store; /* one reference */
+    const char *bytes;   /* of the store */
+    struct item *items;  /* owned; sorted once finished */
     uint32_t count, room;
-    uint32_t *slots; /* owned; open addressing, item + 1 or 0 */
+    uint32_t *slots; /* owned; open addressing, item + 1 or 0; of one that gathers, too */
     uint32_t slot_mask;
     struct run_segment *segments; /* owned */
     uint32_t segment_count;
 };
+
+static void
+store_drop(struct store *s)
+{
+    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (s->big != NULL)
+        bigmem_free(s->big, STORE_BIG);
+    else
+        buf_fini(&s->buf);
+    free(s);
+}
+
+static size_t
+store_bytes(const struct store *s)
+{
+    return s->big != NULL ? s->buf.len : s->buf.room;
+}
 
 struct run *
 run_new(void)
@@ -40,7 +69,9 @@ run_new(void)
     struct run *r = xcalloc(1, sizeof *r);
 
     atomic_init(&r->refs, 1);
-    buf_init(&r->bytes, RUN_BYTES_MAX);
+    r->store = xcalloc(1, sizeof *r->store);
+    atomic_init(&r->store->refs, 1);
+    buf_init(&r->store->buf, RUN_BYTES_MAX);
     return r;
 }
 
@@ -59,7 +90,7 @@ run_drop(struct run *r)
 {
     if (r == NULL || atomic_fetch_sub_explicit(&r->refs, 1, memory_order_acq_rel) != 1)
         return;
-    buf_fini(&r->bytes);
+    store_drop(r->store);
     free(r->items);
     free(r->slots);
     free(r->segments);
@@ -84,7 +115,7 @@ run_bytes(const struct run *r)
 {
     size_t slots = r->slots != NULL ? (size_t)r->slot_mask + 1 : 0;
 
-    return sizeof *r + r->bytes.room + r->room * sizeof *r->items +
+    return sizeof *r + store_bytes(r->store) + r->room * sizeof *r->items +
            slots * sizeof *r->slots + r->segment_count * sizeof *r->segments;
 }
 
@@ -115,33 +146,79 @@ run_key_hash(uint64_t bucket, struct span key)
 
 /* ---- filling ---- */
 
+/* Into memory of huge pages once it is worth them; out of it again where a group has very many and large changes. */
 static void
-add_hashed(struct run *r, const struct row_home *home, uint32_t hash, struct span value)
+move_store(struct store *s, bool big)
 {
-    struct item *item;
+    struct buf to;
 
-    assert(!r->finished);
-    assert(home->key.len <= UINT16_MAX && value.len <= UINT16_MAX);
+    if (big) {
+        s->big = bigmem_new(STORE_BIG);
+        to = (struct buf){.at = s->big, .room = STORE_BIG, .limit = STORE_BIG};
+    } else {
+        buf_init(&to, RUN_BYTES_MAX);
+    }
+    buf_put(&to, s->buf.at, s->buf.len);
+    if (big) {
+        buf_fini(&s->buf);
+    } else {
+        bigmem_free(s->big, STORE_BIG);
+        s->big = NULL;
+    }
+    s->buf = to;
+}
+
+/* The item is filled in, but for its place; nothing but its bytes is taken. */
+static void
+keep_bytes(struct run *r, struct item *item, struct span key, struct span value)
+{
+    struct buf *b = &r->store->buf;
+
+    if (r->store->big != NULL && key.len + value.len > STORE_BIG - b->len)
+        move_store(r->store, false);
+    item->at = (uint32_t)b->len;
+    if (key.at + key.len == value.at) {
+        buf_put(b, key.at, key.len + value.len);
+    } else {
+        buf_put_span(b, key);
+        buf_put_span(b, value);
+    }
+    assert(!b->full);
+    r->bytes = b->at;
+}
+
+static struct item *
+next_item(struct run *r)
+{
     if (r->count == r->room) {
         r->room = r->room == 0 ? 16 : 2 * r->room;
         r->items = xrealloc(r->items, r->room * sizeof *r->items);
     }
-    item = &r->items[r->count++];
-    *item = (struct item){
+    return &r->items[r->count++];
+}
+
+static struct item
+item_of(const struct row_home *home, uint32_t hash, struct span value)
+{
+    assert(home->key.len <= UINT16_MAX && value.len <= UINT16_MAX);
+    return (struct item){
         .bucket = home->bucket,
-        .at = (uint32_t)r->bytes.len,
         .hash = hash,
         .key_len = (uint16_t)home->key.len,
         .value_len = (uint16_t)value.len,
         .table = (uint8_t)home->table,
     };
-    if (home->key.at + home->key.len == value.at) {
-        buf_put(&r->bytes, home->key.at, home->key.len + value.len);
-    } else {
-        buf_put_span(&r->bytes, home->key);
-        buf_put_span(&r->bytes, value);
-    }
-    assert(!r->bytes.full);
+}
+
+static void
+add_hashed(struct run *r, const struct row_home *home, uint32_t hash, struct span value)
+{
+    struct item *item;
+
+    assert(!r->finished && !r->gathers);
+    item = next_item(r);
+    *item = item_of(home, hash, value);
+    keep_bytes(r, item, home->key, value);
 }
 
 static void
@@ -256,18 +333,26 @@ run_segment(struct run *r, enum disk_class class, uint32_t segment, int64_t livi
     s->dead += dead;
 }
 
+static void
+take_segments(struct run *r, const struct run *from)
+{
+    for (uint32_t i = 0; i < from->segment_count; i++)
+        run_segment(r, from->segments[i].class, from->segments[i].segment,
+                    from->segments[i].living, from->segments[i].dead);
+}
+
 /* ---- order ---- */
 
 static struct span
 key_of(const struct run *r, const struct item *i)
 {
-    return (struct span){r->bytes.at + i->at, i->key_len};
+    return (struct span){r->bytes + i->at, i->key_len};
 }
 
 static struct span
 value_of(const struct run *r, const struct item *i)
 {
-    return (struct span){r->bytes.at + i->at + i->key_len, i->value_len};
+    return (struct span){r->bytes + i->at + i->key_len, i->value_len};
 }
 
 static int
@@ -348,7 +433,7 @@ common_of(const struct run *r)
 
 /* A group has some thirty: each goes to its place among those before it. */
 static void
-insert_all(struct run *r, struct sorted *order)
+insert_all(const struct run *r, struct sorted *order)
 {
     for (uint32_t i = 1; i < r->count; i++) {
         struct sorted s = order[i];
@@ -358,7 +443,8 @@ insert_all(struct run *r, struct sorted *order)
             uint32_t mid = (low + high) / 2;
 
             if (s.first < order[mid].first ||
-                (s.first == order[mid].first && compare_items(&s, &order[mid], r) < 0))
+                (s.first == order[mid].first &&
+                 compare_items(&s, &order[mid], (void *)(uintptr_t)r) < 0))
                 high = mid;
             else
                 low = mid + 1;
@@ -368,26 +454,88 @@ insert_all(struct run *r, struct sorted *order)
     }
 }
 
+/* By their numbers alone: one pass for each byte in which they differ, the lowest first. Returns where they are then. */
+#define DIGITS 8u
+static struct sorted *
+sort_numbers(struct sorted *a, struct sorted *b, uint32_t count)
+{
+    uint32_t(*seen)[256] = xcalloc(DIGITS, sizeof *seen);
+
+    for (uint32_t i = 0; i < count; i++)
+        for (unsigned d = 0; d < DIGITS; d++)
+            seen[d][a[i].first >> 8 * d & 255]++;
+    for (unsigned d = 0; d < DIGITS; d++) {
+        uint32_t *of = seen[d], sum = 0;
+        struct sorted *from = a;
+
+        if (of[a[0].first >> 8 * d & 255] == count)
+            continue;
+        for (unsigned v = 0; v < 256; v++) {
+            uint32_t here = of[v];
+
+            of[v] = sum;
+            sum += here;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            b[of[from[i].first >> 8 * d & 255]++] = from[i];
+        a = b;
+        b = from;
+    }
+    free(seen);
+    return a;
+}
+
+#define SORT_NUMBERS_LEAST 2048u /* fewer are compared */
+
+/* Those of one number are compared as a whole. */
 static void
-sort(struct run *r)
+sort_equal(const struct run *r, struct sorted *s, uint32_t count)
+{
+    for (uint32_t from = 0, to; from < count; from = to) {
+        to = from + 1;
+        while (to < count && s[to].first == s[from].first)
+            to++;
+        if (to - from > 1)
+            qsort_r(&s[from], to - from, sizeof *s, compare_items, (void *)(uintptr_t)r);
+    }
+}
+
+/* The items in order, a copy; at least one. */
+static struct item *
+in_order(const struct run *r)
 {
     struct sorted few[INSERT_MOST];
-    struct sorted *order =
-        r->count <= INSERT_MOST ? few : xmalloc(r->count * sizeof *order);
+    bool many = r->count >= SORT_NUMBERS_LEAST;
+    struct sorted *order = r->count <= INSERT_MOST
+                               ? few
+                               : xmalloc((many ? 2 : 1) * r->count * sizeof *order);
+    struct sorted *sorted = order;
     struct item *items = xmalloc(r->count * sizeof *items);
     size_t skip = common_of(r);
 
     for (uint32_t i = 0; i < r->count; i++)
         order[i] = (struct sorted){
             skip == SIZE_MAX ? 0 : bytes_behind(key_of(r, &r->items[i]), skip), i};
-    if (order == few)
+    if (order == few) {
         insert_all(r, order);
-    else
-        qsort_r(order, r->count, sizeof *order, compare_items, r);
+    } else if (many) {
+        sorted = sort_numbers(order, order + r->count, r->count);
+        sort_equal(r, sorted, r->count);
+    } else {
+        qsort_r(order, r->count, sizeof *order, compare_items, (void *)(uintptr_t)r);
+    }
     for (uint32_t i = 0; i < r->count; i++)
-        items[i] = r->items[order[i].item];
+        items[i] = r->items[sorted[i].item];
     if (order != few)
         free(order);
+    return items;
+}
+
+static void
+sort(struct run *r)
+{
+    struct item *items = in_order(r);
+
     free(r->items);
     r->items = items;
     r->room = r->count;
@@ -412,13 +560,15 @@ keep_newest(struct run *r)
     r->count = kept;
 }
 
+/* Of so many slots at least. */
 static void
-build_slots(struct run *r)
+build_slots(struct run *r, uint32_t least)
 {
     uint32_t slots = 4;
 
-    while (slots < 2 * r->count)
+    while (slots < least)
         slots *= 2;
+    free(r->slots);
     r->slots = xcalloc(slots, sizeof *r->slots);
     r->slot_mask = slots - 1;
     for (uint32_t i = 0; i < r->count; i++) {
@@ -433,31 +583,41 @@ build_slots(struct run *r)
 void
 run_finish(struct run *r)
 {
-    assert(!r->finished);
+    assert(!r->finished && !r->gathers);
     if (r->count > 1) {
         sort(r);
         keep_newest(r);
     }
-    build_slots(r);
+    build_slots(r, 2 * r->count);
     r->finished = true;
+}
+
+static struct item *
+find_item(const struct run *r, uint32_t hash, enum table table, uint64_t bucket,
+          struct span key)
+{
+    for (uint32_t at = hash & r->slot_mask; r->slots[at] != 0;
+         at = (at + 1) & r->slot_mask) {
+        struct item *i = &r->items[r->slots[at] - 1];
+
+        if (i->hash == hash && i->table == (uint8_t)table && i->bucket == bucket &&
+            span_eq(key_of(r, i), key))
+            return i;
+    }
+    return NULL;
 }
 
 bool
 run_find(const struct run *r, uint32_t hash, enum table table, uint64_t bucket,
          struct span key, struct span *value)
 {
-    assert(r->finished);
-    for (uint32_t at = hash & r->slot_mask; r->slots[at] != 0;
-         at = (at + 1) & r->slot_mask) {
-        const struct item *i = &r->items[r->slots[at] - 1];
+    const struct item *i;
 
-        if (i->hash != hash || i->table != (uint8_t)table || i->bucket != bucket ||
-            !span_eq(key_of(r, i), key))
-            continue;
+    assert(r->finished || r->gathers);
+    i = find_item(r, hash, table, bucket, key);
+    if (i != NULL)
         *value = value_of(r, i);
-        return true;
-    }
-    return false;
+    return i != NULL;
 }
 
 bool
@@ -469,6 +629,107 @@ run_object_hash(const struct run *r, uint32_t *from, uint32_t *hash)
         return false;
     *hash = r->items[*from].hash;
     return true;
+}
+
+/* ---- one that gathers ---- */
+
+#define GATHER_SLOTS 4096u
+
+struct run *
+run_gather(void)
+{
+    struct run *r = run_new();
+
+    r->gathers = true;
+    build_slots(r, GATHER_SLOTS);
+    return r;
+}
+
+/* A key that it does not have. */
+static void
+gather_new(struct run *r, const struct item *like, struct span key, struct span value)
+{
+    struct item *item = next_item(r);
+    uint32_t at = like->hash & r->slot_mask;
+
+    *item = *like;
+    if (r->store->big == NULL && r->store->buf.len > STORE_WORTH &&
+        r->store->buf.len < STORE_BIG / 2)
+        move_store(r->store, true);
+    keep_bytes(r, item, key, value);
+    if (2 * r->count > r->slot_mask) {
+        build_slots(r, 4 * r->count);
+        return;
+    }
+    while (r->slots[at] != 0)
+        at = (at + 1) & r->slot_mask;
+    r->slots[at] = r->count;
+}
+
+void
+run_gather_expect(const struct run *r, uint64_t hash)
+{
+    __builtin_prefetch(&r->slots[(uint32_t)hash & r->slot_mask]);
+}
+
+void
+run_gather_new(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
+               struct span value)
+{
+    struct row_home home = {TABLE_OBJECTS, bucket, key};
+    struct item item = item_of(&home, (uint32_t)hash, value);
+
+    assert(r->gathers);
+    gather_new(r, &item, key, value);
+}
+
+/* What `from` has of one key, in the order in which it came. */
+static void
+gather_item(struct run *r, const struct run *from, const struct item *i)
+{
+    struct span key = key_of(from, i), value = value_of(from, i);
+    struct item *had = find_item(r, i->hash, (enum table)i->table, i->bucket, key);
+
+    if (had == NULL) {
+        gather_new(r, i, key, value);
+    } else if (row_is_newer((enum table)i->table, value_of(r, had), value)) {
+        *had = *i;
+        keep_bytes(r, had, key, value);
+    }
+}
+
+void
+run_gather_all(struct run *r, const struct run *from)
+{
+    assert(r->gathers && !from->finished);
+    for (uint32_t i = 0; i < from->count; i++)
+        gather_item(r, from, &from->items[i]);
+    take_segments(r, from);
+}
+
+bool
+run_is_finished(const struct run *r)
+{
+    return r->finished;
+}
+
+struct run *
+run_in_order(const struct run *from)
+{
+    struct run *r = xcalloc(1, sizeof *r);
+
+    assert(from->gathers);
+    atomic_init(&r->refs, 1);
+    atomic_fetch_add_explicit(&from->store->refs, 1, memory_order_relaxed);
+    r->store = from->store;
+    r->bytes = from->bytes;
+    r->count = r->room = from->count;
+    if (r->count > 0)
+        r->items = in_order(from);
+    take_segments(r, from);
+    build_slots(r, 2 * r->count);
+    r->finished = true;
+    return r;
 }
 
 /* ---- several as one ---- */
@@ -561,7 +822,7 @@ static void
 note_first(const struct run_walk *w, struct run_place *p)
 {
     uint32_t next = MIN(p->item + KEYS_AHEAD, p->run->count - 1);
-    const char *at = p->run->bytes.at + p->run->items[next].at;
+    const char *at = p->run->bytes + p->run->items[next].at;
 
     __builtin_prefetch(at);
     __builtin_prefetch(at + 64); /* where its value ends, about */
@@ -668,7 +929,7 @@ static void
 note_first_of(struct source *s, size_t skip)
 {
     if (s->end - s->at > KEYS_AHEAD)
-        __builtin_prefetch(s->run->bytes.at + s->at[KEYS_AHEAD].at);
+        __builtin_prefetch(s->run->bytes + s->at[KEYS_AHEAD].at);
     s->first = skip == SIZE_MAX ? 0 : bytes_behind(key_of(s->run, s->at), skip);
 }
 
@@ -703,11 +964,12 @@ append(struct run *r, const struct source *s)
 {
     size_t len = (size_t)s->at->key_len + s->at->value_len;
     struct item *item = &r->items[r->count++];
+    struct buf *b = &r->store->buf;
 
     *item = *s->at;
-    item->at = (uint32_t)r->bytes.len;
-    memcpy(r->bytes.at + r->bytes.len, s->run->bytes.at + s->at->at, len);
-    r->bytes.len += len;
+    item->at = (uint32_t)b->len;
+    memcpy(b->at + b->len, s->run->bytes + s->at->at, len);
+    b->len += len;
 }
 
 /* The next item; if it is of the key that came last, whose `first` that was, the newer one of both stays. */
@@ -720,18 +982,10 @@ take_item(struct run *r, const struct source *s, uint64_t first)
         if (!row_is_newer((enum table)last->table, value_of(r, last),
                           value_of(s->run, s->at)))
             return;
-        r->bytes.len = last->at;
+        r->store->buf.len = last->at;
         r->count--;
     }
     append(r, s);
-}
-
-static void
-take_segments(struct run *r, const struct run *from)
-{
-    for (uint32_t i = 0; i < from->segment_count; i++)
-        run_segment(r, from->segments[i].class, from->segments[i].segment,
-                    from->segments[i].living, from->segments[i].dead);
 }
 
 /* Room for all of them, so that nothing grows in the middle. */
@@ -743,11 +997,12 @@ reserve(struct run *r, const struct run *const *runs, uint32_t count)
 
     for (uint32_t i = 0; i < count; i++) {
         r->room += runs[i]->count;
-        bytes += runs[i]->bytes.len;
+        bytes += runs[i]->store->buf.len;
     }
     r->items = xmalloc(MAX(r->room, 1u) * sizeof *r->items);
-    at = buf_reserve(&r->bytes, bytes);
+    at = buf_reserve(&r->store->buf, bytes);
     assert(at != NULL);
+    r->bytes = r->store->buf.at;
 }
 
 struct run *
@@ -782,7 +1037,7 @@ run_merge(const struct run *const *runs, uint32_t count)
         else
             memmove(s, s + 1, (size_t)(&from[--left] - s) * sizeof *s);
     }
-    build_slots(r); /* they came in order, each key once */
+    build_slots(r, 2 * r->count); /* they came in order, each key once */
     r->finished = true;
     return r;
 }

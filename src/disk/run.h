@@ -40,6 +40,20 @@ void run_prepared(struct run *r, const struct content_id *content,
  * one place (parts, manifests). */
 void run_segment(struct run *r, enum disk_class class, uint32_t segment, int64_t living,
                  int64_t dead);
+
+/* ---- of a replay ---- */
+/* One that gathers the changes of many groups: run_find() works while it is filled, by the same thread; nothing else does
+ * before run_in_order() has made a finished one of it. */
+struct run *run_gather(void);
+/* An object's row, where the run has nothing of its key, as run_object_coded() would add it. */
+void run_gather_new(struct run *r, uint64_t bucket, struct span key, uint64_t hash,
+                    struct span value);
+void run_gather_expect(const struct run *r, uint64_t hash); /* it will be added soon */
+/* All of a run that is not finished, and what it counts of segments. */
+void run_gather_all(struct run *r, const struct run *from);
+/* A finished one with the same keys, whose bytes it shares: nothing more may be added to `from`. Any thread. */
+struct run *run_in_order(const struct run *from);
+bool run_is_finished(const struct run *r);
 uint32_t run_count(const struct run *r);
 
 /* ---- below: tail.c, index.c and tests ---- */

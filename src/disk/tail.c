@@ -6,11 +6,16 @@
 
 #include "base/mem.h"
 #include "rt/loop.h"
+#include "rt/sync.h"
 
-/* Served, runs are merged on the loop, so a merge has a bound: about 0.3 ms. Larger ones stay side by side. A replay has
- * them merged by a thread of the pool, one merge at a time. */
-#define MERGE_MAX        2048u
-#define MERGE_MAX_REPLAY (1u << 20)
+/* Served, runs are merged on the loop, so a merge has a bound: about 0.3 ms. Larger ones stay side by side. */
+#define MERGE_MAX 2048u
+/* A replay gathers the changes of many groups in one run, which a thread of the pool puts in order when it is full: each
+ * change is copied and sorted once. Where they have to be in order before that they come out small, and are merged, eight
+ * at a time, by the pool as well. */
+#define GATHER_MAX       (1u << 17)
+#define GATHER_BYTES     MIB(32)
+#define MERGE_MAX_REPLAY (GATHER_MAX / 2)
 #define JOIN             8u /* replaying: so many at once */
 #define JOIN_SERVED      4u
 static_assert(JOIN <= RUN_MERGE_MOST && JOIN_SERVED <= RUN_MERGE_MOST,
@@ -31,6 +36,8 @@ struct tail {
     uint32_t frozen; /* so many of the oldest runs are on their way to the index */
     bool replaying, merging;
     struct rt_group merger;
+    struct run *gathered; /* owned; newer than all of the list; NULL unless replaying */
+    struct rt_cond finished; /* a run is in order, or the merger has ended */
 };
 
 static struct runs *
@@ -78,6 +85,7 @@ tail_new(void)
     struct tail *t = xcalloc(1, sizeof *t);
 
     atomic_init(&t->current, runs_new(0));
+    rt_cond_init(&t->finished);
     t->recent = recent_new();
     return t;
 }
@@ -88,6 +96,7 @@ tail_free(struct tail **tp)
     if (*tp == NULL)
         return;
     runs_free(now(*tp));
+    run_drop((*tp)->gathered);
     recent_free(&(*tp)->recent);
     free(*tp);
     *tp = NULL;
@@ -113,13 +122,13 @@ tail_bytes_new(const struct tail *t)
 
     for (uint32_t i = t->frozen; i < rs->count; i++)
         bytes += run_bytes(rs->at[i]);
-    return bytes;
+    return bytes + (t->gathered != NULL ? run_bytes(t->gathered) : 0);
 }
 
 uint32_t
 tail_count(const struct tail *t)
 {
-    return now(t)->entries;
+    return now(t)->entries + (t->gathered != NULL ? run_count(t->gathered) : 0);
 }
 
 /* ---- merging ---- */
@@ -150,7 +159,7 @@ merge_last(const struct tail *t, const struct runs *old, struct run *r, uint32_t
 {
     uint32_t n;
 
-    while (!t->replaying && (n = wait_for(t, old, r, *kept)) > 0) {
+    while ((n = wait_for(t, old, r, *kept)) > 0) {
         const struct run *these[JOIN_SERVED];
         struct run *merged;
 
@@ -165,8 +174,10 @@ merge_last(const struct tail *t, const struct runs *old, struct run *r, uint32_t
     return r;
 }
 
+/* Beside each other in the list: eight that are merged, or one that is put in order. */
 struct merge {
-    struct run *these[JOIN]; /* beside each other in the list; each with a reference */
+    struct run *these[JOIN]; /* each with a reference */
+    uint32_t count;
     struct run *out;
 };
 
@@ -184,20 +195,34 @@ are_alike(const struct runs *rs, uint32_t first)
     return entries <= MERGE_MAX_REPLAY;
 }
 
-/* False: nothing to merge. */
+static bool
+is_gathered(const struct runs *rs, uint32_t i)
+{
+    return !run_is_finished(rs->at[i]);
+}
+
+/* False: nothing to do. */
 static bool
 merge_choose(const struct tail *t, struct merge *m)
 {
     const struct runs *rs = now(t);
     uint32_t first = rs->count;
 
+    m->count = JOIN;
     for (uint32_t i = t->frozen; i + JOIN <= rs->count; i++) {
         if (are_alike(rs, i))
             first = i;
     }
+    for (uint32_t i = rs->count;
+         i-- > 0;) { /* these first: the index may wait for them */
+        if (is_gathered(rs, i)) {
+            first = i;
+            m->count = 1;
+        }
+    }
     if (first == rs->count)
         return false;
-    for (uint32_t i = 0; i < JOIN; i++)
+    for (uint32_t i = 0; i < m->count; i++)
         m->these[i] = run_ref(rs->at[first + i]);
     return true;
 }
@@ -207,31 +232,39 @@ merge_work(void *arg)
 {
     struct merge *m = arg;
 
-    m->out = run_merge((const struct run *const *)m->these, JOIN);
+    m->out = m->count == 1 ? run_in_order(m->these[0])
+                           : run_merge((const struct run *const *)m->these, m->count);
 }
 
-/* Where they still wait in the list, what was made of them takes their place; if they are on their way to the index, it is
- * of no use. Takes m->out. */
+/* `count` runs from `first` on become this one. Takes it. */
+static void
+put_in_place(struct tail *t, uint32_t first, uint32_t count, struct run *r)
+{
+    const struct runs *old = now(t);
+    struct runs *rs = runs_new(old->count - (count - 1));
+
+    for (uint32_t i = 0; i < first; i++)
+        rs->at[i] = run_ref(old->at[i]);
+    rs->at[first] = r;
+    for (uint32_t i = first + 1; i < rs->count; i++)
+        rs->at[i] = run_ref(old->at[i + count - 1]);
+    replace(t, rs);
+}
+
+/* Where they still wait in the list, what was made of them takes their place; if they are on their way to the index, only
+ * one may. Takes m->out. */
 static void
 merge_take(struct tail *t, struct merge *m)
 {
-    const struct runs *old = now(t);
-    struct runs *rs;
-    uint32_t first = t->frozen;
+    const struct runs *rs = now(t);
+    uint32_t first = m->count == 1 ? 0 : t->frozen;
 
-    while (first < old->count && old->at[first] != m->these[0])
+    while (first < rs->count && rs->at[first] != m->these[0])
         first++;
-    if (first == old->count) {
+    if (first == rs->count)
         run_drop(m->out);
-        return;
-    }
-    rs = runs_new(old->count - (JOIN - 1));
-    for (uint32_t i = 0; i < first; i++)
-        rs->at[i] = run_ref(old->at[i]);
-    rs->at[first] = m->out;
-    for (uint32_t i = first + 1; i < rs->count; i++)
-        rs->at[i] = run_ref(old->at[i + JOIN - 1]);
-    replace(t, rs);
+    else
+        put_in_place(t, first, m->count, m->out);
 }
 
 static void
@@ -246,22 +279,117 @@ merge_runs(void *arg)
 
         if (done)
             merge_take(t, &m);
-        for (uint32_t i = 0; i < JOIN; i++)
+        for (uint32_t i = 0; i < m.count; i++)
             run_drop(m.these[i]);
         if (!done) /* they stay side by side */
             break;
+        rt_cond_broadcast(&t->finished);
     }
     t->merging = false;
+    rt_cond_broadcast(&t->finished);
+}
+
+static void
+start_merger(struct tail *t)
+{
+    if (t->replaying && !t->merging)
+        t->merging = rt_group_start(&t->merger, merge_runs, t) == ERR_OK;
+}
+
+/* ---- gathering ---- */
+
+/* What was gathered becomes the newest run of the list, in no order. */
+static void
+close_gathered(struct tail *t)
+{
+    const struct runs *old = now(t);
+    struct runs *rs;
+
+    if (t->gathered == NULL || run_count(t->gathered) == 0)
+        return;
+    rs = runs_new(old->count + 1);
+    for (uint32_t i = 0; i < old->count; i++)
+        rs->at[i] = run_ref(old->at[i]);
+    rs->at[old->count] = t->gathered;
+    t->gathered = t->replaying ? run_gather() : NULL;
+    replace(t, rs);
+}
+
+/* Here and now: who asks can't wait for the pool. */
+static void
+finish_all(struct tail *t)
+{
+    close_gathered(t);
+    for (uint32_t i = 0; i < now(t)->count; i++) {
+        if (is_gathered(now(t), i))
+            put_in_place(t, i, 1, run_in_order(now(t)->at[i]));
+    }
+}
+
+static bool
+is_finished(const struct runs *rs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_gathered(rs, i))
+            return false;
+    }
+    return true;
+}
+
+enum err
+tail_settle(struct tail *t, struct batch *b)
+{
+    enum err rc = ERR_OK;
+
+    assert(b->count == t->frozen);
+    while (rc == ERR_OK && !is_finished(now(t), b->count)) {
+        start_merger(t);
+        if (t->merging)
+            rc = rt_cond_wait(&t->finished, DEADLINE_NEVER);
+        else
+            finish_all(t);
+    }
+    for (uint32_t i = 0; i < b->count; i++)
+        b->runs[i] = now(t)->at[i];
+    return rc;
+}
+
+struct run *
+tail_gathered(struct tail *t)
+{
+    return t->gathered;
 }
 
 void
 tail_replaying(struct tail *t, bool yes)
 {
     t->replaying = yes;
-    if (yes)
+    if (yes) {
         rt_group_begin(&t->merger);
-    else
-        rt_group_join(&t->merger);
+        t->gathered = run_gather();
+        return;
+    }
+    rt_group_join(&t->merger);
+    finish_all(t);
+    run_free(&t->gathered);
+}
+
+void
+tail_gather(struct tail *t, struct run **rp)
+{
+    struct run *r = *rp;
+
+    *rp = NULL;
+    if (r != NULL) {
+        recent_change_begin(t->recent, r);
+        run_gather_all(t->gathered, r);
+        recent_change_end(t->recent, r);
+        run_drop(r);
+    }
+    if (run_count(t->gathered) < GATHER_MAX && run_bytes(t->gathered) < GATHER_BYTES)
+        return;
+    close_gathered(t);
+    start_merger(t);
 }
 
 void
@@ -271,6 +399,10 @@ tail_push(struct tail *t, struct run **rp)
     struct run *r = *rp, *last;
     uint32_t kept = old->count;
 
+    if (t->replaying) {
+        tail_gather(t, rp);
+        return;
+    }
     *rp = NULL;
     run_finish(r);
     recent_change_begin(t->recent, r);
@@ -282,8 +414,6 @@ tail_push(struct tail *t, struct run **rp)
     replace(t, rs);
     recent_change_end(t->recent, r);
     run_drop(r);
-    if (t->replaying && !t->merging && kept + 1 >= t->frozen + JOIN)
-        t->merging = rt_group_start(&t->merger, merge_runs, t) == ERR_OK;
 }
 
 enum tail_answer
@@ -292,9 +422,10 @@ tail_find(const struct tail *t, enum table table, uint64_t bucket, struct span k
 {
     const struct runs *rs = now(t);
     uint32_t hash;
+    struct span newest;
     bool found = false;
 
-    if (rs->count == 0)
+    if (rs->count == 0 && t->gathered == NULL)
         return TAIL_SILENT;
     hash = run_hash(table, bucket, key);
     for (uint32_t i = 0; i < rs->count; i++) {
@@ -304,6 +435,11 @@ tail_find(const struct tail *t, enum table table, uint64_t bucket, struct span k
             continue;
         if (!found || row_is_newer(table, *value, here))
             *value = here;
+        found = true;
+    }
+    if (t->gathered != NULL && run_find(t->gathered, hash, table, bucket, key, &newest)) {
+        if (!found || row_is_newer(table, *value, newest))
+            *value = newest;
         found = true;
     }
     if (!found)
@@ -327,10 +463,19 @@ keep(struct arena *a, const struct entry *e, struct entry *out)
     return true;
 }
 
+/* A replay that looks through keys in their order: there is nobody but its loop. */
+static const struct runs *
+in_order(const struct tail *t)
+{
+    if (t->replaying)
+        finish_all((struct tail *)(uintptr_t)t);
+    return now(t);
+}
+
 enum err
 tail_scan(const struct tail *t, const struct scan *s, struct arena *a, struct page *out)
 {
-    const struct runs *rs = now(t);
+    const struct runs *rs = in_order(t);
     bool from_prefix = span_cmp(s->after, s->prefix) < 0;
     struct span from = from_prefix ? s->prefix : s->after;
     struct run_walk w;
@@ -368,10 +513,12 @@ tail_scan(const struct tail *t, const struct scan *s, struct arena *a, struct pa
 bool
 tail_freeze(struct tail *t, struct batch *out)
 {
-    struct runs *rs = now(t);
+    struct runs *rs;
 
     assert(t->frozen == 0);
     *out = (struct batch){0};
+    close_gathered(t);
+    rs = now(t);
     if (rs->count == 0)
         return false;
     out->runs = xcalloc(rs->count, sizeof(struct run *));

@@ -18,9 +18,14 @@ struct tail *tail_new(void);
 void tail_free(struct tail **tp); /* nobody reads any more */
 /* Takes the run (*rp becomes NULL) and makes it visible to every loop. Home loop. */
 void tail_push(struct tail *t, struct run **rp);
-/* The replay has nobody who waits: its runs are merged beside it, and further than a loop that serves could stand. Until told
- * otherwise, by the same fiber, which may switch then. */
+/* The replay has nobody who waits, and nobody else reads: what it changes is gathered, and put in order by the pool, a
+ * hundred thousand keys at a time. Until told otherwise, by the same fiber, which may switch then. */
 void tail_replaying(struct tail *t, bool yes);
+/* While replaying: where changes may be added at once (run_gather_new()); NULL else. Good until the next switch, and the
+ * next tail_push() or tail_gather(). */
+struct run *tail_gathered(struct tail *t);
+/* The end of a group of which some changes may have been added so; *rp has the others, or is NULL. */
+void tail_gather(struct tail *t, struct run **rp);
 /* What the loops remember of their lookups: a push makes them forget what it changes. */
 struct recent *tail_recent(struct tail *t);
 uint64_t tail_bytes(const struct tail *t);     /* memory of all runs; any loop */
@@ -59,5 +64,7 @@ struct batch {
     uint32_t count;
 };
 bool tail_freeze(struct tail *t, struct batch *out); /* false: nothing to do */
-void tail_drop(struct tail *t, struct batch *b);     /* the index has it, durably */
-void tail_thaw(struct tail *t, struct batch *b);     /* the index failed: all stays */
+/* While replaying: the batch's runs are put in order, before the index takes them. On an error some are not. May switch. */
+enum err tail_settle(struct tail *t, struct batch *b) MUST_CHECK;
+void tail_drop(struct tail *t, struct batch *b); /* the index has it, durably */
+void tail_thaw(struct tail *t, struct batch *b); /* the index failed: all stays */

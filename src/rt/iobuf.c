@@ -14,13 +14,14 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/account.h"
 #include "base/mem.h"
 
 #define IDLE_MAX      MIB(16) /* bytes a loop keeps; at least IOBUF_MAX */
 #define LIMIT_DEFAULT MIB(256)
-enum { SMALLEST = 4096, PAGE = 4096, WAIT_MS = 5 };
+enum { SMALLEST = 4096, PAGE = 4096, HUGE = 2 << 20, WAIT_MS = 5 };
 
 struct pooled {
     struct iobuf buf;
@@ -137,11 +138,13 @@ static struct pooled *
 make(unsigned class, uint64_t reads)
 {
     size_t room = (size_t)SMALLEST << class;
-    char *at = aligned_alloc(PAGE, room);
+    char *at = aligned_alloc(room < HUGE ? PAGE : HUGE, room);
     struct pooled *p;
 
     if (at == NULL)
         return NULL;
+    if (room >= HUGE)
+        (void)madvise(at, room, MADV_HUGEPAGE); /* pages are looked up for each read */
     p = xmalloc(sizeof *p);
     *p = (struct pooled){
         .buf = {.at = at, .room = (uint32_t)room}, .class = class, .reads_of = reads};

@@ -116,6 +116,7 @@ flush(void)
         change(); /* arrives while the batch is written */
     covered.log[0].group++;
     covered.log[1].offset += 77;
+    REQUIRE(tail_settle(tail, &b) == ERR_OK);
     REQUIRE(index_apply(idx, &b, &covered, &eb) == ERR_OK);
     tail_drop(tail, &b);
 }
