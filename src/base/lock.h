@@ -19,6 +19,7 @@
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \
     X(LOCK_HEALTH, "disk.health")                                                        \
     X(LOCK_SPACE, "disk.space")                                                          \
+    X(LOCK_AHEAD, "index.ahead")                                                         \
     X(LOCK_BLOCKS, "metrics.blocks")
 
 enum lock_rank {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "disk/health.h"
+#include "disk/index_ahead.h"
 #include "disk/index_internal.h"
 #include "disk/usage.h"
 #include "rt/sim.h"
@@ -50,7 +51,7 @@ struct writer {
         at; /* in the objects, where the key before is or would be: keys come in order, so the next one is mostly on the
                      * same page, to which nothing has to be gone down. NULL: not open. Ends with the transaction */
     /* Owned, and freed outside the guard. */
-    struct run_walk walk;
+    struct index_ahead *ahead;
     struct path *path;
 
     MDB_txn *txn;
@@ -312,15 +313,14 @@ append_fits(const struct writer *w, enum table table, const struct step *s)
 }
 
 static int
-append_put(struct writer *w, enum table table, const struct step *s, MDB_val *key,
-           MDB_val *value)
+append_put(struct writer *w, enum table table, MDB_val *key, MDB_val *value)
 {
     struct append *a = &w->append;
     int rc =
         a->cursor != NULL ? 0 : mdb_cursor_open(w->txn, w->x->dbi[table], &a->cursor);
 
-    memcpy(a->last, s->coded, s->len);
-    a->len = s->len;
+    memcpy(a->last, key->mv_data, key->mv_size);
+    a->len = key->mv_size;
     return rc == 0 ? mdb_cursor_put(a->cursor, key, value, MDB_APPEND) : rc;
 }
 
@@ -461,7 +461,7 @@ store_step(struct writer *w, enum table table, struct step *s)
     if (!gone)
         tally_comes(w, s->sum);
     if (append_fits(w, table, s))
-        return append_put(w, table, s, &key, &value);
+        return append_put(w, table, &key, &value);
     return gone ? del(w, table, &key) : put(w, table, &key, &value, 0);
 }
 
@@ -550,14 +550,16 @@ sweep_parts(struct writer *w, struct span upload)
 
 /* An object's row takes the place of `s`, unless a newer one stands there. */
 static int
-change_object(struct writer *w, const struct entry *e, struct step *s, bool gone)
+change_object(struct writer *w, const struct ahead_entry *ae, struct step *s, bool gone)
 {
+    const struct entry *e = &ae->e;
     struct row_home home = {e->table, e->bucket, e->key};
     struct span old = s->row;
-    struct row before, after;
+    struct row before;
+    const struct row *after = gone ? NULL : &ae->row;
     bool had = old.len > 0;
 
-    if (row_decode_own(e->value, &after) != ERR_OK)
+    if (ae->bad)
         return MDB_CORRUPTED;
     if (had && row_decode(&home, old, &before) != ERR_OK) {
         index_set_bad(
@@ -566,8 +568,8 @@ change_object(struct writer *w, const struct entry *e, struct step *s, bool gone
     } else if (had && !row_is_newer(e->table, old, e->value)) {
         return MDB_KEYEXIST;
     }
-    count_change(w, had ? &before : NULL, gone ? NULL : &after);
-    count_usage(w, e->bucket, had ? &before : NULL, gone ? NULL : &after);
+    count_change(w, had ? &before : NULL, after);
+    count_usage(w, e->bucket, had ? &before : NULL, after);
     return 0;
 }
 
@@ -615,12 +617,12 @@ change_older(struct writer *w, const struct entry *e, const struct step *s)
 /* An object whose key is new, as most are: one search tells that, and is where it goes. MDB_KEYEXIST: it is not, or that is not
  * the way to tell; nothing has changed. */
 static int
-insert_object(struct writer *w, const struct entry *e, struct step *s)
+insert_object(struct writer *w, const struct ahead_entry *ae, struct step *s)
 {
+    const struct entry *e = &ae->e;
     unsigned char bytes[INDEX_CELL_MAX];
     struct index_cell cell = {.row = e->value};
     MDB_val key, value;
-    struct row row;
     uint32_t space;
     int rc =
         key_layers(e->key.len) == 1 ? space_of(w, e->bucket, true, &space) : MDB_KEYEXIST;
@@ -630,7 +632,7 @@ insert_object(struct writer *w, const struct entry *e, struct step *s)
     s->len = key_code(space, e->key, s->coded);
     if (append_fits(w, e->table, s))
         return MDB_KEYEXIST;
-    if (row_decode_own(e->value, &row) != ERR_OK)
+    if (ae->bad)
         return MDB_CORRUPTED;
     key = (MDB_val){s->len, s->coded};
     value = (MDB_val){index_cell_encode(&key, &cell, bytes), bytes};
@@ -638,20 +640,47 @@ insert_object(struct writer *w, const struct entry *e, struct step *s)
     if (rc != 0)
         return rc;
     tally_comes(w, index_pair_sum(e->table, &key, &value));
-    count_change(w, NULL, &row);
-    count_usage(w, e->bucket, NULL, &row);
+    count_change(w, NULL, &ae->row);
+    count_usage(w, e->bucket, NULL, &ae->row);
     return 0;
 }
 
+/* What nearly all entries of a rebuild are: an object behind all that its table has, of one layer, in the bucket of the one
+ * before. *done false: it is not. */
 static int
-apply_layered(struct writer *w, const struct entry *e, struct path *p)
+append_object(struct writer *w, const struct ahead_entry *ae, bool *done)
 {
+    const struct append *a = &w->append;
+    const struct entry *e = &ae->e;
+    unsigned char coded[KEY_CODED_MAX];
+    MDB_val key = {0, coded}, value = {e->value.len, (void *)(uintptr_t)e->value.at};
+
+    *done = false;
+    if (!a->on || a->cursor == NULL || e->table != TABLE_OBJECTS ||
+        e->key.len >= KEY_LAYER_BYTES || e->bucket != w->bucket || w->space == 0 ||
+        ae->bad || (ae->row.flags & ROW_TOMBSTONE) != 0)
+        return 0;
+    key.mv_size = key_code(w->space, e->key, coded);
+    if (span_cmp((struct span){(const char *)coded, key.mv_size},
+                 (struct span){(const char *)a->last, a->len}) <= 0)
+        return 0;
+    *done = true;
+    count_change(w, NULL, &ae->row);
+    count_usage(w, e->bucket, NULL, &ae->row);
+    tally_comes(w, index_pair_sum(TABLE_OBJECTS, &key, &value));
+    return append_put(w, TABLE_OBJECTS, &key, &value);
+}
+
+static int
+apply_layered(struct writer *w, const struct ahead_entry *ae, struct path *p)
+{
+    const struct entry *e = &ae->e;
     bool gone = e->value.len == 0 ||
                 (e->table == TABLE_OBJECTS && !w->x->options.keep_tombstones &&
                  row_is_tombstone(e->value) && !row_is_marker(e->value) &&
                  !row_is_kept(e->value));
     struct step *last;
-    int rc = e->table == TABLE_OBJECTS && !gone ? insert_object(w, e, &p->at[0])
+    int rc = e->table == TABLE_OBJECTS && !gone ? insert_object(w, ae, &p->at[0])
                                                 : MDB_KEYEXIST;
 
     if (rc != MDB_KEYEXIST)
@@ -660,7 +689,7 @@ apply_layered(struct writer *w, const struct entry *e, struct path *p)
     if (rc == 0) {
         last = &p->at[p->count - 1];
         if (e->table == TABLE_OBJECTS)
-            rc = change_object(w, e, last, gone);
+            rc = change_object(w, ae, last, gone);
         else if (e->table == TABLE_VERSIONS)
             rc = change_older(w, e, last);
         else if (e->table == TABLE_UPLOADS)
@@ -725,14 +754,25 @@ apply_flat(struct writer *w, const struct entry *e)
 }
 
 static int
+apply_entry(struct writer *w, const struct ahead_entry *ae)
+{
+    bool done;
+    int rc = append_object(w, ae, &done);
+
+    if (done || rc != 0)
+        return rc;
+    return index_is_layered(ae->e.table) ? apply_layered(w, ae, w->path)
+                                         : apply_flat(w, &ae->e);
+}
+
+static int
 apply_entries(struct writer *w)
 {
-    struct entry e;
+    const struct ahead_entry *ae;
     int rc = 0;
 
-    while (rc == 0 && run_walk_next(&w->walk, &e))
-        rc =
-            index_is_layered(e.table) ? apply_layered(w, &e, w->path) : apply_flat(w, &e);
+    while (rc == 0 && (ae = index_ahead_next(w->ahead)) != NULL)
+        rc = apply_entry(w, ae);
     for (uint32_t i = 0; i < w->batch->count; i++) {
         uint32_t count;
         const struct run_segment *s = run_segments(w->batch->runs[i], &count);
@@ -827,13 +867,12 @@ apply_work(void *arg)
     struct writer *w = arg;
     struct index *x = w->x;
 
+    index_ahead_begin(w->ahead);
     w->now_ms = (int64_t)(rt_wall_ns() / 1000000u);
     w->path = xmalloc(sizeof *w->path);
-    run_walk_begin(&w->walk, w->batch->runs, w->batch->count, TABLE_OBJECTS, 0, SPAN(""));
     /* After a fault the transaction is left as it is: LMDB's abort would crash (runtime.md 9). */
     if (!index_guard(x, apply_guarded, w))
         w->rc = EIO;
-    run_walk_end(&w->walk);
     free(w->path);
     free(w->segments);
     free(w->usage);
@@ -843,6 +882,37 @@ apply_work(void *arg)
     memcpy(x->done_at, w->done_at, sizeof x->done_at);
     atomic_store(&x->objects, x->meta.objects);
     index_grown(x);
+}
+
+static void
+help_work(void *arg)
+{
+    index_ahead_help(arg);
+}
+
+/* Without it the writer does all by itself. */
+static void
+help_fiber(void *arg)
+{
+    (void)!rt_blocking(help_work, arg, DEADLINE_NEVER);
+}
+
+/* apply_work() on a thread of the pool, with another one to help where that is worth it. */
+static enum err
+apply_on_pool(struct writer *w)
+{
+    struct rt_group helper;
+    enum err rc;
+
+    w->ahead = index_ahead_new(w->batch);
+    rt_group_begin(&helper);
+    if (index_ahead_is_worth_help(w->batch) && rt_engine_now() != RT_SIM)
+        (void)!rt_group_start(&helper, help_fiber, w->ahead);
+    rc = rt_blocking(apply_work, w, DEADLINE_NEVER);
+    index_ahead_end(w->ahead);
+    rt_group_join(&helper);
+    index_ahead_free(&w->ahead);
+    return rc;
 }
 
 enum err
@@ -855,7 +925,7 @@ index_apply(struct index *x, const struct batch *b, const struct index_covered *
     index_wait_populated(x);
     w.meta.covered = *covered;
     memcpy(w.done_at, x->done_at, sizeof w.done_at);
-    rc = rt_blocking(apply_work, &w, DEADLINE_NEVER);
+    rc = apply_on_pool(&w);
     if (rc != ERR_OK)
         return err_set(eb, rc, "index: commit: %s", err_name(rc));
     if (w.rc != 0)
