@@ -5,7 +5,8 @@
 #include "base/lock.h"
 #include "base/mem.h"
 
-#define SLICE      256u /* entries: all slices lie in the cache that two threads of a core share */
+#define SLICE                                                                            \
+    256u /* entries: all slices lie in the cache that two threads of a core share */
 #define SLICES     8u
 #define WORTH_HELP 20000u
 

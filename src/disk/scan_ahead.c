@@ -7,7 +7,7 @@
 #include "rt/sync.h"
 
 #define FEEDERS                                                                          \
-    3u /* while one waits for the disk, or for its turn, the others have their logs parsed */
+    2u /* while one waits for the disk, or for its turn, the other has its log parsed */
 #define BATCHES       3u /* of each: parsed, or being asked for; each holds a window of 8 MiB */
 #define BATCH_MEMBERS (6 * GROUP_MEMBERS)
 #define NO_LOG        UINT32_MAX
