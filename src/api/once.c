@@ -30,6 +30,8 @@ reply(struct once *o, struct span body)
 
     object_once_info(&o->get, &o->info);
     s3_put_found(&o->q, &o->info);
+    http_reply_room(http,
+                    (size_t)(body.at - o->get.at.at.buf->at)); /* verified, and read */
     return http_reply_lent(http, 200, &body, 1, give_back, o) == ERR_OK;
 }
 

@@ -9,6 +9,9 @@
 #include "disk/read.h"
 #include "disk/segment.h"
 
+/* The header, and so much of the body that the CPU sees by itself how it goes on. */
+#define SOON_READ 2560u
+
 static bool
 is_small_and_plain(const struct row *row)
 {
@@ -52,8 +55,11 @@ begin_reading(struct disk_once *o)
     end = align_up(o->row.offset + read_first_look(o->log, &o->row, true), DISK_ALIGN);
     o->len = end - o->from;
     o->reading.on_read = on_read;
-    return iobuf_get_pinned((uint32_t)o->len, &o->buf) == ERR_OK &&
-           rt_read_begin(o->log->file, o->from, o->buf, 0, (uint32_t)o->len, RT_READ,
+    if (iobuf_get_pinned((uint32_t)o->len, &o->buf) != ERR_OK)
+        return false;
+    o->reading.soon_read = (struct span){o->buf->at + (o->row.offset - o->from),
+                                         MIN(end - o->row.offset, (uint64_t)SOON_READ)};
+    return rt_read_begin(o->log->file, o->from, o->buf, 0, (uint32_t)o->len, RT_READ,
                          &o->reading) == ERR_OK;
 }
 

@@ -104,6 +104,7 @@ struct work {
         struct span lent[HTTP_LENT_MAX];
         unsigned lent_count;
         size_t lent_bytes;
+        size_t room;                /* in front of them */
         void (*release)(void *arg); /* NULL: nothing is lent */
         void *release_arg;
         size_t sent; /* of head and body, when it was sent at once */

@@ -164,6 +164,8 @@ enum err http_reply_last(struct http_request *r, int status);
 #define HTTP_LENT_MAX 4
 enum err http_reply_lent(struct http_request *r, int status, const struct span *pieces,
                          unsigned count, void (*release)(void *arg), void *arg);
+/* Before http_reply_lent() with one piece: `room` bytes in front of it may be written over. A head that fits there leaves with the piece as one. */
+void http_reply_room(struct http_request *r, size_t room);
 /* In `at_once`: the answer comes in a later turn, by http_reply_lent() and http_later_done(), both outside any fiber and
  * without a switch. Or on_abandon is called instead, in a fiber, without a switch: the connection ends, or the server; the
  * request is gone behind that call. */

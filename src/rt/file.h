@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/span.h"
 #include "rt/fiber.h"
 #include "rt/loop.h"
 
@@ -143,6 +144,8 @@ enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t a
  * any fiber, and must not switch. `result`: bytes, fewer than wanted only at the end of the file, or a negative errno. */
 struct rt_reading {
     void (*on_read)(struct rt_reading *r, int64_t result);
+    /* Of the buffer: what on_read looks at, which is on its way to the cache while others of this turn are seen to. Nothing: len 0. */
+    struct span soon_read;
     struct disk_op *op; /* rt's own, as the rest; NULL: it is over */
     struct rt_soon soon;
     int64_t result;

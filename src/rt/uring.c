@@ -509,6 +509,8 @@ on_disk(struct loop *l, struct disk_op *op, const struct completion *c)
 static void
 handle(struct loop *l, struct uring *u)
 {
+    l->hears = true;
+    l->heard_ns = 0;
     for (size_t i = 0; i < u->events.count;
          i++) { /* more may come meanwhile: get_sqe() */
         struct completion c = u->events.at[i];
@@ -526,6 +528,7 @@ handle(struct loop *l, struct uring *u)
         }
     }
     u->events.count = 0;
+    l->hears = false;
     if (u->reads_held > 0)
         submit_now(u);
 }

@@ -268,6 +268,8 @@ def cold_nginx(context):
                 compare(context, name, us, limit_of, "rps", "req/s", must=0.8 if beyond else None)
                 if beyond:
                     print(f"    {must:g}x of nginx is beyond this core: a read and a send alone, by a loop that looks up and verifies nothing, are {most:.2f}x of it")
+                elif most:
+                    print(f"    {must:g}x of nginx is {must / most:.2f}x of a read and a send alone, by a loop that looks up and verifies nothing")
                 compare(context, name, us, rival, "us_per_request", "CPU a request", must=0.7 if size > 65536 else None, at_most=True)
         finally:
             server.stop(30)

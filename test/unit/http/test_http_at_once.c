@@ -160,13 +160,16 @@ more_than_fits(struct rig *rig)
 
     get_known(w);
     for (unsigned i = 0; i < 3; i++) {
-        ask(w, "GET /lent/20000000" HEAD);
+        char text[64];
+
+        snprintf(text, sizeof text, "GET /lent/%u" HEAD, 20000000 + i);
+        ask(w, text);
         CHECK(rt_sleep_ms(20) == ERR_OK);
-        hear(w, 20000000);
+        hear(w, 20000000 + i);
         ask(w, "GET /lent/10" HEAD);
         hear(w, 10);
     }
-    ask(w, "GET /lent/20000000" HEAD);
+    ask(w, "GET /lent/20000001" HEAD);
     CHECK(rt_sleep_ms(20) == ERR_OK);
     leave(&w);
     all_given_back(rig);
