@@ -490,14 +490,11 @@ disk_close(struct disk **dp)
 void
 disk_stat(const struct disk *d, struct disk_stat *out)
 {
-    struct index_stat index;
-
     *out = (struct disk_stat){0};
     if (rt_dir_space(d->root, &out->total_bytes, &out->free_bytes, NULL) != ERR_OK)
         out->total_bytes = out->free_bytes = 0; /* not known: the disk may be gone */
     out->filesystem = rt_dir_filesystem(d->root);
-    index_stat(d->index, &index);
-    out->objects = index.objects;
+    usage_total(d->usage, &out->objects, &out->older);
     out->native_bytes = atomic_load(&d->used_bytes[DISK_NATIVE]);
     out->cached_bytes = atomic_load(&d->used_bytes[DISK_CACHED]);
     out->tail_bytes = tail_bytes(d->tail);

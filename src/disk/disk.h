@@ -629,7 +629,8 @@ struct disk_stat {
     uint64_t filesystem;              /* which one; 0: not known */
     /* Of groups and bodies in segments, dead ones included; not what is allocated ahead. */
     uint64_t native_bytes, cached_bytes;
-    uint64_t objects; /* living rows, both classes */
+    /* Of both classes, as of the last change that is visible. */
+    uint64_t objects, older; /* living ones; older versions */
     uint64_t tail_bytes, hot_bytes;
     uint64_t undecided; /* versions that are prepared here */
 };

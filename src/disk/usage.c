@@ -17,6 +17,7 @@ struct entry_of_bucket {
 
 struct usage {
     _Atomic(struct entry_of_bucket *) slots[SLOTS];
+    _Atomic int64_t total, older; /* objects of all */
 };
 
 struct usage *
@@ -70,6 +71,15 @@ usage_add(struct usage *u, uint64_t bucket, int64_t objects, int64_t bytes)
     }
     atomic_fetch_add_explicit(&e->objects, objects, memory_order_relaxed);
     atomic_fetch_add_explicit(&e->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(usage_is_of_older(bucket) ? &u->older : &u->total, objects,
+                              memory_order_relaxed);
+}
+
+void
+usage_total(const struct usage *u, uint64_t *objects, uint64_t *older)
+{
+    *objects = (uint64_t)MAX(atomic_load_explicit(&u->total, memory_order_relaxed), 0);
+    *older = (uint64_t)MAX(atomic_load_explicit(&u->older, memory_order_relaxed), 0);
 }
 
 void

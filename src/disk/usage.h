@@ -28,6 +28,8 @@ void usage_add(struct usage *u, uint64_t bucket, int64_t objects,
                int64_t bytes); /* home */
 void usage_get(const struct usage *u, uint64_t bucket, uint64_t *objects,
                uint64_t *bytes);
+/* Of all buckets: living objects, and older versions. */
+void usage_total(const struct usage *u, uint64_t *objects, uint64_t *older);
 
 /* The changes of one group, before they are visible. */
 struct usage_change {

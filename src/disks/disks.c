@@ -331,7 +331,7 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
         struct disk_stat st;
 
         disks_stat(ds, &st);
-        came = came && st.objects > 0;
+        came = came && st.objects + st.older > 0;
         ds->keeper.roster.settled = true;
         ds->keeper.closed_well = true;
     }
@@ -602,6 +602,7 @@ disks_stat(struct disks *ds, struct disk_stat *out)
         out->native_bytes += one.native_bytes;
         out->cached_bytes += one.cached_bytes;
         out->objects += one.objects;
+        out->older += one.older;
         out->tail_bytes += one.tail_bytes;
         out->undecided += one.undecided;
     }

@@ -57,7 +57,7 @@ list_it(struct disks *ds, struct disk *d, const char *path, uint64_t *weight,
     }
     /* A disk of this cluster that is on no list was added in the moment of a crash, and is empty; or it has objects of
      * which this node knows nothing. */
-    if (ds->keeper.roster.count > 0 && st.objects > 0)
+    if (ds->keeper.roster.count > 0 && st.objects + st.older > 0)
         return err_set(
             eb, ERR_DENIED,
             "%s has objects but is not on this node's list of disks; move them "

@@ -472,6 +472,7 @@ complete_through(struct object_service *s, const struct map_bucket *b, struct sp
         .key = key, .upload_id = upload_id, .parts = parts, .count = w->count};
     struct through *t = NULL;
     struct span etag = {"", 0};
+    struct doubt doubt;
     bool unknown = false;
     enum err rc;
 
@@ -480,7 +481,7 @@ complete_through(struct object_service *s, const struct map_bucket *b, struct sp
     what.headers = headers_of_condition(w->condition, a, &what.header_count);
     rc = through_begin(s, b, key, &t, eb);
     if (rc == ERR_OK)
-        rc = disks_doubt(s->options.disks, &k, eb);
+        rc = doubt_begin(s, &k, &doubt, eb);
     if (rc == ERR_OK) {
         POINT(THROUGH_DOUBTED);
         rc = cloud_upload_complete(s->options.cloud, b, &what, a, &etag, &unknown, eb);
@@ -491,7 +492,7 @@ complete_through(struct object_service *s, const struct map_bucket *b, struct sp
         if (rc == ERR_OK)
             rc = obsolete_locally(s, b, key, eb);
         else if (!unknown)
-            clear_doubt(s, &k);
+            doubt_refused(s, &doubt);
     }
     through_end(&t);
     etag_of(out->meta.md5, 0, etag, out->etag);

@@ -148,14 +148,35 @@ send_to_backend(struct object_put *p, const struct object_meta *meta, struct are
                      eb);
 }
 
-/* The backend said clearly that nothing changed. A failure here leaves the doubt, which costs one revalidation. */
-void
-clear_doubt(struct object_service *s, const struct disks_key *k)
+enum err
+doubt_begin(struct object_service *s, const struct disks_key *k, struct doubt *d,
+            struct errbuf *eb)
+{
+    struct row row = {0};
+    enum err rc = disks_lookup(s->options.disks, k, &row, eb);
+
+    *d = (struct doubt){.key = *k};
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    d->was_there = (row.flags & ROW_DOUBT) != 0;
+    return disks_doubt(s->options.disks, k, eb);
+}
+
+/* A failure here leaves the doubt, which costs one revalidation. */
+static void
+clear(struct object_service *s, const struct disks_key *k)
 {
     struct errbuf eb = {{0}};
 
     if (disks_doubt_clear(s->options.disks, k, &eb) != ERR_OK)
         LOG(LOG_WARN, "through.doubt", eb.text, L_SPAN("key", k->at.key));
+}
+
+void
+doubt_refused(struct object_service *s, const struct doubt *d)
+{
+    if (!d->was_there)
+        clear(s, &d->key);
 }
 
 enum err
@@ -165,6 +186,7 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     struct disks_key k = object_disk_key(p->bucket, p->key);
     struct object_meta kept = *meta;
     struct span etag = {"", 0};
+    struct doubt doubt;
     struct row row;
     bool unknown = false, chunks;
     unsigned parts = 0;
@@ -172,7 +194,7 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
 
     chunks = rc == ERR_OK && chunks_are_of(p->s, p->bucket, p->key);
     if (rc == ERR_OK)
-        rc = disks_doubt(p->s->options.disks, &k, eb);
+        rc = doubt_begin(p->s, &k, &doubt, eb);
     if (rc != ERR_OK)
         return rc;
     POINT(THROUGH_DOUBTED);
@@ -183,7 +205,7 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
         rc = ERR_OK;
     if (rc != ERR_OK) {
         if (!unknown)
-            clear_doubt(p->s, &k);
+            doubt_refused(p->s, &doubt);
         return rc;
     }
     if (etag.len > 0 && !etag_parse(etag, kept.md5, &parts))
@@ -235,7 +257,7 @@ obsolete_locally(struct object_service *s, const struct map_bucket *b, struct sp
     if (rc == ERR_OK && chunks)
         tier_sweep(s);
     if (rc == ERR_OK && !existed)
-        clear_doubt(s, &k);
+        clear(s, &k);
     return rc;
 }
 
@@ -246,13 +268,14 @@ delete_through(struct object_service *s, const struct map_bucket *b, struct span
     struct disks_key k = object_disk_key(b, key);
     struct arena *a = arena_new(KIB(1), KIB(64));
     struct through *t = NULL;
+    struct doubt doubt;
     bool unknown = false;
     uint32_t count;
     struct s3_header *headers = headers_of_condition(c, a, &count);
     enum err rc = through_begin(s, b, key, &t, eb);
 
     if (rc == ERR_OK)
-        rc = disks_doubt(s->options.disks, &k, eb);
+        rc = doubt_begin(s, &k, &doubt, eb);
     if (rc == ERR_OK) {
         POINT(THROUGH_DOUBTED);
         rc = cloud_delete(s->options.cloud, b, key, headers, count, &unknown, eb);
@@ -261,7 +284,7 @@ delete_through(struct object_service *s, const struct map_bucket *b, struct span
         if (rc == ERR_OK)
             rc = obsolete_locally(s, b, key, eb);
         else if (!unknown)
-            clear_doubt(s, &k);
+            doubt_refused(s, &doubt);
     }
     through_end(&t);
     arena_free(&a);

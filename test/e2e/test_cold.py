@@ -506,6 +506,21 @@ def test_a_put_without_an_answer_is_not_served_from_memory_of_the_old(hasty_tier
     assert plain.get(process.port, bucket, "k").body == b"new"
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_refusal_does_not_clear_the_doubt_of_an_earlier_put(hasty_tier, remote_s3, method):
+    process, cloud, bucket = hasty_tier
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"old")
+    assert plain.get(process.port, bucket, "k").body == b"old"
+    cloud.rule("slow", op="PutObject", ms=3_600_000)
+    assert plain.ask(process.port, "PUT", bucket, "k", body=b"new").status >= 500
+    cloud.wait_held()
+    cloud.behave()
+    cloud.rule("error", op={"PUT": "PutObject", "DELETE": "DeleteObject"}[method], status=403)
+    assert plain.ask(process.port, method, bucket, "k", body=b"refused" if method == "PUT" else None).status >= 400
+    cloud.behave()
+    assert plain.get(process.port, bucket, "k").body == b"new"
+
+
 # ---- clients that go ----
 
 
