@@ -65,6 +65,20 @@ all_given_back(struct rig *rig)
 }
 
 static void
+nothing_in_flight(struct rig *rig)
+{
+    struct http_server_stats stats;
+
+    for (unsigned i = 0; i < 6000; i++) {
+        http_server_stats(rig->server, &stats);
+        if (stats.in_flight == 0)
+            break;
+        CHECK(rt_sleep_ms(10) == ERR_OK);
+    }
+    CHECK_U64(stats.in_flight, 0);
+}
+
+static void
 one_after_the_other(struct rig *rig)
 {
     struct raw *w = connect_raw(rig);
@@ -156,7 +170,6 @@ static void
 more_than_fits(struct rig *rig)
 {
     struct raw *w = connect_raw(rig);
-    struct http_server_stats stats;
 
     get_known(w);
     for (unsigned i = 0; i < 3; i++) {
@@ -173,8 +186,7 @@ more_than_fits(struct rig *rig)
     CHECK(rt_sleep_ms(20) == ERR_OK);
     leave(&w);
     all_given_back(rig);
-    http_server_stats(rig->server, &stats);
-    CHECK_U64(stats.in_flight, 0);
+    nothing_in_flight(rig);
 }
 
 static void
@@ -365,7 +377,6 @@ static void
 later_without_a_client(struct rig *rig)
 {
     struct raw *w = connect_raw(rig);
-    struct http_server_stats stats;
 
     for (unsigned i = 0; i < 2; i++) {
         get_known(w);
@@ -380,8 +391,7 @@ later_without_a_client(struct rig *rig)
     }
     leave(&w);
     all_given_back(rig);
-    http_server_stats(rig->server, &stats);
-    CHECK_U64(stats.in_flight, 0);
+    nothing_in_flight(rig);
 }
 
 static void
@@ -399,7 +409,7 @@ later_outlasts_idling(struct rig *rig)
     for (unsigned i = 0; i < 2; i++) {
         get_known(w);
         if (ask_later(rig, w)) {
-            CHECK(rt_sleep_ms(900) == ERR_OK);
+            CHECK(rt_sleep_ms(1800) == ERR_OK);
             app_later(rig, i == 0);
         }
         hear(w, 10);
@@ -411,7 +421,7 @@ later_outlasts_idling(struct rig *rig)
 static void
 test_later_outlasts_idling(void)
 {
-    static const struct rig short_idling = {.options = {.idle_ms = 300}};
+    static const struct rig short_idling = {.options = {.idle_ms = 1200}};
 
     rig_everywhere(&short_idling, later_outlasts_idling);
 }
@@ -425,7 +435,7 @@ later_meets_the_deadline(struct rig *rig)
     for (unsigned i = 0; i < 2; i++) {
         get_known(w);
         if (ask_later(rig, w)) {
-            uint64_t until = rt_now_ns() + UINT64_C(350) * 1000000;
+            uint64_t until = rt_now_ns() + UINT64_C(1300) * 1000000;
 
             /* No turn meanwhile, but for the simulator, whose time would stand still. */
             while (rig->engine != RT_SIM && rt_now_ns() < until)
@@ -442,7 +452,7 @@ later_meets_the_deadline(struct rig *rig)
 static void
 test_later_meets_the_deadline(void)
 {
-    static const struct rig short_idling = {.options = {.idle_ms = 300}};
+    static const struct rig short_idling = {.options = {.idle_ms = 1200}};
 
     rig_everywhere(&short_idling, later_meets_the_deadline);
 }
