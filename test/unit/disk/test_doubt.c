@@ -1,7 +1,7 @@
 /* A doubt that was cleared, when the log with the clearing is compacted away while that of the doubt stays: an index made anew from
  * the logs knows the doubt again, and the object is asked for anew. `disk check` takes that for no damage. Protects rule 4 of
  * the format: never wrong, and no false alarm. */
-#include "world.h"
+#include "world_logs.h"
 
 #include "base/mem.h"
 #include "disk/compactor.h"
@@ -11,29 +11,6 @@
 #define SMALL  3000u
 
 static char *data;
-
-static struct segment *
-log_now(const struct disk *d)
-{
-    return d->home.log[DISK_CACHED].now;
-}
-
-/* Writes what lives on until the next log is begun. */
-static void
-fill_log(struct disk *d)
-{
-    static unsigned number;
-    const struct segment *was = log_now(d);
-
-    while (log_now(d) == was) {
-        char key[32];
-        struct row row;
-
-        snprintf(key, sizeof key, "filler-%u", number++);
-        REQUIRE(world_put_class(d, DISK_CACHED, key, data, FILLER, true, NULL, &row) ==
-                ERR_OK);
-    }
-}
 
 static void
 compact_log(struct disk *d, struct segment *s)
@@ -64,11 +41,11 @@ cleared_and_compacted(void *arg)
     CHECK(world_put_class(d, DISK_CACHED, "had", data, SMALL, true, NULL, &row) ==
           ERR_OK);
     CHECK(disk_doubt(d, &had, &eb) == ERR_OK && disk_doubt(d, &none, &eb) == ERR_OK);
-    fill_log(d);
+    world_fill_log(d, data, FILLER);
     CHECK(disk_doubt_clear(d, &had, &eb) == ERR_OK);
     CHECK(disk_doubt_clear(d, &none, &eb) == ERR_OK);
-    cleared = segment_ref(log_now(d));
-    fill_log(d);
+    cleared = segment_ref(world_log_now(d));
+    world_fill_log(d, data, FILLER);
     compact_log(d, cleared);
     CHECK(disk_lookup(d, &had, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) == 0);
     disk_close(&d);

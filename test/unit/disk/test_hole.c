@@ -1,7 +1,7 @@
 /* Groups that are missing in the middle of the cached log. What was deleted, put in doubt or replaced by a record that is
  * damaged is never served as it was before, however the index was lost; what a power cut explains costs nothing. Protects
  * rule 4 of the format: a cached object may be lost, never wrong. */
-#include "world.h"
+#include "world_logs.h"
 
 #include "base/mem.h"
 #include "base/metrics.h"
@@ -307,28 +307,6 @@ test_bytes_of_a_newer_version_are_lost(void)
 
 /* ---- several logs ---- */
 
-static struct segment *
-log_now(const struct disk *d)
-{
-    return d->home.log[DISK_CACHED].now;
-}
-
-static void
-fill_log(struct disk *d)
-{
-    static unsigned number;
-    const struct segment *was = log_now(d);
-
-    while (log_now(d) == was) {
-        char key[32];
-        struct row row;
-
-        snprintf(key, sizeof key, "filler-%u", number++);
-        REQUIRE(world_put_class(d, DISK_CACHED, key, data, FILLER, true, NULL, &row) ==
-                ERR_OK);
-    }
-}
-
 static void
 missing_log(void *arg)
 {
@@ -338,10 +316,10 @@ missing_log(void *arg)
 
     (void)arg;
     put(d, "old", 2);
-    fill_log(d);
-    id = log_now(d)->id;
+    world_fill_log(d, data, FILLER);
+    id = world_log_now(d)->id;
     delete (d, "old");
-    fill_log(d);
+    world_fill_log(d, data, FILLER);
     put(d, "last", 4);
     disk_close(&d);
     snprintf(path, sizeof path, "%s/cached/log-%06u.tar", world_path, (unsigned)id);
@@ -384,11 +362,11 @@ moved_behind(void *arg)
 
     (void)arg;
     put(d, "old", 2);
-    first = segment_ref(log_now(d));
-    fill_log(d);
+    first = segment_ref(world_log_now(d));
+    world_fill_log(d, data, FILLER);
     at = here(d);
     doubt(d, "old");
-    fill_log(d);
+    world_fill_log(d, data, FILLER);
     compact(d, first);
     put(d, "last", 4);
     CHECK(!is_served(d, "old", 2));
@@ -427,9 +405,9 @@ compacted(void *arg)
     lose_index();
     d = open_slow(1u << 20);
     CHECK(d->home.behind_hole && !d->home.behind_damage);
-    holed = segment_ref(log_now(d));
+    holed = segment_ref(world_log_now(d));
     id = holed->id;
-    fill_log(d);
+    world_fill_log(d, data, FILLER);
     compact(d, holed);
     CHECK(segment_pin(d, id) == NULL); /* it went */
     CHECK(is_served(d, "kept", 2));
