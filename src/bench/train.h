@@ -47,6 +47,15 @@ struct train {
 
 #define TRAIN_MEMORY MIB(64)
 
+extern const struct verb train_verb; /* its flags, its help */
+/* What the arguments ask for; defaults are there before. */
+enum err train_take_flags(struct train *t) MUST_CHECK;
+/* Reads a piece of the set to its end: a train_fetch, `arg` is the train. */
+enum err train_read(void *arg, const struct train_piece *p, uint64_t *bytes,
+                    struct errbuf *eb) MUST_CHECK;
+/* The ceilings of t->judged; what has to be measured is measured now. May switch. */
+void train_draw_roofline(struct train *t);
+
 void train_print(const struct train *t, FILE *out);
 void train_print_trial(const struct train_trial *trial, FILE *out);
 void train_print_json(const struct train *t, FILE *out);

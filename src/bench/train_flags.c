@@ -1,0 +1,261 @@
+/* train_flags: the flags of `bench train`, and what they may be. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "bench/models.h"
+#include "bench/train.h"
+#include "conf/toml.h"
+
+static const struct flag flags[] = {
+    {"model", 'm', "NAME", "model and chip: retinanet-b200 unless given; docs/train.md",
+     false},
+    {"models", 0, "FILE", "models of your own, a table of TOML each; docs/train.md",
+     false},
+    {"print-models", 0, NULL, "the models there are, as such a file", false},
+    {"accelerators", 'a', "N|auto", "auto: as many as storage keeps busy", false},
+    {"batch", 0, "N", "samples a step, instead of the profile's", false},
+    {"step", 0, "MS", "milliseconds a step computes, as 47.55", false},
+    {"sample", 0, "SIZE", "bytes of a sample", false},
+    {"per-file", 0, "N", "samples of a file; 1: each file is one, whatever its size",
+     false},
+    {"floor", 0, "PERCENT", "utilisation from which on a run passes", false},
+    {"readers", 'r', "N", "requests at a time of each accelerator; 8", false},
+    {"prefetch", 0, "N", "batches that readers are ahead; 2", false},
+    {"request", 0, "SIZE", "of files with many samples: about so much at a time; 4MiB",
+     false},
+    {"duration", 'd', "TIME", "of each try; 10s", false},
+    {"epochs", 'e', "N", "whole passes, before anything is searched; 2", false},
+    {"runs", 0, "N", "of each try; the median counts; 1", false},
+    {"most", 0, "N", "auto: no more than so many; 256", false},
+    {"data", 0, "SIZE", "bytes to make; 1GiB", false},
+    {"existing", 0, NULL, "read what is under the prefix; nothing is made", false},
+    {"keys", 0, "FILE", "names below the prefix, one a line: for servers that don't list",
+     false},
+    {"files", 0, "N", "of what is there: the first N", false},
+    {"keep", 0, NULL, "leave the objects that were made", false},
+    {"seed", 0, "N", "the same order again", false},
+    {"pid", 0, "PID", "a process of the server on this machine; may be repeated", true},
+    {"disk", 0, "PATH", "the server's files on this machine, to read past the cache",
+     false},
+    {"probe", 0, "TIME", "of each measurement of a ceiling; 1s", false},
+    {"svg", 0, "FILE", "the roofline as a picture", false},
+    SESSION_FLAGS,
+    {NULL, 0, NULL, NULL, false},
+};
+static const char *const examples[] = {
+    "forebay bench train s3://train --data 10GiB",
+    "forebay bench train s3://train/imagenet/ --existing --model resnet50-h100 -o json",
+    "forebay bench train s3://b --model unet3d-h100 --accelerators 2 --svg roof.svg",
+    "forebay bench train s3://b --existing --batch 64 --step 120 --sample 150KB",
+    NULL,
+};
+const struct verb train_verb = {
+    .name = "bench train",
+    .summary = "how many emulated accelerators storage keeps busy, and what limits them",
+    .arguments = "s3://BUCKET[/PREFIX]",
+    .most = 1,
+    .examples = examples,
+    .flags = flags,
+    .more =
+        "An accelerator reads its batch, then sleeps for as long as the real chip would "
+        "compute. Utilisation is time computed over time run; the result is the largest "
+        "number that stays above the floor. The method is that of the field's storage "
+        "benchmarks; it is not a result of one.",
+};
+
+static enum err
+take_u64(struct train *t, const char *name, uint64_t least, uint64_t most, uint64_t *out)
+{
+    const char *text = args_value(t->s->args, name);
+
+    if (text == NULL)
+        return ERR_OK;
+    if (num_u64(span_of(text), out) == ERR_OK && *out >= least && *out <= most)
+        return ERR_OK;
+    return err_set(&t->s->eb, ERR_BAD_REQUEST,
+                   "--%s \"%s\": expected a number from %llu to %llu", name, text,
+                   (unsigned long long)least, (unsigned long long)most);
+}
+
+static enum err
+take_unsigned(struct train *t, const char *name, uint64_t most, unsigned *out)
+{
+    uint64_t n = *out;
+    enum err rc = take_u64(t, name, 1, most, &n);
+
+    *out = (unsigned)n;
+    return rc;
+}
+
+static enum err
+take_size(struct train *t, const char *name, uint64_t *out)
+{
+    const char *text = args_value(t->s->args, name);
+    enum err rc = text != NULL ? num_size(span_of(text), out, &t->s->eb) : ERR_OK;
+
+    if (rc == ERR_OK && text != NULL && *out == 0)
+        rc = err_set(&t->s->eb, ERR_BAD_REQUEST, "\"%s\" is no size to read", text);
+    if (rc != ERR_OK)
+        err_prefix(&t->s->eb, "--%s", name);
+    return rc;
+}
+
+static enum err
+take_time(struct train *t, const char *name, uint64_t *out)
+{
+    const char *text = args_value(t->s->args, name);
+    enum err rc = text != NULL ? num_duration_ms(span_of(text), out, &t->s->eb) : ERR_OK;
+
+    if (rc == ERR_OK && (*out < 10 || *out > 86400000))
+        rc = err_set(&t->s->eb, ERR_BAD_REQUEST, "--%s \"%s\": 10ms to 24h", name, text);
+    return rc;
+}
+
+/* A number with a fraction. */
+static enum err
+take_real(struct train *t, const char *name, double least, double most, double *out)
+{
+    const char *text = args_value(t->s->args, name);
+    char *end = NULL;
+    double v;
+
+    if (text == NULL)
+        return ERR_OK;
+    v = strtod(text, &end);
+    if (end == text || *end != '\0' || !(v >= least && v <= most))
+        return err_set(&t->s->eb, ERR_BAD_REQUEST,
+                       "--%s \"%s\": expected a number from %g to %g", name, text, least,
+                       most);
+    *out = v;
+    return ERR_OK;
+}
+
+static enum err
+read_models(struct train *t, const char *path, const char *name)
+{
+    struct errbuf *eb = &t->s->eb;
+    struct buf text;
+    enum err rc = ERR_OK;
+    size_t n;
+    char *room;
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL)
+        return err_errno(eb, ERR_BAD_REQUEST, errno, "--models \"%s\"", path);
+    buf_init(&text, TOML_TEXT_MAX + KIB(4));
+    while ((room = buf_reserve(&text, KIB(4))) != NULL &&
+           (n = fread(room, 1, KIB(4), file)) > 0)
+        text.len += n;
+    if (ferror(file))
+        rc = err_errno(eb, ERR_BAD_REQUEST, errno, "--models \"%s\"", path);
+    fclose(file);
+    if (rc == ERR_OK)
+        rc = models_find(path, buf_span(&text), name, &t->profile, eb);
+    buf_fini(&text);
+    return rc;
+}
+
+static enum err
+take_profile(struct train *t)
+{
+    const char *name = args_value(t->s->args, "model");
+    const char *models = args_value(t->s->args, "models");
+    struct profile *p = &t->profile;
+    uint64_t batch, per_file;
+    double step_ms, floor_percent;
+    enum err rc = models != NULL ? read_models(t, models, name)
+                                 : profile_find(name != NULL ? name : "retinanet-b200", p,
+                                                &t->s->eb);
+
+    batch = p->batch;
+    per_file = p->samples_per_file;
+    step_ms = (double)p->step_ns / 1e6;
+    floor_percent = p->floor * 100;
+    if (rc == ERR_OK)
+        rc = take_u64(t, "batch", 1, 1000000, &batch);
+    if (rc == ERR_OK)
+        rc = take_u64(t, "per-file", 1, 100000000, &per_file);
+    if (rc == ERR_OK)
+        rc = take_real(t, "step", 0.1, 600000, &step_ms);
+    if (rc == ERR_OK)
+        rc = take_real(t, "floor", 1, 100, &floor_percent);
+    if (rc == ERR_OK)
+        rc = take_size(t, "sample", &p->sample_bytes);
+    p->batch = (uint32_t)batch;
+    p->samples_per_file = (uint32_t)per_file;
+    p->step_ns = (uint64_t)(step_ms * 1e6);
+    p->floor = floor_percent / 100;
+    if (args_has(t->s->args, "sample"))
+        p->spread_bytes = 0;
+    return rc;
+}
+
+static enum err
+take_accelerators(struct train *t)
+{
+    const char *text = args_value(t->s->args, "accelerators");
+
+    if (text == NULL || strcmp(text, "auto") == 0)
+        return ERR_OK;
+    return take_unsigned(t, "accelerators", TRAIN_ACCELERATORS_MAX, &t->accelerators);
+}
+
+static enum err
+take_numbers(struct train *t)
+{
+    uint64_t files = 0;
+    enum err rc = take_unsigned(t, "readers", TRAIN_READERS_MAX, &t->readers);
+
+    if (rc == ERR_OK)
+        rc = take_unsigned(t, "prefetch", TRAIN_PREFETCH_MAX, &t->prefetch);
+    if (rc == ERR_OK)
+        rc = take_unsigned(t, "most", TRAIN_ACCELERATORS_MAX, &t->most);
+    if (rc == ERR_OK)
+        rc = take_unsigned(t, "runs", TRAIN_RUNS_MAX, &t->runs);
+    if (rc == ERR_OK)
+        rc = take_unsigned(t, "epochs", TRAIN_EPOCHS_MAX, &t->epochs);
+    if (rc == ERR_OK)
+        rc = take_u64(t, "seed", 1, UINT64_MAX, &t->seed);
+    if (rc == ERR_OK)
+        rc = take_u64(t, "files", 1, UINT32_MAX, &files);
+    t->files = files;
+    return rc;
+}
+
+enum err
+train_take_flags(struct train *t)
+{
+    const struct args *a = t->s->args;
+    enum err rc = place_remote(a->at[0], false, &t->place, &t->s->eb);
+
+    if (rc == ERR_OK)
+        rc = take_profile(t);
+    if (rc == ERR_OK)
+        rc = take_accelerators(t);
+    if (rc == ERR_OK)
+        rc = take_numbers(t);
+    if (rc == ERR_OK)
+        rc = take_size(t, "request", &t->request_bytes);
+    if (rc == ERR_OK)
+        rc = take_size(t, "data", &t->data_bytes);
+    if (rc == ERR_OK)
+        rc = take_time(t, "duration", &t->duration_ms);
+    if (rc == ERR_OK)
+        rc = take_time(t, "probe", &t->probe_ms);
+    t->svg = args_value(a, "svg");
+    t->disk = args_value(a, "disk");
+    t->keys = args_value(a, "keys");
+    t->existing = args_has(a, "existing") || t->keys != NULL;
+    t->keep = args_has(a, "keep");
+    if (rc == ERR_OK && !t->existing && args_has(a, "files"))
+        rc =
+            err_set(&t->s->eb, ERR_BAD_REQUEST,
+                    "--files is for --existing and --keys; --data says how much is made");
+    if (rc == ERR_OK && t->existing && args_has(a, "data"))
+        rc = err_set(&t->s->eb, ERR_BAD_REQUEST, "--data is for what is made");
+    return rc;
+}
