@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "bench/spread.h"
 #include "rt/fiber.h"
 #include "rt/sync.h"
 #include "rt/time.h"
@@ -50,65 +51,6 @@ au_of(const struct au *a)
     return a->counted > 0 ? (double)a->computed_ns / (double)a->run_ns : 0;
 }
 
-/* ---- the order ---- */
-
-void
-train_order_init(struct train_order *o, const struct train_file *files, uint32_t count,
-                 uint64_t sample_bytes, uint64_t request_bytes, uint64_t seed)
-{
-    assert(count > 0);
-    *o = (struct train_order){.files = files,
-                              .file_count = count,
-                              .sample_bytes = sample_bytes,
-                              .request_bytes = request_bytes,
-                              .seed = seed | 1};
-    o->order = xmalloc(count * sizeof *o->order);
-    for (uint32_t i = 0; i < count; i++)
-        o->order[i] = i;
-    train_order_again(o, false);
-}
-
-void
-train_order_fini(struct train_order *o)
-{
-    free(o->order);
-    o->order = NULL;
-}
-
-static uint64_t
-next_random(struct train_order *o)
-{
-    o->seed ^= o->seed << 13;
-    o->seed ^= o->seed >> 7;
-    o->seed ^= o->seed << 17;
-    return o->seed;
-}
-
-void
-train_order_again(struct train_order *o, bool once)
-{
-    for (uint32_t i = o->file_count; i > 1; i--) {
-        uint32_t other = (uint32_t)(next_random(o) % i), swap = o->order[i - 1];
-
-        o->order[i - 1] = o->order[other];
-        o->order[other] = swap;
-    }
-    o->next = 0;
-    o->once = once;
-}
-
-static bool
-next_file(struct train_order *o, uint32_t *out)
-{
-    if (o->next == o->file_count) {
-        if (o->once)
-            return false;
-        train_order_again(o, false);
-    }
-    *out = o->order[o->next++];
-    return true;
-}
-
 /* ---- a run ---- */
 
 struct slot {
@@ -131,8 +73,7 @@ struct accelerator {
     uint32_t cut;                          /* samples of it that somebody has asked for */
     uint32_t readers;                      /* that have not ended */
     bool dry;                              /* the order has ended */
-    bool has_file;
-    uint32_t file, file_sample; /* what is being read, how far */
+    struct train_cursor cursor;
     struct rt_cond room, ready; /* for readers; for the one that computes */
     struct rt_group group;
 };
@@ -149,33 +90,15 @@ static bool
 cut_piece(struct accelerator *a, struct train_piece *out, uint64_t *batch)
 {
     const struct train_options *o = a->run->o;
-    const struct train_order *order = o->order;
-    const struct train_file *f;
-    uint64_t samples;
 
-    if (!a->has_file && !next_file(o->order, &a->file))
+    if (!train_order_cut(o->order, &a->cursor, o->batch - a->cut, out))
         return false;
-    f = &order->files[a->file];
-    samples = MAX(order->request_bytes / order->sample_bytes, 1u);
-    samples = MIN(samples, o->batch - a->cut);
-    samples = MIN(samples, f->samples - a->file_sample);
-    *out = (struct train_piece){
-        .file = a->file, .whole = f->samples == 1, .samples = (uint32_t)samples};
-    if (f->samples > 1) {
-        out->offset = a->file_sample * order->sample_bytes;
-        out->bytes = samples * order->sample_bytes;
-    } else {
-        out->bytes = f->bytes;
-    }
     *batch = a->cutting;
-    a->cut += (uint32_t)samples;
+    a->cut += out->samples;
     if (a->cut == o->batch) {
         a->cutting++;
         a->cut = 0;
     }
-    a->file_sample += (uint32_t)samples;
-    a->has_file = a->file_sample < f->samples;
-    a->file_sample = a->has_file ? a->file_sample : 0;
     return true;
 }
 
@@ -216,6 +139,8 @@ came(struct accelerator *a, uint64_t batch, uint32_t samples)
 {
     struct slot *s = &a->slots[batch % a->run->o->prefetch];
 
+    if (samples == 0)
+        return; /* the batch may be gone */
     assert(s->missing >= samples);
     s->missing -= samples;
     if (s->missing == 0) {
@@ -316,12 +241,17 @@ accelerate(void *arg)
     rt_group_join(&a->group);
 }
 
+/* What follows from the sums. */
+static void
+rate(struct train_result *r)
+{
+    r->au = r->run_ns > 0 ? (double)r->computed_ns / (double)r->run_ns : 0;
+}
+
 static void
 sum_up(const struct train_options *o, const struct accelerator *all,
        struct train_result *out)
 {
-    double computed = 0, run = 0;
-
     out->au_least = 1;
     for (unsigned i = 0; i < o->accelerators; i++) {
         const struct au *a = &all[i].au;
@@ -329,25 +259,22 @@ sum_up(const struct train_options *o, const struct accelerator *all,
         out->steps += a->steps;
         out->counted += a->counted;
         out->samples += a->steps * o->batch;
-        computed += (double)a->computed_ns;
-        run += (double)a->run_ns;
+        out->computed_ns += a->computed_ns;
+        out->run_ns += a->run_ns;
         out->au_least = MIN(out->au_least, au_of(a));
         if (a->run_ns > 0)
             out->samples_s += (double)a->counted * o->batch / ((double)a->run_ns / 1e9);
     }
-    out->au = run > 0 ? computed / run : 0;
+    rate(out);
 }
 
-enum err
-train_run(const struct train_options *o, struct train_result *out, struct errbuf *eb)
+static enum err
+run_here(const struct train_options *o, struct train_result *out, struct errbuf *eb)
 {
     struct run r = {.o = o, .out = out, .until_ns = UINT64_MAX};
     struct accelerator *all = xcalloc(o->accelerators, sizeof *all);
     uint64_t began = rt_now_ns();
 
-    assert(o->accelerators > 0 && o->accelerators <= TRAIN_ACCELERATORS_MAX);
-    assert(o->readers > 0 && o->prefetch > 0 && o->prefetch <= TRAIN_PREFETCH_MAX);
-    assert(o->duration_ms > 0 || o->order->once);
     if (o->duration_ms > 0)
         r.until_ns = began + o->duration_ms * 1000000u;
     rt_group_begin(&r.group);
@@ -367,4 +294,68 @@ train_run(const struct train_options *o, struct train_result *out, struct errbuf
     if (r.rc != ERR_OK && r.rc != ERR_CANCELLED && eb != NULL)
         *eb = out->first_error;
     return r.rc;
+}
+
+/* ---- several loops ---- */
+
+struct shares {
+    const struct train_options *o;
+    struct train_result *results; /* one a loop */
+};
+
+static enum err
+run_share(void *arg, unsigned i, struct errbuf *eb)
+{
+    struct shares *s = arg;
+    struct train_options o = *s->o;
+
+    o.accelerators = o.accelerators / o.loops + (i < o.accelerators % o.loops);
+    return run_here(&o, &s->results[i], eb);
+}
+
+static void
+add_result(struct train_result *to, const struct train_result *r)
+{
+    histogram_merge(&to->wait, &r->wait);
+    histogram_merge(&to->took, &r->took);
+    if (to->errors == 0)
+        to->first_error = r->first_error;
+    to->steps += r->steps;
+    to->samples += r->samples;
+    to->bytes += r->bytes;
+    to->requests += r->requests;
+    to->errors += r->errors;
+    to->counted += r->counted;
+    to->in_flight_ns += r->in_flight_ns;
+    to->computed_ns += r->computed_ns;
+    to->run_ns += r->run_ns;
+    to->samples_s += r->samples_s;
+    to->seconds = MAX(to->seconds, r->seconds);
+    to->au_least = MIN(to->au_least, r->au_least);
+}
+
+static enum err
+run_spread(const struct train_options *o, struct train_result *out, struct errbuf *eb)
+{
+    struct shares s = {o, xcalloc(o->loops, sizeof *s.results)};
+    enum err rc = spread_run(o->loops, o->loops, run_share, &s, eb);
+
+    out->au_least = 1;
+    for (unsigned i = 0; i < o->loops; i++)
+        add_result(out, &s.results[i]);
+    rate(out);
+    free(s.results);
+    return rc;
+}
+
+enum err
+train_run(const struct train_options *o, struct train_result *out, struct errbuf *eb)
+{
+    struct train_options each = *o;
+
+    assert(o->accelerators > 0 && o->accelerators <= TRAIN_ACCELERATORS_MAX);
+    assert(o->readers > 0 && o->prefetch > 0 && o->prefetch <= TRAIN_PREFETCH_MAX);
+    assert(o->duration_ms > 0 || o->order->once);
+    each.loops = MIN(o->loops, o->accelerators);
+    return each.loops > 1 ? run_spread(&each, out, eb) : run_here(&each, out, eb);
 }

@@ -1,14 +1,13 @@
 /* accelerator: emulated accelerators that train on what a source of files gives them.
  *
- * Each one has readers, which fetch pieces of files, and takes a batch each step: it waits until the batch is whole, then sleeps
- * for as long as the real chip would compute. Files come in a random order that all share; each is read once in an epoch. Readers are
- * at most `prefetch` batches ahead.
+ * Each one has readers, which fetch pieces of files (order.h), and takes a batch each step: it waits until the batch is whole, then
+ * sleeps for as long as the real chip would compute. Readers are at most `prefetch` batches ahead.
  *
  * Utilisation (AU) is time computed over time run. A step begins when the one before is over and its batch is there, and takes
  * exactly step_ns: that clock, not the moment at which a timer of this process fired, is what counts, so a client that wakes up late is
  * not charged to storage. The first prefetch + 1 steps are left out: they were fetched before anybody waited.
  *
- * Fibers of one loop. It knows nothing of what a source is.
+ * An accelerator lives on one loop with its readers; with several loops they are dealt out. It knows nothing of what a source is.
  */
 #pragma once
 #include <stdbool.h>
@@ -16,6 +15,7 @@
 
 #include "base/err.h"
 #include "bench/histogram.h"
+#include "bench/order.h"
 
 #define TRAIN_ACCELERATORS_MAX 4096
 #define TRAIN_READERS_MAX      1024 /* of one */
@@ -40,38 +40,6 @@ uint64_t au_step(struct au *a, uint64_t ready_ns);
 void au_end(struct au *a, uint64_t now_ns);
 double au_of(const struct au *a); /* 0 when no step counts */
 
-/* ---- files and pieces ---- */
-
-struct train_file {
-    char *key; /* the set's */
-    uint64_t bytes;
-    uint32_t samples;
-};
-struct train_piece {
-    uint32_t file;
-    uint64_t offset, bytes;
-    bool whole; /* of the file: whatever its size is */
-    uint32_t samples;
-};
-/* Files in a random order, cut into pieces; after the last one another order, unless `once`. */
-struct train_order {
-    const struct train_file *files; /* borrowed */
-    uint32_t file_count;
-    uint64_t sample_bytes,
-        request_bytes; /* a piece of a file with many samples is about so large */
-    bool once;
-
-    uint32_t *order; /* owned */
-    uint32_t next;
-    uint64_t seed;
-};
-void train_order_init(struct train_order *o, const struct train_file *files,
-                      uint32_t count, uint64_t sample_bytes, uint64_t request_bytes,
-                      uint64_t seed);
-void train_order_fini(struct train_order *o);
-void train_order_again(struct train_order *o,
-                       bool once); /* a new order, from its begin */
-
 /* ---- a run ---- */
 
 /* Reads one piece to its end; *bytes is what came. May switch. */
@@ -80,11 +48,12 @@ typedef enum err train_fetch(void *arg, const struct train_piece *p, uint64_t *b
 
 struct train_options {
     unsigned accelerators, readers, prefetch;
+    unsigned loops; /* 0: this one alone; else from loop 0 */
     uint32_t batch;
     uint64_t step_ns;
     uint64_t duration_ms; /* 0: until the order has been read, which then is `once` */
     struct train_order *order;
-    train_fetch *fetch;
+    train_fetch *fetch; /* of several loops at once, where there are several */
     void *arg;
 };
 struct train_result {
@@ -92,13 +61,14 @@ struct train_result {
     struct histogram took; /* requests */
     uint64_t steps, samples, bytes, requests, errors;
     uint64_t counted; /* steps that are not among the first; 0: the rest says nothing */
-    uint64_t in_flight_ns; /* of all requests: their times added up */
+    uint64_t in_flight_ns;        /* of all requests: their times added up */
+    uint64_t computed_ns, run_ns; /* of all accelerators */
     double seconds;
     double samples_s;    /* without the first steps */
     double au, au_least; /* of all accelerators, of the worst one */
     struct errbuf first_error;
 };
-/* *out is zeroed by the caller, on the heap. An error is tried again; more than TRAIN_ERRORS_MAX of them, or being
- * cancelled, end the run with their code. May switch. */
+/* *out is zeroed by the caller, on the heap. An error is tried again; more than TRAIN_ERRORS_MAX of them on a loop, or
+ * being cancelled, end the run with their code. May switch. */
 enum err train_run(const struct train_options *o, struct train_result *out,
                    struct errbuf *eb) MUST_CHECK;

@@ -36,6 +36,19 @@ histogram_add(struct histogram *h, uint64_t value)
     h->total++;
 }
 
+void
+histogram_merge(struct histogram *to, const struct histogram *h)
+{
+    if (h->total == 0)
+        return;
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
+        to->counts[i] += h->counts[i];
+    to->least = to->total == 0 ? h->least : MIN(to->least, h->least);
+    to->most = MAX(to->most, h->most);
+    to->sum += h->sum;
+    to->total += h->total;
+}
+
 uint64_t
 histogram_at(const struct histogram *h, double q)
 {

@@ -12,6 +12,8 @@ struct histogram {
     uint64_t total, sum, most, least;
 };
 void histogram_add(struct histogram *h, uint64_t value);
+void histogram_merge(struct histogram *to,
+                     const struct histogram *h); /* as if all had been added there */
 /* The value that a share `q` of all are not above, within 1.6 %; 0 when there is none. q = 1: the greatest, exactly. */
 uint64_t histogram_at(const struct histogram *h, double q);
 double histogram_mean(const struct histogram *h);

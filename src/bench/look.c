@@ -45,8 +45,8 @@ busy_s(void)
 }
 
 /* "http://127.0.0.1:9000" and the like. */
-static bool
-is_local(const char *endpoint)
+bool
+look_is_local(const char *endpoint)
 {
     static const char *const here[] = {"127.", "localhost", "[::1]"};
     const char *host = strstr(endpoint, "://");
@@ -81,6 +81,33 @@ of_status(const char *pid, const char *key, bool hex)
         }
     fclose(in);
     return out;
+}
+
+double
+look_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && size > 0 ? (double)pages * (double)size : 0;
+}
+
+unsigned
+look_cores(void)
+{
+    char line[1024] = "";
+    unsigned n = 0;
+    FILE *in = fopen("/proc/self/status", "re");
+
+    while (in != NULL && fgets(line, sizeof line, in) != NULL)
+        if (strncmp(line, "Cpus_allowed:", 13) == 0)
+            break;
+    for (const char *at = line + MIN(strlen(line), 13u); *at != '\0'; at++)
+        n += isxdigit((unsigned char)*at)
+                 ? (unsigned)__builtin_popcountll(strtoull((char[2]){*at}, NULL, 16))
+                 : 0;
+    if (in != NULL)
+        fclose(in);
+    return MAX(n, 1u);
 }
 
 /* Their CPU seconds; the cores that they may use, at most one a thread. */
@@ -136,6 +163,8 @@ ask_forebay(struct session *s, struct look *out)
         out->sent_bytes = samples_sum(page, "forebay_response_bytes_total", NULL, NULL);
         out->disk_bytes =
             samples_sum(page, "forebay_disk_io_bytes_total", "direction=\"read\"", NULL);
+        out->disk_written =
+            samples_sum(page, "forebay_disk_io_bytes_total", "direction=\"write\"", NULL);
         out->backend_bytes =
             samples_sum(page, "forebay_backend_bytes_total", "direction=\"in\"", NULL);
         out->server_cores = (double)count_of(arena_strdup(a, answer),
@@ -148,12 +177,13 @@ ask_forebay(struct session *s, struct look *out)
 void
 look_now(struct session *s, struct look *out)
 {
-    *out = (struct look){.local = is_local(s->endpoint),
+    *out = (struct look){.local = look_is_local(s->endpoint),
                          .server_cores = -1,
                          .machine_cores = (double)sysconf(_SC_NPROCESSORS_ONLN),
                          .server_cpu_s = -1,
                          .sent_bytes = -1,
                          .disk_bytes = -1,
+                         .disk_written = -1,
                          .backend_bytes = -1};
     if (args_has(s->args, "pid"))
         ask_processes(s->args, out);
@@ -178,5 +208,6 @@ look_between(const struct look *before, const struct look *after, struct look *o
     out->machine_busy_s = more(before->machine_busy_s, after->machine_busy_s);
     out->sent_bytes = more(before->sent_bytes, after->sent_bytes);
     out->disk_bytes = more(before->disk_bytes, after->disk_bytes);
+    out->disk_written = more(before->disk_written, after->disk_written);
     out->backend_bytes = more(before->backend_bytes, after->backend_bytes);
 }

@@ -66,15 +66,16 @@ number(const struct toml_value *v, bool bytes, double *out, struct errbuf *eb)
                          (int)MIN(v->string.len, 40u), v->string.at);
 }
 
-enum field { SAMPLE, SPREAD, PER_FILE, BATCH, STEP_MS, FLOOR };
+enum field { SAMPLE, SPREAD, PER_FILE, BATCH, STEP_MS, FLOOR, COLUMNS, READ };
 static const struct {
     const char *name;
     bool bytes;
     double least, most;
 } fields[] = {
-    [SAMPLE] = {"sample", true, 1, 1e15},        [SPREAD] = {"spread", true, 0, 1e15},
-    [PER_FILE] = {"per_file", false, 1, 1e8},    [BATCH] = {"batch", false, 1, 1e6},
-    [STEP_MS] = {"step_ms", false, 0.1, 600000}, [FLOOR] = {"floor", false, 1, 100},
+    [SAMPLE] = {"sample", true, 1, 1e15},         [SPREAD] = {"spread", true, 0, 1e15},
+    [PER_FILE] = {"per_file", false, 1, 1e8},     [BATCH] = {"batch", false, 1, 1e6},
+    [STEP_MS] = {"step_ms", false, 0.01, 600000}, [FLOOR] = {"floor", false, 1, 100},
+    [COLUMNS] = {"columns", false, 1, 10000},     [READ] = {"read", true, 1, 1e15},
 };
 
 static void
@@ -98,6 +99,12 @@ set_field(struct profile *p, enum field f, double n)
         break;
     case FLOOR:
         p->floor = n / 100;
+        break;
+    case COLUMNS:
+        p->columns = (uint32_t)n;
+        break;
+    case READ:
+        p->read_bytes = (uint64_t)n;
         break;
     }
 }
@@ -129,7 +136,8 @@ on_value(const char *key, const struct toml_value *v, void *arg, struct errbuf *
         return rc;
     }
     return err_set(eb, ERR_BAD_REQUEST,
-                   "\"%s\": a model has sample, spread, per_file, batch, step_ms, floor",
+                   "\"%s\": a model has sample, spread, per_file, batch, step_ms, "
+                   "floor, columns, read",
                    key);
 }
 
@@ -145,6 +153,12 @@ choose(const struct models *m, const char *file, const char *name, struct profil
 
         if (name != NULL ? strcmp(p->name, name) == 0 : m->count == 1) {
             *out = *p;
+            if ((p->columns > 0 && p->read_bytes < p->columns) ||
+                (p->columns == 0 && p->read_bytes > 0) || p->read_bytes > p->sample_bytes)
+                return err_set(eb, ERR_BAD_REQUEST,
+                               "%s: [%s] columns and read belong together: of a sample "
+                               "of %llu bytes at least a byte from each column",
+                               file, p->name, (unsigned long long)p->sample_bytes);
             if (p->sample_bytes > 0 && p->batch > 0 && p->step_ns > 0)
                 return ERR_OK;
             return err_set(eb, ERR_BAD_REQUEST,
@@ -184,4 +198,7 @@ models_write(const struct profile *p, struct buf *out)
         buf_printf(out, "spread = %llu\n", (unsigned long long)p->spread_bytes);
     buf_printf(out, "per_file = %u\nbatch = %u\nstep_ms = \"%g\"\nfloor = %g\n",
                p->samples_per_file, p->batch, (double)p->step_ns / 1e6, p->floor * 100);
+    if (p->columns > 0)
+        buf_printf(out, "columns = %u\nread = %llu\n", p->columns,
+                   (unsigned long long)p->read_bytes);
 }

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "bench/load.h"
+#include "bench/spread.h"
 #include "rt/file.h"
 #include "rt/loop.h"
 #include "rt/net.h"
@@ -265,8 +266,11 @@ probe_disk(const char *path, uint64_t ms, double *bytes_s, struct errbuf *eb)
 
 struct again {
     const struct train_piece *p;
+    unsigned at_once;
     train_fetch *fetch;
     void *arg;
+    uint64_t ms;
+    double *bytes_s; /* one a loop */
 };
 
 static enum err
@@ -278,16 +282,29 @@ fetch_again(void *arg, uint64_t number, struct load_sample *out, struct errbuf *
     return w->fetch(w->arg, w->p, &out->bytes, eb);
 }
 
-enum err
-probe_path(const struct train_piece *p, unsigned at_once, train_fetch *fetch, void *arg,
-           uint64_t ms, double *bytes_s, struct errbuf *eb)
+static enum err
+load_here(void *arg, unsigned i, struct errbuf *eb)
 {
-    struct again w = {p, fetch, arg};
-    struct load_options o = {.concurrency = at_once, .duration_ms = ms};
+    struct again *w = arg;
+    struct load_options o = {.concurrency = w->at_once, .duration_ms = w->ms};
     struct load_result *r = xcalloc(1, sizeof *r);
-    enum err rc = load_run(&o, fetch_again, &w, r, eb);
+    enum err rc = load_run(&o, fetch_again, w, r, eb);
 
-    *bytes_s = (double)r->bytes / MAX(r->seconds, 1e-9);
+    w->bytes_s[i] = (double)r->bytes / MAX(r->seconds, 1e-9);
     free(r);
+    return rc;
+}
+
+enum err
+probe_path(const struct train_piece *p, unsigned at_once, unsigned loops,
+           train_fetch *fetch, void *arg, uint64_t ms, double *bytes_s, struct errbuf *eb)
+{
+    struct again w = {p, at_once, fetch, arg, ms, xcalloc(loops, sizeof *w.bytes_s)};
+    enum err rc = spread_run(loops, loops, load_here, &w, eb);
+
+    *bytes_s = 0;
+    for (unsigned i = 0; i < loops; i++)
+        *bytes_s += w.bytes_s[i];
+    free(w.bytes_s);
     return rc;
 }

@@ -10,7 +10,11 @@ enum err probe_loopback(uint64_t ms, double *bytes_s, struct errbuf *eb) MUST_CH
  * hole, reads as zeros and does not count. ERR_NOT_FOUND: no file of 64 KiB and more. */
 enum err probe_disk(const char *path, uint64_t ms, double *bytes_s,
                     struct errbuf *eb) MUST_CHECK;
-/* `p` again and again, so many at a time. */
-enum err probe_path(const struct train_piece *p, unsigned at_once, train_fetch *fetch,
-                    void *arg, uint64_t ms, double *bytes_s,
+/* Writes past the page cache into a file that is made below `path`, of at most 256 MiB, and is gone at once: 1 MiB each, four at a time, made durable
+ * each 32 MiB. */
+enum err probe_disk_writes(const char *path, uint64_t ms, double *bytes_s,
+                           struct errbuf *eb) MUST_CHECK;
+/* `p` again and again, so many at a time on each of so many loops. */
+enum err probe_path(const struct train_piece *p, unsigned at_once, unsigned loops,
+                    train_fetch *fetch, void *arg, uint64_t ms, double *bytes_s,
                     struct errbuf *eb) MUST_CHECK;

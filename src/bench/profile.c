@@ -11,15 +11,16 @@
 #define MS(n) ((uint64_t)((n)*1e6))
 
 static const struct profile profiles[] = {
-    {"retinanet-b200", 322957, 0, 1, 24, MS(47.55), 0.85},
-    {"resnet50-a100", 114660, 0, 1251, 400, MS(435), 0.90},
-    {"resnet50-h100", 114660, 0, 1251, 400, MS(224), 0.90},
-    {"unet3d-a100", 146600000, 68000000, 1, 7, MS(636), 0.90},
-    {"unet3d-h100", 146600000, 68000000, 1, 7, MS(323), 0.90},
-    {"unet3d-b200", 146600000, 68000000, 1, 7, MS(162), 0.90},
-    {"cosmoflow-a100", 2830000, 0, 1, 1, MS(5.51), 0.70},
-    {"cosmoflow-h100", 2830000, 0, 1, 1, MS(3.5), 0.70},
-    {"flux-b200", 2160000, 0, 288, 48, MS(1350), 0.90},
+    {"retinanet-b200", 322957, 0, 1, 24, MS(47.55), 0.85, 0, 0},
+    {"resnet50-a100", 114660, 0, 1251, 400, MS(435), 0.90, 0, 0},
+    {"resnet50-h100", 114660, 0, 1251, 400, MS(224), 0.90, 0, 0},
+    {"unet3d-a100", 146600000, 68000000, 1, 7, MS(636), 0.90, 0, 0},
+    {"unet3d-h100", 146600000, 68000000, 1, 7, MS(323), 0.90, 0, 0},
+    {"unet3d-b200", 146600000, 68000000, 1, 7, MS(162), 0.90, 0, 0},
+    {"cosmoflow-a100", 2830000, 0, 1, 1, MS(5.51), 0.70, 0, 0},
+    {"cosmoflow-h100", 2830000, 0, 1, 1, MS(3.5), 0.70, 0, 0},
+    {"flux-b200", 2160000, 0, 288, 48, MS(1350), 0.90, 0, 0},
+    {"dlrm-b200", 761, 0, 131072, 16384, MS(0.375), 0.70, 40, 160},
 };
 
 enum err
@@ -36,7 +37,9 @@ profile_find(const char *name, struct profile *out, struct errbuf *eb)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i > 0 ? ", " : "",
                                profiles[i].name);
     }
-    return err_set(eb, ERR_BAD_REQUEST, "--model \"%s\": there are %s", name, names);
+    return err_set(eb, ERR_BAD_REQUEST,
+                   "--model \"%s\": there are %s, and checkpoint-8b, -70b, -405b, -1t",
+                   name, names);
 }
 
 const struct profile *
@@ -49,6 +52,12 @@ double
 profile_samples_s(const struct profile *p)
 {
     return p->batch / ((double)p->step_ns / 1e9);
+}
+
+uint64_t
+profile_read_bytes(const struct profile *p)
+{
+    return p->columns > 0 ? p->read_bytes : p->sample_bytes;
 }
 
 uint32_t

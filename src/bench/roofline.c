@@ -117,6 +117,12 @@ rate_text(const struct roofline *r, double samples_s, char out[NUM_SIZE_TEXT])
     return num_size_text((uint64_t)(samples_s * r->sample_bytes), out);
 }
 
+static const char *
+unit_of(const struct roofline *r)
+{
+    return r->unit != NULL ? r->unit : "samples";
+}
+
 void
 roofline_verdict(const struct roofline *r, struct buf *out)
 {
@@ -129,6 +135,12 @@ roofline_verdict(const struct roofline *r, struct buf *out)
                    "Storage does not limit this run: %u accelerators wait for less than "
                    "1 %% of their time at %.0f samples/s (%s/s)",
                    r->judged.accelerators, r->judged.samples_s, rate);
+    else if (limit == CEILINGS_ && r->who != NULL)
+        buf_printf(
+            out,
+            "No resource is used up: %u %s %.0f %s/s, and wait for single answers; "
+            "look at the p99 of requests, or have more at a time (--readers)",
+            r->judged.accelerators, r->who, r->judged.samples_s, unit_of(r));
     else if (limit == CEILINGS_)
         buf_printf(
             out,
@@ -137,11 +149,12 @@ roofline_verdict(const struct roofline *r, struct buf *out)
             "further ahead (--prefetch)",
             r->judged.accelerators, (1 - r->judged.au) * PER_CENT);
     else
-        buf_printf(out, "%s: %u accelerators take %.0f samples/s (%s/s), %.0f %% of %.0f",
+        buf_printf(out, "%s: %u %s %.0f %s/s (%s/s), %.0f %% of %.0f",
                    is_of_others(r, limit) ? "Other work on this machine limits this run"
                                           : ceilings[limit].limits,
-                   r->judged.accelerators, r->judged.samples_s, rate,
-                   used(r, limit) * PER_CENT, r->at[limit].samples_s);
+                   r->judged.accelerators, r->who != NULL ? r->who : "accelerators take",
+                   r->judged.samples_s, unit_of(r), rate, used(r, limit) * PER_CENT,
+                   r->at[limit].samples_s);
     if (next != CEILINGS_)
         buf_printf(out, "; the next ceiling is %s at %.0f", ceilings[next].name,
                    r->at[next].samples_s);
@@ -167,7 +180,7 @@ roofline_text(const struct roofline *r, struct buf *out)
     enum ceiling limit = roofline_limit(r);
     char rate[NUM_SIZE_TEXT];
 
-    buf_printf(out, "%-12s %12s %10s/s  used\n", "ceiling", "samples/s", "bytes");
+    buf_printf(out, "%-12s %10s/s %10s/s  used\n", "ceiling", unit_of(r), "bytes");
     for (enum ceiling c = 0; c < CEILINGS_; c++) {
         if (r->at[c].samples_s <= 0) {
             buf_printf(out, "%-12s %12s %12s  %s\n", ceilings[c].name, "-", "-",
@@ -202,7 +215,8 @@ roofline_json(const struct roofline *r, struct json *j, const char *key)
     buf_init(&verdict, KIB(4));
     roofline_verdict(r, &verdict);
     json_open_object(j, key);
-    json_f64(j, "demand_samples_per_second_each", r->demand);
+    if (r->demand > 0)
+        json_f64(j, "demand_samples_per_second_each", r->demand);
     json_f64(j, "sample_bytes", r->sample_bytes);
     json_open_object(j, "ceilings");
     for (enum ceiling c = 0; c < CEILINGS_; c++) {

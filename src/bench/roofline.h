@@ -31,6 +31,8 @@ struct roofline_run {
 };
 struct roofline {
     const char *profile;
+    const char *unit,
+        *who;            /* "MB", "ranks write"; NULL: samples that accelerators take */
     double sample_bytes; /* on average, as read */
     double demand;       /* samples/s of one accelerator that never waits */
     double floor;

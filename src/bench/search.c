@@ -5,10 +5,10 @@
 #include "base/mem.h"
 
 void
-search_init(struct search *s, unsigned most)
+search_init(struct search *s, unsigned most, unsigned first)
 {
-    assert(most > 0);
-    *s = (struct search){.bad = most + 1, .most = most};
+    assert(first > 0 && first <= most);
+    *s = (struct search){.bad = most + 1, .most = most, .first = first};
 }
 
 unsigned
@@ -16,8 +16,12 @@ search_next(const struct search *s)
 {
     if (s->bad - s->good <= 1)
         return 0;
-    if (s->bad > s->most) /* none has failed */
-        return s->good == 0 ? 1 : MIN(2 * s->good, s->most);
+    if (s->bad > s->most && s->good == 0)
+        return s->first;
+    if (s->bad > s->most && s->first > 1 && s->good == s->first)
+        return s->good + 1; /* as expected, if that one fails */
+    if (s->bad > s->most)   /* none has failed */
+        return MIN(2 * s->good, s->most);
     if (s->hope > s->good && s->hope < s->bad)
         return s->hope;
     if (s->said && s->hope == s->good)

@@ -4,6 +4,7 @@
 #pragma once
 #include <stdio.h>
 
+#include "bench/checkpoint.h"
 #include "bench/dataset.h"
 #include "bench/look.h"
 #include "bench/roofline.h"
@@ -12,32 +13,49 @@
 extern const struct cli_verb bench_train;
 
 #define TRAIN_EPOCHS_MAX 64
+#define TRAIN_TRIED_MAX  (TRAIN_EPOCHS_MAX + ROOFLINE_RUNS)
+#define TRAIN_TRIALS_MAX (TRAIN_TRIED_MAX + 64)
 #define TRAIN_RUNS_MAX   32
-/* One number of accelerators, tried or through an epoch. */
+#define TRAIN_LOOPS_MAX  64u
+#define TRAIN_STEADY     0.05 /* runs that differ by no more are steady */
+/* One number of accelerators: an epoch, a try, or several runs. */
 struct train_trial {
     unsigned accelerators, epoch; /* epoch 0: none, for so long */
     struct train_result
         *result;      /* owned; of several runs the one with the median utilisation */
     struct look used; /* by all of that one run */
-    double au_least, au_most; /* of the runs */
+    unsigned runs;    /* that count */
+    struct {
+        double samples_s, au;
+    } each[TRAIN_RUNS_MAX]; /* in the order in which they ran */
     bool passed;
+};
+/* How far its runs are apart: the greatest samples/s less the least, as a share of the median's. */
+double train_spread(const struct train_trial *trial);
+/* Where samples end, on one loop. */
+struct train_memory {
+    char *at; /* owned */
+    size_t next;
+    char apart[48]; /* no two on one line of a cache */
 };
 struct train {
     struct session *s;
     struct place place;
     struct profile profile;
+    const struct checkpoint_model *checkpoint; /* instead; NULL: none */
+    double scale;                              /* of a checkpoint: 0.001 */
     struct dataset set;
     struct train_order order;
     /* Flags. */
     unsigned accelerators; /* 0: as many as can be kept busy */
-    unsigned readers, prefetch, most, runs, epochs;
+    unsigned from;         /* then: the first number that is tried */
+    unsigned readers, prefetch, most, runs, epochs, loops;
     uint64_t request_bytes, data_bytes, duration_ms, probe_ms, seed, files;
     const char *svg, *disk, *keys;
     bool existing, keep;
 
-    char *memory; /* owned: where samples end */
-    size_t memory_next;
-    struct train_trial trials[ROOFLINE_RUNS + TRAIN_EPOCHS_MAX];
+    struct train_memory *memory; /* owned: one a loop */
+    struct train_trial trials[TRAIN_TRIALS_MAX];
     unsigned trial_count;
     struct train_trial *best;   /* the largest that passed; NULL: none */
     struct train_trial *judged; /* whose limits are told */
@@ -56,6 +74,13 @@ enum err train_read(void *arg, const struct train_piece *p, uint64_t *bytes,
 /* The ceilings of t->judged; what has to be measured is measured now. May switch. */
 void train_draw_roofline(struct train *t);
 
+/* The same for t->checkpoint: a pass of writes, or of reads. */
+void train_draw_limits(struct train *t, bool writes);
+/* Writes and reads checkpoints, and tells. May switch. */
+enum err train_checkpoint(struct train *t) MUST_CHECK;
+void train_print_latency(FILE *out, const char *what, const struct histogram *h);
+void train_json_latency(struct json *j, const char *key, const struct histogram *h);
 void train_print(const struct train *t, FILE *out);
-void train_print_trial(const struct train_trial *trial, FILE *out);
+/* One line; `what`: "try". */
+void train_print_trial(const struct train_trial *trial, const char *what, FILE *out);
 void train_print_json(const struct train *t, FILE *out);

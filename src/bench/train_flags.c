@@ -11,26 +11,38 @@
 #include "conf/toml.h"
 
 static const struct flag flags[] = {
-    {"model", 'm', "NAME", "model and chip: retinanet-b200 unless given; docs/train.md",
+    {"model", 'm', "NAME",
+     "model and chip, or a checkpoint: retinanet-b200 unless given; docs/train.md",
      false},
     {"models", 0, "FILE", "models of your own, a table of TOML each; docs/train.md",
      false},
     {"print-models", 0, NULL, "the models there are, as such a file", false},
-    {"accelerators", 'a', "N|auto", "auto: as many as storage keeps busy", false},
+    {"accelerators", 'a', "N|auto",
+     "auto: as many as storage keeps busy; of a checkpoint: ranks", false},
+    {"loops", 0, "N",
+     "threads of this client; as many as cores, or half of them beside "
+     "the server",
+     false},
     {"batch", 0, "N", "samples a step, instead of the profile's", false},
     {"step", 0, "MS", "milliseconds a step computes, as 47.55", false},
     {"sample", 0, "SIZE", "bytes of a sample", false},
     {"per-file", 0, "N", "samples of a file; 1: each file is one, whatever its size",
      false},
     {"floor", 0, "PERCENT", "utilisation from which on a run passes", false},
-    {"readers", 'r', "N", "requests at a time of each accelerator; 8", false},
+    {"readers", 'r', "N", "requests at a time of each accelerator, or rank; 8", false},
     {"prefetch", 0, "N", "batches that readers are ahead; 2", false},
-    {"request", 0, "SIZE", "of files with many samples: about so much at a time; 4MiB",
+    {"request", 0, "SIZE",
+     "of files with many samples: about so much at a time; 4MiB; of a checkpoint: a "
+     "part; "
+     "8MiB",
      false},
     {"duration", 'd', "TIME", "of each try; 10s", false},
-    {"epochs", 'e', "N", "whole passes, before anything is searched; 2", false},
-    {"runs", 0, "N", "of each try; the median counts; 1", false},
+    {"epochs", 'e', "N", "whole passes, before anything is searched; 2; 0: none", false},
+    {"runs", 0, "N",
+     "of the result, behind one that warms up; the median counts; 1: that of the try",
+     false},
     {"most", 0, "N", "auto: no more than so many; 256", false},
+    {"from", 0, "N", "auto: where to begin, when it is about known; 1", false},
     {"data", 0, "SIZE", "bytes to make; 1GiB", false},
     {"existing", 0, NULL, "read what is under the prefix; nothing is made", false},
     {"keys", 0, "FILE", "names below the prefix, one a line: for servers that don't list",
@@ -41,6 +53,7 @@ static const struct flag flags[] = {
     {"pid", 0, "PID", "a process of the server on this machine; may be repeated", true},
     {"disk", 0, "PATH", "the server's files on this machine, to read past the cache",
      false},
+    {"scale", 0, "1/N|SHARE", "of a checkpoint: so much of its bytes; 1/1000", false},
     {"probe", 0, "TIME", "of each measurement of a ceiling; 1s", false},
     {"svg", 0, "FILE", "the roofline as a picture", false},
     SESSION_FLAGS,
@@ -49,8 +62,9 @@ static const struct flag flags[] = {
 static const char *const examples[] = {
     "forebay bench train s3://train --data 10GiB",
     "forebay bench train s3://train/imagenet/ --existing --model resnet50-h100 -o json",
-    "forebay bench train s3://b --model unet3d-h100 --accelerators 2 --svg roof.svg",
-    "forebay bench train s3://b --existing --batch 64 --step 120 --sample 150KB",
+    "forebay bench train s3://data --model unet3d-h100 --accelerators 2 --svg roof.svg",
+    "forebay bench train s3://data --existing --batch 64 --step 120 --sample 150KB",
+    "forebay bench train s3://data --model checkpoint-8b --scale 1/100",
     NULL,
 };
 const struct verb train_verb = {
@@ -180,7 +194,7 @@ take_profile(struct train *t)
     if (rc == ERR_OK)
         rc = take_u64(t, "per-file", 1, 100000000, &per_file);
     if (rc == ERR_OK)
-        rc = take_real(t, "step", 0.1, 600000, &step_ms);
+        rc = take_real(t, "step", 0.01, 600000, &step_ms);
     if (rc == ERR_OK)
         rc = take_real(t, "floor", 1, 100, &floor_percent);
     if (rc == ERR_OK)
@@ -191,7 +205,63 @@ take_profile(struct train *t)
     p->floor = floor_percent / 100;
     if (args_has(t->s->args, "sample"))
         p->spread_bytes = 0;
+    if (rc == ERR_OK && p->read_bytes > p->sample_bytes)
+        rc = err_set(&t->s->eb, ERR_BAD_REQUEST,
+                     "--sample: %llu bytes of each are read of this model",
+                     (unsigned long long)p->read_bytes);
     return rc;
+}
+
+/* "1/1000", "0.01". */
+static enum err
+take_scale(struct train *t)
+{
+    const char *text = args_value(t->s->args, "scale");
+    double of = 1, share;
+    char *end = NULL;
+
+    if (text == NULL)
+        return ERR_OK;
+    share = strtod(text, &end);
+    if (end != text && *end == '/') {
+        const char *from = end + 1;
+
+        of = strtod(from, &end);
+        end = end == from ? NULL : end;
+    }
+    if (end == NULL || end == text || *end != '\0' || !(of >= 1) ||
+        !(share / of > 0 && share / of <= 1))
+        return err_set(&t->s->eb, ERR_BAD_REQUEST,
+                       "--scale \"%s\": expected a share, as 1/1000 or 0.001, at most 1",
+                       text);
+    t->scale = share / of;
+    return ERR_OK;
+}
+
+/* A checkpoint has flags of its own; others would do nothing. */
+static enum err
+take_checkpoint(struct train *t)
+{
+    static const char *const others[] = {
+        "models", "batch", "step", "sample", "per-file", "floor", "prefetch", "duration",
+        "epochs", "most",  "from", "data",   "existing", "keys",  "files",    "svg"};
+    const struct args *a = t->s->args;
+    const char *name = args_value(a, "model");
+
+    t->checkpoint = name != NULL && !args_has(a, "models") ? checkpoint_find(name) : NULL;
+    if (t->checkpoint == NULL)
+        return args_has(a, "scale") ? err_set(&t->s->eb, ERR_BAD_REQUEST,
+                                              "--scale is for checkpoints: --model "
+                                              "checkpoint-8b")
+                                    : ERR_OK;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (args_has(a, others[i]))
+            return err_set(&t->s->eb, ERR_BAD_REQUEST, "--%s is not for a checkpoint",
+                           others[i]);
+    t->request_bytes = MIB(8);
+    if (!args_has(a, "runs"))
+        t->runs = 10;
+    return take_scale(t);
 }
 
 static enum err
@@ -207,7 +277,7 @@ take_accelerators(struct train *t)
 static enum err
 take_numbers(struct train *t)
 {
-    uint64_t files = 0;
+    uint64_t files = 0, epochs = t->epochs;
     enum err rc = take_unsigned(t, "readers", TRAIN_READERS_MAX, &t->readers);
 
     if (rc == ERR_OK)
@@ -215,14 +285,19 @@ take_numbers(struct train *t)
     if (rc == ERR_OK)
         rc = take_unsigned(t, "most", TRAIN_ACCELERATORS_MAX, &t->most);
     if (rc == ERR_OK)
+        rc = take_unsigned(t, "from", t->most, &t->from);
+    if (rc == ERR_OK)
         rc = take_unsigned(t, "runs", TRAIN_RUNS_MAX, &t->runs);
     if (rc == ERR_OK)
-        rc = take_unsigned(t, "epochs", TRAIN_EPOCHS_MAX, &t->epochs);
+        rc = take_u64(t, "epochs", 0, TRAIN_EPOCHS_MAX, &epochs);
+    if (rc == ERR_OK)
+        rc = take_unsigned(t, "loops", TRAIN_LOOPS_MAX, &t->loops);
     if (rc == ERR_OK)
         rc = take_u64(t, "seed", 1, UINT64_MAX, &t->seed);
     if (rc == ERR_OK)
         rc = take_u64(t, "files", 1, UINT32_MAX, &files);
     t->files = files;
+    t->epochs = (unsigned)epochs;
     return rc;
 }
 
@@ -233,6 +308,8 @@ train_take_flags(struct train *t)
     enum err rc = place_remote(a->at[0], false, &t->place, &t->s->eb);
 
     if (rc == ERR_OK)
+        rc = take_checkpoint(t);
+    if (rc == ERR_OK && t->checkpoint == NULL)
         rc = take_profile(t);
     if (rc == ERR_OK)
         rc = take_accelerators(t);

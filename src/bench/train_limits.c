@@ -8,6 +8,7 @@
 #include "cli/admin.h"
 #include "wire/json_get.h"
 
+#define MEGABYTE  1e6
 #define PATH_MOST 64u /* at a time, when one object is read again and again */
 
 /* Where the server has its files, when it is a Forebay on this machine. In the arena. */
@@ -62,12 +63,36 @@ set_disk(struct train *t)
     arena_free(&a);
 }
 
+/* What is written once is written once, as far as the server tells; by others, as if it were. */
+static void
+set_disk_of_writes(struct train *t)
+{
+    struct roofline *r = &t->roofline;
+    const struct train_trial *j = t->judged;
+    struct arena *a = arena_new(KIB(64), MIB(16));
+    const char *path = find_disk(t, a);
+    struct errbuf eb = {{0}};
+    double bytes_s = 0, share = 1;
+
+    if (j->used.disk_written >= 0)
+        share = MAX(j->used.disk_written / (double)MAX(j->result->bytes, 1u), 0.01);
+    if (path == NULL)
+        roofline_set(r, CEILING_DISK, 0,
+                     "not measured: say where the server's files are with --disk");
+    else if (probe_disk_writes(path, t->probe_ms, &bytes_s, &eb) != ERR_OK)
+        roofline_set(r, CEILING_DISK, 0, "not measured: %s", eb.text);
+    else
+        roofline_set(r, CEILING_DISK, bytes_s / share / r->sample_bytes,
+                     "writes of 1 MiB, 4 at a time, a sync each 32 MiB: %.2f GB/s; "
+                     "%.2f bytes to disk for each",
+                     bytes_s / 1e9, share);
+    arena_free(&a);
+}
+
 static void
 set_network(struct train *t)
 {
     struct roofline *r = &t->roofline;
-    struct train_piece p = {
-        .file = 0, .whole = t->set.files[0].samples == 1, .bytes = t->set.files[0].bytes};
     struct errbuf eb = {{0}};
     double bytes_s = 0;
 
@@ -79,12 +104,26 @@ set_network(struct train *t)
                      "one stream over loopback: %.2f GB/s", bytes_s / 1e9);
     else
         roofline_set(r, CEILING_NETWORK, 0, "not measured: %s", eb.text);
-    if (!p.whole)
-        p.bytes = MIN(p.bytes, align_down(t->request_bytes, t->profile.sample_bytes));
-    if (!p.whole && p.bytes == 0)
-        p.bytes = MIN(t->set.files[0].bytes, t->profile.sample_bytes);
-    if (probe_path(&p, MIN(t->readers * t->judged->accelerators, PATH_MOST), train_read,
-                   t, t->probe_ms, &bytes_s, &eb) == ERR_OK)
+}
+
+/* With as many readers as there were, and on as many loops. */
+static void
+set_path(struct train *t)
+{
+    struct roofline *r = &t->roofline;
+    struct train_order order;
+    struct train_cursor cursor = {0};
+    struct train_piece piece;
+    struct errbuf eb = {{0}};
+    unsigned loops = MIN(t->loops, t->judged->accelerators);
+    unsigned readers = MIN(t->readers * t->judged->accelerators, PATH_MOST);
+    double bytes_s = 0;
+
+    train_order_init(&order, t->set.files, t->set.count, &t->order.layout, t->seed);
+    if (!train_order_cut(&order, &cursor, t->profile.batch, &piece))
+        return;
+    if (probe_path(&piece, MAX(readers / loops, 1u), loops, train_read, t, t->probe_ms,
+                   &bytes_s, &eb) == ERR_OK)
         roofline_set(r, CEILING_PATH, bytes_s / r->sample_bytes,
                      "one object again and again: %.2f GB/s", bytes_s / 1e9);
     else
@@ -120,7 +159,7 @@ set_in_flight(struct train *t)
     if (j->result->requests > 0)
         roofline_set(&t->roofline, CEILING_IN_FLIGHT,
                      j->result->samples_s / MAX(busy, 1e-9),
-                     "%u readers, %.2f ms a request: %.0f %% of their time",
+                     "%u at a time, %.2f ms a request: %.0f %% of their time",
                      j->accelerators * t->readers, histogram_mean(&j->result->took) / 1e6,
                      busy * 100);
     else
@@ -142,6 +181,30 @@ set_backend(struct train *t)
                      t->backend_best / share / t->roofline.sample_bytes,
                      "%.0f %% of the bytes came from there; %.2f GB/s at best",
                      MIN(share, 1.0) * 100, t->backend_best / 1e9);
+}
+
+/* Of the judged run; the probes run now. */
+static void
+set_limits(struct train *t)
+{
+    struct roofline *r = &t->roofline;
+    const struct train_trial *j = t->judged;
+
+    set_cpu(r, CEILING_SERVER_CPU, j, j->used.server_cores, j->used.server_cpu_s,
+            "the server");
+    set_cpu(r, CEILING_CLIENT_CPU, j, MIN(t->loops, j->accelerators),
+            j->used.client_cpu_s, "this client");
+    if (j->used.local)
+        set_cpu(r, CEILING_MACHINE_CPU, j, j->used.machine_cores, j->used.machine_busy_s,
+                "everything on it");
+    else
+        roofline_set(r, CEILING_MACHINE_CPU, 0, "not shared");
+    if (j->used.local && j->used.server_cpu_s >= 0 && j->used.machine_busy_s > 0)
+        r->others =
+            1 - (j->used.server_cpu_s + j->used.client_cpu_s) / j->used.machine_busy_s;
+    set_in_flight(t);
+    set_backend(t);
+    set_network(t);
 }
 
 /* What the judged run used, beside what there is; the probes run now. */
@@ -166,39 +229,27 @@ train_draw_roofline(struct train *t)
             r->judged = run;
     }
     if (t->profile.samples_per_file > 1)
-        r->sample_bytes = (double)t->profile.sample_bytes;
-    set_cpu(r, CEILING_SERVER_CPU, j, j->used.server_cores, j->used.server_cpu_s,
-            "the server");
-    set_cpu(r, CEILING_CLIENT_CPU, j, 1, j->used.client_cpu_s, "this client");
-    if (j->used.local)
-        set_cpu(r, CEILING_MACHINE_CPU, j, j->used.machine_cores, j->used.machine_busy_s,
-                "everything on it");
-    else
-        roofline_set(r, CEILING_MACHINE_CPU, 0, "not shared");
-    if (j->used.local && j->used.server_cpu_s >= 0 && j->used.machine_busy_s > 0)
-        r->others =
-            1 - (j->used.server_cpu_s + j->used.client_cpu_s) / j->used.machine_busy_s;
-    set_in_flight(t);
-    set_backend(t);
+        r->sample_bytes = (double)profile_read_bytes(&t->profile);
+    set_limits(t);
     set_disk(t);
-    set_network(t);
+    set_path(t);
 }
 
-static enum err
-write_svg(struct train *t)
+void
+train_draw_limits(struct train *t, bool writes)
 {
-    struct buf text;
-    FILE *out;
-    bool wrong;
+    struct roofline *r = &t->roofline;
 
-    if (t->svg == NULL)
-        return ERR_OK;
-    buf_init(&text, MIB(1));
-    roofline_svg(&t->roofline, &text);
-    out = fopen(t->svg, "we");
-    wrong = out == NULL || fwrite(text.at, 1, text.len, out) != text.len;
-    wrong = (out != NULL && fclose(out) != 0) || wrong;
-    buf_fini(&text);
-    return wrong ? err_set(&t->s->eb, ERR_IO, "--svg \"%s\" cannot be written", t->svg)
-                 : ERR_OK;
+    *r = (struct roofline){.profile = t->checkpoint->name,
+                           .sample_bytes = MEGABYTE,
+                           .unit = "MB",
+                           .who = writes ? "ranks write" : "ranks read",
+                           .judged = {.accelerators = t->judged->accelerators,
+                                      .samples_s = t->judged->result->samples_s}};
+    set_limits(t);
+    if (writes)
+        set_disk_of_writes(t);
+    else
+        set_disk(t);
+    roofline_set(r, CEILING_PATH, 0, "not measured: see the network");
 }

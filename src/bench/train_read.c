@@ -1,16 +1,18 @@
 /* train_read: a piece of a file comes from the server, into memory that goes round. */
 #include "base/mem.h"
 #include "bench/train.h"
+#include "rt/loop.h"
 
 #define READ_ROOM KIB(256)
 
-/* Samples go round a piece of memory larger than caches: they have to arrive, not to stay. */
+/* Samples go round a piece of memory larger than caches, one a loop: they have to arrive, not to stay. */
 static char *
 next_room(struct train *t)
 {
-    char *out = t->memory + t->memory_next;
+    struct train_memory *m = &t->memory[rt_loop_index()];
+    char *out = m->at + m->next;
 
-    t->memory_next = (t->memory_next + READ_ROOM) % TRAIN_MEMORY;
+    m->next = (m->next + READ_ROOM) % TRAIN_MEMORY;
     return out;
 }
 

@@ -7,6 +7,7 @@ import http.server
 import json
 import threading
 import xml.etree.ElementTree as tree
+from typing import ClassVar
 
 import pytest
 from test_cli_transfers import Cli
@@ -77,6 +78,118 @@ def test_the_largest_number(cli, bucket):
         assert says in text or says == "batch waits", text
 
 
+def test_runs_behind_one_that_warms_up(cli, bucket):
+    flags = (*SMALL, "--floor", "1", "--runs", "3", "--epochs", "0", "-q")
+    told = hangs_together(json.loads(cli("bench", "train", f"s3://{bucket}", *flags, "--most", "2", "--from", "2", "-o", "json")))
+    (measured,) = [t for t in told["trials"] if "runs" in t]
+    assert measured["accelerators"] == told["best"]["accelerators"] and len(measured["runs"]) == 3
+    rates = sorted(r["samples_per_second"] for r in measured["runs"])
+    assert measured["spread"] == pytest.approx((rates[2] - rates[0]) / measured["samples_per_second"], abs=1e-6)
+    assert measured["steady"] == (measured["spread"] <= 0.05)
+    assert told["trials"][0]["accelerators"] == 2  # --from
+    text = cli("bench", "train", f"s3://{bucket}", *flags, "-a", "1")  # a number of one's own is measured as well
+    assert text.count("warm-up") == 1 and text.count("\nrun ") == 3, text
+    assert "between 3 runs, behind one that warmed up" in text and "3 runs (one to warm up and 5 wanted)" in text
+
+
+def test_columns_of_rows(cli, bucket):
+    """What DLRM reads: of each row group the chunks of some columns."""
+    told = json.loads(cli("bench", "train", f"s3://{bucket}", "--model", "dlrm-b200", "--batch", "1000", "--step", "20", "--per-file", "4000", "--data", "7MB", "-a", "1", "--probe", "100ms", "-q", "-o", "json"))  # fmt: skip
+    assert told["files"] == 2 and told["data_bytes"] == 2 * 4000 * 761
+    for trial in told["trials"]:
+        assert trial["requests"] == 2 * 4 * 40  # chunks of 1,000 rows in 40 columns
+        assert trial["bytes"] == 2 * 4000 * 160
+        assert trial["samples"] == 2 * 4000
+
+
+def test_several_loops_read_each_file_once(cli, bucket):
+    told = hangs_together(json.loads(cli("bench", "train", f"s3://{bucket}", *SMALL, "-a", "3", "--loops", "3", "-q", "-o", "json")))
+    assert told["loops"] == 3
+    for trial in told["trials"]:
+        assert trial["requests"] == 52 and trial["bytes"] == 52 * 20_000
+    assert "of 3 cores" in told["roofline"]["ceilings"]["client_cpu"]["how"] or "hardly" in told["roofline"]["ceilings"]["client_cpu"]["how"]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+
+# ---- checkpoints ----
+
+# 2.1 MB of each of 8 ranks; or 21 MB of each of 3, in parts.
+PLAIN = ("--model", "checkpoint-8b", "--scale", "1/6250", "--probe", "100ms", "-q", "-o", "json")
+PARTS = ("--model", "checkpoint-8b", "--scale", "1/625", "-a", "3", "--request", "5MiB", "--probe", "100ms", "-q", "-o", "json")
+
+
+@pytest.mark.parametrize("flags, share, ranks, requests", [(PLAIN, 2_100_000, 8, 1), (PARTS, 21_000_000, 3, 5)])
+def test_a_checkpoint(cli, bucket, flags, share, ranks, requests):
+    told = json.loads(cli("bench", "train", f"s3://{bucket}/x", *flags, "--runs", "2", "--loops", "2"))
+    assert told["ranks"] == ranks and told["share_bytes"] == share and told["checkpoint_bytes"] == share * ranks
+    for name in ("write", "read"):
+        phase = told[name]
+        assert phase["bytes"] == 2 * ranks * share and phase["errors"] == 0
+        assert len(phase["runs"]) == 2
+        assert phase["seconds"] == pytest.approx(share * ranks / phase["bytes_per_second"])
+        assert phase["steady"] == (phase["spread"] <= 0.05)
+        assert phase["rank"]["max_ms"] >= phase["request"]["p50_ms"]
+        assert set(phase["roofline"]["ceilings"]) == CEILINGS
+        assert phase["roofline"]["ceilings"]["disk"]["how"]
+        assert phase["server_cpu_seconds"] > 0
+    parts = 2 if requests > 1 else 0  # an upload begins and is completed
+    assert told["write"]["requests"] == 2 * ranks * (requests + parts)
+    assert told["read"]["requests"] == 2 * ranks * requests
+    assert told["read"]["verified_bytes"] == 3 * ranks * share  # the one that warms up is compared too
+    assert "bytes to disk for each" in told["write"]["roofline"]["ceilings"]["disk"]["how"]
+    assert cli("find", f"s3://{bucket}") == ""  # it cleans up behind itself
+
+
+def test_a_checkpoint_in_words(cli, bucket):
+    text = cli("bench", "train", f"s3://{bucket}", *PLAIN[:-3], "-q", "--runs", "1")
+    for says in ("1/6250 of its size: 8 ranks write 2.0 MiB each", "written", "read back", "ranks write", "content", "came back as they were written", "scaled"):
+        assert says in text, text
+
+
+class Liar(Quiet):
+    """Keeps what is put, and gives one byte of it back otherwise."""
+
+    kept: ClassVar[dict] = {}
+
+    def do_PUT(self):
+        body = bytearray(self.rfile.read(int(self.headers["Content-Length"])))
+        body[len(body) // 2] ^= 1
+        self.kept[self.path] = bytes(body)
+        self.answer(200, b"", ETag='"x"')
+
+    def do_GET(self):
+        self.answer(200 if self.path in self.kept else 404, self.kept.get(self.path, b""))
+
+    def do_DELETE(self):
+        self.kept.pop(self.path, None)
+        self.answer(204, b"")
+
+    def answer(self, status, body, **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_content_that_came_back_otherwise_is_told(server, tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Liar) as liar:
+        liar.daemon_threads = True
+        threading.Thread(target=liar.serve_forever, daemon=True).start()
+        there = Cli(server, tmp_path, endpoint=f"http://127.0.0.1:{liar.server_address[1]}")
+        there("bench", "train", "s3://data", *PLAIN, "--runs", "1", status=6)
+        assert "is not as it was written" in there.stderr
+        liar.shutdown()
+    assert Liar.kept == {}  # gone all the same
+
+
 def test_shards_are_read_in_ranges(cli, bucket, s3):
     for i in range(3):
         s3.put_object(Bucket=bucket, Key=f"shards/{i}.tar", Body=b"\1" * 100_000)
@@ -94,13 +207,6 @@ def test_too_few_readers_are_named(cli, bucket):
     assert told["roofline"]["ceilings"]["in_flight"]["used"] > 0.8
     assert told["roofline"]["limit"] in CEILINGS
     assert told["best"] is None
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *args):
-        pass
 
 
 @contextlib.contextmanager
@@ -140,6 +246,15 @@ def test_a_plain_server_of_files(server, tmp_path):
         (("--files", "3"), "--files is for"),
         (("--keys", "not-there"), "not-there"),
         (("--models", "not-there"), "not-there"),
+        (("--loops", "0"), "--loops"),
+        (("--from", "9", "--most", "8"), "--from"),
+        (("--scale", "1/10"), "--scale is for checkpoints"),
+        (("--model", "checkpoint-8b", "--scale", "2"), "--scale"),
+        (("--model", "checkpoint-8b", "--scale", "1/0"), "--scale"),
+        (("--model", "checkpoint-8b", "--scale", "1/1e18"), "leaves nothing"),
+        (("--model", "checkpoint-8b", "--request", "1MiB"), "5 MiB at least"),
+        (("--model", "checkpoint-8b", "--existing"), "--existing is not for a checkpoint"),
+        (("--model", "dlrm-b200", "--sample", "100"), "160 bytes of each"),
     ],
 )
 def test_what_is_wrong_is_said(cli, bucket, flags, says):

@@ -107,7 +107,10 @@ world_new(void)
     for (unsigned i = 0; i < FILES; i++)
         w->files[i] = (struct train_file){.bytes = 1000, .samples = 1};
     rt_sem_init(&w->source.line, 1);
-    train_order_init(&w->order, w->files, FILES, 1000, 5000, 7);
+    train_order_init(
+        &w->order, w->files, FILES,
+        &(struct train_layout){.sample_bytes = 1000, .request_bytes = 5000, .batch = 4},
+        7);
     w->r = xcalloc(1, sizeof *w->r);
     w->o = (struct train_options){.accelerators = 1,
                                   .readers = 1,
@@ -124,7 +127,6 @@ world_new(void)
 static void
 world_free(struct world *w)
 {
-    train_order_fini(&w->order);
     free(w->r);
     free(w);
 }
@@ -261,6 +263,33 @@ cut_large_files(void *arg)
     world_free(w);
 }
 
+/* Rows in columns: a batch is whole when all chunks of its row group are. */
+static void
+read_columns(void *arg)
+{
+    struct world *w = world_new();
+
+    (void)arg;
+    for (unsigned i = 0; i < FILES; i++)
+        w->files[i] = (struct train_file){.bytes = 80000, .samples = 80};
+    w->source.takes_ms = 25; /* 5 columns by 5 readers */
+    w->o.readers = 5;
+    w->o.batch = 40;
+    w->o.duration_ms = 0;
+    train_order_init(
+        &w->order, w->files, FILES,
+        &(struct train_layout){
+            .sample_bytes = 1000, .columns = 5, .read_bytes = 200, .batch = 40},
+        7);
+    train_order_again(&w->order, true);
+    run_well(w);
+    CHECK(w->r->au == 1.0);
+    CHECK_U64(w->r->samples, FILES * 80);
+    CHECK_U64(w->r->bytes, FILES * 80 * 200);
+    CHECK_U64(w->r->requests, FILES * 2 * 5);
+    world_free(w);
+}
+
 static void
 try_again(void *arg)
 {
@@ -362,6 +391,7 @@ IN_SIM(readers_hide_latency)
 IN_SIM(share_a_source)
 IN_SIM(read_each_file_once_an_epoch)
 IN_SIM(cut_large_files)
+IN_SIM(read_columns)
 IN_SIM(try_again)
 IN_SIM(give_up)
 IN_SIM(starve)
@@ -379,6 +409,7 @@ main(int argc, char **argv)
     RUN(test_share_a_source);
     RUN(test_read_each_file_once_an_epoch);
     RUN(test_cut_large_files);
+    RUN(test_read_columns);
     RUN(test_try_again);
     RUN(test_give_up);
     RUN(test_starve);

@@ -70,6 +70,33 @@ test_quantiles_are_those_of_the_sorted_list(void)
 }
 
 static void
+test_merged_is_as_if_added_there(void)
+{
+    struct histogram *all = calloc(1, sizeof *all), *half[2], *sum;
+    uint64_t seed = 5;
+
+    half[0] = calloc(1, sizeof *all);
+    half[1] = calloc(1, sizeof *all);
+    sum = calloc(1, sizeof *all);
+    REQUIRE(all != NULL && half[0] != NULL && half[1] != NULL && sum != NULL);
+    histogram_merge(sum, half[0]); /* of nothing */
+    CHECK_U64(sum->total, 0);
+    for (int i = 0; i < 10000; i++) {
+        uint64_t value = next(&seed) >> 30;
+
+        histogram_add(all, value);
+        histogram_add(half[i % 2], value);
+    }
+    histogram_merge(sum, half[0]);
+    histogram_merge(sum, half[1]);
+    CHECK(memcmp(sum, all, sizeof *all) == 0);
+    free(all);
+    free(half[0]);
+    free(half[1]);
+    free(sum);
+}
+
+static void
 test_nothing_is_nothing(void)
 {
     struct histogram *h = calloc(1, sizeof *h);
@@ -87,6 +114,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_one_value_of_each_size);
     RUN(test_quantiles_are_those_of_the_sorted_list);
+    RUN(test_merged_is_as_if_added_there);
     RUN(test_nothing_is_nothing);
     return check_done();
 }

@@ -159,13 +159,13 @@ test_the_picture(void)
 
 /* Tries until it is over; how many there were in *tries. */
 static unsigned
-search_for(unsigned truth, unsigned most, bool hopes, unsigned *tries)
+search_for(unsigned truth, unsigned most, unsigned first, bool hopes, unsigned *tries)
 {
     struct search s;
     unsigned n;
 
     *tries = 0;
-    search_init(&s, most);
+    search_init(&s, most, first);
     while ((n = search_next(&s)) > 0 && ++*tries < 100) {
         CHECK(n >= 1 && n <= most);
         search_told(&s, n, n <= truth, hopes && n > truth ? truth : 0);
@@ -180,10 +180,16 @@ test_the_search_finds_it(void)
 
     for (unsigned most = 1; most <= 70; most++)
         for (unsigned truth = 0; truth <= most; truth++) {
-            CHECK_U64(search_for(truth, most, false, &tries), truth);
+            CHECK_U64(search_for(truth, most, 1, false, &tries), truth);
             CHECK(tries <= 15);
-            CHECK_U64(search_for(truth, most, true, &tries), truth);
+            CHECK_U64(search_for(truth, most, 1, true, &tries), truth);
             CHECK(tries <= 10);
+            for (unsigned first = 2; first <= most; first++) {
+                CHECK_U64(search_for(truth, most, first, true, &tries), truth);
+                CHECK(tries <= (first == truth               ? 2
+                                : first > truth && truth > 0 ? 3
+                                                             : 10));
+            }
         }
 }
 
@@ -210,7 +216,10 @@ test_profiles(void)
     CHECK(sum > 140e6 && sum < 153e6);
     CHECK(profile_find("nonsense", &p, &eb) == ERR_BAD_REQUEST);
     CHECK_SAYS(eb.text, "retinanet-b200");
-    CHECK_SAYS(eb.text, "flux-b200");
+    CHECK_SAYS(eb.text, "dlrm-b200");
+    CHECK(profile_find("dlrm-b200", &p, &eb) == ERR_OK);
+    CHECK(p.columns > 0 && p.samples_per_file % p.batch == 0);
+    CHECK((int)(profile_samples_s(&p) * (double)profile_read_bytes(&p) / 1e9 + 0.5) == 7);
 }
 
 /* What is printed is read back as the same; what is wrong is said with its line. */
@@ -224,7 +233,7 @@ test_models_of_a_file(void)
         {"[a]\nbatch = 3\nsample = 10\n", "a", "[a] wants sample, batch and step_ms"},
         {"[a]\n\nbatch = 0\n", "a", "f.toml:3: a.batch: expected 1 to 1e+06"},
         {"[a]\nstep_ms = \"4x\"\n", "a", "\"4x\" is no number"},
-        {"[a]\nstep_ms = \"nan\"\n", "a", "expected 0.1 to 600000"},
+        {"[a]\nstep_ms = \"nan\"\n", "a", "expected 0.01 to 600000"},
         {"[a]\nsample = \"4 parsecs\"\n", "a", "a.sample"},
         {"[a]\nfloor = true\n", "a", "a number is wanted"},
         {"[a]\nsteps = 1\n", "a", "sample, spread, per_file, batch, step_ms, floor"},
