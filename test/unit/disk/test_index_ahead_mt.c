@@ -1,0 +1,226 @@
+/* Two threads at one batch: one takes its rows apart, the other hands them to the index. A batch must be large before
+ * anybody helps, so these are: as they are when an index is made anew. Whoever comes first, is slow, or goes early,
+ * each key comes once, in order, with its newest row, and nobody waits for ever. Runs under TSan. */
+#include "disk/find.h"
+#include "disk/index_ahead.h"
+#include "scratch.h"
+
+#include <pthread.h>
+
+#define RUNS 3u
+#define IN_RUN                                                                           \
+    12000u /* each run begins half of that behind the one before: half of its keys are there already */
+#define STEP    (IN_RUN / 2)
+#define KEYS    (IN_RUN + (RUNS - 1) * STEP)
+#define BUCKET  7u
+#define BATCHES 3u
+
+struct batches {
+    struct run *run[RUNS];
+    struct batch b;
+};
+
+static struct span
+key_of(unsigned i, char text[16])
+{
+    return (struct span){text, (size_t)snprintf(text, 16, "key-%06u", i)};
+}
+
+/* The newest change of a key is that of the last run that has it. */
+static uint64_t
+newest(unsigned key)
+{
+    unsigned run = key / STEP < RUNS ? key / STEP : RUNS - 1;
+
+    return run * IN_RUN + (key - run * STEP) + 1;
+}
+
+static struct row
+row_of(uint64_t base, uint64_t counter)
+{
+    return (struct row){.flags = ROW_PLAIN,
+                        .version = {1, base + counter},
+                        .content = content_id_of(1, 1, base + counter),
+                        .size = counter,
+                        .mtime_ms = 1700000000000,
+                        .segment = 1 + (uint32_t)(counter / 1000),
+                        .offset = counter * 512};
+}
+
+static void
+batch_make(struct batches *out, uint64_t base)
+{
+    char text[16];
+
+    for (unsigned r = 0; r < RUNS; r++) {
+        out->run[r] = run_new();
+        for (unsigned i = 0; i < IN_RUN; i++) {
+            struct row row = row_of(base, r * IN_RUN + i + 1);
+
+            run_object(out->run[r], BUCKET, key_of(r * STEP + i, text), &row);
+        }
+        run_finish(out->run[r]);
+    }
+    out->b = (struct batch){.runs = (const struct run **)out->run, .count = RUNS};
+    CHECK(index_ahead_is_worth_help(&out->b));
+}
+
+static void
+batch_end(struct batches *b)
+{
+    for (unsigned r = 0; r < RUNS; r++)
+        run_drop(b->run[r]);
+}
+
+/* ---- the two of them, without an index ---- */
+
+enum order { HELPER_FIRST, TOGETHER, HELPER_LATE, ALONE, ORDERS_ };
+
+struct helper {
+    pthread_t thread;
+    bool runs;
+};
+
+static void *
+help(void *arg)
+{
+    index_ahead_help(arg);
+    return NULL;
+}
+
+static void
+helper_start(struct helper *h, struct index_ahead *a)
+{
+    CHECK(pthread_create(&h->thread, NULL, help, a) == 0);
+    h->runs = true;
+}
+
+static void
+helper_join(struct helper *h)
+{
+    if (h->runs)
+        CHECK(pthread_join(h->thread, NULL) == 0);
+    h->runs = false;
+}
+
+/* Takes `most` of them and goes. What came is right; returns how many. */
+static unsigned
+ask(struct index_ahead *a, enum order order, unsigned most, struct helper *h)
+{
+    const struct ahead_entry *ae;
+    unsigned count = 0, wrong = 0;
+    char text[16];
+
+    while (count < most && (ae = index_ahead_next(a)) != NULL) {
+        struct span want = key_of(count, text);
+
+        wrong += ae->bad || ae->e.bucket != BUCKET || span_cmp(ae->e.key, want) != 0 ||
+                 ae->row.version.counter != newest(count) ||
+                 ae->row.size != newest(count);
+        count++;
+        if (order == HELPER_LATE && count == 1000)
+            helper_start(h, a);
+    }
+    CHECK_U64(wrong, 0);
+    return count;
+}
+
+static void
+one_walk(const struct batch *b, enum order order, unsigned most)
+{
+    struct index_ahead *a = index_ahead_new(b);
+    struct helper h = {.runs = false};
+
+    if (order == HELPER_FIRST || order == TOGETHER)
+        helper_start(&h, a);
+    if (order == HELPER_FIRST)
+        helper_join(
+            &h); /* nobody asks yet: it does what it can, and never waits for that */
+    index_ahead_begin(a);
+    CHECK_U64(ask(a, order, most, &h), most < KEYS ? most : KEYS);
+    index_ahead_end(a);
+    helper_join(&h);
+    index_ahead_free(&a);
+}
+
+static void
+test_two_walk_over_a_batch(void)
+{
+    static const unsigned most[] = {0, 1, 255, 256, 257, 2048, 5000, UINT32_MAX};
+    struct batches b;
+
+    batch_make(&b, 0);
+    for (enum order o = 0; o < ORDERS_; o++)
+        for (unsigned i = 0; i < sizeof most / sizeof most[0]; i++)
+            one_walk(&b.b, o, most[i]);
+    batch_end(&b);
+}
+
+/* ---- with an index behind it: empty at first, then with all of these keys ---- */
+
+static void
+check_all(struct index *x, uint64_t base)
+{
+    struct row_home home = {.table = TABLE_OBJECTS, .bucket = BUCKET};
+    unsigned char value[VALUE_CODED_MAX];
+    unsigned wrong = 0;
+    char text[16];
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        struct errbuf eb = {0};
+        struct row row = {0};
+        size_t len = 0;
+
+        home.key = key_of(i, text);
+        wrong += index_find(x, TABLE_OBJECTS, BUCKET, home.key, false, value, &len,
+                            &eb) != ERR_OK ||
+                 row_decode(&home, (struct span){(char *)value, len}, &row) != ERR_OK ||
+                 row.version.counter != base + newest(i);
+    }
+    CHECK_U64(wrong, 0);
+}
+
+static void
+fill(void *arg)
+{
+    struct rt_dir *dir = NULL;
+    struct index_options o = {.map_bytes = 256u << 20, .keep_tombstones = true};
+    struct index_covered covered = {0};
+    enum index_state state;
+    struct index_stat stat;
+    struct index *x = NULL;
+    struct errbuf eb = {0};
+
+    (void)arg;
+    REQUIRE(rt_dir_open(scratch_path, &dir, &eb) == ERR_OK);
+    o.dir = dir;
+    REQUIRE(index_open(&o, &x, &state, &covered, &eb) == ERR_OK);
+    for (uint64_t n = 0; n < BATCHES; n++) {
+        struct batches b;
+
+        batch_make(&b, n * RUNS * IN_RUN);
+        covered.log[0].group++;
+        CHECK(index_apply(x, &b.b, &covered, &eb) == ERR_OK);
+        batch_end(&b);
+        check_all(x, n * RUNS * IN_RUN);
+    }
+    index_stat(x, &stat);
+    CHECK_U64(stat.objects, KEYS);
+    index_close(&x);
+    rt_dir_close(&dir);
+}
+
+static void
+test_an_index_is_filled_by_two(void)
+{
+    scratch_run(1, fill, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_two_walk_over_a_batch);
+    RUN(test_an_index_is_filled_by_two);
+    return check_done();
+}
