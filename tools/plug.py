@@ -18,24 +18,20 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from powercut import stop_dead  # noqa: E402
 from rigs import cutdisk, forebay, ledger, plain, training  # noqa: E402
-from rigs.process import ROOT  # noqa: E402
+from rigs.process import ROOT, Ended  # noqa: E402
 
 CUTS = 3
 ACKS = 20  # that come before each of them at least
+SPOILT_MAX = 10  # disks, with a drive that lies
 
 
 class Plug:
     """The drive, its power, and what stands on it."""
 
-    def __init__(self, folder, binary, say):
-        why = cutdisk.why_not(binary, ["ext4"])
+    def __init__(self, folder, binary):
         self.folder, self.disk = folder, None
-        if why is None:
-            cutdisk.enter_namespace()
+        if cutdisk.why_not(binary, ["ext4"]) is None:
             self.disk = cutdisk.CutDisk("ext4", folder, binary, size=2 << 30)
-            say("disk: ext4 on a drive that forgets what was not flushed; the power is cut for real")
-        else:
-            say(f"disk: NO REAL POWER CUT ({why}); the server is killed (kill -9) instead")
 
     def node(self):
         return (self.disk.path if self.disk else self.folder) / "node"
@@ -63,61 +59,98 @@ def start(plug, folder):
     return process, time.monotonic() - begun
 
 
+def life(options, seed, folder, remote, say):
+    """One disk: the job, CUTS times without power, and what is left in the end; says so, and returns the sentence."""
+    rng = random.Random(seed)
+    book = ledger.Ledger(writers=3, keys=12, bucket="checkpoints")
+    samples = 0
+    plug, process = Plug(folder, options.cutdisk), None
+    try:
+        for n in range(CUTS):
+            process, took = start(plug, folder)
+            if n == 0:
+                training.attach(process, remote)
+                assert plain.ask(process.port, "PUT", book.bucket).status == 200
+            book.settle(process.port)
+            say(f"up in {took:.2f} s; training from {len(remote.objects):,} samples, writing checkpoints")
+            job = training.Job(process, remote, book, rng)
+            if options.lie:
+                plug.disk.control("lie")
+            time.sleep(options.seconds)
+            job.load.wait_acks(ACKS)
+            job.still_going()
+            plug.pull(process, seed + n)
+            samples += job.gone()
+            told = plug.back()
+            say(f"{plug.what()} {n + 1} in the middle of it: {told}; {samples:,} samples read, {book.acks:,} writes acknowledged, "
+                f"{book.in_doubt} without an answer")  # fmt: skip
+        process, took = start(plug, folder)
+        book.settle(process.port)
+        kept = sum(entry.acked is not None for entry in book.entries().values())
+        again = training.read_all(process, remote)
+        process.end()
+        check = subprocess.run([forebay.binary("rel"), "disk", "check", plug.node()], capture_output=True, text=True, env=forebay.server_env())
+        if check.returncode != 0:
+            raise ledger.Lost(f"forebay disk check: {check.stdout}{check.stderr}")
+        say(f"up in {took:.2f} s; `forebay disk check` finds no fault")
+    finally:
+        if process is not None:
+            process.kill()
+        plug.close()
+    return (f"plug: nothing lost: after {CUTS} {plug.what()}s all {book.acks:,} acknowledged writes hold ({kept} checkpoints are there, whole), "
+            f"and {again:,} samples read back byte for byte.")  # fmt: skip
+
+
+def lies(options, folder, remote, say):
+    """The checker, checked: 0 when the ledger notices what a drive lost that only said that it flushed."""
+    for n in range(SPOILT_MAX):
+        try:
+            life(options, options.seed + n * CUTS, folder / str(n), remote, say)
+        except ledger.Lost as lost:
+            say(f"LOST: {lost}")
+            say("plug: the drive lied about flushes, and the ledger noticed.")
+            return 0
+        except (Ended, cutdisk.Unmountable) as ended:
+            if getattr(ended, "status", 1) < 0:
+                raise
+            say(f"the lie spoilt the disk so far that it does not start, which says nothing of the ledger: another one. {str(ended)[-400:]}")
+            continue
+        say("plug: the drive lied about flushes, and nobody noticed.")
+        return 1
+    say(f"plug: the drive lied about flushes, and of {SPOILT_MAX} disks none started again.")
+    return 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=3, help="of training before each cut")
-    parser.add_argument("--lie", action="store_true", help="the drive lies about flushes: it should say LOST")
+    parser.add_argument("--lie", action="store_true", help="the drive lies about flushes: status 0 when the ledger notices (77: no power can be cut here)")
     parser.add_argument("--cutdisk", type=pathlib.Path, default=ROOT / "build/test/cutdisk")
     options = parser.parse_args()
-    rng = random.Random(options.seed)
     (ROOT / "build").mkdir(exist_ok=True)
-    say = training.Log(ROOT / "build/plug.log")
-    book = ledger.Ledger(writers=3, keys=12, bucket="checkpoints")
-    samples = 0
+    why = cutdisk.why_not(options.cutdisk, ["ext4"])
+    if options.lie and why is not None:
+        print(f"SKIPPED: no drive can lie here: {why}")
+        return 77
+    say = training.Log(ROOT / ("build/plug-lie.log" if options.lie else "build/plug.log"))
+    if why is None:
+        cutdisk.enter_namespace()
+        say("disk: ext4 on a drive that forgets what was not flushed; the power is cut for real")
+    else:
+        say(f"disk: NO REAL POWER CUT ({why}); the server is killed (kill -9) instead")
     with tempfile.TemporaryDirectory(prefix="plug-", dir=ROOT / "build") as name:
         folder = pathlib.Path(name)
-        plug, process = Plug(folder, options.cutdisk, say), None
-        try:
-            with training.Remote(folder / "remote") as remote:
-                remote.wait_ready().fill()
-                say(f"remote: SeaweedFS with {len(remote.objects):,} samples")
-                for n in range(CUTS):
-                    process, took = start(plug, folder)
-                    if n == 0:
-                        training.attach(process, remote)
-                        assert plain.ask(process.port, "PUT", book.bucket).status == 200
-                    book.settle(process.port)
-                    say(f"up in {took:.2f} s; training from {len(remote.objects):,} samples, writing checkpoints")
-                    job = training.Job(process, remote, book, rng)
-                    if options.lie and plug.disk:
-                        plug.disk.control("lie")
-                    time.sleep(options.seconds)
-                    job.load.wait_acks(ACKS)
-                    job.still_going()
-                    plug.pull(process, options.seed + n)
-                    samples += job.gone()
-                    told = plug.back()
-                    say(f"{plug.what()} {n + 1} in the middle of it: {told}; {samples:,} samples read, {book.acks:,} writes acknowledged, "
-                        f"{book.in_doubt} without an answer")  # fmt: skip
-                process, took = start(plug, folder)
-                book.settle(process.port)
-                kept = sum(entry.acked is not None for entry in book.entries().values())
-                again = training.read_all(process, remote)
-                process.end()
-            check = subprocess.run([forebay.binary("rel"), "disk", "check", plug.node()], capture_output=True, text=True, env=forebay.server_env())
-            if check.returncode != 0:
-                raise ledger.Lost(f"forebay disk check: {check.stdout}{check.stderr}")
-            say(f"up in {took:.2f} s; `forebay disk check` finds no fault")
-        except (ledger.Lost, ledger.Stuck) as lost:
-            say(f"LOST: {lost}")
-            return 1
-        finally:
-            if process is not None:
-                process.kill()
-            plug.close()
-    say(f"plug: nothing lost: after {CUTS} {plug.what()}s all {book.acks:,} acknowledged writes hold ({kept} checkpoints are there, whole), "
-        f"and {again:,} samples read back byte for byte.")  # fmt: skip
+        with training.Remote(folder / "remote") as remote:
+            remote.wait_ready().fill()
+            say(f"remote: SeaweedFS with {len(remote.objects):,} samples")
+            if options.lie:
+                return lies(options, folder, remote, say)
+            try:
+                say(life(options, options.seed, folder, remote, say))
+            except (ledger.Lost, ledger.Stuck) as lost:
+                say(f"LOST: {lost}")
+                return 1
     return 0
 
 

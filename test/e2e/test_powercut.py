@@ -14,11 +14,11 @@ CUTS = int(os.environ.get("CUTS", "3"))
 CUTDISK = pathlib.Path(os.environ.get("CUTDISK", ROOT / "build/test/cutdisk"))
 
 
-def powercut(*args):
+def powercut(*args, tool="powercut"):
     why = cutdisk.why_not(CUTDISK)
     if why is not None:
         pytest.skip(f"POWER CUTS WERE NOT TESTED: {why}")
-    argv = [sys.executable, ROOT / "tools/powercut.py", "--cutdisk", CUTDISK, *args]
+    argv = [sys.executable, ROOT / f"tools/{tool}.py", "--cutdisk", CUTDISK, *args]
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, env=forebay.server_env({"FOREBAY_BIN": str(forebay.binary("rel"))}))
     assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-8000:]}"
     return done.stdout
@@ -34,3 +34,8 @@ def test_power_cuts_of_a_real_file_system(fs):
 def test_the_ledger_notices_a_drive_that_lies():
     """The checker is checked: a drive that only says that it flushed loses what was acknowledged, and that is seen."""
     assert "and the ledger noticed" in powercut("--fs", "ext4", "--cuts", "10", "--lie")
+
+
+def test_make_plug_notices_a_drive_that_lies():
+    """The same of the plug under a training job, whose checkpoints stand in a ledger."""
+    assert "and the ledger noticed" in powercut("--lie", tool="plug")
