@@ -60,6 +60,14 @@ enum err err_errno(struct errbuf *eb, enum err code, int error, const char *fmt,
     PRINTF(4, 5);
 /* Puts context in front: "context: what stood there". */
 void err_prefix(struct errbuf *eb, const char *fmt, ...) PRINTF(2, 3);
+/* Nothing is said: of a try that is made again or no longer matters. Also in place of zeroing, where the cache lines
+ * of the whole would be missed. eb may be NULL. */
+static inline void
+err_forget(struct errbuf *eb)
+{
+    if (eb != NULL)
+        eb->text[0] = '\0';
+}
 
 const char *err_name(enum err code); /* "BAD_REQUEST" */
 int err_http_status(enum err code);

@@ -65,7 +65,7 @@ probe_web(struct cloud *c, struct map_backend *b, struct errbuf *eb)
         if (rc != ERR_DENIED)
             break;
     }
-    eb->text[0] = '\0';
+    err_forget(eb);
     return ERR_OK;
 }
 

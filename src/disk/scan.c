@@ -284,8 +284,7 @@ scan_member(struct log_scan *s, uint64_t offset, struct member *m, struct errbuf
     if (got == MEMBER_NEWER)
         return SCAN_NEWER;
     if (got == MEMBER_ZERO) {
-        if (eb != NULL)
-            eb->text[0] = '\0';
+        err_forget(eb);
         return SCAN_END;
     }
     if (got != MEMBER_GOOD)
@@ -561,8 +560,8 @@ place_scan(const struct scan_source *s, uint64_t offset, struct member *out,
     iobuf_drop(buf);
     if (got == MEMBER_NEWER)
         return SCAN_NEWER;
-    if (got == MEMBER_ZERO && eb != NULL)
-        eb->text[0] = '\0';
+    if (got == MEMBER_ZERO)
+        err_forget(eb);
     return got == MEMBER_ZERO || got == MEMBER_BAD ? SCAN_END
                                                    : no_group(eb, "no place begins here");
 }

@@ -248,15 +248,6 @@ read_head(struct http_call *k, struct deadline by, bool interim, struct errbuf *
     }
 }
 
-/* What was said about a try that is made again, or mattered in the end to nobody, is
- * not left standing. */
-static void
-forget(struct errbuf *eb)
-{
-    if (eb != NULL)
-        eb->text[0] = '\0';
-}
-
 /* Has the answer come while the request is still on its way? Never waits. */
 static enum err
 look_for_answer(struct http_call *k, struct errbuf *eb)
@@ -268,7 +259,7 @@ look_for_answer(struct http_call *k, struct errbuf *eb)
     rc = read_head(k, (struct deadline){0}, false, eb);
     if (rc != ERR_TIMEOUT)
         return rc;
-    forget(eb);
+    err_forget(eb);
     return ERR_OK;
 }
 
@@ -282,7 +273,7 @@ answer_instead(struct http_call *k, enum err rc, struct errbuf *eb)
     if (read_head(k, deadline_in_ms(k->between_ms), false, NULL) != ERR_OK)
         return rc;
     k->broken = true;
-    forget(eb);
+    err_forget(eb);
     return ERR_OK;
 }
 
@@ -391,7 +382,7 @@ static void
 begin_again(struct http_call *k, struct errbuf *eb)
 {
     k->pool->stats.retried++;
-    forget(eb);
+    err_forget(eb);
 }
 
 /* Sends what can go without the caller's body: a whole request without one, or the
@@ -415,7 +406,7 @@ send_first(struct http_call *k, struct errbuf *eb)
     /* A server that knows nothing of Expect waits for the body. */
     if (rc != ERR_TIMEOUT || deadline_passed(k->by))
         return rc;
-    forget(eb);
+    err_forget(eb);
     return ERR_OK;
 }
 

@@ -81,8 +81,7 @@ listen_patiently(const char *addr, uint16_t port, const struct rt_listen_options
 
     while (rc == ERR_EXISTS && port != 0 && !deadline_passed(by) && !rt_cancelled()) {
         loops_pause();
-        if (eb != NULL)
-            eb->text[0] = '\0';
+        err_forget(eb);
         rc = rt_listen(addr, port, o, out, eb);
     }
     return rc;

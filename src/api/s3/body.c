@@ -237,7 +237,7 @@ lend(struct s3_body *b, struct object_put *put, struct span body)
     struct errbuf eb;
     enum err rc;
 
-    eb.text[0] = '\0'; /* enough, and it costs no cache lines */
+    err_forget(&eb);
     if (b->check_sha256)
         digest_add(&b->sha256, body.at, body.len);
     b->got = body.len;
@@ -253,7 +253,7 @@ receive_in_place(struct s3_body *b, struct object_put *put, bool *taken)
     struct errbuf eb;
     struct span body;
 
-    eb.text[0] = '\0'; /* enough, and it costs no cache lines */
+    err_forget(&eb);
     *taken = false;
     if (b->chunked != NULL || b->size == DISK_SIZE_UNKNOWN || b->size == 0)
         return ERR_OK;
@@ -294,7 +294,7 @@ s3_body_to_put(struct s3_body *b, struct object_put *put)
     bool taken;
     enum err rc = receive_in_place(b, put, &taken);
 
-    eb.text[0] = '\0'; /* enough, and it costs no cache lines */
+    err_forget(&eb);
     if (rc != ERR_OK)
         return rc;
     while (!taken) {

@@ -14,7 +14,7 @@ store(struct request *q, struct s3_body *body, const struct object_meta *meta,
     struct errbuf eb;
     enum err rc;
 
-    eb.text[0] = '\0'; /* enough, and it costs no cache lines */
+    err_forget(&eb);
     rc = object_put_begin(q->api->options.object, q->bucket, q->name.key, &o, &put, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
