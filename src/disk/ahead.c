@@ -9,9 +9,9 @@
 struct ahead {
     struct disk *disk;
     struct rt_cond wake;
-    struct rt_waiter *ended; /* of whoever stops it */
-    uint32_t made_for;       /* the log that asked last: one attempt each */
-    bool wanted, stop, running;
+    struct rt_daemon daemon;
+    uint32_t made_for; /* the log that asked last: one attempt each */
+    bool wanted, stop;
 };
 
 void
@@ -60,9 +60,7 @@ ahead_run(void *arg)
             rc = rt_cond_wait(&a->wake, DEADLINE_NEVER);
         }
     }
-    a->running = false;
-    if (a->ended != NULL)
-        rt_wake(a->ended);
+    rt_daemon_over(&a->daemon);
 }
 
 enum err
@@ -74,12 +72,9 @@ ahead_start(struct disk *d, struct errbuf *eb)
     a->disk = d;
     rt_cond_init(&a->wake);
     d->ahead = a;
-    a->running = true;
-    rc = rt_spawn(ahead_run, a);
-    if (rc != ERR_OK) {
-        a->running = false;
+    rc = rt_daemon_start(&a->daemon, ahead_run, a);
+    if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber to make logs ahead");
-    }
     return ERR_OK;
 }
 
@@ -92,13 +87,7 @@ ahead_stop(struct disk *d)
         return;
     a->stop = true;
     rt_cond_signal(&a->wake);
-    if (a->running) {
-        struct rt_waiter ended;
-
-        rt_waiter_init(&ended);
-        a->ended = &ended;
-        rt_wait(&ended); /* owed by ahead_run(), cancelled or not */
-    }
+    rt_daemon_join(&a->daemon);
 }
 
 void

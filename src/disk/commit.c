@@ -28,8 +28,8 @@ struct committer {
     struct list queue; /* of struct commit */
     uint32_t queued;
     struct rt_cond wake;
-    struct rt_waiter *ended; /* of whoever stops it */
-    bool stop, running;
+    struct rt_daemon daemon;
+    bool stop;
 
     /* Of the group at hand. */
     struct changes *changes;
@@ -71,7 +71,7 @@ enqueue(struct commit *c)
 {
     struct committer *k = c->disk->committer[c->class];
 
-    if (k == NULL || !k->running || k->stop) {
+    if (k == NULL || !k->daemon.running || k->stop) {
         (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
         answer(c, ERR_CLOSED);
         return;
@@ -683,15 +683,13 @@ committer_run(void *arg)
             commit_group(k);
         rt_shield_end(&shield);
     }
-    k->running = false;
     while (!list_empty(&k->queue)) {
         struct commit *c = LIST_ENTRY(list_pop_front(&k->queue), struct commit, in_queue);
 
         (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
         answer(c, ERR_CLOSED);
     }
-    if (k->ended != NULL)
-        rt_wake(k->ended);
+    rt_daemon_over(&k->daemon);
 }
 
 enum err
@@ -708,12 +706,9 @@ committer_start(struct disk *d, enum disk_class class, struct errbuf *eb)
     k->changes = changes_new(d, class);
     k->stencils = stencils_new();
     d->committer[class] = k;
-    k->running = true;
-    rc = rt_spawn(committer_run, k);
-    if (rc != ERR_OK) {
-        k->running = false;
+    rc = rt_daemon_start(&k->daemon, committer_run, k);
+    if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber for the committer");
-    }
     return ERR_OK;
 }
 
@@ -726,13 +721,7 @@ committer_stop(struct disk *d, enum disk_class class)
         return;
     k->stop = true;
     rt_cond_signal(&k->wake);
-    if (k->running) {
-        struct rt_waiter ended;
-
-        rt_waiter_init(&ended);
-        k->ended = &ended;
-        rt_wait(&ended); /* owed by committer_run(), cancelled or not */
-    }
+    rt_daemon_join(&k->daemon);
 }
 
 void

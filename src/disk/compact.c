@@ -154,9 +154,7 @@ compactor_run(void *arg)
         if (!k->stop && !(did && now == ERR_OK))
             rc = rt_cond_wait(&k->wake, deadline_in_ms(ROUND_MS));
     }
-    k->running = false;
-    if (k->ended != NULL)
-        rt_wake(k->ended);
+    rt_daemon_over(&k->daemon);
 }
 
 enum err
@@ -172,12 +170,9 @@ compactor_start(struct disk *d, struct errbuf *eb)
     k->batch = compact_batch_new();
     k->quiet_since_ms = now_ms();
     d->compactor = k;
-    k->running = true;
-    rc = rt_spawn(compactor_run, k);
-    if (rc != ERR_OK) {
-        k->running = false;
+    rc = rt_daemon_start(&k->daemon, compactor_run, k);
+    if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber to compact a disk");
-    }
     return ERR_OK;
 }
 
@@ -190,13 +185,7 @@ compactor_stop(struct disk *d)
         return;
     k->stop = true;
     rt_cond_signal(&k->wake);
-    if (k->running) {
-        struct rt_waiter ended;
-
-        rt_waiter_init(&ended);
-        k->ended = &ended;
-        rt_wait(&ended); /* owed by compactor_run(), cancelled or not */
-    }
+    rt_daemon_join(&k->daemon);
 }
 
 void

@@ -8,9 +8,9 @@ struct compact_batch; /* compact_log.c: of the log at hand */
 struct compactor {
     struct disk *disk; /* borrowed */
     struct rt_cond wake;
-    struct rt_sem turn;      /* one round at a time */
-    struct rt_waiter *ended; /* of whoever stops it */
-    bool running, stop;
+    struct rt_sem turn; /* one round at a time */
+    struct rt_daemon daemon;
+    bool stop;
     unsigned urgent; /* disk_compact(): no pace, and as if it were quiet */
 
     uint64_t user_bytes, quiet_since_ms; /* when somebody wrote last */

@@ -13,10 +13,10 @@
 struct flusher {
     struct disk *disk;
     struct rt_cond kick, round_over;
-    struct rt_waiter *ended; /* of whoever stops it */
+    struct rt_daemon daemon;
     uint64_t rounds;         /* finished */
     struct known_fill *fill; /* owned; NULL: nothing to do */
-    bool wanted, stop, running;
+    bool wanted, stop;
     bool
         starved; /* the last round found no room for the index; what waits stays in the tail */
     bool broken; /* the index takes nothing more */
@@ -208,11 +208,9 @@ flusher_run(void *arg)
             rc = rt_cond_wait(&f->kick, deadline_in_ms(d->o.index_interval_ms));
     }
     known_fill_free(&f->fill);
-    f->running = false;
     f->broken = true;
     rt_cond_broadcast(&f->round_over);
-    if (f->ended != NULL)
-        rt_wake(f->ended);
+    rt_daemon_over(&f->daemon);
 }
 
 enum err
@@ -247,10 +245,8 @@ flusher_start(struct disk *d, struct errbuf *eb)
     rt_cond_init(&f->kick);
     rt_cond_init(&f->round_over);
     d->flusher = f;
-    f->running = true;
-    rc = rt_spawn(flusher_run, f);
+    rc = rt_daemon_start(&f->daemon, flusher_run, f);
     if (rc != ERR_OK) {
-        f->running = false;
         f->broken = true;
         return err_set(eb, rc, "no fiber for the index");
     }
@@ -266,13 +262,7 @@ flusher_stop(struct disk *d)
         return;
     f->stop = true;
     rt_cond_signal(&f->kick);
-    if (f->running) {
-        struct rt_waiter ended;
-
-        rt_waiter_init(&ended);
-        f->ended = &ended;
-        rt_wait(&ended); /* owed by flusher_run(), cancelled or not */
-    }
+    rt_daemon_join(&f->daemon);
 }
 
 void

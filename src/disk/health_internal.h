@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "disk/health.h"
+#include "rt/daemon.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
 
@@ -53,13 +54,13 @@ struct health {
     /* Home. */
     struct {
         struct rt_cond wake;
-        struct rt_waiter *ended; /* of whoever stops it */
+        struct rt_daemon daemon;
         uint8_t disk_id[16];
         uint64_t window_ns, probed_ns, moved_ns,
             done; /* done: operations at the last tick that saw one more */
         uint64_t slow_since_ns;
         unsigned slow_ticks, fine_ticks, probes_failed;
-        bool running, stop, probing;
+        bool stop, probing;
     } home;
 };
 static_assert(offsetof(struct health, now) == 0, "health_gone() relies on it");

@@ -183,9 +183,7 @@ run(void *arg)
     while (h->home.probing) /* it ends by itself, or is cancelled with us */
         (void)!rt_cond_wait(&h->home.wake, DEADLINE_NEVER);
     rt_shield_end(&shield);
-    h->home.running = false;
-    if (h->home.ended != NULL)
-        rt_wake(h->home.ended);
+    rt_daemon_over(&h->home.daemon);
 }
 
 enum err
@@ -195,12 +193,9 @@ health_start(struct health *h, const uint8_t disk_id[16], struct errbuf *eb)
 
     memcpy(h->home.disk_id, disk_id, sizeof h->home.disk_id);
     h->home.window_ns = h->home.probed_ns = h->home.moved_ns = rt_now_ns();
-    h->home.running = true;
-    rc = rt_spawn(run, h);
-    if (rc != ERR_OK) {
-        h->home.running = false;
+    rc = rt_daemon_start(&h->home.daemon, run, h);
+    if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber to look after the disk");
-    }
     lock_take(&healths_lock);
     list_push_back(&healths, &h->of_all);
     lock_release(&healths_lock);
@@ -218,11 +213,5 @@ health_stop(struct health *h)
     lock_release(&healths_lock);
     h->home.stop = true;
     rt_cond_broadcast(&h->home.wake);
-    if (h->home.running) {
-        struct rt_waiter ended;
-
-        rt_waiter_init(&ended);
-        h->home.ended = &ended;
-        rt_wait(&ended); /* owed by run(), cancelled or not */
-    }
+    rt_daemon_join(&h->home.daemon);
 }

@@ -15,6 +15,7 @@
 #include "disk/list.h"
 #include "disk/retired.h"
 #include "disk/tail.h"
+#include "rt/daemon.h"
 #include "rt/fiber.h"
 #include "rt/file.h"
 #include "rt/loop.h"

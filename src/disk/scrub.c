@@ -27,11 +27,10 @@ struct scrub {
     disk_repair_fn *repair;
     void *repair_arg;
     struct rt_cond wake;
-    struct rt_waiter *ended; /* of whoever stops it */
-    bool running;            /* the fiber */
-    _Atomic bool stop;       /* a worker that verifies the index looks, too */
-    bool asked;              /* this pass at the full rate */
-    bool wanted;             /* begin anew now */
+    struct rt_daemon daemon;
+    _Atomic bool stop; /* a worker that verifies the index looks, too */
+    bool asked;        /* this pass at the full rate */
+    bool wanted;       /* begin anew now */
     struct scrub_state state;
     int64_t next_ms; /* wall clock */
     uint64_t due_ns; /* of the pace */
@@ -194,7 +193,7 @@ repair(struct scrub *s, const struct disk_key *k, const struct row *row,
     struct disk_condition same = {.if_content = true, .content = row->content};
     bool existed;
 
-    eb->text[0] = '\0';
+    err_forget(eb);
     if ((row->flags & ROW_CACHED) != 0)
         return disk_delete(s->disk, k, DISK_CACHED, &same, &existed, eb) == ERR_OK
                    ? FINDING_DROPPED
@@ -473,9 +472,7 @@ run(void *arg)
         if (rc == ERR_CANCELLED && (s->wanted || s->stop))
             rc = ERR_OK; /* pace() gave up because it was told to */
     }
-    s->running = false;
-    if (s->ended != NULL)
-        rt_wake(s->ended);
+    rt_daemon_over(&s->daemon);
 }
 
 enum err
@@ -490,12 +487,8 @@ scrub_start(struct disk *d, struct errbuf *eb)
     d->scrub = s;
     load(s);
     schedule(s);
-    s->running = true;
-    rc = rt_spawn(run, s);
-    if (rc == ERR_OK)
-        return ERR_OK;
-    s->running = false;
-    return err_set(eb, rc, "no fiber for the scrub");
+    rc = rt_daemon_start(&s->daemon, run, s);
+    return rc == ERR_OK ? rc : err_set(eb, rc, "no fiber for the scrub");
 }
 
 void
@@ -507,13 +500,7 @@ scrub_stop(struct disk *d)
         return;
     s->stop = true;
     rt_cond_broadcast(&s->wake);
-    if (s->running) {
-        struct rt_waiter ended;
-
-        rt_waiter_init(&ended);
-        s->ended = &ended;
-        rt_wait(&ended); /* owed by run(), cancelled or not */
-    }
+    rt_daemon_join(&s->daemon);
     if (s->state.running)
         save(s);
 }
@@ -577,7 +564,7 @@ start_on_home(void *arg)
     struct ask *q = arg;
     struct scrub *s = q->disk->scrub;
 
-    q->rc = s->running ? ERR_OK : ERR_CLOSED;
+    q->rc = s->daemon.running ? ERR_OK : ERR_CLOSED;
     s->wanted = true;
     rt_cond_broadcast(&s->wake);
 }

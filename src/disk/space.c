@@ -32,8 +32,8 @@ struct space {
         bool has_ballast;
         unsigned ticks;
         struct rt_cond wake;
-        struct rt_waiter *ended; /* of whoever stops it */
-        bool running, stop;
+        struct rt_daemon daemon;
+        bool stop;
     } home;
 };
 
@@ -261,9 +261,7 @@ space_run(void *arg)
         if (!s->home.stop)
             rc = rt_cond_wait(&s->home.wake, deadline_in_ms(TICK_MS));
     }
-    s->home.running = false;
-    if (s->home.ended != NULL)
-        rt_wake(s->home.ended);
+    rt_daemon_over(&s->home.daemon);
 }
 
 /* ---- counting ---- */
@@ -454,12 +452,9 @@ space_start(struct space *s, struct errbuf *eb)
     lock_take(&spaces_lock);
     list_push_back(&spaces, &s->of_all);
     lock_release(&spaces_lock);
-    s->home.running = true;
-    rc = rt_spawn(space_run, s);
-    if (rc != ERR_OK) {
-        s->home.running = false;
+    rc = rt_daemon_start(&s->home.daemon, space_run, s);
+    if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber to watch the room of a disk");
-    }
     return ERR_OK;
 }
 
@@ -470,11 +465,5 @@ space_stop(struct space *s)
         return;
     s->home.stop = true;
     rt_cond_signal(&s->home.wake);
-    if (s->home.running) {
-        struct rt_waiter ended;
-
-        rt_waiter_init(&ended);
-        s->home.ended = &ended;
-        rt_wait(&ended); /* owed by space_run(), cancelled or not */
-    }
+    rt_daemon_join(&s->home.daemon);
 }

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "object/chunks.h"
+#include "rt/daemon.h"
 #include "rt/loop.h"
 
 #define LOOK_MS     1000u
@@ -35,8 +36,8 @@ struct tier {
 
     /* The fiber's. */
     struct rt_cond wake;
-    struct rt_waiter *ended;
-    bool running, stop;
+    struct rt_daemon daemon;
+    bool stop;
     unsigned looks, patience;
     uint64_t living;    /* bytes of the class, as of the last look at its segments */
     uint64_t reclaimed; /* as of then, bytes since the start */
@@ -479,9 +480,7 @@ run(void *arg)
                 break;
         }
     }
-    t->running = false;
-    if (t->ended != NULL)
-        rt_wake(t->ended);
+    rt_daemon_over(&t->daemon);
 }
 
 enum err
@@ -494,12 +493,9 @@ tier_start(struct object_service *s, struct errbuf *eb)
     rt_cond_init(&t->wake);
     s->tier = t;
     tier_sweep(s);
-    t->running = true;
-    rc = rt_spawn(run, s);
-    if (rc != ERR_OK) {
-        t->running = false;
+    rc = rt_daemon_start(&t->daemon, run, s);
+    if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber to watch the cache");
-    }
     return ERR_OK;
 }
 
@@ -512,13 +508,7 @@ tier_stop(struct object_service *s)
         return;
     t->stop = true;
     rt_cond_signal(&t->wake);
-    if (t->running) {
-        struct rt_waiter ended;
-
-        rt_waiter_init(&ended);
-        t->ended = &ended;
-        rt_wait(&ended); /* owed by run(), cancelled or not */
-    }
+    rt_daemon_join(&t->daemon);
     admission_fini(&t->admission);
     free(t);
     s->tier = NULL;
