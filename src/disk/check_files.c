@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "disk/check.h"
 #include "disk/recover.h"
-#include "disk/segment.h"
+#include "disk/segment_list.h"
 #include "disk/superblock.h"
 
 static const char *const class_names[DISK_CLASSES_] = {
@@ -64,34 +64,18 @@ check_superblock(struct check *k, struct errbuf *eb)
 
 /* ---- segments ---- */
 
-struct names {
+struct folder {
     struct check *check;
     enum disk_class class;
-    struct {
-        enum segment_kind kind;
-        uint32_t id;
-    } * at; /* owned */
-    uint32_t count, room;
 };
 
 static void
-on_name(const char *name, void *arg)
+on_other(const char *name, void *arg)
 {
-    struct names *l = arg;
-    enum segment_kind kind;
-    uint32_t id;
+    const struct folder *f = arg;
 
-    if (!segment_name_parse(name, &kind, &id)) {
-        check_note(l->check, "%s/%s: no file of ours, left alone", class_names[l->class],
-                   name);
-        return;
-    }
-    if (l->count == l->room) {
-        l->room = MAX(64u, 2 * l->room);
-        l->at = xrealloc(l->at, l->room * sizeof *l->at);
-    }
-    l->at[l->count].kind = kind;
-    l->at[l->count++].id = id;
+    check_note(f->check, "%s/%s: no file of ours, left alone", class_names[f->class],
+               name);
 }
 
 /* The chain of headers, which a rebuild without logs would follow. */
@@ -204,8 +188,9 @@ check_headless(struct check *k, uint32_t id)
 static enum err
 check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
 {
-    struct names l = {.check = k, .class = class};
-    enum err rc = rt_dir_list(k->disk->dir[class], on_name, &l, eb);
+    struct folder f = {.check = k, .class = class};
+    struct segment_list l = {0};
+    enum err rc = segment_list_read(&l, k->disk->dir[class], on_other, &f, eb);
     uint32_t headless = 0;
 
     for (uint32_t i = 0; rc == ERR_OK && i < l.count; i++) {
@@ -233,7 +218,7 @@ check_segments(struct check *k, enum disk_class class, struct errbuf *eb)
     }
     for (uint32_t i = 0; rc == ERR_OK && i < headless; i++)
         check_headless(k, l.at[i].id);
-    free(l.at);
+    segment_list_fini(&l);
     if (k->class[class].count > 0)
         qsort(k->class[class].logs, k->class[class].count, sizeof *k->class[class].logs,
               compare_logs);

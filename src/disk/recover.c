@@ -1,7 +1,6 @@
 #include "disk/recover.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/log.h"
 #include "disk/body.h"
@@ -12,30 +11,11 @@
 #include "disk/prepare.h"
 #include "disk/recover_bodies.h"
 #include "disk/replay.h"
-#include "disk/segment.h"
+#include "disk/segment_list.h"
 #include "disk/usage.h"
 #include "rt/point.h"
 
 /* ---- what files there are ---- */
-
-static void
-found_add(struct found_list *l, const struct found *f)
-{
-    if (l->count == l->room) {
-        l->room = l->room == 0 ? 64 : 2 * l->room;
-        l->at = xrealloc(l->at, l->room * sizeof *l->at);
-    }
-    l->at[l->count++] = *f;
-}
-
-static void
-on_name(const char *name, void *arg)
-{
-    struct found f;
-
-    if (segment_name_parse(name, &f.kind, &f.id)) /* what is not ours is left alone */
-        found_add(arg, &f);
-}
 
 static bool
 refused(enum err rc)
@@ -53,7 +33,7 @@ say_unusable(const struct errbuf *why)
 
 /* Logs whose header and first group are damaged: when all others are known. */
 static enum err
-open_headless(struct disk *d, const struct found_list *l, struct errbuf *eb)
+open_headless(struct disk *d, const struct segment_list *l, struct errbuf *eb)
 {
     for (uint32_t i = 0; i < l->count; i++) {
         struct segment *s = NULL;
@@ -69,8 +49,8 @@ open_headless(struct disk *d, const struct found_list *l, struct errbuf *eb)
 }
 
 static enum err
-open_segments(struct disk *d, enum disk_class class, const struct found_list *l,
-              struct found_list *headless, struct errbuf *eb)
+open_segments(struct disk *d, enum disk_class class, const struct segment_list *l,
+              struct segment_list *headless, struct errbuf *eb)
 {
     for (uint32_t i = 0; i < l->count; i++) {
         struct segment *s;
@@ -84,7 +64,7 @@ open_segments(struct disk *d, enum disk_class class, const struct found_list *l,
         if (refused(rc))
             return rc;
         if (rc == ERR_CORRUPT && class == DISK_NATIVE && l->at[i].kind == SEGMENT_LOG) {
-            found_add(headless, &l->at[i]);
+            segment_list_add(headless, SEGMENT_LOG, l->at[i].id);
             continue;
         }
         if (rc != ERR_OK) {
@@ -242,7 +222,7 @@ log_bytes(struct disk *d, enum disk_class class, const struct log_position *from
 
 /* Bodies without any log: at most those of one start that did not come to its first record. */
 static enum err
-check_for_logs(struct disk *d, const struct found_list *l, struct errbuf *eb)
+check_for_logs(struct disk *d, const struct segment_list *l, struct errbuf *eb)
 {
     if (replay_oldest_log(d, DISK_NATIVE) != NULL)
         return ERR_OK;
@@ -311,7 +291,7 @@ make_first_log(struct disk *d, struct errbuf *eb)
 enum err
 recover_disk(struct disk *d, struct errbuf *eb)
 {
-    struct found_list found[DISK_CLASSES_] = {0}, headless = {0};
+    struct segment_list found[DISK_CLASSES_] = {0}, headless = {0};
     struct index_covered covered = {0};
     unsigned mode;
     bool damaged = rt_dir_mode(d->state, RECOVER_ORPHANS, &mode, NULL) == ERR_OK;
@@ -321,13 +301,13 @@ recover_disk(struct disk *d, struct errbuf *eb)
     d->home.next_segment = 1;
     rc = retired_load(d->state, &d->home.retired, eb);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
-        rc = rt_dir_list(d->dir[c], on_name, &found[c], eb);
+        rc = segment_list_read(&found[c], d->dir[c], NULL, NULL, eb);
         if (rc == ERR_OK)
             rc = open_segments(d, (enum disk_class)c, &found[c], &headless, eb);
     }
     if (rc == ERR_OK)
         rc = open_headless(d, &headless, eb);
-    free(headless.at);
+    segment_list_fini(&headless);
     if (rc == ERR_OK)
         rc = open_index(d, &covered, eb);
     if (rc == ERR_OK)
@@ -366,7 +346,7 @@ recover_disk(struct disk *d, struct errbuf *eb)
             rc = recover_single(d, (enum disk_class)c, &found[c], eb);
     }
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
-        free(found[c].at);
+        segment_list_fini(&found[c]);
     if (rc == ERR_OK)
         rc = make_first_log(d, eb);
     if (rc == ERR_OK && d->home.given_back > 0)

@@ -8,7 +8,6 @@
 #include "disk/punch.h"
 #include "disk/replay.h"
 #include "disk/scan.h"
-#include "disk/segment.h"
 #include "rt/point.h"
 
 /* Has the body of this header a record? Unknown counts as yes: space is lost, never data. */
@@ -122,7 +121,7 @@ recover_bodies(struct disk *d, enum disk_class class, struct errbuf *eb)
 
 /* Segments of one body: those in which nothing lives are unlinked. The index has all of the replay by now. */
 enum err
-recover_single(struct disk *d, enum disk_class class, const struct found_list *l,
+recover_single(struct disk *d, enum disk_class class, const struct segment_list *l,
                struct errbuf *eb)
 {
     for (uint32_t i = 0; i < l->count; i++) {

@@ -10,7 +10,7 @@
 #include "disk/manifest.h"
 #include "disk/read.h"
 #include "disk/scan.h"
-#include "disk/segment.h"
+#include "disk/segment_list.h"
 
 /* What is remembered of a body: 80 bytes. Key and metadata are read again when it is taken. */
 struct orphan {
@@ -133,41 +133,17 @@ walk_file(struct orphans *os, enum segment_kind kind, uint32_t id, struct errbuf
     return rc;
 }
 
-struct names {
-    struct {
-        enum segment_kind kind;
-        uint32_t id;
-    } * at; /* owned */
-    uint32_t count, room;
-};
-
-static void
-on_name(const char *name, void *arg)
-{
-    struct names *l = arg;
-    enum segment_kind kind;
-    uint32_t id;
-
-    if (!segment_name_parse(name, &kind, &id) || kind == SEGMENT_LOG)
-        return;
-    if (l->count == l->room) {
-        l->room = MAX(64u, 2 * l->room);
-        l->at = xrealloc(l->at, l->room * sizeof *l->at);
-    }
-    l->at[l->count].kind = kind;
-    l->at[l->count++].id = id;
-}
-
 static enum err
 find_bodies(struct orphans *os, struct errbuf *eb)
 {
-    struct names l = {0};
-    enum err rc = rt_dir_list(os->disk->dir[DISK_NATIVE], on_name, &l, eb);
+    struct segment_list l = {0};
+    enum err rc = segment_list_read(&l, os->disk->dir[DISK_NATIVE], NULL, NULL, eb);
 
     os->total = atomic_load(&os->disk->used_bytes[DISK_NATIVE]);
     for (uint32_t i = 0; rc == ERR_OK && i < l.count; i++)
-        rc = walk_file(os, l.at[i].kind, l.at[i].id, eb);
-    free(l.at);
+        if (l.at[i].kind != SEGMENT_LOG)
+            rc = walk_file(os, l.at[i].kind, l.at[i].id, eb);
+    segment_list_fini(&l);
     return rc;
 }
 
