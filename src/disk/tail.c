@@ -465,15 +465,15 @@ keep(struct arena *a, const struct entry *e, struct entry *out)
 
 /* A replay that looks through keys in their order: there is nobody but its loop. */
 static const struct runs *
-in_order(const struct tail *t)
+in_order(struct tail *t)
 {
     if (t->replaying)
-        finish_all((struct tail *)(uintptr_t)t);
+        finish_all(t);
     return now(t);
 }
 
 enum err
-tail_scan(const struct tail *t, const struct scan *s, struct arena *a, struct page *out)
+tail_scan(struct tail *t, const struct scan *s, struct arena *a, struct page *out)
 {
     const struct runs *rs = in_order(t);
     bool from_prefix = span_cmp(s->after, s->prefix) < 0;

@@ -53,7 +53,7 @@ struct page {
     bool more; /* the page ended for max, not for want of keys */
 };
 /* Tombstones and gone ones included. ERR_BUSY: the arena's limit. Any loop; does not switch. */
-enum err tail_scan(const struct tail *t, const struct scan *s, struct arena *a,
+enum err tail_scan(struct tail *t, const struct scan *s, struct arena *a,
                    struct page *out) MUST_CHECK;
 
 /* ---- towards the index ---- */
