@@ -66,6 +66,8 @@ enum err carry_commit(const struct carried *from, struct arena *a, struct disk_k
 enum err carry_look_place(struct disk *d, const struct member *m, struct carried *out,
                           struct errbuf *eb) MUST_CHECK;
 struct place carry_old_place(const struct carried *c);
+/* What such a delete with this version took away stands there again. */
+bool carry_is_back(enum member_kind kind, const struct version *v, const struct row *now);
 /* The committer's: `written` records of the group are not visible yet. */
 enum verdict carry_allowed(struct changes *changes, struct commit *c, uint32_t written);
 
