@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/lock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "disks/ended.h"
-#include "disks/move.h"
+#include "disks/mover.h"
 #include "rt/point.h"
 #include "rt/time.h"
 
@@ -18,39 +17,6 @@
 #define ROWS_A_TIME   256u
 #define SCRATCH_BYTES MIB(2)
 #define MOVE_RATE     MIB(128) /* bytes a second, where nothing else was said */
-
-struct repair {
-    struct list of_queue;
-    struct disks_key key; /* spans behind this struct */
-    uint64_t damaged;
-    char names[];
-};
-
-struct mover {
-    /* Keeper. */
-    struct rt_group group;
-    struct rt_cond wake;
-    bool stopping;
-    unsigned at_once; /* repairs that somebody waits for */
-    uint64_t passes, retry_at_ms, throttle_ns;
-    uint32_t wishes_of_pass; /* when the latest pass began */
-    struct {
-        uint64_t pass, seen, total, moved, moved_bytes, copied_bytes, failed, began_ms;
-        bool waiting;
-        char why[sizeof((struct errbuf *)0)->text];
-    } now; /* as in struct disks_status; read from elsewhere too, and no worse for a torn number */
-
-    /* Any loop. */
-    _Atomic bool woken;
-    _Atomic uint32_t wishes;   /* times that something changed */
-    _Atomic uint32_t holds;    /* a bucket is being changed: the set does not settle */
-    _Atomic uint32_t repairs;  /* in the queue, or under way */
-    _Atomic bool repairs_lost; /* there was no place for one: a pass will find it */
-
-    struct lock lock; /* over the queue */
-    struct list queue;
-    _Atomic uint64_t repaired;
-};
 
 /* ---- waking ---- */
 
@@ -86,75 +52,10 @@ mover_wake(struct disks *ds)
     rt_post(0, &w->msg);
 }
 
-/* ---- repairs ---- */
-
-static bool
-same_key(const struct disks_key *a, const struct disks_key *b)
-{
-    return a->at.bucket == b->at.bucket && span_eq(a->at.key, b->at.key);
-}
-
-static bool
-already_queued(struct mover *mv, const struct disks_key *k, uint64_t bit)
-{
-    LIST_EACH(&mv->queue, at)
-    {
-        struct repair *r = LIST_ENTRY(at, struct repair, of_queue);
-
-        if (same_key(&r->key, k)) {
-            r->damaged |= bit;
-            return true;
-        }
-    }
-    return false;
-}
+/* ---- one key ---- */
 
 void
-repair_later(struct disks *ds, const struct disks_key *k, unsigned slot)
-{
-    size_t birth = k->at.birth_name.len, key = k->at.key.len;
-    struct mover *mv = ds->mover;
-    uint64_t bit = (uint64_t)1 << slot;
-    struct repair *r;
-
-    if (mv == NULL || only_disk(ds) != NULL)
-        return;
-    if (atomic_load(&mv->repairs) >= REPAIRS_MAX) {
-        atomic_store(&mv->repairs_lost, true);
-        return;
-    }
-    r = xcalloc(1, sizeof *r + birth + key);
-    r->key = *k;
-    r->damaged = bit;
-    memcpy(r->names, k->at.birth_name.at, birth);
-    memcpy(r->names + birth, k->at.key.at, key);
-    r->key.at.birth_name = (struct span){r->names, birth};
-    r->key.at.key = (struct span){r->names + birth, key};
-    lock_take(&mv->lock);
-    if (already_queued(mv, k, bit)) {
-        free(r);
-    } else {
-        list_push_back(&mv->queue, &r->of_queue);
-        atomic_fetch_add(&mv->repairs, 1);
-    }
-    lock_release(&mv->lock);
-    mover_wake(ds);
-}
-
-static struct repair *
-next_repair(struct mover *mv)
-{
-    struct list *at;
-
-    lock_take(&mv->lock);
-    at = list_pop_front(&mv->queue);
-    lock_release(&mv->lock);
-    return at != NULL ? LIST_ENTRY(at, struct repair, of_queue) : NULL;
-}
-
-/* From here on writers take the lock of their key, and those who did not are done. */
-static void
-guard(struct disks *ds)
+mover_guard(struct disks *ds)
 {
     if (!atomic_exchange(&ds->guarded, true))
         set_changed(ds);
@@ -186,8 +87,9 @@ throttle(struct disks *ds, uint64_t bytes)
         return; /* cancelled: the caller looks at `stopping` */
 }
 
-static bool
-put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged, bool repair)
+bool
+mover_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
+                bool repair)
 {
     struct errbuf eb = {{0}};
     struct put_right done = {0};
@@ -204,68 +106,6 @@ put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged, bool re
     }
     throttle(ds, done.bytes);
     return done.changed || rc != ERR_OK;
-}
-
-static void
-run_repairs(struct disks *ds)
-{
-    struct mover *mv = ds->mover;
-    struct repair *r;
-
-    if (atomic_load(&mv->repairs) == 0)
-        return;
-    guard(ds);
-    while (!mv->stopping && (r = next_repair(mv)) != NULL) {
-        (void)put_right(ds, &r->key, r->damaged, true);
-        atomic_fetch_sub(&mv->repairs, 1); /* until now the disks are not clean */
-        free(r);
-    }
-}
-
-struct repairing {
-    struct disks *ds;
-    const struct disk_key *key;
-    unsigned slot;
-    struct errbuf *eb;
-    enum err rc;
-};
-
-static void
-repair_on_keeper(void *arg)
-{
-    struct repairing *r = arg;
-    struct disks *ds = r->ds;
-    struct disks_key k = {.at = *r->key};
-    struct put_right done = {0};
-    struct disks_bucket b = {0};
-
-    r->rc = ERR_NOT_FOUND;
-    if (ds->mover == NULL || ds->mover->stopping || only_disk(ds) != NULL ||
-        !bucket_of(ds, k.at.bucket, &b))
-        return;
-    k.at.birth_name = b.birth_name;
-    k.copies = b.copies;
-    ds->mover->at_once++;
-    atomic_fetch_add(&ds->mover->repairs, 1); /* nobody unguards meanwhile */
-    guard(ds);
-    r->rc = key_put_right(ds, &k, (uint64_t)1 << r->slot, &done, r->eb);
-    atomic_fetch_sub(&ds->mover->repairs, 1);
-    if (r->rc == ERR_OK)
-        atomic_fetch_add(&ds->mover->repaired, 1);
-    ds->mover->at_once--;
-    if (r->rc == ERR_CORRUPT)
-        r->rc = ERR_NOT_FOUND;
-    disks_bucket_fini(&b);
-}
-
-enum err
-repair_now(struct disks *ds, const struct disk_key *k, unsigned slot, struct errbuf *eb)
-{
-    struct repairing r = {
-        .ds = ds, .key = k, .slot = slot, .eb = eb, .rc = ERR_CANCELLED};
-    enum err rc = rt_call(0, repair_on_keeper, &r);
-
-    return rc == ERR_OK ? r.rc : rc;
 }
 
 /* ---- a pass ---- */
@@ -343,7 +183,7 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
 
             mv->now.seen++;
             if (!row_is_right(ds, &k, slot, &rows[i].row))
-                ps->wrong += put_right(ds, &k, 0, false);
+                ps->wrong += mover_put_right(ds, &k, 0, false);
         }
         if (count > 0) {
             after.len = rows[count - 1].key.len;
@@ -359,7 +199,7 @@ put_marked_right(void *arg, const struct disks_key *k)
     struct pass *ps = arg;
     uint64_t failed = ps->ds->mover->now.failed;
 
-    ps->wrong += put_right(ps->ds, k, 0, false);
+    ps->wrong += mover_put_right(ps->ds, k, 0, false);
     return ps->ds->mover->now.failed == failed && !ps->ds->mover->stopping;
 }
 
@@ -446,7 +286,7 @@ run_pass(struct disks *ds)
     unsigned n;
 
     mv->wishes_of_pass = atomic_load(&mv->wishes);
-    guard(ds);
+    mover_guard(ds);
     old_writers = writers_old(ds);
     mv->now.pass = ++mv->passes;
     mv->now.seen = mv->now.failed = 0;
@@ -532,7 +372,7 @@ work(struct disks *ds)
 {
     struct mover *mv = ds->mover;
 
-    run_repairs(ds);
+    repair_run_queued(ds);
     if (atomic_exchange(&mv->repairs_lost, false)) {
         struct errbuf eb = {{0}};
 
@@ -656,7 +496,6 @@ void
 mover_stop(struct disks *ds)
 {
     struct mover *mv = ds->mover;
-    struct repair *r;
 
     if (mv == NULL)
         return;
@@ -666,8 +505,7 @@ mover_stop(struct disks *ds)
     while (mv->at_once > 0 || atomic_load(&mv->woken)) /* the message has our address */
         rt_yield();
     ds->mover = NULL;
-    while ((r = next_repair(mv)) != NULL)
-        free(r);
+    repair_forget_queued(mv);
     lock_fini(&mv->lock);
     free(mv);
 }
