@@ -6,81 +6,12 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/list.h"
 #include "base/mem.h"
-#include "rt/sim_image.h"
-#include "rt/sim_names.h"
+#include "rt/sim_disk_internal.h"
 
-#define SECTOR 512u
-#define PAGE   4096u
 /* Beyond this the oldest changes of a file are written back by themselves, as a kernel would. */
 #define UNSYNCED_COUNT_MAX 4096u
 #define UNSYNCED_BYTES_MAX MIB(64)
-
-enum change_kind {
-    CHANGE_WRITE,  /* bytes; may make the file longer */
-    CHANGE_ZERO,   /* a hole: zeros, size unchanged */
-    CHANGE_SIZE,   /* to `size`; what is cut off becomes zeros */
-    CHANGE_LINK,   /* name -> node */
-    CHANGE_UNLINK, /* name, when it still means node */
-    CHANGE_RENAME, /* name, when it still means node, goes; to -> node */
-};
-
-struct sim_change {
-    struct list link; /* in node->changes (done, in order) or node->in_flight */
-    struct sim_node *of;
-    enum change_kind kind;
-    uint64_t seq;
-    /* Files. */
-    uint64_t offset,
-        len; /* what it touches in the image; for a write whole sectors once it is done */
-    char *data;   /* owned; CHANGE_WRITE only */
-    uint64_t sum; /* of a write's data at its begin */
-    bool doomed;  /* the kernel believes that it is on the disk, but it is not */
-    bool sets_size;
-    uint64_t size;
-    /* Directories. */
-    char *name, *to;         /* owned */
-    struct sim_node *target; /* owns a reference */
-};
-
-/* A file system. */
-struct room {
-    struct list link; /* disk->rooms */
-    uint64_t used, size;
-    bool full;
-};
-
-struct sim_node {
-    struct sim_disk *disk;
-    struct room *room;
-    struct list of_disk; /* disk->nodes, in order of creation */
-    unsigned refs;
-    bool is_dir;
-    unsigned mode;
-    uint64_t id;
-    struct list changes, in_flight;
-    unsigned change_count;
-    uint64_t change_bytes;
-    union {
-        struct {
-            struct sim_image now, stable;
-            uint64_t
-                allocated; /* counted against the disk: the end of what was reserved or written */
-        } file;
-        struct {
-            struct sim_names now, stable;
-        } dir;
-    };
-};
-
-struct sim_disk {
-    struct list nodes;
-    struct list rooms; /* owned; the first is the root's */
-    struct sim_node *root;
-    uint64_t next_id, next_seq;
-    uint64_t size; /* of each room */
-};
 
 /* ---- changes ---- */
 static struct sim_change *
@@ -94,8 +25,8 @@ change_new(struct sim_node *of, enum change_kind kind)
     return c;
 }
 
-static void
-change_free(struct sim_change *c)
+void
+sim_change_free(struct sim_change *c)
 {
     list_remove(&c->link);
     sim_node_drop(&c->target);
@@ -116,16 +47,16 @@ change_done(struct sim_change *c)
     c->of->change_bytes += c->data != NULL ? c->len : 0;
 }
 
-static void
-change_forget(struct sim_change *c)
+void
+sim_change_forget(struct sim_change *c)
 {
     c->of->change_count--;
     c->of->change_bytes -= c->data != NULL ? c->len : 0;
-    change_free(c);
+    sim_change_free(c);
 }
 
-static void
-apply_to_names(const struct sim_change *c, struct sim_names *s)
+void
+sim_change_names(const struct sim_change *c, struct sim_names *s)
 {
     if (c->kind == CHANGE_UNLINK || c->kind == CHANGE_RENAME)
         sim_names_clear(s, c->name, c->target);
@@ -135,8 +66,8 @@ apply_to_names(const struct sim_change *c, struct sim_names *s)
         sim_names_set(s, c->to, c->target);
 }
 
-static void
-apply_bytes(const struct sim_change *c, struct sim_image *m)
+void
+sim_change_bytes(const struct sim_change *c, struct sim_image *m)
 {
     if (c->kind == CHANGE_WRITE)
         sim_image_put(m, c->offset, c->data, c->len);
@@ -156,12 +87,12 @@ static void
 make_stable(struct sim_change *c)
 {
     if (c->of->is_dir) {
-        apply_to_names(c, &c->of->dir.stable);
+        sim_change_names(c, &c->of->dir.stable);
     } else {
-        apply_bytes(c, &c->of->file.stable);
+        sim_change_bytes(c, &c->of->file.stable);
         apply_size(c, &c->of->file.stable);
     }
-    change_forget(c);
+    sim_change_forget(c);
 }
 
 static void
@@ -180,10 +111,10 @@ write_back(struct sim_node *n)
 }
 
 /* ---- nodes ---- */
-static struct room *
+static struct sim_room *
 room_new(struct sim_disk *d)
 {
-    struct room *r = xcalloc(1, sizeof *r);
+    struct sim_room *r = xcalloc(1, sizeof *r);
 
     r->size = d->size;
     list_push_back(&d->rooms, &r->link);
@@ -191,7 +122,7 @@ room_new(struct sim_disk *d)
 }
 
 static struct sim_node *
-node_new(struct sim_disk *d, struct room *r, bool is_dir)
+node_new(struct sim_disk *d, struct sim_room *r, bool is_dir)
 {
     struct sim_node *n = xcalloc(1, sizeof *n);
 
@@ -223,7 +154,7 @@ sim_node_drop(struct sim_node **np)
         return;
     LIST_EACH(&n->changes, at)
     {
-        change_forget(LIST_ENTRY(at, struct sim_change, link));
+        sim_change_forget(LIST_ENTRY(at, struct sim_change, link));
     }
     assert(list_empty(&n->in_flight)); /* whoever writes has a reference */
     if (n->is_dir) {
@@ -293,7 +224,7 @@ sim_disk_free(struct sim_disk **dp)
     LIST_EACH(&d->rooms, at)
     {
         list_remove(at);
-        free(LIST_ENTRY(at, struct room, link));
+        free(LIST_ENTRY(at, struct sim_room, link));
     }
     free(d);
 }
@@ -362,7 +293,7 @@ dir_change(struct sim_node *dir, enum change_kind kind, const char *name, const 
     c->name = xstrdup(name);
     c->to = to != NULL ? xstrdup(to) : NULL;
     c->target = sim_node_ref(target);
-    apply_to_names(c, &dir->dir.now);
+    sim_change_names(c, &dir->dir.now);
     change_done(c);
     write_back(dir);
 }
@@ -453,10 +384,10 @@ sim_file_read(const struct sim_node *f, uint64_t offset, void *buf, uint64_t len
     return n;
 }
 
-static int
-allocate(struct sim_node *f, uint64_t end)
+int
+sim_file_reserve(struct sim_node *f, uint64_t end)
 {
-    struct room *r = f->room;
+    struct sim_room *r = f->room;
 
     if (end <= f->file.allocated)
         return 0;
@@ -483,13 +414,12 @@ sim_write_begin(struct sim_node *f, uint64_t offset, const void *data, uint64_t 
     return c;
 }
 
-/* Into `now`; from here on the change holds whole sectors as they are after it. */
-static void
-write_now(struct sim_change *c)
+void
+sim_change_write(struct sim_change *c)
 {
     struct sim_image *m = &c->of->file.now;
     uint64_t end = c->offset + c->len;
-    uint64_t first = align_down(c->offset, SECTOR), last = align_up(end, SECTOR);
+    uint64_t first = align_down(c->offset, SIM_SECTOR), last = align_up(end, SIM_SECTOR);
 
     sim_image_put(m, c->offset, c->data, c->len);
     sim_image_reach(m, last);
@@ -508,14 +438,14 @@ int
 sim_write_end(struct sim_change *c, const void *data)
 {
     struct sim_node *f = c->of;
-    int rc = allocate(f, c->offset + c->len);
+    int rc = sim_file_reserve(f, c->offset + c->len);
 
     assert(hash_xxh3(data, c->len, 0) ==
            c->sum); /* the buffer was changed while it was being written */
     if (rc == 0)
-        write_now(c);
+        sim_change_write(c);
     else
-        change_free(c);
+        sim_change_free(c);
     write_back(f);
     sim_node_drop(&f);
     return rc;
@@ -524,7 +454,7 @@ sim_write_end(struct sim_change *c, const void *data)
 int
 sim_file_allocate(struct sim_node *f, uint64_t offset, uint64_t len)
 {
-    int rc = allocate(f, offset + len);
+    int rc = sim_file_reserve(f, offset + len);
 
     if (rc == 0 && offset + len > f->file.now.size)
         sim_file_truncate(f, offset + len);
@@ -538,7 +468,7 @@ sim_file_punch(struct sim_node *f, uint64_t offset, uint64_t len)
 
     c->offset = offset;
     c->len = len;
-    apply_bytes(c, &f->file.now);
+    sim_change_bytes(c, &f->file.now);
     change_done(c);
     write_back(f);
 }
@@ -602,148 +532,5 @@ sim_sync_fail(struct sim_node *n, uint64_t mark, const struct sim_lottery *l)
             make_stable(c);
         else
             c->doomed = true;
-    }
-}
-
-/* ---- the cut ---- */
-struct odds {
-    const struct sim_lottery *l;
-    unsigned kept,
-        torn; /* of 1,000: drawn for each node, so that all or nothing happens as well */
-};
-
-static bool
-chance(const struct odds *o, unsigned permille)
-{
-    return o->l->draw(o->l->arg) % 1000 < permille;
-}
-
-static void
-tear(const struct odds *o, const struct sim_change *c, struct sim_image *m)
-{
-    uint64_t unit = chance(o, 500) ? SECTOR : PAGE;
-    uint64_t end = c->offset + c->len;
-
-    for (uint64_t at = c->offset, next; at < end; at = next) {
-        next = MIN(align_down(at, unit) + unit, end);
-        if (chance(o, 500))
-            sim_image_put(m, at, c->data + (at - c->offset), next - at);
-    }
-}
-
-static void
-cut_file(struct sim_node *f, const struct odds *o)
-{
-    struct sim_image *stable = &f->file.stable;
-    uint64_t size = stable->size;
-
-    LIST_EACH(&f->changes, at)
-    {
-        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
-        bool kept = chance(o, o->kept) && !c->doomed;
-
-        if (kept && c->kind == CHANGE_WRITE && chance(o, o->torn))
-            tear(o, c, stable);
-        else if (kept)
-            apply_bytes(c, stable);
-        if (!c->sets_size || c->doomed || !chance(o, o->kept))
-            continue;
-        if (c->size < size) /* what is cut off comes back as zeros */
-            sim_image_zero(stable, c->size, stable->room);
-        size = c->size;
-    }
-    sim_image_zero(stable, size, stable->room);
-    stable->size = size;
-    LIST_EACH(&f->changes, at) /* `now` differed nowhere else */
-    {
-        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
-
-        sim_image_copy(&f->file.now, stable, c->offset, c->offset + c->len);
-        change_forget(c);
-    }
-    sim_image_zero(&f->file.now, size, f->file.now.room);
-    f->file.now.size = size;
-    /* When a truncation was lost there may be less than no space left. */
-    if (size > f->file.allocated) {
-        f->room->used += size - f->file.allocated;
-        f->file.allocated = size;
-    }
-}
-
-static void
-cut_dir(struct sim_node *dir, const struct odds *o)
-{
-    bool journal = chance(o, 500);
-    bool stopped = false;
-
-    LIST_EACH(&dir->changes, at)
-    {
-        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
-        bool kept = chance(o, o->kept) && !c->doomed;
-
-        stopped = stopped || (journal && !kept);
-        if (kept && !stopped)
-            apply_to_names(c, &dir->dir.stable);
-        change_forget(c);
-    }
-    sim_names_copy(&dir->dir.now, &dir->dir.stable);
-}
-
-/* Writes in flight become done ones, or have never been. */
-static void
-settle_in_flight(struct sim_node *n, const struct odds *o)
-{
-    LIST_EACH(&n->in_flight, at)
-    {
-        struct sim_change *c = LIST_ENTRY(at, struct sim_change, link);
-        bool begun = chance(o, 500) && allocate(n, c->offset + c->len) == 0;
-
-        if (begun)
-            write_now(c);
-        else
-            change_free(c);
-    }
-}
-
-void
-sim_disk_cut(struct sim_disk *d, const struct sim_lottery *l)
-{
-    static const unsigned levels[] = {0, 100, 500, 500, 900, 1000};
-
-    LIST_EACH(&d->nodes, at)
-    { /* no node goes before its turn while its directory changes */
-        sim_node_ref(LIST_ENTRY(at, struct sim_node, of_disk));
-    }
-    LIST_EACH(&d->nodes, at)
-    {
-        struct sim_node *n = LIST_ENTRY(at, struct sim_node, of_disk);
-        struct odds o = {.l = l};
-        unsigned in_flight = 0;
-
-        if (sim_node_is_synced(n))
-            continue;
-        o.kept = l->lossy ? levels[l->draw(l->arg) % ARRAY_LEN(levels)] : 1000;
-        o.torn = l->lossy ? levels[l->draw(l->arg) % ARRAY_LEN(levels)] : 0;
-        LIST_EACH(&n->in_flight, w)
-        {
-            (void)w;
-            in_flight++;
-        }
-        settle_in_flight(n, &o);
-        if (n->is_dir)
-            cut_dir(n, &o);
-        else
-            cut_file(n, &o);
-        for (; in_flight > 0; in_flight--) { /* the references of their writers */
-            struct sim_node *ref = n;
-
-            sim_node_drop(&ref);
-        }
-    }
-    LIST_EACH(&d->nodes, at)
-    {
-        struct sim_node *n = LIST_ENTRY(at, struct sim_node, of_disk);
-
-        sim_node_drop(&n);
     }
 }
