@@ -139,7 +139,7 @@ answer_fault(struct request *q)
     int status = s3_code_status(q->fault.code);
 
     http_headers_clear(q->http);
-    put_ids(q);
+    request_put_ids(q);
     if (status == 503)
         http_header(q->http, "retry-after", SPAN("1"));
     http_header(q->http, "x-amz-bucket-region", span_of(q->api->options.region));

@@ -95,10 +95,15 @@ bool caller_knows(const struct request *q, struct span bucket);
 /* s3/cors.c: the lines of q->cors, which is not NULL. */
 void s3_cors_headers(struct request *q);
 
-/* api.c: bucket and key, whichever way they were named; else the fault says what is wrong. */
+/* request.c: bucket and key, whichever way they were named; else the fault says what is wrong. */
 enum err request_split_name(struct request *q) MUST_CHECK;
 /* Is it for admin_handle()? */
 bool request_is_own_page(const struct request *q);
+/* An arena of WORK_BYTES_MAX for documents that are too large for the request's own; it lives as long. */
+struct arena *request_work(struct request *q);
+#define WORK_BYTES_MAX (24u << 20)
+/* The two ids every answer has, and the lines that CORS wants. */
+void request_put_ids(struct request *q);
 /* once.c: a plain GET of a small object that is read from the disk without a fiber: http_later() has been said. False: the
  * request is as it was. Never switches. */
 bool once_begin(struct api *a, struct http_request *http);
@@ -128,8 +133,3 @@ enum err change_bucket(struct request *q, const struct map_bucket *b,
 enum err fault_from(struct request *q, enum err code, const struct errbuf *eb);
 /* Answers with the fault of the request as XML (or bare for HEAD); the connection stays if it can. */
 void answer_fault(struct request *q);
-/* An arena of WORK_BYTES_MAX for documents that are too large for the request's own; it lives as long. */
-struct arena *request_work(struct request *q);
-#define WORK_BYTES_MAX (24u << 20)
-/* The two ids every answer has. */
-void put_ids(struct request *q);

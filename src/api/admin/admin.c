@@ -13,7 +13,7 @@
 static void
 answer_text(struct request *q, int status, struct span text)
 {
-    put_ids(q);
+    request_put_ids(q);
     http_header(q->http, "content-type", SPAN("text/plain; charset=utf-8"));
     http_header(q->http, "cache-control", SPAN("no-store"));
     http_reply(q->http, status, text);
@@ -22,7 +22,7 @@ answer_text(struct request *q, int status, struct span text)
 void
 admin_answer_json(struct request *q, int status, struct span text)
 {
-    put_ids(q);
+    request_put_ids(q);
     http_header(q->http, "content-type", SPAN("application/json"));
     http_header(q->http, "cache-control", SPAN("no-store"));
     http_reply(q->http, status, text);
@@ -89,7 +89,7 @@ metrics(struct request *q)
         return fault_set(&q->fault, S3_InternalError, "The metrics are over %u bytes",
                          PAGE_MAX);
     }
-    put_ids(q);
+    request_put_ids(q);
     http_header(q->http, "content-type",
                 SPAN("text/plain; version=0.0.4; charset=utf-8"));
     http_reply(q->http, 200, buf_span(&text));

@@ -308,7 +308,7 @@ admin_backup(struct request *q)
     buf_init(&b.whole, WHOLE_MAX);
     buf_init(&b.text, KIB(64));
     buf_init(&b.damaged, MIB(16));
-    put_ids(q);
+    request_put_ids(q);
     http_header(q->http, "content-type", SPAN("application/x-tar"));
     http_header(q->http, "cache-control", SPAN("no-store"));
     rc = http_reply_begin(q->http, 200, HTTP_CHUNKED);
@@ -400,7 +400,7 @@ admin_backup_keys(struct request *q)
     buf_fini(&plain);
     AUDIT_CHANGE(q, "backup.keys", rc, L_TEXT("target", "keys of users and remotes"));
     if (rc == ERR_OK) {
-        put_ids(q);
+        request_put_ids(q);
         http_header(q->http, "content-type", SPAN("application/octet-stream"));
         http_header(q->http, "cache-control", SPAN("no-store"));
         http_reply(q->http, 200, buf_span(&sealed));

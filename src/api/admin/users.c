@@ -134,7 +134,7 @@ answer_key(struct request *q, struct span name, struct auth_made *made)
 static enum err
 answer_done(struct request *q)
 {
-    put_ids(q);
+    request_put_ids(q);
     http_reply(q->http, 204, (struct span){"", 0});
     return ERR_OK;
 }

@@ -27,7 +27,7 @@ s3_answer_xml(struct request *q, const struct buf *body)
     if (body->full)
         return fault_set(&q->fault, S3_InternalError,
                          "The answer is over its limit of %zu bytes", body->limit);
-    put_ids(q);
+    request_put_ids(q);
     http_header(q->http, "content-type", SPAN("application/xml"));
     http_reply(q->http, 200, buf_span(body));
     return ERR_OK;
@@ -36,7 +36,7 @@ s3_answer_xml(struct request *q, const struct buf *body)
 enum err
 s3_answer_empty(struct request *q, int status)
 {
-    put_ids(q);
+    request_put_ids(q);
     http_reply_last(q->http, status);
     return ERR_OK;
 }

@@ -472,7 +472,7 @@ answer(struct upload *u, const struct object_info *info)
 
     buf_init(&location, KIB(12));
     buf_init(&body, KIB(32));
-    put_ids(q);
+    request_put_ids(q);
     s3_put_etag(q, info->etag);
     s3_put_checksum_header(q, &info->meta);
     if (redirect_to(u, info, &location)) {

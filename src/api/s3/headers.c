@@ -326,7 +326,7 @@ s3_put_object_headers(struct request *q, const struct object_info *info)
     const struct object_meta *m = &info->meta;
     char date[NUM_DATE_TEXT];
 
-    put_ids(q);
+    request_put_ids(q);
     s3_put_etag(q, info->etag);
     date_http(info->mtime_ms / 1000, date);
     http_header_own(q->http, SPAN("last-modified: "), span_of(date));
