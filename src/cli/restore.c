@@ -131,13 +131,13 @@ static enum err
 put_secret(struct restoring *r, struct span key, struct span value, struct errbuf *eb)
 {
     struct span name = span_from(key, MIN(key.len, strlen("file:")));
-    struct rt_dir *dir = r->node.dot;
+    struct rt_dir *dir = r->node.folders.dot;
     char text[256];
 
     if (!span_starts(key, SPAN("file:")))
         return put_pair(r, key, value, eb);
     if (span_starts(name, SPAN("secrets/"))) {
-        dir = r->node.secrets;
+        dir = r->node.folders.secrets;
         name = span_from(name, strlen("secrets/"));
     } else if (!span_is(name, "credentials")) {
         return err_set(eb, ERR_CORRUPT, "the keys hold a file that is none of ours");

@@ -34,13 +34,14 @@ gather(struct node *n, struct buf *out, struct errbuf *eb)
     arena_free(&a);
     if (rc != ERR_OK)
         return rc;
-    rc = meta_dump_file(out, n->state, "", ROSTER_FILE, eb);
+    rc = meta_dump_file(out, n->folders.state, "", ROSTER_FILE, eb);
     if (rc == ERR_OK)
-        rc = meta_dump_file(out, n->dot, "", NODE_CREDENTIALS, eb);
+        rc = meta_dump_file(out, n->folders.dot, "", NODE_CREDENTIALS, eb);
     if (rc == ERR_OK)
-        rc = meta_dump_files(out, n->secrets, "secrets/", eb); /* sealed as they are */
+        rc = meta_dump_files(out, n->folders.secrets, "secrets/",
+                             eb); /* sealed as they are */
     if (rc == ERR_OK && n->o->backend.key_file == NULL)
-        rc = meta_dump_file(out, n->state, "", SECRETS_KEY_FILE, eb);
+        rc = meta_dump_file(out, n->folders.state, "", SECRETS_KEY_FILE, eb);
     return rc == ERR_OK && out->full
                ? err_set(eb, ERR_TOO_LARGE, "the node's state has over %u MiB",
                          STATE_COPY_BYTES_MAX >> 20)

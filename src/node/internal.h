@@ -13,7 +13,7 @@
 struct node {
     const struct node_options *o;
     const char *state_path; /* the one of o->dirs that holds the state */
-    struct rt_dir *dir, *dot, *state, *meta_dir, *secrets;
+    struct node_folders folders;
     struct identity id;
     struct meta *meta;
     struct disks *disks;

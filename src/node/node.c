@@ -46,20 +46,14 @@ check_options(const struct node_options *o, struct errbuf *eb)
 static enum err
 open_state(struct node *n)
 {
-    struct node_folders f = {0};
     enum err rc = node_find_state(n);
 
     if (rc == ERR_OK)
-        rc = node_folders_open(n->state_path, &f, &n->eb);
-    n->dir = f.root;
-    n->dot = f.dot;
-    n->state = f.state;
-    n->meta_dir = f.meta;
-    n->secrets = f.secrets;
+        rc = node_folders_open(n->state_path, &n->folders, &n->eb);
     if (rc == ERR_OK)
-        rc = identity_start(n->state, n->state_path, &n->id, &n->eb);
+        rc = identity_start(n->folders.state, n->state_path, &n->id, &n->eb);
     if (rc == ERR_OK)
-        rc = meta_open_embedded(n->meta_dir, &n->meta, &n->eb);
+        rc = meta_open_embedded(n->folders.meta, &n->meta, &n->eb);
     if (rc == ERR_OK)
         meta_after(n->meta, node_state_changed, n);
     return rc;
@@ -77,7 +71,8 @@ open_users(struct node *n)
 
     if (rc != ERR_OK)
         return rc;
-    n->keys_made = rt_dir_mode(n->dot, NODE_CREDENTIALS, &mode, NULL) == ERR_NOT_FOUND;
+    n->keys_made =
+        rt_dir_mode(n->folders.dot, NODE_CREDENTIALS, &mode, NULL) == ERR_NOT_FOUND;
     n->credentials_path = xasprintf("%s/.forebay/" NODE_CREDENTIALS, n->state_path);
     rc = node_load_users(n, n->auth, n->o->live.credentials, &n->eb);
     n->credentials_whole = realpath(n->credentials_path, NULL);
@@ -106,8 +101,8 @@ open_services(struct node *n)
         node_tell_buckets(n);
     if (rc == ERR_OK)
         rc = audit_open(n->o->audit, &n->audit, &n->eb);
-    c.secrets = n->secrets;
-    c.state = n->state;
+    c.secrets = n->folders.secrets;
+    c.state = n->folders.state;
     if (rc == ERR_OK)
         rc = cloud_start(&c, &n->cloud, &n->eb);
     if (rc == ERR_OK) {
@@ -127,8 +122,8 @@ open_services(struct node *n)
         a.credentials = n->credentials_whole;
         a.map = n->map;
         a.meta = n->meta;
-        a.dot = n->dot;
-        a.secrets = n->secrets;
+        a.dot = n->folders.dot;
+        a.secrets = n->folders.secrets;
         a.object = n->object;
         a.jobs = n->jobs;
         a.cloud = n->cloud;
@@ -201,11 +196,7 @@ close_all(struct node *n)
     map_stop(&n->map);
     auth_free(&n->auth);
     meta_close(&n->meta);
-    rt_dir_close(&n->secrets);
-    rt_dir_close(&n->meta_dir);
-    rt_dir_close(&n->state);
-    rt_dir_close(&n->dot);
-    rt_dir_close(&n->dir);
+    node_folders_close(&n->folders);
     free(n->credentials_path);
     free(n->credentials_whole);
     rt_shield_end(&shield);

@@ -27,19 +27,13 @@ open_root(const char *path, struct rt_dir **out, struct errbuf *eb)
 static enum err
 open_state(struct node_offline *n, const char *path, struct errbuf *eb)
 {
-    struct node_folders f = {0};
-    enum err rc = open_root(path, &f.root, eb);
+    enum err rc = open_root(path, &n->folders.root, eb);
 
     if (rc == ERR_OK)
-        rc = node_folders_in(&f, eb);
-    n->dir = f.root;
-    n->dot = f.dot;
-    n->state = f.state;
-    n->meta_dir = f.meta;
-    n->secrets = f.secrets;
+        rc = node_folders_in(&n->folders, eb);
     if (rc == ERR_OK)
-        rc = identity_start(n->state, path, &n->id, eb);
-    return rc == ERR_OK ? meta_open_embedded(n->meta_dir, &n->meta, eb) : rc;
+        rc = identity_start(n->folders.state, path, &n->id, eb);
+    return rc == ERR_OK ? meta_open_embedded(n->folders.meta, &n->meta, eb) : rc;
 }
 
 enum err
@@ -85,9 +79,5 @@ node_offline_close(struct node_offline *n)
     map_stop(&n->map);
     disks_close(&n->disks);
     meta_close(&n->meta);
-    rt_dir_close(&n->secrets);
-    rt_dir_close(&n->meta_dir);
-    rt_dir_close(&n->state);
-    rt_dir_close(&n->dot);
-    rt_dir_close(&n->dir);
+    node_folders_close(&n->folders);
 }

@@ -4,10 +4,12 @@
 #include "disks/disks.h"
 #include "map/map.h"
 #include "meta/meta.h"
+#include "node/folders.h"
 #include "node/identity.h"
 
+/* Owns all of it. */
 struct node_offline {
-    struct rt_dir *dir, *dot, *state, *meta_dir, *secrets; /* owned, all of it */
+    struct node_folders folders;
     struct identity id;
     struct meta *meta;
     struct disks *disks;
