@@ -5,6 +5,7 @@
  *
  * FOREBAY_SEED says which (one and the same without it; `make soak` takes others), FOREBAY_OPS how many operations (100,000).
  */
+#include "base/log.h"
 #include "rt/sim.h"
 #include "unit/api/s3_model.h"
 
