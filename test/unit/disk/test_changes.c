@@ -1,7 +1,7 @@
 /* Conditions, doubts and multipart uploads on one disk, before and after a restart. Protects V4 (conditions are
  * atomic), rule 4 of the format (a version in doubt is known to be) and D1 for uploads.
  */
-#include "world.h"
+#include "world_damage.h"
 
 #define DATA (2u << 20)
 static char *data;
@@ -9,12 +9,9 @@ static char *data;
 static void
 reopen(struct disk **dp, bool lose_index)
 {
-    char command[300];
-
     disk_close(dp);
-    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
     if (lose_index)
-        CHECK(system(command) == 0);
+        world_lose_index();
     *dp = world_open(NULL);
 }
 

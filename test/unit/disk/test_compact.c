@@ -3,7 +3,7 @@
  * V3 and I4. Power cuts in the middle are sim_disk_space's. */
 #include <math.h>
 
-#include "world.h"
+#include "world_damage.h"
 
 #include "base/metrics.h"
 #include "disk/block.h"
@@ -209,15 +209,6 @@ check_all(struct disk *d)
     arena_free(&a);
 }
 
-static void
-lose_index(void)
-{
-    char command[400];
-
-    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
-    CHECK(system(command) == 0);
-}
-
 /* Of the one disk there is, as the metrics page says it. */
 static double
 ratio_shown(const char *name)
@@ -289,7 +280,7 @@ everything(void *arg)
     compact(d);
     check_all(d);
     disk_close(&d);
-    lose_index();
+    world_lose_index();
     d = world_open_small_logs(); /* the compacted logs are all that is known */
     check_all(d);
     CHECK_U64(metric_read(M_CHECKSUM_FAILURES, 0), 0);
@@ -351,7 +342,7 @@ doubts(void *arg)
     CHECK(disk_lookup(d, &doubt, &row, &eb) == ERR_OK && row.segment != before.segment);
     disk_close(&d);
     world_check_sound();
-    lose_index();
+    world_lose_index();
     d = world_open_small_logs();
     look_at_doubts(d);
     /* Whoever has asked the remote: it stays, or is another one now. */
@@ -363,7 +354,7 @@ doubts(void *arg)
     compact(d); /* moved once more */
     disk_close(&d);
     world_check_sound();
-    lose_index();
+    world_lose_index();
     d = world_open_small_logs();
     CHECK(world_get(d, "doubt", data, SMALL, 0, SMALL) == ERR_OK);
     CHECK(world_get(d, "cleared", data + 2, SMALL, 0, SMALL) == ERR_OK);
@@ -490,8 +481,6 @@ damage(void *arg)
     struct disk_key k = world_key(7, "key-0010");
     struct errbuf eb = {0};
     char path[400];
-    unsigned char byte;
-    int fd;
 
     (void)arg;
     for (unsigned n = 0; n < OBJECTS; n++)
@@ -500,11 +489,8 @@ damage(void *arg)
     /* Damaged while nothing in its log is dead: later the compactor may have moved it by itself. */
     CHECK(disk_lookup(d, &k, &victim, &eb) == ERR_OK);
     snprintf(path, sizeof path, "%s/native/log-%06u.tar", world_path, victim.segment);
-    fd = open(path, O_RDWR);
-    CHECK(pread(fd, &byte, 1, (off_t)victim.offset + 2000) == 1);
-    byte ^= 4;
-    CHECK(pwrite(fd, &byte, 1, (off_t)victim.offset + 2000) == 1);
-    close(fd);
+    world_flip_at(world_file("native/log-%06u.tar", victim.segment),
+                  victim.offset + 2000);
     for (unsigned n = 0; n < OBJECTS; n++)
         if (n % 4 != 2)
             delete (d, DISK_NATIVE, name(n));
@@ -661,7 +647,7 @@ mostly_dead(void *arg)
     }
     CHECK(disk_settle(d, &eb) == ERR_OK);
     disk_close(&d);
-    lose_index();
+    world_lose_index();
     d = open_for_bodies();
     CHECK(world_get(d, "begun", data + BODY, BODY, 0, BODY) == ERR_OK);
     CHECK(world_get(d, "whole", data + BODY, 2 * BODY, 0, 2 * BODY) == ERR_OK);
@@ -764,18 +750,12 @@ damaged_body(void *arg)
     struct row row;
     struct errbuf eb = {0};
     char path[400];
-    unsigned char byte;
-    int fd;
 
     (void)arg;
     put_bodies(d);
     CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK && disk_settle(d, &eb) == ERR_OK);
     snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path, row.segment);
-    fd = open(path, O_RDWR);
-    CHECK(pread(fd, &byte, 1, (off_t)row.offset + 200000) == 1);
-    byte ^= 16;
-    CHECK(pwrite(fd, &byte, 1, (off_t)row.offset + 200000) == 1);
-    close(fd);
+    world_flip_at(world_file("native/body-%06u.tar", row.segment), row.offset + 200000);
     compact(d);
     CHECK(access(path, F_OK) == 0); /* it stays as it is */
     CHECK(world_get(d, name(0), data, BODY, 0, BODY) == ERR_CORRUPT);

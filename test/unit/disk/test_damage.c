@@ -2,32 +2,9 @@
  * has every bit, in the simulator), 2,000 random bits of large bodies, of their headers and sums; blocks and whole
  * members swapped. Protects I1 and I2. What the check says of damage is test_check.c's.
  */
-#include "world.h"
+#include "world_damage.h"
 
 #include "base/metrics.h"
-
-static int
-open_segment(const char *name)
-{
-    char path[400];
-    int fd;
-
-    snprintf(path, sizeof path, "%s/native/%s", world_path, name);
-    fd = open(path, O_RDWR);
-    if (fd < 0)
-        perror(path);
-    return fd;
-}
-
-static void
-flip(int fd, uint64_t bit)
-{
-    unsigned char c = 0;
-
-    CHECK(pread(fd, &c, 1, (off_t)(bit / 8)) == 1);
-    c ^= (unsigned char)(1u << (bit % 8));
-    CHECK(pwrite(fd, &c, 1, (off_t)(bit / 8)) == 1);
-}
 
 /* Reads it all. True: every byte is as written. False: an error came before the end; wrong bytes fail the test. */
 static bool
@@ -72,14 +49,14 @@ flip_small(void *arg)
     world_fill(data, SMALL, 3);
     CHECK(world_put(d, "one", data, SMALL, &row) == ERR_OK);
     CHECK(world_put(d, "next", data, SMALL, &other) == ERR_OK);
-    fd = open_segment("log-000001.tar");
+    fd = world_file("native/log-000001.tar");
     head = row.offset;
     end = other.offset;
     CHECK(end - head > SMALL && end - head < SMALL + 8192);
     for (uint64_t bit = head * 8; bit < end * 8; bit += 7, bits++) {
-        flip(fd, bit);
+        world_flip(fd, bit);
         refused += !reads_right(d, "one", &row, data);
-        flip(fd, bit);
+        world_flip(fd, bit);
     }
     CHECK_U64(refused, bits); /* all of header and payload is under sums */
     CHECK(reads_right(d, "one", &row, data));
@@ -111,14 +88,14 @@ flip_large(void *arg)
     (void)arg;
     world_fill(data, LARGE, 5);
     CHECK(world_put(d, "large", data, LARGE, &row) == ERR_OK);
-    fd = open_segment("body-000002.tar");
+    fd = world_file("native/body-000002.tar");
     payload = row.offset + 4096;
     for (unsigned i = 0; i < 2000; i++) {
         uint64_t bit = payload * 8 + random_bits() % (LARGE * 8);
 
-        flip(fd, bit);
+        world_flip(fd, bit);
         refused += !reads_right(d, "large", &row, data);
-        flip(fd, bit);
+        world_flip(fd, bit);
     }
     CHECK_U64(refused, 2000);
     for (unsigned i = 0; i < 400;
@@ -126,9 +103,9 @@ flip_large(void *arg)
         uint64_t from = i % 2 == 0 ? row.offset : payload + LARGE;
         uint64_t bit = from * 8 + random_bits() % (4096 * 8);
 
-        flip(fd, bit);
+        world_flip(fd, bit);
         (void)reads_right(d, "large", &row, data);
-        flip(fd, bit);
+        world_flip(fd, bit);
     }
     CHECK(reads_right(d, "large", &row, data));
     close(fd);
@@ -163,8 +140,8 @@ swap_all(void *arg)
     CHECK(world_put(d, "b", data, SMALL, &b) == ERR_OK);
     CHECK(world_put(d, "x", data, LARGE, &x) == ERR_OK);
     CHECK(world_put(d, "y", data + LARGE, LARGE, &y) == ERR_OK);
-    log = open_segment("log-000001.tar");
-    body = open_segment("body-000002.tar");
+    log = world_file("native/log-000001.tar");
+    body = world_file("native/body-000002.tar");
 
     /* Two members of the same shape: even equal bytes must not come from the wrong place. */
     swap_bytes(log, a.offset, b.offset, b.offset - a.offset);
@@ -199,7 +176,7 @@ static void
 damaged_log(void *arg)
 {
     struct disk *d = world_open(NULL);
-    char key[16], command[400], *data = malloc(SMALL);
+    char key[16], *data = malloc(SMALL);
     struct row rows[10];
     int64_t before;
     int fd;
@@ -211,10 +188,9 @@ damaged_log(void *arg)
         CHECK(world_put(d, key, data + i, 1000, &rows[i]) == ERR_OK);
     }
     disk_close(&d);
-    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
-    CHECK(system(command) == 0);
-    fd = open_segment("log-000001.tar");
-    flip(fd, (rows[4].offset + 2000) * 8);
+    world_lose_index();
+    fd = world_file("native/log-000001.tar");
+    world_flip(fd, (rows[4].offset + 2000) * 8);
     close(fd);
     before = metric_read(M_CHECKSUM_FAILURES, 0);
     d = world_open(NULL);
@@ -247,7 +223,7 @@ damaged_logs(void *arg)
     struct disk_options o = world_options();
     struct errbuf eb = {0};
     static struct row rows[MANY];
-    char key[16], command[400], *data = malloc(SMALL);
+    char key[16], *data = malloc(SMALL);
     struct disk *d = NULL;
     int at[2] = {20, 160}; /* of two that stand behind each other */
 
@@ -273,8 +249,7 @@ damaged_logs(void *arg)
     disk_close(&d);
     CHECK(rows[MANY - 1].segment >
           rows[0].segment); /* several, whatever was made ahead */
-    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
-    CHECK(system(command) == 0);
+    world_lose_index();
     for (unsigned n = 0; n < ARRAY_LEN(at); n++) {
         char log[32];
         int fd;
@@ -282,9 +257,9 @@ damaged_logs(void *arg)
         while (rows[at[n]].segment != rows[at[n] + 1].segment)
             at[n]++; /* where a log ends depends on what was made ahead */
         snprintf(log, sizeof log, "log-%06u.tar", rows[at[n]].segment);
-        fd = open_segment(log);
-        flip(fd, (rows[at[n]].offset + 600) * 8);      /* its header */
-        flip(fd, (rows[at[n] + 1].offset + 3000) * 8); /* its payload */
+        fd = world_file("native/%s", log);
+        world_flip(fd, (rows[at[n]].offset + 600) * 8);      /* its header */
+        world_flip(fd, (rows[at[n] + 1].offset + 3000) * 8); /* its payload */
         close(fd);
     }
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
@@ -321,11 +296,12 @@ segment_headers(void *arg)
     CHECK(world_put(d, "small", data, 1000, &row) == ERR_OK);
     CHECK(world_put(d, "large", data, LARGE, &row) == ERR_OK);
     for (int i = 0; i < 2; i++) {
-        int log = open_segment("log-000001.tar"), body = open_segment("body-000002.tar");
+        int log = world_file("native/log-000001.tar"),
+            body = world_file("native/body-000002.tar");
 
         disk_close(&d);
-        flip(log, 8 * 700 + 3);
-        flip(body, 8 * 600);
+        world_flip(log, 8 * 700 + 3);
+        world_flip(body, 8 * 600);
         d = world_open(NULL);
         CHECK(world_get(d, "small", data, 1000, 0, 1000) == ERR_OK);
         CHECK(world_get(d, "large", data, LARGE, 0, LARGE) == ERR_OK);
@@ -347,13 +323,9 @@ test_headers_of_segments(void)
 static void
 flip_state(const char *name)
 {
-    char path[400];
-    int fd;
+    int fd = world_file(".forebay/%s", name);
 
-    snprintf(path, sizeof path, "%s/.forebay/%s", world_path, name);
-    fd = open(path, O_RDWR);
-    CHECK(fd >= 0);
-    flip(fd, 777);
+    world_flip(fd, 777);
     close(fd);
 }
 

@@ -2,7 +2,8 @@
  * anew from what is left: null versions, delete markers with and without an id, deletes before versioning was on. Metadata that
  * changed stay with what is not ended. A copy that went from this disk does not come back either, and one that came back stays. And what is ended between the compactor's look and its commit. Protects D6 and V7.
  */
-#include "world.h"
+#include "world_damage.h"
+#include "world_logs.h"
 
 #include "disk/compactor.h"
 #include "disk/scan.h"
@@ -55,19 +56,10 @@ log_of(struct disk *d, uint32_t id)
 static void
 compact_log(struct disk *d, uint32_t id)
 {
-    struct compactor *k = d->compactor;
-    struct segment *s;
     struct errbuf eb = {0};
 
-    REQUIRE(disk_settle(d, &eb) == ERR_OK);
-    REQUIRE(rt_sem_take(&k->turn, DEADLINE_NEVER) == ERR_OK);
-    k->urgent++;
-    REQUIRE(log_of(d, id) != NULL);
-    s = segment_ref(log_of(d, id));
-    CHECK(compact_logs.compact(k, &s, &eb) == ERR_OK);
-    segment_drop(&s);
-    k->urgent--;
-    rt_sem_give(&k->turn);
+    REQUIRE(disk_settle(d, &eb) == ERR_OK && log_of(d, id) != NULL);
+    world_compact_log(d, segment_ref(log_of(d, id)));
     CHECK(log_of(d, id) == NULL);
 }
 
@@ -75,12 +67,9 @@ compact_log(struct disk *d, uint32_t id)
 static void
 reopen(struct disk **dp)
 {
-    char command[400];
-
     disk_close(dp);
     world_check_sound();
-    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
-    CHECK(system(command) == 0);
+    world_lose_index();
     *dp = world_open_small_logs();
 }
 

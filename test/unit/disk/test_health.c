@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "rt/test_hooks.h"
-#include "world.h"
+#include "world_damage.h"
 
 #ifdef FB_TEST_HOOKS
 #define BIG (1u << 20)
@@ -328,14 +328,12 @@ rot_fiber(void *arg)
     struct disk *d = open_disk((struct disk_limits){.errors = 1});
     struct disk_health h;
     struct row row;
-    char path[400];
     int fd;
 
     (void)arg;
     CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
-    snprintf(path, sizeof path, "%s/native/body-%06u.tar", world_path, row.segment);
-    fd = open(path, O_RDWR);
-    CHECK(fd >= 0 && pwrite(fd, "x", 1, (off_t)(row.offset + 4096 + 100)) == 1);
+    fd = world_file("native/body-%06u.tar", row.segment);
+    CHECK(pwrite(fd, "x", 1, (off_t)(row.offset + 4096 + 100)) == 1);
     close(fd);
     CHECK(read_big(d) == ERR_CORRUPT);
     disk_health(d, &h);

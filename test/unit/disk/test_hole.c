@@ -1,6 +1,7 @@
 /* Groups that are missing in the middle of the cached log. What was deleted, put in doubt or replaced by a record that is
  * damaged is never served as it was before, however the index was lost; what a power cut explains costs nothing. Protects
  * rule 4 of the format: a cached object may be lost, never wrong. */
+#include "world_damage.h"
 #include "world_logs.h"
 
 #include "base/mem.h"
@@ -82,30 +83,11 @@ here(const struct disk *d)
 static void
 damage(struct spot at, uint64_t skip)
 {
-    char path[400];
-    unsigned char c = 0;
-    int fd;
-
-    snprintf(path, sizeof path, "%s/cached/log-%06u.tar", world_path,
-             (unsigned)at.segment);
-    fd = open(path, O_RDWR);
-    REQUIRE(fd >= 0);
-    CHECK(pread(fd, &c, 1, (off_t)(at.offset + skip)) == 1);
-    c ^= 4;
-    CHECK(pwrite(fd, &c, 1, (off_t)(at.offset + skip)) == 1);
-    close(fd);
+    world_flip_at(world_file("cached/log-%06u.tar", (unsigned)at.segment),
+                  at.offset + skip);
 }
 #define IN_HEAD 700u  /* of the first member of a group */
 #define IN_BODY 6000u /* of a put: its header is filled up to 5 KiB */
-
-static void
-lose_index(void)
-{
-    char command[400];
-
-    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
-    CHECK(system(command) == 0);
-}
 
 struct checked {
     unsigned faults, of_index;
@@ -157,7 +139,7 @@ unpromised(void *arg)
     put(d, "last", 4);
     disk_close(&d);
     damage(at, IN_HEAD);
-    lose_index();
+    world_lose_index();
     CHECK_U64(check_disk().faults, 0);
     for (unsigned i = 0; i < 3; i++) { /* the second and third time it is known */
         d = open_slow(8u << 20);
@@ -169,7 +151,7 @@ unpromised(void *arg)
             put(d, "more", 5);
         disk_close(&d);
         CHECK_U64(check_disk().faults, 0);
-        lose_index();
+        world_lose_index();
     }
     CHECK_U64(damages(), before);
 }
@@ -199,7 +181,7 @@ cleared_too_far(void *arg)
     CHECK(is_served(d, "key", 2));
     disk_close(&d);
     damage(at, IN_HEAD);
-    lose_index();
+    world_lose_index();
     d = open_slow(8u << 20);
     CHECK(d->home.behind_hole && !d->home.behind_damage);
     CHECK(!is_served(d, "key", 1) && !is_served(d, "key", 2));
@@ -244,7 +226,7 @@ lost_record(void *arg)
     CHECK_U64(c.faults, 1);
     CHECK_U64(c.of_index, 0);
 
-    lose_index();
+    world_lose_index();
     CHECK_U64(damages(), before);
     d = open_slow(8u << 20);
     CHECK_U64(damages(), before + 1);
@@ -260,7 +242,7 @@ lost_record(void *arg)
     CHECK_U64(damages(), before + 1); /* the index has it by now */
     CHECK(is_served(d, "kept", 1) && !is_served(d, "old", 2));
     disk_close(&d);
-    lose_index();
+    world_lose_index();
     d = open_slow(8u << 20);
     CHECK(is_served(d, "kept", 1) && is_served(d, "last", 4));
     CHECK(!is_served(d, "old", 2));
@@ -291,7 +273,7 @@ lost_bytes(void *arg)
     put(d, "last", 4);
     disk_close(&d);
     damage(at, IN_BODY);
-    lose_index();
+    world_lose_index();
     d = open_slow(8u << 20);
     CHECK(!d->home.behind_damage);
     CHECK(is_served(d, "kept", 1) && is_served(d, "last", 4));
@@ -324,7 +306,7 @@ missing_log(void *arg)
     disk_close(&d);
     snprintf(path, sizeof path, "%s/cached/log-%06u.tar", world_path, (unsigned)id);
     CHECK(unlink(path) == 0);
-    lose_index();
+    world_lose_index();
     d = open_slow(1u << 20);
     CHECK(d->home.behind_damage);
     CHECK(!is_served(d, "old", 2) && is_served(d, "last", 4));
@@ -335,21 +317,6 @@ static void
 test_a_log_is_missing(void)
 {
     world_run(missing_log, NULL);
-}
-
-static void
-compact(struct disk *d, struct segment *s)
-{
-    struct compactor *k = d->compactor;
-    struct errbuf eb = {0};
-
-    REQUIRE(disk_settle(d, &eb) == ERR_OK);
-    REQUIRE(rt_sem_take(&k->turn, DEADLINE_NEVER) == ERR_OK);
-    k->urgent++;
-    CHECK(compact_logs.compact(k, &s, &eb) == ERR_OK);
-    segment_drop(&s);
-    k->urgent--;
-    rt_sem_give(&k->turn);
 }
 
 /* The doubt of an object is lost that compaction has moved behind it since. */
@@ -367,12 +334,12 @@ moved_behind(void *arg)
     at = here(d);
     doubt(d, "old");
     world_fill_log(d, data, FILLER);
-    compact(d, first);
+    world_compact_log(d, first);
     put(d, "last", 4);
     CHECK(!is_served(d, "old", 2));
     disk_close(&d);
     damage(at, IN_HEAD);
-    lose_index();
+    world_lose_index();
     d = open_slow(1u << 20);
     CHECK(d->home.behind_damage);
     CHECK(!is_served(d, "old", 2) && is_served(d, "last", 4));
@@ -402,13 +369,13 @@ compacted(void *arg)
     put(d, "kept", 2);
     disk_close(&d);
     damage(at, IN_HEAD);
-    lose_index();
+    world_lose_index();
     d = open_slow(1u << 20);
     CHECK(d->home.behind_hole && !d->home.behind_damage);
     holed = segment_ref(world_log_now(d));
     id = holed->id;
     world_fill_log(d, data, FILLER);
-    compact(d, holed);
+    world_compact_log(d, holed);
     CHECK(segment_pin(d, id) == NULL); /* it went */
     CHECK(is_served(d, "kept", 2));
     CHECK_U64(d->home.retired.of[RETIRED_CUT].count, 0);
@@ -449,7 +416,7 @@ chunked(void *arg)
     put(d, "last", 4);
     disk_close(&d);
     damage(at, IN_HEAD);
-    lose_index();
+    world_lose_index();
     d = open_slow(8u << 20);
     CHECK(d->home.behind_damage);
     CHECK(disk_lookup(d, &head, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) != 0);

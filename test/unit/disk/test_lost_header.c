@@ -1,7 +1,7 @@
 /* Bodies of the class cached are not synced before their record: a power cut may leave payload, sums and record, and lose
  * the header of the place, its own or one in front of it. Such a place is given out again, so nothing that stands there
  * may be believed; what was lost is fetched anew, and no damage. Found by seeds of sim_disk_space. Protects I1, I4. */
-#include "world.h"
+#include "world_damage.h"
 
 #include "base/metrics.h"
 #include "disk/manifest.h"
@@ -69,13 +69,9 @@ make_open(char *page)
 static void
 lose_header(const struct row *row, bool open_header)
 {
-    char path[400], page[PAGE];
-    int fd;
+    char page[PAGE];
+    int fd = world_file("cached/body-%06u.tar", (unsigned)row->segment);
 
-    snprintf(path, sizeof path, "%s/cached/body-%06u.tar", world_path,
-             (unsigned)row->segment);
-    fd = open(path, O_RDWR);
-    REQUIRE(fd >= 0);
     CHECK(pread(fd, page, PAGE, (off_t)row->offset) == PAGE);
     if (open_header)
         make_open(page);
@@ -83,16 +79,6 @@ lose_header(const struct row *row, bool open_header)
         memset(page, 0, PAGE);
     CHECK(pwrite(fd, page, PAGE, (off_t)row->offset) == PAGE);
     close(fd);
-}
-
-/* The index did not come to know of it either. */
-static void
-lose_index(void)
-{
-    char path[400];
-
-    snprintf(path, sizeof path, "%s/index/data.mdb", world_path);
-    CHECK(unlink(path) == 0);
 }
 
 static void
@@ -108,7 +94,7 @@ lose(void *arg)
     CHECK(rows[0].segment == rows[BODIES - 1].segment);
     disk_close(&d);
     lose_header(&rows[l->body], l->open);
-    lose_index();
+    world_lose_index();
     d = world_open(NULL);
     for (unsigned i = 0; i < MORE; i++)
         put(d, BODIES + i, &row);
@@ -215,7 +201,7 @@ lose_moved_part(void *arg)
     CHECK(before.segment != after.segment);
     disk_close(&d);
     lose_header(&after, false);
-    lose_index();
+    world_lose_index();
     d = world_open(NULL);
     CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
     disk_close(&d);

@@ -2,7 +2,7 @@
  * one that was there may stand in the unused rest of a new one, with a span that reaches into the body behind. A rebuild of
  * the index lets the old places die once more, and must not believe that header: a part of a completed upload was lost by it
  * once (sim_rebuild 50272). Protects D1, D2, I4. */
-#include "world.h"
+#include "world_damage.h"
 
 #define PAGE  4096u
 #define LEAST ((300u << 10) + 77)
@@ -45,15 +45,6 @@ punch(struct disk *d)
 
     CHECK(disk_compact(d, &eb) == ERR_OK);
     CHECK(disk_settle(d, &eb) == ERR_OK);
-}
-
-static void
-lose_index(void)
-{
-    char path[400];
-
-    snprintf(path, sizeof path, "%s/index/data.mdb", world_path);
-    CHECK(unlink(path) == 0);
 }
 
 /* The name of the member that begins at this byte of a body segment. */
@@ -138,7 +129,7 @@ rebuild(void *arg)
     struct disk *d;
 
     s->stands = leave_a_stale_header(s->less);
-    lose_index();
+    world_lose_index();
     d = open_disk();
     punch(d);
     CHECK(world_get(d, "front", data, LEAST, 0, LEAST) == ERR_OK);

@@ -5,7 +5,7 @@
 
 #include "disk/scrub.h"
 #include "rt/test_hooks.h"
-#include "world.h"
+#include "world_damage.h"
 
 #define BIG   (600u << 10)
 #define SMALL 3000u
@@ -53,15 +53,7 @@ scrub(struct disk *d, struct arena *a)
 static void
 flip_at(const char *class, const char *kind, uint32_t segment, uint64_t at)
 {
-    char path[400], c = 0;
-    int fd;
-
-    snprintf(path, sizeof path, "%s/%s/%s-%06u.tar", world_path, class, kind, segment);
-    fd = open(path, O_RDWR);
-    CHECK(fd >= 0 && pread(fd, &c, 1, (off_t)at) == 1);
-    c ^= 0x40;
-    CHECK(pwrite(fd, &c, 1, (off_t)at) == 1);
-    close(fd);
+    world_flip_at(world_file("%s/%s-%06u.tar", class, kind, segment), at);
 }
 
 static bool
@@ -279,16 +271,14 @@ state_fiber(void *arg)
     struct disk *d = open_disk(0);
     struct arena *a = arena_new(4096, 4u << 20);
     struct row row;
-    char path[300];
     int fd;
 
     (void)arg;
     CHECK(world_put(d, "k", body, SMALL, &row) == ERR_OK);
     (void)scrub(d, a);
     disk_close(&d);
-    snprintf(path, sizeof path, "%s/.forebay/scrub", world_path);
-    fd = open(path, O_RDWR);
-    CHECK(fd >= 0 && pwrite(fd, "?", 1, 30) == 1);
+    fd = world_file(".forebay/scrub");
+    CHECK(pwrite(fd, "?", 1, 30) == 1);
     close(fd);
     d = open_disk(0);
     CHECK_U64(status(d, a).pass.number, 0);

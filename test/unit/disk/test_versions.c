@@ -2,7 +2,7 @@
  * between that keep or lose the index. Protects D1 for versions, rule 9 of the format, and that a list of versions is exact. Each
  * run prints its seed; FOREBAY_SEED gives one.
  */
-#include "world.h"
+#include "world_damage.h"
 
 #define KEYS     6
 #define VERSIONS 64
@@ -309,13 +309,10 @@ check_all(struct disk *d, const struct model *m)
 static void
 restart(struct disk **dp)
 {
-    char command[300];
-
     disk_close(dp);
     world_check_sound();
-    snprintf(command, sizeof command, "rm -r '%s/index'", world_path);
     if (rnd(2) == 0)
-        CHECK(system(command) == 0);
+        world_lose_index();
     *dp = world_open_small_logs();
 }
 

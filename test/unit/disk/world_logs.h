@@ -1,6 +1,8 @@
-/* world_logs: where a disk of the world stands in its cached logs, for tests that know its insides. */
+/* world_logs: where a disk of the world stands in its cached logs, and a log compacted at once, for tests that know its insides. */
 #pragma once
+#include "disk/compactor.h"
 #include "disk/internal.h"
+#include "disk/segment.h"
 #include "world.h"
 
 static inline struct segment *
@@ -24,4 +26,20 @@ world_fill_log(struct disk *d, const char *data, uint32_t len)
         REQUIRE(world_put_class(d, DISK_CACHED, key, data, len, true, NULL, &row) ==
                 ERR_OK);
     }
+}
+
+/* Moves what lives out of a log. Takes the reference. */
+static inline void
+world_compact_log(struct disk *d, struct segment *s)
+{
+    struct compactor *k = d->compactor;
+    struct errbuf eb = {0};
+
+    REQUIRE(disk_settle(d, &eb) == ERR_OK);
+    REQUIRE(rt_sem_take(&k->turn, DEADLINE_NEVER) == ERR_OK);
+    k->urgent++;
+    CHECK(compact_logs.compact(k, &s, &eb) == ERR_OK);
+    segment_drop(&s);
+    k->urgent--;
+    rt_sem_give(&k->turn);
 }
