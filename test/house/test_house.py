@@ -124,3 +124,66 @@ def test_no_file_names_this_machine():
     for path in tracked("."):
         found = words.search(text_of(path))
         assert not found, f"{path.relative_to(ROOT)} has {found.group(0)!r}"
+
+
+# ---- pages that name code ----
+
+# What they write as code and is no function: rooms, words of the command line, members of a struct.
+NO_FUNCTIONS = {"disks", "object", "rt", "prefetch", "rebuild", "meta"}
+
+
+def functions_of(path):
+    """Those that a C file defines: the return type stands on a line of its own."""
+    return set(re.findall(r"(?m)^(\w+)\([^;{]*\)\n\{", path.read_text()))
+
+
+def wrong_in_walks(text, src):
+    """Functions and files that do not exist, and functions that stand in another file than the page says."""
+    defined = {str(p.relative_to(src)): functions_of(p) for p in src.rglob("*.[ch]")}
+    everywhere = NO_FUNCTIONS.union(*defined.values())
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    wrong = [f"no file {name}" for name in re.findall(r"\b((?:[a-z0-9]+/)+\w+\.[ch])\b", text) if name not in defined]
+    for name in re.findall(r"`(\w+)(?:\(\))?`", text):
+        if name not in everywhere:
+            wrong.append(f"no function {name}")
+    for name, file in re.findall(r"`(\w+)(?:\(\))?`\s\(((?:[a-z0-9]+/)+\w+\.[ch])", text):
+        if name in everywhere and name not in defined.get(file, {name}):
+            wrong.append(f"{name} is not in {file}")
+    return wrong
+
+
+def test_every_hop_of_the_architecture_exists():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(re.findall(r"`\w+`", text)) > 200
+    assert wrong_in_walks(text, ROOT / "src") == []
+
+
+def wrong_in_readme(text, room):
+    """Files, types and functions of a room that do not exist."""
+    code = "\n".join(p.read_text() for p in [*room.rglob("*.[ch]"), *room.parent.glob("*/*.h")])
+    wrong = []
+    for quoted in re.findall(r"`([^`]+)`", text):
+        for name in re.findall(r"(?<![\w/.])([\w*/]+\.[ch])\b", quoted):
+            known = (room, room.parent, *(ROOT / "test").glob("**/"))
+            if not any(any(place.glob(name)) for place in known):
+                wrong.append(f"no file {name}")
+        wrong += [f"no type struct {name}" for name in re.findall(r"^struct (\w+)$", quoted) if f"struct {name} {{" not in code]
+        wrong += [f"no function {name}" for name in re.findall(r"^(\w+)\(\)$", quoted) if not re.search(rf"\b{name}\(", code)]
+    return wrong
+
+
+def test_every_readme_of_a_room_names_what_exists():
+    for room in rooms.read_rooms(ROOT / "src"):
+        assert wrong_in_readme((ROOT / "src" / room / "README.md").read_text(), ROOT / "src" / room) == [], room
+
+
+def test_what_pages_get_wrong_is_seen(tmp_path):
+    room = tmp_path / "room"
+    room.mkdir()
+    (room / "a.c").write_text("int\nhere(void)\n{\n}\n")
+    (room / "b.c").write_text("struct box {\n    int x;\n};\nstatic void\nthere(struct box *b)\n{\n}\n")
+    right = "`here` (room/a.c) → `there()` (room/b.c), in `rt`"
+    assert wrong_in_walks(right, tmp_path) == []
+    assert wrong_in_walks("`gone` → `here` (room/b.c) (room/c.c)", tmp_path) == ["no file room/c.c", "no function gone", "here is not in room/b.c"]
+    assert wrong_in_readme("`a.c`, `*.c`, `struct box`, `there()`", room) == []
+    assert wrong_in_readme("`c.c`, `struct crate`, `gone()`", room) == ["no file c.c", "no type struct crate", "no function gone"]
