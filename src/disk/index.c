@@ -147,45 +147,49 @@ close_env(struct index *x)
     x->map_len = 0;
 }
 
+struct open_job {
+    struct index *x;
+    uint64_t file_bytes; /* of data.mdb as found; 0: none */
+    bool fresh;
+    MDB_txn *txn; /* not ended yet: a fault came in between */
+    int rc;
+    enum index_state state;
+};
+
 /* Makes what is missing, and the meta row of an empty index. */
 static int
-open_tables(struct index *x, bool fresh)
+open_tables(struct open_job *j)
 {
+    struct index *x = j->x;
     unsigned char bytes[INDEX_META_BYTES];
     MDB_val key = {4, (void *)(uintptr_t) "meta"}, value = {sizeof bytes, bytes};
     bool read_only = x->options.read_only;
     MDB_txn *txn;
-    int rc = mdb_txn_begin(x->env, NULL, read_only ? MDB_RDONLY : 0, &txn);
+    int rc = mdb_txn_begin(x->env, NULL, read_only ? MDB_RDONLY : 0, &j->txn);
 
     if (rc != 0)
         return rc;
     for (unsigned i = 0; rc == 0 && i < DBS_; i++) {
-        rc = mdb_dbi_open(txn, index_db_names[i], read_only ? 0 : MDB_CREATE, &x->dbi[i]);
+        rc = mdb_dbi_open(j->txn, index_db_names[i], read_only ? 0 : MDB_CREATE,
+                          &x->dbi[i]);
         if (rc == MDB_NOTFOUND && i == TABLE_PREPARED) { /* of an older program */
             x->dbi[i] = NO_DBI;
             rc = 0;
         }
     }
-    if (rc == 0 && fresh) {
+    if (rc == 0 && j->fresh) {
         x->meta = (struct index_meta){.next_space = 1};
         memcpy(x->meta.disk_id, x->options.disk_id, sizeof x->meta.disk_id);
         index_meta_encode(&x->meta, bytes);
-        rc = mdb_put(txn, x->dbi[DB_META], &key, &value, 0);
+        rc = mdb_put(j->txn, x->dbi[DB_META], &key, &value, 0);
     }
+    txn = j->txn;
+    j->txn = NULL;
     if (rc == 0)
         return mdb_txn_commit(txn);
     mdb_txn_abort(txn);
     return rc;
 }
-
-struct open_job {
-    struct index *x;
-    uint64_t file_bytes; /* of data.mdb as found; 0: none */
-    bool fresh;
-    MDB_txn *reading; /* not ended yet: a fault came in between */
-    int rc;
-    enum index_state state;
-};
 
 /* What the meta row says; and where LMDB's map lies, which it tells nobody. */
 static enum index_state
@@ -197,11 +201,11 @@ judge(struct open_job *j)
     MDB_dbi meta;
     int rc;
 
-    if (mdb_txn_begin(x->env, NULL, MDB_RDONLY, &j->reading) != 0)
+    if (mdb_txn_begin(x->env, NULL, MDB_RDONLY, &j->txn) != 0)
         return INDEX_BAD;
-    rc = mdb_dbi_open(j->reading, index_db_names[DB_META], 0, &meta);
+    rc = mdb_dbi_open(j->txn, index_db_names[DB_META], 0, &meta);
     if (rc == 0)
-        rc = mdb_get(j->reading, meta, &key, &value);
+        rc = mdb_get(j->txn, meta, &key, &value);
     if (rc == MDB_NOTFOUND)
         state = INDEX_EMPTY;
     else if (rc == 0 &&
@@ -210,8 +214,8 @@ judge(struct open_job *j)
         state = memcmp(x->meta.disk_id, x->options.disk_id, sizeof x->meta.disk_id) == 0
                     ? INDEX_GOOD
                     : INDEX_FOREIGN;
-    mdb_txn_abort(j->reading);
-    j->reading = NULL;
+    mdb_txn_abort(j->txn);
+    j->txn = NULL;
     return state;
 }
 
@@ -240,7 +244,7 @@ open_guarded(void *arg)
     if (!j->fresh && j->state == INDEX_GOOD && !is_whole(j->x, j->file_bytes))
         j->state = INDEX_BAD;
     if (j->fresh || j->state == INDEX_GOOD)
-        j->rc = open_tables(j->x, j->fresh);
+        j->rc = open_tables(j);
     if (j->rc == 0 && j->fresh)
         (void)judge(j); /* finds the map */
     if (j->rc == 0 && (j->fresh || j->state == INDEX_GOOD))
@@ -269,8 +273,8 @@ open_work(void *arg)
             rt_engine_now() == RT_SIM)
             index_grown(j->x);
     } else {
-        if (j->reading != NULL)
-            mdb_txn_abort(j->reading);
+        if (j->txn != NULL)
+            mdb_txn_abort(j->txn);
         close_env(j->x);
     }
 }
