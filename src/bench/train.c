@@ -167,7 +167,8 @@ measure_well(struct train *t, unsigned accelerators)
            t->trial_count < ARRAY_LEN(t->trials)) {
         struct train_trial *trial;
 
-        rc = warm_up(t, n);
+        if (t->runs > 1)
+            rc = warm_up(t, n);
         if (rc == ERR_OK)
             rc = try(t, n, 0, t->runs, &trial);
         if (rc != ERR_OK)
@@ -311,6 +312,7 @@ act(struct session *s)
                         .epochs = 2,
                         .request_bytes = MIB(4),
                         .data_bytes = GIB(1),
+                        .memory_bytes = TRAIN_MEMORY,
                         .duration_ms = 10000,
                         .probe_ms = 1000};
     rc = train_take_flags(t);
@@ -321,7 +323,7 @@ act(struct session *s)
     t->loops = loops_of(t);
     t->memory = xcalloc(rt_loop_count(), sizeof *t->memory);
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        t->memory[i].at = xmalloc(TRAIN_MEMORY);
+        t->memory[i].at = xmalloc(t->memory_bytes);
     if (t->seed == 0)
         rt_random(&t->seed, sizeof t->seed);
     rc = t->checkpoint != NULL ? train_checkpoint(t) : measure(t);

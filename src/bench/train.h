@@ -50,7 +50,7 @@ struct train {
     unsigned accelerators; /* 0: as many as can be kept busy */
     unsigned from;         /* then: the first number that is tried */
     unsigned readers, prefetch, most, runs, epochs, loops;
-    uint64_t request_bytes, data_bytes, duration_ms, probe_ms, seed, files;
+    uint64_t request_bytes, data_bytes, memory_bytes, duration_ms, probe_ms, seed, files;
     const char *svg, *disk, *keys;
     bool existing, keep;
 
@@ -64,6 +64,7 @@ struct train {
 };
 
 #define TRAIN_MEMORY MIB(64)
+#define TRAIN_READ   KIB(256) /* at a time */
 
 extern const struct verb train_verb; /* its flags, its help */
 /* What the arguments ask for; defaults are there before. */

@@ -44,13 +44,16 @@ static const struct flag flags[] = {
     {"most", 0, "N", "auto: no more than so many; 256", false},
     {"from", 0, "N", "auto: where to begin, when it is about known; 1", false},
     {"data", 0, "SIZE", "bytes to make; 1GiB", false},
+    {"memory", 0, "SIZE",
+     "where samples end, of each thread, over and over; 64MiB: more than caches have",
+     false},
     {"existing", 0, NULL, "read what is under the prefix; nothing is made", false},
     {"keys", 0, "FILE", "names below the prefix, one a line: for servers that don't list",
      false},
     {"files", 0, "N", "of what is there: the first N", false},
     {"keep", 0, NULL, "leave the objects that were made", false},
     {"seed", 0, "N", "the same order again", false},
-    {"pid", 0, "PID", "a process of the server on this machine; may be repeated", true},
+    {"pid", 0, "PID", "a process of the server on this machine", true},
     {"disk", 0, "PATH", "the server's files on this machine, to read past the cache",
      false},
     {"scale", 0, "1/N|SHARE", "of a checkpoint: so much of its bytes; 1/1000", false},
@@ -78,7 +81,9 @@ const struct verb train_verb = {
         "An accelerator reads its batch, then sleeps for as long as the real chip would "
         "compute. Utilisation is time computed over time run; the result is the largest "
         "number that stays above the floor. The method is that of the field's storage "
-        "benchmarks; it is not a result of one.",
+        "benchmarks; it is not a result of one. A checkpoint (checkpoint-8b, -70b, "
+        "-405b, "
+        "-1t) is written by its ranks, each an object, and read back and compared.",
 };
 
 static enum err
@@ -115,6 +120,18 @@ take_size(struct train *t, const char *name, uint64_t *out)
         rc = err_set(&t->s->eb, ERR_BAD_REQUEST, "\"%s\" is no size to read", text);
     if (rc != ERR_OK)
         err_prefix(&t->s->eb, "--%s", name);
+    return rc;
+}
+
+static enum err
+take_memory(struct train *t)
+{
+    enum err rc = take_size(t, "memory", &t->memory_bytes);
+
+    if (rc == ERR_OK && (t->memory_bytes < TRAIN_READ || t->memory_bytes > GIB(16)))
+        rc = err_set(&t->s->eb, ERR_BAD_REQUEST, "--memory \"%s\": 256KiB to 16GiB",
+                     args_value(t->s->args, "memory"));
+    t->memory_bytes = align_down(t->memory_bytes, TRAIN_READ);
     return rc;
 }
 
@@ -243,8 +260,9 @@ static enum err
 take_checkpoint(struct train *t)
 {
     static const char *const others[] = {
-        "models", "batch", "step", "sample", "per-file", "floor", "prefetch", "duration",
-        "epochs", "most",  "from", "data",   "existing", "keys",  "files",    "svg"};
+        "models",   "batch",    "step",   "sample", "per-file", "floor",
+        "prefetch", "duration", "epochs", "most",   "from",     "memory",
+        "data",     "existing", "keys",   "files",  "svg"};
     const struct args *a = t->s->args;
     const char *name = args_value(a, "model");
 
@@ -319,6 +337,8 @@ train_take_flags(struct train *t)
         rc = take_size(t, "request", &t->request_bytes);
     if (rc == ERR_OK)
         rc = take_size(t, "data", &t->data_bytes);
+    if (rc == ERR_OK)
+        rc = take_memory(t);
     if (rc == ERR_OK)
         rc = take_time(t, "duration", &t->duration_ms);
     if (rc == ERR_OK)

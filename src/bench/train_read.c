@@ -3,16 +3,14 @@
 #include "bench/train.h"
 #include "rt/loop.h"
 
-#define READ_ROOM KIB(256)
-
-/* Samples go round a piece of memory larger than caches, one a loop: they have to arrive, not to stay. */
+/* Samples go round a piece of memory larger than caches unless less is asked for, one a loop: they have to arrive, not to stay. */
 static char *
 next_room(struct train *t)
 {
     struct train_memory *m = &t->memory[rt_loop_index()];
     char *out = m->at + m->next;
 
-    m->next = (m->next + READ_ROOM) % TRAIN_MEMORY;
+    m->next = (m->next + TRAIN_READ) % t->memory_bytes;
     return out;
 }
 
@@ -34,7 +32,7 @@ train_read(void *arg, const struct train_piece *p, uint64_t *bytes, struct errbu
 
     *bytes = 0;
     while (rc == ERR_OK && n > 0) {
-        rc = s3_read(call, next_room(t), READ_ROOM, &n, eb);
+        rc = s3_read(call, next_room(t), TRAIN_READ, &n, eb);
         *bytes += rc == ERR_OK ? n : 0;
     }
     if (rc == ERR_OK && *bytes != p->bytes)

@@ -184,7 +184,7 @@ train_print(const struct train *t, FILE *out)
 
     fprintf(out, "\nemulated accelerators: the method of the field's storage benchmarks, "
                  "scaled down; no result of one\n");
-    fprintf(out, "%-13s%s: batch %u, %.2f ms a step, %s a sample: %.0f samples/s each\n",
+    fprintf(out, "%-13s%s: batch %u, %.5g ms a step, %s a sample: %.0f samples/s each\n",
             "profile", p->name, p->batch, (double)p->step_ns / 1e6,
             num_size_text((uint64_t)t->roofline.sample_bytes, sample),
             profile_samples_s(p));

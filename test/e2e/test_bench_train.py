@@ -6,11 +6,15 @@ import functools
 import http.server
 import json
 import threading
+import time
 import xml.etree.ElementTree as tree
 from typing import ClassVar
 
 import pytest
+from rigs.fakeremote import FakeRemote
+
 from test_cli_transfers import Cli
+from test_cold import PATIENT, attach
 
 # A small model: 4 samples of 20 KB each 20 ms, so that one of them is easy to feed.
 SMALL = ("--batch", "4", "--step", "20", "--sample", "20KB", "--data", "1MiB", "--duration", "700ms", "--probe", "100ms")
@@ -115,6 +119,27 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
     def log_message(self, *args):
         pass
+
+
+def test_the_second_epoch_asks_nobody_behind(start_forebay, tmp_path):
+    """A slow source behind a Forebay: the first epoch comes from there, the second one from here, and both are told."""
+    with FakeRemote() as remote:
+        remote.put("/remote", b"")
+        body = b"\1" * 20_000
+        for i in range(40):
+            remote.put(f"/remote/k{i}", body)
+            remote.on("GET", f"/remote/k{i}", lambda r: (time.sleep(0.05), r.server.remote.handlers.pop(("GET", r.path), None), r._object(r.server.remote)))
+        process = start_forebay(settings=PATIENT)
+        done = attach(process, "remote", remote.endpoint)
+        assert done.returncode == 0, done.stdout + done.stderr
+        there = Cli(process, tmp_path)
+        (tmp_path / "names").write_text("".join(f"k{i}\n" for i in range(40)))
+        told = hangs_together(json.loads(there("bench", "train", "s3://remote/", *SMALL[:6], "--keys", "names", "-a", "1", "--probe", "100ms", "-q", "-o", "json")))
+        first, second = told["trials"]
+        assert first["backend_bytes"] >= 40 * 20_000 and second["backend_bytes"] == 0
+        assert first["bytes"] == second["bytes"] == 40 * 20_000
+        assert first["seconds"] >= 40 / 8 * 0.05  # eight readers
+        assert told["second_epoch_over_first"] == pytest.approx(second["bytes_per_second"] / first["bytes_per_second"])
 
 
 # ---- checkpoints ----
@@ -247,6 +272,7 @@ def test_a_plain_server_of_files(server, tmp_path):
         (("--keys", "not-there"), "not-there"),
         (("--models", "not-there"), "not-there"),
         (("--loops", "0"), "--loops"),
+        (("--memory", "1KiB"), "--memory"),
         (("--from", "9", "--most", "8"), "--from"),
         (("--scale", "1/10"), "--scale is for checkpoints"),
         (("--model", "checkpoint-8b", "--scale", "2"), "--scale"),

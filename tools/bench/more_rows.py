@@ -1,7 +1,6 @@
-"""Rows beside wrk, TLS, tails, emulated accelerators, sets larger than memory, SeaweedFS, starts."""
+"""Rows beside wrk, TLS, tails, sets larger than memory, SeaweedFS, starts."""
 
 import configparser
-import json
 import os
 import shutil
 import subprocess
@@ -154,73 +153,6 @@ def tail(context):
         shutil.rmtree(context.dir / "data")
         if nginx:
             shutil.rmtree(context.dir / "nginx")
-
-
-# ---- emulated accelerators ----
-
-
-def train_once(context, server, where, names, *flags):
-    argv = ["taskset", "-c", context.cores[1], context.binary, "bench", "train", where, "--keys", names, "--endpoint-url", f"http://127.0.0.1:{server.port}", "--epochs", 1,
-            "--duration", f"{max(int(context.seconds * 1000), 500)}ms", "--probe", "200ms", "-q", "-o", "json", *flags]  # fmt: skip
-    for pid in server.pids():
-        argv += ["--pid", pid]
-    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, env=context.env)
-    if done.returncode != 0:
-        raise RuntimeError(f"bench train: {done.stdout}{done.stderr}")
-    return json.loads(done.stdout)
-
-
-def trial_of(told):
-    """Figures of the largest number that passed; of the first try where none did."""
-    best = told["best"] or told["trials"][-1]
-    return {
-        "accelerators": told["best"]["accelerators"] if told["best"] else 0,
-        "rps": best["samples_per_second"],
-        "mib_s": best["bytes_per_second"] / MIB,
-        "us_per_request": best["server_cpu_seconds"] / max(best["requests"], 1) * 1e6,
-        "s_per_gib": best["server_cpu_seconds"] / max(best["bytes"], 1) * (1 << 30),
-        "p99_wait_ms": best["batch_wait"]["p99_ms"],
-        "errors": sum(t["errors"] for t in told["trials"]),
-    }
-
-
-@row("train", "emulated accelerators (forebay bench train) on us and on nginx with sendfile: how many are kept busy")
-def train(context):
-    if servers.nginx_binary() is None:
-        context.skip("nginx is not installed (tools/unpack.sh nginx): nothing to train beside")
-        return
-    for model, size, count in (("retinanet-b200", 322_957, 1500), ("cosmoflow-h100", 2_830_000, 150)):
-        server, ours = filled(context, size, count)
-        root = context.dir / f"files-{size}"
-        write_files(root / "bench", keys(count), size)
-        nginx = servers.Nginx(context, root)
-        settle(context, [Contestant(name, one, ours, size) for name, one in (("forebay", server), ("nginx", nginx))])
-        names = context.dir / "names"
-        names.write_text("".join(f"{k}\n" for k in keys(count)))
-        found = {"forebay": [], "nginx": []}
-        try:
-            for _ in range(context.rounds):
-                for name, one in (("forebay", server), ("nginx", nginx)):
-                    if context.patient:
-                        machine.wait_quiet()
-                    told = train_once(context, one, "s3://bench/", names, "--model", model)
-                    found[name].append(trial_of(told))
-                    print(f"    {name:<8} {found[name][-1]['accelerators']:>3} accelerators, {found[name][-1]['rps']:,.0f} samples/s; {told['roofline']['verdict']}")
-        finally:
-            server.stop(30)
-            nginx.stop()
-        us, rival = Contestant("forebay", server, None, size), Contestant("nginx", nginx, None, size)
-        us.samples, rival.samples = found["forebay"], found["nginx"]
-        context.errors += sum(s["errors"] for s in us.samples + rival.samples)
-        key = f"train {model}"
-        print(f"  {key}: {context.rounds} rounds, {context.seconds:g} s a try")
-        for c in (us, rival):
-            context.keep(key, c.name, {f: c.median(f) for f in c.samples[0]})
-        compare(context, key, us, rival, "accelerators", "accelerators", must=1.0)
-        compare(context, key, us, rival, "rps", "samples/s")
-        compare(context, key, us, rival, "s_per_gib", "CPU a GiB", at_most=True)
-        shutil.rmtree(context.dir / "data")
-        shutil.rmtree(context.dir / "nginx")
 
 
 # ---- more than fits into memory ----
