@@ -3,13 +3,15 @@
 import concurrent.futures
 import hashlib
 import os
+import random
 import socket
 import time
 
 import pytest
 from botocore.exceptions import ClientError, IncompleteReadError, ReadTimeoutError, ResponseStreamingError
 from botocore.exceptions import ConnectionClosedError
-from rigs.process import PATIENCE
+from rigs import ledger, process
+from rigs.process import PATIENCE, Patience
 
 from conftest import REMOTE_KEYS, boto
 
@@ -190,3 +192,57 @@ def test_the_fake_remote_answers_as_written(fake):
     with socket.create_connection(("127.0.0.1", fake.port)) as raw:
         raw.sendall(b"GET /b/none HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert b" 404 " in raw.recv(100)
+
+
+class Clock:
+    """Stands in for `time`: each sleep takes as long as the next number says."""
+
+    def __init__(self, takes, on_sleep=lambda: None):
+        self.now, self.takes, self.on_sleep = 0.0, list(takes), on_sleep
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, _):
+        self.now += self.takes.pop(0)
+        self.on_sleep()
+
+
+def test_patience_does_not_count_what_the_machine_stood_still(monkeypatch):
+    clock = Clock([0.5, 300.0, 0.5, 0.5])
+    monkeypatch.setattr(process, "time", clock)
+    patience, looks = Patience(3), []
+    while clock.takes:
+        clock.sleep(0)
+        looks.append(patience.is_over())
+    assert looks == [False, False, False, False]
+    clock.takes = [1.0, 1.0]
+    clock.sleep(0)
+    assert patience.is_over()  # 2.5 seconds and one more
+
+
+class Silent:
+    """A writer that lives."""
+
+    def is_alive(self):
+        return True
+
+
+def test_a_slow_load_is_waited_for(monkeypatch):
+    """As long as something is acknowledged, however long all of it takes; a load that stands is told of."""
+    clock = Clock([0.9] * 1000)
+    monkeypatch.setattr(process, "time", clock)
+    monkeypatch.setattr(ledger, "time", clock)
+    book = ledger.Ledger(writers=0)
+    load = ledger.Load(0, book, random.Random(1))
+    load.writers = [Silent()]
+
+    def acknowledged():
+        book.acks += 1
+
+    clock.on_sleep = acknowledged
+    load.wait_acks(PATIENCE * 2)
+    assert book.acks >= PATIENCE * 2
+    clock.on_sleep = lambda: None
+    with pytest.raises(ledger.Stuck, match="none in"):
+        load.wait_acks(1)

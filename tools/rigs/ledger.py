@@ -18,7 +18,7 @@ import xml.etree.ElementTree
 import xml.sax.saxutils
 
 from . import plain
-from .process import PATIENCE
+from .process import PATIENCE, Patience
 
 BUCKET = "storm"
 BLOCK = 512
@@ -340,11 +340,14 @@ class Load:
             writer.start()
 
     def wait_acks(self, count):
-        """Until so many more were acknowledged, and a moment that is nobody's boundary."""
-        wanted, end = self.ledger.acks + count, time.monotonic() + PATIENCE
+        """Until so many more were acknowledged, however slow the machine is, and a moment that is nobody's boundary."""
+        seen, patience = self.ledger.acks, Patience()
+        wanted = seen + count
         while self.ledger.acks < wanted and any(writer.is_alive() for writer in self.writers):
-            if time.monotonic() > end:
-                raise Stuck(f"only {self.ledger.acks} of {wanted} writes were acknowledged in {PATIENCE} s")
+            if self.ledger.acks > seen:
+                seen, patience = self.ledger.acks, Patience()
+            if patience.is_over():
+                raise Stuck(f"{seen} of {wanted} writes were acknowledged, and none in {PATIENCE} s")
             time.sleep(0.001)
         time.sleep(self.rng.uniform(0, 0.01))
 

@@ -76,6 +76,22 @@ def _die_with(parent):
     return in_child
 
 
+class Patience:
+    """What is left of some seconds of waiting. A look that comes late counts as one second: then the machine stood still, or was
+    somebody else's, and so it was for whoever is waited for."""
+
+    LATE = 1.0
+
+    def __init__(self, seconds=PATIENCE):
+        self.left, self.looked = seconds, time.monotonic()
+
+    def is_over(self):
+        now = time.monotonic()
+        self.left -= min(now - self.looked, self.LATE)
+        self.looked = now
+        return self.left < 0
+
+
 class Ended(RuntimeError):
     """A child is gone though it was waited for; `status` as of Popen: below zero a signal killed it."""
 
@@ -115,11 +131,11 @@ class Process:
 
     def wait_until(self, ready, timeout=PATIENCE, what="answer"):
         """Waits until ready() is true; a child that ends meanwhile, or the time-out, is an error with its log."""
-        end = time.monotonic() + timeout
+        patience = Patience(timeout)
         while not ready():
             if self.popen.poll() is not None:
                 raise Ended(f"{self.name} ended with {self.popen.returncode}; its log:\n{self.log()[-8000:]}", self.popen.returncode)
-            if time.monotonic() > end:
+            if patience.is_over():
                 raise RuntimeError(f"{self.name} does not {what} after {timeout:g} s; its log:\n{self.log()[-8000:]}")
             time.sleep(0.05)
 
