@@ -17,6 +17,7 @@ from . import machine, servers
 from .duel import Contestant, better, compare, load, rounds, table
 
 KIB, MIB = 1024, 1 << 20
+BY_REFERENCE = 32 * KIB  # from here on we send what no core has to read (rt/sendable.h)
 FILES_A_DIRECTORY = 1000  # more would be unfair to a server of files
 ROWS = {}
 
@@ -72,9 +73,21 @@ def errors_of(context, contestants):
         context.errors += sum(s["errors"] for s in c.samples)
 
 
-def report(context, name, conns, us, bare, nginx, musts):
-    """The table, and the ratios to the better of each opponent. `musts`: of req/s to the loop, to nginx, of p99 to nginx."""
-    everyone = [us, *bare, *nginx]
+def beyond_cache(context, key, us, loop, limit, must):
+    """CPU a request. A store's objects lie in memory, the bare loop's one answer in the cache next to the core: what reading as many answers costs, by
+    a loop that looks up nothing, is nobody's to save. Where that alone is more than the must, we are judged beside it."""
+    most = compare(context, key, limit, loop, "us_per_request", "the limit: CPU a request", must=None)
+    beyond = most > must
+    compare(context, key, us, loop, "us_per_request", "CPU a request", must=None if beyond else must, at_most=True)
+    compare(context, key, us, limit, "us_per_request", "CPU a request", must=must if beyond else None, at_most=True)
+    compare(context, key, us, limit, "rps", "req/s")
+    if beyond:
+        print(f"    {must:g}x of the bare loop is beyond this memory: to send {limit.name.partition(', ')[2]} alone is {most:.2f}x of it")
+
+
+def report(context, name, conns, us, bare, nginx, musts, limit=None):
+    """The table, and the ratios to the better of each opponent. `musts`: of req/s to the loop, to nginx, of p99 to nginx. `limit`: the loop with as many answers."""
+    everyone = [us, *bare, *([limit] if limit else []), *nginx]
     print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s")
     table(everyone)
     errors_of(context, everyone)
@@ -83,7 +96,10 @@ def report(context, name, conns, us, bare, nginx, musts):
         context.keep(key, c.name, {f: c.median(f) for f in c.samples[0]})
     loop = better(*bare)
     compare(context, key, us, loop, "rps", "req/s", must=musts.get("loop"))
-    compare(context, key, us, loop, "us_per_request", "CPU a request", must=musts.get("loop_cpu"), at_most=True)
+    if limit:
+        beyond_cache(context, key, us, loop, limit, musts["loop_cpu"])
+    else:
+        compare(context, key, us, loop, "us_per_request", "CPU a request", must=musts.get("loop_cpu"), at_most=True)
     if nginx:
         rival = better(*nginx)
         compare(context, key, us, rival, "rps", "req/s", must=musts.get("nginx"))
@@ -175,13 +191,17 @@ def warm_get(context, name, size, count, musts):
     context.errors += put["errors"]
     us = Contestant("forebay", server, ours, size)
     bare, nginx = loops(context, ours, size), nginx_pair(context, root, theirs, size)
-    settle(context, [us, *bare, *nginx])
+    limit = []
+    if size < BY_REFERENCE:
+        limit = [Contestant(f"bare loop, {count:,} answers", context.keep_running(servers.Loop(context, size, "many", count)), ours, size)]
+    everyone = [us, *bare, *limit, *nginx]
+    settle(context, everyone)
     for conns in context.conns or (64, 16):
-        for c in [us, *bare, *nginx]:
+        for c in everyone:
             c.samples = []
         before = dict(server.metric("forebay_hot_requests_total"))
-        rounds(context, [us, *bare, *nginx], conns)
-        report(context, name, conns, us, bare, nginx, musts)
+        rounds(context, everyone, conns)
+        report(context, name, conns, us, bare, nginx, musts, *limit)
         after = dict(server.metric("forebay_hot_requests_total"))
         said = {k.split('"')[1]: int(v - before.get(k, 0)) for k, v in after.items()}
         print(f"    read from memory {said.get('hot', 0):,} times, from disk {said.get('disk', 0):,} times; from 32 KiB on sent by reference")

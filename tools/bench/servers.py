@@ -112,11 +112,11 @@ class Forebay(Pinned):
 
 
 class Loop(Pinned):
-    """The bare loop: ready-made answers of one size."""
+    """The bare loop: ready-made answers of one size; `many` COUNT of them instead of one."""
 
-    def __init__(self, context, size, engine):
+    def __init__(self, context, size, engine, *count):
         (port,) = free_ports(1)
-        argv = [context.tools / "loop", port, size, engine]
+        argv = [context.tools / "loop", port, size, engine, *count]
         super().__init__(f"loop-{engine}-{size}", context.cores[0], argv, context.dir, port)
 
 
