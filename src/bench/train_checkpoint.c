@@ -8,11 +8,9 @@
 #include "base/num.h"
 #include "bench/train.h"
 
-#define RUNS       10u
-#define SPACE_MOST GIB(16) /* unless runs are asked for */
-#define BLOCK      KIB(256)
-#define REQUESTS   1024u /* of all ranks at a time */
-#define GB         1e9
+#define BLOCK    KIB(256)
+#define REQUESTS 1024u /* of all ranks at a time */
+#define GB       1e9
 
 /* All writes, or all reads. */
 struct phase {
@@ -177,11 +175,11 @@ print(const struct train *t, const struct checkpoint *c, const struct phase phas
         print_phase(c, &phases[i], stdout);
     printf("\n%-13s%s came back as they were written\n", "content",
            num_size_text(phases[1].verified, whole));
-    printf("%-13s%s of %s, %u of %u ranks, %u of %u runs%s; no result of the field's "
+    printf("%-13s%s of %s, %u of %u ranks, %u of 10 runs%s; no result of the field's "
            "benchmark\n",
            "scaled", num_size_text(c->share_bytes * c->ranks, whole),
            num_size_text(t->checkpoint->bytes, model), c->ranks, t->checkpoint->ranks,
-           t->runs, RUNS,
+           t->runs,
            look_is_local(t->s->endpoint) ? ", client on the server's machine" : "");
 }
 
@@ -253,7 +251,7 @@ print_json(const struct train *t, const struct checkpoint *c,
 
 /* How much each rank writes, and in which parts. */
 static enum err
-plan(struct train *t, struct checkpoint *c)
+plan(const struct train *t, struct checkpoint *c)
 {
     const struct checkpoint_model *m = t->checkpoint;
 
@@ -272,10 +270,6 @@ plan(struct train *t, struct checkpoint *c)
                        (unsigned long long)t->request_bytes);
     while ((c->share_bytes + c->part_bytes - 1) / c->part_bytes > CHECKPOINT_PARTS_MOST)
         c->part_bytes *= 2;
-    /* The field's ten, as long as they take no more space than this: all are there at once. */
-    if (!args_has(t->s->args, "runs"))
-        t->runs =
-            (unsigned)MIN(MAX(SPACE_MOST / (c->share_bytes * c->ranks), 2u) - 1, RUNS);
     return ERR_OK;
 }
 

@@ -277,6 +277,8 @@ take_checkpoint(struct train *t)
             return err_set(&t->s->eb, ERR_BAD_REQUEST, "--%s is not for a checkpoint",
                            others[i]);
     t->request_bytes = MIB(8);
+    if (!args_has(a, "runs"))
+        t->runs = 10;
     return take_scale(t);
 }
 

@@ -65,8 +65,10 @@ struct disk_options {
     uint64_t
         cached_bytes; /* that the class cached is to take here: its logs and shared segments are a 64th of it at most, as
                          compaction writes what lives in one before it is given back; 0: no matter */
-    uint64_t tail_bytes;        /* 0: 64 MiB: log beyond what the index covers, at most */
-    uint64_t index_map_bytes;   /* 0: 64 GiB, sparse */
+    uint64_t tail_bytes;      /* 0: 64 MiB: log beyond what the index covers, at most */
+    uint64_t index_map_bytes; /* 0: 64 GiB, sparse */
+    uint64_t
+        index_memory_bytes; /* 0: 1 GiB: a larger index is taken not to stay in memory, and no loop touches it */
     uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
     uint64_t hot_bytes;         /* the hot set; 0: none */
     uint32_t undecided_max;     /* prepared versions at a time; 0: 65,536 */
@@ -274,8 +276,6 @@ struct disk_again {
 /* While the reader's first piece is at hand, of all of the object. False: it is not such an object. */
 bool disk_again_keep(struct disk *d, const struct disk_key *k,
                      const struct disk_reader *r, struct disk_again *out);
-/* Asks for the memory that disk_again_begin() looks at. */
-void disk_again_ahead(struct disk *d, const struct disk_again *a);
 /* False: the row has changed since, or the bytes are no longer in memory: look it up. True: the pieces stay until
  * disk_again_end(), over switches too. */
 struct disk_held {

@@ -156,8 +156,10 @@ judge_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
 static enum err
 open_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
 {
-    struct index_options o = {
-        .dir = d->root, .map_bytes = d->o.index_map_bytes, .health = d->health};
+    struct index_options o = {.dir = d->root,
+                              .map_bytes = d->o.index_map_bytes,
+                              .memory_bytes = d->o.index_memory_bytes,
+                              .health = d->health};
     enum index_state state;
     enum err rc;
 

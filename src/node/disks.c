@@ -39,6 +39,7 @@ node_open_disks(struct node *n)
                  .cached_bytes = n->o->cache_budget / n->o->dir_count,
                  .tail_bytes = n->o->tail_bytes,
                  .index_map_bytes = n->o->index_map_bytes,
+                 .index_memory_bytes = n->o->index_resident_bytes,
                  .index_interval_ms = n->o->index_interval_ms,
                  .hot_bytes = n->o->hot_bytes,
                  .limits = n->o->disk_limits,

@@ -60,6 +60,8 @@ node_fit_memory(struct node_options *o)
     o->rt.iobuf_bytes = MAX(MIN(buffers, rest / 4), MIB(8));
     o->hot_bytes = MIN(hot, rest / 5);
     o->tail_bytes = MAX(MIN(tail, rest / 16 / disks), MIB(1)); /* each disk has one */
+    /* Pages of the file: the kernel takes them back for what is asked of it otherwise. */
+    o->index_resident_bytes = limit / 2 / disks;
     most = MAX(rest / 4 / REQUEST_BYTES, UINT64_C(16));
     o->http.requests_max = (uint32_t)MIN((uint64_t)o->http.requests_max, most);
     o->http.waiting_max = (uint32_t)MIN((uint64_t)o->http.waiting_max, most / 2);

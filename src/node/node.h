@@ -68,7 +68,8 @@ struct node_options {
     uint64_t cache_large, cache_chunk;
     unsigned readahead;
     uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, index_interval_ms,
-        tail_bytes;
+        tail_bytes,
+        index_resident_bytes; /* by node_fit_memory(): an index larger than that is not read on a loop */
     uint64_t drain_grace_ms;      /* full service after readyz says no */
     uint64_t drain_ms;            /* for what is in flight */
     struct cloud_options backend; /* without secrets */

@@ -1,6 +1,7 @@
 /* What a GET of something small costs the disk: one read, and little more than the object. Protects the promise of 1.1
- * reads for each small GET, whatever the groups and heads of the log look like. */
+ * reads for each small GET, whatever the groups and heads of the log look like; and that no loop waits for the index. */
 #include "base/metrics.h"
+#include "disk/internal.h"
 #include "world.h"
 
 #define SIZE    4096
@@ -188,6 +189,43 @@ test_what_is_in_memory_comes_together(void)
     world_run(in_memory, NULL);
 }
 
+static bool
+is_resident(struct disk *d)
+{
+    struct index_stat stat;
+
+    index_stat(d->index, &stat);
+    return stat.resident;
+}
+
+/* An index that is larger than what it was given is read by threads: no loop waits for a page of it. */
+static void
+index_beyond_memory(void *arg)
+{
+    struct disk_options o = world_options();
+    struct errbuf eb = {0};
+    struct disk *d;
+
+    (void)arg;
+    o.index_memory_bytes = 4096;
+    d = world_open(&o);
+    put(d, 0, 0);
+    CHECK(disk_settle(d, &eb) == ERR_OK);
+    CHECK(!is_resident(d));
+    CHECK(world_get(d, key_of(0), data, SIZE, 0, SIZE) == ERR_OK);
+    disk_close(&d);
+    d = world_open(NULL);
+    CHECK(is_resident(d));
+    CHECK(world_get(d, key_of(0), data, SIZE, 0, SIZE) == ERR_OK);
+    disk_close(&d);
+}
+
+static void
+test_an_index_beyond_memory_is_not_read_on_loops(void)
+{
+    world_run(index_beyond_memory, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -196,5 +234,6 @@ main(int argc, char **argv)
     world_fill(data, sizeof data, 1);
     RUN(test_one_read_for_each_get);
     RUN(test_what_is_in_memory_comes_together);
+    RUN(test_an_index_beyond_memory_is_not_read_on_loops);
     return check_done();
 }
