@@ -3,9 +3,15 @@
 That program is made for this row alone (test/bench/unverified, CMakeLists.txt): no option of the one that people get says so.
 """
 
-from . import disk_rows, servers
-from .duel import Contestant, compare, load, rounds, table
-from .rows import KIB, errors_of, keys, row, write_paths
+import math
+import shutil
+import statistics
+import subprocess
+import time
+
+from . import builds, disk_rows, servers
+from .duel import load
+from .rows import KIB, keys, row, write_paths
 
 
 class Unverified(servers.Forebay):
@@ -17,6 +23,43 @@ class Unverified(servers.Forebay):
             context.binary = whole
 
 
+SLICE_S = 0.06
+
+
+def in_slices(context, size, paths, conns, turn):
+    """[(microseconds of CPU a request, requests a second) of each slice] of both, in turn: what the disk gives changes by a fifth within
+    a second."""
+    loads = []
+    try:
+        for i, kind in enumerate((servers.Forebay, Unverified)):
+            dir = context.dir / f"disk-{(i + turn) % 2}"
+            disk_rows.forget(dir)
+            loads.append(builds.Load(context, kind(context, dir, "--set=memory.hot=0"), paths, "-c", conns, "-d", 3600, "-s", size))
+        slices, end, n = ([], []), time.monotonic() + context.rounds * context.seconds, 0
+        while time.monotonic() < end:
+            order = (0, 1) if n % 2 else (1, 0)
+            for i in order:
+                slices[i].append(loads[i].run(SLICE_S))
+            n += 1
+        context.errors += sum(each.errors() for each in loads)
+    finally:
+        for each in loads:
+            each.stop()
+    return slices
+
+
+def judge(context, name, halves, figure, label, must, at_most=False):
+    """Ratios of neighbouring slices. A half is as the disks lay; the mean of both knows nothing of that."""
+    pick = (lambda one: one[0]) if figure == "cpu" else (lambda one: one[1])
+    each = [[pick(a) / pick(b) for a, b in zip(*half) if pick(a) > 0 and pick(b) > 0] for half in halves]
+    middle = math.prod(statistics.median(half) for half in each) ** (1 / len(each))
+    low, high = (math.prod(edges) ** (1 / len(each)) for edges in zip(*(builds.bounds(half) for half in each)))
+    met = middle <= must if at_most else middle >= must
+    print(f"    {label + ' / not compared':<34} {middle:5.3f}x  [{low:.3f} .. {high:.3f}] with 95 %   {'at most' if at_most else 'at least'} {must:g}: {'met' if met else 'MISSED'}"
+          f"   ({' and '.join(f'{statistics.median(half):.3f}' for half in each)} as the disks lay)")  # fmt: skip
+    context.keep(name, f"{label} / not compared", {"median": middle, "min": low, "max": high, "must": must})
+
+
 @row("verify", "GETs from the disk (nothing of them in memory) with block sums compared and without")
 def verify(context):
     if not (context.tools / "forebay-unverified").exists():
@@ -24,21 +67,27 @@ def verify(context):
         return
     for size, count, conns in ((4 * KIB, 20_000, 128), (100_000, 4_000, 32)):
         paths = write_paths(context, "ours", [f"/bench/{k}" for k in keys(count)])
-        pair = []
-        for name, kind in (("sums compared", servers.Forebay), ("not compared", Unverified)):
-            dir = context.dir / f"{name}-{size}".replace(" ", "-")
-            server = context.keep_running(kind(context, dir, "--set=memory.hot=0"))
+        for i in range(2):
+            server = context.keep_running(servers.Forebay(context, context.dir / f"disk-{i}"))
             server.make_bucket("bench")
             put = load(context, server.port, paths, "-c", 16, "-a", 1, "-b", size, pids=server.pids())
             context.errors += put["errors"]
-            disk_rows.forget(dir)
-            pair.append(Contestant(name, server, paths, size))
-        us, blind = pair
-        rounds(context, pair, conns)
-        name = f"verify {size}"
-        print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s")
-        table(pair)
-        errors_of(context, pair)
-        compare(context, name, us, blind, "rps", "req/s", must=0.97)
-        compare(context, name, us, blind, "us_per_request", "CPU a request")
         context.end_servers()
+        halves = [in_slices(context, size, paths, conns, turn) for turn in range(2)]  # each disk served by either program
+        name = f"verify {size}"
+        print(f"  {name}: {conns} connections, {sum(len(half[0]) for half in halves)} slices of {SLICE_S * 1000:g} ms each, in turn; the disks exchanged half-way")
+        for i, side in enumerate(("sums compared", "not compared")):
+            us, rps = (statistics.median(one[k] for half in halves for one in half[i]) for k in range(2))
+            print(f"    {side}: {rps:,.0f} req/s, {us:.2f} us of CPU a request")
+            context.keep(name, side, {"rps": rps, "us_per_request": us})
+        judge(context, name, halves, "rps", "req/s", 0.97)
+        judge(context, name, halves, "cpu", "CPU a request", 1.03, at_most=True)
+        for i in range(2):
+            shutil.rmtree(context.dir / f"disk-{i}")
+    what_sums_cost(context)
+
+
+def what_sums_cost(context):
+    """What of it is the memory's: who touches bytes that the disk's DMA has brought pays for it, the sum or the copy behind it."""
+    told = subprocess.run(["taskset", "-c", str(context.cores[0]), context.tools / "sums"], capture_output=True, text=True, check=True).stdout
+    print("".join(f"    {line}\n" for line in told.splitlines()), end="")
