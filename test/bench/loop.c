@@ -3,8 +3,6 @@
  * thread, keep-alive and pipelining, nothing else.
  *
  *     loop PORT SIZE [epoll|uring]        serves until it is killed; prints "ready" when it listens
- *     loop PORT SIZE many COUNT           the same with epoll, of COUNT answers, each in memory of its own (huge pages), one of them at random:
- *                                         what it costs to read them, since no cache holds them all
  *     loop PORT SIZE put FILE             the other way round: takes bodies of SIZE, makes them durable, answers without one
  *
  * What is put is written to FILE, which is removed and was written full of zeros before: all bodies that came while the
@@ -22,7 +20,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,13 +27,11 @@
 
 enum { FDS_MAX = 65536, IN = 8192, BUFFERS = 1024 };
 
-static char *answers; /* one behind the other, `apart` bytes from one to the next */
-static size_t answer_len, apart;
-static unsigned answer_count = 1, seed = 1;
+static char *answer;
+static size_t answer_len;
 static struct conn {
     size_t owed;   /* bytes of answers to send */
     size_t at;     /* in the answer that is on its way */
-    char *answer;  /* which one that is */
     unsigned seen; /* how much of the empty line the last bytes were */
     int sending;   /* uring: a send is in flight */
     int closed;
@@ -59,13 +54,6 @@ must_listen(uint16_t port)
     printf("ready\n");
     fflush(stdout);
     return fd;
-}
-
-static char *
-any_answer(void)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return answers + (uint64_t)seed * answer_count / (UINT64_C(1) << 32) * apart;
 }
 
 /* Counts heads by their empty lines, which may come in pieces. */
@@ -96,11 +84,8 @@ flush_owed(int ep, int fd)
     struct conn *c = &conns[fd];
 
     while (c->owed > 0) {
-        ssize_t n;
+        ssize_t n = send(fd, answer + c->at, answer_len - c->at, MSG_NOSIGNAL);
 
-        if (c->at == 0)
-            c->answer = any_answer();
-        n = send(fd, c->answer + c->at, answer_len - c->at, MSG_NOSIGNAL);
         if (n < 0) {
             struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.fd = fd};
 
@@ -202,7 +187,7 @@ arm_send(int fd)
         struct io_uring_sqe *s = sqe_for(SEND, fd);
         uint64_t tag = s->user_data;
 
-        io_uring_prep_send(s, fd, answers + c->at, answer_len - c->at,
+        io_uring_prep_send(s, fd, answer + c->at, answer_len - c->at,
                            MSG_NOSIGNAL | MSG_WAITALL);
         s->user_data = tag;
         c->sending = 1;
@@ -389,7 +374,7 @@ answer_puts(struct group *g)
         p->waits = 0;
         if (p->left)
             close(g->fds[i]);
-        else if (send(g->fds[i], answers, answer_len, MSG_NOSIGNAL) < 0 &&
+        else if (send(g->fds[i], answer, answer_len, MSG_NOSIGNAL) < 0 &&
                  errno != EPIPE && errno != ECONNRESET)
             die("send");
     }
@@ -464,53 +449,33 @@ serve_puts(int lfd, const char *path)
     }
 }
 
-/* All of them. */
-static void
-make_answers(size_t size)
-{
-    const size_t page = 2 << 20;
-    char head[256];
-    int head_len = snprintf(
-        head, sizeof head,
-        "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 15:16:00 GMT\r\nServer: loop\r\n"
-        "Content-Type: application/octet-stream\r\nContent-Length: %zu\r\n\r\n",
-        size);
-    size_t bytes;
-
-    answer_len = (size_t)head_len + size;
-    apart = (answer_len + 63) / 64 * 64;
-    bytes = (apart * answer_count + page - 1) / page * page;
-    if (posix_memalign((void **)&answers, page, bytes) != 0)
-        die("memory");
-    if (answer_count > 1)
-        (void)madvise(answers, bytes,
-                      MADV_HUGEPAGE); /* where there are none it is slower */
-    for (unsigned i = 0; i < answer_count; i++) {
-        memcpy(answers + i * apart, head, (size_t)head_len);
-        memset(answers + i * apart + head_len, 'x', size);
-    }
-}
-
 int
 main(int argc, char **argv)
 {
     int puts = argc > 4 && strcmp(argv[3], "put") == 0;
     size_t size = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
-    int lfd;
+    char head[256];
+    int head_len, lfd;
 
     if (argc < 3) {
-        fprintf(stderr, "loop PORT SIZE [epoll|uring|many COUNT|put FILE]\n");
+        fprintf(stderr, "loop PORT SIZE [epoll|uring|put FILE]\n");
         return 2;
     }
     if (puts) {
         body_len = size;
         size = 0;
     }
-    if (argc > 4 && strcmp(argv[3], "many") == 0)
-        answer_count = (unsigned)strtoul(argv[4], NULL, 10);
-    if (answer_count == 0)
-        return 2;
-    make_answers(size);
+    head_len = snprintf(
+        head, sizeof head,
+        "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 15:16:00 GMT\r\nServer: loop\r\n"
+        "Content-Type: application/octet-stream\r\nContent-Length: %zu\r\n\r\n",
+        size);
+    answer_len = (size_t)head_len + size;
+    answer = malloc(answer_len);
+    if (answer == NULL)
+        die("memory");
+    memcpy(answer, head, (size_t)head_len);
+    memset(answer + head_len, 'x', size);
     lfd = must_listen((uint16_t)strtoul(argv[1], NULL, 10));
     if (puts)
         serve_puts(lfd, argv[4]);

@@ -204,14 +204,14 @@ def disk_get_100k(context):
 
 
 class Many:
-    """A stopped disk with so many objects of 45-byte names, made by filldisk; started and stopped again and again."""
+    """A stopped disk with so many objects, of 16 bytes, of 45-byte names, made by filldisk; started and stopped again and again."""
 
-    def __init__(self, context, dir, objects):
+    def __init__(self, context, dir, objects, size=16):
         self.context, self.dir, self.objects = context, dir, objects
         server = self.start()
         server.make_bucket("bench")
         server.stop(30)
-        done = subprocess.run([context.tools / "filldisk", dir, str(objects)], capture_output=True, text=True)
+        done = subprocess.run([context.tools / "filldisk", dir, str(objects), str(size)], capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"filldisk: {done.stdout}{done.stderr}")
         self.filled = json.loads(done.stdout)

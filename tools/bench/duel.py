@@ -174,14 +174,16 @@ def wrk_load(context, c, conns, scheme="http"):
     return s
 
 
-def rounds(context, contestants, conns, *flags):
-    """Every contestant in turn, `context.rounds` times."""
+def rounds(context, contestants, conns, *flags, beside=None):
+    """Every contestant in turn, `context.rounds` times; `beside`: what else has its turns, by its run(seconds)."""
     read = ["-R"] if context.read else []
 
     def once(c, seconds, warmup):
+        if c is beside:
+            return c.run(seconds)
         return load(context, c.port, c.paths, "-c", conns, "-w", warmup, "-s", c.size, "-L", *read, *c.flags, *flags, pids=c.server.pids(), seconds=seconds)
 
-    in_turn(context, contestants, once)
+    in_turn(context, [*contestants, *([beside] if beside else [])], once)
 
 
 def better(*contestants):

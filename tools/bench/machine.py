@@ -121,6 +121,11 @@ def cpu_model():
     return found.group(1) if found else platform.machine()
 
 
+def by_maker(other, amd):
+    """A goal that is another one on the CPUs of a maker: where system calls are dearer, who makes more of them loses more."""
+    return amd if re.search(r"vendor_id\s*: AuthenticAMD", pathlib.Path("/proc/cpuinfo").read_text()) else other
+
+
 def filesystem(path):
     """'ext4 on /dev/vda', of the mount that holds `path`."""
     path = pathlib.Path(path).resolve()

@@ -112,11 +112,11 @@ class Forebay(Pinned):
 
 
 class Loop(Pinned):
-    """The bare loop: ready-made answers of one size; `many` COUNT of them instead of one."""
+    """The bare loop: ready-made answers of one size."""
 
-    def __init__(self, context, size, engine, *count):
+    def __init__(self, context, size, engine):
         (port,) = free_ports(1)
-        argv = [context.tools / "loop", port, size, engine, *count]
+        argv = [context.tools / "loop", port, size, engine]
         super().__init__(f"loop-{engine}-{size}", context.cores[0], argv, context.dir, port)
 
 

@@ -1,0 +1,97 @@
+"""What happens where the index does not fit into memory: a control group with half of what it takes.
+
+Everything else of the two sides is the same: the same objects on the same disk, none of them in memory.
+"""
+
+import shutil
+import struct
+
+from . import disk_rows, machine, servers
+from .duel import Contestant, compare, table
+from .rows import KIB, MIB, errors_of, row, write_paths
+
+OBJECTS = 1_250_000  # their index takes some 190 MB: half of it is what a server wants at least
+PAGE = 4096
+
+
+def live_bytes(data_mdb):
+    """Of the pages that trees of an LMDB file have: what is free was written once, but nobody looks there."""
+    with open(data_mdb, "rb") as file:
+        metas = [file.read(PAGE) for _ in range(2)]
+        newest = max(metas, key=lambda page: struct.unpack_from("<Q", page, 144)[0])  # behind the page's head: the meta; its transaction
+        assert struct.unpack_from("<I", newest, 16)[0] == 0xBEEFC0DE, "data.mdb is not LMDB's"
+        file.seek(PAGE * struct.unpack_from("<Q", newest, 128)[0])  # the root of the tree of trees: one leaf
+        root = file.read(PAGE)
+    count, pages = struct.unpack_from("<H", root, 12)[0] // 2 - 8, 0
+    for place in struct.unpack_from(f"<{count}H", root, 16):
+        key = struct.unpack_from("<H", root, place + 6)[0]
+        pages += sum(struct.unpack_from("<3Q", root, place + 8 + key + 8))  # branches, leaves, overflows
+    return pages * PAGE
+
+
+WARM_S = 2
+
+
+@row("index-cold", "GETs of 4 KiB from the disk: an index that is twice the memory beside one that is resident")
+def index_cold(context):
+    size, conns = 4 * KIB, (context.conns or [32])[0]
+    many = disk_rows.Many(context, context.dir / "data", OBJECTS, size)
+    limit = live_bytes(many.dir / "index/data.mdb") // 2
+    paths = write_paths(context, "ours", [f"/bench/{n}" for n in many.names(200_000)])
+    try:
+        group = machine.Group("index", limit)
+    except OSError as error:
+        context.skip(f"no control group may be made here ({error}): an index larger than memory is not measured")
+        return
+    tight, ample = Side(context, many, "index twice the memory", group, paths), Side(context, many, "index in memory", None, paths)
+    try:
+        for _ in range(context.rounds):
+            if context.patient:
+                machine.wait_quiet()
+            for side in (tight, ample):
+                side.sample(conns)
+    finally:
+        context.end_servers()
+        group.stop()
+        shutil.rmtree(many.dir)
+    judge(context, tight, ample, conns, limit)
+
+
+class Side(Contestant):
+    """One disk, two servers in turn: what one of them has in the page cache would be the other's gain, so it goes between them."""
+
+    def __init__(self, context, many, name, group, paths):
+        self.context, self.many, self.group = context, many, group
+        super().__init__(name, None, paths, 4 * KIB, port=1)
+        self.reads = self.asked = 0
+
+    def sample(self, conns):
+        disk_rows.forget(self.many.dir)
+        self.server = servers.Forebay(self.context, self.many.dir, "--set=memory.hot=0", group=self.group)
+        self.port = self.server.port
+        try:
+            warm = disk_rows.cold_load(self.context, self, conns, WARM_S)  # of the index as much comes in as has room
+            self.context.errors += warm["errors"]
+            before = disk_rows.device_reads(self.context.dir)
+            self.samples.append(disk_rows.cold_load(self.context, self, conns, self.context.seconds))
+            self.reads += disk_rows.device_reads(self.context.dir) - before
+            self.asked += self.samples[-1]["requests"]
+        finally:
+            assert self.server.stop(30) == 0, "the server did not end well"
+
+
+def judge(context, tight, ample, conns, limit):
+    name = f"index-cold c={conns}"
+    print(f"  {name}: {OBJECTS:,} objects of 4 KiB, an index of {2 * limit / MIB:,.0f} MiB; a memory of {limit / MIB:,.0f} MiB for all beside as much as there is")
+    table([tight, ample])
+    errors_of(context, [tight, ample])
+    compare(context, name, tight, ample, "rps", "req/s", must=0.5)
+    compare(context, name, tight, ample, "us_per_request", "CPU a GET")
+    compare(context, name, tight, ample, "p99_us", "p99")
+    for side in (tight, ample):
+        each = side.reads / max(side.asked, 1)
+        print(f"    {side.name}: {each:.2f} reads of the device for each GET (all that others read is in it)")
+        context.keep(name, f"device reads a GET, {side.name}", each)
+    if tight.reads < 1.25 * tight.asked or ample.reads > 1.15 * ample.asked:
+        print("    WRONG: the sides are not what they are called")
+        context.errors += 1
