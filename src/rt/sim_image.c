@@ -1,19 +1,53 @@
 #include "rt/sim_image.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/mem.h"
 
-#define PAGE 4096u
+#define PAGE      4096u
+#define IDLE_MOST 64u
+#define IDLE_BYTES                                                                       \
+    MIB(2) /* reached at most: what is cleared by hand is quicker than by the kernel */
+#define ZERO_BY_HAND KIB(256)
+
+/* Of this process, which runs one world at a time; all zeros. */
+static struct sim_image idle[IDLE_MOST];
+static unsigned idle_count;
+
+static bool
+keep(struct sim_image *m)
+{
+    if (idle_count == IDLE_MOST || m->reached > IDLE_BYTES)
+        return false;
+    memset(m->at, 0, m->reached);
+    idle[idle_count++] = (struct sim_image){.at = m->at, .room = m->room};
+    return true;
+}
+
+static void
+take_kept(struct sim_image *m)
+{
+    if (idle_count == 0)
+        return;
+    idle_count--;
+    m->at = idle[idle_count].at;
+    m->room = idle[idle_count].room;
+}
+
 void
 sim_image_reach(struct sim_image *m, uint64_t end)
 {
-    uint64_t room = MAX(m->room, MIB(1));
+    uint64_t room;
 
+    m->reached = MAX(m->reached, end);
+    if (m->at == NULL)
+        take_kept(m);
     if (end <= m->room)
         return;
+    room = MAX(m->room, MIB(1));
     while (room < end)
         room *= 2;
     if (m->at == NULL)
@@ -31,12 +65,12 @@ sim_image_zero(struct sim_image *m, uint64_t from, uint64_t to)
 {
     uint64_t first, last;
 
-    to = MIN(to, m->room);
+    to = MIN(to, m->reached);
     if (from >= to)
         return;
     first = align_up(from, PAGE);
     last = align_down(to, PAGE);
-    if (first >= last) {
+    if (to - from <= ZERO_BY_HAND || first >= last) {
         memset(m->at + from, 0, to - from);
         return;
     }
@@ -57,7 +91,7 @@ void
 sim_image_copy(struct sim_image *dst, const struct sim_image *src, uint64_t from,
                uint64_t to)
 {
-    uint64_t have = MIN(to, src->room);
+    uint64_t have = MIN(to, src->reached);
 
     if (from < have)
         sim_image_put(dst, from, src->at + from, have - from);
@@ -68,14 +102,14 @@ void
 sim_image_set_size(struct sim_image *m, uint64_t size)
 {
     if (size < m->size)
-        sim_image_zero(m, size, m->room);
+        sim_image_zero(m, size, m->reached);
     m->size = size;
 }
 
 void
 sim_image_fini(struct sim_image *m)
 {
-    if (m->at != NULL)
+    if (m->at != NULL && !keep(m))
         munmap(m->at, m->room);
     *m = (struct sim_image){0};
 }

@@ -2,10 +2,12 @@
 #pragma once
 #include <stdint.h>
 
-/* A growing mapping: untouched pages cost nothing and read as zeros. */
+/* A growing mapping: untouched pages cost nothing and read as zeros. Small ones are kept for the files of later worlds: most of
+ * what a world costs would else be pages that the kernel clears, takes back and clears again. */
 struct sim_image {
     char *at;
     uint64_t room;
+    uint64_t reached; /* behind it nobody has written */
     uint64_t size;
 };
 

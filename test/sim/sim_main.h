@@ -13,6 +13,7 @@
 #pragma once
 #include <execinfo.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/time.h>
@@ -106,6 +107,9 @@ sim_main(int argc, char **argv, sim_seed_fn *run)
     bool hashes = false;
 
     (void)check_only_; /* of check.h, for programs with many cases */
+    /* What one seed gives back the next one asks for: the kernel need not clear it in between. */
+    (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 256 << 20);
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
 
