@@ -2,7 +2,8 @@
  * one size to whatever ends with an empty line; no parser, index, check or log. One
  * thread, keep-alive and pipelining, nothing else.
  *
- *     loop PORT SIZE [epoll|uring]        serves until it is killed; prints "ready" when it listens
+ *     loop PORT SIZE [epoll|uring [COUNT]]    serves until it is killed; prints "ready" when it listens. COUNT (1) answers that lie
+ *                                         apart, by turns: one alone stays in the cache, which the objects of a store do not
  *     loop PORT SIZE put FILE             the other way round: takes bodies of SIZE, makes them durable, answers without one
  *
  * What is put is written to FILE, which is removed and was written full of zeros before: all bodies that came while the
@@ -27,9 +28,10 @@
 
 enum { FDS_MAX = 65536, IN = 8192, BUFFERS = 1024 };
 
-static char *answer;
-static size_t answer_len;
+static char *answer; /* answer_count of them */
+static size_t answer_len, answer_count = 1, answer_turn;
 static struct conn {
+    const char *answer;
     size_t owed;   /* bytes of answers to send */
     size_t at;     /* in the answer that is on its way */
     unsigned seen; /* how much of the empty line the last bytes were */
@@ -54,6 +56,23 @@ must_listen(uint16_t port)
     printf("ready\n");
     fflush(stdout);
     return fd;
+}
+
+/* What is to be sent, and how far it is. */
+static const char *
+answer_of(struct conn *c)
+{
+    if (c->answer == NULL)
+        c->answer = answer + answer_turn++ % answer_count * answer_len;
+    return c->answer + c->at;
+}
+
+static void
+was_sent(struct conn *c, size_t n)
+{
+    c->at = (c->at + n) % answer_len;
+    if (c->at == 0)
+        c->answer = NULL;
 }
 
 /* Counts heads by their empty lines, which may come in pieces. */
@@ -84,7 +103,7 @@ flush_owed(int ep, int fd)
     struct conn *c = &conns[fd];
 
     while (c->owed > 0) {
-        ssize_t n = send(fd, answer + c->at, answer_len - c->at, MSG_NOSIGNAL);
+        ssize_t n = send(fd, answer_of(c), answer_len - c->at, MSG_NOSIGNAL);
 
         if (n < 0) {
             struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.fd = fd};
@@ -95,7 +114,7 @@ flush_owed(int ep, int fd)
                 epoll_ctl(ep, EPOLL_CTL_MOD, fd, &e);
             return;
         }
-        c->at = (c->at + (size_t)n) % answer_len;
+        was_sent(c, (size_t)n);
         c->owed -= (size_t)n;
     }
     if (c->sending != 0) {
@@ -187,7 +206,7 @@ arm_send(int fd)
         struct io_uring_sqe *s = sqe_for(SEND, fd);
         uint64_t tag = s->user_data;
 
-        io_uring_prep_send(s, fd, answer + c->at, answer_len - c->at,
+        io_uring_prep_send(s, fd, answer_of(c), answer_len - c->at,
                            MSG_NOSIGNAL | MSG_WAITALL);
         s->user_data = tag;
         c->sending = 1;
@@ -260,7 +279,10 @@ serve_uring(int lfd)
 
                 c->sending = 0;
                 c->owed = n > 0 ? c->owed - (size_t)n : 0;
-                c->at = n > 0 ? (c->at + (size_t)n) % answer_len : 0;
+                if (n > 0)
+                    was_sent(c, (size_t)n);
+                else
+                    c->at = 0;
                 arm_send(fd);
                 maybe_close(fd);
             }
@@ -458,7 +480,7 @@ main(int argc, char **argv)
     int head_len, lfd;
 
     if (argc < 3) {
-        fprintf(stderr, "loop PORT SIZE [epoll|uring|put FILE]\n");
+        fprintf(stderr, "loop PORT SIZE [epoll|uring [COUNT]|put FILE]\n");
         return 2;
     }
     if (puts) {
@@ -471,11 +493,15 @@ main(int argc, char **argv)
         "Content-Type: application/octet-stream\r\nContent-Length: %zu\r\n\r\n",
         size);
     answer_len = (size_t)head_len + size;
-    answer = malloc(answer_len);
+    if (argc > 4 && !puts && strtoul(argv[4], NULL, 10) > 0)
+        answer_count = strtoul(argv[4], NULL, 10);
+    answer = calloc(answer_count, answer_len);
     if (answer == NULL)
         die("memory");
-    memcpy(answer, head, (size_t)head_len);
-    memset(answer + head_len, 'x', size);
+    for (size_t i = 0; i < answer_count; i++) {
+        memcpy(answer + i * answer_len, head, (size_t)head_len);
+        memset(answer + i * answer_len + head_len, 'x', size);
+    }
     lfd = must_listen((uint16_t)strtoul(argv[1], NULL, 10));
     if (puts)
         serve_puts(lfd, argv[4]);

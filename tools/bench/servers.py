@@ -112,12 +112,12 @@ class Forebay(Pinned):
 
 
 class Loop(Pinned):
-    """The bare loop: ready-made answers of one size."""
+    """The bare loop: ready-made answers of one size; `count` that lie apart."""
 
-    def __init__(self, context, size, engine):
+    def __init__(self, context, size, engine, count=1):
         (port,) = free_ports(1)
-        argv = [context.tools / "loop", port, size, engine]
-        super().__init__(f"loop-{engine}-{size}", context.cores[0], argv, context.dir, port)
+        argv = [context.tools / "loop", port, size, engine, count]
+        super().__init__(f"loop-{engine}-{size}-{count}", context.cores[0], argv, context.dir, port)
 
 
 class Relay(Pinned):
