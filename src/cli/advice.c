@@ -85,9 +85,10 @@ advice_print(enum err rc, const struct session *s)
         return;
     if (rc == ERR_CLOSED && s != NULL)
         fprintf(stderr,
-                "  Is a server running at %s? --endpoint-url names another. "
+                "  Is a server running at %s%s? --endpoint-url names another. "
                 "(FOREBAY-%s)\n",
-                s->endpoint, a->code);
+                s->endpoint,
+                strncmp(s->endpoint, "http://", 7) == 0 ? ", without TLS" : "", a->code);
     else
         fprintf(stderr, "  %c%s. (FOREBAY-%s)\n",
                 strncmp(a->next, "forebay ", 8) == 0 ? 'f' : a->next[0] & ~0x20,

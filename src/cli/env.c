@@ -237,6 +237,8 @@ run(const struct args *a)
     if (rc == ERR_OK && args_has(a, "origin")) {
         print_origin(&s);
     } else if (rc == ERR_OK) {
+        char *ca = s.ca_bundle.value != NULL ? realpath(s.ca_bundle.value, NULL) : NULL;
+
         pairs[n++] = (struct pair){"AWS_ENDPOINT_URL", s.endpoint.value};
         pairs[n++] = (struct pair){"AWS_ENDPOINT_URL_S3", s.endpoint.value};
         pairs[n++] = (struct pair){"S3_ENDPOINT_URL", s.endpoint.value};
@@ -251,8 +253,10 @@ run(const struct args *a)
         if (s.has_keys && s.keys.session_token != NULL)
             pairs[n++] = (struct pair){"AWS_SESSION_TOKEN", s.keys.session_token};
         if (s.ca_bundle.value != NULL && strcmp(s.ca_bundle.how, "AWS_CA_BUNDLE") != 0)
-            pairs[n++] = (struct pair){"AWS_CA_BUNDLE", s.ca_bundle.value};
+            pairs[n++] =
+                (struct pair){"AWS_CA_BUNDLE", ca != NULL ? ca : s.ca_bundle.value};
         rc = print_all(pairs, n, args_value(a, "format"), &eb);
+        free(ca);
     }
     settings_fini(&s);
     return rc == ERR_OK            ? EXIT_OK_

@@ -84,6 +84,8 @@ def test_s3_over_tls(start_forebay, pair):
     assert "over-tls" in cli(server, "ls", env={"AWS_CA_BUNDLE": str(certificate)})
     assert "over-tls" in cli(server, "ls", "--ca-bundle", certificate)
     assert "certificate" in cli(server, "ls", status=4)
+    assert f"AWS_CA_BUNDLE='{certificate}'" in cli(server, "env", "--ca-bundle", os.path.relpath(certificate))  # wherever one stands later
+    assert "without TLS?" in cli(server, "ls", "--endpoint-url", f"http://127.0.0.1:{server.port}", status=5)
     assert "over-tls" in cli(server, "ls", "--no-verify-tls")
     with socket.create_connection(("127.0.0.1", server.port)) as plain:
         plain.sendall(b"GET /_/livez HTTP/1.1\r\nHost: x\r\n\r\n")
