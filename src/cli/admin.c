@@ -17,3 +17,14 @@ admin_call(struct session *s, const struct s3_request *r, struct arena *a,
                                    : ERR_BAD_REQUEST,
                    "%.*s", SPAN_ARG(*answer));
 }
+
+enum err
+admin_list(struct session *s, struct span answer, const char *name, json_t **doc)
+{
+    *doc = json_loadb(answer.at, answer.len, 0, NULL);
+    if (json_is_array(json_object_get(*doc, name)))
+        return ERR_OK;
+    json_decref(*doc);
+    *doc = NULL;
+    return err_set(&s->eb, ERR_BACKEND, "the server's answer is no list of %s", name);
+}

@@ -420,16 +420,13 @@ attach(struct session *s)
 static enum err
 print_buckets(struct session *s, struct span text)
 {
-    json_t *doc = json_loadb(text.at, text.len, 0, NULL);
-    const json_t *list = json_object_get(doc, "buckets");
+    json_t *doc, *b;
     size_t i;
-    json_t *b;
+    enum err rc = admin_list(s, text, "buckets", &doc);
 
-    if (!json_is_array(list)) {
-        json_decref(doc);
-        return err_set(&s->eb, ERR_BACKEND, "the server's answer is no list of buckets");
-    }
-    json_array_foreach(list, i, b)
+    if (rc != ERR_OK)
+        return rc;
+    json_array_foreach(json_object_get(doc, "buckets"), i, b)
     {
         const json_t *remote = json_object_get(b, "remote");
         const char *endpoint = json_string_value(json_object_get(remote, "endpoint"));

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
-#include "cli/session.h"
+#include "cli/admin.h"
 #include "rt/fiber.h"
 #include "wire/json_get.h"
 
@@ -47,12 +47,7 @@ ask(struct session *s, const char *method, struct arena *a, struct span *answer,
                        SPAN_ARG(*answer));
     if (rc != ERR_OK)
         return rc;
-    *doc = json_loadb(answer->at, answer->len, 0, NULL);
-    if (json_is_array(json_object_get(*doc, "disks")))
-        return ERR_OK;
-    json_decref(*doc);
-    *doc = NULL;
-    return err_set(&s->eb, ERR_BACKEND, "the server's answer is no list of disks");
+    return admin_list(s, *answer, "disks", doc);
 }
 
 static void

@@ -19,17 +19,6 @@
 #define POLL_MS    500
 #define ANSWER_MAX MIB(1)
 
-static enum err
-parse(struct session *s, struct span answer, json_t **out)
-{
-    *out = json_loadb(answer.at, answer.len, 0, NULL);
-    if (json_is_array(json_object_get(*out, "disks")))
-        return ERR_OK;
-    json_decref(*out);
-    *out = NULL;
-    return err_set(&s->eb, ERR_BACKEND, "the server's answer is no list of disks");
-}
-
 /* ---- what is shown ---- */
 
 /* "moving: 120 of 1000 objects looked at, 12 moved (1.2 MiB), 3 MiB/s, 8 s left" */
@@ -102,7 +91,7 @@ ask(struct session *s, struct arena *a, const struct s3_request *r, json_t **doc
 {
     enum err rc = admin_call(s, r, a, answer);
 
-    return rc == ERR_OK ? parse(s, *answer, doc) : rc;
+    return rc == ERR_OK ? admin_list(s, *answer, "disks", doc) : rc;
 }
 
 /* Until every object lies where it should; one line that is rewritten on a terminal, else one each ten seconds. */

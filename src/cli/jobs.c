@@ -255,11 +255,8 @@ list(struct session *s)
     if (!args_has(s->args, "all"))
         r.query = SPAN("active=true");
     rc = admin_call(s, &r, a, &answer);
-    if (rc == ERR_OK) {
-        doc = json_loadb(answer.at, answer.len, 0, NULL);
-        if (!json_is_array(json_object_get(doc, "jobs")))
-            rc = err_set(&s->eb, ERR_BACKEND, "the server's answer is no list of jobs");
-    }
+    if (rc == ERR_OK)
+        rc = admin_list(s, answer, "jobs", &doc);
     if (rc == ERR_OK && s->json)
         printf("%.*s\n", SPAN_ARG(answer));
     else if (rc == ERR_OK)

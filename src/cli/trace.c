@@ -98,18 +98,15 @@ print(const struct tracing *t, const json_t *r)
 static enum err
 take(struct tracing *t, struct span answer)
 {
-    json_t *doc = json_loadb(answer.at, answer.len, 0, NULL);
-    const json_t *list = json_object_get(doc, "requests");
+    json_t *doc, *r;
     size_t i;
-    json_t *r;
+    enum err rc = admin_list(t->s, answer, "requests", &doc);
 
-    if (!json_is_array(list)) {
-        json_decref(doc);
-        return err_set(&t->s->eb, ERR_BACKEND, "the server's answer is no trace");
-    }
+    if (rc != ERR_OK)
+        return rc;
     t->after = json_get_u64(doc, "after");
     t->lost += json_get_u64(doc, "lost");
-    json_array_foreach(list, i, r)
+    json_array_foreach(json_object_get(doc, "requests"), i, r)
     {
         if (!is_wanted(t, r) || (t->count > 0 && t->told == t->count))
             continue;

@@ -249,10 +249,10 @@ list_users(struct session *s)
     if (rc == ERR_OK && s->json) {
         printf("%.*s\n", SPAN_ARG(answer));
     } else if (rc == ERR_OK) {
-        json_t *doc = json_loadb(answer.at, answer.len, 0, NULL);
+        json_t *doc, *u;
         size_t i;
-        json_t *u;
 
+        rc = admin_list(s, answer, "users", &doc);
         json_array_foreach(json_object_get(doc, "users"), i, u) print_user(u);
         json_decref(doc);
     }
