@@ -68,14 +68,6 @@ find(enum err rc)
     return NULL;
 }
 
-const char *
-advice_code(enum err rc)
-{
-    const struct advice *a = find(rc);
-
-    return a != NULL ? a->code : "E1502";
-}
-
 void
 advice_print(enum err rc, const struct session *s)
 {

@@ -3,8 +3,6 @@
 #include "base/buf.h"
 #include "cli/session.h"
 
-/* "E1003" of ERR_NOT_FOUND. */
-const char *advice_code(enum err rc);
 /* The line behind an error's sentence, on stderr. `s` may be NULL. */
 void advice_print(enum err rc, const struct session *s);
 /* "E1003" or "FOREBAY-E1003": writes what is known of it; false when there is none. */

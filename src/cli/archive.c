@@ -144,12 +144,6 @@ archive_in_open(struct archive_in *i, const char *path, struct errbuf *eb)
     return rc;
 }
 
-uint64_t
-archive_in_size(const struct archive_in *i)
-{
-    return i->open ? i->file.size : 0;
-}
-
 enum err
 archive_get(struct archive_in *i, struct span *piece, struct errbuf *eb)
 {

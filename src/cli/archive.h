@@ -28,7 +28,6 @@ struct archive_in {
 };
 enum err archive_in_open(struct archive_in *i, const char *path,
                          struct errbuf *eb) MUST_CHECK;
-uint64_t archive_in_size(const struct archive_in *i); /* 0: not known */
 /* The next piece, good until the next call; len 0 at the end. */
 enum err archive_get(struct archive_in *i, struct span *piece,
                      struct errbuf *eb) MUST_CHECK;

@@ -66,12 +66,6 @@ puncher_given_out(struct puncher *p, uint32_t segment, uint64_t from)
     p->count = kept;
 }
 
-uint32_t
-puncher_waiting(const struct puncher *p)
-{
-    return p->count;
-}
-
 /* ---- segments of one body ---- */
 
 /* *busy: somebody reads it. */

@@ -27,4 +27,3 @@ enum err puncher_round(struct puncher *p, bool *more, struct errbuf *eb) MUST_CH
  * Waits for the index first. The compactor's fiber. */
 enum err punch_if_empty(struct disk *d, struct segment *s, bool *gone,
                         struct errbuf *eb) MUST_CHECK;
-uint32_t puncher_waiting(const struct puncher *p);

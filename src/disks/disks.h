@@ -127,7 +127,6 @@ void disks_write_filled(struct disks_writer *w, size_t len);
 enum err disks_write_flush(struct disks_writer *w, struct errbuf *eb) MUST_CHECK;
 /* As disk_write_lend(). False: nothing was done; it is to be written. */
 bool disks_write_lend(struct disks_writer *w, struct span body);
-uint64_t disks_written(const struct disks_writer *w);
 enum err disks_write_peek(struct disks_writer *w, uint64_t offset, void *buf, size_t len,
                           size_t *n, struct errbuf *eb) MUST_CHECK;
 void disks_write_abort(struct disks_writer **wp); /* NULL is fine */

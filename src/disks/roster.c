@@ -16,12 +16,6 @@ static const char *const state_names[ROSTER_STATES_] = {
     [ROSTER_MISSED] = "missed", [ROSTER_REMOVED] = "removed",
 };
 
-const char *
-roster_state_name(enum roster_state s)
-{
-    return state_names[s];
-}
-
 /* The next line, without its end; false when there is none. */
 static bool
 next_line(struct span *rest, struct span *line)

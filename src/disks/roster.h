@@ -20,7 +20,6 @@ enum roster_state {
     ROSTER_REMOVED, /* no longer the node's: refused when it comes back */
     ROSTER_STATES_
 };
-const char *roster_state_name(enum roster_state s);
 
 struct roster_disk {
     uint8_t id[16];

@@ -177,12 +177,6 @@ disks_write_lend(struct disks_writer *w, struct span body)
     return one;
 }
 
-uint64_t
-disks_written(const struct disks_writer *w)
-{
-    return disk_written(w->to[0]);
-}
-
 enum err
 disks_write_peek(struct disks_writer *w, uint64_t offset, void *buf, size_t len,
                  size_t *n, struct errbuf *eb)

@@ -571,12 +571,6 @@ http_call_sent_all(const struct http_call *k)
     return k->sent_all;
 }
 
-bool
-http_call_is_unframed(const struct http_call *k)
-{
-    return k->head.body_length == HTTP_TO_END;
-}
-
 /* ---- the answer's body ---- */
 
 static enum err

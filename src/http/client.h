@@ -97,9 +97,6 @@ enum err http_call_read(struct http_call *call, void *buf, size_t len, size_t *n
                         struct errbuf *eb) MUST_CHECK;
 /* The proxy that it goes through, "host:port", for people; NULL: none. */
 const char *http_call_proxy(const struct http_call *call);
-/* Was the body's end only the end of the connection (so a cut can't be told from the
- * end)? */
-bool http_call_is_unframed(const struct http_call *call);
 /* Did the server take our whole body? False after an early answer. */
 bool http_call_sent_all(const struct http_call *call);
 /* Reads a short rest of the body, if there is one, to keep the connection. NULL is fine.

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 
 #define HUGE_PAGE MIB(2)
-#define PAGE      4096u
 
 /* Mapped with room to spare, so that it can begin where a huge page does. */
 void *
@@ -30,16 +29,6 @@ bigmem_new(size_t bytes)
     munmap(at + front + whole, room - front - whole);
     (void)madvise(at + front, whole, MADV_HUGEPAGE); /* small pages will do */
     return at + front;
-}
-
-void
-bigmem_release(void *at, size_t bytes)
-{
-    uintptr_t from = align_up((uintptr_t)at, PAGE),
-              to = align_down((uintptr_t)at + bytes, PAGE);
-
-    if (to > from)
-        (void)madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
 void

@@ -5,6 +5,4 @@
 
 /* Never NULL: stops the process when there is no address space. */
 void *bigmem_new(size_t bytes);
-/* Whole pages inside are given back to the system and read as zeros from then on. */
-void bigmem_release(void *at, size_t bytes);
 void bigmem_free(void *p, size_t bytes); /* NULL is fine; `bytes` as it was made */

@@ -6,12 +6,6 @@ static const char *const names[POINTS_] = {
 #undef X
 };
 
-const char *
-point_name(enum point p)
-{
-    return names[p];
-}
-
 #ifdef FB_TEST_HOOKS
 #include <assert.h>
 #include <errno.h>

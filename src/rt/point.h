@@ -1,4 +1,4 @@
-/* point: named places where a test lets the process die, wait, or meet a failing disk (reference: promises, section 7).
+/* point: named places where a test lets the process die, wait, or meet a failing disk (docs/durability.md).
  * In a release build a point is nothing at all.
  *
  *     POINT(LOG_WRITTEN);
@@ -96,8 +96,6 @@ enum point {
         POINTS_,
     POINTS_OF_DISKS = POINT_FETCH_BEGUN, /* those before it are passed by disks alone */
 };
-
-const char *point_name(enum point p);
 
 #ifdef FB_TEST_HOOKS
 #define POINT(id) point_pass(POINT_##id)

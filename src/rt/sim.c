@@ -172,12 +172,6 @@ sim_cut_at_point(struct sim *s, enum point p, uint64_t nth)
     s->cut_point_nth = nth;
 }
 
-uint64_t
-sim_points(const struct sim *s, enum point p)
-{
-    return s->points[p];
-}
-
 /* ---- a world that can't go on ---- */
 static void
 report_fiber(struct fiber *f)

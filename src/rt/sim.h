@@ -34,8 +34,6 @@ void sim_cut_at(struct sim *s, uint64_t nth);
 uint64_t sim_events(const struct sim *s); /* events of the last world */
 /* Cuts it when the next world passes `p` for the nth time (rt/point.h); 0: never. FB_TEST_HOOKS builds. */
 void sim_cut_at_point(struct sim *s, enum point p, uint64_t nth);
-uint64_t sim_points(const struct sim *s,
-                    enum point p); /* how often the last world passed it */
 bool sim_was_cut(const struct sim *s);
 /* The nth wait of the next world (any call that may switch and would wait, counted from 1) is cancelled, or
  * fails with `err`; 0: none. */

@@ -84,12 +84,6 @@ http_method_of(struct span token)
 }
 
 const char *
-http_method_name(enum http_method m)
-{
-    return m < HTTP_METHOD_OTHER ? methods[m] : "OTHER";
-}
-
-const char *
 http_reason(int status)
 {
     static const struct {
