@@ -1,11 +1,5 @@
 #include "rt/point.h"
 
-static const char *const names[POINTS_] = {
-#define X(id, name) [POINT_##id] = name,
-    POINT_TABLE(X)
-#undef X
-};
-
 #ifdef FB_TEST_HOOKS
 #include <assert.h>
 #include <errno.h>
@@ -21,6 +15,12 @@ static const char *const names[POINTS_] = {
 #include "rt/fiber.h"
 #include "rt/sim_engine.h"
 #include "rt/test_hooks.h"
+
+static const char *const names[POINTS_] = {
+#define X(id, name) [POINT_##id] = name,
+    POINT_TABLE(X)
+#undef X
+};
 
 #define FAULTS_MAX 8
 
