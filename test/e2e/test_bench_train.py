@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 from rigs.fakeremote import FakeRemote
 
+from conftest import REMOTE_KEYS
 from test_cli_transfers import Cli
 from test_cold import PATIENT, attach
 
@@ -175,6 +176,23 @@ def test_a_checkpoint_in_words(cli, bucket):
     text = cli("bench", "train", f"s3://{bucket}", *PLAIN[:-3], "-q", "--runs", "1")
     for says in ("1/6250 of its size: 8 ranks write 2.0 MiB each", "written", "read back", "ranks write", "content", "came back as they were written", "scaled"):
         assert says in text, text
+
+
+def test_another_server(server, seaweed, remote_s3, remote_bucket, tmp_path):
+    """Any S3 server: signed, in parts; what it does not tell is not known."""
+    there = Cli(server, tmp_path, endpoint=seaweed.endpoint, env={"AWS_ACCESS_KEY_ID": REMOTE_KEYS[0], "AWS_SECRET_ACCESS_KEY": REMOTE_KEYS[1]})
+    told = json.loads(there("bench", "train", f"s3://{remote_bucket}/x", *PARTS, "--runs", "1"))
+    assert told["read"]["verified_bytes"] == 2 * 3 * 21_000_000
+    assert "server_cpu_seconds" not in told["write"]
+    assert "--disk" in told["write"]["roofline"]["ceilings"]["disk"]["how"]
+    assert remote_s3.list_objects_v2(Bucket=remote_bucket)["KeyCount"] == 0
+
+
+def test_many_ranks(cli, bucket):
+    """More PUTs at once than the server may have room for: it says so, and they come again."""
+    flags = ("--model", "checkpoint-1t", "--scale", "1/1000000", "--probe", "100ms", "--runs", "1", "-q", "-o", "json")
+    told = json.loads(cli("bench", "train", f"s3://{bucket}", *flags))
+    assert told["ranks"] == 1024 and told["write"]["bytes"] == told["read"]["bytes"] == 1024 * 17_578
 
 
 class Liar(Quiet):
