@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "bench/accelerator.h"
 #include "bench/spread.h"
 #include "rt/fiber.h"
 #include "rt/file.h"
@@ -132,7 +131,9 @@ struct share {
     enum err rc;
     struct errbuf eb;
 };
-typedef enum err request_fn(struct share *r, uint32_t part, struct errbuf *eb);
+/* *f: whether it is worth repeating. */
+typedef enum err request_fn(struct share *r, uint32_t part, struct s3_failure *f,
+                            struct errbuf *eb);
 
 static uint64_t
 part_size(const struct share *r, uint32_t i)
@@ -162,7 +163,7 @@ send_bytes(struct share *r, struct s3_call *call, uint64_t offset, uint64_t len,
 
 /* A whole share, or a part of it. */
 static enum err
-put(struct share *r, uint32_t i, struct errbuf *eb)
+put(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_put p = {.bucket = r->c->made.bucket,
                        .key = r->key,
@@ -170,13 +171,12 @@ put(struct share *r, uint32_t i, struct errbuf *eb)
                        .upload_id = r->upload_id,
                        .part_number = r->upload_id.len > 0 ? i + 1 : 0};
     struct s3_call *call = NULL;
-    struct s3_failure f;
     enum err rc = s3_put_begin(r->c->made.s->s3, &p, &call, eb);
 
     if (rc == ERR_OK)
         rc = send_bytes(r, call, i * r->c->part_bytes, p.size, eb);
     if (rc == ERR_OK)
-        rc = s3_put_finish(call, r->arena, &r->parts[i].etag, &f, eb);
+        rc = s3_put_finish(call, r->arena, &r->parts[i].etag, f, eb);
     s3_end(&call);
     r->parts[i].number = i + 1;
     r->sums->bytes += rc == ERR_OK ? p.size : 0;
@@ -209,7 +209,7 @@ compare(struct share *r, struct s3_call *call, uint64_t offset, uint64_t len,
 }
 
 static enum err
-get(struct share *r, uint32_t i, struct errbuf *eb)
+get(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
 {
     uint64_t offset = i * r->c->part_bytes, len = part_size(r, i);
     struct arena *a = arena_new(KIB(8), MIB(1));
@@ -220,8 +220,7 @@ get(struct share *r, uint32_t i, struct errbuf *eb)
                        .last = offset + len - 1};
     struct s3_object_info info;
     struct s3_call *call = NULL;
-    struct s3_failure f;
-    enum err rc = s3_get_begin(r->c->made.s->s3, &g, a, &info, &call, &f, eb);
+    enum err rc = s3_get_begin(r->c->made.s->s3, &g, a, &info, &call, f, eb);
 
     if (rc == ERR_OK && info.size != r->c->share_bytes)
         rc = err_set(eb, ERR_CORRUPT, "\"%.*s\" has %llu bytes, %llu were written",
@@ -236,35 +235,34 @@ get(struct share *r, uint32_t i, struct errbuf *eb)
 }
 
 static enum err
-begin_upload(struct share *r, uint32_t i, struct errbuf *eb)
+begin_upload(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_failure f;
 
     (void)i;
     return s3_upload_begin(r->c->made.s->s3, r->c->made.bucket, r->key, NULL, 0, r->arena,
-                           &r->upload_id, &f, eb);
+                           &r->upload_id, f, eb);
 }
 
 static enum err
-complete(struct share *r, uint32_t i, struct errbuf *eb)
+complete(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_failure f;
     struct span etag;
 
     (void)i;
     return s3_upload_complete(r->c->made.s->s3, r->c->made.bucket, r->key, r->upload_id,
-                              r->parts, r->count, r->arena, &etag, &f, eb);
+                              r->parts, r->count, r->arena, &etag, f, eb);
 }
 
-/* Until it works. What came back otherwise than it was written is no error of the moment. */
+/* Until it works, where it is worth it, as clients of S3 do. What came back otherwise than it was written is no error of the moment. */
 static enum err
 repeat(struct share *r, request_fn *fn, uint32_t i, bool counts, struct errbuf *eb)
 {
     struct checkpoint_pass *sums = r->sums;
 
-    for (;;) {
+    for (unsigned tries = 1;; tries++) {
+        struct s3_failure f = {.retry = true}; /* until an answer says otherwise */
         uint64_t began = rt_now_ns(), took;
-        enum err rc = fn(r, i, eb);
+        enum err rc = fn(r, i, &f, eb);
 
         if (rc == ERR_CORRUPT || rc == ERR_CANCELLED)
             return rc;
@@ -277,7 +275,9 @@ repeat(struct share *r, request_fn *fn, uint32_t i, bool counts, struct errbuf *
             return ERR_OK;
         if (sums->errors++ == 0)
             sums->first_error = *eb;
-        if (sums->errors > TRAIN_ERRORS_MAX || rt_sleep_ms(RETRY_MS) != ERR_OK)
+        if (!f.retry || tries == CHECKPOINT_TRIES_MOST ||
+            rt_sleep_ms(MAX((uint64_t)RETRY_MS << MIN(tries, 6u), f.retry_after_ms)) !=
+                ERR_OK)
             return rc;
     }
 }

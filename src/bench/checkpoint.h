@@ -10,6 +10,7 @@
 
 #define CHECKPOINT_PART_LEAST MIB(5) /* S3's own */
 #define CHECKPOINT_PARTS_MOST 10000u
+#define CHECKPOINT_TRIES_MOST 10u /* of one request */
 
 /* The field's: how many bytes over how many ranks. */
 struct checkpoint_model {
@@ -42,8 +43,8 @@ struct checkpoint {
 void checkpoint_init(struct checkpoint *c, struct session *s, const struct place *p,
                      unsigned total, uint64_t seed);
 void checkpoint_fini(struct checkpoint *c);
-/* *out is added to. A request that fails is sent again; more than TRAIN_ERRORS_MAX on a loop end it, and so does content that came
- * back otherwise: ERR_CORRUPT. May switch. */
+/* *out is added to. A request that fails is sent again, later and later, where its answer says that this may help; CHECKPOINT_TRIES_MOST
+ * end it, and so does content that came back otherwise: ERR_CORRUPT. May switch. */
 enum err checkpoint_write(struct checkpoint *c, unsigned number,
                           struct checkpoint_pass *out, struct errbuf *eb) MUST_CHECK;
 enum err checkpoint_read(struct checkpoint *c, unsigned number,

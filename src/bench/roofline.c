@@ -87,7 +87,7 @@ roofline_limit(const struct roofline *r)
             best = by_rank[i];
     if (used(r, best) < USED_UP)
         best = CEILING_PATH;
-    if (used(r, best) < USED_UP)
+    if (used(r, best) < USED_UP && r->who == NULL) /* ranks do nothing but wait */
         best = CEILING_IN_FLIGHT;
     return used(r, best) >= USED_UP ? best : CEILINGS_;
 }

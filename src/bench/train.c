@@ -14,8 +14,9 @@
 
 /* ---- tries ---- */
 
-static enum err
-run_once(struct train *t, unsigned accelerators, unsigned epoch, struct train_trial *out)
+enum err
+train_once(struct train *t, unsigned accelerators, unsigned epoch,
+           struct train_trial *out)
 {
     struct train_options o = {.accelerators = accelerators,
                               .readers = t->readers,
@@ -66,7 +67,7 @@ static enum err
 warm_up(struct train *t, unsigned accelerators)
 {
     struct train_trial trial;
-    enum err rc = run_once(t, accelerators, 0, &trial);
+    enum err rc = train_once(t, accelerators, 0, &trial);
 
     if (rc == ERR_OK)
         print_trial(t, &trial, "warm-up");
@@ -90,7 +91,7 @@ try(struct train *t, unsigned accelerators, unsigned epoch, unsigned runs,
     while (rc == ERR_OK && done < runs) {
         if (runs > 1)
             snprintf(what, sizeof what, "run %u", done + 1);
-        rc = run_once(t, accelerators, epoch, &all[done]);
+        rc = train_once(t, accelerators, epoch, &all[done]);
         all[done].runs = 1;
         all[done].passed = all[done].result->au >= t->profile.floor;
         if (rc == ERR_OK)
@@ -195,6 +196,8 @@ measure_all(struct train *t)
         rc = measure_well(t, t->accelerators);
     else if (rc == ERR_OK && t->runs > 1 && t->best != NULL)
         rc = measure_well(t, t->best->accelerators);
+    if (rc == ERR_OK && t->beside.model != NULL)
+        rc = train_beside(t);
     return rc;
 }
 
@@ -276,6 +279,7 @@ train_fini(struct train *t)
 {
     for (unsigned i = 0; i < t->trial_count; i++)
         free(t->trials[i].result);
+    free(t->beside.trial.result);
     dataset_fini(&t->set);
     for (unsigned i = 0; t->memory != NULL && i < rt_loop_count(); i++)
         free(t->memory[i].at);

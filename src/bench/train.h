@@ -60,6 +60,13 @@ struct train {
     struct train_trial *best;   /* the largest that passed; NULL: none */
     struct train_trial *judged; /* whose limits are told */
     struct roofline roofline;
+    struct {
+        const struct checkpoint_model *model; /* NULL: none is written meanwhile */
+        struct train_trial trial;             /* its result is owned */
+        unsigned checkpoints;                 /* whole ones */
+        uint64_t bytes;
+        double seconds;
+    } beside;
     double backend_best; /* bytes a second that came from behind the server at most */
 };
 
@@ -77,6 +84,18 @@ void train_draw_roofline(struct train *t);
 
 /* The same for t->checkpoint: a pass of writes, or of reads. */
 void train_draw_limits(struct train *t, bool writes);
+/* How much each rank of a model writes, in which parts; 0 ranks: the model's. */
+enum err train_plan(struct train *t, const struct checkpoint_model *m, unsigned ranks,
+                    uint64_t part_bytes, struct checkpoint *c) MUST_CHECK;
+/* What was made goes, unless it is to be kept; says so where it does not. May switch. */
+void train_remove(const struct train *t, struct checkpoint *c);
+#define TRAIN_SCALE_TEXT 32
+const char *train_scale_text(const struct train *t, char out[TRAIN_SCALE_TEXT]);
+/* One run, an epoch or for so long. May switch. */
+enum err train_once(struct train *t, unsigned accelerators, unsigned epoch,
+                    struct train_trial *out) MUST_CHECK;
+/* The accelerators of the result once more, while ranks write t->beside.model over and over. May switch. */
+enum err train_beside(struct train *t) MUST_CHECK;
 /* Writes and reads checkpoints, and tells. May switch. */
 enum err train_checkpoint(struct train *t) MUST_CHECK;
 void train_print_latency(FILE *out, const char *what, const struct histogram *h);

@@ -8,9 +8,11 @@
 #include "base/num.h"
 #include "bench/train.h"
 
-#define BLOCK    KIB(256)
-#define REQUESTS 1024u /* of all ranks at a time */
-#define GB       1e9
+#define RUNS       10u
+#define SPACE_MOST GIB(16) /* unless runs are asked for */
+#define BLOCK      KIB(256)
+#define REQUESTS   1024u /* of all ranks at a time */
+#define GB         1e9
 
 /* All writes, or all reads. */
 struct phase {
@@ -175,11 +177,11 @@ print(const struct train *t, const struct checkpoint *c, const struct phase phas
         print_phase(c, &phases[i], stdout);
     printf("\n%-13s%s came back as they were written\n", "content",
            num_size_text(phases[1].verified, whole));
-    printf("%-13s%s of %s, %u of %u ranks, %u of 10 runs%s; no result of the field's "
+    printf("%-13s%s of %s, %u of %u ranks, %u of %u runs%s; no result of the field's "
            "benchmark\n",
            "scaled", num_size_text(c->share_bytes * c->ranks, whole),
            num_size_text(t->checkpoint->bytes, model), c->ranks, t->checkpoint->ranks,
-           t->runs,
+           t->runs, RUNS,
            look_is_local(t->s->endpoint) ? ", client on the server's machine" : "");
 }
 
@@ -249,59 +251,73 @@ print_json(const struct train *t, const struct checkpoint *c,
 
 /* ---- all of it ---- */
 
-/* How much each rank writes, and in which parts. */
-static enum err
-plan(const struct train *t, struct checkpoint *c)
+enum err
+train_plan(struct train *t, const struct checkpoint_model *m, unsigned ranks,
+           uint64_t part_bytes, struct checkpoint *c)
 {
-    const struct checkpoint_model *m = t->checkpoint;
-
-    c->ranks = t->accelerators > 0 ? t->accelerators : m->ranks;
+    c->ranks = ranks > 0 ? ranks : m->ranks;
     c->loops = MIN(t->loops, c->ranks);
     c->at_once = MIN(t->readers, MAX(REQUESTS / c->ranks, 1u));
     c->share_bytes = (uint64_t)((double)m->bytes * t->scale / m->ranks);
-    c->part_bytes = align_down(t->request_bytes, BLOCK);
+    c->part_bytes = align_down(part_bytes, BLOCK);
     if (c->share_bytes == 0)
         return err_set(&t->s->eb, ERR_BAD_REQUEST,
                        "--scale leaves nothing of %llu bytes over %u ranks",
                        (unsigned long long)m->bytes, m->ranks);
-    if (t->request_bytes < CHECKPOINT_PART_LEAST)
+    if (part_bytes < CHECKPOINT_PART_LEAST)
         return err_set(&t->s->eb, ERR_BAD_REQUEST,
                        "--request: parts of %llu bytes; S3 wants 5 MiB at least",
-                       (unsigned long long)t->request_bytes);
+                       (unsigned long long)part_bytes);
     while ((c->share_bytes + c->part_bytes - 1) / c->part_bytes > CHECKPOINT_PARTS_MOST)
         c->part_bytes *= 2;
     return ERR_OK;
+}
+
+/* The field's ten, as long as they take no more space than this: all are there at once. */
+static unsigned
+runs_of(const struct train *t, const struct checkpoint *c)
+{
+    uint64_t fit = MAX(SPACE_MOST / (c->share_bytes * c->ranks), 2u) - 1;
+
+    return args_has(t->s->args, "runs") ? t->runs : (unsigned)MIN(fit, RUNS);
+}
+
+const char *
+train_scale_text(const struct train *t, char out[TRAIN_SCALE_TEXT])
+{
+    double of = 1 / t->scale;
+
+    if (of < 1e7 && fabs(of - round(of)) < 1e-6)
+        snprintf(out, TRAIN_SCALE_TEXT, "1/%.0f", of);
+    else
+        snprintf(out, TRAIN_SCALE_TEXT, "%g", t->scale);
+    return out;
 }
 
 static void
 print_head(const struct train *t, const struct checkpoint *c)
 {
     char share[NUM_SIZE_TEXT], part[NUM_SIZE_TEXT], whole[NUM_SIZE_TEXT];
-    char scale[32];
+    char scale[TRAIN_SCALE_TEXT];
 
     if (t->s->json)
         return;
-    if (1 / t->scale < 1e6 && fabs(1 / t->scale - round(1 / t->scale)) < 1e-9)
-        snprintf(scale, sizeof scale, "1/%.0f", 1 / t->scale);
-    else
-        snprintf(scale, sizeof scale, "%g", t->scale);
     printf("%s at %s of its size: %u ranks write %s each, in parts of %s, %u at a time; "
            "%u checkpoints of %s\n",
-           t->checkpoint->name, scale, c->ranks, num_size_text(c->share_bytes, share),
-           num_size_text(c->part_bytes, part), c->at_once, t->runs + 1,
-           num_size_text(c->share_bytes * c->ranks, whole));
+           t->checkpoint->name, train_scale_text(t, scale), c->ranks,
+           num_size_text(c->share_bytes, share), num_size_text(c->part_bytes, part),
+           c->at_once, t->runs + 1, num_size_text(c->share_bytes * c->ranks, whole));
 }
 
-static enum err
-clean_up(struct train *t, struct checkpoint *c, enum err rc)
+void
+train_remove(const struct train *t, struct checkpoint *c)
 {
     struct errbuf eb = {{0}};
 
     if (t->keep || made_remove(&c->made, &eb) == ERR_OK)
-        return rc;
+        return;
     fprintf(stderr, "forebay: what was made under \"%s\" is not all gone: %s\n",
             c->made.prefix, eb.text);
-    return rc;
 }
 
 enum err
@@ -309,20 +325,21 @@ train_checkpoint(struct train *t)
 {
     struct checkpoint c = {0};
     struct phase *phases = xcalloc(2, sizeof *phases);
-    enum err rc = plan(t, &c);
+    enum err rc = train_plan(t, t->checkpoint, t->accelerators, t->request_bytes, &c);
 
     phases[0] = (struct phase){.name = "written", .json = "write", .writes = true};
     phases[1] = (struct phase){.name = "read back", .json = "read"};
     for (unsigned i = 0; i < 2; i++)
         phases[i].sum = xcalloc(1, sizeof *phases[i].sum);
     if (rc == ERR_OK) {
+        t->runs = runs_of(t, &c);
         checkpoint_init(&c, t->s, &t->place, t->runs + 1, t->seed);
         print_head(t, &c);
         for (unsigned i = 0; i < 2 && rc == ERR_OK; i++)
             rc = run_phase(t, &c, &phases[i]);
         for (unsigned i = 0; i < 2 && rc == ERR_OK; i++)
             draw(t, &c, &phases[i]);
-        rc = clean_up(t, &c, rc);
+        train_remove(t, &c);
     }
     if (rc == ERR_OK && t->s->json)
         print_json(t, &c, phases);

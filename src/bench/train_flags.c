@@ -57,6 +57,9 @@ static const struct flag flags[] = {
     {"disk", 0, "PATH", "the server's files on this machine, to read past the cache",
      false},
     {"scale", 0, "1/N|SHARE", "of a checkpoint: so much of its bytes; 1/1000", false},
+    {"beside", 0, "NAME",
+     "a checkpoint that is written over and over while the result is read once more",
+     false},
     {"probe", 0, "TIME", "of each measurement of a ceiling; 1s", false},
     {"svg", 0, "FILE", "the roofline as a picture", false},
     SESSION_FLAGS,
@@ -260,25 +263,30 @@ static enum err
 take_checkpoint(struct train *t)
 {
     static const char *const others[] = {
-        "models",   "batch",    "step",   "sample", "per-file", "floor",
-        "prefetch", "duration", "epochs", "most",   "from",     "memory",
-        "data",     "existing", "keys",   "files",  "svg"};
+        "models",   "batch",    "step",     "sample", "per-file", "floor",
+        "prefetch", "duration", "epochs",   "most",   "from",     "memory",
+        "beside",   "data",     "existing", "keys",   "files",    "svg"};
     const struct args *a = t->s->args;
     const char *name = args_value(a, "model");
 
+    const char *beside = args_value(a, "beside");
+
+    t->beside.model = beside != NULL ? checkpoint_find(beside) : NULL;
+    if (beside != NULL && t->beside.model == NULL)
+        return err_set(&t->s->eb, ERR_BAD_REQUEST,
+                       "--beside \"%s\": there are checkpoint-8b, -70b, -405b, -1t",
+                       beside);
     t->checkpoint = name != NULL && !args_has(a, "models") ? checkpoint_find(name) : NULL;
     if (t->checkpoint == NULL)
-        return args_has(a, "scale") ? err_set(&t->s->eb, ERR_BAD_REQUEST,
-                                              "--scale is for checkpoints: --model "
-                                              "checkpoint-8b")
-                                    : ERR_OK;
+        return beside == NULL && args_has(a, "scale")
+                   ? err_set(&t->s->eb, ERR_BAD_REQUEST,
+                             "--scale is for checkpoints: --model checkpoint-8b")
+                   : take_scale(t);
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (args_has(a, others[i]))
             return err_set(&t->s->eb, ERR_BAD_REQUEST, "--%s is not for a checkpoint",
                            others[i]);
     t->request_bytes = MIB(8);
-    if (!args_has(a, "runs"))
-        t->runs = 10;
     return take_scale(t);
 }
 

@@ -175,6 +175,27 @@ scaled(const struct train *t, struct buf *out)
     buf_puts(out, b->used.local ? "; client on the server's machine" : "");
 }
 
+/* The accelerators of the result, alone and beside writers. */
+static void
+print_beside(const struct train *t, FILE *out)
+{
+    const struct train_result *r = t->beside.trial.result;
+    const struct train_trial *alone = t->best != NULL ? t->best : t->judged;
+    char scale[TRAIN_SCALE_TEXT];
+
+    if (r == NULL)
+        return;
+    fprintf(
+        out,
+        "%-13s%u accelerators at AU %.1f %% instead of %.1f %% while %u of %s at %s were "
+        "written at %.3f GB/s; wait p99 %.1f ms instead of %.1f ms\n",
+        "beside", t->beside.trial.accelerators, r->au * 100, alone->result->au * 100,
+        t->beside.checkpoints, t->beside.model->name, train_scale_text(t, scale),
+        (double)t->beside.bytes / MAX(t->beside.seconds, 1e-9) / GB,
+        (double)histogram_at(&r->wait, 0.99) / 1e6,
+        (double)histogram_at(&alone->result->wait, 0.99) / 1e6);
+}
+
 void
 train_print(const struct train *t, FILE *out)
 {
@@ -203,6 +224,7 @@ train_print(const struct train *t, FILE *out)
     else
         fprintf(out, "%-13snot even %u above the floor of %.0f %%\n", "result",
                 MAX(t->accelerators, 1u), p->floor * 100);
+    print_beside(t, out);
     buf_printf(&text, "\nof the run with %u accelerators:\n", t->judged->accelerators);
     roofline_text(&t->roofline, &text);
     buf_puts(&text, "\n");
@@ -293,6 +315,17 @@ json_more(struct json *j, const struct train *t)
 
     if (find_epochs(t, e))
         json_f64(j, "second_epoch_over_first", bytes_s(e[1]) / MAX(bytes_s(e[0]), 1e-9));
+    if (t->beside.trial.result != NULL) {
+        json_open_object(j, "beside");
+        json_text(j, "checkpoint", t->beside.model->name);
+        json_f64(j, "scale", t->scale);
+        json_u64(j, "checkpoints", t->beside.checkpoints);
+        json_u64(j, "bytes", t->beside.bytes);
+        json_f64(j, "bytes_per_second",
+                 (double)t->beside.bytes / MAX(t->beside.seconds, 1e-9));
+        json_trial(j, "trial", &t->beside.trial);
+        json_end(j);
+    }
     json_open_object(j, "bandwidth_used");
     for (size_t i = 0; t->best != NULL && i < ARRAY_LEN(widths); i++)
         if (share_of(t, t->best, widths[i].ceiling) >= 0)

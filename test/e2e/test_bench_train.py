@@ -178,6 +178,15 @@ def test_a_checkpoint_in_words(cli, bucket):
         assert says in text, text
 
 
+def test_writers_beside_readers(cli, bucket):
+    told = hangs_together(json.loads(cli("bench", "train", f"s3://{bucket}", *SMALL, "-a", "1", "--beside", "checkpoint-8b", "--scale", "1/100000", "-q", "-o", "json")))
+    beside = told["beside"]
+    assert beside["checkpoints"] > 0 and beside["bytes"] == beside["checkpoints"] * 1_050_000  # whole ones: 8 ranks of 131,250 bytes
+    assert beside["trial"]["accelerators"] == 1 and beside["trial"]["steps"] > 0 and 0 <= beside["trial"]["au"] <= 1
+    assert [t.get("epoch") for t in told["trials"]] == [1, 2]  # it is none of them
+    assert cli("find", f"s3://{bucket}") == ""
+
+
 def test_another_server(server, seaweed, remote_s3, remote_bucket, tmp_path):
     """Any S3 server: signed, in parts; what it does not tell is not known."""
     there = Cli(server, tmp_path, endpoint=seaweed.endpoint, env={"AWS_ACCESS_KEY_ID": REMOTE_KEYS[0], "AWS_SECRET_ACCESS_KEY": REMOTE_KEYS[1]})
@@ -293,6 +302,7 @@ def test_a_plain_server_of_files(server, tmp_path):
         (("--memory", "1KiB"), "--memory"),
         (("--from", "9", "--most", "8"), "--from"),
         (("--scale", "1/10"), "--scale is for checkpoints"),
+        (("--beside", "vgg-1"), "there are checkpoint-8b"),
         (("--model", "checkpoint-8b", "--scale", "2"), "--scale"),
         (("--model", "checkpoint-8b", "--scale", "1/0"), "--scale"),
         (("--model", "checkpoint-8b", "--scale", "1/1e18"), "leaves nothing"),
