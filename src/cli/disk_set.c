@@ -69,6 +69,13 @@ print_table(const json_t *doc)
                json_get_text(d, "path", ""));
         if (json_get_text(d, "why", "")[0] != '\0')
             printf("          %s\n", json_get_text(d, "why", ""));
+        if (strcmp(json_get_text(d, "index", ""), "damaged") == 0)
+            printf("          its index is DAMAGED: what that lacks is not said to be "
+                   "missing, nothing is given back; the next start makes it anew\n");
+        else if (strcmp(json_get_text(d, "index", ""), "unproven") == 0 &&
+                 strcmp(json_get_text(d, "health", ""), "failed") != 0)
+            printf("          its index is being verified: %llu %%\n",
+                   (unsigned long long)json_get_u64(d, "index_percent"));
     }
     if (json_get_u64(doc, "repairs_waiting") > 0)
         printf("%llu damaged copies wait for their repair\n",

@@ -108,8 +108,13 @@ static enum err
 round_of(struct compactor *k, bool *did, struct errbuf *eb)
 {
     struct disk *d = k->disk;
-    enum err rc = puncher_round(d->puncher, did, eb);
+    enum err rc;
 
+    *did = false;
+    if (index_trust(d->index) !=
+        DISK_INDEX_PROVEN) /* what it does not know of may live */
+        return ERR_OK;
+    rc = puncher_round(d->puncher, did, eb);
     *did = *did && k->urgent > 0; /* else one segment is walked a round */
     look_who_writes(k);
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {

@@ -490,6 +490,8 @@ disk_close(struct disk **dp)
 void
 disk_stat(const struct disk *d, struct disk_stat *out)
 {
+    struct index_stat x;
+
     *out = (struct disk_stat){0};
     if (rt_dir_space(d->root, &out->total_bytes, &out->free_bytes, NULL) != ERR_OK)
         out->total_bytes = out->free_bytes = 0; /* not known: the disk may be gone */
@@ -500,6 +502,11 @@ disk_stat(const struct disk *d, struct disk_stat *out)
     out->tail_bytes = tail_bytes(d->tail);
     out->hot_bytes = hot_bytes(d->hot);
     out->undecided = prepared_count(d->prepared);
+    index_stat(d->index, &x);
+    out->index = index_trust(d->index);
+    if (x.pages_to_prove > 0)
+        out->index_percent =
+            (unsigned)MIN(x.pages_proven * 100 / x.pages_to_prove, UINT64_C(100));
 }
 
 void

@@ -635,6 +635,9 @@ struct disk_stat {
     uint64_t objects, older; /* living ones; older versions */
     uint64_t tail_bytes, hot_bytes;
     uint64_t undecided; /* versions that are prepared here */
+    /* Does the index say what was written last? What a start has not read as a whole is read behind it. */
+    enum disk_index { DISK_INDEX_UNPROVEN, DISK_INDEX_PROVEN, DISK_INDEX_DAMAGED } index;
+    unsigned index_percent; /* of that reading */
 };
 void disk_stat(const struct disk *d, struct disk_stat *out);
 

@@ -345,8 +345,10 @@ close_wasteful_log(struct disk *d, const struct evictor *e)
 static enum err
 evict_round(struct disk *d, struct evictor *e, struct errbuf *eb)
 {
-    bool tight =
-        atomic_load(&d->used_bytes[DISK_CACHED]) > e->o->target || e->o->want > 0;
+    /* What goes gives no room before compaction may give it: all would go for nothing. */
+    bool in_vain = index_trust(d->index) != DISK_INDEX_PROVEN;
+    bool tight = !in_vain && (atomic_load(&d->used_bytes[DISK_CACHED]) > e->o->target ||
+                              e->o->want > 0);
     struct disk_space space;
     enum err rc = ERR_OK;
     uint32_t next = 0;
@@ -359,7 +361,7 @@ evict_round(struct disk *d, struct evictor *e, struct errbuf *eb)
         close_wasteful_log(d, e); /* what goes now is said in the next one */
     e->out->living = e->living;
     e->freed = e->pending = 0;
-    while (rc == ERR_OK && next < e->listed && d->home.open && missing(e) > 0)
+    while (rc == ERR_OK && !in_vain && next < e->listed && d->home.open && missing(e) > 0)
         rc = evict_segment(d, e, &e->list[next++], eb);
     e->out->living -= MIN(e->freed, e->living);
     disk_space(d, &space);

@@ -219,6 +219,13 @@ health_index_fault(struct health *h)
 }
 
 void
+health_index_is(struct health *h, enum disk_index state)
+{
+    if (h != NULL)
+        atomic_store(&h->index, state);
+}
+
+void
 health_index_commit(struct health *h, int error)
 {
     if (h == NULL)

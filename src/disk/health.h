@@ -64,6 +64,7 @@ health_may_write(const struct health *h, struct errbuf *eb)
 void health_corrupt_block(struct health *h); /* a sum is wrong */
 void health_log_failed(struct health *h, const char *class);
 void health_index_fault(struct health *h); /* a fault in reading its map */
+void health_index_is(struct health *h, enum disk_index state); /* what is known of it */
 void health_index_commit(
     struct health *h, int error); /* its commit failed with an errno, or a code of LMDB */
 

@@ -46,6 +46,7 @@ struct health {
     _Atomic uint64_t places[ERROR_PLACES];
     _Atomic uint64_t unanswered; /* errors since the last probe */
     struct meter meters[METERS];
+    _Atomic unsigned index; /* enum disk_index */
 
     /* Under healths_lock. */
     char why[sizeof((struct disk_health *)0)->why];

@@ -62,6 +62,18 @@ put_state(struct buf *out, const struct health *h)
 }
 
 static void
+put_index(struct buf *out, const struct health *h)
+{
+    static const char *const names[] = {[DISK_INDEX_UNPROVEN] = "unproven",
+                                        [DISK_INDEX_PROVEN] = "proven",
+                                        [DISK_INDEX_DAMAGED] = "damaged"};
+
+    for (unsigned i = 0; i < ARRAY_LEN(names); i++)
+        sample(out, h, "forebay_disk_index", "state", names[i],
+               atomic_load(&h->index) == i ? 1 : 0);
+}
+
+static void
 put_slow(struct buf *out, const struct health *h)
 {
     sample(out, h, "forebay_disk_slow_operations_total", NULL, NULL,
@@ -98,6 +110,10 @@ collect(struct buf *out, void *arg)
         each(out, put_errors);
         family(out, "forebay_disk_state", "gauge", "1 for the state a disk is in");
         each(out, put_state);
+        family(out, "forebay_disk_index", "gauge",
+               "1 for what is known of a disk's index: not read as a whole since the "
+               "start, read and as it was written, or damaged");
+        each(out, put_index);
         family(out, "forebay_disk_slow_operations_total", "counter",
                "operations that took ten times the usual");
         each(out, put_slow);

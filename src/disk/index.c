@@ -14,6 +14,7 @@
 #define MAP_DEFAULT     GIB(64)
 #define MEMORY_DEFAULT  GIB(1)
 #define WORKERS_DEFAULT 16u
+#define MARK            "damaged" /* beside data.mdb: that is not to be believed */
 /* Brought in while opening; what is larger comes in behind the first requests. */
 #define POPULATE_AT_ONCE MIB(32)
 
@@ -32,6 +33,14 @@ const char *const index_db_names[DBS_] = {
 
 /* ---- what goes wrong ---- */
 
+void
+index_on_assert(MDB_env *env, const char *what)
+{
+    (void)env;
+    (void)what;
+    rt_guard_leave();
+}
+
 bool
 index_guard(struct index *x, void (*fn)(void *arg), void *arg)
 {
@@ -40,6 +49,7 @@ index_guard(struct index *x, void (*fn)(void *arg), void *arg)
         return false;
     if (rt_guard(x->map, x->map_len, fn, arg))
         return true;
+    atomic_store(&x->faulted, true);
     if (!atomic_exchange(&x->dead, true))
         LOG(LOG_ERROR, "index.fault",
             "the index's pages cannot be had, or are damaged; it is not read any more",
@@ -82,12 +92,39 @@ index_set_bad(struct index *x)
         LOG(LOG_ERROR, "index.bad",
             "the index is damaged; it will be rebuilt at the next start",
             L_TEXT("path", rt_dir_path(x->dir)));
+    health_index_is(x->options.health, index_trust(x));
+}
+
+void
+index_set_proven(struct index *x, bool yes)
+{
+    atomic_store(&x->proven, yes);
+    health_index_is(x->options.health, index_trust(x));
+}
+
+enum disk_index
+index_trust(const struct index *x)
+{
+    if (index_is_bad(x))
+        return DISK_INDEX_DAMAGED;
+    return atomic_load(&x->proven) ? DISK_INDEX_PROVEN : DISK_INDEX_UNPROVEN;
 }
 
 bool
 index_is_hiding(const struct index *x)
 {
     return atomic_load_explicit(&x->hiding, memory_order_relaxed);
+}
+
+enum err
+index_lists_all(const struct index *x, struct errbuf *eb)
+{
+    return index_is_hiding(x)
+               ? err_set(eb, ERR_CORRUPT,
+                         "the index of disk \"%s\" is damaged, and what it lists may not "
+                         "be all (the next start makes it anew)",
+                         rt_dir_path(x->options.dir))
+               : ERR_OK;
 }
 
 void
@@ -106,6 +143,8 @@ open_env(struct index *x)
     unsigned flags = x->options.read_only ? MDB_RDONLY | MDB_NOLOCK : 0;
     int rc = mdb_env_create(&x->env);
 
+    if (rc == 0)
+        rc = mdb_env_set_assert(x->env, index_on_assert);
     if (rc == 0)
         rc = mdb_env_set_maxdbs(x->env, DBS_);
     if (rc == 0)
@@ -269,6 +308,7 @@ open_work(void *arg)
         atomic_store(&j->x->used_bytes,
                      (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize);
         atomic_store(&j->x->objects, j->x->meta.objects);
+        index_set_proven(j->x, j->fresh);
         if (atomic_load(&j->x->used_bytes) <= POPULATE_AT_ONCE ||
             rt_engine_now() == RT_SIM)
             index_grown(j->x);
@@ -335,6 +375,14 @@ file_bytes(struct index *x, uint64_t *out, struct errbuf *eb)
     return rc;
 }
 
+/* A disk that left because of its index takes this word of it all the same. */
+static void
+let_go(struct index *x)
+{
+    if (atomic_load(&x->faulted))
+        rt_dir_observe(x->dir, NULL);
+}
+
 static enum err
 remove_files(struct index *x, struct errbuf *eb)
 {
@@ -343,7 +391,25 @@ remove_files(struct index *x, struct errbuf *eb)
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
     rc = rt_dir_unlink(x->dir, "lock.mdb", eb);
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND) /* after what it speaks of */
+        rc = rt_dir_unlink(x->dir, MARK, eb);
+    x->marked = false;
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+void
+index_mark_bad(struct index *x)
+{
+    static const char text[] = "The index was found to be damaged: it is made anew.\n";
+    struct errbuf eb = {0};
+
+    if (x->marked || !atomic_load(&x->bad) || x->options.read_only)
+        return;
+    x->marked = true;
+    let_go(x);
+    if (rt_file_store(x->dir, MARK, text, sizeof text - 1, 0600, &eb) != ERR_OK)
+        LOG(LOG_WARN, "index.not_marked", "a start after a kill may believe a bad index",
+            L_TEXT("path", rt_dir_path(x->dir)), L_TEXT("error", eb.text));
 }
 
 /* Opens what is there, or makes it anew. */
@@ -351,6 +417,7 @@ static enum err
 open_once(struct index *x, bool fresh, enum index_state *state, struct errbuf *eb)
 {
     struct open_job j = {.x = x, .fresh = fresh};
+    unsigned mode;
     enum err rc = ERR_OK;
 
     if (fresh)
@@ -361,6 +428,10 @@ open_once(struct index *x, bool fresh, enum index_state *state, struct errbuf *e
         return rc;
     if (x->options.read_only && j.file_bytes == 0) {
         *state = INDEX_EMPTY;
+        return ERR_OK;
+    }
+    if (!fresh && j.file_bytes > 0 && rt_dir_mode(x->dir, MARK, &mode, NULL) == ERR_OK) {
+        *state = INDEX_BAD;
         return ERR_OK;
     }
     rc = rt_blocking(open_work, &j, DEADLINE_NEVER);
@@ -415,6 +486,7 @@ index_new(const struct index_options *o)
     assert(x->readers != NULL);
     memset(x->readers, 0, x->loops * sizeof *x->readers);
     rt_cond_init(&x->populated);
+    rt_sem_init(&x->turn, 1);
     return x;
 }
 
@@ -454,7 +526,9 @@ index_open(const struct index_options *o, struct index **out, enum index_state *
     *out = NULL;
     *covered = (struct index_covered){0};
     *state = INDEX_EMPTY;
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && o->discard)
+        *state = INDEX_BAD;
+    else if (rc == ERR_OK)
         rc = open_once(x, false, state, eb);
     if (rc == ERR_OK && *state != INDEX_GOOD && !o->read_only)
         rc = start_anew(x, *state, eb);
@@ -481,6 +555,22 @@ index_wait_populated(struct index *x)
     rt_shield_end(&shield);
 }
 
+void
+index_turn_take(struct index *x)
+{
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    (void)!rt_sem_take(&x->turn, DEADLINE_NEVER);
+    rt_shield_end(&shield);
+}
+
+void
+index_turn_give(struct index *x)
+{
+    rt_sem_give(&x->turn);
+}
+
 enum err
 index_reset(struct index *x, struct errbuf *eb)
 {
@@ -505,6 +595,7 @@ discard(struct index *x)
 {
     struct errbuf eb = {0};
 
+    let_go(x);
     if (remove_files(x, &eb) != ERR_OK)
         LOG(LOG_WARN, "index.not_discarded", "the next start may believe a bad index",
             L_TEXT("path", rt_dir_path(x->dir)), L_TEXT("error", eb.text));
@@ -540,5 +631,7 @@ index_stat(struct index *x, struct index_stat *out)
         .objects = atomic_load(&x->objects),
         .used_bytes = atomic_load(&x->used_bytes),
         .resident = atomic_load(&x->resident),
+        .pages_proven = atomic_load(&x->pages_proven),
+        .pages_to_prove = atomic_load(&x->pages_to_prove),
     };
 }

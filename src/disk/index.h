@@ -13,6 +13,7 @@
  * Fibers: any loop reads; index_apply() on the disk's home loop.
  */
 #pragma once
+#include "disk/disk.h"
 #include "disk/tail.h"
 
 struct index;
@@ -37,6 +38,8 @@ struct index_options {
     unsigned workers;      /* threads that may read beside the loops; 0: 16 */
     /* Nothing is changed, not even what is of no use. The caller holds the disk's lock. */
     bool read_only;
+    /* What is there is known to be of no use, and not looked at. */
+    bool discard;
     /* Else they end in the index: there is nobody else who could hold the key. */
     bool keep_tombstones;
     struct health *health; /* is told of faults; NULL is fine */
@@ -68,14 +71,19 @@ enum err index_compact(struct rt_dir *disk, struct errbuf *eb) MUST_CHECK;
 enum err index_apply(struct index *x, const struct batch *b,
                      const struct index_covered *covered, struct errbuf *eb) MUST_CHECK;
 
+/* One that is bad is marked as such by a file beside it, once, so that no start believes it again, without a write to what is
+ * damaged. Home loop; may switch. */
+void index_mark_bad(struct index *x);
+
 /* Copies the coded value of a key to `value` (VALUE_CODED_MAX bytes). ERR_NOT_FOUND. May switch while the index
  * is not resident; with `now` it does not, and that is ERR_BUSY. */
 enum err index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
                     bool now, unsigned char *value, size_t *len,
                     struct errbuf *eb) MUST_CHECK;
 /* Of a key of an object that is missing: are the rows beside its place what they should be? A key of which a bit changed
- * stands beside where it should, so this is how its row, once hidden, is found out: ERR_CORRUPT. Keys of more than one
- * layer are not looked at. May switch while the index is not resident. */
+ * stands beside where it should, so this is how its row, once hidden, is found out: ERR_CORRUPT. ERR_EXISTS: it is there
+ * by now, or is a tombstone. Keys of more than one layer are not looked at. May switch while
+ * the index is not resident. */
 enum err index_near(struct index *x, uint64_t bucket, struct span key,
                     struct errbuf *eb) MUST_CHECK;
 /* Like tail_scan(). May switch while the index is not resident. */
@@ -121,6 +129,24 @@ enum err index_bucket(struct index *x, uint64_t from, uint64_t *out,
 enum err index_verify(struct index *x, const _Atomic bool *stop, bool *readable,
                       struct errbuf *eb) MUST_CHECK;
 
+/* The same beside whoever writes, in pieces of a millisecond between which the caller waits as he likes. begin() reads what leads
+ * to rows, and what is free; some() pages with rows, *bytes of them: *over, and all of it is as it was written, or
+ * ERR_CORRUPT. Home loop, one at a time; end() after begin(), whatever came. They may switch. */
+enum err index_prove_begin(struct index *x, const _Atomic bool *stop,
+                           struct errbuf *eb) MUST_CHECK;
+enum err index_prove_some(struct index *x, uint64_t *bytes, bool *over,
+                          struct errbuf *eb) MUST_CHECK;
+void index_prove_end(struct index *x);
+#ifdef FB_TEST_HOOKS
+extern uint32_t index_prove_piece; /* pages of one */
+#endif
+/* Is it known that the index says what was written last? One that was made anew, or that the start has read as a whole, is. What
+ * is not proven may be asked, but nothing is given back because it knows of no use for it. Any thread. */
+enum disk_index index_trust(const struct index *x);
+
+/* ERR_CORRUPT while rows may be hidden: what it lists may not be all. Any thread. */
+enum err index_lists_all(const struct index *x, struct errbuf *eb) MUST_CHECK;
+
 bool index_is_bad(const struct index *x); /* any thread */
 void index_set_bad(struct index *x); /* a reader found a row that its body contradicts */
 bool index_is_hiding(const struct index *x);
@@ -130,5 +156,6 @@ struct index_stat {
     uint64_t objects;    /* living rows */
     uint64_t used_bytes; /* of the file */
     bool resident;
+    uint64_t pages_proven, pages_to_prove; /* of the last proof; about */
 };
 void index_stat(struct index *x, struct index_stat *out);

@@ -79,6 +79,8 @@ copy_guarded(void *arg)
 
     c->rc = mdb_env_create(&c->env);
     if (c->rc == 0)
+        c->rc = mdb_env_set_assert(c->env, index_on_assert);
+    if (c->rc == 0)
         c->rc = mdb_env_set_maxdbs(c->env, DBS_);
     if (c->rc == 0)
         c->rc =

@@ -10,15 +10,15 @@ index_put_pair(struct index_writer *w, unsigned db, MDB_val *key, const MDB_val 
                MDB_val *value)
 {
     if (before != NULL)
-        index_tally_goes(w, index_pair_sum(db, key, before));
-    index_tally_comes(w, index_pair_sum(db, key, value));
+        index_tally_goes(w, db, key, index_pair_sum(db, key, before));
+    index_tally_comes(w, db, key, index_pair_sum(db, key, value));
     return mdb_put(w->txn, w->x->dbi[db], key, value, 0);
 }
 
 int
 index_del_pair(struct index_writer *w, unsigned db, MDB_val *key, const MDB_val *before)
 {
-    index_tally_goes(w, index_pair_sum(db, key, before));
+    index_tally_goes(w, db, key, index_pair_sum(db, key, before));
     return mdb_del(w->txn, w->x->dbi[db], key, NULL);
 }
 
@@ -26,7 +26,7 @@ int
 index_del_at(struct index_writer *w, unsigned db, MDB_cursor *cursor, const MDB_val *key,
              const MDB_val *value)
 {
-    index_tally_goes(w, index_pair_sum(db, key, value));
+    index_tally_goes(w, db, key, index_pair_sum(db, key, value));
     return mdb_cursor_del(cursor, 0);
 }
 

@@ -39,6 +39,28 @@ struct index_meta {
 void index_meta_encode(const struct index_meta *m, unsigned char out[INDEX_META_BYTES]);
 bool index_meta_decode(struct span value, struct index_meta *out);
 
+/* A place between the pairs of all tables, which stand in the order of enum index_db. */
+#define INDEX_KEY_MAX 511u /* LMDB's */
+struct index_place {
+    unsigned db; /* DBS_: the end */
+    size_t len;
+    unsigned char key[INDEX_KEY_MAX];
+};
+static inline bool
+index_place_is_behind(const struct index_place *p, unsigned db, const MDB_val *key)
+{
+    return db < p->db ||
+           (db == p->db && span_cmp((struct span){key->mv_data, key->mv_size},
+                                    (struct span){(const char *)p->key, p->len}) < 0);
+}
+
+/* A proof on its way (index_prove.c): what stands before the place was counted, and is kept right by every batch. */
+struct index_proof {
+    bool on;
+    struct index_place place;
+    struct index_tally counted;
+};
+
 /* Spaces of buckets never change, so a loop remembers some. */
 #define SPACE_CACHE 64u
 struct index_reader {
@@ -63,26 +85,36 @@ struct index {
 
     /* Any thread. */
     _Atomic bool bad, dead, resident, replaying;
-    _Atomic bool hiding; /* damaged, and rows may be out of reach */
-    _Atomic uint64_t used_bytes, objects;
+    _Atomic bool faulted; /* dead for what its pages are */
+    _Atomic bool hiding;  /* damaged, and rows may be out of reach */
+    _Atomic bool proven; /* all of it was read since it was opened, or it was made anew */
+    _Atomic uint64_t used_bytes, objects, pages_proven, pages_to_prove;
 
     /* One job at a time: open, apply, populate's end. */
     struct index_meta meta;
+    struct index_proof proof;
     uint64_t populated_bytes;
     unsigned char done_at[16]; /* how far the sweep of completed uploads has come */
 
     /* Home loop. */
     bool populating;
+    bool marked; /* as bad, for the next start */
     struct rt_cond populated;
+    struct rt_sem turn; /* whoever writes, or proves a piece */
 };
 
 /* Runs fn under a guard over the map. A fault, or an index that is dead already: false. */
 bool index_guard(struct index *x, void (*fn)(void *arg), void *arg);
+/* LMDB would end the process where a page is not of the kind that it expects: it ends the guard instead. */
+void index_on_assert(MDB_env *env, const char *what);
 /* What a code of LMDB means to the caller; damage is remembered in x. */
 enum err index_code(struct index *x, int rc, const char *what, struct errbuf *eb);
 /* After a commit: how large it is now, and what is new in memory. Blocks. */
 void index_grown(struct index *x);
 void index_wait_populated(struct index *x); /* home loop; may switch */
+void index_set_proven(struct index *x, bool yes);
+void index_turn_take(struct index *x); /* the same */
+void index_turn_give(struct index *x);
 
 /* A value under a key of exactly KEY_LAYER_BYTES can hold a row, the space of the layer behind it, or both;
  * shorter keys have a row only. */

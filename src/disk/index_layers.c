@@ -170,11 +170,11 @@ index_store_step(struct index_writer *w, enum table table, struct index_step *s)
         return 0;
     value = (MDB_val){index_cell_encode(&key, &cell, bytes), bytes};
     if (s->exists)
-        index_tally_goes(w, s->sum);
+        index_tally_goes(w, table, &key, s->sum);
     s->exists = !gone;
     s->sum = gone ? 0 : index_pair_sum(table, &key, &value);
     if (!gone)
-        index_tally_comes(w, s->sum);
+        index_tally_comes(w, table, &key, s->sum);
     if (index_append_fits(w, table, s))
         return index_append_put(w, table, &key, &value);
     return gone ? del(w, table, &key) : index_put(w, table, &key, &value, 0);

@@ -197,6 +197,7 @@ struct near {
     uint64_t bucket;
     struct span key;
     uint32_t space;
+    bool met; /* the key stands beside the place to which a search for it comes */
 };
 
 /* A row under a key that is not its own has a wrong sum. One of another space is not known whose it is. */
@@ -218,11 +219,21 @@ is_itself(const struct near *n, const MDB_val *key, const MDB_val *value)
 }
 
 static int
+order(const MDB_val *key, const unsigned char *coded, size_t len)
+{
+    return span_cmp((struct span){key->mv_data, key->mv_size},
+                    (struct span){(const char *)coded, len});
+}
+
+/* Where a bit of a branch leads a search to another page than its own, what stands beside the place it came to is not on both sides of
+ * the key: LMDB goes from page to page there without a comparison. */
+static int
 look_near(struct call *c, MDB_txn *txn)
 {
     struct near *n = c->arg;
     unsigned char coded[KEY_CODED_MAX];
-    MDB_val key, value;
+    size_t len;
+    MDB_val key, value, ours;
     MDB_cursor *cursor;
     int rc = c->x->dbi[TABLE_OBJECTS] == NO_DBI ? MDB_NOTFOUND
                                                 : space_of(c, txn, n->bucket, &n->space);
@@ -232,13 +243,18 @@ look_near(struct call *c, MDB_txn *txn)
     rc = mdb_cursor_open(txn, c->x->dbi[TABLE_OBJECTS], &cursor);
     if (rc != 0)
         return rc;
-    key = (MDB_val){key_code(n->space, n->key, coded), coded};
+    len = key_code(n->space, n->key, coded);
+    key = (MDB_val){len, coded};
     rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
-    if (rc == 0 && !is_itself(n, &key, &value))
+    n->met = rc == 0 && order(&key, coded, len) == 0;
+    if (n->met &&
+        mdb_get(txn, c->x->dbi[TABLE_OBJECTS], &(MDB_val){len, coded}, &ours) != 0)
+        rc = MDB_CORRUPTED; /* no search comes to it */
+    if (rc == 0 && (order(&key, coded, len) < 0 || !is_itself(n, &key, &value)))
         rc = MDB_CORRUPTED;
     if (rc == 0 || rc == MDB_NOTFOUND)
         rc = mdb_cursor_get(cursor, &key, &value, rc == 0 ? MDB_PREV : MDB_LAST);
-    if (rc == 0 && !is_itself(n, &key, &value))
+    if (rc == 0 && (order(&key, coded, len) >= 0 || !is_itself(n, &key, &value)))
         rc = MDB_CORRUPTED;
     mdb_cursor_close(cursor);
     return rc;
@@ -254,6 +270,8 @@ index_near(struct index *x, uint64_t bucket, struct span key, struct errbuf *eb)
     if (key_layers(key.len) > 1)
         return ERR_OK;
     rc = call(&c, "lookup", eb);
+    if (rc == ERR_OK && n.met)
+        return ERR_EXISTS;
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 

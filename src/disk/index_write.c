@@ -132,7 +132,7 @@ insert_object(struct index_writer *w, const struct ahead_entry *ae, struct index
     rc = index_put(w, e->table, &key, &value, MDB_NOOVERWRITE);
     if (rc != 0)
         return rc;
-    index_tally_comes(w, index_pair_sum(e->table, &key, &value));
+    index_tally_comes(w, e->table, &key, index_pair_sum(e->table, &key, &value));
     index_count_change(w, NULL, &ae->row);
     index_count_usage(w, e->bucket, NULL, &ae->row);
     return 0;
@@ -160,7 +160,8 @@ append_object(struct index_writer *w, const struct ahead_entry *ae, bool *done)
     *done = true;
     index_count_change(w, NULL, &ae->row);
     index_count_usage(w, e->bucket, NULL, &ae->row);
-    index_tally_comes(w, index_pair_sum(TABLE_OBJECTS, &key, &value));
+    index_tally_comes(w, TABLE_OBJECTS, &key,
+                      index_pair_sum(TABLE_OBJECTS, &key, &value));
     return index_append_put(w, TABLE_OBJECTS, &key, &value);
 }
 
@@ -374,6 +375,8 @@ apply_work(void *arg)
     if (w->rc != 0)
         return;
     x->meta = w->meta;
+    x->proof.counted.pairs += w->proven.pairs;
+    x->proof.counted.sum += w->proven.sum;
     memcpy(x->done_at, w->done_at, sizeof x->done_at);
     atomic_store(&x->objects, x->meta.objects);
     index_grown(x);
@@ -414,13 +417,16 @@ enum err
 index_apply(struct index *x, const struct batch *b, const struct index_covered *covered,
             struct errbuf *eb)
 {
-    struct index_writer w = {.x = x, .batch = b, .meta = x->meta};
+    struct index_writer w = {.x = x, .batch = b};
     enum err rc;
 
     index_wait_populated(x);
+    index_turn_take(x);
+    w.meta = x->meta;
     w.meta.covered = *covered;
     memcpy(w.done_at, x->done_at, sizeof w.done_at);
     rc = apply_on_pool(&w);
+    index_turn_give(x);
     if (rc != ERR_OK)
         return err_set(eb, rc, "index: commit: %s", err_name(rc));
     if (w.rc != 0)

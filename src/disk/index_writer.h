@@ -45,7 +45,9 @@ struct index_writer {
 
     MDB_txn *txn;
     struct index_meta meta; /* takes effect with the commit */
-    uint64_t bucket;        /* the last one asked for, and its space; 0: none */
+    struct index_tally
+        proven; /* so does this: what the batch changes of what a proof has counted */
+    uint64_t bucket; /* the last one asked for, and its space; 0: none */
     uint32_t space;
     struct run_segment *segments; /* owned: changes of this batch */
     uint32_t segment_count, segment_room;
@@ -57,18 +59,27 @@ struct index_writer {
     int rc;
 };
 
+/* A pair that goes or comes, and whether the proof at hand counted it, or will. */
 static inline void
-index_tally_goes(struct index_writer *w, uint64_t sum)
+index_tally_goes(struct index_writer *w, unsigned db, const MDB_val *key, uint64_t sum)
 {
     w->meta.tally.pairs--;
     w->meta.tally.sum -= sum;
+    if (w->x->proof.on && index_place_is_behind(&w->x->proof.place, db, key)) {
+        w->proven.pairs--;
+        w->proven.sum -= sum;
+    }
 }
 
 static inline void
-index_tally_comes(struct index_writer *w, uint64_t sum)
+index_tally_comes(struct index_writer *w, unsigned db, const MDB_val *key, uint64_t sum)
 {
     w->meta.tally.pairs++;
     w->meta.tally.sum += sum;
+    if (w->x->proof.on && index_place_is_behind(&w->x->proof.place, db, key)) {
+        w->proven.pairs++;
+        w->proven.sum += sum;
+    }
 }
 
 /* Does the row refer to a place of its own: a member of a log, a body, a manifest? */

@@ -129,6 +129,8 @@ disk_part_list(struct disk *d, const struct disk_key *k, const struct upload_id 
     *count = 0;
     *more = false;
     if (rc == ERR_OK)
+        rc = index_lists_all(d->index, eb);
+    if (rc == ERR_OK)
         rc = list_parts(d->tail, d->index, u, after, max, a, &parts, count, more, eb);
     if (rc != ERR_OK)
         return rc;
@@ -338,6 +340,10 @@ disk_copy_list(struct disk *d, uint64_t bucket, struct span after_key,
                const struct upload_id *after_id, uint32_t max, struct arena *a,
                struct disk_upload **out, uint32_t *count, bool *more, struct errbuf *eb)
 {
+    enum err rc = index_lists_all(d->index, eb);
+
+    if (rc != ERR_OK)
+        return rc;
     return list_uploads(d->tail, d->index, bucket, LIST_COPIES, after_key, after_id, max,
                         a, out, count, more, eb);
 }
@@ -401,6 +407,10 @@ disk_upload_list(struct disk *d, uint64_t bucket, struct span after_key,
                  const struct upload_id *after_id, uint32_t max, struct arena *a,
                  struct disk_upload **out, uint32_t *count, bool *more, struct errbuf *eb)
 {
+    enum err rc = index_lists_all(d->index, eb);
+
+    if (rc != ERR_OK)
+        return rc;
     return list_uploads(d->tail, d->index, bucket, LIST_UPLOADS, after_key, after_id, max,
                         a, out, count, more, eb);
 }

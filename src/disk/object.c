@@ -11,13 +11,17 @@
 enum err
 disk_lookup(struct disk *d, const struct disk_key *k, struct row *out, struct errbuf *eb)
 {
-    enum err rc = health_may_read(d->health, eb);
+    enum err rc = health_may_read(d->health, eb), near = ERR_OK;
 
     if (rc != ERR_OK)
         return rc;
     rc = find_object(d->tail, d->index, k->bucket, k->key, false, out, eb);
-    if (rc == ERR_NOT_FOUND && index_near(d->index, k->bucket, k->key, eb) == ERR_CORRUPT)
-        rc = ERR_CORRUPT; /* it may be there, under a key of which a bit changed */
+    if (rc == ERR_NOT_FOUND)
+        near = index_near(d->index, k->bucket, k->key, eb);
+    if (near == ERR_CORRUPT) /* it may be there, under a key of which a bit changed */
+        rc = near;
+    else if (near == ERR_EXISTS) /* it came in between, or is a tombstone */
+        rc = find_object(d->tail, d->index, k->bucket, k->key, false, out, eb);
     return prepared_count(d->prepared) == 0 ? rc : prepared_mark(d, k, rc, out, eb);
 }
 
@@ -67,6 +71,8 @@ disk_list(struct disk *d, uint64_t bucket, struct span after, bool inclusive,
 {
     enum err rc = health_may_read(d->health, eb);
 
+    if (rc == ERR_OK)
+        rc = index_lists_all(d->index, eb);
     if (rc != ERR_OK)
         return rc;
     return list_objects(d->tail, d->index, bucket, after, inclusive, max, a, out, count,
@@ -79,6 +85,8 @@ disk_bucket_empty(struct disk *d, uint64_t bucket, bool *empty, struct errbuf *e
     enum err rc = health_may_read(d->health, eb);
 
     *empty = false;
+    if (rc == ERR_OK)
+        rc = index_lists_all(d->index, eb);
     if (rc != ERR_OK)
         return rc;
     return list_bucket_empty(d->tail, d->index, bucket, empty, eb);

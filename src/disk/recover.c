@@ -159,7 +159,8 @@ open_index(struct disk *d, struct index_covered *covered, struct errbuf *eb)
     struct index_options o = {.dir = d->root,
                               .map_bytes = d->o.index_map_bytes,
                               .memory_bytes = d->o.index_memory_bytes,
-                              .health = d->health};
+                              .health = d->health,
+                              .discard = d->again /* its damage ended the first try */};
     enum index_state state;
     enum err rc;
 

@@ -42,11 +42,14 @@ has_record(struct disk *d, const struct member *m, bool *out, struct errbuf *eb)
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-/* What logs that are damaged or gone said of a finished body nobody knows: it stays, for rebuild --from-bodies. */
+/* What logs that are damaged or gone said of a finished body nobody knows: it stays, for rebuild --from-bodies. What an index that was
+ * not read as a whole yet does not know stays as well: once that is proven it is given back as any dead body (punch.c). */
 static bool
 keeps_orphans(const struct disk *d, const struct member *m)
 {
-    return (d->home.log_damaged || d->o.rebuild) && m->kind == MEMBER_BODY;
+    return (d->home.log_damaged || d->o.rebuild ||
+            index_trust(d->index) != DISK_INDEX_PROVEN) &&
+           m->kind == MEMBER_BODY;
 }
 
 /* Walks the newest shared segment: where the next body goes, and which places have no record. Those at the end are
@@ -119,7 +122,19 @@ recover_bodies(struct disk *d, enum disk_class class, struct errbuf *eb)
     return rc;
 }
 
-/* Segments of one body: those in which nothing lives are unlinked. The index has all of the replay by now. */
+static enum err
+count_single(struct disk *d, enum disk_class class, uint32_t id, struct errbuf *eb)
+{
+    uint64_t size;
+    enum err rc = segment_size(d, class, id, &size, eb);
+
+    if (rc == ERR_OK)
+        atomic_fetch_add(&d->used_bytes[class], size - MIN(size, 2 * DISK_ALIGN));
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* Segments of one body: those in which nothing lives are unlinked; where the index is not proven, by the puncher, once it is. The index
+ * has all of the replay by now. */
 enum err
 recover_single(struct disk *d, enum disk_class class, const struct segment_list *l,
                struct errbuf *eb)
@@ -132,17 +147,24 @@ recover_single(struct disk *d, enum disk_class class, const struct segment_list 
             continue;
         rc = index_segment(d->index, class, l->at[i].id, &seg, eb);
         if (rc == ERR_OK && seg.living > 0) {
-            uint64_t size;
-
-            rc = segment_size(d, class, l->at[i].id, &size, eb);
-            if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            rc = count_single(d, class, l->at[i].id, eb);
+            if (rc != ERR_OK)
                 return rc;
-            atomic_fetch_add(&d->used_bytes[class], size - MIN(size, 2 * DISK_ALIGN));
             continue;
         }
         if ((d->home.log_damaged || d->o.rebuild) && class == DISK_NATIVE &&
             (rc == ERR_OK || rc == ERR_NOT_FOUND))
             continue;
+        if ((rc == ERR_OK || rc == ERR_NOT_FOUND) &&
+            index_trust(d->index) != DISK_INDEX_PROVEN) {
+            struct dying later = {.class = class, .segment = l->at[i].id};
+
+            rc = count_single(d, class, l->at[i].id, eb);
+            if (rc != ERR_OK)
+                return rc;
+            puncher_add(d->puncher, &later, 1);
+            continue;
+        }
         if (rc == ERR_OK || rc == ERR_NOT_FOUND)
             rc = segment_remove(d, class, SEGMENT_ONE, l->at[i].id, eb);
         if (rc == ERR_OK)

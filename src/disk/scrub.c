@@ -14,6 +14,7 @@
 #define STATE_FILE      "scrub"
 #define PAGE            32u
 #define RATE_DEFAULT    MIB(64)
+#define INDEX_RATE      MIB(256)
 #define RATE_LEAST      KIB(64) /* of a pass that nobody asked for */
 #define PASS_DEFAULT_MS (7 * 24 * 3600 * UINT64_C(1000))
 #define FIRST_MS        (3600 * UINT64_C(1000)) /* after the first start of a disk */
@@ -129,6 +130,22 @@ pace(void *arg, uint64_t bytes)
     if (s->stop || s->wanted || disk_has_left(s->disk))
         return ERR_CANCELLED;
     return rc;
+}
+
+/* Of the index: not within a pass, and somebody may be waiting for it. */
+static enum err
+pace_index(void *arg, uint64_t bytes)
+{
+    struct scrub *s = arg;
+    uint64_t until_ns = rt_now_ns() + bytes * 1000 / (INDEX_RATE / 1000000);
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && until_ns > rt_now_ns() && !s->stop && !s->wanted) {
+        rc = rt_cond_wait(&s->wake, (struct deadline){until_ns});
+        if (rc == ERR_TIMEOUT)
+            rc = ERR_OK;
+    }
+    return s->stop || disk_has_left(s->disk) ? ERR_CANCELLED : rc;
 }
 
 /* ---- findings ---- */
@@ -375,19 +392,37 @@ end_pass(struct scrub *s)
         L_U64("findings", p->findings), L_U64("repaired", p->repaired));
 }
 
-/* What its rows name is read below; what it hides, or remembers of old, shows here. It is not believed when it says that a
- * key is not there from then on, and made anew by the next start. */
+/* What it hides, or remembers of old, no pass over what its rows name would show. From then on it is not believed when it says
+ * that a key is not there, and it is made anew by the next start. */
 static enum err
 scrub_index(struct scrub *s)
 {
     struct disk_key none = {.key = SPAN("")};
     struct errbuf eb = {0};
-    enum err rc = index_verify(s->disk->index, &s->stop, NULL, &eb);
+    enum err rc = scrub_read_index(s->disk, &s->stop, pace_index, s, &eb);
 
     if (rc != ERR_CORRUPT)
         return rc;
     found(s, &none, &(struct scrub_read){.what = "the index"}, FINDING_OPEN, eb.text);
     return ERR_OK;
+}
+
+/* Behind a start that has not read all of the index: nothing is given back before this is over. */
+static enum err
+prove_index(struct scrub *s)
+{
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && index_trust(s->disk->index) == DISK_INDEX_UNPROVEN &&
+           !s->stop && !disk_has_left(s->disk)) {
+        rc = scrub_index(s);
+        if (rc == ERR_OK || rc == ERR_CANCELLED)
+            break;
+        rc = rt_cond_wait(&s->wake, deadline_in_ms(AGAIN_MS));
+        if (rc == ERR_TIMEOUT)
+            rc = ERR_OK;
+    }
+    return rc;
 }
 
 /* ERR_OK: it is over. */
@@ -455,6 +490,7 @@ run(void *arg)
 
     rt_doing("scrub");
     rt_io_background(true);
+    rc = prove_index(s);
     while (rc != ERR_CANCELLED && !s->stop && !disk_has_left(s->disk)) {
         rc = wait_for_pass(s);
         if (rc == ERR_CANCELLED || s->stop)

@@ -8,6 +8,10 @@
  * which would hide what lies on the disk. Where it stands, and what it found, is saved in .forebay/scrub and goes on
  * after a restart.
  *
+ * Before all that, behind each start that has not read the index as a whole, and when a pass begins, the index is held against
+ * what was counted when it was written, a piece at a time (index_prove_some()). Until that is over nothing of the disk is
+ * given back (compact.c, recover_bodies.c): what a damaged index does not know of may live.
+ *
  * What is found is looked up again first: an object that was replaced or moved meanwhile is no finding. A damaged cached
  * version is dropped, so that the next read fetches it anew; for a native one whoever keeps other copies is asked
  * (disk_on_damage).
@@ -42,6 +46,10 @@ enum err scrub_decode(struct span bytes, struct scrub_state *s,
                       struct disk_finding *findings, uint32_t room, uint32_t *count,
                       struct errbuf *eb) MUST_CHECK;
 
+/* Reads all of the index: ERR_CORRUPT tells why it is not believed any more. `on_bytes` and `stop` as below. */
+enum err scrub_read_index(struct disk *d, const _Atomic bool *stop,
+                          enum err (*on_bytes)(void *arg, uint64_t bytes), void *arg,
+                          struct errbuf *eb) MUST_CHECK;
 /* Reads all of one version from the disk and compares. ERR_CORRUPT and ERR_IO: *out says part, block and what;
  * `on_bytes` is told of what was read, may switch, and ends it by an error. */
 struct scrub_read {

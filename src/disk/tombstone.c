@@ -27,6 +27,8 @@ disk_list_any(struct disk *d, uint64_t bucket, struct span after, bool inclusive
 {
     enum err rc = health_may_read(d->health, eb);
 
+    if (rc == ERR_OK)
+        rc = index_lists_all(d->index, eb);
     if (rc != ERR_OK)
         return rc;
     return list_objects_any(d->tail, d->index, bucket, after, inclusive, max, a, out,

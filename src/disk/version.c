@@ -67,6 +67,10 @@ disk_version_list(struct disk *d, uint64_t bucket, struct span after_key, bool i
                   struct disk_version **out, uint32_t *count, bool *more,
                   struct errbuf *eb)
 {
+    enum err rc = index_lists_all(d->index, eb);
+
+    if (rc != ERR_OK)
+        return rc;
     return list_versions(d->tail, d->index, bucket, after_key, inclusive, after, max, a,
                          out, count, more, eb);
 }

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -107,6 +108,18 @@ rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg)
     fn(arg);
     armed = g.outer;
     return true;
+}
+
+_Noreturn void
+rt_guard_leave(void)
+{
+    struct guard *g = armed;
+
+    if (g == NULL)
+        abort();
+    armed = g->outer;
+    g->stack = (uintptr_t)&g;
+    siglongjmp(g->back, 1);
 }
 
 bool

@@ -15,6 +15,10 @@
  * elsewhere kills, as without a guard. Nests: a SIGSEGV ends the innermost. */
 bool rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg) MUST_CHECK;
 
+/* Ends the innermost guard of this thread as a fault does: for a library that would end the process where it does not believe its
+ * pages. Without a guard it ends the process. */
+_Noreturn void rt_guard_leave(void);
+
 /* The mapping that holds `at`; false when there is none. Reads /proc: for set-up. */
 bool rt_map_range(const void *at, const void **from, size_t *len) MUST_CHECK;
 

@@ -7,6 +7,8 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "disk/index_probe.h"
+#include "disk/internal.h"
 #include "rt/sim.h"
 
 #define WORKERS  3
@@ -28,6 +30,8 @@ struct life {
     unsigned compacts;      /* one request in so many is a compaction; 0: none */
     bool
         bodies; /* most of what is put lies in body segments, which are compacted at any excuse */
+    bool
+        condemns; /* the index is said to be damaged in the middle, and the next start is to make it anew */
     bool evicts; /* and one in eight an eviction: any object may be gone, for good */
     bool
         doubts; /* cached: keys are in doubt before they are written, as a write-through has them */
@@ -380,6 +384,7 @@ live(void *arg)
                              .hot_bytes = sim_random() % 2 * (1u << 20)};
     struct worker workers[WORKERS];
     struct rt_group g;
+    struct disk_stat st;
     struct errbuf eb = {0};
     bool good = true;
     int64_t damages = metric_read(M_CHECKSUM_FAILURES, 0); /* of the seeds before */
@@ -397,6 +402,8 @@ live(void *arg)
     f->may_lose = false;
     if (good)
         check_listing(f);
+    if (f->condemns && !f->check_only)
+        index_set_bad(f->disk->index);
     rt_group_begin(&g);
     for (unsigned i = 0; !f->check_only && i < WORKERS; i++) {
         workers[i] = (struct worker){f, i};
@@ -405,6 +412,9 @@ live(void *arg)
     rt_group_join(&g);
     if (good && !f->check_only && !rt_cancelled())
         check_listing(f);
+    disk_stat(f->disk, &st); /* no proof calls a good index bad */
+    CHECK(f->disturbed || (f->condemns && !f->check_only) || rt_cancelled() ||
+          st.index != DISK_INDEX_DAMAGED);
     disk_close(&f->disk);
     if (!f->disturbed) /* what a cut leaves behind is no damage */
         CHECK(metric_read(M_CHECKSUM_FAILURES, 0) == damages);

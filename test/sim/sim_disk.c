@@ -27,6 +27,8 @@ run(uint64_t seed)
     ledger_init(&ledger);
     f.class = seed % 3 == 0 ? DISK_CACHED : DISK_NATIVE;
     f.doubts = seed % 6 == 0;
+    f.condemns = seed % 7 == 0;
+    index_probe_all_of = seed % 5 == 0 ? 0 : MIB(32); /* else read behind the start */
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned i = 0; i <= lives; i++) {
         f.epoch = i + 1;

@@ -30,6 +30,7 @@ run(uint64_t seed)
     f.doubts = seed % 16 == 12;
     f.segment_bytes = (mix(&state) % 2 == 0 ? 128u : 768u) << 10;
     f.bodies = seed % 3 == 2;
+    index_probe_all_of = seed % 5 == 1 ? 0 : MIB(32); /* else read behind the start */
     if (f.bodies)
         f.segment_bytes = 2u << 20;
     f.body = malloc((size_t)WORKERS * BODY_TOP);

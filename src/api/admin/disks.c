@@ -19,6 +19,18 @@
 #define PAGE_MAX KIB(256)
 #define ROOT     "/_/disks"
 
+static const char *
+index_name(enum disk_index state)
+{
+    static const char *const names[] = {
+        [DISK_INDEX_UNPROVEN] = "unproven",
+        [DISK_INDEX_PROVEN] = "proven",
+        [DISK_INDEX_DAMAGED] = "damaged",
+    };
+
+    return names[state];
+}
+
 static void
 put_one(struct json *j, const struct disks_one *d)
 {
@@ -34,6 +46,8 @@ put_one(struct json *j, const struct disks_one *d)
     json_u64(j, "native_bytes", d->stat.native_bytes);
     json_u64(j, "cached_bytes", d->stat.cached_bytes);
     json_u64(j, "objects", d->stat.objects);
+    json_text(j, "index", index_name(d->stat.index));
+    json_u64(j, "index_percent", d->stat.index_percent);
     json_u64(j, "read_errors", d->health.read_errors);
     json_u64(j, "write_errors", d->health.write_errors);
     json_u64(j, "sync_errors", d->health.sync_errors);

@@ -624,6 +624,86 @@ test_multipart(void)
     scratch_run(1, multipart, NULL);
 }
 
+/* Proofs in pieces of a page or two, with a batch between any two of them that puts, replaces and removes keys on both sides of
+ * where the proof stands: what was written is proven each time. Protects I5. */
+static void
+proofs_beside_a_writer(void *arg)
+{
+    struct errbuf eb = {0};
+    unsigned pieces = 0;
+
+    (void)arg;
+    open_all(0);
+    for (unsigned i = 0; i < 200; i++)
+        change();
+    flush_all();
+    for (unsigned proof = 0; proof < 20; proof++) {
+        bool over = false;
+        uint64_t bytes;
+
+        index_prove_piece = 1 + proof % 3;
+        REQUIRE(index_prove_begin(idx, NULL, &eb) == ERR_OK);
+        for (; !over; pieces++) {
+            change();
+            flush();
+            if (index_prove_some(idx, &bytes, &over, &eb) != ERR_OK) {
+                CHECK_STR(eb.text, "");
+                break;
+            }
+        }
+        index_prove_end(idx);
+        CHECK(over && index_verify(idx, NULL, NULL, &eb) == ERR_OK);
+    }
+    CHECK(pieces > 20 * 20);
+    CHECK(index_trust(idx) == DISK_INDEX_PROVEN);
+    index_prove_piece = 256;
+    close_all();
+}
+
+static void
+test_proofs_beside_a_writer(void)
+{
+    scratch_run(1, proofs_beside_a_writer, NULL);
+}
+
+/* One that is marked by the file beside it is not believed, nor is it by the next open; the new one is. */
+static void
+marked_as_bad(void *arg)
+{
+    struct index_covered found;
+    struct errbuf eb = {0};
+    enum index_state state;
+
+    (void)arg;
+    open_all(0);
+    change();
+    flush_all();
+    for (unsigned i = 0; i < 3; i++) {
+        index_close(&idx);
+        if (i == 1) {
+            struct rt_dir *folder;
+
+            REQUIRE(rt_dir_open_at(dir, "index", &folder, &eb) == ERR_OK);
+            REQUIRE(rt_file_store(folder, "damaged", "x", 1, 0600, &eb) == ERR_OK);
+            rt_dir_close(&folder);
+            options.read_only = true;
+            REQUIRE(index_open(&options, &idx, &state, &found, &eb) == ERR_OK);
+            CHECK(idx == NULL && state == INDEX_BAD);
+            options.read_only = false;
+        }
+        REQUIRE(index_open(&options, &idx, &state, &found, &eb) == ERR_OK);
+        CHECK(state == (i == 1 ? INDEX_BAD : INDEX_GOOD));
+        CHECK(index_trust(idx) == (i == 1 ? DISK_INDEX_PROVEN : DISK_INDEX_UNPROVEN));
+    }
+    close_all();
+}
+
+static void
+test_marked_as_bad(void)
+{
+    scratch_run(1, marked_as_bad, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -636,5 +716,7 @@ main(int argc, char **argv)
     RUN(test_older_versions_lose);
     RUN(test_states_at_open);
     RUN(test_multipart);
+    RUN(test_proofs_beside_a_writer);
+    RUN(test_marked_as_bad);
     return check_done();
 }

@@ -1,0 +1,371 @@
+/* Nothing here is read before it is known to lie within its page.
+ *
+ *     page   u64 number | u16 - | u16 flags | u16 end of the places, u16 begin of the nodes (or u32 pages) | u16 places
+ *     node   u16, u16 size of the data, low and high (branch: with the flags, the child) | u16 flags | u16 size of the key | key | data
+ *
+ * What can be damaged and not show: a page that is another, or an older state of itself; a key in a branch that leads
+ * searches astray; a free page that is none. So: each page says its own number and is met once, keys ascend and lie between
+ * those that lead to them, and the pairs of all tables are as many, with the same sum, as the meta row of this very state says. */
+#include "disk/index_walk.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define HEAD       16u
+#define NODE_HEAD  8u
+#define DEPTH_MAX  32u /* LMDB's */
+#define FIRST_PAGE 2u  /* behind both metas */
+enum { PAGE_BRANCH = 1, PAGE_LEAF = 2, PAGE_OVERFLOW = 4, PAGE_KINDS = 0x6f };
+enum { NODE_BIG = 1, NODE_TABLE = 2 };
+#define NO_ROOT     UINT64_MAX
+#define INTEGER_KEY 8u /* a flag of the tree of free pages: its keys are numbers */
+static_assert(sizeof(struct index_tree) == 48, "as LMDB lays it out");
+static_assert(sizeof(struct index_lmdb) == 136, "as LMDB lays it out");
+
+struct node {
+    unsigned flags;
+    struct span key;
+    uint64_t size, child;
+    const char *data; /* as far as the page is known to have it */
+};
+struct bounds {
+    struct span from, to; /* to.at NULL: none */
+};
+
+bool
+index_walk_wrong(struct index_walk *w, uint64_t page, const char *what)
+{
+    if (w->wrong == NULL) {
+        w->wrong = what;
+        w->at = page;
+    }
+    return false;
+}
+
+static uint16_t
+u16_at(const char *at)
+{
+    uint16_t out;
+
+    memcpy(&out, at, sizeof out);
+    return out;
+}
+
+static uint64_t
+u64_at(const char *at)
+{
+    uint64_t out;
+
+    memcpy(&out, at, sizeof out);
+    return out;
+}
+
+static bool
+take_pages(struct index_walk *w, uint64_t first, uint64_t count)
+{
+    if (first < FIRST_PAGE || first > w->lmdb.last_page ||
+        count > w->lmdb.last_page - first + 1)
+        return index_walk_wrong(w, first, "is not in the file");
+    for (uint64_t p = first; w->seen != NULL && p < first + count; p++) {
+        unsigned char bit = (unsigned char)(1u << (p % 8));
+
+        if ((w->seen[p / 8] & bit) != 0)
+            return index_walk_wrong(w, p, "is met twice");
+        w->seen[p / 8] |= bit;
+    }
+    return true;
+}
+
+/* NULL: it is not what it should be. */
+static const char *
+page_of(struct index_walk *w, uint64_t number, unsigned kind)
+{
+    const char *page = (const char *)w->x->map + number * w->page_bytes;
+
+    if (!take_pages(w, number, 1))
+        return NULL;
+    if (u64_at(page) != number || (u16_at(page + 10) & PAGE_KINDS) != kind) {
+        (void)index_walk_wrong(w, number, "is another page");
+        return NULL;
+    }
+    return page;
+}
+
+static bool
+node_of(struct index_walk *w, const char *page, unsigned i, bool leaf, struct node *out)
+{
+    size_t at = u16_at(page + HEAD + 2 * (size_t)i), key_len;
+    const char *n = page + at;
+
+    if (at < u16_at(page + 12) || at + NODE_HEAD > w->page_bytes)
+        return false;
+    key_len = u16_at(n + 6);
+    out->flags = u16_at(n + 4);
+    out->size = u16_at(n) | (uint64_t)u16_at(n + 2) << 16;
+    out->child = out->size | (uint64_t)out->flags << 32;
+    out->key = (struct span){n + NODE_HEAD, key_len};
+    out->data = n + NODE_HEAD + key_len;
+    at += NODE_HEAD + key_len;
+    if (leaf)
+        at += (out->flags & NODE_BIG) != 0 ? 8 : out->size;
+    return at <= w->page_bytes;
+}
+
+static int
+compare(const struct index_walk *w, struct span a, struct span b)
+{
+    uint64_t x, y;
+
+    if (w->now != TREE_FREE || a.len != 8 || b.len != 8)
+        return span_cmp(a, b);
+    x = u64_at(a.at);
+    y = u64_at(b.at);
+    return x < y ? -1 : x > y;
+}
+
+/* ---- what stands in a leaf ---- */
+
+static bool
+free_pages(struct index_walk *w, uint64_t page, const struct node *n)
+{
+    uint64_t count = n->size < 8 ? UINT64_MAX : u64_at(n->data);
+
+    if (n->key.len != 8 || count > n->size / 8 - 1)
+        return index_walk_wrong(w, page, "has a list of free pages that is none");
+    for (uint64_t i = 0; i < count; i++)
+        if (!take_pages(w, u64_at(n->data + 8 + 8 * i), 1))
+            return false;
+    return true;
+}
+
+static bool
+table_root(struct index_walk *w, uint64_t page, const struct node *n)
+{
+    if (n->flags != NODE_TABLE || n->size != sizeof *w->trees)
+        return index_walk_wrong(w, page, "has a table that is none");
+    for (unsigned i = 0; i < DBS_; i++)
+        if (span_eq(n->key, span_of(index_db_names[i]))) {
+            memcpy(&w->trees[i], n->data, sizeof w->trees[i]);
+            w->has[i] = true;
+            return true;
+        }
+    return index_walk_wrong(w, page, "names a table that is unknown");
+}
+
+static bool
+take_entry(struct index_walk *w, uint64_t page, struct node *n)
+{
+    MDB_val key = {n->key.len, (void *)(uintptr_t)n->key.at}, value;
+
+    w->entries++;
+    if (w->what == WALK_SOME && w->now < DBS_ &&
+        index_place_is_behind(&w->place, w->now, &key))
+        return true; /* counted before */
+    if (w->now == TREE_MAIN)
+        return table_root(w, page, n);
+    if ((n->flags & ~(unsigned)NODE_BIG) != 0)
+        return index_walk_wrong(w, page, "has a row of no known kind");
+    if ((n->flags & NODE_BIG) != 0) { /* it lies in pages of its own */
+        uint64_t first = u64_at(n->data),
+                 pages = (HEAD - 1 + n->size) / w->page_bytes + 1;
+        const char *big = page_of(w, first, PAGE_OVERFLOW);
+
+        if (big == NULL || !take_pages(w, first + 1, pages - 1))
+            return false;
+        n->data = big + HEAD;
+    }
+    value = (MDB_val){n->size, (void *)(uintptr_t)n->data};
+    if (w->now == TREE_FREE)
+        return free_pages(w, page, n);
+    if (w->now == DB_META) {
+        w->has_meta = index_meta_decode((struct span){n->data, n->size}, &w->meta);
+        return w->has_meta ||
+               index_walk_wrong(w, page, "has a meta row with a wrong sum");
+    }
+    w->tally.pairs++;
+    w->tally.sum += index_pair_sum(w->now, &key, &value);
+    return true;
+}
+
+/* ---- trees ---- */
+
+static bool
+in_bounds(const struct index_walk *w, struct span key, const struct bounds *b)
+{
+    return compare(w, key, b->from) >= 0 &&
+           (b->to.at == NULL || compare(w, key, b->to) < 0);
+}
+
+/* Whatever comes behind its bound is read next. */
+static bool
+leaf_is_read(struct index_walk *w, uint64_t number, const struct bounds *b)
+{
+    if (b->to.len > sizeof w->place.key)
+        return index_walk_wrong(w, number, "stands before a key that is too long");
+    w->place.db = b->to.at != NULL ? w->now : w->now + 1;
+    w->place.len = b->to.len;
+    if (b->to.len > 0)
+        memcpy(w->place.key, b->to.at, b->to.len);
+    w->full = --w->left == 0;
+    return !w->full;
+}
+
+static bool
+walk_leaf(struct index_walk *w, uint64_t number, const struct bounds *b)
+{
+    const char *page;
+    unsigned count;
+    struct span before = {NULL, 0};
+
+    if (w->what == WALK_SKELETON && w->now < DBS_ && w->now != DB_META)
+        return take_pages(w, number, 1);
+    page = page_of(w, number, PAGE_LEAF);
+    if (page == NULL)
+        return false;
+    count = (u16_at(page + 12) - HEAD) / 2u;
+    if (u16_at(page + 12) < HEAD || u16_at(page + 12) > w->page_bytes)
+        return index_walk_wrong(w, number, "has no rows");
+    for (unsigned i = 0; i < count; i++) {
+        struct node n;
+
+        if (!node_of(w, page, i, true, &n))
+            return index_walk_wrong(w, number, "has a row outside of itself");
+        if ((before.at != NULL && compare(w, before, n.key) >= 0) ||
+            !in_bounds(w, n.key, b))
+            return index_walk_wrong(w, number, "has a key that no search comes to");
+        before = n.key;
+        if (!take_entry(w, number, &n))
+            return false;
+    }
+    return w->what != WALK_SOME || w->now >= DBS_ || leaf_is_read(w, number, b);
+}
+
+/* Does all that is between these bounds lie before the place? */
+static bool
+was_read(const struct index_walk *w, const struct bounds *b)
+{
+    MDB_val to = {b->to.len, (void *)(uintptr_t)b->to.at};
+
+    if (w->what != WALK_SOME || w->now >= DBS_ || b->to.at == NULL)
+        return false;
+    return index_place_is_behind(&w->place, w->now, &to) ||
+           span_eq(b->to, (struct span){(const char *)w->place.key, w->place.len});
+}
+
+/* Recursion ends with the depth that the root tells: at most DEPTH_MAX. The first key of a branch means nothing. */
+static bool
+walk(struct index_walk *w, uint64_t number, unsigned depth, const struct bounds *b)
+{
+    const char *page;
+    struct bounds child = *b;
+    unsigned count;
+
+    if (w->stop != NULL && atomic_load_explicit(w->stop, memory_order_relaxed)) {
+        w->stopped = true;
+        return false;
+    }
+    if (depth <= 1)
+        return walk_leaf(w, number, b);
+    page = page_of(w, number, PAGE_BRANCH);
+    if (page == NULL)
+        return false;
+    if (u16_at(page + 12) <= HEAD || u16_at(page + 12) > w->page_bytes)
+        return index_walk_wrong(w, number, "has no branches");
+    count = (u16_at(page + 12) - HEAD) / 2u;
+    for (unsigned i = 0; i < count; i++) {
+        struct node n, next;
+
+        if (!node_of(w, page, i, false, &n) ||
+            (i + 1 < count && !node_of(w, page, i + 1, false, &next)))
+            return index_walk_wrong(w, number, "has a branch outside of itself");
+        if (i > 0 && compare(w, n.key, child.from) > 0)
+            child.from = n.key;
+        child.to = b->to;
+        if (i + 1 < count && (b->to.at == NULL || compare(w, next.key, b->to) < 0))
+            child.to = next.key;
+        if (i > 0 && i + 1 < count && compare(w, n.key, next.key) >= 0)
+            return index_walk_wrong(w, number, "has branches out of order");
+        if (!was_read(w, &child) && !walk(w, n.child, depth - 1, &child))
+            return false;
+    }
+    return true;
+}
+
+bool
+index_walk_tree(struct index_walk *w, unsigned which)
+{
+    const struct index_tree *t = &w->trees[which];
+    struct bounds all = {SPAN(""), {NULL, 0}};
+    uint16_t flags = which == TREE_FREE ? INTEGER_KEY : 0;
+    bool counted = w->what == WALK_ALL || which >= DBS_ || which == DB_META;
+
+    w->now = which;
+    w->entries = 0;
+    if (t->flags != flags || t->depth > DEPTH_MAX ||
+        (t->depth == 0) != (t->root == NO_ROOT))
+        return index_walk_wrong(w, t->root, "is no root");
+    if (t->root != NO_ROOT && !walk(w, t->root, t->depth, &all))
+        return false;
+    return !counted || w->entries == t->entries ||
+           index_walk_wrong(w, t->root, "is the root of other rows");
+}
+
+/* The meta page of the state that the transaction reads: both are written in turn. */
+static bool
+find_meta(struct index_walk *w)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        memcpy(&w->lmdb, (const char *)w->x->map + i * w->page_bytes + HEAD,
+               sizeof w->lmdb);
+        if (w->lmdb.txn == mdb_txn_id(w->txn))
+            break;
+    }
+    if (w->lmdb.txn != mdb_txn_id(w->txn) ||
+        w->lmdb.last_page >= w->x->map_len / w->page_bytes)
+        return index_walk_wrong(w, 0, "is not of this state");
+    w->trees[TREE_FREE] = w->lmdb.free;
+    w->trees[TREE_FREE].flags &= INTEGER_KEY; /* the others are of the environment */
+    w->trees[TREE_MAIN] = w->lmdb.main;
+    if (w->what != WALK_SOME)
+        w->seen = xcalloc(1, w->lmdb.last_page / 8 + 1);
+    return true;
+}
+
+bool
+index_walk_begin(struct index_walk *w)
+{
+    MDB_stat stat;
+
+    w->rc = mdb_env_stat(w->x->env, &stat);
+    w->page_bytes = stat.ms_psize;
+    for (unsigned i = 0; w->rc == 0 && i < 3; i++) { /* two commits came in between */
+        w->wrong = NULL;
+        w->rc = mdb_txn_begin(w->x->env, NULL, MDB_RDONLY, &w->txn);
+        if (w->rc != 0)
+            break;
+        if (find_meta(w))
+            return true;
+        mdb_txn_abort(w->txn);
+        w->txn = NULL;
+    }
+    return false;
+}
+
+void
+index_walk_end(struct index_walk *w)
+{
+    if (w->txn != NULL)
+        mdb_txn_abort(w->txn);
+    w->txn = NULL;
+}
+
+enum err
+index_walk_told(const struct index_walk *w, struct errbuf *eb)
+{
+    return err_set(eb, ERR_CORRUPT, "the index is damaged: page %" PRIu64 " %s", w->at,
+                   w->wrong);
+}
