@@ -277,6 +277,44 @@ next_segment(struct check *k, struct changes *changes, struct errbuf *eb)
     return rc;
 }
 
+/* As the replay: the last groups of the cached log are missing, and had been promised. */
+static enum err
+lost_end(struct check *k, struct changes *changes, uint64_t there, struct errbuf *eb)
+{
+    struct check_class *c = &k->class[DISK_CACHED];
+    bool whole;
+    enum err rc;
+
+    check_fault(k,
+                "cached/log-%06" PRIu32 ".tar ends at %" PRIu64 " before group %" PRIu64
+                ", but groups up to %" PRIu64
+                " had been synced: an index made anew believes nothing that was cached "
+                "before",
+                c->scan.source.segment, c->scan.offset, c->next_group, there);
+    rc = salvage(k, changes, c->scan.source.size, there + 1, &whole, eb);
+    c->next_group = MAX(there, k->covered.log[DISK_CACHED].group) + 1;
+    return rc == ERR_OK ? distrust(k, changes, eb) : rc;
+}
+
+/* What a write that was cut off leaves, or damage. */
+static void
+say_end(struct check *k, enum disk_class class, const struct errbuf *why)
+{
+    const struct check_class *c = &k->class[class];
+
+    if (c->next_group <= k->covered.log[class].group)
+        check_fault(k,
+                    "the %s log ends before group %" PRIu64
+                    "; the index knows groups up to %" PRIu64,
+                    class_names[class], c->next_group, k->covered.log[class].group);
+    else if (why->text[0] != '\0')
+        check_note(k,
+                   "the %s log ends at %" PRIu64 " of segment %06" PRIu32
+                   " with something that is no group (%s): "
+                   "a write that was cut off, if the last group was not damaged",
+                   class_names[class], c->scan.offset, c->scan.source.segment, why->text);
+}
+
 /* Nothing more stands in this segment, or nothing good. *over: the log ends here. */
 static enum err
 end_of_segment(struct check *k, struct changes *changes, const struct errbuf *why,
@@ -284,8 +322,8 @@ end_of_segment(struct check *k, struct changes *changes, const struct errbuf *wh
 {
     enum disk_class class = changes->class;
     struct check_class *c = &k->class[class];
-    bool last = c->at + 1 == c->count;
     struct log_behind behind;
+    uint64_t there;
     enum hole hole;
     enum err rc = look_behind(k, class, &hole, &behind, eb);
 
@@ -295,27 +333,19 @@ end_of_segment(struct check *k, struct changes *changes, const struct errbuf *wh
     if (hole != HOLE_END) {
         if (hole == HOLE_DAMAGE)
             rc = salvage_groups(k, changes, &behind, why, eb);
+        if (class == DISK_CACHED)
+            c->next_group = behind.group;
         begin_segment(k, c, behind.offset, class == DISK_CACHED ? behind.group : 0);
         return rc;
     }
-    if (last) {
-        /* A crash leaves such a thing, and so does damage in the very last group: the index knows more. */
-        if (c->next_group <= k->covered.log[class].group)
-            check_fault(k,
-                        "the %s log ends before group %" PRIu64
-                        "; the index knows groups up to %" PRIu64,
-                        class_names[class], c->next_group, k->covered.log[class].group);
-        else if (why->text[0] != '\0')
-            check_note(k,
-                       "the %s log ends at %" PRIu64 " of segment %06" PRIu32
-                       " with something that is no group (%s): "
-                       "a write that was cut off, if the last group was not damaged",
-                       class_names[class], c->scan.offset, c->scan.source.segment,
-                       why->text);
-        *over = true;
-        return ERR_OK;
-    }
-    return next_segment(k, changes, eb);
+    if (c->at + 1 < c->count)
+        return next_segment(k, changes, eb);
+    *over = true;
+    there = class == DISK_CACHED ? hole_lost_end(k->disk, c->next_group) : 0;
+    if (there > 0)
+        return lost_end(k, changes, there, eb);
+    say_end(k, class, why);
+    return ERR_OK;
 }
 
 static enum err

@@ -9,6 +9,7 @@
 #include "disk/flush.h"
 #include "disk/hole.h"
 #include "disk/manifest.h"
+#include "disk/promised.h"
 #include "disk/read.h"
 #include "disk/scan.h"
 #include "disk/segment.h"
@@ -378,12 +379,12 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     struct retired *r = &d->home.retired;
     enum err rc = ERR_OK;
 
-    if (!oldest) {
+    if (!oldest)
         retired_add(r, class, first, last);
-        if (class == DISK_CACHED)
-            r->relied = MAX(r->relied, d->home.log[class].synced_group);
-        rc = retired_save(d->state, r, eb);
-    }
+    if (class == DISK_CACHED) /* what was moved out of it had not to be there before */
+        r->relied = MAX(r->relied, d->home.log[class].synced_group);
+    if (!oldest || class == DISK_CACHED)
+        rc = retired_keep(d, eb);
     if (rc == ERR_OK)
         rc = segment_retire(d, sp, eb);
     segment_drop(sp);

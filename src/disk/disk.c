@@ -283,6 +283,8 @@ disk_new(const struct disk_options *o)
         d->o.undecided_max = 65536;
     if (d->o.index_interval_ms == 0)
         d->o.index_interval_ms = 1000;
+    if (d->o.promise_interval_ms == 0)
+        d->o.promise_interval_ms = 10000;
     d->o.segment_bytes = align_up(d->o.segment_bytes, DISK_ALIGN);
     d->cluster_sum = hash_crc32c(0, o->cluster_id, sizeof o->cluster_id);
     d->tail = tail_new();
@@ -297,6 +299,7 @@ disk_new(const struct disk_options *o)
         list_init(&d->home.segments_of[c]);
     list_init(&d->home.dirty_bodies);
     rt_sem_init(&d->home.reserve, 1);
+    rt_sem_init(&d->home.retired_turn, 1);
     return d;
 }
 

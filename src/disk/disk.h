@@ -69,9 +69,10 @@ struct disk_options {
     uint64_t index_map_bytes; /* 0: 64 GiB, sparse */
     uint64_t
         index_memory_bytes; /* 0: 1 GiB: a larger index is taken not to stay in memory, and no loop touches it */
-    uint64_t index_interval_ms; /* 0: 1,000: one durable index commit an interval */
-    uint64_t hot_bytes;         /* the hot set; 0: none */
-    uint32_t undecided_max;     /* prepared versions at a time; 0: 65,536 */
+    uint64_t index_interval_ms;   /* 0: 1,000: one durable index commit an interval */
+    uint64_t promise_interval_ms; /* 0: 10,000: as often, at most, promised.h writes */
+    uint64_t hot_bytes;           /* the hot set; 0: none */
+    uint32_t undecided_max;       /* prepared versions at a time; 0: 65,536 */
     uint64_t
         compact_bytes_s; /* 0: 64 MiB: compaction reads and writes no more, a quarter of it while others write */
     uint32_t

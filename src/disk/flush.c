@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "disk/known_fill.h"
 #include "disk/log.h"
+#include "disk/promised.h"
 #include "disk/punch.h"
 #include "disk/segment.h"
 #include "disk/space.h"
@@ -167,6 +168,22 @@ flush_round(struct disk *d, struct errbuf *eb)
     return flush_freeze(d, &f) ? flush_frozen(d, &f, eb) : ERR_OK;
 }
 
+enum err
+flush_position(struct disk *d, struct errbuf *eb)
+{
+    struct batch nothing = {0};
+    struct index_covered covered = {.generation = d->generation};
+    enum err rc = flush_round(d, eb);
+
+    for (unsigned c = 0; c < DISK_CLASSES_; c++)
+        covered.log[c] = d->home.log[c].end;
+    if (rc == ERR_OK)
+        rc = index_apply(d->index, &nothing, &covered, eb);
+    for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++)
+        d->home.log[c].covered = covered.log[c];
+    return rc;
+}
+
 static void
 flusher_run(void *arg)
 {
@@ -192,6 +209,7 @@ flusher_run(void *arg)
                 "no room for the index: changes wait in memory, and in the log",
                 L_TEXT("disk", rt_dir_path(d->root)), L_TEXT("error", eb.text));
         f->starved = now == ERR_NO_SPACE;
+        promised_keep(d, last);
         if (now != ERR_OK && now != ERR_NO_SPACE) {
             f->broken = true;
             LOG(LOG_ERROR, "disk.index_failed",

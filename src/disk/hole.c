@@ -2,6 +2,7 @@
 
 #include "disk/change_moved.h"
 #include "disk/find.h"
+#include "disk/segment.h"
 
 #define PAGE 256u
 /* Buckets from here on hold chunks: each names the version it is of. */
@@ -19,6 +20,53 @@ is_of_this_life(struct log_scan *scan, const struct log_behind *behind)
     return behind->epoch >= scan->epoch;
 }
 
+/* Where the last member stands that was seen. */
+static enum err
+note_end(void *arg, struct member *m)
+{
+    *(uint64_t *)arg = member_end(m);
+    return ERR_OK;
+}
+
+/* Nothing tells of these groups but what was promised. */
+static enum hole
+look_at_end(const struct disk *d, struct log_scan *scan, struct log_behind *behind)
+{
+    uint64_t there = retired_there(&d->home.retired);
+    bool whole;
+
+    *behind = (struct log_behind){.group = there + 1, .epoch = scan->epoch};
+    if (there < scan->group ||
+        log_scan_salvage(scan, scan->source.size, there + 1, note_end, &behind->offset,
+                         &whole, NULL) != ERR_OK ||
+        !whole)
+        return HOLE_END;
+    return HOLE_DAMAGE;
+}
+
+uint64_t
+hole_lost_end(const struct disk *d, uint64_t wanted)
+{
+    uint64_t there = retired_there(&d->home.retired);
+
+    return there >= wanted ? there : 0;
+}
+
+uint64_t
+hole_number_behind(const struct disk *d)
+{
+    uint64_t most = retired_there(&d->home.retired);
+
+    LIST_EACH(&d->home.segments_of[DISK_CACHED], n)
+    {
+        const struct segment *s = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (s->kind == SEGMENT_LOG)
+            most = MAX(most, s->first_group + s->home.size / DISK_ALIGN);
+    }
+    return most + LOG_BYTES_MOST / DISK_ALIGN + 1; /* one whose header is damaged, too */
+}
+
 enum hole
 hole_look(const struct disk *d, struct log_scan *scan, uint64_t far,
           struct log_behind *behind)
@@ -28,13 +76,14 @@ hole_look(const struct disk *d, struct log_scan *scan, uint64_t far,
     if (found && !is_of_this_life(scan, behind))
         found = log_scan_behind(scan, far, behind);
     if (!found)
-        return HOLE_END;
+        return look_at_end(d, scan, behind);
     if (retired_covers_cut(&d->home.retired, scan->group, behind->group - 1))
         return HOLE_CUT;
     if (behind->unsynced > scan->group || d->home.retired.relied >= scan->group)
         return HOLE_DAMAGE;
     /* Further away no start has looked, so it may be from a life before the last. */
-    return behind->offset - scan->offset <= GROUP_MAX ? HOLE_CUT : HOLE_END;
+    return behind->offset - scan->offset <= GROUP_MAX ? HOLE_CUT
+                                                      : look_at_end(d, scan, behind);
 }
 
 bool
@@ -46,7 +95,7 @@ hole_log_proves(const struct disk *d, const struct scan_source *source,
     enum scanned got;
     bool proves;
 
-    if (d->home.retired.relied >= wanted)
+    if (retired_there(&d->home.retired) >= wanted)
         return true;
     log_scan_begin(&scan, source, DISK_ALIGN, first_group, epoch);
     got = log_scan_next(&scan, NULL);
@@ -60,6 +109,15 @@ hole_log_proves(const struct disk *d, const struct scan_source *source,
 }
 
 /* ---- what is not believed ---- */
+
+void
+hole_begin_behind(struct disk *d, uint64_t group)
+{
+    const struct retired *r = &d->home.retired;
+
+    d->home.behind_hole = retired_hole_before(r, group);
+    d->home.behind_damage = r->damaged != 0 && r->damaged <= group;
+}
 
 bool
 hole_hides(const struct disk *d, const struct member *m)

@@ -16,7 +16,8 @@ enum hole {
     HOLE_CUT,    /* what is missing was never promised: the log goes on behind it */
     HOLE_DAMAGE, /* it was */
 };
-/* After SCAN_END in a cached log. Looks `far` bytes ahead; but for HOLE_END *behind is where the log goes on. May switch. */
+/* After SCAN_END in a cached log. Looks `far` bytes ahead; but for HOLE_END *behind is where the log goes on: a later group
+ * stands there, or what was promised ends there and only bytes of it are lost. May switch. */
 enum hole hole_look(const struct disk *d, struct log_scan *scan, uint64_t far,
                     struct log_behind *behind);
 /* Does the log in `source`, whose first group has that number, prove that `wanted` and all between them had been synced?
@@ -24,6 +25,13 @@ enum hole hole_look(const struct disk *d, struct log_scan *scan, uint64_t far,
 bool hole_log_proves(const struct disk *d, const struct scan_source *source,
                      uint64_t first_group, uint64_t epoch, uint64_t wanted);
 
+/* Behind HOLE_END, where no later log goes on: up to this group all had been there; 0 where that is what was found. */
+uint64_t hole_lost_end(const struct disk *d, uint64_t wanted);
+/* A number that no group has that is left in a cached log: groups are missing in front of it, and stay so. */
+uint64_t hole_number_behind(const struct disk *d);
+
+/* A replay begins behind this group, which one that was cut off had come to: what that had passed counts. */
+void hole_begin_behind(struct disk *d, uint64_t group);
 /* Is it a record that does nothing behind a hole: one that clears a doubt, for what was put in between may be lost? */
 bool hole_hides(const struct disk *d, const struct member *m);
 /* After a record behind damage was applied, which left `row`: one that moved an object whose doubt may be lost. */

@@ -94,7 +94,8 @@ struct log {
     struct log_position end;     /* behind the last group */
     struct log_position covered; /* up to here the index has it, durably */
     uint64_t uncovered;          /* bytes of groups that the index does not cover */
-    uint64_t synced_group;       /* native: this one and all before it are durable */
+    uint64_t synced_group;       /* this one and all before it are durable */
+    uint64_t promised;           /* the last group that was synced before a reply */
     bool failed;                 /* a write or sync failed: takes nothing more */
     struct durable durable;      /* how groups that are synced are written */
     bool dirty;                  /* cached: written since the last sync */
@@ -179,9 +180,11 @@ struct disk {
         struct segment
             *spare[DISK_CLASSES_]; /* a log to be written over, or NULL; owned */
         struct retired retired;
-        uint64_t given_back; /* places found without a record at start */
-        bool behind_hole;    /* the replay has passed one of the cached log: hole.h */
-        bool behind_damage;  /* and what was in it had been promised */
+        struct rt_sem retired_turn; /* one write of it at a time (promised.h) */
+        uint64_t promise_due_ns;    /* not before */
+        uint64_t given_back;        /* places found without a record at start */
+        bool behind_hole;   /* the replay has passed one of the cached log: hole.h */
+        bool behind_damage; /* and what was in it had been promised */
         bool
             log_damaged; /* changes of the native log are lost: bodies without a record are kept */
         uint64_t replayed, to_replay; /* bytes of logs */

@@ -145,7 +145,7 @@ log_append(struct disk *d, enum disk_class class, struct iobuf *b, uint32_t len,
                                      .offset = s->home.used,
                                      .group = log->next_group};
     if (sync)
-        log->synced_group = log->next_group;
+        log->synced_group = log->promised = log->next_group;
     log->next_group++;
     if (class == DISK_NATIVE)
         ahead_log_grew(d, s);

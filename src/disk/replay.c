@@ -95,14 +95,18 @@ replay_group(struct disk *d, struct changes *c, const struct log_scan *scan,
     return ERR_OK;
 }
 
-static void
-set_end(struct log *log, const struct log_scan *scan, uint64_t before)
+void
+replay_set_end(struct replaying *r, uint64_t before)
 {
+    struct log *log = &r->disk->home.log[r->changes->class];
+    const struct log_scan *scan = &r->scan;
+
     log->end = (struct log_position){.generation = scan->source.generation,
                                      .segment = scan->source.segment,
                                      .offset = scan->offset,
                                      .group = scan->group - 1};
     log->next_group = scan->group;
+    log->promised = scan->group - 1; /* perhaps */
     log->uncovered += scan->offset - before;
 }
 
@@ -167,7 +171,7 @@ bridge_gap(struct replaying *r, const struct segment *next, struct errbuf *eb)
     struct log *log = &r->disk->home.log[r->changes->class];
     enum err rc = ERR_OK;
 
-    if (next == NULL || next->first_group <= log->next_group)
+    if (next->first_group <= log->next_group)
         return ERR_OK;
     if (!gap_is_known(r->disk, r->changes->class, next))
         rc = replay_gap(r, next->first_group, eb);
@@ -230,7 +234,7 @@ replay_groups(struct replaying *r, enum scanned *got, struct errbuf *eb)
         if (*got != SCAN_GROUP)
             break;
         rc = replay_group(d, r->changes, &r->scan, eb);
-        set_end(&d->home.log[r->changes->class], &r->scan, before);
+        replay_set_end(r, before);
         tell_progress(d, r->scan.offset - before);
         /* Half of the tail is on its way to the index while the other half fills. */
         if (rc == ERR_OK && tail_bytes_new(d->tail) > d->o.tail_bytes / 2) {
@@ -266,7 +270,7 @@ replay_segment(struct replaying *r, uint64_t offset, uint64_t *epoch,
     if (rc == ERR_OK)
         *next = next_log(r);
     if (rc == ERR_OK)
-        rc = bridge_gap(r, *next, eb);
+        rc = *next == NULL ? replay_last(r, eb) : bridge_gap(r, *next, eb);
     if (rc == ERR_OK && r->last)
         rc = replay_renew_segment(s, eb);
     if (rc == ERR_OK)
@@ -281,7 +285,26 @@ begins_behind(const struct segment *s, uint64_t group)
     return s->first_group > group || (s->home.headless && s->first_group + 1 == group);
 }
 
-/* Where the log goes on behind its last segment so far; NULL: nowhere. */
+/* The first log behind that group. */
+static struct segment *
+log_behind(struct replaying *r, uint64_t group)
+{
+    struct segment *next = NULL;
+
+    LIST_EACH(&r->disk->home.segments_of[r->changes->class], n)
+    {
+        struct segment *later = LIST_ENTRY(n, struct segment, home.of_class);
+
+        if (later->kind == SEGMENT_LOG && later != r->segment &&
+            begins_behind(later, group) &&
+            (next == NULL || later->first_group < next->first_group))
+            next = later;
+    }
+    return next;
+}
+
+/* Where the log goes on behind its last segment so far; NULL: nowhere. A cached one that does not say that what is missing had
+ * been synced may be of a log that was cut off. */
 static struct segment *
 next_log(struct replaying *r)
 {
@@ -289,26 +312,18 @@ next_log(struct replaying *r)
     enum disk_class class = r->changes->class;
     uint64_t wanted = d->home.log[class].next_group;
     struct segment *next = log_of(d, class, wanted);
-    struct scan_source source;
 
     if (next != NULL && next != r->segment)
         return next;
-    next = NULL;
-    LIST_EACH(&d->home.segments_of[class], n)
-    {
-        struct segment *later = LIST_ENTRY(n, struct segment, home.of_class);
+    next = log_behind(r, wanted);
+    while (next != NULL && class == DISK_CACHED && !gap_is_known(d, class, next)) {
+        struct scan_source source = source_of(d, next);
 
-        if (later->kind == SEGMENT_LOG && later != r->segment &&
-            begins_behind(later, wanted) &&
-            (next == NULL || later->first_group < next->first_group))
-            next = later;
+        if (hole_log_proves(d, &source, next->first_group, r->scan.epoch, wanted))
+            break;
+        next = log_behind(r, next->first_group);
     }
-    if (next == NULL || class == DISK_NATIVE || gap_is_known(d, class, next))
-        return next;
-    /* Cached: unless it says that what is missing had been synced it may be of a log that was cut off. */
-    source = source_of(d, next);
-    return hole_log_proves(d, &source, next->first_group, r->scan.epoch, wanted) ? next
-                                                                                 : NULL;
+    return next;
 }
 
 static int
@@ -368,6 +383,8 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
     if (from->segment != 0) {
         log->next_group = from->group + 1;
         offset = from->offset;
+        if (class == DISK_CACHED)
+            hole_begin_behind(d, from->group);
         s = segment_pin(d, from->segment);
     } else {
         s = replay_oldest_log(d, class);
@@ -378,6 +395,8 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
     }
     if (s != NULL)
         begin_ahead(d, class, s, offset);
+    else if (class == DISK_CACHED && hole_lost_end(d, 1) > 0)
+        log->next_group = hole_number_behind(d); /* all logs of it are gone */
     while (s != NULL) {
         r.segment = s;
         rc = replay_segment(&r, offset, &epoch, &next, eb);
@@ -396,8 +415,8 @@ replay_class(struct disk *d, enum disk_class class, const struct log_position *f
         rc = replay_flush(d, s, eb);
     if (rc == ERR_OK)
         log->synced_group = MAX(log->synced_group, log->next_group - 1);
-    log->full = s != NULL && s->home.headless;
+    log->full = s != NULL && (s->home.headless || r.cut_off);
     log->now = s; /* the reference goes along; NULL: the first group makes one */
     changes_free(&c);
-    return rc;
+    return rc == ERR_OK && r.cut_off ? replay_begin_anew(d, eb) : rc;
 }

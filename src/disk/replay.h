@@ -47,16 +47,23 @@ struct replaying {
     bool
         last; /* the log that was written last: only of this one bytes are written again */
     uint64_t again; /* what stands from here on was not */
+    bool cut_off;   /* the last groups are lost, and no header says what they were */
     struct log_scan scan;
 };
 /* Writes what was read again, up to there, where that has to be. */
 enum err replay_again(struct replaying *r, uint64_t to, struct errbuf *eb) MUST_CHECK;
 /* How far behind a missing group another one is looked for: where it stands, the missing one may have been acknowledged. */
 uint64_t replay_look_behind(const struct disk *d);
+/* Groups up to where the scan stands were read. */
+void replay_set_end(struct replaying *r, uint64_t before);
 /* replay_damage.c. After SCAN_END: the next group behind what is missing, if it was acknowledged or a cut explains it. */
 enum scanned replay_behind(struct replaying *r, struct errbuf *eb);
 /* All groups up to `below` are missing behind this segment, and were acknowledged. */
 enum err replay_gap(struct replaying *r, uint64_t below, struct errbuf *eb) MUST_CHECK;
+/* No log goes on: groups of the cached one may be missing nevertheless, where they had been promised. */
+enum err replay_last(struct replaying *r, struct errbuf *eb) MUST_CHECK;
+/* Then, when all is in the index: the next group goes into a new log. */
+enum err replay_begin_anew(struct disk *d, struct errbuf *eb) MUST_CHECK;
 
 /* Bytes of a segment that are to be believed are written once more: a sync of them may have failed before the process died,
  * and no later sync brings them to the disk (D9). */

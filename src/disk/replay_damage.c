@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "disk/hole.h"
+#include "disk/log.h"
+#include "disk/promised.h"
 #include "disk/segment.h"
 
 /* Groups of the native log are synced one by one: where a later one stands, this one was acknowledged. What it said
@@ -56,6 +58,9 @@ distrust(struct replaying *r, struct errbuf *eb)
     struct disk *d = r->disk;
     enum err rc = replay_again(r, r->scan.offset, eb);
 
+    d->home.retired.damaged = MAX(d->home.retired.damaged, r->scan.group);
+    if (rc == ERR_OK)
+        rc = retired_keep(d, eb);
     LOG(LOG_ERROR, "disk.cache_distrusted",
         "a change of the cached log is lost: what was cached before it is fetched anew",
         L_TEXT("disk", rt_dir_path(d->root)));
@@ -80,6 +85,39 @@ salvage(struct replaying *r, uint64_t to, uint64_t below, struct errbuf *eb)
     else if (rc == ERR_OK && !whole)
         rc = distrust(r, eb);
     return rc;
+}
+
+enum err
+replay_last(struct replaying *r, struct errbuf *eb)
+{
+    struct log *log = &r->disk->home.log[r->changes->class];
+    uint64_t there =
+        r->changes->class == DISK_CACHED ? hole_lost_end(r->disk, log->next_group) : 0;
+    enum err rc;
+
+    if (there == 0)
+        return ERR_OK;
+    rc = salvage(r, r->segment->home.size, there + 1, eb);
+    log->next_group = hole_number_behind(r->disk);
+    r->cut_off = true;
+    return rc;
+}
+
+/* The index covers what the new log begins behind: else each start would come here again. Without room for one it does, until
+ * the first group makes it. */
+enum err
+replay_begin_anew(struct disk *d, struct errbuf *eb)
+{
+    struct log *log = &d->home.log[DISK_CACHED];
+    enum err rc = log_room(d, DISK_CACHED, DISK_ALIGN, eb);
+
+    if (rc != ERR_OK)
+        return rc == ERR_NO_SPACE ? ERR_OK : rc;
+    log->end = (struct log_position){.generation = log->now->generation,
+                                     .segment = log->now->id,
+                                     .offset = DISK_ALIGN,
+                                     .group = log->next_group - 1};
+    return flush_position(d, eb);
 }
 
 enum err
@@ -123,7 +161,7 @@ remember_cut(struct replaying *r, const struct log_behind *behind, struct errbuf
     if (retired_covers_cut(known, first, last))
         return ERR_OK;
     retired_add_cut(known, first, last);
-    return retired_save(d->state, known, eb);
+    return retired_keep(d, eb);
 }
 
 static enum scanned
@@ -131,13 +169,21 @@ behind_cached(struct replaying *r, struct errbuf *eb)
 {
     struct log_behind behind;
     enum hole hole = hole_look(r->disk, &r->scan, replay_look_behind(r->disk), &behind);
+    enum scanned got;
+    uint64_t before;
     enum err rc;
 
     if (hole == HOLE_END)
         return SCAN_END;
     rc = hole == HOLE_CUT ? remember_cut(r, &behind, eb)
                           : salvage(r, behind.offset, behind.group, eb);
-    return rc == ERR_OK ? go_on(r, &behind, eb) : SCAN_ERROR;
+    if (rc != ERR_OK)
+        return SCAN_ERROR;
+    before = r->scan.offset;
+    got = go_on(r, &behind, eb);
+    if (got == SCAN_END) /* what was promised ends there */
+        replay_set_end(r, before);
+    return got;
 }
 
 enum scanned

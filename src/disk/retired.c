@@ -15,7 +15,14 @@
 #define RANGES_MAX 16384u
 #define FILE_MAX   (RETIRED_LISTS * RANGES_MAX * RANGE_BYTES + 256)
 
-enum field { FIELD_NATIVE = 1, FIELD_CACHED, FIELD_CUT, FIELD_RELIED };
+enum field {
+    FIELD_NATIVE = 1,
+    FIELD_CACHED,
+    FIELD_CUT,
+    FIELD_RELIED,
+    FIELD_PROMISED,
+    FIELD_DAMAGED
+};
 
 void
 retired_fini(struct retired *r)
@@ -118,6 +125,19 @@ retired_add_cut(struct retired *r, uint64_t first, uint64_t last)
     add(r, RETIRED_CUT, first, last);
 }
 
+bool
+retired_hole_before(const struct retired *r, uint64_t group)
+{
+    return (r->damaged != 0 && r->damaged <= group) ||
+           (r->of[RETIRED_CUT].count > 0 && r->of[RETIRED_CUT].at[0].first <= group);
+}
+
+uint64_t
+retired_there(const struct retired *r)
+{
+    return MAX(r->relied, r->promised);
+}
+
 static void
 forget(struct retired *r, unsigned list, uint64_t oldest)
 {
@@ -135,6 +155,8 @@ retired_forget(struct retired *r, enum disk_class class, uint64_t oldest)
     forget(r, class, oldest);
     if (class == DISK_CACHED)
         forget(r, RETIRED_CUT, oldest);
+    if (class == DISK_CACHED && r->damaged < oldest)
+        r->damaged = 0;
 }
 
 /* ---- bytes ---- */
@@ -169,6 +191,10 @@ retired_encode(const struct retired *r, struct buf *out)
         put_ranges(&w, r, i);
     if (r->relied != 0)
         record_put_u64(&w, FIELD_RELIED, r->relied);
+    if (r->promised != 0)
+        record_put_u64(&w, FIELD_PROMISED, r->promised);
+    if (r->damaged != 0)
+        record_put_u64(&w, FIELD_DAMAGED, r->damaged);
     record_end(&w);
 }
 
@@ -216,6 +242,10 @@ retired_decode(struct span bytes, struct retired *out, struct errbuf *eb)
             good = take_ranges(out, id - FIELD_NATIVE, value);
         else if (id == FIELD_RELIED)
             good = record_u64(value, &out->relied) == ERR_OK;
+        else if (id == FIELD_PROMISED)
+            good = record_u64(value, &out->promised) == ERR_OK;
+        else if (id == FIELD_DAMAGED)
+            good = record_u64(value, &out->damaged) == ERR_OK;
     }
     if (good)
         return ERR_OK;

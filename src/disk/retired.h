@@ -3,7 +3,7 @@
  *
  * Logs are compacted in any order, so what is left of them may have gaps. The file `.forebay/retired` lists those, and
  * is on the disk before a log goes: a gap that it does not know is damage. In the middle of a cached log a power cut leaves
- * gaps too (hole.h): those are listed by the start that found them.
+ * gaps too (hole.h): those are listed by the start that found them. Where a cached log ends it tells a cut from damage.
  *
  * Home loop, and before there is one. What it says of a disk is only believed to explain gaps.
  */
@@ -25,6 +25,10 @@ struct retired {
     } of[RETIRED_LISTS];
     /* The cached log was durable up to this group when a log of it went: what stood there, a log that is gone relied on. */
     uint64_t relied;
+    /* A group of the cached log that was synced before a reply (promised.h). */
+    uint64_t promised;
+    /* A group of the cached log that is damaged, and what it said is lost: the last such one. */
+    uint64_t damaged;
 };
 void retired_fini(struct retired *r); /* twice is fine */
 
@@ -37,6 +41,10 @@ void retired_add(struct retired *r, enum disk_class class, uint64_t first, uint6
 /* Groups that a power cut took out of the cached log, and that nobody had promised. */
 void retired_add_cut(struct retired *r, uint64_t first, uint64_t last);
 bool retired_covers_cut(const struct retired *r, uint64_t first, uint64_t last);
+/* Is a group up to that one damaged, or lost in a power cut? */
+bool retired_hole_before(const struct retired *r, uint64_t group);
+/* Up to this group all were on the disk, and are missed where they are not; 0: nobody knows of any. */
+uint64_t retired_there(const struct retired *r);
 /* Before the first group of the oldest log there is nothing to explain. */
 void retired_forget(struct retired *r, enum disk_class class, uint64_t oldest);
 
@@ -44,8 +52,8 @@ void retired_forget(struct retired *r, enum disk_class class, uint64_t oldest);
 void retired_encode(const struct retired *r, struct buf *out);
 enum err retired_decode(struct span bytes, struct retired *out,
                         struct errbuf *eb) MUST_CHECK;
-/* From and to the folder `.forebay`. One that is not there is empty; one that is damaged too, and that is said. May
- * switch. */
+/* From and to the folder `.forebay`. One that is not there is empty; one that is damaged too, and that is said. One save
+ * at a time: of an open disk by promised.h. May switch. */
 enum err retired_load(struct rt_dir *state, struct retired *out,
                       struct errbuf *eb) MUST_CHECK;
 enum err retired_save(struct rt_dir *state, const struct retired *r,

@@ -502,6 +502,7 @@ log_scan_salvage(struct log_scan *s, uint64_t to, uint64_t below, log_salvage_fn
 {
     struct member *m = &s->own[0];
     uint64_t at = s->offset, group = s->group, epoch = s->epoch;
+    bool over = to < s->source.size; /* a group stands there; else the last is wanted */
     enum err rc = ERR_OK;
 
     *whole = true;
@@ -526,8 +527,13 @@ log_scan_salvage(struct log_scan *s, uint64_t to, uint64_t below, log_salvage_fn
         at = member_end(m);
         group = m->group;
         epoch = m->epoch;
+        if (m->last && m->group + 1 == below) { /* what follows is not wanted */
+            over = true;
+            to = at;
+        }
         rc = fn(arg, m);
     }
+    *whole &= over;
     return rc;
 }
 

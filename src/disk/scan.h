@@ -84,8 +84,8 @@ struct log_behind {
 bool log_scan_behind(struct log_scan *s, uint64_t far, struct log_behind *out);
 /* Reads what is left of damaged groups between here and `to`: members whose header is whole and belongs to a group
  * from the one wanted up to `below`, in their order. A payload that is not right has m->body_damaged set and no body;
- * fn may apply it all the same: a reader will find out. *whole: no header was missing, so that nothing
- * is lost but payloads. The scan stays where it is. */
+ * fn may apply it all the same: a reader will find out. *whole: no header was missing up to the end of the
+ * last of these groups, or to `to` where that is not the end of the file, so that nothing is lost but payloads. The scan stays where it is. */
 typedef enum err log_salvage_fn(void *arg, struct member *m);
 enum err log_scan_salvage(struct log_scan *s, uint64_t to, uint64_t below,
                           log_salvage_fn *fn, void *arg, bool *whole,

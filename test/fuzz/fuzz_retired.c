@@ -30,7 +30,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     buf_init(&bytes, 1u << 20);
     retired_encode(&r, &bytes);
     assert(retired_decode(buf_span(&bytes), &again, &eb) == ERR_OK);
-    assert(r.relied == again.relied);
+    assert(r.relied == again.relied && r.promised == again.promised &&
+           r.damaged == again.damaged);
     for (unsigned c = 0; c < RETIRED_LISTS; c++) {
         assert(r.of[c].count == again.of[c].count);
         for (uint32_t i = 0; i < r.of[c].count; i++) {
