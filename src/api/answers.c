@@ -13,8 +13,9 @@
 
 #define WAYS     8u
 #define SHARE    8u   /* all loops together take at most 1/SHARE of the hot set's bytes */
-#define TEXT_MAX 640u /* host, target and lines */
+#define TEXT_MAX 672u /* host, target and head */
 #define LINE     64u  /* of cache */
+#define USUAL    512u /* bytes of an answer that are read each time */
 
 /* Fields that change nothing of a GET's answer. Connection and its like are the HTTP server's. */
 #define BIT(f) (UINT64_C(1) << HTTP_##f)
@@ -30,14 +31,15 @@ struct answer {
     struct object_again again; /* what is looked at first stands in front */
     uint64_t map_serial;
     uint32_t epoch;
-    uint16_t host_len, target_len, lines_len;
+    uint16_t host_len, target_len;
+    uint16_t form_len, lines_at; /* http_form() */
     uint64_t users; /* auth_serial() when `signer` was given it; 0: no signer was */
     const struct auth_key
         *signer;      /* only to be compared, and only while `users` is now */
     bool to_anybody;  /* an unsigned request was given it */
     bool on_loopback; /* which came from there */
     char text[TEXT_MAX];
-};
+} __attribute__((aligned(LINE)));
 /* One line of cache: whom to look at. 0: nobody. */
 struct set {
     uint32_t tags[WAYS];
@@ -124,13 +126,18 @@ struct spot {
     uint32_t tag;
 };
 
+static uint64_t
+hash_of(const struct http_head *h)
+{
+    return hash_xxh3(h->target.at, h->target.len, hash_xxh3(h->host.at, h->host.len, 0));
+}
+
 /* False: this loop keeps none yet. */
 static bool
-spot_of(struct answers *a, const struct http_head *h, struct spot *out)
+spot_of(struct answers *a, const struct http_request *http, struct spot *out)
 {
     struct table *t = &a->at[rt_loop_index()];
-    uint64_t hash =
-        hash_xxh3(h->target.at, h->target.len, hash_xxh3(h->host.at, h->host.len, 0));
+    uint64_t hash = http->ahead != 0 ? http->ahead : hash_of(http->head);
 
     if (t->sets == NULL)
         return false;
@@ -152,29 +159,69 @@ is_for(const struct answer *k, const struct http_head *h)
 static void
 prefetch(const struct answer *k)
 {
-    for (size_t at = 0; at < offsetof(struct answer, text) + TEXT_MAX / 2; at += LINE)
+    for (size_t at = 0; at < USUAL; at += LINE)
         __builtin_prefetch((const char *)k + at);
+}
+
+/* The next answer with that tag from `way` on; NULL: there is none. */
+static struct answer *
+tagged(const struct spot *at, unsigned *way)
+{
+    while (*way < WAYS && at->set->tags[*way] != at->tag)
+        ++*way;
+    return *way < WAYS ? &at->kept[(*way)++] : NULL;
 }
 
 /* The answer kept for this head, or NULL. */
 static struct answer *
-find(struct answers *a, const struct http_head *h)
+find(struct answers *a, const struct http_request *http)
 {
+    struct answer *k;
+    unsigned way = 0;
     struct spot at;
 
-    if (!spot_of(a, h, &at))
+    if (!spot_of(a, http, &at))
         return NULL;
-    for (unsigned way = 0; way < WAYS; way++) {
-        if (at.set->tags[way] != at.tag)
-            continue;
-        prefetch(&at.kept[way]);
-        if (is_for(&at.kept[way], h))
-            return &at.kept[way];
+    while ((k = tagged(&at, &way)) != NULL) {
+        prefetch(k);
+        if (is_for(k, http->head))
+            return k;
     }
     return NULL;
 }
 
+/* First where an answer would be, then the answer, then what it points at: each lies in memory that the step before has asked for. */
+void
+answers_ahead(const struct api *a, struct http_request *http, unsigned step)
+{
+    const struct answer *k;
+    unsigned way = 0;
+    struct spot at;
+
+    if (step == 0)
+        http->ahead = hash_of(http->head);
+    if (a->answers == NULL || !spot_of(a->answers, http, &at))
+        return;
+    if (step == 0)
+        __builtin_prefetch(at.set);
+    else if ((k = tagged(&at, &way)) == NULL)
+        return;
+    else if (step == 1)
+        prefetch(k);
+    else
+        object_again_ahead(a->options.object, &k->again);
+}
+
 /* ---- serving ---- */
+
+#define IDS_LEN 66
+
+static void
+write_ids(char lines[IDS_LEN], const char id[16])
+{
+    memcpy(lines + 18, id, 16);
+    memcpy(lines + 48, id, 16);
+}
 
 void
 answer_ids(struct http_request *http)
@@ -182,16 +229,31 @@ answer_ids(struct http_request *http)
     char lines[] = "x-amz-request-id: ................\r\n"
                    "x-amz-id-2: ................\r\n";
 
-    memcpy(lines + 18, http->id, 16);
-    memcpy(lines + 48, http->id, 16);
+    static_assert(sizeof lines - 1 == IDS_LEN, "where the ids are");
+    write_ids(lines, http->id);
     http_header_lines(http, (struct span){lines, sizeof lines - 1});
 }
-#define IDS_LEN 66
 
 static void
 give_back(void *held)
 {
     object_again_end(held);
+}
+
+/* Its head: as it was with the ids of this request, or, on a connection that does not stay, its lines alone. */
+static void
+put_head(struct http_request *http, const struct answer *k)
+{
+    struct span form = {k->text + k->host_len + k->target_len, k->form_len};
+    char *lines = http_reply_form(http, form, k->lines_at);
+
+    if (lines != NULL) {
+        write_ids(lines, http->id);
+        return;
+    }
+    answer_ids(http);
+    form = span_from(form, k->lines_at + IDS_LEN);
+    http_header_lines(http, (struct span){form.at, form.len - 2}); /* its empty line */
 }
 
 static bool
@@ -204,9 +266,7 @@ serve(struct api *a, struct http_request *http, struct answer *k)
         !object_again_begin(a->options.object, &k->again, held))
         return false;
     metric_add(M_ANSWERS_KEPT, 0, 1);
-    answer_ids(http);
-    http_header_lines(http,
-                      (struct span){k->text + k->host_len + k->target_len, k->lines_len});
+    put_head(http, k);
     /* A client that is gone is nobody to tell. */
     (void)!http_reply_lent(http, 200, held->pieces, held->count, give_back, held);
     return http_reply_began(http);
@@ -229,7 +289,7 @@ answers_serve(struct api *a, struct http_request *http)
 
     if (a->answers == NULL || !is_boring(http, is_signed ? BORING | SIGNATURE : BORING))
         return false;
-    k = find(a->answers, http->head);
+    k = find(a->answers, http);
     if (k == NULL || (is_signed ? !is_for_signer(a, http, k)
                                 : !k->to_anybody || k->on_loopback != http->is_loopback))
         return false;
@@ -252,7 +312,7 @@ answers_serve_signed(struct request *q)
     if (q->api->answers == NULL || !q->caller.signed_request ||
         !is_boring(q->http, BORING | SIGNATURE))
         return false;
-    k = find(q->api->answers, q->http->head);
+    k = find(q->api->answers, q->http);
     if (k == NULL)
         return false;
     remember_signer(k, &q->caller);
@@ -263,10 +323,10 @@ answers_serve_signed(struct request *q)
 
 /* The place of an answer: the one it has, an empty one, or the set's next. */
 static struct answer *
-place(struct answers *a, const struct http_head *h)
+place(struct answers *a, const struct http_request *http)
 {
     struct table *t = &a->at[rt_loop_index()];
-    struct answer *k = find(a, h);
+    struct answer *k = find(a, http);
     struct spot at;
     unsigned way = 0;
 
@@ -276,7 +336,7 @@ place(struct answers *a, const struct http_head *h)
         t->sets = bigmem_new((a->set_mask + 1) * sizeof *t->sets);
         t->kept = bigmem_new((a->set_mask + 1) * WAYS * sizeof *t->kept);
     }
-    if (!spot_of(a, h, &at))
+    if (!spot_of(a, http, &at))
         return NULL;
     while (way < WAYS && at.set->tags[way] != 0)
         way++;
@@ -291,17 +351,18 @@ answers_keep(struct request *q, const struct object_get *get)
 {
     struct answers *a = q->api->answers;
     const struct http_head *h = q->http->head;
-    struct span lines = http_header_text(q->http);
+    size_t names = h->host.len + h->target.len, len, lines_at;
     struct object_again again;
+    char form[TEXT_MAX];
     struct answer *k;
 
-    if (a == NULL || !is_boring(q->http, BORING | SIGNATURE) || lines.len < IDS_LEN ||
-        !object_again_keep(get, &again))
+    if (a == NULL || !is_boring(q->http, BORING | SIGNATURE) ||
+        http_header_text(q->http).len < IDS_LEN || !object_again_keep(get, &again))
         return;
-    lines = span_from(lines, IDS_LEN);
-    if (h->host.len + h->target.len + lines.len > TEXT_MAX)
+    len = http_form(q->http, again.place.size, form, TEXT_MAX - names, &lines_at);
+    if (len == 0)
         return;
-    k = place(a, h);
+    k = place(a, q->http);
     if (k == NULL)
         return;
     k->again = again;
@@ -309,11 +370,12 @@ answers_keep(struct request *q, const struct object_get *get)
     k->epoch = q->answers_epoch;
     k->host_len = (uint16_t)h->host.len;
     k->target_len = (uint16_t)h->target.len;
-    k->lines_len = (uint16_t)lines.len;
+    k->form_len = (uint16_t)len;
+    k->lines_at = (uint16_t)lines_at;
     k->to_anybody = !q->caller.signed_request;
     remember_signer(k, &q->caller);
     k->on_loopback = q->http->is_loopback;
     memcpy(k->text, h->host.at, h->host.len);
-    memcpy(k->text + k->host_len, h->target.at, h->target.len);
-    memcpy(k->text + k->host_len + k->target_len, lines.at, lines.len);
+    memcpy(k->text + h->host.len, h->target.at, h->target.len);
+    memcpy(k->text + names, form, len);
 }

@@ -21,6 +21,8 @@ void answers_free(struct answers **ap);          /* no request is left */
 void answers_forget(struct answers *a);          /* NULL is fine */
 uint32_t answers_epoch(const struct answers *a); /* counts that; NULL is fine */
 
+/* Before answers_serve(), in the steps of http_handler.ahead. */
+void answers_ahead(const struct api *a, struct http_request *http, unsigned step);
 /* True: the request was answered. May switch then, but never in the HTTP server's at_once. */
 bool answers_serve(struct api *a, struct http_request *http);
 /* The same for a request that has passed gate and rights; its bucket is found. */

@@ -125,6 +125,12 @@ handle(struct http_request *http, void *arg)
     arena_free(&q->work);
 }
 
+static void
+ahead(struct http_request *http, unsigned step, void *arg)
+{
+    answers_ahead(arg, http, step);
+}
+
 static bool
 at_once(struct http_request *http, void *arg)
 {
@@ -209,6 +215,7 @@ void
 api_handler(struct api *a, struct http_handler *out)
 {
     *out = (struct http_handler){.handle = handle,
+                                 .ahead = ahead,
                                  .at_once = at_once,
                                  .on_done = on_done,
                                  .error_body = error_body,

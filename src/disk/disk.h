@@ -277,6 +277,8 @@ struct disk_again {
 /* While the reader's first piece is at hand, of all of the object. False: it is not such an object. */
 bool disk_again_keep(struct disk *d, const struct disk_key *k,
                      const struct disk_reader *r, struct disk_again *out);
+/* Asks for the memory that disk_again_begin() looks at. */
+void disk_again_ahead(struct disk *d, const struct disk_again *a);
 /* False: the row has changed since, or the bytes are no longer in memory: look it up. True: the pieces stay until
  * disk_again_end(), over switches too. */
 struct disk_held {

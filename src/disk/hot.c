@@ -186,6 +186,12 @@ missed:
     return false;
 }
 
+void
+hot_ahead(const struct hot *h, uint32_t entry)
+{
+    __builtin_prefetch(&h->pieces[entry], 1);
+}
+
 bool
 hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id, uint64_t number,
            struct hot_pin *out)

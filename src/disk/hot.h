@@ -26,6 +26,7 @@ struct hot_pin {
 bool hot_get(struct hot *h, const struct content_id *id, uint64_t piece,
              struct hot_pin *out);
 /* The same for a piece that was in `entry` a while ago: looks there only. */
+void hot_ahead(const struct hot *h, uint32_t entry); /* asks for that memory */
 bool hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id,
                 uint64_t piece, struct hot_pin *out);
 /* Pieces that stand behind one that the caller has pinned, as many as there are in a row from `first` on: pinned until

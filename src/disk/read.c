@@ -590,6 +590,13 @@ hold(struct disk_held *held, const struct hot_pin *pin)
     held->entries[held->count++] = pin->entry;
 }
 
+void
+disk_again_ahead(struct disk *d, const struct disk_again *a)
+{
+    recent_ahead(tail_recent(d->tail), a->hash);
+    hot_ahead(d->hot, a->entry);
+}
+
 bool
 disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *out)
 {

@@ -260,6 +260,12 @@ recent_stand(struct recent *r, uint64_t bucket, struct span key, const struct ro
     return true;
 }
 
+void
+recent_ahead(const struct recent *r, uint32_t hash)
+{
+    __builtin_prefetch(&r->changed[hash % COUNTERS]);
+}
+
 bool
 recent_stands(const struct recent *r, uint32_t hash, uint32_t stamp)
 {

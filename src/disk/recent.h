@@ -43,5 +43,6 @@ bool recent_small_keep(struct recent *r, const struct recent_look *look,
  * one. False: it remembers none or another, or a change began since. */
 bool recent_stand(struct recent *r, uint64_t bucket, struct span key,
                   const struct row *row, uint32_t *hash, uint32_t *stamp);
+void recent_ahead(const struct recent *r, uint32_t hash); /* asks for that memory */
 /* Has no change of a key with this hash begun since? */
 bool recent_stands(const struct recent *r, uint32_t hash, uint32_t stamp);

@@ -30,16 +30,27 @@ disks_again_keep(struct disks *ds, const struct disks_key *k,
     return disk_again_keep(d, &k->at, r->from, &out->at);
 }
 
-bool
-disks_again_begin(struct disks *ds, const struct disks_again *a, struct disk_held *out)
+static struct disk *
+disk_of(struct disks *ds, const struct disks_again *a)
 {
     struct disk *d = only_disk(ds);
 
-    if (a->serial != atomic_load_explicit(&ds->serial, memory_order_acquire))
-        return false;
-    if (d == NULL)
-        d = ds->slots[a->disk].disk;
-    return disk_again_begin(d, &a->at, out);
+    return d != NULL ? d : ds->slots[a->disk].disk;
+}
+
+/* The set may be another by now: who was at that place then may be gone. */
+void
+disks_again_ahead(struct disks *ds, const struct disks_again *a)
+{
+    if (a->serial == atomic_load_explicit(&ds->serial, memory_order_acquire))
+        disk_again_ahead(disk_of(ds, a), &a->at);
+}
+
+bool
+disks_again_begin(struct disks *ds, const struct disks_again *a, struct disk_held *out)
+{
+    return a->serial == atomic_load_explicit(&ds->serial, memory_order_acquire) &&
+           disk_again_begin(disk_of(ds, a), &a->at, out);
 }
 
 void

@@ -110,6 +110,7 @@ struct disks_again {
 };
 bool disks_again_keep(struct disks *ds, const struct disks_key *k,
                       const struct disks_reader *r, struct disks_again *out);
+void disks_again_ahead(struct disks *ds, const struct disks_again *a);
 bool disks_again_begin(struct disks *ds, const struct disks_again *a,
                        struct disk_held *out);
 void disks_again_end(struct disk_held *held); /* twice is fine */

@@ -1,50 +1,29 @@
 /* at_once: answers that need no fiber.
  *
- *     parked -> conn_glance: bytes, a known head, the handler's at_once -> waits
- *        |                                                                | the edges of this turn are heard
- *        |          all of it sent, nothing more there <- conn_send_waiting
- *        v                                                                | more bytes, more to send, the end
- *     a fiber: on_ready, conn_resume <------------------------------------+
+ *     parked -> conn_glance: bytes, a known head -> heard
+ *        |                                            | GROUP of them, or the edges of this turn are told
+ *        |                          conn_answer_heard: the handler's at_once -> waits
+ *        |                                            | no                        | at once, or what else is to be done soon
+ *        |                                            |         conn_send_waiting: all of it sent, nothing more there -> parked
+ *        v                                            v                           | more bytes, more to send, the end
+ *     a fiber: on_ready, conn_resume <----------------+---------------------------+
  *
  * A fiber whose handler has said its last word (http_reply_last()) parks the connection and comes in at "waits".
  *
- * The connection stays parked meanwhile, its work set hangs at it. All requests of a turn are read first and all answers
- * sent then: a client is not woken for each, and the clock is read twice for all.
+ * The connection stays parked meanwhile, its work set hangs at it. Requests are read, then answered, then sent, a group at a time: a
+ * client is not woken for each, the clock is read twice for all, and what the handler has to look at comes from memory for all of them
+ * together. A group is no larger, since the work sets and sockets of its first are to be in the cache still when its last is read.
  */
 #include "http/internal.h"
+
+#define GROUP 16u
 
 /* The request is as it came: a fiber reads it again. */
 static void
 undo(struct work *w)
 {
-    w->tried = true;
     w->in.at = 0;
     arena_reset(w->arena);
-}
-
-/* True: answered; it only has to be sent. Otherwise nothing of it has happened. */
-static bool
-answer(struct http_conn *c)
-{
-    const struct http_handler *h = &c->server->handler;
-    struct http_loop *l = c->loop;
-    struct work *w = c->work;
-    bool answered;
-
-    if (w->in.end == 0 || w->in.buf[0] != 'G') /* only GETs are answered so */
-        return false;
-    if (!http_known_parse(l->known, &c->known_at, &w->head, w->in.buf, w->in.end))
-        return false;
-    w->in.body_at = w->in.at = w->head.len;
-    if (list_empty(&l->waiting))
-        l->glanced_ns = rt_now_ns();
-    conn_begin_request(c, l->glanced_ns);
-    w->at_once = true;
-    answered = h->at_once(&w->request, h->arg);
-    w->at_once = w->later;
-    if (!answered)
-        undo(w);
-    return answered;
 }
 
 /* All that was read and answered in this turn leaves at its end. */
@@ -58,53 +37,6 @@ send_soon(struct http_conn *c)
         rt_soon(&l->send);
     l->send_due = true;
     list_push_back(&l->waiting, &c->work->waits);
-}
-
-bool
-conn_glance(void *conn)
-{
-    struct http_conn *c = conn;
-    struct http_loop *l = c->loop;
-    struct work *w;
-
-    if (c->work != NULL) /* it waits: what has come since is read behind it */
-        return true;
-    if (!admit_at_once(c))
-        return false;
-    w = c->work = work_take(l);
-    w->reply.state = REPLY_NONE;
-    w->reply.last_ns = 0;
-    w->head.status = 0;
-    w->in.end = rt_try_recv(c->stream, w->in.buf, w->in.room);
-    if (w->in.end == 0) {
-        work_give(l, &c->work);
-        return !rt_may_have_bytes(c->stream);
-    }
-    if (!answer(c))
-        return false;
-    if (!w->later) {
-        conn_count_event(&l->requests);
-        send_soon(c);
-    }
-    return true;
-}
-
-bool
-conn_may_send_later(const struct http_conn *c)
-{
-    const struct work *w = c->work;
-
-    return c->server->handler.at_once != NULL && c->server->options.tls == NULL &&
-           (rt_crowded() || !list_empty(&c->loop->waiting)) && !w->reply.close_after &&
-           w->body.state == BODY_ENDED && inbuf_here(&w->in) == 0 &&
-           !rt_may_have_bytes(c->stream) && !conn_is_ending(c);
-}
-
-void
-conn_send_later(struct http_conn *c)
-{
-    c->work->has_place = true;
-    send_soon(c);
 }
 
 /* The answer is sent, or never will be. */
@@ -150,19 +82,143 @@ pass_on(struct http_conn *c, uint64_t now_ns)
         c->stream, (struct deadline){now_ns + c->server->options.idle_ms * 1000000u});
 }
 
-void
-conn_send_waiting(struct rt_soon *s)
+static void
+send_all(struct http_loop *l)
 {
-    struct http_loop *l = CONTAINER_OF(s, struct http_loop, send);
     struct list *n;
     uint64_t now_ns;
 
-    l->send_due = false;
     LIST_EACH(&l->waiting, each)
     send_now(LIST_ENTRY(each, struct work, waits));
     now_ns = rt_now_ns();
     while ((n = list_pop_front(&l->waiting)) != NULL)
         pass_on(LIST_ENTRY(n, struct work, waits)->conn, now_ns);
+}
+
+/* One alone would wait for memory as long as without. */
+static void
+look_ahead(struct http_loop *l)
+{
+    const struct http_handler *h = &l->server->handler;
+
+    if (l->heard_count < 2 || h->ahead == NULL)
+        return;
+    for (unsigned step = 0; step < HTTP_AHEAD; step++)
+        LIST_EACH(&l->heard, each)
+    h->ahead(&LIST_ENTRY(each, struct work, waits)->request, step, h->arg);
+}
+
+/* Its answer waits, or comes later; or a fiber gives it. */
+static void
+answer(struct http_conn *c)
+{
+    const struct http_handler *h = &c->server->handler;
+    struct work *w = c->work;
+    bool answered;
+
+    w->at_once = true;
+    answered = admit_at_once(c) && h->at_once(&w->request, h->arg);
+    w->at_once = w->later;
+    if (!answered) {
+        undo(w);
+        w->tried = true;
+        rt_resume(c->stream);
+    } else if (!w->later) {
+        conn_count_event(&c->loop->requests);
+        send_soon(c);
+    }
+}
+
+static void
+answer_group(struct http_loop *l)
+{
+    struct list *n;
+
+    look_ahead(l);
+    while ((n = list_pop_front(&l->heard)) != NULL)
+        answer(LIST_ENTRY(n, struct work, waits)->conn);
+    l->heard_count = 0;
+}
+
+void
+conn_answer_heard(struct rt_soon *s)
+{
+    answer_group(CONTAINER_OF(s, struct http_loop, answer));
+}
+
+/* What is in the buffer is a request that may be answered at once. It is, with others. */
+static void
+hear(struct http_conn *c)
+{
+    struct http_loop *l = c->loop;
+    struct work *w = c->work;
+
+    w->in.body_at = w->in.at = w->head.len;
+    if (l->heard_count == 0)
+        l->heard_ns = rt_now_ns();
+    conn_begin_request(c, l->heard_ns);
+    w->conn = c;
+    list_push_back(&l->heard, &w->waits);
+    if (list_empty(&l->answer.link))
+        rt_when_heard(&l->answer);
+    if (++l->heard_count < GROUP)
+        return;
+    answer_group(l);
+    send_all(l);
+}
+
+bool
+conn_glance(void *conn)
+{
+    struct http_conn *c = conn;
+    struct http_loop *l = c->loop;
+    struct work *w;
+
+    if (c->work != NULL) /* it waits: what has come since is read behind it */
+        return true;
+    if (!admit_at_once(c))
+        return false;
+    w = c->work = work_take(l);
+    w->reply.state = REPLY_NONE;
+    w->reply.last_ns = 0;
+    w->head.status = 0;
+    w->in.end = rt_try_recv(c->stream, w->in.buf, w->in.room);
+    if (w->in.end == 0) {
+        work_give(l, &c->work);
+        return !rt_may_have_bytes(c->stream);
+    }
+    if (w->in.buf[0] != 'G' || /* only GETs are answered so */
+        !http_known_parse(l->known, &c->known_at, &w->head, w->in.buf, w->in.end))
+        return false;
+    hear(c);
+    return true;
+}
+
+bool
+conn_may_send_later(const struct http_conn *c)
+{
+    const struct work *w = c->work;
+
+    return c->server->handler.at_once != NULL && c->server->options.tls == NULL &&
+           (rt_crowded() || !list_empty(&c->loop->waiting)) && !w->reply.close_after &&
+           w->body.state == BODY_ENDED && inbuf_here(&w->in) == 0 &&
+           !rt_may_have_bytes(c->stream) && !conn_is_ending(c);
+}
+
+void
+conn_send_later(struct http_conn *c)
+{
+    c->work->has_place = true;
+    send_soon(c);
+}
+
+void
+conn_send_waiting(struct rt_soon *s)
+{
+    struct http_loop *l = CONTAINER_OF(s, struct http_loop, send);
+
+    l->send_due = false;
+    send_all(l);
 }
 
 /* Outside any fiber. One that fills a socket by itself gains nothing by waiting for others, and its bytes would leave the
@@ -222,8 +278,10 @@ http_later_done(struct http_request *r, bool answered)
     assert(w->later);
     w->later = w->at_once = false;
     admit_over(c);
-    if (!answered)
+    if (!answered) {
         undo(w);
+        w->tried = true;
+    }
     if (c->fiber == NULL) {
         if (answered)
             send_answer(c); /* the work set may be another's now */
@@ -242,9 +300,13 @@ conn_resume(struct http_conn *c)
     struct work *w = c->work;
     bool keep;
 
-    if (!list_empty(&w->waits)) { /* answered in the turn in which the idle time ended */
+    if (!list_empty(
+            &w->waits)) { /* heard or answered in the turn in which the idle time ended */
         list_remove(&w->waits);
-        w->reply.state = REPLY_SENDS;
+        if (w->reply.state == REPLY_NONE)
+            undo(w);
+        else
+            w->reply.state = REPLY_SENDS;
     }
     if (w->reply.state == REPLY_NONE)
         return true; /* its first bytes are here, and nothing else has happened */

@@ -68,8 +68,9 @@ struct work {
     struct http_request request;
     char id[17];
     struct http_conn *conn; /* whose, while it waits */
-    struct list waits;      /* in loop->waiting: answered, not sent */
-    bool at_once;           /* no fiber yet */
+    struct list
+        waits; /* in loop->heard: read, not asked about; or in loop->waiting: answered, not sent */
+    bool at_once;   /* no fiber yet */
     bool has_place; /* its handler is over, its answer waits: still counted in flight */
     bool later;     /* the handler will say http_later_done() */
     struct rt_cond later_over; /* for a fiber that wants the connection meanwhile */
@@ -140,13 +141,16 @@ struct http_loop {
     char date_lines[80];
     size_t date_len;
     struct http_known *known; /* owned */
-    struct list waiting;      /* work.waits: answers that leave at the end of this turn */
-    struct rt_soon send;      /* theirs */
+    struct list heard;        /* work.waits: requests to be answered at once, together */
+    struct rt_soon answer;    /* theirs */
+    unsigned heard_count;
+    uint64_t heard_ns;   /* the clock when the first of them came */
+    struct list waiting; /* work.waits: answers that leave at the end of this turn */
+    struct rt_soon send; /* theirs */
     bool send_due;
-    uint64_t glanced_ns; /* the clock when the first of them came */
-    uint64_t ids;        /* requests named so far */
-    uint64_t shed_ns;    /* when connections were last shed */
-    struct list queue;   /* of those who wait for a place, the first of them first */
+    uint64_t ids;      /* requests named so far */
+    uint64_t shed_ns;  /* when connections were last shed */
+    struct list queue; /* of those who wait for a place, the first of them first */
     unsigned queued;
     atomic_uint connections, idle, in_flight;
     atomic_ullong accepted, requests, refused;
@@ -183,6 +187,7 @@ bool body_can_finish(const struct http_conn *c); /* is the rest short and sure t
 
 /* at_once.c */
 bool conn_glance(void *conn); /* see rt_on_glance() */
+void conn_answer_heard(struct rt_soon *s);
 void conn_send_waiting(struct rt_soon *s);
 /* May an answer that is built leave when the fiber has parked the connection? */
 bool conn_may_send_later(const struct http_conn *c);

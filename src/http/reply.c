@@ -152,6 +152,45 @@ build(struct http_conn *c, int status, int64_t length)
     return ERR_OK;
 }
 
+/* In front of a head's date, and the date. */
+#define DATE_AT  (sizeof "HTTP/1.1 200 OK\r\n" - 1)
+#define DATE_LEN (sizeof "Date: Sat, 21 Nov 2026 15:16:00 GMT\r\n" - 1)
+
+size_t
+http_form(const struct http_request *r, uint64_t length, char *out, size_t room,
+          size_t *lines_at)
+{
+    const struct http_lines *lines = &r->conn->work->reply.lines;
+    struct http_lines l = {.at = out, .room = room};
+
+    http_put_status(&l, 200);
+    assert(l.bad || l.len == DATE_AT);
+    http_put_lines(&l, conn_date_lines(r->conn->loop, r->began_ns));
+    http_put_length(&l, length);
+    *lines_at = l.len;
+    http_put_lines(&l, (struct span){lines->at, lines->len});
+    http_put_end(&l);
+    return l.bad || lines->bad ? 0 : l.len;
+}
+
+char *
+http_reply_form(struct http_request *r, struct span form, size_t lines_at)
+{
+    struct http_conn *c = r->conn;
+    struct work *w = c->work;
+    char *at = w->reply.lines_at;
+
+    assert(w->reply.state == REPLY_NONE);
+    assert(form.len > DATE_AT + DATE_LEN && form.len <= REPLY_LINES_MAX);
+    if (!w->at_once || !w->head.keep_alive || w->head.minor == 0 || r->draining ||
+        w->head.method != HTTP_METHOD_GET || w->body.state != BODY_ENDED)
+        return NULL;
+    memcpy(at, form.at, form.len);
+    memcpy(at + DATE_AT, conn_date_lines(c->loop, r->began_ns).at, DATE_LEN);
+    w->reply.head = (struct span){at, form.len};
+    return at + lines_at;
+}
+
 bool
 http_reply_began(const struct http_request *r)
 {
@@ -421,6 +460,21 @@ put_head_in_front(struct work *w)
     w->reply.head.at = at;
 }
 
+/* A head from http_reply_form() goes with its body. */
+static enum err
+begin_formed(struct http_conn *c, int status, int64_t length)
+{
+    struct work *w = c->work;
+
+    assert(w->at_once && status == 200);
+    w->reply.status = status;
+    w->reply.length = length;
+    w->reply.state = REPLY_HELD;
+    if (length > (int64_t)LOWAT_FROM)
+        rt_stream_set_lowat(c->stream, LOWAT_BYTES);
+    return ERR_OK;
+}
+
 enum err
 http_reply_lent(struct http_request *r, int status, const struct span *pieces,
                 unsigned count, void (*release)(void *arg), void *arg)
@@ -435,8 +489,9 @@ http_reply_lent(struct http_request *r, int status, const struct span *pieces,
         len += pieces[i].len;
     w->reply.release = release;
     w->reply.release_arg = arg;
-    rc = w->at_once ? build(c, status, (int64_t)len)
-                    : reply_with(c, status, pieces, count, len);
+    rc = w->reply.head.len > 0 ? begin_formed(c, status, (int64_t)len)
+         : w->at_once          ? build(c, status, (int64_t)len)
+                               : reply_with(c, status, pieces, count, len);
     if (rc != ERR_OK || !w->at_once) {
         reply_release(w);
         return rc;

@@ -60,10 +60,13 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
         s->at[i].server = s;
         list_init(&s->at[i].conns);
         list_init(&s->at[i].works);
+        list_init(&s->at[i].heard);
         list_init(&s->at[i].waiting);
         list_init(&s->at[i].queue);
         s->at[i].send = (struct rt_soon){.fn = conn_send_waiting};
         list_init(&s->at[i].send.link);
+        s->at[i].answer = (struct rt_soon){.fn = conn_answer_heard};
+        list_init(&s->at[i].answer.link);
         s->at[i].known = http_known_new();
     }
     *out = s;

@@ -37,6 +37,7 @@ struct http_request {
     bool draining;     /* the server is on its way out: the handler may answer 503 */
     bool tried;        /* `at_once` has been asked and said no */
     uint64_t began_ns; /* rt_now_ns() when the head was whole */
+    uint64_t ahead;    /* the handler's own, for `ahead` and `at_once`; 0 at first */
     void *user;        /* the handler's own; NULL at first; on_done sees it */
     struct http_conn *conn;
 };
@@ -49,9 +50,13 @@ struct http_done {
     bool whole;                   /* the answer went out completely */
 };
 
+#define HTTP_AHEAD 3u
 struct http_handler {
     /* May switch. */
     void (*handle)(struct http_request *r, void *arg);
+    /* Of several requests that `at_once` is asked about next, each HTTP_AHEAD times, one step for all of them before the
+     * next: asks for the memory it will look at, and does nothing else. NULL: none. Must not switch. */
+    void (*ahead)(struct http_request *r, unsigned step, void *arg);
     /* May answer a request whose head is like one before, by http_reply_lent(), before there is a fiber for it. True: it
      * did, or it has said http_later(). False: nothing is done yet, `handle` is asked. NULL: none. Must not switch. */
     bool (*at_once)(struct http_request *r, void *arg);
@@ -164,6 +169,13 @@ enum err http_reply_last(struct http_request *r, int status);
 #define HTTP_LENT_MAX 4
 enum err http_reply_lent(struct http_request *r, int status, const struct span *pieces,
                          unsigned count, void (*release)(void *arg), void *arg);
+/* The head of an answer 200 to a GET with `length` bytes, on a connection that stays: as text, to be used for other requests. Of its lines so
+ * far, which begin at *lines_at. 0: `room` is too small. */
+size_t http_form(const struct http_request *r, uint64_t length, char *out, size_t room,
+                 size_t *lines_at);
+/* In `at_once`, instead of lines, before http_reply_lent() with 200 and as many bytes: the head is that text, with the date of now. Its lines, for
+ * the handler to write its own over; NULL: it is not the head for this connection, nothing was done. */
+char *http_reply_form(struct http_request *r, struct span form, size_t lines_at);
 /* Before http_reply_lent() with one piece: `room` bytes in front of it may be written over. A head that fits there leaves with the piece as one. */
 void http_reply_room(struct http_request *r, size_t room);
 /* In `at_once`: the answer comes in a later turn, by http_reply_lent() and http_later_done(), both outside any fiber and

@@ -516,6 +516,12 @@ count_again(struct object_service *s, const struct object_again *a)
     disks_heat_add(s->options.disks, &row, AGAIN_SAMPLE);
 }
 
+void
+object_again_ahead(struct object_service *s, const struct object_again *a)
+{
+    disks_again_ahead(s->options.disks, &a->at);
+}
+
 bool
 object_again_begin(struct object_service *s, struct object_again *a,
                    struct disk_held *held)

@@ -98,6 +98,8 @@ struct object_again {
 };
 /* While the first piece is at hand. False: not of this object. */
 bool object_again_keep(const struct object_get *g, struct object_again *out);
+/* Asks for the memory that object_again_begin() looks at. */
+void object_again_ahead(struct object_service *s, const struct object_again *a);
 /* False: get it as usual. True: its pieces stay until object_again_end(), over switches too. */
 bool object_again_begin(struct object_service *s, struct object_again *a,
                         struct disk_held *held);

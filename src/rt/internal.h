@@ -162,6 +162,7 @@ struct loop {
     struct list parked;   /* stream.of_loop */
     struct list due;      /* the same: woken, waiting for a stack */
     struct list soon;     /* rt_soon.link */
+    struct list heard;    /* the same, of rt_when_heard() */
     struct list disks;    /* disk_queue.link */
     struct iobuf_cache iobufs;
     struct small_list smalls[SMALL_MOST / SMALL_STEP];
@@ -183,6 +184,8 @@ extern _Thread_local struct loop *loop_self; /* NULL on other threads */
 struct loop *loop_at(unsigned index);
 /* Makes `f` run at the next turn. */
 void loop_ready(struct loop *l, struct fiber *f);
+/* All edges of this turn are told. By an engine that keeps disk operations back until then; the loop does it as well. */
+void loop_heard(struct loop *l);
 
 /* ---- streams ---- */
 enum {

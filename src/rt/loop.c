@@ -66,16 +66,28 @@ rt_soon(struct rt_soon *s)
     list_push_back(&loop_self->soon, &s->link);
 }
 
+void
+rt_when_heard(struct rt_soon *s)
+{
+    list_push_back(&loop_self->heard, &s->link);
+}
+
 static void
-run_soon(struct loop *l)
+run_all(struct list *due)
 {
     struct list *n;
 
-    while ((n = list_pop_front(&l->soon)) != NULL) {
+    while ((n = list_pop_front(due)) != NULL) {
         struct rt_soon *s = LIST_ENTRY(n, struct rt_soon, link);
 
         s->fn(s);
     }
+}
+
+void
+loop_heard(struct loop *l)
+{
+    run_all(&l->heard);
 }
 
 /* ---- turns ---- */
@@ -140,7 +152,8 @@ loop_turn(struct loop *l)
     if (l->watchdog.from_ns != 0)
         watchdog_end(&l->watchdog, l->index, l->now_ns);
     watchdog_begin(&l->watchdog, l->now_ns);
-    run_soon(l);
+    loop_heard(l);
+    run_all(&l->soon);
     watchdog_mark(&l->watchdog, "what was to be done soon", NULL);
     drain(l);
     watchdog_mark(&l->watchdog, "messages", NULL);
@@ -155,7 +168,7 @@ loop_turn(struct loop *l)
         loop_pass_token(l);
 
     until = timer_next(&l->timers);
-    if (!list_empty(&l->ready) || !list_empty(&l->soon)) {
+    if (!list_empty(&l->ready) || !list_empty(&l->soon) || !list_empty(&l->heard)) {
         until = 0;
     } else {
         atomic_store(&l->box.asleep, true);
@@ -180,6 +193,7 @@ loop_open(struct loop *l, const struct rt_options *o, unsigned loops, struct err
     list_init(&l->parked);
     list_init(&l->due);
     list_init(&l->soon);
+    list_init(&l->heard);
     list_init(&l->disks);
     rt_group_begin(&l->root);
     watchdog_init(&l->watchdog, o->turn_limit_ms);

@@ -50,6 +50,8 @@ struct rt_soon {
     void (*fn)(struct rt_soon *s);
 };
 void rt_soon(struct rt_soon *s);
+/* The same, for a glance (rt/net.h): sooner, before the disk operations that were prepared meanwhile go to the kernel. */
+void rt_when_heard(struct rt_soon *s);
 
 /* Runs fn(arg) as a fiber on `loop`, waits for its end even when cancelled. ERR_BUSY: out
  * of stacks there. May switch. */

@@ -529,6 +529,7 @@ handle(struct loop *l, struct uring *u)
     }
     u->events.count = 0;
     l->hears = false;
+    loop_heard(l);
     if (u->reads_held > 0)
         submit_now(u);
 }

@@ -5,10 +5,13 @@ import concurrent.futures
 import datetime
 import hashlib
 import random
+import socket
+import time
 import urllib.parse
 
 import pytest
 from botocore.exceptions import ClientError
+from rigs.process import PATIENCE
 
 from test_boto3 import error_of
 
@@ -497,3 +500,61 @@ def test_tags_of_attached_buckets_are_the_remotes(start_forebay, seaweed, remote
     assert error_of(s3.put_object_tagging, Tagging=tag_set({str(n): "" for n in range(11)}), **tag) == (400, "BadRequest")
     assert error_of(s3.get_object_tagging, Bucket=remote_bucket, Key="none") == (404, "NoSuchKey")
     assert error_of(s3.get_object_tagging, VersionId="0" * 15 + "1" + "0" * 16, **tag) == (404, "NoSuchVersion")
+
+
+# ---- answers that are kept ----
+
+
+def ask_raw(connection, request, size):
+    """One answer's head, as lines of text, and its body."""
+    connection.sendall(request)
+    got = b""
+    while b"\r\n\r\n" not in got or len(got) < got.index(b"\r\n\r\n") + 4 + size:
+        piece = connection.recv(65536)
+        assert piece, "the connection ended within an answer"
+        got += piece
+    head, _, body = got.partition(b"\r\n\r\n")
+    return head.decode().split("\r\n"), body
+
+
+def names_of(lines):
+    """{name: value}, and the answer without what is another each time."""
+    fields = dict(line.split(": ", 1) for line in lines[1:])
+    assert len(fields) == len(lines) - 1
+    return fields, [line for line in lines if not line.startswith(("Date: ", "x-amz-request-id: ", "x-amz-id-2: "))]
+
+
+@pytest.mark.parametrize("size", [1, 4096, 16384, 300_000])
+def test_a_kept_head_differs_in_date_and_ids_alone(server, s3, bucket, size):
+    """V3: an answer that is served again says what the first one said; its date is now, its id its own; `Connection: close` is heard."""
+    body = random.randbytes(size)
+    put(s3, bucket, "k", body, ContentType="image/jpeg", Metadata={"a": "b"})
+    usual = f"GET /{bucket}/k HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    last = f"GET /{bucket}/k HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as raw:
+        first, same = names_of(ask_raw(raw, usual, size)[0])
+        kept, ids, dates = server.metrics()["forebay_kept_answers_total"], {first["x-amz-request-id"]}, {first["Date"]}
+        end = time.monotonic() + PATIENCE
+        while (len(dates) < 2 or len(ids) < 10) and time.monotonic() < end:
+            lines, came = ask_raw(raw, usual, size)
+            fields, rest = names_of(lines)
+            assert came == body and rest == same
+            assert fields["x-amz-id-2"] == fields["x-amz-request-id"] not in ids
+            ids.add(fields["x-amz-request-id"])
+            dates.add(fields["Date"])
+        assert len(dates) >= 2 and len(ids) >= 10
+        assert server.metrics()["forebay_kept_answers_total"] - kept >= len(ids) - 5
+        told = datetime.datetime.strptime(fields["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=datetime.UTC)
+        assert abs((datetime.datetime.now(datetime.UTC) - told).total_seconds()) < PATIENCE
+    for _ in range(4):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as raw:
+            lines, came = ask_raw(raw, last, size)
+            fields, rest = names_of(lines)
+            assert fields.pop("Connection") == "close" and came == body
+            assert [line for line in rest if not line.startswith("Connection: ")] == same
+            assert raw.recv(1) == b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as raw:
+        old = f"GET /{bucket}/k HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: keep-alive\r\n\r\n".encode()
+        for _ in range(4):
+            lines, came = ask_raw(raw, old, size)
+            assert "Connection: keep-alive" in lines and came == body

@@ -30,6 +30,7 @@ struct rig {
     unsigned at_once, lent,
         released;       /* answers given without a fiber; of /lent/N: lent, given back */
     unsigned abandoned; /* of these */
+    unsigned looked_ahead;      /* last steps of app_ahead() */
     struct http_request *later; /* of /later/N: waits for app_later() */
 };
 
@@ -149,12 +150,25 @@ app_abandon(struct http_request *r)
     rig->abandoned++;
 }
 
+/* Each request comes step by step, all steps before the question. */
+static void
+app_ahead(struct http_request *r, unsigned step, void *arg)
+{
+    struct rig *rig = arg;
+
+    CHECK(rt_self() == NULL && !r->tried);
+    CHECK_U64(r->ahead, step);
+    r->ahead = step + 1;
+    rig->looked_ahead += step + 1 == HTTP_AHEAD;
+}
+
 static bool
 app_at_once(struct http_request *r, void *arg)
 {
     struct rig *rig = arg;
 
     CHECK(rt_self() == NULL && !r->tried);
+    CHECK(r->ahead == 0 || r->ahead == HTTP_AHEAD);
     if (span_starts(r->head->path, SPAN("/later/")) && rig->later == NULL) {
         rig->later = r;
         r->user = rig;
@@ -277,6 +291,7 @@ rig_main(void *arg)
 {
     struct rig *rig = arg;
     struct http_handler h = {.handle = app_handle,
+                             .ahead = app_ahead,
                              .at_once = app_at_once,
                              .on_done = app_done,
                              .is_vital = app_is_vital,

@@ -213,6 +213,7 @@ many_at_once(struct rig *rig)
     for (unsigned i = 0; i < MANY; i++)
         leave(&w[i]);
     CHECK_U64(rig->released, rig->lent);
+    CHECK(rig->engine == RT_SIM || rig->looked_ahead > 0);
 }
 
 static void
