@@ -1,6 +1,7 @@
 #include "bench/checkpoint.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,15 +197,17 @@ compare(struct share *r, struct s3_call *call, uint64_t offset, uint64_t len,
         rc = s3_read(call, room, BLOCK, &n, eb);
         if (rc == ERR_OK &&
             !checkpoint_is(r->c, r->number, r->rank, offset + came, room, n))
-            rc = err_set(eb, ERR_CORRUPT,
-                         "\"%.*s\" is not as it was written, within %zu bytes from %llu",
-                         SPAN_ARG(r->key), n, (unsigned long long)(offset + came));
+            rc = err_set(
+                eb, ERR_CORRUPT,
+                "\"%.*s\" is not as it was written, within %zu bytes from %" PRIu64,
+                SPAN_ARG(r->key), n, offset + came);
         came += rc == ERR_OK ? n : 0;
     }
     free(room);
     if (rc == ERR_OK && came != len)
-        rc = err_set(eb, ERR_INCOMPLETE, "%llu bytes of \"%.*s\" came, %llu were wanted",
-                     (unsigned long long)came, SPAN_ARG(r->key), (unsigned long long)len);
+        rc = err_set(eb, ERR_INCOMPLETE,
+                     "%" PRIu64 " bytes of \"%.*s\" came, %" PRIu64 " were wanted", came,
+                     SPAN_ARG(r->key), len);
     return rc;
 }
 
@@ -223,9 +226,9 @@ get(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
     enum err rc = s3_get_begin(r->c->made.s->s3, &g, a, &info, &call, f, eb);
 
     if (rc == ERR_OK && info.size != r->c->share_bytes)
-        rc = err_set(eb, ERR_CORRUPT, "\"%.*s\" has %llu bytes, %llu were written",
-                     SPAN_ARG(r->key), (unsigned long long)info.size,
-                     (unsigned long long)r->c->share_bytes);
+        rc = err_set(eb, ERR_CORRUPT,
+                     "\"%.*s\" has %" PRIu64 " bytes, %" PRIu64 " were written",
+                     SPAN_ARG(r->key), info.size, r->c->share_bytes);
     if (rc == ERR_OK)
         rc = compare(r, call, offset, len, eb);
     s3_end(&call);
