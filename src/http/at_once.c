@@ -12,11 +12,11 @@
  *
  * The connection stays parked meanwhile, its work set hangs at it. Requests are read, then answered, then sent, a group at a time: a
  * client is not woken for each, the clock is read twice for all, and what the handler has to look at comes from memory for all of them
- * together. A group is no larger, since the work sets and sockets of its first are to be in the cache still when its last is read.
+ * together. A group takes no more work sets than the loop keeps.
  */
 #include "http/internal.h"
 
-#define GROUP 16u
+#define GROUP WORKS_KEPT
 
 /* The request is as it came: a fiber reads it again. */
 static void
@@ -114,14 +114,14 @@ answer(struct http_conn *c)
 {
     const struct http_handler *h = &c->server->handler;
     struct work *w = c->work;
-    bool answered;
+    bool asked = admit_at_once(c), answered;
 
     w->at_once = true;
-    answered = admit_at_once(c) && h->at_once(&w->request, h->arg);
+    answered = asked && h->at_once(&w->request, h->arg);
     w->at_once = w->later;
     if (!answered) {
         undo(w);
-        w->tried = true;
+        w->tried = asked;
         rt_resume(c->stream);
     } else if (!w->later) {
         conn_count_event(&c->loop->requests);

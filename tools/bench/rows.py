@@ -51,7 +51,7 @@ def loops(context, paths, size):
 
 def loop_of_many(context, paths, size, count):
     """One loop more where the one answer of the others stays in the cache and our bytes do not: its answers take as much memory as our objects."""
-    if size < 64 * KIB:
+    if size < 16 * KIB:
         return []
     return [Contestant(f"bare loop, {count} answers", context.keep_running(servers.Loop(context, size, "epoll", count)), paths, size)]
 

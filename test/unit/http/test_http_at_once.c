@@ -2,8 +2,9 @@
  * is given back exactly once; deadlines, drain and limits hold. Protects F7, V2. */
 #include "unit/http/http_raw.h"
 
-#define HEAD " HTTP/1.1\r\nHost: a\r\n\r\n"
-#define MANY 20u
+#define HEAD  " HTTP/1.1\r\nHost: a\r\n\r\n"
+#define MANY  20u
+#define CROWD 90u /* more than are answered together */
 
 static const struct rig usual = {.options = {.idle_ms = 2000}};
 
@@ -198,19 +199,19 @@ test_more_than_fits(void)
 static void
 many_at_once(struct rig *rig)
 {
-    struct raw *w[MANY];
+    struct raw *w[CROWD];
 
-    for (unsigned i = 0; i < MANY; i++) {
+    for (unsigned i = 0; i < CROWD; i++) {
         w[i] = connect_raw(rig);
         get_known(w[i]);
     }
     for (unsigned round = 0; round < 10; round++) {
-        for (unsigned i = 0; i < MANY; i++)
+        for (unsigned i = 0; i < CROWD; i++)
             ask(w[i], i % 3 != 0 ? "GET /lent/5000" HEAD : "GET /size/5000" HEAD);
-        for (unsigned i = 0; i < MANY; i++)
+        for (unsigned i = 0; i < CROWD; i++)
             hear(w[i], 5000);
     }
-    for (unsigned i = 0; i < MANY; i++)
+    for (unsigned i = 0; i < CROWD; i++)
         leave(&w[i]);
     CHECK_U64(rig->released, rig->lent);
     CHECK(rig->engine == RT_SIM || rig->looked_ahead > 0);
