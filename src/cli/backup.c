@@ -1,4 +1,5 @@
 /* backup: all that lives only in a running node, as one tar. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,10 +36,11 @@ static const struct verb verb = {
     .more =
         "TARGET is a file, or - for standard output. In it are the buckets with their "
         "settings and every object of the native\n"
-        "ones, each whole, as it was at one moment between begin and end of the "
-        "backup. Not in it: copies of remote buckets,\n"
-        "older versions, uploads in progress and, without --with-keys, keys. forebay "
-        "restore makes a node of it; tar reads it too.",
+        "ones, each whole, as it was at one moment between begin and end of the backup, "
+        "with its older versions and delete\n"
+        "markers; and uploads in progress with their parts. Not in it: copies of remote "
+        "buckets and, without --with-keys, keys.\n"
+        "forebay restore makes a node of it; tar reads it too.",
 };
 
 struct backing {
@@ -47,6 +49,7 @@ struct backing {
     struct arena *arena;
     struct progress progress;
     uint64_t objects, bytes, damaged;
+    uint64_t older, markers, uploads, parts;
     bool ended; /* .forebay/end came: it is whole */
 };
 
@@ -115,8 +118,14 @@ look_at_member(struct backing *b)
 
     arena_reset(b->arena);
     if (h->xattr.len > 0 && exported_read(h->xattr, b->arena, &e, &why) == ERR_OK) {
-        b->objects++;
+        exported_place(&e, h->path);
         b->bytes += e.size;
+        b->markers += e.what == EXPORTED_MARKER;
+        b->uploads += e.what == EXPORTED_UPLOAD;
+        b->parts += e.what == EXPORTED_PART;
+        b->older += e.older;
+        b->objects +=
+            e.what == EXPORTED_OBJECT || (e.what == EXPORTED_VERSION && !e.older);
     }
     b->ended = b->ended || span_is(h->path, ".forebay/end");
 }
@@ -181,13 +190,19 @@ report(const struct session *s, const struct backing *b, const char *target)
     char size[NUM_SIZE_TEXT];
 
     if (s->json)
-        fprintf(to, "{\"objects\":%llu,\"bytes\":%llu,\"damaged\":%llu}\n",
-                (unsigned long long)b->objects, (unsigned long long)b->bytes,
-                (unsigned long long)b->damaged);
+        fprintf(to,
+                "{\"objects\":%" PRIu64 ",\"older\":%" PRIu64 ",\"markers\":%" PRIu64
+                ",\"uploads\":%" PRIu64 ",\"parts\":%" PRIu64 ",\"bytes\":%" PRIu64
+                ",\"damaged\":%" PRIu64 "}\n",
+                b->objects, b->older, b->markers, b->uploads, b->parts, b->bytes,
+                b->damaged);
     else if (!s->quiet || b->damaged > 0)
-        fprintf(to, "%llu objects, %s; %llu damaged ones are left out%s\n",
-                (unsigned long long)b->objects, num_size_text(b->bytes, size),
-                (unsigned long long)b->damaged,
+        fprintf(to,
+                "%" PRIu64 " objects, %" PRIu64 " older versions, %" PRIu64
+                " delete markers, %" PRIu64 " uploads in progress, %s; %" PRIu64
+                " damaged ones are left out%s\n",
+                b->objects, b->older, b->markers, b->uploads,
+                num_size_text(b->bytes, size), b->damaged,
                 b->damaged > 0 ? ": .forebay/damaged in the tar names them" : "");
 }
 

@@ -38,7 +38,9 @@ static const struct verb verb = {
     .more =
         "TARGET is FILE.tar, - for standard output, or a folder. Give all disks of the "
         "node. Each byte is verified before\n"
-        "it is written; what is damaged is named and left out (exit code 6). Objects "
+        "it is written; what is damaged is named and left out (exit code 6); older "
+        "versions, delete markers and uploads in\n"
+        "progress are no part of it (forebay backup has them). Objects "
         "stand at BUCKET/KEY; a key that no\n"
         "path can be, or that is a folder of other keys too, stands under "
         ".forebay/id/ with its true key in the record of\n"
@@ -261,13 +263,19 @@ report(const struct disk_tool *t, const struct exporting *x)
     if (t->json)
         fprintf(to,
                 "{\"kind\":\"summary\",\"objects\":%llu,\"bytes\":%llu,\"aside\":%llu,"
-                "\"damaged\":%llu}\n",
+                "\"damaged\":%llu,\"older_left_out\":%llu}\n",
                 (unsigned long long)r->objects, (unsigned long long)r->bytes,
-                (unsigned long long)r->aside, (unsigned long long)r->damaged);
+                (unsigned long long)r->aside, (unsigned long long)r->damaged,
+                (unsigned long long)r->older);
     else if (!t->quiet || r->damaged > 0)
         fprintf(to, "%llu objects, %s; %llu of them under .forebay/id; %llu damaged\n",
                 (unsigned long long)r->objects, num_size_text(r->bytes, size),
                 (unsigned long long)r->aside, (unsigned long long)r->damaged);
+    if (!t->json && !t->quiet && r->older > 0)
+        fprintf(to,
+                "older versions are left out (%llu on these disks): forebay backup has "
+                "them\n",
+                (unsigned long long)r->older);
     if (r->damaged > 0)
         return EXIT_CHECKSUM;
     if (r->objects > 0 || (!args_has(t->args, "bucket") && !args_has(t->args, "prefix")))

@@ -106,14 +106,19 @@ report(const struct disk_tool *t, const struct importing *m)
 
     if (t->json)
         printf("{\"kind\":\"summary\",\"objects\":%llu,\"bytes\":%llu,\"same\":%llu,"
-               "\"left_out\":%llu}\n",
+               "\"left_out\":%llu,\"passed_over\":%llu}\n",
                (unsigned long long)r->objects, (unsigned long long)r->bytes,
-               (unsigned long long)r->same, (unsigned long long)r->refused);
+               (unsigned long long)r->same, (unsigned long long)r->refused,
+               (unsigned long long)r->passed);
     else
         printf("%s %llu objects, %s; %llu were there already, %llu left out\n",
                args_has(t->args, "dry-run") ? "would import" : "imported",
                (unsigned long long)r->objects, num_size_text(r->bytes, size),
                (unsigned long long)r->same, (unsigned long long)r->refused);
+    if (!t->json && r->passed > 0)
+        printf("%llu older versions, delete markers, uploads in progress and their parts "
+               "are passed over: forebay restore takes them\n",
+               (unsigned long long)r->passed);
     return r->refused == 0 ? EXIT_OK_ : EXIT_DIFFERS;
 }
 

@@ -114,14 +114,50 @@ find_bucket(struct import *i, struct span name, const struct map_bucket **out,
 
 /* ---- begin ---- */
 
+static enum err
+part_is_there(struct import_object *o, bool *same, struct errbuf *eb)
+{
+    struct arena *a = arena_new(4096, KIB(64));
+    struct disk_part *p;
+    uint32_t count;
+    bool more;
+    enum err rc = disks_part_list(o->import->node->disks, &o->key, &o->e.upload,
+                                  o->e.part - 1, 1, a, &p, &count, &more, eb);
+
+    *same = rc == ERR_OK && count > 0 && p->number == o->e.part && p->size == o->e.size &&
+            memcmp(p->md5, o->e.meta.md5, sizeof p->md5) == 0;
+    arena_free(&a);
+    return rc;
+}
+
+/* A version is what its id says. */
+static enum err
+version_is_there(struct import_object *o, bool *same, struct errbuf *eb)
+{
+    struct row row;
+    bool current;
+    enum err rc = disks_version_find(o->import->node->disks, &o->key, &o->e.born, &row,
+                                     &current, eb);
+
+    *same = rc == ERR_OK;
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
 /* Is there the same object already? By what the record says of it, else by size and time. */
 static enum err
 is_there(struct import_object *o, bool *same, struct errbuf *eb)
 {
     struct row row;
-    enum err rc = disks_lookup(o->import->node->disks, &o->key, &row, eb);
+    enum err rc;
 
     *same = false;
+    if (o->e.what == EXPORTED_UPLOAD)
+        return ERR_OK;
+    if (o->e.what == EXPORTED_PART)
+        return part_is_there(o, same, eb);
+    if (o->e.what != EXPORTED_OBJECT)
+        return version_is_there(o, same, eb);
+    rc = disks_lookup(o->import->node->disks, &o->key, &row, eb);
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
     if (rc != ERR_OK || row.size != o->e.size)
@@ -155,10 +191,20 @@ begin_body(struct import_object *o, struct errbuf *eb)
     buf_init(&o->small, DISK_INLINE_MAX);
     if (o->e.size <= DISK_INLINE_MAX)
         return ERR_OK;
+    if (o->e.what == EXPORTED_PART)
+        return disks_part_begin(ds, &o->key, &o->e.upload, o->e.part, o->e.size,
+                                &o->writer, eb);
     if (o->e.size <= most)
         return disks_write_begin(ds, &o->key, DISK_NATIVE, o->e.size, &o->writer, eb);
     o->in_parts = true;
-    rc = disks_upload_begin(ds, &o->key, DISK_NATIVE, &o->e.meta, &o->upload, eb);
+    if (o->import->o
+            ->exact_buckets) { /* one that was broken off is gone on with, and never listed for ever */
+        o->upload.id = o->e.content;
+        rc = disks_upload_begin_as(ds, &o->key, &o->e.meta, &o->upload, eb);
+        rc = rc == ERR_EXISTS ? ERR_OK : rc;
+    } else {
+        rc = disks_upload_begin(ds, &o->key, DISK_NATIVE, &o->e.meta, &o->upload, eb);
+    }
     return rc == ERR_OK ? begin_part(o, eb) : rc;
 }
 
@@ -191,6 +237,14 @@ object_new(struct import *i, const struct exported *e, bool exact)
     return o;
 }
 
+static enum disk_versioning
+versioning_of(const struct map_bucket *b)
+{
+    return b->versioning == MAP_VERSIONED   ? DISK_VERSIONED
+           : b->versioning == MAP_SUSPENDED ? DISK_SUSPENDED
+                                            : DISK_UNVERSIONED;
+}
+
 static enum err
 place_object(struct import_object *o, struct errbuf *eb)
 {
@@ -198,11 +252,31 @@ place_object(struct import_object *o, struct errbuf *eb)
 
     if (rc != ERR_OK)
         return rc;
+    if (o->e.what == EXPORTED_OBJECT) /* it comes as if somebody put it there */
+        o->e.meta.versioning = (uint8_t)versioning_of(o->bucket);
     o->key = (struct disks_key){.at = {.bucket = o->bucket->id,
                                        .birth_name = span_of(o->bucket->birth_name),
                                        .key = o->e.key},
                                 .copies = o->bucket->copies};
     return ERR_OK;
+}
+
+static enum err start_commit(struct import_object *o, struct errbuf *eb);
+
+/* What has no bytes. An upload is there when this returns: its parts follow. Takes `o`. */
+static enum err
+take_bare(struct import_object *o, struct errbuf *eb)
+{
+    struct import *i = o->import;
+    enum err rc;
+
+    if (o->e.what == EXPORTED_MARKER)
+        return start_commit(o, eb);
+    rc = disks_upload_begin_as(i->node->disks, &o->key, &o->e.meta, &o->e.upload, eb);
+    i->result.uploads += rc == ERR_OK;
+    i->result.same += rc == ERR_EXISTS;
+    object_free(&o);
+    return rc == ERR_EXISTS ? ERR_OK : rc;
 }
 
 enum err
@@ -230,6 +304,9 @@ import_begin(struct import *i, const struct exported *e, bool exact, bool *wante
         if (rc == ERR_OK)
             rc = is_there(o, &same, eb);
         i->result.same += same;
+        if (rc == ERR_OK && !same &&
+            (e->what == EXPORTED_MARKER || e->what == EXPORTED_UPLOAD))
+            return take_bare(o, eb);
         if (rc == ERR_OK && !same)
             rc = begin_body(o, eb);
         *wanted = rc == ERR_OK && !same;
@@ -334,11 +411,42 @@ complete(struct import_object *o, struct errbuf *eb)
     enum err rc = disks_part_list(ds, &o->key, &o->upload, 0, DISK_PARTS_MAX, a, &parts,
                                   &count, &more, eb);
 
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && o->e.what == EXPORTED_VERSION)
+        rc = disks_upload_complete_version(ds, &o->key, &o->upload, parts, count,
+                                           &o->e.meta, &o->e.born, eb);
+    else if (rc == ERR_OK)
         rc = disks_upload_complete(ds, &o->key, &o->upload, parts, count, &o->e.meta,
                                    NULL, &row, eb);
     arena_free(&a);
     return rc;
+}
+
+/* Of a small one all bytes are at hand. */
+static enum err
+write_small(struct import_object *o, struct errbuf *eb)
+{
+    struct disks *ds = o->import->node->disks;
+    enum err rc =
+        o->e.what == EXPORTED_PART
+            ? disks_part_begin(ds, &o->key, &o->e.upload, o->e.part, o->e.size,
+                               &o->writer, eb)
+            : disks_write_begin(ds, &o->key, DISK_NATIVE, o->e.size, &o->writer, eb);
+
+    if (rc == ERR_OK && o->small.len > 0)
+        rc = disks_write(o->writer, o->small.at, o->small.len, eb);
+    return rc;
+}
+
+static enum err
+put_marker(struct import_object *o, struct errbuf *eb)
+{
+    struct row marker = {
+        .flags = ROW_TOMBSTONE | ROW_MARKER |
+                 (o->e.meta.versioning == DISK_VERSIONED ? ROW_VERSIONED : ROW_SUSPENDED),
+        .version = o->e.born,
+        .mtime_ms = o->e.meta.mtime_ms};
+
+    return disks_restore_marker(o->import->node->disks, &o->key, &marker, eb);
 }
 
 static enum err
@@ -347,15 +455,33 @@ commit(struct import_object *o, struct errbuf *eb)
     struct row row;
     enum err rc = ERR_OK;
 
+    if (o->e.what == EXPORTED_MARKER)
+        return put_marker(o, eb);
     if (o->in_parts)
         return complete(o, eb);
-    if (o->writer == NULL) {
-        rc = disks_write_begin(o->import->node->disks, &o->key, DISK_NATIVE, o->e.size,
-                               &o->writer, eb);
-        if (rc == ERR_OK && o->small.len > 0)
-            rc = disks_write(o->writer, o->small.at, o->small.len, eb);
-    }
-    return rc == ERR_OK ? disks_commit(&o->writer, &o->e.meta, NULL, &row, eb) : rc;
+    if (o->writer == NULL)
+        rc = write_small(o, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (o->e.what == EXPORTED_PART)
+        return disks_part_commit(&o->writer, &o->e.meta, eb);
+    return o->e.what == EXPORTED_VERSION
+               ? disks_commit_version(&o->writer, &o->e.meta, &o->e.born, eb)
+               : disks_commit(&o->writer, &o->e.meta, NULL, &row, eb);
+}
+
+static void
+count_done(struct imported *r, const struct exported *e)
+{
+    r->bytes += e->size;
+    if (e->what == EXPORTED_MARKER)
+        r->markers++;
+    else if (e->what == EXPORTED_PART)
+        r->parts++;
+    else if (e->older)
+        r->older++;
+    else
+        r->objects++;
 }
 
 static void
@@ -367,8 +493,7 @@ commit_fiber(void *arg)
     enum err rc = commit(o, &eb);
 
     if (rc == ERR_OK) {
-        i->result.objects++;
-        i->result.bytes += o->e.size;
+        count_done(&i->result, &o->e);
     } else if (i->rc == ERR_OK) {
         i->rc = rc;
         i->eb = eb;
@@ -377,6 +502,25 @@ commit_fiber(void *arg)
     }
     object_free(&o);
     rt_sem_give(&i->seats);
+}
+
+/* Takes `o`. */
+static enum err
+start_commit(struct import_object *o, struct errbuf *eb)
+{
+    struct import *i = o->import;
+    enum err rc = rt_sem_take(&i->seats, DEADLINE_NEVER);
+
+    if (rc == ERR_OK) {
+        rc = rt_group_start(&i->group, commit_fiber, o);
+        if (rc != ERR_OK)
+            rt_sem_give(&i->seats);
+    }
+    if (rc != ERR_OK) {
+        object_free(&o);
+        return err_set(eb, rc, "interrupted");
+    }
+    return ERR_OK;
 }
 
 enum err
@@ -400,17 +544,7 @@ import_end(struct import *i, struct errbuf *eb)
         object_free(&o);
         return rc;
     }
-    rc = rt_sem_take(&i->seats, DEADLINE_NEVER);
-    if (rc == ERR_OK) {
-        rc = rt_group_start(&i->group, commit_fiber, o);
-        if (rc != ERR_OK)
-            rt_sem_give(&i->seats);
-    }
-    if (rc != ERR_OK) {
-        object_free(&o);
-        return err_set(eb, rc, "interrupted");
-    }
-    return ERR_OK;
+    return start_commit(o, eb);
 }
 
 enum err
@@ -420,7 +554,7 @@ import_finish(struct import *i, struct errbuf *eb)
     rt_group_join(&i->group);
     if (i->rc != ERR_OK)
         *eb = i->eb;
-    else if (!i->o->dry_run)
+    else if (!i->o->dry_run && i->node->disks != NULL)
         return disks_settle(i->node->disks, eb);
     return i->rc;
 }

@@ -1,4 +1,5 @@
-/* import: objects that come from an archive or a folder, written into a node that nobody serves. Small ones are committed
+/* import: objects that come from an archive or a folder, written into a node that nobody serves; of a backup their versions and
+ * uploads in progress too. Small ones are committed
  * many at a time; what is there already, the same, is passed over, so that an import which was interrupted is begun again. One
  * fiber uses it. All may switch.
  */
@@ -24,6 +25,9 @@ struct import_options {
 };
 struct imported {
     uint64_t objects, bytes;
+    uint64_t older, markers, uploads, parts; /* restore only */
+    uint64_t
+        passed; /* no objects: older versions and so on, where only objects are taken */
     uint64_t same;    /* were there already */
     uint64_t refused; /* said: no key, wrong sum */
 };
@@ -45,7 +49,8 @@ struct import {
 void import_start(struct import *i, struct node_offline *n,
                   const struct import_options *o);
 /* `e` says all that is known: with `exact` it comes from an exported record, and its bytes must be what it says; else
- * bucket, key, size and mtime. Everything is copied. *wanted false: passed over, there is no data and no end. */
+ * bucket, key, size and mtime. Everything is copied. *wanted false: passed over, or it has no bytes (a delete marker, an upload;
+ * parts come behind their upload); there is no data and no end. */
 enum err import_begin(struct import *i, const struct exported *e, bool exact,
                       bool *wanted, struct errbuf *eb) MUST_CHECK;
 enum err import_data(struct import *i, struct span piece, struct errbuf *eb) MUST_CHECK;

@@ -65,11 +65,15 @@ judge_member(struct import *i, const struct tar_head *h, struct arena *a,
         rc = exported_read(h->xattr, a, e, eb);
     if (rc == ERR_CORRUPT || rc == ERR_NOT_BUILT)
         return rc;
-    *exact = *take = rc == ERR_OK;
+    *exact = rc == ERR_OK;
     if (*exact && e->size != h->size)
         return err_set(eb, ERR_CORRUPT, "a member's record and its header disagree");
-    if (*exact)
+    if (*exact) {
+        exported_place(e, h->path);
+        *take = exported_as_object(e);
+        i->result.passed += !*take;
         return ERR_OK;
+    }
     if (span_starts(h->path, SPAN(".forebay/")))
         return ERR_OK; /* of a segment: not an object */
     *e = (struct exported){.size = h->size, .meta.mtime_ms = MAX(h->mtime_s, 0) * 1000};
@@ -304,7 +308,8 @@ judge_file(struct folder_source *f, const struct local_entry *file, struct arena
     *exact = *take = false;
     if (l != NULL) {
         rc = exported_read((struct span){l->record, l->len}, a, e, eb);
-        *exact = *take = rc == ERR_OK;
+        *exact = rc == ERR_OK;
+        *take = *exact && exported_as_object(e);
         return rc;
     }
     if (strncmp(file->name, ".forebay/", 9) == 0)

@@ -1,6 +1,8 @@
 /* restore: a new node from what backup wrote. */
+#include <inttypes.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -11,9 +13,11 @@
 #include "cli/passphrase.h"
 #include "meta/dump.h"
 #include "rt/loop.h"
+#include "wire/json_get.h"
 #include "wire/tar.h"
 
-#define SMALL_MAX (17u << 20) /* a member that is no object */
+#define SMALL_MAX  (17u << 20) /* a member that is no object */
+#define FORMAT_MAX 2u          /* of a backup: 1 had neither versions nor uploads */
 
 static const struct flag flags[] = {
     {"passphrase-file", 0, "FILE", "opens the keys in the backup: its first line", false},
@@ -38,11 +42,13 @@ static const struct verb verb = {
     .more =
         "DIR is new or empty; several become the disks of the node. Buckets with their "
         "settings, objects, metadata and ETags\n"
-        "are what they were; the node is a new one. Without keys in the backup, or "
-        "without their passphrase, the first start\n"
-        "makes new ones, and users and keys of remotes have to be made again. A "
-        "restore that was interrupted is begun again\n"
-        "with --yes: what is there already is passed over.",
+        "are what they were, versions and uploads in progress have their ids; the node "
+        "is a new one. Without keys in the backup,\n"
+        "or without their passphrase, the first start makes new ones, and users and keys "
+        "of remotes have to be made again.\n"
+        "A restore that was broken off is begun again with --yes, from the same backup: "
+        "what is there already is passed over.\n"
+        "Until it has come to its end the node is not served.",
 };
 
 struct restoring {
@@ -54,10 +60,128 @@ struct restoring {
     struct tar_reader reader;
     struct arena *arena;
     struct buf small; /* a member of ours */
-    enum { M_SKIP, M_OBJECT, M_STATE, M_KEYS } member;
-    bool had_state, had_keys, keys_opened, ended;
-    uint64_t buckets;
+    enum { M_SKIP, M_OBJECT, M_ABOUT, M_STATE, M_KEYS } member;
+    bool had_about, had_state, had_keys, keys_opened, ended;
+    uint64_t buckets, epoch; /* epoch: of the node when the backup began */
 };
+
+/* ---- which backup ---- */
+
+static enum err
+bucket_count(const struct restoring *r, uint32_t *count, struct errbuf *eb)
+{
+    struct arena *a = arena_new(4096, MIB(16));
+    struct meta_pair *pairs;
+    uint64_t revision;
+    enum err rc =
+        meta_list(r->node.meta, SPAN("bucket/"), a, &pairs, count, &revision, eb);
+
+    arena_free(&a);
+    return rc;
+}
+
+/* A node that holds something is not written over. */
+static enum err
+check_new(const struct restoring *r, struct errbuf *eb)
+{
+    uint32_t count = 0;
+    enum err rc = bucket_count(r, &count, eb);
+
+    if (rc == ERR_OK && count > 0 && !args_has(r->tool->args, "yes"))
+        rc = err_set(eb, ERR_NOT_EMPTY,
+                     "\"%s\" is a node with %u buckets: restore into a new folder; --yes "
+                     "goes on with a restore that was interrupted",
+                     r->tool->args->at[1], count);
+    return rc;
+}
+
+/* Was a restore of this very backup begun here? ERR_NOT_FOUND: none was. */
+static enum err
+check_mark(const struct restoring *r, const char *name, struct errbuf *eb)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum err rc =
+        rt_file_load(r->node.folders.dot, name, NODE_RESTORING_MAX, &text, &len, eb);
+
+    if (rc == ERR_OK && !span_eq((struct span){text, len}, buf_span(&r->small)))
+        rc =
+            err_set(eb, ERR_DENIED,
+                    "\"%s\" has what a restore of another backup has brought: go on with "
+                    "that one, or restore into a new folder",
+                    r->tool->args->at[1]);
+    free(text);
+    return rc;
+}
+
+static enum err
+begin_mark(const struct restoring *r, struct errbuf *eb)
+{
+    uint32_t count = 0;
+    enum err rc = check_mark(r, NODE_RESTORING, eb);
+
+    if (rc == ERR_NOT_FOUND)
+        rc = check_mark(r, NODE_RESTORED, eb);
+    if (rc == ERR_NOT_FOUND) {
+        rc = bucket_count(r, &count, eb);
+        if (rc == ERR_OK && count > 0)
+            rc = err_set(
+                eb, ERR_NOT_EMPTY,
+                "\"%s\" is a node with %u buckets that is no half of a restore, or "
+                "was served since: restore into a new folder",
+                r->tool->args->at[1], count);
+    }
+    return rc == ERR_OK ? rt_file_store(r->node.folders.dot, NODE_RESTORING, r->small.at,
+                                        r->small.len, 0600, eb)
+                        : rc;
+}
+
+/* All of it is there. */
+static enum err
+end_mark(const struct restoring *r, struct errbuf *eb)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum err rc = rt_file_load(r->node.folders.dot, NODE_RESTORING, NODE_RESTORING_MAX,
+                               &text, &len, eb);
+
+    if (rc == ERR_OK)
+        rc = rt_file_store(r->node.folders.dot, NODE_RESTORED, text, len, 0600, eb);
+    if (rc == ERR_OK)
+        rc = rt_dir_unlink(r->node.folders.dot, NODE_RESTORING, eb);
+    free(text);
+    return rc;
+}
+
+/* What the backup says of itself. Ids that it brings are of the epochs up to its own: what is written here later is younger. */
+static enum err
+take_about(struct restoring *r, struct errbuf *eb)
+{
+    const struct args *a = r->tool->args;
+    json_t *about = json_loadb(r->small.at, r->small.len, 0, NULL);
+    uint64_t format = about != NULL ? json_get_u64(about, "format") : 0;
+    enum err rc = ERR_OK;
+
+    r->epoch = about != NULL ? json_get_u64(about, "epoch") : 0;
+    json_decref(about);
+    if (r->had_about || format == 0)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "what the backup says of itself can't be read, or stands twice");
+    if (format > FORMAT_MAX)
+        return err_set(eb, ERR_NOT_BUILT,
+                       "the backup has format %" PRIu64 ", this program reads 1 to %u",
+                       format, FORMAT_MAX);
+    if (r->epoch > EXPORTED_EPOCH_MAX)
+        return err_set(eb, ERR_CORRUPT,
+                       "the backup is of a node of %" PRIu64 " starts, at most %" PRIu64
+                       " are believed",
+                       r->epoch, EXPORTED_EPOCH_MAX);
+    r->had_about = true;
+    rc = begin_mark(r, eb);
+    return rc == ERR_OK ? node_offline_raise(a->at + 1, (unsigned)a->count - 1, r->epoch,
+                                             &r->node, eb)
+                        : rc;
+}
 
 /* ---- state ---- */
 
@@ -97,9 +221,11 @@ take_state(struct restoring *r, struct errbuf *eb)
     struct span dump = buf_span(&r->small), key, value;
     enum err rc;
 
-    if (r->had_state)
-        return err_set(eb, ERR_BAD_REQUEST,
-                       "the node's state stands twice in the backup");
+    if (r->had_state || !r->had_about)
+        return err_set(
+            eb, ERR_BAD_REQUEST,
+            "the node's state stands twice in the backup, or before what it says "
+            "of itself");
     while ((rc = meta_dump_take(&dump, &key, &value, eb)) == ERR_OK) {
         rc = put_pair(r, key, value, eb);
         if (rc != ERR_OK)
@@ -191,6 +317,8 @@ end_member(struct restoring *r, struct errbuf *eb)
 
     if (r->member == M_OBJECT)
         rc = import_end(&r->import, eb);
+    else if (r->member == M_ABOUT)
+        rc = take_about(r, eb);
     else if (r->member == M_STATE)
         rc = take_state(r, eb);
     else if (r->member == M_KEYS)
@@ -213,6 +341,12 @@ begin_object(struct restoring *r, struct errbuf *eb)
     rc = exported_read(r->reader.head.xattr, r->arena, &e, eb);
     if (rc == ERR_OK && e.size != r->reader.head.size)
         rc = err_set(eb, ERR_CORRUPT, "a member's record and its header disagree");
+    if (rc == ERR_OK && e.born.epoch > r->epoch)
+        rc = err_set(eb, ERR_CORRUPT,
+                     "a version of epoch %" PRIu64 " in a backup of epoch %" PRIu64,
+                     e.born.epoch, r->epoch);
+    if (rc == ERR_OK)
+        exported_place(&e, r->reader.head.path);
     if (rc == ERR_OK)
         rc = import_begin(&r->import, &e, true, &wanted, eb);
     r->member = rc == ERR_OK && wanted ? M_OBJECT : M_SKIP;
@@ -231,6 +365,8 @@ begin_member(struct restoring *r, struct errbuf *eb)
         return rc;
     if (h->xattr.len > 0)
         return begin_object(r, eb);
+    if (span_is(h->path, ".forebay/backup"))
+        r->member = M_ABOUT;
     if (span_is(h->path, ".forebay/state"))
         r->member = M_STATE;
     if (span_is(h->path, ".forebay/keys"))
@@ -324,26 +460,6 @@ on_bytes(void *arg, uint64_t bytes)
     disk_tool_progress(r->tool, "restored", r->tool->progress.bytes + bytes, 0);
 }
 
-/* A node that holds something is not written over. */
-static enum err
-check_new(const struct restoring *r, struct errbuf *eb)
-{
-    struct arena *a = arena_new(4096, MIB(16));
-    struct meta_pair *pairs;
-    uint64_t revision;
-    uint32_t count;
-    enum err rc =
-        meta_list(r->node.meta, SPAN("bucket/"), a, &pairs, &count, &revision, eb);
-
-    if (rc == ERR_OK && count > 0 && !args_has(r->tool->args, "yes"))
-        rc = err_set(eb, ERR_NOT_EMPTY,
-                     "\"%s\" is a node with %u buckets: restore into a new folder; --yes "
-                     "goes on with a restore that was interrupted",
-                     r->tool->args->at[1], count);
-    arena_free(&a);
-    return rc;
-}
-
 static void
 restore_all(struct disk_tool *t, struct restoring *r)
 {
@@ -357,6 +473,8 @@ restore_all(struct disk_tool *t, struct restoring *r)
         t->rc = rc;
         t->eb = eb;
     }
+    if (t->rc == ERR_OK)
+        t->rc = end_mark(r, &t->eb);
 }
 
 static void
@@ -395,17 +513,19 @@ report(const struct disk_tool *t, const struct restoring *r)
     char size[NUM_SIZE_TEXT];
 
     if (t->json) {
-        printf("{\"buckets\":%llu,\"objects\":%llu,\"bytes\":%llu,\"same\":%llu,"
-               "\"left_out\":%llu,\"keys\":%s}\n",
-               (unsigned long long)r->buckets, (unsigned long long)i->objects,
-               (unsigned long long)i->bytes, (unsigned long long)i->same,
-               (unsigned long long)i->refused, r->keys_opened ? "true" : "false");
+        printf("{\"buckets\":%" PRIu64 ",\"objects\":%" PRIu64 ",\"older\":%" PRIu64
+               ",\"markers\":%" PRIu64 ",\"uploads\":%" PRIu64 ",\"parts\":%" PRIu64
+               ",\"bytes\":%" PRIu64 ",\"same\":%" PRIu64 ",\"left_out\":%" PRIu64
+               ",\"keys\":%s}\n",
+               r->buckets, i->objects, i->older, i->markers, i->uploads, i->parts,
+               i->bytes, i->same, i->refused, r->keys_opened ? "true" : "false");
     } else {
-        printf("restored %llu buckets, %llu objects, %s; %llu were there already, %llu "
-               "left out\n",
-               (unsigned long long)r->buckets, (unsigned long long)i->objects,
-               num_size_text(i->bytes, size), (unsigned long long)i->same,
-               (unsigned long long)i->refused);
+        printf("restored %" PRIu64 " buckets, %" PRIu64 " objects, %" PRIu64
+               " older versions, %" PRIu64 " delete markers, %" PRIu64
+               " uploads in progress, %s; %" PRIu64 " were there already, %" PRIu64
+               " left out\n",
+               r->buckets, i->objects, i->older, i->markers, i->uploads,
+               num_size_text(i->bytes, size), i->same, i->refused);
         if (!r->keys_opened)
             printf("%s; the first start makes new ones\n",
                    r->had_keys ? "the keys in the backup stay sealed: there was no "

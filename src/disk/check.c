@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "disk/segment.h"
+#include "disk/usage.h"
 
 void
 check_say(struct check *k, bool fault, const char *fmt, ...)
@@ -121,6 +122,7 @@ check_new(void)
     d->o.tail_bytes = MIB(64);
     d->o.home_loop = rt_loop_index();
     d->tail = tail_new();
+    d->usage = usage_new();
     d->prepared = prepared_new();
     d->readings = readings_new();
     for (unsigned c = 0; c < DISK_CLASSES_; c++)
@@ -153,6 +155,7 @@ check_free(struct check **kp)
     remove_scratch(k);
     segment_table_clear(d);
     tail_free(&d->tail);
+    usage_free(&d->usage);
     prepared_free(&d->prepared);
     readings_free(&d->readings);
     retired_fini(&d->home.retired);

@@ -466,6 +466,11 @@ enum err disk_part_list(struct disk *d, const struct disk_key *k,
                         const struct upload_id *u, uint32_t after, uint32_t max,
                         struct arena *a, struct disk_part **out, uint32_t *count,
                         bool *more, struct errbuf *eb) MUST_CHECK; /* ERR_NO_UPLOAD */
+/* Where a part lies now, for disk_read_begin(): it may be moved until that has opened it. ERR_NO_UPLOAD: none of this number,
+ * or no such upload. */
+enum err disk_part_find(struct disk *d, const struct disk_key *k,
+                        const struct upload_id *u, uint32_t number, struct row *out,
+                        struct errbuf *eb) MUST_CHECK;
 /* Meta as given at begin. */
 enum err disk_upload_meta(struct disk *d, const struct disk_key *k,
                           const struct upload_id *u, struct arena *a,

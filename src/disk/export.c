@@ -9,6 +9,7 @@
 #include "disk/check.h"
 #include "disk/read.h"
 #include "disk/rescue.h"
+#include "disk/usage.h"
 
 #define PAGE      200u
 #define WHOLE_MAX (4u << 20) /* objects up to here are read once, into memory */
@@ -428,6 +429,12 @@ disk_export(const struct disk_export_options *o, const struct disk_export_sink *
     }
     if (rc == ERR_OK)
         rc = export_all(&x, eb);
+    for (unsigned i = 0; rc == ERR_OK && i < x.count; i++) {
+        uint64_t objects, older;
+
+        usage_total(x.sides[i].check->disk->usage, &objects, &older);
+        out->older += older;
+    }
     for (unsigned i = 0; i < x.count; i++) {
         check_free(&x.sides[i].check);
         arena_free(&x.sides[i].arena);

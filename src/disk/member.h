@@ -131,6 +131,7 @@ enum member_field {
     FIELD_OLD_PLACE,
     FIELD_BORN = 36,
     FIELD_COPY = 37,
+    FIELD_MARKER = 38, /* in archives only */
     FIELD_CLUSTER = 40,
     FIELD_DISK,
     FIELD_CLASS,

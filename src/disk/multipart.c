@@ -156,6 +156,21 @@ disk_part_list(struct disk *d, const struct disk_key *k, const struct upload_id 
 }
 
 enum err
+disk_part_find(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+               uint32_t number, struct row *out, struct errbuf *eb)
+{
+    struct upload_row row;
+    struct part_row part;
+    enum err rc = upload_of(d, k, u, &row, eb);
+
+    if (rc == ERR_OK)
+        rc = find_part(d->tail, d->index, u, number, &part, eb);
+    if (rc == ERR_OK)
+        *out = part.row;
+    return rc;
+}
+
+enum err
 disk_upload_meta(struct disk *d, const struct disk_key *k, const struct upload_id *u,
                  struct arena *a, struct object_meta *out, struct errbuf *eb)
 {

@@ -201,6 +201,33 @@ enum err disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
                            uint32_t max, struct arena *a, struct disk_upload **out,
                            uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
 
+/* ---- restored.c: what a backup takes, and what a restore brings back under the ids it had ---- */
+/* The epoch of everything that is written now; what was written before has no higher one. */
+uint64_t disks_epoch(const struct disks *ds);
+/* Reads all of a part of an upload in progress; *row is its row. ERR_NO_UPLOAD. */
+enum err disks_part_read_begin(struct disks *ds, const struct disks_key *k,
+                               const struct upload_id *u, uint32_t number,
+                               struct row *row, struct disks_reader *out,
+                               struct errbuf *eb) MUST_CHECK;
+/* As disks_commit(), but it becomes the version that was born so, and takes its place among those of the key; which it is to
+ * do says meta->versioning, which is not 0. `born` is of an earlier epoch than disks_epoch(). */
+enum err disks_commit_version(struct disks_writer **wp, const struct object_meta *meta,
+                              const struct version *born, struct errbuf *eb) MUST_CHECK;
+/* A delete marker: ROW_MARKER with ROW_VERSIONED or ROW_SUSPENDED, its version and its time. */
+enum err disks_restore_marker(struct disks *ds, const struct disks_key *k,
+                              const struct row *marker, struct errbuf *eb) MUST_CHECK;
+/* An upload under its id. ERR_EXISTS: it is there. */
+enum err disks_upload_begin_as(struct disks *ds, const struct disks_key *k,
+                               const struct object_meta *meta, const struct upload_id *u,
+                               struct errbuf *eb) MUST_CHECK;
+/* The parts become a version as of disks_commit_version(). */
+enum err disks_upload_complete_version(struct disks *ds, const struct disks_key *k,
+                                       const struct upload_id *u,
+                                       const struct disk_part *parts, uint32_t count,
+                                       const struct object_meta *meta,
+                                       const struct version *born,
+                                       struct errbuf *eb) MUST_CHECK;
+
 enum err disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies,
                             bool *empty, struct errbuf *eb) MUST_CHECK;
 /* A bucket ends: from here on nothing is taken into it, and what was being taken is there, or not, when this returns. A

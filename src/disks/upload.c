@@ -9,20 +9,14 @@
 
 /* ---- homes ---- */
 
-struct homes {
-    struct disks *ds;
-    unsigned count;
-    uint8_t at[DISKS_COPIES_MAX]; /* all entered; the first orders */
-};
-
-static void
+void
 homes_leave(struct homes *h)
 {
     while (h->count > 0)
         slot_leave(h->ds, h->at[--h->count]);
 }
 
-static struct disk *
+struct disk *
 home_disk(const struct homes *h, unsigned i)
 {
     return h->ds->slots[h->at[i]].disk;
@@ -43,8 +37,7 @@ has_upload(struct disk *d, const struct disks_key *k, const struct upload_id *u,
     return rc;
 }
 
-/* ERR_NO_UPLOAD: nobody has it, and all were heard. */
-static enum err
+enum err
 homes_find(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
            struct homes *out, struct errbuf *eb)
 {

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "node/internal.h"
+#include "node/offline.h"
 #include "node/state_lost.h"
 
 static bool
@@ -50,6 +51,8 @@ open_state(struct node *n)
 
     if (rc == ERR_OK)
         rc = node_folders_open(n->state_path, &n->folders, &n->eb);
+    if (rc == ERR_OK)
+        rc = node_check_restored(n->folders.dot, n->state_path, &n->eb);
     if (rc == ERR_OK)
         rc = identity_start(n->folders.state, n->state_path, &n->id, &n->eb);
     if (rc == ERR_OK)

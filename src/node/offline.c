@@ -73,6 +73,40 @@ node_offline_map(struct node_offline *n, struct errbuf *eb)
     return n->map != NULL ? ERR_OK : map_start(n->meta, &n->map, eb);
 }
 
+enum err
+node_offline_raise(const char *const *paths, unsigned count, uint64_t epoch,
+                   struct node_offline *n, struct errbuf *eb)
+{
+    enum err rc;
+
+    if (disks_epoch(n->disks) > epoch)
+        return ERR_OK;
+    n->id.starts = epoch;
+    rc = identity_put(n->folders.state, &n->id, eb);
+    node_offline_close(n);
+    *n = (struct node_offline){0};
+    return rc == ERR_OK ? node_offline_open(paths, count, n, eb) : rc;
+}
+
+enum err
+node_check_restored(struct rt_dir *dot, const char *path, struct errbuf *eb)
+{
+    char *text = NULL;
+    size_t len = 0;
+    enum err rc = rt_file_load(dot, NODE_RESTORING, NODE_RESTORING_MAX, &text, &len, eb);
+
+    free(text);
+    if (rc == ERR_NOT_FOUND) {
+        rc = rt_dir_unlink(dot, NODE_RESTORED, eb);
+        return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+    }
+    return err_set(
+        eb, ERR_DENIED,
+        "a restore into %s was broken off: go on with forebay restore --yes; to "
+        "serve what it has brought, remove %s/.forebay/" NODE_RESTORING,
+        path, path);
+}
+
 void
 node_offline_close(struct node_offline *n)
 {

@@ -20,4 +20,15 @@ enum err node_offline_open(const char *const *paths, unsigned count,
                            struct node_offline *out, struct errbuf *eb) MUST_CHECK;
 /* The map is read when it is first wanted: after whoever fills meta by hand. */
 enum err node_offline_map(struct node_offline *n, struct errbuf *eb) MUST_CHECK;
+/* What is written from now on is younger than all of that epoch. Before disks or map are used. On an error *n is closed. */
+enum err node_offline_raise(const char *const *paths, unsigned count, uint64_t epoch,
+                            struct node_offline *n, struct errbuf *eb) MUST_CHECK;
+/* A restore into this node is under way, or was broken off: `dot`/NODE_RESTORING holds what the backup says of itself, and
+ * while it is there nobody serves the node. NODE_RESTORED is the same of one that came to its end, until the first start. */
+#define NODE_RESTORING     "restoring"
+#define NODE_RESTORED      "restored"
+#define NODE_RESTORING_MAX 4096u
+/* For who is about to serve. */
+enum err node_check_restored(struct rt_dir *dot, const char *path,
+                             struct errbuf *eb) MUST_CHECK;
 void node_offline_close(struct node_offline *n);

@@ -440,6 +440,201 @@ def test_a_restored_node_answers_the_same(original, copy, tmp_path, start_foreba
     original.check(client_of(process))
 
 
+class History:
+    """A bucket with versioning as a client sees it: versions, markers, their order and what each answers; and uploads in progress."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def fill(self):
+        client, rng = self.client, random.Random(SEED)
+        client.create_bucket(Bucket="old")
+        client.put_object(Bucket="old", Key="first/null", Body=b"before versioning was on", Metadata={"was": "first"})
+        client.put_object(Bucket="old", Key="k", Body=b"the null version")
+        self.versioning("Enabled")
+        for n in range(5):
+            client.put_object(Bucket="old", Key="k", Body=rng.randbytes(1000 * n), Metadata={"n": str(n)}, Tagging=f"n={n}")
+        client.put_object(Bucket="old", Key="first/null", Body=rng.randbytes(300_000))
+        large = client.put_object(Bucket="old", Key="large", Body=rng.randbytes(5 << 20))["VersionId"]
+        client.put_object(Bucket="old", Key="large", Body=b"small now")
+        client.put_object_tagging(Bucket="old", Key="large", VersionId=large, Tagging={"TagSet": [{"Key": "later", "Value": "yes"}]})
+        client.delete_object(Bucket="old", Key="k")
+        client.put_object(Bucket="old", Key="k", Body=b"back again")
+        for key in ("gone", "a//b"):
+            client.put_object(Bucket="old", Key=key, Body=key.encode())
+            client.delete_object(Bucket="old", Key=key)
+        client.delete_object(Bucket="old", Key="never was")
+        self.versioning("Suspended")
+        client.put_object(Bucket="old", Key="k", Body=b"a null version again")
+        client.put_object(Bucket="old", Key="suspended", Body=b"1")
+        client.put_object(Bucket="old", Key="suspended", Body=b"2")
+        client.delete_object(Bucket="old", Key="large")  # a marker that is the null version
+        self.versioning("Enabled")
+        client.put_object(Bucket="old", Key="suspended", Body=b"3")
+
+    def versioning(self, status):
+        self.client.put_bucket_versioning(Bucket="old", VersioningConfiguration={"Status": status})
+
+    def begin_uploads(self):
+        """Two in progress: {key: (id, etags)}; the second one has no part yet."""
+        client, rng = self.client, random.Random(SEED + 1)
+        self.parts = {n: rng.randbytes(size) for n, size in ((1, PART), (2, PART + 5), (4, 70_000))}
+        self.upload = client.create_multipart_upload(
+            Bucket="old", Key="on its way", Metadata={"made": "in parts"}, Tagging="a=b", ChecksumAlgorithm="SHA256"
+        )["UploadId"]
+        for n, body in self.parts.items():
+            client.upload_part(Bucket="old", Key="on its way", UploadId=self.upload, PartNumber=n, Body=body, ChecksumAlgorithm="SHA256")
+        self.empty = client.create_multipart_upload(Bucket="old", Key="begun", ContentType="text/x-begun")["UploadId"]
+
+    def seen(self, client):
+        """All that a client can ask of it."""
+        out = []
+        for page in client.get_paginator("list_object_versions").paginate(Bucket="old", PaginationConfig={"PageSize": 3}):
+            for kind in ("Versions", "DeleteMarkers"):
+                out += [{"kind": kind, **{k: v for k, v in row.items() if k != "Owner"}} for row in page.get(kind, [])]
+        for row in out:
+            if row["kind"] == "Versions":
+                one = dict(Bucket="old", Key=row["Key"], VersionId=row["VersionId"])
+                answer = client.get_object(**one)
+                row["body"] = answer["Body"].read()
+                row["more"] = [answer.get(name) for name in ("ETag", "Metadata", "ContentType", "LastModified", "VersionId", "TagCount")]
+                row["tags"] = client.get_object_tagging(**one)["TagSet"]
+        out.append(client.get_bucket_versioning(Bucket="old").get("Status"))
+        uploads = client.list_multipart_uploads(Bucket="old").get("Uploads", [])
+        out.append([(u["Key"], u["UploadId"], u["Initiated"], u.get("ChecksumAlgorithm")) for u in uploads])
+        for u in uploads:
+            out.append(client.list_parts(Bucket="old", Key=u["Key"], UploadId=u["UploadId"]).get("Parts", []))
+        return out
+
+    def complete(self, client):
+        parts = client.list_parts(Bucket="old", Key="on its way", UploadId=self.upload)["Parts"]
+        named = [{name: part[name] for name in ("PartNumber", "ETag", "ChecksumSHA256")} for part in parts]
+        client.complete_multipart_upload(Bucket="old", Key="on its way", UploadId=self.upload, MultipartUpload={"Parts": named})
+        answer = client.get_object(Bucket="old", Key="on its way")
+        assert answer["Body"].read() == b"".join(self.parts.values()) and answer["Metadata"] == {"made": "in parts"}
+        return answer["ETag"]
+
+
+@pytest.mark.parametrize("disks", [1, 3])
+def test_a_restored_node_has_versions_and_uploads(tmp_path, start_forebay, disks):
+    """Older versions, delete markers, null versions, tags; uploads in progress go on where they were. Restored into as many
+    disks, with two copies of each object where there are several."""
+    more = [str(tmp_path / f"more{n}") for n in range(disks - 1)]
+    for _ in range(3):  # it is older than the node that comes of it
+        start_forebay("data", args=more).end()
+    process = start_forebay("data", args=more)
+    client = client_of(process)
+    history = History(client)
+    history.fill()
+    if disks > 1:
+        run("bucket", "set", "s3://old", "--copies", "2", "--endpoint-url", process.endpoint)
+    history.begin_uploads()
+    want = history.seen(client)
+    out, _ = run("backup", "--json", tmp_path / "b.tar", "--endpoint-url", process.endpoint)
+    said = json.loads(out)
+    kinds = [row["kind"] for row in want if isinstance(row, dict)]
+    latest = sum(row["IsLatest"] for row in want if isinstance(row, dict) and row["kind"] == "Versions")
+    assert said["objects"] == latest and said["objects"] + said["older"] == kinds.count("Versions")
+    assert said["markers"] == kinds.count("DeleteMarkers") and said["uploads"] == 2 and said["parts"] == 3
+    etag = history.complete(client)
+    process.end()
+    out, _ = run("disk", "export", "--json", tmp_path / "data", *more, tmp_path / "all.tar")
+    assert json.loads(out.splitlines()[-1])["older_left_out"] > 0
+    new = [tmp_path / f"new{n}" for n in range(disks)]
+    out, _ = run("restore", "--json", tmp_path / "b.tar", *new)
+    restored = json.loads(out)
+    assert all(restored[name] == said[name] for name in ("objects", "older", "markers", "uploads", "parts", "bytes")), (restored, said)
+    process = start_forebay("new0", args=[str(folder) for folder in new[1:]])
+    client = client_of(process)
+    assert history.seen(client) == want
+    assert history.complete(client) == etag
+    # What is written now is younger than all of it.
+    newest = client.put_object(Bucket="old", Key="k", Body=b"after the restore")["VersionId"]
+    listed = client.list_object_versions(Bucket="old", Prefix="k")["Versions"]
+    assert listed[0]["VersionId"] == newest and listed[0]["IsLatest"]
+    # An older one comes to light when the newer ones go, and a deleted object with its marker.
+    client.delete_object(Bucket="old", Key="k", VersionId=newest)
+    assert client.get_object(Bucket="old", Key="k")["Body"].read() == b"a null version again"
+    marker = next(m for m in client.list_object_versions(Bucket="old", Prefix="gone")["DeleteMarkers"])
+    client.delete_object(Bucket="old", Key="gone", VersionId=marker["VersionId"])
+    assert client.get_object(Bucket="old", Key="gone")["Body"].read() == b"gone"
+    before = history.seen(client)
+    process.kill()
+    shutil.rmtree(tmp_path / "new0" / "index")
+    process = start_forebay("new0", args=[str(folder) for folder in new[1:]])
+    assert history.seen(client_of(process)) == before
+
+
+def test_a_restore_that_is_broken_off(tmp_path, start_forebay):
+    """kill -9 in the middle, again and again: nobody serves the half, the last run completes it, no other backup is mixed into it."""
+    process = start_forebay("data")
+    client = client_of(process)
+    history = History(client)
+    history.fill()
+    history.begin_uploads()
+    client.create_bucket(Bucket="zzz")
+    for n in range(150):
+        client.put_object(Bucket="zzz", Key=f"{n:03d}", Body=bytes([n]) * 3000 * (n % 40))
+    want = history.seen(client)
+    there = ("--endpoint-url", process.endpoint)
+    run("backup", tmp_path / "b.tar", *there)
+    run("backup", tmp_path / "other.tar", *there)
+    process.end()
+    new = tmp_path / "new"
+    data = (tmp_path / "b.tar").read_bytes()
+    for n in (1, 2, 3):  # what is sent is read, all but what a pipe holds
+        command = [str(forebay.binary()), "restore", "--yes", "-", str(new)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=forebay.server_env()) as process:
+            process.stdin.write(data[: len(data) * n // 4])
+            process.stdin.flush()
+            process.kill()
+    assert (new / ".forebay/restoring").exists()
+    served = forebay.Forebay(new, log_dir=tmp_path)
+    assert served.popen.wait(PATIENCE) != 0
+    assert "was broken off: go on with forebay restore --yes" in served.log()
+    _, err = run("restore", "--yes", tmp_path / "other.tar", new, code=4)
+    assert "what a restore of another backup has brought" in err
+    run("restore", "--yes", tmp_path / "b.tar", new)
+    out, _ = run("restore", "--yes", "--json", tmp_path / "b.tar", new)
+    again = json.loads(out)
+    assert again["objects"] == again["older"] == again["markers"] == again["uploads"] == again["parts"] == 0 and again["same"] > 150
+    run("disk", "check", new)
+    process = start_forebay("new")
+    client = client_of(process)
+    assert history.seen(client) == want
+    assert len(client.list_objects_v2(Bucket="zzz")["Contents"]) == 150
+    client.delete_object(Bucket="zzz", Key="007")
+    process.end()
+    _, err = run("restore", "--yes", tmp_path / "b.tar", new, code=1)  # it was served: nothing comes back
+    assert "is no half of a restore, or was served since" in err
+
+
+def test_a_backup_of_another_format(tmp_path, start_forebay):
+    """Of an earlier program (format 1, plain objects) it is taken, of a later one it is refused in words; import takes the
+    objects of a backup and says what it passes over."""
+    process = start_forebay("data")
+    client = client_of(process)
+    history = History(client)
+    history.fill()
+    run("backup", tmp_path / "b.tar", "--endpoint-url", process.endpoint)
+    process.end()
+    data = (tmp_path / "b.tar").read_bytes()
+    (tmp_path / "newer.tar").write_bytes(data.replace(b'"format":2', b'"format":3', 1))
+    _, err = run("restore", tmp_path / "newer.tar", tmp_path / "newer", code=2)
+    assert "the backup has format 3, this program reads 1 to 2" in err
+    (tmp_path / "epoch.tar").write_bytes(re.sub(rb'"epoch":\d', b'"epoch":0', data, count=1))
+    _, err = run("restore", tmp_path / "epoch.tar", tmp_path / "epoch", code=6)
+    assert "in a backup of epoch 0" in err
+    out, _ = run("disk", "import", "--json", tmp_path / "imported", tmp_path / "b.tar")
+    said = json.loads(out.splitlines()[-1])
+    listed = members(tmp_path / "b.tar")
+    older = sum(name.startswith(".forebay/version/") for name in listed)
+    assert said["objects"] == 3 and said["passed_over"] == older
+    client = client_of(start_forebay("imported"))
+    assert {row["Key"] for row in client.list_objects_v2(Bucket="old")["Contents"]} == {"first/null", "k", "suspended"}
+    assert client.get_object(Bucket="old", Key="k")["Body"].read() == b"a null version again"
+
+
 def test_a_backup_that_is_cut_or_meant_for_others_is_told(copy, tmp_path, start_forebay):
     process = start_forebay("data")
     (tmp_path / "pass").write_text("correct horse battery\n")

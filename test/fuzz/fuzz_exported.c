@@ -33,6 +33,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(exported_read(buf_span(&first), a, &again, &eb) == ERR_OK);
         exported_put_record(&second, &again);
         assert(span_eq(buf_span(&first), buf_span(&second)));
+        assert(again.what == e.what && again.part == e.part);
+        exported_place(&e, SPAN(EXPORTED_OLDER));
+        assert(exported_path(&e, false, path) < sizeof path);
+        assert(tar_path_safe(span_of(path)));
         assert(again.size == e.size && again.sum == e.sum && span_eq(again.key, e.key));
         exported_put_head(&head, &e, true);
         assert(!head.full);

@@ -1,8 +1,11 @@
 /* backup: everything a node holds that lives nowhere else, as one tar: its state without keys, then each object of the
- * native buckets, whole, as it was at some moment while the backup ran. The keys are another page, sealed.
+ * native buckets, whole, as it was at some moment while the backup ran: all of its versions, and before them the uploads in
+ * progress (one that is completed meanwhile is in it at least as that). The keys are another page, sealed.
  */
+#include <inttypes.h>
 #include <openssl/crypto.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "api/admin/admin.h"
@@ -19,6 +22,7 @@
 #include "wire/tar.h"
 
 #define PAGE      200u
+#define FORMAT    2u
 #define WHOLE_MAX (4u << 20) /* objects up to here are read once */
 #define STATE_MAX (16u << 20)
 #define WAIT_NS   5000000000u /* while a large object is read, the client hears of us */
@@ -31,7 +35,15 @@ struct backup {
     struct arena *arena; /* of one object; owned */
     struct buf whole, text, damaged;
     uint64_t objects, bytes, damaged_count, sent_ns;
+    uint64_t older, markers, uploads, parts;
     bool client_gone;
+};
+
+/* What is sent of one body: its record, where it lies, and who gives its bytes. */
+struct sent {
+    struct exported e;
+    struct disks_key key;
+    struct row row;
 };
 
 /* ---- members ---- */
@@ -76,11 +88,17 @@ send_about(struct backup *b, const char *name, bool end)
     buf_init(&text, KIB(4));
     json_begin(&j, &text);
     json_open_object(&j, NULL);
-    json_u64(&j, "format", 1);
+    json_u64(&j, "format", FORMAT);
     json_text(&j, "program", FOREBAY_VERSION);
     json_u64(&j, "time_ms", rt_wall_ns() / 1000000);
+    if (!end)
+        json_u64(&j, "epoch", disks_epoch(b->disks));
     if (end) {
         json_u64(&j, "objects", b->objects);
+        json_u64(&j, "older", b->older);
+        json_u64(&j, "markers", b->markers);
+        json_u64(&j, "uploads", b->uploads);
+        json_u64(&j, "parts", b->parts);
         json_u64(&j, "bytes", b->bytes);
         json_u64(&j, "damaged", b->damaged_count);
     }
@@ -111,15 +129,39 @@ dump_meta(struct request *q, bool keys, struct buf *out, struct errbuf *eb)
     return rc;
 }
 
-/* ---- objects ---- */
+/* ---- bodies ---- */
+
+static struct disks_key
+key_in(const struct map_bucket *bucket, struct span key)
+{
+    return (struct disks_key){.at = {.bucket = bucket->id,
+                                     .birth_name = span_of(bucket->birth_name),
+                                     .key = key},
+                              .copies = bucket->copies};
+}
 
 static enum err
-read_object(struct backup *b, const struct disks_key *k, const struct row *row, bool give,
-            uint32_t *sum, struct errbuf *eb)
+begin_read(struct backup *b, struct sent *s, struct disks_reader *r, struct errbuf *eb)
+{
+    struct row now;
+    enum err rc;
+
+    if (s->e.what != EXPORTED_PART)
+        return disks_read_begin(b->disks, &s->key, &s->row, 0, s->row.size, r, eb);
+    rc = disks_part_read_begin(b->disks, &s->key, &s->e.upload, s->e.part, &now, r, eb);
+    if (rc == ERR_OK && memcmp(&now.content, &s->e.content, sizeof now.content) != 0) {
+        disks_read_end(r);
+        rc = err_set(eb, ERR_NOT_FOUND, "the part was replaced");
+    }
+    return rc;
+}
+
+static enum err
+read_body(struct backup *b, struct sent *s, bool give, uint32_t *sum, struct errbuf *eb)
 {
     struct disks_reader r = {0};
     struct span piece = {"", 1};
-    enum err rc = disks_read_begin(b->disks, k, row, 0, row->size, &r, eb);
+    enum err rc = begin_read(b, s, &r, eb);
 
     *sum = 0;
     buf_clear(&b->whole);
@@ -130,7 +172,7 @@ read_object(struct backup *b, const struct disks_key *k, const struct row *row, 
         *sum = hash_crc32c(*sum, piece.at, piece.len);
         if (give)
             rc = send(b, piece);
-        else if (row->size <= WHOLE_MAX)
+        else if (s->e.size <= WHOLE_MAX)
             buf_put_span(&b->whole, piece);
         else if (rt_now_ns() - b->sent_ns > WAIT_NS)
             rc = send_file(b, ".forebay/wait", (struct span){"", 0});
@@ -139,94 +181,186 @@ read_object(struct backup *b, const struct disks_key *k, const struct row *row, 
     return rc;
 }
 
+static enum err
+send_record(struct backup *b, const struct sent *s)
+{
+    buf_clear(&b->text);
+    exported_put_head(&b->text, &s->e, false);
+    return send(b, buf_span(&b->text));
+}
+
 /* Reads it all before anything of it is sent: what is damaged has no place in a backup. */
 static enum err
-send_object(struct backup *b, const struct map_bucket *bucket, const struct disks_key *k,
-            const struct row *row, struct errbuf *eb)
+send_body(struct backup *b, struct sent *s, struct errbuf *eb)
 {
-    struct exported e = {.bucket = span_of(bucket->name),
-                         .key = k->at.key,
-                         .size = row->size,
-                         .content = row->content};
     uint32_t sum;
-    enum err rc;
+    enum err rc = read_body(b, s, false, &s->e.sum, eb);
 
-    arena_reset(b->arena);
-    rc = disks_meta(b->disks, k, row, b->arena, &e.meta, eb);
-    if (rc == ERR_OK)
-        rc = read_object(b, k, row, false, &e.sum, eb);
     if (rc != ERR_OK)
         return rc;
-    buf_clear(&b->text);
-    exported_put_head(&b->text, &e, false);
-    rc = send(b, buf_span(&b->text));
-    if (rc == ERR_OK && row->size > WHOLE_MAX) {
-        rc = read_object(b, k, row, true, &sum, eb);
+    rc = send_record(b, s);
+    if (rc == ERR_OK && s->e.size > WHOLE_MAX) {
+        rc = read_body(b, s, true, &sum, eb);
         if (rc != ERR_OK &&
             !b->client_gone) { /* a part of it was sent: the end of this backup */
             b->client_gone = true;
             return ERR_CLOSED;
         }
-    } else if (rc == ERR_OK && row->size > 0) {
+    } else if (rc == ERR_OK && s->e.size > 0) {
         rc = send(b, buf_span(&b->whole));
     }
     buf_clear(&b->text);
-    tar_put_padding(&b->text, row->size);
+    tar_put_padding(&b->text, s->e.size);
     if (rc == ERR_OK && b->text.len > 0)
         rc = send(b, buf_span(&b->text));
-    if (rc == ERR_OK) {
-        b->objects++;
-        b->bytes += row->size;
-    }
+    if (rc == ERR_OK)
+        b->bytes += s->e.size;
     return rc;
 }
 
 static void
-note_damaged(struct backup *b, const struct map_bucket *bucket, struct span key,
-             const char *why)
+note_damaged(struct backup *b, const struct sent *s, const char *why)
 {
+    char text[2 * sizeof s->e.born + 1];
     struct json j;
 
     b->damaged_count++;
     json_begin(&j, &b->damaged);
     json_open_object(&j, NULL);
-    json_text(&j, "bucket", bucket->name);
-    json_span(&j, "key", key);
+    json_span(&j, "bucket", s->e.bucket);
+    json_span(&j, "key", s->e.key);
+    if (s->e.what == EXPORTED_VERSION) {
+        (void)snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, s->e.born.epoch,
+                       s->e.born.counter);
+        json_text(&j, "version", text);
+    }
+    if (s->e.what == EXPORTED_UPLOAD || s->e.what == EXPORTED_PART) {
+        hex_encode(s->e.upload.id.bytes, sizeof s->e.upload.id.bytes, text);
+        json_text(&j, "upload", text);
+    }
+    if (s->e.what == EXPORTED_PART)
+        json_u64(&j, "part", s->e.part);
     json_text(&j, "why", why);
     json_end(&j);
     buf_putc(&b->damaged, '\n');
 }
 
-/* One key of a listing: as it is now, or gone. */
-static enum err
-backup_key(struct backup *b, const struct map_bucket *bucket, const struct disk_entry *e)
+/* Is the backup over for this reason? Else it is one thing that is left out. */
+static bool
+is_over(const struct backup *b, enum err rc)
 {
-    struct disks_key k = {.at = {.bucket = bucket->id,
-                                 .birth_name = span_of(bucket->birth_name),
-                                 .key = e->key},
-                          .copies = bucket->copies};
-    struct row row = e->row;
+    return b->client_gone || rc == ERR_CANCELLED;
+}
+
+/* ---- objects and their versions ---- */
+
+static enum err
+send_object(struct backup *b, struct sent *s, struct errbuf *eb)
+{
+    enum err rc;
+
+    arena_reset(b->arena);
+    rc = disks_meta(b->disks, &s->key, &s->row, b->arena, &s->e.meta, eb);
+    if (rc != ERR_OK)
+        return rc;
+    s->e.size = s->row.size;
+    s->e.content = s->row.content;
+    if (s->e.what == EXPORTED_VERSION)
+        s->e.meta.versioning =
+            row_is_null_version(&s->row) ? DISK_SUSPENDED : DISK_VERSIONED;
+    else
+        s->e.meta.versioning = DISK_UNVERSIONED;
+    return send_body(b, s, eb);
+}
+
+static enum err
+find_again(struct backup *b, struct sent *s, struct errbuf *eb)
+{
+    bool current;
+
+    return s->e.what == EXPORTED_VERSION
+               ? disks_version_find(b->disks, &s->key, &s->e.born, &s->row, &current, eb)
+               : disks_lookup(b->disks, &s->key, &s->row, eb);
+}
+
+/* One that was listed: as it is now, or gone. */
+static enum err
+backup_object(struct backup *b, struct sent *s, uint64_t *count)
+{
     struct errbuf eb = {{0}};
     enum err rc = ERR_NOT_FOUND;
 
     for (unsigned i = 0; rc == ERR_NOT_FOUND && !b->client_gone && i < FRESH_LOOKS; i++) {
-        if (i > 0 && disks_lookup(b->disks, &k, &row, &eb) == ERR_NOT_FOUND)
+        if (i > 0 && find_again(b, s, &eb) == ERR_NOT_FOUND)
             return ERR_OK; /* deleted meanwhile */
-        rc = send_object(b, bucket, &k, &row, &eb);
+        rc = send_object(b, s, &eb);
     }
-    if (rc == ERR_OK || b->client_gone || rc == ERR_CANCELLED)
+    *count += rc == ERR_OK;
+    if (rc == ERR_OK || is_over(b, rc))
         return rc;
-    note_damaged(b, bucket, e->key, eb.text);
+    note_damaged(b, s, eb.text);
     return ERR_OK;
 }
 
 static enum err
-backup_bucket(struct backup *b, const struct map_bucket *bucket)
+backup_version(struct backup *b, const struct map_bucket *bucket,
+               const struct disk_version *v)
+{
+    bool marker = (v->row.flags & ROW_MARKER) != 0;
+    struct sent s = {.e = {.what = marker ? EXPORTED_MARKER : EXPORTED_VERSION,
+                           .bucket = span_of(bucket->name),
+                           .key = v->key,
+                           .older = !v->latest,
+                           .born = row_born(&v->row)},
+                     .key = key_in(bucket, v->key),
+                     .row = v->row};
+    enum err rc;
+
+    if (!marker)
+        return backup_object(b, &s, v->latest ? &b->objects : &b->older);
+    s.e.meta.mtime_ms = v->row.mtime_ms;
+    s.e.meta.versioning = row_is_null_version(&v->row) ? DISK_SUSPENDED : DISK_VERSIONED;
+    rc = send_record(b, &s);
+    b->markers += rc == ERR_OK;
+    return rc;
+}
+
+static enum err
+backup_versions(struct backup *b, const struct map_bucket *bucket, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(4));
+    char last[DISK_KEY_MAX];
+    struct span key = {last, 0};
+    struct version after = {0};
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct disk_version *found;
+        uint32_t count;
+
+        arena_reset(a);
+        rc = disks_version_list(b->disks, bucket->id, bucket->copies, key, key.len == 0,
+                                key.len == 0 ? NULL : &after, PAGE, a, &found, &count,
+                                &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
+            rc = backup_version(b, bucket, &found[i]);
+        if (rc == ERR_OK && count > 0) {
+            key.len = found[count - 1].key.len;
+            memcpy(last, found[count - 1].key.at, key.len);
+            after = row_born(&found[count - 1].row);
+        }
+    }
+    arena_free(&a);
+    return rc;
+}
+
+static enum err
+backup_objects(struct backup *b, const struct map_bucket *bucket, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(64), MIB(4));
     char last[DISK_KEY_MAX];
     struct span after = {last, 0};
-    struct errbuf eb = {{0}};
     bool more = true;
     enum err rc = ERR_OK;
 
@@ -236,17 +370,147 @@ backup_bucket(struct backup *b, const struct map_bucket *bucket)
 
         arena_reset(a);
         rc = disks_list(b->disks, bucket->id, bucket->copies, after, after.len == 0, PAGE,
-                        a, &entries, &count, &more, &eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
-            rc = backup_key(b, bucket, &entries[i]);
+                        a, &entries, &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            struct sent s = {
+                .e = {.bucket = span_of(bucket->name), .key = entries[i].key},
+                .key = key_in(bucket, entries[i].key),
+                .row = entries[i].row};
+
+            rc = backup_object(b, &s, &b->objects);
+        }
         if (rc == ERR_OK && count > 0) {
             after.len = entries[count - 1].key.len;
             memcpy(last, entries[count - 1].key.at, after.len);
         }
     }
+    arena_free(&a);
+    return rc;
+}
+
+/* ---- uploads in progress ---- */
+
+/* The first part behind s->e.part, as it is now. *found false: there is none, or the upload has ended. */
+static enum err
+next_part(struct backup *b, struct sent *s, bool *found, struct errbuf *eb)
+{
+    struct disk_part *p;
+    uint32_t count;
+    bool more;
+    enum err rc;
+
+    arena_reset(b->arena);
+    rc = disks_part_list(b->disks, &s->key, &s->e.upload, s->e.part, 1, b->arena, &p,
+                         &count, &more, eb);
+    *found = rc == ERR_OK && count > 0;
+    if (!*found)
+        return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
+    s->e.part = p->number;
+    s->e.size = p->size;
+    s->e.content = p->content;
+    s->e.meta = (struct object_meta){.mtime_ms = p->mtime_ms,
+                                     .checksum_algorithm = p->checksum_algorithm,
+                                     .checksum = p->checksum};
+    memcpy(s->e.meta.md5, p->md5, sizeof s->e.meta.md5);
+    return ERR_OK;
+}
+
+static enum err
+backup_parts(struct backup *b, struct sent *s, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+    bool found = true;
+
+    s->e.what = EXPORTED_PART;
+    while (rc == ERR_OK && found) {
+        uint32_t before = s->e.part;
+
+        rc = ERR_NOT_FOUND;
+        for (unsigned i = 0; rc == ERR_NOT_FOUND && i < FRESH_LOOKS; i++) {
+            s->e.part = before;
+            rc = next_part(b, s, &found, eb);
+            if (rc == ERR_OK && found)
+                rc = send_body(b, s, eb);
+        }
+        b->parts += rc == ERR_OK && found;
+        if (rc == ERR_NO_UPLOAD) /* it has ended meanwhile */
+            return ERR_OK;
+        if (rc == ERR_OK || is_over(b, rc))
+            continue;
+        note_damaged(b, s, eb->text);
+        rc = ERR_OK;
+    }
+    return rc;
+}
+
+static enum err
+backup_upload(struct backup *b, const struct map_bucket *bucket,
+              const struct disk_upload *u, struct errbuf *eb)
+{
+    struct sent s = {.e = {.what = EXPORTED_UPLOAD,
+                           .bucket = span_of(bucket->name),
+                           .key = u->key,
+                           .upload = u->id},
+                     .key = key_in(bucket, u->key)};
+    enum err rc;
+
+    arena_reset(b->arena);
+    rc = disks_upload_meta(b->disks, &s.key, &u->id, b->arena, &s.e.meta, eb);
+    if (rc == ERR_NO_UPLOAD)
+        return ERR_OK;
+    if (rc != ERR_OK && !is_over(b, rc)) {
+        note_damaged(b, &s, eb->text);
+        return ERR_OK;
+    }
+    if (rc == ERR_OK)
+        rc = send_record(b, &s);
+    b->uploads += rc == ERR_OK;
+    return rc == ERR_OK ? backup_parts(b, &s, eb) : rc;
+}
+
+static enum err
+backup_uploads(struct backup *b, const struct map_bucket *bucket, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(4));
+    char last[DISK_KEY_MAX];
+    struct span key = {last, 0};
+    struct upload_id after = {{{0}}};
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct disk_upload *found;
+        uint32_t count;
+
+        arena_reset(a);
+        rc = disks_upload_list(b->disks, bucket->id, bucket->copies, key,
+                               key.len == 0 ? NULL : &after, PAGE, a, &found, &count,
+                               &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
+            rc = backup_upload(b, bucket, &found[i], eb);
+        if (rc == ERR_OK && count > 0) {
+            key.len = found[count - 1].key.len;
+            memcpy(last, found[count - 1].key.at, key.len);
+            after = found[count - 1].id;
+        }
+    }
+    arena_free(&a);
+    return rc;
+}
+
+/* ---- buckets ---- */
+
+static enum err
+backup_bucket(struct backup *b, const struct map_bucket *bucket)
+{
+    struct errbuf eb = {{0}};
+    enum err rc = backup_uploads(b, bucket, &eb);
+
+    if (rc == ERR_OK)
+        rc = bucket->versioning == MAP_UNVERSIONED ? backup_objects(b, bucket, &eb)
+                                                   : backup_versions(b, bucket, &eb);
     if (eb.text[0] != '\0' && rc != ERR_OK)
         LOG(LOG_ERROR, "backup.failed", "a backup is cut off", L_TEXT("why", eb.text));
-    arena_free(&a);
     return rc;
 }
 

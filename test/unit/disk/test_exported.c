@@ -128,11 +128,119 @@ test_refused(void)
     record_end(&w);
     CHECK(exported_read(buf_span(&record), a, &got, &eb) == ERR_NOT_FOUND);
     buf_clear(&record);
-    record_begin(&w, &record, 48, 2);
+    record_begin(&w, &record, 48, 3);
     record_end(&w);
     CHECK(exported_read(buf_span(&record), a, &got, &eb) == ERR_NOT_BUILT);
-    CHECK_SAYS(eb.text, "of version 2; this program reads 1");
+    CHECK_SAYS(eb.text, "of version 3; this program reads 1 to 2");
     buf_fini(&record);
+    arena_free(&a);
+}
+
+/* One of each kind, as only a backup has them. */
+static struct exported
+kind_of_example(enum exported_what what)
+{
+    struct exported e = example(SPAN("a/b.jpg"));
+    bool versioned = what == EXPORTED_VERSION || what == EXPORTED_MARKER;
+
+    e.what = what;
+    if (versioned) {
+        e.born = (struct version){7, 0x1234};
+        e.meta.versioning = DISK_VERSIONED;
+    }
+    if (what == EXPORTED_UPLOAD || what == EXPORTED_PART)
+        e.upload.id = (struct content_id){{9, 8, 7}};
+    if (what == EXPORTED_PART)
+        e.part = 42;
+    if (what == EXPORTED_MARKER || what == EXPORTED_UPLOAD)
+        e.size = 0;
+    return e;
+}
+
+static void
+test_kinds(void)
+{
+    static const struct {
+        enum exported_what what;
+        bool older;
+        const char *path;
+        bool is_object;
+    } rows[] = {
+        {EXPORTED_OBJECT, false, "photos/a/b.jpg", true},
+        {EXPORTED_VERSION, false, "photos/a/b.jpg", true},
+        {EXPORTED_VERSION, true, ".forebay/version/00000000000000070000000000001234",
+         false},
+        {EXPORTED_MARKER, false, ".forebay/version/00000000000000070000000000001234",
+         false},
+        {EXPORTED_UPLOAD, false, ".forebay/upload/09080700000000000000000000000000",
+         false},
+        {EXPORTED_PART, false, ".forebay/part/09080700000000000000000000000000/00042",
+         false},
+    };
+    struct arena *a = arena_new(4096, MIB(1));
+
+    for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
+        struct exported e = kind_of_example(rows[i].what), got;
+        struct errbuf eb = {{0}};
+        struct buf record;
+        char path[EXPORTED_PATH_ROOM], name[20];
+
+        e.older = rows[i].older;
+        (void)exported_path(&e, false, path);
+        CHECK_STR(path, rows[i].path);
+        buf_init(&record, EXPORTED_HEAD_MAX);
+        exported_put_record(&record, &e);
+        REQUIRE(exported_read(buf_span(&record), a, &got, &eb) == ERR_OK);
+        exported_place(&got, span_of(path));
+        CHECK(got.what == e.what && got.older == e.older);
+        CHECK(got.born.epoch == e.born.epoch && got.born.counter == e.born.counter);
+        CHECK(got.part == e.part && memcmp(&got.upload, &e.upload, 16) == 0);
+        CHECK_U64(got.meta.versioning, e.meta.versioning);
+        CHECK(exported_as_object(&got) == rows[i].is_object);
+        snprintf(name, sizeof name, "kind-%u", i);
+        keep("exported", name, buf_span(&record));
+        buf_fini(&record);
+    }
+    arena_free(&a);
+}
+
+/* Fields that do not belong together, and numbers that no node would write. */
+static void
+test_kinds_refused(void)
+{
+    static const struct {
+        enum exported_what what;
+        uint64_t epoch, size;
+        uint32_t part;
+        uint8_t versioning;
+        const char *says;
+    } rows[] = {
+        {EXPORTED_VERSION, 0, 5, 0, 1, "field 36 of an exported object is malformed"},
+        {EXPORTED_VERSION, EXPORTED_EPOCH_MAX + 1, 5, 0, 1, "field 36"},
+        {EXPORTED_VERSION, 7, 5, 0, 0, "a version that does not say of which kind"},
+        {EXPORTED_MARKER, 7, 5, 0, 1, "5 bytes of what has none"},
+        {EXPORTED_UPLOAD, 0, 5, 0, 0, "5 bytes of what has none"},
+        {EXPORTED_PART, 0, 5, 10001, 0, "field 28"},
+        {EXPORTED_PART, 0, (UINT64_C(5) << 30) + 1, 1, 0,
+         "a part of 5368709121 bytes, at most 5368709120"},
+    };
+    struct arena *a = arena_new(4096, MIB(1));
+
+    for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
+        struct exported e = kind_of_example(rows[i].what), got;
+        struct errbuf eb = {{0}};
+        struct buf record;
+
+        e.born.epoch = rows[i].epoch;
+        e.size = rows[i].size;
+        e.part = rows[i].part;
+        e.meta.versioning = rows[i].versioning;
+        buf_init(&record, EXPORTED_HEAD_MAX);
+        exported_put_record(&record, &e);
+        CHECK(exported_read(buf_span(&record), a, &got, &eb) == ERR_CORRUPT);
+        CHECK_SAYS(eb.text, rows[i].says);
+        buf_fini(&record);
+    }
     arena_free(&a);
 }
 
@@ -143,5 +251,7 @@ main(int argc, char **argv)
     RUN(test_round);
     RUN(test_paths);
     RUN(test_refused);
+    RUN(test_kinds);
+    RUN(test_kinds_refused);
     return check_done();
 }
