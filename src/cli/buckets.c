@@ -1,4 +1,5 @@
 /* buckets: mb, rb, and the bucket verb (attach, ls). */
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -417,6 +418,26 @@ attach(struct session *s)
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
 }
 
+/* What its quota counts; nothing of an older server. */
+static void
+print_held(const json_t *b)
+{
+    const json_t *h = json_object_get(b, "holds");
+    char live[NUM_SIZE_TEXT], more[NUM_SIZE_TEXT];
+
+    if (h == NULL)
+        return;
+    printf("  %" PRIu64 " objects, %s", json_get_u64(h, "objects"),
+           num_size_text(json_get_u64(h, "bytes"), live));
+    if (json_get_u64(h, "older") > 0)
+        printf("; %" PRIu64 " older versions, %s", json_get_u64(h, "older"),
+               num_size_text(json_get_u64(h, "older_bytes"), more));
+    if (json_get_u64(h, "open_parts") > 0)
+        printf("; %" PRIu64 " parts of uploads in progress, %s",
+               json_get_u64(h, "open_parts"),
+               num_size_text(json_get_u64(h, "open_bytes"), more));
+}
+
 static enum err
 print_buckets(struct session *s, struct span text)
 {
@@ -431,15 +452,18 @@ print_buckets(struct session *s, struct span text)
         const json_t *remote = json_object_get(b, "remote");
         const char *endpoint = json_string_value(json_object_get(remote, "endpoint"));
 
-        if (remote == NULL)
-            printf("%s  s3://%s\n", json_string_value(json_object_get(b, "created")),
+        if (remote == NULL) {
+            printf("%s  s3://%s", json_string_value(json_object_get(b, "created")),
                    json_string_value(json_object_get(b, "name")));
-        else
+            print_held(b);
+            printf("\n");
+        } else {
             printf("%s  s3://%s  from %s at %s\n",
                    json_string_value(json_object_get(b, "created")),
                    json_string_value(json_object_get(b, "name")),
                    json_string_value(json_object_get(remote, "bucket")),
                    endpoint != NULL ? endpoint : "AWS");
+        }
     }
     json_decref(doc);
     return ERR_OK;

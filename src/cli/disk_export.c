@@ -263,19 +263,21 @@ report(const struct disk_tool *t, const struct exporting *x)
     if (t->json)
         fprintf(to,
                 "{\"kind\":\"summary\",\"objects\":%llu,\"bytes\":%llu,\"aside\":%llu,"
-                "\"damaged\":%llu,\"older_left_out\":%llu}\n",
+                "\"damaged\":%llu,\"older_left_out\":%llu,"
+                "\"parts_left_out\":%llu}\n",
                 (unsigned long long)r->objects, (unsigned long long)r->bytes,
                 (unsigned long long)r->aside, (unsigned long long)r->damaged,
-                (unsigned long long)r->older);
+                (unsigned long long)r->older, (unsigned long long)r->open_parts);
     else if (!t->quiet || r->damaged > 0)
         fprintf(to, "%llu objects, %s; %llu of them under .forebay/id; %llu damaged\n",
                 (unsigned long long)r->objects, num_size_text(r->bytes, size),
                 (unsigned long long)r->aside, (unsigned long long)r->damaged);
-    if (!t->json && !t->quiet && r->older > 0)
-        fprintf(to,
-                "older versions are left out (%llu on these disks): forebay backup has "
-                "them\n",
-                (unsigned long long)r->older);
+    if (!t->json && !t->quiet && r->older + r->open_parts > 0)
+        fprintf(
+            to,
+            "older versions (%llu on these disks) and uploads in progress (%llu parts) "
+            "are left out: forebay backup has them\n",
+            (unsigned long long)r->older, (unsigned long long)r->open_parts);
     if (r->damaged > 0)
         return EXIT_CHECKSUM;
     if (r->objects > 0 || (!args_has(t->args, "bucket") && !args_has(t->args, "prefix")))

@@ -55,6 +55,16 @@ changes_ended(const struct changes *c, const struct upload_id *id)
     return false;
 }
 
+struct changed_part *
+changes_part(struct changes *c, const struct upload_id *id, uint32_t number)
+{
+    for (uint32_t i = 0; i < c->part_count; i++) {
+        if (c->parts[i].number == number && content_eq(&c->parts[i].upload.id, &id->id))
+            return &c->parts[i];
+    }
+    return NULL;
+}
+
 bool
 changes_settles(const struct changes *c, const struct content_id *content)
 {
@@ -481,5 +491,7 @@ changes_forget(struct changes *c)
     c->usage.count = 0;
     c->version_count = 0;
     c->ended_count = 0;
+    c->begun_count = 0;
+    c->part_count = 0;
     c->prepared_count = 0;
 }

@@ -41,6 +41,18 @@ struct changes {
     uint32_t version_count, version_room;
     struct upload_id ended[GROUP_MEMBERS]; /* uploads that ended in this group */
     uint32_t ended_count;
+    struct changed_upload {
+        struct upload_id id;
+        bool copy;
+    } begun
+        [GROUP_MEMBERS]; /* uploads that began in this group: of those that compaction moved parts may follow */
+    uint32_t begun_count;
+    struct changed_part {
+        struct upload_id upload;
+        uint32_t number;
+        uint64_t size;
+    } parts[GROUP_MEMBERS]; /* that came in this group */
+    uint32_t part_count;
     struct changed_prepared {
         struct prepared_who who; /* borrows the key as above */
         bool comes;              /* else it is decided or given up */
@@ -64,6 +76,9 @@ enum err changes_current(struct changes *c, uint64_t bucket, struct span key,
 bool row_is_object(const struct row *row);
 /* Was this upload ended in this group? */
 bool changes_ended(const struct changes *c, const struct upload_id *id);
+/* The part, where it came in this group: it is not visible yet, to the next of its number neither. Else NULL. */
+struct changed_part *changes_part(struct changes *c, const struct upload_id *id,
+                                  uint32_t number);
 /* Was this body prepared, decided or given up in this group? */
 bool changes_settles(const struct changes *c, const struct content_id *content);
 

@@ -1,12 +1,99 @@
 #include "disk/change_upload.h"
 
+#include <assert.h>
+
 #include "disk/change_moved.h"
 #include "disk/change_version.h"
 
+/* Has it not ended yet, in this group or before? Its parts may be met until the index has swept them. *counts: its parts are
+ * what the bucket holds. */
+static enum err
+upload_is_open(struct changes *c, const struct member *m, const struct upload_id *id,
+               bool *out, bool *counts, struct errbuf *eb)
+{
+    struct disk *d = c->disk;
+    struct upload_row u = {0};
+    enum err rc = ERR_NO_UPLOAD;
+
+    for (uint32_t i = 0; i < c->begun_count && rc != ERR_OK; i++)
+        if (content_eq(&c->begun[i].id.id, &id->id)) {
+            u.copy = c->begun[i].copy;
+            rc = ERR_OK;
+        }
+    if (changes_ended(c, id))
+        rc = ERR_NO_UPLOAD;
+    else if (rc != ERR_OK)
+        rc = find_upload(d->tail, d->index, m->bucket, m->key, id, &u, eb);
+    *out = rc == ERR_OK;
+    *counts = rc == ERR_OK && !u.copy;
+    return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
+}
+
+static void
+note_open(struct changes *c, const struct member *m, int64_t parts, int64_t bytes)
+{
+    usage_note_bytes(&c->usage, usage_of_open(m->bucket), parts, bytes);
+}
+
+struct parts_sum {
+    int64_t count, bytes;
+};
+
+/* What this group brought of an upload, which no listing shows yet. */
+static enum err
+add_own_parts(struct changes *c, const struct upload_id *id, struct parts_sum *sum,
+              struct errbuf *eb)
+{
+    for (uint32_t i = 0; i < c->part_count; i++) {
+        const struct changed_part *p = &c->parts[i];
+        struct part_row old;
+        enum err rc;
+
+        if (!content_eq(&p->upload.id, &id->id))
+            continue;
+        rc = find_part(c->disk->tail, c->disk->index, id, p->number, &old, eb);
+        if (rc != ERR_OK && rc != ERR_NO_UPLOAD)
+            return rc;
+        sum->count += rc != ERR_OK;
+        sum->bytes += (int64_t)p->size - (rc == ERR_OK ? (int64_t)old.row.size : 0);
+    }
+    return ERR_OK;
+}
+
+/* All that the upload has. */
+static enum err
+sum_parts(struct changes *c, const struct upload_id *id, struct parts_sum *sum,
+          struct errbuf *eb)
+{
+    struct disk *d = c->disk;
+    struct arena *a = arena_new(KIB(4), MIB(8));
+    uint32_t after = 0, count;
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct list_part *found;
+
+        arena_reset(a);
+        rc = list_parts(d->tail, d->index, id, after, 1000, a, &found, &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            after = found[i].number;
+            sum->bytes += (int64_t)found[i].part.row.size;
+            sum->count++;
+        }
+        more = more && count > 0;
+    }
+    arena_free(&a);
+    return rc == ERR_OK ? add_own_parts(c, id, sum, eb) : rc;
+}
+
+/* Of one that is new, parts may be there: compaction had moved its record behind theirs, and this is a replay. */
 static enum err
 apply_upload_begin(struct changes *c, const struct member *m, struct errbuf *eb)
 {
     struct row row;
+    struct parts_sum sum = {0};
+    bool open = false, counts;
     enum err rc = member_row(m, c->class, &row, eb); /* for its time */
     struct upload_row u = {.class = c->class,
                            .begun_ms = row.mtime_ms,
@@ -14,9 +101,35 @@ apply_upload_begin(struct changes *c, const struct member *m, struct errbuf *eb)
                            .segment = m->segment,
                            .offset = m->offset};
 
-    if (rc == ERR_OK)
-        run_upload(c->run, m->bucket, m->key, &m->upload, &u);
-    return rc;
+    if (rc != ERR_OK)
+        return rc;
+    /* What can't be asked is not counted until the next start. */
+    if (upload_is_open(c, m, &m->upload, &open, &counts, NULL) == ERR_OK && !open &&
+        !u.copy && sum_parts(c, &m->upload, &sum, NULL) == ERR_OK)
+        note_open(c, m, sum.count, sum.bytes);
+    assert(c->begun_count < GROUP_MEMBERS);
+    c->begun[c->begun_count++] =
+        (struct changed_upload){.id = m->upload, .copy = m->copy};
+    run_upload(c->run, m->bucket, m->key, &m->upload, &u);
+    return ERR_OK;
+}
+
+/* `old`: what stood under its number before this group; NULL: nothing. */
+static void
+count_in_bucket(struct changes *c, const struct member *m, const struct row *old,
+                uint64_t size)
+{
+    struct changed_part *own = changes_part(c, &m->upload, m->part);
+    bool open, counts, had = own != NULL || old != NULL;
+    uint64_t before = own != NULL ? own->size : old != NULL ? old->size : 0;
+
+    if (upload_is_open(c, m, &m->upload, &open, &counts, NULL) == ERR_OK && counts)
+        note_open(c, m, had ? 0 : 1, (int64_t)size - (int64_t)before);
+    if (own == NULL) {
+        assert(c->part_count < GROUP_MEMBERS);
+        own = &c->parts[c->part_count++];
+    }
+    *own = (struct changed_part){.upload = m->upload, .number = m->part, .size = size};
 }
 
 static enum err
@@ -26,6 +139,7 @@ apply_part(struct changes *c, const struct member *m, struct row *row, struct er
     struct object_meta meta;
     struct arena *a;
     enum err rc = find_part(c->disk->tail, c->disk->index, &m->upload, m->part, &old, eb);
+    bool had = rc == ERR_OK;
 
     if (rc != ERR_OK && rc != ERR_NO_UPLOAD)
         return rc;
@@ -37,6 +151,7 @@ apply_part(struct changes *c, const struct member *m, struct row *row, struct er
     rc = member_row(m, c->class, &part.row, eb);
     if (rc != ERR_OK)
         return rc;
+    count_in_bucket(c, m, had ? &old.row : NULL, part.row.size);
     a = arena_new(1024, KIB(64));
     rc = member_meta(m, a, false, &meta, eb);
     if (rc == ERR_OK) {
@@ -53,21 +168,6 @@ apply_part(struct changes *c, const struct member *m, struct row *row, struct er
     return rc;
 }
 
-/* Has it not ended yet, in this group or before? Its parts may be met until the index has swept them. */
-static enum err
-upload_is_open(struct changes *c, const struct member *m, const struct upload_id *id,
-               bool *out, struct errbuf *eb)
-{
-    struct disk *d = c->disk;
-    struct upload_row u;
-    enum err rc = ERR_NO_UPLOAD;
-
-    if (!changes_ended(c, id))
-        rc = find_upload(d->tail, d->index, m->bucket, m->key, id, &u, eb);
-    *out = rc == ERR_OK;
-    return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
-}
-
 enum err
 changes_drop_parts(struct changes *c, const struct member *m, const struct upload_id *id,
                    const struct manifest *kept, struct errbuf *eb)
@@ -75,8 +175,9 @@ changes_drop_parts(struct changes *c, const struct member *m, const struct uploa
     struct disk *d = c->disk;
     struct arena *a = arena_new(KIB(64), MIB(8));
     uint32_t after = 0, k = 0, count = 0;
-    bool more = false;
-    enum err rc = upload_is_open(c, m, id, &more, eb);
+    struct parts_sum sum = {0};
+    bool more = false, counts;
+    enum err rc = upload_is_open(c, m, id, &more, &counts, eb);
 
     while (rc == ERR_OK && more) {
         struct list_part *parts;
@@ -87,6 +188,8 @@ changes_drop_parts(struct changes *c, const struct member *m, const struct uploa
             const struct row *row = &parts[i].part.row;
 
             after = parts[i].number;
+            sum.count++;
+            sum.bytes += (int64_t)row->size;
             while (kept != NULL && k < kept->count && kept->entries[k].number < after)
                 k++;
             if (kept != NULL && k < kept->count && kept->entries[k].number == after &&
@@ -100,6 +203,10 @@ changes_drop_parts(struct changes *c, const struct member *m, const struct uploa
             more = false;
     }
     arena_free(&a);
+    if (rc == ERR_OK && counts)
+        rc = add_own_parts(c, id, &sum, eb);
+    if (rc == ERR_OK && counts)
+        note_open(c, m, -sum.count, -sum.bytes);
     return rc;
 }
 

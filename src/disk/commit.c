@@ -275,11 +275,13 @@ judge_upload(struct committer *k, struct commit *c, bool *sync)
         return refuse(c, rc);
     if (judge_is_held(k->disk, c))
         return REFUSED;
-    if (c->kind == MEMBER_PART || c->kind == MEMBER_UPLOAD_ABORT)
-        return WRITE;
+    if (c->kind == MEMBER_PART)
+        return changes_part(k->changes, &c->upload, c->part) != NULL ? DEFERRED : WRITE;
     /* Parts of this group are not visible yet. */
     if (k->written > 0)
         return DEFERRED;
+    if (c->kind == MEMBER_UPLOAD_ABORT)
+        return WRITE;
     rc = judge_manifest(k, c);
     if (rc != ERR_OK)
         return refuse(c, rc);

@@ -494,12 +494,17 @@ void
 disk_stat(const struct disk *d, struct disk_stat *out)
 {
     struct index_stat x;
+    struct usage_totals used;
 
     *out = (struct disk_stat){0};
     if (rt_dir_space(d->root, &out->total_bytes, &out->free_bytes, NULL) != ERR_OK)
         out->total_bytes = out->free_bytes = 0; /* not known: the disk may be gone */
     out->filesystem = rt_dir_filesystem(d->root);
-    usage_total(d->usage, &out->objects, &out->older);
+    usage_total(d->usage, &used);
+    out->objects = used.objects;
+    out->older = used.older;
+    out->open_parts = used.parts;
+    out->open_bytes = used.part_bytes;
     out->native_bytes = atomic_load(&d->used_bytes[DISK_NATIVE]);
     out->cached_bytes = atomic_load(&d->used_bytes[DISK_CACHED]);
     out->tail_bytes = tail_bytes(d->tail);

@@ -640,7 +640,8 @@ struct disk_stat {
     /* Of groups and bodies in segments, dead ones included; not what is allocated ahead. */
     uint64_t native_bytes, cached_bytes;
     /* Of both classes, as of the last change that is visible. */
-    uint64_t objects, older; /* living ones; older versions */
+    uint64_t objects, older;         /* living ones; older versions */
+    uint64_t open_parts, open_bytes; /* of uploads in progress */
     uint64_t tail_bytes, hot_bytes;
     uint64_t undecided; /* versions that are prepared here */
     /* Does the index say what was written last? What a start has not read as a whole is read behind it. */
@@ -664,9 +665,10 @@ struct disk_space {
 };
 /* Any loop, no lock. */
 void disk_space(const struct disk *d, struct disk_space *out);
-/* Living objects of a bucket, or its older versions, and their bytes, as of the last change that is visible; parts of
- * uploads in progress are not counted. Any loop, no lock. */
-void disk_bucket_usage(const struct disk *d, uint64_t bucket, bool older,
+/* What a bucket holds, as of the last change that is visible: living objects (one of parts is one), its older versions, or the
+ * parts of its uploads in progress; and their bytes. Any loop; does not wait. */
+enum disk_usage { DISK_USAGE_LIVE, DISK_USAGE_OLDER, DISK_USAGE_OPEN };
+void disk_bucket_usage(const struct disk *d, uint64_t bucket, enum disk_usage which,
                        uint64_t *objects, uint64_t *bytes);
 /* Compacts and punches until nothing is worth it, without waiting for quiet: tests and tools. May switch. */
 enum err disk_compact(struct disk *d, struct errbuf *eb) MUST_CHECK;

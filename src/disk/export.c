@@ -430,10 +430,11 @@ disk_export(const struct disk_export_options *o, const struct disk_export_sink *
     if (rc == ERR_OK)
         rc = export_all(&x, eb);
     for (unsigned i = 0; rc == ERR_OK && i < x.count; i++) {
-        uint64_t objects, older;
+        struct usage_totals held;
 
-        usage_total(x.sides[i].check->disk->usage, &objects, &older);
-        out->older += older;
+        usage_total(x.sides[i].check->disk->usage, &held);
+        out->older += held.older;
+        out->open_parts += held.parts;
     }
     for (unsigned i = 0; i < x.count; i++) {
         check_free(&x.sides[i].check);

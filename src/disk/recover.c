@@ -318,7 +318,7 @@ recover_disk(struct disk *d, struct errbuf *eb)
     if (rc == ERR_OK)
         rc = prepared_load(d, eb);
     if (rc == ERR_OK)
-        rc = usage_load(d->usage, d->index, eb);
+        rc = usage_load(d->usage, d->tail, d->index, eb);
     tail_replaying(d->tail, true);
     if (rc == ERR_OK)
         index_replaying(d->index, true);

@@ -78,7 +78,9 @@ struct disk_exported {
     uint64_t objects, bytes;
     uint64_t aside;   /* of these, under EXPORTED_ID */
     uint64_t damaged; /* left out */
-    uint64_t older;   /* older versions on these disks, each copy counted: left out */
+    /* On these disks, each copy counted: left out. */
+    uint64_t older;      /* versions */
+    uint64_t open_parts; /* of uploads in progress */
 };
 /* Exactly the living objects of the native class, current versions, each byte compared with its sums before it is given
  * out. No index is asked, and nothing is written on the disks. */

@@ -5,8 +5,11 @@
 
 #include "base/mem.h"
 #include "disk/internal.h"
+#include "disk/list.h"
 
-#define SLOTS 4096u
+#define SLOTS          4096u
+#define PARTS_A_TIME   1000u
+#define UPLOADS_A_TIME 100u
 
 /* Entries are never taken out: a bucket's number is never used again, and there are few. */
 struct entry_of_bucket {
@@ -17,7 +20,7 @@ struct entry_of_bucket {
 
 struct usage {
     _Atomic(struct entry_of_bucket *) slots[SLOTS];
-    _Atomic int64_t total, older; /* objects of all */
+    _Atomic int64_t total, older, parts, part_bytes; /* of all buckets */
 };
 
 struct usage *
@@ -71,15 +74,28 @@ usage_add(struct usage *u, uint64_t bucket, int64_t objects, int64_t bytes)
     }
     atomic_fetch_add_explicit(&e->objects, objects, memory_order_relaxed);
     atomic_fetch_add_explicit(&e->bytes, bytes, memory_order_relaxed);
+    if (usage_is_of_open(bucket)) {
+        atomic_fetch_add_explicit(&u->parts, objects, memory_order_relaxed);
+        atomic_fetch_add_explicit(&u->part_bytes, bytes, memory_order_relaxed);
+        return;
+    }
     atomic_fetch_add_explicit(usage_is_of_older(bucket) ? &u->older : &u->total, objects,
                               memory_order_relaxed);
 }
 
-void
-usage_total(const struct usage *u, uint64_t *objects, uint64_t *older)
+static uint64_t
+count_of(const _Atomic int64_t *at)
 {
-    *objects = (uint64_t)MAX(atomic_load_explicit(&u->total, memory_order_relaxed), 0);
-    *older = (uint64_t)MAX(atomic_load_explicit(&u->older, memory_order_relaxed), 0);
+    return (uint64_t)MAX(atomic_load_explicit(at, memory_order_relaxed), 0);
+}
+
+void
+usage_total(const struct usage *u, struct usage_totals *out)
+{
+    *out = (struct usage_totals){.objects = count_of(&u->total),
+                                 .older = count_of(&u->older),
+                                 .parts = count_of(&u->parts),
+                                 .part_bytes = count_of(&u->part_bytes)};
 }
 
 void
@@ -102,29 +118,85 @@ on_usage(void *arg, const struct index_usage *seen)
     usage_add(arg, seen->bucket, seen->objects, seen->bytes);
 }
 
-enum err
-usage_load(struct usage *u, struct index *x, struct errbuf *eb)
+/* ---- parts of uploads in progress, by their rows ---- */
+
+static enum err
+load_parts(struct usage *u, struct tail *t, struct index *x, uint64_t bucket,
+           const struct upload_id *id, struct errbuf *eb)
 {
-    return index_usage(x, on_usage, u, eb);
+    struct arena *a = arena_new(KIB(64), MIB(1));
+    uint32_t after = 0, count;
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct list_part *parts;
+
+        arena_reset(a);
+        rc = list_parts(t, x, id, after, PARTS_A_TIME, a, &parts, &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            usage_add(u, usage_of_open(bucket), 1, (int64_t)parts[i].part.row.size);
+            after = parts[i].number;
+        }
+        more = more && count > 0;
+    }
+    arena_free(&a);
+    return rc;
+}
+
+static enum err
+load_uploads(struct usage *u, struct tail *t, struct index *x, uint64_t bucket,
+             struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(4));
+    char last[DISK_KEY_MAX];
+    struct span key = {last, 0};
+    struct upload_id after = {{{0}}};
+    bool more = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct disk_upload *found;
+        uint32_t count;
+
+        arena_reset(a);
+        rc = list_uploads(t, x, bucket, LIST_UPLOADS, key, key.len > 0 ? &after : NULL,
+                          UPLOADS_A_TIME, a, &found, &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
+            rc = load_parts(u, t, x, bucket, &found[i].id, eb);
+        if (rc == ERR_OK && count > 0) {
+            key.len = found[count - 1].key.len;
+            memcpy(last, found[count - 1].key.at, key.len);
+            after = found[count - 1].id;
+        }
+        more = more && count > 0;
+    }
+    arena_free(&a);
+    return rc;
+}
+
+enum err
+usage_load(struct usage *u, struct tail *t, struct index *x, struct errbuf *eb)
+{
+    uint64_t bucket = 0;
+    enum err rc = index_usage(x, on_usage, u, eb);
+
+    while (rc == ERR_OK && (rc = index_bucket(x, bucket, &bucket, eb)) == ERR_OK) {
+        rc = load_uploads(u, t, x, bucket, eb);
+        if (bucket == UINT64_MAX)
+            break;
+        bucket++;
+    }
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
 /* ---- the changes of a group ---- */
 
 void
-usage_note(struct usage_changes *c, uint64_t bucket, const struct row *before,
-           const struct row *after)
+usage_note_bytes(struct usage_changes *c, uint64_t bucket, int64_t objects, int64_t bytes)
 {
     struct usage_change *u = NULL;
-    int64_t objects = 0, bytes = 0;
 
-    if (before != NULL && row_has_object(before)) {
-        objects--;
-        bytes -= (int64_t)before->size;
-    }
-    if (after != NULL && row_has_object(after)) {
-        objects++;
-        bytes += (int64_t)after->size;
-    }
     if (objects == 0 && bytes == 0)
         return;
     for (uint32_t i = 0; u == NULL && i < c->count; i++) {
@@ -144,6 +216,23 @@ usage_note(struct usage_changes *c, uint64_t bucket, const struct row *before,
 }
 
 void
+usage_note(struct usage_changes *c, uint64_t bucket, const struct row *before,
+           const struct row *after)
+{
+    int64_t objects = 0, bytes = 0;
+
+    if (before != NULL && row_has_object(before)) {
+        objects--;
+        bytes -= (int64_t)before->size;
+    }
+    if (after != NULL && row_has_object(after)) {
+        objects++;
+        bytes += (int64_t)after->size;
+    }
+    usage_note_bytes(c, bucket, objects, bytes);
+}
+
+void
 usage_apply(struct usage *u, struct usage_changes *c)
 {
     for (uint32_t i = 0; i < c->count; i++)
@@ -152,8 +241,12 @@ usage_apply(struct usage *u, struct usage_changes *c)
 }
 
 void
-disk_bucket_usage(const struct disk *d, uint64_t bucket, bool older, uint64_t *objects,
-                  uint64_t *bytes)
+disk_bucket_usage(const struct disk *d, uint64_t bucket, enum disk_usage which,
+                  uint64_t *objects, uint64_t *bytes)
 {
-    usage_get(d->usage, older ? usage_of_older(bucket) : bucket, objects, bytes);
+    usage_get(d->usage,
+              which == DISK_USAGE_OLDER  ? usage_of_older(bucket)
+              : which == DISK_USAGE_OPEN ? usage_of_open(bucket)
+                                         : bucket,
+              objects, bytes);
 }

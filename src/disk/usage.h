@@ -1,7 +1,9 @@
-/* usage: living objects of each bucket and their bytes, as of the last change that is visible. For quotas.
+/* usage: what each bucket holds and its bytes, as of the last change that is visible: living objects, older versions, parts of
+ * uploads in progress. For quotas.
  *
  * Loaded from the index at start, then changed on the home loop with each group that is published, by replay and
- * committer alike; the index counts the same by itself as it takes the rows. Reading: any loop, no lock.
+ * committer alike; objects and older versions the index counts by itself as it takes the rows, parts are counted anew
+ * from its rows by each start. Reading: any loop, no lock.
  */
 #pragma once
 #include "disk/index.h"
@@ -19,17 +21,32 @@ usage_is_of_older(uint64_t bucket)
 {
     return (bucket & (uint64_t)1 << 62) != 0;
 }
+/* And so are the parts of its uploads in progress; not of those that copy an object of another disk. */
+static inline uint64_t
+usage_of_open(uint64_t bucket)
+{
+    return bucket | (uint64_t)1 << 61;
+}
+static inline bool
+usage_is_of_open(uint64_t bucket)
+{
+    return (bucket & (uint64_t)1 << 61) != 0;
+}
 
 struct usage *usage_new(void);
 void usage_free(struct usage **up); /* NULL is fine */
-/* What the index knows. Home; before replay. */
-enum err usage_load(struct usage *u, struct index *x, struct errbuf *eb) MUST_CHECK;
+/* What the index knows, the tail being empty. Home; before replay. May switch. */
+enum err usage_load(struct usage *u, struct tail *t, struct index *x,
+                    struct errbuf *eb) MUST_CHECK;
 void usage_add(struct usage *u, uint64_t bucket, int64_t objects,
                int64_t bytes); /* home */
 void usage_get(const struct usage *u, uint64_t bucket, uint64_t *objects,
                uint64_t *bytes);
-/* Of all buckets: living objects, and older versions. */
-void usage_total(const struct usage *u, uint64_t *objects, uint64_t *older);
+/* Of all buckets: living objects, older versions, parts of uploads in progress and their bytes. */
+struct usage_totals {
+    uint64_t objects, older, parts, part_bytes;
+};
+void usage_total(const struct usage *u, struct usage_totals *out);
 
 /* The changes of one group, before they are visible. */
 struct usage_change {
@@ -43,4 +60,6 @@ struct usage_changes {
 /* `before` and `after` may be NULL. */
 void usage_note(struct usage_changes *c, uint64_t bucket, const struct row *before,
                 const struct row *after);
+void usage_note_bytes(struct usage_changes *c, uint64_t bucket, int64_t objects,
+                      int64_t bytes);
 void usage_apply(struct usage *u, struct usage_changes *c); /* and forgets them */

@@ -555,8 +555,8 @@ disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
 }
 
 void
-disks_bucket_usage(struct disks *ds, uint64_t bucket, bool older, unsigned copies,
-                   uint64_t *objects, uint64_t *bytes)
+disks_bucket_usage(struct disks *ds, uint64_t bucket, enum disk_usage which,
+                   unsigned copies, uint64_t *objects, uint64_t *bytes)
 {
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
@@ -568,7 +568,7 @@ disks_bucket_usage(struct disks *ds, uint64_t bucket, bool older, unsigned copie
 
         if (d == NULL)
             continue;
-        disk_bucket_usage(d, bucket, older, &o, &b);
+        disk_bucket_usage(d, bucket, which, &o, &b);
         slot_leave(ds, all[i]);
         *objects += o;
         *bytes += b;
@@ -603,6 +603,8 @@ disks_stat(struct disks *ds, struct disk_stat *out)
         out->cached_bytes += one.cached_bytes;
         out->objects += one.objects;
         out->older += one.older;
+        out->open_parts += one.open_parts;
+        out->open_bytes += one.open_bytes;
         out->tail_bytes += one.tail_bytes;
         out->undecided += one.undecided;
     }

@@ -265,10 +265,9 @@ bool disks_cache_is_tight(struct disks *ds);
 bool disks_next_bucket(struct disks *ds, uint64_t after, uint64_t *out);
 /* Gives about so many bytes of the hot set back to the system. Blocks: on a worker. */
 void disks_shrink_hot(struct disks *ds, uint64_t bytes);
-/* Objects of a bucket, or its older versions, and their bytes, as disk_bucket_usage(): each once, as far as all copies are
- * made. Does not wait. */
-void disks_bucket_usage(struct disks *ds, uint64_t bucket, bool older, unsigned copies,
-                        uint64_t *objects, uint64_t *bytes);
+/* What a bucket holds, as disk_bucket_usage(): each once, as far as all copies are made. Does not wait. */
+void disks_bucket_usage(struct disks *ds, uint64_t bucket, enum disk_usage which,
+                        unsigned copies, uint64_t *objects, uint64_t *bytes);
 
 /* ---- disks come and go while the node serves: any loop, may switch ---- */
 

@@ -104,7 +104,10 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
     if (rc == ERR_OK)
         rc = part_checksum(s, &k, &id, &own, eb);
     if (rc == ERR_OK)
-        rc = quota_admit(s, b, key, o->size, 0, eb);
+        rc = quota_admit(s, b,
+                         &(struct quota_ask){
+                             .key = key, .size = o->size, .upload = &id, .part = number},
+                         eb);
     if (rc == ERR_OK)
         rc = put_new(s, b, key, &own, PUT_PART, out);
     if (rc == ERR_OK)
@@ -412,7 +415,10 @@ complete_native(struct complete *c, struct object_info *out)
     if (rc == ERR_OK)
         rc = check_size(c);
     if (rc == ERR_OK)
-        rc = quota_admit(c->s, c->bucket, c->key.at.key, size_of_parts(c), 1, c->eb);
+        rc = quota_admit(
+            c->s, c->bucket,
+            &(struct quota_ask){.key = c->key.at.key, .count = 1, .counted = true},
+            c->eb);
     if (rc != ERR_OK)
         return rc;
     etag_multipart_init(&etag);

@@ -88,7 +88,8 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
     enum err rc = put_new(s, b, key, o, b->cached ? PUT_THROUGH : PUT_NATIVE, out);
 
     if (rc == ERR_OK)
-        rc = quota_admit(s, b, key, o->size, 1, eb);
+        rc = quota_admit(
+            s, b, &(struct quota_ask){.key = key, .size = o->size, .count = 1}, eb);
     if (rc == ERR_OK)
         rc = begin_writer(*out, o->size, eb);
     if (rc != ERR_OK)
@@ -279,7 +280,9 @@ commit_native(struct object_put *p, const struct object_meta *meta, struct arena
     enum err rc = ERR_OK;
 
     if (p->options.size == DISK_SIZE_UNKNOWN) /* now it is known */
-        rc = quota_admit(p->s, p->bucket, p->key, p->sums.size, 1, eb);
+        rc = quota_admit(
+            p->s, p->bucket,
+            &(struct quota_ask){.key = p->key, .size = p->sums.size, .count = 1}, eb);
     if (rc != ERR_OK)
         return rc;
     rc = disks_commit(&p->writer, meta, c != NULL ? &c->disk : NULL, &row, eb);

@@ -65,8 +65,15 @@ enum disk_versioning versioning_of(const struct map_bucket *b);
 bool native_id(struct span text, struct upload_id *out);
 struct span id_text(struct arena *a, const struct upload_id *id);
 
-/* quota.c: may `count` objects (0: a part of one) of together `size` bytes come into the bucket? ERR_QUOTA with a sentence. May
- * switch, where the bucket has a quota. */
+/* quota.c: may this come into the bucket? ERR_QUOTA with a sentence. May switch, where the bucket has a quota. */
+struct quota_ask {
+    struct span key;
+    uint64_t size;  /* DISK_SIZE_UNKNOWN: asked again when it is known */
+    unsigned count; /* objects: 1, or 0 of a part */
+    const struct upload_id
+        *upload; /* of a part: it replaces the one of its number. NULL: an object */
+    uint32_t part;
+    bool counted; /* its bytes are the bucket's already: parts that become an object */
+};
 enum err quota_admit(struct object_service *s, const struct map_bucket *b,
-                     struct span key, uint64_t size, unsigned count,
-                     struct errbuf *eb) MUST_CHECK;
+                     const struct quota_ask *ask, struct errbuf *eb) MUST_CHECK;

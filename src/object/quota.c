@@ -6,32 +6,57 @@
 #include "object/put.h"
 
 struct held {
-    uint64_t objects, bytes; /* older versions with them */
-    uint64_t older_bytes;
+    uint64_t objects,
+        bytes; /* older versions with them; bytes of parts of uploads, too */
+    uint64_t older_bytes, open_bytes;
 };
 
 static struct held
 held_by(struct object_service *s, const struct map_bucket *b)
 {
+    struct disks *ds = s->options.disks;
     struct held h;
-    uint64_t older;
+    uint64_t older, parts;
 
-    disks_bucket_usage(s->options.disks, b->id, false, b->copies, &h.objects, &h.bytes);
-    disks_bucket_usage(s->options.disks, b->id, true, b->copies, &older, &h.older_bytes);
+    disks_bucket_usage(ds, b->id, DISK_USAGE_LIVE, b->copies, &h.objects, &h.bytes);
+    disks_bucket_usage(ds, b->id, DISK_USAGE_OLDER, b->copies, &older, &h.older_bytes);
+    disks_bucket_usage(ds, b->id, DISK_USAGE_OPEN, b->copies, &parts, &h.open_bytes);
     h.objects += older;
-    h.bytes += h.older_bytes;
+    h.bytes += h.older_bytes + h.open_bytes;
     return h;
 }
 
-/* What the key holds now would be replaced. */
 static void
-without_replaced(struct object_service *s, const struct map_bucket *b, struct span key,
-                 struct held *h)
+without_part(struct object_service *s, const struct disks_key *k,
+             const struct quota_ask *ask, struct held *h)
 {
-    struct disks_key k = object_disk_key(b, key);
+    struct arena *a = arena_new(KIB(1), KIB(64));
+    struct errbuf eb = {{0}};
+    struct disk_part *p;
+    uint32_t count;
+    bool more;
+
+    if (ask->part > 0 &&
+        disks_part_list(s->options.disks, k, ask->upload, ask->part - 1, 1, a, &p, &count,
+                        &more, &eb) == ERR_OK &&
+        count > 0 && p->number == ask->part)
+        h->bytes -= MIN(h->bytes, p->size);
+    arena_free(&a);
+}
+
+/* What the key, or the part's number, holds now would be replaced. */
+static void
+without_replaced(struct object_service *s, const struct map_bucket *b,
+                 const struct quota_ask *ask, struct held *h)
+{
+    struct disks_key k = object_disk_key(b, ask->key);
     struct errbuf eb = {{0}};
     struct row row;
 
+    if (ask->upload != NULL) {
+        without_part(s, &k, ask, h);
+        return;
+    }
     if (b->versioning == MAP_VERSIONED ||
         disks_lookup(s->options.disks, &k, &row, &eb) != ERR_OK)
         return; /* it stays as an older version; what can't be read is not replaced for nothing */
@@ -42,10 +67,10 @@ without_replaced(struct object_service *s, const struct map_bucket *b, struct sp
 }
 
 enum err
-quota_admit(struct object_service *s, const struct map_bucket *b, struct span key,
-            uint64_t size, unsigned count, struct errbuf *eb)
+quota_admit(struct object_service *s, const struct map_bucket *b,
+            const struct quota_ask *ask, struct errbuf *eb)
 {
-    uint64_t more = size == DISK_SIZE_UNKNOWN ? 0 : size;
+    uint64_t more = ask->size == DISK_SIZE_UNKNOWN ? 0 : ask->size;
     struct held h;
     bool over;
 
@@ -53,15 +78,17 @@ quota_admit(struct object_service *s, const struct map_bucket *b, struct span ke
         return ERR_OK;
     h = held_by(s, b);
     for (int i = 0; i < 2; i++) {
-        over = (b->quota_bytes > 0 &&
+        over = (b->quota_bytes > 0 && !ask->counted &&
                 (h.bytes > b->quota_bytes || more > b->quota_bytes - h.bytes)) ||
-               (b->quota_objects > 0 && h.objects + count > b->quota_objects);
+               (b->quota_objects > 0 && ask->count > 0 &&
+                h.objects + ask->count > b->quota_objects);
         if (!over)
             return ERR_OK;
-        if (i == 0 && count > 0)
-            without_replaced(s, b, key, &h);
+        if (i == 0)
+            without_replaced(s, b, ask, &h);
     }
-    if (b->quota_objects > 0 && h.objects + count > b->quota_objects)
+    if (b->quota_objects > 0 && ask->count > 0 &&
+        h.objects + ask->count > b->quota_objects)
         return err_set(eb, ERR_QUOTA,
                        "bucket \"%s\" holds %" PRIu64
                        " objects, older versions counted, its quota is %" PRIu64
@@ -69,8 +96,9 @@ quota_admit(struct object_service *s, const struct map_bucket *b, struct span ke
                        b->name, h.objects, b->quota_objects);
     return err_set(eb, ERR_QUOTA,
                    "bucket \"%s\" holds %" PRIu64 " bytes, %" PRIu64
-                   " of them of older versions, with %" PRIu64
+                   " of them of older versions and %" PRIu64
+                   " of uploads in progress, with %" PRIu64
                    " more it would be over its quota of %" PRIu64
                    " (forebay bucket set --quota-bytes)",
-                   b->name, h.bytes, h.older_bytes, more, b->quota_bytes);
+                   b->name, h.bytes, h.older_bytes, h.open_bytes, more, b->quota_bytes);
 }

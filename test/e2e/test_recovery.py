@@ -539,7 +539,8 @@ def test_a_restored_node_has_versions_and_uploads(tmp_path, start_forebay, disks
     etag = history.complete(client)
     process.end()
     out, _ = run("disk", "export", "--json", tmp_path / "data", *more, tmp_path / "all.tar")
-    assert json.loads(out.splitlines()[-1])["older_left_out"] > 0
+    exported = json.loads(out.splitlines()[-1])
+    assert exported["older_left_out"] > 0 and exported["parts_left_out"] == 0  # it was completed
     new = [tmp_path / f"new{n}" for n in range(disks)]
     out, _ = run("restore", "--json", tmp_path / "b.tar", *new)
     restored = json.loads(out)

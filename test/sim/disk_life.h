@@ -2,6 +2,7 @@
  * Several programs cut its power or disturb its waits (sim_disk*.c).
  */
 #pragma once
+#include "open_parts.h"
 #include "sim/disk_ledger.h"
 #include "sim/sim_main.h"
 
@@ -224,6 +225,8 @@ do_upload(struct life *f, struct ledger_key *k, char *body)
         return rc;
     if (sim_random() % 4 == 0)
         return disk_upload_abort(f->disk, &key, &u, &eb);
+    if (sim_random() % 8 == 0)
+        return ERR_OK; /* stays in progress */
     ledger_sent(k, s);
     return complete(f, &key, &u, k, parts);
 }
@@ -369,6 +372,17 @@ work(void *arg)
     }
 }
 
+/* What quotas ask for, against the listings. */
+static void
+check_parts_held(struct life *f)
+{
+    struct errbuf eb = {{0}};
+
+    if (check_open_parts(f->disk, BUCKET, &eb) != ERR_OK && !rt_cancelled() &&
+        !f->disturbed && !f->condemns)
+        CHECK_STR(eb.text, "a listing of parts");
+}
+
 static void
 live(void *arg)
 {
@@ -402,6 +416,7 @@ live(void *arg)
     f->may_lose = false;
     if (good)
         check_listing(f);
+    check_parts_held(f);
     if (f->condemns && !f->check_only)
         index_set_bad(f->disk->index);
     rt_group_begin(&g);
@@ -415,6 +430,7 @@ live(void *arg)
     disk_stat(f->disk, &st); /* no proof calls a good index bad */
     CHECK(f->disturbed || (f->condemns && !f->check_only) || rt_cancelled() ||
           st.index != DISK_INDEX_DAMAGED);
+    check_parts_held(f);
     disk_close(&f->disk);
     if (!f->disturbed) /* what a cut leaves behind is no damage */
         CHECK(metric_read(M_CHECKSUM_FAILURES, 0) == damages);

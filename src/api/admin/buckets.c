@@ -21,14 +21,46 @@ static const char *const networks[] = {[MAP_NETWORK_UNSAID] = "private",
                                        [MAP_NETWORK_PRIVATE] = "private",
                                        [MAP_NETWORK_ANY] = "any"};
 
+/* What its quota counts: each object once, however many copies it has. Does not wait. */
+static void
+put_usage(struct json *j, const struct map_bucket *b, struct disks *ds)
+{
+    static const struct {
+        enum disk_usage which;
+        const char *count, *bytes;
+    } rows[] = {{DISK_USAGE_LIVE, "objects", "bytes"},
+                {DISK_USAGE_OLDER, "older", "older_bytes"},
+                {DISK_USAGE_OPEN, "open_parts", "open_bytes"}};
+
+    json_open_object(j, "holds");
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        uint64_t count, bytes;
+
+        disks_bucket_usage(ds, b->id, rows[i].which, b->copies, &count, &bytes);
+        json_u64(j, rows[i].count, count);
+        json_u64(j, rows[i].bytes, bytes);
+    }
+    json_end(j);
+}
+
+static void put_bucket(struct json *j, const struct map_bucket *b, const char *job,
+                       struct disks *ds);
+
 void
 admin_put_bucket(struct json *j, const struct map_bucket *b)
 {
-    admin_put_bucket_and_job(j, b, "");
+    put_bucket(j, b, "", NULL);
 }
 
 void
 admin_put_bucket_and_job(struct json *j, const struct map_bucket *b, const char *job)
+{
+    put_bucket(j, b, job, NULL);
+}
+
+/* `ds` NULL: without what it holds. */
+static void
+put_bucket(struct json *j, const struct map_bucket *b, const char *job, struct disks *ds)
 {
     char date[NUM_DATE_TEXT];
 
@@ -49,6 +81,8 @@ admin_put_bucket_and_job(struct json *j, const struct map_bucket *b, const char 
         if (b->quota_objects > 0)
             json_u64(j, "quota_objects", b->quota_objects);
     }
+    if (!b->cached && ds != NULL)
+        put_usage(j, b, ds);
     if (b->cached) {
         if (b->ttl_ms > 0)
             json_u64(j, "ttl_ms", b->ttl_ms);
@@ -88,7 +122,7 @@ admin_bucket_list(struct request *q)
     json_open_object(&page.j, NULL);
     json_open_array(&page.j, "buckets");
     for (uint32_t i = 0; i < map_bucket_count(m); i++)
-        admin_put_bucket(&page.j, map_bucket_at(m, i));
+        put_bucket(&page.j, map_bucket_at(m, i), "", q->api->options.disks);
     json_end(&page.j);
     json_end(&page.j);
     return admin_page_answer(q, &page, 200);

@@ -61,6 +61,9 @@ admin_stat(struct request *q)
     json_u64(&page.j, "native_bytes", s.native_bytes);
     json_u64(&page.j, "cached_bytes", s.cached_bytes);
     json_u64(&page.j, "objects", s.objects);
+    json_u64(&page.j, "older", s.older);
+    json_u64(&page.j, "open_parts", s.open_parts);
+    json_u64(&page.j, "open_bytes", s.open_bytes);
     json_u64(&page.j, "tail_bytes", s.tail_bytes);
     json_u64(&page.j, "hot_bytes", s.hot_bytes);
     json_end(&page.j);

@@ -106,7 +106,7 @@ check_all(struct disk *d)
     CHECK(disk_upload_meta(d, &k, &open_upload, a, &meta, &eb) == ERR_OK &&
           span_is(meta.content_type, "text/upload"));
     CHECK(disk_lookup(d, &doubt, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) != 0);
-    disk_bucket_usage(d, 7, false, &objects, &bytes);
+    disk_bucket_usage(d, 7, DISK_USAGE_LIVE, &objects, &bytes);
     CHECK_U64(objects, want);
     CHECK_U64(bytes, want_bytes);
     arena_free(&a);

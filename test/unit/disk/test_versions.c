@@ -275,7 +275,8 @@ check_usage(struct disk *d, const struct model *m)
         }
     }
     for (unsigned older = 0; older < 2; older++) {
-        disk_bucket_usage(d, 7, older != 0, &got, &bytes);
+        disk_bucket_usage(d, 7, older != 0 ? DISK_USAGE_OLDER : DISK_USAGE_LIVE, &got,
+                          &bytes);
         CHECK_U64(got, want[older]);
         CHECK_U64(bytes, want_bytes[older]);
     }
