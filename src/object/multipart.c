@@ -110,10 +110,12 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
                          eb);
     if (rc == ERR_OK)
         rc = put_new(s, b, key, &own, PUT_PART, out);
-    if (rc == ERR_OK)
-        rc = disks_part_begin(s->options.disks, &k, &id, number, o->size, &(*out)->writer,
-                              eb);
-    return rc;
+    if (rc != ERR_OK)
+        return rc;
+    (*out)->upload = id;
+    (*out)->part_number = number;
+    return disks_part_begin(s->options.disks, &k, &id, number, o->size, &(*out)->writer,
+                            eb);
 }
 
 /* The part lies here until the backend has it, then it goes. */

@@ -299,8 +299,17 @@ commit_part(struct object_put *p, const struct object_meta *meta, struct arena *
             struct object_info *out, struct errbuf *eb)
 {
     struct object_meta kept;
-    enum err rc = disks_part_commit(&p->writer, meta, eb);
+    enum err rc = ERR_OK;
 
+    if (p->options.size == DISK_SIZE_UNKNOWN) /* now it is known */
+        rc = quota_admit(p->s, p->bucket,
+                         &(struct quota_ask){.key = p->key,
+                                             .size = p->sums.size,
+                                             .upload = &p->upload,
+                                             .part = p->part_number},
+                         eb);
+    if (rc == ERR_OK)
+        rc = disks_part_commit(&p->writer, meta, eb);
     if (rc != ERR_OK)
         return rc;
     meta_copy(a, meta, &kept);

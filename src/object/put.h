@@ -23,6 +23,7 @@ struct object_put {
     bool summed;
     struct through *through; /* PUT_THROUGH, while it is under way */
     char *upload_text;       /* PUT_PART_THROUGH: the backend's upload id; owned */
+    struct upload_id upload; /* PUT_PART */
     uint32_t part_number;
     char key_text[];
 };

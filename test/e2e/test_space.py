@@ -256,11 +256,11 @@ def test_parts_of_open_uploads_count_in_quotas(start_forebay, tmp_path, disks):
     def refused_before_its_body(key, upload, number, size):
         with socket.create_connection(("127.0.0.1", process.port), timeout=60) as s:
             s.sendall(
-                f"PUT /bucket/{key}?partNumber={number}&uploadId={upload} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n"
-                "Expect: 100-continue\r\n\r\n".encode()
+                f"PUT /bucket/{key}?partNumber={number}&uploadId={upload} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n"
+                "Expect: 100-continue\r\nConnection: close\r\n\r\n".encode()
             )
-            answer = s.recv(65536).decode()
-            assert answer.startswith("HTTP/1.1 403 ") and "100 Continue" not in answer, answer
+            answer = b"".join(iter(lambda: s.recv(65536), b"")).decode()
+            assert answer.startswith("HTTP/1.1 403 ") and "QuotaExceeded" in answer and "100 Continue" not in answer, answer
 
     one, two = begin("one"), begin("two")
     etags = [part("one", one, 1, 5 << 20)]
@@ -291,6 +291,34 @@ def test_parts_of_open_uploads_count_in_quotas(start_forebay, tmp_path, disks):
     refused_by_quota(lambda: part("two", begin("two"), 1, 2 << 20))
     told, _ = forebay_said("bucket", "ls", "--endpoint-url", process.endpoint)
     assert "1 objects, 11.0 MiB" in told and "in progress" not in told
+    process.end()
+
+
+def test_a_part_of_unknown_length_is_asked_for_again(start_forebay):
+    """Chunked, no length said: its quota is asked when all of it is there, and it replaces the one of its number."""
+    process = start_forebay()
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="bucket")
+    assert ask(process.port, "PATCH", "/_/buckets/bucket", b'{"quota_bytes": 100000}').status == 200
+    upload = client.create_multipart_upload(Bucket="bucket", Key="k")["UploadId"]
+
+    def part(number, size):
+        with socket.create_connection(("127.0.0.1", process.port), timeout=PATIENCE) as s:
+            s.sendall(
+                f"PUT /bucket/k?partNumber={number}&uploadId={upload} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+                f"Connection: close\r\n\r\n{size:x}\r\n".encode()
+                + bytes(size)
+                + b"\r\n0\r\n\r\n"
+            )
+            return b"".join(iter(lambda: s.recv(65536), b""))
+
+    assert part(1, 60_000).startswith(b"HTTP/1.1 200 ")
+    answer = part(2, 60_000)
+    assert answer.startswith(b"HTTP/1.1 403 ") and b"QuotaExceeded" in answer, answer
+    assert held(process)["open_bytes"] == 60_000
+    assert part(1, 100_000).startswith(b"HTTP/1.1 200 ")
+    assert part(1, 100_001).startswith(b"HTTP/1.1 403 ")
+    assert held(process)["open_bytes"] == 100_000
     process.end()
 
 
