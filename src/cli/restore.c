@@ -60,10 +60,99 @@ struct restoring {
     struct tar_reader reader;
     struct arena *arena;
     struct buf small; /* a member of ours */
+    struct buf keys;  /* opened, until this restore is known to be one that may write */
     enum { M_SKIP, M_OBJECT, M_ABOUT, M_STATE, M_KEYS } member;
-    bool had_about, had_state, had_keys, keys_opened, ended;
+    bool had_about, had_state, had_keys, keys_unsealed, keys_opened, ended;
     uint64_t buckets, epoch; /* epoch: of the node when the backup began */
 };
+
+/* ---- keys ---- */
+
+struct unseal_job {
+    struct span passphrase, sealed;
+    struct buf *out;
+    struct errbuf eb;
+    enum err rc;
+};
+
+static void
+unseal_work(void *arg)
+{
+    struct unseal_job *j = arg;
+
+    j->rc = unseal(j->passphrase, j->sealed, j->out, &j->eb);
+}
+
+static enum err
+put_pair(struct restoring *r, struct span key, struct span value, struct errbuf *eb)
+{
+    struct meta_change change = {.key = key, .value = value, .if_revision = META_ANY};
+
+    return meta_apply(r->node.meta, &change, 1, NULL, eb);
+}
+
+/* "file:credentials", "file:secrets/NAME", or a key of meta. */
+static enum err
+put_secret(struct restoring *r, struct span key, struct span value, struct errbuf *eb)
+{
+    struct span name = span_from(key, MIN(key.len, strlen("file:")));
+    struct rt_dir *dir = r->node.folders.dot;
+    char text[256];
+
+    if (!span_starts(key, SPAN("file:")))
+        return put_pair(r, key, value, eb);
+    if (span_starts(name, SPAN("secrets/"))) {
+        dir = r->node.folders.secrets;
+        name = span_from(name, strlen("secrets/"));
+    } else if (!span_is(name, "credentials")) {
+        return err_set(eb, ERR_CORRUPT, "the keys hold a file that is none of ours");
+    }
+    if (name.len == 0 || name.len >= sizeof text || name.at[0] == '.' ||
+        memchr(name.at, '/', name.len) != NULL || memchr(name.at, 0, name.len) != NULL)
+        return err_set(eb, ERR_CORRUPT, "the keys hold a file without a good name");
+    memcpy(text, name.at, name.len);
+    text[name.len] = '\0';
+    return rt_file_store(dir, text, value.at, value.len, 0600, eb);
+}
+
+/* Credentials and secrets that are here already are written over: only once begin_mark() has allowed it. */
+static enum err
+put_keys(struct restoring *r, struct errbuf *eb)
+{
+    struct span dump = buf_span(&r->keys), key, value;
+    enum err rc = ERR_OK;
+
+    while (dump.len > 0 && rc == ERR_OK) {
+        rc = meta_dump_take(&dump, &key, &value, eb);
+        if (rc == ERR_OK)
+            rc = put_secret(r, key, value, eb);
+    }
+    r->keys_opened = rc == ERR_OK;
+    return rc;
+}
+
+/* They stand before what the backup says of itself: a wrong passphrase is told at once, what they hold waits. */
+static enum err
+take_keys(struct restoring *r, struct errbuf *eb)
+{
+    struct unseal_job job = {.passphrase = {r->passphrase.text, r->passphrase.len},
+                             .sealed = buf_span(&r->small),
+                             .out = &r->keys};
+    enum err rc;
+
+    if (r->had_keys)
+        return err_set(eb, ERR_BAD_REQUEST, "the keys stand twice in the backup");
+    r->had_keys = true;
+    if (r->passphrase.len == 0)
+        return ERR_OK; /* said at the end */
+    rc = rt_blocking(unseal_work, &job, DEADLINE_NEVER);
+    if (rc == ERR_OK && job.rc != ERR_OK) {
+        rc = job.rc;
+        *eb = job.eb;
+    }
+    r->keys_unsealed = rc == ERR_OK;
+    return rc == ERR_OK && r->had_about ? put_keys(r, eb) : rc;
+}
 
 /* ---- which backup ---- */
 
@@ -178,20 +267,13 @@ take_about(struct restoring *r, struct errbuf *eb)
                        r->epoch, EXPORTED_EPOCH_MAX);
     r->had_about = true;
     rc = begin_mark(r, eb);
-    return rc == ERR_OK ? node_offline_raise(a->at + 1, (unsigned)a->count - 1, r->epoch,
-                                             &r->node, eb)
-                        : rc;
+    if (rc == ERR_OK)
+        rc =
+            node_offline_raise(a->at + 1, (unsigned)a->count - 1, r->epoch, &r->node, eb);
+    return rc == ERR_OK && r->keys_unsealed ? put_keys(r, eb) : rc;
 }
 
 /* ---- state ---- */
-
-static enum err
-put_pair(struct restoring *r, struct span key, struct span value, struct errbuf *eb)
-{
-    struct meta_change change = {.key = key, .value = value, .if_revision = META_ANY};
-
-    return meta_apply(r->node.meta, &change, 1, NULL, eb);
-}
 
 /* Buckets stand in the log as well. */
 static enum err
@@ -233,79 +315,6 @@ take_state(struct restoring *r, struct errbuf *eb)
     }
     r->had_state = true;
     return rc == ERR_NOT_FOUND ? note_buckets(r, eb) : rc;
-}
-
-/* ---- keys ---- */
-
-struct unseal_job {
-    struct span passphrase, sealed;
-    struct buf *out;
-    struct errbuf eb;
-    enum err rc;
-};
-
-static void
-unseal_work(void *arg)
-{
-    struct unseal_job *j = arg;
-
-    j->rc = unseal(j->passphrase, j->sealed, j->out, &j->eb);
-}
-
-/* "file:credentials", "file:secrets/NAME", or a key of meta. */
-static enum err
-put_secret(struct restoring *r, struct span key, struct span value, struct errbuf *eb)
-{
-    struct span name = span_from(key, MIN(key.len, strlen("file:")));
-    struct rt_dir *dir = r->node.folders.dot;
-    char text[256];
-
-    if (!span_starts(key, SPAN("file:")))
-        return put_pair(r, key, value, eb);
-    if (span_starts(name, SPAN("secrets/"))) {
-        dir = r->node.folders.secrets;
-        name = span_from(name, strlen("secrets/"));
-    } else if (!span_is(name, "credentials")) {
-        return err_set(eb, ERR_CORRUPT, "the keys hold a file that is none of ours");
-    }
-    if (name.len == 0 || name.len >= sizeof text || name.at[0] == '.' ||
-        memchr(name.at, '/', name.len) != NULL || memchr(name.at, 0, name.len) != NULL)
-        return err_set(eb, ERR_CORRUPT, "the keys hold a file without a good name");
-    memcpy(text, name.at, name.len);
-    text[name.len] = '\0';
-    return rt_file_store(dir, text, value.at, value.len, 0600, eb);
-}
-
-static enum err
-take_keys(struct restoring *r, struct errbuf *eb)
-{
-    struct unseal_job job = {.passphrase = {r->passphrase.text, r->passphrase.len},
-                             .sealed = buf_span(&r->small)};
-    struct span dump, key, value;
-    struct buf plain;
-    enum err rc;
-
-    r->had_keys = true;
-    if (r->passphrase.len == 0)
-        return ERR_OK; /* said at the end */
-    buf_init(&plain, SMALL_MAX);
-    job.out = &plain;
-    rc = rt_blocking(unseal_work, &job, DEADLINE_NEVER);
-    if (rc == ERR_OK && job.rc != ERR_OK) {
-        rc = job.rc;
-        *eb = job.eb;
-    }
-    dump = buf_span(&plain);
-    while (rc == ERR_OK) {
-        rc = meta_dump_take(&dump, &key, &value, eb);
-        if (rc == ERR_OK)
-            rc = put_secret(r, key, value, eb);
-    }
-    r->keys_opened = rc == ERR_NOT_FOUND;
-    if (plain.len > 0)
-        OPENSSL_cleanse(plain.at, plain.len);
-    buf_fini(&plain);
-    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
 /* ---- the archive ---- */
@@ -358,6 +367,7 @@ begin_member(struct restoring *r, struct errbuf *eb)
 {
     const struct tar_head *h = &r->reader.head;
     enum err rc = end_member(r, eb);
+    uint32_t most;
 
     arena_reset(r->arena);
     buf_clear(&r->small);
@@ -372,9 +382,11 @@ begin_member(struct restoring *r, struct errbuf *eb)
     if (span_is(h->path, ".forebay/keys"))
         r->member = M_KEYS;
     r->ended = r->ended || span_is(h->path, ".forebay/end");
-    if (r->member != M_SKIP && h->size > SMALL_MAX)
-        return err_set(eb, ERR_TOO_LARGE, "\"%.*s\" is over %u bytes", SPAN_ARG(h->path),
-                       SMALL_MAX);
+    most = r->member == M_ABOUT ? NODE_RESTORING_MAX : SMALL_MAX;
+    if (r->member != M_SKIP && h->size > most)
+        return err_set(eb, ERR_TOO_LARGE,
+                       "\"%.*s\" has %" PRIu64 " bytes, at most %u are taken",
+                       SPAN_ARG(h->path), h->size, most);
     return ERR_OK;
 }
 
@@ -488,6 +500,7 @@ work(struct disk_tool *t)
         .exact_buckets = true, .say = say, .progress = on_bytes, .arg = r};
     r->arena = arena_new(4096, MIB(1));
     buf_init(&r->small, SMALL_MAX);
+    buf_init(&r->keys, SMALL_MAX);
     tar_reader_init(&r->reader);
     if (file != NULL)
         t->rc = passphrase_load(file, &r->passphrase, &t->eb);
@@ -502,6 +515,9 @@ work(struct disk_tool *t)
     if (r->small.len > 0)
         OPENSSL_cleanse(r->small.at, r->small.len);
     buf_fini(&r->small);
+    if (r->keys.len > 0)
+        OPENSSL_cleanse(r->keys.at, r->keys.len);
+    buf_fini(&r->keys);
     arena_free(&r->arena);
     passphrase_wipe(&r->passphrase);
 }

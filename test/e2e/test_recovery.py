@@ -14,6 +14,7 @@ import subprocess
 import tarfile
 import threading
 import time
+import urllib.request
 
 import pytest
 from rigs import forebay, plain
@@ -652,6 +653,81 @@ def test_a_backup_that_is_cut_or_meant_for_others_is_told(copy, tmp_path, start_
     run("disk", "export", tmp_path / "new2", tmp_path / "objects.tar")
     _, err = run("restore", tmp_path / "objects.tar", tmp_path / "new3", code=2)
     assert "this is no backup" in err
+
+
+def test_a_restore_that_is_refused_leaves_the_keys_alone(tmp_path, start_forebay):
+    """Keys of a backup come before what it says of itself: nothing of them is written into a node that may not be restored into,
+    nor where that never comes."""
+    (tmp_path / "pass").write_text("correct horse battery\n")
+    (tmp_path / "pass").chmod(0o600)
+    secret = ("--passphrase-file", tmp_path / "pass")
+    process = start_forebay("data")
+    client_of(process).create_bucket(Bucket="mine")
+    run("backup", "--with-keys", *secret, tmp_path / "b.tar", "--endpoint-url", process.endpoint)
+    process.end()
+    process = start_forebay("other")
+    client_of(process).create_bucket(Bucket="theirs")
+    process.end()
+
+    def keys(folder):
+        found = {p: p.read_bytes() for p in (folder / ".forebay").rglob("*") if p.is_file() and p.name in ("credentials", "restoring")}
+        return found | {p: p.read_bytes() for p in (folder / ".forebay/secrets").rglob("*") if p.is_file()}
+
+    before = keys(tmp_path / "other")
+    assert any(p.name == "credentials" for p in before)
+    assert before[tmp_path / "other/.forebay/credentials"] != keys(tmp_path / "data")[tmp_path / "data/.forebay/credentials"]
+    _, err = run("restore", "--yes", *secret, tmp_path / "b.tar", tmp_path / "other", code=1)
+    assert "is no half of a restore, or was served since" in err
+    assert keys(tmp_path / "other") == before
+    listed = members(tmp_path / "b.tar")
+    assert next(iter(listed)) == ".forebay/keys"
+
+    def write(name, *some):
+        with tarfile.open(tmp_path / name, "w") as tar:
+            for member, content in some:
+                info = tarfile.TarInfo(member)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+
+    sealed, about, state = (listed[f".forebay/{name}"][0] for name in ("keys", "backup", "state"))
+    write("alone.tar", (".forebay/keys", sealed))
+    run("restore", *secret, tmp_path / "alone.tar", tmp_path / "new", code=1)
+    assert not (tmp_path / "new/.forebay/credentials").exists()
+    write("twice.tar", (".forebay/keys", sealed), (".forebay/keys", sealed))
+    _, err = run("restore", *secret, tmp_path / "twice.tar", tmp_path / "new1", code=2)
+    assert "the keys stand twice" in err
+    write("wide.tar", (".forebay/backup", about + b" " * 4096))
+    _, err = run("restore", tmp_path / "wide.tar", tmp_path / "new2", code=1)
+    assert f'".forebay/backup" has {len(about) + 4096} bytes, at most 4096 are taken' in err
+    write("behind.tar", (".forebay/backup", about), (".forebay/keys", sealed), (".forebay/state", state), (".forebay/end", b"{}"))
+    run("restore", *secret, tmp_path / "behind.tar", tmp_path / "new3")
+    assert (tmp_path / "new3/.forebay/credentials").read_bytes() == (tmp_path / "data/.forebay/credentials").read_bytes()
+
+
+def test_an_upload_that_ends_while_its_part_is_read_is_passed_over(tmp_path, start_forebay):
+    """A large part is read twice; one that went between is left out whole, and the backup goes on."""
+    process = start_forebay("data")
+    client = client_of(process)
+    client.create_bucket(Bucket="big")
+    client.put_object(Bucket="big", Key="stays", Body=b"here")
+    uploads = []
+    for n in range(4):
+        uploads.append(client.create_multipart_upload(Bucket="big", Key=f"u{n}")["UploadId"])
+        client.upload_part(Bucket="big", Key=f"u{n}", UploadId=uploads[n], PartNumber=1, Body=bytes(32 << 20))
+    left = {upload.encode(): f"u{n}" for n, upload in enumerate(uploads)}
+    stream, seen = bytearray(), 0
+    with urllib.request.urlopen(f"{process.endpoint}/_/backup", timeout=PATIENCE) as answer:
+        while piece := answer.read1(65536):
+            stream += piece
+            for upload in [u for u in left if stream.find(b".forebay/upload/" + u, max(0, seen - 100)) >= 0]:
+                client.abort_multipart_upload(Bucket="big", Key=left.pop(upload), UploadId=upload.decode())
+            seen = len(stream)
+    assert not left
+    with tarfile.open(fileobj=io.BytesIO(bytes(stream))) as tar:
+        names = [m.name for m in tar.getmembers()]
+    assert names[-1] == ".forebay/end" and "big/stays" in names and ".forebay/damaged" not in names
+    (tmp_path / "b.tar").write_bytes(stream)
+    run("restore", tmp_path / "b.tar", tmp_path / "new")
 
 
 def test_what_is_damaged_is_left_out_of_a_backup_and_named(original, copy, tmp_path, start_forebay):

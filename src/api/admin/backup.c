@@ -156,17 +156,18 @@ begin_read(struct backup *b, struct sent *s, struct disks_reader *r, struct errb
     return rc;
 }
 
+/* To its end, which is the reader's. */
 static enum err
-read_body(struct backup *b, struct sent *s, bool give, uint32_t *sum, struct errbuf *eb)
+read_body(struct backup *b, const struct sent *s, struct disks_reader *r, bool give,
+          uint32_t *sum, struct errbuf *eb)
 {
-    struct disks_reader r = {0};
     struct span piece = {"", 1};
-    enum err rc = begin_read(b, s, &r, eb);
+    enum err rc = ERR_OK;
 
     *sum = 0;
     buf_clear(&b->whole);
     while (rc == ERR_OK) {
-        rc = disks_read_next(&r, DEADLINE_NEVER, &piece, eb);
+        rc = disks_read_next(r, DEADLINE_NEVER, &piece, eb);
         if (rc != ERR_OK || piece.len == 0)
             break;
         *sum = hash_crc32c(*sum, piece.at, piece.len);
@@ -177,7 +178,7 @@ read_body(struct backup *b, struct sent *s, bool give, uint32_t *sum, struct err
         else if (rt_now_ns() - b->sent_ns > WAIT_NS)
             rc = send_file(b, ".forebay/wait", (struct span){"", 0});
     }
-    disks_read_end(&r);
+    disks_read_end(r);
     return rc;
 }
 
@@ -189,18 +190,24 @@ send_record(struct backup *b, const struct sent *s)
     return send(b, buf_span(&b->text));
 }
 
-/* Reads it all before anything of it is sent: what is damaged has no place in a backup. */
+/* Reads it all before anything of it is sent: what is damaged has no place in a backup. A large one is read again as it is
+ * sent; that is begun before its record goes out, so that one that ended or was replaced meanwhile has left nothing. */
 static enum err
 send_body(struct backup *b, struct sent *s, struct errbuf *eb)
 {
+    struct disks_reader r = {0};
     uint32_t sum;
-    enum err rc = read_body(b, s, false, &s->e.sum, eb);
+    enum err rc = begin_read(b, s, &r, eb);
 
+    if (rc == ERR_OK)
+        rc = read_body(b, s, &r, false, &s->e.sum, eb);
+    if (rc == ERR_OK && s->e.size > WHOLE_MAX)
+        rc = begin_read(b, s, &r, eb);
     if (rc != ERR_OK)
         return rc;
     rc = send_record(b, s);
     if (rc == ERR_OK && s->e.size > WHOLE_MAX) {
-        rc = read_body(b, s, true, &sum, eb);
+        rc = read_body(b, s, &r, true, &sum, eb);
         if (rc != ERR_OK &&
             !b->client_gone) { /* a part of it was sent: the end of this backup */
             b->client_gone = true;
@@ -209,6 +216,7 @@ send_body(struct backup *b, struct sent *s, struct errbuf *eb)
     } else if (rc == ERR_OK && s->e.size > 0) {
         rc = send(b, buf_span(&b->whole));
     }
+    disks_read_end(&r);
     buf_clear(&b->text);
     tar_put_padding(&b->text, s->e.size);
     if (rc == ERR_OK && b->text.len > 0)
