@@ -128,6 +128,8 @@ newest_older(struct changes *c, const struct member *m, struct row *out,
         more = more && count > 0;
     }
     arena_free(&a);
+    if (rc == ERR_OK) /* else a hidden one would be passed over, or the key be gone */
+        rc = index_lists_all(d->index, eb);
     for (uint32_t i = 0; rc == ERR_OK && i < c->version_count; i++) {
         const struct changed_version *v = &c->versions[i];
 
@@ -279,14 +281,17 @@ changes_version_delete(struct changes *c, const struct member *m, struct row *ro
 {
     bool current;
     enum err rc = find_ended(c, m, row, &current, eb);
+    struct row ended = *row;
 
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
+    if (rc == ERR_OK && current)
+        rc = promote(c, m, row, eb);
     if (rc != ERR_OK)
         return rc;
-    changes_row_died(c, row);
+    changes_row_died(c, &ended);
     if (current)
-        return promote(c, m, row, eb);
+        return ERR_OK;
     leave_older(c, m, row);
     return changes_current(c, m->bucket, m->key, row, eb);
 }

@@ -101,11 +101,12 @@ open_real(struct check *k, struct errbuf *eb)
     memcpy(o.disk_id, k->disk->disk_id, sizeof o.disk_id);
     rc = index_open(&o, &k->real, &state, &k->covered, eb);
     k->repair.index |= rc == ERR_OK && k->real == NULL;
-    if (rc == ERR_OK && k->real == NULL)
+    if (rc == ERR_OK && k->real == NULL && state == INDEX_BAD)
+        check_fault(k, "the index is damaged: the next start, or forebay disk rebuild, "
+                       "makes it anew from the logs");
+    else if (rc == ERR_OK && k->real == NULL)
         check_note(k, "the index is %s: the next start rebuilds it from the logs",
-                   state == INDEX_EMPTY     ? "empty"
-                   : state == INDEX_FOREIGN ? "another disk's"
-                                            : "damaged");
+                   state == INDEX_EMPTY ? "empty" : "another disk's");
     return rc;
 }
 

@@ -11,9 +11,10 @@
 #include "disk/index_internal.h"
 #include "rt/fault.h"
 
-#define MAP_DEFAULT     GIB(64)
-#define MEMORY_DEFAULT  GIB(1)
-#define WORKERS_DEFAULT 16u
+#define MAP_DEFAULT    GIB(64)
+#define MEMORY_DEFAULT GIB(1)
+/* As many as the option `workers` allows: a reader is 64 bytes, and only those in use are looked at. */
+#define WORKERS_DEFAULT 256u
 #define MARK            "damaged" /* beside data.mdb: that is not to be believed */
 /* Brought in while opening; what is larger comes in behind the first requests. */
 #define POPULATE_AT_ONCE MIB(32)
@@ -56,6 +57,7 @@ index_guard(struct index *x, void (*fn)(void *arg), void *arg)
             L_TEXT("path", rt_dir_path(x->dir)));
     health_index_fault(x->options.health);
     atomic_store(&x->bad, true);
+    health_index_is(x->options.health, index_trust(x));
     return false;
 }
 
@@ -70,6 +72,8 @@ index_code(struct index *x, int rc, const char *what, struct errbuf *eb)
         return err_set(eb, ERR_NO_SPACE, "index: %s: %s", what, mdb_strerror(rc));
     if (rc == ENOMEM)
         return err_set(eb, ERR_BUSY, "index: %s: out of memory", what);
+    if (rc == MDB_READERS_FULL) /* says nothing of its pages */
+        return err_set(eb, ERR_BUSY, "index: %s: too many read it at once", what);
     index_set_bad(x);
     if (rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_INVALID ||
         rc == MDB_VERSION_MISMATCH) {
@@ -405,11 +409,13 @@ index_mark_bad(struct index *x)
 
     if (x->marked || !atomic_load(&x->bad) || x->options.read_only)
         return;
-    x->marked = true;
     let_go(x);
-    if (rt_file_store(x->dir, MARK, text, sizeof text - 1, 0600, &eb) != ERR_OK)
-        LOG(LOG_WARN, "index.not_marked", "a start after a kill may believe a bad index",
+    x->marked = rt_file_store(x->dir, MARK, text, sizeof text - 1, 0600, &eb) == ERR_OK;
+    if (!x->marked && !x->not_marked_told)
+        LOG(LOG_WARN, "index.not_marked",
+            "a start after a kill may believe a bad index; it is tried again",
             L_TEXT("path", rt_dir_path(x->dir)), L_TEXT("error", eb.text));
+    x->not_marked_told = !x->marked;
 }
 
 /* Opens what is there, or makes it anew. */

@@ -35,7 +35,7 @@ struct index_options {
     uint8_t disk_id[16];
     uint64_t map_bytes;    /* 0: 64 GiB, sparse, fixed while open */
     uint64_t memory_bytes; /* 0: 1 GiB: a larger index is read by the pool */
-    unsigned workers;      /* threads that may read beside the loops; 0: 16 */
+    unsigned workers;      /* threads that may read beside the loops; 0: 256 */
     /* Nothing is changed, not even what is of no use. The caller holds the disk's lock. */
     bool read_only;
     /* What is there is known to be of no use, and not looked at. */

@@ -99,6 +99,7 @@ struct index {
     /* Home loop. */
     bool populating;
     bool marked; /* as bad, for the next start */
+    bool not_marked_told;
     struct rt_cond populated;
     struct rt_sem turn; /* whoever writes, or proves a piece */
 };

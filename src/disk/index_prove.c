@@ -57,7 +57,7 @@ skeleton_work(void *arg)
     struct index_walk *w = arg;
 
     if (!index_guard(w->x, skeleton_guarded, w))
-        w->rc = MDB_CORRUPTED;
+        index_walk_refused(w);
     free(w->seen);
 }
 
@@ -67,13 +67,15 @@ piece_work(void *arg)
     struct index_walk *w = arg;
 
     if (!index_guard(w->x, piece_guarded, w))
-        w->rc = MDB_CORRUPTED;
+        index_walk_refused(w);
 }
 
 /* Takes what a walk came to. */
 static enum err
 walked(struct index_walk *w, enum err rc, struct errbuf *eb)
 {
+    if (rc == ERR_OK && w->gone)
+        return err_set(eb, ERR_IO, "index: not proven: the disk failed");
     if (rc == ERR_OK && w->rc != 0)
         return index_code(w->x, w->rc, "prove", eb);
     if (rc != ERR_OK)

@@ -41,7 +41,7 @@ verify_work(void *arg)
     struct verify *v = arg;
 
     if (!index_guard(v->walk.x, verify_guarded, v))
-        v->walk.rc = MDB_CORRUPTED;
+        index_walk_refused(&v->walk);
     free(v->walk.seen);
 }
 
@@ -55,7 +55,9 @@ index_verify(struct index *x, const _Atomic bool *stop, bool *readable, struct e
     w->x = x;
     w->stop = stop;
     rc = rt_blocking(verify_work, v, DEADLINE_NEVER);
-    if (rc == ERR_OK && w->rc != 0)
+    if (rc == ERR_OK && w->gone)
+        rc = err_set(eb, ERR_IO, "index: not verified: the disk failed");
+    else if (rc == ERR_OK && w->rc != 0)
         rc = index_code(x, w->rc, "verify", eb);
     else if (rc != ERR_OK || w->stopped)
         rc = err_set(eb, rc == ERR_OK ? ERR_CANCELLED : rc, "index: not verified");

@@ -335,6 +335,13 @@ find_meta(struct index_walk *w)
     return true;
 }
 
+void
+index_walk_refused(struct index_walk *w)
+{
+    w->rc = MDB_CORRUPTED;
+    w->gone = !atomic_load(&w->x->faulted);
+}
+
 bool
 index_walk_begin(struct index_walk *w)
 {

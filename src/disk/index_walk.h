@@ -49,7 +49,8 @@ struct index_walk {
     const char *wrong;        /* NULL: nothing so far */
     uint64_t at;              /* which page */
     bool stopped;
-    int rc; /* of LMDB, before a page was read */
+    bool gone; /* nothing was read: the index, or its disk, had ended before */
+    int rc;    /* of LMDB, before a page was read */
 };
 
 /* A read transaction of the last state. False: w->rc, or what is wrong with it. */
@@ -57,6 +58,8 @@ bool index_walk_begin(struct index_walk *w);
 /* False: what is wrong, stopped or full. TREE_MAIN comes first: it tells the roots of the others. */
 bool index_walk_tree(struct index_walk *w, unsigned which);
 void index_walk_end(struct index_walk *w);
+/* The guard did not let it end: that is damage only where it faulted. */
+void index_walk_refused(struct index_walk *w);
 bool index_walk_wrong(struct index_walk *w, uint64_t page, const char *what);
 /* ERR_CORRUPT, with the page and what is wrong. */
 enum err index_walk_told(const struct index_walk *w, struct errbuf *eb);

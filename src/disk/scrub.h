@@ -46,7 +46,8 @@ enum err scrub_decode(struct span bytes, struct scrub_state *s,
                       struct disk_finding *findings, uint32_t room, uint32_t *count,
                       struct errbuf *eb) MUST_CHECK;
 
-/* Reads all of the index: ERR_CORRUPT tells why it is not believed any more. `on_bytes` and `stop` as below. */
+/* Reads all of the index: ERR_CORRUPT tells why it is not believed any more. `on_bytes` and `stop` as below.
+ * While the pool has no place it waits, and is where it was. */
 enum err scrub_read_index(struct disk *d, const _Atomic bool *stop,
                           enum err (*on_bytes)(void *arg, uint64_t bytes), void *arg,
                           struct errbuf *eb) MUST_CHECK;

@@ -73,6 +73,14 @@ space_is_tight(const struct space *s)
 static enum err
 refuse(const struct space *s, struct errbuf *eb)
 {
+    const struct index *x = s->disk->index;
+
+    if (x != NULL && index_trust(x) == DISK_INDEX_DAMAGED)
+        return err_set(eb, ERR_NO_SPACE,
+                       "the disk is full: %" PRIu64 " of %" PRIu64
+                       " MiB are free, and its index is damaged: deletes give no room "
+                       "before a restart, which makes the index anew",
+                       atomic_load(&s->free_bytes) >> 20, atomic_load(&s->total) >> 20);
     return err_set(eb, ERR_NO_SPACE,
                    "the disk is full: %" PRIu64 " of %" PRIu64 " MiB are free, %" PRIu64
                    " MiB are kept for deletes; delete something or free room on its "

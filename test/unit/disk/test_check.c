@@ -309,6 +309,12 @@ index_against_logs(void *arg)
     (void)arg;
     make_disk();
     find_file("index/data.mdb", &f);
+    snprintf(to, sizeof to, "%s/index/damaged", world_path);
+    fclose(fopen(to, "w")); /* as the server left it behind */
+    h = check(&c);
+    CHECK_SAYS(h.first, "the index is damaged: the next start, or forebay disk rebuild");
+    CHECK_U64(h.faults, 1);
+    CHECK(unlink(to) == 0);
     flip(&f, place_of(&f, "small-12", 8, 0) + 20, 2); /* in its row */
     fclose(f.f);
     h = check(&c);

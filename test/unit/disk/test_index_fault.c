@@ -5,7 +5,11 @@
 
 #include "base/mem.h"
 #include "disk/find.h"
+#include "disk/index_internal.h"
+#include "disk/internal.h"
 #include "disk/list.h"
+#include "disk/scrub.h"
+#include "rt/fiber.h"
 #include "scratch.h"
 
 #define ROWS 20000u
@@ -392,6 +396,128 @@ test_killed_in_the_middle(void)
     (void)nftw(kept, scratch_remove_, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* ---- what is no damage ---- */
+
+static MDB_txn *held[1024];
+static unsigned held_count;
+
+static int
+hold_all_readers(struct index *x)
+{
+    int rc = 0;
+
+    while (rc == 0 && held_count < ARRAY_LEN(held)) {
+        rc = mdb_txn_begin(x->env, NULL, MDB_RDONLY, &held[held_count]);
+        held_count += rc == 0;
+    }
+    return rc;
+}
+
+static void
+let_readers_go(void *arg)
+{
+    (void)arg;
+    CHECK(rt_sleep_ms(100) == ERR_OK);
+    while (held_count > 0)
+        mdb_txn_abort(held[--held_count]);
+}
+
+static struct index *proved;
+static unsigned pieces, waits;
+static uint64_t proved_bytes;
+
+/* In the middle of the proof nobody may read for a while. */
+static enum err
+on_piece(void *arg, uint64_t bytes)
+{
+    (void)arg;
+    proved_bytes += bytes;
+    waits += bytes == 0;
+    pieces += bytes > 0;
+    if (pieces == 5 && waits == 0 && held_count == 0) {
+        CHECK(hold_all_readers(proved) == MDB_READERS_FULL);
+        CHECK(rt_spawn(let_readers_go, NULL) == ERR_OK);
+    }
+    return ERR_OK;
+}
+
+/* As many read at once as the pool may have threads (option `workers`); one more is told to come again, a proof stays where it
+ * is, and nobody calls the index damaged for it. */
+static void
+all_readers_taken(void *arg)
+{
+    enum index_state state;
+    struct index_covered covered;
+    struct index *x = open_index("", &state, &covered);
+    _Atomic bool stop = false;
+    struct index_stat st;
+    struct errbuf eb = {0};
+    struct disk d = {.index = x};
+    struct row row;
+
+    (void)arg;
+    REQUIRE(x != NULL);
+    CHECK(put_rows(x, 1, 2000, &eb) == ERR_OK);
+    atomic_store(&x->resident, false); /* the pool reads */
+    CHECK(hold_all_readers(x) == MDB_READERS_FULL);
+    CHECK(held_count >= 256);
+    CHECK(get_row(x, 7, &row) == ERR_BUSY);
+    CHECK(!index_is_bad(x) && !index_is_hiding(x));
+    let_readers_go(NULL);
+    CHECK(get_row(x, 7, &row) == ERR_OK);
+    proved = x;
+    index_prove_piece = 1;
+    index_set_proven(x, false);
+    CHECK(scrub_read_index(&d, &stop, on_piece, NULL, &eb) == ERR_OK);
+    index_prove_piece = 256;
+    CHECK(index_trust(x) == DISK_INDEX_PROVEN);
+    CHECK(waits > 0 && held_count == 0);
+    index_stat(x, &st);
+    CHECK_U64(st.pages_proven, st.pages_to_prove);
+    CHECK(proved_bytes / 4096 <= st.pages_to_prove); /* no page twice */
+    index_close(&x);
+    rt_dir_close(&dir);
+}
+
+static void
+test_all_readers_taken(void)
+{
+    scratch_run(1, all_readers_taken, NULL);
+}
+
+/* The word for the next start finds no place: it is tried again. */
+static void
+marked_in_the_end(void *arg)
+{
+    enum index_state state;
+    struct index_covered covered;
+    struct index *x = open_index("", &state, &covered);
+    char path[128];
+    struct stat st;
+
+    (void)arg;
+    REQUIRE(x != NULL);
+    snprintf(path, sizeof path, "%s/index/damaged", scratch_path);
+    index_mark_bad(x);
+    CHECK(access(path, F_OK) != 0);
+    index_set_bad(x);
+    CHECK(mkdir(path, 0700) == 0); /* in its way */
+    index_mark_bad(x);
+    index_mark_bad(x);
+    CHECK(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+    CHECK(rmdir(path) == 0);
+    index_mark_bad(x);
+    CHECK(stat(path, &st) == 0 && S_ISREG(st.st_mode));
+    index_close(&x);
+    rt_dir_close(&dir);
+}
+
+static void
+test_marked_in_the_end(void)
+{
+    scratch_run(1, marked_in_the_end, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -400,6 +526,8 @@ main(int argc, char **argv)
     RUN(test_truncated_under_a_writer);
     RUN(test_flipped_bits);
     RUN(test_damage_that_leads_lmdb_astray);
+    RUN(test_all_readers_taken);
+    RUN(test_marked_in_the_end);
     RUN(test_killed_in_the_middle);
     return check_done();
 }

@@ -2,6 +2,8 @@
  * between that keep or lose the index. Protects D1 for versions, rule 9 of the format, and that a list of versions is exact. Each
  * run prints its seed; FOREBAY_SEED gives one.
  */
+#include "disk/index.h"
+#include "disk/internal.h"
 #include "world_damage.h"
 
 #define KEYS     6
@@ -456,11 +458,50 @@ test_changes_of_one_group_see_each_other(void)
     world_run(race_all, NULL);
 }
 
+/* Which version was the one before is not known while the index may hide rows: the current one stays. */
+static void
+hidden_before(void *arg)
+{
+    struct disk *d = world_open(NULL);
+    struct disk_key k = key_of(0);
+    struct object_meta meta = {.mtime_ms = 1700000000123, .versioning = DISK_VERSIONED};
+    struct errbuf eb = {0};
+    struct version born;
+    struct row row, was;
+
+    (void)arg;
+    for (unsigned i = 0; i < 2; i++) {
+        struct disk_writer *w;
+
+        REQUIRE(disk_write_begin(d, &k, DISK_NATIVE, 1, &w, &eb) == ERR_OK);
+        REQUIRE(disk_write(w, "x", 1, &eb) == ERR_OK);
+        REQUIRE(disk_commit(&w, &meta, NULL, &row, &eb) == ERR_OK);
+        CHECK(disk_settle(d, &eb) == ERR_OK);
+    }
+    born = row_born(&row);
+    index_set_hiding(d->index);
+    CHECK(disk_version_delete(d, &k, &born, NULL, NULL, &was, NULL, &eb) == ERR_CORRUPT);
+    CHECK_SAYS(eb.text, "is damaged");
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK);
+    disk_close(&d);
+    d = world_open(NULL); /* it made the index anew */
+    CHECK(disk_version_delete(d, &k, &born, NULL, NULL, &was, NULL, &eb) == ERR_OK);
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK);
+    disk_close(&d);
+}
+
+static void
+test_a_hidden_version_is_not_passed_over(void)
+{
+    world_run(hidden_before, NULL);
+}
+
 int
 main(void)
 {
     log_set_level(LOG_WARN);
     RUN(test_random_changes_agree_with_a_model);
     RUN(test_changes_of_one_group_see_each_other);
+    RUN(test_a_hidden_version_is_not_passed_over);
     return check_done();
 }
