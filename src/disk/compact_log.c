@@ -377,14 +377,17 @@ retire(struct compactor *k, struct segment **sp, bool oldest, struct errbuf *eb)
     uint32_t id = s->id;
     uint64_t first = s->first_group, last = last_group(d, s), bytes = s->home.counted;
     struct retired *r = &d->home.retired;
+    uint64_t relied = r->relied; /* as the file says */
     enum err rc = ERR_OK;
 
     if (!oldest)
         retired_add(r, class, first, last);
     if (class == DISK_CACHED) /* what was moved out of it had not to be there before */
-        r->relied = MAX(r->relied, d->home.log[class].synced_group);
-    if (!oldest || class == DISK_CACHED)
+        r->relied = MAX(relied, d->home.log[class].synced_group);
+    if (!oldest || r->relied != relied)
         rc = retired_keep(d, eb);
+    if (rc != ERR_OK)
+        r->relied = relied; /* it stays: another time */
     if (rc == ERR_OK)
         rc = segment_retire(d, sp, eb);
     segment_drop(sp);

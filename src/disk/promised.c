@@ -1,6 +1,7 @@
 #include "disk/promised.h"
 
 #include "base/log.h"
+#include "disk/space.h"
 
 enum err
 retired_keep(struct disk *d, struct errbuf *eb)
@@ -11,6 +12,11 @@ retired_keep(struct disk *d, struct errbuf *eb)
         return err_set(eb, rc, "the list of retired logs was not written: %s",
                        err_name(rc));
     rc = retired_save(d->state, &d->home.retired, eb);
+    if (rc == ERR_NO_SPACE) {
+        space_ran_out(d->space, "the list of retired logs does not fit");
+        if (space_give_ballast(d->space)) /* it makes room */
+            rc = retired_save(d->state, &d->home.retired, eb);
+    }
     rt_sem_give(&d->home.retired_turn);
     return rc;
 }

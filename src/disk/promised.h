@@ -7,7 +7,7 @@
 #pragma once
 #include "disk/internal.h"
 
-/* Writes the list of retired logs, whoever else does meanwhile. */
+/* Writes the list of retired logs, whoever else does meanwhile; where the disk is full, in place of the ballast. */
 enum err retired_keep(struct disk *d, struct errbuf *eb) MUST_CHECK;
 /* If something was promised since the last time: at once where the disk is closed, else when that is long ago. */
 void promised_keep(struct disk *d, bool closing);

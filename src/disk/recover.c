@@ -50,8 +50,9 @@ open_headless(struct disk *d, const struct segment_list *l, struct errbuf *eb)
 
 static enum err
 open_segments(struct disk *d, enum disk_class class, const struct segment_list *l,
-              struct segment_list *headless, struct errbuf *eb)
+              struct segment_list *headless, bool *unusable, struct errbuf *eb)
 {
+    *unusable = false;
     for (uint32_t i = 0; i < l->count; i++) {
         struct segment *s;
         enum err rc;
@@ -69,6 +70,7 @@ open_segments(struct disk *d, enum disk_class class, const struct segment_list *
         }
         if (rc != ERR_OK) {
             say_unusable(eb);
+            *unusable = true;
             continue;
         }
         if (segment_is_spare(s) && !d->read_only) { /* room, and nothing else */
@@ -80,6 +82,16 @@ open_segments(struct disk *d, enum disk_class class, const struct segment_list *
         segment_drop(&s);
     }
     return ERR_OK;
+}
+
+/* The list may still have holes of cached logs that went: it is saved before one goes, and forgets them after. */
+static void
+forget_gone(struct disk *d)
+{
+    const struct segment *oldest = replay_oldest_log(d, DISK_CACHED);
+
+    if (oldest != NULL)
+        retired_forget(&d->home.retired, DISK_CACHED, oldest->first_group);
 }
 
 /* ---- the index ---- */
@@ -298,6 +310,7 @@ recover_disk(struct disk *d, struct errbuf *eb)
     struct index_covered covered = {0};
     unsigned mode;
     bool damaged = rt_dir_mode(d->state, RECOVER_ORPHANS, &mode, NULL) == ERR_OK;
+    bool unusable[DISK_CLASSES_] = {0};
     enum err rc = ERR_OK;
 
     d->home.log_damaged = damaged;
@@ -306,8 +319,12 @@ recover_disk(struct disk *d, struct errbuf *eb)
     for (unsigned c = 0; rc == ERR_OK && c < DISK_CLASSES_; c++) {
         rc = segment_list_read(&found[c], d->dir[c], NULL, NULL, eb);
         if (rc == ERR_OK)
-            rc = open_segments(d, (enum disk_class)c, &found[c], &headless, eb);
+            rc = open_segments(d, (enum disk_class)c, &found[c], &headless, &unusable[c],
+                               eb);
     }
+    /* What can't be opened may be the oldest. */
+    if (rc == ERR_OK && !unusable[DISK_CACHED])
+        forget_gone(d);
     if (rc == ERR_OK)
         rc = open_headless(d, &headless, eb);
     segment_list_fini(&headless);

@@ -27,7 +27,7 @@ struct retired {
     uint64_t relied;
     /* A group of the cached log that was synced before a reply (promised.h). */
     uint64_t promised;
-    /* A group of the cached log that is damaged, and what it said is lost: the last such one. */
+    /* A group of the cached log that is missing and was promised: of such holes the last one's first group. */
     uint64_t damaged;
 };
 void retired_fini(struct retired *r); /* twice is fine */

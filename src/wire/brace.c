@@ -256,7 +256,7 @@ read_sequence(struct reader *r, struct span text, unsigned depth, struct sequenc
     *out = (struct sequence){.names = 1};
     for (size_t i = 0; i < text.len; i++) {
         struct piece p = {0};
-        size_t end;
+        size_t end = 0;
 
         if (text.at[i] == '\\') {
             i++;

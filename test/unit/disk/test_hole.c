@@ -1,6 +1,9 @@
 /* Groups that are missing in the middle of the cached log. What was deleted, put in doubt or replaced by a record that is
  * damaged is never served as it was before, however the index was lost; what a power cut explains costs nothing. Protects
  * rule 4 of the format: a cached object may be lost, never wrong. */
+#include <errno.h>
+
+#include "rt/test_hooks.h"
 #include "world_damage.h"
 #include "world_logs.h"
 
@@ -8,6 +11,7 @@
 #include "base/metrics.h"
 #include "disk/compactor.h"
 #include "disk/hole.h"
+#include "disk/promised.h"
 #include "disk/segment.h"
 
 #define SIZE   3000u
@@ -113,6 +117,16 @@ check_disk(void)
     snprintf(scratch, sizeof scratch, "%s/..", world_path);
     CHECK(disk_check(world_path, scratch, hear, &c, &found, &eb) == ERR_OK);
     return c;
+}
+
+/* Is there such a file in the folder of the list? */
+static bool
+has_state(const char *name, struct stat *out)
+{
+    char path[400];
+
+    snprintf(path, sizeof path, "%s/.forebay/%s", world_path, name);
+    return stat(path, out) == 0;
 }
 
 static int64_t
@@ -458,13 +472,32 @@ test_the_last_log_is_missing(void)
     world_run(missing_logs, NULL);
 }
 
+/* The disk as it is now, which is what a kill leaves; then it is back. */
+static void
+copy_disk(void)
+{
+    char text[1200];
+
+    snprintf(text, sizeof text, "cp -r '%s' '%s.copy'", world_path, world_path);
+    CHECK(system(text) == 0);
+}
+
+static void
+back_to_copy(void)
+{
+    char text[1200];
+
+    snprintf(text, sizeof text, "rm -r '%s' && mv '%s.copy' '%s'", world_path, world_path,
+             world_path);
+    CHECK(system(text) == 0);
+}
+
 /* Nobody closed the disk: it is known from a while before. */
 static void
 not_closed(void *arg)
 {
     struct disk *d = open_slow(8u << 20);
     struct errbuf eb = {0};
-    char text[1200];
     struct spot at;
 
     (void)arg;
@@ -473,12 +506,9 @@ not_closed(void *arg)
     at = here(d);
     delete (d, "old");
     CHECK(disk_settle(d, &eb) == ERR_OK);
-    snprintf(text, sizeof text, "cp -r '%s' '%s.copy'", world_path, world_path);
-    CHECK(system(text) == 0);
+    copy_disk();
     disk_close(&d);
-    snprintf(text, sizeof text, "rm -r '%s' && mv '%s.copy' '%s'", world_path, world_path,
-             world_path);
-    CHECK(system(text) == 0);
+    back_to_copy();
     damage(at, IN_HEAD);
     world_lose_index();
     d = open_slow(8u << 20);
@@ -585,6 +615,13 @@ compacted(void *arg)
     CHECK(segment_pin(d, id) == NULL); /* it went */
     CHECK(is_served(d, "kept", 2));
     CHECK_U64(d->home.retired.of[RETIRED_CUT].count, 0);
+    copy_disk(); /* the list still has the hole there */
+    disk_close(&d);
+    world_check_sound();
+    back_to_copy();
+    d = open_slow(1u << 20);
+    CHECK(!d->home.behind_hole && is_served(d, "kept", 2));
+    CHECK_U64(d->home.retired.of[RETIRED_CUT].count, 0);
     disk_close(&d);
     world_check_sound();
 }
@@ -594,6 +631,150 @@ test_a_log_with_a_hole_is_compacted(void)
 {
     world_run(compacted, NULL);
 }
+
+/* ---- a full disk ---- */
+
+/* Nothing lived in the second log, and nothing was synced since the first went: no file is needed for it to go. */
+static void
+went_without_a_file(void *arg)
+{
+    struct disk_options o = world_options();
+    struct segment *logs[2];
+    struct stat before, after;
+    struct disk *d;
+    uint32_t id;
+
+    (void)arg;
+    o.segment_bytes = 1u << 20;
+    o.index_interval_ms = o.promise_interval_ms = 3600 * 1000;
+    d = world_open(&o);
+    for (unsigned i = 0; i < 2; i++) {
+        const struct segment *was;
+
+        put(d, "first", 1);
+        logs[i] = segment_ref(world_log_now(d));
+        for (was = logs[i]; world_log_now(d) == was;) {
+            struct row row;
+
+            CHECK(world_put_class(d, DISK_CACHED, "replaced", data, FILLER, true, NULL,
+                                  &row) == ERR_OK);
+        }
+    }
+    put(d, "first", 2);
+    id = logs[1]->id;
+    world_compact_log(d, logs[0]);
+    CHECK(has_state("retired", &before));
+    world_compact_log(d, logs[1]);
+    CHECK(segment_pin(d, id) == NULL); /* it went */
+    CHECK(has_state("retired", &after) && before.st_ino == after.st_ino);
+    disk_close(&d);
+    world_check_sound();
+}
+
+static void
+test_the_oldest_log_goes_without_a_write(void)
+{
+    world_run(went_without_a_file, NULL);
+}
+
+#ifdef FB_TEST_HOOKS
+/* Of the writes from now on so many pass, and so many find no room then. */
+static void
+fill_disk(uint64_t skip, uint64_t count)
+{
+    struct rt_test_io *t = rt_test_io();
+
+    t->seen = 0;
+    t->skip = skip;
+    t->count = count;
+    t->error = ENOSPC;
+    t->kinds = 1u << RT_IO_WRITE;
+}
+
+static bool
+mend_disk(void)
+{
+    struct rt_test_io *t = rt_test_io();
+
+    t->kinds = 0;
+    return t->seen > t->skip;
+}
+
+static void
+no_room_for_the_list(void *arg)
+{
+    struct disk *d = open_slow(8u << 20);
+    struct errbuf eb = {0};
+    struct stat st;
+
+    (void)arg;
+    put(d, "kept", 1);
+    CHECK(disk_settle(d, &eb) == ERR_OK);
+    REQUIRE(has_state("ballast", &st));
+    fill_disk(0, 1);
+    CHECK(retired_keep(d, &eb) == ERR_OK);
+    CHECK(mend_disk());
+    CHECK(!has_state("ballast", &st) && has_state("retired", &st));
+    fill_disk(0, UINT64_MAX);
+    CHECK(retired_keep(d, &eb) == ERR_NO_SPACE);
+    CHECK(mend_disk());
+    disk_close(&d);
+}
+
+static void
+test_the_list_comes_before_the_ballast(void)
+{
+    world_run(no_room_for_the_list, NULL);
+}
+
+/* Each write of a start in turn finds no room. That of the list takes the ballast's; those in a place that is reserved are
+ * another fault. What is distrusted is not served. */
+static void
+opened_without_room(void *arg)
+{
+    struct disk *d = open_slow(8u << 20);
+    unsigned opened = 0;
+    bool seen = true;
+    struct stat st;
+    struct spot at;
+
+    (void)arg;
+    put(d, "kept", 1);
+    put(d, "old", 2);
+    at = here(d);
+    delete (d, "old");
+    put(d, "last", 4);
+    disk_close(&d);
+    damage(at, IN_HEAD);
+    for (unsigned i = 0; seen; i++) {
+        struct disk_options o = world_options();
+        struct errbuf eb = {0};
+        enum err rc;
+
+        o.index_interval_ms = 3600 * 1000;
+        if (has_state("../index", &st)) /* the start before may have made none */
+            world_lose_index();
+        fill_disk(i, 1);
+        rc = disk_open(world_path, &o, &d, &eb);
+        seen = mend_disk();
+        if (rc != ERR_OK) {
+            CHECK(strstr(eb.text, RETIRED_FILE) == NULL);
+            continue;
+        }
+        opened += seen;
+        CHECK(d->home.behind_damage);
+        CHECK(!is_served(d, "old", 2) && is_served(d, "last", 4));
+        disk_close(&d);
+    }
+    CHECK(opened > 0);
+}
+
+static void
+test_damage_is_found_on_a_full_disk(void)
+{
+    world_run(opened_without_room, NULL);
+}
+#endif
 
 /* ---- objects in chunks ---- */
 
@@ -654,6 +835,11 @@ main(int argc, char **argv)
     RUN(test_a_log_is_missing);
     RUN(test_what_was_moved_behind_damage);
     RUN(test_a_log_with_a_hole_is_compacted);
+    RUN(test_the_oldest_log_goes_without_a_write);
+#ifdef FB_TEST_HOOKS
+    RUN(test_the_list_comes_before_the_ballast);
+    RUN(test_damage_is_found_on_a_full_disk);
+#endif
     RUN(test_chunks_stay);
     free(data);
     return check_done();
