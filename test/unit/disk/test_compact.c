@@ -134,25 +134,39 @@ ratio_shown(const char *name)
     return out;
 }
 
-/* Space overhead and write amplification stand on the metrics page. */
+static bool
+is_shown(const char *name, double part, double whole)
+{
+    return whole > 0 && fabs(ratio_shown(name) - part / whole) < 0.0002;
+}
+
+static bool
+ratios_are_shown(struct disk *d)
+{
+    struct disk_space now;
+    uint64_t living, dead;
+
+    disk_space(d, &now);
+    living = now.living_bytes[DISK_NATIVE] + now.living_bytes[DISK_CACHED];
+    dead = now.dead_bytes[DISK_NATIVE] + now.dead_bytes[DISK_CACHED];
+    return dead > 0 && now.moved_bytes > 0 &&
+           is_shown("forebay_space_overhead_ratio", (double)(living + dead),
+                    (double)living) &&
+           is_shown("forebay_write_amplification_ratio",
+                    (double)(now.user_bytes + now.moved_bytes), (double)now.user_bytes);
+}
+
+/* Space overhead and write amplification stand on the metrics page, which is written anew once a second. */
 static void
 check_ratios(struct disk *d)
 {
-    struct disk_space now = {0};
-    double living, dead;
+    bool shown = ratios_are_shown(d);
 
-    for (unsigned i = 0; i < 600 && now.living_bytes[DISK_NATIVE] == 0; i++) {
-        CHECK(rt_sleep_ms(50) == ERR_OK); /* counted once a second */
-        disk_space(d, &now);
+    for (unsigned i = 0; i < 600 && !shown; i++) {
+        CHECK(rt_sleep_ms(50) == ERR_OK);
+        shown = ratios_are_shown(d);
     }
-    living = (double)(now.living_bytes[DISK_NATIVE] + now.living_bytes[DISK_CACHED]);
-    dead = (double)(now.dead_bytes[DISK_NATIVE] + now.dead_bytes[DISK_CACHED]);
-    CHECK(living > 0 && dead > 0 && now.moved_bytes > 0);
-    CHECK(fabs(ratio_shown("forebay_space_overhead_ratio") - (living + dead) / living) <
-          0.0002);
-    CHECK(fabs(ratio_shown("forebay_write_amplification_ratio") -
-               (double)(now.user_bytes + now.moved_bytes) / (double)now.user_bytes) <
-          0.0002);
+    CHECK(shown);
 }
 
 static void
