@@ -438,6 +438,8 @@ compact_log(struct compactor *k, struct segment **sp, struct errbuf *eb)
                      "something still names a place in it after all of it was moved");
         return ERR_OK;
     }
+    if (index_is_bad(d->index)) /* found since the round began: what it lacks may live */
+        return ERR_OK;
     rc = retire(k, sp, oldest, eb);
     POINT(COMPACT_FREED);
     return rc;

@@ -84,6 +84,8 @@ unlink_one(struct disk *d, const struct dying *dead, bool *busy, struct errbuf *
     if (*busy)
         return ERR_OK;
     rc = segment_size(d, dead->class, dead->segment, &size, eb);
+    if (index_is_bad(d->index)) /* found since the round began */
+        return ERR_OK;
     if (rc == ERR_OK)
         rc = segment_remove(d, dead->class, SEGMENT_ONE, dead->segment, eb);
     if (rc == ERR_OK) {
@@ -166,6 +168,8 @@ punch_holes(struct disk *d, struct segment *s, struct hole *holes, uint32_t coun
         uint64_t bytes = holes[i].span - BODY_HEAD;
         uint64_t counted = MIN(bytes, s->home.counted);
 
+        if (index_is_bad(d->index)) /* found since the round began */
+            break;
         POINT(PUNCH_BEFORE);
         rc = rt_punch(s->file, holes[i].offset + BODY_HEAD, bytes, eb);
         POINT(PUNCHED);
@@ -199,7 +203,7 @@ punch_if_empty(struct disk *d, struct segment *s, bool *gone, struct errbuf *eb)
     if ((rc != ERR_OK && rc != ERR_NOT_FOUND) || seen.living > 0)
         return rc;
     rc = readings_ask(d, &place, 1);
-    if (rc != ERR_OK || place.busy)
+    if (rc != ERR_OK || place.busy || index_is_bad(d->index))
         return ERR_OK;
     *gone = true;
     atomic_fetch_sub(&d->used_bytes[s->class], s->home.counted);
