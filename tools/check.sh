@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # check.sh [STAGE...]: installs what the tests need, builds, and runs everything that is tested; or just the
-# stages named. Each stage says how long it took and what it counted; failures are shown whole. The last line
-# is "N passed, N failed". Logs stay in build/check.
+# stages named. Each stage says how long it took and what it counted; failures are shown whole,
+# and again in a line each at the end, where a log that was cut still has them. The last line is "N passed,
+# N failed". Logs stay in build/check.
 # With all stages, later builds are made behind the end-to-end tests, which leave half of the machine unused.
 . "$(dirname "$0")/lib.sh"
 
@@ -16,6 +17,7 @@ passed=0 failed=0
 ahead= # process of build_ahead
 rm -rf "$logs/ahead"
 mkdir -p "$logs/ahead"
+: >"$logs/failures"
 
 # build_ahead: whatever else runs goes first. A build that fails is made again, and told, by the stage that wants it.
 build_ahead() {
@@ -77,6 +79,7 @@ count() {
     out=$(python3 tools/tally.py "$@") || { stage_failed=$((stage_failed + 1)); say "    the result cannot be read: $*"; return; }
     last=$(tail -n 1 <<<"$out")
     sed '$d' <<<"$out"
+    sed -n "s/^==== FAILED /    $stage: /p" <<<"$out" >>"$logs/failures" # the stage that the loop below is at
     rm -f "$@"
     stage_passed=$((stage_passed + ${last% *})) stage_failed=$((stage_failed + ${last#* }))
 }
@@ -118,6 +121,7 @@ run_stage() {
     stage_passed=0 stage_failed=0
     say "== $1"
     "stage_$1" || stage_failed=$((stage_failed + 1))
+    [ "$stage_failed" = 0 ] || grep -q "^    $1: " "$logs/failures" || echo "    $1: see above, and build/check" >>"$logs/failures"
     [ $((stage_passed + stage_failed)) -gt 0 ] || { say "    nothing was run, and that is a failure"; stage_failed=1; }
     say "   $1: $stage_passed passed, $stage_failed failed, $((SECONDS - begun)) s"
     passed=$((passed + stage_passed)) failed=$((failed + stage_failed))
@@ -136,5 +140,6 @@ for stage in ${*:-$STAGES}; do
     run_stage "$stage"
 done
 say "check took $SECONDS s; logs are in build/check"
+[ ! -s "$logs/failures" ] || { say "== what failed, in a line each"; cat "$logs/failures"; }
 say "$passed passed, $failed failed"
 [ $failed = 0 ]
