@@ -506,7 +506,7 @@ disk_stat(const struct disk *d, struct disk_stat *out)
     out->open_parts = used.parts;
     out->open_bytes = used.part_bytes;
     out->native_bytes = atomic_load(&d->used_bytes[DISK_NATIVE]);
-    out->cached_bytes = atomic_load(&d->used_bytes[DISK_CACHED]);
+    out->cached_bytes = disk_cached_bytes(d);
     out->tail_bytes = tail_bytes(d->tail);
     out->hot_bytes = hot_bytes(d->hot);
     out->undecided = prepared_count(d->prepared);
@@ -515,6 +515,12 @@ disk_stat(const struct disk *d, struct disk_stat *out)
     if (x.pages_to_prove > 0)
         out->index_percent =
             (unsigned)MIN(x.pages_proven * 100 / x.pages_to_prove, UINT64_C(100));
+}
+
+uint64_t
+disk_cached_bytes(const struct disk *d)
+{
+    return atomic_load(&d->used_bytes[DISK_CACHED]);
 }
 
 void

@@ -648,7 +648,10 @@ struct disk_stat {
     enum disk_index { DISK_INDEX_UNPROVEN, DISK_INDEX_PROVEN, DISK_INDEX_DAMAGED } index;
     unsigned index_percent; /* of that reading */
 };
+/* Asks the file system: may switch. */
 void disk_stat(const struct disk *d, struct disk_stat *out);
+/* cached_bytes alone. Any loop; does not wait. */
+uint64_t disk_cached_bytes(const struct disk *d);
 
 /* ---- space ---- */
 struct disk_space {

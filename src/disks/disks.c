@@ -611,6 +611,24 @@ disks_stat(struct disks *ds, struct disk_stat *out)
     out->hot_bytes = hot_bytes(ds->hot);
 }
 
+uint64_t
+disks_cached_bytes(struct disks *ds)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d = slot_enter(ds, all[i]);
+
+        if (d == NULL)
+            continue;
+        bytes += disk_cached_bytes(d);
+        slot_leave(ds, all[i]);
+    }
+    return bytes;
+}
+
 void
 disks_shrink_hot(struct disks *ds, uint64_t bytes)
 {

@@ -240,8 +240,11 @@ void disks_bucket_reopen(struct disks *ds, uint64_t bucket);
 enum err disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
                            struct errbuf *eb) MUST_CHECK;
 enum err disks_settle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
-/* Of all disks together, a file system counted once; a copy counts as an object of its own. hot_bytes is the node's. */
+/* Of all disks together, a file system counted once; a copy counts as an object of its own. hot_bytes is the node's.
+ * Asks the file systems: may switch. */
 void disks_stat(struct disks *ds, struct disk_stat *out);
+/* cached_bytes of it alone. Any loop, also outside fibers; does not wait. */
+uint64_t disks_cached_bytes(struct disks *ds);
 /* Cached objects: which are read, and room for others (disk.h). Targets are of all disks together; a disk with little room
  * left gives more. disks_evict() may switch, the others do not. */
 void disks_heat_add(struct disks *ds, const struct row *row, uint32_t reads);

@@ -78,12 +78,11 @@ evict_from(struct disk *d, const struct disk_evict_options *o, uint64_t all,
            struct disk_evicted *out, struct errbuf *eb)
 {
     struct disk_evict_options mine = *o;
-    struct disk_stat st;
+    uint64_t cached = disk_cached_bytes(d);
 
-    disk_stat(d, &st);
     if (o->target != UINT64_MAX)
-        mine.target = share(o->target, st.cached_bytes, all);
-    mine.want = MAX(share(o->want, st.cached_bytes, all), lacks(d));
+        mine.target = share(o->target, cached, all);
+    mine.want = MAX(share(o->want, cached, all), lacks(d));
     return disk_evict(d, &mine, out, eb);
 }
 
@@ -93,11 +92,10 @@ disks_evict(struct disks *ds, const struct disk_evict_options *o,
 {
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
-    struct disk_stat st;
+    uint64_t cached = disks_cached_bytes(ds);
     enum err rc = ERR_OK;
 
     *out = (struct disk_evicted){.coldest = UINT32_MAX};
-    disks_stat(ds, &st);
     for (unsigned i = 0; i < n; i++) {
         struct disk *d = slot_enter(ds, all[i]);
         struct disk_evicted one;
@@ -105,7 +103,7 @@ disks_evict(struct disks *ds, const struct disk_evict_options *o,
 
         if (d == NULL)
             continue;
-        last = evict_from(d, o, st.cached_bytes, &one, eb);
+        last = evict_from(d, o, cached, &one, eb);
         slot_leave(ds, all[i]);
         if (last != ERR_OK) {
             rc = last; /* the others go on */

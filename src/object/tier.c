@@ -119,12 +119,10 @@ bucket_has_room(struct object_service *s, const struct map_bucket *b, uint64_t s
 static bool
 node_has_room(struct object_service *s, uint64_t size)
 {
-    struct disk_stat st;
-
     if (s->options.cache_budget == 0)
         return true;
-    disks_stat(s->options.disks, &st);
-    return st.cached_bytes + atomic_load(&s->tier->promised) + size <=
+    return disks_cached_bytes(s->options.disks) + atomic_load(&s->tier->promised) +
+               size <=
            s->options.cache_budget;
 }
 
@@ -344,23 +342,22 @@ look_at_node(struct object_service *s, struct tier *t)
     bool tight = disks_cache_is_tight(s->options.disks);
     bool pressing = atomic_exchange(&t->pressing, false);
     uint64_t more = 0;
-    struct disk_stat st;
+    uint64_t cached = disks_cached_bytes(s->options.disks);
     bool over;
 
-    disks_stat(s->options.disks, &st);
-    over = budget != 0 && st.cached_bytes > high;
-    if (budget != 0 && wanted <= budget / 2 && st.cached_bytes + wanted > budget) {
+    over = budget != 0 && cached > high;
+    if (budget != 0 && wanted <= budget / 2 && cached + wanted > budget) {
         over = true; /* a large one that is worth its place */
         low = MIN(low, budget - wanted);
         if (pressing && t->living <= low)
-            more = more_to_go(t, st.cached_bytes, budget, wanted);
+            more = more_to_go(t, cached, budget, wanted);
     }
     if (over || tight)
         atomic_store(&t->admission.room, ROOM_NONE);
     else if (atomic_load(&t->admission.room) != ROOM_NEW)
-        atomic_store(&t->admission.room,
-                     budget == 0 || st.cached_bytes < low + (high - low) / 2 ? ROOM_LEFT
-                                                                             : ROOM_NONE);
+        atomic_store(&t->admission.room, budget == 0 || cached < low + (high - low) / 2
+                                             ? ROOM_LEFT
+                                             : ROOM_NONE);
     if ((over || tight) && t->patience == 0)
         evict(s, over ? low : UINT64_MAX, more, 0);
     else if (atomic_load(&t->admission.room) == ROOM_NONE)

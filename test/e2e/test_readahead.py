@@ -55,9 +55,9 @@ def begun(process):
     return metric(process, "forebay_cache_readahead_total")
 
 
-@pytest.mark.parametrize("form", ["shard-{:06}.tar", "part-{}-of-00040.bin"])
-def test_the_next_ones_are_here(start_forebay, remote, form):
-    process = start(start_forebay, remote)
+@pytest.mark.parametrize("form, settings", [("shard-{:06}.tar", {}), ("part-{}-of-00040.bin", {}), ("shard-{:06}.tar", {"cache.budget": "64MiB"})])
+def test_the_next_ones_are_here(start_forebay, remote, form, settings):
+    process = start(start_forebay, remote, **settings)
     one = connection(process)
     for number in range(3):
         read(process, number, form, one)
