@@ -182,7 +182,8 @@ def test_writers_beside_readers(cli, bucket):
     told = hangs_together(json.loads(cli("bench", "train", f"s3://{bucket}", *SMALL, "-a", "1", "--beside", "checkpoint-8b", "--scale", "1/100000", "-q", "-o", "json")))
     beside = told["beside"]
     assert beside["checkpoints"] > 0 and beside["bytes"] == beside["checkpoints"] * 1_050_000  # whole ones: 8 ranks of 131,250 bytes
-    assert beside["trial"]["accelerators"] == 1 and beside["trial"]["steps"] > 0 and 0 <= beside["trial"]["au"] <= 1
+    trial = beside["trial"]  # in 0.7 s; of a machine that stands still so long there may be no step
+    assert trial["accelerators"] == 1 and 0 <= trial["au"] <= 1 and trial["samples"] == 4 * trial["steps"] <= trial["requests"]
     assert [t.get("epoch") for t in told["trials"]] == [1, 2]  # it is none of them
     assert cli("find", f"s3://{bucket}") == ""
 
