@@ -116,7 +116,7 @@ body_grow(struct body *b, uint64_t payload, struct errbuf *eb)
 }
 
 enum err
-body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t len,
+body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t from, uint32_t len,
            struct errbuf *eb)
 {
     enum err rc = ERR_OK;
@@ -128,7 +128,7 @@ body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t len,
     if (b->growing)
         rc = body_grow(b, at + len, eb);
     if (rc == ERR_OK)
-        rc = rt_write(b->segment->file, b->offset + BODY_HEAD + at, data, 0, len,
+        rc = rt_write(b->segment->file, b->offset + BODY_HEAD + at, data, from, len,
                       b->moves ? RT_BACKGROUND : RT_WRITE, eb);
     if (rc == ERR_OK)
         metric_add(M_DISK_IO_BYTES, 1, len);

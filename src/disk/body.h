@@ -32,9 +32,10 @@ uint64_t body_span(uint64_t size);
 /* Reserves for head->content, head->key and so on; `size` may be DISK_SIZE_UNKNOWN. Any loop; may switch. */
 enum err body_reserve(struct disk *d, enum disk_class class, const struct member *head,
                       uint64_t size, struct body *out, struct errbuf *eb) MUST_CHECK;
-/* Writes whole 4 KiB of payload at `at`; makes room where the length was unknown. May switch. */
-enum err body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t len,
-                    struct errbuf *eb) MUST_CHECK;
+/* Writes whole 4 KiB of payload at `at`, which stand in `data` from `from` on; makes room where the length was unknown. May
+ * switch; where it makes no room, several at once. */
+enum err body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t from,
+                    uint32_t len, struct errbuf *eb) MUST_CHECK;
 /* The rest of the payload (tail: its bytes from the last multiple of 4 KiB on), the sums, the final header;
  * then, native, one sync. `sums` holds be32 each. May switch. */
 enum err body_seal(struct body *b, uint64_t size, struct span tail, struct span sums,

@@ -131,7 +131,7 @@ copy_pieces(struct disk *d, struct rt_file *from, const struct row *at, struct b
         }
         buf_put(sums, want, 4 * count);
         if (whole > 0)
-            rc = body_write(to, begin, *last, whole, eb);
+            rc = body_write(to, begin, *last, 0, whole, eb);
         *tail = (struct span){(*last)->at + whole, len - whole};
     }
     sums_fini(&known);

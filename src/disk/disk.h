@@ -325,9 +325,10 @@ enum err disk_write_begin(struct disk *d, const struct disk_key *k, enum disk_cl
 enum err disk_write(struct disk_writer *w, const void *data, size_t len,
                     struct errbuf *eb) MUST_CHECK;
 /* The same without the copy: *at is where the next bytes go, and so many at most; 0: the buffer is full, or the body is. What
- * came there is told by disk_write_filled(). disk_write_flush() is for a full buffer and for a whole body of more than
- * DISK_INLINE_MAX (of a smaller one nothing happens): what is in memory goes to the disk, and stays where it is until more
- * comes. *at is NULL where a body is lent or there is no buffer: disk_write() tells which. May switch. */
+ * came there is told by disk_write_filled(); from then on some of it may be on its way to the disk. disk_write_flush() is for a
+ * full buffer and for a whole body of more than DISK_INLINE_MAX (of a smaller one nothing happens): what is in memory goes to
+ * the disk, and stays where it is until more comes. *at is NULL where a body is lent or there is no buffer: disk_write() tells
+ * which. May switch. */
 size_t disk_write_room(struct disk_writer *w, void **at);
 void disk_write_filled(struct disk_writer *w, size_t len);
 enum err disk_write_flush(struct disk_writer *w, struct errbuf *eb) MUST_CHECK;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "disk/block.h"
 #include "disk/body.h"
 #include "disk/commit.h"
@@ -12,7 +13,16 @@
 #include "disk/writer.h"
 #include "rt/small.h"
 
-#define WRITE_PIECE (1u << 20) /* bytes that go to a body segment at a time */
+#define WRITE_PIECE (1u << 20)   /* bytes that go to a body segment at a time */
+#define EARLY_LEAST (256u << 10) /* of them, before the others are there */
+
+/* The fiber of a writer that brings to the disk what is there of a buffer while the rest comes. */
+struct early {
+    struct rt_waiter *waits; /* who waits for its end, or NULL */
+    bool runs;
+    enum err rc;
+    struct errbuf eb;
+};
 
 struct disk_writer {
     /* Set at birth. */
@@ -35,11 +45,11 @@ struct disk_writer {
     uint64_t buf_at; /* offset of its first byte in the body */
     uint32_t buf_len;
     uint32_t buf_summed; /* of it, its sums are there; whole blocks */
+    uint32_t gone;       /* of it, whole pages: on the disk, or on their way there */
+    struct early *early; /* owned; NULL until the first of them go early */
     struct body body;    /* body.segment NULL: small so far */
     struct buf sums;     /* of what is on the disk, be32 each */
-    bool
-        rest_written; /* of a whole body: the whole pages of the buffer are on the disk */
-    bool broken;      /* a write failed: can only be aborted */
+    bool broken;         /* a write failed: can only be aborted */
 
     char names[]; /* birth name and key */
 };
@@ -89,6 +99,8 @@ begin_buffer(struct disk_writer *w, struct errbuf *eb)
 static void
 free_writer(struct disk_writer *w)
 {
+    assert(w->early == NULL || !w->early->runs);
+    free(w->early);
     iobuf_drop(&w->buf);
     buf_fini(&w->sums);
     small_put(w, sizeof *w + w->key.birth_name.len + w->key.key.len);
@@ -180,6 +192,12 @@ disk_written(const struct disk_writer *w)
     return w->buf_at + w->buf_len;
 }
 
+static uint64_t
+still_fits(const struct disk_writer *w)
+{
+    return (w->size == DISK_SIZE_UNKNOWN ? BODY_MAX : w->size) - disk_written(w);
+}
+
 /* Sums of what is in the buffer up to `end` and has none yet. */
 static void
 add_sums(struct disk_writer *w, uint32_t end)
@@ -205,6 +223,91 @@ sum_whole_blocks(struct disk_writer *w)
         add_sums(w, end);
 }
 
+/* ---- to the disk ---- */
+
+/* Whole pages of the buffer that nobody writes yet. */
+static uint32_t
+left_of_buffer(const struct disk_writer *w)
+{
+    return (uint32_t)align_down(w->buf_len, DISK_ALIGN) - w->gone;
+}
+
+static void
+write_early(void *arg)
+{
+    struct disk_writer *w = arg;
+    struct early *e = w->early;
+    struct rt_shield shield;
+
+    rt_shield_begin(&shield);
+    while (e->rc == ERR_OK && left_of_buffer(w) >= EARLY_LEAST) {
+        uint32_t from = w->gone, len = left_of_buffer(w);
+
+        w->gone += len;
+        e->rc = body_write(&w->body, w->buf_at + from, w->buf, from, len, &e->eb);
+    }
+    rt_shield_end(&shield);
+    e->runs = false;
+    if (e->waits != NULL)
+        rt_wake(e->waits);
+}
+
+/* More comes: the disk need not wait for it. Of sixteen bodies that come at once it would have nothing to do until all of them
+ * are there. Without a fiber for it all is written at the end. */
+static void
+begin_early(struct disk_writer *w)
+{
+    struct early *e = w->early;
+
+    if (w->body.segment == NULL || w->body.growing || left_of_buffer(w) < EARLY_LEAST ||
+        still_fits(w) == 0 || w->buf_len == w->buf->room)
+        return;
+    if (e == NULL)
+        w->early = e = xcalloc(1, sizeof *e);
+    if (e->runs || e->rc != ERR_OK)
+        return;
+    e->runs = true;
+    if (rt_spawn(write_early, w) != ERR_OK)
+        e->runs = false;
+}
+
+/* Nobody writes any of it afterwards. What became of it. */
+static enum err
+end_early(struct disk_writer *w, struct errbuf *eb)
+{
+    struct early *e = w->early;
+    struct rt_waiter waits;
+
+    if (e == NULL)
+        return ERR_OK;
+    if (e->runs) {
+        rt_waiter_init(&waits);
+        e->waits = &waits;
+        rt_wait(&waits);
+        e->waits = NULL;
+    }
+    if (e->rc != ERR_OK && eb != NULL)
+        *eb = e->eb;
+    return e->rc;
+}
+
+/* Up to `end` the buffer is on the disk, or the writer is broken. */
+static enum err
+write_out(struct disk_writer *w, uint32_t end, struct errbuf *eb)
+{
+    uint32_t from = w->gone;
+    enum err rc = ERR_OK, early;
+
+    if (from < end) {
+        w->gone = end;
+        rc = body_write(&w->body, w->buf_at + from, w->buf, from, end - from, eb);
+    }
+    early = end_early(w, rc == ERR_OK ? eb : NULL);
+    rc = rc == ERR_OK ? early : rc;
+    w->broken |= rc != ERR_OK;
+    return rc;
+}
+
 /* The full buffer goes to the disk. It keeps its bytes until they are there: disk_write_peek() relies on it. */
 static enum err
 spill(struct disk_writer *w, struct errbuf *eb)
@@ -213,16 +316,15 @@ spill(struct disk_writer *w, struct errbuf *eb)
 
     if (w->body.segment == NULL)
         rc = reserve(w, eb);
+    w->broken |= rc != ERR_OK;
     if (rc == ERR_OK)
-        rc = body_write(&w->body, w->buf_at, w->buf, w->buf_len, eb);
-    if (rc != ERR_OK) {
-        w->broken = true;
+        rc = write_out(w, w->buf_len, eb);
+    if (rc != ERR_OK)
         return rc;
-    }
     if (w->buf_len > w->buf_summed)
         add_sums(w, w->buf_len);
     w->buf_at += w->buf_len;
-    w->buf_len = w->buf_summed = 0;
+    w->buf_len = w->buf_summed = w->gone = 0;
     return ERR_OK;
 }
 
@@ -230,15 +332,9 @@ spill(struct disk_writer *w, struct errbuf *eb)
 static enum err
 write_rest(struct disk_writer *w, struct errbuf *eb)
 {
-    uint32_t whole = (uint32_t)align_down(w->buf_len, DISK_ALIGN);
-    enum err rc;
-
-    if (w->body.segment == NULL || w->rest_written || whole == 0)
+    if (w->body.segment == NULL)
         return ERR_OK;
-    rc = body_write(&w->body, w->buf_at, w->buf, whole, eb);
-    w->broken = rc != ERR_OK;
-    w->rest_written = rc == ERR_OK;
-    return rc;
+    return write_out(w, (uint32_t)align_down(w->buf_len, DISK_ALIGN), eb);
 }
 
 static enum err
@@ -248,12 +344,6 @@ refuse_more(const struct disk_writer *w, struct errbuf *eb)
 
     return err_set(eb, known ? ERR_BAD_REQUEST : ERR_TOO_LARGE,
                    "a body of more than %" PRIu64 " bytes", known ? w->size : BODY_MAX);
-}
-
-static uint64_t
-still_fits(const struct disk_writer *w)
-{
-    return (w->size == DISK_SIZE_UNKNOWN ? BODY_MAX : w->size) - disk_written(w);
 }
 
 enum err
@@ -308,6 +398,7 @@ disk_write_filled(struct disk_writer *w, size_t len)
     assert(len <= still_fits(w) && len <= w->buf->room - w->buf_len);
     w->buf_len += (uint32_t)len;
     sum_whole_blocks(w);
+    begin_early(w);
 }
 
 void
@@ -435,6 +526,7 @@ disk_write_abort(struct disk_writer **wp)
     *wp = NULL;
     if (w == NULL)
         return;
+    (void)end_early(w, NULL);
     body_give_back(&w->body);
     free_writer(w);
 }
@@ -481,6 +573,8 @@ writer_submit(struct disk_writer **wp, const struct object_meta *meta, struct co
     c->size = disk_written(w);
     c->upload = w->upload;
     c->part = w->part;
+    if (rc != ERR_OK)
+        (void)end_early(w, NULL);
     if (rc == ERR_OK && w->body.segment != NULL) {
         rc = finish_body(w, meta, eb);
         if (rc == ERR_OK)

@@ -28,7 +28,7 @@ enum { TAG_NONE, TAG_POLL, TAG_DISK, TAG_MASK = 3 };
 #define READS_HELD (512u << 10) /* bytes of reads that wait for the end of a turn */
 /* The kernel takes 75 us to take over a write of 1 MiB: from this size on one goes with each turn, so that eight bodies that end
  * together do not keep everybody waiting. */
-#define LARGE_WRITE (256u << 10)
+#define LARGE_WRITE (512u << 10)
 #define POLL_BITS   ((unsigned)(POLLIN | POLLOUT | POLLRDHUP) | (unsigned)EPOLLET)
 
 struct poll_op {

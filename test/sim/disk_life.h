@@ -64,6 +64,32 @@ random_size(const struct life *f)
     return sim_random() % BODY_TOP;
 }
 
+/* Straight into the writer's buffer, as a PUT is received: some of it goes to the disk before the rest is there. */
+static enum err
+write_in_place(struct disk_writer *w, const char *data, uint64_t len, struct errbuf *eb)
+{
+    while (len > 0) {
+        void *to;
+        size_t n = disk_write_room(w, &to);
+        enum err rc = ERR_OK;
+
+        if (to == NULL) /* it tells why */
+            return disk_write(w, data, len, eb);
+        n = n < len ? n : (size_t)len;
+        memcpy(to, data, n);
+        if (n > 0)
+            disk_write_filled(w, n);
+        else
+            rc = disk_write_flush(w, eb);
+        if (rc != ERR_OK)
+            return rc;
+        rt_yield();
+        data += n;
+        len -= n;
+    }
+    return ERR_OK;
+}
+
 static enum err
 write_body(struct disk_writer *w, char *body, const struct ledger_key *k, uint64_t write,
            uint64_t offset, uint64_t size, struct errbuf *eb)
@@ -75,7 +101,8 @@ write_body(struct disk_writer *w, char *body, const struct ledger_key *k, uint64
         uint64_t n = 1 + sim_random() % 200000;
 
         n = n < size - at ? n : size - at;
-        rc = disk_write(w, body + at, n, eb);
+        rc = write % 2 == 0 ? write_in_place(w, body + at, n, eb)
+                            : disk_write(w, body + at, n, eb);
         at += n;
     }
     return rc;

@@ -109,6 +109,32 @@ planted(const struct life *f, enum plant p)
     return f->plant == p && sim_random() % 4 == 0;
 }
 
+/* Straight into the writer's buffer, as a PUT is received, where there is one copy. */
+static inline enum err
+write_in_place(struct disks_writer *w, const char *data, uint64_t len, struct errbuf *eb)
+{
+    while (len > 0) {
+        void *to;
+        size_t n = disks_write_room(w, &to);
+        enum err rc = ERR_OK;
+
+        if (to == NULL)
+            return disks_write(w, data, len, eb);
+        n = n < len ? n : (size_t)len;
+        memcpy(to, data, n);
+        if (n > 0)
+            disks_write_filled(w, n);
+        else
+            rc = disks_write_flush(w, eb);
+        if (rc != ERR_OK)
+            return rc;
+        rt_yield();
+        data += n;
+        len -= n;
+    }
+    return ERR_OK;
+}
+
 static inline enum err
 write_body(struct life *f, struct disks_writer *w, char *body, const struct ledger_key *k,
            uint64_t write, uint64_t offset, uint64_t size, struct errbuf *eb)
@@ -122,7 +148,8 @@ write_body(struct life *f, struct disks_writer *w, char *body, const struct ledg
         uint64_t n = 1 + sim_random() % 200000;
 
         n = n < size - at ? n : size - at;
-        rc = disks_write(w, body + at, n, eb);
+        rc = write % 2 == 0 ? write_in_place(w, body + at, n, eb)
+                            : disks_write(w, body + at, n, eb);
         at += n;
     }
     return rc;

@@ -1,6 +1,11 @@
 /* Bodies that are received straight into the writer's buffer, alone and mixed with bytes that are copied: what is read is
  * what came, whether the last buffer went to the disk before the commit or with it. Protects I1 and D3. */
+#include <errno.h>
+
 #include "world.h"
+
+#include "rt/test_hooks.h"
+#include "rt/time.h"
 
 #define MOST (3u * 1024 * 1024 + 777)
 
@@ -115,6 +120,113 @@ given_up(void *arg)
     disk_close(&d);
 }
 
+static struct disk_writer *
+begin(struct disk *d, const char *name, uint64_t len)
+{
+    struct disk_key k = world_key(7, name);
+    struct disk_writer *w = NULL;
+
+    CHECK(disk_write_begin(d, &k, DISK_NATIVE, len, &w, NULL) == ERR_OK);
+    return w;
+}
+
+/* `len` bytes from `at` on came. */
+static void
+take(struct disk_writer *w, uint64_t at, size_t len)
+{
+    void *to;
+
+    CHECK(disk_write_room(w, &to) >= len);
+    memcpy(to, data + at, len);
+    disk_write_filled(w, len);
+}
+
+/* Writes of the disk that were meant; nothing else writes while a body comes, once the header of its place is there. */
+static uint64_t
+writes_seen(void)
+{
+    return atomic_load(&rt_test_io()->seen);
+}
+
+static void
+wait_for_writes(uint64_t count)
+{
+    uint64_t end = rt_now_ns() + 20000000000u;
+
+    while (writes_seen() < count && rt_now_ns() < end)
+        CHECK(rt_sleep_ms(1) == ERR_OK);
+    CHECK_U64(writes_seen(), count);
+}
+
+/* What is there of a body goes to the disk while the rest is on its way, in pieces of 256 KiB or more; it is given up, refused and
+ * taken while such a piece is on its way. */
+static void
+early(void *arg)
+{
+    const uint64_t len = (1u << 20) + 8192;
+    const size_t half = 512u << 10;
+    struct rt_test_io *t = rt_test_io();
+    struct object_meta meta = {.mtime_ms = 1700000000123};
+    struct disk_options o = world_options();
+    struct errbuf eb = {0};
+    struct disk *d = NULL;
+    struct disk_writer *w;
+    struct row row;
+    struct disk_key k = world_key(7, "bad");
+
+    (void)arg;
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    atomic_store(&t->seen, 0);
+    atomic_store(&t->count, 0);
+    atomic_store(&t->error, EIO);
+    atomic_store(&t->kinds, 1u << RT_IO_WRITE);
+    w = begin(d, "slow", len);
+    wait_for_writes(2); /* headers: of the first segment, of the place */
+    take(w, 0, (256u << 10) - 1);
+    CHECK(rt_sleep_ms(20) == ERR_OK);
+    CHECK_U64(writes_seen(), 2); /* not a piece yet */
+    take(w, (256u << 10) - 1, half - (256u << 10) + 1);
+    wait_for_writes(3);
+    take(w, half, (1u << 20) - half);
+    CHECK(disk_write_flush(w, &eb) == ERR_OK);
+    CHECK_U64(writes_seen(), 4);
+    take(w, 1u << 20, 8192);
+    CHECK(disk_commit(&w, &meta, NULL, NULL, &eb) == ERR_OK);
+    CHECK(world_get(d, "slow", data, len, 0, len) == ERR_OK);
+
+    w = begin(d, "gone", len);
+    atomic_store(&t->delay_us, 50000);
+    take(w, 0, half);
+    rt_yield();
+    disk_write_abort(&w); /* it is on its way */
+    atomic_store(&t->delay_us, 0);
+
+    w = begin(d, "short", len);
+    atomic_store(&t->delay_us, 50000);
+    take(w, 0, half);
+    rt_yield();
+    CHECK(disk_commit(&w, &meta, NULL, NULL, &eb) == ERR_INCOMPLETE);
+    atomic_store(&t->delay_us, 0);
+
+    atomic_store(&t->seen, 0);
+    w = begin(d, "bad", len);
+    wait_for_writes(1);
+    atomic_store(&t->skip, 1);
+    atomic_store(&t->count, 1);
+    take(w, 0, half);
+    wait_for_writes(2);
+    take(w, half, (1u << 20) - half);
+    CHECK(disk_write_flush(w, &eb) == ERR_IO);
+    CHECK(eb.text[0] != '\0');
+    CHECK(disk_commit(&w, &meta, NULL, NULL, &eb) == ERR_IO);
+    CHECK(disk_lookup(d, &k, &row, &eb) == ERR_NOT_FOUND);
+    atomic_store(&t->kinds, 0);
+    atomic_store(&t->error, 0);
+    atomic_store(&t->skip, 0);
+    put_and_get(d, len, IN_PLACE);
+    disk_close(&d);
+}
+
 static void
 test_bytes_received_in_place(void)
 {
@@ -122,6 +234,7 @@ test_bytes_received_in_place(void)
     world_fill(data, MOST, 3);
     world_run(sizes, NULL);
     world_run(given_up, NULL);
+    world_run(early, NULL);
     free(data);
 }
 
