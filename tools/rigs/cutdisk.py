@@ -61,7 +61,7 @@ class CutDisk:
             each.mkdir(parents=True)
         with open(self.image, "wb") as image:
             image.truncate(size)
-        self.loop = None
+        self.loop, self.mounted = None, False
         self.daemon = Process("cutdisk", [binary or ROOT / "build/test/cutdisk", self.image, self.fuse], self.folder)
         self.daemon.wait_until(lambda: (self.fuse / "disk").exists(), what="serve its file")
         self._attach()
@@ -77,11 +77,15 @@ class CutDisk:
 
     def _mount(self):
         run("mount", "-t", self.kind, "-o", self.options, self.loop, self.path)
+        self.mounted = True
 
     def _umount(self):
+        if not self.mounted:
+            return
         for _ in range(20 * PATIENCE):  # whoever was killed may be on his way out
             done = subprocess.run(["umount", self.path], capture_output=True, text=True)
             if done.returncode == 0:
+                self.mounted = False
                 return
             time.sleep(0.05)
         raise RuntimeError(f"umount {self.path}: {done.stderr}")
