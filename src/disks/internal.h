@@ -67,6 +67,8 @@ struct disks {
     _Atomic bool
         guarded; /* writes take the lock of their key: objects may be moved meanwhile */
     _Atomic bool
+        all_locked; /* guarded, and no change that began without its key's lock is under way */
+    _Atomic bool
         out_unsettled; /* a disk that is out is `missed`: anything may be on it */
     _Atomic uint32_t slot_count;
     struct slot slots[DISKS_MAX];
@@ -104,6 +106,7 @@ struct disks {
         struct rt_sem storing;  /* one writes it at a time */
         struct rt_sem changing; /* one change of the set at a time */
         struct rt_sem ending;   /* one waits for changes at a time */
+        uint64_t unguarded;     /* how often */
         uint64_t move_rate;     /* bytes a second; 0: the mover's own */
         void (*on_list)(void *arg);
         void *on_list_arg;
@@ -210,6 +213,11 @@ bool change_begin(struct disks *ds,
 void change_end(struct disks *ds, uint32_t phase);
 /* Returns when every change that began before has ended. Keeper. May switch. */
 void changes_before_end(struct disks *ds);
+/* The same of those that began without the lock of their key; not where none can be. Any loop, not between change_begin() and
+ * change_end(). May switch. */
+enum err unlocked_before_end(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+/* Changes take no locks from here on. Keeper. */
+void unguard(struct disks *ds);
 /* Does the bucket take objects? ERR_BUSY: it is being deleted. Between change_begin() and change_end(). */
 enum err bucket_takes(struct disks *ds, uint64_t bucket, struct errbuf *eb) MUST_CHECK;
 uint32_t generation_enter(struct disks *ds);

@@ -355,8 +355,7 @@ settle(struct disks *ds)
     }
     if (!atomic_load(&ds->settled)) /* something happened while that was written */
         return;
-    atomic_store(&ds->guarded, false);
-    set_changed(ds);
+    unguard(ds);
     perhaps_only_one(ds);
     ds->keeper.after_crash = false;
     ds->keeper.closed_well = true;
@@ -380,10 +379,8 @@ work(struct disks *ds)
             LOG(LOG_WARN, "disks.list", eb.text, L_U64("pass", mv->passes));
     }
     if (atomic_load(&ds->settled)) {
-        if (atomic_load(&ds->guarded) && atomic_load(&mv->repairs) == 0) {
-            atomic_store(&ds->guarded, false);
-            set_changed(ds);
-        }
+        if (atomic_load(&ds->guarded) && atomic_load(&mv->repairs) == 0)
+            unguard(ds);
         return;
     }
     if (ds->keeper.next_bucket == NULL || rt_now_ns() / 1000000u < mv->retry_at_ms)

@@ -151,19 +151,62 @@ changes_before_end(struct disks *ds)
 {
     struct rt_waiter me;
     struct rt_shield shield;
+    uint64_t unguarded;
     uint32_t before;
+    bool guarded;
 
     rt_shield_begin(&shield);
     if (rt_sem_take(&ds->keeper.ending, DEADLINE_NEVER) == ERR_OK) {
         rt_waiter_init(&me);
+        guarded = atomic_load(&ds->guarded);
+        unguarded = ds->keeper.unguarded;
         before = atomic_fetch_add(&ds->phase, 1);
         atomic_store(&ds->ender, &me);
         if (atomic_load(&ds->changes[before & 1]) > 0 ||
             atomic_exchange(&ds->ender, NULL) == NULL)
             rt_wait(&me); /* somebody wakes us, or is about to */
+        if (guarded && unguarded == ds->keeper.unguarded)
+            atomic_store(&ds->all_locked, true);
         rt_sem_give(&ds->keeper.ending);
     } /* else a simulated power cut */
     rt_shield_end(&shield);
+}
+
+void
+unguard(struct disks *ds)
+{
+    ds->keeper.unguarded++;
+    atomic_store(&ds->all_locked, false);
+    atomic_store(&ds->guarded, false);
+    set_changed(ds);
+}
+
+static void
+wait_for_changes(void *arg)
+{
+    changes_before_end(arg);
+}
+
+static enum err
+changes_before_end_there(struct disks *ds)
+{
+    struct rt_shield shield;
+    enum err rc;
+
+    rt_shield_begin(&shield);
+    rc = rt_call(0, wait_for_changes, ds);
+    rt_shield_end(&shield);
+    return rc;
+}
+
+enum err
+unlocked_before_end(struct disks *ds, struct errbuf *eb)
+{
+    enum err rc = atomic_load(&ds->all_locked) ? ERR_OK : changes_before_end_there(ds);
+
+    if (rc == ERR_OK && rt_cancelled())
+        rc = ERR_CANCELLED; /* a simulated power cut: perhaps nobody has waited */
+    return rc == ERR_OK ? rc : err_set(eb, rc, "gave up waiting for other changes");
 }
 
 /* ---- buckets that end ---- */
@@ -182,23 +225,14 @@ bucket_takes(struct disks *ds, uint64_t bucket, struct errbuf *eb)
                : ERR_OK;
 }
 
-static void
-wait_for_changes(void *arg)
-{
-    changes_before_end(arg);
-}
-
 enum err
 disks_bucket_close(struct disks *ds, uint64_t bucket, struct errbuf *eb)
 {
-    struct rt_shield shield;
     enum err rc;
 
     if (atomic_exchange(closed_slot(ds, bucket), bucket) == bucket)
         return err_set(eb, ERR_BUSY, "the bucket is being deleted");
-    rt_shield_begin(&shield);
-    rc = rt_call(0, wait_for_changes, ds);
-    rt_shield_end(&shield);
+    rc = changes_before_end_there(ds);
     if (rc == ERR_OK)
         return rc;
     disks_bucket_reopen(ds, bucket);

@@ -37,7 +37,7 @@ follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *f
     return false;
 }
 
-static version_fn mark, end_version;
+static version_fn mark, end_version, describe;
 static enum err remember_before(struct disks *ds, const struct disks_key *k,
                                 const struct places *p, bool some_unheard, void *arg,
                                 struct version *null_born, struct errbuf *eb);
@@ -46,10 +46,11 @@ static enum err remember_end(struct disks *ds, const struct disks_key *k,
                              const struct version *as, struct errbuf *eb);
 
 /* The owner judges and decides, the others follow. A version that ends: what others have to remember is there before, and goes
- * when all of them have heard. */
+ * when all of them have heard. *missed: not all of them may have. */
 static enum err
 on_told(struct disks *ds, const struct disks_key *k, const struct places *p,
-        unsigned told, bool locked, version_fn *fn, void *arg, struct errbuf *eb)
+        unsigned told, bool locked, version_fn *fn, void *arg, bool *missed,
+        struct errbuf *eb)
 {
     struct version decided = {0}, replaced = {0};
     bool some_unheard = locked || somebody_is_deaf(ds), ends = fn == end_version;
@@ -72,12 +73,13 @@ on_told(struct disks *ds, const struct disks_key *k, const struct places *p,
         rc = remember_end(ds, k, p, arg, &decided, eb);
     if (replaced.epoch != 0 && !some_unheard)
         ended_unmark_nulls(ds, k, p->at[0], &replaced);
+    *missed = some_unheard;
     return rc;
 }
 
 static enum err
 on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn,
-        void *arg, struct errbuf *eb)
+        void *arg, bool *missed, struct errbuf *eb)
 {
     struct places p;
     uint64_t targets = 0;
@@ -92,7 +94,7 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
     for (unsigned i = 0; i < MIN(told, p.placed); i++)
         targets |= (uint64_t)1 << p.at[i];
     rc = locked ? bring_home(ds, k, p.at[0], targets, eb) : ERR_OK;
-    return rc == ERR_OK ? on_told(ds, k, &p, told, locked, fn, arg, eb) : rc;
+    return rc == ERR_OK ? on_told(ds, k, &p, told, locked, fn, arg, missed, eb) : rc;
 }
 
 static enum err
@@ -103,7 +105,7 @@ change(struct disks *ds, const struct disks_key *k, version_fn *fn, void *arg,
     uint64_t hash = place_hash(k->at.birth_name, k->at.key);
     struct version decided;
     uint32_t phase;
-    bool locked = change_begin(ds, &phase);
+    bool locked = change_begin(ds, &phase), missed = false;
     enum err rc = bucket_takes(ds, k->at.bucket, eb);
 
     if (d != NULL) {
@@ -115,10 +117,14 @@ change(struct disks *ds, const struct disks_key *k, version_fn *fn, void *arg,
     if (locked)
         keylock_take(ds->keylocks, hash);
     if (rc == ERR_OK)
-        rc = on_many(ds, k, locked, fn, arg, eb);
+        rc = on_many(ds, k, locked, fn, arg, &missed, eb);
     if (locked)
         keylock_release(ds->keylocks, hash);
     change_end(ds, phase);
+    /* Tags that one of the disks has not got, and an end of the version that began when all seemed well: it leaves its mark
+     * last, and if the power went before, that disk would bring the version back with the tags it had. */
+    if (rc == ERR_OK && missed && fn == describe)
+        rc = unlocked_before_end(ds, eb);
     return rc;
 }
 

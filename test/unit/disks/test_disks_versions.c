@@ -382,6 +382,7 @@ struct cut_life {
     void (*look)(struct cut_life *f, struct disks *ds, const struct disks_key *k);
     enum disk_versioning first;
     const char *victim; /* mount of the disk that cannot be written, or NULL */
+    unsigned turns;     /* of the loop between two deeds that are under way at once */
 
     struct sim *sim;
     uint64_t epoch;
@@ -454,6 +455,46 @@ tag_and_end(struct cut_life *f, struct disks *ds, const struct disks_key *k)
     sim_trouble(f->sim, f->victim, &(struct sim_trouble){.write_errors = 10000});
     f->tagged = disks_set_meta(ds, k, &f->id, &meta, NULL, &row, &eb) == ERR_OK;
     f->ended = disks_version_delete(ds, k, &f->id, NULL, &was, &eb) == ERR_OK;
+}
+
+struct tagging {
+    struct cut_life *life;
+    struct disks *ds;
+    const struct disks_key *k;
+};
+
+static void
+tag_it(void *arg)
+{
+    struct tagging *t = arg;
+    struct object_meta meta = {.mtime_ms = 1, .tags = SPAN("t=1")};
+    struct errbuf eb = {0};
+    struct row row;
+
+    t->life->tagged =
+        disks_set_meta(t->ds, t->k, &t->life->id, &meta, NULL, &row, &eb) == ERR_OK;
+}
+
+/* The same, with the end under way when the tags come: neither knows that the other disk will not hear. */
+static void
+tag_beside_end(struct cut_life *f, struct disks *ds, const struct disks_key *k)
+{
+    struct disks_key next = rig_key(&(struct rig){.copies = 2}, "next");
+    struct tagging t = {f, ds, k};
+    struct errbuf eb = {0};
+    struct rt_group g;
+    struct row was;
+
+    if (put_one(ds, k, DISK_VERSIONED, &f->id) != ERR_OK ||
+        put_one(ds, &next, DISK_VERSIONED, &(struct version){0}) != ERR_OK)
+        return;
+    sim_trouble(f->sim, f->victim, &(struct sim_trouble){.write_errors = 10000});
+    rt_group_begin(&g);
+    CHECK(rt_group_start(&g, tag_it, &t) == ERR_OK || rt_cancelled());
+    for (unsigned i = 0; i < f->turns; i++)
+        rt_yield();
+    f->ended = disks_version_delete(ds, k, &f->id, NULL, &was, &eb) == ERR_OK;
+    rt_group_join(&g);
 }
 
 static void
@@ -589,6 +630,28 @@ test_a_version_does_not_come_back_without_its_tags(void)
     }
 }
 
+/* The same of tags and an end that are under way at once, the end a little behind: tags that were acknowledged are there
+ * with their version, or it is gone. */
+static void
+test_tags_beside_an_end_are_not_taken_back(void)
+{
+    static const char *const mounts[] = {"/a", "/b"};
+    unsigned tagged = 0;
+
+    for (uint64_t seed = 1; seed <= CUT_SEEDS; seed++)
+        for (unsigned i = 0; i < 2; i++)
+            for (unsigned turns = 0; turns < 2; turns++) {
+                struct cut_life f = {.act = tag_beside_end,
+                                     .look = look_for_tags,
+                                     .victim = mounts[i],
+                                     .turns = turns};
+
+                f = cut_everywhere(seed, f);
+                tagged += f.tagged && f.ended;
+            }
+    CHECK(tagged >= CUT_SEEDS); /* where the victim is the copy, not the owner */
+}
+
 int
 main(int argc, char **argv)
 {
@@ -602,5 +665,6 @@ main(int argc, char **argv)
     log_set_level(LOG_ERROR + 1); /* of disks that fail on purpose */
     RUN(test_a_replaced_null_version_stays_so_when_its_end_is_cut);
     RUN(test_a_version_does_not_come_back_without_its_tags);
+    RUN(test_tags_beside_an_end_are_not_taken_back);
     return check_done();
 }
