@@ -1,6 +1,7 @@
 #include "disk/check.h"
 #include "disk/prepare.h"
 #include "disk/reading.h"
+#include "disk/replay.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -150,6 +151,7 @@ check_free(struct check **kp)
 
     *kp = NULL;
     check_logs_end(k);
+    replay_chains_free(&d->home.chains);
     check_repair_fini(&k->repair);
     index_close(&k->real);
     index_close(&d->index);
@@ -168,6 +170,7 @@ check_free(struct check **kp)
     free(d->home.dying);
     free(d);
     free(k->chains);
+    free(k->dropped);
     free(k);
 }
 
@@ -190,6 +193,7 @@ check_run(struct check *k, const char *path, const char *scratch, struct errbuf 
         rc = check_logs(k, true, eb);
     if (rc == ERR_OK && k->real != NULL)
         rc = check_index(k, eb);
+    k->as_start = true;
     if (rc == ERR_OK)
         rc = check_logs(k, false, eb);
     if (rc == ERR_OK)

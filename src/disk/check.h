@@ -61,9 +61,13 @@ struct check {
     struct check_chain *chains; /* owned */
     uint32_t chain_count;
     struct check_repair repair; /* found so far */
+    struct content_id
+        *dropped; /* owned; what a start has dropped of the class cached: check_index() */
+    uint32_t dropped_count, dropped_room;
     struct disk_checked *result;
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     uint64_t logs_read, told; /* bytes, for progress */
+    bool as_start;            /* what is read now of the logs is what a start would */
     void (*say)(void *arg, bool fault, const char *sentence);
     void *arg;
 };
@@ -81,6 +85,7 @@ enum err check_files(struct check *k, const char *path, struct errbuf *eb) MUST_
 enum err check_logs(struct check *k, bool up_to_index, struct errbuf *eb) MUST_CHECK;
 void check_logs_end(struct check *k);
 enum err check_index(struct check *k, struct errbuf *eb) MUST_CHECK;
+bool check_is_dropped(const struct check *k, const struct row *row);
 enum err check_objects(struct check *k, struct errbuf *eb) MUST_CHECK;
 
 /* A disk that nobody serves, read only, its index made anew from the logs in a scratch folder: what check and export

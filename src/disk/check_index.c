@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "disk/check.h"
+#include "disk/replay.h"
 
 #define PAGE 256u
 
@@ -141,17 +142,69 @@ is_distrusted(const struct check *k, const struct entry *b)
            row_decode(&home, b->value, &row) == ERR_OK && (row.flags & ROW_CACHED) != 0;
 }
 
+/* ---- what a start has dropped ---- */
+
+static int
+by_content(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct content_id));
+}
+
+bool
+check_is_dropped(const struct check *k, const struct row *row)
+{
+    return k->dropped_count > 0 && bsearch(&row->content, k->dropped, k->dropped_count,
+                                           sizeof *k->dropped, by_content) != NULL;
+}
+
+/* The row of an object or a part, in the class cached. */
+static bool
+cached_row(const struct entry *e, struct row *out)
+{
+    struct row_home home = {e->table, e->bucket, e->key};
+    struct part_row part;
+
+    if (e->table == TABLE_OBJECTS)
+        return row_decode(&home, e->value, out) == ERR_OK &&
+               (out->flags & ROW_CACHED) != 0 && row_has_object(out);
+    if (e->table != TABLE_PARTS || part_row_decode(&home, e->value, &part) != ERR_OK)
+        return false;
+    *out = part.row;
+    return (out->flags & ROW_CACHED) != 0;
+}
+
+/* The logs have it and the index does not (`b`: NULL, or what is left of the key): bytes that were not synced before a power
+ * cut were not there when the disk started. */
+static bool
+start_dropped(struct check *k, const struct entry *a, const struct entry *b)
+{
+    struct errbuf eb = {0};
+    struct row row;
+    bool there;
+
+    if ((b != NULL && (a->table != TABLE_OBJECTS || !row_is_tombstone(b->value))) ||
+        !cached_row(a, &row) ||
+        replay_row_is_there(k->disk, &row, &there, &eb) != ERR_OK || there)
+        return false;
+    if (k->dropped_count == k->dropped_room) {
+        k->dropped_room = MAX(64u, 2 * k->dropped_room);
+        k->dropped = xrealloc(k->dropped, k->dropped_room * sizeof *k->dropped);
+    }
+    k->dropped[k->dropped_count++] = row.content;
+    return true;
+}
+
 /* Compaction drops a completed upload whose object is gone; the index remembers it for a week. */
 static bool
-agree(const struct check *k, const struct entry *a, const struct entry *b, int c,
+agree(struct check *k, const struct entry *a, const struct entry *b, int c,
       enum table table)
 {
     if (c < 0)
-        return same_but_doubt(k, a, NULL);
+        return same_but_doubt(k, a, NULL) || start_dropped(k, a, NULL);
     if (c > 0)
         return table == TABLE_DONE || is_distrusted(k, b);
     return span_eq(a->value, b->value) || same_but_version(a, b) ||
-           same_but_doubt(k, a, b);
+           same_but_doubt(k, a, b) || start_dropped(k, a, b);
 }
 
 static enum err
@@ -210,8 +263,8 @@ unreadable(struct check *k, const struct errbuf *why)
     return ERR_OK;
 }
 
-enum err
-check_index(struct check *k, struct errbuf *eb)
+static enum err
+compare_all(struct check *k, struct errbuf *eb)
 {
     uint64_t bucket = 0;
     struct errbuf why = {0};
@@ -241,5 +294,15 @@ check_index(struct check *k, struct errbuf *eb)
         *eb = why;
     else if (verified == ERR_CORRUPT && !k->repair.index) /* no table of the logs' */
         return unreadable(k, &why);
+    return rc;
+}
+
+enum err
+check_index(struct check *k, struct errbuf *eb)
+{
+    enum err rc = compare_all(k, eb);
+
+    if (k->dropped_count > 0)
+        qsort(k->dropped, k->dropped_count, sizeof *k->dropped, by_content);
     return rc;
 }

@@ -5,6 +5,7 @@
 #include "disk/change.h"
 #include "disk/check.h"
 #include "disk/hole.h"
+#include "disk/replay.h"
 #include "disk/segment.h"
 
 static const char *const class_names[DISK_CLASSES_] = {
@@ -44,23 +45,37 @@ tell_progress(struct check *k, enum disk_class class)
     k->progress(k->arg, "logs", k->logs_read, total);
 }
 
-/* As a replay: behind a hole of the cached log not everything is believed. */
-static enum err
-take_record(struct changes *c, struct member *m, struct errbuf *eb)
+/* What the next start drops: bodies of the class cached are not synced before a reply. */
+static void
+say_dropped(struct check *k, const struct member *m)
 {
-    struct row row;
+    char text[CHECK_KEY_TEXT];
+
+    check_note(k,
+               "%s, segment %06" PRIu32 " at %" PRIu64
+               ": what was cached is not all there, as a power cut leaves it; the next "
+               "start drops it, and it is fetched anew",
+               check_key(m->bucket, m->key, text),
+               m->place.segment != 0 ? m->place.segment : m->segment,
+               m->place.segment != 0 ? m->place.offset : m->offset);
+}
+
+/* As a replay: of the cached log not everything is believed, least of all what the index does not cover yet. */
+static enum err
+take_record(struct check *k, struct changes *c, struct member *m, struct errbuf *eb)
+{
+    bool there = !m->body_damaged;
     enum err rc = ERR_OK;
 
     if (c->class != DISK_CACHED)
         return changes_apply(c, m, NULL, eb);
-    if (hole_hides(c->disk, m) ||
-        (m->body_damaged &&
-         (m->kind == MEMBER_PART || (m->kind == MEMBER_MOVED && m->part > 0))))
-        return ERR_OK;
-    if (m->body_damaged)
-        m->kind = MEMBER_DELETE;
-    rc = changes_apply(c, m, &row, eb);
-    return rc == ERR_OK ? hole_moved(c, m, &row, eb) : rc;
+    if (k->as_start && there)
+        rc = replay_is_there(c->disk, m, &there, eb);
+    if (rc != ERR_OK)
+        return rc;
+    if (!there && !m->body_damaged)
+        say_dropped(k, m);
+    return replay_cached_as(c, m, there, eb);
 }
 
 static enum err
@@ -69,7 +84,7 @@ take_group(struct check *k, struct changes *c, const struct log_scan *scan,
 {
     for (uint32_t i = 0; i < scan->count; i++) {
         struct errbuf why = {0};
-        enum err rc = take_record(c, &scan->members[i], &why);
+        enum err rc = take_record(k, c, &scan->members[i], &why);
 
         if (rc == ERR_BUSY || rc == ERR_CANCELLED) {
             *eb = why;
@@ -97,7 +112,7 @@ take_salvaged(void *arg, struct member *m)
 {
     struct salvaging *s = arg;
     struct errbuf why = {0};
-    enum err rc = take_record(s->changes, m, &why);
+    enum err rc = take_record(s->check, s->changes, m, &why);
 
     if (rc == ERR_OK) {
         changes_publish(s->changes);

@@ -140,7 +140,7 @@ check_bucket(struct check *k, uint64_t bucket, struct arena *a, struct errbuf *e
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
             struct disk_key key = {.bucket = bucket, .key = entries[i].key};
 
-            if (!row_is_object(&entries[i].row))
+            if (!row_is_object(&entries[i].row) || check_is_dropped(k, &entries[i].row))
                 continue;
             k->result->objects++;
             rc = check_body(k, &key, &entries[i].row, true, a,
@@ -170,6 +170,8 @@ check_upload(struct check *k, const struct disk_key *key, const struct upload_id
                         &more, eb);
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
             after = parts[i].number;
+            if (check_is_dropped(k, &parts[i].part.row))
+                continue;
             k->result->parts++;
             rc = check_body(k, key, &parts[i].part.row, false, a, "part of an upload of",
                             eb);

@@ -14,6 +14,15 @@ struct segment *replay_oldest_log(struct disk *d, enum disk_class class); /* bor
 /* Applies a record of the cached log, as far as it can be believed. One whose bytes are lost still says that what was there
  * before is obsolete: it becomes a delete. A part is just not there. */
 enum err replay_cached(struct changes *c, struct member *m, struct errbuf *eb) MUST_CHECK;
+/* In two steps, the first of which writes nothing on a disk that is read only. *there: its bytes are, and what it names. May
+ * switch. */
+enum err replay_is_there(struct disk *d, const struct member *m, bool *there,
+                         struct errbuf *eb) MUST_CHECK;
+/* The same of what a cached row names. */
+enum err replay_row_is_there(struct disk *d, const struct row *row, bool *there,
+                             struct errbuf *eb) MUST_CHECK;
+enum err replay_cached_as(struct changes *c, struct member *m, bool there,
+                          struct errbuf *eb) MUST_CHECK;
 /* Counters of this start go on behind what is in the log. */
 void replay_take_counters(struct disk *d, const struct member *m);
 

@@ -178,7 +178,7 @@ cached_body_is_there(struct disk *d, const struct member *m, bool *out, struct e
     uint64_t bad;
     enum err rc = read_file_open(d, &row, &f, eb);
 
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !d->read_only)
         rc = rt_sync(read_file_of(&f), eb);
     if (rc == ERR_OK)
         rc = header_is_there(d, &f, &row, &header, eb);
@@ -286,9 +286,30 @@ moved_parts_are_there(struct disk *d, const struct member *m, bool *out,
     return rc;
 }
 
-/* *there: its bytes are, and what it names. */
-static enum err
-is_there(struct disk *d, const struct member *m, bool *there, struct errbuf *eb)
+enum err
+replay_row_is_there(struct disk *d, const struct row *row, bool *there, struct errbuf *eb)
+{
+    struct manifest_entry body = {.content = row->content,
+                                  .size = row->size,
+                                  .segment = row->segment,
+                                  .offset = row->offset};
+    struct manifest m = {0};
+    enum err rc;
+
+    *there = true;
+    if ((row->flags & ROW_PARTS) == 0)
+        return (row->flags & ROW_INLINE) != 0
+                   ? ERR_OK
+                   : cached_entry_is_there(d, &body, there, eb);
+    rc = manifest_load_quiet(d, row, &m, eb);
+    for (uint32_t i = 0; rc == ERR_OK && *there && i < m.count; i++)
+        rc = cached_entry_is_there(d, &m.entries[i], there, eb);
+    manifest_fini(&m);
+    return rc;
+}
+
+enum err
+replay_is_there(struct disk *d, const struct member *m, bool *there, struct errbuf *eb)
 {
     *there = !m->body_damaged;
     if (!*there)
@@ -305,12 +326,20 @@ is_there(struct disk *d, const struct member *m, bool *there, struct errbuf *eb)
 enum err
 replay_cached(struct changes *c, struct member *m, struct errbuf *eb)
 {
-    struct row row;
     bool there;
-    enum err rc = is_there(c->disk, m, &there, eb);
+    enum err rc = replay_is_there(c->disk, m, &there, eb);
 
-    if (rc != ERR_OK || hole_hides(c->disk, m))
-        return rc;
+    return rc == ERR_OK ? replay_cached_as(c, m, there, eb) : rc;
+}
+
+enum err
+replay_cached_as(struct changes *c, struct member *m, bool there, struct errbuf *eb)
+{
+    struct row row;
+    enum err rc;
+
+    if (hole_hides(c->disk, m))
+        return ERR_OK;
     if (!there && (m->kind == MEMBER_PART || (m->kind == MEMBER_MOVED && m->part > 0)))
         return ERR_OK;
     if (!there)

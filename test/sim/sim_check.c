@@ -1,5 +1,6 @@
 /* Power cuts, and a check of the disk after each, before anything has recovered: whatever a crash leaves behind is no
- * fault. And after the last life the index says what the logs say, byte by byte. Protects D1, O4. */
+ * fault, neither in a native disk nor in a cached one, whose bodies are not synced. And after the last life the index says what
+ * the logs say, byte by byte. Protects D1, O4. */
 #include "sim/disk_life.h"
 
 struct checked {
@@ -42,7 +43,10 @@ run(uint64_t seed)
     struct sim_options o = {.seed = seed, .lossy = true, .max_delay_us = 300};
     struct sim *s = sim_new(&o);
     struct ledger ledger;
-    struct life f = {.ledger = &ledger, .class = DISK_NATIVE};
+    bool cached = seed % 2 == 0;
+    struct life f = {.ledger = &ledger,
+                     .class = cached ? DISK_CACHED : DISK_NATIVE,
+                     .no_uploads = cached}; /* those of cached buckets are the remote's */
     uint64_t hash = 0, state = seed;
     struct checked c;
     struct errbuf eb = {0};
@@ -54,6 +58,7 @@ run(uint64_t seed)
 
         f.epoch = i + 1;
         f.check_only = last;
+        f.may_lose = cached && i > 0;
         state = hash_xxh3(&state, sizeof state, i);
         f.ops = 2 + (unsigned)(state % 12);
         sim_cut_at(s, last ? 0 : 20 + state % 200);

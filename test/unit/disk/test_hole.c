@@ -472,26 +472,6 @@ test_the_last_log_is_missing(void)
     world_run(missing_logs, NULL);
 }
 
-/* The disk as it is now, which is what a kill leaves; then it is back. */
-static void
-copy_disk(void)
-{
-    char text[1200];
-
-    snprintf(text, sizeof text, "cp -r '%s' '%s.copy'", world_path, world_path);
-    CHECK(system(text) == 0);
-}
-
-static void
-back_to_copy(void)
-{
-    char text[1200];
-
-    snprintf(text, sizeof text, "rm -r '%s' && mv '%s.copy' '%s'", world_path, world_path,
-             world_path);
-    CHECK(system(text) == 0);
-}
-
 /* Nobody closed the disk: it is known from a while before. */
 static void
 not_closed(void *arg)
@@ -506,9 +486,9 @@ not_closed(void *arg)
     at = here(d);
     delete (d, "old");
     CHECK(disk_settle(d, &eb) == ERR_OK);
-    copy_disk();
+    world_copy();
     disk_close(&d);
-    back_to_copy();
+    world_back_to_copy();
     damage(at, IN_HEAD);
     world_lose_index();
     d = open_slow(8u << 20);
@@ -615,10 +595,10 @@ compacted(void *arg)
     CHECK(segment_pin(d, id) == NULL); /* it went */
     CHECK(is_served(d, "kept", 2));
     CHECK_U64(d->home.retired.of[RETIRED_CUT].count, 0);
-    copy_disk(); /* the list still has the hole there */
+    world_copy(); /* the list still has the hole there */
     disk_close(&d);
     world_check_sound();
-    back_to_copy();
+    world_back_to_copy();
     d = open_slow(1u << 20);
     CHECK(!d->home.behind_hole && is_served(d, "kept", 2));
     CHECK_U64(d->home.retired.of[RETIRED_CUT].count, 0);

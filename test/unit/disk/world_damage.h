@@ -54,6 +54,26 @@ world_lose_index(void)
     CHECK(access(path, F_OK) != 0);
 }
 
+/* The disk as it is now, which is what a kill leaves; then it is back. */
+static inline void
+world_copy(void)
+{
+    char text[1200];
+
+    snprintf(text, sizeof text, "cp -r '%s' '%s.copy'", world_path, world_path);
+    CHECK(system(text) == 0);
+}
+
+static inline void
+world_back_to_copy(void)
+{
+    char text[1200];
+
+    snprintf(text, sizeof text, "rm -r '%s' && mv '%s.copy' '%s'", world_path, world_path,
+             world_path);
+    CHECK(system(text) == 0);
+}
+
 /* Below `below`; the same numbers in each run. */
 static inline uint64_t
 world_some(uint64_t below)
