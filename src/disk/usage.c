@@ -72,8 +72,8 @@ usage_add(struct usage *u, uint64_t bucket, int64_t objects, int64_t bytes)
         e->next = atomic_load(&u->slots[bucket % SLOTS]);
         atomic_store_explicit(&u->slots[bucket % SLOTS], e, memory_order_release);
     }
-    atomic_fetch_add_explicit(&e->objects, objects, memory_order_relaxed);
-    atomic_fetch_add_explicit(&e->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&e->objects, objects, memory_order_release);
+    atomic_fetch_add_explicit(&e->bytes, bytes, memory_order_release);
     if (usage_is_of_open(bucket)) {
         atomic_fetch_add_explicit(&u->parts, objects, memory_order_relaxed);
         atomic_fetch_add_explicit(&u->part_bytes, bytes, memory_order_relaxed);
@@ -105,8 +105,8 @@ usage_get(const struct usage *u, uint64_t bucket, uint64_t *objects, uint64_t *b
     int64_t n = 0, b = 0;
 
     if (e != NULL) {
-        n = atomic_load_explicit(&e->objects, memory_order_relaxed);
-        b = atomic_load_explicit(&e->bytes, memory_order_relaxed);
+        n = atomic_load_explicit(&e->objects, memory_order_acquire);
+        b = atomic_load_explicit(&e->bytes, memory_order_acquire);
     }
     *objects = (uint64_t)MAX(n, 0);
     *bytes = (uint64_t)MAX(b, 0);
@@ -235,8 +235,20 @@ usage_note(struct usage_changes *c, uint64_t bucket, const struct row *before,
 void
 usage_apply(struct usage *u, struct usage_changes *c)
 {
-    for (uint32_t i = 0; i < c->count; i++)
-        usage_add(u, c->at[i].bucket, c->at[i].objects, c->at[i].bytes);
+    /* What comes before what goes: who reads meanwhile the kind that something leaves, and then the one that it comes to, has
+     * it at least once. */
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct usage_change *a = &c->at[i];
+
+        if (a->objects > 0 || a->bytes > 0)
+            usage_add(u, a->bucket, MAX(a->objects, 0), MAX(a->bytes, 0));
+    }
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct usage_change *a = &c->at[i];
+
+        if (a->objects < 0 || a->bytes < 0)
+            usage_add(u, a->bucket, MIN(a->objects, 0), MIN(a->bytes, 0));
+    }
     c->count = 0;
 }
 

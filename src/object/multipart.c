@@ -104,12 +104,12 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
     if (rc == ERR_OK)
         rc = part_checksum(s, &k, &id, &own, eb);
     if (rc == ERR_OK)
-        rc = quota_admit(s, b,
+        rc = put_new(s, b, key, &own, PUT_PART, out);
+    if (rc == ERR_OK)
+        rc = quota_claim(s, b,
                          &(struct quota_ask){
                              .key = key, .size = o->size, .upload = &id, .part = number},
-                         eb);
-    if (rc == ERR_OK)
-        rc = put_new(s, b, key, &own, PUT_PART, out);
+                         &(*out)->claim, eb);
     if (rc != ERR_OK)
         return rc;
     (*out)->upload = id;
@@ -396,6 +396,8 @@ complete_native(struct complete *c, struct object_info *out)
     struct etag_multipart etag;
     char text[ETAG_TEXT_MAX];
     struct object_meta meta = {0};
+    struct quota_claim claim = {0};
+    struct disk_condition held;
     struct row row;
     enum err rc =
         disks_upload_meta(c->s->options.disks, &c->key, &c->id, c->arena, &meta, c->eb);
@@ -417,10 +419,10 @@ complete_native(struct complete *c, struct object_info *out)
     if (rc == ERR_OK)
         rc = check_size(c);
     if (rc == ERR_OK)
-        rc = quota_admit(
+        rc = quota_claim(
             c->s, c->bucket,
             &(struct quota_ask){.key = c->key.at.key, .count = 1, .counted = true},
-            c->eb);
+            &claim, c->eb);
     if (rc != ERR_OK)
         return rc;
     etag_multipart_init(&etag);
@@ -435,7 +437,12 @@ complete_native(struct complete *c, struct object_info *out)
     if (rc == ERR_OK)
         rc = disks_upload_complete(
             c->s->options.disks, &c->key, &c->id, c->named, c->what->count, &meta,
-            c->what->condition != NULL ? &c->what->condition->disk : NULL, &row, c->eb);
+            quota_condition(&claim,
+                            c->what->condition != NULL ? &c->what->condition->disk : NULL,
+                            &held),
+            &row, c->eb);
+    rc = quota_judge(c->s, c->bucket, c->key.at.key, &claim, rc, c->eb);
+    quota_release(&claim);
     if (rc == ERR_OK)
         info_from_meta(&row, &meta, out);
     return rc;

@@ -45,6 +45,7 @@ object_put_abort(struct object_put **pp)
         return;
     hash_stream_end(&p->lag); /* what lags lies in the writer's buffer */
     disks_write_abort(&p->writer);
+    quota_release(&p->claim);
     through_end(&p->through);
     if (!p->summed)
         checksum_fini(&p->sum);
@@ -88,8 +89,9 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
     enum err rc = put_new(s, b, key, o, b->cached ? PUT_THROUGH : PUT_NATIVE, out);
 
     if (rc == ERR_OK)
-        rc = quota_admit(
-            s, b, &(struct quota_ask){.key = key, .size = o->size, .count = 1}, eb);
+        rc = quota_claim(s, b,
+                         &(struct quota_ask){.key = key, .size = o->size, .count = 1},
+                         &(*out)->claim, eb);
     if (rc == ERR_OK)
         rc = begin_writer(*out, o->size, eb);
     if (rc != ERR_OK)
@@ -270,6 +272,15 @@ complete_meta(const struct object_put *p, const struct object_meta *given,
     out->checksum = (struct span){(const char *)p->sums.checksum, p->sums.checksum_len};
 }
 
+/* Its size is known now, if it was not before. */
+static enum err
+ask_again(struct object_put *p, const struct quota_ask *ask, struct errbuf *eb)
+{
+    return p->options.size == DISK_SIZE_UNKNOWN
+               ? quota_claim(p->s, p->bucket, ask, &p->claim, eb)
+               : quota_confirm(p->s, p->bucket, ask, &p->claim, eb);
+}
+
 static enum err
 commit_native(struct object_put *p, const struct object_meta *meta, struct arena *a,
               struct object_info *out, struct errbuf *eb)
@@ -277,18 +288,17 @@ commit_native(struct object_put *p, const struct object_meta *meta, struct arena
     struct object_meta kept;
     struct row row;
     const struct object_condition *c = p->options.condition;
-    enum err rc = ERR_OK;
-
-    if (p->options.size == DISK_SIZE_UNKNOWN) /* now it is known */
-        rc = quota_admit(
-            p->s, p->bucket,
-            &(struct quota_ask){.key = p->key, .size = p->sums.size, .count = 1}, eb);
-    if (rc != ERR_OK)
-        return rc;
-    rc = disks_commit(&p->writer, meta, c != NULL ? &c->disk : NULL, &row, eb);
+    struct disk_condition held;
+    enum err rc = ask_again(
+        p, &(struct quota_ask){.key = p->key, .size = p->sums.size, .count = 1}, eb);
 
     if (rc != ERR_OK)
         return rc;
+    rc = disks_commit(&p->writer, meta,
+                      quota_condition(&p->claim, c != NULL ? &c->disk : NULL, &held),
+                      &row, eb);
+    if (rc != ERR_OK)
+        return quota_judge(p->s, p->bucket, p->key, &p->claim, rc, eb);
     meta_copy(a, meta, &kept);
     info_from_meta(&row, &kept, out);
     return ERR_OK;
@@ -299,15 +309,13 @@ commit_part(struct object_put *p, const struct object_meta *meta, struct arena *
             struct object_info *out, struct errbuf *eb)
 {
     struct object_meta kept;
-    enum err rc = ERR_OK;
+    enum err rc = ask_again(p,
+                            &(struct quota_ask){.key = p->key,
+                                                .size = p->sums.size,
+                                                .upload = &p->upload,
+                                                .part = p->part_number},
+                            eb);
 
-    if (p->options.size == DISK_SIZE_UNKNOWN) /* now it is known */
-        rc = quota_admit(p->s, p->bucket,
-                         &(struct quota_ask){.key = p->key,
-                                             .size = p->sums.size,
-                                             .upload = &p->upload,
-                                             .part = p->part_number},
-                         eb);
     if (rc == ERR_OK)
         rc = disks_part_commit(&p->writer, meta, eb);
     if (rc != ERR_OK)

@@ -3,6 +3,7 @@
 #include "base/md5.h"
 #include "object/hasher.h"
 #include "object/internal.h"
+#include "object/quota.h"
 
 enum put_kind { PUT_NATIVE, PUT_PART, PUT_THROUGH, PUT_PART_THROUGH };
 
@@ -13,6 +14,7 @@ struct object_put {
     enum put_kind kind;
     struct object_put_options options;
     struct disks_writer *writer; /* owned */
+    struct quota_claim claim;    /* given back with the writer */
     struct md5 md5;
     bool hashed; /* sums.md5 is there */
     bool lags; /* `lag` does it instead of `md5`; what lags lies in the writer's buffer */
@@ -65,16 +67,3 @@ enum disk_versioning versioning_of(const struct map_bucket *b);
 /* multipart.c: ids of native uploads as text. */
 bool native_id(struct span text, struct upload_id *out);
 struct span id_text(struct arena *a, const struct upload_id *id);
-
-/* quota.c: may this come into the bucket? ERR_QUOTA with a sentence. May switch, where the bucket has a quota. */
-struct quota_ask {
-    struct span key;
-    uint64_t size;  /* DISK_SIZE_UNKNOWN: asked again when it is known */
-    unsigned count; /* objects: 1, or 0 of a part */
-    const struct upload_id
-        *upload; /* of a part: it replaces the one of its number. NULL: an object */
-    uint32_t part;
-    bool counted; /* its bytes are the bucket's already: parts that become an object */
-};
-enum err quota_admit(struct object_service *s, const struct map_bucket *b,
-                     const struct quota_ask *ask, struct errbuf *eb) MUST_CHECK;

@@ -1,36 +1,113 @@
-/* quota: what a bucket may hold. Asked before a body is taken, so that who is over it does not send one; those on their way
- * at that moment may still come in. */
-#include <inttypes.h>
+#include "object/quota.h"
 
-#include "object/internal.h"
-#include "object/put.h"
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define SLOTS 256u
+
+/* Entries are never taken out: a bucket's number is never used again, and those with quotas are few. */
+struct on_its_way {
+    uint64_t bucket;
+    _Atomic uint64_t bytes, objects;
+    struct on_its_way *next; /* set before it is published */
+};
+struct quotas {
+    _Atomic(struct on_its_way *) slots[SLOTS];
+};
+
+struct quotas *
+quotas_new(void)
+{
+    return xcalloc(1, sizeof(struct quotas));
+}
+
+void
+quotas_free(struct quotas **qp)
+{
+    struct quotas *q = *qp;
+
+    *qp = NULL;
+    for (unsigned i = 0; q != NULL && i < SLOTS; i++) {
+        struct on_its_way *w = atomic_load(&q->slots[i]);
+
+        while (w != NULL) {
+            struct on_its_way *next = w->next;
+
+            assert(atomic_load(&w->bytes) == 0 && atomic_load(&w->objects) == 0);
+            free(w);
+            w = next;
+        }
+    }
+    free(q);
+}
+
+static struct on_its_way *
+of_bucket(struct quotas *q, uint64_t bucket)
+{
+    _Atomic(struct on_its_way *) *slot = &q->slots[bucket % SLOTS];
+    struct on_its_way *first = atomic_load(slot), *mine = NULL, *found;
+
+    for (;;) {
+        for (found = first; found != NULL && found->bucket != bucket;)
+            found = found->next;
+        if (found != NULL) {
+            free(mine);
+            return found;
+        }
+        if (mine == NULL)
+            mine = xcalloc(1, sizeof *mine);
+        mine->bucket = bucket;
+        mine->next = first;
+        if (atomic_compare_exchange_strong(slot, &first, mine))
+            return mine;
+    }
+}
+
+/* ---- what the bucket holds ---- */
 
 struct held {
     uint64_t objects,
         bytes; /* older versions with them; bytes of parts of uploads, too */
     uint64_t older_bytes, open_bytes;
+    uint64_t coming_objects, coming_bytes; /* of others */
 };
 
+/* What becomes another kind is counted as that before it is not as the former (usage.c). So parts are read before what they
+ * become, and objects on both sides of the older versions that they become, and that become them. */
 static struct held
 held_by(struct object_service *s, const struct map_bucket *b)
 {
     struct disks *ds = s->options.disks;
-    struct held h;
-    uint64_t older, parts;
+    struct held h = {0};
+    uint64_t older, parts, objects, bytes;
 
-    disks_bucket_usage(ds, b->id, DISK_USAGE_LIVE, b->copies, &h.objects, &h.bytes);
-    disks_bucket_usage(ds, b->id, DISK_USAGE_OLDER, b->copies, &older, &h.older_bytes);
     disks_bucket_usage(ds, b->id, DISK_USAGE_OPEN, b->copies, &parts, &h.open_bytes);
-    h.objects += older;
-    h.bytes += h.older_bytes + h.open_bytes;
+    disks_bucket_usage(ds, b->id, DISK_USAGE_LIVE, b->copies, &objects, &bytes);
+    disks_bucket_usage(ds, b->id, DISK_USAGE_OLDER, b->copies, &older, &h.older_bytes);
+    disks_bucket_usage(ds, b->id, DISK_USAGE_LIVE, b->copies, &h.objects, &h.bytes);
+    h.objects = MAX(h.objects, objects) + older;
+    h.bytes = MAX(h.bytes, bytes) + h.older_bytes + h.open_bytes;
     return h;
 }
 
-static void
-without_part(struct object_service *s, const struct disks_key *k,
-             const struct quota_ask *ask, struct held *h)
+/* What the key, or the part's number, holds now would be replaced. */
+struct replaced {
+    uint64_t bytes;
+    bool object;
+    bool any;
+    struct content_id content;
+};
+
+static struct replaced
+replaced_part(struct object_service *s, const struct disks_key *k,
+              const struct quota_ask *ask)
 {
     struct arena *a = arena_new(KIB(1), KIB(64));
+    struct replaced r = {0};
     struct errbuf eb = {{0}};
     struct disk_part *p;
     uint32_t count;
@@ -40,65 +117,197 @@ without_part(struct object_service *s, const struct disks_key *k,
         disks_part_list(s->options.disks, k, ask->upload, ask->part - 1, 1, a, &p, &count,
                         &more, &eb) == ERR_OK &&
         count > 0 && p->number == ask->part)
-        h->bytes -= MIN(h->bytes, p->size);
+        r = (struct replaced){.bytes = p->size, .any = true};
     arena_free(&a);
+    return r;
 }
 
-/* What the key, or the part's number, holds now would be replaced. */
-static void
-without_replaced(struct object_service *s, const struct map_bucket *b,
-                 const struct quota_ask *ask, struct held *h)
+static struct replaced
+replaced_by(struct object_service *s, const struct map_bucket *b,
+            const struct quota_ask *ask)
 {
     struct disks_key k = object_disk_key(b, ask->key);
     struct errbuf eb = {{0}};
     struct row row;
 
-    if (ask->upload != NULL) {
-        without_part(s, &k, ask, h);
-        return;
-    }
+    if (ask->upload != NULL)
+        return replaced_part(s, &k, ask);
     if (b->versioning == MAP_VERSIONED ||
         disks_lookup(s->options.disks, &k, &row, &eb) != ERR_OK)
-        return; /* it stays as an older version; what can't be read is not replaced for nothing */
+        return (struct replaced){
+            0}; /* it stays as an older version; what can't be read is not replaced for nothing */
     if (b->versioning == MAP_SUSPENDED && !row_is_null_version(&row))
-        return;
-    h->objects -= h->objects > 0;
-    h->bytes -= MIN(h->bytes, row.size);
+        return (struct replaced){0};
+    return (struct replaced){
+        .bytes = row.size, .object = true, .any = true, .content = row.content};
+}
+
+/* ---- claims ---- */
+
+static uint64_t
+size_of(const struct quota_ask *ask)
+{
+    return ask->size == DISK_SIZE_UNKNOWN ? 0 : ask->size;
+}
+
+static struct quota_claim
+claim_for(struct on_its_way *of, const struct quota_ask *ask, const struct replaced *r)
+{
+    uint64_t size = size_of(ask);
+
+    return (struct quota_claim){.of = of,
+                                .bytes = size > r->bytes ? size - r->bytes : 0,
+                                .objects =
+                                    ask->count - (ask->count > 0 && r->object ? 1u : 0u),
+                                .leans_bytes = r->bytes,
+                                .leans = r->any,
+                                .leans_on_object = r->object,
+                                .content = r->content};
+}
+
+static bool
+objects_are_over(const struct map_bucket *b, const struct quota_ask *ask,
+                 const struct replaced *r, const struct held *h)
+{
+    uint64_t there = h->objects - (r->object && h->objects > 0 ? 1u : 0u);
+
+    return b->quota_objects > 0 && ask->count > 0 &&
+           there + h->coming_objects + ask->count > b->quota_objects;
+}
+
+static bool
+bytes_are_over(const struct map_bucket *b, const struct quota_ask *ask,
+               const struct replaced *r, const struct held *h)
+{
+    uint64_t all = h->bytes - MIN(h->bytes, r->bytes) + h->coming_bytes;
+
+    return b->quota_bytes > 0 && !ask->counted &&
+           (all > b->quota_bytes || size_of(ask) > b->quota_bytes - all);
+}
+
+static bool
+is_over(const struct map_bucket *b, const struct quota_ask *ask, const struct replaced *r,
+        const struct held *h)
+{
+    return objects_are_over(b, ask, r, h) || bytes_are_over(b, ask, r, h);
+}
+
+/* What others had announced before `more` in place of `mine`. The numbers wrap: one that becomes less is added as such. */
+static struct held
+announce(struct object_service *s, const struct map_bucket *b, struct on_its_way *w,
+         const struct quota_claim *mine, const struct quota_claim *more)
+{
+    uint64_t bytes = atomic_fetch_add(&w->bytes, more->bytes - mine->bytes),
+             objects = atomic_fetch_add(&w->objects, more->objects - mine->objects);
+    struct held h = held_by(s, b); /* after them: what is over by then is in here */
+
+    h.coming_bytes = bytes - mine->bytes;
+    h.coming_objects = objects - mine->objects;
+    return h;
+}
+
+static enum err
+refused(const struct map_bucket *b, const struct quota_ask *ask, const struct replaced *r,
+        const struct held *h, struct errbuf *eb)
+{
+    if (objects_are_over(b, ask, r, h))
+        return err_set(eb, ERR_QUOTA,
+                       "bucket \"%s\" holds %" PRIu64
+                       " objects, older versions counted, and %" PRIu64
+                       " are on their way; its quota is %" PRIu64
+                       " (forebay bucket set --quota-objects)",
+                       b->name, h->objects, h->coming_objects, b->quota_objects);
+    return err_set(
+        eb, ERR_QUOTA,
+        "bucket \"%s\" holds %" PRIu64 " bytes, %" PRIu64
+        " of them of older versions and %" PRIu64 " of uploads in progress, and %" PRIu64
+        " are on their way; with %" PRIu64 " more it would be over its quota of %" PRIu64
+        " (forebay bucket set --quota-bytes)",
+        b->name, h->bytes, h->older_bytes, h->open_bytes, h->coming_bytes, size_of(ask),
+        b->quota_bytes);
 }
 
 enum err
-quota_admit(struct object_service *s, const struct map_bucket *b,
-            const struct quota_ask *ask, struct errbuf *eb)
+quota_claim(struct object_service *s, const struct map_bucket *b,
+            const struct quota_ask *ask, struct quota_claim *claim, struct errbuf *eb)
 {
-    uint64_t more = ask->size == DISK_SIZE_UNKNOWN ? 0 : ask->size;
+    struct replaced r = {0};
+    struct on_its_way *w;
     struct held h;
-    bool over;
 
     if (b->quota_bytes == 0 && b->quota_objects == 0)
         return ERR_OK;
-    h = held_by(s, b);
+    w = of_bucket(s->quotas, b->id);
     for (int i = 0; i < 2; i++) {
-        over = (b->quota_bytes > 0 && !ask->counted &&
-                (h.bytes > b->quota_bytes || more > b->quota_bytes - h.bytes)) ||
-               (b->quota_objects > 0 && ask->count > 0 &&
-                h.objects + ask->count > b->quota_objects);
-        if (!over)
+        struct quota_claim want;
+
+        if (i == 1)
+            r = replaced_by(s, b, ask);
+        want = claim_for(w, ask, &r);
+        /* What does not fit anyway is not announced: it would be in the way of what does. */
+        h = announce(s, b, w, claim, claim);
+        if (is_over(b, ask, &r, &h))
+            continue;
+        h = announce(s, b, w, claim, &want);
+        if (!is_over(b, ask, &r, &h)) {
+            *claim = want;
             return ERR_OK;
-        if (i == 0)
-            without_replaced(s, b, ask, &h);
+        }
+        (void)announce(s, b, w, &want, claim);
     }
-    if (b->quota_objects > 0 && ask->count > 0 &&
-        h.objects + ask->count > b->quota_objects)
-        return err_set(eb, ERR_QUOTA,
-                       "bucket \"%s\" holds %" PRIu64
-                       " objects, older versions counted, its quota is %" PRIu64
-                       " (forebay bucket set --quota-objects)",
-                       b->name, h.objects, b->quota_objects);
-    return err_set(eb, ERR_QUOTA,
-                   "bucket \"%s\" holds %" PRIu64 " bytes, %" PRIu64
-                   " of them of older versions and %" PRIu64
-                   " of uploads in progress, with %" PRIu64
-                   " more it would be over its quota of %" PRIu64
-                   " (forebay bucket set --quota-bytes)",
-                   b->name, h.bytes, h.older_bytes, h.open_bytes, more, b->quota_bytes);
+    return refused(b, ask, &r, &h, eb);
+}
+
+enum err
+quota_confirm(struct object_service *s, const struct map_bucket *b,
+              const struct quota_ask *ask, struct quota_claim *claim, struct errbuf *eb)
+{
+    struct replaced now;
+
+    if (!claim->leans)
+        return ERR_OK;
+    now = replaced_by(s, b, ask);
+    claim->content = now.content;
+    return now.any && now.bytes >= claim->leans_bytes ? ERR_OK
+                                                      : quota_claim(s, b, ask, claim, eb);
+}
+
+const struct disk_condition *
+quota_condition(const struct quota_claim *claim, const struct disk_condition *c,
+                struct disk_condition *room)
+{
+    if (!claim->leans_on_object)
+        return c;
+    *room = c != NULL ? *c : (struct disk_condition){0};
+    room->if_content = true;
+    room->content = claim->content;
+    return room;
+}
+
+enum err
+quota_judge(struct object_service *s, const struct map_bucket *b, struct span key,
+            const struct quota_claim *claim, enum err rc, struct errbuf *eb)
+{
+    struct disks_key k = object_disk_key(b, key);
+    struct row row;
+
+    if (!claim->leans_on_object || (rc != ERR_PRECONDITION && rc != ERR_NOT_FOUND) ||
+        (disks_lookup(s->options.disks, &k, &row, NULL) == ERR_OK &&
+         memcmp(&row.content, &claim->content, sizeof row.content) == 0))
+        return rc;
+    return err_set(
+        eb, ERR_BUSY,
+        "bucket \"%s\" is at its quota, and the object whose place this one was to "
+        "take has changed meanwhile",
+        b->name);
+}
+
+void
+quota_release(struct quota_claim *claim)
+{
+    if (claim->of != NULL) {
+        atomic_fetch_sub(&claim->of->bytes, claim->bytes);
+        atomic_fetch_sub(&claim->of->objects, claim->objects);
+    }
+    *claim = (struct quota_claim){0};
 }

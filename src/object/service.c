@@ -4,6 +4,7 @@
 #include "object/fresh.h"
 #include "object/hasher.h"
 #include "object/list_ahead.h"
+#include "object/quota.h"
 #include "object/readahead.h"
 #include "object/tier.h"
 #include "rt/loop.h"
@@ -30,6 +31,7 @@ object_start(const struct object_options *o, struct object_service **out,
     s->fresh = fresh_new();
     s->readahead = readahead_new(s->options.readahead);
     s->list_ahead = list_ahead_new();
+    s->quotas = quotas_new();
     rc = key_tables_start(s);
     if (rc == ERR_OK)
         rc = tier_start(s, eb);
@@ -56,6 +58,7 @@ object_stop(struct object_service **sp)
     key_tables_stop(s);
     tier_stop(s);
     fresh_free(&s->fresh);
+    quotas_free(&s->quotas);
     free(s->hashing);
     free(s);
 }

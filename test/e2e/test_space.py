@@ -8,6 +8,7 @@ import random
 import shutil
 import socket
 import subprocess
+import threading
 import time
 
 import botocore.exceptions
@@ -226,6 +227,114 @@ def test_quotas(start_forebay):
     put("large", 200_000)
     keys = [o["Key"] for o in client.list_objects_v2(Bucket="bucket")["Contents"]]
     assert keys == ["k0", "k2", "k3", "large"]
+
+
+def begin_put(port, path, size):
+    """A PUT whose head is taken, and whose body is asked for: the socket; None and the answer where it is refused."""
+    s = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    s.sendall(
+        f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n".encode()
+    )
+    first = s.recv(65536)
+    if first.startswith(b"HTTP/1.1 100 "):
+        return s, first
+    answer = first + b"".join(iter(lambda: s.recv(65536), b""))
+    s.close()
+    return None, answer
+
+
+def end_put(s, body):
+    with s:
+        s.sendall(body)
+        return b"".join(iter(lambda: s.recv(65536), b""))
+
+
+def test_bodies_on_their_way_count_in_quotas(start_forebay):
+    """Bodies that are under way at once never pass a quota together, in objects, bytes and parts; each that ends gives back what
+    it had announced: committed, refused, cut off, replaced, completed."""
+    process = start_forebay()
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="bucket")
+
+    def set_quota(**members):
+        answer = ask(process.port, "PATCH", "/_/buckets/bucket", json.dumps(members).encode())
+        assert answer.status == 200, answer.body
+
+    def begin(key, size):
+        return begin_put(process.port, f"/bucket/{key}", size)
+
+    set_quota(quota_objects=3)
+    under_way = [begin(f"k{n}", 10) for n in range(3)]
+    assert all(s for s, _ in under_way)
+    none, answer = begin("k3", 10)
+    assert none is None and answer.startswith(b"HTTP/1.1 403 ") and b"0 objects, older versions counted, and 3 are on their way" in answer
+    under_way.pop()[0].close()  # its client is gone
+    until = time.monotonic() + PATIENCE
+    while (again := begin("k4", 10))[0] is None:
+        assert time.monotonic() < until, again
+    assert end_put(again[0], bytes(10)).startswith(b"HTTP/1.1 200 ")
+    for s, _ in under_way:
+        assert end_put(s, bytes(10)).startswith(b"HTTP/1.1 200 ")
+    refused_by_quota(lambda: client.put_object(Bucket="bucket", Key="k5", Body=b"x"))
+    two = [begin("k0", 10), begin("k0", 10)]  # both take the place of one that is there
+    answers = [end_put(s, bytes(10))[:13] for s, _ in two]
+    assert answers[0] == b"HTTP/1.1 200 " and answers[1] in (b"HTTP/1.1 200 ", b"HTTP/1.1 503 "), answers
+
+    set_quota(quota_objects=0, quota_bytes=10_000)
+    upload = client.create_multipart_upload(Bucket="bucket", Key="parts")["UploadId"]
+    first, _ = begin(f"parts?partNumber=1&uploadId={upload}", 6_000)
+    none, answer = begin("large", 6_000)
+    assert none is None and b"6000 are on their way" in answer
+    part = end_put(first, bytes(6_000))
+    assert part.startswith(b"HTTP/1.1 200 ")
+    copied, _ = begin("other", 3_000)
+    refused_by_quota(lambda: client.put_object(Bucket="bucket", Key="more", Body=bytes(3_000)))
+    assert end_put(copied, bytes(3_000)).startswith(b"HTTP/1.1 200 ")
+    refused_by_quota(lambda: client.copy_object(Bucket="bucket", Key="copy", CopySource="bucket/other"))
+    etag = client.list_parts(Bucket="bucket", Key="parts", UploadId=upload)["Parts"][0]["ETag"]
+    client.complete_multipart_upload(
+        Bucket="bucket", Key="parts", UploadId=upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]}
+    )
+    assert held(process)["bytes"] == 9_030
+    client.put_object(Bucket="bucket", Key="rest", Body=bytes(970))  # all of it was given back
+    refused_by_quota(lambda: client.put_object(Bucket="bucket", Key="more", Body=b"x"))
+
+
+@pytest.mark.parametrize("disks", [1, 3])
+def test_a_crowd_does_not_pass_a_quota(start_forebay, tmp_path, disks):
+    """Sixteen clients put as fast as they can, again and again; no look at the bucket shows more than its quota, and when they
+    have left it is to be filled to the last object."""
+    process = start_forebay("data", args=[str(tmp_path / f"more{n}") for n in range(disks - 1)])
+    client = boto(process.endpoint, process.keys())
+    client.create_bucket(Bucket="bucket")
+    settings = {"quota_objects": 20, "quota_bytes": 60_000} | ({"copies": 2} if disks > 1 else {})
+    assert ask(process.port, "PATCH", "/_/buckets/bucket", json.dumps(settings).encode()).status == 200
+    taken, refused, wrong = [], [], []
+
+    def crowd(who):
+        rng = random.Random(who)
+        for n in range(40):
+            key = f"{rng.randrange(30):02}"
+            if rng.random() < 0.25:
+                ask(process.port, "DELETE", f"/bucket/{key}")
+                continue
+            status = ask(process.port, "PUT", f"/bucket/{key}", bytes(rng.randrange(5_000))).status
+            (taken if status == 200 else refused if status in (403, 503) else wrong).append(status)
+            has = held(process)
+            if has["objects"] > 20 or has["bytes"] > 60_000:
+                wrong.append(has)
+
+    crowds = [threading.Thread(target=crowd, args=(who,)) for who in range(16)]
+    for one in crowds:
+        one.start()
+    for one in crowds:
+        one.join()
+    assert not wrong and taken and refused.count(403) > 0, wrong
+    for n in range(30):
+        ask(process.port, "DELETE", f"/bucket/{n:02}")
+    for n in range(20):
+        client.put_object(Bucket="bucket", Key=f"last{n}", Body=bytes(3_000))
+    refused_by_quota(lambda: client.put_object(Bucket="bucket", Key="more", Body=b""))
 
 
 def held(process, bucket="bucket"):
