@@ -247,6 +247,11 @@ look_for_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot)
         for (unsigned j = 0; j < p.placed; j++)
             placed |= p.at[j] == slot;
         ps->uploads_astray |= !placed;
+        rc = upload_end_done(ds, &k, &found[i].id, slot, &eb);
+        if (rc != ERR_OK) {
+            ps->broken = true;
+            count_failure(ds->mover, &k, rc, &eb);
+        }
     }
 }
 

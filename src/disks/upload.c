@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "disks/move.h"
 #include "disks/write.h"
 
 /* ---- homes ---- */
@@ -265,6 +266,22 @@ disks_upload_meta(struct disks *ds, const struct disks_key *k, const struct uplo
 
 /* ---- the end ---- */
 
+static enum err
+done_on(struct disk *d, const struct disk_key *k, const struct upload_id *u,
+        struct row *out, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    struct object_meta meta;
+    enum err rc = disk_upload_meta(d, k, u, a, &meta, eb);
+
+    arena_free(&a);
+    if (rc == ERR_OK)
+        return err_set(eb, ERR_NO_UPLOAD, "the upload is not completed");
+    return rc == ERR_NO_UPLOAD
+               ? disk_upload_complete(d, k, u, NULL, 0, NULL, NULL, out, eb)
+               : rc;
+}
+
 /* Perhaps it was completed before: then somebody remembers. */
 static enum err
 done_before(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
@@ -279,11 +296,39 @@ done_before(struct disks *ds, const struct disks_key *k, const struct upload_id 
 
         if (d == NULL)
             continue;
-        rc = disk_upload_complete(d, &k->at, u, NULL, 0, NULL, NULL, out, eb);
+        rc = done_on(d, &k->at, u, out, eb);
         slot_leave(ds, p.at[i]);
         out->disk = p.at[i];
     }
     return rc;
+}
+
+/* Has a disk completed it that was there, while another one, on which it is open, was not? */
+static bool
+is_done(struct disks *ds, const struct disks_key *k, const struct upload_id *u)
+{
+    struct row row;
+
+    return done_before(ds, k, u, &row, NULL) == ERR_OK;
+}
+
+enum err
+upload_end_done(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
+                unsigned slot, struct errbuf *eb)
+{
+    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    struct disk *d =
+        slot_state(&ds->slots[slot]) != SLOT_FROZEN ? slot_enter(ds, slot) : NULL;
+    enum err rc = ERR_OK;
+
+    if (d == NULL)
+        return ERR_OK;
+    keylock_take(ds->keylocks, hash); /* it is not being completed just now */
+    if (is_done(ds, k, u))
+        rc = disk_upload_abort(d, &k->at, u, eb);
+    keylock_release(ds->keylocks, hash);
+    slot_leave(ds, slot);
+    return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
 }
 
 struct completing {
@@ -341,6 +386,10 @@ complete_many(struct disks *ds, const struct disks_key *k, struct completing *c,
     h = (struct homes){.ds = ds};
     if (rc == ERR_OK)
         rc = homes_find(ds, k, c->upload, &h, eb);
+    if (rc == ERR_OK && locked && is_done(ds, k, c->upload)) {
+        rc = err_set(eb, ERR_NO_UPLOAD, "the upload was completed before");
+        homes_leave(&h); /* one that was away then, and is back */
+    }
     for (unsigned i = 0; i < h.count; i++)
         if (slot_enter(ds, h.at[i]) != NULL)
             writer_joins(w, h.at[i], NULL);

@@ -362,6 +362,62 @@ test_fewer_disks_than_copies(void)
 {
     rig_run(too_few, &(struct rig){.copies = 2});
 }
+/* Completed while one of its disks was away: it ends there when that one is back, its parts are given back, and nobody can
+ * complete it once more. One that nobody completed stays. */
+static void
+upload_ends_without_a_disk(void *arg)
+{
+    struct rig *g = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct disks_key k = rig_key(g, "multi");
+    struct object_meta meta = {.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u)};
+    struct disk_upload *listed;
+    struct disk_part *parts;
+    struct disks_writer *w;
+    struct upload_id u, other;
+    struct row row, again;
+    uint32_t count;
+    uint64_t open_parts, bytes;
+    bool more;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &other, &g->eb) == ERR_OK);
+    REQUIRE(disks_part_begin(g->ds, &k, &u, 1, 4, &w, &g->eb) == ERR_OK);
+    CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
+    CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 1, g->path[1]) == ERR_OK);
+    CHECK(disks_part_list(g->ds, &k, &u, 0, 10, a, &parts, &count, &more, &g->eb) ==
+          ERR_OK);
+    REQUIRE(count == 1);
+    CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &row, &g->eb) ==
+          ERR_OK);
+    disks_close(&g->ds);
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &again, &g->eb) ==
+          ERR_OK); /* whether or not a pass has come to it */
+    CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+    CHECK(rig_settled(g));
+    CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
+                            &more, &g->eb) == ERR_OK);
+    CHECK(count == 1 && memcmp(&listed[0].id, &other, sizeof other) == 0);
+    disks_bucket_usage(g->ds, RIG_BUCKET, DISK_USAGE_OPEN, 1, &open_parts, &bytes);
+    CHECK(open_parts == 0 && bytes == 0);
+    CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &again, &g->eb) ==
+          ERR_OK);
+    CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+    CHECK_U64(objects(g), 2);
+    disks_close(&g->ds);
+    arena_free(&a);
+}
+
+static void
+test_an_upload_that_ends_without_a_disk(void)
+{
+    rig_run(upload_ends_without_a_disk, &(struct rig){.copies = 2, .min_copies = 1});
+}
+
 static void
 test_uploads_on_two_disks(void)
 {
@@ -389,6 +445,7 @@ main(int argc, char **argv)
     RUN(test_copies_change);
     RUN(test_fewer_disks_than_copies);
     RUN(test_uploads_on_two_disks);
+    RUN(test_an_upload_that_ends_without_a_disk);
     RUN(test_after_a_kill_a_lost_disk_hides_nothing);
     RUN(test_who_is_missed_is_missed_after_a_restart);
     return check_done();
