@@ -296,6 +296,7 @@ struct disk_once {
     /* Given. Called once, outside any fiber. `good`: row and bytes are there, verified, until disk_once_end(). Otherwise
      * something was not as expected: only the long way tells what, and does what is to be done. */
     void (*on_done)(struct disk_once *o, bool good);
+    uint16_t slot; /* what row.disk is to say */
     struct row row;
     struct span bytes;
     /* The disk's own. */
@@ -305,10 +306,12 @@ struct disk_once {
     struct rt_reading reading;
     uint64_t bucket, from, len;
     struct span key;
-    bool hot; /* this read makes it so */
+    uint32_t looks; /* pages of the index that were waited for */
+    uint64_t page;  /* the last one of them */
+    bool hot;       /* this read makes it so */
 };
 /* True: begun. The struct and what `k` borrows stay until on_done and disk_once_end(). False: nothing has happened, and this
- * is for the long way: another kind of object, one that is in memory, an index that is not. */
+ * is for the long way: another kind of object, one that is in memory. */
 bool disk_once_begin(struct disk *d, const struct disk_key *k, struct disk_once *o);
 void disk_once_end(struct disk_once *o);
 /* Instead of waiting for on_done any longer: nobody wants the answer. disk_once_end() follows. */

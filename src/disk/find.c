@@ -15,8 +15,8 @@ struct found {
 };
 
 static enum err
-find_or_not(struct tail *t, struct index *x, const struct row_home *home, bool now,
-            struct found *out, struct errbuf *eb)
+find_or_not(struct tail *t, struct index *x, const struct row_home *home,
+            struct index_want *want, struct found *out, struct errbuf *eb)
 {
     size_t len;
     enum err rc;
@@ -31,7 +31,7 @@ find_or_not(struct tail *t, struct index *x, const struct row_home *home, bool n
         break;
     }
     out->in_index = true;
-    rc = index_find(x, home->table, home->bucket, home->key, now, out->bytes, &len, eb);
+    rc = index_find(x, home->table, home->bucket, home->key, want, out->bytes, &len, eb);
     out->value = (struct span){(char *)out->bytes, len};
     return rc;
 }
@@ -40,7 +40,7 @@ static enum err
 find(struct tail *t, struct index *x, const struct row_home *home, struct found *out,
      struct errbuf *eb)
 {
-    return find_or_not(t, x, home, false, out, eb);
+    return find_or_not(t, x, home, NULL, out, eb);
 }
 
 static enum err
@@ -58,10 +58,10 @@ corrupt(struct index *x, const struct found *f, const struct row_home *home,
 /* Past what loops remember. */
 static enum err
 look_up(struct tail *t, struct index *x, const struct row_home *home,
-        bool with_tombstones, bool now, struct row *out, struct errbuf *eb)
+        bool with_tombstones, struct index_want *want, struct row *out, struct errbuf *eb)
 {
     struct found f;
-    enum err rc = find_or_not(t, x, home, now, &f, eb);
+    enum err rc = find_or_not(t, x, home, want, &f, eb);
 
     if (rc == ERR_OK && row_decode(home, f.value, out) != ERR_OK)
         return corrupt(x, &f, home, eb);
@@ -80,7 +80,7 @@ find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
 
     if (recent_find(tail_recent(t), bucket, key, &look, out))
         return ERR_OK;
-    rc = look_up(t, x, &home, with_tombstones, false, out, eb);
+    rc = look_up(t, x, &home, with_tombstones, NULL, out, eb);
     if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) == 0)
         recent_keep(tail_recent(t), bucket, key, &look, out);
     return rc;
@@ -88,7 +88,7 @@ find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
 
 enum err
 find_object_now(struct tail *t, struct index *x, uint64_t bucket, struct span key,
-                struct row *out, struct errbuf *eb)
+                struct index_want *want, struct row *out, struct errbuf *eb)
 {
     struct row_home home = {TABLE_OBJECTS, bucket, key};
     struct recent_look look;
@@ -96,7 +96,7 @@ find_object_now(struct tail *t, struct index *x, uint64_t bucket, struct span ke
 
     if (recent_small_find(tail_recent(t), bucket, key, &look, out))
         return ERR_OK;
-    rc = look_up(t, x, &home, false, true, out, eb);
+    rc = look_up(t, x, &home, false, want, out, eb);
     if (rc == ERR_OK && !recent_small_keep(tail_recent(t), &look, out))
         recent_keep(tail_recent(t), bucket, key, &look, out);
     return rc;

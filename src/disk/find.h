@@ -9,9 +9,10 @@
 enum err find_object(struct tail *t, struct index *x, uint64_t bucket, struct span key,
                      bool with_tombstones, struct row *out, struct errbuf *eb) MUST_CHECK;
 /* The same without waiting, so outside a fiber too, and for who compares the key on the disk with his: of a small plain
- * object *out may be that of another key, and lacks what recent_small_find() says. ERR_BUSY: the index is not in memory. */
+ * object *out may be that of another key, and lacks what recent_small_find() says. ERR_BUSY: *want is not in memory. */
 enum err find_object_now(struct tail *t, struct index *x, uint64_t bucket,
-                         struct span key, struct row *out, struct errbuf *eb) MUST_CHECK;
+                         struct span key, struct index_want *want, struct row *out,
+                         struct errbuf *eb) MUST_CHECK;
 enum err find_upload(struct tail *t, struct index *x, uint64_t bucket, struct span key,
                      const struct upload_id *id, struct upload_row *out,
                      struct errbuf *eb) MUST_CHECK;

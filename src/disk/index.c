@@ -18,6 +18,7 @@
 #define MARK            "damaged" /* beside data.mdb: that is not to be believed */
 /* Brought in while opening; what is larger comes in behind the first requests. */
 #define POPULATE_AT_ONCE MIB(32)
+#define AWAY_NS          (60 * UINT64_C(1000000000))
 
 const char *const index_db_names[DBS_] = {
     [TABLE_OBJECTS] = "objects",
@@ -312,6 +313,7 @@ open_work(void *arg)
         atomic_store(&j->x->used_bytes,
                      (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize);
         atomic_store(&j->x->objects, j->x->meta.objects);
+        j->x->page_bytes = stat.ms_psize;
         index_set_proven(j->x, j->fresh);
         if (atomic_load(&j->x->used_bytes) <= POPULATE_AT_ONCE ||
             rt_engine_now() == RT_SIM)
@@ -338,6 +340,32 @@ index_replaying(struct index *x, bool yes)
 }
 
 void
+index_is_away(struct index *x)
+{
+    if (!atomic_exchange(&x->resident, false))
+        return;
+    atomic_store(&x->away_ns, rt_now_ns());
+    LOG(LOG_INFO, "index.away",
+        "pages of the index are not in memory any more: look-ups ask for each",
+        L_TEXT("path", rt_dir_path(x->dir)));
+}
+
+/* Not at once again what the kernel has just taken. */
+static bool
+stays_away(struct index *x)
+{
+    uint64_t since_ns = atomic_load(&x->away_ns);
+
+    if (since_ns == 0)
+        return false;
+    if (rt_now_ns() - since_ns < AWAY_NS)
+        return true;
+    atomic_store(&x->away_ns, 0);
+    x->populated_bytes = 0;
+    return false;
+}
+
+void
 index_grown(struct index *x)
 {
     MDB_envinfo info;
@@ -352,6 +380,8 @@ index_grown(struct index *x)
         atomic_store(&x->resident, atomic_load(&x->replaying));
         return;
     }
+    if (stays_away(x))
+        return;
     /* The last pages may be free ones that were never written: then the file ends before them, the kernel
      * refuses these, and nobody reads them. */
     more = used - MIN(used, x->populated_bytes);
@@ -418,6 +448,18 @@ index_mark_bad(struct index *x)
     x->not_marked_told = !x->marked;
 }
 
+/* Without it what is not in memory is waited for by the pool. */
+static void
+open_pages(struct index *x)
+{
+    struct errbuf eb = {0};
+
+    if (rt_open(x->dir, "data.mdb", 0, 0, &x->pages, &eb) != ERR_OK)
+        LOG(LOG_INFO, "index.pages",
+            "the index is read by threads where it is not in memory",
+            L_TEXT("path", rt_dir_path(x->dir)), L_TEXT("error", eb.text));
+}
+
 /* Opens what is there, or makes it anew. */
 static enum err
 open_once(struct index *x, bool fresh, enum index_state *state, struct errbuf *eb)
@@ -444,6 +486,8 @@ open_once(struct index *x, bool fresh, enum index_state *state, struct errbuf *e
     if (rc != ERR_OK)
         return err_set(eb, rc, "index: opening: %s", err_name(rc));
     *state = j.state;
+    if (x->env != NULL)
+        open_pages(x);
     if (j.rc == 0 || (!fresh && (j.rc == MDB_CORRUPTED || j.rc == MDB_INVALID ||
                                  j.rc == MDB_VERSION_MISMATCH)))
         return ERR_OK;
@@ -587,8 +631,10 @@ index_reset(struct index *x, struct errbuf *eb)
     rc = rt_blocking(close_work, x, DEADLINE_NEVER);
     if (rc != ERR_OK)
         return err_set(eb, rc, "index: closing: %s", err_name(rc));
+    rt_file_close(&x->pages);
     x->populated_bytes = 0;
     atomic_store(&x->resident, false);
+    atomic_store(&x->away_ns, 0);
     atomic_store(&x->bad, false);
     atomic_store(&x->hiding, false);
     atomic_store(&x->dead, false);
@@ -625,6 +671,7 @@ index_close(struct index **xp)
             discard(x);
         rt_shield_end(&shield);
     }
+    rt_file_close(&x->pages);
     rt_dir_close(&x->dir);
     free(x->readers);
     free(x);

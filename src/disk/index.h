@@ -2,7 +2,9 @@
  *
  * One environment a disk. A loop keeps one read transaction, renewed for each call and reset before it returns:
  * nothing is held over a switch, what is found is copied out. While the file is resident (populated in the
- * background, within memory_bytes) reads run on the loop; beyond that they go to the pool. One writer: one
+ * background, within memory_bytes) reads run on the loop. Beyond that a look-up first asks for each page on its way whether
+ * it is in memory (index_look.h), has the engine read what is not, and runs on the loop; the rest goes to the pool. So
+ * does an index whose pages the kernel took back. One writer: one
  * batch, one durable commit, from begin to commit in one job of the pool.
  *
  * A row whose sum is wrong is ERR_CORRUPT and makes the index bad: it goes on, remembers that with the next batch
@@ -75,11 +77,20 @@ enum err index_apply(struct index *x, const struct batch *b,
  * damaged. Home loop; may switch. */
 void index_mark_bad(struct index *x);
 
+/* What a look-up that may not wait would have waited for; before it: what has come since the last time. */
+struct index_want {
+    bool known; /* a page that index_page_begin() brings in */
+    uint64_t page;
+};
 /* Copies the coded value of a key to `value` (VALUE_CODED_MAX bytes). ERR_NOT_FOUND. May switch while the index
- * is not resident; with `now` it does not, and that is ERR_BUSY. */
+ * is not resident; with `want` it does not, and that is ERR_BUSY. */
 enum err index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
-                    bool now, unsigned char *value, size_t *len,
+                    struct index_want *want, unsigned char *value, size_t *len,
                     struct errbuf *eb) MUST_CHECK;
+/* Brings a page into memory, then the caller looks again. `reading` as rt_read_begin() has it, which this is; *buf is of no use, and
+ * the caller's to drop. False: nothing has begun. */
+bool index_page_begin(struct index *x, uint64_t page, struct iobuf **buf,
+                      struct rt_reading *reading);
 /* Of a key of an object that is missing: are the rows beside its place what they should be? A key of which a bit changed
  * stands beside where it should, so this is how its row, once hidden, is found out: ERR_CORRUPT. ERR_EXISTS: it is there
  * by now, or is a tombstone. Keys of more than one layer are not looked at. May switch while

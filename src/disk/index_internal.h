@@ -61,10 +61,16 @@ struct index_proof {
     struct index_tally counted;
 };
 
-/* Spaces of buckets never change, so a loop remembers some. */
+/* Spaces of buckets never change, so a loop remembers some; and of pages that lead to leaves, for a while, that they were in memory. */
 #define SPACE_CACHE 64u
+#define HERE_CACHE  1024u
 struct index_reader {
     MDB_txn *txn; /* reset between calls */
+    uint32_t asked;
+    struct {
+        uint64_t page; /* 0: none, or the first */
+        uint64_t until_ns;
+    } here[HERE_CACHE];
     struct {
         uint64_t bucket;
         uint32_t space; /* 0: none */
@@ -78,13 +84,17 @@ struct index {
     MDB_env *env;       /* NULL: not open */
     MDB_dbi dbi[DBS_];
     const void *map;
-    size_t map_len;
+    size_t map_len, page_bytes;
+    struct rt_file *
+        pages; /* owned: data.mdb, through which pages come into memory. NULL: none was to be had */
     unsigned loops;
 
     struct index_reader *readers; /* each only by its loop */
 
     /* Any thread. */
     _Atomic bool bad, dead, resident, replaying;
+    _Atomic uint64_t
+        away_ns; /* when it was seen that what was resident is not; 0: it is, or never was */
     _Atomic bool faulted; /* dead for what its pages are */
     _Atomic bool hiding;  /* damaged, and rows may be out of reach */
     _Atomic bool proven; /* all of it was read since it was opened, or it was made anew */
@@ -112,6 +122,8 @@ void index_on_assert(MDB_env *env, const char *what);
 enum err index_code(struct index *x, int rc, const char *what, struct errbuf *eb);
 /* After a commit: how large it is now, and what is new in memory. Blocks. */
 void index_grown(struct index *x);
+/* What was resident is not: the kernel took pages back. */
+void index_is_away(struct index *x);
 void index_wait_populated(struct index *x); /* home loop; may switch */
 void index_set_proven(struct index *x, bool yes);
 void index_turn_take(struct index *x); /* the same */

@@ -5,7 +5,12 @@
 
 #include "base/cursor.h"
 #include "base/mem.h"
-#include "disk/index_internal.h"
+#include "disk/index_look.h"
+
+#define LOOKS_EACH 32u
+/* Pages that one look-up has read before the pool is asked: all there are on its way, where none is in memory. */
+#define LOOKS_MOST 16u
+#define READ_LEAST 8u /* bytes: the kernel brings all of the page */
 
 /* ---- transactions ---- */
 
@@ -36,11 +41,15 @@ end(struct index_reader *mine, MDB_txn *txn)
 struct call {
     struct index *x;
     int (*run)(struct call *c, MDB_txn *txn); /* a code of LMDB */
+    /* What run() would wait for; NULL: it is not known, so where the index is not resident it is for the pool. */
+    enum index_look (*look)(struct call *c, MDB_txn *txn, uint64_t *page);
     struct index_reader *mine;
     void *arg;
     int rc;
+    enum index_look seen; /* LOOK_HERE: it ran */
+    uint64_t page;        /* LOOK_AWAY; and the one that came since */
     bool faulted;
-    bool now; /* must not wait */
+    bool looks; /* on a loop that is not to wait */
 };
 
 static void
@@ -49,10 +58,16 @@ call_guarded(void *arg)
     struct call *c = arg;
     MDB_txn *txn;
 
+    c->seen = c->looks ? index_look_begin(c->x, &c->page) : LOOK_HERE;
+    if (c->seen != LOOK_HERE)
+        return;
     c->rc = begin(c->x, c->mine, &txn);
     if (c->rc != 0)
         return;
-    c->rc = c->run(c, txn);
+    if (c->looks)
+        c->seen = c->look(c, txn, &c->page);
+    if (c->seen == LOOK_HERE)
+        c->rc = c->run(c, txn);
     end(c->mine, txn);
 }
 
@@ -66,16 +81,8 @@ call_work(void *arg)
 }
 
 static enum err
-call(struct call *c, const char *what, struct errbuf *eb)
+told(struct call *c, enum err rc, const char *what, struct errbuf *eb)
 {
-    enum err rc = ERR_OK;
-
-    if (atomic_load_explicit(&c->x->resident, memory_order_relaxed))
-        call_work(c);
-    else if (c->now)
-        return err_set(eb, ERR_BUSY, "index: %s: not in memory", what);
-    else
-        rc = rt_blocking(call_work, c, DEADLINE_NEVER);
     if (rc != ERR_OK)
         return err_set(eb, rc, "index: %s: %s", what, err_name(rc));
     if (c->faulted)
@@ -83,7 +90,114 @@ call(struct call *c, const char *what, struct errbuf *eb)
     return index_code(c->x, c->rc, what, eb);
 }
 
+/* May it touch what it likes? Of what is taken for resident one call in some looks all the same: the kernel takes back what it
+ * wants. */
+static bool
+is_at_ease(const struct call *c)
+{
+    struct index *x = c->x;
+
+    if (!atomic_load_explicit(&x->resident, memory_order_relaxed))
+        return false;
+    return c->look == NULL || !rt_on_loop() ||
+           ++x->readers[rt_loop_index()].asked % LOOKS_EACH != 0 ||
+           atomic_load_explicit(&x->replaying, memory_order_relaxed);
+}
+
+/* Runs on this loop, or tells by c->seen why it may not. */
+static bool
+call_here(struct call *c)
+{
+    c->looks = !is_at_ease(c);
+    if (c->looks && (c->look == NULL || !rt_on_loop())) {
+        c->seen = LOOK_NONE;
+        return false;
+    }
+    call_work(c);
+    if (c->seen == LOOK_AWAY)
+        index_is_away(c->x);
+    return c->faulted || c->seen == LOOK_HERE;
+}
+
+bool
+index_page_begin(struct index *x, uint64_t page, struct iobuf **buf,
+                 struct rt_reading *reading)
+{
+    *buf = NULL;
+    if (x->pages == NULL || iobuf_get_pinned(READ_LEAST, buf) != ERR_OK)
+        return false;
+    reading->soon_read = SPAN("");
+    if (rt_read_begin(x->pages, page * x->page_bytes, *buf, 0, READ_LEAST, RT_READ,
+                      reading) == ERR_OK)
+        return true;
+    iobuf_drop(buf);
+    return false;
+}
+
+/* The page comes into the page cache; what is read of it is not looked at. */
+static bool
+bring(struct index *x, uint64_t page)
+{
+    struct iobuf *b;
+    uint32_t n = 0;
+    bool came;
+
+    if (x->pages == NULL || iobuf_get_pinned(READ_LEAST, &b) != ERR_OK)
+        return false;
+    came = rt_read(x->pages, page * x->page_bytes, b, 0, READ_LEAST, RT_READ,
+                   DEADLINE_NEVER, &n, NULL) == ERR_OK;
+    iobuf_drop(&b);
+    return came && n > 0;
+}
+
+static enum err
+call(struct call *c, const char *what, struct errbuf *eb)
+{
+    enum err rc;
+
+    c->page = INDEX_NO_PAGE;
+    for (unsigned i = 0; i < LOOKS_MOST; i++) {
+        if (call_here(c))
+            return told(c, ERR_OK, what, eb);
+        if (c->seen != LOOK_AWAY || !bring(c->x, c->page))
+            break;
+    }
+    c->looks = false;
+    rc = rt_blocking(call_work, c, DEADLINE_NEVER);
+    return told(c, rc, what, eb);
+}
+
+/* The same without waiting. */
+static enum err
+call_now(struct call *c, struct index_want *want, const char *what, struct errbuf *eb)
+{
+    bool here;
+
+    c->page = want->known ? want->page : INDEX_NO_PAGE;
+    here = call_here(c);
+    *want = (struct index_want){.known = !here && c->seen == LOOK_AWAY, .page = c->page};
+    if (here)
+        return told(c, ERR_OK, what, eb);
+    return err_set(eb, ERR_BUSY, "index: %s: not in memory", what);
+}
+
 /* ---- one key ---- */
+
+static void
+space_key(uint64_t bucket, unsigned char bytes[8])
+{
+    for (unsigned i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(bucket >> (8 * (7 - i)));
+}
+
+static bool
+knows_space(const struct call *c, uint64_t bucket)
+{
+    unsigned at = (unsigned)(bucket % SPACE_CACHE);
+
+    return c->mine != NULL && c->mine->cache[at].space != 0 &&
+           c->mine->cache[at].bucket == bucket;
+}
 
 static int
 space_of(struct call *c, MDB_txn *txn, uint64_t bucket, uint32_t *space)
@@ -93,13 +207,11 @@ space_of(struct call *c, MDB_txn *txn, uint64_t bucket, uint32_t *space)
     MDB_val key = {sizeof bytes, bytes}, value;
     int rc;
 
-    if (c->mine != NULL && c->mine->cache[at].space != 0 &&
-        c->mine->cache[at].bucket == bucket) {
+    if (knows_space(c, bucket)) {
         *space = c->mine->cache[at].space;
         return 0;
     }
-    for (unsigned i = 0; i < sizeof bytes; i++)
-        bytes[i] = (unsigned char)(bucket >> (8 * (7 - i)));
+    space_key(bucket, bytes);
     rc = mdb_get(txn, c->x->dbi[DB_SPACES], &key, &value);
     if (rc != 0)
         return rc;
@@ -159,6 +271,32 @@ find_layered(struct call *c, MDB_txn *txn)
     return rc;
 }
 
+/* Rows of objects and versions lie in the leaf that has their key. Keys of several layers are for the pool. */
+static enum index_look
+look_layered(struct call *c, MDB_txn *txn, uint64_t *page)
+{
+    struct find *f = c->arg;
+    unsigned char coded[KEY_CODED_MAX], bytes[8];
+    MDB_val key = {sizeof bytes, bytes};
+    enum index_look look = LOOK_HERE;
+    uint32_t space;
+
+    space_key(f->bucket, bytes);
+    if (!knows_space(c, f->bucket))
+        look = index_look(c->x, txn, DB_SPACES, &key, page);
+    if (look != LOOK_HERE || space_of(c, txn, f->bucket, &space) != 0)
+        return look; /* run() tells why */
+    key = (MDB_val){key_code(space, f->key, coded), coded};
+    return index_look(c->x, txn, f->table, &key, page);
+}
+
+static bool
+may_look(const struct find *f)
+{
+    return (f->table == TABLE_OBJECTS || f->table == TABLE_VERSIONS) &&
+           key_layers(f->key.len) == 1;
+}
+
 static int
 find_flat(struct call *c, MDB_txn *txn)
 {
@@ -171,19 +309,19 @@ find_flat(struct call *c, MDB_txn *txn)
 }
 
 enum err
-index_find(struct index *x, enum table table, uint64_t bucket, struct span key, bool now,
-           unsigned char *value, size_t *len, struct errbuf *eb)
+index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
+           struct index_want *want, unsigned char *value, size_t *len, struct errbuf *eb)
 {
     struct find f = {
         .table = table, .bucket = bucket, .key = key, .value = value, .len = len};
     struct call c = {.x = x,
                      .run = index_is_layered(table) ? find_layered : find_flat,
-                     .arg = &f,
-                     .now = now};
+                     .look = may_look(&f) ? look_layered : NULL,
+                     .arg = &f};
     enum err rc;
 
     *len = 0;
-    rc = call(&c, "lookup", eb);
+    rc = want != NULL ? call_now(&c, want, "lookup", eb) : call(&c, "lookup", eb);
     if (rc == ERR_NOT_FOUND && index_is_hiding(x))
         return err_set(eb, ERR_CORRUPT,
                        "the index is damaged: what it lacks may be there all the same "
@@ -442,8 +580,7 @@ find_bucket(struct call *c, MDB_txn *txn)
 
     if (rc != 0)
         return rc;
-    for (unsigned i = 0; i < sizeof bytes; i++)
-        bytes[i] = (unsigned char)(*bucket >> (8 * (7 - i)));
+    space_key(*bucket, bytes);
     rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
     if (rc == 0) {
         uint32_t space;

@@ -1,37 +1,15 @@
-/* Nothing here is read before it is known to lie within its page.
- *
- *     page   u64 number | u16 - | u16 flags | u16 end of the places, u16 begin of the nodes (or u32 pages) | u16 places
- *     node   u16, u16 size of the data, low and high (branch: with the flags, the child) | u16 flags | u16 size of the key | key | data
- *
- * What can be damaged and not show: a page that is another, or an older state of itself; a key in a branch that leads
+/* What can be damaged and not show: a page that is another, or an older state of itself; a key in a branch that leads
  * searches astray; a free page that is none. So: each page says its own number and is met once, keys ascend and lie between
  * those that lead to them, and the pairs of all tables are as many, with the same sum, as the meta row of this very state says. */
 #include "disk/index_walk.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 
-#define HEAD       16u
-#define NODE_HEAD  8u
-#define DEPTH_MAX  32u /* LMDB's */
-#define FIRST_PAGE 2u  /* behind both metas */
-enum { PAGE_BRANCH = 1, PAGE_LEAF = 2, PAGE_OVERFLOW = 4, PAGE_KINDS = 0x6f };
-enum { NODE_BIG = 1, NODE_TABLE = 2 };
-#define NO_ROOT     UINT64_MAX
 #define INTEGER_KEY 8u /* a flag of the tree of free pages: its keys are numbers */
-static_assert(sizeof(struct index_tree) == 48, "as LMDB lays it out");
-static_assert(sizeof(struct index_lmdb) == 136, "as LMDB lays it out");
-
-struct node {
-    unsigned flags;
-    struct span key;
-    uint64_t size, child;
-    const char *data; /* as far as the page is known to have it */
-};
 struct bounds {
     struct span from, to; /* to.at NULL: none */
 };
@@ -44,24 +22,6 @@ index_walk_wrong(struct index_walk *w, uint64_t page, const char *what)
         w->at = page;
     }
     return false;
-}
-
-static uint16_t
-u16_at(const char *at)
-{
-    uint16_t out;
-
-    memcpy(&out, at, sizeof out);
-    return out;
-}
-
-static uint64_t
-u64_at(const char *at)
-{
-    uint64_t out;
-
-    memcpy(&out, at, sizeof out);
-    return out;
 }
 
 static bool
@@ -88,31 +48,11 @@ page_of(struct index_walk *w, uint64_t number, unsigned kind)
 
     if (!take_pages(w, number, 1))
         return NULL;
-    if (u64_at(page) != number || (u16_at(page + 10) & PAGE_KINDS) != kind) {
+    if (!page_is(page, number, kind)) {
         (void)index_walk_wrong(w, number, "is another page");
         return NULL;
     }
     return page;
-}
-
-static bool
-node_of(struct index_walk *w, const char *page, unsigned i, bool leaf, struct node *out)
-{
-    size_t at = u16_at(page + HEAD + 2 * (size_t)i), key_len;
-    const char *n = page + at;
-
-    if (at < u16_at(page + 12) || at + NODE_HEAD > w->page_bytes)
-        return false;
-    key_len = u16_at(n + 6);
-    out->flags = u16_at(n + 4);
-    out->size = u16_at(n) | (uint64_t)u16_at(n + 2) << 16;
-    out->child = out->size | (uint64_t)out->flags << 32;
-    out->key = (struct span){n + NODE_HEAD, key_len};
-    out->data = n + NODE_HEAD + key_len;
-    at += NODE_HEAD + key_len;
-    if (leaf)
-        at += (out->flags & NODE_BIG) != 0 ? 8 : out->size;
-    return at <= w->page_bytes;
 }
 
 static int
@@ -122,28 +62,28 @@ compare(const struct index_walk *w, struct span a, struct span b)
 
     if (w->now != TREE_FREE || a.len != 8 || b.len != 8)
         return span_cmp(a, b);
-    x = u64_at(a.at);
-    y = u64_at(b.at);
+    x = page_u64(a.at);
+    y = page_u64(b.at);
     return x < y ? -1 : x > y;
 }
 
 /* ---- what stands in a leaf ---- */
 
 static bool
-free_pages(struct index_walk *w, uint64_t page, const struct node *n)
+free_pages(struct index_walk *w, uint64_t page, const struct index_node *n)
 {
-    uint64_t count = n->size < 8 ? UINT64_MAX : u64_at(n->data);
+    uint64_t count = n->size < 8 ? UINT64_MAX : page_u64(n->data);
 
     if (n->key.len != 8 || count > n->size / 8 - 1)
         return index_walk_wrong(w, page, "has a list of free pages that is none");
     for (uint64_t i = 0; i < count; i++)
-        if (!take_pages(w, u64_at(n->data + 8 + 8 * i), 1))
+        if (!take_pages(w, page_u64(n->data + 8 + 8 * i), 1))
             return false;
     return true;
 }
 
 static bool
-table_root(struct index_walk *w, uint64_t page, const struct node *n)
+table_root(struct index_walk *w, uint64_t page, const struct index_node *n)
 {
     if (n->flags != NODE_TABLE || n->size != sizeof *w->trees)
         return index_walk_wrong(w, page, "has a table that is none");
@@ -157,7 +97,7 @@ table_root(struct index_walk *w, uint64_t page, const struct node *n)
 }
 
 static bool
-take_entry(struct index_walk *w, uint64_t page, struct node *n)
+take_entry(struct index_walk *w, uint64_t page, struct index_node *n)
 {
     MDB_val key = {n->key.len, (void *)(uintptr_t)n->key.at}, value;
 
@@ -170,13 +110,13 @@ take_entry(struct index_walk *w, uint64_t page, struct node *n)
     if ((n->flags & ~(unsigned)NODE_BIG) != 0)
         return index_walk_wrong(w, page, "has a row of no known kind");
     if ((n->flags & NODE_BIG) != 0) { /* it lies in pages of its own */
-        uint64_t first = u64_at(n->data),
-                 pages = (HEAD - 1 + n->size) / w->page_bytes + 1;
+        uint64_t first = page_u64(n->data),
+                 pages = (PAGE_HEAD - 1 + n->size) / w->page_bytes + 1;
         const char *big = page_of(w, first, PAGE_OVERFLOW);
 
         if (big == NULL || !take_pages(w, first + 1, pages - 1))
             return false;
-        n->data = big + HEAD;
+        n->data = big + PAGE_HEAD;
     }
     value = (MDB_val){n->size, (void *)(uintptr_t)n->data};
     if (w->now == TREE_FREE)
@@ -226,13 +166,12 @@ walk_leaf(struct index_walk *w, uint64_t number, const struct bounds *b)
     page = page_of(w, number, PAGE_LEAF);
     if (page == NULL)
         return false;
-    count = (u16_at(page + 12) - HEAD) / 2u;
-    if (u16_at(page + 12) < HEAD || u16_at(page + 12) > w->page_bytes)
+    if (!page_count(page, w->page_bytes, 0, &count))
         return index_walk_wrong(w, number, "has no rows");
     for (unsigned i = 0; i < count; i++) {
-        struct node n;
+        struct index_node n;
 
-        if (!node_of(w, page, i, true, &n))
+        if (!page_node(page, w->page_bytes, i, true, &n))
             return index_walk_wrong(w, number, "has a row outside of itself");
         if ((before.at != NULL && compare(w, before, n.key) >= 0) ||
             !in_bounds(w, n.key, b))
@@ -273,14 +212,13 @@ walk(struct index_walk *w, uint64_t number, unsigned depth, const struct bounds 
     page = page_of(w, number, PAGE_BRANCH);
     if (page == NULL)
         return false;
-    if (u16_at(page + 12) <= HEAD || u16_at(page + 12) > w->page_bytes)
+    if (!page_count(page, w->page_bytes, 1, &count))
         return index_walk_wrong(w, number, "has no branches");
-    count = (u16_at(page + 12) - HEAD) / 2u;
     for (unsigned i = 0; i < count; i++) {
-        struct node n, next;
+        struct index_node n, next;
 
-        if (!node_of(w, page, i, false, &n) ||
-            (i + 1 < count && !node_of(w, page, i + 1, false, &next)))
+        if (!page_node(page, w->page_bytes, i, false, &n) ||
+            (i + 1 < count && !page_node(page, w->page_bytes, i + 1, false, &next)))
             return index_walk_wrong(w, number, "has a branch outside of itself");
         if (i > 0 && compare(w, n.key, child.from) > 0)
             child.from = n.key;
@@ -319,7 +257,7 @@ static bool
 find_meta(struct index_walk *w)
 {
     for (unsigned i = 0; i < 2; i++) {
-        memcpy(&w->lmdb, (const char *)w->x->map + i * w->page_bytes + HEAD,
+        memcpy(&w->lmdb, (const char *)w->x->map + i * w->page_bytes + PAGE_HEAD,
                sizeof w->lmdb);
         if (w->lmdb.txn == mdb_txn_id(w->txn))
             break;

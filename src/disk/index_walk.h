@@ -1,26 +1,12 @@
-/* index_walk: the pages of one state of the index, read as LMDB lays them out (data format 1, in the order of this machine's
- * bytes) and not through LMDB, which believes them. Inside of index*.c: index_verify.c reads all of them at once,
+/* index_walk: the pages of one state of the index, read as LMDB lays them out (index_page.h) and not through LMDB, which believes them. Inside of index*.c: index_verify.c reads all of them at once,
  * index_prove.c a few at a time.
  *
  * On a worker, under index_guard(): a page that is none may lead anywhere.
  */
 #pragma once
-#include "disk/index_internal.h"
+#include "disk/index_page.h"
 
 enum { TREE_FREE = DBS_, TREE_MAIN, TREES_ };
-
-/* A root as it lies in a meta page and in the rows of the main tree. */
-struct index_tree {
-    uint32_t unused;
-    uint16_t flags, depth;
-    uint64_t branches, leaves, overflows, entries, root;
-};
-struct index_lmdb {
-    uint32_t magic, version;
-    uint64_t address, map_bytes;
-    struct index_tree free, main;
-    uint64_t last_page, txn;
-};
 
 enum index_walk_what {
     WALK_ALL,

@@ -11,6 +11,8 @@
 
 /* The header, and so much of the body that the CPU sees by itself how it goes on. */
 #define SOON_READ 2560u
+/* Pages of the index that one look-up waits for: one is usual, a leaf. */
+#define LOOKS_MOST 16u
 
 static bool
 is_small_and_plain(const struct row *row)
@@ -63,6 +65,56 @@ begin_reading(struct disk_once *o)
                          &o->reading) == ERR_OK;
 }
 
+/* True: the row is there, or *want is a page that is to come first. */
+static bool
+find(struct disk_once *o, struct index_want *want)
+{
+    struct disk *d = o->disk;
+    enum err rc;
+
+    *want = (struct index_want){.known = o->looks > 0, .page = o->page};
+    if (health_may_read(d->health, NULL) != ERR_OK || prepared_count(d->prepared) != 0)
+        return false;
+    rc = find_object_now(d->tail, d->index, o->bucket, o->key, want, &o->row, NULL);
+    o->page = want->page;
+    if (rc == ERR_BUSY && want->known)
+        return ++o->looks <= LOOKS_MOST;
+    want->known = false;
+    if (rc != ERR_OK || !is_small_and_plain(&o->row) ||
+        hot_has(d->hot, &o->row.content, 0))
+        return false;
+    o->row.disk = o->slot;
+    o->hot = hot_wants(d->hot, &o->row.content, 0);
+    return true;
+}
+
+static void on_page(struct rt_reading *reading, int64_t result);
+
+/* A page of the index that is not in memory, or the object. */
+static bool
+go_on(struct disk_once *o)
+{
+    struct index_want want;
+
+    if (!find(o, &want))
+        return false;
+    if (!want.known)
+        return begin_reading(o);
+    o->reading.on_read = on_page;
+    return index_page_begin(o->disk->index, want.page, &o->buf, &o->reading);
+}
+
+/* What was read is not looked at: it is in memory now, and the look-up begins anew. */
+static void
+on_page(struct rt_reading *reading, int64_t result)
+{
+    struct disk_once *o = CONTAINER_OF(reading, struct disk_once, reading);
+
+    iobuf_drop(&o->buf);
+    if (result <= 0 || !go_on(o))
+        o->on_done(o, false);
+}
+
 bool
 disk_once_begin(struct disk *d, const struct disk_key *k, struct disk_once *o)
 {
@@ -71,12 +123,8 @@ disk_once_begin(struct disk *d, const struct disk_key *k, struct disk_once *o)
     o->key = k->key;
     o->log = NULL;
     o->buf = NULL;
-    if (health_may_read(d->health, NULL) != ERR_OK || prepared_count(d->prepared) != 0 ||
-        find_object_now(d->tail, d->index, k->bucket, k->key, &o->row, NULL) != ERR_OK ||
-        !is_small_and_plain(&o->row) || hot_has(d->hot, &o->row.content, 0))
-        return false;
-    o->hot = hot_wants(d->hot, &o->row.content, 0);
-    if (begin_reading(o))
+    o->looks = 0;
+    if (go_on(o))
         return true;
     disk_once_end(o);
     return false;

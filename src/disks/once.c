@@ -34,11 +34,9 @@ disks_once_begin(struct disks *ds, const struct disks_key *k, struct disks_once 
 
     if (d == NULL)
         return false;
-    if (disk_once_begin(d, &k->at, &o->at)) {
-        if (o->disks != NULL)
-            o->at.row.disk = (uint16_t)o->slot;
+    o->at.slot = o->disks != NULL ? (uint16_t)o->slot : 0;
+    if (disk_once_begin(d, &k->at, &o->at))
         return true;
-    }
     leave(o);
     return false;
 }

@@ -12,6 +12,7 @@
 #include <ucontext.h>
 
 #include "base/mem.h"
+#include "rt/loop.h"
 #include "rt/sanitize.h"
 
 #ifndef MADV_POPULATE_READ
@@ -19,6 +20,7 @@
 #endif
 #define PAGE_BYTES 4096u /* the smallest there is: a step over pages, no more */
 #define AHEAD      (8u << 20)
+#define LOOK_PAGES 1024u
 
 struct guard {
     sigjmp_buf back;
@@ -120,6 +122,28 @@ rt_guard_leave(void)
     armed = g->outer;
     g->stack = (uintptr_t)&g;
     siglongjmp(g->back, 1);
+}
+
+bool
+rt_map_is_here(const void *at, size_t len)
+{
+    uintptr_t from = (uintptr_t)at & ~(uintptr_t)(PAGE_BYTES - 1);
+    uintptr_t to = (uintptr_t)at + len;
+    unsigned char here[LOOK_PAGES];
+
+    if (rt_engine_now() == RT_SIM)
+        return true;
+    while (from < to) {
+        size_t n = MIN(to - from, sizeof here * PAGE_BYTES);
+
+        if (mincore((void *)from, n, here) != 0)
+            return false;
+        for (size_t i = 0; i < (n + PAGE_BYTES - 1) / PAGE_BYTES; i++)
+            if ((here[i] & 1) == 0)
+                return false;
+        from += n;
+    }
+    return true;
 }
 
 bool

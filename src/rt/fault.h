@@ -19,6 +19,9 @@ bool rt_guard(const void *map, size_t len, void (*fn)(void *arg), void *arg) MUS
  * pages. Without a guard it ends the process. */
 _Noreturn void rt_guard_leave(void);
 
+/* Is all of it in memory, as far as can be told? A touch of it waits for no disk then. In the simulation it always is. Does not block. */
+bool rt_map_is_here(const void *at, size_t len) MUST_CHECK;
+
 /* The mapping that holds `at`; false when there is none. Reads /proc: for set-up. */
 bool rt_map_range(const void *at, const void **from, size_t *len) MUST_CHECK;
 

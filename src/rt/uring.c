@@ -26,6 +26,8 @@ enum { SQ_ENTRIES = 256, SQ_ENTRIES_LEAST = 32, CQ_FACTOR = 8, ENABLE_RINGS = 12
 enum { TAG_NONE, TAG_POLL, TAG_DISK, TAG_MASK = 3 };
 #define SLOTS      32u /* buffers whose pages stay pinned; bits of uring.slots_free */
 #define READS_HELD (512u << 10) /* bytes of reads that wait for the end of a turn */
+/* So much of a file that is not read directly is brought into the page cache while it is submitted. */
+#define CACHED_AT_ONCE 4096u
 /* The kernel takes 75 us to take over a write of 1 MiB: from this size on one goes with each turn, so that eight bodies that end
  * together do not keep everybody waiting. */
 #define LARGE_WRITE (512u << 10)
@@ -400,7 +402,7 @@ prepare_read(struct uring *u, struct io_uring_sqe *sqe, const struct disk_op *op
                                  (int)slot - 1);
     else
         io_uring_prep_read(sqe, fd, at, (unsigned)op->len, op->offset);
-    if (!op->file->direct)
+    if (!op->file->direct && op->len > CACHED_AT_ONCE)
         sqe->flags |= IOSQE_ASYNC; /* filling the page cache would hold up the submit */
     u->reads_held += (uint32_t)op->len;
 }

@@ -149,7 +149,8 @@ check_now(unsigned b, unsigned k)
 {
     const struct row *want = &model[b][k];
     struct row row;
-    enum err rc = find_object_now(tail, idx, b + 1, name(k), &row, NULL);
+    struct index_want wanted = {0};
+    enum err rc = find_object_now(tail, idx, b + 1, name(k), &wanted, &row, NULL);
 
     if (rc == ERR_BUSY)
         return;
@@ -405,7 +406,7 @@ delete_everything(void *arg)
         unsigned char value[VALUE_CODED_MAX];
         size_t len;
 
-        CHECK(index_find(idx, TABLE_OBJECTS, 1, name(k), false, value, &len, &eb) ==
+        CHECK(index_find(idx, TABLE_OBJECTS, 1, name(k), NULL, value, &len, &eb) ==
               ERR_NOT_FOUND);
     }
     close_all();

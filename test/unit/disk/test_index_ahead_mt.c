@@ -172,8 +172,8 @@ check_all(struct index *x, uint64_t base)
         size_t len = 0;
 
         home.key = key_of(i, text);
-        wrong += index_find(x, TABLE_OBJECTS, BUCKET, home.key, false, value, &len,
-                            &eb) != ERR_OK ||
+        wrong += index_find(x, TABLE_OBJECTS, BUCKET, home.key, NULL, value, &len, &eb) !=
+                     ERR_OK ||
                  row_decode(&home, (struct span){(char *)value, len}, &row) != ERR_OK ||
                  row.version.counter != base + newest(i);
     }

@@ -1,7 +1,11 @@
 /* What a GET of something small costs the disk: one read, and little more than the object. Protects the promise of 1.1
  * reads for each small GET, whatever the groups and heads of the log look like; and that no loop waits for the index. */
+#include <errno.h>
+
 #include "base/metrics.h"
+#include "disk/index_look.h"
 #include "disk/internal.h"
+#include "rt/test_hooks.h"
 #include "world.h"
 
 #define SIZE    4096
@@ -226,6 +230,94 @@ test_an_index_beyond_memory_is_not_read_on_loops(void)
     world_run(index_beyond_memory, NULL);
 }
 
+/* ---- without a fiber ---- */
+
+static unsigned long long
+    away; /* pages: a bit for each of the first that is still to come */
+
+static bool
+is_away(uint64_t page)
+{
+    bool yes = page < 64 && (away >> page & 1) != 0;
+
+    if (yes)
+        away &= ~(1ull << page);
+    return yes;
+}
+
+struct waits {
+    struct disk_once once;
+    struct rt_cond cond;
+    bool over, good;
+};
+
+static void
+on_done(struct disk_once *o, bool good)
+{
+    struct waits *w = CONTAINER_OF(o, struct waits, once);
+
+    w->over = true;
+    w->good = good;
+    rt_cond_signal(&w->cond);
+}
+
+/* Reads key 0; `slot` of its disk. */
+static bool
+read_once(struct disk *d, bool *good)
+{
+    struct disk_key k = world_key(7, key_of(0));
+    struct waits w = {.once = {.on_done = on_done, .slot = 5}};
+
+    rt_cond_init(&w.cond);
+    if (!disk_once_begin(d, &k, &w.once))
+        return false;
+    while (!w.over)
+        CHECK(rt_cond_wait(&w.cond, DEADLINE_NEVER) == ERR_OK);
+    *good = w.good;
+    CHECK(!w.good || (w.once.row.disk == 5 && w.once.bytes.len == SIZE &&
+                      memcmp(w.once.bytes.at, data, SIZE) == 0));
+    disk_once_end(&w.once);
+    return true;
+}
+
+/* Pages of the index come first, one after the other; what cannot be read is for who waits in a fiber. */
+static void
+index_away_once(void *arg)
+{
+    struct disk_options o = world_options();
+    struct errbuf eb = {0};
+    struct disk *d;
+    bool good = false;
+
+    (void)arg;
+    o.index_memory_bytes = 4096;
+    d = world_open(&o);
+    put(d, 0, 0);
+    CHECK(disk_settle(d, &eb) == ERR_OK);
+    disk_close(&d);
+    d = world_open(&o);
+    CHECK(!is_resident(d));
+    index_look_away = is_away;
+    away = ~0ull;
+    rt_test_io()->error = EIO;
+    rt_test_io()->count = UINT64_MAX;
+    rt_test_io()->kinds = 1 << RT_IO_READ;
+    CHECK(read_once(d, &good) && !good);
+    rt_test_io()->kinds = 0;
+    CHECK(__builtin_popcountll(~away) == 1);
+    CHECK(read_once(d, &good) && good);
+    CHECK(__builtin_popcountll(~away) >= 4); /* metas, and what leads to the row */
+    index_look_away = NULL;
+    disk_close(&d);
+}
+
+static void
+test_what_is_away_of_the_index_is_read_without_a_fiber(void)
+{
+    world_run_loops(RT_AUTO, 1, index_away_once, NULL);
+    world_run_loops(RT_EPOLL, 1, index_away_once, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -235,5 +327,6 @@ main(int argc, char **argv)
     RUN(test_one_read_for_each_get);
     RUN(test_what_is_in_memory_comes_together);
     RUN(test_an_index_beyond_memory_is_not_read_on_loops);
+    RUN(test_what_is_away_of_the_index_is_read_without_a_fiber);
     return check_done();
 }

@@ -1,0 +1,302 @@
+/* Look-ups of an index that is not in memory: LMDB touches no page but those that were asked for, what is away is brought by the
+ * engine, and rows are the same as ever; damaged pages lead nowhere. Protects I5, and that no loop waits for the
+ * index. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/mem.h"
+#include "disk/find.h"
+#include "disk/index_look.h"
+#include "disk/internal.h"
+#include "scratch.h"
+
+#define ROWS    30000u
+#define BUCKETS 3u
+#define PAGES   32768u
+#define PAGE    4096u
+
+static struct rt_dir *dir;
+static struct index *x;
+static struct tail *nothing;
+static bool asked[PAGES]; /* for, since all were shut */
+static unsigned brought;
+
+/* Of every length, so that leaves and branches hold few of them or many. */
+static struct span
+key_of(uint32_t n, char out[DISK_KEY_MAX])
+{
+    uint32_t mixed = n * 2654435761u;
+    size_t len = (size_t)snprintf(out, 32, "%08x", mixed);
+
+    memset(out + len, 'k', 400);
+    return (struct span){out, len + mixed % 400};
+}
+
+static void
+put_rows(uint32_t from, uint32_t to)
+{
+    struct index_covered covered = {.log[0].group = to};
+    struct run *r = run_new();
+    struct tail *t = tail_new();
+    struct errbuf eb = {0};
+    struct batch b;
+
+    for (uint32_t n = from; n < to; n++) {
+        struct row row = {.version = {1, 1}, .size = n};
+        char key[DISK_KEY_MAX];
+
+        run_object(r, 1 + n % BUCKETS, key_of(n, key), &row);
+    }
+    tail_push(t, &r);
+    REQUIRE(tail_freeze(t, &b));
+    CHECK(index_apply(x, &b, &covered, &eb) == ERR_OK);
+    tail_thaw(t, &b);
+    tail_free(&t);
+}
+
+static void
+begin(uint64_t memory_bytes)
+{
+    struct index_options o = {
+        .disk_id = "disk", .map_bytes = PAGES * PAGE, .memory_bytes = memory_bytes};
+    enum index_state state;
+    struct index_covered covered;
+    struct errbuf eb = {0};
+
+    REQUIRE(rt_dir_open(scratch_path, &dir, &eb) == ERR_OK);
+    o.dir = dir;
+    REQUIRE(index_open(&o, &x, &state, &covered, &eb) == ERR_OK);
+    nothing = tail_new();
+    put_rows(0, ROWS / 2);
+    put_rows(ROWS / 2, ROWS);
+    REQUIRE(x->page_bytes == PAGE);
+}
+
+static void
+end(void)
+{
+    index_look_away = NULL;
+    tail_free(&nothing);
+    index_close(&x);
+    rt_dir_close(&dir);
+}
+
+static enum err
+get(uint32_t n, struct row *row, struct errbuf *eb)
+{
+    char key[DISK_KEY_MAX];
+
+    return find_object(nothing, x, 1 + n % BUCKETS, key_of(n, key), false, row, eb);
+}
+
+static void
+forget_what_was_here(void)
+{
+    memset(x->readers[rt_loop_index()].here, 0, sizeof x->readers[0].here);
+}
+
+/* ---- only what was asked for ---- */
+
+static char *
+page_at(uint64_t page)
+{
+    return (char *)(uintptr_t)x->map + page * PAGE;
+}
+
+static void
+shut_all(void)
+{
+    memset(asked, 0, sizeof asked);
+    forget_what_was_here();
+    REQUIRE(mprotect(page_at(0), x->map_len, PROT_NONE) == 0);
+}
+
+/* The first time it is away; who touches another page ends under the guard. */
+static bool
+away_once(uint64_t page)
+{
+    if (page >= PAGES || asked[page])
+        return false;
+    asked[page] = true;
+    brought++;
+    CHECK(mprotect(page_at(page), PAGE, PROT_READ) == 0);
+    return true;
+}
+
+static void
+only_what_was_asked(void *arg)
+{
+    struct errbuf eb = {0};
+    unsigned most = 0;
+
+    (void)arg;
+    begin(PAGE);
+    index_look_away = away_once;
+    for (unsigned i = 0; i < 3000; i++) {
+        uint32_t n = (uint32_t)(scratch_random() % (ROWS + ROWS / 4));
+        struct row row;
+        enum err rc;
+
+        if (i % 3 != 2) /* else most of the way is here */
+            shut_all();
+        brought = 0;
+        rc = get(n, &row, &eb);
+        CHECK(rc == (n < ROWS ? ERR_OK : ERR_NOT_FOUND));
+        CHECK(rc != ERR_OK || row.size == n);
+        most = MAX(most, brought);
+    }
+    CHECK(most >= 7 &&
+          most < 10); /* metas, the tree of trees, spaces, a tree of three or four */
+    CHECK(!index_is_bad(x) && !atomic_load(&x->faulted));
+    REQUIRE(mprotect(page_at(0), x->map_len, PROT_READ) == 0);
+    end();
+}
+
+static void
+test_only_what_was_asked_for_is_touched(void)
+{
+    scratch_run(1, only_what_was_asked, NULL);
+}
+
+/* ---- what does not come ---- */
+
+static bool
+away_always(uint64_t page)
+{
+    (void)page;
+    brought++;
+    return true;
+}
+
+/* The file cannot be read, or pages go as fast as they come: the pool is asked, as it was before. */
+static void
+does_not_come(void *arg)
+{
+    struct errbuf eb = {0};
+    struct index_want want = {0};
+    unsigned char value[VALUE_CODED_MAX];
+    char key[DISK_KEY_MAX];
+    struct row row;
+    size_t len;
+
+    (void)arg;
+    begin(PAGE);
+    brought = 0;
+    index_look_away = away_always;
+    CHECK(get(7, &row, &eb) == ERR_OK && row.size == 7);
+    CHECK_U64(brought, 16);
+    CHECK(index_find(x, TABLE_OBJECTS, 1 + 7 % BUCKETS, key_of(7, key), &want, value,
+                     &len, &eb) == ERR_BUSY);
+    CHECK(want.known && want.page == 0);
+    rt_file_close(&x->pages);
+    brought = 0;
+    CHECK(get(8, &row, &eb) == ERR_OK && row.size == 8);
+    CHECK_U64(brought, 1);
+    end();
+}
+
+static void
+test_what_does_not_come_is_asked_of_the_pool(void)
+{
+    scratch_run(1, does_not_come, NULL);
+}
+
+/* ---- what goes out of memory ---- */
+
+static void
+goes_out(void *arg)
+{
+    struct errbuf eb = {0};
+    struct row row;
+    unsigned looks = 0;
+
+    (void)arg;
+    begin(GIB(1));
+    CHECK(atomic_load(&x->resident));
+    for (uint32_t n = 0; n < 200; n++)
+        CHECK(get(n, &row, &eb) == ERR_OK && row.size == n);
+    CHECK(atomic_load(&x->resident)); /* of what is there nothing is said */
+    memset(asked, 0, sizeof asked);
+    forget_what_was_here();
+    index_look_away = away_always;
+    for (; looks < 100 && atomic_load(&x->resident); looks++)
+        CHECK(get(looks, &row, &eb) == ERR_OK && row.size == looks);
+    CHECK(looks > 0 && looks <= 32);
+    index_look_away = NULL;
+    CHECK(get(5, &row, &eb) == ERR_OK && row.size == 5);
+    put_rows(ROWS, ROWS + 1);
+    CHECK(!atomic_load(&x->resident)); /* not at once again */
+    atomic_store(&x->away_ns, 1);
+    put_rows(ROWS + 1, ROWS + 2);
+    CHECK(atomic_load(&x->resident));
+    CHECK(get(ROWS + 1, &row, &eb) == ERR_OK && row.size == ROWS + 1);
+    end();
+}
+
+static void
+test_what_goes_out_of_memory_is_noticed(void)
+{
+    scratch_run(1, goes_out, NULL);
+}
+
+/* ---- damage ---- */
+
+/* Bits of all pages, a few at a time: a row is what it was, or an error. */
+static void
+damaged(void *arg)
+{
+    struct errbuf eb = {0};
+    unsigned wrong = 0, failed = 0;
+    char path[128];
+    int fd;
+
+    (void)arg;
+    begin(PAGE);
+    snprintf(path, sizeof path, "%s/index/data.mdb", scratch_path);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    REQUIRE(fd >= 0);
+    for (unsigned round = 0; round < 600 && !atomic_load(&x->dead); round++) {
+        uint64_t at =
+            PAGE * 2 + scratch_random() % (atomic_load(&x->used_bytes) - PAGE * 2);
+        uint32_t n = (uint32_t)(scratch_random() % ROWS);
+        struct row row;
+        unsigned char byte;
+        enum err rc;
+
+        if (round % 2 == 0)
+            at = at / PAGE * PAGE + at % 64; /* heads and places */
+        REQUIRE(pread(fd, &byte, 1, (off_t)at) == 1);
+        byte ^= (unsigned char)(1u << (round % 8));
+        REQUIRE(pwrite(fd, &byte, 1, (off_t)at) == 1);
+        for (unsigned i = 0; i < 20; i++) {
+            uint32_t k = (n + i * 997) % ROWS;
+
+            rc = get(k, &row, &eb);
+            wrong += rc == ERR_OK && row.size != k;
+            failed += rc != ERR_OK;
+        }
+    }
+    CHECK_U64(wrong, 0);
+    CHECK(failed > 0);
+    close(fd);
+    end();
+}
+
+static void
+test_damaged_pages_lead_nowhere(void)
+{
+    for (unsigned i = 0; i < 4; i++)
+        scratch_run(1, damaged, NULL);
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    RUN(test_only_what_was_asked_for_is_touched);
+    RUN(test_what_does_not_come_is_asked_of_the_pool);
+    RUN(test_what_goes_out_of_memory_is_noticed);
+    RUN(test_damaged_pages_lead_nowhere);
+    return check_done();
+}
