@@ -3,7 +3,8 @@
  * A group that overwrites written blocks changes nothing of the file's form, so its sync flushes the disk and no more; in
  * blocks that were only allocated each sync writes what the file system knows of them, too: more than half as much time
  * again (docs/decisions/0008-durable-puts.md). What is ready becomes the spare of the class (segment.h): the log that is
- * full takes it without waiting for a file to be made. A spare that compaction left does as well, then nothing is made.
+ * full takes it without waiting for a file to be made, as the first start of a disk does (recover.c). A spare that compaction
+ * left does as well, then nothing is made.
  *
  * Home loop.
  */

@@ -20,5 +20,9 @@ bool body_is_opening(const struct segment *s, uint64_t from, uint64_t end);
 enum err body_wait_for_headers(struct segment *s, uint64_t before,
                                struct errbuf *eb) MUST_CHECK;
 
+/* Around the last writes of a body that go with the turn which body_sealing_begin() tells: a sync may wait for them. Home. */
+unsigned body_sealing_begin(struct segment *s);
+void body_sealing_end(struct segment *s, unsigned turn);
+
 /* Of a body of unknown length: makes room for `payload` bytes. May switch. */
 enum err body_grow(struct body *b, uint64_t payload, struct errbuf *eb) MUST_CHECK;

@@ -173,6 +173,7 @@ seal_shared(void *arg)
     struct segment *s = b->segment;
     struct rt_shield shield;
     uint64_t cut = b->offset + b->span - j->sums.end;
+    unsigned turn;
     bool last = false;
 
     rt_shield_begin(&shield);
@@ -183,7 +184,9 @@ seal_shared(void *arg)
         j->sums.filled = !last && cut > 0;
         j->head.span = last ? b->span - cut : b->span;
         b->finished = true;
+        turn = body_sealing_begin(s);
         j->rc = write_both(j);
+        body_sealing_end(s, turn);
         if (j->rc == ERR_OK && last) {
             s->home.used -= cut;
             s->home.counted -= MIN(s->home.counted, cut);

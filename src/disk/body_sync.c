@@ -1,7 +1,10 @@
 /* body_sync: the sync that bodies of a segment share. */
+#include <assert.h>
+
 #include "base/log.h"
 #include "base/metrics.h"
 #include "disk/body.h"
+#include "disk/body_internal.h"
 #include "disk/segment.h"
 #include "rt/point.h"
 
@@ -34,6 +37,34 @@ sync_segment(struct segment *s, struct errbuf *eb)
     return rc;
 }
 
+unsigned
+body_sealing_begin(struct segment *s)
+{
+    s->home.sealing[s->home.sealing_turn]++;
+    return s->home.sealing_turn;
+}
+
+void
+body_sealing_end(struct segment *s, unsigned turn)
+{
+    assert(s->home.sealing[turn] > 0);
+    if (--s->home.sealing[turn] == 0)
+        rt_cond_broadcast(&s->home.synced);
+}
+
+/* Bodies whose last writes are on their way come along: the disk does these before the flush anyway, or in a moment, and with a
+ * sync of their own they would wait for this one first. Those that begin meanwhile are not waited for. */
+static void
+wait_for_others(struct segment *s)
+{
+    unsigned turn = s->home.sealing_turn;
+
+    s->home.sealing_turn = !turn;
+    while (s->home.sealing[turn] > 0 &&
+           rt_cond_wait(&s->home.synced, DEADLINE_NEVER) == ERR_OK)
+        ;
+}
+
 struct sync_job {
     struct segment *segment;
     struct errbuf *eb;
@@ -59,6 +90,7 @@ sync_together(void *arg)
             j->rc = rt_cond_wait(&s->home.synced, DEADLINE_NEVER);
         } else {
             s->home.syncing = true;
+            wait_for_others(s);
             s->home.syncs_begun++;
             j->rc = sync_segment(s, j->eb);
             s->home.syncing = false;

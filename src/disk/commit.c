@@ -664,6 +664,17 @@ wait_for_index(struct committer *k)
     return rc;
 }
 
+/* Bodies that shared a sync hand in their records one behind the other, in one turn of the loop. The committer goes first where it is
+ * ready: the first of them would have a group of its own, and all others wait for that one's sync. */
+static void
+wait_for_bodies(const struct committer *k)
+{
+    const struct commit *c = LIST_ENTRY(k->queue.next, struct commit, in_queue);
+
+    if (c->place.segment != 0 && rt_crowded())
+        rt_yield();
+}
+
 static void
 committer_run(void *arg)
 {
@@ -680,6 +691,7 @@ committer_run(void *arg)
         if (rc != ERR_OK || list_empty(&k->queue))
             break;
         rt_shield_begin(&shield);
+        wait_for_bodies(k);
         rc = wait_for_index(k);
         if (rc == ERR_OK && !list_empty(&k->queue))
             commit_group(k);

@@ -73,6 +73,10 @@ struct segment {
             openings; /* shared bodies: places without their header yet (body_reserve.c) */
         struct rt_cond opened; /* one of them has it */
         bool syncing;          /* shared bodies, native */
+        /* Of them: so many have their last writes on their way. Those of `sealing_turn` have begun since the sync that was
+         * begun last, the others before; it waits for them (body_sync.c). */
+        uint32_t sealing[2];
+        unsigned sealing_turn;
         uint64_t syncs_begun, syncs_done;
         struct rt_cond synced; /* one is over */
         uint64_t counted;      /* of it in used_bytes of the disk */

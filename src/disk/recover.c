@@ -11,7 +11,9 @@
 #include "disk/prepare.h"
 #include "disk/recover_bodies.h"
 #include "disk/replay.h"
+#include "disk/segment.h"
 #include "disk/segment_list.h"
+#include "disk/space.h"
 #include "disk/usage.h"
 #include "rt/point.h"
 
@@ -290,7 +292,8 @@ covers_nothing(struct disk *d, const struct index_covered *covered)
 
 /* A disk whose first two starts are cut before the first record would have a body of an earlier start and no log that says
  * whether it lives: the log comes before the first body. Where logs are lost none is made: nothing is to hide that. One
- * for which there is no room is made with the first record. */
+ * for which there is no room is made with the first record. It was written full of zeros, as those that follow are (ahead.h); where that
+ * does not work it is made as it is. */
 static enum err
 make_first_log(struct disk *d, struct errbuf *eb)
 {
@@ -299,6 +302,9 @@ make_first_log(struct disk *d, struct errbuf *eb)
     if (d->read_only || d->o.rebuild || d->home.log_damaged ||
         d->home.log[DISK_NATIVE].now != NULL)
         return ERR_OK;
+    if (d->home.spare[DISK_NATIVE] == NULL && !space_is_tight(d->space) &&
+        segment_make_spare(d, DISK_NATIVE, NULL, NULL) != ERR_OK)
+        LOG0(LOG_DEBUG, "disk.no_log_ahead", "the first log is not written ahead");
     rc = log_room(d, DISK_NATIVE, DISK_ALIGN, eb);
     return rc == ERR_NO_SPACE ? ERR_OK : rc;
 }

@@ -17,7 +17,7 @@ struct counts {
 static uint64_t
 disturb(uint64_t round, uint64_t nth, enum err how, struct counts *out)
 {
-    struct sim_options o = {.seed = 4242 + round, .max_delay_us = 50};
+    struct sim_options o = {.seed = 4243 + round, .max_delay_us = 50};
     struct sim *s = sim_new(&o);
     struct ledger ledger;
     struct life f = {.ledger = &ledger};

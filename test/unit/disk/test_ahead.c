@@ -1,6 +1,6 @@
-/* The native log that comes next is made before it is needed, written full of zeros; the full one is followed by it, a
- * start removes one that nobody used, and what was written over zeros is replayed. Protects D1 beside the speed of
- * durable PUTs. Power cuts while it is made are sim_disk's and sim_disk_space's. */
+/* The native log that comes next is made before it is needed, written full of zeros, and so is the first one; the full one is
+ * followed by it, a start removes one that nobody used, and what was written over zeros is replayed. Protects D1 beside the
+ * speed of durable PUTs. Power cuts while it is made are sim_disk's and sim_disk_space's. */
 #include "world.h"
 
 #include "disk/internal.h"
@@ -60,6 +60,20 @@ check_zeros(const struct segment *s)
     close(fd);
 }
 
+/* All of its blocks were: none is a hole, or only allocated. */
+static void
+check_written(const struct segment *s)
+{
+    char path[700];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/native/log-%06u.tar", world_path, s->id);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    REQUIRE(fd >= 0);
+    CHECK_U64((uint64_t)lseek(fd, 0, SEEK_HOLE), s->home.size);
+    close(fd);
+}
+
 static void
 follows(void *arg)
 {
@@ -68,6 +82,7 @@ follows(void *arg)
     unsigned count = 0;
 
     (void)arg;
+    check_written(d->home.log[DISK_NATIVE].now);
     CHECK(world_put(d, name(count++), data, BYTES, NULL) == ERR_OK);
     CHECK(d->home.spare[DISK_NATIVE] == NULL); /* a log that is hardly used wants none */
     first = d->home.log[DISK_NATIVE].now->id;
