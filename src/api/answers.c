@@ -267,6 +267,7 @@ serve(struct api *a, struct http_request *http, struct answer *k)
         return false;
     metric_add(M_ANSWERS_KEPT, 0, 1);
     put_head(http, k);
+    http_reply_room(http, held->front);
     /* A client that is gone is nobody to tell. */
     (void)!http_reply_lent(http, 200, held->pieces, held->count, give_back, held);
     return http_reply_began(http);

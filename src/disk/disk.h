@@ -273,6 +273,7 @@ struct disk_again {
     struct content_id content;
     uint32_t hash, stamp; /* of the row */
     uint32_t entry, len;  /* of its first piece, in the hot set; of all of it */
+    const char *at; /* where that was: only to be asked for, it may be another's now */
 };
 /* While the reader's first piece is at hand, of all of the object. False: it is not such an object. */
 bool disk_again_keep(struct disk *d, const struct disk_key *k,
@@ -285,6 +286,7 @@ struct disk_held {
     struct span pieces[1 + DISK_MORE];
     uint32_t entries[1 + DISK_MORE];
     unsigned count;
+    uint32_t front;  /* so many bytes before the first piece may be written over */
     struct hot *hot; /* which outlives the disk where it was lent to it */
 };
 bool disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *out);

@@ -25,9 +25,11 @@
     32u /* reads of the disk, of which one is wanted in any case when it is not the first */
 
 /* The state of a piece, in one word, so that readers pin by compare and swap. */
-#define READY       1u /* may be pinned */
-#define MINE        2u /* the adder has it: being filled or taken away */
-#define READ_LATELY 4u /* CLOCK's mark */
+#define READY       1u  /* may be pinned */
+#define MINE        2u  /* the adder has it: being filled or taken away */
+#define READ_LATELY 4u  /* CLOCK's mark */
+#define HAS_FRONT   8u  /* room for a head, */
+#define FRONT_TAKEN 16u /* which one of its pins has */
 #define PIN         256u
 
 struct piece {
@@ -43,7 +45,7 @@ struct piece {
 
 /* The arena is tiled by extents, in order; each begins with this head. Only the adder looks at heads.
  *
- *     small   head 64 | bytes, filled to 64
+ *     small   head 64 | from HOT_FRONT_FROM on: HOT_FRONT | bytes, filled to 64
  *     large   head 64 | nothing up to a page | whole pages, sent by reference
  *
  * A page that was sent by reference is never written again: it is cut out of the arena when its piece is taken out. */
@@ -131,26 +133,34 @@ place_of(const struct hot *h, const struct content_id *id, uint64_t number)
                           (uint32_t)(hash >> 32) | 1};
 }
 
+/* *front, unless NULL: 0, or FRONT_TAKEN where there is one and nobody else has a pin. To be given back by unpin(). */
 static bool
-pin(struct piece *p)
+pin(struct piece *p, uint32_t *front)
 {
-    uint32_t word = atomic_load_explicit(&p->word, memory_order_relaxed);
+    uint32_t word = atomic_load_explicit(&p->word, memory_order_relaxed), take = 0;
 
     while ((word & READY) != 0) {
-        if (atomic_compare_exchange_weak_explicit(
-                &p->word, &word, (word | READ_LATELY) + PIN, memory_order_acquire,
+        if (front != NULL)
+            take = word < PIN && (word & HAS_FRONT) != 0 ? FRONT_TAKEN : 0;
+        if (!atomic_compare_exchange_weak_explicit(
+                &p->word, &word, (word | READ_LATELY | take) + PIN, memory_order_acquire,
                 memory_order_relaxed))
-            return true;
+            continue;
+        if (front != NULL)
+            *front = take;
+        return true;
     }
     return false;
 }
 
 static void
-unpin(struct piece *p)
+unpin(struct piece *p, uint32_t front)
 {
-    uint32_t before = atomic_fetch_sub_explicit(&p->word, PIN, memory_order_release);
+    uint32_t before =
+        atomic_fetch_sub_explicit(&p->word, PIN + front, memory_order_release);
 
     assert(before >= PIN);
+    assert((before & front) == front);
 }
 
 static bool
@@ -171,25 +181,43 @@ hot_get(struct hot *h, const struct content_id *id, uint64_t number, struct hot_
     for (unsigned way = 0; way < WAYS; way++) {
         struct piece *p = &at.set[way];
 
-        if (atomic_load_explicit(&p->tag, memory_order_relaxed) != at.tag || !pin(p))
+        if (atomic_load_explicit(&p->tag, memory_order_relaxed) != at.tag ||
+            !pin(p, NULL))
             continue;
         if (is(p, id, number)) {
-            *out =
-                (struct hot_pin){h->arena + p->bytes, p->len, (uint32_t)(p - h->pieces)};
+            *out = (struct hot_pin){h->arena + p->bytes, p->len,
+                                    (uint32_t)(p - h->pieces), 0};
             metric_add(M_HOT, 0, 1);
             return true;
         }
-        unpin(p);
+        unpin(p, 0);
     }
 missed:
     metric_add(M_HOT, 1, 1);
     return false;
 }
 
+/* Whether sockets may have been given its pages. */
+static bool
+is_large(uint32_t len)
+{
+    return len >= RT_BY_REFERENCE;
+}
+
+/* What stands in front of the bytes of a piece. */
+static uint32_t
+front_of(uint32_t len)
+{
+    return len >= HOT_FRONT_FROM && !is_large(len) ? HOT_FRONT : 0;
+}
+
+/* Written to in memory that no cache has, a head would cost more than it spares. */
 void
-hot_ahead(const struct hot *h, uint32_t entry)
+hot_ahead(const struct hot *h, uint32_t entry, const char *at, uint32_t len)
 {
     __builtin_prefetch(&h->pieces[entry], 1);
+    for (uint32_t back = ALIGN; back <= front_of(len); back += ALIGN)
+        __builtin_prefetch(at - back, 1);
 }
 
 bool
@@ -197,15 +225,17 @@ hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id, uint64_t 
            struct hot_pin *out)
 {
     struct piece *p = &h->pieces[entry];
+    uint32_t front;
 
     *out = (struct hot_pin){0};
-    if (!pin(p))
+    if (!pin(p, &front))
         return false;
     if (!is(p, id, number)) {
-        unpin(p);
+        unpin(p, front);
         return false;
     }
-    *out = (struct hot_pin){h->arena + p->bytes, p->len, entry};
+    *out =
+        (struct hot_pin){h->arena + p->bytes, p->len, entry, front != 0 ? HOT_FRONT : 0};
     metric_add(M_HOT, 0, 1);
     return true;
 }
@@ -228,7 +258,7 @@ void
 hot_unpin(struct hot *h, struct hot_pin *held)
 {
     if (held->at != NULL)
-        unpin(&h->pieces[held->entry]);
+        unpin(&h->pieces[held->entry], held->front != 0 ? FRONT_TAKEN : 0);
     *held = (struct hot_pin){0};
 }
 
@@ -312,13 +342,6 @@ count_bytes(struct hot *h, int64_t delta)
     atomic_fetch_add_explicit(&h->count, delta > 0 ? 1u : UINT32_MAX,
                               memory_order_relaxed);
     metric_add(M_HOT_BYTES, 0, delta);
-}
-
-/* Whether sockets may have been given its pages. */
-static bool
-is_large(uint32_t len)
-{
-    return len >= RT_BY_REFERENCE;
 }
 
 /* Takes a piece out, unless somebody has it pinned. Its extent is the caller's to give away. */
@@ -418,8 +441,9 @@ static struct piece *
 reserve(struct hot *h, const struct content_id *id, uint64_t number, uint32_t len)
 {
     struct place at = place_of(h, id, number);
-    uint64_t need = is_large(len) ? PAGE + align_up(len, PAGE)
-                                  : align_up((uint64_t)len + ALIGN, ALIGN),
+    uint64_t need = is_large(len)
+                        ? PAGE + align_up(len, PAGE)
+                        : align_up((uint64_t)len + front_of(len) + ALIGN, ALIGN),
              where, end;
     struct piece *p = free_entry(h, &at, id, number);
 
@@ -434,7 +458,8 @@ reserve(struct hot *h, const struct content_id *id, uint64_t number, uint32_t le
     p->id = *id;
     p->number = number;
     p->at = where;
-    p->bytes = is_large(len) ? align_up(where + ALIGN, PAGE) : where + ALIGN;
+    p->bytes =
+        is_large(len) ? align_up(where + ALIGN, PAGE) : where + ALIGN + front_of(len);
     end = is_large(len) ? p->bytes + align_up(len, PAGE) : where + need;
     if (end < h->hand) { /* a page less is enough: the rest is free, and the next one's */
         put_extent(h, end, h->hand - end, 0);
@@ -461,7 +486,8 @@ hot_add(struct hot *h, const struct content_id *id, uint64_t number, const void 
     if (p == NULL)
         return;
     memcpy(h->arena + p->bytes, bytes, len); /* nobody can reach it: no lock is needed */
-    atomic_store_explicit(&p->word, READY, memory_order_release);
+    atomic_store_explicit(&p->word, front_of(len) > 0 ? READY | HAS_FRONT : READY,
+                          memory_order_release);
 }
 
 void

@@ -12,6 +12,10 @@
 #include "disk/disk.h"
 
 #define HOT_PIECE (256u << 10)
+/* Room in front of a piece of so many bytes, as long as it is none that is sent by reference: for the head of an answer, which then leaves with
+ * the piece as one. Before smaller ones it would take too much memory. */
+#define HOT_FRONT      448u
+#define HOT_FRONT_FROM (8u << 10)
 
 struct hot;
 struct hot *hot_new(uint64_t bytes); /* NULL when 0 or too small for a piece */
@@ -21,14 +25,17 @@ struct hot_pin {
     const char *at; /* NULL: none */
     uint32_t len;
     uint32_t entry;
+    uint32_t
+        front; /* so many bytes before `at` are this pin's alone, to be written over */
 };
 /* True: the piece, pinned until hot_unpin(). May be held over switches, by anybody. Counts M_HOT. */
 bool hot_get(struct hot *h, const struct content_id *id, uint64_t piece,
              struct hot_pin *out);
-/* The same for a piece that was in `entry` a while ago: looks there only. */
-void hot_ahead(const struct hot *h, uint32_t entry); /* asks for that memory */
+/* The same for a piece that was in `entry` a while ago: looks there only. Who is the first to pin it gets the room in front. */
 bool hot_get_at(struct hot *h, uint32_t entry, const struct content_id *id,
                 uint64_t piece, struct hot_pin *out);
+/* Asks for the memory that this looks at, and for the room in front of a piece of `len` bytes that was at `at`. */
+void hot_ahead(const struct hot *h, uint32_t entry, const char *at, uint32_t len);
 /* Pieces that stand behind one that the caller has pinned, as many as there are in a row from `first` on: pinned until
  * hot_unpin_more(). All such pins together hold no more than a quarter of the memory, whoever reads slowly. Counts M_HOT. */
 unsigned hot_get_more(struct hot *h, const struct content_id *id, uint64_t first,

@@ -577,8 +577,10 @@ disk_again_keep(struct disk *d, const struct disk_key *k, const struct disk_read
         r->row.size > (1 + DISK_MORE) * HOT_PIECE || r->end != r->row.size ||
         r->pos != r->pin.len)
         return false;
-    *out = (struct disk_again){
-        .content = r->row.content, .entry = r->pin.entry, .len = (uint32_t)r->row.size};
+    *out = (struct disk_again){.content = r->row.content,
+                               .entry = r->pin.entry,
+                               .len = (uint32_t)r->row.size,
+                               .at = r->pin.at};
     return recent_stand(tail_recent(d->tail), k->bucket, k->key, &r->row, &out->hash,
                         &out->stamp);
 }
@@ -594,7 +596,7 @@ void
 disk_again_ahead(struct disk *d, const struct disk_again *a)
 {
     recent_ahead(tail_recent(d->tail), a->hash);
-    hot_ahead(d->hot, a->entry);
+    hot_ahead(d->hot, a->entry, a->at, a->len);
 }
 
 bool
@@ -608,6 +610,7 @@ disk_again_begin(struct disk *d, const struct disk_again *a, struct disk_held *o
         return false;
     out->hot = d->hot;
     out->count = 0;
+    out->front = pin.front;
     hold(out, &pin);
     if (behind > 0)
         got = hot_get_more(d->hot, &a->content, 1, more, behind);
@@ -626,7 +629,7 @@ disk_again_end(struct disk_held *held)
 
     for (unsigned i = 0; i < held->count; i++)
         pins[i] = (struct hot_pin){held->pieces[i].at, (uint32_t)held->pieces[i].len,
-                                   held->entries[i]};
+                                   held->entries[i], i == 0 ? held->front : 0};
     if (held->count > 0)
         hot_unpin(held->hot, &pins[0]);
     if (held->count > 1)

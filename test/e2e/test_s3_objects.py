@@ -558,3 +558,22 @@ def test_a_kept_head_differs_in_date_and_ids_alone(server, s3, bucket, size):
         for _ in range(4):
             lines, came = ask_raw(raw, old, size)
             assert "Connection: keep-alive" in lines and came == body
+
+
+@pytest.mark.parametrize("size", [4096, 16384, 40_000])
+def test_a_crowd_is_answered_each_for_itself(server, s3, bucket, size):
+    """V3: many who ask for the same at once get its bytes, each behind a head of his own, and nobody's head is left in them."""
+    body, ids = random.randbytes(size), set()
+    put(s3, bucket, "k", body)
+    usual = f"GET /{bucket}/k HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+    crowd = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(32)]
+    for _ in range(20):
+        for raw in crowd:
+            raw.sendall(usual)
+        for raw in crowd:
+            lines, came = ask_raw(raw, b"", size)
+            assert came == body
+            ids.add(names_of(lines)[0]["x-amz-request-id"])
+    for raw in crowd:
+        raw.close()
+    assert len(ids) == 20 * len(crowd)

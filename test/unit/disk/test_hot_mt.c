@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "check.h"
 #include "disk/hot.h"
+#include "rt/sendable.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -145,7 +146,31 @@ test_all_pinned(void)
 #define NAMES   300
 #define TURNS   4000
 static struct hot *shared;
-static _Atomic unsigned wrong, hits;
+static _Atomic unsigned wrong, hits, fronts;
+
+/* Every second time as who knows where it was; the room in front is then his to write. False: it is gone meanwhile. */
+static bool
+look_there(unsigned turn, const struct content_id *id, struct hot_pin *pin)
+{
+    uint32_t entry = pin->entry;
+
+    if (turn % 2 == 0)
+        return true;
+    hot_unpin(shared, pin);
+    if (!hot_get_at(shared, entry, id, 0, pin))
+        return false;
+    memset((char *)(uintptr_t)pin->at - pin->front, (int)turn, pin->front);
+    return true;
+}
+
+static bool
+front_is(const struct hot_pin *pin, unsigned turn)
+{
+    for (uint32_t i = 1; i <= pin->front; i++)
+        if (pin->at[-(int64_t)i] != (char)turn)
+            return false;
+    return true;
+}
 
 static void *
 worker(void *arg)
@@ -154,6 +179,7 @@ worker(void *arg)
     char *bytes = xmalloc(HOT_PIECE), *scratch = xmalloc(HOT_PIECE);
     struct hot_pin held = {0};
     uint64_t held_n = 0;
+    unsigned held_turn = 0;
 
     for (unsigned i = 0; i < TURNS; i++) {
         uint64_t n;
@@ -168,14 +194,19 @@ worker(void *arg)
             hot_add(shared, &id, 0, bytes, make(n, 0, bytes));
             continue;
         }
+        if (!look_there(i, &id, &pin))
+            continue;
         atomic_fetch_add(&hits, 1);
+        atomic_fetch_add(&fronts, pin.front != 0);
         if (!right(n, 0, &pin, scratch))
             atomic_fetch_add(&wrong, 1);
-        if (held.at != NULL && !right(held_n, 0, &held, scratch))
+        if (held.at != NULL &&
+            (!right(held_n, 0, &held, scratch) || !front_is(&held, held_turn)))
             atomic_fetch_add(&wrong, 1);
         hot_unpin(shared, &held); /* each pin is held until the next find */
         held = pin;
         held_n = n;
+        held_turn = i;
     }
     hot_unpin(shared, &held);
     free(bytes);
@@ -243,6 +274,56 @@ test_it_shrinks(void)
     hot_shrink(NULL, 1);
 }
 
+/* Who is the first to pin a piece that is large enough, and copied, may write in front of it: that and nothing else. */
+static void
+test_the_room_in_front(void)
+{
+    static const uint32_t lens[] = {HOT_FRONT_FROM - 1, HOT_FRONT_FROM, 20000,
+                                    RT_BY_REFERENCE - 1, RT_BY_REFERENCE};
+    static char bytes[HOT_PIECE];
+    struct hot *h = hot_new(MIB(4));
+    struct hot_pin first, second;
+
+    for (unsigned turn = 0; turn < 2; turn++)
+        for (uint64_t n = 0; n < ARRAY_LEN(lens); n++) {
+            struct content_id id = id_of(n);
+            uint32_t front = n > 0 && lens[n] < RT_BY_REFERENCE ? HOT_FRONT : 0, entry;
+
+            memset(bytes, (int)n + 1, sizeof bytes);
+            hot_add(h, &id, 0, bytes, lens[n]);
+            REQUIRE(hot_get(h, &id, 0, &first));
+            CHECK_U64(first.front, 0); /* who only reads has none */
+            entry = first.entry;
+            REQUIRE(hot_get_at(h, entry, &id, 0, &second));
+            CHECK_U64(second.front, 0);
+            hot_unpin(h, &first);
+            hot_unpin(h, &second);
+
+            REQUIRE(hot_get_at(h, entry, &id, 0, &first));
+            CHECK_U64(first.front, front);
+            memset((char *)(uintptr_t)first.at - front, 99, front);
+            REQUIRE(hot_get_at(h, entry, &id, 0, &second));
+            CHECK_U64(second.front, 0);
+            hot_unpin(h, &first);
+            REQUIRE(hot_get_at(h, entry, &id, 0, &first)); /* the second reads still */
+            CHECK_U64(first.front, 0);
+            CHECK(first.len == lens[n] && memcmp(first.at, bytes, lens[n]) == 0);
+            hot_unpin(h, &first);
+            hot_unpin(h, &second);
+        }
+    for (uint64_t n = 0; n < ARRAY_LEN(lens); n++) {
+        struct content_id id = id_of(n);
+
+        memset(bytes, (int)n + 1, sizeof bytes);
+        REQUIRE(hot_get(h, &id, 0, &first));
+        CHECK(first.len == lens[n] && memcmp(first.at, bytes, lens[n]) == 0);
+        hot_unpin(h, &first);
+    }
+    hot_shrink(h, MIB(64)); /* its extents are still in order */
+    CHECK_U64(hot_bytes(h), 0);
+    hot_free(&h);
+}
+
 static void
 test_many_threads(void)
 {
@@ -255,6 +336,7 @@ test_many_threads(void)
         pthread_join(threads[i], NULL);
     CHECK_U64(wrong, 0);
     CHECK(hits > TURNS / 10);
+    CHECK(fronts > 0);
     hot_free(&shared);
 }
 
@@ -268,6 +350,7 @@ main(int argc, char **argv)
     RUN(test_all_pinned);
     RUN(test_slow_readers_do_not_hold_it);
     RUN(test_it_shrinks);
+    RUN(test_the_room_in_front);
     RUN(test_many_threads);
     return check_done();
 }
