@@ -11,7 +11,10 @@ COLOURS, COLOUR_BYTES = 16, 128  # src/rt/stack.c
 
 
 def loops():
-    runtime = gdb.lookup_static_symbol("rt").value()
+    symbol = gdb.lookup_static_symbol("rt")
+    if symbol is None:
+        raise gdb.GdbError("no variables in this build (-g1): take build/forebay, whose debug information is whole")
+    runtime = symbol.value()
     return [runtime["loops"][i] for i in range(int(runtime["count"]))]
 
 

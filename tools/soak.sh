@@ -33,12 +33,13 @@ points() { POINTS_NTH=3 tests points test/e2e/test_tier_points.py; }
 rot() { # bits and swapped blocks over segments and, few at a time, over the index; each other file in each way
     ROT=40 STATE_FILES=all tests rot -s test/e2e/test_rot.py test/e2e/test_state_files.py
 }
+together() { TOGETHER=${TOGETHER:-200} SEED=${SEED:-$from} tests together test/e2e/test_together.py; } # settings drawn at random
 cuts() { .venv/bin/python tools/powercut.py --fs "$1" --cuts "$cuts"; }
 
 # Names of simulators are those of their sources, so that the list needs no build. In one seed of twelve sim_disk_space compacts segments
 # of cached bodies: as many of these once more.
 simulators=$(cd test/sim && printf '%s\n' sim_*.c | sed 's/\.c$//')
-all="storm rot points model cuts-ext4 cuts-xfs fuzz plug fill $(tr '\n' ' ' <<<"$simulators") sim_disk_space-8"
+all="storm rot points model together cuts-ext4 cuts-xfs fuzz plug fill $(tr '\n' ' ' <<<"$simulators") sim_disk_space-8"
 
 # PART PROGRAM FROM STEP: in pieces, so that what was broken off goes on where it was.
 simulate() {
@@ -57,7 +58,7 @@ simulate() {
 
 run_part() {
     case $1 in
-    storm | rot | points | model) "$1" ;;
+    storm | rot | points | model | together) "$1" ;;
     cuts-*) cuts "${1#cuts-}" ;;
     fuzz) tools/fuzz.sh "$fuzz_seconds" ;;
     plug | fill) .venv/bin/python "tools/$1.py" ;;
@@ -67,7 +68,7 @@ run_part() {
 }
 builds_of() { # what must be built for a part: preset and targets
     case $1 in
-    points | model) say "dev forebay test_s3_model" ;;
+    points | model | together) say "dev forebay test_s3_model" ;;
     storm | rot | cuts-* | plug | fill) say "rel forebay powercut" ;;
     sim_*) say "sim sim_tests" ;;
     esac

@@ -613,6 +613,8 @@ commit_group(struct committer *k)
 
     if (rc == ERR_OK)
         rc = iobuf_get_pinned((uint32_t)bytes + DISK_ALIGN, &k->buf);
+    if (rc == ERR_BUSY) /* those that wait for it hold the others */
+        rc = iobuf_get_beyond((uint32_t)bytes + DISK_ALIGN, &k->buf);
     if (rc != ERR_OK) {
         if (rc == ERR_BUSY)
             (void)err_set(&eb, rc, "no buffer for a commit group of %" PRIu64 " bytes",

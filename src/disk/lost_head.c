@@ -32,7 +32,7 @@ static enum err
 find_member(const struct segment *s, struct member *out, bool *found, struct errbuf *eb)
 {
     struct iobuf *b;
-    enum err rc = iobuf_get(IOBUF_MAX, &b);
+    enum err rc = iobuf_get_beyond(IOBUF_MAX, &b);
     uint32_t n = IOBUF_MAX;
 
     *found = false;

@@ -44,6 +44,12 @@ scan_spare_free(struct scan_spare *s)
         iobuf_drop(&s->at[--s->count]);
 }
 
+static const char *
+at_offset(const struct log_scan *s, uint64_t offset)
+{
+    return s->window->at + s->window_from + (offset - s->window_at);
+}
+
 static enum err
 take_buffer(struct log_scan *s, struct iobuf **b)
 {
@@ -53,15 +59,33 @@ take_buffer(struct log_scan *s, struct iobuf **b)
     return ERR_OK;
 }
 
+/* The same where buffers are scarce: then the window itself is read into, what is kept of it moved to its place first. A scan's
+ * only window comes from beyond the limit: a log must be read before anything can be served, or given back, and scans within
+ * scans cannot wait for each other. */
+static enum err
+take_buffer_or_window(struct log_scan *s, uint64_t begin, uint32_t kept, struct iobuf **b)
+{
+    enum err rc = take_buffer(s, b);
+
+    if (rc != ERR_BUSY)
+        return rc;
+    if (s->window == NULL || __atomic_load_n(&s->window->refs, __ATOMIC_ACQUIRE) > 1)
+        return iobuf_get_beyond(IOBUF_MAX, b);
+    if (kept > 0)
+        memmove(s->window->at + SCAN_PIECE - kept, at_offset(s, begin), kept);
+    *b = s->window;
+    s->window = NULL;
+    return ERR_OK;
+}
+
+/* Into *b, which the caller has, and loses when it fails. */
 static enum err
 read_piece(struct log_scan *s, uint64_t from, struct iobuf **b, uint32_t *have,
            struct errbuf *eb)
 {
-    enum err rc = take_buffer(s, b);
+    enum err rc;
 
     *have = 0;
-    if (rc != ERR_OK)
-        return err_set(eb, rc, "no buffer to read a log");
     rc = rt_read(s->source.file, from, *b, SCAN_PIECE, SCAN_PIECE, RT_BACKGROUND,
                  DEADLINE_NEVER, have, eb);
     if (rc != ERR_OK)
@@ -74,7 +98,9 @@ read_ahead(void *arg)
 {
     struct scan_piece *p = arg;
 
-    p->rc = read_piece(p->scan, p->from, &p->buf, &p->have, NULL);
+    p->rc = take_buffer(p->scan, &p->buf);
+    if (p->rc == ERR_OK)
+        p->rc = read_piece(p->scan, p->from, &p->buf, &p->have, NULL);
 }
 
 static void
@@ -124,12 +150,14 @@ start_ahead(struct log_scan *s, uint64_t from)
     }
 }
 
-/* The piece at `from`: what was read ahead, when it is this one. */
+/* The piece behind what is kept from `begin` on: what was read ahead, when it is this one. The window is gone when it had to be
+ * read into. */
 static enum err
-next_piece(struct log_scan *s, uint64_t from, struct iobuf **b, uint32_t *have,
-           struct errbuf *eb)
+next_piece(struct log_scan *s, uint64_t begin, uint32_t kept, struct iobuf **b,
+           uint32_t *have, struct errbuf *eb)
 {
-    struct scan_piece *p = piece_at(s, from);
+    struct scan_piece *p = piece_at(s, begin + kept);
+    enum err rc;
 
     if (p != NULL) {
         rt_group_join(&p->group);
@@ -141,13 +169,10 @@ next_piece(struct log_scan *s, uint64_t from, struct iobuf **b, uint32_t *have,
             return ERR_OK;
     }
     stop_ahead(s);
-    return read_piece(s, from, b, have, eb);
-}
-
-static const char *
-at_offset(const struct log_scan *s, uint64_t offset)
-{
-    return s->window->at + s->window_from + (offset - s->window_at);
+    rc = take_buffer_or_window(s, begin, kept, b);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no buffer to read a log");
+    return read_piece(s, begin + kept, b, have, eb);
 }
 
 /* Keeps what the window has from `begin` on, and reads a piece behind it. */
@@ -160,14 +185,14 @@ move_window(struct log_scan *s, uint64_t begin, struct errbuf *eb)
     uint32_t kept = goes_on ? (uint32_t)(end - begin) : 0;
     struct iobuf *b = NULL;
     uint32_t have;
-    enum err rc = next_piece(s, begin + kept, &b, &have, eb);
+    enum err rc = next_piece(s, begin, kept, &b, &have, eb);
 
     s->moves++;
     if (rc != ERR_OK) {
         s->window_len = 0;
         return rc;
     }
-    if (kept > 0)
+    if (kept > 0 && s->window != NULL)
         memcpy(b->at + SCAN_PIECE - kept, at_offset(s, begin), kept);
     scan_spare_keep(s->spare, &s->window);
     s->window = b;

@@ -185,6 +185,8 @@ begin_cold(struct chunk_reader *r, struct errbuf *eb)
     enum cold_how how = COLD_READ;
     enum err rc = await_fetch(r, &how, eb);
 
+    if (rc == ERR_BUSY && !r->behind)
+        return begin_direct(r, eb); /* no memory to keep it with */
     if (rc != ERR_OK)
         return rc;
     r->bypassed = r->source == OBJECT_BYPASS;
@@ -232,14 +234,14 @@ open_chunk(struct chunk_reader *r, struct errbuf *eb)
                : rc;
 }
 
+/* The answer may have begun: it waits for memory rather than to be cut. */
 static enum err
-need_buffer(struct chunk_reader *r, struct errbuf *eb)
+need_buffer(struct chunk_reader *r, struct deadline by, struct errbuf *eb)
 {
     uint32_t want = MAX(MIN(r->chunk.of.chunk_bytes, PIECE_BYTES), 4096u);
+    enum err rc = r->buf != NULL ? ERR_OK : iobuf_wait(want, by, &r->buf);
 
-    if (r->buf != NULL || iobuf_get(want, &r->buf) == ERR_OK)
-        return ERR_OK;
-    return err_set(eb, ERR_BUSY, "no buffer is free");
+    return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer is free");
 }
 
 /* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
@@ -249,7 +251,7 @@ next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
 {
     bool local = false, pass = r->behind != NULL;
     size_t n = 0;
-    enum err rc = pass ? ERR_OK : need_buffer(r, eb);
+    enum err rc = pass ? ERR_OK : need_buffer(r, by, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -269,10 +271,11 @@ next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
 }
 
 static enum err
-next_direct(struct chunk_reader *r, struct span *piece, struct errbuf *eb)
+next_direct(struct chunk_reader *r, struct deadline by, struct span *piece,
+            struct errbuf *eb)
 {
     size_t n = 0;
-    enum err rc = need_buffer(r, eb);
+    enum err rc = need_buffer(r, by, eb);
 
     if (rc == ERR_OK)
         rc = cloud_get_read(r->remote, r->buf->at, MIN(r->stop - r->at, r->buf->room), &n,
@@ -298,8 +301,10 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
         rc = disks_read_next(&r->reader, by, piece, eb);
     else if (r->from == FETCHED)
         rc = next_fetched(r, by, piece, eb);
-    else
-        rc = next_direct(r, piece, eb);
+    if (rc == ERR_BUSY && r->from == FETCHED && r->cold != NULL && !r->behind)
+        rc = begin_direct(r, eb); /* memory to keep the chunk with ran out within it */
+    if (r->from == DIRECT)
+        rc = next_direct(r, by, piece, eb);
     /* Of a chunk that has come on its way the row may go while it is read: look for it again. */
     if (rc == ERR_NOT_FOUND && r->from == FETCHED && r->cold == NULL) {
         r->from = NOWHERE;

@@ -368,18 +368,21 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
         (cold_is_relay(g->cold) ? first > 0 : first > cold_landed(g->cold) + AHEAD_MAX)) {
         g->kind = DIRECT;
         g->etag = cold_etag(g->cold, g->arena);
+        /* Who held a connection while he waits for another could wait for one like himself. */
+        if (cold_is_relay(g->cold))
+            cold_leave(&g->cold);
     }
     return g->kind == DIRECT ? direct_range(g, eb) : ERR_OK;
 }
 
+/* The answer may have begun: it waits for memory rather than to be cut. */
 static enum err
-need_buffer(struct object_get *g, struct errbuf *eb)
+need_buffer(struct object_get *g, struct deadline by, struct errbuf *eb)
 {
-    uint64_t want = MIN(g->left, PIECE_BYTES);
+    uint32_t want = (uint32_t)MAX(MIN(g->left, PIECE_BYTES), 4096u);
+    enum err rc = g->buf != NULL ? ERR_OK : iobuf_wait(want, by, &g->buf);
 
-    if (g->buf != NULL || iobuf_get((uint32_t)MAX(want, 4096u), &g->buf) == ERR_OK)
-        return ERR_OK;
-    return err_set(eb, ERR_BUSY, "no buffer is free");
+    return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer is free");
 }
 
 /* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
@@ -389,7 +392,7 @@ next_cold(struct object_get *g, struct deadline by, struct span *piece, struct e
     struct disks_key k = object_disk_key(g->bucket, g->key);
     bool local = false, pass = g->behind != NULL;
     size_t n = 0;
-    enum err rc = pass ? ERR_OK : need_buffer(g, eb);
+    enum err rc = pass ? ERR_OK : need_buffer(g, by, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -413,10 +416,11 @@ next_cold(struct object_get *g, struct deadline by, struct span *piece, struct e
 }
 
 static enum err
-next_direct(struct object_get *g, struct span *piece, struct errbuf *eb)
+next_direct(struct object_get *g, struct deadline by, struct span *piece,
+            struct errbuf *eb)
 {
     size_t n = 0;
-    enum err rc = need_buffer(g, eb);
+    enum err rc = need_buffer(g, by, eb);
 
     if (rc == ERR_OK)
         rc = cloud_get_read(g->remote, g->buf->at, MIN(g->left, g->buf->room), &n, eb);
@@ -445,7 +449,7 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
         rc = next_cold(g, by, piece, eb);
         break;
     case DIRECT:
-        rc = next_direct(g, piece, eb);
+        rc = next_direct(g, by, piece, eb);
         break;
     case CHUNKED:
         rc = next_chunked(g, by, piece, eb);

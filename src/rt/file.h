@@ -34,6 +34,9 @@ enum err iobuf_get(uint32_t size, struct iobuf **out) MUST_CHECK;
 /* The same, but waits for others to give some back: for who is in the middle of an answer. To be read into, and dropped
  * on this loop. May switch. */
 enum err iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out) MUST_CHECK;
+/* The same, but beyond the limit too: for what nobody can wait for, since it is what others wait for, and is bounded by itself.
+ * ERR_BUSY: the system has no memory. Such a buffer takes nothing from the limit, and is accounted as others are. */
+enum err iobuf_get_beyond(uint32_t size, struct iobuf **out) MUST_CHECK;
 /* The same for a read, or a group of records, that goes to the disk soon: where there is an engine to which such memory costs
  * less it comes from there. Only on a loop, and dropped there. */
 enum err iobuf_get_pinned(uint32_t size, struct iobuf **out) MUST_CHECK;

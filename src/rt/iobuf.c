@@ -29,6 +29,7 @@ struct pooled {
     unsigned class;
     uint32_t slot;     /* iobuf_slot() */
     uint64_t reads_of; /* number of the loop that reads into it; 0: for any use */
+    bool beyond;       /* iobuf_get_beyond(): not part of in_use */
     struct slab *slab; /* that it is a piece of; NULL: its memory is its own */
 };
 
@@ -169,11 +170,26 @@ charge(uint64_t room)
 }
 
 static struct iobuf *
-hand_out(struct pooled *p)
+hand_out(struct pooled *p, bool beyond)
 {
+    p->beyond = beyond;
     account_add(ACCOUNT_BUFFERS, (int64_t)p->buf.room);
     p->buf.refs = 1;
     return &p->buf;
+}
+
+/* Without a look at the limit. */
+static enum err
+take(unsigned class, uint64_t reads, bool beyond, struct iobuf **out)
+{
+    struct pooled *p = take_idle(loop_self, class, reads != 0);
+
+    if (p == NULL)
+        p = make(class, reads);
+    if (p == NULL)
+        return ERR_BUSY;
+    *out = hand_out(p, beyond);
+    return ERR_OK;
 }
 
 static enum err
@@ -181,22 +197,16 @@ get(uint32_t size, bool for_read, struct iobuf **out)
 {
     unsigned class = class_of(size);
     uint64_t room = (uint64_t)SMALLEST << class;
-    uint64_t reads = reads_of(loop_self, room, for_read);
-    struct pooled *p = NULL;
+    enum err rc;
 
     assert(size > 0 && size <= IOBUF_MAX);
     *out = NULL;
     if (!charge(room))
         return ERR_BUSY;
-    p = take_idle(loop_self, class, reads != 0);
-    if (p == NULL)
-        p = make(class, reads);
-    if (p == NULL) {
+    rc = take(class, reads_of(loop_self, room, for_read), false, out);
+    if (rc != ERR_OK)
         atomic_fetch_sub(&in_use, room);
-        return ERR_BUSY;
-    }
-    *out = hand_out(p);
-    return ERR_OK;
+    return rc;
 }
 
 /* ---- pieces ---- */
@@ -242,7 +252,7 @@ iobuf_get_pinned(uint32_t size, struct iobuf **out)
     if (!charge(PIECE))
         return ERR_BUSY;
     l->iobufs.pieces = p->next;
-    *out = hand_out(p);
+    *out = hand_out(p, false);
     return ERR_OK;
 }
 
@@ -262,6 +272,14 @@ enum err
 iobuf_get(uint32_t size, struct iobuf **out)
 {
     return get(size, false, out);
+}
+
+enum err
+iobuf_get_beyond(uint32_t size, struct iobuf **out)
+{
+    enum err rc = get(size, false, out);
+
+    return rc == ERR_BUSY ? take(class_of(size), 0, true, out) : rc;
 }
 
 enum err
@@ -355,9 +373,10 @@ iobuf_drop(struct iobuf **bp)
     *bp = NULL;
     if (b == NULL || __atomic_fetch_sub(&b->refs, 1, __ATOMIC_ACQ_REL) > 1)
         return;
-    atomic_fetch_sub(&in_use, b->room);
-    account_add(ACCOUNT_BUFFERS, -(int64_t)b->room);
     p = CONTAINER_OF(b, struct pooled, buf);
+    if (!p->beyond)
+        atomic_fetch_sub(&in_use, b->room);
+    account_add(ACCOUNT_BUFFERS, -(int64_t)b->room);
     if (p->slab != NULL) {
         assert(l != NULL && p->reads_of == l->iobufs.number);
         p->next = l->iobufs.pieces;

@@ -13,6 +13,7 @@ import subprocess
 import time
 
 import pytest
+import plain
 from conftest import boto
 from rigs import forebay
 from rigs.process import PATIENCE, ROOT, http_get
@@ -363,3 +364,17 @@ def test_few_descriptors(tmp_path):
         process.end()
     finally:
         process.stop()
+
+
+def test_a_log_that_is_larger_than_the_buffers_is_read_at_the_start(start_forebay):
+    """Little memory makes a start slower; it does not end it."""
+    settings = {"memory.buffers": "16MiB", "loops": 1}
+    process = start_forebay(settings=settings)
+    bodies = {f"k{number:03}": bytes([number]) * 200_000 for number in range(200)}
+    assert plain.ask(process.port, "PUT", "small").status == 200
+    for key, body in bodies.items():
+        assert plain.ask(process.port, "PUT", "small", key, body=body).status == 200
+    process.kill()
+    process = start_forebay(settings=settings)
+    for key, body in bodies.items():
+        assert plain.get(process.port, "small", key).body == body, key

@@ -269,3 +269,13 @@ def test_a_removed_bucket_gives_its_bytes_back(start_forebay, remote):
     assert plain.ask(process.port, "DELETE", BUCKET).status == 204
     wait_for(lambda: cached_bytes() < 2 * MIB, "the room is there again")
     assert plain.get(process.port, "native", "own").body == own
+
+
+def test_ranges_of_what_is_not_kept_need_one_connection_each(start_forebay, remote):
+    """A reader of a range has no answer open that it does not read: with as many readers as connections each would wait for another."""
+    objects = Counting(remote, 2, 300 * KIB)
+    process = start(start_forebay, remote, **{"cache.budget": 64 * KIB, "backend.connections": 1, "loops": 1})
+    for name in objects.names:
+        reply = plain.ask(process.port, "GET", BUCKET, name, headers={"Range": "bytes=1000-1999"})
+        assert reply.status == 206 and reply.body == body_of(name, objects.size)[1000:2000]
+        assert reply.headers["x-forebay-cache"] == "bypass"

@@ -143,7 +143,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             f"<Contents><Key>{path.split('/', 2)[2]}</Key><Size>{len(body)}</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
             f"<ETag>{headers.get('ETag', '')}</ETag><StorageClass>STANDARD</StorageClass></Contents>"
             for path, (body, headers) in sorted(remote.objects.items())
-            if path.startswith(f"/{bucket}/")
+            if path.startswith(f"/{bucket}/{self.query.get('prefix', '')}")
         )
         text = f"<?xml version='1.0'?><ListBucketResult><Name>{bucket}</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
         self.send(200, {"Content-Type": "application/xml"}, text.encode())
