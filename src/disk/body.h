@@ -17,6 +17,8 @@ struct body {
     bool growing;
     bool finished; /* its final header may stand there, whoever answers for the body */
     bool sealed;
+    uint64_t
+        sync_wanted; /* home: number of the sync that makes it durable; 0: of the next one */
     bool moves; /* compaction's: written in the background, made durable by body_sync() */
     struct member head; /* what its header says; spans are borrowed from the caller */
 };

@@ -187,6 +187,8 @@ seal_shared(void *arg)
         turn = body_sealing_begin(s);
         j->rc = write_both(j);
         body_sealing_end(s, turn);
+        if (!b->moves) /* one that stands for several bodies asks when all of them are written */
+            b->sync_wanted = s->home.syncs_begun + 1;
         if (j->rc == ERR_OK && last) {
             s->home.used -= cut;
             s->home.counted -= MIN(s->home.counted, cut);

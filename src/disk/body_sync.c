@@ -67,6 +67,7 @@ wait_for_others(struct segment *s)
 
 struct sync_job {
     struct segment *segment;
+    uint64_t wanted; /* number of the sync; 0: of the next one */
     struct errbuf *eb;
     enum err rc;
 };
@@ -77,8 +78,8 @@ sync_together(void *arg)
 {
     struct sync_job *j = arg;
     struct segment *s = j->segment;
-    uint64_t mine =
-        s->home.syncs_begun + 1; /* one that has begun may miss what is ours */
+    /* One that has begun may miss what is ours. */
+    uint64_t mine = j->wanted != 0 ? j->wanted : s->home.syncs_begun + 1;
     struct rt_shield shield;
 
     rt_shield_begin(&shield);
@@ -105,7 +106,8 @@ sync_together(void *arg)
 enum err
 body_sync(struct body *b, struct errbuf *eb)
 {
-    struct sync_job j = {.segment = b->segment, .eb = eb, .rc = ERR_CANCELLED};
+    struct sync_job j = {
+        .segment = b->segment, .wanted = b->sync_wanted, .eb = eb, .rc = ERR_CANCELLED};
     enum err rc;
 
     if (b->class == DISK_CACHED)

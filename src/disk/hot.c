@@ -204,11 +204,12 @@ is_large(uint32_t len)
     return len >= RT_BY_REFERENCE;
 }
 
-/* What stands in front of the bytes of a piece. */
+/* What stands in front of the bytes of a piece. With it they must not be long enough for sockets to be given their pages: these
+ * are written to as soon as nobody pins them. */
 static uint32_t
 front_of(uint32_t len)
 {
-    return len >= HOT_FRONT_FROM && !is_large(len) ? HOT_FRONT : 0;
+    return len >= HOT_FRONT_FROM && !is_large(len + HOT_FRONT) ? HOT_FRONT : 0;
 }
 
 /* Written to in memory that no cache has, a head would cost more than it spares. */

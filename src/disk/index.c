@@ -18,7 +18,9 @@
 #define MARK            "damaged" /* beside data.mdb: that is not to be believed */
 /* Brought in while opening; what is larger comes in behind the first requests. */
 #define POPULATE_AT_ONCE MIB(32)
-#define AWAY_NS          (60 * UINT64_C(1000000000))
+/* What the kernel took is not brought in again before that; twice as long each time. */
+#define AWAY_NS      (60 * UINT64_C(1000000000))
+#define AWAY_NS_MOST (64 * AWAY_NS)
 
 const char *const index_db_names[DBS_] = {
     [TABLE_OBJECTS] = "objects",
@@ -345,6 +347,7 @@ index_is_away(struct index *x)
     if (!atomic_exchange(&x->resident, false))
         return;
     atomic_store(&x->away_ns, rt_now_ns());
+    atomic_fetch_add(&x->times_away, 1);
     LOG(LOG_INFO, "index.away",
         "pages of the index are not in memory any more: look-ups ask for each",
         L_TEXT("path", rt_dir_path(x->dir)));
@@ -355,10 +358,11 @@ static bool
 stays_away(struct index *x)
 {
     uint64_t since_ns = atomic_load(&x->away_ns);
+    unsigned times = MIN(MAX(atomic_load(&x->times_away), 1u), 7u);
 
     if (since_ns == 0)
         return false;
-    if (rt_now_ns() - since_ns < AWAY_NS)
+    if (rt_now_ns() - since_ns < MIN(AWAY_NS << (times - 1), AWAY_NS_MOST))
         return true;
     atomic_store(&x->away_ns, 0);
     x->populated_bytes = 0;
@@ -635,6 +639,7 @@ index_reset(struct index *x, struct errbuf *eb)
     x->populated_bytes = 0;
     atomic_store(&x->resident, false);
     atomic_store(&x->away_ns, 0);
+    atomic_store(&x->times_away, 0);
     atomic_store(&x->bad, false);
     atomic_store(&x->hiding, false);
     atomic_store(&x->dead, false);

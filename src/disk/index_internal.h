@@ -95,6 +95,7 @@ struct index {
     _Atomic bool bad, dead, resident, replaying;
     _Atomic uint64_t
         away_ns; /* when it was seen that what was resident is not; 0: it is, or never was */
+    _Atomic unsigned times_away;
     _Atomic bool faulted; /* dead for what its pages are */
     _Atomic bool hiding;  /* damaged, and rows may be out of reach */
     _Atomic bool proven; /* all of it was read since it was opened, or it was made anew */

@@ -15,7 +15,6 @@
 #define HEAD_GUESS     (2u << 10) /* a head with a key and few metadata has 1.5 KiB */
 #define HEAD_GUESS_MAX (8u << 10)
 #define SUMS_WINDOW    (64u << 10)
-#define BUFFER_WAIT_MS 2000u /* then the reader is told that we are busy */
 
 enum err
 read_damage(struct disk *d, const struct row *row, uint64_t block, struct errbuf *eb)
@@ -65,7 +64,7 @@ read_span(struct rt_file *f, uint64_t from, uint64_t len, struct deadline by,
     *out = NULL;
     assert(end - begin <= IOBUF_MAX);
     rc = iobuf_wait((uint32_t)(end - begin),
-                    deadline_sooner(by, deadline_in_ms(BUFFER_WAIT_MS)), out);
+                    deadline_sooner(by, deadline_in_ms(IOBUF_WAIT_MS)), out);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no buffer to read %" PRIu64 " bytes", end - begin);
     rc = rt_read(f, begin, *out, 0, (uint32_t)(end - begin), RT_READ, by, &n, eb);

@@ -2,6 +2,7 @@
  * lines, and leaves together with the first bytes of the body. */
 #include "base/log.h"
 #include "http/internal.h"
+#include "rt/sendable.h"
 
 #define IOV_MAX_HERE 16
 /* From this size on the kernel is told to hold less of what is not sent yet: a slow
@@ -454,8 +455,9 @@ put_head_in_front(struct work *w)
     struct span h = w->reply.head;
     char *at = (char *)(uintptr_t)w->reply.lent[0].at - h.len;
 
-    if (w->reply.lent_count != 1 || h.len > w->reply.room)
-        return;
+    if (w->reply.lent_count != 1 || h.len > w->reply.room ||
+        h.len + w->reply.lent_bytes >= RT_BY_REFERENCE)
+        return; /* nor where sockets would be given the memory, which the next head is written to */
     memcpy(at, h.at, h.len);
     w->reply.head.at = at;
 }

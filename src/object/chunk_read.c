@@ -150,7 +150,10 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
         chunks_outdated(r->s, r->bucket, r->chunk.key, of);
         return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");
     }
-    r->from = DIRECT;
+    if (rc == ERR_OK) {
+        r->from = DIRECT;
+        r->source = OBJECT_BYPASS;
+    }
     return rc;
 }
 
@@ -239,7 +242,11 @@ static enum err
 need_buffer(struct chunk_reader *r, struct deadline by, struct errbuf *eb)
 {
     uint32_t want = MAX(MIN(r->chunk.of.chunk_bytes, PIECE_BYTES), 4096u);
-    enum err rc = r->buf != NULL ? ERR_OK : iobuf_wait(want, by, &r->buf);
+    enum err rc =
+        r->buf != NULL
+            ? ERR_OK
+            : iobuf_wait(want, deadline_sooner(by, deadline_in_ms(IOBUF_WAIT_MS)),
+                         &r->buf);
 
     return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer is free");
 }
@@ -301,9 +308,9 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
         rc = disks_read_next(&r->reader, by, piece, eb);
     else if (r->from == FETCHED)
         rc = next_fetched(r, by, piece, eb);
-    if (rc == ERR_BUSY && r->from == FETCHED && r->cold != NULL && !r->behind)
+    if (rc == ERR_BUSY && r->from == FETCHED && r->cold != NULL && r->buf != NULL)
         rc = begin_direct(r, eb); /* memory to keep the chunk with ran out within it */
-    if (r->from == DIRECT)
+    if (rc == ERR_OK && r->from == DIRECT)
         rc = next_direct(r, by, piece, eb);
     /* Of a chunk that has come on its way the row may go while it is read: look for it again. */
     if (rc == ERR_NOT_FOUND && r->from == FETCHED && r->cold == NULL) {

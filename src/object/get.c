@@ -380,7 +380,11 @@ static enum err
 need_buffer(struct object_get *g, struct deadline by, struct errbuf *eb)
 {
     uint32_t want = (uint32_t)MAX(MIN(g->left, PIECE_BYTES), 4096u);
-    enum err rc = g->buf != NULL ? ERR_OK : iobuf_wait(want, by, &g->buf);
+    enum err rc =
+        g->buf != NULL
+            ? ERR_OK
+            : iobuf_wait(want, deadline_sooner(by, deadline_in_ms(IOBUF_WAIT_MS)),
+                         &g->buf);
 
     return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer is free");
 }

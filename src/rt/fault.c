@@ -5,11 +5,13 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "rt/loop.h"
@@ -124,21 +126,36 @@ rt_guard_leave(void)
     siglongjmp(g->back, 1);
 }
 
+/* mincore() tells of these. */
+static size_t
+system_page(void)
+{
+    static _Atomic size_t known;
+    size_t bytes = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (bytes == 0) {
+        bytes = (size_t)sysconf(_SC_PAGESIZE);
+        atomic_store_explicit(&known, bytes, memory_order_relaxed);
+    }
+    return bytes;
+}
+
 bool
 rt_map_is_here(const void *at, size_t len)
 {
-    uintptr_t from = (uintptr_t)at & ~(uintptr_t)(PAGE_BYTES - 1);
+    size_t page = system_page();
+    uintptr_t from = (uintptr_t)at & ~(uintptr_t)(page - 1);
     uintptr_t to = (uintptr_t)at + len;
     unsigned char here[LOOK_PAGES];
 
     if (rt_engine_now() == RT_SIM)
         return true;
     while (from < to) {
-        size_t n = MIN(to - from, sizeof here * PAGE_BYTES);
+        size_t n = MIN(to - from, sizeof here * page);
 
         if (mincore((void *)from, n, here) != 0)
             return false;
-        for (size_t i = 0; i < (n + PAGE_BYTES - 1) / PAGE_BYTES; i++)
+        for (size_t i = 0; i < (n + page - 1) / page; i++)
             if ((here[i] & 1) == 0)
                 return false;
         from += n;

@@ -34,6 +34,8 @@ enum err iobuf_get(uint32_t size, struct iobuf **out) MUST_CHECK;
 /* The same, but waits for others to give some back: for who is in the middle of an answer. To be read into, and dropped
  * on this loop. May switch. */
 enum err iobuf_wait(uint32_t size, struct deadline by, struct iobuf **out) MUST_CHECK;
+#define IOBUF_WAIT_MS                                                                    \
+    2000u /* how long such a reader waits before he is told that we are busy: others wait for what he holds */
 /* The same, but beyond the limit too: for what nobody can wait for, since it is what others wait for, and is bounded by itself.
  * ERR_BUSY: the system has no memory. Such a buffer takes nothing from the limit, and is accounted as others are. */
 enum err iobuf_get_beyond(uint32_t size, struct iobuf **out) MUST_CHECK;

@@ -524,7 +524,7 @@ def names_of(lines):
     return fields, [line for line in lines if not line.startswith(("Date: ", "x-amz-request-id: ", "x-amz-id-2: "))]
 
 
-@pytest.mark.parametrize("size", [1, 4096, 16384, 300_000])
+@pytest.mark.parametrize("size", [1, 4096, 16384, 32_600, 300_000])
 def test_a_kept_head_differs_in_date_and_ids_alone(server, s3, bucket, size):
     """V3: an answer that is served again says what the first one said; its date is now, its id its own; `Connection: close` is heard."""
     body = random.randbytes(size)
@@ -560,7 +560,7 @@ def test_a_kept_head_differs_in_date_and_ids_alone(server, s3, bucket, size):
             assert "Connection: keep-alive" in lines and came == body
 
 
-@pytest.mark.parametrize("size", [4096, 16384, 40_000])
+@pytest.mark.parametrize("size", [4096, 16384, 32_600, 40_000])
 def test_a_crowd_is_answered_each_for_itself(server, s3, bucket, size):
     """V3: many who ask for the same at once get its bytes, each behind a head of his own, and nobody's head is left in them."""
     body, ids = random.randbytes(size), set()

@@ -278,8 +278,13 @@ test_it_shrinks(void)
 static void
 test_the_room_in_front(void)
 {
-    static const uint32_t lens[] = {HOT_FRONT_FROM - 1, HOT_FRONT_FROM, 20000,
-                                    RT_BY_REFERENCE - 1, RT_BY_REFERENCE};
+    static const uint32_t lens[] = {HOT_FRONT_FROM - 1,
+                                    HOT_FRONT_FROM,
+                                    20000,
+                                    RT_BY_REFERENCE - HOT_FRONT - 1,
+                                    RT_BY_REFERENCE - HOT_FRONT,
+                                    RT_BY_REFERENCE - 1,
+                                    RT_BY_REFERENCE};
     static char bytes[HOT_PIECE];
     struct hot *h = hot_new(MIB(4));
     struct hot_pin first, second;
@@ -287,7 +292,9 @@ test_the_room_in_front(void)
     for (unsigned turn = 0; turn < 2; turn++)
         for (uint64_t n = 0; n < ARRAY_LEN(lens); n++) {
             struct content_id id = id_of(n);
-            uint32_t front = n > 0 && lens[n] < RT_BY_REFERENCE ? HOT_FRONT : 0, entry;
+            uint32_t front =
+                         n > 0 && lens[n] + HOT_FRONT < RT_BY_REFERENCE ? HOT_FRONT : 0,
+                     entry;
 
             memset(bytes, (int)n + 1, sizeof bytes);
             hot_add(h, &id, 0, bytes, lens[n]);
