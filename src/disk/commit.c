@@ -603,6 +603,15 @@ answer_all(struct committer *k, enum err rc, const struct errbuf *eb, bool unkno
     k->count = 0;
 }
 
+/* Beyond the limit where that is reached: those that wait for the group hold the other buffers. */
+static enum err
+group_buffer(uint32_t bytes, struct iobuf **out)
+{
+    enum err rc = iobuf_get_pinned(bytes, out);
+
+    return rc == ERR_BUSY ? iobuf_get_beyond(bytes, out) : rc;
+}
+
 static void
 commit_group(struct committer *k)
 {
@@ -612,9 +621,7 @@ commit_group(struct committer *k)
     enum err rc = log_room(d, k->class, bytes, &eb);
 
     if (rc == ERR_OK)
-        rc = iobuf_get_pinned((uint32_t)bytes + DISK_ALIGN, &k->buf);
-    if (rc == ERR_BUSY) /* those that wait for it hold the others */
-        rc = iobuf_get_beyond((uint32_t)bytes + DISK_ALIGN, &k->buf);
+        rc = group_buffer((uint32_t)bytes + DISK_ALIGN, &k->buf);
     if (rc != ERR_OK) {
         if (rc == ERR_BUSY)
             (void)err_set(&eb, rc, "no buffer for a commit group of %" PRIu64 " bytes",

@@ -280,13 +280,14 @@ segment_make(struct disk *d, enum disk_class class, enum segment_kind kind,
 #define PIN_WAITS   500u /* readers of logs hold them for one read */
 /* More in one write fills the disk's queue (254 pieces of a page), and the sync of a group waits behind it for 0.5 ms. */
 #define ZEROS_PIECE (128u << 10)
+#define ZEROS_ALONE (1u << 20) /* while the disk is opened nobody syncs */
 
-/* `len` bytes of them, or until *stop. */
+/* `len` bytes of them, or until *stop; without it while the disk is opened. */
 static enum err
 write_zeros(struct segment *s, uint64_t offset, uint64_t len, const bool *stop,
             struct errbuf *eb)
 {
-    uint32_t room = (uint32_t)MIN(len, ZEROS_PIECE);
+    uint32_t room = (uint32_t)MIN(len, stop == NULL ? ZEROS_ALONE : ZEROS_PIECE);
     struct iobuf *b;
     enum err rc = iobuf_get(room, &b);
 
