@@ -14,7 +14,7 @@ import time
 from rigs.process import free_ports
 
 from . import machine, servers
-from .duel import Contestant, better, compare, load, ratio, rounds, table
+from .duel import Contestant, better, compare, load, rounds, table
 
 KIB, MIB = 1024, 1 << 20
 FILES_A_DIRECTORY = 1000  # more would be unfair to a server of files
@@ -80,12 +80,9 @@ def errors_of(context, contestants):
 
 
 def beside_loop(context, key, us, loop, many, figure, label, must, at_most=False):
-    """Judged by the loop with one answer; where that is missed and there is a loop of `many` answers, by that one."""
-    first = ratio(us, loop, figure)[0]
-    missed = must is not None and (first > must if at_most else first < must)
-    compare(context, key, us, loop, figure, label, must=None if missed and many else must, at_most=at_most)
-    for one in many:
-        compare(context, key, us, one, figure, label, must=must if missed else None, at_most=at_most)
+    """Both verdicts: beside the loop with one answer, and beside one of as many answers as we have objects."""
+    for one in (loop, *many):
+        compare(context, key, us, one, figure, label, must=must, at_most=at_most)
 
 
 def report(context, name, conns, us, bare, nginx, musts, many=()):
