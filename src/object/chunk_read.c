@@ -237,20 +237,6 @@ open_chunk(struct chunk_reader *r, struct errbuf *eb)
                : rc;
 }
 
-/* The answer may have begun: it waits for memory rather than to be cut. */
-static enum err
-need_buffer(struct chunk_reader *r, struct deadline by, struct errbuf *eb)
-{
-    uint32_t want = MAX(MIN(r->chunk.of.chunk_bytes, PIECE_BYTES), 4096u);
-    enum err rc =
-        r->buf != NULL
-            ? ERR_OK
-            : iobuf_wait(want, deadline_sooner(by, deadline_in_ms(IOBUF_WAIT_MS)),
-                         &r->buf);
-
-    return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer is free");
-}
-
 /* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
 static enum err
 next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
@@ -258,7 +244,7 @@ next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
 {
     bool local = false, pass = r->behind != NULL;
     size_t n = 0;
-    enum err rc = pass ? ERR_OK : need_buffer(r, by, eb);
+    enum err rc = pass ? ERR_OK : reader_buffer(&r->buf, r->chunk.of.chunk_bytes, by, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -282,7 +268,7 @@ next_direct(struct chunk_reader *r, struct deadline by, struct span *piece,
             struct errbuf *eb)
 {
     size_t n = 0;
-    enum err rc = need_buffer(r, by, eb);
+    enum err rc = reader_buffer(&r->buf, r->chunk.of.chunk_bytes, by, eb);
 
     if (rc == ERR_OK)
         rc = cloud_get_read(r->remote, r->buf->at, MIN(r->stop - r->at, r->buf->room), &n,

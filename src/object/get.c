@@ -375,17 +375,14 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
     return g->kind == DIRECT ? direct_range(g, eb) : ERR_OK;
 }
 
-/* The answer may have begun: it waits for memory rather than to be cut. */
-static enum err
-need_buffer(struct object_get *g, struct deadline by, struct errbuf *eb)
+enum err
+reader_buffer(struct iobuf **buf, uint64_t want, struct deadline by, struct errbuf *eb)
 {
-    uint32_t want = (uint32_t)MAX(MIN(g->left, PIECE_BYTES), 4096u);
-    enum err rc =
-        g->buf != NULL
-            ? ERR_OK
-            : iobuf_wait(want, deadline_sooner(by, deadline_in_ms(IOBUF_WAIT_MS)),
-                         &g->buf);
+    enum err rc = ERR_OK;
 
+    if (*buf == NULL)
+        rc = iobuf_wait((uint32_t)MAX(MIN(want, PIECE_BYTES), 4096u),
+                        deadline_sooner(by, deadline_in_ms(IOBUF_WAIT_MS)), buf);
     return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer is free");
 }
 
@@ -396,7 +393,7 @@ next_cold(struct object_get *g, struct deadline by, struct span *piece, struct e
     struct disks_key k = object_disk_key(g->bucket, g->key);
     bool local = false, pass = g->behind != NULL;
     size_t n = 0;
-    enum err rc = pass ? ERR_OK : need_buffer(g, by, eb);
+    enum err rc = pass ? ERR_OK : reader_buffer(&g->buf, g->left, by, eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -424,7 +421,7 @@ next_direct(struct object_get *g, struct deadline by, struct span *piece,
             struct errbuf *eb)
 {
     size_t n = 0;
-    enum err rc = need_buffer(g, by, eb);
+    enum err rc = reader_buffer(&g->buf, g->left, by, eb);
 
     if (rc == ERR_OK)
         rc = cloud_get_read(g->remote, g->buf->at, MIN(g->left, g->buf->room), &n, eb);

@@ -64,6 +64,10 @@ enum err info_of_version(struct object_service *s, const struct map_bucket *b,
                          struct span key, const struct object_version *v, struct arena *a,
                          struct row *row, struct object_info *info,
                          struct errbuf *eb) MUST_CHECK;
+/* get.c: a buffer for pieces of an answer, unless *buf is one. The answer may have begun: it waits for memory rather than to be cut,
+ * IOBUF_WAIT_MS at most. */
+enum err reader_buffer(struct iobuf **buf, uint64_t want, struct deadline by,
+                       struct errbuf *eb) MUST_CHECK;
 /* get.c: bytes were served from here; of a cached bucket that is a hit. */
 void get_count_local(const struct map_bucket *b, uint64_t bytes);
 /* get.c: the same as object_get_begin(), by nobody who waits for it; `pace` is borrowed. What comes is not copied out: pieces have a
