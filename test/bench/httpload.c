@@ -14,7 +14,7 @@
  * -B: the server may be busy: a 503 with Retry-After, and a connection that it closes, is counted as refused and no error;
  * who is refused comes again at once, on the same connection if that is kept.
  * -P: how many were answered so far, and how many of them wrongly, stand in the first two eight bytes of FILE, for who
- * stops this process and has it go on.
+ * stops this process and has it go on: what was asked before a stop has no latency then, and SIGTERM is the end of the run.
  * -L: all latencies too, as [us, how many]: those of several runs can be taken together.
  *
  * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
@@ -24,6 +24,8 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -78,6 +80,9 @@ static struct conn *conns;
 static unsigned idle[CONNS_MAX], idle_count;
 static uint64_t done, refused, errors, bytes, next_due, seed = 88172645463325252u;
 static uint64_t *progress; /* of -P */
+static uint64_t timed;     /* of those done: what stands in the histogram */
+static _Atomic uint64_t stood_until_ns;
+static volatile sig_atomic_t told_to_end;
 static uint64_t histogram[64 * SUB], first_bytes[64 * SUB];
 static uint64_t asked;  /* with passes */
 static unsigned active; /* connections with a request on its way */
@@ -124,7 +129,7 @@ bucket_us(unsigned i)
 static double
 quantile_us(const uint64_t *of, double q)
 {
-    uint64_t want = (uint64_t)(q * (double)done), seen = 0;
+    uint64_t want = (uint64_t)(q * (double)timed), seen = 0;
 
     for (unsigned i = 0; i < 64 * SUB; i++) {
         seen += of[i];
@@ -387,8 +392,13 @@ answered(struct conn *c)
     if (measuring && c->refusal) {
         refused++;
     } else if (measuring) {
-        histogram[bucket_of(now_ns() - c->due_ns)]++;
+        uint64_t now = now_ns();
+
         done++;
+        if (c->due_ns >= stood_until_ns) {
+            histogram[bucket_of(now - c->due_ns)]++;
+            timed++;
+        }
         if (progress != NULL) {
             progress[0] = done;
             progress[1] = errors;
@@ -444,8 +454,11 @@ read_head(struct conn *c, const char **why)
         return false;
     }
     if (measuring && !c->refusal) {
+        uint64_t now = now_ns();
+
         bytes += (uint64_t)length;
-        first_bytes[bucket_of(now_ns() - c->due_ns)]++;
+        if (c->due_ns >= stood_until_ns)
+            first_bytes[bucket_of(now - c->due_ns)]++;
     }
     c->left = (uint64_t)length - behind;
     c->in_body = true;
@@ -551,7 +564,7 @@ run_until(uint64_t end)
 {
     static struct epoll_event events[256];
 
-    while (opt.passes > 0 ? active > 0 : now_ns() < end) {
+    while (!told_to_end && (opt.passes > 0 ? active > 0 : now_ns() < end)) {
         /* With a rate it spins: a timer would be too coarse. */
         int n = epoll_wait(ep, events, 256, opt.rate > 0 ? 0 : 100);
 
@@ -657,8 +670,18 @@ parse_options(int argc, char **argv)
 }
 
 static void
+on_signal(int signal)
+{
+    if (signal == SIGCONT)
+        stood_until_ns = now_ns();
+    else
+        told_to_end = 1;
+}
+
+static void
 map_progress(void)
 {
+    struct sigaction handled = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     int fd;
 
     if (opt.progress == NULL)
@@ -671,6 +694,9 @@ map_progress(void)
     if (progress == MAP_FAILED)
         die(opt.progress);
     close(fd);
+    if (sigaction(SIGCONT, &handled, NULL) != 0 ||
+        sigaction(SIGTERM, &handled, NULL) != 0)
+        die("signals");
 }
 
 /* Bytes that no server can squeeze. */

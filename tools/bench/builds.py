@@ -13,11 +13,8 @@ comes to beside itself is the noise.
 import argparse
 import configparser
 import json
-import mmap
 import os
 import pathlib
-import random
-import signal
 import statistics
 import sys
 import tempfile
@@ -26,7 +23,7 @@ import types
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from bench import machine, servers  # noqa: E402
-from bench.duel import httpload, load  # noqa: E402
+from bench.duel import Load, bounds, load  # noqa: E402
 from bench.rows import KIB, MIB, keys, write_paths  # noqa: E402
 from bench.signing import signed_lines  # noqa: E402
 from rigs.process import ROOT  # noqa: E402
@@ -35,55 +32,11 @@ from rigs.process import ROOT  # noqa: E402
 ROWS = {
     "put-4k": (64, 4 * KIB, 350_000, ()),  # each once: a put over an object is another thing
     "get-4k": (64, 4 * KIB, 10_000, ()),
+    "get-16k": (64, 16 * KIB, 4_000, ()),
     "get-1m": (64, MIB, 100, ()),
     "signed-4k": (64, 4 * KIB, 10_000, ()),
     "disk-get-4k": (128, 4 * KIB, 20_000, ("--set=memory.hot=0",)),
 }
-REST_S = 0.004  # what a load left under way ends before its server's clock is read
-DRAWN = 400
-
-
-class Load:
-    """A server with its load, which stands still but for run()."""
-
-    def __init__(self, context, server, paths, *flags):
-        told = context.dir / f"told-{server.port}"
-        told.write_bytes(bytes(16))
-        self.server = server
-        self.child = httpload(context, server.port, paths, "-w", 0, "-P", told, *flags)
-        if self.child.stdout.readline() != "begin\n":
-            raise RuntimeError("httpload ended before it began; what it said is above")
-        self.child.send_signal(signal.SIGSTOP)
-        with open(told, "r+b") as file:
-            self.told = mmap.mmap(file.fileno(), 16)
-        self.cpu = self.done = 0
-        self.sample()
-
-    def errors(self):
-        return int.from_bytes(self.told[8:], sys.byteorder)
-
-    def sample(self):
-        """(requests, seconds of CPU) since the last time."""
-        done, cpu = int.from_bytes(self.told[:8], sys.byteorder), machine.cpu_s(self.server.pids())
-        since = done - self.done, cpu - self.cpu
-        self.done, self.cpu = done, cpu
-        return since
-
-    def run(self, seconds):
-        """Microseconds a request, and requests a second."""
-        if self.child.poll() is not None:
-            raise RuntimeError("a load has ended: fewer --seconds, or more --starts")
-        self.child.send_signal(signal.SIGCONT)
-        time.sleep(seconds)
-        self.child.send_signal(signal.SIGSTOP)
-        time.sleep(REST_S)
-        done, cpu = self.sample()
-        return cpu / max(done, 1) * 1e6, done / seconds
-
-    def stop(self):
-        self.child.kill()
-        self.child.wait()
-        self.server.stop(60)
 
 
 def signed(server, paths):
@@ -134,13 +87,6 @@ def measure(context, options, row):
                     each.stop()
         starts.append(slices)
     return starts, errors
-
-
-def bounds(figures):
-    """Between which the median of such figures lies with 95 %."""
-    rng = random.Random(1)
-    drawn = sorted(statistics.median(rng.choices(figures, k=len(figures))) for _ in range(DRAWN))
-    return drawn[DRAWN // 40], drawn[-1 - DRAWN // 40]
 
 
 def say(options, row, starts):

@@ -5,9 +5,13 @@ took too much counts for nobody, and that is said.
 """
 
 import json
+import mmap
 import os
+import random
+import signal
 import statistics
 import subprocess
+import sys
 import time
 
 from . import machine
@@ -26,7 +30,7 @@ class Contestant:
         self.name, self.server, self.paths, self.size = name, server, paths, size
         self.port = port or server.port
         self.flags = [str(f) for f in flags]
-        self.samples = []
+        self.samples, self.slices = [], []  # a sample of each round; the short slices of each round, where it was cut into such
 
     def median(self, figure):
         return statistics.median(s[figure] for s in self.samples)
@@ -61,7 +65,7 @@ def load(context, port, paths, *flags, pids=(), seconds=None, core=None):
     return judged(sample)
 
 
-# ---- slices ----
+# ---- rounds in slices: a run each ----
 
 
 def judged(sample):
@@ -113,6 +117,7 @@ def without_disturbed(sides):
     print(f"    {said} and count for nobody")
     for side in sides:
         side.samples = [side.samples[r] for r in left]
+        side.slices = [side.slices[r] for r in left] if getattr(side, "slices", []) else []
 
 
 def in_turn(context, sides, once):
@@ -133,6 +138,118 @@ def in_turn(context, sides, once):
         for side, each in zip(sides, got):
             side.samples.append(merged(each))
     without_disturbed(sides)
+
+
+# ---- rounds in short slices of loads that stand still between them ----
+
+SHORT_S = 0.06
+REST_S = 0.004  # what a load left under way ends before its server's clock is read
+DRAWN = 400
+
+
+class Load:
+    """A server with its load, which stands still (SIGSTOP) but for its slices: its connections stay, its caches are as warm as the others' are."""
+
+    def __init__(self, context, server, paths, *flags, port=None):
+        told = context.dir / f"told-{port or server.port}"
+        told.write_bytes(bytes(16))
+        self.server = server
+        self.child = httpload(context, port or server.port, paths, "-w", 0, "-P", told, *flags)
+        if self.child.stdout.readline() != "begin\n":
+            raise RuntimeError("httpload ended before it began; what it said is above")
+        self.child.send_signal(signal.SIGSTOP)
+        with open(told, "r+b") as file:
+            self.told = mmap.mmap(file.fileno(), 16)
+        self.was = {"requests": 0, "client_cpu_s": 0}
+        self.since()
+
+    def errors(self):
+        return int.from_bytes(self.told[8:], sys.byteorder)
+
+    def since(self):
+        """What was answered since the last time, and the CPU of both sides; of the server since anybody asked: two loads may share it."""
+        now = {"requests": int.from_bytes(self.told[:8], sys.byteorder), "client_cpu_s": machine.cpu_s([self.child.pid])}
+        was, self.was, cpu_s = self.was, now, machine.cpu_s(self.server.pids())
+        cpu_was, self.server.cpu_was = getattr(self.server, "cpu_was", 0), cpu_s
+        return {f: now[f] - was[f] for f in now} | {"cpu_s": cpu_s - cpu_was}
+
+    def slice(self, seconds):
+        """A sample of one slice."""
+        if self.child.poll() is not None:
+            raise RuntimeError("a load has ended: fewer --seconds, or more --starts")
+        begun = time.monotonic()
+        self.child.send_signal(signal.SIGCONT)
+        time.sleep(seconds)
+        self.child.send_signal(signal.SIGSTOP)
+        took = time.monotonic() - begun
+        time.sleep(REST_S)
+        one = self.since()
+        one.update(seconds=took, rps=one["requests"] / took, us_per_request=one["cpu_s"] / max(one["requests"], 1) * 1e6)
+        return one
+
+    def run(self, seconds):
+        """Microseconds a request, and requests a second."""
+        one = self.slice(seconds)
+        return one["us_per_request"], one["rps"]
+
+    def end(self):
+        """The load's own figures: latencies of all slices, from which those are missing that were asked before a stop and answered after it."""
+        self.child.send_signal(signal.SIGTERM)
+        self.child.send_signal(signal.SIGCONT)
+        return json.loads(self.child.communicate(timeout=30)[0])
+
+    def kill(self):
+        self.child.kill()
+        self.child.wait()
+
+    def stop(self):
+        self.kill()
+        self.server.stop(60)
+
+
+def bounds(figures):
+    """Between which the median of such figures lies with 95 %."""
+    rng = random.Random(1)
+    drawn = sorted(statistics.median(rng.choices(figures, k=len(figures))) for _ in range(DRAWN))
+    return drawn[DRAWN // 40], drawn[-1 - DRAWN // 40]
+
+
+def short_round(context, contestants, conns, flags):
+    """One round: loads that begin anew, slices in turn. Its sample and its slices become each contestant's."""
+    loads, each = [], [[] for _ in contestants]
+    try:
+        for c in contestants:
+            loads.append(Load(context, c.server, c.paths, "-c", conns, "-d", 3600, "-s", c.size, *c.flags, *flags, port=c.port))
+        for one in loads:
+            one.slice(min(context.warmup, SLICE_WARMUP_S))  # does not count: its connections are new
+        busy, stolen, begun = machine.busy_s(), machine.stolen_s(), time.monotonic()
+        for turn in range(max(1, round(context.seconds / SHORT_S))):
+            for k in range(len(loads)):
+                at = (turn + k) % len(loads)
+                each[at].append(loads[at].slice(SHORT_S))
+        took, ends = time.monotonic() - begun, [one.end() for one in loads]
+    finally:
+        for one in loads:
+            one.kill()
+    used = sum(s["cpu_s"] + s["client_cpu_s"] for slices in each for s in slices)
+    others, stolen = max(machine.busy_s() - busy - used, 0) / took, (machine.stolen_s() - stolen) / took
+    for c, slices, end in zip(contestants, each, ends):
+        sample = {f: sum(s[f] for s in slices) for f in ("requests", "seconds", "cpu_s", "client_cpu_s")}
+        sample.update(mib=sample["requests"] * c.size / (1 << 20), rps=sample["requests"] / sample["seconds"], others=others, stolen=stolen)
+        sample.update({f: end[f] for f in ("p50_us", "p99_us", "p999_us", "max_us", "first_p50_us", "refused", "errors")}, mib_s=sample["mib"] / sample["seconds"])
+        c.samples.append(judged(sample))
+        c.slices.append(slices)
+
+
+def short_rounds(context, contestants, conns, *flags):
+    """As rounds(), in slices of 60 ms: what the host does for half a second falls on all sides alike, so ratios are those of neighbouring slices."""
+    for c in contestants:
+        c.samples, c.slices = [], []
+    for _ in range(context.rounds):
+        if context.patient:
+            machine.wait_quiet()
+        short_round(context, contestants, conns, ["-R"] if context.read else [])
+    without_disturbed(contestants)
 
 
 WRK = """
@@ -191,8 +308,16 @@ def better(*contestants):
     return max(contestants, key=lambda c: c.median("rps"))
 
 
+def a_slices(side, figure):
+    slices = getattr(side, "slices", [])
+    return bool(slices) and figure in slices[0][0]
+
+
 def ratio(a, b, figure):
-    """Median, least and most of the ratios of each round."""
+    """Median, least and most of the ratios of each round; of short slices, of those of each turn: their median, and its bounds with 95 %."""
+    if a_slices(a, figure) and a_slices(b, figure):
+        each = [x[figure] / y[figure] for ours, theirs in zip(a.slices, b.slices) for x, y in zip(ours, theirs) if x[figure] > 0 and y[figure] > 0]
+        return (statistics.median(each), *bounds(each)) if each else (0, 0, 0)
     each = [x[figure] / y[figure] for x, y in zip(a.samples, b.samples) if y[figure]]
     return (statistics.median(each), min(each), max(each)) if each else (0, 0, 0)
 
@@ -227,13 +352,16 @@ def table(contestants):
         print("    " + "  ".join(f.ljust(w) if i == 0 else f.rjust(w) for i, (f, w) in enumerate(zip(line, widths))))
 
 
-def compare(context, row, a, b, figure, label, must=None, at_most=False):
+def meets(middle, must, at_most):
+    return middle <= must if at_most else middle >= must
+
+
+def compare(context, row, a, b, figure, label, must=None, at_most=False, missed="MISSED"):
     """Prints one ratio and keeps it; `must` is a goal: at least, or at most, that much."""
     middle, least, most = ratio(a, b, figure)
     told = ""
     if must is not None:
-        met = middle <= must if at_most else middle >= must
-        told = f"   {'at most' if at_most else 'at least'} {must:g}: {'met' if met else 'MISSED'}"
+        told = f"   {'at most' if at_most else 'at least'} {must:g}: {'met' if meets(middle, must, at_most) else missed}"
     print(f"    {label + ' / ' + b.name:<34} {middle:5.2f}x  [{least:.2f} .. {most:.2f}]{told}")
     context.keep(row, f"{label} / {b.name}", {"median": middle, "min": least, "max": most, "must": must})
     return middle

@@ -9,8 +9,8 @@ import statistics
 import subprocess
 import time
 
-from . import builds, disk_rows, servers
-from .duel import load
+from . import disk_rows, servers
+from .duel import SHORT_S, Load, bounds, load
 from .rows import KIB, keys, row, write_paths
 
 
@@ -23,9 +23,6 @@ class Unverified(servers.Forebay):
             context.binary = whole
 
 
-SLICE_S = 0.06
-
-
 def in_slices(context, size, paths, conns, turn):
     """[(microseconds of CPU a request, requests a second) of each slice] of both, in turn: what the disk gives changes by a fifth within
     a second."""
@@ -34,12 +31,12 @@ def in_slices(context, size, paths, conns, turn):
         for i, kind in enumerate((servers.Forebay, Unverified)):
             dir = context.dir / f"disk-{(i + turn) % 2}"
             disk_rows.forget(dir)
-            loads.append(builds.Load(context, kind(context, dir, "--set=memory.hot=0"), paths, "-c", conns, "-d", 3600, "-s", size))
+            loads.append(Load(context, kind(context, dir, "--set=memory.hot=0"), paths, "-c", conns, "-d", 3600, "-s", size))
         slices, end, n = ([], []), time.monotonic() + context.rounds * context.seconds, 0
         while time.monotonic() < end:
             order = (0, 1) if n % 2 else (1, 0)
             for i in order:
-                slices[i].append(loads[i].run(SLICE_S))
+                slices[i].append(loads[i].run(SHORT_S))
             n += 1
         context.errors += sum(each.errors() for each in loads)
     finally:
@@ -53,7 +50,7 @@ def judge(context, name, halves, figure, label, must, at_most=False):
     pick = (lambda one: one[0]) if figure == "cpu" else (lambda one: one[1])
     each = [[pick(a) / pick(b) for a, b in zip(*half) if pick(a) > 0 and pick(b) > 0] for half in halves]
     middle = math.prod(statistics.median(half) for half in each) ** (1 / len(each))
-    low, high = (math.prod(edges) ** (1 / len(each)) for edges in zip(*(builds.bounds(half) for half in each)))
+    low, high = (math.prod(edges) ** (1 / len(each)) for edges in zip(*(bounds(half) for half in each)))
     met = middle <= must if at_most else middle >= must
     print(f"    {label + ' / not compared':<34} {middle:5.3f}x  [{low:.3f} .. {high:.3f}] with 95 %   {'at most' if at_most else 'at least'} {must:g}: {'met' if met else 'MISSED'}"
           f"   ({' and '.join(f'{statistics.median(half):.3f}' for half in each)} as the disks lay)")  # fmt: skip
@@ -75,7 +72,7 @@ def verify(context):
         context.end_servers()
         halves = [in_slices(context, size, paths, conns, turn) for turn in range(2)]  # each disk served by either program
         name = f"verify {size}"
-        print(f"  {name}: {conns} connections, {sum(len(half[0]) for half in halves)} slices of {SLICE_S * 1000:g} ms each, in turn; the disks exchanged half-way")
+        print(f"  {name}: {conns} connections, {sum(len(half[0]) for half in halves)} slices of {SHORT_S * 1000:g} ms each, in turn; the disks exchanged half-way")
         for i, side in enumerate(("sums compared", "not compared")):
             us, rps = (statistics.median(one[k] for half in halves for one in half[i]) for k in range(2))
             print(f"    {side}: {rps:,.0f} req/s, {us:.2f} us of CPU a request")
