@@ -363,6 +363,8 @@ static void
 stop_fibers(struct disk *d)
 {
     d->home.open = false;
+    if (d->index != NULL)
+        index_will_close(d->index);
     scrub_stop(d);
     compactor_stop(d);
     space_stop(d->space);

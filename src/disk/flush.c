@@ -204,6 +204,7 @@ flusher_run(void *arg)
         f->wanted = false;
         now = f->broken ? ERR_OK : flush_round(d, &eb);
         index_mark_bad(d->index);
+        index_populate_behind(d->index);
         if (now == ERR_NO_SPACE && !f->starved)
             LOG(LOG_WARN, "disk.index_starved",
                 "no room for the index: changes wait in memory, and in the log",

@@ -16,11 +16,6 @@
 /* As many as the option `workers` allows: a reader is 64 bytes, and only those in use are looked at. */
 #define WORKERS_DEFAULT 256u
 #define MARK            "damaged" /* beside data.mdb: that is not to be believed */
-/* Brought in while opening; what is larger comes in behind the first requests. */
-#define POPULATE_AT_ONCE MIB(32)
-/* What the kernel took is not brought in again before that; twice as long each time. */
-#define AWAY_NS      (60 * UINT64_C(1000000000))
-#define AWAY_NS_MOST (64 * AWAY_NS)
 
 const char *const index_db_names[DBS_] = {
     [TABLE_OBJECTS] = "objects",
@@ -307,19 +302,13 @@ open_work(void *arg)
     if (!rt_guard(NULL, SIZE_MAX, open_guarded, j))
         j->rc = MDB_CORRUPTED;
     if (j->rc == 0 && (j->fresh || j->state == INDEX_GOOD)) {
-        MDB_envinfo info;
         MDB_stat stat;
 
-        (void)mdb_env_info(j->x->env, &info);
         (void)mdb_env_stat(j->x->env, &stat);
-        atomic_store(&j->x->used_bytes,
-                     (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize);
-        atomic_store(&j->x->objects, j->x->meta.objects);
         j->x->page_bytes = stat.ms_psize;
+        atomic_store(&j->x->objects, j->x->meta.objects);
         index_set_proven(j->x, j->fresh);
-        if (atomic_load(&j->x->used_bytes) <= POPULATE_AT_ONCE ||
-            rt_engine_now() == RT_SIM)
-            index_grown(j->x);
+        index_opened(j->x);
     } else {
         if (j->txn != NULL)
             mdb_txn_abort(j->txn);
@@ -331,68 +320,6 @@ static void
 close_work(void *arg)
 {
     close_env(arg);
-}
-
-void
-index_replaying(struct index *x, bool yes)
-{
-    atomic_store(&x->replaying, yes);
-    if (atomic_load(&x->used_bytes) > x->options.memory_bytes)
-        atomic_store(&x->resident, yes);
-}
-
-void
-index_is_away(struct index *x)
-{
-    if (!atomic_exchange(&x->resident, false))
-        return;
-    atomic_store(&x->away_ns, rt_now_ns());
-    atomic_fetch_add(&x->times_away, 1);
-    LOG(LOG_INFO, "index.away",
-        "pages of the index are not in memory any more: look-ups ask for each",
-        L_TEXT("path", rt_dir_path(x->dir)));
-}
-
-/* Not at once again what the kernel has just taken. */
-static bool
-stays_away(struct index *x)
-{
-    uint64_t since_ns = atomic_load(&x->away_ns);
-    unsigned times = MIN(MAX(atomic_load(&x->times_away), 1u), 7u);
-
-    if (since_ns == 0)
-        return false;
-    if (rt_now_ns() - since_ns < MIN(AWAY_NS << (times - 1), AWAY_NS_MOST))
-        return true;
-    atomic_store(&x->away_ns, 0);
-    x->populated_bytes = 0;
-    return false;
-}
-
-void
-index_grown(struct index *x)
-{
-    MDB_envinfo info;
-    MDB_stat stat;
-    uint64_t used, more;
-
-    if (mdb_env_info(x->env, &info) != 0 || mdb_env_stat(x->env, &stat) != 0)
-        return;
-    used = (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize;
-    atomic_store(&x->used_bytes, used);
-    if (used > x->options.memory_bytes) {
-        atomic_store(&x->resident, atomic_load(&x->replaying));
-        return;
-    }
-    if (stays_away(x))
-        return;
-    /* The last pages may be free ones that were never written: then the file ends before them, the kernel
-     * refuses these, and nobody reads them. */
-    more = used - MIN(used, x->populated_bytes);
-    if (more > 0)
-        (void)!rt_map_populate((const char *)x->map + x->populated_bytes, more);
-    x->populated_bytes = used;
-    atomic_store(&x->resident, true);
 }
 
 /* ---- opening; on a fiber ---- */
@@ -498,34 +425,6 @@ open_once(struct index *x, bool fresh, enum index_state *state, struct errbuf *e
     return index_code(x, j.rc, "opening", eb);
 }
 
-static void
-populate_work(void *arg)
-{
-    index_grown(arg);
-}
-
-static void
-populate_fiber(void *arg)
-{
-    struct index *x = arg;
-
-    /* Not taken by the pool: reads stay there, the next batch tries again. */
-    (void)!rt_blocking(populate_work, x, DEADLINE_NEVER);
-    x->populating = false;
-    rt_cond_broadcast(&x->populated);
-}
-
-static void
-populate_behind(struct index *x)
-{
-    if (atomic_load(&x->resident) ||
-        atomic_load(&x->used_bytes) > x->options.memory_bytes)
-        return;
-    x->populating = true;
-    if (rt_spawn(populate_fiber, x) != ERR_OK)
-        x->populating = false;
-}
-
 static struct index *
 index_new(const struct index_options *o)
 {
@@ -591,22 +490,9 @@ index_open(const struct index_options *o, struct index **out, enum index_state *
         return rc == ERR_NOT_FOUND && o->read_only ? ERR_OK : rc;
     }
     *covered = x->meta.covered;
-    populate_behind(x);
+    index_populate_behind(x);
     *out = x;
     return ERR_OK;
-}
-
-void
-index_wait_populated(struct index *x)
-{
-    struct rt_shield shield;
-
-    if (!x->populating)
-        return;
-    rt_shield_begin(&shield);
-    while (x->populating)
-        (void)!rt_cond_wait(&x->populated, DEADLINE_NEVER);
-    rt_shield_end(&shield);
 }
 
 void
@@ -631,7 +517,8 @@ index_reset(struct index *x, struct errbuf *eb)
     enum index_state state;
     enum err rc;
 
-    index_wait_populated(x);
+    index_end_populating(x);
+    x->populate_no_more = false;
     rc = rt_blocking(close_work, x, DEADLINE_NEVER);
     if (rc != ERR_OK)
         return err_set(eb, rc, "index: closing: %s", err_name(rc));
@@ -667,7 +554,7 @@ index_close(struct index **xp)
     *xp = NULL;
     if (x == NULL)
         return;
-    index_wait_populated(x);
+    index_end_populating(x);
     if (x->env != NULL) {
         rt_shield_begin(&shield);
         if (rt_blocking(close_work, x, DEADLINE_NEVER) != ERR_OK)

@@ -63,6 +63,11 @@ enum err index_open(const struct index_options *o, struct index **out,
 void index_replaying(struct index *x, bool yes);
 /* Throws everything away. Nobody else uses it meanwhile. May switch. */
 enum err index_reset(struct index *x, struct errbuf *eb) MUST_CHECK;
+/* What never was in memory, or was away from it long enough, comes in behind the caller, a piece at a time, where it may. To be
+ * called now and then. Home loop. */
+void index_populate_behind(struct index *x);
+/* From now on no more of it comes in than the piece that is on its way. Home loop. */
+void index_will_close(struct index *x);
 void index_close(struct index **xp); /* May switch. */
 /* Writes the index of a disk that nobody has open anew, without free pages. On an error what was there stands. May
  * switch. */

@@ -101,18 +101,21 @@ struct index {
     _Atomic bool proven; /* all of it was read since it was opened, or it was made anew */
     _Atomic uint64_t used_bytes, objects, pages_proven, pages_to_prove;
 
-    /* One job at a time: open, apply, populate's end. */
+    /* One job at a time: open, apply. */
     struct index_meta meta;
     struct index_proof proof;
-    uint64_t populated_bytes;
     unsigned char done_at[16]; /* how far the sweep of completed uploads has come */
 
     /* Home loop. */
-    bool populating;
-    bool marked; /* as bad, for the next start */
+    bool populating;       /* a fiber brings it into memory, a piece at a time */
+    bool populate_no_more; /* nobody has a use for that: it will be closed */
+    bool marked;           /* as bad, for the next start */
     bool not_marked_told;
-    struct rt_cond populated;
-    struct rt_sem turn; /* whoever writes, or proves a piece */
+    struct rt_cond populated; /* a piece is there, or it ended */
+    struct rt_sem turn;       /* whoever writes, or proves a piece */
+
+    /* How much of the map is in memory. While it is resident of the job that writes, else of the home loop. */
+    uint64_t populated_bytes;
 };
 
 /* Runs fn under a guard over the map. A fault, or an index that is dead already: false. */
@@ -121,14 +124,25 @@ bool index_guard(struct index *x, void (*fn)(void *arg), void *arg);
 void index_on_assert(MDB_env *env, const char *what);
 /* What a code of LMDB means to the caller; damage is remembered in x. */
 enum err index_code(struct index *x, int rc, const char *what, struct errbuf *eb);
-/* After a commit: how large it is now, and what is new in memory. Blocks. */
+
+/* index_memory.c. Opened: how large it is; a small one comes into memory. After a commit: the same; where all of it is in memory, what
+ * is new, too. Both block. */
+void index_opened(struct index *x);
 void index_grown(struct index *x);
+/* That ends: a piece that is being read is waited for. Home loop; may switch. */
+void index_end_populating(struct index *x);
 /* What was resident is not: the kernel took pages back. */
 void index_is_away(struct index *x);
-void index_wait_populated(struct index *x); /* home loop; may switch */
+/* Until that is over, or `stop`, where there is one. Home loop; may switch. */
+void index_wait_populated(struct index *x, const _Atomic bool *stop);
 void index_set_proven(struct index *x, bool yes);
-void index_turn_take(struct index *x); /* the same */
+void index_turn_take(struct index *x); /* home loop; may switch */
 void index_turn_give(struct index *x);
+#ifdef FB_TEST_HOOKS
+extern uint32_t index_populate_piece; /* bytes of one */
+extern void (*index_on_populate)(
+    void); /* on a worker, before each piece; NULL: nothing */
+#endif
 
 /* A value under a key of exactly KEY_LAYER_BYTES can hold a row, the space of the layer behind it, or both;
  * shorter keys have a row only. */

@@ -105,7 +105,7 @@ index_prove_begin(struct index *x, const _Atomic bool *stop, struct errbuf *eb)
     struct index_walk *w = xcalloc(1, sizeof *w);
     enum err rc;
 
-    index_wait_populated(x);
+    index_wait_populated(x, stop);
     w->x = x;
     w->stop = stop;
     w->what = WALK_SKELETON;

@@ -420,7 +420,6 @@ index_apply(struct index *x, const struct batch *b, const struct index_covered *
     struct index_writer w = {.x = x, .batch = b};
     enum err rc;
 
-    index_wait_populated(x);
     index_turn_take(x);
     w.meta = x->meta;
     w.meta.covered = *covered;

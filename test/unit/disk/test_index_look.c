@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "disk/find.h"
 #include "disk/index_look.h"
 #include "disk/internal.h"
+#include "rt/fiber.h"
 #include "scratch.h"
 
 #define ROWS    30000u
@@ -226,10 +228,14 @@ goes_out(void *arg)
     index_look_away = NULL;
     CHECK(get(5, &row, &eb) == ERR_OK && row.size == 5);
     put_rows(ROWS, ROWS + 1);
-    CHECK(!atomic_load(&x->resident)); /* not at once again */
+    index_populate_behind(x);
+    CHECK(!x->populating); /* not at once again */
     atomic_store(&x->away_ns, 1);
-    put_rows(ROWS + 1, ROWS + 2);
-    CHECK(atomic_load(&x->resident));
+    index_populate_behind(x);
+    CHECK(x->populating);
+    put_rows(ROWS + 1, ROWS + 2); /* beside it */
+    index_wait_populated(x, NULL);
+    CHECK(atomic_load(&x->resident) && x->populated_bytes == atomic_load(&x->used_bytes));
     CHECK(get(ROWS + 1, &row, &eb) == ERR_OK && row.size == ROWS + 1);
     end();
 }
@@ -238,6 +244,84 @@ static void
 test_what_goes_out_of_memory_is_noticed(void)
 {
     scratch_run(1, goes_out, NULL);
+}
+
+/* ---- what comes back ---- */
+
+static _Atomic unsigned pieces, may_go; /* asked for; so many may be read */
+
+/* On a worker. */
+static void
+hold_piece(void)
+{
+    unsigned mine = atomic_fetch_add(&pieces, 1) + 1;
+
+    while (atomic_load(&may_go) < mine)
+        usleep(1000);
+}
+
+static void
+go_away_and_come(void)
+{
+    index_populate_piece = 64u << 10;
+    index_on_populate = hold_piece;
+    atomic_store(&pieces, 0);
+    atomic_store(&may_go, 0);
+    index_is_away(x);
+    atomic_store(&x->away_ns, 1);
+    index_populate_behind(x);
+    while (atomic_load(&pieces) == 0)
+        rt_yield();
+}
+
+static void
+let_one_go(void *arg)
+{
+    const struct index *closed = arg;
+
+    CHECK(closed->populate_no_more); /* who closes it waits */
+    atomic_store(&may_go, UINT32_MAX);
+}
+
+/* A disk that does not give a page holds up no batch and no look-up; who closes the index waits for that piece only. */
+static void
+comes_back(void *arg)
+{
+    uint32_t piece = index_populate_piece;
+    struct rt_group group;
+    struct errbuf eb = {0};
+    struct row row;
+    uint64_t all;
+
+    (void)arg;
+    begin(GIB(1));
+    go_away_and_come();
+    put_rows(ROWS, ROWS + 500);
+    CHECK(get(ROWS + 1, &row, &eb) == ERR_OK && row.size == ROWS + 1);
+    CHECK(!atomic_load(&x->resident) && x->populating);
+    CHECK_U64(atomic_load(&pieces), 1);
+    atomic_store(&may_go, UINT32_MAX);
+    index_wait_populated(x, NULL);
+    all = atomic_load(&x->used_bytes);
+    CHECK(atomic_load(&x->resident) && x->populated_bytes == all);
+    CHECK_U64(atomic_load(&pieces),
+              (all + index_populate_piece - 1) / index_populate_piece);
+    CHECK(atomic_load(&pieces) > 20);
+
+    go_away_and_come();
+    rt_group_begin(&group);
+    REQUIRE(rt_group_start(&group, let_one_go, x) == ERR_OK);
+    end();
+    rt_group_join(&group);
+    CHECK_U64(atomic_load(&pieces), 1);
+    index_on_populate = NULL;
+    index_populate_piece = piece;
+}
+
+static void
+test_what_comes_back_is_in_nobodys_way(void)
+{
+    scratch_run(1, comes_back, NULL);
 }
 
 /* ---- damage ---- */
@@ -297,6 +381,7 @@ main(int argc, char **argv)
     RUN(test_only_what_was_asked_for_is_touched);
     RUN(test_what_does_not_come_is_asked_of_the_pool);
     RUN(test_what_goes_out_of_memory_is_noticed);
+    RUN(test_what_comes_back_is_in_nobodys_way);
     RUN(test_damaged_pages_lead_nowhere);
     return check_done();
 }
