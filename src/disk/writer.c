@@ -20,6 +20,7 @@
 struct early {
     struct rt_waiter *waits; /* who waits for its end, or NULL */
     bool runs;
+    bool given_up; /* nobody wants the body: no piece more */
     enum err rc;
     struct errbuf eb;
 };
@@ -232,6 +233,12 @@ left_of_buffer(const struct disk_writer *w)
     return (uint32_t)align_down(w->buf_len, DISK_ALIGN) - w->gone;
 }
 
+#ifdef FB_TEST_HOOKS
+bool writer_loses_early;
+#else
+static const bool writer_loses_early = false;
+#endif
+
 static void
 write_early(void *arg)
 {
@@ -240,11 +247,12 @@ write_early(void *arg)
     struct rt_shield shield;
 
     rt_shield_begin(&shield);
-    while (e->rc == ERR_OK && left_of_buffer(w) >= EARLY_LEAST) {
+    while (e->rc == ERR_OK && !e->given_up && left_of_buffer(w) >= EARLY_LEAST) {
         uint32_t from = w->gone, len = left_of_buffer(w);
 
         w->gone += len;
-        e->rc = body_write(&w->body, w->buf_at + from, w->buf, from, len, &e->eb);
+        if (!writer_loses_early)
+            e->rc = body_write(&w->body, w->buf_at + from, w->buf, from, len, &e->eb);
     }
     rt_shield_end(&shield);
     e->runs = false;
@@ -289,6 +297,15 @@ end_early(struct disk_writer *w, struct errbuf *eb)
     if (e->rc != ERR_OK && eb != NULL)
         *eb = e->eb;
     return e->rc;
+}
+
+/* The piece that is on its way is waited for, and none begins. */
+static void
+give_up_early(struct disk_writer *w)
+{
+    if (w->early != NULL)
+        w->early->given_up = true;
+    (void)end_early(w, NULL);
 }
 
 /* Up to `end` the buffer is on the disk, or the writer is broken. */
@@ -526,7 +543,7 @@ disk_write_abort(struct disk_writer **wp)
     *wp = NULL;
     if (w == NULL)
         return;
-    (void)end_early(w, NULL);
+    give_up_early(w);
     body_give_back(&w->body);
     free_writer(w);
 }
@@ -574,7 +591,7 @@ writer_submit(struct disk_writer **wp, const struct object_meta *meta, struct co
     c->upload = w->upload;
     c->part = w->part;
     if (rc != ERR_OK)
-        (void)end_early(w, NULL);
+        give_up_early(w);
     if (rc == ERR_OK && w->body.segment != NULL) {
         rc = finish_body(w, meta, eb);
         if (rc == ERR_OK)

@@ -17,6 +17,10 @@ struct commit;
  * from the writer, the answer is left in it. May switch. */
 enum err writer_submit(struct disk_writer **wp, const struct object_meta *meta,
                        struct commit *c, struct errbuf *eb) MUST_CHECK;
+#ifdef FB_TEST_HOOKS
+extern bool
+    writer_loses_early; /* a bug on purpose: pieces that go before the rest has come never arrive */
+#endif
 /* Takes the writer. `out` may be NULL. May switch. */
 enum err writer_commit(struct disk_writer **wp, const struct object_meta *meta,
                        const struct disk_condition *condition, struct row *out,

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "disk/writer.h"
 #include "disks/disks.h"
 #include "rt/sim.h"
 #include "rt/sim_trouble.h"
@@ -31,6 +32,7 @@ enum plant {
     PLANT_LOST_PUT,    /* now and then one is acknowledged that was given up */
     PLANT_LOST_DELETE, /* one that was never asked for */
     PLANT_WRONG_BYTE,  /* a body is stored with another byte */
+    PLANT_LOST_EARLY,  /* what goes to the disk while the rest comes never arrives */
     PLANTS_
 };
 
@@ -755,6 +757,7 @@ lives_of(uint64_t seed, unsigned disks, enum plant plant, const struct life_kind
     struct errbuf eb = {0};
 
     ledger_init(&ledger);
+    writer_loses_early = plant == PLANT_LOST_EARLY;
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned i = 0; i <= count; i++) {
         bool last = i == count;

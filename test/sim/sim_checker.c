@@ -1,5 +1,5 @@
 /* The checker is checked: a disk that lies about syncs, a write or a delete that is acknowledged and never happened, a
- * byte that is not the one that was sent. Each is planted into the lives of sim_disks.c, and a checker that does not
+ * byte that is not the one that was sent, pieces of a body that never arrive. Each is planted into the lives of sim_disks.c, and a checker that does not
  * complain within a few tries fails. Each try is a process of its own, because a complaint is what is wanted there. */
 #include "sim/disks_life.h"
 

@@ -194,19 +194,22 @@ early(void *arg)
     CHECK(disk_commit(&w, &meta, NULL, NULL, &eb) == ERR_OK);
     CHECK(world_get(d, "slow", data, len, 0, len) == ERR_OK);
 
-    w = begin(d, "gone", len);
-    atomic_store(&t->delay_us, 50000);
-    take(w, 0, half);
-    rt_yield();
-    disk_write_abort(&w); /* it is on its way */
-    atomic_store(&t->delay_us, 0);
-
-    w = begin(d, "short", len);
-    atomic_store(&t->delay_us, 50000);
-    take(w, 0, half);
-    rt_yield();
-    CHECK(disk_commit(&w, &meta, NULL, NULL, &eb) == ERR_INCOMPLETE);
-    atomic_store(&t->delay_us, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        atomic_store(&t->seen, 0);
+        w = begin(d, "gone", len);
+        wait_for_writes(1);
+        atomic_store(&t->delay_us, 50000);
+        take(w, 0, half);
+        if (i < 2)
+            rt_yield(); /* one is on its way, and there is enough for another */
+        take(w, half, half);
+        if (i % 2 == 0)
+            disk_write_abort(&w);
+        else
+            CHECK(disk_commit(&w, &meta, NULL, NULL, &eb) == ERR_INCOMPLETE);
+        CHECK_U64(writes_seen(), i < 2 ? 2 : 1); /* of what nobody wants none begins */
+        atomic_store(&t->delay_us, 0);
+    }
 
     atomic_store(&t->seen, 0);
     w = begin(d, "bad", len);
