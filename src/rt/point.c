@@ -134,6 +134,8 @@ act(enum action action, uint64_t ms)
     }
 }
 
+void (*rt_test_on_point)(enum point p);
+
 void
 point_pass(enum point p)
 {
@@ -143,6 +145,8 @@ point_pass(enum point p)
         sim_point(p);
         return;
     }
+    if (rt_test_on_point != NULL)
+        rt_test_on_point(p);
     (void)pthread_once(&once, read_faults);
     if (!counts())
         return;

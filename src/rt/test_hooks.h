@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "rt/point.h"
 
 /* The nth wait from now on (from 1: a call that may switch and would wait) is cancelled
  * (ERR_CANCELLED: sticky, also where the wait itself can't fail) or fails with `err`; 0:
@@ -16,6 +17,10 @@ uint64_t rt_test_waits(void); /* waits since then */
  * 0: none. Restarts the count. In the simulator, too. */
 void rt_test_refuse_buffer(uint64_t nth);
 uint64_t rt_test_buffers(void); /* asked for since then */
+
+/* Called at each point (rt/point.h) that is passed outside the simulator, before anything else happens there; may wait as its
+ * caller may. NULL: nothing. Set while nobody passes one. */
+extern void (*rt_test_on_point)(enum point p);
 
 /* What observed disks do (rt/file.h): one page of settings for the process, or, where the environment names a file in
  * FOREBAY_TEST_IO, that file, mapped: so a test outside turns a disk of a running server bad and good again. */
