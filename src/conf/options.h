@@ -44,7 +44,7 @@
     X(OPT_MEMORY_LIMIT, "memory.limit", SIZE, "0", 0, GIB(1048576), "", START, \
       "memory of the whole process: what memory.buffers, memory.hot, index.memory and clients get is cut to fit; beyond it 503; 0 is nine tenths of the control group's or the machine's; 96 MiB are the least") \
     X(OPT_MEMORY_BUFFERS, "memory.buffers", SIZE, "256MiB", MIB(16), GIB(1024), "", START, \
-      "limit of the pooled I/O buffers of all loops") \
+      "limit of the pooled I/O buffers of all loops; where it is reached, each scan of a log takes 8 MiB beyond it, and each of the two logs of a disk one commit group; memory.limit counts them") \
     X(OPT_MEMORY_HOT, "memory.hot", SIZE, "256MiB", 0, GIB(65536), "", START, \
       "limit of the hot set, objects kept in memory; 0 keeps none") \
     X(OPT_CACHE_BUDGET, "cache.budget", SIZE, "0", 0, GIB(1048576), "", START, \
