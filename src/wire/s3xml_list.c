@@ -1,10 +1,9 @@
 /* ListBucketResult, piece by piece.
  *
  * A listing is all the work of a page, and its documents look alike whoever writes them: a declaration, a root, leaves, and
- * hundreds of <Contents>. scan() reads just that: tags without attributes, text with the entities that XML has by itself.
- * At the first byte of anything else (a comment, CDATA, a prefix, an attribute, a number that is none) what it found is
- * forgotten and expat reads the document from its begin. So scan() accepts less than XML and never more, and every error
- * is expat's; the fuzz target holds one against the other.
+ * hundreds of <Contents>. scan() reads just that (xml_scan.h). At the first byte of anything else, or a number that is
+ * none, what it found is forgotten and expat reads the document from its begin. So every error is expat's; the fuzz target
+ * holds one against the other.
  *
  * Texts are places in the document until the end: it may move while it grows, and only what goes out is decoded, once.
  */
@@ -14,28 +13,21 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/num.h"
-#include "base/utf8.h"
 #include "wire/etag.h"
 #include "wire/s3xml.h"
 #include "wire/s3xml_util.h"
 #include "wire/xml.h"
+#include "wire/xml_scan.h"
 
 #define DOC_MAX   MIB(16) /* 1,000 keys of 1 KiB, percent-encoded: 3 MiB */
 #define ITEMS_MAX MIB(16) /* of `struct item` */
 #define PIECE     KIB(64) /* room for what comes */
 #define CHILD_MAX                                                                        \
-    KIB(60)           /* of the root, for scan(): less than expat's limit for a text */
-#define ENTITY_MAX 12 /* bytes of "&#x0010FFFF;" and the like */
-#define ROOT       "ListBucketResult"
-
-/* Some text of the document, or of what expat has read. */
-struct piece {
-    uint32_t at, len;
-    bool escaped;
-};
+    KIB(60) /* of the root, for scan(): less than expat's limit for a text */
+#define ROOT "ListBucketResult"
 
 struct item {
-    struct piece key, etag;
+    struct xml_piece key, etag;
     uint64_t size;
     int64_t mtime_ms;
     bool is_prefix;
@@ -50,13 +42,13 @@ struct s3xml_list_reader {
     struct buf items; /* of `struct item` */
     struct item item; /* the one under way */
     bool in_item, truncated, url_encoded;
-    struct piece token, marker;
+    struct xml_piece token, marker;
 };
 
 /* ---- what an element means ---- */
 
 static struct span
-raw(const struct s3xml_list_reader *r, struct piece p)
+raw(const struct s3xml_list_reader *r, struct xml_piece p)
 {
     const struct buf *in = r->xml != NULL ? &r->text : &r->doc;
 
@@ -65,7 +57,7 @@ raw(const struct s3xml_list_reader *r, struct piece p)
 
 /* In <Contents> and <CommonPrefixes>. A number, date or word that is escaped is left to expat. */
 static enum err
-take_of_item(struct s3xml_list_reader *r, struct span name, struct piece text)
+take_of_item(struct s3xml_list_reader *r, struct span name, struct xml_piece text)
 {
     struct span value = span_trim(raw(r, text));
 
@@ -81,7 +73,7 @@ take_of_item(struct s3xml_list_reader *r, struct span name, struct piece text)
 }
 
 static enum err
-take(struct s3xml_list_reader *r, struct span name, struct piece text)
+take(struct s3xml_list_reader *r, struct span name, struct xml_piece text)
 {
     struct span value = span_trim(raw(r, text));
     bool is_word = false;
@@ -142,339 +134,106 @@ end_item(struct s3xml_list_reader *r)
 
 /* ---- scan: what nearly all documents are ---- */
 
-/* MORE: an element is not whole yet. ODD: expat is to read this. */
-enum scan { DONE, MORE, ODD };
-
-struct at {
-    const char *at, *end;
-    const char *doc;
-};
-
-static enum scan
-few(const struct at *c, size_t wanted)
-{
-    return (size_t)(c->end - c->at) < wanted ? MORE : DONE;
-}
-
-static void
-skip_space(struct at *c)
-{
-    while (c->at < c->end &&
-           (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r'))
-        c->at++;
-}
-
-static bool
-is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-/* "<Name>" or "<Name/>". */
-static enum scan
-open_tag(struct at *c, struct span *name, bool *empty)
-{
-    const char *from = c->at + 1;
-
-    if (few(c, 3) != DONE)
-        return MORE;
-    if (*c->at != '<' || !is_letter(*from))
-        return ODD;
-    for (c->at = from; c->at < c->end; c->at++)
-        if (!is_letter(*c->at) && (*c->at < '0' || *c->at > '9'))
-            break;
-    if (few(c, 2) != DONE)
-        return MORE;
-    *name = (struct span){from, (size_t)(c->at - from)};
-    *empty = *c->at == '/';
-    if (*empty)
-        c->at++;
-    return *c->at++ == '>' ? DONE : ODD;
-}
-
-static enum scan
-close_tag(struct at *c, struct span name)
-{
-    if (few(c, name.len + 3) != DONE)
-        return MORE;
-    if (c->at[0] != '<' || c->at[1] != '/' || c->at[2 + name.len] != '>' ||
-        memcmp(c->at + 2, name.at, name.len) != 0)
-        return ODD;
-    c->at += name.len + 3;
-    return DONE;
-}
-
-/* Is it a character of XML 1.0 that expat hands on as it is? */
-static bool
-is_character(uint32_t code)
-{
-    return code == '\t' || code == '\n' || (code >= 0x20 && code <= 0xd7ff) ||
-           (code >= 0xe000 && code <= 0xfffd) || (code >= 0x10000 && code <= 0x10ffff);
-}
-
-static bool
-number_of(struct span digits, uint32_t *code)
-{
-    uint64_t value = 0;
-    bool hex = digits.len > 0 && digits.at[0] == 'x';
-
-    if (hex ? num_hex64(span_from(digits, 1), &value) != ERR_OK
-            : num_u64(digits, &value) != ERR_OK)
-        return false;
-    *code = (uint32_t)MIN(value, UINT32_MAX);
-    return is_character(*code) || *code == '\r';
-}
-
-/* The length of the entity that `s` begins with, 0 when it is none of ours. */
-static size_t
-entity_at(struct span s, uint32_t *code)
-{
-    static const struct {
-        const char *name;
-        char is;
-    } named[] = {{"quot", '"'}, {"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"apos", '\''}};
-    const char *end = span_find((struct span){s.at, MIN(s.len, ENTITY_MAX)}, ';');
-    struct span body;
-
-    if (end == NULL)
-        return 0;
-    body = (struct span){s.at + 1, (size_t)(end - s.at) - 1};
-    for (size_t i = 0; i < ARRAY_LEN(named); i++)
-        if (span_is(body, named[i].name)) {
-            *code = (uint32_t)(unsigned char)named[i].is;
-            return body.len + 2;
-        }
-    return body.len > 1 && body.at[0] == '#' && number_of(span_from(body, 1), code)
-               ? body.len + 2
-               : 0;
-}
-
-/* Bytes that stand for themselves in a text: printable ASCII without '&', '<' and '>', tab and line feed. */
-static bool
-is_plain(char c)
-{
-    unsigned char u = (unsigned char)c;
-
-    return (u >= 0x20 && u < 0x80 && c != '<' && c != '&' && c != '>') || c == '\n' ||
-           c == '\t';
-}
-
-/* Up to the next '<'. */
-static enum scan
-text_of(struct at *c, struct piece *out)
-{
-    const char *from = c->at;
-
-    *out = (struct piece){.at = (uint32_t)(from - c->doc)};
-    for (;;) {
-        struct span rest;
-        uint32_t code;
-        size_t len;
-
-        while (c->at < c->end && is_plain(*c->at))
-            c->at++;
-        if (c->at == c->end)
-            return MORE;
-        rest = (struct span){c->at, (size_t)(c->end - c->at)};
-        if (*c->at == '<')
-            break;
-        if (*c->at == '&') {
-            len = entity_at(rest, &code);
-            out->escaped = true;
-            if (len == 0 && rest.len < ENTITY_MAX)
-                return MORE;
-        } else {
-            len = utf8_next(rest, &code);
-            if (len == 0 && rest.len < 4)
-                return MORE;
-            if (len == 1 || (len > 0 && !is_character(code)))
-                len = 0;
-        }
-        if (len == 0)
-            return ODD;
-        c->at += len;
-    }
-    out->len = (uint32_t)(c->at - from);
-    return DONE;
-}
-
-/* A text and its end; the element has begun. */
-static enum scan
-leaf(struct at *c, struct span name, bool empty, struct piece *text)
-{
-    enum scan s;
-
-    *text = (struct piece){.at = (uint32_t)(c->at - c->doc)};
-    if (empty)
-        return DONE;
-    s = text_of(c, text);
-    return s == DONE ? close_tag(c, name) : s;
-}
-
-/* The children of an element that means nothing to us, all leaves, and its end. */
-static enum scan
-skip_children(struct at *c, struct span name)
-{
-    enum scan s = DONE;
-
-    while (s == DONE) {
-        struct span child;
-        struct piece text;
-        bool empty;
-
-        skip_space(c);
-        if (few(c, 2) != DONE)
-            return MORE;
-        if (c->at[0] == '<' && c->at[1] == '/')
-            return close_tag(c, name);
-        s = open_tag(c, &child, &empty);
-        if (s == DONE)
-            s = leaf(c, child, empty, &text);
-    }
-    return s;
-}
-
 /* One element that is no item, with all that is in it; it has begun. */
-static enum scan
-field(struct s3xml_list_reader *r, struct at *c, struct span name, bool empty)
+static enum xml_scan
+field(struct s3xml_list_reader *r, struct xml_at *c, struct span name, bool empty)
 {
-    struct piece text = {.at = (uint32_t)(c->at - c->doc)};
-    enum scan s = empty ? DONE : text_of(c, &text);
+    struct xml_piece text = {.at = (uint32_t)(c->at - c->doc)};
+    enum xml_scan s = empty ? XML_DONE : xml_scan_text(c, &text);
 
-    if (s != DONE)
+    if (s != XML_DONE)
         return s;
-    if (!empty && few(c, 2) != DONE)
-        return MORE;
+    if (!empty && xml_at_len(c) < 2)
+        return XML_MORE;
     if (!empty && c->at[1] != '/')
-        return is_known(r, name) ? ODD : skip_children(c, name);
+        return is_known(r, name) ? XML_ODD : xml_scan_children(c, name);
     if (!empty)
-        s = close_tag(c, name);
-    if (s == DONE && take(r, name, text) != ERR_OK)
-        return ODD;
+        s = xml_scan_close(c, name);
+    if (s == XML_DONE && take(r, name, text) != ERR_OK)
+        return XML_ODD;
     return s;
 }
 
-static enum scan
-item(struct s3xml_list_reader *r, struct at *c, struct span name)
+static enum xml_scan
+item(struct s3xml_list_reader *r, struct xml_at *c, struct span name)
 {
-    enum scan s = DONE;
+    enum xml_scan s = XML_DONE;
 
     begin_item(r, name);
-    while (s == DONE) {
+    while (s == XML_DONE) {
         struct span child;
         bool empty;
 
-        skip_space(c);
-        if (few(c, 2) != DONE)
-            return MORE;
+        xml_scan_space(c);
+        if (xml_at_len(c) < 2)
+            return XML_MORE;
         if (c->at[0] == '<' && c->at[1] == '/') {
-            s = close_tag(c, name);
-            return s == DONE && end_item(r) != ERR_OK ? ODD : s;
+            s = xml_scan_close(c, name);
+            return s == XML_DONE && end_item(r) != ERR_OK ? XML_ODD : s;
         }
-        s = open_tag(c, &child, &empty);
-        if (s == DONE)
+        s = xml_scan_open(c, &child, &empty);
+        if (s == XML_DONE)
             s = field(r, c, child, empty);
     }
     return s;
 }
 
 /* The next child of the root, or the root's end. */
-static enum scan
-child(struct s3xml_list_reader *r, struct at *c)
+static enum xml_scan
+child(struct s3xml_list_reader *r, struct xml_at *c)
 {
     struct span name;
     bool empty;
-    enum scan s;
+    enum xml_scan s;
 
     r->in_item = false;
-    if (few(c, 2) != DONE)
-        return MORE;
+    if (xml_at_len(c) < 2)
+        return XML_MORE;
     if (c->at[0] == '<' && c->at[1] == '/') {
-        s = close_tag(c, SPAN(ROOT));
-        if (s == DONE)
+        s = xml_scan_close(c, SPAN(ROOT));
+        if (s == XML_DONE)
             r->where = BEHIND;
         return s;
     }
-    s = open_tag(c, &name, &empty);
-    if (s != DONE)
+    s = xml_scan_open(c, &name, &empty);
+    if (s != XML_DONE)
         return s;
     if (begins_item(name))
-        return empty ? ODD : item(r, c, name);
+        return empty ? XML_ODD : item(r, c, name);
     return field(r, c, name, empty);
 }
 
-/* 1: `what` stands there and is skipped; 0: it does not; -1: it may. */
-static int
-skip(struct at *c, struct span what)
+static enum xml_scan
+root(struct s3xml_list_reader *r, struct xml_at *c)
 {
-    size_t here = MIN((size_t)(c->end - c->at), what.len);
+    enum xml_scan s = xml_scan_root(c, SPAN(ROOT));
 
-    if (here > 0 && memcmp(c->at, what.at, here) != 0)
-        return 0;
-    if (here < what.len)
-        return -1;
-    c->at += what.len;
-    return 1;
+    if (s == XML_DONE)
+        r->where = WITHIN;
+    return s;
 }
 
-/* The declaration, and the root with or without its namespace. */
-static enum scan
-begin(struct s3xml_list_reader *r, struct at *c)
-{
-    static const char *const declarations[] = {
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>",
-        "<?xml version=\"1.0\" encoding=\"utf-8\"?>",
-        "<?xml version='1.0' encoding='UTF-8'?>",
-        "<?xml version=\"1.0\"?>",
-    };
-    bool more = false;
-    int n = 0;
-
-    for (size_t i = 0; n <= 0 && i < ARRAY_LEN(declarations); i++) {
-        n = skip(c, span_of(declarations[i]));
-        more = more || n < 0;
-    }
-    if (n <= 0 && more)
-        return MORE;
-    skip_space(c);
-    n = skip(c, SPAN("<" ROOT));
-    if (n <= 0)
-        return n < 0 ? MORE : ODD;
-    n = skip(c, SPAN(" xmlns=\""));
-    if (n < 0)
-        return MORE;
-    while (n > 0 && c->at < c->end && *c->at != '"')
-        if (!is_plain(*c->at++))
-            return ODD;
-    if (n > 0 && c->at < c->end)
-        c->at++;
-    if (c->at == c->end)
-        return MORE;
-    r->where = WITHIN;
-    return *c->at++ == '>' ? DONE : ODD;
-}
-
-static enum scan
+static enum xml_scan
 scan(struct s3xml_list_reader *r)
 {
-    enum scan s = DONE;
+    enum xml_scan s = XML_DONE;
 
-    while (s == DONE) {
-        struct at c = {r->doc.at + r->at, r->doc.at + r->doc.len, r->doc.at};
+    while (s == XML_DONE) {
+        struct xml_at c = {r->doc.at + r->at, r->doc.at + r->doc.len, r->doc.at};
 
         if (r->where != BEFORE) {
-            skip_space(&c);
+            xml_scan_space(&c);
             r->at = (size_t)(c.at - c.doc);
         }
         if (r->at == r->doc.len)
-            return MORE;
+            return XML_MORE;
         if (r->where == BEHIND)
-            return ODD;
-        s = r->where == BEFORE ? begin(r, &c) : child(r, &c);
+            return XML_ODD;
+        s = r->where == BEFORE ? root(r, &c) : child(r, &c);
         /* What is not whole is looked at again with more of it, so it must not be long. */
         if ((size_t)(c.at - c.doc) - r->at > CHILD_MAX)
-            return ODD;
-        if (s == DONE)
+            return XML_ODD;
+        if (s == XML_DONE)
             r->at = (size_t)(c.at - c.doc);
     }
     return s;
@@ -498,7 +257,7 @@ static enum err
 on_close(void *arg, unsigned depth, struct span name, struct span text)
 {
     struct s3xml_list_reader *r = arg;
-    struct piece p = {(uint32_t)r->text.len, (uint32_t)text.len, false};
+    struct xml_piece p = {(uint32_t)r->text.len, (uint32_t)text.len, false};
 
     if (depth == 1 && r->in_item)
         return end_item(r);
@@ -527,7 +286,7 @@ read_by_expat(struct s3xml_list_reader *r, struct errbuf *eb)
 
     buf_clear(&r->items);
     r->in_item = r->truncated = r->url_encoded = false;
-    r->token = r->marker = (struct piece){0};
+    r->token = r->marker = (struct xml_piece){0};
     r->xml = xml_reader_new(&h);
     return feed_expat(r, eb);
 }
@@ -584,31 +343,20 @@ s3xml_list_feed(struct s3xml_list_reader *r, size_t len, struct errbuf *eb)
     r->doc.len += len;
     if (r->xml != NULL)
         return feed_expat(r, eb);
-    return scan(r) == ODD ? read_by_expat(r, eb) : ERR_OK;
+    return scan(r) == XML_ODD ? read_by_expat(r, eb) : ERR_OK;
 }
 
 /* At `to`, which has room for as many bytes as the piece has. */
 static size_t
-put_text(const struct s3xml_list_reader *r, struct piece p, char *to)
+put_text(const struct s3xml_list_reader *r, struct xml_piece p, char *to)
 {
     struct span from = raw(r, p);
-    char *at = to;
 
-    if (from.len > 0 && !p.escaped)
-        memcpy(at, from.at, from.len);
-    if (!p.escaped)
-        return from.len;
-    while (from.len > 0) {
-        uint32_t code;
-        size_t len = *from.at == '&' ? entity_at(from, &code) : 0;
-
-        if (len > 0)
-            at += utf8_put(code, at);
-        else
-            *at++ = *from.at;
-        from = span_from(from, len > 0 ? len : 1);
-    }
-    return (size_t)(at - to);
+    if (p.escaped)
+        return xml_scan_unescape(from, to);
+    if (from.len > 0)
+        memcpy(to, from.at, from.len);
+    return from.len;
 }
 
 bool
@@ -631,7 +379,7 @@ struct texts {
 };
 
 static struct span
-next_text(struct texts *t, struct piece p)
+next_text(struct texts *t, struct xml_piece p)
 {
     struct span s = {t->at, put_text(t->r, p, t->at)};
 
@@ -640,7 +388,7 @@ next_text(struct texts *t, struct piece p)
 }
 
 static bool
-next_key(struct texts *t, struct piece p, struct span *out)
+next_key(struct texts *t, struct xml_piece p, struct span *out)
 {
     *out = next_text(t, p);
     return !t->r->url_encoded || s3xml_decode_key(out);
