@@ -4,29 +4,30 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/numbered.h"
 #include "disk/internal.h"
 #include "disk/list.h"
 
-#define SLOTS          4096u
 #define PARTS_A_TIME   1000u
 #define UPLOADS_A_TIME 100u
 
-/* Entries are never taken out: a bucket's number is never used again, and there are few. */
-struct entry_of_bucket {
-    uint64_t bucket;
+struct usage_of_bucket {
+    struct numbered_entry head;
     _Atomic int64_t objects, bytes;
-    struct entry_of_bucket *next; /* set before it is published */
 };
 
 struct usage {
-    _Atomic(struct entry_of_bucket *) slots[SLOTS];
+    struct numbered *buckets;
     _Atomic int64_t total, older, parts, part_bytes; /* of all buckets */
 };
 
 struct usage *
 usage_new(void)
 {
-    return xcalloc(1, sizeof(struct usage));
+    struct usage *u = xcalloc(1, sizeof *u);
+
+    u->buckets = numbered_new(4096, sizeof(struct usage_of_bucket));
+    return u;
 }
 
 void
@@ -35,43 +36,16 @@ usage_free(struct usage **up)
     struct usage *u = *up;
 
     *up = NULL;
-    if (u == NULL)
-        return;
-    for (unsigned i = 0; i < SLOTS; i++) {
-        struct entry_of_bucket *e = atomic_load(&u->slots[i]);
-
-        while (e != NULL) {
-            struct entry_of_bucket *next = e->next;
-
-            free(e);
-            e = next;
-        }
-    }
+    if (u != NULL)
+        numbered_free(&u->buckets);
     free(u);
-}
-
-static struct entry_of_bucket *
-find(const struct usage *u, uint64_t bucket)
-{
-    struct entry_of_bucket *e =
-        atomic_load_explicit(&u->slots[bucket % SLOTS], memory_order_acquire);
-
-    while (e != NULL && e->bucket != bucket)
-        e = e->next;
-    return e;
 }
 
 void
 usage_add(struct usage *u, uint64_t bucket, int64_t objects, int64_t bytes)
 {
-    struct entry_of_bucket *e = find(u, bucket);
+    struct usage_of_bucket *e = numbered_make(u->buckets, bucket);
 
-    if (e == NULL) {
-        e = xcalloc(1, sizeof *e);
-        e->bucket = bucket;
-        e->next = atomic_load(&u->slots[bucket % SLOTS]);
-        atomic_store_explicit(&u->slots[bucket % SLOTS], e, memory_order_release);
-    }
     atomic_fetch_add_explicit(&e->objects, objects, memory_order_release);
     atomic_fetch_add_explicit(&e->bytes, bytes, memory_order_release);
     if (usage_is_of_open(bucket)) {
@@ -101,7 +75,7 @@ usage_total(const struct usage *u, struct usage_totals *out)
 void
 usage_get(const struct usage *u, uint64_t bucket, uint64_t *objects, uint64_t *bytes)
 {
-    struct entry_of_bucket *e = find(u, bucket);
+    const struct usage_of_bucket *e = numbered_find(u->buckets, bucket);
     int64_t n = 0, b = 0;
 
     if (e != NULL) {

@@ -10,7 +10,7 @@ struct fetch;
 struct key_table;
 struct list_ahead;
 struct md5_job;
-struct quotas;
+struct numbered;
 struct readahead;
 struct tier;
 
@@ -36,7 +36,7 @@ struct object_service {
     struct tier *tier;             /* owned */
     struct readahead *readahead;   /* owned */
     struct list_ahead *list_ahead; /* owned */
-    struct quotas *quotas;         /* owned */
+    struct numbered *quotas;       /* owned; quota.h */
 };
 
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */

@@ -2,69 +2,34 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/numbered.h"
 
-#define SLOTS 256u
-
-/* Entries are never taken out: a bucket's number is never used again, and those with quotas are few. */
+/* Of a bucket with a quota: there are few. */
 struct on_its_way {
-    uint64_t bucket;
+    struct numbered_entry head;
     _Atomic uint64_t bytes, objects;
-    struct on_its_way *next; /* set before it is published */
-};
-struct quotas {
-    _Atomic(struct on_its_way *) slots[SLOTS];
 };
 
-struct quotas *
+struct numbered *
 quotas_new(void)
 {
-    return xcalloc(1, sizeof(struct quotas));
+    return numbered_new(256, sizeof(struct on_its_way));
 }
 
 void
-quotas_free(struct quotas **qp)
+quotas_free(struct numbered **qp)
 {
-    struct quotas *q = *qp;
+    struct on_its_way *w = NULL;
 
-    *qp = NULL;
-    for (unsigned i = 0; q != NULL && i < SLOTS; i++) {
-        struct on_its_way *w = atomic_load(&q->slots[i]);
-
-        while (w != NULL) {
-            struct on_its_way *next = w->next;
-
-            assert(atomic_load(&w->bytes) == 0 && atomic_load(&w->objects) == 0);
-            free(w);
-            w = next;
-        }
+    while (*qp != NULL && (w = numbered_next(*qp, w)) != NULL) {
+        assert(atomic_load(&w->bytes) == 0);
+        assert(atomic_load(&w->objects) == 0);
     }
-    free(q);
-}
-
-static struct on_its_way *
-of_bucket(struct quotas *q, uint64_t bucket)
-{
-    _Atomic(struct on_its_way *) *slot = &q->slots[bucket % SLOTS];
-    struct on_its_way *first = atomic_load(slot), *mine = NULL, *found;
-
-    for (;;) {
-        for (found = first; found != NULL && found->bucket != bucket;)
-            found = found->next;
-        if (found != NULL) {
-            free(mine);
-            return found;
-        }
-        if (mine == NULL)
-            mine = xcalloc(1, sizeof *mine);
-        mine->bucket = bucket;
-        mine->next = first;
-        if (atomic_compare_exchange_strong(slot, &first, mine))
-            return mine;
-    }
+    numbered_free(qp);
 }
 
 /* ---- what the bucket holds ---- */
@@ -237,7 +202,7 @@ quota_claim(struct object_service *s, const struct map_bucket *b,
 
     if (b->quota_bytes == 0 && b->quota_objects == 0)
         return ERR_OK;
-    w = of_bucket(s->quotas, b->id);
+    w = numbered_make(s->quotas, b->id);
     for (int i = 0; i < 2; i++) {
         struct quota_claim want;
 

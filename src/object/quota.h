@@ -9,11 +9,10 @@
 #pragma once
 #include "object/internal.h"
 
-struct quotas;
-struct on_its_way;
+struct on_its_way; /* what was announced of one bucket */
 
-struct quotas *quotas_new(void);
-void quotas_free(struct quotas **qp); /* no claim is left; NULL is fine */
+struct numbered *quotas_new(void);      /* of each bucket's number */
+void quotas_free(struct numbered **qp); /* no claim is left; NULL is fine */
 
 struct quota_ask {
     struct span key;
