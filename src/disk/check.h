@@ -1,6 +1,6 @@
 /* check: what the files of the check share. The check is a recovery onto a scratch index, beside the disk, in which
  * nothing is written and every finding is said; then the two indexes are compared, and what lives is read.
- * The call for the rooms above, disk_check(), stands in disk.h. One fiber on one loop.
+ * The call for the rooms above, disk_check(), stands in disk_health.h. One fiber on one loop.
  */
 #pragma once
 #include "disk/internal.h"

@@ -8,7 +8,7 @@
  *
  * What has a write of unknown outcome is passed over. Native objects are never looked at.
  *
- * Home loop; disk_evict() (disk.h) is the call.
+ * Home loop; disk_evict() (disk_space.h) is the call.
  */
 #pragma once
 #include "disk/internal.h"

@@ -5,7 +5,8 @@
  * Pure functions: any thread.
  */
 #pragma once
-#include "disk/disk.h"
+#include "base/buf.h"
+#include "disk/disk_upload.h"
 
 #define EXPORTED_HEAD_MAX (32u << 10)
 #define EXPORTED_ID       ".forebay/id/" /* where a key lies that no path can be */

@@ -19,7 +19,9 @@
 #include <stdatomic.h>
 
 #include "base/buf.h"
-#include "disk/disk.h"
+#include "disk/disk_health.h"
+#include "disk/disk_options.h"
+#include "rt/file.h"
 
 struct health;
 

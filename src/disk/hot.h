@@ -9,7 +9,7 @@
  * A NULL hot set is fine everywhere: it holds nothing.
  */
 #pragma once
-#include "disk/disk.h"
+#include "disk/disk_row.h"
 
 #define HOT_PIECE (256u << 10)
 /* Room in front of a piece of so many bytes, as long as it is none that is sent by reference: for the head of an answer, which then leaves with

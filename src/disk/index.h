@@ -15,8 +15,9 @@
  * Fibers: any loop reads; index_apply() on the disk's home loop.
  */
 #pragma once
-#include "disk/disk.h"
+#include "disk/disk_health.h"
 #include "disk/tail.h"
+#include "rt/file.h"
 
 struct index;
 

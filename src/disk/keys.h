@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "disk/disk.h"
+#include "disk/disk_upload.h"
 
 #define KEY_LAYER_BYTES 500                   /* of a key in one layer */
 #define KEY_CODED_MAX   (4 + KEY_LAYER_BYTES) /* at most 511 */

@@ -4,6 +4,7 @@
  *
  * Any loop. All may switch. Results lie in the arena; ERR_BUSY at its limit. */
 #pragma once
+#include "disk/disk.h"
 #include "disk/index.h"
 
 /* Living rows of a bucket, at most `max`; *more: another may follow. As disk_list(). */

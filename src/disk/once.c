@@ -1,4 +1,4 @@
-/* once: a small object read without a fiber; see disk.h. Whatever is unusual is the long way's: this one says nothing of
+/* once: a small object read without a fiber; see disk_read.h. Whatever is unusual is the long way's: this one says nothing of
  * what it met, counts no damage, waits for nothing. */
 #include <assert.h>
 

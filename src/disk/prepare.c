@@ -1,4 +1,4 @@
-/* Prepared versions: the table of them, and the calls of disk.h that make, decide and give up one. */
+/* Prepared versions: the table of them, and the calls of disk_copies.h that make, decide and give up one. */
 #include "disk/prepare.h"
 
 #include <stdlib.h>

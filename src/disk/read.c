@@ -1,4 +1,4 @@
-/* The readers of disk.h: metadata, and bodies piece by piece. */
+/* The readers of disk_read.h: metadata, and bodies piece by piece. */
 #include "disk/read.h"
 
 #include <assert.h>

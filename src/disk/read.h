@@ -1,5 +1,5 @@
 /* read: bytes of a disk, verified before anybody sees them. Any loop; all may switch. The calls for the rooms
- * above (disk_read_begin() …) stand in disk.h. */
+ * above (disk_read_begin() …) stand in disk_read.h. */
 #pragma once
 #include "disk/member.h"
 

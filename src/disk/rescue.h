@@ -1,9 +1,10 @@
 /* rescue: what can be done to a disk that nobody serves: its index made anew, damage mended. disk_check(), which changes
- * nothing, stands in disk.h. Each takes the disk's lock: ERR_EXISTS when it is served. Any loop; all may switch.
+ * nothing, stands in disk_health.h. Each takes the disk's lock: ERR_EXISTS when it is served. Any loop; all may switch.
  *
  * docs/recovery.md says when to use which; docs/formats.md what is read and written.
  */
 #pragma once
+#include "disk/disk_health.h"
 #include "disk/exported.h"
 
 /* ---- rebuild ---- */
@@ -33,7 +34,7 @@ enum err disk_rebuild(const char *path, const struct disk_rebuild_options *o,
                       struct disk_rebuilt *out, struct errbuf *eb) MUST_CHECK;
 
 /* ---- repair ---- */
-/* As disk_check() of disk.h, and mends what can be mended without a second copy: superblocks, headers of segments and bodies, the index.
+/* As disk_check(), and mends what can be mended without a second copy: superblocks, headers of segments and bodies, the index.
  * Objects whose bytes are gone stay, and answer errors, unless `drop_damaged`; cached ones are always dropped. Also given
  * up then: bodies that were kept because a log was damaged. */
 enum disk_says { DISK_SAYS_DAMAGED, DISK_SAYS_NOTE, DISK_SAYS_MENDED };

@@ -8,7 +8,9 @@
  * Home loop, and before there is one. What it says of a disk is only believed to explain gaps.
  */
 #pragma once
-#include "disk/disk.h"
+#include "base/buf.h"
+#include "disk/disk_row.h"
+#include "rt/file.h"
 
 #define RETIRED_FILE "retired"
 

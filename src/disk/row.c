@@ -6,6 +6,7 @@
 
 #include "base/cursor.h"
 #include "base/hash.h"
+#include "base/mem.h"
 
 #define ROW_FORMAT 1u
 /* In the coded flags only: the content id does not share epoch and counter with the version; it was born with another

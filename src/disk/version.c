@@ -1,4 +1,4 @@
-/* The calls of disk.h about versions and metadata. */
+/* The calls of disk_version.h. */
 #include "base/log.h"
 #include "disk/change_version.h"
 #include "disk/commit.h"

@@ -1,4 +1,4 @@
-/* The writers of disk.h: a body on its way, in memory while it is small, else to its place in a body segment. */
+/* The writers of disk_write.h: a body on its way, in memory while it is small, else to its place in a body segment. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>

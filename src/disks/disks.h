@@ -91,7 +91,7 @@ unsigned disks_read_more(struct disks_reader *r, struct span *pieces,
                          unsigned max);      /* disk_read_more() */
 void disks_read_end(struct disks_reader *r); /* twice is fine */
 
-/* Without a fiber: see disk.h. For keys of one copy, while the set is settled; of others it says false. */
+/* Without a fiber: see disk_read.h. For keys of one copy, while the set is settled; of others it says false. */
 struct disks_once {
     struct disk_once at;       /* on_done is the caller's */
     _Atomic uint64_t *counted; /* one disk: where this reader is counted */
@@ -101,7 +101,7 @@ struct disks_once {
 bool disks_once_begin(struct disks *ds, const struct disks_key *k, struct disks_once *o);
 void disks_once_end(struct disks_once *o);
 
-/* Once more: see disk.h. Nothing switches. Kept only of rows that their owner gave out while the set was settled, and good for
+/* Once more: see disk_read.h. Nothing switches. Kept only of rows that their owner gave out while the set was settled, and good for
  * nothing once the set has changed. */
 struct disks_again {
     struct disk_again at;
@@ -245,7 +245,7 @@ enum err disks_settle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 void disks_stat(struct disks *ds, struct disk_stat *out);
 /* cached_bytes of it alone. Any loop, also outside fibers; does not wait. */
 uint64_t disks_cached_bytes(struct disks *ds);
-/* Cached objects: which are read, and room for others (disk.h). Targets are of all disks together; a disk with little room
+/* Cached objects: which are read, and room for others (disk_space.h). Targets are of all disks together; a disk with little room
  * left gives more. disks_evict() may switch, the others do not. */
 void disks_heat_add(struct disks *ds, const struct row *row, uint32_t reads);
 void disks_heat_rotate(struct disks *ds);

@@ -1,7 +1,7 @@
 /* ended: versions that were ended by their id while a disk was not there to hear of it. Whoever heard keeps a mark, so that
  * the disk which comes back with such a version does not bring it back to the others; when all have heard, the marks go.
  *
- * A mark is a kept tombstone (disk.h) in a bucket of its own, ENDED_BUCKETS + the bucket's id, under the version's birth and the
+ * A mark is a kept tombstone (disk_copies.h) in a bucket of its own, ENDED_BUCKETS + the bucket's id, under the version's birth and the
  * key: docs/formats.md, section 8.1. Any loop; all may switch.
  */
 #pragma once

@@ -83,7 +83,7 @@ unsigned object_get_more(struct object_get *g, struct span *pieces, unsigned max
 void object_get_end(struct object_get **gp);
 /* Where the bytes come from; of an object in chunks that is known with the first of them. */
 enum object_source object_get_source(const struct object_get *g);
-/* Once more: a small object that was just read whole from memory is read again without looking for it (disk.h). Nothing
+/* Once more: a small object that was just read whole from memory is read again without looking for it (disk_read.h). Nothing
  * switches. */
 struct object_place { /* of a cached object, for its heat */
     uint32_t segment, size;
@@ -104,7 +104,7 @@ void object_again_ahead(struct object_service *s, const struct object_again *a);
 bool object_again_begin(struct object_service *s, struct object_again *a,
                         struct disk_held *held);
 void object_again_end(struct disk_held *held);
-/* A small object of this disk, got without a fiber (disk.h): nothing switches, and `false` means the long way. */
+/* A small object of this disk, got without a fiber (disk_read.h): nothing switches, and `false` means the long way. */
 struct object_once {
     struct disks_once at; /* on_done is set by the caller; at.at.bytes are the object's */
     struct object_service *s;
