@@ -1,9 +1,9 @@
 /* answers: what is kept of a small hot object is served as long as it is true, and never after. Protects V2, V3, S4. */
-#include <ftw.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "folder.h"
 #include "unit/api/api_rig.h"
 
 static char folder[] = "/tmp/fb-answers-XXXXXX";
@@ -195,15 +195,6 @@ open_world(void *arg)
     site_close(&s);
 }
 
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static void
 test_kept_answers_are_true(void)
 {
@@ -212,7 +203,7 @@ test_kept_answers_are_true(void)
 
     REQUIRE(mkdtemp(folder) != NULL);
     CHECK(rt_run(&o, open_world, NULL, &eb) == ERR_OK);
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(folder);
 }
 
 int

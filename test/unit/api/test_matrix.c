@@ -1,12 +1,12 @@
 /* api: the matrix of every route by every kind of credential. Protects S4: what a caller may is what his grants say,
  * wherever it is asked: routes of the table, our own pages, keys inside a body, a form, a presigned URL. */
-#include <ftw.h>
 #include <unistd.h>
 
 #include "api/s3/s3.h"
 #include "auth/user.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "folder.h"
 #include "rt/time.h"
 #include "unit/api/api_rig.h"
 #include "wire/sigv4.h"
@@ -598,15 +598,6 @@ world(void *arg)
     site_close(&s);
 }
 
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static void
 test_every_route_by_every_kind_of_credential(void)
 {
@@ -615,7 +606,7 @@ test_every_route_by_every_kind_of_credential(void)
 
     REQUIRE(mkdtemp(folder) != NULL);
     CHECK(rt_run(&o, world, NULL, &eb) == ERR_OK);
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(folder);
 }
 
 int

@@ -1,13 +1,13 @@
 /* once: small objects that are read from the disk with no fiber waiting are the same objects, for the same people, with the
  * same head. Protects V1, V2, V3, S4. */
 #include <fcntl.h>
-#include <ftw.h>
 #include <glob.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "folder.h"
 #include "rt/file.h"
 #include "rt/test_hooks.h"
 #include "unit/api/api_rig.h"
@@ -274,15 +274,6 @@ behind_the_gate(void *arg)
     site_close(&s);
 }
 
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static void
 test_small_objects_without_a_fiber(void)
 {
@@ -300,7 +291,7 @@ test_small_objects_without_a_fiber(void)
         } else {
             CHECK(engines[i] == RT_URING); /* not to be had here */
         }
-        (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        folder_remove(folder);
     }
 }
 

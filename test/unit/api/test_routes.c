@@ -1,11 +1,11 @@
 /* api: each row of docs/s3.md is sent to a server; each route stands behind the gate; what once ended the server, or let
  * a web page in, does not. Protects S4. */
-#include <ftw.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "api/s3/s3.h"
 #include "base/log.h"
+#include "folder.h"
 #include "rt/time.h"
 #include "unit/api/api_rig.h"
 
@@ -397,15 +397,6 @@ guarded_world(void *arg)
     site_close(&s);
 }
 
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static void
 test_the_page_the_table_and_the_server_agree(void)
 {
@@ -417,7 +408,7 @@ test_the_page_the_table_and_the_server_agree(void)
     each_route_is_on_the_page();
     CHECK(rt_run(&o, open_world, NULL, &eb) == ERR_OK);
     CHECK(rt_run(&o, guarded_world, NULL, &eb) == ERR_OK);
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(folder);
 }
 
 int

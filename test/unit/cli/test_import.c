@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/import.h"
+#include "folder.h"
 #include "rt/loop.h"
 
 #define SIZE ((5u << 20) / 2)
@@ -127,14 +128,12 @@ test_objects(void)
 {
     struct rt_options o = {.engine = RT_EPOLL, .loops = 1, .workers = 2};
     struct errbuf eb = {{0}};
-    char command[300];
 
     snprintf(dir, sizeof dir, "%s/fbimport-XXXXXX",
              getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     REQUIRE(mkdtemp(dir) != NULL);
     CHECK(rt_run(&o, objects, NULL, &eb) == ERR_OK);
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    CHECK(system(command) == 0);
+    folder_remove(dir);
 }
 
 int

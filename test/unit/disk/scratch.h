@@ -1,22 +1,13 @@
 /* scratch: a folder of its own for a test of the disk, and a runtime to work in. */
 #pragma once
-#include <ftw.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "folder.h"
 #include "rt/file.h"
 #include "rt/loop.h"
 
 static char scratch_path[64];
-
-static inline int
-scratch_remove_(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
 
 /* Runs fn(arg) as the first fiber of a runtime of its own, with an empty folder at scratch_path. */
 static inline void
@@ -30,7 +21,7 @@ scratch_run(unsigned loops, fiber_fn *fn, void *arg)
     CHECK(rt_run(&o, fn, arg, &eb) == ERR_OK);
     if (eb.text[0] != '\0')
         fprintf(stderr, "%s\n", eb.text);
-    (void)nftw(scratch_path, scratch_remove_, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(scratch_path);
 }
 
 static inline uint64_t

@@ -393,7 +393,7 @@ test_killed_in_the_middle(void)
         CHECK(rt_run(&o, read_back, &acknowledged, &eb) == ERR_OK);
     }
     CHECK(acknowledged > 15);
-    (void)nftw(kept, scratch_remove_, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(kept);
 }
 
 /* ---- what is no damage ---- */

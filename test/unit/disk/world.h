@@ -9,19 +9,10 @@
 #include "base/log.h"
 #include "check.h"
 #include "disk/disk.h"
+#include "folder.h"
 #include "rt/loop.h"
 
 static char world_path[256]; /* the disk of the case at hand */
-
-static inline void
-world_remove(const char *path)
-{
-    char command[300];
-
-    snprintf(command, sizeof command, "rm -rf '%s'", path);
-    if (system(command) != 0)
-        fprintf(stderr, "cannot remove %s\n", path);
-}
 
 static inline struct disk_options
 world_options(void)
@@ -49,7 +40,7 @@ world_run_loops(enum rt_engine engine, unsigned loops, fiber_fn *fn, void *arg)
     REQUIRE(mkdtemp(base) != NULL);
     snprintf(world_path, sizeof world_path, "%s/disk", base);
     CHECK(rt_run(&o, fn, arg, &eb) == ERR_OK);
-    world_remove(base);
+    folder_remove(base);
 }
 
 static inline void

@@ -50,7 +50,7 @@ world_lose_index(void)
 
     snprintf(path, sizeof path, "%s/index", world_path);
     CHECK(access(path, F_OK) == 0);
-    world_remove(path);
+    folder_remove(path);
     CHECK(access(path, F_OK) != 0);
 }
 

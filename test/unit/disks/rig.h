@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "check.h"
 #include "disks/disks.h"
+#include "folder.h"
 #include "rt/loop.h"
 #include "rt/time.h"
 
@@ -76,7 +77,6 @@ rig_run(fiber_fn *fn, struct rig *g)
 {
     const char *tmp = getenv("TMPDIR");
     struct rt_options o = {.engine = RT_EPOLL, .loops = 2, .workers = 2};
-    char command[300];
 
     snprintf(g->base, sizeof g->base, "%s/fbdisks-XXXXXX", tmp != NULL ? tmp : "/tmp");
     REQUIRE(mkdtemp(g->base) != NULL);
@@ -85,8 +85,7 @@ rig_run(fiber_fn *fn, struct rig *g)
     snprintf(g->state, sizeof g->state, "%s/node", g->base);
     REQUIRE(mkdir(g->state, 0700) == 0);
     CHECK(rt_run(&o, fn, g, &g->eb) == ERR_OK);
-    snprintf(command, sizeof command, "rm -rf '%s'", g->base);
-    CHECK(system(command) == 0);
+    folder_remove(g->base);
 }
 
 static inline struct disks_key

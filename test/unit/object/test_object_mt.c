@@ -1,10 +1,10 @@
 /* object: listings against a plain model; a cached bucket before a remote that does as the test says: one fetch for all
  * readers on two loops, the end held back until it is verified, nothing kept of what failed or was left, writes
  * through with their doubts. */
-#include <ftw.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "folder.h"
 #include "object/object.h"
 #include "unit/cloud/fake_remote.h"
 
@@ -477,15 +477,6 @@ world(void *arg)
     fake_stop(&g->fake);
 }
 
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static void
 test_objects_native_and_cached(void)
 {
@@ -499,7 +490,7 @@ test_objects_native_and_cached(void)
     }
     REQUIRE(mkdtemp(folder) != NULL);
     CHECK(rt_run(&o, world, &g, &eb) == ERR_OK);
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(folder);
 }
 
 int

@@ -1,12 +1,12 @@
 /* quota: many who write into one bucket at once never pass its quota together, in any order of their steps (virtual time), and
  * on two loops; and what they had announced is given back in every way that a body can end: committed, given up, refused, with
  * a failed condition, as a part, as parts that become an object. Protects S11. */
-#include <ftw.h>
 #include <stdatomic.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "check.h"
+#include "folder.h"
 #include "object/object.h"
 #include "rt/loop.h"
 #include "rt/sim.h"
@@ -304,15 +304,6 @@ test_in_any_order(void)
     }
 }
 
-static int
-remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static void
 test_on_two_loops(void)
 {
@@ -323,7 +314,7 @@ test_on_two_loops(void)
 
     REQUIRE(mkdtemp(folder) != NULL);
     CHECK(rt_run(&o, world, &g, &eb) == ERR_OK);
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(folder);
 }
 
 int
