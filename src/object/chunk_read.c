@@ -8,6 +8,9 @@
 #include "object/fetch.h"
 #include "object/tier.h"
 
+#define LOOKED_MAX     4096u /* chunks that are looked for before the first byte */
+#define LOOKED_AT_ONCE 64u
+
 enum from { NOWHERE, HERE, FETCHED, DIRECT };
 
 struct chunk_reader {
@@ -16,6 +19,7 @@ struct chunk_reader {
     struct fetch_chunk chunk; /* the one at hand */
     struct pace *behind;      /* borrowed; NULL: a reader's */
     bool bypassed;
+    bool looked;      /* the remote was heard about what is missing, or nothing is */
     uint64_t at, end; /* of the range */
     uint64_t stop;    /* of what is read from where it is read now */
     enum from from;
@@ -180,14 +184,27 @@ await_fetch(struct chunk_reader *r, enum cold_how *how, struct errbuf *eb)
     return cold_chunk_await(r->cold, &r->source, how, eb);
 }
 
+/* Who holds an answer that is open while he waits for another could wait for one like himself. */
+static void
+leave_relays(struct chunk_reader *r)
+{
+    for (unsigned i = 0; i < CHUNKS_AHEAD; i++)
+        if (r->ahead[i].cold != NULL && r->ahead[i].number != r->chunk.number &&
+            cold_is_relay(r->ahead[i].cold))
+            cold_leave(&r->ahead[i].cold);
+}
+
 static enum err
 begin_cold(struct chunk_reader *r, struct errbuf *eb)
 {
     uint64_t chunk_end = (uint64_t)r->chunk.number * r->chunk.of.chunk_bytes +
                          chunk_len(&r->chunk.of, r->chunk.number);
     enum cold_how how = COLD_READ;
-    enum err rc = await_fetch(r, &how, eb);
+    enum err rc;
 
+    r->looked = true; /* by this one's answer */
+    leave_relays(r);
+    rc = await_fetch(r, &how, eb);
     if (rc == ERR_BUSY && !r->behind)
         return begin_direct(r, eb); /* no memory to keep it with */
     if (rc != ERR_OK)
@@ -204,6 +221,68 @@ begin_cold(struct chunk_reader *r, struct errbuf *eb)
         cold_keep(r->cold); /* we leave before its end */
     r->from = FETCHED;
     return ERR_OK;
+}
+
+/* The first one that is missing behind the chunk at hand: is its fetch under way? *number; false: none is missing. */
+static bool
+find_missing(struct chunk_reader *r, uint32_t *number, bool *begun)
+{
+    uint32_t last = (uint32_t)((r->end - 1) / r->chunk.of.chunk_bytes);
+    uint32_t looked = 0;
+    struct row row;
+
+    *begun = true;
+    for (*number = r->chunk.number + 1; *number < r->next_ahead; (*number)++)
+        if (r->ahead[*number % CHUNKS_AHEAD].cold != NULL)
+            return true;
+    *begun = false;
+    for (; *number <= last && looked < LOOKED_MAX; (*number)++) {
+        if (!is_here(r, *number, &row))
+            return true;
+        if (++looked % LOOKED_AT_ONCE == 0)
+            rt_yield();
+    }
+    return false;
+}
+
+/* Is this version the remote's still? Asked of it, without a byte. */
+static enum err
+ask_remote(struct chunk_reader *r, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    enum err rc = object_ask_again(r->s, r->bucket, r->chunk.key, a, eb);
+
+    arena_free(&a);
+    return rc == ERR_OK && !chunks_stand(r->s, r->bucket, r->chunk.key, &r->chunk.of)
+               ? err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend")
+               : rc;
+}
+
+/* The chunk at hand is here and nothing was given out yet: has the remote the others still? Until the first byte the answer may be
+ * another version's, or an error. What it says of the first that is missing tells. That is on its way; one that is further ahead, or
+ * cannot be kept for lack of memory, is not begun for this: then the remote is asked by a HEAD. */
+static enum err
+look_ahead(struct chunk_reader *r, struct errbuf *eb)
+{
+    enum cold_how how = COLD_READ;
+    enum object_source source = OBJECT_LOCAL;
+    struct cold_get **cold;
+    uint32_t number;
+    bool begun;
+    enum err rc;
+
+    r->looked = true;
+    if (!find_missing(r, &number, &begun))
+        return ERR_OK;
+    if (!begun)
+        return ask_remote(r, eb);
+    cold = &r->ahead[number % CHUNKS_AHEAD].cold;
+    rc = cold_chunk_await(*cold, &source, &how, eb);
+    r->bypassed = r->bypassed || (rc == ERR_OK && source == OBJECT_BYPASS);
+    if (rc != ERR_BUSY)
+        return rc;
+    cold_leave(cold); /* it is tried once more when it is its turn */
+    return ask_remote(r, eb);
 }
 
 #define GONE_MAX 16 /* times a chunk may be evicted between a look and the read */
@@ -228,6 +307,9 @@ open_chunk(struct chunk_reader *r, struct errbuf *eb)
             r->at = r->stop;
             return ERR_OK;
         }
+        rc = r->looked ? ERR_OK : look_ahead(r, eb);
+        if (rc != ERR_OK)
+            return rc;
         rc = begin_here(r, eb);
     }
     if (rc == ERR_OK)

@@ -1,6 +1,7 @@
 /* chunk_read: a range of an object in chunks, one chunk after the other. Those that are not here are fetched, several at
  * once ahead of the reader, so that it goes as fast as they do together; never further ahead than CHUNKS_AHEAD, however
- * slow the reader is, and none once it has left.
+ * slow the reader is, and none once it has left. Before the first piece the remote has answered for the first chunk that is
+ * missing, however many stand in front of it: until then there is another answer to give.
  *
  * One fiber.
  */
@@ -21,7 +22,7 @@ struct chunk_reader_options {
 };
 struct chunk_reader *chunk_reader_new(const struct chunk_reader_options *o);
 /* The next piece of the bytes, verified where it comes from a disk; valid until the next call; len 0 at the end. ERR_NOT_FOUND:
- * the remote has another version. May switch. */
+ * the remote has another version, or none; at the first piece it can be looked for. May switch. */
 enum err chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece,
                            struct errbuf *eb) MUST_CHECK;
 /* Of the bytes given last. */

@@ -108,6 +108,8 @@ take_relay(struct cold_get *g)
 {
     struct fetch *f = g->fetch;
 
+    if (g->relay != NULL) /* he asks again */
+        return COLD_READ;
     if (f->state == FETCH_HERE)
         return COLD_HERE;
     if (f->state != FETCH_BYPASS)

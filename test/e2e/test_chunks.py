@@ -314,14 +314,157 @@ def test_another_version_at_the_remote_is_not_mixed_in(tier):
     whole(process, name="new")
 
 
-def test_a_whole_read_that_finds_another_version_breaks(tier):
-    """Or has the new one, where that is found out before the first byte is sent."""
+def kept(process, remote, first, last, key="k"):
+    """These chunks are here, and nothing is on its way."""
+    part(process, first * CHUNK, (last + 1) * CHUNK - 1, key)
+    wait_for(lambda: chunks_here(process) == 1 + last + 1 - first, "the chunks")
+    remote.asked()
+    remote.seen.clear()
+
+
+@pytest.mark.parametrize("chunks, here", [(8, 0), (8, 6), (30, 0), (30, 20)])
+def test_a_whole_read_finds_another_version_before_its_first_byte(tier, chunks, here):
+    """Whichever chunk is the first that is missing, and whether or not it is within the window: no byte of the old version goes out."""
     process, remote = tier
-    part(process, 0, 9)
-    remote.put("k", body_of("new"))
-    reply = plain.get(process.port, BUCKET, "k")
-    assert body_of("k").startswith(reply.body) if not reply.whole else reply.body == body_of("new"), "two versions in one answer"
+    size = (chunks - 1) * CHUNK + 777
+    remote.put("long", body_of("long", size))
+    kept(process, remote, 0, here, "long")
+    remote.put("long", body_of("new", size))
+    assert plain.get(process.port, BUCKET, "long", headers={"Range": f"bytes={here * CHUNK}-{here * CHUNK + 9}"}).body == body_of("long", size)[here * CHUNK : here * CHUNK + 10]
+    reply = plain.get(process.port, BUCKET, "long")
+    assert reply.whole and reply.status == 200 and reply.body == body_of("new", size)
+    assert reply.headers["etag"] == f'"{hashlib.md5(reply.body).hexdigest()}"'
+
+
+@pytest.mark.parametrize("here", [0, 20])
+def test_a_whole_read_of_one_that_is_gone(tier, here):
+    process, remote = tier
+    remote.put("long", body_of("long", 30 * CHUNK))
+    kept(process, remote, 0, here, "long")
+    del remote.objects[f"/{BUCKET}/long"]
+    reply = plain.get(process.port, BUCKET, "long")
+    assert reply.whole and reply.status == 404
+
+
+def test_what_is_missing_is_asked_for_once(tier):
+    """To hear of the version costs no request, but where the first that is missing is beyond the window: a HEAD. Nor where nothing is missing."""
+    process, remote = tier
+    kept(process, remote, 0, 0)
+    assert whole(process).headers["x-forebay-cache"] == "hit"  # of the first byte
+    assert remote.asked() == {n: 1 for n in range(1, 8)} and remote.seen[f"HEAD /{BUCKET}/k"] == 0
+    remote.put("long", body_of("long", 30 * CHUNK))
+    part(process, 0, 20 * CHUNK - 1, "long")
+    wait_for(lambda: chunks_here(process) == 9 + 21, "the chunks")
+    remote.asked()
+    assert part(process, 5, 20 * CHUNK - 1, "long").headers["x-forebay-cache"] == "hit"
+    assert remote.asked() == {} and remote.seen[f"HEAD /{BUCKET}/long"] == 0
+    whole_of_it = plain.get(process.port, BUCKET, "long")
+    assert whole_of_it.body == body_of("long", 30 * CHUNK)
+    assert remote.asked() == {n: 1 for n in range(20, 30)} and remote.seen[f"HEAD /{BUCKET}/long"] == 1
+
+
+def test_the_first_byte_waits_for_one_answer_only(tier):
+    """That of the first missing chunk: those behind it may take as long as they like."""
+    process, remote = tier
+    kept(process, remote, 0, 0)
+    remote.held = lambda first: first >= 2 * CHUNK
+    remote.gate.clear()
+    with socket.create_connection(("127.0.0.1", process.port)) as reader:
+        reader.settimeout(PATIENCE)
+        reader.sendall(f"GET /{BUCKET}/k HTTP/1.1\r\nHost: 127.0.0.1:{process.port}\r\nConnection: close\r\n\r\n".encode())
+        got = b""
+        while len(got) < CHUNK + 2 * KIB:
+            got += reader.recv(64 * KIB)
+        assert got.startswith(b"HTTP/1.1 200")
+        wait_for(lambda: remote.waiting == 6, "the others to be asked for")
+        remote.gate.set()
+        while more := reader.recv(64 * KIB):
+            got += more
+    assert got.endswith(body_of("k"))
+
+
+@pytest.mark.parametrize("here", [0, 20])
+def test_a_remote_that_fails_is_an_error_before_the_first_byte(tier, here):
+    """No answer that breaks off behind what is kept. What is wholly here is served on."""
+    process, remote = tier
+    remote.put("long", body_of("long", 30 * CHUNK))
+    kept(process, remote, 0, here, "long")
+    for method in ("GET", "HEAD"):
+        remote.on(method, f"/{BUCKET}/long", lambda request: request.send(500, {}, b""))
+    reply = plain.get(process.port, BUCKET, "long")
+    assert reply.whole and reply.status == 503 and b"<Error>" in reply.body
+    assert part(process, 0, (here + 1) * CHUNK - 1, "long").headers["x-forebay-cache"] == "hit"
+    for method in ("GET", "HEAD"):
+        remote.handlers.pop((method, f"/{BUCKET}/long"))
+    remote.put("long", body_of("long", 30 * CHUNK))
+    wait_for(lambda: plain.get(process.port, BUCKET, "long").body == body_of("long", 30 * CHUNK), "the remote to be asked again")
+
+
+def until_it_breaks(reader):
+    """What still comes."""
+    got = b""
+    try:
+        while more := reader.recv(1024 * KIB):
+            got += more
+    except ConnectionResetError:
+        pass
+    return got
+
+
+def test_one_that_is_replaced_between_two_chunks_breaks(tier):
+    """Bytes of the old version are out: what comes is its beginning, cut. The next answer is the new one."""
+    process, remote = tier
+    remote.held = lambda first: first >= 3 * CHUNK
+    remote.gate.clear()
+    with socket.create_connection(("127.0.0.1", process.port)) as reader:
+        reader.settimeout(PATIENCE)
+        reader.sendall(f"GET /{BUCKET}/k HTTP/1.1\r\nHost: 127.0.0.1:{process.port}\r\n\r\n".encode())
+        got = b""
+        while len(got) < 2 * CHUNK:
+            got += reader.recv(64 * KIB)
+        wait_for(lambda: remote.waiting == 5, "the others to be asked for")
+        remote.put("k", body_of("new"))
+        remote.gate.set()
+        got += until_it_breaks(reader)
+    body = got.partition(b"\r\n\r\n")[2]
+    assert 2 * CHUNK - KIB < len(body) <= 3 * CHUNK and body_of("k").startswith(body)
     whole(process, name="new")
+
+
+def test_a_chunk_that_is_not_kept_and_cannot_be_had_otherwise(start_forebay, remote):
+    """Its version ends here while it comes, and the remote fails when its reader asks for the rest: his answer breaks, and the server goes on."""
+    chunk = 16 * 1024 * KIB  # more than what lies in sockets
+    body, most = body_of("k", 2 * chunk), chunk - 4 * KIB
+    arrived, gate = threading.Semaphore(0), threading.Event()
+
+    def held_back(request):
+        if gate.is_set():
+            return request.send(500, {}, b"")
+        if "Range" not in request.headers:
+            return request._object(remote)
+        first = int(request.headers["Range"].removeprefix("bytes=").partition("-")[0])
+        head = {**remote.objects[f"/{BUCKET}/k"][1], "Content-Range": f"bytes {first}-{first + chunk - 1}/{2 * chunk}"}
+        request.send(206, head, body[first : first + most], length=chunk)
+        arrived.release()
+        gate.wait(PATIENCE)
+        request.raw(body[first + most : first + chunk])
+
+    remote.put("k", body)
+    remote.on("GET", f"/{BUCKET}/k", held_back)
+    process = start(start_forebay, remote, **{"cache.large": chunk, "cache.chunk": chunk, "backend.retries": 1})
+    with socket.create_connection(("127.0.0.1", process.port)) as reader:
+        reader.settimeout(PATIENCE)
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * KIB)
+        reader.sendall(f"GET /{BUCKET}/k HTTP/1.1\r\nHost: 127.0.0.1:{process.port}\r\n\r\n".encode())
+        got = reader.recv(KIB)
+        for _ in range(2):
+            assert arrived.acquire(timeout=PATIENCE)
+        forebay(process, "evict", f"s3://{BUCKET}/k")
+        gate.set()
+        wait_for(lambda: process.log().count("was written while it was fetched") == 2, "both chunks to be given up")
+        got += until_it_breaks(reader)
+    assert KIB < len(got) < chunk and body.startswith(got.partition(b"\r\n\r\n")[2])
+    assert process.get("/_/livez")[0] == 200
 
 
 def test_one_that_is_gone_at_the_remote(tier):
