@@ -146,7 +146,7 @@ struct loop {
     void *engine;       /* the engine's state, from ops->open */
     uint64_t now_ns;    /* at the begin of this turn */
     bool hears;         /* the engine tells what has happened, */
-    uint64_t heard_ns;  /* at this time; 0: nobody has asked for it */
+    uint64_t heard_ns;  /* at about this time; 0: nobody has asked for it */
     struct fiber *self; /* the running fiber; NULL in the loop itself */
     void *main_sp;
     struct list ready; /* fiber.link */
