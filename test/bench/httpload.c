@@ -3,7 +3,7 @@
  * status and length are checked.
  *
  *     httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] [-f FIRST] [-a PASSES]
- *              [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-L] [-P FILE] [-H 'Name: value']... [-p FILE] HOST PORT PATH
+ *              [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-L] [-E FILE] [-P FILE] [-H 'Name: value']... [-p FILE] HOST PORT PATH
  *
  * PATH may hold one %u, which counts from -f FIRST (0) over -n COUNT numbers (in random order). -p reads paths, one
  * a line, instead; header lines of a path's own may stand behind it, each behind a tab (signatures). -a: each path in turn, PASSES times, and that is all: fills and warms caches, reads what is
@@ -16,6 +16,8 @@
  * -P: how many were answered so far, and how many of them wrongly, stand in the first two eight bytes of FILE, for who
  * stops this process and has it go on: what was asked before a stop has no latency then, and SIGTERM is the end of the run.
  * -L: all latencies too, as [us, how many]: those of several runs can be taken together.
+ * -E, with a rate: of each request that was due while it counted, four points in time go to FILE, eight bytes each, in ns of
+ * CLOCK_MONOTONIC: due, asked, head heard, answered. At the end it waits for those that were due.
  *
  * Prints "begin" when it starts to count and one line of JSON at the end; exit 1 when anything was wrong.
  */
@@ -46,13 +48,20 @@ enum {
     SUB = 1 << SUB_BITS,
     SEND_TURN = 256 << 10,
     TLS_TURN = 64 << 10,
-    TRIES_BUSY = 1000
+    TRIES_BUSY = 1000,
+    PATIENCE_S = 10 /* for what was due and has no answer yet */
+};
+
+/* Of one request, in ns. */
+struct span {
+    uint64_t due, asked, head, answered;
 };
 
 struct conn {
     int fd;
     SSL *ssl; /* NULL: in the clear */
     uint64_t due_ns;
+    struct span span;
     uint64_t left; /* of a body */
     size_t have;   /* bytes of a head */
     bool busy, in_body;
@@ -68,7 +77,7 @@ static struct {
     long long size;
     size_t body;
     bool read, tls, busy, latencies;
-    const char *host, *path, *file, *method, *progress;
+    const char *host, *path, *file, *method, *progress, *each;
     uint16_t port;
     char headers[4096];
 } opt = {.conns = 16, .seconds = 3, .warmup = 1, .size = -1, .count = 1, .method = "GET"};
@@ -83,6 +92,10 @@ static uint64_t *progress; /* of -P */
 static uint64_t timed;     /* of those done: what stands in the histogram */
 static _Atomic uint64_t stood_until_ns;
 static volatile sig_atomic_t told_to_end;
+static struct span *spans; /* of -E */
+static size_t span_count, span_room;
+static uint64_t counted_from,
+    last_due = UINT64_MAX; /* none is asked that were due then or later */
 static uint64_t histogram[64 * SUB], first_bytes[64 * SUB];
 static uint64_t asked;  /* with passes */
 static unsigned active; /* connections with a request on its way */
@@ -376,6 +389,7 @@ ask(struct conn *c, uint64_t due)
     unsigned i = next_request();
 
     c->due_ns = due;
+    c->span = (struct span){.due = due, .asked = spans != NULL ? now_ns() : 0};
     for (unsigned tries = 0; !send_request(c, i); tries++) {
         if (tries == (opt.busy ? TRIES_BUSY : 1))
             die("send");
@@ -399,6 +413,9 @@ answered(struct conn *c)
             histogram[bucket_of(now - c->due_ns)]++;
             timed++;
         }
+        c->span.answered = now;
+        if (c->due_ns >= counted_from && span_count < span_room)
+            spans[span_count++] = c->span;
         if (progress != NULL) {
             progress[0] = done;
             progress[1] = errors;
@@ -457,6 +474,7 @@ read_head(struct conn *c, const char **why)
         uint64_t now = now_ns();
 
         bytes += (uint64_t)length;
+        c->span.head = now;
         if (c->due_ns >= stood_until_ns)
             first_bytes[bucket_of(now - c->due_ns)]++;
     }
@@ -553,10 +571,21 @@ send_due(void)
 {
     uint64_t now = now_ns();
 
-    while (idle_count > 0 && next_due <= now) {
+    while (idle_count > 0 && next_due <= now && next_due < last_due) {
         ask(&conns[idle[--idle_count]], next_due);
         next_due += (uint64_t)(1e9 / opt.rate);
     }
+}
+
+static bool
+goes_on(uint64_t end)
+{
+    if (opt.passes > 0)
+        return active > 0;
+    if (now_ns() < end)
+        return true;
+    return spans != NULL && measuring && (active > 0 || next_due < last_due) &&
+           now_ns() < end + (uint64_t)PATIENCE_S * 1000000000u;
 }
 
 static void
@@ -564,7 +593,7 @@ run_until(uint64_t end)
 {
     static struct epoll_event events[256];
 
-    while (!told_to_end && (opt.passes > 0 ? active > 0 : now_ns() < end)) {
+    while (!told_to_end && goes_on(end)) {
         /* With a rate it spins: a timer would be too coarse. */
         int n = epoll_wait(ep, events, 256, opt.rate > 0 ? 0 : 100);
 
@@ -590,7 +619,7 @@ parse_options(int argc, char **argv)
 {
     int o;
 
-    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:P:H:BLRT")) != -1) {
+    while ((o = getopt(argc, argv, "a:b:c:d:f:m:w:r:s:n:p:E:P:H:BLRT")) != -1) {
         switch (o) {
         case 'a':
             opt.passes = (unsigned)strtoul(optarg, NULL, 10);
@@ -641,6 +670,9 @@ parse_options(int argc, char **argv)
         case 'P':
             opt.progress = optarg;
             break;
+        case 'E':
+            opt.each = optarg;
+            break;
         case 'H':
             snprintf(opt.headers + strlen(opt.headers),
                      sizeof opt.headers - strlen(opt.headers), "%s\r\n", optarg);
@@ -653,7 +685,8 @@ parse_options(int argc, char **argv)
         fprintf(
             stderr,
             "httpload [-c CONNS] [-d SECONDS] [-w WARMUP] [-r RATE] [-s SIZE] [-n COUNT] "
-            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-L] [-P FILE] "
+            "[-f FIRST] [-a PASSES] [-m METHOD] [-b BYTES] [-R] [-T] [-B] [-L] [-E FILE] "
+            "[-P FILE] "
             "[-H "
             "HEADER]... [-p "
             "FILE] "
@@ -662,6 +695,10 @@ parse_options(int argc, char **argv)
     }
     if (opt.tls && opt.body > 0) {
         fprintf(stderr, "httpload: -T goes with requests without a body\n");
+        exit(2);
+    }
+    if (opt.each != NULL && opt.rate <= 0) {
+        fprintf(stderr, "httpload: -E goes with a rate\n");
         exit(2);
     }
     opt.host = argv[optind];
@@ -697,6 +734,32 @@ map_progress(void)
     if (sigaction(SIGCONT, &handled, NULL) != 0 ||
         sigaction(SIGTERM, &handled, NULL) != 0)
         die("signals");
+}
+
+/* Touched before it counts: a page fault would be one more stall. */
+static void
+make_room_for_spans(void)
+{
+    if (opt.each == NULL)
+        return;
+    span_room = (size_t)(opt.rate * opt.seconds) + 2 * CONNS_MAX;
+    spans = malloc(span_room * sizeof *spans);
+    if (spans == NULL)
+        die("memory");
+    memset(spans, 1, span_room * sizeof *spans);
+}
+
+static void
+write_spans(void)
+{
+    FILE *f;
+
+    if (opt.each == NULL)
+        return;
+    f = fopen(opt.each, "w");
+    if (f == NULL || fwrite(spans, sizeof *spans, span_count, f) != span_count ||
+        fclose(f) != 0)
+        die(opt.each);
 }
 
 /* Bytes that no server can squeeze. */
@@ -763,6 +826,7 @@ main(int argc, char **argv)
     map_progress();
     make_body();
     make_requests();
+    make_room_for_spans();
     connect_all();
     if (opt.passes > 0)
         begin();
@@ -773,10 +837,15 @@ main(int argc, char **argv)
     run_until(now_ns() + (uint64_t)(opt.warmup * 1e9));
     if (opt.passes == 0) {
         begin();
-        from = now_ns();
+        from = counted_from = now_ns();
         cpu = cpu_s();
+        if (spans != NULL)
+            last_due = from + (uint64_t)(opt.seconds * 1e9);
         run_until(from + (uint64_t)(opt.seconds * 1e9));
     }
+    if (spans != NULL && (active > 0 || next_due < last_due))
+        errors++;
+    write_spans();
     report((double)(now_ns() - from) / 1e9, cpu_s() - cpu);
     return errors > 0 || done == 0;
 }

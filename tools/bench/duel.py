@@ -46,13 +46,16 @@ def httpload(context, port, paths, *flags, seconds=None, core=None):
     return child
 
 
-def load(context, port, paths, *flags, pids=(), seconds=None, core=None):
-    """One run: the generator's figures, with the server's CPU and what others took of the machine."""
+def load(context, port, paths, *flags, pids=(), seconds=None, core=None, beside=None):
+    """One run: the generator's figures, with the server's CPU and what others took of the machine. `beside`: what is done with its id before
+    it begins to count."""
     child = httpload(context, port, paths, *flags, seconds=seconds, core=core)
     try:
+        if beside is not None:
+            beside(child.pid)
         if child.stdout.readline() != "begin\n":
             raise RuntimeError("httpload ended before it began; what it said is above")
-        cpu, busy, stolen, begun = machine.cpu_s(pids), machine.busy_s(), machine.stolen_s(), time.monotonic()
+        cpu, busy, begun = machine.cpu_s(pids), machine.busy_s(), time.monotonic()
         line = child.stdout.readline()
         cpu, busy, took = machine.cpu_s(pids) - cpu, machine.busy_s() - busy, time.monotonic() - begun
     finally:
@@ -61,7 +64,6 @@ def load(context, port, paths, *flags, pids=(), seconds=None, core=None):
     sample["cpu_s"] = cpu
     sample["mib"] = sample["mib_s"] * sample["seconds"]
     sample["others"] = max(busy - cpu - sample["client_cpu_s"], 0) / took if took > 0 else 0
-    sample["stolen"] = (machine.stolen_s() - stolen) / took if took > 0 else 0
     return judged(sample)
 
 
@@ -291,16 +293,14 @@ def wrk_load(context, c, conns, scheme="http"):
     return s
 
 
-def rounds(context, contestants, conns, *flags, beside=None):
-    """Every contestant in turn, `context.rounds` times; `beside`: what else has its turns, by its run(seconds)."""
+def rounds(context, contestants, conns, *flags):
+    """Every contestant in turn, `context.rounds` times."""
     read = ["-R"] if context.read else []
 
     def once(c, seconds, warmup):
-        if c is beside:
-            return c.run(seconds)
         return load(context, c.port, c.paths, "-c", conns, "-w", warmup, "-s", c.size, "-L", *read, *c.flags, *flags, pids=c.server.pids(), seconds=seconds)
 
-    in_turn(context, [*contestants, *([beside] if beside else [])], once)
+    in_turn(context, contestants, once)
 
 
 def better(*contestants):

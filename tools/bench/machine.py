@@ -1,6 +1,7 @@
 """The host: a network namespace of our own, CPU clocks of processes, what stands in the header."""
 
 import ctypes
+import functools
 import os
 import pathlib
 import platform
@@ -114,6 +115,26 @@ def children(pid):
     for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
         out += [int(c) for c in file.read_text().split()]
     return out
+
+
+def read_or_nothing(path):
+    """Of a process that may end at any time."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def busiest_thread(pids):
+    """The one of these processes that has used most CPU: its id."""
+    tasks = [task for pid in pids for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+    return max(tasks, key=lambda task: int((read_or_nothing(task / "schedstat") or "0").split()[0])).name
+
+
+@functools.cache
+def kernel_thread(name):
+    """Its id, in a list; an empty one where the machine's are not to be seen."""
+    return [p.parent.name for p in pathlib.Path("/proc").glob("[0-9]*/comm") if read_or_nothing(p).strip() == name]
 
 
 def cpu_model():

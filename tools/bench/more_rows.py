@@ -10,8 +10,9 @@ from rigs.process import ROOT
 
 from . import disk_rows, machine, servers
 from .duel import Contestant, compare, load, ratio, rounds, table, wrk_load
-from .rows import KIB, MIB, at_a_rate, errors_of, keys, loops, nginx_pair, row, settle, write_paths
+from .rows import KIB, MIB, errors_of, keys, loops, nginx_pair, row, settle, write_paths
 from .signing import signed_lines
+from .tails import at_a_rate
 
 
 def write_files(root, names, size):
@@ -134,25 +135,27 @@ def tls(context):
 # ---- tails ----
 
 
-@row("tail", "p99 and p99.9 of GETs of 4 KiB to 256 KiB at 70 % of the slower one's peak, beside nginx without tcp_nopush and the bare loop")
+def tail_of(context, size, conns=16):
+    count = min(2000, 128 * MIB // size)
+    server, ours = filled(context, size, count)
+    context.keep_running(server)
+    root = context.dir / f"files-{size}"
+    write_files(root, keys(count), size)
+    us = Contestant("forebay", server, ours, size)
+    nginx = nginx_pair(context, root, write_paths(context, "theirs", [f"/{k}" for k in keys(count)]), size)[:1]  # nopush stalls
+    bare = loops(context, ours, size)[:1]
+    settle(context, [us, *nginx, *bare])
+    at_a_rate(context, f"tail {size}", conns, [us, *nginx, *bare], {"p99": 1.0 if size >= 64 * KIB else None})
+    context.end_servers()
+    shutil.rmtree(context.dir / "data")
+    if nginx:
+        shutil.rmtree(context.dir / "nginx")
+
+
+@row("tail", "p99 and p99.9 of GETs of 4 KiB to 256 KiB at 70 % of the slower one's peak, beside nginx without tcp_nopush and the bare loop; what met a stall of the host is left out")
 def tail(context):
-    conns = 16
     for size in (4 * KIB, 64 * KIB, 100_000, 256 * KIB):
-        count = min(2000, 128 * MIB // size)
-        server, ours = filled(context, size, count)
-        context.keep_running(server)
-        root = context.dir / f"files-{size}"
-        write_files(root, keys(count), size)
-        us = Contestant("forebay", server, ours, size)
-        nginx = nginx_pair(context, root, write_paths(context, "theirs", [f"/{k}" for k in keys(count)]), size)[:1]  # nopush stalls
-        bare = loops(context, ours, size)[:1]
-        settle(context, [us, *nginx, *bare])
-        rounds(context, [us, *nginx, *bare], conns)
-        at_a_rate(context, f"tail {size}", conns, [us, *nginx, *bare], {"p99": 1.0 if size >= 64 * KIB else None})
-        context.end_servers()
-        shutil.rmtree(context.dir / "data")
-        if nginx:
-            shutil.rmtree(context.dir / "nginx")
+        tail_of(context, size)
 
 
 # ---- more than fits into memory ----

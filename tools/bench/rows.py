@@ -3,18 +3,16 @@
 Goals stand in the calls of compare(): they are those of the plan's page on performance.
 """
 
-import json
 import os
-import pathlib
 import socket
 import ssl
 import subprocess
-import time
 
 from rigs.process import free_ports
 
 from . import machine, servers
 from .duel import SHORT_S, Contestant, better, compare, load, meets, ratio, rounds, short_rounds, table
+from .tails import at_a_rate
 
 KIB, MIB = 1024, 1 << 20
 SLICED_MAX = 256 * KIB  # larger answers are too few in a slice of 60 ms to be counted by it
@@ -111,65 +109,6 @@ def report(context, name, conns, us, bare, nginx, musts, many=()):
         compare(context, key, us, rival, "p99_us", "p99", must=musts.get("p99"), at_most=True)
         return [us, loop, rival]
     return [us, loop]
-
-
-TAIL_MUST = 20
-
-
-class Clock:
-    """Not a server: a program that only looks at the clock, on both cores at once, in turn with the servers. Its gaps are the machine's, and
-    whoever is asked at a rate there meets them."""
-
-    name = "the clock"
-
-    def __init__(self, context):
-        self.context, self.samples, self.gaps, self.seconds = context, [], [], 0
-
-    def run(self, seconds):
-        argv = [["taskset", "-c", str(core), str(self.context.tools / "stalls"), str(seconds)] for core in self.context.cores]
-        told = [json.loads(p.communicate()[0]) for p in [subprocess.Popen(a, stdout=subprocess.PIPE, text=True) for a in argv]]
-        self.gaps += [gap for one in told for gap in one["gaps_us"]]
-        self.seconds += told[0]["seconds"]
-        return {"seconds": told[0]["seconds"], "requests": 0, "mib": 0, "cpu_s": 0}
-
-    def later_than(self, us):
-        """Which share of moments has to wait so long for its core, or that of the client, to come back."""
-        return sum(max(0, gap - us) for gap in self.gaps) / 1e6 / self.seconds
-
-
-def spread_of(context, key, again, clock):
-    """p99.9 over p50, of small answers judged. A host that takes the cores away stalls everybody: where the clock alone is away for so long more
-    often than once in a thousand moments, nobody's p99.9 is less; and what the bare loop has in the same rounds is no doing of ours either."""
-    us, loop = again[0], next((c for c in again if c.name.startswith("bare loop")), None)
-    p50 = max(us.median("p50_us"), 1)
-    spread, least = us.median("p999_us") / p50, min(s["p999_us"] / max(s["p50_us"], 1) for s in us.samples)
-    host, away = loop.median("p999_us") / p50 if loop else 0, clock.later_than(TAIL_MUST * p50)
-    told = ""
-    if us.size <= 256 * KIB:
-        verdict = "met" if spread <= TAIL_MUST else "beyond this host" if away > 0.001 else "not met, nor by the bare loop: the host" if host >= spread else "MISSED"
-        told = f"   at most {TAIL_MUST}: {verdict}"
-    print(f"    p99.9 / p50 {spread:.1f}x, in the best round {least:.1f}x{told}")
-    print(f"    a program that looks at the clock is away for longer than {TAIL_MUST} x p50 in {away:.2%} of all moments (p99.9 has room for 0.10%), at most for {max(clock.gaps, default=0) / 1000:.1f} ms")
-    if loop:
-        print(f"    p99.9 of the bare loop / our p50 {host:.1f}x; the host says that it took {us.median('stolen'):.0%} of a core")
-    context.keep(key, "p99.9 / p50", {"median": spread, "least": least, "bare loop": host, "clock away": away, "must": TAIL_MUST})
-
-
-def at_a_rate(context, name, conns, finalists, musts):
-    """Latency when nobody is at his limit: all at 70 % of the peak of the slower store, counted from when a request was due."""
-    if machine.throttled(servers.Pinned.favoured):
-        context.skip("--favour: a generator that waits for the hour spins, and the kernel takes what runs in real time off its core for 50 ms a second: no tails")
-        return
-    rate = int(0.7 * min(c.median("rps") for c in finalists if not c.name.startswith("bare loop")))
-    again, clock = [Contestant(c.name, c.server, c.paths, c.size, port=c.port) for c in finalists], Clock(context)
-    rounds(context, again, conns, "-r", rate, beside=clock)
-    print(f"  {name}: {conns} connections, {rate:,} requests a second each")
-    table(again)
-    errors_of(context, again)
-    spread_of(context, f"{name} c={conns} at a rate", again, clock)
-    for rival in again[1:]:
-        goal = musts.get("p99") if rival.name.startswith("nginx") else None
-        compare(context, f"{name} c={conns} at a rate", again[0], rival, "p99_us", "p99", must=goal, at_most=True)
 
 
 # ---- HTTP alone ----
