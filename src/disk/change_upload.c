@@ -5,6 +5,8 @@
 #include "disk/change_moved.h"
 #include "disk/change_version.h"
 
+#define PARTS_A_TIME 1000u
+
 /* Has it not ended yet, in this group or before? Its parts may be met until the index has swept them. *counts: its parts are
  * what the bucket holds. */
 static enum err
@@ -60,30 +62,25 @@ add_own_parts(struct changes *c, const struct upload_id *id, struct parts_sum *s
     return ERR_OK;
 }
 
+static enum err
+sum_part(void *arg, const struct list_part *p, struct errbuf *eb)
+{
+    struct parts_sum *sum = arg;
+
+    (void)eb;
+    sum->bytes += (int64_t)p->part.row.size;
+    sum->count++;
+    return ERR_OK;
+}
+
 /* All that the upload has. */
 static enum err
 sum_parts(struct changes *c, const struct upload_id *id, struct parts_sum *sum,
           struct errbuf *eb)
 {
-    struct disk *d = c->disk;
-    struct arena *a = arena_new(KIB(4), MIB(8));
-    uint32_t after = 0, count;
-    bool more = true;
-    enum err rc = ERR_OK;
+    enum err rc = list_each_part(c->disk->tail, c->disk->index, id, PARTS_A_TIME,
+                                 sum_part, sum, eb);
 
-    while (rc == ERR_OK && more) {
-        struct list_part *found;
-
-        arena_reset(a);
-        rc = list_parts(d->tail, d->index, id, after, 1000, a, &found, &count, &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            after = found[i].number;
-            sum->bytes += (int64_t)found[i].part.row.size;
-            sum->count++;
-        }
-        more = more && count > 0;
-    }
-    arena_free(&a);
     return rc == ERR_OK ? add_own_parts(c, id, sum, eb) : rc;
 }
 
@@ -168,45 +165,49 @@ apply_part(struct changes *c, const struct member *m, struct row *row, struct er
     return rc;
 }
 
+struct dropping {
+    struct changes *changes;
+    const struct manifest *kept; /* NULL: none are kept */
+    uint32_t at;                 /* of those: the ones before are behind us */
+    struct parts_sum sum;
+};
+
+static enum err
+drop_part(void *arg, const struct list_part *p, struct errbuf *eb)
+{
+    struct dropping *g = arg;
+    const struct manifest *kept = g->kept;
+    const struct row *row = &p->part.row;
+
+    g->sum.bytes += (int64_t)row->size;
+    g->sum.count++;
+    while (kept != NULL && g->at < kept->count && kept->entries[g->at].number < p->number)
+        g->at++;
+    if (kept != NULL && g->at < kept->count && kept->entries[g->at].number == p->number &&
+        content_eq(&kept->entries[g->at].content, &row->content))
+        changes_count_part(g->changes, row->segment, (row->flags & ROW_INLINE) != 0,
+                           row->size, -1);
+    else
+        changes_part_row_died(g->changes, row);
+    (void)eb;
+    return ERR_OK;
+}
+
 enum err
 changes_drop_parts(struct changes *c, const struct member *m, const struct upload_id *id,
                    const struct manifest *kept, struct errbuf *eb)
 {
     struct disk *d = c->disk;
-    struct arena *a = arena_new(KIB(64), MIB(8));
-    uint32_t after = 0, k = 0, count = 0;
-    struct parts_sum sum = {0};
-    bool more = false, counts;
-    enum err rc = upload_is_open(c, m, id, &more, &counts, eb);
+    struct dropping g = {.changes = c, .kept = kept};
+    bool open = false, counts;
+    enum err rc = upload_is_open(c, m, id, &open, &counts, eb);
 
-    while (rc == ERR_OK && more) {
-        struct list_part *parts;
-
-        arena_reset(a);
-        rc = list_parts(d->tail, d->index, id, after, 1000, a, &parts, &count, &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            const struct row *row = &parts[i].part.row;
-
-            after = parts[i].number;
-            sum.count++;
-            sum.bytes += (int64_t)row->size;
-            while (kept != NULL && k < kept->count && kept->entries[k].number < after)
-                k++;
-            if (kept != NULL && k < kept->count && kept->entries[k].number == after &&
-                content_eq(&kept->entries[k].content, &row->content))
-                changes_count_part(c, row->segment, (row->flags & ROW_INLINE) != 0,
-                                   row->size, -1);
-            else
-                changes_part_row_died(c, row);
-        }
-        if (count == 0)
-            more = false;
-    }
-    arena_free(&a);
+    if (rc == ERR_OK && open)
+        rc = list_each_part(d->tail, d->index, id, PARTS_A_TIME, drop_part, &g, eb);
     if (rc == ERR_OK && counts)
-        rc = add_own_parts(c, id, &sum, eb);
+        rc = add_own_parts(c, id, &g.sum, eb);
     if (rc == ERR_OK && counts)
-        note_open(c, m, -sum.count, -sum.bytes);
+        note_open(c, m, -g.sum.count, -g.sum.bytes);
     return rc;
 }
 

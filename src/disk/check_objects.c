@@ -155,64 +155,42 @@ check_bucket(struct check *k, uint64_t bucket, struct arena *a, struct errbuf *e
     return rc;
 }
 
+/* Parts of uploads in progress. */
+struct check_parts {
+    struct check *check;
+    struct disk_key key; /* of the upload at hand */
+    struct arena *arena;
+};
+
 static enum err
-check_upload(struct check *k, const struct disk_key *key, const struct upload_id *id,
-             struct arena *a, struct errbuf *eb)
+check_part(void *arg, const struct list_part *p, struct errbuf *eb)
 {
-    uint32_t after = 0, count;
-    bool more = true;
-    enum err rc = ERR_OK;
+    const struct check_parts *c = arg;
 
-    while (rc == ERR_OK && more) {
-        struct list_part *parts;
+    if (check_is_dropped(c->check, &p->part.row))
+        return ERR_OK;
+    c->check->result->parts++;
+    return check_body(c->check, &c->key, &p->part.row, false, c->arena,
+                      "part of an upload of", eb);
+}
 
-        rc = list_parts(k->disk->tail, k->disk->index, id, after, PAGE, a, &parts, &count,
-                        &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            after = parts[i].number;
-            if (check_is_dropped(k, &parts[i].part.row))
-                continue;
-            k->result->parts++;
-            rc = check_body(k, key, &parts[i].part.row, false, a, "part of an upload of",
-                            eb);
-        }
-    }
-    return rc;
+static enum err
+check_upload(void *arg, const struct disk_upload *u, struct errbuf *eb)
+{
+    struct check_parts *c = arg;
+    struct disk *d = c->check->disk;
+
+    c->key.key = u->key;
+    return list_each_part(d->tail, d->index, &u->id, PAGE, check_part, arg, eb);
 }
 
 static enum err
 check_uploads(struct check *k, uint64_t bucket, struct arena *a, struct errbuf *eb)
 {
-    struct arena *page =
-        arena_new(KIB(64), MIB(4)); /* an upload's parts use the other one */
-    char last[DISK_KEY_MAX];
-    struct span after = {last, 0};
-    struct upload_id last_id;
-    bool more = true;
-    enum err rc = ERR_OK;
+    struct check_parts c = {.check = k, .key.bucket = bucket, .arena = a};
 
-    while (rc == ERR_OK && more) {
-        struct disk_upload *uploads;
-        uint32_t count;
-
-        arena_reset(page);
-        rc = list_uploads(k->disk->tail, k->disk->index, bucket, LIST_ALL, after,
-                          after.len > 0 ? &last_id : NULL, PAGE, page, &uploads, &count,
-                          &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            struct disk_key key = {.bucket = bucket, .key = uploads[i].key};
-
-            arena_reset(a);
-            rc = check_upload(k, &key, &uploads[i].id, a, eb);
-        }
-        if (rc == ERR_OK && count > 0) {
-            after.len = uploads[count - 1].key.len;
-            memcpy(last, uploads[count - 1].key.at, after.len);
-            last_id = uploads[count - 1].id;
-        }
-    }
-    arena_free(&page);
-    return rc;
+    return list_each_upload(k->disk->tail, k->disk->index, bucket, LIST_ALL, PAGE,
+                            check_upload, &c, eb);
 }
 
 /* Versions that are prepared and undecided: what they become is the object or nothing, so they are read as objects. */

@@ -52,6 +52,19 @@ enum err list_versions(struct tail *t, struct index *x, uint64_t bucket,
                        struct span after_key, bool inclusive, const struct version *after,
                        uint32_t max, struct arena *a, struct disk_version **out,
                        uint32_t *count, bool *more, struct errbuf *eb) MUST_CHECK;
+/* ---- all of them, one by one: list_each.c ----
+ * What `fn` is told of lies in memory until it returns; it may switch. The first error ends the walk, and is its result. As they
+ * were up to `page` of them ago: where each takes long, few at a time. */
+typedef enum err list_upload_fn(void *arg, const struct disk_upload *u,
+                                struct errbuf *eb);
+enum err list_each_upload(struct tail *t, struct index *x, uint64_t bucket,
+                          enum list_which which, uint32_t page, list_upload_fn *fn,
+                          void *arg, struct errbuf *eb) MUST_CHECK;
+typedef enum err list_part_fn(void *arg, const struct list_part *p, struct errbuf *eb);
+enum err list_each_part(struct tail *t, struct index *x, const struct upload_id *id,
+                        uint32_t page, list_part_fn *fn, void *arg,
+                        struct errbuf *eb) MUST_CHECK;
+
 /* Neither an object nor an upload in it? */
 enum err list_bucket_empty(struct tail *t, struct index *x, uint64_t bucket, bool *empty,
                            struct errbuf *eb) MUST_CHECK;

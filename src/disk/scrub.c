@@ -286,58 +286,40 @@ scrub_page(struct scrub *s, uint64_t bucket, struct arena *a, bool *more)
     return rc;
 }
 
+/* Parts of uploads in progress. */
+struct scrub_parts {
+    struct scrub *scrub;
+    struct disk_key key; /* of the upload at hand */
+};
+
 static enum err
-scrub_upload(struct scrub *s, const struct disk_key *k, const struct upload_id *id,
-             struct arena *a)
+scrub_part(void *arg, const struct list_part *p, struct errbuf *eb)
 {
-    uint32_t after = 0, count;
-    bool more = true;
-    enum err rc = ERR_OK;
+    const struct scrub_parts *c = arg;
 
-    while (rc == ERR_OK && more) {
-        struct list_part *parts;
+    (void)eb;
+    return scrub_row(c->scrub, &c->key, &p->part.row, true);
+}
 
-        arena_reset(a);
-        rc = list_parts(s->disk->tail, s->disk->index, id, after, PAGE, a, &parts, &count,
-                        &more, NULL);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            after = parts[i].number;
-            rc = scrub_row(s, k, &parts[i].part.row, true);
-        }
-    }
+static enum err
+scrub_upload(void *arg, const struct disk_upload *u, struct errbuf *eb)
+{
+    struct scrub_parts *c = arg;
+    struct disk *d = c->scrub->disk;
+    enum err rc;
+
+    c->key.key = u->key;
+    rc = list_each_part(d->tail, d->index, &u->id, PAGE, scrub_part, arg, eb);
     return rc == ERR_CORRUPT ? ERR_OK : rc;
 }
 
 static enum err
-scrub_uploads(struct scrub *s, uint64_t bucket, struct arena *a)
+scrub_uploads(struct scrub *s, uint64_t bucket)
 {
-    struct arena *names = arena_new(KIB(4), MIB(1));
-    char last[DISK_KEY_MAX];
-    struct span after = {last, 0};
-    struct upload_id last_id;
-    bool more = true;
-    enum err rc = ERR_OK;
+    struct scrub_parts c = {.scrub = s, .key.bucket = bucket};
+    enum err rc = list_each_upload(s->disk->tail, s->disk->index, bucket, LIST_ALL, PAGE,
+                                   scrub_upload, &c, NULL);
 
-    while (rc == ERR_OK && more) {
-        struct disk_upload *uploads;
-        uint32_t count;
-
-        arena_reset(names);
-        rc = list_uploads(s->disk->tail, s->disk->index, bucket, LIST_ALL, after,
-                          after.len > 0 ? &last_id : NULL, PAGE, names, &uploads, &count,
-                          &more, NULL);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            struct disk_key k = {.bucket = bucket, .key = uploads[i].key};
-
-            rc = scrub_upload(s, &k, &uploads[i].id, a);
-        }
-        if (rc == ERR_OK && count > 0) {
-            after.len = uploads[count - 1].key.len;
-            memcpy(last, uploads[count - 1].key.at, after.len);
-            last_id = uploads[count - 1].id;
-        }
-    }
-    arena_free(&names);
     return rc == ERR_CORRUPT ? ERR_OK : rc;
 }
 
@@ -356,7 +338,7 @@ scrub_bucket(struct scrub *s, uint64_t bucket)
         rc = scrub_page(s, bucket, a, &more);
     }
     if (rc == ERR_OK)
-        rc = scrub_uploads(s, bucket, a);
+        rc = scrub_uploads(s, bucket);
     arena_free(&a);
     return rc;
 }

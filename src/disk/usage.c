@@ -94,72 +94,43 @@ on_usage(void *arg, const struct index_usage *seen)
 
 /* ---- parts of uploads in progress, by their rows ---- */
 
+struct loading {
+    struct usage *usage;
+    struct tail *tail;
+    struct index *index;
+    uint64_t bucket;
+};
+
 static enum err
-load_parts(struct usage *u, struct tail *t, struct index *x, uint64_t bucket,
-           const struct upload_id *id, struct errbuf *eb)
+on_part(void *arg, const struct list_part *p, struct errbuf *eb)
 {
-    struct arena *a = arena_new(KIB(64), MIB(1));
-    uint32_t after = 0, count;
-    bool more = true;
-    enum err rc = ERR_OK;
+    const struct loading *l = arg;
 
-    while (rc == ERR_OK && more) {
-        struct list_part *parts;
-
-        arena_reset(a);
-        rc = list_parts(t, x, id, after, PARTS_A_TIME, a, &parts, &count, &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            usage_add(u, usage_of_open(bucket), 1, (int64_t)parts[i].part.row.size);
-            after = parts[i].number;
-        }
-        more = more && count > 0;
-    }
-    arena_free(&a);
-    return rc;
+    (void)eb;
+    usage_add(l->usage, usage_of_open(l->bucket), 1, (int64_t)p->part.row.size);
+    return ERR_OK;
 }
 
 static enum err
-load_uploads(struct usage *u, struct tail *t, struct index *x, uint64_t bucket,
-             struct errbuf *eb)
+on_upload(void *arg, const struct disk_upload *u, struct errbuf *eb)
 {
-    struct arena *a = arena_new(KIB(64), MIB(4));
-    char last[DISK_KEY_MAX];
-    struct span key = {last, 0};
-    struct upload_id after = {{{0}}};
-    bool more = true;
-    enum err rc = ERR_OK;
+    const struct loading *l = arg;
 
-    while (rc == ERR_OK && more) {
-        struct disk_upload *found;
-        uint32_t count;
-
-        arena_reset(a);
-        rc = list_uploads(t, x, bucket, LIST_UPLOADS, key, key.len > 0 ? &after : NULL,
-                          UPLOADS_A_TIME, a, &found, &count, &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
-            rc = load_parts(u, t, x, bucket, &found[i].id, eb);
-        if (rc == ERR_OK && count > 0) {
-            key.len = found[count - 1].key.len;
-            memcpy(last, found[count - 1].key.at, key.len);
-            after = found[count - 1].id;
-        }
-        more = more && count > 0;
-    }
-    arena_free(&a);
-    return rc;
+    return list_each_part(l->tail, l->index, &u->id, PARTS_A_TIME, on_part, arg, eb);
 }
 
 enum err
 usage_load(struct usage *u, struct tail *t, struct index *x, struct errbuf *eb)
 {
-    uint64_t bucket = 0;
+    struct loading l = {.usage = u, .tail = t, .index = x};
     enum err rc = index_usage(x, on_usage, u, eb);
 
-    while (rc == ERR_OK && (rc = index_bucket(x, bucket, &bucket, eb)) == ERR_OK) {
-        rc = load_uploads(u, t, x, bucket, eb);
-        if (bucket == UINT64_MAX)
+    while (rc == ERR_OK && (rc = index_bucket(x, l.bucket, &l.bucket, eb)) == ERR_OK) {
+        rc = list_each_upload(t, x, l.bucket, LIST_UPLOADS, UPLOADS_A_TIME, on_upload, &l,
+                              eb);
+        if (l.bucket == UINT64_MAX)
             break;
-        bucket++;
+        l.bucket++;
     }
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
