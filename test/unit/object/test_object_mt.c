@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "folder.h"
-#include "object/object.h"
 #include "unit/cloud/fake_remote.h"
+#include "unit/object/stand.h"
 
 #define SIZE (2u << 20)
 #define HELD (16u << 10)
@@ -16,11 +16,7 @@ static char body[SIZE], other[SIZE];
 
 struct rig {
     struct fake fake;
-    struct disks *disks;
-    struct meta *meta;
-    struct map_service *map;
-    struct cloud *cloud;
-    struct object_service *object;
+    struct stand at;
     const struct map_bucket *native, *cached;
     struct arena *arena;
     struct errbuf eb;
@@ -51,8 +47,8 @@ read_object(void *arg)
     struct span piece = {"", 0};
 
     r->got = 0;
-    r->rc = object_get_begin(r->g->object, r->g->cached, span_of(r->key), a, &info, &get,
-                             &eb);
+    r->rc = object_get_begin(r->g->at.object, r->g->cached, span_of(r->key), a, &info,
+                             &get, &eb);
     if (r->rc == ERR_OK)
         r->rc = object_get_range(get, 0, info.size, &eb);
     r->source = info.source;
@@ -88,7 +84,7 @@ is_here(struct rig *g, const char *key)
     struct row row;
     struct errbuf eb = {{0}};
 
-    return disks_lookup(g->disks, &k, &row, &eb) == ERR_OK &&
+    return disks_lookup(g->at.disks, &k, &row, &eb) == ERR_OK &&
            (row.flags & ROW_DOUBT) == 0;
 }
 
@@ -211,7 +207,7 @@ put(struct rig *g, const char *key, const char *bytes)
     struct object_meta meta = {0};
     struct object_info info;
     struct object_put *p = NULL;
-    enum err rc = object_put_begin(g->object, g->cached, span_of(key), &o, &p, &g->eb);
+    enum err rc = object_put_begin(g->at.object, g->cached, span_of(key), &o, &p, &g->eb);
 
     if (rc == ERR_OK)
         rc = object_put_write(p, bytes, SIZE, &g->eb);
@@ -268,7 +264,7 @@ writes_and_their_doubts(struct rig *g)
     CHECK(read_key(g, "nowhere", body).rc == ERR_NOT_FOUND);
 
     fake_set(&g->fake, other, SIZE);
-    CHECK(object_delete(g->object, g->cached, SPAN("w"), &g->eb) == ERR_OK);
+    CHECK(object_delete(g->at.object, g->cached, SPAN("w"), &g->eb) == ERR_OK);
     CHECK(read_key(g, "w", body).rc == ERR_NOT_FOUND);
 }
 
@@ -283,7 +279,7 @@ the_remote_is_down(struct rig *g)
 
     g->fake.fail_times = 100;
     g->fake.fail_status = 503;
-    CHECK(object_list(g->object, g->cached, &o, g->arena, &page, &g->eb) == ERR_OK);
+    CHECK(object_list(g->at.object, g->cached, &o, g->arena, &page, &g->eb) == ERR_OK);
     CHECK(page.stale && page.count > 0);
     for (uint32_t i = 0; i < page.count; i++) {
         seen = seen || span_is(page.entries[i].name, "shared");
@@ -352,7 +348,8 @@ compare(struct rig *g, struct object_list_options *o)
         struct object_page page;
         uint32_t want = model(o, names, &more);
 
-        REQUIRE(object_list(g->object, g->native, o, g->arena, &page, &g->eb) == ERR_OK);
+        REQUIRE(object_list(g->at.object, g->native, o, g->arena, &page, &g->eb) ==
+                ERR_OK);
         CHECK_U64(page.count, want);
         CHECK(page.truncated == more);
         for (uint32_t i = 0; i < page.count && i < want; i++)
@@ -396,7 +393,7 @@ lists_as_the_model_says(struct rig *g)
         keys[i].len = strlen(keys[i].text);
         if (i > 0 && strcmp(keys[i].text, keys[i - 1].text) == 0)
             continue; /* the model sees it once, too: equal to the one before */
-        REQUIRE(object_put_begin(g->object, g->native,
+        REQUIRE(object_put_begin(g->at.object, g->native,
                                  (struct span){keys[i].text, keys[i].len}, &o, &p,
                                  &g->eb) == ERR_OK);
         CHECK(object_put_write(p, "x", 1, &g->eb) == ERR_OK);
@@ -423,33 +420,21 @@ lists_as_the_model_says(struct rig *g)
 static void
 open_rig(struct rig *g)
 {
-    struct disk_options d = {.cluster_id = {7}, .node = 1, .epoch = 1};
-    struct cloud_options c = {
-        .retries = 2, .retry_ms = 1000, .timeout_ms = 5000, .connect_ms = 1000};
-    struct object_options o = {.node = 1};
+    struct stand *s = &g->at;
     struct map_backend b = {
         .bucket = (char *)"there", .credentials = (char *)"", .path_style = true};
-    struct rt_dir *dir = NULL, *sub = NULL;
 
     fake_start(&g->fake);
     b.endpoint = g->fake.endpoint;
     g->arena = arena_new(4096, 4u << 20);
-    CHECK(rt_dir_open(folder, &dir, &g->eb) == ERR_OK);
-    CHECK(rt_dir_make(dir, "meta", 0700, &g->eb) == ERR_OK);
-    CHECK(rt_dir_open_at(dir, "meta", &sub, &g->eb) == ERR_OK);
-    CHECK(meta_open_embedded(sub, &g->meta, &g->eb) == ERR_OK);
-    CHECK(disks_open_one(folder, &d, &g->disks, &g->eb) == ERR_OK);
-    CHECK(map_start(g->meta, &g->map, &g->eb) == ERR_OK);
-    CHECK(cloud_start(&c, &g->cloud, &g->eb) == ERR_OK);
-    o.disks = g->disks;
-    o.map = g->map;
-    o.cloud = g->cloud;
-    CHECK(object_start(&o, &g->object, &g->eb) == ERR_OK);
-    CHECK(map_bucket_create(g->map, SPAN("native"), NULL, 1, &g->native, &g->eb) ==
-          ERR_OK);
-    CHECK(map_bucket_create(g->map, SPAN("cached"), &b, 1, &g->cached, &g->eb) == ERR_OK);
-    rt_dir_close(&sub);
-    rt_dir_close(&dir);
+    s->path = folder;
+    s->cloud_options = (struct cloud_options){
+        .retries = 2, .retry_ms = 1000, .timeout_ms = 5000, .connect_ms = 1000};
+    stand_open(s);
+    REQUIRE(map_bucket_create(s->map, SPAN("native"), NULL, 1, &g->native, &g->eb) ==
+            ERR_OK);
+    REQUIRE(map_bucket_create(s->map, SPAN("cached"), &b, 1, &g->cached, &g->eb) ==
+            ERR_OK);
 }
 
 static void
@@ -467,12 +452,8 @@ world(void *arg)
     lists_as_the_model_says(g);
     map_bucket_drop(&g->native);
     map_bucket_drop(&g->cached);
-    object_end_fetches(g->object);
-    object_stop(&g->object);
-    cloud_stop(&g->cloud);
-    map_stop(&g->map);
-    disks_close(&g->disks);
-    meta_close(&g->meta);
+    object_end_fetches(g->at.object);
+    stand_close(&g->at);
     arena_free(&g->arena);
     fake_stop(&g->fake);
 }

@@ -7,9 +7,9 @@
 #include "base/mem.h"
 #include "check.h"
 #include "folder.h"
-#include "object/object.h"
 #include "rt/loop.h"
 #include "rt/sim.h"
+#include "unit/object/stand.h"
 
 #define CLIENTS 12u
 #define DEEDS   10u
@@ -19,17 +19,10 @@
 #define BODY    6000u
 
 struct rig {
-    const char *path;
-    struct rt_dir *dir, *sub;
-    struct disks *disks;
-    struct meta *meta;
-    struct map_service *map;
-    struct cloud *cloud;
-    struct object_service *object;
+    struct stand at;
     const struct map_bucket *bucket;
     _Atomic unsigned taken, refused, over;
     uint64_t seed;
-    struct errbuf eb;
 };
 struct client {
     struct rig *g;
@@ -56,25 +49,15 @@ give_quota(struct map_bucket *b, void *arg, struct errbuf *eb)
 static void
 open_rig(struct rig *g)
 {
-    struct disk_options d = {.cluster_id = {7}, .node = 1, .epoch = 1};
-    struct cloud_options c = {.retries = 1, .retry_ms = 1000, .timeout_ms = 5000};
-    struct object_options o = {.node = 1};
+    struct stand *s = &g->at;
     const struct map_bucket *made;
 
-    REQUIRE(rt_dir_open(g->path, &g->dir, &g->eb) == ERR_OK);
-    REQUIRE(rt_dir_make(g->dir, "meta", 0700, &g->eb) == ERR_OK);
-    REQUIRE(rt_dir_open_at(g->dir, "meta", &g->sub, &g->eb) == ERR_OK);
-    REQUIRE(meta_open_embedded(g->sub, &g->meta, &g->eb) == ERR_OK);
-    REQUIRE(disks_open_one(g->path, &d, &g->disks, &g->eb) == ERR_OK);
-    REQUIRE(map_start(g->meta, &g->map, &g->eb) == ERR_OK);
-    REQUIRE(cloud_start(&c, &g->cloud, &g->eb) == ERR_OK);
-    o.disks = g->disks;
-    o.map = g->map;
-    o.cloud = g->cloud;
-    REQUIRE(object_start(&o, &g->object, &g->eb) == ERR_OK);
-    REQUIRE(map_bucket_create(g->map, SPAN("b"), NULL, 1, &made, &g->eb) == ERR_OK);
-    REQUIRE(map_bucket_change(g->map, SPAN("b"), made->id, give_quota, NULL, &g->bucket,
-                              &g->eb) == ERR_OK);
+    s->cloud_options =
+        (struct cloud_options){.retries = 1, .retry_ms = 1000, .timeout_ms = 5000};
+    stand_open(s);
+    REQUIRE(map_bucket_create(s->map, SPAN("b"), NULL, 1, &made, &s->eb) == ERR_OK);
+    REQUIRE(map_bucket_change(s->map, SPAN("b"), made->id, give_quota, NULL, &g->bucket,
+                              &s->eb) == ERR_OK);
     map_bucket_drop(&made);
 }
 
@@ -82,13 +65,7 @@ static void
 close_rig(struct rig *g)
 {
     map_bucket_drop(&g->bucket);
-    object_stop(&g->object); /* which looks whether all was given back */
-    cloud_stop(&g->cloud);
-    map_stop(&g->map);
-    disks_close(&g->disks);
-    meta_close(&g->meta);
-    rt_dir_close(&g->sub);
-    rt_dir_close(&g->dir);
+    stand_close(&g->at);
 }
 
 /* Is more there than the quota says? Of a part that becomes an object just now on another loop both are seen: there only the
@@ -98,9 +75,9 @@ is_over(struct rig *g)
 {
     uint64_t objects, bytes, parts, open = 0;
 
-    disks_bucket_usage(g->disks, g->bucket->id, DISK_USAGE_LIVE, 1, &objects, &bytes);
+    disks_bucket_usage(g->at.disks, g->bucket->id, DISK_USAGE_LIVE, 1, &objects, &bytes);
     if (rt_loop_count() == 1)
-        disks_bucket_usage(g->disks, g->bucket->id, DISK_USAGE_OPEN, 1, &parts, &open);
+        disks_bucket_usage(g->at.disks, g->bucket->id, DISK_USAGE_OPEN, 1, &parts, &open);
     return objects > OBJECTS || bytes + open > BYTES;
 }
 
@@ -149,7 +126,7 @@ put_one(struct client *c, struct span key, struct arena *a)
     struct object_put *put = NULL;
     struct object_info info;
     struct errbuf eb = {{0}};
-    enum err rc = object_put_begin(c->g->object, c->g->bucket, key, &o, &put, &eb);
+    enum err rc = object_put_begin(c->g->at.object, c->g->bucket, key, &o, &put, &eb);
 
     if (rc == ERR_OK)
         rc = send(c, &put, size, a, &info);
@@ -170,13 +147,14 @@ upload_one(struct client *c, struct span key, struct arena *a)
     struct object_info info = {0};
     struct errbuf eb = {{0}};
     struct span id;
-    enum err rc = object_upload_begin(g->object, g->bucket, key, &meta, a, &id, &eb);
+    enum err rc = object_upload_begin(g->at.object, g->bucket, key, &meta, a, &id, &eb);
 
     CHECK(rc == ERR_OK);
     for (unsigned i = 0; i < 2; i++) {
         struct object_put_options o = {.size = draw(c, BODY)};
         struct object_put *put = NULL;
-        enum err one = object_part_begin(g->object, g->bucket, key, id, 1, &o, &put, &eb);
+        enum err one =
+            object_part_begin(g->at.object, g->bucket, key, id, 1, &o, &put, &eb);
 
         if (one == ERR_OK)
             one = send(c, &put, o.size, a, &info);
@@ -188,13 +166,13 @@ upload_one(struct client *c, struct span key, struct arena *a)
         rc = one == ERR_OK || i == 0 ? one : rc;
     }
     if (rc == ERR_OK && draw(c, 3) > 0) {
-        rc = object_upload_complete(g->object, g->bucket, key, id, &what, a, &info, &bad,
-                                    &eb);
+        rc = object_upload_complete(g->at.object, g->bucket, key, id, &what, a, &info,
+                                    &bad, &eb);
         count(g, rc);
         if (rc == ERR_OK)
             return;
     }
-    CHECK(object_upload_abort(g->object, g->bucket, key, id, &eb) == ERR_OK);
+    CHECK(object_upload_abort(g->at.object, g->bucket, key, id, &eb) == ERR_OK);
 }
 
 static void
@@ -210,7 +188,7 @@ client(void *arg)
 
         snprintf(name, sizeof name, "k%u", draw(c, KEYS));
         if (what == 0)
-            CHECK(object_delete(c->g->object, c->g->bucket, span_of(name), &eb) ==
+            CHECK(object_delete(c->g->at.object, c->g->bucket, span_of(name), &eb) ==
                   ERR_OK);
         else if (what < 3)
             upload_one(c, span_of(name), a);
@@ -258,14 +236,16 @@ fill(struct rig *g)
 
     for (unsigned i = 0; i < KEYS; i++) {
         snprintf(name, sizeof name, "k%u", i);
-        CHECK(object_delete(g->object, g->bucket, span_of(name), &eb) == ERR_OK);
+        CHECK(object_delete(g->at.object, g->bucket, span_of(name), &eb) == ERR_OK);
     }
-    CHECK(object_put_begin(g->object, g->bucket, SPAN("all"), &o, &put, &eb) == ERR_OK);
+    CHECK(object_put_begin(g->at.object, g->bucket, SPAN("all"), &o, &put, &eb) ==
+          ERR_OK);
     o.size = 1;
-    CHECK(object_put_begin(g->object, g->bucket, SPAN("k"), &o, &more, &eb) == ERR_QUOTA);
+    CHECK(object_put_begin(g->at.object, g->bucket, SPAN("k"), &o, &more, &eb) ==
+          ERR_QUOTA);
     CHECK_SAYS(eb.text, "20000 are on their way; with 1 more it would be over");
     object_put_abort(&put);
-    CHECK(object_put_begin(g->object, g->bucket, SPAN("k"), &o, &more, &eb) == ERR_OK);
+    CHECK(object_put_begin(g->at.object, g->bucket, SPAN("k"), &o, &more, &eb) == ERR_OK);
     object_put_abort(&more);
 }
 
@@ -292,7 +272,7 @@ test_in_any_order(void)
 {
     for (uint64_t seed = 1; seed <= 40; seed++) {
         struct sim_options o = {.seed = seed, .max_delay_us = 2000};
-        struct rig g = {.path = "/disk", .seed = seed};
+        struct rig g = {.at.path = "/disk", .seed = seed};
         struct sim *sim = sim_new(&o);
         struct errbuf eb = {{0}};
         unsigned before = check_failures_;
@@ -309,7 +289,7 @@ test_on_two_loops(void)
 {
     char folder[] = "/tmp/fb-quota-XXXXXX";
     struct rt_options o = {.engine = RT_EPOLL, .loops = 2};
-    struct rig g = {.path = folder, .seed = 7};
+    struct rig g = {.at.path = folder, .seed = 7};
     struct errbuf eb = {{0}};
 
     REQUIRE(mkdtemp(folder) != NULL);
