@@ -218,10 +218,42 @@ walk_ended(struct pass *ps, const struct disks_bucket *b, unsigned slot)
 
 /* Uploads in progress stay where they were begun; where that is no longer right, the set does not settle. */
 static void
-look_for_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+look_at_upload(struct pass *ps, const struct disks_bucket *b, unsigned slot,
+               const struct disk_upload *u)
 {
     struct disks *ds = ps->ds;
-    struct disk *d = slot_enter(ds, slot);
+    struct disks_key k = {
+        .at = {.bucket = b->id, .birth_name = b->birth_name, .key = u->key},
+        .copies = b->copies};
+    struct errbuf eb = {{0}};
+    struct places p;
+    bool placed = false;
+    enum err rc;
+
+    places_of(ds, &k, &p);
+    for (unsigned j = 0; j < p.placed; j++)
+        placed |= p.at[j] == slot;
+    ps->uploads_astray |= !placed;
+    rc = upload_end_done(ds, &k, &u->id, slot, &eb);
+    if (rc != ERR_OK) {
+        ps->broken = true;
+        count_failure(ds->mover, &k, rc, &eb);
+    }
+}
+
+/* Where a page ended. */
+struct upload_place {
+    char key[DISK_KEY_MAX];
+    size_t len;
+    struct upload_id id;
+};
+
+/* One page of them. True: there is more behind *at. */
+static bool
+look_for_some_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot,
+                      struct upload_place *at)
+{
+    struct disk *d = slot_enter(ps->ds, slot);
     struct disk_upload *found = NULL;
     struct errbuf eb = {{0}};
     uint32_t count = 0;
@@ -229,30 +261,30 @@ look_for_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot)
     enum err rc;
 
     if (d == NULL)
-        return;
+        return false;
     arena_reset(ps->scratch);
-    rc = disk_upload_list(d, b->id, (struct span){"", 0}, NULL, ROWS_A_TIME, ps->scratch,
-                          &found, &count, &more, &eb);
-    slot_leave(ds, slot);
+    rc = disk_upload_list(d, b->id, (struct span){at->key, at->len},
+                          at->len > 0 ? &at->id : NULL, ROWS_A_TIME, ps->scratch, &found,
+                          &count, &more, &eb);
+    slot_leave(ps->ds, slot);
     ps->broken |= rc != ERR_OK;
-    ps->uploads_astray |= more;
-    for (uint32_t i = 0; i < count; i++) {
-        struct disks_key k = {
-            .at = {.bucket = b->id, .birth_name = b->birth_name, .key = found[i].key},
-            .copies = b->copies};
-        struct places p;
-        bool placed = false;
+    for (uint32_t i = 0; rc == ERR_OK && i < count && !ps->ds->mover->stopping; i++)
+        look_at_upload(ps, b, slot, &found[i]);
+    if (rc != ERR_OK || count == 0)
+        return false;
+    at->len = found[count - 1].key.len;
+    memcpy(at->key, found[count - 1].key.at, at->len);
+    at->id = found[count - 1].id;
+    return more;
+}
 
-        places_of(ds, &k, &p);
-        for (unsigned j = 0; j < p.placed; j++)
-            placed |= p.at[j] == slot;
-        ps->uploads_astray |= !placed;
-        rc = upload_end_done(ds, &k, &found[i].id, slot, &eb);
-        if (rc != ERR_OK) {
-            ps->broken = true;
-            count_failure(ds->mover, &k, rc, &eb);
-        }
-    }
+static void
+look_for_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+{
+    struct upload_place at = {.len = 0};
+
+    while (look_for_some_uploads(ps, b, slot, &at) && !ps->ds->mover->stopping)
+        rt_yield();
 }
 
 static void

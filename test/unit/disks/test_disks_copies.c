@@ -362,8 +362,26 @@ test_fewer_disks_than_copies(void)
 {
     rig_run(too_few, &(struct rig){.copies = 2});
 }
+#define OPEN 300u /* uploads: more than are listed at a time */
+
+static void
+begin_before(struct rig *g)
+{
+    struct object_meta meta = {.mtime_ms = 1};
+    struct upload_id u;
+
+    for (unsigned i = 0; i < OPEN; i++) {
+        char key[16];
+        struct disks_key k;
+
+        snprintf(key, sizeof key, "a-%03u", i / 2);
+        k = rig_key(g, key);
+        CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &u, &g->eb) == ERR_OK);
+    }
+}
+
 /* Completed while one of its disks was away: it ends there when that one is back, its parts are given back, and nobody can
- * complete it once more. One that nobody completed stays. */
+ * complete it once more. One that nobody completed stays, and so do the many that stand before it. */
 static void
 upload_ends_without_a_disk(void *arg)
 {
@@ -383,6 +401,7 @@ upload_ends_without_a_disk(void *arg)
     REQUIRE(rig_open(g, 3) == ERR_OK);
     CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &u, &g->eb) == ERR_OK);
     CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &other, &g->eb) == ERR_OK);
+    begin_before(g);
     REQUIRE(disks_part_begin(g->ds, &k, &u, 1, 4, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
     CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
@@ -399,9 +418,12 @@ upload_ends_without_a_disk(void *arg)
           ERR_OK); /* whether or not a pass has come to it */
     CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
     CHECK(rig_settled(g));
-    CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
+    CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN("b"), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
     CHECK(count == 1 && memcmp(&listed[0].id, &other, sizeof other) == 0);
+    CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 1000, a, &listed,
+                            &count, &more, &g->eb) == ERR_OK);
+    CHECK_U64(count, OPEN + 1);
     disks_bucket_usage(g->ds, RIG_BUCKET, DISK_USAGE_OPEN, 1, &open_parts, &bytes);
     CHECK(open_parts == 0 && bytes == 0);
     CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &again, &g->eb) ==
