@@ -1,185 +1,10 @@
-/* Reading the index: on the loop while it is resident, else on the pool. Everything between begin and end of a
- * transaction runs under the guard and never switches. */
+/* Reading the index: what is asked of LMDB; index_call.h has where that runs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cursor.h"
 #include "base/mem.h"
-#include "disk/index_look.h"
-
-#define LOOKS_EACH 32u
-/* Pages that one look-up has read before the pool is asked: all there are on its way, where none is in memory. */
-#define LOOKS_MOST 16u
-#define READ_LEAST 8u /* bytes: the kernel brings all of the page */
-
-/* ---- transactions ---- */
-
-static struct index_reader *
-my_reader(struct index *x)
-{
-    return rt_on_loop() ? &x->readers[rt_loop_index()] : NULL;
-}
-
-static int
-begin(struct index *x, struct index_reader *mine, MDB_txn **out)
-{
-    if (mine == NULL)
-        return mdb_txn_begin(x->env, NULL, MDB_RDONLY, out);
-    *out = mine->txn;
-    return mdb_txn_renew(mine->txn);
-}
-
-static void
-end(struct index_reader *mine, MDB_txn *txn)
-{
-    if (mine != NULL)
-        mdb_txn_reset(txn);
-    else
-        mdb_txn_abort(txn);
-}
-
-struct call {
-    struct index *x;
-    int (*run)(struct call *c, MDB_txn *txn); /* a code of LMDB */
-    /* What run() would wait for; NULL: it is not known, so where the index is not resident it is for the pool. */
-    enum index_look (*look)(struct call *c, MDB_txn *txn, uint64_t *page);
-    struct index_reader *mine;
-    void *arg;
-    int rc;
-    enum index_look seen; /* LOOK_HERE: it ran */
-    uint64_t page;        /* LOOK_AWAY; and the one that came since */
-    bool faulted;
-    bool looks; /* on a loop that is not to wait */
-};
-
-static void
-call_guarded(void *arg)
-{
-    struct call *c = arg;
-    MDB_txn *txn;
-
-    c->seen = c->looks ? index_look_begin(c->x, &c->page) : LOOK_HERE;
-    if (c->seen != LOOK_HERE)
-        return;
-    c->rc = begin(c->x, c->mine, &txn);
-    if (c->rc != 0)
-        return;
-    if (c->looks)
-        c->seen = c->look(c, txn, &c->page);
-    if (c->seen == LOOK_HERE)
-        c->rc = c->run(c, txn);
-    end(c->mine, txn);
-}
-
-static void
-call_work(void *arg)
-{
-    struct call *c = arg;
-
-    c->mine = my_reader(c->x);
-    c->faulted = !index_guard(c->x, call_guarded, c);
-}
-
-static enum err
-told(struct call *c, enum err rc, const char *what, struct errbuf *eb)
-{
-    if (rc != ERR_OK)
-        return err_set(eb, rc, "index: %s: %s", what, err_name(rc));
-    if (c->faulted)
-        return err_set(eb, ERR_IO, "index: %s: the disk failed", what);
-    return index_code(c->x, c->rc, what, eb);
-}
-
-/* May it touch what it likes? Of what is taken for resident one call in some looks all the same: the kernel takes back what it
- * wants. */
-static bool
-is_at_ease(const struct call *c)
-{
-    struct index *x = c->x;
-
-    if (!atomic_load_explicit(&x->resident, memory_order_relaxed))
-        return false;
-    return c->look == NULL || !rt_on_loop() ||
-           ++x->readers[rt_loop_index()].asked % LOOKS_EACH != 0 ||
-           atomic_load_explicit(&x->replaying, memory_order_relaxed);
-}
-
-/* Runs on this loop, or tells by c->seen why it may not. */
-static bool
-call_here(struct call *c)
-{
-    c->looks = !is_at_ease(c);
-    if (c->looks && (c->look == NULL || !rt_on_loop())) {
-        c->seen = LOOK_NONE;
-        return false;
-    }
-    call_work(c);
-    if (c->seen == LOOK_AWAY)
-        index_is_away(c->x);
-    return c->faulted || c->seen == LOOK_HERE;
-}
-
-bool
-index_page_begin(struct index *x, uint64_t page, struct iobuf **buf,
-                 struct rt_reading *reading)
-{
-    *buf = NULL;
-    if (x->pages == NULL || iobuf_get_pinned(READ_LEAST, buf) != ERR_OK)
-        return false;
-    reading->soon_read = SPAN("");
-    if (rt_read_begin(x->pages, page * x->page_bytes, *buf, 0, READ_LEAST, RT_READ,
-                      reading) == ERR_OK)
-        return true;
-    iobuf_drop(buf);
-    return false;
-}
-
-/* The page comes into the page cache; what is read of it is not looked at. */
-static bool
-bring(struct index *x, uint64_t page)
-{
-    struct iobuf *b;
-    uint32_t n = 0;
-    bool came;
-
-    if (x->pages == NULL || iobuf_get_pinned(READ_LEAST, &b) != ERR_OK)
-        return false;
-    came = rt_read(x->pages, page * x->page_bytes, b, 0, READ_LEAST, RT_READ,
-                   DEADLINE_NEVER, &n, NULL) == ERR_OK;
-    iobuf_drop(&b);
-    return came && n > 0;
-}
-
-static enum err
-call(struct call *c, const char *what, struct errbuf *eb)
-{
-    enum err rc;
-
-    c->page = INDEX_NO_PAGE;
-    for (unsigned i = 0; i < LOOKS_MOST; i++) {
-        if (call_here(c))
-            return told(c, ERR_OK, what, eb);
-        if (c->seen != LOOK_AWAY || !bring(c->x, c->page))
-            break;
-    }
-    c->looks = false;
-    rc = rt_blocking(call_work, c, DEADLINE_NEVER);
-    return told(c, rc, what, eb);
-}
-
-/* The same without waiting. */
-static enum err
-call_now(struct call *c, struct index_want *want, const char *what, struct errbuf *eb)
-{
-    bool here;
-
-    c->page = want->known ? want->page : INDEX_NO_PAGE;
-    here = call_here(c);
-    *want = (struct index_want){.known = !here && c->seen == LOOK_AWAY, .page = c->page};
-    if (here)
-        return told(c, ERR_OK, what, eb);
-    return err_set(eb, ERR_BUSY, "index: %s: not in memory", what);
-}
+#include "disk/index_call.h"
 
 /* ---- one key ---- */
 
@@ -191,7 +16,7 @@ space_key(uint64_t bucket, unsigned char bytes[8])
 }
 
 static bool
-knows_space(const struct call *c, uint64_t bucket)
+knows_space(const struct index_call *c, uint64_t bucket)
 {
     unsigned at = (unsigned)(bucket % SPACE_CACHE);
 
@@ -200,7 +25,7 @@ knows_space(const struct call *c, uint64_t bucket)
 }
 
 static int
-space_of(struct call *c, MDB_txn *txn, uint64_t bucket, uint32_t *space)
+space_of(struct index_call *c, MDB_txn *txn, uint64_t bucket, uint32_t *space)
 {
     unsigned at = (unsigned)(bucket % SPACE_CACHE);
     unsigned char bytes[8];
@@ -245,7 +70,7 @@ take_value(const struct find *f, struct span v)
 }
 
 static int
-find_layered(struct call *c, MDB_txn *txn)
+find_layered(struct index_call *c, MDB_txn *txn)
 {
     struct find *f = c->arg;
     unsigned char coded[KEY_CODED_MAX];
@@ -273,7 +98,7 @@ find_layered(struct call *c, MDB_txn *txn)
 
 /* Rows of objects and versions lie in the leaf that has their key. Keys of several layers are for the pool. */
 static enum index_look
-look_layered(struct call *c, MDB_txn *txn, uint64_t *page)
+look_layered(struct index_call *c, MDB_txn *txn, uint64_t *page)
 {
     struct find *f = c->arg;
     unsigned char coded[KEY_CODED_MAX], bytes[8];
@@ -298,7 +123,7 @@ may_look(const struct find *f)
 }
 
 static int
-find_flat(struct call *c, MDB_txn *txn)
+find_flat(struct index_call *c, MDB_txn *txn)
 {
     struct find *f = c->arg;
     MDB_val key = {f->key.len, (void *)(uintptr_t)f->key.at}, value;
@@ -314,14 +139,15 @@ index_find(struct index *x, enum table table, uint64_t bucket, struct span key,
 {
     struct find f = {
         .table = table, .bucket = bucket, .key = key, .value = value, .len = len};
-    struct call c = {.x = x,
-                     .run = index_is_layered(table) ? find_layered : find_flat,
-                     .look = may_look(&f) ? look_layered : NULL,
-                     .arg = &f};
+    struct index_call c = {.x = x,
+                           .run = index_is_layered(table) ? find_layered : find_flat,
+                           .look = may_look(&f) ? look_layered : NULL,
+                           .arg = &f};
     enum err rc;
 
     *len = 0;
-    rc = want != NULL ? call_now(&c, want, "lookup", eb) : call(&c, "lookup", eb);
+    rc = want != NULL ? index_call_now(&c, want, "lookup", eb)
+                      : index_call(&c, "lookup", eb);
     if (rc == ERR_NOT_FOUND && index_is_hiding(x))
         return err_set(eb, ERR_CORRUPT,
                        "the index is damaged: what it lacks may be there all the same "
@@ -366,7 +192,7 @@ order(const MDB_val *key, const unsigned char *coded, size_t len)
 /* Where a bit of a branch leads a search to another page than its own, what stands beside the place it came to is not on both sides of
  * the key: LMDB goes from page to page there without a comparison. */
 static int
-look_near(struct call *c, MDB_txn *txn)
+look_near(struct index_call *c, MDB_txn *txn)
 {
     struct near *n = c->arg;
     unsigned char coded[KEY_CODED_MAX];
@@ -402,12 +228,12 @@ enum err
 index_near(struct index *x, uint64_t bucket, struct span key, struct errbuf *eb)
 {
     struct near n = {.bucket = bucket, .key = key};
-    struct call c = {.x = x, .run = look_near, .arg = &n};
+    struct index_call c = {.x = x, .run = look_near, .arg = &n};
     enum err rc;
 
     if (key_layers(key.len) > 1)
         return ERR_OK;
-    rc = call(&c, "lookup", eb);
+    rc = index_call(&c, "lookup", eb);
     if (rc == ERR_OK && n.met)
         return ERR_EXISTS;
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
@@ -419,7 +245,7 @@ struct segment_find {
 };
 
 static int
-find_segment(struct call *c, MDB_txn *txn)
+find_segment(struct index_call *c, MDB_txn *txn)
 {
     struct segment_find *f = c->arg;
     MDB_val key = {sizeof f->key, f->key}, value;
@@ -435,11 +261,11 @@ index_segment(struct index *x, enum disk_class class, uint32_t segment,
               struct index_segment *out, struct errbuf *eb)
 {
     struct segment_find f = {.out = out};
-    struct call c = {.x = x, .run = find_segment, .arg = &f};
+    struct index_call c = {.x = x, .run = find_segment, .arg = &f};
 
     *out = (struct index_segment){0};
     index_segment_key(class, segment, f.key);
-    return call(&c, "segment", eb);
+    return index_call(&c, "segment", eb);
 }
 
 /* Pages of a small database, so that no loop is held for long. */
@@ -456,7 +282,7 @@ struct segment_page {
 };
 
 static int
-segment_page(struct call *c, MDB_txn *txn)
+segment_page(struct index_call *c, MDB_txn *txn)
 {
     struct segment_page *p = c->arg;
     MDB_val key = {sizeof p->from, p->from}, value;
@@ -493,11 +319,11 @@ index_segments(struct index *x,
                void *arg, struct errbuf *eb)
 {
     struct segment_page *p = xcalloc(1, sizeof *p);
-    struct call c = {.x = x, .run = segment_page, .arg = p};
+    struct index_call c = {.x = x, .run = segment_page, .arg = p};
     enum err rc;
 
     do {
-        rc = call(&c, "segments", eb);
+        rc = index_call(&c, "segments", eb);
         for (uint32_t i = 0; rc == ERR_OK && i < p->count; i++) {
             struct cursor key = cursor_of(p->at[i].key, INDEX_SEGMENT_KEY);
             unsigned class = (unsigned)take_be(&key, 1);
@@ -519,7 +345,7 @@ struct usage_page {
 };
 
 static int
-usage_page(struct call *c, MDB_txn *txn)
+usage_page(struct index_call *c, MDB_txn *txn)
 {
     struct usage_page *p = c->arg;
     unsigned char bytes[8];
@@ -554,11 +380,11 @@ index_usage(struct index *x, void (*on_usage)(void *arg, const struct index_usag
             void *arg, struct errbuf *eb)
 {
     struct usage_page *p = xcalloc(1, sizeof *p);
-    struct call c = {.x = x, .run = usage_page, .arg = p};
+    struct index_call c = {.x = x, .run = usage_page, .arg = p};
     enum err rc;
 
     do {
-        rc = call(&c, "buckets", eb);
+        rc = index_call(&c, "buckets", eb);
         for (uint32_t i = 0; rc == ERR_OK && i < p->count; i++)
             on_usage(arg, &p->at[i]);
         if (p->count > 0)
@@ -569,7 +395,7 @@ index_usage(struct index *x, void (*on_usage)(void *arg, const struct index_usag
 }
 
 static int
-find_bucket(struct call *c, MDB_txn *txn)
+find_bucket(struct index_call *c, MDB_txn *txn)
 {
     uint64_t *bucket = c->arg;
     unsigned char bytes[8];
@@ -597,10 +423,10 @@ find_bucket(struct call *c, MDB_txn *txn)
 enum err
 index_bucket(struct index *x, uint64_t from, uint64_t *out, struct errbuf *eb)
 {
-    struct call c = {.x = x, .run = find_bucket, .arg = out};
+    struct index_call c = {.x = x, .run = find_bucket, .arg = out};
 
     *out = from;
-    return call(&c, "buckets", eb);
+    return index_call(&c, "buckets", eb);
 }
 
 /* ---- a page of keys ---- */
@@ -708,7 +534,7 @@ start_of(const struct scan *s, bool *inclusive)
 }
 
 static int
-scan_layered(struct call *c, MDB_txn *txn)
+scan_layered(struct index_call *c, MDB_txn *txn)
 {
     struct walk *w = c->arg;
     bool inclusive;
@@ -723,7 +549,7 @@ scan_layered(struct call *c, MDB_txn *txn)
 }
 
 static int
-scan_flat(struct call *c, MDB_txn *txn)
+scan_flat(struct index_call *c, MDB_txn *txn)
 {
     struct walk *w = c->arg;
     bool inclusive;
@@ -757,7 +583,7 @@ index_scan(struct index *x, const struct scan *s, struct arena *a, struct page *
            struct errbuf *eb)
 {
     struct walk w = {.scan = s, .arena = a, .page = out, .x = x, .dbi = x->dbi[s->table]};
-    struct call c = {
+    struct index_call c = {
         .x = x, .run = index_is_layered(s->table) ? scan_layered : scan_flat, .arg = &w};
     enum err rc;
 
@@ -766,7 +592,7 @@ index_scan(struct index *x, const struct scan *s, struct arena *a, struct page *
     w.name = arena_try(a, KEY_UPLOAD_MAX);
     if (out->entries == NULL || w.name == NULL)
         return err_set(eb, ERR_BUSY, "index: no memory for a page of %u keys", s->max);
-    rc = call(&c, "list", eb);
+    rc = index_call(&c, "list", eb);
     if (rc == ERR_OK && w.no_room)
         rc = err_set(eb, ERR_BUSY, "index: no memory for a page of %u keys", s->max);
     return rc;
