@@ -186,6 +186,20 @@ must_say(const struct commit *c, bool exists, const struct row *old)
     return c->kind == MEMBER_TOMBSTONE && (old->flags & ROW_KEPT) != 0;
 }
 
+/* Counts a doubt, before anybody sees it; where a clear is of those until a count, refuses it behind a later one. */
+static enum err
+judge_doubts(struct committer *k, struct commit *c)
+{
+    _Atomic uint32_t *doubts = doubts_of(k->disk, c->key_hash);
+
+    if (c->kind == MEMBER_DOUBT)
+        atomic_fetch_add_explicit(doubts, 1, memory_order_relaxed);
+    return c->doubts == NULL ||
+                   *c->doubts == atomic_load_explicit(doubts, memory_order_relaxed)
+               ? ERR_OK
+               : err_set(&c->eb, ERR_PRECONDITION, "the key is in doubt once more");
+}
+
 static enum verdict
 judge_object(struct committer *k, struct commit *c, bool *sync)
 {
@@ -202,6 +216,8 @@ judge_object(struct committer *k, struct commit *c, bool *sync)
     exists = rc == ERR_OK && row_is_object(&old);
     c->existed = exists;
     rc = judge_condition(c->condition, exists, &old, &c->eb);
+    if (rc == ERR_OK)
+        rc = judge_doubts(k, c);
     if (rc != ERR_OK)
         return refuse(c, rc);
     if (is_delete(c) && !must_say(c, exists, &old))

@@ -27,6 +27,7 @@ struct commit {
     struct version version; /* as another disk decided; zero: the committer gives one */
     bool copy;              /* of an upload-begin: it copies an object */
     bool always;            /* of a tombstone: also where there is nothing to delete */
+    const uint32_t *doubts; /* of a doubt-clear: none came since; NULL: whatever came */
     /* Compaction writes a record of an old log again (carry.h), which sets `born` and `layout` too. NULL: it is new. */
     const struct carried *carried;
 

@@ -81,3 +81,9 @@ enum err disk_doubt(struct disk *d, const struct disk_key *k,
                     struct errbuf *eb) MUST_CHECK;
 enum err disk_doubt_clear(struct disk *d, const struct disk_key *k,
                           struct errbuf *eb) MUST_CHECK;
+/* The same, but of the doubts that disk_doubts() had counted, and of this version of the row: ERR_PRECONDITION where another
+ * came, of this key or, by chance, of another. Nothing is written then. */
+enum err disk_doubt_settle(struct disk *d, const struct disk_key *k,
+                           const struct version *version, uint32_t doubts,
+                           struct errbuf *eb) MUST_CHECK;
+uint32_t disk_doubts(struct disk *d, const struct disk_key *k);

@@ -35,6 +35,7 @@
 #define BODY_MAX        ((uint64_t)5 << 30)
 #define BUCKET_NOTE_MAX (64u << 10)
 #define PART_MAX        DISK_PARTS_MAX
+#define DOUBT_PLACES    4096u
 
 enum segment_kind { SEGMENT_LOG, SEGMENT_BODIES, SEGMENT_ONE };
 
@@ -164,6 +165,7 @@ struct disk {
     segment_slot
         *_Atomic segments[SEGMENT_TABLE_TOP]; /* pages by id; see segment_pin() */
     struct disk_ids own_ids;
+    _Atomic uint32_t doubts[DOUBT_PLACES]; /* doubts_of(); only home changes them */
     _Atomic bool failed;
     _Atomic uint64_t
         used_bytes[DISK_CLASSES_]; /* of groups and places, not what is allocated ahead */
@@ -206,6 +208,12 @@ struct disk {
 /* Runs fn(arg) on the home loop: directly when this is it. May switch. */
 enum err on_home(struct disk *d, fiber_fn *fn, void *arg) MUST_CHECK;
 
+/* How many doubts came of keys with this hash (run_key_hash()); of others that fall there, too. */
+static inline _Atomic uint32_t *
+doubts_of(struct disk *d, uint64_t key_hash)
+{
+    return &d->doubts[key_hash % DOUBT_PLACES];
+}
 struct content_id content_mint(struct disk *d); /* any loop */
 static inline uint64_t
 next_id(struct disk *d)

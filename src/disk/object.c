@@ -52,6 +52,24 @@ disk_doubt_clear(struct disk *d, const struct disk_key *k, struct errbuf *eb)
     return commit_submit(d, DISK_CACHED, &c, eb);
 }
 
+uint32_t
+disk_doubts(struct disk *d, const struct disk_key *k)
+{
+    return atomic_load_explicit(doubts_of(d, run_key_hash(k->bucket, k->key)),
+                                memory_order_relaxed);
+}
+
+enum err
+disk_doubt_settle(struct disk *d, const struct disk_key *k, const struct version *version,
+                  uint32_t doubts, struct errbuf *eb)
+{
+    struct disk_condition unchanged = {.if_version = true, .version = *version};
+    struct commit c = {
+        .kind = MEMBER_DOUBT_CLEAR, .key = k, .condition = &unchanged, .doubts = &doubts};
+
+    return commit_submit(d, DISK_CACHED, &c, eb);
+}
+
 enum err
 disk_bucket_note(struct disk *d, uint64_t bucket, struct span record, struct errbuf *eb)
 {

@@ -141,6 +141,11 @@ enum err disks_doubt(struct disks *ds, const struct disks_key *k,
                      struct errbuf *eb) MUST_CHECK;
 enum err disks_doubt_clear(struct disks *ds, const struct disks_key *k,
                            struct errbuf *eb) MUST_CHECK;
+/* As disk_doubt_settle(), for the row that disks_lookup() gave; ERR_PRECONDITION also where its disk is not the key's owner. */
+enum err disks_doubt_settle(struct disks *ds, const struct disks_key *k,
+                            const struct row *row, uint32_t doubts,
+                            struct errbuf *eb) MUST_CHECK;
+uint32_t disks_doubts(struct disks *ds, const struct disks_key *k, const struct row *row);
 
 /* Every key once, in byte order, whatever disks it lies on. `copies` of the bucket: with as many disks out of service
  * nobody knows all keys: ERR_UNAVAILABLE. */

@@ -550,6 +550,45 @@ disks_doubt_clear(struct disks *ds, const struct disks_key *k, struct errbuf *eb
     return on_cached(ds, k, cached_doubt_clear, NULL, eb);
 }
 
+uint32_t
+disks_doubts(struct disks *ds, const struct disks_key *k, const struct row *row)
+{
+    struct disk *d = slot_enter(ds, row->disk);
+    uint32_t doubts = d != NULL ? disk_doubts(d, &k->at) : 0;
+
+    if (d != NULL)
+        slot_leave(ds, row->disk);
+    return doubts;
+}
+
+struct cached_settle {
+    const struct row *row;
+    uint32_t doubts;
+};
+
+static enum err
+cached_settle(struct disk *d, const struct disk_key *k, void *arg, struct errbuf *eb)
+{
+    struct cached_settle *x = arg;
+
+    return disk_doubt_settle(d, k, &x->row->version, x->doubts, eb);
+}
+
+enum err
+disks_doubt_settle(struct disks *ds, const struct disks_key *k, const struct row *row,
+                   uint32_t doubts, struct errbuf *eb)
+{
+    struct cached_settle x = {row, doubts};
+    struct disks_key one = *k;
+    struct places p;
+
+    one.copies = 1;
+    places_of(ds, &one, &p);
+    if (only_disk(ds) == NULL && (p.placed == 0 || p.at[0] != row->disk))
+        return err_set(eb, ERR_PRECONDITION, "the key has another owner");
+    return on_cached(ds, k, cached_settle, &x, eb);
+}
+
 enum err
 disks_delete(struct disks *ds, const struct disks_key *k, enum disk_class class,
              const struct disk_condition *c, bool *existed, struct errbuf *eb)

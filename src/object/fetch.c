@@ -22,6 +22,8 @@ static_assert(INFO_BYTES_MAX >= 3 * (HTTP_HEAD_MAX + 64 * HTTP_HEADERS_MAX),
 #define LAG_BYTES      (512u << 10) /* that may wait to be hashed */
 #define PACE_LOOK_MS   50           /* a reader that joins waits no longer */
 #define PIECE_LEAST    (32u << 10)  /* room for less is not worth a call */
+#define DOUBT_LEAST                                                                      \
+    (64u << 10) /* in doubt, what is smaller comes as quickly as a word about it */
 
 static struct fetch_chunk *
 copy_chunk(const struct fetch_chunk *chunk)
@@ -212,6 +214,7 @@ keep_as_chunks(struct fetch *f)
         return overtaken(f);
     meta.whole_bytes = f->info.size;
     meta.chunk_bytes = f->s->options.chunk_bytes;
+    f->keep = true; /* it is not begun anew behind a reader who goes */
     f->sealed = true;
     rt_shield_begin(&shield);
     rc = disks_commit(&f->writer, &meta, &unchanged, &f->row, &f->eb);
@@ -270,6 +273,37 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
     return admit(f, f->info.size) ? begin_writer(f) : ERR_OK;
 }
 
+/* Ends the doubt of what is here where the remote has that version still: then no byte of it is fetched. No write of the key was under way
+ * when this fetch was begun; one that begins while the remote is asked makes it obsolete, and its doubt stays; one that comes later
+ * waits until the end of this one's is written or given up (is_being_kept()). True: the row is to be looked at again. */
+static bool
+settle_doubt(struct fetch *f)
+{
+    struct disks_key k = disk_key(f);
+    uint32_t doubts = disks_doubts(f->s->options.disks, &k, &f->row);
+    struct rt_shield shield;
+    struct errbuf eb = {{0}};
+    bool same;
+    enum err rc;
+
+    if ((f->row.flags & ROW_CHUNKS) == 0 && f->row.size < DOUBT_LEAST)
+        return false;
+    same = !f->obsolete && fresh_same(f->s, f->bucket, f->key, &f->row);
+    POINT(DOUBT_ASKED);
+    if (f->obsolete || !same)
+        return f->obsolete;
+    f->keep = true; /* as in keep_as_chunks() */
+    f->sealed = true;
+    rt_shield_begin(&shield);
+    rc = disks_doubt_settle(f->s->options.disks, &k, &f->row, doubts, &eb);
+    rt_shield_end(&shield);
+    f->sealed = false;
+    rt_cond_broadcast(&f->slot->changed);
+    if (rc == ERR_OK)
+        fresh_mark(f->s, f->bucket, f->key, &f->row);
+    return rc == ERR_OK;
+}
+
 /* Before the first byte: what the backend says of the object, and is there room for it? */
 static enum err
 begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
@@ -288,6 +322,10 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
         return begin_chunk(f, get, from);
     if (rc == ERR_OK && (f->row.flags & ROW_DOUBT) == 0) {
         /* The fetch before this one kept it while its reader was on the way here. */
+        move(f, FETCH_HERE);
+        return ERR_OK;
+    }
+    if (rc == ERR_OK && settle_doubt(f)) {
         move(f, FETCH_HERE);
         return ERR_OK;
     }

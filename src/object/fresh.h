@@ -17,6 +17,10 @@ void fresh_mark(struct object_service *s, const struct map_bucket *b, struct spa
 /* Until the remote is asked for it again; 0: at the next read; -1: it never is. */
 int64_t fresh_left_ms(const struct object_service *s, const struct map_bucket *b,
                       struct span key, const struct row *row);
+/* Of a row in doubt: has the remote exactly this version? The same strong ETag, length, Last-Modified and metadata: a write with the
+ * same bytes changes those. One HEAD; no where it says too little, or cannot be asked. May switch. */
+bool fresh_same(struct object_service *s, const struct map_bucket *b, struct span key,
+                const struct row *row);
 /* A version that is here, with what is known of it. ERR_OK: serve it; `info->stale` says that the remote could not be asked.
  * ERR_NOT_FOUND: it is not the remote's any more, and gone. ERR_BACKEND: it cannot be asked, and the bucket wants no stale
  * answers. `now`: ask, whatever the time to live says. May switch. */

@@ -81,6 +81,7 @@
     X(CHUNK_SWEPT, "chunk.swept")                                                        \
     X(CHUNKS_ENDED, "chunks.ended")                                                      \
     X(FETCH_GONE, "fetch.gone")                                                          \
+    X(DOUBT_ASKED, "doubt.asked")                                                        \
     X(FRESH_ENDED, "fresh.ended")                                                        \
     X(THROUGH_DOUBTED, "through.doubted")                                                \
     X(THROUGH_SENT, "through.sent")                                                      \

@@ -52,6 +52,49 @@ test_a_doubt_whose_end_was_compacted_away(void)
     world_run(cleared_and_compacted, NULL);
 }
 
+/* What was asked about one doubt says nothing about a later one; nor about a row that was replaced. */
+static void
+settled(void *arg)
+{
+    struct disk *d = world_open(NULL);
+    struct disk_key k = world_key(7, "k"), none = world_key(7, "none");
+    struct version other = {1, 1};
+    struct errbuf eb = {0};
+    struct row row;
+    uint32_t doubts;
+
+    (void)arg;
+    CHECK(world_put_class(d, DISK_CACHED, "k", data, SMALL, true, NULL, &row) == ERR_OK);
+    for (int again = 0; again < 2; again++) {
+        CHECK(disk_doubt(d, &k, &eb) == ERR_OK);
+        doubts = disk_doubts(d, &k);
+        CHECK(disk_doubt(d, &k, &eb) == ERR_OK); /* in between */
+        CHECK(disk_doubt_settle(d, &k, &row.version, doubts, &eb) == ERR_PRECONDITION);
+        CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) != 0);
+        doubts = disk_doubts(d, &k);
+        CHECK(disk_doubt(d, &none, &eb) == ERR_OK); /* of another key */
+        CHECK(disk_doubt_settle(d, &k, &other, doubts, &eb) == ERR_PRECONDITION);
+        CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) != 0);
+        CHECK(disk_doubt_settle(d, &k, &row.version, doubts, &eb) == ERR_OK);
+        CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) == 0);
+        CHECK(disk_doubt_settle(d, &k, &row.version, doubts, &eb) == ERR_OK); /* none */
+        disk_close(&d);
+        d = world_open(NULL);
+        CHECK(disk_lookup(d, &k, &row, &eb) == ERR_OK && (row.flags & ROW_DOUBT) == 0);
+    }
+    /* A row that is only a doubt is settled by nobody who knew none. */
+    CHECK(disk_doubt_settle(d, &none, &other, disk_doubts(d, &none), &eb) ==
+          ERR_PRECONDITION);
+    disk_close(&d);
+    world_check_sound();
+}
+
+static void
+test_only_the_doubt_that_was_asked_about(void)
+{
+    world_run(settled, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -59,6 +102,7 @@ main(int argc, char **argv)
     data = xmalloc(FILLER);
     world_fill(data, FILLER, 5);
     RUN(test_a_doubt_whose_end_was_compacted_away);
+    RUN(test_only_the_doubt_that_was_asked_about);
     free(data);
     return check_done();
 }

@@ -1,0 +1,228 @@
+"""D6, V8: a doubt (a write through whose answer never came) about what is kept: the remote is asked by a HEAD, and where it has that very version
+still no byte is fetched; and what is in doubt is never shown unasked, whatever is written while the remote is asked.
+"""
+
+import concurrent.futures
+import itertools
+import random
+import threading
+
+import pytest
+from rigs.fakeremote import FakeRemote
+from rigs.process import PATIENCE
+
+import plain
+from test_cold import PATIENT, attach, wait_for
+
+KIB = 1024
+BUCKET = "remote"
+PATH = f"/{BUCKET}/k"
+SETTINGS = {**PATIENT, "backend.retries": 1, "cache.large": "1MiB", "cache.chunk": "512KiB"}
+SIZES = {"whole": 300 * KIB, "chunks": 3 * 512 * KIB}
+
+
+def body_of(name, size=SIZES["whole"]):
+    return random.Random(name).randbytes(size)
+
+
+class Remote(FakeRemote):
+    """Each version is a second younger than the one before. A PUT is taken, or lost; its answer comes, or never."""
+
+    def __init__(self):
+        super().__init__(writable=True)
+        self.seconds = itertools.count()
+        super().put(f"/{BUCKET}", b"")
+
+    def put(self, path, body, **headers):
+        headers.setdefault("Last_Modified", f"Thu, 01 Jan 2026 00:00:{next(self.seconds):02} GMT")
+        super().put(path, body, **{"x-amz-meta-a": "1", **headers})
+
+    def break_puts(self, taken, **headers):
+        def answer(request):
+            if taken:
+                self.put(PATH, request.body, **headers)
+            request.reset()
+
+        self.on("PUT", PATH, answer)
+
+    def asked(self):
+        """HEADs and GETs since last time."""
+        with self.lock:
+            counts = self.seen[f"HEAD {PATH}"], self.seen[f"GET {PATH}"]
+            self.seen.clear()
+        return counts
+
+
+@pytest.fixture
+def remote():
+    with Remote() as fake:
+        yield fake
+
+
+@pytest.fixture
+def node(start_forebay, remote):
+    process = start_forebay("node", settings=SETTINGS)
+    done = attach(process, BUCKET, remote.endpoint)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return process
+
+
+def get(process):
+    """Once the remote is asked again, which it is not while it is thought to be down."""
+    wait_for(lambda: plain.ask(process.port, "HEAD", BUCKET, "none").status == 404, "the remote to be asked")
+    return plain.get(process.port, BUCKET, "k")
+
+
+def keep(process, remote, body, **headers):
+    remote.put(PATH, body, **headers)
+    assert plain.get(process.port, BUCKET, "k").body == body
+    wait_for(lambda: plain.get(process.port, BUCKET, "k").headers["x-forebay-cache"] == "hit", "it to be kept")
+    remote.asked()
+
+
+def write(process, body):
+    """Nobody knows what became of it."""
+    assert plain.ask(process.port, "PUT", BUCKET, "k", body).status >= 500
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_what_the_remote_has_still_is_not_fetched_again(node, remote, start_forebay, kind):
+    old = body_of("old", SIZES[kind])
+    keep(node, remote, old)
+    for _ in range(2):
+        remote.break_puts(taken=False)
+        write(node, b"new")
+        remote.asked()
+        reply = get(node)
+        assert reply.body == old and reply.headers["x-forebay-cache"] == "hit" and reply.headers["x-amz-meta-a"] == "1"
+        assert remote.asked() == (1, 0)
+        assert get(node).body == old and remote.asked() == (0, 0)
+    node.end()
+    process = start_forebay("node", settings=SETTINGS)
+    assert get(process).body == old and remote.asked() == (0, 0)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_the_doubt_outlives_a_kill(node, remote, start_forebay, kind):
+    """Behind the question and before its end is durable, too."""
+    old = body_of("old", SIZES[kind])
+    keep(node, remote, old)
+    remote.break_puts(taken=False)
+    write(node, b"new")
+    node.kill()
+    process = start_forebay("node", settings=SETTINGS, env={"FOREBAY_FAULT": "doubt.asked:1:kill"})
+    assert not get(process).whole and process.popen.wait(PATIENCE) == -9
+    remote.put(PATH, b"newest")
+    process = start_forebay("node", settings=SETTINGS)
+    assert get(process).body == b"newest"
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("what", ["another body", "other metadata", "a later time"])
+def test_what_the_remote_took_is_shown(node, remote, kind, what):
+    """Bytes that are the same do not make it the same version."""
+    old = body_of("old", SIZES[kind])
+    keep(node, remote, old)
+    then = remote.objects[PATH][1]["Last-Modified"]
+    more = {"x-amz-meta-a": "2", "Last_Modified": then} if what == "other metadata" else {}
+    remote.break_puts(taken=True, **more)
+    body = body_of("new", SIZES[kind]) if what == "another body" else old
+    write(node, body)
+    remote.asked()
+    for _ in range(2):
+        reply = get(node)
+        assert reply.body == body
+        assert reply.headers["x-amz-meta-a"] == ("2" if more else "1")
+        assert (reply.headers["last-modified"] != then) == (what != "other metadata")
+    heads, gets = remote.asked()
+    assert heads == 1 and gets >= 1
+
+
+def test_a_delete_that_nobody_answered(node, remote):
+    for taken in (False, True):
+        keep(node, remote, body_of("old"))
+
+        def answer(request):
+            if taken:
+                remote.delete(PATH)
+            request.reset()
+
+        remote.on("DELETE", PATH, answer)
+        assert plain.ask(node.port, "DELETE", BUCKET, "k").status >= 500
+        remote.asked()
+        reply = get(node)
+        assert (reply.status, remote.asked()) == ((404, (1, 1)) if taken else (200, (1, 0)))
+
+
+def test_a_small_one_is_fetched(node, remote):
+    """It comes as quickly as a word about it."""
+    keep(node, remote, b"old")
+    remote.break_puts(taken=False)
+    write(node, b"new")
+    remote.asked()
+    assert get(node).body == b"old" and remote.asked() == (0, 1)
+
+
+@pytest.mark.parametrize("answer", ["refused", "no time", "no ETag"])
+def test_a_remote_that_says_too_little(node, remote, answer):
+    old = body_of("old")
+    keep(node, remote, old)
+    remote.break_puts(taken=False)
+    write(node, b"new")
+    head = dict(remote.objects[PATH][1])
+    head.pop({"refused": "x", "no time": "Last-Modified", "no ETag": "ETag"}[answer], None)
+    remote.on("HEAD", PATH, lambda request: request.send(405 if answer == "refused" else 200, head, b"", length=len(old)))
+    remote.asked()
+    assert get(node).body == old and remote.asked() == (1, 1)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("kind", SIZES)
+def test_a_write_while_the_remote_is_asked(node, remote, kind, answered):
+    """The HEAD says that nothing has changed, and comes in behind a write that has changed it: that one's doubt stays."""
+    old, new = body_of("old", SIZES[kind]), body_of("new", SIZES[kind])
+    keep(node, remote, old)
+    remote.break_puts(taken=False)
+    write(node, b"lost")
+    asked, gate = threading.Event(), threading.Event()
+
+    def held(request):
+        _, headers = remote.objects[PATH]
+        asked.set()
+        assert gate.wait(PATIENCE)
+        request.send(200, headers, b"", length=len(old))
+
+    remote.on("HEAD", PATH, held)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(get, node)
+        assert asked.wait(PATIENCE)
+        remote.handlers.pop(("HEAD", PATH))
+        if answered:
+            remote.handlers.pop(("PUT", PATH))
+            assert plain.ask(node.port, "PUT", BUCKET, "k", new).status == 200
+        else:
+            remote.break_puts(taken=True)
+            write(node, new)
+        gate.set()
+        assert reader.result().body in (old, new)
+    for _ in range(2):
+        assert get(node).body == new
+
+
+def test_on_two_disks(start_forebay, remote, tmp_path):
+    """Each is asked about on the disk that has it."""
+    process = start_forebay("one", args=[str(tmp_path / "two")], settings=SETTINGS)
+    assert attach(process, BUCKET, remote.endpoint).returncode == 0
+    keys = [f"k{number}" for number in range(8)]
+    for key in keys:
+        remote.put(f"/{BUCKET}/{key}", body_of(key))
+        assert plain.get(process.port, BUCKET, key).body == body_of(key)
+        wait_for(lambda: plain.get(process.port, BUCKET, key).headers["x-forebay-cache"] == "hit", "it to be kept")  # noqa: B023
+        remote.on("PUT", f"/{BUCKET}/{key}", lambda request: request.reset())
+        assert plain.ask(process.port, "PUT", BUCKET, key, b"new").status >= 500
+    wait_for(lambda: plain.ask(process.port, "HEAD", BUCKET, "none").status == 404, "the remote to be asked")
+    remote.seen.clear()
+    for _ in range(2):
+        for key in keys:
+            assert plain.get(process.port, BUCKET, key).body == body_of(key)
+    assert all(remote.seen[f"HEAD /{BUCKET}/{key}"] == 1 and remote.seen[f"GET /{BUCKET}/{key}"] == 0 for key in keys), remote.seen
