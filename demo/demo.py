@@ -130,8 +130,8 @@ def report(figures, rows):
         print(f"demo: {sentence}", file=sys.stderr)
     cold, warm = (next((f for f in figures if "Forebay" in f["way"] and f["number"] == n), None) for n in (1, 2))
     if cold and not wrong:
-        print(f"\nEpoch 1 fetched each object once. From epoch 2 on the remote was asked for nothing, and an epoch took "
-              f"{cold['seconds'] / warm['seconds']:.1f} times less.\nEvery epoch of every way read the same bytes.")  # fmt: skip
+        print(f"\nEpoch 1 fetched each object once. From epoch 2 on the remote was asked for nothing: it took "
+              f"{warm['seconds']:.1f} s instead of {cold['seconds']:.1f} s.\nEvery epoch of every way read the same bytes.")  # fmt: skip
         print("\nWhere to look next: README.md (a server of your own, a bucket of your own), demo/train.py (the loops),\n"
               "ARCHITECTURE.md (how a GET runs), `make demo KEEP=1` (leaves the logs in .demo), `make check`.")  # fmt: skip
     return 1 if wrong else 0

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/num.h"
@@ -229,10 +230,14 @@ get_files(struct train *t)
 static enum err
 svg_may_be_written(struct train *t)
 {
+    bool was_there = t->svg == NULL || access(t->svg, F_OK) == 0;
     FILE *out = t->svg != NULL ? fopen(t->svg, "ae") : NULL;
 
-    if (t->svg == NULL || (out != NULL && fclose(out) == 0))
+    if (t->svg == NULL || (out != NULL && fclose(out) == 0)) {
+        if (!was_there)
+            (void)unlink(t->svg); /* a run that fails leaves no empty one */
         return ERR_OK;
+    }
     return err_errno(&t->s->eb, ERR_BAD_REQUEST, errno, "--svg \"%s\"", t->svg);
 }
 

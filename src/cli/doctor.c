@@ -132,7 +132,7 @@ look_at_keys(struct doctor *d)
     enum err rc = s3_list_buckets(d->s->s3, a, &list, &count, &f, &eb);
 
     if (rc == ERR_OK)
-        tell(d, "keys", NULL, "they open %u buckets", count);
+        tell(d, "keys", NULL, "they open %u bucket%s", count, count == 1 ? "" : "s");
     else
         tell(d, "keys",
              strstr(eb.text, "TimeTooSkewed") != NULL

@@ -73,7 +73,7 @@ static void
 put_counts(const struct progress *p, enum room room, struct buf *to)
 {
     if (p->total > 1 && room < ROOM_NO_COUNT)
-        buf_printf(to, "%s%llu of %llu%s", to->len > 0 && p->total_bytes > 0 ? ", " : "",
+        buf_printf(to, "%s%llu of %llu%s", p->bytes > 0 || p->total_bytes > 0 ? ", " : "",
                    (unsigned long long)p->count, (unsigned long long)p->total,
                    p->open_end ? " so far" : "");
 }

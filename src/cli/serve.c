@@ -286,9 +286,10 @@ on_ready(const struct node_ready *r, void *arg)
     printf("Keys      %s%s\n", r->credentials,
            r->keys_needed ? "" : "   (loopback: none needed)");
     printf("Health    /_/livez /_/readyz   Metrics /_/metrics\n");
-    printf("Try:      eval $(forebay env --endpoint-url http%s://%s%s%s:%u)"
-           "  &&  aws s3 mb s3://test  &&  aws s3 cp README.md s3://test/\n",
-           r->tls ? "s" : "", v6 ? "[" : "", r->addr, v6 ? "]" : "", r->port);
+    printf("Try:      eval \"$(%s env --endpoint-url http%s://%s%s%s:%u)\"  &&  %s mb "
+           "s3://test  &&  %s cp README.md s3://test/\n",
+           program_invocation_name, r->tls ? "s" : "", v6 ? "[" : "", r->addr,
+           v6 ? "]" : "", r->port, program_invocation_name, program_invocation_name);
     fflush(stdout);
 }
 
@@ -392,7 +393,13 @@ run(const struct args *a)
     typed_fini(&typed);
     free(addr);
     conf_free(&c);
-    return rc == ERR_OK ? EXIT_OK_ : cli_fail(rc, &eb);
+    if (rc == ERR_OK)
+        return EXIT_OK_;
+    (void)cli_fail(rc, &eb);
+    if (rc == ERR_EXISTS && strstr(eb.text, strerror(EADDRINUSE)) != NULL)
+        fputs("  Another program has that port: --listen ADDR:PORT names another.\n",
+              stderr);
+    return cli_exit_of(rc);
 }
 
 const struct cli_verb cli_serve = {&verb, run};

@@ -229,6 +229,8 @@ err_of(int status, const char *code)
         return ERR_BUSY;
     case 501:
         return ERR_NOT_BUILT;
+    case 507:
+        return ERR_NO_SPACE;
     default:
         /* A redirect is not followed: credentials stay with the host they were given for. */
         return status >= 500 || status < 400 ? ERR_BACKEND : ERR_BAD_REQUEST;

@@ -79,8 +79,8 @@ unknown_flag(const struct verb *v, struct span name, struct errbuf *eb)
     if (near.best != NULL)
         return FAIL(eb, "%s has no flag \"--%.*s\": did you mean \"--%s\"?", v->name,
                     (int)MIN(name.len, 64), name.at, near.best);
-    return FAIL(eb, "%s has no flag \"--%.*s\"; see %s --help", v->name,
-                (int)MIN(name.len, 64), name.at, v->name);
+    return FAIL(eb, "%s has no flag \"--%.*s\"", v->name, (int)MIN(name.len, 64),
+                name.at);
 }
 
 /* ---- parsing ---- */
@@ -138,9 +138,8 @@ take_letters(struct args *a, const char *letters, struct words *w, struct errbuf
         enum err rc;
 
         if (f == NULL)
-            return FAIL(eb, "%s has no flag \"-%c\"; see %s --help", a->verb->name,
-                        *letters > ' ' && *letters < 0x7F ? *letters : '?',
-                        a->verb->name);
+            return FAIL(eb, "%s has no flag \"-%c\"", a->verb->name,
+                        *letters > ' ' && *letters < 0x7F ? *letters : '?');
         if (f->value != NULL)
             return letters[1] != '\0' ? give(a, f, letters + 1, eb)
                                       : give_next(a, f, w, eb);
@@ -199,8 +198,8 @@ flags_parse(const struct verb *v, int argc, char *const *argv, struct args *out,
     out->at = xcalloc((size_t)argc + 1, sizeof *out->at);
     rc = take_words(out, w, eb);
     if (rc == ERR_OK && out->count < v->least)
-        rc = FAIL(eb, "%s wants %s%s; see %s --help", v->name,
-                  v->least < v->most ? "at least " : "", v->arguments, v->name);
+        rc = FAIL(eb, "%s wants %s%s", v->name, v->least < v->most ? "at least " : "",
+                  v->arguments);
     if (rc == ERR_OK && out->count > v->most)
         rc = FAIL(eb, "%s does not take \"%.64s\": its arguments are %s", v->name,
                   out->at[v->most], v->arguments[0] != '\0' ? v->arguments : "none");

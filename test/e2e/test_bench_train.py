@@ -5,6 +5,7 @@ import contextlib
 import functools
 import http.server
 import json
+import re
 import threading
 import time
 import xml.etree.ElementTree as tree
@@ -318,5 +319,19 @@ def test_what_is_wrong_is_said(cli, bucket, flags, says):
 
 
 def test_nothing_there(cli, bucket):
-    cli("bench", "train", f"s3://{bucket}/none", "--existing", status=3)
+    cli("bench", "train", f"s3://{bucket}/none", "--existing", "--svg", "roof.svg", status=3)
     assert "there is nothing to read" in cli.stderr
+    assert not (cli.cwd / "roof.svg").exists()  # no empty picture of what was not measured
+    (cli.cwd / "old.svg").write_text("old")
+    cli("bench", "train", f"s3://{bucket}/none", "--existing", "--svg", "old.svg", status=3)
+    assert (cli.cwd / "old.svg").read_text() == "old"
+
+
+def test_how_far_it_is_at_a_terminal(cli, bucket):
+    screen = cli.terminal("bench", "train", f"s3://{bucket}/x", *SMALL[:6], "--data", "20MB", "-a", "1", "--epochs", "1", "--probe", "100ms")
+    screen.expect(b" of 1000")
+    whole = screen.seen[: screen.seen.rindex(b" of 1000") + 8]  # the last line may be half there
+    shown = re.findall(rb"made [0-9.]+ [KM]iB(.*?) of 1000", whole)
+    assert shown and all(re.fullmatch(rb", \d+", behind) for behind in shown), shown
+    screen.interrupt()
+    screen.end()

@@ -115,7 +115,7 @@ def test_the_folder_is_taken_by_one(server):
 
 def test_a_taken_port_is_said(server, tmp_path):
     done = serve(tmp_path / "data", "--listen", f"127.0.0.1:{server.port}")
-    assert done.returncode != 0 and str(server.port) in done.stderr
+    assert done.returncode != 0 and str(server.port) in done.stderr and "--listen ADDR:PORT" in done.stderr
 
 
 def test_metrics_please_promtool(server, s3, bucket):

@@ -103,7 +103,7 @@ answers(struct rig *g)
         {500, ERR_BACKEND, true},      {501, ERR_NOT_BUILT, false},
         {503, ERR_BUSY, true},         {429, ERR_BUSY, true},
         {307, ERR_BACKEND, false},     {301, ERR_BACKEND, false},
-        {400, ERR_BAD_REQUEST, false},
+        {400, ERR_BAD_REQUEST, false}, {507, ERR_NO_SPACE, true},
     };
     struct s3_get all = {.bucket = SPAN("b"), .key = SPAN("k")};
     struct s3_object_info info;

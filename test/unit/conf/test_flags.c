@@ -90,14 +90,14 @@ test_mistakes(void)
     SAYS(&cp, "cp has no flag \"--recursiv\": did you mean \"--recursive\"?",
          "--recursiv", "a", "b");
     SAYS(&cp, "did you mean \"--endpoint-url\"?", "--endpoint-ulr=x", "a", "b");
-    SAYS(&cp, "cp has no flag \"--zebra\"; see cp --help", "--zebra", "a", "b");
+    SAYS(&cp, "cp has no flag \"--zebra\"", "--zebra", "a", "b");
     SAYS(&cp, "cp has no flag \"-x\"", "-rx", "a", "b");
     SAYS(&cp, "--jobs wants a value: --jobs N", "a", "b", "--jobs");
     SAYS(&cp, "--jobs wants a value", "a", "b", "-j");
     SAYS(&cp, "--force takes no value, got \"yes\"", "--force=yes", "a", "b");
     SAYS(&cp, "--jobs is given twice", "-j1", "--jobs=2", "a", "b");
     SAYS(&cp, "--force is given twice", "-ff", "a", "b");
-    SAYS(&cp, "cp wants at least SOURCE... DEST; see cp --help", "a");
+    SAYS(&cp, "cp wants at least SOURCE... DEST", "a");
     SAYS(&cp, "cp does not take \"e\": its arguments are SOURCE... DEST", "a", "b", "c",
          "d", "e");
     SAYS(&version, "version does not take \"x\": its arguments are none", "x");
