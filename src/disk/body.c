@@ -129,7 +129,7 @@ body_write(struct body *b, uint64_t at, struct iobuf *data, uint32_t from, uint3
         rc = body_grow(b, at + len, eb);
     if (rc == ERR_OK)
         rc = rt_write(b->segment->file, b->offset + BODY_HEAD + at, data, from, len,
-                      b->moves ? RT_BACKGROUND : RT_WRITE, eb);
+                      b->moves ? RT_BACKGROUND : RT_BODY, eb);
     if (rc == ERR_OK)
         metric_add(M_DISK_IO_BYTES, 1, len);
     POINT(BODY_WRITTEN);

@@ -53,7 +53,8 @@ void rt_essential(void);
 /* ---- files ---- */
 struct rt_file;
 struct rt_dir;
-enum rt_class { RT_READ, RT_WRITE, RT_REPAIR, RT_BACKGROUND, RT_CLASSES_ };
+/* Each has so many operations of a loop on a disk at once. RT_BODY: bytes of large bodies, which others would wait for in the disk. */
+enum rt_class { RT_READ, RT_WRITE, RT_BODY, RT_REPAIR, RT_BACKGROUND, RT_CLASSES_ };
 enum rt_open_flags {
     RT_O_WRITE = 1, /* else read only */
     RT_O_CREATE = 2,

@@ -264,6 +264,64 @@ crowd(void *arg)
 }
 CASE(test_large_reads_have_places_of_their_own, 1, crowd)
 
+#define WRITERS 40u
+
+struct write {
+    struct rt_file *file;
+    enum rt_class class;
+    uint64_t next; /* its own place each */
+};
+
+static void
+write_one(void *arg)
+{
+    struct write *w = arg;
+    uint64_t at = LARGE * w->next++;
+    struct iobuf *b;
+
+    CHECK(iobuf_get(LARGE, &b) == ERR_OK);
+    memset(b->at, 'x', LARGE);
+    CHECK(rt_write(w->file, at, b, 0, LARGE, w->class, NULL) == ERR_OK);
+    iobuf_drop(&b);
+}
+
+static void
+start_writes(struct rt_group *g, struct write *w)
+{
+    for (unsigned i = 0; i < WRITERS; i++)
+        CHECK(rt_group_start(g, write_one, w) == ERR_OK);
+}
+
+/* Bodies leave room in the disk for what is small, and never take its places. */
+static void
+bodies(void *arg)
+{
+    struct seen s;
+    struct rt_dir *d = open_observed(&s);
+    struct write body = {.class = RT_BODY}, other = {.class = RT_WRITE};
+    struct rt_observer *o = &s.o;
+    struct rt_group g;
+
+    (void)arg;
+    CHECK(rt_open(d, "f", RT_O_WRITE | RT_O_CREATE, 0600, &body.file, NULL) == ERR_OK);
+    other.file = body.file;
+    rt_group_begin(&g);
+    start_writes(&g, &body);
+    rt_group_join(&g);
+    CHECK_U64(s.most, 8);
+    rt_group_begin(&g);
+    start_writes(&g, &body);
+    start_writes(&g, &other);
+    rt_group_join(&g);
+    CHECK_U64(s.most, 40);
+    CHECK_U64(s.of[RT_IO_WRITE], 3 * WRITERS);
+    CHECK(rt_dir_unlink(d, "f", NULL) == ERR_OK);
+    rt_file_close(&body.file);
+    remove_all(&d);
+    rt_observer_drop(&o);
+}
+CASE(test_bodies_have_few_places_of_their_own, 1, bodies)
+
 int
 main(int argc, char **argv)
 {
@@ -275,5 +333,6 @@ main(int argc, char **argv)
     RUN(test_a_slow_disk_is_told_by_its_time);
 #endif
     RUN(test_large_reads_have_places_of_their_own);
+    RUN(test_bodies_have_few_places_of_their_own);
     return check_done();
 }
