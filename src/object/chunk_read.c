@@ -6,9 +6,10 @@
 
 #include "base/mem.h"
 #include "object/fetch.h"
+#include "object/fresh.h"
 #include "object/tier.h"
 
-#define LOOKED_MAX     4096u /* chunks that are looked for before the first byte */
+#define LOOKED_MAX     256u /* chunks that are looked for before the first byte */
 #define LOOKED_AT_ONCE 64u
 
 enum from { NOWHERE, HERE, FETCHED, DIRECT };
@@ -245,16 +246,24 @@ find_missing(struct chunk_reader *r, uint32_t *number, bool *begun)
     return false;
 }
 
-/* Is this version the remote's still? Asked of it, without a byte. */
+/* Is this version the remote's still? Asked by a HEAD, one for all who wait. A remote that refuses those is not asked. */
 static enum err
 ask_remote(struct chunk_reader *r, struct errbuf *eb)
 {
-    struct arena *a = arena_new(KIB(4), MIB(1));
-    enum err rc = object_ask_again(r->s, r->bucket, r->chunk.key, a, eb);
+    const struct chunked *of = &r->chunk.of;
+    struct object_info info = {.size = of->size};
+    struct row row;
+    enum err rc = ERR_NOT_FOUND;
 
-    arena_free(&a);
-    return rc == ERR_OK && !chunks_stand(r->s, r->bucket, r->chunk.key, &r->chunk.of)
-               ? err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend")
+    memcpy(info.etag, of->etag, sizeof of->etag);
+    if (chunks_row(r->s, r->bucket, r->chunk.key, of, &row))
+        rc = fresh_check(r->s, r->bucket, r->chunk.key, &row, FRESH_SHARED, &info, eb);
+    if (rc == ERR_DENIED || rc == ERR_BAD_REQUEST || rc == ERR_NOT_BUILT)
+        return ERR_OK;
+    if (rc == ERR_NOT_FOUND)
+        return err_set(eb, rc, "the object was replaced at the backend");
+    return rc == ERR_OK && info.stale
+               ? err_set(eb, ERR_BACKEND, "the remote could not be asked")
                : rc;
 }
 
@@ -279,6 +288,9 @@ look_ahead(struct chunk_reader *r, struct errbuf *eb)
     cold = &r->ahead[number % CHUNKS_AHEAD].cold;
     rc = cold_chunk_await(*cold, &source, &how, eb);
     r->bypassed = r->bypassed || (rc == ERR_OK && source == OBJECT_BYPASS);
+    /* An answer that is open is read next, or not kept open while a client takes what is here. */
+    if (rc == ERR_OK && cold_is_relay(*cold) && number != r->chunk.number + 1)
+        cold_leave(cold);
     if (rc != ERR_BUSY)
         return rc;
     cold_leave(cold); /* it is tried once more when it is its turn */

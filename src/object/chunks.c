@@ -156,12 +156,19 @@ is_row_of(const struct row *row, const struct chunked *c)
 }
 
 bool
+chunks_row(struct object_service *s, const struct map_bucket *b, struct span key,
+           const struct chunked *c, struct row *row)
+{
+    return row_of(s, b, key, row) == ERR_OK && is_row_of(row, c);
+}
+
+bool
 chunks_stand(struct object_service *s, const struct map_bucket *b, struct span key,
              const struct chunked *c)
 {
     struct row row;
 
-    return row_of(s, b, key, &row) == ERR_OK && is_row_of(&row, c);
+    return chunks_row(s, b, key, c, &row);
 }
 
 void

@@ -54,7 +54,9 @@ enum err chunk_lookup(struct object_service *s, const struct map_bucket *b,
 bool chunks_fit(const struct object_service *s, const struct map_bucket *b,
                 struct span key, const struct s3_object_info *from,
                 const struct object_info *info);
-/* Does the row that stands for this version still stand, and not in doubt? */
+/* Does the row that stands for this version still stand, and not in doubt? *row: it. */
+bool chunks_row(struct object_service *s, const struct map_bucket *b, struct span key,
+                const struct chunked *c, struct row *row);
 bool chunks_stand(struct object_service *s, const struct map_bucket *b, struct span key,
                   const struct chunked *c);
 /* The remote has another version, or none: the row ends, durably, and the chunks are swept. */

@@ -136,13 +136,19 @@ fresh_same(struct object_service *s, const struct map_bucket *b, struct span key
     return same;
 }
 
+static bool
+version_eq(const struct version *a, const struct version *b)
+{
+    return a->epoch == b->epoch && a->counter == b->counter;
+}
+
 struct ask {
     struct object_service *s;
     const struct map_bucket *bucket;
     struct span key;
     const struct row *row;
     struct object_info *info;
-    bool now;
+    enum fresh_ask when;
     enum err rc;
     struct errbuf *eb;
 };
@@ -184,6 +190,28 @@ end_kept(struct ask *q)
                                                                          : rc;
 }
 
+/* Waits until nobody asks. True: *q has the answer that came meanwhile. */
+static bool
+answered(struct ask *q, struct key_slot *slot)
+{
+    unsigned before = slot->answers;
+    bool fits;
+
+    while (q->rc == ERR_OK && slot->asking && slot->answers == before) {
+        q->rc = rt_cond_wait(&slot->changed, DEADLINE_NEVER);
+        if (q->rc != ERR_OK)
+            err_set(q->eb, q->rc, "waiting for the remote's word was given up");
+    }
+    if (q->rc != ERR_OK)
+        return true;
+    fits = slot->answers != before && version_eq(&slot->asked, &q->row->version) &&
+           slot->answer != ERR_CANCELLED &&
+           (q->when == FRESH_SHARED || slot->answer != ERR_OK);
+    if (fits && slot->answer != ERR_OK)
+        q->rc = err_set(q->eb, slot->answer, "the remote was asked, and that failed");
+    return fits;
+}
+
 static void
 ask_on_home(void *arg)
 {
@@ -191,14 +219,16 @@ ask_on_home(void *arg)
     struct key_slot *slot = NULL;
 
     q->rc = key_slot_get(q->s, q->bucket->id, q->key, &slot, q->eb);
-    while (q->rc == ERR_OK && slot->asking) {
-        q->rc = rt_cond_wait(&slot->changed, DEADLINE_NEVER);
-        if (q->rc != ERR_OK)
-            err_set(q->eb, q->rc, "waiting for the remote's word was given up");
-    }
-    if (q->rc != ERR_OK || (!q->now && is_fresh(q->s, q->bucket, q->key, q->row))) {
-        key_slot_drop(&slot);
+    if (q->rc != ERR_OK)
         return;
+    for (;;) {
+        if (answered(q, slot) ||
+            (q->when == FRESH_IN_TIME && is_fresh(q->s, q->bucket, q->key, q->row))) {
+            key_slot_drop(&slot);
+            return;
+        }
+        if (!slot->asking)
+            break;
     }
     slot->asking = true;
     q->rc = compare(q);
@@ -207,19 +237,29 @@ ask_on_home(void *arg)
     else if (q->rc == ERR_NOT_FOUND)
         q->rc = end_kept(q);
     slot->asking = false;
+    slot->answers++;
+    slot->asked = q->row->version;
+    slot->answer = q->rc;
     rt_cond_broadcast(&slot->changed);
     key_slot_drop(&slot);
 }
 
 enum err
 fresh_check(struct object_service *s, const struct map_bucket *b, struct span key,
-            const struct row *row, bool now, struct object_info *info, struct errbuf *eb)
+            const struct row *row, enum fresh_ask when, struct object_info *info,
+            struct errbuf *eb)
 {
-    struct ask q = {
-        .s = s, .bucket = b, .key = key, .row = row, .info = info, .now = now, .eb = eb};
+    struct ask q = {.s = s,
+                    .bucket = b,
+                    .key = key,
+                    .row = row,
+                    .info = info,
+                    .when = when,
+                    .eb = eb};
     enum err rc;
 
-    if (!b->cached || (!now && (b->ttl_ms == 0 || is_fresh(s, b, key, row))))
+    if (!b->cached ||
+        (when == FRESH_IN_TIME && (b->ttl_ms == 0 || is_fresh(s, b, key, row))))
         return ERR_OK;
     rc = key_on_home(key_home(b, key), ask_on_home, &q);
     if (rc != ERR_OK)

@@ -21,9 +21,14 @@ int64_t fresh_left_ms(const struct object_service *s, const struct map_bucket *b
  * same bytes changes those. One HEAD; no where it says too little, or cannot be asked. May switch. */
 bool fresh_same(struct object_service *s, const struct map_bucket *b, struct span key,
                 const struct row *row);
+enum fresh_ask {
+    FRESH_IN_TIME, /* where its time to live is over */
+    FRESH_NOW,     /* whatever that says; nothing that was asked before */
+    FRESH_SHARED,  /* whatever that says; what somebody is asking already will do */
+};
 /* A version that is here, with what is known of it. ERR_OK: serve it; `info->stale` says that the remote could not be asked.
  * ERR_NOT_FOUND: it is not the remote's any more, and gone. ERR_BACKEND: it cannot be asked, and the bucket wants no stale
- * answers. `now`: ask, whatever the time to live says. May switch. */
+ * answers. Who waits for another's question has its answer where that is a failure or another version. May switch. */
 enum err fresh_check(struct object_service *s, const struct map_bucket *b,
-                     struct span key, const struct row *row, bool now,
+                     struct span key, const struct row *row, enum fresh_ask when,
                      struct object_info *info, struct errbuf *eb) MUST_CHECK;

@@ -187,7 +187,7 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
         again = false;
         rc = find_local(s, &k, &g->row, a, info, eb);
         if (rc == ERR_OK && !behind)
-            rc = fresh_check(s, b, key, &g->row, false, info, eb);
+            rc = fresh_check(s, b, key, &g->row, FRESH_IN_TIME, info, eb);
         if (rc == ERR_OK && b->cached)
             info->stale = info->stale || cloud_is_down(s->options.cloud, b);
         if (rc == ERR_NOT_FOUND && b->cached)
@@ -578,7 +578,7 @@ object_ask_again(struct object_service *s, const struct map_bucket *b, struct sp
     enum err rc = find_local(s, &k, &row, a, &info, eb);
 
     if (rc == ERR_OK)
-        rc = fresh_check(s, b, key, &row, true, &info, eb);
+        rc = fresh_check(s, b, key, &row, FRESH_NOW, &info, eb);
     if (rc == ERR_OK && info.stale)
         rc = err_set(eb, ERR_BACKEND, "the remote could not be asked");
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
@@ -594,7 +594,7 @@ object_head(struct object_service *s, const struct map_bucket *b, struct span ke
     enum err rc = find_local(s, &k, &row, a, info, eb);
 
     if (rc == ERR_OK)
-        rc = fresh_check(s, b, key, &row, false, info, eb);
+        rc = fresh_check(s, b, key, &row, FRESH_IN_TIME, info, eb);
     if (rc == ERR_OK && b->cached)
         info->stale = info->stale || cloud_is_down(s->options.cloud, b);
     if (rc != ERR_NOT_FOUND || !b->cached)

@@ -12,7 +12,10 @@ struct key_slot {
     size_t name_len;
     unsigned refs;
     bool writing;
-    bool asking;            /* the remote, whether what is kept is still its own */
+    bool asking;      /* the remote, whether what is kept is still its own */
+    unsigned answers; /* how many came, and the last: about which version, and what */
+    struct version asked;
+    enum err answer;
     struct fetch *fetch;    /* borrowed: it leaves by itself */
     struct rt_cond changed; /* `writing` or `asking` went, or a fetch began or ended */
     struct key_table *table;

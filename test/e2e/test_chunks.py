@@ -411,6 +411,44 @@ def until_it_breaks(reader):
     return got
 
 
+@pytest.mark.parametrize("status", [200, 500])
+def test_one_question_for_all_who_wait(tier, status):
+    """The HEAD for a chunk beyond the window; what it ends with holds for all, a failure too."""
+    process, remote = tier
+    body = body_of("long", 30 * CHUNK)
+    remote.put("long", body)
+    kept(process, remote, 0, 20, "long")
+    asked, gate = threading.Event(), threading.Event()
+
+    def held(request):
+        asked.set()
+        assert gate.wait(PATIENCE)
+        request.send(status, remote.objects[f"/{BUCKET}/long"][1], b"", length=len(body))
+
+    remote.on("HEAD", f"/{BUCKET}/long", held)
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+        readers = [pool.submit(plain.get, process.port, BUCKET, "long") for _ in range(10)]
+        assert asked.wait(PATIENCE)
+        wait_for(lambda: process.metrics()['forebay_connections{state="active"}'] >= 10, "all readers")
+        gate.set()
+        replies = [reader.result() for reader in readers]
+    assert {reply.status for reply in replies} == {200 if status == 200 else 503}
+    assert all(reply.body == body for reply in replies) == (status == 200)
+    tries = 1 if status == 200 else 3
+    assert tries <= remote.seen[f"HEAD /{BUCKET}/long"] <= 3 * tries  # who came late to wait asks for all who came later still
+
+
+@pytest.mark.parametrize("status", [403, 405, 501])
+def test_a_remote_that_refuses_questions(tier, status):
+    """Of one that is beyond the window it is not asked then."""
+    process, remote = tier
+    body = body_of("long", 30 * CHUNK)
+    remote.put("long", body)
+    kept(process, remote, 0, 20, "long")
+    remote.on("HEAD", f"/{BUCKET}/long", lambda request: request.send(status, {}, b""))
+    assert plain.get(process.port, BUCKET, "long").body == body
+
+
 def test_one_that_is_replaced_between_two_chunks_breaks(tier):
     """Bytes of the old version are out: what comes is its beginning, cut. The next answer is the new one."""
     process, remote = tier
