@@ -4,6 +4,7 @@
  *
  *     loop PORT SIZE [epoll|uring [COUNT]]    serves until it is killed; prints "ready" when it listens. COUNT (1) answers that lie
  *                                         apart, by turns: one alone stays in the cache, which the objects of a store do not
+ *     loop PORT SIZE epoll COUNT splice   the same, each answer by chance and its body by reference: vmsplice() and splice(), from huge pages
  *     loop PORT SIZE put FILE             the other way round: takes bodies of SIZE, makes them durable, answers without one
  *
  * What is put is written to FILE, which is removed and was written full of zeros before: all bodies that came while the
@@ -21,7 +22,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "listen.h"
@@ -95,7 +98,99 @@ take(struct conn *c, const char *in, size_t len)
     }
 }
 
+/* ---- answers by reference: a head that is copied, and pages that the socket is given ---- */
+
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20, PIPE = 1 << 20 };
+
+static struct {
+    const char *head;
+    size_t head_len, body_len;
+    char *
+        bodies; /* NULL: answers are copied; answer_count of them, `apart` from each other */
+    size_t apart;
+    int in, out,
+        nowhere; /* a pipe, empty between two calls, and where what a socket did not take goes */
+} by_ref;
+
+static void
+refer(const char *head, size_t head_len, size_t size)
+{
+    size_t all;
+    int fds[2];
+
+    if (size == 0 || size > PIPE) {
+        fprintf(stderr, "loop: bodies by reference have 1 to %d bytes, not %zu\n", PIPE,
+                size);
+        exit(2);
+    }
+    by_ref.head = head;
+    by_ref.head_len = head_len;
+    by_ref.body_len = size;
+    by_ref.apart = (size + PAGE - 1) / PAGE * PAGE;
+    all = (answer_count * by_ref.apart + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    by_ref.bodies = aligned_alloc(HUGE_PAGE, all);
+    if (by_ref.bodies == NULL)
+        die("memory");
+    (void)madvise(by_ref.bodies, all, MADV_HUGEPAGE); /* small pages will do */
+    memset(by_ref.bodies, 'x', all);
+    by_ref.nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0 || by_ref.nowhere < 0 ||
+        fcntl(fds[1], F_SETPIPE_SZ, PIPE) < 0)
+        die("pipe");
+    by_ref.out = fds[0];
+    by_ref.in = fds[1];
+}
+
+/* By chance, as objects are asked for: in order the CPU would know which page comes next. */
+static const char *
+a_body(void)
+{
+    static uint64_t seed = 88172645463325252u;
+
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return by_ref.bodies + seed % answer_count * by_ref.apart;
+}
+
+static ssize_t
+send_referred(int fd, struct conn *c)
+{
+    size_t at = c->at < by_ref.head_len ? 0 : c->at - by_ref.head_len;
+    struct iovec v;
+    ssize_t put, sent;
+    int why;
+
+    if (c->answer == NULL)
+        c->answer = a_body();
+    if (c->at < by_ref.head_len)
+        return send(fd, by_ref.head + c->at, by_ref.head_len - c->at,
+                    MSG_NOSIGNAL | MSG_MORE);
+    v = (struct iovec){(char *)(uintptr_t)c->answer + at, by_ref.body_len - at};
+    put = vmsplice(by_ref.in, &v, 1, SPLICE_F_NONBLOCK);
+    if (put <= 0)
+        die("vmsplice");
+    sent = splice(by_ref.out, NULL, fd, NULL, (size_t)put, SPLICE_F_NONBLOCK);
+    why = errno;
+    for (ssize_t left = put - (sent > 0 ? sent : 0), n; left > 0; left -= n) {
+        n = splice(by_ref.out, NULL, by_ref.nowhere, NULL, (size_t)left,
+                   SPLICE_F_NONBLOCK);
+        if (n <= 0)
+            die("emptying the pipe");
+    }
+    errno = why;
+    return sent;
+}
+
 /* ---- epoll ---- */
+
+static ssize_t
+send_answer(int fd, struct conn *c)
+{
+    return by_ref.bodies != NULL
+               ? send_referred(fd, c)
+               : send(fd, answer_of(c), answer_len - c->at, MSG_NOSIGNAL);
+}
 
 static void
 flush_owed(int ep, int fd)
@@ -103,7 +198,7 @@ flush_owed(int ep, int fd)
     struct conn *c = &conns[fd];
 
     while (c->owed > 0) {
-        ssize_t n = send(fd, answer_of(c), answer_len - c->at, MSG_NOSIGNAL);
+        ssize_t n = send_answer(fd, c);
 
         if (n < 0) {
             struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.fd = fd};
@@ -471,6 +566,18 @@ serve_puts(int lfd, const char *path)
     }
 }
 
+static void
+fill(const char *head, size_t head_len, size_t size)
+{
+    answer = calloc(answer_count, answer_len);
+    if (answer == NULL)
+        die("memory");
+    for (size_t i = 0; i < answer_count; i++) {
+        memcpy(answer + i * answer_len, head, head_len);
+        memset(answer + i * answer_len + head_len, 'x', size);
+    }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -480,7 +587,7 @@ main(int argc, char **argv)
     int head_len, lfd;
 
     if (argc < 3) {
-        fprintf(stderr, "loop PORT SIZE [epoll|uring [COUNT]|put FILE]\n");
+        fprintf(stderr, "loop PORT SIZE [epoll|uring [COUNT [splice]]|put FILE]\n");
         return 2;
     }
     if (puts) {
@@ -495,13 +602,10 @@ main(int argc, char **argv)
     answer_len = (size_t)head_len + size;
     if (argc > 4 && !puts && strtoul(argv[4], NULL, 10) > 0)
         answer_count = strtoul(argv[4], NULL, 10);
-    answer = calloc(answer_count, answer_len);
-    if (answer == NULL)
-        die("memory");
-    for (size_t i = 0; i < answer_count; i++) {
-        memcpy(answer + i * answer_len, head, (size_t)head_len);
-        memset(answer + i * answer_len + head_len, 'x', size);
-    }
+    if (argc > 5 && strcmp(argv[3], "epoll") == 0 && strcmp(argv[5], "splice") == 0)
+        refer(head, (size_t)head_len, size);
+    else
+        fill(head, (size_t)head_len, size);
     lfd = must_listen((uint16_t)strtoul(argv[1], NULL, 10));
     if (puts)
         serve_puts(lfd, argv[4]);

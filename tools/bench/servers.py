@@ -112,12 +112,12 @@ class Forebay(Pinned):
 
 
 class Loop(Pinned):
-    """The bare loop: ready-made answers of one size; `count` that lie apart."""
+    """The bare loop: ready-made answers of one size; `count` that lie apart; with the flag "splice" bodies go by reference."""
 
-    def __init__(self, context, size, engine, count=1):
+    def __init__(self, context, size, engine, count=1, *flags):
         (port,) = free_ports(1)
-        argv = [context.tools / "loop", port, size, engine, count]
-        super().__init__(f"loop-{engine}-{size}-{count}", context.cores[0], argv, context.dir, port)
+        argv = [context.tools / "loop", port, size, engine, count, *flags]
+        super().__init__("-".join(["loop", engine, str(size), str(count), *flags]), context.cores[0], argv, context.dir, port)
 
 
 class Relay(Pinned):
