@@ -373,6 +373,8 @@ stop_fibers(struct disk *d)
     ahead_stop(d);
     flusher_stop(d);
     health_stop(d->health);
+    if (d->index != NULL)
+        index_end_populating(d->index);
 }
 
 static void

@@ -69,6 +69,8 @@ enum err index_reset(struct index *x, struct errbuf *eb) MUST_CHECK;
 void index_populate_behind(struct index *x);
 /* From now on no more of it comes in than the piece that is on its way. Home loop. */
 void index_will_close(struct index *x);
+/* And that one is waited for. Home loop, as nothing else of the closing needs to be; may switch. */
+void index_end_populating(struct index *x);
 void index_close(struct index **xp); /* May switch. */
 /* Writes the index of a disk that nobody has open anew, without free pages. On an error what was there stands. May
  * switch. */

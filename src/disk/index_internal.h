@@ -129,8 +129,6 @@ enum err index_code(struct index *x, int rc, const char *what, struct errbuf *eb
  * is new, too. Both block. */
 void index_opened(struct index *x);
 void index_grown(struct index *x);
-/* That ends: a piece that is being read is waited for. Home loop; may switch. */
-void index_end_populating(struct index *x);
 /* What was resident is not: the kernel took pages back. */
 void index_is_away(struct index *x);
 /* Until that is over, or `stop`, where there is one. Home loop; may switch. */
@@ -139,7 +137,7 @@ void index_set_proven(struct index *x, bool yes);
 void index_turn_take(struct index *x); /* home loop; may switch */
 void index_turn_give(struct index *x);
 #ifdef FB_TEST_HOOKS
-extern uint32_t index_populate_piece; /* bytes of one */
+extern uint32_t index_populate_at_once, index_populate_piece; /* bytes */
 extern void (*index_on_populate)(
     void); /* on a worker, before each piece; NULL: nothing */
 #endif

@@ -7,15 +7,16 @@
 #include "disk/index_internal.h"
 #include "rt/fault.h"
 
-/* Brought in while opening; what is larger comes in behind the first requests. */
-#define POPULATE_AT_ONCE MIB(32)
-/* At a time, behind them: the end of a server waits for one piece, 0.3 s of a spinning disk. */
 #ifdef FB_TEST_HOOKS
+#define TEST_MAY_SET
 void (*index_on_populate)(void);
 #else
-static const
+#define TEST_MAY_SET static const
 #endif
-uint32_t index_populate_piece = 32u << 20;
+/* Brought in while opening; what is larger comes in behind the first requests. */
+TEST_MAY_SET uint32_t index_populate_at_once = 32u << 20;
+/* At a time, behind them: the end of a server waits for one piece, 0.3 s of a spinning disk. */
+TEST_MAY_SET uint32_t index_populate_piece = 32u << 20;
 /* What the kernel took is not brought in again before that; twice as long each time. */
 #define AWAY_NS      (60 * UINT64_C(1000000000))
 #define AWAY_NS_MOST (64 * AWAY_NS)
@@ -57,8 +58,8 @@ void
 index_opened(struct index *x)
 {
     note_size(x);
-    if (fits_memory(x) &&
-        (atomic_load(&x->used_bytes) <= POPULATE_AT_ONCE || rt_engine_now() == RT_SIM))
+    if (fits_memory(x) && (atomic_load(&x->used_bytes) <= index_populate_at_once ||
+                           rt_engine_now() == RT_SIM))
         bring_in(x);
 }
 
@@ -82,13 +83,20 @@ index_replaying(struct index *x, bool yes)
         atomic_store(&x->resident, yes);
 }
 
+/* For a while nobody brings it in again. */
+static void
+goes_away(struct index *x)
+{
+    atomic_store(&x->away_ns, rt_now_ns());
+    atomic_fetch_add(&x->times_away, 1);
+}
+
 void
 index_is_away(struct index *x)
 {
     if (!atomic_exchange(&x->resident, false))
         return;
-    atomic_store(&x->away_ns, rt_now_ns());
-    atomic_fetch_add(&x->times_away, 1);
+    goes_away(x);
     LOG(LOG_INFO, "index.away",
         "pages of the index are not in memory any more: look-ups ask for each",
         L_TEXT("path", rt_dir_path(x->dir)));
@@ -153,6 +161,11 @@ populate_fiber(void *arg)
         p.len = MIN(used - MIN(used, p.from), (uint64_t)index_populate_piece);
         if (p.len > 0)
             rc = rt_blocking(piece_work, &p, DEADLINE_NEVER);
+        if (rc == ERR_OK && p.rc == ERR_BUSY) {
+            goes_away(x);
+            break;
+        }
+        /* What the disk does not give may be the pages behind the end of the file. */
         if (rc == ERR_OK)
             x->populated_bytes = p.rc == ERR_OK ? p.from + p.len : used;
         if (rc == ERR_OK && p.len == 0) {

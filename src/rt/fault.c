@@ -213,7 +213,7 @@ populate(uintptr_t from, size_t len)
     if (rc == 0)
         return ERR_OK;
     if (errno != EINVAL)
-        return ERR_IO;
+        return errno == ENOMEM ? ERR_BUSY : ERR_IO;
     return rt_guard((const void *)from, len, touch_pages, &t) ? ERR_OK : ERR_IO;
 }
 

@@ -26,5 +26,6 @@ bool rt_map_is_here(const void *at, size_t len) MUST_CHECK;
 bool rt_map_range(const void *at, const void **from, size_t *len) MUST_CHECK;
 
 /* Brings pages in, so that a later touch does not wait. Blocks: on a worker. Where the kernel is too old to be
- * asked for it, each page is touched, under a guard. ERR_IO: the disk does not give them. */
+ * asked for it, each page is touched, under a guard. ERR_IO: the disk does not give them. ERR_BUSY: there is no memory
+ * for them. */
 enum err rt_map_populate(const void *at, size_t len) MUST_CHECK;

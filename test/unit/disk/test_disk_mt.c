@@ -1,8 +1,12 @@
 /* One disk, several loops: puts, overwrites, deletes, reads and listings from all of them at once; of N conditional
  * puts of one key exactly one wins. Protects V1, V3 and V4 on one disk; runs under TSan. */
+#include <time.h>
+
 #include "world.h"
 
+#include "disk/index_internal.h"
 #include "rt/fiber.h"
+#include "rt/test_hooks.h"
 
 #define LOOPS  3
 #define FIBERS 4
@@ -158,6 +162,60 @@ test_clients_on_all_loops(void)
     }
 }
 
+/* ---- a start that fails beside one's own work ---- */
+
+static _Atomic unsigned pieces;
+
+static void
+slow_piece(void)
+{
+    struct timespec t = {.tv_nsec = 100000000};
+
+    atomic_fetch_add(&pieces, 1);
+    nanosleep(&t, NULL);
+}
+
+/* The start has failed by then. */
+static void
+until_a_piece_comes(enum point p)
+{
+    while (p == POINT_START_REPLAYED && atomic_load(&pieces) == 0)
+        rt_yield();
+}
+
+/* A piece of the index is on its way into memory on the disk's loop while another loop hears that there are no logs. */
+static void
+fails_late(void *arg)
+{
+    struct disk_options o = world_options();
+    struct errbuf eb = {0};
+    uint32_t at_once = index_populate_at_once;
+    char command[512];
+
+    (void)arg;
+    o.home_loop = 1;
+    CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
+    put_version("kept", 1, 5000);
+    disk_close(&d);
+    snprintf(command, sizeof command, "rm %s/native/log-*", world_path);
+    REQUIRE(system(command) == 0);
+    index_populate_at_once = 0;
+    index_on_populate = slow_piece;
+    rt_test_on_point = until_a_piece_comes;
+    CHECK(disk_open(world_path, &o, &d, &eb) != ERR_OK);
+    CHECK(strstr(eb.text, "log") != NULL);
+    CHECK_U64(atomic_load(&pieces), 1);
+    rt_test_on_point = NULL;
+    index_on_populate = NULL;
+    index_populate_at_once = at_once;
+}
+
+static void
+test_a_start_that_fails_waits_for_its_index(void)
+{
+    world_run_loops(RT_AUTO, LOOPS, fails_late, NULL);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -166,6 +224,7 @@ main(int argc, char **argv)
     data = malloc(LARGE + 256);
     world_fill(data, LARGE + 256, 1);
     RUN(test_clients_on_all_loops);
+    RUN(test_a_start_that_fails_waits_for_its_index);
     free(data);
     return check_done();
 }
