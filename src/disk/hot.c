@@ -60,9 +60,8 @@ struct hot {
     uint64_t size;
     struct piece *pieces; /* owned; sets of WAYS */
     uint64_t set_mask;
-    /* Owned. When a piece was read from the disk last: its tag, and below it how many such reads there were before. */
+    /* Owned; sets of WAYS. When a piece was read from the disk last: its tag, and below it how many such reads there were before. */
     _Atomic uint64_t *firsts;
-    uint64_t first_mask;
     _Atomic uint32_t disk_reads;
     _Atomic uint32_t count; /* of pieces in it */
     _Atomic uint64_t bytes; /* theirs */
@@ -90,7 +89,6 @@ hot_new(uint64_t bytes)
     h->pieces = bigmem_new(sets * WAYS * sizeof *h->pieces);
     h->set_mask = sets - 1;
     h->firsts = bigmem_new(sets * WAYS * sizeof *h->firsts);
-    h->first_mask = sets * WAYS - 1;
     memcpy(h->arena, &(struct extent){.len = bytes}, sizeof(struct extent));
     return h;
 }
@@ -106,7 +104,7 @@ hot_free(struct hot **hp)
     metric_add(M_HOT_BYTES, 0, -(int64_t)atomic_load(&h->bytes));
     sendable_free(&h->memory);
     bigmem_free(h->pieces, (h->set_mask + 1) * WAYS * sizeof *h->pieces);
-    bigmem_free(h->firsts, (h->first_mask + 1) * sizeof *h->firsts);
+    bigmem_free(h->firsts, (h->set_mask + 1) * WAYS * sizeof *h->firsts);
     free(h);
 }
 
@@ -298,6 +296,25 @@ is_of_late(const struct hot *h, uint32_t now, uint32_t ago)
            now % LUCKY_ONE == 0;
 }
 
+/* Which of its set's places remembers its first read, or is to: an empty one, else whichever; so that those which share a set and are
+ * read in one and the same order for ever do not put each other out each time. */
+static _Atomic uint64_t *
+first_of(const struct hot *h, const struct place *at, uint32_t now)
+{
+    _Atomic uint64_t *set = &h->firsts[(at->hash & h->set_mask) * WAYS];
+    _Atomic uint64_t *to = &set[now % WAYS];
+
+    for (unsigned way = 0; way < WAYS; way++) {
+        uint64_t one = atomic_load_explicit(&set[way], memory_order_relaxed);
+
+        if ((uint32_t)(one >> 32) == at->tag)
+            return &set[way];
+        if (one == 0)
+            to = &set[way];
+    }
+    return to;
+}
+
 bool
 hot_wants(struct hot *h, const struct content_id *id, uint64_t number)
 {
@@ -309,8 +326,8 @@ hot_wants(struct hot *h, const struct content_id *id, uint64_t number)
     if (h == NULL)
         return false;
     at = place_of(h, id, number);
-    first = &h->firsts[at.hash & h->first_mask];
     now = atomic_fetch_add_explicit(&h->disk_reads, 1, memory_order_relaxed);
+    first = first_of(h, &at, now);
     was = atomic_load_explicit(first, memory_order_relaxed);
     atomic_store_explicit(first, (uint64_t)at.tag << 32 | now, memory_order_relaxed);
     return (uint32_t)(was >> 32) == at.tag && is_of_late(h, now, now - (uint32_t)was);

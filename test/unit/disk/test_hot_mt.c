@@ -77,6 +77,29 @@ test_second_read_is_wanted_and_kept(void)
 }
 
 /* Far more than fits: what is there is right, the bound holds, what is pinned or read stays. */
+/* Pieces that come in one and the same order, as of a training run that does not shuffle: all are wanted soon. */
+static void
+test_one_and_the_same_order(void)
+{
+    enum { PIECES = 256 }; /* half of what the table is sized for */
+
+    struct hot *h = hot_new(MIB(4));
+    bool wanted[PIECES] = {0};
+    unsigned count = 0;
+
+    for (unsigned pass = 0; pass < 5; pass++)
+        for (unsigned n = 0; n < PIECES; n++) {
+            struct content_id id = id_of(n);
+
+            if (!wanted[n] && hot_wants(h, &id, 0)) {
+                wanted[n] = true;
+                count++;
+            }
+        }
+    CHECK_U64(count, PIECES);
+    hot_free(&h);
+}
+
 static void
 test_the_ring_goes_round(void)
 {
@@ -353,6 +376,7 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_no_hot_set_is_an_empty_one);
     RUN(test_second_read_is_wanted_and_kept);
+    RUN(test_one_and_the_same_order);
     RUN(test_the_ring_goes_round);
     RUN(test_all_pinned);
     RUN(test_slow_readers_do_not_hold_it);
