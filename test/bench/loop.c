@@ -3,8 +3,8 @@
  * thread, keep-alive and pipelining, nothing else.
  *
  *     loop PORT SIZE [epoll|uring [COUNT]]    serves until it is killed; prints "ready" when it listens. COUNT (1) answers that lie
- *                                         apart, by turns: one alone stays in the cache, which the objects of a store do not
- *     loop PORT SIZE epoll COUNT splice   the same, each answer by chance and its body by reference: vmsplice() and splice(), from huge pages
+ *                                         apart, by chance: one alone stays in the cache, which the objects of a store do not
+ *     loop PORT SIZE epoll COUNT splice   the same, each body by reference: vmsplice() and splice(), from huge pages
  *     loop PORT SIZE put FILE             the other way round: takes bodies of SIZE, makes them durable, answers without one
  *
  * What is put is written to FILE, which is removed and was written full of zeros before: all bodies that came while the
@@ -32,7 +32,7 @@
 enum { FDS_MAX = 65536, IN = 8192, BUFFERS = 1024 };
 
 static char *answer; /* answer_count of them */
-static size_t answer_len, answer_count = 1, answer_turn;
+static size_t answer_len, answer_count = 1;
 static struct conn {
     const char *answer;
     size_t owed;   /* bytes of answers to send */
@@ -61,12 +61,26 @@ must_listen(uint16_t port)
     return fd;
 }
 
+/* Of the answers, by chance, as objects are asked for: in order the CPU would know which page comes next. */
+static size_t
+which(void)
+{
+    static uint64_t seed = 88172645463325252u;
+
+    if (answer_count == 1)
+        return 0;
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed % answer_count;
+}
+
 /* What is to be sent, and how far it is. */
 static const char *
 answer_of(struct conn *c)
 {
     if (c->answer == NULL)
-        c->answer = answer + answer_turn++ % answer_count * answer_len;
+        c->answer = answer + which() * answer_len;
     return c->answer + c->at;
 }
 
@@ -141,18 +155,6 @@ refer(const char *head, size_t head_len, size_t size)
     by_ref.in = fds[1];
 }
 
-/* By chance, as objects are asked for: in order the CPU would know which page comes next. */
-static const char *
-a_body(void)
-{
-    static uint64_t seed = 88172645463325252u;
-
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return by_ref.bodies + seed % answer_count * by_ref.apart;
-}
-
 static ssize_t
 send_referred(int fd, struct conn *c)
 {
@@ -162,7 +164,7 @@ send_referred(int fd, struct conn *c)
     int why;
 
     if (c->answer == NULL)
-        c->answer = a_body();
+        c->answer = by_ref.bodies + which() * by_ref.apart;
     if (c->at < by_ref.head_len)
         return send(fd, by_ref.head + c->at, by_ref.head_len - c->at,
                     MSG_NOSIGNAL | MSG_MORE);
