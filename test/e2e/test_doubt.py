@@ -138,6 +138,18 @@ def test_what_the_remote_took_is_shown(node, remote, kind, what):
     assert heads == 1 and gets >= 1
 
 
+def test_an_etag_that_tells_a_time_and_a_length(node, remote):
+    """As of some gateways: of two versions of one second and length it says nothing."""
+    old, new = body_of("old"), body_of("new")
+    said = {"ETag": '"69b4c5e0-4b000"', "Last_Modified": "Thu, 01 Jan 2026 00:00:07 GMT"}
+    keep(node, remote, old, **said)
+    remote.break_puts(taken=True, **said)
+    write(node, new)
+    remote.asked()
+    assert get(node).body == new
+    assert remote.asked()[1] == 1
+
+
 def test_a_delete_that_nobody_answered(node, remote):
     for taken in (False, True):
         keep(node, remote, body_of("old"))
