@@ -2,8 +2,10 @@
 """Measures Forebay beside what else serves bytes on this machine: `make bench`, `make bench ROW=get-4k`.
 
 Each row starts the servers on one core and the load on another, in a network namespace of its own, asks them in turn
-(A-B-A-B) for several rounds, and prints medians and the median of the ratios of each round with least and most. An
-opponent that is not installed is skipped and said. Exit status 1: an answer was wrong; goals missed are only said.
+for several rounds, and prints medians and ratios: the median of those of each round, with least and most; of get-* up
+to 256 KiB the median of those of neighbouring slices of 60 ms, with its bounds of 95 %, and the ratio of all slices
+together. An opponent that is not installed is skipped and said. Exit status 1: an answer was wrong, or a row failed;
+goals missed are only said.
 """
 
 import argparse
@@ -11,9 +13,11 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -33,7 +37,7 @@ class Context:
         self.tools = options.build / "bench"
         self.root, self.dir = dir, dir
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "FOREBAY_"))}
-        self.running, self.skipped, self.results = [], [], {}
+        self.running, self.skipped, self.failed, self.results = [], [], [], {}
         self.errors, self.engines = 0, set()
 
     def begin(self, name):
@@ -46,13 +50,20 @@ class Context:
         return server
 
     def end_servers(self):
-        for server in reversed(self.running):
-            server.stop()
-        self.running = []
+        while self.running:
+            self.running.pop().stop()
 
     def end(self):
-        self.end_servers()
+        while self.running:  # one that does not end well leaves the others to be ended
+            try:
+                self.end_servers()
+            except Exception as error:  # noqa: BLE001
+                self.fail(f"{self.dir.name}: a server did not end: {error!r}")
         shutil.rmtree(self.dir)
+
+    def fail(self, what):
+        print(f"  FAILED: {what}")
+        self.failed.append(what)
 
     def keep(self, row, name, figures):
         self.results.setdefault(row, {})[name] = figures
@@ -97,12 +108,29 @@ def versions(options):
     }
 
 
+def measure_all(context, names):
+    """One row after the other; one that fails is told, and the next one is measured."""
+    for name in names:
+        about, measure = ROWS[name]
+        print(f"\n{name}: {about}")
+        context.begin(name)
+        try:
+            try:
+                measure(context)
+            finally:
+                context.end()
+        except Exception as error:  # noqa: BLE001
+            traceback.print_exc(file=sys.stdout)
+            context.fail(f"{name}: {error!r}")
+
+
 def main(argv):
     options = parse(argv)
     if options.list:
         for name, (about, _) in ROWS.items():
             print(f"{name:<11} {about}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers, loads and data go with us
     sys.stdout.reconfigure(line_buffering=True)
     if options.favour:
         os.setsid()
@@ -114,23 +142,21 @@ def main(argv):
         print(f"{name + ':':<9} {value}")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as dir:
         context = Context(options, pathlib.Path(dir))
-        for name in options.row or ROWS:
-            about, measure = ROWS[name]
-            print(f"\n{name}: {about}")
-            context.begin(name)
-            try:
-                measure(context)
-            finally:
-                context.end()
-    header["engine"] = f"{options.engine} ({', '.join(sorted(context.engines)) or 'none ran'})"
+        try:
+            measure_all(context, options.row or ROWS)
+        finally:
+            header["engine"] = f"{options.engine} ({', '.join(sorted(context.engines)) or 'none ran'})"
+            if options.json:
+                told = {"header": header, "skipped": context.skipped, "failed": context.failed, "rows": context.results}
+                options.json.write_text(json.dumps(told, indent=1) + "\n")
     print(f"\nengine: {header['engine']}")
-    if options.json:
-        options.json.write_text(json.dumps({"header": header, "skipped": context.skipped, "rows": context.results}, indent=1) + "\n")
     for why in context.skipped:
         print(f"SKIPPED: {why}")
+    for what in context.failed:
+        print(f"FAILED: {what}")
     if context.errors:
         print(f"{context.errors} answers were wrong")
-    return 1 if context.errors else 0
+    return 1 if context.errors or context.failed else 0
 
 
 if __name__ == "__main__":
