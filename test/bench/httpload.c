@@ -14,7 +14,8 @@
  * -B: the server may be busy: a 503 with Retry-After, and a connection that it closes, is counted as refused and no error;
  * who is refused comes again at once, on the same connection if that is kept.
  * -P: how many were answered so far, and how many of them wrongly, stand in the first two eight bytes of FILE, for who
- * stops this process and has it go on: what was asked before a stop has no latency then, and SIGTERM is the end of the run.
+ * stops this process and has it go on: what was asked before a stop has no latency then ("untimed" counts it), and SIGTERM
+ * is the end of the run. It dies with its parent.
  * -L: all latencies too, as [us, how many]: those of several runs can be taken together.
  * -E, with a rate: of each request that was due while it counted, four points in time go to FILE, eight bytes each, in ns of
  * CLOCK_MONOTONIC: due, asked, head heard, answered. At the end it waits for those that were due.
@@ -35,6 +36,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -723,6 +725,9 @@ map_progress(void)
 
     if (opt.progress == NULL)
         return;
+    /* Who stops this process and dies would leave it standing for good. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        die("prctl");
     fd = open(opt.progress, O_RDWR);
     if (fd < 0 || ftruncate(fd, 2 * sizeof *progress) < 0)
         die(opt.progress);
@@ -812,6 +817,7 @@ report(double took, double cpu)
         print_latencies();
     printf("\"first_p50_us\":%.1f,\"first_p99_us\":%.1f,", quantile_us(first_bytes, 0.5),
            quantile_us(first_bytes, 0.99));
+    printf("\"untimed\":%llu,", (unsigned long long)(done - timed));
     printf("\"refused\":%llu,\"errors\":%llu,\"connections\":%u,\"client_cpu_s\":%.3f}\n",
            (unsigned long long)refused, (unsigned long long)errors, opt.conns, cpu);
 }

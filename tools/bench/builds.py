@@ -15,6 +15,7 @@ import configparser
 import json
 import os
 import pathlib
+import random
 import statistics
 import sys
 import tempfile
@@ -23,7 +24,7 @@ import types
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from bench import machine, servers  # noqa: E402
-from bench.duel import Load, bounds, load  # noqa: E402
+from bench.duel import Load, bounds, load, shuffled  # noqa: E402
 from bench.rows import KIB, MIB, keys, write_paths  # noqa: E402
 from bench.signing import signed_lines  # noqa: E402
 from rigs.process import ROOT  # noqa: E402
@@ -64,33 +65,38 @@ def start(context, folder, row):
 
 
 def measure(context, options, row):
-    """(slices of each folder in each start, how many answers were wrong); a slice is a pair as of Load.run()."""
-    starts, errors = [], 0
+    """(slices of each folder in each start, in how many turns each folder answered nothing, how many answers were wrong); a slice is a pair
+    as of Load.run()."""
+    starts, stood, errors, rng = [], [0] * len(options.folder), 0, random.Random(1)
     for _ in range(options.starts):
         with tempfile.TemporaryDirectory(prefix="builds-", dir=options.dir) as dir:
             context.dir, loads = pathlib.Path(dir), []
             try:
                 for folder in options.folder:
                     loads.append(start(context, folder.resolve(), row))
-                slices, turn = [[] for _ in loads], 0
+                slices = [[] for _ in loads]
                 end = time.monotonic() + options.seconds / options.starts
                 while time.monotonic() < end:
-                    order = [(turn + k) % len(loads) for k in range(len(loads))]
-                    one = {i: loads[i].run(options.slice_ms / 1000) for i in order}
-                    turn += 1
-                    if all(us > 0 and rps > 0 for us, rps in one.values()):  # a disk or a host that stands still says nothing
-                        for i in order:
-                            slices[i].append(one[i])
+                    one = {i: loads[i].run(options.slice_ms / 1000) for i in shuffled(rng, len(loads))}
+                    for i, (_, rps) in one.items():
+                        stood[i] += rps == 0
+                    if all(us > 0 and rps > 0 for us, rps in one.values()):  # no answer, no CPU an answer: the turn is told of
+                        for i, each in one.items():
+                            slices[i].append(each)
                 errors += sum(each.errors() for each in loads)
             finally:
                 for each in loads:
                     each.stop()
         starts.append(slices)
-    return starts, errors
+    return starts, stood, errors
 
 
-def say(options, row, starts):
+def say(options, row, starts, stood):
     print(f"  {row}: {ROWS[row][0]} connections, {sum(len(slices[0]) for slices in starts)} slices of {options.slice_ms:g} ms each, {len(starts)} starts")
+    if any(stood):
+        print(f"    turns left out, as these answered nothing in them: {', '.join(f'{n} {folder.name}' for n, folder in zip(stood, options.folder) if n)}")
+    if not any(slices[0] for slices in starts):
+        return print("    NOT JUDGED: no turn in which all answered")
     for i, folder in enumerate(options.folder):
         us, rps = zip(*(one for slices in starts for one in slices[i]))
         low, middle, high = statistics.quantiles(us, n=4)
@@ -128,8 +134,8 @@ def main(argv):
     )  # fmt: skip
     kept, wrong = {}, 0
     for row in options.row or ROWS:
-        starts, errors = measure(context, options, row)
-        say(options, row, starts)
+        starts, stood, errors = measure(context, options, row)
+        say(options, row, starts, stood)
         kept[row], wrong = starts, wrong + errors
     if options.json:
         options.json.write_text(json.dumps({"folders": [str(f) for f in options.folder], "rows": kept}) + "\n")

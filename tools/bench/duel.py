@@ -1,6 +1,6 @@
 """Rounds of load: A-B-A-B, a sample each, and what they come to.
 
-A round is cut into slices, each side's turn rotating: what the host does for a second, or a minute, falls on all sides alike. A round in which others
+A round is cut into slices, each turn in another order: what the host does for a second, or a minute, falls on all sides alike. A round in which others
 took too much counts for nobody, and that is said.
 """
 
@@ -20,7 +20,8 @@ from . import machine
 SLICE_S = 0.4  # about; of each side before it is another's turn
 SLICE_WARMUP_S = 0.15  # of all slices but a round's first: its connections are new, its caches are not
 DISTURBED = 0.4  # of one core by others: more than that and a round counts for nobody
-SUMS = ("requests", "seconds", "mib", "cpu_s", "client_cpu_s", "refused", "errors")
+SUMS = ("requests", "seconds", "mib", "cpu_s", "client_cpu_s", "refused", "errors", "untimed")
+MORE_IS_BETTER = ("rps", "mib_s", "accelerators")  # of them nothing is a figure too
 
 
 class Contestant:
@@ -122,10 +123,15 @@ def without_disturbed(sides):
         side.slices = [side.slices[r] for r in left] if getattr(side, "slices", []) else []
 
 
+def shuffled(rng, many):
+    """Whose turn it is: where all follow each other in a ring, one side always meets what the same other one left behind."""
+    return rng.sample(range(many), many)
+
+
 def in_turn(context, sides, once):
     """All rounds: they become the .samples of each side. once(side, seconds, warmup) is one run of one of them, a sample."""
     slices = max(1, round(context.seconds / SLICE_S))
-    turn = 0
+    rng = random.Random(1)
     for side in sides:
         side.samples = []
     for _ in range(context.rounds):
@@ -133,10 +139,8 @@ def in_turn(context, sides, once):
             machine.wait_quiet()
         got = [[] for _ in sides]
         for n in range(slices):
-            for i in range(len(sides)):
-                at = (turn + i) % len(sides)
+            for at in shuffled(rng, len(sides)):
                 got[at].append(once(sides[at], context.seconds / slices, context.warmup if n == 0 else min(context.warmup, SLICE_WARMUP_S)))
-            turn += 1
         for side, each in zip(sides, got):
             side.samples.append(merged(each))
     without_disturbed(sides)
@@ -157,13 +161,17 @@ class Load:
         told.write_bytes(bytes(16))
         self.server = server
         self.child = httpload(context, port or server.port, paths, "-w", 0, "-P", told, *flags)
-        if self.child.stdout.readline() != "begin\n":
-            raise RuntimeError("httpload ended before it began; what it said is above")
-        self.child.send_signal(signal.SIGSTOP)
-        with open(told, "r+b") as file:
-            self.told = mmap.mmap(file.fileno(), 16)
-        self.was = {"requests": 0, "client_cpu_s": 0}
-        self.since()
+        try:
+            if self.child.stdout.readline() != "begin\n":
+                raise RuntimeError("httpload ended before it began; what it said is above")
+            self.child.send_signal(signal.SIGSTOP)
+            with open(told, "r+b") as file:
+                self.told = mmap.mmap(file.fileno(), 16)
+            self.was = {"requests": 0, "client_cpu_s": 0}
+            self.since()
+        except BaseException:
+            self.kill()
+            raise
 
     def errors(self):
         return int.from_bytes(self.told[8:], sys.byteorder)
@@ -225,9 +233,9 @@ def short_round(context, contestants, conns, flags):
         for one in loads:
             one.slice(min(context.warmup, SLICE_WARMUP_S))  # does not count: its connections are new
         busy, stolen, begun = machine.busy_s(), machine.stolen_s(), time.monotonic()
-        for turn in range(max(1, round(context.seconds / SHORT_S))):
-            for k in range(len(loads)):
-                at = (turn + k) % len(loads)
+        rng = random.Random(len(contestants[0].samples))
+        for _ in range(max(1, round(context.seconds / SHORT_S))):
+            for at in shuffled(rng, len(loads)):
                 each[at].append(loads[at].slice(SHORT_S))
         took, ends = time.monotonic() - begun, [one.end() for one in loads]
     finally:
@@ -239,6 +247,7 @@ def short_round(context, contestants, conns, flags):
         sample = {f: sum(s[f] for s in slices) for f in ("requests", "seconds", "cpu_s", "client_cpu_s")}
         sample.update(mib=sample["requests"] * c.size / (1 << 20), rps=sample["requests"] / sample["seconds"], others=others, stolen=stolen)
         sample.update({f: end[f] for f in ("p50_us", "p99_us", "p999_us", "max_us", "first_p50_us", "refused", "errors")}, mib_s=sample["mib"] / sample["seconds"])
+        sample.update(untimed=end["untimed"], untimed_share=end["untimed"] / max(end["requests"], 1))
         c.samples.append(judged(sample))
         c.slices.append(slices)
 
@@ -313,13 +322,42 @@ def a_slices(side, figure):
     return bool(slices) and figure in slices[0][0]
 
 
+def ratios(pairs, figure):
+    """A slice in which `a` answers nothing is one of 0 req/s; what an answer cost, or how long it took, has no figure there."""
+    return [x[figure] / y[figure] for x, y in pairs if y[figure] > 0 and (x[figure] > 0 or figure in MORE_IS_BETTER)]
+
+
 def ratio(a, b, figure):
-    """Median, least and most of the ratios of each round; of short slices, of those of each turn: their median, and its bounds with 95 %."""
+    """Median, least and most of the ratios of each round; of short slices, of those of each turn: their median, and its bounds with 95 %.
+    Zeros where there is nothing to divide."""
     if a_slices(a, figure) and a_slices(b, figure):
-        each = [x[figure] / y[figure] for ours, theirs in zip(a.slices, b.slices) for x, y in zip(ours, theirs) if x[figure] > 0 and y[figure] > 0]
+        each = ratios([pair for ours, theirs in zip(a.slices, b.slices) for pair in zip(ours, theirs)], figure)
         return (statistics.median(each), *bounds(each)) if each else (0, 0, 0)
-    each = [x[figure] / y[figure] for x, y in zip(a.samples, b.samples) if y[figure]]
+    each = ratios(zip(a.samples, b.samples), figure)
     return (statistics.median(each), min(each), max(each)) if each else (0, 0, 0)
+
+
+PARTS = {"rps": ("requests", "seconds"), "us_per_request": ("cpu_s", "requests")}
+DISAGREE = 0.05
+
+
+def ratio_of_sums(a, b, figure):
+    """Of all slices together: a side that answers nothing in every third slice has the median of one that always does. None where there are no slices."""
+    if figure not in PARTS or not (a_slices(a, figure) and a_slices(b, figure)):
+        return None
+    over, under = PARTS[figure]
+    total = [{f: sum(s[f] for slices in side.slices for s in slices) for f in (over, under)} for side in (a, b)]
+    ours, theirs = (t[over] / t[under] if t[under] > 0 else 0 for t in total)
+    return ours / theirs if theirs > 0 else None
+
+
+def judged_ratio(a, b, figure, at_most=False):
+    """What is held against a goal: the worse one of the median and the ratio of sums. None where there is nothing to judge."""
+    middle, _, most = ratio(a, b, figure)
+    if most <= 0 or (at_most and middle <= 0):
+        return None
+    sums = ratio_of_sums(a, b, figure)
+    return middle if sums is None else (max if at_most else min)(middle, sums)
 
 
 COLUMNS = (
@@ -356,12 +394,33 @@ def meets(middle, must, at_most):
     return middle <= must if at_most else middle >= must
 
 
+UNTIMED = 0.002  # of the requests, and a p99 is that of those that were quick enough
+
+
+def untimed(side):
+    """The share of its requests that have no latency: they were under way when their load was stopped. The slow ones are likelier to be."""
+    return max(s.get("untimed_share", 0) for s in side.samples)
+
+
+def verdict(a, b, figure, must, at_most, missed="MISSED"):
+    lost = max(untimed(a), untimed(b)) if figure == "p99_us" else 0
+    if lost > UNTIMED:
+        return f"NOT JUDGED, up to {lost:.1%} of a round's requests have no latency: see `tail`"
+    judged = judged_ratio(a, b, figure, at_most)
+    if judged is None:
+        return "NOT JUDGED, no figures"
+    return "met" if meets(judged, must, at_most) else missed
+
+
 def compare(context, row, a, b, figure, label, must=None, at_most=False, missed="MISSED"):
     """Prints one ratio and keeps it; `must` is a goal: at least, or at most, that much."""
     middle, least, most = ratio(a, b, figure)
-    told = ""
+    sums = ratio_of_sums(a, b, figure)
+    told = "" if sums is None else f"  all {sums:.2f}x"
+    if sums is not None and abs(sums - middle) > DISAGREE * max(sums, middle):
+        told += ", slices disagree"
     if must is not None:
-        told = f"   {'at most' if at_most else 'at least'} {must:g}: {'met' if meets(middle, must, at_most) else missed}"
+        told += f"   {'at most' if at_most else 'at least'} {must:g}: {verdict(a, b, figure, must, at_most, missed)}"
     print(f"    {label + ' / ' + b.name:<34} {middle:5.2f}x  [{least:.2f} .. {most:.2f}]{told}")
-    context.keep(row, f"{label} / {b.name}", {"median": middle, "min": least, "max": most, "must": must})
+    context.keep(row, f"{label} / {b.name}", {"median": middle, "min": least, "max": most, "must": must} | ({} if sums is None else {"sums": sums}))
     return middle

@@ -48,7 +48,7 @@ def in_slices(context, size, paths, conns, turn):
 def judge(context, name, halves, figure, label, must, at_most=False):
     """Ratios of neighbouring slices. A half is as the disks lay; the mean of both knows nothing of that."""
     pick = (lambda one: one[0]) if figure == "cpu" else (lambda one: one[1])
-    each = [[pick(a) / pick(b) for a, b in zip(*half) if pick(a) > 0 and pick(b) > 0] for half in halves]
+    each = [[pick(a) / pick(b) for a, b in zip(*half) if pick(b) > 0 and (pick(a) > 0 or figure == "rps")] for half in halves]
     middle = math.prod(statistics.median(half) for half in each) ** (1 / len(each))
     low, high = (math.prod(edges) ** (1 / len(each)) for edges in zip(*(bounds(half) for half in each)))
     met = middle <= must if at_most else middle >= must
