@@ -8,13 +8,21 @@ moments are thrown away, on all sides alike:
 - the *thread that is measured* (a server's loop, the generator) wanted to run and stood in its core's queue for STALL_NS or more, while less than
   half of that went to other threads of its process or to the kernel's for packets: somebody else had the core.
 
-A sleep, a lock, a page fault that waits for the disk, a long turn or system call of a server is none of these: it stays in. Thrown away is each
-request that was due, or under way, from the last moment in which the core was there until it was there again and what had piled up was answered:
-DRAIN times as long. At 70 % of the slower one's peak that takes 0.7 / (1 - 0.7) = 2.3 times for that one, less for who is faster; the same for all, with
-room for a core that is slower than when the peak was measured; and on, at most PATIENT times as long in all, while the generator has not caught up.
+A sleep, a lock, a page fault that waits for the disk, a long turn or system call of a server is none of these: it stays in.
+
+What a stall explains of a request is counted, not only whether they met: the stalls while it was under way, and the backlog of those before it was due. A
+stall adds its own length to the backlog, which goes away at 1 / DRAIN of the time that follows. No queue that is served in order delays anybody by more. At 70 %
+of the slower one's peak a backlog is gone after 0.7 / (1 - 0.7) = 2.3 times the stall, less for who is faster; DRAIN is the same for all, with room for a core
+that is slower than when the peak was measured. Who takes longer than that has no further excuse.
+
+A request of which anything is explained is thrown away, unless what is left of its latency is more than REST times p50: then it counts, with what is left. Its
+whole latency would charge the host's part to it; to throw it away, however long, would excuse the longest pauses of a server most surely, since they meet a
+stall. REST is the goal of p99.9 / p50: no rest that goes would have missed it. Less would charge sides for what comes with stalls: answers go in the order of
+connections, so that one may be overtaken by those of all 16; caches are cold; what is below STALL_NS is not counted.
+
 p99 is compared turn by turn, and the median of these ratios is what counts, as in all rows: a core that is slow for a second, not away, drives who is
 nearest to his limit over it, and would be all that is seen in figures of all turns together. p99.9 / p50 is that of all slices together, and told of the median slice beside.
-Whatever excuses one side more often than another would be no excuse: the share is printed, and where sides differ nothing is judged.
+Whatever excuses one side more often than another would be no excuse: the shares of time away and of requests thrown away are printed, and where sides differ nothing is judged.
 """
 
 import array
@@ -32,12 +40,11 @@ from .duel import load
 SLICE_S, WARMUP_S, PEAK_S = 0.3, 0.15, 0.15
 STALL_NS = 150_000
 DRAIN = 4
-PATIENT = 5
-BEHIND_NS = 50_000
+REST = 20  # times p50
 ENOUGH = 10_000  # requests of a side: p99.9 stands on ten of them at least
 ENOUGH_A_TURN = 500  # p99 of a slice, on five
 THROWN_MOST = 2 / 3  # of a side's requests
-APART = 2  # a side's share of time away beside another's
+APART = 2  # a side's share of time away, of requests thrown away, beside another's
 DRAWN = 400
 STEPS = 100  # a bucket of latencies is a hundredth of its value wide
 TAIL_MUST = 20
@@ -57,51 +64,42 @@ def stalls_of(gaps):
     return sorted(out)
 
 
-def windows_of(stalls, drain=DRAIN):
-    """Stalls with what they leave behind, apart and ascending. What piled up before another stall is still there after it."""
-    out = []
-    for begin, end in stalls:
-        left = (end - begin) * drain
-        if out and begin <= out[-1][1]:
-            before, calm = out.pop()
-            out.append((before, max(calm, end) + left))
-        else:
-            out.append((begin, end + left))
-    return out
+class Stalls:
+    """What stalls explain of a request's latency. Those of both cores at once count once: while nobody goes on it is no matter how many stand."""
 
+    def __init__(self, stalls, drain=DRAIN):
+        self.drain, self.stalls, self.before, self.gone = drain, [], [], []
+        for begin, end in sorted(stalls):
+            if self.stalls and begin <= self.stalls[-1][1]:
+                self.stalls[-1] = (self.stalls[-1][0], max(end, self.stalls[-1][1]))
+                continue
+            before, gone = self.backlog(begin), self.away_until(begin)
+            self.stalls.append((begin, end))
+            self.before.append(before)
+            self.gone.append(gone)
 
-def until_caught_up(windows, asked):
-    """Windows that last for as long as the generator is behind when they should be over: no connection was free when a request was due. At most PATIENT
-    times as long in all. `asked`: (due, asked) in ns, ascending."""
-    out = []
-    for begin, calm in windows:
-        latest, first = calm + (PATIENT - 1) * (calm - begin), bisect.bisect_left(asked, (calm, 0))
-        at = first
-        while at < len(asked) and asked[at][0] < latest and asked[at][1] - asked[at][0] > BEHIND_NS:
-            at += 1
-        if at > first:
-            calm = min(asked[at][0], latest) if at < len(asked) else latest
-        if out and begin <= out[-1][1]:
-            before, seen = out.pop()
-            begin, calm = before, max(calm, seen)
-        out.append((begin, calm))
-    return out
+    def last(self, at):
+        return bisect.bisect_right(self.stalls, at, key=lambda s: s[0]) - 1
 
+    def away_until(self, at):
+        k = self.last(at)
+        return self.gone[k] + min(at, self.stalls[k][1]) - self.stalls[k][0] if k >= 0 else 0
 
-def disturbed(windows, begin, end):
-    """Whether anything of begin..end lies in a window."""
-    at = bisect.bisect_right(windows, begin, key=lambda w: w[1])  # the first that ends behind it
-    return at < len(windows) and windows[at][0] < end
+    def away(self, begin, end):
+        """How much of begin..end lies in stalls."""
+        return self.away_until(end) - self.away_until(begin)
 
+    def backlog(self, at):
+        """By how much who comes now is behind."""
+        k = self.last(at)
+        if k < 0:
+            return 0
+        begin, end = self.stalls[k]
+        return max(0, self.before[k] + min(at, end) - begin - max(at - end, 0) / self.drain)
 
-def away_ns(stalls, begin, end):
-    """How much of begin..end lies in stalls, those of both cores at once counted once."""
-    total, seen = 0, begin
-    for since, until in stalls:
-        since, until = max(since, seen), min(until, end)
-        if until > since:
-            total, seen = total + until - since, until
-    return total
+    def explain(self, begin, end):
+        """How much a request may have been delayed that was due and answered then."""
+        return self.backlog(begin) + self.away(begin, end)
 
 
 def bucket_of(us):
@@ -119,19 +117,23 @@ def quantile(counts, share):
 
 
 class Slice:
-    """What one run showed: latencies of all requests, and of those that met no stall."""
+    """What one run showed: latencies of all requests; of those that met no stall, and what stalls leave unexplained of the others."""
 
     def __init__(self, spans, gaps):
-        stalls = stalls_of(gaps)
-        windows = until_caught_up(windows_of(stalls), sorted((due, asked) for due, asked, _ in spans))
-        self.all, self.calm = collections.Counter(), collections.Counter()
-        for due, _, answered in spans:
-            bucket = bucket_of((answered - due) / 1000)
-            self.all[bucket] += 1
-            if not disturbed(windows, due, answered):
-                self.calm[bucket] += 1
-        begin, end = (min(s[0] for s in spans), max(s[2] for s in spans)) if spans else (0, 0)
-        self.ns, self.away = end - begin, away_ns(stalls, begin, end)
+        stalls = Stalls(stalls_of(gaps))
+        self.all, self.calm, met = collections.Counter(), collections.Counter(), []
+        for due, answered in spans:
+            took, explained = answered - due, stalls.explain(due, answered)
+            self.all[bucket_of(took / 1000)] += 1
+            if explained > 0:
+                met.append(took - explained)
+            else:
+                self.calm[bucket_of(took / 1000)] += 1
+        most = REST * min(quantile(counts, 0.5) for counts in (self.calm, self.all) if counts) if spans else 0
+        self.calm.update(bucket_of(rest / 1000) for rest in met if rest / 1000 > most)
+        begin, end = (min(s[0] for s in spans), max(s[1] for s in spans)) if spans else (0, 0)
+        self.ns, self.away = end - begin, stalls.away(begin, end)
+        self.thrown = 1 - sum(self.calm.values()) / max(len(spans), 1)
 
 
 QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
@@ -212,9 +214,9 @@ class Watch:
 
 
 def spans_of(file):
-    """[(due, asked, answered)] in ns."""
+    """[(due, answered)] in ns."""
     points = array.array("Q", file.read_bytes())
-    return list(zip(points[0::4], points[1::4], points[3::4]))
+    return list(zip(points[0::4], points[3::4]))
 
 
 def watched_load(context, c, conns, seconds, warmup, *flags):
@@ -242,15 +244,15 @@ def one_slice(context, c, conns, rate):
 
 def in_turn(context, sides, conns):
     """(slices of each side, rates, whether somebody watched all the time). Each turn begins with the peaks: a host's cores are faster now and then, and
-    70 % of a minute ago may be more than there is."""
+    70 % of a minute ago may be more than there is. In an order by chance: nobody always follows the same one."""
+    rng = random.Random(1)
     stores = [c for c in sides if not c.name.startswith("bare loop")]
     slices, rates, watched = [[] for _ in sides], [], True
     for turn in range(max(4, round(context.rounds * context.seconds / SLICE_S))):
         if context.patient and turn % 8 == 0:
             machine.wait_quiet()
         rates.append(peak(context, stores, conns))
-        for k in range(len(sides)):
-            at = (turn + k) % len(sides)
+        for at in rng.sample(range(len(sides)), len(sides)):
             one, there = one_slice(context, sides[at], conns, rates[-1])
             watched = watched and there
             slices[at].append(one)
@@ -268,13 +270,17 @@ def at_a_rate(context, name, conns, finalists, musts):
     print(f"  {name}: {conns} connections, {statistics.median(rates):,.0f} ({min(rates):,} to {max(rates):,}) requests a second each, {len(rates)} slices of {SLICE_S:g} s each, in turn")
     if not watched:
         print("    no real-time priority for who would watch the cores (root has it): nothing is thrown away")
+    judge(context, key, finalists, slices, musts)
+
+
+def judge(context, key, finalists, slices, musts):
     measured = [figures_of(side) for side in slices]
     chance = drawn(slices)
     say_table(finalists, measured)
     for c, figures in zip(finalists, measured):
         context.keep(key, c.name, figures)
     unfit = unfit_of(finalists[0], measured[0])
-    differ = [apart_of(slices[0], theirs) for theirs in slices[1:]]
+    differ = [apart_of(slices[0], c.name, theirs) for c, theirs in zip(finalists[1:], slices[1:])]
     for rival, theirs, figures, why in zip(finalists[1:], slices[1:], measured[1:], differ):
         why = why or unfit or unfit_of(rival, figures)
         must = musts.get("p99") if rival.name.startswith("nginx") else None
@@ -298,12 +304,15 @@ def unfit_of(c, figures):
     return None
 
 
-def apart_of(ours, theirs):
-    """Whether a core is away more often on one side than on the other: a sentence, or None."""
-    a, b = ([s.away / max(s.ns, 1) for s in side] for side in (ours, theirs))
-    if not apart(a, b):
-        return None
-    return f"a core was away for {statistics.median(a):.2%} of the median turn on our side, {statistics.median(b):.2%} on theirs: what is thrown away may be one side's own doing"
+def apart_of(ours, rival, theirs):
+    """Whether a core is away, or requests are thrown away, more often on one side than on the other: a sentence, or None."""
+    shares = ("a core was away for", "of time", lambda s: s.away / max(s.ns, 1)), ("thrown away were", "of requests", lambda s: s.thrown)
+    for what, whole, share in shares:
+        a, b = ([share(s) for s in side] for side in (ours, theirs))
+        if apart(a, b):
+            a, b = statistics.median(a), statistics.median(b)
+            return f"{what} {a:.2%} {whole} in the median turn on our side, {b:.2%} beside {rival}: that may be one side's own doing, nothing is judged"
+    return None
 
 
 def ratios_of(ours, theirs, which, share):
@@ -320,24 +329,33 @@ def say_ratio(context, key, ours, rival, must, unfit):
     """`rival`: (name, slices). Of all requests, and of undisturbed ones: those are judged unless something is `unfit`."""
     for which in ("all", "calm"):
         each = ratios_of(ours, rival[1], which, 0.99)
+        judged = must is not None and which == "calm"
+        named = f"p99 / {rival[0] + ', ' + ('undisturbed' if which == 'calm' else 'all'):<36}"
         if not each:
+            why = f"no turn in which both sides have {ENOUGH_A_TURN} requests"
+            print(f"    {named} {why}" + (f"   at most {must:g}: NOT JUDGED" if judged else ""))
+            context.keep(key, f"p99 / {rival[0]}, {which}", {"median": None, "must": must if judged else None, "unfit": why})
             continue
         middle, (low, high) = statistics.median(each), medians_within(each)
-        judged = must is not None and which == "calm"
         told = f"   at most {must:g}: {'NOT JUDGED' if unfit else verdict(middle, low, high, must)}" if judged else ""
-        print(f"    p99 / {rival[0] + ', ' + ('undisturbed' if which == 'calm' else 'all'):<36} {middle:5.2f}x  [{low:.2f} .. {high:.2f}] with 95 %, {len(each)} turns{told}")
+        print(f"    {named} {middle:5.2f}x  [{low:.2f} .. {high:.2f}] with 95 %, {len(each)} turns{told}")
         context.keep(key, f"p99 / {rival[0]}, {which}", {"median": middle, "min": low, "max": high, "must": must if judged else None, "unfit": unfit})
     if unfit:
         print(f"      {unfit}")
+
+
+def usual(figures):
+    """p50. Slow requests that met a stall stay where quick ones do not: that of those that stay is not to grow by it."""
+    return max(min(figures["all"]["p50"], figures["calm"]["p50"]), 0.1)
 
 
 def say_spread(context, key, sides, slices, measured, chance, unfit):
     """Of all slices together, where a stall that comes once a second is seen, and of the median slice, where a slow second of the host is not."""
     told = {}
     for at, c in enumerate(sides):
-        spread = [one[at]["calm"]["p99.9"] / max(one[at]["calm"]["p50"], 0.1) for one in (measured, *chance)]
+        spread = [one[at]["calm"]["p99.9"] / usual(one[at]) for one in (measured, *chance)]
         middle, (low, high) = spread[0], bounds(spread[1:])
-        each = [quantile(s.calm, 0.999) / quantile(s.calm, 0.5) for s in slices[at] if sum(s.calm.values()) >= ENOUGH_A_TURN] or [0]
+        each = [quantile(s.calm, 0.999) / usual(figures_of([s])) for s in slices[at] if sum(s.calm.values()) >= ENOUGH_A_TURN] or [0]
         whole = measured[at]["all"]["p99.9"] / max(measured[at]["all"]["p50"], 0.1)
         told[c.name] = middle, low, high
         print(f"    p99.9 / p50 of {c.name:<22} {middle:5.1f}x  [{low:.1f} .. {high:.1f}] undisturbed, {statistics.median(each):.1f}x in the median slice; {whole:.1f}x of all")
