@@ -5,10 +5,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "disks/history.h"
+#include "disks/mover.h"
 #include "rt/point.h"
 #include "rt/time.h"
 
-#define DURABLE_TRIES 3      /* while the key is overwritten again and again */
+#define DURABLE_TRIES 3 /* while the key is overwritten again and again */
+#define COPIES_PAGE   256u
 #define META_ARENA    MIB(4) /* 10,000 parts */
 
 static bool
@@ -386,31 +388,63 @@ drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
     return ERR_OK;
 }
 
+/* One that is held, or can't be given up for another reason, is left; *rc says so, and the others follow. */
+static void
+give_up_copy(struct disks *ds, struct disk *d, const struct disk_key *k,
+             const struct upload_id *u, enum err *rc, struct errbuf *eb)
+{
+    uint64_t hash = place_hash(k->birth_name, k->key);
+    struct errbuf why = {{0}};
+    enum err one;
+
+    /* Whoever brings a key home for a write holds its lock: then it is not left over. */
+    keylock_take(ds->keylocks, hash);
+    one = disk_upload_abort(d, k, u, &why);
+    keylock_release(ds->keylocks, hash);
+    if (one == ERR_OK || one == ERR_NO_UPLOAD || *rc != ERR_OK)
+        return;
+    *rc = one;
+    *eb = why;
+}
+
 enum err
 copies_give_up(struct disks *ds, const struct disks_bucket *b, unsigned slot,
                struct arena *a, struct errbuf *eb)
 {
     struct disk *d = slot_enter(ds, slot);
-    struct disk_upload *found = NULL;
-    uint32_t count = 0;
-    bool more = false;
-    enum err rc;
+    char last[DISK_KEY_MAX];
+    struct span after = {last, 0};
+    struct upload_id id;
+    enum err rc = ERR_OK;
+    bool more = true;
 
     if (d == NULL)
         return ERR_OK;
-    rc = disk_copy_list(d, b->id, (struct span){"", 0}, NULL, 256, a, &found, &count,
-                        &more, eb);
-    for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-        struct disk_key k = {
-            .bucket = b->id, .birth_name = b->birth_name, .key = found[i].key};
-        uint64_t hash = place_hash(k.birth_name, k.key);
+    while (more && !ds->mover->stopping) {
+        struct disk_upload *found = NULL;
+        struct errbuf why = {{0}};
+        uint32_t count = 0;
+        enum err listed;
 
-        /* Whoever brings a key home for a write holds its lock: then it is not left over. */
-        keylock_take(ds->keylocks, hash);
-        rc = disk_upload_abort(d, &k, &found[i].id, eb);
-        keylock_release(ds->keylocks, hash);
-        if (rc == ERR_NO_UPLOAD)
-            rc = ERR_OK;
+        arena_reset(a);
+        listed = disk_copy_list(d, b->id, after, after.len > 0 ? &id : NULL, COPIES_PAGE,
+                                a, &found, &count, &more, &why);
+        if (listed != ERR_OK) {
+            rc = listed;
+            *eb = why;
+            break;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            give_up_copy(ds, d,
+                         &(struct disk_key){.bucket = b->id,
+                                            .birth_name = b->birth_name,
+                                            .key = found[i].key},
+                         &found[i].id, &rc, eb);
+        if (count == 0)
+            break;
+        after.len = found[count - 1].key.len;
+        memcpy(last, found[count - 1].key.at, after.len);
+        id = found[count - 1].id;
     }
     slot_leave(ds, slot);
     return rc;

@@ -8,6 +8,7 @@
 #include "disks/move.h"
 
 #define UNDECIDED_PAGE 256u
+#define FORGOTTEN      (DISKS_MAX + 1u) /* instead of a slot that has gone */
 
 /* ---- what was prepared and whose outcome nobody told ---- */
 
@@ -39,27 +40,30 @@ was_owner(struct disks *ds, const struct disks_key *k, unsigned gone)
 }
 
 /* Who has a row with this content says that it was decided, and the version that it was born with: what changed it since comes
- * with a pass. */
-static bool
+ * with a pass. ERR_NOT_FOUND: all were asked, and nobody has; another error: somebody could not be asked. */
+static enum err
 find_decided(struct disks *ds, const struct disks_key *k,
-             const struct content_id *content, struct version *out)
+             const struct content_id *content, struct version *out, struct errbuf *eb)
 {
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
+    enum err unknown = ERR_NOT_FOUND;
 
     for (unsigned i = 0; i < n; i++) {
         struct disk *d = slot_enter(ds, all[i]);
         struct row row;
-        enum err rc = d != NULL ? disk_lookup_any(d, &k->at, &row, NULL) : ERR_NOT_FOUND;
+        enum err rc = d != NULL ? disk_lookup_any(d, &k->at, &row, eb) : unheard(eb);
 
         if (d != NULL)
             slot_leave(ds, all[i]);
         if (rc == ERR_OK && memcmp(&row.content, content, sizeof *content) == 0) {
             *out = row_born(&row);
-            return true;
+            return ERR_OK;
         }
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            unknown = rc;
     }
-    return false;
+    return unknown;
 }
 
 static enum err
@@ -75,7 +79,7 @@ resolve_one(struct disks *ds, struct disk *d, const struct disk_undecided *u,
     known = bucket_of(ds, u->bucket, &b);
     k.at.birth_name = b.birth_name;
     orphan = known && was_owner(ds, &k, gone);
-    if (find_decided(ds, &k, &u->content, &v))
+    if (find_decided(ds, &k, &u->content, &v, NULL) == ERR_OK)
         rc = leftover || orphan ? disk_decide(d, &k.at, &u->content, &v, eb) : ERR_OK;
     else if (orphan) /* it may have been answered: in the order of its giver it stays */
         rc = disk_decide(d, &k.at, &u->content, &u->prepared, eb);
@@ -85,9 +89,52 @@ resolve_one(struct disks *ds, struct disk *d, const struct disk_undecided *u,
     return rc;
 }
 
+static bool
+somebody_is_out(struct disks *ds)
+{
+    bool out = false;
+
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
+        out |= slot_state(&ds->slots[i]) == SLOT_OUT;
+    return out;
+}
+
+/* As it was listed, perhaps by a write that goes on: under the lock that one has ended, and the same again is harmless. */
+static enum err
+end_forgotten(struct disks *ds, struct disk *d, const struct disk_undecided *u,
+              struct errbuf *eb)
+{
+    struct disks_bucket b = {0};
+    struct disks_key k = {.at = {.bucket = u->bucket, .key = u->key}};
+    struct version v;
+    uint64_t hash;
+    enum err rc = ERR_OK;
+
+    if (u->prepared.epoch < ds->keeper.o.epoch || !bucket_of(ds, u->bucket, &b)) {
+        disks_bucket_fini(&b);
+        return ERR_OK;
+    }
+    k.at.birth_name = b.birth_name;
+    hash = place_hash(k.at.birth_name, k.at.key);
+    keylock_take(ds->keylocks, hash);
+    if (atomic_load(&ds->all_locked)) {
+        rc = find_decided(ds, &k, &u->content, &v, eb);
+        if (rc == ERR_OK)
+            rc = disk_decide(d, &k.at, &u->content, &v, eb);
+        else if (rc == ERR_NOT_FOUND && !somebody_is_out(ds)) /* who is out may have it */
+            rc = disk_give_up(d, &k.at, &u->content, eb);
+    }
+    keylock_release(ds->keylocks, hash);
+    disks_bucket_fini(&b);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* `gone` as in undecided_resolve(); FORGOTTEN: as in undecided_end_forgotten(). */
 static enum err
 resolve_on(struct disks *ds, struct disk *d, unsigned gone, struct errbuf *eb)
 {
+    enum err kept = ERR_OK;
+
     struct arena *a = arena_new(KIB(16), MIB(2));
     struct content_id last, *after = NULL;
     bool more = true;
@@ -99,14 +146,49 @@ resolve_on(struct disks *ds, struct disk *d, unsigned gone, struct errbuf *eb)
 
         arena_reset(a);
         rc = disk_undecided(d, after, UNDECIDED_PAGE, a, &found, &count, &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
-            rc = resolve_one(ds, d, &found[i], gone, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
+            struct errbuf why = {{0}};
+            enum err one = gone == FORGOTTEN ? end_forgotten(ds, d, &found[i], &why)
+                                             : resolve_one(ds, d, &found[i], gone, &why);
+
+            if (one == ERR_OK)
+                continue;
+            if (kept == ERR_OK)
+                *eb = why;
+            kept = kept != ERR_OK ? kept : one;
+            rc = gone == FORGOTTEN ? ERR_OK : one;
+        }
         if (count > 0) {
             last = found[count - 1].content;
             after = &last;
         }
     }
     arena_free(&a);
+    return rc != ERR_OK ? rc : kept;
+}
+
+enum err
+undecided_end_forgotten(struct disks *ds, struct errbuf *eb)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d =
+            slot_state(&ds->slots[all[i]]) != SLOT_FROZEN ? slot_enter(ds, all[i]) : NULL;
+        struct errbuf why = {{0}};
+        enum err one;
+
+        if (d == NULL)
+            continue;
+        one = resolve_on(ds, d, FORGOTTEN, &why);
+        slot_leave(ds, all[i]);
+        if (one == ERR_OK || rc != ERR_OK)
+            continue;
+        rc = one;
+        *eb = why;
+    }
     return rc;
 }
 

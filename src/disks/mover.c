@@ -267,10 +267,14 @@ look_for_some_uploads(struct pass *ps, const struct disks_bucket *b, unsigned sl
                           at->len > 0 ? &at->id : NULL, ROWS_A_TIME, ps->scratch, &found,
                           &count, &more, &eb);
     slot_leave(ps->ds, slot);
-    ps->broken |= rc != ERR_OK;
-    for (uint32_t i = 0; rc == ERR_OK && i < count && !ps->ds->mover->stopping; i++)
+    if (rc != ERR_OK) {
+        ps->broken = true;
+        count_failure(ps->ds->mover, &(struct disks_key){.at.bucket = b->id}, rc, &eb);
+        return false;
+    }
+    for (uint32_t i = 0; i < count && !ps->ds->mover->stopping; i++)
         look_at_upload(ps, b, slot, &found[i]);
-    if (rc != ERR_OK || count == 0)
+    if (count == 0)
         return false;
     at->len = found[count - 1].key.len;
     memcpy(at->key, found[count - 1].key.at, at->len);
@@ -299,6 +303,19 @@ end_copies(struct pass *ps, const struct disks_bucket *b, unsigned slot)
         return;
     ps->broken = true;
     count_failure(ps->ds->mover, &(struct disks_key){.at.bucket = b->id}, rc, &eb);
+}
+
+/* Before anything is copied: what only waits for its decision need not be. */
+static void
+end_forgotten(struct pass *ps)
+{
+    struct errbuf eb = {{0}};
+    enum err rc = undecided_end_forgotten(ps->ds, &eb);
+
+    if (rc == ERR_OK)
+        return;
+    ps->broken = true;
+    count_failure(ps->ds->mover, &(struct disks_key){0}, rc, &eb);
 }
 
 static uint64_t
@@ -331,6 +348,7 @@ run_pass(struct disks *ds)
     mv->now.began_ms = rt_now_ns() / 1000000u;
     ps.scratch = arena_new(KIB(64), SCRATCH_BYTES);
     n = places_all(ds, all);
+    end_forgotten(&ps);
     while (!mv->stopping && ds->keeper.next_bucket(ds->keeper.buckets_arg, bucket, &b)) {
         for (unsigned i = 0; i < n && !mv->stopping; i++)
             walk_ended(&ps, &b, all[i]);

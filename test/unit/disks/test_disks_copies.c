@@ -1,6 +1,8 @@
 /* Objects on several disks: read around what is lost or rotten, repaired, never resurrected. */
 #include "rig.h"
 
+#include "disks/internal.h"
+
 #define KEYS 40
 
 static const char *
@@ -440,6 +442,151 @@ test_an_upload_that_ends_without_a_disk(void)
     rig_run(upload_ends_without_a_disk, &(struct rig){.copies = 2, .min_copies = 1});
 }
 
+static uint64_t
+undecided_on(struct rig *g, unsigned slot)
+{
+    struct disk_stat st;
+
+    disk_stat(g->ds->slots[slot].disk, &st);
+    return st.undecided;
+}
+
+static enum err
+prepare_on(struct disk *d, const struct disk_key *k, const struct content_id *content)
+{
+    struct object_meta meta = {.mtime_ms = 1};
+    struct disk_writer *w = NULL;
+    struct errbuf eb = {{0}};
+    enum err rc = disk_write_begin_as(d, k, 4, content, &w, &eb);
+
+    if (rc == ERR_OK)
+        rc = disk_write(w, "abcd", 4, &eb);
+    return rc == ERR_OK ? disk_prepare(&w, &meta, &eb) : rc;
+}
+
+/* An upload of one part, listed. */
+static void
+begin_with_part(struct rig *g, const struct disks_key *k, struct arena *a,
+                struct upload_id *u, struct disk_part **parts)
+{
+    struct object_meta meta = {.mtime_ms = 1};
+    struct disks_writer *w;
+    uint32_t count;
+    bool more;
+
+    CHECK(disks_upload_begin(g->ds, k, DISK_NATIVE, &meta, u, &g->eb) == ERR_OK);
+    REQUIRE(disks_part_begin(g->ds, k, u, 1, 4, &w, &g->eb) == ERR_OK);
+    CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
+    CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
+    CHECK(disks_part_list(g->ds, k, u, 0, 10, a, parts, &count, &more, &g->eb) == ERR_OK);
+    REQUIRE(count == 1);
+}
+
+/* What is left where an upload was completed, and a copy refused the decision: and where one refused to give up a body that was
+ * never decided. Both end without a restart; what is under way, its key locked, is left alone. */
+static void
+decision_failed(void *arg)
+{
+    struct rig *g = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct disks_key k = rig_key(g, "multi"), never = rig_key(g, "never"),
+                     live = rig_key(g, "live");
+    uint64_t hash = place_hash(live.at.birth_name, live.at.key);
+    struct object_meta meta = {.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u)};
+    struct content_id content, body;
+    struct disk *owner, *copy;
+    struct disk_part *parts;
+    struct upload_id u;
+    struct places p;
+    struct row row;
+    uint64_t open_parts, bytes;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(rig_settled(g));
+    begin_with_part(g, &k, a, &u, &parts);
+    places_of(g->ds, &k, &p);
+    owner = g->ds->slots[p.at[0]].disk;
+    copy = g->ds->slots[p.at[1]].disk;
+    content = disk_mint(owner);
+    CHECK(disk_upload_prepare(copy, &k.at, &u, parts, 1, &content, &meta, &g->eb) ==
+          ERR_OK);
+    CHECK(disk_upload_complete_as(owner, &k.at, &u, parts, 1, &content, &meta, NULL, &row,
+                                  &g->eb) == ERR_OK);
+    body = disk_mint(owner);
+    CHECK(prepare_on(copy, &never.at, &body) == ERR_OK);
+    keylock_take(g->ds->keylocks, hash);
+    body = disk_mint(owner);
+    CHECK(prepare_on(copy, &live.at, &body) == ERR_OK);
+    CHECK_U64(undecided_on(g, p.at[1]), 3);
+    CHECK(set_unsettle(g->ds, &g->eb) == ERR_OK);
+    for (unsigned i = 0; i < 3000 && undecided_on(g, p.at[1]) > 1; i++)
+        CHECK(rt_sleep_ms(i < 10 ? 100 : 10) == ERR_OK); /* time for the live one too */
+    CHECK(undecided_on(g, p.at[1]) >= 1);
+    CHECK(disk_decide(copy, &live.at, &body, &row.version, &g->eb) == ERR_OK);
+    CHECK(disk_lookup(copy, &live.at, &row, &g->eb) == ERR_OK);
+    keylock_release(g->ds->keylocks, hash);
+    CHECK(rig_settled(g));
+    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK(disks_lookup(g->ds, &never, &row, &g->eb) == ERR_NOT_FOUND);
+    CHECK(disks_lookup(g->ds, &live, &row, &g->eb) == ERR_OK);
+    CHECK(disk_lookup(copy, &k.at, &row, &g->eb) == ERR_OK);
+    CHECK(memcmp(&row.content, &content, sizeof content) == 0);
+    CHECK_U64(objects(g), 4);
+    disks_bucket_usage(g->ds, RIG_BUCKET, DISK_USAGE_OPEN, 1, &open_parts, &bytes);
+    CHECK(open_parts == 0 && bytes == 0);
+    disks_close(&g->ds);
+    arena_free(&a);
+}
+
+/* Copies in parts that nobody completed: all go, not only the first page. */
+static void
+copies_left_over(void *arg)
+{
+    struct rig *g = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct disk_upload *listed;
+    struct upload_id u;
+    struct disk *d;
+    struct row row;
+    uint32_t count;
+    bool more;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    REQUIRE(rig_put_if(g, "there", 4, 1, NULL, &row) == ERR_OK);
+    CHECK(rig_settled(g));
+    d = g->ds->slots[1].disk;
+    for (unsigned i = 0; i < OPEN; i++) {
+        char key[16];
+        struct disks_key k;
+
+        snprintf(key, sizeof key, "a-%03u", i);
+        k = rig_key(g, key);
+        CHECK(disk_copy_begin(d, &k.at, &row, &u, &g->eb) == ERR_OK);
+    }
+    CHECK(disk_copy_list(d, RIG_BUCKET, SPAN(""), NULL, 1000, a, &listed, &count, &more,
+                         &g->eb) == ERR_OK);
+    CHECK_U64(count, OPEN);
+    CHECK(set_unsettle(g->ds, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK(disk_copy_list(d, RIG_BUCKET, SPAN(""), NULL, 1000, a, &listed, &count, &more,
+                         &g->eb) == ERR_OK);
+    CHECK_U64(count, 0);
+    disks_close(&g->ds);
+    arena_free(&a);
+}
+
+static void
+test_copies_that_are_left_over(void)
+{
+    rig_run(copies_left_over, &(struct rig){.copies = 2});
+}
+
+static void
+test_a_decision_that_failed(void)
+{
+    rig_run(decision_failed, &(struct rig){.copies = 2});
+}
+
 static void
 test_uploads_on_two_disks(void)
 {
@@ -468,6 +615,8 @@ main(int argc, char **argv)
     RUN(test_fewer_disks_than_copies);
     RUN(test_uploads_on_two_disks);
     RUN(test_an_upload_that_ends_without_a_disk);
+    RUN(test_a_decision_that_failed);
+    RUN(test_copies_that_are_left_over);
     RUN(test_after_a_kill_a_lost_disk_hides_nothing);
     RUN(test_who_is_missed_is_missed_after_a_restart);
     return check_done();
