@@ -1,5 +1,6 @@
 """`make bench-guard` judges: what it reads from callgrind is whose it is, and a row that became dearer is told whatever the libraries are."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -42,12 +43,102 @@ fn=(4) send_all
 def test_costs_are_of_whose_file_they_are(tmp_path):
     dump = tmp_path / "dump"
     dump.write_text(DUMP)
-    ours, others, calls = guard.read_dump(dump, "/x/forebay")
+    ours, others, calls, io = guard.read_dump(dump, "/x/forebay")
     assert ours == {"serve": 123, "send_all": 7}
     assert others == {"libcrypto.so.3: SHA256_Update": 640, "libc.so.6: clock_gettime": 50}
     assert calls == 1  # of the clock is none outside valgrind
+    assert io == {}
     with pytest.raises(RuntimeError, match="no instruction of /y/forebay"):
         guard.read_dump(dump, "/y/forebay")
+
+
+# 300 PUTs: callgrind gave a third of the system calls to the function of another thread, and the calls of fdatasync() are two a PUT.
+PUTS = """\
+events: Ir sysCount sysTime
+ob=(1) /x/forebay
+fn=(1) call_sync
+10 100 400
+cob=(2) /lib/x86_64-linux-gnu/libc.so.6
+cfn=(2) fdatasync
+calls=300 0
+* 5000 300 900
++4 20
+cob=(2)
+cfn=(2)
+calls=%d 0
+* 5000 300 900
+cob=(1)
+cfn=(3) rt_write'2
+calls=9 0
+* 5000
+ob=(1)
+fn=(11) write_zeros.constprop.0
+0 60
+cfn=(3)
+calls=25 0
+* 5000
+fn=(4) call_write
+0 300
+cob=(2)
+cfn=(5) pwrite64@@GLIBC_2.2.5
+calls=325 0
+* 600 325
+cfn=(6) fdatasync
+calls=7 0
+* 600
+cob=(2)
+cfn=(7) write
+calls=900 0
+* 600
+cob=(3) /lib/x86_64-linux-gnu/libcrypto.so.3
+cfn=(8) open
+calls=300 0
+* 600
+ob=(2)
+fn=(9) fopen
+0 20
+cfn=(10) __open64_nocancel
+calls=3 0
+* 10
+"""
+
+
+@pytest.mark.parametrize(("second", "faults"), [(0, []), (300, ["fdatasync 2, was 1"])])
+def test_a_second_sync_of_each_put_is_told(tmp_path, second, faults):
+    (dump := tmp_path / "dump").write_text(PUTS % second)
+    *_, io = guard.read_dump(dump, "/x/forebay")
+    assert io == {"fdatasync": 300 + second, "pwrite": 300, "open": 3}
+    base = json.loads(guard.BASELINE.read_text())["rows"]["put-4k"]
+    now = base | {"io": base["io"] | {kind: n / 300 for kind, n in io.items()}}
+    assert guard.too_much("put-4k", now, base, 5, 5) == faults
+
+
+@pytest.mark.parametrize("name", [n for n in guard.ROWS if n not in guard.TOLD])
+def test_one_more_of_any_kind_is_told_of_every_row(name):
+    base = json.loads(guard.BASELINE.read_text())["rows"][name]
+    assert base["io"] and guard.too_much(name, base, base, 5, 5) == []
+    for kind in (*base["io"], "fsync", "open"):
+        now = base | {"io": base["io"] | {kind: base["io"].get(kind, 0) + 1}}
+        assert [said.split()[0] for said in guard.too_much(name, now, base, 5, 5)] == [kind]
+
+
+def test_the_fewest_of_two_counts(monkeypatch):
+    rows = {"put-4k": row(1010) | {"io": {"fdatasync": 1.4, "pwrite": 1.0, "open": 0.5}}}
+    guard.cheaper(rows, {"put-4k": row(1000, calls=20) | {"io": {"fdatasync": 1.0, "pwrite": 1.2}}})
+    assert rows["put-4k"] == row(1000) | {"io": {"fdatasync": 1.0, "pwrite": 1.0}}
+
+
+def test_a_row_that_is_gone_is_told(tmp_path, monkeypatch, capsys):
+    baseline = {"environment": {}, "libraries": {}, "rows": {"head": row(1000), "get-old": row(1000)}}
+    (file := tmp_path / "guard.json").write_text(json.dumps(baseline))
+    monkeypatch.setattr(guard, "BASELINE", file)
+    monkeypatch.setattr(guard, "environment", lambda build: {})
+    monkeypatch.setattr(guard, "libraries", dict)
+    monkeypatch.setattr(guard, "measure", lambda binary, wanted: {name: row(1000) for name in wanted})
+    assert guard.main(["head"]) == 1
+    assert "no longer a row: get-old;" in capsys.readouterr().out
+    monkeypatch.setitem(guard.ROWS, "get-old", guard.ROWS["head"])
+    assert guard.main(["head"]) == 0
 
 
 def test_a_machine_that_stood_still_makes_nothing_cheaper():
@@ -56,7 +147,7 @@ def test_a_machine_that_stood_still_makes_nothing_cheaper():
 
 
 def row(ours, libraries=2000, calls=3.0):
-    return {"ours": ours, "libraries": libraries, "system_calls": calls, "functions": {"serve": ours}}
+    return {"ours": ours, "libraries": libraries, "system_calls": calls, "io": {"syscall": 2.0}, "functions": {"serve": ours}}
 
 
 @pytest.mark.parametrize(
