@@ -45,7 +45,7 @@ FUNCTIONS = 40  # of each row are kept in the baseline
 KEYS = 20
 CLOCK = "clock_gettime"  # a system call under valgrind alone
 PIECES = 3
-MORE_IO = 1.1  # times as many of a kind of IO a request, and
+MORE_IO = 1.05  # times as many of a kind of IO a request, and
 SLACK = 0.2  # more
 RECOUNTS = 3
 IO = re.compile(
@@ -324,7 +324,7 @@ def measure_row(server, client, name):
         "ours": round(each[0]),
         "libraries": round(each[1]),
         "system_calls": round(fewest, 2),
-        "io": {kind: round(n / count, 2) for kind, n in sorted(asked.items()) if n > 0},
+        "io": {kind: round(n / count, 2) for kind, n in sorted(asked.items()) if n >= 0.01 * count},
         "functions": {f: round(n) for f, n in largest if n >= 0.002 * sum(each)},
     }
 
@@ -418,8 +418,8 @@ def too_much(name, row, old, limit, wide):
 
 
 def more_io(name, now, before):
-    """Kinds of IO that a request asks for more often; one call more in a piece is chance."""
-    slack = SLACK + PIECES / ROWS[name][0]
+    """Kinds of IO that a request asks for more often; a timer that looks at four files is chance."""
+    slack = SLACK + 4 / ROWS[name][0]
     return [f"{kind} {n:g}, was {before.get(kind, 0):g}" for kind, n in now.items() if n > MORE_IO * before.get(kind, 0) + slack]
 
 
