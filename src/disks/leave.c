@@ -89,17 +89,8 @@ resolve_one(struct disks *ds, struct disk *d, const struct disk_undecided *u,
     return rc;
 }
 
-static bool
-somebody_is_out(struct disks *ds)
-{
-    bool out = false;
-
-    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
-        out |= slot_state(&ds->slots[i]) == SLOT_OUT;
-    return out;
-}
-
-/* As it was listed, perhaps by a write that goes on: under the lock that one has ended, and the same again is harmless. */
+/* As it was listed, perhaps by a write that goes on: under the lock that one has ended, and the same again is harmless. What no disk
+ * has as the current version stays: an older one may be it, which is not asked about here. */
 static enum err
 end_forgotten(struct disks *ds, struct disk *d, const struct disk_undecided *u,
               struct errbuf *eb)
@@ -121,8 +112,8 @@ end_forgotten(struct disks *ds, struct disk *d, const struct disk_undecided *u,
         rc = find_decided(ds, &k, &u->content, &v, eb);
         if (rc == ERR_OK)
             rc = disk_decide(d, &k.at, &u->content, &v, eb);
-        else if (rc == ERR_NOT_FOUND && !somebody_is_out(ds)) /* who is out may have it */
-            rc = disk_give_up(d, &k.at, &u->content, eb);
+        if (rc == ERR_OK)
+            rc = disk_settle(d, eb); /* is_durable() takes it for that */
     }
     keylock_release(ds->keylocks, hash);
     disks_bucket_fini(&b);

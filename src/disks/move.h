@@ -29,9 +29,9 @@ void slot_goes_out(struct disks *ds, unsigned i);
 /* What was prepared and never decided before this start, or whose order giver has left (slot `gone`, or DISKS_MAX: none).
  * Keeper. May switch. */
 enum err undecided_resolve(struct disks *ds, unsigned gone, struct errbuf *eb) MUST_CHECK;
-/* What was prepared since this start and whose decision failed, or the giving up: each under its key's lock, so that
- * nobody's write is under way. One that fails does not stop the others; returns the first error. Keeper, while guarded. May
- * switch. */
+/* What was prepared since this start, and whose decision failed, is decided where some disk has it as the current version, and durable:
+ * each under its key's lock, so that nobody's write is under way. Nothing is given up. One that fails does not stop the others; returns
+ * the first error. Keeper, while guarded. May switch. */
 enum err undecided_end_forgotten(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 
 struct put_right {
