@@ -328,10 +328,11 @@ def test_nothing_there(cli, bucket):
 
 
 def test_how_far_it_is_at_a_terminal(cli, bucket):
-    screen = cli.terminal("bench", "train", f"s3://{bucket}/x", *SMALL[:6], "--data", "20MB", "-a", "1", "--epochs", "1", "--probe", "100ms")
-    screen.expect(b" of 1000")
-    whole = screen.seen[: screen.seen.rindex(b" of 1000") + 8]  # the last line may be half there
-    shown = re.findall(rb"made [0-9.]+ [KM]iB(.*?) of 1000", whole)
+    """Of so many files that the first look at them comes long before the last one is made; then it is interrupted."""
+    screen = cli.terminal("bench", "train", f"s3://{bucket}/x", *SMALL[:6], "--data", "2GB", "-a", "1", "--epochs", "1", "--probe", "100ms")
+    screen.expect(b" of 100000")
+    whole = screen.seen[: screen.seen.rindex(b" of 100000") + 10]  # the last line may be half there
+    shown = re.findall(rb"made [0-9.]+ [KM]iB(.*?) of 100000", whole)
     assert shown and all(re.fullmatch(rb", \d+", behind) for behind in shown), shown
     screen.interrupt()
     screen.end()
