@@ -47,7 +47,7 @@ class Scrub(Job):
 
     def keep_on(self, server):
         disks = json.loads(forebay(self.context, server, "disk", "scrub", "status", "--json"))["disks"]
-        if not all(d["state"] == "running" for d in disks):
+        if not all(d["state"] == "running" and d["asked"] for d in disks):  # behind a restart it goes on as if nobody had asked: over days
             forebay(self.context, server, "disk", "scrub", "start")
 
 
