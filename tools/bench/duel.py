@@ -217,11 +217,17 @@ class Load:
         self.server.stop(60)
 
 
+def within(values):
+    """Between which 95 % of them lie."""
+    values = sorted(values)
+    cut = len(values) // 40
+    return values[cut], values[-1 - cut]
+
+
 def bounds(figures):
     """Between which the median of such figures lies with 95 %."""
     rng = random.Random(1)
-    drawn = sorted(statistics.median(rng.choices(figures, k=len(figures))) for _ in range(DRAWN))
-    return drawn[DRAWN // 40], drawn[-1 - DRAWN // 40]
+    return within([statistics.median(rng.choices(figures, k=len(figures))) for _ in range(DRAWN)])
 
 
 def short_round(context, contestants, conns, flags):

@@ -35,7 +35,7 @@ import statistics
 import subprocess
 
 from . import machine, servers
-from .duel import load
+from .duel import DRAWN, bounds, load, within
 
 SLICE_S, WARMUP_S, PEAK_S = 0.3, 0.15, 0.15
 STALL_NS = 150_000
@@ -45,7 +45,6 @@ ENOUGH = 10_000  # requests of a side: p99.9 stands on ten of them at least
 ENOUGH_A_TURN = 500  # p99 of a slice, on five
 THROWN_MOST = 2 / 3  # of a side's requests
 APART = 2  # a side's share of time away, of requests thrown away, beside another's
-DRAWN = 400
 STEPS = 100  # a bucket of latencies is a hundredth of its value wide
 TAIL_MUST = 20
 
@@ -162,19 +161,6 @@ def drawn(sides):
     return out
 
 
-def bounds(values):
-    """Between which 95 % of them lie."""
-    values = sorted(values)
-    cut = len(values) // 40
-    return values[cut], values[-1 - cut]
-
-
-def medians_within(each):
-    """Between which the median of such figures lies with 95 %."""
-    rng = random.Random(1)
-    return bounds([statistics.median(rng.choices(each, k=len(each))) for _ in range(DRAWN)])
-
-
 def verdict(middle, low, high, must):
     told = "met" if middle <= must else "MISSED"
     return told if (high <= must if middle <= must else low > must) else f"{told}, but a few slices decide"
@@ -183,7 +169,7 @@ def verdict(middle, low, high, must):
 def apart(ours, theirs):
     """Whether stalls fall on one side more than on another, turn by turn, by more than chance: what a host does in two turns of a dozen is no
     sign, what a server makes comes in all of them. Shares of time of each turn."""
-    low, high = medians_within([a - b for a, b in zip(ours, theirs)])
+    low, high = bounds([a - b for a, b in zip(ours, theirs)])
     least, most = sorted((statistics.median(ours), statistics.median(theirs)))
     return (low > 0 or high < 0) and most > APART * least
 
@@ -336,7 +322,7 @@ def say_ratio(context, key, ours, rival, must, unfit):
             print(f"    {named} {why}" + (f"   at most {must:g}: NOT JUDGED" if judged else ""))
             context.keep(key, f"p99 / {rival[0]}, {which}", {"median": None, "must": must if judged else None, "unfit": why})
             continue
-        middle, (low, high) = statistics.median(each), medians_within(each)
+        middle, (low, high) = statistics.median(each), bounds(each)
         told = f"   at most {must:g}: {'NOT JUDGED' if unfit else verdict(middle, low, high, must)}" if judged else ""
         print(f"    {named} {middle:5.2f}x  [{low:.2f} .. {high:.2f}] with 95 %, {len(each)} turns{told}")
         context.keep(key, f"p99 / {rival[0]}, {which}", {"median": middle, "min": low, "max": high, "must": must if judged else None, "unfit": unfit})
@@ -354,7 +340,7 @@ def say_spread(context, key, sides, slices, measured, chance, unfit):
     told = {}
     for at, c in enumerate(sides):
         spread = [one[at]["calm"]["p99.9"] / usual(one[at]) for one in (measured, *chance)]
-        middle, (low, high) = spread[0], bounds(spread[1:])
+        middle, (low, high) = spread[0], within(spread[1:])
         each = [quantile(s.calm, 0.999) / usual(figures_of([s])) for s in slices[at] if sum(s.calm.values()) >= ENOUGH_A_TURN] or [0]
         whole = measured[at]["all"]["p99.9"] / max(measured[at]["all"]["p50"], 0.1)
         told[c.name] = middle, low, high
