@@ -275,8 +275,11 @@ def test_limits_of_a_user(guarded):
     upload = mary.create_multipart_upload(Bucket="metered", Key="k")["UploadId"]
     first, second = (sign(mary, "upload_part", UploadId=upload, PartNumber=n) for n in (1, 2))
     held = socket.create_connection(("127.0.0.1", guarded.port), PATIENCE)
-    held.sendall(f"PUT {first.split(str(guarded.port), 1)[1]} HTTP/1.1\r\nHost: 127.0.0.1:{guarded.port}\r\nContent-Length: 9\r\n\r\nhalf".encode())
-    guarded.wait_until(lambda: put(second) == 503, PATIENCE, "refuse the second part")
+    path = first.split(str(guarded.port), 1)[1]
+    held.sendall(f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1:{guarded.port}\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n".encode())
+    assert b" 100 " in held.recv(4096)  # it is under way, and the one part that may be
+    held.sendall(b"half")
+    assert put(second) == 503
     assert http_get(url)[0] == 200  # which is no part
     held.sendall(b"other")
     assert b" 200 " in held.recv(4096)
