@@ -62,6 +62,13 @@ commit_init(struct commit *c)
     c->eb.text[0] = '\0';
 }
 
+/* Does it bring the version that another disk has decided? */
+static inline bool
+commit_has_version(const struct commit *c)
+{
+    return c->version.epoch != 0 || c->version.counter != 0;
+}
+
 /* The two halves of commit_submit(), to have several on their way. Home; start does not wait. */
 void commit_start(struct disk *d, enum disk_class class, struct commit *c);
 enum err commit_wait(struct commit *c, struct errbuf *eb) MUST_CHECK;

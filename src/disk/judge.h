@@ -1,5 +1,9 @@
-/* judge: may a record go into the log? What the committer asks before it writes one that keeps copies in step: prepare,
- * decide, abort, tombstones, forgetting, a copy of a version that was decided elsewhere. Home loop; may switch. */
+/* judge: may a change go into the log? What the committer asks of each before it writes it: of puts, deletes, doubts, parts
+ * and uploads here; of records that keep copies in step judge_copies, of one version of a key judge_version, of what
+ * compaction carries carry_allowed().
+ *
+ * Home loop; may switch. Nothing is kept: the answer of what is refused stands in *c.
+ */
 #pragma once
 #include "disk/change.h"
 #include "disk/commit.h"
@@ -16,8 +20,7 @@ refuse(struct commit *c, enum err rc)
     return REFUSED;
 }
 
-/* The kinds above. *sync: the change must be durable before it is answered. An upload that is to be completed is
- * judged by the committer first. */
-enum verdict judge_copies(struct changes *changes, struct commit *c, bool *sync);
-/* Is the upload of this part or abort held by a version that is prepared? Then *c is answered. */
-bool judge_is_held(struct disk *d, struct commit *c);
+/* `changes`: the group at hand, which has `written` records by now. *sync: the change must be durable before it is
+ * answered. Never DEFERRED where `written` is 0. */
+enum verdict judge_change(struct changes *changes, struct commit *c, uint32_t written,
+                          bool *sync);

@@ -1,12 +1,12 @@
 /* client: calls over HTTP/1.1 with a pool of connections for each (host, port, tls) on
  * each loop.
  *
- *     rc = http_call_begin(c, &req, &call, &eb);            connects or takes one from
- * the pool rc = http_call_write(call, data, len, &eb);           any number; none without
- * a body rc = http_call_finish(call, &head, &eb);              ends the body; waits for
- * the answer's head while ((rc = http_call_read(call, buf, sizeof buf, &n, &eb)) ==
- * ERR_OK && n > 0) ... http_call_end(&call);                                 always;
- * keeps the connection when it is clean
+ *     rc = http_call_begin(c, &req, &call, &eb);     connects, or takes one from the pool
+ *     rc = http_call_write(call, data, len, &eb);    any number; none without a body
+ *     rc = http_call_finish(call, &head, &eb);       ends the body; waits for the head
+ *     while ((rc = http_call_read(call, buf, sizeof buf, &n, &eb)) == ERR_OK && n > 0)
+ *         ...
+ *     http_call_end(&call);                          always; keeps it when it is clean
  *
  * A status of 4xx or 5xx is an answer, not an error. Errors: ERR_TIMEOUT (a deadline,
  * which the sentence names), ERR_CLOSED (no connection, or lost before the answer),

@@ -66,7 +66,7 @@ enum err admin_user_list(struct request *q);
 enum err admin_user_add(struct request *q);
 enum err admin_user_change(struct request *q);
 enum err admin_user_remove(struct request *q);
-/* backup.c: a tar of all that lives here only, streamed; and the keys, sealed under the passphrase that is the body. */
+/* backup.c: a tar of all that lives here only, streamed; backup_keys.c: the keys, sealed under the passphrase that is the body. */
 enum err admin_backup(struct request *q);
 enum err admin_backup_keys(struct request *q);
 enum err admin_secrets_rotate(struct request *q);
