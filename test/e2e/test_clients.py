@@ -36,6 +36,7 @@ def test_aws_cli(aws, tmp_path):
     files = {"small": b"x" * 10, "deep/empty": b"", "deep/big": os.urandom(20_000_000), "ü b+c": b"odd"}
     for name, body in files.items():
         (tmp_path / "up" / name).write_bytes(body)
+        os.utime(tmp_path / "up" / name, (1_700_000_000,) * 2)  # older than its object, of which whole seconds are told
     aws("s3", "mb", "s3://cli")
     aws("s3", "cp", "--no-progress", tmp_path / "up/deep/big", "s3://cli/one")  # multipart
     aws("s3", "sync", "--no-progress", tmp_path / "up", "s3://cli/tree")

@@ -313,6 +313,7 @@ def test_the_rate_is_kept_within_one_object_until_somebody_reads_it(tier, remote
     status, told = begin(process, kind="prefetch", args={"bucket": bucket, "prefix": "", "rate": 64 * KIB})
     assert status in (200, 202), told
     number = json.loads(told)["id"]
+    wait_for(lambda: job(process, number)["state"] == "running", "its begin")
     time.sleep(2)
     assert job(process, number)["state"] == "running"  # at full speed it would have been over many times
     reply = plain.get(process.port, bucket, "large")

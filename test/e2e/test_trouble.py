@@ -21,7 +21,7 @@ SMALL = os.urandom(5000)
 def sick(start_forebay, tmp_path):
     """(server, client, faults): a bucket `trouble` with a large and a small object, nothing of them in memory."""
     page = faults.DiskFaults(tmp_path / "faults")
-    process = start_forebay(env=page.env, settings={"memory.hot": "0", "disk.errors": "20"})
+    process = start_forebay(env=page.env, settings={"memory.hot": "0", "disk.errors": "20", "disk.slow": "1m"})  # a slow machine is no slow disk
     client = boto(process.endpoint, process.keys())
     client.create_bucket(Bucket="trouble")
     client.put_object(Bucket="trouble", Key="large", Body=BODY)
@@ -203,7 +203,7 @@ def two_disks(start_forebay, tmp_path):
     """(server, client, faults, the disks' folders): a bucket `trouble` with two copies of each of ten objects."""
     page = faults.DiskFaults(tmp_path / "faults")
     second = tmp_path / "second"
-    process = start_forebay("first", env=page.env, settings={"memory.hot": "0", "disk.errors": "20"}, args=[second])
+    process = start_forebay("first", env=page.env, settings={"memory.hot": "0", "disk.errors": "20", "disk.slow": "1m"}, args=[second])
     client = boto(process.endpoint, process.keys())
     client.create_bucket(Bucket="trouble")
     made = subprocess.run([process.binary, "bucket", "set", "s3://trouble", "--copies", "2", "--endpoint-url", process.endpoint], capture_output=True, text=True)
