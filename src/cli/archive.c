@@ -175,3 +175,57 @@ archive_in_close(struct archive_in *i)
     i->open = false;
     iobuf_drop(&i->buf);
 }
+
+/* ---- tar ---- */
+
+static enum err
+feed(struct tar_reader *r, const struct archive_members *m, struct span in,
+     struct errbuf *eb)
+{
+    struct span data;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK) {
+        switch (tar_reader_next(r, &in, &data, eb)) {
+        case TAR_MORE:
+        case TAR_END:
+            return ERR_OK;
+        case TAR_MEMBER:
+            rc = m->begin(m->arg, &r->head, eb);
+            break;
+        case TAR_DATA:
+            rc = m->data(m->arg, data, eb);
+            break;
+        case TAR_BAD:
+            return ERR_BAD_REQUEST;
+        }
+    }
+    return rc;
+}
+
+enum err
+archive_read_tar(const char *path, const struct archive_members *m, struct errbuf *eb)
+{
+    struct tar_reader reader;
+    struct archive_in in;
+    struct span piece = {"", 1};
+    enum err rc = archive_in_open(&in, path, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    tar_reader_init(&reader);
+    while (rc == ERR_OK && piece.len > 0) {
+        rc = archive_get(&in, &piece, eb);
+        if (rc == ERR_OK)
+            rc = feed(&reader, m, piece, eb);
+    }
+    if (rc == ERR_OK)
+        rc = tar_reader_finish(&reader, eb);
+    if (rc == ERR_OK)
+        rc = m->end(m->arg, eb);
+    if (rc != ERR_OK)
+        err_prefix(eb, "\"%s\"", path);
+    tar_reader_fini(&reader);
+    archive_in_close(&in);
+    return rc;
+}

@@ -3,6 +3,7 @@
 #pragma once
 #include "base/span.h"
 #include "cli/local.h"
+#include "wire/tar.h"
 
 struct archive_out {
     struct local file;
@@ -32,3 +33,15 @@ enum err archive_in_open(struct archive_in *i, const char *path,
 enum err archive_get(struct archive_in *i, struct span *piece,
                      struct errbuf *eb) MUST_CHECK;
 void archive_in_close(struct archive_in *i);
+
+/* What becomes of the members of a tar, one after the other. An error of one ends the reading. */
+struct archive_members {
+    void *arg;
+    /* The one before it is over. `head` is good until the next. */
+    enum err (*begin)(void *arg, const struct tar_head *head, struct errbuf *eb);
+    enum err (*data)(void *arg, struct span data, struct errbuf *eb);
+    enum err (*end)(void *arg, struct errbuf *eb); /* of an archive that is not cut */
+};
+/* To its end. ERR_BAD_REQUEST: no tar; ERR_INCOMPLETE: it ends inside a member. The sentence names `path`. */
+enum err archive_read_tar(const char *path, const struct archive_members *m,
+                          struct errbuf *eb) MUST_CHECK;

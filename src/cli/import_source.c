@@ -86,83 +86,53 @@ judge_member(struct import *i, const struct tar_head *h, struct arena *a,
 
 struct tar_source {
     struct import *import;
-    struct tar_reader reader;
     struct arena *arena;
     bool in_object;
 };
 
 static enum err
-on_member(struct tar_source *t, struct errbuf *eb)
+end_object(void *arg, struct errbuf *eb)
 {
+    struct tar_source *t = arg;
+    bool was = t->in_object;
+
+    t->in_object = false;
+    return was ? import_end(t->import, eb) : ERR_OK;
+}
+
+static enum err
+on_member(void *arg, const struct tar_head *head, struct errbuf *eb)
+{
+    struct tar_source *t = arg;
     struct exported e;
     bool exact, take;
-    enum err rc = ERR_OK;
+    enum err rc = end_object(t, eb);
 
-    if (t->in_object)
-        rc = import_end(t->import, eb);
-    t->in_object = false;
     arena_reset(t->arena);
     if (rc == ERR_OK)
-        rc = judge_member(t->import, &t->reader.head, t->arena, &e, &exact, &take, eb);
+        rc = judge_member(t->import, head, t->arena, &e, &exact, &take, eb);
     if (rc == ERR_OK && take)
         rc = import_begin(t->import, &e, exact, &t->in_object, eb);
     return rc;
 }
 
 static enum err
-feed(struct tar_source *t, struct span in, bool *over, struct errbuf *eb)
+on_data(void *arg, struct span data, struct errbuf *eb)
 {
-    struct span data;
-    enum err rc = ERR_OK;
+    struct tar_source *t = arg;
 
-    while (rc == ERR_OK && !*over) {
-        switch (tar_reader_next(&t->reader, &in, &data, eb)) {
-        case TAR_MORE:
-            return ERR_OK;
-        case TAR_MEMBER:
-            rc = on_member(t, eb);
-            break;
-        case TAR_DATA:
-            if (t->in_object)
-                rc = import_data(t->import, data, eb);
-            break;
-        case TAR_END:
-            *over = true;
-            break;
-        case TAR_BAD:
-            return ERR_BAD_REQUEST;
-        }
-    }
-    return rc;
+    return t->in_object ? import_data(t->import, data, eb) : ERR_OK;
 }
 
 enum err
 import_tar(struct import *i, const char *path, struct errbuf *eb)
 {
-    struct tar_source t = {.import = i};
-    struct archive_in in;
-    struct span piece = {"", 1};
-    bool over = false;
-    enum err rc = archive_in_open(&in, path, eb);
+    struct tar_source t = {.import = i, .arena = arena_new(4096, MIB(1))};
+    struct archive_members members = {
+        .arg = &t, .begin = on_member, .data = on_data, .end = end_object};
+    enum err rc = archive_read_tar(path, &members, eb);
 
-    if (rc != ERR_OK)
-        return rc;
-    tar_reader_init(&t.reader);
-    t.arena = arena_new(4096, MIB(1));
-    while (rc == ERR_OK && piece.len > 0) {
-        rc = archive_get(&in, &piece, eb);
-        if (rc == ERR_OK && !over)
-            rc = feed(&t, piece, &over, eb);
-    }
-    if (rc == ERR_OK && !over)
-        rc = tar_reader_finish(&t.reader, eb);
-    if (rc == ERR_OK && t.in_object)
-        rc = import_end(i, eb);
-    if (rc != ERR_OK)
-        err_prefix(eb, "\"%s\"", path);
     arena_free(&t.arena);
-    tar_reader_fini(&t.reader);
-    archive_in_close(&in);
     return rc;
 }
 

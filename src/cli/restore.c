@@ -57,7 +57,6 @@ struct restoring {
     struct node_offline node;
     struct import import;
     struct import_options options;
-    struct tar_reader reader;
     struct arena *arena;
     struct buf small; /* a member of ours */
     struct buf keys;  /* opened, until this restore is known to be one that may write */
@@ -337,7 +336,7 @@ end_member(struct restoring *r, struct errbuf *eb)
 }
 
 static enum err
-begin_object(struct restoring *r, struct errbuf *eb)
+begin_object(struct restoring *r, const struct tar_head *h, struct errbuf *eb)
 {
     struct exported e;
     bool wanted = false;
@@ -347,15 +346,15 @@ begin_object(struct restoring *r, struct errbuf *eb)
         return err_set(eb, ERR_BAD_REQUEST,
                        "this is no backup: an object stands before the node's state; "
                        "forebay disk import takes archives of objects");
-    rc = exported_read(r->reader.head.xattr, r->arena, &e, eb);
-    if (rc == ERR_OK && e.size != r->reader.head.size)
+    rc = exported_read(h->xattr, r->arena, &e, eb);
+    if (rc == ERR_OK && e.size != h->size)
         rc = err_set(eb, ERR_CORRUPT, "a member's record and its header disagree");
     if (rc == ERR_OK && e.born.epoch > r->epoch)
         rc = err_set(eb, ERR_CORRUPT,
                      "a version of epoch %" PRIu64 " in a backup of epoch %" PRIu64,
                      e.born.epoch, r->epoch);
     if (rc == ERR_OK)
-        exported_place(&e, r->reader.head.path);
+        exported_place(&e, h->path);
     if (rc == ERR_OK)
         rc = import_begin(&r->import, &e, true, &wanted, eb);
     r->member = rc == ERR_OK && wanted ? M_OBJECT : M_SKIP;
@@ -363,9 +362,9 @@ begin_object(struct restoring *r, struct errbuf *eb)
 }
 
 static enum err
-begin_member(struct restoring *r, struct errbuf *eb)
+begin_member(void *arg, const struct tar_head *h, struct errbuf *eb)
 {
-    const struct tar_head *h = &r->reader.head;
+    struct restoring *r = arg;
     enum err rc = end_member(r, eb);
     uint32_t most;
 
@@ -374,7 +373,7 @@ begin_member(struct restoring *r, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     if (h->xattr.len > 0)
-        return begin_object(r, eb);
+        return begin_object(r, h, eb);
     if (span_is(h->path, ".forebay/backup"))
         r->member = M_ABOUT;
     if (span_is(h->path, ".forebay/state"))
@@ -391,8 +390,10 @@ begin_member(struct restoring *r, struct errbuf *eb)
 }
 
 static enum err
-take_data(struct restoring *r, struct span data, struct errbuf *eb)
+take_data(void *arg, struct span data, struct errbuf *eb)
 {
+    struct restoring *r = arg;
+
     if (r->member == M_OBJECT)
         return import_data(&r->import, data, eb);
     if (r->member != M_SKIP)
@@ -401,57 +402,25 @@ take_data(struct restoring *r, struct span data, struct errbuf *eb)
 }
 
 static enum err
-feed(struct restoring *r, struct span in, bool *over, struct errbuf *eb)
+end_archive(void *arg, struct errbuf *eb)
 {
-    struct span data;
-    enum err rc = ERR_OK;
+    struct restoring *r = arg;
+    enum err rc = end_member(r, eb);
 
-    while (rc == ERR_OK && !*over) {
-        switch (tar_reader_next(&r->reader, &in, &data, eb)) {
-        case TAR_MORE:
-            return ERR_OK;
-        case TAR_MEMBER:
-            rc = begin_member(r, eb);
-            break;
-        case TAR_DATA:
-            rc = take_data(r, data, eb);
-            break;
-        case TAR_END:
-            *over = true;
-            rc = end_member(r, eb);
-            break;
-        case TAR_BAD:
-            return ERR_BAD_REQUEST;
-        }
-    }
+    if (rc == ERR_OK && !r->ended)
+        rc = err_set(eb, ERR_INCOMPLETE,
+                     "the backup is cut: its last member is missing. What it holds was "
+                     "restored");
     return rc;
 }
 
 static enum err
 read_archive(struct restoring *r, const char *path, struct errbuf *eb)
 {
-    struct archive_in in;
-    struct span piece = {"", 1};
-    bool over = false;
-    enum err rc = archive_in_open(&in, path, eb);
+    struct archive_members members = {
+        .arg = r, .begin = begin_member, .data = take_data, .end = end_archive};
 
-    if (rc != ERR_OK)
-        return rc;
-    while (rc == ERR_OK && piece.len > 0) {
-        rc = archive_get(&in, &piece, eb);
-        if (rc == ERR_OK && !over)
-            rc = feed(r, piece, &over, eb);
-    }
-    if (rc == ERR_OK && !over)
-        rc = tar_reader_finish(&r->reader, eb);
-    if (rc == ERR_OK && !r->ended)
-        rc = err_set(eb, ERR_INCOMPLETE,
-                     "the backup is cut: its last member is missing. What it holds was "
-                     "restored");
-    if (rc != ERR_OK)
-        err_prefix(eb, "\"%s\"", path);
-    archive_in_close(&in);
-    return rc;
+    return archive_read_tar(path, &members, eb);
 }
 
 /* ---- */
@@ -501,7 +470,6 @@ work(struct disk_tool *t)
     r->arena = arena_new(4096, MIB(1));
     buf_init(&r->small, SMALL_MAX);
     buf_init(&r->keys, SMALL_MAX);
-    tar_reader_init(&r->reader);
     if (file != NULL)
         t->rc = passphrase_load(file, &r->passphrase, &t->eb);
     if (t->rc == ERR_OK)
@@ -511,7 +479,6 @@ work(struct disk_tool *t)
     if (t->rc == ERR_OK)
         restore_all(t, r);
     node_offline_close(&r->node);
-    tar_reader_fini(&r->reader);
     if (r->small.len > 0)
         OPENSSL_cleanse(r->small.at, r->small.len);
     buf_fini(&r->small);

@@ -709,23 +709,16 @@ live(void *arg)
 
 /* ---- several lives ---- */
 
-static inline uint64_t
-life_mix(uint64_t *state)
-{
-    *state += 0x9e3779b97f4a7c15u;
-    return hash_xxh3(state, sizeof *state, 1);
-}
-
 /* What may happen in one life. */
 static inline void
 draw_fate(struct life *f, uint64_t *state)
 {
-    uint64_t what = life_mix(state) % 8;
+    uint64_t what = sim_draw(state) % 8;
 
     f->worst = (struct sim_trouble){0};
-    f->jumps = life_mix(state) % 4 == 0;
-    f->moves = f->disks > 1 && life_mix(state) % 3 == 0;
-    f->victim = (unsigned)(life_mix(state) % f->disks);
+    f->jumps = sim_draw(state) % 4 == 0;
+    f->moves = f->disks > 1 && sim_draw(state) % 3 == 0;
+    f->victim = (unsigned)(sim_draw(state) % f->disks);
     if (what == 0)
         f->worst = (struct sim_trouble){.read_errors = 500, .slow_us = 200};
     else if (what == 1)
@@ -752,8 +745,8 @@ lives_of(uint64_t seed, unsigned disks, enum plant plant, const struct life_kind
                      .kind = kind,
                      .kept = kept};
     uint64_t state = seed, hash = 0;
-    unsigned count = 2 + (unsigned)(life_mix(&state) % 3);
-    bool late = disks > 2 && life_mix(&state) % 3 == 0;
+    unsigned count = 2 + (unsigned)(sim_draw(&state) % 3);
+    bool late = disks > 2 && sim_draw(&state) % 3 == 0;
     struct errbuf eb = {0};
 
     ledger_init(&ledger);
@@ -763,13 +756,13 @@ lives_of(uint64_t seed, unsigned disks, enum plant plant, const struct life_kind
         bool last = i == count;
 
         f.epoch = i + 1;
-        f.ops = 2 + (unsigned)(life_mix(&state) % 12);
+        f.ops = 2 + (unsigned)(sim_draw(&state) % 12);
         f.check_only = last;
         f.disks = late && i == 0 ? disks - 1 : disks; /* whether the third came or not */
         f.grows = late && i == 0;
         draw_fate(&f, &state);
         f.disturbed &= !last;
-        sim_cut_at(s, last || life_mix(&state) % 5 == 0 ? 0 : 1 + life_mix(&state) % 400);
+        sim_cut_at(s, last || sim_draw(&state) % 5 == 0 ? 0 : 1 + sim_draw(&state) % 400);
         eb.text[0] = '\0';
         if (sim_run_world(s, live, &f, &eb) != ERR_OK)
             CHECK(sim_was_cut(s));

@@ -5,13 +5,6 @@
 #include "sim/copies_life.h"
 
 static uint64_t
-mix(uint64_t *state)
-{
-    *state += 0x9e3779b97f4a7c15u;
-    return hash_xxh3(state, sizeof *state, 1);
-}
-
-static uint64_t
 run(uint64_t seed)
 {
     struct sim_options o = {.seed = seed, .lossy = true, .max_delay_us = 300};
@@ -19,16 +12,16 @@ run(uint64_t seed)
     struct ledger ledger;
     struct copies_life f = {.ledger = &ledger};
     uint64_t state = seed, hash = 0;
-    unsigned lives = 2 + (unsigned)(mix(&state) % 3);
+    unsigned lives = 2 + (unsigned)(sim_draw(&state) % 3);
     struct errbuf eb = {0};
 
     ledger_init(&ledger);
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned i = 0; i <= lives; i++) {
         f.epoch++;
-        f.ops = 2 + (unsigned)(mix(&state) % 10);
+        f.ops = 2 + (unsigned)(sim_draw(&state) % 10);
         f.check_only = i == lives;
-        sim_cut_at(s, f.check_only ? 0 : 1 + mix(&state) % 250);
+        sim_cut_at(s, f.check_only ? 0 : 1 + sim_draw(&state) % 250);
         eb.text[0] = '\0';
         if (sim_run_world(s, live, &f, &eb) != ERR_OK)
             CHECK(sim_was_cut(s));

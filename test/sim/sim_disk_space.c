@@ -7,13 +7,6 @@
 #include "sim/disk_life.h"
 
 static uint64_t
-mix(uint64_t *state)
-{
-    *state += 0x9e3779b97f4a7c15u;
-    return hash_xxh3(state, sizeof *state, 1);
-}
-
-static uint64_t
 run(uint64_t seed)
 {
     struct sim_options o = {.seed = seed, .lossy = true, .max_delay_us = 300};
@@ -21,14 +14,14 @@ run(uint64_t seed)
     struct ledger ledger;
     struct life f = {.ledger = &ledger, .compacts = 4};
     uint64_t state = seed, hash = 0;
-    unsigned lives = 3 + (unsigned)(mix(&state) % 3);
+    unsigned lives = 3 + (unsigned)(sim_draw(&state) % 3);
     struct errbuf eb = {0};
 
     ledger_init(&ledger);
     f.class = seed % 4 == 0 ? DISK_CACHED : DISK_NATIVE;
     f.evicts = seed % 8 == 0;
     f.doubts = seed % 16 == 12;
-    f.segment_bytes = (mix(&state) % 2 == 0 ? 128u : 768u) << 10;
+    f.segment_bytes = (sim_draw(&state) % 2 == 0 ? 128u : 768u) << 10;
     f.bodies = seed % 3 == 2;
     index_probe_all_of = seed % 5 == 1 ? 0 : MIB(32); /* else read behind the start */
     if (f.bodies)
@@ -36,9 +29,9 @@ run(uint64_t seed)
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned i = 0; i <= lives; i++) {
         f.epoch = i + 1;
-        f.ops = 4 + (unsigned)(mix(&state) % 20);
+        f.ops = 4 + (unsigned)(sim_draw(&state) % 20);
         f.check_only = i == lives;
-        sim_cut_at(s, f.check_only || i == 0 ? 0 : 1 + mix(&state) % 500);
+        sim_cut_at(s, f.check_only || i == 0 ? 0 : 1 + sim_draw(&state) % 500);
         eb.text[0] = '\0';
         f.may_lose = f.class == DISK_CACHED && i > 0;
         if (sim_run_world(s, live, &f, &eb) != ERR_OK)

@@ -19,6 +19,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "check.h"
 
 #ifndef SEED_SECONDS
@@ -26,6 +27,14 @@
 #endif
 
 typedef uint64_t sim_seed_fn(uint64_t seed);
+
+/* The next of the random numbers that a seed stands for: what a scenario is made of. */
+static inline uint64_t
+sim_draw(uint64_t *state)
+{
+    *state += 0x9e3779b97f4a7c15u;
+    return hash_xxh3(state, sizeof *state, 1);
+}
 
 static volatile uint64_t sim_main_seed_;
 

@@ -33,6 +33,25 @@ s3_answer_xml(struct request *q, const struct buf *body)
     return ERR_OK;
 }
 
+void
+s3_document_begin(struct s3_document *d, size_t max, const char *root)
+{
+    buf_init(&d->body, max);
+    xml_begin(&d->xml, &d->body);
+    xml_open_s3(&d->xml, root);
+}
+
+enum err
+s3_document_answer(struct request *q, struct s3_document *d)
+{
+    enum err rc;
+
+    xml_close(&d->xml);
+    rc = s3_answer_xml(q, &d->body);
+    buf_fini(&d->body);
+    return rc;
+}
+
 enum err
 s3_answer_empty(struct request *q, int status)
 {

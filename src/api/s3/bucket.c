@@ -30,17 +30,14 @@ s3_list_all_buckets(struct request *q)
     bool paged = query_has(&q->query, "max-buckets");
     uint64_t max = 0, shown = 0;
     uint32_t i = 0;
-    struct buf body;
-    struct xml x;
+    struct s3_document d;
     enum err rc = query_u64(&q->query, "max-buckets", 10000, 1, 10000, &max, &q->fault);
 
     if (rc != ERR_OK)
         return rc;
-    buf_init(&body, LIST_BYTES_MAX);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "ListAllMyBucketsResult");
-    s3_xml_owner(&x);
-    xml_open(&x, "Buckets");
+    s3_document_begin(&d, LIST_BYTES_MAX, "ListAllMyBucketsResult");
+    s3_xml_owner(&d.xml);
+    xml_open(&d.xml, "Buckets");
     for (; i < map_bucket_count(m) && shown < max; i++) {
         const struct map_bucket *b = map_bucket_at(m, i);
         struct span name = span_of(b->name);
@@ -48,18 +45,15 @@ s3_list_all_buckets(struct request *q)
         if ((prefix.len > 0 && !span_starts(name, prefix)) ||
             (token.len > 0 && span_cmp(name, token) <= 0) || !caller_knows(q, name))
             continue;
-        put_bucket(&x, b);
+        put_bucket(&d.xml, b);
         shown++;
     }
-    xml_close(&x);
+    xml_close(&d.xml);
     if (prefix.len > 0)
-        xml_span(&x, "Prefix", prefix);
+        xml_span(&d.xml, "Prefix", prefix);
     if (paged && i < map_bucket_count(m) && i > 0)
-        xml_text(&x, "ContinuationToken", map_bucket_at(m, i - 1)->name);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+        xml_text(&d.xml, "ContinuationToken", map_bucket_at(m, i - 1)->name);
+    return s3_document_answer(q, &d);
 }
 
 enum err
@@ -169,35 +163,26 @@ static const struct probe {
 static enum err
 answer_acl(struct request *q)
 {
-    struct buf body;
-    struct xml x;
-    enum err rc;
+    struct s3_document d;
 
-    buf_init(&body, 4096);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "AccessControlPolicy");
-    s3_xml_owner(&x);
-    xml_open(&x, "AccessControlList");
-    xml_open(&x, "Grant");
-    buf_puts(&body, "<Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" "
-                    "xsi:type=\"CanonicalUser\"><ID>" OWNER_ID
-                    "</ID><DisplayName>forebay</DisplayName></Grantee>");
-    xml_text(&x, "Permission", "FULL_CONTROL");
-    xml_close(&x);
-    xml_close(&x);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+    s3_document_begin(&d, 4096, "AccessControlPolicy");
+    s3_xml_owner(&d.xml);
+    xml_open(&d.xml, "AccessControlList");
+    xml_open(&d.xml, "Grant");
+    buf_puts(&d.body, "<Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" "
+                      "xsi:type=\"CanonicalUser\"><ID>" OWNER_ID
+                      "</ID><DisplayName>forebay</DisplayName></Grantee>");
+    xml_text(&d.xml, "Permission", "FULL_CONTROL");
+    xml_close(&d.xml);
+    xml_close(&d.xml);
+    return s3_document_answer(q, &d);
 }
 
 enum err
 s3_bucket_probe(struct request *q)
 {
     const struct probe *p = NULL;
-    struct buf body;
-    struct xml x;
-    enum err rc;
+    struct s3_document d;
 
     for (size_t i = 0; i < ARRAY_LEN(probes) && p == NULL; i++)
         if (query_has(&q->query, probes[i].sub))
@@ -208,15 +193,10 @@ s3_bucket_probe(struct request *q)
         return s3_fault(q, p->absent);
     if (p->root == NULL)
         return answer_acl(q);
-    buf_init(&body, 1024);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, p->root);
+    s3_document_begin(&d, 1024, p->root);
     if (p->inner_name != NULL)
-        xml_text(&x, p->inner_name, p->inner_value);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+        xml_text(&d.xml, p->inner_name, p->inner_value);
+    return s3_document_answer(q, &d);
 }
 
 enum err

@@ -344,21 +344,14 @@ static enum err
 answer_copy(struct request *q, const char *root, const struct object_info *info)
 {
     char date[NUM_DATE_TEXT];
-    struct buf body;
-    struct xml x;
-    enum err rc;
+    struct s3_document d;
 
     date_iso(info->mtime_ms, date);
-    buf_init(&body, KIB(4));
-    xml_begin(&x, &body);
-    xml_open_s3(&x, root);
-    xml_text(&x, "LastModified", date);
-    xml_etag(&x, "ETag", span_of(info->etag));
-    s3_xml_checksum(&x, &info->meta);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+    s3_document_begin(&d, KIB(4), root);
+    xml_text(&d.xml, "LastModified", date);
+    xml_etag(&d.xml, "ETag", span_of(info->etag));
+    s3_xml_checksum(&d.xml, &info->meta);
+    return s3_document_answer(q, &d);
 }
 
 static void

@@ -91,21 +91,15 @@ s3_delete_objects(struct request *q)
 {
     struct s3xml_delete list;
     struct span doc;
-    struct buf body;
-    struct xml x;
+    struct s3_document d;
     enum err rc = s3_body_document(q, S3XML_DELETE_BODY_MAX, true, &doc);
 
     if (rc == ERR_OK)
         rc = s3xml_delete_parse(doc, request_work(q), &list, &q->fault);
     if (rc != ERR_OK)
         return rc;
-    buf_init(&body, RESULT_MAX);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "DeleteResult");
+    s3_document_begin(&d, RESULT_MAX, "DeleteResult");
     for (size_t i = 0; i < list.count; i++)
-        delete_one(q, &list.items[i], list.quiet, &x);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+        delete_one(q, &list.items[i], list.quiet, &d.xml);
+    return s3_document_answer(q, &d);
 }

@@ -120,33 +120,26 @@ static enum err
 answer_page(struct request *q, const struct list_request *l,
             const struct object_page *page)
 {
-    struct buf body;
-    struct xml x;
-    enum err rc;
+    struct s3_document d;
 
-    buf_init(&body, PAGE_BYTES_MAX);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "ListBucketResult");
-    xml_span(&x, "Name", q->name.bucket);
-    s3_put_page_query(&x, "MaxKeys", &l->page);
+    s3_document_begin(&d, PAGE_BYTES_MAX, "ListBucketResult");
+    xml_span(&d.xml, "Name", q->name.bucket);
+    s3_put_page_query(&d.xml, "MaxKeys", &l->page);
     if (l->v2)
-        put_v2_state(q, &x, l, page);
+        put_v2_state(q, &d.xml, l, page);
     else
-        put_v1_state(&x, l, page);
-    xml_bool(&x, "IsTruncated", page->truncated);
+        put_v1_state(&d.xml, l, page);
+    xml_bool(&d.xml, "IsTruncated", page->truncated);
     /* Keys and common prefixes stand in their own groups at AWS; clients merge them. Keys first. */
     for (uint32_t i = 0; i < page->count; i++)
         if (!page->entries[i].is_prefix)
-            put_entry(&x, l, &page->entries[i]);
+            put_entry(&d.xml, l, &page->entries[i]);
     for (uint32_t i = 0; i < page->count; i++)
         if (page->entries[i].is_prefix)
-            put_entry(&x, l, &page->entries[i]);
-    xml_close(&x);
+            put_entry(&d.xml, l, &page->entries[i]);
     if (page->stale)
         http_header(q->http, "x-forebay-stale", SPAN("backend-down"));
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+    return s3_document_answer(q, &d);
 }
 
 static enum err

@@ -73,8 +73,7 @@ s3_list_uploads(struct request *q)
     struct object_upload_list_options o;
     struct object_upload_page page = {0};
     struct errbuf eb = {{0}};
-    struct buf body;
-    struct xml x;
+    struct s3_document d;
     enum err rc;
 
     *l = (struct request_of_uploads){0};
@@ -91,12 +90,7 @@ s3_list_uploads(struct request *q)
                                 &page, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
-    buf_init(&body, RESULT_MAX);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "ListMultipartUploadsResult");
-    put_uploads(q, &x, l, &page);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+    s3_document_begin(&d, RESULT_MAX, "ListMultipartUploadsResult");
+    put_uploads(q, &d.xml, l, &page);
+    return s3_document_answer(q, &d);
 }

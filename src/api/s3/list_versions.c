@@ -117,8 +117,7 @@ s3_list_versions(struct request *q)
     struct object_version_list o;
     struct object_version_page page = {0};
     struct errbuf eb = {{0}};
-    struct buf body;
-    struct xml x;
+    struct s3_document d;
     enum err rc;
 
     *l = (struct request_of_versions){0};
@@ -136,12 +135,7 @@ s3_list_versions(struct request *q)
                                                      &o, request_work(q), &page, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
-    buf_init(&body, PAGE_BYTES_MAX);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "ListVersionsResult");
-    put_page(q, &x, l, &page);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+    s3_document_begin(&d, PAGE_BYTES_MAX, "ListVersionsResult");
+    put_page(q, &d.xml, l, &page);
+    return s3_document_answer(q, &d);
 }

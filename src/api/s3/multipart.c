@@ -27,8 +27,7 @@ s3_create_upload(struct request *q)
     enum checksum_type type;
     struct span upload_id, doc;
     struct errbuf eb = {{0}};
-    struct buf body;
-    struct xml x;
+    struct s3_document d;
     enum err rc = s3_refuse_unbuilt(q);
 
     if (rc == ERR_OK)
@@ -55,16 +54,11 @@ s3_create_upload(struct request *q)
         http_header(q->http, "x-amz-checksum-algorithm", span_of(checksum_name(kind)));
         http_header(q->http, "x-amz-checksum-type", span_of(checksum_type_name(type)));
     }
-    buf_init(&body, KIB(16));
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "InitiateMultipartUploadResult");
-    xml_span(&x, "Bucket", q->name.bucket);
-    xml_span(&x, "Key", q->name.key);
-    xml_span(&x, "UploadId", upload_id);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+    s3_document_begin(&d, KIB(16), "InitiateMultipartUploadResult");
+    xml_span(&d.xml, "Bucket", q->name.bucket);
+    xml_span(&d.xml, "Key", q->name.key);
+    xml_span(&d.xml, "UploadId", upload_id);
+    return s3_document_answer(q, &d);
 }
 
 static enum err
@@ -182,24 +176,17 @@ complete_fault(struct request *q, const struct object_complete *what,
 static enum err
 answer_complete(struct request *q, const struct object_info *info)
 {
-    struct buf body;
-    struct xml x;
-    enum err rc;
+    struct s3_document d;
 
-    buf_init(&body, KIB(16));
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "CompleteMultipartUploadResult");
-    xml_text(&x, "Location",
+    s3_document_begin(&d, KIB(16), "CompleteMultipartUploadResult");
+    xml_text(&d.xml, "Location",
              arena_printf(q->arena, "/%.*s/%.*s", SPAN_ARG(q->name.bucket),
                           SPAN_ARG(q->name.key)));
-    xml_span(&x, "Bucket", q->name.bucket);
-    xml_span(&x, "Key", q->name.key);
-    xml_etag(&x, "ETag", span_of(info->etag));
-    s3_xml_checksum(&x, &info->meta);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+    xml_span(&d.xml, "Bucket", q->name.bucket);
+    xml_span(&d.xml, "Key", q->name.key);
+    xml_etag(&d.xml, "ETag", span_of(info->etag));
+    s3_xml_checksum(&d.xml, &info->meta);
+    return s3_document_answer(q, &d);
 }
 
 /* The checksum and type of the whole object, where the client says them. */
@@ -357,30 +344,23 @@ struct page_of_parts {
 static enum err
 answer_parts(struct request *q, const struct page_of_parts *p)
 {
-    struct buf body;
-    struct xml x;
-    enum err rc;
+    struct s3_document d;
 
-    buf_init(&body, RESULT_MAX);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "ListPartsResult");
-    xml_span(&x, "Bucket", q->name.bucket);
-    xml_span(&x, "Key", q->name.key);
-    xml_span(&x, "UploadId", p->upload_id);
-    s3_xml_initiator(&x);
-    xml_text(&x, "StorageClass", "STANDARD");
-    xml_u64(&x, "PartNumberMarker", p->after);
-    xml_u64(&x, "NextPartNumberMarker",
+    s3_document_begin(&d, RESULT_MAX, "ListPartsResult");
+    xml_span(&d.xml, "Bucket", q->name.bucket);
+    xml_span(&d.xml, "Key", q->name.key);
+    xml_span(&d.xml, "UploadId", p->upload_id);
+    s3_xml_initiator(&d.xml);
+    xml_text(&d.xml, "StorageClass", "STANDARD");
+    xml_u64(&d.xml, "PartNumberMarker", p->after);
+    xml_u64(&d.xml, "NextPartNumberMarker",
             p->count > 0 ? p->parts[p->count - 1].number : p->after);
-    xml_u64(&x, "MaxParts", p->max);
-    xml_bool(&x, "IsTruncated", p->more && p->max > 0);
-    put_sum_kind(&x, p->meta->checksum_algorithm, p->meta->checksum_type);
+    xml_u64(&d.xml, "MaxParts", p->max);
+    xml_bool(&d.xml, "IsTruncated", p->more && p->max > 0);
+    put_sum_kind(&d.xml, p->meta->checksum_algorithm, p->meta->checksum_type);
     for (uint32_t i = 0; i < p->count; i++)
-        put_part(&x, &p->parts[i]);
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+        put_part(&d.xml, &p->parts[i]);
+    return s3_document_answer(q, &d);
 }
 
 enum err

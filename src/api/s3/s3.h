@@ -154,7 +154,15 @@ void s3_xml_owner(struct xml *x);
 void s3_xml_initiator(struct xml *x); /* of an upload, and its owner */
 /* <ChecksumCRC32>…</> and <ChecksumType>, where there is one. */
 void s3_xml_checksum(struct xml *x, const struct object_meta *m);
-/* Sends the document with 200. Takes nothing; the caller frees `body`. */
+/* A document under way, of at most `max` bytes below `root`. It points into itself: not to be moved. */
+struct s3_document {
+    struct buf body; /* owned */
+    struct xml xml;
+};
+void s3_document_begin(struct s3_document *d, size_t max, const char *root);
+/* Ends it and sends it with 200, or InternalError where it has grown over `max`. */
+enum err s3_document_answer(struct request *q, struct s3_document *d);
+/* The same of a document that is text. Takes nothing; the caller frees `body`. */
 enum err s3_answer_xml(struct request *q, const struct buf *body);
 enum err s3_answer_empty(struct request *q, int status);
 enum err s3_fault(struct request *q, enum s3_code code);

@@ -80,20 +80,13 @@ refuse_attached(struct request *q, const char *what)
 enum err
 s3_get_versioning(struct request *q)
 {
-    struct buf body;
-    struct xml x;
-    enum err rc;
+    struct s3_document d;
 
-    buf_init(&body, 1024);
-    xml_begin(&x, &body);
-    xml_open_s3(&x, "VersioningConfiguration");
+    s3_document_begin(&d, 1024, "VersioningConfiguration");
     if (q->bucket->versioning != MAP_UNVERSIONED)
-        xml_text(&x, "Status",
+        xml_text(&d.xml, "Status",
                  q->bucket->versioning == MAP_VERSIONED ? "Enabled" : "Suspended");
-    xml_close(&x);
-    rc = s3_answer_xml(q, &body);
-    buf_fini(&body);
-    return rc;
+    return s3_document_answer(q, &d);
 }
 
 static enum err

@@ -213,3 +213,44 @@ rig_objects_on(struct rig *g, const char *path)
     free(st);
     return n;
 }
+
+/* ---- many objects ---- */
+
+/* Two names stay good at a time. */
+static inline const char *
+rig_name(unsigned i)
+{
+    static char text[2][40];
+    static unsigned which;
+
+    which ^= 1;
+    snprintf(text[which], sizeof text[which], "dir/key-%04u", i);
+    return text[which];
+}
+
+/* Small ones lie in logs, large ones in bodies. */
+static inline size_t
+rig_size(unsigned i)
+{
+    return i % 8 == 7 ? 900000 + i : 300 + i * 97;
+}
+
+/* Objects 0 to count - 1, each with bytes of its own. */
+static inline void
+rig_put_all(struct rig *g, unsigned count, uint64_t seed)
+{
+    for (unsigned i = 0; i < count; i++)
+        CHECK(rig_put(g, rig_name(i), rig_size(i), seed + i) == ERR_OK);
+}
+
+static inline void
+rig_get_all(struct rig *g, unsigned count, uint64_t seed)
+{
+    for (unsigned i = 0; i < count; i++) {
+        enum err rc = rig_get(g, rig_name(i), rig_size(i), seed + i);
+
+        if (rc != ERR_OK)
+            fprintf(stderr, "%s: %s: %s\n", rig_name(i), err_name(rc), g->eb.text);
+        CHECK(rc == ERR_OK);
+    }
+}

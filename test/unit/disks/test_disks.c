@@ -3,43 +3,6 @@
 
 #define KEYS 60
 
-static const char *
-name(unsigned i)
-{
-    static char text[2][40];
-    static unsigned which;
-
-    which ^= 1;
-    snprintf(text[which], sizeof text[which], "dir/key-%04u", i);
-    return text[which];
-}
-
-/* Small ones lie in logs, large ones in bodies. */
-static size_t
-size_of(unsigned i)
-{
-    return i % 10 == 9 ? 700000 + i : 100 + i * 37;
-}
-
-static void
-put_all(struct rig *g, uint64_t seed)
-{
-    for (unsigned i = 0; i < KEYS; i++)
-        CHECK(rig_put(g, name(i), size_of(i), seed + i) == ERR_OK);
-}
-
-static void
-get_all(struct rig *g, uint64_t seed)
-{
-    for (unsigned i = 0; i < KEYS; i++) {
-        enum err rc = rig_get(g, name(i), size_of(i), seed + i);
-
-        if (rc != ERR_OK)
-            fprintf(stderr, "%s: %s: %s\n", name(i), err_name(rc), g->eb.text);
-        CHECK(rc == ERR_OK);
-    }
-}
-
 static uint64_t
 objects_on_all(struct rig *g, unsigned disks)
 {
@@ -69,7 +32,7 @@ list_all(struct rig *g, uint32_t page)
             break;
         }
         for (uint32_t i = 0; i < count; i++)
-            CHECK(span_is(rows[i].key, name(seen++)));
+            CHECK(span_is(rows[i].key, rig_name(seen++)));
         if (count > 0)
             snprintf(after, sizeof after, "%.*s", SPAN_ARG(rows[count - 1].key));
     }
@@ -84,24 +47,24 @@ several(void *arg)
     bool existed = false, empty = true;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    put_all(g, 1);
-    get_all(g, 1);
+    rig_put_all(g, KEYS, 1);
+    rig_get_all(g, KEYS, 1);
     CHECK_U64(objects_on_all(g, 3), KEYS);
     for (unsigned i = 0; i < 3; i++)
         CHECK(rig_objects_on(g, g->path[i]) > KEYS / 8);
     list_all(g, 1000);
     list_all(g, 7);
-    put_all(g, 1000);
-    get_all(g, 1000);
+    rig_put_all(g, KEYS, 1000);
+    rig_get_all(g, KEYS, 1000);
     CHECK(disks_bucket_empty(g->ds, RIG_BUCKET, 1, &empty, &g->eb) == ERR_OK && !empty);
     disks_close(&g->ds);
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    get_all(g, 1000);
+    rig_get_all(g, KEYS, 1000);
     for (unsigned i = 0; i < KEYS; i++) {
-        CHECK(rig_delete(g, name(i), &existed) == ERR_OK && existed);
-        CHECK(rig_get(g, name(i), 1, 1) == ERR_NOT_FOUND);
+        CHECK(rig_delete(g, rig_name(i), &existed) == ERR_OK && existed);
+        CHECK(rig_get(g, rig_name(i), 1, 1) == ERR_NOT_FOUND);
     }
-    CHECK(rig_delete(g, name(0), &existed) == ERR_OK && !existed);
+    CHECK(rig_delete(g, rig_name(0), &existed) == ERR_OK && !existed);
     CHECK(disks_bucket_empty(g->ds, RIG_BUCKET, 1, &empty, &g->eb) == ERR_OK && empty);
     disks_close(&g->ds);
 }
@@ -132,18 +95,18 @@ come_and_go(void *arg)
     bool existed;
 
     REQUIRE(rig_open(g, 1) == ERR_OK);
-    put_all(g, 1);
+    rig_put_all(g, KEYS, 1);
     CHECK(disks_add(g->ds, g->path[1], id, &g->eb) == ERR_OK);
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     list_all(g, 10);
-    CHECK(rig_put_if(g, name(3), size_of(3), 4,
+    CHECK(rig_put_if(g, rig_name(3), rig_size(3), 4,
                      &(struct disk_condition){.if_absent = true},
                      NULL) == ERR_PRECONDITION);
     CHECK(disks_add(g->ds, g->path[2], id, &g->eb) == ERR_OK);
-    put_all(g, 5);
-    get_all(g, 5);
+    rig_put_all(g, KEYS, 5);
+    rig_get_all(g, KEYS, 5);
     CHECK(rig_settled(g));
-    get_all(g, 5);
+    rig_get_all(g, KEYS, 5);
     list_all(g, 10);
     CHECK_U64(objects_on_all(g, 3), KEYS);
     CHECK(rig_objects_on(g, g->path[2]) > KEYS / 8);
@@ -151,23 +114,23 @@ come_and_go(void *arg)
     CHECK(disks_remove(g->ds, g->path[1], false, &g->eb) == ERR_DENIED);
     CHECK_SAYS(g->eb.text, "in use");
     CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_OK);
-    CHECK(rig_delete(g, name(0), &existed) == ERR_OK && existed);
-    CHECK(rig_get(g, name(0), size_of(0), 5) == ERR_NOT_FOUND);
-    CHECK(rig_put(g, name(0), size_of(0), 5) == ERR_OK);
-    get_all(g, 5);
+    CHECK(rig_delete(g, rig_name(0), &existed) == ERR_OK && existed);
+    CHECK(rig_get(g, rig_name(0), rig_size(0), 5) == ERR_NOT_FOUND);
+    CHECK(rig_put(g, rig_name(0), rig_size(0), 5) == ERR_OK);
+    rig_get_all(g, KEYS, 5);
     CHECK(rig_settled(g));
     CHECK_U64(rig_objects_on(g, g->path[1]), 0);
-    get_all(g, 5);
+    rig_get_all(g, KEYS, 5);
     CHECK(disks_remove(g->ds, g->path[1], false, &g->eb) == ERR_OK);
     CHECK(rig_settled(g));
-    get_all(g, 5);
+    rig_get_all(g, KEYS, 5);
     list_all(g, 10);
     disks_close(&g->ds);
 
     CHECK(rig_open(g, 7) == ERR_DENIED); /* the removed one comes back */
     CHECK_SAYS(g->eb.text, "removed");
     REQUIRE(rig_open(g, 5) == ERR_OK);
-    get_all(g, 5);
+    rig_get_all(g, KEYS, 5);
     disks_close(&g->ds);
 }
 
@@ -178,18 +141,18 @@ drain_over_a_restart(void *arg)
     struct rig *g = arg;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    put_all(g, 1);
+    rig_put_all(g, KEYS, 1);
     CHECK(disks_drain(g->ds, g->path[0], false, &g->eb) == ERR_OK);
     disks_close(&g->ds);
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     CHECK(rig_settled(g));
     CHECK_U64(rig_objects_on(g, g->path[0]), 0);
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     CHECK(disks_drain(g->ds, g->path[0], true, &g->eb) == ERR_OK);
     CHECK(rig_settled(g));
     CHECK(rig_objects_on(g, g->path[0]) > KEYS / 8);
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     disks_close(&g->ds);
 }
 
@@ -200,7 +163,7 @@ drain_below_the_copies(void *arg)
     struct rig *g = arg;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    put_all(g, 1);
+    rig_put_all(g, KEYS, 1);
     CHECK(disks_drain(g->ds, g->path[0], false, &g->eb) == ERR_OK);
     CHECK(rig_settled(g));
     CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_DENIED);
@@ -210,7 +173,7 @@ drain_below_the_copies(void *arg)
     CHECK(disks_drain(g->ds, g->path[0], true, &g->eb) == ERR_OK);
     CHECK(rig_settled(g));
     CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_OK);
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     disks_close(&g->ds);
 }
 
@@ -231,7 +194,7 @@ refusals(void *arg)
     unsigned which = 9;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    put_all(g, 1);
+    rig_put_all(g, KEYS, 1);
     disks_close(&g->ds);
     CHECK(disks_find_state(paths, 2, &which, &g->eb) == ERR_OK && which == 0);
     paths[0] = g->path[1];

@@ -5,40 +5,6 @@
 
 #define KEYS 40
 
-static const char *
-name(unsigned i)
-{
-    static char text[40];
-
-    snprintf(text, sizeof text, "dir/key-%04u", i);
-    return text;
-}
-
-static size_t
-size_of(unsigned i)
-{
-    return i % 8 == 7 ? 900000 + i : 300 + i * 97;
-}
-
-static void
-put_all(struct rig *g, uint64_t seed)
-{
-    for (unsigned i = 0; i < KEYS; i++)
-        CHECK(rig_put(g, name(i), size_of(i), seed + i) == ERR_OK);
-}
-
-static void
-get_all(struct rig *g, uint64_t seed)
-{
-    for (unsigned i = 0; i < KEYS; i++) {
-        enum err rc = rig_get(g, name(i), size_of(i), seed + i);
-
-        if (rc != ERR_OK)
-            fprintf(stderr, "%s: %s: %s\n", name(i), err_name(rc), g->eb.text);
-        CHECK(rc == ERR_OK);
-    }
-}
-
 static uint64_t
 objects(struct rig *g)
 {
@@ -68,14 +34,14 @@ two_copies(void *arg)
     bool existed;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    put_all(g, 1);
-    put_all(g, 100);
-    get_all(g, 100);
+    rig_put_all(g, KEYS, 1);
+    rig_put_all(g, KEYS, 100);
+    rig_get_all(g, KEYS, 100);
     CHECK_U64(objects(g), 2 * KEYS);
-    CHECK(rig_delete(g, name(5), &existed) == ERR_OK && existed);
-    CHECK(rig_get(g, name(5), 1, 1) == ERR_NOT_FOUND);
+    CHECK(rig_delete(g, rig_name(5), &existed) == ERR_OK && existed);
+    CHECK(rig_get(g, rig_name(5), 1, 1) == ERR_NOT_FOUND);
     CHECK_U64(objects(g), 2 * KEYS - 2);
-    CHECK(rig_put(g, name(5), size_of(5), 105) == ERR_OK);
+    CHECK(rig_put(g, rig_name(5), rig_size(5), 105) == ERR_OK);
     disks_close(&g->ds);
 
     /* One disk is lost: everything reads, its copies are made good on the others. */
@@ -83,15 +49,15 @@ two_copies(void *arg)
     CHECK(rig_open(g, 7) == ERR_DENIED);
     CHECK_SAYS(g->eb.text, "--without");
     REQUIRE(rig_open_without(g, 5, g->path[1]) == ERR_OK);
-    get_all(g, 100);
+    rig_get_all(g, KEYS, 100);
     CHECK(rig_settled(g));
     CHECK_U64(objects(g), 2 * KEYS);
-    get_all(g, 100);
+    rig_get_all(g, KEYS, 100);
     CHECK(rig_get(g, "never", 1, 1) != ERR_OK);
     CHECK(disks_remove(g->ds, g->path[1], false, &g->eb) == ERR_OK);
     CHECK(rig_settled(g));
     CHECK(rig_get(g, "never", 1, 1) == ERR_NOT_FOUND);
-    get_all(g, 100);
+    rig_get_all(g, KEYS, 100);
     disks_close(&g->ds);
 }
 
@@ -103,7 +69,7 @@ rot(void *arg)
     struct rig *g = arg;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    put_all(g, 1);
+    rig_put_all(g, KEYS, 1);
     CHECK(disks_settle(g->ds, &g->eb) == ERR_OK);
     command("for f in '%s'/native/*; do python3 - \"$f\" <<'E'\n"
             "import sys\n"
@@ -112,20 +78,20 @@ rot(void *arg)
             "    if b[at]: f.seek(at); f.write(bytes([b[at] ^ 4]))\n"
             "E\ndone; true '%s'",
             g->path[0]);
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     CHECK(rig_settled(g));
     for (unsigned i = 0; i < KEYS; i++) { /* also those whose other copy was read */
-        struct disks_key k = rig_key(g, name(i));
+        struct disks_key k = rig_key(g, rig_name(i));
 
         disks_repair(g->ds, &k, 0);
     }
     CHECK(rig_settled(g));
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     disks_close(&g->ds);
     command("rm -rf '%s'",
             g->path[1]); /* the good disk goes: the mended one has it all */
     REQUIRE(rig_open_without(g, 1, g->path[1]) == ERR_OK);
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     disks_close(&g->ds);
 }
 
@@ -137,15 +103,15 @@ comes_back(void *arg)
     bool existed;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    put_all(g, 1);
+    rig_put_all(g, KEYS, 1);
     disks_close(&g->ds);
     command("mv '%s' '%s.away'", g->path[2]);
     REQUIRE(rig_open_without(g, 3, g->path[2]) == ERR_OK);
     for (unsigned i = 0; i < KEYS; i++) {
         if (i % 3 == 0) {
-            CHECK(rig_delete(g, name(i), &existed) == ERR_OK && existed);
+            CHECK(rig_delete(g, rig_name(i), &existed) == ERR_OK && existed);
         } else if (i % 3 == 1) {
-            CHECK(rig_put(g, name(i), size_of(i), 500 + i) == ERR_OK);
+            CHECK(rig_put(g, rig_name(i), rig_size(i), 500 + i) == ERR_OK);
         }
     }
     CHECK(rig_settled(g));
@@ -154,7 +120,8 @@ comes_back(void *arg)
     REQUIRE(rig_open(g, 7) == ERR_OK);
     for (unsigned pass = 0; pass < 2; pass++) {
         for (unsigned i = 0; i < KEYS; i++) {
-            enum err rc = rig_get(g, name(i), size_of(i), (i % 3 == 1 ? 500 : 1) + i);
+            enum err rc =
+                rig_get(g, rig_name(i), rig_size(i), (i % 3 == 1 ? 500 : 1) + i);
 
             CHECK(rc == (i % 3 == 0 ? ERR_NOT_FOUND : ERR_OK));
         }
@@ -181,19 +148,19 @@ copies_change(void *arg)
     bool existed;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    put_all(g, 1);
+    rig_put_all(g, KEYS, 1);
     CHECK_U64(objects(g), KEYS);
     set_copies(g, 3);
     CHECK_U64(objects(g), 3 * KEYS);
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     set_copies(g, 1);
     CHECK_U64(objects(g), KEYS);
-    get_all(g, 1);
+    rig_get_all(g, KEYS, 1);
     for (unsigned i = 0; i < KEYS; i++)
-        CHECK(rig_delete(g, name(i), &existed) == ERR_OK && existed);
+        CHECK(rig_delete(g, rig_name(i), &existed) == ERR_OK && existed);
     set_copies(g, 2);
     for (unsigned i = 0; i < KEYS; i++)
-        CHECK(rig_get(g, name(i), 1, 1) == ERR_NOT_FOUND);
+        CHECK(rig_get(g, rig_name(i), 1, 1) == ERR_NOT_FOUND);
     CHECK_U64(objects(g), 0);
     disks_close(&g->ds);
 }
@@ -277,7 +244,7 @@ killed(void *arg)
     struct rig *g = arg;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    put_all(g, 1);
+    rig_put_all(g, KEYS, 1);
     disks_close(&g->ds);
     command("sed -i 's/^open no$/open yes/' '%s/disks'", g->state);
     REQUIRE(rig_open(g, 7) == ERR_OK);
@@ -285,8 +252,8 @@ killed(void *arg)
     command("grep -qx 'settled yes' '%s/disks'", g->state);
     REQUIRE(rig_open_without(g, 3, g->path[2]) == ERR_OK);
     for (unsigned i = 0; i < KEYS; i++)
-        CHECK(rig_get(g, name(KEYS + i), 1, 1) == ERR_NOT_FOUND);
-    get_all(g, 1);
+        CHECK(rig_get(g, rig_name(KEYS + i), 1, 1) == ERR_NOT_FOUND);
+    rig_get_all(g, KEYS, 1);
     CHECK(rig_settled(g));
     disks_close(&g->ds);
     command("grep -qx 'open no' '%s/disks'", g->state);
@@ -299,7 +266,7 @@ not_found(struct rig *g)
     unsigned n = 0;
 
     for (unsigned i = 0; i < 2 * KEYS; i++) {
-        enum err rc = rig_get(g, name(i), size_of(i), 1 + i);
+        enum err rc = rig_get(g, rig_name(i), rig_size(i), 1 + i);
 
         CHECK(rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_UNAVAILABLE);
         n += rc == ERR_NOT_FOUND;
@@ -316,7 +283,7 @@ missed(void *arg)
     uint8_t id[16];
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    put_all(g, 1);
+    rig_put_all(g, KEYS, 1);
     disks_close(&g->ds);
     REQUIRE(rig_open_without(g, 3, g->path[2]) == ERR_OK);
     CHECK(not_found(g) > 0);
