@@ -57,10 +57,10 @@ struct health {
         struct rt_cond wake;
         struct rt_daemon daemon;
         uint8_t disk_id[16];
-        uint64_t window_ns, probed_ns, moved_ns,
-            done; /* done: operations at the last tick that saw one more */
+        uint64_t window_ns, probed_ns,
+            done; /* operations at the last tick that saw one more */
         uint64_t slow_since_ns;
-        unsigned slow_ticks, fine_ticks, probes_failed;
+        unsigned slow_ticks, fine_ticks, silent_ticks, probes_failed;
         bool stop, probing;
     } home;
 };

@@ -134,17 +134,17 @@ start_probe(struct health *h, uint64_t now_ns)
         h->home.probing = false; /* out of stacks: the next tick tries again */
 }
 
-/* Operations are there and none has ended for too long. */
+/* Operations are there and none has ended for too long. Counted in ticks: a process that stood still (stopped, frozen, its
+ * machine paused) comes back to a clock that went on and to operations that ended meanwhile, which it has not heard of. */
 static void
-judge_stall(struct health *h, uint64_t now_ns)
+judge_stall(struct health *h)
 {
     uint64_t done = atomic_load(&h->observer.done);
 
     if (done != h->home.done || atomic_load(&h->observer.in_flight) == 0) {
         h->home.done = done;
-        h->home.moved_ns = now_ns;
-    } else if (h->limits.stall_ms < UINT64_MAX &&
-               now_ns - h->home.moved_ns > h->limits.stall_ms * 1000000) {
+        h->home.silent_ticks = 0;
+    } else if (++h->home.silent_ticks > h->limits.stall_ms / h->limits.tick_ms) {
         (void)health_move(h, DISK_FAILED, "it does not answer", 0);
     }
 }
@@ -160,7 +160,7 @@ tick(struct health *h)
         for (unsigned i = 0; i < ERROR_PLACES; i++)
             atomic_store(&h->places[i], 0);
     }
-    judge_stall(h, now_ns);
+    judge_stall(h);
     judge_speed(h, now_ns);
     if (!atomic_load(&h->now.gone))
         start_probe(h, now_ns);
@@ -192,7 +192,7 @@ health_start(struct health *h, const uint8_t disk_id[16], struct errbuf *eb)
     enum err rc;
 
     memcpy(h->home.disk_id, disk_id, sizeof h->home.disk_id);
-    h->home.window_ns = h->home.probed_ns = h->home.moved_ns = rt_now_ns();
+    h->home.window_ns = h->home.probed_ns = rt_now_ns();
     rc = rt_daemon_start(&h->home.daemon, run, h);
     if (rc != ERR_OK)
         return err_set(eb, rc, "no fiber to look after the disk");

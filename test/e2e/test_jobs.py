@@ -391,7 +391,7 @@ def test_what_is_known_of_one_object(tier, remote_s3, s3_of=boto):
     native.create_bucket(Bucket="native")
     native.put_object(Bucket="native", Key="k", Body=b"x", ChecksumAlgorithm="SHA256")
     own = cli(process, "stat", "-v", "s3://native/k").stdout
-    assert "the object itself" in own and "checksum  SHA256 " in own and "copies    1" in own and "reads" not in own
+    assert "the object itself" in own and "checksum  SHA256 " in own and "copies    1" in own and "\nreads " not in own
     assert " native " in cli(process, "ls", "-c", "s3://native").stdout
     for query, status in (({}, 400), ({"key": ""}, 400), ({"key": "a", "prefix": "b"}, 400), ({"key": "nothing"}, 404)):
         asked = plain.ask(process.port, "GET", f"_/buckets/{bucket}/here", query="&".join(f"{k}={v}" for k, v in query.items()))

@@ -311,7 +311,7 @@ silent_fiber(void *arg)
     (void)arg;
     CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
     CHECK(disk_settle(d, NULL) == ERR_OK);
-    rt_test_io()->delay_us = 1500000;
+    rt_test_io()->delay_us = 4000000;
     rt_test_io()->kinds = 1u << RT_IO_READ;
     rt_group_begin(&g);
     CHECK(rt_group_start(&g, read_one, d) == ERR_OK);
@@ -319,6 +319,39 @@ silent_fiber(void *arg)
     mend_disk();
     has_left(d, "does not answer");
     rt_group_join(&g);
+    disk_close(&d);
+}
+
+static void
+read_well(void *arg)
+{
+    CHECK(read_big(arg) == ERR_OK);
+}
+
+/* We stand still, and not the disk: of seconds in which nothing ran nothing is known. */
+static void
+paused_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){.stall_ms = 3000, .tick_ms = 500});
+    struct rt_group g;
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    CHECK(disk_settle(d, NULL) == ERR_OK);
+    rt_test_io()->seen = 0;
+    rt_test_io()->delay_us = 4300000;
+    rt_test_io()->kinds = 1u << RT_IO_READ;
+    rt_group_begin(&g);
+    CHECK(rt_group_start(&g, read_well, d) == ERR_OK);
+    while (rt_test_io()->seen == 0)
+        CHECK(rt_sleep_ms(1) == ERR_OK);
+    CHECK(rt_sleep_ms(600) == ERR_OK); /* a tick has seen all that ended before */
+    CHECK(usleep(3600000) == 0);       /* the whole loop */
+    rt_test_io()->kinds = 0;
+    rt_group_join(&g);
+    mend_disk();
+    CHECK_STR(disk_state_name(state_of(d)), "ok");
     disk_close(&d);
 }
 
@@ -380,7 +413,7 @@ sigbus_fiber(void *arg)
     X(dead)                                                                              \
     X(sync)                                                                              \
     X(read_only)                                                                         \
-    X(full) X(gone) X(vanished) X(slow) X(well_again) X(silent) X(rot) X(sigbus)
+    X(full) X(gone) X(vanished) X(slow) X(well_again) X(silent) X(paused) X(rot) X(sigbus)
 #define X(name)                                                                          \
     static void test_##name(void)                                                        \
     {                                                                                    \
