@@ -429,7 +429,7 @@ def test_one_question_for_all_who_wait(tier, status):
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
         readers = [pool.submit(plain.get, process.port, BUCKET, "long") for _ in range(10)]
         assert asked.wait(PATIENCE)
-        wait_for(lambda: process.metrics()['forebay_connections{state="active"}'] >= 10, "all readers")
+        wait_for(lambda: process.metrics()['forebay_connections{state="active"}'] >= 11, "all readers, and who looks")
         gate.set()
         replies = [reader.result() for reader in readers]
     assert {reply.status for reply in replies} == {200 if status == 200 else 503}
