@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A wait that only a hang outlasts: ctest ends the program before it. */
+#define PATIENCE_MS 3600000u
+
 static unsigned check_failures_, check_cases_, check_cases_failed_;
 static const char *check_only_;
 

@@ -169,7 +169,7 @@ site_ask(struct site *s, const struct ask *q, struct buf *out)
                                     .headers = {q->headers, q->header_count},
                                     .length = q->body.at != NULL ? (int64_t)q->body.len
                                                                  : HTTP_NO_BODY,
-                                    .by = deadline_in_ms(20000)};
+                                    .by = deadline_in_ms(PATIENCE_MS)};
     int status = 0;
     enum err rc;
 

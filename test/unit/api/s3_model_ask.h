@@ -80,7 +80,7 @@ m_ask(struct model *m, const char *method, const char *target,
                                                 headers != NULL ? headers->count : 0},
                                     .length = body.at != NULL ? (int64_t)body.len
                                                               : HTTP_NO_BODY,
-                                    .by = deadline_in_ms(20000)};
+                                    .by = deadline_in_ms(PATIENCE_MS)};
     struct errbuf eb = {{0}};
     enum err rc;
 

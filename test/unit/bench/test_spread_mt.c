@@ -86,16 +86,31 @@ struct source {
     _Atomic unsigned of[FILES], loops[LOOPS];
 };
 
+static bool
+all_have_fetched(const struct source *s)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < LOOPS; i++)
+        n += s->loops[i] > 0;
+    return n == LOOPS;
+}
+
+/* No loop takes all of the order before another one has begun. */
 static enum err
 fetch(void *arg, const struct train_piece *p, uint64_t *bytes, struct errbuf *eb)
 {
     struct source *s = arg;
+    enum err rc;
 
     (void)eb;
     s->of[p->file]++;
     s->loops[rt_loop_index()]++;
     *bytes = p->bytes;
-    return rt_sleep_ms(1);
+    do {
+        rc = rt_sleep_ms(1);
+    } while (rc == ERR_OK && !all_have_fetched(s));
+    return rc;
 }
 
 static void

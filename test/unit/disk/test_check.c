@@ -93,6 +93,8 @@ make_disk(void)
     char key[DISK_KEY_MAX + 1] = "";
     bool existed;
 
+    /* Written once, at the end: no page of it is one that was given up. */
+    o.index_interval_ms = PATIENCE_MS;
     REQUIRE(disk_open(world_path, &o, &d, &eb) == ERR_OK);
     for (unsigned i = 0; i < 40; i++) {
         snprintf(key, sizeof key, "small-%u", i % 30);

@@ -16,6 +16,8 @@ open_for_bodies(void)
     struct errbuf eb = {0};
 
     o.segment_bytes = 4u << 20;
+    o.index_interval_ms =
+        PATIENCE_MS; /* what the index has not is not compacted: all is, by compact() */
     o.compact_bodies_percent = 2; /* a third of them lives where parts are */
     CHECK(disk_open(world_path, &o, &d, &eb) == ERR_OK);
     return d;

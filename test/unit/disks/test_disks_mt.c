@@ -18,6 +18,20 @@ name(const struct worker *w, unsigned i, char out[40])
     return out;
 }
 
+/* The object of this seed is there, or none (0). */
+static void
+expect(struct worker *w, const char *key, size_t size, uint64_t seed)
+{
+    enum err want = seed != 0 ? ERR_OK : ERR_NOT_FOUND;
+    enum err rc = rig_get(&w->rig, key, seed != 0 ? size : 1, seed);
+
+    if (rc != want)
+        fprintf(stderr, "%s in round %llu: %s, wanted %s: %s\n", key,
+                (unsigned long long)w->rounds, err_name(rc), err_name(want),
+                w->rig.eb.text);
+    CHECK(rc == want);
+}
+
 /* Writes, reads and deletes its own keys, and knows what each must be. */
 static void
 work(void *arg)
@@ -34,11 +48,7 @@ work(void *arg)
         size_t size = 100 + i * 31;
 
         name(w, i, key);
-        if (seeds[i] == 0) {
-            CHECK(rig_get(g, key, 1, 1) == ERR_NOT_FOUND);
-        } else {
-            CHECK(rig_get(g, key, size, seeds[i]) == ERR_OK);
-        }
+        expect(w, key, size, seeds[i]);
         if (w->rounds % 5 == 4) {
             CHECK(rig_delete(g, key, &existed) == ERR_OK);
             CHECK(existed == (seeds[i] != 0));
@@ -51,8 +61,7 @@ work(void *arg)
         rt_yield();
     }
     for (unsigned i = 0; i < KEYS; i++)
-        CHECK(rig_get(g, name(w, i, key), seeds[i] != 0 ? 100 + i * 31 : 1, seeds[i]) ==
-              (seeds[i] != 0 ? ERR_OK : ERR_NOT_FOUND));
+        expect(w, name(w, i, key), 100 + i * 31, seeds[i]);
 }
 
 static void

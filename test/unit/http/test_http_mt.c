@@ -33,7 +33,7 @@ handle(struct http_request *r, void *arg)
     atomic_fetch_add(&all.on_loop[rt_loop_index()], 1);
     if (span_is(r->head->path, "/slow")) {
         atomic_fetch_add(&all.slow, 1);
-        if (rt_sleep_ms(20000) != ERR_OK)
+        if (rt_sleep_ms(PATIENCE_MS) != ERR_OK)
             return; /* cancelled by the stop: no answer */
     }
     memset(body, 'x', sizeof body);
@@ -109,15 +109,15 @@ start_everywhere(struct rt_group *g, struct errand errands[CALLERS], fiber_fn *f
 static void
 start_server(void)
 {
-    struct http_server_options o = {.idle_ms = 5000};
+    struct http_server_options o = {.header_ms = PATIENCE_MS, .idle_ms = PATIENCE_MS};
     struct http_handler h = {.handle = handle};
     struct errbuf eb = {0};
 
     REQUIRE(http_server_new(&o, &h, &all.server, &eb) == ERR_OK);
     REQUIRE(http_server_listen(all.server, "127.0.0.1", 0, NULL, &all.port, &eb) ==
             ERR_OK);
-    REQUIRE(http_client_new(&(struct http_client_options){0}, &all.client, &eb) ==
-            ERR_OK);
+    REQUIRE(http_client_new(&(struct http_client_options){.first_byte_ms = PATIENCE_MS},
+                            &all.client, &eb) == ERR_OK);
 }
 
 static void

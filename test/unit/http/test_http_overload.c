@@ -54,14 +54,6 @@ hear(struct raw *w)
     return status;
 }
 
-static void
-in_virtual_time(const struct rig *like, void (*body)(struct rig *rig))
-{
-    struct rig rig = *like;
-
-    CHECK(rig_run(&rig, RT_SIM, body));
-}
-
 /* ---- how much is served ---- */
 
 struct load {
@@ -137,7 +129,7 @@ goodput(struct rig *rig)
 static void
 test_goodput_at_three_and_ten_times_the_load(void)
 {
-    in_virtual_time(&crowded, goodput);
+    rig_in_virtual_time(&crowded, goodput);
 }
 
 /* ---- who waits ---- */
@@ -207,7 +199,7 @@ first_come(struct rig *rig)
 static void
 test_first_come_first_served(void)
 {
-    in_virtual_time(&narrow, first_come);
+    rig_in_virtual_time(&narrow, first_come);
 }
 
 /* The place goes on past one whose time is over, one whose client has left, and one that asks for 100 before its body. */
@@ -246,7 +238,7 @@ places_are_not_lost(struct rig *rig)
 static void
 test_places_are_not_lost(void)
 {
-    in_virtual_time(&narrow, places_are_not_lost);
+    rig_in_virtual_time(&narrow, places_are_not_lost);
 }
 
 /* A refused body is read over and the connection kept, up to 64 KiB of it; behind more it is closed. */

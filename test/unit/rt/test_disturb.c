@@ -12,7 +12,7 @@
 
 #ifdef FB_TEST_HOOKS
 
-#define SOON deadline_in_ms(20000)
+#define SOON deadline_in_ms(PATIENCE_MS)
 
 static void
 do_nothing(void *arg)

@@ -8,7 +8,7 @@
 #include "rt/file.h"
 #include "rt/loop.h"
 
-#define SOON deadline_in_ms(10000)
+#define SOON deadline_in_ms(PATIENCE_MS)
 
 static char scratch_name[64];
 
@@ -572,9 +572,9 @@ readings_fiber(void *arg)
             CHECK(rt_read_begin(f, 0, o->buf, 0, KNOWN_BYTES, RT_READ, &o->reading) ==
                   ERR_OK);
         }
-        while (rt_file_busy(f) > 0 || told == 0)
+        while (rt_file_busy(f) > 0 || told < (first_abandons ? 1 : READINGS))
             CHECK(rt_sleep_ms(1) == ERR_OK);
-        CHECK(rt_sleep_ms(1) == ERR_OK); /* those told of last are behind it */
+        CHECK(rt_sleep_ms(1) == ERR_OK); /* none is told of twice, or though abandoned */
         CHECK_U64(told, first_abandons ? 1 : READINGS);
         for (unsigned i = 0; i < READINGS; i++)
             iobuf_drop(&readings[i].buf);

@@ -8,7 +8,7 @@
 #include "engines.h"
 #include "rt/file.h"
 
-#define SOON deadline_in_ms(20000)
+#define SOON deadline_in_ms(PATIENCE_MS)
 
 enum { LOOPS = 3, BLOCK = 8192, BLOCKS = 64, ROUNDS = 60 };
 

@@ -41,7 +41,7 @@ on_engines(fiber_fn *fn)
 static struct deadline
 soon(void)
 {
-    return deadline_in_ms(60000);
+    return deadline_in_ms(PATIENCE_MS);
 }
 
 /* ---- pairs ---- */

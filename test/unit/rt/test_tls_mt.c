@@ -16,7 +16,7 @@ static uint16_t port;
 static struct deadline
 soon(void)
 {
-    return deadline_in_ms(30000);
+    return deadline_in_ms(PATIENCE_MS);
 }
 
 /* ---- the server: a greeting a connection, then parked for the next ---- */
