@@ -7,9 +7,8 @@ import select
 import signal
 import struct
 import termios
-import time
 
-from rigs.process import PATIENCE
+from rigs.process import PATIENCE, Patience
 
 
 class Terminal:
@@ -35,9 +34,9 @@ class Terminal:
 
     def expect(self, *words, timeout=PATIENCE):
         """Until one of the words is on the screen."""
-        until = time.monotonic() + timeout
+        patience = Patience(timeout)
         while not any(w in self.seen for w in words):
-            assert time.monotonic() < until, f"none of {words} in {self.seen[-3000:]!r}"
+            assert not patience.is_over(), f"none of {words} in {self.seen[-3000:]!r}"
             assert self._read(0.2) or any(w in self.seen for w in words), f"ended without any of {words}: {self.seen[-3000:]!r}"
         return self
 
@@ -49,9 +48,9 @@ class Terminal:
 
     def end(self, timeout=PATIENCE):
         """The exit code, once it ended by itself."""
-        until = time.monotonic() + timeout
+        patience = Patience(timeout)
         while self._read(0.2):
-            assert time.monotonic() < until, f"does not end: {self.seen[-3000:]!r}"
+            assert not patience.is_over(), f"does not end: {self.seen[-3000:]!r}"
         os.close(self.fd)
         _, status = os.waitpid(self.pid, 0)
         return os.waitstatus_to_exitcode(status)

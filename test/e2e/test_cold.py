@@ -18,7 +18,7 @@ import time
 import pytest
 from botocore.exceptions import ClientError
 from rigs import forebay
-from rigs.process import PATIENCE, free_ports
+from rigs.process import PATIENCE, Patience, free_ports
 
 import plain
 from conftest import REMOTE_KEYS, boto
@@ -82,9 +82,9 @@ def get_of_hasty(process, bucket, key):
 
 
 def wait_for(condition, what, timeout=PATIENCE):
-    end = time.monotonic() + timeout
+    patience = Patience(timeout)
     while not condition():
-        assert time.monotonic() < end, f"{what}: not after {timeout} s"
+        assert not patience.is_over(), f"{what}: not after {timeout} s"
         time.sleep(0.05)
 
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from rigs import faults, forebay, ledger
-from rigs.process import PATIENCE
+from rigs.process import PATIENCE, Patience
 
 import plain
 from conftest import boto
@@ -37,12 +37,12 @@ def disks(process):
 
 
 def settled(process):
-    until = time.monotonic() + PATIENCE
+    patience = Patience()
     while True:
         now = disks(process)
         if now["settled"] and now["repairs_waiting"] == 0:
             return now
-        assert time.monotonic() < until, f"not settled: {now}"
+        assert not patience.is_over(), f"not settled: {now}"
         time.sleep(0.2)
 
 
@@ -256,9 +256,9 @@ def test_what_moves_is_told_as_a_job(start_forebay, tmp_path):
 
     process = start_forebay("a", args=(str(tmp_path / "b"),))
     assert f"{job} done" in cli(process, "wait", job)
-    until = time.monotonic() + PATIENCE
+    patience = Patience()
     while [disk["objects"] for disk in disks(process)["disks"]] != [21, 21]:  # some seconds old
-        assert time.monotonic() < until, disks(process)
+        assert not patience.is_over(), disks(process)
         time.sleep(0.2)
     told = json.loads(cli(process, "jobs", job, "--json"))
     assert told["state"] == "done" and told["objects"] == told["total"] > 0 and told["failed"] == 0, told

@@ -14,7 +14,7 @@ import time
 import botocore.exceptions
 import pytest
 from rigs import forebay
-from rigs.process import PATIENCE
+from rigs.process import PATIENCE, Patience
 
 import plain
 from conftest import boto
@@ -80,9 +80,9 @@ def wrong(port, objects):
 
 def until_taken(port, key):
     """Seconds until a PUT is taken again."""
-    begun = time.monotonic()
+    begun, patience = time.monotonic(), Patience()
     while ask(port, "PUT", f"/bucket/{key}", b"x" * 3000).status != 200:
-        assert time.monotonic() - begun < PATIENCE, "writes do not resume"
+        assert not patience.is_over(), "writes do not resume"
         time.sleep(0.1)
     return time.monotonic() - begun
 
@@ -181,9 +181,9 @@ def test_deleted_objects_give_their_space_back(start_forebay):
             del objects[f"key-{n}"]
     living = sum(len(data) for data in objects.values())
     # What is allocated ahead stays: a log of 16 MiB and the next one, and the last segment of bodies (64 MiB, of which holes are punched).
-    deadline = time.monotonic() + PATIENCE
+    patience = Patience()
     while segment_bytes(process) > living + (2 * 16 + 64 << 20) or process.metrics()['forebay_reclaimed_bytes_total{how="punch"}'] == 0:  # counted behind it
-        assert time.monotonic() < deadline, (segment_bytes(process), living)
+        assert not patience.is_over(), (segment_bytes(process), living)
         time.sleep(0.5)
     assert not wrong(port, objects)
     check_is_sound(process)

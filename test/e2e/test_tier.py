@@ -19,7 +19,7 @@ from rigs.fakeremote import FakeRemote
 from rigs.process import PATIENCE
 
 import plain
-from test_cold import PATIENT, attach
+from test_cold import PATIENT, attach, wait_for
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -68,13 +68,6 @@ def read(process, name, size):
 
 def metric(process, name):
     return sum(value for key, value in process.metrics().items() if key.split("{")[0] == name)
-
-
-def wait_for(condition, what, timeout=PATIENCE):
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not after {timeout} s"
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("size,count,times", [(300 * KIB, 160, 4), (40 * KIB, 800, 4), (300 * KIB, 100, 2)], ids=["bodies", "in-the-log", "twice"])
