@@ -1,17 +1,16 @@
 #include "rt/sendable.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "rt/bigmem.h"
+#include "rt/syscall.h"
 
 #define REGIONS        4 /* a node has one; tests have more */
 #define PORTION_PIECES 4 /* at most; pieces of the hot set have 256 KiB */
@@ -115,17 +114,17 @@ sendable_has(const void *at, size_t len)
 
 /* ---- sending ---- */
 
-/* As in socket.c: glibc's functions are cancellation points, which these need not be. */
 static ssize_t
 call_vmsplice(int fd, const struct iovec *v, int count)
 {
-    return syscall(SYS_vmsplice, fd, v, count, SPLICE_F_NONBLOCK);
+    return syscall_raw(SYS_vmsplice, fd, (long)(uintptr_t)v, count, SPLICE_F_NONBLOCK, 0,
+                       0);
 }
 
 static ssize_t
 call_splice(int from, int to, size_t len)
 {
-    return syscall(SYS_splice, from, NULL, to, NULL, len, SPLICE_F_NONBLOCK);
+    return syscall_raw(SYS_splice, from, 0, to, 0, (long)len, SPLICE_F_NONBLOCK);
 }
 
 static bool
@@ -174,7 +173,7 @@ throw_away(struct sendable_pipe *p, size_t left)
     while (left > 0) {
         ssize_t n = call_splice(p->out, p->nowhere, left);
 
-        if (n <= 0 && errno != EINTR)
+        if (n <= 0 && n != -EINTR)
             return false;
         left -= n > 0 ? (size_t)n : 0;
     }
@@ -212,9 +211,9 @@ send_portion(struct sendable_pipe *p, int fd, const struct iovec *v, int count,
     *put = (size_t)in;
     do {
         sent = call_splice(p->out, fd, *put);
-    } while (sent < 0 && errno == EINTR);
-    if (sent < 0)
-        sent = errno == EINVAL ? -ENOSYS : -errno;
+    } while (sent == -EINTR);
+    if (sent == -EINVAL)
+        sent = -ENOSYS;
     if (!throw_away(p, *put - (sent > 0 ? (size_t)sent : 0)))
         sendable_pipe_close(p); /* there will be another */
     return sent == -ENOSYS ? give_up(p) : sent;

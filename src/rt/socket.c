@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "rt/real.h"
 #include "rt/sanitize.h"
 #include "rt/sendable.h"
+#include "rt/syscall.h"
 
 /* ---- addresses ---- */
 
@@ -91,29 +91,41 @@ socket_of(struct stream *s)
 }
 
 /* In a process of threads glibc makes each of these a cancellation point, at two locked instructions a call; here nobody
- * cancels threads. The sanitizers listen to the functions, so there it is them. */
+ * cancels threads (rt/syscall.h). The sanitizers listen to the functions, so there it is them. Each answers as
+ * syscall_raw() does. */
 static ssize_t
 call_recv(int fd, void *buf, size_t len)
 {
-    if (FB_ASAN || FB_TSAN)
-        return recv(fd, buf, len, 0);
-    return syscall(SYS_recvfrom, fd, buf, len, 0, NULL, NULL);
+    ssize_t n;
+
+    if (!FB_ASAN && !FB_TSAN)
+        return syscall_raw(SYS_recvfrom, fd, (long)(uintptr_t)buf, (long)len, 0, 0, 0);
+    n = recv(fd, buf, len, 0);
+    return n >= 0 ? n : -errno;
 }
 
 static ssize_t
 call_send(int fd, const void *at, size_t len, int flags)
 {
-    if (FB_ASAN || FB_TSAN)
-        return send(fd, at, len, MSG_NOSIGNAL | flags);
-    return syscall(SYS_sendto, fd, at, len, MSG_NOSIGNAL | flags, NULL, 0);
+    ssize_t n;
+
+    flags |= MSG_NOSIGNAL;
+    if (!FB_ASAN && !FB_TSAN)
+        return syscall_raw(SYS_sendto, fd, (long)(uintptr_t)at, (long)len, flags, 0, 0);
+    n = send(fd, at, len, flags);
+    return n >= 0 ? n : -errno;
 }
 
 static ssize_t
 call_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-    if (FB_ASAN || FB_TSAN)
-        return sendmsg(fd, msg, MSG_NOSIGNAL | flags);
-    return syscall(SYS_sendmsg, fd, msg, MSG_NOSIGNAL | flags);
+    ssize_t n;
+
+    flags |= MSG_NOSIGNAL;
+    if (!FB_ASAN && !FB_TSAN)
+        return syscall_raw(SYS_sendmsg, fd, (long)(uintptr_t)msg, flags, 0, 0, 0);
+    n = sendmsg(fd, msg, flags);
+    return n >= 0 ? n : -errno;
 }
 
 static ssize_t
@@ -123,8 +135,8 @@ try_recv(struct stream *s, void *buf, size_t len)
 
     do {
         n = call_recv(socket_of(s)->watch.fd, buf, len);
-    } while (n < 0 && errno == EINTR);
-    return n >= 0 ? n : -errno;
+    } while (n == -EINTR);
+    return n;
 }
 
 static ssize_t
@@ -137,8 +149,8 @@ send_copied(int fd, const struct iovec *iov, int count, int flags)
     do {
         n = count == 1 ? call_send(fd, iov->iov_base, iov->iov_len, flags)
                        : call_sendmsg(fd, &msg, flags);
-    } while (n < 0 && errno == EINTR);
-    return n >= 0 ? n : -errno;
+    } while (n == -EINTR);
+    return n;
 }
 
 static size_t

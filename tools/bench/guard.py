@@ -49,10 +49,11 @@ MORE_IO = 1.05  # times as many of a kind of IO a request, and
 SLACK = 0.2  # more
 RECOUNTS = 3
 IO = re.compile(
-    "send|sendto|sendmsg|sendfile|recv|recvfrom|recvmsg|syscall|splice|vmsplice|p?readv?2?|p?writev?2?|fdatasync|fsync|syncfs|sync_file_range|msync|"
+    "send|sendto|sendmsg|sendfile|recv|recvfrom|recvmsg|syscall|p?readv?2?|p?writev?2?|fdatasync|fsync|syncfs|sync_file_range|msync|"
     "io_submit|open|openat|openat2|creat|close|mmap|munmap|mremap|madvise|fallocate|posix_fallocate|fadvise|posix_fadvise|ftruncate|copy_file_range|"
     "lseek|fstat|fstatat|statx?|rename|renameat2?|unlink|unlinkat|link|linkat|mkdir|mkdirat|fcntl|ioctl"
-)  # functions of libc, that are a system call each. Our sends and receipts are in syscall()
+)  # functions of libc, that are a system call each
+OURS = ("try_recv", "try_sendv", "sendable_send")  # rt/socket.c and rt/sendable.c: receipts, sends, sends by reference. Their system calls are inlined
 WAITS = ("read", "write")  # of an eventfd: who wakes whom
 AHEAD = ("write_zeros", "rt_write")  # who calls what: room for later writes, a pwrite() each, as many as the disk has leisure for
 PATIENCE = 300  # seconds for any answer: the machine may stand still meanwhile
@@ -156,6 +157,8 @@ def read_dump(path, binary):
 def io_kind(caller, function, object, binary):
     """(what a call of it is counted as, how often); ("", 0) when it is no IO."""
     name = re.sub(r"'\d+$", "", function)
+    if object == binary and name in OURS:
+        return name, 1
     if object == binary:
         return ("pwrite", -1) if (caller.split(".")[0], name) == AHEAD else ("", 0)
     if not re.match(r"lib(c|pthread)[.-]", pathlib.Path(object).name):
