@@ -60,9 +60,10 @@ wait_for_head(struct fetch *f, struct errbuf *eb)
 
     f->heads++;
     rt_run_woken(); /* it may have begun just now: its request goes out first */
-    /* An empty object has no last byte to hold back: its reader waits until it is kept. */
-    while (rc == ERR_OK && (f->state == FETCH_STARTING ||
-                            (f->state == FETCH_STREAMING && f->info.size == 0)))
+    /* An empty object has no last byte to hold back: its reader waits until it is proved. */
+    while (rc == ERR_OK &&
+           (f->state == FETCH_STARTING ||
+            (f->state == FETCH_STREAMING && f->info.size == 0 && !f->proved)))
         rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
     f->heads--;
     if (rc != ERR_OK && f->heads == 0)

@@ -77,6 +77,7 @@ fetch_drop(struct fetch **fp)
     assert(f->fiber == NULL && f->writer == NULL && f->peeking == 0);
     if (f->slot->fetch == f)
         f->slot->fetch = NULL;
+    list_remove(&f->all);
     cloud_get_end(&f->spare);
     free_chunk(f->chunk);
     pace_drop(&f->pace);
@@ -91,6 +92,8 @@ fetch_reader_left(struct fetch *f)
 {
     assert(f->readers > 0);
     f->readers--;
+    if (f->readers == 0)
+        rt_cond_broadcast(&f->moved);
     if (f->readers == 0 && !f->keep && f->fiber != NULL) {
         f->obsolete = true; /* who comes now starts anew */
         rt_cancel(f->fiber);
@@ -185,17 +188,8 @@ begin_writer(struct fetch *f)
     return rc;
 }
 
-/* No condition of the reader's failed: it may simply ask again. */
-static enum err
-overtaken(struct fetch *f)
-{
-    return err_set(&f->eb, ERR_BUSY,
-                   "\"%.*s\" was written while it was fetched; read again",
-                   SPAN_ARG(f->key));
-}
-
 /* The row that stands for an object in chunks; from here on they are fetched by whoever reads. The state stays STARTING where
- * there is no room. */
+ * there is no room, and where a write is under way. */
 static enum err
 keep_as_chunks(struct fetch *f)
 {
@@ -211,7 +205,7 @@ keep_as_chunks(struct fetch *f)
     if (rc != ERR_OK)
         return rc;
     if (f->obsolete)
-        return overtaken(f);
+        return ERR_OK;
     meta.whole_bytes = f->info.size;
     meta.chunk_bytes = f->s->options.chunk_bytes;
     f->keep = true; /* it is not begun anew behind a reader who goes */
@@ -219,9 +213,7 @@ keep_as_chunks(struct fetch *f)
     rt_shield_begin(&shield);
     rc = disks_commit(&f->writer, &meta, &unchanged, &f->row, &f->eb);
     rt_shield_end(&shield);
-    if (rc == ERR_PRECONDITION)
-        return overtaken(f);
-    if (rc == ERR_NO_SPACE) {
+    if (rc == ERR_NO_SPACE || rc == ERR_PRECONDITION) {
         f->sealed = false;
         rt_cond_broadcast(&f->slot->changed);
         return ERR_OK;
@@ -274,8 +266,9 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
 }
 
 /* Ends the doubt of what is here where the remote has that version still: then no byte of it is fetched. No write of the key was under way
- * when this fetch was begun; one that begins while the remote is asked makes it obsolete, and its doubt stays; one that comes later
- * waits until the end of this one's is written or given up (is_being_kept()). True: the row is to be looked at again. */
+ * when this fetch was begun; one that begins while the remote is asked makes it obsolete, and its doubt stays: then this fetch goes on,
+ * and is not kept. One that comes later waits until the end of this one's is written or given up (is_being_kept()). True: the row is to
+ * be looked at again. */
 static bool
 settle_doubt(struct fetch *f)
 {
@@ -291,7 +284,7 @@ settle_doubt(struct fetch *f)
     same = !f->obsolete && fresh_same(f->s, f->bucket, f->key, &f->row);
     POINT(DOUBT_ASKED);
     if (f->obsolete || !same)
-        return f->obsolete;
+        return false;
     f->keep = true; /* as in keep_as_chunks() */
     f->sealed = true;
     rt_shield_begin(&shield);
@@ -542,6 +535,15 @@ still_wanted(struct fetch *f)
     return p == NULL || chunks_stand(f->s, f->bucket, p->key, &p->of);
 }
 
+/* No condition of the reader's failed: it may simply ask again. */
+static enum err
+overtaken(struct fetch *f)
+{
+    return err_set(&f->eb, ERR_BUSY,
+                   "\"%.*s\" was written while it was fetched; read again",
+                   SPAN_ARG(f->key));
+}
+
 static enum err
 keep(struct fetch *f)
 {
@@ -564,6 +566,23 @@ keep(struct fetch *f)
         move(f, FETCH_KEPT);
     }
     return rc == ERR_PRECONDITION ? overtaken(f) : rc;
+}
+
+/* It is proved, and will not be kept. Who reads it has had its beginning, and no other version has the rest: they finish from the
+ * writer. Who comes now begins anew. A cancel ends it for all. */
+static void
+serve_out(struct fetch *f)
+{
+    enum err rc = ERR_OK;
+
+    LOG(LOG_INFO, "fetch.overtaken", f->eb.text, L_TEXT("bucket", f->bucket->name),
+        L_SPAN("key", f->key));
+    f->obsolete = true;
+    f->sealed = false;
+    rt_cond_broadcast(&f->moved);
+    rt_cond_broadcast(&f->slot->changed);
+    while (rc == ERR_OK && f->readers > 0)
+        rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
 }
 
 /* The backend no longer has what an in-doubt write may have left: say so in the log. */
@@ -618,6 +637,8 @@ run(void *arg)
             rc = keep(f);
         rt_shield_end(&shield);
         proof_fini(&proof);
+        if (rc != ERR_OK && f->proved && f->writer != NULL)
+            serve_out(f);
     }
     rt_shield_begin(&shield);
     if (rc == ERR_OK && f->state == FETCH_STARTING) { /* known, but cannot be kept */
@@ -667,6 +688,7 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     f->arena = arena_new(KIB(4), INFO_BYTES_MAX);
     rt_cond_init(&f->moved);
     slot->fetch = f;
+    list_push_back(&slot->table->fetches, &f->all);
     rc = rt_spawn(run, f);
     if (rc != ERR_OK) {
         err_set(eb, rc, "no fiber is free for the fetch");

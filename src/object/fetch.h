@@ -9,7 +9,8 @@
  *                                          open, the others go to the backend themselves
  *
  * The last bytes are held back until length and sum agree, so that no reader has seen a whole object before it was
- * verified. They need not wait until it is on the disk. A fetch may be of one chunk of an object (chunks.h): a range, by
+ * verified. They need not wait until it is on the disk. Where a write overtook it, it is not kept, and stays until those who read it have
+ * finished: nobody else has its bytes. A fetch may be of one chunk of an object (chunks.h): a range, by
  * If-Match, of which length and ETag are all that can be compared. All calls run on the key's home loop; that of a chunk is the
  * object's.
  */
@@ -36,6 +37,7 @@ struct fetch {
     struct object_service *s;
     const struct map_bucket *bucket; /* one reference */
     struct key_slot *slot;           /* one reference */
+    struct list all;                 /* of its table */
     struct span key;                 /* in the slot's name */
     struct fetch_chunk *chunk;       /* owned, with its key; NULL: a whole object */
     struct fiber *fiber;             /* of the transfer; NULL before and after */

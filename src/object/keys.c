@@ -40,6 +40,7 @@ key_tables_start(struct object_service *s)
     for (unsigned i = 0; i < rt_loop_count(); i++) {
         s->keys[i] = xcalloc(1, sizeof *s->keys[i]);
         table_init(&s->keys[i]->slots, KEYS_BUSY_MAX);
+        list_init(&s->keys[i]->fetches);
         rt_cond_init(&s->keys[i]->emptied);
     }
     return ERR_OK;
@@ -51,12 +52,12 @@ end_on_loop(void *arg)
     struct key_table *t = arg;
 
     t->stopping = true;
-    TABLE_EACH(&t->slots, place)
+    LIST_EACH(&t->fetches, at)
     {
-        struct key_slot *slot = place->value;
+        struct fetch *f = LIST_ENTRY(at, struct fetch, all);
 
-        if (slot->fetch != NULL && slot->fetch->fiber != NULL)
-            rt_cancel(slot->fetch->fiber);
+        if (f->fiber != NULL)
+            rt_cancel(f->fiber);
     }
 }
 

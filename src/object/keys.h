@@ -2,6 +2,7 @@
  * it: at most one fetch, at most one write-through. All calls of this header run on the home loop.
  */
 #pragma once
+#include "base/list.h"
 #include "base/table.h"
 #include "object/internal.h"
 
@@ -22,6 +23,7 @@ struct key_slot {
 };
 struct key_table {
     struct table slots;
+    struct list fetches; /* all of this loop: a slot may have a newer one by now */
     struct rt_cond emptied;
     bool stopping; /* no fetch begins any more */
 };

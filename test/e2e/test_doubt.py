@@ -1,10 +1,13 @@
 """D6, V8: a doubt (a write through whose answer never came) about what is kept: the remote is asked by a HEAD, and where it has that very version
-still no byte is fetched; and what is in doubt is never shown unasked, whatever is written while the remote is asked.
+still no byte is fetched; and what is in doubt is never shown unasked, whatever is written while the remote is asked. D7: who reads
+while it is written has the version that he began, whole.
 """
 
 import concurrent.futures
+import http.client
 import itertools
 import random
+import socket
 import threading
 
 import pytest
@@ -59,12 +62,22 @@ def remote():
         yield fake
 
 
-@pytest.fixture
-def node(start_forebay, remote):
-    process = start_forebay("node", settings=SETTINGS)
+def start(start_forebay, remote, settings):
+    process = start_forebay("node", settings=settings)
     done = attach(process, BUCKET, remote.endpoint)
     assert done.returncode == 0, done.stdout + done.stderr
     return process
+
+
+@pytest.fixture
+def node(start_forebay, remote):
+    return start(start_forebay, remote, SETTINGS)
+
+
+@pytest.fixture
+def whole(start_forebay, remote):
+    """Keeps nothing in chunks."""
+    return start(start_forebay, remote, {**SETTINGS, "cache.large": "64MiB"})
 
 
 def get(process):
@@ -219,6 +232,127 @@ def test_a_write_while_the_remote_is_asked(node, remote, kind, answered):
         assert reader.result().body in (old, new)
     for _ in range(2):
         assert get(node).body == new
+
+
+class Halves:
+    """The first GETs of the object: half of it, and the other half once `gate` is set. Of an empty one the head waits."""
+
+    def __init__(self, remote, body):
+        self.half, self.gate = threading.Event(), threading.Event()
+        self.remote, self.body = remote, body
+        remote.on("GET", PATH, self.answer)
+
+    def answer(self, request):
+        self.remote.handlers.pop(("GET", PATH), None)
+        _, headers = self.remote.objects[PATH]
+        if self.body:
+            request.send(200, headers, self.body[: len(self.body) // 2], length=len(self.body))
+        self.half.set()
+        assert self.gate.wait(PATIENCE)
+        if self.body:
+            request.raw(self.body[len(self.body) // 2 :])
+        else:
+            request.send(200, headers, b"")
+
+
+OVERTAKING = {
+    "a PUT": lambda process: plain.ask(process.port, "PUT", BUCKET, "k", b"new").status == 200,
+    "a lost PUT": lambda process: plain.ask(process.port, "PUT", BUCKET, "k", b"new").status >= 500,
+    "a DELETE": lambda process: plain.ask(process.port, "DELETE", BUCKET, "k").status == 204,
+}
+
+
+def begin_slowly(process):
+    """A GET by a client that takes little: (connection, reply, its first KiB)."""
+    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=PATIENCE)
+    connection.sock = socket.socket()
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * KIB)
+    connection.sock.settimeout(PATIENCE)
+    connection.sock.connect(("127.0.0.1", process.port))
+    connection.request("GET", PATH)
+    reply = connection.getresponse()
+    return connection, reply, reply.read(KIB)
+
+
+SLOW_SIZE = 16 * 1024 * KIB  # more than what lies in sockets
+
+
+@pytest.mark.parametrize("how", OVERTAKING)
+def test_a_slow_reader_that_a_write_overtakes(whole, remote, how):
+    """What he reads is never kept, and comes whole all the same."""
+    body = body_of("old", SLOW_SIZE)
+    remote.put(PATH, body)
+    halves = Halves(remote, body)
+    connection, reply, first = begin_slowly(whole)
+    assert halves.half.wait(PATIENCE)
+    if how == "a lost PUT":
+        remote.break_puts(taken=False)
+    assert OVERTAKING[how](whole)
+    halves.gate.set()
+    wait_for(lambda: "was written while it was fetched" in whole.log(), "the fetch to be given up")
+    now = {"a PUT": (200, b"new"), "a lost PUT": (200, body), "a DELETE": (404, None)}[how]
+    for read in (False, True):  # what others get beside him, and afterwards
+        other = get(whole)
+        assert (other.status, other.body if other.status == 200 else None) == now
+        if not read:
+            assert first + reply.read() == body
+    connection.close()
+
+
+@pytest.mark.parametrize("all_came", [False, True])
+def test_a_stop_beside_a_slow_reader_that_a_write_overtook(whole, remote, all_came):
+    """Neither he nor the remote is waited for."""
+    body = body_of("old", SLOW_SIZE)
+    remote.put(PATH, body)
+    halves = Halves(remote, body)
+    connection, reply, first = begin_slowly(whole)
+    assert halves.half.wait(PATIENCE)
+    assert plain.ask(whole.port, "PUT", BUCKET, "k", b"new").status == 200
+    if all_came:
+        halves.gate.set()
+        wait_for(lambda: "was written while it was fetched" in whole.log(), "the fetch to be given up")
+    assert get(whole).body == b"new"
+    whole.end()
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        assert first + reply.read() == body
+    halves.gate.set()
+    connection.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, 300 * KIB, 3 * 1024 * KIB])
+def test_many_readers_that_a_write_overtakes(whole, remote, size):
+    body = body_of("old", size)
+    remote.put(PATH, body)
+    halves = Halves(remote, body)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        readers = [pool.submit(plain.get, whole.port, BUCKET, "k") for _ in range(16)]
+        assert halves.half.wait(PATIENCE)
+        assert plain.ask(whole.port, "PUT", BUCKET, "k", b"new").status == 200
+        halves.gate.set()
+        replies = [reader.result() for reader in readers]
+    assert all(reply.status == 200 and reply.body in (body, b"new") for reply in replies)
+    assert get(whole).body == b"new"
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_writes_that_follow_each_other(node, remote, kind):
+    """Each time the remote is asked another write comes, and nobody knows what became of it: the answer is the remote's, not kept."""
+    old = body_of("old", SIZES[kind])
+    keep(node, remote, old)
+    remote.break_puts(taken=False)
+    write(node, b"lost")
+
+    def overtaken(request):
+        _, headers = remote.objects[PATH]
+        write(node, b"lost too")
+        request.send(200, headers, b"", length=len(old))
+
+    remote.on("HEAD", PATH, overtaken)
+    remote.asked()
+    reply = get(node)
+    assert (reply.status, reply.body, remote.asked()) == (200, old, (1, 1))
+    remote.handlers.pop(("HEAD", PATH))
+    assert get(node).body == old and remote.asked() == (1, 0)
 
 
 def test_on_two_disks(start_forebay, remote, tmp_path):
