@@ -47,7 +47,7 @@ ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
         out->disk = p->at[i];
         found = true;
     }
-    /* Who ordered that write is not here to say what became of it: it will be decided in a moment (leave.c). */
+    /* Who ordered that write is not here to say what became of it: it will be decided in a moment (undecided.c). */
     if (undecided && deaf)
         return unheard(eb);
     if (found)
