@@ -32,7 +32,7 @@ enum err disk_prepare(struct disk_writer **wp, const struct object_meta *meta,
 enum err disk_decide(struct disk *d, const struct disk_key *k,
                      const struct content_id *content, const struct version *v,
                      struct errbuf *eb) MUST_CHECK;
-/* Drops what was prepared; ERR_OK too where nothing is. Not synced. ERR_PRECONDITION: it is decided, the key's
+/* Drops what was prepared; ERR_OK too where nothing is. Durable. ERR_PRECONDITION: it is decided, the key's
  * current row has this content. */
 enum err disk_give_up(struct disk *d, const struct disk_key *k,
                       const struct content_id *content, struct errbuf *eb) MUST_CHECK;

@@ -144,8 +144,10 @@ judge_copies(struct changes *changes, struct commit *c, bool *sync)
         *sync = true;
         return judge_prepare(changes, c);
     case MEMBER_DECIDE:
-    case MEMBER_ABORT:
         *sync = false; /* after a crash the owner is asked again */
+        return judge_decision(changes, c);
+    case MEMBER_ABORT: /* a refusal is told behind it; what is still prepared when the owner is lost is kept */
+        *sync = true;
         return judge_decision(changes, c);
     case MEMBER_TOMBSTONE_END:
         *sync = false;

@@ -411,7 +411,8 @@ enum err
 copies_give_up(struct disks *ds, const struct disks_bucket *b, unsigned slot,
                struct arena *a, struct errbuf *eb)
 {
-    struct disk *d = slot_enter(ds, slot);
+    struct disk *d =
+        slot_state(&ds->slots[slot]) != SLOT_FROZEN ? slot_enter(ds, slot) : NULL;
     char last[DISK_KEY_MAX];
     struct span after = {last, 0};
     struct upload_id id;

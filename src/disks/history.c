@@ -76,15 +76,17 @@ fold(struct history *h)
     h->count = n;
 }
 
-/* Adds all versions that one disk has of the key. */
+/* False: enough was seen. */
+typedef bool version_fn(void *arg, const struct row *row);
+
+/* All versions that one disk has of the key, the newest first. */
 static enum err
-gather_from(struct disk *d, const struct disk_key *k, unsigned slot, struct history *h,
-            struct errbuf *eb)
+each_version(struct disk *d, const struct disk_key *k, version_fn *fn, void *arg,
+             struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(16), SCRATCH_MAX);
     struct version after;
     bool more = true, begun = false;
-    uint32_t before = h->count;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
@@ -99,18 +101,74 @@ gather_from(struct disk *d, const struct disk_key *k, unsigned slot, struct hist
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
             if (!span_eq(found[i].key, k->key))
                 break;
-            keep(h, &found[i].row, slot);
+            more = fn(arg, &found[i].row) && more;
             after = row_born(&found[i].row);
             begun = true;
         }
         more = more && count > 0;
-        if (h->count - before > HISTORY_MAX)
-            rc = err_set(eb, ERR_TOO_LARGE, "a key of over %u versions is not moved",
-                         HISTORY_MAX);
     }
     arena_free(&a);
+    return rc;
+}
+
+struct gathering {
+    struct history *history;
+    unsigned slot;
+    uint32_t least; /* versions that there were before */
+};
+
+static bool
+gather_one(void *arg, const struct row *row)
+{
+    struct gathering *g = arg;
+
+    keep(g->history, row, g->slot);
+    return g->history->count - g->least <= HISTORY_MAX;
+}
+
+/* Adds all versions that one disk has of the key. */
+static enum err
+gather_from(struct disk *d, const struct disk_key *k, unsigned slot, struct history *h,
+            struct errbuf *eb)
+{
+    struct gathering g = {.history = h, .slot = slot, .least = h->count};
+    enum err rc = each_version(d, k, gather_one, &g, eb);
+
+    if (rc == ERR_OK && h->count - g.least > HISTORY_MAX)
+        rc = err_set(eb, ERR_TOO_LARGE, "a key of over %u versions is not moved",
+                     HISTORY_MAX);
     fold(h);
     return rc;
+}
+
+struct search {
+    const struct content_id *content;
+    struct version *born;
+    bool found;
+};
+
+static bool
+is_it(void *arg, const struct row *row)
+{
+    struct search *s = arg;
+
+    if (s->found || memcmp(&row->content, s->content, sizeof *s->content) != 0)
+        return !s->found;
+    *s->born = row_born(row);
+    s->found = true;
+    return false;
+}
+
+enum err
+history_find(struct disk *d, const struct disk_key *k, const struct content_id *content,
+             struct version *born, struct errbuf *eb)
+{
+    struct search s = {.content = content, .born = born};
+    enum err rc = each_version(d, k, is_it, &s, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    return s.found ? ERR_OK : ERR_NOT_FOUND;
 }
 
 /* The newest null version replaced the others: a disk that was not there knows nothing of it. */

@@ -18,5 +18,9 @@ enum err history_bring_home(struct disks *ds, const struct disks_key *k, unsigne
  * in `disk`. ERR_NOT_FOUND: all that there is was ended. ERR_UNAVAILABLE where somebody who could know was not heard. Takes no lock. */
 enum err history_current(struct disks *ds, const struct disks_key *k, struct row *out,
                          struct errbuf *eb) MUST_CHECK;
+/* The birth of the version with this content that one disk has, the current one or not. ERR_NOT_FOUND: it has none. */
+enum err history_find(struct disk *d, const struct disk_key *k,
+                      const struct content_id *content, struct version *born,
+                      struct errbuf *eb) MUST_CHECK;
 /* copy.c: may the power still take back that this version is on slot i? */
 bool is_durable(struct disks *ds, unsigned i, const struct version *v);

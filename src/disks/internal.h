@@ -52,8 +52,10 @@ struct slot {
         durable; /* decides of versions of this epoch up to this counter survive a power cut */
     enum slot_state
         in_list; /* the state that the list on disk is to say; `state` follows when it does */
-    bool missed;   /* out or frozen, and it may hold keys that its order does not say */
-    bool retiring; /* removed, and every loop is about to have passed on */
+    bool missed; /* out or frozen, and it may hold keys that its order does not say */
+    uint64_t
+        went_at; /* out or frozen: the counter of ids then; what was prepared later it did not order. 0: before this start */
+    bool retiring;     /* removed, and every loop is about to have passed on */
     _Atomic bool gone; /* every loop has */
 };
 

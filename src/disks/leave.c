@@ -21,13 +21,15 @@ goes(struct disks *ds, unsigned i, enum slot_state state)
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->settled, false);
     ds->keeper.after_crash = false;
-    if (slot_becomes(ds, i, state, &eb) == ERR_OK)
-        return;
-    LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
-    s->in_list = state;
-    atomic_store(&s->state, state);
-    set_changed(ds);
-    writers_next(ds);
+    if (slot_becomes(ds, i, state, &eb) != ERR_OK) {
+        LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
+        s->in_list = state;
+        atomic_store(&s->state, state);
+        set_changed(ds);
+        writers_next(ds);
+    }
+    if (s->went_at == 0)
+        s->went_at = atomic_load(&ds->ids.counter);
 }
 
 void
@@ -50,7 +52,7 @@ slot_goes_out(struct disks *ds, unsigned i)
     LOG(LOG_ERROR, "disks.out", "a disk has left; the node goes on without it",
         L_TEXT("path", s->path), L_TEXT("why", h.why));
     goes(ds, i, SLOT_OUT);
-    if (ds->keeper.next_bucket != NULL && undecided_resolve(ds, i, &eb) != ERR_OK)
+    if (ds->keeper.next_bucket != NULL && undecided_resolve(ds, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.undecided", eb.text, L_TEXT("path", s->path));
     mover_wake(ds);
 }

@@ -462,7 +462,9 @@ remove_slot(struct change *c)
     if (rc != ERR_OK)
         return rc;
     open_up(ds);
-    rc = slot_becomes(ds, i, SLOT_GONE, c->eb);
+    rc = undecided_before_removal(ds, i, c->eb);
+    if (rc == ERR_OK)
+        rc = slot_becomes(ds, i, SLOT_GONE, c->eb);
     if (rc != ERR_OK)
         return rc;
     missed_count(ds);

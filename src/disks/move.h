@@ -26,13 +26,21 @@ bool slots_close_gone(struct disks *ds);
 void slot_freezes(struct disks *ds, unsigned i);
 /* A disk does not answer any more: it is left out from here on. Keeper. May switch. */
 void slot_goes_out(struct disks *ds, unsigned i);
-/* What was prepared and never decided before this start, or whose order giver has left (slot `gone`, or DISKS_MAX: none).
- * Keeper. May switch. */
-enum err undecided_resolve(struct disks *ds, unsigned gone, struct errbuf *eb) MUST_CHECK;
-/* What was prepared since this start, and whose decision failed, is decided where some disk has it as the current version, and durable:
- * each under its key's lock, so that nobody's write is under way. Nothing is given up. One that fails does not stop the others; returns
- * the first error. Keeper, while guarded. May switch. */
+/* undecided.c: what was prepared, and whose outcome nobody told, is decided or given up as the other disks say. One that fails, or of
+ * which somebody gave no answer, stays, and does not stop the others; returns the first error. Keeper. All may switch. */
+/* What was prepared before this start, or under the order of a disk that is out. Not synced: undecided_settle(). */
+enum err undecided_resolve(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+/* All of it, and durable: each under its key's lock, so that nobody's write is under way. While guarded. */
 enum err undecided_end_forgotten(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+/* The same for a disk that is about to be removed: what it may have ordered, and can't be asked about, is kept. While guarded, and all
+ * who began before have ended. An error: it must not go yet. */
+enum err undecided_before_removal(struct disks *ds, unsigned slot,
+                                  struct errbuf *eb) MUST_CHECK;
+/* What was decided by now stays so, on every disk that takes writes. */
+enum err undecided_settle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+#ifdef FB_TEST_HOOKS
+extern uint64_t undecided_deaf; /* bits of slots that give no answer here */
+#endif
 
 struct put_right {
     uint64_t bytes; /* that were copied */

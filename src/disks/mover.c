@@ -497,6 +497,23 @@ look_after_a_crash(struct disks *ds)
     set_changed(ds);
 }
 
+/* What can't be ended now is left to passes. False: what was decided might not stay so, once more. */
+static bool
+resolve_leftovers(struct disks *ds)
+{
+    struct errbuf eb = {{0}};
+
+    if (undecided_resolve(ds, &eb) != ERR_OK) {
+        LOG(LOG_WARN, "disks.undecided", eb.text, L_U64("pass", ds->mover->passes));
+        if (set_unsettle(ds, &eb) != ERR_OK)
+            LOG(LOG_WARN, "disks.list", eb.text, L_U64("pass", ds->mover->passes));
+    }
+    if (undecided_settle(ds, &eb) == ERR_OK)
+        return true;
+    LOG(LOG_WARN, "disks.undecided", eb.text, L_U64("pass", ds->mover->passes));
+    return false;
+}
+
 static void
 mover_run(void *arg)
 {
@@ -506,17 +523,10 @@ mover_run(void *arg)
 
     while (!mv->stopping) {
         if (only_disk(ds) == NULL) {
-            struct errbuf eb = {{0}};
-
             look_at_health(ds);
             if (leftovers && ds->keeper.next_bucket != NULL) {
                 look_after_a_crash(ds);
-                if (undecided_resolve(ds, DISKS_MAX, &eb) == ERR_OK &&
-                    disks_settle(ds, &eb) ==
-                        ERR_OK) /* what was decided just now stays so */
-                    leftovers = false;
-                else
-                    LOG(LOG_WARN, "disks.undecided", eb.text, L_U64("pass", mv->passes));
+                leftovers = !resolve_leftovers(ds);
             }
             if (!leftovers)
                 work(ds);

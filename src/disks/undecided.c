@@ -1,11 +1,23 @@
-/* What was prepared on one disk, and of which nobody has told the outcome: asked of the others. */
+/* What was prepared on one disk, and of which nobody has told the outcome: the others are asked.
+ *
+ *     a disk has it, as a version of the key: it was decided, as that version
+ *     who ordered it is out:                  it may have been answered, and is decided in the order of its giver
+ *     nobody has it, and all were asked:      it was refused, or something newer has replaced it: given up
+ *     who may know gave no answer, or is out: left, until that one answers, comes back, or goes for good
+ */
 #include <string.h>
 
 #include "base/mem.h"
+#include "disks/history.h"
 #include "disks/move.h"
 
 #define UNDECIDED_PAGE 256u
-#define FORGOTTEN      (DISKS_MAX + 1u) /* instead of a slot that has gone */
+
+#ifdef FB_TEST_HOOKS
+uint64_t undecided_deaf;
+#else
+static const uint64_t undecided_deaf = 0;
+#endif
 
 /* The name at birth of a bucket: what placement hashes. */
 bool
@@ -15,183 +27,299 @@ bucket_of(struct disks *ds, uint64_t id, struct disks_bucket *out)
            ds->keeper.next_bucket(ds->keeper.buckets_arg, id - 1, out) && out->id == id;
 }
 
-/* Did the slot that has gone order the writes of this key? */
-static bool
-was_owner(struct disks *ds, const struct disks_key *k, unsigned gone)
+/* One of them, on its way to an end. */
+struct ending {
+    struct disks *ds;
+    const struct disk_undecided *what;
+    unsigned slot;   /* where it is prepared */
+    struct disk *on; /* the disk of that slot */
+    uint64_t going;  /* bits of slots that are about to be removed */
+    bool known;      /* its bucket is; else `key` has no birth name */
+    bool leftover;   /* of a start before this one */
+    struct disks_key key;
+    struct disks_bucket bucket; /* owned */
+};
+
+static struct ending
+ending_of(struct disks *ds, unsigned slot, const struct disk_undecided *u)
 {
+    struct ending e = {.ds = ds,
+                       .what = u,
+                       .slot = slot,
+                       .on = ds->slots[slot].disk,
+                       .leftover = u->prepared.epoch < ds->keeper.o.epoch,
+                       .key.at = {.bucket = u->bucket, .key = u->key}};
+
+    e.known = bucket_of(ds, u->bucket, &e.bucket);
+    e.key.at.birth_name = e.bucket.birth_name;
+    return e;
+}
+
+/* Was the disk of this slot there when it was prepared? */
+static bool
+was_there(const struct ending *e, const struct slot *s)
+{
+    return e->leftover || e->what->prepared.counter <= s->went_at;
+}
+
+/* Did a disk that is out order the writes of this key then? */
+static bool
+giver_is_out(const struct ending *e)
+{
+    struct disks *ds = e->ds;
     struct place_disk all[DISKS_MAX];
     unsigned count = atomic_load(&ds->slot_count);
     uint8_t first;
 
+    if (!e->known)
+        return false;
     for (unsigned i = 0; i < count; i++) {
-        all[i] = ds->slots[i].place;
-        if (slot_state(&ds->slots[i]) != SLOT_ACTIVE && i != gone &&
-            slot_state(&ds->slots[i]) != SLOT_OUT)
+        const struct slot *s = &ds->slots[i];
+        enum slot_state state = slot_state(s);
+
+        all[i] = s->place;
+        if (state != SLOT_ACTIVE && (state != SLOT_OUT || !was_there(e, s)))
             all[i].weight = 0;
     }
-    return place_order(place_hash(k->at.birth_name, k->at.key), all, count, &first, 1) ==
-               1 &&
+    return place_order(place_hash(e->key.at.birth_name, e->key.at.key), all, count,
+                       &first, 1) == 1 &&
            slot_state(&ds->slots[first]) == SLOT_OUT;
 }
 
-/* Who has a row with this content says that it was decided, and the version that it was born with: what changed it since comes
- * with a pass. ERR_NOT_FOUND: all were asked, and nobody has; another error: somebody could not be asked. */
+/* ---- what the others say ---- */
+
+struct said {
+    bool decided;
+    struct version
+        as;        /* with which it was born: what changed it since comes with a pass */
+    uint64_t away; /* bits of slots that may know, and are out */
+    uint64_t dumb; /* that are here, and gave no answer */
+    enum err rc;   /* of the first of those */
+};
+
+/* The version with this content that one disk has, the current one or not. */
 static enum err
-find_decided(struct disks *ds, const struct disks_key *k,
-             const struct content_id *content, struct version *out, struct errbuf *eb)
+version_with(struct disk *d, const struct ending *e, struct version *born,
+             struct errbuf *eb)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
-    enum err unknown = ERR_NOT_FOUND;
+    const struct content_id *content = &e->what->content;
+    struct row row;
+    enum err rc = disk_lookup_any(d, &e->key.at, &row, eb);
 
-    for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
-        struct row row;
-        enum err rc = d != NULL ? disk_lookup_any(d, &k->at, &row, eb) : unheard(eb);
-
-        if (d != NULL)
-            slot_leave(ds, all[i]);
-        if (rc == ERR_OK && memcmp(&row.content, content, sizeof *content) == 0) {
-            *out = row_born(&row);
-            return ERR_OK;
-        }
-        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
-            unknown = rc;
-    }
-    return unknown;
+    if (rc != ERR_OK)
+        return rc;
+    if (memcmp(&row.content, content, sizeof *content) != 0)
+        return (row.flags & ROW_HISTORY) != 0
+                   ? history_find(d, &e->key.at, content, born, eb)
+                   : ERR_NOT_FOUND;
+    *born = row_born(&row);
+    return ERR_OK;
 }
 
-static enum err
-resolve_one(struct disks *ds, struct disk *d, const struct disk_undecided *u,
-            unsigned gone, struct errbuf *eb)
+static void
+ask_one(const struct ending *e, unsigned slot, struct said *out, struct errbuf *eb)
 {
-    struct disks_bucket b = {0};
-    struct version v;
-    struct disks_key k = {.at = {.bucket = u->bucket, .key = u->key}};
-    bool leftover = u->prepared.epoch < ds->keeper.o.epoch, known, orphan;
+    struct errbuf why = {{0}};
+    struct disk *d = (undecided_deaf >> slot & 1) == 0 ? slot_enter(e->ds, slot) : NULL;
+    enum err rc = d != NULL ? version_with(d, e, &out->as, &why) : unheard(&why);
+
+    if (d != NULL)
+        slot_leave(e->ds, slot);
+    out->decided = rc == ERR_OK;
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        return;
+    if (out->dumb == 0) {
+        out->rc = rc;
+        *eb = why;
+    }
+    out->dumb |= (uint64_t)1 << slot;
+}
+
+static struct said
+ask_all(const struct ending *e, struct errbuf *eb)
+{
+    struct said said = {.rc = ERR_OK};
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(e->ds, all);
+
+    for (unsigned i = 0; i < n && !said.decided; i++)
+        ask_one(e, all[i], &said, eb);
+    for (unsigned i = 0; i < atomic_load(&e->ds->slot_count); i++)
+        if (slot_state(&e->ds->slots[i]) == SLOT_OUT && e->ds->slots[i].missed)
+            said.away |= (uint64_t)1 << i;
+    return said;
+}
+
+/* ---- one of them ---- */
+
+/* *decided: by a record that is not synced yet. */
+static enum err
+end_it(const struct ending *e, bool *decided, struct errbuf *eb)
+{
+    const struct disk_undecided *u = e->what;
+    struct errbuf why = {{0}};
+    struct said said = ask_all(e, &why);
+    enum err rc;
+
+    *decided =
+        said.decided || giver_is_out(e) || ((said.away | said.dumb) & e->going) != 0;
+    if (*decided) {
+        rc = disk_decide(e->on, &e->key.at, &u->content,
+                         said.decided ? &said.as : &u->prepared, eb);
+        *decided = rc == ERR_OK;
+        return rc;
+    }
+    if (said.dumb != 0) {
+        *eb = why;
+        return said.rc;
+    }
+    return said.away == 0 && slot_state(&e->ds->slots[e->slot]) != SLOT_FROZEN
+               ? disk_give_up(e->on, &e->key.at, &u->content, eb)
+               : ERR_OK;
+}
+
+/* Without its key's lock: nobody's write is of a start before this one, or comes to an end on a disk that is out. */
+static enum err
+resolve_one(struct ending *e, struct errbuf *eb)
+{
+    bool decided;
+
+    return e->leftover || giver_is_out(e) ? end_it(e, &decided, eb) : ERR_OK;
+}
+
+/* As it was listed, perhaps by a write that goes on: under the lock that one has ended, and the same again is harmless. */
+static enum err
+end_forgotten(struct ending *e, struct errbuf *eb)
+{
+    uint64_t hash = place_hash(e->key.at.birth_name, e->key.at.key);
+    bool decided = false;
     enum err rc = ERR_OK;
 
-    known = bucket_of(ds, u->bucket, &b);
-    k.at.birth_name = b.birth_name;
-    orphan = known && was_owner(ds, &k, gone);
-    if (find_decided(ds, &k, &u->content, &v, NULL) == ERR_OK)
-        rc = leftover || orphan ? disk_decide(d, &k.at, &u->content, &v, eb) : ERR_OK;
-    else if (orphan) /* it may have been answered: in the order of its giver it stays */
-        rc = disk_decide(d, &k.at, &u->content, &u->prepared, eb);
-    else if (leftover)
-        rc = disk_give_up(d, &k.at, &u->content, eb);
-    disks_bucket_fini(&b);
+    if (!e->leftover && !e->known)
+        return ERR_OK;
+    keylock_take(e->ds->keylocks, hash);
+    if (e->leftover || atomic_load(&e->ds->all_locked))
+        rc = end_it(e, &decided, eb);
+    if (decided)
+        rc = disk_settle(e->on, eb); /* is_durable() takes it for that */
+    keylock_release(e->ds->keylocks, hash);
     return rc;
 }
 
-/* As it was listed, perhaps by a write that goes on: under the lock that one has ended, and the same again is harmless. What no disk
- * has as the current version stays: an older one may be it, which is not asked about here. */
-static enum err
-end_forgotten(struct disks *ds, struct disk *d, const struct disk_undecided *u,
-              struct errbuf *eb)
-{
-    struct disks_bucket b = {0};
-    struct disks_key k = {.at = {.bucket = u->bucket, .key = u->key}};
-    struct version v;
-    uint64_t hash;
-    enum err rc = ERR_OK;
+/* ---- all of them ---- */
 
-    if (u->prepared.epoch < ds->keeper.o.epoch || !bucket_of(ds, u->bucket, &b)) {
-        disks_bucket_fini(&b);
-        return ERR_OK;
-    }
-    k.at.birth_name = b.birth_name;
-    hash = place_hash(k.at.birth_name, k.at.key);
-    keylock_take(ds->keylocks, hash);
-    if (atomic_load(&ds->all_locked)) {
-        rc = find_decided(ds, &k, &u->content, &v, eb);
-        if (rc == ERR_OK)
-            rc = disk_decide(d, &k.at, &u->content, &v, eb);
-        if (rc == ERR_OK)
-            rc = disk_settle(d, eb); /* is_durable() takes it for that */
-    }
-    keylock_release(ds->keylocks, hash);
-    disks_bucket_fini(&b);
-    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+typedef enum err ending_fn(struct ending *e, struct errbuf *eb);
+
+/* The first error is the one that is told. */
+static void
+note(enum err one, const struct errbuf *why, enum err *first, struct errbuf *eb)
+{
+    if (one == ERR_OK || *first != ERR_OK)
+        return;
+    *first = one;
+    *eb = *why;
 }
 
-/* `gone` as in undecided_resolve(); FORGOTTEN: as in undecided_end_forgotten(). */
+/* One that fails does not stop the others. */
 static enum err
-resolve_on(struct disks *ds, struct disk *d, unsigned gone, struct errbuf *eb)
+each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
+        struct errbuf *eb)
 {
-    enum err kept = ERR_OK;
-
     struct arena *a = arena_new(KIB(16), MIB(2));
     struct content_id last, *after = NULL;
     bool more = true;
-    enum err rc = ERR_OK;
+    enum err first = ERR_OK;
 
-    while (rc == ERR_OK && more) {
+    while (more) {
         struct disk_undecided *found = NULL;
+        struct errbuf why = {{0}};
         uint32_t count = 0;
+        enum err rc;
 
         arena_reset(a);
-        rc = disk_undecided(d, after, UNDECIDED_PAGE, a, &found, &count, &more, eb);
-        for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-            struct errbuf why = {{0}};
-            enum err one = gone == FORGOTTEN ? end_forgotten(ds, d, &found[i], &why)
-                                             : resolve_one(ds, d, &found[i], gone, &why);
+        rc = disk_undecided(ds->slots[slot].disk, after, UNDECIDED_PAGE, a, &found,
+                            &count, &more, &why);
+        note(rc, &why, &first, eb);
+        if (rc != ERR_OK || count == 0)
+            break;
+        for (uint32_t i = 0; i < count; i++) {
+            struct ending e = ending_of(ds, slot, &found[i]);
 
-            if (one == ERR_OK)
-                continue;
-            if (kept == ERR_OK)
-                *eb = why;
-            kept = kept != ERR_OK ? kept : one;
-            rc = gone == FORGOTTEN ? ERR_OK : one;
+            e.going = going;
+            note(end(&e, &why), &why, &first, eb);
+            disks_bucket_fini(&e.bucket);
         }
-        if (count > 0) {
-            last = found[count - 1].content;
-            after = &last;
-        }
+        last = found[count - 1].content;
+        after = &last;
     }
     arena_free(&a);
-    return rc != ERR_OK ? rc : kept;
+    return first;
+}
+
+/* A disk that takes no writes keeps what it has to the next start: only a removal is not done while that is in the way. */
+static enum err
+each_everywhere(struct disks *ds, uint64_t going, ending_fn *end, struct errbuf *eb)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct errbuf why = {{0}};
+        bool skip = (going >> all[i] & 1) != 0 ||
+                    (going == 0 && slot_state(&ds->slots[all[i]]) == SLOT_FROZEN);
+
+        if (skip || slot_enter(ds, all[i]) == NULL)
+            continue;
+        note(each_on(ds, all[i], going, end, &why), &why, &rc, eb);
+        slot_leave(ds, all[i]);
+    }
+    return rc;
+}
+
+enum err
+undecided_resolve(struct disks *ds, struct errbuf *eb)
+{
+    return each_everywhere(ds, 0, resolve_one, eb);
 }
 
 enum err
 undecided_end_forgotten(struct disks *ds, struct errbuf *eb)
 {
-    uint8_t all[DISKS_MAX];
-    unsigned n = places_all(ds, all);
-    enum err rc = ERR_OK;
-
-    for (unsigned i = 0; i < n; i++) {
-        struct disk *d =
-            slot_state(&ds->slots[all[i]]) != SLOT_FROZEN ? slot_enter(ds, all[i]) : NULL;
-        struct errbuf why = {{0}};
-        enum err one;
-
-        if (d == NULL)
-            continue;
-        one = resolve_on(ds, d, FORGOTTEN, &why);
-        slot_leave(ds, all[i]);
-        if (one == ERR_OK || rc != ERR_OK)
-            continue;
-        rc = one;
-        *eb = why;
-    }
-    return rc;
+    return each_everywhere(ds, 0, end_forgotten, eb);
 }
 
 enum err
-undecided_resolve(struct disks *ds, unsigned gone, struct errbuf *eb)
+undecided_before_removal(struct disks *ds, unsigned slot, struct errbuf *eb)
+{
+    struct errbuf why = {{0}};
+    enum err rc = ds->keeper.next_bucket != NULL
+                      ? each_everywhere(ds, (uint64_t)1 << slot, end_forgotten, &why)
+                      : ERR_OK;
+
+    return rc == ERR_OK
+               ? rc
+               : err_set(eb, rc,
+                         "disk %s cannot go yet: what was written under its order may be "
+                         "undecided on another disk: %s",
+                         ds->slots[slot].path, why.text);
+}
+
+enum err
+undecided_settle(struct disks *ds, struct errbuf *eb)
 {
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
-    enum err rc = ERR_OK;
 
-    for (unsigned i = 0; rc == ERR_OK && i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
+    for (unsigned i = 0; i < n; i++) {
+        bool frozen = slot_state(&ds->slots[all[i]]) == SLOT_FROZEN;
+        struct disk *d = !frozen ? slot_enter(ds, all[i]) : NULL;
+        enum err rc = d != NULL ? disk_settle(d, eb) : ERR_OK;
 
-        if (d == NULL)
-            continue;
-        rc = resolve_on(ds, d, gone, eb);
-        slot_leave(ds, all[i]);
+        if (d != NULL)
+            slot_leave(ds, all[i]);
+        if (rc != ERR_OK)
+            return rc;
     }
-    return rc;
+    return ERR_OK;
 }

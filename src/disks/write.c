@@ -217,8 +217,11 @@ give_up_one(struct disks_writer *w, unsigned i, const struct content_id *content
     struct errbuf eb = {{0}};
     struct disk *d = w->disks->slots[w->slot[i]].disk;
 
-    if (disk_give_up(d, &w->key.at, content, &eb) != ERR_OK)
-        LOG(LOG_WARN, "disks.give_up", eb.text, L_SPAN("key", w->key.at.key));
+    if (disk_give_up(d, &w->key.at, content, &eb) == ERR_OK)
+        return;
+    LOG(LOG_WARN, "disks.give_up", eb.text, L_SPAN("key", w->key.at.key));
+    if (set_unsettle(w->disks, &eb) != ERR_OK) /* a pass does it */
+        LOG(LOG_WARN, "disks.list", eb.text, L_SPAN("key", w->key.at.key));
 }
 
 void

@@ -75,7 +75,7 @@ copies_of(const struct life *f, const struct ledger_key *k)
 }
 
 static inline uint64_t
-bucket_of(const struct ledger *l, const struct ledger_key *k)
+ledger_bucket(const struct ledger *l, const struct ledger_key *k)
 {
     return BUCKET + (uint64_t)((k - l->keys) % 2);
 }
@@ -83,7 +83,7 @@ bucket_of(const struct ledger *l, const struct ledger_key *k)
 static inline struct disks_key
 key_of(const struct life *f, const struct ledger_key *k)
 {
-    return (struct disks_key){.at = {.bucket = bucket_of(f->ledger, k),
+    return (struct disks_key){.at = {.bucket = ledger_bucket(f->ledger, k),
                                      .birth_name = SPAN("bucket"),
                                      .key = span_of(k->name)},
                               .copies = copies_of(f, k)};
@@ -164,6 +164,13 @@ is_sure(const struct life *f, const struct ledger_key *k)
     return k->maybe_count == 1 && !f->disturbed; /* the one that is being asked for */
 }
 
+/* What is told when the power is gone nobody hears: a refusal may turn out to be none. */
+static inline enum err
+heard(enum err rc)
+{
+    return rc != ERR_OK && rt_cancelled() ? ERR_CANCELLED : rc;
+}
+
 static inline bool
 is_an_answer(enum err rc)
 {
@@ -240,7 +247,7 @@ do_put(struct life *f, struct ledger_key *k, char *body)
         k->maybe_count--;
         return rc;
     }
-    ledger_answered(f->ledger, k, rc, true);
+    ledger_answered(f->ledger, k, heard(rc), true);
     return is_an_answer(rc) ? ERR_OK : rc;
 }
 
@@ -265,7 +272,7 @@ do_delete(struct life *f, struct ledger_key *k)
         CHECK(existed == (k->known.write != 0));
     if (conditional && is_sure(f, k) && is_an_answer(rc))
         CHECK((rc == ERR_OK) == holds);
-    ledger_answered(f->ledger, k, rc, true);
+    ledger_answered(f->ledger, k, heard(rc), true);
     return is_an_answer(rc) ? ERR_OK : rc;
 }
 
@@ -310,7 +317,7 @@ complete(struct life *f, const struct disks_key *key, const struct upload_id *u,
     }
     CHECK_U64(count, parts);
     rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &row, &eb);
-    ledger_answered(f->ledger, k, rc, true);
+    ledger_answered(f->ledger, k, heard(rc), true);
     if (rc == ERR_OK) { /* a repeat answers the same */
         rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &again,
                                    &eb);
@@ -465,7 +472,7 @@ check_listing(struct life *f, uint64_t bucket)
     if (rc == ERR_OK) {
         for (unsigned i = 0; i < LEDGER_KEYS; i++)
             living += f->ledger->keys[i].known.write != 0 &&
-                      bucket_of(f->ledger, &f->ledger->keys[i]) == bucket;
+                      ledger_bucket(f->ledger, &f->ledger->keys[i]) == bucket;
         CHECK_U64(count, living);
         for (uint32_t i = 0; i < count; i++) {
             bool found = false;
