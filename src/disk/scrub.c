@@ -10,6 +10,7 @@
 #include "disk/flush.h"
 #include "disk/health.h"
 #include "disk/read.h"
+#include "rt/point.h"
 
 #define STATE_FILE      "scrub"
 #define PAGE            32u
@@ -203,6 +204,27 @@ still_there(struct disk *d, const struct disk_key *k, const struct row *row)
            now.segment == row->segment && now.offset == row->offset;
 }
 
+/* A part of an upload in progress. */
+struct part_of {
+    const struct upload_id *upload;
+    uint32_t number;
+};
+
+/* The same of a part: it may have been replaced or moved, and its upload may have ended. */
+static bool
+part_still_there(struct disk *d, const struct disk_key *k, const struct part_of *p,
+                 const struct row *row)
+{
+    struct upload_row upload;
+    struct part_row now;
+
+    return find_upload(d->tail, d->index, k->bucket, k->key, p->upload, &upload, NULL) ==
+               ERR_OK &&
+           find_part(d->tail, d->index, p->upload, p->number, &now, NULL) == ERR_OK &&
+           content_eq(&now.row.content, &row->content) &&
+           now.row.segment == row->segment && now.row.offset == row->offset;
+}
+
 static enum disk_outcome
 repair(struct scrub *s, const struct disk_key *k, const struct row *row,
        struct errbuf *eb)
@@ -223,15 +245,16 @@ repair(struct scrub *s, const struct disk_key *k, const struct row *row,
                                                           : FINDING_OPEN;
 }
 
-/* Reads one version. Anything but ERR_OK ends the pass for now. */
+/* Reads one version, or a part of an upload. Anything but ERR_OK ends the pass for now. */
 static enum err
-scrub_row(struct scrub *s, const struct disk_key *k, const struct row *row, bool is_part)
+scrub_row(struct scrub *s, const struct disk_key *k, const struct row *row,
+          const struct part_of *part)
 {
     struct scrub_read r = {.on_bytes = pace, .arg = s};
     struct errbuf eb = {0};
-    enum err rc = scrub_read_row(s->disk, k, row, !is_part, &r, &eb);
+    enum err rc = scrub_read_row(s->disk, k, row, part == NULL, &r, &eb);
 
-    if (is_part)
+    if (part != NULL)
         s->state.pass.parts++;
     else
         s->state.pass.objects++;
@@ -240,8 +263,10 @@ scrub_row(struct scrub *s, const struct disk_key *k, const struct row *row, bool
     if (rc == ERR_CANCELLED || rc == ERR_BUSY || rc == ERR_TIMEOUT ||
         disk_has_left(s->disk))
         return rc;
-    if (is_part || still_there(s->disk, k, row))
-        found(s, k, &r, is_part ? FINDING_OPEN : repair(s, k, row, &eb), eb.text);
+    if (part != NULL && part_still_there(s->disk, k, part, row))
+        found(s, k, &r, FINDING_OPEN, eb.text);
+    if (part == NULL && still_there(s->disk, k, row))
+        found(s, k, &r, repair(s, k, row, &eb), eb.text);
     return ERR_OK;
 }
 
@@ -264,7 +289,7 @@ scrub_page(struct scrub *s, uint64_t bucket, struct arena *a, bool *more)
         const struct row *row = &page[i].row;
 
         if (row->segment != 0 && (row->flags & ROW_TOMBSTONE) == 0)
-            rc = scrub_row(s, &k, row, false);
+            rc = scrub_row(s, &k, row, NULL);
         if (rc != ERR_OK)
             break;
         s->state.bucket = bucket;
@@ -290,6 +315,7 @@ scrub_page(struct scrub *s, uint64_t bucket, struct arena *a, bool *more)
 struct scrub_parts {
     struct scrub *scrub;
     struct disk_key key; /* of the upload at hand */
+    const struct upload_id *upload;
 };
 
 static enum err
@@ -298,7 +324,9 @@ scrub_part(void *arg, const struct list_part *p, struct errbuf *eb)
     const struct scrub_parts *c = arg;
 
     (void)eb;
-    return scrub_row(c->scrub, &c->key, &p->part.row, true);
+    POINT(SCRUB_PART);
+    return scrub_row(c->scrub, &c->key, &p->part.row,
+                     &(struct part_of){c->upload, p->number});
 }
 
 static enum err
@@ -309,6 +337,7 @@ scrub_upload(void *arg, const struct disk_upload *u, struct errbuf *eb)
     enum err rc;
 
     c->key.key = u->key;
+    c->upload = &u->id;
     rc = list_each_part(d->tail, d->index, &u->id, PAGE, scrub_part, arg, eb);
     return rc == ERR_CORRUPT ? ERR_OK : rc;
 }

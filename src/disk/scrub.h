@@ -12,7 +12,7 @@
  * what was counted when it was written, a piece at a time (index_prove_some()). Until that is over nothing of the disk is
  * given back (compact.c, recover_bodies.c): what a damaged index does not know of may live.
  *
- * What is found is looked up again first: an object that was replaced or moved meanwhile is no finding. A damaged cached
+ * What is found is looked up again first: an object, or a part, that was replaced or moved meanwhile is no finding. A damaged cached
  * version is dropped, so that the next read fetches it anew; for a native one whoever keeps other copies is asked
  * (disk_on_damage).
  *

@@ -88,7 +88,9 @@
     X(THROUGH_KEPT, "through.kept")                                                      \
     X(EVICT_PAGE, "evict.page")                                                          \
     X(JOB_SAVED, "job.saved")                                                            \
-    X(SECRET_READ, "secret.read")
+    X(SECRET_READ, "secret.read")                                                        \
+    /* a part of an upload was listed, and is about to be read */                        \
+    X(SCRUB_PART, "scrub.part")
 
 enum point {
 #define X(id, name) POINT_##id,

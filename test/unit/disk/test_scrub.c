@@ -220,6 +220,59 @@ parts_fiber(void *arg)
     disk_close(&d);
 }
 
+/* What becomes of the second part of an upload, the first time that it is listed and not yet read. */
+static struct {
+    struct disk *disk;
+    struct upload_id upload;
+    bool aborted; /* else: replaced */
+    unsigned passed;
+} meanwhile;
+
+static void
+on_point(enum point p)
+{
+    struct disk *d = meanwhile.disk;
+    struct disk_key k = world_key(7, "upload");
+    struct object_meta meta = {.mtime_ms = 1700000000124};
+    struct disk_writer *w;
+    struct part_row old;
+
+    if (p != POINT_SCRUB_PART || ++meanwhile.passed != 2)
+        return;
+    CHECK(find_part(d->tail, d->index, &meanwhile.upload, 2, &old, NULL) == ERR_OK);
+    if (meanwhile.aborted) {
+        CHECK(disk_upload_abort(d, &k, &meanwhile.upload, NULL) == ERR_OK);
+    } else {
+        CHECK(disk_part_begin(d, &k, &meanwhile.upload, 2, SMALL, &w, NULL) == ERR_OK);
+        CHECK(disk_write(w, body, SMALL, NULL) == ERR_OK);
+        CHECK(disk_part_commit(&w, &meta, NULL) == ERR_OK);
+    }
+    flip_at("native", "log", old.row.segment, old.row.offset + 1500);
+}
+
+/* Its old place is nobody's by then: what is there is no damage. */
+static void
+part_goes_fiber(void *arg)
+{
+    struct disk *d = open_disk(0);
+    struct arena *a = arena_new(4096, 4u << 20);
+    struct disk_scrub_status s;
+
+    meanwhile.disk = d;
+    meanwhile.passed = 0;
+    meanwhile.aborted = *(bool *)arg;
+    meanwhile.upload = put_parts(d, "upload", false);
+    CHECK(disk_settle(d, NULL) == ERR_OK);
+    rt_test_on_point = on_point;
+    s = scrub(d, a);
+    rt_test_on_point = NULL;
+    CHECK_U64(meanwhile.passed, 2);
+    CHECK_U64(s.pass.parts, 2);
+    CHECK_U64(s.pass.findings, 0);
+    arena_free(&a);
+    disk_close(&d);
+}
+
 static void
 restart_fiber(void *arg)
 {
@@ -371,6 +424,14 @@ test_parts_are_named(void)
     world_run(parts_fiber, NULL);
 }
 static void
+test_a_part_that_goes_is_no_damage(void)
+{
+    bool aborted[] = {false, true};
+
+    world_run(part_goes_fiber, &aborted[0]);
+    world_run(part_goes_fiber, &aborted[1]);
+}
+static void
 test_goes_on_after_a_restart(void)
 {
     world_run(restart_fiber, NULL);
@@ -398,6 +459,7 @@ main(int argc, char **argv)
     RUN(test_state_reads_back);
     RUN(test_finds_drops_and_has_repaired);
     RUN(test_parts_are_named);
+    RUN(test_a_part_that_goes_is_no_damage);
     RUN(test_goes_on_after_a_restart);
     RUN(test_a_damaged_state_begins_anew);
 #ifdef FB_TEST_HOOKS
