@@ -218,7 +218,7 @@ loop_close(struct loop *l)
     disk_queues_free(l);
     iobuf_free_idle(l);
     small_free_idle(l);
-    sendable_pipe_close(&l->by_reference);
+    sendable_pipe_free(&l->by_reference);
     timer_fini(&l->timers);
     stacks_fini(&l->stacks);
     loop_self = NULL;

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,8 +13,12 @@
 #include "rt/bigmem.h"
 #include "rt/syscall.h"
 
-#define REGIONS        4 /* a node has one; tests have more */
-#define PORTION_PIECES 4 /* at most; pieces of the hot set have 256 KiB */
+#define REGIONS        4   /* a node has one; tests have more */
+#define PORTION_PIECES 5   /* at most: four of the hot set, and what stands before them */
+#define AT_A_TIME      16u /* pages that splice() gives to a socket at a time */
+#define FRONT_MOST     KIB(1)
+#define FRONTS         KIB(256)
+#define LINE           64u /* of cache */
 
 struct sendable {
     char *at; /* owned */
@@ -142,11 +147,12 @@ open_pipe(struct sendable_pipe *p)
     room = fcntl(p->in, F_SETPIPE_SZ, SENDABLE_PORTION);
     if (room < 0)
         room = fcntl(p->in, F_SETPIPE_SZ, SENDABLE_CAUTIOUS);
+    p->room = room > 0 ? (size_t)room : 0;
     return p->nowhere >= 0 && room >= (int)SENDABLE_CAUTIOUS;
 }
 
-void
-sendable_pipe_close(struct sendable_pipe *p)
+static void
+close_pipe(struct sendable_pipe *p)
 {
     if (!p->open)
         return;
@@ -157,11 +163,20 @@ sendable_pipe_close(struct sendable_pipe *p)
     p->open = false;
 }
 
+void
+sendable_pipe_free(struct sendable_pipe *p)
+{
+    close_pipe(p);
+    if (p->fronts != NULL)
+        munmap(p->fronts, FRONTS);
+    p->fronts = NULL;
+}
+
 /* From now on everything is copied. */
 static ssize_t
 give_up(struct sendable_pipe *p)
 {
-    sendable_pipe_close(p);
+    close_pipe(p);
     p->useless = true;
     return -ENOSYS;
 }
@@ -195,6 +210,89 @@ next_portion(const struct iovec *iov, int count, size_t at, size_t room,
     return n;
 }
 
+/* ---- fronts ---- */
+
+/* Small pages, so that who holds one head holds no more than a page. */
+static bool
+fronts_new(struct sendable_pipe *p)
+{
+    char *at =
+        mmap(NULL, FRONTS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED)
+        return false;
+    (void)madvise(at, FRONTS, MADV_NOHUGEPAGE);
+    p->fronts = at;
+    p->fronts_used = FRONTS;
+    return true;
+}
+
+/* All of it has been written to once: those pages are the sockets' from now on, and others come in their place, all at once where the
+ * kernel can (5.14). */
+static void
+fronts_anew(struct sendable_pipe *p)
+{
+    if (madvise(p->fronts, FRONTS, MADV_DONTNEED) != 0)
+        abort(); /* what was sent would be written over */
+    (void)madvise(p->fronts, FRONTS, MADV_POPULATE_WRITE);
+    p->fronts_used = 0;
+}
+
+/* Bytes of one page that nobody has written since it came. NULL: there is no memory for that. */
+static char *
+front_room(struct sendable_pipe *p, size_t len)
+{
+    size_t at;
+
+    if (p->fronts == NULL && !fronts_new(p))
+        return NULL;
+    at = align_up(p->fronts_used, LINE);
+    if (at / SENDABLE_PAGE != (at + len - 1) / SENDABLE_PAGE)
+        at = align_up(at, SENDABLE_PAGE);
+    if (at + len > FRONTS) {
+        fronts_anew(p);
+        at = 0;
+    }
+    p->fronts_used = at + len;
+    return p->fronts + at;
+}
+
+static size_t
+pages_of(const struct iovec *iov, int count)
+{
+    size_t pages = 0;
+
+    for (int i = 0; i < count; i++)
+        pages += align_up(iov[i].iov_len, SENDABLE_PAGE) / SENDABLE_PAGE;
+    return pages;
+}
+
+/* A call of its own for what stands in front costs as much as one page does for which splice() asks the socket once more. */
+bool
+sendable_front(struct sendable_pipe *p, const struct iovec *front, int count,
+               const struct iovec *pieces, int piece_count, size_t portion,
+               struct iovec *out)
+{
+    size_t pages = pages_of(pieces, piece_count), len = 0;
+    char *at;
+
+    for (int i = 0; i < count; i++)
+        len += front[i].iov_len;
+    if (len == 0 || len > FRONT_MOST || piece_count >= PORTION_PIECES ||
+        pages == AT_A_TIME || p->useless ||
+        (pages + 1) * SENDABLE_PAGE > (p->open ? MIN(portion, p->room) : portion))
+        return false;
+    at = front_room(p, len);
+    if (at == NULL)
+        return false;
+    *out = (struct iovec){at, len};
+    for (int i = 0; i < count; i++) {
+        memcpy(at, front[i].iov_base, front[i].iov_len);
+        at += front[i].iov_len;
+    }
+    return true;
+}
+
 /* *put: how much went into the pipe; what the socket took of it is returned, the rest thrown away. */
 static ssize_t
 send_portion(struct sendable_pipe *p, int fd, const struct iovec *v, int count,
@@ -215,7 +313,7 @@ send_portion(struct sendable_pipe *p, int fd, const struct iovec *v, int count,
     if (sent == -EINVAL)
         sent = -ENOSYS;
     if (!throw_away(p, *put - (sent > 0 ? (size_t)sent : 0)))
-        sendable_pipe_close(p); /* there will be another */
+        close_pipe(p); /* there will be another */
     return sent == -ENOSYS ? give_up(p) : sent;
 }
 

@@ -3,7 +3,8 @@
  * Bytes that lie in such a region are sent (rt_sendv) by vmsplice() and splice() where a piece is at least RT_BY_REFERENCE
  * long: the socket, and over loopback or veth the receiver, then holds our pages long after the call, after the peer has
  * acknowledged, after the connection has ended. So a page that was sent is never written again: its owner gives it back
- * first (sendable_release), and writes into a fresh one that comes in its place. The memory is private, so what is given
+ * first (sendable_release), and writes into a fresh one that comes in its place. A head before such bytes goes with them, from
+ * pages of the loop's own, of which the same is true byte by byte. The memory is private, so what is given
  * back is only unmapped: who holds the page keeps what is in it.
  *
  * Where the kernel does not do it (or a sandbox forbids it) the bytes are copied, as all others are. Any thread. */
@@ -31,14 +32,23 @@ void sendable_free(struct sendable **sp); /* NULL is fine */
 
 /* ---- inside rt ---- */
 
-/* One a loop, zeros at first: a pipe, empty between two calls, and where what a socket did not take is thrown away. */
+/* One a loop, zeros at first: a pipe, empty between two calls; where what a socket did not take is thrown away; memory for
+ * what stands in front of pieces. */
 struct sendable_pipe {
     int in, out, nowhere;
     bool open, useless;
+    size_t room;  /* of the pipe */
+    char *fronts; /* owned; no byte is written twice before its page was given back */
+    size_t fronts_used; /* written */
 };
 /* Are these bytes to be sent by reference? */
 bool sendable_has(const void *at, size_t len);
+/* What stands before such pieces, of `portion` bytes at most with it, can go with them: *out is a copy of it that is never written
+ * over. False: it must be copied by a call of its own, being too long, or because that costs no more. */
+bool sendable_front(struct sendable_pipe *p, const struct iovec *front, int count,
+                    const struct iovec *pieces, int piece_count, size_t portion,
+                    struct iovec *out);
 /* Gives `count` such pieces to a socket, `portion` bytes at a time: how many bytes it took, -EAGAIN, or another negative errno; -ENOSYS: they must be copied. */
 ssize_t sendable_send(struct sendable_pipe *p, int fd, const struct iovec *iov, int count,
                       size_t portion);
-void sendable_pipe_close(struct sendable_pipe *p);
+void sendable_pipe_free(struct sendable_pipe *p); /* when the loop ends */

@@ -76,6 +76,8 @@ address_is_loopback(const union address *a)
 
 /* ---- streams ---- */
 
+#define REFERRED_MOST 4 /* pieces with which what stands before them goes in one call */
+
 struct socket {
     struct stream stream;
     struct watch watch;
@@ -197,34 +199,49 @@ is_one_of_several(const struct iovec *iov, int count, bool more)
     return false;
 }
 
-/* Pieces that lie in memory which sockets may refer to go by reference, what stands before the first of them by copy: in one
- * segment with its beginning. Nothing is held back behind it. */
+/* Pieces that go by reference, and `copied` others before them: in one call with them, or in one of their own right before. */
+static ssize_t
+send_referred(struct socket *k, const struct iovec *iov, int copied, int referred)
+{
+    struct sendable_pipe *p = &k->stream.loop->by_reference;
+    size_t portion = k->was_full ? SENDABLE_CAUTIOUS : SENDABLE_PORTION;
+    struct iovec with[1 + REFERRED_MOST];
+    ssize_t n = 0, more;
+    int fd = k->watch.fd;
+
+    if (copied > 0 && referred <= REFERRED_MOST &&
+        sendable_front(p, iov, copied, iov + copied, referred, portion, &with[0])) {
+        memcpy(with + 1, iov + copied, (size_t)referred * sizeof *iov);
+        iov = with;
+        referred++;
+    } else if (copied > 0) {
+        n = send_copied(fd, iov, copied, MSG_MORE);
+        if (n < 0 || (size_t)n < bytes_of(iov, copied))
+            return n;
+        iov += copied;
+    }
+    more = sendable_send(p, fd, iov, referred, portion);
+    k->was_full = more < (ssize_t)bytes_of(iov, referred);
+    if (more == -ENOSYS)
+        more = send_copied(fd, iov, referred, 0);
+    return more >= 0 ? n + more : n > 0 ? n : more;
+}
+
+/* Pieces that lie in memory which sockets may refer to go by reference; what stands before the first of them is in one segment
+ * with its beginning. Nothing is held back behind them. */
 static ssize_t
 send_some(struct socket *k, const struct iovec *iov, int count)
 {
-    int fd = k->watch.fd, copied = 0, referred;
-    ssize_t n = 0, more;
+    int copied = 0, end;
 
     while (copied < count && !sendable_has(iov[copied].iov_base, iov[copied].iov_len))
         copied++;
     if (copied == count)
-        return send_copied(fd, iov, count, 0);
-    if (copied > 0) {
-        n = send_copied(fd, iov, copied, MSG_MORE);
-        if (n < 0 || (size_t)n < bytes_of(iov, copied))
-            return n;
-    }
-    referred = copied + 1;
-    while (referred < count &&
-           sendable_has(iov[referred].iov_base, iov[referred].iov_len))
-        referred++;
-    more =
-        sendable_send(&k->stream.loop->by_reference, fd, iov + copied, referred - copied,
-                      k->was_full ? SENDABLE_CAUTIOUS : SENDABLE_PORTION);
-    k->was_full = more < (ssize_t)bytes_of(iov + copied, referred - copied);
-    if (more == -ENOSYS)
-        more = send_copied(fd, iov + copied, count - copied, 0);
-    return more >= 0 ? n + more : n > 0 ? n : more;
+        return send_copied(k->watch.fd, iov, count, 0);
+    end = copied + 1;
+    while (end < count && sendable_has(iov[end].iov_base, iov[end].iov_len))
+        end++;
+    return send_referred(k, iov, copied, end - copied);
 }
 
 static ssize_t

@@ -9,7 +9,7 @@
 #include "rt/sendable.h"
 #include "unit/rt/engines.h"
 
-#define SOON  deadline_in_ms(PATIENCE_MS)
+#define SOON  deadline_in_ms(20000)
 #define PIECE (200u << 10) /* neither all of a piece nor whole pages: */
 #define ODD   77u
 
@@ -269,6 +269,114 @@ held_back(void *arg)
 }
 REAL_CASE(test_what_fills_no_segment_waits_for_more, 1, held_back)
 
+/* ---- heads ---- */
+
+#define HEAD 300u
+
+static void
+send_headed(struct stream *to, const struct hot_pin *pin, unsigned n)
+{
+    char head[HEAD];
+    struct iovec both[] = {{head, sizeof head}, {(void *)(uintptr_t)pin->at, BIT}};
+
+    memset(head, (int)(n % 251), sizeof head);
+    CHECK(rt_sendv(to, both, 2, SOON, NULL) == ERR_OK);
+}
+
+static void
+hear_headed(struct stream *from, unsigned n)
+{
+    char head[HEAD];
+
+    for (size_t at = 0, more = 0; at < sizeof head; at += more) {
+        REQUIRE(rt_recv(from, head + at, sizeof head - at, SOON, &more, NULL) == ERR_OK);
+        REQUIRE(more > 0);
+    }
+    for (size_t at = 0; at < sizeof head; at++)
+        CHECK_U64((unsigned char)head[at], n % 251);
+    hear(from, 3, BIT);
+}
+
+/* One is read after so many others that the memory for heads has come round three times. */
+static void
+late_heads(void *arg)
+{
+    struct hot *h = hot_new(MIB(2));
+    struct content_id id = id_of(3);
+    struct stream *late[2], *busy[2];
+    struct hot_pin pin;
+
+    (void)arg;
+    scratch = xmalloc(HOT_PIECE + 8192);
+    meet(&late[0], &late[1]);
+    meet(&busy[0], &busy[1]);
+    add(h, 3);
+    REQUIRE(hot_get(h, &id, 0, &pin));
+    for (unsigned round = 0, n = 0; round < 2; round++) {
+        unsigned first = n++;
+
+        send_headed(late[0], &pin, first);
+        for (unsigned i = 0; i < 2500; i++, n++) {
+            send_headed(busy[0], &pin, n);
+            hear_headed(busy[1], n);
+        }
+        hear_headed(late[1], first);
+    }
+    hot_unpin(h, &pin);
+    hot_free(&h);
+    for (unsigned i = 0; i < 2; i++) {
+        rt_stream_close(&late[i]);
+        rt_stream_close(&busy[i]);
+    }
+    free(scratch);
+}
+REAL_CASE(test_heads_stay_as_they_were_sent, 1, late_heads)
+
+static bool
+goes_in_front(struct sendable_pipe *p, size_t len, size_t behind, size_t portion)
+{
+    static char head[4096];
+    struct iovec front[] = {{head, len / 2}, {head + len / 2, len - len / 2}}, out = {0};
+    struct iovec piece = {NULL, behind};
+
+    for (size_t i = 0; i < len; i++)
+        head[i] = (char)(i * 7);
+    if (!sendable_front(p, front, 2, &piece, 1, portion, &out))
+        return false;
+    CHECK_U64(out.iov_len, len);
+    CHECK(memcmp(out.iov_base, head, len) == 0);
+    CHECK_U64((uintptr_t)out.iov_base / 4096, ((uintptr_t)out.iov_base + len - 1) / 4096);
+    return true;
+}
+
+static void
+test_which_heads_go_in_front(void)
+{
+    struct sendable_pipe p = {0};
+
+    CHECK(goes_in_front(&p, 340, 100000, MIB(1)));
+    CHECK(goes_in_front(&p, 1, 40000, MIB(1)));
+    CHECK(goes_in_front(&p, 1024, KIB(256), MIB(1)));
+    CHECK(!goes_in_front(&p, 1025, 100000, MIB(1)));
+    CHECK(!goes_in_front(&p, 0, 100000, MIB(1)));
+    CHECK(goes_in_front(&p, 340, 15 * 4096, MIB(1)));
+    CHECK(!goes_in_front(&p, 340, 16 * 4096, MIB(1))); /* 17 pages: no call less */
+    CHECK(goes_in_front(&p, 340, 17 * 4096, MIB(1)));
+    CHECK(!goes_in_front(&p, 340, MIB(1), MIB(1))); /* does not fit */
+    CHECK(!goes_in_front(&p, 340, KIB(256), KIB(256)));
+    for (unsigned i = 0; i < 2000; i++)
+        CHECK(goes_in_front(&p, 1 + i % 1024, 100000, MIB(1)));
+    p.open = true;
+    p.room = KIB(64);
+    CHECK(goes_in_front(&p, 340, KIB(32), MIB(1)));
+    CHECK(!goes_in_front(&p, 340, 100000, MIB(1)));
+    p.open = false;
+    p.useless = true;
+    CHECK(!goes_in_front(&p, 340, 100000, MIB(1)));
+    sendable_pipe_free(&p);
+    sendable_pipe_free(&p);
+}
+
 /* Four pieces and what stands before them are one send, each time. */
 static void
 send_together(void *arg)
@@ -422,6 +530,8 @@ main(int argc, char **argv)
     RUN(test_slow_readers_get_all_of_it);
     RUN(test_pieces_go_together);
     RUN(test_what_fills_no_segment_waits_for_more);
+    RUN(test_heads_stay_as_they_were_sent);
+    RUN(test_which_heads_go_in_front);
     RUN(test_regions_come_and_go);
     RUN(test_more_than_there_is_room_for);
     return check_done();
