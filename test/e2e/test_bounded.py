@@ -340,6 +340,10 @@ def answers_of(crowd):
     return answers
 
 
+def connections(process):
+    return sum(value for name, value in process.metrics().items() if name.startswith("forebay_connections{"))
+
+
 def test_few_descriptors(tmp_path):
     """F5: beyond what 64 descriptors allow there is a 503 or a closed connection; nothing leaks, and it recovers."""
     process = start(tmp_path, "ulimit -n 64")
@@ -356,6 +360,7 @@ def test_few_descriptors(tmp_path):
             for connection in crowd:
                 connection.close()
             process.wait_until(lambda: http_get(process.endpoint + "/_/readyz", timeout=5)[0] == 200, what="take new connections")
+            process.wait_until(lambda: connections(process) <= 1, what="see that the crowd has left, on each loop")
         client = boto(process.endpoint, process.keys(), max_pool_connections=2)
         assert client.get_object(Bucket="few", Key="big")["Body"].read() == big
         client.put_object(Bucket="few", Key="big2", Body=big)
