@@ -215,7 +215,8 @@ def test_a_lost_disk(three, start_forebay, tmp_path):
 
 
 def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
-    """F3: with a copy elsewhere nobody waits for a disk that takes seconds, and few reads are asked twice."""
+    """F3: with a copy elsewhere nobody waits for a disk that takes seconds. How few reads are asked twice sim_hedge judges, in virtual time: of a
+    machine that stutters all disks are slow."""
     page = faults.DiskFaults(tmp_path / "faults")
     for name in ("b", "c"):
         (tmp_path / name).mkdir()
@@ -235,7 +236,6 @@ def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
     assert hedged > 0, "nobody met the slow disk"
     waited = len(numbers) * 5  # by who reads each object of a third of them once, and thrice, from there
     assert took < waited / 2, f"{took:.1f} s; each read of that disk takes 5 s, and a third of the objects lies there first"
-    assert hedged <= 32 + 2 * 3 * len(numbers) // 20, "five in a hundred, and what was saved up; metadata and body are two reads"
     page.mend()
 
 
