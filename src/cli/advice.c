@@ -80,7 +80,8 @@ advice_print(enum err rc, const struct session *s)
                 "  Is a server running at %s%s? --endpoint-url names another. "
                 "(FOREBAY-%s)\n",
                 s->endpoint,
-                strncmp(s->endpoint, "http://", 7) == 0 ? ", without TLS" : "", a->code);
+                strncmp(s->endpoint, "http://", 7) == 0 ? ", without TLS" : ", with TLS",
+                a->code);
     else
         fprintf(stderr, "  %c%s. (FOREBAY-%s)\n",
                 strncmp(a->next, "forebay ", 8) == 0 ? 'f' : a->next[0] & ~0x20,

@@ -66,9 +66,28 @@ check_client(const char *file, struct buf *out, struct errbuf *eb)
     char *path;
     enum err rc = settings_check(file, &path, eb);
 
-    if (rc == ERR_OK && path != NULL)
+    if (rc == ERR_OK && out != NULL && path != NULL)
         buf_printf(out, "%s: ok\n", path);
     free(path);
+    return rc;
+}
+
+/* `out` of people: a line for each file; of programs: that all is well, anything else is an error. */
+static enum err
+check(const struct args *a, struct buf *out, struct errbuf *eb)
+{
+    bool client = args_has(a, "client"), json = args_has(a, "json");
+    const char *file = a->count == 2 ? a->at[1] : NULL;
+    enum err rc = ERR_OK;
+
+    if (!client && !json)
+        buf_puts(out, "ok\n");
+    if (client || (file == NULL && args_value(a, "config") == NULL))
+        rc = check_client(client ? file : NULL, json ? NULL : out, eb);
+    if (rc == ERR_OK && client && out->len == 0 && !json)
+        buf_puts(out, "ok: there is no file of profiles\n");
+    if (rc == ERR_OK && json)
+        buf_puts(out, "{\"ok\":true}\n");
     return rc;
 }
 
@@ -113,8 +132,8 @@ act(const struct args *a, struct conf *c, struct buf *out, struct errbuf *eb)
 
     if (client && strcmp(what, "show") == 0)
         return show_client(a, "", out, eb);
-    if (client && strcmp(what, "check") == 0)
-        return check_client(a->count == 2 ? a->at[1] : NULL, out, eb);
+    if (strcmp(what, "check") == 0)
+        return check(a, out, eb);
     if (strcmp(what, "show") == 0) {
         conf_show(c,
                   json                    ? CONF_AS_JSON
@@ -125,12 +144,9 @@ act(const struct args *a, struct conf *c, struct buf *out, struct errbuf *eb)
             add_client(a, out);
         return ERR_OK;
     }
-    if (strcmp(what, "check") == 0) {
-        buf_puts(out, "ok\n");
-        return a->count == 2 || args_value(a, "config") != NULL
-                   ? ERR_OK
-                   : check_client(NULL, out, eb);
-    }
+    if (json && strcmp(what, "explain") == 0)
+        return err_set(eb, ERR_BAD_REQUEST,
+                       "config explain is text; config show --json has the values");
     if (strcmp(what, "explain") == 0 && a->count == 2)
         return conf_explain(span_of(a->at[1]), out, eb);
     if (strcmp(what, "explain") == 0) {

@@ -90,7 +90,7 @@ look_at_disks(struct doctor *d, const json_t *stat)
     const json_t *disk = json_object_get(stat, "disk"), *one;
     uint64_t total = json_get_u64(disk, "total_bytes"),
              left = json_get_u64(disk, "free_bytes");
-    char size[NUM_SIZE_TEXT];
+    char size[NUM_SIZE_TEXT], parts[NUM_SIZE_TEXT], begun[128] = "";
     size_t i;
 
     json_array_foreach(json_object_get(stat, "disks"), i, one)
@@ -101,8 +101,11 @@ look_at_disks(struct doctor *d, const json_t *stat)
             tell(d, "disk", NULL, "%s is well", json_get_text(one, "path", "?"));
         else
             tell(d, "disk",
-                 "forebay disk drain it and replace it; docs/recovery.md says what may "
-                 "be lost",
+                 strcmp(state, "failed") == 0
+                     ? "bring it back, or take it out with forebay disk remove; "
+                       "docs/recovery.md says what may be lost"
+                     : "forebay disk drain it and replace it; docs/recovery.md says "
+                       "what may be lost",
                  "%s is %s: %s", json_get_text(one, "path", "?"), state,
                  json_get_text(one, "why", "no reason is known"));
         if (json_get_u64(one, "corrupt_blocks") > 0)
@@ -114,9 +117,14 @@ look_at_disks(struct doctor *d, const json_t *stat)
     if (total == 0)
         return;
     (void)num_size_text(left, size);
+    if (json_get_u64(disk, "open_bytes") > 0)
+        snprintf(begun, sizeof begun,
+                 "; %s lie in uploads that did not end: give their commands again, or "
+                 "abort them",
+                 num_size_text(json_get_u64(disk, "open_bytes"), parts));
     if (left < total / 100 * LITTLE_LEFT)
         tell(d, "space", "delete, add a disk (forebay disk add), or lower cache.budget",
-             "%s free: less than %d %%", size, LITTLE_LEFT);
+             "%s free: less than %d %%%s", size, LITTLE_LEFT, begun);
     else
         tell(d, "space", NULL, "%s free", size);
 }
@@ -170,6 +178,25 @@ look_at_remotes(struct doctor *d, const json_t *doc)
     }
 }
 
+/* -o json: one document; -o jsonl: a line for each thing that was looked at. */
+static void
+print_found(const struct doctor *d)
+{
+    json_t *one;
+    size_t i;
+
+    if (d->s->output == OUTPUT_JSON) {
+        json_dumpf(d->found, stdout, JSON_INDENT(2));
+        putchar('\n');
+        return;
+    }
+    json_array_foreach(d->found, i, one)
+    {
+        json_dumpf(one, stdout, JSON_COMPACT);
+        putchar('\n');
+    }
+}
+
 static enum exit_code
 doctor(struct session *s)
 {
@@ -180,6 +207,11 @@ doctor(struct session *s)
     enum err rc = ping_ask(s, "/_/livez", &status);
 
     if (rc != ERR_OK) {
+        if (s->json) {
+            tell(&d, "server", "is one running there? --endpoint-url names another", "%s",
+                 s->eb.text);
+            print_found(&d);
+        }
         json_decref(d.found);
         return session_fail(s, rc);
     }
@@ -199,12 +231,8 @@ doctor(struct session *s)
         look_at_remotes(&d, doc);
         json_decref(doc);
     }
-    if (s->json) {
-        char *text = json_dumps(d.found, JSON_INDENT(2));
-
-        printf("%s\n", text);
-        free(text);
-    }
+    if (s->json)
+        print_found(&d);
     json_decref(d.found);
     return d.wrong == 0 ? EXIT_OK_ : EXIT_DIFFERS;
 }

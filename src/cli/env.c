@@ -138,6 +138,22 @@ print_yaml(const struct pair *pairs, size_t count)
     }
 }
 
+/* -o json and --json are --format json; table is the usual form. */
+static enum err
+take_form(const struct args *a, bool *json, struct errbuf *eb)
+{
+    const char *form = args_value(a, "output");
+
+    *json = args_has(a, "json");
+    if (form == NULL || strcmp(form, "table") == 0)
+        return ERR_OK;
+    *json = strcmp(form, "json") == 0 || strcmp(form, "jsonl") == 0;
+    return *json ? ERR_OK
+                 : err_set(eb, ERR_BAD_REQUEST,
+                           "--output \"%s\": expected table or json; --format has others",
+                           form);
+}
+
 static enum err
 print_all(const struct pair *pairs, size_t count, const char *format, struct errbuf *eb)
 {
@@ -213,12 +229,15 @@ find(const struct args *a, struct settings *out, struct errbuf *eb)
 }
 
 static void
-print_origin(const struct settings *s)
+print_origin(const struct settings *s, bool json)
 {
     struct buf out;
 
     buf_init(&out, KIB(64));
-    settings_show(s, "", &out);
+    if (json)
+        settings_show_json(s, &out);
+    else
+        settings_show(s, "", &out);
     fwrite(out.at, 1, out.len, stdout);
     buf_fini(&out);
 }
@@ -228,14 +247,18 @@ run(const struct args *a)
 {
     struct settings s = {0};
     struct errbuf eb = {{0}};
+    const char *format = args_value(a, "format");
     struct pair pairs[16];
     size_t n = 0;
-    enum err rc = args_has(a, "origin")
-                      ? settings_find(a, &settings_first, false, &s, &eb)
-                      : find(a, &s, &eb);
+    bool json;
+    enum err rc = take_form(a, &json, &eb);
+
+    if (rc == ERR_OK)
+        rc = args_has(a, "origin") ? settings_find(a, &settings_first, false, &s, &eb)
+                                   : find(a, &s, &eb);
 
     if (rc == ERR_OK && args_has(a, "origin")) {
-        print_origin(&s);
+        print_origin(&s, json);
     } else if (rc == ERR_OK) {
         char *ca = s.ca_bundle.value != NULL ? realpath(s.ca_bundle.value, NULL) : NULL;
 
@@ -255,7 +278,7 @@ run(const struct args *a)
         if (s.ca_bundle.value != NULL && strcmp(s.ca_bundle.how, "AWS_CA_BUNDLE") != 0)
             pairs[n++] =
                 (struct pair){"AWS_CA_BUNDLE", ca != NULL ? ca : s.ca_bundle.value};
-        rc = print_all(pairs, n, args_value(a, "format"), &eb);
+        rc = print_all(pairs, n, format == NULL && json ? "json" : format, &eb);
         free(ca);
     }
     settings_fini(&s);

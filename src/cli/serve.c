@@ -269,14 +269,42 @@ reloaded(bool taken, void *arg)
     conf_free(&s->next);
 }
 
+/* Where a client on this machine finds it: an address that stands for all is none to connect to. */
+static const char *
+reachable(const char *addr)
+{
+    return strcmp(addr, "0.0.0.0") == 0 ? "127.0.0.1"
+           : strcmp(addr, "::") == 0    ? "::1"
+                                        : addr;
+}
+
+/* A line that can be pasted. With TLS the server is not asked for its keys before it is trusted: they are named. */
+static void
+say_try(const struct node_ready *r, const struct conf *c)
+{
+    const char *me = program_invocation_name, *addr = reachable(r->addr);
+    bool v6 = strchr(addr, ':') != NULL;
+
+    printf("Try:      eval \"$(%s env --endpoint-url http%s://%s%s%s:%u", me,
+           r->tls ? "s" : "", v6 ? "[" : "", addr, v6 ? "]" : "", r->port);
+    if (r->tls || r->keys_needed)
+        printf(" --credentials '%s'", r->credentials);
+    if (r->tls)
+        printf(" --ca-bundle '%s'", conf_text(c, OPT_TLS_CERT));
+    printf(")\"  &&  %s mb s3://test  &&  %s cp README.md s3://test/\n", me, me);
+    if (r->tls)
+        printf("          (--ca-bundle is for a certificate of your own that names this "
+               "address)\n");
+}
+
 /* What answers, where the keys are, what to type next. */
 static void
 on_ready(const struct node_ready *r, void *arg)
 {
     char space[NUM_SIZE_TEXT];
     bool v6 = strchr(r->addr, ':') != NULL;
+    const struct source *s = arg;
 
-    (void)arg;
     printf("Forebay %s  data", FOREBAY_VERSION);
     for (unsigned i = 0; i < r->dir_count; i++)
         printf(" %s", r->dirs[i]);
@@ -286,10 +314,7 @@ on_ready(const struct node_ready *r, void *arg)
     printf("Keys      %s%s\n", r->credentials,
            r->keys_needed ? "" : "   (loopback: none needed)");
     printf("Health    /_/livez /_/readyz   Metrics /_/metrics\n");
-    printf("Try:      eval \"$(%s env --endpoint-url http%s://%s%s%s:%u)\"  &&  %s mb "
-           "s3://test  &&  %s cp README.md s3://test/\n",
-           program_invocation_name, r->tls ? "s" : "", v6 ? "[" : "", r->addr,
-           v6 ? "]" : "", r->port, program_invocation_name, program_invocation_name);
+    say_try(r, s->now);
     fflush(stdout);
 }
 

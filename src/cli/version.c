@@ -6,7 +6,7 @@
 #include <openssl/crypto.h>
 
 static const struct flag flags[] = {
-    {"output", 'o', "json|table", "form of what is printed", false},
+    {"output", 'o', "json|jsonl|table", "form of what is printed", false},
     {"json", 0, NULL, "the same as -o json", false},
     {NULL, 0, NULL, NULL, false},
 };
@@ -22,8 +22,16 @@ static enum exit_code
 run(const struct args *a)
 {
     const char *form = args_value(a, "output");
+    bool table = form != NULL ? strcmp(form, "table") == 0 : !args_has(a, "json");
+    struct errbuf eb = {{0}};
 
-    if (args_has(a, "json") || (form != NULL && strcmp(form, "json") == 0))
+    if (!table && form != NULL && strcmp(form, "json") != 0 &&
+        strcmp(form, "jsonl") != 0) {
+        (void)err_set(&eb, ERR_BAD_REQUEST,
+                      "--output \"%s\": expected json, jsonl or table", form);
+        return cli_usage(&eb, &verb);
+    }
+    if (!table)
         printf("{\"version\":\"%s\",\"openssl\":\"%s\"}\n", FOREBAY_VERSION,
                OpenSSL_version(OPENSSL_VERSION_STRING));
     else

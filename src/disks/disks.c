@@ -45,6 +45,7 @@ identify(const char *path, struct given *out, struct errbuf *eb)
         return ERR_OK;
     if (eb != NULL)
         *eb = why;
+    err_prefix(eb, "disk \"%s\"", path);
     return rc;
 }
 

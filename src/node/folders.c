@@ -33,7 +33,12 @@ node_folders_open(const char *path, struct node_folders *out, struct errbuf *eb)
 
     *out = (struct node_folders){0};
     rc = rt_dir_open(path, &out->root, eb);
-    return rc == ERR_OK ? node_folders_in(out, eb) : rc;
+    if (rc != ERR_OK)
+        return rc;
+    rc = node_folders_in(out, eb);
+    if (rc != ERR_OK)
+        err_prefix(eb, "folder \"%s\"", path);
+    return rc;
 }
 
 void

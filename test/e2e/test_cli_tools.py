@@ -259,6 +259,29 @@ def test_units_and_colour(cli, bucket, s3):
     assert screen.end() == 0 and b"\033" not in screen.seen
 
 
+def test_json_of_verbs_with_forms_of_their_own(cli, server, tmp_path):
+    """env, config, version and doctor do not share the others' way to print."""
+    assert json.loads(cli("env", "--json")) == json.loads(cli("env", "--format", "json")) == json.loads(cli("env", "-o", "json"))
+    assert json.loads(cli("env", "--json"))["AWS_ENDPOINT_URL"] == server.endpoint
+    assert cli("env", "-o", "json", "--format", "dotenv").startswith("AWS_ENDPOINT_URL=")
+    origin = json.loads(cli("env", "--origin", "--json"))
+    assert origin == json.loads(cli("config", "show", "--client", "--json")) and origin["endpoint"]["value"] == server.endpoint
+    cli("env", "-o", "name", status=2)
+    assert "--format has others" in cli.stderr
+    assert json.loads(cli("version", "-o", "jsonl")) == json.loads(cli("version", "--json"))
+    cli("version", "-o", "yaml", status=2)
+    for args in ((), ("--client",)):
+        assert json.loads(cli("config", "check", *args, "--json")) == {"ok": True}
+    assert "no file of profiles" in cli("config", "check", "--client")
+    cli("config", "explain", "listen", "--json", status=2)
+    whole = json.loads(cli("doctor", "--json"))
+    lines = [json.loads(line) for line in cli("doctor", "-o", "jsonl").splitlines()]
+    assert [row["what"] for row in lines] == [row["what"] for row in whole] and all(row["ok"] for row in lines)
+    gone = Cli(server, tmp_path, "http://127.0.0.1:1")
+    (row,) = json.loads(gone("doctor", "--json", status=5))
+    assert row["what"] == "server" and not row["ok"] and "127.0.0.1:1" in row["says"] and row["fix"]
+
+
 # What programs read: members may be added, none may go or change its name (docs/cli.md, "Output").
 FORMS = {
     ("ls", "-o", "jsonl", "s3://{b}/d/"): {"key", "size", "modified", "etag"},

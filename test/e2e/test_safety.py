@@ -85,12 +85,27 @@ def test_s3_over_tls(start_forebay, pair):
     assert "over-tls" in cli(server, "ls", "--ca-bundle", certificate)
     assert "certificate" in cli(server, "ls", status=4)
     assert f"AWS_CA_BUNDLE='{certificate}'" in cli(server, "env", "--ca-bundle", os.path.relpath(certificate))  # wherever one stands later
+    assert "with TLS?" in cli(server, "ls", "--endpoint-url", "https://127.0.0.1:1", status=5)
     assert "without TLS?" in cli(server, "ls", "--endpoint-url", f"http://127.0.0.1:{server.port}", status=5)
     assert "over-tls" in cli(server, "ls", "--no-verify-tls")
     with socket.create_connection(("127.0.0.1", server.port)) as plain:
         plain.sendall(b"GET /_/livez HTTP/1.1\r\nHost: x\r\n\r\n")
         with contextlib.suppress(ConnectionResetError):
             assert b"200" not in plain.recv(100)
+
+
+@pytest.mark.parametrize("options", ({}, {"args": ["--auth"]}, {"tls": True, "address": "0.0.0.0"}), ids=("loopback", "keys", "tls-everywhere"))
+def test_the_line_to_try_can_be_pasted(start_forebay, pair, tmp_path, options):
+    """What the server prints to type next works as it stands, also where it listens on all addresses."""
+    address = options.get("address", "127.0.0.1")
+    server = start_forebay(tls=pair() if "tls" in options else None, args=options.get("args", ()), address=address)
+    server.wait_until(lambda: "Try: " in server.log(), PATIENCE, "say what to try")
+    line = next(line for line in server.log().splitlines() if line.startswith("Try: ")).removeprefix("Try: ")
+    assert "0.0.0.0" not in line
+    (tmp_path / "README.md").write_text("hello")
+    env = forebay.server_env({"HOME": str(tmp_path)})
+    done = subprocess.run(["bash", "-ec", f"{line}; {server.binary} cat s3://test/README.md"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0 and done.stdout.endswith("hello"), done.stdout + done.stderr
 
 
 def test_old_tls_is_refused(start_forebay, pair):

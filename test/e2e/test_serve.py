@@ -113,6 +113,15 @@ def test_the_folder_is_taken_by_one(server):
     assert done.returncode != 0 and str(server.data_dir) in done.stderr
 
 
+@pytest.mark.parametrize("name", (".forebay", ".forebay/node", "native"))
+def test_a_file_in_the_way_is_named_with_its_folder(tmp_path, name):
+    in_the_way = tmp_path / "data" / name
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.touch()
+    done = serve(tmp_path / "data", "--listen", "127.0.0.1:0")
+    assert done.returncode == 5 and f'"{tmp_path}/data": opening' in done.stderr and f"'{in_the_way.name}': Not a directory" in done.stderr, done.stderr
+
+
 def test_a_taken_port_is_said(server, tmp_path):
     done = serve(tmp_path / "data", "--listen", f"127.0.0.1:{server.port}")
     assert done.returncode != 0 and str(server.port) in done.stderr and "--listen ADDR:PORT" in done.stderr

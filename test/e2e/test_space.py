@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -162,6 +163,21 @@ def test_a_body_that_cannot_fit_is_not_asked_for(start_forebay, small_disk):
         process.port, "PUT", "/bucket/large", headers={"Content-Length": str(400 << 20), "Expect": "100-continue"}
     )
     assert answer.status == 507 and b"not fit" in answer.body
+
+
+def test_doctor_says_what_fills_a_disk_unseen(start_forebay, small_disk):
+    """Listings do not show parts of uploads that nobody ended."""
+    process = start_forebay(small_disk("size=160m"))
+    assert ask(process.port, "PUT", "/bucket").status == 200
+    upload = re.search(b"<UploadId>([^<]+)", ask(process.port, "POST", "/bucket/key?uploads").body)[1].decode()
+    number, status = 0, 200
+    while status == 200:
+        number += 1
+        status = ask(process.port, "PUT", f"/bucket/key?partNumber={number}&uploadId={upload}", body(number, 8 << 20)).status
+    assert status == 507 and number > 5
+    done = subprocess.run([process.binary, "doctor", "--endpoint-url", process.endpoint], env=forebay.server_env(), capture_output=True, text=True, timeout=PATIENCE)
+    (space,) = (line for line in done.stdout.splitlines() if " space " in line)
+    assert done.returncode == 1 and space.startswith("WRONG") and f"{8 * (number - 1)}.0 MiB lie in uploads that did not end" in space, done.stdout
 
 
 def segment_bytes(process):

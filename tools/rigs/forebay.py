@@ -21,9 +21,9 @@ def binary(build="dev"):
 
 
 class Forebay(Process):
-    """`forebay serve DIR`; answers at .endpoint. `args` are more flags, `settings` become --set (None: the server's own default), `tls` a certificate and its key."""
+    """`forebay serve DIR`; answers at .endpoint. `args` are more flags, `settings` become --set (None: the server's own default), `tls` a certificate and its key; `address` is where it listens."""
 
-    def __init__(self, data_dir, log_dir=None, args=(), settings=None, port=None, env=None, build="dev", tls=None):
+    def __init__(self, data_dir, log_dir=None, args=(), settings=None, port=None, env=None, build="dev", tls=None, address="127.0.0.1"):
         self.data_dir = pathlib.Path(data_dir)
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self.port = port or free_ports(1)[0]
@@ -35,7 +35,7 @@ class Forebay(Process):
         flags = [f"--set={name}={value}" for name, value in {**USUAL, **(settings or {})}.items() if value is not None]
         super().__init__(
             "forebay",
-            [self.binary, "serve", self.data_dir, "--listen", f"127.0.0.1:{self.port}", *flags, *args],
+            [self.binary, "serve", self.data_dir, "--listen", f"{address}:{self.port}", *flags, *args],
             log_dir or self.data_dir.parent,
             env=server_env(env),
         )
