@@ -55,6 +55,11 @@ enum err cloud_probe(struct cloud *c, struct map_backend *b,
 enum err cloud_head(struct cloud *c, const struct map_bucket *b, struct span key,
                     struct arena *a, struct s3_object_info *out,
                     struct errbuf *eb) MUST_CHECK; /* ERR_NOT_FOUND */
+/* The same; ERR_OK with *refused: it answers, but tells nothing of objects by HEAD. A GET may do. */
+enum err cloud_head_or_refused(struct cloud *c, const struct map_bucket *b,
+                               struct span key, struct arena *a,
+                               struct s3_object_info *out, bool *refused,
+                               struct errbuf *eb) MUST_CHECK;
 /* The body from `first` (to `last`, UINT64_MAX: the end). A transfer that breaks is taken up again where it broke,
  * by a range with If-Match; the object having changed meanwhile is ERR_BACKEND. */
 enum err cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,

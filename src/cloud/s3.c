@@ -184,15 +184,43 @@ attempt_end(struct attempt *t, struct errbuf *eb)
     return t->rc == ERR_OK ? ERR_OK : backend_error(t->rc, eb);
 }
 
+static void
+head_asked(struct attempt *t, struct cloud *c, const struct map_bucket *b,
+           struct span key, struct arena *a, struct s3_object_info *out,
+           struct errbuf *eb)
+{
+    attempt_begin(t, c, b, B_HEAD, eb);
+    while (attempt_next(t))
+        t->rc = s3_head(t->s3, remote(b), key, a, out, &t->failure, eb);
+}
+
+/* 2xx and an error: its head lacks what it is asked for. */
+static bool
+is_refusal(const struct attempt *t)
+{
+    return t->rc == ERR_DENIED || t->rc == ERR_BAD_REQUEST || t->rc == ERR_NOT_BUILT ||
+           (t->rc == ERR_BACKEND && t->failure.status / 100 == 2);
+}
+
+enum err
+cloud_head_or_refused(struct cloud *c, const struct map_bucket *b, struct span key,
+                      struct arena *a, struct s3_object_info *out, bool *refused,
+                      struct errbuf *eb)
+{
+    struct attempt t;
+
+    head_asked(&t, c, b, key, a, out, eb);
+    *refused = is_refusal(&t);
+    return *refused ? ERR_OK : attempt_end(&t, eb);
+}
+
 enum err
 cloud_head(struct cloud *c, const struct map_bucket *b, struct span key, struct arena *a,
            struct s3_object_info *out, struct errbuf *eb)
 {
     struct attempt t;
 
-    attempt_begin(&t, c, b, B_HEAD, eb);
-    while (attempt_next(&t))
-        t.rc = s3_head(t.s3, remote(b), key, a, out, &t.failure, eb);
+    head_asked(&t, c, b, key, a, out, eb);
     return attempt_end(&t, eb);
 }
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "object/doubt.h"
 #include "object/fresh.h"
 #include "object/hasher.h"
 #include "object/tier.h"
@@ -22,8 +23,6 @@ static_assert(INFO_BYTES_MAX >= 3 * (HTTP_HEAD_MAX + 64 * HTTP_HEADERS_MAX),
 #define LAG_BYTES      (512u << 10) /* that may wait to be hashed */
 #define PACE_LOOK_MS   50           /* a reader that joins waits no longer */
 #define PIECE_LEAST    (32u << 10)  /* room for less is not worth a call */
-#define DOUBT_LEAST                                                                      \
-    (64u << 10) /* in doubt, what is smaller comes as quickly as a word about it */
 
 static struct fetch_chunk *
 copy_chunk(const struct fetch_chunk *chunk)
@@ -265,44 +264,12 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
     return admit(f, f->info.size) ? begin_writer(f) : ERR_OK;
 }
 
-/* Ends the doubt of what is here where the remote has that version still: then no byte of it is fetched. No write of the key was under way
- * when this fetch was begun; one that begins while the remote is asked makes it obsolete, and its doubt stays: then this fetch goes on,
- * and is not kept. One that comes later waits until the end of this one's is written or given up (is_being_kept()). True: the row is to
- * be looked at again. */
-static bool
-settle_doubt(struct fetch *f)
-{
-    struct disks_key k = disk_key(f);
-    uint32_t doubts = disks_doubts(f->s->options.disks, &k, &f->row);
-    struct rt_shield shield;
-    struct errbuf eb = {{0}};
-    bool same;
-    enum err rc;
-
-    if ((f->row.flags & ROW_CHUNKS) == 0 && f->row.size < DOUBT_LEAST)
-        return false;
-    same = !f->obsolete && fresh_same(f->s, f->bucket, f->key, &f->row);
-    POINT(DOUBT_ASKED);
-    if (f->obsolete || !same)
-        return false;
-    f->keep = true; /* as in keep_as_chunks() */
-    f->sealed = true;
-    rt_shield_begin(&shield);
-    rc = disks_doubt_settle(f->s->options.disks, &k, &f->row, doubts, &eb);
-    rt_shield_end(&shield);
-    f->sealed = false;
-    rt_cond_broadcast(&f->slot->changed);
-    if (rc == ERR_OK)
-        fresh_mark(f->s, f->bucket, f->key, &f->row);
-    return rc == ERR_OK;
-}
-
 /* Before the first byte: what the backend says of the object, and is there room for it? */
 static enum err
 begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
 {
     struct disks_key k = disk_key(f);
-    bool large;
+    bool large, settled;
     enum err rc = disks_lookup(f->s->options.disks, &k, &f->row, &f->eb);
 
     if (rc == ERR_OK) {
@@ -318,9 +285,12 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
         move(f, FETCH_HERE);
         return ERR_OK;
     }
-    if (rc == ERR_OK && settle_doubt(f)) {
-        move(f, FETCH_HERE);
-        return ERR_OK;
+    if (rc == ERR_OK) {
+        rc = doubt_settle(f, &settled);
+        if (rc == ERR_OK && settled)
+            move(f, FETCH_HERE);
+        if (rc != ERR_OK || settled)
+            return rc;
     }
     rc = cloud_get_begin(f->s->options.cloud, f->bucket, f->key, 0, UINT64_MAX,
                          (struct span){"", 0}, f->arena, from, get, &f->eb);

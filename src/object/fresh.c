@@ -91,55 +91,6 @@ is_fresh(const struct object_service *s, const struct map_bucket *b, struct span
 }
 
 static bool
-same_pairs(const struct object_meta *a, const struct object_meta *b)
-{
-    if (a->user_count != b->user_count)
-        return false;
-    for (uint32_t i = 0; i < a->user_count; i++)
-        if (!span_eq(a->user[i].name, b->user[i].name) ||
-            !span_eq(a->user[i].value, b->user[i].value))
-            return false;
-    return true;
-}
-
-static bool
-same_meta(const struct object_meta *a, const struct object_meta *b)
-{
-    return span_eq(a->content_type, b->content_type) &&
-           span_eq(a->cache_control, b->cache_control) &&
-           span_eq(a->content_disposition, b->content_disposition) &&
-           span_eq(a->content_encoding, b->content_encoding) &&
-           span_eq(a->content_language, b->content_language) &&
-           span_eq(a->expires, b->expires) &&
-           span_eq(a->storage_class, b->storage_class) &&
-           span_eq(a->backend_version, b->backend_version) && same_pairs(a, b);
-}
-
-bool
-fresh_same(struct object_service *s, const struct map_bucket *b, struct span key,
-           const struct row *row)
-{
-    struct arena *a = arena_new(KIB(4), MIB(1));
-    struct disks_key k = object_disk_key(b, key);
-    struct s3_object_info from;
-    struct object_info info;
-    struct object_meta meta;
-    struct errbuf eb = {{0}};
-    bool same = info_from_row(s, &k, row, a, &info, &eb) == ERR_OK &&
-                cloud_head(s->options.cloud, b, key, a, &from, &eb) == ERR_OK &&
-                meta_from_backend(&from, a, &meta, &eb) == ERR_OK && from.etag.len > 0 &&
-                span_is(from.etag, info.etag) && from.size == info.size &&
-                from.mtime_ms > 0 && from.mtime_ms / 1000 == info.mtime_ms / 1000 &&
-                same_meta(&meta, &info.meta);
-
-    /* An ETag of a time and a length says nothing of two writes in one second. Chunks are asked for by it in any case. */
-    if (same && info.meta.etag_text.len > 0 && info.meta.backend_version.len == 0)
-        same = (row->flags & ROW_CHUNKS) != 0;
-    arena_free(&a);
-    return same;
-}
-
-static bool
 version_eq(const struct version *a, const struct version *b)
 {
     return a->epoch == b->epoch && a->counter == b->counter;

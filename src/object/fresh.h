@@ -17,10 +17,6 @@ void fresh_mark(struct object_service *s, const struct map_bucket *b, struct spa
 /* Until the remote is asked for it again; 0: at the next read; -1: it never is. */
 int64_t fresh_left_ms(const struct object_service *s, const struct map_bucket *b,
                       struct span key, const struct row *row);
-/* Of a row in doubt: has the remote exactly this version? The same strong ETag, length, Last-Modified and metadata: a write with the
- * same bytes changes those. One HEAD; no where it says too little, or cannot be asked. May switch. */
-bool fresh_same(struct object_service *s, const struct map_bucket *b, struct span key,
-                const struct row *row);
 enum fresh_ask {
     FRESH_IN_TIME, /* where its time to live is over */
     FRESH_NOW,     /* whatever that says; nothing that was asked before */

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "object/doubt.h"
 #include "object/list_ahead.h"
 #include "object/put.h"
 #include "rt/point.h"

@@ -49,16 +49,6 @@ struct s3_header *headers_of_condition(const struct object_condition *c, struct 
 /* After a change at the backend that left no body here (a multipart Complete): what was cached is obsolete. */
 enum err obsolete_locally(struct object_service *s, const struct map_bucket *b,
                           struct span key, struct errbuf *eb) MUST_CHECK;
-/* Before a key's backend is asked for a change, under through_begin(): what is kept of it is not to be believed until the
- * outcome is known. */
-struct doubt {
-    struct disks_key key; /* its spans are borrowed */
-    bool was_there;       /* by an earlier change, whose outcome nobody knows */
-};
-enum err doubt_begin(struct object_service *s, const struct disks_key *k, struct doubt *d,
-                     struct errbuf *eb) MUST_CHECK;
-/* The backend said clearly that nothing changed by this one. */
-void doubt_refused(struct object_service *s, const struct doubt *d);
 /* Headers of a backend request that carry `meta`; in the arena. */
 struct s3_header *headers_of_meta(const struct object_meta *meta, struct arena *a,
                                   uint32_t *count);

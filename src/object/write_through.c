@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "base/num.h"
 #include "object/chunks.h"
+#include "object/doubt.h"
 #include "object/list_ahead.h"
 #include "object/put.h"
 #include "object/tier.h"
@@ -149,37 +150,6 @@ send_to_backend(struct object_put *p, const struct object_meta *meta, struct are
 }
 
 enum err
-doubt_begin(struct object_service *s, const struct disks_key *k, struct doubt *d,
-            struct errbuf *eb)
-{
-    struct row row = {0};
-    enum err rc = disks_lookup(s->options.disks, k, &row, eb);
-
-    *d = (struct doubt){.key = *k};
-    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
-        return rc;
-    d->was_there = (row.flags & ROW_DOUBT) != 0;
-    return disks_doubt(s->options.disks, k, eb);
-}
-
-/* A failure here leaves the doubt, which costs one revalidation. */
-static void
-clear(struct object_service *s, const struct disks_key *k)
-{
-    struct errbuf eb = {{0}};
-
-    if (disks_doubt_clear(s->options.disks, k, &eb) != ERR_OK)
-        LOG(LOG_WARN, "through.doubt", eb.text, L_SPAN("key", k->at.key));
-}
-
-void
-doubt_refused(struct object_service *s, const struct doubt *d)
-{
-    if (!d->was_there)
-        clear(s, &d->key);
-}
-
-enum err
 put_through(struct object_put *p, const struct object_meta *meta, struct arena *a,
             struct object_info *out, struct errbuf *eb)
 {
@@ -211,6 +181,9 @@ put_through(struct object_put *p, const struct object_meta *meta, struct arena *
     if (etag.len > 0 && !etag_parse(etag, kept.md5, &parts))
         kept.etag_text = etag;
     kept.parts = parts;
+    kept.mtime_ms = doubt_time(meta->mtime_ms,
+                               kept.etag_text.len == 0 && parts == 0 &&
+                                   memcmp(kept.md5, p->sums.md5, sizeof kept.md5) == 0);
     kept.tags = (struct span){NULL, 0}; /* the remote's: they may change there */
     meta_copy(a, &kept, &kept);
     rc = disks_commit(&p->writer, &kept, NULL, &row, eb);
@@ -257,7 +230,7 @@ obsolete_locally(struct object_service *s, const struct map_bucket *b, struct sp
     if (rc == ERR_OK && chunks)
         tier_sweep(s);
     if (rc == ERR_OK && !existed)
-        clear(s, &k);
+        doubt_clear(s, &k);
     return rc;
 }
 

@@ -1,5 +1,5 @@
 """D6, V8: a doubt (a write through whose answer never came) about what is kept: the remote is asked by a HEAD, and where it has that very version
-still no byte is fetched; and what is in doubt is never shown unasked, whatever is written while the remote is asked. D7: who reads
+still no byte is fetched; where it does not answer nobody waits for it twice; and what is in doubt is never shown unasked, whatever is written while the remote is asked. D7: who reads
 while it is written has the version that he began, whole.
 """
 
@@ -176,7 +176,7 @@ def test_a_delete_that_nobody_answered(node, remote):
         assert plain.ask(node.port, "DELETE", BUCKET, "k").status >= 500
         remote.asked()
         reply = get(node)
-        assert (reply.status, remote.asked()) == ((404, (1, 1)) if taken else (200, (1, 0)))
+        assert (reply.status, remote.asked()) == ((404, (1, 0)) if taken else (200, (1, 0)))
 
 
 def test_a_small_one_is_fetched(node, remote):
@@ -188,17 +188,78 @@ def test_a_small_one_is_fetched(node, remote):
     assert get(node).body == b"old" and remote.asked() == (0, 1)
 
 
-@pytest.mark.parametrize("answer", ["refused", "no time", "no ETag"])
+def without_length(request, headers):
+    request.send_response(200)
+    for name, value in headers.items():
+        request.send_header(name, value)
+    request.end_headers()
+
+
+TOO_LITTLE = {
+    "refused": lambda request, headers: request.send(405, headers, b""),
+    "denied": lambda request, headers: request.send(403, headers, b""),
+    "no HEADs": lambda request, headers: request.send(501, headers, b""),
+    "no length": without_length,
+    "no time": lambda request, headers: request.send(200, {**headers, "Last-Modified": ""}, b"", length=SIZES["whole"]),
+    "no ETag": lambda request, headers: request.send(200, {**headers, "ETag": ""}, b"", length=SIZES["whole"]),
+}
+
+
+@pytest.mark.parametrize("answer", TOO_LITTLE)
 def test_a_remote_that_says_too_little(node, remote, answer):
     old = body_of("old")
     keep(node, remote, old)
     remote.break_puts(taken=False)
     write(node, b"new")
-    head = dict(remote.objects[PATH][1])
-    head.pop({"refused": "x", "no time": "Last-Modified", "no ETag": "ETag"}[answer], None)
-    remote.on("HEAD", PATH, lambda request: request.send(405 if answer == "refused" else 200, head, b"", length=len(old)))
+    headers = dict(remote.objects[PATH][1])
+    remote.on("HEAD", PATH, lambda request: TOO_LITTLE[answer](request, headers))
     remote.asked()
     assert get(node).body == old and remote.asked() == (1, 1)
+
+
+@pytest.mark.parametrize("status", [0, 500, 503])
+def test_a_remote_in_trouble_is_not_asked_twice(node, remote, status):
+    """The reader waits as long as for any remote that does not answer, and no longer."""
+    old = body_of("old")
+    keep(node, remote, old)
+    remote.break_puts(taken=False)
+    write(node, b"new")
+    wait_for(lambda: plain.ask(node.port, "HEAD", BUCKET, "none").status == 404, "the remote to be asked")
+    remote.on("HEAD", PATH, lambda request: request.send(status, {}, b"") if status else request.reset())
+    remote.asked()
+    assert plain.get(node.port, BUCKET, "k").status == 503
+    heads, gets = remote.asked()
+    assert heads >= 1 and gets == 0
+    remote.handlers.pop(("HEAD", PATH))
+    assert get(node).body == old and remote.asked() == (1, 0)
+
+
+PAIRS = {"x-amz-meta-a": "1", "x-amz-meta-b": "2"}
+
+
+@pytest.mark.parametrize("then", ["nothing", "the same once more", "another body", "other metadata", "an ETag of its own"])
+def test_what_was_written_through_here(node, remote, then):
+    """Its time is ours and not the remote's, but its ETag is the MD5 of its bytes: with the same metadata that is all of it."""
+    old, new = body_of("written"), body_of("another")
+    known = {"x-amz-meta-b": "2"}
+    if then == "an ETag of its own":
+        known |= {"ETag": '"0123456789abcdef0123456789abcdef"', "x-amz-server-side-encryption": "aws:kms"}
+
+    def take(request):
+        remote.put(PATH, request.body, **known)
+        request.send(200, {"ETag": remote.objects[PATH][1]["ETag"]}, b"")
+
+    remote.on("PUT", PATH, take)
+    assert plain.ask(node.port, "PUT", BUCKET, "k", old, headers=PAIRS).status == 200
+    assert get(node).body == old and remote.asked() == (0, 0)
+    if then == "other metadata":
+        known["x-amz-meta-b"] = "3"
+    remote.break_puts(taken=then not in ("nothing", "an ETag of its own"), **known)
+    assert plain.ask(node.port, "PUT", BUCKET, "k", new if then == "another body" else old, headers=PAIRS).status >= 500
+    remote.asked()
+    reply = get(node)
+    assert reply.body == (new if then == "another body" else old) and reply.headers["x-amz-meta-b"] == known["x-amz-meta-b"]
+    assert remote.asked() == (1, int(then not in ("nothing", "the same once more")))
 
 
 @pytest.mark.parametrize("answered", [False, True])
