@@ -31,7 +31,6 @@ struct scrub {
     struct rt_cond wake;
     struct rt_daemon daemon;
     _Atomic bool stop; /* a worker that verifies the index looks, too */
-    bool asked;        /* this pass at the full rate */
     bool wanted;       /* begin anew now */
     struct scrub_state state;
     int64_t next_ms; /* wall clock */
@@ -67,7 +66,7 @@ rate_of(const struct scrub *s)
     uint64_t full = s->disk->o.scrub_rate != 0 ? s->disk->o.scrub_rate : RATE_DEFAULT;
     uint64_t slow = all_bytes(s->disk) / MAX(pass_ms(s) / 1250, UINT64_C(1));
 
-    return s->asked ? full : MIN(full, MAX(slow, (uint64_t)RATE_LEAST));
+    return s->state.asked ? full : MIN(full, MAX(slow, (uint64_t)RATE_LEAST));
 }
 
 /* ---- the file ---- */
@@ -394,7 +393,7 @@ end_pass(struct scrub *s)
     struct disk_scrub_pass *p = &s->state.pass;
 
     p->ended_ms = (uint64_t)wall_ms();
-    s->state.running = s->asked = false;
+    s->state.running = s->state.asked = false;
     s->next_ms = (int64_t)p->began_ms + (int64_t)pass_ms(s);
     save(s);
     LOG(LOG_INFO, "scrub.pass", "everything that lives on this disk was read",
@@ -507,7 +506,7 @@ run(void *arg)
         if (rc == ERR_CANCELLED || s->stop)
             break;
         if (s->wanted || !s->state.running) {
-            s->asked = s->wanted;
+            s->state.asked = s->wanted;
             s->wanted = false;
             begin_pass(s);
         }
@@ -581,7 +580,7 @@ status_on_home(void *arg)
     struct disk_finding *copy = arena_try(q->arena, MAX(s->count, 1u) * sizeof *copy);
 
     *q->out = (struct disk_scrub_status){.running = s->state.running || s->wanted,
-                                         .asked = s->asked,
+                                         .asked = s->state.asked,
                                          .total_bytes = all_bytes(q->disk),
                                          .rate = rate_of(s),
                                          .next_ms = s->next_ms,

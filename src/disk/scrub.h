@@ -33,6 +33,7 @@ void scrub_free(struct scrub **sp);
 struct scrub_state {
     struct disk_scrub_pass pass, last;
     bool running;
+    bool asked;      /* somebody asked for this pass: at the full rate */
     uint64_t bucket; /* the next version to read is behind these */
     char key[DISK_KEY_MAX];
     size_t key_len;

@@ -13,6 +13,7 @@ enum {
     F_KEY = 3,
     F_EPOCH = 4,
     F_COUNTER = 5,
+    F_ASKED = 6,
     F_PASS = 16, /* and the next ones, as in pass_fields[] */
     F_LAST = 32,
     F_FINDING = 64,
@@ -86,6 +87,7 @@ scrub_encode(const struct scrub_state *s, const struct disk_finding *findings,
     record_put_span(&w, F_KEY, (struct span){s->key, s->key_len});
     record_put_u64(&w, F_EPOCH, s->version.epoch);
     record_put_u64(&w, F_COUNTER, s->version.counter);
+    record_put_u64(&w, F_ASKED, s->asked);
     put_pass(&w, F_PASS, &s->pass);
     put_pass(&w, F_LAST, &s->last);
     for (uint32_t i = 0; i < count; i++)
@@ -146,6 +148,9 @@ take_field(struct scrub_state *s, uint8_t id, struct span v)
     switch (id) {
     case F_RUNNING:
         s->running = n != 0;
+        return n <= 1;
+    case F_ASKED:
+        s->asked = n != 0;
         return n <= 1;
     case F_BUCKET:
         s->bucket = n;

@@ -5,6 +5,7 @@
 
 #include "disk/scrub.h"
 #include "rt/test_hooks.h"
+#include "wire/record.h"
 #include "world_damage.h"
 
 #define BIG   (600u << 10)
@@ -297,7 +298,7 @@ restart_fiber(void *arg)
 
     d = open_disk(0);
     s = status(d, a);
-    CHECK(s.running && s.pass.number == 1);
+    CHECK(s.running && s.asked && s.pass.number == 1);
     CHECK(s.pass.objects >= objects && s.pass.objects < 76);
     CHECK_U64(s.pass.findings, 1);
     CHECK(names(&s, "big", FINDING_OPEN, "a block"));
@@ -345,6 +346,7 @@ test_state_reads_back(void)
 {
     static struct disk_finding f[2], got[2];
     struct scrub_state s = {.running = true,
+                            .asked = true,
                             .bucket = 9,
                             .key = "a/b",
                             .key_len = 3,
@@ -372,6 +374,27 @@ test_state_reads_back(void)
     out.at[20] ^= 1;
     CHECK(scrub_decode(buf_span(&out), &back, got, 2, &count, &eb) == ERR_CORRUPT);
     CHECK(count == 0 && !back.running);
+    buf_fini(&out);
+}
+
+/* Of a program that did not write whether somebody had asked: nobody had. */
+static void
+test_an_older_state_is_read(void)
+{
+    struct disk_finding got;
+    struct scrub_state back;
+    struct record_writer w;
+    struct errbuf eb = {0};
+    struct buf out;
+    uint32_t count;
+
+    buf_init(&out, SCRUB_STATE_MAX);
+    record_begin(&w, &out, 96, 1);
+    record_put_u64(&w, 1, 1);
+    record_put_u64(&w, 2, 9);
+    record_end(&w);
+    CHECK(scrub_decode(buf_span(&out), &back, &got, 1, &count, &eb) == ERR_OK);
+    CHECK(back.running && back.bucket == 9 && !back.asked);
     buf_fini(&out);
 }
 
@@ -457,6 +480,7 @@ main(int argc, char **argv)
     log_set_level(LOG_ERROR + 1);
     world_fill(body, BIG, 1);
     RUN(test_state_reads_back);
+    RUN(test_an_older_state_is_read);
     RUN(test_finds_drops_and_has_repaired);
     RUN(test_parts_are_named);
     RUN(test_a_part_that_goes_is_no_damage);
