@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/cursor.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "rt/time.h"
@@ -9,9 +10,34 @@
 #define BIRTH_BYTES 16u
 #define AT_A_TIME   100u
 #define SCRATCH_MAX MIB(1)
+#define OF_UPLOAD   ((uint64_t)1 << 63) /* in place of an epoch's first bit, which is 0 */
 
 /* Stands for the null versions of a key: all that were born before the mark's version. */
 static const struct version all_nulls = {UINT64_MAX, UINT64_MAX};
+
+/* The id of an upload as a birth that no version has: its own epoch stands in the first bytes too. */
+static struct version
+upload_birth(const struct upload_id *u)
+{
+    struct cursor c = cursor_of(u->id.bytes, sizeof u->id.bytes);
+    uint64_t first = take_be(&c, 8);
+
+    return (struct version){first | OF_UPLOAD, take_be(&c, 8)};
+}
+
+/* Of the mark under this key; false: it is of a version, or of null versions. */
+static bool
+is_of_upload(struct span key, struct upload_id *u)
+{
+    struct cursor c = cursor_of(key.at, key.len);
+    uint64_t first = take_be(&c, 8);
+
+    if ((first & OF_UPLOAD) == 0 || first == all_nulls.epoch)
+        return false;
+    memcpy(u->id.bytes, key.at, BIRTH_BYTES);
+    u->id.bytes[0] &= 0x7f;
+    return true;
+}
 
 /* A key that is too long with the birth before it is cut: births are unique, so the mark is right; only nobody finds the key
  * by it, and a pass that comes to the key does. */
@@ -99,6 +125,24 @@ is_marked(struct disks *ds, const struct disks_key *k, const struct version *bor
         found = true;
     }
     return found;
+}
+
+enum err
+ended_mark_upload(struct disks *ds, const struct disks_key *k, const struct places *p,
+                  const struct upload_id *u, struct errbuf *eb)
+{
+    struct version birth = upload_birth(u);
+
+    return ended_mark(ds, k, p, &birth, NULL, eb);
+}
+
+bool
+ended_ask_upload(struct disks *ds, const struct disks_key *k, const struct upload_id *u)
+{
+    struct version birth = upload_birth(u), as;
+
+    return !atomic_load_explicit(&ds->settled, memory_order_acquire) &&
+           is_marked(ds, k, &birth, &as);
 }
 
 enum err
@@ -197,11 +241,18 @@ ended_walk(struct disks *ds, const struct disks_bucket *b, unsigned slot,
             struct disks_key k = {.at = {.bucket = b->id, .birth_name = b->birth_name},
                                   .copies = b->copies};
 
+            struct upload_id u;
+            bool of_upload;
+
             if (at.key.len <= BIRTH_BYTES)
                 continue;
             k.at.key = (struct span){at.key.at + BIRTH_BYTES, at.key.len - BIRTH_BYTES};
+            of_upload = is_of_upload(at.key, &u);
+            /* Its key may be cut, and nobody finds the upload by that: the mark stays for who comes to the upload. */
+            if (of_upload && at.key.len == DISK_KEY_MAX)
+                continue;
             /* Who is away may come back with it. */
-            if (on_mark(arg, &k) && !somebody_is_deaf(ds))
+            if (on_mark(arg, &k, of_upload ? &u : NULL) && !somebody_is_deaf(ds))
                 rc = end_mark(ds, &at, &marks[i].row.version, eb);
         }
         if (count > 0) {

@@ -1,5 +1,6 @@
-/* ended: versions that were ended by their id while a disk was not there to hear of it. Whoever heard keeps a mark, so that
- * the disk which comes back with such a version does not bring it back to the others; when all have heard, the marks go.
+/* ended: versions that were ended by their id, and uploads that were aborted, while a disk was not there to hear of it. Whoever heard
+ * keeps a mark, so that the disk which comes back with such a version does not bring it back to the others, and gives back the parts of
+ * such an upload; when all have heard, the marks go.
  *
  * A mark is a kept tombstone (disk_copies.h) in a bucket of its own, ENDED_BUCKETS + the bucket's id, under the version's birth and the
  * key: docs/formats.md, section 8.1. Any loop; all may switch.
@@ -28,8 +29,16 @@ enum err ended_mark_nulls(struct disks *ds, const struct disks_key *k,
 /* Takes back the mark that ended_mark_nulls() left on one disk: all have heard. Not synced; what fails a later pass does. */
 void ended_unmark_nulls(struct disks *ds, const struct disks_key *k, unsigned slot,
                         const struct version *as);
-/* All marks of the bucket that slot i has: on_mark() puts the key right, and says whether it is. What all have heard of goes.
- * *left: some could not go. */
-typedef bool ended_fn(void *arg, const struct disks_key *k);
+/* The upload is about to be aborted: every disk in `p` that is there keeps that. Durable on one of them at least when this returns
+ * ERR_OK. */
+enum err ended_mark_upload(struct disks *ds, const struct disks_key *k,
+                           const struct places *p, const struct upload_id *u,
+                           struct errbuf *eb) MUST_CHECK;
+/* Does any disk that is there know that it was? Not while the set is settled: then nobody has come back. */
+bool ended_ask_upload(struct disks *ds, const struct disks_key *k,
+                      const struct upload_id *u);
+/* All marks of the bucket that slot i has: on_mark() puts the key right, or ends the upload on all disks (NULL: it is of a version), and
+ * says whether it is. What all have heard of goes. */
+typedef bool ended_fn(void *arg, const struct disks_key *k, const struct upload_id *u);
 enum err ended_walk(struct disks *ds, const struct disks_bucket *b, unsigned slot,
                     ended_fn *on_mark, void *arg, struct errbuf *eb) MUST_CHECK;

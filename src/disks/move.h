@@ -55,8 +55,11 @@ enum err key_put_right(struct disks *ds, const struct disks_key *k, uint64_t dam
  * switch. */
 enum err copies_give_up(struct disks *ds, const struct disks_bucket *b, unsigned slot,
                         struct arena *a, struct errbuf *eb) MUST_CHECK;
-/* An upload that is open on `slot`, and that another disk has completed while this one was away, ends there too. Keeper. May
- * switch. */
+/* An upload that was aborted while a disk was away: ends on all that are there. Keeper. May switch. */
+enum err upload_end_everywhere(struct disks *ds, const struct disks_key *k,
+                               const struct upload_id *u, struct errbuf *eb) MUST_CHECK;
+/* An upload that is open on `slot`, and that another disk has completed, or that was aborted, while this one was away, ends there too.
+ * Keeper. May switch. */
 enum err upload_end_done(struct disks *ds, const struct disks_key *k,
                          const struct upload_id *u, unsigned slot,
                          struct errbuf *eb) MUST_CHECK;

@@ -194,11 +194,20 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
 }
 
 static bool
-put_marked_right(void *arg, const struct disks_key *k)
+put_marked_right(void *arg, const struct disks_key *k, const struct upload_id *u)
 {
     struct pass *ps = arg;
     uint64_t failed = ps->ds->mover->now.failed;
+    struct errbuf eb = {{0}};
 
+    if (u != NULL) {
+        enum err rc = upload_end_everywhere(ps->ds, k, u, &eb);
+
+        ps->broken |= rc != ERR_OK;
+        if (rc != ERR_OK)
+            count_failure(ps->ds->mover, k, rc, &eb);
+        return rc == ERR_OK;
+    }
     ps->wrong += mover_put_right(ps->ds, k, 0, false);
     return ps->ds->mover->now.failed == failed && !ps->ds->mover->stopping;
 }

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "disks/ended.h"
 #include "disks/move.h"
 #include "disks/write.h"
 
@@ -60,8 +61,10 @@ homes_find(struct disks *ds, const struct disks_key *k, const struct upload_id *
             slot_leave(ds, p.at[i]);
         deaf |= rc != ERR_NO_UPLOAD;
     }
-    if (out->count > 0)
+    if (out->count > 0 && !ended_ask_upload(ds, k, u))
         return ERR_OK;
+    deaf &= out->count == 0;
+    homes_leave(out); /* aborted while they were away */
     return deaf ? unheard(eb) : err_set(eb, ERR_NO_UPLOAD, "there is no such upload");
 }
 
@@ -324,11 +327,38 @@ upload_end_done(struct disks *ds, const struct disks_key *k, const struct upload
     if (d == NULL)
         return ERR_OK;
     keylock_take(ds->keylocks, hash); /* it is not being completed just now */
-    if (is_done(ds, k, u))
+    if (is_done(ds, k, u) || ended_ask_upload(ds, k, u))
         rc = disk_upload_abort(d, &k->at, u, eb);
     keylock_release(ds->keylocks, hash);
     slot_leave(ds, slot);
     return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
+}
+
+enum err
+upload_end_everywhere(struct disks *ds, const struct disks_key *k,
+                      const struct upload_id *u, struct errbuf *eb)
+{
+    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    enum err rc = ERR_OK;
+
+    keylock_take(ds->keylocks, hash);
+    for (unsigned i = 0; i < n; i++) {
+        struct disk *d =
+            slot_state(&ds->slots[all[i]]) != SLOT_FROZEN ? slot_enter(ds, all[i]) : NULL;
+        struct errbuf why = {{0}};
+        enum err one = d != NULL ? disk_upload_abort(d, &k->at, u, &why) : ERR_OK;
+
+        if (d != NULL)
+            slot_leave(ds, all[i]);
+        if (one == ERR_OK || one == ERR_NO_UPLOAD || rc != ERR_OK)
+            continue;
+        rc = one;
+        *eb = why;
+    }
+    keylock_release(ds->keylocks, hash);
+    return rc;
 }
 
 struct completing {
@@ -435,23 +465,51 @@ disks_upload_complete(struct disks *ds, const struct disks_key *k,
     return rc;
 }
 
-enum err
-disks_upload_abort(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
-                   struct errbuf *eb)
+/* On every disk that has it; where one may not hear of it, the others keep that first. */
+static enum err
+abort_on_homes(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
+               struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
     struct homes h;
-    enum err rc;
+    enum err rc = homes_find(ds, k, u, &h, eb);
 
-    if (d != NULL)
-        return disk_upload_abort(d, &k->at, u, eb);
-    rc = homes_find(ds, k, u, &h, eb);
+    if (rc == ERR_OK && somebody_is_deaf(ds)) {
+        struct places p;
+
+        places_of(ds, k, &p);
+        rc = ended_mark_upload(ds, k, &p, u, eb);
+        if (rc != ERR_OK)
+            homes_leave(&h);
+    }
     for (unsigned i = 0; i < h.count; i++) {
         enum err one = disk_upload_abort(home_disk(&h, i), &k->at, u, eb);
 
         rc = one != ERR_OK ? one : rc;
     }
     homes_leave(&h);
+    return rc;
+}
+
+enum err
+disks_upload_abort(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
+                   struct errbuf *eb)
+{
+    struct disk *d = only_disk(ds);
+    uint64_t hash;
+    uint32_t phase;
+    bool locked;
+    enum err rc;
+
+    if (d != NULL)
+        return disk_upload_abort(d, &k->at, u, eb);
+    hash = place_hash(k->at.birth_name, k->at.key);
+    locked = change_begin(ds, &phase);
+    if (locked) /* a pass that meets the mark does not come before us */
+        keylock_take(ds->keylocks, hash);
+    rc = abort_on_homes(ds, k, u, eb);
+    if (locked)
+        keylock_release(ds->keylocks, hash);
+    change_end(ds, phase);
     return rc;
 }
 

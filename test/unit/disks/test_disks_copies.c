@@ -1,7 +1,7 @@
 /* Objects on several disks: read around what is lost or rotten, repaired, never resurrected. */
 #include "rig.h"
 
-#include "disks/internal.h"
+#include "disks/ended.h"
 
 #define KEYS 40
 
@@ -409,6 +409,89 @@ test_an_upload_that_ends_without_a_disk(void)
     rig_run(upload_ends_without_a_disk, &(struct rig){.copies = 2, .min_copies = 1});
 }
 
+static void
+begin_one(struct rig *g, const struct disks_key *k, struct upload_id *u)
+{
+    struct object_meta meta = {.mtime_ms = 1};
+    struct disks_writer *w;
+
+    REQUIRE(disks_upload_begin(g->ds, k, DISK_NATIVE, &meta, u, &g->eb) == ERR_OK);
+    REQUIRE(disks_part_begin(g->ds, k, u, 1, 4, &w, &g->eb) == ERR_OK);
+    CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
+    CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
+}
+
+/* Marks of what ended, on all disks. */
+static uint32_t
+marks(struct rig *g)
+{
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    uint32_t sum = 0;
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct disk_entry *found;
+        uint32_t count;
+        bool more;
+
+        CHECK(disk_list_any(g->ds->slots[i].disk, ENDED_BUCKETS | RIG_BUCKET, SPAN(""),
+                            true, 100, a, &found, &count, &more, &g->eb) == ERR_OK);
+        sum += count;
+    }
+    arena_free(&a);
+    return sum;
+}
+
+/* Aborted while one of its disks was away: it ends there when that one is back, and nobody sees it before. So does one whose key is
+ * cut in the mark, which then stays. One that goes on stays. */
+static void
+upload_aborted_without_a_disk(void *arg)
+{
+    struct rig *g = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    char longest[DISK_KEY_MAX + 1];
+    struct disks_key k = rig_key(g, "multi"), l = rig_key(g, longest);
+    struct disk_upload *listed;
+    struct disk_part *parts;
+    struct upload_id u, of_long, other;
+    uint64_t open_parts, bytes;
+    uint32_t count;
+    bool more;
+
+    memset(longest, 'x', DISK_KEY_MAX);
+    longest[DISK_KEY_MAX] = '\0';
+    l.at.key = span_of(longest);
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    begin_one(g, &k, &u);
+    begin_one(g, &k, &other);
+    begin_one(g, &l, &of_long);
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 1, g->path[1]) == ERR_OK);
+    CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_abort(g->ds, &l, &of_long, &g->eb) == ERR_OK);
+    disks_close(&g->ds);
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(disks_part_list(g->ds, &k, &u, 0, 10, a, &parts, &count, &more, &g->eb) ==
+          ERR_NO_UPLOAD); /* whether or not a pass has come to it */
+    CHECK(rig_settled(g));
+    CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
+                            &more, &g->eb) == ERR_OK);
+    CHECK(count == 1 && memcmp(&listed[0].id, &other, sizeof other) == 0);
+    disks_bucket_usage(g->ds, RIG_BUCKET, DISK_USAGE_OPEN, 1, &open_parts, &bytes);
+    CHECK_U64(bytes, 2 * 4); /* on each of the disks */
+    CHECK_U64(marks(g), 1);
+    CHECK(disks_part_list(g->ds, &k, &other, 0, 10, a, &parts, &count, &more, &g->eb) ==
+              ERR_OK &&
+          count == 1);
+    disks_close(&g->ds);
+    arena_free(&a);
+}
+
+static void
+test_an_upload_that_is_aborted_without_a_disk(void)
+{
+    rig_run(upload_aborted_without_a_disk, &(struct rig){.copies = 2, .min_copies = 1});
+}
+
 static uint64_t
 undecided_on(struct rig *g, unsigned slot)
 {
@@ -582,6 +665,7 @@ main(int argc, char **argv)
     RUN(test_fewer_disks_than_copies);
     RUN(test_uploads_on_two_disks);
     RUN(test_an_upload_that_ends_without_a_disk);
+    RUN(test_an_upload_that_is_aborted_without_a_disk);
     RUN(test_a_decision_that_failed);
     RUN(test_copies_that_are_left_over);
     RUN(test_after_a_kill_a_lost_disk_hides_nothing);
