@@ -117,15 +117,15 @@ run(uint64_t seed)
 
     ledger_init(&ledger);
     f.body = malloc((size_t)WORKERS * BODY_TOP);
-    f.ops = 3 + (unsigned)(life_mix(&state) % 12);
-    f.victim = (unsigned)(life_mix(&state) % KEPT_DISKS);
-    if (life_mix(&state) % 2 == 0)
-        sim_cut_at_point(s, POINT_COPY_DECIDED, 1 + life_mix(&state) % 6);
+    f.ops = 3 + (unsigned)(sim_draw(&state) % 12);
+    f.victim = (unsigned)(sim_draw(&state) % KEPT_DISKS);
+    if (sim_draw(&state) % 2 == 0)
+        sim_cut_at_point(s, POINT_COPY_DECIDED, 1 + sim_draw(&state) % 6);
     else
-        sim_cut_at(s, 1 + life_mix(&state) % 300);
+        sim_cut_at(s, 1 + sim_draw(&state) % 300);
     hash = one_world(s, &f, live, 0);
     sim_cut_at_point(s, POINT_COPY_DECIDED, 0);
-    sim_cut_at(s, life_mix(&state) % 2 * (life_mix(&state) % 60));
+    sim_cut_at(s, sim_draw(&state) % 2 * (sim_draw(&state) % 60));
     hash = one_world(s, &f, live_deaf, hash);
     undecided_deaf = 0;
     sim_cut_at(s, 0);
