@@ -454,7 +454,7 @@ newest_of_all(struct disks *ds, const struct disks_key *k, const struct version 
         struct version born, best;
         int c;
 
-        *deaf |= rc != ERR_OK && rc != ERR_NOT_FOUND;
+        *deaf |= rc != ERR_OK && rc != ERR_NOT_FOUND && !slot_is_gone(ds, p.at[i]);
         if (rc != ERR_OK)
             continue;
         born = row_born(&row);

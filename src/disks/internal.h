@@ -196,6 +196,8 @@ unsigned places_all(struct disks *ds, uint8_t out[DISKS_MAX]);
 
 /* The slot's disk, which stays until slot_leave(); NULL: it has gone, or is out. */
 struct disk *slot_enter(struct disks *ds, unsigned i);
+/* It was drained, or given up, and removed: what it had is not missed, also by those who were about to ask it. */
+bool slot_is_gone(struct disks *ds, unsigned i);
 void slot_leave(struct disks *ds, unsigned i);
 /* ERR_UNAVAILABLE, with a sentence. */
 enum err unheard(struct errbuf *eb);

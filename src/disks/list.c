@@ -6,6 +6,7 @@
 #include "disks/ended.h"
 #include "disks/history.h"
 #include "disks/internal.h"
+#include "rt/point.h"
 
 #define SCRATCH_BYTES MIB(2) /* of one disk's page: keys of any length */
 #define PAGE_MAX      256u
@@ -209,6 +210,7 @@ list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
     *out = arena_try(a, (max + 1) * sizeof **out);
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u keys", max);
+    POINT(PLACES_CHOSEN);
     for (unsigned i = 0;; i++) {
         uint64_t forgets = atomic_load(&ds->forgets);
 
@@ -221,6 +223,9 @@ list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
     }
     if (paused)
         atomic_fetch_sub(&ds->pauses, 1);
+    if (rc == ERR_OK &&
+        somebody_unheard(ds, copies)) /* one has left before it was asked */
+        rc = unheard(eb);
     return rc;
 }
 
@@ -260,6 +265,7 @@ disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies, bool *emp
     if (somebody_unheard(ds, copies))
         return unheard(eb);
     n = places_all(ds, all);
+    POINT(PLACES_CHOSEN);
     for (unsigned i = 0; i < n && *empty; i++) {
         enum err rc;
 
@@ -271,5 +277,6 @@ disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies, bool *emp
         if (rc != ERR_OK)
             return rc;
     }
-    return ERR_OK;
+    /* One has left before it was asked. */
+    return *empty && somebody_unheard(ds, copies) ? unheard(eb) : ERR_OK;
 }

@@ -8,6 +8,7 @@
 #include "disks/history.h"
 #include "disks/internal.h"
 #include "disks/move.h"
+#include "rt/point.h"
 
 #define LOOKUPS_MAX 64 /* while what is looked for is moved again and again */
 
@@ -34,6 +35,8 @@ ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
 
         if (d != NULL)
             slot_leave(ds, p->at[i]);
+        else if (slot_is_gone(ds, p->at[i]))
+            continue;
         if (rc != ERR_OK && rc != ERR_NOT_FOUND) {
             deaf = true;
             continue;
@@ -65,6 +68,7 @@ ask_until_still(struct disks *ds, const struct disks_key *k, struct row *out,
         enum err rc;
 
         places_of(ds, k, &p);
+        POINT(PLACES_CHOSEN);
         *history = false;
         rc = ask_all(ds, k, &p, out, history, eb);
         if (rc != ERR_NOT_FOUND || atomic_load(&ds->forgets) == forgets)

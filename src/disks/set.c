@@ -102,6 +102,12 @@ slot_enter(struct disks *ds, unsigned i)
     return NULL;
 }
 
+bool
+slot_is_gone(struct disks *ds, unsigned i)
+{
+    return slot_state(&ds->slots[i]) == SLOT_GONE;
+}
+
 void
 slot_leave(struct disks *ds, unsigned i)
 {

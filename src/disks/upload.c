@@ -8,6 +8,7 @@
 #include "disks/ended.h"
 #include "disks/move.h"
 #include "disks/write.h"
+#include "rt/point.h"
 
 /* ---- homes ---- */
 
@@ -49,6 +50,7 @@ homes_find(struct disks *ds, const struct disks_key *k, const struct upload_id *
     *out = (struct homes){.ds = ds};
     places_of(ds, k, &p);
     deaf = p.unheard;
+    POINT(PLACES_CHOSEN);
     for (unsigned i = 0; i < p.count && out->count < DISKS_COPIES_MAX; i++) {
         struct disk *d = slot_enter(ds, p.at[i]);
         enum err rc = d != NULL ? has_upload(d, k, u, eb) : ERR_UNAVAILABLE;
@@ -59,7 +61,7 @@ homes_find(struct disks *ds, const struct disks_key *k, const struct upload_id *
         }
         if (d != NULL)
             slot_leave(ds, p.at[i]);
-        deaf |= rc != ERR_NO_UPLOAD;
+        deaf |= rc != ERR_NO_UPLOAD && !slot_is_gone(ds, p.at[i]);
     }
     if (out->count > 0 && !ended_ask_upload(ds, k, u))
         return ERR_OK;
@@ -593,5 +595,6 @@ disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", max);
     merge_uploads(pages, counts, have, max, *out, count, more);
-    return ERR_OK;
+    /* One has left before it was asked. */
+    return somebody_unheard(ds, copies) ? unheard(eb) : ERR_OK;
 }

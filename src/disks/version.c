@@ -584,6 +584,9 @@ disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
         return err_set(eb, ERR_BUSY, "no memory for a page of %u versions", max);
     for (;;) {
         rc = still_page(ds, bucket, &from, max, a, *out, count, more, eb);
+        if (rc == ERR_OK &&
+            somebody_unheard(ds, copies)) /* one has left before it was asked */
+            return unheard(eb);
         if (rc != ERR_OK || *count == 0)
             return rc;
         latest = latest && span_eq((*out)[0].key, from.key);

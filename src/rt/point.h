@@ -90,7 +90,9 @@
     X(JOB_SAVED, "job.saved")                                                            \
     X(SECRET_READ, "secret.read")                                                        \
     /* a part of an upload was listed, and is about to be read */                        \
-    X(SCRUB_PART, "scrub.part")
+    X(SCRUB_PART, "scrub.part")                                                          \
+    /* the disks that could hold a key are chosen, and not asked yet */                  \
+    X(PLACES_CHOSEN, "places.chosen")
 
 enum point {
 #define X(id, name) POINT_##id,

@@ -1,6 +1,10 @@
 /* Several disks as one: where objects lie, disks that come and go, and who is refused. */
 #include "rig.h"
 
+#include "disks/internal.h"
+#include "rt/point.h"
+#include "rt/test_hooks.h"
+
 #define KEYS 60
 
 static uint64_t
@@ -228,6 +232,123 @@ test_disks_come_and_go(void)
 {
     rig_run(come_and_go, &(struct rig){.copies = 1});
 }
+#ifdef FB_TEST_HOOKS
+/* ---- a disk that leaves between the choice of disks and the question ---- */
+
+static struct rig *left_by;
+static bool leaves_the_list; /* else it fails */
+
+static bool
+is_on(struct rig *g, const char *key, unsigned slot)
+{
+    struct disks_key k = rig_key(g, key);
+    struct row row;
+
+    return disks_lookup(g->ds, &k, &row, &g->eb) == ERR_OK && row.disk == slot;
+}
+
+static void
+disk_1_leaves(enum point p)
+{
+    struct rig *g = left_by;
+
+    if (p != POINT_PLACES_CHOSEN || g == NULL)
+        return;
+    left_by = NULL;
+    if (leaves_the_list)
+        CHECK(disks_remove(g->ds, g->path[1], true, &g->eb) == ERR_OK);
+    else
+        atomic_store(&g->ds->slots[1].state, SLOT_OUT);
+}
+
+/* What was drained is not missed. */
+static void
+removed_before_it_is_asked(void *arg)
+{
+    struct rig *g = arg;
+    struct disks_key k = rig_key(g, "key-none");
+    struct upload_id none = {{{1}}};
+    struct arena *a = arena_new(KIB(4), KIB(64));
+    struct disk_part *parts;
+    uint8_t id[16];
+    uint32_t count;
+    bool more;
+
+    leaves_the_list = true;
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    rig_put_all(g, KEYS, 1);
+    for (unsigned uploads = 0; uploads < 2; uploads++) {
+        CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_OK);
+        CHECK(rig_settled(g));
+        atomic_store(&g->ds->settled, false); /* as when the removal has begun */
+        left_by = g;
+        if (uploads == 0)
+            CHECK(rig_get(g, "key-none", 1, 1) == ERR_NOT_FOUND);
+        else
+            CHECK(disks_part_list(g->ds, &k, &none, 0, 10, a, &parts, &count, &more,
+                                  &g->eb) == ERR_NO_UPLOAD);
+        CHECK(left_by == NULL);
+        CHECK(rig_settled(g));
+        rig_get_all(g, KEYS, 1);
+        if (uploads == 0) { /* the next one */
+            folder_remove(g->path[1]);
+            CHECK(disks_add(g->ds, g->path[1], id, &g->eb) == ERR_OK);
+            CHECK(rig_settled(g));
+        }
+    }
+    disks_close(&g->ds);
+    arena_free(&a);
+}
+
+static void
+test_a_disk_that_is_removed_is_not_missed(void)
+{
+    rt_test_on_point = disk_1_leaves;
+    rig_run(removed_before_it_is_asked, &(struct rig){.copies = 1});
+    rt_test_on_point = NULL;
+}
+
+/* What failed is: no list is short of its keys, and no bucket is empty without it. */
+static void
+fails_before_it_is_asked(void *arg)
+{
+    struct rig *g = arg;
+    struct arena *a = arena_new(KIB(16), MIB(2));
+    struct disk_entry *rows;
+    uint32_t count;
+    bool more, empty;
+
+    leaves_the_list = false;
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    rig_put_all(g, KEYS, 1);
+    left_by = g;
+    CHECK(disks_list(g->ds, RIG_BUCKET, 1, SPAN(""), false, 1000, a, &rows, &count, &more,
+                     &g->eb) == ERR_UNAVAILABLE);
+    atomic_store(&g->ds->slots[1].state, SLOT_ACTIVE);
+    for (unsigned i = 0; i < KEYS; i++) {
+        bool existed;
+
+        if (is_on(g, rig_name(i), 1))
+            continue;
+        CHECK(rig_delete(g, rig_name(i), &existed) == ERR_OK && existed);
+    }
+    left_by = g;
+    CHECK(disks_bucket_empty(g->ds, RIG_BUCKET, 1, &empty, &g->eb) == ERR_UNAVAILABLE);
+    atomic_store(&g->ds->slots[1].state, SLOT_ACTIVE);
+    CHECK(disks_bucket_empty(g->ds, RIG_BUCKET, 1, &empty, &g->eb) == ERR_OK && !empty);
+    disks_close(&g->ds);
+    arena_free(&a);
+}
+
+static void
+test_a_disk_that_fails_is_missed(void)
+{
+    rt_test_on_point = disk_1_leaves;
+    rig_run(fails_before_it_is_asked, &(struct rig){.copies = 1});
+    rt_test_on_point = NULL;
+}
+#endif
+
 static void
 test_a_drain_goes_on_after_a_restart(void)
 {
@@ -255,5 +376,9 @@ main(int argc, char **argv)
     RUN(test_a_drain_goes_on_after_a_restart);
     RUN(test_a_drain_below_the_copies_is_refused);
     RUN(test_who_is_refused);
+#ifdef FB_TEST_HOOKS
+    RUN(test_a_disk_that_is_removed_is_not_missed);
+    RUN(test_a_disk_that_fails_is_missed);
+#endif
     return check_done();
 }
