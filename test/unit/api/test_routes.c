@@ -266,7 +266,7 @@ drain(void *arg)
 {
     struct drained *d = arg;
 
-    d->whole = http_server_drain(d->site->server, deadline_in_ms(2000));
+    d->whole = http_server_drain(d->site->server, deadline_in_ms(PATIENCE_MS));
 }
 
 /* Last of all: the server is on its way out. */

@@ -364,8 +364,10 @@ secrets_at_rest(struct rig *g, struct rt_dir *sets, struct rt_dir *state)
 static void
 world(void *arg)
 {
-    struct cloud_options o = {
-        .retries = 3, .retry_ms = 5000, .timeout_ms = 5000, .connect_ms = 1000};
+    struct cloud_options o = {.retries = 3,
+                              .retry_ms = PATIENCE_MS,
+                              .timeout_ms = PATIENCE_MS,
+                              .connect_ms = PATIENCE_MS};
     struct rt_dir *dir = NULL, *sets = NULL;
     struct rig *g = arg;
 

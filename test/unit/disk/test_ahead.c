@@ -22,7 +22,7 @@ name(unsigned n)
 static struct segment *
 spare_of(struct disk *d)
 {
-    for (unsigned i = 0; i < 2000 && d->home.spare[DISK_NATIVE] == NULL; i++)
+    while (d->home.spare[DISK_NATIVE] == NULL)
         CHECK(rt_sleep_ms(10) == ERR_OK);
     CHECK(d->home.spare[DISK_NATIVE] != NULL);
     return d->home.spare[DISK_NATIVE];

@@ -160,13 +160,8 @@ ratios_are_shown(struct disk *d)
 static void
 check_ratios(struct disk *d)
 {
-    bool shown = ratios_are_shown(d);
-
-    for (unsigned i = 0; i < 600 && !shown; i++) {
+    while (!ratios_are_shown(d))
         CHECK(rt_sleep_ms(50) == ERR_OK);
-        shown = ratios_are_shown(d);
-    }
-    CHECK(shown);
 }
 
 static void

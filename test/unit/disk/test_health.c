@@ -55,7 +55,7 @@ state_of(struct disk *d)
 static void
 wait_for(struct disk *d, enum disk_state s)
 {
-    for (unsigned i = 0; i < 3000 && state_of(d) != s; i++)
+    for (unsigned i = 0; i < PATIENCE_MS / 5 && state_of(d) != s; i++)
         CHECK(rt_sleep_ms(5) == ERR_OK);
     CHECK_STR(disk_state_name(state_of(d)), disk_state_name(s));
 }
@@ -200,7 +200,7 @@ full_fiber(void *arg)
     mend_disk();
     CHECK(state_of(d) == DISK_OK);
     /* When there is room again is looked at now and then. */
-    for (unsigned i = 0; i < 1000 && rc == ERR_NO_SPACE; i++) {
+    while (rc == ERR_NO_SPACE) {
         CHECK(rt_sleep_ms(20) == ERR_OK);
         rc = world_put(d, "big", body, BIG, &row);
     }
@@ -287,7 +287,7 @@ well_again_fiber(void *arg)
         CHECK(read_big(d) == ERR_OK);
     CHECK_STR(disk_state_name(state_of(d)), "slow");
     mend_disk();
-    for (unsigned i = 0; i < 2000 && state_of(d) != DISK_OK; i++) {
+    for (unsigned i = 0; i < PATIENCE_MS / 5 && state_of(d) != DISK_OK; i++) {
         CHECK(read_big(d) == ERR_OK);
         CHECK(rt_sleep_ms(5) == ERR_OK);
     }

@@ -139,7 +139,7 @@ wait_for_proof(struct disk *d)
 {
     struct disk_stat st;
 
-    for (unsigned i = 0; i < 6000; i++) {
+    for (unsigned i = 0; i < PATIENCE_MS / 5; i++) {
         disk_stat(d, &st);
         if (st.index != DISK_INDEX_UNPROVEN)
             return st.index;
@@ -177,7 +177,7 @@ believe_only_what_is_whole(unsigned *damaged)
             CHECK(list(d, &eb) == ERR_CORRUPT);
             CHECK_SAYS(eb.text, "is damaged, and what it lists may not be all");
         }
-        for (unsigned i = 0; i < 1000 && !is_marked() && !disk_has_left(d); i++)
+        while (!is_marked() && !disk_has_left(d))
             CHECK(rt_sleep_ms(5) == ERR_OK);
         CHECK(is_marked() ||
               disk_has_left(d)); /* a kill would not make it believed again */

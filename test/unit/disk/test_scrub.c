@@ -41,7 +41,7 @@ scrub(struct disk *d, struct arena *a)
     struct disk_scrub_status s;
 
     CHECK(disk_scrub_start(d, NULL) == ERR_OK);
-    for (unsigned i = 0; i < 4000; i++) {
+    for (unsigned i = 0; i < PATIENCE_MS / 5; i++) {
         s = status(d, a);
         if (s.pass.number > before && !s.running)
             return s;
@@ -307,7 +307,7 @@ restart_fiber(void *arg)
     o.scrub_pass_ms = 100;   /* it goes on soon, and another pass follows... */
     o.scrub_rate = 1u << 20; /* ...of a second, in which the first one's end is seen */
     d = world_open(&o);
-    for (unsigned i = 0; i < 4000 && s.last.number == 0; i++) {
+    while (s.last.number == 0) {
         CHECK(rt_sleep_ms(5) == ERR_OK);
         s = status(d, a);
     }

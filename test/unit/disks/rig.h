@@ -184,7 +184,7 @@ rig_settled(struct rig *g)
     struct disks_status *st = xcalloc(1, sizeof *st);
     bool settled = false;
 
-    for (unsigned i = 0; i < 3000 && !settled; i++) {
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && !settled; i++) {
         disks_status(g->ds, st);
         settled = st->settled && st->repairs == 0;
         if (!settled && rt_sleep_ms(10) != ERR_OK)

@@ -92,7 +92,7 @@ is_here(struct rig *g, const char *key)
 static bool
 comes_here(struct rig *g, const char *key)
 {
-    for (int tries = 0; tries < 5000 && !is_here(g, key); tries++)
+    while (!is_here(g, key))
         if (rt_sleep_ms(2) != ERR_OK)
             break;
     return is_here(g, key);
@@ -428,8 +428,10 @@ open_rig(struct rig *g)
     b.endpoint = g->fake.endpoint;
     g->arena = arena_new(4096, 4u << 20);
     s->path = folder;
-    s->cloud_options = (struct cloud_options){
-        .retries = 2, .retry_ms = 1000, .timeout_ms = 5000, .connect_ms = 1000};
+    s->cloud_options = (struct cloud_options){.retries = 2,
+                                              .retry_ms = PATIENCE_MS,
+                                              .timeout_ms = PATIENCE_MS,
+                                              .connect_ms = PATIENCE_MS};
     stand_open(s);
     REQUIRE(map_bucket_create(s->map, SPAN("native"), NULL, 1, &g->native, &g->eb) ==
             ERR_OK);

@@ -52,8 +52,10 @@ open_rig(struct rig *g)
     struct stand *s = &g->at;
     const struct map_bucket *made;
 
-    s->cloud_options =
-        (struct cloud_options){.retries = 1, .retry_ms = 1000, .timeout_ms = 5000};
+    s->cloud_options = (struct cloud_options){.retries = 1,
+                                              .retry_ms = PATIENCE_MS,
+                                              .timeout_ms = PATIENCE_MS,
+                                              .connect_ms = PATIENCE_MS};
     stand_open(s);
     REQUIRE(map_bucket_create(s->map, SPAN("b"), NULL, 1, &made, &s->eb) == ERR_OK);
     REQUIRE(map_bucket_change(s->map, SPAN("b"), made->id, give_quota, NULL, &g->bucket,
