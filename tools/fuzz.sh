@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh SECONDS [NAME]: fuzzes each target of test/fuzz (or one) for that long, from its corpus. New inputs
-# stay in build/fuzz/corpus; a crash is written to build/fuzz/crashes and ends the run with its report.
+# stay in build/fuzz/corpus; a crash is written to build/fuzz/crashes and ends the run with its report. An input that takes
+# 5 minutes is one: less may be a machine that stood still.
 . "$(dirname "$0")/lib.sh"
 
 seconds=${1:?seconds for each target}
@@ -17,7 +18,7 @@ fuzz_one() {
     local found=build/fuzz/corpus/$name seed=test/fuzz/corpus/$name log=build/fuzz/$name.log
     mkdir -p "$found"
     [ -d "$seed" ] || { say "fuzz: $name has no corpus at $seed"; return 1; }
-    if build/fuzz/test/fuzz_"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    if build/fuzz/test/fuzz_"$name" -max_total_time="$seconds" -timeout=300 -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix=build/fuzz/crashes/"$name"- "$found" "$seed" >"$log" 2>&1; then
         say "fuzz: $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs, no crash"
     else

@@ -8,7 +8,7 @@ struct worker {
     struct rig rig; /* of this loop: the set is the other one's */
     unsigned loop;
     _Atomic bool *stop;
-    uint64_t rounds;
+    _Atomic uint64_t rounds;
 };
 
 static const char *
@@ -27,7 +27,7 @@ expect(struct worker *w, const char *key, size_t size, uint64_t seed)
 
     if (rc != want)
         fprintf(stderr, "%s in round %llu: %s, wanted %s: %s\n", key,
-                (unsigned long long)w->rounds, err_name(rc), err_name(want),
+                (unsigned long long)atomic_load(&w->rounds), err_name(rc), err_name(want),
                 w->rig.eb.text);
     CHECK(rc == want);
 }
@@ -43,13 +43,14 @@ work(void *arg)
     char key[40];
 
     while (!atomic_load(w->stop)) {
-        unsigned i = (unsigned)(w->rounds % KEYS);
-        uint64_t seed = 1 + w->loop + 2 * w->rounds;
+        uint64_t round = atomic_load(&w->rounds);
+        unsigned i = (unsigned)(round % KEYS);
+        uint64_t seed = 1 + w->loop + 2 * round;
         size_t size = 100 + i * 31;
 
         name(w, i, key);
         expect(w, key, size, seeds[i]);
-        if (w->rounds % 5 == 4) {
+        if (round % 5 == 4) {
             CHECK(rig_delete(g, key, &existed) == ERR_OK);
             CHECK(existed == (seeds[i] != 0));
             seeds[i] = 0;
@@ -57,7 +58,7 @@ work(void *arg)
             CHECK(rig_put(g, key, size, seed) == ERR_OK);
             seeds[i] = seed;
         }
-        w->rounds++;
+        atomic_store(&w->rounds, round + 1);
         rt_yield();
     }
     for (unsigned i = 0; i < KEYS; i++)
@@ -104,10 +105,11 @@ come_and_go(void *arg)
         CHECK(rt_group_start(&group, work_there, &workers[i]) == ERR_OK);
     }
     changes(g);
+    for (unsigned i = 0; i < LOOPS; i++)
+        while (atomic_load(&workers[i].rounds) <= 2 * KEYS)
+            CHECK(rt_sleep_ms(1) == ERR_OK);
     atomic_store(&stop, true);
     rt_group_join(&group);
-    for (unsigned i = 0; i < LOOPS; i++)
-        CHECK(workers[i].rounds > 2 * KEYS);
     disks_close(&g->ds);
 }
 
