@@ -262,14 +262,14 @@ cold_landed(struct cold_get *g)
     return key_on_home(g->home, ask_on_home, &q) == ERR_OK ? q.landed : 0;
 }
 
-struct span
-cold_etag(struct cold_get *g, struct arena *a)
+bool
+cold_etag(struct cold_get *g, struct arena *a, struct span *out)
 {
     struct ask q = {.get = g, .arena = a, .etag = {"", 0}};
+    bool asked = key_on_home(g->home, ask_on_home, &q) == ERR_OK;
 
-    /* Out of fibers there: without an ETag the range is asked for unconditionally. */
-    return key_on_home(g->home, ask_on_home, &q) == ERR_OK ? q.etag
-                                                           : (struct span){"", 0};
+    *out = q.etag;
+    return asked;
 }
 
 bool

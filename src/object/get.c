@@ -304,8 +304,10 @@ direct_range(struct object_get *g, struct errbuf *eb)
         cloud_get_begin(g->s->options.cloud, g->bucket, g->key, g->at,
                         g->at + g->left - 1, g->etag, g->arena, &info, &g->remote, eb);
 
-    /* Another version stands there now: no condition of the caller's failed. */
-    if (rc == ERR_PRECONDITION || (rc == ERR_OK && info.size != g->size))
+    /* Another version stands there now: no condition of the caller's failed. Some remotes know none. */
+    if (rc == ERR_PRECONDITION ||
+        (rc == ERR_OK &&
+         (info.size != g->size || (g->etag.len > 0 && !span_eq(info.etag, g->etag)))))
         return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");
     return rc;
 }
@@ -366,8 +368,9 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
         cold_keep(g->cold);
     if (g->kind == COLD &&
         (cold_is_relay(g->cold) ? first > 0 : first > cold_landed(g->cold) + AHEAD_MAX)) {
+        if (!cold_etag(g->cold, g->arena, &g->etag))
+            return err_set(eb, ERR_BUSY, "no fiber is free to ask which version it is");
         g->kind = DIRECT;
-        g->etag = cold_etag(g->cold, g->arena);
         /* Who held a connection while he waits for another could wait for one like himself. */
         if (cold_is_relay(g->cold))
             cold_leave(&g->cold);
@@ -386,6 +389,46 @@ reader_buffer(struct iobuf **buf, uint64_t want, struct deadline by, struct errb
     return rc == ERR_OK ? rc : err_set(eb, rc, "no buffer is free");
 }
 
+static enum err
+next_direct(struct object_get *g, struct deadline by, struct span *piece,
+            struct errbuf *eb)
+{
+    size_t n = 0;
+    enum err rc = reader_buffer(&g->buf, g->left, by, eb);
+
+    if (rc == ERR_OK)
+        rc = cloud_get_read(g->remote, g->buf->at, MIN(g->left, g->buf->room), &n, eb);
+    if (rc == ERR_OK && n == 0)
+        rc = err_set(eb, ERR_BACKEND, "the backend's answer ended %llu bytes early",
+                     (unsigned long long)g->left);
+    *piece = (struct span){g->buf != NULL ? g->buf->at : "", n};
+    return rc;
+}
+
+/* What is here of it went, or cannot be had: who was shown its beginning reads on at the remote, if that has this version still. */
+static enum err
+go_direct(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
+{
+    bool known = cold_etag(g->cold, g->arena, &g->etag) && g->etag.len > 0;
+    enum err rc;
+
+    cold_leave(&g->cold);
+    disks_read_end(&g->reader);
+    if (!known)
+        return err_set(eb, ERR_BACKEND,
+                       "what was kept is gone and the backend gives no ETag to go on by");
+    g->kind = DIRECT;
+    rc = direct_range(g, eb);
+    return rc == ERR_OK ? next_direct(g, by, piece, eb) : rc;
+}
+
+/* Its bytes come from the backend, and it is our keeping that failed. */
+static bool
+is_ours(enum err rc)
+{
+    return rc == ERR_BUSY || rc == ERR_IO || rc == ERR_NO_SPACE || rc == ERR_UNAVAILABLE;
+}
+
 /* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
 static enum err
 next_cold(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
@@ -401,34 +444,26 @@ next_cold(struct object_get *g, struct deadline by, struct span *piece, struct e
                   : (struct span){g->buf->at, MIN(g->left, g->buf->room)};
     rc = cold_read(g->cold, g->at, pass ? NULL : g->buf->at, piece->len, &n, &local,
                    &g->row, eb);
+    if (is_ours(rc) && !pass && !cold_is_relay(g->cold))
+        return go_direct(g, by, piece, eb);
     if (rc != ERR_OK)
         return rc;
     if (!local) {
         piece->len = n;
         return ERR_OK;
     }
-    cold_leave(&g->cold);
-    if (pass)
+    if (pass) {
+        cold_leave(&g->cold);
         return ERR_OK;
-    g->kind = LOCAL;
+    }
     rc = disks_read_begin(g->s->options.disks, &k, &g->row, g->at, g->left, &g->reader,
                           eb);
-    return rc == ERR_OK ? disks_read_next(&g->reader, by, piece, eb) : rc;
-}
-
-static enum err
-next_direct(struct object_get *g, struct deadline by, struct span *piece,
-            struct errbuf *eb)
-{
-    size_t n = 0;
-    enum err rc = reader_buffer(&g->buf, g->left, by, eb);
-
     if (rc == ERR_OK)
-        rc = cloud_get_read(g->remote, g->buf->at, MIN(g->left, g->buf->room), &n, eb);
-    if (rc == ERR_OK && n == 0)
-        rc = err_set(eb, ERR_BACKEND, "the backend's answer ended %llu bytes early",
-                     (unsigned long long)g->left);
-    *piece = (struct span){g->buf != NULL ? g->buf->at : "", n};
+        rc = disks_read_next(&g->reader, by, piece, eb);
+    if (rc == ERR_NOT_FOUND)
+        return go_direct(g, by, piece, eb);
+    g->kind = LOCAL;
+    cold_leave(&g->cold);
     return rc;
 }
 

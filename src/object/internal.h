@@ -110,8 +110,8 @@ enum err cold_chunk_await(struct cold_get *g, enum object_source *source,
 bool cold_is_relay(const struct cold_get *g);
 /* How far the fetch has come; for readers who want bytes far ahead of it. */
 uint64_t cold_landed(struct cold_get *g);
-/* The ETag of what is fetched, in the arena. */
-struct span cold_etag(struct cold_get *g, struct arena *a);
+/* The ETag of what is fetched, in the arena; false: no fiber is free to ask for it, and without it versions could be mixed. */
+bool cold_etag(struct cold_get *g, struct arena *a, struct span *out);
 /* This reader wants a part only: the fetch goes on when it leaves. */
 void cold_keep(struct cold_get *g);
 /* Up to `len` bytes at `offset` into buf (NULL: they are only counted); waits until there are some. *local: the object is whole and on disk now,

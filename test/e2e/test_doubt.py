@@ -4,14 +4,18 @@ while it is written has the version that he began, whole.
 """
 
 import concurrent.futures
+import errno
 import http.client
 import itertools
 import random
 import socket
+import subprocess
 import threading
 
 import pytest
 from rigs.fakeremote import FakeRemote
+from rigs.faults import WRITE, DiskFaults
+from rigs.forebay import server_env
 from rigs.process import PATIENCE
 
 import plain
@@ -62,8 +66,8 @@ def remote():
         yield fake
 
 
-def start(start_forebay, remote, settings):
-    process = start_forebay("node", settings=settings)
+def start(start_forebay, remote, settings, **more):
+    process = start_forebay("node", settings=settings, **more)
     done = attach(process, BUCKET, remote.endpoint)
     assert done.returncode == 0, done.stdout + done.stderr
     return process
@@ -358,6 +362,43 @@ def test_a_slow_reader_that_a_write_overtakes(whole, remote, how):
         if not read:
             assert first + reply.read() == body
     connection.close()
+
+
+def reclaimed(process):
+    return sum(value for name, value in process.metrics().items() if name.startswith("forebay_reclaimed_bytes_total"))
+
+
+def test_a_slow_reader_of_what_is_evicted(whole, remote):
+    """It was whole here, and is given back before he comes to it: the rest is the remote's, of the same version."""
+    body = body_of("old", SLOW_SIZE)
+    remote.put(PATH, body)
+    connection, reply, first = begin_slowly(whole)
+    wait_for(lambda: plain.get(whole.port, BUCKET, "k").headers["x-forebay-cache"] == "hit", "it to be kept")
+    before = reclaimed(whole)
+    done = subprocess.run([str(whole.binary), "evict", f"s3://{BUCKET}/k"], env=server_env({"FOREBAY_ENDPOINT": whole.endpoint}), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wait_for(lambda: reclaimed(whole) >= before + SLOW_SIZE, "its place to be given back")
+    assert first + reply.read() == body
+    connection.close()
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_disk_that_fails_while_it_comes(start_forebay, remote, tmp_path, error):
+    """What cannot be kept is read on at the remote."""
+    faults = DiskFaults(tmp_path / "faults")
+    process = start(start_forebay, remote, {**SETTINGS, "cache.large": "64MiB"}, env=faults.env)
+    body = body_of("old", SLOW_SIZE)
+    remote.put(PATH, body)
+    halves = Halves(remote, body)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(plain.get, process.port, BUCKET, "k")
+        assert halves.half.wait(PATIENCE)
+        faults.break_(WRITE, error=error)
+        halves.gate.set()
+        reply = reader.result()
+    faults.mend()
+    assert reply.status == 200 and reply.whole and reply.body == body
+    assert remote.asked() == (0, 2)
 
 
 @pytest.mark.parametrize("all_came", [False, True])
