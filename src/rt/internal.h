@@ -99,7 +99,10 @@ struct iobuf_cache {
     uint64_t bytes;                         /* of all these */
     uint64_t takes;
     struct pooled *pieces; /* idle ones of the slabs */
-    struct slab *slabs;    /* owned */
+    struct block
+        *block; /* a reference: what the next buffer for large reads is cut from, */
+    size_t block_used;  /* behind this */
+    struct slab *slabs; /* owned */
     unsigned slab_count;
     uint64_t number; /* of the loop, no other of this process has it; 0: none drawn yet */
 };

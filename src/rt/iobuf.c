@@ -6,7 +6,9 @@
  * looked up for each read (a twentieth of its CPU). They stay on their loop, and slabs as long as it.
  *
  * Buffers for large reads, and for groups of records, are a loop's own: its ring pins their
- * pages once, not for each operation (a ninth of the CPU of a read of 100 KB that is sent).
+ * pages once, not for each operation (a ninth of the CPU of a read of 100 KB that is sent). They are
+ * cut from huge pages: what lies in pages here and there a disk takes up to twice as long for
+ * (docs/decisions/0022-verify.md).
  * Dropped on another loop they are freed; the slot they had in the ring is lost then, which
  * is harmless. */
 #include "rt/iobuf.h"
@@ -18,6 +20,7 @@
 
 #include "base/account.h"
 #include "base/mem.h"
+#include "rt/sanitize.h"
 
 #define IDLE_MAX      MIB(16) /* bytes a loop keeps; at least IOBUF_MAX */
 #define LIMIT_DEFAULT MIB(256)
@@ -27,10 +30,11 @@ struct pooled {
     struct iobuf buf;
     struct pooled *next; /* idle */
     unsigned class;
-    uint32_t slot;     /* iobuf_slot() */
-    uint64_t reads_of; /* number of the loop that reads into it; 0: for any use */
-    bool beyond;       /* iobuf_get_beyond(): not part of in_use */
-    struct slab *slab; /* that it is a piece of; NULL: its memory is its own */
+    uint32_t slot;       /* iobuf_slot() */
+    uint64_t reads_of;   /* number of the loop that reads into it; 0: for any use */
+    bool beyond;         /* iobuf_get_beyond(): not part of in_use */
+    struct slab *slab;   /* that it is a piece of; NULL: none */
+    struct block *block; /* that it was cut from; NULL: its memory is its own */
 };
 
 #define PIECE       (16u << 10)
@@ -42,6 +46,13 @@ struct slab {
     uint32_t slot;
     struct pooled pieces[SLAB_PIECES];
 };
+
+/* A huge page. */
+struct block {
+    char *at;         /* owned */
+    atomic_uint refs; /* the loop's that cuts it, and each buffer's */
+};
+#define GAP (FB_ASAN ? PAGE : 0u) /* behind each: who writes past its end is found */
 
 /* Sizes worth a slot: below, pinning costs nothing against the rest. */
 #define READ_LEAST (64u << 10)
@@ -135,11 +146,67 @@ take_idle(struct loop *l, unsigned class, bool reads)
     return take_first(l, list);
 }
 
+/* ---- blocks ---- */
+
+static void
+block_drop(struct block *b)
+{
+    if (b == NULL || atomic_fetch_sub(&b->refs, 1) > 1)
+        return;
+    free(b->at);
+    free(b);
+}
+
+static struct block *
+block_new(void)
+{
+    char *at = aligned_alloc(HUGE, HUGE);
+    struct block *b;
+
+    if (at == NULL)
+        return NULL;
+    (void)madvise(at, HUGE, MADV_HUGEPAGE); /* small pages will do */
+    b = xmalloc(sizeof *b);
+    *b = (struct block){.at = at, .refs = 1};
+    return b;
+}
+
+/* The next `room` bytes of the loop's block, or of a new one. NULL: there is no memory. */
+static char *
+cut(struct iobuf_cache *c, size_t room)
+{
+    char *at;
+
+    if (c->block == NULL || c->block_used + room + GAP > HUGE) {
+        block_drop(c->block);
+        c->block = block_new();
+        c->block_used = 0;
+    }
+    if (c->block == NULL)
+        return NULL;
+    at = c->block->at + c->block_used;
+    c->block_used += room + GAP;
+    atomic_fetch_add(&c->block->refs, 1);
+    ASAN_POISON(at + room, GAP);
+    return at;
+}
+
+/* Others of its block may stay long. */
+static void
+give_back(struct pooled *p)
+{
+    (void)madvise(p->buf.at, p->buf.room, MADV_DONTNEED);
+    ASAN_POISON(p->buf.at, p->buf.room);
+    block_drop(p->block);
+}
+
 static struct pooled *
 make(unsigned class, uint64_t reads)
 {
     size_t room = (size_t)SMALLEST << class;
-    char *at = aligned_alloc(room < HUGE ? PAGE : HUGE, room);
+    char *at = reads != 0    ? cut(&loop_self->iobufs, room)
+               : room < HUGE ? aligned_alloc(PAGE, room)
+                             : aligned_alloc(HUGE, room);
     struct pooled *p;
 
     if (at == NULL)
@@ -147,8 +214,10 @@ make(unsigned class, uint64_t reads)
     if (room >= HUGE)
         (void)madvise(at, room, MADV_HUGEPAGE); /* pages are looked up for each read */
     p = xmalloc(sizeof *p);
-    *p = (struct pooled){
-        .buf = {.at = at, .room = (uint32_t)room}, .class = class, .reads_of = reads};
+    *p = (struct pooled){.buf = {.at = at, .room = (uint32_t)room},
+                         .class = class,
+                         .reads_of = reads,
+                         .block = reads != 0 ? loop_self->iobufs.block : NULL};
     return p;
 }
 
@@ -323,7 +392,10 @@ iobuf_slot(struct iobuf *b, struct iovec *memory)
 static void
 discard(struct pooled *p)
 {
-    free(p->buf.at);
+    if (p->block != NULL)
+        give_back(p);
+    else
+        free(p->buf.at);
     free(p);
 }
 
@@ -413,5 +485,6 @@ iobuf_free_idle(struct loop *l)
         free_list(l->iobufs.reads[i].first);
     }
     free_slabs(l);
+    block_drop(l->iobufs.block);
     l->iobufs = (struct iobuf_cache){0};
 }

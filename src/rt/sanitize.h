@@ -1,4 +1,4 @@
-/* sanitize: what the sanitizers want to hear about stacks; nothing in other builds.
+/* sanitize: what the sanitizers want to hear about stacks and memory; nothing in other builds.
  * Inside `rt` only. */
 #pragma once
 #include <stddef.h>
@@ -13,12 +13,14 @@
 #define ASAN_LEAVE(fake, low, size) __sanitizer_start_switch_fiber((fake), (low), (size))
 #define ASAN_ARRIVE(fake, low, size)                                                     \
     __sanitizer_finish_switch_fiber((fake), (low), (size))
-#define ASAN_CLEAN(low, size) __asan_unpoison_memory_region((low), (size))
+#define ASAN_CLEAN(low, size)  __asan_unpoison_memory_region((low), (size))
+#define ASAN_POISON(low, size) __asan_poison_memory_region((low), (size))
 #else
 #define FB_ASAN                      0
 #define ASAN_LEAVE(fake, low, size)  ((void)0)
 #define ASAN_ARRIVE(fake, low, size) ((void)0)
 #define ASAN_CLEAN(low, size)        ((void)0)
+#define ASAN_POISON(low, size)       ((void)0)
 #endif
 
 #if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)

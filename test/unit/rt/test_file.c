@@ -99,6 +99,71 @@ test_buffers_are_counted_and_limited(void)
     CHECK_U64(iobuf_in_use(), 0);
 }
 
+#define LARGE 40
+
+static void
+drop_odd_ones(void *arg)
+{
+    struct iobuf **b = arg;
+
+    for (unsigned i = 1; i < LARGE; i += 2)
+        iobuf_drop(&b[i]);
+}
+
+static bool
+is_all(const struct iobuf *b, unsigned char value)
+{
+    for (uint32_t i = 0; i < b->room; i++)
+        if ((unsigned char)b->at[i] != value)
+            return false;
+    return true;
+}
+
+/* Some of them go back to the system, from another thread; the others stay as they are. */
+static void
+large_reads_fiber(void *arg)
+{
+    struct iobuf *b[LARGE + 1] = {NULL};
+    unsigned near = 0;
+
+    (void)arg;
+    for (unsigned i = 0; i < LARGE; i++) {
+        REQUIRE(iobuf_get_pinned(100000, &b[i]) == ERR_OK);
+        CHECK_U64((uintptr_t)b[i]->at % 4096, 0);
+        memset(b[i]->at, (int)i, b[i]->room);
+        near += i > 0 && b[i]->at > b[i - 1]->at &&
+                b[i]->at <= b[i - 1]->at + b[i - 1]->room + 4096;
+    }
+    CHECK_U64(near, LARGE - 3); /* three huge pages */
+    REQUIRE(rt_blocking(drop_odd_ones, b, DEADLINE_NEVER) == ERR_OK);
+    for (unsigned i = 0; i < LARGE; i += 2)
+        CHECK(is_all(b[i], (unsigned char)i));
+    CHECK_U64(iobuf_in_use(), LARGE / 2 * 131072);
+    for (unsigned round = 0; round < 2; round++) { /* idle ones, then new ones */
+        drop_odd_ones(b + 1);
+        iobuf_drop(&b[0]);
+        for (unsigned i = 0; i < LARGE; i++) {
+            REQUIRE(iobuf_get_pinned(100000, &b[i]) == ERR_OK);
+            memset(b[i]->at, (int)i, b[i]->room);
+        }
+        for (unsigned i = 0; i < LARGE; i++)
+            CHECK(is_all(b[i], (unsigned char)i));
+        drop_odd_ones(b);
+    }
+    for (unsigned i = 0; i < LARGE; i++)
+        iobuf_drop(&b[i]);
+    CHECK_U64(iobuf_in_use(), 0);
+}
+
+static void
+test_buffers_for_large_reads_lie_together(void)
+{
+    struct rt_options o = {.engine = RT_EPOLL, .loops = 1};
+
+    CHECK(rt_run(&o, large_reads_fiber, NULL, NULL) == ERR_OK);
+    CHECK_U64(iobuf_in_use(), 0);
+}
+
 /* ---- bytes ---- */
 
 static void
@@ -589,6 +654,7 @@ main(int argc, char **argv)
 {
     CHECK_MAIN(argc, argv);
     RUN(test_buffers_are_counted_and_limited);
+    RUN(test_buffers_for_large_reads_lie_together);
     RUN(test_what_is_written_is_read);
     RUN(test_buffered_files_take_odd_places);
     RUN(test_cancelled_reads_are_abandoned);
