@@ -167,12 +167,18 @@ look_at_remotes(struct doctor *d, const json_t *doc)
         struct s3_failure f;
 
         if (json_is_true(json_object_get(b, "cached"))) {
-            if (s3_list_objects(d->s->s3, &l, a, &found, &f, &eb) == ERR_OK)
-                tell(d, "remote", NULL, "s3://%s answers", name);
-            else
+            if (s3_list_objects(d->s->s3, &l, a, &found, &f, &eb) != ERR_OK)
                 tell(d, "remote",
                      "forebay bucket attach it again with keys and endpoint that work",
                      "s3://%s: %s", name, eb.text);
+            else if (found.stale)
+                tell(d, "remote",
+                     "see that the server reaches the endpoint that forebay bucket ls "
+                     "names",
+                     "s3://%s: its remote does not answer; what is kept of it is served",
+                     name);
+            else
+                tell(d, "remote", NULL, "s3://%s answers", name);
         }
         arena_free(&a);
     }

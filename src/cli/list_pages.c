@@ -23,6 +23,8 @@ list_pages(struct session *s, struct span bucket, struct span prefix,
         before = swap;
         arena_reset(now);
         rc = s3_list_objects(s->s3, &l, now, &page, &f, eb);
+        if (rc == ERR_OK)
+            session_listed(s, bucket, &page);
         for (uint32_t i = 0; rc == ERR_OK && i < page.count; i++)
             rc = on_entry(arg, &page.entries[i]);
         l.token = page.next_token;

@@ -242,6 +242,17 @@ session_size(const struct session *s, uint64_t bytes, char out[NUM_SIZE_TEXT])
     return num_size_in(bytes, s->units, out);
 }
 
+void
+session_listed(struct session *s, struct span bucket, const struct s3_list_page *page)
+{
+    if (page->stale && !s->stale && !s->quiet)
+        fprintf(stderr,
+                "note: the remote of s3://%.*s does not answer: listed is what is kept "
+                "of it\n",
+                SPAN_ARG(bucket));
+    s->stale |= page->stale;
+}
+
 enum exit_code
 session_fail(struct session *s, enum err rc)
 {

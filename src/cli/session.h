@@ -56,9 +56,13 @@ struct session {
     unsigned connections; /* at once; 0: 64 */
     unsigned loops;       /* 0: one */
     bool own_keys;        /* never the AWS chain: it is for somebody else */
+    bool stale;           /* session_listed() was told of a page that was not whole */
     struct errbuf eb;
     void *arg;
 };
+/* Of each page of a listing: one that a server gave without asking the bucket's remote is told, once, on standard error. */
+void session_listed(struct session *s, struct span bucket,
+                    const struct s3_list_page *page);
 /* Runs `fn` as a fiber on a loop of its own; its return value is the exit code. Ctrl-C cancels it. */
 enum exit_code session_run(const struct args *a, enum exit_code (*fn)(struct session *s),
                            void *arg);

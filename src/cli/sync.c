@@ -328,6 +328,13 @@ maybe_remove(struct syncing *y, enum exit_code code)
 
     if (y->gone_count == 0)
         return code;
+    if (y->s->stale) { /* what SOURCE does not have may well be at its remote */
+        fprintf(stderr,
+                "forebay: %s was listed without its remote, so nothing is deleted: "
+                "%" PRIu64 " objects would have been\n",
+                y->from, y->gone_count);
+        return code != EXIT_OK_ ? code : EXIT_DIFFERS;
+    }
     if (code != EXIT_OK_) {
         fprintf(stderr,
                 "forebay: something failed, so nothing is deleted: %" PRIu64

@@ -98,6 +98,8 @@ next_page(struct walk *w, struct errbuf *eb)
     }
     if (rc != ERR_OK)
         w->page = (struct s3_list_page){0};
+    else
+        session_listed(w->s, w->place.bucket, &w->page);
     w->list.token = w->page.next_token;
     return rc;
 }

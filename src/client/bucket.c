@@ -156,6 +156,7 @@ s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
         .method = "GET", .bucket = l->bucket, .params = params, .param_count = 2};
     struct s3xml_list_reader *r = s3xml_list_begin();
     struct s3_call *call = NULL;
+    bool stale = false;
     char max[16];
     enum err rc;
 
@@ -170,11 +171,14 @@ s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
     else if (l->start_after.len > 0)
         params[o.param_count++] = (struct param){SPAN("start-after"), l->start_after};
     rc = order_ask(c, &o, nothing, &call, f, eb);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK) {
+        stale = fields_get(http_fields(call->head), "x-forebay-stale").len > 0;
         rc = read_page(call, l, r, a, f, eb);
+    }
     s3_end(&call);
     if (rc == ERR_OK)
         rc = end_page(l, r, a, out, f, eb);
+    out->stale = stale;
     s3xml_list_free(&r);
     return rc;
 }

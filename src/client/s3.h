@@ -187,6 +187,8 @@ struct s3_list_page {
     struct s3xml_list_entry *entries; /* decoded, in byte order, prefixes among them */
     uint32_t count;
     bool truncated;
+    bool
+        stale; /* a Forebay server could not ask the bucket's remote: this is what it holds */
     struct span next_token;
 };
 enum err s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,

@@ -497,6 +497,33 @@ def test_the_remote_is_gone(tier, remote_s3):
     assert listing.headers["x-forebay-stale"] == "backend-down"
 
 
+def test_a_listing_without_the_remote_is_told_and_deletes_nothing(tier, remote_s3, tmp_path):
+    """What is not in it may well be at the remote."""
+    process, cloud, bucket = tier
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for key in ("here", "not"):
+        remote_s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+        (copy / key).write_text(key)
+    assert plain.get(process.port, bucket, "here").body == b"here"
+
+    def cli(*args, status):
+        env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint, "HOME": str(tmp_path)})
+        done = subprocess.run([process.binary, *args], env=env, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done
+
+    place, note = f"s3://{bucket}", f"note: the remote of s3://{bucket} does not answer"
+    assert note not in cli("ls", place, status=0).stderr and "answers" in cli("doctor", status=0).stdout
+    cloud.stop()
+    listed = cli("ls", place, status=0)
+    assert "here" in listed.stdout and " not" not in listed.stdout and listed.stderr.count(note) == 1
+    synced = cli("sync", place, str(copy), "--delete", "--yes", status=1)
+    assert "nothing is deleted: 1 " in synced.stderr and sorted(path.name for path in copy.iterdir()) == ["here", "not"]
+    (remote,) = (line for line in cli("doctor", status=1).stdout.splitlines() if " remote " in line)
+    assert remote.startswith("WRONG") and f"s3://{bucket}: its remote does not answer" in remote
+
+
 def test_a_put_that_the_remote_refuses_changes_nothing(tier, remote_s3):
     process, cloud, bucket = tier
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"old")
