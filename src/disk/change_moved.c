@@ -38,6 +38,10 @@ above_doubt(struct changes *c, const struct member *m, struct row *row, struct e
         row->version = now.version;
         row->flags |= now.flags & ROW_DOUBT;
     }
+    /* A log that stays longer than others (a damaged one is not compacted) has an older object, and the doubt was met before its own:
+     * it may be of this one. If not, it is asked for once more. */
+    if (rc == ERR_OK && row_is_object(&now) && (now.flags & ROW_CACHED) != 0)
+        row->flags |= now.flags & ROW_DOUBT;
     return rc;
 }
 

@@ -19,8 +19,9 @@ struct key_state {
     uint64_t write; /* the last one that was acknowledged; 0: none */
     bool doubt;
 };
-/* Where the damage is; none: the power goes while the disk works. */
-enum hole_where { HOLE_MIDDLE, HOLE_AT_END, HOLE_NOWHERE, HOLE_WHERES_ };
+/* Where the damage is; none: the power goes while the disk works. `compacted`: in the middle, and the disk is worked on behind it before
+ * its index is lost once more. */
+enum hole_where { HOLE_MIDDLE, HOLE_AT_END, HOLE_NOWHERE, HOLE_WHERES_, HOLE_COMPACTED };
 enum hole_plant {
     HOLE_PLANT_NONE,
     HOLE_PLANT_FORGOTTEN, /* what was promised is not known any more */
@@ -147,6 +148,39 @@ change(struct disk *d, struct hole_life *f)
 }
 
 static void
+change_many(struct disk *d, struct hole_life *f)
+{
+    struct errbuf eb = {0};
+
+    for (unsigned i = 0; i < f->ops && !rt_cancelled(); i++) {
+        change(d, f);
+        if (sim_random() % 40 == 0)
+            DONE(rt_sleep_ms(sim_random() % 100));
+        if (sim_random() % 100 == 0)
+            DONE(disk_compact(d, &eb));
+    }
+}
+
+/* Behind the damage: the logs that stood behind it are compacted, some of them away. */
+static void
+work_on(void *arg)
+{
+    struct hole_life *f = arg;
+    struct disk *d = open_disk(f);
+    struct errbuf eb = {0};
+
+    if (d == NULL)
+        return;
+    distrusted += d->home.behind_damage;
+    change_many(d, f);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(disk_settle(d, &eb) == ERR_OK);
+        CHECK(disk_compact(d, &eb) == ERR_OK);
+    }
+    disk_close(&d);
+}
+
+static void
 work(void *arg)
 {
     struct hole_life *f = arg;
@@ -156,14 +190,9 @@ work(void *arg)
     if (d == NULL)
         return;
     CHECK(!d->home.behind_damage);
-    for (unsigned i = 0; i < f->ops && !rt_cancelled(); i++) {
-        change(d, f);
-        if (sim_random() % 40 == 0)
-            DONE(rt_sleep_ms(sim_random() % 100));
-        if (sim_random() % 100 == 0)
-            DONE(disk_compact(d, &eb));
-    }
-    if (f->where == HOLE_MIDDLE) { /* so that the last one says that all was synced */
+    change_many(d, f);
+    if (f->where == HOLE_MIDDLE ||
+        f->where == HOLE_COMPACTED) { /* so that the last one says that all was synced */
         CHECK(disk_settle(d, &eb) == ERR_OK);
         put(d, f, KEYS - 1);
     }
@@ -307,6 +336,12 @@ hole_life(uint64_t seed, enum hole_where where, enum hole_plant plant)
     if (where != HOLE_NOWHERE)
         damage(s, &f, &state);
     plant_promise(s, plant);
+    for (unsigned i = 0; where == HOLE_COMPACTED && i < 1 + seed % 2; i++) {
+        f.rebuild = i == 0;
+        f.ops = 10 + (unsigned)(state >> 16) % 200;
+        sim_cut_at(s, 0);
+        CHECK(sim_run_world(s, work_on, &f, &eb) == ERR_OK);
+    }
     for (unsigned i = 0; i <= ATTEMPTS; i++) {
         bool last = i == ATTEMPTS;
 
