@@ -63,7 +63,7 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
     struct fields f = http_fields(h);
     struct range range = {0};
     uint64_t size = 0;
-    int64_t mtime_s = 0;
+    int64_t mtime_s = 0, date_s = 0;
 
     *out = (struct s3_object_info){0};
     if (h->body_length < 0)
@@ -89,6 +89,8 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
     if (date_http_parse(http_get(h, HTTP_LAST_MODIFIED), &mtime_s) != ERR_OK)
         mtime_s = 0;
     out->mtime_ms = mtime_s * 1000;
+    if (date_http_parse(fields_get(f, "date"), &date_s) == ERR_OK)
+        out->date_ms = date_s * 1000;
     /* A weak one names no bytes. */
     if (!span_starts(span_trim(http_get(h, HTTP_ETAG)), SPAN("W/")))
         out->etag = keep(a, etag_unquote(http_get(h, HTTP_ETAG)));

@@ -71,6 +71,7 @@ struct s3_object_info {
     struct span etag; /* without quotes; the spans of this struct lie in the arena */
     struct span last_modified;
     int64_t mtime_ms;
+    int64_t date_ms; /* of the answer, by the same clock; 0: unsaid */
     struct span content_type, cache_control, content_disposition, content_encoding,
         content_language, expires;
     struct span version_id, storage_class;

@@ -304,6 +304,8 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
     f->info.source = OBJECT_COLD;
     large = chunks_fit(f->s, f->bucket, f->key, from, &f->info);
+    if (large && chunks_too_young(from, &f->info))
+        return ERR_OK;
     if (!admit(f, large ? f->s->options.chunk_bytes : from->size))
         return ERR_OK;
     return large ? keep_as_chunks(f) : begin_writer(f);

@@ -279,6 +279,29 @@ def test_without_a_strong_etag_it_is_kept_whole(tier):
     assert set(remote.asked()) == {None}
 
 
+@pytest.mark.parametrize("age", [0, 1, 2, None])
+@pytest.mark.parametrize("etag", ["a time and a length", "MD5"])
+def test_an_etag_of_a_time_and_a_length(tier, etag, age):
+    """It tells versions apart once its second is over: until then nothing is kept of it."""
+    process, remote = tier
+    body = body_of("young")
+    said = {"Last-Modified": "Thu, 01 Jan 2026 00:00:10 GMT"}
+    if etag != "MD5":
+        said["ETag"] = f'"6955b90a-{len(body):x}"'
+    FakeRemote.put(remote, f"/{BUCKET}/young", body, **said)
+
+    def answer(request):
+        request.date_time_string = lambda timestamp=None: "" if age is None else f"Thu, 01 Jan 2026 00:00:{10 + age} GMT"
+        remote._get(request)
+
+    remote.on("GET", f"/{BUCKET}/young", answer)
+    for _ in range(2):
+        assert plain.get(process.port, BUCKET, "young").body == body
+    passes = etag != "MD5" and age in (0, 1)
+    reply = plain.get(process.port, BUCKET, "young")
+    assert reply.body == body and reply.headers["x-forebay-cache"] == ("bypass" if passes else "hit")
+
+
 def test_a_very_long_key_is_kept_whole(tier):
     process, remote = tier
     for length, chunks in ((982, True), (983, False)):
