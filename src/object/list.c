@@ -274,6 +274,7 @@ list_cached(struct walk *w, struct errbuf *eb)
     }
     if (rc != ERR_OK)
         return rc;
+    w->page->stale = from.stale; /* the remote is a Forebay whose own is down */
     for (uint32_t i = 0; i < from.count && w->page->count < o->max; i++) {
         const struct s3xml_list_entry *e = &from.entries[i];
 

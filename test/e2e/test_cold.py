@@ -497,6 +497,22 @@ def test_the_remote_is_gone(tier, remote_s3):
     assert listing.headers["x-forebay-stale"] == "backend-down"
 
 
+def test_what_a_forebay_in_front_of_a_forebay_lists(tier, remote_s3, start_forebay):
+    """The names of a remote that lists only what it has here are no more than that."""
+    process, cloud, bucket = tier
+    for key in ("here", "not"):
+        remote_s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    before = start_forebay("before", settings=PATIENT)
+    assert attach(before, bucket, process.endpoint, keys=process.keys()).returncode == 0
+    assert plain.get(process.port, bucket, "here").body == b"here"
+    listing = plain.ask(before.port, "GET", bucket, query="list-type=2")
+    assert b"<Key>not</Key>" in listing.body and "x-forebay-stale" not in listing.headers
+    cloud.stop()
+    listing = plain.ask(before.port, "GET", bucket, query="list-type=2")
+    assert b"<Key>here</Key>" in listing.body and b"<Key>not</Key>" not in listing.body
+    assert listing.headers["x-forebay-stale"] == "backend-down"
+
+
 def test_a_listing_without_the_remote_is_told_and_deletes_nothing(tier, remote_s3, tmp_path):
     """What is not in it may well be at the remote."""
     process, cloud, bucket = tier
