@@ -94,7 +94,7 @@ static struct {
     void *arg;
 } collectors[COLLECTORS_MAX];
 static unsigned collector_count;
-static _Atomic(const char *) engine = "none";
+static _Atomic(const char *) engine = "none", commit = "unknown";
 
 static void
 leave_block(void *block)
@@ -255,6 +255,18 @@ metrics_set_engine(const char *name)
     atomic_store(&engine, name);
 }
 
+void
+metrics_set_commit(const char *name)
+{
+    atomic_store(&commit, name);
+}
+
+const char *
+metrics_commit(void)
+{
+    return atomic_load(&commit);
+}
+
 /* ---- the page ---- */
 
 static void
@@ -356,15 +368,9 @@ put_by_op(struct buf *out, const char *name, const char *help, unsigned cells)
 static void
 put_build(struct buf *out)
 {
-#ifdef FOREBAY_COMMIT
-    const char *commit = FOREBAY_COMMIT;
-#else
-    const char *commit = "unknown";
-#endif
-
     put_head(out, "forebay_build_info", "gauge", "what is running; always 1");
     buf_printf(out, "forebay_build_info{version=\"%s\",commit=\"%s\",engine=\"%s\"} 1\n",
-               FOREBAY_VERSION, commit, atomic_load(&engine));
+               FOREBAY_VERSION, atomic_load(&commit), atomic_load(&engine));
 }
 
 void

@@ -133,6 +133,9 @@ void metrics_register(void (*collect)(struct buf *out, void *arg), void *arg);
 void metrics_unregister(void *arg);
 /* "uring" or "epoll", a literal: for forebay_build_info. */
 void metrics_set_engine(const char *name);
+/* The commit that this program was built of, a literal; "unknown" until it is set. */
+void metrics_set_commit(const char *name);
+const char *metrics_commit(void);
 /* Prometheus text format 0.0.4, process_* and forebay_build_info included. Reads a few
  * files of /proc: they are memory, and this is the one place outside rt that does. `out`
  * should take 256 KiB. */

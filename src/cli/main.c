@@ -5,10 +5,14 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
+
+/* In a file that cmake/commit.cmake writes. */
+extern const char main_commit[];
 
 static const struct cli_verb *const verbs[] = {
     &cli_serve,    &cli_mb,      &cli_rb,         &cli_ls,      &cli_cp,     &cli_mv,
@@ -159,6 +163,7 @@ main(int argc, char **argv)
     static char version[] = "version", help[] = "--help";
     int words;
 
+    metrics_set_commit(main_commit);
     output_begin();
     signal(SIGPIPE, SIG_IGN);
     verbs_set(&table);

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/metrics.h"
 #include "cli/cli.h"
 
 #include <openssl/crypto.h>
@@ -32,10 +33,11 @@ run(const struct args *a)
         return cli_usage(&eb, &verb);
     }
     if (!table)
-        printf("{\"version\":\"%s\",\"openssl\":\"%s\"}\n", FOREBAY_VERSION,
+        printf("{\"version\":\"%s\",\"commit\":\"%s\",\"openssl\":\"%s\"}\n",
+               FOREBAY_VERSION, metrics_commit(),
                OpenSSL_version(OPENSSL_VERSION_STRING));
     else
-        printf("forebay %s (OpenSSL %s)\n", FOREBAY_VERSION,
+        printf("forebay %s (commit %s, OpenSSL %s)\n", FOREBAY_VERSION, metrics_commit(),
                OpenSSL_version(OPENSSL_VERSION_STRING));
     return EXIT_OK_;
 }

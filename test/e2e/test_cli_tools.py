@@ -268,7 +268,9 @@ def test_json_of_verbs_with_forms_of_their_own(cli, server, tmp_path):
     assert origin == json.loads(cli("config", "show", "--client", "--json")) and origin["endpoint"]["value"] == server.endpoint
     cli("env", "-o", "name", status=2)
     assert "--format has others" in cli.stderr
-    assert json.loads(cli("version", "-o", "jsonl")) == json.loads(cli("version", "--json"))
+    told = json.loads(cli("version", "-o", "jsonl"))
+    assert told == json.loads(cli("version", "--json"))
+    assert f'commit="{told["commit"]}"' in str(server.get("/_/metrics")[1])
     cli("version", "-o", "yaml", status=2)
     for args in ((), ("--client",)):
         assert json.loads(cli("config", "check", *args, "--json")) == {"ok": True}
