@@ -109,6 +109,7 @@ struct disks {
         struct rt_sem changing; /* one change of the set at a time */
         struct rt_sem ending;   /* one waits for changes at a time */
         uint64_t unguarded;     /* how often */
+        uint32_t states;        /* how often a slot came, or its state changed */
         uint64_t move_rate;     /* bytes a second; 0: the mover's own */
         void (*on_list)(void *arg);
         void *on_list_arg;
@@ -242,6 +243,8 @@ enum err roster_store(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 /* The list on disk says it, then everybody sees it. Keeper. */
 enum err slot_becomes(struct disks *ds, unsigned i, enum slot_state state,
                       struct errbuf *eb) MUST_CHECK;
+/* Everybody sees it, whatever the list says. Keeper. */
+void slot_is_now(struct disks *ds, unsigned i, enum slot_state state);
 static inline void
 set_changed(struct disks *ds)
 {

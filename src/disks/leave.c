@@ -21,12 +21,11 @@ goes(struct disks *ds, unsigned i, enum slot_state state)
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->settled, false);
     ds->keeper.after_crash = false;
+    mover_wake(ds); /* a pass that ends while the list is written settles nothing */
     if (slot_becomes(ds, i, state, &eb) != ERR_OK) {
         LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
         s->in_list = state;
-        atomic_store(&s->state, state);
-        set_changed(ds);
-        writers_next(ds);
+        slot_is_now(ds, i, state);
     }
     if (s->went_at == 0)
         s->went_at = atomic_load(&ds->ids.counter);

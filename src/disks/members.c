@@ -35,6 +35,7 @@ slot_publish(struct disks *ds)
 
     ds->slots[i].in_list = slot_state(&ds->slots[i]);
     atomic_store(&ds->slot_count, i + 1);
+    ds->keeper.states++;
     set_changed(ds);
 }
 

@@ -1,11 +1,13 @@
-/* move: what brings objects to where they should be: one fiber on loop 0, while there are several disks.
+/* move: what brings objects to where they should be: a fiber on loop 0, while there are several disks.
  *
  *     IDLE  --(not settled)--> PASS --(nothing was wrong)--> IDLE, settled
  *     IDLE  --(a finding)----> REPAIR --> IDLE
  *
  * A pass walks every row of every disk and compares it with the order of its key: what is missing is copied, what is too
  * much is taken away once all who should have it do. Its state is the data itself: whenever it ends, by a restart too, the
- * next one goes on with what is left. Twice a second it looks whether a disk has left.
+ * next one goes on with what is left. Beside it another fiber looks, four times a second, whether a disk has left or takes no
+ * writes any more: that one orders nothing from then on, and a pass that is under way ends and begins anew, as it does when a
+ * disk comes or is drained.
  */
 #pragma once
 #include "disks/internal.h"

@@ -73,18 +73,28 @@ count_failure(struct mover *mv, const struct disks_key *k, enum err rc,
             L_SPAN("key", k->at.key), L_TEXT("code", err_name(rc)));
 }
 
-/* No more bytes a second than we may. */
+/* The places that a pass holds are those of its beginning. */
+static bool
+pass_goes_on(const struct disks *ds)
+{
+    return !ds->mover->stopping && ds->mover->states_of_pass == ds->keeper.states;
+}
+
+/* No more bytes a second than we may; what a pass that ends here owes the next one waits for. */
 static void
-throttle(struct disks *ds, uint64_t bytes)
+throttle(struct disks *ds, uint64_t bytes, bool of_pass)
 {
     struct mover *mv = ds->mover;
     uint64_t rate = ds->keeper.move_rate > 0 ? ds->keeper.move_rate : MOVE_RATE;
     uint64_t now = rt_now_ns();
 
     mv->throttle_ns = MAX(mv->throttle_ns, now) + bytes * 1000 / rate * 1000000;
-    if (mv->throttle_ns > now + 1000000u &&
-        rt_sleep_ms((mv->throttle_ns - now) / 1000000u) != ERR_OK)
-        return; /* cancelled: the caller looks at `stopping` */
+    while (mv->throttle_ns > now + 1000000u && (!of_pass || pass_goes_on(ds))) {
+        if (rt_sleep_ms(MIN((mv->throttle_ns - now) / 1000000u, (uint64_t)TICK_MS)) !=
+            ERR_OK)
+            return; /* cancelled: the caller looks at `stopping` */
+        now = rt_now_ns();
+    }
 }
 
 bool
@@ -104,7 +114,7 @@ mover_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
         ds->mover->now.moved_bytes += done.bytes;
         ds->mover->now.copied_bytes += done.bytes;
     }
-    throttle(ds, done.bytes);
+    throttle(ds, done.bytes, !repair);
     return done.changed || rc != ERR_OK;
 }
 
@@ -157,7 +167,7 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
     struct span after = {last, 0};
     bool more = true;
 
-    while (more && !mv->stopping) {
+    while (more && pass_goes_on(ds)) {
         struct disk *d = slot_enter(ds, slot);
         struct disk_entry *rows = NULL;
         struct errbuf eb = {{0}};
@@ -176,7 +186,7 @@ walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
             count_failure(mv, &(struct disks_key){.at.bucket = b->id}, rc, &eb);
             return;
         }
-        for (uint32_t i = 0; i < count && !mv->stopping; i++) {
+        for (uint32_t i = 0; i < count && pass_goes_on(ds); i++) {
             struct disks_key k = {
                 .at = {.bucket = b->id, .birth_name = b->birth_name, .key = rows[i].key},
                 .copies = (rows[i].row.flags & ROW_CACHED) != 0 ? 1 : b->copies};
@@ -209,7 +219,7 @@ put_marked_right(void *arg, const struct disks_key *k, const struct upload_id *u
         return rc == ERR_OK;
     }
     ps->wrong += mover_put_right(ps->ds, k, 0, false);
-    return ps->ds->mover->now.failed == failed && !ps->ds->mover->stopping;
+    return ps->ds->mover->now.failed == failed && pass_goes_on(ps->ds);
 }
 
 /* Versions that were ended while a disk was away. */
@@ -281,7 +291,7 @@ look_for_some_uploads(struct pass *ps, const struct disks_bucket *b, unsigned sl
         count_failure(ps->ds->mover, &(struct disks_key){.at.bucket = b->id}, rc, &eb);
         return false;
     }
-    for (uint32_t i = 0; i < count && !ps->ds->mover->stopping; i++)
+    for (uint32_t i = 0; i < count && pass_goes_on(ps->ds); i++)
         look_at_upload(ps, b, slot, &found[i]);
     if (count == 0)
         return false;
@@ -296,7 +306,7 @@ look_for_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot)
 {
     struct upload_place at = {.len = 0};
 
-    while (look_for_some_uploads(ps, b, slot, &at) && !ps->ds->mover->stopping)
+    while (look_for_some_uploads(ps, b, slot, &at) && pass_goes_on(ps->ds))
         rt_yield();
 }
 
@@ -349,6 +359,7 @@ run_pass(struct disks *ds)
     unsigned n;
 
     mv->wishes_of_pass = atomic_load(&mv->wishes);
+    mv->states_of_pass = ds->keeper.states;
     mover_guard(ds);
     old_writers = writers_old(ds);
     mv->now.pass = ++mv->passes;
@@ -358,21 +369,22 @@ run_pass(struct disks *ds)
     ps.scratch = arena_new(KIB(64), SCRATCH_BYTES);
     n = places_all(ds, all);
     end_forgotten(&ps);
-    while (!mv->stopping && ds->keeper.next_bucket(ds->keeper.buckets_arg, bucket, &b)) {
-        for (unsigned i = 0; i < n && !mv->stopping; i++)
+    while (pass_goes_on(ds) &&
+           ds->keeper.next_bucket(ds->keeper.buckets_arg, bucket, &b)) {
+        for (unsigned i = 0; i < n && pass_goes_on(ds); i++)
             walk_ended(&ps, &b, all[i]);
-        for (unsigned i = 0; i < n && !mv->stopping; i++) {
+        for (unsigned i = 0; i < n && pass_goes_on(ds); i++) {
             walk_bucket(&ps, &b, all[i]);
             look_for_uploads(&ps, &b, all[i]);
         }
-        for (unsigned i = 0; i < n && !mv->stopping; i++)
+        for (unsigned i = 0; i < n && pass_goes_on(ds); i++)
             end_copies(&ps, &b, all[i]);
         bucket = b.id;
         disks_bucket_fini(&b);
     }
     arena_free(&ps.scratch);
     mv->now.waiting = old_writers || ps.uploads_astray;
-    return ps.wrong == 0 && !ps.broken && !mv->now.waiting && !mv->stopping;
+    return ps.wrong == 0 && !ps.broken && !mv->now.waiting && pass_goes_on(ds);
 }
 
 /* ---- settling ---- */
@@ -447,7 +459,8 @@ work(struct disks *ds)
             unguard(ds);
         return;
     }
-    if (ds->keeper.next_bucket == NULL || rt_now_ns() / 1000000u < mv->retry_at_ms)
+    if (ds->keeper.next_bucket == NULL || (rt_now_ns() / 1000000u < mv->retry_at_ms &&
+                                           mv->states_of_pass == ds->keeper.states))
         return;
     if (!run_pass(ds)) {
         if (mv->now.failed > 0)
@@ -460,7 +473,7 @@ work(struct disks *ds)
     rt_sem_give(&ds->keeper.changing);
 }
 
-/* ---- the fiber ---- */
+/* ---- the fibers ---- */
 
 static void
 look_at_health(struct disks *ds)
@@ -470,7 +483,8 @@ look_at_health(struct disks *ds)
         enum slot_state state = slot_state(s);
         struct disk_health h;
 
-        if (s->disk == NULL || state == SLOT_OUT || state == SLOT_GONE)
+        if (s->disk == NULL || state == SLOT_OUT || state == SLOT_GONE ||
+            s->in_list == SLOT_GONE) /* it is being removed */
             continue;
         disk_health(s->disk, &h);
         if (h.state == DISK_FAILED)
@@ -523,6 +537,30 @@ resolve_leftovers(struct disks *ds)
     return false;
 }
 
+/* False: the end. */
+static bool
+wait_a_tick(struct disks *ds, bool always)
+{
+    struct mover *mv = ds->mover;
+
+    return !mv->stopping &&
+           rt_cond_wait(&mv->wake, always || only_disk(ds) == NULL
+                                       ? deadline_in_ms(TICK_MS)
+                                       : DEADLINE_NEVER) != ERR_CANCELLED;
+}
+
+/* Beside the other one: a pass takes hours, and a disk that fails meanwhile orders no write from the next tick on. */
+static void
+watch_run(void *arg)
+{
+    struct disks *ds = arg;
+
+    do {
+        if (only_disk(ds) == NULL)
+            look_at_health(ds);
+    } while (wait_a_tick(ds, false));
+}
+
 static void
 mover_run(void *arg)
 {
@@ -530,9 +568,8 @@ mover_run(void *arg)
     struct mover *mv = ds->mover;
     bool leftovers = true;
 
-    while (!mv->stopping) {
+    do {
         if (only_disk(ds) == NULL) {
-            look_at_health(ds);
             if (leftovers && ds->keeper.next_bucket != NULL) {
                 look_after_a_crash(ds);
                 leftovers = !resolve_leftovers(ds);
@@ -540,12 +577,7 @@ mover_run(void *arg)
             if (!leftovers)
                 work(ds);
         }
-        if (!mv->stopping &&
-            rt_cond_wait(&mv->wake, slots_close_gone(ds) || only_disk(ds) == NULL
-                                        ? deadline_in_ms(TICK_MS)
-                                        : DEADLINE_NEVER) == ERR_CANCELLED)
-            break;
-    }
+    } while (!mv->stopping && wait_a_tick(ds, slots_close_gone(ds)));
 }
 
 enum err
@@ -559,7 +591,9 @@ mover_start(struct disks *ds, struct errbuf *eb)
     list_init(&mv->queue);
     ds->mover = mv;
     rt_group_begin(&mv->group);
-    rc = rt_group_start(&mv->group, mover_run, ds);
+    rc = rt_group_start(&mv->group, watch_run, ds);
+    if (rc == ERR_OK)
+        rc = rt_group_start(&mv->group, mover_run, ds);
     return rc == ERR_OK ? rc : err_set(eb, rc, "no fiber to look after the disks");
 }
 

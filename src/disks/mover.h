@@ -1,4 +1,4 @@
-/* mover: the fiber of move.h from inside, for what it does: passes (mover.c) and repairs (repair.c). */
+/* mover: the fibers of move.h from inside, for what it does: passes (mover.c) and repairs (repair.c). */
 #pragma once
 #include "base/lock.h"
 #include "disks/move.h"
@@ -10,7 +10,7 @@ struct mover {
     bool stopping;
     unsigned at_once; /* repairs that somebody waits for */
     uint64_t passes, retry_at_ms, throttle_ns;
-    uint32_t wishes_of_pass; /* when the latest pass began */
+    uint32_t wishes_of_pass, states_of_pass; /* when the latest pass began */
     struct {
         uint64_t pass, seen, total, moved, moved_bytes, copied_bytes, failed, began_ms;
         bool waiting;

@@ -367,6 +367,15 @@ roster_store(struct disks *ds, struct errbuf *eb)
     return rc;
 }
 
+void
+slot_is_now(struct disks *ds, unsigned i, enum slot_state state)
+{
+    atomic_store(&ds->slots[i].state, state);
+    ds->keeper.states++;
+    set_changed(ds);
+    writers_next(ds);
+}
+
 enum err
 slot_becomes(struct disks *ds, unsigned i, enum slot_state state, struct errbuf *eb)
 {
@@ -379,9 +388,7 @@ slot_becomes(struct disks *ds, unsigned i, enum slot_state state, struct errbuf 
         ds->slots[i].in_list = before;
         return rc;
     }
-    atomic_store(&ds->slots[i].state, state);
-    set_changed(ds);
-    writers_next(ds);
+    slot_is_now(ds, i, state);
     return ERR_OK;
 }
 

@@ -1,7 +1,10 @@
 /* Objects on several disks: read around what is lost or rotten, repaired, never resurrected. */
 #include "rig.h"
 
+#include "disk/health_internal.h"
+#include "disk/internal.h"
 #include "disks/ended.h"
+#include "disks/mover.h"
 
 #define KEYS 40
 
@@ -303,6 +306,48 @@ missed(void *arg)
     REQUIRE(disks_remove(g->ds, g->path[2], true, &g->eb) == ERR_OK);
     CHECK(not_found(g) > KEYS);
     CHECK(rig_settled(g));
+    disks_close(&g->ds);
+}
+
+/* ---- a disk that fails while objects are moved ---- */
+
+/* A pass that takes an hour does not keep it in its place: who writes goes on without it, and the pass begins anew. */
+static void
+fails_in_a_pass(void *arg)
+{
+    struct rig *g = arg;
+    struct places p;
+    struct disks_key k;
+    struct slot *gone;
+    uint64_t pass = 0;
+    unsigned key = 0;
+    uint8_t id[16];
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    rig_put_all(g, KEYS, 1);
+    CHECK(rig_settled(g));
+    g->ds->keeper.move_rate = 1;
+    CHECK(disks_add(g->ds, g->path[3], id, &g->eb) == ERR_OK);
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && g->ds->mover->now.moved == 0; i++)
+        CHECK(rt_sleep_ms(10) == ERR_OK);
+    pass = g->ds->mover->passes;
+    CHECK(pass > 0);
+    for (;; key++) { /* not the one with the node's state */
+        k = rig_key(g, rig_name(key));
+        places_of(g->ds, &k, &p);
+        if (p.at[0] != 0)
+            break;
+    }
+    gone = &g->ds->slots[p.at[0]];
+    CHECK(health_move(gone->disk->health, DISK_FAILED, "planted", 0));
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && slot_state(gone) != SLOT_OUT; i++)
+        CHECK(rt_sleep_ms(10) == ERR_OK);
+    CHECK(slot_state(gone) == SLOT_OUT);
+    CHECK(rig_put(g, rig_name(key), 100, 9) == ERR_OK);
+    CHECK(rig_get(g, rig_name(key), 100, 9) == ERR_OK);
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && g->ds->mover->passes == pass; i++)
+        CHECK(rt_sleep_ms(10) == ERR_OK);
+    CHECK(g->ds->mover->passes > pass);
     disks_close(&g->ds);
 }
 
@@ -653,6 +698,14 @@ test_who_is_missed_is_missed_after_a_restart(void)
     rig_run(missed, &(struct rig){.copies = 1});
 }
 
+static void
+test_a_disk_fails_while_objects_are_moved(void)
+{
+    log_set_level(LOG_ERROR + 1); /* of disks that fail on purpose */
+    rig_run(fails_in_a_pass, &(struct rig){.copies = 2});
+    log_set_level(LOG_ERROR);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -670,5 +723,6 @@ main(int argc, char **argv)
     RUN(test_copies_that_are_left_over);
     RUN(test_after_a_kill_a_lost_disk_hides_nothing);
     RUN(test_who_is_missed_is_missed_after_a_restart);
+    RUN(test_a_disk_fails_while_objects_are_moved);
     return check_done();
 }
