@@ -206,8 +206,8 @@ begin_cold(struct chunk_reader *r, struct errbuf *eb)
     r->looked = true; /* by this one's answer */
     leave_relays(r);
     rc = await_fetch(r, &how, eb);
-    if (rc == ERR_BUSY && !r->behind)
-        return begin_direct(r, eb); /* no memory to keep it with */
+    if (keeping_failed(rc) && !r->behind)
+        return begin_direct(r, eb);
     if (rc != ERR_OK)
         return rc;
     r->bypassed = r->source == OBJECT_BYPASS;
@@ -269,7 +269,7 @@ ask_remote(struct chunk_reader *r, struct errbuf *eb)
 
 /* The chunk at hand is here and nothing was given out yet: has the remote the others still? Until the first byte the answer may be
  * another version's, or an error. What it says of the first that is missing tells. That is on its way; one that is further ahead, or
- * cannot be kept for lack of memory, is not begun for this: then the remote is asked by a HEAD. */
+ * cannot be kept, is not begun for this: then the remote is asked by a HEAD. */
 static enum err
 look_ahead(struct chunk_reader *r, struct errbuf *eb)
 {
@@ -291,7 +291,7 @@ look_ahead(struct chunk_reader *r, struct errbuf *eb)
     /* An answer that is open is read next, or not kept open while a client takes what is here. */
     if (rc == ERR_OK && cold_is_relay(*cold) && number != r->chunk.number + 1)
         cold_leave(cold);
-    if (rc != ERR_BUSY)
+    if (!keeping_failed(rc))
         return rc;
     cold_leave(cold); /* it is tried once more when it is its turn */
     return ask_remote(r, eb);
@@ -388,8 +388,8 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
         rc = disks_read_next(&r->reader, by, piece, eb);
     else if (r->from == FETCHED)
         rc = next_fetched(r, by, piece, eb);
-    if (rc == ERR_BUSY && r->from == FETCHED && r->cold != NULL && r->buf != NULL)
-        rc = begin_direct(r, eb); /* memory to keep the chunk with ran out within it */
+    if (keeping_failed(rc) && r->from == FETCHED && r->cold != NULL && r->buf != NULL)
+        rc = begin_direct(r, eb);
     if (rc == ERR_OK && r->from == DIRECT)
         rc = next_direct(r, by, piece, eb);
     /* Of a chunk that has come on its way the row may go while it is read: look for it again. */

@@ -147,6 +147,11 @@ doubt_settle(struct fetch *f, bool *over)
     if (f->obsolete || ((f->row.flags & ROW_CHUNKS) == 0 && f->row.size < ASKED_LEAST))
         return ERR_OK;
     rc = ask(f, &same);
+    /* A HEAD has no body: is it the object that is not there, or the bucket? The GET tells. */
+    if (rc == ERR_NOT_FOUND) {
+        same = false;
+        rc = ERR_OK;
+    }
     POINT(DOUBT_ASKED);
     if (rc != ERR_OK || f->obsolete || !same)
         return rc;

@@ -541,8 +541,8 @@ keep(struct fetch *f)
 }
 
 /* It is proved, and will not be kept. Who reads it has had its beginning, and no other version has the rest: they finish from the
- * writer. Who comes now begins anew. A cancel ends it for all. */
-static void
+ * writer. Who comes now begins anew. A cancel ends it for all: ERR_CANCELLED. */
+static enum err
 serve_out(struct fetch *f)
 {
     enum err rc = ERR_OK;
@@ -555,6 +555,7 @@ serve_out(struct fetch *f)
     rt_cond_broadcast(&f->slot->changed);
     while (rc == ERR_OK && f->readers > 0)
         rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
+    return rc;
 }
 
 /* The backend no longer has what an in-doubt write may have left: say so in the log. */
@@ -585,6 +586,7 @@ run(void *arg)
     struct s3_object_info *from = arena_alloc(f->arena, sizeof *from);
     struct proof proof = {0};
     struct rt_shield shield;
+    bool served = false;
     enum err rc;
 
     f->fiber = rt_self();
@@ -609,8 +611,10 @@ run(void *arg)
             rc = keep(f);
         rt_shield_end(&shield);
         proof_fini(&proof);
-        if (rc != ERR_OK && f->proved && f->writer != NULL)
-            serve_out(f);
+        if (rc != ERR_OK && f->proved && f->writer != NULL) {
+            served = serve_out(f) == ERR_OK;
+            rc = served ? rc : ERR_CANCELLED; /* nobody reads on at the remote */
+        }
     }
     rt_shield_begin(&shield);
     if (rc == ERR_OK && f->state == FETCH_STARTING) { /* known, but cannot be kept */
@@ -629,7 +633,7 @@ run(void *arg)
     disks_write_abort(&f->writer);
     settle(f);
     rt_shield_end(&shield);
-    if (rc != ERR_OK && rc != ERR_NOT_FOUND && rc != ERR_CANCELLED)
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND && rc != ERR_CANCELLED && !served)
         LOG(LOG_WARN, "fetch.failed", f->eb.text, L_TEXT("bucket", f->bucket->name),
             L_SPAN("key", f->key), L_TEXT("code", err_name(rc)));
     f->fiber = NULL;

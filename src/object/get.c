@@ -422,13 +422,6 @@ go_direct(struct object_get *g, struct deadline by, struct span *piece, struct e
     return rc == ERR_OK ? next_direct(g, by, piece, eb) : rc;
 }
 
-/* Its bytes come from the backend, and it is our keeping that failed. */
-static bool
-is_ours(enum err rc)
-{
-    return rc == ERR_BUSY || rc == ERR_IO || rc == ERR_NO_SPACE || rc == ERR_UNAVAILABLE;
-}
-
 /* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
 static enum err
 next_cold(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
@@ -444,7 +437,7 @@ next_cold(struct object_get *g, struct deadline by, struct span *piece, struct e
                   : (struct span){g->buf->at, MIN(g->left, g->buf->room)};
     rc = cold_read(g->cold, g->at, pass ? NULL : g->buf->at, piece->len, &n, &local,
                    &g->row, eb);
-    if (is_ours(rc) && !pass && !cold_is_relay(g->cold))
+    if (keeping_failed(rc) && !pass && !cold_is_relay(g->cold))
         return go_direct(g, by, piece, eb);
     if (rc != ERR_OK)
         return rc;

@@ -86,6 +86,12 @@ struct object_get *get_of_row(struct object_service *s, const struct map_bucket 
 
 /* cold.c: one fetch for all who wait. */
 struct cold_get;
+/* The backend has its bytes (what fails there is ERR_BACKEND), and it is our keeping that failed: they can be read on at the backend. */
+static inline bool
+keeping_failed(enum err rc)
+{
+    return rc == ERR_BUSY || rc == ERR_IO || rc == ERR_NO_SPACE || rc == ERR_UNAVAILABLE;
+}
 /* Joins or starts the fetch of a key. */
 /* `brought`: it is to be kept, whatever the policy says of it, at this pace; NULL: somebody reads it. */
 enum cold_how {

@@ -1,5 +1,5 @@
 /* keys: who is at work on a key of a cached bucket. Each key has a home loop; its slot lives there, while anybody holds
- * it: at most one fetch, at most one write-through. All calls of this header run on the home loop.
+ * it: at most one fetch that others may join (who reads an older one finishes beside it), at most one write-through. All calls of this header run on the home loop.
  */
 #pragma once
 #include "base/list.h"

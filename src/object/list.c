@@ -211,6 +211,7 @@ list_ask_backend(struct list_follow *f, struct span token, struct arena *a,
                         .max_keys = o->max,
                         .on_token = on_token,
                         .arg = f};
+    bool stale;
     enum err rc;
 
     if (o->after.len > 0 &&
@@ -218,13 +219,16 @@ list_ask_backend(struct list_follow *f, struct span token, struct arena *a,
         l.start_after =
             span_of(arena_printf(a, "%.*s" LAST_CHARACTER, SPAN_ARG(o->after)));
     rc = cloud_list(cloud, f->bucket, &l, a, out, down, eb);
+    stale = rc == ERR_OK && out->stale;
     for (unsigned i = 0; rc == ERR_OK && out->count == 0 && out->truncated; i++) {
         if (i == EMPTY_PAGES_MAX || out->next_token.len == 0)
             return err_set(eb, ERR_BACKEND,
                            "the backend's listing has more names, and gives none");
         l.token = out->next_token;
         rc = cloud_list(cloud, f->bucket, &l, a, out, down, eb);
+        stale = stale || (rc == ERR_OK && out->stale);
     }
+    out->stale = stale; /* one empty page is enough: names may be missing from it */
     return rc;
 }
 

@@ -290,6 +290,7 @@ struct object_version_page {
     struct object_version_entry *entries; /* in the arena */
     uint32_t count;
     bool truncated;
+    bool stale; /* as of struct object_page */
 };
 /* Native buckets, with or without versioning. */
 enum err object_version_list(struct object_service *s, const struct map_bucket *b,

@@ -279,25 +279,25 @@ def test_without_a_strong_etag_it_is_kept_whole(tier):
     assert set(remote.asked()) == {None}
 
 
-@pytest.mark.parametrize("age", [0, 1, 2, None])
+@pytest.mark.parametrize("age", [-100, -10, 0, 1, 2, None])
 @pytest.mark.parametrize("etag", ["a time and a length", "MD5"])
 def test_an_etag_of_a_time_and_a_length(tier, etag, age):
-    """It tells versions apart once its second is over: until then nothing is kept of it."""
+    """It tells versions apart once its second is over: until then nothing is kept of it. A time far in the remote's future is not its clock's."""
     process, remote = tier
     body = body_of("young")
-    said = {"Last-Modified": "Thu, 01 Jan 2026 00:00:10 GMT"}
+    said = {"Last-Modified": "Thu, 01 Jan 2026 00:02:10 GMT"}
     if etag != "MD5":
         said["ETag"] = f'"6955b90a-{len(body):x}"'
     FakeRemote.put(remote, f"/{BUCKET}/young", body, **said)
 
     def answer(request):
-        request.date_time_string = lambda timestamp=None: "" if age is None else f"Thu, 01 Jan 2026 00:00:{10 + age} GMT"
+        request.date_time_string = lambda timestamp=None: "" if age is None else "Thu, 01 Jan 2026 00:{:02}:{:02} GMT".format(*divmod(130 + age, 60))
         remote._get(request)
 
     remote.on("GET", f"/{BUCKET}/young", answer)
     for _ in range(2):
         assert plain.get(process.port, BUCKET, "young").body == body
-    passes = etag != "MD5" and age in (0, 1)
+    passes = etag != "MD5" and age in (-10, 0, 1)
     reply = plain.get(process.port, BUCKET, "young")
     assert reply.body == body and reply.headers["x-forebay-cache"] == ("bypass" if passes else "hit")
 
@@ -522,7 +522,7 @@ def test_chunks_that_are_not_kept_and_cannot_be_had_otherwise(start_forebay, rem
             assert arrived.acquire(timeout=PATIENCE)
         forebay(process, "evict", f"s3://{BUCKET}/k")
         gate.set()
-        wait_for(lambda: process.log().count("was written while it was fetched") == 2, "both chunks to be given up")
+        wait_for(lambda: process.log().count("was written while it was fetched") >= 2, "both chunks to be given up")
         while len(got) - got.find(b"\r\n\r\n") - 4 < len(body):
             got += reader.recv(64 * KIB) or pytest.fail(f"cut after {len(got)} bytes")
     assert got.partition(b"\r\n\r\n")[2] == body

@@ -728,6 +728,23 @@ def test_a_listing_goes_on_behind_empty_pages(odd):
     assert reply.status == 200 and b"<Key>k</Key>" in reply.body
 
 
+@pytest.mark.parametrize("query", ["list-type=2", "", "versions"])
+@pytest.mark.parametrize("stale", [None, "1", "2"])
+def test_a_listing_says_that_a_page_of_it_was_stale(odd, query, stale):
+    """The remote is a Forebay whose own is down, and one of its pages may lack names: an empty one, too."""
+    process, fake = odd
+    pages = {None: ([], "1"), "1": ([], "2"), "2": (["k"], None)}
+
+    def answer(request):
+        token = request.query.get("continuation-token")
+        request.send(200, {"x-forebay-stale": "backend-down"} if stale and token == stale else {}, page_of(*pages[token]))
+
+    fake.on("GET", "/odd", answer)
+    reply = plain.ask(process.port, "GET", "odd", query=query)
+    assert reply.status == 200 and b"<Key>k</Key>" in reply.body
+    assert reply.headers.get("x-forebay-stale") == ("backend-down" if stale else None)
+
+
 class Lister:
     """A remote of `names`, which takes PUT and DELETE, and a client that lists it through us two names a page, over one connection."""
 

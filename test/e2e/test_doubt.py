@@ -180,7 +180,24 @@ def test_a_delete_that_nobody_answered(node, remote):
         assert plain.ask(node.port, "DELETE", BUCKET, "k").status >= 500
         remote.asked()
         reply = get(node)
-        assert (reply.status, remote.asked()) == ((404, (1, 0)) if taken else (200, (1, 0)))
+        assert (reply.status, remote.asked()) == ((404, (1, 1)) if taken else (200, (1, 0)))
+
+
+def test_a_bucket_that_is_not_there_deletes_nothing(node, remote):
+    """A HEAD's 404 does not say which of the two is gone, the object or the bucket (or the way to it)."""
+    old = body_of("old")
+    keep(node, remote, old)
+    remote.break_puts(taken=False)
+    write(node, b"new")
+    wait_for(lambda: plain.ask(node.port, "HEAD", BUCKET, "none").status == 404, "the remote to be asked")
+    gone = b"<Error><Code>NoSuchBucket</Code><Message>none</Message></Error>"
+    for method in ("HEAD", "GET"):
+        remote.on(method, PATH, lambda request: request.send(404, {"Content-Type": "application/xml"}, gone))
+    assert plain.get(node.port, BUCKET, "k").status == 503
+    for method in ("HEAD", "GET"):
+        remote.handlers.pop((method, PATH))
+    remote.asked()
+    assert get(node).body == old and remote.asked() == (1, 0)
 
 
 def test_a_small_one_is_fetched(node, remote):
@@ -382,14 +399,36 @@ def test_a_slow_reader_of_what_is_evicted(whole, remote):
     connection.close()
 
 
+class HalvesOfChunks:
+    """The same of GETs of ranges, until `gate` is set."""
+
+    def __init__(self, remote, body):
+        self.half, self.gate = threading.Event(), threading.Event()
+        self.remote, self.body = remote, body
+        remote.on("GET", PATH, self.answer)
+
+    def answer(self, request):
+        if "Range" not in request.headers or self.gate.is_set():
+            return request._object(self.remote)
+        first, last = (int(end) for end in request.headers["Range"].removeprefix("bytes=").split("-"))
+        part = self.body[first : last + 1]
+        head = {**self.remote.objects[PATH][1], "Content-Range": f"bytes {first}-{last}/{len(self.body)}"}
+        request.send(206, head, part[: len(part) // 2], length=len(part))
+        self.half.set()
+        assert self.gate.wait(PATIENCE)
+        request.raw(part[len(part) // 2 :])
+
+
+@pytest.mark.parametrize("kind", SIZES)
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_a_disk_that_fails_while_it_comes(start_forebay, remote, tmp_path, error):
+def test_a_disk_that_fails_while_it_comes(start_forebay, remote, tmp_path, error, kind):
     """What cannot be kept is read on at the remote."""
     faults = DiskFaults(tmp_path / "faults")
-    process = start(start_forebay, remote, {**SETTINGS, "cache.large": "64MiB"}, env=faults.env)
-    body = body_of("old", SLOW_SIZE)
+    large = {"whole": {"cache.large": "64MiB"}, "chunks": {"cache.large": str(SLOW_SIZE), "cache.chunk": str(SLOW_SIZE)}}
+    process = start(start_forebay, remote, {**SETTINGS, **large[kind]}, env=faults.env)
+    body = body_of("old", SLOW_SIZE if kind == "whole" else 2 * SLOW_SIZE)
     remote.put(PATH, body)
-    halves = Halves(remote, body)
+    halves = (Halves if kind == "whole" else HalvesOfChunks)(remote, body)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         reader = pool.submit(plain.get, process.port, BUCKET, "k")
         assert halves.half.wait(PATIENCE)
@@ -398,7 +437,7 @@ def test_a_disk_that_fails_while_it_comes(start_forebay, remote, tmp_path, error
         reply = reader.result()
     faults.mend()
     assert reply.status == 200 and reply.whole and reply.body == body
-    assert remote.asked() == (0, 2)
+    assert kind == "chunks" or remote.asked() == (0, 2)
 
 
 @pytest.mark.parametrize("all_came", [False, True])

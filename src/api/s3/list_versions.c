@@ -107,6 +107,7 @@ list_attached(struct request *q, const struct request_of_versions *l,
         snprintf(v->etag, sizeof v->etag, "%.*s", SPAN_ARG(e->etag));
     }
     out->truncated = page.truncated;
+    out->stale = page.stale;
     return ERR_OK;
 }
 
@@ -137,5 +138,7 @@ s3_list_versions(struct request *q)
         return fault_from(q, rc, &eb);
     s3_document_begin(&d, PAGE_BYTES_MAX, "ListVersionsResult");
     put_page(q, &d.xml, l, &page);
+    if (page.stale)
+        http_header(q->http, "x-forebay-stale", SPAN("backend-down"));
     return s3_document_answer(q, &d);
 }
