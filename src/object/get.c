@@ -211,7 +211,7 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
             tier_read(s, b, key, &g->row);
     }
     if (!behind && b->cached)
-        readahead_saw(s, b, key);
+        readahead_saw(s, b, key, g->size);
     *out = g;
     return ERR_OK;
 }

@@ -33,7 +33,7 @@ object_once_info(struct object_once *o, struct object_info *out)
     if (!o->bucket->cached)
         return;
     tier_read(o->s, o->bucket, o->key, row);
-    readahead_saw(o->s, o->bucket, o->key);
+    readahead_saw(o->s, o->bucket, o->key, row->size);
 }
 
 void

@@ -25,6 +25,7 @@ struct stream {
     unsigned run;
     uint64_t last, ahead; /* numbers: read last, fetched last */
     uint64_t end;         /* there is none from this on; UINT64_MAX: not known */
+    uint64_t bytes;       /* that are kept at once of the one read last */
     size_t at, digits;    /* of the number in the name */
     char name[DISK_KEY_MAX];
 };
@@ -175,7 +176,7 @@ fetch(struct object_service *s, const struct map_bucket *b, struct watch *w,
 
     *a = (struct ahead){.s = s, .watch = w, .like = t->like, .number = number};
     if (!name_of(t, number, a->name, &a->len) ||
-        !tier_would_keep(s, b, (struct span){a->name, a->len})) {
+        !tier_would_keep(s, b, (struct span){a->name, a->len}, t->bytes)) {
         free(a);
         return false;
     }
@@ -219,7 +220,8 @@ begin_stream(struct stream *t, uint64_t like, struct span key)
 }
 
 void
-readahead_saw(struct object_service *s, const struct map_bucket *b, struct span key)
+readahead_saw(struct object_service *s, const struct map_bucket *b, struct span key,
+              uint64_t bytes)
 {
     struct readahead *r = s->readahead;
     struct watch *w = r->watches[rt_loop_index()];
@@ -246,6 +248,8 @@ readahead_saw(struct object_service *s, const struct map_bucket *b, struct span 
         return;
     }
     t->run++;
+    t->bytes =
+        bytes > s->options.large_bytes ? MIN(bytes, s->options.chunk_bytes) : bytes;
     t->last = step.to;
     t->at = step.at;
     t->digits = step.digits;

@@ -168,12 +168,13 @@ tier_admits(struct object_service *s, const struct map_bucket *b, struct span ke
 }
 
 bool
-tier_would_keep(struct object_service *s, const struct map_bucket *b, struct span key)
+tier_would_keep(struct object_service *s, const struct map_bucket *b, struct span key,
+                uint64_t size)
 {
     const struct admission *m = &s->tier->admission;
     uint32_t seen = admission_seen(m, key_hash(b, key));
     bool tight = false, pinned = tier_is_pinned(b, key);
-    bool room = node_has_room(s, 0) && bucket_has_room(s, b, 0, &tight);
+    bool room = node_has_room(s, size) && bucket_has_room(s, b, size, &tight);
 
     return room && (pinned || (admission_allows(m, seen) &&
                                (!tight || admission_is_wanted(m, seen))));

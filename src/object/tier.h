@@ -22,9 +22,9 @@ bool tier_admits(struct object_service *s, const struct map_bucket *b, struct sp
                  uint64_t size, bool brought);
 /* So many admitted bytes are counted by the disk from now on, or never will be. */
 void tier_settle(struct object_service *s, uint64_t size);
-/* Would it be, if it were read now? Its size is not known, and nothing is counted. */
+/* Would it be, if it were read now? Nothing is counted. */
 bool tier_would_keep(struct object_service *s, const struct map_bucket *b,
-                     struct span key);
+                     struct span key, uint64_t size);
 /* It was kept; `row` is its place. */
 void tier_kept(struct object_service *s, const struct map_bucket *b, struct span key,
                const struct row *row);

@@ -111,6 +111,10 @@ def test_it_can_be_switched_off(start_forebay, remote):
     assert begun(process) == 0 and len(asked(remote)) == 10
 
 
+def sources(process, keys):
+    return [plain.get(process.port, BUCKET, key).headers["x-forebay-cache"] for key in keys]
+
+
 def test_a_full_cache_is_not_filled_ahead(start_forebay, remote):
     """What a read would not keep is not fetched ahead either."""
     large, small = ([f"{prefix}-{in_letters(number)}" for number in range(count)] for prefix, count in (("x", 60), ("probe", 400)))
@@ -121,18 +125,39 @@ def test_a_full_cache_is_not_filled_ahead(start_forebay, remote):
     process = start(start_forebay, remote, **{"cache.budget": "4MiB"})
     for prefix in ("x", "probe"):
         forebay(process, "pin", f"s3://{BUCKET}/{prefix}")  # nothing of that goes: it stays full
-    for key in large:
-        plain.get(process.port, BUCKET, key)
-    probes = iter(small)
 
-    def nothing_new_is_kept():
-        return plain.get(process.port, BUCKET, next(probes)).headers["x-forebay-cache"] == "bypass"
+    def is_full(keys):  # of what is on its way to the disk the room is taken twice: nothing is
+        return all("bypass" in (seen := set(sources(process, keys))) and seen <= {"hit", "bypass"} for _ in range(2))
 
-    wait_for(nothing_new_is_kept, "a full cache")
+    wait_for(lambda: is_full(large), "no room for a large one")
+    for first in range(0, len(small), 20):
+        if sources(process, small[first : first + 1]) == ["bypass"] and is_full(small[: first + 1]):
+            break
+        sources(process, small[first + 1 : first + 20])
+    else:
+        pytest.fail("there is room for all of them")
     one = connection(process)
     for number in range(20):
         assert read(process, number, connection=one) == "bypass"
     assert begun(process) == 0
+
+
+def test_room_for_less_than_one_is_none(start_forebay, remote):
+    """In a bucket with a budget of its own, at which nothing has to go yet."""
+    kept = [f"x-{in_letters(number)}" for number in range(9)]
+    for key in kept:
+        remote.put(f"/{BUCKET}/{key}", bytes(104_000))  # 936,000 bytes: from 950,000 on they would be too many
+    process = start(start_forebay, remote)
+    forebay(process, "bucket", "set", f"s3://{BUCKET}", "--cache-budget", "1000000")
+    sources(process, kept)
+    assert set(sources(process, kept)) == {"hit"}
+    one = connection(process)
+    for number in range(20):
+        assert read(process, number, connection=one) == "bypass"
+    assert begun(process) == 0 and set(asked(remote).values()) == {1}
+    forebay(process, "bucket", "set", f"s3://{BUCKET}", "--cache-budget", "none")
+    read(process, 20, connection=one)
+    assert begun(process) == 4
 
 
 def test_several_readers_share_what_comes(start_forebay, remote):
