@@ -45,14 +45,12 @@ slot_goes_out(struct disks *ds, unsigned i)
 {
     struct slot *s = &ds->slots[i];
     struct disk_health h = {0};
-    struct errbuf eb = {{0}};
 
     disk_health(s->disk, &h);
     LOG(LOG_ERROR, "disks.out", "a disk has left; the node goes on without it",
         L_TEXT("path", s->path), L_TEXT("why", h.why));
     goes(ds, i, SLOT_OUT);
-    if (ds->keeper.next_bucket != NULL && undecided_resolve(ds, &eb) != ERR_OK)
-        LOG(LOG_WARN, "disks.undecided", eb.text, L_TEXT("path", s->path));
+    mover_decides(ds);
     mover_wake(ds);
 }
 

@@ -15,6 +15,8 @@
 /* The fiber; on loop 0, in disks_open(). */
 enum err mover_start(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 void mover_stop(struct disks *ds);
+/* A disk went out: what was prepared under its order is decided by a fiber of its own. Keeper. Does not wait. */
+void mover_decides(struct disks *ds);
 /* Something changed: look now. Any loop. Does not wait. */
 void mover_wake(struct disks *ds);
 
@@ -30,9 +32,10 @@ void slot_freezes(struct disks *ds, unsigned i);
 void slot_goes_out(struct disks *ds, unsigned i);
 /* undecided.c: what was prepared, and whose outcome nobody told, is decided or given up as the other disks say. One that fails, or of
  * which somebody gave no answer, stays, and does not stop the others; returns the first error. Keeper. All may switch. */
-/* What was prepared before this start, or under the order of a disk that is out. Not synced: undecided_settle(). */
+/* What was prepared before this start. Not synced: undecided_settle(). */
 enum err undecided_resolve(struct disks *ds, struct errbuf *eb) MUST_CHECK;
-/* All of it, and durable: each under its key's lock, so that nobody's write is under way. While guarded. */
+/* All of it that was prepared when it begins, and durable: each under its key's lock, so that nobody's write is under way. While
+ * guarded. */
 enum err undecided_end_forgotten(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 /* The same for a disk that is about to be removed: what it may have ordered, and can't be asked about, is kept. While guarded, and all
  * who began before have ended. An error: it must not go yet. */

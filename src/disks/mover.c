@@ -549,6 +549,28 @@ wait_a_tick(struct disks *ds, bool always)
                                        : DEADLINE_NEVER) != ERR_CANCELLED;
 }
 
+/* What waits for the decision of a disk that has gone is read by nobody so long, and a pass may be in the middle of something
+ * large, or wait to be tried again. */
+static void
+decide(void *arg)
+{
+    struct disks *ds = arg;
+    struct errbuf eb = {{0}};
+
+    mover_guard(ds);
+    if (undecided_end_forgotten(ds, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disks.undecided", eb.text, L_U64("pass", ds->mover->passes));
+}
+
+void
+mover_decides(struct disks *ds)
+{
+    if (ds->keeper.next_bucket != NULL && !ds->mover->stopping &&
+        rt_group_start(&ds->mover->group, decide, ds) != ERR_OK)
+        LOG(LOG_WARN, "disks.undecided", "out of fibers: the next pass decides",
+            L_U64("pass", ds->mover->passes));
+}
+
 /* Beside the other one: a pass takes hours, and a disk that fails meanwhile orders no write from the next tick on. */
 static void
 watch_run(void *arg)

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "disks/history.h"
-#include "disks/move.h"
+#include "disks/mover.h"
 
 #define UNDECIDED_PAGE 256u
 
@@ -62,9 +62,9 @@ was_there(const struct ending *e, const struct slot *s)
     return e->leftover || e->what->prepared.counter <= s->went_at;
 }
 
-/* Did a disk that is out order the writes of this key then? */
+/* Did a disk that is out order the writes of this key then? One that said no before it went has refused it. */
 static bool
-giver_is_out(const struct ending *e)
+giver_is_out(const struct ending *e, uint64_t said_no)
 {
     struct disks *ds = e->ds;
     struct place_disk all[DISKS_MAX];
@@ -83,7 +83,7 @@ giver_is_out(const struct ending *e)
     }
     return place_order(place_hash(e->key.at.birth_name, e->key.at.key), all, count,
                        &first, 1) == 1 &&
-           slot_state(&ds->slots[first]) == SLOT_OUT;
+           slot_state(&ds->slots[first]) == SLOT_OUT && (said_no >> first & 1) == 0;
 }
 
 /* ---- what the others say ---- */
@@ -94,6 +94,7 @@ struct said {
         as;        /* with which it was born: what changed it since comes with a pass */
     uint64_t away; /* bits of slots that may know, and are out */
     uint64_t dumb; /* that are here, and gave no answer */
+    uint64_t no;   /* that are here, and have not got it */
     enum err rc;   /* of the first of those */
 };
 
@@ -126,6 +127,7 @@ ask_one(const struct ending *e, unsigned slot, struct said *out, struct errbuf *
     if (d != NULL)
         slot_leave(e->ds, slot);
     out->decided = rc == ERR_OK;
+    out->no |= (uint64_t)(rc == ERR_NOT_FOUND) << slot;
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
         return;
     if (out->dumb == 0) {
@@ -144,9 +146,12 @@ ask_all(const struct ending *e, struct errbuf *eb)
 
     for (unsigned i = 0; i < n && !said.decided; i++)
         ask_one(e, all[i], &said, eb);
-    for (unsigned i = 0; i < atomic_load(&e->ds->slot_count); i++)
-        if (slot_state(&e->ds->slots[i]) == SLOT_OUT && e->ds->slots[i].missed)
+    for (unsigned i = 0; i < atomic_load(&e->ds->slot_count); i++) {
+        const struct slot *s = &e->ds->slots[i];
+
+        if (slot_state(s) == SLOT_OUT && s->missed && was_there(e, s))
             said.away |= (uint64_t)1 << i;
+    }
     return said;
 }
 
@@ -161,8 +166,8 @@ end_it(const struct ending *e, bool *decided, struct errbuf *eb)
     struct said said = ask_all(e, &why);
     enum err rc;
 
-    *decided =
-        said.decided || giver_is_out(e) || ((said.away | said.dumb) & e->going) != 0;
+    *decided = said.decided || giver_is_out(e, said.no) ||
+               ((said.away | said.dumb) & e->going) != 0;
     if (*decided) {
         rc = disk_decide(e->on, &e->key.at, &u->content,
                          said.decided ? &said.as : &u->prepared, eb);
@@ -178,27 +183,50 @@ end_it(const struct ending *e, bool *decided, struct errbuf *eb)
                : ERR_OK;
 }
 
-/* Without its key's lock: nobody's write is of a start before this one, or comes to an end on a disk that is out. */
+/* Without its key's lock: nobody's write is of a start before this one. One of this start may have another judge than the key's
+ * first disk (places_of_change(), an upload's homes), who is about to say yes or no. */
 static enum err
 resolve_one(struct ending *e, struct errbuf *eb)
 {
     bool decided;
 
-    return e->leftover || giver_is_out(e) ? end_it(e, &decided, eb) : ERR_OK;
+    return e->leftover ? end_it(e, &decided, eb) : ERR_OK;
 }
 
-/* As it was listed, perhaps by a write that goes on: under the lock that one has ended, and the same again is harmless. */
+/* Nobody has ended it since it was listed. Ids are in order: it is the first behind the one before its own. */
+static enum err
+still_prepared(const struct ending *e, bool *is, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(4), KIB(64));
+    struct content_id before = e->what->content;
+    struct disk_undecided *found = NULL;
+    uint32_t count = 0;
+    bool more;
+    enum err rc;
+
+    for (unsigned i = sizeof before.bytes; i-- > 0 && before.bytes[i]-- == 0;)
+        ;
+    rc = disk_undecided(e->on, &before, 1, a, &found, &count, &more, eb);
+    *is = rc == ERR_OK && count > 0 &&
+          memcmp(&found->content, &e->what->content, sizeof before) == 0;
+    arena_free(&a);
+    return rc;
+}
+
+/* As it was listed, perhaps by a write that goes on: under the lock that one has ended, mostly by itself. */
 static enum err
 end_forgotten(struct ending *e, struct errbuf *eb)
 {
     uint64_t hash = place_hash(e->key.at.birth_name, e->key.at.key);
-    bool decided = false;
+    bool decided = false, is = false;
     enum err rc = ERR_OK;
 
     if (!e->leftover && !e->known)
         return ERR_OK;
     keylock_take(e->ds->keylocks, hash);
     if (e->leftover || atomic_load(&e->ds->all_locked))
+        rc = still_prepared(e, &is, eb);
+    if (is)
         rc = end_it(e, &decided, eb);
     if (decided)
         rc = disk_settle(e->on, eb); /* is_durable() takes it for that */
@@ -220,11 +248,12 @@ note(enum err one, const struct errbuf *why, enum err *first, struct errbuf *eb)
     *eb = *why;
 }
 
-/* One that fails does not stop the others. */
+/* One that fails does not stop the others. Not those that were prepared since it began: under load they do not end. */
 static enum err
 each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
         struct errbuf *eb)
 {
+    const struct version begun = {ds->keeper.o.epoch, atomic_load(&ds->ids.counter)};
     struct arena *a = arena_new(KIB(16), MIB(2));
     struct content_id last, *after = NULL;
     bool more = true;
@@ -234,8 +263,13 @@ each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
         struct disk_undecided *found = NULL;
         struct errbuf why = {{0}};
         uint32_t count = 0;
+        bool old = false;
         enum err rc;
 
+        if (ds->mover->stopping) {
+            note(ERR_CANCELLED, &(struct errbuf){"the node stops"}, &first, eb);
+            break;
+        }
         arena_reset(a);
         rc = disk_undecided(ds->slots[slot].disk, after, UNDECIDED_PAGE, a, &found,
                             &count, &more, &why);
@@ -243,14 +277,19 @@ each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
         if (rc != ERR_OK || count == 0)
             break;
         for (uint32_t i = 0; i < count; i++) {
-            struct ending e = ending_of(ds, slot, &found[i]);
+            struct ending e;
 
+            if (version_order(&found[i].prepared, &begun) > 0)
+                continue;
+            old = true;
+            e = ending_of(ds, slot, &found[i]);
             e.going = going;
             note(end(&e, &why), &why, &first, eb);
             disks_bucket_fini(&e.bucket);
         }
         last = found[count - 1].content;
         after = &last;
+        more &= old; /* the ids of contents rise */
     }
     arena_free(&a);
     return first;

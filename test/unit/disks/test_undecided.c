@@ -279,14 +279,26 @@ removed_by_force(void *arg)
     disks_close(&g->ds);
 }
 
+/* Prepared on one disk by hand, and nobody ordered it. */
+static void
+prepare_alone(struct rig *g, const struct disks_key *k, struct disk *d,
+              struct content_id *content)
+{
+    struct object_meta meta = {.mtime_ms = 1};
+    struct disk_writer *w = NULL;
+
+    *content = disk_mint(d);
+    REQUIRE(disk_write_begin_as(d, &k->at, 4, content, &w, &g->eb) == ERR_OK);
+    CHECK(disk_write(w, "abcd", 4, &g->eb) == ERR_OK);
+    CHECK(disk_prepare(&w, &meta, &g->eb) == ERR_OK);
+}
+
 /* What was prepared when the owner of the key was out already is not of its order: another one refused it. */
 static void
 not_of_its_order(void *arg)
 {
     struct rig *g = arg;
     struct places before, p;
-    struct object_meta meta = {.mtime_ms = 1};
-    struct disk_writer *w = NULL;
     struct content_id content;
     struct row row;
     char text[24];
@@ -301,14 +313,44 @@ not_of_its_order(void *arg)
     CHECK(rig_settled(g));
     places_of(g->ds, &k, &p);
     copy = g->ds->slots[p.at[1]].disk;
-    content = disk_mint(copy);
-    REQUIRE(disk_write_begin_as(copy, &k.at, 4, &content, &w, &g->eb) == ERR_OK);
-    CHECK(disk_write(w, "abcd", 4, &g->eb) == ERR_OK);
-    CHECK(disk_prepare(&w, &meta, &g->eb) == ERR_OK);
+    prepare_alone(g, &k, copy, &content);
     CHECK(set_unsettle(g->ds, &g->eb) == ERR_OK);
     CHECK(rig_settled(g));
     CHECK_U64(undecided_on(g, p.at[1]), 0);
     CHECK(disks_lookup(g->ds, &k, &row, &g->eb) == ERR_NOT_FOUND);
+    disks_close(&g->ds);
+}
+
+/* The same where objects may lie on that disk alone: it may know of them, but not of what came later. */
+static void
+not_known_to_who_is_missed(void *arg)
+{
+    struct rig *g = arg;
+    struct places before, p;
+    struct content_id content;
+    char text[24];
+    struct disks_key k;
+    struct disk *copy;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    CHECK(rig_settled(g));
+    k = key_of_another(g, text);
+    places_of(g->ds, &k, &before);
+    mover_hold(g->ds, 1);
+    CHECK(set_unsettle(g->ds, &g->eb) == ERR_OK);
+    slot_goes_out(g->ds, before.at[0]);
+    CHECK(g->ds->slots[before.at[0]].missed);
+    places_of(g->ds, &k, &p);
+    copy = g->ds->slots[p.at[1]].disk;
+    prepare_alone(g, &k, copy, &content);
+    CHECK(gets_decided(g, g->path[p.at[1]])); /* given up, as all are who could know */
+    CHECK(!has_content(copy, &k, &content));
+
+    atomic_store(&g->ds->slots[p.at[1]].state, SLOT_FROZEN); /* for passes */
+    prepare_alone(g, &k, copy, &content);
+    CHECK(disks_remove(g->ds, g->path[before.at[0]], true, &g->eb) == ERR_OK);
+    CHECK(!has_content(copy, &k, &content));
+    mover_hold(g->ds, -1);
     disks_close(&g->ds);
 }
 
@@ -375,6 +417,11 @@ test_who_was_out_before_did_not_order_it(void)
     rig_run(not_of_its_order, &(struct rig){.copies = 2});
 }
 static void
+test_who_is_missed_does_not_know_what_came_later(void)
+{
+    rig_run(not_known_to_who_is_missed, &(struct rig){.copies = 2});
+}
+static void
 test_a_frozen_disk_gives_nothing_up(void)
 {
     rig_run(frozen, &(struct rig){.copies = 2});
@@ -392,6 +439,7 @@ main(int argc, char **argv)
     RUN(test_who_ordered_it_is_out_and_removed);
     RUN(test_who_ordered_it_is_removed_by_force);
     RUN(test_who_was_out_before_did_not_order_it);
+    RUN(test_who_is_missed_does_not_know_what_came_later);
     RUN(test_a_frozen_disk_gives_nothing_up);
     return check_done();
 }
