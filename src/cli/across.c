@@ -148,13 +148,15 @@ in_parts(struct across *x)
 }
 
 enum err
-transfer_across(struct flow *f, const struct item *it, struct errbuf *eb)
+transfer_across(struct flow *f, const struct item *it, struct transfer_seen *seen,
+                struct errbuf *eb)
 {
     struct across x = {.f = f, .it = it, .eb = eb};
+    bool through = false; /* the bytes passed through here */
     enum err rc = ERR_OK;
 
     if (f->s->to != f->s->s3)
-        return transfer_between(f, it, eb);
+        return transfer_between(f, it, seen, eb);
     if (strcmp(it->from_bucket, it->to_bucket) == 0 && strcmp(it->from, it->to) == 0)
         return err_set(eb, ERR_BAD_REQUEST, "source and target are the same object");
     x.a = arena_new(KIB(64), MIB(64));
@@ -175,12 +177,15 @@ transfer_across(struct flow *f, const struct item *it, struct errbuf *eb)
         rc = flow_try(f, copy_attempt, &x, eb);
         if (rc == ERR_OK)
             progress_bytes(&f->progress, x.info.size);
-        if (rc == ERR_NOT_BUILT || rc == ERR_NOT_ALLOWED) {
+        through = rc == ERR_NOT_BUILT || rc == ERR_NOT_ALLOWED;
+        if (through) {
             if (!it->known)
                 f->progress.total_bytes -= x.info.size; /* it is counted there again */
-            rc = transfer_between(f, it, eb);
+            rc = transfer_between(f, it, seen, eb);
         }
     }
+    if (rc == ERR_OK && !through)
+        transfer_saw(seen, &x.info);
     arena_free(&x.a);
     return rc;
 }

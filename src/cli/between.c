@@ -420,7 +420,8 @@ in_parts(struct between *b)
 }
 
 enum err
-transfer_between(struct flow *f, const struct item *it, struct errbuf *eb)
+transfer_between(struct flow *f, const struct item *it, struct transfer_seen *seen,
+                 struct errbuf *eb)
 {
     struct between *b = xcalloc(1, sizeof *b); /* too large for a fiber's stack */
     enum err rc;
@@ -438,6 +439,8 @@ transfer_between(struct flow *f, const struct item *it, struct errbuf *eb)
     }
     if (rc == ERR_OK)
         rc = b->source_part > 0 || b->info.size > WHOLE_MAX ? in_parts(b) : whole(b);
+    if (rc == ERR_OK)
+        transfer_saw(seen, &b->info);
     arena_free(&b->a);
     free(b);
     return rc;

@@ -128,6 +128,8 @@ empty_bucket(struct session *s, struct span bucket)
     enum exit_code code = EXIT_OK_;
     enum err rc = list_pages(s, bucket, SPAN(""), SPAN(""), count_one, &x, &s->eb);
 
+    if (rc == ERR_OK && !args_has(s->args, "dry-run"))
+        rc = session_all_listed(s);
     if (rc == ERR_OK && x.count > 0) {
         if (!s->quiet)
             fprintf(stderr, "s3://%.*s holds %llu objects, %s: they go first\n",

@@ -149,6 +149,8 @@ act(struct session *s)
     if (rc != ERR_OK)
         return cli_usage(&s->eb, s->args->verb);
     rc = select_all(&sel, s->args->count, on_found, &c, &s->eb);
+    if (rc == ERR_OK && s->stale)
+        return EXIT_DIFFERS; /* a pattern stands for more, perhaps */
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
 }
 

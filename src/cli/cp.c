@@ -299,40 +299,89 @@ find(struct flow *f, void *arg, struct errbuf *eb)
     return select_names(&p->select, p->sources, on_name, p, eb);
 }
 
+/* Of a source that was copied. */
 struct removing {
     struct flow *f;
     const struct item *it;
+    const char *match; /* its ETag in quotes; NULL: there is none */
 };
 
+/* A server that knows no conditions here says so (501), and is asked without. */
 static enum err
 remove_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct removing *r = arg;
+    struct s3_client *s3 = r->f->s->s3;
+    struct span bucket = span_of(r->it->from_bucket), key = span_of(r->it->from);
+    struct s3_header match = {SPAN("if-match"),
+                              span_of(r->match != NULL ? r->match : "")};
+    enum err rc = ERR_NOT_BUILT;
 
-    return s3_delete(r->f->s->s3, span_of(r->it->from_bucket), span_of(r->it->from), f,
-                     eb);
+    if (r->match != NULL)
+        rc = s3_delete_if(s3, bucket, key, &match, 1, f, eb);
+    return rc == ERR_NOT_BUILT ? s3_delete(s3, bucket, key, f, eb) : rc;
+}
+
+static enum err
+look_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+{
+    struct removing *r = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct s3_object_info info;
+    enum err rc = s3_head(r->f->s->s3, span_of(r->it->from_bucket), span_of(r->it->from),
+                          a, &info, f, eb);
+
+    arena_free(&a);
+    return rc;
+}
+
+/* The version that was copied, and no other: what somebody put there meanwhile, or what a remote has that nobody could ask, stays. */
+static enum err
+remove_copied(struct flow *f, const struct item *it, const struct transfer_seen *seen,
+              struct errbuf *eb)
+{
+    char *match = seen->etag != NULL ? xasprintf("\"%s\"", seen->etag) : NULL;
+    struct removing r = {f, it, match};
+    enum err rc;
+
+    if (seen->stale || f->s->stale) {
+        free(match);
+        return err_set(eb, ERR_PRECONDITION,
+                       "the remote of s3://%s does not answer, and may have a newer one",
+                       it->from_bucket);
+    }
+    rc = flow_try(f, remove_attempt, &r, eb);
+    if (rc == ERR_PRECONDITION) {
+        /* Of a try that was repeated perhaps only the answer was lost: then it is gone. */
+        rc = flow_try(f, look_attempt, &r, eb);
+        if (rc == ERR_OK)
+            rc = err_set(eb, ERR_PRECONDITION, "it changed meanwhile");
+    }
+    free(match);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
 static enum err
 copy(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
     (void)arg;
-    return transfer_item(f, it, eb);
+    return transfer_item(f, it, NULL, eb);
 }
 
 static enum err
 move(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
 {
-    struct removing r = {f, it};
-    enum err rc = transfer_item(f, it, eb);
+    struct transfer_seen seen = {0};
+    enum err rc = transfer_item(f, it, &seen, eb);
 
     (void)arg;
-    if (rc != ERR_OK)
-        return rc;
-    rc = it->from_bucket != NULL ? flow_try(f, remove_attempt, &r, eb)
-                                 : files_remove(it->from, eb);
-    if (rc != ERR_OK)
-        err_prefix(eb, "copied, but the source is still there");
+    if (rc == ERR_OK) {
+        rc = it->from_bucket != NULL ? remove_copied(f, it, &seen, eb)
+                                     : files_remove(it->from, eb);
+        if (rc != ERR_OK)
+            err_prefix(eb, "copied, but the source is still there");
+    }
+    free(seen.etag);
     return rc;
 }
 

@@ -140,7 +140,7 @@ act(struct session *s)
     if (!s->quiet)
         fprintf(stderr, "%" PRIu64 " differ, %" PRIu64 " are the same\n", d.count,
                 d.same);
-    return d.count > 0 ? EXIT_DIFFERS : EXIT_OK_;
+    return d.count > 0 || s->stale ? EXIT_DIFFERS : EXIT_OK_;
 }
 
 static enum exit_code

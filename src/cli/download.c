@@ -142,8 +142,19 @@ to_stdout(void *arg, const char *at, size_t len, struct errbuf *eb)
     return transfer_to_stdout(NULL, at, len, eb);
 }
 
+void
+transfer_saw(struct transfer_seen *seen, const struct s3_object_info *info)
+{
+    if (seen == NULL)
+        return;
+    free(seen->etag);
+    seen->etag = info->etag.len > 0 ? xmemdup0(info->etag.at, info->etag.len) : NULL;
+    seen->stale = info->stale;
+}
+
 enum err
-transfer_down(struct flow *f, const struct item *it, struct errbuf *eb)
+transfer_down(struct flow *f, const struct item *it, struct transfer_seen *seen,
+              struct errbuf *eb)
 {
     struct getting g = {.f = f, .it = it};
     enum err rc = ERR_OK;
@@ -160,6 +171,8 @@ transfer_down(struct flow *f, const struct item *it, struct errbuf *eb)
         rc = flow_try(f, get_attempt, &g, eb);
     if (rc == ERR_OK && g.large)
         rc = transfer_down_parts(f, it, &g.info, eb);
+    if (rc == ERR_OK)
+        transfer_saw(seen, &g.info);
     if (g.open) {
         if (rc != ERR_OK)
             files_part_remove(&g.part);
@@ -171,9 +184,11 @@ transfer_down(struct flow *f, const struct item *it, struct errbuf *eb)
 }
 
 enum err
-transfer_item(struct flow *f, const struct item *it, struct errbuf *eb)
+transfer_item(struct flow *f, const struct item *it, struct transfer_seen *seen,
+              struct errbuf *eb)
 {
     if (it->from_bucket != NULL && it->to_bucket != NULL)
-        return transfer_across(f, it, eb);
-    return it->from_bucket != NULL ? transfer_down(f, it, eb) : transfer_up(f, it, eb);
+        return transfer_across(f, it, seen, eb);
+    return it->from_bucket != NULL ? transfer_down(f, it, seen, eb)
+                                   : transfer_up(f, it, eb);
 }

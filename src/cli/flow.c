@@ -463,8 +463,8 @@ flow_run(struct flow *f)
     tell_end(f);
     if (rt_cancelled())
         return EXIT_INTERRUPTED;
-    if (f->failed == 0)
-        return EXIT_OK_;
+    if (f->failed == 0) /* of a listing that was not whole: done in part */
+        return f->s->stale ? EXIT_DIFFERS : EXIT_OK_;
     code = cli_exit_of(f->rc);
     return f->done == 0 &&
                    (f->failed == 1 || code == EXIT_UNAVAILABLE || code == EXIT_DENIED)

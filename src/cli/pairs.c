@@ -17,6 +17,7 @@ struct side {
 };
 struct pairs {
     struct side at[2];
+    struct session *s;
     struct session right; /* as the verb's, at the server of its target */
 };
 
@@ -46,6 +47,7 @@ pairs_open(struct select *sel, const char *left, const char *right, struct pairs
     enum err rc;
 
     *out = xcalloc(1, sizeof **out);
+    (*out)->s = sel->s;
     (*out)->right = *sel->s;
     if (sel->s->to != NULL)
         (*out)->right.s3 = sel->s->to;
@@ -77,6 +79,7 @@ pairs_next(struct pairs *p, struct pair *out, struct errbuf *eb)
                 return rc;
             p->at[i].wanted = p->at[i].now != NULL && is_marker(p->at[i].now);
         }
+    p->s->stale |= p->right.stale;
     *out = (struct pair){l->now, r->now};
     if (l->now == NULL && r->now == NULL)
         return ERR_OK;

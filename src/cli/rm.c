@@ -100,6 +100,8 @@ agree(struct removal *r, struct session *s)
     if (args_value(s->args, "from-file") != NULL)
         return select_agreed(s, &s->eb, "delete all that --from-file names");
     rc = select_all(&r->select, s->args->count, count, r, &s->eb);
+    if (rc == ERR_OK)
+        rc = session_all_listed(s);
     if (rc != ERR_OK)
         return rc;
     if (r->count == 0)

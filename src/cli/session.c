@@ -245,12 +245,21 @@ session_size(const struct session *s, uint64_t bytes, char out[NUM_SIZE_TEXT])
 void
 session_listed(struct session *s, struct span bucket, const struct s3_list_page *page)
 {
-    if (page->stale && !s->stale && !s->quiet)
+    if (page->stale && !s->stale)
         fprintf(stderr,
                 "note: the remote of s3://%.*s does not answer: listed is what is kept "
                 "of it\n",
                 SPAN_ARG(bucket));
     s->stale |= page->stale;
+}
+
+enum err
+session_all_listed(struct session *s)
+{
+    return !s->stale ? ERR_OK
+                     : err_set(&s->eb, ERR_PRECONDITION,
+                               "nobody can say how many objects there are without the "
+                               "remote: nothing is deleted");
 }
 
 enum exit_code

@@ -60,9 +60,12 @@ struct session {
     struct errbuf eb;
     void *arg;
 };
-/* Of each page of a listing: one that a server gave without asking the bucket's remote is told, once, on standard error. */
+/* Of each page of a listing: one that a server gave without asking the bucket's remote is told, once, on standard error, --quiet
+ * or not: what follows is of a part. */
 void session_listed(struct session *s, struct span bucket,
                     const struct s3_list_page *page);
+/* What was listed is to be deleted: ERR_PRECONDITION when that was not all there is. */
+enum err session_all_listed(struct session *s) MUST_CHECK;
 /* Runs `fn` as a fiber on a loop of its own; its return value is the exit code. Ctrl-C cancels it. */
 enum exit_code session_run(const struct args *a, enum exit_code (*fn)(struct session *s),
                            void *arg);

@@ -223,7 +223,7 @@ act_on(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
         return rc;
     if (same)
         return ERR_NOT_MODIFIED;
-    return y->dry ? ERR_OK : transfer_item(f, it, eb);
+    return y->dry ? ERR_OK : transfer_item(f, it, NULL, eb);
 }
 
 /* ---- removing ---- */
@@ -330,9 +330,9 @@ maybe_remove(struct syncing *y, enum exit_code code)
         return code;
     if (y->s->stale) { /* what SOURCE does not have may well be at its remote */
         fprintf(stderr,
-                "forebay: %s was listed without its remote, so nothing is deleted: "
+                "forebay: it was listed without a remote, so nothing is deleted: "
                 "%" PRIu64 " objects would have been\n",
-                y->from, y->gone_count);
+                y->gone_count);
         return code != EXIT_OK_ ? code : EXIT_DIFFERS;
     }
     if (code != EXIT_OK_) {

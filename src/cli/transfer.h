@@ -8,8 +8,14 @@
 #define PARTS_AT_ONCE  8
 #define PARTS_MAX      10000
 
-/* it->from is a file, "-" or a key; it->to likewise. One of both is remote. Large ones that were interrupted are gone on with. */
-enum err transfer_item(struct flow *f, const struct item *it,
+/* Which object it was that was copied, for who removes it then. Zeros at first. */
+struct transfer_seen {
+    char *etag; /* owned by the caller: free(); NULL: none is known */
+    bool stale; /* the server could not ask the bucket's remote */
+};
+/* it->from is a file, "-" or a key; it->to likewise. One of both is remote. Large ones that were interrupted are gone on with.
+ * `seen` may be NULL, here and below. */
+enum err transfer_item(struct flow *f, const struct item *it, struct transfer_seen *seen,
                        struct errbuf *eb) MUST_CHECK;
 
 enum err transfer_up(struct flow *f, const struct item *it, struct errbuf *eb) MUST_CHECK;
@@ -18,17 +24,19 @@ enum err transfer_up_parts(struct flow *f, const struct item *it, struct files_f
 /* From standard input, of unknown length. */
 enum err transfer_up_stdin(struct flow *f, const struct item *it,
                            struct errbuf *eb) MUST_CHECK;
-enum err transfer_down(struct flow *f, const struct item *it,
+enum err transfer_down(struct flow *f, const struct item *it, struct transfer_seen *seen,
                        struct errbuf *eb) MUST_CHECK;
 enum err transfer_down_parts(struct flow *f, const struct item *it,
                              const struct s3_object_info *info,
                              struct errbuf *eb) MUST_CHECK;
 /* From key to key: the server does it by itself, or else the bytes pass through here. */
 enum err transfer_across(struct flow *f, const struct item *it,
-                         struct errbuf *eb) MUST_CHECK;
+                         struct transfer_seen *seen, struct errbuf *eb) MUST_CHECK;
 /* Through here, from the session's server to that of its `to`. */
 enum err transfer_between(struct flow *f, const struct item *it,
-                          struct errbuf *eb) MUST_CHECK;
+                          struct transfer_seen *seen, struct errbuf *eb) MUST_CHECK;
+/* Fills in `seen`. */
+void transfer_saw(struct transfer_seen *seen, const struct s3_object_info *info);
 
 /* One part of an upload, or a whole object when put->upload_id is empty: from memory, or from `file` at `offset`. Its ETag must be
  * the MD5 of what was sent; *etag lies in the arena. */

@@ -95,6 +95,7 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
     if (!span_starts(span_trim(http_get(h, HTTP_ETAG)), SPAN("W/")))
         out->etag = keep(a, etag_unquote(http_get(h, HTTP_ETAG)));
     out->ranges = span_case_is(fields_get(f, "accept-ranges"), "bytes");
+    out->stale = fields_get(f, "x-forebay-stale").len > 0;
     out->last_modified = keep(a, http_get(h, HTTP_LAST_MODIFIED));
     out->content_type = keep(a, http_get(h, HTTP_CONTENT_TYPE));
     out->cache_control = keep(a, http_get(h, HTTP_CACHE_CONTROL));

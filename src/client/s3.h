@@ -67,7 +67,9 @@ struct s3_object_info {
     uint64_t body_length; /* of this answer */
     uint64_t range_first; /* of this answer */
     bool partial;
-    bool ranges;      /* it says that it gives parts */
+    bool ranges; /* it says that it gives parts */
+    bool
+        stale; /* a Forebay server could not ask the bucket's remote: this is what it keeps */
     struct span etag; /* without quotes; the spans of this struct lie in the arena */
     struct span last_modified;
     int64_t mtime_ms;

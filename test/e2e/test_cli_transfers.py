@@ -148,6 +148,39 @@ def test_mv(cli, bucket, tmp_path):
     assert cli("ls", "-r", f"s3://{bucket}") == ""
 
 
+@pytest.mark.parametrize("way", ["down", "across", "between"])
+def test_mv_removes_only_what_it_copied(server, far, s3, bucket, tmp_path, way):
+    """What somebody writes between the copy and the removal stays; what somebody deletes there is gone, and no failure."""
+    cli = Cli(server, tmp_path, far.endpoint)
+    to = {"down": (tmp_path / "copy",), "across": (f"s3://{bucket}/copy",), "between": (f"s3://{bucket}/copy", "--to-endpoint-url", server.endpoint)}[way]
+
+    def move(meanwhile, status):
+        s3.put_object(Bucket=bucket, Key="k", Body=b"first")
+        far.rule("slow", op="PutObject" if way == "across" else "GetObject", key="copy" if way == "across" else "k", ms=3_600_000)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            moved = pool.submit(cli, "mv", f"s3://{bucket}/k", *to, status=status)
+            far.wait_held()
+            meanwhile()
+            far.behave()
+            far.release()
+            moved.result()
+        copy = (tmp_path / "copy").read_bytes() if way == "down" else s3.get_object(Bucket=bucket, Key="copy")["Body"].read()
+        assert copy == b"first"
+
+    move(lambda: s3.put_object(Bucket=bucket, Key="k", Body=b"second"), 1)
+    assert "copied, but the source is still there" in cli.stderr and "it changed meanwhile" in cli.stderr
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"second"
+    move(lambda: s3.delete_object(Bucket=bucket, Key="k"), 0)
+
+
+def test_mv_from_a_server_that_knows_no_conditions(server, far, s3, bucket, tmp_path):
+    cli = Cli(server, tmp_path, far.endpoint)
+    s3.put_object(Bucket=bucket, Key="k", Body=b"first")
+    far.rule("error", op="DeleteObject", status=501, code="NotImplemented", times=1)
+    cli("mv", f"s3://{bucket}/k", tmp_path / "copy")
+    assert far.requests("DeleteObject") == 2 and "Contents" not in s3.list_objects_v2(Bucket=bucket)
+
+
 def test_rm_of_many(cli, server, s3, bucket):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         assert {reply.status for reply in pool.map(lambda i: plain.ask(server.port, "PUT", bucket, f"x/{i:04}", body=b""), range(1205))} == {200}

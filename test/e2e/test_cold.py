@@ -540,6 +540,38 @@ def test_a_listing_without_the_remote_is_told_and_deletes_nothing(tier, remote_s
     assert remote.startswith("WRONG") and f"s3://{bucket}: its remote does not answer" in remote
 
 
+def test_a_listing_without_the_remote_is_done_in_part(tier, remote_s3, tmp_path):
+    """The remote answers all but a listing: what follows one is of what is kept, says so by its exit code, and removes nothing unasked."""
+    process, cloud, bucket = tier
+    for key in ("here", "not"):
+        remote_s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
+    for _ in range(2):  # on disk once a second reader has it
+        assert plain.get(process.port, bucket, "here").body == b"here"
+
+    def cli(*args, ends=(1,)):
+        env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint, "HOME": str(tmp_path)})
+        done = subprocess.run([process.binary, *args], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode in ends and f"note: the remote of s3://{bucket} does not answer" in done.stderr, done.stdout + done.stderr
+        return done
+
+    cloud.rule("error", op="ListObjects", status=500)
+    place, kept = f"s3://{bucket}", ["here"]
+    for verb in (("cp", "-r", "-q"), ("sync",), ("mv", "-r")):
+        folder = tmp_path / verb[0]
+        folder.mkdir()
+        done = cli(*verb, place, str(folder))
+        assert [path.name for path in folder.iterdir()] == kept, verb
+    assert "copied, but the source is still there" in done.stderr
+    for sides in ((place, str(folder)), (str(folder), place)):
+        assert "0 differ, 1 are the same" in cli("diff", *sides).stderr
+    assert cli("cat", f"{place}/*e*").stdout == "here"
+    assert cli("find", place, "-o", "name", ends=(0,)).stdout == f"{place}/here\n"
+    for unasked in (("rm", "-r", place), ("rb", "--force", "--yes", place)):
+        assert "nothing is deleted" in cli(*unasked).stderr
+    assert {entry["Key"] for entry in remote_s3.list_objects_v2(Bucket=bucket)["Contents"]} == {"here", "not"}
+    cli("rm", "-r", "--yes", place, ends=(1, 5))  # 5: the remote is left alone by now
+
+
 def test_a_put_that_the_remote_refuses_changes_nothing(tier, remote_s3):
     process, cloud, bucket = tier
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"old")

@@ -103,6 +103,41 @@ def test_a_remote_that_cannot_be_asked(changing):
     assert reply.status == 200 and "x-forebay-stale" not in reply.headers
 
 
+def mv(process, bucket, to, status):
+    env = forebay.server_env({"FOREBAY_ENDPOINT": process.endpoint, "HOME": str(to.parent)})
+    done = subprocess.run([str(process.binary), "mv", f"s3://{bucket}/k", str(to)], env=env, capture_output=True, text=True)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stderr
+
+
+def test_what_may_be_old_is_not_moved_away(changing, remote_s3, tmp_path):
+    """`mv` of what is kept while the remote cannot be asked: the remote's newer version is not deleted."""
+    process, cloud, bucket = changing
+    setting(process, bucket, "--ttl", "always")
+    remote_s3.put_object(Bucket=bucket, Key="k", Body=b"new" * 1000)
+    cloud.rule("error", op="HeadObject", status=500)
+    told = mv(process, bucket, tmp_path / "copy", 1)
+    assert "copied, but the source is still there" in told and "does not answer" in told
+    assert (tmp_path / "copy").read_bytes() == b"old" * 1000 and cloud.requests("DeleteObject") == 0
+    assert remote_s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"new" * 1000
+    cloud.behave()
+    wait_for(lambda: "x-forebay-stale" not in plain.get(process.port, bucket, "k").headers, "the remote's answer")
+    mv(process, bucket, tmp_path / "copy", 0)
+    assert (tmp_path / "copy").read_bytes() == b"new" * 1000 and "Contents" not in remote_s3.list_objects_v2(Bucket=bucket)
+
+
+def test_a_version_that_only_the_remote_has_is_not_moved_away(start_forebay, s3, server, bucket, tmp_path):
+    """Within the time to live nobody asks: the remote itself, here a Forebay, compares at the removal."""
+    before = start_forebay("before", settings=PATIENT)
+    assert attach(before, bucket, server.endpoint, keys=server.keys()).returncode == 0
+    s3.put_object(Bucket=bucket, Key="k", Body=b"old")
+    for _ in range(2):
+        assert plain.get(before.port, bucket, "k").body == b"old"
+    s3.put_object(Bucket=bucket, Key="k", Body=b"new")
+    assert "it changed meanwhile" in mv(before, bucket, tmp_path / "copy", 1)
+    assert (tmp_path / "copy").read_bytes() == b"old" and s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"new"
+
+
 def test_the_latest_on_request(changing, remote_s3):
     process, cloud, bucket = changing
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"new" * 1000)

@@ -17,7 +17,7 @@ Control, on the same port, under a path that no bucket can have:
 Faults: `stall` (sends no more for `ms` or until released, then goes on), `jam` (takes no more of the request's body,
 likewise), `reset` (RST, once the other end has read what was sent), `cut` (FIN), `flip` (one bit of the byte at
 `after`), `longer` (announces more than it sends, keeps the connection open), `shorter` (announces and sends
-less: looks whole), `error` (answers `status` itself), `refuse` (RST before any answer), `slow` (holds the answer's head
+less: looks whole), `error` (answers `status` and `code` itself), `refuse` (RST before any answer), `slow` (holds the answer's head
 for `ms`). A rule may say as well: `skip` (so many requests pass first), `each` (so often for one target at most), and
 of a reset or a cut `hold` (stands still at its place until released).
 """
@@ -259,7 +259,8 @@ class Proxy:
             async for _ in Body.of_request(head, reader).pieces():
                 pass
         status = fault.get("status", 503)
-        body = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>as the rule says</Message></Error>"
+        code = fault.get("code", "SlowDown")
+        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>as the rule says</Message></Error>".encode()
         writer.write(f"HTTP/1.1 {status} As told\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode())
         if method != "HEAD":
             writer.write(body)
