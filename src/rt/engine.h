@@ -152,8 +152,9 @@ struct engine_ops {
      * disk_op_done(), never from within submit. Adds to l->in_flight until done. */
     void (*submit)(struct loop *l, struct disk_op *op);
     bool writes_durable; /* knows disk_op.durable */
-    /* The buffer of this slot (iobuf_slot()) is about to be freed. NULL where there are no slots. */
-    void (*forget_slot)(struct loop *l, uint32_t slot);
+    /* The memory of this slot (iobuf_slot()), or a part that nobody uses, is about to be given back. False: not now, operations
+     * that name the slot are still to be begun. NULL where there are no slots. */
+    bool (*forget_slot)(struct loop *l, uint32_t slot);
     /* The rest of file.h; each may switch. `file_free` comes after the last operation, on
      * any thread of rt. */
     enum err (*dir_open)(struct rt_dir *at, const char *path, struct rt_dir **out,

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rt/blocks.h"
 #include "rt/engine.h"
 #include "rt/sendable.h"
 #include "rt/sync.h"
@@ -95,14 +96,12 @@ struct iobuf_list {
 };
 struct iobuf_cache {
     struct iobuf_list idle[IOBUF_CLASSES];
-    struct iobuf_list reads[IOBUF_CLASSES]; /* those this loop's ring may know */
-    uint64_t bytes;                         /* of all these */
+    uint64_t bytes; /* of all these */
     uint64_t takes;
-    struct pooled *pieces; /* idle ones of the slabs */
-    struct block
-        *block; /* a reference: what the next buffer for large reads is cut from, */
-    size_t block_used;  /* behind this */
-    struct slab *slabs; /* owned */
+    struct blocks blocks;   /* of buffers for large reads */
+    uint64_t blocks_wanted; /* iobuf_cache.takes when one was cut from them last */
+    struct pooled *pieces;  /* idle ones of the slabs */
+    struct slab *slabs;     /* owned */
     unsigned slab_count;
     uint64_t number; /* of the loop, no other of this process has it; 0: none drawn yet */
 };

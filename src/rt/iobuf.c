@@ -7,10 +7,8 @@
  *
  * Buffers for large reads, and for groups of records, are a loop's own: its ring pins their
  * pages once, not for each operation (a ninth of the CPU of a read of 100 KB that is sent). They are
- * cut from huge pages: what lies in pages here and there a disk takes up to twice as long for
- * (docs/decisions/0022-verify.md).
- * Dropped on another loop they are freed; the slot they had in the ring is lost then, which
- * is harmless. */
+ * cut from huge pages (blocks.h), each of which the ring knows as one: what lies in pages here and there a disk takes up to
+ * twice as long for (docs/decisions/0022-verify.md). */
 #include "rt/iobuf.h"
 #include "rt/test_io.h"
 
@@ -20,7 +18,6 @@
 
 #include "base/account.h"
 #include "base/mem.h"
-#include "rt/sanitize.h"
 
 #define IDLE_MAX      MIB(16) /* bytes a loop keeps; at least IOBUF_MAX */
 #define LIMIT_DEFAULT MIB(256)
@@ -30,11 +27,11 @@ struct pooled {
     struct iobuf buf;
     struct pooled *next; /* idle */
     unsigned class;
-    uint32_t slot;       /* iobuf_slot() */
-    uint64_t reads_of;   /* number of the loop that reads into it; 0: for any use */
-    bool beyond;         /* iobuf_get_beyond(): not part of in_use */
-    struct slab *slab;   /* that it is a piece of; NULL: none */
-    struct block *block; /* that it was cut from; NULL: its memory is its own */
+    uint64_t reads_of; /* number of the loop that reads into it; 0: for any use */
+    bool beyond;       /* iobuf_get_beyond(): not part of in_use */
+    struct slab *slab; /* that it is a piece of; NULL: none */
+    struct block *
+        block; /* that it is cut from, until it is dropped; NULL: its memory is its own */
 };
 
 #define PIECE       (16u << 10)
@@ -46,17 +43,6 @@ struct slab {
     uint32_t slot;
     struct pooled pieces[SLAB_PIECES];
 };
-
-/* A huge page. */
-struct block {
-    char *at;         /* owned */
-    atomic_uint refs; /* the loop's that cuts it, and each buffer's */
-};
-#define GAP (FB_ASAN ? PAGE : 0u) /* behind each: who writes past its end is found */
-
-/* Sizes worth a slot: below, pinning costs nothing against the rest. */
-#define READ_LEAST (64u << 10)
-#define READ_MOST  (512u << 10)
 
 static _Atomic uint64_t in_use, limit = LIMIT_DEFAULT, loops_seen;
 
@@ -112,14 +98,9 @@ number_of(struct loop *l)
 static uint64_t
 reads_of(struct loop *l, size_t room, bool for_read)
 {
-    return for_read && l != NULL && room >= READ_LEAST && room <= READ_MOST ? number_of(l)
-                                                                            : 0;
-}
-
-static struct iobuf_list *
-idle_of(struct loop *l, unsigned class, bool reads)
-{
-    return reads ? &l->iobufs.reads[class] : &l->iobufs.idle[class];
+    return for_read && l != NULL && room >= BLOCKS_LEAST && room <= BLOCKS_MOST
+               ? number_of(l)
+               : 0;
 }
 
 static struct pooled *
@@ -135,78 +116,23 @@ take_first(struct loop *l, struct iobuf_list *list)
 }
 
 static struct pooled *
-take_idle(struct loop *l, unsigned class, bool reads)
+take_idle(struct loop *l, unsigned class)
 {
     struct iobuf_list *list;
 
     if (l == NULL)
         return NULL;
-    list = idle_of(l, class, reads);
+    list = &l->iobufs.idle[class];
     list->wanted = ++l->iobufs.takes;
     return take_first(l, list);
 }
 
-/* ---- blocks ---- */
-
-static void
-block_drop(struct block *b)
-{
-    if (b == NULL || atomic_fetch_sub(&b->refs, 1) > 1)
-        return;
-    free(b->at);
-    free(b);
-}
-
-static struct block *
-block_new(void)
-{
-    char *at = aligned_alloc(HUGE, HUGE);
-    struct block *b;
-
-    if (at == NULL)
-        return NULL;
-    (void)madvise(at, HUGE, MADV_HUGEPAGE); /* small pages will do */
-    b = xmalloc(sizeof *b);
-    *b = (struct block){.at = at, .refs = 1};
-    return b;
-}
-
-/* The next `room` bytes of the loop's block, or of a new one. NULL: there is no memory. */
-static char *
-cut(struct iobuf_cache *c, size_t room)
-{
-    char *at;
-
-    if (c->block == NULL || c->block_used + room + GAP > HUGE) {
-        block_drop(c->block);
-        c->block = block_new();
-        c->block_used = 0;
-    }
-    if (c->block == NULL)
-        return NULL;
-    at = c->block->at + c->block_used;
-    c->block_used += room + GAP;
-    atomic_fetch_add(&c->block->refs, 1);
-    ASAN_POISON(at + room, GAP);
-    return at;
-}
-
-/* Others of its block may stay long. */
-static void
-give_back(struct pooled *p)
-{
-    (void)madvise(p->buf.at, p->buf.room, MADV_DONTNEED);
-    ASAN_POISON(p->buf.at, p->buf.room);
-    block_drop(p->block);
-}
-
+/* Memory of its own. */
 static struct pooled *
-make(unsigned class, uint64_t reads)
+make(unsigned class)
 {
     size_t room = (size_t)SMALLEST << class;
-    char *at = reads != 0    ? cut(&loop_self->iobufs, room)
-               : room < HUGE ? aligned_alloc(PAGE, room)
-                             : aligned_alloc(HUGE, room);
+    char *at = aligned_alloc(room < HUGE ? PAGE : HUGE, room);
     struct pooled *p;
 
     if (at == NULL)
@@ -214,10 +140,26 @@ make(unsigned class, uint64_t reads)
     if (room >= HUGE)
         (void)madvise(at, room, MADV_HUGEPAGE); /* pages are looked up for each read */
     p = xmalloc(sizeof *p);
+    *p = (struct pooled){.buf = {.at = at, .room = (uint32_t)room}, .class = class};
+    return p;
+}
+
+static struct pooled *
+cut(struct iobuf_cache *c, unsigned class)
+{
+    size_t room = (size_t)SMALLEST << class;
+    struct block *of = NULL;
+    char *at = blocks_cut(&c->blocks, room, &of);
+    struct pooled *p;
+
+    if (at == NULL)
+        return NULL;
+    c->blocks_wanted = ++c->takes;
+    p = xmalloc(sizeof *p);
     *p = (struct pooled){.buf = {.at = at, .room = (uint32_t)room},
                          .class = class,
-                         .reads_of = reads,
-                         .block = reads != 0 ? loop_self->iobufs.block : NULL};
+                         .reads_of = c->number,
+                         .block = of};
     return p;
 }
 
@@ -251,10 +193,11 @@ hand_out(struct pooled *p, bool beyond)
 static enum err
 take(unsigned class, uint64_t reads, bool beyond, struct iobuf **out)
 {
-    struct pooled *p = take_idle(loop_self, class, reads != 0);
+    struct pooled *p =
+        reads != 0 ? cut(&loop_self->iobufs, class) : take_idle(loop_self, class);
 
-    if (p == NULL)
-        p = make(class, reads);
+    if (p == NULL && reads == 0)
+        p = make(class);
     if (p == NULL)
         return ERR_BUSY;
     *out = hand_out(p, beyond);
@@ -384,16 +327,17 @@ iobuf_slot(struct iobuf *b, struct iovec *memory)
 
     if (p->reads_of == 0 || p->reads_of != loop_self->iobufs.number)
         return NULL;
-    *memory = p->slab != NULL ? (struct iovec){p->slab->at, (size_t)PIECE * SLAB_PIECES}
-                              : (struct iovec){b->at, b->room};
-    return p->slab != NULL ? &p->slab->slot : &p->slot;
+    if (p->block != NULL)
+        return block_slot(p->block, memory);
+    *memory = (struct iovec){p->slab->at, (size_t)PIECE * SLAB_PIECES};
+    return &p->slab->slot;
 }
 
 static void
 discard(struct pooled *p)
 {
     if (p->block != NULL)
-        give_back(p);
+        block_put(p->block, p->buf.at, p->buf.room);
     else
         free(p->buf.at);
     free(p);
@@ -405,8 +349,8 @@ least_wanted(struct loop *l)
 {
     struct iobuf_list *least = NULL;
 
-    for (unsigned i = 0; i < 2 * IOBUF_CLASSES; i++) {
-        struct iobuf_list *list = idle_of(l, i / 2, i % 2 != 0);
+    for (unsigned i = 0; i < IOBUF_CLASSES; i++) {
+        struct iobuf_list *list = &l->iobufs.idle[i];
 
         if (list->first != NULL && (least == NULL || list->wanted < least->wanted))
             least = list;
@@ -415,16 +359,21 @@ least_wanted(struct loop *l)
 }
 
 /* Makes room for `bytes` more idle ones: what other work has left goes first, or a loop that has taken in objects would make
- * the buffers of all its reads anew. A slot goes back to the ring. */
+ * the buffers of all its reads anew. */
 static void
 make_room(struct loop *l, uint64_t bytes)
 {
-    while (l->iobufs.bytes > IDLE_MAX - bytes) {
-        struct pooled *p = take_first(l, least_wanted(l));
+    struct iobuf_cache *c = &l->iobufs;
 
-        if (p->slot != 0)
-            l->ops->forget_slot(l, p->slot);
-        discard(p);
+    while (c->bytes + c->blocks.idle > IDLE_MAX - bytes) {
+        struct iobuf_list *list = least_wanted(l);
+
+        if ((list == NULL || c->blocks_wanted < list->wanted) &&
+            blocks_shrink(l, &c->blocks))
+            continue;
+        if (list == NULL)
+            return; /* the ring is busy with what is idle in blocks; they come to it another time */
+        discard(take_first(l, list));
     }
 }
 
@@ -434,12 +383,30 @@ keeps(const struct loop *l, const struct pooled *p)
     return l != NULL && (p->reads_of == 0 || p->reads_of == l->iobufs.number);
 }
 
+static void
+keep(struct loop *l, struct pooled *p)
+{
+    struct iobuf_list *list = &l->iobufs.idle[p->class];
+
+    make_room(l, p->buf.room);
+    p->next = list->first;
+    list->first = p;
+    l->iobufs.bytes += p->buf.room;
+}
+
+static void
+take_back(struct loop *l, struct pooled *p)
+{
+    blocks_take_back(&l->iobufs.blocks, p->block, p->buf.at, p->buf.room);
+    free(p);
+    make_room(l, 0);
+}
+
 void
 iobuf_drop(struct iobuf **bp)
 {
     struct iobuf *b = *bp;
     struct loop *l = loop_self;
-    struct iobuf_list *list;
     struct pooled *p;
 
     *bp = NULL;
@@ -459,11 +426,10 @@ iobuf_drop(struct iobuf **bp)
         discard(p);
         return;
     }
-    make_room(l, b->room);
-    list = idle_of(l, p->class, p->reads_of != 0);
-    p->next = list->first;
-    list->first = p;
-    l->iobufs.bytes += b->room;
+    if (p->block != NULL)
+        take_back(l, p);
+    else
+        keep(l, p);
 }
 
 static void
@@ -480,11 +446,9 @@ free_list(struct pooled *p)
 void
 iobuf_free_idle(struct loop *l)
 {
-    for (unsigned i = 0; i < IOBUF_CLASSES; i++) {
+    for (unsigned i = 0; i < IOBUF_CLASSES; i++)
         free_list(l->iobufs.idle[i].first);
-        free_list(l->iobufs.reads[i].first);
-    }
     free_slabs(l);
-    block_drop(l->iobufs.block);
+    blocks_end(&l->iobufs.blocks);
     l->iobufs = (struct iobuf_cache){0};
 }

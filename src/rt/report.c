@@ -48,6 +48,10 @@ collect(struct buf *out, void *arg)
     buf_puts(out, "# HELP forebay_io_buffer_bytes I/O buffers in use\n"
                   "# TYPE forebay_io_buffer_bytes gauge\n");
     buf_printf(out, "forebay_io_buffer_bytes %" PRIu64 "\n", iobuf_in_use());
+    buf_puts(out, "# HELP forebay_io_block_bytes huge pages that buffers for large reads "
+                  "are cut from\n"
+                  "# TYPE forebay_io_block_bytes gauge\n");
+    buf_printf(out, "forebay_io_block_bytes %" PRIu64 "\n", blocks_bytes());
 }
 
 void

@@ -24,7 +24,7 @@
 
 enum { SQ_ENTRIES = 256, SQ_ENTRIES_LEAST = 32, CQ_FACTOR = 8, ENABLE_RINGS = 12 };
 enum { TAG_NONE, TAG_POLL, TAG_DISK, TAG_MASK = 3 };
-#define SLOTS      32u /* buffers whose pages stay pinned; bits of uring.slots_free */
+#define SLOTS      32u /* blocks and slabs whose pages stay pinned; bits of uring.slots_free */
 #define READS_HELD (512u << 10) /* bytes of reads that wait for the end of a turn */
 /* So much of a file that is not read directly is brought into the page cache while it is submitted. */
 #define CACHED_AT_ONCE 4096u
@@ -54,6 +54,7 @@ struct uring {
     struct list polls;   /* all that the kernel still holds */
     bool unwatched;      /* since the last enter */
     uint32_t slots_free; /* of the table of buffers, as bits */
+    size_t pin_most;     /* bytes: more at a time the kernel does not let us pin */
     uint32_t reads_held; /* bytes of reads prepared since the last submit */
     struct list writes;  /* disk_op.link: large ones that wait for their turn */
     bool large_gone;     /* one of them went in this turn */
@@ -146,6 +147,7 @@ open_ring(struct uring *u, struct errbuf *eb)
         &u->ring); /* spares a look-up for each enter; as well without */
     if (io_uring_register_buffers_sparse(&u->ring, SLOTS) == 0) /* from 5.19 */
         u->slots_free = UINT32_MAX;
+    u->pin_most = SIZE_MAX;
     restrict_ring(&u->ring);
     rc = io_uring_register((unsigned)u->ring.ring_fd, ENABLE_RINGS, NULL, 0);
     if (rc < 0) {
@@ -360,22 +362,23 @@ fill_slot(struct uring *u, uint32_t slot, void *at, size_t len)
     return io_uring_register_buffers_update_tag(&u->ring, slot, &v, &tag, 1);
 }
 
-/* The slot of an operation's buffer, from 1; 0: it has none. Without the right to pin so much (RLIMIT_MEMLOCK) it is not asked
- * for again. */
+/* The slot of an operation's buffer, from 1; 0: it has none. Without the right to pin so much (RLIMIT_MEMLOCK) no more of that
+ * size is asked for: the huge pages of large reads may be too much where the slabs of small ones are not. */
 static uint32_t
 slot_of(struct uring *u, const struct disk_op *op)
 {
-    struct iovec memory;
+    struct iovec memory = {0};
     uint32_t *slot = op->file->direct ? iobuf_slot(op->buf, &memory) : NULL, n;
     int rc;
 
-    if (slot == NULL || *slot != 0 || u->slots_free == 0)
+    if (slot == NULL || *slot != 0 || u->slots_free == 0 || memory.iov_len > u->pin_most)
         return slot != NULL ? *slot : 0;
     n = (uint32_t)__builtin_ctz(u->slots_free);
     rc = fill_slot(u, n, memory.iov_base, memory.iov_len);
     if (rc != 1) {
-        LOG(LOG_INFO, "rt.uring", "buffers are not pinned", L_I64("error", -rc));
-        u->slots_free = 0;
+        LOG(LOG_INFO, "rt.uring", "buffers are not pinned",
+            L_U64("bytes", memory.iov_len), L_I64("error", -rc));
+        u->pin_most = memory.iov_len - 1;
         return 0;
     }
     u->slots_free &= ~(1u << n);
@@ -383,13 +386,19 @@ slot_of(struct uring *u, const struct disk_op *op)
     return *slot;
 }
 
-static void
+/* What the kernel has begun keeps the pages by itself. */
+static bool
 forget_slot(struct loop *l, uint32_t slot)
 {
     struct uring *u = l->engine;
 
-    if (u != NULL && fill_slot(u, slot - 1, NULL, 0) == 1)
-        u->slots_free |= 1u << (slot - 1);
+    if (u == NULL)
+        return true; /* the ring is gone */
+    submit_now(u);
+    if (io_uring_sq_ready(&u->ring) > 0 || fill_slot(u, slot - 1, NULL, 0) != 1)
+        return false;
+    u->slots_free |= 1u << (slot - 1);
+    return true;
 }
 
 static void

@@ -5,6 +5,7 @@
 #include "base/account.h"
 #include "base/mem.h"
 #include "engines.h"
+#include "rt/blocks.h"
 #include "rt/file.h"
 #include "rt/loop.h"
 
@@ -132,7 +133,7 @@ large_reads_fiber(void *arg)
         CHECK_U64((uintptr_t)b[i]->at % 4096, 0);
         memset(b[i]->at, (int)i, b[i]->room);
         near += i > 0 && b[i]->at > b[i - 1]->at &&
-                b[i]->at <= b[i - 1]->at + b[i - 1]->room + 4096;
+                b[i]->at <= b[i - 1]->at + b[i - 1]->room + 8192;
     }
     CHECK_U64(near, LARGE - 3); /* three huge pages */
     REQUIRE(rt_blocking(drop_odd_ones, b, DEADLINE_NEVER) == ERR_OK);
@@ -161,6 +162,139 @@ test_buffers_for_large_reads_lie_together(void)
     struct rt_options o = {.engine = RT_EPOLL, .loops = 1};
 
     CHECK(rt_run(&o, large_reads_fiber, NULL, NULL) == ERR_OK);
+    CHECK_U64(iobuf_in_use(), 0);
+}
+
+/* ---- blocks ---- */
+
+#define BLOCK_BYTES (2u << 20)
+#define BURST       320u /* of 128 KiB: far more than a loop keeps */
+#define KEPT_IDLE   (16u << 20)
+
+static struct iobuf *burst[BURST];
+
+/* All that are not there yet. */
+static void
+fill_burst(void)
+{
+    for (unsigned i = 0; i < BURST; i++) {
+        if (burst[i] != NULL)
+            continue;
+        REQUIRE(iobuf_get_pinned(100000, &burst[i]) == ERR_OK);
+        memset(burst[i]->at, (int)(i % 251), burst[i]->room);
+    }
+    CHECK_U64(account_of(ACCOUNT_BUFFERS), BURST * 131072u);
+}
+
+/* By chance, as it were, but for one in `but`. */
+static void
+drop_but(unsigned but)
+{
+    for (unsigned i = 0; i < BURST; i++) {
+        unsigned n = i * 67 % BURST;
+
+        if (n % but != 0)
+            iobuf_drop(&burst[n]);
+    }
+}
+
+static void
+drop_most(void *arg)
+{
+    (void)arg;
+    drop_but(16);
+}
+
+static void
+check_burst(unsigned but)
+{
+    for (unsigned i = 0; i < BURST; i += but)
+        CHECK(is_all(burst[i], (unsigned char)(i % 251)));
+    CHECK_U64(account_of(ACCOUNT_BUFFERS), BURST / but * 131072u);
+}
+
+/* Again and again a burst of which one in sixteen stays: the next one needs no more memory. */
+static void
+burst_fiber(void *arg)
+{
+    uint64_t most;
+
+    (void)arg;
+    CHECK_U64(blocks_bytes(), 0);
+    fill_burst();
+    most = blocks_bytes();
+    CHECK(most >= (uint64_t)BURST * 131072);
+    for (unsigned round = 0; round < 3; round++) {
+        if (round == 1)
+            REQUIRE(rt_blocking(drop_most, NULL, DEADLINE_NEVER) == ERR_OK);
+        else
+            drop_but(16);
+        check_burst(16);
+        fill_burst();
+        check_burst(1);
+        CHECK_U64(blocks_bytes(), most);
+    }
+    for (unsigned i = 1; i < BURST; i++)
+        iobuf_drop(&burst[i]);
+    CHECK(blocks_bytes() <= KEPT_IDLE + BLOCK_BYTES);
+    check_burst(BURST);
+}
+
+static void
+test_places_of_large_reads_are_used_again(void)
+{
+    struct rt_options o = {.loops = 1};
+
+    for (unsigned i = 0; i < 2; i++) {
+        o.engine = engines_[i];
+        CHECK(rt_run(&o, burst_fiber, NULL, NULL) == ERR_OK);
+        CHECK_U64(blocks_bytes(),
+                  BLOCK_BYTES); /* the loop is gone, its last buffer not */
+        check_burst(BURST);
+        iobuf_drop(&burst[0]);
+        CHECK_U64(blocks_bytes(), 0);
+        CHECK_U64(account_of(ACCOUNT_BUFFERS), 0);
+    }
+}
+
+#define SIZES 5u
+
+/* Buffers of different sizes out of one block, in any order, never overlap. */
+static void
+sizes_fiber(void *arg)
+{
+    static struct iobuf *b[60];
+    static const uint32_t sizes[SIZES] = {64u << 10, 512u << 10, 128u << 10, 60u << 10,
+                                          256u << 10};
+    uint64_t most = 0;
+
+    (void)arg;
+    for (unsigned round = 0; round < 8; round++) {
+        for (unsigned i = 0; i < ARRAY_LEN(b); i++) {
+            if (b[i] != NULL)
+                continue;
+            REQUIRE(iobuf_get_pinned(sizes[(i + round) % SIZES], &b[i]) == ERR_OK);
+            memset(b[i]->at, (int)i, b[i]->room);
+        }
+        for (unsigned i = 0; i < ARRAY_LEN(b); i++)
+            CHECK(is_all(b[i], (unsigned char)i));
+        most = MAX(most, blocks_bytes());
+        for (unsigned i = round % 3; i < ARRAY_LEN(b); i += 3)
+            iobuf_drop(&b[i]);
+    }
+    CHECK(most < 2 * ARRAY_LEN(b) * (512u << 10));
+    for (unsigned i = 0; i < ARRAY_LEN(b); i++)
+        iobuf_drop(&b[i]);
+    CHECK(blocks_bytes() <= KEPT_IDLE + BLOCK_BYTES);
+}
+
+static void
+test_places_of_all_sizes_lie_apart(void)
+{
+    struct rt_options o = {.engine = RT_EPOLL, .loops = 1};
+
+    CHECK(rt_run(&o, sizes_fiber, NULL, NULL) == ERR_OK);
+    CHECK_U64(blocks_bytes(), 0);
     CHECK_U64(iobuf_in_use(), 0);
 }
 
@@ -446,7 +580,7 @@ CASE(test_small_files_are_replaced_whole, 1, whole_fiber)
 /* ---- buffers that the ring knows ---- */
 
 #define KNOWN_BYTES (128u << 10)
-#define KNOWN_COUNT 160u /* more than there are slots, and than a loop keeps idle */
+#define KNOWN_COUNT 320u /* blocks' worth of more than a loop keeps idle */
 
 static void
 drop_there(void *arg)
@@ -454,7 +588,7 @@ drop_there(void *arg)
     iobuf_drop(arg);
 }
 
-/* Reads into `count` buffers, all held until the last one is there. */
+/* Reads into `count` buffers, those that are there and new ones. */
 static void
 read_into(struct rt_file *f, struct iobuf **held, unsigned count)
 {
@@ -462,7 +596,8 @@ read_into(struct rt_file *f, struct iobuf **held, unsigned count)
     uint32_t n;
 
     for (unsigned i = 0; i < count; i++) {
-        CHECK(iobuf_wait(KNOWN_BYTES, SOON, &held[i]) == ERR_OK);
+        if (held[i] == NULL)
+            REQUIRE(iobuf_wait(KNOWN_BYTES, SOON, &held[i]) == ERR_OK);
         memset(held[i]->at, 0, KNOWN_BYTES);
         CHECK(rt_read(f, i % 8 * KNOWN_BYTES, held[i], 4096, KNOWN_BYTES - 4096, RT_READ,
                       SOON, &n, &eb) == ERR_OK);
@@ -492,11 +627,13 @@ known_fiber(void *arg)
     }
     iobuf_drop(&b);
     for (unsigned round = 0; round < 3; round++) {
-        read_into(f, held, KNOWN_COUNT); /* most of them are freed, slots given back */
+        read_into(f, held,
+                  KNOWN_COUNT); /* blocks are given back in parts, slots with them */
         for (unsigned i = 0; i < KNOWN_COUNT; i++)
-            iobuf_drop(&held[i]);
+            if (i % 16 != 0 || round == 2)
+                iobuf_drop(&held[i]);
     }
-    read_into(f, held, 40); /* slots lost, buffers freed by somebody else */
+    read_into(f, held, 40); /* dropped by somebody else */
     for (unsigned i = 0; i < 40; i++)
         CHECK(rt_call(1, drop_there, &held[i]) == ERR_OK && held[i] == NULL);
     read_into(f, held, 40);
@@ -655,6 +792,8 @@ main(int argc, char **argv)
     CHECK_MAIN(argc, argv);
     RUN(test_buffers_are_counted_and_limited);
     RUN(test_buffers_for_large_reads_lie_together);
+    RUN(test_places_of_large_reads_are_used_again);
+    RUN(test_places_of_all_sizes_lie_apart);
     RUN(test_what_is_written_is_read);
     RUN(test_buffered_files_take_odd_places);
     RUN(test_cancelled_reads_are_abandoned);

@@ -1,0 +1,306 @@
+#include "rt/blocks.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/mem.h"
+#include "rt/bigmem.h"
+#include "rt/internal.h"
+#include "rt/sanitize.h"
+
+/* Behind each buffer is a gap where who writes past its end is found. */
+#define BLOCK  (2u << 20)
+#define PLACE  (BLOCKS_LEAST + (FB_ASAN ? 4096u : 0u))
+#define PLACES (BLOCK / PLACE)
+#define ALL    ((uint32_t)((UINT64_C(1) << PLACES) - 1))
+#define OURS   (UINT64_C(1) << 63) /* in block.taken: the loop's reference */
+
+struct block {
+    struct list link;       /* blocks.roomy or .full */
+    char *at;               /* owned */
+    uint32_t slot;          /* block_slot() */
+    uint32_t held;          /* places that were taken when the loop looked last */
+    uint32_t gone;          /* free ones whose pages were given back */
+    bool torn;              /* some were: its pages are small ones now */
+    _Atomic uint64_t taken; /* places, as bits, and OURS; 0: nobody needs it */
+};
+
+static _Atomic uint64_t bytes;
+
+uint64_t
+blocks_bytes(void)
+{
+    return bytes;
+}
+
+/* ---- one block ---- */
+
+static void
+leave(struct block *b, uint64_t bits)
+{
+    if ((atomic_fetch_and(&b->taken, ~bits) & ~bits) != 0)
+        return;
+    ASAN_CLEAN(b->at, BLOCK);
+    bigmem_free(b->at, BLOCK);
+    free(b);
+    atomic_fetch_sub(&bytes, BLOCK);
+}
+
+static struct block *
+block_new(struct blocks *bs)
+{
+    char *at = bigmem_try(BLOCK);
+    struct block *b;
+
+    if (at == NULL)
+        return NULL;
+    ASAN_POISON(at, BLOCK);
+    atomic_fetch_add(&bytes, BLOCK);
+    b = xcalloc(1, sizeof *b);
+    b->at = at;
+    b->taken = OURS;
+    bs->idle += (uint64_t)PLACES * BLOCKS_LEAST;
+    list_push_front(&bs->roomy, &b->link);
+    return b;
+}
+
+static uint64_t
+bytes_of(uint32_t places)
+{
+    return (uint64_t)(unsigned)__builtin_popcount(places) * BLOCKS_LEAST;
+}
+
+static uint32_t
+idle_places(const struct block *b)
+{
+    return ALL & ~b->held & ~b->gone;
+}
+
+/* `count` places from `first` on. */
+static uint32_t
+places(unsigned first, unsigned count)
+{
+    return ((1u << count) - 1) << first;
+}
+
+static uint32_t
+places_at(const struct block *b, const char *at, size_t room)
+{
+    return places((unsigned)((size_t)(at - b->at) / PLACE),
+                  (unsigned)(room / BLOCKS_LEAST));
+}
+
+/* The first of `count` free places, which begin at a multiple of it; -1: there are none. */
+static int
+find(uint32_t free, unsigned count)
+{
+    static const uint32_t begins[] = {
+        [1] = UINT32_MAX, [2] = 0x55555555, [4] = 0x11111111, [8] = 0x01010101};
+
+    for (unsigned step = 1; step < count; step *= 2)
+        free &= free >> step;
+    free &= begins[count];
+    return free != 0 ? __builtin_ctz(free) : -1;
+}
+
+/* ---- a loop's ---- */
+
+/* What has become free since: it is idle now. */
+static void
+look(struct blocks *bs, struct block *b)
+{
+    uint32_t now = (uint32_t)atomic_load(&b->taken), freed = b->held & ~now;
+    bool was_full = b->held == ALL;
+
+    if (freed == 0)
+        return;
+    b->held = now;
+    bs->idle += bytes_of(freed);
+    if (now != 0 && !was_full)
+        return;
+    list_remove(&b->link);
+    if (now == 0)
+        list_push_back(&bs->roomy, &b->link);
+    else
+        list_push_front(&bs->roomy, &b->link);
+}
+
+static void
+look_at_all(struct blocks *bs)
+{
+    LIST_EACH(&bs->full, n)
+    look(bs, LIST_ENTRY(n, struct block, link));
+    LIST_EACH(&bs->roomy, n)
+    look(bs, LIST_ENTRY(n, struct block, link));
+}
+
+static char *
+take(struct blocks *bs, struct block *b, unsigned first, unsigned count)
+{
+    uint32_t mine = places(first, count);
+    char *at = b->at + (size_t)first * PLACE;
+
+    bs->idle -= bytes_of(mine & ~b->gone);
+    b->gone &= ~mine;
+    b->held |= mine;
+    atomic_fetch_or(&b->taken, mine);
+    if (b->held == ALL) {
+        list_remove(&b->link);
+        list_push_back(&bs->full, &b->link);
+    }
+    ASAN_CLEAN(at, (size_t)count * BLOCKS_LEAST);
+    return at;
+}
+
+/* Of the first block that has room, `also_gone`: without pages. */
+static char *
+take_from_any(struct blocks *bs, unsigned count, bool also_gone, struct block **of)
+{
+    LIST_EACH(&bs->roomy, n)
+    {
+        struct block *b = LIST_ENTRY(n, struct block, link);
+        int first = find(idle_places(b) | (also_gone ? b->gone : 0), count);
+
+        if (first < 0)
+            continue;
+        *of = b;
+        return take(bs, b, (unsigned)first, count);
+    }
+    return NULL;
+}
+
+char *
+blocks_cut(struct blocks *bs, size_t room, struct block **of)
+{
+    unsigned count = (unsigned)(room / BLOCKS_LEAST);
+    char *at;
+
+    if (bs->roomy.next == NULL) {
+        list_init(&bs->roomy);
+        list_init(&bs->full);
+    }
+    at = take_from_any(bs, count, false, of);
+    if (at != NULL)
+        return at;
+    look_at_all(bs);
+    at = take_from_any(bs, count, true, of);
+    if (at == NULL && block_new(bs) != NULL)
+        at = take_from_any(bs, count, false, of);
+    return at;
+}
+
+void
+block_put(struct block *b, char *at, size_t room)
+{
+    ASAN_POISON(at, room);
+    leave(b, places_at(b, at, room));
+}
+
+/* False: the ring still knows it. */
+static bool
+forget(struct loop *l, struct block *b)
+{
+    if (b->slot != 0 && !l->ops->forget_slot(l, b->slot))
+        return false;
+    b->slot = 0;
+    return true;
+}
+
+/* Nobody has anything of it. */
+static void
+give_back(struct blocks *bs, struct block *b)
+{
+    assert(b->held == 0 && b->slot == 0);
+    bs->idle -= bytes_of(idle_places(b));
+    list_remove(&b->link);
+    leave(b, OURS);
+}
+
+/* Gives back the pages of places that are idle. */
+static void
+tear(struct blocks *bs, struct block *b)
+{
+    uint32_t left = idle_places(b);
+
+    bs->idle -= bytes_of(left);
+    b->gone |= left;
+    b->torn = true;
+    while (left != 0) {
+        unsigned first = (unsigned)__builtin_ctz(left);
+        unsigned count = (unsigned)__builtin_ctz(~(left >> first));
+
+        (void)madvise(b->at + (size_t)first * PLACE, (size_t)count * PLACE,
+                      MADV_DONTNEED);
+        left &= ~places(first, count);
+    }
+}
+
+/* An empty one that is torn is of no use. Others may have become empty by other threads. */
+void
+blocks_take_back(struct blocks *bs, struct block *b, char *at, size_t room)
+{
+    block_put(b, at, room);
+    look(bs, b);
+    if (b->held != 0)
+        return;
+    look_at_all(bs);
+    if (b->torn)
+        give_back(bs, b);
+}
+
+/* The one with the fewest users of those that have idle places. */
+static struct block *
+emptiest(struct blocks *bs)
+{
+    struct block *least = NULL;
+
+    LIST_EACH(&bs->roomy, n)
+    {
+        struct block *b = LIST_ENTRY(n, struct block, link);
+
+        if (idle_places(b) != 0 && (least == NULL || __builtin_popcount(b->held) <
+                                                         __builtin_popcount(least->held)))
+            least = b;
+    }
+    return least;
+}
+
+bool
+blocks_shrink(struct loop *l, struct blocks *bs)
+{
+    struct block *b;
+
+    if (bs->idle == 0)
+        return false;
+    b = emptiest(bs);
+    assert(b != NULL);
+    if (!forget(l, b))
+        return false;
+    if (b->held == 0)
+        give_back(bs, b);
+    else
+        tear(bs, b);
+    return true;
+}
+
+/* A torn one is no huge page: pinned, it would have all its pages again. */
+uint32_t *
+block_slot(struct block *b, struct iovec *memory)
+{
+    *memory = (struct iovec){b->at, BLOCK};
+    return b->torn ? NULL : &b->slot;
+}
+
+void
+blocks_end(struct blocks *bs)
+{
+    if (bs->roomy.next == NULL)
+        return;
+    LIST_EACH(&bs->full, n)
+    leave(LIST_ENTRY(n, struct block, link), OURS);
+    LIST_EACH(&bs->roomy, n)
+    leave(LIST_ENTRY(n, struct block, link), OURS);
+    *bs = (struct blocks){0};
+}
