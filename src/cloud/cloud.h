@@ -60,8 +60,12 @@ enum err cloud_head_or_refused(struct cloud *c, const struct map_bucket *b,
                                struct span key, struct arena *a,
                                struct s3_object_info *out, bool *refused,
                                struct errbuf *eb) MUST_CHECK;
+/* May the ETag of this answer soon be another version's? One of a second and a length (any that is no MD5, of an object without a version)
+ * tells versions apart only once that second is over, by the remote's own clock: then nothing is kept or joined by it. */
+bool cloud_etag_is_young(const struct s3_object_info *from);
 /* The body from `first` (to `last`, UINT64_MAX: the end). A transfer that breaks is taken up again where it broke,
- * by a range with If-Match; the object having changed meanwhile is ERR_BACKEND. */
+ * by a range with If-Match, unless its ETag is young; the object having changed meanwhile is ERR_BACKEND. A range that is behind the
+ * object's end: ERR_RANGE. */
 enum err cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
                          uint64_t first, uint64_t last, struct span if_match,
                          struct arena *a, struct s3_object_info *out,

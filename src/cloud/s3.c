@@ -8,9 +8,12 @@
 #include "base/metrics.h"
 #include "cloud/internal.h"
 #include "rt/file.h"
+#include "wire/etag.h"
 #include "wire/s3tags.h"
 
 #define PUT_PIECE (128u << 10)
+#define YOUNG_MS  2000  /* both times have whole seconds */
+#define AHEAD_MS  60000 /* a Last-Modified further ahead is not of the remote's clock */
 
 static struct span
 remote(const struct map_bucket *b)
@@ -226,13 +229,25 @@ cloud_head(struct cloud *c, const struct map_bucket *b, struct span key, struct 
 
 /* ---- GET, taken up again where it broke ---- */
 
+bool
+cloud_etag_is_young(const struct s3_object_info *from)
+{
+    int64_t age_ms = from->date_ms - from->mtime_ms;
+    unsigned char md5[16];
+    unsigned parts;
+
+    return !etag_parse(from->etag, md5, &parts) && from->version_id.len == 0 &&
+           from->date_ms > 0 && from->mtime_ms > 0 && age_ms >= -AHEAD_MS &&
+           age_ms < YOUNG_MS;
+}
+
 struct cloud_get {
     struct cloud *c;
     const struct map_bucket *bucket; /* one reference */
     char *key;
     size_t key_len;
     struct arena *arena; /* owned: what a resumed answer says of itself */
-    char *etag;          /* of the version that is read; "" when the backend gives none */
+    char *etag; /* of the version that is read; "": the backend gives none that tells */
     struct cloud_client *client;
     bool entered; /* its throttle */
     struct s3_call *call;
@@ -307,12 +322,12 @@ cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
     }
     if (rc != ERR_OK) {
         cloud_get_end(&g);
-        return backend_error(rc, eb);
+        return rc == ERR_RANGE && ranged ? rc : backend_error(rc, eb);
     }
     g->end = first + out->body_length;
     g->renew_at = first;
     free(g->etag);
-    g->etag = xmemdup0(out->etag.at, out->etag.len);
+    g->etag = xmemdup0(out->etag.at, cloud_etag_is_young(out) ? 0 : out->etag.len);
     *get = g;
     return ERR_OK;
 }
@@ -328,7 +343,8 @@ resume(struct cloud_get *g, struct errbuf *eb)
     s3_end(&g->call);
     if (g->etag[0] == '\0')
         return err_set(eb, ERR_BACKEND,
-                       "the transfer broke and the backend gives no ETag to go on by");
+                       "the transfer broke and the backend gives no ETag that tells "
+                       "versions apart to go on by");
     while (rc == ERR_OK) {
         arena_reset(g->arena);
         rc = get_once(g, true, g->end - 1, g->arena, &info, &f, eb);

@@ -150,7 +150,7 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
     r->arena = arena_new(KIB(4), MIB(1));
     rc = cloud_get_begin(r->s->options.cloud, r->bucket, r->chunk.key, r->at, r->stop - 1,
                          span_of(of->etag), r->arena, &from, &r->remote, eb);
-    if (rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ||
+    if (rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND || rc == ERR_RANGE ||
         (rc == ERR_OK && (from.size != of->size || !span_is(from.etag, of->etag)))) {
         chunks_outdated(r->s, r->bucket, r->chunk.key, of);
         return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");

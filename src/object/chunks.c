@@ -11,9 +11,7 @@
 #include "object/tier.h"
 #include "rt/point.h"
 
-#define PAGE     256u
-#define YOUNG_MS 2000  /* both times have whole seconds */
-#define AHEAD_MS 60000 /* a Last-Modified further ahead is not of the remote's clock */
+#define PAGE 256u
 
 /* ---- names ---- */
 
@@ -128,16 +126,6 @@ chunks_fit(const struct object_service *s, const struct map_bucket *b, struct sp
            from->size / bytes < CHUNKS_MAX && key.len <= CHUNKED_KEY_MAX &&
            from->etag.len > 0 && span_is(from->etag, info->etag) &&
            (!b->backend.plain_http || from->ranges);
-}
-
-bool
-chunks_too_young(const struct s3_object_info *from, const struct object_info *info)
-{
-    int64_t age_ms = from->date_ms - from->mtime_ms;
-
-    return info->meta.etag_text.len > 0 && from->version_id.len == 0 &&
-           from->date_ms > 0 && from->mtime_ms > 0 && age_ms >= -AHEAD_MS &&
-           age_ms < YOUNG_MS;
 }
 
 /* ---- the row that stands for the chunks ---- */

@@ -54,9 +54,6 @@ enum err chunk_lookup(struct object_service *s, const struct map_bucket *b,
 bool chunks_fit(const struct object_service *s, const struct map_bucket *b,
                 struct span key, const struct s3_object_info *from,
                 const struct object_info *info);
-/* May its ETag soon be another version's? One of a second and a length tells versions apart only once that second is over: an object
- * that has just been written is not kept in chunks, which are asked for by it. */
-bool chunks_too_young(const struct s3_object_info *from, const struct object_info *info);
 /* Does the row that stands for this version still stand, and not in doubt? *row: it. */
 bool chunks_row(struct object_service *s, const struct map_bucket *b, struct span key,
                 const struct chunked *c, struct row *row);

@@ -123,7 +123,7 @@ ask(struct fetch *f, bool *same)
         refused = true;
     if (rc == ERR_OK && !refused)
         *same = meta_from_backend(&from, a, &meta, &eb) == ERR_OK && from.etag.len > 0 &&
-                span_is(from.etag, kept.etag) && from.size == kept.size &&
+                !from.stale && span_is(from.etag, kept.etag) && from.size == kept.size &&
                 etag_tells(&f->row, &kept.meta) && same_time(&kept, &from) &&
                 same_meta(&meta, &kept.meta);
     arena_free(&a);

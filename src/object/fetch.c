@@ -222,7 +222,8 @@ keep_as_chunks(struct fetch *f)
     POINT(CHUNKS_ROW);
     if (f->was_chunked)
         tier_sweep(f->s);
-    fresh_mark(f->s, f->bucket, f->key, &f->row);
+    if (!f->info.stale)
+        fresh_mark(f->s, f->bucket, f->key, &f->row);
     move(f, FETCH_HERE);
     return ERR_OK;
 }
@@ -301,11 +302,13 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     f->info.size = from->size;
     f->info.mtime_ms = from->mtime_ms;
     f->etag = from->etag;
+    f->info.stale = from->stale;
     etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
     f->info.source = OBJECT_COLD;
-    large = chunks_fit(f->s, f->bucket, f->key, from, &f->info);
-    if (large && chunks_too_young(from, &f->info))
+    if (cloud_etag_is_young(
+            from)) /* kept, it would pass for the next version of that ETag */
         return ERR_OK;
+    large = chunks_fit(f->s, f->bucket, f->key, from, &f->info);
     if (!admit(f, large ? f->s->options.chunk_bytes : from->size))
         return ERR_OK;
     return large ? keep_as_chunks(f) : begin_writer(f);
@@ -531,7 +534,7 @@ keep(struct fetch *f)
     if (rc == ERR_OK) {
         pass(f, POINT_FETCH_KEPT, POINT_CHUNK_KEPT);
         tier_kept(f->s, f->bucket, f->key, &f->row);
-        if (f->chunk == NULL)
+        if (f->chunk == NULL && !f->info.stale)
             fresh_mark(f->s, f->bucket, f->key, &f->row);
         if (f->was_chunked)
             tier_sweep(f->s);
@@ -551,6 +554,7 @@ serve_out(struct fetch *f)
         L_SPAN("key", f->key));
     f->obsolete = true;
     f->sealed = false;
+    settle(f); /* nothing of it will count on a disk */
     rt_cond_broadcast(&f->moved);
     rt_cond_broadcast(&f->slot->changed);
     while (rc == ERR_OK && f->readers > 0)

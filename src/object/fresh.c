@@ -107,7 +107,7 @@ struct ask {
     struct errbuf *eb;
 };
 
-/* ERR_OK: the same; ERR_NOT_FOUND: another one, or none. */
+/* ERR_OK: the same; ERR_NOT_FOUND: another one, or none; ERR_BACKEND: nobody knows. */
 static enum err
 compare(struct ask *q)
 {
@@ -117,6 +117,8 @@ compare(struct ask *q)
     char etag[160];
     enum err rc = cloud_head(q->s->options.cloud, q->bucket, q->key, a, &from, q->eb);
 
+    if (rc == ERR_OK && from.stale)
+        rc = err_set(q->eb, ERR_BACKEND, "the remote could not ask its own remote");
     if (rc == ERR_OK)
         rc = meta_from_backend(&from, a, &meta, q->eb);
     if (rc == ERR_OK) {

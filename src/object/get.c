@@ -116,6 +116,7 @@ direct_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
     info->mtime_ms = from.mtime_ms;
     etag_of(info->meta.md5, info->meta.parts, info->meta.etag_text, info->etag);
     info->source = OBJECT_BYPASS;
+    info->stale = from.stale;
     g->kind = DIRECT;
     g->etag = from.etag;
     return ERR_OK;
@@ -296,8 +297,9 @@ object_parts(struct object_get *g, struct arena *a, struct object_part_place **o
 /* Bytes far ahead of the fetch are asked for by themselves, so that a footer does not wait for the file. */
 #define AHEAD_MAX MIB(1)
 
+/* `begun`: the reader has bytes of this version already. Else an answer without ETag will do, as some remotes give to ranges. */
 static enum err
-direct_range(struct object_get *g, struct errbuf *eb)
+direct_range(struct object_get *g, bool begun, struct errbuf *eb)
 {
     struct s3_object_info info;
     enum err rc =
@@ -305,9 +307,10 @@ direct_range(struct object_get *g, struct errbuf *eb)
                         g->at + g->left - 1, g->etag, g->arena, &info, &g->remote, eb);
 
     /* Another version stands there now: no condition of the caller's failed. Some remotes know none. */
-    if (rc == ERR_PRECONDITION ||
+    if (rc == ERR_PRECONDITION || rc == ERR_RANGE ||
         (rc == ERR_OK &&
-         (info.size != g->size || (g->etag.len > 0 && !span_eq(info.etag, g->etag)))))
+         (info.size != g->size || (g->etag.len > 0 && (begun || info.etag.len > 0) &&
+                                   !span_eq(info.etag, g->etag)))))
         return err_set(eb, ERR_NOT_FOUND, "the object was replaced at the backend");
     return rc;
 }
@@ -375,7 +378,7 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
         if (cold_is_relay(g->cold))
             cold_leave(&g->cold);
     }
-    return g->kind == DIRECT ? direct_range(g, eb) : ERR_OK;
+    return g->kind == DIRECT ? direct_range(g, false, eb) : ERR_OK;
 }
 
 enum err
@@ -405,20 +408,25 @@ next_direct(struct object_get *g, struct deadline by, struct span *piece,
     return rc;
 }
 
-/* What is here of it went, or cannot be had: who was shown its beginning reads on at the remote, if that has this version still. */
+/* What is here of it went, or cannot be had: who was shown its beginning reads on at the remote, if that has this version still. The
+ * rest is compared with no sum. */
 static enum err
 go_direct(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
 {
-    bool known = cold_etag(g->cold, g->arena, &g->etag) && g->etag.len > 0;
+    bool asked = cold_etag(g->cold, g->arena, &g->etag);
     enum err rc;
 
     cold_leave(&g->cold);
     disks_read_end(&g->reader);
-    if (!known)
+    if (!asked)
+        return err_set(eb, ERR_BUSY,
+                       "what was kept is gone, and no fiber is free to read on");
+    if (g->etag.len == 0) /* a young one is not here: it passed through */
         return err_set(eb, ERR_BACKEND,
                        "what was kept is gone and the backend gives no ETag to go on by");
     g->kind = DIRECT;
-    rc = direct_range(g, eb);
+    metric_add(M_UNVERIFIED, 0, 1);
+    rc = direct_range(g, true, eb);
     return rc == ERR_OK ? next_direct(g, by, piece, eb) : rc;
 }
 
@@ -635,6 +643,7 @@ object_head(struct object_service *s, const struct map_bucket *b, struct span ke
     info->size = from.size;
     info->mtime_ms = from.mtime_ms;
     info->source = OBJECT_COLD;
+    info->stale = from.stale;
     etag_of(info->meta.md5, info->meta.parts, info->meta.etag_text, info->etag);
     return rc;
 }

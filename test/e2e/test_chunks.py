@@ -281,10 +281,11 @@ def test_without_a_strong_etag_it_is_kept_whole(tier):
 
 @pytest.mark.parametrize("age", [-100, -10, 0, 1, 2, None])
 @pytest.mark.parametrize("etag", ["a time and a length", "MD5"])
-def test_an_etag_of_a_time_and_a_length(tier, etag, age):
+@pytest.mark.parametrize("size", [300 * KIB, SIZE])
+def test_an_etag_of_a_time_and_a_length(tier, size, etag, age):
     """It tells versions apart once its second is over: until then nothing is kept of it. A time far in the remote's future is not its clock's."""
     process, remote = tier
-    body = body_of("young")
+    body = body_of("young", size)
     said = {"Last-Modified": "Thu, 01 Jan 2026 00:02:10 GMT"}
     if etag != "MD5":
         said["ETag"] = f'"6955b90a-{len(body):x}"'
@@ -297,9 +298,31 @@ def test_an_etag_of_a_time_and_a_length(tier, etag, age):
     remote.on("GET", f"/{BUCKET}/young", answer)
     for _ in range(2):
         assert plain.get(process.port, BUCKET, "young").body == body
+    newer = body_of("newer", size)
+    FakeRemote.put(remote, f"/{BUCKET}/young", newer, **said)
     passes = etag != "MD5" and age in (-10, 0, 1)
     reply = plain.get(process.port, BUCKET, "young")
-    assert reply.body == body and reply.headers["x-forebay-cache"] == ("bypass" if passes else "hit")
+    assert reply.body == (newer if passes else body) and reply.headers["x-forebay-cache"] == ("bypass" if passes else "hit")
+
+
+def test_one_that_breaks_and_is_rewritten_within_its_second(tier):
+    """The same length, the same ETag: the beginning of one is not gone on with by the other's rest."""
+    process, remote = tier
+    old, new = body_of("young", 2 * CHUNK), body_of("newer", 2 * CHUNK)
+    said = {"Last-Modified": "Thu, 01 Jan 2026 00:00:10 GMT", "ETag": '"6955b90a-100000"'}
+    FakeRemote.put(remote, f"/{BUCKET}/young", old, **said)
+
+    def breaks(request):
+        request.date_time_string = lambda timestamp=None: "Thu, 01 Jan 2026 00:00:10 GMT"
+        FakeRemote.put(remote, f"/{BUCKET}/young", new, **said)
+        remote.on("GET", f"/{BUCKET}/young", remote._get)
+        request.send(200, said, old[:CHUNK], length=len(old))
+        request.reset()
+
+    remote.on("GET", f"/{BUCKET}/young", breaks)
+    reply = plain.get(process.port, BUCKET, "young")
+    assert not reply.whole and old.startswith(reply.body)
+    assert plain.get(process.port, BUCKET, "young").body == new
 
 
 def test_a_very_long_key_is_kept_whole(tier):
@@ -534,6 +557,24 @@ def test_one_that_is_gone_at_the_remote(tier):
     del remote.objects[f"/{BUCKET}/k"]
     assert plain.get(process.port, BUCKET, "k", headers={"Range": f"bytes={CHUNK}-{CHUNK}"}).status == 404
     assert plain.get(process.port, BUCKET, "k").status == 404
+
+
+def test_one_that_shrank_at_a_remote_that_looks_at_the_range_first(tier):
+    """Its 416 says as well as a 412 that what is kept is not the remote's any more."""
+    process, remote = tier
+    part(process, 0, 9)
+    wait_for(lambda: chunks_here(process) == 2, "what is kept: the object's row, and the chunk")
+    remote.put("k", body_of("short", CHUNK))
+
+    def answer(request):
+        if "Range" in request.headers and int(request.headers["Range"].removeprefix("bytes=").partition("-")[0]) >= CHUNK:
+            return request.send(416, {"Content-Range": f"bytes */{CHUNK}"}, b"<Error><Code>InvalidRange</Code></Error>")
+        return request._object(remote)
+
+    remote.on("GET", f"/{BUCKET}/k", answer)
+    reply = plain.get(process.port, BUCKET, "k")
+    assert reply.status == 200 and reply.body == body_of("short", CHUNK)
+    assert plain.get(process.port, BUCKET, "k", headers={"Range": f"bytes={CHUNK}-{CHUNK}"}).status == 416
 
 
 def test_a_remote_that_ignores_conditions_is_found_out(tier):

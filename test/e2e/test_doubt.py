@@ -440,6 +440,30 @@ def test_a_disk_that_fails_while_it_comes(start_forebay, remote, tmp_path, error
     assert kind == "chunks" or remote.asked() == (0, 2)
 
 
+def test_the_end_of_what_comes_from_a_remote_without_etags_in_parts(whole, remote):
+    """It does not wait for what is before it, and no bytes of another answer are before it."""
+    body = body_of("k", 8 * 1024 * KIB)
+    remote.put(PATH, body)
+    gate = threading.Event()
+
+    def answer(request):
+        headers = dict(remote.objects[PATH][1])
+        if "Range" in request.headers:
+            first, last = (int(end) for end in request.headers["Range"].removeprefix("bytes=").split("-"))
+            headers.pop("ETag")
+            return request.send(206, {**headers, "Content-Range": f"bytes {first}-{last}/{len(body)}"}, body[first : last + 1])
+        request.send(200, headers, body[: len(body) // 2], length=len(body))
+        assert gate.wait(PATIENCE)
+        return request.raw(body[len(body) // 2 :])
+
+    remote.on("GET", PATH, answer)
+    try:
+        reply = plain.get(whole.port, BUCKET, "k", headers={"Range": f"bytes={len(body) - KIB}-"})
+        assert reply.status == 206 and reply.body == body[-KIB:]
+    finally:
+        gate.set()
+
+
 @pytest.mark.parametrize("all_came", [False, True])
 def test_a_stop_beside_a_slow_reader_that_a_write_overtook(whole, remote, all_came):
     """Neither he nor the remote is waited for."""

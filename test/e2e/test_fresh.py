@@ -138,6 +138,38 @@ def test_a_version_that_only_the_remote_has_is_not_moved_away(start_forebay, s3,
     assert (tmp_path / "copy").read_bytes() == b"old" and s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"new"
 
 
+def test_a_remote_that_cannot_ask_its_own(changing, start_forebay, remote_s3):
+    """A Forebay: what it has of a remote that is down is no word of that remote."""
+    process, cloud, bucket = changing
+    remote_s3.put_object(Bucket=bucket, Key="other", Body=b"other" * 1000)
+    for _ in range(2):
+        assert plain.get(process.port, bucket, "other").body == b"other" * 1000
+    before = start_forebay("before", settings=PATIENT)
+    assert attach(before, bucket, process.endpoint, keys=process.keys()).returncode == 0
+    setting(process, bucket, "--ttl", "always")
+    setting(before, bucket, "--ttl", "1h")
+    for _ in range(2):
+        reply = plain.get(before.port, bucket, "k")
+        assert reply.body == b"old" * 1000 and "x-forebay-stale" not in reply.headers
+    cloud.rule("error", op="HeadObject", status=500)
+    assert plain.ask(before.port, "HEAD", bucket, "other").headers["x-forebay-stale"] == "backend-down"
+    for _ in range(3):  # it is not fresh for an hour from then on
+        reply = plain.get(before.port, bucket, "other")
+        assert reply.body == b"other" * 1000 and reply.headers["x-forebay-stale"] == "backend-down"
+    assert plain.get(before.port, bucket, "k", headers={"x-forebay-latest": "1"}).status >= 500
+    setting(before, bucket, "--ttl", "always")
+    assert plain.get(before.port, bucket, "k").headers["x-forebay-stale"] == "backend-down"
+    setting(before, bucket, "--stale", "fail")
+    assert plain.get(before.port, bucket, "k").status >= 500
+    cloud.behave()
+
+    def is_fresh():
+        reply = plain.get(before.port, bucket, "k")
+        return reply.status == 200 and "x-forebay-stale" not in reply.headers
+
+    wait_for(is_fresh, "the remote to be asked")
+
+
 def test_the_latest_on_request(changing, remote_s3):
     process, cloud, bucket = changing
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"new" * 1000)
