@@ -276,9 +276,10 @@ def test_json_of_verbs_with_forms_of_their_own(cli, server, tmp_path):
         assert json.loads(cli("config", "check", *args, "--json")) == {"ok": True}
     assert "no file of profiles" in cli("config", "check", "--client")
     cli("config", "explain", "listen", "--json", status=2)
-    whole = json.loads(cli("doctor", "--json"))
-    lines = [json.loads(line) for line in cli("doctor", "-o", "jsonl").splitlines()]
-    assert [row["what"] for row in lines] == [row["what"] for row in whole] and all(row["ok"] for row in lines)
+    # Whether there is space left is this machine's business.
+    whole = json.loads(cli("doctor", "--json", status=(0, 1)))
+    lines = [json.loads(line) for line in cli("doctor", "-o", "jsonl", status=(0, 1)).splitlines()]
+    assert [row["what"] for row in lines] == [row["what"] for row in whole] and all(row["ok"] for row in lines if row["what"] != "space")
     gone = Cli(server, tmp_path, "http://127.0.0.1:1")
     (row,) = json.loads(gone("doctor", "--json", status=5))
     assert row["what"] == "server" and not row["ok"] and "127.0.0.1:1" in row["says"] and row["fix"]

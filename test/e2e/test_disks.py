@@ -200,8 +200,9 @@ def test_a_lost_disk(three, start_forebay, tmp_path):
     assert 0 < lost < len(numbers)
     assert plain.ask(process.port, "GET", "single", query="list-type=2").status == 503
     settled(process)
-    looked = cli(process, "doctor", status=1)
-    assert f"{tmp_path / 'b'} is failed" in looked and "forebay disk remove" in looked and "drain" not in looked
+    looked = cli(process, "doctor", status=1).splitlines()
+    (at,) = (number for number, line in enumerate(looked) if f"{tmp_path / 'b'} is failed" in line)
+    assert looked[at].startswith("WRONG  disk") and "forebay disk remove" in looked[at + 1] and "drain" not in looked[at + 1]
     assert "only copy" in cli(process, "disk", "remove", str(tmp_path / "b"), status=4)
     cli(process, "disk", "remove", str(tmp_path / "b"), "--force")
     now = settled(process)

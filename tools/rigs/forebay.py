@@ -4,14 +4,15 @@ import configparser
 import os
 import pathlib
 import signal
+import time
 
-from .process import PATIENCE, ROOT, Process, free_ports, http_get
+from .process import PATIENCE, ROOT, Patience, Process, free_ports, http_get
 
 # Words of the sanitizers and of assert(); a log that holds one is a failure whatever the client saw.
 BAD_WORDS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion `")
 # A segment is reserved whole: many servers side by side want small ones. And tests that count what a remote is asked for number
-# their keys: what is fetched ahead they ask for themselves.
-USUAL = {"disk.segment_bytes": "64MiB", "index.map_size": "1GiB", "cache.readahead": "0"}
+# their keys: what is fetched ahead they ask for themselves. A machine that stutters has no slow disk.
+USUAL = {"disk.segment_bytes": "64MiB", "index.map_size": "1GiB", "cache.readahead": "0", "disk.slow": "1m"}
 
 
 def binary(build="dev"):
@@ -55,8 +56,12 @@ class Forebay(Process):
         return section["aws_access_key_id"], section["aws_secret_access_key"]
 
     def metrics(self):
-        """{name with labels: value} of /_/metrics."""
+        """{name with labels: value} of /_/metrics; who is turned away because too many are there comes again."""
+        patience = Patience()
         status, body = http_get(self.endpoint + "/_/metrics")
+        while status in (0, 503) and self.popen.poll() is None and not patience.is_over():
+            time.sleep(0.05)
+            status, body = http_get(self.endpoint + "/_/metrics")
         if status != 200:
             raise RuntimeError(f"/_/metrics answered {status}")
         rows = (line.rsplit(" ", 1) for line in body.decode().splitlines() if line and not line.startswith("#"))

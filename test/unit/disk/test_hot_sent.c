@@ -9,7 +9,7 @@
 #include "rt/sendable.h"
 #include "unit/rt/engines.h"
 
-#define SOON  deadline_in_ms(20000)
+#define SOON  deadline_in_ms(PATIENCE_MS)
 #define PIECE (200u << 10) /* neither all of a piece nor whole pages: */
 #define ODD   77u
 

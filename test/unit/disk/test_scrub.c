@@ -277,7 +277,7 @@ part_goes_fiber(void *arg)
 static void
 restart_fiber(void *arg)
 {
-    struct disk *d = open_disk(1u << 20); /* a second and more for what is there */
+    struct disk *d = open_disk(128u << 10); /* seconds for one of the large ones */
     struct arena *a = arena_new(4096, 4u << 20);
     struct disk_options o = world_options();
     struct disk_scrub_status s;

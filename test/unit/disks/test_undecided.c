@@ -24,7 +24,7 @@ gets_decided(struct rig *g, const char *path)
 
     while (strcmp(g->ds->slots[slot].path, path) != 0)
         slot++;
-    for (unsigned i = 0; i < 3000 && undecided_on(g, slot) > 0; i++)
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && undecided_on(g, slot) > 0; i++)
         if (rt_sleep_ms(10) != ERR_OK)
             break;
     return undecided_on(g, slot) == 0;
@@ -74,7 +74,7 @@ pass_failed(struct rig *g)
     struct disks_status *st = xcalloc(1, sizeof *st);
     bool failed = false;
 
-    for (unsigned i = 0; i < 3000 && !failed; i++) {
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && !failed; i++) {
         disks_status(g->ds, st);
         failed = st->failed > 0 && !st->settled;
         if (!failed && rt_sleep_ms(10) != ERR_OK)

@@ -566,7 +566,18 @@ no_server(struct rig *rig)
     req.port = rig->port;
     req.target = span_of("/a b");
     CHECK(http_call_begin(rig->client, &req, &call, &eb) == ERR_BAD_REQUEST);
-    req.target = span_of("/wait");
+    http_client_stats(rig->client, &stats);
+    CHECK_U64(stats.connections, 0);
+}
+
+static void
+no_answer(struct rig *rig)
+{
+    struct http_call_request req = request_to(rig, "GET", "/wait");
+    struct http_client_stats stats;
+    struct http_call *call;
+    struct errbuf eb = {0};
+
     req.by = deadline_in_ms(100);
     CHECK(http_call_begin(rig->client, &req, &call, &eb) == ERR_OK);
     if (call != NULL) {
@@ -584,6 +595,7 @@ static void
 test_errors_that_say_what_was_wanted(void)
 {
     rig_everywhere(&usual, no_server);
+    rig_in_virtual_time(&usual, no_answer);
 }
 
 int
