@@ -18,7 +18,7 @@ struct disk_limits {
     uint64_t error_window_ms; /* [10 min] ... this: it leaves */
     uint64_t slow_factor;     /* [10] times its own usual: it is slow */
     uint64_t slow_ms;         /* [none] absolute, instead of the factor */
-    uint64_t slow_leave_ms;   /* [never] slow for so long: it leaves */
+    uint64_t slow_leave_ms;   /* [never] slow for so long: it leaves. Counted in ticks */
     uint64_t
         stall_ms; /* [2 min] operations are there and none ends: it leaves; UINT64_MAX: never. Counted in ticks */
     uint64_t tick_ms; /* [1,000] */

@@ -59,8 +59,8 @@ struct health {
         uint8_t disk_id[16];
         uint64_t window_ns, probed_ns,
             done; /* operations at the last tick that saw one more */
-        uint64_t slow_since_ns;
         unsigned slow_ticks, fine_ticks, silent_ticks, probes_failed;
+        unsigned slow_for; /* ticks since it became DISK_SLOW */
         bool stop, probing;
     } home;
 };

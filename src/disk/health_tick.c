@@ -50,8 +50,17 @@ judge_meter(struct health *h, struct meter *m, bool *used)
     return false;
 }
 
+/* Counted in ticks, as judge_stall() does. */
 static void
-judge_speed(struct health *h, uint64_t now_ns)
+judge_slowness(struct health *h)
+{
+    if (atomic_load(&h->state) == DISK_SLOW && h->limits.slow_leave_ms > 0 &&
+        ++h->home.slow_for > h->limits.slow_leave_ms / h->limits.tick_ms)
+        (void)health_move(h, DISK_FAILED, "it has been slow for too long", 0);
+}
+
+static void
+judge_speed(struct health *h)
 {
     const char *slowest = NULL;
     bool used = false;
@@ -67,7 +76,7 @@ judge_speed(struct health *h, uint64_t now_ns)
             return;
         (void)snprintf(why, sizeof why, "%s take too long", slowest);
         if (health_move(h, DISK_SLOW, why, 0))
-            h->home.slow_since_ns = now_ns;
+            h->home.slow_for = 0;
     } else if (used) {
         h->home.slow_ticks = 0;
         if (++h->home.fine_ticks >= FINE_TICKS &&
@@ -75,9 +84,6 @@ judge_speed(struct health *h, uint64_t now_ns)
             LOG(LOG_INFO, "disk.state", "the disk is as fast as usual again",
                 L_TEXT("disk", h->path));
     }
-    if (atomic_load(&h->state) == DISK_SLOW && h->limits.slow_leave_ms > 0 &&
-        now_ns - h->home.slow_since_ns > h->limits.slow_leave_ms * 1000000)
-        (void)health_move(h, DISK_FAILED, "it has been slow for too long", 0);
 }
 
 /* ---- the probe: is it still there? ---- */
@@ -161,7 +167,8 @@ tick(struct health *h)
             atomic_store(&h->places[i], 0);
     }
     judge_stall(h);
-    judge_speed(h, now_ns);
+    judge_speed(h);
+    judge_slowness(h);
     if (!atomic_load(&h->now.gone))
         start_probe(h, now_ns);
 }

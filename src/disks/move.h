@@ -45,6 +45,7 @@ enum err undecided_before_removal(struct disks *ds, unsigned slot,
 enum err undecided_settle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 #ifdef FB_TEST_HOOKS
 extern uint64_t undecided_deaf; /* bits of slots that give no answer here */
+extern uint64_t homes_deaf;     /* the same, for those who look for an upload */
 #endif
 
 struct put_right {

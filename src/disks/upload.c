@@ -12,6 +12,12 @@
 
 /* ---- homes ---- */
 
+#ifdef FB_TEST_HOOKS
+uint64_t homes_deaf;
+#else
+static const uint64_t homes_deaf = 0;
+#endif
+
 void
 homes_leave(struct homes *h)
 {
@@ -45,29 +51,32 @@ homes_find(struct disks *ds, const struct disks_key *k, const struct upload_id *
            struct homes *out, struct errbuf *eb)
 {
     struct places p;
-    bool deaf;
+    bool ended;
 
     *out = (struct homes){.ds = ds};
     places_of(ds, k, &p);
-    deaf = p.unheard;
     POINT(PLACES_CHOSEN);
     for (unsigned i = 0; i < p.count && out->count < DISKS_COPIES_MAX; i++) {
         struct disk *d = slot_enter(ds, p.at[i]);
         enum err rc = d != NULL ? has_upload(d, k, u, eb) : ERR_UNAVAILABLE;
 
+        if ((homes_deaf >> p.at[i] & 1) != 0)
+            rc = ERR_IO;
         if (rc == ERR_OK) {
             out->at[out->count++] = p.at[i];
             continue;
         }
         if (d != NULL)
             slot_leave(ds, p.at[i]);
-        deaf |= rc != ERR_NO_UPLOAD && !slot_is_gone(ds, p.at[i]);
+        out->deaf |= rc != ERR_NO_UPLOAD && !slot_is_gone(ds, p.at[i]);
     }
     if (out->count > 0 && !ended_ask_upload(ds, k, u))
         return ERR_OK;
-    deaf &= out->count == 0;
+    ended = out->count > 0;
     homes_leave(out); /* aborted while they were away */
-    return deaf ? unheard(eb) : err_set(eb, ERR_NO_UPLOAD, "there is no such upload");
+    return !ended && (out->deaf || p.unheard)
+               ? unheard(eb)
+               : err_set(eb, ERR_NO_UPLOAD, "there is no such upload");
 }
 
 /* ---- begin ---- */
@@ -475,11 +484,13 @@ abort_on_homes(struct disks *ds, const struct disks_key *k, const struct upload_
     struct homes h;
     enum err rc = homes_find(ds, k, u, &h, eb);
 
-    if (rc == ERR_OK && somebody_is_deaf(ds)) {
+    if (rc == ERR_OK && (h.deaf || somebody_is_deaf(ds))) {
         struct places p;
 
         places_of(ds, k, &p);
         rc = ended_mark_upload(ds, k, &p, u, eb);
+        if (rc == ERR_OK && h.deaf)
+            rc = set_unsettle(ds, eb); /* a pass ends it there */
         if (rc != ERR_OK)
             homes_leave(&h);
     }

@@ -14,6 +14,7 @@ struct homes {
     struct disks *ds;
     unsigned count;
     uint8_t at[DISKS_COPIES_MAX]; /* all entered; the first orders */
+    bool deaf; /* another one that is here gave no answer, and may have it */
 };
 /* ERR_NO_UPLOAD: nobody has it, and all were heard. */
 enum err homes_find(struct disks *ds, const struct disks_key *k,

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "disk/health_internal.h"
+#include "disk/internal.h"
 #include "rt/test_hooks.h"
 #include "world_damage.h"
 
@@ -272,6 +274,33 @@ slow_fiber(void *arg)
     disk_close(&d);
 }
 
+/* The process stands still for longer than a disk may be slow: ticks say how long it was. */
+static void
+still_and_slow_fiber(void *arg)
+{
+    struct disk *d = open_disk((struct disk_limits){.slow_ms = 60});
+    unsigned before;
+    struct row row;
+
+    (void)arg;
+    CHECK(world_put(d, "big", body, BIG, &row) == ERR_OK);
+    rt_test_io()->delay_us = 100000;
+    rt_test_io()->kinds = 1u << RT_IO_READ;
+    for (unsigned i = 0; i < 50 && state_of(d) == DISK_OK; i++)
+        CHECK(read_big(d) == ERR_OK);
+    CHECK_STR(disk_state_name(state_of(d)), "slow");
+    mend_disk();
+    d->health->limits.slow_leave_ms = 1000;
+    before = d->health->home.slow_for;
+    CHECK(usleep(999999) == 0 && usleep(500000) == 0);
+    for (unsigned i = 0; i < PATIENCE_MS && state_of(d) == DISK_SLOW &&
+                         d->health->home.slow_for == before;
+         i++)
+        CHECK(rt_sleep_ms(1) == ERR_OK);
+    CHECK(state_of(d) != DISK_FAILED || d->health->home.slow_for > 1000 / 20);
+    disk_close(&d);
+}
+
 /* As fast as before: well again. */
 static void
 well_again_fiber(void *arg)
@@ -413,7 +442,10 @@ sigbus_fiber(void *arg)
     X(dead)                                                                              \
     X(sync)                                                                              \
     X(read_only)                                                                         \
-    X(full) X(gone) X(vanished) X(slow) X(well_again) X(silent) X(paused) X(rot) X(sigbus)
+    X(full)                                                                              \
+    X(gone)                                                                              \
+    X(vanished)                                                                          \
+    X(slow) X(still_and_slow) X(well_again) X(silent) X(paused) X(rot) X(sigbus)
 #define X(name)                                                                          \
     static void test_##name(void)                                                        \
     {                                                                                    \

@@ -537,6 +537,42 @@ test_an_upload_that_is_aborted_without_a_disk(void)
     rig_run(upload_aborted_without_a_disk, &(struct rig){.copies = 2, .min_copies = 1});
 }
 
+/* One of its disks is here, and does not answer when the upload is aborted: it ends there too. */
+static void
+upload_aborted_unheard(void *arg)
+{
+    struct rig *g = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct disks_key k = rig_key(g, "multi");
+    uint64_t open_parts, bytes;
+    struct disk_upload *listed;
+    struct upload_id u;
+    uint32_t count;
+    bool more;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(rig_settled(g));
+    begin_one(g, &k, &u);
+    homes_deaf = 1;
+    CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_OK);
+    homes_deaf = 0;
+    CHECK(rig_settled(g));
+    CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
+                            &more, &g->eb) == ERR_OK);
+    CHECK_U64(count, 0);
+    disks_bucket_usage(g->ds, RIG_BUCKET, DISK_USAGE_OPEN, 1, &open_parts, &bytes);
+    CHECK(open_parts == 0 && bytes == 0);
+    CHECK_U64(marks(g), 0);
+    disks_close(&g->ds);
+    arena_free(&a);
+}
+
+static void
+test_an_upload_that_is_aborted_unheard(void)
+{
+    rig_run(upload_aborted_unheard, &(struct rig){.copies = 2});
+}
+
 static uint64_t
 undecided_on(struct rig *g, unsigned slot)
 {
@@ -719,6 +755,7 @@ main(int argc, char **argv)
     RUN(test_uploads_on_two_disks);
     RUN(test_an_upload_that_ends_without_a_disk);
     RUN(test_an_upload_that_is_aborted_without_a_disk);
+    RUN(test_an_upload_that_is_aborted_unheard);
     RUN(test_a_decision_that_failed);
     RUN(test_copies_that_are_left_over);
     RUN(test_after_a_kill_a_lost_disk_hides_nothing);
