@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check-aarch64.sh: builds base, wire and the context switch for aarch64 and runs their unit tests under qemu-user.
+# check-aarch64.sh: builds base, wire, the context switch and system calls made by hand for aarch64 and runs their unit tests under qemu-user.
 # The libraries of that architecture are unpacked under build/aarch64, with package lists of their own: this
 # machine's packages stay as they are.
 . "$(dirname "$0")/lib.sh"
@@ -30,7 +30,7 @@ export PKG_CONFIG_SYSROOT_DIR=$sysroot PKG_CONFIG_LIBDIR=$sysroot/usr/lib/aarch6
 cmake -S . -B "$build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$root/cmake/aarch64.cmake" -DCMAKE_BUILD_TYPE=Debug \
     -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DFB_TEST_HOOKS=ON >"$root/build/aarch64/cmake.log" 2>&1 || { cat "$root/build/aarch64/cmake.log"; die "cmake failed"; }
 tests=()
-for source in test/unit/base/test_*.c test/unit/wire/test_*.c test/unit/rt/test_switch*.c test/unit/rt/test_fiber.c; do
+for source in test/unit/base/test_*.c test/unit/wire/test_*.c test/unit/rt/test_switch*.c test/unit/rt/test_syscall.c test/unit/rt/test_fiber.c; do
     case $source in *test_metrics_mt.c) continue ;; esac # qemu-user makes up /proc/self/stat
     [ -e "$source" ] && tests+=("$(basename "$source" .c)")
 done

@@ -13,6 +13,9 @@
 #include "rt/bigmem.h"
 #include "rt/syscall.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
 #define REGIONS        4   /* a node has one; tests have more */
 #define PORTION_PIECES 5   /* at most: four of the hot set, and what stands before them */
 #define AT_A_TIME      16u /* pages that splice() gives to a socket at a time */
@@ -163,13 +166,19 @@ close_pipe(struct sendable_pipe *p)
     p->open = false;
 }
 
+static void
+fronts_free(struct sendable_pipe *p)
+{
+    if (p->fronts != NULL)
+        munmap(p->fronts, FRONTS);
+    p->fronts = NULL;
+}
+
 void
 sendable_pipe_free(struct sendable_pipe *p)
 {
     close_pipe(p);
-    if (p->fronts != NULL)
-        munmap(p->fronts, FRONTS);
-    p->fronts = NULL;
+    fronts_free(p);
 }
 
 /* From now on everything is copied. */
@@ -228,14 +237,15 @@ fronts_new(struct sendable_pipe *p)
 }
 
 /* All of it has been written to once: those pages are the sockets' from now on, and others come in their place, all at once where the
- * kernel can (5.14). */
-static void
+ * kernel can. False: what was sent would be written over. */
+static bool
 fronts_anew(struct sendable_pipe *p)
 {
     if (madvise(p->fronts, FRONTS, MADV_DONTNEED) != 0)
-        abort(); /* what was sent would be written over */
+        return false;
     (void)madvise(p->fronts, FRONTS, MADV_POPULATE_WRITE);
     p->fronts_used = 0;
+    return true;
 }
 
 /* Bytes of one page that nobody has written since it came. NULL: there is no memory for that. */
@@ -250,7 +260,10 @@ front_room(struct sendable_pipe *p, size_t len)
     if (at / SENDABLE_PAGE != (at + len - 1) / SENDABLE_PAGE)
         at = align_up(at, SENDABLE_PAGE);
     if (at + len > FRONTS) {
-        fronts_anew(p);
+        if (!fronts_anew(p)) {
+            fronts_free(p); /* the next one begins with others */
+            return NULL;
+        }
         at = 0;
     }
     p->fronts_used = at + len;
