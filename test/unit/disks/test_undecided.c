@@ -237,20 +237,22 @@ giver_is_removed(void *arg)
     struct row row;
     char text[24];
     struct disks_key k;
-    struct disk *copy;
+    struct disk *copy, *third;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
     CHECK(rig_settled(g));
     k = key_of_another(g, text);
     write_half(g, &k, DISK_UNVERSIONED, &p, &row);
     copy = g->ds->slots[p.at[1]].disk;
+    third = g->ds->slots[3u - p.at[0] - p.at[1]].disk;
     atomic_store(&g->ds->slots[p.at[1]].state,
                  SLOT_FROZEN); /* for whoever would decide */
     slot_goes_out(g->ds, p.at[0]);
     CHECK_U64(undecided_on(g, p.at[1]), 1);
     CHECK(disks_remove(g->ds, g->path[p.at[0]], true, &g->eb) == ERR_OK);
     CHECK_U64(undecided_on(g, p.at[1]), 0);
-    CHECK(has_content(copy, &k, &row.content));
+    CHECK(has_content(copy, &k, &row.content) ||
+          has_content(third, &k, &row.content)); /* a pass moves it off the frozen one */
     disks_close(&g->ds);
     REQUIRE(rig_open(g, 7u & ~(1u << p.at[0])) == ERR_OK);
     CHECK(rig_settled(g));
