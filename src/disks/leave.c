@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "disks/move.h"
+#include "disks/mover.h"
 
 /* ---- out ---- */
 
@@ -21,7 +21,8 @@ goes(struct disks *ds, unsigned i, enum slot_state state)
     atomic_store(&ds->guarded, true);
     atomic_store(&ds->settled, false);
     ds->keeper.after_crash = false;
-    mover_wake(ds); /* a pass that ends while the list is written settles nothing */
+    atomic_fetch_add(&ds->mover->wishes,
+                     1); /* a pass that ends while the list is written settles nothing */
     if (slot_becomes(ds, i, state, &eb) != ERR_OK) {
         LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
         s->in_list = state;
