@@ -4,6 +4,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -126,6 +127,18 @@ def test_one_more_of_any_kind_is_told_of_every_row(name):
     for kind in (*base["io"], "fsync", "open"):
         now = base | {"io": base["io"] | {kind: base["io"].get(kind, 0) + 1}}
         assert [said.split()[0] for said in guard.too_much(name, now, base, 5, 5)] == [kind]
+
+
+def test_a_server_that_vgdb_does_not_reach_is_a_sentence_and_not_a_hang(monkeypatch):
+    assert "unsafe.core_dumps=true" in guard.FLAGS  # an undumpable process cannot be traced by an ordinary user
+
+    def asleep(argv, timeout, **_):
+        raise subprocess.TimeoutExpired(argv, timeout)
+
+    monkeypatch.setattr(guard.subprocess, "run", asleep)
+    server = types.SimpleNamespace(popen=types.SimpleNamespace(pid=7))
+    with pytest.raises(RuntimeError, match="vgdb zero: no answer of process 7 in 60 s;.*unsafe.core_dumps"):
+        guard.Server.tell(server, "zero")
 
 
 def test_the_fewest_of_two_counts(monkeypatch):

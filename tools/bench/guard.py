@@ -40,7 +40,8 @@ from rigs.process import Process, free_ports  # noqa: E402
 BASELINE = ROOT / "tools/bench/guard.json"
 LIMIT = 5.0  # percent
 WIDE = 25.0  # of ours and the libraries' together, where a library is of another version
-FLAGS = ("--engine", "epoll", "--set", "index.map_size=67108864", "--set", "turn_limit=1m", "--set", "log.level=error", "--set", "http.idle_timeout=1h")
+FLAGS = ("--engine", "epoll", "--set", "index.map_size=67108864", "--set", "turn_limit=1m", "--set", "log.level=error", "--set", "http.idle_timeout=1h",
+         "--set", "unsafe.core_dumps=true")  # or the process is undumpable, and vgdb of an ordinary user cannot attach to it
 FUNCTIONS = 40  # of each row are kept in the baseline
 KEYS = 20
 CLOCK = "clock_gettime"  # a system call under valgrind alone
@@ -57,6 +58,7 @@ OURS = ("try_recv", "try_sendv", "sendable_send")  # rt/socket.c and rt/sendable
 WAITS = ("read", "write")  # of an eventfd: who wakes whom
 AHEAD = ("write_zeros", "rt_write")  # who calls what: room for later writes, a pwrite() each, as many as the disk has leisure for
 PATIENCE = 300  # seconds for any answer: the machine may stand still meanwhile
+TELL_PATIENCE = 60  # seconds for vgdb to reach a server that waits in a system call
 STALLED = 0.1
 QUIET = 60_000  # instructions a second of a server that has nothing to do
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
@@ -92,7 +94,13 @@ class Server(Process):
         return reply.status, reply.read()
 
     def tell(self, *what):
-        done = subprocess.run(["vgdb", f"--pid={self.popen.pid}", *what], capture_output=True, text=True, timeout=PATIENCE)
+        try:
+            done = subprocess.run(["vgdb", f"--pid={self.popen.pid}", *what], capture_output=True, text=True, timeout=TELL_PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(
+                f"vgdb {' '.join(what)}: no answer of process {self.popen.pid} in {TELL_PATIENCE} s; vgdb wakes a sleeping server by ptrace: "
+                "is /proc/sys/kernel/yama/ptrace_scope 0, and the process dumpable (unsafe.core_dumps)?"
+            ) from None
         if done.returncode != 0:
             raise RuntimeError(f"vgdb {what}: {done.stdout}{done.stderr}")
 
