@@ -36,10 +36,10 @@ rot() { # bits and swapped blocks over segments and, few at a time, over the ind
 together() { TOGETHER=${TOGETHER:-200} SEED=${SEED:-$from} tests together test/e2e/test_together.py; } # settings drawn at random
 cuts() { .venv/bin/python tools/powercut.py --fs "$1" --cuts "$cuts"; }
 
-# Names of simulators are those of their sources, so that the list needs no build. In one seed of twelve sim_disk_space compacts segments
+# Names of simulators are those of their sources, so that the list needs no build. In one seed of twelve sim_store_space compacts segments
 # of cached bodies: as many of these once more.
 simulators=$(cd test/sim && printf '%s\n' sim_*.c | sed 's/\.c$//')
-all="storm rot points model together cuts-ext4 cuts-xfs fuzz plug fill $(tr '\n' ' ' <<<"$simulators") sim_disk_space-8"
+all="storm rot points model together cuts-ext4 cuts-xfs fuzz plug fill $(tr '\n' ' ' <<<"$simulators") sim_store_space-8"
 
 # PART PROGRAM FROM STEP: in pieces, so that what was broken off goes on where it was.
 simulate() {
@@ -62,7 +62,7 @@ run_part() {
     cuts-*) cuts "${1#cuts-}" ;;
     fuzz) tools/fuzz.sh "$fuzz_seconds" ;;
     plug | fill) .venv/bin/python "tools/$1.py" ;;
-    sim_disk_space-8) simulate "$1" sim_disk_space $((8 + from / 12 * 12)) 12 ;;
+    sim_store_space-8) simulate "$1" sim_store_space $((8 + from / 12 * 12)) 12 ;;
     sim_*) simulate "$1" "$1" "$from" 1 ;;
     esac
 }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/answers.h"
 #include "api/internal.h"
-#include "api/signers.h"
+#include "api/response_cache.h"
+#include "api/signature_cache.h"
 #include "api/trace.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -47,8 +47,8 @@ api_new(const struct api_options *o, struct api **out, struct errbuf *eb)
         a->keys[i] = sigv4_cache_new();
     a->signers = xcalloc(rt_loop_count(), sizeof(struct signers *));
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        a->signers[i] = signers_new();
-    a->answers = answers_new(o->hot_bytes);
+        a->signers[i] = signature_cache_new();
+    a->answers = response_cache_new(o->block_cache_bytes);
     a->trace = trace_new();
     if (o->bench_objects) {
         a->bench = xmalloc(API_BENCH_MAX);
@@ -74,9 +74,9 @@ api_free(struct api **ap)
         sigv4_cache_free(&a->keys[i]);
     free(a->keys);
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        signers_free(&a->signers[i]);
+        signature_cache_free(&a->signers[i]);
     free(a->signers);
-    answers_free(&a->answers);
+    response_cache_free(&a->answers);
     trace_free(&a->trace);
     free(a->bench);
     free(a);
@@ -100,7 +100,7 @@ handle(struct http_request *http, void *arg)
     struct request *q;
     enum err rc;
 
-    if (!http->tried && answers_serve(arg, http))
+    if (!http->tried && response_cache_serve(arg, http))
         return;
     q = arena_alloc(http->arena, sizeof *q); /* zeros */
     q->api = arg;
@@ -109,7 +109,7 @@ handle(struct http_request *http, void *arg)
     q->op = OP_other;
     http->user = q;
     q->map_serial = map_serial(map_now(q->api->options.map));
-    q->answers_epoch = answers_epoch(q->api->answers);
+    q->response_cache_epoch = response_cache_epoch(q->api->answers);
     rc = query_parse(http->head->query, q->arena, &q->query, &q->fault);
     if (rc == ERR_OK)
         rc = request_split_name(q);
@@ -128,13 +128,13 @@ handle(struct http_request *http, void *arg)
 static void
 ahead(struct http_request *http, unsigned step, void *arg)
 {
-    answers_ahead(arg, http, step);
+    response_cache_prefetch(arg, http, step);
 }
 
 static bool
 at_once(struct http_request *http, void *arg)
 {
-    return answers_serve(arg, http) || once_begin(arg, http);
+    return response_cache_serve(arg, http) || async_read_begin(arg, http);
 }
 
 static void
@@ -152,7 +152,7 @@ static void
 on_done(struct http_request *http, const struct http_done *d, void *arg)
 {
     const struct api *a = arg;
-    struct request *q = http->user; /* NULL: answers_serve() */
+    struct request *q = http->user; /* NULL: response_cache_serve() */
     struct metric_request m = {
         .op = q != NULL ? q->op : OP_get,
         .status = d->status,

@@ -36,7 +36,8 @@ struct api_options {
     bool access_log;     /* a log line a request */
     uint64_t skew_s;     /* how far a client's clock may be off; 0: 15 minutes */
     struct audit *audit; /* borrowed; NULL: what is noted goes to the log */
-    uint64_t hot_bytes;  /* of the hot set: how many answers are worth keeping */
+    uint64_t
+        block_cache_bytes; /* of the block cache: how many answers are worth keeping */
 };
 struct api; /* one for all loops */
 

@@ -27,7 +27,7 @@ static const enum s3_code codes[ERR_COUNT_] = {
     [ERR_RANGE] = S3_InvalidRange,
     [ERR_BAD_DIGEST] = S3_BadDigest,
     [ERR_INCOMPLETE] = S3_IncompleteBody,
-    [ERR_NOT_BUILT] = S3_NotImplemented,
+    [ERR_NOT_IMPLEMENTED] = S3_NotImplemented,
     [ERR_BACKEND] = S3_ServiceUnavailable,
     [ERR_BUSY] = S3_SlowDown,
     [ERR_CANCELLED] = S3_ServiceUnavailable,
@@ -64,7 +64,7 @@ is_for_client(enum err code)
     case ERR_RANGE:
     case ERR_BAD_DIGEST:
     case ERR_INCOMPLETE:
-    case ERR_NOT_BUILT:
+    case ERR_NOT_IMPLEMENTED:
     case ERR_BACKEND:
     case ERR_BUSY:
     case ERR_UNAVAILABLE:

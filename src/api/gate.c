@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/internal.h"
-#include "api/signers.h"
+#include "api/signature_cache.h"
 #include "base/log.h"
 #include "rt/loop.h"
 #include "rt/time.h"
@@ -36,7 +36,7 @@ admit_anonymous(struct request *q, const char **why)
     const struct api *a = q->api;
 
     q->caller.name = SPAN("anonymous");
-    q->caller.kind = CALLER_STRANGER;
+    q->caller.kind = CALLER_ANONYMOUS;
     if (!auth_anonymous_ok(a->options.auth, q->http->is_loopback))
         return;
     if (!auth_host_ok(a->options.auth, q->http->head->host, a->options.domains,
@@ -120,7 +120,7 @@ verify(struct request *q, const struct sigv4_request *req, const struct auth_use
     q->caller.signed_request = true;
     q->caller.signer = k;
     q->caller.users = auth_serial(q->api->options.auth);
-    signers_keep(q, req, k);
+    signature_cache_keep(q, req, k);
     http_body_trust(q->http);
     return check_payload(q);
 }
@@ -161,7 +161,8 @@ may(const struct request *q, const struct auth_user *u, enum auth_right right,
 static bool
 knows(const struct request *q, const struct auth_user *u, struct span bucket)
 {
-    return q->caller.kind == CALLER_LOCAL || (u != NULL && auth_knows(u, bucket)) ||
+    return q->caller.kind == CALLER_LOCAL ||
+           (u != NULL && auth_has_any_right(u, bucket)) ||
            is_public(q, AUTH_READ, bucket);
 }
 
@@ -173,7 +174,8 @@ caller_may(const struct request *q, enum auth_right right, struct span bucket,
 }
 
 enum err
-caller_must(struct request *q, enum auth_right right, struct span bucket, struct span key)
+caller_require(struct request *q, enum auth_right right, struct span bucket,
+               struct span key)
 {
     return caller_may(q, right, bucket, key)
                ? ERR_OK
@@ -181,7 +183,7 @@ caller_must(struct request *q, enum auth_right right, struct span bucket, struct
 }
 
 bool
-caller_knows(const struct request *q, struct span bucket)
+caller_has_any_right(const struct request *q, struct span bucket)
 {
     return knows(q, user_of(q), bucket);
 }
@@ -203,13 +205,13 @@ has(const struct request *q, const struct auth_user *u, enum need need)
         return may(q, u, AUTH_ADMIN, bucket, none);
     case NEED_ADMIN_ALL:
         return may(q, u, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), none);
-    case NEED_KNOWN:
+    case NEED_ANY_RIGHT:
         return knows(q, u, bucket);
-    case NEED_EACH:
-        return q->caller.kind != CALLER_STRANGER && knows(q, u, bucket);
-    case NEED_SOMEBODY:
-        return q->caller.kind != CALLER_STRANGER;
-    case NEED_OPEN:
+    case NEED_EACH_KEY:
+        return q->caller.kind != CALLER_ANONYMOUS && knows(q, u, bucket);
+    case NEED_USER:
+        return q->caller.kind != CALLER_ANONYMOUS;
+    case NEED_NOTHING:
     case NEED_FORM:
         return true;
     }
@@ -217,10 +219,10 @@ has(const struct request *q, const struct auth_user *u, enum need need)
 }
 
 bool
-gate_lets_read(struct request *q)
+gate_may_read(struct request *q)
 {
     bool is_signed = http_get(q->http->head, HTTP_AUTHORIZATION).at != NULL;
-    const struct auth_key *k = is_signed ? signers_ask(q->api, q->http) : NULL;
+    const struct auth_key *k = is_signed ? signature_cache_find(q->api, q->http) : NULL;
     const char *why = NULL;
 
     if (is_signed && k == NULL)
@@ -232,7 +234,7 @@ gate_lets_read(struct request *q)
 
 /* The user's own limits, before a byte of the body is asked for (promise S11). */
 static enum err
-stay_within(struct request *q, const struct auth_user *u)
+charge_limits(struct request *q, const struct auth_user *u)
 {
     static const char *const what[] = {
         [AUTH_OVER_REQUESTS] = "requests a second",
@@ -268,7 +270,7 @@ admit(struct request *q, enum need need)
     const char *why = NULL;
     enum err rc;
 
-    if (need == NEED_OPEN) { /* a browser never signs it */
+    if (need == NEED_NOTHING) { /* a browser never signs it */
         q->caller.name = SPAN("anonymous");
         return ERR_OK;
     }
@@ -283,7 +285,7 @@ admit(struct request *q, enum need need)
     if (rc == ERR_OK && !has(q, user, need))
         rc = fault_set(&q->fault, S3_AccessDenied, why != NULL ? "%s" : NULL, why);
     if (rc == ERR_OK && user != NULL && user->meter != NULL)
-        rc = stay_within(q, user);
+        rc = charge_limits(q, user);
     return rc;
 }
 

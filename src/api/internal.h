@@ -26,19 +26,19 @@ enum need {
     NEED_ADMIN,     /* of this bucket */
     NEED_READ,      /* this key */
     NEED_WRITE,
-    NEED_LIST,     /* what begins with the query's prefix */
-    NEED_KNOWN,    /* any right in this bucket */
-    NEED_SOMEBODY, /* a user, whatever his rights: the answer shows only what he may know */
-    NEED_OPEN,     /* nothing: a preflight */
-    NEED_FORM,     /* what a form's own fields say: the operation asks */
-    NEED_EACH, /* write, on each key that the body names: the operation asks caller_may() */
+    NEED_LIST,      /* what begins with the query's prefix */
+    NEED_ANY_RIGHT, /* any right in this bucket */
+    NEED_USER, /* a user, whatever his rights: the answer shows only what he may know */
+    NEED_NOTHING, /* nothing: a preflight */
+    NEED_FORM,    /* what a form's own fields say: the operation asks */
+    NEED_EACH_KEY, /* write, on each key that the body names: the operation asks caller_may() */
 };
 
 /* Who is asking, and how its body is framed. Filled by gate(). */
 enum caller_kind {
-    CALLER_STRANGER, /* no credentials: what buckets allow to everybody */
-    CALLER_LOCAL,    /* no credentials, on loopback without `auth`: everything */
-    CALLER_KEY,      /* a user's key and a right signature */
+    CALLER_ANONYMOUS, /* no credentials: what buckets allow to everybody */
+    CALLER_LOCAL,     /* no credentials, on loopback without `auth`: everything */
+    CALLER_KEY,       /* a user's key and a right signature */
 };
 struct caller {
     enum caller_kind kind;
@@ -71,7 +71,7 @@ struct request {
     bool cors_any;                /* it allows every origin */
     /* As they stood when it began: what was decided by them may be kept (answers.h). */
     uint64_t map_serial;
-    uint32_t answers_epoch;
+    uint32_t response_cache_epoch;
 };
 
 /* The one gate: every route but livez and readyz stands behind it. ERR_OK: `caller` is known and has what the route
@@ -87,10 +87,10 @@ void gate_admit_key(struct request *q, const struct auth_key *k);
 bool caller_may(const struct request *q, enum auth_right right, struct span bucket,
                 struct span key);
 /* The same; a fault AccessDenied when not. */
-enum err caller_must(struct request *q, enum auth_right right, struct span bucket,
-                     struct span key) MUST_CHECK;
+enum err caller_require(struct request *q, enum auth_right right, struct span bucket,
+                        struct span key) MUST_CHECK;
 /* Has he any right in this bucket? */
-bool caller_knows(const struct request *q, struct span bucket);
+bool caller_has_any_right(const struct request *q, struct span bucket);
 
 /* s3/cors.c: the lines of q->cors, which is not NULL. */
 void s3_cors_headers(struct request *q);
@@ -104,12 +104,12 @@ struct arena *request_work(struct request *q);
 #define WORK_BYTES_MAX (24u << 20)
 /* The two ids every answer has, and the lines that CORS wants. */
 void request_put_ids(struct request *q);
-/* once.c: a plain GET of a small object that is read from the disk without a fiber: http_later() has been said. False: the
+/* once.c: a plain GET of a small object that is read from the disk without a fiber: http_defer() has been said. False: the
  * request is as it was. Never switches. */
-bool once_begin(struct api *a, struct http_request *http);
+bool async_read_begin(struct api *a, struct http_request *http);
 /* gate.c: may this GET have its key, said without a word to whom it may not: false means that the gate is asked. Its name is
  * split. Never switches. */
-bool gate_lets_read(struct request *q);
+bool gate_may_read(struct request *q);
 
 /* admin/admin.c: everything under /_/. */
 void admin_handle(struct request *q);

@@ -1,6 +1,6 @@
 /* request: what every operation asks of a request, whatever it is: its name, its memory, the headers that each answer has. */
-#include "api/answers.h"
 #include "api/internal.h"
+#include "api/response_cache.h"
 
 struct arena *
 request_work(struct request *q)
@@ -13,7 +13,7 @@ request_work(struct request *q)
 void
 request_put_ids(struct request *q)
 {
-    answer_ids(q->http);
+    put_request_ids(q->http);
     if (q->cors != NULL)
         s3_cors_headers(q);
 }

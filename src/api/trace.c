@@ -12,7 +12,7 @@
 struct ring {
     struct trace_entry *at; /* owned; NULL until somebody watched */
     uint64_t written;       /* entry n lies at n % TRACE_KEPT */
-    uint64_t told_ns;       /* what was done until then has been told to somebody */
+    uint64_t reported_ns;   /* what was done until then has been told to somebody */
     uint64_t gone;          /* overwritten without, and not yet said to be lost */
 };
 struct trace {
@@ -66,7 +66,7 @@ trace_note(struct trace *t, const struct http_request *r, const struct http_done
     if (ring->at == NULL)
         ring->at = xcalloc(TRACE_KEPT, sizeof *ring->at);
     e = &ring->at[ring->written % TRACE_KEPT];
-    if (ring->written++ >= TRACE_KEPT && e->done_ns > ring->told_ns)
+    if (ring->written++ >= TRACE_KEPT && e->done_ns > ring->reported_ns)
         ring->gone++;
     *e = (struct trace_entry){.done_ns = rt_now_ns(),
                               .wall_ms = (int64_t)(rt_wall_ns() / 1000000u),
@@ -96,10 +96,10 @@ gather(void *arg)
     struct ring *r = &g->t->rings[rt_loop_index()];
     uint64_t first = r->written > TRACE_KEPT ? r->written - TRACE_KEPT : 0;
 
-    if (r->told_ns > 0) /* before the first look nobody missed anything */
+    if (r->reported_ns > 0) /* before the first look nobody missed anything */
         g->lost += r->gone;
     r->gone = 0;
-    r->told_ns = g->upto_ns;
+    r->reported_ns = g->upto_ns;
     for (uint64_t n = first; n < r->written; n++) {
         const struct trace_entry *e = &r->at[n % TRACE_KEPT];
 

@@ -224,7 +224,7 @@ auth_free(struct auth **ap)
 }
 
 enum err
-auth_follow(struct auth *a, struct meta *meta, struct errbuf *eb)
+auth_load_meta(struct auth *a, struct meta *meta, struct errbuf *eb)
 {
     enum err rc;
 
@@ -241,7 +241,7 @@ auth_replace_files(struct auth *a, struct auth *fresh, struct errbuf *eb)
 {
     struct user **files;
     uint32_t count;
-    enum err rc = rt_sem_take(&a->change, DEADLINE_NEVER);
+    enum err rc = rt_sem_acquire(&a->change, DEADLINE_NEVER);
 
     if (rc != ERR_OK)
         return err_set(eb, rc, "reading the users again was given up");
@@ -257,7 +257,7 @@ auth_replace_files(struct auth *a, struct auth *fresh, struct errbuf *eb)
         a->files = files;
         a->file_count = count;
     }
-    rt_sem_give(&a->change);
+    rt_sem_release(&a->change);
     return rc;
 }
 
@@ -343,7 +343,7 @@ auth_load(struct auth *a, struct rt_dir *dir, const char *name, struct errbuf *e
 enum err
 auth_make_first(struct auth *a, struct rt_dir *dir, const char *name, struct errbuf *eb)
 {
-    struct auth_made key;
+    struct auth_new_key key;
     char text[160];
     unsigned mode;
     enum err rc = rt_dir_mode(dir, name, &mode, eb);
@@ -357,7 +357,7 @@ auth_make_first(struct auth *a, struct rt_dir *dir, const char *name, struct err
     rc = rt_file_store(dir, name, text, strlen(text), 0600, eb);
     if (rc == ERR_OK)
         rc = add_profiles(a, span_of(text), name, eb);
-    auth_made_wipe(&key);
+    auth_new_key_wipe(&key);
     OPENSSL_cleanse(text, sizeof text);
     return rc;
 }
@@ -412,7 +412,7 @@ auth_may(const struct auth_user *u, enum auth_right right, struct span bucket,
 }
 
 bool
-auth_knows(const struct auth_user *u, struct span bucket)
+auth_has_any_right(const struct auth_user *u, struct span bucket)
 {
     for (uint32_t i = 0; i < u->grant_count; i++)
         if (strcmp(u->grants[i].bucket, AUTH_EVERY_BUCKET) == 0 ||

@@ -39,7 +39,7 @@ enum err auth_make_first(struct auth *a, struct rt_dir *dir, const char *name,
                          struct errbuf *eb) MUST_CHECK;
 /* Loads the users that stand in `meta`, which must outlive `a`; without it they cannot be changed. On loop 0, once,
  * after the files. May switch. */
-enum err auth_follow(struct auth *a, struct meta *meta, struct errbuf *eb) MUST_CHECK;
+enum err auth_load_meta(struct auth *a, struct meta *meta, struct errbuf *eb) MUST_CHECK;
 /* The files again, as another struct auth has read them (auth_new, auth_load ...): its users replace those that came
  * from files, or nothing changes. On loop 0. May switch. */
 enum err auth_replace_files(struct auth *a, struct auth *fresh,
@@ -72,7 +72,7 @@ uint64_t auth_serial(const struct auth *a);
 bool auth_may(const struct auth_user *u, enum auth_right right, struct span bucket,
               struct span key);
 /* Any right at all in this bucket: is its being there his business? */
-bool auth_knows(const struct auth_user *u, struct span bucket);
+bool auth_has_any_right(const struct auth_user *u, struct span bucket);
 
 bool auth_anonymous_ok(const struct auth *a, bool peer_is_loopback);
 bool auth_clear_text_ok(const struct auth *a);
@@ -83,24 +83,24 @@ bool auth_host_ok(const struct auth *a, struct span host, const char *const *dom
 
 /* ---- users in meta. Every change is durable and in force when it returns. May switch. ---- */
 
-/* A key just made; the only time its secret is shown. auth_made_wipe() when done. */
-struct auth_made {
+/* A key just made; the only time its secret is shown. auth_new_key_wipe() when done. */
+struct auth_new_key {
     char id[24], secret[48], token[72]; /* token "" for a lasting key */
     int64_t expires_ms;
 };
-void auth_made_wipe(struct auth_made *m);
+void auth_new_key_wipe(struct auth_new_key *m);
 
 /* With one key and no grant. ERR_EXISTS. */
-enum err auth_user_add(struct auth *a, struct span name, struct auth_made *out,
+enum err auth_user_add(struct auth *a, struct span name, struct auth_new_key *out,
                        struct errbuf *eb) MUST_CHECK;
 /* ERR_NOT_FOUND. His keys open nothing from then on. */
 enum err auth_user_remove(struct auth *a, struct span name, struct errbuf *eb) MUST_CHECK;
 /* A new lasting key; the lasting ones so far end after `keep_ms` (0: now), so that two work while clients change over. */
 enum err auth_user_rotate(struct auth *a, struct span name, uint64_t keep_ms,
-                          struct auth_made *out, struct errbuf *eb) MUST_CHECK;
+                          struct auth_new_key *out, struct errbuf *eb) MUST_CHECK;
 /* A key with a token that ends by itself; it may do what the user may. */
 enum err auth_user_temporary(struct auth *a, struct span name, uint64_t for_ms,
-                             struct auth_made *out, struct errbuf *eb) MUST_CHECK;
+                             struct auth_new_key *out, struct errbuf *eb) MUST_CHECK;
 enum err auth_user_grant(struct auth *a, struct span name, unsigned rights,
                          struct span bucket, struct span prefix,
                          struct errbuf *eb) MUST_CHECK;

@@ -8,7 +8,7 @@ credentials_cursor(struct span text)
 
 /* Takes one line without its end; false when nothing is left. */
 static bool
-take_line(struct credentials_cursor *c, struct span *line)
+next_line(struct credentials_cursor *c, struct span *line)
 {
     const char *end;
 
@@ -47,8 +47,8 @@ is_printable(struct span s)
 }
 
 static enum err
-take_pair(struct span line, struct credentials_profile *p, const char *file,
-          unsigned number, struct errbuf *eb)
+parse_pair(struct span line, struct credentials_profile *p, const char *file,
+           unsigned number, struct errbuf *eb)
 {
     const char *equals = memchr(line.at, '=', line.len);
     struct span name, value, *where = NULL;
@@ -84,7 +84,7 @@ credentials_next(struct credentials_cursor *c, struct credentials_profile *out,
     *rc = ERR_OK;
     *out = (struct credentials_profile){.name = {"", 0}};
     for (;;) {
-        if (!take_line(c, &line))
+        if (!next_line(c, &line))
             return false;
         if (is_header(line))
             break;
@@ -95,14 +95,14 @@ credentials_next(struct credentials_cursor *c, struct credentials_profile *out,
         }
     }
     out->name = span_trim((struct span){line.at + 1, line.len - 2});
-    for (before = *c; take_line(c, &line); before = *c) {
+    for (before = *c; next_line(c, &line); before = *c) {
         if (is_header(line)) {
             *c = before; /* of the next profile */
             break;
         }
         if (is_blank(line))
             continue;
-        *rc = take_pair(line, out, file, c->line, eb);
+        *rc = parse_pair(line, out, file, c->line, eb);
         if (*rc != ERR_OK)
             return false;
     }

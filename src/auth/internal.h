@@ -37,4 +37,4 @@ struct user *user_copy(const struct user *u);
 #define AUTH_USER_PREFIX "user/"
 /* Random: id, secret, and a token where it is temporary. Letters and digits only, so that they survive every shell and
  * every URL. */
-void auth_make_key(struct auth_made *out, bool temporary);
+void auth_make_key(struct auth_new_key *out, bool temporary);

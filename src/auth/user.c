@@ -241,7 +241,7 @@ user_encode(const struct user *u, struct buf *out)
 
 /* A length of two bytes and so many bytes without a NUL. */
 static struct span
-take_text(struct cursor *c)
+parse_text_field(struct cursor *c)
 {
     size_t len = (size_t)take_be(c, 2);
     const char *at = take_span(c, len).at;
@@ -257,7 +257,8 @@ static enum err
 get_key(struct user *u, struct span field, struct errbuf *eb)
 {
     struct cursor c = cursor_of(field.at, field.len);
-    struct span id = take_text(&c), secret = take_text(&c), token = take_text(&c);
+    struct span id = parse_text_field(&c), secret = parse_text_field(&c),
+                token = parse_text_field(&c);
     int64_t created = (int64_t)take_be(&c, 8), expires = (int64_t)take_be(&c, 8);
 
     if (c.bad || c.at != c.end || id.len == 0 || secret.len == 0)
@@ -270,7 +271,7 @@ get_grant(struct user *u, struct span field, struct errbuf *eb)
 {
     struct cursor c = cursor_of(field.at, field.len);
     unsigned rights = (unsigned)take_be(&c, 2);
-    struct span bucket = take_text(&c), prefix = take_text(&c);
+    struct span bucket = parse_text_field(&c), prefix = parse_text_field(&c);
 
     if (c.bad || c.at != c.end || find_grant(u, bucket, prefix) != u->grant_count)
         return ERR_CORRUPT;

@@ -25,11 +25,11 @@ random_text(char *out, size_t len, const char *letters, unsigned count)
 }
 
 void
-auth_make_key(struct auth_made *out, bool temporary)
+auth_make_key(struct auth_new_key *out, bool temporary)
 {
     static const char any[] = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789";
 
-    *out = (struct auth_made){.id = "FB"};
+    *out = (struct auth_new_key){.id = "FB"};
     random_text(out->id + 2, 16, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 32);
     random_text(out->secret, 40, any, sizeof any - 1);
     if (temporary)
@@ -37,7 +37,7 @@ auth_make_key(struct auth_made *out, bool temporary)
 }
 
 void
-auth_made_wipe(struct auth_made *m)
+auth_new_key_wipe(struct auth_new_key *m)
 {
     OPENSSL_cleanse(m, sizeof *m);
 }
@@ -52,7 +52,7 @@ struct change {
     struct span name;
     int64_t now_ms;
     uint64_t ms; /* ROTATE: the old keys stay so long; TEMPORARY: its life */
-    struct auth_made *made;
+    struct auth_new_key *made;
     unsigned rights;
     struct span bucket, prefix;
     struct auth_limits limits;
@@ -177,10 +177,10 @@ on_loop0(void *arg)
     struct user *u = NULL;
 
     if (c->a->meta == NULL) {
-        c->rc = err_set(&c->eb, ERR_NOT_BUILT, "users cannot be changed here");
+        c->rc = err_set(&c->eb, ERR_NOT_IMPLEMENTED, "users cannot be changed here");
         return;
     }
-    c->rc = rt_sem_take(&c->a->change, DEADLINE_NEVER);
+    c->rc = rt_sem_acquire(&c->a->change, DEADLINE_NEVER);
     if (c->rc != ERR_OK) {
         err_set(&c->eb, c->rc, "changing the users was given up");
         return;
@@ -191,7 +191,7 @@ on_loop0(void *arg)
     if (c->rc == ERR_OK)
         c->rc = store(c, u);
     user_free(&u);
-    rt_sem_give(&c->a->change);
+    rt_sem_release(&c->a->change);
 }
 
 static enum err
@@ -209,13 +209,14 @@ run(struct change *c, struct errbuf *eb)
         if (eb != NULL)
             *eb = c->eb;
         if (c->made != NULL)
-            auth_made_wipe(c->made);
+            auth_new_key_wipe(c->made);
     }
     return c->rc;
 }
 
 enum err
-auth_user_add(struct auth *a, struct span name, struct auth_made *out, struct errbuf *eb)
+auth_user_add(struct auth *a, struct span name, struct auth_new_key *out,
+              struct errbuf *eb)
 {
     struct change c = {.a = a, .kind = ADD, .name = name, .made = out};
 
@@ -232,7 +233,7 @@ auth_user_remove(struct auth *a, struct span name, struct errbuf *eb)
 
 enum err
 auth_user_rotate(struct auth *a, struct span name, uint64_t keep_ms,
-                 struct auth_made *out, struct errbuf *eb)
+                 struct auth_new_key *out, struct errbuf *eb)
 {
     struct change c = {.a = a, .kind = ROTATE, .name = name, .ms = keep_ms, .made = out};
 
@@ -241,7 +242,7 @@ auth_user_rotate(struct auth *a, struct span name, uint64_t keep_ms,
 
 enum err
 auth_user_temporary(struct auth *a, struct span name, uint64_t for_ms,
-                    struct auth_made *out, struct errbuf *eb)
+                    struct auth_new_key *out, struct errbuf *eb)
 {
     struct change c = {
         .a = a, .kind = TEMPORARY, .name = name, .ms = for_ms, .made = out};

@@ -76,7 +76,7 @@ account_add(enum account_kind kind, int64_t bytes)
 }
 
 bool
-account_take(enum account_kind kind, uint64_t bytes)
+account_reserve(enum account_kind kind, uint64_t bytes)
 {
     int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
 

@@ -108,8 +108,8 @@ sha256(const void *data, size_t len, unsigned char out[32])
 }
 
 size_t
-digest_once(enum digest_kind kind, const void *data, size_t len,
-            unsigned char out[DIGEST_MAX])
+digest_oneshot(enum digest_kind kind, const void *data, size_t len,
+               unsigned char out[DIGEST_MAX])
 {
     struct digest d;
 

@@ -33,7 +33,7 @@
     X(IO, 500, true)                                                                     \
     X(CORRUPT, 500, false)                                                               \
     X(INTERNAL, 500, true)                                                               \
-    X(NOT_BUILT, 501, false)                                                             \
+    X(NOT_IMPLEMENTED, 501, false)                                                       \
     X(BACKEND, 502, true)                                                                \
     X(BUSY, 503, true)                                                                   \
     X(CANCELLED, 503, true)                                                              \

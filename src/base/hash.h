@@ -34,8 +34,8 @@ void digest_add(struct digest *d, const void *data, size_t len);
 /* Returns 16, 20 or 32; fini included. */
 size_t digest_end(struct digest *d, unsigned char out[DIGEST_MAX]);
 void digest_fini(struct digest *d); /* when abandoned; twice is fine */
-size_t digest_once(enum digest_kind kind, const void *data, size_t len,
-                   unsigned char out[DIGEST_MAX]);
+size_t digest_oneshot(enum digest_kind kind, const void *data, size_t len,
+                      unsigned char out[DIGEST_MAX]);
 size_t digest_len(enum digest_kind kind);
 
 /* HMAC-SHA256. */

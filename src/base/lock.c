@@ -14,7 +14,7 @@ static _Thread_local uint64_t held; /* bit per rank */
 static_assert(LOCK_COUNT_ <= 64, "one bit for each rank");
 
 static void
-note_taken(const struct lock *l)
+note_acquired(const struct lock *l)
 {
     assert(held >> l->rank == 0); /* nothing of this rank or further in */
     held |= (uint64_t)1 << l->rank;
@@ -48,9 +48,9 @@ lock_fini(struct lock *l)
 }
 
 void
-lock_take(struct lock *l)
+lock_acquire(struct lock *l)
 {
-    note_taken(l); /* before it could block for ever */
+    note_acquired(l); /* before it could block for ever */
     pthread_mutex_lock(&l->mtx);
 }
 
@@ -68,7 +68,7 @@ lock_wait(struct lock *l, pthread_cond_t *until)
     assert(held >> l->rank ==
            0); /* waiting with an inner lock held would keep others out */
     pthread_cond_wait(until, &l->mtx);
-    note_taken(l);
+    note_acquired(l);
 }
 
 bool

@@ -1,6 +1,6 @@
 /* lock: a mutex with a rank. Locks between threads are the exception here; those there
  * are stand in one table. A thread that holds a lock may take only locks further down the
- * table, so no two threads can wait for each other; lock_take() asserts it, in release
+ * table, so no two threads can wait for each other; lock_acquire() asserts it, in release
  * builds too (it is a shift of a thread-local word). docs/locks.md says what each one
  * protects; a test holds the two lists against each other.
  *
@@ -17,9 +17,9 @@
     X(LOCK_WORKERS, "rt.workers")                                                        \
     X(LOCK_KEYS, "disks.keys")                                                           \
     X(LOCK_COLLECTORS, "metrics.collectors")                                             \
-    X(LOCK_HEALTH, "disk.health")                                                        \
-    X(LOCK_SPACE, "disk.space")                                                          \
-    X(LOCK_AHEAD, "index.ahead")                                                         \
+    X(LOCK_HEALTH, "store.health")                                                       \
+    X(LOCK_SPACE, "store.space")                                                         \
+    X(LOCK_INDEX_READAHEAD, "index.ahead")                                               \
     X(LOCK_BLOCKS, "metrics.blocks")
 
 enum lock_rank {
@@ -40,7 +40,7 @@ struct lock {
 
 void lock_init(struct lock *l, enum lock_rank rank);
 void lock_fini(struct lock *l);
-void lock_take(struct lock *l);
+void lock_acquire(struct lock *l);
 void lock_release(struct lock *l);
 /* Gives the lock up while waiting, as pthread_cond_wait() does. */
 void lock_wait(struct lock *l, pthread_cond_t *until);

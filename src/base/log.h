@@ -6,8 +6,8 @@
  * are escaped: no CR, LF or control byte gets out. Secrets never come here. Level and
  * format change at run time.
  *
- *     time=2026-11-21T09:03:59.000Z level=info event=disk.opened msg="disk opened" n=12
- *     {"time":"2026-11-21T09:03:59.000Z","level":"info","event":"disk.opened",...}
+ *     time=2026-11-21T09:03:59.000Z level=info event=store.opened msg="disk opened" n=12
+ *     {"time":"2026-11-21T09:03:59.000Z","level":"info","event":"store.opened",...}
  */
 #pragma once
 #include <stdbool.h>
@@ -37,7 +37,7 @@ struct log_field {
 #define L_I64(n, v)  ((struct log_field){.name = (n), .kind = LOG_I64, .as.i64 = (v)})
 #define L_F64(n, v)  ((struct log_field){.name = (n), .kind = LOG_F64, .as.f64 = (v)})
 
-/* `event` is stable and dotted: "disk.opened". */
+/* `event` is stable and dotted: "store.opened". */
 void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, unsigned count);
 #define LOG(level, event, message, ...)                                                  \

@@ -100,7 +100,7 @@ static void
 leave_block(void *block)
 {
     mine = NULL;
-    lock_take(&blocks_lock);
+    lock_acquire(&blocks_lock);
     ((struct block *)block)->owned = false;
     lock_release(&blocks_lock);
 }
@@ -135,7 +135,7 @@ metrics_thread_begin(void)
     if (mine != NULL)
         return;
     pthread_once(&key_once, make_key);
-    lock_take(&blocks_lock);
+    lock_acquire(&blocks_lock);
     for (b = atomic_load(&blocks); b != NULL && b->owned; b = b->next)
         ;
     if (b == NULL)
@@ -229,7 +229,7 @@ metric_request_done(const struct metric_request *r)
 void
 metrics_register(void (*collect)(struct buf *out, void *arg), void *arg)
 {
-    lock_take(&collectors_lock);
+    lock_acquire(&collectors_lock);
     assert(collector_count < COLLECTORS_MAX);
     collectors[collector_count].collect = collect;
     collectors[collector_count++].arg = arg;
@@ -239,7 +239,7 @@ metrics_register(void (*collect)(struct buf *out, void *arg), void *arg)
 void
 metrics_unregister(void *arg)
 {
-    lock_take(&collectors_lock);
+    lock_acquire(&collectors_lock);
     for (unsigned i = 0; i < collector_count;) {
         if (collectors[i].arg == arg)
             collectors[i] = collectors[--collector_count];
@@ -389,7 +389,7 @@ metrics_write(struct buf *out)
     put_by_op(out, "forebay_request_bytes_total", "body bytes received", CELL_BYTES_IN);
     put_by_op(out, "forebay_response_bytes_total", "body bytes sent", CELL_BYTES_OUT);
     metrics_put_process(out);
-    lock_take(&collectors_lock);
+    lock_acquire(&collectors_lock);
     for (unsigned i = 0; i < collector_count; i++)
         collectors[i].collect(out, collectors[i].arg);
     lock_release(&collectors_lock);

@@ -39,7 +39,7 @@
       "result", "admitted|refused")                                                      \
     X(M_READAHEAD, "forebay_cache_readahead_total", COUNTER,                             \
       "objects fetched ahead of a reader that goes through them in order", "", "")       \
-    X(M_LIST_AHEAD, "forebay_list_ahead_total", COUNTER,                                 \
+    X(M_LIST_PREFETCH, "forebay_list_prefetch_total", COUNTER,                           \
       "pages of remote listings asked for before the client did", "result",              \
       "used|dropped")                                                                    \
     X(M_EVICTED, "forebay_cache_evicted_total", COUNTER, "objects evicted", "", "")      \
@@ -70,13 +70,14 @@
     X(M_SCRUB_FINDINGS, "forebay_scrub_findings_total", COUNTER,                         \
       "damaged versions that scrubs found, by what became of them", "outcome",           \
       "open|repaired|dropped")                                                           \
-    X(M_HOT, "forebay_hot_requests_total", COUNTER, "reads by where the bytes were",     \
-      "where", "hot|disk")                                                               \
-    X(M_ANSWERS_KEPT, "forebay_kept_answers_total", COUNTER,                             \
-      "GETs answered with a head that was kept rendered", "", "")                        \
-    X(M_READ_ONCE, "forebay_reads_without_fiber_total", COUNTER,                         \
-      "small GETs that were read from a disk with no fiber waiting", "", "")             \
-    X(M_HOT_BYTES, "forebay_hot_bytes", GAUGE, "bytes in the hot set", "", "")           \
+    X(M_BLOCK_CACHE, "forebay_block_cache_requests_total", COUNTER,                      \
+      "reads by where the bytes were", "where", "memory|disk")                           \
+    X(M_RESPONSE_CACHE_HITS, "forebay_response_cache_hits_total", COUNTER,               \
+      "GETs answered from the response cache", "", "")                                   \
+    X(M_ASYNC_READS, "forebay_async_reads_total", COUNTER,                               \
+      "small GETs read from a disk asynchronously, without a fiber", "", "")             \
+    X(M_BLOCK_CACHE_BYTES, "forebay_block_cache_bytes", GAUGE,                           \
+      "bytes in the block cache", "", "")                                                \
     X(M_MD5_BYTES, "forebay_md5_bytes_total", COUNTER,                                   \
       "bytes hashed for ETags: a stream alone, or several in lanes", "how",              \
       "alone|lanes")                                                                     \

@@ -41,7 +41,7 @@ pace_drop(struct pace **pp)
 
 /* Time that nothing came in is not made up for: no burst follows it. */
 uint64_t
-pace_took(struct pace *p, uint64_t now_ns, uint64_t bytes)
+pace_spent(struct pace *p, uint64_t now_ns, uint64_t bytes)
 {
     uint64_t owed = atomic_load(&p->owed), next;
 

@@ -111,10 +111,10 @@ close_hole(struct table *m, size_t hole)
     size_t mask = m->room - 1;
 
     for (size_t i = (hole + 1) & mask; m->slots[i].value != NULL; i = (i + 1) & mask) {
-        size_t home = m->slots[i].hash & mask;
+        size_t first_slot = m->slots[i].hash & mask;
 
-        if (((i - home) & mask) < ((i - hole) & mask))
-            continue; /* its home lies behind the hole: it is well where it is */
+        if (((i - first_slot) & mask) < ((i - hole) & mask))
+            continue; /* its first_slot lies behind the hole: it is well where it is */
         m->slots[hole] = m->slots[i];
         hole = i;
     }
@@ -164,7 +164,7 @@ table_put(struct table *m, struct span key, void *value)
 }
 
 void *
-table_take(struct table *m, struct span key)
+table_erase(struct table *m, struct span key)
 {
     return take(m, slot_of(key));
 }
@@ -182,7 +182,7 @@ table_put_u64(struct table *m, uint64_t key, void *value)
 }
 
 void *
-table_take_u64(struct table *m, uint64_t key)
+table_erase_u64(struct table *m, uint64_t key)
 {
     return take(m, slot_of_u64(key));
 }

@@ -31,12 +31,12 @@ void *table_get(const struct table *m, struct span key); /* NULL when not there 
  * another. */
 bool table_put(struct table *m, struct span key, void *value)
     __attribute__((warn_unused_result));
-void *table_take(struct table *m, struct span key); /* removes and returns, or NULL */
+void *table_erase(struct table *m, struct span key); /* removes and returns, or NULL */
 
 void *table_get_u64(const struct table *m, uint64_t key);
 bool table_put_u64(struct table *m, uint64_t key, void *value)
     __attribute__((warn_unused_result));
-void *table_take_u64(struct table *m, uint64_t key);
+void *table_erase_u64(struct table *m, uint64_t key);
 
 /* Every value, in no order; the table must not change meanwhile. */
 #define TABLE_EACH(m, slot)                                                              \

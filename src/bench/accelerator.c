@@ -79,7 +79,7 @@ struct accelerator {
 };
 
 static void
-fail(struct run *r, enum err rc)
+accelerator_fail(struct run *r, enum err rc)
 {
     r->rc = r->rc == ERR_OK ? rc : r->rc;
     rt_group_cancel(&r->group);
@@ -126,7 +126,7 @@ fetch(struct accelerator *a, const struct train_piece *p)
         if (r->out->errors++ == 0)
             r->out->first_error = eb;
         if (r->out->errors > TRAIN_ERRORS_MAX) {
-            fail(r, rc);
+            accelerator_fail(r, rc);
             return false;
         }
         if (rt_sleep_ms(RETRY_MS) != ERR_OK)
@@ -236,14 +236,14 @@ accelerate(void *arg)
     if (rc == ERR_OK)
         compute(a);
     else
-        fail(a->run, rc);
+        accelerator_fail(a->run, rc);
     rt_group_cancel(&a->group);
     rt_group_join(&a->group);
 }
 
 /* What follows from the sums. */
 static void
-rate(struct train_result *r)
+accelerator_rate(struct train_result *r)
 {
     r->au = r->run_ns > 0 ? (double)r->computed_ns / (double)r->run_ns : 0;
 }
@@ -265,7 +265,7 @@ sum_up(const struct train_options *o, const struct accelerator *all,
         if (a->run_ns > 0)
             out->samples_s += (double)a->counted * o->batch / ((double)a->run_ns / 1e9);
     }
-    rate(out);
+    accelerator_rate(out);
 }
 
 static enum err
@@ -343,7 +343,7 @@ run_spread(const struct train_options *o, struct train_result *out, struct errbu
     out->au_least = 1;
     for (unsigned i = 0; i < o->loops; i++)
         add_result(out, &s.results[i]);
-    rate(out);
+    accelerator_rate(out);
     free(s.results);
     return rc;
 }

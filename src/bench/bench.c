@@ -179,7 +179,7 @@ take_more(struct bench *b, struct errbuf *eb)
 }
 
 static enum err
-take_flags(struct bench *b, struct errbuf *eb)
+bench_take_flags(struct bench *b, struct errbuf *eb)
 {
     const struct args *a = b->s->args;
     const char *size = args_value(a, "size"), *duration = args_value(a, "duration");
@@ -251,8 +251,8 @@ put_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
 
 /* Reads an answer to its end; the client has looked whether its length was right. */
 static enum err
-drain(struct s3_call *call, char *room, uint64_t began_ns, struct load_sample *out,
-      struct errbuf *eb)
+bench_drain(struct s3_call *call, char *room, uint64_t began_ns, struct load_sample *out,
+            struct errbuf *eb)
 {
     size_t n = 0;
     enum err rc;
@@ -311,7 +311,7 @@ get_one(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
     (void)number;
     out->kind = GET;
     if (rc == ERR_OK)
-        rc = drain(call, room, began, out, eb);
+        rc = bench_drain(call, room, began, out, eb);
     s3_end(&call);
     free(room);
     arena_free(&a);
@@ -397,13 +397,13 @@ on_step(void *arg, const struct load_sample *sample)
 }
 
 static uint64_t
-size_of(const void *arg, uint64_t number)
+bench_size_of(const void *arg, uint64_t number)
 {
     return sizes_of(arg, number);
 }
 
 static enum err
-on_entry(void *arg, const struct s3xml_list_entry *e)
+bench_on_entry(void *arg, const struct s3xml_list_entry *e)
 {
     if (!e->is_prefix)
         add_key(arg, e->key);
@@ -412,14 +412,15 @@ on_entry(void *arg, const struct s3xml_list_entry *e)
 
 /* What the measured operation needs: a prefix of its own with objects, or a look at what is there. */
 static enum err
-prepare(struct bench *b, struct errbuf *eb)
+bench_prepare(struct bench *b, struct errbuf *eb)
 {
     struct arena *a;
     enum err rc = ERR_OK;
 
     b->seed = made_init(&b->made, b->s, &b->place, b->seed);
     if (b->existing) {
-        rc = list_pages(b->s, b->place.bucket, b->place.key, SPAN(""), on_entry, b, eb);
+        rc = list_pages(b->s, b->place.bucket, b->place.key, SPAN(""), bench_on_entry, b,
+                        eb);
         if (rc == ERR_OK && b->key_count == 0)
             rc = err_set(eb, ERR_NOT_FOUND, "there is nothing under \"%s\"",
                          b->place.text);
@@ -427,7 +428,7 @@ prepare(struct bench *b, struct errbuf *eb)
     }
     if (b->op == PUT)
         return ERR_OK;
-    rc = made_fill(&b->made, b->objects, size_of, &b->sizes, eb);
+    rc = made_fill(&b->made, b->objects, bench_size_of, &b->sizes, eb);
     a = arena_new(KIB(64), MIB(1));
     for (uint64_t i = 0; rc == ERR_OK && i < b->objects; i++) {
         add_key(b, numbered(b, i, a));
@@ -486,7 +487,7 @@ size_text(const struct bench *b)
 }
 
 static void
-print_json(const struct bench *b, const struct load_result *r)
+bench_print_json(const struct bench *b, const struct load_result *r)
 {
     struct buf text;
     struct json j;
@@ -538,7 +539,7 @@ print_latency(const char *what, const struct histogram *h)
 }
 
 static void
-print_table(const struct bench *b, const struct load_result *r)
+bench_print_table(const struct bench *b, const struct load_result *r)
 {
     char rate[NUM_SIZE_TEXT];
 
@@ -589,24 +590,24 @@ measure(struct bench *b, struct load_result *r, struct errbuf *eb)
 }
 
 static enum exit_code
-act(struct session *s)
+bench_act(struct session *s)
 {
     struct bench b = {.s = s};
     struct load_result *r;
     struct errbuf left = {{0}};
     enum exit_code code;
-    enum err rc = take_flags(&b, &s->eb);
+    enum err rc = bench_take_flags(&b, &s->eb);
 
     if (rc != ERR_OK)
         return cli_usage(&s->eb, s->args->verb);
     r = xcalloc(1, sizeof *r);
-    rc = prepare(&b, &s->eb);
+    rc = bench_prepare(&b, &s->eb);
     if (rc == ERR_OK)
         rc = measure(&b, r, &s->eb);
     if (rc == ERR_OK && s->json)
-        print_json(&b, r);
+        bench_print_json(&b, r);
     else if (rc == ERR_OK)
-        print_table(&b, r);
+        bench_print_table(&b, r);
     code = rc != ERR_OK ? session_fail(s, rc) : r->errors > 0 ? EXIT_DIFFERS : EXIT_OK_;
     if (clean_up(&b, &left) != ERR_OK) {
         fprintf(stderr, "forebay: what was made under \"%s\" is not all gone: %s\n",
@@ -619,13 +620,14 @@ act(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+bench_run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, bench_act, NULL);
 }
-static const struct cli_verb bench_get = {&get_verb, run}, bench_put = {&put_verb, run},
-                             bench_mixed = {&mixed_verb, run},
-                             bench_list = {&list_verb, run};
+static const struct cli_verb bench_get = {&get_verb, bench_run},
+                             bench_put = {&put_verb, bench_run},
+                             bench_mixed = {&mixed_verb, bench_run},
+                             bench_list = {&list_verb, bench_run};
 static const struct verb group = {
     .name = "bench",
     .summary = "measure a server: get, put, mixed or list; train: emulated accelerators",

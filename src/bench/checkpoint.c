@@ -66,7 +66,7 @@ checkpoint_fini(struct checkpoint *c)
 /* ---- content ---- */
 
 static void
-head_of(unsigned number, unsigned rank, uint64_t offset, char out[HEAD])
+checkpoint_head_of(unsigned number, unsigned rank, uint64_t offset, char out[HEAD])
 {
     uint64_t whose = (uint64_t)number << 32 | rank, where = offset - offset % BLOCK;
 
@@ -84,7 +84,7 @@ checkpoint_bytes(const struct checkpoint *c, unsigned number, unsigned rank,
     len = MIN(len, BLOCK - at);
     memcpy(out, c->block + at, len);
     if (at < HEAD) {
-        head_of(number, rank, offset, head);
+        checkpoint_head_of(number, rank, offset, head);
         memcpy(out, head + at, MIN(len, HEAD - at));
     }
     return len;
@@ -102,7 +102,7 @@ checkpoint_is(const struct checkpoint *c, unsigned number, unsigned rank, uint64
         const char *want = c->block + in;
 
         if (in < HEAD) {
-            head_of(number, rank, offset, head);
+            checkpoint_head_of(number, rank, offset, head);
             want = head + in;
         }
         if (memcmp(at, want, n) != 0)
@@ -164,7 +164,7 @@ send_bytes(struct share *r, struct s3_call *call, uint64_t offset, uint64_t len,
 
 /* A whole share, or a part of it. */
 static enum err
-put(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
+checkpoint_put(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_put p = {.bucket = r->c->made.bucket,
                        .key = r->key,
@@ -185,8 +185,8 @@ put(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
 }
 
 static enum err
-compare(struct share *r, struct s3_call *call, uint64_t offset, uint64_t len,
-        struct errbuf *eb)
+checkpoint_compare(struct share *r, struct s3_call *call, uint64_t offset, uint64_t len,
+                   struct errbuf *eb)
 {
     char *room = xmalloc(BLOCK);
     uint64_t came = 0;
@@ -212,7 +212,7 @@ compare(struct share *r, struct s3_call *call, uint64_t offset, uint64_t len,
 }
 
 static enum err
-get(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
+checkpoint_get(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
 {
     uint64_t offset = i * r->c->part_bytes, len = part_size(r, i);
     struct arena *a = arena_new(KIB(8), MIB(1));
@@ -230,7 +230,7 @@ get(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
                      "\"%.*s\" has %" PRIu64 " bytes, %" PRIu64 " were written",
                      SPAN_ARG(r->key), info.size, r->c->share_bytes);
     if (rc == ERR_OK)
-        rc = compare(r, call, offset, len, eb);
+        rc = checkpoint_compare(r, call, offset, len, eb);
     s3_end(&call);
     arena_free(&a);
     r->sums->bytes += rc == ERR_OK ? len : 0;
@@ -238,7 +238,8 @@ get(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
 }
 
 static enum err
-begin_upload(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
+checkpoint_begin_upload(struct share *r, uint32_t i, struct s3_failure *f,
+                        struct errbuf *eb)
 {
 
     (void)i;
@@ -247,7 +248,7 @@ begin_upload(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *e
 }
 
 static enum err
-complete(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
+checkpoint_complete(struct share *r, uint32_t i, struct s3_failure *f, struct errbuf *eb)
 {
     struct span etag;
 
@@ -291,7 +292,7 @@ struct worker {
 };
 
 static void
-work(void *arg)
+checkpoint_work(void *arg)
 {
     struct worker *w = arg;
     struct share *r = w->share;
@@ -316,9 +317,9 @@ all_parts(struct share *r, request_fn *fn, struct errbuf *eb)
 
     rt_group_begin(&group);
     for (unsigned i = 1; i < MIN(r->c->at_once, r->count); i++)
-        if (rt_group_start(&group, work, &w) != ERR_OK)
+        if (rt_group_start(&group, checkpoint_work, &w) != ERR_OK)
             break; /* fewer at once, then */
-    work(&w);
+    checkpoint_work(&w);
     rt_group_join(&group);
     if (r->rc != ERR_OK)
         *eb = r->eb;
@@ -327,7 +328,7 @@ all_parts(struct share *r, request_fn *fn, struct errbuf *eb)
 
 /* Nothing half done stays behind, also when this is cancelled. */
 static void
-give_up_upload(struct share *r)
+abort_upload(struct share *r)
 {
     struct rt_shield shield;
     struct s3_failure f;
@@ -348,20 +349,20 @@ write_share(struct share *r, struct errbuf *eb)
 
     r->parts = arena_alloc(r->arena, r->count * sizeof *r->parts);
     if (r->count > 1)
-        rc = repeat(r, begin_upload, 0, false, eb);
+        rc = repeat(r, checkpoint_begin_upload, 0, false, eb);
     if (rc == ERR_OK)
-        rc = all_parts(r, put, eb);
+        rc = all_parts(r, checkpoint_put, eb);
     if (rc == ERR_OK && r->count > 1)
-        rc = repeat(r, complete, 0, false, eb);
+        rc = repeat(r, checkpoint_complete, 0, false, eb);
     if (rc != ERR_OK)
-        give_up_upload(r);
+        abort_upload(r);
     return rc;
 }
 
 static enum err
 read_share(struct share *r, struct errbuf *eb)
 {
-    return all_parts(r, get, eb);
+    return all_parts(r, checkpoint_get, eb);
 }
 
 static enum err
@@ -402,8 +403,8 @@ read_rank(void *arg, unsigned rank, struct errbuf *eb)
 }
 
 static enum err
-run_pass(struct checkpoint *c, unsigned number, spread_fn *fn,
-         struct checkpoint_pass *out, struct errbuf *eb)
+checkpoint_run_pass(struct checkpoint *c, unsigned number, spread_fn *fn,
+                    struct checkpoint_pass *out, struct errbuf *eb)
 {
     struct pass p = {c, number};
     uint64_t began = rt_now_ns();
@@ -432,7 +433,7 @@ enum err
 checkpoint_write(struct checkpoint *c, unsigned number, struct checkpoint_pass *out,
                  struct errbuf *eb)
 {
-    enum err rc = run_pass(c, number, write_rank, out, eb);
+    enum err rc = checkpoint_run_pass(c, number, write_rank, out, eb);
 
     c->made.any = c->made.any || out->requests > 0;
     return rc;
@@ -442,5 +443,5 @@ enum err
 checkpoint_read(struct checkpoint *c, unsigned number, struct checkpoint_pass *out,
                 struct errbuf *eb)
 {
-    return run_pass(c, number, read_rank, out, eb);
+    return checkpoint_run_pass(c, number, read_rank, out, eb);
 }

@@ -40,7 +40,7 @@ dataset_fini(struct dataset *d)
 /* ---- made ---- */
 
 static uint64_t
-size_of(const void *arg, uint64_t number)
+dataset_size_of(const void *arg, uint64_t number)
 {
     return profile_file_bytes(arg, number);
 }
@@ -60,7 +60,7 @@ dataset_make(struct dataset *d, struct session *s, const struct place *p,
         size = profile_file_bytes(profile, d->count);
     } while (d->bytes + size <= bytes && d->count < FILES_MAX);
     arena_free(&a);
-    return made_fill(&d->made, d->count, size_of, profile, &s->eb);
+    return made_fill(&d->made, d->count, dataset_size_of, profile, &s->eb);
 }
 
 /* ---- listed ---- */
@@ -72,7 +72,7 @@ struct listing {
 };
 
 static enum err
-on_entry(void *arg, const struct s3xml_list_entry *e)
+dataset_on_entry(void *arg, const struct s3xml_list_entry *e)
 {
     struct listing *l = arg;
 
@@ -99,7 +99,7 @@ dataset_list(struct dataset *d, struct session *s, const struct place *p,
     enum err rc;
 
     *d = (struct dataset){.bucket = p->bucket};
-    rc = list_pages(s, p->bucket, p->key, SPAN(""), on_entry, &l, &s->eb);
+    rc = list_pages(s, p->bucket, p->key, SPAN(""), dataset_on_entry, &l, &s->eb);
     return rc == ERR_OK || rc == ERR_EXISTS ? not_empty(d, s, p->text) : rc;
 }
 

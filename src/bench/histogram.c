@@ -6,7 +6,7 @@
 
 /* Values below 2 * SUB have a bucket each; from there on SUB buckets share a doubling. */
 static unsigned
-bucket_of(uint64_t value)
+histogram_bucket_of(uint64_t value)
 {
     unsigned top = 63u - (unsigned)__builtin_clzll(value | HISTOGRAM_SUB);
     unsigned shift = top - 6;
@@ -18,7 +18,7 @@ bucket_of(uint64_t value)
 
 /* The middle of a bucket. */
 static uint64_t
-value_of(unsigned bucket)
+histogram_value_of(unsigned bucket)
 {
     unsigned shift = bucket < 2 * HISTOGRAM_SUB ? 0 : bucket / HISTOGRAM_SUB - 1;
     uint64_t low = (uint64_t)(bucket - shift * HISTOGRAM_SUB) << shift;
@@ -29,7 +29,7 @@ value_of(unsigned bucket)
 void
 histogram_add(struct histogram *h, uint64_t value)
 {
-    h->counts[bucket_of(value)]++;
+    h->counts[histogram_bucket_of(value)]++;
     h->least = h->total == 0 ? value : MIN(h->least, value);
     h->most = MAX(h->most, value);
     h->sum += value;
@@ -60,7 +60,7 @@ histogram_at(const struct histogram *h, double q)
     for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++) {
         seen += h->counts[i];
         if (seen > want)
-            return MIN(MAX(value_of(i), h->least), h->most);
+            return MIN(MAX(histogram_value_of(i), h->least), h->most);
     }
     return h->most;
 }

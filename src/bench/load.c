@@ -24,7 +24,7 @@ goes_on(const struct load *l)
 }
 
 static void
-keep(struct load *l, struct load_sample *s, uint64_t took_ns)
+load_keep(struct load *l, struct load_sample *s, uint64_t took_ns)
 {
     struct load_result *r = l->out;
 
@@ -41,7 +41,7 @@ keep(struct load *l, struct load_sample *s, uint64_t took_ns)
 
 /* When step `number` is due; now, when the loop is closed. False: not before the end. */
 static bool
-wait_for(const struct load *l, uint64_t number, uint64_t *due_ns)
+load_wait_for(const struct load *l, uint64_t number, uint64_t *due_ns)
 {
     struct deadline due = {l->began_ns};
 
@@ -58,7 +58,7 @@ wait_for(const struct load *l, uint64_t number, uint64_t *due_ns)
 }
 
 static void
-work(void *arg)
+load_work(void *arg)
 {
     struct load *l = arg;
 
@@ -68,12 +68,12 @@ work(void *arg)
         uint64_t number = l->next++, began;
         enum err rc;
 
-        if (!wait_for(l, number, &began))
+        if (!load_wait_for(l, number, &began))
             return;
         rc = l->step(l->arg, number, &s, &eb);
 
         if (rc == ERR_OK) {
-            keep(l, &s, rt_now_ns() - began);
+            load_keep(l, &s, rt_now_ns() - began);
         } else if (rc != ERR_CANCELLED) {
             l->rc = rc;
             if (l->out->errors++ == 0)
@@ -98,7 +98,7 @@ load_run(const struct load_options *o, load_step *step, void *arg,
     l.began_ns = began;
     rt_group_begin(&group);
     for (unsigned i = 0; i < o->concurrency && rc == ERR_OK; i++)
-        rc = rt_group_start(&group, work, &l);
+        rc = rt_group_start(&group, load_work, &l);
     rt_group_join(&group);
     out->seconds = (double)(rt_now_ns() - began) / 1e9;
     if (rc != ERR_OK)

@@ -163,7 +163,7 @@ ask_forebay(struct session *s, struct look *out)
         out->sent_bytes = samples_sum(page, "forebay_response_bytes_total", NULL, NULL);
         out->disk_bytes =
             samples_sum(page, "forebay_disk_io_bytes_total", "direction=\"read\"", NULL);
-        out->disk_written =
+        out->store_written =
             samples_sum(page, "forebay_disk_io_bytes_total", "direction=\"write\"", NULL);
         out->backend_bytes =
             samples_sum(page, "forebay_backend_bytes_total", "direction=\"in\"", NULL);
@@ -183,7 +183,7 @@ look_now(struct session *s, struct look *out)
                          .server_cpu_s = -1,
                          .sent_bytes = -1,
                          .disk_bytes = -1,
-                         .disk_written = -1,
+                         .store_written = -1,
                          .backend_bytes = -1};
     if (args_has(s->args, "pid"))
         ask_processes(s->args, out);
@@ -194,7 +194,7 @@ look_now(struct session *s, struct look *out)
 }
 
 static double
-more(double before, double after)
+look_more(double before, double after)
 {
     return before < 0 || after < 0 ? -1 : after - before;
 }
@@ -203,11 +203,11 @@ void
 look_between(const struct look *before, const struct look *after, struct look *out)
 {
     *out = *after;
-    out->server_cpu_s = more(before->server_cpu_s, after->server_cpu_s);
-    out->client_cpu_s = more(before->client_cpu_s, after->client_cpu_s);
-    out->machine_busy_s = more(before->machine_busy_s, after->machine_busy_s);
-    out->sent_bytes = more(before->sent_bytes, after->sent_bytes);
-    out->disk_bytes = more(before->disk_bytes, after->disk_bytes);
-    out->disk_written = more(before->disk_written, after->disk_written);
-    out->backend_bytes = more(before->backend_bytes, after->backend_bytes);
+    out->server_cpu_s = look_more(before->server_cpu_s, after->server_cpu_s);
+    out->client_cpu_s = look_more(before->client_cpu_s, after->client_cpu_s);
+    out->machine_busy_s = look_more(before->machine_busy_s, after->machine_busy_s);
+    out->sent_bytes = look_more(before->sent_bytes, after->sent_bytes);
+    out->disk_bytes = look_more(before->disk_bytes, after->disk_bytes);
+    out->store_written = look_more(before->store_written, after->store_written);
+    out->backend_bytes = look_more(before->backend_bytes, after->backend_bytes);
 }

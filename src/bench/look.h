@@ -16,7 +16,7 @@ struct look {
     double server_cpu_s, client_cpu_s, machine_busy_s;
     double sent_bytes; /* answers */
     double disk_bytes; /* read from its disks */
-    double disk_written;
+    double store_written;
     double backend_bytes; /* fetched from behind it */
 };
 /* Is the endpoint this machine? */

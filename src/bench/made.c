@@ -56,8 +56,8 @@ made_key(const struct made *m, uint64_t number, struct arena *a)
 }
 
 static enum err
-send_body(const struct made *m, struct s3_call *call, uint64_t number, uint64_t left,
-          struct errbuf *eb)
+made_send_body(const struct made *m, struct s3_call *call, uint64_t number, uint64_t left,
+               struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
@@ -87,7 +87,7 @@ made_put(struct made *m, uint64_t number, uint64_t size, struct errbuf *eb)
     m->count = MAX(m->count, number + 1);
     rc = s3_put_begin(m->s->s3, &p, &call, eb);
     if (rc == ERR_OK)
-        rc = send_body(m, call, number, size, eb);
+        rc = made_send_body(m, call, number, size, eb);
     if (rc == ERR_OK)
         rc = s3_put_finish(call, a, &etag, &f, eb);
     s3_end(&call);
@@ -117,7 +117,7 @@ struct many {
 };
 
 static enum err
-step(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
+made_step(void *arg, uint64_t number, struct load_sample *out, struct errbuf *eb)
 {
     struct many *w = arg;
 
@@ -147,7 +147,7 @@ run_many(struct many *w, const char *what, uint64_t count, struct errbuf *eb)
     enum err rc;
 
     progress_begin(&w->progress, what, w->m->s->quiet, count, 0);
-    rc = load_run(&o, step, w, r, eb);
+    rc = load_run(&o, made_step, w, r, eb);
     if (rc == ERR_OK && r->errors > 0)
         rc = err_set(eb, ERR_IO, "%s %llu of %llu: %s", what, (unsigned long long)r->done,
                      (unsigned long long)count, r->first_error.text);

@@ -110,7 +110,7 @@ set_field(struct profile *p, enum field f, double n)
 }
 
 static enum err
-on_value(const char *key, const struct toml_value *v, void *arg, struct errbuf *eb)
+models_on_value(const char *key, const struct toml_value *v, void *arg, struct errbuf *eb)
 {
     const char *dot = strrchr(key, '.');
     struct profile *p;
@@ -142,8 +142,8 @@ on_value(const char *key, const struct toml_value *v, void *arg, struct errbuf *
 }
 
 static enum err
-choose(const struct models *m, const char *file, const char *name, struct profile *out,
-       struct errbuf *eb)
+models_choose(const struct models *m, const char *file, const char *name,
+              struct profile *out, struct errbuf *eb)
 {
     char names[256] = "";
     size_t at = 0;
@@ -181,10 +181,10 @@ models_find(const char *file, struct span text, const char *name, struct profile
             struct errbuf *eb)
 {
     struct models *m = xcalloc(1, sizeof *m);
-    enum err rc = toml_parse(file, text, on_value, m, eb);
+    enum err rc = toml_parse(file, text, models_on_value, m, eb);
 
     if (rc == ERR_OK)
-        rc = choose(m, file, name, out, eb);
+        rc = models_choose(m, file, name, out, eb);
     free(m);
     return rc;
 }

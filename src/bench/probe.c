@@ -54,7 +54,7 @@ call_sender(void *arg)
 }
 
 static enum err
-receive(struct listener *l, double *bytes_s, struct errbuf *eb)
+probe_receive(struct listener *l, double *bytes_s, struct errbuf *eb)
 {
     struct stream *stream = NULL;
     char *room = xmalloc(STREAM_PIECE);
@@ -87,7 +87,7 @@ probe_loopback(uint64_t ms, double *bytes_s, struct errbuf *eb)
     rt_group_begin(&g);
     rc = rt_group_start(&g, call_sender, &s);
     if (rc == ERR_OK)
-        rc = receive(l, bytes_s, eb);
+        rc = probe_receive(l, bytes_s, eb);
     rt_listener_close(&l);
     rt_group_join(&g);
     if (rc == ERR_OK && s.rc != ERR_OK) {
@@ -124,7 +124,7 @@ struct names {
 };
 
 static void
-on_name(const char *name, void *arg)
+probe_on_name(const char *name, void *arg)
 {
     struct names *n = arg;
 
@@ -154,19 +154,19 @@ take_file(struct disk *d, struct rt_dir *dir, const char *name)
 }
 
 static void
-collect(struct disk *d, struct rt_dir *dir, unsigned depth)
+probe_collect(struct disk *d, struct rt_dir *dir, unsigned depth)
 {
     struct names names = {0};
     struct errbuf eb;
 
-    if (rt_dir_list(dir, on_name, &names, &eb) != ERR_OK)
+    if (rt_dir_list(dir, probe_on_name, &names, &eb) != ERR_OK)
         d->seen++; /* what came of it is looked at all the same */
     for (size_t i = 0; i < names.count; i++) {
         struct rt_dir *below = NULL;
 
         if (d->count < FILES_MAX && d->seen++ < NAMES_MAX) {
             if (depth > 0 && rt_dir_open_at(dir, names.at[i], &below, &eb) == ERR_OK)
-                collect(d, below, depth - 1);
+                probe_collect(d, below, depth - 1);
             else
                 take_file(d, dir, names.at[i]);
             rt_dir_close(&below);
@@ -245,7 +245,7 @@ probe_disk(const char *path, uint64_t ms, double *bytes_s, struct errbuf *eb)
     enum err rc = rt_dir_open(path, &dir, eb);
 
     if (rc == ERR_OK) {
-        collect(d, dir, DEPTH_MAX);
+        probe_collect(d, dir, DEPTH_MAX);
         rt_dir_close(&dir);
         if (d->count == 0)
             rc = err_set(eb, ERR_NOT_FOUND,

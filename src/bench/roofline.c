@@ -68,7 +68,7 @@ roofline_add_run(struct roofline *r, const struct roofline_run *run)
 static double
 used(const struct roofline *r, enum ceiling c)
 {
-    return r->at[c].samples_s > 0 ? r->judged.samples_s / r->at[c].samples_s : 0;
+    return r->at[c].samples_s > 0 ? r->reported.samples_s / r->at[c].samples_s : 0;
 }
 
 /* A resource is more telling than the way through several, and that more than how often we asked. */
@@ -80,7 +80,7 @@ roofline_limit(const struct roofline *r)
                                            CEILING_MACHINE_CPU, CEILING_NETWORK};
     enum ceiling best = CEILING_DISK;
 
-    if (r->judged.au >= NO_WAIT)
+    if (r->reported.au >= NO_WAIT)
         return CEILINGS_;
     for (size_t i = 0; i < ARRAY_LEN(by_rank); i++)
         if (used(r, by_rank[i]) > used(r, best))
@@ -129,32 +129,32 @@ roofline_verdict(const struct roofline *r, struct buf *out)
     enum ceiling limit = roofline_limit(r), next = next_ceiling(r, limit);
     char rate[NUM_SIZE_TEXT];
 
-    rate_text(r, r->judged.samples_s, rate);
-    if (limit == CEILINGS_ && r->judged.au >= NO_WAIT)
+    rate_text(r, r->reported.samples_s, rate);
+    if (limit == CEILINGS_ && r->reported.au >= NO_WAIT)
         buf_printf(out,
                    "Storage does not limit this run: %u accelerators wait for less than "
                    "1 %% of their time at %.0f samples/s (%s/s)",
-                   r->judged.accelerators, r->judged.samples_s, rate);
+                   r->reported.accelerators, r->reported.samples_s, rate);
     else if (limit == CEILINGS_ && r->who != NULL)
         buf_printf(
             out,
             "No resource is used up: %u %s %.0f %s/s, and wait for single answers; "
             "look at the p99 of requests, or have more at a time (--readers)",
-            r->judged.accelerators, r->who, r->judged.samples_s, unit_of(r));
+            r->reported.accelerators, r->who, r->reported.samples_s, unit_of(r));
     else if (limit == CEILINGS_)
         buf_printf(
             out,
             "No resource is used up, yet %u accelerators wait for %.0f %% of their "
             "time: single batches come late; look at the p99 of requests, or read "
             "further ahead (--prefetch)",
-            r->judged.accelerators, (1 - r->judged.au) * PER_CENT);
+            r->reported.accelerators, (1 - r->reported.au) * PER_CENT);
     else
         buf_printf(out, "%s: %u %s %.0f %s/s (%s/s), %.0f %% of %.0f",
                    is_of_others(r, limit) ? "Other work on this machine limits this run"
                                           : ceilings[limit].limits,
-                   r->judged.accelerators, r->who != NULL ? r->who : "accelerators take",
-                   r->judged.samples_s, unit_of(r), rate, used(r, limit) * PER_CENT,
-                   r->at[limit].samples_s);
+                   r->reported.accelerators,
+                   r->who != NULL ? r->who : "accelerators take", r->reported.samples_s,
+                   unit_of(r), rate, used(r, limit) * PER_CENT, r->at[limit].samples_s);
     if (next != CEILINGS_)
         buf_printf(out, "; the next ceiling is %s at %.0f", ceilings[next].name,
                    r->at[next].samples_s);
@@ -234,11 +234,11 @@ roofline_json(const struct roofline *r, struct json *j, const char *key)
     for (unsigned i = 0; i < r->run_count; i++)
         json_run(j, NULL, &r->runs[i]);
     json_end(j);
-    json_run(j, "judged", &r->judged);
+    json_run(j, "judged", &r->reported);
     json_text(j, "limit",
-              limit != CEILINGS_        ? ceilings[limit].json
-              : r->judged.au >= NO_WAIT ? "accelerators"
-                                        : "latency");
+              limit != CEILINGS_          ? ceilings[limit].json
+              : r->reported.au >= NO_WAIT ? "accelerators"
+                                          : "latency");
     json_span(j, "verdict", buf_span(&verdict));
     json_end(j);
     buf_fini(&verdict);

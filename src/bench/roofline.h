@@ -43,13 +43,13 @@ struct roofline {
     double others; /* share of the machine's busy cores that neither end was */
     struct roofline_run runs[ROOFLINE_RUNS];
     unsigned run_count;
-    struct roofline_run judged; /* the one that the ceilings belong to */
+    struct roofline_run reported; /* the one that the ceilings belong to */
 };
 void roofline_set(struct roofline *r, enum ceiling c, double samples_s, const char *how,
                   ...) __attribute__((format(printf, 4, 5)));
 void roofline_add_run(struct roofline *r, const struct roofline_run *run);
 
-/* The resource that the judged run used up; CEILINGS_: none, the accelerators are the limit. */
+/* The resource that the reported run used up; CEILINGS_: none, the accelerators are the limit. */
 enum ceiling roofline_limit(const struct roofline *r);
 /* "The server's CPU limits this run: ...": one sentence. */
 void roofline_verdict(const struct roofline *r, struct buf *out);

@@ -48,7 +48,7 @@ y_of(const struct scale *s, double samples_s)
 static struct scale
 scale_of(const struct roofline *r)
 {
-    unsigned most = r->judged.accelerators;
+    unsigned most = r->reported.accelerators;
     struct scale s = {.y_least = r->demand / 2};
     double y = r->demand * 2;
 

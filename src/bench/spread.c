@@ -37,7 +37,7 @@ run_part(void *arg)
 {
     struct part *p = arg;
     struct spread *s = p->spread;
-    enum err rc = rt_call_along(p->i % s->loops, run_there, p);
+    enum err rc = rt_call_cancellable(p->i % s->loops, run_there, p);
 
     if (rc == ERR_BUSY)
         rc = err_set(&p->eb, rc, "%u at once are too many here", p->i + 1);

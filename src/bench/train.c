@@ -120,7 +120,7 @@ pass_epochs(struct train *t)
     enum err rc = ERR_OK;
 
     for (unsigned e = 1; rc == ERR_OK && e <= t->epochs; e++)
-        rc = try(t, MAX(t->accelerators, 1u), e, 1, &t->judged);
+        rc = try(t, MAX(t->accelerators, 1u), e, 1, &t->reported);
     return rc;
 }
 
@@ -149,9 +149,9 @@ look_for_most(struct train *t)
         if (trial->passed && n == search.good)
             t->best = trial;
         if (!trial->passed && n == search.bad)
-            t->judged = trial;
+            t->reported = trial;
         if (trial->passed && search.bad > search.most)
-            t->judged = trial;
+            t->reported = trial;
     }
     return rc;
 }
@@ -178,7 +178,7 @@ measure_well(struct train *t, unsigned accelerators)
         if (trial->passed)
             t->best = trial;
         if (!trial->passed || t->accelerators > 0)
-            t->judged = trial;
+            t->reported = trial;
         n = t->accelerators > 0 ? 0 : MIN(n - 1, MAX(hope_of(t, trial), 1u));
     }
     return rc;
@@ -191,9 +191,9 @@ measure_all(struct train *t)
 
     if (rc == ERR_OK && t->accelerators == 0)
         rc = look_for_most(t);
-    else if (rc == ERR_OK && t->judged != NULL && t->judged->passed)
-        t->best = t->judged;
-    if (rc == ERR_OK && t->accelerators > 0 && (t->runs > 1 || t->judged == NULL))
+    else if (rc == ERR_OK && t->reported != NULL && t->reported->passed)
+        t->best = t->reported;
+    if (rc == ERR_OK && t->accelerators > 0 && (t->runs > 1 || t->reported == NULL))
         rc = measure_well(t, t->accelerators);
     else if (rc == ERR_OK && t->runs > 1 && t->best != NULL)
         rc = measure_well(t, t->best->accelerators);
@@ -261,7 +261,7 @@ write_svg(struct train *t)
 }
 
 static enum err
-measure(struct train *t)
+train_measure(struct train *t)
 {
     enum err rc = svg_may_be_written(t);
 
@@ -335,7 +335,7 @@ act(struct session *s)
         t->memory[i].at = xmalloc(t->memory_bytes);
     if (t->seed == 0)
         rt_random(&t->seed, sizeof t->seed);
-    rc = t->checkpoint != NULL ? train_checkpoint(t) : measure(t);
+    rc = t->checkpoint != NULL ? train_checkpoint(t) : train_measure(t);
     code = rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
     if (!t->keep && t->set.made.s != NULL &&
         made_remove(&t->set.made, &s->eb) != ERR_OK) {

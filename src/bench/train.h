@@ -57,8 +57,8 @@ struct train {
     struct train_memory *memory; /* owned: one a loop */
     struct train_trial trials[TRAIN_TRIALS_MAX];
     unsigned trial_count;
-    struct train_trial *best;   /* the largest that passed; NULL: none */
-    struct train_trial *judged; /* whose limits are told */
+    struct train_trial *best;     /* the largest that passed; NULL: none */
+    struct train_trial *reported; /* whose limits are told */
     struct roofline roofline;
     struct {
         const struct checkpoint_model *model; /* NULL: none is written meanwhile */
@@ -79,7 +79,7 @@ enum err train_take_flags(struct train *t) MUST_CHECK;
 /* Reads a piece of the set to its end: a train_fetch, `arg` is the train. */
 enum err train_read(void *arg, const struct train_piece *p, uint64_t *bytes,
                     struct errbuf *eb) MUST_CHECK;
-/* The ceilings of t->judged; what has to be measured is measured now. May switch. */
+/* The ceilings of t->reported; what has to be measured is measured now. May switch. */
 void train_draw_roofline(struct train *t);
 
 /* The same for t->checkpoint: a pass of writes, or of reads. */

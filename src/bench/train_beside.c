@@ -35,7 +35,7 @@ write_on(void *arg)
 static enum err
 read_and_write(struct train *t, struct writing *w)
 {
-    unsigned n = t->best != NULL ? t->best->accelerators : t->judged->accelerators;
+    unsigned n = t->best != NULL ? t->best->accelerators : t->reported->accelerators;
     struct rt_group group;
     enum err rc;
 

@@ -106,7 +106,7 @@ run_phase(struct train *t, struct checkpoint *c, struct phase *p)
 
 /* As if it were a number of accelerators that take megabytes. */
 static void
-draw(struct train *t, const struct checkpoint *c, struct phase *p)
+train_checkpoint_draw(struct train *t, const struct checkpoint *c, struct phase *p)
 {
     struct train_trial trial = {.accelerators = c->ranks, .used = p->used};
     struct train_result *r = xcalloc(1, sizeof *r);
@@ -120,11 +120,11 @@ draw(struct train *t, const struct checkpoint *c, struct phase *p)
     r->seconds = p->sum->seconds;
     r->samples_s = (double)r->bytes / 1e6 / MAX(r->seconds, 1e-9);
     trial.result = r;
-    t->judged = &trial;
+    t->reported = &trial;
     t->readers = MIN(c->at_once, parts);
     train_draw_limits(t, p->writes);
     t->readers = readers;
-    t->judged = NULL;
+    t->reported = NULL;
     p->roofline = t->roofline;
     free(r);
 }
@@ -169,7 +169,8 @@ print_phase(const struct checkpoint *c, const struct phase *p, FILE *out)
 }
 
 static void
-print(const struct train *t, const struct checkpoint *c, const struct phase phases[2])
+train_checkpoint_print(const struct train *t, const struct checkpoint *c,
+                       const struct phase phases[2])
 {
     char whole[NUM_SIZE_TEXT], model[NUM_SIZE_TEXT];
 
@@ -218,8 +219,8 @@ json_phase(struct json *j, const struct checkpoint *c, const struct phase *p)
 }
 
 static void
-print_json(const struct train *t, const struct checkpoint *c,
-           const struct phase phases[2])
+train_checkpoint_print_json(const struct train *t, const struct checkpoint *c,
+                            const struct phase phases[2])
 {
     struct buf text;
     struct json j;
@@ -338,13 +339,13 @@ train_checkpoint(struct train *t)
         for (unsigned i = 0; i < 2 && rc == ERR_OK; i++)
             rc = run_phase(t, &c, &phases[i]);
         for (unsigned i = 0; i < 2 && rc == ERR_OK; i++)
-            draw(t, &c, &phases[i]);
+            train_checkpoint_draw(t, &c, &phases[i]);
         train_remove(t, &c);
     }
     if (rc == ERR_OK && t->s->json)
-        print_json(t, &c, phases);
+        train_checkpoint_print_json(t, &c, phases);
     else if (rc == ERR_OK)
-        print(t, &c, phases);
+        train_checkpoint_print(t, &c, phases);
     for (unsigned i = 0; i < 2; i++)
         free(phases[i].sum);
     free(phases);

@@ -139,7 +139,7 @@ take_memory(struct train *t)
 }
 
 static enum err
-take_time(struct train *t, const char *name, uint64_t *out)
+train_flags_take_time(struct train *t, const char *name, uint64_t *out)
 {
     const char *text = args_value(t->s->args, name);
     enum err rc = text != NULL ? num_duration_ms(span_of(text), out, &t->s->eb) : ERR_OK;
@@ -348,9 +348,9 @@ train_take_flags(struct train *t)
     if (rc == ERR_OK)
         rc = take_memory(t);
     if (rc == ERR_OK)
-        rc = take_time(t, "duration", &t->duration_ms);
+        rc = train_flags_take_time(t, "duration", &t->duration_ms);
     if (rc == ERR_OK)
-        rc = take_time(t, "probe", &t->probe_ms);
+        rc = train_flags_take_time(t, "probe", &t->probe_ms);
     t->svg = args_value(a, "svg");
     t->disk = args_value(a, "disk");
     t->keys = args_value(a, "keys");

@@ -1,4 +1,4 @@
-/* train_limits: what the judged run used, beside what there is: the ceilings of its roofline. */
+/* train_limits: what the reported run used, beside what there is: the ceilings of its roofline. */
 #include <jansson.h>
 #include <stdio.h>
 
@@ -21,7 +21,7 @@ find_disk(struct train *t, struct arena *a)
     const char *out = t->disk;
     json_t *doc = NULL;
 
-    if (out == NULL && t->judged->used.local && t->judged->used.forebay &&
+    if (out == NULL && t->reported->used.local && t->reported->used.forebay &&
         admin_call(t->s, &r, a, &answer) == ERR_OK) {
         doc = json_loadb(answer.at, answer.len, 0, NULL);
         out = json_get_text(json_array_get(json_object_get(doc, "disks"), 0), "path", "");
@@ -36,7 +36,7 @@ static void
 set_disk(struct train *t)
 {
     struct roofline *r = &t->roofline;
-    const struct train_trial *j = t->judged;
+    const struct train_trial *j = t->reported;
     struct arena *a = arena_new(KIB(64), MIB(16));
     const char *path = find_disk(t, a);
     struct errbuf eb = {{0}};
@@ -68,14 +68,14 @@ static void
 set_disk_of_writes(struct train *t)
 {
     struct roofline *r = &t->roofline;
-    const struct train_trial *j = t->judged;
+    const struct train_trial *j = t->reported;
     struct arena *a = arena_new(KIB(64), MIB(16));
     const char *path = find_disk(t, a);
     struct errbuf eb = {{0}};
     double bytes_s = 0, share = 1;
 
-    if (j->used.disk_written >= 0)
-        share = MAX(j->used.disk_written / (double)MAX(j->result->bytes, 1u), 0.01);
+    if (j->used.store_written >= 0)
+        share = MAX(j->used.store_written / (double)MAX(j->result->bytes, 1u), 0.01);
     if (path == NULL)
         roofline_set(r, CEILING_DISK, 0,
                      "not measured: say where the server's files are with --disk");
@@ -96,7 +96,7 @@ set_network(struct train *t)
     struct errbuf eb = {{0}};
     double bytes_s = 0;
 
-    if (!t->judged->used.local)
+    if (!t->reported->used.local)
         roofline_set(r, CEILING_NETWORK, 0,
                      "not measured: the server is on another machine; see the path");
     else if (probe_loopback(t->probe_ms, &bytes_s, &eb) == ERR_OK)
@@ -115,8 +115,8 @@ set_path(struct train *t)
     struct train_cursor cursor = {0};
     struct train_piece piece;
     struct errbuf eb = {{0}};
-    unsigned loops = MIN(t->loops, t->judged->accelerators);
-    unsigned readers = MIN(t->readers * t->judged->accelerators, PATH_MOST);
+    unsigned loops = MIN(t->loops, t->reported->accelerators);
+    unsigned readers = MIN(t->readers * t->reported->accelerators, PATH_MOST);
     double bytes_s = 0;
 
     train_order_init(&order, t->set.files, t->set.count, &t->order.layout, t->seed);
@@ -152,7 +152,7 @@ set_cpu(struct roofline *r, enum ceiling c, const struct train_trial *j, double 
 static void
 set_in_flight(struct train *t)
 {
-    const struct train_trial *j = t->judged;
+    const struct train_trial *j = t->reported;
     double room = (double)j->accelerators * t->readers * j->result->seconds;
     double busy = (double)j->result->in_flight_ns / 1e9 / MAX(room, 1e-9);
 
@@ -169,7 +169,7 @@ set_in_flight(struct train *t)
 static void
 set_backend(struct train *t)
 {
-    const struct train_trial *j = t->judged;
+    const struct train_trial *j = t->reported;
     double share = j->used.backend_bytes / (double)MAX(j->result->bytes, 1u);
 
     if (!j->used.forebay)
@@ -183,12 +183,12 @@ set_backend(struct train *t)
                      MIN(share, 1.0) * 100, t->backend_best / 1e9);
 }
 
-/* Of the judged run; the probes run now. */
+/* Of the reported run; the probes run now. */
 static void
 set_limits(struct train *t)
 {
     struct roofline *r = &t->roofline;
-    const struct train_trial *j = t->judged;
+    const struct train_trial *j = t->reported;
 
     set_cpu(r, CEILING_SERVER_CPU, j, j->used.server_cores, j->used.server_cpu_s,
             "the server");
@@ -207,12 +207,12 @@ set_limits(struct train *t)
     set_network(t);
 }
 
-/* What the judged run used, beside what there is; the probes run now. */
+/* What the reported run used, beside what there is; the probes run now. */
 void
 train_draw_roofline(struct train *t)
 {
     struct roofline *r = &t->roofline;
-    const struct train_trial *j = t->judged;
+    const struct train_trial *j = t->reported;
 
     *r = (struct roofline){.profile = t->profile.name,
                            .sample_bytes = (double)t->set.bytes / (double)t->set.samples,
@@ -226,7 +226,7 @@ train_draw_roofline(struct train *t)
         if (x->result->counted > 0 && x->epoch != 1)
             roofline_add_run(r, &run);
         if (x == j)
-            r->judged = run;
+            r->reported = run;
     }
     if (t->profile.samples_per_file > 1)
         r->sample_bytes = (double)profile_read_bytes(&t->profile);
@@ -244,8 +244,8 @@ train_draw_limits(struct train *t, bool writes)
                            .sample_bytes = MEGABYTE,
                            .unit = "MB",
                            .who = writes ? "ranks write" : "ranks read",
-                           .judged = {.accelerators = t->judged->accelerators,
-                                      .samples_s = t->judged->result->samples_s}};
+                           .reported = {.accelerators = t->reported->accelerators,
+                                        .samples_s = t->reported->result->samples_s}};
     set_limits(t);
     if (writes)
         set_disk_of_writes(t);

@@ -158,7 +158,7 @@ print_epochs(const struct train *t, FILE *out)
 static void
 scaled(const struct train *t, struct buf *out)
 {
-    const struct train_trial *b = t->best != NULL ? t->best : t->judged;
+    const struct train_trial *b = t->best != NULL ? t->best : t->reported;
     double steps = (double)t->set.samples / t->profile.batch / b->accelerators;
     double memory = look_memory();
 
@@ -180,7 +180,7 @@ static void
 print_beside(const struct train *t, FILE *out)
 {
     const struct train_result *r = t->beside.trial.result;
-    const struct train_trial *alone = t->best != NULL ? t->best : t->judged;
+    const struct train_trial *alone = t->best != NULL ? t->best : t->reported;
     char scale[TRAIN_SCALE_TEXT];
 
     if (r == NULL)
@@ -225,7 +225,7 @@ train_print(const struct train *t, FILE *out)
         fprintf(out, "%-13snot even %u above the floor of %.0f %%\n", "result",
                 MAX(t->accelerators, 1u), p->floor * 100);
     print_beside(t, out);
-    buf_printf(&text, "\nof the run with %u accelerators:\n", t->judged->accelerators);
+    buf_printf(&text, "\nof the run with %u accelerators:\n", t->reported->accelerators);
     roofline_text(&t->roofline, &text);
     buf_puts(&text, "\n");
     roofline_verdict(&t->roofline, &text);

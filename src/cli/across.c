@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/carry.h"
+#include "cli/copy_headers.h"
 #include "cli/transfer.h"
 
 #define COPY_MAX  (5ull << 30) /* one CopyObject */
@@ -16,7 +16,7 @@ struct across {
     struct arena *a;
     struct s3_object_info info;
     struct span upload_id, etag;
-    struct carry carry; /* of one that goes in parts */
+    struct copy_headers copy_headers; /* of one that goes in parts */
     struct s3_part *done;
     uint32_t count, next;
     enum err rc;
@@ -24,7 +24,7 @@ struct across {
 };
 
 static enum err
-head_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+across_head_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct across *x = arg;
 
@@ -54,16 +54,17 @@ copy_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 /* ---- in parts ---- */
 
 static enum err
-begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+across_begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct across *x = arg;
 
     return s3_upload_begin(x->f->s->s3, span_of(x->it->to_bucket), span_of(x->it->to),
-                           x->carry.headers, x->carry.count, x->a, &x->upload_id, f, eb);
+                           x->copy_headers.headers, x->copy_headers.count, x->a,
+                           &x->upload_id, f, eb);
 }
 
 static enum err
-end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+across_end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct across *x = arg;
 
@@ -77,7 +78,7 @@ struct one_part {
 };
 
 static enum err
-part_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+across_part_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct one_part *p = arg;
     struct across *x = p->x;
@@ -98,7 +99,7 @@ copy_parts(void *arg)
     while (x->rc == ERR_OK && x->next < x->count) {
         struct one_part p = {x, x->next++};
         struct errbuf eb = {{0}};
-        enum err rc = flow_try(x->f, part_attempt, &p, &eb);
+        enum err rc = flow_try(x->f, across_part_attempt, &p, &eb);
 
         x->done[p.index].number = p.index + 1;
         progress_bytes(&x->f->progress,
@@ -111,7 +112,7 @@ copy_parts(void *arg)
 }
 
 static void
-give_up(struct across *x)
+across_abort(struct across *x)
 {
     struct s3_failure f;
     struct errbuf eb = {{0}};
@@ -127,7 +128,7 @@ static enum err
 in_parts(struct across *x)
 {
     struct rt_group group;
-    enum err rc = flow_try(x->f, begin_attempt, x, x->eb);
+    enum err rc = flow_try(x->f, across_begin_attempt, x, x->eb);
 
     if (rc != ERR_OK)
         return rc;
@@ -141,9 +142,9 @@ in_parts(struct across *x)
     rt_group_join(&group);
     rc = x->rc;
     if (rc == ERR_OK)
-        rc = flow_try(x->f, end_attempt, x, x->eb);
+        rc = flow_try(x->f, across_end_attempt, x, x->eb);
     if (rc != ERR_OK)
-        give_up(x);
+        across_abort(x);
     return rc;
 }
 
@@ -164,20 +165,20 @@ transfer_across(struct flow *f, const struct item *it, struct transfer_seen *see
         x.info.size = it->size;
         x.info.etag = span_of(it->etag);
     } else {
-        rc = flow_try(f, head_attempt, &x, eb);
+        rc = flow_try(f, across_head_attempt, &x, eb);
         f->progress.total_bytes += rc == ERR_OK ? x.info.size : 0;
     }
     if (rc == ERR_OK && x.info.size > COPY_MAX) {
         if (it->known) /* headers and tags go along by hand here */
-            rc = flow_try(f, head_attempt, &x, eb);
+            rc = flow_try(f, across_head_attempt, &x, eb);
         if (rc == ERR_OK)
-            rc = carry_find(f, it, &x.info, x.a, &x.carry, eb);
+            rc = copy_headers_find(f, it, &x.info, x.a, &x.copy_headers, eb);
         rc = rc == ERR_OK ? in_parts(&x) : rc;
     } else if (rc == ERR_OK) {
         rc = flow_try(f, copy_attempt, &x, eb);
         if (rc == ERR_OK)
             progress_bytes(&f->progress, x.info.size);
-        through = rc == ERR_NOT_BUILT || rc == ERR_NOT_ALLOWED;
+        through = rc == ERR_NOT_IMPLEMENTED || rc == ERR_NOT_ALLOWED;
         if (through) {
             if (!it->known)
                 f->progress.total_bytes -= x.info.size; /* it is counted there again */

@@ -54,13 +54,13 @@ static const struct advice {
      "forebay disk check DIR, docs/recovery.md"},
     {ERR_INCOMPLETE, "E1403", "the bytes end before they should, or changed meanwhile",
      "give the command again"},
-    {ERR_NOT_BUILT, "E1501", "the server does not have this function",
+    {ERR_NOT_IMPLEMENTED, "E1501", "the server does not have this function",
      "docs/s3.md lists what there is"},
     {ERR_INTERNAL, "E1502", "a bug", "please report it, with the sentence"},
 };
 
 static const struct advice *
-find(enum err rc)
+advice_find(enum err rc)
 {
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         if (table[i].err == rc)
@@ -71,7 +71,7 @@ find(enum err rc)
 void
 advice_print(enum err rc, const struct session *s)
 {
-    const struct advice *a = find(rc);
+    const struct advice *a = advice_find(rc);
 
     if (a == NULL || rc == ERR_CANCELLED || (s != NULL && s->quiet))
         return;
@@ -89,7 +89,7 @@ advice_print(enum err rc, const struct session *s)
 }
 
 static void
-put(const struct advice *a, struct buf *out)
+advice_put(const struct advice *a, struct buf *out)
 {
     buf_printf(out, "FOREBAY-%s  %s\n  next  %s\n  exit  %d\n", a->code, a->means,
                a->next, (int)cli_exit_of(a->err));
@@ -102,7 +102,7 @@ advice_explain(struct span word, struct buf *out)
         word = span_from(word, 8);
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         if (span_case_is(word, table[i].code)) {
-            put(&table[i], out);
+            advice_put(&table[i], out);
             return true;
         }
     return false;

@@ -36,7 +36,7 @@ write_work(void *arg)
 }
 
 static void
-read_work(void *arg)
+archive_read_work(void *arg)
 {
     struct pipe_job *j = arg;
 
@@ -70,7 +70,7 @@ archive_out_open(struct archive_out *o, const char *path, struct errbuf *eb)
 }
 
 static enum err
-flush(struct archive_out *o, struct errbuf *eb)
+archive_flush(struct archive_out *o, struct errbuf *eb)
 {
     struct pipe_job j = {.at = o->buf->at, .len = o->len};
     enum err rc;
@@ -100,7 +100,7 @@ archive_put(struct archive_out *o, struct span bytes, struct errbuf *eb)
         o->len += n;
         bytes = span_from(bytes, n);
         if (o->len == PIECE)
-            rc = flush(o, eb);
+            rc = archive_flush(o, eb);
     }
     return rc;
 }
@@ -108,7 +108,7 @@ archive_put(struct archive_out *o, struct span bytes, struct errbuf *eb)
 enum err
 archive_keep(struct archive_out *o, struct errbuf *eb)
 {
-    enum err rc = flush(o, eb);
+    enum err rc = archive_flush(o, eb);
 
     return rc == ERR_OK && o->open ? local_keep(&o->file, eb) : rc;
 }
@@ -156,7 +156,7 @@ archive_get(struct archive_in *i, struct span *piece, struct errbuf *eb)
         rc = rt_read(i->file.file, i->at, i->buf, 0, PIECE, RT_READ, DEADLINE_NEVER, &n,
                      eb);
     } else {
-        rc = rt_blocking(read_work, &j, DEADLINE_NEVER);
+        rc = rt_blocking(archive_read_work, &j, DEADLINE_NEVER);
         if (rc == ERR_OK && j.error != 0)
             rc = err_errno(eb, ERR_IO, j.error, "reading standard input");
         n = rc == ERR_OK ? (uint32_t)j.got : 0;
@@ -179,8 +179,8 @@ archive_in_close(struct archive_in *i)
 /* ---- tar ---- */
 
 static enum err
-feed(struct tar_reader *r, const struct archive_members *m, struct span in,
-     struct errbuf *eb)
+archive_feed(struct tar_reader *r, const struct archive_members *m, struct span in,
+             struct errbuf *eb)
 {
     struct span data;
     enum err rc = ERR_OK;
@@ -217,7 +217,7 @@ archive_read_tar(const char *path, const struct archive_members *m, struct errbu
     while (rc == ERR_OK && piece.len > 0) {
         rc = archive_get(&in, &piece, eb);
         if (rc == ERR_OK)
-            rc = feed(&reader, m, piece, eb);
+            rc = archive_feed(&reader, m, piece, eb);
     }
     if (rc == ERR_OK)
         rc = tar_reader_finish(&reader, eb);

@@ -8,7 +8,7 @@
 #include "cli/admin.h"
 #include "cli/archive.h"
 #include "cli/passphrase.h"
-#include "disk/exported.h"
+#include "store/record/exported.h"
 #include "wire/tar.h"
 
 static const struct flag flags[] = {
@@ -88,7 +88,7 @@ is_private(const char *endpoint)
 
 /* The keys come first, sealed by the server. */
 static enum err
-put_keys(struct session *s, struct backing *b, const struct passphrase *p)
+backup_put_keys(struct session *s, struct backing *b, const struct passphrase *p)
 {
     struct s3_request r = {.method = "POST",
                            .path = SPAN("/_/backup/keys"),
@@ -132,7 +132,7 @@ look_at_member(struct backing *b)
 
 /* The stream is read along, so that a cut or a damaged one is no backup. */
 static enum err
-watch(struct backing *b, struct span in, struct errbuf *eb)
+backup_watch(struct backing *b, struct span in, struct errbuf *eb)
 {
     struct span data;
 
@@ -171,7 +171,7 @@ put_stream(struct session *s, struct backing *b)
         if (rc == ERR_OK && n > 0)
             rc = archive_put(&b->out, (struct span){buf->at, n}, &s->eb);
         if (rc == ERR_OK && n > 0)
-            rc = watch(b, (struct span){buf->at, n}, &s->eb);
+            rc = backup_watch(b, (struct span){buf->at, n}, &s->eb);
         if (rc == ERR_OK)
             progress_bytes(&b->progress, n);
     }
@@ -184,7 +184,7 @@ put_stream(struct session *s, struct backing *b)
 }
 
 static void
-report(const struct session *s, const struct backing *b, const char *target)
+backup_report(const struct session *s, const struct backing *b, const char *target)
 {
     FILE *to = strcmp(target, "-") == 0 ? stderr : stdout;
     char size[NUM_SIZE_TEXT];
@@ -227,7 +227,7 @@ run_in_session(struct session *s)
     tar_reader_init(&b.reader);
     progress_begin(&b.progress, "saved", s->quiet, 0, 0);
     if (keys)
-        rc = put_keys(s, &b, &p);
+        rc = backup_put_keys(s, &b, &p);
     if (rc == ERR_OK)
         rc = put_stream(s, &b);
     progress_end(&b.progress);
@@ -239,12 +239,12 @@ run_in_session(struct session *s)
     arena_free(&b.arena);
     if (rc != ERR_OK)
         return session_fail(s, rc);
-    report(s, &b, target);
+    backup_report(s, &b, target);
     return b.damaged == 0 ? EXIT_OK_ : EXIT_CHECKSUM;
 }
 
 static enum exit_code
-run(const struct args *a)
+backup_run(const struct args *a)
 {
     struct errbuf eb = {{0}};
 
@@ -261,4 +261,4 @@ run(const struct args *a)
     return session_run(a, run_in_session, NULL);
 }
 
-const struct cli_verb cli_backup = {&verb, run};
+const struct cli_verb cli_backup = {&verb, backup_run};

@@ -64,11 +64,11 @@ read_line(void *arg)
 
 /* A copy of the next line, owned by the caller; NULL at the end. */
 static char *
-next_line(struct batch *b, uint64_t *number)
+batch_next_line(struct batch *b, uint64_t *number)
 {
     char *out = NULL;
 
-    if (rt_sem_take(&b->reading, DEADLINE_NEVER) != ERR_OK)
+    if (rt_sem_acquire(&b->reading, DEADLINE_NEVER) != ERR_OK)
         return NULL;
     if (!b->over && rt_blocking(read_line, b, DEADLINE_NEVER) == ERR_OK && b->len >= 0) {
         while (b->len > 0 && (b->line[b->len - 1] == '\n' || b->line[b->len - 1] == '\r'))
@@ -78,7 +78,7 @@ next_line(struct batch *b, uint64_t *number)
     } else {
         b->over = true;
     }
-    rt_sem_give(&b->reading);
+    rt_sem_release(&b->reading);
     return out;
 }
 
@@ -140,20 +140,20 @@ run_line(struct batch *b, char *line, uint64_t number)
 }
 
 static void
-work(void *arg)
+cli_batch_work(void *arg)
 {
     struct batch *b = arg;
     uint64_t number;
     char *line;
 
-    while (!rt_cancelled() && (line = next_line(b, &number)) != NULL) {
+    while (!rt_cancelled() && (line = batch_next_line(b, &number)) != NULL) {
         run_line(b, line, number);
         free(line);
     }
 }
 
 static enum exit_code
-act(struct session *s)
+batch_act(struct session *s)
 {
     const char *path = args_value(s->args, "file");
     struct batch b = {.s = s};
@@ -167,7 +167,7 @@ act(struct session *s)
     session_share(s);
     rt_group_begin(&group);
     for (unsigned i = 0; i < most; i++)
-        if (rt_group_start(&group, work, &b) != ERR_OK)
+        if (rt_group_start(&group, cli_batch_work, &b) != ERR_OK)
             break; /* fewer at once, then */
     rt_group_join(&group);
     session_share(NULL);
@@ -187,6 +187,6 @@ act(struct session *s)
 static enum exit_code
 run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, batch_act, NULL);
 }
 const struct cli_verb cli_batch = {&verb, run};

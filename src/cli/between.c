@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "cli/carry.h"
+#include "cli/copy_headers.h"
 #include "cli/note.h"
 #include "cli/transfer.h"
 #include "wire/etag.h"
@@ -20,7 +20,7 @@ struct between {
     const struct item *it;
     struct arena *a;
     struct s3_object_info info; /* of the source */
-    struct carry carry;
+    struct copy_headers copy_headers;
     uint64_t source_part; /* bytes of its own parts; 0: it has none, or nobody knows */
 
     char *note_path; /* owned */
@@ -36,7 +36,7 @@ struct between {
 /* ---- what it is ---- */
 
 static enum err
-head_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+between_head_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct between *b = arg;
 
@@ -45,7 +45,7 @@ head_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 }
 
 static enum err
-part_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+between_part_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct between *b = arg;
     struct s3_object_info info;
@@ -69,7 +69,7 @@ learn_parts(struct between *b)
     if (parts == 1)
         b->source_part = b->info.size;
     else
-        (void)!flow_try(b->f, part_attempt, b, &eb);
+        (void)!flow_try(b->f, between_part_attempt, b, &eb);
     /* Parts of different sizes are not told apart from here: then ours. */
     if (b->source_part == 0 ||
         (b->info.size + b->source_part - 1) / b->source_part != parts)
@@ -191,8 +191,8 @@ pass_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 }
 
 static enum err
-pass(struct between *b, const struct s3_put *put, uint64_t first, struct span *etag,
-     struct errbuf *eb)
+between_pass(struct between *b, const struct s3_put *put, uint64_t first,
+             struct span *etag, struct errbuf *eb)
 {
     struct passing p = {.b = b, .put = *put, .first = first, .etag = etag};
     enum err rc;
@@ -211,10 +211,10 @@ whole(struct between *b)
     struct s3_put put = {.bucket = span_of(b->it->to_bucket),
                          .key = span_of(b->it->to),
                          .size = b->info.size,
-                         .headers = b->carry.headers,
-                         .header_count = b->carry.count};
+                         .headers = b->copy_headers.headers,
+                         .header_count = b->copy_headers.count};
 
-    return pass(b, &put, 0, &b->etag, b->eb);
+    return between_pass(b, &put, 0, &b->etag, b->eb);
 }
 
 /* ---- in parts ---- */
@@ -248,7 +248,7 @@ pass_parts(void *arg)
 
         if (b->done[i].number != 0)
             continue;
-        rc = pass(b, &put, i * b->note.part_bytes, &b->done[i].etag, &eb);
+        rc = between_pass(b, &put, i * b->note.part_bytes, &b->done[i].etag, &eb);
         if (rc == ERR_OK) {
             b->done[i].number = i + 1;
             b->note.have[i / 8] |= (unsigned char)(1u << i % 8);
@@ -292,16 +292,17 @@ take_up(struct between *b)
 }
 
 static enum err
-begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+between_begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct between *b = arg;
 
     return s3_upload_begin(b->f->s->to, span_of(b->it->to_bucket), span_of(b->it->to),
-                           b->carry.headers, b->carry.count, b->a, &b->upload_id, f, eb);
+                           b->copy_headers.headers, b->copy_headers.count, b->a,
+                           &b->upload_id, f, eb);
 }
 
 static enum err
-end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+between_end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct between *b = arg;
 
@@ -310,7 +311,7 @@ end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 }
 
 static void
-forget(struct between *b, bool abort_it)
+between_forget(struct between *b, bool abort_it)
 {
     struct errbuf eb = {{0}};
     struct s3_failure f;
@@ -329,7 +330,7 @@ begin_anew(struct between *b)
     memset(b->note.have, 0, sizeof b->note.have);
     memset(b->done, 0, b->count * sizeof *b->done);
     b->page = (struct s3_part_page){0};
-    rc = flow_try(b->f, begin_attempt, b, b->eb);
+    rc = flow_try(b->f, between_begin_attempt, b, b->eb);
     if (rc != ERR_OK || b->upload_id.len >= sizeof b->note.id)
         return rc;
     memcpy(b->note.id, b->upload_id.at, b->upload_id.len);
@@ -339,7 +340,7 @@ begin_anew(struct between *b)
 }
 
 static enum err
-begin(struct between *b)
+between_begin(struct between *b)
 {
     char *etag = xmemdup0(b->info.etag.at, b->info.etag.len);
     const char *names[] = {b->f->s->endpoint,    b->it->from_bucket, b->it->from, etag,
@@ -362,7 +363,7 @@ begin(struct between *b)
         b->note = old;
         b->upload_id = arena_span(b->a, span_of(old.id));
         if (b->f->restart)
-            forget(b, true);
+            between_forget(b, true);
         else
             rc = take_up(b);
     }
@@ -392,7 +393,7 @@ in_parts(struct between *b)
 {
     struct rt_group group;
     struct rt_shield shield;
-    enum err rc = begin(b);
+    enum err rc = between_begin(b);
 
     if (rc == ERR_OK) {
         rt_group_begin(&group);
@@ -404,14 +405,14 @@ in_parts(struct between *b)
         rc = b->rc;
     }
     if (rc == ERR_OK)
-        rc = flow_try(b->f, end_attempt, b, b->eb);
+        rc = flow_try(b->f, between_end_attempt, b, b->eb);
     if (rc == ERR_OK)
         rc = check_whole(b);
     rt_shield_begin(&shield); /* also where it was interrupted */
     if (rc == ERR_OK || rc == ERR_NO_UPLOAD || rc == ERR_BAD_DIGEST)
-        forget(b, false);
+        between_forget(b, false);
     else if (rc == ERR_PRECONDITION || b->note_path == NULL)
-        forget(b, true); /* the source changed: nothing to go on with */
+        between_forget(b, true); /* the source changed: nothing to go on with */
     else
         note_save(b->note_path, &b->note);
     rt_shield_end(&shield);
@@ -430,12 +431,12 @@ transfer_between(struct flow *f, const struct item *it, struct transfer_seen *se
     b->it = it;
     b->eb = eb;
     b->a = arena_new(KIB(64), MIB(64));
-    rc = flow_try(f, head_attempt, b, eb);
+    rc = flow_try(f, between_head_attempt, b, eb);
     if (rc == ERR_OK) {
         if (!it->known)
             f->progress.total_bytes += b->info.size;
         learn_parts(b);
-        rc = carry_find(f, it, &b->info, b->a, &b->carry, eb);
+        rc = copy_headers_find(f, it, &b->info, b->a, &b->copy_headers, eb);
     }
     if (rc == ERR_OK)
         rc = b->source_part > 0 || b->info.size > WHOLE_MAX ? in_parts(b) : whole(b);

@@ -90,7 +90,7 @@ static const struct verb bucket = {
 /* ---- attach ---- */
 
 static void
-put_keys(struct json *j, const struct s3_credentials *c)
+bucket_put_keys(struct json *j, const struct s3_credentials *c)
 {
     json_open_object(j, "credentials");
     json_text(j, "access_key", c->access_key);
@@ -135,7 +135,7 @@ attach_document(struct session *s, const struct place *p, const char *as, const 
         json_text(&j, "region", given != NULL ? given : region);
     json_bool(&j, "path_style", !args_has(s->args, "virtual-host"));
     if (keys.access_key != NULL)
-        put_keys(&j, &keys);
+        bucket_put_keys(&j, &keys);
     else if (args_has(s->args, "anonymous"))
         json_text(&j, "credentials", "anonymous");
     json_end(&j);

@@ -71,7 +71,7 @@ take_lines(void *arg, const char *at, size_t len, struct errbuf *eb)
 }
 
 static enum err
-on_found(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
+cat_on_found(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
 {
     struct cut *c = arg;
 
@@ -103,14 +103,14 @@ take_range(const char *text, struct stream_range *r, struct errbuf *eb)
 }
 
 static enum err
-take_flags(struct cut *c, struct errbuf *eb)
+cat_take_flags(struct cut *c, struct errbuf *eb)
 {
     const struct args *a = c->s->args;
     const char *text;
     enum err rc = ERR_OK;
 
     if (a->verb == &cat) {
-        s3_client_ask_latest(c->s->s3, args_has(a, "latest"));
+        s3_client_want_latest(c->s->s3, args_has(a, "latest"));
         if ((text = args_value(a, "range")) != NULL)
             rc = take_range(text, &c->range, eb);
         if (rc == ERR_OK && (text = args_value(a, "tail")) != NULL) {
@@ -135,11 +135,11 @@ take_flags(struct cut *c, struct errbuf *eb)
 }
 
 static enum exit_code
-act(struct session *s)
+cat_act(struct session *s)
 {
     struct cut c = {.s = s};
     struct select sel;
-    enum err rc = take_flags(&c, &s->eb);
+    enum err rc = cat_take_flags(&c, &s->eb);
 
     if (rc == ERR_OK)
         rc = select_init(&sel, s, WALK_ONE, &s->eb);
@@ -148,15 +148,15 @@ act(struct session *s)
                      s->args->verb->name);
     if (rc != ERR_OK)
         return cli_usage(&s->eb, s->args->verb);
-    rc = select_all(&sel, s->args->count, on_found, &c, &s->eb);
+    rc = select_all(&sel, s->args->count, cat_on_found, &c, &s->eb);
     if (rc == ERR_OK && s->stale)
         return EXIT_DIFFERS; /* a pattern stands for more, perhaps */
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
 }
 
 static enum exit_code
-run(const struct args *a)
+cat_run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, cat_act, NULL);
 }
-const struct cli_verb cli_cat = {&cat, run}, cli_head = {&head, run};
+const struct cli_verb cli_cat = {&cat, cat_run}, cli_head = {&head, cat_run};

@@ -13,7 +13,7 @@
 
 /* Lower case, character by character: what file systems do, but for a few letters that have several lower cases. */
 static void
-fold(struct span name, struct buf *out)
+claims_fold(struct span name, struct buf *out)
 {
     static locale_t letters; /* one thread */
 
@@ -39,7 +39,7 @@ fold(struct span name, struct buf *out)
 
 /* Never 0. */
 static uint64_t
-hash_of(const struct claims *c, struct span name)
+claims_hash_of(const struct claims *c, struct span name)
 {
     uint64_t hash;
     struct buf low;
@@ -47,14 +47,14 @@ hash_of(const struct claims *c, struct span name)
     if (!c->folds)
         return hash_xxh3(name.at, name.len, c->seed) | 1;
     buf_init(&low, 4 * name.len + 4);
-    fold(name, &low);
+    claims_fold(name, &low);
     hash = hash_xxh3(low.at, low.len, c->seed) | 1;
     buf_fini(&low);
     return hash;
 }
 
 static size_t
-slot_of(const struct claims *c, uint64_t hash)
+claims_slot_of(const struct claims *c, uint64_t hash)
 {
     size_t i = (size_t)(hash >> 1) & (c->room - 1);
 
@@ -64,7 +64,7 @@ slot_of(const struct claims *c, uint64_t hash)
 }
 
 static void
-grow(struct claims *c)
+claims_grow(struct claims *c)
 {
     struct claims old = *c;
 
@@ -77,7 +77,7 @@ grow(struct claims *c)
 
         if (old.at[i] == 0)
             continue;
-        to = slot_of(c, old.at[i]);
+        to = claims_slot_of(c, old.at[i]);
         c->at[to] = old.at[i];
         c->at[to + 1] = old.at[i + 1];
     }
@@ -91,10 +91,10 @@ claims_take(struct claims *c, struct span name, struct span source)
     size_t i;
 
     if (2 * c->count >= c->room)
-        grow(c);
-    hash = hash_of(c, name);
+        claims_grow(c);
+    hash = claims_hash_of(c, name);
     from = hash_xxh3(source.at, source.len, c->seed);
-    i = slot_of(c, hash);
+    i = claims_slot_of(c, hash);
     if (c->at[i] != 0)
         return c->at[i + 1] == from ? CLAIM_AGAIN : CLAIM_TAKEN;
     c->at[i] = hash;
@@ -106,7 +106,7 @@ claims_take(struct claims *c, struct span name, struct span source)
 bool
 claims_has(const struct claims *c, struct span name)
 {
-    return c->count > 0 && c->at[slot_of(c, hash_of(c, name))] != 0;
+    return c->count > 0 && c->at[claims_slot_of(c, claims_hash_of(c, name))] != 0;
 }
 
 enum err

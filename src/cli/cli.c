@@ -16,7 +16,7 @@ cli_exit_of(enum err rc)
         return EXIT_OK_;
     case ERR_BAD_REQUEST:
     case ERR_RANGE:
-    case ERR_NOT_BUILT:
+    case ERR_NOT_IMPLEMENTED:
         return EXIT_USAGE;
     case ERR_NOT_FOUND:
     case ERR_NO_BUCKET:

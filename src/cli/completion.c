@@ -175,7 +175,7 @@ words(const struct args *a)
 }
 
 static enum exit_code
-run(const struct args *a)
+completion_run(const struct args *a)
 {
     struct errbuf eb = {{0}};
 
@@ -194,4 +194,4 @@ run(const struct args *a)
     }
     return EXIT_OK_;
 }
-const struct cli_verb cli_completion = {&verb, run};
+const struct cli_verb cli_completion = {&verb, completion_run};

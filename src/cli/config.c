@@ -105,7 +105,7 @@ add_client(const struct args *a, struct buf *out)
 /* ---- all of it ---- */
 
 static enum err
-load(const struct args *a, struct conf *c, struct errbuf *eb)
+config_load(const struct args *a, struct conf *c, struct errbuf *eb)
 {
     const char *file = args_value(a, "config"), *pair;
     enum err rc;
@@ -124,7 +124,7 @@ load(const struct args *a, struct conf *c, struct errbuf *eb)
 }
 
 static enum err
-act(const struct args *a, struct conf *c, struct buf *out, struct errbuf *eb)
+config_act(const struct args *a, struct conf *c, struct buf *out, struct errbuf *eb)
 {
     const char *what = a->at[0];
 
@@ -158,16 +158,16 @@ act(const struct args *a, struct conf *c, struct buf *out, struct errbuf *eb)
 }
 
 static enum exit_code
-run(const struct args *a)
+config_run(const struct args *a)
 {
     struct conf *c = conf_new();
     struct errbuf eb = {{0}};
     struct buf out;
-    enum err rc = load(a, c, &eb);
+    enum err rc = config_load(a, c, &eb);
 
     buf_init(&out, MIB(1));
     if (rc == ERR_OK)
-        rc = act(a, c, &out, &eb);
+        rc = config_act(a, c, &out, &eb);
     if (rc == ERR_OK)
         fwrite(out.at, 1, out.len, stdout);
     buf_fini(&out);
@@ -177,4 +177,4 @@ run(const struct args *a)
                                    : cli_fail(rc, &eb);
 }
 
-const struct cli_verb cli_config = {&verb, run};
+const struct cli_verb cli_config = {&verb, config_run};

@@ -149,7 +149,7 @@ claim(struct plan *p, const struct item *it, struct errbuf *eb)
 
 /* To the flow, or told why not. */
 static enum err
-give(struct plan *p, struct item *it, struct errbuf *eb)
+cp_give(struct plan *p, struct item *it, struct errbuf *eb)
 {
     struct errbuf why = {{0}};
     enum err rc = p->many || p->recursive || it->known ? claim(p, it, &why) : ERR_OK;
@@ -173,7 +173,7 @@ give(struct plan *p, struct item *it, struct errbuf *eb)
 }
 
 static enum err
-add(struct plan *p, struct item *it, struct span name, bool into, struct errbuf *eb)
+cp_add(struct plan *p, struct item *it, struct span name, bool into, struct errbuf *eb)
 {
     char *base =
         p->dest.remote ? xmemdup0(p->dest.key.at, p->dest.key.len) : xstrdup(p->to);
@@ -196,14 +196,14 @@ add(struct plan *p, struct item *it, struct span name, bool into, struct errbuf 
     it->to_bucket = p->dest.remote ? p->dest_bucket : NULL;
     it->to = to;
     it->to_root = into ? strlen(base) : strlen(to);
-    rc = give(p, it, eb);
+    rc = cp_give(p, it, eb);
     free(to);
     free(base);
     return rc;
 }
 
 static enum err
-on_found(void *arg, const struct place *from, const struct found *e, struct errbuf *eb)
+cp_on_found(void *arg, const struct place *from, const struct found *e, struct errbuf *eb)
 {
     struct plan *p = arg;
     char *bucket, *etag;
@@ -233,7 +233,7 @@ on_found(void *arg, const struct place *from, const struct found *e, struct errb
     it.from_bucket = bucket;
     it.etag = etag;
     it.known = p->recursive || pattern;
-    rc = add(p, &it, e->name, p->into || pattern, eb);
+    rc = cp_add(p, &it, e->name, p->into || pattern, eb);
     free(bucket);
     free(etag);
     return rc;
@@ -252,11 +252,11 @@ one_file(struct plan *p, const char *text, struct errbuf *eb)
     if (strcmp(text, "-") != 0 && local_is_folder(text))
         return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is a folder; -r copies what is in it",
                        text);
-    return add(p, &it, span_of(slash != NULL ? slash + 1 : text), p->into, eb);
+    return cp_add(p, &it, span_of(slash != NULL ? slash + 1 : text), p->into, eb);
 }
 
 static enum err
-on_name(void *arg, const char *text, struct errbuf *eb)
+cp_on_name(void *arg, const char *text, struct errbuf *eb)
 {
     struct plan *p = arg;
     struct place from;
@@ -277,7 +277,7 @@ on_name(void *arg, const char *text, struct errbuf *eb)
                        text);
     if (!from.remote && !p->recursive)
         return one_file(p, text, eb);
-    return select_walk(&p->select, text, on_found, p, eb);
+    return select_walk(&p->select, text, cp_on_found, p, eb);
 }
 
 static enum err
@@ -296,7 +296,7 @@ find(struct flow *f, void *arg, struct errbuf *eb)
     p->dest_bucket = xmemdup0(p->dest.bucket.at, p->dest.bucket.len);
     p->into = goes_into(p);
     p->many = is_many(p);
-    return select_names(&p->select, p->sources, on_name, p, eb);
+    return select_names(&p->select, p->sources, cp_on_name, p, eb);
 }
 
 /* Of a source that was copied. */
@@ -315,11 +315,11 @@ remove_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     struct span bucket = span_of(r->it->from_bucket), key = span_of(r->it->from);
     struct s3_header match = {SPAN("if-match"),
                               span_of(r->match != NULL ? r->match : "")};
-    enum err rc = ERR_NOT_BUILT;
+    enum err rc = ERR_NOT_IMPLEMENTED;
 
     if (r->match != NULL)
         rc = s3_delete_if(s3, bucket, key, &match, 1, f, eb);
-    return rc == ERR_NOT_BUILT ? s3_delete(s3, bucket, key, f, eb) : rc;
+    return rc == ERR_NOT_IMPLEMENTED ? s3_delete(s3, bucket, key, f, eb) : rc;
 }
 
 static enum err
@@ -409,7 +409,7 @@ act(struct session *s)
                      .moves = moves};
     enum exit_code code;
 
-    s3_client_ask_latest(s->s3, args_has(a, "latest"));
+    s3_client_want_latest(s->s3, args_has(a, "latest"));
     if (a->verb != &get && one) {
         err_set(&s->eb, ERR_BAD_REQUEST, "%s wants a source and a target", a->verb->name);
         free(f);

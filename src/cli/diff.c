@@ -36,7 +36,7 @@ struct differing {
 };
 
 static void
-tell(struct differing *d, char mark, const struct pair *p)
+diff_tell(struct differing *d, char mark, const struct pair *p)
 {
     struct arena *a;
     const struct found *e = p->left != NULL ? p->left : p->right;
@@ -72,7 +72,8 @@ tell(struct differing *d, char mark, const struct pair *p)
 }
 
 static enum err
-judge(struct differing *d, struct pairs *pairs, const struct pair *p, enum pairs_by by)
+diff_compare_pair(struct differing *d, struct pairs *pairs, const struct pair *p,
+                  enum pairs_by by)
 {
     const struct found *l = p->left, *r = p->right;
     const struct place *left = pairs_place(pairs, false);
@@ -82,7 +83,7 @@ judge(struct differing *d, struct pairs *pairs, const struct pair *p, enum pairs
     enum err rc = ERR_OK;
 
     if (l == NULL || r == NULL) {
-        tell(d, l != NULL ? '<' : '>', p);
+        diff_tell(d, l != NULL ? '<' : '>', p);
         return output_check(&d->s->eb);
     }
     same = pairs_compare(pairs, p, by);
@@ -90,14 +91,14 @@ judge(struct differing *d, struct pairs *pairs, const struct pair *p, enum pairs
         rc = pairs_file_is(d->s, file->path, object->bucket, span_of(object->path),
                            object->etag, &equal, &d->s->eb);
     if (rc == ERR_OK && same != PAIRS_SAME && !equal)
-        tell(d, '!', p);
+        diff_tell(d, '!', p);
     else
         d->same++;
     return rc == ERR_OK ? output_check(&d->s->eb) : rc;
 }
 
 static enum exit_code
-act(struct session *s)
+diff_act(struct session *s)
 {
     const struct args *a = s->args;
     struct differing d = {.s = s};
@@ -124,7 +125,7 @@ act(struct session *s)
         rc = pairs_next(pairs, &p, &s->eb);
         if (rc != ERR_OK || (p.left == NULL && p.right == NULL))
             break;
-        rc = judge(&d, pairs, &p, by);
+        rc = diff_compare_pair(&d, pairs, &p, by);
     }
     pairs_close(&pairs);
     if (rc == ERR_OK && s->output == OUTPUT_JSON) {
@@ -144,8 +145,8 @@ act(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+diff_run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, diff_act, NULL);
 }
-const struct cli_verb cli_diff = {&verb, run};
+const struct cli_verb cli_diff = {&verb, diff_run};

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/disk_tool.h"
-#include "disk/rescue.h"
+#include "store/offline/rescue.h"
 
 static const struct flag flags[] = {
     {"repair", 0, NULL, "mend what can be mended without a second copy", false},
@@ -46,26 +46,26 @@ static const struct verb verb = {
 struct checking {
     const char *path, *scratch;
     bool repair;
-    struct disk_repaired repaired;
+    struct store_repaired repaired;
     bool quiet;
     struct disk_tool *tool;
 };
 
 static void
-say(void *arg, enum disk_says what, const char *sentence)
+say(void *arg, enum store_says what, const char *sentence)
 {
     const struct checking *c = arg;
 
-    if (what == DISK_SAYS_MENDED)
+    if (what == STORE_SAYS_REPAIRED)
         disk_tool_say(c->tool, "mended", sentence);
-    else if (what == DISK_SAYS_DAMAGED)
+    else if (what == STORE_SAYS_DAMAGED)
         disk_tool_say(c->tool, c->tool->json ? "damaged" : "DAMAGED", sentence);
     else if (!c->quiet)
         disk_tool_say(c->tool, "note", sentence);
 }
 
 static void
-on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+disk_check_on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     const struct checking *c = arg;
 
@@ -73,23 +73,23 @@ on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 }
 
 static void
-work(struct disk_tool *t)
+disk_check_work(struct disk_tool *t)
 {
     struct checking *c = t->arg;
-    struct disk_repair_options o = {.scratch = c->scratch,
-                                    .look_only = !c->repair,
-                                    .drop_damaged = args_has(t->args, "drop-damaged"),
-                                    .say = say,
-                                    .progress = on_progress,
-                                    .arg = c};
+    struct store_repair_options o = {.scratch = c->scratch,
+                                     .look_only = !c->repair,
+                                     .drop_damaged = args_has(t->args, "drop-damaged"),
+                                     .say = say,
+                                     .progress = disk_check_on_progress,
+                                     .arg = c};
 
-    t->rc = disk_repair(c->path, &o, &c->repaired, &t->eb);
+    t->rc = store_repair(c->path, &o, &c->repaired, &t->eb);
 }
 
 static enum exit_code
-report(const struct disk_tool *t, const struct checking *c)
+disk_check_report(const struct disk_tool *t, const struct checking *c)
 {
-    const struct disk_checked *r = &c->repaired.after;
+    const struct store_checked *r = &c->repaired.after;
     const char *result = r->faults > 0 ? "damaged" : "sound";
     char size[NUM_SIZE_TEXT];
     struct buf text;
@@ -120,7 +120,7 @@ report(const struct disk_tool *t, const struct checking *c)
 }
 
 static enum exit_code
-run(const struct args *a)
+disk_check_run(const struct args *a)
 {
     const char *tmp = getenv("TMPDIR");
     struct checking c = {.path = a->at[0],
@@ -141,8 +141,8 @@ run(const struct args *a)
         !disk_tool_yes(&t, "Objects whose bytes are damaged are deleted for good."))
         return EXIT_USAGE;
     c.tool = &t;
-    rc = disk_tool_run(&t, a, work, &c);
-    return rc == ERR_OK ? report(&t, &c) : cli_fail(rc, &t.eb);
+    rc = disk_tool_run(&t, a, disk_check_work, &c);
+    return rc == ERR_OK ? disk_check_report(&t, &c) : cli_fail(rc, &t.eb);
 }
 
-const struct cli_verb cli_disk_check = {&verb, run};
+const struct cli_verb cli_disk_check = {&verb, disk_check_run};

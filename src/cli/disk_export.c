@@ -8,7 +8,7 @@
 #include "base/num.h"
 #include "cli/archive.h"
 #include "cli/disk_tool.h"
-#include "disk/rescue.h"
+#include "store/offline/rescue.h"
 #include "wire/tar.h"
 
 static const struct flag flags[] = {
@@ -53,7 +53,7 @@ struct exporting {
     const char *target;
     const char **paths; /* owned */
     bool tar, failed;
-    struct disk_exported result;
+    struct store_exported result;
 
     /* The tar, or the file at hand of a folder; and the folder's list. */
     struct archive_out out, list;
@@ -74,7 +74,7 @@ say(void *arg, const char *sentence)
 }
 
 static void
-on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+disk_export_on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     const struct exporting *x = arg;
 
@@ -220,32 +220,32 @@ close_target(struct exporting *x, struct errbuf *eb)
 }
 
 static void
-work(struct disk_tool *t)
+disk_export_work(struct disk_tool *t)
 {
     struct exporting *x = t->arg;
     const struct args *a = t->args;
     const char *tmp = getenv("TMPDIR"), *scratch = args_value(a, "scratch");
     const char *bucket = args_value(a, "bucket"), *prefix = args_value(a, "prefix");
-    struct disk_export_sink sink = {.begin = x->tar ? tar_begin : folder_begin,
-                                    .data = on_data,
-                                    .end = x->tar ? tar_end : folder_end,
-                                    .arg = x};
-    struct disk_export_options o = {.paths = x->paths,
-                                    .count = (unsigned)a->count - 1,
-                                    .bucket = span_of(bucket != NULL ? bucket : ""),
-                                    .prefix = span_of(prefix != NULL ? prefix : ""),
-                                    .scratch = scratch,
-                                    .dry_run = args_has(a, "dry-run"),
-                                    .say = say,
-                                    .progress = on_progress,
-                                    .arg = x};
+    struct store_export_sink sink = {.begin = x->tar ? tar_begin : folder_begin,
+                                     .data = on_data,
+                                     .end = x->tar ? tar_end : folder_end,
+                                     .arg = x};
+    struct store_export_options o = {.paths = x->paths,
+                                     .count = (unsigned)a->count - 1,
+                                     .bucket = span_of(bucket != NULL ? bucket : ""),
+                                     .prefix = span_of(prefix != NULL ? prefix : ""),
+                                     .scratch = scratch,
+                                     .dry_run = args_has(a, "dry-run"),
+                                     .say = say,
+                                     .progress = disk_export_on_progress,
+                                     .arg = x};
 
     if (scratch == NULL)
         o.scratch = tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp";
     buf_init(&x->text, KIB(256));
     t->rc = open_target(x, &t->eb);
     if (t->rc == ERR_OK)
-        t->rc = disk_export(&o, &sink, &x->result, &t->eb);
+        t->rc = store_export(&o, &sink, &x->result, &t->eb);
     if (t->rc == ERR_OK)
         t->rc = close_target(x, &t->eb);
     archive_out_close(&x->out);
@@ -254,9 +254,9 @@ work(struct disk_tool *t)
 }
 
 static enum exit_code
-report(const struct disk_tool *t, const struct exporting *x)
+disk_export_report(const struct disk_tool *t, const struct exporting *x)
 {
-    const struct disk_exported *r = &x->result;
+    const struct store_exported *r = &x->result;
     FILE *to = x->tar && strcmp(x->target, "-") == 0 ? stderr : stdout;
     char size[NUM_SIZE_TEXT];
 
@@ -311,9 +311,9 @@ run(const struct args *a)
     for (size_t i = 0; i + 1 < a->count; i++)
         x.paths[i] = a->at[i];
     x.tool = &t;
-    rc = disk_tool_run(&t, a, work, &x);
+    rc = disk_tool_run(&t, a, disk_export_work, &x);
     free(x.paths);
-    return rc == ERR_OK ? report(&t, &x) : cli_fail(rc, &t.eb);
+    return rc == ERR_OK ? disk_export_report(&t, &x) : cli_fail(rc, &t.eb);
 }
 
 const struct cli_verb cli_disk_export = {&verb, run};

@@ -63,7 +63,7 @@ on_bytes(void *arg, uint64_t bytes)
 }
 
 static void
-work(struct disk_tool *t)
+disk_import_work(struct disk_tool *t)
 {
     struct importing *m = t->arg;
     const struct args *a = t->args;
@@ -99,7 +99,7 @@ work(struct disk_tool *t)
 }
 
 static enum exit_code
-report(const struct disk_tool *t, const struct importing *m)
+disk_import_report(const struct disk_tool *t, const struct importing *m)
 {
     const struct imported *r = &m->result;
     char size[NUM_SIZE_TEXT];
@@ -130,8 +130,8 @@ run(const struct args *a)
     enum err rc;
 
     m.tool = &t;
-    rc = disk_tool_run(&t, a, work, &m);
-    return rc == ERR_OK ? report(&t, &m) : cli_fail(rc, &t.eb);
+    rc = disk_tool_run(&t, a, disk_import_work, &m);
+    return rc == ERR_OK ? disk_import_report(&t, &m) : cli_fail(rc, &t.eb);
 }
 
 const struct cli_verb cli_disk_import = {&verb, run};

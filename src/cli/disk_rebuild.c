@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "cli/disk_tool.h"
-#include "disk/rescue.h"
+#include "store/offline/rescue.h"
 
 static const struct flag flags[] = {
     {"from-bodies", 0, NULL,
@@ -40,7 +40,7 @@ static const struct verb verb = {
 
 struct rebuilding {
     const char *path;
-    struct disk_rebuilt result;
+    struct store_rebuilt result;
     struct disk_tool *tool;
 };
 
@@ -53,7 +53,7 @@ say(void *arg, const char *sentence)
 }
 
 static void
-on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+disk_rebuild_on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     const struct rebuilding *r = arg;
 
@@ -61,20 +61,20 @@ on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 }
 
 static void
-work(struct disk_tool *t)
+disk_rebuild_work(struct disk_tool *t)
 {
     struct rebuilding *r = t->arg;
-    struct disk_rebuild_options o = {.from_bodies = args_has(t->args, "from-bodies"),
-                                     .dry_run = args_has(t->args, "dry-run"),
-                                     .say = say,
-                                     .progress = on_progress,
-                                     .arg = r};
+    struct store_rebuild_options o = {.from_bodies = args_has(t->args, "from-bodies"),
+                                      .dry_run = args_has(t->args, "dry-run"),
+                                      .say = say,
+                                      .progress = disk_rebuild_on_progress,
+                                      .arg = r};
 
-    t->rc = disk_rebuild(r->path, &o, &r->result, &t->eb);
+    t->rc = store_rebuild(r->path, &o, &r->result, &t->eb);
 }
 
 static enum exit_code
-report(const struct disk_tool *t, const struct rebuilding *r)
+disk_rebuild_report(const struct disk_tool *t, const struct rebuilding *r)
 {
     bool dry = args_has(t->args, "dry-run");
     char size[NUM_SIZE_TEXT];
@@ -88,7 +88,7 @@ report(const struct disk_tool *t, const struct rebuilding *r)
         json_u64(&j, "bodies", r->result.bodies);
         json_u64(&j, "parts", r->result.parts);
         json_bool(&j, "superblock", r->result.superblock);
-        json_bool(&j, "log_damaged", r->result.log_damaged);
+        json_bool(&j, "log_damaged", r->result.wal_damaged);
         json_bool(&j, "dry_run", dry);
         disk_tool_json_end(&text, &j);
         return EXIT_OK_;
@@ -104,7 +104,7 @@ report(const struct disk_tool *t, const struct rebuilding *r)
         printf("%s %llu bodies and %llu parts that no log knew\n",
                dry ? "would take back" : "took back",
                (unsigned long long)r->result.bodies, (unsigned long long)r->result.parts);
-    if (r->result.log_damaged)
+    if (r->result.wal_damaged)
         printf("changes of the native log are lost; docs/recovery.md says what that "
                "means\n");
     return EXIT_OK_;
@@ -122,8 +122,8 @@ run(const struct args *a)
                            "back."))
         return EXIT_USAGE;
     r.tool = &t;
-    rc = disk_tool_run(&t, a, work, &r);
-    return rc == ERR_OK ? report(&t, &r) : cli_fail(rc, &t.eb);
+    rc = disk_tool_run(&t, a, disk_rebuild_work, &r);
+    return rc == ERR_OK ? disk_rebuild_report(&t, &r) : cli_fail(rc, &t.eb);
 }
 
 const struct cli_verb cli_disk_rebuild = {&verb, run};

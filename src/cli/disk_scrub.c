@@ -34,8 +34,8 @@ static const struct verb verb = {
 };
 
 static enum err
-ask(struct session *s, const char *method, struct arena *a, struct span *answer,
-    json_t **doc)
+disk_scrub_ask(struct session *s, const char *method, struct arena *a,
+               struct span *answer, json_t **doc)
 {
     struct s3_request r = {.method = method, .path = SPAN("/_/scrub")};
     int status = 0;
@@ -103,7 +103,7 @@ is_running(const json_t *doc, uint64_t *open)
 }
 
 static enum exit_code
-show(struct session *s, struct span answer, const json_t *doc, uint64_t open)
+disk_scrub_show(struct session *s, struct span answer, const json_t *doc, uint64_t open)
 {
     size_t i;
     json_t *d;
@@ -124,7 +124,7 @@ scrub(struct session *s)
     struct span answer;
     uint64_t open = 0;
     json_t *doc;
-    enum err rc = ask(s, start ? "POST" : "GET", a, &answer, &doc);
+    enum err rc = disk_scrub_ask(s, start ? "POST" : "GET", a, &answer, &doc);
 
     while (rc == ERR_OK && is_running(doc, &open) && start && args_has(s->args, "wait")) {
         json_decref(doc);
@@ -132,10 +132,11 @@ scrub(struct session *s)
         arena_reset(a);
         rc = rt_sleep_ms(WAIT_MS);
         if (rc == ERR_OK)
-            rc = ask(s, "GET", a, &answer, &doc);
+            rc = disk_scrub_ask(s, "GET", a, &answer, &doc);
     }
     if (rc == ERR_OK)
-        code = show(s, answer, doc, start && !args_has(s->args, "wait") ? 0 : open);
+        code = disk_scrub_show(s, answer, doc,
+                               start && !args_has(s->args, "wait") ? 0 : open);
     json_decref(doc);
     arena_free(&a);
     return rc == ERR_OK ? code : session_fail(s, rc);

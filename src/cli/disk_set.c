@@ -48,7 +48,7 @@ moving_text(const json_t *doc, struct buf *out)
 }
 
 static void
-print_table(const json_t *doc)
+disk_set_print_table(const json_t *doc)
 {
     char used[NUM_SIZE_TEXT], free_text[NUM_SIZE_TEXT];
     struct buf line;
@@ -82,7 +82,7 @@ print_table(const json_t *doc)
                (unsigned long long)json_get_u64(doc, "repairs_waiting"));
     if (json_get_text(doc, "job", "")[0] != '\0')
         printf("job %s\n", json_get_text(doc, "job", ""));
-    if (json_is_true(json_object_get(doc, "settled")))
+    if (json_is_true(json_object_get(doc, "converged")))
         return;
     buf_init(&line, KIB(4));
     moving_text(doc, &line);
@@ -93,8 +93,8 @@ print_table(const json_t *doc)
 /* ---- calls ---- */
 
 static enum err
-ask(struct session *s, struct arena *a, const struct s3_request *r, json_t **doc,
-    struct span *answer)
+disk_set_ask(struct session *s, struct arena *a, const struct s3_request *r, json_t **doc,
+             struct span *answer)
 {
     enum err rc = admin_call(s, r, a, answer);
 
@@ -103,7 +103,7 @@ ask(struct session *s, struct arena *a, const struct s3_request *r, json_t **doc
 
 /* Until every object lies where it should; one line that is rewritten on a terminal, else one each ten seconds. */
 static enum err
-wait_settled(struct session *s, struct arena *a, json_t **doc, struct span *answer)
+wait_converged(struct session *s, struct arena *a, json_t **doc, struct span *answer)
 {
     struct s3_request r = {.method = "GET", .path = SPAN("/_/disks")};
     bool terminal = terminal_is(stderr);
@@ -112,7 +112,7 @@ wait_settled(struct session *s, struct arena *a, json_t **doc, struct span *answ
     enum err rc = ERR_OK;
 
     buf_init(&line, KIB(4));
-    while (rc == ERR_OK && !json_is_true(json_object_get(*doc, "settled"))) {
+    while (rc == ERR_OK && !json_is_true(json_object_get(*doc, "converged"))) {
         moving_text(*doc, &line);
         if (!s->quiet && !s->json && (terminal || rt_now_ns() - shown > 10000000000u)) {
             buf_putc(&line, '\0');
@@ -127,7 +127,7 @@ wait_settled(struct session *s, struct arena *a, json_t **doc, struct span *answ
         *doc = NULL;
         arena_reset(a);
         if (rc == ERR_OK)
-            rc = ask(s, a, &r, doc, answer);
+            rc = disk_set_ask(s, a, &r, doc, answer);
     }
     if (terminal && shown > 0)
         terminal_clear();
@@ -143,21 +143,21 @@ wants_to_wait(const struct args *a)
 
 /* One call that changes something; then what came of it. */
 static enum exit_code
-change(struct session *s, const char *path, struct buf *body, bool may_wait)
+disk_set_change(struct session *s, const char *path, struct buf *body, bool may_wait)
 {
     struct arena *a = arena_new(KIB(16), ANSWER_MAX);
     struct s3_request r = {
         .method = "POST", .path = span_of(path), .body = buf_span(body)};
     struct span answer = {"", 0};
     json_t *doc = NULL;
-    enum err rc = ask(s, a, &r, &doc, &answer);
+    enum err rc = disk_set_ask(s, a, &r, &doc, &answer);
 
     if (rc == ERR_OK && may_wait && wants_to_wait(s->args))
-        rc = wait_settled(s, a, &doc, &answer);
+        rc = wait_converged(s, a, &doc, &answer);
     if (rc == ERR_OK && s->json)
         printf("%.*s\n", SPAN_ARG(answer));
     else if (rc == ERR_OK && !s->quiet)
-        print_table(doc);
+        disk_set_print_table(doc);
     json_decref(doc);
     arena_free(&a);
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
@@ -175,18 +175,18 @@ static const struct verb ls = {.name = "disk ls",
                                .flags = ls_flags};
 
 static enum exit_code
-list(struct session *s)
+disk_set_list(struct session *s)
 {
     struct arena *a = arena_new(KIB(16), ANSWER_MAX);
     struct s3_request r = {.method = "GET", .path = SPAN("/_/disks")};
     struct span answer = {"", 0};
     json_t *doc = NULL;
-    enum err rc = ask(s, a, &r, &doc, &answer);
+    enum err rc = disk_set_ask(s, a, &r, &doc, &answer);
 
     if (rc == ERR_OK && s->json)
         printf("%.*s\n", SPAN_ARG(answer));
     else if (rc == ERR_OK)
-        print_table(doc);
+        disk_set_print_table(doc);
     json_decref(doc);
     arena_free(&a);
     return rc == ERR_OK ? EXIT_OK_ : session_fail(s, rc);
@@ -195,7 +195,7 @@ list(struct session *s)
 static enum exit_code
 run_ls(const struct args *a)
 {
-    return session_run(a, list, NULL);
+    return session_run(a, disk_set_list, NULL);
 }
 const struct cli_verb cli_disk_ls = {&ls, run_ls};
 
@@ -237,7 +237,7 @@ do_add(struct session *s)
     json_open_object(&j, NULL);
     json_text(&j, "path", whole);
     json_end(&j);
-    rc = change(s, "/_/disks", &body, true);
+    rc = disk_set_change(s, "/_/disks", &body, true);
     buf_fini(&body);
     free(whole);
     return rc;
@@ -268,7 +268,7 @@ change_one(struct session *s, const char *path, const char *flag, bool may_wait)
     json_text(&j, "disk", whole);
     json_bool(&j, flag, args_has(s->args, flag));
     json_end(&j);
-    rc = change(s, path, &body, may_wait);
+    rc = disk_set_change(s, path, &body, may_wait);
     buf_fini(&body);
     free(whole);
     return rc;

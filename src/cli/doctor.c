@@ -33,10 +33,10 @@ struct doctor {
 };
 
 /* One line: what was looked at; where it is wrong, `fix` says what to do. */
-static void tell(struct doctor *d, const char *what, const char *fix, const char *fmt,
-                 ...) PRINTF(4, 5);
+static void doctor_tell(struct doctor *d, const char *what, const char *fix,
+                        const char *fmt, ...) PRINTF(4, 5);
 static void
-tell(struct doctor *d, const char *what, const char *fix, const char *fmt, ...)
+doctor_tell(struct doctor *d, const char *what, const char *fix, const char *fmt, ...)
 {
     char text[512];
     va_list ap;
@@ -78,7 +78,7 @@ page(struct doctor *d, const char *path, const char *what)
     if (rc == ERR_OK)
         doc = json_loadb(answer.at, answer.len, 0, NULL);
     else if (rc == ERR_DENIED)
-        tell(d, what, NULL, "not shown to these keys: administrators see it");
+        doctor_tell(d, what, NULL, "not shown to these keys: administrators see it");
     d->s->eb = before;
     arena_free(&a);
     return doc;
@@ -98,21 +98,22 @@ look_at_disks(struct doctor *d, const json_t *stat)
         const char *state = json_get_text(one, "state", "?");
 
         if (strcmp(state, "ok") == 0)
-            tell(d, "disk", NULL, "%s is well", json_get_text(one, "path", "?"));
+            doctor_tell(d, "disk", NULL, "%s is well", json_get_text(one, "path", "?"));
         else
-            tell(d, "disk",
-                 strcmp(state, "failed") == 0
-                     ? "bring it back, or take it out with forebay disk remove; "
-                       "docs/recovery.md says what may be lost"
-                     : "forebay disk drain it and replace it; docs/recovery.md says "
-                       "what may be lost",
-                 "%s is %s: %s", json_get_text(one, "path", "?"), state,
-                 json_get_text(one, "why", "no reason is known"));
+            doctor_tell(
+                d, "disk",
+                strcmp(state, "failed") == 0
+                    ? "bring it back, or take it out with forebay disk remove; "
+                      "docs/recovery.md says what may be lost"
+                    : "forebay disk drain it and replace it; docs/recovery.md says "
+                      "what may be lost",
+                "%s is %s: %s", json_get_text(one, "path", "?"), state,
+                json_get_text(one, "why", "no reason is known"));
         if (json_get_u64(one, "corrupt_blocks") > 0)
-            tell(d, "disk",
-                 "look at the disk's own health (smartctl); forebay disk scrub",
-                 "%s gave %llu damaged blocks", json_get_text(one, "path", "?"),
-                 (unsigned long long)json_get_u64(one, "corrupt_blocks"));
+            doctor_tell(d, "disk",
+                        "look at the disk's own health (smartctl); forebay disk scrub",
+                        "%s gave %llu damaged blocks", json_get_text(one, "path", "?"),
+                        (unsigned long long)json_get_u64(one, "corrupt_blocks"));
     }
     if (total == 0)
         return;
@@ -123,10 +124,11 @@ look_at_disks(struct doctor *d, const json_t *stat)
                  "abort them",
                  num_size_text(json_get_u64(disk, "open_bytes"), parts));
     if (left < total / 100 * LITTLE_LEFT)
-        tell(d, "space", "delete, add a disk (forebay disk add), or lower cache.budget",
-             "%s free: less than %d %%%s", size, LITTLE_LEFT, begun);
+        doctor_tell(d, "space",
+                    "delete, add a disk (forebay disk add), or lower cache.budget",
+                    "%s free: less than %d %%%s", size, LITTLE_LEFT, begun);
     else
-        tell(d, "space", NULL, "%s free", size);
+        doctor_tell(d, "space", NULL, "%s free", size);
 }
 
 static void
@@ -140,13 +142,14 @@ look_at_keys(struct doctor *d)
     enum err rc = s3_list_buckets(d->s->s3, a, &list, &count, &f, &eb);
 
     if (rc == ERR_OK)
-        tell(d, "keys", NULL, "they open %u bucket%s", count, count == 1 ? "" : "s");
+        doctor_tell(d, "keys", NULL, "they open %u bucket%s", count,
+                    count == 1 ? "" : "s");
     else
-        tell(d, "keys",
-             strstr(eb.text, "TimeTooSkewed") != NULL
-                 ? "set the clock of this machine or of the server (NTP)"
-                 : "forebay env --origin says which keys are used and from where",
-             "%s", eb.text);
+        doctor_tell(d, "keys",
+                    strstr(eb.text, "TimeTooSkewed") != NULL
+                        ? "set the clock of this machine or of the server (NTP)"
+                        : "forebay env --origin says which keys are used and from where",
+                    "%s", eb.text);
     arena_free(&a);
 }
 
@@ -168,17 +171,19 @@ look_at_remotes(struct doctor *d, const json_t *doc)
 
         if (json_is_true(json_object_get(b, "cached"))) {
             if (s3_list_objects(d->s->s3, &l, a, &found, &f, &eb) != ERR_OK)
-                tell(d, "remote",
-                     "forebay bucket attach it again with keys and endpoint that work",
-                     "s3://%s: %s", name, eb.text);
+                doctor_tell(
+                    d, "remote",
+                    "forebay bucket attach it again with keys and endpoint that work",
+                    "s3://%s: %s", name, eb.text);
             else if (found.stale)
-                tell(d, "remote",
-                     "see that the server reaches the endpoint that forebay bucket ls "
-                     "names",
-                     "s3://%s: its remote does not answer; what is kept of it is served",
-                     name);
+                doctor_tell(
+                    d, "remote",
+                    "see that the server reaches the endpoint that forebay bucket ls "
+                    "names",
+                    "s3://%s: its remote does not answer; what is kept of it is served",
+                    name);
             else
-                tell(d, "remote", NULL, "s3://%s answers", name);
+                doctor_tell(d, "remote", NULL, "s3://%s answers", name);
         }
         arena_free(&a);
     }
@@ -214,19 +219,21 @@ doctor(struct session *s)
 
     if (rc != ERR_OK) {
         if (s->json) {
-            tell(&d, "server", "is one running there? --endpoint-url names another", "%s",
-                 s->eb.text);
+            doctor_tell(&d, "server",
+                        "is one running there? --endpoint-url names another", "%s",
+                        s->eb.text);
             print_found(&d);
         }
         json_decref(d.found);
         return session_fail(s, rc);
     }
-    tell(&d, "server", NULL, "%s answers in %.1f ms", s->endpoint,
-         (double)(rt_now_ns() - began) / 1e6);
+    doctor_tell(&d, "server", NULL, "%s answers in %.1f ms", s->endpoint,
+                (double)(rt_now_ns() - began) / 1e6);
     if (status == 200) {
         rc = ping_ready(s);
-        tell(&d, "ready", rc == ERR_OK ? NULL : "wait, or look into the server's log",
-             "%s", rc == ERR_OK ? "it serves" : s->eb.text);
+        doctor_tell(&d, "ready",
+                    rc == ERR_OK ? NULL : "wait, or look into the server's log", "%s",
+                    rc == ERR_OK ? "it serves" : s->eb.text);
     }
     look_at_keys(&d);
     if (status == 200 && (doc = page(&d, "/_/stat", "disk")) != NULL) {

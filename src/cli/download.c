@@ -22,7 +22,8 @@ struct getting {
 
 /* The body, into memory when it is small, else into the file. */
 static enum err
-receive(struct getting *g, struct s3_call *call, struct s3_failure *f, struct errbuf *eb)
+download_receive(struct getting *g, struct s3_call *call, struct s3_failure *f,
+                 struct errbuf *eb)
 {
     bool small = g->info.size <= FILES_SMALL;
     size_t room = small ? MAX(g->info.size, 1u) : PIECE, n = 1;
@@ -54,7 +55,7 @@ receive(struct getting *g, struct s3_call *call, struct s3_failure *f, struct er
 }
 
 static enum err
-keep(struct getting *g, struct errbuf *eb)
+download_keep(struct getting *g, struct errbuf *eb)
 {
     struct files_target t = {g->it->to, g->it->to_root};
 
@@ -105,7 +106,7 @@ get_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     verify_init(&g->verify, &g->info,
                 etag_parse(g->info.etag, md5, &parts) && parts == 1 ? g->info.size : 0);
     if (rc == ERR_OK)
-        rc = receive(g, call, f, eb);
+        rc = download_receive(g, call, f, eb);
     s3_end(&call);
     if (rc == ERR_OK && !verify_end(&g->verify)) {
         rc = verify_refuse(&g->verify, &g->info, eb);
@@ -113,7 +114,7 @@ get_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     }
     verify_fini(&g->verify);
     if (rc == ERR_OK)
-        rc = keep(g, eb);
+        rc = download_keep(g, eb);
     if (rc != ERR_OK) {
         progress_back(&g->f->progress, g->at);
         if (!g->it->known)
@@ -124,7 +125,7 @@ get_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 
 /* What a listing says to be large is not asked for whole first. */
 static enum err
-head_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+download_head_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct getting *g = arg;
 
@@ -164,7 +165,7 @@ transfer_down(struct flow *f, const struct item *it, struct transfer_seen *seen,
                                to_stdout, f, eb);
     g.a = arena_new(KIB(16), MIB(1));
     if (it->known && it->size > MULTIPART_FROM) {
-        rc = flow_try(f, head_attempt, &g, eb);
+        rc = flow_try(f, download_head_attempt, &g, eb);
         g.large = rc == ERR_OK && goes_in_parts(&g.info);
     }
     if (rc == ERR_OK && !g.large)

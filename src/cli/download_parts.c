@@ -58,7 +58,7 @@ run_end(const struct ranges *r, uint32_t i)
 }
 
 static void
-fail(struct ranges *r, enum err rc, const struct errbuf *eb)
+download_parts_fail(struct ranges *r, enum err rc, const struct errbuf *eb)
 {
     if (r->rc == ERR_OK) {
         r->rc = rc;
@@ -161,7 +161,7 @@ fetch_ranges(void *arg)
             continue;
         rc = flow_try(r->f, range_attempt, &j, &eb);
         if (rc != ERR_OK) {
-            fail(r, rc, &eb);
+            download_parts_fail(r, rc, &eb);
             break;
         }
     }
@@ -243,13 +243,13 @@ follow_parts(struct ranges *r)
         if (rt_blocking(lanes_work, &j, DEADLINE_NEVER) != ERR_OK)
             return;
         if (j.rc != ERR_OK)
-            fail(r, j.rc, &j.eb);
+            download_parts_fail(r, j.rc, &j.eb);
     }
     r->verified = r->rc == ERR_OK ? r->count : 0;
 }
 
 static void
-follow(void *arg)
+download_parts_follow(void *arg)
 {
     struct ranges *r = arg;
 
@@ -273,7 +273,7 @@ follow(void *arg)
         if (rc != ERR_OK)
             return;
         if (j.rc != ERR_OK) {
-            fail(r, j.rc, &j.eb);
+            download_parts_fail(r, j.rc, &j.eb);
             return;
         }
         r->verified = end;
@@ -283,7 +283,7 @@ follow(void *arg)
 /* ---- all of it ---- */
 
 static enum err
-part_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+download_parts_part_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct ranges *r = arg;
     struct arena *a = arena_new(KIB(16), MIB(1));
@@ -308,14 +308,14 @@ learn_parts(struct ranges *r)
 
     if (!etag_parse(r->info->etag, md5, &parts) || parts == 0)
         return;
-    (void)!flow_try(r->f, part_attempt, r, &eb);
+    (void)!flow_try(r->f, download_parts_part_attempt, r, &eb);
     for (size_t i = 0; r->object_part == 0 && i < ARRAY_LEN(usual); i++)
         if ((r->info->size + usual[i] - 1) / usual[i] == parts)
             r->object_part = usual[i];
 }
 
 static enum err
-begin(struct ranges *r)
+download_parts_begin(struct ranges *r)
 {
     const char *names[] = {r->f->s->endpoint, r->it->from_bucket, r->it->from, NULL,
                            NULL};
@@ -370,7 +370,7 @@ fetch_all(struct ranges *r)
         part_sums_init(&r->sums, r->info->size, r->object_part);
     rt_cond_init(&r->came);
     rt_group_begin(&group);
-    if (rt_group_start(&group, follow, r) != ERR_OK)
+    if (rt_group_start(&group, download_parts_follow, r) != ERR_OK)
         return err_set(r->eb, ERR_BUSY, "no fiber is left");
     for (int i = 1; i < PARTS_AT_ONCE; i++)
         if (rt_group_start(&group, fetch_ranges, r) != ERR_OK)
@@ -403,7 +403,7 @@ transfer_down_parts(struct flow *f, const struct item *it,
     memcpy(r.note.id, info->etag.at, MIN(info->etag.len, sizeof r.note.id - 1));
     if (!it->known)
         f->progress.total_bytes += info->size;
-    rc = begin(&r);
+    rc = download_parts_begin(&r);
     if (rc == ERR_OK)
         rc = fetch_all(&r);
     if (rc == ERR_OK)

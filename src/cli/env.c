@@ -64,7 +64,7 @@ print_aws(void)
 }
 
 static void
-print_json(const struct pair *pairs, size_t count)
+env_print_json(const struct pair *pairs, size_t count)
 {
     struct buf out;
     struct json j;
@@ -92,7 +92,7 @@ print_quoted(const char *before, const char *value, const char *after)
 }
 
 static const char *
-value_of(const struct pair *pairs, size_t count, const char *name)
+env_value_of(const struct pair *pairs, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(pairs[i].name, name) == 0)
@@ -104,8 +104,8 @@ value_of(const struct pair *pairs, size_t count, const char *name)
 static void
 print_python(const struct pair *p, size_t n)
 {
-    const char *key = value_of(p, n, "AWS_ACCESS_KEY_ID"),
-               *token = value_of(p, n, "AWS_SESSION_TOKEN");
+    const char *key = env_value_of(p, n, "AWS_ACCESS_KEY_ID"),
+               *token = env_value_of(p, n, "AWS_SESSION_TOKEN");
 
     puts("import os\n\nos.environ.update({");
     for (size_t i = 0; i < n; i++) {
@@ -115,10 +115,10 @@ print_python(const struct pair *p, size_t n)
     puts("})\n# boto3, s3torchconnector, pyarrow and litdata read these. fsspec (pandas, "
          "datasets, zarr) takes them by hand:");
     print_quoted("storage_options = {\"client_kwargs\": {\"endpoint_url\": ",
-                 value_of(p, n, "AWS_ENDPOINT_URL"), "}");
+                 env_value_of(p, n, "AWS_ENDPOINT_URL"), "}");
     if (key != NULL) {
         print_quoted(", \"key\": ", key, "");
-        print_quoted(", \"secret\": ", value_of(p, n, "AWS_SECRET_ACCESS_KEY"), "");
+        print_quoted(", \"secret\": ", env_value_of(p, n, "AWS_SECRET_ACCESS_KEY"), "");
     } else {
         printf(", \"anon\": True");
     }
@@ -165,7 +165,7 @@ print_all(const struct pair *pairs, size_t count, const char *format, struct err
         for (size_t i = 0; i < count; i++)
             printf("%s=%s\n", pairs[i].name, pairs[i].value);
     } else if (strcmp(format, "json") == 0) {
-        print_json(pairs, count);
+        env_print_json(pairs, count);
     } else if (strcmp(format, "python") == 0) {
         print_python(pairs, count);
     } else if (strcmp(format, "yaml") == 0) {
@@ -207,7 +207,7 @@ is_aws(const struct settings *s)
 
 /* --credentials; else flags, the environment, a profile; and before those of AWS's tools the server's own keys. */
 static enum err
-find(const struct args *a, struct settings *out, struct errbuf *eb)
+env_find(const struct args *a, struct settings *out, struct errbuf *eb)
 {
     const char *file = args_value(a, "credentials");
     char *told = NULL;
@@ -243,7 +243,7 @@ print_origin(const struct settings *s, bool json)
 }
 
 static enum exit_code
-run(const struct args *a)
+env_run(const struct args *a)
 {
     struct settings s = {0};
     struct errbuf eb = {{0}};
@@ -255,7 +255,7 @@ run(const struct args *a)
 
     if (rc == ERR_OK)
         rc = args_has(a, "origin") ? settings_find(a, &settings_first, false, &s, &eb)
-                                   : find(a, &s, &eb);
+                                   : env_find(a, &s, &eb);
 
     if (rc == ERR_OK && args_has(a, "origin")) {
         print_origin(&s, json);
@@ -286,4 +286,4 @@ run(const struct args *a)
            : rc == ERR_BAD_REQUEST ? cli_usage(&eb, &verb)
                                    : cli_fail(rc, &eb);
 }
-const struct cli_verb cli_env = {&verb, run};
+const struct cli_verb cli_env = {&verb, env_run};

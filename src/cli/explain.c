@@ -18,7 +18,7 @@ static const struct verb verb = {
 };
 
 static enum exit_code
-run(const struct args *a)
+explain_run(const struct args *a)
 {
     struct errbuf eb = {{0}};
     enum err rc = ERR_OK;
@@ -38,7 +38,7 @@ run(const struct args *a)
     (void)cli_fail(ERR_NOT_FOUND, &eb);
     return EXIT_NOT_FOUND;
 }
-const struct cli_verb cli_explain = {&verb, run};
+const struct cli_verb cli_explain = {&verb, explain_run};
 
 /* ---- man ---- */
 
@@ -51,7 +51,7 @@ static const struct verb man = {.name = "man",
 
 /* troff takes a leading dot or quote and every backslash for its own. */
 static void
-put_text(struct buf *out, const char *text)
+explain_put_text(struct buf *out, const char *text)
 {
     bool line_begins = true;
 
@@ -77,15 +77,15 @@ put_flags(struct buf *out, const struct flag *f)
             buf_printf(out, "\\-%c\\fR, \\fB", f->letter);
         }
         buf_puts(out, "\\-\\-");
-        put_text(out, f->name);
+        explain_put_text(out, f->name);
         buf_puts(out, "\\fR");
         if (f->value != NULL) {
             buf_puts(out, " \\fI");
-            put_text(out, f->value);
+            explain_put_text(out, f->value);
             buf_puts(out, "\\fR");
         }
         buf_putc(out, '\n');
-        put_text(out, f->help);
+        explain_put_text(out, f->help);
         buf_putc(out, '\n');
     }
 }
@@ -96,22 +96,22 @@ put_verb(void *arg, const struct verb *v)
     struct buf *out = arg;
 
     buf_puts(out, ".SS ");
-    put_text(out, v->name);
+    explain_put_text(out, v->name);
     buf_putc(out, ' ');
-    put_text(out, v->arguments);
+    explain_put_text(out, v->arguments);
     buf_putc(out, '\n');
-    put_text(out, v->summary);
+    explain_put_text(out, v->summary);
     buf_puts(out, ".\n");
     put_flags(out, v->flags);
     if (v->more != NULL) {
         buf_puts(out, ".PP\n");
-        put_text(out, v->more);
+        explain_put_text(out, v->more);
         buf_putc(out, '\n');
     }
     buf_puts(out, ".PP\n.nf\n");
     for (const char *const *e = v->examples; e != NULL && *e != NULL; e++) {
         buf_puts(out, "    ");
-        put_text(out, *e);
+        explain_put_text(out, *e);
         buf_putc(out, '\n');
     }
     buf_puts(out, ".fi\n");

@@ -43,7 +43,7 @@ struct job {
 };
 
 static void
-run_job(void *arg)
+files_run_job(void *arg)
 {
     struct job *j = arg;
 
@@ -56,7 +56,7 @@ on_worker(struct job *j, struct errbuf *eb)
     enum err rc;
 
     j->eb = eb;
-    rc = rt_blocking(run_job, j, DEADLINE_NEVER);
+    rc = rt_blocking(files_run_job, j, DEADLINE_NEVER);
     return rc == ERR_OK ? j->rc : err_set(eb, rc, "interrupted");
 }
 
@@ -82,7 +82,7 @@ read_at(int fd, uint64_t at, void *buf, size_t len, size_t *n, const char *path,
 }
 
 static enum err
-open_work(struct job *j, struct errbuf *eb)
+files_open_work(struct job *j, struct errbuf *eb)
 {
     struct files_file *l = j->file;
     struct stat st;
@@ -104,7 +104,7 @@ open_work(struct job *j, struct errbuf *eb)
     rc = read_at(l->fd, 0, l->bytes, l->size, &n, j->path, eb);
     l->size = n; /* it may have shrunk meanwhile: then that is what it is */
     if (rc == ERR_OK)
-        digest_once(DIGEST_MD5, l->bytes, n, j->md5);
+        digest_oneshot(DIGEST_MD5, l->bytes, n, j->md5);
     return rc;
 }
 
@@ -112,7 +112,7 @@ enum err
 files_open(const char *path, struct files_file *out, struct errbuf *eb)
 {
     unsigned char md5[DIGEST_MAX];
-    struct job j = {.work = open_work, .path = path, .file = out, .md5 = md5};
+    struct job j = {.work = files_open_work, .path = path, .file = out, .md5 = md5};
     enum err rc;
 
     *out = (struct files_file){.fd = -1};
@@ -124,7 +124,7 @@ files_open(const char *path, struct files_file *out, struct errbuf *eb)
 }
 
 static enum err
-read_work(struct job *j, struct errbuf *eb)
+files_read_work(struct job *j, struct errbuf *eb)
 {
     return read_at(j->file->fd, j->at, j->buf, j->len, &j->n, "reading", eb);
 }
@@ -133,7 +133,7 @@ enum err
 files_read(struct files_file *l, uint64_t at, void *buf, size_t len, size_t *n,
            struct errbuf *eb)
 {
-    struct job j = {.work = read_work, .file = l, .at = at, .buf = buf, .len = len};
+    struct job j = {.work = files_read_work, .file = l, .at = at, .buf = buf, .len = len};
     enum err rc;
 
     if (l->bytes != NULL) {
@@ -216,7 +216,8 @@ files_close(struct files_file *l)
 
 /* The folder of a target, opened part by part below the root. *dir is owned by the caller; *name lies in the path. */
 static enum err
-open_folder(const struct files_target *t, int *dir, const char **name, struct errbuf *eb)
+files_open_folder(const struct files_target *t, int *dir, const char **name,
+                  struct errbuf *eb)
 {
     const char *slash = strrchr(t->path, '/');
     size_t folder = slash != NULL ? (size_t)(slash - t->path) : 0;
@@ -289,7 +290,7 @@ folds_work(struct job *j, struct errbuf *eb)
     int dir = -1, fd;
 
     if (rc == ERR_OK)
-        rc = open_folder(&t, &dir, &name, eb);
+        rc = files_open_folder(&t, &dir, &name, eb);
     if (rc == ERR_OK) {
         fd =
             openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -318,12 +319,12 @@ files_folds_case(const char *folder, bool *folds, struct errbuf *eb)
 static enum err
 folder_of(const struct files_target *t, int *dir, const char **name, struct errbuf *eb)
 {
-    enum err rc = open_folder(t, dir, name, eb);
+    enum err rc = files_open_folder(t, dir, name, eb);
 
     if (rc != ERR_NOT_FOUND)
         return rc;
     rc = make_root(t, eb);
-    return rc == ERR_OK ? open_folder(t, dir, name, eb) : rc;
+    return rc == ERR_OK ? files_open_folder(t, dir, name, eb) : rc;
 }
 
 /* Hidden, told apart from others by a hash, and never longer than a name may be. */

@@ -38,7 +38,7 @@ with_slash(const FTSENT *e, char room[260])
 
 /* "a.b" stands before "a/c", so a folder is compared with its slash. */
 static int
-by_key(const FTSENT **a, const FTSENT **b)
+files_walk_by_key(const FTSENT **a, const FTSENT **b)
 {
     char x[260], y[260];
 
@@ -67,7 +67,7 @@ problem_of(const FTSENT *e, bool *odd)
 }
 
 static void
-take(struct files_walk *w, const FTSENT *e)
+files_walk_take(struct files_walk *w, const FTSENT *e)
 {
     struct files_entry *to = &w->at[w->count++];
     size_t skip = MIN(w->skip, (size_t)e->fts_pathlen);
@@ -113,7 +113,7 @@ batch_work(void *arg)
         if (e->fts_namelen > 13 && e->fts_name[0] == '.' &&
             strcmp(e->fts_name + e->fts_namelen - 13, ".forebay-part") == 0)
             continue;
-        take(w, e);
+        files_walk_take(w, e);
     }
 }
 
@@ -130,7 +130,7 @@ files_walk_open(const char *path, bool follow, struct files_walk **out, struct e
     w = xcalloc(1, sizeof *w);
     w->fts = fts_open(roots,
                       (follow ? FTS_LOGICAL : FTS_PHYSICAL | FTS_COMFOLLOW) | FTS_NOCHDIR,
-                      by_key);
+                      files_walk_by_key);
     w->arena = arena_new(KIB(64), MIB(16));
     w->skip = strlen(path);
     while (w->skip > 1 && path[w->skip - 1] == '/')

@@ -86,7 +86,7 @@ put_json(struct finding *x, const char *full, const struct found *e)
 }
 
 static enum err
-on_found(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
+find_on_found(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
 {
     struct finding *x = arg;
     char *full, date[NUM_DATE_TEXT];
@@ -176,7 +176,7 @@ find(struct session *s)
         json_begin(&x.json, &x.text);
         json_open_array(&x.json, NULL);
     }
-    rc = select_all(&x.select, a->count, on_found, &x, &s->eb);
+    rc = select_all(&x.select, a->count, find_on_found, &x, &s->eb);
     if (rc == ERR_OK && s->output == OUTPUT_JSON) {
         json_end(&x.json);
         printf("%.*s\n", SPAN_ARG(buf_span(&x.text)));
@@ -223,7 +223,7 @@ struct counting {
 };
 
 static void
-put_sum(struct counting *c, const char *name, uint64_t count, uint64_t bytes)
+find_put_sum(struct counting *c, const char *name, uint64_t count, uint64_t bytes)
 {
     char size[NUM_SIZE_TEXT];
 
@@ -256,7 +256,7 @@ static void
 end_folder(struct counting *c)
 {
     if (c->folder != NULL)
-        put_sum(c, c->folder, c->count, c->bytes);
+        find_put_sum(c, c->folder, c->count, c->bytes);
     free(c->folder);
     c->folder = NULL;
     c->count = c->bytes = 0;
@@ -314,7 +314,7 @@ count_name(void *arg, const char *text, struct errbuf *eb)
     rc = select_walk(&c->select, text, count_one, c, eb);
     end_folder(c);
     if (rc == ERR_OK)
-        put_sum(c, text, c->all_count, c->all_bytes);
+        find_put_sum(c, text, c->all_count, c->all_bytes);
     return rc;
 }
 

@@ -95,7 +95,7 @@ flow_try(struct flow *f, flow_attempt *attempt, void *arg, struct errbuf *eb)
 /* ---- items ---- */
 
 static const char *
-append(char **at, const char *text)
+flow_append(char **at, const char *text)
 {
     char *here = *at;
 
@@ -121,11 +121,11 @@ item_copy(const struct item *it)
     char *at = (char *)(copy + 1);
 
     *copy = *it;
-    copy->from_bucket = append(&at, it->from_bucket);
-    copy->from = append(&at, it->from);
-    copy->to_bucket = append(&at, it->to_bucket);
-    copy->to = append(&at, it->to);
-    copy->etag = append(&at, it->etag);
+    copy->from_bucket = flow_append(&at, it->from_bucket);
+    copy->from = flow_append(&at, it->from);
+    copy->to_bucket = flow_append(&at, it->to_bucket);
+    copy->to = flow_append(&at, it->to);
+    copy->etag = flow_append(&at, it->etag);
     return copy;
 }
 
@@ -402,7 +402,7 @@ work(void *arg)
 }
 
 static void
-tick(void *arg)
+flow_tick(void *arg)
 {
     struct flow *f = arg;
 
@@ -411,7 +411,7 @@ tick(void *arg)
 }
 
 static void
-begin(struct flow *f)
+flow_begin(struct flow *f)
 {
     unsigned most = f->parallel > 0 ? f->parallel : PARALLEL;
 
@@ -432,12 +432,12 @@ flow_run(struct flow *f)
     enum exit_code code;
     enum err rc = ERR_OK;
 
-    begin(f);
+    flow_begin(f);
     rt_group_begin(&f->group);
     rt_group_begin(&ticker);
     /* One worker at the least; more come with the work. */
     if (rt_group_start(&f->group, work, f) != ERR_OK ||
-        (!f->progress.quiet && rt_group_start(&ticker, tick, f) != ERR_OK))
+        (!f->progress.quiet && rt_group_start(&ticker, flow_tick, f) != ERR_OK))
         rc = err_set(&eb, ERR_BUSY, "no fiber is left");
     f->workers = 1;
     if (rc == ERR_OK)

@@ -24,8 +24,8 @@ struct here {
 };
 
 static enum err
-ask(struct session *s, struct span bucket, struct span query, json_t **out,
-    struct errbuf *eb)
+here_ask_server(struct session *s, struct span bucket, struct span query, json_t **out,
+                struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(64), ANSWER_MAX);
     struct s3_request r = {.method = "GET", .query = query};
@@ -40,11 +40,11 @@ ask(struct session *s, struct span bucket, struct span query, json_t **out,
     if (rc == ERR_OK && !json_is_string(json_object_get(*out, "class"))) {
         json_decref(*out);
         *out = NULL;
-        rc = ERR_NOT_BUILT;
+        rc = ERR_NOT_IMPLEMENTED;
     }
-    if (rc == ERR_BAD_REQUEST || rc == ERR_NOT_BUILT)
+    if (rc == ERR_BAD_REQUEST || rc == ERR_NOT_IMPLEMENTED)
         rc = err_set(
-            eb, ERR_NOT_BUILT,
+            eb, ERR_NOT_IMPLEMENTED,
             "the server at %s does not tell what is kept: it is no Forebay, or an "
             "older one",
             s->endpoint);
@@ -61,7 +61,7 @@ here_ask(struct session *s, struct span bucket, struct span key, json_t **out,
 
     buf_init(&query, KIB(8));
     query_put(&query, "key", key);
-    rc = ask(s, bucket, buf_span(&query), out, eb);
+    rc = here_ask_server(s, bucket, buf_span(&query), out, eb);
     buf_fini(&query);
     return rc;
 }
@@ -103,7 +103,7 @@ entry(const struct here *h, size_t i)
 }
 
 static enum err
-take_key(const json_t *e, struct buf *out, struct errbuf *eb)
+here_take_key(const json_t *e, struct buf *out, struct errbuf *eb)
 {
     struct span text = span_of(json_get_text(e, "key", ""));
     int len;
@@ -118,7 +118,7 @@ take_key(const json_t *e, struct buf *out, struct errbuf *eb)
 }
 
 static void
-keep(struct buf *to, struct span text)
+here_keep(struct buf *to, struct span text)
 {
     buf_clear(to);
     buf_put_span(to, text);
@@ -126,8 +126,8 @@ keep(struct buf *to, struct span text)
 
 /* Keys from `from` on. */
 static enum err
-load(struct here *h, const struct place *p, struct span prefix, struct span from,
-     struct errbuf *eb)
+here_load(struct here *h, const struct place *p, struct span prefix, struct span from,
+          struct errbuf *eb)
 {
     struct buf query;
     size_t count;
@@ -139,21 +139,22 @@ load(struct here *h, const struct place *p, struct span prefix, struct span from
     query_put(&query, "encoding", SPAN("url"));
     query_put(&query, "from", from);
     query_put(&query, "prefix", prefix);
-    rc = ask(h->s, p->bucket, buf_span(&query), &h->page, eb);
+    rc = here_ask_server(h->s, p->bucket, buf_span(&query), &h->page, eb);
     buf_fini(&query);
     if (rc != ERR_OK)
         return rc;
     free(h->bucket);
     h->bucket = xmemdup0(p->bucket.at, p->bucket.len);
-    keep(&h->prefix, prefix);
+    here_keep(&h->prefix, prefix);
     h->at = 0;
     count = json_array_size(json_object_get(h->page, "keys"));
-    return count > 0 ? take_key(entry(h, count - 1), &h->last, eb) : ERR_OK;
+    return count > 0 ? here_take_key(entry(h, count - 1), &h->last, eb) : ERR_OK;
 }
 
 /* Does the page tell of this key, one way or the other? It begins where an earlier key was looked for. */
 static bool
-covers(const struct here *h, const struct place *p, struct span prefix, struct span key)
+here_covers(const struct here *h, const struct place *p, struct span prefix,
+            struct span key)
 {
     if (h->page == NULL || !span_is(p->bucket, h->bucket) ||
         !span_eq(prefix, buf_span(&h->prefix)) || span_cmp(key, buf_span(&h->asked)) < 0)
@@ -170,13 +171,13 @@ here_state(struct here *h, const struct place *p, struct span key, const char **
     enum err rc = ERR_OK;
 
     *out = "-";
-    if (!covers(h, p, prefix, key))
-        rc = load(h, p, prefix, key, eb);
-    keep(&h->asked, key);
+    if (!here_covers(h, p, prefix, key))
+        rc = here_load(h, p, prefix, key, eb);
+    here_keep(&h->asked, key);
     while (rc == ERR_OK && entry(h, h->at) != NULL) {
         int way;
 
-        rc = take_key(entry(h, h->at), &h->key, eb);
+        rc = here_take_key(entry(h, h->at), &h->key, eb);
         if (rc != ERR_OK)
             break;
         way = span_cmp(buf_span(&h->key), key);

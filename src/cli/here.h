@@ -4,7 +4,7 @@
 
 #include "cli/session.h"
 
-/* Of one object, as the server's page tells it; json_decref() it. ERR_NOT_FOUND: it is not there; ERR_NOT_BUILT: the server has no
+/* Of one object, as the server's page tells it; json_decref() it. ERR_NOT_FOUND: it is not there; ERR_NOT_IMPLEMENTED: the server has no
  * such page. */
 enum err here_ask(struct session *s, struct span bucket, struct span key, json_t **out,
                   struct errbuf *eb) MUST_CHECK;
@@ -12,7 +12,7 @@ enum err here_ask(struct session *s, struct span bucket, struct span key, json_t
 struct here; /* of one session */
 struct here *here_new(struct session *s);
 void here_free(struct here **hp); /* NULL is fine */
-/* "cached", "pinned", "doubt", "native", or "-": it is not there. `p` names what is listed. Cheap while keys come in byte order.
+/* "cached", "pinned", "in-doubt", "native", or "-": it is not there. `p` names what is listed. Cheap while keys come in byte order.
  * Borrowed until the next call. */
 enum err here_state(struct here *h, const struct place *p, struct span key,
                     const char **out, struct errbuf *eb) MUST_CHECK;

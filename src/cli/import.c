@@ -118,7 +118,7 @@ static enum err
 part_is_there(struct import_object *o, bool *same, struct errbuf *eb)
 {
     struct arena *a = arena_new(4096, KIB(64));
-    struct disk_part *p;
+    struct store_part *p;
     uint32_t count;
     bool more;
     enum err rc = disks_part_list(o->import->node->disks, &o->key, &o->e.upload,
@@ -134,9 +134,9 @@ part_is_there(struct import_object *o, bool *same, struct errbuf *eb)
 static enum err
 version_is_there(struct import_object *o, bool *same, struct errbuf *eb)
 {
-    struct row row;
+    struct entry entry;
     bool current;
-    enum err rc = disks_version_find(o->import->node->disks, &o->key, &o->e.born, &row,
+    enum err rc = disks_version_find(o->import->node->disks, &o->key, &o->e.born, &entry,
                                      &current, eb);
 
     *same = rc == ERR_OK;
@@ -147,7 +147,7 @@ version_is_there(struct import_object *o, bool *same, struct errbuf *eb)
 static enum err
 is_there(struct import_object *o, bool *same, struct errbuf *eb)
 {
-    struct row row;
+    struct entry entry;
     enum err rc;
 
     *same = false;
@@ -157,14 +157,14 @@ is_there(struct import_object *o, bool *same, struct errbuf *eb)
         return part_is_there(o, same, eb);
     if (o->e.what != EXPORTED_OBJECT)
         return version_is_there(o, same, eb);
-    rc = disks_lookup(o->import->node->disks, &o->key, &row, eb);
+    rc = disks_lookup(o->import->node->disks, &o->key, &entry, eb);
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
-    if (rc != ERR_OK || row.size != o->e.size)
+    if (rc != ERR_OK || entry.size != o->e.size)
         return rc;
-    *same = row.mtime_ms == o->e.meta.mtime_ms &&
-            (!o->exact ||
-             (memcmp(row.md5, o->e.meta.md5, 16) == 0 && row.parts == o->e.meta.parts));
+    *same = entry.mtime_ms == o->e.meta.mtime_ms &&
+            (!o->exact || (memcmp(entry.md5, o->e.meta.md5, 16) == 0 &&
+                           entry.parts == o->e.meta.parts));
     return ERR_OK;
 }
 
@@ -188,14 +188,14 @@ begin_body(struct import_object *o, struct errbuf *eb)
     uint64_t most = o->import->o->body_most > 0 ? o->import->o->body_most : BODY_MOST;
     enum err rc;
 
-    buf_init(&o->small, DISK_INLINE_MAX);
-    if (o->e.size <= DISK_INLINE_MAX)
+    buf_init(&o->small, STORE_INLINE_MAX);
+    if (o->e.size <= STORE_INLINE_MAX)
         return ERR_OK;
     if (o->e.what == EXPORTED_PART)
         return disks_part_begin(ds, &o->key, &o->e.upload, o->e.part, o->e.size,
                                 &o->writer, eb);
     if (o->e.size <= most)
-        return disks_write_begin(ds, &o->key, DISK_NATIVE, o->e.size, &o->writer, eb);
+        return disks_write_begin(ds, &o->key, STORE_NATIVE, o->e.size, &o->writer, eb);
     o->in_parts = true;
     if (o->import->o
             ->exact_buckets) { /* one that was broken off is gone on with, and never listed for ever */
@@ -203,7 +203,7 @@ begin_body(struct import_object *o, struct errbuf *eb)
         rc = disks_upload_begin_as(ds, &o->key, &o->e.meta, &o->upload, eb);
         rc = rc == ERR_EXISTS ? ERR_OK : rc;
     } else {
-        rc = disks_upload_begin(ds, &o->key, DISK_NATIVE, &o->e.meta, &o->upload, eb);
+        rc = disks_upload_begin(ds, &o->key, STORE_NATIVE, &o->e.meta, &o->upload, eb);
     }
     return rc == ERR_OK ? begin_part(o, eb) : rc;
 }
@@ -211,7 +211,7 @@ begin_body(struct import_object *o, struct errbuf *eb)
 static bool
 is_key(struct span key)
 {
-    return key.len >= 1 && key.len <= DISK_KEY_MAX && utf8_valid(key);
+    return key.len >= 1 && key.len <= STORE_KEY_MAX && utf8_valid(key);
 }
 
 /* Everything of the object that outlives the call. */
@@ -237,12 +237,12 @@ object_new(struct import *i, const struct exported *e, bool exact)
     return o;
 }
 
-static enum disk_versioning
+static enum store_versioning
 versioning_of(const struct map_bucket *b)
 {
-    return b->versioning == MAP_VERSIONED   ? DISK_VERSIONED
-           : b->versioning == MAP_SUSPENDED ? DISK_SUSPENDED
-                                            : DISK_UNVERSIONED;
+    return b->versioning == MAP_VERSIONED   ? STORE_VERSIONED
+           : b->versioning == MAP_SUSPENDED ? STORE_SUSPENDED
+                                            : STORE_UNVERSIONED;
 }
 
 static enum err
@@ -254,10 +254,11 @@ place_object(struct import_object *o, struct errbuf *eb)
         return rc;
     if (o->e.what == EXPORTED_OBJECT) /* it comes as if somebody put it there */
         o->e.meta.versioning = (uint8_t)versioning_of(o->bucket);
-    o->key = (struct disks_key){.at = {.bucket = o->bucket->id,
-                                       .birth_name = span_of(o->bucket->birth_name),
-                                       .key = o->e.key},
-                                .copies = o->bucket->copies};
+    o->key =
+        (struct disks_key){.at = {.bucket = o->bucket->id,
+                                  .immutable_name = span_of(o->bucket->immutable_name),
+                                  .key = o->e.key},
+                           .copies = o->bucket->copies};
     return ERR_OK;
 }
 
@@ -295,7 +296,7 @@ import_begin(struct import *i, const struct exported *e, bool exact, bool *wante
     o = object_new(i, e, exact);
     if (!is_key(o->e.key)) {
         refuse(i, "\"%.*s\": a key is 1 to %u bytes of UTF-8", (int)o->e.key.len,
-               o->e.key.at, DISK_KEY_MAX);
+               o->e.key.at, STORE_KEY_MAX);
     } else if (i->o->dry_run) {
         i->result.objects++;
         i->result.bytes += e->size;
@@ -380,7 +381,7 @@ import_data(struct import *i, struct span piece, struct errbuf *eb)
 
 /* Bytes and record must agree; without a record the MD5 is the ETag. False: said, and nothing is kept. */
 static bool
-judge(struct import_object *o)
+import_check(struct import_object *o)
 {
     static const uint8_t none[16];
     unsigned char md5[DIGEST_MAX];
@@ -400,15 +401,15 @@ judge(struct import_object *o)
 }
 
 static enum err
-complete(struct import_object *o, struct errbuf *eb)
+import_complete(struct import_object *o, struct errbuf *eb)
 {
     struct disks *ds = o->import->node->disks;
     struct arena *a = arena_new(KIB(64), MIB(8));
-    struct disk_part *parts;
-    struct row row;
+    struct store_part *parts;
+    struct entry entry;
     uint32_t count;
     bool more;
-    enum err rc = disks_part_list(ds, &o->key, &o->upload, 0, DISK_PARTS_MAX, a, &parts,
+    enum err rc = disks_part_list(ds, &o->key, &o->upload, 0, STORE_PARTS_MAX, a, &parts,
                                   &count, &more, eb);
 
     if (rc == ERR_OK && o->e.what == EXPORTED_VERSION)
@@ -416,7 +417,7 @@ complete(struct import_object *o, struct errbuf *eb)
                                            &o->e.meta, &o->e.born, eb);
     else if (rc == ERR_OK)
         rc = disks_upload_complete(ds, &o->key, &o->upload, parts, count, &o->e.meta,
-                                   NULL, &row, eb);
+                                   NULL, &entry, eb);
     arena_free(&a);
     return rc;
 }
@@ -430,7 +431,7 @@ write_small(struct import_object *o, struct errbuf *eb)
         o->e.what == EXPORTED_PART
             ? disks_part_begin(ds, &o->key, &o->e.upload, o->e.part, o->e.size,
                                &o->writer, eb)
-            : disks_write_begin(ds, &o->key, DISK_NATIVE, o->e.size, &o->writer, eb);
+            : disks_write_begin(ds, &o->key, STORE_NATIVE, o->e.size, &o->writer, eb);
 
     if (rc == ERR_OK && o->small.len > 0)
         rc = disks_write(o->writer, o->small.at, o->small.len, eb);
@@ -440,9 +441,10 @@ write_small(struct import_object *o, struct errbuf *eb)
 static enum err
 put_marker(struct import_object *o, struct errbuf *eb)
 {
-    struct row marker = {
-        .flags = ROW_TOMBSTONE | ROW_MARKER |
-                 (o->e.meta.versioning == DISK_VERSIONED ? ROW_VERSIONED : ROW_SUSPENDED),
+    struct entry marker = {
+        .flags =
+            ENTRY_TOMBSTONE | ENTRY_MARKER |
+            (o->e.meta.versioning == STORE_VERSIONED ? ENTRY_VERSIONED : ENTRY_SUSPENDED),
         .version = o->e.born,
         .mtime_ms = o->e.meta.mtime_ms};
 
@@ -452,13 +454,13 @@ put_marker(struct import_object *o, struct errbuf *eb)
 static enum err
 commit(struct import_object *o, struct errbuf *eb)
 {
-    struct row row;
+    struct entry entry;
     enum err rc = ERR_OK;
 
     if (o->e.what == EXPORTED_MARKER)
         return put_marker(o, eb);
     if (o->in_parts)
-        return complete(o, eb);
+        return import_complete(o, eb);
     if (o->writer == NULL)
         rc = write_small(o, eb);
     if (rc != ERR_OK)
@@ -467,7 +469,7 @@ commit(struct import_object *o, struct errbuf *eb)
         return disks_part_commit(&o->writer, &o->e.meta, eb);
     return o->e.what == EXPORTED_VERSION
                ? disks_commit_version(&o->writer, &o->e.meta, &o->e.born, eb)
-               : disks_commit(&o->writer, &o->e.meta, NULL, &row, eb);
+               : disks_commit(&o->writer, &o->e.meta, NULL, &entry, eb);
 }
 
 static void
@@ -501,7 +503,7 @@ commit_fiber(void *arg)
                    (int)o->e.key.len, o->e.key.at);
     }
     object_free(&o);
-    rt_sem_give(&i->seats);
+    rt_sem_release(&i->seats);
 }
 
 /* Takes `o`. */
@@ -509,12 +511,12 @@ static enum err
 start_commit(struct import_object *o, struct errbuf *eb)
 {
     struct import *i = o->import;
-    enum err rc = rt_sem_take(&i->seats, DEADLINE_NEVER);
+    enum err rc = rt_sem_acquire(&i->seats, DEADLINE_NEVER);
 
     if (rc == ERR_OK) {
         rc = rt_group_start(&i->group, commit_fiber, o);
         if (rc != ERR_OK)
-            rt_sem_give(&i->seats);
+            rt_sem_release(&i->seats);
     }
     if (rc != ERR_OK) {
         object_free(&o);
@@ -536,7 +538,7 @@ import_end(struct import *i, struct errbuf *eb)
         object_free(&o);
         return rc;
     }
-    if (!judge(o)) {
+    if (!import_check(o)) {
         if (o->in_parts)
             rc = disks_upload_abort(i->node->disks, &o->key, &o->upload, eb);
         else
@@ -555,6 +557,6 @@ import_finish(struct import *i, struct errbuf *eb)
     if (i->rc != ERR_OK)
         *eb = i->eb;
     else if (!i->o->dry_run && i->node->disks != NULL)
-        return disks_settle(i->node->disks, eb);
+        return disks_flush(i->node->disks, eb);
     return i->rc;
 }

@@ -5,10 +5,10 @@
  */
 #pragma once
 #include "base/hash.h"
-#include "disk/exported.h"
 #include "node/offline.h"
 #include "rt/fiber.h"
 #include "rt/sync.h"
+#include "store/record/exported.h"
 
 #define IMPORT_AT_ONCE 64
 

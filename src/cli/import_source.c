@@ -49,7 +49,7 @@ leave_out(struct import *i, struct span path, const char *why)
 
 /* What a member is: an exported object, or a file of somebody's. *take false: neither. */
 static enum err
-judge_member(struct import *i, const struct tar_head *h, struct arena *a,
+check_member(struct import *i, const struct tar_head *h, struct arena *a,
              struct exported *e, bool *exact, bool *take, struct errbuf *eb)
 {
     enum err rc = ERR_NOT_FOUND;
@@ -63,7 +63,7 @@ judge_member(struct import *i, const struct tar_head *h, struct arena *a,
     }
     if (h->xattr.len > 0)
         rc = exported_read(h->xattr, a, e, eb);
-    if (rc == ERR_CORRUPT || rc == ERR_NOT_BUILT)
+    if (rc == ERR_CORRUPT || rc == ERR_NOT_IMPLEMENTED)
         return rc;
     *exact = rc == ERR_OK;
     if (*exact && e->size != h->size)
@@ -110,7 +110,7 @@ on_member(void *arg, const struct tar_head *head, struct errbuf *eb)
 
     arena_reset(t->arena);
     if (rc == ERR_OK)
-        rc = judge_member(t->import, head, t->arena, &e, &exact, &take, eb);
+        rc = check_member(t->import, head, t->arena, &e, &exact, &take, eb);
     if (rc == ERR_OK && take)
         rc = import_begin(t->import, &e, exact, &t->in_object, eb);
     return rc;
@@ -172,7 +172,7 @@ unhex(const char *hex, char *out)
 }
 
 static enum err
-take_line(struct folder_source *f, struct span line, struct errbuf *eb)
+import_source_take_line(struct folder_source *f, struct span line, struct errbuf *eb)
 {
     json_t *doc = json_loadb(line.at, line.len, 0, NULL);
     const char *file = json_string_value(json_object_get(doc, "file"));
@@ -212,8 +212,8 @@ by_file(const void *ap, const void *bp)
 
 /* Lines that end in this piece; the rest stays in `line`. */
 static enum err
-take_lines(struct folder_source *f, struct buf *line, struct span piece,
-           struct errbuf *eb)
+import_source_take_lines(struct folder_source *f, struct buf *line, struct span piece,
+                         struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
@@ -227,7 +227,7 @@ take_lines(struct folder_source *f, struct buf *line, struct span piece,
             rc = err_set(eb, ERR_BAD_REQUEST, LIST_NAME ": a line of more than %u bytes",
                          LIST_LINE_MAX);
         else if (end != NULL)
-            rc = take_line(f, buf_span(line), eb);
+            rc = import_source_take_line(f, buf_span(line), eb);
         if (end != NULL)
             buf_clear(line);
     }
@@ -256,7 +256,7 @@ load_list(struct folder_source *f, const char *path, struct errbuf *eb)
     while (rc == ERR_OK && piece.len > 0) {
         rc = archive_get(&in, &piece, eb);
         if (rc == ERR_OK)
-            rc = take_lines(f, &line, piece, eb);
+            rc = import_source_take_lines(f, &line, piece, eb);
     }
     buf_fini(&line);
     archive_in_close(&in);
@@ -266,8 +266,9 @@ load_list(struct folder_source *f, const char *path, struct errbuf *eb)
 }
 
 static enum err
-judge_file(struct folder_source *f, const struct local_entry *file, struct arena *a,
-           struct exported *e, bool *exact, bool *take, struct errbuf *eb)
+check_source_file(struct folder_source *f, const struct local_entry *file,
+                  struct arena *a, struct exported *e, bool *exact, bool *take,
+                  struct errbuf *eb)
 {
     struct listed want = {.file = file->name};
     struct listed *l =
@@ -300,7 +301,7 @@ import_file(struct folder_source *f, const struct local_entry *file, struct aren
     struct archive_in in;
     struct span piece = {"", 1};
     bool exact, take, wanted = false;
-    enum err rc = judge_file(f, file, a, &e, &exact, &take, eb);
+    enum err rc = check_source_file(f, file, a, &e, &exact, &take, eb);
 
     if (rc == ERR_OK && take)
         rc = import_begin(f->import, &e, exact, &wanted, eb);

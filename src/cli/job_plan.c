@@ -28,7 +28,7 @@ word(const struct job_plan *w)
 
 /* `state` as here_state() says it. */
 static void
-take(struct job_plan *w, struct span key, uint64_t size, const char *state)
+job_plan_take(struct job_plan *w, struct span key, uint64_t size, const char *state)
 {
     struct arena *a;
 
@@ -47,19 +47,19 @@ take(struct job_plan *w, struct span key, uint64_t size, const char *state)
 }
 
 static enum err
-on_entry(void *arg, const struct s3xml_list_entry *e)
+job_plan_on_entry(void *arg, const struct s3xml_list_entry *e)
 {
     struct job_plan *w = arg;
     const char *state = "-";
     enum err rc = here_state(w->here, w->p, e->key, &state, &w->s->eb);
 
     if (rc == ERR_OK)
-        take(w, e->key, e->size, state);
+        job_plan_take(w, e->key, e->size, state);
     return rc;
 }
 
 static enum err
-on_name(void *arg, struct span name, struct errbuf *eb)
+job_plan_on_name(void *arg, struct span name, struct errbuf *eb)
 {
     struct job_plan *w = arg;
     json_t *doc = NULL;
@@ -76,7 +76,7 @@ on_name(void *arg, struct span name, struct errbuf *eb)
     }
     json_decref(doc);
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
-        take(w, name, size, state);
+        job_plan_take(w, name, size, state);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
@@ -93,14 +93,14 @@ each_line(struct job_plan *w, struct span names)
         if (line.len > 0 && line.at[line.len - 1] == '\r')
             line.len--;
         if (line.len > 0)
-            rc = names_expand(line, on_name, w, &w->s->eb);
+            rc = names_expand(line, job_plan_on_name, w, &w->s->eb);
         names = span_from(names, MIN(len + 1, names.len));
     }
     return rc;
 }
 
 static void
-tell(const struct job_plan *w)
+job_plan_tell(const struct job_plan *w)
 {
     char size[NUM_SIZE_TEXT];
     struct buf text;
@@ -130,13 +130,13 @@ enum exit_code
 job_plan(struct session *s, const struct place *p, bool evict, struct span names)
 {
     struct job_plan w = {.s = s, .p = p, .evict = evict, .here = here_new(s)};
-    enum err rc = names.len > 0
-                      ? each_line(&w, names)
-                      : list_pages(s, p->bucket, p->key, SPAN(""), on_entry, &w, &s->eb);
+    enum err rc = names.len > 0 ? each_line(&w, names)
+                                : list_pages(s, p->bucket, p->key, SPAN(""),
+                                             job_plan_on_entry, &w, &s->eb);
 
     here_free(&w.here);
     if (rc != ERR_OK)
         return session_fail(s, rc);
-    tell(&w);
+    job_plan_tell(&w);
     return EXIT_OK_;
 }

@@ -61,7 +61,7 @@ ask_one(struct session *s, const char *id, bool wait, json_t **out)
 }
 
 static enum err
-change(struct session *s, const char *id, const char *action, json_t **out)
+jobs_change(struct session *s, const char *id, const char *action, json_t **out)
 {
     struct arena *a = arena_new(KIB(64), ANSWER_MAX);
     struct s3_request r = {.method = "POST"};
@@ -96,7 +96,7 @@ duration(uint64_t ms, char out[32])
 }
 
 static void
-put_counts(FILE *out, const json_t *job)
+jobs_put_counts(FILE *out, const json_t *job)
 {
     char size[NUM_SIZE_TEXT];
     uint64_t total = json_get_u64(job, "total"), present = json_get_u64(job, "present");
@@ -131,7 +131,7 @@ put_progress(FILE *out, const json_t *job)
 {
     fprintf(out, "%s %s: ", json_get_text(job, "kind", ""),
             json_get_text(job, "what", ""));
-    put_counts(out, job);
+    jobs_put_counts(out, job);
     put_pace(out, job);
 }
 
@@ -168,7 +168,7 @@ put_end(const struct session *s, const json_t *job)
     }
     if (!s->quiet) {
         printf("%s %s: ", json_get_text(job, "id", ""), json_get_text(job, "state", ""));
-        put_counts(stdout, job);
+        jobs_put_counts(stdout, job);
         printf(", in %s\n", duration(json_get_u64(job, "busy_ms"), time));
     }
     json_array_foreach(json_object_get(job, "errors"), i, error)
@@ -236,14 +236,14 @@ print_row(const json_t *job)
 {
     printf("%s  %-9s  %-9s  ", json_get_text(job, "id", ""),
            json_get_text(job, "kind", ""), json_get_text(job, "state", ""));
-    put_counts(stdout, job);
+    jobs_put_counts(stdout, job);
     if (is_state(job, "running"))
         put_pace(stdout, job);
     printf("  %s\n", json_get_text(job, "what", ""));
 }
 
 static enum exit_code
-list(struct session *s)
+jobs_list(struct session *s)
 {
     struct arena *a = arena_new(KIB(64), ANSWER_MAX);
     struct s3_request r = {.method = "GET", .path = SPAN("/_/jobs")};
@@ -290,14 +290,14 @@ static const struct verb jobs_verb = {
 };
 
 static enum exit_code
-show(struct session *s)
+jobs_show(struct session *s)
 {
     json_t *job;
     enum err rc;
 
     if (s->args->count == 0)
-        return list(s);
-    rc = args_has(s->args, "resume") ? change(s, s->args->at[0], "resume", &job)
+        return jobs_list(s);
+    rc = args_has(s->args, "resume") ? jobs_change(s, s->args->at[0], "resume", &job)
                                      : ask_one(s, s->args->at[0], false, &job);
     if (rc != ERR_OK)
         return session_fail(s, rc);
@@ -314,7 +314,7 @@ show(struct session *s)
 static enum exit_code
 run_jobs(const struct args *a)
 {
-    return session_run(a, show, NULL);
+    return session_run(a, jobs_show, NULL);
 }
 const struct cli_verb cli_jobs = {&jobs_verb, run_jobs};
 
@@ -347,7 +347,7 @@ jobs_wait(struct session *s, const char *id)
 }
 
 static enum exit_code
-wait_for(struct session *s)
+jobs_wait_for(struct session *s)
 {
     return jobs_wait(s, s->args->at[0]);
 }
@@ -355,7 +355,7 @@ wait_for(struct session *s)
 static enum exit_code
 run_wait(const struct args *a)
 {
-    return session_run(a, wait_for, NULL);
+    return session_run(a, jobs_wait_for, NULL);
 }
 const struct cli_verb cli_wait = {&wait_verb, run_wait};
 
@@ -377,7 +377,7 @@ cancel(struct session *s)
 
     for (size_t i = 0; i < s->args->count; i++) {
         json_t *job;
-        enum err rc = change(s, s->args->at[i], "cancel", &job);
+        enum err rc = jobs_change(s, s->args->at[i], "cancel", &job);
 
         if (rc != ERR_OK) {
             code = session_fail(s, rc);

@@ -33,7 +33,7 @@ lanes_add(struct lanes *l, struct md5 *m, const void *data, size_t len)
     l->waiting++;
     for (unsigned turn = 0;
          turn < PATIENCE_TURNS && job.phase != MD5_OVER &&
-         l->waiting < MIN(l->streams, FULL) && (turn == 0 || rt_crowded());
+         l->waiting < MIN(l->streams, FULL) && (turn == 0 || rt_others_ready());
          turn++)
         rt_yield();
     if (job.phase == MD5_OVER)

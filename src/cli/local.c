@@ -23,7 +23,7 @@ of_errno(struct errbuf *eb, const char *path)
 
 /* Splits into folder and name, and opens the folder. */
 static enum err
-open_folder(const char *path, struct local *l, struct errbuf *eb)
+local_open_folder(const char *path, struct local *l, struct errbuf *eb)
 {
     const char *name;
     enum err rc = rt_dir_open_of(path, &l->dir, &name, eb);
@@ -41,7 +41,7 @@ local_read_open(const char *path, struct local *out, struct errbuf *eb)
     *out = (struct local){0};
     if (realpath(path, real) == NULL)
         return of_errno(eb, path);
-    rc = open_folder(real, out, eb);
+    rc = local_open_folder(real, out, eb);
     if (rc == ERR_OK)
         rc = rt_open(out->dir, out->name, 0, 0, &out->file, eb);
     if (rc == ERR_OK)
@@ -75,7 +75,7 @@ local_write_open(const char *path, struct local *out, struct errbuf *eb)
     *out = (struct local){0};
     rc = make_folders(path, eb);
     if (rc == ERR_OK)
-        rc = open_folder(path, out, eb);
+        rc = local_open_folder(path, out, eb);
     if (rc != ERR_OK) {
         local_close(out);
         return rc;
@@ -123,7 +123,7 @@ local_close(struct local *l)
 }
 
 static void
-add(struct local_list *l, const char *path, const char *name, const struct stat *st)
+local_add(struct local_list *l, const char *path, const char *name, const struct stat *st)
 {
     if (l->count == l->room) {
         l->room = l->room > 0 ? l->room * 2 : 64;
@@ -137,7 +137,7 @@ add(struct local_list *l, const char *path, const char *name, const struct stat 
 }
 
 static int
-by_name(const FTSENT **a, const FTSENT **b)
+local_by_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
@@ -146,7 +146,7 @@ enum err
 local_walk(const char *path, struct local_list *out, struct errbuf *eb)
 {
     char *roots[] = {(char *)(uintptr_t)path, NULL};
-    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
+    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, local_by_name);
     enum err rc = ERR_OK;
     size_t skip = strlen(path);
     FTSENT *e;
@@ -162,7 +162,8 @@ local_walk(const char *path, struct local_list *out, struct errbuf *eb)
         while (*name == '/')
             name++;
         if (e->fts_info == FTS_F)
-            add(out, e->fts_path, e->fts_level == 0 ? e->fts_name : name, e->fts_statp);
+            local_add(out, e->fts_path, e->fts_level == 0 ? e->fts_name : name,
+                      e->fts_statp);
         else if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR ||
                  e->fts_info == FTS_NS) {
             errno = e->fts_errno;

@@ -41,7 +41,7 @@ static const struct verb verb = {
         "s3://B/PREFIX lists what begins so, up to the next slash; -o name gives whole "
         "names, one a line.\n-c tells of each object: cached (a copy is here), pinned "
         "(and "
-        "stays), doubt (the outcome of a write at the remote is not known), - (not "
+        "stays), in-doubt (the outcome of a write at the remote is not known), - (not "
         "here); "
         "native: it is only here."};
 
@@ -169,7 +169,7 @@ entry_tree(struct listing *l, const struct found *e)
 }
 
 static enum err
-on_found(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
+ls_on_found(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
 {
     struct listing *l = arg;
 
@@ -258,7 +258,7 @@ check_names(const struct args *a, struct errbuf *eb)
 }
 
 static enum exit_code
-act(struct session *s)
+ls_act(struct session *s)
 {
     const struct args *a = s->args;
     struct listing l = {.s = s,
@@ -283,7 +283,7 @@ act(struct session *s)
     }
     rc = a->count == 0 && args_value(a, "from-file") == NULL
              ? list_buckets(&l)
-             : select_all(&l.select, a->count, on_found, &l, &s->eb);
+             : select_all(&l.select, a->count, ls_on_found, &l, &s->eb);
     if (s->output == OUTPUT_JSON && rc == ERR_OK) {
         json_end(&l.json);
         printf("%.*s\n", SPAN_ARG(buf_span(&l.text)));
@@ -298,8 +298,8 @@ act(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+ls_run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, ls_act, NULL);
 }
-const struct cli_verb cli_ls = {&verb, run};
+const struct cli_verb cli_ls = {&verb, ls_run};

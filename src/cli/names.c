@@ -80,7 +80,7 @@ in_set(struct span p, unsigned char c, bool *holds)
 
 /* How many bytes of the pattern stand for the byte c; 0: they do not. */
 static size_t
-one(struct span p, char c)
+names_one(struct span p, char c)
 {
     size_t len;
     bool holds;
@@ -131,7 +131,7 @@ glob_match(struct span p, struct span n)
         }
         if (k == n.len && i == p.len)
             return true;
-        step = k < n.len && i < p.len ? one(span_from(p, i), n.at[k]) : 0;
+        step = k < n.len && i < p.len ? names_one(span_from(p, i), n.at[k]) : 0;
         if (step > 0) {
             i += step;
             k++;

@@ -36,7 +36,7 @@ note_path(const char *kind, const char *const *parts)
 
 /* "name value\n", and nothing else. */
 static bool
-take_line(struct span *text, const char *name, struct span *value)
+note_take_line(struct span *text, const char *name, struct span *value)
 {
     const char *end = span_find(*text, '\n');
     size_t len = strlen(name);
@@ -59,17 +59,17 @@ note_parse(struct span text, struct note *out)
     if (!span_starts(text, span_of(MAGIC)))
         return false;
     text = span_from(text, strlen(MAGIC));
-    if (!take_line(&text, "size", &v) || num_u64(v, &out->size) != ERR_OK ||
-        !take_line(&text, "mtime", &v) || num_u64(v, &mtime) != ERR_OK ||
-        mtime > INT64_MAX || !take_line(&text, "part", &v) ||
+    if (!note_take_line(&text, "size", &v) || num_u64(v, &out->size) != ERR_OK ||
+        !note_take_line(&text, "mtime", &v) || num_u64(v, &mtime) != ERR_OK ||
+        mtime > INT64_MAX || !note_take_line(&text, "part", &v) ||
         num_u64(v, &out->part_bytes) != ERR_OK || out->part_bytes == 0 ||
         (out->size + out->part_bytes - 1) / out->part_bytes > 10000 ||
-        !take_line(&text, "id", &v) || v.len == 0 || v.len >= sizeof out->id ||
+        !note_take_line(&text, "id", &v) || v.len == 0 || v.len >= sizeof out->id ||
         memchr(v.at, '\0', v.len) != NULL)
         return false;
     out->mtime_ns = (int64_t)mtime;
     memcpy(out->id, v.at, v.len);
-    if (!take_line(&text, "have", &v) || text.len != 0)
+    if (!note_take_line(&text, "have", &v) || text.len != 0)
         return false;
     return v.len == 2 * sizeof out->have &&
            hex_decode(v.at, v.len, out->have, sizeof out->have) >= 0;

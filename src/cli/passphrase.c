@@ -14,7 +14,8 @@ passphrase_wipe(struct passphrase *p)
 }
 
 static enum err
-take_line(const char *path, const char *bytes, struct passphrase *out, struct errbuf *eb)
+passphrase_take_line(const char *path, const char *bytes, struct passphrase *out,
+                     struct errbuf *eb)
 {
     size_t n = strcspn(bytes, "\r\n");
 
@@ -36,7 +37,7 @@ passphrase_load(const char *path, struct passphrase *out, struct errbuf *eb)
 
     *out = (struct passphrase){.len = 0};
     if (rc == ERR_OK)
-        rc = take_line(path, bytes, out, eb);
+        rc = passphrase_take_line(path, bytes, out, eb);
     if (bytes != NULL)
         OPENSSL_cleanse(bytes, len);
     free(bytes);

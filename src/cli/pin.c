@@ -35,7 +35,7 @@ static const struct verb unpin_verb = {.name = "unpin",
                                        .flags = flags};
 
 static enum exit_code
-ask(struct session *s, const char *member)
+pin_ask(struct session *s, const char *member)
 {
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct s3_request r = {.method = "PATCH"};
@@ -75,13 +75,13 @@ ask(struct session *s, const char *member)
 static enum exit_code
 pin(struct session *s)
 {
-    return ask(s, "pin");
+    return pin_ask(s, "pin");
 }
 
 static enum exit_code
 unpin(struct session *s)
 {
-    return ask(s, "unpin");
+    return pin_ask(s, "unpin");
 }
 
 static enum exit_code

@@ -127,7 +127,7 @@ ping_ready(struct session *s)
         return err_set(&s->eb, ERR_UNAVAILABLE,
                        "%s answers, and is not ready: it is starting or draining",
                        s->endpoint);
-    return err_set(&s->eb, ERR_NOT_BUILT,
+    return err_set(&s->eb, ERR_NOT_IMPLEMENTED,
                    "%s answers, and does not say whether it is ready: it is no Forebay",
                    s->endpoint);
 }
@@ -144,7 +144,7 @@ ready(struct session *s)
         return cli_usage(&s->eb, s->args->verb);
     until = rt_now_ns() + wait_ms * 1000000;
     rc = ping_ready(s);
-    while (rc != ERR_OK && rc != ERR_NOT_BUILT && rc != ERR_CANCELLED &&
+    while (rc != ERR_OK && rc != ERR_NOT_IMPLEMENTED && rc != ERR_CANCELLED &&
            rt_now_ns() < until && rt_sleep_ms(AGAIN_MS) == ERR_OK)
         rc = ping_ready(s);
     if (rc != ERR_OK)

@@ -135,7 +135,7 @@ names_of_file(const char *path, struct buf *out, struct errbuf *eb)
 }
 
 static enum err
-put_number(struct session *s, struct json *j, const char *flag, bool is_size)
+prefetch_put_number(struct session *s, struct json *j, const char *flag, bool is_size)
 {
     const char *given = args_value(s->args, flag);
     uint64_t n = 0;
@@ -210,9 +210,9 @@ make_body(struct session *s, const struct place *p, struct buf *names, struct bu
     json_span(&j, "bucket", p->bucket);
     rc = put_what(s, p, &j, names);
     if (rc == ERR_OK && !is_evict)
-        rc = put_number(s, &j, "rate", true);
+        rc = prefetch_put_number(s, &j, "rate", true);
     if (rc == ERR_OK && !is_evict)
-        rc = put_number(s, &j, "parallel", false);
+        rc = prefetch_put_number(s, &j, "parallel", false);
     json_end(&j);
     if (names->len > 0)
         json_span(&j, "list", buf_span(names));

@@ -28,7 +28,7 @@ progress_begin(struct progress *p, const char *what, bool quiet, uint64_t total,
 }
 
 static double
-rate(struct progress *p, uint64_t now)
+progress_rate(struct progress *p, uint64_t now)
 {
     uint64_t moved = p->bytes - p->resumed;
     double seconds;
@@ -45,7 +45,7 @@ rate(struct progress *p, uint64_t now)
 }
 
 static void
-put_time(struct buf *to, double seconds)
+progress_put_time(struct buf *to, double seconds)
 {
     if (seconds < 100)
         buf_printf(to, ", %.0f s left", seconds);
@@ -70,7 +70,7 @@ put_bar(struct buf *to, double share)
 enum room { ROOM_ALL, ROOM_NO_BAR, ROOM_NO_TOTAL, ROOM_NO_VERB, ROOM_NO_COUNT };
 
 static void
-put_counts(const struct progress *p, enum room room, struct buf *to)
+progress_put_counts(const struct progress *p, enum room room, struct buf *to)
 {
     if (p->total > 1 && room < ROOM_NO_COUNT)
         buf_printf(to, "%s%llu of %llu%s", p->bytes > 0 || p->total_bytes > 0 ? ", " : "",
@@ -100,18 +100,18 @@ write_line(const struct progress *p, double per_second, enum room room, struct b
         buf_printf(to, " of %s", num_size_text(p->total_bytes, all));
     if (bytes_known && !p->open_end)
         buf_printf(to, " (%.0f %%)", 100.0 * share);
-    put_counts(p, room, to);
+    progress_put_counts(p, room, to);
     if (p->bytes > 0)
         buf_printf(to, ", %s/s", num_size_text((uint64_t)per_second, per));
     if (left > 0 && per_second > 0 && !p->open_end)
-        put_time(to, (double)left / per_second);
+        progress_put_time(to, (double)left / per_second);
 }
 
 static void
-show(struct progress *p, uint64_t now)
+progress_show(struct progress *p, uint64_t now)
 {
     unsigned columns = terminal_columns();
-    double per_second = rate(p, now);
+    double per_second = progress_rate(p, now);
     enum room room = ROOM_ALL;
     struct buf line;
 
@@ -138,7 +138,7 @@ progress_tick(struct progress *p)
         return;
     now = rt_now_ns();
     if (now - p->shown_ns >= (p->terminal ? SECOND / 10 : 10ull * SECOND))
-        show(p, now);
+        progress_show(p, now);
 }
 
 void

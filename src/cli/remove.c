@@ -159,7 +159,7 @@ remover_act(struct flow *f, const struct item *it, void *arg, struct errbuf *eb)
     d.a = arena_new(KIB(16), MIB(16));
     if (!d.r->dry && !d.r->singly && d.b->count > 1) {
         rc = all_together(&d, eb);
-        if (rc == ERR_NOT_BUILT || rc == ERR_NOT_ALLOWED) {
+        if (rc == ERR_NOT_IMPLEMENTED || rc == ERR_NOT_ALLOWED) {
             d.r->singly = true;
             rc = ERR_OK;
         } else if (rc == ERR_OK && d.refused > 0) {

@@ -116,13 +116,13 @@ put_secret(struct restoring *r, struct span key, struct span value, struct errbu
 
 /* Credentials and secrets that are here already are written over: only once begin_mark() has allowed it. */
 static enum err
-put_keys(struct restoring *r, struct errbuf *eb)
+restore_put_keys(struct restoring *r, struct errbuf *eb)
 {
     struct span dump = buf_span(&r->keys), key, value;
     enum err rc = ERR_OK;
 
     while (dump.len > 0 && rc == ERR_OK) {
-        rc = meta_dump_take(&dump, &key, &value, eb);
+        rc = meta_dump_next(&dump, &key, &value, eb);
         if (rc == ERR_OK)
             rc = put_secret(r, key, value, eb);
     }
@@ -150,7 +150,7 @@ take_keys(struct restoring *r, struct errbuf *eb)
         *eb = job.eb;
     }
     r->keys_unsealed = rc == ERR_OK;
-    return rc == ERR_OK && r->had_about ? put_keys(r, eb) : rc;
+    return rc == ERR_OK && r->had_about ? restore_put_keys(r, eb) : rc;
 }
 
 /* ---- which backup ---- */
@@ -170,7 +170,7 @@ bucket_count(const struct restoring *r, uint32_t *count, struct errbuf *eb)
 
 /* A node that holds something is not written over. */
 static enum err
-check_new(const struct restoring *r, struct errbuf *eb)
+restore_check_new(const struct restoring *r, struct errbuf *eb)
 {
     uint32_t count = 0;
     enum err rc = bucket_count(r, &count, eb);
@@ -256,7 +256,7 @@ take_about(struct restoring *r, struct errbuf *eb)
         return err_set(eb, ERR_BAD_REQUEST,
                        "what the backup says of itself can't be read, or stands twice");
     if (format > FORMAT_MAX)
-        return err_set(eb, ERR_NOT_BUILT,
+        return err_set(eb, ERR_NOT_IMPLEMENTED,
                        "the backup has format %" PRIu64 ", this program reads 1 to %u",
                        format, FORMAT_MAX);
     if (r->epoch > EXPORTED_EPOCH_MAX)
@@ -269,7 +269,7 @@ take_about(struct restoring *r, struct errbuf *eb)
     if (rc == ERR_OK)
         rc =
             node_offline_raise(a->at + 1, (unsigned)a->count - 1, r->epoch, &r->node, eb);
-    return rc == ERR_OK && r->keys_unsealed ? put_keys(r, eb) : rc;
+    return rc == ERR_OK && r->keys_unsealed ? restore_put_keys(r, eb) : rc;
 }
 
 /* ---- state ---- */
@@ -307,7 +307,7 @@ take_state(struct restoring *r, struct errbuf *eb)
             eb, ERR_BAD_REQUEST,
             "the node's state stands twice in the backup, or before what it says "
             "of itself");
-    while ((rc = meta_dump_take(&dump, &key, &value, eb)) == ERR_OK) {
+    while ((rc = meta_dump_next(&dump, &key, &value, eb)) == ERR_OK) {
         rc = put_pair(r, key, value, eb);
         if (rc != ERR_OK)
             return rc;
@@ -459,7 +459,7 @@ restore_all(struct disk_tool *t, struct restoring *r)
 }
 
 static void
-work(struct disk_tool *t)
+restore_work(struct disk_tool *t)
 {
     struct restoring *r = t->arg;
     const struct args *a = t->args;
@@ -475,7 +475,7 @@ work(struct disk_tool *t)
     if (t->rc == ERR_OK)
         t->rc = node_offline_open(a->at + 1, (unsigned)a->count - 1, &r->node, &t->eb);
     if (t->rc == ERR_OK)
-        t->rc = check_new(r, &t->eb);
+        t->rc = restore_check_new(r, &t->eb);
     if (t->rc == ERR_OK)
         restore_all(t, r);
     node_offline_close(&r->node);
@@ -490,7 +490,7 @@ work(struct disk_tool *t)
 }
 
 static enum exit_code
-report(const struct disk_tool *t, const struct restoring *r)
+restore_report(const struct disk_tool *t, const struct restoring *r)
 {
     const struct imported *i = &r->import.result;
     char size[NUM_SIZE_TEXT];
@@ -519,15 +519,15 @@ report(const struct disk_tool *t, const struct restoring *r)
 }
 
 static enum exit_code
-run(const struct args *a)
+restore_run(const struct args *a)
 {
     static struct restoring r; /* one a process */
     struct disk_tool t = {.args = a};
     enum err rc;
 
     r.tool = &t;
-    rc = disk_tool_run(&t, a, work, &r);
-    return rc == ERR_OK ? report(&t, &r) : cli_fail(rc, &t.eb);
+    rc = disk_tool_run(&t, a, restore_work, &r);
+    return rc == ERR_OK ? restore_report(&t, &r) : cli_fail(rc, &t.eb);
 }
 
-const struct cli_verb cli_restore = {&verb, run};
+const struct cli_verb cli_restore = {&verb, restore_run};

@@ -59,7 +59,7 @@ count(void *arg, const struct place *p, const struct found *e, struct errbuf *eb
 }
 
 static enum err
-add(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
+rm_add(void *arg, const struct place *p, const struct found *e, struct errbuf *eb)
 {
     struct removal *r = arg;
     enum err rc = only_remote(p, eb);
@@ -73,7 +73,7 @@ static enum err
 find(struct flow *f, void *arg, struct errbuf *eb)
 {
     struct removal *r = CONTAINER_OF(arg, struct removal, remover);
-    enum err rc = select_all(&r->select, f->s->args->count, add, r, eb);
+    enum err rc = select_all(&r->select, f->s->args->count, rm_add, r, eb);
 
     return rc == ERR_OK ? remover_flush(&r->remover, eb) : rc;
 }
@@ -90,7 +90,7 @@ is_many(const struct session *s)
 }
 
 static enum err
-agree(struct removal *r, struct session *s)
+rm_agree(struct removal *r, struct session *s)
 {
     char size[NUM_SIZE_TEXT];
     enum err rc;
@@ -168,7 +168,7 @@ act(struct session *s)
     if (rc == ERR_OK && is_one_name(s))
         rc = must_be_there(s);
     if (rc == ERR_OK)
-        rc = agree(&r, s);
+        rc = rm_agree(&r, s);
     if (rc != ERR_OK) {
         free(f);
         return rc == ERR_BAD_REQUEST ? cli_usage(&s->eb, &verb) : session_fail(s, rc);

@@ -39,8 +39,8 @@ rotate(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+secrets_run(const struct args *a)
 {
     return session_run(a, rotate, NULL);
 }
-const struct cli_verb cli_secrets = {&verb, run};
+const struct cli_verb cli_secrets = {&verb, secrets_run};

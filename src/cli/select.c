@@ -180,7 +180,7 @@ struct asking {
 };
 
 static void
-ask(void *arg)
+select_ask(void *arg)
 {
     struct asking *a = arg;
 
@@ -203,7 +203,7 @@ select_agreed(struct session *s, struct errbuf *eb, const char *fmt, ...)
     if (isatty(0) != 1 || isatty(2) != 1)
         return err_set(eb, ERR_BAD_REQUEST, "%s: say --yes", what);
     fprintf(stderr, "%s? [y/N] ", what);
-    if (rt_blocking(ask, &a, DEADLINE_NEVER) != ERR_OK)
+    if (rt_blocking(select_ask, &a, DEADLINE_NEVER) != ERR_OK)
         return err_set(eb, ERR_CANCELLED, "interrupted");
     if (a.answer[0] == 'y' || a.answer[0] == 'Y')
         return ERR_OK;

@@ -172,7 +172,7 @@ take_node(const struct conf *c, struct node_options *o)
     o->domain_count = (unsigned)domains;
     o->bench_objects = conf_bool(c, OPT_BENCH_OBJECTS);
     o->memory_limit = conf_u64(c, OPT_MEMORY_LIMIT);
-    o->hot_bytes = conf_u64(c, OPT_MEMORY_HOT);
+    o->block_cache_bytes = conf_u64(c, OPT_MEMORY_BLOCK_CACHE);
     o->cache_budget = conf_u64(c, OPT_CACHE_BUDGET);
     o->readahead = (unsigned)conf_u64(c, OPT_CACHE_READAHEAD);
     o->cache_large = conf_u64(c, OPT_CACHE_LARGE);
@@ -182,7 +182,7 @@ take_node(const struct conf *c, struct node_options *o)
     o->segment_bytes = conf_u64(c, OPT_DISK_SEGMENT_BYTES);
     o->index_map_bytes = conf_u64(c, OPT_INDEX_MAP_SIZE);
     o->index_interval_ms = conf_u64(c, OPT_INDEX_INTERVAL);
-    o->disk_limits = (struct disk_limits){
+    o->store_limits = (struct store_limits){
         .errors =
             conf_u64(c, OPT_DISK_ERRORS) > 0 ? conf_u64(c, OPT_DISK_ERRORS) : UINT64_MAX,
         .error_window_ms = conf_u64(c, OPT_DISK_ERROR_WINDOW),
@@ -192,8 +192,8 @@ take_node(const struct conf *c, struct node_options *o)
     };
     o->scrub_rate = conf_u64(c, OPT_SCRUB_RATE);
     o->scrub_pass_ms = conf_u64(c, OPT_SCRUB_PASS);
-    o->move_rate = conf_u64(c, OPT_DISK_MOVE_RATE);
-    o->tail_bytes = conf_u64(c, OPT_INDEX_MEMORY);
+    o->rebalance_rate = conf_u64(c, OPT_DISK_REBALANCE_RATE);
+    o->memtable_bytes = conf_u64(c, OPT_MEMORY_MEMTABLE);
     o->drain_ms = conf_u64(c, OPT_DRAIN_TIMEOUT);
     o->backend.retry_ms = conf_u64(c, OPT_BACKEND_RETRY_TIME);
     o->backend.retries = (unsigned)conf_u64(c, OPT_BACKEND_RETRIES);
@@ -380,7 +380,7 @@ typed_fini(struct typed *t)
 }
 
 static enum exit_code
-run(const struct args *a)
+serve_run(const struct args *a)
 {
     struct typed typed = {0};
     struct node_options o = {.on_ready = on_ready};
@@ -427,4 +427,4 @@ run(const struct args *a)
     return cli_exit_of(rc);
 }
 
-const struct cli_verb cli_serve = {&verb, run};
+const struct cli_verb cli_serve = {&verb, serve_run};

@@ -62,7 +62,8 @@ no_such(const char *key, struct span name, const char *const *known, size_t coun
 }
 
 static enum err
-take_text(const char *key, const struct toml_value *v, char **to, struct errbuf *eb)
+settings_take_text(const char *key, const struct toml_value *v, char **to,
+                   struct errbuf *eb)
 {
     if (v->kind != TOML_STRING || v->string.len == 0 ||
         memchr(v->string.at, '\0', v->string.len) != NULL)
@@ -74,8 +75,8 @@ take_text(const char *key, const struct toml_value *v, char **to, struct errbuf 
 
 /* "profiles.NAME.WHAT": a value of the profile that is wanted. */
 static enum err
-take_value(struct reading *r, const char *key, struct span name,
-           const struct toml_value *v, bool ours, struct errbuf *eb)
+settings_take_value(struct reading *r, const char *key, struct span name,
+                    const struct toml_value *v, bool ours, struct errbuf *eb)
 {
     static const char *const known[] = {"endpoint",    "region",       "ca_bundle",
                                         "access_key",  "secret_key",   "session_token",
@@ -92,7 +93,7 @@ take_value(struct reading *r, const char *key, struct span name,
     if (i == ARRAY_LEN(known))
         rc = no_such(key, name, known, ARRAY_LEN(known), eb);
     else if (i < ARRAY_LEN(to))
-        rc = take_text(key, v, to[i], eb);
+        rc = settings_take_text(key, v, to[i], eb);
     else if (v->kind != TOML_BOOLEAN)
         rc = err_set(eb, ERR_BAD_REQUEST, "\"%s\" is true or false", key);
     else
@@ -104,7 +105,8 @@ take_value(struct reading *r, const char *key, struct span name,
 }
 
 static enum err
-on_value(const char *key, const struct toml_value *v, void *arg, struct errbuf *eb)
+settings_on_value(const char *key, const struct toml_value *v, void *arg,
+                  struct errbuf *eb)
 {
     static const char *const tops[] = {"profile", "profiles.NAME..."};
     struct reading *r = arg;
@@ -113,14 +115,14 @@ on_value(const char *key, const struct toml_value *v, void *arg, struct errbuf *
     bool ours;
 
     if (strcmp(key, "profile") == 0)
-        return take_text(key, v, &r->chosen, eb);
+        return settings_take_text(key, v, &r->chosen, eb);
     dot = strncmp(key, "profiles.", strlen("profiles.")) == 0 ? strrchr(name, '.') : NULL;
     if (dot == NULL)
         return no_such(key, span_of(key), tops, 1, eb);
     ours = wanted != NULL && strlen(wanted) == (size_t)(dot - name) &&
            memcmp(wanted, name, (size_t)(dot - name)) == 0;
     r->out.found = r->out.found || ours;
-    return take_value(r, key, span_of(dot + 1), v, ours, eb);
+    return settings_take_value(r, key, span_of(dot + 1), v, ours, eb);
 }
 
 static char *
@@ -138,7 +140,8 @@ file_path(void)
 
 /* All of it, owned by the caller, and its mode. ERR_NOT_FOUND. */
 static enum err
-load(const char *path, char **text, size_t *len, unsigned *mode, struct errbuf *eb)
+settings_load(const char *path, char **text, size_t *len, unsigned *mode,
+              struct errbuf *eb)
 {
     FILE *f = path != NULL ? fopen(path, "re") : NULL;
     struct stat st;
@@ -167,12 +170,12 @@ read_profile(const char *path, const char *wanted, char **name, struct profile *
     unsigned mode = 0;
     size_t len = 0;
     char *text;
-    enum err rc = load(path, &text, &len, &mode, eb);
+    enum err rc = settings_load(path, &text, &len, &mode, eb);
 
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
     if (rc == ERR_OK) /* `profile =` may only stand at the top: tables follow it */
-        rc = toml_parse(path, (struct span){text, len}, on_value, &r, eb);
+        rc = toml_parse(path, (struct span){text, len}, settings_on_value, &r, eb);
     if (rc == ERR_OK && r.secrets && (mode & 077) != 0)
         rc =
             err_set(eb, ERR_DENIED,
@@ -225,7 +228,7 @@ struct finding {
 };
 
 static const char *
-env(const char *name)
+settings_env(const char *name)
 {
     const char *v = getenv(name);
 
@@ -233,7 +236,7 @@ env(const char *name)
 }
 
 static bool
-take(struct setting *s, const char *value, const char *how)
+settings_take(struct setting *s, const char *value, const char *how)
 {
     if (s->value == NULL && value != NULL) {
         s->value = xstrdup(value);
@@ -248,12 +251,12 @@ take_in_order(struct finding *f, struct setting *s, const char *flag,
               const char *flag_how, const char *of_profile, const char *const *names)
 {
     if (flag != NULL)
-        take(s, args_value(f->a, flag), flag_how);
+        settings_take(s, args_value(f->a, flag), flag_how);
     if (f->chosen)
-        take(s, of_profile, "profile");
+        settings_take(s, of_profile, "profile");
     for (; !f->flags->second && *names != NULL; names++)
-        take(s, env(*names), *names);
-    take(s, of_profile, "profile");
+        settings_take(s, settings_env(*names), *names);
+    settings_take(s, of_profile, "profile");
 }
 
 static void
@@ -276,7 +279,7 @@ find_server(struct finding *f)
     o->no_verify_tls = args_has(f->a, "no-verify-ssl") ||
                        args_has(f->a, "no-verify-tls") || f->profile.no_verify_tls;
     if (!second)
-        take(&o->endpoint, DEFAULT_ENDPOINT, "default");
+        settings_take(&o->endpoint, DEFAULT_ENDPOINT, "default");
 }
 
 static void
@@ -307,9 +310,9 @@ keys_of_profile(struct finding *f, struct errbuf *eb)
 static enum err
 keys_of_env(struct finding *f, struct errbuf *eb)
 {
-    const char *id = env("FOREBAY_ACCESS_KEY_ID"),
-               *secret = env("FOREBAY_SECRET_ACCESS_KEY"),
-               *token = env("FOREBAY_SESSION_TOKEN");
+    const char *id = settings_env("FOREBAY_ACCESS_KEY_ID"),
+               *secret = settings_env("FOREBAY_SECRET_ACCESS_KEY"),
+               *token = settings_env("FOREBAY_SESSION_TOKEN");
     struct s3_credentials keys;
 
     if (id == NULL)
@@ -329,14 +332,14 @@ keys_of_env(struct finding *f, struct errbuf *eb)
 static enum err
 keys_of_aws(struct finding *f, const char *profile, struct errbuf *eb)
 {
-    bool of_env = profile == NULL && env("AWS_ACCESS_KEY_ID") != NULL;
+    bool of_env = profile == NULL && settings_env("AWS_ACCESS_KEY_ID") != NULL;
     struct s3_credentials keys = {0};
     char *region = NULL;
     enum err rc = s3_credentials_chain(profile, &keys, &region, eb);
 
     if (rc == ERR_OK)
         take_keys(f->out, &keys, of_env ? "AWS_ACCESS_KEY_ID" : "AWS's files");
-    take(&f->out->region, rc == ERR_OK ? region : NULL, "AWS's files");
+    settings_take(&f->out->region, rc == ERR_OK ? region : NULL, "AWS's files");
     free(region);
     return rc;
 }
@@ -353,7 +356,7 @@ find_keys(struct finding *f, struct errbuf *eb)
     }
     if (rc == ERR_NOT_FOUND)
         rc = keys_of_env(f, eb);
-    if (rc == ERR_NOT_FOUND && env("AWS_ACCESS_KEY_ID") != NULL && !f->own_only)
+    if (rc == ERR_NOT_FOUND && settings_env("AWS_ACCESS_KEY_ID") != NULL && !f->own_only)
         return keys_of_aws(f, NULL, eb);
     if (rc == ERR_NOT_FOUND)
         rc = keys_of_profile(f, eb);
@@ -371,7 +374,7 @@ find_profile(struct finding *f, struct errbuf *eb)
     const char *flag =
         f->flags->profile != NULL ? args_value(f->a, f->flags->profile) : NULL;
     const char *wanted = flag != NULL        ? flag
-                         : !f->flags->second ? env("FOREBAY_PROFILE")
+                         : !f->flags->second ? settings_env("FOREBAY_PROFILE")
                                              : NULL;
     char *path;
     enum err rc;
@@ -411,13 +414,13 @@ settings_find(const struct args *a, const struct settings_flags *flags, bool own
         rc = err_set(eb, ERR_BAD_REQUEST,
                      "profile \"%s\" names no endpoint for the target: --to-endpoint-url",
                      out->profile != NULL ? out->profile : "");
-    take(&out->region, "us-east-1", "default");
+    settings_take(&out->region, "us-east-1", "default");
     profile_fini(&f.profile);
     return rc;
 }
 
 static char *
-copy(const char *s)
+settings_copy(const char *s)
 {
     return s != NULL ? xstrdup(s) : NULL;
 }
@@ -426,9 +429,9 @@ void
 settings_copy_keys(struct settings *to, const struct settings *from)
 {
     s3_credentials_fini(&to->keys);
-    to->keys.access_key = copy(from->keys.access_key);
-    to->keys.secret_key = copy(from->keys.secret_key);
-    to->keys.session_token = copy(from->keys.session_token);
+    to->keys.access_key = settings_copy(from->keys.access_key);
+    to->keys.secret_key = settings_copy(from->keys.secret_key);
+    to->keys.session_token = settings_copy(from->keys.session_token);
     to->has_keys = from->has_keys;
     to->keys_how = from->keys_how;
 }

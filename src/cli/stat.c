@@ -29,7 +29,7 @@ static const struct verb stat_verb = {.name = "stat",
 
 /* `here`: what a Forebay server says of its copy, or "absent"; NULL: nobody asked. */
 static void
-print_json(const struct place *p, const struct s3_object_info *o, const json_t *here)
+stat_print_json(const struct place *p, const struct s3_object_info *o, const json_t *here)
 {
     char date[NUM_DATE_TEXT];
     struct buf text;
@@ -66,8 +66,8 @@ print_json(const struct place *p, const struct s3_object_info *o, const json_t *
 }
 
 static void
-print_table(const struct session *s, const struct place *p,
-            const struct s3_object_info *o)
+stat_print_table(const struct session *s, const struct place *p,
+                 const struct s3_object_info *o)
 {
     char date[NUM_DATE_TEXT], size[NUM_SIZE_TEXT];
     struct arena *a = arena_new(KIB(4), MIB(1));
@@ -136,7 +136,7 @@ print_here(const json_t *here)
     }
     printf("reads     %llu of late; %.2f of an object of its segment\n",
            (unsigned long long)json_get_u64(here, "reads"),
-           json_number_value(json_object_get(segment, "heat")));
+           json_number_value(json_object_get(segment, "access_freq")));
     print_left(here);
     if (json_is_string(pin))
         printf("pinned    by \"%s\"\n", json_string_value(pin));
@@ -187,9 +187,9 @@ stat_one(struct session *s)
         if (rc == ERR_OK)
             rc = ask_here(s, &p, &here);
         if (rc == ERR_OK && s->json)
-            print_json(&p, &o, here);
+            stat_print_json(&p, &o, here);
         else if (rc == ERR_OK)
-            print_table(s, &p, &o);
+            stat_print_table(s, &p, &o);
         if (rc == ERR_OK && !s->json && here != NULL)
             print_here(here);
     }

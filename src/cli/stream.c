@@ -92,7 +92,7 @@ attempt(struct stream *t, struct s3_failure *f, bool *taker, struct errbuf *eb)
 }
 
 static enum err
-run(struct stream *t, struct errbuf *eb)
+stream_run(struct stream *t, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
     bool taker = false;
@@ -159,7 +159,7 @@ transfer_stream(struct session *s, struct span bucket, struct span key,
         t.get.last = range->last;
     }
     if (rc == ERR_OK)
-        rc = run(&t, eb);
+        rc = stream_run(&t, eb);
     if (t.begun)
         verify_fini(&t.verify);
     free(t.room);

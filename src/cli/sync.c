@@ -72,7 +72,7 @@ dup_span(struct span s)
 }
 
 static enum err
-add(struct syncing *y, const struct pair *p, enum kind kind, struct errbuf *eb)
+sync_add(struct syncing *y, const struct pair *p, enum kind kind, struct errbuf *eb)
 {
     const struct found *l = p->left;
     const struct found *tagged = y->bucket[0] != NULL ? l : p->right;
@@ -120,7 +120,7 @@ remember_gone(struct syncing *y, const struct found *r, struct errbuf *eb)
 /* Every name of SOURCE, also of what is there already: on a file system that does not tell case apart the second of two such
  * names would replace the first. ERR_EXISTS, told. */
 static enum err
-claim(struct syncing *y, const struct pair *p, struct errbuf *eb)
+sync_claim(struct syncing *y, const struct pair *p, struct errbuf *eb)
 {
     struct errbuf why = {{0}};
 
@@ -141,7 +141,7 @@ on_pair(struct syncing *y, const struct pairs *pairs, const struct pair *p,
         struct errbuf *eb)
 {
     enum pairs_same same;
-    enum err rc = claim(y, p, eb);
+    enum err rc = sync_claim(y, p, eb);
 
     if (rc != ERR_OK)
         return rc == ERR_EXISTS ? ERR_OK : rc;
@@ -159,13 +159,13 @@ on_pair(struct syncing *y, const struct pairs *pairs, const struct pair *p,
         return ERR_OK;
     }
     if (p->right == NULL)
-        return add(y, p, COPY, eb);
+        return sync_add(y, p, COPY, eb);
     same = pairs_compare(pairs, p, y->by);
     if (same == PAIRS_SAME) {
         y->f->unchanged++;
         return ERR_OK;
     }
-    return add(y, p, same == PAIRS_ASK ? CHECK : COPY, eb);
+    return sync_add(y, p, same == PAIRS_ASK ? CHECK : COPY, eb);
 }
 
 static enum err
@@ -358,7 +358,7 @@ maybe_remove(struct syncing *y, enum exit_code code)
 }
 
 static enum err
-take_flags(struct syncing *y)
+sync_take_flags(struct syncing *y)
 {
     const struct args *a = y->s->args;
     const char *most = args_value(a, "max-delete");
@@ -389,7 +389,7 @@ act(struct session *s)
     struct syncing y = {.s = s};
     enum exit_code code;
 
-    if (take_flags(&y) != ERR_OK)
+    if (sync_take_flags(&y) != ERR_OK)
         return cli_usage(&s->eb, &verb);
     y.f = xcalloc(1, sizeof *y.f);
     *y.f = (struct flow){.s = s,

@@ -51,7 +51,7 @@ static const struct verb verb = {
 
 /* "DNS:localhost,IP:127.0.0.1". Names are letters, digits, "-", "." and a "*" at the front. */
 static enum err
-add_name(struct buf *names, const char *name, struct errbuf *eb)
+tls_add_name(struct buf *names, const char *name, struct errbuf *eb)
 {
     unsigned char address[16];
     bool is_address =
@@ -86,9 +86,9 @@ all_names(const struct args *a, struct buf *names, struct errbuf *eb)
     enum err rc = ERR_OK;
 
     for (size_t i = 0; rc == ERR_OK && (name = args_nth(a, "name", i)) != NULL; i++)
-        rc = add_name(names, name, eb);
+        rc = tls_add_name(names, name, eb);
     for (size_t i = 0; i < ARRAY_LEN(local) && rc == ERR_OK && !args_has(a, "name"); i++)
-        rc = add_name(names, local[i], eb);
+        rc = tls_add_name(names, local[i], eb);
     buf_putc(names, '\0');
     return rc;
 }
@@ -108,7 +108,7 @@ extend(X509 *cert, int nid, const char *value)
 }
 
 static bool
-fill(X509 *cert, EVP_PKEY *key, const char *names, long days)
+tls_fill(X509 *cert, EVP_PKEY *key, const char *names, long days)
 {
     unsigned char serial[16];
     BIGNUM *number;
@@ -189,7 +189,7 @@ selfsign(const struct args *a, const char *names, struct errbuf *eb)
                        DAYS_MAX);
     key = EVP_EC_gen("P-256");
     cert = X509_new();
-    if (key == NULL || cert == NULL || !fill(cert, key, names, (long)days))
+    if (key == NULL || cert == NULL || !tls_fill(cert, key, names, (long)days))
         rc =
             err_set(eb, ERR_INTERNAL, "the certificate cannot be made for \"%s\"", names);
     else
@@ -202,7 +202,7 @@ selfsign(const struct args *a, const char *names, struct errbuf *eb)
 }
 
 static enum exit_code
-run(const struct args *a)
+tls_run(const struct args *a)
 {
     struct errbuf eb = {{0}};
     struct buf names;
@@ -226,4 +226,4 @@ run(const struct args *a)
                                    : cli_fail(rc, &eb);
 }
 
-const struct cli_verb cli_tls = {&verb, run};
+const struct cli_verb cli_tls = {&verb, tls_run};

@@ -39,7 +39,7 @@ struct page {
 };
 
 static enum err
-look(struct session *s, struct page *out)
+top_look(struct session *s, struct page *out)
 {
     struct arena *a = arena_new(KIB(64), MIB(16));
     struct s3_request r = {.method = "GET", .path = SPAN("/_/metrics")};
@@ -63,8 +63,8 @@ look(struct session *s, struct page *out)
 static const char *const ops[] = {"get", "head", "put", "delete", "list", "mpu", "admin"};
 struct view {
     double seconds, cpu; /* cores */
-    double requests, errors, in, out, hit, backend_in, disk_read, disk_write, syncs;
-    double connections, memory, hot;
+    double requests, errors, in, out, hit, backend_in, disk_read, store_write, syncs;
+    double connections, memory, block_cache;
     bool has_hit, has_cold;
     struct {
         double requests, p50, p99, bytes_in, bytes_out;
@@ -72,7 +72,7 @@ struct view {
 };
 
 static double
-rate(const struct page *a, const struct page *b, const char *name, const char *label)
+top_rate(const struct page *a, const struct page *b, const char *name, const char *label)
 {
     return (samples_sum(b->samples, name, label, NULL) -
             samples_sum(a->samples, name, label, NULL)) /
@@ -86,9 +86,9 @@ by_op(const struct page *a, const struct page *b, struct view *v)
         char label[32];
 
         snprintf(label, sizeof label, "op=\"%s\"", ops[i]);
-        v->op[i].requests = rate(a, b, "forebay_requests_total", label);
-        v->op[i].bytes_in = rate(a, b, "forebay_request_bytes_total", label);
-        v->op[i].bytes_out = rate(a, b, "forebay_response_bytes_total", label);
+        v->op[i].requests = top_rate(a, b, "forebay_requests_total", label);
+        v->op[i].bytes_in = top_rate(a, b, "forebay_request_bytes_total", label);
+        v->op[i].bytes_out = top_rate(a, b, "forebay_response_bytes_total", label);
         v->op[i].p50 =
             samples_quantile(a->samples, b->samples,
                              "forebay_request_duration_seconds_bucket", label, 0.5);
@@ -99,27 +99,28 @@ by_op(const struct page *a, const struct page *b, struct view *v)
 }
 
 static void
-compare(const struct page *a, const struct page *b, struct view *v)
+top_compare(const struct page *a, const struct page *b, struct view *v)
 {
-    double hits = rate(a, b, "forebay_cache_requests_total", "result=\"hit\"");
-    double reads = rate(a, b, "forebay_cache_requests_total", NULL);
+    double hits = top_rate(a, b, "forebay_cache_requests_total", "result=\"hit\"");
+    double reads = top_rate(a, b, "forebay_cache_requests_total", NULL);
 
     *v = (struct view){
         .seconds = (double)(b->at_ns - a->at_ns) / 1e9,
-        .cpu = rate(a, b, "process_cpu_seconds_total", NULL),
-        .requests = rate(a, b, "forebay_requests_total", NULL),
-        .errors = rate(a, b, "forebay_requests_total", "code=\"5"),
-        .in = rate(a, b, "forebay_request_bytes_total", NULL),
-        .out = rate(a, b, "forebay_response_bytes_total", NULL),
+        .cpu = top_rate(a, b, "process_cpu_seconds_total", NULL),
+        .requests = top_rate(a, b, "forebay_requests_total", NULL),
+        .errors = top_rate(a, b, "forebay_requests_total", "code=\"5"),
+        .in = top_rate(a, b, "forebay_request_bytes_total", NULL),
+        .out = top_rate(a, b, "forebay_response_bytes_total", NULL),
         .hit = reads > 0 ? hits / reads : 0,
         .has_hit = reads > 0,
-        .backend_in = rate(a, b, "forebay_backend_bytes_total", "direction=\"in\""),
-        .disk_read = rate(a, b, "forebay_disk_io_bytes_total", "direction=\"read\""),
-        .disk_write = rate(a, b, "forebay_disk_io_bytes_total", "direction=\"write\""),
-        .syncs = rate(a, b, "forebay_disk_syncs_total", NULL),
+        .backend_in = top_rate(a, b, "forebay_backend_bytes_total", "direction=\"in\""),
+        .disk_read = top_rate(a, b, "forebay_disk_io_bytes_total", "direction=\"read\""),
+        .store_write =
+            top_rate(a, b, "forebay_disk_io_bytes_total", "direction=\"write\""),
+        .syncs = top_rate(a, b, "forebay_disk_syncs_total", NULL),
         .connections = samples_sum(b->samples, "forebay_connections", NULL, NULL),
         .memory = samples_sum(b->samples, "process_resident_memory_bytes", NULL, NULL),
-        .hot = samples_sum(b->samples, "forebay_hot_bytes", NULL, NULL),
+        .block_cache = samples_sum(b->samples, "forebay_block_cache_bytes", NULL, NULL),
     };
     by_op(a, b, v);
 }
@@ -139,10 +140,10 @@ print_view(const struct session *s, const struct view *v)
     printf("%s  %s  %.0f connections\n", s->endpoint, date, v->connections);
     printf("requests  %.0f/s, %.1f/s failed; %s/s out, %s/s in\n", v->requests, v->errors,
            size(v->out, a), size(v->in, b));
-    printf("server    %.2f cores, %s of memory, %s of it hot objects\n", v->cpu,
-           size(v->memory, a), size(v->hot, b));
+    printf("server    %.2f cores, %s of memory, %s of it block cache\n", v->cpu,
+           size(v->memory, a), size(v->block_cache, b));
     printf("disks     %s/s read, %s/s written, %.0f syncs/s\n", size(v->disk_read, a),
-           size(v->disk_write, b), v->syncs);
+           size(v->store_write, b), v->syncs);
     if (v->has_hit)
         printf("cache     %.1f %% hits, %s/s from backends\n", 100 * v->hit,
                size(v->backend_in, c));
@@ -198,8 +199,8 @@ json_shares(struct json *j, const char *name, const struct traffic_kind *k, doub
 }
 
 static void
-print_json(const struct session *s, const struct view *v, const struct top_disks *d,
-           const struct traffic *t, double each)
+top_print_json(const struct session *s, const struct view *v, const struct top_disks *d,
+               const struct traffic *t, double each)
 {
     struct buf text;
     struct json j;
@@ -217,7 +218,7 @@ print_json(const struct session *s, const struct view *v, const struct top_disks
     json_f64(&j, "resident_bytes", v->memory);
     json_f64(&j, "connections", v->connections);
     json_f64(&j, "disk_read_per_second", v->disk_read);
-    json_f64(&j, "disk_written_per_second", v->disk_write);
+    json_f64(&j, "disk_written_per_second", v->store_write);
     json_f64(&j, "syncs_per_second", v->syncs);
     if (v->has_hit)
         json_f64(&j, "hit_ratio", v->hit);
@@ -265,14 +266,14 @@ print_page(const struct session *s, const struct page *before, const struct page
     double each;
     unsigned most;
 
-    compare(before, now, &v);
+    top_compare(before, now, &v);
     top_disks_find(before->samples, now->samples, v.seconds, &disks);
     each = traffic_sort(t) / v.seconds;
     most = again ? room_for_shares(&v, &disks) : SHOWN;
     if (again)
         fputs("\033[H\033[2J\033[?7l", stdout); /* lines too long are cut meanwhile */
     if (s->json) {
-        print_json(s, &v, &disks, t, each);
+        top_print_json(s, &v, &disks, t, each);
     } else {
         print_view(s, &v);
         top_disks_print(&disks);
@@ -286,18 +287,18 @@ print_page(const struct session *s, const struct page *before, const struct page
 }
 
 static enum err
-watch(struct session *s, uint64_t interval_ms, bool once)
+top_watch(struct session *s, uint64_t interval_ms, bool once)
 {
     struct traffic *t = xcalloc(1, sizeof *t); /* too large for a fiber's stack */
     struct page before = {0}, now = {0};
-    enum err rc = look(s, &before);
+    enum err rc = top_look(s, &before);
 
     if (rc == ERR_OK)
         rc = traffic_look(s, t);
     while (rc == ERR_OK) {
         if (pass_time(s, interval_ms, t) != ERR_OK)
             break;
-        rc = look(s, &now);
+        rc = top_look(s, &now);
         if (rc != ERR_OK)
             break;
         print_page(s, &before, &now, t, once);
@@ -315,7 +316,7 @@ watch(struct session *s, uint64_t interval_ms, bool once)
 }
 
 static enum exit_code
-act(struct session *s)
+top_act(struct session *s)
 {
     const char *text = args_value(s->args, "interval");
     uint64_t interval_ms = 2000;
@@ -328,13 +329,13 @@ act(struct session *s)
     if (rc != ERR_OK)
         return cli_usage(&s->eb, &verb);
     s->endless = !args_has(s->args, "once");
-    rc = watch(s, interval_ms, args_has(s->args, "once"));
+    rc = top_watch(s, interval_ms, args_has(s->args, "once"));
     return rc == ERR_OK || rt_cancelled() ? EXIT_OK_ : session_fail(s, rc);
 }
 
 static enum exit_code
-run(const struct args *a)
+top_run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, top_act, NULL);
 }
-const struct cli_verb cli_top = {&verb, run};
+const struct cli_verb cli_top = {&verb, top_run};

@@ -23,7 +23,7 @@ grown(const struct between *b, const char *name, const char *label)
 
 /* Operations of a kind, and the mean time of one. */
 static void
-take(const struct between *b, const char *op, double *each_second, double *ms)
+top_disks_take(const struct between *b, const char *op, double *each_second, double *ms)
 {
     double count = grown(b, "forebay_disk_operations_total", op);
 
@@ -47,9 +47,9 @@ top_disks_find(const struct samples *before, const struct samples *after, double
         (void)snprintf(label, sizeof label, "disk=\"%.*s\"", SPAN_ARG(name));
         b.disk = label;
         d->name = name;
-        take(&b, "op=\"read_", &d->read.each_second, &d->read.ms);
-        take(&b, "op=\"write_", &d->write.each_second, &d->write.ms);
-        take(&b, "op=\"sync", &d->sync.each_second, &d->sync.ms);
+        top_disks_take(&b, "op=\"read_", &d->read.each_second, &d->read.ms);
+        top_disks_take(&b, "op=\"write_", &d->write.each_second, &d->write.ms);
+        top_disks_take(&b, "op=\"sync", &d->sync.each_second, &d->sync.ms);
         d->errors_each_second = grown(&b, "forebay_disk_errors_total", NULL) / seconds;
         d->free_bytes =
             samples_sum(after, "forebay_capacity_bytes", label, "kind=\"free\"");

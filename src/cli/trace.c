@@ -75,7 +75,7 @@ is_wanted(const struct tracing *t, const json_t *r)
 }
 
 static void
-print(const struct tracing *t, const json_t *r)
+trace_print(const struct tracing *t, const json_t *r)
 {
     char date[NUM_DATE_TEXT], in[NUM_SIZE_TEXT], out[NUM_SIZE_TEXT];
     struct arena *a;
@@ -96,7 +96,7 @@ print(const struct tracing *t, const json_t *r)
 }
 
 static enum err
-take(struct tracing *t, struct span answer)
+trace_take(struct tracing *t, struct span answer)
 {
     json_t *doc, *r;
     size_t i;
@@ -111,7 +111,7 @@ take(struct tracing *t, struct span answer)
         if (!is_wanted(t, r) || (t->count > 0 && t->told == t->count))
             continue;
         t->told++;
-        print(t, r);
+        trace_print(t, r);
     }
     fflush(stdout);
     json_decref(doc);
@@ -119,7 +119,7 @@ take(struct tracing *t, struct span answer)
 }
 
 static enum err
-look(struct tracing *t)
+cli_trace_look(struct tracing *t)
 {
     struct arena *a = arena_new(KIB(64), MIB(32));
     struct s3_request r = {.method = "GET", .path = SPAN("/_/trace")};
@@ -129,13 +129,13 @@ look(struct tracing *t)
     r.query = span_of(arena_printf(a, "after=%" PRIu64, t->after));
     rc = admin_call(t->s, &r, a, &answer);
     if (rc == ERR_OK)
-        rc = take(t, answer);
+        rc = trace_take(t, answer);
     arena_free(&a);
     return rc;
 }
 
 static enum err
-take_flags(struct tracing *t)
+trace_take_flags(struct tracing *t)
 {
     const struct args *a = t->s->args;
     const char *slow = args_value(a, "slow"), *count = args_value(a, "count");
@@ -156,16 +156,16 @@ take_flags(struct tracing *t)
 }
 
 static enum exit_code
-act(struct session *s)
+trace_act(struct session *s)
 {
     struct tracing t = {.s = s};
-    enum err rc = take_flags(&t);
+    enum err rc = trace_take_flags(&t);
 
     if (rc != ERR_OK)
         return cli_usage(&s->eb, &verb);
     s->endless = t.count == 0;
     while (rc == ERR_OK) {
-        rc = look(&t);
+        rc = cli_trace_look(&t);
         if (rc != ERR_OK || (t.count > 0 && t.told == t.count) ||
             rt_sleep_ms(LOOK_MS) != ERR_OK)
             break;
@@ -177,8 +177,8 @@ act(struct session *s)
 }
 
 static enum exit_code
-run(const struct args *a)
+trace_run(const struct args *a)
 {
-    return session_run(a, act, NULL);
+    return session_run(a, trace_act, NULL);
 }
-const struct cli_verb cli_trace = {&verb, run};
+const struct cli_verb cli_trace = {&verb, trace_run};

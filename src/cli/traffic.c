@@ -11,7 +11,7 @@
 #include "wire/json_get.h"
 
 static void
-add(struct traffic_kind *k, struct span name, const json_t *r)
+traffic_add(struct traffic_kind *k, struct span name, const json_t *r)
 {
     struct traffic_share *s = NULL;
 
@@ -33,7 +33,7 @@ add(struct traffic_kind *k, struct span name, const json_t *r)
 
 /* Path-style names; what is ours is nobody's bucket. */
 static void
-take(struct traffic *t, const json_t *r)
+traffic_take(struct traffic *t, const json_t *r)
 {
     struct span path = span_of(json_get_text(r, "path", "")),
                 peer = span_of(json_get_text(r, "peer", ""));
@@ -48,8 +48,8 @@ take(struct traffic *t, const json_t *r)
     t->seen++;
     if (end != NULL)
         peer.len = (size_t)(end - peer.at);
-    add(&t->buckets, bucket.len > 0 ? bucket : SPAN("(list of buckets)"), r);
-    add(&t->clients, peer, r);
+    traffic_add(&t->buckets, bucket.len > 0 ? bucket : SPAN("(list of buckets)"), r);
+    traffic_add(&t->clients, peer, r);
 }
 
 enum err
@@ -72,7 +72,7 @@ traffic_look(struct session *s, struct traffic *t)
         t->after = json_get_u64(doc, "after");
         t->lost += first ? 0 : (double)json_get_u64(doc, "lost");
         if (!first)
-            json_array_foreach(json_object_get(doc, "requests"), i, r) take(t, r);
+            json_array_foreach(json_object_get(doc, "requests"), i, r) traffic_take(t, r);
     }
     json_decref(doc);
     arena_free(&a);

@@ -51,8 +51,8 @@ struct putting {
 
 /* The body, piece by piece; *sent counts it. */
 static enum err
-send_body(struct putting *p, struct s3_call *call, struct md5 *md5, uint64_t *sent,
-          struct errbuf *eb)
+upload_send_body(struct putting *p, struct s3_call *call, struct md5 *md5, uint64_t *sent,
+                 struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
@@ -99,7 +99,7 @@ put_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
     f->retry = rc != ERR_OK;
     if (rc == ERR_OK) {
         lanes_enter(&p->f->lanes);
-        rc = send_body(p, call, &md5, &sent, eb);
+        rc = upload_send_body(p, call, &md5, &sent, eb);
         lanes_leave(&p->f->lanes);
         f->retry = rc == ERR_CLOSED || rc == ERR_TIMEOUT || rc == ERR_BUSY;
     }
@@ -210,7 +210,7 @@ struct read_job {
 };
 
 static void
-read_work(void *arg)
+upload_read_work(void *arg)
 {
     struct read_job *j = arg;
 
@@ -235,7 +235,7 @@ struct gather {
 };
 
 static enum err
-begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+upload_begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct gather *g = arg;
 
@@ -244,7 +244,7 @@ begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 }
 
 static enum err
-end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+upload_end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct gather *g = arg;
     struct span etag;
@@ -265,7 +265,7 @@ send_gathered(struct gather *g, const struct read_job *j, struct errbuf *eb)
     if (g->upload_id.len == 0 && j->len < j->room) /* all of it fits one PUT */
         return transfer_put(g->f, &put, &from, g->a, &etag, eb);
     if (g->upload_id.len == 0)
-        rc = flow_try(g->f, begin_attempt, g, eb);
+        rc = flow_try(g->f, upload_begin_attempt, g, eb);
     if (rc != ERR_OK || (j->len == 0 && g->count > 0))
         return rc;
     if (g->count == PARTS_MAX)
@@ -281,7 +281,7 @@ send_gathered(struct gather *g, const struct read_job *j, struct errbuf *eb)
 
 /* A pipe cannot be read again: what did not end well is taken back, even when interrupted. */
 static void
-give_up(struct gather *g)
+upload_abort(struct gather *g)
 {
     struct s3_failure f;
     struct errbuf eb = {{0}};
@@ -304,16 +304,16 @@ transfer_up_stdin(struct flow *f, const struct item *it, struct errbuf *eb)
     j.at = xmalloc(PART_BYTES);
     do {
         j.len = 0;
-        rc = rt_blocking(read_work, &j, DEADLINE_NEVER);
+        rc = rt_blocking(upload_read_work, &j, DEADLINE_NEVER);
         if (rc == ERR_OK && j.failed)
             rc = err_set(eb, ERR_IO, "standard input cannot be read");
         if (rc == ERR_OK)
             rc = send_gathered(&g, &j, eb);
     } while (rc == ERR_OK && j.len == j.room);
     if (rc == ERR_OK && g.upload_id.len > 0)
-        rc = flow_try(f, end_attempt, &g, eb);
+        rc = flow_try(f, upload_end_attempt, &g, eb);
     if (rc != ERR_OK && g.upload_id.len > 0)
-        give_up(&g);
+        upload_abort(&g);
     free(g.done);
     free(j.at);
     arena_free(&g.a);

@@ -86,7 +86,7 @@ take_up(struct parts *w)
 /* ---- beginning and ending ---- */
 
 static enum err
-begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+upload_parts_begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct parts *w = arg;
     const char *type = transfer_type(w->it->from);
@@ -97,7 +97,7 @@ begin_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 }
 
 static enum err
-end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
+upload_parts_end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 {
     struct parts *w = arg;
     struct span etag;
@@ -107,7 +107,7 @@ end_attempt(void *arg, struct s3_failure *f, struct errbuf *eb)
 }
 
 static void
-forget(struct parts *w, bool abort_it)
+upload_parts_forget(struct parts *w, bool abort_it)
 {
     struct s3_failure f;
     struct errbuf eb = {{0}};
@@ -136,7 +136,7 @@ begin_anew(struct parts *w)
     while ((w->note.size + w->note.part_bytes - 1) / w->note.part_bytes > PARTS_MAX)
         w->note.part_bytes *= 2;
     arrays(w);
-    rc = flow_try(w->f, begin_attempt, w, w->eb);
+    rc = flow_try(w->f, upload_parts_begin_attempt, w, w->eb);
     if (rc != ERR_OK)
         return rc;
     if (w->upload_id.len < sizeof w->note.id) {
@@ -161,13 +161,13 @@ begin(struct parts *w)
     if (note_load(w->note_path, &w->note)) {
         if (w->f->restart || w->note.size != w->file->size ||
             w->note.mtime_ns != w->file->mtime_ns) {
-            forget(w, true);
+            upload_parts_forget(w, true);
         } else {
             w->upload_id = span_of(w->note.id);
             arrays(w);
             rc = take_up(w);
             if (rc == ERR_NO_UPLOAD || rc == ERR_NOT_FOUND)
-                forget(w, false);
+                upload_parts_forget(w, false);
         }
     }
     return rc == ERR_NO_UPLOAD || rc == ERR_NOT_FOUND ? begin_anew(w) : rc;
@@ -224,14 +224,14 @@ transfer_up_parts(struct flow *f, const struct item *it, struct files_file *file
     if (rc == ERR_OK)
         rc = files_unchanged(file, eb);
     if (rc == ERR_OK)
-        rc = flow_try(f, end_attempt, &w, eb);
+        rc = flow_try(f, upload_parts_end_attempt, &w, eb);
     if (rc == ERR_OK)
         note_drop(w.note_path);
     else if (rc == ERR_NO_UPLOAD)
-        forget(&w, false);
+        upload_parts_forget(&w, false);
     else if (rc == ERR_INCOMPLETE &&
              w.note_path != NULL) /* the file changes: nothing to go on with */
-        forget(&w, true);
+        upload_parts_forget(&w, true);
     free(w.note_path);
     arena_free(&w.a);
     return rc;

@@ -83,7 +83,7 @@ grant_document(struct buf *out, const char *rights, const char *where, struct er
 }
 
 static enum exit_code
-end(struct session *s, struct arena **a, struct buf *doc, enum err rc)
+user_end(struct session *s, struct arena **a, struct buf *doc, enum err rc)
 {
     if (doc != NULL)
         buf_fini(doc);
@@ -174,7 +174,7 @@ add_user(struct session *s)
     for (size_t i = 0; rc == ERR_OK && (grant = args_nth(s->args, "grant", i)) != NULL;
          i++)
         rc = give_one(s, a, name, grant);
-    return end(s, &a, &doc, rc);
+    return user_end(s, &a, &doc, rc);
 }
 
 static enum exit_code
@@ -256,7 +256,7 @@ list_users(struct session *s)
         json_array_foreach(json_object_get(doc, "users"), i, u) print_user(u);
         json_decref(doc);
     }
-    return end(s, &a, NULL, rc);
+    return user_end(s, &a, NULL, rc);
 }
 
 static enum exit_code
@@ -294,7 +294,7 @@ remove_users(struct session *s)
         if (rc == ERR_OK && !s->quiet && !s->json)
             printf("removed user %s\n", s->args->at[i]);
     }
-    return end(s, &a, NULL, rc);
+    return user_end(s, &a, NULL, rc);
 }
 
 static enum exit_code
@@ -341,7 +341,8 @@ static const struct verb temp = {
 };
 
 static enum exit_code
-make_key(struct session *s, const char *flag, const char *fallback, const char *member)
+user_make_key(struct session *s, const char *flag, const char *fallback,
+              const char *member)
 {
     struct arena *a = arena_new(KIB(16), MIB(1));
     const char *given = args_value(s->args, flag);
@@ -362,13 +363,13 @@ make_key(struct session *s, const char *flag, const char *fallback, const char *
         rc = post(s, a, s->args->at[0], "keys", &doc, &answer);
     if (rc == ERR_OK)
         print_key(s, answer);
-    return end(s, &a, &doc, rc);
+    return user_end(s, &a, &doc, rc);
 }
 
 static enum exit_code
 rotate_key(struct session *s)
 {
-    return make_key(s, "keep", "0s", "keep_s");
+    return user_make_key(s, "keep", "0s", "keep_s");
 }
 
 static enum exit_code
@@ -381,7 +382,7 @@ static const struct cli_verb cli_user_rotate = {&rotate, run_rotate};
 static enum exit_code
 temporary_key(struct session *s)
 {
-    return make_key(s, "expires", "1h", "expires_s");
+    return user_make_key(s, "expires", "1h", "expires_s");
 }
 
 static enum exit_code
@@ -437,7 +438,7 @@ change_grant(struct session *s)
     rc = grant_document(&doc, s->args->at[1], s->args->at[2], &s->eb);
     if (rc == ERR_OK)
         rc = post(s, a, s->args->at[0], what, &doc, &answer);
-    return end(s, &a, &doc, rc);
+    return user_end(s, &a, &doc, rc);
 }
 
 static enum exit_code
@@ -528,7 +529,7 @@ set_limits(struct session *s)
                      "user set wants a limit; see user set --help");
     if (rc == ERR_OK)
         rc = post(s, a, s->args->at[0], "limits", &doc, &answer);
-    return end(s, &a, &doc, rc);
+    return user_end(s, &a, &doc, rc);
 }
 
 static enum exit_code

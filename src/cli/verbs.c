@@ -60,7 +60,7 @@ meant(const char *name)
 }
 
 static const struct cli_verb *
-find_in(const struct cli_verb *const *verbs, const char *name, struct errbuf *eb)
+verbs_find_in(const struct cli_verb *const *verbs, const char *name, struct errbuf *eb)
 {
     const struct verb *list[128] = {NULL}, *found;
     size_t n = 0;
@@ -91,9 +91,9 @@ verbs_find(int argc, char *const *argv, int *words, struct errbuf *eb)
         }
         *words = 2;
         (void)snprintf(name, sizeof name, "%s %.60s", argv[0], argv[1]);
-        return find_in(all->groups[i]->verbs, name, eb);
+        return verbs_find_in(all->groups[i]->verbs, name, eb);
     }
-    found = find_in(all->verbs, real_name(argv[0]), eb);
+    found = verbs_find_in(all->verbs, real_name(argv[0]), eb);
     if (found == NULL && meant(argv[0]) != NULL)
         err_set(eb, ERR_BAD_REQUEST, "there is no verb \"%s\": did you mean \"%s\"?",
                 argv[0], meant(argv[0]));

@@ -20,7 +20,7 @@ static const struct verb verb = {.name = "version",
                                  .flags = flags};
 
 static enum exit_code
-run(const struct args *a)
+version_run(const struct args *a)
 {
     const char *form = args_value(a, "output");
     bool table = form != NULL ? strcmp(form, "table") == 0 : !args_has(a, "json");
@@ -42,4 +42,4 @@ run(const struct args *a)
     return EXIT_OK_;
 }
 
-const struct cli_verb cli_version = {&verb, run};
+const struct cli_verb cli_version = {&verb, version_run};

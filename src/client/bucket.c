@@ -22,9 +22,9 @@ static enum err
 simple(struct s3_client *c, const char *method, struct span bucket, struct s3_failure *f,
        struct errbuf *eb)
 {
-    struct s3_order o = {.method = method, .bucket = bucket};
+    struct s3_call_spec o = {.method = method, .bucket = bucket};
     struct arena *a = arena_new(KIB(4), MIB(1));
-    enum err rc = order_simple(c, &o, nothing, a, NULL, f, eb);
+    enum err rc = call_simple(c, &o, nothing, a, NULL, f, eb);
 
     if (rc == ERR_NOT_FOUND && f->code[0] == '\0')
         rc = err_set(eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(bucket));
@@ -57,10 +57,10 @@ enum err
 s3_list_buckets(struct s3_client *c, struct arena *a, struct s3_bucket_entry **out,
                 uint32_t *count, struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_order o = {.method = "GET"};
+    struct s3_call_spec o = {.method = "GET"};
     struct s3xml_bucket_list list;
     struct span doc;
-    enum err rc = order_simple(c, &o, nothing, a, &doc, f, eb);
+    enum err rc = call_simple(c, &o, nothing, a, &doc, f, eb);
 
     if (rc == ERR_OK && s3xml_buckets_parse(doc, a, &list, eb) != ERR_OK)
         rc = no_document(f, eb);
@@ -152,7 +152,7 @@ s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
 {
     struct param params[7] = {{SPAN("list-type"), SPAN("2")},
                               {SPAN("encoding-type"), SPAN("url")}};
-    struct s3_order o = {
+    struct s3_call_spec o = {
         .method = "GET", .bucket = l->bucket, .params = params, .param_count = 2};
     struct s3xml_list_reader *r = s3xml_list_begin();
     struct s3_call *call = NULL;
@@ -170,7 +170,7 @@ s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
         params[o.param_count++] = (struct param){SPAN("continuation-token"), l->token};
     else if (l->start_after.len > 0)
         params[o.param_count++] = (struct param){SPAN("start-after"), l->start_after};
-    rc = order_ask(c, &o, nothing, &call, f, eb);
+    rc = call_ask(c, &o, nothing, &call, f, eb);
     if (rc == ERR_OK) {
         stale = fields_get(http_fields(call->head), "x-forebay-stale").len > 0;
         rc = read_page(call, l, r, a, f, eb);
@@ -185,7 +185,7 @@ s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
 
 /* A document that may be an error under status 200. */
 static enum err
-result_of(struct span doc, const struct s3_order *o, struct arena *a,
+result_of(struct span doc, const struct s3_call_spec *o, struct arena *a,
           struct s3xml_result *out, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3xml_error error;
@@ -202,16 +202,16 @@ s3_upload_begin(struct s3_client *c, struct span bucket, struct span key,
                 struct span *upload_id, struct s3_failure *f, struct errbuf *eb)
 {
     struct param params[1] = {{SPAN("uploads"), {"", 0}}};
-    struct s3_order o = {.method = "POST",
-                         .bucket = bucket,
-                         .key = key,
-                         .params = params,
-                         .param_count = 1,
-                         .headers = headers,
-                         .header_count = header_count};
+    struct s3_call_spec o = {.method = "POST",
+                             .bucket = bucket,
+                             .key = key,
+                             .params = params,
+                             .param_count = 1,
+                             .headers = headers,
+                             .header_count = header_count};
     struct s3xml_result result;
     struct span doc;
-    enum err rc = order_simple(c, &o, nothing, a, &doc, f, eb);
+    enum err rc = call_simple(c, &o, nothing, a, &doc, f, eb);
 
     if (rc == ERR_OK)
         rc = result_of(doc, &o, a, &result, f, eb);
@@ -242,13 +242,13 @@ s3_upload_complete_if(struct s3_client *c, const struct s3_completion *w, struct
                       struct span *etag, struct s3_failure *f, struct errbuf *eb)
 {
     struct param params[1] = {{SPAN("uploadId"), w->upload_id}};
-    struct s3_order o = {.method = "POST",
-                         .bucket = w->bucket,
-                         .key = w->key,
-                         .params = params,
-                         .param_count = 1,
-                         .headers = w->headers,
-                         .header_count = w->header_count};
+    struct s3_call_spec o = {.method = "POST",
+                             .bucket = w->bucket,
+                             .key = w->key,
+                             .params = params,
+                             .param_count = 1,
+                             .headers = w->headers,
+                             .header_count = w->header_count};
     struct s3xml_result result;
     struct span doc;
     struct buf body;
@@ -265,7 +265,7 @@ s3_upload_complete_if(struct s3_client *c, const struct s3_completion *w, struct
         xml_close(&x);
     }
     xml_close(&x);
-    rc = order_simple(c, &o, buf_span(&body), a, &doc, f, eb);
+    rc = call_simple(c, &o, buf_span(&body), a, &doc, f, eb);
     buf_fini(&body);
     if (rc == ERR_OK)
         rc = result_of(doc, &o, a, &result, f, eb);
@@ -279,13 +279,13 @@ s3_upload_abort(struct s3_client *c, struct span bucket, struct span key,
                 struct span upload_id, struct s3_failure *f, struct errbuf *eb)
 {
     struct param params[1] = {{SPAN("uploadId"), upload_id}};
-    struct s3_order o = {.method = "DELETE",
-                         .bucket = bucket,
-                         .key = key,
-                         .params = params,
-                         .param_count = 1};
+    struct s3_call_spec o = {.method = "DELETE",
+                             .bucket = bucket,
+                             .key = key,
+                             .params = params,
+                             .param_count = 1};
     struct arena *a = arena_new(KIB(4), MIB(1));
-    enum err rc = order_simple(c, &o, nothing, a, NULL, f, eb);
+    enum err rc = call_simple(c, &o, nothing, a, NULL, f, eb);
 
     arena_free(&a);
     return rc;
@@ -297,10 +297,10 @@ s3_request(struct s3_client *c, const struct s3_request *r, struct arena *a, int
            struct span *body, struct errbuf *eb)
 {
     struct query q = {NULL, 0};
-    struct s3_order o = {.method = r->method,
-                         .key = span_from(r->path, 1),
-                         .headers = r->headers,
-                         .header_count = r->header_count};
+    struct s3_call_spec o = {.method = r->method,
+                             .key = span_from(r->path, 1),
+                             .headers = r->headers,
+                             .header_count = r->header_count};
     struct s3_failure f = {0};
     struct errbuf why = {{0}};
     enum err rc = query_parse(r->query, a, &q, NULL);
@@ -310,7 +310,7 @@ s3_request(struct s3_client *c, const struct s3_request *r, struct arena *a, int
     o.params = q.at;
     o.param_count = (uint32_t)q.count;
     *body = nothing;
-    rc = order_simple(c, &o, r->body, a, body, &f, &why);
+    rc = call_simple(c, &o, r->body, a, body, &f, &why);
     *status = f.status;
     if (rc != ERR_OK && f.status != 0) {
         *body = span_of(arena_printf(a, "%s", why.text));

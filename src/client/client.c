@@ -11,7 +11,7 @@
 
 /* "http://host:port", "https://[::1]"; nothing behind it. */
 static enum err
-take_endpoint(struct s3_client *c, const char *endpoint, struct errbuf *eb)
+set_endpoint(struct s3_client *c, const char *endpoint, struct errbuf *eb)
 {
     struct span rest = span_of(endpoint), port = {"", 0};
     const char *colon;
@@ -103,7 +103,7 @@ s3_client_new(const struct s3_options *o, struct s3_client **out, struct errbuf 
     c->keys = xcalloc(rt_loop_count(), sizeof(struct sigv4_cache *));
     for (unsigned i = 0; i < rt_loop_count(); i++)
         c->keys[i] = sigv4_cache_new();
-    rc = take_endpoint(c, o->endpoint, eb);
+    rc = set_endpoint(c, o->endpoint, eb);
     if (rc == ERR_OK && !c->anonymous && c->credentials.secret_key == NULL)
         rc = err_set(eb, ERR_BAD_REQUEST, "access key \"%s\" comes without its secret",
                      c->credentials.access_key);
@@ -139,13 +139,13 @@ s3_client_free(struct s3_client **cp)
 }
 
 void
-s3_client_ask_latest(struct s3_client *c, bool yes)
+s3_client_want_latest(struct s3_client *c, bool yes)
 {
     c->latest = yes;
 }
 
 void
-s3_client_take_credentials(struct s3_client *c, struct s3_credentials *keys)
+s3_client_set_credentials(struct s3_client *c, struct s3_credentials *keys)
 {
     s3_credentials_fini(&c->credentials);
     c->credentials = *keys;

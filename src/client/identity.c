@@ -324,13 +324,14 @@ assume(struct finder *f, const char *role, const char *session, struct span web_
 {
     const char *region = f->s.region != NULL ? f->s.region : "us-east-1";
     char *made = xasprintf("https://sts.%s.amazonaws.com", region);
-    struct sts_ask a = {.endpoint = f->s.sts_endpoint != NULL ? f->s.sts_endpoint : made,
-                        .region = region,
-                        .role_arn = role,
-                        .session_name = session != NULL ? session : "forebay",
-                        .external_id = f->s.profile.external_id,
-                        .web_token = web_token,
-                        .signer = signer};
+    struct sts_request a = {.endpoint =
+                                f->s.sts_endpoint != NULL ? f->s.sts_endpoint : made,
+                            .region = region,
+                            .role_arn = role,
+                            .session_name = session != NULL ? session : "forebay",
+                            .external_id = f->s.profile.external_id,
+                            .web_token = web_token,
+                            .signer = signer};
     enum err rc = sts_assume(f->http, &a, f->out, f->eb);
 
     f->out->from = web_token.len > 0 ? "a web identity" : "an assumed role";
@@ -416,7 +417,7 @@ from_profile(struct finder *f)
         return ERR_OK;
     }
     if (p->process != NULL || p->sso_account != NULL)
-        return err_set(f->eb, ERR_NOT_BUILT,
+        return err_set(f->eb, ERR_NOT_IMPLEMENTED,
                        "profile [%s] has its keys from %s, which is not followed: export "
                        "them (aws configure export-credentials), or use a role",
                        f->s.profile_name,

@@ -20,7 +20,7 @@ struct s3_client {
 };
 
 /* One request as this room makes it. */
-struct s3_order {
+struct s3_call_spec {
     const char *method;
     struct span bucket, key;
     const struct param *params; /* query, not encoded */
@@ -39,22 +39,22 @@ struct s3_call {
 };
 
 /* Signs and sends the head. The call owns its arena. */
-enum err order_begin(struct s3_client *c, const struct s3_order *o, struct s3_call **out,
-                     struct errbuf *eb) MUST_CHECK;
+enum err call_begin(struct s3_client *c, const struct s3_call_spec *o,
+                    struct s3_call **out, struct errbuf *eb) MUST_CHECK;
 /* Waits for the answer. A status outside 2xx is read whole and turned into an error and `f`. */
-enum err order_finish(struct s3_call *call, const struct s3_order *o,
-                      struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
+enum err call_finish(struct s3_call *call, const struct s3_call_spec *o,
+                     struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 /* Reads the rest of the answer into the arena, at most `limit` bytes. */
-enum err order_document(struct s3_call *call, size_t limit, struct arena *a,
-                        struct span *out, struct errbuf *eb) MUST_CHECK;
+enum err call_document(struct s3_call *call, size_t limit, struct arena *a,
+                       struct span *out, struct errbuf *eb) MUST_CHECK;
 /* Asks, and waits until the answer's head says that it went well; *out is to be ended in any case, and may be NULL. */
-enum err order_ask(struct s3_client *c, const struct s3_order *o, struct span body,
-                   struct s3_call **out, struct s3_failure *f,
-                   struct errbuf *eb) MUST_CHECK;
+enum err call_ask(struct s3_client *c, const struct s3_call_spec *o, struct span body,
+                  struct s3_call **out, struct s3_failure *f,
+                  struct errbuf *eb) MUST_CHECK;
 /* All of it, for requests with a small or no body and a small answer. */
-enum err order_simple(struct s3_client *c, const struct s3_order *o, struct span body,
-                      struct arena *a, struct span *answer, struct s3_failure *f,
-                      struct errbuf *eb) MUST_CHECK;
+enum err call_simple(struct s3_client *c, const struct s3_call_spec *o, struct span body,
+                     struct arena *a, struct span *answer, struct s3_failure *f,
+                     struct errbuf *eb) MUST_CHECK;
 /* An <Error> document under whatever status. */
-enum err error_of_document(struct span doc, int status, const struct s3_order *o,
+enum err error_of_document(struct span doc, int status, const struct s3_call_spec *o,
                            struct s3_failure *f, struct errbuf *eb) MUST_CHECK;

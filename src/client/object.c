@@ -118,17 +118,17 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
 }
 
 static enum err
-head(struct s3_client *c, const struct s3_order *o, struct arena *a,
+head(struct s3_client *c, const struct s3_call_spec *o, struct arena *a,
      struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_call *call = NULL;
     enum err rc;
 
     *f = (struct s3_failure){0};
-    rc = order_begin(c, o, &call, eb);
+    rc = call_begin(c, o, &call, eb);
     f->retry = rc != ERR_OK && rc != ERR_CANCELLED;
     if (rc == ERR_OK)
-        rc = order_finish(call, o, f, eb);
+        rc = call_finish(call, o, f, eb);
     /* The length of a HEAD stands in Content-Length, while its body has none. */
     if (rc == ERR_OK) {
         struct http_head head = *call->head;
@@ -149,7 +149,7 @@ enum err
 s3_head(struct s3_client *c, struct span bucket, struct span key, struct arena *a,
         struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_order o = {
+    struct s3_call_spec o = {
         .method = "HEAD", .bucket = bucket, .key = key, .length = HTTP_NO_BODY};
 
     return head(c, &o, a, out, f, eb);
@@ -160,12 +160,12 @@ s3_head_sums(struct s3_client *c, struct span bucket, struct span key, struct ar
              struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_header headers[1] = {{SPAN("x-amz-checksum-mode"), SPAN("ENABLED")}};
-    struct s3_order o = {.method = "HEAD",
-                         .bucket = bucket,
-                         .key = key,
-                         .headers = headers,
-                         .header_count = 1,
-                         .length = HTTP_NO_BODY};
+    struct s3_call_spec o = {.method = "HEAD",
+                             .bucket = bucket,
+                             .key = key,
+                             .headers = headers,
+                             .header_count = 1,
+                             .length = HTTP_NO_BODY};
 
     return head(c, &o, a, out, f, eb);
 }
@@ -177,12 +177,12 @@ s3_head_part(struct s3_client *c, struct span bucket, struct span key, uint32_t 
 {
     char number[16];
     struct param params[1] = {{SPAN("partNumber"), {number, 0}}};
-    struct s3_order o = {.method = "HEAD",
-                         .bucket = bucket,
-                         .key = key,
-                         .params = params,
-                         .param_count = 1,
-                         .length = HTTP_NO_BODY};
+    struct s3_call_spec o = {.method = "HEAD",
+                             .bucket = bucket,
+                             .key = key,
+                             .params = params,
+                             .param_count = 1,
+                             .length = HTTP_NO_BODY};
 
     params[0].value.len = (size_t)snprintf(number, sizeof number, "%u", part);
     return head(c, &o, a, out, f, eb);
@@ -194,11 +194,11 @@ s3_get_begin(struct s3_client *c, const struct s3_get *g, struct arena *a,
              struct errbuf *eb)
 {
     struct s3_header headers[3];
-    struct s3_order o = {.method = "GET",
-                         .bucket = g->bucket,
-                         .key = g->key,
-                         .headers = headers,
-                         .length = HTTP_NO_BODY};
+    struct s3_call_spec o = {.method = "GET",
+                             .bucket = g->bucket,
+                             .key = g->key,
+                             .headers = headers,
+                             .length = HTTP_NO_BODY};
     char range[64];
     enum err rc;
 
@@ -219,10 +219,10 @@ s3_get_begin(struct s3_client *c, const struct s3_get *g, struct arena *a,
     if (g->checksum_mode)
         headers[o.header_count++] =
             (struct s3_header){SPAN("x-amz-checksum-mode"), SPAN("ENABLED")};
-    rc = order_begin(c, &o, call, eb);
+    rc = call_begin(c, &o, call, eb);
     f->retry = rc != ERR_OK && rc != ERR_CANCELLED;
     if (rc == ERR_OK)
-        rc = order_finish(*call, &o, f, eb);
+        rc = call_finish(*call, &o, f, eb);
     if (rc == ERR_OK)
         rc = info_of((*call)->head, a, out, eb);
     if (rc == ERR_OK && g->range && (!out->partial || out->range_first != g->first))
@@ -240,15 +240,15 @@ enum err
 s3_page_begin(struct s3_client *c, struct span path, struct s3_call **call,
               struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_order o = {
+    struct s3_call_spec o = {
         .method = "GET", .key = span_from(path, 1), .length = HTTP_NO_BODY};
     enum err rc;
 
     *f = (struct s3_failure){0};
     *call = NULL;
-    rc = order_begin(c, &o, call, eb);
+    rc = call_begin(c, &o, call, eb);
     if (rc == ERR_OK)
-        rc = order_finish(*call, &o, f, eb);
+        rc = call_finish(*call, &o, f, eb);
     if (rc != ERR_OK)
         s3_end(call);
     return rc;
@@ -268,14 +268,14 @@ s3_put_begin(struct s3_client *c, const struct s3_put *p, struct s3_call **call,
     struct param params[2] = {{SPAN("partNumber"), {number, 0}},
                               {SPAN("uploadId"), p->upload_id}};
     struct s3_header *headers = xcalloc(p->header_count + 1, sizeof *headers);
-    struct s3_order o = {.method = "PUT",
-                         .bucket = p->bucket,
-                         .key = p->key,
-                         .headers = headers,
-                         .header_count = p->header_count,
-                         .length = (int64_t)p->size,
-                         .sha256_hex = p->sha256_hex,
-                         .expect = p->size > KIB(64)};
+    struct s3_call_spec o = {.method = "PUT",
+                             .bucket = p->bucket,
+                             .key = p->key,
+                             .headers = headers,
+                             .header_count = p->header_count,
+                             .length = (int64_t)p->size,
+                             .sha256_hex = p->sha256_hex,
+                             .expect = p->size > KIB(64)};
     enum err rc;
 
     if (p->header_count > 0)
@@ -289,7 +289,7 @@ s3_put_begin(struct s3_client *c, const struct s3_put *p, struct s3_call **call,
         o.params = params;
         o.param_count = 2;
     }
-    rc = order_begin(c, &o, call, eb);
+    rc = call_begin(c, &o, call, eb);
     free(headers);
     if (rc == ERR_OK) {
         (*call)->bucket = arena_span((*call)->arena, p->bucket);
@@ -308,11 +308,11 @@ enum err
 s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag,
               struct s3_failure *f, struct errbuf *eb)
 {
-    struct s3_order o = {.method = "PUT", .bucket = call->bucket, .key = call->key};
+    struct s3_call_spec o = {.method = "PUT", .bucket = call->bucket, .key = call->key};
     enum err rc;
 
     *f = (struct s3_failure){0};
-    rc = order_finish(call, &o, f, eb);
+    rc = call_finish(call, &o, f, eb);
     if (rc == ERR_OK)
         *etag = keep(a, etag_unquote(http_get(call->head, HTTP_ETAG)));
     return rc;
@@ -323,13 +323,13 @@ s3_delete_if(struct s3_client *c, struct span bucket, struct span key,
              const struct s3_header *headers, uint32_t header_count, struct s3_failure *f,
              struct errbuf *eb)
 {
-    struct s3_order o = {.method = "DELETE",
-                         .bucket = bucket,
-                         .key = key,
-                         .headers = headers,
-                         .header_count = header_count};
+    struct s3_call_spec o = {.method = "DELETE",
+                             .bucket = bucket,
+                             .key = key,
+                             .headers = headers,
+                             .header_count = header_count};
     struct arena *a = arena_new(KIB(4), MIB(1));
-    enum err rc = order_simple(c, &o, (struct span){"", 0}, a, NULL, f, eb);
+    enum err rc = call_simple(c, &o, (struct span){"", 0}, a, NULL, f, eb);
 
     arena_free(&a);
     return rc;
@@ -349,13 +349,13 @@ s3_tags_get(struct s3_client *c, struct span bucket, struct span key, struct are
             struct span *doc, struct s3_failure *f, struct errbuf *eb)
 {
     struct param params[1] = {{SPAN("tagging"), SPAN("")}};
-    struct s3_order o = {.method = "GET",
-                         .bucket = bucket,
-                         .key = key,
-                         .params = params,
-                         .param_count = 1};
+    struct s3_call_spec o = {.method = "GET",
+                             .bucket = bucket,
+                             .key = key,
+                             .params = params,
+                             .param_count = 1};
 
-    return order_simple(c, &o, (struct span){"", 0}, a, doc, f, eb);
+    return call_simple(c, &o, (struct span){"", 0}, a, doc, f, eb);
 }
 
 enum err
@@ -366,19 +366,19 @@ s3_tags_set(struct s3_client *c, struct span bucket, struct span key, struct spa
     unsigned char md5[DIGEST_MAX];
     char text[BASE64_LEN(16) + 1];
     struct s3_header headers[] = {{SPAN("content-md5"), {text, BASE64_LEN(16)}}};
-    struct s3_order o = {.method = doc.len > 0 ? "PUT" : "DELETE",
-                         .bucket = bucket,
-                         .key = key,
-                         .params = params,
-                         .param_count = 1,
-                         .headers = headers,
-                         .header_count = doc.len > 0};
+    struct s3_call_spec o = {.method = doc.len > 0 ? "PUT" : "DELETE",
+                             .bucket = bucket,
+                             .key = key,
+                             .params = params,
+                             .param_count = 1,
+                             .headers = headers,
+                             .header_count = doc.len > 0};
     struct arena *a = arena_new(KIB(4), MIB(1));
     enum err rc;
 
-    digest_once(DIGEST_MD5, doc.at, doc.len, md5);
+    digest_oneshot(DIGEST_MD5, doc.at, doc.len, md5);
     base64_encode(md5, 16, text);
-    rc = order_simple(c, &o, doc, a, NULL, f, eb);
+    rc = call_simple(c, &o, doc, a, NULL, f, eb);
     arena_free(&a);
     return rc;
 }

@@ -49,9 +49,9 @@ enum err s3_client_new(const struct s3_options *o, struct s3_client **out,
                        struct errbuf *eb) MUST_CHECK;
 void s3_client_free(struct s3_client **cp);
 /* Requests from now on say that a kept version will not do: a server of ours asks its remote first. */
-void s3_client_ask_latest(struct s3_client *c, bool yes);
+void s3_client_want_latest(struct s3_client *c, bool yes);
 /* Requests that begin from now on are signed with these, which are taken. On the one loop that uses the client. */
-void s3_client_take_credentials(struct s3_client *c, struct s3_credentials *keys);
+void s3_client_set_credentials(struct s3_client *c, struct s3_credentials *keys);
 
 /* Facts of a failed answer, for those who decide. */
 struct s3_failure {
@@ -157,7 +157,7 @@ enum err s3_tags_set(struct s3_client *c, struct span bucket, struct span key,
                      struct span doc, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 
 /* Up to S3_DELETE_MAX keys in one request. ERR_OK with *refused set to how many were not deleted; *why says so of the first.
- * A server that does not know DeleteObjects: ERR_NOT_BUILT. */
+ * A server that does not know DeleteObjects: ERR_NOT_IMPLEMENTED. */
 #define S3_DELETE_MAX 1000
 struct s3_refusal {
     struct span key, code, message; /* in the arena */

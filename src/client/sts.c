@@ -59,7 +59,7 @@ put_pair(struct buf *out, const char *name, struct span value)
 }
 
 static void
-put_body(const struct sts_ask *ask, struct buf *out)
+put_body(const struct sts_request *ask, struct buf *out)
 {
     bool web = ask->web_token.len > 0;
 
@@ -75,7 +75,7 @@ put_body(const struct sts_ask *ask, struct buf *out)
 
 /* SigV4 for the service "sts": of one form of request only, a POST of a form to "/". */
 static void
-sign(const struct sts_ask *ask, struct span host, struct span body, char date[17],
+sign(const struct sts_request *ask, struct span host, struct span body, char date[17],
      struct buf *authorization)
 {
     const struct s3_credentials *k = ask->signer;
@@ -90,7 +90,7 @@ sign(const struct sts_ask *ask, struct span host, struct span body, char date[17
     date_amz((int64_t)(rt_wall_ns() / 1000000000), first);
     snprintf(date, 17, "%.16s", first);
     snprintf(scope, sizeof scope, "%.8s/%.60s/sts/aws4_request", date, ask->region);
-    digest_once(DIGEST_SHA256, body.at, body.len, sum);
+    digest_oneshot(DIGEST_SHA256, body.at, body.len, sum);
     hex_encode(sum, 32, hex);
     buf_init(&text, KIB(32));
     buf_printf(&text,
@@ -100,7 +100,7 @@ sign(const struct sts_ask *ask, struct span host, struct span body, char date[17
     if (token)
         buf_printf(&text, "x-amz-security-token:%s\n", k->session_token);
     buf_printf(&text, "\n%s\n%s", names, hex);
-    digest_once(DIGEST_SHA256, text.at, text.len, sum);
+    digest_oneshot(DIGEST_SHA256, text.at, text.len, sum);
     hex_encode(sum, 32, hex);
     buf_clear(&text);
     buf_printf(&text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", date, scope, hex);
@@ -148,8 +148,8 @@ on_close(void *arg, unsigned depth, struct span name, struct span text)
 }
 
 static enum err
-judge(const struct sts_ask *ask, int status, struct span doc, struct s3_identity *out,
-      struct errbuf *eb)
+check_answer(const struct sts_request *ask, int status, struct span doc,
+             struct s3_identity *out, struct errbuf *eb)
 {
     struct answer a = {.out = out};
     struct xml_handler h = {.on_close = on_close, .arg = &a};
@@ -166,7 +166,7 @@ judge(const struct sts_ask *ask, int status, struct span doc, struct s3_identity
 }
 
 enum err
-sts_assume(struct http_client *c, const struct sts_ask *ask, struct s3_identity *out,
+sts_assume(struct http_client *c, const struct sts_request *ask, struct s3_identity *out,
            struct errbuf *eb)
 {
     struct buf body, answer, authorization, host_text;
@@ -208,7 +208,7 @@ sts_assume(struct http_client *c, const struct sts_ask *ask, struct s3_identity 
                        ask->endpoint, (unsigned)BODY_MAX)
              : http_call_simple(c, &r, buf_span(&body), &status, &answer, NULL, NULL, eb);
     if (rc == ERR_OK)
-        rc = judge(ask, status, buf_span(&answer), out, eb);
+        rc = check_answer(ask, status, buf_span(&answer), out, eb);
     else
         err_prefix(eb, "%s", ask->endpoint);
     if (answer.len > 0)

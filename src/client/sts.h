@@ -3,7 +3,7 @@
 #include "client/identity.h"
 #include "http/client.h"
 
-struct sts_ask {
+struct sts_request {
     const char *endpoint; /* "https://sts.eu-west-1.amazonaws.com" */
     const char *region;   /* to sign for */
     const char *role_arn, *session_name, *external_id; /* external_id: NULL for none */
@@ -11,7 +11,7 @@ struct sts_ask {
     const struct s3_credentials *signer; /* ...signed with these */
 };
 /* Fills keys and expires_s. */
-enum err sts_assume(struct http_client *c, const struct sts_ask *ask,
+enum err sts_assume(struct http_client *c, const struct sts_request *ask,
                     struct s3_identity *out, struct errbuf *eb) MUST_CHECK;
 /* Host, port and whether it is https, of "http[s]://host[:port][/path]". *host is owned; *path borrowed, "/" at least. */
 enum err endpoint_parse(const char *url, char **host, uint16_t *port, bool *tls,

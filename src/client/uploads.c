@@ -51,11 +51,11 @@ s3_upload_list(struct s3_client *c, struct span bucket, const struct s3_upload_l
 {
     struct param params[7] = {{SPAN("uploads"), SPAN("")},
                               {SPAN("encoding-type"), SPAN("url")}};
-    struct s3_order o = {.method = "GET",
-                         .bucket = bucket,
-                         .params = params,
-                         .param_count = 2,
-                         .length = 0};
+    struct s3_call_spec o = {.method = "GET",
+                             .bucket = bucket,
+                             .params = params,
+                             .param_count = 2,
+                             .length = 0};
     struct arena *work = arena_new(KIB(16), PAGE_BYTES_MAX);
     struct s3xml_upload_list list;
     struct span doc;
@@ -73,7 +73,7 @@ s3_upload_list(struct s3_client *c, struct span bucket, const struct s3_upload_l
         params[o.param_count++] = (struct param){SPAN("key-marker"), l->key_marker};
     if (l->key_marker.len > 0 && l->id_marker.len > 0)
         params[o.param_count++] = (struct param){SPAN("upload-id-marker"), l->id_marker};
-    rc = order_simple(c, &o, SPAN(""), work, &doc, f, eb);
+    rc = call_simple(c, &o, SPAN(""), work, &doc, f, eb);
     if (rc == ERR_OK && s3xml_uploads_parse(doc, work, &list, eb) != ERR_OK)
         rc = no_list(f, eb);
     if (rc == ERR_OK)
@@ -91,11 +91,11 @@ s3_part_list(struct s3_client *c, struct span bucket, struct span key,
     struct param params[] = {{SPAN("max-parts"), {max_text, 0}},
                              {SPAN("part-number-marker"), {after_text, 0}},
                              {SPAN("uploadId"), upload_id}};
-    struct s3_order o = {.method = "GET",
-                         .bucket = bucket,
-                         .key = key,
-                         .params = params,
-                         .param_count = ARRAY_LEN(params)};
+    struct s3_call_spec o = {.method = "GET",
+                             .bucket = bucket,
+                             .key = key,
+                             .params = params,
+                             .param_count = ARRAY_LEN(params)};
     struct arena *work = arena_new(KIB(16), PAGE_BYTES_MAX);
     struct s3xml_part_list list;
     struct span doc;
@@ -104,7 +104,7 @@ s3_part_list(struct s3_client *c, struct span bucket, struct span key,
     *out = (struct s3_part_page){0};
     params[0].value.len = (size_t)snprintf(max_text, sizeof max_text, "%u", max);
     params[1].value.len = (size_t)snprintf(after_text, sizeof after_text, "%u", after);
-    rc = order_simple(c, &o, SPAN(""), work, &doc, f, eb);
+    rc = call_simple(c, &o, SPAN(""), work, &doc, f, eb);
     if (rc == ERR_OK && s3xml_parts_parse(doc, work, &list, eb) != ERR_OK)
         rc = no_list(f, eb);
     if (rc == ERR_OK) {

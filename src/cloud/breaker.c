@@ -3,13 +3,13 @@
 #include "base/mem.h"
 
 bool
-breaker_may(struct breaker *b, uint64_t now_ns, uint64_t *left_ms)
+breaker_allows(struct breaker *b, uint64_t now_ns, uint64_t *left_ms)
 {
     *left_ms = 0;
     if (b->wait_ms == 0)
         return true;
-    if (now_ns >= b->until_ns && !b->trying) {
-        b->trying = true;
+    if (now_ns >= b->until_ns && !b->trial) {
+        b->trial = true;
         return true;
     }
     *left_ms = b->until_ns > now_ns ? (b->until_ns - now_ns) / 1000000 : b->wait_ms;
@@ -17,23 +17,23 @@ breaker_may(struct breaker *b, uint64_t now_ns, uint64_t *left_ms)
 }
 
 static bool
-open_up(struct breaker *b, uint64_t now_ns)
+breaker_open(struct breaker *b, uint64_t now_ns)
 {
     bool first = b->wait_ms == 0;
 
     b->wait_ms = first ? BREAKER_WAIT_MS : MIN(2 * b->wait_ms, BREAKER_WAIT_MAX_MS);
     b->until_ns = now_ns + b->wait_ms * 1000000;
-    b->trying = false;
+    b->trial = false;
     return first;
 }
 
 bool
-breaker_tell(struct breaker *b, enum breaker_outcome what, uint64_t now_ns)
+breaker_report(struct breaker *b, enum breaker_outcome what, uint64_t now_ns)
 {
     bool was_open = b->wait_ms > 0;
 
     if (what == BREAKER_UNKNOWN) {
-        b->trying = false;
+        b->trial = false;
         return false;
     }
     if (what == BREAKER_ANSWERED) {
@@ -41,11 +41,11 @@ breaker_tell(struct breaker *b, enum breaker_outcome what, uint64_t now_ns)
         return was_open;
     }
     if (was_open) /* calls that began before it opened say nothing new */
-        return b->trying && open_up(b, now_ns);
+        return b->trial && breaker_open(b, now_ns);
     if (b->failures++ == 0)
         b->first_ns = now_ns;
     if (b->failures < BREAKER_FAILURES ||
         now_ns - b->first_ns < BREAKER_SPAN_MS * 1000000ull)
         return false;
-    return open_up(b, now_ns);
+    return breaker_open(b, now_ns);
 }

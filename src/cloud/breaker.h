@@ -21,14 +21,14 @@ struct breaker {
     uint64_t first_ns; /* of them */
     uint64_t wait_ms;  /* 0: CLOSED */
     uint64_t until_ns; /* OPEN: nobody asks before */
-    bool trying;       /* the one call of TRIAL is under way */
+    bool trial;        /* the one call of TRIAL is under way */
 };
-enum breaker_outcome { BREAKER_ANSWERED, BREAKER_SILENT, BREAKER_UNKNOWN };
+enum breaker_outcome { BREAKER_ANSWERED, BREAKER_NO_ANSWER, BREAKER_UNKNOWN };
 
 /* May a call be made now? *left_ms: of the wait, otherwise. Who may tells what came of it, once for each call. */
-bool breaker_may(struct breaker *b, uint64_t now_ns, uint64_t *left_ms);
+bool breaker_allows(struct breaker *b, uint64_t now_ns, uint64_t *left_ms);
 /* BREAKER_UNKNOWN: it was given up before anybody could tell. True: it has just opened, or closed. */
-bool breaker_tell(struct breaker *b, enum breaker_outcome what, uint64_t now_ns);
+bool breaker_report(struct breaker *b, enum breaker_outcome what, uint64_t now_ns);
 static inline bool
 breaker_is_open(const struct breaker *b)
 {

@@ -16,7 +16,7 @@
 #include "rt/loop.h"
 
 #define RENEW_S             300 /* before they end */
-#define RENEW_AGAIN_S       10  /* when that did not work */
+#define RENEW_RETRY_S       10  /* when that did not work */
 #define SECRET_BYTES_MAX    KIB(16)
 #define CONNECTIONS_DEFAULT 64
 
@@ -299,7 +299,7 @@ cloud_client_make(struct cloud *c, const struct map_backend *b, struct s3_client
 
 /* Keys that end are renewed before they do, by one fiber; the others go on with what there is while it lasts. */
 static enum err
-fresh_keys(struct cloud *c, struct cloud_client *cc, struct errbuf *eb)
+renew_keys(struct cloud *c, struct cloud_client *cc, struct errbuf *eb)
 {
     int64_t now_s = (int64_t)(rt_wall_ns() / 1000000000);
     struct s3_identity own = {0};
@@ -315,10 +315,10 @@ fresh_keys(struct cloud *c, struct cloud_client *cc, struct errbuf *eb)
         (now_s < cc->expires_s && rt_now_ns() < cc->renew_ns))
         return ERR_OK;
     cc->renewing = true;
-    cc->renew_ns = rt_now_ns() + RENEW_AGAIN_S * 1000000000ull;
+    cc->renew_ns = rt_now_ns() + RENEW_RETRY_S * 1000000000ull;
     rc = s3_identity_find(c->options.ca_file, &c->proxies, &own, eb);
     if (rc == ERR_OK) {
-        s3_client_take_credentials(cc->s3, &own.keys);
+        s3_client_set_credentials(cc->s3, &own.keys);
         cc->expires_s = own.expires_s;
     } else {
         LOG(LOG_WARN, "backend.keys", "the keys could not be renewed",
@@ -343,7 +343,7 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct cloud_clien
     if (cc != NULL) {
         free(settings);
         *out = cc;
-        return fresh_keys(c, cc, eb);
+        return renew_keys(c, cc, eb);
     }
     cc = xcalloc(1, sizeof *cc);
     cc->settings = settings;
@@ -372,11 +372,11 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct cloud_clien
 /* ---- a backend that is down, or says that it is too much ---- */
 
 enum err
-cloud_may_ask(struct cloud_client *cc, struct s3_failure *f, struct errbuf *eb)
+cloud_check_breaker(struct cloud_client *cc, struct s3_failure *f, struct errbuf *eb)
 {
     uint64_t left_ms;
 
-    if (breaker_may(&cc->breaker, rt_now_ns(), &left_ms))
+    if (breaker_allows(&cc->breaker, rt_now_ns(), &left_ms))
         return ERR_OK;
     *f = (struct s3_failure){0};
     return err_set(eb, ERR_BACKEND,
@@ -392,7 +392,7 @@ says_slow_down(const struct s3_failure *f)
 }
 
 void
-cloud_told(struct cloud_client *cc, enum err rc, const struct s3_failure *f)
+cloud_report(struct cloud_client *cc, enum err rc, const struct s3_failure *f)
 {
     enum breaker_outcome what = BREAKER_ANSWERED;
     bool changed;
@@ -400,16 +400,16 @@ cloud_told(struct cloud_client *cc, enum err rc, const struct s3_failure *f)
     if (rc == ERR_CANCELLED)
         what = BREAKER_UNKNOWN;
     else if (rc != ERR_OK && !says_slow_down(f) && (f->status == 0 || f->status >= 500))
-        what = BREAKER_SILENT;
+        what = BREAKER_NO_ANSWER;
     if (rc != ERR_OK && says_slow_down(f) &&
         throttle_slow_down(&cc->throttle, rt_now_ns()))
         LOG(LOG_INFO, "backend.slow_down", "the backend wants fewer transfers at once",
             L_U64("now", (uint64_t)cc->throttle.limit));
-    changed = breaker_tell(&cc->breaker, what, rt_now_ns());
+    changed = breaker_report(&cc->breaker, what, rt_now_ns());
     if (what == BREAKER_ANSWERED)
-        endpoint_answers(cc->endpoint);
-    else if (what == BREAKER_SILENT && breaker_is_open(&cc->breaker))
-        endpoint_is_silent(cc->endpoint);
+        endpoint_mark_up(cc->endpoint);
+    else if (what == BREAKER_NO_ANSWER && breaker_is_open(&cc->breaker))
+        endpoint_mark_down(cc->endpoint);
     if (changed) {
         char where[256];
 
@@ -435,7 +435,7 @@ retry_begin(struct retry *r, const struct cloud *c)
 
 /* Full jitter: between nothing and a bound that doubles. */
 bool
-retry_again(struct retry *r, const struct s3_failure *f, enum err rc)
+retry_wait(struct retry *r, const struct s3_failure *f, enum err rc)
 {
     uint64_t bound = MIN(r->base_ms << MIN(r->tries, 10u), RETRY_BOUND_MS), wait;
     uint32_t random;
@@ -461,7 +461,7 @@ backend_error(enum err rc, struct errbuf *eb)
     case ERR_CANCELLED:
     case ERR_PRECONDITION:
     case ERR_TOO_LARGE:
-    case ERR_NOT_BUILT:
+    case ERR_NOT_IMPLEMENTED:
         return rc;
     case ERR_BAD_REQUEST: /* refused in words: asking again gets the same */
     case ERR_DENIED:

@@ -73,8 +73,8 @@ enum err cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct spa
 enum err cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n,
                         struct errbuf *eb) MUST_CHECK;
 void cloud_get_end(struct cloud_get **gp);
-/* Nobody waits for it until *hurried, which is borrowed: where there is a rate readers come first. */
-void cloud_get_yields(struct cloud_get *g, const bool *hurried);
+/* Nobody waits for it until *urgent, which is borrowed: where there is a rate readers come first. */
+void cloud_get_background(struct cloud_get *g, const bool *urgent);
 
 /* `read` gives the body from any offset, so that it can be sent again. */
 typedef enum err cloud_source(void *arg, uint64_t offset, void *buf, size_t len,

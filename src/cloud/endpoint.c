@@ -55,14 +55,14 @@ endpoints_fini(struct endpoints *all)
 }
 
 void
-endpoint_is_silent(struct endpoint *e)
+endpoint_mark_down(struct endpoint *e)
 {
     if (atomic_exchange(&e->down_ns, rt_now_ns()) == 0)
         atomic_fetch_add(&e->all->down, 1);
 }
 
 void
-endpoint_answers(struct endpoint *e)
+endpoint_mark_up(struct endpoint *e)
 {
     if (atomic_load_explicit(&e->down_ns, memory_order_relaxed) != 0 &&
         atomic_exchange(&e->down_ns, 0) != 0)
@@ -77,7 +77,7 @@ endpoint_is_down(struct endpoints *all, const char *name)
     uint64_t since_ns = e != NULL ? atomic_load(&e->down_ns) : 0;
 
     if (since_ns != 0 && rt_now_ns() > since_ns + ENDPOINT_DOWN_MS * 1000000ull)
-        endpoint_answers(e); /* nobody has asked for so long: nobody knows */
+        endpoint_mark_up(e); /* nobody has asked for so long: nobody knows */
     return since_ns != 0 && atomic_load(&e->down_ns) != 0;
 }
 
@@ -91,13 +91,13 @@ must_wait(struct endpoint *e, bool behind, uint64_t since_ns)
 }
 
 enum err
-endpoint_wait(struct endpoint *e, const bool *hurried)
+endpoint_wait(struct endpoint *e, const bool *urgent)
 {
     uint64_t since_ns = rt_now_ns();
     enum err rc = ERR_OK;
 
-    while (rc == ERR_OK && must_wait(e, hurried != NULL && !*hurried, since_ns)) {
-        bool behind = hurried != NULL && !*hurried;
+    while (rc == ERR_OK && must_wait(e, urgent != NULL && !*urgent, since_ns)) {
+        bool behind = urgent != NULL && !*urgent;
         uint64_t look = rt_now_ns() + ENDPOINT_LOOK_MS * 1000000ull,
                  due = pace_due(e->pace);
 
@@ -113,7 +113,7 @@ endpoint_wait(struct endpoint *e, const bool *hurried)
 }
 
 void
-endpoint_took(struct endpoint *e, uint64_t bytes)
+endpoint_consumed(struct endpoint *e, uint64_t bytes)
 {
-    (void)pace_took(e->pace, rt_now_ns(), bytes);
+    (void)pace_spent(e->pace, rt_now_ns(), bytes);
 }

@@ -33,13 +33,13 @@ struct endpoint {
 /* The one of that name, made at `rate` where there is none. */
 struct endpoint *endpoint_of(struct endpoints *all, const char *name, uint64_t rate);
 void endpoints_fini(struct endpoints *all);
-/* Until more may come. *hurried: a reader waits for it (NULL: one always does). ERR_CANCELLED, ERR_TIMEOUT. May switch. */
-enum err endpoint_wait(struct endpoint *e, const bool *hurried) MUST_CHECK;
-void endpoint_took(struct endpoint *e, uint64_t bytes);
+/* Until more may come. *urgent: a reader waits for it (NULL: one always does). ERR_CANCELLED, ERR_TIMEOUT. May switch. */
+enum err endpoint_wait(struct endpoint *e, const bool *urgent) MUST_CHECK;
+void endpoint_consumed(struct endpoint *e, uint64_t bytes);
 
 /* A call was not answered, and the breaker is open; one was answered. */
-void endpoint_is_silent(struct endpoint *e);
-void endpoint_answers(struct endpoint *e);
+void endpoint_mark_down(struct endpoint *e);
+void endpoint_mark_up(struct endpoint *e);
 static inline bool
 endpoints_any_down(const struct endpoints *all)
 {

@@ -34,10 +34,10 @@ struct cloud {
 /* The client for these settings on this loop, made when missing. May switch. */
 enum err cloud_client_of(struct cloud *c, const struct map_backend *b,
                          struct cloud_client **out, struct errbuf *eb) MUST_CHECK;
-/* ERR_BACKEND while the backend is left alone; what came of the call is told by cloud_told(). */
-enum err cloud_may_ask(struct cloud_client *cc, struct s3_failure *f,
-                       struct errbuf *eb) MUST_CHECK;
-void cloud_told(struct cloud_client *cc, enum err rc, const struct s3_failure *f);
+/* ERR_BACKEND while the backend is left alone; what came of the call is told by cloud_report(). */
+enum err cloud_check_breaker(struct cloud_client *cc, struct s3_failure *f,
+                             struct errbuf *eb) MUST_CHECK;
+void cloud_report(struct cloud_client *cc, enum err rc, const struct s3_failure *f);
 
 /* One that nobody else uses and no table holds: the caller frees it. May switch. */
 enum err cloud_client_make(struct cloud *c, const struct map_backend *b,
@@ -53,7 +53,7 @@ struct retry {
 };
 void retry_begin(struct retry *r, const struct cloud *c);
 /* Waits before the next try; false: no more. May switch. */
-bool retry_again(struct retry *r, const struct s3_failure *f, enum err rc);
+bool retry_wait(struct retry *r, const struct s3_failure *f, enum err rc);
 enum err backend_error(enum err rc, struct errbuf *eb);
 
 /* Labels of M_BACKEND_REQUESTS. */

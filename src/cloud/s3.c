@@ -12,8 +12,9 @@
 #include "wire/s3tags.h"
 
 #define PUT_PIECE (128u << 10)
-#define YOUNG_MS  2000  /* both times have whole seconds */
-#define AHEAD_MS  60000 /* a Last-Modified further ahead is not of the remote's clock */
+#define YOUNG_MS  2000 /* both times have whole seconds */
+#define CLOCK_SKEW_MS                                                                    \
+    60000 /* a Last-Modified further ahead is not of the remote's clock */
 
 static struct span
 remote(const struct map_bucket *b)
@@ -22,8 +23,8 @@ remote(const struct map_bucket *b)
 }
 
 static enum err
-probe_once(struct cloud *c, const struct map_backend *b, struct s3_failure *f,
-           struct errbuf *eb)
+probe_attempt(struct cloud *c, const struct map_backend *b, struct s3_failure *f,
+              struct errbuf *eb)
 {
     struct s3_list l = {.bucket = span_of(b->bucket), .max_keys = 1};
     struct arena *a = arena_new(KIB(16), MIB(32));
@@ -82,12 +83,12 @@ probe_network(struct cloud *c, struct map_backend *b, struct s3_failure *f,
 
     if (unsaid)
         b->network = MAP_NETWORK_PUBLIC;
-    rc = probe_once(c, b, f, eb);
+    rc = probe_attempt(c, b, f, eb);
     if (!unsaid || rc != ERR_DENIED || f->status != 0)
         return rc;
     b->network = MAP_NETWORK_PRIVATE;
     *f = (struct s3_failure){0};
-    return probe_once(c, b, f, eb);
+    return probe_attempt(c, b, f, eb);
 }
 
 enum err
@@ -106,7 +107,7 @@ cloud_probe(struct cloud *c, struct map_backend *b, char region[CLOUD_REGION_TEX
     if (rc != ERR_OK && rc != ERR_CANCELLED && b->region == NULL && f.region[0] != '\0') {
         snprintf(region, CLOUD_REGION_TEXT, "%s", f.region);
         there.region = region;
-        rc = probe_once(c, &there, &f, eb);
+        rc = probe_attempt(c, &there, &f, eb);
     }
     if (rc != ERR_OK)
         err_prefix(eb, "the remote bucket \"%s\" at %s cannot be read", b->bucket,
@@ -118,7 +119,7 @@ cloud_probe(struct cloud *c, struct map_backend *b, char region[CLOUD_REGION_TEX
 static enum err
 refuse_plain(const struct map_bucket *b, const char *what, struct errbuf *eb)
 {
-    return b->backend.plain_http ? err_set(eb, ERR_NOT_BUILT,
+    return b->backend.plain_http ? err_set(eb, ERR_NOT_IMPLEMENTED,
                                            "bucket \"%s\" is a plain web server (%s): %s",
                                            b->name, b->backend.endpoint, what)
                                  : ERR_OK;
@@ -141,7 +142,7 @@ struct attempt {
     bool begun;
     bool asking; /* it is to be told what comes of this one */
     struct errbuf *eb;
-    bool unclear; /* one of them had no clear answer: it may have happened */
+    bool in_doubt; /* one of them had no clear answer: it may have happened */
     enum err rc;
 };
 
@@ -162,16 +163,16 @@ attempt_next(struct attempt *t)
     bool more = !t->begun ? t->rc == ERR_OK : t->rc != ERR_OK && t->rc != ERR_NOT_FOUND;
 
     if (t->asking)
-        cloud_told(t->client, t->rc, &t->failure);
+        cloud_report(t->client, t->rc, &t->failure);
     t->asking = false;
     if (t->begun && more) {
         int status = t->failure.status;
 
-        t->unclear = t->unclear || status == 0 || status == 200 || status >= 500;
-        more = retry_again(&t->retry, &t->failure, t->rc);
+        t->in_doubt = t->in_doubt || status == 0 || status == 200 || status >= 500;
+        more = retry_wait(&t->retry, &t->failure, t->rc);
     }
     t->begun = true;
-    if (more && cloud_may_ask(t->client, &t->failure, t->eb) != ERR_OK) {
+    if (more && cloud_check_breaker(t->client, &t->failure, t->eb) != ERR_OK) {
         t->rc = ERR_BACKEND;
         more = false;
     }
@@ -201,7 +202,8 @@ head_asked(struct attempt *t, struct cloud *c, const struct map_bucket *b,
 static bool
 is_refusal(const struct attempt *t)
 {
-    return t->rc == ERR_DENIED || t->rc == ERR_BAD_REQUEST || t->rc == ERR_NOT_BUILT ||
+    return t->rc == ERR_DENIED || t->rc == ERR_BAD_REQUEST ||
+           t->rc == ERR_NOT_IMPLEMENTED ||
            (t->rc == ERR_BACKEND && t->failure.status / 100 == 2);
 }
 
@@ -237,7 +239,7 @@ cloud_etag_is_young(const struct s3_object_info *from)
     unsigned parts;
 
     return !etag_parse(from->etag, md5, &parts) && from->version_id.len == 0 &&
-           from->date_ms > 0 && from->mtime_ms > 0 && age_ms >= -AHEAD_MS &&
+           from->date_ms > 0 && from->mtime_ms > 0 && age_ms >= -CLOCK_SKEW_MS &&
            age_ms < YOUNG_MS;
 }
 
@@ -253,13 +255,13 @@ struct cloud_get {
     struct s3_call *call;
     uint64_t at, end; /* the next byte, and the one behind the last */
     struct retry retry;
-    uint64_t renew_at;   /* from this byte on a break has a whole budget again */
-    const bool *hurried; /* borrowed; NULL: a reader waits for it */
+    uint64_t renew_at;  /* from this byte on a break has a whole budget again */
+    const bool *urgent; /* borrowed; NULL: a reader waits for it */
 };
 
 static enum err
-get_once(struct cloud_get *g, bool ranged, uint64_t last, struct arena *a,
-         struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
+get_attempt(struct cloud_get *g, bool ranged, uint64_t last, struct arena *a,
+            struct s3_object_info *out, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_get get = {.bucket = remote(g->bucket),
                          .key = {g->key, g->key_len},
@@ -269,13 +271,13 @@ get_once(struct cloud_get *g, bool ranged, uint64_t last, struct arena *a,
                          .if_match = span_of(g->etag),
                          .checksum_mode = !ranged};
 
-    enum err rc = cloud_may_ask(g->client, f, eb);
+    enum err rc = cloud_check_breaker(g->client, f, eb);
 
     if (rc != ERR_OK)
         return rc;
     metric_add(M_BACKEND_REQUESTS, B_GET, 1);
     rc = s3_get_begin(g->client->s3, &get, a, out, &g->call, f, eb);
-    cloud_told(g->client, rc, f);
+    cloud_report(g->client, rc, f);
     return rc;
 }
 
@@ -312,10 +314,10 @@ cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
     retry_begin(&g->retry, c);
     rc = get_enter(g, eb);
     while (rc == ERR_OK) {
-        rc = get_once(g, ranged, last, a, out, &f, eb);
+        rc = get_attempt(g, ranged, last, a, out, &f, eb);
         if (rc == ERR_OK)
             break;
-        if (rc != ERR_NOT_FOUND && retry_again(&g->retry, &f, rc))
+        if (rc != ERR_NOT_FOUND && retry_wait(&g->retry, &f, rc))
             rc = ERR_OK;
         else
             break;
@@ -334,7 +336,7 @@ cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
 
 /* A new connection from the byte that is missing, of the same version. */
 static enum err
-resume(struct cloud_get *g, struct errbuf *eb)
+get_resume(struct cloud_get *g, struct errbuf *eb)
 {
     struct s3_object_info info;
     struct s3_failure f;
@@ -347,7 +349,7 @@ resume(struct cloud_get *g, struct errbuf *eb)
                        "versions apart to go on by");
     while (rc == ERR_OK) {
         arena_reset(g->arena);
-        rc = get_once(g, true, g->end - 1, g->arena, &info, &f, eb);
+        rc = get_attempt(g, true, g->end - 1, g->arena, &info, &f, eb);
         if (rc == ERR_OK &&
             (info.range_first != g->at || info.body_length != g->end - g->at))
             return err_set(eb, ERR_BACKEND,
@@ -357,7 +359,7 @@ resume(struct cloud_get *g, struct errbuf *eb)
         if (rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND)
             return err_set(eb, ERR_BACKEND,
                            "the object changed at the backend while it was read");
-        if (retry_again(&g->retry, &f, rc))
+        if (retry_wait(&g->retry, &f, rc))
             rc = ERR_OK;
     }
     return rc;
@@ -368,7 +370,7 @@ static void
 get_leave(struct cloud_get *g)
 {
     if (g->entered && g->call != NULL && g->at == g->end)
-        throttle_went_well(&g->client->throttle);
+        throttle_success(&g->client->throttle);
     s3_end(&g->call);
     if (g->entered)
         throttle_leave(&g->client->throttle);
@@ -386,14 +388,14 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
 
         if (g->at == g->end)
             return ERR_OK;
-        rc = endpoint_wait(g->client->endpoint, g->hurried);
+        rc = endpoint_wait(g->client->endpoint, g->urgent);
         if (rc != ERR_OK)
             return err_set(eb, rc, "waiting for the rate of the backend was given up");
         rc = g->call != NULL ? s3_read(g->call, buf, len, n, eb) : ERR_CLOSED;
         if (rc == ERR_OK && *n > 0) {
             g->at += *n;
             metric_add(M_BACKEND_BYTES, 0, (int64_t)*n);
-            endpoint_took(g->client->endpoint, *n);
+            endpoint_consumed(g->client->endpoint, *n);
             if (g->at == g->end)
                 get_leave(g);
             return ERR_OK;
@@ -407,18 +409,18 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
             retry_begin(&g->retry, g->c);
             g->renew_at = g->at + RETRY_RENEW_BYTES;
         }
-        if (!retry_again(&g->retry, &broken, rc))
+        if (!retry_wait(&g->retry, &broken, rc))
             return backend_error(rc, eb);
-        rc = resume(g, eb);
+        rc = get_resume(g, eb);
         if (rc != ERR_OK)
             return backend_error(rc, eb);
     }
 }
 
 void
-cloud_get_yields(struct cloud_get *g, const bool *hurried)
+cloud_get_background(struct cloud_get *g, const bool *urgent)
 {
-    g->hurried = hurried;
+    g->urgent = urgent;
 }
 
 void
@@ -467,8 +469,8 @@ send_body(struct s3_call *call, uint64_t size, cloud_source *read, void *arg,
 }
 
 static enum err
-put_once(struct s3_client *s3, const struct s3_put *p, cloud_source *read, void *arg,
-         struct arena *a, struct span *etag, struct s3_failure *f, struct errbuf *eb)
+put_attempt(struct s3_client *s3, const struct s3_put *p, cloud_source *read, void *arg,
+            struct arena *a, struct span *etag, struct s3_failure *f, struct errbuf *eb)
 {
     struct s3_call *call = NULL;
     enum err rc;
@@ -499,8 +501,8 @@ cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_put *p,
         return plain;
     attempt_begin(&t, c, b, B_PUT, eb);
     while (attempt_next(&t))
-        t.rc = put_once(t.s3, p, read, arg, a, etag, &t.failure, eb);
-    *unknown = t.unclear;
+        t.rc = put_attempt(t.s3, p, read, arg, a, etag, &t.failure, eb);
+    *unknown = t.in_doubt;
     return attempt_end(&t, eb);
 }
 
@@ -518,8 +520,8 @@ cloud_delete(struct cloud *c, const struct map_bucket *b, struct span key,
     attempt_begin(&t, c, b, B_DELETE, eb);
     while (attempt_next(&t))
         t.rc = s3_delete_if(t.s3, remote(b), key, headers, header_count, &t.failure, eb);
-    *unknown = t.unclear;
-    return t.rc == ERR_NOT_FOUND && (header_count == 0 || t.unclear)
+    *unknown = t.in_doubt;
+    return t.rc == ERR_NOT_FOUND && (header_count == 0 || t.in_doubt)
                ? ERR_OK
                : attempt_end(&t, eb);
 }
@@ -610,7 +612,7 @@ cloud_upload_complete(struct cloud *c, const struct map_bucket *b,
     attempt_begin(&t, c, b, B_OTHER, eb);
     while (attempt_next(&t))
         t.rc = s3_upload_complete_if(t.s3, &to, a, etag, &t.failure, eb);
-    *unknown = t.unclear;
+    *unknown = t.in_doubt;
     return attempt_end(&t, eb);
 }
 

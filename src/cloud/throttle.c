@@ -38,7 +38,7 @@ throttle_leave(struct throttle *t)
 }
 
 void
-throttle_went_well(struct throttle *t)
+throttle_success(struct throttle *t)
 {
     t->limit = MIN(t->limit + 1 / t->limit, (double)t->most);
     if (t->busy < (unsigned)t->limit)

@@ -19,6 +19,6 @@ void throttle_init(struct throttle *t, unsigned most);
 /* Waits for a place. ERR_CANCELLED; else throttle_leave() follows. */
 enum err throttle_enter(struct throttle *t) MUST_CHECK;
 void throttle_leave(struct throttle *t);
-void throttle_went_well(struct throttle *t);
+void throttle_success(struct throttle *t);
 /* True: the limit was cut. */
 bool throttle_slow_down(struct throttle *t, uint64_t now_ns);

@@ -114,7 +114,7 @@ give_next(struct args *a, const struct flag *f, struct words *w, struct errbuf *
 
 /* "--name", "--name=value" */
 static enum err
-take_long(struct args *a, const char *word, struct words *w, struct errbuf *eb)
+parse_long(struct args *a, const char *word, struct words *w, struct errbuf *eb)
 {
     const char *equals = strchr(word, '=');
     struct span name = {word, equals != NULL ? (size_t)(equals - word) : strlen(word)};
@@ -131,7 +131,7 @@ take_long(struct args *a, const char *word, struct words *w, struct errbuf *eb)
 
 /* "-r", "-rf", "-n5", "-n 5" */
 static enum err
-take_letters(struct args *a, const char *letters, struct words *w, struct errbuf *eb)
+parse_letters(struct args *a, const char *letters, struct words *w, struct errbuf *eb)
 {
     for (; *letters != '\0'; letters++) {
         const struct flag *f = find_letter(a->verb, *letters);
@@ -163,7 +163,7 @@ asks_for_help(const struct verb *v, struct words w)
 }
 
 static enum err
-take_words(struct args *a, struct words w, struct errbuf *eb)
+parse_words(struct args *a, struct words w, struct errbuf *eb)
 {
     bool flags_ended = false;
     enum err rc = ERR_OK;
@@ -174,9 +174,9 @@ take_words(struct args *a, struct words w, struct errbuf *eb)
         if (flags_ended || word[0] != '-' || word[1] == '\0')
             a->at[a->count++] = word;
         else if (word[1] != '-')
-            rc = take_letters(a, word + 1, &w, eb);
+            rc = parse_letters(a, word + 1, &w, eb);
         else if (word[2] != '\0')
-            rc = take_long(a, word + 2, &w, eb);
+            rc = parse_long(a, word + 2, &w, eb);
         else
             flags_ended = true;
     }
@@ -196,7 +196,7 @@ flags_parse(const struct verb *v, int argc, char *const *argv, struct args *out,
         return ERR_OK;
     }
     out->at = xcalloc((size_t)argc + 1, sizeof *out->at);
-    rc = take_words(out, w, eb);
+    rc = parse_words(out, w, eb);
     if (rc == ERR_OK && out->count < v->least)
         rc = FAIL(eb, "%s wants %s%s", v->name, v->least < v->most ? "at least " : "",
                   v->arguments);

@@ -42,11 +42,11 @@
     X(OPT_FIBERS, "fibers", U64, "0", 0, 1048576, "", START, \
       "most fibers a loop runs at once; 0 is as many as the kernel lets stacks exist") \
     X(OPT_MEMORY_LIMIT, "memory.limit", SIZE, "0", 0, GIB(1048576), "", START, \
-      "memory of the whole process: what memory.buffers, memory.hot, index.memory and clients get is cut to fit; beyond it 503; 0 is nine tenths of the control group's or the machine's; 96 MiB are the least") \
+      "memory of the whole process: what memory.buffers, memory.block_cache, memory.memtable and clients get is cut to fit; beyond it 503; 0 is nine tenths of the control group's or the machine's; 96 MiB are the least") \
     X(OPT_MEMORY_BUFFERS, "memory.buffers", SIZE, "256MiB", MIB(16), GIB(1024), "", START, \
       "limit of the pooled I/O buffers of all loops; where it is reached, each scan of a log takes 8 MiB beyond it, and each of the two logs of a disk one commit group; memory.limit counts them") \
-    X(OPT_MEMORY_HOT, "memory.hot", SIZE, "256MiB", 0, GIB(65536), "", START, \
-      "limit of the hot set, objects kept in memory; 0 keeps none") \
+    X(OPT_MEMORY_BLOCK_CACHE, "memory.block_cache", SIZE, "256MiB", 0, GIB(65536), "", START, \
+      "limit of the block cache, objects kept in memory; 0 keeps none") \
     X(OPT_CACHE_BUDGET, "cache.budget", SIZE, "0", 0, GIB(1048576), "", START, \
       "most bytes of cached buckets on disk: the coldest make room for what is read more; 0 is no limit but the disks'") \
     X(OPT_CACHE_HIGH, "cache.high", U64, "97", 10, 100, "", START, \
@@ -103,9 +103,9 @@
       "how far a client's clock may be off before its signature is refused") \
     X(OPT_DISK_SEGMENT_BYTES, "disk.segment_bytes", SIZE, "1GiB", MIB(16), GIB(64), "", START, \
       "size of a segment file; bodies of 16 MiB and more have one of their own") \
-    X(OPT_DISK_MOVE_RATE, "disk.move_rate", SIZE, "128MiB", KIB(64), GIB(64), "", START, \
+    X(OPT_DISK_REBALANCE_RATE, "disk.rebalance_rate", SIZE, "128MiB", KIB(64), GIB(64), "", START, \
       "bytes a second that are copied between the disks of the node at most: a disk that comes or goes, repairs") \
-    X(OPT_INDEX_MEMORY, "index.memory", SIZE, "64MiB", MIB(1), GIB(64), "", START, \
+    X(OPT_MEMORY_MEMTABLE, "memory.memtable", SIZE, "64MiB", MIB(1), GIB(64), "", START, \
       "most of the log that the index on disk does not cover yet; it is kept in memory and replayed at start") \
     X(OPT_INDEX_MAP_SIZE, "index.map_size", SIZE, "64GiB", MIB(64), GIB(65536), "", START, \
       "address space of the index, and its largest size; about 250 bytes an object") \

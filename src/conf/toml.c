@@ -134,7 +134,7 @@ put_bytes(struct parser *p, const char *bytes, size_t len)
 }
 
 static enum err
-take_unicode(struct parser *p, unsigned digits)
+parse_unicode(struct parser *p, unsigned digits)
 {
     uint32_t code = 0;
     char bytes[4];
@@ -158,7 +158,7 @@ take_unicode(struct parser *p, unsigned digits)
 }
 
 static enum err
-take_escape(struct parser *p)
+parse_escape(struct parser *p)
 {
     static const char names[] = "btnfr\"\\";
     static const char values[] = "\b\t\n\f\r\"\\";
@@ -169,7 +169,7 @@ take_escape(struct parser *p)
         return FAIL(p, "a string without an end");
     p->at++;
     if (c == 'u' || c == 'U')
-        return take_unicode(p, c == 'u' ? 4 : 8);
+        return parse_unicode(p, c == 'u' ? 4 : 8);
     which = c != 0 ? strchr(names, c) : NULL;
     if (which == NULL)
         return FAIL(p, "an escape of this kind does not exist in a string: \\%c",
@@ -179,7 +179,7 @@ take_escape(struct parser *p)
 
 /* At the opening quote. The bytes go into p->string. */
 static enum err
-take_string(struct parser *p, struct span *out)
+parse_string(struct parser *p, struct span *out)
 {
     const char quote = *p->at;
     size_t start = p->used;
@@ -197,7 +197,7 @@ take_string(struct parser *p, struct span *out)
             return FAIL(p, "a control character 0x%02x in a string: write it as \\u%04x",
                         (unsigned)c, (unsigned)c);
         p->at++;
-        rc = c == '\\' && quote == '"' ? take_escape(p) : put_bytes(p, p->at - 1, 1);
+        rc = c == '\\' && quote == '"' ? parse_escape(p) : put_bytes(p, p->at - 1, 1);
     }
     *out = (struct span){p->string + start, p->used - start};
     return rc;
@@ -256,7 +256,7 @@ integer_of(struct span word, int64_t *out)
 }
 
 static enum err
-take_word(struct parser *p, struct toml_value *v)
+parse_word(struct parser *p, struct toml_value *v)
 {
     struct span word = {p->at, 0};
 
@@ -297,7 +297,7 @@ skip_to_item(struct parser *p)
 }
 
 static enum err
-take_array(struct parser *p, struct toml_value *v)
+parse_array(struct parser *p, struct toml_value *v)
 {
     enum err rc;
 
@@ -312,7 +312,7 @@ take_array(struct parser *p, struct toml_value *v)
             return FAIL(p, "an array here holds strings only and ends with ]");
         if (v->count == TOML_ARRAY_MAX)
             return FAIL(p, "more than %d items in an array", TOML_ARRAY_MAX);
-        rc = take_string(p, &p->items[v->count++]);
+        rc = parse_string(p, &p->items[v->count++]);
         if (rc == ERR_OK)
             rc = skip_to_item(p);
         if (rc != ERR_OK)
@@ -325,7 +325,7 @@ take_array(struct parser *p, struct toml_value *v)
 }
 
 static enum err
-take_value(struct parser *p, struct toml_value *v)
+parse_value(struct parser *p, struct toml_value *v)
 {
     *v = (struct toml_value){.line = p->line};
     p->used = 0;
@@ -333,25 +333,25 @@ take_value(struct parser *p, struct toml_value *v)
     case '"':
     case '\'':
         v->kind = TOML_STRING;
-        return take_string(p, &v->string);
+        return parse_string(p, &v->string);
     case '[':
-        return take_array(p, v);
+        return parse_array(p, v);
     case '{':
         return FAIL(
             p, "inline tables are not taken here: write [table] or table.key = value");
     default:
-        return take_word(p, v);
+        return parse_word(p, v);
     }
 }
 
 /* ---- keys ---- */
 
 static enum err
-take_part(struct parser *p, struct span *part)
+parse_part(struct parser *p, struct span *part)
 {
     p->used = 0;
     if (peek(p) == '"' || peek(p) == '\'') {
-        enum err rc = take_string(p, part);
+        enum err rc = parse_string(p, part);
 
         if (rc != ERR_OK)
             return rc;
@@ -372,7 +372,7 @@ take_part(struct parser *p, struct span *part)
 
 /* Appends the dotted key at the cursor to `key`. */
 static enum err
-take_key(struct parser *p, struct key *key)
+parse_key(struct parser *p, struct key *key)
 {
     size_t len = strlen(key->text);
     struct span part = {0};
@@ -381,7 +381,7 @@ take_key(struct parser *p, struct key *key)
         enum err rc;
 
         skip_blanks(p);
-        rc = take_part(p, &part);
+        rc = parse_part(p, &part);
         if (rc != ERR_OK)
             return rc;
         if (key->parts == TOML_PARTS_MAX)
@@ -480,7 +480,7 @@ define_value(struct parser *p, const struct key *key)
 /* ---- lines ---- */
 
 static enum err
-take_header(struct parser *p)
+parse_header(struct parser *p)
 {
     struct key key = {0};
     enum err rc;
@@ -488,7 +488,7 @@ take_header(struct parser *p)
     p->at++; /* [ */
     if (peek(p) == '[')
         return FAIL(p, "arrays of tables are not taken here");
-    rc = take_key(p, &key);
+    rc = parse_key(p, &key);
     if (rc != ERR_OK)
         return rc;
     if (!accept(p, ']'))
@@ -499,12 +499,12 @@ take_header(struct parser *p)
 }
 
 static enum err
-take_pair(struct parser *p, toml_fn *on_value, void *arg)
+parse_pair(struct parser *p, toml_fn *on_value, void *arg)
 {
     struct key key = p->table;
     struct toml_value v;
     unsigned line;
-    enum err rc = take_key(p, &key);
+    enum err rc = parse_key(p, &key);
 
     if (rc != ERR_OK)
         return rc;
@@ -513,7 +513,7 @@ take_pair(struct parser *p, toml_fn *on_value, void *arg)
     skip_blanks(p);
     rc = define_value(p, &key);
     if (rc == ERR_OK)
-        rc = take_value(p, &v);
+        rc = parse_value(p, &v);
     if (rc != ERR_OK)
         return rc;
     if (++p->values > TOML_VALUES_MAX)
@@ -527,17 +527,17 @@ take_pair(struct parser *p, toml_fn *on_value, void *arg)
 }
 
 static enum err
-take_lines(struct parser *p, toml_fn *on_value, void *arg)
+parse_lines(struct parser *p, toml_fn *on_value, void *arg)
 {
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && p->at < p->end) {
         skip_blanks(p);
         if (peek(p) == '[')
-            rc = take_header(p);
+            rc = parse_header(p);
         else if (peek(p) >= 0 && peek(p) != '#' && peek(p) != '\n' &&
                  !looking_at(p, "\r\n"))
-            rc = take_pair(p, on_value, arg);
+            rc = parse_pair(p, on_value, arg);
         if (rc == ERR_OK)
             rc = end_of_line(p);
     }
@@ -566,7 +566,7 @@ toml_parse(const char *name, struct span text, toml_fn *on_value, void *arg,
      * table stops first. */
     p->arena = arena_new(4096, (size_t)64 << 20);
     table_init(&p->names, (size_t)2 * TOML_VALUES_MAX);
-    rc = take_lines(p, on_value, arg);
+    rc = parse_lines(p, on_value, arg);
     if (rc != ERR_OK)
         err_prefix(eb, "%s:%u", name, p->line);
     table_fini(&p->names);

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "disks/history.h"
-#include "disks/mover.h"
+#include "disks/rebalancer.h"
 #include "rt/point.h"
 #include "rt/time.h"
 
@@ -21,40 +21,41 @@ same_version(const struct version *a, const struct version *b)
 
 /* Bytes of the object from `at` on, as many as the writer is to have. */
 static enum err
-copy_bytes(struct disk *from, const struct disk_key *k, const struct row *row,
-           uint64_t at, uint64_t len, struct disk_writer *w, struct errbuf *eb)
+copy_bytes(struct store *from, const struct store_key *k, const struct entry *entry,
+           uint64_t at, uint64_t len, struct store_writer *w, struct errbuf *eb)
 {
-    struct disk_reader *r = NULL;
+    struct store_reader *r = NULL;
     struct span piece;
-    enum err rc = disk_read_begin(from, k, row, at, len, &r, eb);
+    enum err rc = store_read_begin(from, k, entry, at, len, &r, eb);
 
-    while (rc == ERR_OK && disk_written(w) < len) {
-        rc = disk_read_next(r, DEADLINE_NEVER, &piece, eb);
+    while (rc == ERR_OK && store_written(w) < len) {
+        rc = store_read_next(r, DEADLINE_NEVER, &piece, eb);
         if (rc == ERR_OK)
-            rc = disk_write(w, piece.at, piece.len, eb);
+            rc = store_write(w, piece.at, piece.len, eb);
     }
-    disk_read_end(&r);
+    store_read_end(&r);
     return rc;
 }
 
 static enum err
-copy_whole(struct disk *from, struct disk *to, const struct disk_key *k,
-           const struct row *row, const struct object_meta *meta, struct errbuf *eb)
+copy_whole(struct store *from, struct store *to, const struct store_key *k,
+           const struct entry *entry, const struct object_meta *meta, struct errbuf *eb)
 {
-    struct disk_writer *w = NULL;
-    enum err rc = disk_write_begin_as(to, k, row->size, &row->content, &w, eb);
+    struct store_writer *w = NULL;
+    enum err rc = store_write_begin_as(to, k, entry->size, &entry->content, &w, eb);
 
     if (rc == ERR_OK)
-        rc = copy_bytes(from, k, row, 0, row->size, w, eb);
+        rc = copy_bytes(from, k, entry, 0, entry->size, w, eb);
     if (rc == ERR_OK)
-        rc = disk_commit_copy(&w, meta, row, eb);
-    disk_write_abort(&w);
+        rc = store_commit_replica(&w, meta, entry, eb);
+    store_write_abort(&w);
     return rc;
 }
 
 /* Is the part there already, from a copy that was interrupted? Both lists ascend. */
 static bool
-have_part(const struct disk_part *have, uint32_t count, const struct disk_object_part *p)
+have_part(const struct store_part *have, uint32_t count,
+          const struct store_object_part *p)
 {
     for (uint32_t i = 0; i < count; i++)
         if (have[i].number == p->number)
@@ -63,122 +64,124 @@ have_part(const struct disk_part *have, uint32_t count, const struct disk_object
 }
 
 static enum err
-copy_part(struct disk *from, struct disk *to, const struct disk_key *k,
-          const struct row *row, const struct upload_id *u,
-          const struct disk_object_part *p, struct errbuf *eb)
+copy_part(struct store *from, struct store *to, const struct store_key *k,
+          const struct entry *entry, const struct upload_id *u,
+          const struct store_object_part *p, struct errbuf *eb)
 {
-    struct object_meta meta = {.mtime_ms = row->mtime_ms,
+    struct object_meta meta = {.mtime_ms = entry->mtime_ms,
                                .checksum_algorithm = p->checksum_algorithm,
                                .checksum = p->checksum};
-    struct disk_writer *w = NULL;
-    enum err rc = disk_part_begin_as(to, k, u, p->number, p->size, &p->content, &w, eb);
+    struct store_writer *w = NULL;
+    enum err rc = store_part_begin_as(to, k, u, p->number, p->size, &p->content, &w, eb);
 
     memcpy(meta.md5, p->md5, sizeof meta.md5);
     if (rc == ERR_OK)
-        rc = copy_bytes(from, k, row, p->offset, p->size, w, eb);
+        rc = copy_bytes(from, k, entry, p->offset, p->size, w, eb);
     if (rc == ERR_OK)
-        rc = disk_part_commit(&w, &meta, eb);
-    disk_write_abort(&w);
+        rc = store_part_commit(&w, &meta, eb);
+    store_write_abort(&w);
     return rc;
 }
 
 /* An object that came in parts stays one: each part a body of its own. What an interrupted copy has brought is kept. */
 static enum err
-copy_parts(struct disk *from, struct disk *to, const struct disk_key *k,
-           const struct row *row, const struct object_meta *meta, struct arena *a,
+copy_parts(struct store *from, struct store *to, const struct store_key *k,
+           const struct entry *entry, const struct object_meta *meta, struct arena *a,
            struct errbuf *eb)
 {
-    struct disk_object_part *parts = NULL;
-    struct disk_part *have = NULL, *named;
+    struct store_object_part *parts = NULL;
+    struct store_part *have = NULL, *named;
     struct upload_id u;
     uint32_t count = 0, there = 0;
     bool more = false;
-    enum err rc = disk_object_parts(from, row, a, &parts, &count, eb);
+    enum err rc = store_object_parts(from, entry, a, &parts, &count, eb);
 
     if (rc == ERR_OK)
-        rc = disk_copy_begin(to, k, row, &u, eb);
+        rc = store_replica_begin(to, k, entry, &u, eb);
     if (rc == ERR_EXISTS)
-        rc = disk_part_list(to, k, &u, 0, DISK_PARTS_MAX, a, &have, &there, &more, eb);
+        rc = store_part_list(to, k, &u, 0, STORE_PARTS_MAX, a, &have, &there, &more, eb);
     if (rc != ERR_OK)
         return rc;
     named = arena_try(a, (count + 1) * sizeof *named);
     if (named == NULL)
         rc = err_set(eb, ERR_BUSY, "no memory for %u parts", count);
     for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-        named[i] = (struct disk_part){.number = parts[i].number,
-                                      .size = parts[i].size,
-                                      .mtime_ms = row->mtime_ms,
-                                      .content = parts[i].content};
+        named[i] = (struct store_part){.number = parts[i].number,
+                                       .size = parts[i].size,
+                                       .mtime_ms = entry->mtime_ms,
+                                       .content = parts[i].content};
         memcpy(named[i].md5, parts[i].md5, sizeof named[i].md5);
         if (!have_part(have, there, &parts[i]))
-            rc = copy_part(from, to, k, row, &u, &parts[i], eb);
+            rc = copy_part(from, to, k, entry, &u, &parts[i], eb);
     }
-    return rc == ERR_OK ? disk_copy_complete(to, k, &u, named, count, meta, row, eb) : rc;
+    return rc == ERR_OK ? store_replica_complete(to, k, &u, named, count, meta, entry, eb)
+                        : rc;
 }
 
 enum err
-copy_object(struct disks *ds, const struct disks_key *k, const struct row *row,
+copy_object(struct disks *ds, const struct disks_key *k, const struct entry *entry,
             unsigned to, uint64_t *bytes, struct errbuf *eb)
 {
-    struct disk *from = slot_enter(ds, row->disk), *dest = slot_enter(ds, to);
+    struct store *from = replica_enter(ds, entry->disk), *dest = replica_enter(ds, to);
     struct arena *a = arena_new(KIB(8), META_ARENA);
     struct object_meta meta;
-    enum err rc = from == NULL || dest == NULL ? unheard(eb) : ERR_OK;
+    enum err rc = from == NULL || dest == NULL ? unreachable(eb) : ERR_OK;
 
     if (rc == ERR_OK)
-        rc = disk_meta(from, &k->at, row, a, &meta, eb);
-    if (rc == ERR_OK && meta.versioning == DISK_UNVERSIONED &&
-        (row->flags & ROW_SUSPENDED) != 0)
-        meta.versioning = DISK_SUSPENDED;
+        rc = store_meta(from, &k->at, entry, a, &meta, eb);
+    if (rc == ERR_OK && meta.versioning == STORE_UNVERSIONED &&
+        (entry->flags & ENTRY_SUSPENDED) != 0)
+        meta.versioning = STORE_SUSPENDED;
     if (rc == ERR_OK)
-        rc = (row->flags & ROW_PARTS) != 0
-                 ? copy_parts(from, dest, &k->at, row, &meta, a, eb)
-                 : copy_whole(from, dest, &k->at, row, &meta, eb);
+        rc = (entry->flags & ENTRY_PARTS) != 0
+                 ? copy_parts(from, dest, &k->at, entry, &meta, a, eb)
+                 : copy_whole(from, dest, &k->at, entry, &meta, eb);
     POINT(MOVE_COPIED);
     if (rc == ERR_OK)
-        *bytes += row->size;
+        *bytes += entry->size;
     if (from != NULL)
-        slot_leave(ds, row->disk);
+        replica_leave(ds, entry->disk);
     if (dest != NULL)
-        slot_leave(ds, to);
+        replica_leave(ds, to);
     arena_free(&a);
     return rc;
 }
 
 static enum err
-copy_tombstone(struct disks *ds, const struct disks_key *k, const struct row *row,
+copy_tombstone(struct disks *ds, const struct disks_key *k, const struct entry *entry,
                unsigned to, struct errbuf *eb)
 {
-    struct disk_delete_options o = {.version = &row->version,
-                                    .keep_tombstone = true,
-                                    .always = true,
-                                    .now_ms = row->mtime_ms};
-    struct disk_deleted done;
-    struct disk *d = slot_enter(ds, to);
-    enum err rc = d != NULL ? disk_delete_with(d, &k->at, &o, &done, eb) : unheard(eb);
+    struct store_delete_options o = {.version = &entry->version,
+                                     .keep_tombstone = true,
+                                     .always = true,
+                                     .now_ms = entry->mtime_ms};
+    struct store_deleted done;
+    struct store *d = replica_enter(ds, to);
+    enum err rc =
+        d != NULL ? store_delete_with(d, &k->at, &o, &done, eb) : unreachable(eb);
 
     if (d != NULL)
-        slot_leave(ds, to);
+        replica_leave(ds, to);
     return rc;
 }
 
 enum err
-bring_home(struct disks *ds, const struct disks_key *k, unsigned to, uint64_t also,
-           struct errbuf *eb)
+copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to, uint64_t also,
+              struct errbuf *eb)
 {
-    struct row row;
+    struct entry entry;
     uint64_t bytes = 0;
-    enum err rc = lookup_all(ds, k, &row, eb);
+    enum err rc = lookup_all(ds, k, &entry, eb);
 
     if (rc == ERR_NOT_FOUND)
         return ERR_OK;
-    if (rc == ERR_OK && (row.flags & ROW_HISTORY) != 0)
-        return history_bring_home(ds, k, to, also, eb);
-    if (rc != ERR_OK || row.disk == to)
+    if (rc == ERR_OK && (entry.flags & ENTRY_HISTORY) != 0)
+        return history_copy_to_owner(ds, k, to, also, eb);
+    if (rc != ERR_OK || entry.disk == to)
         return rc;
-    if ((row.flags & ROW_TOMBSTONE) != 0)
-        return copy_tombstone(ds, k, &row, to, eb);
-    rc = copy_object(ds, k, &row, to, &bytes, eb);
+    if ((entry.flags & ENTRY_TOMBSTONE) != 0)
+        return copy_tombstone(ds, k, &entry, to, eb);
+    rc = copy_object(ds, k, &entry, to, &bytes, eb);
     return rc == ERR_PRECONDITION ? ERR_OK
                                   : rc; /* it has that version, or a newer one, already */
 }
@@ -187,36 +190,36 @@ bring_home(struct disks *ds, const struct disks_key *k, unsigned to, uint64_t al
 
 /* What one slot has of a key. */
 static enum err
-row_on(struct disks *ds, const struct disks_key *k, unsigned i, struct row *out,
-       struct errbuf *eb)
+entry_on(struct disks *ds, const struct disks_key *k, unsigned i, struct entry *out,
+         struct errbuf *eb)
 {
-    struct disk *d = slot_enter(ds, i);
+    struct store *d = replica_enter(ds, i);
     enum err rc;
 
     if (d == NULL)
-        return unheard(eb);
-    rc = disk_lookup_any(d, &k->at, out, eb);
-    slot_leave(ds, i);
+        return unreachable(eb);
+    rc = store_lookup_any(d, &k->at, out, eb);
+    replica_leave(ds, i);
     return rc;
 }
 
 /* The object to slot `to`, from whichever of its copies can be read. */
 static enum err
-copy_from_any(struct disks *ds, const struct disks_key *k, const struct row *best,
-              const struct places *p, unsigned to, struct put_right *done,
+copy_from_any(struct disks *ds, const struct disks_key *k, const struct entry *best,
+              const struct places *p, unsigned to, struct reconciled *done,
               struct errbuf *eb)
 {
     enum err rc = ERR_NOT_FOUND;
 
     for (unsigned i = 0; i < p->count; i++) {
-        struct row row;
+        struct entry entry;
 
-        if (p->at[i] == to || row_on(ds, k, p->at[i], &row, NULL) != ERR_OK ||
-            !same_version(&row.version, &best->version))
+        if (p->at[i] == to || entry_on(ds, k, p->at[i], &entry, NULL) != ERR_OK ||
+            !same_version(&entry.version, &best->version))
             continue;
-        row.disk = p->at[i];
+        entry.disk = p->at[i];
         done->changed = true;
-        rc = copy_object(ds, k, &row, to, &done->bytes, eb);
+        rc = copy_object(ds, k, &entry, to, &done->bytes, eb);
         if (rc == ERR_OK || rc == ERR_PRECONDITION)
             return ERR_OK;
     }
@@ -226,19 +229,19 @@ copy_from_any(struct disks *ds, const struct disks_key *k, const struct row *bes
 }
 
 static enum err
-forget_on(struct disks *ds, const struct disks_key *k, unsigned i, const struct row *row,
-          struct errbuf *eb)
+forget_on(struct disks *ds, const struct disks_key *k, unsigned i,
+          const struct entry *entry, struct errbuf *eb)
 {
-    struct disk *d = slot_enter(ds, i);
+    struct store *d = replica_enter(ds, i);
     enum err rc;
 
     if (d == NULL)
-        return unheard(eb);
-    rc = disk_forget(d, &k->at, &row->version, eb);
+        return unreachable(eb);
+    rc = store_drop_replica(d, &k->at, &entry->version, eb);
     POINT(MOVE_FORGOTTEN);
-    slot_leave(ds, i);
+    replica_leave(ds, i);
     if (rc == ERR_OK)
-        atomic_fetch_add(&ds->forgets, 1);
+        atomic_fetch_add(&ds->removals, 1);
     return rc == ERR_NOT_FOUND || rc == ERR_PRECONDITION ? ERR_OK : rc;
 }
 
@@ -253,16 +256,16 @@ let_listings_pass(struct disks *ds)
 
 static enum err
 end_tombstone_everywhere(struct disks *ds, const struct disks_key *k,
-                         const struct places *p, const struct row *t, struct errbuf *eb)
+                         const struct places *p, const struct entry *t, struct errbuf *eb)
 {
     for (unsigned i = 0; i < p->count; i++) {
-        struct disk *d = slot_enter(ds, p->at[i]);
+        struct store *d = replica_enter(ds, p->at[i]);
         enum err rc;
 
         if (d == NULL)
-            return unheard(eb);
-        rc = disk_tombstone_end(d, &k->at, &t->version, eb);
-        slot_leave(ds, p->at[i]);
+            return unreachable(eb);
+        rc = store_tombstone_drop(d, &k->at, &t->version, eb);
+        replica_leave(ds, p->at[i]);
         if (rc != ERR_OK)
             return rc;
     }
@@ -272,30 +275,30 @@ end_tombstone_everywhere(struct disks *ds, const struct disks_key *k,
 /* A delete is told to everybody who has something older; when all have heard it nothing need remember it. */
 static enum err
 deliver_delete(struct disks *ds, const struct disks_key *k, const struct places *p,
-               const struct row *best, struct put_right *done, struct errbuf *eb)
+               const struct entry *best, struct reconciled *done, struct errbuf *eb)
 {
     for (unsigned i = 0; i < p->count; i++) {
-        struct row row;
-        enum err rc = row_on(ds, k, p->at[i], &row, eb);
+        struct entry entry;
+        enum err rc = entry_on(ds, k, p->at[i], &entry, eb);
 
-        if (rc == ERR_OK && !same_version(&row.version, &best->version)) {
+        if (rc == ERR_OK && !same_version(&entry.version, &best->version)) {
             done->changed = true;
             rc = copy_tombstone(ds, k, best, p->at[i], eb);
         }
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
             return rc;
     }
-    if (somebody_is_deaf(ds))
+    if (any_replica_unreachable(ds))
         return ERR_OK; /* it may come back with an older object: the tombstones stay */
     done->changed = true;
     return end_tombstone_everywhere(ds, k, p, best, eb);
 }
 
-/* A decide is not synced: as long as the power may take it back, the owner's row must stay. */
+/* A decide is not synced: as long as the power may take it back, the owner's entry must stay. */
 bool
 is_durable(struct disks *ds, unsigned i, const struct version *v)
 {
-    return v->epoch < ds->keeper.o.epoch || v->counter <= ds->slots[i].durable;
+    return v->epoch < ds->control.o.epoch || v->counter <= ds->slots[i].durable;
 }
 
 /* What has been decided by now is durable on the placed disks when this returns. The caller holds no key. */
@@ -306,11 +309,11 @@ make_durable(struct disks *ds, const struct places *p, struct errbuf *eb)
 
     changes_before_end(ds);
     for (unsigned i = 0; i < p->placed; i++) {
-        struct disk *d = slot_enter(ds, p->at[i]);
-        enum err rc = d != NULL ? disk_settle(d, eb) : unheard(eb);
+        struct store *d = replica_enter(ds, p->at[i]);
+        enum err rc = d != NULL ? store_flush(d, eb) : unreachable(eb);
 
         if (d != NULL)
-            slot_leave(ds, p->at[i]);
+            replica_leave(ds, p->at[i]);
         if (rc != ERR_OK)
             return rc;
         ds->slots[p->at[i]].durable = upto;
@@ -319,18 +322,18 @@ make_durable(struct disks *ds, const struct places *p, struct errbuf *eb)
 }
 
 static enum err
-take_away(struct disks *ds, const struct disks_key *k, const struct places *p,
-          struct put_right *done, struct errbuf *eb)
+remove_surplus(struct disks *ds, const struct disks_key *k, const struct places *p,
+               struct reconciled *done, struct errbuf *eb)
 {
     assert(p->placed > 0); /* somebody keeps it */
     let_listings_pass(ds);
     for (unsigned i = p->placed; i < p->count; i++) {
-        struct row row;
-        enum err rc = row_on(ds, k, p->at[i], &row, eb);
+        struct entry entry;
+        enum err rc = entry_on(ds, k, p->at[i], &entry, eb);
 
         if (rc == ERR_OK) {
             done->changed = true;
-            rc = forget_on(ds, k, p->at[i], &row, eb);
+            rc = forget_on(ds, k, p->at[i], &entry, eb);
         }
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
             return rc;
@@ -341,17 +344,17 @@ take_away(struct disks *ds, const struct disks_key *k, const struct places *p,
 /* ERR_BUSY: *early, the copies must be made durable before the others are taken away. */
 static enum err
 deliver_object(struct disks *ds, const struct disks_key *k, const struct places *p,
-               const struct row *best, uint64_t damaged, struct put_right *done,
+               const struct entry *best, uint64_t damaged, struct reconciled *done,
                bool *early, struct errbuf *eb)
 {
     *early = false;
     for (unsigned i = 0; i < p->placed; i++) {
-        struct row row;
-        enum err rc = row_on(ds, k, p->at[i], &row, eb);
+        struct entry entry;
+        enum err rc = entry_on(ds, k, p->at[i], &entry, eb);
 
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
             return rc;
-        if (rc == ERR_OK && same_version(&row.version, &best->version) &&
+        if (rc == ERR_OK && same_version(&entry.version, &best->version) &&
             (damaged >> p->at[i] & 1) == 0)
             continue;
         rc = copy_from_any(ds, k, best, p, p->at[i], done, eb);
@@ -361,45 +364,45 @@ deliver_object(struct disks *ds, const struct disks_key *k, const struct places 
     for (unsigned i = 0; i < p->placed && p->count > p->placed; i++)
         *early |= !is_durable(ds, p->at[i], &best->version);
     return *early ? err_set(eb, ERR_BUSY, "its copies are not durable yet")
-                  : take_away(ds, k, p, done, eb);
+                  : remove_surplus(ds, k, p, done, eb);
 }
 
 /* Cached objects come again from their backend: what lies elsewhere just goes. */
 static enum err
 drop_cached(struct disks *ds, const struct disks_key *k, const struct places *p,
-            struct put_right *done, struct errbuf *eb)
+            struct reconciled *done, struct errbuf *eb)
 {
     for (unsigned i = 1; i < p->count; i++) {
-        struct disk *d = slot_enter(ds, p->at[i]);
-        struct row row;
+        struct store *d = replica_enter(ds, p->at[i]);
+        struct entry entry;
         bool existed;
-        enum err rc = d != NULL ? disk_lookup(d, &k->at, &row, eb) : ERR_NOT_FOUND;
+        enum err rc = d != NULL ? store_lookup(d, &k->at, &entry, eb) : ERR_NOT_FOUND;
 
-        if (rc == ERR_OK && (row.flags & ROW_CACHED) != 0) {
+        if (rc == ERR_OK && (entry.flags & ENTRY_CACHED) != 0) {
             done->changed = true;
-            rc = disk_delete(d, &k->at, DISK_CACHED, NULL, &existed, eb);
+            rc = store_delete(d, &k->at, STORE_CACHED, NULL, &existed, eb);
         }
         if (d != NULL)
-            slot_leave(ds, p->at[i]);
+            replica_leave(ds, p->at[i]);
         if (rc != ERR_OK && rc != ERR_NOT_FOUND)
             return rc;
-        atomic_fetch_add(&ds->forgets, 1);
+        atomic_fetch_add(&ds->removals, 1);
     }
     return ERR_OK;
 }
 
 /* One that is held, or can't be given up for another reason, is left; *rc says so, and the others follow. */
 static void
-give_up_copy(struct disks *ds, struct disk *d, const struct disk_key *k,
-             const struct upload_id *u, enum err *rc, struct errbuf *eb)
+copy_upload_abort(struct disks *ds, struct store *d, const struct store_key *k,
+                  const struct upload_id *u, enum err *rc, struct errbuf *eb)
 {
-    uint64_t hash = place_hash(k->birth_name, k->key);
+    uint64_t hash = place_hash(k->immutable_name, k->key);
     struct errbuf why = {{0}};
     enum err one;
 
     /* Whoever brings a key home for a write holds its lock: then it is not left over. */
     keylock_take(ds->keylocks, hash);
-    one = disk_upload_abort(d, k, u, &why);
+    one = store_upload_abort(d, k, u, &why);
     keylock_release(ds->keylocks, hash);
     if (one == ERR_OK || one == ERR_NO_UPLOAD || *rc != ERR_OK)
         return;
@@ -408,12 +411,13 @@ give_up_copy(struct disks *ds, struct disk *d, const struct disk_key *k,
 }
 
 enum err
-copies_give_up(struct disks *ds, const struct disks_bucket *b, unsigned slot,
-               struct arena *a, struct errbuf *eb)
+copy_uploads_abort(struct disks *ds, const struct disks_bucket *b, unsigned slot,
+                   struct arena *a, struct errbuf *eb)
 {
-    struct disk *d =
-        slot_state(&ds->slots[slot]) != SLOT_FROZEN ? slot_enter(ds, slot) : NULL;
-    char last[DISK_KEY_MAX];
+    struct store *d = replica_state(&ds->slots[slot]) != REPLICA_FROZEN
+                          ? replica_enter(ds, slot)
+                          : NULL;
+    char last[STORE_KEY_MAX];
     struct span after = {last, 0};
     struct upload_id id;
     enum err rc = ERR_OK;
@@ -421,41 +425,42 @@ copies_give_up(struct disks *ds, const struct disks_bucket *b, unsigned slot,
 
     if (d == NULL)
         return ERR_OK;
-    while (more && !ds->mover->stopping) {
-        struct disk_upload *found = NULL;
+    while (more && !ds->rebalancer->stopping) {
+        struct store_upload *found = NULL;
         struct errbuf why = {{0}};
         uint32_t count = 0;
         enum err listed;
 
         arena_reset(a);
-        listed = disk_copy_list(d, b->id, after, after.len > 0 ? &id : NULL, COPIES_PAGE,
-                                a, &found, &count, &more, &why);
+        listed = store_replica_list(d, b->id, after, after.len > 0 ? &id : NULL,
+                                    COPIES_PAGE, a, &found, &count, &more, &why);
         if (listed != ERR_OK) {
             rc = listed;
             *eb = why;
             break;
         }
         for (uint32_t i = 0; i < count; i++)
-            give_up_copy(ds, d,
-                         &(struct disk_key){.bucket = b->id,
-                                            .birth_name = b->birth_name,
-                                            .key = found[i].key},
-                         &found[i].id, &rc, eb);
+            copy_upload_abort(ds, d,
+                              &(struct store_key){.bucket = b->id,
+                                                  .immutable_name = b->immutable_name,
+                                                  .key = found[i].key},
+                              &found[i].id, &rc, eb);
         if (count == 0)
             break;
         after.len = found[count - 1].key.len;
         memcpy(last, found[count - 1].key.at, after.len);
         id = found[count - 1].id;
     }
-    slot_leave(ds, slot);
+    replica_leave(ds, slot);
     return rc;
 }
 
 static enum err
-put_right_locked(struct disks *ds, const struct disks_key *k, uint64_t damaged,
-                 struct places *p, struct put_right *done, bool *early, struct errbuf *eb)
+reconcile_locked(struct disks *ds, const struct disks_key *k, uint64_t damaged,
+                 struct places *p, struct reconciled *done, bool *early,
+                 struct errbuf *eb)
 {
-    struct row best;
+    struct entry best;
     enum err rc;
 
     *early = false;
@@ -467,20 +472,20 @@ put_right_locked(struct disks *ds, const struct disks_key *k, uint64_t damaged,
     rc = lookup_all(ds, k, &best, eb);
     if (rc != ERR_OK)
         return rc;
-    if ((best.flags & ROW_CACHED) != 0)
+    if ((best.flags & ENTRY_CACHED) != 0)
         return drop_cached(ds, k, p, done, eb);
-    if ((best.flags & ROW_HISTORY) != 0)
-        return history_put_right(ds, k, p, damaged, done, early, eb);
-    return (best.flags & ROW_TOMBSTONE) != 0
+    if ((best.flags & ENTRY_HISTORY) != 0)
+        return history_reconcile(ds, k, p, damaged, done, early, eb);
+    return (best.flags & ENTRY_TOMBSTONE) != 0
                ? deliver_delete(ds, k, p, &best, done, eb)
                : deliver_object(ds, k, p, &best, damaged, done, early, eb);
 }
 
 enum err
-key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
-              struct put_right *done, struct errbuf *eb)
+key_reconcile(struct disks *ds, const struct disks_key *k, uint64_t damaged,
+              struct reconciled *done, struct errbuf *eb)
 {
-    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
     struct places p;
     enum err rc;
 
@@ -488,7 +493,7 @@ key_put_right(struct disks *ds, const struct disks_key *k, uint64_t damaged,
         bool early;
 
         keylock_take(ds->keylocks, hash);
-        rc = put_right_locked(ds, k, damaged, &p, done, &early, eb);
+        rc = reconcile_locked(ds, k, damaged, &p, done, &early, eb);
         keylock_release(ds->keylocks, hash);
         if (!early || i == DURABLE_TRIES)
             break;

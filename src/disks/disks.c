@@ -8,9 +8,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "disk/hot.h"
-#include "disks/members.h"
-#include "disks/move.h"
+#include "disks/rebalance.h"
+#include "disks/replica_slot.h"
+#include "store/segment/block_cache.h"
 
 #define STATE_FOLDER "/.forebay/node"
 
@@ -23,14 +23,14 @@ struct given {
     const char *path;
     enum given_kind kind;
     bool unreadable; /* new, or a disk whose superblocks are both damaged */
-    struct disk_identity is;
+    struct store_identity is;
 };
 
 static enum err
 identify(const char *path, struct given *out, struct errbuf *eb)
 {
     struct errbuf why = {{0}};
-    enum err rc = disk_identify(path, &out->is, &why);
+    enum err rc = store_identify(path, &out->is, &why);
 
     out->path = path;
     out->kind = rc == ERR_OK ? GIVEN_DISK : GIVEN_NEW;
@@ -40,7 +40,7 @@ identify(const char *path, struct given *out, struct errbuf *eb)
                        "%s was removed from its node, and what is on it is no longer "
                        "current; empty the folder to use it as a new disk",
                        path);
-    /* A superblock that a crash left half made is disk_open()'s to judge: it knows whether there are segments. */
+    /* A superblock that a crash left half made is store_open()'s to judge: it knows whether there are segments. */
     if (rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
         return ERR_OK;
     if (eb != NULL)
@@ -72,18 +72,18 @@ identify_all(const char *const *paths, unsigned count, struct given *out,
 
 /* The list of a disk that holds the node's state. */
 static enum err
-list_on(const char *path, struct roster *out)
+list_on(const char *path, struct membership *out)
 {
     char *folder = xasprintf("%s" STATE_FOLDER, path), *text = NULL;
     struct rt_dir *dir = NULL;
     size_t len = 0;
     enum err rc = rt_dir_open(folder, &dir, NULL);
 
-    *out = (struct roster){0};
+    *out = (struct membership){0};
     if (rc == ERR_OK)
-        rc = rt_file_load(dir, ROSTER_FILE, ROSTER_BYTES_MAX, &text, &len, NULL);
+        rc = rt_file_load(dir, MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX, &text, &len, NULL);
     if (rc == ERR_OK)
-        rc = roster_parse((struct span){text, len}, out, NULL);
+        rc = membership_parse((struct span){text, len}, out, NULL);
     rt_dir_close(&dir);
     free(text);
     free(folder);
@@ -91,11 +91,11 @@ list_on(const char *path, struct roster *out)
 }
 
 static bool
-lists_as_out(const struct roster *r, const struct given *g)
+lists_as_out(const struct membership *r, const struct given *g)
 {
-    const struct roster_disk *d = roster_find(r, g->is.disk_id);
+    const struct membership_disk *d = membership_find(r, g->is.disk_id);
 
-    return d != NULL && (d->state == ROSTER_OUT || d->state == ROSTER_MISSED);
+    return d != NULL && (d->state == MEMBERSHIP_OUT || d->state == MEMBERSHIP_MISSED);
 }
 
 /* Has `a` gone on with the node, from a copy of its state, while `old`, which had it, was not there? Then `old` knows nothing
@@ -103,16 +103,16 @@ lists_as_out(const struct roster *r, const struct given *g)
 static bool
 took_over(const struct given *a, const struct given *old)
 {
-    struct roster mine, its;
+    struct membership mine, its;
     bool did = false;
 
     if (memcmp(a->is.cluster_id, old->is.cluster_id, 16) != 0)
         return false;
     if (list_on(a->path, &mine) == ERR_OK && list_on(old->path, &its) == ERR_OK)
         did = lists_as_out(&mine, old) && !lists_as_out(&its, a) &&
-              roster_find(&its, a->is.disk_id) != NULL;
-    roster_fini(&mine);
-    roster_fini(&its);
+              membership_find(&its, a->is.disk_id) != NULL;
+    membership_fini(&mine);
+    membership_fini(&its);
     return did;
 }
 
@@ -155,7 +155,7 @@ disks_find_state(const char *const *paths, unsigned count, unsigned *which,
 /* ---- the list against what is given ---- */
 
 static bool
-in_without(const struct disks_options *o, const struct roster_disk *d)
+in_without(const struct disks_options *o, const struct membership_disk *d)
 {
     char id[33];
 
@@ -169,7 +169,7 @@ in_without(const struct disks_options *o, const struct roster_disk *d)
 }
 
 static struct given *
-given_of(struct given *g, unsigned count, const struct roster_disk *d)
+given_of(struct given *g, unsigned count, const struct membership_disk *d)
 {
     for (unsigned i = 0; i < count; i++)
         if (g[i].kind == GIVEN_DISK && memcmp(g[i].is.disk_id, d->id, 16) == 0)
@@ -178,22 +178,22 @@ given_of(struct given *g, unsigned count, const struct roster_disk *d)
 }
 
 static enum err
-check_listed(const struct disks_options *o, struct given *g, const struct roster_disk *d,
-             struct errbuf *eb)
+check_listed(const struct disks_options *o, struct given *g,
+             const struct membership_disk *d, struct errbuf *eb)
 {
     const struct given *found = given_of(g, o->count, d);
     char id[33];
 
     hex_encode(d->id, sizeof d->id, id);
     id[8] = '\0';
-    if (d->state == ROSTER_REMOVED && found != NULL)
+    if (d->state == MEMBERSHIP_REMOVED && found != NULL)
         return err_set(
             eb, ERR_DENIED,
             "%s is disk %s, which was removed from this node: what is on it is "
             "no longer current; empty the folder to use it as a new disk",
             found->path, id);
-    if (d->state == ROSTER_REMOVED || d->state == ROSTER_OUT ||
-        d->state == ROSTER_MISSED || found != NULL || in_without(o, d))
+    if (d->state == MEMBERSHIP_REMOVED || d->state == MEMBERSHIP_OUT ||
+        d->state == MEMBERSHIP_MISSED || found != NULL || in_without(o, d))
         return ERR_OK;
     for (unsigned i = 0; i < o->count; i++)
         if (g[i].kind == GIVEN_NEW && strcmp(g[i].path, d->path) == 0)
@@ -210,7 +210,7 @@ check_listed(const struct disks_options *o, struct given *g, const struct roster
 }
 
 static enum err
-check_given(struct given *g, const struct roster *r, const uint8_t cluster[16],
+check_given(struct given *g, const struct membership *r, const uint8_t cluster[16],
             struct errbuf *eb)
 {
     if (g->kind == GIVEN_NEW)
@@ -220,25 +220,26 @@ check_given(struct given *g, const struct roster *r, const uint8_t cluster[16],
                        "%s is a disk of another cluster; its objects come over by an "
                        "export and an import",
                        g->path);
-    if (r->count > 0 && roster_find(r, g->is.disk_id) == NULL && g->is.node_state)
+    if (r->count > 0 && membership_find(r, g->is.disk_id) == NULL && g->is.node_state)
         return err_set(eb, ERR_CORRUPT, "%s is not in its own list of disks", g->path);
     return ERR_OK;
 }
 
 static enum err
-load_roster(struct disks *ds, struct errbuf *eb)
+membership_load(struct disks *ds, struct errbuf *eb)
 {
     char *text = NULL;
     size_t len = 0;
     enum err rc;
 
-    if (ds->keeper.state == NULL)
+    if (ds->control.state == NULL)
         return ERR_OK;
-    rc = rt_file_load(ds->keeper.state, ROSTER_FILE, ROSTER_BYTES_MAX, &text, &len, eb);
+    rc = rt_file_load(ds->control.state, MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX, &text,
+                      &len, eb);
     if (rc == ERR_OK) {
-        rc = roster_parse((struct span){text, len}, &ds->keeper.roster, eb);
-        ds->keeper.stored_settled = ds->keeper.roster.settled;
-        ds->keeper.closed_well = !ds->keeper.roster.open;
+        rc = membership_parse((struct span){text, len}, &ds->control.membership, eb);
+        ds->control.stored_converged = ds->control.membership.converged;
+        ds->control.closed_well = !ds->control.membership.open;
     }
     free(text);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
@@ -248,14 +249,15 @@ load_roster(struct disks *ds, struct errbuf *eb)
 
 /* Disks of the list that are not here keep their place in the order of keys. */
 static void
-add_absent(struct disks *ds, const struct roster_disk *d)
+add_absent(struct disks *ds, const struct membership_disk *d)
 {
-    struct slot *s = slot_new(ds, d->id, d->path, d->weight, NULL);
-    bool goes_now = d->state != ROSTER_OUT && d->state != ROSTER_MISSED;
+    struct replica_slot *s = replica_slot_new(ds, d->id, d->path, d->weight, NULL);
+    bool leaves_now = d->state != MEMBERSHIP_OUT && d->state != MEMBERSHIP_MISSED;
 
-    s->missed = d->state == ROSTER_MISSED || (goes_now && !ds->keeper.roster.settled);
-    atomic_store(&s->state, SLOT_OUT);
-    slot_publish(ds);
+    s->missed = d->state == MEMBERSHIP_MISSED ||
+                (leaves_now && !ds->control.membership.converged);
+    atomic_store(&s->state, REPLICA_OUT);
+    replica_slot_publish(ds);
 }
 
 /* Does the folder of the node's state lie on the disk at this path? */
@@ -282,21 +284,23 @@ static enum err
 open_given(struct disks *ds, const struct disks_options *o, struct given *g, bool *came,
            struct errbuf *eb)
 {
-    struct roster_disk *listed =
-        g->kind == GIVEN_DISK ? roster_find(&ds->keeper.roster, g->is.disk_id) : NULL;
-    enum roster_state was = listed != NULL ? listed->state : ROSTER_ACTIVE;
-    struct slot *s = &ds->slots[atomic_load(&ds->slot_count)];
+    struct membership_disk *listed =
+        g->kind == GIVEN_DISK ? membership_find(&ds->control.membership, g->is.disk_id)
+                              : NULL;
+    enum membership_state was = listed != NULL ? listed->state : MEMBERSHIP_ACTIVE;
+    struct replica_slot *s = &ds->slots[atomic_load(&ds->slot_count)];
     bool state = should_say_state(o, g, s == &ds->slots[0]);
-    enum err rc = slot_open(ds, g->path, state, eb);
+    enum err rc = replica_slot_open(ds, g->path, state, eb);
 
     if (rc != ERR_OK)
         return rc;
     /* It was made from a copy here; or this one was lost then, and is back. */
     if (g->kind == GIVEN_DISK && g->is.node_state != state)
-        rc = disk_mark_state(s->disk, state, eb);
-    *came |= listed == NULL || was == ROSTER_OUT || was == ROSTER_MISSED;
-    atomic_store(&s->state, was == ROSTER_DRAINING ? SLOT_DRAINING : SLOT_ACTIVE);
-    slot_publish(ds);
+        rc = store_mark_state(s->disk, state, eb);
+    *came |= listed == NULL || was == MEMBERSHIP_OUT || was == MEMBERSHIP_MISSED;
+    atomic_store(&s->state,
+                 was == MEMBERSHIP_DRAINING ? REPLICA_DRAINING : REPLICA_ACTIVE);
+    replica_slot_publish(ds);
     return rc;
 }
 
@@ -304,16 +308,16 @@ static enum err
 open_all(struct disks *ds, const struct disks_options *o, struct given *g,
          struct errbuf *eb)
 {
-    bool first = ds->keeper.roster.count == 0, came = false, out = false;
+    bool first = ds->control.membership.count == 0, came = false, out = false;
     unsigned here = 0;
     enum err rc = ERR_OK;
 
-    for (unsigned i = 0; rc == ERR_OK && i < ds->keeper.roster.count; i++) {
-        const struct roster_disk *d = &ds->keeper.roster.disks[i];
+    for (unsigned i = 0; rc == ERR_OK && i < ds->control.membership.count; i++) {
+        const struct membership_disk *d = &ds->control.membership.disks[i];
 
-        if (d->state != ROSTER_REMOVED && given_of(g, o->count, d) == NULL) {
-            came |=
-                d->state != ROSTER_OUT && d->state != ROSTER_MISSED; /* goes out now */
+        if (d->state != MEMBERSHIP_REMOVED && given_of(g, o->count, d) == NULL) {
+            came |= d->state != MEMBERSHIP_OUT &&
+                    d->state != MEMBERSHIP_MISSED; /* goes out now */
             out = true;
             add_absent(ds, d);
         }
@@ -329,45 +333,45 @@ open_all(struct disks *ds, const struct disks_options *o, struct given *g,
         return rc;
     /* A set that is all new has nothing that could lie elsewhere. */
     if (first) {
-        struct disk_stat st;
+        struct store_stat st;
 
         disks_stat(ds, &st);
         came = came && st.objects + st.older > 0;
-        ds->keeper.roster.settled = true;
-        ds->keeper.closed_well = true;
+        ds->control.membership.converged = true;
+        ds->control.closed_well = true;
     }
-    atomic_store(&ds->settled, ds->keeper.roster.settled && !came);
-    atomic_store(&ds->guarded, !atomic_load(&ds->settled));
+    atomic_store(&ds->converged, ds->control.membership.converged && !came);
+    atomic_store(&ds->guarded, !atomic_load(&ds->converged));
     missed_count(ds);
-    if (here == 1 && !out && atomic_load(&ds->settled)) {
+    if (here == 1 && !out && atomic_load(&ds->converged)) {
         atomic_store(&ds->one_slot, 0);
         atomic_store(&ds->one, ds->slots[0].disk);
         if (first)
             return ERR_OK; /* no list for a node of one disk */
-    } else if (atomic_load(&ds->settled) && !ds->keeper.closed_well) {
-        ds->keeper.after_crash =
-            true; /* until the mover has looked, all disks are asked */
-        atomic_store(&ds->settled, false);
+    } else if (atomic_load(&ds->converged) && !ds->control.closed_well) {
+        ds->control.after_crash =
+            true; /* until the rebalancer has looked, all disks are asked */
+        atomic_store(&ds->converged, false);
         atomic_store(&ds->guarded, true);
     }
-    ds->keeper.roster.open = true;
-    return roster_store(ds, eb);
+    ds->control.membership.open = true;
+    return membership_store(ds, eb);
 }
 
 static struct disks *
-disks_new(const struct disk_options *o)
+disks_new(const struct store_options *o)
 {
     struct disks *ds = xcalloc(1, sizeof *ds);
 
-    ds->keeper.o = *o;
-    ds->hot = hot_new(o->hot_bytes);
+    ds->control.o = *o;
+    ds->block_cache = block_cache_new(o->block_cache_bytes);
     atomic_init(&ds->hedge.credit, HEDGE_CREDIT_MAX);
     ds->keylocks = keylocks_new();
-    rt_sem_init(&ds->keeper.storing, 1);
-    rt_sem_init(&ds->keeper.changing, 1);
-    rt_sem_init(&ds->keeper.ending, 1);
-    ds->keeper.o.ids = &ds->ids;
-    ds->keeper.o.hot = ds->hot;
+    rt_sem_init(&ds->control.storing, 1);
+    rt_sem_init(&ds->control.changing, 1);
+    rt_sem_init(&ds->control.ending, 1);
+    ds->control.o.ids = &ds->ids;
+    ds->control.o.block_cache = ds->block_cache;
     return ds;
 }
 
@@ -384,15 +388,15 @@ open_set(struct disks *ds, const struct disks_options *o, struct errbuf *eb)
     else if (o->state != NULL || o->count > 1)
         rc = identify_all(o->paths, o->count, g, eb);
     if (rc == ERR_OK && o->state != NULL)
-        rc = rt_dir_open(o->state, &ds->keeper.state, eb);
+        rc = rt_dir_open(o->state, &ds->control.state, eb);
     if (rc == ERR_OK)
-        rc = load_roster(ds, eb);
+        rc = membership_load(ds, eb);
     for (unsigned i = 0; rc == ERR_OK && i < o->count; i++) {
-        rc = check_given(&g[i], &ds->keeper.roster, o->disk.cluster_id, eb);
-        ds->keeper.o.epoch = MAX(ds->keeper.o.epoch, g[i].is.epoch + 1);
+        rc = check_given(&g[i], &ds->control.membership, o->disk.cluster_id, eb);
+        ds->control.o.epoch = MAX(ds->control.o.epoch, g[i].is.epoch + 1);
     }
-    for (unsigned i = 0; rc == ERR_OK && i < ds->keeper.roster.count; i++)
-        rc = check_listed(o, g, &ds->keeper.roster.disks[i], eb);
+    for (unsigned i = 0; rc == ERR_OK && i < ds->control.membership.count; i++)
+        rc = check_listed(o, g, &ds->control.membership.disks[i], eb);
     if (rc == ERR_OK)
         rc = open_all(ds, o, g, eb);
     free(g);
@@ -417,10 +421,10 @@ warn_of_shared_filesystem(struct disks *ds)
     unsigned count = atomic_load(&ds->slot_count);
 
     for (unsigned i = 0; i < count; i++) {
-        struct disk_stat one = {0};
+        struct store_stat one = {0};
 
         if (ds->slots[i].disk != NULL)
-            disk_stat(ds->slots[i].disk, &one);
+            store_stat(ds->slots[i].disk, &one);
         seen[i] = one.filesystem;
         if (is_first_of(seen[i], seen, i))
             continue;
@@ -439,12 +443,12 @@ disks_open(const struct disks_options *o, struct disks **out, struct errbuf *eb)
 
     assert(rt_loop_index() == 0);
     *out = NULL;
-    ds->keeper.move_rate = o->move_rate;
-    ds->keeper.on_list = o->on_list;
-    ds->keeper.on_list_arg = o->arg;
+    ds->control.rebalance_rate = o->rebalance_rate;
+    ds->control.on_list = o->on_list;
+    ds->control.on_list_arg = o->arg;
     rc = open_set(ds, o, eb);
     if (rc == ERR_OK)
-        rc = mover_start(ds, eb);
+        rc = rebalancer_start(ds, eb);
     if (rc == ERR_OK && atomic_load(&ds->slot_count) > 1)
         warn_of_shared_filesystem(ds);
     if (rc == ERR_OK)
@@ -455,7 +459,7 @@ disks_open(const struct disks_options *o, struct disks **out, struct errbuf *eb)
 }
 
 enum err
-disks_open_one(const char *path, const struct disk_options *o, struct disks **out,
+disks_open_one(const char *path, const struct store_options *o, struct disks **out,
                struct errbuf *eb)
 {
     struct disks_options all = {.paths = &path, .count = 1, .disk = *o};
@@ -468,10 +472,10 @@ static bool
 some_log_failed(struct disks *ds)
 {
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
-        const struct slot *s = &ds->slots[i];
+        const struct replica_slot *s = &ds->slots[i];
 
-        if (s->disk != NULL && slot_state(s) != SLOT_OUT && slot_state(s) != SLOT_GONE &&
-            !disk_takes_writes(s->disk))
+        if (s->disk != NULL && replica_state(s) != REPLICA_OUT &&
+            replica_state(s) != REPLICA_REMOVED && !store_accepts_writes(s->disk))
             return true;
     }
     return false;
@@ -484,11 +488,12 @@ close_list(struct disks *ds)
 {
     struct errbuf eb = {{0}};
 
-    if (!ds->keeper.roster.open || !ds->keeper.closed_well || some_log_failed(ds))
+    if (!ds->control.membership.open || !ds->control.closed_well || some_log_failed(ds))
         return; /* not listed; or the end before is still to be looked after */
-    ds->keeper.roster.open = false;
-    if (roster_store(ds, &eb) != ERR_OK)
-        LOG(LOG_WARN, "disks.list", eb.text, L_U64("disks", ds->keeper.roster.count));
+    ds->control.membership.open = false;
+    if (membership_store(ds, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disks.list", eb.text,
+            L_U64("disks", ds->control.membership.count));
 }
 
 void
@@ -499,33 +504,33 @@ disks_close(struct disks **dp)
     *dp = NULL;
     if (ds == NULL)
         return;
-    mover_stop(ds);
+    rebalancer_stop(ds);
     close_list(ds);
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
-        disk_close(&ds->slots[i].disk);
+        store_close(&ds->slots[i].disk);
         free(ds->slots[i].path);
     }
-    roster_fini(&ds->keeper.roster);
-    rt_dir_close(&ds->keeper.state);
+    membership_fini(&ds->control.membership);
+    rt_dir_close(&ds->control.state);
     keylocks_free(&ds->keylocks);
-    hot_free(&ds->hot);
+    block_cache_free(&ds->block_cache);
     free(ds);
 }
 
 /* ---- all of them ---- */
 
 enum err
-disks_settle(struct disks *ds, struct errbuf *eb)
+disks_flush(struct disks *ds, struct errbuf *eb)
 {
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
 
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
-        enum err rc = d != NULL ? disk_settle(d, eb) : ERR_OK;
+        struct store *d = replica_enter(ds, all[i]);
+        enum err rc = d != NULL ? store_flush(d, eb) : ERR_OK;
 
         if (d != NULL)
-            slot_leave(ds, all[i]);
+            replica_leave(ds, all[i]);
         if (rc != ERR_OK)
             return rc;
     }
@@ -542,11 +547,12 @@ disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
 
     /* Enough that one has it: the records are there for a rebuild, the buckets stand in the node's state. */
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
-        enum err rc = d != NULL ? disk_bucket_note(d, bucket, record, eb) : unheard(eb);
+        struct store *d = replica_enter(ds, all[i]);
+        enum err rc =
+            d != NULL ? store_bucket_note(d, bucket, record, eb) : unreachable(eb);
 
         if (d != NULL)
-            slot_leave(ds, all[i]);
+            replica_leave(ds, all[i]);
         if (rc == ERR_OK)
             have++;
         else if (first == ERR_OK)
@@ -556,7 +562,7 @@ disks_bucket_note(struct disks *ds, uint64_t bucket, struct span record,
 }
 
 void
-disks_bucket_usage(struct disks *ds, uint64_t bucket, enum disk_usage which,
+disks_bucket_usage(struct disks *ds, uint64_t bucket, enum store_usage which,
                    unsigned copies, uint64_t *objects, uint64_t *bytes)
 {
     uint8_t all[DISKS_MAX];
@@ -564,13 +570,13 @@ disks_bucket_usage(struct disks *ds, uint64_t bucket, enum disk_usage which,
 
     *objects = *bytes = 0;
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
+        struct store *d = replica_enter(ds, all[i]);
         uint64_t o, b;
 
         if (d == NULL)
             continue;
-        disk_bucket_usage(d, bucket, which, &o, &b);
-        slot_leave(ds, all[i]);
+        store_bucket_usage(d, bucket, which, &o, &b);
+        replica_leave(ds, all[i]);
         *objects += o;
         *bytes += b;
     }
@@ -580,21 +586,21 @@ disks_bucket_usage(struct disks *ds, uint64_t bucket, enum disk_usage which,
 }
 
 void
-disks_stat(struct disks *ds, struct disk_stat *out)
+disks_stat(struct disks *ds, struct store_stat *out)
 {
     uint64_t counted[DISKS_MAX];
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all), filesystems = 0;
 
-    *out = (struct disk_stat){0};
+    *out = (struct store_stat){0};
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
-        struct disk_stat one;
+        struct store *d = replica_enter(ds, all[i]);
+        struct store_stat one;
 
         if (d == NULL)
             continue;
-        disk_stat(d, &one);
-        slot_leave(ds, all[i]);
+        store_stat(d, &one);
+        replica_leave(ds, all[i]);
         if (is_first_of(one.filesystem, counted, filesystems)) {
             counted[filesystems++] = one.filesystem;
             out->total_bytes += one.total_bytes;
@@ -606,10 +612,10 @@ disks_stat(struct disks *ds, struct disk_stat *out)
         out->older += one.older;
         out->open_parts += one.open_parts;
         out->open_bytes += one.open_bytes;
-        out->tail_bytes += one.tail_bytes;
-        out->undecided += one.undecided;
+        out->memtable_bytes += one.memtable_bytes;
+        out->prepared += one.prepared;
     }
-    out->hot_bytes = hot_bytes(ds->hot);
+    out->block_cache_bytes = block_cache_bytes(ds->block_cache);
 }
 
 uint64_t
@@ -620,18 +626,18 @@ disks_cached_bytes(struct disks *ds)
     uint64_t bytes = 0;
 
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
+        struct store *d = replica_enter(ds, all[i]);
 
         if (d == NULL)
             continue;
-        bytes += disk_cached_bytes(d);
-        slot_leave(ds, all[i]);
+        bytes += store_cached_bytes(d);
+        replica_leave(ds, all[i]);
     }
     return bytes;
 }
 
 void
-disks_shrink_hot(struct disks *ds, uint64_t bytes)
+disks_shrink_block_cache(struct disks *ds, uint64_t bytes)
 {
-    hot_shrink(ds->hot, bytes);
+    block_cache_shrink(ds->block_cache, bytes);
 }

@@ -4,46 +4,46 @@
 #include "disks/internal.h"
 
 void
-disks_heat_add(struct disks *ds, const struct row *row, uint32_t reads)
+disks_access_freq_add(struct disks *ds, const struct entry *entry, uint32_t reads)
 {
     _Atomic uint64_t *counted;
-    struct disk *d = one_enter(ds, &counted);
+    struct store *d = one_enter(ds, &counted);
 
     if (d != NULL) {
-        disk_heat_add(d, row, reads);
+        store_access_freq_add(d, entry, reads);
         one_leave(counted);
         return;
     }
-    d = slot_enter(ds, row->disk);
+    d = replica_enter(ds, entry->disk);
     if (d == NULL)
         return;
-    disk_heat_add(d, row, reads);
-    slot_leave(ds, row->disk);
+    store_access_freq_add(d, entry, reads);
+    replica_leave(ds, entry->disk);
 }
 
 void
-disks_heat_rotate(struct disks *ds)
+disks_access_freq_rotate(struct disks *ds)
 {
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
 
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
+        struct store *d = replica_enter(ds, all[i]);
 
         if (d == NULL)
             continue;
-        disk_heat_rotate(d);
-        slot_leave(ds, all[i]);
+        store_access_freq_rotate(d);
+        replica_leave(ds, all[i]);
     }
 }
 
 /* Bytes that should be given back for want of room on the file system: half a reserve above twice the reserve. */
 static uint64_t
-lacks(struct disk *d)
+lacks(struct store *d)
 {
-    struct disk_space s;
+    struct store_space s;
 
-    disk_space(d, &s);
+    store_space(d, &s);
     if (s.reserve_bytes == 0 || s.free_bytes >= 2 * s.reserve_bytes)
         return 0;
     return 2 * s.reserve_bytes + s.reserve_bytes / 2 - s.free_bytes;
@@ -57,12 +57,12 @@ disks_cache_is_tight(struct disks *ds)
     bool tight = false;
 
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
+        struct store *d = replica_enter(ds, all[i]);
 
         if (d == NULL)
             continue;
         tight = tight || lacks(d) > 0;
-        slot_leave(ds, all[i]);
+        replica_leave(ds, all[i]);
     }
     return tight;
 }
@@ -74,37 +74,37 @@ share(uint64_t whole, uint64_t part, uint64_t all)
 }
 
 static enum err
-evict_from(struct disk *d, const struct disk_evict_options *o, uint64_t all,
-           struct disk_evicted *out, struct errbuf *eb)
+evict_from(struct store *d, const struct store_evict_options *o, uint64_t all,
+           struct store_evicted *out, struct errbuf *eb)
 {
-    struct disk_evict_options mine = *o;
-    uint64_t cached = disk_cached_bytes(d);
+    struct store_evict_options mine = *o;
+    uint64_t cached = store_cached_bytes(d);
 
     if (o->target != UINT64_MAX)
         mine.target = share(o->target, cached, all);
     mine.want = MAX(share(o->want, cached, all), lacks(d));
-    return disk_evict(d, &mine, out, eb);
+    return store_evict(d, &mine, out, eb);
 }
 
 enum err
-disks_evict(struct disks *ds, const struct disk_evict_options *o,
-            struct disk_evicted *out, struct errbuf *eb)
+disks_evict(struct disks *ds, const struct store_evict_options *o,
+            struct store_evicted *out, struct errbuf *eb)
 {
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
     uint64_t cached = disks_cached_bytes(ds);
     enum err rc = ERR_OK;
 
-    *out = (struct disk_evicted){.coldest = UINT32_MAX};
+    *out = (struct store_evicted){.coldest = UINT32_MAX};
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
-        struct disk_evicted one;
+        struct store *d = replica_enter(ds, all[i]);
+        struct store_evicted one;
         enum err last;
 
         if (d == NULL)
             continue;
         last = evict_from(d, o, cached, &one, eb);
-        slot_leave(ds, all[i]);
+        replica_leave(ds, all[i]);
         if (last != ERR_OK) {
             rc = last; /* the others go on */
             continue;
@@ -131,54 +131,54 @@ disks_next_bucket(struct disks *ds, uint64_t after, uint64_t *out)
     bool found = false;
 
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
+        struct store *d = replica_enter(ds, all[i]);
         uint64_t id;
 
         if (d == NULL)
             continue;
-        if (disk_next_bucket(d, after + 1, &id, NULL) == ERR_OK &&
+        if (store_next_bucket(d, after + 1, &id, NULL) == ERR_OK &&
             (!found || id < *out)) {
             *out = id;
             found = true;
         }
-        slot_leave(ds, all[i]);
+        replica_leave(ds, all[i]);
     }
     return found;
 }
 
 enum err
-disks_evict_one(struct disks *ds, uint64_t bucket, struct span key, const struct row *row,
-                struct errbuf *eb)
+disks_evict_one(struct disks *ds, uint64_t bucket, struct span key,
+                const struct entry *entry, struct errbuf *eb)
 {
-    struct disk_key k = {.bucket = bucket, .key = key};
-    struct disk_condition unchanged = {.if_version = true, .version = row->version};
-    struct disk *one = only_disk(ds);
-    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : row->disk;
-    struct disk *d = slot_enter(ds, i);
+    struct store_key k = {.bucket = bucket, .key = key};
+    struct store_condition unchanged = {.if_version = true, .version = entry->version};
+    struct store *one = only_disk(ds);
+    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : entry->disk;
+    struct store *d = replica_enter(ds, i);
     bool existed;
     enum err rc;
 
     if (d == NULL)
-        return unheard(eb);
-    rc = disk_delete(d, &k, DISK_CACHED, &unchanged, &existed, eb);
-    slot_leave(ds, i);
+        return unreachable(eb);
+    rc = store_delete(d, &k, STORE_CACHED, &unchanged, &existed, eb);
+    replica_leave(ds, i);
     return rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
 enum err
-disks_where(struct disks *ds, const struct row *row, struct disks_where *out,
+disks_where(struct disks *ds, const struct entry *entry, struct disks_where *out,
             struct errbuf *eb)
 {
-    struct disk *one = only_disk(ds);
-    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : row->disk;
-    struct disk *d = slot_enter(ds, i);
+    struct store *one = only_disk(ds);
+    unsigned i = one != NULL ? atomic_load(&ds->one_slot) : entry->disk;
+    struct store *d = replica_enter(ds, i);
     enum err rc;
 
     *out = (struct disks_where){.path = ds->slots[i].path};
     if (d == NULL)
-        return unheard(eb);
+        return unreachable(eb);
     hex_encode(ds->slots[i].id, sizeof ds->slots[i].id, out->id);
-    rc = disk_where(d, row, &out->at, eb);
-    slot_leave(ds, i);
+    rc = store_location(d, entry, &out->at, eb);
+    replica_leave(ds, i);
     return rc;
 }

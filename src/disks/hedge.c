@@ -42,7 +42,7 @@ high_of(const struct hedge_times *t)
 
 /* The least that is known of any slot that is asked; 0: nothing is. */
 static uint32_t
-least_of(struct disks *ds, enum hedge_kind kind, bool high)
+hedge_least_of(struct disks *ds, enum hedge_kind kind, bool high)
 {
     uint32_t count = atomic_load_explicit(&ds->slot_count, memory_order_acquire),
              least = 0;
@@ -51,7 +51,8 @@ least_of(struct disks *ds, enum hedge_kind kind, bool high)
         const struct hedge_times *t = times_of(ds, i, kind);
         uint32_t us = high ? high_of(t) : get(&t->mean_us);
 
-        if (us > 0 && slot_state(&ds->slots[i]) < SLOT_OUT && (least == 0 || us < least))
+        if (us > 0 && replica_state(&ds->slots[i]) < REPLICA_OUT &&
+            (least == 0 || us < least))
             least = us;
     }
     return least;
@@ -60,7 +61,7 @@ least_of(struct disks *ds, enum hedge_kind kind, bool high)
 struct deadline
 hedge_begin(struct disks *ds, enum hedge_kind kind, bool again)
 {
-    uint32_t high = least_of(ds, kind, true), us = MOST_US;
+    uint32_t high = hedge_least_of(ds, kind, true), us = MOST_US;
     int32_t credit = atomic_load_explicit(&ds->hedge.credit, memory_order_relaxed);
 
     if (high > 0)
@@ -116,7 +117,7 @@ is_slower(struct disks *ds, unsigned slot, enum hedge_kind kind)
 {
     uint32_t mean = get(&times_of(ds, slot, kind)->mean_us);
 
-    return mean >= LEAST_US && mean / SLOWER >= least_of(ds, kind, false);
+    return mean >= LEAST_US && mean / SLOWER >= hedge_least_of(ds, kind, false);
 }
 
 /* A disk of which nothing of that kind is known is judged by the other kind. */

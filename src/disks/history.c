@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "disks/ended.h"
-#include "disks/move.h"
+#include "disks/rebalance.h"
+#include "disks/version_tombstone.h"
 
 #define AT_A_TIME   100u
 #define HISTORY_MAX 100000u /* versions of one key */
@@ -19,9 +19,9 @@
 #define TRIES_MAX   64u /* while versions of some key are moved again and again */
 
 struct kept {
-    struct row row; /* with the newest metadata that any disk has */
-    uint64_t on;    /* bits of slots that have just this */
-    bool ended;     /* while one of them was away */
+    struct entry entry; /* with the newest metadata that any disk has */
+    uint64_t on;        /* bits of slots that have just this */
+    bool ended;         /* while one of them was away */
     struct version as;
 };
 struct history {
@@ -34,23 +34,23 @@ static int
 by_birth(const void *x, const void *y)
 {
     const struct kept *a = x, *b = y;
-    struct version p = row_born(&a->row), q = row_born(&b->row);
+    struct version p = entry_born(&a->entry), q = entry_born(&b->entry);
     int c = version_order(&p, &q);
 
-    return c != 0 ? c : version_order(&a->row.version, &b->row.version);
+    return c != 0 ? c : version_order(&a->entry.version, &b->entry.version);
 }
 
 /* ---- what there is ---- */
 
 static void
-keep(struct history *h, const struct row *row, unsigned slot)
+keep(struct history *h, const struct entry *entry, unsigned slot)
 {
     if (h->count == h->room) {
         h->room = h->room == 0 ? 16 : 2 * h->room;
         h->at = xrealloc(h->at, h->room * sizeof *h->at);
     }
-    h->at[h->count] = (struct kept){.row = *row, .on = (uint64_t)1 << slot};
-    h->at[h->count++].row.disk = (uint16_t)slot;
+    h->at[h->count] = (struct kept){.entry = *entry, .on = (uint64_t)1 << slot};
+    h->at[h->count++].entry.disk = (uint16_t)slot;
 }
 
 /* Each version once, with the newest metadata and the disks that have just this; sorted. */
@@ -63,12 +63,13 @@ fold(struct history *h)
         qsort(h->at, h->count, sizeof *h->at, by_birth);
     for (uint32_t i = 0; i < h->count; i++) {
         struct kept *k = &h->at[i], *last = n > 0 ? &h->at[n - 1] : NULL;
-        struct version born = row_born(&k->row),
-                       other = last != NULL ? row_born(&last->row) : (struct version){0};
+        struct version born = entry_born(&k->entry),
+                       other =
+                           last != NULL ? entry_born(&last->entry) : (struct version){0};
 
         if (last == NULL || version_order(&born, &other) != 0)
             h->at[n++] = *k;
-        else if (version_order(&k->row.version, &last->row.version) == 0)
+        else if (version_order(&k->entry.version, &last->entry.version) == 0)
             last->on |= k->on;
         else
             *last = *k;
@@ -77,11 +78,11 @@ fold(struct history *h)
 }
 
 /* False: enough was seen. */
-typedef bool version_fn(void *arg, const struct row *row);
+typedef bool version_fn(void *arg, const struct entry *entry);
 
 /* All versions that one disk has of the key, the newest first. */
 static enum err
-each_version(struct disk *d, const struct disk_key *k, version_fn *fn, void *arg,
+each_version(struct store *d, const struct store_key *k, version_fn *fn, void *arg,
              struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(16), SCRATCH_MAX);
@@ -90,19 +91,19 @@ each_version(struct disk *d, const struct disk_key *k, version_fn *fn, void *arg
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
-        struct disk_version *found;
+        struct store_version *found;
         uint32_t count;
 
         arena_reset(a);
-        rc = disk_version_list(d, k->bucket, k->key, !begun, begun ? &after : NULL,
-                               AT_A_TIME, a, &found, &count, &more, eb);
+        rc = store_version_list(d, k->bucket, k->key, !begun, begun ? &after : NULL,
+                                AT_A_TIME, a, &found, &count, &more, eb);
         for (uint32_t i = 0; rc == ERR_OK && i < count && more; i++)
             more = span_eq(found[i].key, k->key);
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
             if (!span_eq(found[i].key, k->key))
                 break;
-            more = fn(arg, &found[i].row) && more;
-            after = row_born(&found[i].row);
+            more = fn(arg, &found[i].entry) && more;
+            after = entry_born(&found[i].entry);
             begun = true;
         }
         more = more && count > 0;
@@ -118,17 +119,17 @@ struct gathering {
 };
 
 static bool
-gather_one(void *arg, const struct row *row)
+gather_one(void *arg, const struct entry *entry)
 {
     struct gathering *g = arg;
 
-    keep(g->history, row, g->slot);
+    keep(g->history, entry, g->slot);
     return g->history->count - g->least <= HISTORY_MAX;
 }
 
 /* Adds all versions that one disk has of the key. */
 static enum err
-gather_from(struct disk *d, const struct disk_key *k, unsigned slot, struct history *h,
+gather_from(struct store *d, const struct store_key *k, unsigned slot, struct history *h,
             struct errbuf *eb)
 {
     struct gathering g = {.history = h, .slot = slot, .least = h->count};
@@ -148,19 +149,19 @@ struct search {
 };
 
 static bool
-is_it(void *arg, const struct row *row)
+is_it(void *arg, const struct entry *entry)
 {
     struct search *s = arg;
 
-    if (s->found || memcmp(&row->content, s->content, sizeof *s->content) != 0)
+    if (s->found || memcmp(&entry->content, s->content, sizeof *s->content) != 0)
         return !s->found;
-    *s->born = row_born(row);
+    *s->born = entry_born(entry);
     s->found = true;
     return false;
 }
 
 enum err
-history_find(struct disk *d, const struct disk_key *k, const struct content_id *content,
+history_find(struct store *d, const struct store_key *k, const struct content_id *content,
              struct version *born, struct errbuf *eb)
 {
     struct search s = {.content = content, .born = born};
@@ -180,11 +181,11 @@ end_old_nulls(struct history *h)
     for (uint32_t i = h->count; i-- > 0;) {
         struct kept *v = &h->at[i];
 
-        if (!row_is_null_version(&v->row))
+        if (!entry_is_null_version(&v->entry))
             continue;
         if (newest != NULL && !v->ended) {
             v->ended = true;
-            v->as = newest->row.version;
+            v->as = newest->entry.version;
         }
         newest = newest != NULL ? newest : v;
     }
@@ -197,15 +198,15 @@ gather(struct disks *ds, const struct disks_key *k, const struct places *p,
     enum err rc = ERR_OK;
 
     for (unsigned i = 0; rc == ERR_OK && i < p->count; i++) {
-        struct disk *d = slot_enter(ds, p->at[i]);
+        struct store *d = replica_enter(ds, p->at[i]);
 
         if (d == NULL)
-            return unheard(eb);
+            return unreachable(eb);
         rc = gather_from(d, &k->at, p->at[i], h, eb);
-        slot_leave(ds, p->at[i]);
+        replica_leave(ds, p->at[i]);
     }
     for (uint32_t i = 0; rc == ERR_OK && i < h->count; i++)
-        h->at[i].ended = ended_ask(ds, k, &h->at[i].row, &h->at[i].as);
+        h->at[i].ended = version_tombstone_find(ds, k, &h->at[i].entry, &h->at[i].as);
     if (rc == ERR_OK)
         end_old_nulls(h);
     return rc;
@@ -214,19 +215,20 @@ gather(struct disks *ds, const struct disks_key *k, const struct places *p,
 /* ---- bringing and taking away ---- */
 
 static enum err
-bring_marker(struct disks *ds, const struct disks_key *k, const struct row *row,
-             unsigned to, struct errbuf *eb)
+history_copy_marker(struct disks *ds, const struct disks_key *k,
+                    const struct entry *entry, unsigned to, struct errbuf *eb)
 {
-    struct disk *d = slot_enter(ds, to);
-    struct row marker = *row;
+    struct store *d = replica_enter(ds, to);
+    struct entry marker = *entry;
     enum err rc;
 
     if (d == NULL)
-        return unheard(eb);
-    rc = disk_delete_mark(
-        d, &k->at, (row->flags & ROW_VERSIONED) != 0 ? DISK_VERSIONED : DISK_SUSPENDED,
-        NULL, &row->version, &marker, eb);
-    slot_leave(ds, to);
+        return unreachable(eb);
+    rc = store_delete_mark(d, &k->at,
+                           (entry->flags & ENTRY_VERSIONED) != 0 ? STORE_VERSIONED
+                                                                 : STORE_SUSPENDED,
+                           NULL, &entry->version, &marker, eb);
+    replica_leave(ds, to);
     return rc;
 }
 
@@ -237,41 +239,42 @@ bring(struct disks *ds, const struct disks_key *k, struct kept *v, unsigned to,
     uint64_t left = v->on & ~((uint64_t)1 << to);
     enum err rc = ERR_CORRUPT;
 
-    if ((v->row.flags & ROW_MARKER) != 0)
-        return bring_marker(ds, k, &v->row, to, eb);
+    if ((v->entry.flags & ENTRY_MARKER) != 0)
+        return history_copy_marker(ds, k, &v->entry, to, eb);
     (void)err_set(eb, rc, "no other disk has a copy of a version that can be read");
     for (unsigned slot = 0; left != 0 && rc != ERR_OK; slot++, left >>= 1) {
-        struct disk *d;
-        struct row row;
-        struct version born = row_born(&v->row);
+        struct store *d;
+        struct entry entry;
+        struct version born = entry_born(&v->entry);
         bool current;
 
         if ((left & 1) == 0)
             continue;
-        d = slot_enter(ds, slot);
-        rc = d != NULL ? disk_version_find(d, &k->at, &born, &row, &current, eb)
-                       : unheard(eb);
+        d = replica_enter(ds, slot);
+        rc = d != NULL ? store_version_find(d, &k->at, &born, &entry, &current, eb)
+                       : unreachable(eb);
         if (d != NULL)
-            slot_leave(ds, slot);
+            replica_leave(ds, slot);
         if (rc != ERR_OK)
             continue;
-        row.disk = (uint16_t)slot;
-        if ((row.flags & (ROW_VERSIONED | ROW_SUSPENDED)) == 0)
-            row.flags |= ROW_SUSPENDED; /* a null version, which may come late */
-        rc = copy_object(ds, k, &row, to, bytes, eb);
+        entry.disk = (uint16_t)slot;
+        if ((entry.flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED)) == 0)
+            entry.flags |= ENTRY_SUSPENDED; /* a null version, which may come late */
+        rc = copy_object(ds, k, &entry, to, bytes, eb);
     }
     return rc;
 }
 
 static enum err
-bring_all(struct disks *ds, const struct disks_key *k, struct history *h, unsigned to,
-          uint64_t damaged, struct put_right *done, struct errbuf *eb)
+history_copy_all(struct disks *ds, const struct disks_key *k, struct history *h,
+                 unsigned to, uint64_t damaged, struct reconciled *done,
+                 struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
     for (uint32_t i = h->count; rc == ERR_OK && i-- > 0;) {
         uint64_t bit = (uint64_t)1 << to;
-        bool marker = (h->at[i].row.flags & ROW_MARKER) != 0;
+        bool marker = (h->at[i].entry.flags & ENTRY_MARKER) != 0;
 
         if (h->at[i].ended)
             continue;
@@ -289,21 +292,21 @@ bring_all(struct disks *ds, const struct disks_key *k, struct history *h, unsign
  * nothing else is. */
 static enum err
 end_all(struct disks *ds, const struct disks_key *k, const struct places *p,
-        const struct history *h, struct put_right *done, struct errbuf *eb)
+        const struct history *h, struct reconciled *done, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
     for (uint32_t n = 0; rc == ERR_OK && n < h->count; n++) {
-        struct version born = row_born(&h->at[n].row);
+        struct version born = entry_born(&h->at[n].entry);
 
         for (unsigned i = 0; rc == ERR_OK && h->at[n].ended && i < p->count; i++) {
-            struct disk *d = slot_enter(ds, p->at[i]);
+            struct store *d = replica_enter(ds, p->at[i]);
 
             if (d == NULL)
-                return unheard(eb);
-            rc =
-                disk_version_delete(d, &k->at, &born, NULL, &h->at[n].as, NULL, NULL, eb);
-            slot_leave(ds, p->at[i]);
+                return unreachable(eb);
+            rc = store_version_delete(d, &k->at, &born, NULL, &h->at[n].as, NULL, NULL,
+                                      eb);
+            replica_leave(ds, p->at[i]);
             done->changed = done->changed || rc == ERR_OK;
             if (rc == ERR_NOT_FOUND)
                 rc = ERR_OK;
@@ -313,31 +316,31 @@ end_all(struct disks *ds, const struct disks_key *k, const struct places *p,
 }
 
 static enum err
-take_away(struct disks *ds, const struct disks_key *k, unsigned slot,
-          struct put_right *done, struct errbuf *eb)
+history_remove(struct disks *ds, const struct disks_key *k, unsigned slot,
+               struct reconciled *done, struct errbuf *eb)
 {
-    struct disk *d = slot_enter(ds, slot);
+    struct store *d = replica_enter(ds, slot);
     struct history mine = {0};
     enum err rc;
 
     if (d == NULL)
-        return unheard(eb);
+        return unreachable(eb);
     rc = gather_from(d, &k->at, slot, &mine, eb);
     if (mine.count > 0)
-        atomic_fetch_add(&ds->forgets,
+        atomic_fetch_add(&ds->removals,
                          1); /* who has asked the others already asks again */
     for (uint32_t i = 0; rc == ERR_OK && i < mine.count; i++) {
-        struct version born = row_born(&mine.at[i].row);
+        struct version born = entry_born(&mine.at[i].entry);
 
         done->changed = true;
-        rc = disk_version_delete(d, &k->at, &born, NULL, NULL, NULL, NULL, eb);
+        rc = store_version_delete(d, &k->at, &born, NULL, NULL, NULL, NULL, eb);
         if (rc == ERR_NOT_FOUND)
             rc = ERR_OK;
     }
-    slot_leave(ds, slot);
+    replica_leave(ds, slot);
     free(mine.at);
     if (rc == ERR_OK && mine.count > 0)
-        atomic_fetch_add(&ds->forgets, 1);
+        atomic_fetch_add(&ds->removals, 1);
     return rc;
 }
 
@@ -346,7 +349,7 @@ all_durable(struct disks *ds, const struct places *p, const struct history *h)
 {
     for (uint32_t i = 0; i < h->count; i++)
         for (unsigned k = 0; k < p->placed; k++)
-            if (!h->at[i].ended && !is_durable(ds, p->at[k], &h->at[i].row.version))
+            if (!h->at[i].ended && !is_durable(ds, p->at[k], &h->at[i].entry.version))
                 return false;
     return true;
 }
@@ -363,16 +366,16 @@ has_any(const struct history *h, unsigned slot)
 /* ---- the calls ---- */
 
 enum err
-history_put_right(struct disks *ds, const struct disks_key *k, const struct places *p,
-                  uint64_t damaged, struct put_right *done, bool *early,
+history_reconcile(struct disks *ds, const struct disks_key *k, const struct places *p,
+                  uint64_t damaged, struct reconciled *done, bool *early,
                   struct errbuf *eb)
 {
     struct history h = {0};
-    enum err rc = p->unheard ? unheard(eb) : gather(ds, k, p, &h, eb);
+    enum err rc = p->unreachable ? unreachable(eb) : gather(ds, k, p, &h, eb);
 
     *early = false;
     for (unsigned i = 0; rc == ERR_OK && i < p->placed; i++)
-        rc = bring_all(ds, k, &h, p->at[i], damaged, done, eb);
+        rc = history_copy_all(ds, k, &h, p->at[i], damaged, done, eb);
     if (rc == ERR_OK)
         rc = end_all(ds, k, p, &h, done, eb);
     if (rc == ERR_OK && p->count > p->placed && !all_durable(ds, p, &h)) {
@@ -380,16 +383,16 @@ history_put_right(struct disks *ds, const struct disks_key *k, const struct plac
         rc = err_set(eb, ERR_BUSY, "its copies are not durable yet");
     }
     for (unsigned i = p->placed; rc == ERR_OK && i < p->count; i++)
-        rc = take_away(ds, k, p->at[i], done, eb);
+        rc = history_remove(ds, k, p->at[i], done, eb);
     free(h.at);
     return rc;
 }
 
 enum err
-history_bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
-                   uint64_t also, struct errbuf *eb)
+history_copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to,
+                      uint64_t also, struct errbuf *eb)
 {
-    struct put_right done = {0};
+    struct reconciled done = {0};
     struct history h = {0};
     struct places p;
     enum err rc;
@@ -397,11 +400,11 @@ history_bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
     places_of(ds, k, &p);
     rc = gather(ds, k, &p, &h, eb);
     if (rc == ERR_OK)
-        rc = bring_all(ds, k, &h, to, 0, &done, eb);
+        rc = history_copy_all(ds, k, &h, to, 0, &done, eb);
     for (unsigned i = 0; rc == ERR_OK && i < p.count; i++)
         if (p.at[i] != to && ((also >> p.at[i] & 1) != 0 || has_any(&h, p.at[i])) &&
-            slot_state(&ds->slots[p.at[i]]) != SLOT_FROZEN &&
-            bring_all(ds, k, &h, p.at[i], 0, &done, NULL) != ERR_OK)
+            replica_state(&ds->slots[p.at[i]]) != REPLICA_FROZEN &&
+            history_copy_all(ds, k, &h, p.at[i], 0, &done, NULL) != ERR_OK)
             repair_later(ds, k, p.at[i]);
     if (rc == ERR_OK)
         rc = end_all(ds, k, &p, &h, &done, eb);
@@ -413,87 +416,89 @@ history_bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
 
 /* The newest version of the key on one disk that is older than `before`. */
 static enum err
-newest_before(struct disks *ds, const struct disk_key *k, unsigned slot,
-              const struct version *before, struct arena *a, struct row *out,
+newest_before(struct disks *ds, const struct store_key *k, unsigned slot,
+              const struct version *before, struct arena *a, struct entry *out,
               struct errbuf *eb)
 {
-    struct disk *d = slot_enter(ds, slot);
-    struct disk_version *found;
+    struct store *d = replica_enter(ds, slot);
+    struct store_version *found;
     uint32_t count;
     bool more;
     enum err rc;
 
     if (d == NULL)
-        return unheard(eb);
+        return unreachable(eb);
     arena_reset(a);
-    rc = disk_version_list(d, k->bucket, k->key, before == NULL, before, 1, a, &found,
-                           &count, &more, eb);
-    slot_leave(ds, slot);
+    rc = store_version_list(d, k->bucket, k->key, before == NULL, before, 1, a, &found,
+                            &count, &more, eb);
+    replica_leave(ds, slot);
     if (rc != ERR_OK)
         return rc;
     if (count == 0 || !span_eq(found[0].key, k->key))
         return ERR_NOT_FOUND;
-    *out = found[0].row;
+    *out = found[0].entry;
     out->disk = (uint16_t)slot;
     return ERR_OK;
 }
 
-/* Of all disks. *deaf: one did not answer. */
+/* Of all disks. *incomplete: one did not answer. */
 static bool
 newest_of_all(struct disks *ds, const struct disks_key *k, const struct version *before,
-              struct arena *a, struct row *out, bool *deaf)
+              struct arena *a, struct entry *out, bool *incomplete)
 {
     struct places p;
     bool found = false;
 
     places_of(ds, k, &p);
-    *deaf = p.unheard;
+    *incomplete = p.unreachable;
     for (unsigned i = 0; i < p.count; i++) {
-        struct row row;
-        enum err rc = newest_before(ds, &k->at, p.at[i], before, a, &row, NULL);
+        struct entry entry;
+        enum err rc = newest_before(ds, &k->at, p.at[i], before, a, &entry, NULL);
         struct version born, best;
         int c;
 
-        *deaf |= rc != ERR_OK && rc != ERR_NOT_FOUND && !slot_is_gone(ds, p.at[i]);
+        *incomplete |=
+            rc != ERR_OK && rc != ERR_NOT_FOUND && !replica_is_removed(ds, p.at[i]);
         if (rc != ERR_OK)
             continue;
-        born = row_born(&row);
-        best = row_born(out);
+        born = entry_born(&entry);
+        best = entry_born(out);
         c = found ? version_order(&born, &best) : 1;
-        if (c < 0 || (c == 0 && version_order(&row.version, &out->version) <= 0))
+        if (c < 0 || (c == 0 && version_order(&entry.version, &out->version) <= 0))
             continue;
-        *out = row;
+        *out = entry;
         found = true;
     }
     return found;
 }
 
 enum err
-history_current(struct disks *ds, const struct disks_key *k, struct row *out,
+history_current(struct disks *ds, const struct disks_key *k, struct entry *out,
                 struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(4), SCRATCH_MAX);
     struct version before, as;
-    bool deaf = false, found = true, begun = false;
+    bool incomplete = false, found = true, begun = false;
     unsigned tries = 0;
 
     while (found) {
-        uint64_t forgets = atomic_load(&ds->forgets);
+        uint64_t removals = atomic_load(&ds->removals);
 
-        *out = (struct row){0};
-        found = newest_of_all(ds, k, begun ? &before : NULL, a, out, &deaf);
-        if (atomic_load(&ds->forgets) != forgets && tries++ < TRIES_MAX) {
+        *out = (struct entry){0};
+        found = newest_of_all(ds, k, begun ? &before : NULL, a, out, &incomplete);
+        if (atomic_load(&ds->removals) != removals && tries++ < TRIES_MAX) {
             found = true; /* something was moved past us */
             continue;
         }
-        if (!found || !ended_ask(ds, k, out, &as))
+        if (!found || !version_tombstone_find(ds, k, out, &as))
             break;
-        before = row_born(out);
+        before = entry_born(out);
         begun = true;
     }
     arena_free(&a);
-    out->flags &= ~ROW_UNDECIDED;
+    out->flags &= ~ENTRY_PREPARED;
     if (found)
         return ERR_OK;
-    return deaf ? unheard(eb) : err_set(eb, ERR_NOT_FOUND, "the version was deleted");
+    return incomplete ? unreachable(eb)
+                      : err_set(eb, ERR_NOT_FOUND, "the version was deleted");
 }

@@ -1,25 +1,25 @@
 /* history: a key that has versions, put where its order says: all of them, delete markers too. The caller holds the key's
  * lock. Keeper or any loop; may switch. */
 #pragma once
-#include "disks/move.h"
+#include "disks/rebalance.h"
 
 /* Each disk that should have the key has every version that any disk has; the others have none. Copies on slots of
  * `damaged` (bits) are written anew. ERR_BUSY with *early: they must be made durable before others lose theirs. A version
  * that was ended while a disk was away ends there as well. */
-enum err history_put_right(struct disks *ds, const struct disks_key *k,
+enum err history_reconcile(struct disks *ds, const struct disks_key *k,
                            const struct places *p, uint64_t damaged,
-                           struct put_right *done, bool *early,
+                           struct reconciled *done, bool *early,
                            struct errbuf *eb) MUST_CHECK;
 /* Slot `to` has every version, so that it can judge, and order what comes; and so has each disk of `also` (bits), and each that
  * has any of them and takes writes: what happens to one of them happens alike on all. */
-enum err history_bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
-                            uint64_t also, struct errbuf *eb) MUST_CHECK;
-/* The newest version that any disk has and that was not ended, a delete marker too: its row, with the newest metadata; the slot
+enum err history_copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to,
+                               uint64_t also, struct errbuf *eb) MUST_CHECK;
+/* The newest version that any disk has and that was not ended, a delete marker too: its entry, with the newest metadata; the slot
  * in `disk`. ERR_NOT_FOUND: all that there is was ended. ERR_UNAVAILABLE where somebody who could know was not heard. Takes no lock. */
-enum err history_current(struct disks *ds, const struct disks_key *k, struct row *out,
+enum err history_current(struct disks *ds, const struct disks_key *k, struct entry *out,
                          struct errbuf *eb) MUST_CHECK;
 /* The birth of the version with this content that one disk has, the current one or not. ERR_NOT_FOUND: it has none. */
-enum err history_find(struct disk *d, const struct disk_key *k,
+enum err history_find(struct store *d, const struct store_key *k,
                       const struct content_id *content, struct version *born,
                       struct errbuf *eb) MUST_CHECK;
 /* copy.c: may the power still take back that this version is on slot i? */

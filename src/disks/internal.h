@@ -1,7 +1,7 @@
 /* internal: what the files of the disks room share. Nobody outside includes it.
  *
  * Slots are numbered in the order in which disks came in this process, and never used twice: a slot that is read once
- * stays what it is. The set changes on loop 0 only ("the keeper"): roster, states, jobs.
+ * stays what it is. The set changes on loop 0 only ("the control"): membership, states, jobs.
  */
 #pragma once
 #include <stdatomic.h>
@@ -10,8 +10,8 @@
 #include "disks/disks.h"
 #include "disks/hedge.h"
 #include "disks/keylock.h"
+#include "disks/membership.h"
 #include "disks/place.h"
-#include "disks/roster.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
 
@@ -20,24 +20,24 @@
 /* Ids of deleted buckets that are remembered: a request would have to outlive as many that were made since. */
 #define CLOSED_BUCKETS 4096u
 /* Keys with these may have older versions, which stand beside them. */
-#define ROW_HISTORY (ROW_VERSIONED | ROW_SUSPENDED | ROW_MARKER)
-#define REPAIRS_MAX 4096 /* keys that wait for a repair; beyond: a whole pass */
+#define ENTRY_HISTORY (ENTRY_VERSIONED | ENTRY_SUSPENDED | ENTRY_MARKER)
+#define REPAIRS_MAX   4096 /* keys that wait for a repair; beyond: a whole pass */
 
-enum slot_state {
-    SLOT_ACTIVE,   /* takes what its weight says */
-    SLOT_DRAINING, /* takes nothing new */
+enum replica_state {
+    REPLICA_ACTIVE,   /* takes what its weight says */
+    REPLICA_DRAINING, /* takes nothing new */
     /* takes no writes until the next start: what it has is read, nothing goes there */
-    SLOT_FROZEN,
-    SLOT_OUT, /* failed, or not here: nobody hears it, keys that only it holds are unavailable */
-    SLOT_GONE, /* removed */
+    REPLICA_FROZEN,
+    REPLICA_OUT, /* failed, or not here: nobody hears it, keys that only it holds are unavailable */
+    REPLICA_REMOVED, /* removed */
 };
 
-struct slot {
+struct replica_slot {
     /* Set before it is counted in slot_count, then never changed. */
     uint8_t id[16];
     char *path; /* owned */
     struct place_disk place;
-    struct disk *
+    struct store *
         disk; /* owned; NULL: it was not here at the start. Freed when GONE and not busy. */
 
     /* Any loop. */
@@ -50,7 +50,7 @@ struct slot {
     /* Keeper. */
     uint64_t
         durable; /* decides of versions of this epoch up to this counter survive a power cut */
-    enum slot_state
+    enum replica_state
         in_list; /* the state that the list on disk is to say; `state` follows when it does */
     bool missed; /* out or frozen, and it may hold keys that its order does not say */
     uint64_t
@@ -61,21 +61,20 @@ struct slot {
 
 struct disks {
     /* Any loop. */
-    struct disk *_Atomic one; /* there is one disk: nothing else need be looked at */
+    struct store *_Atomic one; /* there is one disk: nothing else need be looked at */
     _Atomic uint32_t one_slot;
     _Atomic uint32_t
-        serial; /* another one whenever `one`, a slot's state, or `settled` changes */
-    _Atomic bool settled; /* every object lies where its order says */
+        serial; /* another one whenever `one`, a slot's state, or `converged` changes */
+    _Atomic bool converged; /* every object lies where its order says */
     _Atomic bool
         guarded; /* writes take the lock of their key: objects may be moved meanwhile */
     _Atomic bool
         all_locked; /* guarded, and no change that began without its key's lock is under way */
-    _Atomic bool
-        out_unsettled; /* a disk that is out is `missed`: anything may be on it */
+    _Atomic bool out_diverged; /* a disk that is out is `missed`: anything may be on it */
     _Atomic uint32_t slot_count;
-    struct slot slots[DISKS_MAX];
-    struct disk_ids ids; /* lent to every disk */
-    struct hot *hot;     /* lent to every disk */
+    struct replica_slot slots[DISKS_MAX];
+    struct store_ids ids;            /* lent to every disk */
+    struct block_cache *block_cache; /* lent to every disk */
     struct hedge hedge;
 
     /* Who is under way, so that a change of the set can wait for those who began before it. */
@@ -91,42 +90,42 @@ struct disks {
         _Atomic uint64_t
             of_slot[DISKS_MAX]; /* calls begun on this loop while it was `one` */
     } inside[LOOPS_MAX];
-    _Atomic uint64_t forgets;  /* copies that were taken away from a place */
+    _Atomic uint64_t removals; /* copies that were taken away from a place */
     _Atomic uint32_t pauses;   /* somebody lists, and wants none of that for a moment */
     struct keylocks *keylocks; /* owned */
-    struct mover *mover;       /* owned; move.h */
+    struct rebalancer *rebalancer; /* owned; move.h */
 
     /* Keeper. */
     struct {
-        struct disk_options o; /* for disks that come */
-        struct rt_dir *state;  /* owned; NULL: no list is kept */
-        struct roster roster;
+        struct store_options o; /* for disks that come */
+        struct rt_dir *state;   /* owned; NULL: no list is kept */
+        struct membership membership;
         bool closed_well; /* nothing of a disorderly end is left to be looked after */
         bool
-            after_crash; /* that is all why the set is not settled: no object is missed */
-        bool stored_settled;    /* what the list on disk says */
-        struct rt_sem storing;  /* one writes it at a time */
-        struct rt_sem changing; /* one change of the set at a time */
-        struct rt_sem ending;   /* one waits for changes at a time */
-        uint64_t unguarded;     /* how often */
-        uint32_t states;        /* how often a slot came, or its state changed */
-        uint64_t move_rate;     /* bytes a second; 0: the mover's own */
+            after_crash; /* that is all why the set is not converged: no object is missed */
+        bool stored_converged;   /* what the list on disk says */
+        struct rt_sem storing;   /* one writes it at a time */
+        struct rt_sem changing;  /* one change of the set at a time */
+        struct rt_sem ending;    /* one waits for changes at a time */
+        uint64_t unguarded;      /* how often */
+        uint32_t states;         /* how often a slot came, or its state changed */
+        uint64_t rebalance_rate; /* bytes a second; 0: the rebalancer's own */
         void (*on_list)(void *arg);
         void *on_list_arg;
         /* Buckets by id, those behind `after`; false: no more. NULL: nobody knows them yet. */
         bool (*next_bucket)(void *arg, uint64_t after, struct disks_bucket *out);
         void *buckets_arg;
-    } keeper;
+    } control;
 };
 
 struct disks_writer {
     struct disks *disks;
-    enum disk_class class;
+    enum store_class class;
     uint32_t generation; /* counted in writers[] */
     unsigned placed;     /* disks it should go to */
     unsigned count;      /* disks it goes to, all entered */
     unsigned least;      /* with so many it is taken */
-    struct disk_writer
+    struct store_writer
         *to[DISKS_COPIES_MAX]; /* owned; the owner's first; NULL: it failed */
     uint8_t slot[DISKS_COPIES_MAX];
     struct disks_key key; /* spans in `names` */
@@ -144,17 +143,17 @@ loop_count(_Atomic uint64_t *count, int more)
 }
 
 /* The only disk, or NULL when there are several. */
-static inline struct disk *
+static inline struct store *
 only_disk(struct disks *ds)
 {
     return atomic_load_explicit(&ds->one, memory_order_acquire);
 }
 
 /* The only disk, which stays until one_leave(*counted). NULL: there are several. Two plain additions of this loop. */
-static inline struct disk *
+static inline struct store *
 one_enter(struct disks *ds, _Atomic uint64_t **counted)
 {
-    struct disk *d = only_disk(ds);
+    struct store *d = only_disk(ds);
 
     if (d == NULL)
         return NULL;
@@ -172,10 +171,10 @@ one_leave(_Atomic uint64_t *counted)
     loop_count(counted, -1);
 }
 
-static inline enum slot_state
-slot_state(const struct slot *s)
+static inline enum replica_state
+replica_state(const struct replica_slot *s)
 {
-    return (enum slot_state)atomic_load_explicit(&s->state, memory_order_acquire);
+    return (enum replica_state)atomic_load_explicit(&s->state, memory_order_acquire);
 }
 
 /* ---- set.c ---- */
@@ -184,24 +183,24 @@ slot_state(const struct slot *s)
 struct places {
     unsigned
         count; /* slots that answer: placed ones in the key's order, then the others */
-    unsigned placed; /* of these, the first so many are where the object should be */
-    unsigned with;   /* places_of_change(): the first so many have versions of the key */
-    bool unheard;    /* one that does not answer could hold the key */
+    unsigned placed;  /* of these, the first so many are where the object should be */
+    unsigned with;    /* places_of_change(): the first so many have versions of the key */
+    bool unreachable; /* one that does not answer could hold the key */
     uint8_t at[DISKS_MAX];
 };
 void places_of(struct disks *ds, const struct disks_key *k, struct places *out);
 /* Is there a disk that can't be told that an object was deleted, and may bring it back? */
-bool somebody_is_deaf(struct disks *ds);
+bool any_replica_unreachable(struct disks *ds);
 /* All that answer, those that lose objects before those that gain them. */
 unsigned places_all(struct disks *ds, uint8_t out[DISKS_MAX]);
 
-/* The slot's disk, which stays until slot_leave(); NULL: it has gone, or is out. */
-struct disk *slot_enter(struct disks *ds, unsigned i);
+/* The slot's disk, which stays until replica_leave(); NULL: it has gone, or is out. */
+struct store *replica_enter(struct disks *ds, unsigned i);
 /* It was drained, or given up, and removed: what it had is not missed, also by those who were about to ask it. */
-bool slot_is_gone(struct disks *ds, unsigned i);
-void slot_leave(struct disks *ds, unsigned i);
+bool replica_is_removed(struct disks *ds, unsigned i);
+void replica_leave(struct disks *ds, unsigned i);
 /* ERR_UNAVAILABLE, with a sentence. */
-enum err unheard(struct errbuf *eb);
+enum err unreachable(struct errbuf *eb);
 
 /* Below, above or 0, as memcmp(). */
 static inline int
@@ -234,17 +233,17 @@ void writers_next(struct disks *ds);
 /* Are writers open that began in an earlier generation? */
 bool writers_old(struct disks *ds);
 
-/* The set is not settled from here on, and that is on stable storage. Any loop. May switch. */
-enum err set_unsettle(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+/* The set is not converged from here on, and that is on stable storage. Any loop. May switch. */
+enum err set_diverge(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 /* A slot's state, or `missed` of one that is out, has changed. Keeper. */
 void missed_count(struct disks *ds);
-/* On the keeper: writes the list of disks as it is now. */
-enum err roster_store(struct disks *ds, struct errbuf *eb) MUST_CHECK;
+/* On the control: writes the list of disks as it is now. */
+enum err membership_store(struct disks *ds, struct errbuf *eb) MUST_CHECK;
 /* The list on disk says it, then everybody sees it. Keeper. */
-enum err slot_becomes(struct disks *ds, unsigned i, enum slot_state state,
-                      struct errbuf *eb) MUST_CHECK;
+enum err replica_set_state(struct disks *ds, unsigned i, enum replica_state state,
+                           struct errbuf *eb) MUST_CHECK;
 /* Everybody sees it, whatever the list says. Keeper. */
-void slot_is_now(struct disks *ds, unsigned i, enum slot_state state);
+void replica_publish_state(struct disks *ds, unsigned i, enum replica_state state);
 static inline void
 set_changed(struct disks *ds)
 {
@@ -254,13 +253,13 @@ set_changed(struct disks *ds)
 /* ---- list.c ---- */
 
 /* With so many disks out of service, may every copy of something be out? */
-bool somebody_unheard(struct disks *ds, unsigned copies);
+bool listing_incomplete(struct disks *ds, unsigned copies);
 
 /* ---- read.c ---- */
 
-/* Everybody is asked; the highest version wins. *from is its slot. A kept tombstone is a row. ERR_NOT_FOUND, or
+/* Everybody is asked; the highest version wins. *from is its slot. A kept tombstone is a entry. ERR_NOT_FOUND, or
  * ERR_UNAVAILABLE when somebody who could know was not heard. */
-enum err lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
+enum err lookup_all(struct disks *ds, const struct disks_key *k, struct entry *out,
                     struct errbuf *eb) MUST_CHECK;
 
 /* Where a change of the key goes. While objects may be moved (`guarded`), a key with older versions stays where they are:
@@ -270,12 +269,13 @@ void places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
 
 /* ---- move.c ---- */
 
-/* The object of `row` (on slot row->disk) to slot `to`, whole: durable there. ERR_PRECONDITION: something newer is there.
+/* The object of `entry` (on slot entry->disk) to slot `to`, whole: durable there. ERR_PRECONDITION: something newer is there.
  * The caller holds the key's lock. */
-enum err copy_object(struct disks *ds, const struct disks_key *k, const struct row *row,
-                     unsigned to, uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
+enum err copy_object(struct disks *ds, const struct disks_key *k,
+                     const struct entry *entry, unsigned to, uint64_t *bytes,
+                     struct errbuf *eb) MUST_CHECK;
 /* What the key is now, object or tombstone, is on slot `to` when this returns ERR_OK: so that it can judge conditions. Of a
  * key with versions all are, and on the slots of `also` (bits) too, to which the change goes. The caller holds the key's
  * lock. */
-enum err bring_home(struct disks *ds, const struct disks_key *k, unsigned to,
-                    uint64_t also, struct errbuf *eb) MUST_CHECK;
+enum err copy_to_owner(struct disks *ds, const struct disks_key *k, unsigned to,
+                       uint64_t also, struct errbuf *eb) MUST_CHECK;

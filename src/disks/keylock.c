@@ -53,7 +53,7 @@ keylock_take(struct keylocks *l, uint64_t key_hash)
     struct waiter w;
 
     rt_waiter_init(&w.wait);
-    lock_take(&l->lock);
+    lock_acquire(&l->lock);
     if (!s->held) {
         s->held = true;
         lock_release(&l->lock);
@@ -70,7 +70,7 @@ keylock_release(struct keylocks *l, uint64_t key_hash)
     struct stripe *s = &l->stripes[key_hash % STRIPES];
     struct waiter *next = NULL;
 
-    lock_take(&l->lock);
+    lock_acquire(&l->lock);
     assert(s->held);
     if (list_empty(&s->waiters))
         s->held = false;

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "disks/ended.h"
 #include "disks/history.h"
 #include "disks/internal.h"
+#include "disks/version_tombstone.h"
 #include "rt/point.h"
 
 #define SCRATCH_BYTES MIB(2) /* of one disk's page: keys of any length */
@@ -14,10 +14,10 @@
 
 /* What one disk has of a listing. */
 struct source {
-    struct disk *disk; /* entered */
+    struct store *disk; /* entered */
     uint8_t slot;
     struct arena *arena; /* owned; one page */
-    struct disk_entry *entries;
+    struct store_entry *entries;
     uint32_t at, count;
     bool more;
 };
@@ -35,14 +35,14 @@ static enum err
 refill(struct merge *m, struct source *s, struct span after, bool inclusive,
        struct errbuf *eb)
 {
-    char last[DISK_KEY_MAX];
+    char last[STORE_KEY_MAX];
 
     /* `after` may lie in the page that goes. */
     memcpy(last, after.at, after.len);
     arena_reset(s->arena);
     s->at = s->count = 0;
-    return disk_list_any(s->disk, m->bucket, (struct span){last, after.len}, inclusive,
-                         m->page, s->arena, &s->entries, &s->count, &s->more, eb);
+    return store_list_any(s->disk, m->bucket, (struct span){last, after.len}, inclusive,
+                          m->page, s->arena, &s->entries, &s->count, &s->more, eb);
 }
 
 /* The first page of each. Those that lose objects first: what is on its way is there before it is gone here. */
@@ -57,7 +57,7 @@ merge_begin(struct merge *m, struct span after, bool inclusive, struct errbuf *e
     for (unsigned i = 0; i < n && rc == ERR_OK; i++) {
         struct source *s = &m->sources[m->count];
 
-        s->disk = slot_enter(m->ds, all[i]);
+        s->disk = replica_enter(m->ds, all[i]);
         if (s->disk == NULL)
             continue;
         s->slot = all[i];
@@ -73,22 +73,22 @@ merge_end(struct merge *m)
 {
     for (unsigned i = 0; i < m->count; i++) {
         arena_free(&m->sources[i].arena);
-        slot_leave(m->ds, m->sources[i].slot);
+        replica_leave(m->ds, m->sources[i].slot);
     }
     free(m->sources);
 }
 
-/* The next key of all, the newest row of it; ERR_NOT_FOUND: there is none. Its span lies in the source's page until the
+/* The next key of all, the newest entry of it; ERR_NOT_FOUND: there is none. Its span lies in the source's page until the
  * next call of merge_step(). */
 static enum err
-merge_next(struct merge *m, struct disk_entry *out, struct errbuf *eb)
+merge_next(struct merge *m, struct store_entry *out, struct errbuf *eb)
 {
-    const struct disk_entry *best = NULL;
+    const struct store_entry *best = NULL;
 
     m->history = false;
     for (unsigned i = 0; i < m->count; i++) {
         struct source *s = &m->sources[i];
-        struct disk_entry *e;
+        struct store_entry *e;
         int order;
 
         if (s->at == s->count && s->more && s->count > 0) {
@@ -100,12 +100,13 @@ merge_next(struct merge *m, struct disk_entry *out, struct errbuf *eb)
         if (s->at == s->count)
             continue;
         e = &s->entries[s->at];
-        e->row.disk = s->slot;
+        e->entry.disk = s->slot;
         order = best != NULL ? span_cmp(e->key, best->key) : -1;
         if (order <= 0)
-            m->history = (order == 0 && m->history) || (e->row.flags & ROW_HISTORY) != 0;
+            m->history =
+                (order == 0 && m->history) || (e->entry.flags & ENTRY_HISTORY) != 0;
         if (order < 0 ||
-            (order == 0 && version_order(&e->row.version, &best->row.version) > 0))
+            (order == 0 && version_order(&e->entry.version, &best->entry.version) > 0))
             best = e;
     }
     if (best == NULL)
@@ -118,7 +119,7 @@ merge_next(struct merge *m, struct disk_entry *out, struct errbuf *eb)
 static void
 merge_step(struct merge *m, struct span key)
 {
-    char copy[DISK_KEY_MAX];
+    char copy[STORE_KEY_MAX];
     struct span same = {copy, key.len};
 
     memcpy(copy, key.at, key.len);
@@ -131,7 +132,7 @@ merge_step(struct merge *m, struct span key)
 }
 
 static enum err
-give(struct arena *a, struct disk_entry *e, struct disk_entry *out, struct errbuf *eb)
+give(struct arena *a, struct store_entry *e, struct store_entry *out, struct errbuf *eb)
 {
     char *key = arena_try(a, e->key.len);
 
@@ -140,26 +141,26 @@ give(struct arena *a, struct disk_entry *e, struct disk_entry *out, struct errbu
     memcpy(key, e->key.at, e->key.len);
     *out = *e;
     out->key.at = key;
-    out->row.flags &= ~ROW_UNDECIDED;
+    out->entry.flags &= ~ENTRY_PREPARED;
     return ERR_OK;
 }
 
 /* Is it to be listed? While disks have missed something all of them have to say which version is the current one. */
 static bool
-is_object(struct merge *m, struct disk_entry *e)
+is_object(struct merge *m, struct store_entry *e)
 {
     struct disks_key k = {.at = {.bucket = m->bucket, .key = e->key}};
 
-    if (!atomic_load_explicit(&m->ds->settled, memory_order_acquire) &&
-        (m->history || ended_ask_plain(m->ds, &k, &e->row)) &&
-        history_current(m->ds, &k, &e->row, NULL) != ERR_OK)
+    if (!atomic_load_explicit(&m->ds->converged, memory_order_acquire) &&
+        (m->history || version_tombstone_find_plain(m->ds, &k, &e->entry)) &&
+        history_current(m->ds, &k, &e->entry, NULL) != ERR_OK)
         return false;
-    return (e->row.flags & ROW_TOMBSTONE) == 0;
+    return (e->entry.flags & ENTRY_TOMBSTONE) == 0;
 }
 
 static enum err
 list_merged(struct disks *ds, uint64_t bucket, struct span after, bool inclusive,
-            uint32_t max, struct arena *a, struct disk_entry *out, uint32_t *count,
+            uint32_t max, struct arena *a, struct store_entry *out, uint32_t *count,
             bool *more, struct errbuf *eb)
 {
     struct merge m = {.ds = ds, .bucket = bucket, .page = MIN(max + 1, PAGE_MAX)};
@@ -168,7 +169,7 @@ list_merged(struct disks *ds, uint64_t bucket, struct span after, bool inclusive
     *count = 0;
     *more = false;
     while (rc == ERR_OK) {
-        struct disk_entry e;
+        struct store_entry e;
 
         rc = merge_next(&m, &e, eb);
         if (rc != ERR_OK)
@@ -186,18 +187,18 @@ list_merged(struct disks *ds, uint64_t bucket, struct span after, bool inclusive
 }
 
 bool
-somebody_unheard(struct disks *ds, unsigned copies)
+listing_incomplete(struct disks *ds, unsigned copies)
 {
     unsigned out = 0;
 
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
-        out += slot_state(&ds->slots[i]) == SLOT_OUT;
-    return out > 0 && (out >= MAX(copies, 1u) || atomic_load(&ds->out_unsettled));
+        out += replica_state(&ds->slots[i]) == REPLICA_OUT;
+    return out > 0 && (out >= MAX(copies, 1u) || atomic_load(&ds->out_diverged));
 }
 
 static enum err
 list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
-          bool inclusive, uint32_t max, struct arena *a, struct disk_entry **out,
+          bool inclusive, uint32_t max, struct arena *a, struct store_entry **out,
           uint32_t *count, bool *more, struct errbuf *eb)
 {
     bool paused = false;
@@ -205,17 +206,17 @@ list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
 
     *count = 0;
     *more = false;
-    if (somebody_unheard(ds, copies))
-        return unheard(eb);
+    if (listing_incomplete(ds, copies))
+        return unreachable(eb);
     *out = arena_try(a, (max + 1) * sizeof **out);
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u keys", max);
     POINT(PLACES_CHOSEN);
     for (unsigned i = 0;; i++) {
-        uint64_t forgets = atomic_load(&ds->forgets);
+        uint64_t removals = atomic_load(&ds->removals);
 
         rc = list_merged(ds, bucket, after, inclusive, max, a, *out, count, more, eb);
-        if (rc != ERR_OK || atomic_load(&ds->forgets) == forgets || i == TRIES)
+        if (rc != ERR_OK || atomic_load(&ds->removals) == removals || i == TRIES)
             break;
         if (!paused)
             atomic_fetch_add(&ds->pauses, 1);
@@ -224,24 +225,24 @@ list_many(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
     if (paused)
         atomic_fetch_sub(&ds->pauses, 1);
     if (rc == ERR_OK &&
-        somebody_unheard(ds, copies)) /* one has left before it was asked */
-        rc = unheard(eb);
+        listing_incomplete(ds, copies)) /* one has left before it was asked */
+        rc = unreachable(eb);
     return rc;
 }
 
 enum err
 disks_list(struct disks *ds, uint64_t bucket, unsigned copies, struct span after,
-           bool inclusive, uint32_t max, struct arena *a, struct disk_entry **out,
+           bool inclusive, uint32_t max, struct arena *a, struct store_entry **out,
            uint32_t *count, bool *more, struct errbuf *eb)
 {
     _Atomic uint64_t *counted;
-    struct disk *d = one_enter(ds, &counted);
+    struct store *d = one_enter(ds, &counted);
     enum err rc;
 
     if (d == NULL)
         return list_many(ds, bucket, copies, after, inclusive, max, a, out, count, more,
                          eb);
-    rc = disk_list(d, bucket, after, inclusive, max, a, out, count, more, eb);
+    rc = store_list(d, bucket, after, inclusive, max, a, out, count, more, eb);
     one_leave(counted);
     return rc;
 }
@@ -251,32 +252,32 @@ disks_bucket_empty(struct disks *ds, uint64_t bucket, unsigned copies, bool *emp
                    struct errbuf *eb)
 {
     _Atomic uint64_t *counted;
-    struct disk *d = one_enter(ds, &counted);
+    struct store *d = one_enter(ds, &counted);
     uint8_t all[DISKS_MAX];
     unsigned n;
 
     if (d != NULL) {
-        enum err rc = disk_bucket_empty(d, bucket, empty, eb);
+        enum err rc = store_bucket_empty(d, bucket, empty, eb);
 
         one_leave(counted);
         return rc;
     }
     *empty = true;
-    if (somebody_unheard(ds, copies))
-        return unheard(eb);
+    if (listing_incomplete(ds, copies))
+        return unreachable(eb);
     n = places_all(ds, all);
     POINT(PLACES_CHOSEN);
     for (unsigned i = 0; i < n && *empty; i++) {
         enum err rc;
 
-        d = slot_enter(ds, all[i]);
+        d = replica_enter(ds, all[i]);
         if (d == NULL)
             continue;
-        rc = disk_bucket_empty(d, bucket, empty, eb);
-        slot_leave(ds, all[i]);
+        rc = store_bucket_empty(d, bucket, empty, eb);
+        replica_leave(ds, all[i]);
         if (rc != ERR_OK)
             return rc;
     }
     /* One has left before it was asked. */
-    return *empty && somebody_unheard(ds, copies) ? unheard(eb) : ERR_OK;
+    return *empty && listing_incomplete(ds, copies) ? unreachable(eb) : ERR_OK;
 }

@@ -20,9 +20,10 @@ place_seed(const uint8_t disk_id[16])
 }
 
 uint64_t
-place_hash(struct span birth_name, struct span key)
+place_hash(struct span immutable_name, struct span key)
 {
-    return hash_xxh3(key.at, key.len, hash_xxh3(birth_name.at, birth_name.len, 1));
+    return hash_xxh3(key.at, key.len,
+                     hash_xxh3(immutable_name.at, immutable_name.len, 1));
 }
 
 /* Steele and Vigna's finisher: each bit of the result hangs on each bit of x. */

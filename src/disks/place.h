@@ -17,7 +17,7 @@ struct place_disk {
 
 uint64_t place_seed(const uint8_t disk_id[16]);
 /* Of the bucket's name at birth, so that a rename moves nothing, and the key. */
-uint64_t place_hash(struct span birth_name, struct span key);
+uint64_t place_hash(struct span immutable_name, struct span key);
 /* The first `want` of the key's order into out, as indices of `disks`; returns how many there are: fewer when not so many
  * have a weight. */
 unsigned place_order(uint64_t key_hash, const struct place_disk *disks, unsigned count,

@@ -4,16 +4,16 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "disks/ended.h"
 #include "disks/history.h"
 #include "disks/internal.h"
-#include "disks/move.h"
+#include "disks/rebalance.h"
+#include "disks/version_tombstone.h"
 #include "rt/point.h"
 
 #define LOOKUPS_MAX 64 /* while what is looked for is moved again and again */
 
 static bool
-same_content(const struct row *a, const struct row *b)
+same_content(const struct entry *a, const struct entry *b)
 {
     return memcmp(&a->content, &b->content, sizeof a->content) == 0;
 }
@@ -23,77 +23,80 @@ same_content(const struct row *a, const struct row *b)
 /* One round over every slot; the lookups may switch, so what is moved meanwhile can be missed. *history: a disk has versions
  * of the key. */
 static enum err
-ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
-        struct row *out, bool *history, struct errbuf *eb)
+lookup_ask_all(struct disks *ds, const struct disks_key *k, const struct places *p,
+               struct entry *out, bool *history, struct errbuf *eb)
 {
-    bool found = false, deaf = p->unheard, undecided = false;
+    bool found = false, incomplete = p->unreachable, prepared = false;
 
     for (unsigned i = 0; i < p->count; i++) {
-        struct disk *d = slot_enter(ds, p->at[i]);
-        struct row row;
-        enum err rc = d != NULL ? disk_lookup_any(d, &k->at, &row, eb) : ERR_UNAVAILABLE;
+        struct store *d = replica_enter(ds, p->at[i]);
+        struct entry entry;
+        enum err rc =
+            d != NULL ? store_lookup_any(d, &k->at, &entry, eb) : ERR_UNAVAILABLE;
 
         if (d != NULL)
-            slot_leave(ds, p->at[i]);
-        else if (slot_is_gone(ds, p->at[i]))
+            replica_leave(ds, p->at[i]);
+        else if (replica_is_removed(ds, p->at[i]))
             continue;
         if (rc != ERR_OK && rc != ERR_NOT_FOUND) {
-            deaf = true;
+            incomplete = true;
             continue;
         }
-        undecided |= (row.flags & ROW_UNDECIDED) != 0;
-        *history |= rc == ERR_OK && (row.flags & ROW_HISTORY) != 0;
-        if (rc != ERR_OK || (found && version_order(&row.version, &out->version) <= 0))
+        prepared |= (entry.flags & ENTRY_PREPARED) != 0;
+        *history |= rc == ERR_OK && (entry.flags & ENTRY_HISTORY) != 0;
+        if (rc != ERR_OK || (found && version_order(&entry.version, &out->version) <= 0))
             continue;
-        row.flags &= ~ROW_UNDECIDED;
-        *out = row;
+        entry.flags &= ~ENTRY_PREPARED;
+        *out = entry;
         out->disk = p->at[i];
         found = true;
     }
-    /* Who ordered that write is not here to say what became of it: it will be decided in a moment (undecided.c). */
-    if (undecided && deaf)
-        return unheard(eb);
+    /* Who ordered that write is not here to say what became of it: it will be decided in a moment (prepared.c). */
+    if (prepared && incomplete)
+        return unreachable(eb);
     if (found)
         return ERR_OK;
-    return deaf ? unheard(eb) : err_set(eb, ERR_NOT_FOUND, "there is no such object");
+    return incomplete ? unreachable(eb)
+                      : err_set(eb, ERR_NOT_FOUND, "there is no such object");
 }
 
 static enum err
-ask_until_still(struct disks *ds, const struct disks_key *k, struct row *out,
+ask_until_still(struct disks *ds, const struct disks_key *k, struct entry *out,
                 bool *history, struct errbuf *eb)
 {
     for (unsigned i = 0; i < LOOKUPS_MAX; i++) {
-        uint64_t forgets = atomic_load(&ds->forgets);
+        uint64_t removals = atomic_load(&ds->removals);
         struct places p;
         enum err rc;
 
         places_of(ds, k, &p);
         POINT(PLACES_CHOSEN);
         *history = false;
-        rc = ask_all(ds, k, &p, out, history, eb);
-        if (rc != ERR_NOT_FOUND || atomic_load(&ds->forgets) == forgets)
+        rc = lookup_ask_all(ds, k, &p, out, history, eb);
+        if (rc != ERR_NOT_FOUND || atomic_load(&ds->removals) == removals)
             return rc;
     }
     return err_set(eb, ERR_BUSY, "objects are moved faster than they can be looked up");
 }
 
 enum err
-lookup_all(struct disks *ds, const struct disks_key *k, struct row *out,
+lookup_all(struct disks *ds, const struct disks_key *k, struct entry *out,
            struct errbuf *eb)
 {
     bool history;
     enum err rc = ask_until_still(ds, k, out, &history, eb);
 
-    /* Where a disk missed what came last, the highest row is not the newest version. */
-    if (rc == ERR_OK && (history || ended_ask_plain(ds, k, out))) {
-        struct row newest;
+    /* Where a disk missed what came last, the highest entry is not the newest version. */
+    if (rc == ERR_OK && (history || version_tombstone_find_plain(ds, k, out))) {
+        struct entry newest;
 
         rc = history_current(ds, k, &newest, eb);
         if (rc == ERR_OK)
             *out = newest;
         else if (rc ==
                  ERR_NOT_FOUND) /* what is there was ended: somebody has to hear of it */
-            *out = (struct row){.flags = ROW_TOMBSTONE | ROW_MARKER, .disk = out->disk};
+            *out = (struct entry){.flags = ENTRY_TOMBSTONE | ENTRY_MARKER,
+                                  .disk = out->disk};
         else
             return rc;
         rc = ERR_OK;
@@ -112,15 +115,15 @@ places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
     if (!guarded)
         return;
     for (unsigned i = 0; i < out->count; i++) {
-        struct disk *d = slot_enter(ds, out->at[i]);
-        struct row row;
+        struct store *d = replica_enter(ds, out->at[i]);
+        struct entry entry;
         enum err rc =
-            d != NULL ? disk_lookup_any(d, &k->at, &row, NULL) : ERR_UNAVAILABLE;
+            d != NULL ? store_lookup_any(d, &k->at, &entry, NULL) : ERR_UNAVAILABLE;
 
         if (d != NULL)
-            slot_leave(ds, out->at[i]);
-        if (rc == ERR_OK && (row.flags & ROW_HISTORY) != 0 &&
-            slot_state(&ds->slots[out->at[i]]) != SLOT_FROZEN)
+            replica_leave(ds, out->at[i]);
+        if (rc == ERR_OK && (entry.flags & ENTRY_HISTORY) != 0 &&
+            replica_state(&ds->slots[out->at[i]]) != REPLICA_FROZEN)
             with[with_count++] = out->at[i];
         else
             without[without_count++] = out->at[i];
@@ -134,76 +137,76 @@ places_of_change(struct disks *ds, const struct disks_key *k, bool guarded,
 }
 
 static enum err
-lookup_many(struct disks *ds, const struct disks_key *k, struct row *out,
+lookup_many(struct disks *ds, const struct disks_key *k, struct entry *out,
             struct errbuf *eb)
 {
     enum err rc = ERR_UNAVAILABLE;
 
-    if (atomic_load_explicit(&ds->settled, memory_order_acquire)) {
+    if (atomic_load_explicit(&ds->converged, memory_order_acquire)) {
         struct places p;
-        struct disk *d;
+        struct store *d;
 
         places_of(ds, k, &p);
-        d = p.count > 0 ? slot_enter(ds, p.at[0]) : NULL;
+        d = p.count > 0 ? replica_enter(ds, p.at[0]) : NULL;
         if (d != NULL) {
-            rc = disk_lookup(d, &k->at, out, eb);
-            slot_leave(ds, p.at[0]);
+            rc = store_lookup(d, &k->at, out, eb);
+            replica_leave(ds, p.at[0]);
             out->disk = p.at[0];
-            out->flags &= ~ROW_UNDECIDED;
+            out->flags &= ~ENTRY_PREPARED;
         }
-        if (rc == ERR_NOT_FOUND && p.unheard)
-            return unheard(eb);
+        if (rc == ERR_NOT_FOUND && p.unreachable)
+            return unreachable(eb);
         if (rc == ERR_OK || rc == ERR_NOT_FOUND)
             return rc;
     }
     rc = lookup_all(ds, k, out, eb);
-    if (rc == ERR_OK && (out->flags & ROW_TOMBSTONE) != 0)
+    if (rc == ERR_OK && (out->flags & ENTRY_TOMBSTONE) != 0)
         return err_set(eb, ERR_NOT_FOUND, "the object was deleted");
     return rc;
 }
 
 enum err
-disks_lookup(struct disks *ds, const struct disks_key *k, struct row *out,
+disks_lookup(struct disks *ds, const struct disks_key *k, struct entry *out,
              struct errbuf *eb)
 {
     _Atomic uint64_t *counted;
-    struct disk *d = one_enter(ds, &counted);
+    struct store *d = one_enter(ds, &counted);
     enum err rc;
 
     if (d == NULL)
         return lookup_many(ds, k, out, eb);
-    rc = disk_lookup(d, &k->at, out, eb);
+    rc = store_lookup(d, &k->at, out, eb);
     one_leave(counted);
     return rc;
 }
 
-/* ---- copies of a row ---- */
+/* ---- copies of a entry ---- */
 
-/* Another slot that has the same content, not one of `tried`; its row. False: there is none. */
+/* Another slot that has the same content, not one of `tried`; its entry. False: there is none. */
 static bool
-other_copy(struct disks *ds, const struct disks_key *k, const struct row *row,
-           uint64_t tried, struct row *out)
+other_copy(struct disks *ds, const struct disks_key *k, const struct entry *entry,
+           uint64_t tried, struct entry *out)
 {
-    struct version born = row_born(row);
+    struct version born = entry_born(entry);
     struct places p;
     bool current;
 
     places_of(ds, k, &p);
     for (unsigned i = 0; i < p.count; i++) {
-        struct disk *d;
+        struct store *d;
         enum err rc;
 
-        if ((tried >> p.at[i] & 1) != 0 || (d = slot_enter(ds, p.at[i])) == NULL)
+        if ((tried >> p.at[i] & 1) != 0 || (d = replica_enter(ds, p.at[i])) == NULL)
             continue;
-        rc = (row->flags & ROW_HISTORY) == 0 ? disk_lookup(d, &k->at, out, NULL)
-                                             : ERR_NOT_FOUND;
+        rc = (entry->flags & ENTRY_HISTORY) == 0 ? store_lookup(d, &k->at, out, NULL)
+                                                 : ERR_NOT_FOUND;
         if (rc != ERR_OK ||
-            !same_content(row, out)) /* an older one: written before versioning, too */
-            rc = disk_version_find(d, &k->at, &born, out, &current, NULL);
-        slot_leave(ds, p.at[i]);
+            !same_content(entry, out)) /* an older one: written before versioning, too */
+            rc = store_version_find(d, &k->at, &born, out, &current, NULL);
+        replica_leave(ds, p.at[i]);
         out->disk = p.at[i];
-        out->flags &= ~ROW_UNDECIDED;
-        if (rc == ERR_OK && same_content(row, out))
+        out->flags &= ~ENTRY_PREPARED;
+        if (rc == ERR_OK && same_content(entry, out))
             return true;
     }
     return false;
@@ -219,51 +222,51 @@ is_trouble(enum err rc)
 static bool
 is_slow(struct disks *ds, unsigned i, enum hedge_kind kind)
 {
-    struct disk_health h;
-    struct disk *d;
+    struct store_health h;
+    struct store *d;
 
     if (hedge_avoids(ds, i, kind))
         return true;
-    d = slot_enter(ds, i);
+    d = replica_enter(ds, i);
     if (d == NULL)
         return true;
-    disk_health(d, &h);
-    slot_leave(ds, i);
-    return h.state == DISK_SLOW;
+    store_health(d, &h);
+    replica_leave(ds, i);
+    return h.state == STORE_SLOW;
 }
 
-/* The copy to begin with: the row's own, or another one where that disk is slow and the other's is not. */
-static struct row
-choose_copy(struct disks *ds, const struct disks_key *k, const struct row *row,
+/* The copy to begin with: the entry's own, or another one where that disk is slow and the other's is not. */
+static struct entry
+choose_copy(struct disks *ds, const struct disks_key *k, const struct entry *entry,
             enum hedge_kind kind)
 {
-    struct row other;
+    struct entry other;
 
-    if (k->copies > 1 && is_slow(ds, row->disk, kind) &&
-        other_copy(ds, k, row, (uint64_t)1 << row->disk, &other) &&
+    if (k->copies > 1 && is_slow(ds, entry->disk, kind) &&
+        other_copy(ds, k, entry, (uint64_t)1 << entry->disk, &other) &&
         !is_slow(ds, other.disk, kind))
         return other;
-    return *row;
+    return *entry;
 }
 
 /* One copy's metadata, for as long as there may be a better one. */
 static enum err
-meta_of_copy(struct disks *ds, const struct disks_key *k, const struct row *at,
-             bool hurry, bool again, struct arena *a, struct object_meta *out,
-             struct errbuf *eb)
+meta_from_copy(struct disks *ds, const struct disks_key *k, const struct entry *at,
+               bool hurry, bool again, struct arena *a, struct object_meta *out,
+               struct errbuf *eb)
 {
-    struct disk *d = slot_enter(ds, at->disk);
+    struct store *d = replica_enter(ds, at->disk);
     struct deadline late = hurry ? hedge_begin(ds, HEDGE_SMALL, again) : DEADLINE_NEVER;
     uint64_t begun = rt_now_ns();
     struct rt_scope scope;
     enum err rc;
 
     if (d == NULL)
-        return unheard(eb);
+        return unreachable(eb);
     rt_scope_begin(&scope, late);
-    rc = disk_meta(d, &k->at, at, a, out, eb);
+    rc = store_meta(d, &k->at, at, a, out, eb);
     rt_scope_end(&scope);
-    slot_leave(ds, at->disk);
+    replica_leave(ds, at->disk);
     if (rc == ERR_TIMEOUT && deadline_passed(late))
         hedge_late(ds, at->disk, HEDGE_SMALL, rt_now_ns() - begun);
     if (rc == ERR_OK)
@@ -272,17 +275,17 @@ meta_of_copy(struct disks *ds, const struct disks_key *k, const struct row *at,
 }
 
 static enum err
-meta_many(struct disks *ds, const struct disks_key *k, const struct row *row,
+meta_many(struct disks *ds, const struct disks_key *k, const struct entry *entry,
           struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
-    struct row at = choose_copy(ds, k, row, HEDGE_SMALL);
+    struct entry at = choose_copy(ds, k, entry, HEDGE_SMALL);
     bool hurry = k->copies > 1;
     uint64_t tried = 0, slow = 0; /* slow: bits of disks that did not answer in a hurry */
     struct errbuf first = {{0}};
     enum err first_rc = ERR_OK;
 
     for (;;) {
-        enum err rc = meta_of_copy(ds, k, &at, hurry, tried != 0, a, out, eb);
+        enum err rc = meta_from_copy(ds, k, &at, hurry, tried != 0, a, out, eb);
 
         if (!is_trouble(rc) || rt_cancelled())
             return rc;
@@ -296,11 +299,11 @@ meta_many(struct disks *ds, const struct disks_key *k, const struct row *row,
         if (rc == ERR_CORRUPT || rc == ERR_IO)
             repair_later(ds, k, at.disk);
         tried |= (uint64_t)1 << at.disk;
-        if (other_copy(ds, k, row, tried, &at))
+        if (other_copy(ds, k, entry, tried, &at))
             continue;
         /* Nobody said it in a hurry: those that were only slow may take their time. */
         tried &= ~slow;
-        if (!hurry || slow == 0 || !other_copy(ds, k, row, tried, &at)) {
+        if (!hurry || slow == 0 || !other_copy(ds, k, entry, tried, &at)) {
             if (eb != NULL)
                 *eb = first;
             return first_rc;
@@ -310,16 +313,16 @@ meta_many(struct disks *ds, const struct disks_key *k, const struct row *row,
 }
 
 enum err
-disks_meta(struct disks *ds, const struct disks_key *k, const struct row *row,
+disks_meta(struct disks *ds, const struct disks_key *k, const struct entry *entry,
            struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
     _Atomic uint64_t *counted;
-    struct disk *d = one_enter(ds, &counted);
+    struct store *d = one_enter(ds, &counted);
     enum err rc;
 
     if (d == NULL)
-        return meta_many(ds, k, row, a, out, eb);
-    rc = disk_meta(d, &k->at, row, a, out, eb);
+        return meta_many(ds, k, entry, a, out, eb);
+    rc = store_meta(d, &k->at, entry, a, out, eb);
     one_leave(counted);
     return rc;
 }
@@ -331,22 +334,22 @@ leave_copy(struct disks_reader *r)
 {
     if (r->from == NULL)
         return;
-    disk_read_end(&r->from);
-    slot_leave(r->disks, r->row.disk);
+    store_read_end(&r->from);
+    replica_leave(r->disks, r->entry.disk);
 }
 
 static enum err
 open_copy(struct disks_reader *r, struct errbuf *eb)
 {
-    struct disk *d = slot_enter(r->disks, r->row.disk);
+    struct store *d = replica_enter(r->disks, r->entry.disk);
     enum err rc;
 
     if (d == NULL)
-        return unheard(eb);
-    rc = disk_read_begin(d, &r->key.at, &r->row, r->at, r->left, &r->from, eb);
+        return unreachable(eb);
+    rc = store_read_begin(d, &r->key.at, &r->entry, r->at, r->left, &r->from, eb);
     r->fresh = true;
     if (rc != ERR_OK)
-        slot_leave(r->disks, r->row.disk);
+        replica_leave(r->disks, r->entry.disk);
     return rc;
 }
 
@@ -354,30 +357,31 @@ open_copy(struct disks_reader *r, struct errbuf *eb)
 static bool
 read_around(struct disks_reader *r, enum err why)
 {
-    struct row next;
+    struct entry next;
 
     leave_copy(r);
     if (why == ERR_CORRUPT || why == ERR_IO)
-        repair_later(r->disks, &r->key, r->row.disk);
+        repair_later(r->disks, &r->key, r->entry.disk);
     for (;;) {
-        r->tried |= (uint64_t)1 << r->row.disk;
-        if (!other_copy(r->disks, &r->key, &r->row, r->tried, &next))
+        r->tried |= (uint64_t)1 << r->entry.disk;
+        if (!other_copy(r->disks, &r->key, &r->entry, r->tried, &next))
             return false;
-        r->row = next;
+        r->entry = next;
         if (open_copy(r, NULL) == ERR_OK)
             return true;
     }
 }
 
 static enum err
-begin_many(struct disks *ds, const struct disks_key *k, const struct row *row,
-           uint64_t offset, uint64_t len, struct disks_reader *r, struct errbuf *eb)
+reader_begin_many(struct disks *ds, const struct disks_key *k, const struct entry *entry,
+                  uint64_t offset, uint64_t len, struct disks_reader *r,
+                  struct errbuf *eb)
 {
     enum err rc;
 
     *r = (struct disks_reader){.disks = ds,
                                .key = *k,
-                               .row = choose_copy(ds, k, row, hedge_kind_of(len)),
+                               .entry = choose_copy(ds, k, entry, hedge_kind_of(len)),
                                .at = offset,
                                .left = len};
     rc = open_copy(r, eb);
@@ -387,17 +391,17 @@ begin_many(struct disks *ds, const struct disks_key *k, const struct row *row,
 }
 
 enum err
-disks_read_begin(struct disks *ds, const struct disks_key *k, const struct row *row,
+disks_read_begin(struct disks *ds, const struct disks_key *k, const struct entry *entry,
                  uint64_t offset, uint64_t len, struct disks_reader *out,
                  struct errbuf *eb)
 {
-    struct disk *d = one_enter(ds, &out->counted);
+    struct store *d = one_enter(ds, &out->counted);
     enum err rc;
 
     if (d == NULL)
-        return begin_many(ds, k, row, offset, len, out, eb);
+        return reader_begin_many(ds, k, entry, offset, len, out, eb);
     out->disks = NULL;
-    rc = disk_read_begin(d, &k->at, row, offset, len, &out->from, eb);
+    rc = store_read_begin(d, &k->at, entry, offset, len, &out->from, eb);
     if (rc != ERR_OK)
         one_leave(out->counted);
     return rc;
@@ -406,16 +410,16 @@ disks_read_begin(struct disks *ds, const struct disks_key *k, const struct row *
 /* Nobody gave the piece in a hurry: those that were only slow, at this piece or an earlier one, may take their time. False:
  * nobody was. */
 static bool
-take_time(struct disks_reader *r)
+retry_slow(struct disks_reader *r)
 {
-    struct row next;
+    struct entry next;
 
     if (r->slow == 0)
         return false;
     r->tried &= ~r->slow;
-    if (!other_copy(r->disks, &r->key, &r->row, r->tried, &next))
+    if (!other_copy(r->disks, &r->key, &r->entry, r->tried, &next))
         return false;
-    r->row = next; /* opened when it is asked */
+    r->entry = next; /* opened when it is asked */
     return true;
 }
 
@@ -432,13 +436,13 @@ next_of_copy(struct disks_reader *r, bool hurry, struct deadline by, struct span
     enum err rc;
 
     rt_scope_begin(&scope, late);
-    rc = disk_read_next(r->from, by, piece, eb);
+    rc = store_read_next(r->from, by, piece, eb);
     rt_scope_end(&scope);
     if (rc == ERR_TIMEOUT && deadline_passed(late))
-        hedge_late(r->disks, r->row.disk, kind, rt_now_ns() - begun);
+        hedge_late(r->disks, r->entry.disk, kind, rt_now_ns() - begun);
     /* Later pieces were read ahead: how long was not seen. */
-    if (rc == ERR_OK && r->fresh && !disk_read_was_hot(r->from))
-        hedge_took(r->disks, r->row.disk, kind, rt_now_ns() - begun);
+    if (rc == ERR_OK && r->fresh && !store_read_from_memory(r->from))
+        hedge_took(r->disks, r->entry.disk, kind, rt_now_ns() - begun);
     r->fresh = false;
     return rc;
 }
@@ -464,9 +468,9 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
         if (!is_trouble(rc) || rt_cancelled())
             return rc;
         if (rc != ERR_TIMEOUT)
-            r->slow &= ~((uint64_t)1 << r->row.disk);
+            r->slow &= ~((uint64_t)1 << r->entry.disk);
         else if (hurry)
-            r->slow |= (uint64_t)1 << r->row.disk;
+            r->slow |= (uint64_t)1 << r->entry.disk;
         if (first_rc == ERR_OK || first_rc == ERR_TIMEOUT) {
             first_rc = rc;
             if (eb != NULL)
@@ -474,7 +478,7 @@ next_many(struct disks_reader *r, struct deadline by, struct span *piece,
         }
         if (read_around(r, rc))
             continue;
-        if (!hurry || !take_time(r)) {
+        if (!hurry || !retry_slow(r)) {
             if (eb != NULL)
                 *eb = first;
             return first_rc;
@@ -487,14 +491,14 @@ enum err
 disks_read_next(struct disks_reader *r, struct deadline by, struct span *piece,
                 struct errbuf *eb)
 {
-    return r->disks == NULL ? disk_read_next(r->from, by, piece, eb)
+    return r->disks == NULL ? store_read_next(r->from, by, piece, eb)
                             : next_many(r, by, piece, eb);
 }
 
 unsigned
 disks_read_more(struct disks_reader *r, struct span *pieces, unsigned max)
 {
-    unsigned n = r->from != NULL ? disk_read_more(r->from, pieces, max) : 0;
+    unsigned n = r->from != NULL ? store_read_more(r->from, pieces, max) : 0;
 
     for (unsigned i = 0; i < n && r->disks != NULL; i++) {
         r->at += pieces[i].len;
@@ -512,6 +516,6 @@ disks_read_end(struct disks_reader *r)
     }
     if (r->from == NULL)
         return;
-    disk_read_end(&r->from);
+    store_read_end(&r->from);
     one_leave(r->counted);
 }

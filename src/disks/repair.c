@@ -1,9 +1,9 @@
-/* repair: keys in which somebody has met something wrong: queued, and put right by the mover's fiber. */
+/* repair: keys in which somebody has met something wrong: queued, and put right by the rebalancer's fiber. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "disks/mover.h"
+#include "disks/rebalancer.h"
 
 struct repair {
     struct list of_queue;
@@ -13,19 +13,19 @@ struct repair {
 };
 
 static bool
-same_key(const struct disks_key *a, const struct disks_key *b)
+repair_same_key(const struct disks_key *a, const struct disks_key *b)
 {
     return a->at.bucket == b->at.bucket && span_eq(a->at.key, b->at.key);
 }
 
 static bool
-already_queued(struct mover *mv, const struct disks_key *k, uint64_t bit)
+already_queued(struct rebalancer *rb, const struct disks_key *k, uint64_t bit)
 {
-    LIST_EACH(&mv->queue, at)
+    LIST_EACH(&rb->queue, at)
     {
         struct repair *r = LIST_ENTRY(at, struct repair, of_queue);
 
-        if (same_key(&r->key, k)) {
+        if (repair_same_key(&r->key, k)) {
             r->damaged |= bit;
             return true;
         }
@@ -36,113 +36,113 @@ already_queued(struct mover *mv, const struct disks_key *k, uint64_t bit)
 void
 repair_later(struct disks *ds, const struct disks_key *k, unsigned slot)
 {
-    size_t birth = k->at.birth_name.len, key = k->at.key.len;
-    struct mover *mv = ds->mover;
+    size_t birth = k->at.immutable_name.len, key = k->at.key.len;
+    struct rebalancer *rb = ds->rebalancer;
     uint64_t bit = (uint64_t)1 << slot;
     struct repair *r;
 
-    if (mv == NULL || only_disk(ds) != NULL)
+    if (rb == NULL || only_disk(ds) != NULL)
         return;
-    if (atomic_load(&mv->repairs) >= REPAIRS_MAX) {
-        atomic_store(&mv->repairs_lost, true);
+    if (atomic_load(&rb->repairs) >= REPAIRS_MAX) {
+        atomic_store(&rb->repairs_lost, true);
         return;
     }
     r = xcalloc(1, sizeof *r + birth + key);
     r->key = *k;
     r->damaged = bit;
-    memcpy(r->names, k->at.birth_name.at, birth);
+    memcpy(r->names, k->at.immutable_name.at, birth);
     memcpy(r->names + birth, k->at.key.at, key);
-    r->key.at.birth_name = (struct span){r->names, birth};
+    r->key.at.immutable_name = (struct span){r->names, birth};
     r->key.at.key = (struct span){r->names + birth, key};
-    lock_take(&mv->lock);
-    if (already_queued(mv, k, bit)) {
+    lock_acquire(&rb->lock);
+    if (already_queued(rb, k, bit)) {
         free(r);
     } else {
-        list_push_back(&mv->queue, &r->of_queue);
-        atomic_fetch_add(&mv->repairs, 1);
+        list_push_back(&rb->queue, &r->of_queue);
+        atomic_fetch_add(&rb->repairs, 1);
     }
-    lock_release(&mv->lock);
-    mover_wake(ds);
+    lock_release(&rb->lock);
+    rebalancer_wake(ds);
 }
 
 static struct repair *
-next_repair(struct mover *mv)
+next_repair(struct rebalancer *rb)
 {
     struct list *at;
 
-    lock_take(&mv->lock);
-    at = list_pop_front(&mv->queue);
-    lock_release(&mv->lock);
+    lock_acquire(&rb->lock);
+    at = list_pop_front(&rb->queue);
+    lock_release(&rb->lock);
     return at != NULL ? LIST_ENTRY(at, struct repair, of_queue) : NULL;
 }
 
 void
 repair_run_queued(struct disks *ds)
 {
-    struct mover *mv = ds->mover;
+    struct rebalancer *rb = ds->rebalancer;
     struct repair *r;
 
-    if (atomic_load(&mv->repairs) == 0)
+    if (atomic_load(&rb->repairs) == 0)
         return;
-    mover_guard(ds);
-    while (!mv->stopping && (r = next_repair(mv)) != NULL) {
-        (void)mover_put_right(ds, &r->key, r->damaged, true);
-        atomic_fetch_sub(&mv->repairs, 1); /* until now the disks are not clean */
+    rebalancer_guard(ds);
+    while (!rb->stopping && (r = next_repair(rb)) != NULL) {
+        (void)rebalancer_reconcile(ds, &r->key, r->damaged, true);
+        atomic_fetch_sub(&rb->repairs, 1); /* until now the disks are not clean */
         free(r);
     }
 }
 
 struct repairing {
     struct disks *ds;
-    const struct disk_key *key;
+    const struct store_key *key;
     unsigned slot;
     struct errbuf *eb;
     enum err rc;
 };
 
 static void
-repair_on_keeper(void *arg)
+repair_on_control_loop(void *arg)
 {
     struct repairing *r = arg;
     struct disks *ds = r->ds;
     struct disks_key k = {.at = *r->key};
-    struct put_right done = {0};
+    struct reconciled done = {0};
     struct disks_bucket b = {0};
 
     r->rc = ERR_NOT_FOUND;
-    if (ds->mover == NULL || ds->mover->stopping || only_disk(ds) != NULL ||
+    if (ds->rebalancer == NULL || ds->rebalancer->stopping || only_disk(ds) != NULL ||
         !bucket_of(ds, k.at.bucket, &b))
         return;
-    k.at.birth_name = b.birth_name;
+    k.at.immutable_name = b.immutable_name;
     k.copies = b.copies;
-    ds->mover->at_once++;
-    atomic_fetch_add(&ds->mover->repairs, 1); /* nobody unguards meanwhile */
-    mover_guard(ds);
-    r->rc = key_put_right(ds, &k, (uint64_t)1 << r->slot, &done, r->eb);
-    atomic_fetch_sub(&ds->mover->repairs, 1);
+    ds->rebalancer->at_once++;
+    atomic_fetch_add(&ds->rebalancer->repairs, 1); /* nobody unguards meanwhile */
+    rebalancer_guard(ds);
+    r->rc = key_reconcile(ds, &k, (uint64_t)1 << r->slot, &done, r->eb);
+    atomic_fetch_sub(&ds->rebalancer->repairs, 1);
     if (r->rc == ERR_OK)
-        atomic_fetch_add(&ds->mover->repaired, 1);
-    ds->mover->at_once--;
+        atomic_fetch_add(&ds->rebalancer->repaired, 1);
+    ds->rebalancer->at_once--;
     if (r->rc == ERR_CORRUPT)
         r->rc = ERR_NOT_FOUND;
     disks_bucket_fini(&b);
 }
 
 enum err
-repair_now(struct disks *ds, const struct disk_key *k, unsigned slot, struct errbuf *eb)
+repair_now(struct disks *ds, const struct store_key *k, unsigned slot, struct errbuf *eb)
 {
     struct repairing r = {
         .ds = ds, .key = k, .slot = slot, .eb = eb, .rc = ERR_CANCELLED};
-    enum err rc = rt_call(0, repair_on_keeper, &r);
+    enum err rc = rt_call(0, repair_on_control_loop, &r);
 
     return rc == ERR_OK ? r.rc : rc;
 }
 
 void
-repair_forget_queued(struct mover *mv)
+repair_forget_queued(struct rebalancer *rb)
 {
     struct repair *r;
 
-    while ((r = next_repair(mv)) != NULL)
+    while ((r = next_repair(rb)) != NULL)
         free(r);
 }

@@ -4,27 +4,27 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "disks/move.h"
+#include "disks/rebalance.h"
 #include "rt/point.h"
 
 /* ---- places ---- */
 
 static bool
-is_here(enum slot_state s)
+is_here(enum replica_state s)
 {
-    return s == SLOT_ACTIVE || s == SLOT_DRAINING || s == SLOT_FROZEN;
+    return s == REPLICA_ACTIVE || s == REPLICA_DRAINING || s == REPLICA_FROZEN;
 }
 
 /* Are all that were to hold the key out? Before they went the order was with them, and each had what is acknowledged. */
 static bool
 only_out_could_hold(uint64_t hash, const struct place_disk *all,
-                    const enum slot_state *states, unsigned count, unsigned copies)
+                    const enum replica_state *states, unsigned count, unsigned copies)
 {
     uint8_t order[DISKS_MAX];
     unsigned n = place_order(hash, all, count, order, MAX(copies, 1u));
 
     for (unsigned i = 0; i < n; i++)
-        if (states[order[i]] != SLOT_OUT)
+        if (states[order[i]] != REPLICA_OUT)
             return false;
     return n > 0;
 }
@@ -33,43 +33,45 @@ void
 places_of(struct disks *ds, const struct disks_key *k, struct places *out)
 {
     unsigned count = atomic_load(&ds->slot_count), want = MAX(k->copies, 1u), n;
-    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
     struct place_disk active[DISKS_MAX], all[DISKS_MAX];
-    enum slot_state states[DISKS_MAX];
+    enum replica_state states[DISKS_MAX];
     bool out_is_there = false;
 
     for (unsigned i = 0; i < count; i++) {
-        states[i] = slot_state(&ds->slots[i]);
+        states[i] = replica_state(&ds->slots[i]);
         active[i] = all[i] = ds->slots[i].place;
-        if (states[i] != SLOT_ACTIVE)
+        if (states[i] != REPLICA_ACTIVE)
             active[i].weight = 0;
-        if (states[i] != SLOT_ACTIVE && states[i] != SLOT_OUT && states[i] != SLOT_FROZEN)
+        if (states[i] != REPLICA_ACTIVE && states[i] != REPLICA_OUT &&
+            states[i] != REPLICA_FROZEN)
             all[i].weight = 0;
-        out_is_there |= states[i] == SLOT_OUT;
+        out_is_there |= states[i] == REPLICA_OUT;
     }
     n = place_order(hash, active, count, out->at, count);
     out->placed = MIN(n, want);
     for (unsigned i = 0; i < count; i++)
-        if (states[i] == SLOT_DRAINING || states[i] == SLOT_FROZEN ||
-            (states[i] == SLOT_ACTIVE && active[i].weight == 0))
+        if (states[i] == REPLICA_DRAINING || states[i] == REPLICA_FROZEN ||
+            (states[i] == REPLICA_ACTIVE && active[i].weight == 0))
             out->at[n++] = (uint8_t)i;
     out->count = n;
-    out->unheard = out_is_there && (atomic_load(&ds->out_unsettled) ||
-                                    only_out_could_hold(hash, all, states, count, want));
+    out->unreachable =
+        out_is_there && (atomic_load(&ds->out_diverged) ||
+                         only_out_could_hold(hash, all, states, count, want));
 }
 
 bool
-somebody_is_deaf(struct disks *ds)
+any_replica_unreachable(struct disks *ds)
 {
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
-        const struct slot *s = &ds->slots[i];
-        enum slot_state state = slot_state(s);
+        const struct replica_slot *s = &ds->slots[i];
+        enum replica_state state = replica_state(s);
 
-        if (state == SLOT_OUT || state == SLOT_FROZEN)
+        if (state == REPLICA_OUT || state == REPLICA_FROZEN)
             return true;
-        /* Its log has failed a moment ago, and the keeper has not seen it yet. What it wrote last may be there at the
+        /* Its log has failed a moment ago, and the control has not seen it yet. What it wrote last may be there at the
          * next start, though it knows nothing of it now. */
-        if (state != SLOT_GONE && s->disk != NULL && !disk_takes_writes(s->disk))
+        if (state != REPLICA_REMOVED && s->disk != NULL && !store_accepts_writes(s->disk))
             return true;
     }
     return false;
@@ -81,35 +83,35 @@ places_all(struct disks *ds, uint8_t out[DISKS_MAX])
     unsigned count = atomic_load(&ds->slot_count), n = 0;
 
     for (unsigned i = 0; i < count; i++)
-        if (slot_state(&ds->slots[i]) == SLOT_DRAINING ||
-            slot_state(&ds->slots[i]) == SLOT_FROZEN)
+        if (replica_state(&ds->slots[i]) == REPLICA_DRAINING ||
+            replica_state(&ds->slots[i]) == REPLICA_FROZEN)
             out[n++] = (uint8_t)i;
     for (unsigned i = 0; i < count; i++)
-        if (slot_state(&ds->slots[i]) == SLOT_ACTIVE)
+        if (replica_state(&ds->slots[i]) == REPLICA_ACTIVE)
             out[n++] = (uint8_t)i;
     return n;
 }
 
-struct disk *
-slot_enter(struct disks *ds, unsigned i)
+struct store *
+replica_enter(struct disks *ds, unsigned i)
 {
-    struct slot *s = &ds->slots[i];
+    struct replica_slot *s = &ds->slots[i];
 
     atomic_fetch_add(&s->busy, 1);
-    if (s->disk != NULL && is_here(slot_state(s)))
+    if (s->disk != NULL && is_here(replica_state(s)))
         return s->disk;
     atomic_fetch_sub(&s->busy, 1);
     return NULL;
 }
 
 bool
-slot_is_gone(struct disks *ds, unsigned i)
+replica_is_removed(struct disks *ds, unsigned i)
 {
-    return slot_state(&ds->slots[i]) == SLOT_GONE;
+    return replica_state(&ds->slots[i]) == REPLICA_REMOVED;
 }
 
 void
-slot_leave(struct disks *ds, unsigned i)
+replica_leave(struct disks *ds, unsigned i)
 {
     uint64_t before = atomic_fetch_sub(&ds->slots[i].busy, 1);
 
@@ -117,7 +119,7 @@ slot_leave(struct disks *ds, unsigned i)
 }
 
 enum err
-unheard(struct errbuf *eb)
+unreachable(struct errbuf *eb)
 {
     return err_set(
         eb, ERR_UNAVAILABLE,
@@ -162,18 +164,18 @@ changes_before_end(struct disks *ds)
     bool guarded;
 
     rt_shield_begin(&shield);
-    if (rt_sem_take(&ds->keeper.ending, DEADLINE_NEVER) == ERR_OK) {
+    if (rt_sem_acquire(&ds->control.ending, DEADLINE_NEVER) == ERR_OK) {
         rt_waiter_init(&me);
         guarded = atomic_load(&ds->guarded);
-        unguarded = ds->keeper.unguarded;
+        unguarded = ds->control.unguarded;
         before = atomic_fetch_add(&ds->phase, 1);
         atomic_store(&ds->ender, &me);
         if (atomic_load(&ds->changes[before & 1]) > 0 ||
             atomic_exchange(&ds->ender, NULL) == NULL)
             rt_wait(&me); /* somebody wakes us, or is about to */
-        if (guarded && unguarded == ds->keeper.unguarded)
+        if (guarded && unguarded == ds->control.unguarded)
             atomic_store(&ds->all_locked, true);
-        rt_sem_give(&ds->keeper.ending);
+        rt_sem_release(&ds->control.ending);
     } /* else a simulated power cut */
     rt_shield_end(&shield);
 }
@@ -181,7 +183,7 @@ changes_before_end(struct disks *ds)
 void
 unguard(struct disks *ds)
 {
-    ds->keeper.unguarded++;
+    ds->control.unguarded++;
     atomic_store(&ds->all_locked, false);
     atomic_store(&ds->guarded, false);
     set_changed(ds);
@@ -304,8 +306,8 @@ missed_count(struct disks *ds)
     bool any = false;
 
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++)
-        any |= slot_state(&ds->slots[i]) == SLOT_OUT && ds->slots[i].missed;
-    atomic_store(&ds->out_unsettled, any);
+        any |= replica_state(&ds->slots[i]) == REPLICA_OUT && ds->slots[i].missed;
+    atomic_store(&ds->out_diverged, any);
 }
 
 /* ---- the list on disk ---- */
@@ -313,115 +315,116 @@ missed_count(struct disks *ds)
 static void
 take_states(struct disks *ds)
 {
-    static const enum roster_state of[] = {[SLOT_ACTIVE] = ROSTER_ACTIVE,
-                                           [SLOT_DRAINING] = ROSTER_DRAINING,
-                                           [SLOT_FROZEN] = ROSTER_OUT,
-                                           [SLOT_OUT] = ROSTER_OUT,
-                                           [SLOT_GONE] = ROSTER_REMOVED};
-    struct roster *r = &ds->keeper.roster;
+    static const enum membership_state of[] = {[REPLICA_ACTIVE] = MEMBERSHIP_ACTIVE,
+                                               [REPLICA_DRAINING] = MEMBERSHIP_DRAINING,
+                                               [REPLICA_FROZEN] = MEMBERSHIP_OUT,
+                                               [REPLICA_OUT] = MEMBERSHIP_OUT,
+                                               [REPLICA_REMOVED] = MEMBERSHIP_REMOVED};
+    struct membership *r = &ds->control.membership;
 
-    r->settled = atomic_load(&ds->settled) || ds->keeper.after_crash;
+    r->converged = atomic_load(&ds->converged) || ds->control.after_crash;
     for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
-        struct roster_disk *d = roster_find(r, ds->slots[i].id);
+        struct membership_disk *d = membership_find(r, ds->slots[i].id);
 
         assert(d != NULL);
         d->state = of[ds->slots[i].in_list];
-        if (d->state == ROSTER_OUT && ds->slots[i].missed)
-            d->state = ROSTER_MISSED;
+        if (d->state == MEMBERSHIP_OUT && ds->slots[i].missed)
+            d->state = MEMBERSHIP_MISSED;
     }
 }
 
 enum err
-roster_store(struct disks *ds, struct errbuf *eb)
+membership_store(struct disks *ds, struct errbuf *eb)
 {
     struct rt_shield shield;
     struct buf text;
-    bool settled;
+    bool converged;
     enum err rc;
 
-    if (ds->keeper.state == NULL)
+    if (ds->control.state == NULL)
         return ERR_OK;
     rt_shield_begin(&shield);
-    rc = rt_sem_take(&ds->keeper.storing, DEADLINE_NEVER);
+    rc = rt_sem_acquire(&ds->control.storing, DEADLINE_NEVER);
     if (rc !=
         ERR_OK) { /* no deadline, and nothing cancels it here but a simulated power cut */
         rt_shield_end(&shield);
         return err_set(eb, rc, "the list of disks was not written");
     }
     take_states(ds);
-    settled = ds->keeper.roster.settled;
-    buf_init(&text, ROSTER_BYTES_MAX);
-    roster_print(&ds->keeper.roster, &text);
-    rc = text.full
-             ? err_set(eb, ERR_TOO_LARGE, "the list of disks is over %u KiB",
-                       ROSTER_BYTES_MAX >> 10)
-             : rt_file_store(ds->keeper.state, ROSTER_FILE, text.at, text.len, 0600, eb);
+    converged = ds->control.membership.converged;
+    buf_init(&text, MEMBERSHIP_BYTES_MAX);
+    membership_print(&ds->control.membership, &text);
+    rc = text.full ? err_set(eb, ERR_TOO_LARGE, "the list of disks is over %u KiB",
+                             MEMBERSHIP_BYTES_MAX >> 10)
+                   : rt_file_store(ds->control.state, MEMBERSHIP_FILE, text.at, text.len,
+                                   0600, eb);
     POINT(MOVE_SAVED);
     if (rc == ERR_OK)
-        ds->keeper.stored_settled = settled;
+        ds->control.stored_converged = converged;
     buf_fini(&text);
-    rt_sem_give(&ds->keeper.storing);
-    if (rc == ERR_OK && ds->keeper.on_list != NULL)
-        ds->keeper.on_list(ds->keeper.on_list_arg);
+    rt_sem_release(&ds->control.storing);
+    if (rc == ERR_OK && ds->control.on_list != NULL)
+        ds->control.on_list(ds->control.on_list_arg);
     rt_shield_end(&shield);
     return rc;
 }
 
 void
-slot_is_now(struct disks *ds, unsigned i, enum slot_state state)
+replica_publish_state(struct disks *ds, unsigned i, enum replica_state state)
 {
     atomic_store(&ds->slots[i].state, state);
-    ds->keeper.states++;
+    ds->control.states++;
     set_changed(ds);
     writers_next(ds);
 }
 
 enum err
-slot_becomes(struct disks *ds, unsigned i, enum slot_state state, struct errbuf *eb)
+replica_set_state(struct disks *ds, unsigned i, enum replica_state state,
+                  struct errbuf *eb)
 {
-    enum slot_state before = ds->slots[i].in_list;
+    enum replica_state before = ds->slots[i].in_list;
     enum err rc;
 
     ds->slots[i].in_list = state;
-    rc = roster_store(ds, eb);
+    rc = membership_store(ds, eb);
     if (rc != ERR_OK) {
         ds->slots[i].in_list = before;
         return rc;
     }
-    slot_is_now(ds, i, state);
+    replica_publish_state(ds, i, state);
     return ERR_OK;
 }
 
-struct unsettle {
+struct diverge {
     struct disks *ds;
     struct errbuf *eb;
     enum err rc;
 };
 
 static void
-unsettle(void *arg)
+diverge(void *arg)
 {
-    struct unsettle *u = arg;
+    struct diverge *u = arg;
     struct disks *ds = u->ds;
 
-    /* Writers lock their keys before anything can be moved: the mover waits for those who did not (move.c). */
+    /* Writers lock their keys before anything can be moved: the rebalancer waits for those who did not (move.c). */
     atomic_store(&ds->guarded, true);
-    atomic_store(&ds->settled, false);
-    ds->keeper.after_crash = false;
+    atomic_store(&ds->converged, false);
+    ds->control.after_crash = false;
     set_changed(ds);
-    mover_wake(ds);
-    u->rc = ds->keeper.stored_settled ? roster_store(ds, u->eb) : ERR_OK;
+    rebalancer_wake(ds);
+    u->rc = ds->control.stored_converged ? membership_store(ds, u->eb) : ERR_OK;
 }
 
 enum err
-set_unsettle(struct disks *ds, struct errbuf *eb)
+set_diverge(struct disks *ds, struct errbuf *eb)
 {
-    struct unsettle u = {.ds = ds, .eb = eb, .rc = ERR_CANCELLED};
+    struct diverge u = {.ds = ds, .eb = eb, .rc = ERR_CANCELLED};
     struct rt_shield shield;
     enum err rc;
 
     rt_shield_begin(&shield);
-    rc = rt_call(0, unsettle, &u);
+    rc = rt_call(0, diverge, &u);
     rt_shield_end(&shield);
     return rc == ERR_OK ? u.rc : rc;
 }

@@ -1,107 +1,109 @@
 /* Multipart uploads: parts lie where the object is to lie, under the same ids on each of its disks. An upload stays on the
- * disks on which it was begun; these are its homes. */
+ * disks on which it was begun; these are its upload_replicas. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "disks/ended.h"
-#include "disks/move.h"
+#include "disks/rebalance.h"
+#include "disks/version_tombstone.h"
 #include "disks/write.h"
 #include "rt/point.h"
 
-/* ---- homes ---- */
+/* ---- upload_replicas ---- */
 
 #ifdef FB_TEST_HOOKS
-uint64_t homes_deaf;
+uint64_t upload_replicas_unreachable;
 #else
-static const uint64_t homes_deaf = 0;
+static const uint64_t upload_replicas_unreachable = 0;
 #endif
 
 void
-homes_leave(struct homes *h)
+upload_replicas_leave(struct upload_replicas *h)
 {
     while (h->count > 0)
-        slot_leave(h->ds, h->at[--h->count]);
+        replica_leave(h->ds, h->at[--h->count]);
 }
 
-struct disk *
-home_disk(const struct homes *h, unsigned i)
+struct store *
+upload_replica_store(const struct upload_replicas *h, unsigned i)
 {
     return h->ds->slots[h->at[i]].disk;
 }
 
 static enum err
-has_upload(struct disk *d, const struct disks_key *k, const struct upload_id *u,
+has_upload(struct store *d, const struct disks_key *k, const struct upload_id *u,
            struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(1), KIB(64));
-    struct disk_part *parts;
+    struct store_part *parts;
     uint32_t count;
     bool more;
     enum err rc =
-        disk_part_list(d, &k->at, u, DISK_PARTS_MAX, 1, a, &parts, &count, &more, eb);
+        store_part_list(d, &k->at, u, STORE_PARTS_MAX, 1, a, &parts, &count, &more, eb);
 
     arena_free(&a);
     return rc;
 }
 
 enum err
-homes_find(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
-           struct homes *out, struct errbuf *eb)
+upload_replicas_find(struct disks *ds, const struct disks_key *k,
+                     const struct upload_id *u, struct upload_replicas *out,
+                     struct errbuf *eb)
 {
     struct places p;
     bool ended;
 
-    *out = (struct homes){.ds = ds};
+    *out = (struct upload_replicas){.ds = ds};
     places_of(ds, k, &p);
     POINT(PLACES_CHOSEN);
     for (unsigned i = 0; i < p.count && out->count < DISKS_COPIES_MAX; i++) {
-        struct disk *d = slot_enter(ds, p.at[i]);
+        struct store *d = replica_enter(ds, p.at[i]);
         enum err rc = d != NULL ? has_upload(d, k, u, eb) : ERR_UNAVAILABLE;
 
-        if ((homes_deaf >> p.at[i] & 1) != 0)
+        if ((upload_replicas_unreachable >> p.at[i] & 1) != 0)
             rc = ERR_IO;
         if (rc == ERR_OK) {
             out->at[out->count++] = p.at[i];
             continue;
         }
         if (d != NULL)
-            slot_leave(ds, p.at[i]);
-        out->deaf |= rc != ERR_NO_UPLOAD && !slot_is_gone(ds, p.at[i]);
+            replica_leave(ds, p.at[i]);
+        out->incomplete |= rc != ERR_NO_UPLOAD && !replica_is_removed(ds, p.at[i]);
     }
-    if (out->count > 0 && !ended_ask_upload(ds, k, u))
+    if (out->count > 0 && !upload_tombstone_find(ds, k, u))
         return ERR_OK;
     ended = out->count > 0;
-    homes_leave(out); /* aborted while they were away */
-    return !ended && (out->deaf || p.unheard)
-               ? unheard(eb)
+    upload_replicas_leave(out); /* aborted while they were away */
+    return !ended && (out->incomplete || p.unreachable)
+               ? unreachable(eb)
                : err_set(eb, ERR_NO_UPLOAD, "there is no such upload");
 }
 
 /* ---- begin ---- */
 
 static enum err
-begin_many(struct disks *ds, const struct disks_key *k, const struct object_meta *meta,
-           struct upload_id *out, struct errbuf *eb)
+upload_begin_many(struct disks *ds, const struct disks_key *k,
+                  const struct object_meta *meta, struct upload_id *out,
+                  struct errbuf *eb)
 {
     struct places p;
-    unsigned have = 0, least = least_of(k);
+    unsigned have = 0, least = copies_least(k);
     enum err first = ERR_OK;
 
     places_of(ds, k, &p);
     if (p.placed < least)
         return too_few(p.placed, MAX(k->copies, 1u), eb);
     for (unsigned i = 0; i < p.placed; i++) {
-        struct disk *d = slot_enter(ds, p.at[i]);
-        enum err rc = d != NULL ? ERR_OK : unheard(eb);
+        struct store *d = replica_enter(ds, p.at[i]);
+        enum err rc = d != NULL ? ERR_OK : unreachable(eb);
 
         if (rc == ERR_OK && have == 0)
-            out->id = disk_mint(d);
+            out->id = store_mint_id(d);
         if (rc == ERR_OK)
-            rc = disk_upload_begin_as(d, &k->at, meta, out, eb);
+            rc = store_upload_begin_as(d, &k->at, meta, out, eb);
         if (d != NULL)
-            slot_leave(ds, p.at[i]);
+            replica_leave(ds, p.at[i]);
         if (rc == ERR_OK)
             have++;
         else if (first == ERR_OK)
@@ -117,11 +119,11 @@ begin_many(struct disks *ds, const struct disks_key *k, const struct object_meta
 }
 
 enum err
-disks_upload_begin(struct disks *ds, const struct disks_key *k, enum disk_class class,
+disks_upload_begin(struct disks *ds, const struct disks_key *k, enum store_class class,
                    const struct object_meta *meta, struct upload_id *out,
                    struct errbuf *eb)
 {
-    struct disk *d;
+    struct store *d;
     uint32_t phase;
     enum err rc;
 
@@ -129,9 +131,9 @@ disks_upload_begin(struct disks *ds, const struct disks_key *k, enum disk_class 
     d = only_disk(ds);
     rc = bucket_takes(ds, k->at.bucket, eb);
     if (rc == ERR_OK)
-        rc = d != NULL && least_of(k) == 1
-                 ? disk_upload_begin(d, &k->at, class, meta, out, eb)
-                 : begin_many(ds, k, meta, out, eb);
+        rc = d != NULL && copies_least(k) == 1
+                 ? store_upload_begin(d, &k->at, class, meta, out, eb)
+                 : upload_begin_many(ds, k, meta, out, eb);
     change_end(ds, phase);
     return rc;
 }
@@ -139,29 +141,30 @@ disks_upload_begin(struct disks *ds, const struct disks_key *k, enum disk_class 
 /* ---- parts ---- */
 
 static enum err
-part_on_homes(struct disks_writer *w, const struct homes *h, const struct upload_id *u,
-              uint32_t number, uint64_t size, struct errbuf *eb)
+part_on_replicas(struct disks_writer *w, const struct upload_replicas *h,
+                 const struct upload_id *u, uint32_t number, uint64_t size,
+                 struct errbuf *eb)
 {
-    w->least = least_of(&w->key);
+    w->least = copies_least(&w->key);
     w->placed = h->count;
     if (h->count < w->least)
         return too_few(h->count, MAX(w->key.copies, 1u), eb);
     for (unsigned i = 0; i < h->count; i++) {
-        struct disk *d = slot_enter(w->disks, h->at[i]);
-        struct disk_writer *to = NULL;
-        enum err rc = d != NULL ? ERR_OK : unheard(eb);
+        struct store *d = replica_enter(w->disks, h->at[i]);
+        struct store_writer *to = NULL;
+        enum err rc = d != NULL ? ERR_OK : unreachable(eb);
 
         if (rc == ERR_OK)
             rc = w->count == 0
-                     ? disk_part_begin(d, &w->key.at, u, number, size, &to, eb)
-                     : disk_part_begin_as(d, &w->key.at, u, number, size,
-                                          disk_writer_content(w->to[0]), &to, eb);
+                     ? store_part_begin(d, &w->key.at, u, number, size, &to, eb)
+                     : store_part_begin_as(d, &w->key.at, u, number, size,
+                                           store_writer_content(w->to[0]), &to, eb);
         if (rc == ERR_OK) {
             writer_joins(w, h->at[i], to);
             continue;
         }
         if (d != NULL)
-            slot_leave(w->disks, h->at[i]);
+            replica_leave(w->disks, h->at[i]);
         if (i == 0 || w->count + (h->count - i - 1) < w->least)
             return rc;
     }
@@ -169,12 +172,12 @@ part_on_homes(struct disks_writer *w, const struct homes *h, const struct upload
 }
 
 static enum err
-only_home(struct disks *ds, struct homes *out)
+only_replica(struct disks *ds, struct upload_replicas *out)
 {
     uint8_t all[DISKS_MAX];
 
-    *out = (struct homes){.ds = ds};
-    if (places_all(ds, all) == 0 || slot_enter(ds, all[0]) == NULL)
+    *out = (struct upload_replicas){.ds = ds};
+    if (places_all(ds, all) == 0 || replica_enter(ds, all[0]) == NULL)
         return ERR_UNAVAILABLE;
     out->at[out->count++] = all[0];
     return ERR_OK;
@@ -185,15 +188,15 @@ disks_part_begin(struct disks *ds, const struct disks_key *k, const struct uploa
                  uint32_t number, uint64_t size, struct disks_writer **out,
                  struct errbuf *eb)
 {
-    struct disks_writer *w = writer_new(ds, k, DISK_NATIVE);
-    struct homes h;
-    enum err rc =
-        only_disk(ds) != NULL ? only_home(ds, &h) : homes_find(ds, k, u, &h, eb);
+    struct disks_writer *w = writer_new(ds, k, STORE_NATIVE);
+    struct upload_replicas h;
+    enum err rc = only_disk(ds) != NULL ? only_replica(ds, &h)
+                                        : upload_replicas_find(ds, k, u, &h, eb);
 
     *out = NULL;
     if (rc == ERR_OK)
-        rc = part_on_homes(w, &h, u, number, size, eb);
-    homes_leave(&h);
+        rc = part_on_replicas(w, &h, u, number, size, eb);
+    upload_replicas_leave(&h);
     if (rc != ERR_OK)
         disks_write_abort(&w);
     *out = w;
@@ -212,7 +215,7 @@ disks_part_commit(struct disks_writer **wp, const struct object_meta *meta,
     (void)change_begin(w->disks, &phase);
     for (unsigned i = 0; i < w->count; i++) {
         struct errbuf one = {{0}};
-        enum err copy = disk_part_commit(&w->to[i], meta, &one);
+        enum err copy = store_part_commit(&w->to[i], meta, &one);
 
         if (copy == ERR_OK) {
             have++;
@@ -233,24 +236,24 @@ disks_part_commit(struct disks_writer **wp, const struct object_meta *meta,
 
 enum err
 disks_part_list(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
-                uint32_t after, uint32_t max, struct arena *a, struct disk_part **out,
+                uint32_t after, uint32_t max, struct arena *a, struct store_part **out,
                 uint32_t *count, bool *more, struct errbuf *eb)
 {
     _Atomic uint64_t *counted;
-    struct disk *d = one_enter(ds, &counted);
-    struct homes h;
+    struct store *d = one_enter(ds, &counted);
+    struct upload_replicas h;
     enum err rc;
 
     if (d != NULL) {
-        rc = disk_part_list(d, &k->at, u, after, max, a, out, count, more, eb);
+        rc = store_part_list(d, &k->at, u, after, max, a, out, count, more, eb);
         one_leave(counted);
         return rc;
     }
-    rc = homes_find(ds, k, u, &h, eb);
+    rc = upload_replicas_find(ds, k, u, &h, eb);
     if (rc == ERR_OK)
-        rc = disk_part_list(home_disk(&h, 0), &k->at, u, after, max, a, out, count, more,
-                            eb);
-    homes_leave(&h);
+        rc = store_part_list(upload_replica_store(&h, 0), &k->at, u, after, max, a, out,
+                             count, more, eb);
+    upload_replicas_leave(&h);
     return rc;
 }
 
@@ -259,59 +262,59 @@ disks_upload_meta(struct disks *ds, const struct disks_key *k, const struct uplo
                   struct arena *a, struct object_meta *out, struct errbuf *eb)
 {
     _Atomic uint64_t *counted;
-    struct disk *d = one_enter(ds, &counted);
-    struct homes h;
+    struct store *d = one_enter(ds, &counted);
+    struct upload_replicas h;
     enum err rc;
 
     if (d != NULL) {
-        rc = disk_upload_meta(d, &k->at, u, a, out, eb);
+        rc = store_upload_meta(d, &k->at, u, a, out, eb);
         one_leave(counted);
         return rc;
     }
-    rc = homes_find(ds, k, u, &h, eb);
+    rc = upload_replicas_find(ds, k, u, &h, eb);
     for (unsigned i = 0; i < h.count; i++) {
-        rc = disk_upload_meta(home_disk(&h, i), &k->at, u, a, out, eb);
+        rc = store_upload_meta(upload_replica_store(&h, i), &k->at, u, a, out, eb);
         if (rc == ERR_OK)
             break;
     }
-    homes_leave(&h);
+    upload_replicas_leave(&h);
     return rc;
 }
 
 /* ---- the end ---- */
 
 static enum err
-done_on(struct disk *d, const struct disk_key *k, const struct upload_id *u,
-        struct row *out, struct errbuf *eb)
+completed_on(struct store *d, const struct store_key *k, const struct upload_id *u,
+             struct entry *out, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
     struct object_meta meta;
-    enum err rc = disk_upload_meta(d, k, u, a, &meta, eb);
+    enum err rc = store_upload_meta(d, k, u, a, &meta, eb);
 
     arena_free(&a);
     if (rc == ERR_OK)
         return err_set(eb, ERR_NO_UPLOAD, "the upload is not completed");
     return rc == ERR_NO_UPLOAD
-               ? disk_upload_complete(d, k, u, NULL, 0, NULL, NULL, out, eb)
+               ? store_upload_complete(d, k, u, NULL, 0, NULL, NULL, out, eb)
                : rc;
 }
 
 /* Perhaps it was completed before: then somebody remembers. */
 static enum err
-done_before(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
-            struct row *out, struct errbuf *eb)
+completed_before(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
+                 struct entry *out, struct errbuf *eb)
 {
     struct places p;
     enum err rc = ERR_NO_UPLOAD;
 
     places_of(ds, k, &p);
     for (unsigned i = 0; i < p.count && rc != ERR_OK; i++) {
-        struct disk *d = slot_enter(ds, p.at[i]);
+        struct store *d = replica_enter(ds, p.at[i]);
 
         if (d == NULL)
             continue;
-        rc = done_on(d, &k->at, u, out, eb);
-        slot_leave(ds, p.at[i]);
+        rc = completed_on(d, &k->at, u, out, eb);
+        replica_leave(ds, p.at[i]);
         out->disk = p.at[i];
     }
     return rc;
@@ -319,29 +322,30 @@ done_before(struct disks *ds, const struct disks_key *k, const struct upload_id 
 
 /* Has a disk completed it that was there, while another one, on which it is open, was not? */
 static bool
-is_done(struct disks *ds, const struct disks_key *k, const struct upload_id *u)
+was_completed(struct disks *ds, const struct disks_key *k, const struct upload_id *u)
 {
-    struct row row;
+    struct entry entry;
 
-    return done_before(ds, k, u, &row, NULL) == ERR_OK;
+    return completed_before(ds, k, u, &entry, NULL) == ERR_OK;
 }
 
 enum err
 upload_end_done(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                 unsigned slot, struct errbuf *eb)
 {
-    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
-    struct disk *d =
-        slot_state(&ds->slots[slot]) != SLOT_FROZEN ? slot_enter(ds, slot) : NULL;
+    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
+    struct store *d = replica_state(&ds->slots[slot]) != REPLICA_FROZEN
+                          ? replica_enter(ds, slot)
+                          : NULL;
     enum err rc = ERR_OK;
 
     if (d == NULL)
         return ERR_OK;
     keylock_take(ds->keylocks, hash); /* it is not being completed just now */
-    if (is_done(ds, k, u) || ended_ask_upload(ds, k, u))
-        rc = disk_upload_abort(d, &k->at, u, eb);
+    if (was_completed(ds, k, u) || upload_tombstone_find(ds, k, u))
+        rc = store_upload_abort(d, &k->at, u, eb);
     keylock_release(ds->keylocks, hash);
-    slot_leave(ds, slot);
+    replica_leave(ds, slot);
     return rc == ERR_NO_UPLOAD ? ERR_OK : rc;
 }
 
@@ -349,20 +353,21 @@ enum err
 upload_end_everywhere(struct disks *ds, const struct disks_key *k,
                       const struct upload_id *u, struct errbuf *eb)
 {
-    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
     uint8_t all[DISKS_MAX];
     unsigned n = places_all(ds, all);
     enum err rc = ERR_OK;
 
     keylock_take(ds->keylocks, hash);
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d =
-            slot_state(&ds->slots[all[i]]) != SLOT_FROZEN ? slot_enter(ds, all[i]) : NULL;
+        struct store *d = replica_state(&ds->slots[all[i]]) != REPLICA_FROZEN
+                              ? replica_enter(ds, all[i])
+                              : NULL;
         struct errbuf why = {{0}};
-        enum err one = d != NULL ? disk_upload_abort(d, &k->at, u, &why) : ERR_OK;
+        enum err one = d != NULL ? store_upload_abort(d, &k->at, u, &why) : ERR_OK;
 
         if (d != NULL)
-            slot_leave(ds, all[i]);
+            replica_leave(ds, all[i]);
         if (one == ERR_OK || one == ERR_NO_UPLOAD || rc != ERR_OK)
             continue;
         rc = one;
@@ -374,132 +379,133 @@ upload_end_everywhere(struct disks *ds, const struct disks_key *k,
 
 struct completing {
     const struct upload_id *upload;
-    const struct disk_part *parts;
+    const struct store_part *parts;
     uint32_t count;
     const struct object_meta *meta;
-    const struct disk_condition *condition;
+    const struct store_condition *condition;
     struct content_id content;
 };
 
 /* As a write whose bodies are there already. */
 static enum err
-complete_on_homes(struct disks_writer *w, const struct completing *c, struct row *out,
-                  struct errbuf *eb)
+complete_on_replicas(struct disks_writer *w, const struct completing *c,
+                     struct entry *out, struct errbuf *eb)
 {
-    struct disk *owner = w->disks->slots[w->slot[0]].disk;
+    struct store *owner = w->disks->slots[w->slot[0]].disk;
     enum err rc = ERR_OK;
 
     for (unsigned i = 1; rc == ERR_OK && i < w->count; i++) {
-        struct disk *d = w->disks->slots[w->slot[i]].disk;
+        struct store *d = w->disks->slots[w->slot[i]].disk;
 
-        rc = disk_upload_prepare(d, &w->key.at, c->upload, c->parts, c->count,
-                                 &c->content, c->meta, eb);
+        rc = store_upload_prepare(d, &w->key.at, c->upload, c->parts, c->count,
+                                  &c->content, c->meta, eb);
         if (rc != ERR_OK && w->count - 1 >= w->least) {
-            writer_leaves(w, i--, &c->content);
+            writer_remove_copy(w, i--, &c->content);
             rc = ERR_OK;
         }
     }
     if (rc == ERR_OK)
-        rc = disk_upload_complete_as(owner, &w->key.at, c->upload, c->parts, c->count,
-                                     &c->content, c->meta, c->condition, out, eb);
+        rc = store_upload_complete_as(owner, &w->key.at, c->upload, c->parts, c->count,
+                                      &c->content, c->meta, c->condition, out, eb);
     if (rc == ERR_OK && memcmp(&out->content, &c->content, sizeof c->content) == 0) {
         out->disk = w->slot[0];
-        decide_copies(w, &c->content, &out->version);
+        commit_copies(w, &c->content, &out->version);
     } else {
-        give_up_copies(w, &c->content);
+        abort_copies(w, &c->content);
     }
     return rc;
 }
 
 static enum err
 complete_many(struct disks *ds, const struct disks_key *k, struct completing *c,
-              struct row *out, struct errbuf *eb)
+              struct entry *out, struct errbuf *eb)
 {
-    struct disks_writer *w = writer_new(ds, k, DISK_NATIVE);
-    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
-    struct homes h;
+    struct disks_writer *w = writer_new(ds, k, STORE_NATIVE);
+    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
+    struct upload_replicas h;
     uint32_t phase;
     bool locked = change_begin(ds, &phase);
     enum err rc = bucket_takes(ds, k->at.bucket, eb);
 
     if (locked)
         keylock_take(ds->keylocks, hash);
-    h = (struct homes){.ds = ds};
+    h = (struct upload_replicas){.ds = ds};
     if (rc == ERR_OK)
-        rc = homes_find(ds, k, c->upload, &h, eb);
-    if (rc == ERR_OK && locked && is_done(ds, k, c->upload)) {
+        rc = upload_replicas_find(ds, k, c->upload, &h, eb);
+    if (rc == ERR_OK && locked && was_completed(ds, k, c->upload)) {
         rc = err_set(eb, ERR_NO_UPLOAD, "the upload was completed before");
-        homes_leave(&h); /* one that was away then, and is back */
+        upload_replicas_leave(&h); /* one that was away then, and is back */
     }
     for (unsigned i = 0; i < h.count; i++)
-        if (slot_enter(ds, h.at[i]) != NULL)
+        if (replica_enter(ds, h.at[i]) != NULL)
             writer_joins(w, h.at[i], NULL);
-    w->least = least_of(k);
+    w->least = copies_least(k);
     w->placed = w->count;
     if (rc == ERR_OK && w->count < w->least)
         rc = too_few(w->count, MAX(k->copies, 1u), eb);
     if (rc == ERR_OK && locked)
-        rc = ready_to_judge(w, c->condition, eb);
+        rc = owner_make_current(w, c->condition, eb);
     if (rc == ERR_OK) {
-        c->content = disk_mint(ds->slots[w->slot[0]].disk);
-        rc = complete_on_homes(w, c, out, eb);
+        c->content = store_mint_id(ds->slots[w->slot[0]].disk);
+        rc = complete_on_replicas(w, c, out, eb);
     }
     if (locked)
         keylock_release(ds->keylocks, hash);
     change_end(ds, phase);
-    homes_leave(&h);
+    upload_replicas_leave(&h);
     disks_write_abort(&w);
-    return rc == ERR_NO_UPLOAD ? done_before(ds, k, c->upload, out, eb) : rc;
+    return rc == ERR_NO_UPLOAD ? completed_before(ds, k, c->upload, out, eb) : rc;
 }
 
 enum err
 disks_upload_complete(struct disks *ds, const struct disks_key *k,
-                      const struct upload_id *u, const struct disk_part *parts,
+                      const struct upload_id *u, const struct store_part *parts,
                       uint32_t count, const struct object_meta *meta,
-                      const struct disk_condition *c, struct row *out, struct errbuf *eb)
+                      const struct store_condition *c, struct entry *out,
+                      struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    struct store *d = only_disk(ds);
     struct completing all = {
         .upload = u, .parts = parts, .count = count, .meta = meta, .condition = c};
     uint32_t phase;
     enum err rc;
 
     if (d == NULL && parts == NULL)
-        return done_before(ds, k, u, out, eb);
+        return completed_before(ds, k, u, out, eb);
     if (d == NULL)
         return complete_many(ds, k, &all, out, eb);
     (void)change_begin(ds, &phase);
     rc = bucket_takes(ds, k->at.bucket, eb);
     if (rc == ERR_OK)
-        rc = disk_upload_complete(d, &k->at, u, parts, count, meta, c, out, eb);
+        rc = store_upload_complete(d, &k->at, u, parts, count, meta, c, out, eb);
     change_end(ds, phase);
     return rc;
 }
 
 /* On every disk that has it; where one may not hear of it, the others keep that first. */
 static enum err
-abort_on_homes(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
-               struct errbuf *eb)
+abort_on_replicas(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
+                  struct errbuf *eb)
 {
-    struct homes h;
-    enum err rc = homes_find(ds, k, u, &h, eb);
+    struct upload_replicas h;
+    enum err rc = upload_replicas_find(ds, k, u, &h, eb);
 
-    if (rc == ERR_OK && (h.deaf || somebody_is_deaf(ds))) {
+    if (rc == ERR_OK && (h.incomplete || any_replica_unreachable(ds))) {
         struct places p;
 
         places_of(ds, k, &p);
-        rc = ended_mark_upload(ds, k, &p, u, eb);
-        if (rc == ERR_OK && h.deaf)
-            rc = set_unsettle(ds, eb); /* a pass ends it there */
+        rc = upload_tombstone_put(ds, k, &p, u, eb);
+        if (rc == ERR_OK && h.incomplete)
+            rc = set_diverge(ds, eb); /* a pass ends it there */
         if (rc != ERR_OK)
-            homes_leave(&h);
+            upload_replicas_leave(&h);
     }
     for (unsigned i = 0; i < h.count; i++) {
-        enum err one = disk_upload_abort(home_disk(&h, i), &k->at, u, eb);
+        enum err one = store_upload_abort(upload_replica_store(&h, i), &k->at, u, eb);
 
         rc = one != ERR_OK ? one : rc;
     }
-    homes_leave(&h);
+    upload_replicas_leave(&h);
     return rc;
 }
 
@@ -507,19 +513,19 @@ enum err
 disks_upload_abort(struct disks *ds, const struct disks_key *k, const struct upload_id *u,
                    struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
+    struct store *d = only_disk(ds);
     uint64_t hash;
     uint32_t phase;
     bool locked;
     enum err rc;
 
     if (d != NULL)
-        return disk_upload_abort(d, &k->at, u, eb);
-    hash = place_hash(k->at.birth_name, k->at.key);
+        return store_upload_abort(d, &k->at, u, eb);
+    hash = place_hash(k->at.immutable_name, k->at.key);
     locked = change_begin(ds, &phase);
     if (locked) /* a pass that meets the mark does not come before us */
         keylock_take(ds->keylocks, hash);
-    rc = abort_on_homes(ds, k, u, eb);
+    rc = abort_on_replicas(ds, k, u, eb);
     if (locked)
         keylock_release(ds->keylocks, hash);
     change_end(ds, phase);
@@ -529,7 +535,7 @@ disks_upload_abort(struct disks *ds, const struct disks_key *k, const struct upl
 /* ---- listing ---- */
 
 static bool
-upload_before(const struct disk_upload *a, const struct disk_upload *b)
+upload_before(const struct store_upload *a, const struct store_upload *b)
 {
     int order = span_cmp(a->key, b->key);
 
@@ -538,11 +544,11 @@ upload_before(const struct disk_upload *a, const struct disk_upload *b)
 
 /* Each disk's page has up to `max`, so the merged one is full before any of them has to be asked again. */
 static void
-merge_uploads(struct disk_upload **pages, uint32_t *counts, unsigned n, uint32_t max,
-              struct disk_upload *out, uint32_t *count, bool *more)
+merge_uploads(struct store_upload **pages, uint32_t *counts, unsigned n, uint32_t max,
+              struct store_upload *out, uint32_t *count, bool *more)
 {
     for (;;) {
-        const struct disk_upload *next = NULL;
+        const struct store_upload *next = NULL;
 
         for (unsigned i = 0; i < n; i++)
             if (counts[i] > 0 && (next == NULL || upload_before(pages[i], next)))
@@ -565,38 +571,38 @@ merge_uploads(struct disk_upload **pages, uint32_t *counts, unsigned n, uint32_t
 enum err
 disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
                   struct span after_key, const struct upload_id *after_id, uint32_t max,
-                  struct arena *a, struct disk_upload **out, uint32_t *count, bool *more,
+                  struct arena *a, struct store_upload **out, uint32_t *count, bool *more,
                   struct errbuf *eb)
 {
     _Atomic uint64_t *counted;
-    struct disk *d = one_enter(ds, &counted);
-    struct disk_upload *pages[DISKS_MAX];
+    struct store *d = one_enter(ds, &counted);
+    struct store_upload *pages[DISKS_MAX];
     uint32_t counts[DISKS_MAX];
     uint8_t all[DISKS_MAX];
     unsigned n, have = 0;
 
     if (d != NULL) {
-        enum err rc = disk_upload_list(d, bucket, after_key, after_id, max, a, out, count,
-                                       more, eb);
+        enum err rc = store_upload_list(d, bucket, after_key, after_id, max, a, out,
+                                        count, more, eb);
 
         one_leave(counted);
         return rc;
     }
     *count = 0;
     *more = false;
-    if (somebody_unheard(ds, copies))
-        return unheard(eb);
+    if (listing_incomplete(ds, copies))
+        return unreachable(eb);
     n = places_all(ds, all);
     for (unsigned i = 0; i < n; i++) {
         bool own_more;
         enum err rc;
 
-        d = slot_enter(ds, all[i]);
+        d = replica_enter(ds, all[i]);
         if (d == NULL)
             continue;
-        rc = disk_upload_list(d, bucket, after_key, after_id, max, a, &pages[have],
-                              &counts[have], &own_more, eb);
-        slot_leave(ds, all[i]);
+        rc = store_upload_list(d, bucket, after_key, after_id, max, a, &pages[have],
+                               &counts[have], &own_more, eb);
+        replica_leave(ds, all[i]);
         if (rc != ERR_OK)
             return rc;
         *more |= own_more;
@@ -607,5 +613,5 @@ disks_upload_list(struct disks *ds, uint64_t bucket, unsigned copies,
         return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", max);
     merge_uploads(pages, counts, have, max, *out, count, more);
     /* One has left before it was asked. */
-    return somebody_unheard(ds, copies) ? unheard(eb) : ERR_OK;
+    return listing_incomplete(ds, copies) ? unreachable(eb) : ERR_OK;
 }

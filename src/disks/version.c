@@ -3,16 +3,16 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "disks/ended.h"
 #include "disks/history.h"
 #include "disks/internal.h"
-#include "disks/move.h"
+#include "disks/rebalance.h"
+#include "disks/version_tombstone.h"
 
 #define TRIES_MAX  64u /* while what is looked for is moved again and again */
 #define PAGE_TRIES 8u
 
 /* One change on one disk. `as` NULL: it judges and decides; *decided is the version it gave. */
-typedef enum err version_fn(struct disk *d, const struct disk_key *k, void *arg,
+typedef enum err version_fn(struct store *d, const struct store_key *k, void *arg,
                             const struct version *as, struct version *decided,
                             struct errbuf *eb);
 
@@ -21,17 +21,17 @@ static bool
 follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *fn,
        void *arg, const struct version *as)
 {
-    struct disk *d = slot_enter(ds, slot);
+    struct store *d = replica_enter(ds, slot);
     struct version decided;
     struct errbuf eb = {{0}};
-    enum err rc = d != NULL ? fn(d, &k->at, arg, as, &decided, &eb) : unheard(&eb);
+    enum err rc = d != NULL ? fn(d, &k->at, arg, as, &decided, &eb) : unreachable(&eb);
 
     if (d != NULL)
-        slot_leave(ds, slot);
+        replica_leave(ds, slot);
     if (rc == ERR_OK || rc == ERR_NOT_FOUND)
         return true;
     LOG(LOG_WARN, "disks.version", eb.text, L_SPAN("key", k->at.key));
-    if (set_unsettle(ds, &eb) != ERR_OK)
+    if (set_diverge(ds, &eb) != ERR_OK)
         LOG(LOG_WARN, "disks.list", eb.text, L_U64("slot", slot));
     repair_later(ds, k, slot);
     return false;
@@ -39,7 +39,7 @@ follow(struct disks *ds, const struct disks_key *k, unsigned slot, version_fn *f
 
 static version_fn mark, end_version, describe;
 static enum err remember_before(struct disks *ds, const struct disks_key *k,
-                                const struct places *p, bool some_unheard, void *arg,
+                                const struct places *p, bool incomplete, void *arg,
                                 struct version *null_born, struct errbuf *eb);
 static enum err remember_end(struct disks *ds, const struct disks_key *k,
                              const struct places *p, const void *arg,
@@ -48,32 +48,32 @@ static enum err remember_end(struct disks *ds, const struct disks_key *k,
 /* The owner judges and decides, the others follow. A version that ends: what others have to remember is there before, and goes
  * when all of them have heard. *missed: not all of them may have. */
 static enum err
-on_told(struct disks *ds, const struct disks_key *k, const struct places *p,
-        unsigned told, bool locked, version_fn *fn, void *arg, bool *missed,
-        struct errbuf *eb)
+change_on_reached(struct disks *ds, const struct disks_key *k, const struct places *p,
+                  unsigned told, bool locked, version_fn *fn, void *arg, bool *missed,
+                  struct errbuf *eb)
 {
     struct version decided = {0}, replaced = {0};
-    bool some_unheard = locked || somebody_is_deaf(ds), ends = fn == end_version;
+    bool incomplete = locked || any_replica_unreachable(ds), ends = fn == end_version;
     struct places marked = *p;
-    struct disk *d = slot_enter(ds, p->at[0]);
+    struct store *d = replica_enter(ds, p->at[0]);
     enum err rc = ERR_OK;
 
     if (d == NULL)
-        return unheard(eb);
-    marked.count = some_unheard ? p->count : 1;
-    if (ends && (some_unheard || told > 1))
-        rc = remember_before(ds, k, &marked, some_unheard, arg, &replaced, eb);
+        return unreachable(eb);
+    marked.count = incomplete ? p->count : 1;
+    if (ends && (incomplete || told > 1))
+        rc = remember_before(ds, k, &marked, incomplete, arg, &replaced, eb);
     if (rc == ERR_OK)
         rc = fn(d, &k->at, arg, NULL, &decided, eb);
-    slot_leave(ds, p->at[0]);
+    replica_leave(ds, p->at[0]);
     for (unsigned i = 1; rc == ERR_OK && i < told; i++)
-        some_unheard |= !follow(ds, k, p->at[i], fn, arg, &decided);
-    some_unheard |= somebody_is_deaf(ds);
-    if (rc == ERR_OK && ends && some_unheard)
+        incomplete |= !follow(ds, k, p->at[i], fn, arg, &decided);
+    incomplete |= any_replica_unreachable(ds);
+    if (rc == ERR_OK && ends && incomplete)
         rc = remember_end(ds, k, p, arg, &decided, eb);
-    if (replaced.epoch != 0 && !some_unheard)
-        ended_unmark_nulls(ds, k, p->at[0], &replaced);
-    *missed = some_unheard;
+    if (replaced.epoch != 0 && !incomplete)
+        version_tombstone_drop_nulls(ds, k, p->at[0], &replaced);
+    *missed = incomplete;
     return rc;
 }
 
@@ -88,21 +88,22 @@ on_many(struct disks *ds, const struct disks_key *k, bool locked, version_fn *fn
 
     places_of_change(ds, k, locked, &p);
     if (p.placed == 0)
-        return unheard(eb);
+        return unreachable(eb);
     /* A marker comes where there are versions, or where the key should be: elsewhere nobody would take it away again. */
     told = locked && (fn != mark || p.with > 0) ? p.count : p.placed;
     for (unsigned i = 0; i < MIN(told, p.placed); i++)
         targets |= (uint64_t)1 << p.at[i];
-    rc = locked ? bring_home(ds, k, p.at[0], targets, eb) : ERR_OK;
-    return rc == ERR_OK ? on_told(ds, k, &p, told, locked, fn, arg, missed, eb) : rc;
+    rc = locked ? copy_to_owner(ds, k, p.at[0], targets, eb) : ERR_OK;
+    return rc == ERR_OK ? change_on_reached(ds, k, &p, told, locked, fn, arg, missed, eb)
+                        : rc;
 }
 
 static enum err
 change(struct disks *ds, const struct disks_key *k, version_fn *fn, void *arg,
        struct errbuf *eb)
 {
-    struct disk *d = only_disk(ds);
-    uint64_t hash = place_hash(k->at.birth_name, k->at.key);
+    struct store *d = only_disk(ds);
+    uint64_t hash = place_hash(k->at.immutable_name, k->at.key);
     struct version decided;
     uint32_t phase;
     bool locked = change_begin(ds, &phase), missed = false;
@@ -131,30 +132,30 @@ change(struct disks *ds, const struct disks_key *k, version_fn *fn, void *arg,
 /* ---- the three changes ---- */
 
 struct marking {
-    enum disk_versioning versioning;
-    const struct disk_condition *condition;
-    struct row *marker;
+    enum store_versioning versioning;
+    const struct store_condition *condition;
+    struct entry *marker;
 };
 
 static enum err
-mark(struct disk *d, const struct disk_key *k, void *arg, const struct version *as,
+mark(struct store *d, const struct store_key *k, void *arg, const struct version *as,
      struct version *decided, struct errbuf *eb)
 {
     struct marking *m = arg;
-    struct row row = as != NULL ? *m->marker : (struct row){0};
-    enum err rc = disk_delete_mark(d, k, m->versioning, m->condition, as, &row, eb);
+    struct entry entry = as != NULL ? *m->marker : (struct entry){0};
+    enum err rc = store_delete_mark(d, k, m->versioning, m->condition, as, &entry, eb);
 
     if (rc == ERR_OK && as == NULL) {
-        *m->marker = row;
-        *decided = row.version;
+        *m->marker = entry;
+        *decided = entry.version;
     }
     return rc;
 }
 
 enum err
 disks_delete_mark(struct disks *ds, const struct disks_key *k,
-                  enum disk_versioning versioning, const struct disk_condition *c,
-                  struct row *marker, struct errbuf *eb)
+                  enum store_versioning versioning, const struct store_condition *c,
+                  struct entry *marker, struct errbuf *eb)
 {
     struct marking m = {versioning, c, marker};
 
@@ -163,18 +164,19 @@ disks_delete_mark(struct disks *ds, const struct disks_key *k,
 
 struct ending {
     const struct version *born; /* NULL: the null version, whichever it is */
-    const struct disk_condition *condition;
-    struct row *was;
+    const struct store_condition *condition;
+    struct entry *was;
     struct version null_born; /* it was that one, with other disks */
 };
 
 static enum err
-end_version(struct disk *d, const struct disk_key *k, void *arg, const struct version *as,
-            struct version *decided, struct errbuf *eb)
+end_version(struct store *d, const struct store_key *k, void *arg,
+            const struct version *as, struct version *decided, struct errbuf *eb)
 {
     struct ending *e = arg;
-    struct row was;
-    enum err rc = disk_version_delete(d, k, e->born, e->condition, as, &was, decided, eb);
+    struct entry was;
+    enum err rc =
+        store_version_delete(d, k, e->born, e->condition, as, &was, decided, eb);
 
     if (rc == ERR_OK && as == NULL)
         *e->was = was;
@@ -186,40 +188,39 @@ end_version(struct disk *d, const struct disk_key *k, void *arg, const struct ve
  * is true whether or not the end comes. */
 static enum err
 remember_replaced(struct disks *ds, const struct disks_key *k, const struct places *p,
-                  struct ending *e, const struct row *row, struct version *null_born,
+                  struct ending *e, const struct entry *entry, struct version *null_born,
                   struct errbuf *eb)
 {
-    e->null_born = *null_born = row_born(row);
+    e->null_born = *null_born = entry_born(entry);
     e->born = &e->null_born; /* not one that replaces this one meanwhile */
-    return ended_mark_nulls(ds, k, p, null_born, eb);
+    return version_tombstone_put_nulls(ds, k, p, null_born, eb);
 }
 
-/* What has to be durable before the owner ends a version. Where somebody is unheard, that the version has ended: who missed
+/* What has to be durable before the owner ends a version. Where somebody is unreachable, that the version has ended: who missed
  * its latest tags would bring it back without them, if the power went between its end at the owner and the mark of that.
  * With this mark it has ended, whatever becomes of the end; so none where the owner would refuse it. */
 static enum err
 remember_before(struct disks *ds, const struct disks_key *k, const struct places *p,
-                bool some_unheard, void *arg, struct version *null_born,
-                struct errbuf *eb)
+                bool incomplete, void *arg, struct version *null_born, struct errbuf *eb)
 {
     struct ending *e = arg;
-    struct disk *d = slot_enter(ds, p->at[0]);
-    struct row row = {0};
+    struct store *d = replica_enter(ds, p->at[0]);
+    struct entry entry = {0};
     struct version born;
     bool current;
-    enum err rc = d != NULL ? disk_version_find(d, &k->at, e->born, &row, &current, eb)
-                            : unheard(eb);
+    enum err rc = d != NULL ? store_version_find(d, &k->at, e->born, &entry, &current, eb)
+                            : unreachable(eb);
 
     if (d != NULL)
-        slot_leave(ds, p->at[0]);
+        replica_leave(ds, p->at[0]);
     if (rc == ERR_NOT_FOUND)
         return ERR_OK; /* the owner says so */
-    born = row_born(&row);
-    if (rc == ERR_OK && row_is_null_version(&row))
-        rc = remember_replaced(ds, k, p, e, &row, null_born, eb);
-    if (rc == ERR_OK && some_unheard &&
-        disk_condition_judge(e->condition, &row, NULL) == ERR_OK)
-        rc = ended_mark(ds, k, p, &born, NULL, eb);
+    born = entry_born(&entry);
+    if (rc == ERR_OK && entry_is_null_version(&entry))
+        rc = remember_replaced(ds, k, p, e, &entry, null_born, eb);
+    if (rc == ERR_OK && incomplete &&
+        store_condition_check(e->condition, &entry, NULL) == ERR_OK)
+        rc = version_tombstone_put(ds, k, p, &born, NULL, eb);
     return rc;
 }
 
@@ -229,18 +230,18 @@ remember_end(struct disks *ds, const struct disks_key *k, const struct places *p
              const void *arg, const struct version *as, struct errbuf *eb)
 {
     const struct ending *e = arg;
-    struct version born = row_born(e->was);
-    enum err rc = ended_mark(ds, k, p, &born, as, eb);
+    struct version born = entry_born(e->was);
+    enum err rc = version_tombstone_put(ds, k, p, &born, as, eb);
 
-    if (rc == ERR_OK && row_is_null_version(e->was))
-        rc = ended_mark_nulls(ds, k, p, as, eb);
+    if (rc == ERR_OK && entry_is_null_version(e->was))
+        rc = version_tombstone_put_nulls(ds, k, p, as, eb);
     return rc;
 }
 
 enum err
 disks_version_delete(struct disks *ds, const struct disks_key *k,
-                     const struct version *born, const struct disk_condition *c,
-                     struct row *was, struct errbuf *eb)
+                     const struct version *born, const struct store_condition *c,
+                     struct entry *was, struct errbuf *eb)
 {
     struct ending e;
     unsigned tries = 0;
@@ -256,29 +257,29 @@ disks_version_delete(struct disks *ds, const struct disks_key *k,
 struct describing {
     const struct version *born;
     const struct object_meta *meta;
-    const struct disk_condition *condition;
-    struct row *out;
+    const struct store_condition *condition;
+    struct entry *out;
 };
 
 static enum err
-describe(struct disk *d, const struct disk_key *k, void *arg, const struct version *as,
+describe(struct store *d, const struct store_key *k, void *arg, const struct version *as,
          struct version *decided, struct errbuf *eb)
 {
     struct describing *m = arg;
-    struct row row;
-    enum err rc = disk_set_meta(d, k, m->born, m->meta, m->condition, as, &row, eb);
+    struct entry entry;
+    enum err rc = store_set_meta(d, k, m->born, m->meta, m->condition, as, &entry, eb);
 
     if (rc == ERR_OK && as == NULL) {
-        *m->out = row;
-        *decided = row.version;
+        *m->out = entry;
+        *decided = entry.version;
     }
     return rc;
 }
 
 enum err
 disks_set_meta(struct disks *ds, const struct disks_key *k, const struct version *born,
-               const struct object_meta *meta, const struct disk_condition *c,
-               struct row *out, struct errbuf *eb)
+               const struct object_meta *meta, const struct store_condition *c,
+               struct entry *out, struct errbuf *eb)
 {
     struct describing m = {born, meta, c, out};
 
@@ -291,122 +292,123 @@ disks_set_meta(struct disks *ds, const struct disks_key *k, const struct version
  * it was found on. */
 static enum err
 find_on_any(struct disks *ds, const struct disks_key *k, const struct version *born,
-            struct row *out, bool *current, struct errbuf *eb)
+            struct entry *out, bool *current, struct errbuf *eb)
 {
     struct places p;
-    bool found = false, deaf;
+    bool found = false, incomplete;
 
     places_of(ds, k, &p);
-    deaf = p.unheard;
+    incomplete = p.unreachable;
     for (unsigned i = 0; i < p.count; i++) {
-        struct disk *d = slot_enter(ds, p.at[i]);
-        struct row row = {0};
+        struct store *d = replica_enter(ds, p.at[i]);
+        struct entry entry = {0};
         struct version a, b;
         bool now = false;
         int c = 1;
-        enum err rc =
-            d != NULL ? disk_version_find(d, &k->at, born, &row, &now, eb) : unheard(eb);
+        enum err rc = d != NULL ? store_version_find(d, &k->at, born, &entry, &now, eb)
+                                : unreachable(eb);
 
         if (d != NULL)
-            slot_leave(ds, p.at[i]);
-        deaf |= rc != ERR_OK && rc != ERR_NOT_FOUND;
+            replica_leave(ds, p.at[i]);
+        incomplete |= rc != ERR_OK && rc != ERR_NOT_FOUND;
         if (rc == ERR_OK && found) {
-            a = row_born(&row);
-            b = row_born(out);
+            a = entry_born(&entry);
+            b = entry_born(out);
             c = version_order(&a, &b);
-            c = c == 0 ? version_order(&row.version, &out->version) : c;
+            c = c == 0 ? version_order(&entry.version, &out->version) : c;
         }
         if (rc != ERR_OK || c <= 0)
             continue;
-        row.flags &= ~ROW_UNDECIDED;
-        *out = row;
+        entry.flags &= ~ENTRY_PREPARED;
+        *out = entry;
         out->disk = p.at[i];
         *current = now;
         found = true;
-        if (atomic_load_explicit(&ds->settled, memory_order_acquire))
+        if (atomic_load_explicit(&ds->converged, memory_order_acquire))
             break;
     }
     if (found)
         return ERR_OK;
-    return deaf ? unheard(eb) : err_set(eb, ERR_NOT_FOUND, "there is no such version");
+    return incomplete ? unreachable(eb)
+                      : err_set(eb, ERR_NOT_FOUND, "there is no such version");
 }
 
 /* Is a newer null version there, which replaced this one? */
 static bool
-is_replaced(struct disks *ds, const struct disks_key *k, const struct row *row)
+is_replaced(struct disks *ds, const struct disks_key *k, const struct entry *entry)
 {
-    struct version born = row_born(row), other;
-    struct row newest;
+    struct version born = entry_born(entry), other;
+    struct entry newest;
     bool current;
 
-    if (!row_is_null_version(row) ||
+    if (!entry_is_null_version(entry) ||
         find_on_any(ds, k, NULL, &newest, &current, NULL) != ERR_OK)
         return false;
-    other = row_born(&newest);
+    other = entry_born(&newest);
     return version_order(&other, &born) > 0;
 }
 
 /* While disks have missed something: what was ended is not there, and what is current all of them have to say. */
 static enum err
-judge_found(struct disks *ds, const struct disks_key *k, const struct row *row,
+check_found(struct disks *ds, const struct disks_key *k, const struct entry *entry,
             bool *current, struct errbuf *eb)
 {
-    struct version as, born = row_born(row), now;
-    struct row newest;
+    struct version as, born = entry_born(entry), now;
+    struct entry newest;
     enum err rc;
 
-    if (ended_ask(ds, k, row, &as) || is_replaced(ds, k, row))
+    if (version_tombstone_find(ds, k, entry, &as) || is_replaced(ds, k, entry))
         return err_set(eb, ERR_NOT_FOUND, "the version was deleted");
-    if ((row->flags & ROW_HISTORY) == 0 && *current)
+    if ((entry->flags & ENTRY_HISTORY) == 0 && *current)
         return ERR_OK;
     rc = history_current(ds, k, &newest, eb);
-    now = row_born(&newest);
+    now = entry_born(&newest);
     *current = rc == ERR_OK && version_order(&now, &born) == 0;
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
 enum err
 disks_version_find(struct disks *ds, const struct disks_key *k,
-                   const struct version *born, struct row *out, bool *current,
+                   const struct version *born, struct entry *out, bool *current,
                    struct errbuf *eb)
 {
-    struct disk *only = only_disk(ds);
-    uint64_t forgets;
+    struct store *only = only_disk(ds);
+    uint64_t removals;
     unsigned tries = 0;
     enum err rc;
 
     if (only != NULL)
-        return disk_version_find(only, &k->at, born, out, current, eb);
+        return store_version_find(only, &k->at, born, out, current, eb);
     do {
-        forgets = atomic_load(&ds->forgets);
+        removals = atomic_load(&ds->removals);
         rc = find_on_any(ds, k, born, out, current, eb);
-    } while (rc == ERR_NOT_FOUND && atomic_load(&ds->forgets) != forgets &&
+    } while (rc == ERR_NOT_FOUND && atomic_load(&ds->removals) != removals &&
              tries++ < TRIES_MAX);
-    if (rc == ERR_OK && !atomic_load_explicit(&ds->settled, memory_order_acquire))
-        rc = judge_found(ds, k, out, current, eb);
+    if (rc == ERR_OK && !atomic_load_explicit(&ds->converged, memory_order_acquire))
+        rc = check_found(ds, k, out, current, eb);
     return rc;
 }
 
 enum err
-disks_object_parts(struct disks *ds, const struct row *row, struct arena *a,
-                   struct disk_object_part **out, uint32_t *count, struct errbuf *eb)
+disks_object_parts(struct disks *ds, const struct entry *entry, struct arena *a,
+                   struct store_object_part **out, uint32_t *count, struct errbuf *eb)
 {
-    struct disk *only = only_disk(ds), *d;
+    struct store *only = only_disk(ds), *d;
     enum err rc;
 
     if (only != NULL)
-        return disk_object_parts(only, row, a, out, count, eb);
-    d = slot_enter(ds, row->disk);
+        return store_object_parts(only, entry, a, out, count, eb);
+    d = replica_enter(ds, entry->disk);
     if (d == NULL)
-        return unheard(eb);
-    rc = disk_object_parts(d, row, a, out, count, eb);
-    slot_leave(ds, row->disk);
+        return unreachable(eb);
+    rc = store_object_parts(d, entry, a, out, count, eb);
+    replica_leave(ds, entry->disk);
     return rc;
 }
 
 /* A page of each disk. */
 struct pages {
-    struct disk_version *at[DISKS_MAX];
+    struct store_version *at[DISKS_MAX];
     uint32_t next[DISKS_MAX], count[DISKS_MAX];
     bool more[DISKS_MAX];
     unsigned disks;
@@ -414,9 +416,9 @@ struct pages {
 
 /* By key; within a key the newest first. */
 static int
-order(const struct disk_version *a, const struct disk_version *b)
+order(const struct store_version *a, const struct store_version *b)
 {
-    struct version x = row_born(&a->row), y = row_born(&b->row);
+    struct version x = entry_born(&a->entry), y = entry_born(&b->entry);
     int c = span_cmp(a->key, b->key);
 
     if (c != 0)
@@ -428,9 +430,9 @@ order(const struct disk_version *a, const struct disk_version *b)
 
 /* The first of what is left on all pages, each once; false: a page ended that another one follows, or all ended. */
 static bool
-next_of_all(struct pages *p, struct disk_version *out)
+next_of_all(struct pages *p, struct store_version *out)
 {
-    const struct disk_version *first = NULL;
+    const struct store_version *first = NULL;
 
     for (unsigned i = 0; i < p->disks; i++) {
         if (p->next[i] == p->count[i] && p->more[i])
@@ -460,9 +462,9 @@ anything_left(const struct pages *p)
 
 static void
 merge(struct pages *p, uint32_t max, struct span after_key, bool resumes,
-      struct disk_version *out, uint32_t *count, bool *more)
+      struct store_version *out, uint32_t *count, bool *more)
 {
-    struct disk_version v;
+    struct store_version v;
 
     while (*count < max && next_of_all(p, &v)) {
         struct span before = *count > 0 ? out[*count - 1].key
@@ -479,8 +481,8 @@ merge(struct pages *p, uint32_t max, struct span after_key, bool resumes,
 /* What a disk that came back shows, and was ended meanwhile, or replaced as the null version. *before: what stood before the
  * page was the latest of the same key, and is dropped. */
 static void
-drop_ended(struct disks *ds, uint64_t bucket, struct disk_version *at, uint32_t *count,
-           bool *before)
+drop_deleted(struct disks *ds, uint64_t bucket, struct store_version *at, uint32_t *count,
+             bool *before)
 {
     uint32_t kept = 0;
     bool latest = *before;
@@ -491,7 +493,8 @@ drop_ended(struct disks *ds, uint64_t bucket, struct disk_version *at, uint32_t 
 
         if (i > 0 && !span_eq(at[i].key, at[i - 1].key))
             latest = false;
-        if (ended_ask(ds, &k, &at[i].row, &as) || is_replaced(ds, &k, &at[i].row)) {
+        if (version_tombstone_find(ds, &k, &at[i].entry, &as) ||
+            is_replaced(ds, &k, &at[i].entry)) {
             latest = latest || at[i].latest;
             continue;
         }
@@ -512,7 +515,7 @@ struct cursor {
 
 static enum err
 page_of_all(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32_t max,
-            struct arena *a, struct disk_version *out, uint32_t *count, bool *more,
+            struct arena *a, struct store_version *out, uint32_t *count, bool *more,
             struct errbuf *eb)
 {
     struct pages *p = arena_try(a, sizeof *p);
@@ -523,15 +526,15 @@ page_of_all(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32
         return err_set(eb, ERR_BUSY, "no memory for a page of %u versions", max);
     memset(p, 0, sizeof *p);
     for (unsigned i = 0; i < n; i++) {
-        struct disk *d = slot_enter(ds, all[i]);
+        struct store *d = replica_enter(ds, all[i]);
         unsigned at = p->disks;
         enum err rc;
 
         if (d == NULL)
-            return unheard(eb);
-        rc = disk_version_list(d, bucket, from->key, from->inclusive, from->after, max, a,
-                               &p->at[at], &p->count[at], &p->more[at], eb);
-        slot_leave(ds, all[i]);
+            return unreachable(eb);
+        rc = store_version_list(d, bucket, from->key, from->inclusive, from->after, max,
+                                a, &p->at[at], &p->count[at], &p->more[at], eb);
+        replica_leave(ds, all[i]);
         if (rc != ERR_OK)
             return rc;
         p->disks++;
@@ -543,19 +546,19 @@ page_of_all(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32
 /* Once more where something was moved past us. */
 static enum err
 still_page(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32_t max,
-           struct arena *a, struct disk_version *out, uint32_t *count, bool *more,
+           struct arena *a, struct store_version *out, uint32_t *count, bool *more,
            struct errbuf *eb)
 {
-    uint64_t forgets;
+    uint64_t removals;
     unsigned tries = 0;
     enum err rc;
 
     do {
-        forgets = atomic_load(&ds->forgets);
+        removals = atomic_load(&ds->removals);
         *count = 0;
         *more = false;
         rc = page_of_all(ds, bucket, from, max, a, out, count, more, eb);
-    } while (rc == ERR_OK && atomic_load(&ds->forgets) != forgets &&
+    } while (rc == ERR_OK && atomic_load(&ds->removals) != removals &&
              tries++ < PAGE_TRIES);
     return rc;
 }
@@ -563,37 +566,37 @@ still_page(struct disks *ds, uint64_t bucket, const struct cursor *from, uint32_
 enum err
 disks_version_list(struct disks *ds, uint64_t bucket, unsigned copies,
                    struct span after_key, bool inclusive, const struct version *after,
-                   uint32_t max, struct arena *a, struct disk_version **out,
+                   uint32_t max, struct arena *a, struct store_version **out,
                    uint32_t *count, bool *more, struct errbuf *eb)
 {
-    struct disk *only = only_disk(ds);
+    struct store *only = only_disk(ds);
     struct cursor from = {after_key, inclusive, after};
     struct version last;
     bool latest = false;
     enum err rc;
 
     if (only != NULL)
-        return disk_version_list(only, bucket, after_key, inclusive, after, max, a, out,
-                                 count, more, eb);
+        return store_version_list(only, bucket, after_key, inclusive, after, max, a, out,
+                                  count, more, eb);
     *count = 0;
     *more = false;
-    if (somebody_unheard(ds, copies))
-        return unheard(eb);
+    if (listing_incomplete(ds, copies))
+        return unreachable(eb);
     *out = arena_try(a, (max + 1) * sizeof **out);
     if (*out == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u versions", max);
     for (;;) {
         rc = still_page(ds, bucket, &from, max, a, *out, count, more, eb);
         if (rc == ERR_OK &&
-            somebody_unheard(ds, copies)) /* one has left before it was asked */
-            return unheard(eb);
+            listing_incomplete(ds, copies)) /* one has left before it was asked */
+            return unreachable(eb);
         if (rc != ERR_OK || *count == 0)
             return rc;
         latest = latest && span_eq((*out)[0].key, from.key);
-        last = row_born(&(*out)[*count - 1].row);
+        last = entry_born(&(*out)[*count - 1].entry);
         from = (struct cursor){(*out)[*count - 1].key, false, &last};
-        if (!atomic_load_explicit(&ds->settled, memory_order_acquire))
-            drop_ended(ds, bucket, *out, count, &latest);
+        if (!atomic_load_explicit(&ds->converged, memory_order_acquire))
+            drop_deleted(ds, bucket, *out, count, &latest);
         if (*count > 0 || !*more)
             return ERR_OK; /* else all of the page had ended */
     }

@@ -133,9 +133,9 @@ wait_for_place(struct http_conn *c)
 }
 
 bool
-admit_at_once(const struct http_conn *c)
+admit_inline(const struct http_conn *c)
 {
-    return !c->told_off && account_tight() == 0 && !is_full(c->loop) &&
+    return !c->over_limit && account_tight() == 0 && !is_full(c->loop) &&
            !conn_is_ending(c);
 }
 
@@ -143,7 +143,7 @@ admit_at_once(const struct http_conn *c)
 static const char *
 why_none(const struct http_conn *c)
 {
-    if (c->told_off)
+    if (c->over_limit)
         return "too many connections";
     if (c->work->request.draining)
         return "this server is going down";
@@ -169,7 +169,7 @@ admit(struct http_conn *c)
     }
     if (why == NULL && wait_for_place(c))
         return true;
-    w->reply.close_after = c->told_off;
+    w->reply.close_after = c->over_limit;
     conn_refuse(c, REJECTED_BUSY, 503, why != NULL ? why : "too many requests in flight");
     return false;
 }

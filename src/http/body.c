@@ -174,7 +174,7 @@ http_body_all(struct http_request *r, size_t limit, struct span *out, struct err
         return err_set(eb, ERR_TOO_LARGE, "a body of %" PRId64 " bytes, at most %zu",
                        known, limit);
     /* Twice: as it grows, and in the arena. */
-    if (!account_take(ACCOUNT_DOCUMENTS, 2 * taken))
+    if (!account_reserve(ACCOUNT_DOCUMENTS, 2 * taken))
         return err_set(eb, ERR_BUSY, "no memory for a body of %zu bytes", taken);
     buf_init(&b, limit + 1);
     for (size_t n = 1; rc == ERR_OK && n > 0;) {

@@ -6,8 +6,8 @@
 #include "http/call.h"
 #include "rt/loop.h"
 
-#define BUFFER      16384u
-#define SPACES_KEPT 32u
+#define BUFFER        16384u
+#define SPACES_POOLED 32u
 
 /* ---- spaces ---- */
 
@@ -30,7 +30,7 @@ call_spaces_free(struct pool *p)
 }
 
 static struct http_call *
-space_take(struct pool *p)
+space_acquire(struct pool *p)
 {
     struct list *n = list_pop_front(&p->spaces);
     struct http_call *k;
@@ -46,9 +46,9 @@ space_take(struct pool *p)
 }
 
 static void
-space_give(struct pool *p, struct http_call *k)
+space_release(struct pool *p, struct http_call *k)
 {
-    if (p->spaces_idle >= SPACES_KEPT || k->in.room != BUFFER) {
+    if (p->spaces_idle >= SPACES_POOLED || k->in.room != BUFFER) {
         space_free(k);
         return;
     }
@@ -73,12 +73,12 @@ attach(struct http_call *k, bool fresh, struct errbuf *eb)
     bool reused;
     enum err rc;
 
-    pool_give(&k->conn, false);
+    pool_release(&k->conn, false);
     k->in.at = k->in.end = 0;
     k->broken = false;
     k->held = true;
     http_head_init(&k->head);
-    rc = pool_take(k->pool, &k->req, fresh, k->by, &k->conn, &reused, eb);
+    rc = pool_acquire(k->pool, &k->req, fresh, k->by, &k->conn, &reused, eb);
     k->may_repeat = rc == ERR_OK && reused && is_idempotent(k->method);
     return rc;
 }
@@ -93,7 +93,7 @@ should_repeat(const struct http_call *k, enum err rc)
 }
 
 static void
-begin_again(struct http_call *k, struct errbuf *eb)
+call_retry(struct http_call *k, struct errbuf *eb)
 {
     k->pool->stats.retried++;
     err_forget(eb);
@@ -141,7 +141,7 @@ call_free(struct http_call *k)
     free((char *)(uintptr_t)k->req.host);
     free((char *)(uintptr_t)k->req.tls_name);
     k->req.host = k->req.tls_name = NULL;
-    space_give(k->pool, k);
+    space_release(k->pool, k);
 }
 
 enum err
@@ -149,7 +149,7 @@ http_call_begin(struct http_client *c, const struct http_call_request *req,
                 struct http_call **out, struct errbuf *eb)
 {
     struct pool *p = &c->at[rt_loop_index()];
-    struct http_call *k = space_take(p);
+    struct http_call *k = space_acquire(p);
     enum err rc;
 
     *out = NULL;
@@ -175,7 +175,7 @@ http_call_begin(struct http_client *c, const struct http_call_request *req,
     if (rc == ERR_OK) {
         rc = send_first(k, eb);
         if (should_repeat(k, rc)) {
-            begin_again(k, eb);
+            call_retry(k, eb);
             rc = attach(k, true, eb);
             if (rc == ERR_OK)
                 rc = send_first(k, eb);
@@ -183,7 +183,7 @@ http_call_begin(struct http_client *c, const struct http_call_request *req,
         rc = rc != ERR_OK && k->conn != NULL ? call_answer_instead(k, rc, eb) : rc;
     }
     if (rc != ERR_OK) {
-        pool_give(&k->conn, false);
+        pool_release(&k->conn, false);
         call_free(k);
         return rc;
     }
@@ -202,12 +202,12 @@ http_call_write(struct http_call *k, const void *data, size_t len, struct errbuf
     assert(k->length == HTTP_CHUNKED || len <= (uint64_t)k->length - k->written);
     if (len == 0)
         return ERR_OK;
-    rc = k->held ? ERR_OK : call_look_for_answer(k, eb);
+    rc = k->held ? ERR_OK : call_poll_answer(k, eb);
     if (rc != ERR_OK || k->answered)
         return rc;
     rc = call_send(k, data, len, false, eb);
     if (should_repeat(k, rc)) {
-        begin_again(k, eb);
+        call_retry(k, eb);
         rc = attach(k, true, eb);
         if (rc == ERR_OK)
             rc = call_send(k, data, len, false, eb);
@@ -227,7 +227,7 @@ send_rest(struct http_call *k, struct errbuf *eb)
     assert(k->length == HTTP_CHUNKED || k->written == (uint64_t)k->length);
     rc = call_send(k, NULL, 0, true, eb);
     if (should_repeat(k, rc)) {
-        begin_again(k, eb);
+        call_retry(k, eb);
         rc = attach(k, true, eb);
         if (rc == ERR_OK)
             rc = call_send(k, NULL, 0, true, eb);
@@ -258,7 +258,7 @@ http_call_finish(struct http_call *k, const struct http_head **head, struct errb
     if (rc == ERR_OK && !k->answered) {
         rc = await_answer(k, eb);
         if (should_repeat(k, rc)) {
-            begin_again(k, eb);
+            call_retry(k, eb);
             k->sent_all = false;
             rc = attach(k, true, eb);
             if (rc == ERR_OK)
@@ -299,7 +299,7 @@ http_call_end(struct http_call **kp)
         return;
     clean = k->answered && k->sent_all && !k->broken && k->head.keep_alive &&
             call_skip_rest(k) && inbuf_here(&k->in) == 0;
-    pool_give(&k->conn, clean);
+    pool_release(&k->conn, clean);
     call_free(k);
 }
 

@@ -55,7 +55,7 @@ enum err call_send(struct http_call *k, const void *data, size_t len, bool last,
 enum err call_read_head(struct http_call *k, struct deadline by, bool interim,
                         struct errbuf *eb) MUST_CHECK;
 /* Has the answer come while the request is still on its way? k->answered tells. Never waits. */
-enum err call_look_for_answer(struct http_call *k, struct errbuf *eb) MUST_CHECK;
+enum err call_poll_answer(struct http_call *k, struct errbuf *eb) MUST_CHECK;
 /* Sending failed with `rc`. A server that refuses in the middle of a body answers and closes: ERR_OK where its answer is
  * there, else `rc`. May switch. */
 enum err call_answer_instead(struct http_call *k, enum err rc,

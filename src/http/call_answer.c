@@ -94,7 +94,7 @@ call_read_head(struct http_call *k, struct deadline by, bool interim, struct err
 }
 
 enum err
-call_look_for_answer(struct http_call *k, struct errbuf *eb)
+call_poll_answer(struct http_call *k, struct errbuf *eb)
 {
     enum err rc;
 

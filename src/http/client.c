@@ -162,7 +162,7 @@ on_ready(void *arg, enum err why)
 }
 
 void
-pool_give(struct pool_conn **cp, bool clean)
+pool_release(struct pool_conn **cp, bool clean)
 {
     struct pool_conn *c = *cp;
 
@@ -225,8 +225,8 @@ connect_new(struct pool *p, struct pool_host *h, struct deadline by, struct stre
 }
 
 static enum err
-take_new(struct pool *p, struct pool_host *h, struct deadline by, struct pool_conn **out,
-         struct errbuf *eb)
+pool_connect(struct pool *p, struct pool_host *h, struct deadline by,
+             struct pool_conn **out, struct errbuf *eb)
 {
     struct pool_conn *c;
     struct stream *s = NULL;
@@ -249,8 +249,8 @@ take_new(struct pool *p, struct pool_host *h, struct deadline by, struct pool_co
 }
 
 enum err
-pool_take(struct pool *p, const struct http_call_request *req, bool fresh,
-          struct deadline by, struct pool_conn **out, bool *reused, struct errbuf *eb)
+pool_acquire(struct pool *p, const struct http_call_request *req, bool fresh,
+             struct deadline by, struct pool_conn **out, bool *reused, struct errbuf *eb)
 {
     struct pool_host *h;
 
@@ -283,7 +283,7 @@ pool_take(struct pool *p, const struct http_call_request *req, bool fresh,
             return ERR_OK;
         }
         if (h->open < p->client->options.per_host_max)
-            return take_new(p, h, by, out, eb);
+            return pool_connect(p, h, by, out, eb);
         h->waiting++;
         rc = rt_cond_wait(&h->turn, by);
         h->waiting--;

@@ -69,15 +69,16 @@ parse_head(struct http_conn *c)
     struct inbuf *b = &w->in;
     enum http_parse parsed;
 
-    if (w->head.scanned_ == 0 && http_known_parse(c->loop->known, &c->known_at, &w->head,
-                                                  b->buf + b->at, inbuf_here(b))) {
+    if (w->head.scanned_ == 0 &&
+        http_head_cache_parse(c->loop->known, &c->head_cache_at, &w->head, b->buf + b->at,
+                              inbuf_here(b))) {
         b->body_at = b->at += w->head.len;
         return HTTP_DONE;
     }
     parsed = inbuf_head(b, &w->head, false, HTTP_METHOD_OTHER);
     if (parsed == HTTP_DONE)
-        http_known_keep(c->loop->known, &c->known_at, &w->head,
-                        b->buf + b->at - w->head.len);
+        http_head_cache_insert(c->loop->known, &c->head_cache_at, &w->head,
+                               b->buf + b->at - w->head.len);
     return parsed;
 }
 
@@ -179,7 +180,7 @@ conn_refuse(struct http_conn *c, enum http_rejected label, int status, const cha
 }
 
 void
-conn_tell_done(struct http_conn *c)
+conn_report_done(struct http_conn *c)
 {
     struct work *w = c->work;
     const struct http_handler *h = &c->server->handler;
@@ -214,11 +215,11 @@ serve_request(struct http_conn *c)
     conn_count_event(&c->loop->requests);
     if (admit(c)) {
         c->server->handler.handle(&w->request, c->server->handler.arg);
-        if (w->reply.leaves_later && w->reply.state == REPLY_HELD)
+        if (w->reply.batched && w->reply.state == REPLY_HELD)
             return true;
         reply_finish(c);
         admit_over(c);
-        conn_tell_done(c);
+        conn_report_done(c);
     }
     keep = w->reply.state == REPLY_DONE && !w->reply.close_after && body_finish(c);
     arena_reset(w->arena);
@@ -246,7 +247,7 @@ refuse_head(struct http_conn *c)
  * make its kernel throw the answer away; so our direction ends first and the rest is
  * read over, for a while. May switch. */
 static void
-hear_out(struct http_conn *c)
+conn_linger(struct http_conn *c)
 {
     struct work *w = c->work;
     uint64_t quiet_ms = c->server->options.linger_ms, heard = 0;
@@ -273,7 +274,7 @@ conn_free(struct http_conn *c)
         reply_release(c->work);
         list_remove(&c->work->waits);
     }
-    work_give(l, &c->work);
+    work_release(l, &c->work);
     list_remove(&c->link);
     account_add(ACCOUNT_CONNECTIONS, -CONN_BYTES);
     if (c->server->options.tls != NULL)
@@ -293,7 +294,7 @@ finish(struct http_conn *c)
 
     if (w->reply.state == REPLY_DONE &&
         (inbuf_here(&w->in) > 0 || w->body.state != BODY_ENDED || w->head.status != 0)) {
-        hear_out(c);
+        conn_linger(c);
     } else if (w->reply.state == REPLY_DONE && c->server->options.tls != NULL) {
         /* close_notify; a client that does not take it misses nothing. */
         enum err rc =
@@ -320,10 +321,10 @@ park(struct http_conn *c)
     c->fiber = NULL;
     if (w->reply.state == REPLY_HELD) {
         last_ns = w->request.began_ns; /* moved on when the answer has gone */
-        conn_send_later(c);
+        conn_batch_reply(c);
     } else {
         last_ns = w->reply.last_ns;
-        work_give(c->loop, &c->work);
+        work_release(c->loop, &c->work);
     }
     metric_add(M_CONNECTIONS, ACTIVE, -1);
     metric_add(M_CONNECTIONS, IDLE, 1);
@@ -382,7 +383,7 @@ on_ready(void *arg, enum err why)
     metric_add(M_CONNECTIONS, IDLE, -1);
     conn_count(&c->loop->idle, -1);
     if (c->work != NULL && c->work->later) {
-        if (!conn_wait_later(c))
+        if (!conn_wait_deferred(c))
             why = ERR_CANCELLED;
         else if (why == ERR_TIMEOUT)
             why = ERR_OK; /* it was we who took so long */
@@ -397,7 +398,7 @@ on_ready(void *arg, enum err why)
     metric_add(M_CONNECTIONS, ACTIVE, 1);
     c->fiber = rt_self();
     if (c->work == NULL) {
-        c->work = work_take(c->loop);
+        c->work = work_acquire(c->loop);
         c->work->reply.state = REPLY_NONE;
         c->work->reply.last_ns = 0;
         c->work->head.status = 0;
@@ -430,7 +431,7 @@ conn_accepted(struct stream *s, void *server)
 
     conn_count_event(&l->accepted);
     metric_add(M_ACCEPTED, 0, 1);
-    if (l->stopping || open >= srv->connections_a_loop + srv->options.told_max) {
+    if (l->stopping || open >= srv->connections_a_loop + srv->options.rejected_max) {
         conn_count_event(&l->refused);
         rt_stream_close(&s);
         return;
@@ -441,7 +442,7 @@ conn_accepted(struct stream *s, void *server)
         .loop = l,
         .stream = s,
         .greeted = srv->options.tls == NULL,
-        .told_off = open >= srv->connections_a_loop,
+        .over_limit = open >= srv->connections_a_loop,
     };
     list_push_back(&l->conns, &c->link);
     account_add(ACCOUNT_CONNECTIONS, CONN_BYTES);
@@ -451,19 +452,19 @@ conn_accepted(struct stream *s, void *server)
     conn_count(&l->idle, 1);
     metric_add(M_CONNECTIONS, IDLE, 1);
     if (srv->handler.at_once != NULL && srv->options.tls == NULL)
-        rt_on_glance(s, conn_glance, c);
+        rt_on_inline(s, conn_inline_read, c);
     rt_park(s, deadline_in_ms(srv->options.idle_ms), on_ready, c);
 }
 
 void
-conn_hurry(struct http_conn *c)
+conn_close_when_idle(struct http_conn *c)
 {
     if (c->fiber == NULL && c->work == NULL)
         rt_unpark(c->stream); /* busy ones see `draining` when they answer */
 }
 
 void
-conn_cut(struct http_conn *c)
+conn_abort(struct http_conn *c)
 {
     if (c->fiber == NULL)
         rt_unpark(c->stream);

@@ -20,7 +20,7 @@
 #include "http/server.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
-#include "wire/http_known.h"
+#include "wire/http_head_cache.h"
 
 /* Bytes of an answer's head that the handler may add, and what stands before them. */
 #define REPLY_LINES_MAX  16384u
@@ -38,7 +38,7 @@
 #define SHED_MOST       8u
 #define STALLED_NOW     1u
 /* Work sets kept on a loop for the next request. */
-#define WORKS_KEPT 64u
+#define WORKS_POOLED 64u
 
 enum body_state {
     BODY_WAITS, /* nothing of it has been asked for */
@@ -57,7 +57,7 @@ enum reply_state {
 
 /* Answers up to this size leave together with those of the other requests of this turn: a client that answers faster than
  * one request is served would otherwise be woken for each of them. */
-#define TOGETHER_MAX (64u << 10)
+#define BATCHED_REPLY_MAX (64u << 10)
 
 /* What a connection needs while a request is on its way; pooled by the loop. */
 struct work {
@@ -72,8 +72,8 @@ struct work {
         waits; /* in loop->heard: read, not asked about; or in loop->waiting: answered, not sent */
     bool at_once;   /* no fiber yet */
     bool has_place; /* its handler is over, its answer waits: still counted in flight */
-    bool later;     /* the handler will say http_later_done() */
-    struct rt_cond later_over; /* for a fiber that wants the connection meanwhile */
+    bool later;     /* the handler will say http_deferred_done() */
+    struct rt_cond deferred_over; /* for a fiber that wants the connection meanwhile */
     void (*on_abandon)(struct http_request *r); /* if `later` */
     bool tried;
 
@@ -94,17 +94,17 @@ struct work {
         bool raw_chunked; /* HTTP/1.0: no coding, the connection's end ends it */
         bool close_after;
         bool whole;
-        bool leaves_later; /* http_reply_last(): built, and sent when this turn is over */
+        bool batched;      /* http_reply_last(): built, and sent when this turn is over */
         uint64_t written;  /* of the body */
         uint64_t first_ns; /* when the first bytes had left */
         uint64_t last_ns;  /* when the last had */
         char *lines_at;    /* owned: room for prefix and lines */
         struct http_lines lines;
         struct span head; /* built; inside lines_at */
-        /* http_reply_lent() */
-        struct span lent[HTTP_LENT_MAX];
-        unsigned lent_count;
-        size_t lent_bytes;
+        /* http_reply_zero_copy() */
+        struct span lent[HTTP_ZERO_COPY_MAX];
+        unsigned zero_copy_count;
+        size_t zero_copy_bytes;
         size_t room;                /* in front of them */
         void (*release)(void *arg); /* NULL: nothing is lent */
         void *release_arg;
@@ -120,12 +120,12 @@ struct http_conn {
     struct fiber *fiber;   /* NULL while parked */
     struct work *work;     /* NULL while parked and nothing has come */
     bool greeted;          /* TLS is up, or not wanted */
-    bool told_off;         /* over the limit: gets 503 and goes */
+    bool over_limit;       /* over the limit: gets 503 and goes */
     /* Since when it has been in the client's hands: sending, receiving a body or a head. 0: it is not; STALLED_NOW:
      * since some time, which nobody has looked at yet (no clock is read for an answer). */
     uint64_t stalled_ns;
-    unsigned known_at;  /* where in loop->known its heads were last found */
-    bool keep;          /* another request may follow */
+    unsigned head_cache_at; /* where in loop->known its heads were last found */
+    bool keep;              /* another request may follow */
     bool drained_by_us; /* the peer may still be sending: hear it out before closing */
 };
 
@@ -140,13 +140,13 @@ struct http_loop {
     uint64_t date_until_ns; /* on the monotonic clock: when `date_lines` are over */
     char date_lines[80];
     size_t date_len;
-    struct http_known *known; /* owned */
-    struct list heard;        /* work.waits: requests to be answered at once, together */
-    struct rt_soon answer;    /* theirs */
-    unsigned heard_count;
-    uint64_t heard_ns;   /* the clock when the first of them came */
+    struct http_head_cache *known; /* owned */
+    struct list heard; /* work.waits: requests to be answered at once, together */
+    struct rt_after_poll answer; /* theirs */
+    unsigned inline_count;
+    uint64_t inline_ns;  /* the clock when the first of them came */
     struct list waiting; /* work.waits: answers that leave at the end of this turn */
-    struct rt_soon send; /* theirs */
+    struct rt_after_poll send; /* theirs */
     bool send_due;
     uint64_t ids;      /* requests named so far */
     uint64_t shed_ns;  /* when connections were last shed */
@@ -170,14 +170,15 @@ struct http_server {
 
 /* conn.c */
 void conn_accepted(struct stream *s, void *server); /* outside any fiber */
-void conn_hurry(struct http_conn *c); /* idle: closes soon; busy: after its answer */
-void conn_cut(struct http_conn *c);   /* idle or busy: ends as soon as it can */
+void conn_close_when_idle(
+    struct http_conn *c);             /* idle: closes soon; busy: after its answer */
+void conn_abort(struct http_conn *c); /* idle or busy: ends as soon as it can */
 /* "Date: ...\r\nServer: ...\r\n" for a request that began at now_ns. */
 struct span conn_date_lines(struct http_loop *l, uint64_t now_ns);
 
 /* server.c */
-struct work *work_take(struct http_loop *l);
-void work_give(struct http_loop *l, struct work **wp);
+struct work *work_acquire(struct http_loop *l);
+void work_release(struct http_loop *l, struct work **wp);
 
 /* body.c */
 void body_begin(struct http_conn *c);
@@ -186,22 +187,22 @@ bool body_finish(struct http_conn *c);
 bool body_can_finish(const struct http_conn *c); /* is the rest short and sure to come? */
 
 /* at_once.c */
-bool conn_glance(void *conn); /* see rt_on_glance() */
-void conn_answer_heard(struct rt_soon *s);
-void conn_send_waiting(struct rt_soon *s);
+bool conn_inline_read(void *conn); /* see rt_on_inline() */
+void conn_inline_answer(struct rt_after_poll *s);
+void conn_send_replies(struct rt_after_poll *s);
 /* May an answer that is built leave when the fiber has parked the connection? */
-bool conn_may_send_later(const struct http_conn *c);
+bool conn_may_batch_reply(const struct http_conn *c);
 /* It does, with its work set and its place. The fiber parks the connection next. */
-void conn_send_later(struct http_conn *c);
-/* The fiber of this connection waits until the handler has said http_later_done(). False: it was told to end before, and the
+void conn_batch_reply(struct http_conn *c);
+/* The fiber of this connection waits until the handler has said http_deferred_done(). False: it was told to end before, and the
  * request is abandoned. May switch. */
-bool conn_wait_later(struct http_conn *c);
-/* What conn_glance() left for the fiber of this connection: true, go on reading heads; false, it ends. May switch. */
+bool conn_wait_deferred(struct http_conn *c);
+/* What conn_inline_read() left for the fiber of this connection: true, go on reading heads; false, it ends. May switch. */
 bool conn_resume(struct http_conn *c);
 
 /* conn.c, for at_once.c */
 void conn_begin_request(struct http_conn *c, uint64_t now_ns);
-void conn_tell_done(struct http_conn *c);
+void conn_report_done(struct http_conn *c);
 bool conn_is_ending(const struct http_conn *c);
 
 /* Counters of a loop are written by it alone and read by others: no locked instruction. */
@@ -236,16 +237,17 @@ void conn_refuse(struct http_conn *c, enum http_rejected label, int status,
  * asked, and admit_over() owed. False: it was answered 503. May switch. */
 bool admit(struct http_conn *c);
 /* Is there a place now, and no reason to refuse? Takes none. */
-bool admit_at_once(const struct http_conn *c);
+bool admit_inline(const struct http_conn *c);
 void admit_counted(struct http_conn *c); /* takes a place, be there one or not */
 /* The place goes to the first who waits. On the connection's loop, in a fiber or outside. */
 void admit_over(struct http_conn *c);
 
 /* reply.c */
-/* What http_reply_lent() was lent goes back; twice is fine. */
+/* What http_reply_zero_copy() was lent goes back; twice is fine. */
 void reply_release(struct work *w);
 /* Head and what was lent from byte `from` on; how many. */
-int reply_rest(const struct work *w, size_t from, struct iovec out[1 + HTTP_LENT_MAX]);
+int reply_rest(const struct work *w, size_t from,
+               struct iovec out[1 + HTTP_ZERO_COPY_MAX]);
 /* Head and lent body from the byte on that was not sent. May switch. */
 void reply_send_rest(struct http_conn *c);
 void reply_begin(struct http_conn *c);

@@ -47,11 +47,11 @@ struct http_client {
 
 /* A connection for `req`: an idle one if there is one and `fresh` is false, else a new
  * one, else the next that is given back. *reused tells which. May switch. */
-enum err pool_take(struct pool *p, const struct http_call_request *req, bool fresh,
-                   struct deadline by, struct pool_conn **out, bool *reused,
-                   struct errbuf *eb) MUST_CHECK;
+enum err pool_acquire(struct pool *p, const struct http_call_request *req, bool fresh,
+                      struct deadline by, struct pool_conn **out, bool *reused,
+                      struct errbuf *eb) MUST_CHECK;
 /* `clean`: the connection stands between two calls. Otherwise it is closed. */
-void pool_give(struct pool_conn **cp, bool clean);
+void pool_release(struct pool_conn **cp, bool clean);
 /* The proxy for `req`, or NULL. */
 const struct proxy *pool_proxy(const struct http_client *c,
                                const struct http_call_request *req);

@@ -158,8 +158,8 @@ build(struct http_conn *c, int status, int64_t length)
 #define DATE_LEN (sizeof "Date: Sat, 21 Nov 2026 15:16:00 GMT\r\n" - 1)
 
 size_t
-http_form(const struct http_request *r, uint64_t length, char *out, size_t room,
-          size_t *lines_at)
+http_template_make(const struct http_request *r, uint64_t length, char *out, size_t room,
+                   size_t *lines_at)
 {
     const struct http_lines *lines = &r->conn->work->reply.lines;
     struct http_lines l = {.at = out, .room = room};
@@ -175,7 +175,7 @@ http_form(const struct http_request *r, uint64_t length, char *out, size_t room,
 }
 
 char *
-http_reply_form(struct http_request *r, struct span form, size_t lines_at)
+http_reply_template(struct http_request *r, struct span form, size_t lines_at)
 {
     struct http_conn *c = r->conn;
     struct work *w = c->work;
@@ -263,7 +263,8 @@ send_pieces(struct http_conn *c, const struct iovec *iov, int count, size_t len)
     int n = 0;
 
     assert(count <= IOV_MAX_HERE - 3);
-    if (w->reply.state == REPLY_HELD && len <= TOGETHER_MAX && !more && rt_crowded())
+    if (w->reply.state == REPLY_HELD && len <= BATCHED_REPLY_MAX && !more &&
+        rt_others_ready())
         rt_yield();
     if (w->reply.state == REPLY_HELD)
         all[n++] = (struct iovec){(char *)(uintptr_t)w->reply.head.at, w->reply.head.len};
@@ -371,7 +372,7 @@ reply_with(struct http_conn *c, int status, const struct span *pieces, unsigned 
 {
     struct work *w = c->work;
     enum err rc = build(c, status, (int64_t)len);
-    struct iovec iov[HTTP_LENT_MAX];
+    struct iovec iov[HTTP_ZERO_COPY_MAX];
 
     if (rc != ERR_OK)
         return rc;
@@ -398,8 +399,8 @@ http_reply_last(struct http_request *r, int status)
     assert(!w->at_once);
     if (rc != ERR_OK)
         return rc;
-    w->reply.leaves_later = conn_may_send_later(r->conn);
-    return w->reply.leaves_later ? ERR_OK : send_end(r->conn);
+    w->reply.batched = conn_may_batch_reply(r->conn);
+    return w->reply.batched ? ERR_OK : send_end(r->conn);
 }
 
 void
@@ -415,12 +416,12 @@ reply_release(struct work *w)
 static bool
 is_one_piece(const struct work *w)
 {
-    return w->reply.lent_count == 1 &&
+    return w->reply.zero_copy_count == 1 &&
            w->reply.head.at + w->reply.head.len == w->reply.lent[0].at;
 }
 
 int
-reply_rest(const struct work *w, size_t from, struct iovec out[1 + HTTP_LENT_MAX])
+reply_rest(const struct work *w, size_t from, struct iovec out[1 + HTTP_ZERO_COPY_MAX])
 {
     int n = 0;
 
@@ -428,10 +429,10 @@ reply_rest(const struct work *w, size_t from, struct iovec out[1 + HTTP_LENT_MAX
         struct span s = w->reply.head;
 
         out[0] = (struct iovec){(char *)(uintptr_t)s.at + from,
-                                s.len + w->reply.lent_bytes - from};
+                                s.len + w->reply.zero_copy_bytes - from};
         return 1;
     }
-    for (unsigned i = 0; i <= w->reply.lent_count; i++) {
+    for (unsigned i = 0; i <= w->reply.zero_copy_count; i++) {
         struct span s = i == 0 ? w->reply.head : w->reply.lent[i - 1];
         size_t gone = MIN(from, s.len);
 
@@ -443,7 +444,7 @@ reply_rest(const struct work *w, size_t from, struct iovec out[1 + HTTP_LENT_MAX
 }
 
 void
-http_reply_room(struct http_request *r, size_t room)
+http_reply_headroom(struct http_request *r, size_t room)
 {
     r->conn->work->reply.room = room;
 }
@@ -455,16 +456,16 @@ put_head_in_front(struct work *w)
     struct span h = w->reply.head;
     char *at = (char *)(uintptr_t)w->reply.lent[0].at - h.len;
 
-    if (w->reply.lent_count != 1 || h.len > w->reply.room ||
-        h.len + w->reply.lent_bytes >= RT_BY_REFERENCE)
+    if (w->reply.zero_copy_count != 1 || h.len > w->reply.room ||
+        h.len + w->reply.zero_copy_bytes >= RT_ZERO_COPY_MIN)
         return; /* nor where sockets would be given the memory, which the next head is written to */
     memcpy(at, h.at, h.len);
     w->reply.head.at = at;
 }
 
-/* A head from http_reply_form() goes with its body. */
+/* A head from http_reply_template() goes with its body. */
 static enum err
-begin_formed(struct http_conn *c, int status, int64_t length)
+begin_from_template(struct http_conn *c, int status, int64_t length)
 {
     struct work *w = c->work;
 
@@ -478,20 +479,20 @@ begin_formed(struct http_conn *c, int status, int64_t length)
 }
 
 enum err
-http_reply_lent(struct http_request *r, int status, const struct span *pieces,
-                unsigned count, void (*release)(void *arg), void *arg)
+http_reply_zero_copy(struct http_request *r, int status, const struct span *pieces,
+                     unsigned count, void (*release)(void *arg), void *arg)
 {
     struct http_conn *c = r->conn;
     struct work *w = c->work;
     size_t len = 0;
     enum err rc;
 
-    assert(count <= HTTP_LENT_MAX);
+    assert(count <= HTTP_ZERO_COPY_MAX);
     for (unsigned i = 0; i < count; i++)
         len += pieces[i].len;
     w->reply.release = release;
     w->reply.release_arg = arg;
-    rc = w->reply.head.len > 0 ? begin_formed(c, status, (int64_t)len)
+    rc = w->reply.head.len > 0 ? begin_from_template(c, status, (int64_t)len)
          : w->at_once          ? build(c, status, (int64_t)len)
                                : reply_with(c, status, pieces, count, len);
     if (rc != ERR_OK || !w->at_once) {
@@ -502,8 +503,8 @@ http_reply_lent(struct http_request *r, int status, const struct span *pieces,
     if (w->reply.silent)
         return ERR_OK;
     memcpy(w->reply.lent, pieces, count * sizeof *pieces);
-    w->reply.lent_count = count;
-    w->reply.lent_bytes = len;
+    w->reply.zero_copy_count = count;
+    w->reply.zero_copy_bytes = len;
     put_head_in_front(w);
     return ERR_OK;
 }
@@ -512,7 +513,7 @@ void
 reply_send_rest(struct http_conn *c)
 {
     struct work *w = c->work;
-    struct iovec rest[1 + HTTP_LENT_MAX];
+    struct iovec rest[1 + HTTP_ZERO_COPY_MAX];
     enum err rc;
 
     assert(w->reply.state == REPLY_SENDS);

@@ -27,7 +27,7 @@ fill_defaults(struct http_server_options *o)
     DEFAULT(body_idle_ms, 300000);
     DEFAULT(send_stall_ms, 1800000);
     DEFAULT(retry_after_s, 1);
-    DEFAULT(told_max, 64);
+    DEFAULT(rejected_max, 64);
     DEFAULT(drain_bytes, 65536);
     DEFAULT(linger_ms, 2000);
 #undef DEFAULT
@@ -63,11 +63,11 @@ http_server_new(const struct http_server_options *o, const struct http_handler *
         list_init(&s->at[i].heard);
         list_init(&s->at[i].waiting);
         list_init(&s->at[i].queue);
-        s->at[i].send = (struct rt_soon){.fn = conn_send_waiting};
+        s->at[i].send = (struct rt_after_poll){.fn = conn_send_replies};
         list_init(&s->at[i].send.link);
-        s->at[i].answer = (struct rt_soon){.fn = conn_answer_heard};
+        s->at[i].answer = (struct rt_after_poll){.fn = conn_inline_answer};
         list_init(&s->at[i].answer.link);
-        s->at[i].known = http_known_new();
+        s->at[i].known = http_head_cache_new();
     }
     *out = s;
     return ERR_OK;
@@ -125,7 +125,7 @@ work_free(struct work *w)
 }
 
 struct work *
-work_take(struct http_loop *l)
+work_acquire(struct http_loop *l)
 {
     struct list *n = list_pop_front(&l->works);
     struct work *w;
@@ -148,14 +148,14 @@ work_take(struct http_loop *l)
 }
 
 void
-work_give(struct http_loop *l, struct work **wp)
+work_release(struct http_loop *l, struct work **wp)
 {
     struct work *w = *wp;
 
     *wp = NULL;
     if (w == NULL)
         return;
-    if (l->works_idle >= WORKS_KEPT || w->in.room != l->server->options.buffer_bytes) {
+    if (l->works_idle >= WORKS_POOLED || w->in.room != l->server->options.buffer_bytes) {
         work_free(w);
         return;
     }
@@ -217,7 +217,7 @@ http_server_drain(struct http_server *s, struct deadline by)
     struct http_server_stats stats;
 
     atomic_store(&s->draining, true);
-    order_all(s, conn_hurry, false);
+    order_all(s, conn_close_when_idle, false);
     for (;;) {
         http_server_stats(s, &stats);
         if (stats.in_flight == 0)
@@ -242,7 +242,7 @@ http_server_stop(struct http_server **sp)
         rt_listener_close(&s->listeners[i]);
     for (;;) {
         /* Again each time: a stream may still have been on its way to its loop. */
-        order_all(s, conn_cut, true);
+        order_all(s, conn_abort, true);
         http_server_stats(s, &stats);
         if (stats.connections == 0)
             break;
@@ -253,7 +253,7 @@ http_server_stop(struct http_server **sp)
 
         while ((n = list_pop_front(&s->at[i].works)) != NULL)
             work_free(LIST_ENTRY(n, struct work, link));
-        http_known_free(&s->at[i].known);
+        http_head_cache_free(&s->at[i].known);
     }
     free(s->listeners);
     free(s);

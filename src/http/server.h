@@ -50,15 +50,15 @@ struct http_done {
     bool whole;                   /* the answer went out completely */
 };
 
-#define HTTP_AHEAD 3u
+#define HTTP_PREFETCH_STEPS 3u
 struct http_handler {
     /* May switch. */
     void (*handle)(struct http_request *r, void *arg);
-    /* Of several requests that `at_once` is asked about next, each HTTP_AHEAD times, one step for all of them before the
+    /* Of several requests that `at_once` is asked about next, each HTTP_PREFETCH_STEPS times, one step for all of them before the
      * next: asks for the memory it will look at, and does nothing else. NULL: none. Must not switch. */
     void (*ahead)(struct http_request *r, unsigned step, void *arg);
-    /* May answer a request whose head is like one before, by http_reply_lent(), before there is a fiber for it. True: it
-     * did, or it has said http_later(). False: nothing is done yet, `handle` is asked. NULL: none. Must not switch. */
+    /* May answer a request whose head is like one before, by http_reply_zero_copy(), before there is a fiber for it. True: it
+     * did, or it has said http_defer(). False: nothing is done yet, `handle` is asked. NULL: none. Must not switch. */
     bool (*at_once)(struct http_request *r, void *arg);
     /* After each request that reached `handle`, or was answered at once; NULL is fine. Must not switch. */
     void (*on_done)(struct http_request *r, const struct http_done *d, void *arg);
@@ -92,7 +92,7 @@ struct http_server_options {
     uint64_t send_stall_ms; /* [30 min] a client takes nothing */
     uint32_t retry_after_s; /* [1] in 503 */
     uint32_t
-        told_max; /* [64] connections over the limit that are still told so; further ones are closed at once */
+        rejected_max; /* [64] connections over the limit that are still told so; further ones are closed at once */
     uint64_t drain_bytes; /* [64 KiB] of an unread body that are read to keep the
                                connection; more: closed */
     uint64_t linger_ms; /* [2 s] of silence, while a client that still sends is heard out
@@ -163,28 +163,29 @@ enum err http_reply(struct http_request *r, int status, struct span body);
 /* An answer without a body, behind which the handler does nothing that others wait for: it may leave when the handler has
  * returned, with those of the other requests of this turn. May switch. */
 enum err http_reply_last(struct http_request *r, int status);
-/* The same with at most HTTP_LENT_MAX pieces that are lent until release(arg), which is called once, whatever becomes of it. In `at_once` it
+/* The same with at most HTTP_ZERO_COPY_MAX pieces that are lent until release(arg), which is called once, whatever becomes of it. In `at_once` it
  * leaves with the others of this turn and never switches; elsewhere it may. An error: release was called, and what stands
  * for an answer is the caller's to say. */
-#define HTTP_LENT_MAX 4
-enum err http_reply_lent(struct http_request *r, int status, const struct span *pieces,
-                         unsigned count, void (*release)(void *arg), void *arg);
+#define HTTP_ZERO_COPY_MAX 4
+enum err http_reply_zero_copy(struct http_request *r, int status,
+                              const struct span *pieces, unsigned count,
+                              void (*release)(void *arg), void *arg);
 /* The head of an answer 200 to a GET with `length` bytes, on a connection that stays: as text, to be used for other requests. Of its lines so
  * far, which begin at *lines_at. 0: `room` is too small. */
-size_t http_form(const struct http_request *r, uint64_t length, char *out, size_t room,
-                 size_t *lines_at);
-/* In `at_once`, instead of lines, before http_reply_lent() with 200 and as many bytes: the head is that text, with the date of now. Its lines, for
+size_t http_template_make(const struct http_request *r, uint64_t length, char *out,
+                          size_t room, size_t *lines_at);
+/* In `at_once`, instead of lines, before http_reply_zero_copy() with 200 and as many bytes: the head is that text, with the date of now. Its lines, for
  * the handler to write its own over; NULL: it is not the head for this connection, nothing was done. */
-char *http_reply_form(struct http_request *r, struct span form, size_t lines_at);
-/* Before http_reply_lent() with one piece: `room` bytes in front of it may be written over. A head that fits there leaves with the piece as one. */
-void http_reply_room(struct http_request *r, size_t room);
-/* In `at_once`: the answer comes in a later turn, by http_reply_lent() and http_later_done(), both outside any fiber and
+char *http_reply_template(struct http_request *r, struct span form, size_t lines_at);
+/* Before http_reply_zero_copy() with one piece: `room` bytes in front of it may be written over. A head that fits there leaves with the piece as one. */
+void http_reply_headroom(struct http_request *r, size_t room);
+/* In `at_once`: the answer comes in a later turn, by http_reply_zero_copy() and http_deferred_done(), both outside any fiber and
  * without a switch. Or on_abandon is called instead, in a fiber, without a switch: the connection ends, or the server; the
  * request is gone behind that call. */
-void http_later(struct http_request *r, void (*on_abandon)(struct http_request *r));
+void http_defer(struct http_request *r, void (*on_abandon)(struct http_request *r));
 /* It has been answered, and leaves at the end of this turn; now when it is large. False: nothing has happened, `handle` is asked with `tried` set;
  * *r and its arena are no longer the handler's. */
-void http_later_done(struct http_request *r, bool answered);
+void http_deferred_done(struct http_request *r, bool answered);
 /* `length`: of the body, or HTTP_CHUNKED. The head is held back and leaves with the first
  * piece. To HEAD, 204 and 304 writes are counted and not sent. */
 enum err http_reply_begin(struct http_request *r, int status, int64_t length) MUST_CHECK;

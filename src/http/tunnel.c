@@ -11,7 +11,8 @@ static enum err
 send_connect(struct stream *s, const struct proxy *p, const char *to, struct deadline by,
              struct errbuf *eb)
 {
-    struct http_lines l = {.at = xmalloc(PROXY_ANSWER_ROOM), .room = PROXY_ANSWER_ROOM};
+    struct http_lines l = {.at = xmalloc(PROXY_RESPONSE_ROOM),
+                           .room = PROXY_RESPONSE_ROOM};
     enum err rc;
 
     http_put_request(&l, "CONNECT", span_of(to));
@@ -29,19 +30,19 @@ send_connect(struct stream *s, const struct proxy *p, const char *to, struct dea
 static enum err
 await_answer(struct stream *s, struct deadline by, struct errbuf *eb)
 {
-    char *answer = xmalloc(PROXY_ANSWER_ROOM);
+    char *answer = xmalloc(PROXY_RESPONSE_ROOM);
     size_t len = 0, n = 0;
     enum err rc = ERR_BUSY;
 
     while (rc == ERR_BUSY) {
-        rc = rt_recv(s, answer + len, PROXY_ANSWER_ROOM - len, by, &n, eb);
+        rc = rt_recv(s, answer + len, PROXY_RESPONSE_ROOM - len, by, &n, eb);
         if (rc == ERR_TIMEOUT)
             rc = err_set(eb, rc, "it did not answer CONNECT in time");
         else if (rc == ERR_OK && n == 0)
             rc = err_set(eb, ERR_CLOSED, "it closed the connection before its answer");
         else if (rc == ERR_OK) {
             len += n;
-            rc = proxy_answer(answer, len, eb);
+            rc = proxy_response(answer, len, eb);
         }
     }
     free(answer);

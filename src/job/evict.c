@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "job/names.h"
-#include "object/here.h"
+#include "object/local.h"
 #include "rt/fiber.h"
 
 static enum err
@@ -48,19 +48,19 @@ count_total(struct work *w, struct errbuf *eb)
     struct object_service *s = w->job->s->options.object;
     struct arena *a = arena_new(KIB(64), MIB(4));
     struct span prefix = span_of(w->names.prefix);
-    char from[DISK_KEY_MAX + 1];
+    char from[STORE_KEY_MAX + 1];
     size_t from_len = 0;
     uint64_t total = 0;
     bool more = true;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
-        struct object_here_entry *entries = NULL;
+        struct object_local_entry *entries = NULL;
         uint32_t n = 0;
 
         arena_reset(a);
-        rc = object_here_page(s, w->names.bucket, prefix, (struct span){from, from_len},
-                              OBJECT_HERE_PAGE, a, &entries, &n, &more, eb);
+        rc = object_local_page(s, w->names.bucket, prefix, (struct span){from, from_len},
+                               OBJECT_LOCAL_PAGE, a, &entries, &n, &more, eb);
         total += n;
         if (rc == ERR_OK && more && n > 0) {
             from_len = entries[n - 1].key.len;
@@ -107,7 +107,7 @@ evict_prefix(struct work *w, struct errbuf *eb)
     while (rc == ERR_OK && !e->over && !rt_cancelled()) {
         rc = evict_some(w, NULL, 0, eb);
         if (rc == ERR_OK)
-            job_place(j, (struct span){e->after, e->after_len});
+            job_set_position(j, (struct span){e->after, e->after_len});
     }
     return rc;
 }
@@ -145,7 +145,7 @@ evict_names(struct work *w, struct errbuf *eb)
             rc = evict_some(w, spans, n, eb);
         snprintf(number, sizeof number, "%llu", (unsigned long long)w->names.number);
         if (rc == ERR_OK)
-            job_place(j, span_of(number));
+            job_set_position(j, span_of(number));
     }
     free(spans);
     free(keys);

@@ -56,21 +56,21 @@ struct job_service {
     unsigned at_work; /* running ones that take a place */
     _Atomic unsigned waiting, running;
     struct rt_group group;
-    struct fiber *host;     /* the fiber that owns the group */
-    struct rt_cond stirred; /* something may begin, or the service stops */
-    struct rt_cond gone;    /* the host has ended */
-    bool stopping, host_ended;
+    struct fiber *scheduler; /* the fiber that owns the group */
+    struct rt_cond wake;     /* something may begin, or the service stops */
+    struct rt_cond gone;     /* the scheduler has ended */
+    bool stopping, scheduler_ended;
 };
 
 /* ---- for kinds ---- */
-void job_fail_one(struct job *j, struct span name, const struct errbuf *eb);
+void job_add_error(struct job *j, struct span name, const struct errbuf *eb);
 /* Where to go on, once everything before it is done. */
-void job_place(struct job *j, struct span position);
+void job_set_position(struct job *j, struct span position);
 /* The names that came with it, whole. */
 enum err job_read_list(struct job *j, struct buf *out, struct errbuf *eb) MUST_CHECK;
 
 /* ---- run.c ---- */
-void job_host(void *service); /* the fiber */
+void job_scheduler_run(void *service); /* the fiber */
 /* Removes one that has ended, and frees it. */
 enum err job_forget_ended(struct job *j, struct errbuf *eb) MUST_CHECK;
 int64_t job_wall_ms(void);

@@ -66,14 +66,14 @@ job_start(const struct job_options *o, struct job_service **out, struct errbuf *
     if (s->options.running_max == 0)
         s->options.running_max = RUNNING_DEFAULT;
     list_init(&s->jobs);
-    rt_cond_init(&s->stirred);
+    rt_cond_init(&s->wake);
     rt_cond_init(&s->gone);
     rc = job_load_all(s, eb);
     count_loaded(s);
-    if (rc == ERR_OK && rt_spawn(job_host, s) != ERR_OK)
+    if (rc == ERR_OK && rt_spawn(job_scheduler_run, s) != ERR_OK)
         rc = err_set(eb, ERR_BUSY, "no fiber is free for jobs");
     if (rc != ERR_OK) {
-        s->host_ended = true;
+        s->scheduler_ended = true;
         job_stop(&s);
         return rc;
     }
@@ -88,7 +88,7 @@ job_halt(struct job_service *s)
     if (s == NULL)
         return;
     s->stopping = true;
-    rt_cond_broadcast(&s->stirred);
+    rt_cond_broadcast(&s->wake);
 }
 
 void
@@ -102,7 +102,7 @@ job_stop(struct job_service **sp)
         return;
     job_halt(s);
     rt_shield_begin(&shield);
-    while (!s->host_ended)
+    while (!s->scheduler_ended)
         (void)!rt_cond_wait(&s->gone, DEADLINE_NEVER);
     rt_shield_end(&shield);
     metrics_unregister(s);
@@ -119,7 +119,7 @@ job_stop(struct job_service **sp)
 
 struct call {
     struct job_service *s;
-    const struct job_ask *ask;
+    const struct job_request *ask;
     struct span id;
     char *new_id;
     struct deadline by;
@@ -144,7 +144,7 @@ find(struct job_service *s, struct span id)
 }
 
 static struct job *
-find_or_say(struct call *c)
+find_or_fail(struct call *c)
 {
     struct job *j = find(c->s, c->id);
 
@@ -175,9 +175,9 @@ new_id(char out[JOB_ID_TEXT])
 }
 
 static enum err
-judge(struct call *c, const struct job_kind *kind, struct buf *what)
+check_request(struct call *c, const struct job_kind *kind, struct buf *what)
 {
-    const struct job_ask *ask = c->ask;
+    const struct job_request *ask = c->ask;
     unsigned unended = atomic_load(&c->s->waiting) + atomic_load(&c->s->running);
 
     if (kind == NULL)
@@ -205,7 +205,7 @@ begin(void *arg)
     struct buf what;
 
     buf_init(&what, KIB(4));
-    c->rc = judge(c, kind, &what);
+    c->rc = check_request(c, kind, &what);
     if (c->rc != ERR_OK) {
         buf_fini(&what);
         return;
@@ -234,11 +234,11 @@ begin(void *arg)
     memcpy(c->new_id, j->id, sizeof j->id);
     list_push_back(&c->s->jobs, &j->node);
     atomic_fetch_add(&c->s->waiting, 1);
-    rt_cond_broadcast(&c->s->stirred);
+    rt_cond_broadcast(&c->s->wake);
 }
 
 enum err
-job_begin(struct job_service *s, const struct job_ask *ask, char id[JOB_ID_TEXT],
+job_begin(struct job_service *s, const struct job_request *ask, char id[JOB_ID_TEXT],
           struct errbuf *eb)
 {
     struct call c = {.s = s, .ask = ask, .new_id = id, .eb = eb};
@@ -250,7 +250,7 @@ static void
 cancel(void *arg)
 {
     struct call *c = arg;
-    struct job *j = find_or_say(c);
+    struct job *j = find_or_fail(c);
 
     if (j == NULL || job_is_ended(j->state))
         return;
@@ -289,7 +289,7 @@ static void
 resume(void *arg)
 {
     struct call *c = arg;
-    struct job *j = find_or_say(c);
+    struct job *j = find_or_fail(c);
 
     if (j == NULL)
         return;
@@ -305,7 +305,7 @@ resume(void *arg)
     c->s->ended_count--;
     atomic_fetch_add(&c->s->waiting, 1);
     c->rc = job_save(j, c->eb);
-    rt_cond_broadcast(&c->s->stirred);
+    rt_cond_broadcast(&c->s->wake);
 }
 
 enum err
@@ -320,7 +320,7 @@ static void
 forget_call(void *arg)
 {
     struct call *c = arg;
-    struct job *j = find_or_say(c);
+    struct job *j = find_or_fail(c);
 
     if (j == NULL)
         return;
@@ -393,7 +393,7 @@ static void
 status(void *arg)
 {
     struct call *c = arg;
-    struct job *j = find_or_say(c);
+    struct job *j = find_or_fail(c);
 
     if (j == NULL)
         return;

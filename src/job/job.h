@@ -52,7 +52,7 @@ job_is_ended(enum job_state s)
 }
 
 /* What is asked for. */
-struct job_ask {
+struct job_request {
     struct span kind;   /* "prefetch" */
     struct span user;   /* who asks */
     const json_t *args; /* of the kind; docs/tier.md */
@@ -60,8 +60,8 @@ struct job_ask {
 };
 /* On ERR_OK `id` names it and it is on stable storage. ERR_BAD_REQUEST: the kind or its arguments; ERR_TOO_LARGE, ERR_BUSY:
  * a limit above. */
-enum err job_begin(struct job_service *s, const struct job_ask *ask, char id[JOB_ID_TEXT],
-                   struct errbuf *eb) MUST_CHECK;
+enum err job_begin(struct job_service *s, const struct job_request *ask,
+                   char id[JOB_ID_TEXT], struct errbuf *eb) MUST_CHECK;
 /* Asks it to end; an ended one is left as it is. ERR_NOT_FOUND; ERR_BAD_REQUEST: of a kind that only tells what the disks do
  * (moving.c). */
 enum err job_cancel(struct job_service *s, struct span id, struct errbuf *eb) MUST_CHECK;

@@ -191,7 +191,7 @@ source_next(struct source *s, struct worker *w, struct errbuf *eb)
 
 /* Everything before the oldest name that is under way is done. */
 static void
-note_place(struct work *w)
+update_position(struct work *w)
 {
     const struct worker *oldest = NULL;
     char number[24];
@@ -200,18 +200,18 @@ note_place(struct work *w)
         if (w->workers[i].busy && (oldest == NULL || w->workers[i].turn < oldest->turn))
             oldest = &w->workers[i];
     if (oldest != NULL) {
-        job_place(w->job, span_of(oldest->from));
+        job_set_position(w->job, span_of(oldest->from));
     } else if (w->source.names.prefix != NULL) {
-        job_place(w->job, span_of(w->source.after));
+        job_set_position(w->job, span_of(w->source.after));
     } else {
         snprintf(number, sizeof number, "%llu",
                  (unsigned long long)w->source.names.number);
-        job_place(w->job, span_of(number));
+        job_set_position(w->job, span_of(number));
     }
 }
 
 static void
-give_up(struct work *w, enum err rc)
+stop_work(struct work *w, enum err rc)
 {
     if (w->rc == ERR_OK)
         w->rc = rc;
@@ -222,12 +222,12 @@ static void
 count_failure(struct work *w, const struct worker *at, enum err rc,
               const struct errbuf *eb)
 {
-    job_fail_one(w->job, span_of(at->key), eb);
+    job_add_error(w->job, span_of(at->key), eb);
     if (rc == ERR_NOT_FOUND || ++w->row_failures < ROW_FAILURES_MAX || w->rc != ERR_OK)
         return;
     err_set(w->eb, rc, "%u objects one after the other failed, the last with: %s",
             w->row_failures, eb->text);
-    give_up(w, rc);
+    stop_work(w, rc);
 }
 
 /* More than the cache holds would push out what was brought first. */
@@ -240,35 +240,35 @@ is_too_much(const struct work *w)
 }
 
 static void
-count_done(struct work *w, enum object_brought how, uint64_t bytes)
+count_done(struct work *w, enum object_prefetched how, uint64_t bytes)
 {
     struct job_counts *c = &w->job->counts;
 
     w->job->changed = true;
     w->row_failures = 0;
     c->bytes += bytes;
-    if (how == BROUGHT_NOT) {
+    if (how == PREFETCHED_NO_ROOM) {
         c->failed++;
         if (++w->row_no_room >= NO_ROOM_MAX && w->rc == ERR_OK)
-            give_up(w, err_set(w->eb, ERR_NO_SPACE,
-                               "the cache takes no more: %llu objects are here (see "
-                               "cache.budget, or evict something)",
-                               (unsigned long long)c->objects));
+            stop_work(w, err_set(w->eb, ERR_NO_SPACE,
+                                 "the cache takes no more: %llu objects are here (see "
+                                 "cache.budget, or evict something)",
+                                 (unsigned long long)c->objects));
         return;
     }
     w->row_no_room = 0;
     c->objects++;
-    c->present += how == BROUGHT_HERE;
+    c->present += how == PREFETCHED_BEFORE;
     if (is_too_much(w) && w->rc == ERR_OK)
-        give_up(w, err_set(w->eb, ERR_NO_SPACE,
-                           "it is more than the cache holds: %llu bytes were brought, "
-                           "%u %% of cache.budget",
-                           (unsigned long long)c->bytes, (unsigned)BUDGET_SHARE));
+        stop_work(w, err_set(w->eb, ERR_NO_SPACE,
+                             "it is more than the cache holds: %llu bytes were brought, "
+                             "%u %% of cache.budget",
+                             (unsigned long long)c->bytes, (unsigned)BUDGET_SHARE));
 }
 
 /* Readers first: while one waits for the backend, one worker goes on alone. */
 static enum err
-make_way(struct work *w)
+yield_to_readers(struct work *w)
 {
     enum err rc = ERR_OK;
 
@@ -282,15 +282,15 @@ make_way(struct work *w)
 
 /* With the cache full the coldest makes way for what is brought, which takes a moment. */
 static enum err
-bring_or_wait(struct work *w, const char *key, enum object_brought *how, uint64_t *bytes,
-              struct errbuf *eb)
+prefetch_or_wait(struct work *w, const char *key, enum object_prefetched *how,
+                 uint64_t *bytes, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
     for (int i = 0; i < ROOM_TRIES && rc == ERR_OK; i++) {
-        rc = object_bring(w->job->s->options.object, w->source.names.bucket, span_of(key),
-                          w->pace, how, bytes, eb);
-        if (rc != ERR_OK || *how != BROUGHT_NOT || w->source.ended)
+        rc = object_prefetch(w->job->s->options.object, w->source.names.bucket,
+                             span_of(key), w->pace, how, bytes, eb);
+        if (rc != ERR_OK || *how != PREFETCHED_NO_ROOM || w->source.ended)
             return rc;
         rc = rt_sleep_ms(ROOM_MS);
     }
@@ -298,10 +298,10 @@ bring_or_wait(struct work *w, const char *key, enum object_brought *how, uint64_
 }
 
 static enum err
-bring_one(struct worker *at)
+prefetch_one(struct worker *at)
 {
     struct work *w = at->work;
-    enum object_brought how = BROUGHT_NOT;
+    enum object_prefetched how = PREFETCHED_NO_ROOM;
     struct errbuf eb = {0};
     uint64_t bytes = 0;
     enum err rc;
@@ -309,7 +309,7 @@ bring_one(struct worker *at)
     at->turn = w->turns++;
     at->busy = true;
     w->busy++;
-    rc = bring_or_wait(w, at->key, &how, &bytes, &eb);
+    rc = prefetch_or_wait(w, at->key, &how, &bytes, &eb);
     w->busy--;
     if (rc == ERR_CANCELLED || rt_cancelled() || (rc != ERR_OK && w->job->s->stopping))
         return ERR_CANCELLED; /* still busy: the next start begins with it */
@@ -318,7 +318,7 @@ bring_one(struct worker *at)
         count_done(w, how, bytes);
     else
         count_failure(w, at, rc, &eb);
-    note_place(w);
+    update_position(w);
     return ERR_OK;
 }
 
@@ -330,15 +330,15 @@ work_on(void *arg)
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK) {
-        rc = make_way(w);
+        rc = yield_to_readers(w);
         if (rc == ERR_OK)
             rc = source_next(&w->source, at, w->eb);
         if (rc == ERR_OK && w->source.ended)
             return;
         if (rc == ERR_OK)
-            rc = bring_one(at);
+            rc = prefetch_one(at);
     }
-    give_up(w, rc);
+    stop_work(w, rc);
 }
 
 static enum err

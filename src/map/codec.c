@@ -59,7 +59,7 @@ map_bucket_encode(const struct map_bucket *b, struct buf *out)
     record_begin(&w, out, KIND_BUCKET, VERSION);
     record_put_u64(&w, F_ID, b->id);
     put_text(&w, F_NAME, b->name);
-    put_text(&w, F_BIRTH_NAME, b->birth_name);
+    put_text(&w, F_BIRTH_NAME, b->immutable_name);
     record_put_u64(&w, F_CREATED_MS, (uint64_t)b->created_ms);
     if (b->cached)
         record_put_u64(&w, F_CACHED, 1);
@@ -185,7 +185,7 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
     b->created_ms = (int64_t)created;
     b->cached = cached != 0;
     b->name = get_text(&r, F_NAME);
-    b->birth_name = get_text(&r, F_BIRTH_NAME);
+    b->immutable_name = get_text(&r, F_BIRTH_NAME);
     b->backend = (struct map_backend){
         .endpoint = get_text(&r, F_ENDPOINT),
         .region = get_text(&r, F_REGION),
@@ -196,7 +196,7 @@ map_bucket_decode(struct span bytes, struct map_bucket **out, struct errbuf *eb)
         .requester_pays = pays != 0,
         .network = (enum map_network)network,
     };
-    if (rc != ERR_OK || b->id == 0 || b->name == NULL || b->birth_name == NULL ||
+    if (rc != ERR_OK || b->id == 0 || b->name == NULL || b->immutable_name == NULL ||
         (b->cached && b->backend.bucket == NULL)) {
         map_bucket_drop((const struct map_bucket **)&b);
         return err_set(eb, ERR_CORRUPT,

@@ -45,7 +45,7 @@ map_bucket_drop(const struct map_bucket **bp)
     if (b == NULL || __atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     free(b->name);
-    free(b->birth_name);
+    free(b->immutable_name);
     free(b->backend.endpoint);
     free(b->backend.region);
     free(b->backend.bucket);
@@ -213,7 +213,7 @@ bucket_new(const struct change *c, uint64_t id)
         .refs = 1,
         .id = id,
         .name = xmemdup0(c->name.at, c->name.len),
-        .birth_name = xmemdup0(c->name.at, c->name.len),
+        .immutable_name = xmemdup0(c->name.at, c->name.len),
         .created_ms = c->now_ms,
         .cached = c->backend != NULL,
     };
@@ -374,7 +374,7 @@ change_on_loop0(void *arg)
     struct change *c = arg;
     struct arena *a;
 
-    c->rc = rt_sem_take(&c->s->change, DEADLINE_NEVER);
+    c->rc = rt_sem_acquire(&c->s->change, DEADLINE_NEVER);
     if (c->rc != ERR_OK) {
         err_set(&c->eb, c->rc, "changing the buckets was given up");
         return;
@@ -384,11 +384,11 @@ change_on_loop0(void *arg)
             : c->edit != NULL ? edit_on_loop0(c, a)
                               : create_on_loop0(c, a);
     arena_free(&a);
-    rt_sem_give(&c->s->change);
+    rt_sem_release(&c->s->change);
 }
 
 static enum err
-run_change(struct change *c, struct errbuf *eb)
+map_change_run(struct change *c, struct errbuf *eb)
 {
     enum err rc = rt_call(0, change_on_loop0, c);
 
@@ -412,7 +412,7 @@ map_bucket_create(struct map_service *s, struct span name,
         return err_set(eb, ERR_BAD_REQUEST,
                        "a bucket name of %zu bytes, 1 to %u are possible", name.len,
                        MAP_BUCKET_NAME_MAX);
-    rc = run_change(&c, eb);
+    rc = map_change_run(&c, eb);
     *out = c.made;
     return rc;
 }
@@ -422,7 +422,7 @@ map_bucket_remove(struct map_service *s, struct span name, uint64_t id, struct e
 {
     struct change c = {.s = s, .name = name, .remove = true, .id = id};
 
-    return run_change(&c, eb);
+    return map_change_run(&c, eb);
 }
 
 enum err
@@ -431,7 +431,7 @@ map_bucket_change(struct map_service *s, struct span name, uint64_t id,
                   struct errbuf *eb)
 {
     struct change c = {.s = s, .name = name, .id = id, .edit = change, .arg = arg};
-    enum err rc = run_change(&c, eb);
+    enum err rc = map_change_run(&c, eb);
 
     *out = c.made;
     return rc;

@@ -45,7 +45,7 @@ struct map_bucket {
     uint32_t refs; /* atomic */
     uint64_t id;   /* never reused */
     char *name;
-    char *birth_name; /* placement hashes it: a rename moves nothing */
+    char *immutable_name; /* placement hashes it: a rename moves nothing */
     int64_t created_ms;
     bool cached;
     struct map_backend backend; /* when cached */

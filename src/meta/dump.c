@@ -68,7 +68,7 @@ meta_dump_files(struct buf *out, struct rt_dir *dir, const char *prefix,
 }
 
 enum err
-meta_dump_take(struct span *dump, struct span *key, struct span *value, struct errbuf *eb)
+meta_dump_next(struct span *dump, struct span *key, struct span *value, struct errbuf *eb)
 {
     struct record r;
     enum err rc;

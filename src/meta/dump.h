@@ -13,5 +13,5 @@ enum err meta_dump_file(struct buf *out, struct rt_dir *dir, const char *prefix,
 enum err meta_dump_files(struct buf *out, struct rt_dir *dir, const char *prefix,
                          struct errbuf *eb) MUST_CHECK;
 /* Takes the first record off *dump; both spans lie in it. ERR_NOT_FOUND at the end; ERR_CORRUPT. */
-enum err meta_dump_take(struct span *dump, struct span *key, struct span *value,
+enum err meta_dump_next(struct span *dump, struct span *key, struct span *value,
                         struct errbuf *eb) MUST_CHECK;

@@ -86,8 +86,8 @@ guarded(void *arg)
 
 /* ERR_IO when the disk does not give the pages, now or before; `work` may have run in part then. */
 static enum err
-run_job(struct meta *m, void (*work)(void *arg), void *arg, const char *what,
-        struct errbuf *eb)
+meta_job_run(struct meta *m, void (*work)(void *arg), void *arg, const char *what,
+             struct errbuf *eb)
 {
     struct job j = {m, work, arg};
     enum err rc = ERR_OK;
@@ -134,7 +134,7 @@ on_assert(MDB_env *env, const char *what)
 }
 
 static void
-open_work(void *arg)
+meta_open_work(void *arg)
 {
     struct open_job *j = arg;
     MDB_txn *txn = NULL;
@@ -235,7 +235,7 @@ read_end(struct read_job *j)
 }
 
 static void
-read_work(void *arg)
+meta_read_work(void *arg)
 {
     struct read_job *j = arg;
 
@@ -289,7 +289,7 @@ apply_one(struct apply_job *j, MDB_txn *txn, uint32_t index)
 }
 
 static void
-apply_work(void *arg)
+meta_apply_work(void *arg)
 {
     struct apply_job *j = arg;
     MDB_txn *txn = NULL;
@@ -339,7 +339,7 @@ meta_open_embedded(struct rt_dir *dir, struct meta **out, struct errbuf *eb)
 
     *out = NULL;
     if (rc == ERR_OK)
-        rc = run_job(m, open_work, &j, "opening the node's state", eb);
+        rc = meta_job_run(m, meta_open_work, &j, "opening the node's state", eb);
     if (rc == ERR_OK && j.cut)
         rc = err_set(eb, ERR_CORRUPT,
                      "the node's state %s/data.mdb is damaged: its %llu bytes are fewer "
@@ -378,7 +378,7 @@ read_pairs(struct read_job *j, struct arena *a, struct meta_pair **out, struct e
     enum err rc;
 
     buf_init(&j->found, MAP_BYTES);
-    rc = run_job(j->m, read_work, j, "reading the node's state", eb);
+    rc = meta_job_run(j->m, meta_read_work, j, "reading the node's state", eb);
     if (rc == ERR_OK && j->rc != 0)
         rc = lmdb_err(eb, j->rc, "reading the node's state");
     if (rc != ERR_OK) {
@@ -490,7 +490,7 @@ meta_apply(struct meta *m, const struct meta_change *changes, uint32_t count,
                            "a value of %zu bytes, at most %u are possible",
                            changes[i].value.len, META_VALUE_MAX);
     }
-    rc = run_job(m, apply_work, &j, "changing the node's state", eb);
+    rc = meta_job_run(m, meta_apply_work, &j, "changing the node's state", eb);
     if (rc != ERR_OK)
         return rc;
     if (j.rc != 0)

@@ -16,7 +16,7 @@ node_find_state(struct node *n)
         n->state_path = n->o->dirs[which];
     if (rc != ERR_NOT_FOUND)
         return rc;
-    rc = node_take_copy(n);
+    rc = node_restore_state_copy(n);
     return rc == ERR_NOT_FOUND ? ERR_DENIED : rc; /* the sentence is the first one */
 }
 
@@ -32,17 +32,17 @@ node_open_disks(struct node *n)
         .state = state,
         .on_list = node_state_changed,
         .arg = n,
-        .move_rate = n->o->move_rate,
+        .rebalance_rate = n->o->rebalance_rate,
         .disk = {.node = n->id.node,
                  .epoch = n->id.starts,
                  .segment_bytes = n->o->segment_bytes,
                  .cached_bytes = n->o->cache_budget / n->o->dir_count,
-                 .tail_bytes = n->o->tail_bytes,
+                 .memtable_bytes = n->o->memtable_bytes,
                  .index_map_bytes = n->o->index_map_bytes,
                  .index_memory_bytes = n->o->index_resident_bytes,
                  .index_interval_ms = n->o->index_interval_ms,
-                 .hot_bytes = n->o->hot_bytes,
-                 .limits = n->o->disk_limits,
+                 .block_cache_bytes = n->o->block_cache_bytes,
+                 .limits = n->o->store_limits,
                  .scrub_rate = n->o->scrub_rate,
                  .scrub_pass_ms = n->o->scrub_pass_ms},
     };
@@ -86,13 +86,13 @@ next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
     *out = (struct disks_bucket){.id = least,
                                  .copies = best->cached ? 1 : best->copies,
                                  .cached = best->cached,
-                                 .owned = xstrdup(best->birth_name)};
-    out->birth_name = span_of(out->owned);
+                                 .owned = xstrdup(best->immutable_name)};
+    out->immutable_name = span_of(out->owned);
     return true;
 }
 
 void
-node_tell_buckets(struct node *n)
+node_report_buckets(struct node *n)
 {
     disks_buckets(n->disks, next_bucket, n);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "disk/disk.h"
+#include "store/store.h"
 #include "wire/record.h"
 
 #define FILE_NAME      "identity"
@@ -66,8 +66,8 @@ identity_put(struct rt_dir *dir, const struct identity *id, struct errbuf *eb)
 static enum err
 mint(const char *disk, struct identity *out, struct errbuf *eb)
 {
-    struct disk_identity found;
-    enum err rc = disk_identify(disk, &found, eb);
+    struct store_identity found;
+    enum err rc = store_identify(disk, &found, eb);
 
     if (rc == ERR_OK)
         return err_set(

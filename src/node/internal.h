@@ -54,21 +54,21 @@ struct node {
 enum err node_find_state(struct node *n) MUST_CHECK;
 enum err node_open_disks(struct node *n) MUST_CHECK;
 /* From now on the disks know which buckets there are: after the map, until it is stopped. */
-void node_tell_buckets(struct node *n);
+void node_report_buckets(struct node *n);
 /* copies.c */
 /* The state as it is to each disk that does not hold it; what fails is logged. Loop 0. May switch. */
-void node_copy_state(struct node *n);
+void node_write_state_copies(struct node *n);
 /* A fiber: does that after each change, until it is cancelled. */
-void node_keep_copies(void *node);
+void node_state_copies_run(void *node);
 /* The state has changed, durably: returns when the copies have it too, or a moment later. Any loop. May switch. */
 void node_state_changed(void *node);
 /* No disk here holds the state: makes it from the newest copy, on the disk that has that one. ERR_NOT_FOUND: there is none. */
-enum err node_take_copy(struct node *n) MUST_CHECK;
+enum err node_restore_state_copy(struct node *n) MUST_CHECK;
 /* memory.c: fits what has a size of its own into the memory there is, before anything is started; and connections into
  * the descriptors that are left, once everything else is open. */
 void node_fit_memory(struct node_options *o);
 void node_fit_descriptors(struct http_server_options *h);
-/* A fiber: while memory is tight the hot set gives back an eighth of its room a second. */
+/* A fiber: while memory is tight the block cache gives back an eighth of its room a second. */
 void node_watch_memory(void *node);
 
 /* reload.c: what can change while the node serves. */

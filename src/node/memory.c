@@ -46,7 +46,7 @@ node_fit_descriptors(struct http_server_options *h)
         L_U64("connections", room - MIN(told, room - 1)), L_U64("descriptors", most),
         L_U64("open", open));
     h->connections_max = (uint32_t)(room - MIN(told, room - 1));
-    h->told_max = (uint32_t)told;
+    h->rejected_max = (uint32_t)told;
 }
 
 void
@@ -55,25 +55,29 @@ node_fit_memory(struct node_options *o)
     uint64_t limit = limit_of(o),
              rest = limit > 2 * OWN_BYTES ? limit - OWN_BYTES : limit / 2;
     uint64_t disks = MAX(o->dir_count, 1u), used, most;
-    uint64_t buffers = o->rt.iobuf_bytes, hot = o->hot_bytes, tail = o->tail_bytes;
+    uint64_t buffers = o->rt.iobuf_bytes, block_cache = o->block_cache_bytes,
+             memtable = o->memtable_bytes;
 
     o->rt.iobuf_bytes = MAX(MIN(buffers, rest / 4), MIB(8));
-    o->hot_bytes = MIN(hot, rest / 5);
-    o->tail_bytes = MAX(MIN(tail, rest / 16 / disks), MIB(1)); /* each disk has one */
+    o->block_cache_bytes = MIN(block_cache, rest / 5);
+    o->memtable_bytes =
+        MAX(MIN(memtable, rest / 16 / disks), MIB(1)); /* each disk has one */
     /* Pages of the file: the kernel takes them back for what is asked of it otherwise. */
     o->index_resident_bytes = limit / 2 / disks;
     most = MAX(rest / 4 / REQUEST_BYTES, UINT64_C(16));
     o->http.requests_max = (uint32_t)MIN((uint64_t)o->http.requests_max, most);
     o->http.waiting_max = (uint32_t)MIN((uint64_t)o->http.waiting_max, most / 2);
-    /* What peers make us hold besides is what is left of it. The tail is twice its log while it is merged. */
-    used = o->rt.iobuf_bytes + o->hot_bytes + 2 * disks * o->tail_bytes;
+    /* What peers make us hold besides is what is left of it. The memtable is twice its log while it is merged. */
+    used = o->rt.iobuf_bytes + o->block_cache_bytes + 2 * disks * o->memtable_bytes;
     account_set_limit(MAX(rest - MIN(used, rest), rest / 4));
-    if (o->rt.iobuf_bytes != buffers || o->hot_bytes != hot || o->tail_bytes != tail)
+    if (o->rt.iobuf_bytes != buffers || o->block_cache_bytes != block_cache ||
+        o->memtable_bytes != memtable)
         LOG(LOG_INFO, "node.memory",
-            "memory.buffers, memory.hot or index.memory is cut to fit",
+            "memory.buffers, memory.block_cache or memory.memtable is cut to fit",
             L_U64("limit", limit), L_U64("buffers", o->rt.iobuf_bytes),
-            L_U64("hot", o->hot_bytes), L_U64("tail", o->tail_bytes),
-            L_U64("requests", o->http.requests_max), L_U64("peers", account_limit()));
+            L_U64("block_cache", o->block_cache_bytes),
+            L_U64("memtable", o->memtable_bytes), L_U64("requests", o->http.requests_max),
+            L_U64("peers", account_limit()));
 }
 
 struct look {
@@ -88,7 +92,7 @@ look_work(void *arg)
 
     l->pressed = (account_tight() & TIGHT_MEMORY) != 0 || rt_memory_pressed();
     if (l->pressed)
-        disks_shrink_hot(l->node->disks, l->node->o->hot_bytes / 8);
+        disks_shrink_block_cache(l->node->disks, l->node->o->block_cache_bytes / 8);
 }
 
 void
@@ -103,7 +107,8 @@ node_watch_memory(void *node)
             continue; /* the pool is full: in a second again */
         if (l.pressed != said)
             LOG(LOG_INFO, "node.memory_pressure",
-                l.pressed ? "memory is tight: the hot set shrinks" : "memory is at ease",
+                l.pressed ? "memory is tight: the block cache shrinks"
+                          : "memory is at ease",
                 L_U64("clients", account_sum()), L_U64("limit", account_limit()));
         said = l.pressed;
     }

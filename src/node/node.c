@@ -79,7 +79,7 @@ open_users(struct node *n)
     n->credentials_path = xasprintf("%s/.forebay/" NODE_CREDENTIALS, n->state_path);
     rc = node_load_users(n, n->auth, n->o->live.credentials, &n->eb);
     n->credentials_whole = realpath(n->credentials_path, NULL);
-    return rc == ERR_OK ? auth_follow(n->auth, n->meta, &n->eb) : rc;
+    return rc == ERR_OK ? auth_load_meta(n->auth, n->meta, &n->eb) : rc;
 }
 
 static enum err
@@ -95,13 +95,13 @@ open_services(struct node *n)
                                 .node = n->id.node};
     struct api_options a = {.region = n->o->region,
                             .bench_objects = n->o->bench_objects,
-                            .hot_bytes = n->o->hot_bytes,
+                            .block_cache_bytes = n->o->block_cache_bytes,
                             .access_log = n->o->live.access_log};
     struct job_options jobs;
     enum err rc = map_start(n->meta, &n->map, &n->eb);
 
     if (rc == ERR_OK)
-        node_tell_buckets(n);
+        node_report_buckets(n);
     if (rc == ERR_OK)
         rc = audit_open(n->o->audit, &n->audit, &n->eb);
     c.secrets = n->folders.secrets;
@@ -169,7 +169,7 @@ open_all(struct node *n)
     if (rc == ERR_OK)
         rc = state_check_lost(n->meta, n->disks, n->state_path, &n->eb);
     if (rc == ERR_OK)
-        node_copy_state(n); /* before any object is moved */
+        node_write_state_copies(n); /* before any object is moved */
     if (rc == ERR_OK)
         rc = open_users(n);
     if (rc == ERR_OK)
@@ -217,9 +217,9 @@ on_signal(void *arg)
 }
 
 static void
-tell_ready(struct node *n)
+report_ready(struct node *n)
 {
-    struct disk_stat st;
+    struct store_stat st;
     struct node_ready r = {
         .dirs = n->o->dirs,
         .dir_count = n->o->dir_count,
@@ -287,10 +287,10 @@ run(void *arg)
         node_watch(n, &watching);
         if (rt_group_start(&watching, node_watch_memory, n) != ERR_OK)
             LOG0(LOG_WARN, "node.no_watch", "no fiber to look after memory");
-        if (rt_group_start(&watching, node_keep_copies, n) != ERR_OK)
+        if (rt_group_start(&watching, node_state_copies_run, n) != ERR_OK)
             LOG0(LOG_WARN, "node.no_copies",
                  "no fiber to write copies of the node's state");
-        tell_ready(n);
+        report_ready(n);
         (void)wait_for_signal(n, 0, DEADLINE_NEVER);
         drain(n);
         rt_group_cancel(&watching);

@@ -10,9 +10,9 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cloud/cloud.h"
-#include "disk/disk.h"
 #include "http/server.h"
 #include "rt/loop.h"
+#include "store/store.h"
 
 struct node_ready {
     const char *const *dirs;
@@ -43,8 +43,8 @@ struct node_options {
     const char *const
         *without; /* disks that are lost, by path or id: it starts without them */
     unsigned without_count;
-    uint64_t move_rate; /* bytes a second between disks at most */
-    const char *addr;   /* "127.0.0.1" */
+    uint64_t rebalance_rate; /* bytes a second between disks at most */
+    const char *addr;        /* "127.0.0.1" */
     uint16_t port;
     struct node_live live;
     /* Reads the configuration again, on a worker, at SIGHUP. *out is lent until the next call. NULL: there is nothing to
@@ -60,15 +60,15 @@ struct node_options {
     const char *const *domains;
     unsigned domain_count;
     bool bench_objects;
-    struct disk_limits disk_limits;
+    struct store_limits store_limits;
     uint64_t scrub_rate, scrub_pass_ms;
     uint64_t
         memory_limit; /* of the process; 0: what its control group or the machine says */
     unsigned cache_high, cache_low;
     uint64_t cache_large, cache_chunk;
     unsigned readahead;
-    uint64_t hot_bytes, cache_budget, segment_bytes, index_map_bytes, index_interval_ms,
-        tail_bytes,
+    uint64_t block_cache_bytes, cache_budget, segment_bytes, index_map_bytes,
+        index_interval_ms, memtable_bytes,
         index_resident_bytes; /* by node_fit_memory(): an index larger than that is not read on a loop */
     uint64_t drain_grace_ms;      /* full service after readyz says no */
     uint64_t drain_ms;            /* for what is in flight */

@@ -111,7 +111,7 @@ node_close_tls(struct node *n)
 }
 
 static void
-tell_end(const struct node *n)
+report_cert_end(const struct node *n)
 {
     int64_t left = tls_server_ends_s(n->tls) - (int64_t)(rt_wall_ns() / 1000000000u);
 
@@ -146,10 +146,10 @@ renew(struct node *n, const struct paths *p, const char *why)
     enum err rc = make_tls(p->cert, p->key, &fresh, &eb);
 
     if (rc == ERR_OK) {
-        tls_server_take(n->tls, &fresh);
+        tls_server_adopt(n->tls, &fresh);
         n->tls_trouble[0] = '\0';
         LOG(LOG_INFO, "tls.renewed", why, L_I64("ends_s", tls_server_ends_s(n->tls)));
-        tell_end(n);
+        report_cert_end(n);
     } else if (!rt_cancelled() && strcmp(n->tls_trouble, eb.text) != 0) {
         snprintf(n->tls_trouble, sizeof n->tls_trouble, "%s", eb.text);
         LOG(LOG_ERROR, "tls.not_renewed",
@@ -192,13 +192,13 @@ take(struct node *n, struct change *c, struct paths *p, struct errbuf *eb)
     if (rc != ERR_OK)
         return rc;
     if (n->tls != NULL) {
-        tls_server_take(n->tls, &c->tls);
+        tls_server_adopt(n->tls, &c->tls);
         n->tls_trouble[0] = '\0';
         free(p->cert);
         free(p->key);
         p->cert = xstrdup(c->to.tls_cert);
         p->key = xstrdup(c->to.tls_key);
-        tell_end(n);
+        report_cert_end(n);
     }
     api_set_access_log(n->api, c->to.access_log);
     log_set_level(c->to.log_level);
@@ -206,7 +206,7 @@ take(struct node *n, struct change *c, struct paths *p, struct errbuf *eb)
     return ERR_OK;
 }
 
-struct read_again {
+struct reload_read {
     struct node *n;
     struct node_live to;
     enum err rc;
@@ -216,7 +216,7 @@ struct read_again {
 static void
 read_work(void *arg)
 {
-    struct read_again *r = arg;
+    struct reload_read *r = arg;
 
     r->rc = r->n->o->reload(&r->to, r->n->o->arg, &r->eb);
 }
@@ -224,7 +224,7 @@ read_work(void *arg)
 static void
 reload(struct node *n, struct paths *p)
 {
-    struct read_again r = {.n = n};
+    struct reload_read r = {.n = n};
     struct change c = {.tls = NULL};
     enum err rc;
 
@@ -275,7 +275,7 @@ watch(void *arg)
 
     if (n->tls != NULL) {
         p = (struct paths){xstrdup(n->o->live.tls_cert), xstrdup(n->o->live.tls_key)};
-        tell_end(n);
+        report_cert_end(n);
     }
     while (!rt_cancelled()) {
         if (!n->hup_asked)

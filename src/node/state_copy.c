@@ -26,7 +26,7 @@ state_copy_encode(const struct state_copy *c, struct buf *out)
 }
 
 static bool
-take_number(const struct record *r, uint8_t id, uint64_t *out)
+parse_number(const struct record *r, uint8_t id, uint64_t *out)
 {
     struct span field;
 
@@ -48,10 +48,10 @@ state_copy_parse(struct span bytes, struct state_copy *out, struct errbuf *eb)
         return err_set(eb, ERR_CORRUPT, "a record of kind %u, version %u; wanted %u, %u",
                        r.kind, r.version, KIND_STATE_COPY, VERSION);
     if (!record_find(&r, F_CLUSTER, &cluster) || cluster.len != sizeof out->cluster_id ||
-        !take_number(&r, F_NODE, &node) || node == 0 || node > UINT16_MAX ||
-        !take_number(&r, F_STARTS, &out->starts) ||
-        !take_number(&r, F_NUMBER, &out->number) || !take_number(&r, F_BYTES, &len) ||
-        !take_number(&r, F_SUM, &sum))
+        !parse_number(&r, F_NODE, &node) || node == 0 || node > UINT16_MAX ||
+        !parse_number(&r, F_STARTS, &out->starts) ||
+        !parse_number(&r, F_NUMBER, &out->number) || !parse_number(&r, F_BYTES, &len) ||
+        !parse_number(&r, F_SUM, &sum))
         return err_set(eb, ERR_CORRUPT, "a copy of the node's state lacks a field");
     memcpy(out->cluster_id, cluster.at, cluster.len);
     out->node = (uint16_t)node;

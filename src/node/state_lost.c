@@ -7,7 +7,7 @@ state_check_lost(struct meta *m, struct disks *ds, const char *path, struct errb
 {
     struct arena *a = arena_new(KIB(4), MIB(1));
     struct meta_pair *none;
-    struct disk_stat stat;
+    struct store_stat stat;
     uint64_t revision = 0;
     uint32_t count;
     /* Each change makes the revision larger, and the first bucket was one. */

@@ -77,7 +77,8 @@ admission_is_wanted(const struct admission *a, uint32_t seen)
 {
     uint32_t coldest = atomic_load_explicit(&a->coldest, memory_order_relaxed);
 
-    return (uint64_t)seen * HEAT_ONE >= (uint64_t)coldest + MORE_WANTED * HEAT_ONE;
+    return (uint64_t)seen * ACCESS_FREQ_ONE >=
+           (uint64_t)coldest + MORE_WANTED * ACCESS_FREQ_ONE;
 }
 
 bool
@@ -95,9 +96,9 @@ admission_allows(const struct admission *a, uint32_t seen)
 }
 
 bool
-admission_stays(const struct admission *a, uint64_t key_hash, uint32_t heat)
+admission_stays(const struct admission *a, uint64_t key_hash, uint32_t access_freq)
 {
-    return (uint64_t)admission_seen(a, key_hash) * HEAT_ONE > heat;
+    return (uint64_t)admission_seen(a, key_hash) * ACCESS_FREQ_ONE > access_freq;
 }
 
 uint64_t

@@ -6,11 +6,11 @@
 
 #include "base/mem.h"
 #include "object/fetch.h"
-#include "object/fresh.h"
+#include "object/revalidate.h"
 #include "object/tier.h"
 
-#define LOOKED_MAX     256u /* chunks that are looked for before the first byte */
-#define LOOKED_AT_ONCE 64u
+#define LOOKED_MAX            256u /* chunks that are looked for before the first byte */
+#define LOOKED_BETWEEN_YIELDS 64u
 
 enum from { NOWHERE, HERE, FETCHED, DIRECT };
 
@@ -25,21 +25,21 @@ struct chunk_reader {
     uint64_t stop;    /* of what is read from where it is read now */
     enum from from;
     enum object_source source;
-    char name[DISK_KEY_MAX]; /* of the chunk at hand */
+    char name[STORE_KEY_MAX]; /* of the chunk at hand */
     size_t name_len;
-    struct row row;             /* HERE */
+    struct entry entry;         /* HERE */
     struct disks_reader reader; /* HERE */
-    struct cold_get *cold;      /* FETCHED; owned */
+    struct fetch_reader *cold;  /* FETCHED; owned */
     struct cloud_get *remote;   /* DIRECT; owned */
     struct arena *arena;        /* DIRECT; owned */
     struct iobuf *buf;          /* FETCHED, DIRECT; owned */
 
-    /* On their way: a chunk's place is its number modulo CHUNKS_AHEAD. */
+    /* On their way: a chunk's place is its number modulo CHUNK_WINDOW. */
     struct {
         uint32_t number;
-        struct cold_get *cold; /* owned; NULL: none */
-    } ahead[CHUNKS_AHEAD];
-    uint32_t next_ahead;
+        struct fetch_reader *cold; /* owned; NULL: none */
+    } window[CHUNK_WINDOW];
+    uint32_t window_next;
 };
 
 struct chunk_reader *
@@ -54,7 +54,7 @@ chunk_reader_new(const struct chunk_reader_options *o)
     r->behind = o->behind;
     r->at = o->first;
     r->end = o->first + o->len;
-    r->next_ahead = (uint32_t)(o->first / o->of->chunk_bytes);
+    r->window_next = (uint32_t)(o->first / o->of->chunk_bytes);
     return r;
 }
 
@@ -62,7 +62,7 @@ static void
 close_chunk(struct chunk_reader *r)
 {
     disks_read_end(&r->reader);
-    cold_leave(&r->cold);
+    fetch_reader_leave(&r->cold);
     cloud_get_end(&r->remote);
     if (r->arena != NULL)
         arena_free(&r->arena);
@@ -78,8 +78,8 @@ chunk_reader_free(struct chunk_reader **rp)
     if (r == NULL)
         return;
     close_chunk(r);
-    for (unsigned i = 0; i < CHUNKS_AHEAD; i++)
-        cold_leave(&r->ahead[i].cold);
+    for (unsigned i = 0; i < CHUNK_WINDOW; i++)
+        fetch_reader_leave(&r->window[i].cold);
     iobuf_drop(&r->buf);
     free(r);
 }
@@ -91,37 +91,37 @@ chunk_reader_source(const struct chunk_reader *r)
 }
 
 static bool
-is_here(struct chunk_reader *r, uint32_t number, struct row *row)
+is_here(struct chunk_reader *r, uint32_t number, struct entry *entry)
 {
-    char name[DISK_KEY_MAX];
+    char name[STORE_KEY_MAX];
     size_t len = chunk_name(&r->chunk.of, r->chunk.key, number, name);
     struct errbuf eb = {{0}};
 
-    return chunk_lookup(r->s, r->bucket, (struct span){name, len}, row, &eb) == ERR_OK;
+    return chunk_lookup(r->s, r->bucket, (struct span){name, len}, entry, &eb) == ERR_OK;
 }
 
 /* Fills the window behind the chunk at hand. What cannot begin now begins when it is needed. */
 static void
-go_ahead(struct chunk_reader *r)
+fill_window(struct chunk_reader *r)
 {
     uint32_t bytes = r->chunk.of.chunk_bytes;
     uint32_t last = (uint32_t)((r->end - 1) / bytes);
     struct fetch_chunk next = r->chunk;
 
-    r->next_ahead = MAX(r->next_ahead, r->chunk.number + 1);
-    while (!r->bypassed && r->next_ahead <= last &&
-           r->next_ahead < r->chunk.number + CHUNKS_AHEAD) {
-        uint32_t number = r->next_ahead;
+    r->window_next = MAX(r->window_next, r->chunk.number + 1);
+    while (!r->bypassed && r->window_next <= last &&
+           r->window_next < r->chunk.number + CHUNK_WINDOW) {
+        uint32_t number = r->window_next;
         struct errbuf eb = {{0}};
-        struct row row;
+        struct entry entry;
 
         next.number = number;
-        if (!is_here(r, number, &row) &&
-            cold_chunk_begin(r->s, r->bucket, &next, r->behind,
-                             &r->ahead[number % CHUNKS_AHEAD].cold, &eb) != ERR_OK)
+        if (!is_here(r, number, &entry) &&
+            fetch_join_chunk_begin(r->s, r->bucket, &next, r->behind,
+                                   &r->window[number % CHUNK_WINDOW].cold, &eb) != ERR_OK)
             return;
-        r->ahead[number % CHUNKS_AHEAD].number = number;
-        r->next_ahead++;
+        r->window[number % CHUNK_WINDOW].number = number;
+        r->window_next++;
     }
 }
 
@@ -129,7 +129,7 @@ static enum err
 begin_here(struct chunk_reader *r, struct errbuf *eb)
 {
     struct disks_key k = chunk_disk_key(r->bucket, (struct span){r->name, r->name_len});
-    enum err rc = disks_read_begin(r->s->options.disks, &k, &r->row,
+    enum err rc = disks_read_begin(r->s->options.disks, &k, &r->entry,
                                    r->at % r->chunk.of.chunk_bytes, r->stop - r->at,
                                    &r->reader, eb);
 
@@ -146,7 +146,7 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
     struct s3_object_info from;
     enum err rc;
 
-    cold_leave(&r->cold);
+    fetch_reader_leave(&r->cold);
     r->arena = arena_new(KIB(4), MIB(1));
     rc = cloud_get_begin(r->s->options.cloud, r->bucket, r->chunk.key, r->at, r->stop - 1,
                          span_of(of->etag), r->arena, &from, &r->remote, eb);
@@ -164,43 +164,43 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
 
 /* Its fetch, begun ahead of us or now. One that failed ahead is tried once more. */
 static enum err
-await_fetch(struct chunk_reader *r, enum cold_how *how, struct errbuf *eb)
+await_fetch(struct chunk_reader *r, enum fetch_join_result *how, struct errbuf *eb)
 {
-    unsigned slot = r->chunk.number % CHUNKS_AHEAD;
+    unsigned slot = r->chunk.number % CHUNK_WINDOW;
     enum err rc = ERR_OK;
 
-    if (r->ahead[slot].cold != NULL && r->ahead[slot].number == r->chunk.number) {
-        r->cold = r->ahead[slot].cold;
-        r->ahead[slot].cold = NULL;
-        go_ahead(r);
-        rc = cold_chunk_await(r->cold, &r->source, how, eb);
+    if (r->window[slot].cold != NULL && r->window[slot].number == r->chunk.number) {
+        r->cold = r->window[slot].cold;
+        r->window[slot].cold = NULL;
+        fill_window(r);
+        rc = fetch_join_chunk_await(r->cold, &r->source, how, eb);
         if (rc == ERR_OK || rc == ERR_NOT_FOUND || rc == ERR_CANCELLED)
             return rc;
-        cold_leave(&r->cold);
+        fetch_reader_leave(&r->cold);
     }
-    rc = cold_chunk_begin(r->s, r->bucket, &r->chunk, r->behind, &r->cold, eb);
+    rc = fetch_join_chunk_begin(r->s, r->bucket, &r->chunk, r->behind, &r->cold, eb);
     if (rc != ERR_OK)
         return rc;
-    go_ahead(r);
-    return cold_chunk_await(r->cold, &r->source, how, eb);
+    fill_window(r);
+    return fetch_join_chunk_await(r->cold, &r->source, how, eb);
 }
 
 /* Who holds an answer that is open while he waits for another could wait for one like himself. */
 static void
 leave_relays(struct chunk_reader *r)
 {
-    for (unsigned i = 0; i < CHUNKS_AHEAD; i++)
-        if (r->ahead[i].cold != NULL && r->ahead[i].number != r->chunk.number &&
-            cold_is_relay(r->ahead[i].cold))
-            cold_leave(&r->ahead[i].cold);
+    for (unsigned i = 0; i < CHUNK_WINDOW; i++)
+        if (r->window[i].cold != NULL && r->window[i].number != r->chunk.number &&
+            fetch_reader_is_relay(r->window[i].cold))
+            fetch_reader_leave(&r->window[i].cold);
 }
 
 static enum err
-begin_cold(struct chunk_reader *r, struct errbuf *eb)
+begin_fetched(struct chunk_reader *r, struct errbuf *eb)
 {
     uint64_t chunk_end = (uint64_t)r->chunk.number * r->chunk.of.chunk_bytes +
                          chunk_len(&r->chunk.of, r->chunk.number);
-    enum cold_how how = COLD_READ;
+    enum fetch_join_result how = FETCH_JOIN_READ;
     enum err rc;
 
     r->looked = true; /* by this one's answer */
@@ -215,11 +215,11 @@ begin_cold(struct chunk_reader *r, struct errbuf *eb)
         r->end = r->at; /* there is no room */
         return ERR_OK;
     }
-    if (how == COLD_BYPASS ||
-        (cold_is_relay(r->cold) && r->at % r->chunk.of.chunk_bytes != 0))
+    if (how == FETCH_JOIN_BYPASS ||
+        (fetch_reader_is_relay(r->cold) && r->at % r->chunk.of.chunk_bytes != 0))
         return begin_direct(r, eb);
-    if (!cold_is_relay(r->cold) && r->stop < chunk_end)
-        cold_keep(r->cold); /* we leave before its end */
+    if (!fetch_reader_is_relay(r->cold) && r->stop < chunk_end)
+        fetch_reader_keep(r->cold); /* we leave before its end */
     r->from = FETCHED;
     return ERR_OK;
 }
@@ -230,17 +230,17 @@ find_missing(struct chunk_reader *r, uint32_t *number, bool *begun)
 {
     uint32_t last = (uint32_t)((r->end - 1) / r->chunk.of.chunk_bytes);
     uint32_t looked = 0;
-    struct row row;
+    struct entry entry;
 
     *begun = true;
-    for (*number = r->chunk.number + 1; *number < r->next_ahead; (*number)++)
-        if (r->ahead[*number % CHUNKS_AHEAD].cold != NULL)
+    for (*number = r->chunk.number + 1; *number < r->window_next; (*number)++)
+        if (r->window[*number % CHUNK_WINDOW].cold != NULL)
             return true;
     *begun = false;
     for (; *number <= last && looked < LOOKED_MAX; (*number)++) {
-        if (!is_here(r, *number, &row))
+        if (!is_here(r, *number, &entry))
             return true;
-        if (++looked % LOOKED_AT_ONCE == 0)
+        if (++looked % LOOKED_BETWEEN_YIELDS == 0)
             rt_yield();
     }
     return false;
@@ -252,13 +252,14 @@ ask_remote(struct chunk_reader *r, struct errbuf *eb)
 {
     const struct chunked *of = &r->chunk.of;
     struct object_info info = {.size = of->size};
-    struct row row;
+    struct entry entry;
     enum err rc = ERR_NOT_FOUND;
 
     memcpy(info.etag, of->etag, sizeof of->etag);
-    if (chunks_row(r->s, r->bucket, r->chunk.key, of, &row))
-        rc = fresh_check(r->s, r->bucket, r->chunk.key, &row, FRESH_SHARED, &info, eb);
-    if (rc == ERR_DENIED || rc == ERR_BAD_REQUEST || rc == ERR_NOT_BUILT)
+    if (chunks_entry(r->s, r->bucket, r->chunk.key, of, &entry))
+        rc = revalidate_check(r->s, r->bucket, r->chunk.key, &entry, REVALIDATE_SHARED,
+                              &info, eb);
+    if (rc == ERR_DENIED || rc == ERR_BAD_REQUEST || rc == ERR_NOT_IMPLEMENTED)
         return ERR_OK;
     if (rc == ERR_NOT_FOUND)
         return err_set(eb, rc, "the object was replaced at the backend");
@@ -271,11 +272,11 @@ ask_remote(struct chunk_reader *r, struct errbuf *eb)
  * another version's, or an error. What it says of the first that is missing tells. That is on its way; one that is further ahead, or
  * cannot be kept, is not begun for this: then the remote is asked by a HEAD. */
 static enum err
-look_ahead(struct chunk_reader *r, struct errbuf *eb)
+check_missing(struct chunk_reader *r, struct errbuf *eb)
 {
-    enum cold_how how = COLD_READ;
+    enum fetch_join_result how = FETCH_JOIN_READ;
     enum object_source source = OBJECT_LOCAL;
-    struct cold_get **cold;
+    struct fetch_reader **cold;
     uint32_t number;
     bool begun;
     enum err rc;
@@ -285,15 +286,15 @@ look_ahead(struct chunk_reader *r, struct errbuf *eb)
         return ERR_OK;
     if (!begun)
         return ask_remote(r, eb);
-    cold = &r->ahead[number % CHUNKS_AHEAD].cold;
-    rc = cold_chunk_await(*cold, &source, &how, eb);
+    cold = &r->window[number % CHUNK_WINDOW].cold;
+    rc = fetch_join_chunk_await(*cold, &source, &how, eb);
     r->bypassed = r->bypassed || (rc == ERR_OK && source == OBJECT_BYPASS);
     /* An answer that is open is read next, or not kept open while a client takes what is here. */
-    if (rc == ERR_OK && cold_is_relay(*cold) && number != r->chunk.number + 1)
-        cold_leave(cold);
+    if (rc == ERR_OK && fetch_reader_is_relay(*cold) && number != r->chunk.number + 1)
+        fetch_reader_leave(cold);
     if (!keeping_failed(rc))
         return rc;
-    cold_leave(cold); /* it is tried once more when it is its turn */
+    fetch_reader_leave(cold); /* it is tried once more when it is its turn */
     return ask_remote(r, eb);
 }
 
@@ -310,22 +311,22 @@ open_chunk(struct chunk_reader *r, struct errbuf *eb)
     r->stop = MIN(r->end, ((uint64_t)r->chunk.number + 1) * of->chunk_bytes);
     r->name_len = chunk_name(of, r->chunk.key, r->chunk.number, r->name);
     for (unsigned i = 0; i < GONE_MAX && rc == ERR_NOT_FOUND; i++) {
-        if (!is_here(r, r->chunk.number, &r->row))
-            return begin_cold(r, eb);
+        if (!is_here(r, r->chunk.number, &r->entry))
+            return begin_fetched(r, eb);
         r->source = OBJECT_LOCAL;
-        go_ahead(r);
-        cold_leave(&r->ahead[r->chunk.number % CHUNKS_AHEAD].cold);
+        fill_window(r);
+        fetch_reader_leave(&r->window[r->chunk.number % CHUNK_WINDOW].cold);
         if (r->behind) {
             r->at = r->stop;
             return ERR_OK;
         }
-        rc = r->looked ? ERR_OK : look_ahead(r, eb);
+        rc = r->looked ? ERR_OK : check_missing(r, eb);
         if (rc != ERR_OK)
             return rc;
         rc = begin_here(r, eb);
     }
     if (rc == ERR_OK)
-        tier_read(r->s, r->bucket, (struct span){r->name, r->name_len}, &r->row);
+        tier_read(r->s, r->bucket, (struct span){r->name, r->name_len}, &r->entry);
     return rc == ERR_NOT_FOUND
                ? err_set(eb, ERR_BUSY, "a chunk of it is evicted all the time")
                : rc;
@@ -344,13 +345,14 @@ next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
         return rc;
     *piece = pass ? (struct span){NULL, r->stop - r->at}
                   : (struct span){r->buf->at, MIN(r->stop - r->at, r->buf->room)};
-    rc = cold_read(r->cold, r->at % r->chunk.of.chunk_bytes, pass ? NULL : r->buf->at,
-                   piece->len, &n, &local, &r->row, eb);
+    rc = fetch_reader_read(r->cold, r->at % r->chunk.of.chunk_bytes,
+                           pass ? NULL : r->buf->at, piece->len, &n, &local, &r->entry,
+                           eb);
     if (rc == ERR_OK && !local)
         piece->len = n;
     if (rc != ERR_OK || !local)
         return rc;
-    cold_leave(&r->cold);
+    fetch_reader_leave(&r->cold);
     if (pass)
         return ERR_OK;
     rc = begin_here(r, eb);
@@ -392,7 +394,7 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
         rc = begin_direct(r, eb);
     if (rc == ERR_OK && r->from == DIRECT)
         rc = next_direct(r, by, piece, eb);
-    /* Of a chunk that has come on its way the row may go while it is read: look for it again. */
+    /* Of a chunk that has come on its way the entry may go while it is read: look for it again. */
     if (rc == ERR_NOT_FOUND && r->from == FETCHED && r->cold == NULL) {
         r->from = NOWHERE;
         return chunk_reader_next(r, by, piece, eb);

@@ -1,5 +1,5 @@
 /* chunk_read: a range of an object in chunks, one chunk after the other. Those that are not here are fetched, several at
- * once ahead of the reader, so that it goes as fast as they do together; never further ahead than CHUNKS_AHEAD, however
+ * once ahead of the reader, so that it goes as fast as they do together; never further ahead than CHUNK_WINDOW, however
  * slow the reader is, and none once it has left. Before the first piece the remote has answered for the first chunk that is
  * missing, however many stand in front of it: until then there is another answer to give.
  *
@@ -8,7 +8,7 @@
 #pragma once
 #include "object/chunks.h"
 
-#define CHUNKS_AHEAD 8u /* under way for a reader at a time */
+#define CHUNK_WINDOW 8u /* under way for a reader at a time */
 
 struct chunk_reader;
 struct chunk_reader_options {

@@ -16,13 +16,13 @@
 /* ---- names ---- */
 
 void
-chunked_of(const struct row *row, const struct object_info *info, struct chunked *out)
+chunked_of(const struct entry *entry, const struct object_info *info, struct chunked *out)
 {
     char text[sizeof out->etag + 64];
     int len;
 
     *out = (struct chunked){
-        .size = info->size, .chunk_bytes = info->chunk_bytes, .content = row->content};
+        .size = info->size, .chunk_bytes = info->chunk_bytes, .content = entry->content};
     memcpy(out->etag, info->etag, sizeof out->etag);
     len = snprintf(text, sizeof text, "%s%c%llu/%u", out->etag, '\0',
                    (unsigned long long)out->size, out->chunk_bytes);
@@ -45,7 +45,7 @@ chunk_len(const struct chunked *c, uint32_t number)
 }
 
 static size_t
-version_name(const struct chunked *c, struct span key, char out[DISK_KEY_MAX])
+version_name(const struct chunked *c, struct span key, char out[STORE_KEY_MAX])
 {
     memcpy(out, key.at, key.len);
     return key.len + (size_t)snprintf(out + key.len, CHUNK_SUFFIX, "#%016llx%016llx",
@@ -55,7 +55,7 @@ version_name(const struct chunked *c, struct span key, char out[DISK_KEY_MAX])
 
 size_t
 chunk_name(const struct chunked *c, struct span key, uint32_t number,
-           char out[DISK_KEY_MAX])
+           char out[STORE_KEY_MAX])
 {
     char digits[10];
     size_t len = version_name(c, key, out);
@@ -107,7 +107,7 @@ chunk_disk_key(const struct map_bucket *b, struct span name)
 
 enum err
 chunk_lookup(struct object_service *s, const struct map_bucket *b, struct span name,
-             struct row *out, struct errbuf *eb)
+             struct entry *out, struct errbuf *eb)
 {
     struct disks_key k = chunk_disk_key(b, name);
 
@@ -128,47 +128,47 @@ chunks_fit(const struct object_service *s, const struct map_bucket *b, struct sp
            (!b->backend.plain_http || from->ranges);
 }
 
-/* ---- the row that stands for the chunks ---- */
+/* ---- the entry that stands for the chunks ---- */
 
 static enum err
-row_of(struct object_service *s, const struct map_bucket *b, struct span key,
-       struct row *row)
+entry_of(struct object_service *s, const struct map_bucket *b, struct span key,
+         struct entry *entry)
 {
     struct disks_key k = object_disk_key(b, key);
     struct errbuf eb = {{0}};
 
-    return disks_lookup(s->options.disks, &k, row, &eb);
+    return disks_lookup(s->options.disks, &k, entry, &eb);
 }
 
 bool
 chunks_are_of(struct object_service *s, const struct map_bucket *b, struct span key)
 {
-    struct row row;
+    struct entry entry;
 
-    return row_of(s, b, key, &row) == ERR_OK && (row.flags & ROW_CHUNKS) != 0;
+    return entry_of(s, b, key, &entry) == ERR_OK && (entry.flags & ENTRY_CHUNKS) != 0;
 }
 
 static bool
-is_row_of(const struct row *row, const struct chunked *c)
+is_entry_of(const struct entry *entry, const struct chunked *c)
 {
-    return (row->flags & (ROW_CHUNKS | ROW_DOUBT)) == ROW_CHUNKS &&
-           memcmp(&row->content, &c->content, sizeof row->content) == 0;
+    return (entry->flags & (ENTRY_CHUNKS | ENTRY_IN_DOUBT)) == ENTRY_CHUNKS &&
+           memcmp(&entry->content, &c->content, sizeof entry->content) == 0;
 }
 
 bool
-chunks_row(struct object_service *s, const struct map_bucket *b, struct span key,
-           const struct chunked *c, struct row *row)
+chunks_entry(struct object_service *s, const struct map_bucket *b, struct span key,
+             const struct chunked *c, struct entry *entry)
 {
-    return row_of(s, b, key, row) == ERR_OK && is_row_of(row, c);
+    return entry_of(s, b, key, entry) == ERR_OK && is_entry_of(entry, c);
 }
 
 bool
 chunks_stand(struct object_service *s, const struct map_bucket *b, struct span key,
              const struct chunked *c)
 {
-    struct row row;
+    struct entry entry;
 
-    return chunks_row(s, b, key, c, &row);
+    return chunks_entry(s, b, key, c, &entry);
 }
 
 void
@@ -176,13 +176,13 @@ chunks_outdated(struct object_service *s, const struct map_bucket *b, struct spa
                 const struct chunked *c)
 {
     struct errbuf eb = {{0}};
-    struct row row;
+    struct entry entry;
 
-    if (row_of(s, b, key, &row) != ERR_OK || !is_row_of(&row, c))
+    if (entry_of(s, b, key, &entry) != ERR_OK || !is_entry_of(&entry, c))
         return;
     LOG(LOG_INFO, "tier.outdated", "a kept version is not the remote's any more",
         L_TEXT("bucket", b->name), L_SPAN("key", key));
-    if (disks_evict_one(s->options.disks, b->id, key, &row, &eb) != ERR_OK)
+    if (disks_evict_one(s->options.disks, b->id, key, &entry, &eb) != ERR_OK)
         LOG(LOG_WARN, "tier.outdated", eb.text, L_SPAN("key", key));
     POINT(CHUNKS_ENDED);
     tier_sweep(s);
@@ -195,7 +195,7 @@ static enum err
 count_chunks(struct object_service *s, const struct map_bucket *b, struct span key,
              const struct chunked *c, struct object_present *out, struct errbuf *eb)
 {
-    char after[DISK_KEY_MAX];
+    char after[STORE_KEY_MAX];
     struct span prefix = {after, version_name(c, key, after)};
     size_t len = prefix.len;
     struct arena *a = arena_new(KIB(64), MIB(4));
@@ -203,7 +203,7 @@ count_chunks(struct object_service *s, const struct map_bucket *b, struct span k
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
-        struct disk_entry *entries = NULL;
+        struct store_entry *entries = NULL;
         uint32_t count = 0, of_it = 0;
 
         arena_reset(a);
@@ -211,7 +211,7 @@ count_chunks(struct object_service *s, const struct map_bucket *b, struct span k
             disks_list(s->options.disks, chunk_space(b->id), 1, (struct span){after, len},
                        false, PAGE, a, &entries, &count, &more, eb);
         while (rc == ERR_OK && of_it < count && span_starts(entries[of_it].key, prefix))
-            out->here += entries[of_it++].row.size;
+            out->here += entries[of_it++].entry.size;
         out->chunks_here += of_it;
         more = more && count > 0 && of_it == count;
         if (rc == ERR_OK && more) {
@@ -231,20 +231,20 @@ object_present(struct object_service *s, const struct map_bucket *b, struct span
     struct arena *a = arena_new(KIB(4), MIB(1));
     struct object_info info;
     struct chunked c;
-    struct row row;
-    enum err rc = disks_lookup(s->options.disks, &k, &row, eb);
+    struct entry entry;
+    enum err rc = disks_lookup(s->options.disks, &k, &entry, eb);
 
     *out = (struct object_present){0};
-    if (rc == ERR_OK && (row.flags & ROW_DOUBT) != 0)
+    if (rc == ERR_OK && (entry.flags & ENTRY_IN_DOUBT) != 0)
         rc = err_set(eb, ERR_NOT_FOUND, "the object is in doubt");
     if (rc == ERR_OK)
-        rc = info_from_row(s, &k, &row, a, &info, eb);
+        rc = info_from_entry(s, &k, &entry, a, &info, eb);
     if (rc == ERR_OK) {
         out->size = info.size;
-        out->here = row.size;
+        out->here = entry.size;
     }
-    if (rc == ERR_OK && (row.flags & ROW_CHUNKS) != 0) {
-        chunked_of(&row, &info, &c);
+    if (rc == ERR_OK && (entry.flags & ENTRY_CHUNKS) != 0) {
+        chunked_of(&entry, &info, &c);
         out->chunks = chunk_count(&c);
         rc = count_chunks(s, b, key, &c, out, eb);
     }
@@ -258,10 +258,10 @@ struct sweep {
     struct object_service *s;
     const struct map_bucket *bucket; /* one reference */
     struct arena *arena;             /* of a page */
-    struct arena *scratch;           /* of one row's metadata */
-    char key[DISK_KEY_MAX];          /* of the object looked at last */
+    struct arena *scratch;           /* of one entry's metadata */
+    char key[STORE_KEY_MAX];         /* of the object looked at last */
     size_t key_len;
-    bool stands;  /* there is a row with ROW_CHUNKS */
+    bool stands;  /* there is a entry with ENTRY_CHUNKS */
     bool unclear; /* it is in doubt, or cannot be read: nothing goes */
     struct chunked of;
     uint64_t swept;
@@ -273,20 +273,21 @@ look_at_owner(struct sweep *w, struct span key)
     struct disks_key k = object_disk_key(w->bucket, key);
     struct object_info info;
     struct errbuf eb = {{0}};
-    struct row row = {0};
-    enum err rc = disks_lookup(w->s->options.disks, &k, &row, &eb);
+    struct entry entry = {0};
+    enum err rc = disks_lookup(w->s->options.disks, &k, &entry, &eb);
 
     memcpy(w->key, key.at, key.len);
     w->key_len = key.len;
-    w->unclear = (rc != ERR_OK && rc != ERR_NOT_FOUND) || (row.flags & ROW_DOUBT) != 0;
-    w->stands = rc == ERR_OK && (row.flags & ROW_CHUNKS) != 0;
+    w->unclear =
+        (rc != ERR_OK && rc != ERR_NOT_FOUND) || (entry.flags & ENTRY_IN_DOUBT) != 0;
+    w->stands = rc == ERR_OK && (entry.flags & ENTRY_CHUNKS) != 0;
     if (!w->stands || w->unclear)
         return;
     arena_reset(w->scratch);
-    rc = info_from_row(w->s, &k, &row, w->scratch, &info, &eb);
+    rc = info_from_entry(w->s, &k, &entry, w->scratch, &info, &eb);
     w->unclear = rc != ERR_OK;
     if (rc == ERR_OK)
-        chunked_of(&row, &info, &w->of);
+        chunked_of(&entry, &info, &w->of);
 }
 
 static bool
@@ -307,13 +308,13 @@ static enum err
 sweep_bucket(struct sweep *w, const bool *stop, struct errbuf *eb)
 {
     uint64_t space = chunk_space(w->bucket->id);
-    char after[DISK_KEY_MAX];
+    char after[STORE_KEY_MAX];
     size_t len = 0;
     bool more = true;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more && !*stop) {
-        struct disk_entry *entries = NULL;
+        struct store_entry *entries = NULL;
         uint32_t count = 0;
 
         arena_reset(w->arena);
@@ -324,7 +325,7 @@ sweep_bucket(struct sweep *w, const bool *stop, struct errbuf *eb)
             if (belongs(w, entries[i].key))
                 continue;
             rc = disks_evict_one(w->s->options.disks, space, entries[i].key,
-                                 &entries[i].row, eb);
+                                 &entries[i].entry, eb);
             w->swept++;
             POINT(CHUNK_SWEPT);
         }

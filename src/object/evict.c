@@ -19,17 +19,17 @@ struct page {
     const struct map_bucket *bucket;
     uint64_t space; /* the bucket's id, or that of its chunks */
     struct object_evicting *e;
-    struct disk_entry *entries;
+    struct store_entry *entries;
     uint32_t count, next;
     enum err rc;
     struct errbuf *eb;
 };
 
 static bool
-stays(const struct page *p, const struct disk_entry *e)
+stays(const struct page *p, const struct store_entry *e)
 {
-    return (e->row.flags & ROW_CACHED) == 0 || (e->row.flags & ROW_DOUBT) != 0 ||
-           tier_is_pinned(p->bucket, e->key);
+    return (e->entry.flags & ENTRY_CACHED) == 0 ||
+           (e->entry.flags & ENTRY_IN_DOUBT) != 0 || tier_is_pinned(p->bucket, e->key);
 }
 
 static void
@@ -38,7 +38,7 @@ hand(void *arg)
     struct page *p = arg;
 
     while (p->rc == ERR_OK && p->next < p->count) {
-        const struct disk_entry *e = &p->entries[p->next++];
+        const struct store_entry *e = &p->entries[p->next++];
         struct errbuf eb = {{0}};
         enum err rc;
 
@@ -46,11 +46,11 @@ hand(void *arg)
             p->e->kept += !p->e->chunks;
             continue;
         }
-        rc = disks_evict_one(p->s->options.disks, p->space, e->key, &e->row, &eb);
+        rc = disks_evict_one(p->s->options.disks, p->space, e->key, &e->entry, &eb);
         if (rc == ERR_OK) {
             p->e->objects += !p->e->chunks;
-            p->e->bytes += e->row.size;
-            if ((e->row.flags & ROW_CHUNKS) != 0)
+            p->e->bytes += e->entry.size;
+            if ((e->entry.flags & ENTRY_CHUNKS) != 0)
                 tier_sweep(p->s);
         } else if (p->rc == ERR_OK) {
             p->rc = rc;
@@ -135,14 +135,14 @@ object_evict_names(struct object_service *s, const struct map_bucket *b,
     assert(count <= OBJECT_EVICT_NAMES);
     p.entries = xcalloc(count + 1, sizeof *p.entries);
     for (uint32_t i = 0; p.rc == ERR_OK && i < count; i++) {
-        struct disk_entry *to = &p.entries[p.count];
+        struct store_entry *to = &p.entries[p.count];
         struct disks_key k = object_disk_key(b, keys[i]);
 
-        if (keys[i].len == 0 || keys[i].len > DISK_KEY_MAX) {
+        if (keys[i].len == 0 || keys[i].len > STORE_KEY_MAX) {
             e->absent++;
             continue;
         }
-        p.rc = disks_lookup(s->options.disks, &k, &to->row, eb);
+        p.rc = disks_lookup(s->options.disks, &k, &to->entry, eb);
         to->key = keys[i];
         p.count += p.rc == ERR_OK;
         if (p.rc == ERR_NOT_FOUND) {

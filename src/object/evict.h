@@ -6,7 +6,7 @@ struct object_evicting {
     /* By the caller. */
     struct span prefix; /* borrowed */
     /* Zeros at first. */
-    char after[DISK_KEY_MAX];
+    char after[STORE_KEY_MAX];
     size_t after_len;
     bool begun, chunks,
         over; /* chunks: objects are through, now the chunks of large ones */

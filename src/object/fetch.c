@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "object/doubt.h"
-#include "object/fresh.h"
 #include "object/hasher.h"
+#include "object/in_doubt.h"
+#include "object/revalidate.h"
 #include "object/tier.h"
 #include "rt/file.h"
 #include "rt/point.h"
@@ -46,7 +46,7 @@ free_chunk(struct fetch_chunk *p)
 }
 
 static struct disks_key
-disk_key(const struct fetch *f)
+store_key(const struct fetch *f)
 {
     return f->chunk != NULL ? chunk_disk_key(f->bucket, f->key)
                             : object_disk_key(f->bucket, f->key);
@@ -130,9 +130,9 @@ admit(struct fetch *f, uint64_t size)
 }
 
 static void
-settle(struct fetch *f)
+release_admitted(struct fetch *f)
 {
-    tier_settle(f->s, f->admitted);
+    tier_release(f->s, f->admitted);
     f->admitted = 0;
 }
 
@@ -140,9 +140,9 @@ static void
 make_writer(void *arg)
 {
     struct fetch *f = arg;
-    struct disks_key k = disk_key(f);
+    struct disks_key k = store_key(f);
 
-    f->making.rc = disks_write_begin(f->s->options.disks, &k, DISK_CACHED, f->info.size,
+    f->making.rc = disks_write_begin(f->s->options.disks, &k, STORE_CACHED, f->info.size,
                                      &f->making.writer, &f->making.eb);
     f->making.over = true;
 }
@@ -157,8 +157,8 @@ take_writer(struct fetch *f)
     f->making.begun = false;
     f->writer = f->making.writer;
     /* Its place is taken; what goes into the log counts when it is there. */
-    if (f->info.size > DISK_INLINE_MAX)
-        settle(f);
+    if (f->info.size > STORE_INLINE_MAX)
+        release_admitted(f);
     if (f->making.rc != ERR_OK)
         f->eb = f->making.eb;
     return f->making.rc;
@@ -173,7 +173,7 @@ begin_writer(struct fetch *f)
 
     rt_group_begin(&f->making.fiber);
     f->making.begun = true;
-    if (f->info.size <= DISK_INLINE_MAX ||
+    if (f->info.size <= STORE_INLINE_MAX ||
         rt_group_start(&f->making.fiber, make_writer, f) != ERR_OK)
         make_writer(f);
     else
@@ -187,17 +187,17 @@ begin_writer(struct fetch *f)
     return rc;
 }
 
-/* The row that stands for an object in chunks; from here on they are fetched by whoever reads. The state stays STARTING where
+/* The entry that stands for an object in chunks; from here on they are fetched by whoever reads. The state stays STARTING where
  * there is no room, and where a write is under way. */
 static enum err
 keep_as_chunks(struct fetch *f)
 {
-    struct disk_condition unchanged = {.if_version = true, .version = f->before};
-    struct disks_key k = disk_key(f);
+    struct store_condition unchanged = {.if_version = true, .version = f->before};
+    struct disks_key k = store_key(f);
     struct object_meta meta = f->info.meta;
     struct rt_shield shield;
     enum err rc =
-        disks_write_begin(f->s->options.disks, &k, DISK_CACHED, 0, &f->writer, &f->eb);
+        disks_write_begin(f->s->options.disks, &k, STORE_CACHED, 0, &f->writer, &f->eb);
 
     if (rc == ERR_NO_SPACE || rc == ERR_BUSY)
         return ERR_OK;
@@ -210,7 +210,7 @@ keep_as_chunks(struct fetch *f)
     f->keep = true; /* it is not begun anew behind a reader who goes */
     f->sealed = true;
     rt_shield_begin(&shield);
-    rc = disks_commit(&f->writer, &meta, &unchanged, &f->row, &f->eb);
+    rc = disks_commit(&f->writer, &meta, &unchanged, &f->entry, &f->eb);
     rt_shield_end(&shield);
     if (rc == ERR_NO_SPACE || rc == ERR_PRECONDITION) {
         f->sealed = false;
@@ -219,12 +219,12 @@ keep_as_chunks(struct fetch *f)
     }
     if (rc != ERR_OK)
         return rc;
-    POINT(CHUNKS_ROW);
+    POINT(CHUNKS_ENTRY);
     if (f->was_chunked)
         tier_sweep(f->s);
     if (!f->info.stale)
-        fresh_mark(f->s, f->bucket, f->key, &f->row);
-    move(f, FETCH_HERE);
+        revalidate_mark(f->s, f->bucket, f->key, &f->entry);
+    move(f, FETCH_LOCAL);
     return ERR_OK;
 }
 
@@ -243,7 +243,7 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
     enum err rc;
 
     f->info.size = chunk_len(&p->of, p->number);
-    f->info.source = OBJECT_COLD;
+    f->info.source = OBJECT_FETCHED;
     if (f->before.epoch != 0) { /* it came while its reader was on the way here */
         move(f, FETCH_KEPT);
         return ERR_OK;
@@ -269,28 +269,28 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
 static enum err
 begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
 {
-    struct disks_key k = disk_key(f);
-    bool large, settled;
-    enum err rc = disks_lookup(f->s->options.disks, &k, &f->row, &f->eb);
+    struct disks_key k = store_key(f);
+    bool large, resolved;
+    enum err rc = disks_lookup(f->s->options.disks, &k, &f->entry, &f->eb);
 
     if (rc == ERR_OK) {
-        f->before = f->row.version;
-        f->was_chunked = (f->row.flags & ROW_CHUNKS) != 0;
+        f->before = f->entry.version;
+        f->was_chunked = (f->entry.flags & ENTRY_CHUNKS) != 0;
     } else if (rc != ERR_NOT_FOUND) {
         return rc;
     }
     if (f->chunk != NULL)
         return begin_chunk(f, get, from);
-    if (rc == ERR_OK && (f->row.flags & ROW_DOUBT) == 0) {
+    if (rc == ERR_OK && (f->entry.flags & ENTRY_IN_DOUBT) == 0) {
         /* The fetch before this one kept it while its reader was on the way here. */
-        move(f, FETCH_HERE);
+        move(f, FETCH_LOCAL);
         return ERR_OK;
     }
     if (rc == ERR_OK) {
-        rc = doubt_settle(f, &settled);
-        if (rc == ERR_OK && settled)
-            move(f, FETCH_HERE);
-        if (rc != ERR_OK || settled)
+        rc = in_doubt_resolve(f, &resolved);
+        if (rc == ERR_OK && resolved)
+            move(f, FETCH_LOCAL);
+        if (rc != ERR_OK || resolved)
             return rc;
     }
     rc = cloud_get_begin(f->s->options.cloud, f->bucket, f->key, 0, UINT64_MAX,
@@ -304,7 +304,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     f->etag = from->etag;
     f->info.stale = from->stale;
     etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
-    f->info.source = OBJECT_COLD;
+    f->info.source = OBJECT_FETCHED;
     if (cloud_etag_is_young(
             from)) /* kept, it would pass for the next version of that ETag */
         return ERR_OK;
@@ -399,14 +399,14 @@ write_piece(struct fetch *f, const char *at, size_t n)
         rt_cond_broadcast(&f->moved);
         return ERR_OK;
     }
-    f->early = at;
+    f->first_piece = at;
     f->landed += n;
     rt_cond_broadcast(&f->moved);
     rt_run_woken();
     rc = take_writer(f);
     if (rc == ERR_OK)
         rc = disks_write(f->writer, at, n, &f->eb);
-    f->early = NULL;
+    f->first_piece = NULL;
     return rc;
 }
 
@@ -425,9 +425,9 @@ static void
 keep_pace(struct fetch *f, size_t n)
 {
     uint64_t due =
-        f->pace != NULL && !f->hurried ? pace_took(f->pace, rt_now_ns(), n) : 0;
+        f->pace != NULL && !f->urgent ? pace_spent(f->pace, rt_now_ns(), n) : 0;
 
-    while (!f->hurried && rt_now_ns() < due)
+    while (!f->urgent && rt_now_ns() < due)
         if (rt_sleep_until((struct deadline){
                 MIN(due, rt_now_ns() + PACE_LOOK_MS * 1000000ull)}) != ERR_OK)
             return;
@@ -446,7 +446,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         return err_set(&f->eb, rc, "no buffer is free");
     for (;;) {
         if (buf->room - fill < PIECE_LEAST)
-            hash_stream_settle(f->s, &proof->md5, false);
+            hash_stream_drain(f->s, &proof->md5, false);
         if (!proof_lags(proof))
             fill = 0;
         rc = cloud_get_read(get, buf->at + fill, MIN(buf->room - fill, TRANSFER_BYTES),
@@ -471,7 +471,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         rc = err_set(&f->eb, ERR_BACKEND, "the backend sent %llu of %llu bytes",
                      (unsigned long long)f->landed, (unsigned long long)f->info.size);
     if (rc == ERR_OK)
-        hash_stream_settle(f->s, &proof->md5, false);
+        hash_stream_drain(f->s, &proof->md5, false);
     else
         hash_stream_end(&proof->md5); /* what lags lies in this buffer */
     iobuf_drop(&buf);
@@ -522,7 +522,7 @@ overtaken(struct fetch *f)
 static enum err
 keep(struct fetch *f)
 {
-    struct disk_condition unchanged = {.if_version = true, .version = f->before};
+    struct store_condition unchanged = {.if_version = true, .version = f->before};
     enum err rc;
 
     let_readers_finish(f);
@@ -530,12 +530,12 @@ keep(struct fetch *f)
     wait_for_peeks(f);
     if (f->obsolete || !still_wanted(f))
         return overtaken(f);
-    rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->row, &f->eb);
+    rc = disks_commit(&f->writer, &f->info.meta, &unchanged, &f->entry, &f->eb);
     if (rc == ERR_OK) {
         pass(f, POINT_FETCH_KEPT, POINT_CHUNK_KEPT);
-        tier_kept(f->s, f->bucket, f->key, &f->row);
+        tier_kept(f->s, f->bucket, f->key, &f->entry);
         if (f->chunk == NULL && !f->info.stale)
-            fresh_mark(f->s, f->bucket, f->key, &f->row);
+            revalidate_mark(f->s, f->bucket, f->key, &f->entry);
         if (f->was_chunked)
             tier_sweep(f->s);
         move(f, FETCH_KEPT);
@@ -554,7 +554,7 @@ serve_out(struct fetch *f)
         L_SPAN("key", f->key));
     f->obsolete = true;
     f->sealed = false;
-    settle(f); /* nothing of it will count on a disk */
+    release_admitted(f); /* nothing of it will count on a disk */
     rt_cond_broadcast(&f->moved);
     rt_cond_broadcast(&f->slot->changed);
     while (rc == ERR_OK && f->readers > 0)
@@ -567,7 +567,7 @@ static void
 forget(struct fetch *f)
 {
     struct disks_key k = object_disk_key(f->bucket, f->key);
-    struct disk_condition unchanged = {.if_version = true, .version = f->before};
+    struct store_condition unchanged = {.if_version = true, .version = f->before};
     struct errbuf eb = {{0}};
     bool existed;
 
@@ -576,7 +576,7 @@ forget(struct fetch *f)
         return;
     }
     if (f->before.epoch != 0 && !f->obsolete &&
-        disks_delete(f->s->options.disks, &k, DISK_CACHED, &unchanged, &existed, &eb) !=
+        disks_delete(f->s->options.disks, &k, STORE_CACHED, &unchanged, &existed, &eb) !=
             ERR_OK)
         LOG(LOG_WARN, "fetch.forget", eb.text, L_SPAN("key", f->key));
     POINT(FETCH_GONE);
@@ -602,7 +602,7 @@ run(void *arg)
     if (rc == ERR_OK && f->state == FETCH_STREAMING) {
         pass(f, POINT_FETCH_BEGUN, POINT_CHUNK_BEGUN);
         if (f->pace != NULL && get != NULL)
-            cloud_get_yields(get, &f->hurried);
+            cloud_get_background(get, &f->urgent);
         proof_begin(&proof, f, from);
         rc = transfer(f, get, &proof);
         if (rc == ERR_OK)
@@ -635,7 +635,7 @@ run(void *arg)
         wait_for_peeks(f);
     }
     disks_write_abort(&f->writer);
-    settle(f);
+    release_admitted(f);
     rt_shield_end(&shield);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND && rc != ERR_CANCELLED && !served)
         LOG(LOG_WARN, "fetch.failed", f->eb.text, L_TEXT("bucket", f->bucket->name),
@@ -648,7 +648,7 @@ run(void *arg)
 
 enum err
 fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slot *slot,
-            const struct fetch_chunk *chunk, struct pace *brought, struct fetch **out,
+            const struct fetch_chunk *chunk, struct pace *prefetch, struct fetch **out,
             struct errbuf *eb)
 {
     struct fetch *f;
@@ -661,7 +661,7 @@ fetch_start(struct object_service *s, const struct map_bucket *b, struct key_slo
     f->bucket = map_bucket_ref(b);
     f->slot = slot;
     f->chunk = copy_chunk(chunk);
-    f->pace = pace_ref(brought);
+    f->pace = pace_ref(prefetch);
     slot->refs++;
     f->key = (struct span){slot->name + 8, slot->name_len - 8};
     f->refs = 2; /* the caller's and the transfer's */

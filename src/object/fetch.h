@@ -3,7 +3,7 @@
  *     STARTING --> STREAMING --> KEPT      whole, verified, on disk
  *         |            |-------> FAILED    nothing of it is kept
  *         |--------------------> FAILED
- *         |--------------------> HERE      there is a row to look at: it is so large that it is kept in chunks, and the one that
+ *         |--------------------> HERE      there is a entry to look at: it is so large that it is kept in chunks, and the one that
  *         |                                stands for them was written; or the fetch before this one has just ended
  *         `--------------------> BYPASS    known, but cannot be kept: the first reader takes over the answer that is
  *                                          open, the others go to the backend themselves
@@ -11,7 +11,7 @@
  * The last bytes are held back until length and sum agree, so that no reader has seen a whole object before it was
  * verified. They need not wait until it is on the disk. Where a write overtook it, it is not kept, and stays until those who read it have
  * finished: nobody else has its bytes. A fetch may be of one chunk of an object (chunks.h): a range, by
- * If-Match, of which length and ETag are all that can be compared. All calls run on the key's home loop; that of a chunk is the
+ * If-Match, of which length and ETag are all that can be compared. All calls run on the key's owner loop; that of a chunk is the
  * object's.
  */
 #pragma once
@@ -24,7 +24,7 @@ enum fetch_state {
     FETCH_KEPT,
     FETCH_FAILED,
     FETCH_BYPASS,
-    FETCH_HERE
+    FETCH_LOCAL
 };
 
 /* One chunk. */
@@ -47,8 +47,8 @@ struct fetch {
     unsigned peeking; /* readers inside disks_write_peek() */
     enum fetch_state state;
     bool keep;           /* goes on without readers */
-    struct pace *pace;   /* it is brought: one reference; NULL: somebody reads it */
-    bool hurried;        /* somebody reads it: no pace is kept any more */
+    struct pace *pace;   /* it is prefetch: one reference; NULL: somebody reads it */
+    bool urgent;         /* somebody reads it: no pace is kept any more */
     bool obsolete;       /* a write overtook it: not to be kept */
     bool was_chunked;    /* what stands there before is in chunks */
     bool proved;         /* length and sum agree: readers may have the last bytes */
@@ -66,13 +66,14 @@ struct fetch {
         struct disks_writer *writer;
         struct errbuf eb;
     } making;
-    const char *early; /* the first `landed` bytes, while they are not in the writer */
+    const char
+        *first_piece; /* the first `landed` bytes, while they are not in the writer */
     struct cloud_get *spare; /* BYPASS: the backend's open answer, for the first reader */
-    struct version before;   /* of the row when it began: nothing newer is overwritten */
-    uint64_t landed;         /* bytes written */
-    uint64_t admitted;       /* by the tier, and not counted by a disk yet */
-    struct row row;          /* KEPT */
-    enum err rc;             /* FAILED */
+    struct version before; /* of the entry when it began: nothing newer is overwritten */
+    uint64_t landed;       /* bytes written */
+    uint64_t admitted;     /* by the tier, and not counted by a disk yet */
+    struct entry entry;    /* KEPT */
+    enum err rc;           /* FAILED */
     struct errbuf eb;
     struct rt_cond moved; /* state, landed or peeking changed */
 };
@@ -80,7 +81,7 @@ struct fetch {
 /* Starts the transfer; the caller has one reference. `chunk` is copied; NULL: the whole object. */
 enum err fetch_start(struct object_service *s, const struct map_bucket *b,
                      struct key_slot *slot, const struct fetch_chunk *chunk,
-                     struct pace *brought, struct fetch **out,
+                     struct pace *prefetch, struct fetch **out,
                      struct errbuf *eb) MUST_CHECK;
 struct fetch *fetch_ref(struct fetch *f);
 void fetch_drop(struct fetch **fp);

@@ -122,7 +122,7 @@ fiber_group_end(struct fiber_group **gp)
         return;
     g->ending = true;
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        while (key_on_home(i, end_on_loop, g) != ERR_OK)
+        while (key_run_on_owner(i, end_on_loop, g) != ERR_OK)
             rt_yield(); /* out of stacks there: others are ending too */
     *gp = NULL;         /* not before: they look whether it ends */
     free(g->loops);

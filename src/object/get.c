@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "object/chunk_read.h"
-#include "object/fresh.h"
 #include "object/readahead.h"
+#include "object/revalidate.h"
 #include "object/tier.h"
 #include "rt/file.h"
 #include "wire/etag.h"
@@ -18,9 +18,9 @@ struct object_get {
     const struct map_bucket *bucket; /* one reference */
     struct span key;                 /* in the arena */
     enum kind kind;
-    struct row row;              /* LOCAL */
+    struct entry entry;          /* LOCAL */
     struct disks_reader reader;  /* LOCAL, once the range is chosen */
-    struct cold_get *cold;       /* COLD */
+    struct fetch_reader *cold;   /* COLD */
     struct cloud_get *remote;    /* DIRECT */
     struct chunked *chunked;     /* CHUNKED; in the arena */
     struct chunk_reader *chunks; /* CHUNKED, once the range is chosen; owned */
@@ -43,7 +43,7 @@ set_source(struct object_get *g, enum object_source source)
 {
     static const unsigned labels[] = {
         [OBJECT_LOCAL] = LABEL_HIT,
-        [OBJECT_COLD] = LABEL_MISS,
+        [OBJECT_FETCHED] = LABEL_MISS,
         [OBJECT_JOINED] = LABEL_COALESCED,
         [OBJECT_BYPASS] = LABEL_BYPASS,
     };
@@ -81,16 +81,16 @@ object_get_source(const struct object_get *g)
 /* What is here and may be served. ERR_NOT_FOUND: nothing, or a cached version in doubt. A header that is gone belonged to
  * a version that has just been replaced: then there is a newer one. */
 static enum err
-find_local(struct object_service *s, const struct disks_key *k, struct row *row,
+find_local(struct object_service *s, const struct disks_key *k, struct entry *entry,
            struct arena *a, struct object_info *info, struct errbuf *eb)
 {
     for (int i = 0; i < REPLACED_MAX; i++) {
-        enum err rc = disks_lookup(s->options.disks, k, row, eb);
+        enum err rc = disks_lookup(s->options.disks, k, entry, eb);
 
-        if (rc == ERR_OK && (row->flags & ROW_DOUBT) != 0)
+        if (rc == ERR_OK && (entry->flags & ENTRY_IN_DOUBT) != 0)
             return err_set(eb, ERR_NOT_FOUND, "the object is in doubt");
         if (rc == ERR_OK)
-            rc = info_from_row(s, k, row, a, info, eb);
+            rc = info_from_entry(s, k, entry, a, info, eb);
         else
             return rc;
         if (rc != ERR_NOT_FOUND)
@@ -128,42 +128,42 @@ count_reader(struct object_get *g)
     if (g->behind || g->counted)
         return;
     g->counted = true;
-    atomic_fetch_add_explicit(&g->s->cold_readers, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&g->s->remote_readers, 1, memory_order_relaxed);
 }
 
 static enum err
 cached_begin(struct object_get *g, struct object_info *info, bool *again,
              struct errbuf *eb)
 {
-    enum cold_how how = COLD_READ;
+    enum fetch_join_result how = FETCH_JOIN_READ;
     enum err rc;
 
     *again = false;
     count_reader(g);
-    rc =
-        cold_join(g->s, g->bucket, g->key, g->behind, g->arena, info, &g->cold, &how, eb);
+    rc = fetch_join(g->s, g->bucket, g->key, g->behind, g->arena, info, &g->cold, &how,
+                    eb);
 
-    *again = rc == ERR_OK && how == COLD_HERE;
-    if (rc == ERR_OK && how == COLD_BYPASS && g->behind) {
+    *again = rc == ERR_OK && how == FETCH_JOIN_LOCAL;
+    if (rc == ERR_OK && how == FETCH_JOIN_BYPASS && g->behind) {
         *info = (struct object_info){.source = OBJECT_BYPASS};
         return ERR_OK; /* nothing will be read */
     }
-    if (rc == ERR_OK && how == COLD_BYPASS)
+    if (rc == ERR_OK && how == FETCH_JOIN_BYPASS)
         return direct_begin(g, info, eb);
     g->kind = *again ? LOCAL : COLD;
     return rc;
 }
 
-/* The row stands for chunks: where they are is known when they are read. */
+/* The entry stands for chunks: where they are is known when they are read. */
 static void
 take_chunks(struct object_get *g, const struct object_info *info)
 {
-    if (g->kind != LOCAL || (g->row.flags & ROW_CHUNKS) == 0)
+    if (g->kind != LOCAL || (g->entry.flags & ENTRY_CHUNKS) == 0)
         return;
     g->kind = CHUNKED;
     g->label = LABEL_NONE;
     g->chunked = arena_alloc(g->arena, sizeof *g->chunked);
-    chunked_of(&g->row, info, g->chunked);
+    chunked_of(&g->entry, info, g->chunked);
     g->source = OBJECT_LOCAL;
 }
 
@@ -186,13 +186,13 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
                              .arena = a};
     for (int i = 0; again && i < REPLACED_MAX; i++) {
         again = false;
-        rc = find_local(s, &k, &g->row, a, info, eb);
+        rc = find_local(s, &k, &g->entry, a, info, eb);
         if (rc == ERR_OK && !behind)
-            rc = fresh_check(s, b, key, &g->row, FRESH_IN_TIME, info, eb);
+            rc = revalidate_check(s, b, key, &g->entry, REVALIDATE_EXPIRED, info, eb);
         if (rc == ERR_OK && b->cached)
             info->stale = info->stale || cloud_is_down(s->options.cloud, b);
         if (rc == ERR_NOT_FOUND && b->cached)
-            rc = cached_begin(g, info, &again, eb); /* again: its row is here now */
+            rc = cached_begin(g, info, &again, eb); /* again: its entry is here now */
     }
     if (again)
         rc = err_set(eb, ERR_BUSY, "the object is overwritten all the time");
@@ -203,16 +203,16 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
     g->size = info->size;
     take_chunks(g, info);
     if (g->kind == CHUNKED && !behind)
-        tier_read(s, b, key, &g->row);
+        tier_read(s, b, key, &g->entry);
     else if (g->kind != CHUNKED &&
              (!behind ||
               info->source != OBJECT_LOCAL)) { /* nobody was served from here */
         count_source(g, info->source);
         if (b->cached && g->kind == LOCAL)
-            tier_read(s, b, key, &g->row);
+            tier_read(s, b, key, &g->entry);
     }
     if (!behind && b->cached)
-        readahead_saw(s, b, key, g->size);
+        readahead_observe(s, b, key, g->size);
     *out = g;
     return ERR_OK;
 }
@@ -226,16 +226,16 @@ object_get_begin(struct object_service *s, const struct map_bucket *b, struct sp
 }
 
 enum err
-get_begin_behind(struct object_service *s, const struct map_bucket *b, struct span key,
-                 struct pace *pace, struct arena *a, struct object_info *info,
-                 struct object_get **out, struct errbuf *eb)
+get_begin_background(struct object_service *s, const struct map_bucket *b,
+                     struct span key, struct pace *pace, struct arena *a,
+                     struct object_info *info, struct object_get **out, struct errbuf *eb)
 {
     return begin(s, b, key, pace, a, info, out, eb);
 }
 
 struct object_get *
-get_of_row(struct object_service *s, const struct map_bucket *b, struct span key,
-           const struct row *row, struct arena *a, const struct object_info *info)
+get_of_entry(struct object_service *s, const struct map_bucket *b, struct span key,
+             const struct entry *entry, struct arena *a, const struct object_info *info)
 {
     struct object_get *g = arena_alloc(a, sizeof *g);
 
@@ -243,7 +243,7 @@ get_of_row(struct object_service *s, const struct map_bucket *b, struct span key
                              .bucket = map_bucket_ref(b),
                              .key = key,
                              .kind = LOCAL,
-                             .row = *row,
+                             .entry = *entry,
                              .arena = a,
                              .size = info->size};
     take_chunks(g, info);
@@ -258,9 +258,10 @@ object_get_checksum(struct object_get *g, struct arena *a, struct object_info *i
     struct object_meta meta;
     enum err rc;
 
-    if (g->kind != LOCAL || (g->row.flags & (ROW_PLAIN | ROW_CACHED)) != ROW_PLAIN)
+    if (g->kind != LOCAL ||
+        (g->entry.flags & (ENTRY_PLAIN | ENTRY_CACHED)) != ENTRY_PLAIN)
         return ERR_OK;
-    rc = disks_meta(g->s->options.disks, &k, &g->row, a, &meta, eb);
+    rc = disks_meta(g->s->options.disks, &k, &g->entry, a, &meta, eb);
     if (rc != ERR_OK)
         return rc;
     info->meta.checksum_algorithm = meta.checksum_algorithm;
@@ -273,13 +274,13 @@ enum err
 object_parts(struct object_get *g, struct arena *a, struct object_part_place **out,
              uint32_t *count, struct errbuf *eb)
 {
-    struct disk_object_part *parts;
+    struct store_object_part *parts;
     enum err rc;
 
     *count = 0;
-    if (g->kind != LOCAL || (g->row.flags & ROW_PARTS) == 0)
+    if (g->kind != LOCAL || (g->entry.flags & ENTRY_PARTS) == 0)
         return ERR_OK;
-    rc = disks_object_parts(g->s->options.disks, &g->row, a, &parts, count, eb);
+    rc = disks_object_parts(g->s->options.disks, &g->entry, a, &parts, count, eb);
     if (rc != ERR_OK)
         return rc;
     *out = arena_try(a, *count * sizeof **out);
@@ -295,7 +296,7 @@ object_parts(struct object_get *g, struct arena *a, struct object_part_place **o
 }
 
 /* Bytes far ahead of the fetch are asked for by themselves, so that a footer does not wait for the file. */
-#define AHEAD_MAX MIB(1)
+#define DIRECT_DISTANCE_MAX MIB(1)
 
 /* `begun`: the reader has bytes of this version already. Else an answer without ETag will do, as some remotes give to ranges. */
 static enum err
@@ -365,18 +366,21 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
         return ERR_OK;
     }
     if (g->kind == LOCAL)
-        return disks_read_begin(g->s->options.disks, &k, &g->row, first, len, &g->reader,
-                                eb);
-    if (g->kind == COLD && !cold_is_relay(g->cold) && (first > 0 || len < g->size))
-        cold_keep(g->cold);
+        return disks_read_begin(g->s->options.disks, &k, &g->entry, first, len,
+                                &g->reader, eb);
+    if (g->kind == COLD && !fetch_reader_is_relay(g->cold) &&
+        (first > 0 || len < g->size))
+        fetch_reader_keep(g->cold);
     if (g->kind == COLD &&
-        (cold_is_relay(g->cold) ? first > 0 : first > cold_landed(g->cold) + AHEAD_MAX)) {
-        if (!cold_etag(g->cold, g->arena, &g->etag))
+        (fetch_reader_is_relay(g->cold)
+             ? first > 0
+             : first > fetch_reader_landed(g->cold) + DIRECT_DISTANCE_MAX)) {
+        if (!fetch_reader_etag(g->cold, g->arena, &g->etag))
             return err_set(eb, ERR_BUSY, "no fiber is free to ask which version it is");
         g->kind = DIRECT;
         /* Who held a connection while he waits for another could wait for one like himself. */
-        if (cold_is_relay(g->cold))
-            cold_leave(&g->cold);
+        if (fetch_reader_is_relay(g->cold))
+            fetch_reader_leave(&g->cold);
     }
     return g->kind == DIRECT ? direct_range(g, false, eb) : ERR_OK;
 }
@@ -413,10 +417,10 @@ next_direct(struct object_get *g, struct deadline by, struct span *piece,
 static enum err
 go_direct(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
 {
-    bool asked = cold_etag(g->cold, g->arena, &g->etag);
+    bool asked = fetch_reader_etag(g->cold, g->arena, &g->etag);
     enum err rc;
 
-    cold_leave(&g->cold);
+    fetch_reader_leave(&g->cold);
     disks_read_end(&g->reader);
     if (!asked)
         return err_set(eb, ERR_BUSY,
@@ -432,7 +436,8 @@ go_direct(struct object_get *g, struct deadline by, struct span *piece, struct e
 
 /* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
 static enum err
-next_cold(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
+next_fetched(struct object_get *g, struct deadline by, struct span *piece,
+             struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(g->bucket, g->key);
     bool local = false, pass = g->behind != NULL;
@@ -443,9 +448,9 @@ next_cold(struct object_get *g, struct deadline by, struct span *piece, struct e
         return rc;
     *piece = pass ? (struct span){NULL, g->left}
                   : (struct span){g->buf->at, MIN(g->left, g->buf->room)};
-    rc = cold_read(g->cold, g->at, pass ? NULL : g->buf->at, piece->len, &n, &local,
-                   &g->row, eb);
-    if (keeping_failed(rc) && !pass && !cold_is_relay(g->cold))
+    rc = fetch_reader_read(g->cold, g->at, pass ? NULL : g->buf->at, piece->len, &n,
+                           &local, &g->entry, eb);
+    if (keeping_failed(rc) && !pass && !fetch_reader_is_relay(g->cold))
         return go_direct(g, by, piece, eb);
     if (rc != ERR_OK)
         return rc;
@@ -454,17 +459,17 @@ next_cold(struct object_get *g, struct deadline by, struct span *piece, struct e
         return ERR_OK;
     }
     if (pass) {
-        cold_leave(&g->cold);
+        fetch_reader_leave(&g->cold);
         return ERR_OK;
     }
-    rc = disks_read_begin(g->s->options.disks, &k, &g->row, g->at, g->left, &g->reader,
+    rc = disks_read_begin(g->s->options.disks, &k, &g->entry, g->at, g->left, &g->reader,
                           eb);
     if (rc == ERR_OK)
         rc = disks_read_next(&g->reader, by, piece, eb);
     if (rc == ERR_NOT_FOUND)
         return go_direct(g, by, piece, eb);
     g->kind = LOCAL;
-    cold_leave(&g->cold);
+    fetch_reader_leave(&g->cold);
     return rc;
 }
 
@@ -483,7 +488,7 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
         rc = disks_read_next(&g->reader, by, piece, eb);
         break;
     case COLD:
-        rc = next_cold(g, by, piece, eb);
+        rc = next_fetched(g, by, piece, eb);
         break;
     case DIRECT:
         rc = next_direct(g, by, piece, eb);
@@ -526,7 +531,7 @@ object_get_more(struct object_get *g, struct span *pieces, unsigned max)
 }
 
 bool
-object_again_keep(const struct object_get *g, struct object_again *out)
+object_revalidated_keep(const struct object_get *g, struct object_revalidated *out)
 {
     struct disks_key k = object_disk_key(g->bucket, g->key);
 
@@ -536,54 +541,54 @@ object_again_keep(const struct object_get *g, struct object_again *out)
         return false;
     out->cached = g->bucket->cached;
     out->reads = 0;
-    out->place = (struct object_place){.segment = g->row.segment,
-                                       .size = (uint32_t)g->row.size,
-                                       .disk = g->row.disk,
-                                       .in_log = (g->row.flags & ROW_INLINE) != 0};
-    return disks_again_keep(g->s->options.disks, &k, &g->reader, &out->at);
+    out->place = (struct object_place){.segment = g->entry.segment,
+                                       .size = (uint32_t)g->entry.size,
+                                       .disk = g->entry.disk,
+                                       .in_log = (g->entry.flags & ENTRY_INLINE) != 0};
+    return disks_revalidated_keep(g->s->options.disks, &k, &g->reader, &out->at);
 }
 
-#define AGAIN_SAMPLE 16u
+#define REVALIDATED_SAMPLE 16u
 
 /* So many reads at once: what is read again and again costs the counters of its segment little. */
 static void
-count_again(struct object_service *s, const struct object_again *a)
+count_revalidated(struct object_service *s, const struct object_revalidated *a)
 {
-    struct row row = {.segment = a->place.segment,
-                      .size = a->place.size,
-                      .disk = a->place.disk,
-                      .flags = ROW_CACHED | (a->place.in_log ? ROW_INLINE : 0)};
+    struct entry entry = {.segment = a->place.segment,
+                          .size = a->place.size,
+                          .disk = a->place.disk,
+                          .flags = ENTRY_CACHED | (a->place.in_log ? ENTRY_INLINE : 0)};
 
-    disks_heat_add(s->options.disks, &row, AGAIN_SAMPLE);
+    disks_access_freq_add(s->options.disks, &entry, REVALIDATED_SAMPLE);
 }
 
 void
-object_again_ahead(struct object_service *s, const struct object_again *a)
+object_revalidated_preload(struct object_service *s, const struct object_revalidated *a)
 {
-    disks_again_ahead(s->options.disks, &a->at);
+    disks_revalidated_prefetch(s->options.disks, &a->at);
 }
 
 bool
-object_again_begin(struct object_service *s, struct object_again *a,
-                   struct disk_held *held)
+object_revalidated_begin(struct object_service *s, struct object_revalidated *a,
+                         struct store_pinned *held)
 {
     if (a->cached && cloud_any_down(s->options.cloud)) /* that may have to be said */
         return false;
-    if (!disks_again_begin(s->options.disks, &a->at, held))
+    if (!disks_revalidated_begin(s->options.disks, &a->at, held))
         return false;
     if (a->cached) {
         metric_add(M_CACHE, LABEL_HIT, 1);
         metric_add(M_CACHE_BYTES, LABEL_HIT, (int64_t)a->place.size);
-        if (++a->reads % AGAIN_SAMPLE == 0)
-            count_again(s, a);
+        if (++a->reads % REVALIDATED_SAMPLE == 0)
+            count_revalidated(s, a);
     }
     return true;
 }
 
 void
-object_again_end(struct disk_held *held)
+object_revalidated_end(struct store_pinned *held)
 {
-    disks_again_end(held);
+    disks_revalidated_end(held);
 }
 
 void
@@ -595,26 +600,26 @@ object_get_end(struct object_get **gp)
     if (g == NULL)
         return;
     if (g->counted)
-        atomic_fetch_sub_explicit(&g->s->cold_readers, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&g->s->remote_readers, 1, memory_order_relaxed);
     disks_read_end(&g->reader);
     chunk_reader_free(&g->chunks);
-    cold_leave(&g->cold);
+    fetch_reader_leave(&g->cold);
     cloud_get_end(&g->remote);
     iobuf_drop(&g->buf);
     map_bucket_drop(&g->bucket);
 }
 
 enum err
-object_ask_again(struct object_service *s, const struct map_bucket *b, struct span key,
-                 struct arena *a, struct errbuf *eb)
+object_revalidate(struct object_service *s, const struct map_bucket *b, struct span key,
+                  struct arena *a, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
     struct object_info info = {0};
-    struct row row;
-    enum err rc = find_local(s, &k, &row, a, &info, eb);
+    struct entry entry;
+    enum err rc = find_local(s, &k, &entry, a, &info, eb);
 
     if (rc == ERR_OK)
-        rc = fresh_check(s, b, key, &row, FRESH_NOW, &info, eb);
+        rc = revalidate_check(s, b, key, &entry, REVALIDATE_ALWAYS, &info, eb);
     if (rc == ERR_OK && info.stale)
         rc = err_set(eb, ERR_BACKEND, "the remote could not be asked");
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
@@ -626,11 +631,11 @@ object_head(struct object_service *s, const struct map_bucket *b, struct span ke
 {
     struct disks_key k = object_disk_key(b, key);
     struct s3_object_info from;
-    struct row row;
-    enum err rc = find_local(s, &k, &row, a, info, eb);
+    struct entry entry;
+    enum err rc = find_local(s, &k, &entry, a, info, eb);
 
     if (rc == ERR_OK)
-        rc = fresh_check(s, b, key, &row, FRESH_IN_TIME, info, eb);
+        rc = revalidate_check(s, b, key, &entry, REVALIDATE_EXPIRED, info, eb);
     if (rc == ERR_OK && b->cached)
         info->stale = info->stale || cloud_is_down(s->options.cloud, b);
     if (rc != ERR_NOT_FOUND || !b->cached)
@@ -642,7 +647,7 @@ object_head(struct object_service *s, const struct map_bucket *b, struct span ke
     rc = meta_from_backend(&from, a, &info->meta, eb);
     info->size = from.size;
     info->mtime_ms = from.mtime_ms;
-    info->source = OBJECT_COLD;
+    info->source = OBJECT_FETCHED;
     info->stale = from.stale;
     etag_of(info->meta.md5, info->meta.parts, info->meta.etag_text, info->etag);
     return rc;

@@ -54,7 +54,7 @@ lead_jobs(struct hashing *of_loop)
     unsigned lanes = md5_lanes();
 
     for (unsigned turn = 0; turn < (of_loop->in_a_hurry ? 1 : TURNS) &&
-                            of_loop->job_count < lanes && rt_crowded();
+                            of_loop->job_count < lanes && rt_others_ready();
          turn++)
         rt_yield();
     run_all(of_loop);
@@ -153,7 +153,7 @@ is_only(const struct list *lagging)
 
 /* Those who wait for a sum that is there go on; where `all`, everybody who waits: one of them leads from now on. */
 static void
-wake_settled(struct list *lagging, bool all)
+wake_drained(struct list *lagging, bool all)
 {
     LIST_EACH(lagging, n)
     {
@@ -212,23 +212,23 @@ lead(struct hashing *of_loop, struct hash_stream *h)
 {
     of_loop->led = true;
     rt_yield(); /* what has come is looked for */
-    for (unsigned turn = 1; turn < (h->patient ? PATIENT_TURNS : TURNS) && rt_crowded() &&
-                            !is_only(&of_loop->lagging);
+    for (unsigned turn = 1; turn < (h->patient ? PATIENT_TURNS : TURNS) &&
+                            rt_others_ready() && !is_only(&of_loop->lagging);
          turn++)
         rt_yield();
     wait_for_lanes(of_loop, h);
     while (h->len > 0) {
         run_slices(&of_loop->lagging);
-        wake_settled(&of_loop->lagging, false);
+        wake_drained(&of_loop->lagging, false);
         if (h->len > 0)
             rt_yield(); /* nobody waits for more than one round */
     }
     of_loop->led = false;
-    wake_settled(&of_loop->lagging, true);
+    wake_drained(&of_loop->lagging, true);
 }
 
 void
-hash_stream_settle(struct object_service *s, struct hash_stream *h, bool patient)
+hash_stream_drain(struct object_service *s, struct hash_stream *h, bool patient)
 {
     struct hashing *of_loop = &s->hashing[rt_loop_index()];
 
@@ -258,5 +258,5 @@ hash_stream_add(struct object_service *s, struct hash_stream *h, const void *dat
         h->at = data;
     h->len += len;
     if (is_only(&of_loop->lagging))
-        hash_stream_settle(s, h, false);
+        hash_stream_drain(s, h, false);
 }

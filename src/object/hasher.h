@@ -31,7 +31,7 @@ struct hash_stream {
     const unsigned char *at; /* borrowed: not hashed yet */
     size_t len;
     struct rt_waiter
-        *waits; /* of whoever is in hash_stream_settle() while another one leads */
+        *waits; /* of whoever is in hash_stream_drain() while another one leads */
 };
 void hash_stream_begin(struct object_service *s, struct hash_stream *h);
 void hash_stream_end(
@@ -41,4 +41,4 @@ void hash_stream_end(
 void hash_stream_add(struct object_service *s, struct hash_stream *h, const void *data,
                      size_t len);
 /* Until nothing lags; who is patient waits for others, at most 2 ms. Never fails, cancelled or not. May switch. */
-void hash_stream_settle(struct object_service *s, struct hash_stream *h, bool patient);
+void hash_stream_drain(struct object_service *s, struct hash_stream *h, bool patient);

@@ -1,4 +1,4 @@
-/* info: rows, metadata and what backends say, brought into one form. */
+/* info: rows, metadata and what backends say, prefetch into one form. */
 #include <assert.h>
 #include <string.h>
 
@@ -22,34 +22,35 @@ etag_of(const uint8_t md5[16], uint32_t parts, struct span text, char out[160])
 }
 
 void
-info_from_meta(const struct row *row, const struct object_meta *meta,
+info_from_meta(const struct entry *entry, const struct object_meta *meta,
                struct object_info *out)
 {
-    out->size = meta->whole_bytes > 0 ? meta->whole_bytes : row->size;
+    out->size = meta->whole_bytes > 0 ? meta->whole_bytes : entry->size;
     out->chunk_bytes = meta->chunk_bytes;
-    out->mtime_ms = row->mtime_ms;
+    out->mtime_ms = entry->mtime_ms;
     out->meta = *meta;
-    out->meta.whole_bytes = 0; /* of this row only: not for others to copy */
+    out->meta.whole_bytes = 0; /* of this entry only: not for others to copy */
     out->meta.chunk_bytes = 0;
-    version_of_row(row, &out->version);
+    version_of_entry(entry, &out->version);
     etag_of(meta->md5, meta->parts, meta->etag_text, out->etag);
 }
 
 enum err
-info_from_row(struct object_service *s, const struct disks_key *k, const struct row *row,
-              struct arena *a, struct object_info *out, struct errbuf *eb)
+info_from_entry(struct object_service *s, const struct disks_key *k,
+                const struct entry *entry, struct arena *a, struct object_info *out,
+                struct errbuf *eb)
 {
-    struct object_meta meta = {.mtime_ms = row->mtime_ms, .parts = row->parts};
+    struct object_meta meta = {.mtime_ms = entry->mtime_ms, .parts = entry->parts};
 
     memset(out, 0, sizeof *out);
-    memcpy(meta.md5, row->md5, sizeof meta.md5);
-    if ((row->flags & (ROW_PLAIN | ROW_ETAG_TEXT)) != ROW_PLAIN) {
-        enum err rc = disks_meta(s->options.disks, k, row, a, &meta, eb);
+    memcpy(meta.md5, entry->md5, sizeof meta.md5);
+    if ((entry->flags & (ENTRY_PLAIN | ENTRY_ETAG_TEXT)) != ENTRY_PLAIN) {
+        enum err rc = disks_meta(s->options.disks, k, entry, a, &meta, eb);
 
         if (rc != ERR_OK)
             return rc;
     }
-    info_from_meta(row, &meta, out);
+    info_from_meta(entry, &meta, out);
     return ERR_OK;
 }
 

@@ -8,7 +8,7 @@
 
 struct fetch;
 struct key_table;
-struct list_ahead;
+struct list_prefetch;
 struct md5_job;
 struct numbered;
 struct readahead;
@@ -30,13 +30,13 @@ struct object_service {
     struct object_options options;
     struct key_table *
         *keys; /* one a loop: keys with a fetch or a write-through under way */
-    _Atomic unsigned cold_readers;
-    struct hashing *hashing;       /* one a loop, hasher.c */
-    struct fresh_table *fresh;     /* owned */
-    struct tier *tier;             /* owned */
-    struct readahead *readahead;   /* owned */
-    struct list_ahead *list_ahead; /* owned */
-    struct numbered *quotas;       /* owned; quota.h */
+    _Atomic unsigned remote_readers;
+    struct hashing *hashing;             /* one a loop, hasher.c */
+    struct revalidate_table *revalidate; /* owned */
+    struct tier *tier;                   /* owned */
+    struct readahead *readahead;         /* owned */
+    struct list_prefetch *list_prefetch; /* owned */
+    struct numbered *quotas;             /* owned; quota.h */
 };
 
 #define PIECE_BYTES (256u << 10) /* what a reader of a fetch is given at a time */
@@ -45,12 +45,12 @@ struct object_service {
 struct disks_key object_disk_key(const struct map_bucket *b, struct span key);
 
 /* info.c */
-/* What a row says; reads the metadata unless the row is plain. */
-enum err info_from_row(struct object_service *s, const struct disks_key *k,
-                       const struct row *row, struct arena *a, struct object_info *out,
-                       struct errbuf *eb) MUST_CHECK;
+/* What a entry says; reads the metadata unless the entry is plain. */
+enum err info_from_entry(struct object_service *s, const struct disks_key *k,
+                         const struct entry *entry, struct arena *a,
+                         struct object_info *out, struct errbuf *eb) MUST_CHECK;
 /* The same from metadata at hand. */
-void info_from_meta(const struct row *row, const struct object_meta *meta,
+void info_from_meta(const struct entry *entry, const struct object_meta *meta,
                     struct object_info *out);
 /* What a backend said of an object, as our metadata. Spans are borrowed from `from`. */
 enum err meta_from_backend(const struct s3_object_info *from, struct arena *a,
@@ -58,11 +58,11 @@ enum err meta_from_backend(const struct s3_object_info *from, struct arena *a,
 void info_copy(struct arena *a, const struct object_info *from, struct object_info *out);
 
 /* version.c */
-void version_of_row(const struct row *row, struct object_version *out);
+void version_of_entry(const struct entry *entry, struct object_version *out);
 /* A version that is here. ERR_NOT_FOUND, with info->is_marker where it is a delete marker. */
 enum err info_of_version(struct object_service *s, const struct map_bucket *b,
                          struct span key, const struct object_version *v, struct arena *a,
-                         struct row *row, struct object_info *info,
+                         struct entry *entry, struct object_info *info,
                          struct errbuf *eb) MUST_CHECK;
 /* get.c: a buffer for pieces of an answer, unless *buf is one. The answer may have begun: it waits for memory rather than to be cut,
  * IOBUF_WAIT_MS at most. */
@@ -72,20 +72,20 @@ enum err reader_buffer(struct iobuf **buf, uint64_t want, struct deadline by,
 void get_count_local(const struct map_bucket *b, uint64_t bytes);
 /* get.c: the same as object_get_begin(), by nobody who waits for it; `pace` is borrowed. What comes is not copied out: pieces have a
  * length and no bytes. */
-enum err get_begin_behind(struct object_service *s, const struct map_bucket *b,
-                          struct span key, struct pace *pace, struct arena *a,
-                          struct object_info *info, struct object_get **out,
-                          struct errbuf *eb) MUST_CHECK;
-/* bring.c: object_bring(), but of a very large object its begin only. */
-enum err bring_ahead(struct object_service *s, const struct map_bucket *b,
-                     struct span key, struct errbuf *eb) MUST_CHECK;
-/* get.c: reading what a row names. */
-struct object_get *get_of_row(struct object_service *s, const struct map_bucket *b,
-                              struct span key, const struct row *row, struct arena *a,
-                              const struct object_info *info);
+enum err get_begin_background(struct object_service *s, const struct map_bucket *b,
+                              struct span key, struct pace *pace, struct arena *a,
+                              struct object_info *info, struct object_get **out,
+                              struct errbuf *eb) MUST_CHECK;
+/* bring.c: object_prefetch(), but of a very large object its begin only. */
+enum err prefetch_first_bytes(struct object_service *s, const struct map_bucket *b,
+                              struct span key, struct errbuf *eb) MUST_CHECK;
+/* get.c: reading what a entry names. */
+struct object_get *get_of_entry(struct object_service *s, const struct map_bucket *b,
+                                struct span key, const struct entry *entry,
+                                struct arena *a, const struct object_info *info);
 
 /* cold.c: one fetch for all who wait. */
-struct cold_get;
+struct fetch_reader;
 /* The backend has its bytes (what fails there is ERR_BACKEND), and it is our keeping that failed: they can be read on at the backend. */
 static inline bool
 keeping_failed(enum err rc)
@@ -93,48 +93,50 @@ keeping_failed(enum err rc)
     return rc == ERR_BUSY || rc == ERR_IO || rc == ERR_NO_SPACE || rc == ERR_UNAVAILABLE;
 }
 /* Joins or starts the fetch of a key. */
-/* `brought`: it is to be kept, whatever the policy says of it, at this pace; NULL: somebody reads it. */
-enum cold_how {
-    COLD_READ,   /* *out is to be read, then left */
-    COLD_BYPASS, /* nothing can be kept (no space, over budget): read directly */
-    COLD_HERE,   /* there is a row now: look again */
+/* `prefetch`: it is to be kept, whatever the policy says of it, at this pace; NULL: somebody reads it. */
+enum fetch_join_result {
+    FETCH_JOIN_READ,   /* *out is to be read, then left */
+    FETCH_JOIN_BYPASS, /* nothing can be kept (no space, over budget): read directly */
+    FETCH_JOIN_LOCAL,  /* there is a entry now: look again */
 };
-enum err cold_join(struct object_service *s, const struct map_bucket *b, struct span key,
-                   struct pace *brought, struct arena *a, struct object_info *info,
-                   struct cold_get **out, enum cold_how *how,
-                   struct errbuf *eb) MUST_CHECK;
-/* The same for one chunk, in two steps, so that the next ones are on their way while one is read. cold_chunk_begin() does not
- * wait for the backend. cold_chunk_await() does: *how as above (never COLD_HERE); ERR_NOT_FOUND: the remote has another
- * version, and the one that this is a chunk of ended here. cold_leave() in every case. */
+enum err fetch_join(struct object_service *s, const struct map_bucket *b, struct span key,
+                    struct pace *prefetch, struct arena *a, struct object_info *info,
+                    struct fetch_reader **out, enum fetch_join_result *how,
+                    struct errbuf *eb) MUST_CHECK;
+/* The same for one chunk, in two steps, so that the next ones are on their way while one is read. fetch_join_chunk_begin() does not
+ * wait for the backend. fetch_join_chunk_await() does: *how as above (never FETCH_JOIN_LOCAL); ERR_NOT_FOUND: the remote has another
+ * version, and the one that this is a chunk of ended here. fetch_reader_leave() in every case. */
 struct fetch_chunk;
-enum err cold_chunk_begin(struct object_service *s, const struct map_bucket *b,
-                          const struct fetch_chunk *chunk, struct pace *brought,
-                          struct cold_get **out, struct errbuf *eb) MUST_CHECK;
-enum err cold_chunk_await(struct cold_get *g, enum object_source *source,
-                          enum cold_how *how, struct errbuf *eb) MUST_CHECK;
+enum err fetch_join_chunk_begin(struct object_service *s, const struct map_bucket *b,
+                                const struct fetch_chunk *chunk, struct pace *prefetch,
+                                struct fetch_reader **out, struct errbuf *eb) MUST_CHECK;
+enum err fetch_join_chunk_await(struct fetch_reader *g, enum object_source *source,
+                                enum fetch_join_result *how,
+                                struct errbuf *eb) MUST_CHECK;
 /* Is this the answer of a fetch that cannot be kept? Then it is read once, from the first byte on. */
-bool cold_is_relay(const struct cold_get *g);
+bool fetch_reader_is_relay(const struct fetch_reader *g);
 /* How far the fetch has come; for readers who want bytes far ahead of it. */
-uint64_t cold_landed(struct cold_get *g);
+uint64_t fetch_reader_landed(struct fetch_reader *g);
 /* The ETag of what is fetched, in the arena; false: no fiber is free to ask for it, and without it versions could be mixed. */
-bool cold_etag(struct cold_get *g, struct arena *a, struct span *out);
+bool fetch_reader_etag(struct fetch_reader *g, struct arena *a, struct span *out);
 /* This reader wants a part only: the fetch goes on when it leaves. */
-void cold_keep(struct cold_get *g);
+void fetch_reader_keep(struct fetch_reader *g);
 /* Up to `len` bytes at `offset` into buf (NULL: they are only counted); waits until there are some. *local: the object is whole and on disk now,
- * read *row instead. */
-enum err cold_read(struct cold_get *g, uint64_t offset, void *buf, size_t len, size_t *n,
-                   bool *local, struct row *row, struct errbuf *eb) MUST_CHECK;
-void cold_leave(struct cold_get **gp); /* NULL is fine */
+ * read *entry instead. */
+enum err fetch_reader_read(struct fetch_reader *g, uint64_t offset, void *buf, size_t len,
+                           size_t *n, bool *local, struct entry *entry,
+                           struct errbuf *eb) MUST_CHECK;
+void fetch_reader_leave(struct fetch_reader **gp); /* NULL is fine */
 enum err key_tables_start(struct object_service *s);
 void key_tables_stop(struct object_service *s);
 
 /* through.c: writes to cached buckets. */
-/* From here to through_end() no other write of the key is under way and no fetch of it will be kept. */
-struct through;
-enum err through_begin(struct object_service *s, const struct map_bucket *b,
-                       struct span key, struct through **out,
-                       struct errbuf *eb) MUST_CHECK;
-void through_end(struct through **tp); /* NULL is fine */
+/* From here to write_lock_end() no other write of the key is under way and no fetch of it will be kept. */
+struct write_lock;
+enum err write_lock_begin(struct object_service *s, const struct map_bucket *b,
+                          struct span key, struct write_lock **out,
+                          struct errbuf *eb) MUST_CHECK;
+void write_lock_end(struct write_lock **tp); /* NULL is fine */
 
 /* etag text of an info-less pair */
 void etag_of(const uint8_t md5[16], uint32_t parts, struct span text, char out[160]);

@@ -10,25 +10,25 @@
 #include "rt/loop.h"
 
 unsigned
-key_home(const struct map_bucket *b, struct span key)
+key_owner_loop(const struct map_bucket *b, struct span key)
 {
     return (unsigned)(hash_xxh3(key.at, key.len, b->id) % rt_loop_count());
 }
 
 enum err
-key_on_home(unsigned home, fiber_fn *fn, void *arg)
+key_run_on_owner(unsigned owner, fiber_fn *fn, void *arg)
 {
-    if (rt_loop_index() != home)
-        return rt_call(home, fn, arg);
+    if (rt_loop_index() != owner)
+        return rt_call(owner, fn, arg);
     fn(arg);
     return ERR_OK;
 }
 
 enum err
-key_on_home_along(unsigned home, fiber_fn *fn, void *arg)
+key_run_on_owner_cancellable(unsigned owner, fiber_fn *fn, void *arg)
 {
-    if (rt_loop_index() != home)
-        return rt_call_along(home, fn, arg);
+    if (rt_loop_index() != owner)
+        return rt_call_cancellable(owner, fn, arg);
     fn(arg);
     return ERR_OK;
 }
@@ -80,7 +80,7 @@ void
 object_end_fetches(struct object_service *s)
 {
     for (unsigned i = 0; i < rt_loop_count(); i++)
-        while (key_on_home(i, end_on_loop, s->keys[i]) != ERR_OK)
+        while (key_run_on_owner(i, end_on_loop, s->keys[i]) != ERR_OK)
             rt_yield(); /* out of stacks there: others are ending too */
 }
 
@@ -88,7 +88,7 @@ void
 key_tables_stop(struct object_service *s)
 {
     for (unsigned i = 0; s->keys != NULL && i < rt_loop_count(); i++) {
-        while (key_on_home(i, stop_on_loop, s->keys[i]) != ERR_OK)
+        while (key_run_on_owner(i, stop_on_loop, s->keys[i]) != ERR_OK)
             rt_yield(); /* out of stacks there: others are ending too */
         assert(s->keys[i]->slots.count == 0);
         table_fini(&s->keys[i]->slots);
@@ -103,11 +103,11 @@ key_slot_get(struct object_service *s, uint64_t bucket, struct span key,
              struct key_slot **out, struct errbuf *eb)
 {
     struct key_table *t = s->keys[rt_loop_index()];
-    char name[8 + DISK_KEY_MAX];
+    char name[8 + STORE_KEY_MAX];
     struct key_slot *slot;
 
     *out = NULL;
-    assert(key.len <= DISK_KEY_MAX);
+    assert(key.len <= STORE_KEY_MAX);
     for (unsigned i = 0; i < 8; i++)
         name[i] = (char)(bucket >> (8 * (7 - i)));
     memcpy(name + 8, key.at, key.len);
@@ -139,7 +139,7 @@ key_slot_drop(struct key_slot **sp)
     if (slot == NULL || --slot->refs > 0)
         return;
     assert(slot->fetch == NULL && !slot->writing);
-    table_take(&slot->table->slots, (struct span){slot->name, slot->name_len});
+    table_erase(&slot->table->slots, (struct span){slot->name, slot->name_len});
     if (slot->table->slots.count == 0)
         rt_cond_broadcast(&slot->table->emptied);
     free(slot->name);

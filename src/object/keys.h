@@ -1,5 +1,5 @@
-/* keys: who is at work on a key of a cached bucket. Each key has a home loop; its slot lives there, while anybody holds
- * it: at most one fetch that others may join (who reads an older one finishes beside it), at most one write-through. All calls of this header run on the home loop.
+/* keys: who is at work on a key of a cached bucket. Each key has a owner loop; its slot lives there, while anybody holds
+ * it: at most one fetch that others may join (who reads an older one finishes beside it), at most one write-through. All calls of this header run on the owner loop.
  */
 #pragma once
 #include "base/list.h"
@@ -28,13 +28,13 @@ struct key_table {
     bool stopping; /* no fetch begins any more */
 };
 
-unsigned key_home(const struct map_bucket *b,
-                  struct span key); /* index of the loop; any loop may ask */
+unsigned key_owner_loop(const struct map_bucket *b,
+                        struct span key); /* index of the loop; any loop may ask */
 /* One reference. ERR_BUSY. */
 enum err key_slot_get(struct object_service *s, uint64_t bucket, struct span key,
                       struct key_slot **out, struct errbuf *eb) MUST_CHECK;
 void key_slot_drop(struct key_slot **sp);
-/* Runs fn(arg) on loop `home`: at once when this is it. Arguments stay with the caller. May switch. */
-enum err key_on_home(unsigned home, fiber_fn *fn, void *arg) MUST_CHECK;
+/* Runs fn(arg) on loop `owner`: at once when this is it. Arguments stay with the caller. May switch. */
+enum err key_run_on_owner(unsigned owner, fiber_fn *fn, void *arg) MUST_CHECK;
 /* The same; a cancel of this fiber is one of fn(arg), there too. */
-enum err key_on_home_along(unsigned home, fiber_fn *fn, void *arg) MUST_CHECK;
+enum err key_run_on_owner_cancellable(unsigned owner, fiber_fn *fn, void *arg) MUST_CHECK;

@@ -5,16 +5,16 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "object/list_ahead.h"
+#include "object/list_prefetch.h"
 #include "wire/etag.h"
 
-#define ROWS_A_TIME   256
-#define SCRATCH_BYTES MIB(2) /* a batch of rows with keys of any length */
-static_assert(SCRATCH_BYTES >=
-                  (ROWS_A_TIME + 1) * (DISK_KEY_MAX + 32 + sizeof(struct disk_entry)),
+#define ENTRIES_A_TIME 256
+#define SCRATCH_BYTES  MIB(2) /* a batch of entries with keys of any length */
+static_assert(SCRATCH_BYTES >= (ENTRIES_A_TIME + 1) *
+                                   (STORE_KEY_MAX + 32 + sizeof(struct store_entry)),
               "a batch fits");
 
-/* Where the next row is to be looked for. */
+/* Where the next entry is to be looked for. */
 struct seek {
     struct span from;
     bool inclusive;
@@ -26,10 +26,11 @@ struct walk {
     const struct object_list_options *o;
     struct arena *arena; /* of the page: names that are given out */
     struct object_page *page;
-    struct arena *scratch; /* owned: one batch of rows */
+    struct arena *scratch; /* owned: one batch of entries */
     struct seek next;      /* `from` lies in from_bytes */
-    char from_bytes[DISK_KEY_MAX];
-    uint32_t batch; /* rows to ask for: one behind a group, more while keys follow keys */
+    char from_bytes[STORE_KEY_MAX];
+    uint32_t
+        batch; /* entries to ask for: one behind a group, more while keys follow keys */
 };
 
 struct span
@@ -85,20 +86,20 @@ first_seek(struct walk *w)
     return true;
 }
 
-/* Few rows have an ETag that is no MD5, or stand for chunks; what they lack is with the object. */
+/* Few entries have an ETag that is no MD5, or stand for chunks; what they lack is with the object. */
 static enum err
-put_odd_etag(struct walk *w, const struct disk_entry *e, struct object_entry *out,
+put_odd_etag(struct walk *w, const struct store_entry *e, struct object_entry *out,
              struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(w->bucket, e->key);
     struct object_meta meta = {0};
     char etag[160];
-    enum err rc = disks_meta(w->s->options.disks, &k, &e->row, w->scratch, &meta, eb);
+    enum err rc = disks_meta(w->s->options.disks, &k, &e->entry, w->scratch, &meta, eb);
 
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
     /* Replaced meanwhile: as if it had no text. */
-    etag_of(e->row.md5, e->row.parts, meta.etag_text, etag);
+    etag_of(e->entry.md5, e->entry.parts, meta.etag_text, etag);
     out->etag = arena_span(w->arena, span_of(etag));
     if (meta.whole_bytes > 0)
         out->size = meta.whole_bytes;
@@ -106,7 +107,7 @@ put_odd_etag(struct walk *w, const struct disk_entry *e, struct object_entry *ou
 }
 
 static enum err
-add(struct walk *w, struct span name, const struct disk_entry *key, struct errbuf *eb)
+add(struct walk *w, struct span name, const struct store_entry *key, struct errbuf *eb)
 {
     struct object_entry *out = &w->page->entries[w->page->count];
     char *at = arena_try(w->arena, name.len + ETAG_TEXT_MAX);
@@ -118,34 +119,36 @@ add(struct walk *w, struct span name, const struct disk_entry *key, struct errbu
     w->page->count++;
     if (key == NULL)
         return ERR_OK;
-    out->size = key->row.size;
-    out->mtime_ms = key->row.mtime_ms;
-    if ((key->row.flags & (ROW_ETAG_TEXT | ROW_CHUNKS)) != 0)
+    out->size = key->entry.size;
+    out->mtime_ms = key->entry.mtime_ms;
+    if ((key->entry.flags & (ENTRY_ETAG_TEXT | ENTRY_CHUNKS)) != 0)
         return put_odd_etag(w, key, out, eb);
     out->etag = (struct span){at + name.len,
-                              etag_text(key->row.md5, key->row.parts, at + name.len)};
+                              etag_text(key->entry.md5, key->entry.parts, at + name.len)};
     return ERR_OK;
 }
 
-/* Takes rows until the page is full, a group begins, or they end. *done: nothing can follow. */
+/* Takes entries until the page is full, a group begins, or they end. *done: nothing can follow. */
 static enum err
-take_rows(struct walk *w, const struct disk_entry *rows, uint32_t count, bool *done,
-          struct errbuf *eb)
+list_add_entries(struct walk *w, const struct store_entry *entries, uint32_t count,
+                 bool *done, struct errbuf *eb)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct span group = group_of(w->o->prefix, w->o->delimiter, rows[i].key);
+        struct span group = group_of(w->o->prefix, w->o->delimiter, entries[i].key);
         enum err rc;
 
-        if (!span_starts(rows[i].key, w->o->prefix) || w->page->count == w->o->max) {
-            w->page->truncated = span_starts(rows[i].key, w->o->prefix);
+        if (!span_starts(entries[i].key, w->o->prefix) || w->page->count == w->o->max) {
+            w->page->truncated = span_starts(entries[i].key, w->o->prefix);
             *done = true;
             return ERR_OK;
         }
-        if ((rows[i].row.flags & ROW_DOUBT) != 0) { /* perhaps gone at the backend */
-            seek_to(w, rows[i].key, false);
+        if ((entries[i].entry.flags & ENTRY_IN_DOUBT) !=
+            0) { /* perhaps gone at the backend */
+            seek_to(w, entries[i].key, false);
             continue;
         }
-        rc = group.len > 0 ? add(w, group, NULL, eb) : add(w, rows[i].key, &rows[i], eb);
+        rc = group.len > 0 ? add(w, group, NULL, eb)
+                           : add(w, entries[i].key, &entries[i], eb);
         if (rc != ERR_OK)
             return rc;
         if (group.len > 0) {
@@ -153,9 +156,9 @@ take_rows(struct walk *w, const struct disk_entry *rows, uint32_t count, bool *d
             w->batch = 1;
             return ERR_OK;
         }
-        seek_to(w, rows[i].key, false);
+        seek_to(w, entries[i].key, false);
     }
-    w->batch = MIN(w->batch * 4, ROWS_A_TIME);
+    w->batch = MIN(w->batch * 4, ENTRIES_A_TIME);
     return ERR_OK;
 }
 
@@ -166,19 +169,19 @@ list_here(struct walk *w, struct errbuf *eb)
     enum err rc = ERR_OK;
 
     w->scratch = arena_new(KIB(16), SCRATCH_BYTES);
-    w->batch = w->o->delimiter.len > 0 ? 16 : ROWS_A_TIME;
+    w->batch = w->o->delimiter.len > 0 ? 16 : ENTRIES_A_TIME;
     while (rc == ERR_OK && !done) {
-        struct disk_entry *rows = NULL;
+        struct store_entry *entries = NULL;
         uint32_t count = 0, left = w->o->max - w->page->count + 1;
         bool more = false;
 
         arena_reset(w->scratch);
         rc = disks_list(w->s->options.disks, w->bucket->id, w->bucket->copies,
                         w->next.from, w->next.inclusive, MIN(left, w->batch), w->scratch,
-                        &rows, &count, &more, eb);
+                        &entries, &count, &more, eb);
         done = !more;
         if (rc == ERR_OK)
-            rc = take_rows(w, rows, count, &done, eb);
+            rc = list_add_entries(w, entries, count, &done, eb);
     }
     arena_free(&w->scratch);
     return rc;
@@ -255,7 +258,7 @@ find_page(struct walk *w, struct s3_list_page *out, bool *down, struct errbuf *e
     enum err rc;
 
     *down = false;
-    if (list_ahead_take(w->s, w->bucket, w->o, w->arena, out))
+    if (list_prefetch_take(w->s, w->bucket, w->o, w->arena, out))
         return ERR_OK;
     rc = list_ask_backend(&f, (struct span){"", 0}, w->arena, out, down, eb);
     if (list_follow_end(&f, rc, out))
@@ -305,10 +308,10 @@ object_list(struct object_service *s, const struct map_bucket *b,
     if (o->max == 0 || o->max > 1000)
         return err_set(eb, ERR_BAD_REQUEST, "a page of %u names, 1 to 1000 are possible",
                        o->max);
-    if (o->prefix.len > DISK_KEY_MAX || o->after.len > DISK_KEY_MAX)
+    if (o->prefix.len > STORE_KEY_MAX || o->after.len > STORE_KEY_MAX)
         return err_set(eb, ERR_BAD_REQUEST,
                        "a prefix or marker of over %u bytes: no key is so long",
-                       DISK_KEY_MAX);
+                       STORE_KEY_MAX);
     out->entries = arena_try(a, o->max * sizeof *out->entries);
     if (out->entries == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u names", o->max);

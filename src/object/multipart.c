@@ -5,8 +5,8 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "object/doubt.h"
-#include "object/list_ahead.h"
+#include "object/in_doubt.h"
+#include "object/list_prefetch.h"
 #include "object/put.h"
 #include "rt/point.h"
 #include "rt/time.h"
@@ -57,7 +57,7 @@ object_upload_begin(struct object_service *s, const struct map_bucket *b, struct
                                   eb);
     }
     whole.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u);
-    rc = disks_upload_begin(s->options.disks, &k, DISK_NATIVE, &whole, &id, eb);
+    rc = disks_upload_begin(s->options.disks, &k, STORE_NATIVE, &whole, &id, eb);
     if (rc == ERR_OK)
         *upload_id = id_text(a, &id);
     return rc;
@@ -121,19 +121,19 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
 
 /* The part lies here until the backend has it, then it goes. */
 static enum err
-through_part_begin(struct object_service *s, const struct map_bucket *b, struct span key,
-                   struct span upload_id, uint32_t number,
-                   const struct object_put_options *o, struct object_put **out,
-                   struct errbuf *eb)
+write_through_part_begin(struct object_service *s, const struct map_bucket *b,
+                         struct span key, struct span upload_id, uint32_t number,
+                         const struct object_put_options *o, struct object_put **out,
+                         struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
-    enum err rc = put_new(s, b, key, o, PUT_PART_THROUGH, out);
+    enum err rc = put_new(s, b, key, o, PUT_PART_WRITE_THROUGH, out);
 
     if (rc != ERR_OK)
         return rc;
     (*out)->upload_text = xmemdup0(upload_id.at, upload_id.len);
     (*out)->part_number = number;
-    return disks_write_begin(s->options.disks, &k, DISK_CACHED, o->size, &(*out)->writer,
+    return disks_write_begin(s->options.disks, &k, STORE_CACHED, o->size, &(*out)->writer,
                              eb);
 }
 
@@ -146,7 +146,7 @@ object_part_begin(struct object_service *s, const struct map_bucket *b, struct s
     enum err rc;
 
     *out = NULL;
-    rc = b->cached ? through_part_begin(s, b, key, upload_id, number, o, out, eb)
+    rc = b->cached ? write_through_part_begin(s, b, key, upload_id, number, o, out, eb)
                    : native_part_begin(s, b, key, upload_id, number, o, out, eb);
     if (rc != ERR_OK)
         object_put_abort(out);
@@ -184,7 +184,7 @@ object_part_list(struct object_service *s, const struct map_bucket *b, struct sp
                  struct object_part **out, uint32_t *count, bool *more, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
-    struct disk_part *parts = NULL;
+    struct store_part *parts = NULL;
     struct upload_id id;
     enum err rc;
 
@@ -222,8 +222,8 @@ struct complete {
     struct upload_id id;
     const struct object_complete *what;
     struct arena *arena;
-    struct disk_part *named; /* those of the list, in its order */
-    bool composite;          /* every part must be named with its checksum */
+    struct store_part *named; /* those of the list, in its order */
+    bool composite;           /* every part must be named with its checksum */
     struct object_bad_part *bad;
     struct errbuf *eb;
 };
@@ -239,7 +239,7 @@ bad_part(struct complete *c, enum object_complete_why why, uint32_t number,
 
 /* Does the stored part answer to what the list says of it? */
 static bool
-part_matches(const struct object_complete_part *want, const struct disk_part *have)
+part_matches(const struct object_complete_part *want, const struct store_part *have)
 {
     unsigned char md5[16];
     unsigned parts = 0;
@@ -259,7 +259,7 @@ static enum err
 match_parts(struct complete *c)
 {
     const struct object_complete *w = c->what;
-    struct disk_part *page = NULL;
+    struct store_part *page = NULL;
     uint32_t count = 0, at = 0, i = 0, after = 0;
     bool more = true;
 
@@ -398,16 +398,16 @@ complete_native(struct complete *c, struct object_info *out)
     char text[ETAG_TEXT_MAX];
     struct object_meta meta = {0};
     struct quota_claim claim = {0};
-    struct disk_condition held;
-    struct row row;
+    struct store_condition held;
+    struct entry entry;
     enum err rc =
         disks_upload_meta(c->s->options.disks, &c->key, &c->id, c->arena, &meta, c->eb);
 
     if (rc ==
         ERR_NO_UPLOAD) { /* perhaps it was completed before: the same answer again */
         rc = disks_upload_complete(c->s->options.disks, &c->key, &c->id, NULL, 0, NULL,
-                                   NULL, &row, c->eb);
-        return rc == ERR_OK ? info_from_row(c->s, &c->key, &row, c->arena, out, c->eb)
+                                   NULL, &entry, c->eb);
+        return rc == ERR_OK ? info_from_entry(c->s, &c->key, &entry, c->arena, out, c->eb)
                             : rc;
     }
     c->named = arena_alloc(c->arena, c->what->count * sizeof *c->named);
@@ -441,11 +441,11 @@ complete_native(struct complete *c, struct object_info *out)
             quota_condition(&claim,
                             c->what->condition != NULL ? &c->what->condition->disk : NULL,
                             &held),
-            &row, c->eb);
-    rc = quota_judge(c->s, c->bucket, c->key.at.key, &claim, rc, c->eb);
+            &entry, c->eb);
+    rc = quota_explain(c->s, c->bucket, c->key.at.key, &claim, rc, c->eb);
     quota_release(&claim);
     if (rc == ERR_OK)
-        info_from_meta(&row, &meta, out);
+        info_from_meta(&entry, &meta, out);
     return rc;
 }
 
@@ -478,39 +478,40 @@ completed_before(struct object_service *s, const struct map_bucket *b, struct sp
 }
 
 static enum err
-complete_through(struct object_service *s, const struct map_bucket *b, struct span key,
-                 struct span upload_id, const struct object_complete *w, struct arena *a,
-                 struct object_info *out, struct errbuf *eb)
+complete_write_through(struct object_service *s, const struct map_bucket *b,
+                       struct span key, struct span upload_id,
+                       const struct object_complete *w, struct arena *a,
+                       struct object_info *out, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
     struct s3_part *parts = arena_alloc(a, w->count * sizeof *parts);
     struct s3_completion what = {
         .key = key, .upload_id = upload_id, .parts = parts, .count = w->count};
-    struct through *t = NULL;
+    struct write_lock *t = NULL;
     struct span etag = {"", 0};
-    struct doubt doubt;
+    struct in_doubt in_doubt;
     bool unknown = false;
     enum err rc;
 
     for (uint32_t i = 0; i < w->count; i++)
         parts[i] = (struct s3_part){w->parts[i].number, w->parts[i].etag};
     what.headers = headers_of_condition(w->condition, a, &what.header_count);
-    rc = through_begin(s, b, key, &t, eb);
+    rc = write_lock_begin(s, b, key, &t, eb);
     if (rc == ERR_OK)
-        rc = doubt_begin(s, &k, &doubt, eb);
+        rc = in_doubt_begin(s, &k, &in_doubt, eb);
     if (rc == ERR_OK) {
-        POINT(THROUGH_DOUBTED);
+        POINT(WRITE_THROUGH_IN_DOUBT);
         rc = cloud_upload_complete(s->options.cloud, b, &what, a, &etag, &unknown, eb);
-        list_ahead_forget(s);
-        POINT(THROUGH_SENT);
+        list_prefetch_invalidate(s);
+        POINT(WRITE_THROUGH_SENT);
         if (rc == ERR_PRECONDITION && unknown && completed_before(s, b, key, w, a, &etag))
             rc = ERR_OK;
         if (rc == ERR_OK)
-            rc = obsolete_locally(s, b, key, eb);
+            rc = write_through_drop_local(s, b, key, eb);
         else if (!unknown)
-            doubt_refused(s, &doubt);
+            in_doubt_refused(s, &in_doubt);
     }
-    through_end(&t);
+    write_lock_end(&t);
     etag_of(out->meta.md5, 0, etag, out->etag);
     return rc;
 }
@@ -533,7 +534,7 @@ object_upload_complete(struct object_service *s, const struct map_bucket *b,
     *bad = (struct object_bad_part){.why = COMPLETE_OTHER};
     memset(out, 0, sizeof *out);
     if (b->cached)
-        return complete_through(s, b, key, upload_id, what, a, out, eb);
+        return complete_write_through(s, b, key, upload_id, what, a, out, eb);
     if (!native_id(upload_id, &c.id))
         return no_upload(eb);
     return complete_native(&c, out);

@@ -45,12 +45,12 @@ bool object_version_parse(struct span text, struct object_version *out);
 void object_version_text(const struct object_version *v, char out[OBJECT_VERSION_TEXT]);
 /* Judged in one step with the change. */
 struct object_condition {
-    struct disk_condition disk;
+    struct store_condition disk;
     struct span if_match, if_none_match; /* as given: sent on to a backend; empty: none */
 };
 
 /* ---- what is known of an object ---- */
-enum object_source { OBJECT_LOCAL, OBJECT_COLD, OBJECT_JOINED, OBJECT_BYPASS };
+enum object_source { OBJECT_LOCAL, OBJECT_FETCHED, OBJECT_JOINED, OBJECT_BYPASS };
 struct object_info {
     uint64_t size;
     int64_t mtime_ms;
@@ -78,44 +78,46 @@ enum err object_get_range(struct object_get *g, uint64_t first, uint64_t len,
 /* The next piece, verified, valid until the next call; len 0 at the end. */
 enum err object_get_next(struct object_get *g, struct deadline by, struct span *piece,
                          struct errbuf *eb) MUST_CHECK;
-/* What stands behind that piece in memory already: disk_read_more(). */
+/* What stands behind that piece in memory already: store_read_more(). */
 unsigned object_get_more(struct object_get *g, struct span *pieces, unsigned max);
 void object_get_end(struct object_get **gp);
 /* Where the bytes come from; of an object in chunks that is known with the first of them. */
 enum object_source object_get_source(const struct object_get *g);
 /* Once more: a small object that was just read whole from memory is read again without looking for it (disk_read.h). Nothing
  * switches. */
-struct object_place { /* of a cached object, for its heat */
+struct object_place { /* of a cached object, for its access_freq */
     uint32_t segment, size;
     uint16_t disk;
     bool in_log;
 };
-struct object_again {
-    struct disks_again at;
+struct object_revalidated {
+    struct disks_revalidated at;
     bool cached;    /* of a cached bucket: counted as a hit */
     uint32_t reads; /* since it was kept */
     struct object_place place;
 };
 /* While the first piece is at hand. False: not of this object. */
-bool object_again_keep(const struct object_get *g, struct object_again *out);
-/* Asks for the memory that object_again_begin() looks at. */
-void object_again_ahead(struct object_service *s, const struct object_again *a);
-/* False: get it as usual. True: its pieces stay until object_again_end(), over switches too. */
-bool object_again_begin(struct object_service *s, struct object_again *a,
-                        struct disk_held *held);
-void object_again_end(struct disk_held *held);
+bool object_revalidated_keep(const struct object_get *g, struct object_revalidated *out);
+/* Asks for the memory that object_revalidated_begin() looks at. */
+void object_revalidated_preload(struct object_service *s,
+                                const struct object_revalidated *a);
+/* False: get it as usual. True: its pieces stay until object_revalidated_end(), over switches too. */
+bool object_revalidated_begin(struct object_service *s, struct object_revalidated *a,
+                              struct store_pinned *held);
+void object_revalidated_end(struct store_pinned *held);
 /* A small object of this disk, got without a fiber (disk_read.h): nothing switches, and `false` means the long way. */
-struct object_once {
-    struct disks_once at; /* on_done is set by the caller; at.at.bytes are the object's */
+struct object_async_read {
+    struct disks_async_read
+        at; /* on_done is set by the caller; at.at.bytes are the object's */
     struct object_service *s;
-    const struct map_bucket *bucket; /* borrowed until object_once_end() */
+    const struct map_bucket *bucket; /* borrowed until object_async_read_end() */
     struct span key;                 /* likewise */
 };
-bool object_once_begin(struct object_service *s, const struct map_bucket *b,
-                       struct span key, struct object_once *o);
+bool object_async_read_begin(struct object_service *s, const struct map_bucket *b,
+                             struct span key, struct object_async_read *o);
 /* In on_done, when it is good: what stands in its head. The read counts from here on. */
-void object_once_info(struct object_once *o, struct object_info *out);
-void object_once_end(struct object_once *o);
+void object_async_read_info(struct object_async_read *o, struct object_info *out);
+void object_async_read_end(struct object_async_read *o);
 /* The same of one version; `v` NULL: of the current one. ERR_NOT_FOUND with info->is_marker: `version` and `mtime_ms` are
  * those of the delete marker. */
 enum err object_get_begin_version(struct object_service *s, const struct map_bucket *b,
@@ -145,23 +147,24 @@ enum err object_head(struct object_service *s, const struct map_bucket *b,
                      struct errbuf *eb) MUST_CHECK;
 
 /* ---- bringing here, for readers to come ---- */
-enum object_brought {
-    BROUGHT_HERE, /* it was here */
-    BROUGHT_NOW,
-    BROUGHT_NOT, /* there is no room for it */
+enum object_prefetched {
+    PREFETCHED_BEFORE, /* it was here */
+    PREFETCHED_NOW,
+    PREFETCHED_NO_ROOM, /* there is no room for it */
 };
 /* Fetches an object unless it is here, or joins its fetch, and waits until it is kept. It comes at `pace` while nobody reads
  * it. *bytes came. ERR_NOT_FOUND,
  * ERR_BACKEND. */
-enum err object_bring(struct object_service *s, const struct map_bucket *b,
-                      struct span key, struct pace *pace, enum object_brought *how,
-                      uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
+enum err object_prefetch(struct object_service *s, const struct map_bucket *b,
+                         struct span key, struct pace *pace, enum object_prefetched *how,
+                         uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
 /* Bytes of the cache as configured; 0: as much as there is. Any thread. */
 uint64_t object_cache_budget(const struct object_service *s);
 /* Asks the remote of an attached bucket whether what is kept of a key is still its own; another version ends the kept one.
  * ERR_OK also when nothing is kept. ERR_BACKEND: it could not be asked. */
-enum err object_ask_again(struct object_service *s, const struct map_bucket *b,
-                          struct span key, struct arena *a, struct errbuf *eb) MUST_CHECK;
+enum err object_revalidate(struct object_service *s, const struct map_bucket *b,
+                           struct span key, struct arena *a,
+                           struct errbuf *eb) MUST_CHECK;
 /* How much of an object is here. ERR_NOT_FOUND: nothing is known of it here; the remote is not asked. May switch. */
 struct object_present {
     uint64_t size, here;          /* bytes */
@@ -175,7 +178,7 @@ unsigned object_readers_waiting(const struct object_service *s);
 
 /* ---- writing ---- */
 struct object_put;
-/* size: DISK_SIZE_UNKNOWN where no length was given. MD5 and the sums asked for are computed here, in slices with
+/* size: STORE_SIZE_UNKNOWN where no length was given. MD5 and the sums asked for are computed here, in slices with
  * a yield between them. */
 struct object_put_options {
     uint64_t size;
@@ -196,8 +199,8 @@ enum err object_put_room(struct object_put *p, void **at, size_t *len,
 void object_put_filled(struct object_put *p, size_t len);
 /* The whole body, of known size and not empty, which the caller holds until commit or abort: not copied where that can be
  * spared. May switch. */
-enum err object_put_lend(struct object_put *p, struct span body,
-                         struct errbuf *eb) MUST_CHECK;
+enum err object_put_zero_copy(struct object_put *p, struct span body,
+                              struct errbuf *eb) MUST_CHECK;
 /* After the last byte, before commit: the sums of what came. */
 struct object_sums {
     uint8_t md5[16];
@@ -231,7 +234,7 @@ enum err object_delete_with(struct object_service *s, const struct map_bucket *b
 enum err object_copy_body(struct object_get *from, uint64_t first, uint64_t len,
                           struct object_put *to, struct errbuf *eb) MUST_CHECK;
 /* Other metadata for the same bytes: `edit` changes what is there (and may keep it in the arena given); it may be called
- * again when somebody else was faster. Native buckets only: ERR_NOT_BUILT. */
+ * again when somebody else was faster. Native buckets only: ERR_NOT_IMPLEMENTED. */
 typedef enum err object_edit(struct object_meta *meta, void *arg, struct arena *a,
                              struct errbuf *eb);
 enum err object_change_meta(struct object_service *s, const struct map_bucket *b,

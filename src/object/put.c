@@ -46,7 +46,7 @@ object_put_abort(struct object_put **pp)
     hash_stream_end(&p->lag); /* what lags lies in the writer's buffer */
     disks_write_abort(&p->writer);
     quota_release(&p->claim);
-    through_end(&p->through);
+    write_lock_end(&p->write_lock);
     if (!p->summed)
         checksum_fini(&p->sum);
     map_bucket_drop(&p->bucket);
@@ -65,7 +65,7 @@ begin_writer(struct object_put *p, uint64_t size, struct errbuf *eb)
     for (unsigned i = 0; i < 3; i++) {
         const struct map_bucket *now;
         enum err rc = disks_write_begin(s->options.disks, &k,
-                                        p->bucket->cached ? DISK_CACHED : DISK_NATIVE,
+                                        p->bucket->cached ? STORE_CACHED : STORE_NATIVE,
                                         size, &p->writer, eb);
 
         if (rc != ERR_OK)
@@ -86,7 +86,7 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
                  const struct object_put_options *o, struct object_put **out,
                  struct errbuf *eb)
 {
-    enum err rc = put_new(s, b, key, o, b->cached ? PUT_THROUGH : PUT_NATIVE, out);
+    enum err rc = put_new(s, b, key, o, b->cached ? PUT_WRITE_THROUGH : PUT_NATIVE, out);
 
     if (rc == ERR_OK)
         rc = quota_claim(s, b,
@@ -146,12 +146,12 @@ object_put_room(struct object_put *p, void **at, size_t *len, struct errbuf *eb)
 {
     enum err rc = ERR_OK;
 
-    assert(p->options.size != DISK_SIZE_UNKNOWN && p->sums.size < p->options.size);
+    assert(p->options.size != STORE_SIZE_UNKNOWN && p->sums.size < p->options.size);
     *len = disks_write_room(p->writer, at);
     if (*at != NULL && *len == 0) {
         rc = disks_write_flush(p->writer, eb);
         if (p->lags) /* after the write: others have laid down theirs meanwhile */
-            hash_stream_settle(p->s, &p->lag, is_patient(p));
+            hash_stream_drain(p->s, &p->lag, is_patient(p));
         if (rc == ERR_OK)
             *len = disks_write_room(p->writer, at);
     }
@@ -180,7 +180,7 @@ object_put_filled(struct object_put *p, size_t len)
 }
 
 enum err
-object_put_lend(struct object_put *p, struct span body, struct errbuf *eb)
+object_put_zero_copy(struct object_put *p, struct span body, struct errbuf *eb)
 {
     assert(p->sums.size == 0 && body.len == p->options.size);
     if ((p->kind != PUT_NATIVE && p->kind != PUT_PART) || body.len > HASH_SLICE ||
@@ -194,11 +194,11 @@ object_put_lend(struct object_put *p, struct span body, struct errbuf *eb)
 
 /* The sum of what lagged. The last bytes go to the disk first: while that takes them others lay down theirs. */
 static enum err
-settle(struct object_put *p, struct errbuf *eb)
+drain_hash(struct object_put *p, struct errbuf *eb)
 {
     enum err rc = disks_write_flush(p->writer, eb);
 
-    hash_stream_settle(p->s, &p->lag, is_patient(p));
+    hash_stream_drain(p->s, &p->lag, is_patient(p));
     p->md5 =
         p->lag
             .md5; /* the stream stays: while there are several puts, none is hashed alone */
@@ -227,12 +227,12 @@ object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb
 {
     struct checksum_value v;
 
-    if (p->options.size != DISK_SIZE_UNKNOWN && p->sums.size != p->options.size)
+    if (p->options.size != STORE_SIZE_UNKNOWN && p->sums.size != p->options.size)
         return err_set(eb, ERR_INCOMPLETE, "the body has %llu bytes, %llu were announced",
                        (unsigned long long)p->sums.size,
                        (unsigned long long)p->options.size);
     if (!p->summed) {
-        enum err rc = p->lags ? settle(p, eb) : ERR_OK;
+        enum err rc = p->lags ? drain_hash(p, eb) : ERR_OK;
 
         if (rc != ERR_OK)
             return rc;
@@ -248,12 +248,12 @@ object_put_sums(struct object_put *p, struct object_sums *out, struct errbuf *eb
     return ERR_OK;
 }
 
-enum disk_versioning
+enum store_versioning
 versioning_of(const struct map_bucket *b)
 {
-    return b->versioning == MAP_VERSIONED   ? DISK_VERSIONED
-           : b->versioning == MAP_SUSPENDED ? DISK_SUSPENDED
-                                            : DISK_UNVERSIONED;
+    return b->versioning == MAP_VERSIONED   ? STORE_VERSIONED
+           : b->versioning == MAP_SUSPENDED ? STORE_SUSPENDED
+                                            : STORE_UNVERSIONED;
 }
 
 /* The metadata with what only we know. */
@@ -266,7 +266,7 @@ complete_meta(const struct object_put *p, const struct object_meta *given,
     memcpy(out->md5, p->sums.md5, sizeof out->md5);
     out->parts = 0;
     out->versioning =
-        (uint8_t)(p->kind == PUT_NATIVE ? versioning_of(p->bucket) : DISK_UNVERSIONED);
+        (uint8_t)(p->kind == PUT_NATIVE ? versioning_of(p->bucket) : STORE_UNVERSIONED);
     out->checksum_algorithm = p->options.checksum_algorithm;
     out->checksum_type = p->options.checksum_algorithm != 0 ? CHECKSUM_FULL_OBJECT : 0;
     out->checksum = (struct span){(const char *)p->sums.checksum, p->sums.checksum_len};
@@ -276,7 +276,7 @@ complete_meta(const struct object_put *p, const struct object_meta *given,
 static enum err
 ask_again(struct object_put *p, const struct quota_ask *ask, struct errbuf *eb)
 {
-    return p->options.size == DISK_SIZE_UNKNOWN
+    return p->options.size == STORE_SIZE_UNKNOWN
                ? quota_claim(p->s, p->bucket, ask, &p->claim, eb)
                : quota_confirm(p->s, p->bucket, ask, &p->claim, eb);
 }
@@ -286,9 +286,9 @@ commit_native(struct object_put *p, const struct object_meta *meta, struct arena
               struct object_info *out, struct errbuf *eb)
 {
     struct object_meta kept;
-    struct row row;
+    struct entry entry;
     const struct object_condition *c = p->options.condition;
-    struct disk_condition held;
+    struct store_condition held;
     enum err rc = ask_again(
         p, &(struct quota_ask){.key = p->key, .size = p->sums.size, .count = 1}, eb);
 
@@ -296,11 +296,11 @@ commit_native(struct object_put *p, const struct object_meta *meta, struct arena
         return rc;
     rc = disks_commit(&p->writer, meta,
                       quota_condition(&p->claim, c != NULL ? &c->disk : NULL, &held),
-                      &row, eb);
+                      &entry, eb);
     if (rc != ERR_OK)
-        return quota_judge(p->s, p->bucket, p->key, &p->claim, rc, eb);
+        return quota_explain(p->s, p->bucket, p->key, &p->claim, rc, eb);
     meta_copy(a, meta, &kept);
-    info_from_meta(&row, &kept, out);
+    info_from_meta(&entry, &kept, out);
     return ERR_OK;
 }
 
@@ -347,11 +347,11 @@ object_put_commit(struct object_put **pp, const struct object_meta *meta, struct
         case PUT_PART:
             rc = commit_part(p, &whole, a, out, eb);
             break;
-        case PUT_THROUGH:
-            rc = put_through(p, &whole, a, out, eb);
+        case PUT_WRITE_THROUGH:
+            rc = put_write_through(p, &whole, a, out, eb);
             break;
-        case PUT_PART_THROUGH:
-            rc = put_part_through(p, &whole, a, out, eb);
+        case PUT_PART_WRITE_THROUGH:
+            rc = put_part_write_through(p, &whole, a, out, eb);
             break;
         }
     object_put_abort(pp);

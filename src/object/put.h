@@ -5,7 +5,7 @@
 #include "object/internal.h"
 #include "object/quota.h"
 
-enum put_kind { PUT_NATIVE, PUT_PART, PUT_THROUGH, PUT_PART_THROUGH };
+enum put_kind { PUT_NATIVE, PUT_PART, PUT_WRITE_THROUGH, PUT_PART_WRITE_THROUGH };
 
 struct object_put {
     struct object_service *s;
@@ -23,8 +23,8 @@ struct object_put {
     struct checksum sum;
     struct object_sums sums;
     bool summed;
-    struct through *through; /* PUT_THROUGH, while it is under way */
-    char *upload_text;       /* PUT_PART_THROUGH: the backend's upload id; owned */
+    struct write_lock *write_lock; /* PUT_WRITE_THROUGH, while it is under way */
+    char *upload_text;       /* PUT_PART_WRITE_THROUGH: the backend's upload id; owned */
     struct upload_id upload; /* PUT_PART */
     uint32_t part_number;
     char key_text[];
@@ -34,25 +34,25 @@ enum err put_new(struct object_service *s, const struct map_bucket *b, struct sp
                  struct object_put **out) MUST_CHECK;
 
 /* write_through.c. The body is in p->writer, whole and verified. */
-enum err put_through(struct object_put *p, const struct object_meta *meta,
-                     struct arena *a, struct object_info *out,
-                     struct errbuf *eb) MUST_CHECK;
-enum err put_part_through(struct object_put *p, const struct object_meta *meta,
-                          struct arena *a, struct object_info *out,
-                          struct errbuf *eb) MUST_CHECK;
-enum err delete_through(struct object_service *s, const struct map_bucket *b,
-                        struct span key, const struct object_condition *c,
-                        struct errbuf *eb) MUST_CHECK;
+enum err put_write_through(struct object_put *p, const struct object_meta *meta,
+                           struct arena *a, struct object_info *out,
+                           struct errbuf *eb) MUST_CHECK;
+enum err put_part_write_through(struct object_put *p, const struct object_meta *meta,
+                                struct arena *a, struct object_info *out,
+                                struct errbuf *eb) MUST_CHECK;
+enum err delete_write_through(struct object_service *s, const struct map_bucket *b,
+                              struct span key, const struct object_condition *c,
+                              struct errbuf *eb) MUST_CHECK;
 /* Headers of a backend request that carry a condition (NULL: none); in the arena. */
 struct s3_header *headers_of_condition(const struct object_condition *c, struct arena *a,
                                        uint32_t *count);
 /* After a change at the backend that left no body here (a multipart Complete): what was cached is obsolete. */
-enum err obsolete_locally(struct object_service *s, const struct map_bucket *b,
-                          struct span key, struct errbuf *eb) MUST_CHECK;
+enum err write_through_drop_local(struct object_service *s, const struct map_bucket *b,
+                                  struct span key, struct errbuf *eb) MUST_CHECK;
 /* Headers of a backend request that carry `meta`; in the arena. */
 struct s3_header *headers_of_meta(const struct object_meta *meta, struct arena *a,
                                   uint32_t *count);
-enum disk_versioning versioning_of(const struct map_bucket *b);
+enum store_versioning versioning_of(const struct map_bucket *b);
 
 /* multipart.c: ids of native uploads as text. */
 bool native_id(struct span text, struct upload_id *out);

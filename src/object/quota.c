@@ -50,10 +50,10 @@ held_by(struct object_service *s, const struct map_bucket *b)
     struct held h = {0};
     uint64_t older, parts, objects, bytes;
 
-    disks_bucket_usage(ds, b->id, DISK_USAGE_OPEN, b->copies, &parts, &h.open_bytes);
-    disks_bucket_usage(ds, b->id, DISK_USAGE_LIVE, b->copies, &objects, &bytes);
-    disks_bucket_usage(ds, b->id, DISK_USAGE_OLDER, b->copies, &older, &h.older_bytes);
-    disks_bucket_usage(ds, b->id, DISK_USAGE_LIVE, b->copies, &h.objects, &h.bytes);
+    disks_bucket_usage(ds, b->id, STORE_USAGE_OPEN, b->copies, &parts, &h.open_bytes);
+    disks_bucket_usage(ds, b->id, STORE_USAGE_LIVE, b->copies, &objects, &bytes);
+    disks_bucket_usage(ds, b->id, STORE_USAGE_OLDER, b->copies, &older, &h.older_bytes);
+    disks_bucket_usage(ds, b->id, STORE_USAGE_LIVE, b->copies, &h.objects, &h.bytes);
     h.objects = MAX(h.objects, objects) + older;
     h.bytes = MAX(h.bytes, bytes) + h.older_bytes + h.open_bytes;
     return h;
@@ -74,7 +74,7 @@ replaced_part(struct object_service *s, const struct disks_key *k,
     struct arena *a = arena_new(KIB(1), KIB(64));
     struct replaced r = {0};
     struct errbuf eb = {{0}};
-    struct disk_part *p;
+    struct store_part *p;
     uint32_t count;
     bool more;
 
@@ -93,18 +93,18 @@ replaced_by(struct object_service *s, const struct map_bucket *b,
 {
     struct disks_key k = object_disk_key(b, ask->key);
     struct errbuf eb = {{0}};
-    struct row row;
+    struct entry entry;
 
     if (ask->upload != NULL)
         return replaced_part(s, &k, ask);
     if (b->versioning == MAP_VERSIONED ||
-        disks_lookup(s->options.disks, &k, &row, &eb) != ERR_OK)
+        disks_lookup(s->options.disks, &k, &entry, &eb) != ERR_OK)
         return (struct replaced){
             0}; /* it stays as an older version; what can't be read is not replaced for nothing */
-    if (b->versioning == MAP_SUSPENDED && !row_is_null_version(&row))
+    if (b->versioning == MAP_SUSPENDED && !entry_is_null_version(&entry))
         return (struct replaced){0};
     return (struct replaced){
-        .bytes = row.size, .object = true, .any = true, .content = row.content};
+        .bytes = entry.size, .object = true, .any = true, .content = entry.content};
 }
 
 /* ---- claims ---- */
@@ -112,7 +112,7 @@ replaced_by(struct object_service *s, const struct map_bucket *b,
 static uint64_t
 size_of(const struct quota_ask *ask)
 {
-    return ask->size == DISK_SIZE_UNKNOWN ? 0 : ask->size;
+    return ask->size == STORE_SIZE_UNKNOWN ? 0 : ask->size;
 }
 
 static struct quota_claim
@@ -237,28 +237,28 @@ quota_confirm(struct object_service *s, const struct map_bucket *b,
                                                       : quota_claim(s, b, ask, claim, eb);
 }
 
-const struct disk_condition *
-quota_condition(const struct quota_claim *claim, const struct disk_condition *c,
-                struct disk_condition *room)
+const struct store_condition *
+quota_condition(const struct quota_claim *claim, const struct store_condition *c,
+                struct store_condition *room)
 {
     if (!claim->leans_on_object)
         return c;
-    *room = c != NULL ? *c : (struct disk_condition){0};
+    *room = c != NULL ? *c : (struct store_condition){0};
     room->if_content = true;
     room->content = claim->content;
     return room;
 }
 
 enum err
-quota_judge(struct object_service *s, const struct map_bucket *b, struct span key,
-            const struct quota_claim *claim, enum err rc, struct errbuf *eb)
+quota_explain(struct object_service *s, const struct map_bucket *b, struct span key,
+              const struct quota_claim *claim, enum err rc, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
-    struct row row;
+    struct entry entry;
 
     if (!claim->leans_on_object || (rc != ERR_PRECONDITION && rc != ERR_NOT_FOUND) ||
-        (disks_lookup(s->options.disks, &k, &row, NULL) == ERR_OK &&
-         memcmp(&row.content, &claim->content, sizeof row.content) == 0))
+        (disks_lookup(s->options.disks, &k, &entry, NULL) == ERR_OK &&
+         memcmp(&entry.content, &claim->content, sizeof entry.content) == 0))
         return rc;
     return err_set(
         eb, ERR_BUSY,

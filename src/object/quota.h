@@ -16,7 +16,7 @@ void quotas_free(struct numbered **qp); /* no claim is left; NULL is fine */
 
 struct quota_ask {
     struct span key;
-    uint64_t size;  /* DISK_SIZE_UNKNOWN: asked again when it is known */
+    uint64_t size;  /* STORE_SIZE_UNKNOWN: asked again when it is known */
     unsigned count; /* objects: 1, or 0 of a part */
     const struct upload_id
         *upload; /* of a part: it replaces the one of its number. NULL: an object */
@@ -44,11 +44,11 @@ enum err quota_confirm(struct object_service *s, const struct map_bucket *b,
                        struct errbuf *eb) MUST_CHECK;
 /* What must hold when it is committed: the caller's condition (NULL: none), and that the object is still there whose room it
  * takes. In *room where it is another. */
-const struct disk_condition *quota_condition(const struct quota_claim *claim,
-                                             const struct disk_condition *c,
-                                             struct disk_condition *room);
+const struct store_condition *quota_condition(const struct quota_claim *claim,
+                                              const struct store_condition *c,
+                                              struct store_condition *room);
 /* The outcome of that commit: ERR_BUSY where the object has changed meanwhile; else as it was. May switch. */
-enum err quota_judge(struct object_service *s, const struct map_bucket *b,
-                     struct span key, const struct quota_claim *claim, enum err rc,
-                     struct errbuf *eb) MUST_CHECK;
+enum err quota_explain(struct object_service *s, const struct map_bucket *b,
+                       struct span key, const struct quota_claim *claim, enum err rc,
+                       struct errbuf *eb) MUST_CHECK;
 void quota_release(struct quota_claim *claim); /* twice is fine */

@@ -23,11 +23,11 @@ struct stream {
     uint64_t like; /* hash of bucket and name with its digits taken out; 0: unused */
     size_t len;
     unsigned run;
-    uint64_t last, ahead; /* numbers: read last, fetched last */
-    uint64_t end;         /* there is none from this on; UINT64_MAX: not known */
-    uint64_t bytes;       /* that are kept at once of the one read last */
-    size_t at, digits;    /* of the number in the name */
-    char name[DISK_KEY_MAX];
+    uint64_t last, fetched_to; /* numbers: read last, fetched last */
+    uint64_t end;              /* there is none from this on; UINT64_MAX: not known */
+    uint64_t bytes;            /* that are kept at once of the one read last */
+    size_t at, digits;         /* of the number in the name */
+    char name[STORE_KEY_MAX];
 };
 
 struct watch {
@@ -101,7 +101,7 @@ readahead_compare(struct span a, struct span b, struct readahead_step *out)
 static uint64_t
 likeness(const struct map_bucket *b, struct span key)
 {
-    char text[DISK_KEY_MAX];
+    char text[STORE_KEY_MAX];
     size_t len = 0;
     uint64_t hash;
 
@@ -118,14 +118,14 @@ likeness(const struct map_bucket *b, struct span key)
 
 /* The name with another number in its place: as wide where it was filled up with zeros. False: too long. */
 static bool
-name_of(const struct stream *t, uint64_t number, char out[DISK_KEY_MAX], size_t *len)
+name_of(const struct stream *t, uint64_t number, char out[STORE_KEY_MAX], size_t *len)
 {
     char digits[24];
     int n = snprintf(digits, sizeof digits, "%0*llu", (int)t->digits,
                      (unsigned long long)number);
     size_t rest = t->len - t->at - t->digits;
 
-    if (t->len - t->digits + (size_t)n > DISK_KEY_MAX)
+    if (t->len - t->digits + (size_t)n > STORE_KEY_MAX)
         return false;
     memcpy(out, t->name, t->at);
     memcpy(out + t->at, digits, (size_t)n);
@@ -136,33 +136,33 @@ name_of(const struct stream *t, uint64_t number, char out[DISK_KEY_MAX], size_t 
 
 /* ---- fetching ---- */
 
-struct ahead {
+struct readahead_fetch {
     struct object_service *s;
     const struct map_bucket *bucket; /* one reference */
     struct watch *watch;
     uint64_t like, number;
     size_t len;
-    char name[DISK_KEY_MAX];
+    char name[STORE_KEY_MAX];
 };
 
-static void go_ahead(struct object_service *s, const struct map_bucket *b,
-                     struct watch *w, struct stream *t);
+static void readahead_advance(struct object_service *s, const struct map_bucket *b,
+                              struct watch *w, struct stream *t);
 
 static void
 run(void *arg)
 {
-    struct ahead *a = arg;
+    struct readahead_fetch *a = arg;
     struct stream *t = &a->watch->streams[a->like % STREAMS];
     struct errbuf eb = {{0}};
     enum err rc;
 
     rt_doing("readahead");
-    rc = bring_ahead(a->s, a->bucket, (struct span){a->name, a->len}, &eb);
+    rc = prefetch_first_bytes(a->s, a->bucket, (struct span){a->name, a->len}, &eb);
     a->watch->busy--;
     if (rc == ERR_NOT_FOUND && t->like == a->like)
         t->end = MIN(t->end, a->number);
     if (rc == ERR_OK && t->like == a->like && t->run >= RUN)
-        go_ahead(a->s, a->bucket, a->watch, t); /* what had no place then */
+        readahead_advance(a->s, a->bucket, a->watch, t); /* what had no place then */
     map_bucket_drop(&a->bucket);
     free(a);
 }
@@ -172,9 +172,9 @@ static bool
 fetch(struct object_service *s, const struct map_bucket *b, struct watch *w,
       const struct stream *t, uint64_t number)
 {
-    struct ahead *a = xcalloc(1, sizeof *a);
+    struct readahead_fetch *a = xcalloc(1, sizeof *a);
 
-    *a = (struct ahead){.s = s, .watch = w, .like = t->like, .number = number};
+    *a = (struct readahead_fetch){.s = s, .watch = w, .like = t->like, .number = number};
     if (!name_of(t, number, a->name, &a->len) ||
         !tier_would_keep(s, b, (struct span){a->name, a->len}, t->bytes)) {
         free(a);
@@ -193,16 +193,16 @@ fetch(struct object_service *s, const struct map_bucket *b, struct watch *w,
 }
 
 static void
-go_ahead(struct object_service *s, const struct map_bucket *b, struct watch *w,
-         struct stream *t)
+readahead_advance(struct object_service *s, const struct map_bucket *b, struct watch *w,
+                  struct stream *t)
 {
     unsigned window = s->readahead->window;
-    uint64_t number = MAX(t->ahead, t->last) + 1;
+    uint64_t number = MAX(t->fetched_to, t->last) + 1;
 
     for (; number <= t->last + window && number < t->end && w->busy < window; number++) {
         if (object_readers_waiting(s) > READERS_MAX || !fetch(s, b, w, t, number))
             return;
-        t->ahead = number;
+        t->fetched_to = number;
     }
 }
 
@@ -213,15 +213,15 @@ begin_stream(struct stream *t, uint64_t like, struct span key)
 {
     t->like = like;
     t->run = 1;
-    t->ahead = 0;
+    t->fetched_to = 0;
     t->end = UINT64_MAX;
     t->len = key.len;
     memcpy(t->name, key.at, key.len);
 }
 
 void
-readahead_saw(struct object_service *s, const struct map_bucket *b, struct span key,
-              uint64_t bytes)
+readahead_observe(struct object_service *s, const struct map_bucket *b, struct span key,
+                  uint64_t bytes)
 {
     struct readahead *r = s->readahead;
     struct watch *w = r->watches[rt_loop_index()];
@@ -256,7 +256,7 @@ readahead_saw(struct object_service *s, const struct map_bucket *b, struct span 
     t->len = key.len;
     memcpy(t->name, key.at, key.len);
     if (t->run >= RUN)
-        go_ahead(s, b, w, t);
+        readahead_advance(s, b, w, t);
 }
 
 /* ---- begin and end ---- */

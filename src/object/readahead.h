@@ -17,8 +17,8 @@ void readahead_free(struct readahead **rp); /* NULL is fine */
 
 /* A key of an attached bucket is read, an object of so many bytes: there is to be room for the next ones as for this one. Does
  * not wait. */
-void readahead_saw(struct object_service *s, const struct map_bucket *b, struct span key,
-                   uint64_t bytes);
+void readahead_observe(struct object_service *s, const struct map_bucket *b,
+                       struct span key, uint64_t bytes);
 
 /* The number in which two names differ, if that is all they differ in: its place in `b`, and both values. Exposed for
  * tests. */

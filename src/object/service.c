@@ -1,11 +1,11 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "object/fresh.h"
 #include "object/hasher.h"
-#include "object/list_ahead.h"
+#include "object/list_prefetch.h"
 #include "object/quota.h"
 #include "object/readahead.h"
+#include "object/revalidate.h"
 #include "object/tier.h"
 #include "rt/loop.h"
 
@@ -28,9 +28,9 @@ object_start(const struct object_options *o, struct object_service **out,
         s->options.chunk_bytes = MIB(16);
     if (s->options.large_bytes == 0)
         s->options.large_bytes = MIB(64);
-    s->fresh = fresh_new();
+    s->revalidate = revalidate_new();
     s->readahead = readahead_new(s->options.readahead);
-    s->list_ahead = list_ahead_new();
+    s->list_prefetch = list_prefetch_new();
     s->quotas = quotas_new();
     rc = key_tables_start(s);
     if (rc == ERR_OK)
@@ -54,10 +54,10 @@ object_stop(struct object_service **sp)
     if (s->keys != NULL)
         object_end_fetches(s);
     readahead_free(&s->readahead);
-    list_ahead_free(&s->list_ahead);
+    list_prefetch_free(&s->list_prefetch);
     key_tables_stop(s);
     tier_stop(s);
-    fresh_free(&s->fresh);
+    revalidate_free(&s->revalidate);
     quotas_free(&s->quotas);
     free(s->hashing);
     free(s);
@@ -67,7 +67,7 @@ struct disks_key
 object_disk_key(const struct map_bucket *b, struct span key)
 {
     return (struct disks_key){
-        .at = {.bucket = b->id, .birth_name = span_of(b->birth_name), .key = key},
+        .at = {.bucket = b->id, .immutable_name = span_of(b->immutable_name), .key = key},
         .copies = b->cached ? 1 : b->copies,
         .min_copies = b->min_copies};
 }

@@ -11,18 +11,18 @@
 #include "rt/daemon.h"
 #include "rt/loop.h"
 
-#define LOOK_MS     1000u
-#define PAUSE_MS    100u  /* until then, where somebody is refused for want of room */
-#define PURGE_LOOKS 10u   /* removed buckets are looked for that often */
-#define PATIENCE    30u   /* looks, after one at which nothing could go */
-#define SETTLE_MS   5000u /* for what was evicted to be reclaimed */
-#define SETTLE_LONG_MS                                                                   \
-    60000u /* the same where much is dead already: an eighth of the budget */
-#define MUCH_DEAD   8u
-#define BATCH       16u /* part of the budget that goes at once: compaction is worth it */
-#define BUCKET_HIGH 95u /* of a bucket's own budget, hundredths */
-#define BUCKET_LOW  90u
-#define PURGE_PAGE  256u
+#define LOOK_MS         1000u
+#define PAUSE_MS        100u  /* until then, where somebody is refused for want of room */
+#define PURGE_LOOKS     10u   /* removed buckets are looked for that often */
+#define PATIENCE        30u   /* looks, after one at which nothing could go */
+#define RECLAIM_WAIT_MS 5000u /* for what was evicted to be reclaimed */
+#define RECLAIM_WAIT_LONG_MS                                                             \
+    60000u /* the same where much is garbage already: an eighth of the budget */
+#define MUCH_GARBAGE 8u
+#define BATCH        16u /* part of the budget that goes at once: compaction is worth it */
+#define BUCKET_HIGH  95u /* of a bucket's own budget, hundredths */
+#define BUCKET_LOW   90u
+#define PURGE_PAGE   256u
 
 struct tier {
     struct admission admission;
@@ -30,7 +30,7 @@ struct tier {
     /* Any loop. */
     _Atomic uint64_t
         wanted; /* bytes of the largest that had to be refused for want of room */
-    _Atomic uint64_t promised; /* bytes that were admitted, and no disk counts yet */
+    _Atomic uint64_t reserved; /* bytes that were admitted, and no disk counts yet */
     _Atomic bool pressing;     /* and one of them is worth more than what would go */
     _Atomic bool sweep;        /* chunks may belong to nobody */
 
@@ -41,8 +41,8 @@ struct tier {
     unsigned looks, patience;
     uint64_t living;    /* bytes of the class, as of the last look at its segments */
     uint64_t reclaimed; /* as of then, bytes since the start */
-    uint64_t settles_until_ns,
-        settled_from; /* what was evicted is being reclaimed: until then, or so much was */
+    uint64_t reclaim_until_ns,
+        reclaim_enough; /* what was evicted is being reclaimed: until then, or so much was */
     uint64_t reads_seen; /* when the window began */
 };
 
@@ -95,8 +95,8 @@ usage(struct object_service *s, const struct map_bucket *b, uint64_t *objects,
 {
     uint64_t chunks, in_chunks;
 
-    disks_bucket_usage(s->options.disks, b->id, DISK_USAGE_LIVE, 1, objects, bytes);
-    disks_bucket_usage(s->options.disks, chunk_space(b->id), DISK_USAGE_LIVE, 1, &chunks,
+    disks_bucket_usage(s->options.disks, b->id, STORE_USAGE_LIVE, 1, objects, bytes);
+    disks_bucket_usage(s->options.disks, chunk_space(b->id), STORE_USAGE_LIVE, 1, &chunks,
                        &in_chunks);
     *objects += chunks;
     *bytes += in_chunks;
@@ -121,37 +121,37 @@ node_has_room(struct object_service *s, uint64_t size)
 {
     if (s->options.cache_budget == 0)
         return true;
-    return disks_cached_bytes(s->options.disks) + atomic_load(&s->tier->promised) +
+    return disks_cached_bytes(s->options.disks) + atomic_load(&s->tier->reserved) +
                size <=
            s->options.cache_budget;
 }
 
-/* Two that ask at once see each other: the bytes are promised first. */
+/* Two that ask at once see each other: the bytes are reserved first. */
 static bool
-promise(struct object_service *s, uint64_t size)
+tier_reserve(struct object_service *s, uint64_t size)
 {
-    atomic_fetch_add(&s->tier->promised, size);
+    atomic_fetch_add(&s->tier->reserved, size);
     if (node_has_room(s, 0))
         return true;
-    tier_settle(s, size);
+    tier_release(s, size);
     return false;
 }
 
 void
-tier_settle(struct object_service *s, uint64_t size)
+tier_release(struct object_service *s, uint64_t size)
 {
-    atomic_fetch_sub(&s->tier->promised, size);
+    atomic_fetch_sub(&s->tier->reserved, size);
 }
 
 bool
 tier_admits(struct object_service *s, const struct map_bucket *b, struct span key,
-            uint64_t size, bool brought)
+            uint64_t size, bool prefetch)
 {
     struct tier *t = s->tier;
     uint32_t seen = admission_count(&t->admission, key_hash(b, key));
-    bool tight = false, pinned = brought || tier_is_pinned(b, key);
-    bool promised = promise(s, size);
-    bool room = bucket_has_room(s, b, size, &tight) && promised;
+    bool tight = false, pinned = prefetch || tier_is_pinned(b, key);
+    bool reserved = tier_reserve(s, size);
+    bool room = bucket_has_room(s, b, size, &tight) && reserved;
     bool good = pinned || admission_allows(&t->admission, seen);
 
     if (good && tight && !pinned)
@@ -161,8 +161,8 @@ tier_admits(struct object_service *s, const struct map_bucket *b, struct span ke
     if (good && !room && (pinned || admission_is_wanted(&t->admission, seen)))
         atomic_store_explicit(&t->pressing, true, memory_order_relaxed);
     good = good && room;
-    if (promised && !good)
-        tier_settle(s, size);
+    if (reserved && !good)
+        tier_release(s, size);
     metric_add(M_ADMISSION, good ? 0 : 1, 1);
     return good;
 }
@@ -182,26 +182,26 @@ tier_would_keep(struct object_service *s, const struct map_bucket *b, struct spa
 
 void
 tier_kept(struct object_service *s, const struct map_bucket *b, struct span key,
-          const struct row *row)
+          const struct entry *entry)
 {
     /* What it was asked for before counts where it lies now, else the newest would always be the coldest. */
     uint32_t seen = admission_seen(&s->tier->admission, key_hash(b, key));
 
-    disks_heat_add(s->options.disks, row, MAX(seen, 1u));
+    disks_access_freq_add(s->options.disks, entry, MAX(seen, 1u));
 }
 
 void
 tier_read(struct object_service *s, const struct map_bucket *b, struct span key,
-          const struct row *row)
+          const struct entry *entry)
 {
     (void)admission_count(&s->tier->admission, key_hash(b, key));
-    disks_heat_add(s->options.disks, row, 1);
+    disks_access_freq_add(s->options.disks, entry, 1);
 }
 
 /* ---- what stays ---- */
 
 /* One bucket of the map, found again only when another snapshot stands there. */
-struct judge {
+struct eviction_filter {
     struct object_service *s;
     uint64_t serial, bucket;
     const struct map_bucket *found; /* of the snapshot with that serial */
@@ -219,9 +219,9 @@ bucket_by_id(const struct map *m, uint64_t id)
 
 /* What stands for an object in chunks has no bytes to give, and its chunks would be lost with it. */
 static bool
-keep(void *arg, const struct disk_candidate *c)
+keep(void *arg, const struct store_candidate *c)
 {
-    struct judge *j = arg;
+    struct eviction_filter *j = arg;
     const struct map *m = map_now(j->s->options.map);
     uint64_t bucket = chunk_owner(c->bucket);
 
@@ -234,16 +234,17 @@ keep(void *arg, const struct disk_candidate *c)
     }
     if (j->found == NULL)
         return false; /* its bucket was removed */
-    return (c->row->flags & ROW_CHUNKS) != 0 || tier_is_pinned(j->found, c->key) ||
-           admission_stays(&j->s->tier->admission, key_hash(j->found, c->key), c->heat);
+    return (c->entry->flags & ENTRY_CHUNKS) != 0 || tier_is_pinned(j->found, c->key) ||
+           admission_stays(&j->s->tier->admission, key_hash(j->found, c->key),
+                           c->access_freq);
 }
 
 /* ---- the evictor's side ---- */
 
 static bool
-settles(const struct tier *t)
+is_reclaiming(const struct tier *t)
 {
-    return rt_now_ns() < t->settles_until_ns && t->reclaimed < t->settled_from;
+    return rt_now_ns() < t->reclaim_until_ns && t->reclaimed < t->reclaim_enough;
 }
 
 static uint64_t
@@ -283,7 +284,7 @@ end_window(struct object_service *s, struct tier *t)
         return;
     t->reads_seen = reads;
     admission_rotate(&t->admission);
-    disks_heat_rotate(s->options.disks);
+    disks_access_freq_rotate(s->options.disks);
 }
 
 /* Nothing could go: it is all pinned, or undecided. Not again at once. */
@@ -291,10 +292,10 @@ static void
 evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
 {
     struct tier *t = s->tier;
-    struct judge j = {.s = s, .only = only};
-    struct disk_evict_options o = {
+    struct eviction_filter j = {.s = s, .only = only};
+    struct store_evict_options o = {
         .target = target, .want = want, .keep = keep, .arg = &j};
-    struct disk_evicted out;
+    struct store_evicted out;
     struct errbuf eb = {{0}};
     enum err rc = disks_evict(s->options.disks, &o, &out, &eb);
     bool looked = target == UINT64_MAX && want == 0;
@@ -316,20 +317,21 @@ evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
             L_U64("living_bytes", out.living));
 }
 
-/* What lives is down at the low watermark, and yet there is no room for somebody who is worth it: the rest is dead and not
+/* What lives is down at the low watermark, and yet there is no room for somebody who is worth it: the rest is garbage and not
  * reclaimed, or lost between groups of a log. More goes then, a batch at a time, each when the one before was reclaimed, or
  * had the time: else all would go before the first byte is free. */
 static uint64_t
 more_to_go(struct tier *t, uint64_t cached, uint64_t budget, uint64_t wanted)
 {
-    uint64_t dead = cached - MIN(cached, t->living), batch = budget / BATCH;
+    uint64_t garbage = cached - MIN(cached, t->living), batch = budget / BATCH;
 
-    if (settles(t))
+    if (is_reclaiming(t))
         return 0;
-    t->settled_from = t->reclaimed + batch / 2;
-    t->settles_until_ns =
+    t->reclaim_enough = t->reclaimed + batch / 2;
+    t->reclaim_until_ns =
         rt_now_ns() +
-        (dead > budget / MUCH_DEAD ? SETTLE_LONG_MS : SETTLE_MS) * 1000000ull;
+        (garbage > budget / MUCH_GARBAGE ? RECLAIM_WAIT_LONG_MS : RECLAIM_WAIT_MS) *
+            1000000ull;
     return MAX(wanted, batch);
 }
 
@@ -390,18 +392,18 @@ static enum err
 purge_page(struct object_service *s, uint64_t bucket, struct arena *a, bool *more,
            struct errbuf *eb)
 {
-    struct disk_entry *entries;
+    struct store_entry *entries;
     uint32_t count = 0;
     enum err rc = disks_list(s->options.disks, bucket, 1, (struct span){"", 0}, true,
                              PURGE_PAGE, a, &entries, &count, more, eb);
 
     for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
-        if ((entries[i].row.flags & ROW_CACHED) == 0) {
+        if ((entries[i].entry.flags & ENTRY_CACHED) == 0) {
             *more =
                 false; /* not ours: a removed native bucket is empty, and this is no place to judge it */
             return ERR_OK;
         }
-        rc = disks_evict_one(s->options.disks, bucket, entries[i].key, &entries[i].row,
+        rc = disks_evict_one(s->options.disks, bucket, entries[i].key, &entries[i].entry,
                              eb);
     }
     return rc;
@@ -474,7 +476,7 @@ run(void *arg)
              ms += PAUSE_MS) {
             rc = rt_cond_wait(&t->wake, deadline_in_ms(PAUSE_MS));
             if (atomic_load_explicit(&t->wanted, memory_order_relaxed) > 0 &&
-                t->patience == 0 && !settles(t))
+                t->patience == 0 && !is_reclaiming(t))
                 break;
         }
     }

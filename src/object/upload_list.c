@@ -14,7 +14,7 @@ struct uploads_walk {
     const struct object_upload_list_options *o;
     struct arena *arena, *scratch;
     struct object_upload_page *page;
-    char bytes[DISK_KEY_MAX + 1];
+    char bytes[STORE_KEY_MAX + 1];
     struct span after; /* in `bytes` */
     struct upload_id id;
     bool within; /* behind `id` of that key, else behind all of it */
@@ -45,7 +45,7 @@ seek_before(struct uploads_walk *w, struct span prefix)
         return;
     }
     w->bytes[len - 1] = (char)((unsigned char)w->bytes[len - 1] - 1);
-    if (len < DISK_KEY_MAX) {
+    if (len < STORE_KEY_MAX) {
         w->bytes[len] = (char)0xff;
         w->after.len++;
     }
@@ -56,7 +56,7 @@ static void
 seek_behind(struct uploads_walk *w, struct span group)
 {
     seek(w, group, NULL);
-    if (group.len < DISK_KEY_MAX) {
+    if (group.len < STORE_KEY_MAX) {
         w->bytes[group.len] = (char)0xff;
         w->after.len++;
     }
@@ -80,7 +80,7 @@ first_seek(struct uploads_walk *w)
 }
 
 static enum err
-add(struct uploads_walk *w, const struct disk_upload *u, struct span group,
+add(struct uploads_walk *w, const struct store_upload *u, struct span group,
     struct errbuf *eb)
 {
     struct object_upload *out = &w->page->entries[w->page->count];
@@ -98,7 +98,7 @@ add(struct uploads_walk *w, const struct disk_upload *u, struct span group,
 }
 
 static enum err
-take(struct uploads_walk *w, const struct disk_upload *found, uint32_t count, bool *done,
+take(struct uploads_walk *w, const struct store_upload *found, uint32_t count, bool *done,
      struct errbuf *eb)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -134,7 +134,7 @@ list_here(struct uploads_walk *w, struct errbuf *eb)
     w->scratch = arena_new(KIB(16), SCRATCH_BYTES);
     while (rc == ERR_OK && !done) {
         uint32_t left = w->o->max - w->page->count + 1, count = 0;
-        struct disk_upload *found = NULL;
+        struct store_upload *found = NULL;
         bool more = false;
 
         arena_reset(w->scratch);
@@ -181,12 +181,12 @@ object_upload_list(struct object_service *s, const struct map_bucket *b,
     struct uploads_walk w = {.s = s, .bucket = b, .o = o, .arena = a, .page = out};
 
     *out = (struct object_upload_page){0};
-    if (o->max == 0 || o->max > 1000 || o->prefix.len > DISK_KEY_MAX ||
-        o->after_key.len > DISK_KEY_MAX)
+    if (o->max == 0 || o->max > 1000 || o->prefix.len > STORE_KEY_MAX ||
+        o->after_key.len > STORE_KEY_MAX)
         return err_set(eb, ERR_BAD_REQUEST,
                        "a page of %u uploads, 1 to 1000 are possible, of keys of at most "
                        "%u bytes",
-                       o->max, DISK_KEY_MAX);
+                       o->max, STORE_KEY_MAX);
     out->entries = arena_try(a, o->max * sizeof *out->entries);
     if (out->entries == NULL)
         return err_set(eb, ERR_BUSY, "no memory for a page of %u uploads", o->max);

@@ -47,10 +47,10 @@ object_version_text(const struct object_version *v, char out[OBJECT_VERSION_TEXT
 }
 
 void
-version_of_row(const struct row *row, struct object_version *out)
+version_of_entry(const struct entry *entry, struct object_version *out)
 {
-    *out =
-        (struct object_version){.null = row_is_null_version(row), .born = row_born(row)};
+    *out = (struct object_version){.null = entry_is_null_version(entry),
+                                   .born = entry_born(entry)};
 }
 
 /* ---- finding ---- */
@@ -72,7 +72,7 @@ static void
 look_for_marker(struct object_service *s, const struct map_bucket *b, struct span key,
                 struct arena *a, struct object_info *info)
 {
-    struct disk_version *found;
+    struct store_version *found;
     struct errbuf eb = {{0}};
     uint32_t count = 0;
     bool more;
@@ -82,16 +82,16 @@ look_for_marker(struct object_service *s, const struct map_bucket *b, struct spa
         disks_version_list(s->options.disks, b->id, b->copies, key, true, NULL, 1, a,
                            &found, &count, &more, &eb) != ERR_OK ||
         count == 0 || !span_eq(found[0].key, key) ||
-        (found[0].row.flags & ROW_MARKER) == 0)
+        (found[0].entry.flags & ENTRY_MARKER) == 0)
         return;
     info->is_marker = true;
-    info->mtime_ms = found[0].row.mtime_ms;
-    version_of_row(&found[0].row, &info->version);
+    info->mtime_ms = found[0].entry.mtime_ms;
+    version_of_entry(&found[0].entry, &info->version);
 }
 
 enum err
 info_of_version(struct object_service *s, const struct map_bucket *b, struct span key,
-                const struct object_version *v, struct arena *a, struct row *row,
+                const struct object_version *v, struct arena *a, struct entry *entry,
                 struct object_info *info, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
@@ -101,16 +101,16 @@ info_of_version(struct object_service *s, const struct map_bucket *b, struct spa
     memset(info, 0, sizeof *info);
     if (b->cached)
         return v->null ? ERR_NOT_FOUND : no_version(eb);
-    rc = disks_version_find(s->options.disks, &k, born_of(v), row, &current, eb);
+    rc = disks_version_find(s->options.disks, &k, born_of(v), entry, &current, eb);
     if (rc == ERR_NOT_FOUND)
         return no_version(eb);
-    if (rc == ERR_OK && (row->flags & ROW_MARKER) != 0) {
+    if (rc == ERR_OK && (entry->flags & ENTRY_MARKER) != 0) {
         info->is_marker = true;
-        info->mtime_ms = row->mtime_ms;
-        version_of_row(row, &info->version);
+        info->mtime_ms = entry->mtime_ms;
+        version_of_entry(entry, &info->version);
         return err_set(eb, ERR_NOT_FOUND, "the version is a delete marker");
     }
-    return rc == ERR_OK ? info_from_row(s, &k, row, a, info, eb) : rc;
+    return rc == ERR_OK ? info_from_entry(s, &k, entry, a, info, eb) : rc;
 }
 
 enum err
@@ -119,7 +119,7 @@ object_get_begin_version(struct object_service *s, const struct map_bucket *b,
                          struct object_info *info, struct object_get **out,
                          struct errbuf *eb)
 {
-    struct row row;
+    struct entry entry;
     enum err rc;
 
     *out = NULL;
@@ -129,9 +129,9 @@ object_get_begin_version(struct object_service *s, const struct map_bucket *b,
             look_for_marker(s, b, key, a, info);
         return rc;
     }
-    rc = info_of_version(s, b, key, v, a, &row, info, eb);
+    rc = info_of_version(s, b, key, v, a, &entry, info, eb);
     if (rc == ERR_OK)
-        *out = get_of_row(s, b, key, &row, a, info);
+        *out = get_of_entry(s, b, key, &entry, a, info);
     return rc;
 }
 
@@ -140,11 +140,11 @@ object_head_version(struct object_service *s, const struct map_bucket *b, struct
                     const struct object_version *v, struct arena *a,
                     struct object_info *info, struct errbuf *eb)
 {
-    struct row row;
+    struct entry entry;
     enum err rc;
 
     if (v != NULL && !(b->cached && v->null))
-        return info_of_version(s, b, key, v, a, &row, info, eb);
+        return info_of_version(s, b, key, v, a, &entry, info, eb);
     rc = object_head(s, b, key, a, info, eb);
     if (rc == ERR_NOT_FOUND)
         look_for_marker(s, b, key, a, info);
@@ -153,7 +153,7 @@ object_head_version(struct object_service *s, const struct map_bucket *b, struct
 
 /* ---- deleting ---- */
 
-static const struct disk_condition *
+static const struct store_condition *
 condition_of(const struct object_condition *c)
 {
     return c != NULL ? &c->disk : NULL;
@@ -164,14 +164,14 @@ delete_version(struct object_service *s, const struct disks_key *k,
                const struct object_delete_options *o, struct object_deleted *out,
                struct errbuf *eb)
 {
-    struct row was;
+    struct entry was;
     enum err rc = disks_version_delete(s->options.disks, k, born_of(o->version),
                                        condition_of(o->condition), &was, eb);
 
     out->named = true;
     out->version = *o->version;
     if (rc == ERR_OK)
-        out->marker = (was.flags & ROW_MARKER) != 0;
+        out->marker = (was.flags & ENTRY_MARKER) != 0;
     /* What is not there need not be deleted. */
     return rc == ERR_NOT_FOUND && (o->condition == NULL || o->condition->disk.or_absent)
                ? ERR_OK
@@ -183,16 +183,16 @@ delete_marked(struct object_service *s, const struct map_bucket *b,
               const struct disks_key *k, const struct object_delete_options *o,
               struct object_deleted *out, struct errbuf *eb)
 {
-    struct row marker;
+    struct entry marker;
     enum err rc = disks_delete_mark(s->options.disks, k,
-                                    b->versioning == MAP_VERSIONED ? DISK_VERSIONED
-                                                                   : DISK_SUSPENDED,
+                                    b->versioning == MAP_VERSIONED ? STORE_VERSIONED
+                                                                   : STORE_SUSPENDED,
                                     condition_of(o->condition), &marker, eb);
 
     if (rc != ERR_OK)
         return rc;
     out->marker = out->named = true;
-    version_of_row(&marker, &out->version);
+    version_of_entry(&marker, &out->version);
     return ERR_OK;
 }
 
@@ -208,12 +208,12 @@ object_delete_with(struct object_service *s, const struct map_bucket *b, struct 
     if (o->version != NULL && !o->version->null && b->cached)
         return ERR_OK; /* none of ours: as of any version that is not there */
     if (b->cached)
-        return delete_through(s, b, key, o->condition, eb);
+        return delete_write_through(s, b, key, o->condition, eb);
     if (o->version != NULL && (b->versioning != MAP_UNVERSIONED || !o->version->null))
         return delete_version(s, &k, o, out, eb);
     if (b->versioning != MAP_UNVERSIONED)
         return delete_marked(s, b, &k, o, out, eb);
-    return disks_delete(s->options.disks, &k, DISK_NATIVE, condition_of(o->condition),
+    return disks_delete(s->options.disks, &k, STORE_NATIVE, condition_of(o->condition),
                         &existed, eb);
 }
 
@@ -238,18 +238,18 @@ struct change {
     object_edit *edit;
     void *arg;
     struct arena *arena;
-    struct version seen; /* of the row that the edit began with */
+    struct version seen; /* of the entry that the edit began with */
 };
 
 static enum err
-find_changed(struct change *c, struct row *row, struct errbuf *eb)
+find_changed(struct change *c, struct entry *entry, struct errbuf *eb)
 {
     bool current;
 
     return c->version == NULL
-               ? disks_lookup(c->s->options.disks, &c->key, row, eb)
+               ? disks_lookup(c->s->options.disks, &c->key, entry, eb)
                : disks_version_find(c->s->options.disks, &c->key, born_of(c->version),
-                                    row, &current, eb);
+                                    entry, &current, eb);
 }
 
 /* Did the change fail because somebody else was faster, or for the caller's condition? */
@@ -257,29 +257,30 @@ static bool
 was_overtaken(struct change *c)
 {
     struct errbuf eb = {{0}};
-    struct row row;
+    struct entry entry;
 
-    return c->condition == NULL || find_changed(c, &row, &eb) != ERR_OK ||
-           row.version.epoch != c->seen.epoch || row.version.counter != c->seen.counter;
+    return c->condition == NULL || find_changed(c, &entry, &eb) != ERR_OK ||
+           entry.version.epoch != c->seen.epoch ||
+           entry.version.counter != c->seen.counter;
 }
 
 static enum err
 change_once(struct change *c, struct object_info *info, struct errbuf *eb)
 {
     struct object_meta meta;
-    struct disk_condition as_seen = {0};
+    struct store_condition as_seen = {0};
     struct version born;
-    struct row row;
-    enum err rc = find_changed(c, &row, eb);
+    struct entry entry;
+    enum err rc = find_changed(c, &entry, eb);
 
     memset(info, 0, sizeof *info);
-    if (rc == ERR_OK && (row.flags & ROW_MARKER) != 0) {
+    if (rc == ERR_OK && (entry.flags & ENTRY_MARKER) != 0) {
         info->is_marker = true;
-        version_of_row(&row, &info->version);
+        version_of_entry(&entry, &info->version);
         return err_set(eb, ERR_NOT_FOUND, "the version is a delete marker");
     }
     if (rc == ERR_OK)
-        rc = disks_meta(c->s->options.disks, &c->key, &row, c->arena, &meta, eb);
+        rc = disks_meta(c->s->options.disks, &c->key, &entry, c->arena, &meta, eb);
     if (rc == ERR_OK)
         rc = c->edit(&meta, c->arg, c->arena, eb);
     if (rc != ERR_OK)
@@ -287,11 +288,11 @@ change_once(struct change *c, struct object_info *info, struct errbuf *eb)
     if (c->condition != NULL)
         as_seen = c->condition->disk;
     as_seen.if_version = true;
-    as_seen.version = c->seen = row.version;
-    born = row_born(&row);
-    rc = disks_set_meta(c->s->options.disks, &c->key, &born, &meta, &as_seen, &row, eb);
+    as_seen.version = c->seen = entry.version;
+    born = entry_born(&entry);
+    rc = disks_set_meta(c->s->options.disks, &c->key, &born, &meta, &as_seen, &entry, eb);
     if (rc == ERR_OK)
-        info_from_meta(&row, &meta, info);
+        info_from_meta(&entry, &meta, info);
     return rc;
 }
 
@@ -305,7 +306,7 @@ object_change_meta(struct object_service *s, const struct map_bucket *b, struct 
     enum err rc = ERR_OK;
 
     if (b->cached)
-        return err_set(eb, ERR_NOT_BUILT,
+        return err_set(eb, ERR_NOT_IMPLEMENTED,
                        "metadata of an attached bucket's objects is changed at the "
                        "remote");
     for (int i = 0; i < AGAIN_MAX; i++) {
@@ -342,7 +343,7 @@ struct versions_walk {
     const struct object_version_list *o;
     struct arena *arena, *scratch;
     struct object_version_page *page;
-    char from_bytes[DISK_KEY_MAX + 1];
+    char from_bytes[STORE_KEY_MAX + 1];
     struct span from;
     bool inclusive;
     const struct version *after;
@@ -375,7 +376,7 @@ seek_behind(struct versions_walk *w, struct span group)
 }
 
 static enum err
-add(struct versions_walk *w, struct span name, const struct disk_version *v,
+add(struct versions_walk *w, struct span name, const struct store_version *v,
     struct errbuf *eb)
 {
     struct object_version_entry *e = &w->page->entries[w->page->count];
@@ -388,18 +389,18 @@ add(struct versions_walk *w, struct span name, const struct disk_version *v,
     w->page->count++;
     if (v == NULL)
         return ERR_OK;
-    e->is_marker = (v->row.flags & ROW_MARKER) != 0;
+    e->is_marker = (v->entry.flags & ENTRY_MARKER) != 0;
     e->latest = v->latest;
-    e->size = v->row.size;
-    e->mtime_ms = v->row.mtime_ms;
-    version_of_row(&v->row, &e->version);
-    etag_of(v->row.md5, v->row.parts, (struct span){NULL, 0}, e->etag);
+    e->size = v->entry.size;
+    e->mtime_ms = v->entry.mtime_ms;
+    version_of_entry(&v->entry, &e->version);
+    etag_of(v->entry.md5, v->entry.parts, (struct span){NULL, 0}, e->etag);
     return ERR_OK;
 }
 
 /* Takes what was found until the page is full, a group begins, or it ends. */
 static enum err
-take(struct versions_walk *w, const struct disk_version *found, uint32_t count,
+take(struct versions_walk *w, const struct store_version *found, uint32_t count,
      bool *done, struct errbuf *eb)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -421,7 +422,7 @@ take(struct versions_walk *w, const struct disk_version *found, uint32_t count,
             return ERR_OK;
         }
         seek(w, found[i].key, false);
-        w->after_bytes = row_born(&found[i].row);
+        w->after_bytes = entry_born(&found[i].entry);
         w->after = &w->after_bytes;
     }
     return ERR_OK;
@@ -452,15 +453,15 @@ static enum err
 resolve_null(struct versions_walk *w, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(w->bucket, w->o->after);
-    struct row row;
+    struct entry entry;
     bool current;
     enum err rc;
 
     if (w->after == NULL || !w->o->after_version->null)
         return ERR_OK;
-    rc = disks_version_find(w->s->options.disks, &k, NULL, &row, &current, eb);
+    rc = disks_version_find(w->s->options.disks, &k, NULL, &entry, &current, eb);
     if (rc == ERR_OK)
-        w->after_bytes = row_born(&row);
+        w->after_bytes = entry_born(&entry);
     else if (rc == ERR_NOT_FOUND)
         w->after = NULL; /* gone meanwhile: the next key follows */
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
@@ -477,8 +478,8 @@ object_version_list(struct object_service *s, const struct map_bucket *b,
     enum err rc;
 
     *out = (struct object_version_page){0};
-    if (o->max == 0 || o->max > 1000 || o->prefix.len > DISK_KEY_MAX ||
-        o->after.len > DISK_KEY_MAX)
+    if (o->max == 0 || o->max > 1000 || o->prefix.len > STORE_KEY_MAX ||
+        o->after.len > STORE_KEY_MAX)
         return err_set(eb, ERR_BAD_REQUEST,
                        "a page of %u versions, 1 to 1000 are possible", o->max);
     out->entries = arena_try(a, o->max * sizeof *out->entries);
@@ -489,7 +490,7 @@ object_version_list(struct object_service *s, const struct map_bucket *b,
     w.scratch = arena_new(KIB(16), MIB(4));
     while (rc == ERR_OK && !done) {
         uint32_t left = o->max - out->count + 1, count = 0;
-        struct disk_version *found;
+        struct store_version *found;
         bool more = false;
 
         arena_reset(w.scratch);

@@ -9,8 +9,8 @@
 #include "base/metrics.h"
 #include "base/num.h"
 #include "object/chunks.h"
-#include "object/doubt.h"
-#include "object/list_ahead.h"
+#include "object/in_doubt.h"
+#include "object/list_prefetch.h"
 #include "object/put.h"
 #include "object/tier.h"
 #include "rt/point.h"
@@ -138,7 +138,7 @@ send_to_backend(struct object_put *p, const struct object_meta *meta, struct are
                          .md5_base64 = md5};
 
     base64_encode(p->sums.md5, 16, md5);
-    if (p->kind == PUT_PART_THROUGH) {
+    if (p->kind == PUT_PART_WRITE_THROUGH) {
         put.upload_id = span_of(p->upload_text);
         put.part_number = p->part_number;
     } else {
@@ -150,60 +150,60 @@ send_to_backend(struct object_put *p, const struct object_meta *meta, struct are
 }
 
 enum err
-put_through(struct object_put *p, const struct object_meta *meta, struct arena *a,
-            struct object_info *out, struct errbuf *eb)
+put_write_through(struct object_put *p, const struct object_meta *meta, struct arena *a,
+                  struct object_info *out, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(p->bucket, p->key);
     struct object_meta kept = *meta;
     struct span etag = {"", 0};
-    struct doubt doubt;
-    struct row row;
+    struct in_doubt in_doubt;
+    struct entry entry;
     bool unknown = false, chunks;
     unsigned parts = 0;
-    enum err rc = through_begin(p->s, p->bucket, p->key, &p->through, eb);
+    enum err rc = write_lock_begin(p->s, p->bucket, p->key, &p->write_lock, eb);
 
     chunks = rc == ERR_OK && chunks_are_of(p->s, p->bucket, p->key);
     if (rc == ERR_OK)
-        rc = doubt_begin(p->s, &k, &doubt, eb);
+        rc = in_doubt_begin(p->s, &k, &in_doubt, eb);
     if (rc != ERR_OK)
         return rc;
-    POINT(THROUGH_DOUBTED);
+    POINT(WRITE_THROUGH_IN_DOUBT);
     rc = send_to_backend(p, meta, a, &etag, &unknown, eb);
-    list_ahead_forget(p->s);
-    POINT(THROUGH_SENT);
+    list_prefetch_invalidate(p->s);
+    POINT(WRITE_THROUGH_SENT);
     if (rc == ERR_PRECONDITION && unknown && was_ours(p, a, &etag))
         rc = ERR_OK;
     if (rc != ERR_OK) {
         if (!unknown)
-            doubt_refused(p->s, &doubt);
+            in_doubt_refused(p->s, &in_doubt);
         return rc;
     }
     if (etag.len > 0 && !etag_parse(etag, kept.md5, &parts))
         kept.etag_text = etag;
     kept.parts = parts;
-    kept.mtime_ms = doubt_time(meta->mtime_ms,
-                               kept.etag_text.len == 0 && parts == 0 &&
-                                   memcmp(kept.md5, p->sums.md5, sizeof kept.md5) == 0);
+    kept.mtime_ms = in_doubt_mtime(
+        meta->mtime_ms, kept.etag_text.len == 0 && parts == 0 &&
+                            memcmp(kept.md5, p->sums.md5, sizeof kept.md5) == 0);
     kept.tags = (struct span){NULL, 0}; /* the remote's: they may change there */
     meta_copy(a, &kept, &kept);
-    rc = disks_commit(&p->writer, &kept, NULL, &row, eb);
-    POINT(THROUGH_KEPT);
+    rc = disks_commit(&p->writer, &kept, NULL, &entry, eb);
+    POINT(WRITE_THROUGH_KEPT);
     if (rc == ERR_OK && chunks)
         tier_sweep(p->s);
     if (rc == ERR_OK) {
-        info_from_meta(&row, &kept, out);
+        info_from_meta(&entry, &kept, out);
         return ERR_OK;
     }
-    /* The backend has it: that is what was promised. The doubt stands, so the next read fetches. */
-    LOG(LOG_WARN, "through.keep", eb->text, L_SPAN("key", k.at.key));
-    row = (struct row){.size = p->sums.size, .mtime_ms = kept.mtime_ms};
-    info_from_meta(&row, &kept, out);
+    /* The backend has it: that is what was promised. The in_doubt stands, so the next read fetches. */
+    LOG(LOG_WARN, "write_through.keep", eb->text, L_SPAN("key", k.at.key));
+    entry = (struct entry){.size = p->sums.size, .mtime_ms = kept.mtime_ms};
+    info_from_meta(&entry, &kept, out);
     return ERR_OK;
 }
 
 enum err
-put_part_through(struct object_put *p, const struct object_meta *meta, struct arena *a,
-                 struct object_info *out, struct errbuf *eb)
+put_part_write_through(struct object_put *p, const struct object_meta *meta,
+                       struct arena *a, struct object_info *out, struct errbuf *eb)
 {
     struct span etag = {"", 0};
     bool unknown = false;
@@ -219,47 +219,47 @@ put_part_through(struct object_put *p, const struct object_meta *meta, struct ar
 }
 
 enum err
-obsolete_locally(struct object_service *s, const struct map_bucket *b, struct span key,
-                 struct errbuf *eb)
+write_through_drop_local(struct object_service *s, const struct map_bucket *b,
+                         struct span key, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
     bool existed, chunks = chunks_are_of(s, b, key);
-    enum err rc = disks_delete(s->options.disks, &k, DISK_CACHED, NULL, &existed, eb);
+    enum err rc = disks_delete(s->options.disks, &k, STORE_CACHED, NULL, &existed, eb);
 
-    POINT(THROUGH_KEPT);
+    POINT(WRITE_THROUGH_KEPT);
     if (rc == ERR_OK && chunks)
         tier_sweep(s);
     if (rc == ERR_OK && !existed)
-        doubt_clear(s, &k);
+        in_doubt_clear(s, &k);
     return rc;
 }
 
 enum err
-delete_through(struct object_service *s, const struct map_bucket *b, struct span key,
-               const struct object_condition *c, struct errbuf *eb)
+delete_write_through(struct object_service *s, const struct map_bucket *b,
+                     struct span key, const struct object_condition *c, struct errbuf *eb)
 {
     struct disks_key k = object_disk_key(b, key);
     struct arena *a = arena_new(KIB(1), KIB(64));
-    struct through *t = NULL;
-    struct doubt doubt;
+    struct write_lock *t = NULL;
+    struct in_doubt in_doubt;
     bool unknown = false;
     uint32_t count;
     struct s3_header *headers = headers_of_condition(c, a, &count);
-    enum err rc = through_begin(s, b, key, &t, eb);
+    enum err rc = write_lock_begin(s, b, key, &t, eb);
 
     if (rc == ERR_OK)
-        rc = doubt_begin(s, &k, &doubt, eb);
+        rc = in_doubt_begin(s, &k, &in_doubt, eb);
     if (rc == ERR_OK) {
-        POINT(THROUGH_DOUBTED);
+        POINT(WRITE_THROUGH_IN_DOUBT);
         rc = cloud_delete(s->options.cloud, b, key, headers, count, &unknown, eb);
-        list_ahead_forget(s);
-        POINT(THROUGH_SENT);
+        list_prefetch_invalidate(s);
+        POINT(WRITE_THROUGH_SENT);
         if (rc == ERR_OK)
-            rc = obsolete_locally(s, b, key, eb);
+            rc = write_through_drop_local(s, b, key, eb);
         else if (!unknown)
-            doubt_refused(s, &doubt);
+            in_doubt_refused(s, &in_doubt);
     }
-    through_end(&t);
+    write_lock_end(&t);
     arena_free(&a);
     return rc;
 }

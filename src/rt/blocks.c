@@ -239,7 +239,7 @@ tear(struct blocks *bs, struct block *b)
 
 /* An empty one that is torn is of no use. Others may have become empty by other threads. */
 void
-blocks_take_back(struct blocks *bs, struct block *b, char *at, size_t room)
+blocks_recycle(struct blocks *bs, struct block *b, char *at, size_t room)
 {
     block_put(b, at, room);
     look(bs, b);

@@ -6,7 +6,7 @@
  * to give back they are all the same.
  *
  * All is the loop's own but block_put(), which any thread may call, after the loop's end as well. What others put the loop
- * hears of when it looks for room. */
+ * polling of when it looks for room. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ char *blocks_cut(struct blocks *bs, size_t room, struct block **of);
 /* Gives a place back; *b may be gone then. */
 void block_put(struct block *b, char *at, size_t room);
 /* The same, by the loop itself. */
-void blocks_take_back(struct blocks *bs, struct block *b, char *at, size_t room);
+void blocks_recycle(struct blocks *bs, struct block *b, char *at, size_t room);
 /* Makes `idle` less. False: there is nothing, or the ring cannot forget it now. */
 bool blocks_shrink(struct loop *l, struct blocks *bs);
 /* Where the ring's slot of all of it is noted (iobuf_slot()). NULL: it shall have none. */

@@ -21,14 +21,14 @@
 
 struct loop;
 
-/* ---- disk operations: submitted by file.c, completed by disk_op_done() ---- */
-enum disk_op_kind {
-    DISK_READ,     /* result: bytes read; short only at the end of the file */
-    DISK_WRITE,    /* result: bytes written; file.c goes on after a short one */
-    DISK_SYNC,     /* fdatasync */
-    DISK_ALLOCATE, /* fallocate(0) of offset, len */
-    DISK_PUNCH,    /* fallocate(PUNCH_HOLE | KEEP_SIZE) */
-    DISK_TRUNCATE, /* to `offset` bytes */
+/* ---- disk operations: submitted by file.c, completed by io_op_done() ---- */
+enum io_op_kind {
+    IO_READ,     /* result: bytes read; short only at the end of the file */
+    IO_WRITE,    /* result: bytes written; file.c goes on after a short one */
+    IO_SYNC,     /* fdatasync */
+    IO_ALLOCATE, /* fallocate(0) of offset, len */
+    IO_PUNCH,    /* fallocate(PUNCH_HOLE | KEEP_SIZE) */
+    IO_TRUNCATE, /* to `offset` bytes */
 };
 
 /* A thing for the worker pool; the caller embeds it. `work` runs on a worker, `done` back
@@ -42,8 +42,8 @@ struct rt_job {
     bool begun;
 };
 
-struct disk_op {
-    enum disk_op_kind kind;
+struct io_op {
+    enum io_op_kind kind;
     enum rt_class class;
     unsigned lane;        /* of file.c: the class, or that of large reads */
     struct rt_file *file; /* owns a reference */
@@ -57,15 +57,15 @@ struct disk_op {
     uint32_t beside;
 
     struct loop *loop;
-    struct fiber *waiter;       /* NULL: abandoned */
-    struct disk_wait *wait;     /* the waiter's; file.c */
-    struct rt_reading *reading; /* told instead of a waiter; NULL: none */
-    struct list link;           /* queued behind the class limit */
-    struct rt_job job;          /* for engines that use the pool */
+    struct fiber *waiter;          /* NULL: abandoned */
+    struct io_wait *wait;          /* the waiter's; file.c */
+    struct rt_async_read *reading; /* told instead of a waiter; NULL: none */
+    struct list link;              /* queued behind the class limit */
+    struct rt_job job;             /* for engines that use the pool */
 };
 /* By the engine, on the op's loop, outside any fiber, once for each submitted op. The op
  * is gone afterwards. */
-void disk_op_done(struct disk_op *op, int64_t result);
+void io_op_done(struct io_op *op, int64_t result);
 
 /* ---- byte streams: net.c waits, the backend moves bytes at once or not at all ---- */
 struct stream_ops {
@@ -149,9 +149,9 @@ struct engine_ops {
     enum err (*pipe)(struct stream **a, struct stream **b);
 
     /* Disk. op->file->device tells disks apart. Never fails at once: errors come by
-     * disk_op_done(), never from within submit. Adds to l->in_flight until done. */
-    void (*submit)(struct loop *l, struct disk_op *op);
-    bool writes_durable; /* knows disk_op.durable */
+     * io_op_done(), never from within submit. Adds to l->in_flight until done. */
+    void (*submit)(struct loop *l, struct io_op *op);
+    bool writes_durable; /* knows io_op.durable */
     /* The memory of this slot (iobuf_slot()), or a part that nobody uses, is about to be given back. False: not now, operations
      * that name the slot are still to be begun. NULL where there are no slots. */
     bool (*forget_slot)(struct loop *l, uint32_t slot);

@@ -20,9 +20,9 @@
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
-#define PAGE_BYTES 4096u /* the smallest there is: a step over pages, no more */
-#define AHEAD      (8u << 20)
-#define LOOK_PAGES 1024u
+#define PAGE_BYTES   4096u /* the smallest there is: a step over pages, no more */
+#define FAULT_AROUND (8u << 20)
+#define LOOK_PAGES   1024u
 
 struct guard {
     sigjmp_buf back;
@@ -226,12 +226,12 @@ rt_map_populate(const void *at, size_t len)
     uintptr_t to = (uintptr_t)at + len;
     enum err rc = ERR_OK;
 
-    (void)madvise((void *)from, MIN(to - from, (size_t)AHEAD), MADV_WILLNEED);
-    for (; rc == ERR_OK && from < to; from += MIN(to - from, (size_t)AHEAD)) {
-        size_t n = MIN(to - from, (size_t)AHEAD);
+    (void)madvise((void *)from, MIN(to - from, (size_t)FAULT_AROUND), MADV_WILLNEED);
+    for (; rc == ERR_OK && from < to; from += MIN(to - from, (size_t)FAULT_AROUND)) {
+        size_t n = MIN(to - from, (size_t)FAULT_AROUND);
 
         if (to - from > n)
-            (void)madvise((void *)(from + n), MIN(to - from - n, (size_t)AHEAD),
+            (void)madvise((void *)(from + n), MIN(to - from - n, (size_t)FAULT_AROUND),
                           MADV_WILLNEED);
         rc = populate(from, n);
     }

@@ -24,7 +24,7 @@ void rt_yield(void);         /* lets the others of this loop run once. May switc
 /* Those that this fiber has woken or started since it ran last run now, before the others of this turn; then it goes on. For
  * what somebody waits for while much else is ready. May switch. */
 void rt_run_woken(void);
-bool rt_crowded(void); /* are others of this loop ready to run? */
+bool rt_others_ready(void); /* are others of this loop ready to run? */
 /* Both: ERR_OK when the time is over. May switch. */
 enum err rt_sleep_ms(uint64_t ms) MUST_CHECK;
 enum err rt_sleep_until(struct deadline when) MUST_CHECK;

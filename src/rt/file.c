@@ -27,7 +27,7 @@ enum { DIRECT_ALIGN = 4096, CACHE_LINE = 64 };
 static unsigned
 lane_limit(unsigned lane)
 {
-    static const unsigned limits[DISK_LANES] = {
+    static const unsigned limits[IO_LANES] = {
         [RT_READ] = 32,  [RT_WRITE] = 32,     [RT_BODY] = 8,
         [RT_REPAIR] = 4, [RT_BACKGROUND] = 4, [LANE_LARGE_READ] = 16,
     };
@@ -40,9 +40,9 @@ lane_limit(unsigned lane)
 }
 
 static unsigned
-lane_of(const struct disk_op *op)
+lane_of(const struct io_op *op)
 {
-    return op->kind == DISK_READ && op->class == RT_READ && op->len >= LARGE_READ
+    return op->kind == IO_READ && op->class == RT_READ && op->len >= LARGE_READ
                ? (unsigned)LANE_LARGE_READ
                : (unsigned)op->class;
 }
@@ -88,41 +88,41 @@ rt_file_busy(const struct rt_file *f)
 
 /* ---- queues ---- */
 
-static struct disk_queue *
+static struct io_queue *
 queue_of(struct loop *l, uint64_t device)
 {
-    struct disk_queue *q;
+    struct io_queue *q;
 
     LIST_EACH(&l->disks, n)
     {
-        q = LIST_ENTRY(n, struct disk_queue, link);
+        q = LIST_ENTRY(n, struct io_queue, link);
         if (q->device == device)
             return q;
     }
     q = xcalloc(1, sizeof *q);
     q->device = device;
-    for (unsigned i = 0; i < DISK_LANES; i++)
+    for (unsigned i = 0; i < IO_LANES; i++)
         list_init(&q->of[i].waiting);
     list_push_back(&l->disks, &q->link);
     return q;
 }
 
 void
-disk_queues_free(struct loop *l)
+io_queues_free(struct loop *l)
 {
     struct list *n;
 
     while ((n = list_pop_front(&l->disks)) != NULL)
-        free(LIST_ENTRY(n, struct disk_queue, link));
+        free(LIST_ENTRY(n, struct io_queue, link));
 }
 
 static enum rt_io
-io_of(const struct disk_op *op)
+io_of(const struct io_op *op)
 {
     static const enum rt_io kinds[] = {
-        [DISK_READ] = RT_IO_READ,   [DISK_WRITE] = RT_IO_WRITE,
-        [DISK_SYNC] = RT_IO_SYNC,   [DISK_ALLOCATE] = RT_IO_SPACE,
-        [DISK_PUNCH] = RT_IO_SPACE, [DISK_TRUNCATE] = RT_IO_SPACE,
+        [IO_READ] = RT_IO_READ,   [IO_WRITE] = RT_IO_WRITE,
+        [IO_SYNC] = RT_IO_SYNC,   [IO_ALLOCATE] = RT_IO_SPACE,
+        [IO_PUNCH] = RT_IO_SPACE, [IO_TRUNCATE] = RT_IO_SPACE,
     };
 
     return op->durable ? RT_IO_SYNC : kinds[op->kind];
@@ -130,7 +130,7 @@ io_of(const struct disk_op *op)
 
 /* Test hooks: one that is durable fails, and is slow, as either of the two that it stands for. */
 static int
-test_error_of(const struct disk_op *op)
+test_error_of(const struct io_op *op)
 {
     int error = test_io_error(op->file->observer, io_of(op));
 
@@ -139,7 +139,7 @@ test_error_of(const struct disk_op *op)
 }
 
 static uint64_t
-test_delay_of(const struct disk_op *op)
+test_delay_of(const struct io_op *op)
 {
     uint64_t ns = test_io_delay_ns(op->file->observer, io_of(op));
 
@@ -149,14 +149,14 @@ test_delay_of(const struct disk_op *op)
 /* Test hooks: one that a slow disk holds back. */
 struct late {
     struct timer timer;
-    struct disk_op *op;
+    struct io_op *op;
 };
 
 static void
 submit_late(struct timer *t)
 {
     struct late *late = CONTAINER_OF(t, struct late, timer);
-    struct disk_op *op = late->op;
+    struct io_op *op = late->op;
 
     free(late);
     op->loop->in_flight--;
@@ -164,7 +164,7 @@ submit_late(struct timer *t)
 }
 
 static void
-hold_back(struct loop *l, struct disk_op *op, uint64_t ns)
+hold_back(struct loop *l, struct io_op *op, uint64_t ns)
 {
     struct late *late = xmalloc(sizeof *late);
 
@@ -178,16 +178,16 @@ hold_back(struct loop *l, struct disk_op *op, uint64_t ns)
 static uint64_t
 clock_of(struct loop *l)
 {
-    if (!l->hears)
+    if (!l->polling)
         return l->ops->now_ns();
-    if (l->heard_ns == 0)
-        l->heard_ns = l->ops->now_ns();
-    return l->heard_ns;
+    if (l->polled_ns == 0)
+        l->polled_ns = l->ops->now_ns();
+    return l->polled_ns;
 }
 
 /* From here on the kernel has it: what it waited for us does not count. */
 static void
-submit(struct loop *l, struct disk_op *op)
+submit(struct loop *l, struct io_op *op)
 {
     struct rt_observer *o = op->file->observer;
     uint64_t delay = test_delay_of(op);
@@ -203,7 +203,7 @@ submit(struct loop *l, struct disk_op *op)
 }
 
 static void
-start_waiting(struct loop *l, struct disk_queue *q, unsigned lane)
+start_waiting(struct loop *l, struct io_queue *q, unsigned lane)
 {
     unsigned limit = lane_limit(lane);
 
@@ -213,12 +213,12 @@ start_waiting(struct loop *l, struct disk_queue *q, unsigned lane)
         if (n == NULL)
             return;
         q->of[lane].in_flight++;
-        submit(l, LIST_ENTRY(n, struct disk_op, link));
+        submit(l, LIST_ENTRY(n, struct io_op, link));
     }
 }
 
 static void
-tell_observer(const struct disk_op *op, int64_t result)
+notify_observer(const struct io_op *op, int64_t result)
 {
     bool no_space = result == -ENOSPC || result == -EDQUOT; /* that was the write */
     struct rt_io_done d = {.kind = no_space && op->durable ? RT_IO_WRITE : io_of(op),
@@ -235,7 +235,7 @@ tell_observer(const struct disk_op *op, int64_t result)
 }
 
 static void
-free_op(struct disk_op *op)
+free_op(struct io_op *op)
 {
     atomic_fetch_sub(&op->file->busy, 1);
     file_drop(op->file);
@@ -246,15 +246,15 @@ free_op(struct disk_op *op)
 /* ---- one operation ---- */
 
 /* The waiting side, on the fiber's stack. */
-struct disk_wait {
+struct io_wait {
     int64_t result;
     bool done;
 };
 
 static void
-tell_reading(struct rt_soon *s)
+run_on_read(struct rt_after_poll *s)
 {
-    struct rt_reading *r = CONTAINER_OF(s, struct rt_reading, soon);
+    struct rt_async_read *r = CONTAINER_OF(s, struct rt_async_read, soon);
 
     r->on_read(r, r->result);
 }
@@ -269,29 +269,29 @@ fetch(struct span s)
 
 /* Who reads without a fiber has work to do with the bytes: the disk is to have its next reads before. */
 static void
-tell_soon(struct rt_reading *r, int64_t result)
+read_completed(struct rt_async_read *r, int64_t result)
 {
-    fetch(r->soon_read);
+    fetch(r->prefetch_span);
     r->op = NULL;
     r->result = result;
-    r->soon.fn = tell_reading;
-    rt_soon(&r->soon);
+    r->soon.fn = run_on_read;
+    rt_after_poll(&r->soon);
 }
 
 void
-disk_op_done(struct disk_op *op, int64_t result)
+io_op_done(struct io_op *op, int64_t result)
 {
     struct loop *l = op->loop;
-    struct disk_queue *q = queue_of(l, op->file->device);
+    struct io_queue *q = queue_of(l, op->file->device);
     unsigned lane = op->lane;
-    struct rt_reading *reading = op->reading;
+    struct rt_async_read *reading = op->reading;
     int test_error = test_error_of(op);
 
     assert(l == loop_self && q->of[lane].in_flight > 0);
     q->of[lane].in_flight--;
     if (test_error != 0)
         result = -test_error;
-    tell_observer(op, result);
+    notify_observer(op, result);
     if (op->waiter != NULL) {
         op->wait->result = result;
         op->wait->done = true;
@@ -300,7 +300,7 @@ disk_op_done(struct disk_op *op, int64_t result)
     free_op(op);
     start_waiting(l, q, lane);
     if (reading != NULL)
-        tell_soon(reading, result);
+        read_completed(reading, result);
 }
 
 /* What a call of this kind may not begin with. */
@@ -318,12 +318,12 @@ may_begin(struct errbuf *eb, const struct rt_file *file)
 
 /* Queues or submits. The references are the operation's own: what the fiber does
  * meanwhile is its affair. */
-static struct disk_op *
-begin(const struct disk_op *template, struct disk_wait *w)
+static struct io_op *
+begin(const struct io_op *template, struct io_wait *w)
 {
     struct loop *l = loop_self;
-    struct disk_op *op = xmalloc(sizeof *op);
-    struct disk_queue *q = queue_of(l, template->file->device);
+    struct io_op *op = xmalloc(sizeof *op);
+    struct io_queue *q = queue_of(l, template->file->device);
 
     *op = *template;
     if (rt_self() != NULL && rt_self()->background)
@@ -344,9 +344,9 @@ begin(const struct disk_op *template, struct disk_wait *w)
 
 /* Waits whatever happens: the kernel would go on without us. */
 static int64_t
-perform(const struct disk_op *template)
+perform(const struct io_op *template)
 {
-    struct disk_wait w = {0};
+    struct io_wait w = {0};
 
     begin(template, &w);
     while (!w.done)
@@ -357,10 +357,10 @@ perform(const struct disk_op *template)
 /* The fiber goes on when it is cancelled or late; the operation is taken back, or left to
  * end by itself. */
 static enum err
-perform_abandonable(const struct disk_op *template, struct deadline by, int64_t *result)
+perform_abandonable(const struct io_op *template, struct deadline by, int64_t *result)
 {
-    struct disk_wait w = {0};
-    struct disk_op *op = begin(template, &w);
+    struct io_wait w = {0};
+    struct io_op *op = begin(template, &w);
     enum err rc = w.done ? ERR_OK : fiber_wait(by);
 
     *result = w.result;
@@ -376,7 +376,8 @@ perform_abandonable(const struct disk_op *template, struct deadline by, int64_t 
 }
 
 static enum err
-disk_failed(const struct rt_file *f, const char *doing, int64_t result, struct errbuf *eb)
+io_op_failed(const struct rt_file *f, const char *doing, int64_t result,
+             struct errbuf *eb)
 {
     int error = (int)-result;
     enum err rc = error == ENOSPC || error == EDQUOT ? ERR_NO_SPACE
@@ -407,13 +408,13 @@ enum err
 rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32_t len,
         enum rt_class class, struct deadline by, uint32_t *n, struct errbuf *eb)
 {
-    struct disk_op op = {.kind = DISK_READ,
-                         .class = class,
-                         .file = f,
-                         .buf = b,
-                         .at = at,
-                         .offset = offset,
-                         .len = len};
+    struct io_op op = {.kind = IO_READ,
+                       .class = class,
+                       .file = f,
+                       .buf = b,
+                       .at = at,
+                       .offset = offset,
+                       .len = len};
     int64_t result;
     enum err rc;
 
@@ -427,23 +428,23 @@ rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32
         return err_set(eb, rc, "reading '%s' at %" PRIu64 ": %s", f->name, offset,
                        err_name(rc));
     if (result < 0)
-        return disk_failed(f, "reading", result, eb);
+        return io_op_failed(f, "reading", result, eb);
     *n = (uint32_t)result;
     return ERR_OK;
 }
 
 enum err
 rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
-              uint32_t len, enum rt_class class, struct rt_reading *r)
+              uint32_t len, enum rt_class class, struct rt_async_read *r)
 {
-    struct disk_op op = {.kind = DISK_READ,
-                         .class = class,
-                         .file = f,
-                         .buf = b,
-                         .at = at,
-                         .offset = offset,
-                         .len = len,
-                         .reading = r};
+    struct io_op op = {.kind = IO_READ,
+                       .class = class,
+                       .file = f,
+                       .buf = b,
+                       .at = at,
+                       .offset = offset,
+                       .len = len,
+                       .reading = r};
     enum err rc = observer_may_begin(f->observer, f->name, NULL);
 
     check_place(f, offset, b, at, len);
@@ -455,7 +456,7 @@ rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
 }
 
 void
-rt_read_abandon(struct rt_reading *r)
+rt_read_abandon(struct rt_async_read *r)
 {
     if (r->op != NULL)
         r->op->reading = NULL;
@@ -464,7 +465,7 @@ rt_read_abandon(struct rt_reading *r)
 }
 
 static enum err
-write_all(struct disk_op op, struct errbuf *eb)
+write_all(struct io_op op, struct errbuf *eb)
 {
     struct rt_file *f = op.file;
     uint64_t offset = op.offset;
@@ -483,7 +484,7 @@ write_all(struct disk_op op, struct errbuf *eb)
         op.len = len;
         result = perform(&op);
         if (result < 0)
-            return disk_failed(f, "writing", result, eb);
+            return io_op_failed(f, "writing", result, eb);
         if (result == 0 || (f->direct && result % DIRECT_ALIGN != 0))
             return err_set(eb, ERR_IO, "writing '%s': %" PRId64 " of %" PRIu32 " bytes",
                            f->name, result, len);
@@ -498,13 +499,13 @@ enum err
 rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at, uint32_t len,
          enum rt_class class, struct errbuf *eb)
 {
-    return write_all((struct disk_op){.kind = DISK_WRITE,
-                                      .class = class,
-                                      .file = f,
-                                      .buf = b,
-                                      .at = at,
-                                      .offset = offset,
-                                      .len = len},
+    return write_all((struct io_op){.kind = IO_WRITE,
+                                    .class = class,
+                                    .file = f,
+                                    .buf = b,
+                                    .at = at,
+                                    .offset = offset,
+                                    .len = len},
                      eb);
 }
 
@@ -519,23 +520,23 @@ rt_write_durable(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t a
                  uint32_t len, enum rt_class class, struct errbuf *eb)
 {
     assert(rt_writes_durable(f));
-    return write_all((struct disk_op){.kind = DISK_WRITE,
-                                      .class = class,
-                                      .file = f,
-                                      .buf = b,
-                                      .at = at,
-                                      .durable = true,
-                                      .offset = offset,
-                                      .len = len},
+    return write_all((struct io_op){.kind = IO_WRITE,
+                                    .class = class,
+                                    .file = f,
+                                    .buf = b,
+                                    .at = at,
+                                    .durable = true,
+                                    .offset = offset,
+                                    .len = len},
                      eb);
 }
 
 /* Those that move no bytes: RT_WRITE, waited for. */
 static enum err
-change(struct rt_file *f, enum disk_op_kind kind, uint64_t offset, uint64_t len,
+change(struct rt_file *f, enum io_op_kind kind, uint64_t offset, uint64_t len,
        const char *doing, struct errbuf *eb)
 {
-    struct disk_op op = {
+    struct io_op op = {
         .kind = kind, .class = RT_WRITE, .file = f, .offset = offset, .len = len};
     enum err rc = may_begin(eb, f);
     int64_t result;
@@ -543,31 +544,31 @@ change(struct rt_file *f, enum disk_op_kind kind, uint64_t offset, uint64_t len,
     if (rc != ERR_OK)
         return rc;
     result = perform(&op);
-    return result < 0 ? disk_failed(f, doing, result, eb) : ERR_OK;
+    return result < 0 ? io_op_failed(f, doing, result, eb) : ERR_OK;
 }
 
 enum err
 rt_sync(struct rt_file *f, struct errbuf *eb)
 {
-    return change(f, DISK_SYNC, 0, 0, "syncing", eb);
+    return change(f, IO_SYNC, 0, 0, "syncing", eb);
 }
 
 enum err
 rt_fallocate(struct rt_file *f, uint64_t offset, uint64_t len, struct errbuf *eb)
 {
-    return change(f, DISK_ALLOCATE, offset, len, "reserving room in", eb);
+    return change(f, IO_ALLOCATE, offset, len, "reserving room in", eb);
 }
 
 enum err
 rt_punch(struct rt_file *f, uint64_t offset, uint64_t len, struct errbuf *eb)
 {
-    return change(f, DISK_PUNCH, offset, len, "punching", eb);
+    return change(f, IO_PUNCH, offset, len, "punching", eb);
 }
 
 enum err
 rt_truncate(struct rt_file *f, uint64_t size, struct errbuf *eb)
 {
-    return change(f, DISK_TRUNCATE, size, 0, "truncating", eb);
+    return change(f, IO_TRUNCATE, size, 0, "truncating", eb);
 }
 
 enum err

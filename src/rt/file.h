@@ -148,20 +148,20 @@ enum err rt_read(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t a
                  struct errbuf *eb) MUST_CHECK;
 /* A read that no fiber waits for. It is the caller's, and stays until on_read, which is called once, on this loop, outside
  * any fiber, and must not switch. `result`: bytes, fewer than wanted only at the end of the file, or a negative errno. */
-struct rt_reading {
-    void (*on_read)(struct rt_reading *r, int64_t result);
+struct rt_async_read {
+    void (*on_read)(struct rt_async_read *r, int64_t result);
     /* Of the buffer: what on_read looks at, which is on its way to the cache while others of this turn are seen to. Nothing: len 0. */
-    struct span soon_read;
-    struct disk_op *op; /* rt's own, as the rest; NULL: it is over */
-    struct rt_soon soon;
+    struct span prefetch_span;
+    struct io_op *op; /* rt's own, as the rest; NULL: it is over */
+    struct rt_after_poll soon;
     int64_t result;
 };
 /* Begins it; fibers may, and what is no fiber. It has no deadline. On error nothing has begun. Does not switch. */
 enum err rt_read_begin(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                        uint32_t len, enum rt_class class,
-                       struct rt_reading *r) MUST_CHECK;
+                       struct rt_async_read *r) MUST_CHECK;
 /* Instead of waiting for on_read any longer: the operation ends by itself, and holds the buffer until then. */
-void rt_read_abandon(struct rt_reading *r);
+void rt_read_abandon(struct rt_async_read *r);
 /* Writes all, or fails. */
 enum err rt_write(struct rt_file *f, uint64_t offset, struct iobuf *b, uint32_t at,
                   uint32_t len, enum rt_class class, struct errbuf *eb) MUST_CHECK;

@@ -92,14 +92,14 @@ static_assert(4096u << (IOBUF_CLASSES - 1) == IOBUF_MAX,
               "one class for each power of two");
 struct iobuf_list {
     struct pooled *first; /* owned; last in first out */
-    uint64_t wanted;      /* iobuf_cache.takes when one of this size was asked for last */
+    uint64_t wanted;      /* iobuf_cache.gets when one of this size was asked for last */
 };
 struct iobuf_cache {
     struct iobuf_list idle[IOBUF_CLASSES];
     uint64_t bytes; /* of all these */
-    uint64_t takes;
+    uint64_t gets;
     struct blocks blocks;   /* of buffers for large reads */
-    uint64_t blocks_wanted; /* iobuf_cache.takes when one was cut from them last */
+    uint64_t blocks_wanted; /* iobuf_cache.gets when one was cut from them last */
     struct pooled *pieces;  /* idle ones of the slabs */
     struct slab *slabs;     /* owned */
     unsigned slab_count;
@@ -123,15 +123,15 @@ struct mailbox {
     atomic_bool asleep;
 };
 
-/* Disk operations of one loop on one disk. Each class has a lane; reads that a disk takes long for have their own. */
-enum { LANE_LARGE_READ = RT_CLASSES_, DISK_LANES };
-struct disk_queue {
+/* Disk operations of one loop on one disk. Each class has a lane; reads that a disk gets long for have their own. */
+enum { LANE_LARGE_READ = RT_CLASSES_, IO_LANES };
+struct io_queue {
     struct list link; /* loop.disks */
     uint64_t device;
     struct {
         unsigned in_flight;
-        struct list waiting; /* disk_op.link */
-    } of[DISK_LANES];
+        struct list waiting; /* io_op.link */
+    } of[IO_LANES];
 };
 
 struct loop {
@@ -144,11 +144,11 @@ struct loop {
     atomic_uint connections; /* streams handed to this loop by listeners */
 
     /* Only on the loop. */
-    struct sendable_pipe by_reference;
+    struct sendable_pipe zero_copy_pipe;
     void *engine;       /* the engine's state, from ops->open */
     uint64_t now_ns;    /* at the begin of this turn */
-    bool hears;         /* the engine tells what has happened, */
-    uint64_t heard_ns;  /* at about this time; 0: nobody has asked for it */
+    bool polling;       /* the engine tells what has happened, */
+    uint64_t polled_ns; /* at about this time; 0: nobody has asked for it */
     struct fiber *self; /* the running fiber; NULL in the loop itself */
     void *main_sp;
     struct list ready; /* fiber.link */
@@ -160,12 +160,12 @@ struct loop {
     uint64_t messages;
     struct timer_heap timers;
     struct stacks stacks;
-    struct rt_group root; /* rt_spawn(), rt_call(), parked streams */
-    struct list parked;   /* stream.of_loop */
-    struct list due;      /* the same: woken, waiting for a stack */
-    struct list soon;     /* rt_soon.link */
-    struct list heard;    /* the same, of rt_when_heard() */
-    struct list disks;    /* disk_queue.link */
+    struct rt_group root;      /* rt_spawn(), rt_call(), parked streams */
+    struct list parked;        /* stream.of_loop */
+    struct list due;           /* the same: woken, waiting for a stack */
+    struct list soon;          /* rt_after_poll.link */
+    struct list before_submit; /* the same, of rt_before_submit() */
+    struct list disks;         /* io_queue.link */
     struct iobuf_cache iobufs;
     struct small_list smalls[SMALL_MOST / SMALL_STEP];
     unsigned in_flight; /* operations that the engine or the pool still owes */
@@ -187,7 +187,7 @@ struct loop *loop_at(unsigned index);
 /* Makes `f` run at the next turn. */
 void loop_ready(struct loop *l, struct fiber *f);
 /* All edges of this turn are told. By an engine that keeps disk operations back until then; the loop does it as well. */
-void loop_heard(struct loop *l);
+void loop_run_before_submit(struct loop *l);
 
 /* ---- streams ---- */
 enum {
@@ -216,8 +216,8 @@ struct stream {
     bool counted; /* in loop->connections */
     bool parked;
     struct {
-        bool (*glance)(void *arg); /* NULL: none */
-        void *glance_arg;
+        bool (*inline_handler)(void *arg); /* NULL: none */
+        void *inline_arg;
         void (*on_ready)(void *arg, enum err why);
         void *arg;
         uint64_t until_ns; /* its deadline; the timer may be earlier */
@@ -238,8 +238,8 @@ void stream_edge(struct stream *s, unsigned edges);
 void stream_leave(
     struct stream *s); /* the call that is inside is over: `s` may be gone */
 void stream_on_park_deadline(struct timer *t);
-/* Has what its owner's glance saw been seen to, without a fiber? */
-bool stream_glance(struct stream *s);
+/* Has what its owner's inline_handler saw been seen to, without a fiber? */
+bool stream_run_inline(struct stream *s);
 /* Ends its parking; `why` goes to on_ready. Once is enough: later calls have no
  * effect. */
 void stream_unpark(struct stream *s, enum err why);
@@ -277,7 +277,7 @@ struct rt_dir {
     struct rt_observer *observer; /* a reference, or NULL */
     _Atomic uint64_t filesystem;  /* as the latest rt_dir_space() found it */
 };
-void disk_queues_free(struct loop *l);
+void io_queues_free(struct loop *l);
 void file_ref(struct rt_file *f);
 void file_drop(struct rt_file *f); /* the last one frees by ops->file_free */
 

@@ -7,7 +7,7 @@
  *
  * Buffers for large reads, and for groups of records, are a loop's own: its ring pins their
  * pages once, not for each operation (a ninth of the CPU of a read of 100 KB that is sent). They are
- * cut from huge pages (blocks.h), each of which the ring knows as one: what lies in pages here and there a disk takes up to
+ * cut from huge pages (blocks.h), each of which the ring knows as one: what lies in pages here and there a disk gets up to
  * twice as long for (docs/decisions/0022-verify.md). */
 #include "rt/iobuf.h"
 #include "rt/test_io.h"
@@ -123,7 +123,7 @@ take_idle(struct loop *l, unsigned class)
     if (l == NULL)
         return NULL;
     list = &l->iobufs.idle[class];
-    list->wanted = ++l->iobufs.takes;
+    list->wanted = ++l->iobufs.gets;
     return take_first(l, list);
 }
 
@@ -154,7 +154,7 @@ cut(struct iobuf_cache *c, unsigned class)
 
     if (at == NULL)
         return NULL;
-    c->blocks_wanted = ++c->takes;
+    c->blocks_wanted = ++c->gets;
     p = xmalloc(sizeof *p);
     *p = (struct pooled){.buf = {.at = at, .room = (uint32_t)room},
                          .class = class,
@@ -397,7 +397,7 @@ keep(struct loop *l, struct pooled *p)
 static void
 take_back(struct loop *l, struct pooled *p)
 {
-    blocks_take_back(&l->iobufs.blocks, p->block, p->buf.at, p->buf.room);
+    blocks_recycle(&l->iobufs.blocks, p->block, p->buf.at, p->buf.room);
     free(p);
     make_room(l, 0);
 }

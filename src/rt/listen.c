@@ -160,7 +160,7 @@ accept_some(struct real_listener *r)
 }
 
 static void
-on_again(struct timer *t)
+on_resume_accept(struct timer *t)
 {
     accept_some(CONTAINER_OF(t, struct real_listener, again));
 }
@@ -334,7 +334,7 @@ real_listen(const char *addr, uint16_t port, const struct rt_listen_options *o,
     r = xcalloc(1, sizeof *r);
     r->l = (struct listener){.ops = &listener_ops, .loop = loop_self};
     r->watch = (struct watch){.fd = fd, .on_edge = on_edge};
-    timer_init(&r->again, on_again);
+    timer_init(&r->again, on_resume_accept);
     if (bound.any.sa_family == AF_UNIX) {
         r->unix_path = true;
         memcpy(r->path, bound.path.sun_path, sizeof r->path);

@@ -61,15 +61,15 @@ drain(struct loop *l)
 }
 
 void
-rt_soon(struct rt_soon *s)
+rt_after_poll(struct rt_after_poll *s)
 {
     list_push_back(&loop_self->soon, &s->link);
 }
 
 void
-rt_when_heard(struct rt_soon *s)
+rt_before_submit(struct rt_after_poll *s)
 {
-    list_push_back(&loop_self->heard, &s->link);
+    list_push_back(&loop_self->before_submit, &s->link);
 }
 
 static void
@@ -78,16 +78,16 @@ run_all(struct list *due)
     struct list *n;
 
     while ((n = list_pop_front(due)) != NULL) {
-        struct rt_soon *s = LIST_ENTRY(n, struct rt_soon, link);
+        struct rt_after_poll *s = LIST_ENTRY(n, struct rt_after_poll, link);
 
         s->fn(s);
     }
 }
 
 void
-loop_heard(struct loop *l)
+loop_run_before_submit(struct loop *l)
 {
-    run_all(&l->heard);
+    run_all(&l->before_submit);
 }
 
 /* ---- turns ---- */
@@ -99,7 +99,7 @@ loop_ready(struct loop *l, struct fiber *f)
 }
 
 /* Those that are ready now; whoever becomes ready meanwhile waits until the kernel was
- * heard. */
+ * before_submit. */
 static void
 run_ready(struct loop *l)
 {
@@ -128,7 +128,7 @@ run_ready(struct loop *l)
 }
 
 bool
-rt_crowded(void)
+rt_others_ready(void)
 {
     const struct loop *l = loop_self;
 
@@ -152,7 +152,7 @@ loop_turn(struct loop *l)
     if (l->watchdog.from_ns != 0)
         watchdog_end(&l->watchdog, l->index, l->now_ns);
     watchdog_begin(&l->watchdog, l->now_ns);
-    loop_heard(l);
+    loop_run_before_submit(l);
     run_all(&l->soon);
     watchdog_mark(&l->watchdog, "what was to be done soon", NULL);
     drain(l);
@@ -168,7 +168,8 @@ loop_turn(struct loop *l)
         loop_pass_token(l);
 
     until = timer_next(&l->timers);
-    if (!list_empty(&l->ready) || !list_empty(&l->soon) || !list_empty(&l->heard)) {
+    if (!list_empty(&l->ready) || !list_empty(&l->soon) ||
+        !list_empty(&l->before_submit)) {
         until = 0;
     } else {
         atomic_store(&l->box.asleep, true);
@@ -193,7 +194,7 @@ loop_open(struct loop *l, const struct rt_options *o, unsigned loops, struct err
     list_init(&l->parked);
     list_init(&l->due);
     list_init(&l->soon);
-    list_init(&l->heard);
+    list_init(&l->before_submit);
     list_init(&l->disks);
     rt_group_begin(&l->root);
     watchdog_init(&l->watchdog, o->turn_limit_ms);
@@ -215,10 +216,10 @@ loop_close(struct loop *l)
 {
     assert(l->fibers == 0 && l->in_flight == 0);
     l->ops->close(l);
-    disk_queues_free(l);
+    io_queues_free(l);
     iobuf_free_idle(l);
     small_free_idle(l);
-    sendable_pipe_free(&l->by_reference);
+    sendable_pipe_free(&l->zero_copy_pipe);
     timer_fini(&l->timers);
     stacks_fini(&l->stacks);
     loop_self = NULL;
@@ -251,7 +252,7 @@ struct call {
     enum err rc;
 
     struct rt_msg cancel;
-    struct rt_waiter told; /* `cancel` has arrived */
+    struct rt_waiter cancel_seen; /* `cancel` has arrived */
 };
 
 static void
@@ -296,7 +297,7 @@ on_cancel(struct rt_msg *m)
 
     if (c->fiber != NULL)
         rt_cancel(c->fiber);
-    rt_wake(&c->told);
+    rt_wake(&c->cancel_seen);
 }
 
 /* False: the fiber was cancelled, or its time is over, before the wake came. */
@@ -312,9 +313,9 @@ wait_unless_cancelled(struct rt_waiter *w)
     return w->done;
 }
 
-/* Messages arrive in order: the call is there before its cancel. Both lie on this stack until both have been heard. */
+/* Messages arrive in order: the call is there before its cancel. Both lie on this stack until both have been before_submit. */
 enum err
-rt_call_along(unsigned loop, fiber_fn *fn, void *arg)
+rt_call_cancellable(unsigned loop, fiber_fn *fn, void *arg)
 {
     struct call c = {.fn = fn, .arg = arg, .scope = rt_scope_now(), .rc = ERR_OK};
 
@@ -325,9 +326,9 @@ rt_call_along(unsigned loop, fiber_fn *fn, void *arg)
         return c.rc;
     if (rt_cancelled()) {
         c.cancel.fn = on_cancel;
-        rt_waiter_init(&c.told);
+        rt_waiter_init(&c.cancel_seen);
         rt_post(loop, &c.cancel);
-        rt_wait(&c.told);
+        rt_wait(&c.cancel_seen);
     }
     rt_wait(&c.waiter);
     return c.rc;
@@ -369,8 +370,8 @@ rt_wake(struct rt_waiter *w)
         rt_post(w->loop, &w->msg);
 }
 
-/* ---- retiring ---- A round is one message that visits every loop and comes home.
- * Messages are handled between fibers, so when it is home no fiber anywhere still runs on
+/* ---- retiring ---- A round is one message that visits every loop and comes origin.
+ * Messages are handled between fibers, so when it is origin no fiber anywhere still runs on
  * what it looked up before the round began. What is retired while a round travels waits
  * for the next one. */
 
@@ -381,7 +382,7 @@ struct retired {
 };
 struct round {
     struct rt_msg msg;
-    unsigned home, at;
+    unsigned origin, at;
     struct retired *list; /* owned */
 };
 
@@ -392,7 +393,7 @@ send_round(struct loop *l)
 {
     struct round *r = xmalloc(sizeof *r);
 
-    *r = (struct round){.msg.fn = on_round, .home = l->index, .list = l->retired};
+    *r = (struct round){.msg.fn = on_round, .origin = l->index, .list = l->retired};
     r->at = (l->index + 1) % rt_loop_count();
     l->retired = NULL;
     l->retiring = true;
@@ -406,7 +407,7 @@ on_round(struct rt_msg *m)
     struct loop *l = loop_self;
     struct retired *list = r->list;
 
-    if (r->at != r->home) {
+    if (r->at != r->origin) {
         r->at = (r->at + 1) % rt_loop_count();
         rt_post(r->at, &r->msg);
         return;

@@ -45,19 +45,19 @@ struct rt_msg {
 void rt_post(unsigned loop, struct rt_msg *m);
 /* Once, on this loop, when what the kernel just told is heard: before messages, timers and fibers, outside any fiber.
  * `fn` must not switch. From this loop only; the owner embeds it and leaves it alone until then. */
-struct rt_soon {
+struct rt_after_poll {
     struct list link;
-    void (*fn)(struct rt_soon *s);
+    void (*fn)(struct rt_after_poll *s);
 };
-void rt_soon(struct rt_soon *s);
-/* The same, for a glance (rt/net.h): sooner, before the disk operations that were prepared meanwhile go to the kernel. */
-void rt_when_heard(struct rt_soon *s);
+void rt_after_poll(struct rt_after_poll *s);
+/* The same, for a inline_handler (rt/net.h): sooner, before the disk operations that were prepared meanwhile go to the kernel. */
+void rt_before_submit(struct rt_after_poll *s);
 
 /* Runs fn(arg) as a fiber on `loop`, waits for its end even when cancelled. ERR_BUSY: out
  * of stacks there. May switch. */
 enum err rt_call(unsigned loop, fiber_fn *fn, void *arg) MUST_CHECK;
 /* The same, but who is cancelled meanwhile cancels fn(arg), and then waits for its end. May switch. */
-enum err rt_call_along(unsigned loop, fiber_fn *fn, void *arg) MUST_CHECK;
+enum err rt_call_cancellable(unsigned loop, fiber_fn *fn, void *arg) MUST_CHECK;
 
 /* Wakes a fiber of any loop that waits in rt_wait(); once for each wait. The pair for
  * completions that come from other threads: rt_wait() returns when rt_wake() was called

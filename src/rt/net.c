@@ -145,7 +145,7 @@ stream_edge(struct stream *s, unsigned edges)
         s->may_in = true;
         if (s->receiver != NULL)
             fiber_wake(s->receiver, ERR_OK);
-        else if (s->parked && !stream_glance(s))
+        else if (s->parked && !stream_run_inline(s))
             stream_unpark(s, ERR_OK);
     }
 }

@@ -81,10 +81,10 @@ void rt_resume(
     struct stream
         *s); /* its fiber runs as if bytes were there; no effect unless parked */
 
-/* For what can be answered at once: when a parked stream may have bytes `glance` runs first, on the loop's own stack. It
+/* For what can be answered at once: when a parked stream may have bytes `inline_handler` runs first, on the loop's own stack. It
  * must not switch, and not close a stream. True: seen to, no fiber is made and the stream stays parked. Never for TLS. */
-void rt_on_glance(struct stream *s, bool (*glance)(void *arg), void *arg);
-/* In a glance or rt_soon(), on a stream without a layer: what can be had, or sent, now; 0 when that is nothing, be it for
+void rt_on_inline(struct stream *s, bool (*inline_handler)(void *arg), void *arg);
+/* In a inline_handler or rt_after_poll(), on a stream without a layer: what can be had, or sent, now; 0 when that is nothing, be it for
  * an end or an error, which a fiber's rt_recv() or rt_sendv() then meets. */
 size_t rt_try_recv(struct stream *s, void *buf, size_t len);
 size_t rt_try_sendv(struct stream *s, const struct iovec *iov, int count);

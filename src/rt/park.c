@@ -63,17 +63,17 @@ stream_on_park_deadline(struct timer *t)
 }
 
 bool
-stream_glance(struct stream *s)
+stream_run_inline(struct stream *s)
 {
-    return s->park.glance != NULL && s->park.why == PARK_WAITING && s->layer == NULL &&
-           s->park.glance(s->park.glance_arg);
+    return s->park.inline_handler != NULL && s->park.why == PARK_WAITING &&
+           s->layer == NULL && s->park.inline_handler(s->park.inline_arg);
 }
 
 void
-rt_on_glance(struct stream *s, bool (*glance)(void *arg), void *arg)
+rt_on_inline(struct stream *s, bool (*inline_handler)(void *arg), void *arg)
 {
-    s->park.glance = glance;
-    s->park.glance_arg = arg;
+    s->park.inline_handler = inline_handler;
+    s->park.inline_arg = arg;
 }
 
 bool

@@ -123,7 +123,7 @@ act(enum action action, uint64_t ms)
         if (rt_self() == NULL)
             (void)usleep((useconds_t)(ms * 1000));
         else if (rt_sleep_ms(ms) != ERR_OK)
-            return; /* cancelled: whoever waits next hears it */
+            return; /* cancelled: whoever waits next polling it */
         break;
     case FAIL:
         io->error = EIO;

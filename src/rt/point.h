@@ -1,7 +1,7 @@
 /* point: named places where a test lets the process die, wait, or meet a failing disk (docs/durability.md).
  * In a release build a point is nothing at all.
  *
- *     POINT(LOG_WRITTEN);
+ *     POINT(WAL_WRITTEN);
  *
  * FB_TEST_HOOKS builds read FOREBAY_FAULT at their first point: NAME:N:ACTION, several with commas between; the Nth time
  * that NAME is passed (counted over all loops, from 1) ACTION happens: `kill` (SIGKILL, as kill -9), `sleep=MS`, or
@@ -22,9 +22,9 @@
     X(BODY_WRITTEN, "body.written")                                                      \
     X(BODY_SEALED, "body.sealed")                                                        \
     X(BODY_SYNCED, "body.synced")                                                        \
-    X(LOG_BEFORE, "log.before")                                                          \
-    X(LOG_WRITTEN, "log.written")                                                        \
-    X(LOG_SYNCED, "log.synced")                                                          \
+    X(WAL_BEFORE, "wal.before")                                                          \
+    X(WAL_WRITTEN, "wal.written")                                                        \
+    X(WAL_SYNCED, "wal.synced")                                                          \
     X(COMMIT_VISIBLE, "commit.visible")                                                  \
     X(COMMIT_ANSWERED, "commit.answered")                                                \
     X(INDEX_BEFORE, "index.before")                                                      \
@@ -39,15 +39,15 @@
     X(RECORD_UPLOAD_COMPLETE, "record.upload-complete")                                  \
     X(RECORD_UPLOAD_ABORT, "record.upload-abort")                                        \
     X(RECORD_BUCKET, "record.bucket")                                                    \
-    X(RECORD_DOUBT, "record.doubt")                                                      \
+    X(RECORD_IN_DOUBT, "record.in_doubt")                                                \
     X(RECORD_PREPARE, "record.prepare")                                                  \
-    X(RECORD_DECIDE, "record.decide")                                                    \
+    X(RECORD_COMMIT_PREPARED, "record.resolve")                                          \
     X(RECORD_OTHER, "record.other")                                                      \
     /* redundancy */                                                                     \
     X(COPY_WRITTEN, "copy.written")                                                      \
     X(COPY_PREPARED, "copy.prepared")                                                    \
     X(COPY_OWNED, "copy.owned")                                                          \
-    X(COPY_DECIDED, "copy.decided")                                                      \
+    X(COPY_RESOLVED, "copy.resolved")                                                    \
     /* space */                                                                          \
     X(EVICT_CHOSEN, "evict.chosen")                                                      \
     X(EVICT_DROPPED, "evict.dropped")                                                    \
@@ -73,7 +73,7 @@
     X(FETCH_LANDED, "fetch.landed")                                                      \
     X(FETCH_PROVED, "fetch.proved")                                                      \
     X(FETCH_KEPT, "fetch.kept")                                                          \
-    X(CHUNKS_ROW, "chunks.row")                                                          \
+    X(CHUNKS_ENTRY, "chunks.entry")                                                      \
     X(CHUNK_BEGUN, "chunk.begun")                                                        \
     X(CHUNK_LANDED, "chunk.landed")                                                      \
     X(CHUNK_PROVED, "chunk.proved")                                                      \
@@ -81,11 +81,11 @@
     X(CHUNK_SWEPT, "chunk.swept")                                                        \
     X(CHUNKS_ENDED, "chunks.ended")                                                      \
     X(FETCH_GONE, "fetch.gone")                                                          \
-    X(DOUBT_ASKED, "doubt.asked")                                                        \
-    X(FRESH_ENDED, "fresh.ended")                                                        \
-    X(THROUGH_DOUBTED, "through.doubted")                                                \
-    X(THROUGH_SENT, "through.sent")                                                      \
-    X(THROUGH_KEPT, "through.kept")                                                      \
+    X(IN_DOUBT_ASKED, "in_doubt.asked")                                                  \
+    X(REVALIDATE_ENDED, "revalidate.ended")                                              \
+    X(WRITE_THROUGH_IN_DOUBT, "write_through.in_doubt")                                  \
+    X(WRITE_THROUGH_SENT, "write_through.sent")                                          \
+    X(WRITE_THROUGH_KEPT, "write_through.kept")                                          \
     X(EVICT_PAGE, "evict.page")                                                          \
     X(JOB_SAVED, "job.saved")                                                            \
     X(SECRET_READ, "secret.read")                                                        \

@@ -42,7 +42,7 @@ serve(void *arg)
     struct pool *p = arg;
 
     metrics_thread_begin();
-    lock_take(&p->lock);
+    lock_acquire(&p->lock);
     for (;;) {
         struct list *n = list_pop_front(&p->queue);
         struct rt_job *j;
@@ -61,7 +61,7 @@ serve(void *arg)
         lock_release(&p->lock);
         j->work(j);
         rt_post(j->loop, &j->msg); /* *j is the loop's again */
-        lock_take(&p->lock);
+        lock_acquire(&p->lock);
     }
     lock_release(&p->lock);
     return NULL;
@@ -93,7 +93,7 @@ submit(struct pool *p, struct rt_job *j, bool always)
     j->loop = loop_self->index;
     j->begun = false;
     j->msg.fn = on_done;
-    lock_take(&p->lock);
+    lock_acquire(&p->lock);
     if (always || p->queued < p->queue_max) {
         if (p->queued >= p->idle && p->threads < p->threads_max)
             too_few = !add_thread(p);
@@ -132,12 +132,12 @@ pool_submit_always(enum pool_kind kind, struct rt_job *j)
 }
 
 bool
-pool_take_back(enum pool_kind kind, struct rt_job *j)
+pool_cancel(enum pool_kind kind, struct rt_job *j)
 {
     struct pool *p = &pools[kind];
     bool mine;
 
-    lock_take(&p->lock);
+    lock_acquire(&p->lock);
     mine = !j->begun;
     if (mine) {
         list_remove(&j->link);
@@ -162,7 +162,7 @@ start(struct pool *p, unsigned threads_max, unsigned queue_max)
 static void
 stop(struct pool *p)
 {
-    lock_take(&p->lock);
+    lock_acquire(&p->lock);
     assert(p->queued == 0);
     p->stop = true;
     pthread_cond_broadcast(&p->more);
@@ -231,7 +231,7 @@ pool_run(enum pool_kind kind, void (*work)(void *arg), void *arg, struct deadlin
     rc = fiber_wait(by);
     if (w.done)
         return ERR_OK;
-    if (pool_take_back(kind, &w.job))
+    if (pool_cancel(kind, &w.job))
         return rc;
     while (!w.done)
         fiber_wait_owed();

@@ -15,8 +15,8 @@ void pools_stop(void); /* every job is done */
 enum err pool_submit(enum pool_kind kind, struct rt_job *j) MUST_CHECK;
 /* The same for jobs whose number is bounded elsewhere (class limits of disks). */
 void pool_submit_always(enum pool_kind kind, struct rt_job *j);
-bool pool_take_back(enum pool_kind kind,
-                    struct rt_job *j); /* true: it had not begun and never will */
+bool pool_cancel(enum pool_kind kind,
+                 struct rt_job *j); /* true: it had not begun and never will */
 
 /* Runs work(arg) there and waits; contract of rt_blocking(). */
 enum err pool_run(enum pool_kind kind, void (*work)(void *arg), void *arg,

@@ -456,7 +456,7 @@ real_file_lock(struct rt_file *f, struct errbuf *eb)
 
 /* pread() may stop early, for a signal say; only the end of the file ends a read. */
 static int64_t
-read_all(const struct disk_op *op)
+read_all(const struct io_op *op)
 {
     char *to = op->buf->at + op->at;
     uint64_t done = 0;
@@ -484,7 +484,7 @@ result_of(int64_t rc)
 
 /* As RWF_DSYNC: what was written of it, or why it is not durable. */
 static int64_t
-write_durable(const struct disk_op *op)
+write_durable(const struct io_op *op)
 {
     int64_t n = result_of(
         pwrite(op->file->fd, op->buf->at + op->at, (size_t)op->len, (off_t)op->offset));
@@ -493,53 +493,53 @@ write_durable(const struct disk_op *op)
 }
 
 int64_t
-real_disk_work(struct disk_op *op)
+real_io_work(struct io_op *op)
 {
     int fd = op->file->fd;
 
     switch (op->kind) {
-    case DISK_READ:
+    case IO_READ:
         return read_all(op);
-    case DISK_WRITE:
+    case IO_WRITE:
         if (op->durable)
             return write_durable(op);
         return result_of(
             pwrite(fd, op->buf->at + op->at, (size_t)op->len, (off_t)op->offset));
-    case DISK_SYNC:
+    case IO_SYNC:
         return result_of(fdatasync(fd));
-    case DISK_ALLOCATE:
+    case IO_ALLOCATE:
         return result_of(fallocate(fd, 0, (off_t)op->offset, (off_t)op->len));
-    case DISK_PUNCH:
+    case IO_PUNCH:
         return result_of(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                    (off_t)op->offset, (off_t)op->len));
-    case DISK_TRUNCATE:
+    case IO_TRUNCATE:
         return result_of(ftruncate(fd, (off_t)op->offset));
     }
     abort();
 }
 
 static void
-disk_work(struct rt_job *j)
+io_work(struct rt_job *j)
 {
-    struct disk_op *op = CONTAINER_OF(j, struct disk_op, job);
+    struct io_op *op = CONTAINER_OF(j, struct io_op, job);
 
-    op->result = real_disk_work(op);
+    op->result = real_io_work(op);
 }
 
 static void
-disk_done(struct rt_job *j)
+io_work_done(struct rt_job *j)
 {
-    struct disk_op *op = CONTAINER_OF(j, struct disk_op, job);
+    struct io_op *op = CONTAINER_OF(j, struct io_op, job);
 
-    disk_op_done(op, op->result);
+    io_op_done(op, op->result);
 }
 
 /* Class limits bound how many there are. */
 void
-real_submit_to_pool(struct loop *l, struct disk_op *op)
+real_submit_to_pool(struct loop *l, struct io_op *op)
 {
     (void)l;
-    op->job.work = disk_work;
-    op->job.done = disk_done;
+    op->job.work = io_work;
+    op->job.done = io_work_done;
     pool_submit_always(POOL_WORK, &op->job);
 }

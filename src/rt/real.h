@@ -22,8 +22,8 @@ enum err real_connect(const char *host, uint16_t port, unsigned refuse,
                       struct deadline by, struct stream **out, struct errbuf *eb);
 enum err real_pipe(struct stream **a, struct stream **b);
 /* posix.c */
-void real_submit_to_pool(struct loop *l, struct disk_op *op);
-int64_t real_disk_work(struct disk_op *op); /* does it, on a worker: bytes or -errno */
+void real_submit_to_pool(struct loop *l, struct io_op *op);
+int64_t real_io_work(struct io_op *op); /* does it, on a worker: bytes or -errno */
 enum err real_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out,
                        struct errbuf *eb);
 void real_dir_free(struct rt_dir *d);

@@ -175,7 +175,7 @@ report(enum err rc)
 {
     struct start *s = &rt.start;
 
-    lock_take(&s->lock);
+    lock_acquire(&s->lock);
     s->reported++;
     if (rc != ERR_OK)
         s->rc = rc;
@@ -192,7 +192,7 @@ decide(unsigned started, enum err rc)
 {
     struct start *s = &rt.start;
 
-    lock_take(&s->lock);
+    lock_acquire(&s->lock);
     while (s->reported < started)
         lock_wait(&s->lock, &s->changed);
     if (rc != ERR_OK)
@@ -209,7 +209,7 @@ leave_together(struct loop *l)
 {
     struct start *s = &rt.start;
 
-    lock_take(&s->lock);
+    lock_acquire(&s->lock);
     s->left++;
     pthread_cond_broadcast(&s->changed);
     if (l->index == 0) {
@@ -218,7 +218,7 @@ leave_together(struct loop *l)
         lock_release(&s->lock);
         if (!rt.ops->single)
             pools_stop();
-        lock_take(&s->lock);
+        lock_acquire(&s->lock);
         s->may_close = true;
         pthread_cond_broadcast(&s->changed);
     }

@@ -16,12 +16,13 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
-#define REGIONS        4   /* a node has one; tests have more */
-#define PORTION_PIECES 5   /* at most: four of the hot set, and what stands before them */
-#define AT_A_TIME      16u /* pages that splice() gives to a socket at a time */
-#define FRONT_MOST     KIB(1)
-#define FRONTS         KIB(256)
-#define LINE           64u /* of cache */
+#define REGIONS 4 /* a node has one; tests have more */
+#define PORTION_PIECES                                                                   \
+    5                  /* at most: four of the block cache, and what stands before them */
+#define AT_A_TIME  16u /* pages that splice() gives to a socket at a time */
+#define FRONT_MOST KIB(1)
+#define FRONTS     KIB(256)
+#define LINE       64u /* of cache */
 
 struct sendable {
     char *at; /* owned */
@@ -115,7 +116,7 @@ sendable_has(const void *at, size_t len)
 {
     bool found = false;
 
-    for (unsigned i = 0; i < REGIONS && len >= RT_BY_REFERENCE; i++)
+    for (unsigned i = 0; i < REGIONS && len >= RT_ZERO_COPY_MIN; i++)
         found = found || lies_in(&regions[i], (uintptr_t)at);
     return found;
 }
@@ -239,7 +240,7 @@ fronts_new(struct sendable_pipe *p)
 /* All of it has been written to once: those pages are the sockets' from now on, and others come in their place, all at once where the
  * kernel can. False: what was sent would be written over. */
 static bool
-fronts_anew(struct sendable_pipe *p)
+fronts_renew(struct sendable_pipe *p)
 {
     if (madvise(p->fronts, FRONTS, MADV_DONTNEED) != 0)
         return false;
@@ -260,7 +261,7 @@ front_room(struct sendable_pipe *p, size_t len)
     if (at / SENDABLE_PAGE != (at + len - 1) / SENDABLE_PAGE)
         at = align_up(at, SENDABLE_PAGE);
     if (at + len > FRONTS) {
-        if (!fronts_anew(p)) {
+        if (!fronts_renew(p)) {
             fronts_free(p); /* the next one begins with others */
             return NULL;
         }

@@ -1,6 +1,6 @@
 /* sendable: memory that sockets may be given by reference.
  *
- * Bytes that lie in such a region are sent (rt_sendv) by vmsplice() and splice() where a piece is at least RT_BY_REFERENCE
+ * Bytes that lie in such a region are sent (rt_sendv) by vmsplice() and splice() where a piece is at least RT_ZERO_COPY_MIN
  * long: the socket, and over loopback or veth the receiver, then holds our pages long after the call, after the peer has
  * acknowledged, after the connection has ended. So a page that was sent is never written again: its owner gives it back
  * first (sendable_release), and writes into a fresh one that comes in its place. A head before such bytes goes with them, from
@@ -14,8 +14,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#define SENDABLE_PAGE   4096u
-#define RT_BY_REFERENCE (32u << 10) /* bytes; below, copying costs less */
+#define SENDABLE_PAGE    4096u
+#define RT_ZERO_COPY_MIN (32u << 10) /* bytes; below, copying costs less */
 /* What goes through the pipe at a time: the less, the more calls; of what a socket does not take the pages were looked up in vain, so one that was full
  * the last time gets less. */
 #define SENDABLE_PORTION  (1u << 20)

@@ -88,9 +88,9 @@ void sim_point(enum point p);
 struct sim_mount *sim_mount_of(struct sim *s, const char *path);
 void sim_mounts_free(struct sim *s);
 uint64_t sim_mount_device(const struct sim_mount *m);
-enum sim_deed { SIM_READS, SIM_WRITES, SIM_SYNCS };
+enum sim_io { SIM_READS, SIM_WRITES, SIM_SYNCS };
 /* Draws whether this one fails; never for NULL. */
-bool sim_mount_fails(const struct sim_mount *m, enum sim_deed deed);
+bool sim_mount_fails(const struct sim_mount *m, enum sim_io deed);
 bool sim_mount_lies(const struct sim_mount *m);
 uint64_t sim_mount_slow_ns(const struct sim_mount *m);
 
@@ -107,7 +107,7 @@ void sim_index_cut(struct sim *s);
 void sim_shadow_free(struct sim *s);
 
 /* Parts of sim_ops. */
-void sim_submit(struct loop *l, struct disk_op *op);
+void sim_submit(struct loop *l, struct io_op *op);
 bool sim_fail_op_of(struct fiber *f); /* the disk operation that f waits for will fail */
 enum err sim_dir_open(struct rt_dir *at, const char *path, struct rt_dir **out,
                       struct errbuf *eb);

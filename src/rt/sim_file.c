@@ -29,7 +29,7 @@ struct sim_file {
 struct sim_op {
     struct timer timer;
     struct list link; /* sim->ops */
-    struct disk_op *op;
+    struct io_op *op;
     struct sim_change *write;
     uint64_t mark;  /* of a sync */
     int64_t result; /* of what happened at once */
@@ -56,7 +56,7 @@ power_is_off(struct errbuf *eb)
 
 /* The way to the worker that would do it: can be cancelled. */
 static enum err
-go(const struct sim_mount *m, enum sim_deed deed, struct errbuf *eb)
+go(const struct sim_mount *m, enum sim_io deed, struct errbuf *eb)
 {
     enum err rc = sim_world->cut ? ERR_CANCELLED : sim_pause(DEADLINE_NEVER);
 
@@ -420,7 +420,7 @@ sim_file_lock(struct rt_file *f, struct errbuf *eb)
 static int64_t
 finish(struct sim_op *so)
 {
-    struct disk_op *op = so->op;
+    struct io_op *op = so->op;
     struct sim_node *node = file_of(op->file)->node;
     char *at = op->buf != NULL ? op->buf->at + op->at : NULL;
     struct sim_lottery lottery = sim_lottery(sim_world);
@@ -428,25 +428,25 @@ finish(struct sim_op *so)
 
     if (sim_world->cut)
         return -ECANCELED; /* a write stays in flight for the lottery */
-    if (so->fail && op->kind == DISK_SYNC)
+    if (so->fail && op->kind == IO_SYNC)
         sim_sync_fail(node, so->mark, &lottery);
-    if (so->fail && op->kind != DISK_WRITE)
+    if (so->fail && op->kind != IO_WRITE)
         return -EIO;
     switch (op->kind) {
-    case DISK_READ:
+    case IO_READ:
         n = (int64_t)sim_file_read(node, op->offset, at, op->len);
         sim_note(TRACE_READ, op->offset, hash_xxh3(at, (size_t)n, 0));
         return n;
-    case DISK_WRITE:
+    case IO_WRITE:
         n = sim_write_end(so->write, at);
         return so->fail ? -EIO : n == 0 ? (int64_t)op->len : n;
-    case DISK_SYNC:
+    case IO_SYNC:
         if (!sim_mount_lies(file_of(op->file)->mount))
             sim_sync_end(node, so->mark);
         return 0;
-    case DISK_ALLOCATE:
-    case DISK_PUNCH:
-    case DISK_TRUNCATE:
+    case IO_ALLOCATE:
+    case IO_PUNCH:
+    case IO_TRUNCATE:
         return so->result;
     }
     abort();
@@ -456,56 +456,56 @@ static void
 on_op(struct timer *t)
 {
     struct sim_op *so = CONTAINER_OF(t, struct sim_op, timer);
-    struct disk_op *op = so->op;
+    struct io_op *op = so->op;
     int64_t result = finish(so);
 
     sim_note(TRACE_DONE, (uint64_t)op->kind, (uint64_t)result);
     list_remove(&so->link);
     free(so);
     op->loop->in_flight--;
-    disk_op_done(op, result);
+    io_op_done(op, result);
 }
 
 static void
 begin(struct sim_op *so)
 {
-    struct disk_op *op = so->op;
+    struct io_op *op = so->op;
     struct sim_file *sf = file_of(op->file);
     char *at = op->buf != NULL ? op->buf->at + op->at : NULL;
 
-    assert(op->kind == DISK_READ || op->kind == DISK_SYNC || sf->may_write);
+    assert(op->kind == IO_READ || op->kind == IO_SYNC || sf->may_write);
     if (op->file->direct && at != NULL)
         assert(op->offset % 4096 == 0 && op->len % 4096 == 0 &&
                (uintptr_t)at % 4096 == 0);
-    so->fail = sim_mount_fails(sf->mount, op->kind == DISK_READ   ? SIM_READS
-                                          : op->kind == DISK_SYNC ? SIM_SYNCS
-                                                                  : SIM_WRITES);
-    if (op->kind == DISK_SYNC)
+    so->fail = sim_mount_fails(sf->mount, op->kind == IO_READ   ? SIM_READS
+                                          : op->kind == IO_SYNC ? SIM_SYNCS
+                                                                : SIM_WRITES);
+    if (op->kind == IO_SYNC)
         so->mark = sim_sync_begin(sf->node);
-    if (op->kind == DISK_WRITE)
+    if (op->kind == IO_WRITE)
         so->write = sim_write_begin(sf->node, op->offset, at, op->len);
-    if (op->kind != DISK_READ)
+    if (op->kind != IO_READ)
         sim_event((uint64_t)op->kind << 32 | sim_node_id(sf->node),
                   at != NULL ? hash_xxh3(at, op->len, op->offset) : op->offset);
     switch (op->kind) {
-    case DISK_READ:
-    case DISK_WRITE:
-    case DISK_SYNC:
+    case IO_READ:
+    case IO_WRITE:
+    case IO_SYNC:
         break;
-    case DISK_ALLOCATE:
+    case IO_ALLOCATE:
         so->result = sim_file_allocate(sf->node, op->offset, op->len);
         break;
-    case DISK_PUNCH:
+    case IO_PUNCH:
         sim_file_punch(sf->node, op->offset, op->len);
         break;
-    case DISK_TRUNCATE:
+    case IO_TRUNCATE:
         sim_file_truncate(sf->node, op->offset);
         break;
     }
 }
 
 void
-sim_submit(struct loop *l, struct disk_op *op)
+sim_submit(struct loop *l, struct io_op *op)
 {
     struct sim_op *so = xcalloc(1, sizeof *so);
 

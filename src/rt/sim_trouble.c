@@ -57,7 +57,7 @@ sim_mount_device(const struct sim_mount *m)
 }
 
 static unsigned
-odds_of(const struct sim_trouble *t, enum sim_deed deed)
+odds_of(const struct sim_trouble *t, enum sim_io deed)
 {
     switch (deed) {
     case SIM_READS:
@@ -71,7 +71,7 @@ odds_of(const struct sim_trouble *t, enum sim_deed deed)
 }
 
 bool
-sim_mount_fails(const struct sim_mount *m, enum sim_deed deed)
+sim_mount_fails(const struct sim_mount *m, enum sim_io deed)
 {
     unsigned odds;
 

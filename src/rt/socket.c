@@ -192,7 +192,7 @@ static bool
 is_one_of_several(const struct iovec *iov, int count, bool more)
 {
     for (int i = 0; i < count; i++)
-        if (iov[i].iov_len >= RT_BY_REFERENCE &&
+        if (iov[i].iov_len >= RT_ZERO_COPY_MIN &&
             (more || i + 1 < count || iov[i].iov_len > SENDABLE_PORTION) &&
             sendable_has(iov[i].iov_base, iov[i].iov_len))
             return true;
@@ -203,7 +203,7 @@ is_one_of_several(const struct iovec *iov, int count, bool more)
 static ssize_t
 send_referred(struct socket *k, const struct iovec *iov, int copied, int referred)
 {
-    struct sendable_pipe *p = &k->stream.loop->by_reference;
+    struct sendable_pipe *p = &k->stream.loop->zero_copy_pipe;
     size_t portion = k->was_full ? SENDABLE_CAUTIOUS : SENDABLE_PORTION;
     struct iovec with[1 + REFERRED_MOST];
     ssize_t n = 0, more;

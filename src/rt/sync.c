@@ -77,7 +77,7 @@ rt_sem_init(struct rt_sem *s, unsigned count)
 }
 
 bool
-rt_sem_try(struct rt_sem *s)
+rt_sem_try_acquire(struct rt_sem *s)
 {
     if (s->free == 0 || !list_empty(&s->waiters))
         return false;
@@ -88,13 +88,13 @@ rt_sem_try(struct rt_sem *s)
 /* A giver hands its unit to the first waiter, whose wait then ends with ERR_OK whatever
  * else happens. */
 enum err
-rt_sem_take(struct rt_sem *s, struct deadline by)
+rt_sem_acquire(struct rt_sem *s, struct deadline by)
 {
-    return rt_sem_try(s) ? ERR_OK : wait_in(&s->waiters, by);
+    return rt_sem_try_acquire(s) ? ERR_OK : wait_in(&s->waiters, by);
 }
 
 void
-rt_sem_give(struct rt_sem *s)
+rt_sem_release(struct rt_sem *s)
 {
     LIST_EACH(&s->waiters, n)
     {

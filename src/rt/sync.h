@@ -18,6 +18,7 @@ struct rt_sem {
     unsigned free;
 };
 void rt_sem_init(struct rt_sem *s, unsigned count);
-enum err rt_sem_take(struct rt_sem *s, struct deadline by) MUST_CHECK; /* May switch. */
-bool rt_sem_try(struct rt_sem *s);
-void rt_sem_give(struct rt_sem *s);
+enum err rt_sem_acquire(struct rt_sem *s,
+                        struct deadline by) MUST_CHECK; /* May switch. */
+bool rt_sem_try_acquire(struct rt_sem *s);
+void rt_sem_release(struct rt_sem *s);

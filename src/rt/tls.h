@@ -29,10 +29,10 @@ enum err tls_client_new(const struct tls_client_options *o, struct tls_context *
                         struct errbuf *eb) MUST_CHECK;
 void tls_context_free(struct tls_context **cp);
 
-/* A server's certificate, renewed while it serves: a fresh context is made (tls_server_new(), inside rt_blocking()), and
+/* A server's certificate, renewed while it serves: a renewed context is made (tls_server_new(), inside rt_blocking()), and
  * `c` takes what is in it. New connections get the new certificate and new keys for session tickets; streams that are
- * open keep what they have. *fresh is freed and NULL. On loop 0. */
-void tls_server_take(struct tls_context *c, struct tls_context **fresh);
+ * open keep what they have. *renewed is freed and NULL. On loop 0. */
+void tls_server_adopt(struct tls_context *c, struct tls_context **renewed);
 /* Have the files changed since they were read? Asks the file system: inside rt_blocking(). */
 bool tls_server_is_stale(const struct tls_context *c);
 /* When the certificate ends, seconds since 1970. Any loop. */

@@ -215,20 +215,20 @@ free_ssl_ctx(void *x)
 }
 
 void
-tls_server_take(struct tls_context *c, struct tls_context **fresh)
+tls_server_adopt(struct tls_context *c, struct tls_context **renewed)
 {
     SSL_CTX *old = atomic_exchange_explicit(
-        &c->ssl_ctx, atomic_exchange(&(*fresh)->ssl_ctx, NULL), memory_order_acq_rel);
+        &c->ssl_ctx, atomic_exchange(&(*renewed)->ssl_ctx, NULL), memory_order_acq_rel);
 
-    assert(c->server && (*fresh)->server);
+    assert(c->server && (*renewed)->server);
     for (int i = 0; i < 2; i++) {
         free(c->files[i]);
-        c->files[i] = (*fresh)->files[i];
-        (*fresh)->files[i] = NULL;
-        c->stamps[i] = (*fresh)->stamps[i];
+        c->files[i] = (*renewed)->files[i];
+        (*renewed)->files[i] = NULL;
+        c->stamps[i] = (*renewed)->stamps[i];
     }
-    atomic_store(&c->ends_s, atomic_load(&(*fresh)->ends_s));
-    tls_context_free(fresh);
+    atomic_store(&c->ends_s, atomic_load(&(*renewed)->ends_s));
+    tls_context_free(renewed);
     rt_retire(free_ssl_ctx, old); /* another loop may be about to take its reference */
 }
 

@@ -11,7 +11,7 @@ struct tls_stamp {
     int64_t changed_ns;
 };
 struct tls_context {
-    _Atomic(SSL_CTX *) ssl_ctx; /* owned; a server's is replaced by tls_server_take() */
+    _Atomic(SSL_CTX *) ssl_ctx; /* owned; a server's is replaced by tls_server_adopt() */
     bool server;
     /* Of a server: on loop 0, or before others see it. */
     char *files[2]; /* owned: certificate, key */

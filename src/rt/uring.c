@@ -27,7 +27,7 @@ enum { TAG_NONE, TAG_POLL, TAG_DISK, TAG_MASK = 3 };
 #define SLOTS      32u /* blocks and slabs whose pages stay pinned; bits of uring.slots_free */
 #define READS_HELD (512u << 10) /* bytes of reads that wait for the end of a turn */
 /* So much of a file that is not read directly is brought into the page cache while it is submitted. */
-#define CACHED_AT_ONCE 4096u
+#define CACHED_READ_BYTES_MAX 4096u
 /* The kernel takes 75 us to take over a write of 1 MiB: from this size on one goes with each turn, so that eight bodies that end
  * together do not keep everybody waiting. */
 #define LARGE_WRITE (512u << 10)
@@ -56,7 +56,7 @@ struct uring {
     uint32_t slots_free; /* of the table of buffers, as bits */
     size_t pin_most;     /* bytes: more at a time the kernel does not let us pin */
     uint32_t reads_held; /* bytes of reads prepared since the last submit */
-    struct list writes;  /* disk_op.link: large ones that wait for their turn */
+    struct list writes;  /* io_op.link: large ones that wait for their turn */
     bool large_gone;     /* one of them went in this turn */
     /* Taken off the ring, not handled yet. */
     struct {
@@ -140,7 +140,7 @@ open_ring(struct uring *u, struct errbuf *eb)
         return err_errno(eb, ERR_BUSY, -rc, "io_uring_setup");
     if ((u->ring.features & wanted) != wanted) {
         io_uring_queue_exit(&u->ring);
-        return err_set(eb, ERR_NOT_BUILT,
+        return err_set(eb, ERR_NOT_IMPLEMENTED,
                        "the io_uring of this kernel is older than 5.17");
     }
     (void)io_uring_register_ring_fd(
@@ -235,7 +235,7 @@ enter(struct uring *u, uint64_t until_ns)
     uint64_t now = 0;
     int rc;
 
-    /* A descriptor that was closed under its poll is really closed (the peer hears of it)
+    /* A descriptor that was closed under its poll is really closed (the peer polling of it)
      * only when the cancel is through and this thread is back from the kernel: don't
      * sleep in there meanwhile. */
     if (u->events.count > 0 || u->unwatched)
@@ -365,7 +365,7 @@ fill_slot(struct uring *u, uint32_t slot, void *at, size_t len)
 /* The slot of an operation's buffer, from 1; 0: it has none. Without the right to pin so much (RLIMIT_MEMLOCK) no more of that
  * size is asked for: the huge pages of large reads may be too much where the slabs of small ones are not. */
 static uint32_t
-slot_of(struct uring *u, const struct disk_op *op)
+slot_of(struct uring *u, const struct io_op *op)
 {
     struct iovec memory = {0};
     uint32_t *slot = op->file->direct ? iobuf_slot(op->buf, &memory) : NULL, n;
@@ -402,7 +402,7 @@ forget_slot(struct loop *l, uint32_t slot)
 }
 
 static void
-prepare_read(struct uring *u, struct io_uring_sqe *sqe, const struct disk_op *op,
+prepare_read(struct uring *u, struct io_uring_sqe *sqe, const struct io_op *op,
              uint32_t slot)
 {
     char *at = op->buf->at + op->at;
@@ -413,21 +413,21 @@ prepare_read(struct uring *u, struct io_uring_sqe *sqe, const struct disk_op *op
                                  (int)slot - 1);
     else
         io_uring_prep_read(sqe, fd, at, (unsigned)op->len, op->offset);
-    if (!op->file->direct && op->len > CACHED_AT_ONCE)
+    if (!op->file->direct && op->len > CACHED_READ_BYTES_MAX)
         sqe->flags |= IOSQE_ASYNC; /* filling the page cache would hold up the submit */
     u->reads_held += (uint32_t)op->len;
 }
 
 /* Who writes waits for one operation after the other, and others for him: the disk begins while the rest of the turn runs. */
 static void
-submit_soon(struct uring *u, enum disk_op_kind kind)
+submit_soon(struct uring *u, enum io_op_kind kind)
 {
-    if (u->reads_held >= READS_HELD || (kind != DISK_READ && rt_crowded()))
+    if (u->reads_held >= READS_HELD || (kind != IO_READ && rt_others_ready()))
         submit_now(u);
 }
 
 static void
-prepare_write(struct uring *u, struct disk_op *op)
+prepare_write(struct uring *u, struct io_op *op)
 {
     uint32_t slot = slot_of(u, op);
     struct io_uring_sqe *sqe = get_sqe(u);
@@ -453,11 +453,11 @@ let_one_go(struct uring *u)
 
     u->large_gone = false;
     if (n != NULL)
-        prepare_write(u, LIST_ENTRY(n, struct disk_op, link));
+        prepare_write(u, LIST_ENTRY(n, struct io_op, link));
 }
 
 static void
-submit_write(struct uring *u, struct disk_op *op)
+submit_write(struct uring *u, struct io_op *op)
 {
     if (op->len >= LARGE_WRITE && u->large_gone) {
         list_push_back(&u->writes, &op->link);
@@ -468,39 +468,39 @@ submit_write(struct uring *u, struct disk_op *op)
 }
 
 static void
-submit(struct loop *l, struct disk_op *op)
+submit(struct loop *l, struct io_op *op)
 {
     struct uring *u = l->engine;
     struct io_uring_sqe *sqe;
-    uint32_t slot = op->kind == DISK_READ ? slot_of(u, op) : 0;
+    uint32_t slot = op->kind == IO_READ ? slot_of(u, op) : 0;
     int fd = op->file->fd;
 
-    if (op->kind == DISK_TRUNCATE) { /* has an opcode from 6.9 only */
+    if (op->kind == IO_TRUNCATE) { /* has an opcode from 6.9 only */
         real_submit_to_pool(l, op);
         return;
     }
     l->in_flight++;
-    if (op->kind == DISK_WRITE) {
+    if (op->kind == IO_WRITE) {
         submit_write(u, op);
         return;
     }
     sqe = get_sqe(u);
     switch (op->kind) {
-    case DISK_READ:
+    case IO_READ:
         prepare_read(u, sqe, op, slot);
         break;
-    case DISK_SYNC:
+    case IO_SYNC:
         io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
         break;
-    case DISK_ALLOCATE:
+    case IO_ALLOCATE:
         io_uring_prep_fallocate(sqe, fd, 0, (off_t)op->offset, (off_t)op->len);
         break;
-    case DISK_PUNCH:
+    case IO_PUNCH:
         io_uring_prep_fallocate(sqe, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                 (off_t)op->offset, (off_t)op->len);
         break;
-    case DISK_WRITE:
-    case DISK_TRUNCATE:
+    case IO_WRITE:
+    case IO_TRUNCATE:
         abort();
     }
     io_uring_sqe_set_data64(sqe, tagged(op, TAG_DISK));
@@ -508,13 +508,13 @@ submit(struct loop *l, struct disk_op *op)
 }
 
 static void
-on_disk(struct loop *l, struct disk_op *op, const struct completion *c)
+on_disk(struct loop *l, struct io_op *op, const struct completion *c)
 {
     l->in_flight--;
     if (c->res == -EINTR || c->res == -EAGAIN)
         real_submit_to_pool(l, op); /* the ring could not wait for it: a worker can */
     else
-        disk_op_done(op, c->res);
+        io_op_done(op, c->res);
 }
 
 /* ---- the loop's calls ---- */
@@ -522,14 +522,14 @@ on_disk(struct loop *l, struct disk_op *op, const struct completion *c)
 static void
 handle(struct loop *l, struct uring *u)
 {
-    l->hears = true;
+    l->polling = true;
     for (size_t i = 0; i < u->events.count;
          i++) { /* more may come meanwhile: get_sqe() */
         struct completion c = u->events.at[i];
         void *p = (void *)(uintptr_t)(c.data & ~(uint64_t)TAG_MASK);
 
         if (i % CLOCK_EVENTS == 0)
-            l->heard_ns = 0;
+            l->polled_ns = 0;
         switch (c.data & TAG_MASK) {
         case TAG_POLL:
             on_poll(u, p, &c);
@@ -542,8 +542,8 @@ handle(struct loop *l, struct uring *u)
         }
     }
     u->events.count = 0;
-    l->hears = false;
-    loop_heard(l);
+    l->polling = false;
+    loop_run_before_submit(l);
     if (u->reads_held > 0)
         submit_now(u);
 }

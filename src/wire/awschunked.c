@@ -77,7 +77,7 @@ check_trailer(struct awschunked *d, struct span claimed)
     if (d->trailers_signed || claimed.len != SHA256_HEX)
         return malformed_trailer(d);
     memcpy(signature, claimed.at, SHA256_HEX);
-    digest_once(DIGEST_SHA256, d->text, d->text_len, sum);
+    digest_oneshot(DIGEST_SHA256, d->text, d->text_len, sum);
     hex_encode(sum, SHA256_LEN, hex);
     d->trailers_signed = true;
     return check_signature(d, "AWS4-HMAC-SHA256-TRAILER", hex, signature);

@@ -23,8 +23,8 @@ static const struct {
 };
 
 /* Known since 2026 and not computed here. */
-static const char *const not_built[] = {"sha512", "md5", "xxhash64", "xxhash3",
-                                        "xxhash128"};
+static const char *const not_implemented[] = {"sha512", "md5", "xxhash64", "xxhash3",
+                                              "xxhash128"};
 
 #define HEADER_PREFIX "x-amz-checksum-"
 
@@ -83,22 +83,22 @@ checksum_of_element(struct span name)
 }
 
 static bool
-is_not_built(struct span lower_name)
+is_not_implemented(struct span lower_name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(not_built); i++) {
-        if (span_case_is(lower_name, not_built[i]))
+    for (size_t i = 0; i < ARRAY_LEN(not_implemented); i++) {
+        if (span_case_is(lower_name, not_implemented[i]))
             return true;
     }
     return false;
 }
 
 static enum err
-refuse_not_built(struct span name, struct fault *f)
+refuse_not_implemented(struct span name, struct fault *f)
 {
     fault_set(f, S3_NotImplemented, "The checksum algorithm %.*s is not implemented",
               (int)MIN(name.len, 40), name.at);
     fault_add(f, "Header", SPAN("x-amz-checksum-algorithm"));
-    return ERR_NOT_BUILT;
+    return ERR_NOT_IMPLEMENTED;
 }
 
 enum err
@@ -111,8 +111,8 @@ checksum_of_name(struct span name, enum checksum_kind *out, struct fault *f)
         }
     }
     *out = CHECKSUM_NONE;
-    if (is_not_built(name))
-        return refuse_not_built(name, f);
+    if (is_not_implemented(name))
+        return refuse_not_implemented(name, f);
     return fault_set(f, S3_InvalidRequest,
                      "Checksum algorithm provided is unsupported. Please try again with "
                      "any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]");
@@ -241,7 +241,7 @@ is_value_header(struct span name, enum checksum_kind *kind, struct span *algorit
         return false;
     *algorithm = span_from(name, sizeof HEADER_PREFIX - 1);
     *kind = checksum_of_header(name);
-    return *kind != CHECKSUM_NONE || is_not_built(*algorithm);
+    return *kind != CHECKSUM_NONE || is_not_implemented(*algorithm);
 }
 
 static enum err
@@ -256,7 +256,7 @@ take_value_headers(struct fields headers, struct checksum_request *out, struct f
         if (!is_value_header(h->name, &kind, &algorithm))
             continue;
         if (kind == CHECKSUM_NONE)
-            return refuse_not_built(algorithm, f);
+            return refuse_not_implemented(algorithm, f);
         if (out->given)
             return one_checksum_only(f);
         rc = checksum_parse(kind, h->value, &out->want, f);
@@ -282,7 +282,7 @@ take_trailer_header(struct fields headers, struct checksum_request *out, struct 
                          "The value specified in the x-amz-trailer header is not "
                          "supported");
     if (kind == CHECKSUM_NONE)
-        return refuse_not_built(algorithm, f);
+        return refuse_not_implemented(algorithm, f);
     if (out->given)
         return one_checksum_only(f);
     out->kind = kind;

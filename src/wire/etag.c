@@ -118,8 +118,8 @@ failed(struct fault *f, const char *condition)
 }
 
 enum err
-conditions_judge(const struct conditions *c, struct span etag, int64_t mtime_s,
-                 int64_t now_s, struct fault *f)
+preconditions_check(const struct conditions *c, struct span etag, int64_t mtime_s,
+                    int64_t now_s, struct fault *f)
 {
     int64_t when;
 

@@ -70,7 +70,7 @@ struct conditions { /* header values; at NULL when absent */
 };
 /* ERR_OK, ERR_PRECONDITION (the fault names the condition) or ERR_NOT_MODIFIED. Times in
  * whole seconds. */
-enum err conditions_judge(const struct conditions *c, struct span etag, int64_t mtime_s,
-                          int64_t now_s, struct fault *f) MUST_CHECK;
+enum err preconditions_check(const struct conditions *c, struct span etag,
+                             int64_t mtime_s, int64_t now_s, struct fault *f) MUST_CHECK;
 /* If-Range: does the range count? When absent, or when the etag or date still holds. */
 bool if_range_holds(struct span value, struct span etag, int64_t mtime_s);

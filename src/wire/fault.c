@@ -61,10 +61,12 @@ static const struct {
     int status;
     enum err err;
 } by_status[] = {
-    {200, ERR_OK},           {304, ERR_NOT_MODIFIED}, {403, ERR_DENIED},
-    {404, ERR_NOT_FOUND},    {405, ERR_NOT_ALLOWED},  {409, ERR_EXISTS},
-    {412, ERR_PRECONDITION}, {416, ERR_RANGE},        {500, ERR_INTERNAL},
-    {501, ERR_NOT_BUILT},    {503, ERR_BUSY},         {507, ERR_NO_SPACE},
+    {200, ERR_OK},           {304, ERR_NOT_MODIFIED},
+    {403, ERR_DENIED},       {404, ERR_NOT_FOUND},
+    {405, ERR_NOT_ALLOWED},  {409, ERR_EXISTS},
+    {412, ERR_PRECONDITION}, {416, ERR_RANGE},
+    {500, ERR_INTERNAL},     {501, ERR_NOT_IMPLEMENTED},
+    {503, ERR_BUSY},         {507, ERR_NO_SPACE},
 };
 
 enum err

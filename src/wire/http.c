@@ -74,7 +74,7 @@ http_lists(const struct http_head *h, enum http_field f, const char *token)
             if (span_case_is(element, token))
                 return true;
         }
-        if (!http_has_again(h, f))
+        if (!http_is_repeated(h, f))
             break;
     }
     return false;
@@ -225,21 +225,21 @@ parse_header(struct http_head *h, struct span line)
     h->count++;
     id = http_field_of(f->name);
     if (id == HTTP_FIELD_COUNT_) {
-        h->strangers++;
+        h->unknown_count++;
         return HTTP_DONE;
     }
     h->seen |= UINT64_C(1) << id;
     if (h->first[id] == 0)
         h->first[id] = (uint8_t)h->count;
     else
-        h->again |= UINT64_C(1) << id;
+        h->repeated |= UINT64_C(1) << id;
     return HTTP_DONE;
 }
 
 /* ---- what the lines say together ---- */
 
 static enum http_parse
-judge_coding(struct http_head *h)
+check_coding(struct http_head *h)
 {
     struct span list = http_get(h, HTTP_TRANSFER_ENCODING), element = {"", 0};
     unsigned count = 0, chunked = 0;
@@ -248,7 +248,7 @@ judge_coding(struct http_head *h)
         return bad(h, 400, "HTTP/1.0 has no Transfer-Encoding");
     if (http_has(h, HTTP_CONTENT_LENGTH))
         return bad(h, 400, "Content-Length and Transfer-Encoding stand together");
-    if (http_has_again(h, HTTP_TRANSFER_ENCODING))
+    if (http_is_repeated(h, HTTP_TRANSFER_ENCODING))
         return bad(h, 400, "Transfer-Encoding came twice");
     while (next_element(&list, &element)) {
         count++;
@@ -263,11 +263,11 @@ judge_coding(struct http_head *h)
 }
 
 static enum http_parse
-judge_length(struct http_head *h)
+check_length(struct http_head *h)
 {
     uint64_t n;
 
-    if (http_has_again(h, HTTP_CONTENT_LENGTH))
+    if (http_is_repeated(h, HTTP_CONTENT_LENGTH))
         return bad(h, 400, "Content-Length came twice");
     if (num_u64(http_get(h, HTTP_CONTENT_LENGTH), &n) != ERR_OK || n > INT64_MAX)
         return bad(h, 400, "Content-Length is no number of at most 63 bits");
@@ -277,7 +277,7 @@ judge_length(struct http_head *h)
 }
 
 static void
-judge_connection(struct http_head *h)
+check_connection(struct http_head *h)
 {
     bool close = http_lists(h, HTTP_CONNECTION, "close");
 
@@ -303,7 +303,7 @@ is_host(struct span s)
 }
 
 static enum http_parse
-judge_host(struct http_head *h)
+check_host(struct http_head *h)
 {
     struct span said = http_get(h, HTTP_HOST);
 
@@ -312,7 +312,7 @@ judge_host(struct http_head *h)
             return bad(h, 400, "HTTP/1.1 wants a Host");
         return HTTP_DONE;
     }
-    if (http_has_again(h, HTTP_HOST))
+    if (http_is_repeated(h, HTTP_HOST))
         return bad(h, 400, "Host came twice");
     if (!is_host(said))
         return bad(h, 400, "Host is not a name or address");
@@ -325,32 +325,32 @@ judge_host(struct http_head *h)
 }
 
 static enum http_parse
-judge_request(struct http_head *h)
+check_request(struct http_head *h)
 {
-    enum http_parse rc = judge_host(h);
+    enum http_parse rc = check_host(h);
 
     if (rc == HTTP_DONE && http_has(h, HTTP_TRANSFER_ENCODING))
-        rc = judge_coding(h);
+        rc = check_coding(h);
     else if (rc == HTTP_DONE && http_has(h, HTTP_CONTENT_LENGTH))
-        rc = judge_length(h);
+        rc = check_length(h);
     if (rc != HTTP_DONE)
         return rc;
-    judge_connection(h);
+    check_connection(h);
     h->expect = h->minor != 0 && (h->body_length != 0 || h->has_length) &&
                 http_has(h, HTTP_EXPECT) && http_lists(h, HTTP_EXPECT, "100-continue");
     return HTTP_DONE;
 }
 
 static enum http_parse
-judge_response(struct http_head *h, enum http_method method)
+check_response(struct http_head *h, enum http_method method)
 {
     bool without = h->code < 200 || h->code == 204 || h->code == 304;
     enum http_parse rc = HTTP_DONE;
 
     if (http_has(h, HTTP_TRANSFER_ENCODING))
-        rc = judge_coding(h);
+        rc = check_coding(h);
     else if (http_has(h, HTTP_CONTENT_LENGTH))
-        rc = judge_length(h);
+        rc = check_length(h);
     else
         h->body_length = HTTP_TO_END;
     if (rc != HTTP_DONE) {
@@ -359,7 +359,7 @@ judge_response(struct http_head *h, enum http_method method)
     }
     if (without || method == HTTP_METHOD_HEAD)
         h->body_length = 0;
-    judge_connection(h);
+    check_connection(h);
     if (h->body_length == HTTP_TO_END)
         h->keep_alive = false;
     return HTTP_DONE;
@@ -422,7 +422,7 @@ http_request_parse(struct http_head *h, const char *buf, size_t len)
 
     if (rc == HTTP_DONE) {
         h->len = h->line_at_;
-        rc = judge_request(h);
+        rc = check_request(h);
     }
     return rc;
 }
@@ -435,7 +435,7 @@ http_response_parse(struct http_head *h, const char *buf, size_t len,
 
     if (rc == HTTP_DONE) {
         h->len = h->line_at_;
-        rc = judge_response(h, method);
+        rc = check_response(h, method);
     }
     if (rc == HTTP_BAD)
         h->status = 502;

@@ -129,10 +129,10 @@ struct http_head {
     struct field headers[HTTP_HEADERS_MAX];
     uint8_t first[HTTP_FIELD_COUNT_]; /* place + 1 of the first of this name; 0: none */
     uint64_t seen;                    /* bit f: field f came */
-    uint64_t again;                   /* bit f: field f came more than once */
-    unsigned strangers;               /* fields that are not in the table */
+    uint64_t repeated;                /* bit f: field f came more than once */
+    unsigned unknown_count;           /* fields that are not in the table */
     uint64_t
-        lines_id; /* set by http_known.h: which known lines stand behind the first; 0: none */
+        lines_id; /* set by http_head_cache.h: which known lines stand behind the first; 0: none */
 
     size_t
         len; /* HTTP_DONE: bytes of the head, with its empty line: the body begins here */
@@ -172,9 +172,9 @@ http_has(const struct http_head *h, enum http_field f)
     return h->first[f] != 0;
 }
 static inline bool
-http_has_again(const struct http_head *h, enum http_field f)
+http_is_repeated(const struct http_head *h, enum http_field f)
 {
-    return (h->again >> f & 1) != 0;
+    return (h->repeated >> f & 1) != 0;
 }
 /* All of them in their order; fields_get() finds those that are not in the table. */
 static inline struct fields

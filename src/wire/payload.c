@@ -30,7 +30,7 @@ payload_parse(struct span value, struct payload *out, struct fault *f)
     if (span_starts(value, SPAN("STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD"))) {
         fault_set(f, S3_NotImplemented, NULL);
         fault_add(f, "Header", SPAN("x-amz-content-sha256"));
-        return ERR_NOT_BUILT;
+        return ERR_NOT_IMPLEMENTED;
     }
     return fault_argument(f, "x-amz-content-sha256", value,
                           "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, a known "

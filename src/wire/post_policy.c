@@ -192,7 +192,7 @@ judge(struct judging *j, const json_t *doc, int64_t now_s)
 }
 
 enum err
-post_policy_judge(struct span json, struct fields fields, int64_t now_s,
+post_policy_check(struct span json, struct fields fields, int64_t now_s,
                   struct post_policy *out, struct fault *f)
 {
     struct judging j = {.fields = fields, .out = out, .fault = f};

@@ -17,5 +17,5 @@ struct post_policy {
 /* Judges `fields` (names in lower case; `bucket` and `key` among them as they are meant) by the policy's JSON. 403
  * AccessDenied says which condition failed, which field no condition covers, or that it is over; 400
  * InvalidPolicyDocument: it cannot be read. */
-enum err post_policy_judge(struct span json, struct fields fields, int64_t now_s,
+enum err post_policy_check(struct span json, struct fields fields, int64_t now_s,
                            struct post_policy *out, struct fault *f) MUST_CHECK;

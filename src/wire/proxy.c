@@ -107,7 +107,7 @@ take_url(struct proxy *p, const char *url, const char *what, struct errbuf *eb)
                        rest.len, PROXY_TEXT_MAX);
     scheme = strstr(url, "://");
     if (scheme != NULL && strncasecmp(url, "http://", 7) != 0)
-        return err_set(eb, ERR_NOT_BUILT,
+        return err_set(eb, ERR_NOT_IMPLEMENTED,
                        "%s: a proxy of kind \"%.*s\" is not spoken to, only http://",
                        what, (int)MIN((size_t)(scheme - url), 16u), url);
     if (scheme != NULL)
@@ -303,7 +303,7 @@ proxies_for(const struct proxies *p, const char *host, uint16_t port, bool tls)
 /* ---- its answer ---- */
 
 enum err
-proxy_answer(const char *bytes, size_t len, struct errbuf *eb)
+proxy_response(const char *bytes, size_t len, struct errbuf *eb)
 {
     struct http_head *h = xcalloc(1, sizeof *h);
     enum err rc;
@@ -311,10 +311,10 @@ proxy_answer(const char *bytes, size_t len, struct errbuf *eb)
     http_head_init(h);
     switch (http_response_parse(h, bytes, len, HTTP_METHOD_OTHER)) {
     case HTTP_MORE:
-        rc = len < PROXY_ANSWER_ROOM
+        rc = len < PROXY_RESPONSE_ROOM
                  ? ERR_BUSY
                  : err_set(eb, ERR_BACKEND, "its answer to CONNECT has over %u bytes",
-                           PROXY_ANSWER_ROOM);
+                           PROXY_RESPONSE_ROOM);
         break;
     case HTTP_BAD:
         rc = err_set(eb, ERR_BACKEND, "it does not speak HTTP: %s", h->why);

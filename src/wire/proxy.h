@@ -12,9 +12,9 @@
 #include "base/err.h"
 #include "base/span.h"
 
-#define PROXY_TEXT_MAX    2048u  /* of a proxy's URL */
-#define PROXY_EXCEPT_MAX  32768u /* of NO_PROXY */
-#define PROXY_ANSWER_ROOM 16384u /* of what a proxy says to CONNECT */
+#define PROXY_TEXT_MAX      2048u  /* of a proxy's URL */
+#define PROXY_EXCEPT_MAX    32768u /* of NO_PROXY */
+#define PROXY_RESPONSE_ROOM 16384u /* of what a proxy says to CONNECT */
 
 struct proxy {
     char *host; /* owned; NULL: none */
@@ -39,4 +39,4 @@ const struct proxy *proxies_for(const struct proxies *p, const char *host, uint1
 bool proxy_is_excepted(const char *except, const char *host, uint16_t port);
 
 /* What came of CONNECT so far: ERR_OK: the tunnel stands; ERR_BUSY: more bytes are needed; else why not. */
-enum err proxy_answer(const char *bytes, size_t len, struct errbuf *eb) MUST_CHECK;
+enum err proxy_response(const char *bytes, size_t len, struct errbuf *eb) MUST_CHECK;

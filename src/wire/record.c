@@ -151,7 +151,7 @@ record_open(struct span bytes, struct record *out, struct errbuf *eb)
 }
 
 void
-record_again(struct span bytes, struct record *out)
+record_reopen(struct span bytes, struct record *out)
 {
     struct cursor c = cursor_of(bytes.at, bytes.len);
 

@@ -52,7 +52,7 @@ struct record {
  * it may be believed. `bytes` may go on behind the record. */
 enum err record_open(struct span bytes, struct record *out, struct errbuf *eb) MUST_CHECK;
 /* Of bytes that record_open() has checked and nobody changed since: nothing is checked again. */
-void record_again(struct span bytes, struct record *out);
+void record_reopen(struct span bytes, struct record *out);
 /* The next field, false at the end. */
 bool record_next(struct record *r, uint8_t *id, struct span *value);
 /* The first field of that id from the start, whatever was read so far; false when there

@@ -126,26 +126,26 @@ enum err sigv4_verify(const struct sigv4_request *req, const struct query *q,
  * Requests of one client differ in path and signature only, as long as the second lasts: what sigv4_verify() made of one
  * that was right serves for the next. Only for what it found to be right in the plain reading; nothing is refused by it.
  */
-#define SIGV4_AGAIN_TEXT 1024u
-#define SIGV4_AGAIN_PATH 512u /* longer canonical paths take the long way */
-struct sigv4_again {
+#define SIGV4_TEMPLATE_TEXT 1024u
+#define SIGV4_TEMPLATE_PATH 512u /* longer canonical paths take the long way */
+struct sigv4_template {
     int64_t date_s;
     uint64_t skew_s;
     struct hmac_begun to_sign; /* its beginning, with the day's key: secret, wipe it */
     uint16_t method_len, text_len, rest_len;
     char method[8];
-    char rest[64];               /* of the string to sign, before the hash */
-    char text[SIGV4_AGAIN_TEXT]; /* of the canonical request, behind its path */
+    char rest[64];                  /* of the string to sign, before the hash */
+    char text[SIGV4_TEMPLATE_TEXT]; /* of the canonical request, behind its path */
 };
 /* The request has passed sigv4_verify() with this key, signed in its headers and without a query. False: it cannot be
  * kept; *out is empty. */
-bool sigv4_again_keep(const struct sigv4_request *req, const struct sigv4_auth *auth,
-                      const struct hmac_key *key, struct arena *a,
-                      struct sigv4_again *out);
+bool sigv4_template_make(const struct sigv4_request *req, const struct sigv4_auth *auth,
+                         const struct hmac_key *key, struct arena *a,
+                         struct sigv4_template *out);
 /* True: a request of the same method and header lines, but for its signature, and without a query, would pass
  * sigv4_verify() with the same key now. False: ask that. */
-bool sigv4_again_ok(const struct sigv4_again *k, struct span path, struct span signature,
-                    int64_t now_s);
+bool sigv4_template_verify(const struct sigv4_template *k, struct span path,
+                           struct span signature, int64_t now_s);
 
 /* ---- The client's side ---- */
 

@@ -323,7 +323,7 @@ canon_string_to_sign(const char *date, struct span scope, struct span request,
     unsigned char sum[SHA256_LEN];
     char hex[SHA256_HEX + 1];
 
-    digest_once(DIGEST_SHA256, request.at, request.len, sum);
+    digest_oneshot(DIGEST_SHA256, request.at, request.len, sum);
     hex_encode(sum, sizeof sum, hex);
     put(&t, SPAN("AWS4-HMAC-SHA256\n"));
     put(&t, span_of(date));

@@ -1,4 +1,4 @@
-/* tar_format: offsets of a ustar header. Only for tar_*.c and disk/member_glance.c. */
+/* tar_format: offsets of a ustar header. Only for tar_*.c and store/record/log_record_peek.c. */
 #pragma once
 #include <assert.h>
 #include <stdint.h>

@@ -12,16 +12,16 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "disk/disk.h"
 #include "rt/loop.h"
 #include "rt/time.h"
+#include "store/store.h"
 
 #define FIBERS 4096u
 
 static struct {
     const char *path;
     uint64_t objects, size, bucket, next;
-    struct disk *disk;
+    struct store *disk;
     bool failed;
 } job = {.size = 16, .bucket = 1};
 
@@ -39,22 +39,22 @@ put(uint64_t n, struct errbuf *eb)
 {
     static const char zeros[4096];
     struct object_meta meta = {.mtime_ms = 1763739000000};
-    struct disk_key k = {.bucket = job.bucket, .birth_name = SPAN("bench")};
-    struct disk_writer *w;
+    struct store_key k = {.bucket = job.bucket, .immutable_name = SPAN("bench")};
+    struct store_writer *w;
     char name[64];
     enum err rc;
 
     k.key = name_of(n, name);
-    rc = disk_write_begin(job.disk, &k, DISK_NATIVE, job.size, &w, eb);
+    rc = store_write_begin(job.disk, &k, STORE_NATIVE, job.size, &w, eb);
     for (uint64_t at = 0; rc == ERR_OK && at < job.size; at += sizeof zeros)
-        rc = disk_write(w, zeros,
-                        job.size - at < sizeof zeros ? job.size - at : sizeof zeros, eb);
+        rc = store_write(w, zeros,
+                         job.size - at < sizeof zeros ? job.size - at : sizeof zeros, eb);
     if (rc != ERR_OK) {
-        disk_write_abort(&w);
+        store_write_abort(&w);
         return rc;
     }
     memcpy(meta.md5, &n, sizeof n);
-    return disk_commit(&w, &meta, NULL, &(struct row){0}, eb);
+    return store_commit(&w, &meta, NULL, &(struct entry){0}, eb);
 }
 
 static void
@@ -77,18 +77,18 @@ work(void *arg)
 static void
 fill(void *arg)
 {
-    struct disk_options o = {.node = 1, .index_map_bytes = 64ull << 30};
-    struct disk_identity is;
+    struct store_options o = {.node = 1, .index_map_bytes = 64ull << 30};
+    struct store_identity is;
     struct errbuf eb = {0};
     struct rt_group g;
     uint64_t begun;
 
     (void)arg;
-    if (disk_identify(job.path, &is, &eb) == ERR_OK) {
+    if (store_identify(job.path, &is, &eb) == ERR_OK) {
         memcpy(o.cluster_id, is.cluster_id, sizeof o.cluster_id);
         o.epoch = is.epoch + 1;
     }
-    if (eb.text[0] != '\0' || disk_open(job.path, &o, &job.disk, &eb) != ERR_OK) {
+    if (eb.text[0] != '\0' || store_open(job.path, &o, &job.disk, &eb) != ERR_OK) {
         fprintf(stderr, "%s: %s\n", job.path, eb.text);
         job.failed = true;
         return;
@@ -100,13 +100,13 @@ fill(void *arg)
             break;
     }
     rt_group_join(&g);
-    if (!job.failed && disk_settle(job.disk, &eb) != ERR_OK) {
+    if (!job.failed && store_flush(job.disk, &eb) != ERR_OK) {
         fprintf(stderr, "%s\n", eb.text);
         job.failed = true;
     }
     printf("{\"objects\":%" PRIu64 ",\"seconds\":%.3f}\n", job.next,
            (double)(rt_now_ns() - begun) / 1e9);
-    disk_close(&job.disk);
+    store_close(&job.disk);
 }
 
 int

@@ -1,4 +1,4 @@
-/* index: how fast tail and index are, and how large: N keys of 43 bytes in random order.
+/* index: how fast memtable and index are, and how large: N keys of 43 bytes in random order.
  *
  *     index [KEYS (1000000)] [FOLDER (/tmp)]
  *
@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "disk/find.h"
-#include "disk/list.h"
 #include "rt/loop.h"
 #include "rt/time.h"
+#include "store/index/find.h"
+#include "store/index/list.h"
 
 #define BATCH 20000u
 
@@ -44,19 +44,19 @@ compare(const void *a, const void *b)
 }
 
 static void
-lookups(struct tail *t, struct index *x, const char *what)
+lookups(struct memtable *t, struct index *x, const char *what)
 {
     static uint32_t took[200000];
     uint64_t begun = rt_now_ns(), state = 7;
 
     for (uint32_t i = 0; i < ARRAY_LEN(took); i++) {
         uint64_t before = rt_now_ns();
-        struct row row;
+        struct entry entry;
         char key[64];
 
         state = state * 6364136223846793005u + 1442695040888963407u;
-        if (find_object(t, x, 1, key_of((state >> 20) % keys, key), false, &row, NULL) !=
-            ERR_OK)
+        if (find_object(t, x, 1, key_of((state >> 20) % keys, key), false, &entry,
+                        NULL) != ERR_OK)
             abort();
         took[i] = (uint32_t)(rt_now_ns() - before);
     }
@@ -68,46 +68,46 @@ lookups(struct tail *t, struct index *x, const char *what)
 }
 
 static void
-push(struct tail *t, uint64_t from, uint64_t count)
+push(struct memtable *t, uint64_t from, uint64_t count)
 {
     for (uint64_t n = from; n < from + count;
          n += 64) { /* groups of 64, as a committer makes them */
         struct run *r = run_new();
 
         for (uint64_t k = n; k < n + 64 && k < from + count; k++) {
-            struct row row = {.version = {1, k},
-                              .content = content_id_of(1, 1, k),
-                              .size = 100000,
-                              .mtime_ms = 1763739000000,
-                              .segment = (uint32_t)(k / 10000),
-                              .offset = k % 10000 * 102400};
+            struct entry entry = {.version = {1, k},
+                                  .content = content_id_of(1, 1, k),
+                                  .size = 100000,
+                                  .mtime_ms = 1763739000000,
+                                  .segment = (uint32_t)(k / 10000),
+                                  .offset = k % 10000 * 102400};
             char key[64];
 
-            run_object(r, 1, key_of(k, key), &row);
+            run_object(r, 1, key_of(k, key), &entry);
         }
-        tail_push(t, &r);
+        memtable_push(t, &r);
     }
 }
 
 static void
-fill(struct tail *t, struct index *x)
+fill(struct memtable *t, struct index *x)
 {
     uint64_t pushing = 0, applying = 0;
 
     for (uint64_t n = 0; n < keys; n += BATCH) {
-        struct index_covered covered = {0};
+        struct index_checkpoint checkpoint = {0};
         struct errbuf eb = {0};
-        struct batch b;
+        struct frozen_runs b;
         uint64_t at = rt_now_ns();
 
         push(t, n, MIN(BATCH, keys - n));
         pushing += rt_now_ns() - at;
         at = rt_now_ns();
-        if (!tail_freeze(t, &b) || index_apply(x, &b, &covered, &eb) != ERR_OK) {
+        if (!memtable_freeze(t, &b) || index_apply(x, &b, &checkpoint, &eb) != ERR_OK) {
             fprintf(stderr, "%s\n", eb.text);
             abort();
         }
-        tail_drop(t, &b);
+        memtable_drop(t, &b);
         applying += rt_now_ns() - at;
     }
     say("tail: push", keys, pushing);
@@ -115,16 +115,16 @@ fill(struct tail *t, struct index *x)
 }
 
 static void
-list_all(struct tail *t, struct index *x)
+list_all(struct memtable *t, struct index *x)
 {
     struct arena *a = arena_new(KIB(256), MIB(4));
     uint64_t begun = rt_now_ns(), seen = 0;
-    char last[DISK_KEY_MAX];
+    char last[STORE_KEY_MAX];
     struct span after = {last, 0};
     bool more = true;
 
     while (more) {
-        struct disk_entry *e;
+        struct store_entry *e;
         uint32_t count;
 
         arena_reset(a);
@@ -145,10 +145,10 @@ static void
 run(void *arg)
 {
     struct index_options o = {.disk_id = "bench"};
-    struct index_covered covered;
+    struct index_checkpoint checkpoint;
     struct index_stat stat;
     struct rt_dir *dir;
-    struct tail *t = tail_new();
+    struct memtable *t = memtable_new();
     struct index *x = NULL;
     enum index_state state;
     struct errbuf eb = {0};
@@ -156,7 +156,7 @@ run(void *arg)
     (void)arg;
     if (rt_dir_open(folder, &dir, &eb) == ERR_OK) {
         o.dir = dir;
-        if (index_open(&o, &x, &state, &covered, &eb) == ERR_OK && state != INDEX_GOOD)
+        if (index_open(&o, &x, &state, &checkpoint, &eb) == ERR_OK && state != INDEX_GOOD)
             fill(t, x);
     }
     if (x == NULL) {
@@ -171,7 +171,7 @@ run(void *arg)
     lookups(t, x, "lookup, 20,000 rows in the tail");
     list_all(t, x);
     index_close(&x);
-    tail_free(&t);
+    memtable_free(&t);
     rt_dir_close(&dir);
 }
 

@@ -187,7 +187,7 @@ send_referred(int fd, struct conn *c)
 /* ---- epoll ---- */
 
 static ssize_t
-send_answer(int fd, struct conn *c)
+send_deferred(int fd, struct conn *c)
 {
     return by_ref.bodies != NULL
                ? send_referred(fd, c)
@@ -200,7 +200,7 @@ flush_owed(int ep, int fd)
     struct conn *c = &conns[fd];
 
     while (c->owed > 0) {
-        ssize_t n = send_answer(fd, c);
+        ssize_t n = send_deferred(fd, c);
 
         if (n < 0) {
             struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.fd = fd};

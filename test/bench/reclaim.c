@@ -18,10 +18,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "disk/disk.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
 #include "rt/time.h"
+#include "store/store.h"
 
 #define WRITERS 64u
 #define WORKERS 16u
@@ -32,7 +32,7 @@ static const char *folder = "/tmp";
 static uint32_t bytes = 4096;
 static unsigned measure_s = 8;
 static char path[300];
-static struct disk *d;
+static struct store *d;
 
 struct job {
     struct rt_group group;
@@ -57,14 +57,14 @@ lives(uint64_t n)
     return hash_xxh3(&n, sizeof n, 99) % 2 == 0;
 }
 
-static struct disk_key
+static struct store_key
 key_of(uint64_t n, char out[64])
 {
     int len = snprintf(out, 64, "train/%016" PRIx64 "/image-%08" PRIu64 ".jpg",
                        n * 0x9e3779b97f4a7c15u, n);
 
-    return (struct disk_key){
-        .bucket = 1, .birth_name = SPAN("train"), .key = {out, (size_t)len}};
+    return (struct store_key){
+        .bucket = 1, .immutable_name = SPAN("train"), .key = {out, (size_t)len}};
 }
 
 static void
@@ -81,33 +81,33 @@ put(uint64_t n)
 {
     static char body[1u << 20];
     struct object_meta meta = {.mtime_ms = 1};
-    struct disk_writer *w;
+    struct store_writer *w;
     struct errbuf eb = {0};
     char name[64];
-    struct disk_key k = key_of(n, name);
-    struct row row;
+    struct store_key k = key_of(n, name);
+    struct entry entry;
 
     memset(meta.md5, (int)(n % 251) + 1, sizeof meta.md5);
-    must(disk_write_begin(d, &k, DISK_NATIVE, bytes, &w, &eb), &eb, "put");
-    must(disk_write(w, body, bytes, &eb), &eb, "put");
-    must(disk_commit(&w, &meta, NULL, &row, &eb), &eb, "put");
+    must(store_write_begin(d, &k, STORE_NATIVE, bytes, &w, &eb), &eb, "put");
+    must(store_write(w, body, bytes, &eb), &eb, "put");
+    must(store_commit(&w, &meta, NULL, &entry, &eb), &eb, "put");
 }
 
 static void
 get(uint64_t n)
 {
-    struct disk_reader *r;
+    struct store_reader *r;
     struct errbuf eb = {0};
     struct span piece = {"", 1};
     char name[64];
-    struct disk_key k = key_of(n, name);
-    struct row row;
+    struct store_key k = key_of(n, name);
+    struct entry entry;
 
-    must(disk_lookup(d, &k, &row, &eb), &eb, "lookup");
-    must(disk_read_begin(d, &k, &row, 0, row.size, &r, &eb), &eb, "get");
+    must(store_lookup(d, &k, &entry, &eb), &eb, "lookup");
+    must(store_read_begin(d, &k, &entry, 0, entry.size, &r, &eb), &eb, "get");
     while (piece.len > 0)
-        must(disk_read_next(r, DEADLINE_NEVER, &piece, &eb), &eb, "get");
-    disk_read_end(&r);
+        must(store_read_next(r, DEADLINE_NEVER, &piece, &eb), &eb, "get");
+    store_read_end(&r);
 }
 
 static void
@@ -119,13 +119,13 @@ job_work(void *arg)
         uint64_t n = j->next++;
         struct errbuf eb = {0};
         char name[64];
-        struct disk_key k = key_of(n, name);
+        struct store_key k = key_of(n, name);
         bool existed;
 
         if (!j->deletes)
             put(n);
         else if (!lives(n))
-            must(disk_delete(d, &k, DISK_NATIVE, NULL, &existed, &eb), &eb, "delete");
+            must(store_delete(d, &k, STORE_NATIVE, NULL, &existed, &eb), &eb, "delete");
     }
 }
 
@@ -199,19 +199,19 @@ static void
 measure(const char *what, unsigned seconds, uint32_t p99[2])
 {
     struct load l = {.until = deadline_in_ms(seconds * 1000)};
-    struct disk_space before, after;
+    struct store_space before, after;
 
     if (seconds == 0)
         return;
     l.gets.us = xmalloc(SAMPLES * sizeof *l.gets.us);
     l.puts.us = xmalloc(SAMPLES * sizeof *l.puts.us);
-    disk_space(d, &before);
+    store_space(d, &before);
     rt_group_begin(&l.group);
     for (unsigned i = 0; i < WORKERS; i++)
         if (rt_group_start(&l.group, load_work, &l) != ERR_OK)
             exit(1);
     rt_group_join(&l.group);
-    disk_space(d, &after);
+    store_space(d, &after);
     p99[0] = percentile(&l.gets, 0.99);
     p99[1] = percentile(&l.puts, 0.99);
     printf("%-28s %10.0f/s  GET p50 %u us p99 %u us  PUT p50 %u us p99 %u us  "
@@ -253,8 +253,8 @@ struct space_told {
 static struct space_told
 say_space(const char *what)
 {
-    struct disk_space now;
-    struct disk_stat stat;
+    struct store_space now;
+    struct store_stat stat;
     struct space_told told;
     /* x header, one block of records, ustar header: what a member of this bench has. */
     uint64_t member = 1536 + align_up(bytes, 512), living, on_disk;
@@ -263,11 +263,11 @@ say_space(const char *what)
     if (rt_sleep_ms(2500) != ERR_OK)
         exit(1);
     on_disk = allocated();
-    disk_space(d, &now);
-    disk_stat(d, &stat);
+    store_space(d, &now);
+    store_stat(d, &stat);
     living = stat.objects * member;
     told = (struct space_told){
-        .taken = (double)(on_disk - MIN(on_disk, now.ahead_bytes)) / (double)living,
+        .taken = (double)(on_disk - MIN(on_disk, now.prealloc_bytes)) / (double)living,
         .with_ahead = (double)on_disk / (double)living,
         .amplification =
             (double)(now.user_bytes + now.moved_bytes) / (double)now.user_bytes};
@@ -275,15 +275,15 @@ say_space(const char *what)
            " objects of %" PRIu64
            " bytes with headers: %.3f, %.3f with what is ahead; write amplification "
            "%.2f\n",
-           what, on_disk >> 20, now.ahead_bytes >> 20, stat.objects, member, told.taken,
-           told.with_ahead, told.amplification);
+           what, on_disk >> 20, now.prealloc_bytes >> 20, stat.objects, member,
+           told.taken, told.with_ahead, told.amplification);
     return told;
 }
 
 static void
 bench(void *arg)
 {
-    struct disk_options o = {.node = 1, .epoch = 1};
+    struct store_options o = {.node = 1, .epoch = 1};
     struct errbuf eb = {0};
     uint32_t quiet[2] = {0}, busy[2] = {0};
     struct space_told full, left;
@@ -291,24 +291,24 @@ bench(void *arg)
 
     (void)arg;
     memset(o.cluster_id, 1, sizeof o.cluster_id);
-    must(disk_open(path, &o, &d, &eb), &eb, "open");
+    must(store_open(path, &o, &d, &eb), &eb, "open");
     all("write", false);
-    must(disk_settle(d, &eb), &eb, "settle");
+    must(store_flush(d, &eb), &eb, "settle");
     full = say_space("written");
     measure("work", measure_s, quiet);
     all("delete half", true);
     measure("work while it compacts", 3 * measure_s, busy);
     begun = rt_now_ns();
-    must(disk_compact(d, &eb), &eb, "compact");
+    must(store_compact(d, &eb), &eb, "compact");
     printf("%-28s %10.1f s\n", "the rest, at full speed",
            (double)(rt_now_ns() - begun) / 1e9);
-    must(disk_settle(d, &eb), &eb, "settle");
+    must(store_flush(d, &eb), &eb, "settle");
     left = say_space("compacted");
     printf("{\"written\":%.4f,\"compacted\":%.4f,\"with_ahead\":%.4f,\"amplification\":"
            "%.3f,\"get_p99\":%.2f,\"put_p99\":%.2f}\n",
            full.taken, left.taken, left.with_ahead, left.amplification,
            (double)busy[0] / MAX(quiet[0], 1u), (double)busy[1] / MAX(quiet[1], 1u));
-    disk_close(&d);
+    store_close(&d);
 }
 
 int

@@ -418,7 +418,7 @@ make_body(void)
         seed ^= seed << 17;
         memcpy(body + i, &seed, 8);
     }
-    hex_encode(sum, digest_once(DIGEST_MD5, body, size, sum), etag);
+    hex_encode(sum, digest_oneshot(DIGEST_MD5, body, size, sum), etag);
 }
 
 int

@@ -725,7 +725,7 @@ def test_a_removed_bucket_takes_its_chunks_along(tier):
     wait_for(lambda: chunks_here(process) == 0, "its chunks to go")
 
 
-def test_prefetch_brings_the_chunks_that_are_missing(tier):
+def test_prefetch_fetches_the_missing_chunks(tier):
     process, remote = tier
     part(process, 3 * CHUNK, 3 * CHUNK)
     remote.asked()

@@ -295,7 +295,7 @@ FORMS = {
     ("cp", "-n", "-o", "jsonl", "s3://{b}/d/k", "s3://{b}/e"): {"did", "from", "to", "bytes"},
     ("share", "--json", "s3://{b}/d/k"): {"url"},
     ("user", "ls", "--json"): {"users"},
-    ("disk", "ls", "--json"): {"disks", "settled"},
+    ("disk", "ls", "--json"): {"disks", "converged"},
     ("config", "show", "--client", "--json"): {"endpoint", "region", "keys"},
 }
 

@@ -604,7 +604,7 @@ def test_a_put_without_an_answer_is_not_served_from_memory_of_the_old(hasty_tier
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_a_refusal_does_not_clear_the_doubt_of_an_earlier_put(hasty_tier, remote_s3, method):
+def test_a_refusal_does_not_resolve_an_earlier_in_doubt_put(hasty_tier, remote_s3, method):
     process, cloud, bucket = hasty_tier
     remote_s3.put_object(Bucket=bucket, Key="k", Body=b"old")
     assert get_of_hasty(process, bucket, "k").body == b"old"
@@ -813,7 +813,7 @@ class Lister:
         wait_for(lambda: after in self.asked, f"a question for the page behind {after}")
 
 
-def test_a_listing_asks_for_the_next_page_ahead(odd):
+def test_a_listing_prefetches_the_next_page(odd):
     """All names once; and pages that were asked for before the client did are among them."""
     process, fake = odd
     names = [f"n{n:03d}" for n in range(81)]
@@ -827,9 +827,9 @@ def test_a_listing_asks_for_the_next_page_ahead(odd):
             assert lister.asked == [""]  # who looks at one page pays for one
         elif len(seen) == 4:
             lister.wait_asked("n003")
-    assert process.metrics()['forebay_list_ahead_total{result="used"}'] >= 1
+    assert process.metrics()['forebay_list_prefetch_total{result="used"}'] >= 1
     twice = len(lister.asked) - len(set(lister.asked))  # only what came too late to be used: a page is kept a second
-    wait_for(lambda: process.metrics()['forebay_list_ahead_total{result="dropped"}'] >= twice, f"{twice} pages that were not used")
+    wait_for(lambda: process.metrics()['forebay_list_prefetch_total{result="dropped"}'] >= twice, f"{twice} pages that were not used")
 
 
 def test_the_next_page_is_asked_for_while_one_still_arrives(odd):
@@ -889,7 +889,7 @@ def test_a_remote_that_knows_no_tokens(odd):
 
 
 @pytest.mark.parametrize("method, key, then", [("PUT", "n004a", ["n004", "n004a"]), ("DELETE", "n004", ["n005", "n006"])])
-def test_a_page_that_was_asked_ahead_does_not_hide_a_write(odd, method, key, then):
+def test_a_prefetched_page_does_not_hide_a_write(odd, method, key, then):
     process, fake = odd
     lister = Lister(process, fake, [f"n{n:03d}" for n in range(9)])
 

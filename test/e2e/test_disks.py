@@ -36,13 +36,13 @@ def disks(process):
     return json.loads(cli(process, "disk", "ls", "--json"))
 
 
-def settled(process):
+def converged(process):
     patience = Patience()
     while True:
         now = disks(process)
-        if now["settled"] and now["repairs_waiting"] == 0:
+        if now["converged"] and now["repairs_waiting"] == 0:
             return now
-        assert not patience.is_over(), f"not settled: {now}"
+        assert not patience.is_over(), f"not converged: {now}"
         time.sleep(0.2)
 
 
@@ -85,7 +85,7 @@ def test_kills_with_two_copies(start_forebay, tmp_path):
         load.join()
     process = start_forebay("a", args=[str(folder) for folder in folders])
     book.settle(process.port)
-    settled(process)  # a delete that was cut may be seen on one disk only until then (D4 is about a clean set)
+    converged(process)  # a delete that was cut may be seen on one disk only until then (D4 is about a clean set)
     process.end()
     lost, left = rng.sample(folders, 2)
     process = start_forebay("a", args=[str(left), "--without", str(lost)])
@@ -120,7 +120,7 @@ def test_disks_come_and_go_under_load(start_forebay, tmp_path):
     cli(process, "disk", "drain", str(tmp_path / "b"), "--no-wait")
     load.wait_acks(50)
     load.stop()
-    now = settled(process)
+    now = converged(process)
     assert [disk["state"] for disk in now["disks"]] == ["active", "drained", "active"]
     book.settle(process.port)
     cli(process, "disk", "remove", str(tmp_path / "b"))
@@ -171,7 +171,7 @@ def test_bits_of_one_disk_are_flipped_under_the_server(three, start_forebay, tmp
     assert flip(tmp_path / "b/native") > 20
     for _ in range(2):
         check_all(client, "copies", numbers)
-    assert settled(process)["repaired"] > 0
+    assert converged(process)["repaired"] > 0
     check_all(client, "copies", numbers)
 
 
@@ -199,13 +199,13 @@ def test_a_lost_disk(three, start_forebay, tmp_path):
         lost += status == 503
     assert 0 < lost < len(numbers)
     assert plain.ask(process.port, "GET", "single", query="list-type=2").status == 503
-    settled(process)
+    converged(process)
     looked = cli(process, "doctor", status=1).splitlines()
     (at,) = (number for number, line in enumerate(looked) if f"{tmp_path / 'b'} is failed" in line)
     assert looked[at].startswith("WRONG  disk") and "forebay disk remove" in looked[at + 1] and "drain" not in looked[at + 1]
     assert "only copy" in cli(process, "disk", "remove", str(tmp_path / "b"), status=4)
     cli(process, "disk", "remove", str(tmp_path / "b"), "--force")
-    now = settled(process)
+    now = converged(process)
     assert [disk["state"] for disk in now["disks"]] == ["active", "active"]
     check_all(client, "copies", numbers)
     assert sum(plain.ask(process.port, "GET", f"single/k{number:03}").status == 404 for number in numbers) == lost
@@ -223,7 +223,7 @@ def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
     page = faults.DiskFaults(tmp_path / "faults")
     for name in ("b", "c"):
         (tmp_path / name).mkdir()
-    process = start_forebay("a", args=(str(tmp_path / "b"), str(tmp_path / "c")), env=page.env, settings={"memory.hot": "0"})
+    process = start_forebay("a", args=(str(tmp_path / "b"), str(tmp_path / "c")), env=page.env, settings={"memory.block_cache": "0"})
     client = boto(process.endpoint, process.keys())
     client.create_bucket(Bucket="copies")
     cli(process, "bucket", "set", "s3://copies", "--copies", "2")
@@ -245,7 +245,7 @@ def test_a_slow_disk_is_read_around(start_forebay, tmp_path):
 def test_what_moves_is_told_as_a_job(start_forebay, tmp_path):
     """D6: changing copies is a job: listed, with progress, waited for; a kill in the middle of it, and it ends at the next start. So are drains."""
     (tmp_path / "b").mkdir()
-    process = start_forebay("a", args=(str(tmp_path / "b"), "--set=disk.move_rate=64KiB"))
+    process = start_forebay("a", args=(str(tmp_path / "b"), "--set=disk.rebalance_rate=64KiB"))
     client = boto(process.endpoint, process.keys())
     client.create_bucket(Bucket="copies")
     put_all(client, "copies", range(20))

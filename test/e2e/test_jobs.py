@@ -53,7 +53,7 @@ def ended(process, job_id):
     return job(process, job_id)
 
 
-def test_a_prefix_is_brought_once(tier, remote_s3):
+def test_a_prefix_is_prefetched_once(tier, remote_s3):
     process, cloud, bucket = tier
     keys = [f"p/{n:04d}" for n in range(60)]
     fill(remote_s3, bucket, [*keys, *(f"q/{n}" for n in range(5))])

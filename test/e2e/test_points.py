@@ -9,7 +9,7 @@ from rigs.process import PATIENCE
 
 import plain
 
-POINTS = ("segment.made", "body.sealed", "body.synced", "log.written", "log.synced", "commit.visible", "index.before", "index.committed", "record.delete",
+POINTS = ("segment.made", "body.sealed", "body.synced", "wal.written", "wal.synced", "commit.visible", "index.before", "index.committed", "record.delete",
           "record.upload-complete")  # fmt: skip
 SEED = 20261121
 

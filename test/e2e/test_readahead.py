@@ -115,7 +115,7 @@ def sources(process, keys):
     return [plain.get(process.port, BUCKET, key).headers["x-forebay-cache"] for key in keys]
 
 
-def test_a_full_cache_is_not_filled_ahead(start_forebay, remote):
+def test_a_full_cache_gets_no_readahead(start_forebay, remote):
     """What a read would not keep is not fetched ahead either."""
     large, small = ([f"{prefix}-{in_letters(number)}" for number in range(count)] for prefix, count in (("x", 60), ("probe", 400)))
     for key in large:

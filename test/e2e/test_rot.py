@@ -106,7 +106,7 @@ def test_bits_and_blocks_over_segments_and_index(start_forebay, tmp_path):
     second.mkdir()
 
     def start():
-        return start_forebay("a", args=(str(second),), settings={"memory.hot": "0"}, build="rel")
+        return start_forebay("a", args=(str(second),), settings={"memory.block_cache": "0"}, build="rel")
 
     process = start()
     bodies = {(bucket, f"k{n:03d}"): rng.randbytes(rng.randint(300_000, 500_000) if n % 8 == 7 else rng.randint(48, 20_000)) for bucket in BUCKETS for n in range(80)}
@@ -179,7 +179,7 @@ def test_a_large_index_of_an_older_state(start_forebay, tmp_path):
     images = []
 
     def start():
-        return start_forebay("node", settings={"memory.hot": "0"}, env={"FOREBAY_TEST_INDEX_WHOLE": "0"})
+        return start_forebay("node", settings={"memory.block_cache": "0"}, env={"FOREBAY_TEST_INDEX_WHOLE": "0"})
 
     for fourth in range(4):
         process = start()

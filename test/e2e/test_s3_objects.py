@@ -525,7 +525,7 @@ def names_of(lines):
 
 
 @pytest.mark.parametrize("size", [1, 4096, 16384, 32_600, 300_000])
-def test_a_kept_head_differs_in_date_and_ids_alone(server, s3, bucket, size):
+def test_a_cached_response_head_differs_in_date_and_ids_alone(server, s3, bucket, size):
     """V3: an answer that is served again says what the first one said; its date is now, its id its own; `Connection: close` is heard."""
     body = random.randbytes(size)
     put(s3, bucket, "k", body, ContentType="image/jpeg", Metadata={"a": "b"})
@@ -533,7 +533,7 @@ def test_a_kept_head_differs_in_date_and_ids_alone(server, s3, bucket, size):
     last = f"GET /{bucket}/k HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as raw:
         first, same = names_of(ask_raw(raw, usual, size)[0])
-        kept, ids, dates = server.metrics()["forebay_kept_answers_total"], {first["x-amz-request-id"]}, {first["Date"]}
+        kept, ids, dates = server.metrics()["forebay_response_cache_hits_total"], {first["x-amz-request-id"]}, {first["Date"]}
         end = time.monotonic() + PATIENCE
         while (len(dates) < 2 or len(ids) < 10) and time.monotonic() < end:
             lines, came = ask_raw(raw, usual, size)
@@ -543,7 +543,7 @@ def test_a_kept_head_differs_in_date_and_ids_alone(server, s3, bucket, size):
             ids.add(fields["x-amz-request-id"])
             dates.add(fields["Date"])
         assert len(dates) >= 2 and len(ids) >= 10
-        assert server.metrics()["forebay_kept_answers_total"] - kept >= len(ids) - 5
+        assert server.metrics()["forebay_response_cache_hits_total"] - kept >= len(ids) - 5
         told = datetime.datetime.strptime(fields["Date"], "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=datetime.UTC)
         assert abs((datetime.datetime.now(datetime.UTC) - told).total_seconds()) < PATIENCE
     for _ in range(4):

@@ -1,6 +1,6 @@
 """The tier when the data set is larger than the disk: what stays, what goes, what it costs.
 
-Epochs over more than the cache holds keep the share that fits; a scan beside a hot set takes nothing from it; what exists
+Epochs over more than the cache holds keep the share that fits; a scan beside a block cache takes nothing from it; what exists
 only here is never evicted; a bucket that is removed gives its bytes back.
 """
 
@@ -88,7 +88,7 @@ def test_epochs_over_more_than_the_cache_keep_what_fits(start_forebay, remote, s
     assert min(ratios[1:]) >= 0.9 * fits, ratios
 
 
-def test_a_scan_takes_nothing_from_what_is_hot(start_forebay, remote):
+def test_a_scan_evicts_nothing_that_is_read_often(start_forebay, remote):
     hot = Counting(remote, 40, 300 * KIB, "h")
     scan = Counting(remote, 200, 300 * KIB, "s")
     process = start(start_forebay, remote, **{"cache.budget": 20 * MIB})
@@ -102,7 +102,7 @@ def test_a_scan_takes_nothing_from_what_is_hot(start_forebay, remote):
         hits += read(process, hot.names[number % len(hot.names)], hot.size)
         if number % 50 == 0:
             time.sleep(1.1)
-    print(f"a scan of {len(scan.names)} beside a hot set of {len(hot.names)}: {hits / len(scan.names):.3f} of the hot set's reads hit")
+    print(f"a scan of {len(scan.names)} beside a block cache of {len(hot.names)}: {hits / len(scan.names):.3f} of the block cache's reads hit")
     assert hits >= 0.95 * len(scan.names)
     assert hot.gets - asked <= 0.05 * len(scan.names)
 

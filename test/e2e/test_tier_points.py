@@ -19,7 +19,7 @@ from rigs.process import PATIENCE
 
 import plain
 from test_cold import PATIENT, attach, wait_for
-from test_fresh import setting
+from test_revalidate import setting
 
 KIB = 1024
 BUCKET = "remote"
@@ -33,10 +33,10 @@ WORKS_MAX = 20
 NTH = range(1, 1 + int(os.environ.get("POINTS_NTH", "1")))
 SOAK = "POINTS_NTH" in os.environ
 BODY = ("body.reserved", "body.written") * SOAK
-LOG = ("log.before", "log.written", "commit.visible", "commit.answered") * SOAK
-SYNCED = ("log.synced", *LOG)
+LOG = ("wal.before", "wal.written", "commit.visible", "commit.answered") * SOAK
+SYNCED = ("wal.synced", *LOG)
 FETCH = ("fetch.begun", "fetch.landed", "fetch.proved", "fetch.kept")
-CHUNK = ("chunks.row", "chunk.begun", "chunk.landed", "chunk.proved", "chunk.kept")
+CHUNK = ("chunks.entry", "chunk.begun", "chunk.landed", "chunk.proved", "chunk.kept")
 
 
 def body_of(key, version, size):
@@ -202,7 +202,7 @@ def test_revalidation(book):
             book.read(key)
             book.acknowledged(key)
 
-    book.die(("fresh.ended", *SYNCED, *FETCH * SOAK), work)
+    book.die(("revalidate.ended", *SYNCED, *FETCH * SOAK), work)
     book.end()
 
 
@@ -234,10 +234,10 @@ def test_write_through(book, how):
             book.read(key)
 
     book.process.end()
-    book.die(("through.doubted", "through.sent", "through.kept", *SYNCED, *(BODY if how == "put" else ())), work)
+    book.die(("write_through.in_doubt", "write_through.sent", "write_through.kept", *SYNCED, *(BODY if how == "put" else ())), work)
     if how != "put":
         # A delete whose answer did not come, and the question what became of it.
-        book.die(("through.sent",), lambda: [book.ask("DELETE", key) for key in keys])
+        book.die(("write_through.sent",), lambda: [book.ask("DELETE", key) for key in keys])
         flag = book.process.data_dir.parent / "from-birth"
         flag.touch()
         book.process = book.start("node", settings=SETTINGS, env={"FOREBAY_FAULT": "fetch.gone:1:kill", "FOREBAY_FAULT_FROM": str(flag)})
@@ -274,7 +274,7 @@ def test_evict_by_hand(book):
     book.end(ALONE_SETTINGS)
 
 
-def test_evict_by_heat(book):
+def test_evict_by_access_freq(book):
     """More comes than the budget holds."""
     settings = {**SETTINGS, "cache.budget": "8MiB", "disk.segment_bytes": "16MiB"}
     book.process.end()

@@ -21,7 +21,7 @@ SMALL = os.urandom(5000)
 def sick(start_forebay, tmp_path):
     """(server, client, faults): a bucket `trouble` with a large and a small object, nothing of them in memory."""
     page = faults.DiskFaults(tmp_path / "faults")
-    process = start_forebay(env=page.env, settings={"memory.hot": "0", "disk.errors": "20", "disk.slow": "1m"})  # a slow machine is no slow disk
+    process = start_forebay(env=page.env, settings={"memory.block_cache": "0", "disk.errors": "20", "disk.slow": "1m"})  # a slow machine is no slow disk
     client = boto(process.endpoint, process.keys())
     client.create_bucket(Bucket="trouble")
     client.put_object(Bucket="trouble", Key="large", Body=BODY)
@@ -53,7 +53,7 @@ def wait_for_state(process, state):
 
 def all_in_the_index(process):
     """And nothing of it in the tail that a server keeps in memory."""
-    process.wait_until(lambda: json.loads(http_get(process.endpoint + "/_/stat")[1])["disk"]["tail_bytes"] == 0, what="bring its tail into the index")
+    process.wait_until(lambda: json.loads(http_get(process.endpoint + "/_/stat")[1])["disk"]["memtable_bytes"] == 0, what="bring its tail into the index")
 
 
 def forebay(process, *arguments):
@@ -127,7 +127,7 @@ def test_an_index_cut_under_its_map_keeps_the_node(sick):
 
 def test_a_slow_disk_is_told(start_forebay, tmp_path):
     page = faults.DiskFaults(tmp_path / "faults")
-    process = start_forebay(env=page.env, settings={"memory.hot": "0", "disk.slow": "200ms"})
+    process = start_forebay(env=page.env, settings={"memory.block_cache": "0", "disk.slow": "200ms"})
     client = boto(process.endpoint, process.keys())
     client.create_bucket(Bucket="trouble")
     client.put_object(Bucket="trouble", Key="small", Body=SMALL)
@@ -185,7 +185,7 @@ def fake_free_remote(start_forebay):
     origin = start_forebay("origin")
     remote = boto(origin.endpoint, origin.keys())
     remote.create_bucket(Bucket="origin")
-    process = start_forebay(settings={"memory.hot": "0"})
+    process = start_forebay(settings={"memory.block_cache": "0"})
     keys = origin.keys()
     env = {**os.environ, "AWS_ACCESS_KEY_ID": keys[0], "AWS_SECRET_ACCESS_KEY": keys[1]}
     attached = subprocess.run(
@@ -203,7 +203,7 @@ def two_disks(start_forebay, tmp_path):
     """(server, client, faults, the disks' folders): a bucket `trouble` with two copies of each of ten objects."""
     page = faults.DiskFaults(tmp_path / "faults")
     second = tmp_path / "second"
-    process = start_forebay("first", env=page.env, settings={"memory.hot": "0", "disk.errors": "20", "disk.slow": "1m"}, args=[second])
+    process = start_forebay("first", env=page.env, settings={"memory.block_cache": "0", "disk.errors": "20", "disk.slow": "1m"}, args=[second])
     client = boto(process.endpoint, process.keys())
     client.create_bucket(Bucket="trouble")
     made = subprocess.run([process.binary, "bucket", "set", "s3://trouble", "--copies", "2", "--endpoint-url", process.endpoint], capture_output=True, text=True)
@@ -291,7 +291,7 @@ def test_a_file_system_that_is_shut_down_under_load(small_disk, start_forebay, t
     """A real one: every operation is EIO from one moment on. The disk goes by itself, the node stays and ends in order."""
     from rigs import forebay as rig
 
-    process = rig.Forebay(small_disk / "data", log_dir=tmp_path / "log", settings={"memory.hot": "0"}).wait_ready()
+    process = rig.Forebay(small_disk / "data", log_dir=tmp_path / "log", settings={"memory.block_cache": "0"}).wait_ready()
     try:
         client = boto(process.endpoint, process.keys())
         client.create_bucket(Bucket="trouble")

@@ -57,7 +57,7 @@ policy(const char *at, size_t len)
     struct field fields[] = {{SPAN("key"), SPAN("k")}, {SPAN("bucket"), SPAN("b")}};
     struct post_policy p;
     struct fault f = {0};
-    enum err rc = post_policy_judge((struct span){at, len}, (struct fields){fields, 2},
+    enum err rc = post_policy_check((struct span){at, len}, (struct fields){fields, 2},
                                     1795262400, &p, &f);
 
     assert(rc == ERR_OK || f.code == S3_AccessDenied ||

@@ -22,7 +22,7 @@ check_same(const struct http_head *a, const struct http_head *b)
     assert(a->keep_alive == b->keep_alive);
     assert(a->expect == b->expect);
     assert(a->count == b->count);
-    assert(a->again == b->again);
+    assert(a->repeated == b->repeated);
     for (unsigned i = 0; i < a->count; i++) {
         assert(span_eq(a->headers[i].name, b->headers[i].name));
         assert(span_eq(a->headers[i].value, b->headers[i].value));

@@ -15,7 +15,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct errbuf eb = {{0}};
     enum err rc;
 
-    while ((rc = meta_dump_take(&dump, &key, &value, &eb)) == ERR_OK) {
+    while ((rc = meta_dump_next(&dump, &key, &value, &eb)) == ERR_OK) {
         struct span again, key2, value2;
         struct buf out;
 
@@ -23,7 +23,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         buf_init(&out, MIB(2));
         meta_dump_put(&out, key, value);
         again = buf_span(&out);
-        assert(meta_dump_take(&again, &key2, &value2, &eb) == ERR_OK);
+        assert(meta_dump_next(&again, &key2, &value2, &eb) == ERR_OK);
         assert(again.len == 0 && span_eq(key, key2) && span_eq(value, value2));
         buf_fini(&out);
         before = dump;

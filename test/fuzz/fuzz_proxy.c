@@ -43,10 +43,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)proxies_for(&p, host, 443, true);
     proxies_fini(&p);
 
-    rc = proxy_answer(at, len, NULL);
+    rc = proxy_response(at, len, NULL);
     /* Bytes behind the head are a fault only once they are there. */
     for (size_t n = 0; again == ERR_BUSY && n < len; n++)
-        again = proxy_answer(at, n, NULL);
+        again = proxy_response(at, n, NULL);
     if (rc == ERR_BUSY)
         assert(again == ERR_BUSY);
     if (rc == ERR_OK)

@@ -5,21 +5,21 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "disk/row.h"
+#include "store/index/entry.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct row_home homes[TABLES_] = {
+static const struct entry_key wheres[TABLES_] = {
     {TABLE_OBJECTS, 5, {"k", 1}},  {TABLE_PARTS, 0, {"k", 1}},
     {TABLE_UPLOADS, 5, {"k", 1}},  {TABLE_DONE, 0, {"k", 1}},
     {TABLE_VERSIONS, 5, {"k", 1}}, {TABLE_PREPARED, 0, {"k", 1}},
 };
 
 static size_t
-seal(const struct row_home *home, const uint8_t *data, size_t size, unsigned char *out)
+seal(const struct entry_key *where, const uint8_t *data, size_t size, unsigned char *out)
 {
-    unsigned char head[14] = {(unsigned char)home->table,  0, 0, 0, 0, 0,  0, 0,
-                              (unsigned char)home->bucket, 0, 0, 0, 1, 'k'};
+    unsigned char head[14] = {(unsigned char)where->table,  0, 0, 0, 0, 0,  0, 0,
+                              (unsigned char)where->bucket, 0, 0, 0, 1, 'k'};
     uint32_t sum = hash_crc32c(hash_crc32c(0, head, sizeof head), data, size);
 
     memcpy(out, data, size);
@@ -31,32 +31,34 @@ seal(const struct row_home *home, const uint8_t *data, size_t size, unsigned cha
 static size_t
 read_and_write(enum table table, struct span in, unsigned char *out)
 {
-    const struct row_home *home = &homes[table];
-    struct upload_row upload;
-    struct part_row part;
-    struct done_row done;
-    struct prepared_row prepared;
-    struct row row;
+    const struct entry_key *where = &wheres[table];
+    struct upload_entry upload;
+    struct part_entry part;
+    struct done_entry done;
+    struct prepared_entry prepared;
+    struct entry entry;
 
     switch (table) {
     case TABLE_OBJECTS:
     case TABLE_VERSIONS:
-        return row_decode(home, in, &row) == ERR_OK ? row_encode(home, &row, out) : 0;
+        return entry_decode(where, in, &entry) == ERR_OK
+                   ? entry_encode(where, &entry, out)
+                   : 0;
     case TABLE_PARTS:
-        return part_row_decode(home, in, &part) == ERR_OK
-                   ? part_row_encode(home, &part, out)
+        return part_entry_decode(where, in, &part) == ERR_OK
+                   ? part_entry_encode(where, &part, out)
                    : 0;
     case TABLE_UPLOADS:
-        return upload_row_decode(home, in, &upload) == ERR_OK
-                   ? upload_row_encode(home, &upload, out)
+        return upload_entry_decode(where, in, &upload) == ERR_OK
+                   ? upload_entry_encode(where, &upload, out)
                    : 0;
     case TABLE_DONE:
-        return done_row_decode(home, in, &done) == ERR_OK
-                   ? done_row_encode(home, &done, out)
+        return done_entry_decode(where, in, &done) == ERR_OK
+                   ? done_entry_encode(where, &done, out)
                    : 0;
     case TABLE_PREPARED:
-        return prepared_row_decode(home, in, &prepared) == ERR_OK
-                   ? prepared_row_encode(home, &prepared, out)
+        return prepared_entry_decode(where, in, &prepared) == ERR_OK
+                   ? prepared_entry_encode(where, &prepared, out)
                    : 0;
     case TABLES_:
         break;
@@ -68,7 +70,7 @@ static void
 try_upload_key(struct span in)
 {
     unsigned char coded[KEY_UPLOAD_MAX];
-    char key[DISK_KEY_MAX];
+    char key[STORE_KEY_MAX];
     struct upload_id id;
     size_t len;
 
@@ -87,7 +89,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > VALUE_CODED_MAX)
         return 0;
     for (unsigned t = 0; t < TABLES_; t++) {
-        size_t len = seal(&homes[t], data, size, in);
+        size_t len = seal(&wheres[t], data, size, in);
         size_t back = read_and_write((enum table)t, (struct span){(char *)in, len}, out);
 
         assert(back == 0 || (back == len && memcmp(in, out, len) == 0));

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "disk/scrub.h"
+#include "store/scrub/scrub.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,7 +22,7 @@ put_be32(unsigned char *at, uint32_t n)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct disk_finding first[ROOM], second[ROOM];
+    static struct store_finding first[ROOM], second[ROOM];
     static struct scrub_state a, b;
     unsigned char *sealed;
     uint32_t count, again;

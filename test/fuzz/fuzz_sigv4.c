@@ -76,7 +76,7 @@ check_again(struct sigv4_request req, const struct sigv4_auth *auth, struct span
     const struct query none = {0};
     struct field *own = (struct field *)(uintptr_t)req.headers.at;
     struct sigv4_request next = req, bare = req;
-    struct sigv4_again k;
+    struct sigv4_template k;
     struct sigv4_auth judged;
     struct hmac_key key;
     struct sigv4_signed s;
@@ -84,14 +84,16 @@ check_again(struct sigv4_request req, const struct sigv4_auth *auth, struct span
     bool right;
 
     sigv4_key(NULL, secret, auth->day, auth->region, &key);
-    if (!sigv4_again_keep(&req, auth, &key, a, &k))
+    if (!sigv4_template_make(&req, auth, &key, a, &k))
         return;
-    assert(sigv4_again_ok(&k, req.path, auth->signature, NOW_S));
-    assert(sigv4_again_ok(&k, req.path, auth->signature, NOW_S + SIGV4_SKEW_MAX_S));
-    assert(!sigv4_again_ok(&k, req.path, auth->signature, NOW_S + SIGV4_SKEW_MAX_S + 1));
+    assert(sigv4_template_verify(&k, req.path, auth->signature, NOW_S));
+    assert(
+        sigv4_template_verify(&k, req.path, auth->signature, NOW_S + SIGV4_SKEW_MAX_S));
+    assert(!sigv4_template_verify(&k, req.path, auth->signature,
+                                  NOW_S + SIGV4_SKEW_MAX_S + 1));
     next.path = other;
     right = judge(&next, &none, a, &judged, &f) == ERR_OK;
-    assert(right || !sigv4_again_ok(&k, other, auth->signature, NOW_S));
+    assert(right || !sigv4_template_verify(&k, other, auth->signature, NOW_S));
     /* The lines that signing adds stand last: without them it is signed anew, for the other path. */
     bare.path = other;
     bare.headers.count -= 4;
@@ -100,8 +102,8 @@ check_again(struct sigv4_request req, const struct sigv4_auth *auth, struct span
         return;
     own[req.headers.count - 1] = s.add[s.add_count - 1];
     assert(judge(&next, &none, a, &judged, &f) == ERR_OK);
-    assert(sigv4_again_ok(&k, other, s.signature, NOW_S) ||
-           3 * other.len > SIGV4_AGAIN_PATH);
+    assert(sigv4_template_verify(&k, other, s.signature, NOW_S) ||
+           3 * other.len > SIGV4_TEMPLATE_PATH);
 }
 
 static void

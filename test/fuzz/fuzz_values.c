@@ -50,7 +50,7 @@ etags(struct span text)
     if (etag_in_list(text, SPAN("abc")))
         assert(text.len > 0);
     struct conditions c = {text, text, text, text};
-    assert(conditions_judge(&c, SPAN("abc"), 0, 1, NULL) != ERR_INTERNAL);
+    assert(preconditions_check(&c, SPAN("abc"), 0, 1, NULL) != ERR_INTERNAL);
     assert(if_range_holds(text, SPAN("abc"), 0) || text.at != NULL);
 }
 

@@ -6,15 +6,15 @@
  * or a half write, never "not found" for what is there, and with two copies one bad disk is no excuse for a read.
  */
 #pragma once
-#include "sim/disk_ledger.h"
+#include "sim/ledger.h"
 #include "sim/sim_main.h"
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "disk/writer.h"
 #include "disks/disks.h"
 #include "rt/sim.h"
 #include "rt/sim_trouble.h"
+#include "store/ops/writer.h"
 
 #define WORKERS    3
 #define BUCKET     7
@@ -84,7 +84,7 @@ static inline struct disks_key
 key_of(const struct life *f, const struct ledger_key *k)
 {
     return (struct disks_key){.at = {.bucket = ledger_bucket(f->ledger, k),
-                                     .birth_name = SPAN("bucket"),
+                                     .immutable_name = SPAN("bucket"),
                                      .key = span_of(k->name)},
                               .copies = copies_of(f, k)};
 }
@@ -181,24 +181,24 @@ is_an_answer(enum err rc)
 
 /* A condition that holds, or one that does not, as the draw says; false: none. */
 static inline bool
-choose_condition(struct life *f, const struct ledger_key *k, struct disk_condition *c,
+choose_condition(struct life *f, const struct ledger_key *k, struct store_condition *c,
                  bool *holds)
 {
     struct disks_key key = key_of(f, k);
     struct errbuf eb = {0};
-    struct row row;
+    struct entry entry;
 
-    *c = (struct disk_condition){0};
+    *c = (struct store_condition){0};
     switch (sim_random() % 6) {
     case 0:
         c->if_absent = true;
         *holds = k->known.write == 0;
         return true;
     case 1: /* nobody else works on this key: what is looked up stands until we change it */
-        if (disks_lookup(f->set, &key, &row, &eb) != ERR_OK)
+        if (disks_lookup(f->set, &key, &entry, &eb) != ERR_OK)
             return false;
         c->if_content = true;
-        c->content = row.content;
+        c->content = entry.content;
         *holds = sim_random() % 2 == 0;
         if (!*holds)
             c->content.bytes[15] ^= 1;
@@ -214,20 +214,20 @@ do_put(struct life *f, struct ledger_key *k, char *body)
     struct ledger_state s = {.write = ++f->ledger->writes, .size = random_size()};
     struct disks_key key = key_of(f, k);
     struct object_meta meta = {.mtime_ms = (int64_t)s.write, .content_type = {NULL, 0}};
-    struct disk_condition c;
+    struct store_condition c;
     bool holds = true, sure_before = k->maybe_count == 0;
     bool conditional = choose_condition(f, k, &c, &holds);
     bool known_length = sim_random() % 3 != 0;
     struct disks_writer *w;
     struct errbuf eb = {0};
-    struct row row;
+    struct entry entry;
     enum err rc;
 
     if (sim_random() % 3 == 0)
         meta.content_type = SPAN("text/x-simulated");
     ledger_sent(k, s);
-    rc = disks_write_begin(f->set, &key, DISK_NATIVE,
-                           known_length ? s.size : DISK_SIZE_UNKNOWN, &w, &eb);
+    rc = disks_write_begin(f->set, &key, STORE_NATIVE,
+                           known_length ? s.size : STORE_SIZE_UNKNOWN, &w, &eb);
     if (rc == ERR_OK) {
         rc = write_body(f, w, body, k, s.write, 0, s.size, &eb);
         if (rc != ERR_OK || sim_random() % 10 == 0) {
@@ -240,7 +240,7 @@ do_put(struct life *f, struct ledger_key *k, char *body)
             ledger_answered(f->ledger, k, ERR_OK, true);
             return ERR_OK;
         }
-        rc = disks_commit(&w, &meta, conditional ? &c : NULL, &row, &eb);
+        rc = disks_commit(&w, &meta, conditional ? &c : NULL, &entry, &eb);
         if (conditional && sure_before && is_sure(f, k) && is_an_answer(rc))
             CHECK((rc == ERR_OK) == holds);
     } else {
@@ -255,7 +255,7 @@ static inline enum err
 do_delete(struct life *f, struct ledger_key *k)
 {
     struct disks_key key = key_of(f, k);
-    struct disk_condition c;
+    struct store_condition c;
     struct errbuf eb = {0};
     bool existed, holds = true, conditional = choose_condition(f, k, &c, &holds);
     enum err rc;
@@ -267,7 +267,7 @@ do_delete(struct life *f, struct ledger_key *k)
         ledger_answered(f->ledger, k, ERR_OK, true);
         return ERR_OK;
     }
-    rc = disks_delete(f->set, &key, DISK_NATIVE, conditional ? &c : NULL, &existed, &eb);
+    rc = disks_delete(f->set, &key, STORE_NATIVE, conditional ? &c : NULL, &existed, &eb);
     if (rc == ERR_OK && is_sure(f, k))
         CHECK(existed == (k->known.write != 0));
     if (conditional && is_sure(f, k) && is_an_answer(rc))
@@ -300,11 +300,11 @@ complete(struct life *f, const struct disks_key *key, const struct upload_id *u,
          struct ledger_key *k, uint32_t parts)
 {
     struct arena *a = arena_new(4096, 1 << 20);
-    struct disk_part *listed = NULL;
+    struct store_part *listed = NULL;
     struct object_meta meta = {.mtime_ms = (int64_t)k->maybe[k->maybe_count - 1].write,
                                .parts = parts};
     struct errbuf eb = {0};
-    struct row row, again;
+    struct entry entry, again;
     uint32_t count;
     bool more;
     enum err rc =
@@ -316,13 +316,13 @@ complete(struct life *f, const struct disks_key *key, const struct upload_id *u,
         return rc;
     }
     CHECK_U64(count, parts);
-    rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &row, &eb);
+    rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &entry, &eb);
     ledger_answered(f->ledger, k, heard(rc), true);
     if (rc == ERR_OK) { /* a repeat answers the same */
         rc = disks_upload_complete(f->set, key, u, listed, count, &meta, NULL, &again,
                                    &eb);
         if (rc == ERR_OK)
-            CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+            CHECK(memcmp(&entry.content, &again.content, sizeof entry.content) == 0);
         else if (rc ==
                  ERR_NO_UPLOAD) /* times here are numbers of writes: over since 1970 */
             rc = ERR_OK;
@@ -340,7 +340,7 @@ do_upload(struct life *f, struct ledger_key *k, char *body)
     struct upload_id u;
     struct errbuf eb = {0};
     uint32_t parts = 1 + (uint32_t)(sim_random() % 3);
-    enum err rc = disks_upload_begin(f->set, &key, DISK_NATIVE, &meta, &u, &eb);
+    enum err rc = disks_upload_begin(f->set, &key, STORE_NATIVE, &meta, &u, &eb);
 
     for (uint32_t i = 1; rc == ERR_OK && i <= parts; i++) {
         uint64_t size = random_size();
@@ -385,26 +385,27 @@ complain(const struct ledger_key *k, struct ledger_state s, enum err rc,
 
 static inline void
 check_body(struct life *f, struct ledger_key *k, const struct disks_key *key,
-           const struct row *row)
+           const struct entry *entry)
 {
     struct disks_reader r = {0};
     struct errbuf eb = {0};
     struct span piece;
     uint64_t at = 0;
-    enum err rc = disks_read_begin(f->set, key, row, 0, row->size, &r, &eb);
+    enum err rc = disks_read_begin(f->set, key, entry, 0, entry->size, &r, &eb);
 
     while (rc == ERR_OK) {
         rc = disks_read_next(&r, DEADLINE_NEVER, &piece, &eb);
         if (rc != ERR_OK || piece.len == 0)
             break;
-        CHECK(ledger_body_is(piece.at, piece.len, k, (uint64_t)row->mtime_ms, at));
+        CHECK(ledger_body_is(piece.at, piece.len, k, (uint64_t)entry->mtime_ms, at));
         at += piece.len;
     }
     disks_read_end(&r);
     if (rc == ERR_OK) {
-        CHECK_U64(at, row->size);
+        CHECK_U64(at, entry->size);
     } else if (!is_excused_of(f, key->copies, rc)) {
-        complain(k, (struct ledger_state){(uint64_t)row->mtime_ms, row->size}, rc, &eb);
+        complain(k, (struct ledger_state){(uint64_t)entry->mtime_ms, entry->size}, rc,
+                 &eb);
         CHECK(rc == ERR_OK);
     }
 }
@@ -435,16 +436,16 @@ static inline bool
 check_key(struct life *f, struct ledger_key *k)
 {
     struct disks_key key = key_of(f, k);
-    struct row row = {0};
+    struct entry entry = {0};
     struct errbuf eb = {0};
     struct ledger_state s = {0};
-    enum err rc = disks_lookup(f->set, &key, &row, &eb);
+    enum err rc = disks_lookup(f->set, &key, &entry, &eb);
 
     if (rc != ERR_OK && rc != ERR_NOT_FOUND && is_excused(f, k, rc))
         return !rt_cancelled() && rc != ERR_CANCELLED;
     if (rc == ERR_OK) {
-        s = (struct ledger_state){.write = (uint64_t)row.mtime_ms, .size = row.size};
-        check_body(f, k, &key, &row);
+        s = (struct ledger_state){.write = (uint64_t)entry.mtime_ms, .size = entry.size};
+        check_body(f, k, &key, &entry);
     }
     if (rt_cancelled())
         return false;
@@ -462,7 +463,7 @@ static inline void
 check_listing(struct life *f, uint64_t bucket)
 {
     struct arena *a = arena_new(4096, 1 << 20);
-    struct disk_entry *entries;
+    struct store_entry *entries;
     struct errbuf eb = {0};
     uint32_t count, living = 0;
     bool more;
@@ -481,7 +482,7 @@ check_listing(struct life *f, uint64_t bucket)
                 struct ledger_key *k = &f->ledger->keys[j];
 
                 found |= span_is(entries[i].key, k->name) &&
-                         k->known.write == (uint64_t)entries[i].row.mtime_ms;
+                         k->known.write == (uint64_t)entries[i].entry.mtime_ms;
             }
             CHECK(found);
         }
@@ -578,7 +579,7 @@ next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
     if (after > BUCKET)
         return false;
     *out = (struct disks_bucket){.id = after < BUCKET ? BUCKET : BUCKET + 1,
-                                 .birth_name = SPAN("bucket"),
+                                 .immutable_name = SPAN("bucket"),
                                  .copies = after < BUCKET ? 1 : 2};
     return true;
 }
@@ -655,11 +656,11 @@ life_options(struct life *f)
         .disk = {.node = 1,
                  .epoch = f->epoch,
                  .segment_bytes = 2u << 20,
-                 .tail_bytes = 1u << 20,
+                 .memtable_bytes = 1u << 20,
                  .index_map_bytes = 16u << 20,
                  .compact_bodies_percent = f->bodies ? 1 : 0,
                  .index_interval_ms = 1 + sim_random() % 40,
-                 .hot_bytes = sim_random() % 2 * (1u << 20)},
+                 .block_cache_bytes = sim_random() % 2 * (1u << 20)},
     };
 
     memset(o.disk.cluster_id, 0x5a, sizeof o.disk.cluster_id);
@@ -675,7 +676,7 @@ gets_clean(struct life *f)
 
     for (unsigned i = 0; !clean && i < 50 && !rt_cancelled(); i++) {
         disks_status(f->set, s);
-        clean = s->settled && s->repairs == 0 && s->failed == 0;
+        clean = s->converged && s->repairs == 0 && s->failed == 0;
         if (!clean && rt_sleep_ms(20) != ERR_OK)
             break;
     }
@@ -757,7 +758,7 @@ lives_of(uint64_t seed, unsigned disks, enum plant plant, const struct life_kind
     struct errbuf eb = {0};
 
     ledger_init(&ledger);
-    writer_loses_early = plant == PLANT_LOST_EARLY;
+    writer_loses_early_writes = plant == PLANT_LOST_EARLY;
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     for (unsigned i = 0; i <= count; i++) {
         bool last = i == count;

@@ -9,7 +9,7 @@
 typedef void planted_fn(uint64_t seed, unsigned plant);
 
 static inline bool
-planted_complains(planted_fn *live, uint64_t seed, unsigned plant)
+planted_complains(planted_fn *life, uint64_t seed, unsigned plant)
 {
     int status = 0;
     pid_t child = fork();
@@ -18,7 +18,7 @@ planted_complains(planted_fn *live, uint64_t seed, unsigned plant)
     if (child == 0) {
         if (freopen("/dev/null", "w", stderr) == NULL)
             _exit(0);
-        live(seed, plant);
+        life(seed, plant);
         _exit(check_failures_ > 0);
     }
     CHECK(waitpid(child, &status, 0) == child);
@@ -28,12 +28,12 @@ planted_complains(planted_fn *live, uint64_t seed, unsigned plant)
 
 /* The seed chooses which of the bugs 1 to `plants`. How many tries passed without a complaint. */
 static inline uint64_t
-planted_tries(planted_fn *live, uint64_t seed, unsigned plants, uint64_t most)
+planted_tries(planted_fn *life, uint64_t seed, unsigned plants, uint64_t most)
 {
     unsigned plant = 1 + (unsigned)(seed % plants);
     uint64_t tries = 0;
 
-    while (tries < most && !planted_complains(live, seed * most + tries, plant))
+    while (tries < most && !planted_complains(life, seed * most + tries, plant))
         tries++;
     CHECK(tries < most);
     return tries;

@@ -1,10 +1,10 @@
 /* Power cuts, and a check of the disk after each, before anything has recovered: whatever a crash leaves behind is no
  * fault, neither in a native disk nor in a cached one, whose bodies are not synced. And after the last life the index says what
  * the logs say, byte by byte. Protects D1, O4. */
-#include "sim/disk_life.h"
+#include "sim/store_life.h"
 
 struct checked {
-    struct disk_checked result;
+    struct store_checked result;
     enum err rc;
 };
 
@@ -22,7 +22,7 @@ check(void *arg)
     struct checked *c = arg;
     struct errbuf eb = {0};
 
-    c->rc = disk_check(PATH, "/disk", say, NULL, &c->result, &eb);
+    c->rc = store_check(PATH, "/disk", say, NULL, &c->result, &eb);
     if (c->rc != ERR_OK && c->rc != ERR_NOT_FOUND)
         fprintf(stderr, "%s: %s\n", err_name(c->rc), eb.text);
 }
@@ -45,7 +45,7 @@ run(uint64_t seed)
     struct ledger ledger;
     bool cached = seed % 2 == 0;
     struct life f = {.ledger = &ledger,
-                     .class = cached ? DISK_CACHED : DISK_NATIVE,
+                     .class = cached ? STORE_CACHED : STORE_NATIVE,
                      .no_uploads = cached}; /* those of cached buckets are the remote's */
     uint64_t hash = 0, state = seed;
     struct checked c;

@@ -33,7 +33,7 @@ key_of(unsigned i, char text[24])
 {
     snprintf(text, 24, "k/%06u", i);
     return (struct disks_key){
-        .at = {.bucket = BUCKET, .birth_name = SPAN("bucket"), .key = span_of(text)},
+        .at = {.bucket = BUCKET, .immutable_name = SPAN("bucket"), .key = span_of(text)},
         .copies = 2};
 }
 
@@ -55,7 +55,7 @@ put(struct life *f, unsigned i)
     struct disks_key k = key_of(i, text);
 
     memset(bytes, (int)('a' + i % 26), sizeof bytes);
-    CHECK(disks_write_begin(f->set, &k, DISK_NATIVE, size_of(i), &w, &eb) == ERR_OK);
+    CHECK(disks_write_begin(f->set, &k, STORE_NATIVE, size_of(i), &w, &eb) == ERR_OK);
     CHECK(disks_write(w, bytes, size_of(i), &eb) == ERR_OK);
     CHECK(disks_commit(&w, &meta, NULL, NULL, &eb) == ERR_OK);
 }
@@ -69,11 +69,11 @@ get(struct life *f, unsigned i)
     char text[24];
     struct disks_key k = key_of(i, text);
     size_t at = 0;
-    struct row row;
-    enum err rc = disks_lookup(f->set, &k, &row, &eb);
+    struct entry entry;
+    enum err rc = disks_lookup(f->set, &k, &entry, &eb);
 
     if (rc == ERR_OK)
-        rc = disks_read_begin(f->set, &k, &row, 0, row.size, &r, &eb);
+        rc = disks_read_begin(f->set, &k, &entry, 0, entry.size, &r, &eb);
     while (rc == ERR_OK) {
         rc = disks_read_next(&r, DEADLINE_NEVER, &piece, &eb);
         if (rc != ERR_OK || piece.len == 0)
@@ -207,9 +207,9 @@ live(void *arg)
                               .disk = {.node = 1,
                                        .epoch = 1,
                                        .segment_bytes = 8u << 20,
-                                       .tail_bytes = 1u << 20,
+                                       .memtable_bytes = 1u << 20,
                                        .index_map_bytes = 16u << 20,
-                                       .index_interval_ms = 20}}; /* no hot set */
+                                       .index_interval_ms = 20}}; /* no block cache */
     struct errbuf eb = {0};
     struct part well;
 

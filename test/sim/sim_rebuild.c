@@ -2,9 +2,9 @@
  * held against the ledger: nothing deleted comes back, nothing completed is gone. Protects I5, D1. Every fourth seed
  * loses its logs instead: then what stands in body segments comes back, and whatever is read is right.
  */
-#include "sim/disk_life.h"
+#include "sim/store_life.h"
 
-#include "disk/rescue.h"
+#include "store/offline/rescue.h"
 
 enum hurt { HURT_INDEX, HURT_SUPERBLOCKS, HURT_BOTH, HURT_LOGS, HURTS_ };
 
@@ -79,8 +79,8 @@ hurt(void *arg)
 }
 
 struct rebuilding {
-    struct disk_rebuild_options o;
-    struct disk_rebuilt result;
+    struct store_rebuild_options o;
+    struct store_rebuilt result;
     enum err rc;
     struct errbuf eb;
 };
@@ -90,7 +90,7 @@ rebuild(void *arg)
 {
     struct rebuilding *r = arg;
 
-    r->rc = disk_rebuild(PATH, &r->o, &r->result, &r->eb);
+    r->rc = store_rebuild(PATH, &r->o, &r->result, &r->eb);
 }
 
 /* What the ledger knows stays true only for bodies that did not lie in a log. Of the others nothing is left; of
@@ -99,27 +99,27 @@ static void
 look_without_logs(void *arg)
 {
     struct life *f = arg;
-    struct disk_options o = {
+    struct store_options o = {
         .node = 1, .segment_bytes = 2u << 20, .index_map_bytes = 16u << 20};
     struct errbuf eb = {0};
 
     memset(o.cluster_id, 0x5a, sizeof o.cluster_id);
-    REQUIRE(disk_open(PATH, &o, &f->disk, &eb) == ERR_OK);
+    REQUIRE(store_open(PATH, &o, &f->disk, &eb) == ERR_OK);
     for (unsigned i = 0; i < LEDGER_KEYS; i++) {
         struct ledger_key *k = &f->ledger->keys[i];
-        struct disk_key key = key_of(k);
-        struct row row = {0};
-        enum err rc = disk_lookup(f->disk, &key, &row, &eb);
+        struct store_key key = key_of(k);
+        struct entry entry = {0};
+        enum err rc = store_lookup(f->disk, &key, &entry, &eb);
 
         if (rc == ERR_OK)
-            check_body(f, k, &key, &row); /* right for the write that it says it is */
+            check_body(f, k, &key, &entry); /* right for the write that it says it is */
         else
             CHECK(rc == ERR_NOT_FOUND);
         if (k->maybe_count == 0 && k->known.write != 0 &&
-            k->known.size > DISK_INLINE_MAX && !k->busy)
-            CHECK(rc == ERR_OK && (uint64_t)row.mtime_ms == k->known.write);
+            k->known.size > STORE_INLINE_MAX && !k->busy)
+            CHECK(rc == ERR_OK && (uint64_t)entry.mtime_ms == k->known.write);
     }
-    disk_close(&f->disk);
+    store_close(&f->disk);
 }
 
 static uint64_t
@@ -128,7 +128,7 @@ run(uint64_t seed)
     struct sim_options o = {.seed = seed, .lossy = true, .max_delay_us = 300};
     struct sim *s = sim_new(&o);
     struct ledger ledger;
-    struct life f = {.ledger = &ledger, .class = DISK_NATIVE};
+    struct life f = {.ledger = &ledger, .class = STORE_NATIVE};
     struct hurting h = {.what = (enum hurt)(seed % HURTS_)};
     struct rebuilding r = {.o.from_bodies = h.what == HURT_LOGS};
     uint64_t hash = 0, state = seed;
@@ -137,13 +137,13 @@ run(uint64_t seed)
     ledger_init(&ledger);
     f.body = malloc((size_t)WORKERS * BODY_TOP);
     /* A third of the others works in the class cached: a rebuild may lose of it, and brings nothing old back. */
-    f.class = h.what != HURT_LOGS && seed % 3 == 0 ? DISK_CACHED : DISK_NATIVE;
+    f.class = h.what != HURT_LOGS && seed % 3 == 0 ? STORE_CACHED : STORE_NATIVE;
     f.no_uploads = h.what == HURT_LOGS; /* such an object is one only by its log */
     for (unsigned i = 0; i < 3; i++) {
         f.epoch = i + 1;
         state = hash_xxh3(&state, sizeof state, i);
         f.ops = 4 + (unsigned)(state % 10);
-        f.may_lose = f.class == DISK_CACHED && i > 0;
+        f.may_lose = f.class == STORE_CACHED && i > 0;
         sim_cut_at(s, i == 1 ? 20 + state % 200 : 0);
         if (sim_run_world(s, live, &f, &eb) != ERR_OK)
             CHECK(sim_was_cut(s));
@@ -156,7 +156,7 @@ run(uint64_t seed)
     CHECK(r.result.superblock == (h.what == HURT_SUPERBLOCKS || h.what == HURT_BOTH));
     f.epoch = 4;
     f.check_only = true;
-    f.may_lose = f.class == DISK_CACHED;
+    f.may_lose = f.class == STORE_CACHED;
     CHECK(sim_run_world(s, h.what == HURT_LOGS ? look_without_logs : live, &f, &eb) ==
           ERR_OK);
     free(f.body);

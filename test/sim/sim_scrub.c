@@ -5,9 +5,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "check.h"
-#include "disk/disk.h"
 #include "rt/sim.h"
 #include "sim/sim_main.h"
+#include "store/store.h"
 
 #define STRIDE  100
 #define OBJECTS 12u
@@ -23,54 +23,55 @@ struct life {
     uint64_t findings;
 };
 
-static struct disk *
+static struct store *
 open_disk(const struct life *l)
 {
-    struct disk_options o = {.node = 1,
-                             .epoch = l->epoch,
-                             .segment_bytes = 16u << 20,
-                             .index_map_bytes = 64u << 20,
-                             .scrub_rate = 4u << 20};
-    struct disk *d = NULL;
+    struct store_options o = {.node = 1,
+                              .epoch = l->epoch,
+                              .segment_bytes = 16u << 20,
+                              .index_map_bytes = 64u << 20,
+                              .scrub_rate = 4u << 20};
+    struct store *d = NULL;
 
     memset(o.cluster_id, 0x5c, sizeof o.cluster_id);
-    return disk_open("/disk/data", &o, &d, NULL) == ERR_OK ? d : NULL;
+    return store_open("/disk/data", &o, &d, NULL) == ERR_OK ? d : NULL;
 }
 
 static enum err
-put(struct disk *d, unsigned n)
+put(struct store *d, unsigned n)
 {
     char name[16];
-    struct disk_key k = {.bucket = 3, .birth_name = SPAN("bucket")};
+    struct store_key k = {.bucket = 3, .immutable_name = SPAN("bucket")};
     struct object_meta meta = {.mtime_ms = 1};
     uint64_t size = n % 3 == 0 ? LARGE : 100u * n;
-    struct disk_writer *w;
-    struct row row;
+    struct store_writer *w;
+    struct entry entry;
     enum err rc;
 
     snprintf(name, sizeof name, "k%02u", n);
     k.key = span_of(name);
-    rc = disk_write_begin(d, &k, n % 4 == 1 ? DISK_CACHED : DISK_NATIVE, size, &w, NULL);
+    rc = store_write_begin(d, &k, n % 4 == 1 ? STORE_CACHED : STORE_NATIVE, size, &w,
+                           NULL);
     if (rc == ERR_OK)
-        rc = disk_write(w, body, size, NULL);
+        rc = store_write(w, body, size, NULL);
     if (rc == ERR_OK)
-        return disk_commit(&w, &meta, NULL, &row, NULL);
-    disk_write_abort(&w);
+        return store_commit(&w, &meta, NULL, &entry, NULL);
+    store_write_abort(&w);
     return rc;
 }
 
 /* Whatever is disturbed, this ends: in virtual time a minute is nothing. */
 static void
-wait_for_pass(struct disk *d, struct life *l)
+wait_for_pass(struct store *d, struct life *l)
 {
     struct arena *a = arena_new(4096, 4u << 20);
-    struct disk_scrub_status s;
+    struct store_scrub_status s;
 
     for (unsigned i = 0; i < 600 && !l->ended; i++) {
         arena_reset(a);
         if (rt_sleep_ms(100) != ERR_OK)
             break;
-        if (disk_scrub_status(d, a, &s, NULL) != ERR_OK)
+        if (store_scrub_status(d, a, &s, NULL) != ERR_OK)
             continue;
         l->findings = s.pass.findings;
         l->ended = s.pass.number > 0 && !s.running;
@@ -82,7 +83,7 @@ static void
 live(void *arg)
 {
     struct life *l = arg;
-    struct disk *d = open_disk(l);
+    struct store *d = open_disk(l);
 
     if (d == NULL) {
         CHECK(!l->must_end);
@@ -90,10 +91,10 @@ live(void *arg)
     }
     for (unsigned n = 0; l->fill && n < OBJECTS; n++)
         (void)!put(d, n);
-    if (disk_scrub_start(d, NULL) == ERR_OK)
+    if (store_scrub_start(d, NULL) == ERR_OK)
         wait_for_pass(d, l);
     CHECK(l->ended || !l->must_end);
-    disk_close(&d);
+    store_close(&d);
 }
 
 static uint64_t

@@ -63,7 +63,7 @@ birth_key_of(const struct life *f, const struct birth_key *k)
 {
     return (struct disks_key){
         .at = {.bucket = BUCKET + (uint64_t)((k - ((struct births *)f->kept)->keys) % 2),
-               .birth_name = SPAN("bucket"),
+               .immutable_name = SPAN("bucket"),
                .key = span_of(k->name)},
         .copies = birth_copies(f, k)};
 }
@@ -118,7 +118,8 @@ birth_sent(struct birth_key *k, struct birth b)
 }
 
 static inline void
-birth_answered(struct birth_key *k, uint64_t write, enum err rc, const struct row *row)
+birth_answered(struct birth_key *k, uint64_t write, enum err rc,
+               const struct entry *entry)
 {
     struct birth *b = birth_by_write(k, write);
 
@@ -126,7 +127,7 @@ birth_answered(struct birth_key *k, uint64_t write, enum err rc, const struct ro
         return;
     b->state = BIRTH_THERE;
     b->known = true;
-    b->id = row_born(row);
+    b->id = entry_born(entry);
     for (unsigned i = k->count; b->null && i-- > 0;)
         if (k->at[i].null && k->at[i].write != write)
             birth_drop(k, i); /* of unknown outcome too: it came before, so it ended */
@@ -154,14 +155,14 @@ do_version(struct life *f, struct birth_key *k, char *body)
     struct disks_key key = birth_key_of(f, k);
     struct ledger_key as = body_key(k);
     struct object_meta meta = {.mtime_ms = (int64_t)b.write,
-                               .versioning = b.null ? DISK_SUSPENDED : DISK_VERSIONED};
+                               .versioning = b.null ? STORE_SUSPENDED : STORE_VERSIONED};
     struct disks_writer *w;
     struct errbuf eb = {0};
-    struct row row;
+    struct entry entry;
     enum err rc;
 
     birth_sent(k, b);
-    rc = disks_write_begin(f->set, &key, DISK_NATIVE, b.size, &w, &eb);
+    rc = disks_write_begin(f->set, &key, STORE_NATIVE, b.size, &w, &eb);
     if (rc != ERR_OK) {
         birth_unsent(k, b.write);
         return rc;
@@ -172,8 +173,8 @@ do_version(struct life *f, struct birth_key *k, char *body)
         birth_unsent(k, b.write);
         return rc;
     }
-    rc = disks_commit(&w, &meta, NULL, &row, &eb);
-    birth_answered(k, b.write, rc, &row);
+    rc = disks_commit(&w, &meta, NULL, &entry, &eb);
+    birth_answered(k, b.write, rc, &entry);
     return rc;
 }
 
@@ -184,13 +185,13 @@ do_marker(struct life *f, struct birth_key *k)
         .write = ++f->ledger->writes, .marker = true, .null = sim_random() % 6 == 0};
     struct disks_key key = birth_key_of(f, k);
     struct errbuf eb = {0};
-    struct row row;
+    struct entry entry;
     enum err rc;
 
     birth_sent(k, b);
-    rc = disks_delete_mark(f->set, &key, b.null ? DISK_SUSPENDED : DISK_VERSIONED, NULL,
-                           &row, &eb);
-    birth_answered(k, b.write, rc, &row);
+    rc = disks_delete_mark(f->set, &key, b.null ? STORE_SUSPENDED : STORE_VERSIONED, NULL,
+                           &entry, &eb);
+    birth_answered(k, b.write, rc, &entry);
     return rc;
 }
 
@@ -218,7 +219,7 @@ do_end(struct life *f, struct birth_key *k)
     struct disks_key key = birth_key_of(f, k);
     struct errbuf eb = {0};
     struct version id;
-    struct row was;
+    struct entry was;
     bool sure;
     enum err rc;
 
@@ -247,7 +248,7 @@ do_tag(struct life *f, struct birth_key *k)
     struct disks_key key = birth_key_of(f, k);
     struct object_meta meta = {0};
     struct errbuf eb = {0};
-    struct row row;
+    struct entry entry;
     char text[32];
     bool sure;
     enum err rc;
@@ -259,7 +260,7 @@ do_tag(struct life *f, struct birth_key *k)
     snprintf(text, sizeof text, "t=%" PRIu64, b->maybe[b->maybe_count - 1]);
     meta.mtime_ms = (int64_t)b->write;
     meta.tags = span_of(text);
-    rc = disks_set_meta(f->set, &key, &b->id, &meta, NULL, &row, &eb);
+    rc = disks_set_meta(f->set, &key, &b->id, &meta, NULL, &entry, &eb);
     if (rc == ERR_OK) {
         b->tag = b->maybe[b->maybe_count - 1];
         b->maybe_count = 0;
@@ -278,23 +279,23 @@ show_disks(struct life *f, const struct birth_key *k)
     struct disks_key key = birth_key_of(f, k);
 
     fprintf(stderr, "key %s, %ssettled:", k->name,
-            atomic_load(&f->set->settled) ? "" : "not ");
+            atomic_load(&f->set->converged) ? "" : "not ");
     for (unsigned i = 0; i < atomic_load(&f->set->slot_count); i++) {
-        struct disk *d = slot_enter(f->set, i);
+        struct store *d = replica_enter(f->set, i);
         struct arena *a = arena_new(4096, 1 << 20);
-        struct disk_version *v;
+        struct store_version *v;
         uint32_t n = 0;
         bool more;
 
-        if (d != NULL && disk_version_list(d, key.at.bucket, key.at.key, true, NULL,
-                                           PAGE_TOP, a, &v, &n, &more, NULL) != ERR_OK)
+        if (d != NULL && store_version_list(d, key.at.bucket, key.at.key, true, NULL,
+                                            PAGE_TOP, a, &v, &n, &more, NULL) != ERR_OK)
             n = 0;
         for (uint32_t j = 0; j < n && span_eq(v[j].key, key.at.key); j++)
             fprintf(stderr, " [%u] %" PRIu64 ".%" PRIu64 " as %" PRIu64 ".%" PRIu64, i,
-                    row_born(&v[j].row).epoch, row_born(&v[j].row).counter,
-                    v[j].row.version.epoch, v[j].row.version.counter);
+                    entry_born(&v[j].entry).epoch, entry_born(&v[j].entry).counter,
+                    v[j].entry.version.epoch, v[j].entry.version.counter);
         if (d != NULL)
-            slot_leave(f->set, i);
+            replica_leave(f->set, i);
         arena_free(&a);
     }
     fprintf(stderr, "\n");
@@ -302,16 +303,16 @@ show_disks(struct life *f, const struct birth_key *k)
 
 static inline void
 births_complain(struct life *f, const struct birth_key *k, const char *what,
-                const struct disk_version *found, unsigned count, unsigned at)
+                const struct store_version *found, unsigned count, unsigned at)
 {
     fprintf(stderr, "key %s: %s; found, the newest first:", k->name, what);
     for (unsigned i = 0; i < count; i++)
         fprintf(stderr, "%s %" PRIu64 ".%" PRIu64 "%s%s of %" PRIu64,
-                i == at ? " [here]" : "", row_born(&found[i].row).epoch,
-                row_born(&found[i].row).counter,
-                (found[i].row.flags & ROW_MARKER) != 0 ? " marker" : "",
-                row_is_null_version(&found[i].row) ? " null" : "",
-                (uint64_t)found[i].row.mtime_ms);
+                i == at ? " [here]" : "", entry_born(&found[i].entry).epoch,
+                entry_born(&found[i].entry).counter,
+                (found[i].entry.flags & ENTRY_MARKER) != 0 ? " marker" : "",
+                entry_is_null_version(&found[i].entry) ? " null" : "",
+                (uint64_t)found[i].entry.mtime_ms);
     fprintf(stderr, "; known:");
     for (unsigned i = k->count; i-- > 0;)
         fprintf(stderr, " %" PRIu64 ".%" PRIu64 "%s%s of %" PRIu64 " %s",
@@ -326,17 +327,17 @@ births_complain(struct life *f, const struct birth_key *k, const char *what,
 }
 
 static inline bool
-is_birth(const struct birth_key *k, const struct birth *b, const struct row *row)
+is_birth(const struct birth_key *k, const struct birth *b, const struct entry *entry)
 {
-    struct version id = row_born(row);
+    struct version id = entry_born(entry);
 
-    if (((row->flags & ROW_MARKER) != 0) != b->marker ||
-        row_is_null_version(row) != b->null)
+    if (((entry->flags & ENTRY_MARKER) != 0) != b->marker ||
+        entry_is_null_version(entry) != b->null)
         return false;
     if (b->known)
         return same_id(&id, &b->id);
     if (!b->marker)
-        return (uint64_t)row->mtime_ms == b->write && row->size == b->size;
+        return (uint64_t)entry->mtime_ms == b->write && entry->size == b->size;
     for (unsigned i = 0; i < k->count; i++)
         if (k->at[i].known && same_id(&id, &k->at[i].id))
             return false;
@@ -364,7 +365,7 @@ births_seen(struct life *f, struct birth_key *k)
 
 /* The versions of one key, the newest first, as they were listed. */
 static inline void
-births_match(struct life *f, struct birth_key *k, const struct disk_version *found,
+births_match(struct life *f, struct birth_key *k, const struct store_version *found,
              unsigned count)
 {
     unsigned at = 0, nulls = 0;
@@ -372,10 +373,10 @@ births_match(struct life *f, struct birth_key *k, const struct disk_version *fou
     for (unsigned i = k->count; i-- > 0;) {
         struct birth *b = &k->at[i];
 
-        b->seen = at < count && is_birth(k, b, &found[at].row);
+        b->seen = at < count && is_birth(k, b, &found[at].entry);
         if (b->seen) {
             b->known = true;
-            b->id = row_born(&found[at].row);
+            b->id = entry_born(&found[at].entry);
             at++;
         } else if (b->state == BIRTH_THERE) {
             births_complain(f, k, "a version is missing", found, count, at);
@@ -384,7 +385,7 @@ births_match(struct life *f, struct birth_key *k, const struct disk_version *fou
     if (at < count)
         births_complain(f, k, "a version that should not be there", found, count, at);
     for (unsigned i = 0; i < count; i++) {
-        nulls += row_is_null_version(&found[i].row);
+        nulls += entry_is_null_version(&found[i].entry);
         if (found[i].latest != (i == 0))
             births_complain(f, k, "the newest is not the latest", found, count, i);
     }
@@ -416,7 +417,7 @@ is_tag(const struct birth *b, struct span tags)
     return false;
 }
 
-/* By its id: the row, the bytes, the tags. */
+/* By its id: the entry, the bytes, the tags. */
 static inline void
 check_birth(struct life *f, struct birth_key *k, const struct birth *b)
 {
@@ -426,24 +427,24 @@ check_birth(struct life *f, struct birth_key *k, const struct birth *b)
     struct arena *a = arena_new(4096, 1 << 20);
     struct object_meta meta;
     struct errbuf eb = {0};
-    struct row row;
+    struct entry entry;
     bool current;
-    enum err rc = disks_version_find(f->set, &key, &b->id, &row, &current, &eb);
+    enum err rc = disks_version_find(f->set, &key, &b->id, &entry, &current, &eb);
 
     for (unsigned i = 0; i < k->count; i++)
         sure = sure && k->at[i].state == BIRTH_THERE;
     if (rc == ERR_OK)
         CHECK((!sure || current == newest) &&
-              ((row.flags & ROW_MARKER) != 0) == b->marker);
+              ((entry.flags & ENTRY_MARKER) != 0) == b->marker);
     if (rc == ERR_OK && !b->marker) {
-        CHECK_U64(row.size, b->size);
-        CHECK_U64((uint64_t)row.mtime_ms, b->write);
-        rc = disks_meta(f->set, &key, &row, a, &meta, &eb);
+        CHECK_U64(entry.size, b->size);
+        CHECK_U64((uint64_t)entry.mtime_ms, b->write);
+        rc = disks_meta(f->set, &key, &entry, a, &meta, &eb);
         if (rc == ERR_OK)
             CHECK(is_tag(b, meta.tags));
     }
     if (rc == ERR_OK && !b->marker)
-        check_body(f, &as, &key, &row);
+        check_body(f, &as, &key, &entry);
     if (rc != ERR_OK && !is_excused_of(f, key.copies, rc)) {
         fprintf(stderr, "key %s, version %" PRIu64 ".%" PRIu64 ": %s\n", k->name,
                 b->id.epoch, b->id.counter, eb.text);
@@ -459,9 +460,10 @@ check_gone(struct life *f, struct birth_key *k)
 
     for (unsigned i = 0; i < GONE_KEPT && i < k->gone_count; i++) {
         struct errbuf eb = {0};
-        struct row row;
+        struct entry entry;
         bool current;
-        enum err rc = disks_version_find(f->set, &key, &k->gone[i], &row, &current, &eb);
+        enum err rc =
+            disks_version_find(f->set, &key, &k->gone[i], &entry, &current, &eb);
 
         if (rc != ERR_NOT_FOUND && (rc == ERR_OK || !is_excused_of(f, key.copies, rc))) {
             fprintf(stderr, "key %s, version %" PRIu64 ".%" PRIu64 " was ended: %s %s\n",
@@ -478,14 +480,14 @@ check_current(struct life *f, struct birth_key *k)
     const struct birth *newest = k->count > 0 ? &k->at[k->count - 1] : NULL;
     struct disks_key key = birth_key_of(f, k);
     struct errbuf eb = {0};
-    struct row row;
-    enum err rc = disks_lookup(f->set, &key, &row, &eb), want;
+    struct entry entry;
+    enum err rc = disks_lookup(f->set, &key, &entry, &eb), want;
 
     if (newest != NULL && newest->state != BIRTH_THERE)
         return;
     want = newest == NULL || newest->marker ? ERR_NOT_FOUND : ERR_OK;
     if (rc == ERR_OK && want == ERR_OK) {
-        struct version id = row_born(&row);
+        struct version id = entry_born(&entry);
 
         CHECK(same_id(&id, &newest->id));
     }
@@ -500,7 +502,7 @@ check_current(struct life *f, struct birth_key *k)
 /* All versions of one key, page by page. False: no answer. */
 static inline bool
 list_births(struct life *f, const struct birth_key *k, struct arena *a,
-            struct disk_version *out, unsigned *count)
+            struct store_version *out, unsigned *count)
 {
     struct disks_key key = birth_key_of(f, k);
     uint32_t page = 1 + (uint32_t)(sim_random() % 6);
@@ -509,7 +511,7 @@ list_births(struct life *f, const struct birth_key *k, struct arena *a,
 
     *count = 0;
     while (more && *count < PAGE_TOP) {
-        struct disk_version *found;
+        struct store_version *found;
         struct errbuf eb = {0};
         uint32_t n;
         enum err rc = disks_version_list(f->set, key.at.bucket, key.copies, key.at.key,
@@ -530,7 +532,7 @@ list_births(struct life *f, const struct birth_key *k, struct arena *a,
                 return true;
             if (*count < PAGE_TOP)
                 out[(*count)++] = found[i];
-            after = row_born(&found[i].row);
+            after = entry_born(&found[i].entry);
         }
     }
     return true;
@@ -540,7 +542,7 @@ static inline bool
 check_births(struct life *f, struct birth_key *k, bool all)
 {
     struct arena *a = arena_new(4096, 1 << 20);
-    struct disk_version *found = arena_alloc(a, PAGE_TOP * sizeof *found);
+    struct store_version *found = arena_alloc(a, PAGE_TOP * sizeof *found);
     unsigned count;
     bool heard = list_births(f, k, a, found, &count) && !rt_cancelled();
 
@@ -562,7 +564,7 @@ check_objects(struct life *f, unsigned bucket)
 {
     struct births *l = f->kept;
     struct arena *a = arena_new(4096, 1 << 20);
-    struct disk_entry *entries;
+    struct store_entry *entries;
     struct errbuf eb = {0};
     uint32_t count, at = 0;
     bool more;

@@ -36,7 +36,7 @@ ROWS = {
     "get-16k": (64, 16 * KIB, 4_000, ()),
     "get-1m": (64, MIB, 100, ()),
     "signed-4k": (64, 4 * KIB, 10_000, ()),
-    "disk-get-4k": (128, 4 * KIB, 20_000, ("--set=memory.hot=0",)),
+    "disk-get-4k": (128, 4 * KIB, 20_000, ("--set=memory.block_cache=0",)),
 }
 
 
@@ -52,7 +52,7 @@ def start(context, folder, row):
     conns, size, count, flags = ROWS[row]
     home = pathlib.Path(tempfile.mkdtemp(dir=context.dir))
     own = types.SimpleNamespace(**{**vars(context), "dir": home, "binary": folder / "forebay"})
-    server = servers.Forebay(own, home / "data", f"--set=memory.hot={512 * MIB}", *flags)
+    server = servers.Forebay(own, home / "data", f"--set=memory.block_cache={512 * MIB}", *flags)
     server.make_bucket("bench")
     paths = write_paths(own, "paths", [f"/bench/{k}" for k in keys(count)])
     if row == "put-4k":

@@ -121,7 +121,7 @@ def cold_load(context, c, conns, seconds, core=None):
 
 def everywhere(context, name, us, bs, depth, conns, cores):
     """The second line: no core is anybody's. Server with two loops, load and fio share all there are."""
-    server = servers.Forebay(context, context.dir / "data", "--set=memory.hot=0", "--set=loops=2", core=cores)
+    server = servers.Forebay(context, context.dir / "data", "--set=memory.block_cache=0", "--set=loops=2", core=cores)
     try:
         wide = Contestant("forebay, two loops, no core of its own", server, us.paths, us.size)
         disk = fio_reads(context, bs, depth, *files_of(context.dir / "data/native"), core=cores)
@@ -141,7 +141,7 @@ def disk_get(context, name, size, count, bs, depth, must):
     if no_fio(context):
         return
     conns = (context.conns or [4 * depth])[0]
-    server = servers.Forebay(context, context.dir / "data", "--set=memory.hot=0")
+    server = servers.Forebay(context, context.dir / "data", "--set=memory.block_cache=0")
     try:
         us = disk_get_pinned(context, name, server, size, count, bs, depth, must, conns)
     finally:
@@ -172,7 +172,7 @@ def disk_get_pinned(context, name, server, size, count, bs, depth, must, conns):
         return sample
 
     in_turn(context, [us, limit, disk], once)
-    print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s, no hot set; fio and the bare loop on {len(files)} files of {length // MIB:,} MiB")
+    print(f"  {name}: {conns} connections, {context.rounds} rounds of {context.seconds:g} s, no block cache; fio and the bare loop on {len(files)} files of {length // MIB:,} MiB")
     table([us, limit])
     disk.say(("rps", "reads/s"), ("mib_s", "MiB/s"), ("us_per_request", "us of CPU a read"))
     errors_of(context, [us, limit])
@@ -225,14 +225,14 @@ class Many:
         return [self.name() for _ in range(count)]
 
     def start(self):
-        return servers.Forebay(self.context, self.dir, "--set=memory.hot=0")
+        return servers.Forebay(self.context, self.dir, "--set=memory.block_cache=0")
 
     def first_get(self):
         """(seconds from exec to the first byte of an object, the server)."""
         # Not one that the kernel gives to clients: a client that polls such a port in vain connects to itself sooner or later.
         port = self.rng.randrange(15_000, 30_000)
         path, begun = f"/bench/{self.name()}", time.monotonic()
-        server = servers.Forebay(self.context, self.dir, "--set=memory.hot=0", port=port, wait=False)
+        server = servers.Forebay(self.context, self.dir, "--set=memory.block_cache=0", port=port, wait=False)
         while True:
             status, _ = server.ask("GET", path)
             if status == 200:

@@ -344,7 +344,7 @@ def measure(binary, wanted):
     """All rows of one program."""
     rows = {}
     with tempfile.TemporaryDirectory(prefix="guard-", dir=ROOT / "build") as dir:
-        for which, some, flags in (("warm", [r for r in ROWS if r not in FROM_DISK], ()), ("disk", FROM_DISK, ("--set", "memory.hot=0"))):
+        for which, some, flags in (("warm", [r for r in ROWS if r not in FROM_DISK], ()), ("disk", FROM_DISK, ("--set", "memory.block_cache=0"))):
             some = [r for r in some if r in wanted]
             if not some:
                 continue

@@ -58,7 +58,7 @@ class Drain(Job):
     drained = False
 
     def keep_on(self, server):
-        if json.loads(forebay(self.context, server, "disk", "ls", "--json"))["settled"]:
+        if json.loads(forebay(self.context, server, "disk", "ls", "--json"))["converged"]:
             forebay(self.context, server, "disk", "drain", *(["--undo"] if self.drained else ["--no-wait"]), str(self.dirs[1]))
             self.drained = not self.drained
 
@@ -151,7 +151,7 @@ def jobs(context):
         for dirs in sides.values():
             filled(context, job, dirs)
         for place, hot in (("memory", 256 * MIB), ("disk", 0)):
-            pair = [context.keep_running(servers.Forebay(context, dirs[0], *[str(d) for d in dirs[1:]], f"--set=memory.hot={hot}")) for dirs in sides.values()]
+            pair = [context.keep_running(servers.Forebay(context, dirs[0], *[str(d) for d in dirs[1:]], f"--set=memory.block_cache={hot}")) for dirs in sides.values()]
             for size, count in (OFTEN if hot else SETS).items():
                 paths = write_paths(context, "ours", [f"/bench/{size}/{k}" for k in keys(count)])
                 calm, busy = (Contestant(name, server, paths, size) for name, server in zip(("without", f"while a {job.name} goes on"), pair))

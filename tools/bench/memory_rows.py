@@ -73,7 +73,7 @@ class Side(Contestant):
 
     def sample(self, conns):
         disk_rows.forget(self.many.dir)
-        self.server = servers.Forebay(self.context, self.many.dir, "--set=memory.hot=0", group=self.group)
+        self.server = servers.Forebay(self.context, self.many.dir, "--set=memory.block_cache=0", group=self.group)
         self.port = self.server.port
         try:
             self.warm(conns)

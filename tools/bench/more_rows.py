@@ -24,7 +24,7 @@ def write_files(root, names, size):
 
 def filled(context, size, count, *flags):
     """(server, our file of paths): so many objects of a size in the bucket `bench`."""
-    server = servers.Forebay(context, context.dir / "data", f"--set=memory.hot={max(256 * MIB, 2 * size * count)}", *flags)
+    server = servers.Forebay(context, context.dir / "data", f"--set=memory.block_cache={max(256 * MIB, 2 * size * count)}", *flags)
     server.make_bucket("bench")
     ours = write_paths(context, f"ours-{size}", [f"/bench/{k}" for k in keys(count)])
     put = load(context, server.port, ours, "-c", 16, "-a", 1, "-b", size, pids=server.pids())
@@ -105,7 +105,7 @@ def tls(context):
     for size, count in ((4 * KIB, 2000), (MIB, 64)):
         server, ours = filled(context, size, count)
         server.stop(30)
-        server = servers.Forebay(context, context.dir / "data", f"--set=memory.hot={2 * size * count + 256 * MIB}", f"--set=tls.cert={pair[0]}", f"--set=tls.key={pair[1]}", wait=False)
+        server = servers.Forebay(context, context.dir / "data", f"--set=memory.block_cache={2 * size * count + 256 * MIB}", f"--set=tls.cert={pair[0]}", f"--set=tls.key={pair[1]}", wait=False)
         root = context.dir / f"files-{size}"
         write_files(root, keys(count), size)
         nginx = servers.Nginx(context, root, tls=pair)
@@ -238,7 +238,7 @@ def seaweedfs(context):
         context.skip("SeaweedFS is not installed (tools/venv.sh check): no store beside us")
         return
     for size, count in ((4 * KIB, 2000), (100_000, 500)):
-        server = servers.Forebay(context, context.dir / "data", f"--set=memory.hot={256 * MIB}")
+        server = servers.Forebay(context, context.dir / "data", f"--set=memory.block_cache={256 * MIB}")
         weed = Weed(context)
         try:
             pair = [(server, "forebay", s3_keys(context.dir / "data")), (weed, "SeaweedFS", (seaweed.ACCESS_KEY, seaweed.SECRET_KEY))]

@@ -166,7 +166,7 @@ def warm_get(context, name, size, count, musts):
     ours = write_paths(context, "ours", [f"/bench/{k}" for k in names])
     theirs = write_paths(context, "theirs", [f"/{k}" for k in names])
     hot = max(256 * MIB, 2 * size * count)
-    server = context.keep_running(servers.Forebay(context, context.dir / "data", f"--set=memory.hot={hot}"))
+    server = context.keep_running(servers.Forebay(context, context.dir / "data", f"--set=memory.block_cache={hot}"))
     server.make_bucket("bench")
     put = load(context, server.port, ours, "-c", 16, "-a", 1, "-b", size, pids=server.pids())
     context.errors += put["errors"]
@@ -176,10 +176,10 @@ def warm_get(context, name, size, count, musts):
     settle(context, everyone)
     asked = short_rounds if size <= SLICED_MAX else rounds
     for conns in context.conns or (64, 16):
-        before = dict(server.metric("forebay_hot_requests_total"))
+        before = dict(server.metric("forebay_block_cache_requests_total"))
         asked(context, everyone, conns)
         report(context, name, conns, us, bare, nginx, musts, many)
-        after = dict(server.metric("forebay_hot_requests_total"))
+        after = dict(server.metric("forebay_block_cache_requests_total"))
         said = {k.split('"')[1]: int(v - before.get(k, 0)) for k, v in after.items()}
         print(f"    read from memory {said.get('hot', 0):,} times, from disk {said.get('disk', 0):,} times; from 32 KiB on sent by reference")
 
@@ -266,7 +266,7 @@ def hold_open(port, count, tls=None):
 @row("memory", "private memory: 100,000 objects with 100 idle connections; 10,000 idle connections")
 def memory(context):
     count = 100_000
-    flags = ("--set=memory.hot=0", "--set=http.idle_timeout=1h")
+    flags = ("--set=memory.block_cache=0", "--set=http.idle_timeout=1h")
     server = servers.Forebay(context, context.dir / "data", *flags)
     server.make_bucket("bench")
     paths = write_paths(context, "fill", [f"/bench/{k}" for k in keys(count)])
@@ -290,7 +290,7 @@ def memory(context):
         "each read once, 100 idle connections": with_100,
         "10,000 idle connections": with_10000,
     }
-    print(f"  memory: RssAnon in MiB, {count:,} objects, empty hot set")
+    print(f"  memory: RssAnon in MiB, {count:,} objects, empty block cache")
     for what, mib in figures.items():
         goal = "" if "idle" not in what else f"   at most 60: {'met' if mib <= 60 else 'MISSED'}"
         print(f"    {what:<40} {mib:6.1f}{goal}")

@@ -36,7 +36,7 @@ def complete(port, target):
 @row("multipart", "uploads of 1 GiB in 64 parts of 16 MiB by 8 clients, then Complete")
 def multipart(context):
     size, count, conns = 16 * MIB, 64, 8
-    server = context.keep_running(servers.Forebay(context, context.dir / "data", "--set=memory.hot=0"))
+    server = context.keep_running(servers.Forebay(context, context.dir / "data", "--set=memory.block_cache=0"))
     server.make_bucket("bench")
     us = Contestant(f"forebay, {conns} clients", server, None, size)
     ends, rates = [], []
@@ -66,7 +66,7 @@ def multipart(context):
 def signed_4k(context):
     size, conns = 4 * KIB, 64
     data = context.dir / "data"
-    server = context.keep_running(servers.Forebay(context, data, f"--set=memory.hot={256 * MIB}"))
+    server = context.keep_running(servers.Forebay(context, data, f"--set=memory.block_cache={256 * MIB}"))
     server.make_bucket("bench")
     paths = [f"/bench/{k}" for k in keys(10000)]
     plain = Contestant("unsigned", server, write_paths(context, "plain", paths), size)

@@ -30,7 +30,7 @@ def in_slices(context, size, paths, conns, turn):
         for i in (0, 1) if turn < 2 else (1, 0):
             dir = context.dir / f"disk-{(i + turn) % 2}"
             disk_rows.forget(dir)
-            server = (servers.Forebay, Unverified)[i](context, dir, "--set=memory.hot=0")
+            server = (servers.Forebay, Unverified)[i](context, dir, "--set=memory.block_cache=0")
             loads.insert(i, Load(context, server, paths, "-c", conns, "-d", 3600, "-s", size))
         slices, end, n = ([], []), time.monotonic() + context.rounds * context.seconds / 2, 0
         while time.monotonic() < end:

@@ -128,11 +128,11 @@ static const struct page {
     enum http_method method;
     const char *path;
     bool below;     /* the path and what is below it */
-    enum need need; /* NEED_SOMEBODY: the page itself asks for rights */
+    enum need need; /* NEED_USER: the page itself asks for rights */
     enum err (*run)(struct request *q);
 } pages[] = {
-    {HTTP_METHOD_GET, "/_/livez", false, NEED_OPEN, livez},
-    {HTTP_METHOD_GET, "/_/readyz", false, NEED_OPEN, readyz},
+    {HTTP_METHOD_GET, "/_/livez", false, NEED_NOTHING, livez},
+    {HTTP_METHOD_GET, "/_/readyz", false, NEED_NOTHING, readyz},
     {HTTP_METHOD_GET, "/_/metrics", false, NEED_ADMIN_ALL, metrics},
     {HTTP_METHOD_GET, "/_/stat", false, NEED_ADMIN_ALL, admin_stat},
     {HTTP_METHOD_GET, "/_/trace", false, NEED_ADMIN_ALL, admin_trace},
@@ -140,7 +140,7 @@ static const struct page {
     {HTTP_METHOD_POST, "/_/scrub", false, NEED_ADMIN_ALL, admin_scrub_start},
     {HTTP_METHOD_GET, "/_/buckets", false, NEED_ADMIN_ALL, admin_bucket_list},
     {HTTP_METHOD_POST, "/_/buckets", false, NEED_ADMIN_ALL, admin_bucket_attach},
-    {HTTP_METHOD_GET, "/_/buckets/", true, NEED_SOMEBODY, admin_bucket_here},
+    {HTTP_METHOD_GET, "/_/buckets/", true, NEED_USER, admin_bucket_here},
     {HTTP_METHOD_PATCH, "/_/buckets/", true, NEED_ADMIN_ALL, admin_bucket_set},
     {HTTP_METHOD_POST, "/_/buckets/", true, NEED_ADMIN_ALL, admin_bucket_evict},
     {HTTP_METHOD_GET, "/_/disks", false, NEED_ADMIN_ALL, admin_disk_list},
@@ -150,11 +150,11 @@ static const struct page {
     {HTTP_METHOD_POST, "/_/users", false, NEED_ADMIN_ALL, admin_user_add},
     {HTTP_METHOD_POST, "/_/users/", true, NEED_ADMIN_ALL, admin_user_change},
     {HTTP_METHOD_DELETE, "/_/users/", true, NEED_ADMIN_ALL, admin_user_remove},
-    {HTTP_METHOD_GET, "/_/jobs", false, NEED_SOMEBODY, admin_job_list},
-    {HTTP_METHOD_POST, "/_/jobs", false, NEED_SOMEBODY, admin_job_begin},
-    {HTTP_METHOD_GET, "/_/jobs/", true, NEED_SOMEBODY, admin_job_show},
-    {HTTP_METHOD_POST, "/_/jobs/", true, NEED_SOMEBODY, admin_job_change},
-    {HTTP_METHOD_DELETE, "/_/jobs/", true, NEED_SOMEBODY, admin_job_forget},
+    {HTTP_METHOD_GET, "/_/jobs", false, NEED_USER, admin_job_list},
+    {HTTP_METHOD_POST, "/_/jobs", false, NEED_USER, admin_job_begin},
+    {HTTP_METHOD_GET, "/_/jobs/", true, NEED_USER, admin_job_show},
+    {HTTP_METHOD_POST, "/_/jobs/", true, NEED_USER, admin_job_change},
+    {HTTP_METHOD_DELETE, "/_/jobs/", true, NEED_USER, admin_job_forget},
     {HTTP_METHOD_GET, "/_/backup", false, NEED_ADMIN_ALL, admin_backup},
     {HTTP_METHOD_POST, "/_/backup/keys", false, NEED_ADMIN_ALL, admin_backup_keys},
     {HTTP_METHOD_POST, "/_/secrets/rotate", false, NEED_ADMIN_ALL, admin_secrets_rotate},
@@ -199,7 +199,7 @@ admin_handle(struct request *q)
 {
     const struct page *p = find_page(q->http->head->path, q->http->head->method);
     enum need need = p != NULL ? p->need : NEED_ADMIN_ALL;
-    enum err rc = need == NEED_OPEN ? ERR_OK : gate(q, need);
+    enum err rc = need == NEED_NOTHING ? ERR_OK : gate(q, need);
 
     q->op = OP_admin;
     if (rc == ERR_OK && p == NULL)

@@ -35,10 +35,10 @@ enum err admin_job_begin(struct request *q);
 enum err admin_job_show(struct request *q);
 enum err admin_job_change(struct request *q);
 enum err admin_job_forget(struct request *q);
-/* What the disks have begun to move, told as a job of a kind of job/moving.c; takes `args`. "" where none could be begun (too many
+/* What the disks have begun to move, told as a job of a kind of job/disk_jobs.c; takes `args`. "" where none could be begun (too many
  * wait): the work goes on all the same. */
-void admin_job_tell(struct request *q, const char *kind, json_t *args,
-                    char id[JOB_ID_TEXT]);
+void admin_job_report(struct request *q, const char *kind, json_t *args,
+                      char id[JOB_ID_TEXT]);
 /* trace.c: the requests of late, while somebody watches. */
 enum err admin_trace(struct request *q);
 /* stat.c: what the node holds, as JSON. */
@@ -55,7 +55,7 @@ void admin_put_bucket(struct json *j, const struct map_bucket *b);
 void admin_put_bucket_and_job(struct json *j, const struct map_bucket *b,
                               const char *job);
 /* The bucket that the path "/_/buckets/NAME" names, as q->bucket, and the JSON object in the body: json_decref() it. */
-enum err admin_take_bucket(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
+enum err admin_read_bucket(struct request *q, size_t limit, json_t **doc) MUST_CHECK;
 /* Is "dry_run" true? Takes it out: only what it would come to is asked for. */
 bool admin_is_dry(json_t *doc);
 /* A JSON object in the body, read as every signed body is. *doc: json_decref() it. */

@@ -6,7 +6,7 @@
  */
 #pragma once
 #include "api/admin/admin.h"
-#include "disk/exported.h"
+#include "store/record/exported.h"
 
 #define BACKUP_WHOLE_MAX (4u << 20) /* objects up to here are read once */
 
@@ -24,7 +24,7 @@ struct backup {
 struct sent {
     struct exported e;
     struct disks_key key;
-    struct row row;
+    struct entry entry;
 };
 
 /* ---- backup.c ---- */

@@ -45,11 +45,11 @@ backup_send_file(struct backup *b, const char *name, struct span bytes)
 static enum err
 begin_read(struct backup *b, struct sent *s, struct disks_reader *r, struct errbuf *eb)
 {
-    struct row now;
+    struct entry now;
     enum err rc;
 
     if (s->e.what != EXPORTED_PART)
-        return disks_read_begin(b->disks, &s->key, &s->row, 0, s->row.size, r, eb);
+        return disks_read_begin(b->disks, &s->key, &s->entry, 0, s->entry.size, r, eb);
     rc = disks_part_read_begin(b->disks, &s->key, &s->e.upload, s->e.part, &now, r, eb);
     if (rc == ERR_OK && memcmp(&now.content, &s->e.content, sizeof now.content) != 0) {
         disks_read_end(r);

@@ -4,13 +4,13 @@
 
 #define PAGE 200u
 /* An object that is replaced while it is read is looked at again so often. */
-#define FRESH_LOOKS 20
+#define LOOKUP_ATTEMPTS 20
 
 static struct disks_key
 key_in(const struct map_bucket *bucket, struct span key)
 {
     return (struct disks_key){.at = {.bucket = bucket->id,
-                                     .birth_name = span_of(bucket->birth_name),
+                                     .immutable_name = span_of(bucket->immutable_name),
                                      .key = key},
                               .copies = bucket->copies};
 }
@@ -30,27 +30,28 @@ send_object(struct backup *b, struct sent *s, struct errbuf *eb)
     enum err rc;
 
     arena_reset(b->arena);
-    rc = disks_meta(b->disks, &s->key, &s->row, b->arena, &s->e.meta, eb);
+    rc = disks_meta(b->disks, &s->key, &s->entry, b->arena, &s->e.meta, eb);
     if (rc != ERR_OK)
         return rc;
-    s->e.size = s->row.size;
-    s->e.content = s->row.content;
+    s->e.size = s->entry.size;
+    s->e.content = s->entry.content;
     if (s->e.what == EXPORTED_VERSION)
         s->e.meta.versioning =
-            row_is_null_version(&s->row) ? DISK_SUSPENDED : DISK_VERSIONED;
+            entry_is_null_version(&s->entry) ? STORE_SUSPENDED : STORE_VERSIONED;
     else
-        s->e.meta.versioning = DISK_UNVERSIONED;
+        s->e.meta.versioning = STORE_UNVERSIONED;
     return backup_send_body(b, s, eb);
 }
 
 static enum err
-find_again(struct backup *b, struct sent *s, struct errbuf *eb)
+find_current(struct backup *b, struct sent *s, struct errbuf *eb)
 {
     bool current;
 
     return s->e.what == EXPORTED_VERSION
-               ? disks_version_find(b->disks, &s->key, &s->e.born, &s->row, &current, eb)
-               : disks_lookup(b->disks, &s->key, &s->row, eb);
+               ? disks_version_find(b->disks, &s->key, &s->e.born, &s->entry, &current,
+                                    eb)
+               : disks_lookup(b->disks, &s->key, &s->entry, eb);
 }
 
 /* One that was listed: as it is now, or gone. */
@@ -60,8 +61,9 @@ backup_object(struct backup *b, struct sent *s, uint64_t *count)
     struct errbuf eb = {{0}};
     enum err rc = ERR_NOT_FOUND;
 
-    for (unsigned i = 0; rc == ERR_NOT_FOUND && !b->client_gone && i < FRESH_LOOKS; i++) {
-        if (i > 0 && find_again(b, s, &eb) == ERR_NOT_FOUND)
+    for (unsigned i = 0; rc == ERR_NOT_FOUND && !b->client_gone && i < LOOKUP_ATTEMPTS;
+         i++) {
+        if (i > 0 && find_current(b, s, &eb) == ERR_NOT_FOUND)
             return ERR_OK; /* deleted meanwhile */
         rc = send_object(b, s, &eb);
     }
@@ -74,22 +76,23 @@ backup_object(struct backup *b, struct sent *s, uint64_t *count)
 
 static enum err
 backup_version(struct backup *b, const struct map_bucket *bucket,
-               const struct disk_version *v)
+               const struct store_version *v)
 {
-    bool marker = (v->row.flags & ROW_MARKER) != 0;
+    bool marker = (v->entry.flags & ENTRY_MARKER) != 0;
     struct sent s = {.e = {.what = marker ? EXPORTED_MARKER : EXPORTED_VERSION,
                            .bucket = span_of(bucket->name),
                            .key = v->key,
                            .older = !v->latest,
-                           .born = row_born(&v->row)},
+                           .born = entry_born(&v->entry)},
                      .key = key_in(bucket, v->key),
-                     .row = v->row};
+                     .entry = v->entry};
     enum err rc;
 
     if (!marker)
         return backup_object(b, &s, v->latest ? &b->objects : &b->older);
-    s.e.meta.mtime_ms = v->row.mtime_ms;
-    s.e.meta.versioning = row_is_null_version(&v->row) ? DISK_SUSPENDED : DISK_VERSIONED;
+    s.e.meta.mtime_ms = v->entry.mtime_ms;
+    s.e.meta.versioning =
+        entry_is_null_version(&v->entry) ? STORE_SUSPENDED : STORE_VERSIONED;
     rc = backup_send_record(b, &s);
     b->markers += rc == ERR_OK;
     return rc;
@@ -99,14 +102,14 @@ static enum err
 backup_versions(struct backup *b, const struct map_bucket *bucket, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(64), MIB(4));
-    char last[DISK_KEY_MAX];
+    char last[STORE_KEY_MAX];
     struct span key = {last, 0};
     struct version after = {0};
     bool more = true;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
-        struct disk_version *found;
+        struct store_version *found;
         uint32_t count;
 
         arena_reset(a);
@@ -118,7 +121,7 @@ backup_versions(struct backup *b, const struct map_bucket *bucket, struct errbuf
         if (rc == ERR_OK && count > 0) {
             key.len = found[count - 1].key.len;
             memcpy(last, found[count - 1].key.at, key.len);
-            after = row_born(&found[count - 1].row);
+            after = entry_born(&found[count - 1].entry);
         }
     }
     arena_free(&a);
@@ -129,13 +132,13 @@ static enum err
 backup_objects(struct backup *b, const struct map_bucket *bucket, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(64), MIB(4));
-    char last[DISK_KEY_MAX];
+    char last[STORE_KEY_MAX];
     struct span after = {last, 0};
     bool more = true;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
-        struct disk_entry *entries;
+        struct store_entry *entries;
         uint32_t count;
 
         arena_reset(a);
@@ -145,7 +148,7 @@ backup_objects(struct backup *b, const struct map_bucket *bucket, struct errbuf 
             struct sent s = {
                 .e = {.bucket = span_of(bucket->name), .key = entries[i].key},
                 .key = key_in(bucket, entries[i].key),
-                .row = entries[i].row};
+                .entry = entries[i].entry};
 
             rc = backup_object(b, &s, &b->objects);
         }
@@ -164,7 +167,7 @@ backup_objects(struct backup *b, const struct map_bucket *bucket, struct errbuf 
 static enum err
 next_part(struct backup *b, struct sent *s, bool *found, struct errbuf *eb)
 {
-    struct disk_part *p;
+    struct store_part *p;
     uint32_t count;
     bool more;
     enum err rc;
@@ -196,7 +199,7 @@ backup_parts(struct backup *b, struct sent *s, struct errbuf *eb)
         uint32_t before = s->e.part;
 
         rc = ERR_NOT_FOUND;
-        for (unsigned i = 0; rc == ERR_NOT_FOUND && i < FRESH_LOOKS; i++) {
+        for (unsigned i = 0; rc == ERR_NOT_FOUND && i < LOOKUP_ATTEMPTS; i++) {
             s->e.part = before;
             rc = next_part(b, s, &found, eb);
             if (rc == ERR_OK && found)
@@ -215,7 +218,7 @@ backup_parts(struct backup *b, struct sent *s, struct errbuf *eb)
 
 static enum err
 backup_upload(struct backup *b, const struct map_bucket *bucket,
-              const struct disk_upload *u, struct errbuf *eb)
+              const struct store_upload *u, struct errbuf *eb)
 {
     struct sent s = {.e = {.what = EXPORTED_UPLOAD,
                            .bucket = span_of(bucket->name),
@@ -242,14 +245,14 @@ static enum err
 backup_uploads(struct backup *b, const struct map_bucket *bucket, struct errbuf *eb)
 {
     struct arena *a = arena_new(KIB(64), MIB(4));
-    char last[DISK_KEY_MAX];
+    char last[STORE_KEY_MAX];
     struct span key = {last, 0};
     struct upload_id after = {{{0}}};
     bool more = true;
     enum err rc = ERR_OK;
 
     while (rc == ERR_OK && more) {
-        struct disk_upload *found;
+        struct store_upload *found;
         uint32_t count;
 
         arena_reset(a);

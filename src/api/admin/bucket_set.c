@@ -130,9 +130,9 @@ prefix_of(const struct map_bucket *b, const char *name, const json_t *v, const c
     if (!b->cached)
         return err_set(eb, ERR_BAD_REQUEST,
                        "only an attached bucket has pins: a native one is never evicted");
-    if (*out == NULL || json_string_length(v) > DISK_KEY_MAX)
+    if (*out == NULL || json_string_length(v) > STORE_KEY_MAX)
         return err_set(eb, ERR_BAD_REQUEST, "\"%s\" is a prefix of at most %u bytes",
-                       name, DISK_KEY_MAX);
+                       name, STORE_KEY_MAX);
     return ERR_OK;
 }
 
@@ -272,11 +272,11 @@ change(struct request *q, json_t *doc, char job[JOB_ID_TEXT], struct errbuf *eb)
     if (moves)
         disks_release(ds);
     if (moves && rc == ERR_OK)
-        admin_job_tell(q, "copies",
-                       json_pack("{s:s,s:I,s:I}", "bucket", q->bucket->name, "copies",
-                                 json_integer_value(copies), "copied",
-                                 (json_int_t)copied),
-                       job);
+        admin_job_report(q, "copies",
+                         json_pack("{s:s,s:I,s:I}", "bucket", q->bucket->name, "copies",
+                                   json_integer_value(copies), "copied",
+                                   (json_int_t)copied),
+                         job);
     return rc;
 }
 
@@ -310,7 +310,7 @@ admin_bucket_set(struct request *q)
     struct errbuf eb = {{0}};
     char job[JOB_ID_TEXT] = "";
     json_t *doc = NULL;
-    enum err rc = admin_take_bucket(q, BODY_MAX, &doc);
+    enum err rc = admin_read_bucket(q, BODY_MAX, &doc);
     bool dry;
 
     if (rc != ERR_OK)

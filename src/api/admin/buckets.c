@@ -26,11 +26,11 @@ static void
 put_usage(struct json *j, const struct map_bucket *b, struct disks *ds)
 {
     static const struct {
-        enum disk_usage which;
+        enum store_usage which;
         const char *count, *bytes;
-    } rows[] = {{DISK_USAGE_LIVE, "objects", "bytes"},
-                {DISK_USAGE_OLDER, "older", "older_bytes"},
-                {DISK_USAGE_OPEN, "open_parts", "open_bytes"}};
+    } rows[] = {{STORE_USAGE_LIVE, "objects", "bytes"},
+                {STORE_USAGE_OLDER, "older", "older_bytes"},
+                {STORE_USAGE_OPEN, "open_parts", "open_bytes"}};
 
     json_open_object(j, "holds");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -357,7 +357,7 @@ admin_is_dry(json_t *doc)
 }
 
 enum err
-admin_take_bucket(struct request *q, size_t limit, json_t **doc)
+admin_read_bucket(struct request *q, size_t limit, json_t **doc)
 {
     struct span name = span_from(q->http->head->path, strlen("/_/buckets/"));
     const struct map_bucket *b = map_bucket_find(map_now(q->api->options.map), name);

@@ -20,12 +20,12 @@
 #define ROOT     "/_/disks"
 
 static const char *
-index_name(enum disk_index state)
+index_name(enum store_index state)
 {
     static const char *const names[] = {
-        [DISK_INDEX_UNPROVEN] = "unproven",
-        [DISK_INDEX_PROVEN] = "proven",
-        [DISK_INDEX_DAMAGED] = "damaged",
+        [STORE_INDEX_UNPROVEN] = "unproven",
+        [STORE_INDEX_PROVEN] = "proven",
+        [STORE_INDEX_DAMAGED] = "damaged",
     };
 
     return names[state];
@@ -38,7 +38,7 @@ put_one(struct json *j, const struct disks_one *d)
     json_text(j, "id", d->id);
     json_text(j, "path", d->path);
     json_text(j, "state", d->state);
-    json_text(j, "health", disk_state_name(d->health.state));
+    json_text(j, "health", store_state_name(d->health.state));
     json_text(j, "why", d->health.why[0] != '\0' ? d->health.why : NULL);
     json_u64(j, "weight", d->weight);
     json_u64(j, "total_bytes", d->stat.total_bytes);
@@ -59,7 +59,7 @@ put_one(struct json *j, const struct disks_one *d)
 static void
 put_moving(struct json *j, const struct disks_status *s)
 {
-    json_bool(j, "settled", s->settled);
+    json_bool(j, "converged", s->converged);
     json_open_object(j, "moving");
     json_u64(j, "pass", s->pass);
     json_u64(j, "seen", s->seen);
@@ -107,7 +107,7 @@ static void
 tell(struct request *q, const char *kind, const char *disk, uint64_t copied,
      char job[JOB_ID_TEXT])
 {
-    admin_job_tell(
+    admin_job_report(
         q, kind, json_pack("{s:s,s:I}", "disk", disk, "copied", (json_int_t)copied), job);
 }
 
@@ -136,7 +136,7 @@ note_buckets(struct request *q, struct errbuf *eb)
 }
 
 static enum err
-text_member(json_t *doc, const char *name, const char **out, struct errbuf *eb)
+json_text_field(json_t *doc, const char *name, const char **out, struct errbuf *eb)
 {
     const char *text = json_string_value(json_object_get(doc, name));
 
@@ -170,7 +170,7 @@ admin_disk_add(struct request *q)
 
     if (rc != ERR_OK)
         return rc;
-    rc = text_member(doc, "path", &path, &eb);
+    rc = json_text_field(doc, "path", &path, &eb);
     if (rc == ERR_OK && path[0] != '/')
         rc = err_set(
             &eb, ERR_BAD_REQUEST,
@@ -198,7 +198,7 @@ which_disk(struct request *q, const char *tail, json_t *doc, const char **out,
         return err_set(eb, ERR_BAD_REQUEST, "expected " ROOT "/DISK%s", tail);
     name.len -= end;
     if (span_is(name, "-"))
-        return text_member(doc, "disk", out, eb);
+        return json_text_field(doc, "disk", out, eb);
     *out = arena_strdup(q->http->arena, name);
     return ERR_OK;
 }

@@ -60,7 +60,7 @@ enum err
 admin_bucket_evict(struct request *q)
 {
     json_t *doc = NULL;
-    enum err rc = admin_take_bucket(q, BODY_MAX, &doc);
+    enum err rc = admin_read_bucket(q, BODY_MAX, &doc);
 
     if (rc == ERR_OK)
         rc = evict(q, doc);

@@ -5,7 +5,7 @@
  *
  * encoding=url: keys in the answer are percent-encoded, for those that are no UTF-8.
  */
-#include "object/here.h"
+#include "object/local.h"
 
 #include "api/admin/admin.h"
 #include "base/mem.h"
@@ -61,9 +61,9 @@ put_checksum(struct json *j, const struct object_meta *m)
 }
 
 static void
-put_segment(struct json *j, const struct object_here *h, bool all)
+put_segment(struct json *j, const struct object_local *h, bool all)
 {
-    const struct disk_where *w = &h->where.at;
+    const struct store_location *w = &h->where.at;
     char date[NUM_DATE_TEXT];
 
     json_open_object(j, "disk");
@@ -79,13 +79,13 @@ put_segment(struct json *j, const struct object_here *h, bool all)
     date_iso(w->segment_made_ms, date);
     json_text(j, "made", w->segment_made_ms > 0 ? date : NULL);
     if (h->cached)
-        json_f64(j, "heat", w->heat / 16.0);
+        json_f64(j, "access_freq", w->access_freq / 16.0);
     json_end(j);
 }
 
 static void
 put_here(struct json *j, const struct request *q, struct span key,
-         const struct object_here *h, bool all)
+         const struct object_local *h, bool all)
 {
     bool encoded = span_is(query_get(&q->query, "encoding"), "url");
     char date[NUM_DATE_TEXT];
@@ -124,10 +124,10 @@ one(struct request *q, struct span key)
 {
     bool all = caller_may(q, AUTH_ADMIN, SPAN(AUTH_EVERY_BUCKET), (struct span){"", 0});
     struct errbuf eb = {0};
-    struct object_here h;
+    struct object_local h;
     struct admin_page page;
     enum err rc =
-        object_here(q->api->options.object, q->bucket, key, request_work(q), &h, &eb);
+        object_local(q->api->options.object, q->bucket, key, request_work(q), &h, &eb);
 
     if (rc == ERR_NOT_FOUND)
         return fault_set(&q->fault, S3_NoSuchKey, "Nothing of this key is here");
@@ -139,16 +139,16 @@ one(struct request *q, struct span key)
 }
 
 static void
-put_entry(struct json *j, const struct object_here_entry *e, bool cached, bool encoded)
+put_entry(struct json *j, const struct object_local_entry *e, bool cached, bool encoded)
 {
     json_open_object(j, NULL);
     put_key(j, "key", e->key, encoded);
     json_u64(j, "size", e->size);
     json_text(j, "state",
-              !cached     ? "native"
-              : e->doubt  ? "doubt"
-              : e->pinned ? "pinned"
-                          : "cached");
+              !cached       ? "native"
+              : e->in_doubt ? "in-doubt"
+              : e->pinned   ? "pinned"
+                            : "cached");
     json_end(j);
 }
 
@@ -157,20 +157,20 @@ page(struct request *q, struct span prefix)
 {
     bool encoded = span_is(query_get(&q->query, "encoding"), "url"), more = false;
     struct span from = query_get(&q->query, "from");
-    struct object_here_entry *entries = NULL;
+    struct object_local_entry *entries = NULL;
     struct errbuf eb = {0};
     uint32_t count = 0;
-    uint64_t max = OBJECT_HERE_PAGE;
+    uint64_t max = OBJECT_LOCAL_PAGE;
     struct admin_page page;
-    enum err rc = query_u64(&q->query, "max", OBJECT_HERE_PAGE, 1, OBJECT_HERE_PAGE, &max,
-                            &q->fault);
+    enum err rc = query_u64(&q->query, "max", OBJECT_LOCAL_PAGE, 1, OBJECT_LOCAL_PAGE,
+                            &max, &q->fault);
 
     if (rc != ERR_OK)
         return rc;
     if (from.at == NULL)
         from = (struct span){"", 0};
-    rc = object_here_page(q->api->options.object, q->bucket, prefix, from, (uint32_t)max,
-                          request_work(q), &entries, &count, &more, &eb);
+    rc = object_local_page(q->api->options.object, q->bucket, prefix, from, (uint32_t)max,
+                           request_work(q), &entries, &count, &more, &eb);
     if (rc != ERR_OK)
         return fault_from(q, rc, &eb);
     admin_page_begin(&page, PAGE_MAX);
@@ -208,11 +208,11 @@ admin_bucket_here(struct request *q)
         !span_is(span_from(path, path.len - strlen(LEAF)), LEAF))
         return fault_set(&q->fault, S3_NoSuchKey, "There is no such page under /_/");
     if ((key.at != NULL) == (prefix.at != NULL) || (key.at != NULL && key.len == 0) ||
-        key.len > DISK_KEY_MAX)
+        key.len > STORE_KEY_MAX)
         return fault_set(&q->fault, S3_InvalidArgument,
                          "One of key=KEY and prefix=PREFIX is expected");
-    rc = key.at != NULL ? caller_must(q, AUTH_READ, bucket, key)
-                        : caller_must(q, AUTH_LIST, bucket, prefix);
+    rc = key.at != NULL ? caller_require(q, AUTH_READ, bucket, key)
+                        : caller_require(q, AUTH_LIST, bucket, prefix);
     if (rc != ERR_OK)
         return rc;
     b = map_bucket_find(map_now(q->api->options.map), bucket);

@@ -172,7 +172,7 @@ admin_job_begin(struct request *q)
 {
     char id[JOB_ID_TEXT] = "";
     struct errbuf eb = {0};
-    struct job_ask ask = {0};
+    struct job_request ask = {0};
     const json_t *list = NULL;
     json_t *doc = NULL, *none = json_object();
     enum err rc = admin_read_object(q, BODY_MAX, &doc);
@@ -181,7 +181,7 @@ admin_job_begin(struct request *q)
         const json_t *args = json_object_get(doc, "args");
 
         list = json_object_get(doc, "list");
-        ask = (struct job_ask){
+        ask = (struct job_request){
             .kind = span_of(json_string_value(json_object_get(doc, "kind"))),
             .user = q->caller.name,
             .args = args != NULL ? args : none,
@@ -209,10 +209,10 @@ admin_job_begin(struct request *q)
 }
 
 void
-admin_job_tell(struct request *q, const char *kind, json_t *args, char id[JOB_ID_TEXT])
+admin_job_report(struct request *q, const char *kind, json_t *args, char id[JOB_ID_TEXT])
 {
     struct errbuf eb = {{0}};
-    struct job_ask ask = {
+    struct job_request ask = {
         .kind = span_of(kind), .user = q->caller.name, .args = args, .list = {"", 0}};
 
     id[0] = '\0';
@@ -221,7 +221,7 @@ admin_job_tell(struct request *q, const char *kind, json_t *args, char id[JOB_ID
         return;
     }
     if (job_begin(q->api->options.jobs, &ask, id, &eb) != ERR_OK) {
-        LOG(LOG_WARN, "job.untold", "what the disks move is not told as a job",
+        LOG(LOG_WARN, "job.not_reported", "what the disks move is not told as a job",
             L_TEXT("kind", kind), L_TEXT("why", eb.text));
         id[0] = '\0';
     }

@@ -29,7 +29,7 @@ put_bucket_name(struct request *q, struct json *j, uint64_t id)
 }
 
 static void
-put_pass(struct json *j, const char *key, const struct disk_scrub_pass *p)
+put_pass(struct json *j, const char *key, const struct store_scrub_pass *p)
 {
     json_open_object(j, key);
     json_u64(j, "number", p->number);
@@ -44,7 +44,7 @@ put_pass(struct json *j, const char *key, const struct disk_scrub_pass *p)
 }
 
 static void
-put_finding(struct request *q, struct json *j, const struct disk_finding *f)
+put_finding(struct request *q, struct json *j, const struct store_finding *f)
 {
     static const char *const outcomes[] = {[FINDING_OPEN] = "open",
                                            [FINDING_REPAIRED] = "repaired",
@@ -63,12 +63,12 @@ put_finding(struct request *q, struct json *j, const struct disk_finding *f)
 }
 
 static void
-put_disk(void *arg, unsigned slot, struct disk *d)
+put_disk(void *arg, unsigned slot, struct store *d)
 {
     struct page *p = arg;
     struct arena *a = arena_new(KIB(4), MIB(1));
-    struct disk_scrub_status s;
-    enum err rc = disk_scrub_status(d, a, &s, &p->eb);
+    struct store_scrub_status s;
+    enum err rc = store_scrub_status(d, a, &s, &p->eb);
 
     (void)slot;
     if (rc != ERR_OK) {
@@ -77,7 +77,7 @@ put_disk(void *arg, unsigned slot, struct disk *d)
         return;
     }
     json_open_object(&p->page.j, NULL);
-    json_text(&p->page.j, "disk", disk_path(d));
+    json_text(&p->page.j, "disk", store_path(d));
     json_text(&p->page.j, "state", s.running ? "running" : "waiting");
     json_bool(&p->page.j, "asked", s.asked);
     json_u64(&p->page.j, "rate", s.rate);
@@ -111,10 +111,10 @@ admin_scrub_status(struct request *q)
 }
 
 static void
-start_disk(void *arg, unsigned slot, struct disk *d)
+start_disk(void *arg, unsigned slot, struct store *d)
 {
     struct page *p = arg;
-    enum err rc = disk_scrub_start(d, &p->eb);
+    enum err rc = store_scrub_start(d, &p->eb);
 
     (void)slot;
     if (rc != ERR_OK)
@@ -129,7 +129,7 @@ admin_scrub_start(struct request *q)
     disks_each(q->api->options.disks, start_disk, &p);
     if (p.rc != ERR_OK)
         return fault_from(q, p.rc, &p.eb);
-    LOG(LOG_INFO, "scrub.asked", "a pass begins on every disk", L_TEXT("id", q->http->id),
-        L_SPAN("user", q->caller.name));
+    LOG(LOG_INFO, "scrub.requested", "a pass begins on every disk",
+        L_TEXT("id", q->http->id), L_SPAN("user", q->caller.name));
     return admin_scrub_status(q);
 }

@@ -11,12 +11,12 @@
 static void
 put_disk(struct json *j, const struct disks_one *d)
 {
-    const struct disk_health *h = &d->health;
+    const struct store_health *h = &d->health;
 
     json_open_object(j, NULL);
     json_text(j, "path", d->path);
-    json_text(j, "state", disk_state_name(h->state));
-    json_text(j, "why", h->state == DISK_OK ? NULL : h->why);
+    json_text(j, "state", store_state_name(h->state));
+    json_text(j, "why", h->state == STORE_OK ? NULL : h->why);
     json_u64(j, "read_errors", h->read_errors);
     json_u64(j, "write_errors", h->write_errors);
     json_u64(j, "sync_errors", h->sync_errors);
@@ -42,7 +42,7 @@ put_disks(struct json *j, struct disks *ds)
 enum err
 admin_stat(struct request *q)
 {
-    struct disk_stat s = {0};
+    struct store_stat s = {0};
     struct admin_page page;
 
     if (q->api->options.disks != NULL)
@@ -64,8 +64,8 @@ admin_stat(struct request *q)
     json_u64(&page.j, "older", s.older);
     json_u64(&page.j, "open_parts", s.open_parts);
     json_u64(&page.j, "open_bytes", s.open_bytes);
-    json_u64(&page.j, "tail_bytes", s.tail_bytes);
-    json_u64(&page.j, "hot_bytes", s.hot_bytes);
+    json_u64(&page.j, "memtable_bytes", s.memtable_bytes);
+    json_u64(&page.j, "block_cache_bytes", s.block_cache_bytes);
     json_end(&page.j);
     json_open_array(&page.j, "disks");
     if (q->api->options.disks != NULL)

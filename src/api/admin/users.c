@@ -109,7 +109,7 @@ refuse(struct request *q, enum err rc, const struct errbuf *eb)
 }
 
 static enum err
-answer_key(struct request *q, struct span name, struct auth_made *made)
+answer_key(struct request *q, struct span name, struct auth_new_key *made)
 {
     struct buf text;
     struct json j;
@@ -124,7 +124,7 @@ answer_key(struct request *q, struct span name, struct auth_made *made)
         json_text(&j, "session_token", made->token);
     put_time(&j, "expires", made->expires_ms);
     json_end(&j);
-    auth_made_wipe(made);
+    auth_new_key_wipe(made);
     admin_answer_json(q, 200, buf_span(&text));
     OPENSSL_cleanse(text.at, text.len);
     buf_fini(&text);
@@ -198,7 +198,7 @@ read_grant(struct request *q, const json_t *doc, struct wanted *out)
 enum err
 admin_user_add(struct request *q)
 {
-    struct auth_made made = {.id = ""};
+    struct auth_new_key made = {.id = ""};
     struct errbuf eb = {{0}};
     struct span name;
     json_t *doc = NULL;
@@ -231,7 +231,7 @@ static enum err
 make_key(struct request *q, struct span name, const json_t *doc)
 {
     struct auth *a = q->api->options.auth;
-    struct auth_made made = {.id = ""};
+    struct auth_new_key made = {.id = ""};
     struct errbuf eb = {{0}};
     int64_t expires = 0, keep = 0;
     bool temporary = json_object_get(doc, "expires_s") != NULL;

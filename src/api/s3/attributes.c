@@ -172,7 +172,7 @@ s3_object_attributes(struct request *q)
     if (rc == ERR_OK)
         rc = header_number(q, "x-amz-max-parts", S3_PAGE_MAX, &parts.max);
     if (rc == ERR_OK)
-        rc = s3_version_asked(q, &v);
+        rc = s3_version_requested(q, &v);
     if (rc != ERR_OK)
         return rc;
     parts.max = MIN(parts.max, (uint64_t)S3_PAGE_MAX);

@@ -25,9 +25,9 @@ decide_size(struct request *q, struct s3_body *b)
             return s3_fault(q, S3_MissingContentLength);
         b->size = (uint64_t)length;
     } else {
-        b->size = DISK_SIZE_UNKNOWN;
+        b->size = STORE_SIZE_UNKNOWN;
     }
-    if (b->size != DISK_SIZE_UNKNOWN && b->size > S3_PUT_MAX) {
+    if (b->size != STORE_SIZE_UNKNOWN && b->size > S3_PUT_MAX) {
         fault_set(&q->fault, S3_EntityTooLarge, NULL);
         fault_add(&q->fault, "ProposedSize",
                   span_of(arena_printf(q->arena, "%llu", (unsigned long long)b->size)));
@@ -184,7 +184,7 @@ finish(struct s3_body *b)
     struct request *q = b->q;
     unsigned char sum[DIGEST_MAX];
 
-    if (b->size != DISK_SIZE_UNKNOWN && b->got != b->size)
+    if (b->size != STORE_SIZE_UNKNOWN && b->got != b->size)
         return fault_set(&q->fault, S3_IncompleteBody,
                          "The body has %llu bytes, its headers said %llu",
                          (unsigned long long)b->got, (unsigned long long)b->size);
@@ -241,7 +241,7 @@ lend(struct s3_body *b, struct object_put *put, struct span body)
     if (b->check_sha256)
         digest_add(&b->sha256, body.at, body.len);
     b->got = body.len;
-    rc = object_put_lend(put, body, &eb);
+    rc = object_put_zero_copy(put, body, &eb);
     return rc == ERR_OK ? finish(b) : fault_from(b->q, rc, &eb);
 }
 
@@ -255,7 +255,7 @@ receive_in_place(struct s3_body *b, struct object_put *put, bool *taken)
 
     err_forget(&eb);
     *taken = false;
-    if (b->chunked != NULL || b->size == DISK_SIZE_UNKNOWN || b->size == 0)
+    if (b->chunked != NULL || b->size == STORE_SIZE_UNKNOWN || b->size == 0)
         return ERR_OK;
     if (http_body_here(b->q->http, &body)) {
         *taken = true;
@@ -339,7 +339,7 @@ check_document_sums(struct s3_body *b, const struct buf *text)
     struct checksum running;
     struct checksum_value value;
 
-    digest_once(DIGEST_MD5, text->at, text->len, md5);
+    digest_oneshot(DIGEST_MD5, text->at, text->len, md5);
     memcpy(sums.md5, md5, sizeof sums.md5);
     checksum_init(&running, b->sums.kind);
     checksum_add(&running, text->at, text->len);
@@ -364,11 +364,11 @@ s3_body_document(struct request *q, size_t limit, bool demand_sum, struct span *
     rc = s3_body_begin(q, &b);
     if (rc == ERR_OK && demand_sum)
         rc = checksum_request_demand(&b.sums, &q->fault);
-    if (rc == ERR_OK && b.size != DISK_SIZE_UNKNOWN && b.size > limit)
+    if (rc == ERR_OK && b.size != STORE_SIZE_UNKNOWN && b.size > limit)
         rc = fault_set(&q->fault, S3_MaxMessageLengthExceeded,
                        "The document is over its limit of %zu bytes", limit);
     /* Twice, as it grows and where it stands then; refused before it is read. */
-    if (rc == ERR_OK && !account_take(ACCOUNT_DOCUMENTS, 2 * taken))
+    if (rc == ERR_OK && !account_reserve(ACCOUNT_DOCUMENTS, 2 * taken))
         rc = fault_set(&q->fault, S3_SlowDown, NULL);
     else if (rc == ERR_OK)
         held = 2 * (int64_t)taken;

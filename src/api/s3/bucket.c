@@ -43,7 +43,8 @@ s3_list_all_buckets(struct request *q)
         struct span name = span_of(b->name);
 
         if ((prefix.len > 0 && !span_starts(name, prefix)) ||
-            (token.len > 0 && span_cmp(name, token) <= 0) || !caller_knows(q, name))
+            (token.len > 0 && span_cmp(name, token) <= 0) ||
+            !caller_has_any_right(q, name))
             continue;
         put_bucket(&d.xml, b);
         shown++;

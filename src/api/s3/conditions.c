@@ -11,9 +11,9 @@
 
 /* `"a", "b"` as MD5s; ETags of another form match nothing, and are left out. */
 static enum err
-take_etags(struct request *q, struct span list, struct disk_condition *out)
+parse_etags(struct request *q, struct span list, struct store_condition *out)
 {
-    struct disk_etag *etags = arena_alloc(q->arena, ETAGS_MAX * sizeof *etags);
+    struct store_etag *etags = arena_alloc(q->arena, ETAGS_MAX * sizeof *etags);
 
     if (span_is(span_trim(list), "*")) {
         out->if_exists = true;
@@ -22,7 +22,7 @@ take_etags(struct request *q, struct span list, struct disk_condition *out)
     while (list.len > 0) {
         const char *comma = memchr(list.at, ',', list.len);
         size_t len = comma != NULL ? (size_t)(comma - list.at) : list.len;
-        struct disk_etag *e = &etags[out->etag_count];
+        struct store_etag *e = &etags[out->etag_count];
         unsigned parts = 0;
 
         if (out->etag_count == ETAGS_MAX)
@@ -45,7 +45,7 @@ not_built(struct request *q, const char *header)
     fault_set(&q->fault, S3_NotImplemented,
               "A header you provided implies functionality that is not implemented");
     fault_add(&q->fault, "Header", span_of(header));
-    return ERR_NOT_BUILT;
+    return ERR_NOT_IMPLEMENTED;
 }
 
 enum err
@@ -69,13 +69,13 @@ s3_write_condition(struct request *q, const struct object_condition **out)
     *c = (struct object_condition){
         .disk = {.if_absent = none.at != NULL}, .if_match = match, .if_none_match = none};
     if (match.at != NULL)
-        rc = take_etags(q, match, &c->disk);
+        rc = parse_etags(q, match, &c->disk);
     *out = c;
     return rc;
 }
 
 static enum err
-take_delete_headers(struct request *q, struct disk_condition *d, bool *given)
+parse_delete_headers(struct request *q, struct store_condition *d, bool *given)
 {
     struct fields headers = http_fields(q->http->head);
     struct span size = fields_get(headers, "x-amz-if-match-size");
@@ -113,9 +113,9 @@ s3_delete_condition(struct request *q, const struct object_condition **out)
     *c = (struct object_condition){.if_match = match};
     if (http_get(q->http->head, HTTP_IF_NONE_MATCH).at != NULL)
         return not_built(q, "If-None-Match");
-    rc = take_delete_headers(q, &c->disk, &given);
+    rc = parse_delete_headers(q, &c->disk, &given);
     if (rc == ERR_OK && match.at != NULL)
-        rc = take_etags(q, match, &c->disk);
+        rc = parse_etags(q, match, &c->disk);
     /* Size and time alone are about what is there, if something is. */
     c->disk.or_absent = match.at == NULL;
     if (rc == ERR_OK && given)
@@ -142,7 +142,7 @@ s3_item_condition(struct request *q, const struct s3xml_delete_item *item,
                           ? item->etag
                           : span_of(arena_printf(q->arena, "\"%.*s\"",
                                                  SPAN_ARG(etag_unquote(item->etag))));
-        rc = take_etags(q, item->etag, &c->disk);
+        rc = parse_etags(q, item->etag, &c->disk);
     }
     *out = c;
     return rc;

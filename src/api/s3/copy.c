@@ -50,7 +50,7 @@ read_source(struct copying *c)
     if (rc == ERR_OK && http_body_length(q->http) > 0)
         rc = fault_set(&q->fault, S3_InvalidRequest, "A copy request has no body");
     if (rc == ERR_OK)
-        rc = caller_must(q, AUTH_READ, c->source.bucket, c->source.key);
+        rc = caller_require(q, AUTH_READ, c->source.bucket, c->source.key);
     if (rc == ERR_OK && c->source.version.len > 0)
         rc = s3_version_of(q, c->source.version, &c->version);
     if (rc != ERR_OK)
@@ -67,7 +67,7 @@ read_source(struct copying *c)
 
 /* All of x-amz-copy-source-if-*: what fails is 412, never 304. */
 static enum err
-judge_source(struct copying *c)
+check_source_conditions(struct copying *c)
 {
     struct request *q = c->q;
     struct fields h = http_fields(q->http->head);
@@ -77,8 +77,9 @@ judge_source(struct copying *c)
         .if_modified_since = fields_get(h, "x-amz-copy-source-if-modified-since"),
         .if_unmodified_since = fields_get(h, "x-amz-copy-source-if-unmodified-since"),
     };
-    enum err rc = conditions_judge(&cond, span_of(c->info.etag), c->info.mtime_ms / 1000,
-                                   (int64_t)(rt_wall_ns() / 1000000000u), &q->fault);
+    enum err rc =
+        preconditions_check(&cond, span_of(c->info.etag), c->info.mtime_ms / 1000,
+                            (int64_t)(rt_wall_ns() / 1000000000u), &q->fault);
 
     if (rc != ERR_NOT_MODIFIED)
         return rc;
@@ -118,7 +119,7 @@ open_source(struct copying *c)
                         &eb);
     if (rc != ERR_OK)
         return source_fault(c, rc, &eb);
-    return judge_source(c);
+    return check_source_conditions(c);
 }
 
 /* ---- the bytes ---- */
@@ -176,7 +177,7 @@ refuse_copy_headers(struct request *q)
         fault_set(&q->fault, S3_NotImplemented, "The header %s is not implemented",
                   names[i]);
         fault_add(&q->fault, "Header", span_of(names[i]));
-        return ERR_NOT_BUILT;
+        return ERR_NOT_IMPLEMENTED;
     }
     return s3_refuse_unbuilt(q);
 }
@@ -319,7 +320,7 @@ may_stay(const struct copying *c)
 }
 
 static enum err
-copy_once(struct copying *c, struct object_info *out, bool *again)
+copy_object_attempt(struct copying *c, struct object_info *out, bool *again)
 {
     struct request *q = c->q;
     enum err rc = open_source(c);
@@ -372,7 +373,7 @@ s3_copy_object(struct request *q)
     *c = (struct copying){.q = q};
     rc = read_copy(c);
     for (int i = 0; rc == ERR_OK && i < REPLACED_MAX; i++) {
-        rc = copy_once(c, info, &again);
+        rc = copy_object_attempt(c, info, &again);
         if (!again)
             break;
         rc = i + 1 < REPLACED_MAX ? ERR_OK : s3_fault(q, S3_SlowDown);
@@ -416,8 +417,8 @@ choose_range(struct copying *c)
 }
 
 static enum err
-copy_part_once(struct copying *c, struct span upload_id, uint32_t number,
-               struct object_info *out, bool *again)
+copy_part_attempt(struct copying *c, struct span upload_id, uint32_t number,
+                  struct object_info *out, bool *again)
 {
     struct request *q = c->q;
     struct object_put_options o = {.sum_as_upload = true};
@@ -459,7 +460,7 @@ s3_copy_part(struct request *q, struct span upload_id, uint32_t number)
     if (rc == ERR_OK)
         rc = read_source(c);
     for (int i = 0; rc == ERR_OK && i < REPLACED_MAX; i++) {
-        rc = copy_part_once(c, upload_id, number, info, &again);
+        rc = copy_part_attempt(c, upload_id, number, info, &again);
         if (!again)
             break;
         rc = i + 1 < REPLACED_MAX ? ERR_OK : s3_fault(q, S3_SlowDown);

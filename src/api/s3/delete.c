@@ -10,7 +10,7 @@ s3_delete_object(struct request *q)
     struct object_delete_options o = {0};
     struct object_deleted done;
     struct errbuf eb = {{0}};
-    enum err rc = s3_version_asked(q, &o.version);
+    enum err rc = s3_version_requested(q, &o.version);
 
     if (rc == ERR_OK && fields_find(http_fields(q->http->head), "x-amz-mfa") != NULL)
         rc = fault_set(&q->fault, S3_NotImplemented,
@@ -66,7 +66,7 @@ delete_one(struct request *q, const struct s3xml_delete_item *item, bool quiet,
     enum err rc = s3_key_check(item->key, q->arena, &q->fault);
 
     if (rc == ERR_OK)
-        rc = caller_must(q, AUTH_WRITE, q->name.bucket, item->key);
+        rc = caller_require(q, AUTH_WRITE, q->name.bucket, item->key);
     if (rc == ERR_OK)
         rc = s3_item_condition(q, item, &room, &o.condition);
     if (rc == ERR_OK && item->version.len > 0) {

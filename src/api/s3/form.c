@@ -85,7 +85,7 @@ lower(struct arena *a, struct span s)
 
 /* The whole value of a field. */
 static enum err
-take_field(struct upload *u)
+parse_field(struct upload *u)
 {
     struct request *q = u->q;
     struct field *f = &u->fields[u->count];
@@ -121,7 +121,7 @@ take_field(struct upload *u)
 
 /* All fields, up to the head of the file. */
 static enum err
-take_fields(struct upload *u)
+parse_fields(struct upload *u)
 {
     struct request *q = u->q;
     enum form_event event;
@@ -142,7 +142,7 @@ take_fields(struct upload *u)
             u->file_type = arena_span(request_work(q), u->form.content_type);
             return ERR_OK;
         }
-        rc = take_field(u);
+        rc = parse_field(u);
         if (rc != ERR_OK)
             return rc;
     }
@@ -161,7 +161,7 @@ base_name(struct span path)
 }
 
 static enum err
-take_key(struct upload *u)
+parse_key(struct upload *u)
 {
     static const char mark[] = "${filename}";
     struct request *q = u->q;
@@ -273,7 +273,7 @@ check_policy(struct upload *u)
                          "Invalid Policy: it is not base64");
     u->fields[u->count] = (struct field){SPAN("bucket"), q->name.bucket};
     /* ${filename} is compared as it was written: the policy's author knew the form, not the file. */
-    return post_policy_judge((struct span){json, (size_t)len},
+    return post_policy_check((struct span){json, (size_t)len},
                              (struct fields){u->fields, u->count + 1}, now_s, &u->policy,
                              &q->fault);
 }
@@ -310,9 +310,9 @@ judge(struct upload *u)
     enum err rc = check_policy(u);
 
     if (rc == ERR_OK)
-        rc = take_key(u);
+        rc = parse_key(u);
     if (rc == ERR_OK)
-        rc = caller_must(q, AUTH_WRITE, q->name.bucket, u->key);
+        rc = caller_require(q, AUTH_WRITE, q->name.bucket, u->key);
     if (rc != ERR_OK) {
         AUDIT(q, "auth.refused", s3_code_name(q->fault.code),
               L_SPAN("bucket", q->name.bucket));
@@ -397,7 +397,7 @@ static enum err
 store(struct upload *u, struct object_info *info)
 {
     struct request *q = u->q;
-    struct object_put_options o = {.size = DISK_SIZE_UNKNOWN,
+    struct object_put_options o = {.size = STORE_SIZE_UNKNOWN,
                                    .checksum_algorithm =
                                        s3_checksum_kept(q->bucket, u->sum.kind)};
     struct object_meta meta;
@@ -524,7 +524,7 @@ s3_post_form(struct request *q)
     u->q = q;
     u->in = (struct span){u->buf->at, 0};
     form_begin(&u->form, boundary);
-    rc = take_fields(u);
+    rc = parse_fields(u);
     if (rc == ERR_OK)
         rc = judge(u);
     if (rc == ERR_OK)

@@ -1,5 +1,5 @@
 /* get: GET and HEAD of objects: conditions, ranges, then the body piece by piece. */
-#include "api/answers.h"
+#include "api/response_cache.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -12,7 +12,7 @@ put_source(struct request *q, enum object_source source, bool stale)
 {
     static const char *const names[] = {
         [OBJECT_LOCAL] = "hit",
-        [OBJECT_COLD] = "miss",
+        [OBJECT_FETCHED] = "miss",
         [OBJECT_JOINED] = "coalesced",
         [OBJECT_BYPASS] = "bypass",
     };
@@ -24,7 +24,7 @@ put_source(struct request *q, enum object_source source, bool stale)
 }
 
 static enum err
-judge_conditions(struct request *q, const struct object_info *info)
+check_conditions(struct request *q, const struct object_info *info)
 {
     const struct http_head *h = q->http->head;
     struct conditions c = {
@@ -37,8 +37,8 @@ judge_conditions(struct request *q, const struct object_info *info)
     if (c.if_match.at == NULL && c.if_none_match.at == NULL &&
         c.if_modified_since.at == NULL && c.if_unmodified_since.at == NULL)
         return ERR_OK;
-    return conditions_judge(&c, span_of(info->etag), info->mtime_ms / 1000,
-                            (int64_t)(rt_wall_ns() / 1000000000u), &q->fault);
+    return preconditions_check(&c, span_of(info->etag), info->mtime_ms / 1000,
+                               (int64_t)(rt_wall_ns() / 1000000000u), &q->fault);
 }
 
 /* 304 carries ETag and Last-Modified. */
@@ -64,7 +64,7 @@ s3_open_object(struct request *q, const struct map_bucket *b, struct span key,
     *out = NULL;
     if (b->cached &&
         fields_get(http_fields(q->http->head), "x-forebay-latest").at != NULL) {
-        rc = object_ask_again(q->api->options.object, b, key, q->arena, eb);
+        rc = object_revalidate(q->api->options.object, b, key, q->arena, eb);
         if (rc != ERR_OK)
             return rc;
     }
@@ -99,7 +99,7 @@ may_stand_in_head(struct span value)
 }
 
 void
-s3_put_found(struct request *q, const struct object_info *info)
+s3_put_found_headers(struct request *q, const struct object_info *info)
 {
     s3_put_object_headers(q, info);
     s3_put_version_of(q, info);
@@ -121,7 +121,7 @@ check_overrides(struct request *q)
 
         if (given.at == NULL)
             continue;
-        if (q->caller.kind == CALLER_STRANGER)
+        if (q->caller.kind == CALLER_ANONYMOUS)
             return fault_set(&q->fault, S3_InvalidRequest,
                              "Request specific response headers cannot be used for "
                              "anonymous GET requests.");
@@ -143,9 +143,9 @@ check_parameters(struct request *q, struct asked *out)
     if (q->query.count > 0) {
         rc = check_overrides(q);
         if (rc == ERR_OK)
-            rc = s3_version_asked(q, &out->version);
+            rc = s3_version_requested(q, &out->version);
         if (rc == ERR_OK && query_has(&q->query, "partNumber"))
-            rc = query_u64(&q->query, "partNumber", 1, 1, DISK_PARTS_MAX, &out->part,
+            rc = query_u64(&q->query, "partNumber", 1, 1, STORE_PARTS_MAX, &out->part,
                            &q->fault);
         if (rc == ERR_OK && out->part > 0 &&
             http_get(q->http->head, HTTP_RANGE).at != NULL)
@@ -251,7 +251,7 @@ static void
 put_head(struct request *q, const struct asked *asked, const struct object_info *info,
          const struct range *range, int status)
 {
-    s3_put_found(q, info);
+    s3_put_found_headers(q, info);
     if (status == 206)
         http_headerf(q->http, "content-range", "bytes %llu-%llu/%llu",
                      (unsigned long long)range->first,
@@ -265,9 +265,9 @@ put_head(struct request *q, const struct asked *asked, const struct object_info 
 static enum err
 send_piece(struct request *q, struct object_get *get, struct span piece)
 {
-    struct span more[DISK_MORE];
-    struct iovec iov[1 + DISK_MORE] = {{(void *)(uintptr_t)piece.at, piece.len}};
-    unsigned count = object_get_more(get, more, DISK_MORE);
+    struct span more[STORE_READ_MORE];
+    struct iovec iov[1 + STORE_READ_MORE] = {{(void *)(uintptr_t)piece.at, piece.len}};
+    unsigned count = object_get_more(get, more, STORE_READ_MORE);
 
     for (unsigned i = 0; i < count; i++)
         iov[1 + i] = (struct iovec){(void *)(uintptr_t)more[i].at, more[i].len};
@@ -307,7 +307,7 @@ open_object(struct request *q, const struct asked *asked, struct object_info *in
     *again = false;
     if (rc != ERR_OK)
         return s3_missing(q, asked->version, info, rc, &eb);
-    rc = judge_conditions(q, info);
+    rc = check_conditions(q, info);
     if (rc == ERR_OK)
         rc = asked->part == 0 ? choose_range(q, info, range, status)
                               : choose_part(q, asked, info, *get, range, status);
@@ -351,7 +351,7 @@ s3_get_object(struct request *q)
     if (rc == ERR_OK) {
         put_head(q, &asked, info, &range, status);
         if (status == 200)
-            answers_keep(q, get);
+            response_cache_keep(q, get);
         rc = http_reply_begin(q->http, status, (int64_t)range.len);
         rc = rc == ERR_OK ? send_body(q, get, piece) : ERR_OK;
     }
@@ -381,7 +381,7 @@ s3_head_object(struct request *q)
                                    asked.version, q->arena, info, &eb);
     if (rc != ERR_OK)
         return s3_missing(q, asked.version, info, rc, &eb);
-    rc = judge_conditions(q, info);
+    rc = check_conditions(q, info);
     if (rc == ERR_OK)
         rc = asked.part == 0 ? choose_range(q, info, &range, &status)
                              : choose_part(q, &asked, info, get, &range, &status);

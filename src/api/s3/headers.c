@@ -71,14 +71,14 @@ s3_refuse_unbuilt(struct request *q)
                   "The header %.*s is not implemented for %.*s", SPAN_ARG(*name),
                   SPAN_ARG(q->http->head->method_text));
         fault_add(&q->fault, "Header", *name);
-        return ERR_NOT_BUILT;
+        return ERR_NOT_IMPLEMENTED;
     }
     if (acl.len > 0 && !span_is(acl, "private") &&
         !span_is(acl, "bucket-owner-full-control")) {
         fault_set(&q->fault, S3_NotImplemented,
                   "x-amz-acl: access by ACL is not implemented");
         fault_add(&q->fault, "Header", SPAN("x-amz-acl"));
-        return ERR_NOT_BUILT;
+        return ERR_NOT_IMPLEMENTED;
     }
     return ERR_OK;
 }

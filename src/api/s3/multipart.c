@@ -62,8 +62,8 @@ s3_create_upload(struct request *q)
 }
 
 static enum err
-store_part(struct request *q, struct s3_body *body, struct span upload_id,
-           uint32_t number, struct object_info *info)
+s3_part_store(struct request *q, struct s3_body *body, struct span upload_id,
+              uint32_t number, struct object_info *info)
 {
     struct object_put_options o = {.size = body->size,
                                    .checksum_algorithm = (uint8_t)body->sums.kind};
@@ -109,7 +109,7 @@ s3_put_part(struct request *q)
         return s3_copy_part(q, upload_id, (uint32_t)number);
     rc = s3_body_begin(q, &body);
     if (rc == ERR_OK)
-        rc = store_part(q, &body, upload_id, (uint32_t)number, info);
+        rc = s3_part_store(q, &body, upload_id, (uint32_t)number, info);
     s3_body_end(&body);
     if (rc != ERR_OK)
         return rc;

@@ -1,7 +1,7 @@
 /* route: which operation a request means. Method, level and sub-resource choose a row of one table. */
 #include <string.h>
 
-#include "api/answers.h"
+#include "api/response_cache.h"
 #include "api/s3/s3.h"
 #include "base/mem.h"
 
@@ -31,41 +31,42 @@ static const struct route routes[] = {
     {H, OBJECT, NULL, NEED_READ, NEEDS_BUCKET, OP_head, s3_head_object},
     {P, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_put, s3_put_object},
     {D, OBJECT, NULL, NEED_WRITE, NEEDS_BUCKET, OP_delete, s3_delete_object},
-    {G, SERVICE, NULL, NEED_SOMEBODY, 0, OP_bucket, s3_list_all_buckets},
+    {G, SERVICE, NULL, NEED_USER, 0, OP_bucket, s3_list_all_buckets},
     {P, BUCKET, NULL, NEED_ADMIN, 0, OP_bucket, s3_create_bucket},
-    {H, BUCKET, NULL, NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_head_bucket_op},
+    {H, BUCKET, NULL, NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_head_bucket_op},
     {D, BUCKET, NULL, NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket},
     {G, BUCKET, NULL, NEED_LIST, NEEDS_BUCKET, OP_list, s3_list_v1_or_v2},
     {G, BUCKET, "versions", NEED_LIST, NEEDS_BUCKET, OP_list, s3_list_versions},
-    {G, BUCKET, "location", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_location},
+    {G, BUCKET, "location", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_location},
     {G, BUCKET, "uploads", NEED_LIST, NEEDS_BUCKET, OP_mpu, s3_list_uploads},
-    {T, BUCKET, "delete", NEED_EACH, NEEDS_BUCKET, OP_delete, s3_delete_objects},
-    {G, BUCKET, "versioning", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_get_versioning},
+    {T, BUCKET, "delete", NEED_EACH_KEY, NEEDS_BUCKET, OP_delete, s3_delete_objects},
+    {G, BUCKET, "versioning", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_get_versioning},
     {P, BUCKET, "versioning", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_versioning},
-    {G, BUCKET, "acl", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "object-lock", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "policy", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "policyStatus", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "cors", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_get_bucket_cors},
+    {G, BUCKET, "acl", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "object-lock", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "policy", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "policyStatus", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "cors", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_get_bucket_cors},
     {P, BUCKET, "cors", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_bucket_cors},
     {D, BUCKET, "cors", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket_cors},
     {T, BUCKET, NULL, NEED_FORM, 0, OP_put, s3_post_form},
-    {O, BUCKET, NULL, NEED_OPEN, 0, OP_other, s3_preflight},
-    {O, OBJECT, NULL, NEED_OPEN, 0, OP_other, s3_preflight},
-    {G, BUCKET, "lifecycle", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "tagging", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_get_bucket_tags},
+    {O, BUCKET, NULL, NEED_NOTHING, 0, OP_other, s3_preflight},
+    {O, OBJECT, NULL, NEED_NOTHING, 0, OP_other, s3_preflight},
+    {G, BUCKET, "lifecycle", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "tagging", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_get_bucket_tags},
     {P, BUCKET, "tagging", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_put_bucket_tags},
     {D, BUCKET, "tagging", NEED_ADMIN, NEEDS_BUCKET, OP_bucket, s3_delete_bucket_tags},
-    {G, BUCKET, "website", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "replication", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "encryption", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "requestPayment", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "accelerate", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "logging", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "notification", NEED_KNOWN, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
-    {G, BUCKET, "ownershipControls", NEED_KNOWN, NEEDS_BUCKET, OP_bucket,
+    {G, BUCKET, "website", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "replication", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "encryption", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "requestPayment", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket,
      s3_bucket_probe},
-    {G, BUCKET, "publicAccessBlock", NEED_KNOWN, NEEDS_BUCKET, OP_bucket,
+    {G, BUCKET, "accelerate", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "logging", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "notification", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket, s3_bucket_probe},
+    {G, BUCKET, "ownershipControls", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket,
+     s3_bucket_probe},
+    {G, BUCKET, "publicAccessBlock", NEED_ANY_RIGHT, NEEDS_BUCKET, OP_bucket,
      s3_bucket_probe},
     {G, OBJECT, "attributes", NEED_READ, NEEDS_BUCKET, OP_head, s3_object_attributes},
     {G, OBJECT, "tagging", NEED_READ, NEEDS_BUCKET, OP_other, s3_get_object_tags},
@@ -222,8 +223,8 @@ run(struct request *q)
                                        sub_of(&q->query, q->http->head->method));
     /* What is no route is told to those who may know the bucket, and to nobody else. */
     enum need need = r != NULL                ? r->need
-                     : q->name.bucket.len > 0 ? NEED_KNOWN
-                                              : NEED_SOMEBODY;
+                     : q->name.bucket.len > 0 ? NEED_ANY_RIGHT
+                                              : NEED_USER;
     enum err rc;
 
     if (r != NULL)
@@ -251,7 +252,7 @@ run(struct request *q)
         if (rc != ERR_OK)
             return rc;
     }
-    if (answers_serve_signed(q))
+    if (response_cache_serve_signed(q))
         return ERR_OK;
     return r->run(q);
 }

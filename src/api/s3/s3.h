@@ -84,7 +84,7 @@ struct s3_body {
     struct awschunked *chunked;   /* NULL: plain */
     struct digest sha256;         /* of a plain body whose hash is known */
     bool check_sha256;
-    uint64_t size; /* of the decoded body, or DISK_SIZE_UNKNOWN */
+    uint64_t size; /* of the decoded body, or STORE_SIZE_UNKNOWN */
     uint64_t got;
     struct iobuf *buf; /* owned; NULL until the first read */
     struct span in;    /* received, not yet decoded */
@@ -112,7 +112,7 @@ enum err s3_meta_from_fields(struct request *q, struct fields f,
 enum err s3_refuse_unbuilt(struct request *q) MUST_CHECK;
 void s3_put_object_headers(struct request *q, const struct object_info *info);
 /* The same with the version and where the bytes come from: what stands in the head of every GET. */
-void s3_put_found(struct request *q, const struct object_info *info);
+void s3_put_found_headers(struct request *q, const struct object_info *info);
 void s3_put_checksum_header(struct request *q, const struct object_meta *meta);
 void s3_put_etag(struct request *q, const char *etag);
 /* Which checksum is computed and kept of an object whose sender gave `given`. Of an attached bucket: the remote decides. */
@@ -139,8 +139,8 @@ enum err s3_condition_fault(struct request *q, const struct object_condition *c,
 /* version.c: ids. `text` with a NULL `at`: *out is NULL. InvalidArgument. */
 enum err s3_version_of(struct request *q, struct span text,
                        const struct object_version **out) MUST_CHECK;
-enum err s3_version_asked(struct request *q,
-                          const struct object_version **out) MUST_CHECK; /* ?versionId */
+enum err s3_version_requested(struct request *q, const struct object_version **out)
+    MUST_CHECK; /* ?versionId */
 void s3_put_version(struct request *q, const char *header,
                     const struct object_version *v);
 /* x-amz-version-id, where the bucket has versions. */

@@ -85,7 +85,7 @@ s3_get_object_tags(struct request *q)
     struct object_info *info = arena_alloc(q->arena, sizeof *info);
     const struct object_version *v;
     struct errbuf eb = {{0}};
-    enum err rc = s3_version_asked(q, &v);
+    enum err rc = s3_version_requested(q, &v);
 
     if (rc != ERR_OK)
         return rc;
@@ -114,7 +114,7 @@ change_tags(struct request *q, struct span tags, int status)
     struct object_info *info = arena_alloc(q->arena, sizeof *info);
     const struct object_version *v;
     struct errbuf eb = {{0}};
-    enum err rc = s3_version_asked(q, &v);
+    enum err rc = s3_version_requested(q, &v);
 
     if (rc != ERR_OK)
         return rc;

@@ -23,7 +23,7 @@ s3_version_of(struct request *q, struct span text, const struct object_version *
 }
 
 enum err
-s3_version_asked(struct request *q, const struct object_version **out)
+s3_version_requested(struct request *q, const struct object_version **out)
 {
     *out = NULL;
     if (q->query.count == 0)

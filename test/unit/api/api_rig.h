@@ -13,7 +13,7 @@ struct site {
     /* Given. */
     const char *path;
     bool auth_required, bench_objects;
-    uint64_t epoch, hot_bytes;
+    uint64_t epoch, block_cache_bytes;
     struct http_server_options http_options;
     struct http_client_options client_options;
     /* Open. */
@@ -44,8 +44,10 @@ site_folder(struct site *s, const char *name, struct rt_dir **out)
 static inline enum err
 site_open_state(struct site *s)
 {
-    struct disk_options d = {
-        .cluster_id = {7}, .node = 1, .epoch = s->epoch + 1, .hot_bytes = s->hot_bytes};
+    struct store_options d = {.cluster_id = {7},
+                              .node = 1,
+                              .epoch = s->epoch + 1,
+                              .block_cache_bytes = s->block_cache_bytes};
     struct auth_options a = {.required = s->auth_required, .clear_text_ok = true};
     enum err rc = rt_dir_open(s->path, &s->dir, &s->eb);
 
@@ -62,7 +64,7 @@ site_open_state(struct site *s)
     if (rc == ERR_OK)
         rc = auth_make_first(s->auth, s->dir, "credentials", &s->eb);
     if (rc == ERR_OK)
-        rc = auth_follow(s->auth, s->meta, &s->eb);
+        rc = auth_load_meta(s->auth, s->meta, &s->eb);
     return rc == ERR_OK ? map_start(s->meta, &s->map, &s->eb) : rc;
 }
 
@@ -83,7 +85,7 @@ site_open_services(struct site *s)
                             .dot = s->dir,
                             .secrets = s->secrets,
                             .bench_objects = s->bench_objects,
-                            .hot_bytes = s->hot_bytes};
+                            .block_cache_bytes = s->block_cache_bytes};
     enum err rc = cloud_start(&c, &s->cloud, &s->eb);
 
     o.cloud = a.cloud = s->cloud;

@@ -299,7 +299,7 @@ m_delete_many(struct model *m)
         buf_printf(&doc, "<Object><Key>%s</Key></Object>", m_keys[keys[i]].xml);
     }
     buf_puts(&doc, "</Delete>");
-    digest_once(DIGEST_MD5, doc.at, doc.len, md5);
+    digest_oneshot(DIGEST_MD5, doc.at, doc.len, md5);
     base64_encode(md5, 16, base64);
     m_header(&h, "content-md5", "%s", base64);
     snprintf(target, sizeof target, "/%s?delete", b->name);

@@ -131,9 +131,9 @@ m_etag_of(const struct model *m, uint32_t from, uint32_t len, bool parts,
 {
     unsigned char md5[DIGEST_MAX];
 
-    digest_once(DIGEST_MD5, m->data + from, len, md5);
+    digest_oneshot(DIGEST_MD5, m->data + from, len, md5);
     if (parts)
-        digest_once(DIGEST_MD5, md5, 16, md5);
+        digest_oneshot(DIGEST_MD5, md5, 16, md5);
     hex_encode(md5, 16, out);
     if (parts)
         strcpy(out + 32, "-1");

@@ -97,7 +97,7 @@ static const struct step steps[] = {
 
 struct world {
     struct site site;
-    struct auth_made who;
+    struct auth_new_key who;
     uint64_t refused; /* over all steps */
 };
 

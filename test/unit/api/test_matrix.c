@@ -37,7 +37,7 @@ static const char *const kind_names[KINDS_] = {
     "temporary", "no token", "bad token", "expired",  "admin"};
 
 struct who {
-    struct auth_made key; /* id empty: does not sign */
+    struct auth_new_key key; /* id empty: does not sign */
 };
 static struct who whos[KINDS_];
 
@@ -58,14 +58,14 @@ static const struct {
                  "-tt+"},
     {NEED_LIST, "------+--+-"
                 "-tt+"},
-    {NEED_KNOWN, "----+++-+++"
-                 "-tt+"},
-    {NEED_EACH, "----+++-+++"
-                "-tt+"},
-    {NEED_SOMEBODY, "---++++++++"
+    {NEED_ANY_RIGHT, "----+++-+++"
+                     "-tt+"},
+    {NEED_EACH_KEY, "----+++-+++"
                     "-tt+"},
-    {NEED_OPEN, "+++++++++++"
-                "++++"}, /* never looks at credentials */
+    {NEED_USER, "---++++++++"
+                "-tt+"},
+    {NEED_NOTHING, "+++++++++++"
+                   "++++"}, /* never looks at credentials */
 };
 
 static bool
@@ -113,7 +113,7 @@ ask_as(struct site *s, const struct who *w, const char *method, const char *targ
         unsigned char md5[DIGEST_MAX];
         char *text = arena_alloc(a, 32);
 
-        digest_once(DIGEST_MD5, body.at, body.len, md5);
+        digest_oneshot(DIGEST_MD5, body.at, body.len, md5);
         more.value = (struct span){text, base64_encode(md5, 16, text)};
         headers[1] = more;
         req.headers.count = 2;
@@ -190,7 +190,7 @@ make_everybody(struct site *s)
     unsigned data = AUTH_READ | AUTH_WRITE | AUTH_LIST;
 
     take_first_user(s);
-    whos[UNKNOWN].key = (struct auth_made){.id = "FBNOBODYKNOWSTHIS", .secret = "x"};
+    whos[UNKNOWN].key = (struct auth_new_key){.id = "FBNOBODYKNOWSTHIS", .secret = "x"};
     whos[FORGED] = whos[ADMIN];
     memset(whos[FORGED].key.secret, 'x', 10);
     add_user(s, NO_GRANT, "no-grant", 0, NULL, NULL);
@@ -246,7 +246,7 @@ every_route_by_everybody(struct site *s)
                  n.sub != NULL && strcmp(n.sub, "uploadId") == 0 ? "=0&partNumber=1"
                                                                  : "");
         for (enum kind k = 0; k < KINDS_ && n.need != NEED_FORM; k++)
-            if (n.need != NEED_OPEN) /* a preflight without an Origin is 400 for all */
+            if (n.need != NEED_NOTHING) /* a preflight without an Origin is 400 for all */
                 check_one(s, n.method, target, n.need, k);
     }
     CHECK(routes > 35);
@@ -260,10 +260,14 @@ what_is_no_route(struct site *s)
         const char *method, *target;
         enum need need;
     } rows[] = {
-        {"PUT", "/bkt?policy", NEED_KNOWN},       {"GET", "/bkt/key?torrent", NEED_KNOWN},
-        {"DELETE", "/", NEED_SOMEBODY},           {"PATCH", "/bkt/key", NEED_KNOWN},
-        {"GET", "/nobucket/key", NEED_ADMIN_ALL}, {"GET", "/v1/buckets", NEED_ADMIN_ALL},
-        {"GET", "/s3/bkt/key", NEED_READ},        {"HEAD", "/s3/bkt", NEED_KNOWN},
+        {"PUT", "/bkt?policy", NEED_ANY_RIGHT},
+        {"GET", "/bkt/key?torrent", NEED_ANY_RIGHT},
+        {"DELETE", "/", NEED_USER},
+        {"PATCH", "/bkt/key", NEED_ANY_RIGHT},
+        {"GET", "/nobucket/key", NEED_ADMIN_ALL},
+        {"GET", "/v1/buckets", NEED_ADMIN_ALL},
+        {"GET", "/s3/bkt/key", NEED_READ},
+        {"HEAD", "/s3/bkt", NEED_ANY_RIGHT},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -282,7 +286,7 @@ our_own_pages(struct site *s)
         snprintf(target, sizeof target, "%s%s", path,
                  path[strlen(path) - 1] == '/' && strlen(path) > 3 ? "nothing" : "");
         for (enum kind k = 0; k < KINDS_; k++) {
-            if (need == NEED_OPEN)
+            if (need == NEED_NOTHING)
                 CHECK_U64((unsigned)status_as(s, k, method, target), 200);
             else
                 check_one(s, method, target, need, k);

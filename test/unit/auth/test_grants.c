@@ -157,7 +157,7 @@ open_users(struct rt_dir *dir)
     REQUIRE(meta_open_embedded(dir, &meta, &eb) == ERR_OK);
     REQUIRE(auth_new(&o, &a, &eb) == ERR_OK);
     REQUIRE(auth_make_first(a, dir, "credentials", &eb) == ERR_OK);
-    REQUIRE(auth_follow(a, meta, &eb) == ERR_OK);
+    REQUIRE(auth_load_meta(a, meta, &eb) == ERR_OK);
 }
 
 static void
@@ -170,7 +170,7 @@ close_users(void)
 static void
 rotate(void)
 {
-    struct auth_made first, second;
+    struct auth_new_key first, second;
     struct errbuf eb = {{0}};
 
     REQUIRE(auth_user_add(a, SPAN("turner"), &first, &eb) == ERR_OK);
@@ -181,14 +181,14 @@ rotate(void)
     REQUIRE(auth_user_rotate(a, SPAN("turner"), 0, &first, &eb) == ERR_OK);
     CHECK(auth_find(a, span_of(second.id)) == NULL);
     CHECK(auth_find(a, span_of(first.id)) != NULL);
-    auth_made_wipe(&first);
+    auth_new_key_wipe(&first);
     CHECK_STR(first.secret, "");
 }
 
 static void
 refused(void)
 {
-    struct auth_made made;
+    struct auth_new_key made;
     struct errbuf eb = {{0}};
 
     CHECK(auth_user_add(a, SPAN("alice"), &made, &eb) == ERR_EXISTS);
@@ -210,7 +210,7 @@ static void
 world(void *arg)
 {
     struct rt_dir *dir = NULL;
-    struct auth_made key, temporary;
+    struct auth_new_key key, temporary;
     struct errbuf eb = {{0}};
     const struct auth_key *k;
 
@@ -223,13 +223,14 @@ world(void *arg)
     k = auth_find(a, span_of(key.id));
     REQUIRE(k != NULL);
     CHECK_STR(k->secret, key.secret);
-    CHECK(!auth_knows(k->user, SPAN("b")));
+    CHECK(!auth_has_any_right(k->user, SPAN("b")));
     REQUIRE(auth_user_grant(a, SPAN("alice"), AUTH_READ, SPAN("b"), SPAN("p/"), &eb) ==
             ERR_OK);
     k = auth_find(a, span_of(key.id));
     CHECK(auth_may(k->user, AUTH_READ, SPAN("b"), SPAN("p/x")));
     CHECK(!auth_may(k->user, AUTH_READ, SPAN("b"), SPAN("x")));
-    CHECK(auth_knows(k->user, SPAN("b")) && !auth_knows(k->user, SPAN("c")));
+    CHECK(auth_has_any_right(k->user, SPAN("b")) &&
+          !auth_has_any_right(k->user, SPAN("c")));
     REQUIRE(auth_user_temporary(a, SPAN("alice"), 1000, &temporary, &eb) == ERR_OK);
     CHECK_U64(strlen(temporary.token), 64);
     CHECK(temporary.expires_ms > (int64_t)(rt_wall_ns() / 1000000u));
@@ -245,7 +246,7 @@ world(void *arg)
     CHECK(auth_may(k->user, AUTH_READ, SPAN("b"), SPAN("p/x")));
     REQUIRE(auth_user_revoke(a, SPAN("alice"), AUTH_READ, SPAN("b"), SPAN("p/"), &eb) ==
             ERR_OK);
-    CHECK(!auth_knows(auth_find(a, span_of(key.id))->user, SPAN("b")));
+    CHECK(!auth_has_any_right(auth_find(a, span_of(key.id))->user, SPAN("b")));
     REQUIRE(auth_user_remove(a, SPAN("alice"), &eb) == ERR_OK);
     CHECK(auth_find(a, span_of(key.id)) == NULL);
     CHECK(auth_find(a, span_of(temporary.id)) == NULL);

@@ -72,7 +72,7 @@ static void
 change(void)
 {
     struct errbuf eb = {{0}};
-    struct auth_made made, next;
+    struct auth_new_key made, next;
 
     for (unsigned i = 0; i < ROUNDS; i++) {
         CHECK(auth_user_add(a, SPAN("goes"), &made, &eb) == ERR_OK);
@@ -93,7 +93,7 @@ world(void *arg)
     struct elsewhere e[LOOPS];
     struct rt_dir *dir = NULL;
     struct meta *meta = NULL;
-    struct auth_made kept;
+    struct auth_new_key kept;
     struct errbuf eb = {{0}};
     struct rt_group g;
 
@@ -101,7 +101,7 @@ world(void *arg)
     REQUIRE(rt_dir_open(folder, &dir, &eb) == ERR_OK);
     REQUIRE(meta_open_embedded(dir, &meta, &eb) == ERR_OK);
     REQUIRE(auth_new(&o, &a, &eb) == ERR_OK);
-    REQUIRE(auth_follow(a, meta, &eb) == ERR_OK);
+    REQUIRE(auth_load_meta(a, meta, &eb) == ERR_OK);
     REQUIRE(auth_user_add(a, SPAN("stays"), &kept, &eb) == ERR_OK);
     REQUIRE(auth_user_grant(a, SPAN("stays"), AUTH_READ, SPAN("b"), SPAN("p/"), &eb) ==
             ERR_OK);

@@ -18,15 +18,15 @@ test_tight_and_back(void)
     account_add(ACCOUNT_CONNECTIONS, -2000 - (int64_t)before);
     CHECK(account_tight() == 0);
     CHECK_U64(account_of(ACCOUNT_CONNECTIONS), 3600);
-    CHECK(!account_take(ACCOUNT_DOCUMENTS, 4500));
-    CHECK(!account_take(ACCOUNT_DOCUMENTS, UINT64_MAX));
+    CHECK(!account_reserve(ACCOUNT_DOCUMENTS, 4500));
+    CHECK(!account_reserve(ACCOUNT_DOCUMENTS, UINT64_MAX));
     CHECK_U64(account_of(ACCOUNT_DOCUMENTS), 0);
-    CHECK(account_take(ACCOUNT_DOCUMENTS, 4000));
+    CHECK(account_reserve(ACCOUNT_DOCUMENTS, 4000));
     CHECK_U64(account_sum(), before + 7600);
     account_add(ACCOUNT_DOCUMENTS, -4000);
     account_add(ACCOUNT_CONNECTIONS, -3600);
     account_set_limit(0);
-    CHECK(account_take(ACCOUNT_DOCUMENTS, 1u << 30)); /* no limit: never tight */
+    CHECK(account_reserve(ACCOUNT_DOCUMENTS, 1u << 30)); /* no limit: never tight */
     CHECK(account_tight() == 0);
     account_add(ACCOUNT_DOCUMENTS, -(1 << 30));
     CHECK_U64(account_sum(), before);

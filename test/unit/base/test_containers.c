@@ -87,7 +87,7 @@ test_table_of_strings_against_an_array(void)
     struct table m;
 
     table_init(&m, KEYS / 2);
-    CHECK(table_get(&m, SPAN("x")) == NULL && table_take(&m, SPAN("x")) == NULL);
+    CHECK(table_get(&m, SPAN("x")) == NULL && table_erase(&m, SPAN("x")) == NULL);
     for (size_t i = 0; i < KEYS; i++)
         snprintf(names[i], sizeof names[i], "%zu/key", i);
     for (int round = 0; round < 50000; round++) {
@@ -101,7 +101,7 @@ test_table_of_strings_against_an_array(void)
             count += fits && !there[i];
             there[i] = fits;
         } else {
-            REQUIRE(table_take(&m, key) == (there[i] ? &values[i] : NULL));
+            REQUIRE(table_erase(&m, key) == (there[i] ? &values[i] : NULL));
             count -= there[i];
             there[i] = false;
         }
@@ -135,7 +135,7 @@ test_table_of_numbers(void)
     CHECK(table_get_u64(&m, 0) == &values[5]);
     CHECK(table_get_u64(&m, 7) == NULL);
     for (uint64_t i = 999; i > 0; i--)
-        REQUIRE(table_take_u64(&m, i << 32) == &values[i]);
+        REQUIRE(table_erase_u64(&m, i << 32) == &values[i]);
     CHECK_U64(m.count, 1);
     table_fini(&m);
 }

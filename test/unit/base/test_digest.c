@@ -12,7 +12,7 @@ b64(enum digest_kind kind, const char *text)
     static char out[BASE64_LEN(DIGEST_MAX) + 1];
     unsigned char raw[DIGEST_MAX];
 
-    base64_encode(raw, digest_once(kind, text, strlen(text), raw), out);
+    base64_encode(raw, digest_oneshot(kind, text, strlen(text), raw), out);
     return out;
 }
 
@@ -38,9 +38,9 @@ test_published_digests(void)
     CHECK_STR(b64(DIGEST_SHA1, "hello world"), "Kq5sNclPz7QV2+lfQIuc6R7oRu0=");
     CHECK_STR(b64(DIGEST_SHA256, "hello world"),
               "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek=");
-    CHECK_U64(digest_once(DIGEST_MD5, "", 0, raw), 16);
+    CHECK_U64(digest_oneshot(DIGEST_MD5, "", 0, raw), 16);
     CHECK_STR(hex(raw, 16), "d41d8cd98f00b204e9800998ecf8427e"); /* RFC 1321, A.5 */
-    digest_once(DIGEST_MD5, "message digest", 14, raw);
+    digest_oneshot(DIGEST_MD5, "message digest", 14, raw);
     CHECK_STR(hex(raw, 16), "f96b697d7cb7938d525a2f31aaf161d0");
     CHECK_U64(digest_len(DIGEST_MD5), 16);
     CHECK_U64(digest_len(DIGEST_SHA1), 20);
@@ -55,7 +55,7 @@ test_pieces_make_the_same(void)
 
     for (int kind = DIGEST_MD5; kind <= DIGEST_SHA256; kind++) {
         unsigned char whole[DIGEST_MAX], pieces[DIGEST_MAX];
-        size_t len = digest_once((enum digest_kind)kind, text, strlen(text), whole);
+        size_t len = digest_oneshot((enum digest_kind)kind, text, strlen(text), whole);
 
         for (size_t cut = 0; cut <= strlen(text); cut++) {
             struct digest d;
@@ -94,14 +94,14 @@ test_three_parts(void)
     REQUIRE(part != NULL);
     for (size_t i = 0; i < 3; i++) {
         memset(part, 'A' + (int)i, PART);
-        digest_once(DIGEST_MD5, part, PART, out);
+        digest_oneshot(DIGEST_MD5, part, PART, out);
         memcpy(md5s + i * 16, out, 16);
-        digest_once(DIGEST_SHA256, part, PART, out);
+        digest_oneshot(DIGEST_SHA256, part, PART, out);
         memcpy(sha256s + i * 32, out, 32);
     }
-    digest_once(DIGEST_MD5, md5s, sizeof md5s, out);
+    digest_oneshot(DIGEST_MD5, md5s, sizeof md5s, out);
     CHECK_STR(hex(out, 16), "b2add96cc9702bbf4efb0ccdfc6b7747");
-    digest_once(DIGEST_SHA256, sha256s, sizeof sha256s, out);
+    digest_oneshot(DIGEST_SHA256, sha256s, sizeof sha256s, out);
     base64_encode(out, 32, text);
     CHECK_STR(text, "uWBwpe1dxI4Vw8Gf0X9ynOdw/SS6VBzfWm9giiv1sf4=");
     free(part);
@@ -250,7 +250,7 @@ speed(void)
     hmac_key_init(&k, "key", 3);
     clock_gettime(CLOCK_MONOTONIC, &a);
     for (int i = 0; i < ROUNDS; i++) {
-        digest_once(DIGEST_SHA256, canonical, sizeof canonical, out);
+        digest_oneshot(DIGEST_SHA256, canonical, sizeof canonical, out);
         hmac_key_sign(&k, canonical, 160, out);
     }
     clock_gettime(CLOCK_MONOTONIC, &b);

@@ -36,8 +36,8 @@ in_order(void)
 
     lock_init(&outer, LOCK_COLLECTORS);
     lock_init(&inner, LOCK_BLOCKS);
-    lock_take(&outer);
-    lock_take(&inner);
+    lock_acquire(&outer);
+    lock_acquire(&inner);
     lock_release(&outer); /* in any order */
     lock_release(&inner);
     lock_fini(&outer);
@@ -49,8 +49,8 @@ wrong_order(void)
 {
     struct lock outer = LOCK_INIT(LOCK_COLLECTORS), inner = LOCK_INIT(LOCK_BLOCKS);
 
-    lock_take(&inner);
-    lock_take(&outer);
+    lock_acquire(&inner);
+    lock_acquire(&outer);
 }
 
 static void
@@ -58,8 +58,8 @@ same_rank_twice(void)
 {
     struct lock a = LOCK_INIT(LOCK_BLOCKS), b = LOCK_INIT(LOCK_BLOCKS);
 
-    lock_take(&a);
-    lock_take(&b);
+    lock_acquire(&a);
+    lock_acquire(&b);
 }
 
 static void
@@ -104,7 +104,7 @@ test_held(void)
     struct lock a = LOCK_INIT(LOCK_BLOCKS);
 
     CHECK(!lock_held(&a));
-    lock_take(&a);
+    lock_acquire(&a);
     CHECK(lock_held(&a));
     lock_release(&a);
     CHECK(!lock_held(&a));

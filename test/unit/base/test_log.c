@@ -41,12 +41,12 @@ static void
 test_logfmt(void)
 {
     start(LOG_LOGFMT);
-    LOG(LOG_INFO, "disk.opened", "disk opened", L_TEXT("path", "/srv/a"),
+    LOG(LOG_INFO, "store.opened", "disk opened", L_TEXT("path", "/srv/a"),
         L_U64("objects", 12), L_I64("drift", -3), L_F64("ratio", 0.25),
         L_SPAN("why", SPAN("a=b \"c\"")), L_TEXT("none", ""));
     CHECK_STR(last,
               "time=" WHEN
-              " level=info event=disk.opened msg=\"disk opened\" path=/srv/a objects=12"
+              " level=info event=store.opened msg=\"disk opened\" path=/srv/a objects=12"
               " drift=-3 ratio=0.25 why=\"a=b \\\"c\\\"\" none=\"\"\n");
     LOG0(LOG_ERROR, "x", "short");
     CHECK_STR(last, "time=" WHEN " level=error event=x msg=short\n");

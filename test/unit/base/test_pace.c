@@ -11,15 +11,15 @@ test_a_rate(void)
     struct pace *other = pace_ref(p);
     uint64_t now = 5 * SECOND, came = 0;
 
-    CHECK_U64(pace_took(p, now, 500), now + SECOND / 2);
+    CHECK_U64(pace_spent(p, now, 500), now + SECOND / 2);
     /* Two fetches share it. */
-    CHECK_U64(pace_took(other, now, 500), now + SECOND);
+    CHECK_U64(pace_spent(other, now, 500), now + SECOND);
     CHECK_U64(pace_due(p), now + SECOND);
     pace_drop(&other);
     /* Whoever waits each time gets the rate, in pieces of any size; time when nothing came is not made up for. */
     now += 100 * SECOND;
     for (uint64_t begun = now; now < begun + 10 * SECOND; came += 7 * (came % 13 + 1))
-        now = pace_took(p, now, 7 * (came % 13 + 1));
+        now = pace_spent(p, now, 7 * (came % 13 + 1));
     CHECK(came > 9900 && came < 10100);
     pace_drop(&p);
     CHECK(p == NULL);
@@ -30,7 +30,7 @@ test_no_rate(void)
 {
     struct pace *p = pace_new(0);
 
-    CHECK_U64(pace_took(p, SECOND, 1u << 30), 0);
+    CHECK_U64(pace_spent(p, SECOND, 1u << 30), 0);
     CHECK_U64(pace_due(p), 0);
     pace_drop(&p);
     pace_drop(&p);

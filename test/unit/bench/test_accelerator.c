@@ -75,11 +75,11 @@ fetch(void *arg, const struct train_piece *p, uint64_t *bytes, struct errbuf *eb
         return err_set(eb, ERR_IO, "call %u fails", s->calls);
     }
     if (s->serial)
-        rc = rt_sem_take(&s->line, DEADLINE_NEVER);
+        rc = rt_sem_acquire(&s->line, DEADLINE_NEVER);
     if (rc == ERR_OK) {
         rc = rt_sleep_ms(s->takes_ms);
         if (s->serial)
-            rt_sem_give(&s->line);
+            rt_sem_release(&s->line);
     }
     s->at_once--;
     if (rc == ERR_OK) {

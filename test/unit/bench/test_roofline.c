@@ -20,11 +20,11 @@ plain(double au)
                          .sample_bytes = 322957,
                          .demand = 505,
                          .floor = 0.85,
-                         .judged = {10, 5050 * au, au, au >= 0.85}};
+                         .reported = {10, 5050 * au, au, au >= 0.85}};
 
     for (enum ceiling c = 0; c < CEILINGS_; c++)
         roofline_set(&r, c, 50000, "measured");
-    roofline_add_run(&r, &r.judged);
+    roofline_add_run(&r, &r.reported);
     return r;
 }
 

@@ -65,19 +65,19 @@ read_back(struct node_offline *n, const char *key, uint64_t size, bool in_parts)
 {
     const struct map_bucket *b = map_bucket_find(map_now(n->map), SPAN("made"));
     struct disks_key k = {
-        .at = {.bucket = b->id, .birth_name = SPAN("made"), .key = span_of(key)}};
+        .at = {.bucket = b->id, .immutable_name = SPAN("made"), .key = span_of(key)}};
     struct disks_reader r = {0};
     struct errbuf eb = {{0}};
     struct span piece = {"", 1};
     uint64_t at = 0;
-    struct row row;
+    struct entry entry;
 
-    REQUIRE(disks_lookup(n->disks, &k, &row, &eb) == ERR_OK);
-    CHECK_U64(row.size, size);
-    CHECK_U64(row.parts, 7);
-    CHECK_U64(row.md5[2], 3);
-    CHECK(((row.flags & ROW_PARTS) != 0) == in_parts);
-    CHECK(disks_read_begin(n->disks, &k, &row, 0, row.size, &r, &eb) == ERR_OK);
+    REQUIRE(disks_lookup(n->disks, &k, &entry, &eb) == ERR_OK);
+    CHECK_U64(entry.size, size);
+    CHECK_U64(entry.parts, 7);
+    CHECK_U64(entry.md5[2], 3);
+    CHECK(((entry.flags & ENTRY_PARTS) != 0) == in_parts);
+    CHECK(disks_read_begin(n->disks, &k, &entry, 0, entry.size, &r, &eb) == ERR_OK);
     while (piece.len > 0 && disks_read_next(&r, DEADLINE_NEVER, &piece, &eb) == ERR_OK) {
         CHECK(memcmp(piece.at, data + at, piece.len) == 0);
         at += piece.len;

@@ -37,7 +37,7 @@ etag_of(const unsigned char *bytes, unsigned char out[16])
 
     etag_multipart_init(&all);
     for (size_t at = 0; at < SIZE; at += PART) {
-        digest_once(DIGEST_MD5, bytes + at, MIN(PART, SIZE - at), md5);
+        digest_oneshot(DIGEST_MD5, bytes + at, MIN(PART, SIZE - at), md5);
         etag_multipart_add(&all, md5);
     }
     etag_multipart_end(&all, md5, text);

@@ -100,7 +100,7 @@ answers(struct rig *g)
         bool retry;
     } rows[] = {
         {403, ERR_DENIED, false},      {404, ERR_NOT_FOUND, false},
-        {500, ERR_BACKEND, true},      {501, ERR_NOT_BUILT, false},
+        {500, ERR_BACKEND, true},      {501, ERR_NOT_IMPLEMENTED, false},
         {503, ERR_BUSY, true},         {429, ERR_BUSY, true},
         {307, ERR_BACKEND, false},     {301, ERR_BACKEND, false},
         {400, ERR_BAD_REQUEST, false}, {507, ERR_NO_SPACE, true},

@@ -46,7 +46,7 @@ fake_set(struct fake *f, const char *body, size_t len)
 
     f->body = body;
     f->len = len;
-    digest_once(DIGEST_MD5, body, len, md5);
+    digest_oneshot(DIGEST_MD5, body, len, md5);
     hex_encode(md5, 16, f->etag);
 }
 

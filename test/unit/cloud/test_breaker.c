@@ -12,8 +12,8 @@ fail(struct breaker *b, uint64_t now_ms)
 {
     uint64_t left;
 
-    if (breaker_may(b, now_ms * MS, &left))
-        (void)breaker_tell(b, BREAKER_SILENT, now_ms * MS);
+    if (breaker_allows(b, now_ms * MS, &left))
+        (void)breaker_report(b, BREAKER_NO_ANSWER, now_ms * MS);
 }
 
 static bool
@@ -21,7 +21,7 @@ may(struct breaker *b, uint64_t now_ms)
 {
     uint64_t left;
 
-    return breaker_may(b, now_ms * MS, &left);
+    return breaker_allows(b, now_ms * MS, &left);
 }
 
 static void
@@ -37,7 +37,7 @@ test_opens(void)
     CHECK(!breaker_is_open(&b));
     fail(&b, BREAKER_SPAN_MS + 1);
     CHECK(breaker_is_open(&b));
-    CHECK(!breaker_may(&b, (BREAKER_SPAN_MS + 1) * MS, &left));
+    CHECK(!breaker_allows(&b, (BREAKER_SPAN_MS + 1) * MS, &left));
     CHECK_U64(left, BREAKER_WAIT_MS);
 }
 
@@ -49,7 +49,7 @@ test_few_do_not_open(void)
     for (unsigned i = 0; i + 1 < BREAKER_FAILURES; i++)
         fail(&b, i * BREAKER_SPAN_MS);
     CHECK(!breaker_is_open(&b));
-    CHECK(!breaker_tell(&b, BREAKER_ANSWERED, 1)); /* nothing has changed for others */
+    CHECK(!breaker_report(&b, BREAKER_ANSWERED, 1)); /* nothing has changed for others */
     for (unsigned i = 0; i + 1 < BREAKER_FAILURES; i++)
         fail(&b, 100000 + i * BREAKER_SPAN_MS);
     CHECK(!breaker_is_open(&b));
@@ -64,21 +64,21 @@ test_trial(void)
     for (unsigned i = 0; i < BREAKER_FAILURES; i++)
         fail(&b, now = i * BREAKER_SPAN_MS);
     CHECK(breaker_is_open(&b));
-    CHECK(!breaker_tell(&b, BREAKER_SILENT, now * MS)); /* one that began before */
+    CHECK(!breaker_report(&b, BREAKER_NO_ANSWER, now * MS)); /* one that began before */
     CHECK(!may(&b, now + BREAKER_WAIT_MS - 1));
     CHECK(may(&b, now += BREAKER_WAIT_MS));
     CHECK(!may(&b, now)); /* one call only */
-    CHECK(!breaker_tell(&b, BREAKER_UNKNOWN, now * MS));
+    CHECK(!breaker_report(&b, BREAKER_UNKNOWN, now * MS));
     CHECK(may(&b, now));
-    CHECK(!breaker_tell(&b, BREAKER_SILENT, now * MS));
+    CHECK(!breaker_report(&b, BREAKER_NO_ANSWER, now * MS));
     CHECK(!may(&b, now + 2 * BREAKER_WAIT_MS - 1));
     for (unsigned i = 0; i < 20; i++) { /* the wait has an end */
         now += BREAKER_WAIT_MAX_MS;
         CHECK(may(&b, now));
-        (void)breaker_tell(&b, BREAKER_SILENT, now * MS);
+        (void)breaker_report(&b, BREAKER_NO_ANSWER, now * MS);
     }
     CHECK(may(&b, now += BREAKER_WAIT_MAX_MS));
-    CHECK(breaker_tell(&b, BREAKER_ANSWERED, now * MS));
+    CHECK(breaker_report(&b, BREAKER_ANSWERED, now * MS));
     CHECK(!breaker_is_open(&b) && may(&b, now) && may(&b, now));
 }
 
@@ -100,7 +100,7 @@ transfer(void *arg)
     for (int i = 0; i < 3; i++)
         rt_yield();
     --*s->in;
-    throttle_went_well(s->t);
+    throttle_success(s->t);
     throttle_leave(s->t);
 }
 
@@ -143,7 +143,7 @@ throttled(void *arg)
     CHECK_U64((unsigned)t.limit, 1);
     CHECK(most_at_once(&t, 300) > 8); /* it comes back as things go well */
     for (unsigned i = 0; i < 1000; i++)
-        throttle_went_well(&t);
+        throttle_success(&t);
     CHECK_U64((unsigned)t.limit, 16);
 }
 

@@ -376,7 +376,7 @@ world(void *arg)
     g->bucket = (struct map_bucket){.refs = 1,
                                     .id = 1,
                                     .name = (char *)"here",
-                                    .birth_name = (char *)"here",
+                                    .immutable_name = (char *)"here",
                                     .cached = true,
                                     .backend = {.endpoint = g->fake.endpoint,
                                                 .bucket = (char *)"there",

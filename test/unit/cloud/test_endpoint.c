@@ -8,7 +8,7 @@
 
 struct taker {
     struct endpoint *e;
-    const bool *hurried;
+    const bool *urgent;
     unsigned wanted, took;
     uint64_t last_ns;
     enum err rc;
@@ -20,10 +20,10 @@ take(void *arg)
     struct taker *t = arg;
 
     while (t->took < t->wanted) {
-        t->rc = endpoint_wait(t->e, t->hurried);
+        t->rc = endpoint_wait(t->e, t->urgent);
         if (t->rc != ERR_OK)
             return;
-        endpoint_took(t->e, PIECE);
+        endpoint_consumed(t->e, PIECE);
         t->took++;
         t->last_ns = rt_now_ns();
     }
@@ -55,9 +55,9 @@ readers_first(void *arg)
 {
     struct endpoints list = {NULL};
     struct endpoint *c = endpoint_of(&list, "one", RATE);
-    bool hurried = false;
+    bool urgent = false;
     struct taker reader = {.e = c, .wanted = 3 * PIECES},
-                 behind = {.e = c, .hurried = &hurried, .wanted = 3 * PIECES};
+                 behind = {.e = c, .urgent = &urgent, .wanted = 3 * PIECES};
     uint64_t begun = rt_now_ns();
     struct rt_group g;
 
@@ -80,9 +80,9 @@ a_reader_comes(void *arg)
 {
     struct endpoints list = {NULL};
     struct endpoint *c = endpoint_of(&list, "one", RATE);
-    bool hurried = false;
+    bool urgent = false;
     struct taker reader = {.e = c, .wanted = 3 * PIECES},
-                 joined = {.e = c, .hurried = &hurried, .wanted = PIECES};
+                 joined = {.e = c, .urgent = &urgent, .wanted = PIECES};
     struct rt_group g;
 
     (void)arg;
@@ -91,7 +91,7 @@ a_reader_comes(void *arg)
     CHECK(rt_group_start(&g, take, &reader) == ERR_OK);
     CHECK(rt_sleep_ms(500) == ERR_OK);
     CHECK(joined.took < 10);
-    hurried = true;
+    urgent = true;
     rt_group_join(&g);
     CHECK(joined.last_ns < reader.last_ns);
     endpoints_fini(&list);
@@ -119,14 +119,14 @@ down_and_up(void *arg)
     (void)arg;
     (void)endpoint_of(&list, "two", 0);
     CHECK(!endpoints_any_down(&list) && !endpoint_is_down(&list, "one"));
-    endpoint_is_silent(one);
-    endpoint_is_silent(one);
+    endpoint_mark_down(one);
+    endpoint_mark_down(one);
     CHECK(endpoints_any_down(&list) && endpoint_is_down(&list, "one"));
     CHECK(!endpoint_is_down(&list, "two") && !endpoint_is_down(&list, "three"));
-    endpoint_answers(one);
-    endpoint_answers(one);
+    endpoint_mark_up(one);
+    endpoint_mark_up(one);
     CHECK(!endpoints_any_down(&list) && !endpoint_is_down(&list, "one"));
-    endpoint_is_silent(one);
+    endpoint_mark_down(one);
     CHECK(rt_sleep_ms(ENDPOINT_DOWN_MS - 1) == ERR_OK && endpoint_is_down(&list, "one"));
     CHECK(rt_sleep_ms(2) == ERR_OK && !endpoint_is_down(&list, "one"));
     CHECK(!endpoints_any_down(&list));

@@ -159,7 +159,7 @@ static void
 test_file_values(void)
 {
     static const char text[] = "memory.buffers = 33554432 # bytes\n"
-                               "memory.hot = \"1.5GiB\"\n"
+                               "memory.block_cache = \"1.5GiB\"\n"
                                "[http]\nidle_timeout = \"2m\"\nconnections = 1_000\n"
                                "[s3]\ndomains = ['a', \"b\", ]\n";
     struct conf *c = conf_new();
@@ -168,7 +168,7 @@ test_file_values(void)
 
     CHECK(conf_toml(c, "f.toml", SPAN(text), &eb) == ERR_OK);
     CHECK_U64(conf_u64(c, OPT_MEMORY_BUFFERS), 32 << 20);
-    CHECK_U64(conf_u64(c, OPT_MEMORY_HOT), GIB(3) / 2);
+    CHECK_U64(conf_u64(c, OPT_MEMORY_BLOCK_CACHE), GIB(3) / 2);
     CHECK_U64(conf_u64(c, OPT_HTTP_IDLE_TIMEOUT), 120000);
     CHECK_U64(conf_u64(c, OPT_HTTP_CONNECTIONS), 1000);
     CHECK_STR(conf_list(c, OPT_S3_DOMAINS, &count)[1], "b");
@@ -300,7 +300,7 @@ test_shown_toml_reads_back(void)
                                         "auth=true",
                                         "engine=epoll",
                                         "s3.domains=x.org,\"q\"",
-                                        "memory.hot=0"};
+                                        "memory.block_cache=0"};
 
     for (int form = CONF_AS_TOML; form <= CONF_AS_TOML_ORIGIN; form++) {
         struct conf *a = conf_new(), *b = conf_new();

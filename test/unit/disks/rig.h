@@ -35,7 +35,7 @@ rig_next_bucket(void *arg, uint64_t after, struct disks_bucket *out)
     if (after >= RIG_BUCKET)
         return false;
     *out = (struct disks_bucket){
-        .id = RIG_BUCKET, .birth_name = SPAN("bucket"), .copies = g->copies};
+        .id = RIG_BUCKET, .immutable_name = SPAN("bucket"), .copies = g->copies};
     return true;
 }
 
@@ -48,7 +48,7 @@ rig_open_without(struct rig *g, unsigned which, const char *without)
                               .disk = {.node = 1,
                                        .epoch = ++g->epoch,
                                        .segment_bytes = 8u << 20,
-                                       .hot_bytes = 4u << 20,
+                                       .block_cache_bytes = 4u << 20,
                                        .index_map_bytes = 64u << 20},
                               .state = g->state,
                               .without = &without,
@@ -91,10 +91,11 @@ rig_run(fiber_fn *fn, struct rig *g)
 static inline struct disks_key
 rig_key(const struct rig *g, const char *key)
 {
-    return (struct disks_key){
-        .at = {.bucket = RIG_BUCKET, .birth_name = SPAN("bucket"), .key = span_of(key)},
-        .copies = g->copies,
-        .min_copies = g->min_copies};
+    return (struct disks_key){.at = {.bucket = RIG_BUCKET,
+                                     .immutable_name = SPAN("bucket"),
+                                     .key = span_of(key)},
+                              .copies = g->copies,
+                              .min_copies = g->min_copies};
 }
 
 /* Bytes that say where they belong. */
@@ -107,7 +108,7 @@ rig_fill(char *out, size_t len, uint64_t seed)
 
 static inline enum err
 rig_put_if(struct rig *g, const char *key, size_t len, uint64_t seed,
-           const struct disk_condition *c, struct row *row)
+           const struct store_condition *c, struct entry *entry)
 {
     struct disks_key k = rig_key(g, key);
     struct object_meta meta = {.mtime_ms = 1700000000123};
@@ -118,13 +119,13 @@ rig_put_if(struct rig *g, const char *key, size_t len, uint64_t seed,
 
     memset(&g->eb, 0, sizeof g->eb);
     rig_fill(data, len, seed);
-    digest_once(DIGEST_MD5, data, len, md5);
+    digest_oneshot(DIGEST_MD5, data, len, md5);
     memcpy(meta.md5, md5, 16);
-    rc = disks_write_begin(g->ds, &k, DISK_NATIVE, len, &w, &g->eb);
+    rc = disks_write_begin(g->ds, &k, STORE_NATIVE, len, &w, &g->eb);
     if (rc == ERR_OK)
         rc = disks_write(w, data, len, &g->eb);
     if (rc == ERR_OK)
-        rc = disks_commit(&w, &meta, c, row, &g->eb);
+        rc = disks_commit(&w, &meta, c, entry, &g->eb);
     disks_write_abort(&w);
     free(data);
     return rc;
@@ -144,17 +145,17 @@ rig_get(struct rig *g, const char *key, size_t len, uint64_t seed)
     struct disks_reader r = {0};
     char *want = xmalloc(len + 1);
     struct span piece = {"", 0};
-    struct row row;
+    struct entry entry;
     size_t at = 0;
     enum err rc;
 
     memset(&g->eb, 0, sizeof g->eb);
     rig_fill(want, len, seed);
-    rc = disks_lookup(g->ds, &k, &row, &g->eb);
-    if (rc == ERR_OK && row.size != len)
+    rc = disks_lookup(g->ds, &k, &entry, &g->eb);
+    if (rc == ERR_OK && entry.size != len)
         rc = ERR_BAD_DIGEST;
     if (rc == ERR_OK)
-        rc = disks_read_begin(g->ds, &k, &row, 0, len, &r, &g->eb);
+        rc = disks_read_begin(g->ds, &k, &entry, 0, len, &r, &g->eb);
     if (rc == ERR_OK) {
         while (rc == ERR_OK && at < len) {
             rc = disks_read_next(&r, DEADLINE_NEVER, &piece, &g->eb);
@@ -174,7 +175,7 @@ rig_delete(struct rig *g, const char *key, bool *existed)
     struct disks_key k = rig_key(g, key);
 
     memset(&g->eb, 0, sizeof g->eb);
-    return disks_delete(g->ds, &k, DISK_NATIVE, NULL, existed, &g->eb);
+    return disks_delete(g->ds, &k, STORE_NATIVE, NULL, existed, &g->eb);
 }
 
 /* Waits until every object lies where it should. */
@@ -182,20 +183,20 @@ static inline bool
 rig_settled(struct rig *g)
 {
     struct disks_status *st = xcalloc(1, sizeof *st);
-    bool settled = false;
+    bool converged = false;
 
-    for (unsigned i = 0; i < PATIENCE_MS / 10 && !settled; i++) {
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && !converged; i++) {
         disks_status(g->ds, st);
-        settled = st->settled && st->repairs == 0;
-        if (!settled && rt_sleep_ms(10) != ERR_OK)
+        converged = st->converged && st->repairs == 0;
+        if (!converged && rt_sleep_ms(10) != ERR_OK)
             break;
     }
-    if (!settled)
+    if (!converged)
         fprintf(stderr, "not settled: pass %llu, failed %llu, waiting %d: %s\n",
                 (unsigned long long)st->pass, (unsigned long long)st->failed, st->waiting,
                 st->why);
     free(st);
-    return settled;
+    return converged;
 }
 
 /* Objects on the disk at a path, whatever state it is in. */
@@ -205,7 +206,7 @@ rig_objects_on(struct rig *g, const char *path)
     struct disks_status *st = xcalloc(1, sizeof *st);
     uint64_t n = UINT64_MAX;
 
-    CHECK(disks_settle(g->ds, &g->eb) == ERR_OK);
+    CHECK(disks_flush(g->ds, &g->eb) == ERR_OK);
     disks_status(g->ds, st);
     for (unsigned i = 0; i < st->count; i++)
         if (strcmp(st->disks[i].path, path) == 0)

@@ -22,7 +22,7 @@ static void
 list_all(struct rig *g, uint32_t page)
 {
     struct arena *a = arena_new(KIB(16), MIB(2));
-    struct disk_entry *rows;
+    struct store_entry *rows;
     char after[64] = "";
     unsigned seen = 0;
     uint32_t count;
@@ -77,15 +77,15 @@ static void
 conditions(void *arg)
 {
     struct rig *g = arg;
-    struct disk_condition absent = {.if_absent = true}, same = {.if_content = true};
-    struct row row;
+    struct store_condition absent = {.if_absent = true}, same = {.if_content = true};
+    struct entry entry;
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
-    CHECK(rig_put_if(g, "k", 100, 1, &absent, &row) == ERR_OK);
-    CHECK(rig_put_if(g, "k", 100, 2, &absent, &row) == ERR_PRECONDITION);
-    same.content = row.content;
-    CHECK(rig_put_if(g, "k", 100, 3, &same, &row) == ERR_OK);
-    CHECK(rig_put_if(g, "k", 100, 4, &same, &row) == ERR_PRECONDITION);
+    CHECK(rig_put_if(g, "k", 100, 1, &absent, &entry) == ERR_OK);
+    CHECK(rig_put_if(g, "k", 100, 2, &absent, &entry) == ERR_PRECONDITION);
+    same.content = entry.content;
+    CHECK(rig_put_if(g, "k", 100, 3, &same, &entry) == ERR_OK);
+    CHECK(rig_put_if(g, "k", 100, 4, &same, &entry) == ERR_PRECONDITION);
     CHECK(rig_get(g, "k", 100, 3) == ERR_OK);
     disks_close(&g->ds);
 }
@@ -104,7 +104,7 @@ come_and_go(void *arg)
     rig_get_all(g, KEYS, 1);
     list_all(g, 10);
     CHECK(rig_put_if(g, rig_name(3), rig_size(3), 4,
-                     &(struct disk_condition){.if_absent = true},
+                     &(struct store_condition){.if_absent = true},
                      NULL) == ERR_PRECONDITION);
     CHECK(disks_add(g->ds, g->path[2], id, &g->eb) == ERR_OK);
     rig_put_all(g, KEYS, 5);
@@ -242,9 +242,9 @@ static bool
 is_on(struct rig *g, const char *key, unsigned slot)
 {
     struct disks_key k = rig_key(g, key);
-    struct row row;
+    struct entry entry;
 
-    return disks_lookup(g->ds, &k, &row, &g->eb) == ERR_OK && row.disk == slot;
+    return disks_lookup(g->ds, &k, &entry, &g->eb) == ERR_OK && entry.disk == slot;
 }
 
 static void
@@ -258,7 +258,7 @@ disk_1_leaves(enum point p)
     if (leaves_the_list)
         CHECK(disks_remove(g->ds, g->path[1], true, &g->eb) == ERR_OK);
     else
-        atomic_store(&g->ds->slots[1].state, SLOT_OUT);
+        atomic_store(&g->ds->slots[1].state, REPLICA_OUT);
 }
 
 /* What was drained is not missed. */
@@ -269,7 +269,7 @@ removed_before_it_is_asked(void *arg)
     struct disks_key k = rig_key(g, "key-none");
     struct upload_id none = {{{1}}};
     struct arena *a = arena_new(KIB(4), KIB(64));
-    struct disk_part *parts;
+    struct store_part *parts;
     uint8_t id[16];
     uint32_t count;
     bool more;
@@ -280,7 +280,7 @@ removed_before_it_is_asked(void *arg)
     for (unsigned uploads = 0; uploads < 2; uploads++) {
         CHECK(disks_drain(g->ds, g->path[1], false, &g->eb) == ERR_OK);
         CHECK(rig_settled(g));
-        atomic_store(&g->ds->settled, false); /* as when the removal has begun */
+        atomic_store(&g->ds->converged, false); /* as when the removal has begun */
         left_by = g;
         if (uploads == 0)
             CHECK(rig_get(g, "key-none", 1, 1) == ERR_NOT_FOUND);
@@ -314,7 +314,7 @@ fails_before_it_is_asked(void *arg)
 {
     struct rig *g = arg;
     struct arena *a = arena_new(KIB(16), MIB(2));
-    struct disk_entry *rows;
+    struct store_entry *rows;
     uint32_t count;
     bool more, empty;
 
@@ -324,7 +324,7 @@ fails_before_it_is_asked(void *arg)
     left_by = g;
     CHECK(disks_list(g->ds, RIG_BUCKET, 1, SPAN(""), false, 1000, a, &rows, &count, &more,
                      &g->eb) == ERR_UNAVAILABLE);
-    atomic_store(&g->ds->slots[1].state, SLOT_ACTIVE);
+    atomic_store(&g->ds->slots[1].state, REPLICA_ACTIVE);
     for (unsigned i = 0; i < KEYS; i++) {
         bool existed;
 
@@ -334,7 +334,7 @@ fails_before_it_is_asked(void *arg)
     }
     left_by = g;
     CHECK(disks_bucket_empty(g->ds, RIG_BUCKET, 1, &empty, &g->eb) == ERR_UNAVAILABLE);
-    atomic_store(&g->ds->slots[1].state, SLOT_ACTIVE);
+    atomic_store(&g->ds->slots[1].state, REPLICA_ACTIVE);
     CHECK(disks_bucket_empty(g->ds, RIG_BUCKET, 1, &empty, &g->eb) == ERR_OK && !empty);
     disks_close(&g->ds);
     arena_free(&a);

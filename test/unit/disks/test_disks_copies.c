@@ -1,10 +1,10 @@
 /* Objects on several disks: read around what is lost or rotten, repaired, never resurrected. */
 #include "rig.h"
 
-#include "disk/health_internal.h"
-#include "disk/internal.h"
-#include "disks/ended.h"
-#include "disks/mover.h"
+#include "disks/rebalancer.h"
+#include "disks/version_tombstone.h"
+#include "store/health/health_internal.h"
+#include "store/internal.h"
 
 #define KEYS 40
 
@@ -73,7 +73,7 @@ rot(void *arg)
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
     rig_put_all(g, KEYS, 1);
-    CHECK(disks_settle(g->ds, &g->eb) == ERR_OK);
+    CHECK(disks_flush(g->ds, &g->eb) == ERR_OK);
     command("for f in '%s'/native/*; do python3 - \"$f\" <<'E'\n"
             "import sys\n"
             "f = open(sys.argv[1], 'r+b'); b = bytearray(f.read(6 << 20))\n"
@@ -192,18 +192,18 @@ uploads(void *arg)
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct disks_key k = rig_key(g, "multi");
     struct object_meta meta = {.mtime_ms = 1700000000123};
-    struct disk_upload *listed;
-    struct disk_part *parts;
+    struct store_upload *listed;
+    struct store_part *parts;
     struct upload_id u, other;
-    struct row row, again;
+    struct entry entry, again;
     uint32_t count;
     bool more;
     char *whole = xmalloc(700000);
 
     REQUIRE(rig_open(g, 7) == ERR_OK);
     rig_fill(whole, 700000, 9);
-    CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &u, &g->eb) == ERR_OK);
-    CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &other, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &other, &g->eb) == ERR_OK);
     for (unsigned i = 0; i < 2; i++) {
         struct disks_writer *w;
 
@@ -218,11 +218,11 @@ uploads(void *arg)
     CHECK(disks_part_list(g->ds, &k, &u, 0, 10, a, &parts, &count, &more, &g->eb) ==
           ERR_OK);
     REQUIRE(count == 2);
-    CHECK(disks_upload_complete(g->ds, &k, &u, parts, 2, &meta, NULL, &row, &g->eb) ==
+    CHECK(disks_upload_complete(g->ds, &k, &u, parts, 2, &meta, NULL, &entry, &g->eb) ==
           ERR_OK);
     CHECK(disks_upload_complete(g->ds, &k, &u, parts, 2, &meta, NULL, &again, &g->eb) ==
           ERR_OK);
-    CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+    CHECK(memcmp(&entry.content, &again.content, sizeof entry.content) == 0);
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
     CHECK(count == 0);
@@ -318,7 +318,7 @@ fails_in_a_pass(void *arg)
     struct rig *g = arg;
     struct places p;
     struct disks_key k;
-    struct slot *gone;
+    struct replica_slot *gone;
     uint64_t pass = 0;
     unsigned key = 0;
     uint8_t id[16];
@@ -326,11 +326,11 @@ fails_in_a_pass(void *arg)
     REQUIRE(rig_open(g, 7) == ERR_OK);
     rig_put_all(g, KEYS, 1);
     CHECK(rig_settled(g));
-    g->ds->keeper.move_rate = 1;
+    g->ds->control.rebalance_rate = 1;
     CHECK(disks_add(g->ds, g->path[3], id, &g->eb) == ERR_OK);
-    for (unsigned i = 0; i < PATIENCE_MS / 10 && g->ds->mover->now.moved == 0; i++)
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && g->ds->rebalancer->now.moved == 0; i++)
         CHECK(rt_sleep_ms(10) == ERR_OK);
-    pass = g->ds->mover->passes;
+    pass = g->ds->rebalancer->passes;
     CHECK(pass > 0);
     for (;; key++) { /* not the one with the node's state */
         k = rig_key(g, rig_name(key));
@@ -339,15 +339,15 @@ fails_in_a_pass(void *arg)
             break;
     }
     gone = &g->ds->slots[p.at[0]];
-    CHECK(health_move(gone->disk->health, DISK_FAILED, "planted", 0));
-    for (unsigned i = 0; i < PATIENCE_MS / 10 && slot_state(gone) != SLOT_OUT; i++)
+    CHECK(health_move(gone->disk->health, STORE_FAILED, "planted", 0));
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && replica_state(gone) != REPLICA_OUT; i++)
         CHECK(rt_sleep_ms(10) == ERR_OK);
-    CHECK(slot_state(gone) == SLOT_OUT);
+    CHECK(replica_state(gone) == REPLICA_OUT);
     CHECK(rig_put(g, rig_name(key), 100, 9) == ERR_OK);
     CHECK(rig_get(g, rig_name(key), 100, 9) == ERR_OK);
-    for (unsigned i = 0; i < PATIENCE_MS / 10 && g->ds->mover->passes == pass; i++)
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && g->ds->rebalancer->passes == pass; i++)
         CHECK(rt_sleep_ms(10) == ERR_OK);
-    CHECK(g->ds->mover->passes > pass);
+    CHECK(g->ds->rebalancer->passes > pass);
     disks_close(&g->ds);
 }
 
@@ -390,7 +390,7 @@ begin_before(struct rig *g)
 
         snprintf(key, sizeof key, "a-%03u", i / 2);
         k = rig_key(g, key);
-        CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &u, &g->eb) == ERR_OK);
+        CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &u, &g->eb) == ERR_OK);
     }
 }
 
@@ -403,18 +403,18 @@ upload_ends_without_a_disk(void *arg)
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct disks_key k = rig_key(g, "multi");
     struct object_meta meta = {.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u)};
-    struct disk_upload *listed;
-    struct disk_part *parts;
+    struct store_upload *listed;
+    struct store_part *parts;
     struct disks_writer *w;
     struct upload_id u, other;
-    struct row row, again;
+    struct entry entry, again;
     uint32_t count;
     uint64_t open_parts, bytes;
     bool more;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &u, &g->eb) == ERR_OK);
-    CHECK(disks_upload_begin(g->ds, &k, DISK_NATIVE, &meta, &other, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &other, &g->eb) == ERR_OK);
     begin_before(g);
     REQUIRE(disks_part_begin(g->ds, &k, &u, 1, 4, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
@@ -424,13 +424,13 @@ upload_ends_without_a_disk(void *arg)
     CHECK(disks_part_list(g->ds, &k, &u, 0, 10, a, &parts, &count, &more, &g->eb) ==
           ERR_OK);
     REQUIRE(count == 1);
-    CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &row, &g->eb) ==
+    CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &entry, &g->eb) ==
           ERR_OK);
     disks_close(&g->ds);
     REQUIRE(rig_open(g, 3) == ERR_OK);
     CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &again, &g->eb) ==
           ERR_OK); /* whether or not a pass has come to it */
-    CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+    CHECK(memcmp(&entry.content, &again.content, sizeof entry.content) == 0);
     CHECK(rig_settled(g));
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN("b"), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
@@ -438,11 +438,11 @@ upload_ends_without_a_disk(void *arg)
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 1000, a, &listed,
                             &count, &more, &g->eb) == ERR_OK);
     CHECK_U64(count, OPEN + 1);
-    disks_bucket_usage(g->ds, RIG_BUCKET, DISK_USAGE_OPEN, 1, &open_parts, &bytes);
+    disks_bucket_usage(g->ds, RIG_BUCKET, STORE_USAGE_OPEN, 1, &open_parts, &bytes);
     CHECK(open_parts == 0 && bytes == 0);
     CHECK(disks_upload_complete(g->ds, &k, &u, parts, 1, &meta, NULL, &again, &g->eb) ==
           ERR_OK);
-    CHECK(memcmp(&row.content, &again.content, sizeof row.content) == 0);
+    CHECK(memcmp(&entry.content, &again.content, sizeof entry.content) == 0);
     CHECK_U64(objects(g), 2);
     disks_close(&g->ds);
     arena_free(&a);
@@ -460,7 +460,7 @@ begin_one(struct rig *g, const struct disks_key *k, struct upload_id *u)
     struct object_meta meta = {.mtime_ms = 1};
     struct disks_writer *w;
 
-    REQUIRE(disks_upload_begin(g->ds, k, DISK_NATIVE, &meta, u, &g->eb) == ERR_OK);
+    REQUIRE(disks_upload_begin(g->ds, k, STORE_NATIVE, &meta, u, &g->eb) == ERR_OK);
     REQUIRE(disks_part_begin(g->ds, k, u, 1, 4, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
     CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
@@ -474,12 +474,13 @@ marks(struct rig *g)
     uint32_t sum = 0;
 
     for (unsigned i = 0; i < 2; i++) {
-        struct disk_entry *found;
+        struct store_entry *found;
         uint32_t count;
         bool more;
 
-        CHECK(disk_list_any(g->ds->slots[i].disk, ENDED_BUCKETS | RIG_BUCKET, SPAN(""),
-                            true, 100, a, &found, &count, &more, &g->eb) == ERR_OK);
+        CHECK(store_list_any(g->ds->slots[i].disk, TOMBSTONE_BUCKETS | RIG_BUCKET,
+                             SPAN(""), true, 100, a, &found, &count, &more,
+                             &g->eb) == ERR_OK);
         sum += count;
     }
     arena_free(&a);
@@ -493,17 +494,17 @@ upload_aborted_without_a_disk(void *arg)
 {
     struct rig *g = arg;
     struct arena *a = arena_new(KIB(16), MIB(1));
-    char longest[DISK_KEY_MAX + 1];
+    char longest[STORE_KEY_MAX + 1];
     struct disks_key k = rig_key(g, "multi"), l = rig_key(g, longest);
-    struct disk_upload *listed;
-    struct disk_part *parts;
+    struct store_upload *listed;
+    struct store_part *parts;
     struct upload_id u, of_long, other;
     uint64_t open_parts, bytes;
     uint32_t count;
     bool more;
 
-    memset(longest, 'x', DISK_KEY_MAX);
-    longest[DISK_KEY_MAX] = '\0';
+    memset(longest, 'x', STORE_KEY_MAX);
+    longest[STORE_KEY_MAX] = '\0';
     l.at.key = span_of(longest);
     REQUIRE(rig_open(g, 3) == ERR_OK);
     begin_one(g, &k, &u);
@@ -521,7 +522,7 @@ upload_aborted_without_a_disk(void *arg)
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
     CHECK(count == 1 && memcmp(&listed[0].id, &other, sizeof other) == 0);
-    disks_bucket_usage(g->ds, RIG_BUCKET, DISK_USAGE_OPEN, 1, &open_parts, &bytes);
+    disks_bucket_usage(g->ds, RIG_BUCKET, STORE_USAGE_OPEN, 1, &open_parts, &bytes);
     CHECK_U64(bytes, 2 * 4); /* on each of the disks */
     CHECK_U64(marks(g), 1);
     CHECK(disks_part_list(g->ds, &k, &other, 0, 10, a, &parts, &count, &more, &g->eb) ==
@@ -545,7 +546,7 @@ upload_aborted_unheard(void *arg)
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct disks_key k = rig_key(g, "multi");
     uint64_t open_parts, bytes;
-    struct disk_upload *listed;
+    struct store_upload *listed;
     struct upload_id u;
     uint32_t count;
     bool more;
@@ -553,14 +554,14 @@ upload_aborted_unheard(void *arg)
     REQUIRE(rig_open(g, 3) == ERR_OK);
     CHECK(rig_settled(g));
     begin_one(g, &k, &u);
-    homes_deaf = 1;
+    upload_replicas_unreachable = 1;
     CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_OK);
-    homes_deaf = 0;
+    upload_replicas_unreachable = 0;
     CHECK(rig_settled(g));
     CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
                             &more, &g->eb) == ERR_OK);
     CHECK_U64(count, 0);
-    disks_bucket_usage(g->ds, RIG_BUCKET, DISK_USAGE_OPEN, 1, &open_parts, &bytes);
+    disks_bucket_usage(g->ds, RIG_BUCKET, STORE_USAGE_OPEN, 1, &open_parts, &bytes);
     CHECK(open_parts == 0 && bytes == 0);
     CHECK_U64(marks(g), 0);
     disks_close(&g->ds);
@@ -576,36 +577,36 @@ test_an_upload_that_is_aborted_unheard(void)
 static uint64_t
 undecided_on(struct rig *g, unsigned slot)
 {
-    struct disk_stat st;
+    struct store_stat st;
 
-    disk_stat(g->ds->slots[slot].disk, &st);
-    return st.undecided;
+    store_stat(g->ds->slots[slot].disk, &st);
+    return st.prepared;
 }
 
 static enum err
-prepare_on(struct disk *d, const struct disk_key *k, const struct content_id *content)
+prepare_on(struct store *d, const struct store_key *k, const struct content_id *content)
 {
     struct object_meta meta = {.mtime_ms = 1};
-    struct disk_writer *w = NULL;
+    struct store_writer *w = NULL;
     struct errbuf eb = {{0}};
-    enum err rc = disk_write_begin_as(d, k, 4, content, &w, &eb);
+    enum err rc = store_write_begin_as(d, k, 4, content, &w, &eb);
 
     if (rc == ERR_OK)
-        rc = disk_write(w, "abcd", 4, &eb);
-    return rc == ERR_OK ? disk_prepare(&w, &meta, &eb) : rc;
+        rc = store_write(w, "abcd", 4, &eb);
+    return rc == ERR_OK ? store_prepare(&w, &meta, &eb) : rc;
 }
 
 /* An upload of one part, listed. */
 static void
 begin_with_part(struct rig *g, const struct disks_key *k, struct arena *a,
-                struct upload_id *u, struct disk_part **parts)
+                struct upload_id *u, struct store_part **parts)
 {
     struct object_meta meta = {.mtime_ms = 1};
     struct disks_writer *w;
     uint32_t count;
     bool more;
 
-    CHECK(disks_upload_begin(g->ds, k, DISK_NATIVE, &meta, u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_begin(g->ds, k, STORE_NATIVE, &meta, u, &g->eb) == ERR_OK);
     REQUIRE(disks_part_begin(g->ds, k, u, 1, 4, &w, &g->eb) == ERR_OK);
     CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
     CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
@@ -622,14 +623,14 @@ decision_failed(void *arg)
     struct arena *a = arena_new(KIB(16), MIB(1));
     struct disks_key k = rig_key(g, "multi"), never = rig_key(g, "never"),
                      live = rig_key(g, "live");
-    uint64_t hash = place_hash(live.at.birth_name, live.at.key);
+    uint64_t hash = place_hash(live.at.immutable_name, live.at.key);
     struct object_meta meta = {.mtime_ms = (int64_t)(rt_wall_ns() / 1000000u)};
     struct content_id content, body;
-    struct disk *owner, *copy;
-    struct disk_part *parts;
+    struct store *owner, *copy;
+    struct store_part *parts;
     struct upload_id u;
     struct places p;
-    struct row row;
+    struct entry entry;
     uint64_t open_parts, bytes;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
@@ -638,32 +639,32 @@ decision_failed(void *arg)
     places_of(g->ds, &k, &p);
     owner = g->ds->slots[p.at[0]].disk;
     copy = g->ds->slots[p.at[1]].disk;
-    content = disk_mint(owner);
-    CHECK(disk_upload_prepare(copy, &k.at, &u, parts, 1, &content, &meta, &g->eb) ==
+    content = store_mint_id(owner);
+    CHECK(store_upload_prepare(copy, &k.at, &u, parts, 1, &content, &meta, &g->eb) ==
           ERR_OK);
-    CHECK(disk_upload_complete_as(owner, &k.at, &u, parts, 1, &content, &meta, NULL, &row,
-                                  &g->eb) == ERR_OK);
-    body = disk_mint(owner);
+    CHECK(store_upload_complete_as(owner, &k.at, &u, parts, 1, &content, &meta, NULL,
+                                   &entry, &g->eb) == ERR_OK);
+    body = store_mint_id(owner);
     CHECK(prepare_on(copy, &never.at, &body) == ERR_OK);
     keylock_take(g->ds->keylocks, hash);
-    body = disk_mint(owner);
+    body = store_mint_id(owner);
     CHECK(prepare_on(copy, &live.at, &body) == ERR_OK);
     CHECK_U64(undecided_on(g, p.at[1]), 3);
-    CHECK(set_unsettle(g->ds, &g->eb) == ERR_OK);
+    CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
     for (unsigned i = 0; undecided_on(g, p.at[1]) > 1; i++)
         CHECK(rt_sleep_ms(i < 10 ? 100 : 10) == ERR_OK); /* time for the live one too */
     CHECK(undecided_on(g, p.at[1]) == 1);
-    CHECK(disk_decide(copy, &live.at, &body, &row.version, &g->eb) == ERR_OK);
-    CHECK(disk_lookup(copy, &live.at, &row, &g->eb) == ERR_OK);
+    CHECK(store_commit_prepared(copy, &live.at, &body, &entry.version, &g->eb) == ERR_OK);
+    CHECK(store_lookup(copy, &live.at, &entry, &g->eb) == ERR_OK);
     keylock_release(g->ds->keylocks, hash);
     CHECK(rig_settled(g));
     CHECK_U64(undecided_on(g, p.at[1]), 0);
-    CHECK(disks_lookup(g->ds, &never, &row, &g->eb) == ERR_NOT_FOUND);
-    CHECK(disks_lookup(g->ds, &live, &row, &g->eb) == ERR_OK);
-    CHECK(disk_lookup(copy, &k.at, &row, &g->eb) == ERR_OK);
-    CHECK(memcmp(&row.content, &content, sizeof content) == 0);
+    CHECK(disks_lookup(g->ds, &never, &entry, &g->eb) == ERR_NOT_FOUND);
+    CHECK(disks_lookup(g->ds, &live, &entry, &g->eb) == ERR_OK);
+    CHECK(store_lookup(copy, &k.at, &entry, &g->eb) == ERR_OK);
+    CHECK(memcmp(&entry.content, &content, sizeof content) == 0);
     CHECK_U64(objects(g), 4);
-    disks_bucket_usage(g->ds, RIG_BUCKET, DISK_USAGE_OPEN, 1, &open_parts, &bytes);
+    disks_bucket_usage(g->ds, RIG_BUCKET, STORE_USAGE_OPEN, 1, &open_parts, &bytes);
     CHECK(open_parts == 0 && bytes == 0);
     disks_close(&g->ds);
     arena_free(&a);
@@ -675,15 +676,15 @@ copies_left_over(void *arg)
 {
     struct rig *g = arg;
     struct arena *a = arena_new(KIB(16), MIB(1));
-    struct disk_upload *listed;
+    struct store_upload *listed;
     struct upload_id u;
-    struct disk *d;
-    struct row row;
+    struct store *d;
+    struct entry entry;
     uint32_t count;
     bool more;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    REQUIRE(rig_put_if(g, "there", 4, 1, NULL, &row) == ERR_OK);
+    REQUIRE(rig_put_if(g, "there", 4, 1, NULL, &entry) == ERR_OK);
     CHECK(rig_settled(g));
     d = g->ds->slots[1].disk;
     for (unsigned i = 0; i < OPEN; i++) {
@@ -692,15 +693,15 @@ copies_left_over(void *arg)
 
         snprintf(key, sizeof key, "a-%03u", i);
         k = rig_key(g, key);
-        CHECK(disk_copy_begin(d, &k.at, &row, &u, &g->eb) == ERR_OK);
+        CHECK(store_replica_begin(d, &k.at, &entry, &u, &g->eb) == ERR_OK);
     }
-    CHECK(disk_copy_list(d, RIG_BUCKET, SPAN(""), NULL, 1000, a, &listed, &count, &more,
-                         &g->eb) == ERR_OK);
+    CHECK(store_replica_list(d, RIG_BUCKET, SPAN(""), NULL, 1000, a, &listed, &count,
+                             &more, &g->eb) == ERR_OK);
     CHECK_U64(count, OPEN);
-    CHECK(set_unsettle(g->ds, &g->eb) == ERR_OK);
+    CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
     CHECK(rig_settled(g));
-    CHECK(disk_copy_list(d, RIG_BUCKET, SPAN(""), NULL, 1000, a, &listed, &count, &more,
-                         &g->eb) == ERR_OK);
+    CHECK(store_replica_list(d, RIG_BUCKET, SPAN(""), NULL, 1000, a, &listed, &count,
+                             &more, &g->eb) == ERR_OK);
     CHECK_U64(count, 0);
     disks_close(&g->ds);
     arena_free(&a);

@@ -149,8 +149,8 @@ static uint64_t
 keys_there(struct rig *g)
 {
     struct arena *a = arena_new(KIB(64), MIB(8));
-    struct disk_entry *entries;
-    char last[DISK_KEY_MAX];
+    struct store_entry *entries;
+    char last[STORE_KEY_MAX];
     struct span after = {last, 0};
     uint64_t sum = 0;
     uint32_t count;

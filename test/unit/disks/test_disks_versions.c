@@ -29,7 +29,7 @@ size_of(unsigned key, unsigned n)
 }
 
 static void
-put_version(struct rig *g, struct told *t, unsigned key, enum disk_versioning versioning)
+put_version(struct rig *g, struct told *t, unsigned key, enum store_versioning versioning)
 {
     char name[32];
     struct disks_key k;
@@ -39,15 +39,15 @@ put_version(struct rig *g, struct told *t, unsigned key, enum disk_versioning ve
     struct disks_writer *w = NULL;
     size_t len = size_of(key, n);
     char *data = xmalloc(len);
-    struct row row;
+    struct entry entry;
 
     name_of(key, name);
     k = rig_key(g, name);
     rig_fill(data, len, 100 * key + n);
-    REQUIRE(disks_write_begin(g->ds, &k, DISK_NATIVE, len, &w, &g->eb) == ERR_OK);
+    REQUIRE(disks_write_begin(g->ds, &k, STORE_NATIVE, len, &w, &g->eb) == ERR_OK);
     REQUIRE(disks_write(w, data, len, &g->eb) == ERR_OK);
-    REQUIRE(disks_commit(&w, &meta, NULL, &row, &g->eb) == ERR_OK);
-    t->id[key][n] = row_born(&row);
+    REQUIRE(disks_commit(&w, &meta, NULL, &entry, &g->eb) == ERR_OK);
+    t->id[key][n] = entry_born(&entry);
     t->mtime[key][n] = meta.mtime_ms;
     t->marker[key][n] = false;
     t->count[key]++;
@@ -59,14 +59,15 @@ put_marker(struct rig *g, struct told *t, unsigned key)
 {
     char name[32];
     struct disks_key k;
-    struct row row;
+    struct entry entry;
     unsigned n = t->count[key]++;
 
     name_of(key, name);
     k = rig_key(g, name);
-    REQUIRE(disks_delete_mark(g->ds, &k, DISK_VERSIONED, NULL, &row, &g->eb) == ERR_OK);
-    t->id[key][n] = row_born(&row);
-    t->mtime[key][n] = row.mtime_ms;
+    REQUIRE(disks_delete_mark(g->ds, &k, STORE_VERSIONED, NULL, &entry, &g->eb) ==
+            ERR_OK);
+    t->id[key][n] = entry_born(&entry);
+    t->mtime[key][n] = entry.mtime_ms;
     t->marker[key][n] = true;
 }
 
@@ -76,13 +77,13 @@ tag_oldest(struct rig *g, struct told *t, unsigned key, unsigned tag)
     char name[32], text[32];
     struct disks_key k;
     struct object_meta meta = {.mtime_ms = t->mtime[key][0]};
-    struct row row;
+    struct entry entry;
 
     name_of(key, name);
     k = rig_key(g, name);
     snprintf(text, sizeof text, "t=%u", tag);
     meta.tags = span_of(text);
-    REQUIRE(disks_set_meta(g->ds, &k, &t->id[key][0], &meta, NULL, &row, &g->eb) ==
+    REQUIRE(disks_set_meta(g->ds, &k, &t->id[key][0], &meta, NULL, &entry, &g->eb) ==
             ERR_OK);
     t->tag[key] = tag;
 }
@@ -91,9 +92,9 @@ static void
 write_all(struct rig *g, struct told *t)
 {
     for (unsigned key = 0; key < KEYS; key++) {
-        put_version(g, t, key, key % 3 == 0 ? DISK_UNVERSIONED : DISK_VERSIONED);
+        put_version(g, t, key, key % 3 == 0 ? STORE_UNVERSIONED : STORE_VERSIONED);
         for (unsigned n = 1; n < VERSIONS - 1; n++)
-            put_version(g, t, key, DISK_VERSIONED);
+            put_version(g, t, key, STORE_VERSIONED);
         if (key % 2 == 0)
             put_marker(g, t, key);
         if (key % 5 == 0)
@@ -102,17 +103,17 @@ write_all(struct rig *g, struct told *t)
 }
 
 static void
-check_bytes(struct rig *g, const struct disks_key *k, const struct row *row,
+check_bytes(struct rig *g, const struct disks_key *k, const struct entry *entry,
             uint64_t seed)
 {
     struct disks_reader r = {0};
-    char *want = xmalloc(row->size + 1);
+    char *want = xmalloc(entry->size + 1);
     struct span piece;
     uint64_t at = 0;
 
-    rig_fill(want, row->size, seed);
-    REQUIRE(disks_read_begin(g->ds, k, row, 0, row->size, &r, &g->eb) == ERR_OK);
-    while (at < row->size) {
+    rig_fill(want, entry->size, seed);
+    REQUIRE(disks_read_begin(g->ds, k, entry, 0, entry->size, &r, &g->eb) == ERR_OK);
+    while (at < entry->size) {
         REQUIRE(disks_read_next(&r, DEADLINE_NEVER, &piece, &g->eb) == ERR_OK);
         CHECK(memcmp(piece.at, want + at, piece.len) == 0);
         at += piece.len;
@@ -128,20 +129,20 @@ check_version(struct rig *g, const struct told *t, unsigned key, unsigned n)
     struct disks_key k;
     struct arena *a = arena_new(KIB(8), KIB(256));
     struct object_meta meta;
-    struct row row;
+    struct entry entry;
     bool current;
 
     name_of(key, name);
     k = rig_key(g, name);
-    REQUIRE(disks_version_find(g->ds, &k, &t->id[key][n], &row, &current, &g->eb) ==
+    REQUIRE(disks_version_find(g->ds, &k, &t->id[key][n], &entry, &current, &g->eb) ==
             ERR_OK);
     CHECK(current == (n + 1 == t->count[key]));
-    CHECK(((row.flags & ROW_MARKER) != 0) == t->marker[key][n]);
-    CHECK(row.mtime_ms == t->mtime[key][n]);
+    CHECK(((entry.flags & ENTRY_MARKER) != 0) == t->marker[key][n]);
+    CHECK(entry.mtime_ms == t->mtime[key][n]);
     if (!t->marker[key][n]) {
-        CHECK_U64(row.size, size_of(key, n));
-        check_bytes(g, &k, &row, 100 * key + n);
-        REQUIRE(disks_meta(g->ds, &k, &row, a, &meta, &g->eb) == ERR_OK);
+        CHECK_U64(entry.size, size_of(key, n));
+        check_bytes(g, &k, &entry, 100 * key + n);
+        REQUIRE(disks_meta(g->ds, &k, &entry, a, &meta, &g->eb) == ERR_OK);
         snprintf(text, sizeof text, "t=%u", t->tag[key]);
         CHECK(n == 0 && t->tag[key] > 0 ? span_is(meta.tags, text) : meta.tags.len == 0);
     }
@@ -152,7 +153,7 @@ static void
 check_all(struct rig *g, const struct told *t)
 {
     struct arena *a = arena_new(KIB(64), MIB(4));
-    struct disk_version *found;
+    struct store_version *found;
     uint32_t count, at = 0;
     bool more;
 
@@ -166,7 +167,7 @@ check_all(struct rig *g, const struct told *t)
             struct version id;
 
             REQUIRE(at < count);
-            id = row_born(&found[at].row);
+            id = entry_born(&found[at].entry);
             CHECK(id.epoch == t->id[key][n].epoch && id.counter == t->id[key][n].counter);
             CHECK(found[at].latest == (n + 1 == t->count[key]));
         }
@@ -180,7 +181,7 @@ come_and_go(void *arg)
     struct rig *g = arg;
     struct told *t = xcalloc(1, sizeof *t);
     uint8_t id[16];
-    struct row was;
+    struct entry was;
     struct disks_key k;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
@@ -227,7 +228,7 @@ end_one(struct rig *g, struct told *t, unsigned key, unsigned n)
 {
     char name[32];
     struct disks_key k;
-    struct row was;
+    struct entry was;
 
     name_of(key, name);
     k = rig_key(g, name);
@@ -240,12 +241,12 @@ check_is_gone(struct rig *g, const struct told *t, unsigned key, unsigned n)
 {
     char name[32];
     struct disks_key k;
-    struct row row;
+    struct entry entry;
     bool current;
 
     name_of(key, name);
     k = rig_key(g, name);
-    CHECK(disks_version_find(g->ds, &k, &t->id[key][n], &row, &current, &g->eb) ==
+    CHECK(disks_version_find(g->ds, &k, &t->id[key][n], &entry, &current, &g->eb) ==
           ERR_NOT_FOUND);
 }
 
@@ -253,7 +254,7 @@ static void
 check_ended(struct rig *g, const struct told *t)
 {
     struct disks_key none = rig_key(g, "key-03");
-    struct row row;
+    struct entry entry;
 
     check_all(g, t);
     check_is_gone(g, t, 1, VERSIONS - 2);
@@ -261,7 +262,7 @@ check_ended(struct rig *g, const struct told *t)
     check_is_gone(g, t, 4, 0);
     for (unsigned n = 0; n < VERSIONS - 1; n++)
         check_is_gone(g, t, 3, n);
-    CHECK(disks_lookup(g->ds, &none, &row, &g->eb) == ERR_NOT_FOUND);
+    CHECK(disks_lookup(g->ds, &none, &entry, &g->eb) == ERR_NOT_FOUND);
 }
 
 static void
@@ -305,9 +306,9 @@ refused_while_away(void *arg)
 {
     struct rig *g = arg;
     struct told *t = xcalloc(1, sizeof *t);
-    struct disk_condition c = {.if_exists = true, .if_size = true, .size = 1};
+    struct store_condition c = {.if_exists = true, .if_size = true, .size = 1};
     struct disks_key k = rig_key(g, "key-01");
-    struct row was;
+    struct entry was;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
     write_all(g, t);
@@ -346,22 +347,22 @@ replaced_while_away(void *arg)
     struct rig *g = arg;
     struct told *t = xcalloc(1, sizeof *t);
     struct disks_key k = rig_key(g, "key-00");
-    struct row row;
+    struct entry entry;
 
     REQUIRE(rig_open(g, 3) == ERR_OK);
-    put_version(g, t, 0, DISK_UNVERSIONED);
+    put_version(g, t, 0, STORE_UNVERSIONED);
     disks_close(&g->ds);
     REQUIRE(rig_open_without(g, 1, g->path[1]) == ERR_OK);
-    put_version(g, t, 0, DISK_SUSPENDED);
+    put_version(g, t, 0, STORE_SUSPENDED);
     end_one(g, t, 0, 1);
     t->count[0] = 0;
     check_all(g, t);
     disks_close(&g->ds);
     REQUIRE(rig_open(g, 3) == ERR_OK); /* back, with the one that was replaced */
-    CHECK(disks_lookup(g->ds, &k, &row, &g->eb) == ERR_NOT_FOUND);
+    CHECK(disks_lookup(g->ds, &k, &entry, &g->eb) == ERR_NOT_FOUND);
     check_is_gone(g, t, 0, 0);
     CHECK(rig_settled(g));
-    CHECK(disks_lookup(g->ds, &k, &row, &g->eb) == ERR_NOT_FOUND);
+    CHECK(disks_lookup(g->ds, &k, &entry, &g->eb) == ERR_NOT_FOUND);
     check_is_gone(g, t, 0, 0);
     check_all(g, t);
     disks_close(&g->ds);
@@ -380,7 +381,7 @@ struct cut_life {
     /* What the first life does, and what the second one, which only looks, has to find: at once, and after a pass. */
     void (*act)(struct cut_life *f, struct disks *ds, const struct disks_key *k);
     void (*look)(struct cut_life *f, struct disks *ds, const struct disks_key *k);
-    enum disk_versioning first;
+    enum store_versioning first;
     const char *victim; /* mount of the disk that cannot be written, or NULL */
     unsigned turns;     /* of the loop between two deeds that are under way at once */
 
@@ -392,22 +393,22 @@ struct cut_life {
 };
 
 static enum err
-put_one(struct disks *ds, const struct disks_key *k, enum disk_versioning versioning,
+put_one(struct disks *ds, const struct disks_key *k, enum store_versioning versioning,
         struct version *id)
 {
     struct object_meta meta = {.mtime_ms = 1, .versioning = (uint8_t)versioning};
     struct disks_writer *w;
     struct errbuf eb = {0};
-    struct row row;
-    enum err rc = disks_write_begin(ds, k, DISK_NATIVE, 3, &w, &eb);
+    struct entry entry;
+    enum err rc = disks_write_begin(ds, k, STORE_NATIVE, 3, &w, &eb);
 
     if (rc == ERR_OK)
         rc = disks_write(w, "abc", 3, &eb);
     if (rc == ERR_OK)
-        rc = disks_commit(&w, &meta, NULL, &row, &eb);
+        rc = disks_commit(&w, &meta, NULL, &entry, &eb);
     disks_write_abort(&w);
     if (rc == ERR_OK)
-        *id = row_born(&row);
+        *id = entry_born(&entry);
     return rc;
 }
 
@@ -415,27 +416,27 @@ static void
 look_for_replaced(struct cut_life *f, struct disks *ds, const struct disks_key *k)
 {
     struct errbuf eb = {0};
-    struct row row;
+    struct entry entry;
     bool current;
-    enum err rc = disks_version_find(ds, k, &f->replaced, &row, &current, &eb);
+    enum err rc = disks_version_find(ds, k, &f->replaced, &entry, &current, &eb);
 
     if (f->id.epoch == 0) /* its replacement got no answer */
         return;
     CHECK(rc == ERR_NOT_FOUND);
-    rc = disks_lookup(ds, k, &row, &eb);
+    rc = disks_lookup(ds, k, &entry, &eb);
     CHECK(rc == ERR_NOT_FOUND || (rc == ERR_OK && !f->ended));
     if (rc == ERR_OK)
-        CHECK(row_born(&row).counter == f->id.counter);
+        CHECK(entry_born(&entry).counter == f->id.counter);
 }
 
 static void
 replace_and_end(struct cut_life *f, struct disks *ds, const struct disks_key *k)
 {
     struct errbuf eb = {0};
-    struct row was;
+    struct entry was;
 
     if (put_one(ds, k, f->first, &f->replaced) == ERR_OK &&
-        put_one(ds, k, DISK_SUSPENDED, &f->id) == ERR_OK)
+        put_one(ds, k, STORE_SUSPENDED, &f->id) == ERR_OK)
         f->ended = disks_version_delete(ds, k, &f->id, NULL, &was, &eb) == ERR_OK;
 }
 
@@ -446,14 +447,14 @@ tag_and_end(struct cut_life *f, struct disks *ds, const struct disks_key *k)
     struct object_meta meta = {.mtime_ms = 1, .tags = SPAN("t=1")};
     struct disks_key next = rig_key(&(struct rig){.copies = 2}, "next");
     struct errbuf eb = {0};
-    struct row row, was;
+    struct entry entry, was;
 
     /* What comes next makes it durable on the other disk that this one was decided. */
-    if (put_one(ds, k, DISK_VERSIONED, &f->id) != ERR_OK ||
-        put_one(ds, &next, DISK_VERSIONED, &(struct version){0}) != ERR_OK)
+    if (put_one(ds, k, STORE_VERSIONED, &f->id) != ERR_OK ||
+        put_one(ds, &next, STORE_VERSIONED, &(struct version){0}) != ERR_OK)
         return;
     sim_trouble(f->sim, f->victim, &(struct sim_trouble){.write_errors = 10000});
-    f->tagged = disks_set_meta(ds, k, &f->id, &meta, NULL, &row, &eb) == ERR_OK;
+    f->tagged = disks_set_meta(ds, k, &f->id, &meta, NULL, &entry, &eb) == ERR_OK;
     f->ended = disks_version_delete(ds, k, &f->id, NULL, &was, &eb) == ERR_OK;
 }
 
@@ -469,10 +470,10 @@ tag_it(void *arg)
     struct tagging *t = arg;
     struct object_meta meta = {.mtime_ms = 1, .tags = SPAN("t=1")};
     struct errbuf eb = {0};
-    struct row row;
+    struct entry entry;
 
     t->life->tagged =
-        disks_set_meta(t->ds, t->k, &t->life->id, &meta, NULL, &row, &eb) == ERR_OK;
+        disks_set_meta(t->ds, t->k, &t->life->id, &meta, NULL, &entry, &eb) == ERR_OK;
 }
 
 /* The same, with the end under way when the tags come: neither knows that the other disk will not hear. */
@@ -483,10 +484,10 @@ tag_beside_end(struct cut_life *f, struct disks *ds, const struct disks_key *k)
     struct tagging t = {f, ds, k};
     struct errbuf eb = {0};
     struct rt_group g;
-    struct row was;
+    struct entry was;
 
-    if (put_one(ds, k, DISK_VERSIONED, &f->id) != ERR_OK ||
-        put_one(ds, &next, DISK_VERSIONED, &(struct version){0}) != ERR_OK)
+    if (put_one(ds, k, STORE_VERSIONED, &f->id) != ERR_OK ||
+        put_one(ds, &next, STORE_VERSIONED, &(struct version){0}) != ERR_OK)
         return;
     sim_trouble(f->sim, f->victim, &(struct sim_trouble){.write_errors = 10000});
     rt_group_begin(&g);
@@ -503,17 +504,17 @@ look_for_tags(struct cut_life *f, struct disks *ds, const struct disks_key *k)
     struct arena *a = arena_new(KIB(8), KIB(256));
     struct object_meta meta = {0};
     struct errbuf eb = {0};
-    struct row row;
+    struct entry entry;
     bool current;
-    enum err rc = disks_version_find(ds, k, &f->id, &row, &current, &eb);
+    enum err rc = disks_version_find(ds, k, &f->id, &entry, &current, &eb);
 
     CHECK(rc == ERR_NOT_FOUND || (rc == ERR_OK && !f->ended));
     if (rc == ERR_OK) {
-        CHECK(disks_meta(ds, k, &row, a, &meta, &eb) == ERR_OK);
+        CHECK(disks_meta(ds, k, &entry, a, &meta, &eb) == ERR_OK);
         CHECK(span_is(meta.tags, "t=1") || !f->tagged);
     }
     if (f->id.epoch != 0) /* the put got an answer */
-        CHECK(disks_lookup(ds, k, &row, &eb) == rc);
+        CHECK(disks_lookup(ds, k, &entry, &eb) == rc);
     arena_free(&a);
 }
 
@@ -602,7 +603,7 @@ test_a_replaced_null_version_stays_so_when_its_end_is_cut(void)
         for (unsigned i = 0; i < 2; i++) {
             struct cut_life f = {.act = replace_and_end,
                                  .look = look_for_replaced,
-                                 .first = i == 0 ? DISK_SUSPENDED : DISK_UNVERSIONED};
+                                 .first = i == 0 ? STORE_SUSPENDED : STORE_UNVERSIONED};
 
             CHECK(cut_everywhere(seed, f).ended);
         }

@@ -136,8 +136,9 @@ app_lend(struct http_request *r, struct rig *rig)
     l->rig = rig;
     rig->lent++;
     pattern(at, 0, size);
-    http_reply_room(r, room);
-    rig->last_error = http_reply_lent(r, 200, pieces, room > 0 ? 1 : 2, app_release, l);
+    http_reply_headroom(r, room);
+    rig->last_error =
+        http_reply_zero_copy(r, 200, pieces, room > 0 ? 1 : 2, app_release, l);
 }
 
 static void
@@ -159,7 +160,7 @@ app_ahead(struct http_request *r, unsigned step, void *arg)
     CHECK(rt_self() == NULL && !r->tried);
     CHECK_U64(r->ahead, step);
     r->ahead = step + 1;
-    rig->looked_ahead += step + 1 == HTTP_AHEAD;
+    rig->looked_ahead += step + 1 == HTTP_PREFETCH_STEPS;
 }
 
 static bool
@@ -168,11 +169,11 @@ app_at_once(struct http_request *r, void *arg)
     struct rig *rig = arg;
 
     CHECK(rt_self() == NULL && !r->tried);
-    CHECK(r->ahead == 0 || r->ahead == HTTP_AHEAD);
+    CHECK(r->ahead == 0 || r->ahead == HTTP_PREFETCH_STEPS);
     if (span_starts(r->head->path, SPAN("/later/")) && rig->later == NULL) {
         rig->later = r;
         r->user = rig;
-        http_later(r, app_abandon);
+        http_defer(r, app_abandon);
         return true;
     }
     if (!span_starts(r->head->path, SPAN("/lent/")))
@@ -191,7 +192,7 @@ app_later(struct rig *rig, bool answered)
     rig->later = NULL;
     if (answered)
         app_lend(r, rig);
-    http_later_done(r, answered);
+    http_deferred_done(r, answered);
 }
 
 static void

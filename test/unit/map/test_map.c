@@ -25,7 +25,7 @@ test_records_there_and_back(void)
     struct map_bucket b = {.refs = 1,
                            .id = 77,
                            .name = (char *)"here",
-                           .birth_name = (char *)"born",
+                           .immutable_name = (char *)"born",
                            .created_ms = 1234567890123,
                            .cached = true,
                            .backend = remote,
@@ -50,7 +50,7 @@ test_records_there_and_back(void)
     REQUIRE(map_bucket_decode(buf_span(&one), &back, &eb) == ERR_OK);
     CHECK_U64(back->id, 77);
     CHECK_U64(back->created_ms, 1234567890123);
-    CHECK_STR(back->birth_name, "born");
+    CHECK_STR(back->immutable_name, "born");
     CHECK_STR(back->backend.endpoint, remote.endpoint);
     CHECK_STR(back->backend.credentials, remote.credentials);
     CHECK(back->cached && back->backend.path_style);

@@ -19,10 +19,10 @@ test_round(void)
         meta_dump_put(&out, span_of(pairs[i][0]), span_of(pairs[i][1]));
     dump = buf_span(&out);
     for (unsigned i = 0; i < ARRAY_LEN(pairs); i++) {
-        REQUIRE(meta_dump_take(&dump, &key, &value, &eb) == ERR_OK);
+        REQUIRE(meta_dump_next(&dump, &key, &value, &eb) == ERR_OK);
         CHECK(span_is(key, pairs[i][0]) && span_is(value, pairs[i][1]));
     }
-    CHECK(meta_dump_take(&dump, &key, &value, &eb) == ERR_NOT_FOUND);
+    CHECK(meta_dump_next(&dump, &key, &value, &eb) == ERR_NOT_FOUND);
     if (corpus != NULL) {
         char path[300];
         FILE *f;
@@ -39,7 +39,7 @@ test_round(void)
         out.at[at] ^= 16;
         dump = buf_span(&out);
         do
-            rc = meta_dump_take(&dump, &key, &value, &eb);
+            rc = meta_dump_next(&dump, &key, &value, &eb);
         while (rc == ERR_OK);
         CHECK(rc == ERR_CORRUPT);
         out.at[at] ^= 16;

@@ -21,7 +21,7 @@ struct stand {
 static inline void
 stand_open(struct stand *s)
 {
-    struct disk_options d = {.cluster_id = {7}, .node = 1, .epoch = 1};
+    struct store_options d = {.cluster_id = {7}, .node = 1, .epoch = 1};
     struct object_options o = {.node = 1};
 
     REQUIRE(rt_dir_open(s->path, &s->dir, &s->eb) == ERR_OK);

@@ -1,4 +1,4 @@
-/* The policy of the tier against traces: epochs in random order, a scan beside a hot set, Zipf, a working set that shifts.
+/* The policy of the tier against traces: epochs in random order, a scan beside a block cache, Zipf, a working set that shifts.
  * The model has segments that go whole, as the disk does; Belady's optimum (which knows the future, and may pass an object
  * by) stands beside each hit ratio. */
 #include <math.h>
@@ -22,8 +22,8 @@ struct cache {
     uint32_t per_segment;
     uint32_t *segment_of; /* of a key; 0: not here */
     uint32_t keys;
-    uint32_t *held;    /* objects of a segment */
-    uint32_t *heat[2]; /* reads of a segment, this window and the one before */
+    uint32_t *held;           /* objects of a segment */
+    uint32_t *access_freq[2]; /* reads of a segment, this window and the one before */
     uint32_t now, newest, used;
     uint64_t reads, window_ends, admitted, evicted;
 };
@@ -97,9 +97,9 @@ hash_of(uint32_t key)
 }
 
 static uint32_t
-heat_of(const struct cache *c, uint32_t segment)
+access_freq_of(const struct cache *c, uint32_t segment)
 {
-    return (c->heat[0][segment] + c->heat[1][segment]) * HEAT_ONE /
+    return (c->access_freq[0][segment] + c->access_freq[1][segment]) * ACCESS_FREQ_ONE /
            MAX(c->held[segment], 1u);
 }
 
@@ -110,7 +110,7 @@ coldest(const struct cache *c)
 
     for (uint32_t s = 1; s <= c->newest; s++)
         if (c->held[s] > 0 && s != c->newest &&
-            (best == 0 || heat_of(c, s) < heat_of(c, best)))
+            (best == 0 || access_freq_of(c, s) < access_freq_of(c, best)))
             best = s;
     return best;
 }
@@ -118,10 +118,11 @@ coldest(const struct cache *c)
 static void
 evict_segment(struct cache *c, uint32_t segment)
 {
-    uint32_t heat = heat_of(c, segment);
+    uint32_t access_freq = access_freq_of(c, segment);
 
     for (uint32_t k = 0; k < c->keys; k++)
-        if (c->segment_of[k] == segment && !admission_stays(&c->a, hash_of(k), heat)) {
+        if (c->segment_of[k] == segment &&
+            !admission_stays(&c->a, hash_of(k), access_freq)) {
             c->held[segment]--;
             c->segment_of[k] = 0;
             c->used--;
@@ -138,7 +139,7 @@ look(struct cache *c)
         c->window_ends = c->reads + admission_window(c->used);
         admission_rotate(&c->a);
         c->now = 1 - c->now;
-        memset(c->heat[c->now], 0, SEGMENTS * sizeof **c->heat);
+        memset(c->access_freq[c->now], 0, SEGMENTS * sizeof **c->access_freq);
     }
     if (c->used > CAPACITY * 97 / 100) {
         atomic_store(&c->a.room, ROOM_NONE);
@@ -148,7 +149,7 @@ look(struct cache *c)
     if (atomic_load(&c->a.room) != ROOM_NEW)
         atomic_store(&c->a.room, c->used < CAPACITY * 96 / 100 ? ROOM_LEFT : ROOM_NONE);
     next = coldest(c);
-    atomic_store(&c->a.coldest, next != 0 ? heat_of(c, next) : 0);
+    atomic_store(&c->a.coldest, next != 0 ? access_freq_of(c, next) : 0);
 }
 
 static bool
@@ -159,7 +160,7 @@ read_one(struct cache *c, uint32_t key)
     if (c->reads++ % LOOK == 0)
         look(c);
     if (segment != 0) {
-        c->heat[c->now][segment]++;
+        c->access_freq[c->now][segment]++;
         (void)admission_count(&c->a, hash_of(key));
         return true;
     }
@@ -170,7 +171,7 @@ read_one(struct cache *c, uint32_t key)
         c->newest++;
     c->segment_of[key] = c->newest;
     c->held[c->newest]++;
-    c->heat[c->now][c->newest] += seen + 1;
+    c->access_freq[c->now][c->newest] += seen + 1;
     c->used++;
     c->admitted++;
     return false;
@@ -184,7 +185,7 @@ cache_init(struct cache *c, uint32_t keys, uint32_t per_segment)
     c->segment_of = xcalloc(keys, sizeof *c->segment_of);
     c->held = xcalloc(SEGMENTS, sizeof *c->held);
     for (int i = 0; i < 2; i++)
-        c->heat[i] = xcalloc(SEGMENTS, sizeof **c->heat);
+        c->access_freq[i] = xcalloc(SEGMENTS, sizeof **c->access_freq);
     c->window_ends = admission_window(0);
 }
 
@@ -194,8 +195,8 @@ cache_fini(struct cache *c)
     admission_fini(&c->a);
     free(c->segment_of);
     free(c->held);
-    free(c->heat[0]);
-    free(c->heat[1]);
+    free(c->access_freq[0]);
+    free(c->access_freq[1]);
 }
 
 /* Hits of t->keys[from, count). */
@@ -297,7 +298,7 @@ test_epochs_in_random_order_keep_what_fits(void)
         }
 }
 
-/* A hot set of 60 % is read in epochs. From the fourth on, beside each of its reads stand two of a scan that never ends. */
+/* A block cache of 60 % is read in epochs. From the fourth on, beside each of its reads stand two of a scan that never ends. */
 static void
 test_a_scan_takes_little_from_what_is_hot(void)
 {
@@ -319,9 +320,10 @@ test_a_scan_takes_little_from_what_is_hot(void)
             (void)read_one(&c, at++);
             (void)read_one(&c, at++);
         }
-        printf("  scan beside a hot set              %4u a segment: %llu of %llu hits "
-               "stay\n",
-               per_segment[s], (unsigned long long)with, (unsigned long long)without);
+        printf(
+            "  scan beside a block cache              %4u a segment: %llu of %llu hits "
+            "stay\n",
+            per_segment[s], (unsigned long long)with, (unsigned long long)without);
         CHECK(with * 100 >= without * 95);
         cache_fini(&c);
         free(epochs.keys);
@@ -386,7 +388,7 @@ test_a_full_one_wants_more_than_what_goes(void)
     CHECK(!admission_allows(&a, 0));
     CHECK(!admission_allows(&a, 1));
     CHECK(admission_allows(&a, 2)); /* what would go was never read */
-    atomic_store(&a.coldest, 3 * HEAT_ONE);
+    atomic_store(&a.coldest, 3 * ACCESS_FREQ_ONE);
     CHECK(!admission_allows(&a, 4));
     CHECK(admission_allows(&a, 5));
 

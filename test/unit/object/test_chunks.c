@@ -8,11 +8,11 @@ static struct chunked
 sample(uint64_t size, uint32_t bytes, const char *etag)
 {
     struct object_info info = {.size = size, .chunk_bytes = bytes};
-    struct row row = {.flags = ROW_CACHED | ROW_CHUNKS};
+    struct entry entry = {.flags = ENTRY_CACHED | ENTRY_CHUNKS};
     struct chunked c;
 
     strcpy(info.etag, etag);
-    chunked_of(&row, &info, &c);
+    chunked_of(&entry, &info, &c);
     return c;
 }
 
@@ -20,7 +20,7 @@ static void
 test_names_are_found_again(void)
 {
     struct chunked c = sample(100, 16, "abc");
-    char key_bytes[CHUNKED_KEY_MAX], name[DISK_KEY_MAX];
+    char key_bytes[CHUNKED_KEY_MAX], name[STORE_KEY_MAX];
     struct span key = {key_bytes, sizeof key_bytes}, got;
     uint64_t tag[2];
     uint32_t number;
@@ -29,7 +29,7 @@ test_names_are_found_again(void)
     memset(key_bytes, '#', sizeof key_bytes);
     for (uint32_t n = 0; n < 7; n++) {
         len = chunk_name(&c, key, n * 0x1234567, name);
-        CHECK_U64(len, DISK_KEY_MAX);
+        CHECK_U64(len, STORE_KEY_MAX);
         REQUIRE(chunk_name_parse((struct span){name, len}, &got, tag, &number));
         CHECK(span_eq(got, key) && number == n * 0x1234567);
         CHECK(memcmp(tag, c.tag, sizeof tag) == 0);

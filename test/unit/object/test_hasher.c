@@ -20,7 +20,7 @@ want(unsigned i, size_t len, unsigned char out[16])
 {
     unsigned char sum[DIGEST_MAX];
 
-    digest_once(DIGEST_MD5, data + i, len, sum);
+    digest_oneshot(DIGEST_MD5, data + i, len, sum);
     memcpy(out, sum, 16);
 }
 
@@ -103,10 +103,10 @@ lagging_stream(void *arg)
             return;
         }
         if (i % 2 == 0 && h.len > 2000)
-            hash_stream_settle(&service, &h, false);
+            hash_stream_drain(&service, &h, false);
         rt_yield();
     }
-    hash_stream_settle(&service, &h, false);
+    hash_stream_drain(&service, &h, false);
     CHECK_U64(h.len, 0);
     md5_end(&h.md5, got);
     hash_stream_end(&h);
@@ -163,7 +163,7 @@ slow_stream(void *arg)
     for (unsigned p = 0; p < i; p++)
         rt_yield();
     hash_stream_add(&service, &h, data, PIECE);
-    hash_stream_settle(&service, &h, false);
+    hash_stream_drain(&service, &h, false);
     while (!list_empty(&service.hashing[0].lagging) && switched < STREAMS / 8)
         rt_yield(); /* as a put that is committed: it still counts among those that lag */
     hash_stream_end(&h);
@@ -199,7 +199,7 @@ patient_stream(void *arg)
 {
     struct hash_stream *h = arg;
 
-    hash_stream_settle(&service, h, true);
+    hash_stream_drain(&service, h, true);
     switched++;
 }
 
@@ -247,7 +247,7 @@ those_that_come_to_an_idle_loop(void *arg)
     hash_stream_add(&service, &h[2], data, PIECE);
     if (hasty) /* three of twelve are too few */
         begin_patient(h + PATIENT);
-    hash_stream_settle(&service, &h[2], !hasty);
+    hash_stream_drain(&service, &h[2], !hasty);
     rt_group_join(&g);
     CHECK_U64(h[0].len, 0);
     CHECK_U64(h[1].len, 0);
@@ -270,7 +270,7 @@ those_who_wait_in_vain(void *arg)
         if (i == 9)
             service.hashing[0].patience_ns = UINT64_MAX / 4;
         hash_stream_add(&service, &h[0], data, PIECE);
-        hash_stream_settle(&service, &h[0], true);
+        hash_stream_drain(&service, &h[0], true);
         CHECK_U64(h[0].len, 0);
         CHECK_U64(service.hashing[0].in_vain, i + 1);
     }

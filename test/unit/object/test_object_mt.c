@@ -79,13 +79,13 @@ static bool
 is_here(struct rig *g, const char *key)
 {
     struct disks_key k = {.at.bucket = g->cached->id,
-                          .at.birth_name = span_of(g->cached->birth_name),
+                          .at.immutable_name = span_of(g->cached->immutable_name),
                           .at.key = span_of(key)};
-    struct row row;
+    struct entry entry;
     struct errbuf eb = {{0}};
 
-    return disks_lookup(g->at.disks, &k, &row, &eb) == ERR_OK &&
-           (row.flags & ROW_DOUBT) == 0;
+    return disks_lookup(g->at.disks, &k, &entry, &eb) == ERR_OK &&
+           (entry.flags & ENTRY_IN_DOUBT) == 0;
 }
 
 /* A reader has its last bytes before the disk has: the copy is here soon. */
@@ -143,7 +143,7 @@ one_fetch_for_all(struct rig *g)
 
         CHECK(r->rc == ERR_OK);
         CHECK_U64(r->got, SIZE);
-        cold += r->source == OBJECT_COLD;
+        cold += r->source == OBJECT_FETCHED;
     }
     CHECK_U64(g->fake.requests, 1);
     CHECK_U64(cold, 1);
@@ -245,7 +245,7 @@ writes_and_their_doubts(struct rig *g)
     g->fake.fail_times = 0;
     fake_set(&g->fake, other, SIZE);
     r = read_key(g, "w", other);
-    CHECK(r.rc == ERR_OK && r.source == OBJECT_COLD && r.got == SIZE);
+    CHECK(r.rc == ERR_OK && r.source == OBJECT_FETCHED && r.got == SIZE);
     CHECK(comes_here(g, "w"));
 
     /* The same of a key that was never here: it can be kept again, too. */

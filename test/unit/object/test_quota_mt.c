@@ -77,9 +77,10 @@ is_over(struct rig *g)
 {
     uint64_t objects, bytes, parts, open = 0;
 
-    disks_bucket_usage(g->at.disks, g->bucket->id, DISK_USAGE_LIVE, 1, &objects, &bytes);
+    disks_bucket_usage(g->at.disks, g->bucket->id, STORE_USAGE_LIVE, 1, &objects, &bytes);
     if (rt_loop_count() == 1)
-        disks_bucket_usage(g->at.disks, g->bucket->id, DISK_USAGE_OPEN, 1, &parts, &open);
+        disks_bucket_usage(g->at.disks, g->bucket->id, STORE_USAGE_OPEN, 1, &parts,
+                           &open);
     return objects > OBJECTS || bytes + open > BYTES;
 }
 
@@ -123,7 +124,7 @@ put_one(struct client *c, struct span key, struct arena *a)
 {
     struct object_condition absent = {.disk = {.if_absent = true}};
     uint64_t size = draw(c, BODY);
-    struct object_put_options o = {.size = draw(c, 3) == 0 ? DISK_SIZE_UNKNOWN : size,
+    struct object_put_options o = {.size = draw(c, 3) == 0 ? STORE_SIZE_UNKNOWN : size,
                                    .condition = draw(c, 4) == 0 ? &absent : NULL};
     struct object_put *put = NULL;
     struct object_info info;

@@ -109,7 +109,7 @@ use_fibers(void)
     enum err rc = rt_sleep_ms(1), started;
 
     rt_sem_init(&sem, 0);
-    if (rc == ERR_OK && rt_sem_take(&sem, deadline_in_ms(1)) == ERR_CANCELLED)
+    if (rc == ERR_OK && rt_sem_acquire(&sem, deadline_in_ms(1)) == ERR_CANCELLED)
         rc = ERR_CANCELLED;
     if (rc == ERR_OK)
         rc = rt_blocking(do_nothing, NULL, SOON);

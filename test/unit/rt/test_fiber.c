@@ -475,7 +475,8 @@ static void
 take(void *arg)
 {
     struct taker *t = arg;
-    enum err rc = rt_sem_take(t->sem, t->ms > 0 ? deadline_in_ms(t->ms) : DEADLINE_NEVER);
+    enum err rc =
+        rt_sem_acquire(t->sem, t->ms > 0 ? deadline_in_ms(t->ms) : DEADLINE_NEVER);
 
     say(t->log, rc == ERR_OK ? t->name : 'x');
 }
@@ -490,8 +491,8 @@ sem_fiber(void *arg)
 
     (void)arg;
     rt_sem_init(&s, 2);
-    CHECK(rt_sem_take(&s, DEADLINE_NEVER) == ERR_OK);
-    CHECK(rt_sem_try(&s) && !rt_sem_try(&s));
+    CHECK(rt_sem_acquire(&s, DEADLINE_NEVER) == ERR_OK);
+    CHECK(rt_sem_try_acquire(&s) && !rt_sem_try_acquire(&s));
     rt_group_begin(&g);
     CHECK(rt_group_start(&g, take, &a) == ERR_OK);
     CHECK(rt_group_start(&g, take, &b) == ERR_OK);
@@ -499,13 +500,13 @@ sem_fiber(void *arg)
     while (log.text[0] == '\0') /* b gives up */
         CHECK(rt_sleep_ms(1) == ERR_OK);
     CHECK_STR(log.text, "x");
-    rt_sem_give(&s);
-    CHECK(!rt_sem_try(&s)); /* it is a's already */
-    rt_sem_give(&s);
+    rt_sem_release(&s);
+    CHECK(!rt_sem_try_acquire(&s)); /* it is a's already */
+    rt_sem_release(&s);
     rt_group_join(&g);
     CHECK_STR(log.text, "xac");
-    rt_sem_give(&s);
-    rt_sem_give(&s);
+    rt_sem_release(&s);
+    rt_sem_release(&s);
     CHECK_U64(s.free, 2);
 }
 CASE(test_semaphores_are_first_come_first_served, 1, sem_fiber)

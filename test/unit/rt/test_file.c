@@ -724,7 +724,7 @@ CASE(test_buffers_in_use_outlive_idle_ones, 1, idle_fiber)
 enum { READINGS = 40 }; /* more than a disk is given at a time */
 
 static struct one_reading {
-    struct rt_reading reading;
+    struct rt_async_read reading;
     struct iobuf *buf;
     bool told, abandoned;
 } readings[READINGS];
@@ -733,7 +733,7 @@ static bool first_abandons;
 
 /* The first that is there abandons all others, be they with the disk, waiting for it, or there as well. */
 static void
-on_reading(struct rt_reading *r, int64_t result)
+on_reading(struct rt_async_read *r, int64_t result)
 {
     struct one_reading *o = CONTAINER_OF(r, struct one_reading, reading);
 

@@ -34,7 +34,7 @@ struct side {
 static void on_abroad(struct rt_msg *m);
 
 static void
-on_home(struct rt_msg *m)
+on_owner_loop(struct rt_msg *m)
 {
     struct ball *b = CONTAINER_OF(m, struct ball, msg);
     struct side *s = b->from;
@@ -56,7 +56,7 @@ on_abroad(struct rt_msg *m)
     struct ball *b = CONTAINER_OF(m, struct ball, msg);
 
     b->from->abroad++; /* only ever on the other loop */
-    m->fn = on_home;
+    m->fn = on_owner_loop;
     rt_post(b->from->loop, m);
 }
 
@@ -174,7 +174,7 @@ call_along(void *arg)
     struct long_call *c = arg;
 
     c->begun = true;
-    CHECK(rt_call_along(c->loop, sleep_for_an_hour, &c->rc) == ERR_OK);
+    CHECK(rt_call_cancellable(c->loop, sleep_for_an_hour, &c->rc) == ERR_OK);
 }
 
 /* Cancelled at once, a turn later, long after: what was called ends, and is waited for. */
@@ -197,7 +197,7 @@ call_along_fiber(void *arg)
         CHECK(c.rc == ERR_CANCELLED);
     }
     ran_on[1] = 0;
-    CHECK(rt_call_along(1, note_loop, NULL) == ERR_OK);
+    CHECK(rt_call_cancellable(1, note_loop, NULL) == ERR_OK);
     CHECK_U64(ran_on[1], 1);
 }
 CASE(test_a_call_is_cancelled_along, 3, call_along_fiber)

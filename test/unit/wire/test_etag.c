@@ -13,7 +13,7 @@ test_text_and_back(void)
     unsigned parts;
     char text[ETAG_TEXT_MAX];
 
-    digest_once(DIGEST_MD5, "hello world", 11, md5);
+    digest_oneshot(DIGEST_MD5, "hello world", 11, md5);
     CHECK_U64(etag_text(md5, 0, text), 32);
     CHECK_STR(text, "5eb63bbbe01eeed093cb22bb8f5acdc3");
     CHECK(etag_parse(span_of(text), back, &parts) && parts == 0);
@@ -47,7 +47,7 @@ test_multipart(void)
     etag_multipart_init(&m);
     for (int c = 'A'; c <= 'C'; c++) {
         memset(part, c, len);
-        digest_once(DIGEST_MD5, part, len, md5);
+        digest_oneshot(DIGEST_MD5, part, len, md5);
         etag_multipart_add(&m, md5);
     }
     etag_multipart_end(&m, out, text);
@@ -266,8 +266,9 @@ test_conditions(void)
                                .if_unmodified_since = span_of(rows[i].unmodified)};
 
         memset(&fault, 0, sizeof fault);
-        CHECK_U64(conditions_judge(&c, SPAN("e"), MTIME_S, MTIME_S + 3 * 86400, &fault),
-                  rows[i].want);
+        CHECK_U64(
+            preconditions_check(&c, SPAN("e"), MTIME_S, MTIME_S + 3 * 86400, &fault),
+            rows[i].want);
         if (rows[i].condition != NULL) {
             REQUIRE(fault.extra_count == 1);
             CHECK_STR(fault.extra[0].name, "Condition");

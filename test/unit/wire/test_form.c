@@ -223,7 +223,7 @@ test_policies(void)
     for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
         struct fault f = {0};
         struct post_policy p;
-        enum err rc = post_policy_judge(span_of(policies[i].policy),
+        enum err rc = post_policy_check(span_of(policies[i].policy),
                                         (struct fields){fields, ARRAY_LEN(fields)},
                                         noon_ms / 1000, &p, &f);
 

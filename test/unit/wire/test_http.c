@@ -140,8 +140,8 @@ test_first_and_again(void)
     REQUIRE(request("GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nrange: "
                     "bytes=2-3\r\nDate: x\r\n\r\n") == HTTP_DONE);
     CHECK(span_is(http_get(&head, HTTP_RANGE), "bytes=0-1"));
-    CHECK(http_has_again(&head, HTTP_RANGE));
-    CHECK(!http_has_again(&head, HTTP_DATE));
+    CHECK(http_is_repeated(&head, HTTP_RANGE));
+    CHECK(!http_is_repeated(&head, HTTP_DATE));
     CHECK(!http_has(&head, HTTP_ETAG));
     CHECK(http_get(&head, HTTP_ETAG).at == NULL);
 }

@@ -2,7 +2,7 @@
 #include "check.h"
 
 #include "base/mem.h"
-#include "wire/http_known.h"
+#include "wire/http_head_cache.h"
 
 #define LINES "Host: h:9000\r\nAccept: */*\r\n\r\n"
 #define AUTH                                                                             \
@@ -14,16 +14,16 @@
 static struct http_head head;
 
 /* Parsed twice, and so kept in a new table. */
-static struct http_known *
+static struct http_head_cache *
 keep(const char *text, unsigned *place)
 {
-    struct http_known *k = http_known_new();
+    struct http_head_cache *k = http_head_cache_new();
 
     *place = 0;
     for (unsigned i = 0; i < 2; i++) {
         http_head_init(&head);
         if (http_request_parse(&head, text, strlen(text)) == HTTP_DONE)
-            http_known_keep(k, place, &head, text);
+            http_head_cache_insert(k, place, &head, text);
         CHECK(i == 1 || head.lines_id == 0);
     }
     return k;
@@ -96,9 +96,9 @@ test_what_is_known(void)
         const struct row *r = &rows[i];
         static struct http_head parsed;
         unsigned place;
-        struct http_known *k = keep(r->first, &place);
+        struct http_head_cache *k = keep(r->first, &place);
         size_t len = strlen(r->second);
-        bool known = http_known_parse(k, &place, &head, r->second, len);
+        bool known = http_head_cache_parse(k, &place, &head, r->second, len);
 
         if (known != r->known) {
             fprintf(stderr, "row \"%s\"\n", r->what);
@@ -118,7 +118,7 @@ test_what_is_known(void)
         } else {
             CHECK(head.count == 0 && head.lines_id == 0 && head.target.len == 0);
         }
-        http_known_free(&k);
+        http_head_cache_free(&k);
     }
 }
 
@@ -131,7 +131,7 @@ test_every_byte_counts(void)
     static struct http_head parsed;
     char text[sizeof first];
     unsigned place;
-    struct http_known *k = keep(first, &place);
+    struct http_head_cache *k = keep(first, &place);
 
     for (size_t at = 0; at + 1 < sizeof first; at++) {
         memcpy(text, first, sizeof first);
@@ -139,7 +139,7 @@ test_every_byte_counts(void)
             enum http_parse rc;
 
             text[at] = (char)c;
-            if (!http_known_parse(k, &place, &head, text, sizeof first - 1))
+            if (!http_head_cache_parse(k, &place, &head, text, sizeof first - 1))
                 continue;
             http_head_init(&parsed);
             rc = http_request_parse(&parsed, text, sizeof first - 1);
@@ -149,7 +149,7 @@ test_every_byte_counts(void)
             REQUIRE(parsed.count == head.count && parsed.keep_alive == head.keep_alive);
         }
     }
-    http_known_free(&k);
+    http_head_cache_free(&k);
 }
 
 /* The number of the lines is the same as long as they are known, over others in between, and never that of others. */
@@ -158,28 +158,28 @@ test_numbers_of_lines(void)
 {
     static const char text[] = "GET /a HTTP/1.1\r\n" LINES;
     unsigned place, elsewhere;
-    struct http_known *k = keep(text, &place), *other_table;
+    struct http_head_cache *k = keep(text, &place), *other_table;
     uint64_t id = head.lines_id;
 
     CHECK(id != 0);
     for (unsigned i = 0; i < 40; i++) {
         char other[128];
 
-        CHECK(http_known_parse(k, &place, &head, text, sizeof text - 1) == (i < 16));
+        CHECK(http_head_cache_parse(k, &place, &head, text, sizeof text - 1) == (i < 16));
         CHECK(head.lines_id == (i < 16 ? id : 0));
         snprintf(other, sizeof other, "GET /a HTTP/1.1\r\nHost: h\r\nAccept: %u\r\n\r\n",
                  i);
         for (unsigned times = 0; times < 2; times++) {
             http_head_init(&head);
             CHECK(http_request_parse(&head, other, strlen(other)) == HTTP_DONE);
-            http_known_keep(k, &elsewhere, &head, other);
+            http_head_cache_insert(k, &elsewhere, &head, other);
             CHECK((head.lines_id != 0) == (times == 1) && head.lines_id != id);
         }
     }
     other_table = keep(text, &elsewhere);
     CHECK(head.lines_id != 0 && head.lines_id != id);
-    http_known_free(&other_table);
-    http_known_free(&k);
+    http_head_cache_free(&other_table);
+    http_head_cache_free(&k);
 }
 
 int

@@ -172,19 +172,19 @@ static const struct said saids[] = {
 };
 
 static void
-test_answers(void)
+test_response_cache(void)
 {
-    char *long_one = xcalloc(1, PROXY_ANSWER_ROOM);
+    char *long_one = xcalloc(1, PROXY_RESPONSE_ROOM);
     struct errbuf eb = {{0}};
 
     for (size_t i = 0; i < ARRAY_LEN(saids); i++) {
         eb.text[0] = '\0';
-        CHECK(proxy_answer(saids[i].text, strlen(saids[i].text), &eb) == saids[i].rc);
+        CHECK(proxy_response(saids[i].text, strlen(saids[i].text), &eb) == saids[i].rc);
         CHECK_SAYS(eb.text, saids[i].says);
     }
-    memset(long_one, 'a', PROXY_ANSWER_ROOM);
+    memset(long_one, 'a', PROXY_RESPONSE_ROOM);
     memcpy(long_one, "HTTP/1.1 200 OK\r\nX: ", 20);
-    CHECK(proxy_answer(long_one, PROXY_ANSWER_ROOM, &eb) == ERR_BACKEND);
+    CHECK(proxy_response(long_one, PROXY_RESPONSE_ROOM, &eb) == ERR_BACKEND);
     CHECK_SAYS(eb.text, "over 16384 bytes");
     free(long_one);
 }
@@ -196,6 +196,6 @@ main(int argc, char **argv)
     RUN(test_urls);
     RUN(test_which);
     RUN(test_what_goes_without);
-    RUN(test_answers);
+    RUN(test_response_cache);
     return check_done();
 }

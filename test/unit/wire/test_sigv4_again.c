@@ -39,13 +39,13 @@ judge_again(const struct sigv4_request *req, int64_t now_s)
 }
 
 static bool
-kept(const struct sigv4_request *req, struct sigv4_again *k)
+kept(const struct sigv4_request *req, struct sigv4_template *k)
 {
     struct hmac_key key;
 
     CHECK(judge_again(req, NOW_S) == ERR_OK);
     sigv4_key(NULL, SPAN(SECRET), auth.day, auth.region, &key);
-    return sigv4_again_keep(req, &auth, &key, arena, k);
+    return sigv4_template_make(req, &auth, &key, arena, k);
 }
 
 /* Every other path, signature and time: the short way says yes exactly when the long way does. */
@@ -66,7 +66,7 @@ test_again_is_as_strict(void)
                                         "/bucket/a%20key%00"};
     static const int64_t times[] = {NOW_S,       NOW_S - 900, NOW_S + 900,
                                     NOW_S - 901, NOW_S + 901, NOW_S + 86400};
-    struct sigv4_again k;
+    struct sigv4_template k;
     unsigned yes = 0;
 
     arena_reset(arena);
@@ -81,7 +81,7 @@ test_again_is_as_strict(void)
 
                 req.path = span_of(paths[as]);
                 right = judge_again(&req, times[t]) == ERR_OK;
-                again = sigv4_again_ok(&k, req.path, auth.signature, times[t]);
+                again = sigv4_template_verify(&k, req.path, auth.signature, times[t]);
                 CHECK(again == right);
                 yes += again;
                 arena_reset(arena);
@@ -95,7 +95,7 @@ static void
 test_again_every_digit_counts(void)
 {
     struct sigv4_request req;
-    struct sigv4_again k;
+    struct sigv4_template k;
     char digits[SHA256_HEX];
 
     arena_reset(arena);
@@ -104,12 +104,14 @@ test_again_every_digit_counts(void)
     for (size_t i = 0; i < SHA256_HEX; i++) {
         memcpy(digits, auth.signature.at, SHA256_HEX);
         digits[i] = digits[i] == '0' ? '1' : '0';
-        CHECK(!sigv4_again_ok(&k, req.path, (struct span){digits, SHA256_HEX}, NOW_S));
+        CHECK(!sigv4_template_verify(&k, req.path, (struct span){digits, SHA256_HEX},
+                                     NOW_S));
         digits[i] = 'g';
-        CHECK(!sigv4_again_ok(&k, req.path, (struct span){digits, SHA256_HEX}, NOW_S));
+        CHECK(!sigv4_template_verify(&k, req.path, (struct span){digits, SHA256_HEX},
+                                     NOW_S));
     }
-    CHECK(!sigv4_again_ok(&k, req.path, span_from(auth.signature, 2), NOW_S));
-    CHECK(sigv4_again_ok(&k, req.path, auth.signature, NOW_S));
+    CHECK(!sigv4_template_verify(&k, req.path, span_from(auth.signature, 2), NOW_S));
+    CHECK(sigv4_template_verify(&k, req.path, auth.signature, NOW_S));
 }
 
 /* What is right in another reading only, by the scheme's port, is for the long way each time. */
@@ -117,13 +119,13 @@ static void
 test_again_wants_the_plain_reading(void)
 {
     struct sigv4_request req;
-    struct sigv4_again k;
+    struct sigv4_template k;
 
     arena_reset(arena);
     req = signed_for(AGAIN_PATH, SPAN(HOST ":80"));
     CHECK(!kept(&req, &k));
     CHECK(k.text_len == 0);
-    CHECK(!sigv4_again_ok(&k, req.path, auth.signature, NOW_S));
+    CHECK(!sigv4_template_verify(&k, req.path, auth.signature, NOW_S));
 }
 
 int

@@ -1,0 +1,13 @@
+/* copy_headers: what goes along when the bytes of an object pass through here: content type and the like, the user's metadata, tags. */
+#pragma once
+#include "cli/flow.h"
+
+struct copy_headers {
+    struct s3_header *headers; /* of a PUT, or of the begin of an upload in parts */
+    uint32_t count;
+};
+/* `info` is the HEAD of it->from. Asks for the tags, unless the flow leaves them behind; where nobody may read them it says so once,
+ * and a server that has none is asked once. Everything lies in the arena. May switch. */
+enum err copy_headers_find(struct flow *f, const struct item *it,
+                           const struct s3_object_info *info, struct arena *a,
+                           struct copy_headers *out, struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,366 @@
+/* What was prepared on one disk, and of which nobody has told the outcome: the others are asked.
+ *
+ *     a disk has it, as a version of the key: it was decided, as that version
+ *     who ordered it is out:                  it may have been answered, and is decided in the order of its giver
+ *     nobody has it, and all were asked:      it was refused, or something newer has replaced it: given up
+ *     who may know gave no answer, or is out: left, until that one answers, comes back, or goes for good
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "disks/history.h"
+#include "disks/rebalancer.h"
+
+#define PREPARED_PAGE 256u
+
+#ifdef FB_TEST_HOOKS
+uint64_t prepared_unreachable;
+#else
+static const uint64_t prepared_unreachable = 0;
+#endif
+
+/* The name at birth of a bucket: what placement hashes. */
+bool
+bucket_of(struct disks *ds, uint64_t id, struct disks_bucket *out)
+{
+    return ds->control.next_bucket != NULL &&
+           ds->control.next_bucket(ds->control.buckets_arg, id - 1, out) && out->id == id;
+}
+
+/* One of them, on its way to an end. */
+struct ending {
+    struct disks *ds;
+    const struct store_prepared *what;
+    unsigned slot;    /* where it is prepared */
+    struct store *on; /* the disk of that slot */
+    uint64_t going;   /* bits of slots that are about to be removed */
+    bool known;       /* its bucket is; else `key` has no birth name */
+    bool leftover;    /* of a start before this one */
+    struct disks_key key;
+    struct disks_bucket bucket; /* owned */
+};
+
+static struct ending
+ending_of(struct disks *ds, unsigned slot, const struct store_prepared *u)
+{
+    struct ending e = {.ds = ds,
+                       .what = u,
+                       .slot = slot,
+                       .on = ds->slots[slot].disk,
+                       .leftover = u->prepared.epoch < ds->control.o.epoch,
+                       .key.at = {.bucket = u->bucket, .key = u->key}};
+
+    e.known = bucket_of(ds, u->bucket, &e.bucket);
+    e.key.at.immutable_name = e.bucket.immutable_name;
+    return e;
+}
+
+/* Was the disk of this slot there when it was prepared? */
+static bool
+was_there(const struct ending *e, const struct replica_slot *s)
+{
+    return e->leftover || e->what->prepared.counter <= s->went_at;
+}
+
+/* Did a disk that is out order the writes of this key then? One that said no before it went has refused it. */
+static bool
+coordinator_is_out(const struct ending *e, uint64_t said_no)
+{
+    struct disks *ds = e->ds;
+    struct place_disk all[DISKS_MAX];
+    unsigned count = atomic_load(&ds->slot_count);
+    uint8_t first;
+
+    if (!e->known)
+        return false;
+    for (unsigned i = 0; i < count; i++) {
+        const struct replica_slot *s = &ds->slots[i];
+        enum replica_state state = replica_state(s);
+
+        all[i] = s->place;
+        if (state != REPLICA_ACTIVE && (state != REPLICA_OUT || !was_there(e, s)))
+            all[i].weight = 0;
+    }
+    return place_order(place_hash(e->key.at.immutable_name, e->key.at.key), all, count,
+                       &first, 1) == 1 &&
+           replica_state(&ds->slots[first]) == REPLICA_OUT && (said_no >> first & 1) == 0;
+}
+
+/* ---- what the others say ---- */
+
+struct said {
+    bool decided;
+    struct version
+        as;        /* with which it was born: what changed it since comes with a pass */
+    uint64_t away; /* bits of slots that may know, and are out */
+    uint64_t dumb; /* that are here, and gave no answer */
+    uint64_t no;   /* that are here, and have not got it */
+    enum err rc;   /* of the first of those */
+};
+
+/* The version with this content that one disk has, the current one or not. */
+static enum err
+version_with(struct store *d, const struct ending *e, struct version *born,
+             struct errbuf *eb)
+{
+    const struct content_id *content = &e->what->content;
+    struct entry entry;
+    enum err rc = store_lookup_any(d, &e->key.at, &entry, eb);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (memcmp(&entry.content, content, sizeof *content) != 0)
+        return (entry.flags & ENTRY_HISTORY) != 0
+                   ? history_find(d, &e->key.at, content, born, eb)
+                   : ERR_NOT_FOUND;
+    *born = entry_born(&entry);
+    return ERR_OK;
+}
+
+static void
+prepared_ask_one(const struct ending *e, unsigned slot, struct said *out,
+                 struct errbuf *eb)
+{
+    struct errbuf why = {{0}};
+    struct store *d =
+        (prepared_unreachable >> slot & 1) == 0 ? replica_enter(e->ds, slot) : NULL;
+    enum err rc = d != NULL ? version_with(d, e, &out->as, &why) : unreachable(&why);
+
+    if (d != NULL)
+        replica_leave(e->ds, slot);
+    out->decided = rc == ERR_OK;
+    out->no |= (uint64_t)(rc == ERR_NOT_FOUND) << slot;
+    if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        return;
+    if (out->dumb == 0) {
+        out->rc = rc;
+        *eb = why;
+    }
+    out->dumb |= (uint64_t)1 << slot;
+}
+
+static struct said
+prepared_ask_all(const struct ending *e, struct errbuf *eb)
+{
+    struct said said = {.rc = ERR_OK};
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(e->ds, all);
+
+    for (unsigned i = 0; i < n && !said.decided; i++)
+        prepared_ask_one(e, all[i], &said, eb);
+    for (unsigned i = 0; i < atomic_load(&e->ds->slot_count); i++) {
+        const struct replica_slot *s = &e->ds->slots[i];
+
+        if (replica_state(s) == REPLICA_OUT && s->missed && was_there(e, s))
+            said.away |= (uint64_t)1 << i;
+    }
+    return said;
+}
+
+/* ---- one of them ---- */
+
+/* *decided: by a record that is not synced yet. */
+static enum err
+resolve_prepared(const struct ending *e, bool *decided, struct errbuf *eb)
+{
+    const struct store_prepared *u = e->what;
+    struct errbuf why = {{0}};
+    struct said said = prepared_ask_all(e, &why);
+    enum err rc;
+
+    *decided = said.decided || coordinator_is_out(e, said.no) ||
+               ((said.away | said.dumb) & e->going) != 0;
+    if (*decided) {
+        rc = store_commit_prepared(e->on, &e->key.at, &u->content,
+                                   said.decided ? &said.as : &u->prepared, eb);
+        *decided = rc == ERR_OK;
+        return rc;
+    }
+    if (said.dumb != 0) {
+        *eb = why;
+        return said.rc;
+    }
+    return said.away == 0 && replica_state(&e->ds->slots[e->slot]) != REPLICA_FROZEN
+               ? store_abort_prepared(e->on, &e->key.at, &u->content, eb)
+               : ERR_OK;
+}
+
+/* Without its key's lock: nobody's write is of a start before this one. One of this start may have another judge than the key's
+ * first disk (places_of_change(), an upload's upload_replicas), who is about to say yes or no. */
+static enum err
+resolve_one(struct ending *e, struct errbuf *eb)
+{
+    bool decided;
+
+    return e->leftover ? resolve_prepared(e, &decided, eb) : ERR_OK;
+}
+
+/* Nobody has ended it since it was listed. Ids are in order: it is the first behind the one before its own. */
+static enum err
+still_prepared(const struct ending *e, bool *is, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(4), KIB(64));
+    struct content_id before = e->what->content;
+    struct store_prepared *found = NULL;
+    uint32_t count = 0;
+    bool more;
+    enum err rc;
+
+    for (unsigned i = sizeof before.bytes; i-- > 0 && before.bytes[i]-- == 0;)
+        ;
+    rc = store_prepared(e->on, &before, 1, a, &found, &count, &more, eb);
+    *is = rc == ERR_OK && count > 0 &&
+          memcmp(&found->content, &e->what->content, sizeof before) == 0;
+    arena_free(&a);
+    return rc;
+}
+
+/* As it was listed, perhaps by a write that goes on: under the lock that one has ended, mostly by itself. */
+static enum err
+resolve_orphan(struct ending *e, struct errbuf *eb)
+{
+    uint64_t hash = place_hash(e->key.at.immutable_name, e->key.at.key);
+    bool decided = false, is = false;
+    enum err rc = ERR_OK;
+
+    if (!e->leftover && !e->known)
+        return ERR_OK;
+    keylock_take(e->ds->keylocks, hash);
+    if (e->leftover || atomic_load(&e->ds->all_locked))
+        rc = still_prepared(e, &is, eb);
+    if (is)
+        rc = resolve_prepared(e, &decided, eb);
+    if (decided)
+        rc = store_flush(e->on, eb); /* is_durable() takes it for that */
+    keylock_release(e->ds->keylocks, hash);
+    return rc;
+}
+
+/* ---- all of them ---- */
+
+typedef enum err ending_fn(struct ending *e, struct errbuf *eb);
+
+/* The first error is the one that is told. */
+static void
+note(enum err one, const struct errbuf *why, enum err *first, struct errbuf *eb)
+{
+    if (one == ERR_OK || *first != ERR_OK)
+        return;
+    *first = one;
+    *eb = *why;
+}
+
+/* One that fails does not stop the others. Not those that were prepared since it began: under load they do not end. */
+static enum err
+each_on(struct disks *ds, unsigned slot, uint64_t going, ending_fn *end,
+        struct errbuf *eb)
+{
+    const struct version begun = {ds->control.o.epoch, atomic_load(&ds->ids.counter)};
+    struct arena *a = arena_new(KIB(16), MIB(2));
+    struct content_id last, *after = NULL;
+    bool more = true;
+    enum err first = ERR_OK;
+
+    while (more) {
+        struct store_prepared *found = NULL;
+        struct errbuf why = {{0}};
+        uint32_t count = 0;
+        bool old = false;
+        enum err rc;
+
+        if (ds->rebalancer->stopping) {
+            note(ERR_CANCELLED, &(struct errbuf){"the node stops"}, &first, eb);
+            break;
+        }
+        arena_reset(a);
+        rc = store_prepared(ds->slots[slot].disk, after, PREPARED_PAGE, a, &found, &count,
+                            &more, &why);
+        note(rc, &why, &first, eb);
+        if (rc != ERR_OK || count == 0)
+            break;
+        for (uint32_t i = 0; i < count; i++) {
+            struct ending e;
+
+            if (version_order(&found[i].prepared, &begun) > 0)
+                continue;
+            old = true;
+            e = ending_of(ds, slot, &found[i]);
+            e.going = going;
+            note(end(&e, &why), &why, &first, eb);
+            disks_bucket_fini(&e.bucket);
+        }
+        last = found[count - 1].content;
+        after = &last;
+        more &= old; /* the ids of contents rise */
+    }
+    arena_free(&a);
+    return first;
+}
+
+/* A disk that takes no writes keeps what it has to the next start: only a removal is not done while that is in the way. */
+static enum err
+each_everywhere(struct disks *ds, uint64_t going, ending_fn *end, struct errbuf *eb)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+    enum err rc = ERR_OK;
+
+    for (unsigned i = 0; i < n; i++) {
+        struct errbuf why = {{0}};
+        bool skip = (going >> all[i] & 1) != 0 ||
+                    (going == 0 && replica_state(&ds->slots[all[i]]) == REPLICA_FROZEN);
+
+        if (skip || replica_enter(ds, all[i]) == NULL)
+            continue;
+        note(each_on(ds, all[i], going, end, &why), &why, &rc, eb);
+        replica_leave(ds, all[i]);
+    }
+    return rc;
+}
+
+enum err
+prepared_resolve(struct disks *ds, struct errbuf *eb)
+{
+    return each_everywhere(ds, 0, resolve_one, eb);
+}
+
+enum err
+prepared_resolve_orphans(struct disks *ds, struct errbuf *eb)
+{
+    return each_everywhere(ds, 0, resolve_orphan, eb);
+}
+
+enum err
+prepared_before_removal(struct disks *ds, unsigned slot, struct errbuf *eb)
+{
+    struct errbuf why = {{0}};
+    enum err rc = ds->control.next_bucket != NULL
+                      ? each_everywhere(ds, (uint64_t)1 << slot, resolve_orphan, &why)
+                      : ERR_OK;
+
+    return rc == ERR_OK
+               ? rc
+               : err_set(eb, rc,
+                         "disk %s cannot go yet: what was written under its order may be "
+                         "undecided on another disk: %s",
+                         ds->slots[slot].path, why.text);
+}
+
+enum err
+prepared_flush(struct disks *ds, struct errbuf *eb)
+{
+    uint8_t all[DISKS_MAX];
+    unsigned n = places_all(ds, all);
+
+    for (unsigned i = 0; i < n; i++) {
+        bool frozen = replica_state(&ds->slots[all[i]]) == REPLICA_FROZEN;
+        struct store *d = !frozen ? replica_enter(ds, all[i]) : NULL;
+        enum err rc = d != NULL ? store_flush(d, eb) : ERR_OK;
+
+        if (d != NULL)
+            replica_leave(ds, all[i]);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,678 @@
+/* The fiber that brings objects to where they should be. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "disks/rebalancer.h"
+#include "disks/version_tombstone.h"
+#include "rt/point.h"
+#include "rt/time.h"
+
+#define TICK_MS        250
+#define RETRY_MS       10000u /* after a pass that could not put everything right */
+#define ENTRIES_A_TIME 256u
+#define SCRATCH_BYTES  MIB(2)
+#define MOVE_RATE      MIB(128) /* bytes a second, where nothing else was said */
+
+/* ---- waking ---- */
+
+struct wake_msg {
+    struct rt_msg msg;
+    struct disks *ds;
+};
+
+static void
+on_wake(struct rt_msg *m)
+{
+    struct wake_msg *w = CONTAINER_OF(m, struct wake_msg, msg);
+    struct rebalancer *rb = w->ds->rebalancer;
+
+    if (rb != NULL) {
+        atomic_store(&rb->woken, false);
+        rt_cond_broadcast(&rb->wake);
+    }
+    free(w);
+}
+
+void
+rebalancer_wake(struct disks *ds)
+{
+    struct wake_msg *w;
+
+    atomic_fetch_add(&ds->rebalancer->wishes, 1);
+    if (atomic_exchange(&ds->rebalancer->woken, true))
+        return; /* one message is on its way */
+    w = xcalloc(1, sizeof *w);
+    w->msg.fn = on_wake;
+    w->ds = ds;
+    rt_post(0, &w->msg);
+}
+
+/* ---- one key ---- */
+
+void
+rebalancer_guard(struct disks *ds)
+{
+    if (!atomic_exchange(&ds->guarded, true))
+        set_changed(ds);
+    changes_before_end(ds);
+}
+
+static void
+rebalancer_count_failure(struct rebalancer *rb, const struct disks_key *k, enum err rc,
+                         const struct errbuf *eb)
+{
+    rb->now.failed++;
+    snprintf(rb->now.why, sizeof rb->now.why, "%s", eb->text);
+    if (rb->now.failed <= 10)
+        LOG(LOG_WARN, "disks.move", eb->text, L_U64("bucket", k->at.bucket),
+            L_SPAN("key", k->at.key), L_TEXT("code", err_name(rc)));
+}
+
+/* The places that a pass holds are those of its beginning. */
+static bool
+pass_goes_on(const struct disks *ds)
+{
+    return !ds->rebalancer->stopping &&
+           ds->rebalancer->states_of_pass == ds->control.states;
+}
+
+/* No more bytes a second than we may; what a pass that ends here owes the next one waits for. */
+static void
+throttle(struct disks *ds, uint64_t bytes, bool of_pass)
+{
+    struct rebalancer *rb = ds->rebalancer;
+    uint64_t rate =
+        ds->control.rebalance_rate > 0 ? ds->control.rebalance_rate : MOVE_RATE;
+    uint64_t now = rt_now_ns();
+
+    rb->throttle_ns = MAX(rb->throttle_ns, now) + bytes * 1000 / rate * 1000000;
+    while (rb->throttle_ns > now + 1000000u && (!of_pass || pass_goes_on(ds))) {
+        if (rt_sleep_ms(MIN((rb->throttle_ns - now) / 1000000u, (uint64_t)TICK_MS)) !=
+            ERR_OK)
+            return; /* cancelled: the caller looks at `stopping` */
+        now = rt_now_ns();
+    }
+}
+
+bool
+rebalancer_reconcile(struct disks *ds, const struct disks_key *k, uint64_t damaged,
+                     bool repair)
+{
+    struct errbuf eb = {{0}};
+    struct reconciled done = {0};
+    enum err rc = key_reconcile(ds, k, damaged, &done, &eb);
+
+    if (rc != ERR_OK)
+        rebalancer_count_failure(ds->rebalancer, k, rc, &eb);
+    else if (repair)
+        atomic_fetch_add(&ds->rebalancer->repaired, 1);
+    if (done.bytes > 0) {
+        ds->rebalancer->now.moved++;
+        ds->rebalancer->now.moved_bytes += done.bytes;
+        ds->rebalancer->now.copied_bytes += done.bytes;
+    }
+    throttle(ds, done.bytes, !repair);
+    return done.changed || rc != ERR_OK;
+}
+
+/* ---- a pass ---- */
+
+struct pass {
+    struct disks *ds;
+    struct arena *scratch; /* owned */
+    uint64_t wrong;        /* keys that were not where they should be */
+    bool uploads_astray, broken;
+};
+
+/* Is everything about this entry as it should be? No lock: what is wrong is looked at again under it. */
+static bool
+entry_is_right(struct disks *ds, const struct disks_key *k, unsigned slot,
+               const struct entry *entry)
+{
+    struct places p;
+    bool placed = false;
+
+    places_of(ds, k, &p);
+    for (unsigned i = 0; i < p.placed; i++)
+        placed |= p.at[i] == slot;
+    if (!placed || (entry->flags & (ENTRY_TOMBSTONE | ENTRY_HISTORY)) != 0)
+        return false; /* of a key with versions the current one does not say what the others are */
+    for (unsigned i = 0; i < p.placed; i++) {
+        struct store *d;
+        struct entry other;
+        enum err rc;
+
+        if (p.at[i] == slot)
+            continue;
+        d = replica_enter(ds, p.at[i]);
+        rc = d != NULL ? store_lookup_any(d, &k->at, &other, NULL) : ERR_UNAVAILABLE;
+        if (d != NULL)
+            replica_leave(ds, p.at[i]);
+        if (rc != ERR_OK || other.version.epoch != entry->version.epoch ||
+            other.version.counter != entry->version.counter)
+            return false;
+    }
+    return true;
+}
+
+static void
+walk_bucket(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+{
+    struct disks *ds = ps->ds;
+    struct rebalancer *rb = ds->rebalancer;
+    char last[STORE_KEY_MAX];
+    struct span after = {last, 0};
+    bool more = true;
+
+    while (more && pass_goes_on(ds)) {
+        struct store *d = replica_enter(ds, slot);
+        struct store_entry *entries = NULL;
+        struct errbuf eb = {{0}};
+        uint32_t count = 0;
+        enum err rc;
+
+        if (d == NULL)
+            return;
+        arena_reset(ps->scratch);
+        POINT(MOVE_LISTED);
+        rc = store_list_any(d, b->id, after, false, ENTRIES_A_TIME, ps->scratch, &entries,
+                            &count, &more, &eb);
+        replica_leave(ds, slot);
+        if (rc != ERR_OK) {
+            ps->broken = true;
+            rebalancer_count_failure(rb, &(struct disks_key){.at.bucket = b->id}, rc,
+                                     &eb);
+            return;
+        }
+        for (uint32_t i = 0; i < count && pass_goes_on(ds); i++) {
+            struct disks_key k = {
+                .at = {.bucket = b->id,
+                       .immutable_name = b->immutable_name,
+                       .key = entries[i].key},
+                .copies = (entries[i].entry.flags & ENTRY_CACHED) != 0 ? 1 : b->copies};
+
+            rb->now.seen++;
+            if (!entry_is_right(ds, &k, slot, &entries[i].entry))
+                ps->wrong += rebalancer_reconcile(ds, &k, 0, false);
+        }
+        if (count > 0) {
+            after.len = entries[count - 1].key.len;
+            memcpy(last, entries[count - 1].key.at, after.len);
+        }
+        rt_yield();
+    }
+}
+
+static bool
+reconcile_tombstone(void *arg, const struct disks_key *k, const struct upload_id *u)
+{
+    struct pass *ps = arg;
+    uint64_t failed = ps->ds->rebalancer->now.failed;
+    struct errbuf eb = {{0}};
+
+    if (u != NULL) {
+        enum err rc = upload_end_everywhere(ps->ds, k, u, &eb);
+
+        ps->broken |= rc != ERR_OK;
+        if (rc != ERR_OK)
+            rebalancer_count_failure(ps->ds->rebalancer, k, rc, &eb);
+        return rc == ERR_OK;
+    }
+    ps->wrong += rebalancer_reconcile(ps->ds, k, 0, false);
+    return ps->ds->rebalancer->now.failed == failed && pass_goes_on(ps->ds);
+}
+
+/* Versions that were ended while a disk was away. */
+static void
+walk_ended(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+{
+    struct errbuf eb = {{0}};
+    enum err rc = version_tombstones_walk(ps->ds, b, slot, reconcile_tombstone, ps, &eb);
+
+    if (rc == ERR_OK)
+        return;
+    ps->broken = true;
+    rebalancer_count_failure(ps->ds->rebalancer, &(struct disks_key){.at.bucket = b->id},
+                             rc, &eb);
+}
+
+/* Uploads in progress stay where they were begun; where that is no longer right, the set does not rebalancer_converge. */
+static void
+look_at_upload(struct pass *ps, const struct disks_bucket *b, unsigned slot,
+               const struct store_upload *u)
+{
+    struct disks *ds = ps->ds;
+    struct disks_key k = {
+        .at = {.bucket = b->id, .immutable_name = b->immutable_name, .key = u->key},
+        .copies = b->copies};
+    struct errbuf eb = {{0}};
+    struct places p;
+    bool placed = false;
+    enum err rc;
+
+    places_of(ds, &k, &p);
+    for (unsigned j = 0; j < p.placed; j++)
+        placed |= p.at[j] == slot;
+    ps->uploads_astray |= !placed;
+    rc = upload_end_done(ds, &k, &u->id, slot, &eb);
+    if (rc != ERR_OK) {
+        ps->broken = true;
+        rebalancer_count_failure(ds->rebalancer, &k, rc, &eb);
+    }
+}
+
+/* Where a page ended. */
+struct upload_place {
+    char key[STORE_KEY_MAX];
+    size_t len;
+    struct upload_id id;
+};
+
+/* One page of them. True: there is more behind *at. */
+static bool
+look_for_some_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot,
+                      struct upload_place *at)
+{
+    struct store *d = replica_enter(ps->ds, slot);
+    struct store_upload *found = NULL;
+    struct errbuf eb = {{0}};
+    uint32_t count = 0;
+    bool more = false;
+    enum err rc;
+
+    if (d == NULL)
+        return false;
+    arena_reset(ps->scratch);
+    rc = store_upload_list(d, b->id, (struct span){at->key, at->len},
+                           at->len > 0 ? &at->id : NULL, ENTRIES_A_TIME, ps->scratch,
+                           &found, &count, &more, &eb);
+    replica_leave(ps->ds, slot);
+    if (rc != ERR_OK) {
+        ps->broken = true;
+        rebalancer_count_failure(ps->ds->rebalancer,
+                                 &(struct disks_key){.at.bucket = b->id}, rc, &eb);
+        return false;
+    }
+    for (uint32_t i = 0; i < count && pass_goes_on(ps->ds); i++)
+        look_at_upload(ps, b, slot, &found[i]);
+    if (count == 0)
+        return false;
+    at->len = found[count - 1].key.len;
+    memcpy(at->key, found[count - 1].key.at, at->len);
+    at->id = found[count - 1].id;
+    return more;
+}
+
+static void
+look_for_uploads(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+{
+    struct upload_place at = {.len = 0};
+
+    while (look_for_some_uploads(ps, b, slot, &at) && pass_goes_on(ps->ds))
+        rt_yield();
+}
+
+static void
+end_copies(struct pass *ps, const struct disks_bucket *b, unsigned slot)
+{
+    struct errbuf eb = {{0}};
+    enum err rc;
+
+    arena_reset(ps->scratch);
+    rc = copy_uploads_abort(ps->ds, b, slot, ps->scratch, &eb);
+    if (rc == ERR_OK)
+        return;
+    ps->broken = true;
+    rebalancer_count_failure(ps->ds->rebalancer, &(struct disks_key){.at.bucket = b->id},
+                             rc, &eb);
+}
+
+/* Before anything is copied: what only waits for its decision need not be. */
+static void
+resolve_orphans(struct pass *ps)
+{
+    struct errbuf eb = {{0}};
+    enum err rc = prepared_resolve_orphans(ps->ds, &eb);
+
+    if (rc == ERR_OK)
+        return;
+    ps->broken = true;
+    rebalancer_count_failure(ps->ds->rebalancer, &(struct disks_key){0}, rc, &eb);
+}
+
+static uint64_t
+objects_in_all(struct disks *ds)
+{
+    struct store_stat st;
+
+    disks_stat(ds, &st);
+    return st.objects;
+}
+
+/* True: nothing was wrong, and nothing that is under way can make it so. */
+static bool
+rebalancer_pass(struct disks *ds)
+{
+    struct rebalancer *rb = ds->rebalancer;
+    struct pass ps = {.ds = ds};
+    bool old_writers;
+    uint64_t bucket = 0;
+    struct disks_bucket b;
+    uint8_t all[DISKS_MAX];
+    unsigned n;
+
+    rb->wishes_of_pass = atomic_load(&rb->wishes);
+    rb->states_of_pass = ds->control.states;
+    rebalancer_guard(ds);
+    old_writers = writers_old(ds);
+    rb->now.pass = ++rb->passes;
+    rb->now.seen = rb->now.failed = 0;
+    rb->now.total = objects_in_all(ds);
+    rb->now.began_ms = rt_now_ns() / 1000000u;
+    ps.scratch = arena_new(KIB(64), SCRATCH_BYTES);
+    n = places_all(ds, all);
+    resolve_orphans(&ps);
+    while (pass_goes_on(ds) &&
+           ds->control.next_bucket(ds->control.buckets_arg, bucket, &b)) {
+        for (unsigned i = 0; i < n && pass_goes_on(ds); i++)
+            walk_ended(&ps, &b, all[i]);
+        for (unsigned i = 0; i < n && pass_goes_on(ds); i++) {
+            walk_bucket(&ps, &b, all[i]);
+            look_for_uploads(&ps, &b, all[i]);
+        }
+        for (unsigned i = 0; i < n && pass_goes_on(ds); i++)
+            end_copies(&ps, &b, all[i]);
+        bucket = b.id;
+        disks_bucket_fini(&b);
+    }
+    arena_free(&ps.scratch);
+    rb->now.waiting = old_writers || ps.uploads_astray;
+    return ps.wrong == 0 && !ps.broken && !rb->now.waiting && pass_goes_on(ds);
+}
+
+/* ---- settling ---- */
+
+/* One disk is left, and nobody is missed: from here on it is as if there had never been more. */
+static void
+collapse_to_one(struct disks *ds)
+{
+    unsigned count = atomic_load(&ds->slot_count), here = 0, last = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        enum replica_state s = replica_state(&ds->slots[i]);
+
+        if (s == REPLICA_OUT || s == REPLICA_FROZEN)
+            return;
+        if (s == REPLICA_ACTIVE) {
+            here++;
+            last = i;
+        } else if (s == REPLICA_DRAINING) {
+            return;
+        }
+    }
+    if (here == 1) {
+        atomic_store(&ds->one_slot, last);
+        atomic_store(&ds->one, ds->slots[last].disk);
+    }
+}
+
+static void
+rebalancer_converge(struct disks *ds)
+{
+    struct rebalancer *rb = ds->rebalancer;
+    struct errbuf eb = {{0}};
+
+    /* Nothing switches from here to there: whoever unsettles the set later is seen below. */
+    if (atomic_load(&rb->wishes) != rb->wishes_of_pass || atomic_load(&rb->holds) > 0)
+        return;
+    atomic_store(&ds->converged, true);
+    if (membership_store(ds, &eb) != ERR_OK) {
+        atomic_store(&ds->converged, false);
+        LOG(LOG_WARN, "disks.list", eb.text, L_U64("pass", rb->passes));
+        rb->retry_at_ms = rt_now_ns() / 1000000u + RETRY_MS;
+        return;
+    }
+    if (!atomic_load(&ds->converged)) /* something happened while that was written */
+        return;
+    unguard(ds);
+    collapse_to_one(ds);
+    ds->control.after_crash = false;
+    ds->control.closed_well = true;
+    LOG(LOG_INFO, "disks.converged", "every object lies where it should",
+        L_U64("objects", rb->now.seen), L_U64("moved", rb->now.moved),
+        L_U64("bytes", rb->now.moved_bytes));
+    rb->now.pass = rb->now.moved = rb->now.moved_bytes = 0;
+    rb->now.why[0] = '\0';
+}
+
+static void
+work(struct disks *ds)
+{
+    struct rebalancer *rb = ds->rebalancer;
+
+    repair_run_queued(ds);
+    if (atomic_exchange(&rb->repairs_lost, false)) {
+        struct errbuf eb = {{0}};
+
+        if (set_diverge(ds, &eb) != ERR_OK)
+            LOG(LOG_WARN, "disks.list", eb.text, L_U64("pass", rb->passes));
+    }
+    if (atomic_load(&ds->converged)) {
+        if (atomic_load(&ds->guarded) && atomic_load(&rb->repairs) == 0)
+            unguard(ds);
+        return;
+    }
+    if (ds->control.next_bucket == NULL || (rt_now_ns() / 1000000u < rb->retry_at_ms &&
+                                            rb->states_of_pass == ds->control.states))
+        return;
+    if (!rebalancer_pass(ds)) {
+        if (rb->now.failed > 0)
+            rb->retry_at_ms = rt_now_ns() / 1000000u + RETRY_MS;
+        return;
+    }
+    if (!rt_sem_try_acquire(&ds->control.changing))
+        return; /* the set changes right now */
+    rebalancer_converge(ds);
+    rt_sem_release(&ds->control.changing);
+}
+
+/* ---- the fibers ---- */
+
+static void
+look_at_health(struct disks *ds)
+{
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        struct replica_slot *s = &ds->slots[i];
+        enum replica_state state = replica_state(s);
+        struct store_health h;
+
+        if (s->disk == NULL || state == REPLICA_OUT || state == REPLICA_REMOVED ||
+            s->in_list == REPLICA_REMOVED) /* it is being removed */
+            continue;
+        store_health(s->disk, &h);
+        if (h.state == STORE_FAILED)
+            replica_take_out(ds, i);
+        else if (h.state == STORE_READ_ONLY && state != REPLICA_FROZEN)
+            replica_freeze(ds, i);
+    }
+}
+
+/* A delete that was answered may not have reached every copy when the power went: the first disk has a tombstone then, and
+ * as long as it is there nobody sees the others. A pass brings it to them; where no bucket has copies there is nothing to
+ * bring. What was answered lies on all disks that it should: so the list on disk goes on saying that the set is converged, and a
+ * disk that is lost meanwhile is missed by nobody. */
+static void
+look_after_a_crash(struct disks *ds)
+{
+    struct disks_bucket b;
+    uint64_t after = 0;
+    bool copies = false;
+
+    if (ds->control.closed_well)
+        return;
+    while (!copies && ds->control.next_bucket(ds->control.buckets_arg, after, &b)) {
+        after = b.id;
+        copies = b.copies > 1;
+        disks_bucket_fini(&b);
+    }
+    if (copies || !ds->control.after_crash)
+        return; /* there is a pass to come */
+    ds->control.closed_well = true;
+    ds->control.after_crash = false;
+    atomic_store(&ds->converged, true);
+    set_changed(ds);
+}
+
+/* What can't be ended now is left to passes. False: what was decided might not stay so, once more. */
+static bool
+resolve_leftovers(struct disks *ds)
+{
+    struct errbuf eb = {{0}};
+
+    if (prepared_resolve(ds, &eb) != ERR_OK) {
+        LOG(LOG_WARN, "disks.prepared", eb.text, L_U64("pass", ds->rebalancer->passes));
+        if (set_diverge(ds, &eb) != ERR_OK)
+            LOG(LOG_WARN, "disks.list", eb.text, L_U64("pass", ds->rebalancer->passes));
+    }
+    if (prepared_flush(ds, &eb) == ERR_OK)
+        return true;
+    LOG(LOG_WARN, "disks.prepared", eb.text, L_U64("pass", ds->rebalancer->passes));
+    return false;
+}
+
+/* False: the end. */
+static bool
+wait_a_tick(struct disks *ds, bool always)
+{
+    struct rebalancer *rb = ds->rebalancer;
+
+    return !rb->stopping &&
+           rt_cond_wait(&rb->wake, always || only_disk(ds) == NULL
+                                       ? deadline_in_ms(TICK_MS)
+                                       : DEADLINE_NEVER) != ERR_CANCELLED;
+}
+
+/* What waits for the decision of a disk that has gone is read by nobody so long, and a pass may be in the middle of something
+ * large, or wait to be tried again. */
+static void
+decide(void *arg)
+{
+    struct disks *ds = arg;
+    struct errbuf eb = {{0}};
+
+    rebalancer_guard(ds);
+    if (prepared_resolve_orphans(ds, &eb) != ERR_OK)
+        LOG(LOG_WARN, "disks.prepared", eb.text, L_U64("pass", ds->rebalancer->passes));
+}
+
+void
+rebalancer_resolve_prepared(struct disks *ds)
+{
+    if (ds->control.next_bucket != NULL && !ds->rebalancer->stopping &&
+        rt_group_start(&ds->rebalancer->group, decide, ds) != ERR_OK)
+        LOG(LOG_WARN, "disks.prepared", "out of fibers: the next pass decides",
+            L_U64("pass", ds->rebalancer->passes));
+}
+
+/* Beside the other one: a pass takes hours, and a disk that fails meanwhile orders no write from the next tick on. */
+static void
+watch_run(void *arg)
+{
+    struct disks *ds = arg;
+
+    do {
+        if (only_disk(ds) == NULL)
+            look_at_health(ds);
+    } while (wait_a_tick(ds, false));
+}
+
+static void
+rebalancer_run(void *arg)
+{
+    struct disks *ds = arg;
+    struct rebalancer *rb = ds->rebalancer;
+    bool leftovers = true;
+
+    do {
+        if (only_disk(ds) == NULL) {
+            if (leftovers && ds->control.next_bucket != NULL) {
+                look_after_a_crash(ds);
+                leftovers = !resolve_leftovers(ds);
+            }
+            if (!leftovers)
+                work(ds);
+        }
+    } while (!rb->stopping && wait_a_tick(ds, replicas_close_removed(ds)));
+}
+
+enum err
+rebalancer_start(struct disks *ds, struct errbuf *eb)
+{
+    struct rebalancer *rb = xcalloc(1, sizeof *rb);
+    enum err rc;
+
+    rt_cond_init(&rb->wake);
+    lock_init(&rb->lock, LOCK_KEYS);
+    list_init(&rb->queue);
+    ds->rebalancer = rb;
+    rt_group_begin(&rb->group);
+    rc = rt_group_start(&rb->group, watch_run, ds);
+    if (rc == ERR_OK)
+        rc = rt_group_start(&rb->group, rebalancer_run, ds);
+    return rc == ERR_OK ? rc : err_set(eb, rc, "no fiber to look after the disks");
+}
+
+void
+rebalancer_stop(struct disks *ds)
+{
+    struct rebalancer *rb = ds->rebalancer;
+
+    if (rb == NULL)
+        return;
+    rb->stopping = true;
+    rt_group_cancel(&rb->group);
+    rt_group_join(&rb->group);
+    while (rb->at_once > 0 || atomic_load(&rb->woken)) /* the message has our address */
+        rt_yield();
+    ds->rebalancer = NULL;
+    repair_forget_queued(rb);
+    lock_fini(&rb->lock);
+    free(rb);
+}
+
+void
+rebalancer_status(struct disks *ds, struct disks_status *out)
+{
+    struct rebalancer *rb = ds->rebalancer;
+
+    out->pass = rb->now.pass;
+    out->seen = rb->now.seen;
+    out->total = rb->now.total;
+    out->elapsed_ms = rb->now.pass > 0 ? rt_now_ns() / 1000000u - rb->now.began_ms : 0;
+    out->moved = rb->now.moved;
+    out->moved_bytes = rb->now.moved_bytes;
+    out->copied_bytes = rb->now.copied_bytes;
+    out->failed = rb->now.failed;
+    out->waiting = rb->now.waiting;
+    out->repairs = atomic_load(&rb->repairs);
+    out->repaired = atomic_load(&rb->repaired);
+    snprintf(out->why, sizeof out->why, "%s", rb->now.why);
+}
+
+uint64_t
+disks_copied_bytes(struct disks *ds)
+{
+    return ds->rebalancer != NULL ? ds->rebalancer->now.copied_bytes : 0;
+}
+
+void
+rebalancer_hold(struct disks *ds, int more)
+{
+    atomic_fetch_add(&ds->rebalancer->holds, (uint32_t)more);
+    rebalancer_wake(ds);
+}

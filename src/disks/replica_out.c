@@ -1,0 +1,101 @@
+/* A disk goes: by itself, because it failed, or because it was removed. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "disks/rebalancer.h"
+
+/* ---- out ---- */
+
+/* Also where the list can't be written: then the next start finds the disk missing, or looks through it. */
+static void
+goes(struct disks *ds, unsigned i, enum replica_state state)
+{
+    struct replica_slot *s = &ds->slots[i];
+    struct errbuf eb = {{0}};
+
+    s->missed |= !atomic_load(&ds->converged) && !ds->control.after_crash;
+    /* Before anybody sees it out: who asks then must not be told that there is nothing. */
+    if (state == REPLICA_OUT && s->missed)
+        atomic_store(&ds->out_diverged, true);
+    atomic_store(&ds->guarded, true);
+    atomic_store(&ds->converged, false);
+    ds->control.after_crash = false;
+    atomic_fetch_add(&ds->rebalancer->wishes,
+                     1); /* a pass that ends while the list is written settles nothing */
+    if (replica_set_state(ds, i, state, &eb) != ERR_OK) {
+        LOG(LOG_WARN, "disks.list", eb.text, L_TEXT("path", s->path));
+        s->in_list = state;
+        replica_publish_state(ds, i, state);
+    }
+    if (s->went_at == 0)
+        s->went_at = atomic_load(&ds->ids.counter);
+}
+
+void
+replica_freeze(struct disks *ds, unsigned i)
+{
+    LOG(LOG_ERROR, "disks.frozen", "a disk takes no writes; the others take them",
+        L_TEXT("path", ds->slots[i].path));
+    goes(ds, i, REPLICA_FROZEN);
+    rebalancer_wake(ds);
+}
+
+void
+replica_take_out(struct disks *ds, unsigned i)
+{
+    struct replica_slot *s = &ds->slots[i];
+    struct store_health h = {0};
+
+    store_health(s->disk, &h);
+    LOG(LOG_ERROR, "disks.out", "a disk has left; the node goes on without it",
+        L_TEXT("path", s->path), L_TEXT("why", h.why));
+    goes(ds, i, REPLICA_OUT);
+    rebalancer_resolve_prepared(ds);
+    rebalancer_wake(ds);
+}
+
+/* ---- gone ---- */
+
+static uint64_t
+inside_as_one(struct disks *ds, unsigned slot)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < rt_loop_count() && i < LOOPS_MAX; i++)
+        sum += atomic_load(&ds->inside[i].of_slot[slot]);
+    return sum;
+}
+
+static void
+on_all_passed(void *arg)
+{
+    struct replica_slot *s = arg;
+
+    atomic_store(&s->gone, true);
+}
+
+bool
+replicas_close_removed(struct disks *ds)
+{
+    bool more = false;
+
+    for (unsigned i = 0; i < atomic_load(&ds->slot_count); i++) {
+        struct replica_slot *s = &ds->slots[i];
+
+        if (replica_state(s) != REPLICA_REMOVED || s->disk == NULL)
+            continue;
+        more = true;
+        if (!s->retiring) {
+            s->retiring = true;
+            rt_retire(on_all_passed, s);
+        }
+        if (!atomic_load(&s->gone) || atomic_load(&s->busy) > 0 ||
+            inside_as_one(ds, i) > 0)
+            continue;
+        LOG(LOG_INFO, "disks.closed", "a removed disk is closed",
+            L_TEXT("path", s->path));
+        store_close(&s->disk);
+    }
+    return more;
+}

@@ -1,0 +1,243 @@
+/* run: one fiber, the host, owns the group in which jobs run, and begins them as their turn comes. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "job/internal.h"
+#include "rt/loop.h"
+
+#define TICK_MS      1000
+#define SAVE_SECONDS 5
+
+int64_t
+job_wall_ms(void)
+{
+    return (int64_t)(rt_wall_ns() / 1000000);
+}
+
+/* ---- one job ---- */
+
+void
+job_add_error(struct job *j, struct span name, const struct errbuf *eb)
+{
+    char text[JOB_ERROR_TEXT];
+
+    j->counts.failed++;
+    j->changed = true;
+    if (j->error_count == JOB_ERRORS_MAX)
+        return;
+    snprintf(text, sizeof text, "%.*s: %.150s", (int)MIN(name.len, 160u), name.at,
+             eb->text);
+    j->errors[j->error_count++] = xstrdup(text);
+}
+
+void
+job_set_position(struct job *j, struct span position)
+{
+    if (j->position != NULL && span_is(position, j->position))
+        return;
+    free(j->position);
+    j->position = xmemdup0(position.at, position.len);
+    j->changed = true;
+}
+
+/* Not a failure of the job: it goes on, and is told again when it ends. */
+static void
+save(struct job *j)
+{
+    struct errbuf eb = {0};
+
+    if (j->saving)
+        return;
+    j->saving = true;
+    if (job_save(j, &eb) != ERR_OK)
+        LOG(LOG_WARN, "job.unsaved", "how far a job is could not be stored",
+            L_TEXT("job", j->id), L_TEXT("why", eb.text));
+    j->saving = false;
+}
+
+static void
+measure(struct job *j)
+{
+    uint64_t now = rt_now_ns(), bytes = j->counts.bytes;
+    double span_s = (double)(now - j->rate_ns) / 1e9;
+    double latest = span_s > 0 ? (double)(bytes - j->rate_bytes) / span_s : 0;
+
+    j->rate = j->rate == 0 ? (uint64_t)latest
+                           : (uint64_t)(0.7 * (double)j->rate + 0.3 * latest);
+    j->busy_ms += (now - j->ran_from_ns) / 1000000;
+    j->ran_from_ns = now;
+    j->rate_ns = now;
+    j->rate_bytes = bytes;
+}
+
+static void
+tick(void *arg)
+{
+    struct job *j = arg;
+    struct rt_shield shield;
+    unsigned n = 0;
+
+    while (rt_sleep_ms(TICK_MS) == ERR_OK) {
+        measure(j);
+        if (++n % SAVE_SECONDS != 0 || !j->changed)
+            continue;
+        rt_shield_begin(&shield); /* a write that was begun is seen to its end */
+        save(j);
+        rt_shield_end(&shield);
+    }
+}
+
+static void
+end_of(struct job *j, enum err rc, const struct errbuf *eb)
+{
+    if (rc == ERR_OK)
+        j->state = JOB_DONE;
+    else if (j->cancelled)
+        j->state = JOB_CANCELLED;
+    else if (j->s->stopping)
+        return; /* still RUNNING: the next start goes on */
+    else
+        j->state = JOB_FAILED;
+    free(j->reason);
+    j->reason = j->state == JOB_FAILED ? xstrdup(eb->text) : NULL;
+    j->ended_ms = job_wall_ms();
+    j->s->ended_count++;
+    LOG(j->state == JOB_FAILED ? LOG_WARN : LOG_INFO, "job.ended",
+        job_state_name(j->state), L_TEXT("job", j->id), L_TEXT("kind", j->kind->name),
+        L_TEXT("what", j->what), L_U64("objects", j->counts.objects),
+        L_U64("failed", j->counts.failed), L_U64("bytes", j->counts.bytes),
+        L_TEXT("why", j->reason));
+}
+
+static void
+run_job(void *arg)
+{
+    struct job *j = arg;
+    struct job_service *s = j->s;
+    struct errbuf eb = {0};
+    struct rt_shield shield;
+    struct rt_group ticking;
+    enum err rc;
+
+    j->fiber = rt_self();
+    j->ran_from_ns = j->rate_ns = rt_now_ns();
+    j->rate_bytes = j->counts.bytes;
+    j->rate = 0;
+    save(j);
+    rt_group_begin(&ticking);
+    if (rt_group_start(&ticking, tick, j) != ERR_OK)
+        LOG(LOG_WARN, "job.no_tick", "no fiber to watch a job", L_TEXT("job", j->id));
+    rc = j->cancelled ? ERR_CANCELLED : j->kind->run(j, &eb);
+    rt_group_cancel(&ticking);
+    rt_group_join(&ticking);
+    rt_shield_begin(&shield);
+    measure(j);
+    j->rate = 0;
+    end_of(j, rc, &eb);
+    save(j);
+    rt_shield_end(&shield);
+    j->fiber = NULL;
+    atomic_fetch_sub(&s->running, 1);
+    s->at_work -= !j->kind->watches;
+    rt_cond_broadcast(&j->ended);
+    rt_cond_broadcast(&s->wake);
+}
+
+/* ---- the host ---- */
+
+static struct job *
+next_waiting(struct job_service *s)
+{
+    bool place = s->at_work < s->options.running_max;
+
+    LIST_EACH(&s->jobs, n)
+    {
+        struct job *j = LIST_ENTRY(n, struct job, node);
+
+        if (j->state == JOB_WAITING && (place || j->kind->watches))
+            return j;
+    }
+    return NULL;
+}
+
+static bool
+begin_next(struct job_service *s)
+{
+    struct job *j = next_waiting(s);
+
+    if (j == NULL)
+        return false;
+    j->state = JOB_RUNNING;
+    atomic_fetch_sub(&s->waiting, 1);
+    atomic_fetch_add(&s->running, 1);
+    s->at_work += !j->kind->watches;
+    if (j->begun_ms == 0)
+        j->begun_ms = job_wall_ms();
+    if (rt_group_start(&s->group, run_job, j) == ERR_OK)
+        return true;
+    j->state = JOB_WAITING; /* out of stacks: later */
+    atomic_fetch_add(&s->waiting, 1);
+    atomic_fetch_sub(&s->running, 1);
+    s->at_work -= !j->kind->watches;
+    return false;
+}
+
+static struct job *
+oldest_ended(struct job_service *s)
+{
+    LIST_EACH(&s->jobs, n)
+    {
+        struct job *j = LIST_ENTRY(n, struct job, node);
+
+        if (job_is_ended(j->state) && j->fiber == NULL && j->watchers == 0)
+            return j;
+    }
+    return NULL;
+}
+
+enum err
+job_forget_ended(struct job *j, struct errbuf *eb)
+{
+    enum err rc;
+
+    list_remove(&j->node); /* nobody finds it any more */
+    rc = job_erase(j, eb);
+    j->s->ended_count--;
+    job_free(&j);
+    return rc;
+}
+
+static void
+prune(struct job_service *s)
+{
+    struct errbuf eb = {0};
+    struct job *j;
+
+    while (s->ended_count > JOB_HISTORY_MAX && (j = oldest_ended(s)) != NULL)
+        if (job_forget_ended(j, &eb) != ERR_OK)
+            LOG(LOG_WARN, "job.not_forgotten", "an old job could not be removed",
+                L_TEXT("why", eb.text));
+}
+
+void
+job_scheduler_run(void *arg)
+{
+    struct job_service *s = arg;
+
+    s->scheduler = rt_self();
+    rt_group_begin(&s->group);
+    while (!s->stopping) {
+        while (begin_next(s))
+            ;
+        prune(s);
+        if (!s->stopping &&
+            rt_cond_wait(&s->wake, deadline_in_ms(TICK_MS)) == ERR_CANCELLED)
+            break;
+    }
+    s->stopping = true;
+    rt_group_cancel(&s->group);
+    rt_group_join(&s->group);
+    s->scheduler_ended = true;
+    rt_cond_broadcast(&s->gone);
+}

@@ -1,0 +1,413 @@
+/* cold: readers of a fetch. A reader may live on another loop than the fetch: then each step is a call to the owner loop,
+ * which copies the next piece into the reader's own buffer. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "object/fetch.h"
+#include "rt/loop.h"
+
+struct fetch_reader {
+    struct fetch *fetch; /* one reference, touched on `owner` only */
+    unsigned owner;
+    bool keep;
+    bool under_way;            /* the reader has had its first bytes */
+    enum object_source source; /* as it was when it joined */
+    struct cloud_get *
+        relay; /* owned, used on `owner` only: the answer of a fetch that cannot be kept, read in order */
+};
+
+struct join {
+    struct object_service *s;
+    const struct map_bucket *bucket;
+    struct span key;
+    struct arena *arena; /* the reader's, who waits meanwhile */
+    struct object_info *info;
+    struct fetch_reader *get;
+    const struct fetch_chunk *chunk; /* NULL: the whole object */
+    struct pace *prefetch;           /* borrowed; NULL: somebody reads it */
+    enum fetch_join_result how;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+/* Another write or fetch is in the way of nothing here: a write is waited for, a fetch is joined. */
+static enum err
+find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
+{
+    enum err rc;
+
+    while (slot->writing) {
+        rc = rt_cond_wait(&slot->changed, DEADLINE_NEVER);
+        if (rc != ERR_OK)
+            return err_set(j->eb, rc, "waiting for a write of the same key was given up");
+    }
+    if (slot->fetch != NULL && slot->fetch->state != FETCH_FAILED &&
+        !slot->fetch->obsolete) {
+        *out = fetch_ref(slot->fetch);
+        /* Proved, it is all here: who comes now waits for our disk, not for the backend. */
+        j->get->source = slot->fetch->proved ? OBJECT_LOCAL : OBJECT_JOINED;
+        return ERR_OK;
+    }
+    return fetch_start(j->s, j->bucket, slot, j->chunk, j->prefetch, out, j->eb);
+}
+
+static enum err
+wait_for_head(struct fetch *f, struct errbuf *eb)
+{
+    enum err rc = ERR_OK;
+
+    f->heads++;
+    rt_run_woken(); /* it may have begun just now: its request goes out first */
+    /* An empty object has no last byte to hold back: its reader waits until it is proved. */
+    while (rc == ERR_OK &&
+           (f->state == FETCH_STARTING ||
+            (f->state == FETCH_STREAMING && f->info.size == 0 && !f->proved)))
+        rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
+    f->heads--;
+    if (rc != ERR_OK && f->heads == 0)
+        cloud_get_end(&f->spare); /* nobody is left to take it */
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "waiting for the backend was given up");
+    if (f->state != FETCH_FAILED)
+        return ERR_OK;
+    *eb = f->eb;
+    return f->rc;
+}
+
+/* Joined or begun; the reader counts from now on. */
+static void
+enter(struct join *j)
+{
+    struct key_slot *slot = NULL;
+    uint64_t space = j->chunk != NULL ? chunk_space(j->bucket->id) : j->bucket->id;
+    struct fetch *f = NULL;
+
+    j->get->source = OBJECT_FETCHED;
+    j->rc = key_slot_get(j->s, space, j->key, &slot, j->eb);
+    if (j->rc == ERR_OK)
+        j->rc = find_fetch(j, slot, &f);
+    key_slot_drop(&slot);
+    if (j->rc != ERR_OK)
+        return;
+    f->readers++;
+    f->urgent = f->urgent || j->prefetch == NULL;
+    j->get->fetch = f;
+}
+
+static void
+exit_fetch(struct fetch_reader *g)
+{
+    fetch_reader_left(g->fetch);
+    fetch_drop(&g->fetch);
+}
+
+/* Where it cannot be kept, the first one has the answer that is open. */
+static enum fetch_join_result
+take_relay(struct fetch_reader *g)
+{
+    struct fetch *f = g->fetch;
+
+    if (g->relay != NULL) /* he asks again */
+        return FETCH_JOIN_READ;
+    if (f->state == FETCH_LOCAL)
+        return FETCH_JOIN_LOCAL;
+    if (f->state != FETCH_BYPASS)
+        return FETCH_JOIN_READ;
+    g->source = OBJECT_BYPASS;
+    g->relay = f->spare;
+    f->spare = NULL;
+    return g->relay != NULL ? FETCH_JOIN_READ : FETCH_JOIN_BYPASS;
+}
+
+static void
+join_on_owner(void *arg)
+{
+    struct join *j = arg;
+    struct fetch *f;
+
+    enter(j);
+    if (j->rc != ERR_OK)
+        return;
+    f = j->get->fetch;
+    j->rc = wait_for_head(f, j->eb);
+    if (j->rc == ERR_OK)
+        j->how = take_relay(j->get);
+    if (j->rc == ERR_OK && j->how == FETCH_JOIN_READ) {
+        info_copy(j->arena, &f->info, j->info);
+        j->info->source = j->get->source;
+        return;
+    }
+    exit_fetch(j->get);
+}
+
+enum err
+fetch_join(struct object_service *s, const struct map_bucket *b, struct span key,
+           struct pace *prefetch, struct arena *a, struct object_info *info,
+           struct fetch_reader **out, enum fetch_join_result *how, struct errbuf *eb)
+{
+    struct fetch_reader *g = xcalloc(1, sizeof *g);
+    struct join j = {.s = s,
+                     .bucket = b,
+                     .key = key,
+                     .prefetch = prefetch,
+                     .arena = a,
+                     .info = info,
+                     .get = g,
+                     .eb = eb};
+    enum err rc;
+
+    *out = NULL;
+    memset(info, 0, sizeof *info);
+    g->owner = key_owner_loop(b, key);
+    rc = key_run_on_owner(g->owner, join_on_owner, &j);
+    if (rc != ERR_OK)
+        j.rc = err_set(eb, rc, "no fiber is free for the fetch");
+    *how = j.how;
+    if (j.rc == ERR_OK && j.how == FETCH_JOIN_READ)
+        *out = g;
+    else
+        free(g);
+    return j.rc;
+}
+
+/* ---- chunks ---- */
+
+static void
+enter_on_owner(void *arg)
+{
+    enter(arg);
+}
+
+enum err
+fetch_join_chunk_begin(struct object_service *s, const struct map_bucket *b,
+                       const struct fetch_chunk *chunk, struct pace *prefetch,
+                       struct fetch_reader **out, struct errbuf *eb)
+{
+    struct fetch_reader *g = xcalloc(1, sizeof *g);
+    char name[STORE_KEY_MAX];
+    struct join j = {
+        .s = s, .bucket = b, .chunk = chunk, .prefetch = prefetch, .get = g, .eb = eb};
+    enum err rc;
+
+    *out = NULL;
+    j.key = (struct span){name, chunk_name(&chunk->of, chunk->key, chunk->number, name)};
+    g->owner = key_owner_loop(b, chunk->key);
+    rc = key_run_on_owner(g->owner, enter_on_owner, &j);
+    if (rc != ERR_OK)
+        j.rc = err_set(eb, rc, "no fiber is free for the fetch");
+    if (j.rc == ERR_OK)
+        *out = g;
+    else
+        free(g);
+    return j.rc;
+}
+
+struct await {
+    struct fetch_reader *get;
+    enum fetch_join_result how;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+static void
+await_on_owner(void *arg)
+{
+    struct await *w = arg;
+
+    w->rc = wait_for_head(w->get->fetch, w->eb);
+    if (w->rc == ERR_OK)
+        w->how = take_relay(w->get);
+}
+
+enum err
+fetch_join_chunk_await(struct fetch_reader *g, enum object_source *source,
+                       enum fetch_join_result *how, struct errbuf *eb)
+{
+    struct await w = {.get = g, .eb = eb};
+    enum err rc = key_run_on_owner(g->owner, await_on_owner, &w);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no fiber is free for the fetch");
+    *how = w.how;
+    *source = g->source;
+    return w.rc;
+}
+
+struct ask {
+    struct fetch_reader *get;
+    uint64_t landed;
+    struct arena *arena;
+    struct span etag;
+};
+
+static void
+ask_on_owner(void *arg)
+{
+    struct ask *q = arg;
+
+    q->landed = fetch_visible(q->get->fetch);
+    if (q->arena != NULL)
+        q->etag = arena_span(q->arena, q->get->fetch->etag);
+    if (q->get->keep)
+        q->get->fetch->keep = true;
+}
+
+uint64_t
+fetch_reader_landed(struct fetch_reader *g)
+{
+    struct ask q = {.get = g};
+
+    return key_run_on_owner(g->owner, ask_on_owner, &q) == ERR_OK ? q.landed : 0;
+}
+
+bool
+fetch_reader_etag(struct fetch_reader *g, struct arena *a, struct span *out)
+{
+    struct ask q = {.get = g, .arena = a, .etag = {"", 0}};
+    bool asked = key_run_on_owner(g->owner, ask_on_owner, &q) == ERR_OK;
+
+    *out = q.etag;
+    return asked;
+}
+
+bool
+fetch_reader_is_relay(const struct fetch_reader *g)
+{
+    return g->relay != NULL;
+}
+
+void
+fetch_reader_keep(struct fetch_reader *g)
+{
+    g->keep = true;
+    (void)fetch_reader_landed(g);
+}
+
+struct read {
+    struct fetch_reader *get;
+    uint64_t offset;
+    void *buf;
+    size_t len, n;
+    bool patience_over;
+    bool local;
+    struct entry entry;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+static void
+read_on_owner(void *arg)
+{
+    struct read *r = arg;
+    struct fetch *f = r->get->fetch;
+
+    if (r->get->relay != NULL) {
+        r->rc = cloud_get_read(r->get->relay, r->buf, r->len, &r->n, r->eb);
+        if (r->rc == ERR_OK && r->n == 0)
+            r->rc = err_set(r->eb, ERR_BACKEND, "the backend's answer ended early");
+        return;
+    }
+    while (f->state == FETCH_STREAMING && (f->sealed || fetch_visible(f) <= r->offset)) {
+        r->rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
+        if (r->rc != ERR_OK) {
+            err_set(r->eb, r->rc, "waiting for the backend was given up");
+            return;
+        }
+    }
+    if (f->state == FETCH_KEPT) {
+        r->local = true;
+        r->entry = f->entry;
+        return;
+    }
+    if (f->state != FETCH_STREAMING) {
+        *r->eb = f->eb;
+        r->rc = f->rc != ERR_NOT_FOUND ? f->rc : ERR_BACKEND;
+        return;
+    }
+    if (r->buf == NULL) {
+        r->n = MIN(r->len, fetch_visible(f) - r->offset);
+        return;
+    }
+    if (f->first_piece != NULL) {
+        r->n = MIN(r->len, fetch_visible(f) - r->offset);
+        memcpy(r->buf, f->first_piece + r->offset, r->n);
+        return;
+    }
+    f->peeking++;
+    r->rc = disks_write_peek(f->writer, r->offset, r->buf,
+                             MIN(r->len, fetch_visible(f) - r->offset), &r->n, r->eb);
+    f->peeking--;
+    rt_cond_broadcast(&f->moved);
+    if (r->rc == ERR_OK && r->n == 0)
+        r->rc =
+            err_set(r->eb, ERR_INTERNAL, "bytes that have landed cannot be read back");
+}
+
+enum err
+fetch_reader_read(struct fetch_reader *g, uint64_t offset, void *buf, size_t len,
+                  size_t *n, bool *local, struct entry *entry, struct errbuf *eb)
+{
+    struct read r = {.get = g, .offset = offset, .buf = buf, .len = len, .eb = eb};
+    enum err rc = key_run_on_owner(g->owner, read_on_owner, &r);
+
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no fiber is free for the fetch");
+    g->under_way = true;
+    *n = r.n;
+    *local = r.local;
+    if (r.local)
+        *entry = r.entry;
+    return r.rc;
+}
+
+static void
+leave_on_owner(void *arg)
+{
+    struct fetch_reader *g = arg;
+
+    cloud_get_end(&g->relay);
+    exit_fetch(g);
+}
+
+/* A message rather than a call: leaving cannot fail and must not wait. */
+struct leave_msg {
+    struct rt_msg msg;
+    struct fetch_reader *get; /* owned */
+};
+
+static void
+on_leave(struct rt_msg *msg)
+{
+    struct leave_msg *m = CONTAINER_OF(msg, struct leave_msg, msg);
+
+    leave_on_owner(m->get);
+    free(m->get);
+    free(m);
+}
+
+void
+fetch_reader_leave(struct fetch_reader **gp)
+{
+    struct fetch_reader *g = *gp;
+    struct leave_msg *m;
+
+    *gp = NULL;
+    if (g == NULL)
+        return;
+    if (rt_loop_index() == g->owner) {
+        leave_on_owner(g);
+        free(g);
+        return;
+    }
+    /* Ending an answer of the backend is a fiber's business; readers of it are few. */
+    if (g->relay != NULL && key_run_on_owner(g->owner, leave_on_owner, g) == ERR_OK) {
+        free(g);
+        return;
+    }
+    m = xcalloc(1, sizeof *m);
+    m->get = g;
+    m->msg.fn = on_leave;
+    rt_post(g->owner, &m->msg);
+}

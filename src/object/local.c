@@ -1,0 +1,128 @@
+#include "object/local.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "object/internal.h"
+#include "object/revalidate.h"
+#include "object/tier.h"
+
+#define TRIES 3 /* it may be replaced, or moved, between two looks */
+
+static enum object_fate
+fate_of(const struct object_local *h, const struct entry *entry,
+        const struct tier_view *view)
+{
+    if (!h->cached)
+        return FATE_STAYS;
+    if ((entry->flags & ENTRY_IN_DOUBT) != 0)
+        return FATE_IN_DOUBT;
+    if (h->pin != NULL)
+        return FATE_PINNED;
+    if ((uint64_t)view->reads * ACCESS_FREQ_ONE > h->where.at.access_freq)
+        return FATE_READ_MORE;
+    return h->where.at.access_freq <= view->coldest ? FATE_COLDEST : FATE_LATER;
+}
+
+static enum err
+look(struct object_service *s, const struct map_bucket *b, struct span key,
+     struct arena *a, struct object_local *out, struct errbuf *eb)
+{
+    struct disks_key k = object_disk_key(b, key);
+    struct tier_view view;
+    struct entry entry;
+    enum err rc = disks_lookup(s->options.disks, &k, &entry, eb);
+
+    if (rc == ERR_OK)
+        rc = info_from_entry(s, &k, &entry, a, &out->info, eb);
+    if (rc == ERR_OK) /* the checksum is not in the entry */
+        rc = disks_meta(s->options.disks, &k, &entry, a, &out->info.meta, eb);
+    if (rc == ERR_OK)
+        rc = object_present(s, b, key, &out->present, eb);
+    if (rc == ERR_OK)
+        rc = disks_where(s->options.disks, &entry, &out->where, eb);
+    if (rc != ERR_OK)
+        return rc;
+    out->cached = (entry.flags & ENTRY_CACHED) != 0;
+    out->copies = out->cached ? 1 : MAX(b->copies, 1u);
+    out->pin = tier_pin_of(b, key);
+    tier_view(s, b, key, &view);
+    out->reads = view.reads;
+    out->ttl_left_ms = revalidate_left_ms(s, b, key, &entry);
+    out->fate = fate_of(out, &entry, &view);
+    return ERR_OK;
+}
+
+enum err
+object_local(struct object_service *s, const struct map_bucket *b, struct span key,
+             struct arena *a, struct object_local *out, struct errbuf *eb)
+{
+    enum err rc = ERR_NOT_FOUND;
+
+    for (int i = 0; i < TRIES && rc == ERR_NOT_FOUND; i++) {
+        *out = (struct object_local){0};
+        rc = look(s, b, key, a, out, eb);
+    }
+    return rc;
+}
+
+static bool
+begins_with(struct span key, struct span prefix)
+{
+    return key.len >= prefix.len && memcmp(key.at, prefix.at, prefix.len) == 0;
+}
+
+/* What stands for chunks has no bytes itself. One that was replaced meanwhile is shown as it was. */
+static enum err
+whole_sizes(struct object_service *s, const struct map_bucket *b,
+            struct object_local_entry *to, const struct store_entry *from, uint32_t count,
+            struct arena *a, struct errbuf *eb)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct disks_key k = object_disk_key(b, from[i].key);
+        struct object_meta meta = {0};
+        enum err rc;
+
+        if (!to[i].chunks)
+            continue;
+        rc = disks_meta(s->options.disks, &k, &from[i].entry, a, &meta, eb);
+        if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+            return rc;
+        to[i].size = meta.whole_bytes;
+    }
+    return ERR_OK;
+}
+
+enum err
+object_local_page(struct object_service *s, const struct map_bucket *b,
+                  struct span prefix, struct span from, uint32_t max, struct arena *a,
+                  struct object_local_entry **out, uint32_t *count, bool *more,
+                  struct errbuf *eb)
+{
+    struct span begin = span_cmp(from, prefix) > 0 ? from : prefix;
+    struct store_entry *entries = NULL;
+    uint32_t n = 0;
+    enum err rc =
+        disks_list(s->options.disks, b->id, b->cached ? 1 : MAX(b->copies, 1u), begin,
+                   true, MIN(max, OBJECT_LOCAL_PAGE), a, &entries, &n, more, eb);
+
+    *count = 0;
+    if (rc != ERR_OK)
+        return rc;
+    *out = arena_try(a, (n + 1) * sizeof **out);
+    if (*out == NULL)
+        return err_set(eb, ERR_TOO_LARGE, "%u keys are too many for one page", n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!begins_with(entries[i].key, prefix)) {
+            *more = false;
+            break;
+        }
+        (*out)[(*count)++] = (struct object_local_entry){
+            .key = entries[i].key,
+            .size = entries[i].entry.size,
+            .chunks = (entries[i].entry.flags & ENTRY_CHUNKS) != 0,
+            .pinned = tier_is_pinned(b, entries[i].key),
+            .in_doubt = (entries[i].entry.flags & ENTRY_IN_DOUBT) != 0};
+    }
+    return whole_sizes(s, b, *out, entries, *count, a, eb);
+}

@@ -1,0 +1,230 @@
+#include "object/revalidate.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "object/keys.h"
+#include "object/tier.h"
+#include "rt/point.h"
+
+#define PLACES                                                                           \
+    (1u << 16) /* a version has one, and loses it to the next that falls there */
+#define TIME_MASK                                                                        \
+    ((1u << 24) - 1) /* seconds since the start: 194 days, then all is asked again */
+
+struct revalidate_table {
+    uint64_t begun_ns;
+    _Atomic uint64_t places[PLACES]; /* 40 bits of hash, 24 of seconds + 1; 0: empty */
+};
+
+struct revalidate_table *
+revalidate_new(void)
+{
+    struct revalidate_table *t = xcalloc(1, sizeof *t); /* touched as it fills */
+
+    t->begun_ns = rt_now_ns();
+    return t;
+}
+
+void
+revalidate_free(struct revalidate_table **tp)
+{
+    free(*tp);
+    *tp = NULL;
+}
+
+static uint64_t
+hash_of(const struct map_bucket *b, struct span key, const struct entry *entry)
+{
+    uint64_t seed = b->id * 0x9E3779B97F4A7C15u ^ entry->version.counter ^
+                    (uint64_t)entry->version.epoch << 40;
+
+    return hash_xxh3(key.at, key.len, seed);
+}
+
+static uint64_t
+seconds(const struct revalidate_table *t)
+{
+    return (rt_now_ns() - t->begun_ns) / 1000000000u + 1;
+}
+
+void
+revalidate_mark(struct object_service *s, const struct map_bucket *b, struct span key,
+                const struct entry *entry)
+{
+    uint64_t hash, now;
+
+    if (b->ttl_ms == 0)
+        return;
+    hash = hash_of(b, key, entry);
+    now = seconds(s->revalidate);
+    if (now <= TIME_MASK)
+        atomic_store_explicit(&s->revalidate->places[hash % PLACES],
+                              (hash & ~(uint64_t)TIME_MASK) | now, memory_order_relaxed);
+}
+
+int64_t
+revalidate_left_ms(const struct object_service *s, const struct map_bucket *b,
+                   struct span key, const struct entry *entry)
+{
+    uint64_t hash, there, age_ms, lasts_ms = b->ttl_ms - MIN(b->ttl_ms, 999u);
+
+    if (!b->cached || b->ttl_ms == 0)
+        return -1;
+    hash = hash_of(b, key, entry);
+    there =
+        atomic_load_explicit(&s->revalidate->places[hash % PLACES], memory_order_relaxed);
+    if (there == 0 || ((there ^ hash) & ~(uint64_t)TIME_MASK) != 0)
+        return 0;
+    age_ms =
+        1000 * (seconds(s->revalidate) - MIN(there & TIME_MASK, seconds(s->revalidate)));
+    return (int64_t)(lasts_ms - MIN(age_ms, lasts_ms));
+}
+
+static bool
+is_fresh(const struct object_service *s, const struct map_bucket *b, struct span key,
+         const struct entry *entry)
+{
+    return revalidate_left_ms(s, b, key, entry) > 0;
+}
+
+static bool
+version_eq(const struct version *a, const struct version *b)
+{
+    return a->epoch == b->epoch && a->counter == b->counter;
+}
+
+struct ask {
+    struct object_service *s;
+    const struct map_bucket *bucket;
+    struct span key;
+    const struct entry *entry;
+    struct object_info *info;
+    enum revalidate_when when;
+    enum err rc;
+    struct errbuf *eb;
+};
+
+/* ERR_OK: the same; ERR_NOT_FOUND: another one, or none; ERR_BACKEND: nobody knows. */
+static enum err
+compare(struct ask *q)
+{
+    struct arena *a = arena_new(KIB(4), MIB(1));
+    struct s3_object_info from;
+    struct object_meta meta;
+    char etag[160];
+    enum err rc = cloud_head(q->s->options.cloud, q->bucket, q->key, a, &from, q->eb);
+
+    if (rc == ERR_OK && from.stale)
+        rc = err_set(q->eb, ERR_BACKEND, "the remote could not ask its own remote");
+    if (rc == ERR_OK)
+        rc = meta_from_backend(&from, a, &meta, q->eb);
+    if (rc == ERR_OK) {
+        etag_of(meta.md5, meta.parts, meta.etag_text, etag);
+        if (from.size != q->info->size || strcmp(etag, q->info->etag) != 0)
+            rc = err_set(q->eb, ERR_NOT_FOUND, "the remote has another version");
+    }
+    arena_free(&a);
+    return rc;
+}
+
+/* Somebody else may have replaced it meanwhile: then there is nothing to end. */
+static enum err
+end_kept(struct ask *q)
+{
+    enum err rc =
+        disks_evict_one(q->s->options.disks, q->bucket->id, q->key, q->entry, q->eb);
+
+    POINT(REVALIDATE_ENDED);
+    if ((q->entry->flags & ENTRY_CHUNKS) != 0)
+        tier_sweep(q->s);
+    LOG(LOG_INFO, "tier.outdated", "a kept version is not the remote's any more",
+        L_TEXT("bucket", q->bucket->name), L_SPAN("key", q->key));
+    return rc == ERR_OK || rc == ERR_PRECONDITION || rc == ERR_NOT_FOUND ? ERR_NOT_FOUND
+                                                                         : rc;
+}
+
+/* Waits until nobody asks. True: *q has the answer that came meanwhile. */
+static bool
+answered(struct ask *q, struct key_slot *slot)
+{
+    unsigned before = slot->answers;
+    bool fits;
+
+    while (q->rc == ERR_OK && slot->asking && slot->answers == before) {
+        q->rc = rt_cond_wait(&slot->changed, DEADLINE_NEVER);
+        if (q->rc != ERR_OK)
+            err_set(q->eb, q->rc, "waiting for the remote's word was given up");
+    }
+    if (q->rc != ERR_OK)
+        return true;
+    fits = slot->answers != before && version_eq(&slot->asked, &q->entry->version) &&
+           slot->answer != ERR_CANCELLED &&
+           (q->when == REVALIDATE_SHARED || slot->answer != ERR_OK);
+    if (fits && slot->answer != ERR_OK)
+        q->rc = err_set(q->eb, slot->answer, "the remote was asked, and that failed");
+    return fits;
+}
+
+static void
+ask_on_owner(void *arg)
+{
+    struct ask *q = arg;
+    struct key_slot *slot = NULL;
+
+    q->rc = key_slot_get(q->s, q->bucket->id, q->key, &slot, q->eb);
+    if (q->rc != ERR_OK)
+        return;
+    for (;;) {
+        if (answered(q, slot) || (q->when == REVALIDATE_EXPIRED &&
+                                  is_fresh(q->s, q->bucket, q->key, q->entry))) {
+            key_slot_drop(&slot);
+            return;
+        }
+        if (!slot->asking)
+            break;
+    }
+    slot->asking = true;
+    q->rc = compare(q);
+    if (q->rc == ERR_OK)
+        revalidate_mark(q->s, q->bucket, q->key, q->entry);
+    else if (q->rc == ERR_NOT_FOUND)
+        q->rc = end_kept(q);
+    slot->asking = false;
+    slot->answers++;
+    slot->asked = q->entry->version;
+    /* Who was given up while he asked has no word of the remote. */
+    slot->answer = q->rc != ERR_OK && rt_cancelled() ? ERR_CANCELLED : q->rc;
+    rt_cond_broadcast(&slot->changed);
+    key_slot_drop(&slot);
+}
+
+enum err
+revalidate_check(struct object_service *s, const struct map_bucket *b, struct span key,
+                 const struct entry *entry, enum revalidate_when when,
+                 struct object_info *info, struct errbuf *eb)
+{
+    struct ask q = {.s = s,
+                    .bucket = b,
+                    .key = key,
+                    .entry = entry,
+                    .info = info,
+                    .when = when,
+                    .eb = eb};
+    enum err rc;
+
+    if (!b->cached ||
+        (when == REVALIDATE_EXPIRED && (b->ttl_ms == 0 || is_fresh(s, b, key, entry))))
+        return ERR_OK;
+    rc = key_run_on_owner(key_owner_loop(b, key), ask_on_owner, &q);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no fiber is free to ask the remote");
+    if (q.rc != ERR_BACKEND || b->fail_stale)
+        return q.rc;
+    info->stale = true;
+    return ERR_OK;
+}

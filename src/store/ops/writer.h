@@ -1,0 +1,28 @@
+/* writer: what store_write_begin() and store_part_begin() share. */
+#pragma once
+#include "store/segment/read.h"
+#include "store/segment/segment.h"
+
+/* `upload` NULL and `part` 0: an object. Any loop; may switch. */
+enum err writer_begin(struct store *d, const struct store_key *k, enum store_class class,
+                      uint64_t size, const struct upload_id *upload, uint32_t part,
+                      struct store_writer **out, struct errbuf *eb) MUST_CHECK;
+/* The same under a content id that was minted before; NULL: a new one. */
+enum err writer_begin_as(struct store *d, const struct store_key *k,
+                         enum store_class class, uint64_t size,
+                         const struct content_id *content, const struct upload_id *upload,
+                         uint32_t part, struct store_writer **out,
+                         struct errbuf *eb) MUST_CHECK;
+struct commit;
+/* Takes the writer. `c` has the kind (0: put, commit or part, as it is), condition and version; body and names come
+ * from the writer, the answer is left in it. May switch. */
+enum err writer_submit(struct store_writer **wp, const struct object_meta *meta,
+                       struct commit *c, struct errbuf *eb) MUST_CHECK;
+#ifdef FB_TEST_HOOKS
+extern bool
+    writer_loses_early_writes; /* a bug on purpose: pieces that go before the rest has come never arrive */
+#endif
+/* Takes the writer. `out` may be NULL. May switch. */
+enum err writer_commit(struct store_writer **wp, const struct object_meta *meta,
+                       const struct store_condition *condition, struct entry *out,
+                       struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,84 @@
+/* replay: the logs of a class from a position to their end, into memtable and index. Home; may switch.
+ * docs/formats.md, section 6.
+ */
+#pragma once
+#include "store/segment/scan.h"
+#include "store/wal/change.h"
+#include "store/wal/flush.h"
+
+/* Afterwards d->owner.log[class] is where the next batch goes. `from`: what the index covers. */
+enum err replay_class(struct store *d, enum store_class class,
+                      const struct wal_position *from, struct errbuf *eb) MUST_CHECK;
+struct segment *replay_oldest_log(struct store *d, enum store_class class); /* borrowed */
+
+/* Applies a record of the cached log, as far as it can be believed. One whose bytes are lost still says that what was there
+ * before is obsolete: it becomes a delete. A part is just not there. */
+enum err replay_cached(struct changes *c, struct log_record *m,
+                       struct errbuf *eb) MUST_CHECK;
+/* In two steps, the first of which writes nothing on a disk that is read only. *there: its bytes are, and what it names. May
+ * switch. */
+enum err replay_record_is_intact(struct store *d, const struct log_record *m, bool *there,
+                                 struct errbuf *eb) MUST_CHECK;
+/* The same of what a cached entry names. */
+enum err replay_row_is_intact(struct store *d, const struct entry *entry, bool *there,
+                              struct errbuf *eb) MUST_CHECK;
+enum err replay_cached_apply(struct changes *c, struct log_record *m, bool there,
+                             struct errbuf *eb) MUST_CHECK;
+/* Counters of this start go on behind what is in the log. */
+void replay_advance_counters(struct store *d, const struct log_record *m);
+
+/* What it remembers of segments; NULL is fine. */
+struct chains;
+void replay_chains_free(struct chains **cp);
+
+/* Bringing the memtable into the index beside the replay: LMDB works on a thread of the pool, the loop reads on. */
+struct background_flush {
+    struct store *disk;
+    struct rt_group batch;
+    struct flush flush;
+    struct segment *log; /* owned: the one that was read last */
+    bool busy;           /* begun, not joined */
+    enum err rc;
+    struct errbuf eb;
+};
+/* Begins a round when the former one is over. */
+enum err background_flush_begin(struct background_flush *b, struct segment *log,
+                                struct errbuf *eb) MUST_CHECK;
+enum err background_flush_end(struct background_flush *b, struct errbuf *eb) MUST_CHECK;
+/* All that is in the memtable, and `log`, which was read last. */
+enum err replay_flush(struct store *d, struct segment *log, struct errbuf *eb) MUST_CHECK;
+
+/* The segment at hand. */
+struct replaying {
+    struct store *disk;
+    struct changes *changes;
+    struct background_flush *beside;
+    struct segment *segment; /* borrowed */
+    bool
+        last; /* the log that was written last: only of this one bytes are written again */
+    uint64_t again; /* what stands from here on was not */
+    bool cut_off;   /* the last batches are lost, and no header says what they were */
+    struct wal_scan scan;
+};
+/* Writes what was read again, up to there, where that has to be. */
+enum err replay_rewrite(struct replaying *r, uint64_t to, struct errbuf *eb) MUST_CHECK;
+/* How far behind a missing batch another one is looked for: where it stands, the missing one may have been acknowledged. */
+uint64_t replay_search_bytes(const struct store *d);
+/* Groups up to where the scan stands were read. */
+void replay_set_end(struct replaying *r, uint64_t before);
+/* replay_damage.c. After SCAN_END: the next batch behind what is missing, if it was acknowledged or a cut explains it. */
+enum scanned replay_after_gap(struct replaying *r, struct errbuf *eb);
+/* All batches up to `below` are missing behind this segment, and were acknowledged. */
+enum err replay_missing_wals(struct replaying *r, uint64_t below,
+                             struct errbuf *eb) MUST_CHECK;
+/* No log goes on: batches of the cached one may be missing nevertheless, where they had been promised. */
+enum err replay_lost_end(struct replaying *r, struct errbuf *eb) MUST_CHECK;
+/* Then, when all is in the index: the next batch goes into a new log. */
+enum err replay_start_new_wal(struct store *d, struct errbuf *eb) MUST_CHECK;
+
+/* Bytes of a segment that are to be believed are written once more: a sync of them may have failed before the process died,
+ * and no later sync brings them to the disk (D9). */
+enum err replay_rewrite_range(struct segment *s, uint64_t from, uint64_t to,
+                              struct errbuf *eb) MUST_CHECK;
+/* The same for the segment's own header, and for its size. */
+enum err replay_renew_segment(struct segment *s, struct errbuf *eb) MUST_CHECK;

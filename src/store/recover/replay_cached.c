@@ -1,0 +1,356 @@
+/* What a replay believes of the class cached, whose bodies were not synced before a reply: a power cut may leave the record
+ * and any part of what it names.
+ *
+ * Payload and sums are read. And the headers, from the first place of a shared segment on, must lead to the body's own final
+ * one: where they do not, the start takes its place for one that nobody has, and gives it out again (recover_bodies.c).
+ */
+#include <stdlib.h>
+
+#include "store/index/find.h"
+#include "store/record/manifest.h"
+#include "store/recover/log_gap.h"
+#include "store/recover/replay.h"
+#include "store/segment/read.h"
+#include "store/segment/scan.h"
+#include "store/segment/segment.h"
+
+#define CHAINS 8u /* segments whose places are remembered */
+
+/* Where the places of a shared segment begin that its headers lead to. */
+struct chain {
+    uint32_t segment; /* 0: free */
+    uint32_t count, room;
+    uint32_t *pages; /* of 4 KiB, ascending; owned */
+};
+struct chains {
+    struct chain at[CHAINS];
+    uint32_t next; /* the one that is given up next */
+};
+
+void
+replay_chains_free(struct chains **cp)
+{
+    struct chains *c = *cp;
+
+    *cp = NULL;
+    for (uint32_t i = 0; c != NULL && i < CHAINS; i++)
+        free(c->at[i].pages);
+    free(c);
+}
+
+static void
+chain_add(struct chain *c, uint64_t offset)
+{
+    if (c->count == c->room) {
+        c->room = MAX(64u, 2 * c->room);
+        c->pages = xrealloc(c->pages, c->room * sizeof *c->pages);
+    }
+    c->pages[c->count++] = (uint32_t)(offset / STORE_ALIGN);
+}
+
+static bool
+chain_has(const struct chain *c, uint64_t offset)
+{
+    uint64_t page = offset / STORE_ALIGN;
+    uint32_t from = 0, to = c->count;
+
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+
+        if (c->pages[middle] < page)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from < c->count && c->pages[from] == page;
+}
+
+/* Nothing is written to body segments while logs are replayed, so one walk is enough. */
+static enum err
+chain_walk(struct chain *c, const struct scan_source *source, struct errbuf *eb)
+{
+    uint64_t at = STORE_ALIGN, next;
+    enum scanned got = SCAN_BATCH;
+    struct errbuf why = {0};
+
+    c->segment = source->segment;
+    c->count = 0;
+    while (got == SCAN_BATCH) {
+        struct iobuf *buf;
+        struct log_record m;
+
+        got = place_scan(source, at, &m, &buf, &next, &why);
+        if (got == SCAN_BATCH)
+            chain_add(c, at);
+        iobuf_drop(&buf);
+        at = next;
+    }
+    if (got != SCAN_ERROR)
+        return ERR_OK;
+    c->segment = 0;
+    return err_set(eb, ERR_IO, "%s", why.text);
+}
+
+static enum err
+chain_of(struct store *d, const struct scan_source *source, const struct chain **out,
+         struct errbuf *eb)
+{
+    struct chains *c = d->owner.chains;
+    struct chain *mine;
+
+    if (c == NULL)
+        c = d->owner.chains = xcalloc(1, sizeof *c);
+    for (uint32_t i = 0; i < CHAINS; i++) {
+        *out = &c->at[i];
+        if (c->at[i].segment == source->segment)
+            return ERR_OK;
+    }
+    *out = mine = &c->at[c->next++ % CHAINS];
+    return chain_walk(mine, source, eb);
+}
+
+/* Is the header that stands there this body's final one? */
+static enum err
+body_header_is_final(const struct scan_source *source, const struct entry *entry,
+                     bool *out, struct errbuf *eb)
+{
+    struct iobuf *buf;
+    struct log_record m;
+    uint64_t next;
+    enum scanned got = place_scan(source, entry->offset, &m, &buf, &next, eb);
+
+    *out = got == SCAN_BATCH && m.kind == LOG_RECORD_BODY &&
+           content_eq(&m.content, &entry->content);
+    iobuf_drop(&buf);
+    return got == SCAN_ERROR ? ERR_IO : ERR_OK;
+}
+
+/* What binds the bytes of the file, *size included. */
+static enum err
+source_of(const struct read_file *f, const struct entry *entry, struct scan_source *out,
+          struct errbuf *eb)
+{
+    struct log_record head;
+    enum err rc;
+
+    *out = (struct scan_source){.file = read_file_of(f), .segment = entry->segment};
+    if (f->pin != NULL) {
+        out->generation = f->pin->generation;
+        out->size = f->pin->owner.size;
+        return ERR_OK;
+    }
+    rc = rt_file_size(out->file, &out->size, eb);
+    if (rc == ERR_OK)
+        rc = segment_header_read(out->file, &head, eb);
+    if (rc == ERR_OK)
+        out->generation = head.generation;
+    return rc;
+}
+
+static enum err
+body_header_is_intact(struct store *d, const struct read_file *f,
+                      const struct entry *entry, bool *out, struct errbuf *eb)
+{
+    struct scan_source source;
+    const struct chain *chain;
+    enum err rc = source_of(f, entry, &source, eb);
+
+    *out = false;
+    if (rc == ERR_OK && f->pin != NULL) {
+        rc = chain_of(d, &source, &chain, eb);
+        if (rc == ERR_OK && !chain_has(chain, entry->offset))
+            return ERR_OK;
+    }
+    return rc == ERR_OK ? body_header_is_final(&source, entry, out, eb) : rc;
+}
+
+/* What the index does not cover yet is read once. */
+static enum err
+cached_body_is_intact(struct store *d, const struct log_record *m, bool *out,
+                      struct errbuf *eb)
+{
+    struct entry entry = {.flags = ENTRY_CACHED,
+                          .content = m->content,
+                          .size = m->size,
+                          .segment = m->place.segment,
+                          .offset = m->place.offset};
+    struct read_file f = {0};
+    bool header = false;
+    uint64_t bad;
+    enum err rc = read_file_open(d, &entry, &f, eb);
+
+    if (rc == ERR_OK && !d->read_only)
+        rc = rt_sync(read_file_of(&f), eb);
+    if (rc == ERR_OK)
+        rc = body_header_is_intact(d, &f, &entry, &header, eb);
+    if (rc == ERR_OK && header)
+        rc = body_is_whole(read_file_of(&f), d->cluster_sum, &entry, &bad, eb);
+    read_file_close(&f);
+    *out = rc == ERR_OK && header;
+    return rc == ERR_CORRUPT || rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum err
+manifest_entry_is_intact(struct store *d, const struct manifest_entry *e, bool *out,
+                         struct errbuf *eb)
+{
+    struct log_record body = {.content = e->content,
+                              .size = e->size,
+                              .place = {.segment = e->segment, .offset = e->offset}};
+    struct entry entry = {.flags = ENTRY_CACHED | ENTRY_INLINE,
+                          .content = e->content,
+                          .size = e->size,
+                          .segment = e->segment,
+                          .offset = e->offset};
+    struct loaded l;
+    enum err rc;
+
+    if (!e->in_log)
+        return cached_body_is_intact(d, &body, out, eb);
+    rc =
+        read_log_record_quiet(d, &entry, true, &l, eb); /* moved on, perhaps: no damage */
+    loaded_fini(&l);
+    *out = rc == ERR_OK;
+    return rc == ERR_CORRUPT || rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum err
+cached_parts_are_intact(struct store *d, const struct log_record *m, bool *out,
+                        struct errbuf *eb)
+{
+    struct manifest manifest;
+    enum err rc = manifest_decode(m->body, &manifest, eb);
+
+    *out = rc == ERR_OK;
+    for (uint32_t i = 0; rc == ERR_OK && *out && i < manifest.count; i++) {
+        const struct manifest_entry *e = &manifest.entries[i];
+        struct part_entry part;
+
+        rc = find_part(d->memtable, d->index, &m->upload, e->number, &part, eb);
+        *out = rc == ERR_OK && content_eq(&part.entry.content, &e->content);
+        if (rc ==
+            ERR_NO_UPLOAD) /* its record was of no use any more when its log was compacted */
+            rc = manifest_entry_is_intact(d, e, out, eb);
+    }
+    manifest_fini(&manifest);
+    return rc;
+}
+
+static bool
+entry_is_unmoved(const struct manifest *before, uint32_t i,
+                 const struct manifest_entry *e)
+{
+    const struct manifest_entry *was;
+
+    if (i >= before->count)
+        return false;
+    was = &before->entries[i];
+    return was->segment == e->segment && was->offset == e->offset &&
+           content_eq(&was->content, &e->content);
+}
+
+/* The manifest that the object has before this record; none: empty. */
+static enum err
+former_manifest(struct store *d, const struct log_record *m, struct manifest *out,
+                struct errbuf *eb)
+{
+    struct entry entry;
+    enum err rc =
+        find_content(d->memtable, d->index, m->bucket, m->key, &m->content, &entry, eb);
+
+    *out = (struct manifest){0};
+    if (rc == ERR_OK && (entry.flags & (ENTRY_PARTS | ENTRY_TOMBSTONE)) == ENTRY_PARTS)
+        rc = manifest_load_quiet(d, &entry, out, eb);
+    if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT) {
+        *out = (struct manifest){0};
+        rc = ERR_OK;
+    }
+    return rc;
+}
+
+/* A manifest that compaction wrote anew: what it names elsewhere than the former one did was moved, and may be lost as any
+ * body. */
+static enum err
+relocated_parts_are_intact(struct store *d, const struct log_record *m, bool *out,
+                           struct errbuf *eb)
+{
+    struct manifest now, before = {0};
+    enum err rc = manifest_decode(m->body, &now, eb);
+
+    if (rc == ERR_OK)
+        rc = former_manifest(d, m, &before, eb);
+    *out = rc == ERR_OK;
+    for (uint32_t i = 0; rc == ERR_OK && *out && i < now.count; i++) {
+        if (!entry_is_unmoved(&before, i, &now.entries[i]))
+            rc = manifest_entry_is_intact(d, &now.entries[i], out, eb);
+    }
+    manifest_fini(&before);
+    manifest_fini(&now);
+    return rc;
+}
+
+enum err
+replay_row_is_intact(struct store *d, const struct entry *entry, bool *there,
+                     struct errbuf *eb)
+{
+    struct manifest_entry body = {.content = entry->content,
+                                  .size = entry->size,
+                                  .segment = entry->segment,
+                                  .offset = entry->offset};
+    struct manifest m = {0};
+    enum err rc;
+
+    *there = true;
+    if ((entry->flags & ENTRY_PARTS) == 0)
+        return (entry->flags & ENTRY_INLINE) != 0
+                   ? ERR_OK
+                   : manifest_entry_is_intact(d, &body, there, eb);
+    rc = manifest_load_quiet(d, entry, &m, eb);
+    for (uint32_t i = 0; rc == ERR_OK && *there && i < m.count; i++)
+        rc = manifest_entry_is_intact(d, &m.entries[i], there, eb);
+    manifest_fini(&m);
+    return rc;
+}
+
+enum err
+replay_record_is_intact(struct store *d, const struct log_record *m, bool *there,
+                        struct errbuf *eb)
+{
+    *there = !m->body_damaged;
+    if (!*there)
+        return ERR_OK;
+    if (m->place.segment != 0 && m->kind != LOG_RECORD_META)
+        return cached_body_is_intact(d, m, there, eb);
+    if (m->kind == LOG_RECORD_UPLOAD_COMPLETE)
+        return cached_parts_are_intact(d, m, there, eb);
+    if (m->kind == LOG_RECORD_RELOCATED && m->part == 0 && log_record_has_upload(m))
+        return relocated_parts_are_intact(d, m, there, eb);
+    return ERR_OK;
+}
+
+enum err
+replay_cached(struct changes *c, struct log_record *m, struct errbuf *eb)
+{
+    bool there;
+    enum err rc = replay_record_is_intact(c->disk, m, &there, eb);
+
+    return rc == ERR_OK ? replay_cached_apply(c, m, there, eb) : rc;
+}
+
+enum err
+replay_cached_apply(struct changes *c, struct log_record *m, bool there,
+                    struct errbuf *eb)
+{
+    struct entry entry;
+    enum err rc;
+
+    if (log_gap_hides(c->disk, m))
+        return ERR_OK;
+    if (!there &&
+        (m->kind == LOG_RECORD_PART || (m->kind == LOG_RECORD_RELOCATED && m->part > 0)))
+        return ERR_OK;
+    if (!there)
+        m->kind = LOG_RECORD_DELETE;
+    rc = changes_apply(c, m, &entry, eb);
+    return rc == ERR_OK ? log_gap_relocated(c, m, &entry, eb) : rc;
+}

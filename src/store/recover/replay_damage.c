@@ -1,0 +1,198 @@
+/* Where a log does not go on as it should: damage in the native one, holes in the cached one (gap.h). */
+#include "store/recover/replay.h"
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "store/recover/log_gap.h"
+#include "store/segment/segment.h"
+#include "store/segment/wal_file.h"
+#include "store/wal/durable_mark.h"
+
+/* Groups of the native log are synced one by one: where a later one stands, this one was acknowledged. What it said
+ * is lost; what follows is not. The check names it. */
+static void
+report_damage(const struct replaying *r)
+{
+    metric_add(M_CHECKSUM_FAILURES, 0, 1);
+    LOG(LOG_ERROR, "store.wal_damaged",
+        "acknowledged changes can't be read; run forebay disk check",
+        L_TEXT("disk", rt_dir_path(r->disk->root)), L_U64("segment", r->segment->id),
+        L_U64("offset", r->scan.offset), L_U64("group", r->scan.batch));
+}
+
+/* What is left of batches that are damaged. A record that can't be applied is said, and the rest goes on. */
+static enum err
+apply_salvaged(void *arg, struct log_record *m)
+{
+    struct changes *c = arg;
+    struct errbuf why = {0};
+    enum err rc = c->class == STORE_CACHED ? replay_cached(c, m, &why)
+                                           : changes_apply(c, m, NULL, &why);
+
+    if (rc == ERR_OK) {
+        replay_advance_counters(c->disk, m);
+        changes_publish(c);
+        return ERR_OK;
+    }
+    changes_forget(c);
+    LOG(LOG_ERROR, "store.record_lost", "a record of a damaged group is of no use",
+        L_U64("segment", m->segment), L_U64("offset", m->offset),
+        L_TEXT("error", why.text));
+    return rc == ERR_CORRUPT ? ERR_OK : rc;
+}
+
+static enum err
+flush(void *arg, struct errbuf *eb)
+{
+    struct replaying *r = arg;
+    enum err rc = background_flush_end(r->beside, eb);
+
+    return rc == ERR_OK ? replay_flush(r->disk, r->segment, eb) : rc;
+}
+
+/* What a record of the cached log said is lost. The index covers nothing behind it before it knows that: a start that is
+ * cut meanwhile comes here again. */
+static enum err
+invalidate_cached(struct replaying *r, struct errbuf *eb)
+{
+    struct store *d = r->disk;
+    enum err rc = replay_rewrite(r, r->scan.offset, eb);
+
+    d->owner.truncated.damaged = MAX(d->owner.truncated.damaged, r->scan.batch);
+    if (rc == ERR_OK)
+        rc = truncated_persist(d, eb);
+    LOG(LOG_ERROR, "store.cache_invalidated",
+        "a change of the cached log is lost: what was cached before it is fetched anew",
+        L_TEXT("disk", rt_dir_path(d->root)));
+    if (rc == ERR_OK)
+        rc = log_gap_invalidate(d, r->changes, flush, r, eb);
+    d->owner.after_gap = d->owner.after_damage = true;
+    return rc;
+}
+
+/* Records in front of `to`, of batches below that one. */
+static enum err
+replay_salvage(struct replaying *r, uint64_t to, uint64_t below, struct errbuf *eb)
+{
+    struct store *d = r->disk;
+    bool whole;
+    enum err rc;
+
+    report_damage(r);
+    rc = wal_scan_salvage(&r->scan, to, below, apply_salvaged, r->changes, &whole, eb);
+    if (r->changes->class == STORE_NATIVE)
+        d->owner.wal_damaged |= !whole;
+    else if (rc == ERR_OK && !whole)
+        rc = invalidate_cached(r, eb);
+    return rc;
+}
+
+enum err
+replay_lost_end(struct replaying *r, struct errbuf *eb)
+{
+    struct wal *log = &r->disk->owner.log[r->changes->class];
+    uint64_t there = r->changes->class == STORE_CACHED
+                         ? log_gap_lost_end(r->disk, log->next_batch)
+                         : 0;
+    enum err rc;
+
+    if (there == 0)
+        return ERR_OK;
+    rc = replay_salvage(r, r->segment->owner.size, there + 1, eb);
+    log->next_batch = log_gap_number_after(r->disk);
+    r->cut_off = true;
+    return rc;
+}
+
+/* The index covers what the new log begins behind: else each start would come here again. Without room for one it does, until
+ * the first batch makes it. */
+enum err
+replay_start_new_wal(struct store *d, struct errbuf *eb)
+{
+    struct wal *log = &d->owner.log[STORE_CACHED];
+    enum err rc = wal_reserve(d, STORE_CACHED, STORE_ALIGN, eb);
+
+    if (rc != ERR_OK)
+        return rc == ERR_NO_SPACE ? ERR_OK : rc;
+    log->end = (struct wal_position){.generation = log->now->generation,
+                                     .segment = log->now->id,
+                                     .offset = STORE_ALIGN,
+                                     .batch = log->next_batch - 1};
+    return flush_position(d, eb);
+}
+
+enum err
+replay_missing_wals(struct replaying *r, uint64_t below, struct errbuf *eb)
+{
+    return replay_salvage(r, r->segment->owner.size, below, eb);
+}
+
+static enum scanned
+resume_scan(struct replaying *r, const struct wal_scan_next_batch *behind,
+            struct errbuf *eb)
+{
+    wal_scan_resume(&r->scan, behind);
+    return wal_scan_next(&r->scan, eb);
+}
+
+static enum scanned
+after_gap_native(struct replaying *r, struct errbuf *eb)
+{
+    struct wal_scan_next_batch behind;
+
+    if (!wal_scan_find_next(&r->scan, replay_search_bytes(r->disk), &behind))
+        return SCAN_END;
+    /* That one may be what is left of a batch which is damaged itself: its records in front count. */
+    if (replay_salvage(r, behind.offset, behind.batch + 1, eb) != ERR_OK)
+        return SCAN_ERROR;
+    return resume_scan(r, &behind, eb);
+}
+
+/* Found again, by who has another index to make, it is not to be taken for damage, whatever was synced since. */
+static enum err
+record_lost_groups(struct replaying *r, const struct wal_scan_next_batch *behind,
+                   struct errbuf *eb)
+{
+    struct store *d = r->disk;
+    struct truncated *known = &d->owner.truncated;
+    uint64_t first = r->scan.batch, last = behind->batch - 1;
+
+    LOG(LOG_INFO, "store.wal_gap", "what a power cut took was promised to nobody",
+        L_U64("segment", r->segment->id), L_U64("offset", r->scan.offset),
+        L_U64("group", first), L_U64("behind", behind->batch));
+    d->owner.after_gap = true;
+    if (truncated_covers_lost(known, first, last))
+        return ERR_OK;
+    truncated_add_lost(known, first, last);
+    return truncated_persist(d, eb);
+}
+
+static enum scanned
+after_gap_cached(struct replaying *r, struct errbuf *eb)
+{
+    struct wal_scan_next_batch behind;
+    enum log_gap gap =
+        log_gap_find(r->disk, &r->scan, replay_search_bytes(r->disk), &behind);
+    enum scanned got;
+    uint64_t before;
+    enum err rc;
+
+    if (gap == LOG_GAP_NONE)
+        return SCAN_END;
+    rc = gap == LOG_GAP_LOST ? record_lost_groups(r, &behind, eb)
+                             : replay_salvage(r, behind.offset, behind.batch, eb);
+    if (rc != ERR_OK)
+        return SCAN_ERROR;
+    before = r->scan.offset;
+    got = resume_scan(r, &behind, eb);
+    if (got == SCAN_END) /* what was promised ends there */
+        replay_set_end(r, before);
+    return got;
+}
+
+enum scanned
+replay_after_gap(struct replaying *r, struct errbuf *eb)
+{
+    return r->changes->class == STORE_NATIVE ? after_gap_native(r, eb)
+                                             : after_gap_cached(r, eb);
+}

@@ -1,0 +1,154 @@
+#include "store/segment/wal_file.h"
+
+#include <assert.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "rt/point.h"
+#include "store/health/health.h"
+#include "store/segment/segment.h"
+#include "store/segment/space.h"
+#include "store/wal/prealloc.h"
+
+static enum err
+give_up(struct store *d, enum store_class class, enum err rc, struct errbuf *eb)
+{
+    struct wal *log = &d->owner.log[class];
+
+    log->failed = true;
+    health_log_failed(d->health, class == STORE_NATIVE ? "native" : "cached");
+    if (class == STORE_NATIVE)
+        atomic_store(&d->failed, true);
+    LOG(LOG_ERROR, "store.wal_failed", "the log takes nothing more until the next start",
+        L_TEXT("disk", rt_dir_path(d->root)),
+        L_TEXT("class", class == STORE_NATIVE ? "native" : "cached"),
+        L_TEXT("error", eb != NULL ? eb->text : ""));
+    return rc == ERR_CANCELLED ? rc : ERR_IO;
+}
+
+enum err
+wal_sync(struct store *d, enum store_class class, struct errbuf *eb)
+{
+    struct wal *log = &d->owner.log[class];
+    uint64_t batch;
+    enum err rc;
+
+    if (log->failed)
+        return err_set(eb, ERR_IO, "the log has failed");
+    if (!log->dirty || log->now == NULL)
+        return ERR_OK;
+    log->dirty = false; /* what is appended from here on sets it again */
+    batch = log->next_batch - 1;
+    rc = rt_sync(log->now->file, eb);
+    metric_add(M_DISK_SYNCS, 0, 1);
+    if (rc != ERR_OK)
+        return give_up(d, class, rc, eb);
+    log->synced_batch = MAX(log->synced_batch, batch);
+    return ERR_OK;
+}
+
+enum err
+wal_reserve(struct store *d, enum store_class class, uint64_t bytes, struct errbuf *eb)
+{
+    struct wal *log = &d->owner.log[class];
+    uint64_t most = MIN(d->o.segment_bytes, LOG_BYTES_MOST);
+    struct segment *next;
+    enum err rc;
+
+    if (log->failed)
+        return err_set(eb, ERR_IO, "the log has failed");
+    assert(bytes <= BATCH_MAX);
+    if (log->now != NULL && !log->full &&
+        log->now->owner.used + bytes + STORE_ALIGN <= log->now->owner.size)
+        return ERR_OK;
+    /* A record that is synced in the next segment promises all that stands before it; a sync that the flusher has
+     * begun may not be over. */
+    log->dirty = true;
+    rc = wal_sync(d, class, eb);
+    if (rc != ERR_OK)
+        return rc;
+    rc = segment_make_shared(d, class, SEGMENT_LOG, log->next_batch, LOG_BYTES_LEAST,
+                             most, bytes, &next, eb);
+    if (rc == ERR_NO_SPACE) {
+        space_ran_out(d->space, "a new log does not fit");
+        if (space_give_ballast(d->space)) /* deletes have to be written */
+            rc = segment_make_shared(d, class, SEGMENT_LOG, log->next_batch,
+                                     LOG_BYTES_LEAST, most, bytes, &next, eb);
+    }
+    if (rc != ERR_OK)
+        return rc;
+    segment_drop(&log->now); /* the table keeps it for its readers */
+    log->now = next;
+    log->full = false;
+    return ERR_OK;
+}
+
+/* A write and a sync, or both at once. The latter speaks for this batch alone: where the one before is not durable yet, a sync has
+ * to be. ERR_NO_SPACE: of the write, and nothing was written. */
+static enum err
+wal_write_batch(struct wal *log, struct iobuf *b, uint32_t len, bool sync,
+                struct errbuf *eb)
+{
+    struct rt_file *file = log->now->file;
+    uint64_t at = log->now->owner.used, begun_ns = rt_now_ns();
+    bool may =
+        sync && log->synced_batch + 1 == log->next_batch && rt_writes_durable(file);
+    bool one = may && sync_mode_as_one(&log->sync_mode);
+    enum err rc = ERR_NO_SPACE;
+
+    if (one)
+        rc = rt_write_durable(file, at, b, 0, len, RT_WRITE, eb);
+    /* No space for the write, or for the sync: who writes once more is told. */
+    if (rc == ERR_NO_SPACE) {
+        one = false;
+        rc = rt_write(file, at, b, 0, len, RT_WRITE, eb);
+    }
+    POINT(WAL_WRITTEN);
+    if (rc != ERR_OK || !sync)
+        return rc;
+    if (!one)
+        rc = rt_sync(file, eb);
+    metric_add(M_DISK_SYNCS, 0, 1);
+    POINT(WAL_SYNCED);
+    if (rc == ERR_OK && may)
+        sync_mode_took(&log->sync_mode, one, rt_now_ns() - begun_ns);
+    return rc == ERR_NO_SPACE ? ERR_IO : rc; /* of a sync that is final as well */
+}
+
+enum err
+wal_append(struct store *d, enum store_class class, struct iobuf *b, uint32_t len,
+           bool sync, struct errbuf *eb)
+{
+    struct wal *log = &d->owner.log[class];
+    struct segment *s = log->now;
+    enum err rc;
+
+    assert(len % STORE_ALIGN == 0 && s->owner.used % STORE_ALIGN == 0 &&
+           len + STORE_ALIGN <= b->room);
+    memset(b->at + len, 0, STORE_ALIGN);
+    POINT(WAL_BEFORE);
+    rc = wal_write_batch(log, b, len + STORE_ALIGN, sync, eb);
+    if (rc == ERR_NO_SPACE) { /* the next batch takes the same place and number */
+        space_ran_out(d->space, "a record does not fit");
+        (void)space_give_ballast(d->space);
+        return rc;
+    }
+    if (rc != ERR_OK)
+        return give_up(d, class, rc, eb);
+    metric_add(M_DISK_IO_BYTES, 1, len);
+    s->owner.used += len;
+    s->owner.counted += len;
+    log->dirty = !sync;
+    log->uncovered += len;
+    atomic_fetch_add(&d->used_bytes[class], len);
+    log->end = (struct wal_position){.generation = s->generation,
+                                     .segment = s->id,
+                                     .offset = s->owner.used,
+                                     .batch = log->next_batch};
+    if (sync)
+        log->synced_batch = log->durable_mark = log->next_batch;
+    log->next_batch++;
+    if (class == STORE_NATIVE)
+        prealloc_wal_grew(d, s);
+    return ERR_OK;
+}

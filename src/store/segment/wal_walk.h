@@ -1,0 +1,9 @@
+/* wal_walk: every record of a class's logs, in the order of the segments, damaged batches included as far as their
+ * headers are whole. For tools, on an open disk that nobody else uses; may switch. */
+#pragma once
+#include "store/segment/scan.h"
+
+/* `on_bytes` (NULL: none) hears how far it went. */
+enum err wal_walk(struct store *d, enum store_class class, wal_salvage_fn *fn, void *arg,
+                  void (*on_bytes)(void *arg, uint64_t bytes),
+                  struct errbuf *eb) MUST_CHECK;

@@ -1,0 +1,568 @@
+#include "store/wal/commit.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "rt/point.h"
+#include "store/gc/relocate.h"
+#include "store/health/health.h"
+#include "store/index/key_filter.h"
+#include "store/record/header_template.h"
+#include "store/segment/space.h"
+#include "store/segment/wal_file.h"
+#include "store/wal/change.h"
+#include "store/wal/flush.h"
+#include "store/wal/precondition.h"
+
+#define QUEUE_MAX 8192
+
+struct committer {
+    struct store *disk;
+    enum store_class class;
+    struct list queue; /* of struct commit */
+    uint32_t queued;
+    struct rt_cond wake;
+    struct rt_daemon daemon;
+    bool stop;
+
+    /* Of the batch at hand. */
+    struct changes *changes;
+    struct header_templates *header_templates; /* owned */
+    struct buf scratch;
+    struct commit *records[BATCH_RECORDS]; /* in the batch or answered with it */
+    uint32_t count, written;
+    struct iobuf *buf;
+    uint32_t len;
+    uint32_t relocation; /* bytes of it that compaction writes */
+    bool sync;
+    struct log_record last;   /* the last one written, to be closed */
+    uint32_t last_at;         /* its header in buf */
+    struct span last_payload; /* its payload, the caller's */
+};
+
+/* ---- handing in ---- */
+
+static void
+answer(struct commit *c, enum err rc)
+{
+    c->rc = rc;
+    rt_wake(&c->waiter); /* *c is gone from here on */
+}
+
+/* Whether the key is new is asked when its batch is made: by then the answer is near. */
+static void
+expect(struct commit *c)
+{
+    const struct key_filter *key_filter = c->disk->owner.key_filter;
+
+    c->key_hash = run_key_hash(c->key->bucket, c->key->key);
+    if (key_filter != NULL)
+        key_filter_prefetch(key_filter, c->key_hash);
+}
+
+static void
+enqueue(struct commit *c)
+{
+    struct committer *k = c->disk->committer[c->class];
+
+    if (k == NULL || !k->daemon.running || k->stop) {
+        (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
+        answer(c, ERR_CLOSED);
+        return;
+    }
+    if (k->queued >= QUEUE_MAX) {
+        (void)err_set(&c->eb, ERR_BUSY, "%u changes wait for the disk, at most %u",
+                      k->queued, QUEUE_MAX);
+        answer(c, ERR_BUSY);
+        return;
+    }
+    expect(c);
+    list_push_back(&k->queue, &c->in_queue);
+    k->queued++;
+    rt_cond_signal(&k->wake);
+}
+
+static void
+on_message(struct rt_msg *m)
+{
+    enqueue(CONTAINER_OF(m, struct commit, msg));
+}
+
+enum err
+commit_submit(struct store *d, enum store_class class, struct commit *c,
+              struct errbuf *eb)
+{
+    c->rc = health_may_write(d->health, eb);
+    if (c->rc != ERR_OK)
+        return c->rc;
+    c->disk = d;
+    c->class = class;
+    list_init(&c->in_queue);
+    rt_waiter_init(&c->waiter);
+    if (rt_loop_index() == d->o.owner_loop) {
+        enqueue(c);
+    } else {
+        c->msg = (struct rt_msg){.fn = on_message};
+        rt_post(d->o.owner_loop, &c->msg);
+    }
+    rt_wait(&c->waiter);
+    if (c->rc != ERR_OK && eb != NULL)
+        *eb = c->eb;
+    return c->rc;
+}
+
+void
+commit_start(struct store *d, enum store_class class, struct commit *c)
+{
+    c->disk = d;
+    c->class = class;
+    list_init(&c->in_queue);
+    rt_waiter_init(&c->waiter);
+    enqueue(c);
+}
+
+enum err
+commit_wait(struct commit *c, struct errbuf *eb)
+{
+    rt_wait(&c->waiter);
+    if (c->rc != ERR_OK && eb != NULL)
+        *eb = c->eb;
+    return c->rc;
+}
+
+/* ---- writing ---- */
+
+/* Records without a body of an object: nothing of them is named in tar. */
+static bool
+has_no_name(enum log_record_kind kind)
+{
+    return kind == LOG_RECORD_BUCKET || kind == LOG_RECORD_DELETE ||
+           kind == LOG_RECORD_IN_DOUBT || kind == LOG_RECORD_IN_DOUBT_CLEAR ||
+           kind == LOG_RECORD_TOMBSTONE || kind == LOG_RECORD_TOMBSTONE_END ||
+           kind == LOG_RECORD_COMMIT_PREPARED || kind == LOG_RECORD_ABORT_PREPARED ||
+           kind == LOG_RECORD_OBSOLETE || kind == LOG_RECORD_VERSION_DELETE;
+}
+
+static struct log_record
+commit_record_of(struct committer *k, struct commit *c)
+{
+    struct store *d = k->disk;
+    struct wal *log = &d->owner.log[k->class];
+    struct log_record m = {.kind = c->kind,
+                           .segment = log->now->id,
+                           .generation = log->now->generation,
+                           .offset = log->now->owner.used + k->len,
+                           .payload = c->payload.len,
+                           .epoch = d->epoch,
+                           .batch = log->next_batch,
+                           .after_unsynced = k->class == STORE_NATIVE &&
+                                             log->synced_batch + 1 < log->next_batch,
+                           .unsynced = k->class == STORE_CACHED && k->written == 0
+                                           ? log->synced_batch + 1
+                                           : 0,
+                           .bucket = c->key->bucket,
+                           .immutable_name = c->key->immutable_name,
+                           .key = c->key->key,
+                           .content = c->content,
+                           .size = c->size,
+                           .place = c->place,
+                           .block_sums = c->block_sums,
+                           .upload = c->upload,
+                           .part = c->part,
+                           .born = c->born,
+                           .copy = c->copy,
+                           .layout = c->layout,
+                           .meta = c->meta};
+
+    if (c->kind == LOG_RECORD_BUCKET)
+        m.payload_sum = hash_crc32c(0, c->payload.at, c->payload.len);
+    if (has_no_name(c->kind))
+        m.immutable_name = (struct span){NULL, 0};
+    m.version = c->version;
+    if (c->relocation != NULL && c->kind == LOG_RECORD_RELOCATED)
+        m.old_place = relocate_old_place(c->relocation);
+    if (c->kind != LOG_RECORD_UPLOAD_BEGIN && c->kind != LOG_RECORD_PART &&
+        c->kind != LOG_RECORD_UPLOAD_ABORT && c->kind != LOG_RECORD_ABORT_PREPARED &&
+        !commit_has_version(c) && c->relocation == NULL)
+        m.version = (struct version){d->epoch, next_id(d)};
+    return m;
+}
+
+/* The payload behind a header of `head` bytes, which stands at `at` in the buffer. */
+static void
+place_payload(struct committer *k, uint32_t at, uint32_t head, struct span payload)
+{
+    char *to = k->buf->at + at + head;
+
+    if (payload.len > 0)
+        memcpy(to, payload.at, payload.len);
+    memset(to + payload.len, 0, align_up(payload.len, 512) - payload.len);
+    k->len = at + head + (uint32_t)align_up(payload.len, 512);
+}
+
+/* Header from scratch and payload behind it. */
+static void
+commit_place_record(struct committer *k, uint32_t at, struct span payload)
+{
+    memcpy(k->buf->at + at, k->scratch.at, k->scratch.len);
+    place_payload(k, at, (uint32_t)k->scratch.len, payload);
+}
+
+static enum point
+point_of(enum log_record_kind kind)
+{
+    switch ((unsigned)kind) {
+    case LOG_RECORD_PUT:
+        return POINT_RECORD_PUT;
+    case LOG_RECORD_COMMIT:
+        return POINT_RECORD_COMMIT;
+    case LOG_RECORD_DELETE:
+    case LOG_RECORD_TOMBSTONE:
+        return POINT_RECORD_DELETE;
+    case LOG_RECORD_UPLOAD_BEGIN:
+        return POINT_RECORD_UPLOAD_BEGIN;
+    case LOG_RECORD_PART:
+        return POINT_RECORD_PART;
+    case LOG_RECORD_UPLOAD_COMPLETE:
+        return POINT_RECORD_UPLOAD_COMPLETE;
+    case LOG_RECORD_UPLOAD_ABORT:
+        return POINT_RECORD_UPLOAD_ABORT;
+    case LOG_RECORD_BUCKET:
+        return POINT_RECORD_BUCKET;
+    case LOG_RECORD_IN_DOUBT:
+        return POINT_RECORD_IN_DOUBT;
+    case LOG_RECORD_PREPARE:
+        return POINT_RECORD_PREPARE;
+    case LOG_RECORD_COMMIT_PREPARED:
+        return POINT_RECORD_COMMIT_PREPARED;
+    default:
+        return POINT_RECORD_OTHER;
+    }
+}
+
+/* What was written is read back before anything believes it: the same bytes recovery will see. */
+static enum err
+commit_encode_record(struct committer *k, const struct commit *c, struct log_record *m,
+                     struct log_record *again, struct entry *entry, struct errbuf *eb)
+{
+    size_t need;
+    enum err rc = ERR_OK;
+
+    buf_clear(&k->scratch);
+    log_record_encode(m, 0, &k->scratch);
+    if (k->scratch.full ||
+        log_record_parse_placed(buf_span(&k->scratch), again, &need, eb) != LOG_RECORD_OK)
+        return err_set(eb, ERR_INTERNAL, "a record of kind \"%s\" does not read back",
+                       log_record_kind_name(c->kind));
+    memcpy(k->buf->at + k->len, k->scratch.at, k->scratch.len);
+    if (m->kind != LOG_RECORD_PUT)
+        return rc;
+    rc = record_entry(again, k->class, entry, eb);
+    if (rc != ERR_OK)
+        return rc;
+    again->entry = entry;
+    m->record = again->record;
+    header_templates_keep(k->header_templates, m, buf_span(&k->scratch), entry);
+    return rc;
+}
+
+static enum err
+commit_write_record(struct committer *k, struct commit *c)
+{
+    struct log_record m = commit_record_of(k, c), read, *again = &m;
+    struct entry entry;
+    enum err rc = ERR_OK;
+
+    if (header_templates_fill(k->header_templates, k->class, &m, k->buf->at + k->len,
+                              &entry)) {
+        m.entry = &entry;
+    } else {
+        again = &read;
+        rc = commit_encode_record(k, c, &m, again, &entry, &c->eb);
+    }
+    if (rc != ERR_OK)
+        return rc;
+    again->body = c->payload;
+    again->key = c->key->key; /* the caller's outlives the batch, scratch does not */
+    c->committed = m.version;
+    rc = changes_apply(k->changes, again, &c->entry, &c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    m.entry = NULL;
+    k->last = m;
+    k->last_at = k->len;
+    k->last_payload = c->payload;
+    place_payload(k, k->len, m.head_len, c->payload);
+    if (c->relocation != NULL)
+        k->relocation += k->len - k->last_at;
+    k->written++;
+    point_pass(point_of(c->kind));
+    return ERR_OK;
+}
+
+/* Fills the last header up, so that the batch ends at a multiple of 4 KiB, and marks it. */
+static void
+commit_close_batch(struct committer *k)
+{
+    uint64_t end;
+
+    k->last.last = true;
+    buf_clear(&k->scratch);
+    log_record_encode(&k->last, 0, &k->scratch); /* the flag may have made it longer */
+    end = k->last_at + k->scratch.len + align_up(k->last_payload.len, 512);
+    if (end % STORE_ALIGN != 0) {
+        uint32_t len = (uint32_t)(k->scratch.len + align_up(end, STORE_ALIGN) - end);
+
+        buf_clear(&k->scratch);
+        log_record_encode(&k->last, len, &k->scratch);
+    }
+    commit_place_record(k, k->last_at, k->last_payload);
+    assert(k->len % STORE_ALIGN == 0);
+}
+
+/* ---- one batch ---- */
+
+/* More than the log_record will take, filling included. */
+static uint64_t
+room_for(const struct commit *c)
+{
+    size_t meta = c->meta != NULL ? meta_len(c->meta) : 0;
+
+    return 4096 + 2 * (c->key->key.len + c->key->immutable_name.len) + meta +
+           c->block_sums.len + align_up(c->payload.len, 512);
+}
+
+/* Takes as much from the queue as one batch holds. */
+static uint64_t
+gather(struct committer *k)
+{
+    uint64_t bytes = STORE_ALIGN; /* the filling of the last */
+
+    k->count = k->written = 0;
+    k->len = k->relocation = 0;
+    k->sync = false;
+    while (k->count < BATCH_RECORDS && !list_empty(&k->queue)) {
+        struct commit *c = LIST_ENTRY(k->queue.next, struct commit, in_queue);
+        uint64_t more = room_for(c);
+
+        if (k->count > 0 && bytes + more > BATCH_MAX)
+            break;
+        list_remove(&c->in_queue);
+        k->queued--;
+        bytes += more;
+        k->records[k->count++] = c;
+    }
+    return align_up(bytes, STORE_ALIGN);
+}
+
+/* What comes after a deferred one waits with it: order of the queue is kept. */
+static void
+put_back(struct committer *k, uint32_t from)
+{
+    for (uint32_t i = k->count; i-- > from;) {
+        list_push_front(&k->queue, &k->records[i]->in_queue);
+        k->queued++;
+    }
+    k->count = from;
+}
+
+static void
+commit_fill_batch(struct committer *k)
+{
+    for (uint32_t i = 0; i < k->count; i++) {
+        struct commit *c = k->records[i];
+        bool sync = false;
+        enum verdict v;
+
+        c->rc = ERR_OK;
+        v = precondition_check(k->changes, c, k->written, &sync);
+        if (v == VERDICT_DEFERRED) {
+            assert(i > 0);
+            put_back(k, i);
+            return;
+        }
+        if (v == VERDICT_WRITE) {
+            c->rc = commit_write_record(k, c);
+            k->sync |= sync && c->rc == ERR_OK;
+        }
+    }
+}
+
+static void
+answer_all(struct committer *k, enum err rc, const struct errbuf *eb, bool unknown)
+{
+    for (uint32_t i = 0; i < k->count; i++) {
+        struct commit *c = k->records[i];
+
+        if (rc != ERR_OK) {
+            c->unknown = unknown && c->rc == ERR_OK;
+            c->eb = *eb;
+            answer(c, rc);
+        } else {
+            answer(c, c->rc);
+        }
+    }
+    k->count = 0;
+}
+
+/* Beyond the limit where that is reached: those that wait for the batch hold the other buffers. */
+static enum err
+commit_batch_buffer(uint32_t bytes, struct iobuf **out)
+{
+    enum err rc = iobuf_get_pinned(bytes, out);
+
+    return rc == ERR_BUSY ? iobuf_get_beyond(bytes, out) : rc;
+}
+
+static void
+commit_batch(struct committer *k)
+{
+    struct store *d = k->disk;
+    struct errbuf eb = {0};
+    uint64_t bytes = gather(k);
+    enum err rc = wal_reserve(d, k->class, bytes, &eb);
+
+    if (rc == ERR_OK)
+        rc = commit_batch_buffer((uint32_t)bytes + STORE_ALIGN, &k->buf);
+    if (rc != ERR_OK) {
+        if (rc == ERR_BUSY)
+            (void)err_set(&eb, rc, "no buffer for a commit group of %" PRIu64 " bytes",
+                          bytes);
+        answer_all(k, rc, &eb, false);
+        return;
+    }
+    commit_fill_batch(k);
+    if (k->written > 0) {
+        commit_close_batch(k);
+        rc = wal_append(d, k->class, k->buf, k->len, k->sync, &eb);
+        if (rc == ERR_OK) {
+            metric_add(M_DISK_COMMITS, 0, k->written);
+            space_appended(d->space, SPACE_COMPACTION, k->relocation);
+            space_appended(d->space, SPACE_USER, k->len - k->relocation);
+            changes_publish(k->changes);
+            POINT(COMMIT_VISIBLE);
+        }
+    }
+    changes_forget(
+        k->changes); /* nothing of a batch that failed, or of a record that did */
+    iobuf_drop(&k->buf);
+    answer_all(k, rc, &eb, true);
+    POINT(COMMIT_ANSWERED);
+}
+
+/* The memtable has its limit: commits wait for the index rather than grow it. */
+static enum err
+wait_for_index(struct committer *k)
+{
+    struct errbuf eb = {0};
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && flush_is_behind(k->disk))
+        rc = flush_wait(k->disk, &eb);
+    if (rc == ERR_NO_SPACE) {
+        (void)gather(k);
+        answer_all(k, rc, &eb, false);
+        return ERR_OK;
+    }
+    if (rc != ERR_OK && rc != ERR_CANCELLED) {
+        (void)gather(k);
+        (void)err_set(
+            &eb, ERR_BUSY,
+            "the index of this disk takes nothing; it is rebuilt at the next start");
+        answer_all(k, ERR_BUSY, &eb, false);
+        return ERR_OK;
+    }
+    return rc;
+}
+
+/* Bodies that shared a sync hand in their records one behind the other, in one turn of the loop. The committer goes first where it is
+ * ready: the first of them would have a batch of its own, and all others wait for that one's sync. */
+static void
+wait_for_bodies(const struct committer *k)
+{
+    const struct commit *c = LIST_ENTRY(k->queue.next, struct commit, in_queue);
+
+    if (c->place.segment != 0 && rt_others_ready())
+        rt_yield();
+}
+
+static void
+committer_run(void *arg)
+{
+    struct committer *k = arg;
+    enum err rc = ERR_OK;
+
+    rt_doing("committer");
+    rt_essential();
+    while (rc == ERR_OK) {
+        struct rt_shield shield;
+
+        while (rc == ERR_OK && list_empty(&k->queue) && !k->stop)
+            rc = rt_cond_wait(&k->wake, DEADLINE_NEVER);
+        if (rc != ERR_OK || list_empty(&k->queue))
+            break;
+        rt_shield_begin(&shield);
+        wait_for_bodies(k);
+        rc = wait_for_index(k);
+        if (rc == ERR_OK && !list_empty(&k->queue))
+            commit_batch(k);
+        rt_shield_end(&shield);
+    }
+    while (!list_empty(&k->queue)) {
+        struct commit *c = LIST_ENTRY(list_pop_front(&k->queue), struct commit, in_queue);
+
+        (void)err_set(&c->eb, ERR_CLOSED, "the disk is closing");
+        answer(c, ERR_CLOSED);
+    }
+    rt_daemon_over(&k->daemon);
+}
+
+enum err
+committer_start(struct store *d, enum store_class class, struct errbuf *eb)
+{
+    struct committer *k = xcalloc(1, sizeof *k);
+    enum err rc;
+
+    k->disk = d;
+    k->class = class;
+    list_init(&k->queue);
+    rt_cond_init(&k->wake);
+    buf_init(&k->scratch, HEAD_MAX);
+    k->changes = changes_new(d, class);
+    k->header_templates = header_templates_new();
+    d->committer[class] = k;
+    rc = rt_daemon_start(&k->daemon, committer_run, k);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "no fiber for the committer");
+    return ERR_OK;
+}
+
+void
+committer_stop(struct store *d, enum store_class class)
+{
+    struct committer *k = d->committer[class];
+
+    if (k == NULL)
+        return;
+    k->stop = true;
+    rt_cond_signal(&k->wake);
+    rt_daemon_join(&k->daemon);
+}
+
+void
+committer_free(struct committer **kp)
+{
+    struct committer *k = *kp;
+
+    *kp = NULL;
+    if (k == NULL)
+        return;
+    changes_free(&k->changes);
+    header_templates_free(&k->header_templates);
+    buf_fini(&k->scratch);
+    free(k);
+}

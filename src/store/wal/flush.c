@@ -1,0 +1,294 @@
+#include "store/wal/flush.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "rt/point.h"
+#include "store/gc/punch.h"
+#include "store/index/key_filter_fill.h"
+#include "store/segment/segment.h"
+#include "store/segment/space.h"
+#include "store/segment/wal_file.h"
+#include "store/wal/durable_mark.h"
+
+struct flusher {
+    struct store *disk;
+    struct rt_cond kick, round_over;
+    struct rt_daemon daemon;
+    uint64_t rounds;              /* finished */
+    struct key_filter_fill *fill; /* owned; NULL: nothing to do */
+    bool wanted, stop;
+    bool
+        starved; /* the last round found no room for the index; what waits stays in the memtable */
+    bool broken; /* the index takes nothing more */
+};
+
+bool
+flush_is_behind(const struct store *d)
+{
+    uint64_t log =
+        d->owner.log[STORE_NATIVE].uncovered + d->owner.log[STORE_CACHED].uncovered;
+
+    return memtable_bytes(d->memtable) > d->o.memtable_bytes || log > d->o.memtable_bytes;
+}
+
+/* Cached segments are synced here and not before a reply: the index names nothing that a crash could lose. */
+static enum err
+sync_cached(struct store *d, struct errbuf *eb)
+{
+    struct list *dirty = &d->owner.dirty_bodies;
+    enum err rc = ERR_OK;
+    bool any = !list_empty(dirty);
+
+    while (!list_empty(dirty)) {
+        struct segment *s =
+            LIST_ENTRY(list_pop_front(dirty), struct segment, owner.of_dirty);
+
+        s->owner.dirty = false;
+        if (rc == ERR_OK && !s->doomed)
+            rc = rt_sync(s->file, eb);
+        if (rc != ERR_OK)
+            s->doomed = true;
+        segment_drop(&s);
+    }
+    if (rc == ERR_OK && any)
+        rc = rt_dir_sync(d->dir[STORE_CACHED], eb);
+    /* Of a log that failed nobody knows what is durable: then the index covers nothing more of it. */
+    if (rc == ERR_OK &&
+        (!d->owner.log[STORE_CACHED].failed || d->owner.log[STORE_CACHED].uncovered > 0))
+        rc = wal_sync(d, STORE_CACHED, eb);
+    return rc;
+}
+
+/* Decisions about copies are answered before they are synced: the index names none that a crash could lose. */
+static enum err
+sync_native(struct store *d, const struct wal_position *checkpoint, struct errbuf *eb)
+{
+    struct wal *log = &d->owner.log[STORE_NATIVE];
+
+    if (log->synced_batch >= checkpoint->batch)
+        return ERR_OK;
+    log->dirty = true; /* a sync that somebody else has begun may not be over */
+    return wal_sync(d, STORE_NATIVE, eb);
+}
+
+/* They died, but the index does not know: with what dies from now on they are tried again. */
+static void
+give_back(struct store *d, struct garbage *garbage, uint32_t count)
+{
+    uint32_t more = d->owner.garbage_count;
+
+    if (count > 0) {
+        garbage = xrealloc(garbage, (count + more) * sizeof *garbage);
+        if (more > 0)
+            memcpy(garbage + count, d->owner.garbage, more * sizeof *garbage);
+        free(d->owner.garbage);
+        d->owner.garbage = garbage;
+        d->owner.garbage_count = d->owner.garbage_room = count + more;
+    } else {
+        free(garbage);
+    }
+}
+
+/* Twice where room is short: what the ballast held is for this, too. */
+static enum err
+into_index(struct store *d, const struct frozen_runs *batch,
+           const struct index_checkpoint *checkpoint, struct errbuf *eb)
+{
+    enum err rc = index_apply(d->index, batch, checkpoint, eb);
+
+    if (rc != ERR_NO_SPACE)
+        return rc;
+    space_ran_out(d->space, "the index does not fit");
+    return space_give_ballast(d->space) ? index_apply(d->index, batch, checkpoint, eb)
+                                        : rc;
+}
+
+/* Up to the end this is one moment: the runs, how far they reach, what died in them. */
+bool
+flush_freeze(struct store *d, struct flush *f)
+{
+    *f = (struct flush){.checkpoint = {.generation = d->generation}};
+    if (!memtable_freeze(d->memtable, &f->batch))
+        return false;
+    for (unsigned c = 0; c < STORE_CLASSES_; c++) {
+        f->checkpoint.log[c] = d->owner.log[c].end;
+        f->before[c] = d->owner.log[c].uncovered;
+    }
+    f->garbage = d->owner.garbage;
+    f->garbage_count = d->owner.garbage_count;
+    d->owner.garbage = NULL;
+    d->owner.garbage_count = d->owner.garbage_room = 0;
+    return true;
+}
+
+void
+flush_thaw(struct store *d, struct flush *f)
+{
+    memtable_thaw(d->memtable, &f->batch);
+    give_back(d, f->garbage, f->garbage_count);
+    f->garbage = NULL;
+}
+
+enum err
+flush_frozen(struct store *d, struct flush *f, struct errbuf *eb)
+{
+    enum err rc = memtable_sort_frozen(d->memtable, &f->batch);
+
+    if (rc != ERR_OK)
+        (void)err_set(eb, rc, "index: %s", err_name(rc));
+    if (rc == ERR_OK)
+        rc = sync_cached(d, eb);
+    if (rc == ERR_OK)
+        rc = sync_native(d, &f->checkpoint.log[STORE_NATIVE], eb);
+    POINT(INDEX_BEFORE);
+    if (rc == ERR_OK)
+        rc = into_index(d, &f->batch, &f->checkpoint, eb);
+    POINT(INDEX_COMMITTED);
+    if (rc != ERR_OK) {
+        flush_thaw(d, f);
+        return rc;
+    }
+    memtable_drop(d->memtable, &f->batch);
+    POINT(INDEX_DROPPED);
+    for (unsigned c = 0; c < STORE_CLASSES_; c++) {
+        d->owner.log[c].uncovered -= f->before[c];
+        d->owner.log[c].checkpoint = f->checkpoint.log[c];
+    }
+    puncher_add(d->puncher, f->garbage, f->garbage_count);
+    free(f->garbage);
+    f->garbage = NULL;
+    return ERR_OK;
+}
+
+enum err
+flush_round(struct store *d, struct errbuf *eb)
+{
+    struct flush f;
+
+    return flush_freeze(d, &f) ? flush_frozen(d, &f, eb) : ERR_OK;
+}
+
+enum err
+flush_position(struct store *d, struct errbuf *eb)
+{
+    struct frozen_runs nothing = {0};
+    struct index_checkpoint checkpoint = {.generation = d->generation};
+    enum err rc = flush_round(d, eb);
+
+    for (unsigned c = 0; c < STORE_CLASSES_; c++)
+        checkpoint.log[c] = d->owner.log[c].end;
+    if (rc == ERR_OK)
+        rc = index_apply(d->index, &nothing, &checkpoint, eb);
+    for (unsigned c = 0; rc == ERR_OK && c < STORE_CLASSES_; c++)
+        d->owner.log[c].checkpoint = checkpoint.log[c];
+    return rc;
+}
+
+static void
+flusher_run(void *arg)
+{
+    struct flusher *f = arg;
+    struct store *d = f->disk;
+    enum err rc = ERR_OK;
+
+    rt_doing("flusher");
+    rt_essential();
+    f->fill = key_filter_fill_new(d);
+    while (rc == ERR_OK || rc == ERR_TIMEOUT) {
+        struct errbuf eb = {0};
+        struct rt_shield shield;
+        bool last = f->stop;
+        enum err now;
+
+        rt_shield_begin(&shield);
+        f->wanted = false;
+        now = f->broken ? ERR_OK : flush_round(d, &eb);
+        index_mark_bad(d->index);
+        index_populate_behind(d->index);
+        if (now == ERR_NO_SPACE && !f->starved)
+            LOG(LOG_WARN, "store.index_starved",
+                "no room for the index: changes wait in memory, and in the log",
+                L_TEXT("disk", rt_dir_path(d->root)), L_TEXT("error", eb.text));
+        f->starved = now == ERR_NO_SPACE;
+        durable_mark_persist(d, last);
+        if (now != ERR_OK && now != ERR_NO_SPACE) {
+            f->broken = true;
+            LOG(LOG_ERROR, "store.index_failed",
+                "the index takes nothing more; it is rebuilt at the next start",
+                L_TEXT("disk", rt_dir_path(d->root)), L_TEXT("error", eb.text));
+        }
+        rt_shield_end(&shield);
+        f->rounds++;
+        rt_cond_broadcast(&f->round_over);
+        if (last)
+            break;
+        if (f->fill != NULL && !key_filter_fill_some(f->fill))
+            key_filter_fill_free(&f->fill);
+        if (!f->wanted && !f->stop)
+            rc = rt_cond_wait(&f->kick, deadline_in_ms(d->o.index_interval_ms));
+    }
+    key_filter_fill_free(&f->fill);
+    f->broken = true;
+    rt_cond_broadcast(&f->round_over);
+    rt_daemon_over(&f->daemon);
+}
+
+enum err
+flush_wait(struct store *d, struct errbuf *eb)
+{
+    struct flusher *f = d->flusher;
+    uint64_t until = f->rounds + 2; /* the round at hand may have begun before */
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && !f->broken && f->rounds < until) {
+        f->wanted = true;
+        rt_cond_signal(&f->kick);
+        rc = rt_cond_wait(&f->round_over, DEADLINE_NEVER);
+    }
+    if (rc == ERR_OK && f->starved && !f->broken)
+        rc = err_set(eb, ERR_NO_SPACE,
+                     "the disk is full: its index has no room to take what changed");
+    if (rc == ERR_OK && f->broken)
+        rc = err_set(
+            eb, ERR_IO,
+            "the index of this disk takes nothing; it is rebuilt at the next start");
+    return rc;
+}
+
+enum err
+flusher_start(struct store *d, struct errbuf *eb)
+{
+    struct flusher *f = xcalloc(1, sizeof *f);
+    enum err rc;
+
+    f->disk = d;
+    rt_cond_init(&f->kick);
+    rt_cond_init(&f->round_over);
+    d->flusher = f;
+    rc = rt_daemon_start(&f->daemon, flusher_run, f);
+    if (rc != ERR_OK) {
+        f->broken = true;
+        return err_set(eb, rc, "no fiber for the index");
+    }
+    return ERR_OK;
+}
+
+void
+flusher_stop(struct store *d)
+{
+    struct flusher *f = d->flusher;
+
+    if (f == NULL)
+        return;
+    f->stop = true;
+    rt_cond_signal(&f->kick);
+    rt_daemon_join(&f->daemon);
+}
+
+void
+flusher_free(struct flusher **fp)
+{
+    free(*fp);
+    *fp = NULL;
+}

@@ -1,0 +1,212 @@
+#include "store/wal/precondition.h"
+
+#include "store/gc/relocate.h"
+#include "store/record/manifest.h"
+#include "store/wal/precondition_replica.h"
+#include "store/wal/precondition_version.h"
+
+static bool
+is_upload(const struct commit *c)
+{
+    static const struct content_id none;
+
+    return !content_eq(&c->upload.id, &none);
+}
+
+/* Rule 4 of the format: what makes a cached version obsolete is synced, unless a synced doubt already did. */
+static bool
+must_sync(const struct commit *c, bool exists, const struct entry *old)
+{
+    if (c->class == STORE_NATIVE || c->kind == LOG_RECORD_DELETE ||
+        c->kind == LOG_RECORD_IN_DOUBT)
+        return true;
+    if (c->kind != LOG_RECORD_PUT && c->kind != LOG_RECORD_COMMIT &&
+        c->kind != LOG_RECORD_UPLOAD_COMPLETE)
+        return false;
+    return exists && (old->flags & ENTRY_IN_DOUBT) == 0;
+}
+
+static bool
+is_delete(const struct commit *c)
+{
+    return c->kind == LOG_RECORD_DELETE || c->kind == LOG_RECORD_TOMBSTONE;
+}
+
+/* Does a delete change anything? One that another disk has committed is older than what it committed later. */
+static bool
+must_say(const struct commit *c, bool exists, const struct entry *old)
+{
+    bool marks = c->meta != NULL && c->meta->versioning != STORE_UNVERSIONED;
+
+    /* A marker takes its place among the versions, however late it comes. */
+    if (marks)
+        return true;
+    if (commit_has_version(c) && version_cmp(&old->version, &c->version) >= 0)
+        return false;
+    if (exists || c->always || (old->flags & ENTRY_IN_DOUBT) != 0)
+        return true;
+    /* A tombstone that others must hear of stays what it is until one that is kept too takes its place. */
+    return c->kind == LOG_RECORD_TOMBSTONE && (old->flags & ENTRY_KEPT) != 0;
+}
+
+/* Counts a doubt, before anybody sees it; where a clear is of those until a count, refuses it behind a later one. */
+static enum err
+check_in_doubt(struct changes *changes, struct commit *c)
+{
+    _Atomic uint32_t *in_doubt = in_doubt_of(changes->disk, c->key_hash);
+
+    if (c->kind == LOG_RECORD_IN_DOUBT)
+        atomic_fetch_add_explicit(in_doubt, 1, memory_order_relaxed);
+    return c->in_doubt == NULL ||
+                   *c->in_doubt == atomic_load_explicit(in_doubt, memory_order_relaxed)
+               ? ERR_OK
+               : err_set(&c->eb, ERR_PRECONDITION, "the key is in doubt once more");
+}
+
+static enum verdict
+check_object(struct changes *changes, struct commit *c, bool *sync)
+{
+    struct entry old;
+    enum err rc;
+    bool exists;
+
+    changes_expect(changes, c->key->bucket, c->key->key, c->key_hash);
+    rc = changes_current(changes, c->key->bucket, c->key->key, &old, &c->eb);
+    if (rc == ERR_NOT_FOUND)
+        old = (struct entry){0};
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return refuse(c, rc);
+    exists = rc == ERR_OK && entry_is_object(&old);
+    c->existed = exists;
+    rc = precondition_check_condition(c->condition, exists, &old, &c->eb);
+    if (rc == ERR_OK)
+        rc = check_in_doubt(changes, c);
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    if (is_delete(c) && !must_say(c, exists, &old))
+        return refuse(c, ERR_OK); /* nothing to delete, nothing to write */
+    if (c->kind == LOG_RECORD_IN_DOUBT_CLEAR && (old.flags & ENTRY_IN_DOUBT) == 0)
+        return refuse(c, ERR_OK);
+    *sync = must_sync(c, exists, &old);
+    return VERDICT_WRITE;
+}
+
+/* The parts that the manifest names must be the ones that are there now, and where they are now: compaction may have moved
+ * one since the manifest was made. */
+static enum err
+check_manifest(struct changes *changes, struct commit *c)
+{
+    struct manifest m;
+    enum err rc = manifest_decode(c->payload, &m, &c->eb);
+
+    for (uint32_t i = 0; rc == ERR_OK && i < m.count; i++) {
+        const struct manifest_entry *e = &m.entries[i];
+        struct part_entry part;
+
+        rc = find_part(changes->disk->memtable, changes->disk->index, &c->upload,
+                       e->number, &part, &c->eb);
+        if (rc == ERR_NO_UPLOAD ||
+            (rc == ERR_OK && !content_eq(&part.entry.content, &e->content))) {
+            rc =
+                err_set(&c->eb, ERR_BUSY,
+                        "part %u was replaced while the upload was completed", e->number);
+        } else if (rc == ERR_OK &&
+                   (part.entry.segment != e->segment || part.entry.offset != e->offset)) {
+            c->parts_moved = true;
+            rc = err_set(&c->eb, ERR_BUSY,
+                         "part %u was moved while the upload was completed", e->number);
+        }
+    }
+    manifest_fini(&m);
+    return rc;
+}
+
+/* A repeated Complete is answered with what the first one made. */
+static enum verdict
+reply_from_completed(struct changes *changes, struct commit *c)
+{
+    char key[STORE_KEY_MAX];
+    struct done_entry done;
+    enum err rc = find_done(changes->disk->memtable, changes->disk->index, &c->upload,
+                            key, &done, &c->eb);
+
+    if (rc == ERR_OK &&
+        (done.bucket != c->key->bucket || !span_eq(done.key, c->key->key)))
+        rc = ERR_NO_UPLOAD;
+    if (rc == ERR_OK)
+        c->entry = done.entry;
+    return refuse(c, rc);
+}
+
+static enum verdict
+check_upload(struct changes *changes, struct commit *c, uint32_t written, bool *sync)
+{
+    struct upload_entry u;
+    enum err rc;
+
+    if (changes_ended(changes, &c->upload))
+        return VERDICT_DEFERRED; /* it is looked at again when that is visible */
+    rc = find_upload(changes->disk->memtable, changes->disk->index, c->key->bucket,
+                     c->key->key, &c->upload, &u, &c->eb);
+    if (rc == ERR_NO_UPLOAD && c->kind == LOG_RECORD_UPLOAD_COMPLETE)
+        return reply_from_completed(changes, c);
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    if (precondition_upload_is_held(changes->disk, c))
+        return VERDICT_REFUSED;
+    if (c->kind == LOG_RECORD_PART)
+        return changes_part(changes, &c->upload, c->part) != NULL ? VERDICT_DEFERRED
+                                                                  : VERDICT_WRITE;
+    /* Parts of this batch are not visible yet. */
+    if (written > 0)
+        return VERDICT_DEFERRED;
+    if (c->kind == LOG_RECORD_UPLOAD_ABORT)
+        return VERDICT_WRITE;
+    rc = check_manifest(changes, c);
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    return c->kind == LOG_RECORD_PREPARE || commit_has_version(c)
+               ? precondition_check_replica(changes, c, sync)
+               : check_object(changes, c, sync);
+}
+
+enum verdict
+precondition_check(struct changes *changes, struct commit *c, uint32_t written,
+                   bool *sync)
+{
+    enum err rc;
+
+    *sync = c->class == STORE_NATIVE;
+    if (c->relocation != NULL) {
+        *sync =
+            false; /* what it stands for is durable until its log goes, and that waits for the index */
+        return relocate_allowed(changes, c, written);
+    }
+    switch ((unsigned)c->kind) {
+    case LOG_RECORD_UPLOAD_BEGIN:
+    case LOG_RECORD_BUCKET:
+        return VERDICT_WRITE;
+    case LOG_RECORD_PART:
+    case LOG_RECORD_UPLOAD_ABORT:
+    case LOG_RECORD_UPLOAD_COMPLETE:
+        return check_upload(changes, c, written, sync);
+    case LOG_RECORD_META:
+    case LOG_RECORD_VERSION_DELETE:
+        rc = precondition_check_version(changes, c);
+        return rc == ERR_OK ? VERDICT_WRITE : refuse(c, rc);
+    case LOG_RECORD_PREPARE:
+        return is_upload(c) ? check_upload(changes, c, written, sync)
+                            : precondition_check_replica(changes, c, sync);
+    case LOG_RECORD_COMMIT_PREPARED:
+    case LOG_RECORD_ABORT_PREPARED:
+    case LOG_RECORD_TOMBSTONE_END:
+    case LOG_RECORD_OBSOLETE:
+        return precondition_check_replica(changes, c, sync);
+    case LOG_RECORD_PUT:
+    case LOG_RECORD_COMMIT:
+        return commit_has_version(c) ? precondition_check_replica(changes, c, sync)
+                                     : check_object(changes, c, sync);
+    default:
+        return check_object(changes, c, sync);
+    }
+}

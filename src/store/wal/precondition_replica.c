@@ -1,0 +1,163 @@
+#include "store/wal/precondition_replica.h"
+
+#include "store/wal/change_version.h"
+#include "store/wal/prepared.h"
+
+bool
+precondition_upload_is_held(struct store *d, struct commit *c)
+{
+    if (prepared_count(d->prepared) == 0 || !prepared_has_upload(d->prepared, &c->upload))
+        return false;
+    c->rc = err_set(
+        &c->eb, ERR_BUSY,
+        "the upload is being completed: whether that is decided is not known yet");
+    return true;
+}
+
+/* The entry of the key, tombstones included; *exists: there is an object in it. */
+static enum err
+current(struct changes *changes, struct commit *c, struct entry *entry, bool *exists)
+{
+    enum err rc;
+
+    *entry = (struct entry){0};
+    rc = changes_current(changes, c->key->bucket, c->key->key, entry, &c->eb);
+    *exists = rc == ERR_OK && entry_is_object(entry);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+static enum verdict
+check_prepare(struct changes *changes, struct commit *c)
+{
+    struct store *d = changes->disk;
+    struct entry entry;
+    bool exists;
+    enum err rc;
+
+    if (prepared_has(d->prepared, &c->content))
+        return refuse(c, err_set(&c->eb, ERR_EXISTS, "this body is prepared already"));
+    if (prepared_count(d->prepared) + changes->prepared_count >= d->o.prepared_max)
+        return refuse(c, err_set(&c->eb, ERR_BUSY,
+                                 "%u prepared versions wait for a decision, at most %u",
+                                 prepared_count(d->prepared), d->o.prepared_max));
+    rc = current(changes, c, &entry, &exists);
+    if (rc != ERR_OK)
+        return refuse(c, rc);
+    if (exists && content_eq(&entry.content, &c->content))
+        return refuse(c, err_set(&c->eb, ERR_EXISTS, "this body is decided already"));
+    return VERDICT_WRITE;
+}
+
+/* Nothing is prepared under this content: was that so, or has it been committed before? */
+static enum verdict
+reply_committed(struct changes *changes, struct commit *c)
+{
+    bool exists;
+    enum err rc = current(changes, c, &c->entry, &exists);
+
+    if (rc == ERR_OK && c->kind == LOG_RECORD_ABORT_PREPARED && exists &&
+        content_eq(&c->entry.content, &c->content))
+        rc = err_set(&c->eb, ERR_PRECONDITION, "the body is decided: it is the object");
+    else if (rc == ERR_OK && c->kind == LOG_RECORD_COMMIT_PREPARED &&
+             version_cmp(&c->entry.version, &c->version) < 0)
+        rc = err_set(&c->eb, ERR_NOT_FOUND,
+                     "no body is prepared here under this content id");
+    return refuse(c, rc);
+}
+
+static enum verdict
+check_commit_prepared(struct changes *changes, struct commit *c)
+{
+    struct store *d = changes->disk;
+    char key[STORE_KEY_MAX];
+    struct prepared_entry p;
+    enum err rc;
+
+    if (!prepared_has(d->prepared, &c->content))
+        return reply_committed(changes, c);
+    rc = find_prepared(d->memtable, d->index, &c->content, key, &p, &c->eb);
+    if (rc == ERR_OK && (p.bucket != c->key->bucket || !span_eq(p.key, c->key->key)))
+        rc = err_set(&c->eb, ERR_NOT_FOUND, "the body was prepared for another key");
+    return rc == ERR_OK ? VERDICT_WRITE : refuse(c, rc);
+}
+
+/* An older version of a key with versions takes its place among them; or of one that had all of its versions taken away
+ * from here: nobody is told anything by a tombstone that is not kept. */
+static bool
+may_be_older(const struct commit *c, const struct entry *entry)
+{
+    return c->meta != NULL && c->meta->versioning != STORE_UNVERSIONED &&
+           ((entry->flags & (ENTRY_VERSIONED | ENTRY_SUSPENDED)) != 0 ||
+            entry_is_blank(entry));
+}
+
+/* A copy of what another disk has committed; never in place of something newer. */
+static enum verdict
+check_replica(struct changes *changes, struct commit *c)
+{
+    struct entry entry;
+    bool exists;
+    enum err rc = current(changes, c, &entry, &exists);
+
+    if (rc == ERR_OK && version_cmp(&entry.version, &c->version) > 0 &&
+        !may_be_older(c, &entry))
+        rc = err_set(&c->eb, ERR_PRECONDITION, "%s of the key is here",
+                     exists ? "a newer version" : "the delete");
+    c->existed = exists;
+    return rc == ERR_OK ? VERDICT_WRITE : refuse(c, rc);
+}
+
+static enum verdict
+check_drop_replica(struct changes *changes, struct commit *c)
+{
+    struct entry entry;
+    bool exists;
+    enum err rc = current(changes, c, &entry, &exists);
+
+    if (rc == ERR_OK && !exists)
+        rc = err_set(&c->eb, ERR_NOT_FOUND, "this disk has no object of the key");
+    if (rc == ERR_OK && version_cmp(&entry.version, &c->version) != 0)
+        rc = err_set(&c->eb, ERR_PRECONDITION, "the object has changed");
+    c->content = entry.content;
+    return rc == ERR_OK ? VERDICT_WRITE : refuse(c, rc);
+}
+
+static enum verdict
+check_tombstone_drop(struct changes *changes, struct commit *c)
+{
+    struct entry entry;
+    bool exists;
+    enum err rc = current(changes, c, &entry, &exists);
+
+    if (rc == ERR_OK && (entry.flags & ENTRY_KEPT) != 0 &&
+        version_cmp(&entry.version, &c->version) == 0)
+        return VERDICT_WRITE;
+    return refuse(c, rc);
+}
+
+enum verdict
+precondition_check_replica(struct changes *changes, struct commit *c, bool *sync)
+{
+    if (changes_resolves(changes, &c->content))
+        return VERDICT_DEFERRED;
+    switch ((unsigned)c->kind) {
+    case LOG_RECORD_PREPARE:
+        *sync = true;
+        return check_prepare(changes, c);
+    case LOG_RECORD_COMMIT_PREPARED:
+        *sync = false; /* after a crash the owner is asked again */
+        return check_commit_prepared(changes, c);
+    case LOG_RECORD_ABORT_PREPARED: /* a refusal is told behind it; what is still prepared when the owner is lost is kept */
+        *sync = true;
+        return check_commit_prepared(changes, c);
+    case LOG_RECORD_TOMBSTONE_END:
+        *sync = false;
+        return check_tombstone_drop(changes, c);
+    case LOG_RECORD_OBSOLETE:
+        *sync = true;
+        return check_drop_replica(changes, c);
+    default:
+        *sync = true;
+        return check_replica(changes, c);
+    }
+}

@@ -1,0 +1,107 @@
+#include "store/wal/precondition_version.h"
+
+#include "store/wal/change_version.h"
+
+static bool
+etag_is_one_of(const struct store_condition *c, const struct entry *entry)
+{
+    if ((entry->flags & ENTRY_ETAG_TEXT) != 0)
+        return false;
+    for (uint32_t i = 0; i < c->etag_count; i++)
+        if (c->etags[i].parts == entry->parts &&
+            memcmp(c->etags[i].md5, entry->md5, sizeof entry->md5) == 0)
+            return true;
+    return false;
+}
+
+/* S3's: about what the object is, not which. */
+static enum err
+check_state(const struct store_condition *c, bool exists, const struct entry *entry,
+            struct errbuf *eb)
+{
+    if (!c->if_exists && c->etag_count == 0 && !c->if_size && !c->if_mtime)
+        return ERR_OK;
+    if (!exists)
+        return c->or_absent ? ERR_OK
+                            : err_set(eb, ERR_NOT_FOUND, "the object does not exist");
+    if (c->etag_count > 0 && !etag_is_one_of(c, entry))
+        return err_set(eb, ERR_PRECONDITION, "the object has another ETag");
+    if (c->if_size && entry->size != c->size)
+        return err_set(eb, ERR_PRECONDITION, "the object has another size");
+    if (c->if_mtime && entry->mtime_ms / 1000 != c->mtime_s)
+        return err_set(eb, ERR_PRECONDITION, "the object was modified at another time");
+    return ERR_OK;
+}
+
+enum err
+precondition_check_condition(const struct store_condition *c, bool exists,
+                             const struct entry *entry, struct errbuf *eb)
+{
+    if (c == NULL)
+        return ERR_OK;
+    if (c->if_absent && exists)
+        return err_set(eb, ERR_PRECONDITION, "the object exists");
+    if (c->if_content && !exists)
+        return err_set(eb, ERR_NOT_FOUND, "the object does not exist");
+    if (c->if_content && !content_eq(&entry->content, &c->content))
+        return err_set(eb, ERR_PRECONDITION, "the object has changed");
+    if (c->if_version) {
+        /* A key in doubt has a version without an object: store_lookup() gave it out. */
+        struct version now = exists || (entry->flags & ENTRY_IN_DOUBT) != 0
+                                 ? entry->version
+                                 : (struct version){0};
+
+        if (version_cmp(&now, &c->version) != 0)
+            return err_set(eb, ERR_PRECONDITION, "the object has changed");
+    }
+    return check_state(c, exists, entry, eb);
+}
+
+/* The record stands alone: it names the body, and what the version was born with. */
+static void
+fill_meta(struct commit *c)
+{
+    const struct entry *entry = &c->was;
+
+    c->content = entry->content;
+    c->size = entry->size;
+    c->layout = (entry->flags & ENTRY_PARTS) != 0 ? LAYOUT_PARTS : LAYOUT_PLAIN;
+    c->place = (struct place){.segment = entry->segment,
+                              .offset = entry->offset,
+                              .span = (entry->flags & ENTRY_INLINE) != 0 ? 0 : 1};
+    c->stamped->versioning = (entry->flags & ENTRY_VERSIONED) != 0   ? STORE_VERSIONED
+                             : (entry->flags & ENTRY_SUSPENDED) != 0 ? STORE_SUSPENDED
+                                                                     : STORE_UNVERSIONED;
+}
+
+enum err
+precondition_check_version(struct changes *k, struct commit *c)
+{
+    bool current;
+    enum err rc;
+
+    if (c->current_version)
+        rc = changes_current(k, c->key->bucket, c->key->key, &c->was, &c->eb);
+    else
+        rc = changes_version(k, c->key->bucket, c->key->key, c->which, &c->was, &current,
+                             &c->eb);
+    if (rc == ERR_OK && c->kind == LOG_RECORD_META && !entry_is_object(&c->was))
+        rc = ERR_NOT_FOUND;
+    if (rc == ERR_NOT_FOUND)
+        return err_set(&c->eb, rc, "the version does not exist");
+    if (rc == ERR_OK &&
+        c->version.epoch == 0) /* what another disk committed, it judged */
+        rc = precondition_check_condition(c->condition, entry_is_object(&c->was), &c->was,
+                                          &c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    c->existed = true;
+    c->born = entry_born(&c->was);
+    if (c->kind == LOG_RECORD_META) {
+        fill_meta(c);
+    } else if (entry_is_null_version(&c->was) && c->stamped != NULL) {
+        c->stamped->versioning = STORE_SUSPENDED;
+        c->meta = c->stamped;
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,252 @@
+/* Prepared versions: the table of them, and the calls of disk_copies.h that make, decide and give up one. */
+#include "store/wal/prepared.h"
+
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "store/ops/writer.h"
+#include "store/wal/commit.h"
+
+#define CHAINS 4096u /* of each way to find one; a power of two */
+
+enum way { BY_CONTENT, BY_KEY, BY_UPLOAD, WAYS_ };
+
+struct prepared_item {
+    struct content_id content;
+    struct upload_id upload;
+    uint64_t hash[WAYS_];
+    struct prepared_item *next[WAYS_];
+};
+
+struct prepared {
+    /* Home. The chains by content own what is in them. */
+    struct prepared_item *chain[WAYS_][CHAINS];
+
+    /* Any loop reads: most look-ups need no more to know that their key is not concerned. */
+    _Atomic uint32_t count;
+    _Atomic uint32_t keys_in[CHAINS];
+};
+
+static uint64_t
+id_hash(const struct content_id *id)
+{
+    return hash_xxh3(id->bytes, sizeof id->bytes, 0);
+}
+
+static uint64_t
+key_hash(uint64_t bucket, struct span key)
+{
+    return hash_xxh3(key.at, key.len, bucket);
+}
+
+struct prepared *
+prepared_new(void)
+{
+    return xcalloc(1, sizeof(struct prepared));
+}
+
+void
+prepared_free(struct prepared **pp)
+{
+    struct prepared *p = *pp;
+
+    *pp = NULL;
+    for (uint32_t i = 0; p != NULL && i < CHAINS; i++) {
+        struct prepared_item *u = p->chain[BY_CONTENT][i], *next;
+
+        for (; u != NULL; u = next) {
+            next = u->next[BY_CONTENT];
+            free(u);
+        }
+    }
+    free(p);
+}
+
+static struct prepared_item **
+head_of(struct prepared *p, enum way way, uint64_t hash)
+{
+    return &p->chain[way][hash % CHAINS];
+}
+
+static struct prepared_item *
+find(const struct prepared *p, const struct content_id *content)
+{
+    struct prepared_item *u = p->chain[BY_CONTENT][id_hash(content) % CHAINS];
+
+    while (u != NULL && !content_eq(&u->content, content))
+        u = u->next[BY_CONTENT];
+    return u;
+}
+
+void
+prepared_add(struct prepared *p, const struct prepared_who *who)
+{
+    static const struct content_id none;
+    struct prepared_item *u;
+
+    if (find(p, &who->content) != NULL)
+        return;
+    u = xcalloc(1, sizeof *u);
+    u->content = who->content;
+    u->upload = who->upload;
+    u->hash[BY_CONTENT] = id_hash(&who->content);
+    u->hash[BY_KEY] = key_hash(who->bucket, who->key);
+    /* Those of no upload are spread over the chains: nobody looks for them there. */
+    u->hash[BY_UPLOAD] = content_eq(&who->upload.id, &none) ? u->hash[BY_CONTENT]
+                                                            : id_hash(&who->upload.id);
+    for (unsigned way = 0; way < WAYS_; way++) {
+        struct prepared_item **head = head_of(p, (enum way)way, u->hash[way]);
+
+        u->next[way] = *head;
+        *head = u;
+    }
+    atomic_fetch_add(&p->keys_in[u->hash[BY_KEY] % CHAINS], 1);
+    atomic_fetch_add(&p->count, 1);
+}
+
+void
+prepared_drop(struct prepared *p, const struct content_id *content)
+{
+    struct prepared_item *u = find(p, content);
+
+    if (u == NULL)
+        return;
+    for (unsigned way = 0; way < WAYS_; way++) {
+        struct prepared_item **at = head_of(p, (enum way)way, u->hash[way]);
+
+        while (*at != u)
+            at = &(*at)->next[way];
+        *at = u->next[way];
+    }
+    atomic_fetch_sub(&p->keys_in[u->hash[BY_KEY] % CHAINS], 1);
+    atomic_fetch_sub(&p->count, 1);
+    free(u);
+}
+
+bool
+prepared_has(const struct prepared *p, const struct content_id *content)
+{
+    return find(p, content) != NULL;
+}
+
+bool
+prepared_has_upload(const struct prepared *p, const struct upload_id *id)
+{
+    const struct prepared_item *u = p->chain[BY_UPLOAD][id_hash(&id->id) % CHAINS];
+
+    while (u != NULL && !content_eq(&u->upload.id, &id->id))
+        u = u->next[BY_UPLOAD];
+    return u != NULL;
+}
+
+uint32_t
+prepared_count(const struct prepared *p)
+{
+    return atomic_load_explicit(&p->count, memory_order_relaxed);
+}
+
+struct ask {
+    struct prepared *prepared;
+    uint64_t hash;
+    bool found;
+};
+
+static void
+ask_on_owner(void *arg)
+{
+    struct ask *a = arg;
+    const struct prepared_item *u = a->prepared->chain[BY_KEY][a->hash % CHAINS];
+
+    /* Another key with the same 64 bits would do no harm: its owner is asked for nothing. */
+    while (u != NULL && u->hash[BY_KEY] != a->hash)
+        u = u->next[BY_KEY];
+    a->found = u != NULL;
+}
+
+enum err
+prepared_mark(struct store *d, const struct store_key *k, enum err found,
+              struct entry *entry, struct errbuf *eb)
+{
+    struct ask a = {.prepared = d->prepared, .hash = key_hash(k->bucket, k->key)};
+    enum err rc;
+
+    if (found != ERR_OK && found != ERR_NOT_FOUND)
+        return found;
+    if (found == ERR_NOT_FOUND)
+        *entry = (struct entry){0};
+    if (atomic_load_explicit(&a.prepared->keys_in[a.hash % CHAINS],
+                             memory_order_acquire) == 0)
+        return found;
+    rc = on_owner_loop(d, ask_on_owner, &a);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "gave up asking for undecided versions");
+    if (a.found)
+        entry->flags |= ENTRY_PREPARED;
+    return found;
+}
+
+enum err
+prepared_load(struct store *d, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(4));
+    struct content_id after;
+    bool more = true, first = true;
+    enum err rc = ERR_OK;
+
+    while (rc == ERR_OK && more) {
+        struct store_prepared *page;
+        uint32_t count;
+
+        arena_reset(a);
+        rc = list_prepared(d->memtable, d->index, first ? NULL : &after, 1000, a, &page,
+                           &count, &more, eb);
+        for (uint32_t i = 0; rc == ERR_OK && i < count; i++)
+            prepared_add(d->prepared, &(struct prepared_who){.content = page[i].content,
+                                                             .bucket = page[i].bucket,
+                                                             .key = page[i].key,
+                                                             .upload = page[i].upload});
+        if (rc == ERR_OK && count > 0)
+            after = page[count - 1].content;
+        first = false;
+    }
+    arena_free(&a);
+    return rc;
+}
+
+/* ---- the calls ---- */
+
+enum err
+store_prepare(struct store_writer **wp, const struct object_meta *meta, struct errbuf *eb)
+{
+    struct commit c = {.kind = LOG_RECORD_PREPARE};
+
+    return writer_submit(wp, meta, &c, eb);
+}
+
+enum err
+store_commit_prepared(struct store *d, const struct store_key *k,
+                      const struct content_id *content, const struct version *v,
+                      struct errbuf *eb)
+{
+    struct commit c = {
+        .kind = LOG_RECORD_COMMIT_PREPARED, .key = k, .content = *content, .version = *v};
+
+    return commit_submit(d, STORE_NATIVE, &c, eb);
+}
+
+enum err
+store_abort_prepared(struct store *d, const struct store_key *k,
+                     const struct content_id *content, struct errbuf *eb)
+{
+    struct commit c = {.kind = LOG_RECORD_ABORT_PREPARED, .key = k, .content = *content};
+
+    return commit_submit(d, STORE_NATIVE, &c, eb);
+}
+
+enum err
+store_prepared(struct store *d, const struct content_id *after, uint32_t max,
+               struct arena *a, struct store_prepared **out, uint32_t *count, bool *more,
+               struct errbuf *eb)
+{
+    return list_prepared(d->memtable, d->index, after, max, a, out, count, more, eb);
+}

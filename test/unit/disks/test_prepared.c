@@ -1,0 +1,448 @@
+/* What was prepared on one disk and nobody decided: nothing that may have been answered is given up, and nothing that was
+ * refused stays. Protects D1 and D4 with copies. */
+#include "rig.h"
+
+#include "disks/rebalance.h"
+
+#define LEN  4000u
+#define SEED 77
+
+static uint64_t
+undecided_on(struct rig *g, unsigned slot)
+{
+    struct store_stat st;
+
+    store_stat(g->ds->slots[slot].disk, &st);
+    return st.prepared;
+}
+
+/* Behind a start nobody waits for it. */
+static bool
+gets_decided(struct rig *g, const char *path)
+{
+    unsigned slot = 0;
+
+    while (strcmp(g->ds->slots[slot].path, path) != 0)
+        slot++;
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && undecided_on(g, slot) > 0; i++)
+        if (rt_sleep_ms(10) != ERR_OK)
+            break;
+    return undecided_on(g, slot) == 0;
+}
+
+static bool
+has_content(struct store *d, const struct disks_key *k, const struct content_id *content)
+{
+    struct entry entry;
+
+    return store_lookup(d, &k->at, &entry, NULL) == ERR_OK &&
+           memcmp(&entry.content, content, sizeof *content) == 0;
+}
+
+/* A write as it is when the power goes, or the copy refuses, behind the owner's commit: acknowledged, and undecided on the copy.
+ * p->at[0] is the owner, p->at[1] the copy. */
+static void
+write_half(struct rig *g, const struct disks_key *k, enum store_versioning versioning,
+           struct places *p, struct entry *entry)
+{
+    struct object_meta meta = {.mtime_ms = 1, .versioning = (uint8_t)versioning};
+    struct store_writer *own = NULL, *copy = NULL;
+    struct content_id content;
+    char *data = xmalloc(LEN);
+    struct store *owner;
+
+    rig_fill(data, LEN, SEED);
+    places_of(g->ds, k, p);
+    REQUIRE(p->placed == 2);
+    owner = g->ds->slots[p->at[0]].disk;
+    REQUIRE(store_write_begin(owner, &k->at, STORE_NATIVE, LEN, &own, &g->eb) == ERR_OK);
+    content = *store_writer_content(own);
+    REQUIRE(store_write_begin_as(g->ds->slots[p->at[1]].disk, &k->at, LEN, &content,
+                                 &copy, &g->eb) == ERR_OK);
+    CHECK(store_write(own, data, LEN, &g->eb) == ERR_OK);
+    CHECK(store_write(copy, data, LEN, &g->eb) == ERR_OK);
+    CHECK(store_prepare(&copy, &meta, &g->eb) == ERR_OK);
+    CHECK(store_commit(&own, &meta, NULL, entry, &g->eb) == ERR_OK);
+    CHECK_U64(undecided_on(g, p->at[1]), 1);
+    free(data);
+}
+
+/* A pass came to something that it could not put right. */
+static bool
+pass_failed(struct rig *g)
+{
+    struct disks_status *st = xcalloc(1, sizeof *st);
+    bool failed = false;
+
+    for (unsigned i = 0; i < PATIENCE_MS / 10 && !failed; i++) {
+        disks_status(g->ds, st);
+        failed = st->failed > 0 && !st->converged;
+        if (!failed && rt_sleep_ms(10) != ERR_OK)
+            break;
+    }
+    free(st);
+    return failed;
+}
+
+/* ---- at a start ---- */
+
+static void
+nobody_answers(void *arg)
+{
+    struct rig *g = arg;
+    struct disks_key k = rig_key(g, "key");
+    struct places p;
+    struct entry entry;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(rig_settled(g));
+    write_half(g, &k, STORE_UNVERSIONED, &p, &entry);
+    disks_close(&g->ds);
+
+    prepared_unreachable = (uint64_t)1 << p.at[0];
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(pass_failed(g)); /* told, not converged over */
+    CHECK_U64(undecided_on(g, p.at[1]), 1);
+    CHECK(rig_get(g, "key", LEN, SEED) == ERR_OK);
+    disks_close(&g->ds);
+    prepared_unreachable = 0;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(gets_decided(g, g->path[p.at[1]]));
+    CHECK(rig_settled(g));
+    CHECK(has_content(g->ds->slots[p.at[1]].disk, &k, &entry.content));
+    disks_close(&g->ds);
+}
+
+/* The owner is here and says so, whoever is away. */
+static void
+another_is_away(void *arg)
+{
+    struct rig *g = arg;
+    struct disks_key k = rig_key(g, "key");
+    struct places p;
+    struct entry entry;
+    unsigned other;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    CHECK(rig_settled(g));
+    write_half(g, &k, STORE_UNVERSIONED, &p, &entry);
+    other = 3u - p.at[0] - p.at[1]; /* the slot that is neither */
+    disks_close(&g->ds);
+    REQUIRE(rig_open_without(g, 7u & ~(1u << other), g->path[other]) == ERR_OK);
+    CHECK(gets_decided(g, g->path[p.at[1]]));
+    CHECK(rig_settled(g));
+    CHECK(rig_get(g, "key", LEN, SEED) == ERR_OK);
+    disks_close(&g->ds);
+}
+
+/* ---- in a pass ---- */
+
+/* Another version is the current one by now. */
+static void
+older_version(void *arg)
+{
+    struct rig *g = arg;
+    struct disks_key k = rig_key(g, "key");
+    struct object_meta meta = {.mtime_ms = 2, .versioning = STORE_VERSIONED};
+    struct disks_writer *w = NULL;
+    struct version born;
+    struct places p;
+    struct entry entry, found;
+    bool current;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(rig_settled(g));
+    write_half(g, &k, STORE_VERSIONED, &p, &entry);
+    born = entry_born(&entry);
+    REQUIRE(disks_write_begin(g->ds, &k, STORE_NATIVE, 2, &w, &g->eb) == ERR_OK);
+    CHECK(disks_write(w, "hi", 2, &g->eb) == ERR_OK);
+    CHECK(disks_commit(&w, &meta, NULL, NULL, &g->eb) == ERR_OK);
+    CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK_U64(disks_copied_bytes(g->ds), 0); /* decided, not copied once more */
+    CHECK(store_version_find(g->ds->slots[p.at[1]].disk, &k.at, &born, &found, &current,
+                             &g->eb) == ERR_OK);
+    CHECK(memcmp(&found.content, &entry.content, sizeof entry.content) == 0 && !current);
+    disks_close(&g->ds);
+}
+
+/* Refused by its owner, and the copy did not hear of it: the upload can be ended by whoever began it. */
+static void
+refused(void *arg)
+{
+    struct rig *g = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct disks_key k = rig_key(g, "multi");
+    struct object_meta meta = {.mtime_ms = 1};
+    struct store_upload *listed;
+    struct store_part *parts;
+    struct disks_writer *w;
+    struct content_id content;
+    struct upload_id u;
+    struct places p;
+    uint32_t count;
+    bool more;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    CHECK(rig_settled(g));
+    REQUIRE(disks_upload_begin(g->ds, &k, STORE_NATIVE, &meta, &u, &g->eb) == ERR_OK);
+    REQUIRE(disks_part_begin(g->ds, &k, &u, 1, 4, &w, &g->eb) == ERR_OK);
+    CHECK(disks_write(w, "abcd", 4, &g->eb) == ERR_OK);
+    CHECK(disks_part_commit(&w, &meta, &g->eb) == ERR_OK);
+    CHECK(disks_part_list(g->ds, &k, &u, 0, 10, a, &parts, &count, &more, &g->eb) ==
+          ERR_OK);
+    REQUIRE(count == 1);
+    places_of(g->ds, &k, &p);
+    content = store_mint_id(g->ds->slots[p.at[0]].disk);
+    CHECK(store_upload_prepare(g->ds->slots[p.at[1]].disk, &k.at, &u, parts, 1, &content,
+                               &meta, &g->eb) == ERR_OK);
+    CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_BUSY);
+    CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK(disks_upload_abort(g->ds, &k, &u, &g->eb) == ERR_OK);
+    CHECK(disks_upload_list(g->ds, RIG_BUCKET, 2, SPAN(""), NULL, 10, a, &listed, &count,
+                            &more, &g->eb) == ERR_OK);
+    CHECK_U64(count, 0);
+    disks_close(&g->ds);
+    arena_free(&a);
+}
+
+/* ---- a disk goes ---- */
+
+/* A key whose owner does not hold the node's state (the first disk does). */
+static struct disks_key
+key_of_another(struct rig *g, char text[24])
+{
+    struct disks_key k;
+    struct places p;
+
+    for (unsigned i = 0;; i++) {
+        snprintf(text, 24, "key-%u", i);
+        k = rig_key(g, text);
+        places_of(g->ds, &k, &p);
+        if (p.at[0] != 0)
+            return k;
+    }
+}
+
+/* The owner goes out and is removed, and nobody could decide in between: what it had answered stays. */
+static void
+giver_is_removed(void *arg)
+{
+    struct rig *g = arg;
+    struct places p;
+    struct entry entry;
+    char text[24];
+    struct disks_key k;
+    struct store *copy, *third;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    CHECK(rig_settled(g));
+    k = key_of_another(g, text);
+    write_half(g, &k, STORE_UNVERSIONED, &p, &entry);
+    copy = g->ds->slots[p.at[1]].disk;
+    third = g->ds->slots[3u - p.at[0] - p.at[1]].disk;
+    atomic_store(&g->ds->slots[p.at[1]].state,
+                 REPLICA_FROZEN); /* for whoever would decide */
+    replica_take_out(g->ds, p.at[0]);
+    CHECK_U64(undecided_on(g, p.at[1]), 1);
+    CHECK(disks_remove(g->ds, g->path[p.at[0]], true, &g->eb) == ERR_OK);
+    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK(
+        has_content(copy, &k, &entry.content) ||
+        has_content(third, &k, &entry.content)); /* a pass moves it off the frozen one */
+    disks_close(&g->ds);
+    REQUIRE(rig_open(g, 7u & ~(1u << p.at[0])) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK(rig_get(g, text, LEN, SEED) == ERR_OK);
+    disks_close(&g->ds);
+}
+
+/* In use, it answers until it has gone: by force, too, what it had answered stays. */
+static void
+removed_by_force(void *arg)
+{
+    struct rig *g = arg;
+    struct places p;
+    struct entry entry;
+    char text[24];
+    struct disks_key k;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    CHECK(rig_settled(g));
+    k = key_of_another(g, text);
+    write_half(g, &k, STORE_UNVERSIONED, &p, &entry);
+    CHECK(disks_remove(g->ds, g->path[p.at[0]], true, &g->eb) == ERR_OK);
+    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK(rig_settled(g));
+    CHECK(rig_get(g, text, LEN, SEED) == ERR_OK);
+    disks_close(&g->ds);
+}
+
+/* Prepared on one disk by hand, and nobody ordered it. */
+static void
+prepare_alone(struct rig *g, const struct disks_key *k, struct store *d,
+              struct content_id *content)
+{
+    struct object_meta meta = {.mtime_ms = 1};
+    struct store_writer *w = NULL;
+
+    *content = store_mint_id(d);
+    REQUIRE(store_write_begin_as(d, &k->at, 4, content, &w, &g->eb) == ERR_OK);
+    CHECK(store_write(w, "abcd", 4, &g->eb) == ERR_OK);
+    CHECK(store_prepare(&w, &meta, &g->eb) == ERR_OK);
+}
+
+/* What was prepared when the owner of the key was out already is not of its order: another one refused it. */
+static void
+not_of_its_order(void *arg)
+{
+    struct rig *g = arg;
+    struct places before, p;
+    struct content_id content;
+    struct entry entry;
+    char text[24];
+    struct disks_key k;
+    struct store *copy;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    CHECK(rig_settled(g));
+    k = key_of_another(g, text);
+    places_of(g->ds, &k, &before);
+    replica_take_out(g->ds, before.at[0]);
+    CHECK(rig_settled(g));
+    places_of(g->ds, &k, &p);
+    copy = g->ds->slots[p.at[1]].disk;
+    prepare_alone(g, &k, copy, &content);
+    CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK_U64(undecided_on(g, p.at[1]), 0);
+    CHECK(disks_lookup(g->ds, &k, &entry, &g->eb) == ERR_NOT_FOUND);
+    disks_close(&g->ds);
+}
+
+/* The same where objects may lie on that disk alone: it may know of them, but not of what came later. */
+static void
+not_known_to_who_is_missed(void *arg)
+{
+    struct rig *g = arg;
+    struct places before, p;
+    struct content_id content;
+    char text[24];
+    struct disks_key k;
+    struct store *copy;
+
+    REQUIRE(rig_open(g, 7) == ERR_OK);
+    CHECK(rig_settled(g));
+    k = key_of_another(g, text);
+    places_of(g->ds, &k, &before);
+    rebalancer_hold(g->ds, 1);
+    CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
+    replica_take_out(g->ds, before.at[0]);
+    CHECK(g->ds->slots[before.at[0]].missed);
+    places_of(g->ds, &k, &p);
+    copy = g->ds->slots[p.at[1]].disk;
+    prepare_alone(g, &k, copy, &content);
+    CHECK(gets_decided(g, g->path[p.at[1]])); /* given up, as all are who could know */
+    CHECK(!has_content(copy, &k, &content));
+
+    atomic_store(&g->ds->slots[p.at[1]].state, REPLICA_FROZEN); /* for passes */
+    prepare_alone(g, &k, copy, &content);
+    CHECK(disks_remove(g->ds, g->path[before.at[0]], true, &g->eb) == ERR_OK);
+    CHECK(!has_content(copy, &k, &content));
+    rebalancer_hold(g->ds, -1);
+    disks_close(&g->ds);
+}
+
+/* A disk that takes no writes is not asked to give anything up: it would fail each pass. */
+static void
+frozen(void *arg)
+{
+    struct rig *g = arg;
+    struct arena *a = arena_new(KIB(16), MIB(1));
+    struct disks_key k = rig_key(g, "copied");
+    struct store_upload *listed;
+    struct upload_id u;
+    struct entry entry;
+    uint32_t count;
+    bool more;
+
+    REQUIRE(rig_open(g, 3) == ERR_OK);
+    REQUIRE(rig_put_if(g, "there", 4, 1, NULL, &entry) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK(store_replica_begin(g->ds->slots[1].disk, &k.at, &entry, &u, &g->eb) == ERR_OK);
+    atomic_store(&g->ds->slots[1].state, REPLICA_FROZEN);
+    CHECK(set_diverge(g->ds, &g->eb) == ERR_OK);
+    CHECK(rig_settled(g));
+    CHECK(store_replica_list(g->ds->slots[1].disk, RIG_BUCKET, SPAN(""), NULL, 10, a,
+                             &listed, &count, &more, &g->eb) == ERR_OK);
+    CHECK_U64(count, 1);
+    disks_close(&g->ds);
+    arena_free(&a);
+}
+
+static void
+test_a_start_waits_for_who_gives_no_answer(void)
+{
+    rig_run(nobody_answers, &(struct rig){.copies = 2});
+}
+static void
+test_the_owner_is_believed_whoever_is_away(void)
+{
+    rig_run(another_is_away, &(struct rig){.copies = 2});
+}
+static void
+test_an_older_version_by_now(void)
+{
+    rig_run(older_version, &(struct rig){.copies = 2});
+}
+static void
+test_refused_and_not_heard(void)
+{
+    rig_run(refused, &(struct rig){.copies = 2});
+}
+static void
+test_who_ordered_it_is_out_and_removed(void)
+{
+    rig_run(giver_is_removed, &(struct rig){.copies = 2});
+}
+static void
+test_who_ordered_it_is_removed_by_force(void)
+{
+    rig_run(removed_by_force, &(struct rig){.copies = 2});
+}
+static void
+test_who_was_out_before_did_not_order_it(void)
+{
+    rig_run(not_of_its_order, &(struct rig){.copies = 2});
+}
+static void
+test_who_is_missed_does_not_know_what_came_later(void)
+{
+    rig_run(not_known_to_who_is_missed, &(struct rig){.copies = 2});
+}
+static void
+test_a_frozen_disk_gives_nothing_up(void)
+{
+    rig_run(frozen, &(struct rig){.copies = 2});
+}
+
+int
+main(int argc, char **argv)
+{
+    CHECK_MAIN(argc, argv);
+    log_set_level(LOG_ERROR);
+    RUN(test_a_start_waits_for_who_gives_no_answer);
+    RUN(test_the_owner_is_believed_whoever_is_away);
+    RUN(test_an_older_version_by_now);
+    RUN(test_refused_and_not_heard);
+    RUN(test_who_ordered_it_is_out_and_removed);
+    RUN(test_who_ordered_it_is_removed_by_force);
+    RUN(test_who_was_out_before_did_not_order_it);
+    RUN(test_who_is_missed_does_not_know_what_came_later);
+    RUN(test_a_frozen_disk_gives_nothing_up);
+    return check_done();
+}
