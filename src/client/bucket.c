@@ -9,7 +9,7 @@
 
 static struct span nothing = {"", 0};
 
-/* 2xx with something else than what was asked for: empty or cut, so as good as no answer. */
+/* 2xx with another document than expected: empty or cut, so treated like no answer. */
 static enum err
 no_document(struct s3_failure *f, struct errbuf *eb)
 {
@@ -84,7 +84,7 @@ by_name(const void *a, const void *b)
                     ((const struct s3xml_list_entry *)b)->key);
 }
 
-/* They come in order, but for prefixes behind all keys. */
+/* Entries arrive in order, except that prefixes follow all keys. */
 static void
 put_in_order(struct s3xml_list_entry *entries, size_t count)
 {
@@ -95,7 +95,7 @@ put_in_order(struct s3xml_list_entry *entries, size_t count)
         }
 }
 
-/* What has come is read while the rest is on its way. */
+/* Parses what has arrived while the rest is in flight. */
 static enum err
 read_page(struct s3_call *call, const struct s3_list *l, struct s3xml_list_reader *r,
           struct arena *a, struct s3_failure *f, struct errbuf *eb)
@@ -291,7 +291,7 @@ s3_upload_abort(struct s3_client *c, struct span bucket, struct span key,
     return rc;
 }
 
-/* Our own pages and rare operations: the status is the caller's to judge, so an error answer is no error here. */
+/* For our own pages and rare operations: the caller checks the status, so an error answer is not an error here. */
 enum err
 s3_request(struct s3_client *c, const struct s3_request *r, struct arena *a, int *status,
            struct span *body, struct errbuf *eb)

@@ -1,4 +1,4 @@
-/* many: what a server does to objects by itself: deletes a thousand in one request, copies from key to key. */
+/* bulk: what the server does by itself: deletes up to a thousand objects in one request, copies from key to key. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* order: one signed request, and what its answer means. */
+/* call: one signed request, and its answer as an error code. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ host_of(const struct s3_client *c, const struct s3_call_spec *o, struct arena *a
     return span_of(c->host_header);
 }
 
-/* The headers of the caller and those of the signature. Host is sent by the http room, but signed. */
+/* The caller's headers and those of the signature. The http room sends Host, but it is signed. */
 static enum err
 sign(struct s3_client *c, const struct s3_call_spec *o, struct span path,
      struct span host, struct arena *a, struct fields *out, struct errbuf *eb)
@@ -232,7 +232,7 @@ err_of(int status, const char *code)
     case 507:
         return ERR_NO_SPACE;
     default:
-        /* A redirect is not followed: credentials stay with the host they were given for. */
+        /* Redirects are not followed: credentials are for the given host only. */
         return status >= 500 || status < 400 ? ERR_BACKEND : ERR_BAD_REQUEST;
     }
 }
@@ -246,7 +246,7 @@ worth_repeating(int status, const char *code)
                      strcmp(code, "SlowDown") == 0 || strcmp(code, "InternalError") == 0;
 }
 
-/* What servers say of a name that they refuse tells neither the name nor the limit. */
+/* Servers that reject a name mention neither the name nor the limit. */
 static bool
 say_what_is_wrong(const struct s3_call_spec *o, const struct s3_failure *f, enum err rc,
                   struct errbuf *eb)
@@ -312,7 +312,7 @@ refusal(struct s3_call *call, const struct s3_call_spec *o, struct s3_failure *f
         f->retry_after_ms = MIN(seconds, 3600) * 1000;
     if (strcmp(o->method, "HEAD") != 0 &&
         call_document(call, ERROR_BODY_MAX, call->arena, &doc, &why) != ERR_OK)
-        doc = (struct span){"", 0}; /* the status says enough */
+        doc = (struct span){"", 0}; /* the status is clear enough */
     rc = error_of_document(doc, call->head->code, o, f, eb);
     if (proxy != NULL && f->code[0] == '\0') /* it may be the proxy's own answer */
         err_prefix(eb, "through the proxy %s", proxy);

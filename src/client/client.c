@@ -9,7 +9,7 @@
 #include "client/internal.h"
 #include "rt/loop.h"
 
-/* "http://host:port", "https://[::1]"; nothing behind it. */
+/* "http://host:port", "https://[::1]"; nothing may follow. */
 static enum err
 set_endpoint(struct s3_client *c, const char *endpoint, struct errbuf *eb)
 {

@@ -1,5 +1,5 @@
-/* credentials: keys as AWS tools find them, without asking anybody: environment, then profile files. What needs the network
- * (assumed roles, instance metadata) is identity.c. Blocking file reads: set-up and CLI only. */
+/* credentials: finds keys as AWS tools do, without the network: environment, then profile files. identity.c covers
+ * what needs the network (assumed roles, instance metadata). Blocking file reads: set-up and CLI only. */
 #include <stdlib.h>
 #include <string.h>
 

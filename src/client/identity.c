@@ -18,11 +18,12 @@
 #define FILE_MAX         KIB(64)
 #define ANSWER_MAX       KIB(64)
 #define METADATA_WAIT_MS 5000
-#define CONNECT_MS       2000 /* a machine without metadata does not even refuse */
-#define METADATA_HOST    "http://169.254.169.254"
-#define CONTAINER_HOST   "http://169.254.170.2"
+#define CONNECT_MS                                                                       \
+    2000 /* a machine without metadata does not even refuse the connection */
+#define METADATA_HOST  "http://169.254.169.254"
+#define CONTAINER_HOST "http://169.254.170.2"
 
-/* What environment and files say; gathered on a worker. */
+/* From environment and files; read on a worker. */
 struct settings {
     char *access_key, *secret_key, *token, *region;
     char *role_arn, *session_name, *token_file;
@@ -138,7 +139,7 @@ settings_fini(struct settings *s)
     aws_profile_fini(&s->source);
 }
 
-/* A file with a token, into s.read_text. */
+/* Reads a file with a token into s.read_text. */
 static enum err
 load(struct finder *f, const char *path)
 {
@@ -189,7 +190,7 @@ text_of(const json_t *o, const char *key)
     return t != NULL && t[0] != '\0' ? xstrdup(t) : NULL;
 }
 
-/* The form that containers and instances share. */
+/* The document that containers and instances share. */
 static enum err
 take_document(struct finder *f, struct buf *doc, const char *from)
 {
@@ -211,7 +212,7 @@ take_document(struct finder *f, struct buf *doc, const char *from)
                : err_set(f->eb, ERR_BACKEND, "%s gave no keys", from);
 }
 
-/* Keys go over plain http only within the machine, or to where containers have their own. */
+/* Keys may go over plain http only within the machine, or to the addresses of container credentials. */
 static bool
 may_be_plain(const char *host)
 {
@@ -276,7 +277,7 @@ from_container(struct finder *f)
     return rc;
 }
 
-/* ERR_NOT_FOUND: this machine is no instance, or has no role. */
+/* ERR_NOT_FOUND: this machine is not an instance, or has no role. */
 static enum err
 from_instance(struct finder *f)
 {
@@ -350,7 +351,7 @@ from_web_identity(struct finder *f, const char *file, const char *role,
                         : rc;
 }
 
-/* The keys that a role is assumed with. */
+/* Finds the keys that sign the request for a role. */
 static enum err
 find_signer(struct finder *f, struct s3_identity *signer)
 {

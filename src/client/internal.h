@@ -11,7 +11,7 @@ struct s3_client {
     struct http_client *http;
     struct tls_context *tls;
     char *host;        /* without port */
-    char *host_header; /* with it where it is not the scheme's own */
+    char *host_header; /* with the port, unless it is the scheme's default */
     uint16_t port;
     bool is_tls, virtual_host, anonymous, plain, requester_pays, latest;
     char *region;
@@ -19,7 +19,7 @@ struct s3_client {
     struct sigv4_cache **keys;         /* one a loop */
 };
 
-/* One request as this room makes it. */
+/* The parameters of one request. */
 struct s3_call_spec {
     const char *method;
     struct span bucket, key;
@@ -35,26 +35,26 @@ struct s3_call {
     struct http_call *http;
     struct arena *arena; /* owned: the request's text, and the head of an error */
     const struct http_head *head;
-    struct span bucket, key; /* of a PUT, for its sentences; in the arena */
+    struct span bucket, key; /* of a PUT, for error messages; in the arena */
 };
 
 /* Signs and sends the head. The call owns its arena. */
 enum err call_begin(struct s3_client *c, const struct s3_call_spec *o,
                     struct s3_call **out, struct errbuf *eb) MUST_CHECK;
-/* Waits for the answer. A status outside 2xx is read whole and turned into an error and `f`. */
+/* Waits for the answer. A status outside 2xx is read whole and becomes an error and `f`. */
 enum err call_finish(struct s3_call *call, const struct s3_call_spec *o,
                      struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 /* Reads the rest of the answer into the arena, at most `limit` bytes. */
 enum err call_document(struct s3_call *call, size_t limit, struct arena *a,
                        struct span *out, struct errbuf *eb) MUST_CHECK;
-/* Asks, and waits until the answer's head says that it went well; *out is to be ended in any case, and may be NULL. */
+/* Sends the request, and waits for a head with status 2xx; the caller ends *out in any case; it may be NULL. */
 enum err call_ask(struct s3_client *c, const struct s3_call_spec *o, struct span body,
                   struct s3_call **out, struct s3_failure *f,
                   struct errbuf *eb) MUST_CHECK;
-/* All of it, for requests with a small or no body and a small answer. */
+/* The whole call, for requests with a small body and a small answer. */
 enum err call_simple(struct s3_client *c, const struct s3_call_spec *o, struct span body,
                      struct arena *a, struct span *answer, struct s3_failure *f,
                      struct errbuf *eb) MUST_CHECK;
-/* An <Error> document under whatever status. */
+/* Turns an <Error> document, under any status, into an error. */
 enum err error_of_document(struct span doc, int status, const struct s3_call_spec *o,
                            struct s3_failure *f, struct errbuf *eb) MUST_CHECK;

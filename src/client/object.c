@@ -55,7 +55,7 @@ checksums(const struct http_head *h, struct arena *a, struct s3_object_info *out
     }
 }
 
-/* What a head says of the object. Everything is copied: the head goes with the connection. */
+/* Reads the head of an answer. Everything is copied: the head goes with the connection. */
 static enum err
 info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
         struct errbuf *eb)
@@ -76,7 +76,7 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
             size == UINT64_MAX)
             return err_set(eb, ERR_BACKEND,
                            "the server sent a part without a Content-Range");
-        /* No length of HTTP is larger; and who believes another is led behind the end of what comes. */
+        /* The largest length in HTTP; a larger one would let a reader run past the end. */
         if (size > INT64_MAX || range.len != out->body_length)
             return err_set(eb, ERR_BACKEND,
                            "the server sent %" PRIu64 " bytes as the %" PRIu64
@@ -91,7 +91,7 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
     out->mtime_ms = mtime_s * 1000;
     if (date_http_parse(fields_get(f, "date"), &date_s) == ERR_OK)
         out->date_ms = date_s * 1000;
-    /* A weak one names no bytes. */
+    /* A weak ETag does not identify bytes. */
     if (!span_starts(span_trim(http_get(h, HTTP_ETAG)), SPAN("W/")))
         out->etag = keep(a, etag_unquote(http_get(h, HTTP_ETAG)));
     out->ranges = span_case_is(fields_get(f, "accept-ranges"), "bytes");
@@ -111,7 +111,7 @@ info_of(const struct http_head *h, struct arena *a, struct s3_object_info *out,
         out->sse_kms =
             keep(a, fields_get(f, "x-amz-server-side-encryption-customer-algorithm"));
     if (out->sse_kms.len == 0 && out->sse.len > 4 && memcmp(out->sse.at, "aws:", 4) == 0)
-        out->sse_kms = out->sse; /* some servers keep the name of the key to themselves */
+        out->sse_kms = out->sse; /* some servers do not name the key */
     user_metadata(h, a, out);
     checksums(h, a, out);
     return ERR_OK;
@@ -129,7 +129,7 @@ head(struct s3_client *c, const struct s3_call_spec *o, struct arena *a,
     f->retry = rc != ERR_OK && rc != ERR_CANCELLED;
     if (rc == ERR_OK)
         rc = call_finish(call, o, f, eb);
-    /* The length of a HEAD stands in Content-Length, while its body has none. */
+    /* The length of a HEAD is in Content-Length; it has no body. */
     if (rc == ERR_OK) {
         struct http_head head = *call->head;
         uint64_t length = 0;

@@ -1,4 +1,4 @@
-/* proxies: which ones there are, by options and environment. */
+/* proxies: finds the proxies given by options and environment. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define PAIR_MAX 1024
 
-/* An option; without it the environment, in lower case first. */
+/* The option; else the environment, lower case first. */
 static const char *
 choose(const char *option, const char *lower, const char *upper)
 {
@@ -44,7 +44,7 @@ read_pair(const char *path, struct proxies *out, struct errbuf *eb)
     return rc;
 }
 
-/* Options are shown to people: a password has no place there. */
+/* Options are visible to other users: they must not contain a password. */
 static enum err
 refuse_user(const char *option, const char *name, struct errbuf *eb)
 {

@@ -1,9 +1,9 @@
-/* s3: an S3 client over http: what the CLI, the benchmarks and cloud backends stand on.
+/* s3: an S3 client over http, used by the CLI, the benchmarks and cloud backends.
  *
- * One s3_client is one endpoint with one set of credentials; it keeps connections in the pool of the loop it is used
- * on. Calls sign with SigV4, check lengths, and turn error answers into an enum err with the server's code and
- * message in the sentence. Nothing is retried here but a stale pooled connection: who calls knows what may be repeated
- * (struct s3_failure says whether an answer is worth it). Fibers only; everything may switch.
+ * One s3_client is one endpoint with one set of credentials; it uses the connection pool of the calling loop.
+ * Calls sign with SigV4, check lengths, and turn error answers into an enum err with the server's code and message
+ * in the sentence. Only a stale pooled connection is retried: the caller knows what may be repeated (struct
+ * s3_failure says whether a retry may help). Fibers only; everything may switch.
  */
 #pragma once
 #include <stdint.h>
@@ -16,7 +16,7 @@
 #include "wire/s3xml.h"
 
 struct s3_client;
-struct s3_call; /* a GET or PUT with its body under way */
+struct s3_call; /* a GET or PUT whose body is in flight */
 
 struct s3_credentials {
     char *access_key; /* NULL: anonymous */
@@ -28,18 +28,19 @@ struct s3_options {
     const char *region;                /* NULL: us-east-1 */
     struct s3_credentials credentials; /* borrowed during s3_client_new */
     bool virtual_host;                 /* bucket.host instead of /bucket */
-    bool plain;          /* no S3: `bucket` is a path of any depth, or empty; read only */
-    bool requester_pays; /* says so with each request */
+    bool plain; /* not S3: `bucket` is a path of any depth, or empty; read only */
+    bool requester_pays; /* sends x-amz-request-payer with each request */
     const char *ca_file; /* NULL: the system's */
     bool insecure_no_verify;
-    const struct proxies *proxies; /* lent for the client's life; NULL: none */
-    unsigned refuse; /* where the endpoint's name must not lead: rt_connect_within() */
+    const struct proxies *proxies; /* borrowed for the client's life; NULL: none */
+    unsigned
+        refuse; /* networks to which the endpoint's name must not lead: rt_connect_within() */
     uint64_t connect_ms, first_byte_ms, idle_ms; /* 0: 5,000, 30,000, 30,000 */
     unsigned connections;                        /* a loop; 0: 64 */
 };
-/* Which proxies there are: a URL, or "none", or (NULL, "") what the environment says: http_proxy, https_proxy and no_proxy, each in
- * lower case before upper case; HTTP_PROXY not where a web server would set it from a header of a request (REQUEST_METHOD).
- * `credentials`: a file with USER:PASSWORD that nobody else may read; then none stand in a URL. May switch. */
+/* The proxies: a URL, or "none", or (NULL, "") those of the environment: http_proxy, https_proxy and no_proxy,
+ * lower case before upper case. HTTP_PROXY is ignored where a web server could set it from a request header
+ * (REQUEST_METHOD). `credentials`: a private file with USER:PASSWORD; then a URL must not contain any. May switch. */
 struct s3_proxy_options {
     const char *http, *https, *except, *credentials;
 };
@@ -48,18 +49,19 @@ enum err s3_proxies_find(const struct s3_proxy_options *o, struct proxies *out,
 enum err s3_client_new(const struct s3_options *o, struct s3_client **out,
                        struct errbuf *eb) MUST_CHECK;
 void s3_client_free(struct s3_client **cp);
-/* Requests from now on say that a kept version will not do: a server of ours asks its remote first. */
+/* Later requests reject cached versions: a Forebay server asks its remote first. */
 void s3_client_want_latest(struct s3_client *c, bool yes);
-/* Requests that begin from now on are signed with these, which are taken. On the one loop that uses the client. */
+/* Signs later requests with these keys, which are taken. Only on the loop that uses the client. */
 void s3_client_set_credentials(struct s3_client *c, struct s3_credentials *keys);
 
-/* Facts of a failed answer, for those who decide. */
+/* Facts about a failed answer, for retry decisions. */
 struct s3_failure {
     int status;    /* 0: no answer came */
     char code[64]; /* "NoSuchKey" or "" */
     uint64_t retry_after_ms;
-    bool retry; /* worth repeating: no answer, 5xx, 429, 408, SlowDown, RequestTimeout */
-    char region[32]; /* where the bucket is, when the server says so; else "" */
+    bool retry; /* a retry may help: no answer, 5xx, 429, 408, SlowDown, RequestTimeout */
+    char
+        region[32]; /* the actual region of the bucket, if the server names it; else "" */
 };
 
 struct s3_object_info {
@@ -67,13 +69,13 @@ struct s3_object_info {
     uint64_t body_length; /* of this answer */
     uint64_t range_first; /* of this answer */
     bool partial;
-    bool ranges; /* it says that it gives parts */
+    bool ranges; /* the server supports ranges */
     bool
-        stale; /* a Forebay server could not ask the bucket's remote: this is what it keeps */
+        stale; /* a Forebay server could not ask the bucket's remote: this is its cached version */
     struct span etag; /* without quotes; the spans of this struct lie in the arena */
     struct span last_modified;
     int64_t mtime_ms;
-    int64_t date_ms; /* of the answer, by the same clock; 0: unsaid */
+    int64_t date_ms; /* of the answer, by the same clock; 0: not given */
     struct span content_type, cache_control, content_disposition, content_encoding,
         content_language, expires;
     struct span version_id, storage_class;
@@ -91,13 +93,13 @@ enum err s3_head(struct s3_client *c, struct span bucket, struct span key,
                  struct arena *a, struct s3_object_info *out, struct s3_failure *f,
                  struct errbuf *eb) MUST_CHECK;
 
-/* The same, asking for the checksums that the server keeps. */
+/* The same, with the stored checksums. */
 enum err s3_head_sums(struct s3_client *c, struct span bucket, struct span key,
                       struct arena *a, struct s3_object_info *out, struct s3_failure *f,
                       struct errbuf *eb) MUST_CHECK;
 
-/* HEAD of one part of an object that was uploaded in parts: out->body_length is the part's, out->size the whole. Servers
- * that do not know part numbers answer for the whole: then out->partial is false. */
+/* HEAD of one part of an object that was uploaded in parts: out->body_length is the part's, out->size the whole.
+ * Servers that do not know part numbers describe the whole: then out->partial is false. */
 enum err s3_head_part(struct s3_client *c, struct span bucket, struct span key,
                       uint32_t part, struct arena *a, struct s3_object_info *out,
                       struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
@@ -109,14 +111,14 @@ struct s3_get {
     struct span if_match; /* ETag without quotes, or empty */
     bool checksum_mode;   /* ask for x-amz-checksum-* */
 };
-/* On ERR_OK the head is in *out, the body follows by s3_read; s3_end in every case. */
+/* On ERR_OK the head is in *out, and s3_read returns the body; call s3_end in every case. */
 enum err s3_get_begin(struct s3_client *c, const struct s3_get *g, struct arena *a,
                       struct s3_object_info *out, struct s3_call **call,
                       struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
-/* *n = 0: the end, and the length was right. Cut short: ERR_INCOMPLETE. */
+/* *n = 0: the end, and the length was right. ERR_INCOMPLETE: the body was cut short. */
 enum err s3_read(struct s3_call *call, void *buf, size_t len, size_t *n,
                  struct errbuf *eb) MUST_CHECK;
-/* A page of ours of unknown length, as a stream: "/_/backup". The same way as a GET. */
+/* A page of our own, of unknown length, as a stream: "/_/backup". Read it like a GET. */
 enum err s3_page_begin(struct s3_client *c, struct span path, struct s3_call **call,
                        struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 void s3_end(struct s3_call **cp); /* NULL is fine; an unread body closes the connection */
@@ -144,7 +146,7 @@ enum err s3_put_finish(struct s3_call *call, struct arena *a, struct span *etag,
 
 enum err s3_delete(struct s3_client *c, struct span bucket, struct span key,
                    struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
-/* The same with headers: conditions. */
+/* The same with conditions as headers. */
 enum err s3_delete_if(struct s3_client *c, struct span bucket, struct span key,
                       const struct s3_header *headers, uint32_t header_count,
                       struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
@@ -152,12 +154,12 @@ enum err s3_delete_if(struct s3_client *c, struct span bucket, struct span key,
 enum err s3_tags_get(struct s3_client *c, struct span bucket, struct span key,
                      struct arena *a, struct span *doc, struct s3_failure *f,
                      struct errbuf *eb) MUST_CHECK;
-/* `doc` empty: none are left. */
+/* `doc` empty: removes all tags. */
 enum err s3_tags_set(struct s3_client *c, struct span bucket, struct span key,
                      struct span doc, struct s3_failure *f, struct errbuf *eb) MUST_CHECK;
 
-/* Up to S3_DELETE_MAX keys in one request. ERR_OK with *refused set to how many were not deleted; *why says so of the first.
- * A server that does not know DeleteObjects: ERR_NOT_IMPLEMENTED. */
+/* Deletes up to S3_DELETE_MAX keys in one request. ERR_OK with *refused: how many were not deleted; *first
+ * describes the first one. ERR_NOT_BUILT: the server does not support DeleteObjects. */
 #define S3_DELETE_MAX 1000
 struct s3_refusal {
     struct span key, code, message; /* in the arena */
@@ -167,7 +169,7 @@ enum err s3_delete_many(struct s3_client *c, struct span bucket, const struct sp
                         uint32_t *refused, struct s3_failure *f,
                         struct errbuf *eb) MUST_CHECK;
 
-/* The server copies by itself: a whole object up to 5 GiB, or a range of it as a part of an upload. */
+/* Copies within the server: a whole object up to 5 GiB, or a range of it as a part of an upload. */
 struct s3_copy {
     struct span from_bucket, from_key, bucket, key;
     struct span if_match;  /* ETag of the source without quotes, or empty */
@@ -181,8 +183,8 @@ enum err s3_copy(struct s3_client *c, const struct s3_copy *copy, struct arena *
 struct s3_list {
     struct span bucket, prefix, delimiter, start_after, token;
     uint32_t max_keys; /* 0: 1,000 */
-    /* Called as soon as the page that arrives has told how the list goes on, and a name; NULL: nobody asks. It must not switch, and
-     * believe nothing of the page until the call has returned it. */
+    /* Called as soon as the arriving page has revealed its token and a name; NULL: not wanted. It must not switch,
+     * and must not rely on the page before the call has returned it. */
     void (*on_token)(void *arg, struct span token);
     void *arg;
 };
@@ -191,7 +193,7 @@ struct s3_list_page {
     uint32_t count;
     bool truncated;
     bool
-        stale; /* a Forebay server could not ask the bucket's remote: this is what it holds */
+        stale; /* a Forebay server could not ask the bucket's remote: these are its cached objects */
     struct span next_token;
 };
 enum err s3_list_objects(struct s3_client *c, const struct s3_list *l, struct arena *a,
@@ -271,7 +273,7 @@ enum err s3_part_list(struct s3_client *c, struct span bucket, struct span key,
                       struct arena *a, struct s3_part_page *out, struct s3_failure *f,
                       struct errbuf *eb) MUST_CHECK;
 
-/* Anything else, signed: small bodies both ways. Used for our own pages under /_/ and for rare operations. */
+/* Any other signed request with small bodies. For our own pages under /_/ and rare operations. */
 struct s3_request {
     const char *method;
     struct span path;  /* decoded key bytes after '/': "/bucket/key" */
@@ -280,18 +282,18 @@ struct s3_request {
     uint32_t header_count;
     struct span body;
 };
-/* An answer of any status is ERR_OK; below 200 and from 300 on *body is a sentence of what went wrong. */
+/* An answer with any status is ERR_OK; below 200 and from 300 on *body is an error message. */
 enum err s3_request(struct s3_client *c, const struct s3_request *r, struct arena *a,
                     int *status, struct span *body, struct errbuf *eb) MUST_CHECK;
 
-/* A URL that opens one object to whoever has it, for `method` "GET", "PUT" or "HEAD", up to 7 days. Asks nobody. In the
- * arena. ERR_BAD_REQUEST without credentials. */
+/* A presigned URL for one object, for `method` "GET", "PUT" or "HEAD", valid up to 7 days. Needs no network. In
+ * the arena. ERR_BAD_REQUEST without credentials. */
 enum err s3_presign(struct s3_client *c, const char *method, struct span bucket,
                     struct span key, uint64_t expires_s, struct arena *a,
                     struct span *url, struct errbuf *eb) MUST_CHECK;
 
-/* Credentials as AWS tools find them: environment, profile files (AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE,
- * AWS_CONFIG_FILE). *out is owned: s3_credentials_fini. ERR_NOT_FOUND when there are none. */
+/* Finds credentials as AWS tools do: environment, profile files (AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE,
+ * AWS_CONFIG_FILE). *out is owned: s3_credentials_fini. ERR_NOT_FOUND: there are none. */
 enum err s3_credentials_chain(const char *profile, struct s3_credentials *out,
                               char **region, struct errbuf *eb) MUST_CHECK;
 void s3_credentials_fini(struct s3_credentials *c); /* wipes */

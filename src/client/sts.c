@@ -42,7 +42,7 @@ endpoint_parse(const char *url, char **host, uint16_t *port, bool *tls, const ch
     *port = (uint16_t)number;
     if (colon == NULL)
         colon = end;
-    if (at[0] == '[') /* an address of version 6 goes without its brackets */
+    if (at[0] == '[') /* an IPv6 address goes without its brackets */
         *host = xmemdup0(at + 1, strcspn(at, "]") - 1);
     else
         *host = xmemdup0(at, (size_t)(colon - at));
@@ -73,7 +73,7 @@ put_body(const struct sts_request *ask, struct buf *out)
         put_pair(out, "WebIdentityToken", ask->web_token);
 }
 
-/* SigV4 for the service "sts": of one form of request only, a POST of a form to "/". */
+/* SigV4 for the service "sts", for one form of request only: a POST of a form to "/". */
 static void
 sign(const struct sts_request *ask, struct span host, struct span body, char date[17],
      struct buf *authorization)

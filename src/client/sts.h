@@ -1,11 +1,11 @@
-/* sts: keys for a while, from AWS's token service (query API of version 2011-06-15). Fibers; may switch. */
+/* sts: temporary keys from AWS's token service (query API of version 2011-06-15). Fibers; may switch. */
 #pragma once
 #include "client/identity.h"
 #include "http/client.h"
 
 struct sts_request {
     const char *endpoint; /* "https://sts.eu-west-1.amazonaws.com" */
-    const char *region;   /* to sign for */
+    const char *region;   /* the region to sign for */
     const char *role_arn, *session_name, *external_id; /* external_id: NULL for none */
     struct span web_token; /* AssumeRoleWithWebIdentity, unsigned; empty: AssumeRole... */
     const struct s3_credentials *signer; /* ...signed with these */

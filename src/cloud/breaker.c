@@ -40,7 +40,7 @@ breaker_report(struct breaker *b, enum breaker_outcome what, uint64_t now_ns)
         *b = (struct breaker){0};
         return was_open;
     }
-    if (was_open) /* calls that began before it opened say nothing new */
+    if (was_open) /* calls that began before it opened add no information */
         return b->trial && breaker_open(b, now_ns);
     if (b->failures++ == 0)
         b->first_ns = now_ns;

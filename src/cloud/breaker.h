@@ -1,11 +1,11 @@
-/* breaker: a backend that does not answer is left alone for a while, so that a miss fails at once instead of after all its
- * tries, and the backend is not trampled when it comes back (circuit breaker).
+/* breaker: circuit breaker. A backend that does not answer is not asked for a while: misses fail
+ * at once instead of after all their retries, and the backend is not overloaded when it returns.
  *
- *     CLOSED --- BREAKER_FAILURES in a row, over BREAKER_SPAN_MS --> OPEN --- the wait is over --> TRIAL, one call
- *        ^                                                             ^                             |
- *        '------------------------- it answered -----------------------|---- not: the wait doubles --'
+ *     CLOSED --- BREAKER_FAILURES in a row, over BREAKER_SPAN_MS --> OPEN --- the wait ends --> TRIAL, one call
+ *        ^                                                             ^                           |
+ *        '------------------------- answered --------------------------|--- no: the wait doubles --'
  *
- * An answer that refuses is an answer. Of one loop; pure but for its caller's clock.
+ * A refusal is an answer. Of one loop; pure, the caller passes the time.
  */
 #pragma once
 #include <stdbool.h>
@@ -20,14 +20,15 @@ struct breaker {
     unsigned failures; /* in a row */
     uint64_t first_ns; /* of them */
     uint64_t wait_ms;  /* 0: CLOSED */
-    uint64_t until_ns; /* OPEN: nobody asks before */
-    bool trial;        /* the one call of TRIAL is under way */
+    uint64_t until_ns; /* OPEN: no call before */
+    bool trial;        /* the one call of TRIAL is in flight */
 };
 enum breaker_outcome { BREAKER_ANSWERED, BREAKER_NO_ANSWER, BREAKER_UNKNOWN };
 
-/* May a call be made now? *left_ms: of the wait, otherwise. Who may tells what came of it, once for each call. */
+/* May a call be made now? If not, *left_ms is the rest of the wait. A caller that may reports the outcome, once
+ * for each call. */
 bool breaker_allows(struct breaker *b, uint64_t now_ns, uint64_t *left_ms);
-/* BREAKER_UNKNOWN: it was given up before anybody could tell. True: it has just opened, or closed. */
+/* BREAKER_UNKNOWN: the call was cancelled. True: the breaker has just opened, or closed. */
 bool breaker_report(struct breaker *b, enum breaker_outcome what, uint64_t now_ns);
 static inline bool
 breaker_is_open(const struct breaker *b)

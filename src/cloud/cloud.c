@@ -1,4 +1,4 @@
-/* cloud: backends by their settings, and what every call of them shares: repeating within a budget, counting. */
+/* cloud: backends by their settings, and what all their calls share: retries within a budget, counting. */
 #include "cloud/cloud.h"
 
 #include <openssl/crypto.h>
@@ -15,8 +15,8 @@
 #include "cloud/internal.h"
 #include "rt/loop.h"
 
-#define RENEW_S             300 /* before they end */
-#define RENEW_RETRY_S       10  /* when that did not work */
+#define RENEW_S             300 /* before they expire */
+#define RENEW_RETRY_S       10  /* after a failed renewal */
 #define SECRET_BYTES_MAX    KIB(16)
 #define CONNECTIONS_DEFAULT 64
 
@@ -75,7 +75,7 @@ cloud_stop(struct cloud **cp)
     free(c);
 }
 
-/* Buckets that stand behind the same one are slow, and down, together. */
+/* Buckets behind the same endpoint are slow, and down, together. */
 static const char *
 endpoint_name(const struct map_backend *b)
 {
@@ -196,7 +196,7 @@ load_stored(struct cloud *c, const char *name, struct s3_credentials *out,
                          name);
 }
 
-/* The server's own keys, which may end. None at all means anonymous. */
+/* The server's own keys, which may expire. None means anonymous. */
 static enum err
 load_own(struct cloud *c, struct s3_identity *out, struct errbuf *eb)
 {
@@ -220,7 +220,7 @@ settings_text(const struct map_backend *b)
                      b->plain_http, b->requester_pays, (int)b->network);
 }
 
-/* The administrator has named an endpoint; where its name leads is what DNS says (promise S8). */
+/* The administrator names an endpoint; DNS decides where the name leads (promise S8). */
 static unsigned
 refused_networks(enum map_network allowed)
 {
@@ -239,7 +239,7 @@ refused_networks(enum map_network allowed)
     return never;
 }
 
-/* It becomes a part of a host's name. */
+/* The region becomes part of a host name. */
 static enum err
 check_region(const char *region, struct errbuf *eb)
 {
@@ -297,7 +297,7 @@ cloud_client_make(struct cloud *c, const struct map_backend *b, struct s3_client
     return rc;
 }
 
-/* Keys that end are renewed before they do, by one fiber; the others go on with what there is while it lasts. */
+/* One fiber renews expiring keys before they expire; the others use the old ones while they last. */
 static enum err
 renew_keys(struct cloud *c, struct cloud_client *cc, struct errbuf *eb)
 {
@@ -351,8 +351,9 @@ cloud_client_of(struct cloud *c, const struct map_backend *b, struct cloud_clien
     rt_cond_init(&cc->renewed);
     throttle_init(&cc->throttle, c->options.connections != 0 ? c->options.connections
                                                              : CONNECTIONS_DEFAULT);
-    rc = cloud_client_make(c, b, &cc->s3, &cc->expires_s,
-                           eb); /* may switch: another fiber may have been as quick */
+    rc =
+        cloud_client_make(c, b, &cc->s3, &cc->expires_s,
+                          eb); /* may switch: another fiber may have made one meanwhile */
     other = table_get(&set->by_settings, span_of(settings));
     if (rc == ERR_OK && other == NULL &&
         !table_put(&set->by_settings, span_of(settings), cc))
@@ -433,7 +434,7 @@ retry_begin(struct retry *r, const struct cloud *c)
                         .base_ms = RETRY_BASE_MS};
 }
 
-/* Full jitter: between nothing and a bound that doubles. */
+/* Full jitter: between zero and a bound that doubles. */
 bool
 retry_wait(struct retry *r, const struct s3_failure *f, enum err rc)
 {
@@ -451,7 +452,7 @@ retry_wait(struct retry *r, const struct s3_failure *f, enum err rc)
     return rt_sleep_ms(wait) == ERR_OK;
 }
 
-/* What the user is told: the backend's own words, and that it was the backend. */
+/* The error for the client: the backend's own words, marked as the backend's. */
 enum err
 backend_error(enum err rc, struct errbuf *eb)
 {
@@ -463,7 +464,7 @@ backend_error(enum err rc, struct errbuf *eb)
     case ERR_TOO_LARGE:
     case ERR_NOT_IMPLEMENTED:
         return rc;
-    case ERR_BAD_REQUEST: /* refused in words: asking again gets the same */
+    case ERR_BAD_REQUEST: /* a clear refusal: a retry gets the same */
     case ERR_DENIED:
         err_prefix(eb, "the backend");
         return rc;

@@ -21,7 +21,7 @@ end(struct endpoint *e)
     free(e);
 }
 
-/* Loops may want the same at once: who comes second finds it. */
+/* Loops may add the same endpoint concurrently: the second one finds it. */
 struct endpoint *
 endpoint_of(struct endpoints *all, const char *name, uint64_t rate)
 {
@@ -77,7 +77,7 @@ endpoint_is_down(struct endpoints *all, const char *name)
     uint64_t since_ns = e != NULL ? atomic_load(&e->down_ns) : 0;
 
     if (since_ns != 0 && rt_now_ns() > since_ns + ENDPOINT_DOWN_MS * 1000000ull)
-        endpoint_mark_up(e); /* nobody has asked for so long: nobody knows */
+        endpoint_mark_up(e); /* no call for so long: the state is unknown */
     return since_ns != 0 && atomic_load(&e->down_ns) != 0;
 }
 

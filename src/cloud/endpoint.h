@@ -1,7 +1,8 @@
-/* endpoint: what all loops of a node share of one remote: the bytes a second that may come from it, and whether it is down.
+/* endpoint: what all loops of a node share of one remote: its rate limit in bytes a second, and whether it is down.
  *
- * Readers come first: what nobody waits for comes while no reader waits for the rate, or once a second. It is down from when some
- * loop's breaker opened until a call of any loop is answered, or nobody has asked for a while: then nobody knows. Any loop.
+ * Readers come first: background transfers proceed while no reader waits for the rate, or once a second. An
+ * endpoint is down from the moment a loop's breaker opens until a call of any loop is answered, or until no call
+ * was made for a while. Any loop.
  */
 #pragma once
 #include <stdatomic.h>
@@ -10,34 +11,34 @@
 #include "rt/fiber.h"
 
 #define ENDPOINT_LOOK_MS                                                                 \
-    50 /* a transfer for which a reader came meanwhile is late by that much */
+    50 /* the delay of a transfer that a reader has joined meanwhile */
 #define ENDPOINT_LAST_MS                                                                 \
-    1000 /* what nobody waits for waits no longer for readers: its remote would end it */
-#define ENDPOINT_DOWN_MS 60000 /* that is believed so long after the last call */
+    1000 /* the longest wait of a background transfer: its remote would close it */
+#define ENDPOINT_DOWN_MS 60000 /* down is believed for so long after the last call */
 
 struct endpoint;
 struct endpoints {
     struct endpoint *_Atomic first; /* owned */
-    _Atomic unsigned down;          /* so many of them are */
+    _Atomic unsigned down;          /* how many of them are down */
 };
 struct endpoint {
     struct endpoints *all;
     char *name;               /* owned */
-    struct pace *pace;        /* owned; of no rate: nobody ever waits */
-    _Atomic unsigned readers; /* that wait */
-    _Atomic uint64_t
-        down_ns; /* of the last call that was not answered; 0: it is not down */
+    struct pace *pace;        /* owned; without a rate it never waits */
+    _Atomic unsigned readers; /* waiting for the rate */
+    _Atomic uint64_t down_ns; /* time of the last call without an answer; 0: not down */
     struct endpoint *next;
 };
 
-/* The one of that name, made at `rate` where there is none. */
+/* The endpoint with this name; made with `rate` if it is missing. */
 struct endpoint *endpoint_of(struct endpoints *all, const char *name, uint64_t rate);
 void endpoints_fini(struct endpoints *all);
-/* Until more may come. *urgent: a reader waits for it (NULL: one always does). ERR_CANCELLED, ERR_TIMEOUT. May switch. */
+/* Waits until more bytes may be received. *urgent: a reader waits for them (NULL: always). ERR_CANCELLED,
+ * ERR_TIMEOUT. May switch. */
 enum err endpoint_wait(struct endpoint *e, const bool *urgent) MUST_CHECK;
 void endpoint_consumed(struct endpoint *e, uint64_t bytes);
 
-/* A call was not answered, and the breaker is open; one was answered. */
+/* A call got no answer, and the breaker is open; a call was answered. */
 void endpoint_mark_down(struct endpoint *e);
 void endpoint_mark_up(struct endpoint *e);
 static inline bool

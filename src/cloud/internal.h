@@ -18,7 +18,7 @@ struct cloud_client {
     struct endpoint *endpoint; /* borrowed from the cloud */
     int64_t expires_s;         /* of its keys, since 1970; 0: never */
     bool renewing;
-    uint64_t renew_ns; /* not tried before */
+    uint64_t renew_ns; /* no attempt before */
     struct rt_cond renewed;
 };
 struct client_set {
@@ -31,28 +31,28 @@ struct cloud {
     struct client_set *clients; /* one a loop */
     struct endpoints endpoints;
 };
-/* The client for these settings on this loop, made when missing. May switch. */
+/* The client for these settings on this loop; makes a missing one. May switch. */
 enum err cloud_client_of(struct cloud *c, const struct map_backend *b,
                          struct cloud_client **out, struct errbuf *eb) MUST_CHECK;
-/* ERR_BACKEND while the backend is left alone; what came of the call is told by cloud_report(). */
+/* ERR_BACKEND while the breaker is open; the outcome of the call is reported by cloud_report(). */
 enum err cloud_check_breaker(struct cloud_client *cc, struct s3_failure *f,
                              struct errbuf *eb) MUST_CHECK;
 void cloud_report(struct cloud_client *cc, enum err rc, const struct s3_failure *f);
 
-/* One that nobody else uses and no table holds: the caller frees it. May switch. */
+/* A client of the caller's own, outside the table: the caller frees it. May switch. */
 enum err cloud_client_make(struct cloud *c, const struct map_backend *b,
                            struct s3_client **out, int64_t *expires_s,
                            struct errbuf *eb) MUST_CHECK;
 
 #define RETRY_RENEW_BYTES (1u << 20)
-/* The budget of one call: so many tries more, and so much time. */
+/* The retry budget of one call: tries and time. */
 struct retry {
     struct deadline until;
     uint64_t base_ms;
     unsigned tries, left;
 };
 void retry_begin(struct retry *r, const struct cloud *c);
-/* Waits before the next try; false: no more. May switch. */
+/* Waits before the next try; false: the budget is used up. May switch. */
 bool retry_wait(struct retry *r, const struct s3_failure *f, enum err rc);
 enum err backend_error(enum err rc, struct errbuf *eb);
 

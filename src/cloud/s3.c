@@ -14,7 +14,7 @@
 #define PUT_PIECE (128u << 10)
 #define YOUNG_MS  2000 /* both times have whole seconds */
 #define CLOCK_SKEW_MS                                                                    \
-    60000 /* a Last-Modified further ahead is not of the remote's clock */
+    60000 /* a Last-Modified later than this is not of the remote's clock */
 
 static struct span
 remote(const struct map_bucket *b)
@@ -33,7 +33,7 @@ probe_attempt(struct cloud *c, const struct map_backend *b, struct s3_failure *f
     int64_t expires_s;
     enum err rc = cloud_client_make(c, b, &s3, &expires_s, eb);
 
-    /* Not one of the table: keys that turn out wrong must leave nothing behind. */
+    /* Not a client of the table: wrong keys must leave nothing behind. */
     metric_add(M_BACKEND_REQUESTS, B_LIST, 1);
     if (rc == ERR_OK)
         rc = s3_list_objects(s3, &l, a, &page, f, eb);
@@ -42,7 +42,8 @@ probe_attempt(struct cloud *c, const struct map_backend *b, struct s3_failure *f
     return rc;
 }
 
-/* Where does its name lead? What it answers does not matter: there is nothing that all web servers have. */
+/* Finds the network that the name leads to. The answer does not matter: there is no request that all web servers
+ * answer. */
 static enum err
 probe_web(struct cloud *c, struct map_backend *b, struct errbuf *eb)
 {
@@ -73,7 +74,7 @@ probe_web(struct cloud *c, struct map_backend *b, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* With the narrowest network that the name leads to, unless one is said. */
+/* Uses the narrowest network that the name leads to, unless one is given. */
 static enum err
 probe_network(struct cloud *c, struct map_backend *b, struct s3_failure *f,
               struct errbuf *eb)
@@ -115,7 +116,7 @@ cloud_probe(struct cloud *c, struct map_backend *b, char region[CLOUD_REGION_TEX
     return rc;
 }
 
-/* A web server gives bytes by name, and nothing else that all of them have. */
+/* A web server returns bytes by name; other requests are not common to all of them. */
 static enum err
 refuse_plain(const struct map_bucket *b, const char *what, struct errbuf *eb)
 {
@@ -126,7 +127,7 @@ refuse_plain(const struct map_bucket *b, const char *what, struct errbuf *eb)
 }
 #define READ_ONLY "it is read only here"
 
-/* One call, repeated while that may help:
+/* One call, repeated while a retry may help:
  *
  *     attempt_begin(&t, c, b, B_HEAD, eb);
  *     while (attempt_next(&t))
@@ -140,9 +141,9 @@ struct attempt {
     struct s3_failure failure; /* of the last one */
     unsigned label;            /* of M_BACKEND_REQUESTS */
     bool begun;
-    bool asking; /* it is to be told what comes of this one */
+    bool asking; /* its outcome is to be reported */
     struct errbuf *eb;
-    bool in_doubt; /* one of them had no clear answer: it may have happened */
+    bool in_doubt; /* one try had no clear answer: it may have happened */
     enum err rc;
 };
 
@@ -198,7 +199,7 @@ head_asked(struct attempt *t, struct cloud *c, const struct map_bucket *b,
         t->rc = s3_head(t->s3, remote(b), key, a, out, &t->failure, eb);
 }
 
-/* 2xx and an error: its head lacks what it is asked for. */
+/* 2xx with an error: the head lacks required fields. */
 static bool
 is_refusal(const struct attempt *t)
 {
@@ -248,14 +249,15 @@ struct cloud_get {
     const struct map_bucket *bucket; /* one reference */
     char *key;
     size_t key_len;
-    struct arena *arena; /* owned: what a resumed answer says of itself */
-    char *etag; /* of the version that is read; "": the backend gives none that tells */
+    struct arena *arena; /* owned: the head of a resumed answer */
+    char *
+        etag; /* of the version being read; "": the backend gives none that identifies it */
     struct cloud_client *client;
-    bool entered; /* its throttle */
+    bool entered; /* it has a place in the throttle */
     struct s3_call *call;
-    uint64_t at, end; /* the next byte, and the one behind the last */
+    uint64_t at, end; /* the next byte, and the end */
     struct retry retry;
-    uint64_t renew_at;  /* from this byte on a break has a whole budget again */
+    uint64_t renew_at;  /* a break behind this byte gets a new budget */
     const bool *urgent; /* borrowed; NULL: a reader waits for it */
 };
 
@@ -281,7 +283,7 @@ get_attempt(struct cloud_get *g, bool ranged, uint64_t last, struct arena *a,
     return rc;
 }
 
-/* The client, and a place among its transfers. */
+/* Gets the client, and a place among its transfers. */
 static enum err
 get_enter(struct cloud_get *g, struct errbuf *eb)
 {
@@ -334,7 +336,7 @@ cloud_get_begin(struct cloud *c, const struct map_bucket *b, struct span key,
     return ERR_OK;
 }
 
-/* A new connection from the byte that is missing, of the same version. */
+/* Opens a new connection at the missing byte, for the same version. */
 static enum err
 get_resume(struct cloud_get *g, struct errbuf *eb)
 {
@@ -365,7 +367,7 @@ get_resume(struct cloud_get *g, struct errbuf *eb)
     return rc;
 }
 
-/* Its connection is free for the next one as soon as the last byte is here, whatever is done with the bytes. */
+/* Frees the connection for the next transfer as soon as the last byte is here. */
 static void
 get_leave(struct cloud_get *g)
 {
@@ -400,7 +402,7 @@ cloud_get_read(struct cloud_get *g, void *buf, size_t len, size_t *n, struct err
                 get_leave(g);
             return ERR_OK;
         }
-        if (rc == ERR_OK) /* the answer was shorter than it said */
+        if (rc == ERR_OK) /* the answer was shorter than announced */
             rc = err_set(eb, ERR_INCOMPLETE, "the answer ended early");
         if (rc == ERR_CANCELLED)
             return rc;
@@ -486,8 +488,8 @@ put_attempt(struct s3_client *s3, const struct s3_put *p, cloud_source *read, vo
     return rc;
 }
 
-/* Writes are the same however often they arrive, so repeating is safe; what is left when nothing more is tried is unknown
- * unless every try was refused in words: what a later answer says is of that try only. */
+/* Writes are idempotent, so retries are safe. When the tries end, the outcome is unknown unless the backend
+ * refused every try: an answer only speaks for its own try. */
 enum err
 cloud_put(struct cloud *c, const struct map_bucket *b, const struct s3_put *p,
           cloud_source *read, void *arg, struct arena *a, struct span *etag,

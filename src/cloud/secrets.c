@@ -20,14 +20,14 @@
 
 struct ring {
     unsigned count;
-    struct seal_key keys[SECRETS_KEYS_MAX]; /* the first seals */
+    struct seal_key keys[SECRETS_KEYS_MAX]; /* the first one seals */
 };
 struct secrets {
     struct rt_dir *dir, *state;
     char *key_file; /* owned; NULL: in `state` */
     /* A snapshot, replaced whole. */
     _Atomic(struct ring *) now;
-    _Atomic unsigned rings; /* how many there were */
+    _Atomic unsigned rings; /* the number of rings so far */
     /* Only on loop 0. */
     bool changing;
     struct rt_cond changed;
@@ -144,7 +144,7 @@ is_leftover(const char *name)
     return len > 4 && strcmp(name + len - 4, ".tmp") == 0;
 }
 
-/* *stale: in the clear, or not under the first key. */
+/* *stale: not encrypted, or not sealed with the first key. */
 static enum err
 load_now(struct secrets *s, const char *name, struct buf *out, bool *stale,
          struct errbuf *eb)
@@ -173,7 +173,8 @@ load_now(struct secrets *s, const char *name, struct buf *out, bool *stale,
     return rc;
 }
 
-/* What was read before its key went, in a rotation, is read again: it is sealed anew by then. `out` is wiped by the caller. */
+/* Reads again a set that was read before a rotation removed its key: by now it is sealed with the new one. The
+ * caller wipes `out`. */
 static enum err
 load_one(struct secrets *s, const char *name, struct buf *out, bool *stale,
          struct errbuf *eb)
@@ -188,8 +189,8 @@ load_one(struct secrets *s, const char *name, struct buf *out, bool *stale,
     return rc;
 }
 
-/* Zeros over what lay in the clear, through a file that no name leads to any more: best effort, a file system may have it
- * elsewhere too. */
+/* Overwrites the old unencrypted file, which has no name any more, with zeros. Best effort: a file system may have
+ * other copies. */
 static void
 overwrite(struct rt_file *f, size_t len)
 {
@@ -257,7 +258,7 @@ names_fini(struct names *n)
     free(n->at);
 }
 
-/* Seals what is not sealed under the first key. *left: some could not. */
+/* Seals a set with the first key if it is not. *left: some sets could not be opened. */
 static enum err
 renew(struct secrets *s, const char *name, bool *left, struct errbuf *eb)
 {
@@ -302,7 +303,7 @@ renew_all(struct secrets *s, unsigned *count, bool *left, struct errbuf *eb)
     return rc;
 }
 
-/* The first key alone, when nothing needs the others any more. */
+/* Keeps the first key only, when no set needs the others. */
 static enum err
 drop_old_keys(struct secrets *s, struct errbuf *eb)
 {
@@ -363,7 +364,7 @@ on_loop0(void *arg)
     struct change *c = arg;
     struct rt_shield shield;
 
-    rt_shield_begin(&shield); /* all of it, whoever asked may be gone */
+    rt_shield_begin(&shield); /* completes even when the caller is cancelled */
     while (c->s->changing && rt_cond_wait(&c->s->changed, DEADLINE_NEVER) == ERR_OK)
         ;
     assert(!c->s->changing);
@@ -448,7 +449,7 @@ secrets_each(struct secrets *s, secrets_visit *visit, void *arg, struct errbuf *
         if (rc == ERR_OK)
             rc = visit(arg, n.at[i], buf_span(&plain), eb);
         else if (rc == ERR_NOT_FOUND || rc == ERR_DENIED)
-            rc = ERR_OK; /* removed meanwhile; or told at the start */
+            rc = ERR_OK; /* removed meanwhile, or reported at the start */
         buf_wipe(&plain);
     }
     names_fini(&n);
@@ -479,7 +480,8 @@ secrets_open(struct rt_dir *dir, struct rt_dir *state, const char *key_file,
         rc = renew_all(s, &count, &left, eb);
     }
     if (rc == ERR_OK && !left && s->key_file == NULL)
-        rc = drop_old_keys(s, eb); /* a file of his own the administrator keeps himself */
+        rc = drop_old_keys(s,
+                           eb); /* the administrator maintains a key file given by name */
     OPENSSL_cleanse(&r, sizeof r);
     if (rc != ERR_OK) {
         secrets_close(&s);

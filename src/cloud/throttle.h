@@ -1,16 +1,15 @@
-/* throttle: how many transfers a backend is asked for at once. One that says SlowDown is asked for half as many, and for one
- * more with each round that went well (additive increase, multiplicative decrease). Fibers of one loop.
- */
+/* throttle: limits concurrent transfers from a backend. SlowDown halves the limit, and each successful round
+ * raises it by one (additive increase, multiplicative decrease). Fibers of one loop. */
 #pragma once
 #include "rt/sync.h"
 
 #define THROTTLE_CUT_MS 100 /* answers to one burst count once */
 #define THROTTLE_WAIT_MS                                                                 \
-    2000 /* nobody waits longer: a transfer may itself wait for a slow reader */
+    2000 /* the longest wait: a transfer may itself wait for a slow reader */
 
 struct throttle {
     double limit;
-    unsigned most; /* where it begins, and its highest */
+    unsigned most; /* the initial and highest limit */
     unsigned busy;
     uint64_t cut_ns;
     struct rt_cond freed;

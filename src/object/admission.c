@@ -6,8 +6,8 @@
 #include "base/mem.h"
 
 #define COUNT_MAX     255u
-#define MORE_WANTED   2u /* reads that a newcomer is ahead of what goes */
-#define WINDOW_ROUNDS 4u /* reads of each object that fits */
+#define MORE_WANTED   2u /* reads that a newcomer must be ahead of the segment it evicts */
+#define WINDOW_ROUNDS 4u /* window: reads per object that fits */
 #define WINDOW_LEAST  256u
 #define CELLS         ((size_t)ADMISSION_ROWS * ADMISSION_WIDTH)
 
@@ -28,7 +28,7 @@ admission_fini(struct admission *a)
     }
 }
 
-/* Where a key is counted in a row: each row takes other bits of the hash. */
+/* The counter of a key in one row: each row uses other bits of the hash. */
 static size_t
 cell(uint64_t hash, unsigned row)
 {
@@ -62,7 +62,7 @@ admission_count(struct admission *a, uint64_t key_hash)
         a->counts[atomic_load_explicit(&a->now, memory_order_relaxed)];
     uint32_t seen = admission_seen(a, key_hash), n = least(now, key_hash);
 
-    /* Only the least are raised: the others count somebody else too. */
+    /* Conservative update: only the smallest counters are raised, the others count other keys too. */
     for (unsigned row = 0; n < COUNT_MAX && row < ADMISSION_ROWS; row++) {
         _Atomic(uint8_t) *c = &now[cell(key_hash, row)];
 

@@ -1,4 +1,5 @@
-/* once: small objects got without a fiber. Only what object_get_begin() would give out unasked: no backend is heard. */
+/* async_read: small objects read without a fiber. Serves only what object_get_begin() would serve without asking a
+ * backend. */
 #include <string.h>
 
 #include "base/metrics.h"
@@ -13,7 +14,7 @@ object_async_read_begin(struct object_service *s, const struct map_bucket *b,
     struct disks_key k = object_disk_key(b, key);
 
     if (b->cached && (b->ttl_ms != 0 || cloud_any_down(s->options.cloud)))
-        return false; /* its time may be over; that may have to be said */
+        return false; /* its time to live may be over; the answer may need the stale header */
     o->s = s;
     o->bucket = b;
     o->key = key;

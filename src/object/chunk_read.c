@@ -9,7 +9,7 @@
 #include "object/revalidate.h"
 #include "object/tier.h"
 
-#define LOOKED_MAX            256u /* chunks that are looked for before the first byte */
+#define LOOKED_MAX            256u /* chunks looked up before the first byte */
 #define LOOKED_BETWEEN_YIELDS 64u
 
 enum from { NOWHERE, HERE, FETCHED, DIRECT };
@@ -17,24 +17,24 @@ enum from { NOWHERE, HERE, FETCHED, DIRECT };
 struct chunk_reader {
     struct object_service *s;
     const struct map_bucket *bucket;
-    struct fetch_chunk chunk; /* the one at hand */
-    struct pace *behind;      /* borrowed; NULL: a reader's */
+    struct fetch_chunk chunk; /* the current one */
+    struct pace *behind;      /* borrowed; NULL: an ordinary reader */
     bool bypassed;
-    bool looked;      /* the remote was heard about what is missing, or nothing is */
+    bool looked; /* the remote has answered for a missing chunk, or none is missing */
     uint64_t at, end; /* of the range */
-    uint64_t stop;    /* of what is read from where it is read now */
+    uint64_t stop;    /* of the current source */
     enum from from;
     enum object_source source;
-    char name[STORE_KEY_MAX]; /* of the chunk at hand */
+    char name[STORE_KEY_MAX]; /* of the current chunk */
     size_t name_len;
-    struct entry entry;         /* HERE */
-    struct disks_reader reader; /* HERE */
+    struct entry entry;         /* LOCAL */
+    struct disks_reader reader; /* LOCAL */
     struct fetch_reader *cold;  /* FETCHED; owned */
     struct cloud_get *remote;   /* DIRECT; owned */
     struct arena *arena;        /* DIRECT; owned */
     struct iobuf *buf;          /* FETCHED, DIRECT; owned */
 
-    /* On their way: a chunk's place is its number modulo CHUNK_WINDOW. */
+    /* In flight: the slot of a chunk is its number modulo CHUNK_WINDOW. */
     struct {
         uint32_t number;
         struct fetch_reader *cold; /* owned; NULL: none */
@@ -100,7 +100,7 @@ is_here(struct chunk_reader *r, uint32_t number, struct entry *entry)
     return chunk_lookup(r->s, r->bucket, (struct span){name, len}, entry, &eb) == ERR_OK;
 }
 
-/* Fills the window behind the chunk at hand. What cannot begin now begins when it is needed. */
+/* Fills the window behind the current chunk. A fetch that cannot start now starts when it is needed. */
 static void
 fill_window(struct chunk_reader *r)
 {
@@ -138,7 +138,7 @@ begin_here(struct chunk_reader *r, struct errbuf *eb)
     return rc;
 }
 
-/* The rest of this chunk, of the version that was promised, unkept. */
+/* Reads the rest of this chunk, of the version that the reader was promised, from the backend without keeping it. */
 static enum err
 begin_direct(struct chunk_reader *r, struct errbuf *eb)
 {
@@ -162,7 +162,7 @@ begin_direct(struct chunk_reader *r, struct errbuf *eb)
     return rc;
 }
 
-/* Its fetch, begun ahead of us or now. One that failed ahead is tried once more. */
+/* Waits for the chunk's fetch, started earlier or now. A fetch that failed ahead is retried once. */
 static enum err
 await_fetch(struct chunk_reader *r, enum fetch_join_result *how, struct errbuf *eb)
 {
@@ -185,7 +185,7 @@ await_fetch(struct chunk_reader *r, enum fetch_join_result *how, struct errbuf *
     return fetch_join_chunk_await(r->cold, &r->source, how, eb);
 }
 
-/* Who holds an answer that is open while he waits for another could wait for one like himself. */
+/* A reader that held an open answer while it waits for another could wait for a reader in the same position. */
 static void
 leave_relays(struct chunk_reader *r)
 {
@@ -203,7 +203,7 @@ begin_fetched(struct chunk_reader *r, struct errbuf *eb)
     enum fetch_join_result how = FETCH_JOIN_READ;
     enum err rc;
 
-    r->looked = true; /* by this one's answer */
+    r->looked = true; /* by the answer for this chunk */
     leave_relays(r);
     rc = await_fetch(r, &how, eb);
     if (keeping_failed(rc) && !r->behind)
@@ -219,12 +219,12 @@ begin_fetched(struct chunk_reader *r, struct errbuf *eb)
         (fetch_reader_is_relay(r->cold) && r->at % r->chunk.of.chunk_bytes != 0))
         return begin_direct(r, eb);
     if (!fetch_reader_is_relay(r->cold) && r->stop < chunk_end)
-        fetch_reader_keep(r->cold); /* we leave before its end */
+        fetch_reader_keep(r->cold); /* the reader leaves before the end of the fetch */
     r->from = FETCHED;
     return ERR_OK;
 }
 
-/* The first one that is missing behind the chunk at hand: is its fetch under way? *number; false: none is missing. */
+/* Finds the first missing chunk behind the current one; *begun: its fetch is in flight. False: none is missing. */
 static bool
 find_missing(struct chunk_reader *r, uint32_t *number, bool *begun)
 {
@@ -246,7 +246,7 @@ find_missing(struct chunk_reader *r, uint32_t *number, bool *begun)
     return false;
 }
 
-/* Is this version the remote's still? Asked by a HEAD, one for all who wait. A remote that refuses those is not asked. */
+/* Is this version still the remote's? One HEAD for all waiting readers. A remote that refuses HEAD is not asked. */
 static enum err
 ask_remote(struct chunk_reader *r, struct errbuf *eb)
 {
@@ -268,9 +268,10 @@ ask_remote(struct chunk_reader *r, struct errbuf *eb)
                : rc;
 }
 
-/* The chunk at hand is here and nothing was given out yet: has the remote the others still? Until the first byte the answer may be
- * another version's, or an error. What it says of the first that is missing tells. That is on its way; one that is further ahead, or
- * cannot be kept, is not begun for this: then the remote is asked by a HEAD. */
+/* The current chunk is local and no byte was returned yet: does the remote still have the others? Until the first
+ * byte the caller can still switch to another version, or answer with an error. The answer for the first missing
+ * chunk tells, if it is in flight. A chunk further ahead, or one that cannot be kept, is not requested for this;
+ * then a HEAD asks the remote. */
 static enum err
 check_missing(struct chunk_reader *r, struct errbuf *eb)
 {
@@ -289,12 +290,12 @@ check_missing(struct chunk_reader *r, struct errbuf *eb)
     cold = &r->window[number % CHUNK_WINDOW].cold;
     rc = fetch_join_chunk_await(*cold, &source, &how, eb);
     r->bypassed = r->bypassed || (rc == ERR_OK && source == OBJECT_BYPASS);
-    /* An answer that is open is read next, or not kept open while a client takes what is here. */
+    /* An open answer is kept only if it is read next: it must not stay open while the client reads local chunks. */
     if (rc == ERR_OK && fetch_reader_is_relay(*cold) && number != r->chunk.number + 1)
         fetch_reader_leave(cold);
     if (!keeping_failed(rc))
         return rc;
-    fetch_reader_leave(cold); /* it is tried once more when it is its turn */
+    fetch_reader_leave(cold); /* retried when it is its turn */
     return ask_remote(r, eb);
 }
 
@@ -332,7 +333,8 @@ open_chunk(struct chunk_reader *r, struct errbuf *eb)
                : rc;
 }
 
-/* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
+/* Reads from the fetch while it runs, and from the disk once it is complete. A prefetch wants the progress only,
+ * no bytes. */
 static enum err
 next_fetched(struct chunk_reader *r, struct deadline by, struct span *piece,
              struct errbuf *eb)
@@ -394,7 +396,7 @@ chunk_reader_next(struct chunk_reader *r, struct deadline by, struct span *piece
         rc = begin_direct(r, eb);
     if (rc == ERR_OK && r->from == DIRECT)
         rc = next_direct(r, by, piece, eb);
-    /* Of a chunk that has come on its way the entry may go while it is read: look for it again. */
+    /* The entry of a chunk that was just fetched may go while it is read: look it up again. */
     if (rc == ERR_NOT_FOUND && r->from == FETCHED && r->cold == NULL) {
         r->from = NOWHERE;
         return chunk_reader_next(r, by, piece, eb);

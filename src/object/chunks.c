@@ -190,7 +190,7 @@ chunks_outdated(struct object_service *s, const struct map_bucket *b, struct spa
 
 /* ---- how much of it is here ---- */
 
-/* Chunks of one version, and their bytes. */
+/* Counts the chunks of one version, and their bytes. */
 static enum err
 count_chunks(struct object_service *s, const struct map_bucket *b, struct span key,
              const struct chunked *c, struct object_present *out, struct errbuf *eb)
@@ -259,10 +259,10 @@ struct sweep {
     const struct map_bucket *bucket; /* one reference */
     struct arena *arena;             /* of a page */
     struct arena *scratch;           /* of one entry's metadata */
-    char key[STORE_KEY_MAX];         /* of the object looked at last */
+    char key[STORE_KEY_MAX];         /* of the last object looked up */
     size_t key_len;
-    bool stands;  /* there is a entry with ENTRY_CHUNKS */
-    bool unclear; /* it is in doubt, or cannot be read: nothing goes */
+    bool stands;  /* there is an entry with ENTRY_CHUNKS */
+    bool unclear; /* it is in doubt, or cannot be read: keep all chunks */
     struct chunked of;
     uint64_t swept;
 };
@@ -320,7 +320,7 @@ sweep_bucket(struct sweep *w, const bool *stop, struct errbuf *eb)
         arena_reset(w->arena);
         rc = disks_list(w->s->options.disks, space, 1, (struct span){after, len}, false,
                         PAGE, w->arena, &entries, &count, &more, eb);
-        w->key_len = 0; /* as of now */
+        w->key_len = 0; /* look the owner up again for each page */
         for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
             if (belongs(w, entries[i].key))
                 continue;

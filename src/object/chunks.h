@@ -1,9 +1,11 @@
-/* chunks: large objects of attached buckets, kept in chunks (decision D10; docs/formats.md section 8.2, docs/tier.md).
+/* chunks: large objects of attached buckets, kept in chunks (decision D10; docs/formats.md section 8.2,
+ * docs/tier.md).
  *
- * A entry without bytes stands for the object: it has ETag, metadata and the length (ENTRY_CHUNKS), and is what a write, a
- * delete, a doubt or a time to live ends, as any entry. Each chunk is a cached object by itself, in a bucket of its own
- * (chunk_space()), whose name says key, version and number. So a chunk is fetched, scrubbed, moved and evicted alone, and
- * nobody asks for it unless the entry of its version stands: what an older version left is never read, and swept away.
+ * An index entry without bytes represents the object: it has ETag, metadata and length (ENTRY_CHUNKS). Writes,
+ * deletes, in-doubt records and expiry act on it as on any entry. Each chunk is a cached object in a bucket of its
+ * own (chunk_space()); its name encodes key, version and number. So chunks are fetched, scrubbed, relocated and
+ * evicted one by one. A chunk is read only while the entry of its version exists; chunks of older versions are never
+ * read, and a sweep removes them.
  *
  * Any loop.
  */
@@ -19,23 +21,23 @@ struct chunked {
     uint64_t size;
     uint32_t chunk_bytes;
     uint64_t tag[2];           /* of ETag, size and chunk_bytes */
-    struct content_id content; /* of the entry that stands for it */
+    struct content_id content; /* of the entry that represents the object */
     char etag[160];            /* without quotes */
 };
-/* What a entry with ENTRY_CHUNKS and its information say. */
+/* From an entry with ENTRY_CHUNKS and its information. */
 void chunked_of(const struct entry *entry, const struct object_info *info,
                 struct chunked *out);
 uint32_t chunk_count(const struct chunked *c);
-/* Bytes of one; the last has what is left. */
+/* The length of one chunk; the last one may be shorter. */
 uint32_t chunk_len(const struct chunked *c, uint32_t number);
-/* Its name on the disk; returns the length. */
+/* The chunk's key on the disk; returns the length. */
 size_t chunk_name(const struct chunked *c, struct span key, uint32_t number,
                   char out[STORE_KEY_MAX]);
-/* False: no name of a chunk. *key lies in `name`. */
+/* False: not the name of a chunk. *key points into `name`. */
 bool chunk_name_parse(struct span name, struct span *key, uint64_t tag[2],
                       uint32_t *number);
 
-/* The bucket of the chunks of a bucket's objects, and the other way round. */
+/* The bucket of the chunks of a bucket's objects, and the reverse. */
 static inline uint64_t
 chunk_space(uint64_t bucket)
 {
@@ -50,20 +52,20 @@ struct disks_key chunk_disk_key(const struct map_bucket *b, struct span name);
 enum err chunk_lookup(struct object_service *s, const struct map_bucket *b,
                       struct span name, struct entry *out, struct errbuf *eb) MUST_CHECK;
 
-/* Is this object of a remote to be kept in chunks? `etag` as the remote wrote it. */
+/* Should this remote object be kept in chunks? `etag` as the remote sent it. */
 bool chunks_fit(const struct object_service *s, const struct map_bucket *b,
                 struct span key, const struct s3_object_info *from,
                 const struct object_info *info);
-/* Does the entry that stands for this version still stand, and not in doubt? *entry: it. */
+/* Does the entry of this version still exist, and is it not in doubt? *entry: the entry. */
 bool chunks_entry(struct object_service *s, const struct map_bucket *b, struct span key,
                   const struct chunked *c, struct entry *entry);
 bool chunks_stand(struct object_service *s, const struct map_bucket *b, struct span key,
                   const struct chunked *c);
-/* The remote has another version, or none: the entry ends, durably, and the chunks are swept. */
+/* The remote has another version, or none: ends the entry, durably, and sweeps the chunks. */
 void chunks_outdated(struct object_service *s, const struct map_bucket *b,
                      struct span key, const struct chunked *c);
-/* Is a entry with ENTRY_CHUNKS there? What ends it says tier_sweep(). */
+/* Does the key have an entry with ENTRY_CHUNKS? A caller that ends the entry calls tier_sweep(). */
 bool chunks_are_of(struct object_service *s, const struct map_bucket *b, struct span key);
-/* Takes away the chunks to which no entry belongs. Goes on until it is through, or *stop. May switch. */
+/* Removes the chunks that belong to no entry. Runs until the end, or until *stop. May switch. */
 enum err chunks_sweep(struct object_service *s, const bool *stop,
                       struct errbuf *eb) MUST_CHECK;

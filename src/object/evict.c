@@ -12,7 +12,7 @@
 #include "rt/point.h"
 
 #define PAGE  256u
-#define HANDS 16u /* that many at a time, so that they share a sync */
+#define HANDS 16u /* fibers at a time, so that they share a sync */
 
 struct page {
     struct object_service *s;
@@ -59,7 +59,7 @@ hand(void *arg)
     }
 }
 
-/* Entries with the prefix: the list is in order. */
+/* The number of entries with the prefix: the list is in order. */
 static uint32_t
 with_prefix(const struct page *p)
 {
@@ -80,7 +80,7 @@ hand_out(struct page *p)
     rt_group_begin(&group);
     for (unsigned i = 1; i < HANDS && i < p->count; i++)
         if (rt_group_start(&group, hand, p) != ERR_OK)
-            break; /* fewer hands, the same work */
+            break; /* fewer fibers do the same work */
     hand(p);
     rt_group_join(&group);
     return p->rc;

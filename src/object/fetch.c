@@ -15,14 +15,14 @@
 #include "rt/point.h"
 #include "wire/http.h"
 
-/* A head has at most HTTP_HEAD_MAX bytes and HTTP_HEADERS_MAX lines; each is copied, and its name once more. */
+/* A head has at most HTTP_HEAD_MAX bytes and HTTP_HEADERS_MAX lines; each line is copied, and its name once more. */
 #define INFO_BYTES_MAX KIB(512)
 static_assert(INFO_BYTES_MAX >= 3 * (HTTP_HEAD_MAX + 64 * HTTP_HEADERS_MAX),
               "what a backend says of an object fits");
 #define TRANSFER_BYTES (128u << 10) /* received at a time */
-#define LAG_BYTES      (512u << 10) /* that may wait to be hashed */
-#define PACE_LOOK_MS   50           /* a reader that joins waits no longer */
-#define PIECE_LEAST    (32u << 10)  /* room for less is not worth a call */
+#define LAG_BYTES      (512u << 10) /* may wait to be hashed */
+#define PACE_LOOK_MS   50           /* the longest delay for a reader that joins */
+#define PIECE_LEAST    (32u << 10)  /* smaller reads are not worth a call */
 
 static struct fetch_chunk *
 copy_chunk(const struct fetch_chunk *chunk)
@@ -94,7 +94,7 @@ fetch_reader_left(struct fetch *f)
     if (f->readers == 0)
         rt_cond_broadcast(&f->moved);
     if (f->readers == 0 && !f->keep && f->fiber != NULL) {
-        f->obsolete = true; /* who comes now starts anew */
+        f->obsolete = true; /* later readers start another fetch */
         rt_cancel(f->fiber);
     }
 }
@@ -119,7 +119,7 @@ move(struct fetch *f, enum fetch_state to)
     rt_cond_broadcast(&f->slot->changed);
 }
 
-/* May it be kept? */
+/* Reserves room in the tier. False: not to be kept. */
 static bool
 admit(struct fetch *f, uint64_t size)
 {
@@ -147,7 +147,7 @@ make_writer(void *arg)
     f->making.over = true;
 }
 
-/* Waits until there is a writer, or none. May switch. */
+/* Waits until the writer is open, or has failed. May switch. */
 static enum err
 take_writer(struct fetch *f)
 {
@@ -156,7 +156,7 @@ take_writer(struct fetch *f)
     rt_group_join(&f->making.fiber);
     f->making.begun = false;
     f->writer = f->making.writer;
-    /* Its place is taken; what goes into the log counts when it is there. */
+    /* A body has its place now; an inline object counts when it is in the log. */
     if (f->info.size > STORE_INLINE_MAX)
         release_admitted(f);
     if (f->making.rc != ERR_OK)
@@ -164,8 +164,9 @@ take_writer(struct fetch *f)
     return f->making.rc;
 }
 
-/* A disk that is full, no buffer, more bytes than one body has, is known before the first wait: then nothing is kept (the state stays STARTING). What
- * takes longer is the header of a large body's place: readers have the first bytes meanwhile. */
+/* A full disk, a missing buffer and a body over the size limit are known before the first wait: then nothing is
+ * kept (the state stays STARTING). Only the header of a large body's place takes longer: readers get the first
+ * bytes meanwhile. */
 static enum err
 begin_writer(struct fetch *f)
 {
@@ -187,8 +188,8 @@ begin_writer(struct fetch *f)
     return rc;
 }
 
-/* The entry that stands for an object in chunks; from here on they are fetched by whoever reads. The state stays STARTING where
- * there is no room, and where a write is under way. */
+/* Writes the entry that represents an object in chunks; readers fetch the chunks. The state stays STARTING when
+ * there is no room, and when a write is in flight. */
 static enum err
 keep_as_chunks(struct fetch *f)
 {
@@ -207,7 +208,7 @@ keep_as_chunks(struct fetch *f)
         return ERR_OK;
     meta.whole_bytes = f->info.size;
     meta.chunk_bytes = f->s->options.chunk_bytes;
-    f->keep = true; /* it is not begun anew behind a reader who goes */
+    f->keep = true; /* do not start again when the reader leaves */
     f->sealed = true;
     rt_shield_begin(&shield);
     rc = disks_commit(&f->writer, &meta, &unchanged, &f->entry, &f->eb);
@@ -228,7 +229,7 @@ keep_as_chunks(struct fetch *f)
     return ERR_OK;
 }
 
-/* The remote has another version than the one that this is a chunk of. */
+/* The remote has another version than the one this chunk belongs to. */
 static enum err
 outdated(struct fetch *f)
 {
@@ -244,7 +245,8 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
 
     f->info.size = chunk_len(&p->of, p->number);
     f->info.source = OBJECT_FETCHED;
-    if (f->before.epoch != 0) { /* it came while its reader was on the way here */
+    if (f->before.epoch !=
+        0) { /* it was kept while this reader was on its way to this loop */
         move(f, FETCH_KEPT);
         return ERR_OK;
     }
@@ -265,7 +267,7 @@ begin_chunk(struct fetch *f, struct cloud_get **get, struct s3_object_info *from
     return admit(f, f->info.size) ? begin_writer(f) : ERR_OK;
 }
 
-/* Before the first byte: what the backend says of the object, and is there room for it? */
+/* Before the first byte: asks the backend for the object, and the tier for room. */
 static enum err
 begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
 {
@@ -282,7 +284,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     if (f->chunk != NULL)
         return begin_chunk(f, get, from);
     if (rc == ERR_OK && (f->entry.flags & ENTRY_IN_DOUBT) == 0) {
-        /* The fetch before this one kept it while its reader was on the way here. */
+        /* The fetch before this one kept it while this reader was on its way to this loop. */
         move(f, FETCH_LOCAL);
         return ERR_OK;
     }
@@ -306,7 +308,7 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     etag_of(f->info.meta.md5, f->info.meta.parts, f->info.meta.etag_text, f->info.etag);
     f->info.source = OBJECT_FETCHED;
     if (cloud_etag_is_young(
-            from)) /* kept, it would pass for the next version of that ETag */
+            from)) /* if kept, it could pass for the next version with that ETag */
         return ERR_OK;
     large = chunks_fit(f->s, f->bucket, f->key, from, &f->info);
     if (!admit(f, large ? f->s->options.chunk_bytes : from->size))
@@ -314,11 +316,11 @@ begin(struct fetch *f, struct cloud_get **get, struct s3_object_info *from)
     return large ? keep_as_chunks(f) : begin_writer(f);
 }
 
-/* What will be known of the bytes when they are all here (promise I6). */
+/* What verifies the bytes once they are all here (promise I6). */
 struct proof {
-    bool is_md5; /* the ETag is one */
+    bool is_md5; /* the ETag is an MD5 */
     struct hash_stream md5;
-    struct checksum sum; /* FULL_OBJECT, by the backend */
+    struct checksum sum; /* FULL_OBJECT, from the backend */
 };
 
 static void
@@ -385,7 +387,7 @@ proof_fini(struct proof *p)
     hash_stream_end(&p->md5);
 }
 
-/* Readers have the first piece before anything else is done with it; there may be no writer yet. */
+/* Readers get the first piece before it is written; the writer may still be opening. */
 static enum err
 write_piece(struct fetch *f, const char *at, size_t n)
 {
@@ -410,7 +412,7 @@ write_piece(struct fetch *f, const char *at, size_t n)
     return rc;
 }
 
-/* A buffer that leaves room to lag, or at least one that takes a piece. */
+/* A buffer with room to lag, or at least for one piece. */
 static enum err
 transfer_buffer(const struct fetch *f, struct iobuf **out)
 {
@@ -419,7 +421,7 @@ transfer_buffer(const struct fetch *f, struct iobuf **out)
     return iobuf_get(TRANSFER_BYTES, out);
 }
 
-/* What nobody waits for comes as slowly as its job wants; who joins has it as fast as it comes. A cancel shows in the next
+/* A prefetch is as slow as its job wants; a reader that joins lifts the limit. A cancel takes effect in the next
  * read. */
 static void
 keep_pace(struct fetch *f, size_t n)
@@ -462,7 +464,7 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
         if (rc != ERR_OK)
             break;
         pass(f, POINT_FETCH_LANDED, POINT_CHUNK_LANDED);
-        rt_yield(); /* readers have it before it is summed: they wait for the end only */
+        rt_yield(); /* readers get it before it is hashed: only the end waits for the checksum */
         proof_add(proof, f, buf->at + fill, n);
         fill += (uint32_t)n;
         keep_pace(f, n);
@@ -473,12 +475,12 @@ transfer(struct fetch *f, struct cloud_get *get, struct proof *proof)
     if (rc == ERR_OK)
         hash_stream_drain(f->s, &proof->md5, false);
     else
-        hash_stream_end(&proof->md5); /* what lags lies in this buffer */
+        hash_stream_end(&proof->md5); /* the lagging bytes are in this buffer */
     iobuf_drop(&buf);
     return rc;
 }
 
-/* Readers copy from the writer: it may go only when none is inside. */
+/* Readers copy from the writer: it may be closed only when none is inside. */
 static void
 wait_for_peeks(struct fetch *f)
 {
@@ -491,17 +493,17 @@ wait_for_peeks(struct fetch *f)
     rt_shield_end(&shield);
 }
 
-/* Readers who wait for the last bytes take them from the writer; the others wait until the disk has all. */
+/* Readers that wait for the last bytes take them from the writer; the others wait until the disk has all. */
 static void
 let_readers_finish(struct fetch *f)
 {
     f->proved = true;
-    f->keep = true; /* a reader that has everything may go */
+    f->keep = true; /* a reader that has everything may leave */
     rt_cond_broadcast(&f->moved);
     rt_yield();
 }
 
-/* A chunk of a version that ended meanwhile is of no use. */
+/* False: a chunk of a version that has ended. */
 static bool
 still_wanted(struct fetch *f)
 {
@@ -510,7 +512,7 @@ still_wanted(struct fetch *f)
     return p == NULL || chunks_stand(f->s, f->bucket, p->key, &p->of);
 }
 
-/* No condition of the reader's failed: it may simply ask again. */
+/* Not ERR_PRECONDITION: no condition of the reader failed, it may ask again. */
 static enum err
 overtaken(struct fetch *f)
 {
@@ -543,8 +545,9 @@ keep(struct fetch *f)
     return rc == ERR_PRECONDITION ? overtaken(f) : rc;
 }
 
-/* It is proved, and will not be kept. Who reads it has had its beginning, and no other version has the rest: they finish from the
- * writer. Who comes now begins anew. A cancel ends it for all: ERR_CANCELLED. */
+/* The bytes are proved but will not be kept. Its readers have seen the beginning, and no other source has the rest
+ * of this version: they finish from the writer. Later readers start another fetch. A cancel ends it for all:
+ * ERR_CANCELLED. */
 static enum err
 serve_out(struct fetch *f)
 {
@@ -554,7 +557,7 @@ serve_out(struct fetch *f)
         L_SPAN("key", f->key));
     f->obsolete = true;
     f->sealed = false;
-    release_admitted(f); /* nothing of it will count on a disk */
+    release_admitted(f); /* no disk will count it */
     rt_cond_broadcast(&f->moved);
     rt_cond_broadcast(&f->slot->changed);
     while (rc == ERR_OK && f->readers > 0)
@@ -562,7 +565,7 @@ serve_out(struct fetch *f)
     return rc;
 }
 
-/* The backend no longer has what an in-doubt write may have left: say so in the log. */
+/* The backend no longer has the object of an in-doubt entry: ends the entry. */
 static void
 forget(struct fetch *f)
 {
@@ -595,7 +598,7 @@ run(void *arg)
 
     f->fiber = rt_self();
     if ((f->readers == 0 && !f->keep) || f->slot->table->stopping)
-        rt_cancel(f->fiber); /* nobody was left before it had begun */
+        rt_cancel(f->fiber); /* its last reader left before it began */
     rc = begin(f, &get, from);
     if (rc == ERR_NOT_FOUND)
         forget(f);
@@ -609,7 +612,7 @@ run(void *arg)
             rc = proof_end(&proof, f);
         if (rc == ERR_OK)
             pass(f, POINT_FETCH_PROVED, POINT_CHUNK_PROVED);
-        /* Its readers may have all of it by now: an orderly end of the server keeps it. */
+        /* Its readers may have all of it by now: an orderly shutdown still keeps it. */
         rt_shield_begin(&shield);
         if (rc == ERR_OK)
             rc = keep(f);
@@ -617,18 +620,18 @@ run(void *arg)
         proof_fini(&proof);
         if (rc != ERR_OK && f->proved && f->writer != NULL) {
             served = serve_out(f) == ERR_OK;
-            rc = served ? rc : ERR_CANCELLED; /* nobody reads on at the remote */
+            rc = served ? rc : ERR_CANCELLED; /* no reader continues at the remote */
         }
     }
     rt_shield_begin(&shield);
-    if (rc == ERR_OK && f->state == FETCH_STARTING) { /* known, but cannot be kept */
+    if (rc == ERR_OK && f->state == FETCH_STARTING) { /* it exists, but cannot be kept */
         f->spare = f->heads > 0 ? get : NULL;
         get = f->heads > 0 ? NULL : get;
         move(f, FETCH_BYPASS);
     }
     cloud_get_end(&get);
     if (f->making.begun)
-        (void)take_writer(f); /* the transfer failed before it asked */
+        (void)take_writer(f); /* the transfer failed before it needed the writer */
     if (rc != ERR_OK) {
         f->rc = rc;
         move(f, FETCH_FAILED);
@@ -642,7 +645,8 @@ run(void *arg)
             L_SPAN("key", f->key), L_TEXT("code", err_name(rc)));
     f->fiber = NULL;
     if (f->slot->fetch == f)
-        f->slot->fetch = NULL; /* who comes now looks at the disk, or starts anew */
+        f->slot->fetch =
+            NULL; /* later readers find it on the disk, or start another fetch */
     fetch_drop(&f);
 }
 

@@ -1,5 +1,5 @@
-/* cold: readers of a fetch. A reader may live on another loop than the fetch: then each step is a call to the owner loop,
- * which copies the next piece into the reader's own buffer. */
+/* fetch_join: readers of a fetch (single-flight). A reader may run on another loop than the fetch: each step is
+ * then a call to the owner loop, which copies the next piece into the reader's buffer. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "rt/loop.h"
 
 struct fetch_reader {
-    struct fetch *fetch; /* one reference, touched on `owner` only */
+    struct fetch *fetch; /* one reference, used on `owner` only */
     unsigned owner;
     bool keep;
     bool under_way;            /* the reader has had its first bytes */
-    enum object_source source; /* as it was when it joined */
+    enum object_source source; /* as it was at the join */
     struct cloud_get *
         relay; /* owned, used on `owner` only: the answer of a fetch that cannot be kept, read in order */
 };
@@ -22,17 +22,17 @@ struct join {
     struct object_service *s;
     const struct map_bucket *bucket;
     struct span key;
-    struct arena *arena; /* the reader's, who waits meanwhile */
+    struct arena *arena; /* of the reader, which waits meanwhile */
     struct object_info *info;
     struct fetch_reader *get;
     const struct fetch_chunk *chunk; /* NULL: the whole object */
-    struct pace *prefetch;           /* borrowed; NULL: somebody reads it */
+    struct pace *prefetch;           /* borrowed; NULL: an ordinary read */
     enum fetch_join_result how;
     enum err rc;
     struct errbuf *eb;
 };
 
-/* Another write or fetch is in the way of nothing here: a write is waited for, a fetch is joined. */
+/* Waits for a write of the key; joins a fetch, or starts one. */
 static enum err
 find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
 {
@@ -46,7 +46,7 @@ find_fetch(struct join *j, struct key_slot *slot, struct fetch **out)
     if (slot->fetch != NULL && slot->fetch->state != FETCH_FAILED &&
         !slot->fetch->obsolete) {
         *out = fetch_ref(slot->fetch);
-        /* Proved, it is all here: who comes now waits for our disk, not for the backend. */
+        /* Proved means that all bytes are here: this reader waits for the disk, not for the backend. */
         j->get->source = slot->fetch->proved ? OBJECT_LOCAL : OBJECT_JOINED;
         return ERR_OK;
     }
@@ -59,7 +59,7 @@ wait_for_head(struct fetch *f, struct errbuf *eb)
     enum err rc = ERR_OK;
 
     f->heads++;
-    rt_run_woken(); /* it may have begun just now: its request goes out first */
+    rt_run_woken(); /* it may have just begun: its request goes out first */
     /* An empty object has no last byte to hold back: its reader waits until it is proved. */
     while (rc == ERR_OK &&
            (f->state == FETCH_STARTING ||
@@ -67,7 +67,7 @@ wait_for_head(struct fetch *f, struct errbuf *eb)
         rc = rt_cond_wait(&f->moved, DEADLINE_NEVER);
     f->heads--;
     if (rc != ERR_OK && f->heads == 0)
-        cloud_get_end(&f->spare); /* nobody is left to take it */
+        cloud_get_end(&f->spare); /* no reader is left to take it over */
     if (rc != ERR_OK)
         return err_set(eb, rc, "waiting for the backend was given up");
     if (f->state != FETCH_FAILED)
@@ -76,7 +76,7 @@ wait_for_head(struct fetch *f, struct errbuf *eb)
     return f->rc;
 }
 
-/* Joined or begun; the reader counts from now on. */
+/* Joins or starts the fetch, and counts the reader. */
 static void
 enter(struct join *j)
 {
@@ -103,13 +103,13 @@ exit_fetch(struct fetch_reader *g)
     fetch_drop(&g->fetch);
 }
 
-/* Where it cannot be kept, the first one has the answer that is open. */
+/* When the object cannot be kept, the first reader takes over the open answer. */
 static enum fetch_join_result
 take_relay(struct fetch_reader *g)
 {
     struct fetch *f = g->fetch;
 
-    if (g->relay != NULL) /* he asks again */
+    if (g->relay != NULL) /* this reader has it already */
         return FETCH_JOIN_READ;
     if (f->state == FETCH_LOCAL)
         return FETCH_JOIN_LOCAL;
@@ -371,7 +371,7 @@ leave_on_owner(void *arg)
     exit_fetch(g);
 }
 
-/* A message rather than a call: leaving cannot fail and must not wait. */
+/* A message, not a call: leaving cannot fail and must not wait. */
 struct leave_msg {
     struct rt_msg msg;
     struct fetch_reader *get; /* owned */
@@ -401,7 +401,7 @@ fetch_reader_leave(struct fetch_reader **gp)
         free(g);
         return;
     }
-    /* Ending an answer of the backend is a fiber's business; readers of it are few. */
+    /* Closing a backend answer needs a fiber; such readers are few. */
     if (g->relay != NULL && key_run_on_owner(g->owner, leave_on_owner, g) == ERR_OK) {
         free(g);
         return;

@@ -123,8 +123,8 @@ fiber_group_end(struct fiber_group **gp)
     g->ending = true;
     for (unsigned i = 0; i < rt_loop_count(); i++)
         while (key_run_on_owner(i, end_on_loop, g) != ERR_OK)
-            rt_yield(); /* out of stacks there: others are ending too */
-    *gp = NULL;         /* not before: they look whether it ends */
+            rt_yield(); /* no stack is free there: others are ending too */
+    *gp = NULL;         /* only now: ending fibers read it */
     free(g->loops);
     free(g);
 }

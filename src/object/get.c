@@ -1,4 +1,4 @@
-/* get: reading an object, wherever it is: here, under way, or at the backend only. */
+/* get: reads an object from the disk, from a fetch in flight, or from the backend. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,12 +25,12 @@ struct object_get {
     struct chunked *chunked;     /* CHUNKED; in the arena */
     struct chunk_reader *chunks; /* CHUNKED, once the range is chosen; owned */
     struct arena *arena;         /* borrowed */
-    struct span etag;            /* DIRECT: the version that was promised */
+    struct span etag;            /* DIRECT: the version that the reader was promised */
     struct iobuf *buf;           /* COLD, DIRECT */
     uint64_t size;
     uint64_t at, left; /* of the range */
     bool chosen;
-    struct pace *behind; /* borrowed: nobody waits for it; NULL: somebody does */
+    struct pace *behind; /* borrowed, set by a prefetch; NULL: an ordinary reader */
     bool counted;        /* among the readers that wait for a backend */
     unsigned label;      /* of M_CACHE_BYTES */
     enum object_source source;
@@ -75,11 +75,10 @@ object_get_source(const struct object_get *g)
     return g->source;
 }
 
-#define REPLACED_MAX                                                                     \
-    16 /* times an object may be overwritten while its header is looked at */
+#define REPLACED_MAX 16 /* lookups of one object that is being overwritten */
 
-/* What is here and may be served. ERR_NOT_FOUND: nothing, or a cached version in doubt. A header that is gone belonged to
- * a version that has just been replaced: then there is a newer one. */
+/* Finds what is here and may be served. ERR_NOT_FOUND: nothing, or a cached version in doubt. When the metadata of
+ * an entry is gone, a newer version has replaced it. */
 static enum err
 find_local(struct object_service *s, const struct disks_key *k, struct entry *entry,
            struct arena *a, struct object_info *info, struct errbuf *eb)
@@ -99,7 +98,7 @@ find_local(struct object_service *s, const struct disks_key *k, struct entry *en
     return err_set(eb, ERR_BUSY, "the object is overwritten all the time");
 }
 
-/* The backend's answer, unkept. */
+/* The backend's answer, not kept. */
 static enum err
 direct_begin(struct object_get *g, struct object_info *info, struct errbuf *eb)
 {
@@ -154,7 +153,7 @@ cached_begin(struct object_get *g, struct object_info *info, bool *again,
     return rc;
 }
 
-/* The entry stands for chunks: where they are is known when they are read. */
+/* The entry represents chunks: reading finds out where they are. */
 static void
 take_chunks(struct object_get *g, const struct object_info *info)
 {
@@ -192,7 +191,8 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
         if (rc == ERR_OK && b->cached)
             info->stale = info->stale || cloud_is_down(s->options.cloud, b);
         if (rc == ERR_NOT_FOUND && b->cached)
-            rc = cached_begin(g, info, &again, eb); /* again: its entry is here now */
+            rc =
+                cached_begin(g, info, &again, eb); /* again: the index has an entry now */
     }
     if (again)
         rc = err_set(eb, ERR_BUSY, "the object is overwritten all the time");
@@ -206,7 +206,7 @@ begin(struct object_service *s, const struct map_bucket *b, struct span key,
         tier_read(s, b, key, &g->entry);
     else if (g->kind != CHUNKED &&
              (!behind ||
-              info->source != OBJECT_LOCAL)) { /* nobody was served from here */
+              info->source != OBJECT_LOCAL)) { /* a prefetch serves no reader */
         count_source(g, info->source);
         if (b->cached && g->kind == LOCAL)
             tier_read(s, b, key, &g->entry);
@@ -295,10 +295,12 @@ object_parts(struct object_get *g, struct arena *a, struct object_part_place **o
     return ERR_OK;
 }
 
-/* Bytes far ahead of the fetch are asked for by themselves, so that a footer does not wait for the file. */
+/* Bytes far ahead of the fetch get a request of their own, so that reading a footer does not wait for the whole
+ * file. */
 #define DIRECT_DISTANCE_MAX MIB(1)
 
-/* `begun`: the reader has bytes of this version already. Else an answer without ETag will do, as some remotes give to ranges. */
+/* `begun`: the reader has bytes of this version already. Otherwise an answer without ETag is accepted, which some
+ * remotes give to ranges. */
 static enum err
 direct_range(struct object_get *g, bool begun, struct errbuf *eb)
 {
@@ -307,7 +309,8 @@ direct_range(struct object_get *g, bool begun, struct errbuf *eb)
         cloud_get_begin(g->s->options.cloud, g->bucket, g->key, g->at,
                         g->at + g->left - 1, g->etag, g->arena, &info, &g->remote, eb);
 
-    /* Another version stands there now: no condition of the caller's failed. Some remotes know none. */
+    /* Not ERR_PRECONDITION: another version replaced it, and no condition of the caller failed. Some remotes
+     * ignore If-Match. */
     if (rc == ERR_PRECONDITION || rc == ERR_RANGE ||
         (rc == ERR_OK &&
          (info.size != g->size || (g->etag.len > 0 && (begun || info.etag.len > 0) &&
@@ -338,8 +341,7 @@ next_chunked(struct object_get *g, struct deadline by, struct span *piece,
     enum err rc;
 
     rc = chunk_reader_next(g->chunks, by, piece, eb);
-    if (rc !=
-        ERR_OK) /* once some of it was given out there is no other version to read */
+    if (rc != ERR_OK) /* once some bytes were returned no other version can be read */
         return rc == ERR_NOT_FOUND && !first ? ERR_BACKEND : rc;
     if (first && !(g->behind && piece->len == 0))
         count_source(g, chunk_reader_source(g->chunks));
@@ -378,7 +380,7 @@ object_get_range(struct object_get *g, uint64_t first, uint64_t len, struct errb
         if (!fetch_reader_etag(g->cold, g->arena, &g->etag))
             return err_set(eb, ERR_BUSY, "no fiber is free to ask which version it is");
         g->kind = DIRECT;
-        /* Who held a connection while he waits for another could wait for one like himself. */
+        /* A reader that held a connection while it waits for another could wait for a reader in the same position. */
         if (fetch_reader_is_relay(g->cold))
             fetch_reader_leave(&g->cold);
     }
@@ -412,8 +414,8 @@ next_direct(struct object_get *g, struct deadline by, struct span *piece,
     return rc;
 }
 
-/* What is here of it went, or cannot be had: who was shown its beginning reads on at the remote, if that has this version still. The
- * rest is compared with no sum. */
+/* The kept bytes went, or cannot be read. A reader that has the beginning continues at the remote, if that still
+ * has this version. The rest is not compared with a checksum. */
 static enum err
 go_direct(struct object_get *g, struct deadline by, struct span *piece, struct errbuf *eb)
 {
@@ -425,7 +427,7 @@ go_direct(struct object_get *g, struct deadline by, struct span *piece, struct e
     if (!asked)
         return err_set(eb, ERR_BUSY,
                        "what was kept is gone, and no fiber is free to read on");
-    if (g->etag.len == 0) /* a young one is not here: it passed through */
+    if (g->etag.len == 0) /* an ETag this young was not kept */
         return err_set(eb, ERR_BACKEND,
                        "what was kept is gone and the backend gives no ETag to go on by");
     g->kind = DIRECT;
@@ -434,7 +436,8 @@ go_direct(struct object_get *g, struct deadline by, struct span *piece, struct e
     return rc == ERR_OK ? next_direct(g, by, piece, eb) : rc;
 }
 
-/* From the fetch while it runs; from the disk once it is whole. Who reads behind wants to know how far it came, no bytes. */
+/* Reads from the fetch while it runs, and from the disk once it is complete. A prefetch wants the progress only,
+ * no bytes. */
 static enum err
 next_fetched(struct object_get *g, struct deadline by, struct span *piece,
              struct errbuf *eb)
@@ -500,7 +503,7 @@ object_get_next(struct object_get *g, struct deadline by, struct span *piece,
     if (rc != ERR_OK)
         return rc;
     if (g->behind && piece->len == 0)
-        g->left = 0; /* what is here was passed over */
+        g->left = 0; /* local bytes were skipped */
     if (g->left == 0)
         return ERR_OK;
     assert(piece->len > 0 && piece->len <= g->left);
@@ -536,7 +539,7 @@ object_revalidated_keep(const struct object_get *g, struct object_revalidated *o
     struct disks_key k = object_disk_key(g->bucket, g->key);
 
     if (g->kind != LOCAL || g->reader.from == NULL || g->label != LABEL_HIT ||
-        g->bucket->ttl_ms != 0 /* its time may be over */ ||
+        g->bucket->ttl_ms != 0 /* its time to live may be over */ ||
         (g->bucket->cached && cloud_any_down(g->s->options.cloud)))
         return false;
     out->cached = g->bucket->cached;
@@ -550,7 +553,7 @@ object_revalidated_keep(const struct object_get *g, struct object_revalidated *o
 
 #define REVALIDATED_SAMPLE 16u
 
-/* So many reads at once: what is read again and again costs the counters of its segment little. */
+/* Reads are counted in steps of this size, so that a frequently read object costs its segment's counter little. */
 static void
 count_revalidated(struct object_service *s, const struct object_revalidated *a)
 {
@@ -572,7 +575,8 @@ bool
 object_revalidated_begin(struct object_service *s, struct object_revalidated *a,
                          struct store_pinned *held)
 {
-    if (a->cached && cloud_any_down(s->options.cloud)) /* that may have to be said */
+    if (a->cached &&
+        cloud_any_down(s->options.cloud)) /* the answer may need the stale header */
         return false;
     if (!disks_revalidated_begin(s->options.disks, &a->at, held))
         return false;

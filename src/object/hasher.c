@@ -8,11 +8,11 @@
 #include "rt/fiber.h"
 #include "rt/loop.h"
 
-/* Of each stream in a turn: some 60 us, which is what a first byte may wait for. */
+/* Of each stream in a turn: about 60 us, which delays a first byte. */
 #define LAG_SLICE (32u << 10)
 
-/* Turns that a round waits while the loop has other work: bodies that are received meanwhile fill its lanes. Somebody waits
- * for the bytes of a fetch, so that waits less long. */
+/* Turns that a round waits while the loop has other work: bodies received meanwhile fill its lanes. A reader waits
+ * for the bytes of a fetch, so a fetch waits less. */
 #define TURNS 8
 
 void
@@ -23,13 +23,13 @@ hashing_init(struct hashing *of_loop)
     rt_cond_init(&of_loop->fuller);
 }
 
-/* A piece, on the stack of the fiber that is in hasher_add() with it. */
+/* On the stack of the fiber inside hasher_add(). */
 struct piece {
     struct md5_job job;
-    struct rt_waiter waits; /* of all but the first one */
+    struct rt_waiter waits; /* of all but the first */
 };
 
-/* The first one's is the last of the list. */
+/* The first fiber's job is the last of the list. */
 static void
 run_all(struct hashing *of_loop)
 {
@@ -46,8 +46,8 @@ run_all(struct hashing *of_loop)
         rt_wake(&CONTAINER_OF(j, struct piece, job)->waits);
 }
 
-/* The first one hashes for all. A run of the lanes costs as much for two pieces as for all that fit: while the loop has other
- * work, more may come. */
+/* The first fiber hashes for all. A run costs as much for two pieces as for full lanes: while the loop has other
+ * work, more pieces may come. */
 static void
 lead_jobs(struct hashing *of_loop)
 {
@@ -68,7 +68,8 @@ hasher_add(struct object_service *s, struct md5 *m, const void *data, size_t len
     struct hashing *of_loop = &s->hashing[rt_loop_index()];
     struct piece p;
 
-    p.job.next = of_loop->jobs; /* field by field: its room for the end needs no zeros */
+    p.job.next =
+        of_loop->jobs; /* field by field: the buffer for the tail needs no zeros */
     p.job.md5 = m;
     p.job.data = data;
     p.job.len = len;
@@ -105,10 +106,10 @@ hash_stream_end(struct hash_stream *h)
 }
 
 #define PATIENT_TURNS 16
-/* Nobody came for so many rounds, one after the other: others' clients have stalled. One round of so many waits then. */
+/* After so many rounds in a row that waited in vain (other clients have stalled), only one round of so many waits. */
 #define VAIN_ROUNDS 8
 
-/* One slice of each of these streams at once. */
+/* Hashes one slice of each of these streams. */
 static void
 run_together(struct md5_job *jobs, unsigned count)
 {
@@ -120,7 +121,7 @@ run_together(struct md5_job *jobs, unsigned count)
         md5_run(jobs);
 }
 
-/* Of all streams that lag. Jobs lie here: a run never switches. */
+/* Hashes a slice of all lagging streams. The jobs are on this stack: a run never switches. */
 static void
 run_slices(struct list *lagging)
 {
@@ -151,7 +152,7 @@ is_only(const struct list *lagging)
     return lagging->next->next == lagging;
 }
 
-/* Those who wait for a sum that is there go on; where `all`, everybody who waits: one of them leads from now on. */
+/* Wakes the fibers whose digest is ready; with `all` every waiting one: one of them leads from now on. */
 static void
 wake_drained(struct list *lagging, bool all)
 {
@@ -167,8 +168,7 @@ wake_drained(struct list *lagging, bool all)
     }
 }
 
-/* Do half of the streams want their sums? Then waiting for the others does not pay. One leads, and is not among those who
- * wait. */
+/* Do half of the streams wait for their digests? Then waiting for the others does not pay. The leader counts, too. */
 static bool
 lanes_are_full(const struct list *lagging)
 {
@@ -186,7 +186,7 @@ lanes_are_full(const struct list *lagging)
     return 2 * want >= all;
 }
 
-/* The loop has nothing else to do, but a stream that is hashed alone costs as much as sixteen of them. */
+/* The loop is idle, but hashing one stream alone costs as much as hashing sixteen. */
 static void
 wait_for_lanes(struct hashing *of_loop, const struct hash_stream *h)
 {
@@ -206,12 +206,12 @@ wait_for_lanes(struct hashing *of_loop, const struct hash_stream *h)
     of_loop->in_vain = came ? 0 : of_loop->in_vain + 1;
 }
 
-/* For all that lag, until this one has its sum. */
+/* Hashes for all lagging streams, until this one has its digest. */
 static void
 lead(struct hashing *of_loop, struct hash_stream *h)
 {
     of_loop->led = true;
-    rt_yield(); /* what has come is looked for */
+    rt_yield(); /* queued bytes are received first */
     for (unsigned turn = 1; turn < (h->patient ? PATIENT_TURNS : TURNS) &&
                             rt_others_ready() && !is_only(&of_loop->lagging);
          turn++)
@@ -221,7 +221,7 @@ lead(struct hashing *of_loop, struct hash_stream *h)
         run_slices(&of_loop->lagging);
         wake_drained(&of_loop->lagging, false);
         if (h->len > 0)
-            rt_yield(); /* nobody waits for more than one round */
+            rt_yield(); /* no fiber waits for more than one round */
     }
     of_loop->led = false;
     wake_drained(&of_loop->lagging, true);

@@ -6,7 +6,8 @@
 #include "object/revalidate.h"
 #include "rt/point.h"
 
-#define ASKED_LEAST (64u << 10) /* what is smaller comes as quickly as a word about it */
+#define ASKED_LEAST                                                                      \
+    (64u << 10) /* a smaller object arrives as quickly as the answer to a HEAD */
 
 /* ---- a write ---- */
 
@@ -24,7 +25,7 @@ in_doubt_begin(struct object_service *s, const struct disks_key *k, struct in_do
     return disks_in_doubt_begin(s->options.disks, k, eb);
 }
 
-/* A failure here leaves the in_doubt, which costs one revalidation. */
+/* If this fails the record stays, which costs one revalidation. */
 void
 in_doubt_clear(struct object_service *s, const struct disks_key *k)
 {
@@ -58,7 +59,7 @@ has_pairs(const struct object_meta *m, const struct object_meta *of)
     return true;
 }
 
-/* A remote gives names of its users in an order of its own. */
+/* A remote may reorder user metadata. */
 static bool
 same_pairs(const struct object_meta *a, const struct object_meta *b)
 {
@@ -78,7 +79,8 @@ same_meta(const struct object_meta *a, const struct object_meta *b)
            span_eq(a->backend_version, b->backend_version) && same_pairs(a, b);
 }
 
-/* An ETag of a time and a length says nothing of two writes in one second. Chunks are asked for by it in any case. */
+/* An ETag made of time and length does not tell two writes in one second apart. Chunks are requested by ETag in
+ * any case. */
 static bool
 etag_tells(const struct entry *entry, const struct object_meta *kept)
 {
@@ -86,8 +88,9 @@ etag_tells(const struct entry *entry, const struct object_meta *kept)
            (entry->flags & ENTRY_CHUNKS) != 0;
 }
 
-/* A remote's time has whole seconds. Ours, of what was written through here, has not (in_doubt_mtime()): that says that the ETag is the
- * MD5 of the bytes, so the same bytes under the same metadata are what the remote has, whichever write prefetch them. */
+/* A remote's time has whole seconds. The time of a version written through this node has not (in_doubt_mtime()),
+ * which means that its ETag is the MD5 of the bytes: the same bytes with the same metadata are what the remote
+ * has, whichever write sent them. */
 static bool
 same_time(const struct object_info *kept, const struct s3_object_info *from)
 {
@@ -102,7 +105,7 @@ in_doubt_mtime(int64_t now_ms, bool by_md5)
     return by_md5 ? now_ms + (now_ms % 1000 == 0) : now_ms - now_ms % 1000;
 }
 
-/* Has the remote exactly this version? No where it gives no HEADs, or says too little. */
+/* Does the remote have exactly this version? No, if it refuses HEAD or says too little. */
 static enum err
 ask(struct fetch *f, bool *same)
 {
@@ -130,9 +133,9 @@ ask(struct fetch *f, bool *same)
     return rc;
 }
 
-/* No write of the key was under way when this fetch was begun; one that begins while the remote is asked makes it obsolete, and its
- * in_doubt stays: then the fetch goes on, and is not kept. One that comes later waits until the end of this one's is written or given up
- * (is_being_kept()). */
+/* No write of the key was in flight when this fetch began. A write that begins while the remote is asked makes the
+ * fetch obsolete and keeps its own record: the fetch continues and is not kept. A later write waits until this
+ * resolution is logged or has failed (is_being_kept()). */
 enum err
 in_doubt_resolve(struct fetch *f, bool *over)
 {
@@ -148,7 +151,7 @@ in_doubt_resolve(struct fetch *f, bool *over)
         ((f->entry.flags & ENTRY_CHUNKS) == 0 && f->entry.size < ASKED_LEAST))
         return ERR_OK;
     rc = ask(f, &same);
-    /* A HEAD has no body: is it the object that is not there, or the bucket? The GET tells. */
+    /* A HEAD has no body, so it does not tell a missing object from a missing bucket. The GET does. */
     if (rc == ERR_NOT_FOUND) {
         same = false;
         rc = ERR_OK;
@@ -156,7 +159,7 @@ in_doubt_resolve(struct fetch *f, bool *over)
     POINT(IN_DOUBT_ASKED);
     if (rc != ERR_OK || f->obsolete || !same)
         return rc;
-    f->keep = true; /* it is not begun anew behind a reader who goes */
+    f->keep = true; /* do not start again when the reader leaves */
     f->sealed = true;
     rt_shield_begin(&shield);
     rc = disks_in_doubt_resolve(f->s->options.disks, &k, &f->entry, in_doubt_count, &eb);

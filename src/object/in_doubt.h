@@ -1,31 +1,35 @@
-/* in_doubt: a key whose remote was asked for a change, while nobody knows yet what became of that (disk.md, rule 4).
+/* in_doubt: write-throughs of unknown outcome: the backend was asked for a change, and its
+ * answer is not known (disk.md, rule 4).
  *
- *     in_doubt_begin()     in the log, synced, before the remote hears of the change
- *       remote says yes   disks_commit() or disks_delete() of the key ends it
- *       remote says no    in_doubt_refused()
- *       no answer         it stays, over kills: what is kept is shown to nobody until a read asks
- *     in_doubt_resolve()    that read's fetch: one HEAD; where the remote has that very version still, the in_doubt is over
+ *     in_doubt_begin()    logs the in-doubt record, synced, before the request to the backend
+ *       it accepts        store_commit() or store_delete() of the key ends the record
+ *       it refuses        in_doubt_refused()
+ *       no answer         the record stays, across restarts: the kept version is not served
+ *     in_doubt_resolve()  in the fetch of the next read: one HEAD; if the backend still has
+ *                         exactly the kept version, the record ends
  *
- * A write's calls are made under write_lock_begin(), on any loop; a fetch's on its own. All may switch.
+ * A write calls these under write_lock_begin(), on any loop; a fetch on its own loop. All may
+ * switch.
  */
 #pragma once
 #include "object/internal.h"
 
 struct in_doubt {
     struct disks_key key; /* its spans are borrowed */
-    bool was_in_doubt;    /* by an earlier change, whose outcome nobody knows */
+    bool was_in_doubt;    /* an earlier change of this key is already in doubt */
 };
 enum err in_doubt_begin(struct object_service *s, const struct disks_key *k,
                         struct in_doubt *d, struct errbuf *eb) MUST_CHECK;
-/* The backend said clearly that nothing changed by this one. */
+/* The backend refused this change: it changed nothing. */
 void in_doubt_refused(struct object_service *s, const struct in_doubt *d);
-/* The outcome is known, and there is no entry whose change tells it. */
+/* The outcome is known, and no index change records it. */
 void in_doubt_clear(struct object_service *s, const struct disks_key *k);
 
-/* The time that a version written through here is kept with. `by_md5`: the remote's ETag is the MD5 of its bytes; then it is no
- * whole second, which a remote's is. */
+/* The modification time of a version written through this node. `by_md5`: the backend's ETag is the MD5 of the
+ * bytes; then the time is never a whole second, which a backend's always is. */
 int64_t in_doubt_mtime(int64_t now_ms, bool by_md5);
 
-/* Of f->entry, which is in in_doubt. *over: the entry may be believed again, and is to be looked at anew; else it is to be fetched. An error,
- * with its sentence in f->eb: the remote does not answer, or has no such object (ERR_NOT_FOUND). */
+/* Resolves f->entry, which is in doubt. *over: the entry is valid again, and the caller looks it up again; else
+ * the caller fetches. On error f->eb has the sentence: the backend does not answer, or has no such object
+ * (ERR_NOT_FOUND). */
 enum err in_doubt_resolve(struct fetch *f, bool *over) MUST_CHECK;

@@ -1,4 +1,4 @@
-/* info: rows, metadata and what backends say, prefetch into one form. */
+/* info: one form for index entries, metadata and the answers of backends. */
 #include <assert.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ info_from_meta(const struct entry *entry, const struct object_meta *meta,
     out->chunk_bytes = meta->chunk_bytes;
     out->mtime_ms = entry->mtime_ms;
     out->meta = *meta;
-    out->meta.whole_bytes = 0; /* of this entry only: not for others to copy */
+    out->meta.whole_bytes = 0; /* of this entry only: not to be copied */
     out->meta.chunk_bytes = 0;
     version_of_entry(entry, &out->version);
     etag_of(meta->md5, meta->parts, meta->etag_text, out->etag);
@@ -61,7 +61,7 @@ info_copy(struct arena *a, const struct object_info *from, struct object_info *o
     meta_copy(a, &from->meta, &out->meta);
 }
 
-/* A FULL_OBJECT checksum of the backend is kept and given back; others are not ours to vouch for. */
+/* A FULL_OBJECT checksum of the backend is kept and returned; other kinds cannot be verified here. */
 static enum err
 checksum_from_backend(const struct s3_object_info *from, struct arena *a,
                       struct object_meta *out)
@@ -86,7 +86,7 @@ checksum_from_backend(const struct s3_object_info *from, struct arena *a,
     return ERR_OK;
 }
 
-/* What cannot be stored with it is known before its first byte goes out. */
+/* Rejects metadata that cannot be stored before the first byte goes out. */
 static enum err
 check_room(const struct object_meta *meta, struct errbuf *eb)
 {
@@ -130,7 +130,7 @@ meta_from_backend(const struct s3_object_info *from, struct arena *a,
         out->parts = parts;
     else if (from->etag.len > 0)
         out->etag_text = from->etag;
-    else /* none, or a weak one: ours says what is known, as web servers do */
+    else /* none, or a weak one: make one from time and length, as web servers do */
         out->etag_text = span_of(arena_printf(a, "%llx-%llx",
                                               (unsigned long long)from->mtime_ms / 1000,
                                               (unsigned long long)from->size));

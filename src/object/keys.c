@@ -61,7 +61,7 @@ end_on_loop(void *arg)
     }
 }
 
-/* Ends the fetches on their loop, and waits until nobody holds a key. */
+/* Ends the fetches of a loop, and waits until no key is referenced. */
 static void
 stop_on_loop(void *arg)
 {
@@ -81,7 +81,7 @@ object_end_fetches(struct object_service *s)
 {
     for (unsigned i = 0; i < rt_loop_count(); i++)
         while (key_run_on_owner(i, end_on_loop, s->keys[i]) != ERR_OK)
-            rt_yield(); /* out of stacks there: others are ending too */
+            rt_yield(); /* no stack is free there: others are ending too */
 }
 
 void
@@ -89,7 +89,7 @@ key_tables_stop(struct object_service *s)
 {
     for (unsigned i = 0; s->keys != NULL && i < rt_loop_count(); i++) {
         while (key_run_on_owner(i, stop_on_loop, s->keys[i]) != ERR_OK)
-            rt_yield(); /* out of stacks there: others are ending too */
+            rt_yield(); /* no stack is free there: others are ending too */
         assert(s->keys[i]->slots.count == 0);
         table_fini(&s->keys[i]->slots);
         free(s->keys[i]);

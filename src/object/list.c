@@ -1,5 +1,6 @@
-/* list: pages of keys and common prefixes in byte order. A native bucket is the disk's order with groups skipped by
- * seeking; a cached bucket is the backend's page, or, while it is down, what is here of it. */
+/* list: pages of keys and common prefixes in byte order. A native bucket is listed from the index, and common
+ * prefixes are skipped by seeking. For a cached bucket this is the backend's page, or, while the backend is down,
+ * the cached objects. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ static_assert(SCRATCH_BYTES >= (ENTRIES_A_TIME + 1) *
                                    (STORE_KEY_MAX + 32 + sizeof(struct store_entry)),
               "a batch fits");
 
-/* Where the next entry is to be looked for. */
+/* Where the next lookup starts. */
 struct seek {
     struct span from;
     bool inclusive;
@@ -24,13 +25,13 @@ struct walk {
     struct object_service *s;
     const struct map_bucket *bucket;
     const struct object_list_options *o;
-    struct arena *arena; /* of the page: names that are given out */
+    struct arena *arena; /* of the page: owns the returned names */
     struct object_page *page;
     struct arena *scratch; /* owned: one batch of entries */
-    struct seek next;      /* `from` lies in from_bytes */
+    struct seek next;      /* `from` points into from_bytes */
     char from_bytes[STORE_KEY_MAX];
     uint32_t
-        batch; /* entries to ask for: one behind a group, more while keys follow keys */
+        batch; /* entries to ask for: one behind a common prefix, more while keys follow keys */
 };
 
 struct span
@@ -54,7 +55,7 @@ seek_to(struct walk *w, struct span key, bool inclusive)
     w->next = (struct seek){{w->from_bytes, key.len}, inclusive};
 }
 
-/* To the first key behind everything that starts with `group`; false when there is none. */
+/* Seeks to the first key behind everything that starts with `group`; false: there is none. */
 static bool
 seek_behind(struct walk *w, struct span group)
 {
@@ -75,7 +76,7 @@ first_seek(struct walk *w)
 {
     const struct object_list_options *o = w->o;
 
-    /* A marker that is a common prefix skips its group. */
+    /* A marker that is a common prefix skips its keys. */
     if (o->after.len > o->prefix.len && span_starts(o->after, o->prefix) &&
         span_eq(group_of(o->prefix, o->delimiter, o->after), o->after))
         return seek_behind(w, o->after);
@@ -86,7 +87,7 @@ first_seek(struct walk *w)
     return true;
 }
 
-/* Few entries have an ETag that is no MD5, or stand for chunks; what they lack is with the object. */
+/* Few entries have an ETag that is no MD5, or represent chunks; the rest is in the object's metadata. */
 static enum err
 put_odd_etag(struct walk *w, const struct store_entry *e, struct object_entry *out,
              struct errbuf *eb)
@@ -98,7 +99,7 @@ put_odd_etag(struct walk *w, const struct store_entry *e, struct object_entry *o
 
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
-    /* Replaced meanwhile: as if it had no text. */
+    /* Replaced meanwhile: list it without the text. */
     etag_of(e->entry.md5, e->entry.parts, meta.etag_text, etag);
     out->etag = arena_span(w->arena, span_of(etag));
     if (meta.whole_bytes > 0)
@@ -128,7 +129,7 @@ add(struct walk *w, struct span name, const struct store_entry *key, struct errb
     return ERR_OK;
 }
 
-/* Takes entries until the page is full, a group begins, or they end. *done: nothing can follow. */
+/* Takes entries until the page is full, a common prefix begins, or they end. *done: nothing can follow. */
 static enum err
 list_add_entries(struct walk *w, const struct store_entry *entries, uint32_t count,
                  bool *done, struct errbuf *eb)
@@ -143,7 +144,7 @@ list_add_entries(struct walk *w, const struct store_entry *entries, uint32_t cou
             return ERR_OK;
         }
         if ((entries[i].entry.flags & ENTRY_IN_DOUBT) !=
-            0) { /* perhaps gone at the backend */
+            0) { /* the backend may have deleted it */
             seek_to(w, entries[i].key, false);
             continue;
         }
@@ -187,11 +188,10 @@ list_here(struct walk *w, struct errbuf *eb)
     return rc;
 }
 
-/* Behind all keys of a group, in characters every backend takes: U+10FFFF. */
+/* Sorts behind all keys of a common prefix, in a character that every backend accepts: U+10FFFF. */
 #define LAST_CHARACTER "\xf4\x8f\xbf\xbf"
 
-#define EMPTY_PAGES_MAX                                                                  \
-    1000 /* one after the other, before the remote is not believed any more */
+#define EMPTY_PAGES_MAX 1000 /* in a row, before the listing fails */
 
 static void
 on_token(void *arg, struct span token)
@@ -199,7 +199,7 @@ on_token(void *arg, struct span token)
     list_follow_token(arg, token);
 }
 
-/* A page may be empty, and more names follow all the same: where they do, only its token tells. */
+/* A page may be empty although more names follow: only its token tells. */
 enum err
 list_ask_backend(struct list_follow *f, struct span token, struct arena *a,
                  struct s3_list_page *out, bool *down, struct errbuf *eb)
@@ -231,11 +231,11 @@ list_ask_backend(struct list_follow *f, struct span token, struct arena *a,
         rc = cloud_list(cloud, f->bucket, &l, a, out, down, eb);
         stale = stale || (rc == ERR_OK && out->stale);
     }
-    out->stale = stale; /* one empty page is enough: names may be missing from it */
+    out->stale = stale; /* one stale empty page is enough: names may be missing from it */
     return rc;
 }
 
-/* Whoever asks for the names behind the last one would be given the same for ever. */
+/* A client that asks for the names behind the last one would get the same page forever. */
 static enum err
 check_progress(const struct walk *w, struct errbuf *eb)
 {
@@ -249,7 +249,8 @@ check_progress(const struct walk *w, struct errbuf *eb)
                    SPAN_ARG(w->o->after));
 }
 
-/* The page, and the one behind it is on its way; of a listing's first page only that one, for most have no other. */
+/* Gets the page and requests the one that follows; for the first page of a listing only itself, because most
+ * listings have one page. */
 static enum err
 find_page(struct walk *w, struct s3_list_page *out, bool *down, struct errbuf *eb)
 {
@@ -262,7 +263,7 @@ find_page(struct walk *w, struct s3_list_page *out, bool *down, struct errbuf *e
         return ERR_OK;
     rc = list_ask_backend(&f, (struct span){"", 0}, w->arena, out, down, eb);
     if (list_follow_end(&f, rc, out))
-        rt_yield(); /* its question goes out before this one is written out */
+        rt_yield(); /* its request goes out before this page is written */
     return rc;
 }
 
@@ -281,7 +282,7 @@ list_cached(struct walk *w, struct errbuf *eb)
     }
     if (rc != ERR_OK)
         return rc;
-    w->page->stale = from.stale; /* the remote is a Forebay whose own is down */
+    w->page->stale = from.stale; /* the remote is a Forebay whose own remote is down */
     for (uint32_t i = 0; i < from.count && w->page->count < o->max; i++) {
         const struct s3xml_list_entry *e = &from.entries[i];
 

@@ -11,25 +11,25 @@
 #define PAGES_MAX        8u /* of a loop; a listing has two */
 #define LIST_PREFETCH_MS 1000
 #define PAGE_BYTES       MIB(3) /* a thousand names of any length */
-/* After so many in a entry that nobody took (clients that come by another loop each time), one of so many is tried. */
+/* After so many unused pages in a row (clients that use another loop each time), only one of so many is requested. */
 #define WASTED_MAX 4u
 #define TRY_EACH   16u
 
 enum { USED, DROPPED }; /* labels of M_LIST_PREFETCH */
 
-/* One page. Its fiber, who takes it, and the page before hold it. */
+/* One page. Its fiber, its taker and the page before reference it. */
 struct list_page {
     struct list of_loop;
     unsigned users;
     struct object_service *s;
     const struct map_bucket *bucket; /* one reference */
     struct object_list_options
-        o;                     /* spans lie in the arena; `after` once it is `placed` */
-    struct span token;         /* it is asked for by that; empty: by o.after */
-    struct arena *arena;       /* owned */
-    uint64_t writes, since_ns; /* when it was asked for */
-    bool placed;               /* it is known behind which name it stands */
-    bool lost;                 /* the page before goes on otherwise */
+        o;               /* spans point into the arena; `after` once it is `placed` */
+    struct span token;   /* requested by this token; empty: by o.after */
+    struct arena *arena; /* owned */
+    uint64_t writes, since_ns; /* when it was requested */
+    bool placed;               /* the name before it is known */
+    bool lost;                 /* the page before ended with another token */
     bool taken, there;
     struct rt_cond changed;
     struct list_follow follow; /* the page behind this one */
@@ -43,7 +43,7 @@ struct of_loop {
 };
 
 struct list_prefetch {
-    struct fiber_group *fibers; /* owned; one a page */
+    struct fiber_group *fibers; /* owned; one fiber a page */
     _Atomic uint64_t writes;
     struct of_loop *loops; /* owned; one a loop */
 };
@@ -74,7 +74,7 @@ page_is_valid(const struct list_page *p)
            rt_now_ns() - p->since_ns <= LIST_PREFETCH_MS * UINT64_C(1000000);
 }
 
-/* A page that is not taken, of the same listing: behind a name, or by a token where one is given. */
+/* Is this an untaken page of the same listing: behind a name, or of a token if one is given? */
 static bool
 is_asked_for(const struct list_page *p, const struct map_bucket *b,
              const struct object_list_options *o, struct span token)
@@ -102,7 +102,7 @@ find(struct of_loop *l, const struct map_bucket *b, const struct object_list_opt
 
 /* ---- asking ---- */
 
-/* While it is kept: until it is taken, or is none any more. */
+/* While it is valid: until it is taken. */
 static void
 wait_for_taker(struct list_page *p)
 {
@@ -162,8 +162,8 @@ new_page(const struct list_follow *f, struct span after)
     return p;
 }
 
-/* Asks for the page behind, at the next switch. `after`: the name before it; empty: not known yet. The page is f's and the
- * fiber's. NULL: not now. */
+/* Requests the following page, at the next switch. `after`: the name before it; empty: not known yet. The page has
+ * two references: f's and the fiber's. NULL: not now. */
 static struct list_page *
 ask(const struct list_follow *f, struct span after)
 {
@@ -211,7 +211,7 @@ list_follow_end(struct list_follow *f, enum err rc, const struct s3_list_page *f
     if (p == NULL)
         return false;
     if (!more || !span_eq(p->token, f->token)) {
-        p->lost = true; /* of a try that was made again, and had another end */
+        p->lost = true; /* a retried request ended with another token */
         rt_cond_broadcast(&p->changed);
     } else if (!p->placed) {
         p->o.after = arena_span(p->arena, last);
@@ -256,14 +256,14 @@ copy(const struct s3_list_page *from, struct arena *a, struct s3_list_page *out)
     return true;
 }
 
-/* A remote may have taken the token of one page for that of another, or for none. */
+/* A remote may confuse the tokens of two pages. */
 static bool
 goes_on(const struct list_page *p)
 {
     return p->found.count == 0 || span_cmp(p->found.entries[0].key, p->o.after) > 0;
 }
 
-/* The page behind one that somebody wants now, as soon as that can be. */
+/* Requests the page behind one that a client wants now, as soon as possible. */
 static void
 follow(struct list_page *p)
 {
@@ -271,7 +271,7 @@ follow(struct list_page *p)
     if (!p->there && p->follow.token.len > 0)
         list_follow_token(&p->follow, p->follow.token);
     else if (p->there && list_follow_end(&p->follow, p->rc, &p->found))
-        rt_yield(); /* its question goes out before this one is written out */
+        rt_yield(); /* its request goes out before this page is written */
 }
 
 bool
@@ -322,7 +322,7 @@ list_prefetch_free(struct list_prefetch **ap)
     if (a == NULL)
         return;
     fiber_group_end(&a->fibers);
-    *ap = NULL; /* not before: they look there */
+    *ap = NULL; /* only now: ending fibers read it */
     free(a->loops);
     free(a);
 }

@@ -7,7 +7,7 @@
 #include "object/revalidate.h"
 #include "object/tier.h"
 
-#define TRIES 3 /* it may be replaced, or moved, between two looks */
+#define TRIES 3 /* it may be replaced, or relocated, between two lookups */
 
 static enum object_fate
 fate_of(const struct object_local *h, const struct entry *entry,
@@ -35,7 +35,7 @@ look(struct object_service *s, const struct map_bucket *b, struct span key,
 
     if (rc == ERR_OK)
         rc = info_from_entry(s, &k, &entry, a, &out->info, eb);
-    if (rc == ERR_OK) /* the checksum is not in the entry */
+    if (rc == ERR_OK) /* the entry does not have the checksum */
         rc = disks_meta(s->options.disks, &k, &entry, a, &out->info.meta, eb);
     if (rc == ERR_OK)
         rc = object_present(s, b, key, &out->present, eb);
@@ -72,7 +72,8 @@ begins_with(struct span key, struct span prefix)
     return key.len >= prefix.len && memcmp(key.at, prefix.at, prefix.len) == 0;
 }
 
-/* What stands for chunks has no bytes itself. One that was replaced meanwhile is shown as it was. */
+/* Entries of objects in chunks have no size of their own. An object that was replaced meanwhile is shown as it
+ * was. */
 static enum err
 whole_sizes(struct object_service *s, const struct map_bucket *b,
             struct object_local_entry *to, const struct store_entry *from, uint32_t count,

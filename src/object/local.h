@@ -1,28 +1,29 @@
-/* here: what this node holds of a bucket, and for how long, for people's eyes. Rows are looked at; no remote is asked.
+/* local: what this node holds of a bucket, and for how long: for status pages. Reads the index; does not ask the
+ * remote.
  *
  * Fibers of any loop; everything may switch.
  */
 #pragma once
 #include "object/object.h"
 
-/* Would it go when room is needed? */
+/* What eviction would do with it. */
 enum object_fate {
-    FATE_STAYS,     /* native: there is no other copy */
-    FATE_PINNED,    /* by a prefix of its bucket */
-    FATE_IN_DOUBT,  /* a write whose outcome at the remote is unknown */
-    FATE_READ_MORE, /* than its segment on the average: it stays when that one goes */
-    FATE_COLDEST,   /* its segment is the next to go */
-    FATE_LATER,     /* when colder segments have gone */
+    FATE_STAYS,    /* native: there is no other copy */
+    FATE_PINNED,   /* by a prefix of its bucket */
+    FATE_IN_DOUBT, /* it has an in-doubt write */
+    FATE_READ_MORE, /* more than the average of its segment: it stays when that segment is evicted */
+    FATE_COLDEST, /* its segment is evicted next */
+    FATE_LATER,   /* colder segments are evicted before it */
 };
 struct object_local {
     struct object_info info; /* with the checksum; in the arena */
     struct disks_where where;
-    struct object_present present; /* of a large one: how much of it */
+    struct object_present present; /* of a large object: how much is here */
     bool cached;
-    unsigned copies; /* that its bucket wants */
+    unsigned copies; /* the number that its bucket wants */
     enum object_fate fate;
     const char *pin; /* the prefix; borrowed from the bucket; NULL */
-    uint32_t reads;  /* of late, hits and misses; of cached buckets */
+    uint32_t reads;  /* recent reads, hits and misses; of cached buckets */
     int64_t
         ttl_left_ms; /* until the remote is asked again; 0: at the next read; -1: never */
 };
@@ -35,10 +36,11 @@ struct object_local_entry {
     struct span key; /* in the arena */
     uint64_t size;
     bool pinned, in_doubt;
-    bool chunks; /* kept in chunks, of which not all need be here */
+    bool chunks; /* kept in chunks, some of which may be missing */
 };
 #define OBJECT_LOCAL_PAGE 1000u
-/* Keys with the prefix from `from` on, at most OBJECT_LOCAL_PAGE. *more: there may be others behind the last. */
+/* Lists keys with the prefix, starting at `from`, at most OBJECT_LOCAL_PAGE. *more: other keys may follow the last
+ * one. */
 enum err object_local_page(struct object_service *s, const struct map_bucket *b,
                            struct span prefix, struct span from, uint32_t max,
                            struct arena *a, struct object_local_entry **out,

@@ -1,5 +1,5 @@
-/* multipart: uploads in parts. Native ones live on the disk; for a cached bucket each call is passed on, and the object is
- * fetched when somebody reads it. */
+/* multipart: uploads in parts. Native uploads live on the disk. For a cached bucket each call is forwarded, and
+ * the first read fetches the object. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,8 +63,7 @@ object_upload_begin(struct object_service *s, const struct map_bucket *b, struct
     return rc;
 }
 
-/* The checksum of a part as its upload wants it: the client's, or where it sent none the upload's own, which is CRC64NVME
- * where that was begun without one. */
+/* Chooses the checksum of a part as its upload requires: the client's; else the upload's own; else CRC64NVME. */
 static enum err
 part_checksum(struct object_service *s, const struct disks_key *k,
               const struct upload_id *id, struct object_put_options *o, struct errbuf *eb)
@@ -119,7 +118,7 @@ native_part_begin(struct object_service *s, const struct map_bucket *b, struct s
                             eb);
 }
 
-/* The part lies here until the backend has it, then it goes. */
+/* The part lies here until the backend has it, and is then deleted. */
 static enum err
 write_through_part_begin(struct object_service *s, const struct map_bucket *b,
                          struct span key, struct span upload_id, uint32_t number,
@@ -237,7 +236,7 @@ bad_part(struct complete *c, enum object_complete_why why, uint32_t number,
     return err_set(c->eb, ERR_BAD_REQUEST, "part %u %s", number, says);
 }
 
-/* Does the stored part answer to what the list says of it? */
+/* Does the stored part match the list? */
 static bool
 part_matches(const struct object_complete_part *want, const struct store_part *have)
 {
@@ -293,8 +292,8 @@ match_parts(struct complete *c)
     return ERR_OK;
 }
 
-/* The object's checksum from those of its parts. An upload that was begun without one takes what all its parts have,
- * where that can be combined: CRC64NVME, unless their sender chose another CRC. */
+/* Combines the checksums of the parts into the object's. An upload without an algorithm takes that of its parts,
+ * where it can be combined: CRC64NVME, unless the client chose another CRC. */
 static void
 combine_checksums(struct complete *c, struct object_meta *meta)
 {
@@ -366,7 +365,7 @@ check_size(struct complete *c)
     return ERR_OK;
 }
 
-/* What the client says of the whole object must be what the upload was begun with, and what came. */
+/* The client's checksum of the whole object must match the upload and the parts. */
 static enum err
 check_type(struct complete *c, const struct object_meta *meta)
 {
@@ -404,7 +403,7 @@ complete_native(struct complete *c, struct object_info *out)
         disks_upload_meta(c->s->options.disks, &c->key, &c->id, c->arena, &meta, c->eb);
 
     if (rc ==
-        ERR_NO_UPLOAD) { /* perhaps it was completed before: the same answer again */
+        ERR_NO_UPLOAD) { /* it may have been completed before: give the same answer */
         rc = disks_upload_complete(c->s->options.disks, &c->key, &c->id, NULL, 0, NULL,
                                    NULL, &entry, c->eb);
         return rc == ERR_OK ? info_from_entry(c->s, &c->key, &entry, c->arena, out, c->eb)
@@ -449,8 +448,8 @@ complete_native(struct complete *c, struct object_info *out)
     return rc;
 }
 
-/* A condition that failed after a try without an answer: perhaps that try made the object. It has the ETag that its parts
- * give. */
+/* The condition failed after an earlier try without an answer: that try may have made the object. Then it has the
+ * ETag of these parts. */
 static bool
 completed_before(struct object_service *s, const struct map_bucket *b, struct span key,
                  const struct object_complete *w, struct arena *a, struct span *etag)

@@ -1,9 +1,10 @@
 /* object: get, put, delete, list and multipart over disks and backends. Speaks no HTTP.
  *
- * Native buckets live on the disk only. Cached buckets mirror a remote one (decision D10): the first read fetches and
- * keeps, one fetch for all who wait; writes go through, with an in-doubt record before the backend hears of them.
+ * Native buckets live on the disks only. Cached buckets mirror a remote one (decision D10): the first read fetches
+ * and keeps the object, one fetch for all waiting readers; writes go through to the backend, after an in-doubt record
+ * in the write-ahead log.
  *
- * Fibers of any loop; everything may switch. Buckets are held by reference for the length of a call.
+ * Fibers of any loop; everything may switch. Callers hold buckets by reference during a call.
  */
 #pragma once
 #include "base/arena.h"
@@ -18,19 +19,19 @@ struct object_options {
     struct disks *disks;
     struct map_service *map;
     struct cloud *cloud;
-    uint64_t cache_budget;          /* cached bytes; 0: no limit but the disks' */
-    unsigned cache_high, cache_low; /* hundredths of it; 0: 97 and 95 */
-    uint64_t large_bytes; /* larger ones of attached buckets are kept in chunks ... */
-    uint32_t chunk_bytes; /* ... of so many bytes; 0: 64 and 16 MiB */
-    unsigned readahead;   /* objects that are fetched ahead of a reader; 0: none */
+    uint64_t cache_budget;          /* cached bytes; 0: no limit but the disks */
+    unsigned cache_high, cache_low; /* percent of it; 0: 97 and 95 */
+    uint64_t large_bytes; /* larger objects of attached buckets are kept in chunks ... */
+    uint32_t chunk_bytes; /* ... of this size; 0: 64 and 16 MiB */
+    unsigned readahead;   /* objects fetched ahead of a sequential reader; 0: none */
     uint16_t node;
 };
 enum err object_start(const struct object_options *o, struct object_service **out,
                       struct errbuf *eb) MUST_CHECK;
-/* Fails every fetch in flight and lets none begin: who waits for a slow backend is answered now. Before the server of
- * the requests is stopped: a reader on another loop than its fetch's cannot be cancelled. May switch. */
+/* Fails every fetch in flight and lets none begin, so that readers of a slow backend get an answer now. Call it
+ * before the request server stops: a reader on another loop than its fetch cannot be cancelled. May switch. */
 void object_end_fetches(struct object_service *s);
-/* Ends fetches in flight and joins them. No request may be left. May switch. */
+/* Ends and joins the fetches in flight. No request may be left. May switch. */
 void object_stop(struct object_service **sp);
 
 /* ---- which version, and what must hold ---- */
@@ -40,13 +41,14 @@ struct object_version {
     struct version born;
 };
 #define OBJECT_VERSION_TEXT 33 /* 32 hex or "null", NUL */
-/* False: no id of ours. */
+/* False: not an id that this node issued. */
 bool object_version_parse(struct span text, struct object_version *out);
 void object_version_text(const struct object_version *v, char out[OBJECT_VERSION_TEXT]);
-/* Judged in one step with the change. */
+/* Checked in one step with the change. */
 struct object_condition {
     struct store_condition disk;
-    struct span if_match, if_none_match; /* as given: sent on to a backend; empty: none */
+    struct span if_match,
+        if_none_match; /* as the client sent them: forwarded to a backend; empty: none */
 };
 
 /* ---- what is known of an object ---- */
@@ -58,34 +60,34 @@ struct object_info {
     struct object_meta meta; /* in the arena given */
     enum object_source source;
     bool
-        stale; /* it is here, and the remote is down: nobody can tell whether it still is the remote's */
+        stale; /* a cached version, served while the remote is down: it may be outdated */
     struct object_version version; /* of native buckets */
-    bool is_marker;                /* with ERR_NOT_FOUND: a delete marker stands there */
-    uint32_t chunk_bytes;          /* it is kept in chunks of so many bytes; 0: whole */
+    bool is_marker;       /* with ERR_NOT_FOUND: the current version is a delete marker */
+    uint32_t chunk_bytes; /* the size of its chunks; 0: kept whole */
 };
 
 /* ---- reading ---- */
 struct object_get;
-/* Finds the object and says what is known; the body follows on demand. On a cached bucket this joins or starts the
+/* Finds the object and fills `info`; the body follows on demand. In a cached bucket this joins or starts the
  * fetch. ERR_NOT_FOUND, ERR_BACKEND. On ERR_OK the caller ends *out with object_get_end(). */
 enum err object_get_begin(struct object_service *s, const struct map_bucket *b,
                           struct span key, struct arena *a, struct object_info *info,
                           struct object_get **out, struct errbuf *eb) MUST_CHECK;
-/* Chooses the bytes; once, before the first object_get_next(). [first, first+len) lies inside the object. ERR_NOT_FOUND,
- * here or from the first object_get_next(): the object was replaced since; begin again. */
+/* Chooses the range; once, before the first object_get_next(). [first, first+len) lies inside the object.
+ * ERR_NOT_FOUND, here or from the first object_get_next(): the object was replaced; begin again. */
 enum err object_get_range(struct object_get *g, uint64_t first, uint64_t len,
                           struct errbuf *eb) MUST_CHECK;
 /* The next piece, verified, valid until the next call; len 0 at the end. */
 enum err object_get_next(struct object_get *g, struct deadline by, struct span *piece,
                          struct errbuf *eb) MUST_CHECK;
-/* What stands behind that piece in memory already: store_read_more(). */
+/* The pieces that follow in memory already: store_read_more(). */
 unsigned object_get_more(struct object_get *g, struct span *pieces, unsigned max);
 void object_get_end(struct object_get **gp);
-/* Where the bytes come from; of an object in chunks that is known with the first of them. */
+/* Where the bytes come from; for an object in chunks known with the first piece. */
 enum object_source object_get_source(const struct object_get *g);
-/* Once more: a small object that was just read whole from memory is read again without looking for it (disk_read.h). Nothing
- * switches. */
-struct object_place { /* of a cached object, for its access_freq */
+/* Revalidated read: a small object that was just read whole from memory is read again without a lookup
+ * (store_read.h). Does not switch. */
+struct object_place { /* of a cached object, for its access frequency */
     uint32_t segment, size;
     uint16_t disk;
     bool in_log;
@@ -96,16 +98,18 @@ struct object_revalidated {
     uint32_t reads; /* since it was kept */
     struct object_place place;
 };
-/* While the first piece is at hand. False: not of this object. */
+/* Called while the first piece is at hand. False: not possible for this object. */
 bool object_revalidated_keep(const struct object_get *g, struct object_revalidated *out);
-/* Asks for the memory that object_revalidated_begin() looks at. */
+/* Prefetches the cache lines that object_revalidated_begin() reads. */
 void object_revalidated_preload(struct object_service *s,
                                 const struct object_revalidated *a);
-/* False: get it as usual. True: its pieces stay until object_revalidated_end(), over switches too. */
+/* False: read it the ordinary way. True: its pieces stay valid until object_revalidated_end(), also across
+ * switches. */
 bool object_revalidated_begin(struct object_service *s, struct object_revalidated *a,
                               struct store_pinned *held);
 void object_revalidated_end(struct store_pinned *held);
-/* A small object of this disk, got without a fiber (disk_read.h): nothing switches, and `false` means the long way. */
+/* Async read: a small object of this disk, read without a fiber (store_read.h). Does not switch; false means: read
+ * it the ordinary way. */
 struct object_async_read {
     struct disks_async_read
         at; /* on_done is set by the caller; at.at.bytes are the object's */
@@ -115,11 +119,11 @@ struct object_async_read {
 };
 bool object_async_read_begin(struct object_service *s, const struct map_bucket *b,
                              struct span key, struct object_async_read *o);
-/* In on_done, when it is good: what stands in its head. The read counts from here on. */
+/* In on_done, when the bytes are good: the information for the answer's head. Counts the read. */
 void object_async_read_info(struct object_async_read *o, struct object_info *out);
 void object_async_read_end(struct object_async_read *o);
-/* The same of one version; `v` NULL: of the current one. ERR_NOT_FOUND with info->is_marker: `version` and `mtime_ms` are
- * those of the delete marker. */
+/* The same for one version; `v` NULL: the current one. ERR_NOT_FOUND with info->is_marker: `version` and
+ * `mtime_ms` are those of the delete marker. */
 enum err object_get_begin_version(struct object_service *s, const struct map_bucket *b,
                                   struct span key, const struct object_version *v,
                                   struct arena *a, struct object_info *info,
@@ -128,11 +132,11 @@ enum err object_head_version(struct object_service *s, const struct map_bucket *
                              struct span key, const struct object_version *v,
                              struct arena *a, struct object_info *info,
                              struct errbuf *eb) MUST_CHECK;
-/* The object's own checksum, where it was not read with the rest (most rows say all but this): into info->meta, in the
- * arena. For who shows or compares it. ERR_NOT_FOUND: replaced since, begin again. May switch. */
+/* Reads the object's own checksum into info->meta, in the arena, where the entry does not have it (most entries do
+ * not). For answers that show or compare it. ERR_NOT_FOUND: replaced, begin again. May switch. */
 enum err object_get_checksum(struct object_get *g, struct arena *a,
                              struct object_info *info, struct errbuf *eb) MUST_CHECK;
-/* The parts of an object that came in parts; none for others, and for objects of backends. */
+/* The parts of an object that was uploaded in parts; none for other objects and for objects of backends. */
 struct object_part_place {
     uint64_t offset, size;
     uint8_t checksum_algorithm; /* 0: none is known */
@@ -141,31 +145,30 @@ struct object_part_place {
 enum err object_parts(struct object_get *g, struct arena *a,
                       struct object_part_place **out, uint32_t *count,
                       struct errbuf *eb) MUST_CHECK;
-/* The same without a body: no fetch is started. */
+/* The same without a body: starts no fetch. */
 enum err object_head(struct object_service *s, const struct map_bucket *b,
                      struct span key, struct arena *a, struct object_info *info,
                      struct errbuf *eb) MUST_CHECK;
 
 /* ---- bringing here, for readers to come ---- */
 enum object_prefetched {
-    PREFETCHED_BEFORE, /* it was here */
+    PREFETCHED_BEFORE, /* it was local before */
     PREFETCHED_NOW,
-    PREFETCHED_NO_ROOM, /* there is no room for it */
+    PREFETCHED_NO_ROOM, /* the cache has no room for it */
 };
-/* Fetches an object unless it is here, or joins its fetch, and waits until it is kept. It comes at `pace` while nobody reads
- * it. *bytes came. ERR_NOT_FOUND,
- * ERR_BACKEND. */
+/* Fetches an object unless it is local, or joins its fetch, and waits until it is kept. `pace` limits the transfer
+ * until a reader joins. *bytes: how many were transferred. ERR_NOT_FOUND, ERR_BACKEND. */
 enum err object_prefetch(struct object_service *s, const struct map_bucket *b,
                          struct span key, struct pace *pace, enum object_prefetched *how,
                          uint64_t *bytes, struct errbuf *eb) MUST_CHECK;
-/* Bytes of the cache as configured; 0: as much as there is. Any thread. */
+/* Configured bytes of the cache; 0: no limit. Any thread. */
 uint64_t object_cache_budget(const struct object_service *s);
-/* Asks the remote of an attached bucket whether what is kept of a key is still its own; another version ends the kept one.
- * ERR_OK also when nothing is kept. ERR_BACKEND: it could not be asked. */
+/* Asks the remote of an attached bucket whether the cached version of a key is current; ends it if not. ERR_OK
+ * also when nothing is cached. ERR_BACKEND: the remote could not be asked. */
 enum err object_revalidate(struct object_service *s, const struct map_bucket *b,
                            struct span key, struct arena *a,
                            struct errbuf *eb) MUST_CHECK;
-/* How much of an object is here. ERR_NOT_FOUND: nothing is known of it here; the remote is not asked. May switch. */
+/* How much of an object is here. ERR_NOT_FOUND: nothing; the remote is not asked. May switch. */
 struct object_present {
     uint64_t size, here;          /* bytes */
     uint32_t chunks, chunks_here; /* chunks; 0: it is kept whole */
@@ -173,17 +176,18 @@ struct object_present {
 enum err object_present(struct object_service *s, const struct map_bucket *b,
                         struct span key, struct object_present *out,
                         struct errbuf *eb) MUST_CHECK;
-/* Readers of what is not here, at this moment: what is done for readers to come makes way for them. Any thread. */
+/* The number of readers that wait for a backend now: prefetches give way to them. Any thread. */
 unsigned object_readers_waiting(const struct object_service *s);
 
 /* ---- writing ---- */
 struct object_put;
-/* size: STORE_SIZE_UNKNOWN where no length was given. MD5 and the sums asked for are computed here, in slices with
- * a yield between them. */
+/* size: STORE_SIZE_UNKNOWN when the request gave no length. Computes MD5 and the requested checksums, in slices,
+ * with a yield between them. */
 struct object_put_options {
     uint64_t size;
-    uint8_t checksum_algorithm; /* wire/checksum.h: to compute and keep; 0: none */
-    bool sum_as_upload; /* of a part: what its upload wants is computed, not demanded */
+    uint8_t checksum_algorithm; /* wire/checksum.h: computed and kept; 0: none */
+    bool
+        sum_as_upload; /* of a part: the algorithm of its upload is computed, not required */
     const struct object_condition *condition; /* borrowed until the commit; NULL: none */
 };
 enum err object_put_begin(struct object_service *s, const struct map_bucket *b,
@@ -191,17 +195,17 @@ enum err object_put_begin(struct object_service *s, const struct map_bucket *b,
                           struct object_put **out, struct errbuf *eb) MUST_CHECK;
 enum err object_put_write(struct object_put *p, const void *data, size_t len,
                           struct errbuf *eb) MUST_CHECK;
-/* Where the next bytes may be received to instead: at most *len, then object_put_filled() with what came. Of a body of known
- * size that is not whole yet. *at is NULL where that can't be done: then each byte comes by object_put_write(). May switch,
- * both. */
+/* A buffer to receive the next bytes into: at most *len; then object_put_filled() with the number received. For a
+ * body of known size that is not complete. *at is NULL where this is not possible: then use object_put_write().
+ * Both may switch. */
 enum err object_put_room(struct object_put *p, void **at, size_t *len,
                          struct errbuf *eb) MUST_CHECK;
 void object_put_filled(struct object_put *p, size_t len);
-/* The whole body, of known size and not empty, which the caller holds until commit or abort: not copied where that can be
- * spared. May switch. */
+/* The whole body, of known size and not empty, which the caller keeps until commit or abort: written without a
+ * copy where possible. May switch. */
 enum err object_put_zero_copy(struct object_put *p, struct span body,
                               struct errbuf *eb) MUST_CHECK;
-/* After the last byte, before commit: the sums of what came. */
+/* After the last byte, before commit: the checksums of the body. */
 struct object_sums {
     uint8_t md5[16];
     uint8_t checksum[32];
@@ -215,26 +219,27 @@ enum err object_put_commit(struct object_put **pp, const struct object_meta *met
                            struct arena *a, struct object_info *out,
                            struct errbuf *eb) MUST_CHECK;
 void object_put_abort(struct object_put **pp); /* NULL is fine */
-/* ERR_OK whether or not there was one. In a bucket with versioning the current version gets a delete marker. */
+/* ERR_OK whether or not the object existed. In a versioned bucket the current version gets a delete marker. */
 enum err object_delete(struct object_service *s, const struct map_bucket *b,
                        struct span key, struct errbuf *eb) MUST_CHECK;
 struct object_delete_options {
-    const struct object_version *version; /* this one, for ever; NULL: the object */
+    const struct object_version
+        *version; /* this version, permanently; NULL: the object */
     const struct object_condition *condition;
 };
 struct object_deleted {
-    bool marker; /* a delete marker was made, or ended */
-    bool named;  /* `version` is the marker's, or that of what was ended */
+    bool marker; /* a delete marker was created, or removed */
+    bool named;  /* `version` is that of the marker, or of what was removed */
     struct object_version version;
 };
 enum err object_delete_with(struct object_service *s, const struct map_bucket *b,
                             struct span key, const struct object_delete_options *o,
                             struct object_deleted *out, struct errbuf *eb) MUST_CHECK;
-/* `len` bytes of an object that was begun, into a put that was begun: read verified, summed anew. */
+/* Copies `len` bytes of an open object into an open put: reads are verified, checksums computed again. */
 enum err object_copy_body(struct object_get *from, uint64_t first, uint64_t len,
                           struct object_put *to, struct errbuf *eb) MUST_CHECK;
-/* Other metadata for the same bytes: `edit` changes what is there (and may keep it in the arena given); it may be called
- * again when somebody else was faster. Native buckets only: ERR_NOT_IMPLEMENTED. */
+/* Changes the metadata without the bytes: `edit` changes its argument (and may keep texts in the arena); it is
+ * called again after a concurrent change. Native buckets only: ERR_NOT_BUILT. */
 typedef enum err object_edit(struct object_meta *meta, void *arg, struct arena *a,
                              struct errbuf *eb);
 enum err object_change_meta(struct object_service *s, const struct map_bucket *b,
@@ -243,7 +248,7 @@ enum err object_change_meta(struct object_service *s, const struct map_bucket *b
                             void *arg, struct arena *a, struct object_info *info,
                             struct errbuf *eb) MUST_CHECK;
 
-/* Tags of an attached bucket's object: the remote has them, they are not kept here. "a=b&c=d" (wire/s3tags.h); empty:
+/* Tags of an attached bucket's object: the remote has them, they are not cached. "a=b&c=d" (wire/s3tags.h); empty:
  * none. May switch. */
 enum err object_remote_tags(struct object_service *s, const struct map_bucket *b,
                             struct span key, struct arena *a, struct span *tags,
@@ -255,7 +260,7 @@ enum err object_set_remote_tags(struct object_service *s, const struct map_bucke
 /* ---- listing ---- */
 struct object_list_options {
     struct span prefix, delimiter;
-    struct span after; /* key > after; a common prefix given here skips its group */
+    struct span after; /* key > after; a common prefix given here skips its keys */
     uint32_t max;      /* at most 1,000 */
 };
 struct object_entry {
@@ -266,19 +271,21 @@ struct object_entry {
     struct span etag; /* of a key; in the arena */
 };
 struct object_page {
-    struct object_entry *entries; /* in the arena, byte order, prefixes among them */
+    struct object_entry
+        *entries; /* in the arena, byte order, common prefixes among them */
     uint32_t count;
     bool truncated;
     struct span next_after; /* `after` of the next page */
-    bool stale;             /* the backend is down: what is here of a cached bucket */
+    bool stale;             /* the backend is down: only the cached objects are listed */
 };
 enum err object_list(struct object_service *s, const struct map_bucket *b,
                      const struct object_list_options *o, struct arena *a,
                      struct object_page *out, struct errbuf *eb) MUST_CHECK;
 struct object_version_list {
     struct span prefix, delimiter;
-    struct span after;                          /* as above */
-    const struct object_version *after_version; /* of `after`: only older ones follow */
+    struct span after; /* as above */
+    const struct object_version
+        *after_version; /* of `after`: only older versions follow */
     uint32_t max;
 };
 struct object_version_entry {
@@ -293,16 +300,16 @@ struct object_version_page {
     struct object_version_entry *entries; /* in the arena */
     uint32_t count;
     bool truncated;
-    bool stale; /* as of struct object_page */
+    bool stale; /* as in struct object_page */
 };
-/* Native buckets, with or without versioning. */
+/* Native buckets, versioned or not. */
 enum err object_version_list(struct object_service *s, const struct map_bucket *b,
                              const struct object_version_list *o, struct arena *a,
                              struct object_version_page *out,
                              struct errbuf *eb) MUST_CHECK;
-/* Before a bucket is removed. ERR_OK: it is empty, and stays so: nothing is taken into it any more (ERR_BUSY). Where it is not
- * removed after all, object_bucket_reopen(). ERR_NOT_EMPTY; ERR_BUSY: somebody else does this. Cached ones, whose remote
- * stays as it is, may always go. */
+/* Closes a bucket before it is removed: no write is accepted any more (ERR_BUSY). ERR_OK: it is empty and closed.
+ * When it is not removed after all, call object_bucket_reopen(). ERR_NOT_EMPTY; ERR_BUSY: another removal is in
+ * flight. Attached buckets can always be removed: their remote is not changed. */
 enum err object_bucket_close(struct object_service *s, const struct map_bucket *b,
                              struct errbuf *eb) MUST_CHECK;
 void object_bucket_reopen(struct object_service *s, const struct map_bucket *b);
@@ -342,24 +349,24 @@ struct object_complete {
     uint64_t want_size;                       /* of the object, or OBJECT_ANY_SIZE */
     const struct object_condition *condition; /* NULL: none */
     uint8_t
-        want_algorithm; /* of the object's checksum, where the client gave it; 0: not */
+        want_algorithm; /* of the object's checksum, if the client sent it; 0: not sent */
     uint8_t want_checksum[32];
-    uint8_t want_type; /* 0: not said */
+    uint8_t want_type; /* 0: not sent */
 };
-/* What is wrong with the list. Nothing has changed then. */
+/* What is wrong with the list. Nothing has changed. */
 enum object_complete_why {
     COMPLETE_OK,
     COMPLETE_BAD_PART,
     COMPLETE_TOO_SMALL,
     COMPLETE_WRONG_SIZE,
-    COMPLETE_NO_CHECKSUM, /* a part of a COMPOSITE upload is named without one */
+    COMPLETE_NO_CHECKSUM, /* a part of a COMPOSITE upload has no checksum */
     COMPLETE_WRONG_TYPE,
     COMPLETE_BAD_DIGEST,
     COMPLETE_OTHER
 };
 struct object_bad_part {
     enum object_complete_why why;
-    uint32_t number; /* of the part, where it is about one */
+    uint32_t number; /* the part in question, if any */
     uint64_t size;   /* COMPLETE_TOO_SMALL */
 };
 enum err object_upload_complete(struct object_service *s, const struct map_bucket *b,
@@ -377,20 +384,20 @@ struct object_upload {
 };
 struct object_upload_list_options {
     struct span prefix, delimiter;
-    struct span after_key, after_id; /* a common prefix as key skips its group */
+    struct span after_key, after_id; /* a common prefix as key skips its uploads */
     uint32_t max;                    /* at most 1,000 */
 };
 struct object_upload_page {
     struct object_upload
-        *entries; /* in the arena; by key, then begin, prefixes among them */
+        *entries; /* in the arena; by key, then start time, prefixes among them */
     uint32_t count;
     bool truncated;
 };
-/* Of an attached bucket: the remote's page. */
+/* For an attached bucket: the remote's page. */
 enum err object_upload_list(struct object_service *s, const struct map_bucket *b,
                             const struct object_upload_list_options *o, struct arena *a,
                             struct object_upload_page *out, struct errbuf *eb) MUST_CHECK;
-/* What an upload was begun with, where it is ours; of an attached bucket nothing. */
+/* The metadata given at the start of an upload; empty for an attached bucket. */
 enum err object_upload_meta(struct object_service *s, const struct map_bucket *b,
                             struct span key, struct span upload_id, struct arena *a,
                             struct object_meta *out, struct errbuf *eb) MUST_CHECK;

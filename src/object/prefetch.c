@@ -1,4 +1,4 @@
-/* prefetch: an object of a cached bucket is fetched because somebody will want it, not because somebody reads it. */
+/* prefetch: fetches an object of a cached bucket for later readers. */
 #include <stdatomic.h>
 
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 #include "object/keys.h"
 
 #define INFO_BYTES           MIB(1)
-#define PREFETCH_FIRST_BYTES MIB(128) /* of one object, for a reader that may come */
+#define PREFETCH_FIRST_BYTES MIB(128) /* of one object, for a reader that may follow */
 
 struct prefetch {
     struct object_service *s;
@@ -15,13 +15,13 @@ struct prefetch {
     struct span key;
     struct pace *pace;
     enum object_prefetched how;
-    uint64_t most; /* bytes of it */
+    uint64_t most; /* the bytes to fetch at most */
     uint64_t bytes;
     enum err rc;
     struct errbuf *eb;
 };
 
-/* Waits for the end of the fetch by reading along. */
+/* Reads along until the fetch ends. */
 static enum err
 read_along(struct prefetch *b, struct object_get *g, uint64_t size)
 {

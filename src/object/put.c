@@ -1,5 +1,6 @@
-/* put: objects and parts on their way in. Bytes go to the disk as they come; sums are kept beside; commit makes them
- * exist. For a cached bucket the whole body is here, and was what the client said, before the backend hears of it. */
+/* put: objects and parts being written. Bytes go to the disk as they arrive, checksums are computed beside, and
+ * the commit makes the object visible. For a cached bucket the whole body is here and verified before the backend
+ * is asked. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,8 @@
 #include "wire/etag.h"
 
 #define HASH_SLICE   (64u << 10)
-#define ROOM_SLICE   (256u << 10) /* received, and summed, between two switches */
-#define PATIENT_MOST (4u << 20)   /* bodies whose sums wait for each other */
+#define ROOM_SLICE   (256u << 10) /* received, and hashed, between two switches */
+#define PATIENT_MOST (4u << 20)   /* larger bodies do not wait to fill the lanes */
 
 enum err
 put_new(struct object_service *s, const struct map_bucket *b, struct span key,
@@ -43,7 +44,7 @@ object_put_abort(struct object_put **pp)
     *pp = NULL;
     if (p == NULL)
         return;
-    hash_stream_end(&p->lag); /* what lags lies in the writer's buffer */
+    hash_stream_end(&p->lag); /* the lagging bytes are in the writer's buffer */
     disks_write_abort(&p->writer);
     quota_release(&p->claim);
     write_lock_end(&p->write_lock);
@@ -54,8 +55,8 @@ object_put_abort(struct object_put **pp)
     small_put(p, sizeof *p + p->key.len);
 }
 
-/* The bucket may have got another number of copies since the request looked it up. A writer that begins behind that change
- * is not waited for by those who make the copies: so it is asked again once the writer counts. */
+/* The bucket's number of copies may have changed since the request looked it up. The rebalancer does not wait for
+ * a writer that begins after that change: so look it up again once the writer is counted. */
 static enum err
 begin_writer(struct object_put *p, uint64_t size, struct errbuf *eb)
 {
@@ -99,17 +100,17 @@ object_put_begin(struct object_service *s, const struct map_bucket *b, struct sp
     return rc;
 }
 
-/* The end of the body is hashed along with its last bytes, where it is known. */
+/* The end of the body is hashed along with its last bytes, if it is known. */
 static void
 add_md5(struct object_put *p, const void *data, size_t len)
 {
     if (p->hashed)
-        return; /* more bytes than announced: the disk refuses them */
+        return; /* more bytes than announced: the disk rejects them */
     p->hashed = p->sums.size + len == p->options.size;
     hasher_add(p->s, &p->md5, data, len, p->hashed ? p->sums.md5 : NULL);
 }
 
-/* Sums are made in slices, so that no turn of the loop is long. */
+/* Checksums are computed in slices, so that no turn of the loop is long. */
 enum err
 object_put_write(struct object_put *p, const void *data, size_t len, struct errbuf *eb)
 {
@@ -134,7 +135,7 @@ object_put_write(struct object_put *p, const void *data, size_t len, struct errb
     return ERR_OK;
 }
 
-/* Large bodies fill the lanes of each other; waiting would only hold up what they receive. */
+/* Large bodies fill each other's lanes; waiting would only delay receiving them. */
 static bool
 is_patient(const struct object_put *p)
 {
@@ -150,7 +151,7 @@ object_put_room(struct object_put *p, void **at, size_t *len, struct errbuf *eb)
     *len = disks_write_room(p->writer, at);
     if (*at != NULL && *len == 0) {
         rc = disks_write_flush(p->writer, eb);
-        if (p->lags) /* after the write: others have laid down theirs meanwhile */
+        if (p->lags) /* after the write: others have queued theirs meanwhile */
             hash_stream_drain(p->s, &p->lag, is_patient(p));
         if (rc == ERR_OK)
             *len = disks_write_room(p->writer, at);
@@ -192,7 +193,7 @@ object_put_zero_copy(struct object_put *p, struct span body, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* The sum of what lagged. The last bytes go to the disk first: while that takes them others lay down theirs. */
+/* The digest of the lagging bytes. The last bytes go to the disk first: others queue theirs meanwhile. */
 static enum err
 drain_hash(struct object_put *p, struct errbuf *eb)
 {
@@ -201,7 +202,7 @@ drain_hash(struct object_put *p, struct errbuf *eb)
     hash_stream_drain(p->s, &p->lag, is_patient(p));
     p->md5 =
         p->lag
-            .md5; /* the stream stays: while there are several puts, none is hashed alone */
+            .md5; /* the stream stays in the list: several concurrent puts are never hashed alone */
     p->lags = false;
     return rc;
 }
@@ -256,7 +257,7 @@ versioning_of(const struct map_bucket *b)
                                             : STORE_UNVERSIONED;
 }
 
-/* The metadata with what only we know. */
+/* Adds to the metadata what only this node knows. */
 static void
 complete_meta(const struct object_put *p, const struct object_meta *given,
               struct object_meta *out)
@@ -272,7 +273,7 @@ complete_meta(const struct object_put *p, const struct object_meta *given,
     out->checksum = (struct span){(const char *)p->sums.checksum, p->sums.checksum_len};
 }
 
-/* Its size is known now, if it was not before. */
+/* The final size is known now. Claims again, or confirms the claim. */
 static enum err
 ask_again(struct object_put *p, const struct quota_ask *ask, struct errbuf *eb)
 {

@@ -1,4 +1,4 @@
-/* put: what native writes, writes through and parts share. */
+/* put: what native writes, write-throughs and parts share. */
 #pragma once
 #include "base/md5.h"
 #include "object/hasher.h"
@@ -14,16 +14,17 @@ struct object_put {
     enum put_kind kind;
     struct object_put_options options;
     struct disks_writer *writer; /* owned */
-    struct quota_claim claim;    /* given back with the writer */
+    struct quota_claim claim;    /* released with the writer */
     struct md5 md5;
-    bool hashed; /* sums.md5 is there */
-    bool lags; /* `lag` does it instead of `md5`; what lags lies in the writer's buffer */
+    bool hashed; /* sums.md5 is set */
+    bool
+        lags; /* `lag` hashes instead of `md5`; the lagging bytes are in the writer's buffer */
     struct hash_stream lag;
-    unsigned char *room; /* what object_put_room() gave; borrowed of the writer */
+    unsigned char *room; /* from object_put_room(); borrowed from the writer */
     struct checksum sum;
     struct object_sums sums;
     bool summed;
-    struct write_lock *write_lock; /* PUT_WRITE_THROUGH, while it is under way */
+    struct write_lock *write_lock; /* PUT_WRITE_THROUGH, while it is in flight */
     char *upload_text;       /* PUT_PART_WRITE_THROUGH: the backend's upload id; owned */
     struct upload_id upload; /* PUT_PART */
     uint32_t part_number;
@@ -46,7 +47,7 @@ enum err delete_write_through(struct object_service *s, const struct map_bucket 
 /* Headers of a backend request that carry a condition (NULL: none); in the arena. */
 struct s3_header *headers_of_condition(const struct object_condition *c, struct arena *a,
                                        uint32_t *count);
-/* After a change at the backend that left no body here (a multipart Complete): what was cached is obsolete. */
+/* After a change at the backend that left no body here (a multipart Complete): ends the cached version. */
 enum err write_through_drop_local(struct object_service *s, const struct map_bucket *b,
                                   struct span key, struct errbuf *eb) MUST_CHECK;
 /* Headers of a backend request that carry `meta`; in the arena. */

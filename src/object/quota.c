@@ -35,14 +35,14 @@ quotas_free(struct numbered **qp)
 /* ---- what the bucket holds ---- */
 
 struct held {
-    uint64_t objects,
-        bytes; /* older versions with them; bytes of parts of uploads, too */
+    uint64_t objects, bytes; /* older versions included; of parts of uploads, too */
     uint64_t older_bytes, open_bytes;
-    uint64_t coming_objects, coming_bytes; /* of others */
+    uint64_t coming_objects, coming_bytes; /* claimed by others */
 };
 
-/* What becomes another kind is counted as that before it is not as the former (usage.c). So parts are read before what they
- * become, and objects on both sides of the older versions that they become, and that become them. */
+/* Reads usage in an order that misses nothing: what changes its kind is counted as the new kind before it is
+ * removed from the old one (usage.c). So parts are read before the objects they become, and objects on both sides
+ * of the older versions. */
 static struct held
 held_by(struct object_service *s, const struct map_bucket *b)
 {
@@ -59,7 +59,7 @@ held_by(struct object_service *s, const struct map_bucket *b)
     return h;
 }
 
-/* What the key, or the part's number, holds now would be replaced. */
+/* What the key, or the part's number, holds now: the write replaces it. */
 struct replaced {
     uint64_t bytes;
     bool object;
@@ -100,7 +100,7 @@ replaced_by(struct object_service *s, const struct map_bucket *b,
     if (b->versioning == MAP_VERSIONED ||
         disks_lookup(s->options.disks, &k, &entry, &eb) != ERR_OK)
         return (struct replaced){
-            0}; /* it stays as an older version; what can't be read is not replaced for nothing */
+            0}; /* it stays as an older version; an entry that cannot be read counts as kept */
     if (b->versioning == MAP_SUSPENDED && !entry_is_null_version(&entry))
         return (struct replaced){0};
     return (struct replaced){
@@ -157,14 +157,16 @@ is_over(const struct map_bucket *b, const struct quota_ask *ask, const struct re
     return objects_are_over(b, ask, r, h) || bytes_are_over(b, ask, r, h);
 }
 
-/* What others had announced before `more` in place of `mine`. The numbers wrap: one that becomes less is added as such. */
+/* Replaces the claim `mine` by `more`, and returns what others had claimed before. The numbers wrap: a smaller
+ * claim adds a negative number. */
 static struct held
 announce(struct object_service *s, const struct map_bucket *b, struct on_its_way *w,
          const struct quota_claim *mine, const struct quota_claim *more)
 {
     uint64_t bytes = atomic_fetch_add(&w->bytes, more->bytes - mine->bytes),
              objects = atomic_fetch_add(&w->objects, more->objects - mine->objects);
-    struct held h = held_by(s, b); /* after them: what is over by then is in here */
+    struct held h =
+        held_by(s, b); /* after the claim: what has been committed by then is in here */
 
     h.coming_bytes = bytes - mine->bytes;
     h.coming_objects = objects - mine->objects;
@@ -209,7 +211,7 @@ quota_claim(struct object_service *s, const struct map_bucket *b,
         if (i == 1)
             r = replaced_by(s, b, ask);
         want = claim_for(w, ask, &r);
-        /* What does not fit anyway is not announced: it would be in the way of what does. */
+        /* A write that does not fit anyway is not claimed: it would only block writes that do. */
         h = announce(s, b, w, claim, claim);
         if (is_over(b, ask, &r, &h))
             continue;

@@ -13,26 +13,26 @@
 #include "rt/loop.h"
 
 #define STREAMS     64u /* sequences that a loop watches */
-#define RUN         3u  /* reads in order that make one */
-#define GAP         8u  /* names that may be left out on the way */
-#define READERS_MAX 8u  /* that wait for backends; beyond, readers only */
+#define RUN         3u  /* reads in order that make a sequence */
+#define GAP         8u  /* names that may be missing in between */
+#define READERS_MAX 8u  /* waiting for backends; with more, only readers fetch */
 #define DIGITS_MAX  18u
 
-/* One sequence: names that are alike but for digits. */
+/* One sequence: names that differ only in digits. */
 struct stream {
     uint64_t like; /* hash of bucket and name with its digits taken out; 0: unused */
     size_t len;
     unsigned run;
-    uint64_t last, fetched_to; /* numbers: read last, fetched last */
-    uint64_t end;              /* there is none from this on; UINT64_MAX: not known */
-    uint64_t bytes;            /* that are kept at once of the one read last */
+    uint64_t last, fetched_to; /* numbers: last read, last fetched */
+    uint64_t end;              /* no number from this on exists; UINT64_MAX: not known */
+    uint64_t bytes;            /* kept at once of the last object read */
     size_t at, digits;         /* of the number in the name */
     char name[STORE_KEY_MAX];
 };
 
 struct watch {
     struct stream streams[STREAMS];
-    unsigned busy; /* fetches under way */
+    unsigned busy; /* fetches in flight */
 };
 
 struct readahead {
@@ -97,7 +97,7 @@ readahead_compare(struct span a, struct span b, struct readahead_step *out)
     return i == a.len && k == b.len && out->digits != 0;
 }
 
-/* The same for all names of a sequence. 0: none has a number. */
+/* The same value for all names of a sequence. 0: the name has no number. */
 static uint64_t
 likeness(const struct map_bucket *b, struct span key)
 {
@@ -116,7 +116,7 @@ likeness(const struct map_bucket *b, struct span key)
     return hash != 0 ? hash : 1;
 }
 
-/* The name with another number in its place: as wide where it was filled up with zeros. False: too long. */
+/* The name with another number in its place, zero-padded to the same width. False: too long. */
 static bool
 name_of(const struct stream *t, uint64_t number, char out[STORE_KEY_MAX], size_t *len)
 {
@@ -162,7 +162,8 @@ run(void *arg)
     if (rc == ERR_NOT_FOUND && t->like == a->like)
         t->end = MIN(t->end, a->number);
     if (rc == ERR_OK && t->like == a->like && t->run >= RUN)
-        readahead_advance(a->s, a->bucket, a->watch, t); /* what had no place then */
+        readahead_advance(a->s, a->bucket, a->watch,
+                          t); /* what had no room in the window then */
     map_bucket_drop(&a->bucket);
     free(a);
 }
@@ -242,7 +243,7 @@ readahead_observe(struct object_service *s, const struct map_bucket *b, struct s
         return;
     }
     if (step.to < step.from && step.from - step.to <= GAP)
-        return; /* one that was left out */
+        return; /* one that was missing in between */
     if (step.to < step.from || step.to - step.from > GAP) {
         begin_stream(t, like, key);
         return;
@@ -282,7 +283,7 @@ readahead_free(struct readahead **rp)
     if (r == NULL)
         return;
     fiber_group_end(&r->fibers);
-    *rp = NULL; /* not before: they look there */
+    *rp = NULL; /* only now: ending fibers read it */
     for (unsigned i = 0; i < rt_loop_count(); i++)
         free(r->watches[i]);
     free(r->watches);

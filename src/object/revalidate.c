@@ -12,9 +12,11 @@
 #include "rt/point.h"
 
 #define PLACES                                                                           \
-    (1u << 16) /* a version has one, and loses it to the next that falls there */
+    (1u                                                                                  \
+     << 16) /* a version has one slot, and loses it to the next one with the same slot */
 #define TIME_MASK                                                                        \
-    ((1u << 24) - 1) /* seconds since the start: 194 days, then all is asked again */
+    ((1u << 24) -                                                                        \
+     1) /* seconds since the start; after 194 days every version is asked again */
 
 struct revalidate_table {
     uint64_t begun_ns;
@@ -24,7 +26,8 @@ struct revalidate_table {
 struct revalidate_table *
 revalidate_new(void)
 {
-    struct revalidate_table *t = xcalloc(1, sizeof *t); /* touched as it fills */
+    struct revalidate_table *t =
+        xcalloc(1, sizeof *t); /* pages are touched as it fills */
 
     t->begun_ns = rt_now_ns();
     return t;
@@ -109,7 +112,7 @@ struct ask {
     struct errbuf *eb;
 };
 
-/* ERR_OK: the same; ERR_NOT_FOUND: another one, or none; ERR_BACKEND: nobody knows. */
+/* ERR_OK: the same version; ERR_NOT_FOUND: another one, or none; ERR_BACKEND: unknown. */
 static enum err
 compare(struct ask *q)
 {
@@ -132,7 +135,7 @@ compare(struct ask *q)
     return rc;
 }
 
-/* Somebody else may have replaced it meanwhile: then there is nothing to end. */
+/* A concurrent write may have replaced the version: then there is nothing to end. */
 static enum err
 end_kept(struct ask *q)
 {
@@ -148,7 +151,7 @@ end_kept(struct ask *q)
                                                                          : rc;
 }
 
-/* Waits until nobody asks. True: *q has the answer that came meanwhile. */
+/* Waits for a revalidation in flight. True: *q has its result. */
 static bool
 answered(struct ask *q, struct key_slot *slot)
 {
@@ -197,7 +200,7 @@ ask_on_owner(void *arg)
     slot->asking = false;
     slot->answers++;
     slot->asked = q->entry->version;
-    /* Who was given up while he asked has no word of the remote. */
+    /* A cancelled fiber has no result. */
     slot->answer = q->rc != ERR_OK && rt_cancelled() ? ERR_CANCELLED : q->rc;
     rt_cond_broadcast(&slot->changed);
     key_slot_drop(&slot);

@@ -91,7 +91,8 @@ object_bucket_close(struct object_service *s, const struct map_bucket *b,
 
     if (b->cached)
         return ERR_OK;
-    rc = must_be_empty(s, b, eb); /* most are not, and go on taking objects */
+    rc = must_be_empty(s, b,
+                       eb); /* most buckets are not, and continue to accept objects */
     if (rc == ERR_OK)
         rc = disks_bucket_close(s->options.disks, b->id, eb);
     if (rc != ERR_OK)

@@ -12,38 +12,39 @@
 #include "rt/loop.h"
 
 #define LOOK_MS         1000u
-#define PAUSE_MS        100u  /* until then, where somebody is refused for want of room */
-#define PURGE_LOOKS     10u   /* removed buckets are looked for that often */
-#define PATIENCE        30u   /* looks, after one at which nothing could go */
-#define RECLAIM_WAIT_MS 5000u /* for what was evicted to be reclaimed */
+#define PAUSE_MS        100u  /* the same, when a fetch was refused for lack of room */
+#define PURGE_LOOKS     10u   /* looks between two searches for removed buckets */
+#define PATIENCE        30u   /* looks to skip after one that could evict nothing */
+#define RECLAIM_WAIT_MS 5000u /* for evicted bytes to be reclaimed */
 #define RECLAIM_WAIT_LONG_MS                                                             \
-    60000u /* the same where much is garbage already: an eighth of the budget */
+    60000u /* the same when much of the cache is garbage: an eighth of the budget */
 #define MUCH_GARBAGE 8u
-#define BATCH        16u /* part of the budget that goes at once: compaction is worth it */
-#define BUCKET_HIGH  95u /* of a bucket's own budget, hundredths */
-#define BUCKET_LOW   90u
-#define PURGE_PAGE   256u
+#define BATCH                                                                            \
+    16u /* fraction of the budget evicted at once: enough to be worth a compaction */
+#define BUCKET_HIGH 95u /* percent of a bucket's own budget */
+#define BUCKET_LOW  90u
+#define PURGE_PAGE  256u
 
 struct tier {
     struct admission admission;
 
     /* Any loop. */
     _Atomic uint64_t
-        wanted; /* bytes of the largest that had to be refused for want of room */
-    _Atomic uint64_t reserved; /* bytes that were admitted, and no disk counts yet */
-    _Atomic bool pressing;     /* and one of them is worth more than what would go */
-    _Atomic bool sweep;        /* chunks may belong to nobody */
+        wanted; /* bytes of the largest object that was refused for lack of room */
+    _Atomic uint64_t reserved; /* bytes that were admitted, and that no disk counts yet */
+    _Atomic bool pressing;     /* one of them is worth more than the coldest segment */
+    _Atomic bool sweep;        /* chunks may have lost their entry */
 
-    /* The fiber's. */
+    /* Of the fiber. */
     struct rt_cond wake;
     struct rt_daemon daemon;
     bool stop;
     unsigned looks, patience;
-    uint64_t living;    /* bytes of the class, as of the last look at its segments */
-    uint64_t reclaimed; /* as of then, bytes since the start */
+    uint64_t living;    /* live bytes of the class, at the last look at its segments */
+    uint64_t reclaimed; /* at that time, bytes reclaimed since the start */
     uint64_t reclaim_until_ns,
-        reclaim_enough; /* what was evicted is being reclaimed: until then, or so much was */
-    uint64_t reads_seen; /* when the window began */
+        reclaim_enough; /* evicted bytes are being reclaimed: until then, or until so much was */
+    uint64_t reads_seen; /* at the begin of the window */
 };
 
 static uint64_t
@@ -88,7 +89,7 @@ tier_view(const struct object_service *s, const struct map_bucket *b, struct spa
 
 /* ---- the readers' side ---- */
 
-/* Objects of a bucket that are kept, chunks counted one by one, and their bytes. */
+/* Cached objects of a bucket, each chunk counted as one, and their bytes. */
 static void
 usage(struct object_service *s, const struct map_bucket *b, uint64_t *objects,
       uint64_t *bytes)
@@ -102,7 +103,7 @@ usage(struct object_service *s, const struct map_bucket *b, uint64_t *objects,
     *bytes += in_chunks;
 }
 
-/* Room in the bucket's own budget? *tight: only for what is wanted more. */
+/* Is there room in the bucket's own budget? *tight: only for objects that are read more. */
 static bool
 bucket_has_room(struct object_service *s, const struct map_bucket *b, uint64_t size,
                 bool *tight)
@@ -126,7 +127,7 @@ node_has_room(struct object_service *s, uint64_t size)
            s->options.cache_budget;
 }
 
-/* Two that ask at once see each other: the bytes are reserved first. */
+/* Reserves before it looks, so that two concurrent calls see each other. */
 static bool
 tier_reserve(struct object_service *s, uint64_t size)
 {
@@ -184,7 +185,8 @@ void
 tier_kept(struct object_service *s, const struct map_bucket *b, struct span key,
           const struct entry *entry)
 {
-    /* What it was asked for before counts where it lies now, else the newest would always be the coldest. */
+    /* Earlier reads of the key count for its new segment; otherwise the newest segment would always be the
+     * coldest. */
     uint32_t seen = admission_seen(&s->tier->admission, key_hash(b, key));
 
     disks_access_freq_add(s->options.disks, entry, MAX(seen, 1u));
@@ -200,12 +202,12 @@ tier_read(struct object_service *s, const struct map_bucket *b, struct span key,
 
 /* ---- what stays ---- */
 
-/* One bucket of the map, found again only when another snapshot stands there. */
+/* One bucket of the map, looked up again only in a new snapshot. */
 struct eviction_filter {
     struct object_service *s;
     uint64_t serial, bucket;
     const struct map_bucket *found; /* of the snapshot with that serial */
-    uint64_t only;                  /* nothing of other buckets goes; 0: of any */
+    uint64_t only;                  /* evict from this bucket only; 0: from any */
 };
 
 static const struct map_bucket *
@@ -217,7 +219,7 @@ bucket_by_id(const struct map *m, uint64_t id)
     return NULL;
 }
 
-/* What stands for an object in chunks has no bytes to give, and its chunks would be lost with it. */
+/* The entry of an object in chunks has no bytes to free, and its chunks would be lost with it. */
 static bool
 keep(void *arg, const struct store_candidate *c)
 {
@@ -287,7 +289,7 @@ end_window(struct object_service *s, struct tier *t)
     disks_access_freq_rotate(s->options.disks);
 }
 
-/* Nothing could go: it is all pinned, or undecided. Not again at once. */
+/* Nothing could be evicted: all of it is pinned, or in doubt. Wait before the next try. */
 static void
 evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
 {
@@ -317,9 +319,10 @@ evict(struct object_service *s, uint64_t target, uint64_t want, uint64_t only)
             L_U64("living_bytes", out.living));
 }
 
-/* What lives is down at the low watermark, and yet there is no room for somebody who is worth it: the rest is garbage and not
- * reclaimed, or lost between groups of a log. More goes then, a batch at a time, each when the one before was reclaimed, or
- * had the time: else all would go before the first byte is free. */
+/* The live bytes are at the low watermark, but there is still no room for an object that is worth it: the rest is
+ * garbage that is not reclaimed yet, or padding between batches of a log. More is evicted then, a batch at a time,
+ * each after the one before was reclaimed or had the time to be: otherwise everything would be evicted before the
+ * first byte is free. */
 static uint64_t
 more_to_go(struct tier *t, uint64_t cached, uint64_t budget, uint64_t wanted)
 {
@@ -350,7 +353,7 @@ look_at_node(struct object_service *s, struct tier *t)
 
     over = budget != 0 && cached > high;
     if (budget != 0 && wanted <= budget / 2 && cached + wanted > budget) {
-        over = true; /* a large one that is worth its place */
+        over = true; /* a large object that is worth its place */
         low = MIN(low, budget - wanted);
         if (pressing && t->living <= low)
             more = more_to_go(t, cached, budget, wanted);
@@ -364,7 +367,7 @@ look_at_node(struct object_service *s, struct tier *t)
     if ((over || tight) && t->patience == 0)
         evict(s, over ? low : UINT64_MAX, more, 0);
     else if (atomic_load(&t->admission.room) == ROOM_NONE)
-        evict(s, UINT64_MAX, 0, 0); /* only to know how cold the coldest is */
+        evict(s, UINT64_MAX, 0, 0); /* only to learn how cold the coldest segment is */
 }
 
 static void
@@ -400,7 +403,7 @@ purge_page(struct object_service *s, uint64_t bucket, struct arena *a, bool *mor
     for (uint32_t i = 0; rc == ERR_OK && i < count; i++) {
         if ((entries[i].entry.flags & ENTRY_CACHED) == 0) {
             *more =
-                false; /* not ours: a removed native bucket is empty, and this is no place to judge it */
+                false; /* not cached: a removed native bucket is empty, and this is not the place to check it */
             return ERR_OK;
         }
         rc = disks_evict_one(s->options.disks, bucket, entries[i].key, &entries[i].entry,
@@ -437,7 +440,7 @@ tier_sweep(struct object_service *s)
     atomic_store_explicit(&s->tier->sweep, true, memory_order_relaxed);
 }
 
-/* Also once after the start: what a kill left. */
+/* Runs also after the start: a crash may have left chunks. */
 static void
 sweep(struct object_service *s, struct tier *t)
 {

@@ -1,5 +1,5 @@
-/* upload_list: pages of uploads in progress. A native bucket's in the disk's order, groups skipped by seeking; of an attached
- * bucket the remote's page. */
+/* upload_list: pages of uploads in progress. A native bucket is listed from the index, and common prefixes are
+ * skipped by seeking; for an attached bucket this is the remote's page. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -17,7 +17,7 @@ struct uploads_walk {
     char bytes[STORE_KEY_MAX + 1];
     struct span after; /* in `bytes` */
     struct upload_id id;
-    bool within; /* behind `id` of that key, else behind all of it */
+    bool within; /* behind `id` of that key, else behind all uploads of it */
 };
 
 static void
@@ -31,7 +31,7 @@ seek(struct uploads_walk *w, struct span key, const struct upload_id *id)
         w->id = *id;
 }
 
-/* Right before the first key that could begin so. Keys are UTF-8: none has a byte 0xff. */
+/* Seeks directly before the first key with this prefix. Keys are UTF-8: none has a byte 0xff. */
 static void
 seek_before(struct uploads_walk *w, struct span prefix)
 {
@@ -51,7 +51,7 @@ seek_before(struct uploads_walk *w, struct span prefix)
     }
 }
 
-/* Behind all keys that begin so: what begins with it and goes on with 0xff comes last. */
+/* Seeks behind all keys with this prefix: the prefix followed by 0xff sorts last. */
 static void
 seek_behind(struct uploads_walk *w, struct span group)
 {

@@ -1,5 +1,5 @@
-/* version: versions of a key, what deletes do to them, and metadata that changes alone. Native buckets only: what a remote
- * keeps of versions is the remote's. */
+/* version: versions of a key, deletes, and changes of metadata alone. Native buckets only: a remote manages its
+ * own versions. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include "rt/time.h"
 #include "wire/etag.h"
 
-#define AGAIN_MAX 16 /* times somebody else may be faster */
+#define AGAIN_MAX 16 /* retries after concurrent changes */
 
 /* ---- ids ---- */
 
@@ -67,7 +67,7 @@ no_version(struct errbuf *eb)
     return err_set(eb, ERR_NOT_FOUND, "the specified version does not exist");
 }
 
-/* Why there is no object: a delete marker may be the reason. */
+/* Finds out whether a delete marker is the reason that there is no object. */
 static void
 look_for_marker(struct object_service *s, const struct map_bucket *b, struct span key,
                 struct arena *a, struct object_info *info)
@@ -172,7 +172,7 @@ delete_version(struct object_service *s, const struct disks_key *k,
     out->version = *o->version;
     if (rc == ERR_OK)
         out->marker = (was.flags & ENTRY_MARKER) != 0;
-    /* What is not there need not be deleted. */
+    /* Deleting what does not exist succeeds. */
     return rc == ERR_NOT_FOUND && (o->condition == NULL || o->condition->disk.or_absent)
                ? ERR_OK
                : rc;
@@ -206,7 +206,7 @@ object_delete_with(struct object_service *s, const struct map_bucket *b, struct 
 
     *out = (struct object_deleted){0};
     if (o->version != NULL && !o->version->null && b->cached)
-        return ERR_OK; /* none of ours: as of any version that is not there */
+        return ERR_OK; /* not an id of this node: like any version that does not exist */
     if (b->cached)
         return delete_write_through(s, b, key, o->condition, eb);
     if (o->version != NULL && (b->versioning != MAP_UNVERSIONED || !o->version->null))
@@ -238,7 +238,7 @@ struct change {
     object_edit *edit;
     void *arg;
     struct arena *arena;
-    struct version seen; /* of the entry that the edit began with */
+    struct version seen; /* of the entry that the edit started from */
 };
 
 static enum err
@@ -252,7 +252,7 @@ find_changed(struct change *c, struct entry *entry, struct errbuf *eb)
                                     entry, &current, eb);
 }
 
-/* Did the change fail because somebody else was faster, or for the caller's condition? */
+/* Did the change fail because of a concurrent change, or because of the caller's condition? */
 static bool
 was_overtaken(struct change *c)
 {
@@ -360,7 +360,7 @@ seek(struct versions_walk *w, struct span key, bool inclusive)
     w->after = NULL;
 }
 
-/* Behind all keys that begin so; false: there is no such place. */
+/* Seeks behind all keys with this prefix; false: no key can follow. */
 static bool
 seek_behind(struct versions_walk *w, struct span group)
 {
@@ -398,7 +398,7 @@ add(struct versions_walk *w, struct span name, const struct store_version *v,
     return ERR_OK;
 }
 
-/* Takes what was found until the page is full, a group begins, or it ends. */
+/* Takes versions until the page is full, a common prefix begins, or they end. */
 static enum err
 take(struct versions_walk *w, const struct store_version *found, uint32_t count,
      bool *done, struct errbuf *eb)
@@ -448,7 +448,7 @@ first_seek(struct versions_walk *w)
     return true;
 }
 
-/* A marker that says "null" means the null version of its key, whatever id it has. */
+/* The version marker "null" means the null version of the key, whatever its id. */
 static enum err
 resolve_null(struct versions_walk *w, struct errbuf *eb)
 {
@@ -463,7 +463,7 @@ resolve_null(struct versions_walk *w, struct errbuf *eb)
     if (rc == ERR_OK)
         w->after_bytes = entry_born(&entry);
     else if (rc == ERR_NOT_FOUND)
-        w->after = NULL; /* gone meanwhile: the next key follows */
+        w->after = NULL; /* removed meanwhile: continue with the next key */
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 

@@ -1,4 +1,4 @@
-/* through: writes to cached buckets, one at a time for each key. */
+/* write_lock: writes to cached buckets, one at a time for each key. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -10,13 +10,13 @@ struct write_lock {
     const struct map_bucket *bucket; /* borrowed */
     struct span key;
     unsigned owner;
-    struct key_slot *slot; /* one reference, touched on `owner` only */
+    struct key_slot *slot; /* one reference, used on `owner` only */
     enum err rc;
     struct errbuf *eb;
 };
 
-/* A fetch whose bytes are on their way into the log: it has looked at `obsolete` for the last time, and what it keeps
- * must not land behind the doubt of this write. */
+/* Is a fetch being committed? It no longer looks at `obsolete`, and its commit must not follow the in-doubt record
+ * of this write. */
 static bool
 is_being_kept(const struct key_slot *slot)
 {

@@ -1,5 +1,5 @@
-/* write_through: changes of cached buckets. The log knows of each before the backend does (disk.md, rule 4): a kill between
- * the backend's answer and ours must not bring an old version back. */
+/* write_through: changes of cached buckets. The write-ahead log has an in-doubt record before the backend is asked
+ * (disk.md, rule 4): a crash between the backend's answer and ours must not bring an old version back. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ read_back(void *arg, uint64_t offset, void *buf, size_t len, size_t *n, struct e
 
 #define CONDITIONS_MAX 4
 
-/* The backend judges: it alone knows what stands there. Writes at most CONDITIONS_MAX. */
+/* The backend checks the conditions: only it knows the current version. Writes at most CONDITIONS_MAX headers. */
 static uint32_t
 put_conditions(const struct object_condition *c, struct arena *a, struct s3_header *h)
 {
@@ -109,8 +109,8 @@ headers_of_condition(const struct object_condition *c, struct arena *a, uint32_t
     return h;
 }
 
-/* A condition that failed after a try without an answer: perhaps that try was the one that won. What stands there now
- * tells, by its MD5. */
+/* The condition failed after an earlier try without an answer: that try may have succeeded. The MD5 of the current
+ * version tells. */
 static bool
 was_ours(struct object_put *p, struct arena *a, struct span *etag)
 {
@@ -194,7 +194,8 @@ put_write_through(struct object_put *p, const struct object_meta *meta, struct a
         info_from_meta(&entry, &kept, out);
         return ERR_OK;
     }
-    /* The backend has it: that is what was promised. The in_doubt stands, so the next read fetches. */
+    /* The backend has the object, which is what a 2xx promises. The in-doubt record stays, so the next read
+     * fetches. */
     LOG(LOG_WARN, "write_through.keep", eb->text, L_SPAN("key", k.at.key));
     entry = (struct entry){.size = p->sums.size, .mtime_ms = kept.mtime_ms};
     info_from_meta(&entry, &kept, out);
