@@ -27,7 +27,8 @@ is_state(const json_t *job, const char *name)
 static bool
 has_ended(const json_t *job)
 {
-    return !is_state(job, "waiting") && !is_state(job, "running");
+    return !is_state(job, "waiting") && !is_state(job, "running") &&
+           !is_state(job, "idle");
 }
 
 enum err

@@ -1,9 +1,10 @@
-/* moving: a change of the disks that brings objects elsewhere, told as a job: copies of a bucket, a disk that is drained, one
- * that is filled.
+/* disk_jobs: changes of the disks that move objects, shown as jobs: the copies of a bucket, a disk being drained, a
+ * disk being filled.
  *
- * `disks` does the work (disks/rebalancer.c): it sees in the data what is wrong, throttles itself, and goes on after any restart. The job
- * tells how far that is, and ends when every object lies where it should; so several end at the same moment, and none can be
- * cancelled. Arguments are those of the request that asked for the change, and `copied`: what the disks had copied before it.
+ * `disks` does the work (disks/rebalance.c): it finds misplaced objects, throttles itself, and continues after a
+ * restart. The job reports its progress, and ends when all disks have converged; so several jobs end at the same
+ * moment, and none can be cancelled. Arguments are those of the request for the change, and `copied`: the bytes
+ * that the disks had copied before it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +46,8 @@ check_copies(struct job_service *s, const json_t *args, struct span list,
         return err_set(eb, ERR_NO_BUCKET, "there is no bucket \"%.100s\"", name);
     if (b->cached || copies != MAX(b->copies, 1u))
         return err_set(eb, ERR_BAD_REQUEST,
-                       "\"copies\" of bucket \"%.100s\" are %u; set others by PATCH "
-                       "/_/buckets/NAME, which begins this job",
+                       "\"copies\" of bucket \"%.100s\" are %u; change them by PATCH "
+                       "/_/buckets/NAME, which starts this job",
                        name, MAX(b->copies, 1u));
     buf_printf(what, "%s: %llu cop%s of each object", name, (unsigned long long)copies,
                copies == 1 ? "y" : "ies");
@@ -69,13 +70,13 @@ check_disk(struct job_service *s, const json_t *args, struct span list, struct b
 struct watched {
     struct job *job;
     struct disks_status *now; /* owned; large */
-    uint64_t begun_at;        /* what the disks had copied */
-    uint64_t before;          /* what the job had counted */
+    uint64_t begun_at;        /* bytes that the disks had copied */
+    uint64_t before;          /* bytes that the job had counted */
 };
 
-/* A pass that finds something wrong is followed by another one: `objects` are those of the one under way. */
+/* A pass that finds a misplaced object is followed by another one: `objects` are those of the current pass. */
 static void
-count(struct watched *w)
+disk_job_count(struct watched *w)
 {
     const struct disks_status *s = w->now;
     struct job_counts *c = &w->job->counts;
@@ -95,20 +96,21 @@ count(struct watched *w)
 }
 
 static enum err
-run(struct job *j, struct errbuf *eb)
+disk_job_run(struct job *j, struct errbuf *eb)
 {
     struct disks *ds = j->s->options.disks;
     struct watched w = {.job = j, .before = j->counts.bytes};
     enum err rc = ERR_OK;
 
-    /* Of an earlier start there is no such number any more. */
+    /* The count of an earlier start is gone. */
     if (j->position == NULL)
         w.begun_at = json_get_u64(j->args, "copied");
     job_set_position(j, SPAN("begun"));
     w.now = xcalloc(1, sizeof *w.now);
     for (;;) {
         disks_status(ds, w.now);
-        count(&w);
+        disk_job_count(&w);
+        job_set_idle(j, w.now->waiting);
         if (w.now->converged || rc != ERR_OK)
             break;
         rc = rt_sleep_ms(LOOK_MS);
@@ -120,8 +122,8 @@ run(struct job *j, struct errbuf *eb)
 }
 
 const struct job_kind job_copies = {
-    .name = "copies", .watches = true, .check = check_copies, .run = run};
+    .name = "copies", .watches = true, .check = check_copies, .run = disk_job_run};
 const struct job_kind job_drain = {
-    .name = "drain", .watches = true, .check = check_disk, .run = run};
+    .name = "drain", .watches = true, .check = check_disk, .run = disk_job_run};
 const struct job_kind job_fill = {
-    .name = "fill", .watches = true, .check = check_disk, .run = run};
+    .name = "fill", .watches = true, .check = check_disk, .run = disk_job_run};

@@ -1,7 +1,7 @@
-/* evict: what is kept of an attached bucket goes, here only.
+/* evict: removes cached objects of an attached bucket; the remote is not changed.
  *
- * Arguments: those of names.h, a prefix as it is kept here. `present` counts what stays: pinned, or with a write of unknown
- * outcome, and names of which nothing was here. The position is the last key of a page, or the number of the next name.
+ * Arguments: those of names.h; a prefix selects cached keys. `present` counts what stays: pinned objects, in-doubt
+ * writes, and names that are not cached. The position is the last key of a page, or the number of the next name.
  */
 #include "object/evict.h"
 
@@ -15,8 +15,8 @@
 #include "rt/fiber.h"
 
 static enum err
-check(struct job_service *s, const json_t *args, struct span list, struct buf *what,
-      struct errbuf *eb)
+evict_job_check(struct job_service *s, const json_t *args, struct span list,
+                struct buf *what, struct errbuf *eb)
 {
     static const struct job_arg known[] = {{NULL, false, 0}};
 
@@ -27,11 +27,11 @@ struct work {
     struct job *job;
     struct names names;
     struct object_evicting e;
-    struct job_counts before; /* as the job had them when this run began */
+    struct job_counts before; /* of the job when this run began */
 };
 
 static void
-count(struct work *w)
+evict_job_count(struct work *w)
 {
     struct job_counts *c = &w->job->counts;
 
@@ -41,7 +41,7 @@ count(struct work *w)
     w->job->changed = true;
 }
 
-/* How many there are, so that the time left can be told; once for all runs. */
+/* Counts the keys, for the estimate of the time left; once for all runs. */
 static enum err
 count_total(struct work *w, struct errbuf *eb)
 {
@@ -65,7 +65,7 @@ count_total(struct work *w, struct errbuf *eb)
         if (rc == ERR_OK && more && n > 0) {
             from_len = entries[n - 1].key.len;
             memcpy(from, entries[n - 1].key.at, from_len);
-            from[from_len++] = '\0'; /* the key right behind it */
+            from[from_len++] = '\0'; /* the key directly behind it */
         }
         if (rc == ERR_OK && rt_cancelled())
             rc = err_set(eb, ERR_CANCELLED, "it was told to end");
@@ -75,7 +75,7 @@ count_total(struct work *w, struct errbuf *eb)
     return rc;
 }
 
-/* The next page, or those names. One that was begun is seen to its end. */
+/* Evicts the next page, or these names; completes it even when the job is cancelled. */
 static enum err
 evict_some(struct work *w, const struct span *keys, uint32_t n, struct errbuf *eb)
 {
@@ -87,7 +87,7 @@ evict_some(struct work *w, const struct span *keys, uint32_t n, struct errbuf *e
     rc = keys != NULL ? object_evict_names(s, w->names.bucket, keys, n, &w->e, eb)
                       : object_evict_page(s, w->names.bucket, &w->e, eb);
     rt_shield_end(&shield);
-    count(w);
+    evict_job_count(w);
     return rc;
 }
 
@@ -153,7 +153,7 @@ evict_names(struct work *w, struct errbuf *eb)
 }
 
 static enum err
-run(struct job *j, struct errbuf *eb)
+evict_job_run(struct job *j, struct errbuf *eb)
 {
     struct work *w = xcalloc(1, sizeof *w);
     enum err rc;
@@ -171,4 +171,4 @@ run(struct job *j, struct errbuf *eb)
 }
 
 const struct job_kind job_evict = {
-    .name = "evict", .takes_list = true, .check = check, .run = run};
+    .name = "evict", .takes_list = true, .check = evict_job_check, .run = evict_job_run};

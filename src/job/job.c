@@ -1,6 +1,7 @@
-/* job: the registry: what is asked of it from outside. run.c lets the jobs run. */
+/* job: the registry and its calls. scheduler.c runs the jobs. */
 #include "job/job.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,36 +14,148 @@
 
 #define RUNNING_DEFAULT 4
 
+/* ---- kinds and states ---- */
+
+static const struct job_kind *const kinds[] = {&job_prefetch, &job_evict, &job_copies,
+                                               &job_drain, &job_fill};
+
+const struct job_kind *
+job_kind_find(struct span name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        if (span_is(name, kinds[i]->name))
+            return kinds[i];
+    return NULL;
+}
+
+#define TO(state) (1u << JOB_##state)
+#define ENDS      (TO(DONE) | TO(FAILED) | TO(CANCELLED))
+
+static const struct {
+    const char *name;
+    unsigned next; /* the states this one may move to */
+} states[JOB_STATES_] = {
+    [JOB_WAITING] = {"waiting", TO(RUNNING) | TO(CANCELLED)},
+    [JOB_RUNNING] = {"running", TO(IDLE) | TO(WAITING) | ENDS},
+    [JOB_IDLE] = {"idle", TO(RUNNING) | ENDS},
+    [JOB_DONE] = {"done", 0},
+    [JOB_FAILED] = {"failed", TO(WAITING)},
+    [JOB_CANCELLED] = {"cancelled", TO(WAITING)},
+};
+
 const char *
 job_state_name(enum job_state s)
 {
-    static const char *const names[] = {[JOB_WAITING] = "waiting",
-                                        [JOB_RUNNING] = "running",
-                                        [JOB_DONE] = "done",
-                                        [JOB_FAILED] = "failed",
-                                        [JOB_CANCELLED] = "cancelled"};
-
-    return names[s];
+    assert(s < JOB_STATES_);
+    return states[s].name;
 }
 
+/* Adds `by`, 1 or -1, to the counters of the job's state. */
 static void
-count_loaded(struct job_service *s)
+count_state(struct job *j, int by)
+{
+    struct job_service *s = j->s;
+
+    assert(by == 1 || by == -1);
+    switch (j->state) {
+    case JOB_WAITING:
+        atomic_fetch_add(&s->waiting, (unsigned)by);
+        break;
+    case JOB_RUNNING:
+        s->at_work += j->kind->watches ? 0 : (unsigned)by;
+        atomic_fetch_add(&s->running, (unsigned)by);
+        break;
+    case JOB_IDLE:
+        atomic_fetch_add(&s->running, (unsigned)by);
+        break;
+    case JOB_DONE:
+    case JOB_FAILED:
+    case JOB_CANCELLED:
+        s->ended_count += (unsigned)by;
+        break;
+    case JOB_STATES_:
+        assert(false);
+    }
+}
+
+void
+job_check(const struct job *j)
+{
+    assert(j->state < JOB_STATES_);
+    assert(j->kind != NULL);
+    assert(j->args != NULL);
+    assert(j->user != NULL);
+    assert(j->what != NULL);
+    assert(j->error_count <= JOB_ERRORS_MAX);
+    assert(j->list_pieces == 0 || j->kind->takes_list);
+    assert(j->reason == NULL || j->state == JOB_FAILED);
+    assert(j->fiber == NULL || j->state != JOB_WAITING);
+    assert(j->ended_ms == 0 || job_is_ended(j->state));
+    assert((j->runner == 0) == (j->epoch == 0));
+}
+
+void
+job_move(struct job *j, enum job_state to)
+{
+    assert(to < JOB_STATES_);
+    assert((states[j->state].next & (1u << to)) != 0);
+    count_state(j, -1);
+    j->state = to;
+    count_state(j, 1);
+    if (job_is_ended(to)) {
+        j->ended_ms = job_wall_ms();
+    } else if (to == JOB_WAITING) {
+        j->ended_ms = 0;
+        free(j->reason);
+        j->reason = NULL;
+    }
+    j->changed = true;
+    job_check(j);
+}
+
+void
+job_set_idle(struct job *j, bool idle)
+{
+    assert(j->state == JOB_RUNNING || j->state == JOB_IDLE);
+    if (idle == (j->state == JOB_IDLE))
+        return;
+    job_move(j, idle ? JOB_IDLE : JOB_RUNNING);
+    rt_cond_broadcast(&j->s->wake); /* a place may be free */
+}
+
+struct job *
+job_new(void)
+{
+    struct job *j = xcalloc(1, sizeof *j);
+
+    list_init(&j->node);
+    rt_cond_init(&j->ended);
+    return j;
+}
+
+/* ---- start and stop ---- */
+
+/* This node takes every job that has not ended: as long as a cluster has one node, a job of another runner is one that
+ * was restored from a copy of this node's state. */
+static void
+adopt_loaded(struct job_service *s)
 {
     LIST_EACH(&s->jobs, n)
     {
         struct job *j = LIST_ENTRY(n, struct job, node);
 
-        if (job_is_ended(j->state)) {
-            s->ended_count++;
-        } else {
-            j->state = JOB_WAITING; /* it goes on where it was */
-            atomic_fetch_add(&s->waiting, 1);
+        if (!job_is_ended(j->state)) {
+            j->state = JOB_WAITING; /* it continues where it was */
+            j->runner = s->options.node;
+            j->epoch = s->options.epoch;
         }
+        count_state(j, 1);
+        job_check(j);
     }
 }
 
 static void
-collect(struct buf *out, void *arg)
+collect_jobs(struct buf *out, void *arg)
 {
     unsigned waiting, running;
 
@@ -52,7 +165,7 @@ collect(struct buf *out, void *arg)
                "# TYPE forebay_jobs gauge\n"
                "forebay_jobs{state=\"waiting\"} %u\n"
                "forebay_jobs{state=\"running\"} %u\n",
-               waiting, running);
+               waiting, running); /* idle ones run, too */
 }
 
 enum err
@@ -61,6 +174,8 @@ job_start(const struct job_options *o, struct job_service **out, struct errbuf *
     struct job_service *s = xcalloc(1, sizeof *s);
     enum err rc;
 
+    assert(o->node > 0);
+    assert(o->epoch > 0);
     *out = NULL;
     s->options = *o;
     if (s->options.running_max == 0)
@@ -69,7 +184,7 @@ job_start(const struct job_options *o, struct job_service **out, struct errbuf *
     rt_cond_init(&s->wake);
     rt_cond_init(&s->gone);
     rc = job_load_all(s, eb);
-    count_loaded(s);
+    adopt_loaded(s);
     if (rc == ERR_OK && rt_spawn(job_scheduler_run, s) != ERR_OK)
         rc = err_set(eb, ERR_BUSY, "no fiber is free for jobs");
     if (rc != ERR_OK) {
@@ -77,7 +192,7 @@ job_start(const struct job_options *o, struct job_service **out, struct errbuf *
         job_stop(&s);
         return rc;
     }
-    metrics_register(collect, s);
+    metrics_register(collect_jobs, s);
     *out = s;
     return ERR_OK;
 }
@@ -112,6 +227,7 @@ job_stop(struct job_service **sp)
 
         job_free(&j);
     }
+    assert(s->at_work == 0);
     free(s);
 }
 
@@ -131,7 +247,7 @@ struct call {
 };
 
 static struct job *
-find(struct job_service *s, struct span id)
+find_job(struct job_service *s, struct span id)
 {
     LIST_EACH(&s->jobs, n)
     {
@@ -144,9 +260,9 @@ find(struct job_service *s, struct span id)
 }
 
 static struct job *
-find_or_fail(struct call *c)
+find_job_or_fail(struct call *c)
 {
-    struct job *j = find(c->s, c->id);
+    struct job *j = find_job(c->s, c->id);
 
     c->rc = j != NULL ? ERR_OK
                       : err_set(c->eb, ERR_NOT_FOUND, "there is no job \"%.*s\"",
@@ -155,7 +271,7 @@ find_or_fail(struct call *c)
 }
 
 static enum err
-call(struct call *c, fiber_fn *fn)
+call_loop0(struct call *c, fiber_fn *fn)
 {
     enum err rc = rt_call(0, fn, c);
 
@@ -163,7 +279,7 @@ call(struct call *c, fiber_fn *fn)
 }
 
 static void
-new_id(char out[JOB_ID_TEXT])
+make_job_id(char out[JOB_ID_TEXT])
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
     unsigned char bytes[JOB_ID_TEXT - 1];
@@ -197,7 +313,7 @@ check_request(struct call *c, const struct job_kind *kind, struct buf *what)
 }
 
 static void
-begin(void *arg)
+job_begin_call(void *arg)
 {
     struct call *c = arg;
     const struct job_kind *kind = job_kind_find(c->ask->kind);
@@ -210,16 +326,17 @@ begin(void *arg)
         buf_fini(&what);
         return;
     }
-    j = xcalloc(1, sizeof *j);
+    j = job_new();
     j->s = c->s;
     j->kind = kind;
+    j->runner = c->s->options.node;
+    j->epoch = c->s->options.epoch;
     j->user = xmemdup0(c->ask->user.at, c->ask->user.len);
     j->what = xmemdup0(what.at, what.len);
     j->args = json_deep_copy(c->ask->args);
     j->asked_ms = job_wall_ms();
-    list_init(&j->node);
-    rt_cond_init(&j->ended);
-    new_id(j->id);
+    make_job_id(j->id);
+    job_check(j);
     buf_fini(&what);
     c->rc = job_save_list(j, c->ask->list, c->eb); /* before the record that needs it */
     if (c->rc == ERR_OK)
@@ -227,13 +344,13 @@ begin(void *arg)
     if (c->rc != ERR_OK) {
         struct errbuf unused = {0};
 
-        (void)!job_erase(j, &unused); /* what is left of it is found by nobody */
+        (void)!job_erase(j, &unused); /* no record refers to what may be left of it */
         job_free(&j);
         return;
     }
     memcpy(c->new_id, j->id, sizeof j->id);
     list_push_back(&c->s->jobs, &j->node);
-    atomic_fetch_add(&c->s->waiting, 1);
+    count_state(j, 1);
     rt_cond_broadcast(&c->s->wake);
 }
 
@@ -243,34 +360,31 @@ job_begin(struct job_service *s, const struct job_request *ask, char id[JOB_ID_T
 {
     struct call c = {.s = s, .ask = ask, .new_id = id, .eb = eb};
 
-    return call(&c, begin);
+    return call_loop0(&c, job_begin_call);
 }
 
 static void
-cancel(void *arg)
+job_cancel_call(void *arg)
 {
     struct call *c = arg;
-    struct job *j = find_or_fail(c);
+    struct job *j = find_job_or_fail(c);
 
     if (j == NULL || job_is_ended(j->state))
         return;
     if (j->kind->watches) {
         c->rc = err_set(c->eb, ERR_BAD_REQUEST,
-                        "job %s tells what the disks do, which is not cancelled but "
-                        "asked to be as it was: bucket set --copies, disk drain --undo",
+                        "job %s reports what the disks do and cannot be cancelled; undo "
+                        "the change instead: bucket set --copies, disk drain --undo",
                         j->id);
         return;
     }
     j->cancelled = true;
-    if (j->state == JOB_RUNNING) {
+    if (j->state != JOB_WAITING) {
         if (j->fiber != NULL)
             rt_cancel(j->fiber);
         return;
     }
-    j->state = JOB_CANCELLED;
-    j->ended_ms = job_wall_ms();
-    c->s->ended_count++;
-    atomic_fetch_sub(&c->s->waiting, 1);
+    job_move(j, JOB_CANCELLED);
     j->watchers++;
     c->rc = job_save(j, c->eb);
     j->watchers--;
@@ -282,28 +396,27 @@ job_cancel(struct job_service *s, struct span id, struct errbuf *eb)
 {
     struct call c = {.s = s, .id = id, .eb = eb};
 
-    return call(&c, cancel);
+    return call_loop0(&c, job_cancel_call);
 }
 
 static void
-resume(void *arg)
+job_resume_call(void *arg)
 {
     struct call *c = arg;
-    struct job *j = find_or_fail(c);
+    struct job *j = find_job_or_fail(c);
 
     if (j == NULL)
         return;
     if ((j->state != JOB_FAILED && j->state != JOB_CANCELLED) || j->fiber != NULL) {
         c->rc = err_set(c->eb, ERR_BAD_REQUEST,
-                        "job %s is %s; only one that failed or was cancelled goes on",
+                        "job %s is %s; only a failed or cancelled job can be resumed",
                         j->id, job_state_name(j->state));
         return;
     }
     j->cancelled = false;
-    j->state = JOB_WAITING;
-    j->ended_ms = 0;
-    c->s->ended_count--;
-    atomic_fetch_add(&c->s->waiting, 1);
+    job_move(j, JOB_WAITING);
+    j->runner = c->s->options.node;
+    j->epoch = c->s->options.epoch;
     c->rc = job_save(j, c->eb);
     rt_cond_broadcast(&c->s->wake);
 }
@@ -313,14 +426,14 @@ job_resume(struct job_service *s, struct span id, struct errbuf *eb)
 {
     struct call c = {.s = s, .id = id, .eb = eb};
 
-    return call(&c, resume);
+    return call_loop0(&c, job_resume_call);
 }
 
 static void
-forget_call(void *arg)
+job_forget_call(void *arg)
 {
     struct call *c = arg;
-    struct job *j = find_or_fail(c);
+    struct job *j = find_job_or_fail(c);
 
     if (j == NULL)
         return;
@@ -336,20 +449,20 @@ job_forget(struct job_service *s, struct span id, struct errbuf *eb)
 {
     struct call c = {.s = s, .id = id, .eb = eb};
 
-    return call(&c, forget_call);
+    return call_loop0(&c, job_forget_call);
 }
 
 /* ---- showing ---- */
 
-/* From the share that is done and the time it took; things where the total is known. */
+/* Estimated from the completed share and the time it took; -1 without a total. */
 static int64_t
 time_left(const struct job *j)
 {
     uint64_t done = j->counts.objects + j->counts.failed;
     uint64_t busy = j->busy_ms + (rt_now_ns() - j->ran_from_ns) / 1000000;
 
-    if (j->state != JOB_RUNNING || j->counts.total == 0 || done == 0 ||
-        done > j->counts.total)
+    if ((j->state != JOB_RUNNING && j->state != JOB_IDLE) || j->counts.total == 0 ||
+        done == 0 || done > j->counts.total)
         return -1;
     return (int64_t)((double)busy * (double)(j->counts.total - done) / (double)done);
 }
@@ -362,13 +475,15 @@ text_arg(const struct job *j, struct arena *a, const char *name)
     return text != NULL ? arena_strdup(a, span_of(text)) : NULL;
 }
 
-static bool
-show(const struct job *j, struct arena *a, struct job_status *out)
+static void
+show_job(const struct job *j, struct arena *a, struct job_status *out)
 {
     *out = (struct job_status){.kind = j->kind->name,
                                .user = arena_strdup(a, span_of(j->user)),
                                .what = arena_strdup(a, span_of(j->what)),
                                .state = j->state,
+                               .runner = j->runner,
+                               .epoch = j->epoch,
                                .asked_ms = j->asked_ms,
                                .begun_ms = j->begun_ms,
                                .ended_ms = j->ended_ms,
@@ -386,14 +501,13 @@ show(const struct job *j, struct arena *a, struct job_status *out)
         out->reason = arena_strdup(a, span_of(j->reason));
     for (uint32_t i = 0; i < j->error_count; i++)
         out->errors[i] = arena_strdup(a, span_of(j->errors[i]));
-    return true;
 }
 
 static void
-status(void *arg)
+job_status_call(void *arg)
 {
     struct call *c = arg;
-    struct job *j = find_or_fail(c);
+    struct job *j = find_job_or_fail(c);
 
     if (j == NULL)
         return;
@@ -402,7 +516,7 @@ status(void *arg)
         if (rt_cond_wait(&j->ended, c->by) != ERR_OK)
             break;
     j->watchers--;
-    (void)show(j, c->arena, c->status);
+    show_job(j, c->arena, c->status);
 }
 
 enum err
@@ -411,11 +525,11 @@ job_status(struct job_service *s, struct span id, struct deadline by, struct are
 {
     struct call c = {.s = s, .id = id, .by = by, .arena = a, .status = out, .eb = eb};
 
-    return call(&c, status);
+    return call_loop0(&c, job_status_call);
 }
 
 static void
-list_all(void *arg)
+job_list_call(void *arg)
 {
     struct call *c = arg;
     uint32_t n = 0, room = 0;
@@ -428,7 +542,7 @@ list_all(void *arg)
         return;
     }
     for (struct list *at = c->s->jobs.prev; at != &c->s->jobs; at = at->prev)
-        (void)show(LIST_ENTRY(at, struct job, node), c->arena, &(*c->list)[n++]);
+        show_job(LIST_ENTRY(at, struct job, node), c->arena, &(*c->list)[n++]);
     *c->count = n;
 }
 
@@ -439,7 +553,7 @@ job_list(struct job_service *s, struct arena *a, struct job_status **out, uint32
     struct call c = {.s = s, .arena = a, .list = out, .count = count, .eb = eb};
 
     *count = 0;
-    return call(&c, list_all);
+    return call_loop0(&c, job_list_call);
 }
 
 void

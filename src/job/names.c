@@ -67,7 +67,7 @@ take_line(struct span *rest)
     return line;
 }
 
-/* Each line is looked at once before the job is taken, so that it does not fail in its middle. */
+/* Checks every line before the job is accepted, so that it does not fail midway. */
 static enum err
 count_names(struct span list, uint64_t *count, struct errbuf *eb)
 {
@@ -178,7 +178,7 @@ next_line(struct names *n, struct errbuf *eb)
     return brace_parse(line, n->arena, &n->line, eb);
 }
 
-/* Goes to the name with number `wanted`. */
+/* Skips to the name with number `wanted`. */
 static enum err
 skip_to(struct names *n, uint64_t wanted, struct errbuf *eb)
 {

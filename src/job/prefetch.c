@@ -1,7 +1,7 @@
-/* prefetch: objects of an attached bucket are brought here before somebody reads them.
+/* prefetch: fetches objects of an attached bucket before they are read.
  *
- * Arguments: those of names.h, a prefix as the remote lists it; {"rate": BYTES_A_SECOND, "parallel": N}.
- * The position is the last key of a listing, or the number of the next name.
+ * Arguments: those of names.h; a prefix is listed at the remote; {"rate": BYTES_A_SECOND, "parallel": N}. The
+ * position is the last key of a listing, or the number of the next name.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,35 +16,36 @@
 #define PARALLEL_MAX     256
 #define KEY_MAX          NAMES_KEY_MAX
 #define PAGE_KEYS        1000
-#define ROW_FAILURES_MAX 64 /* one after the other: the job could not go on */
+#define ROW_FAILURES_MAX 64 /* in a row: the job fails */
 #define NO_ROOM_MAX      16
-#define ROOM_TRIES       5 /* of one object, a second each: something is evicted meanwhile */
+#define ROOM_TRIES       5 /* for one object, one second apart: eviction makes room meanwhile */
 #define ROOM_MS          1000
-#define BUDGET_SHARE     90 /* hundredths of cache.budget that one job may fill */
-#define WAY_MS           20 /* a worker that makes way for readers looks again */
+#define BUDGET_SHARE     90 /* percent of cache.budget that one job may fill */
+#define WAY_MS           20 /* between two looks of a worker that gives way to readers */
 
-/* What is to be brought, in an order that stays. */
+/* The names to fetch, in stable order. */
 struct source {
-    struct names names; /* by name, unless it has a prefix: then as the remote lists */
-    bool taking;        /* a worker is in source_next() */
+    struct names
+        names;   /* a list; with a prefix, only the arguments: the remote is listed */
+    bool taking; /* a worker is in source_next() */
     struct rt_cond taken;
     bool ended;
-    char after[KEY_MAX + 1]; /* listed: the last that was taken */
+    char after[KEY_MAX + 1]; /* listed: the last name taken */
 
     struct arena *arena; /* listed: of the page */
     struct object_page page;
     uint32_t page_at;
     uint64_t pages;
     char *
-        mark; /* owned: the last name of page 1, 2, 4, 8 ...; where it comes again the listing goes round */
+        mark; /* owned: the last name of page 1, 2, 4, 8 ...; if it returns, the listing loops */
 };
 
-/* One at work. */
+/* One worker. */
 struct worker {
     struct work *work;
     bool busy;
-    uint64_t turn;               /* in the order of taking */
-    char from[JOB_POSITION_MAX]; /* where to go on if this name is not done */
+    uint64_t turn;               /* in the order of taking names */
+    char from[JOB_POSITION_MAX]; /* where to continue if this name is not done */
     char key[KEY_MAX + 1];
 };
 
@@ -54,7 +55,7 @@ struct work {
     struct worker *workers;
     unsigned parallel, busy;
     uint64_t turns;
-    struct pace *pace; /* owned; of all that comes */
+    struct pace *pace; /* owned; for all transfers */
     unsigned row_failures, row_no_room;
     enum err rc;
     struct errbuf *eb;
@@ -64,8 +65,8 @@ struct work {
 /* ---- the source: names, in order ---- */
 
 static enum err
-check(struct job_service *s, const json_t *args, struct span list, struct buf *what,
-      struct errbuf *eb)
+prefetch_job_check(struct job_service *s, const json_t *args, struct span list,
+                   struct buf *what, struct errbuf *eb)
 {
     static const struct job_arg known[] = {
         {"rate", true, 0}, {"parallel", true, PARALLEL_MAX}, {NULL, false, 0}};
@@ -102,7 +103,7 @@ next_named(struct source *s, struct worker *w, struct errbuf *eb)
     return rc;
 }
 
-/* Each page is asked for by the last name of the one before: one that comes again brings all between them again, for ever. */
+/* Each page is requested by the last name of the one before: if a name returns, the listing would loop forever. */
 static enum err
 check_progress(struct source *s, struct errbuf *eb)
 {
@@ -163,7 +164,8 @@ next_listed(struct source *s, struct worker *w, struct errbuf *eb)
     return ERR_OK;
 }
 
-/* The next name into w->key; s->ended when there is none. One worker at a time: a page of a listing takes a while. */
+/* Takes the next name into w->key; s->ended: there is none. One worker at a time, because a page of a listing
+ * takes a while. */
 static enum err
 source_next(struct source *s, struct worker *w, struct errbuf *eb)
 {
@@ -179,7 +181,7 @@ source_next(struct source *s, struct worker *w, struct errbuf *eb)
     rc = s->names.prefix != NULL ? next_listed(s, w, eb) : next_named(s, w, eb);
     s->taking = false;
     if (rc != ERR_OK)
-        s->ended = true; /* nobody can tell what follows */
+        s->ended = true; /* the next name is unknown */
     if (s->ended)
         rt_cond_broadcast(&s->taken);
     else
@@ -189,7 +191,7 @@ source_next(struct source *s, struct worker *w, struct errbuf *eb)
 
 /* ---- the work ---- */
 
-/* Everything before the oldest name that is under way is done. */
+/* Everything before the oldest name in flight is done. */
 static void
 update_position(struct work *w)
 {
@@ -230,7 +232,7 @@ count_failure(struct work *w, const struct worker *at, enum err rc,
     stop_work(w, rc);
 }
 
-/* More than the cache holds would push out what was brought first. */
+/* Is this more than the cache holds? The first objects would be evicted again. */
 static bool
 is_too_much(const struct work *w)
 {
@@ -266,7 +268,7 @@ count_done(struct work *w, enum object_prefetched how, uint64_t bytes)
                              (unsigned long long)c->bytes, (unsigned)BUDGET_SHARE));
 }
 
-/* Readers first: while one waits for the backend, one worker goes on alone. */
+/* Readers come first: while one waits for the backend, only one worker continues. */
 static enum err
 yield_to_readers(struct work *w)
 {
@@ -280,7 +282,7 @@ yield_to_readers(struct work *w)
     return rc;
 }
 
-/* With the cache full the coldest makes way for what is brought, which takes a moment. */
+/* In a full cache the prefetch waits a moment for the eviction of the coldest segments. */
 static enum err
 prefetch_or_wait(struct work *w, const char *key, enum object_prefetched *how,
                  uint64_t *bytes, struct errbuf *eb)
@@ -312,7 +314,7 @@ prefetch_one(struct worker *at)
     rc = prefetch_or_wait(w, at->key, &how, &bytes, &eb);
     w->busy--;
     if (rc == ERR_CANCELLED || rt_cancelled() || (rc != ERR_OK && w->job->s->stopping))
-        return ERR_CANCELLED; /* still busy: the next start begins with it */
+        return ERR_CANCELLED; /* still busy: the next start begins with this name */
     at->busy = false;
     if (rc == ERR_OK)
         count_done(w, how, bytes);
@@ -342,7 +344,7 @@ work_on(void *arg)
 }
 
 static enum err
-run(struct job *j, struct errbuf *eb)
+prefetch_job_run(struct job *j, struct errbuf *eb)
 {
     uint64_t parallel = json_get_u64(j->args, "parallel");
     struct work w = {.job = j,
@@ -371,5 +373,7 @@ run(struct job *j, struct errbuf *eb)
     return w.rc;
 }
 
-const struct job_kind job_prefetch = {
-    .name = "prefetch", .takes_list = true, .check = check, .run = run};
+const struct job_kind job_prefetch = {.name = "prefetch",
+                                      .takes_list = true,
+                                      .check = prefetch_job_check,
+                                      .run = prefetch_job_run};

@@ -1,4 +1,6 @@
-/* record: a job as it lies in meta: "job/ID" is JSON (docs/formats.md), "joblist/ID/NNNN" are pieces of its names. */
+/* record: a job's record in meta: "job/ID" is JSON (docs/formats.md), "joblist/ID/NNNN" are pieces of its list of
+ * names. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +40,8 @@ encode(const struct job *job, const char *args, struct buf *out)
     json_text(&j, "what", job->what);
     json_text(&j, "args", args);
     json_text(&j, "state", job_state_name(job->state));
+    json_u64(&j, "runner", job->runner);
+    json_u64(&j, "epoch", job->epoch);
     json_i64(&j, "asked_ms", job->asked_ms);
     json_i64(&j, "begun_ms", job->begun_ms);
     json_i64(&j, "ended_ms", job->ended_ms);
@@ -55,25 +59,56 @@ encode(const struct job *job, const char *args, struct buf *out)
     json_end(&j);
 }
 
+/* A write whose outcome was unknown may have happened: then the stored record is of this runner and epoch, and this takes
+ * its revision. Another runner's record fences the job. */
+static enum err
+take_revision(struct job *job, struct span key, struct errbuf *eb)
+{
+    struct arena *a = arena_new(KIB(64), MIB(1));
+    struct meta_pair pair;
+    struct job *stored = NULL;
+    enum err rc = meta_get(job->s->options.meta, key, a, &pair, eb);
+
+    if (rc == ERR_OK)
+        stored = job_of_record(pair.value);
+    if (stored != NULL && stored->runner == job->runner && stored->epoch == job->epoch)
+        job->revision = pair.revision;
+    else if (rc == ERR_OK || rc == ERR_NOT_FOUND)
+        rc = err_set(eb, ERR_PRECONDITION, "job %s is not this node's any more", job->id);
+    job->fenced = rc == ERR_PRECONDITION;
+    job_free(&stored);
+    arena_free(&a);
+    return rc;
+}
+
 enum err
 job_save(struct job *job, struct errbuf *eb)
 {
     char key[sizeof PREFIX + JOB_ID_TEXT];
     char *args = json_dumps(job->args, JSON_COMPACT);
-    struct meta_change c = {.if_revision = META_ANY};
+    struct meta_change c = {.if_revision = job->revision};
+    struct meta *m = job->s->options.meta;
     struct buf text;
     enum err rc;
 
+    assert(!job->fenced);
+    assert(job->runner == job->s->options.node);
     snprintf(key, sizeof key, PREFIX "%s", job->id);
     buf_init(&text, META_VALUE_MAX);
     encode(job, args, &text);
     free(args);
     c.key = span_of(key);
     c.value = buf_span(&text);
-    job->changed = false; /* what changes while it is written is written again */
+    job->changed = false; /* a change during the write is written again */
     rc = text.full ? err_set(eb, ERR_TOO_LARGE, "the record of job %s is over %u bytes",
                              job->id, META_VALUE_MAX)
-                   : meta_apply(job->s->options.meta, &c, 1, NULL, eb);
+                   : meta_apply(m, &c, 1, &job->revision, eb);
+    if (rc == ERR_PRECONDITION) {
+        rc = take_revision(job, c.key, eb);
+        c.if_revision = job->revision;
+        if (rc == ERR_OK)
+            rc = meta_apply(m, &c, 1, &job->revision, eb);
+    }
     buf_fini(&text);
     POINT(JOB_SAVED);
     return rc;
@@ -157,7 +192,7 @@ read_state(const json_t *o, enum job_state *out)
 {
     const char *name = json_string_value(json_object_get(o, "state"));
 
-    for (int s = JOB_WAITING; name != NULL && s <= JOB_CANCELLED; s++)
+    for (int s = JOB_WAITING; name != NULL && s < JOB_STATES_; s++)
         if (strcmp(name, job_state_name((enum job_state)s)) == 0) {
             *out = (enum job_state)s;
             return true;
@@ -172,7 +207,13 @@ read_rest(struct job *j, const json_t *o)
 
     j->asked_ms = (int64_t)json_get_u64(o, "asked_ms");
     j->begun_ms = (int64_t)json_get_u64(o, "begun_ms");
-    j->ended_ms = (int64_t)json_get_u64(o, "ended_ms");
+    if (job_is_ended(j->state))
+        j->ended_ms = (int64_t)json_get_u64(o, "ended_ms");
+    j->epoch = json_get_u64(o, "epoch");
+    if (j->epoch != 0)
+        j->runner = (uint16_t)MIN(json_get_u64(o, "runner"), UINT16_MAX);
+    if (j->runner == 0)
+        j->epoch = 0; /* a record of an older program: no runner */
     j->busy_ms = json_get_u64(o, "busy_ms");
     j->counts = (struct job_counts){.total = json_get_u64(o, "total"),
                                     .objects = json_get_u64(o, "objects"),
@@ -182,7 +223,8 @@ read_rest(struct job *j, const json_t *o)
     j->list_pieces =
         (uint32_t)MIN(json_get_u64(o, "list_pieces"), JOB_LIST_MAX / PIECE_BYTES + 1);
     j->position = text_of(o, "position");
-    j->reason = text_of(o, "reason");
+    if (j->state == JOB_FAILED)
+        j->reason = text_of(o, "reason");
     for (size_t i = 0; i < json_array_size(errors) && i < JOB_ERRORS_MAX; i++) {
         const char *t = json_string_value(json_array_get(errors, i));
 
@@ -197,14 +239,12 @@ job_of_record(struct span text)
     json_t *o = json_loadb(text.at, text.len, JSON_REJECT_DUPLICATES, NULL);
     const char *kind = json_string_value(json_object_get(o, "kind"));
     const char *args = json_string_value(json_object_get(o, "args"));
-    struct job *j = xcalloc(1, sizeof *j);
+    struct job *j = job_new();
 
     j->kind = job_kind_find(span_of(kind));
     j->args = args != NULL ? json_loads(args, JSON_REJECT_DUPLICATES, NULL) : NULL;
     j->user = text_of(o, "user");
     j->what = text_of(o, "what");
-    list_init(&j->node);
-    rt_cond_init(&j->ended);
     if (j->kind == NULL || !json_is_object(j->args) || j->user == NULL ||
         j->what == NULL || !read_state(o, &j->state))
         job_free(&j);
@@ -222,6 +262,8 @@ job_free(struct job **jp)
     *jp = NULL;
     if (j == NULL)
         return;
+    assert(j->fiber == NULL);
+    assert(j->watchers == 0);
     list_remove(&j->node);
     json_decref(j->args);
     free(j->user);
@@ -259,11 +301,12 @@ job_load_all(struct job_service *s, struct errbuf *eb)
 
         if (j == NULL) {
             LOG(LOG_WARN, "job.unreadable",
-                "a job's record is not understood and left alone",
+                "the record of a job cannot be read; it stays as it is",
                 L_SPAN("key", pairs[i].key));
             continue;
         }
         memcpy(j->id, id.at, id.len);
+        j->revision = pairs[i].revision;
         j->s = s;
         insert(s, j);
     }

@@ -1,4 +1,5 @@
-/* run: one fiber, the host, owns the group in which jobs run, and begins them as their turn comes. */
+/* scheduler: one fiber owns the group of running jobs and starts each job when its turn comes. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -41,19 +42,22 @@ job_set_position(struct job *j, struct span position)
     j->changed = true;
 }
 
-/* Not a failure of the job: it goes on, and is told again when it ends. */
+/* A failure to save does not fail the job: it is saved again later, and at its end. */
 static void
 save(struct job *j)
 {
     struct errbuf eb = {0};
 
-    if (j->saving)
+    if (j->saving || j->fenced)
         return;
+    job_check(j);
     j->saving = true;
     if (job_save(j, &eb) != ERR_OK)
-        LOG(LOG_WARN, "job.unsaved", "how far a job is could not be stored",
+        LOG(LOG_WARN, "job.unsaved", "the progress of a job could not be stored",
             L_TEXT("job", j->id), L_TEXT("why", eb.text));
     j->saving = false;
+    if (j->fenced && j->fiber != NULL)
+        rt_cancel(j->fiber);
 }
 
 static void
@@ -82,7 +86,7 @@ tick(void *arg)
         measure(j);
         if (++n % SAVE_SECONDS != 0 || !j->changed)
             continue;
-        rt_shield_begin(&shield); /* a write that was begun is seen to its end */
+        rt_shield_begin(&shield); /* completes a write that has begun */
         save(j);
         rt_shield_end(&shield);
     }
@@ -91,18 +95,12 @@ tick(void *arg)
 static void
 end_of(struct job *j, enum err rc, const struct errbuf *eb)
 {
-    if (rc == ERR_OK)
-        j->state = JOB_DONE;
-    else if (j->cancelled)
-        j->state = JOB_CANCELLED;
-    else if (j->s->stopping)
-        return; /* still RUNNING: the next start goes on */
-    else
-        j->state = JOB_FAILED;
-    free(j->reason);
-    j->reason = j->state == JOB_FAILED ? xstrdup(eb->text) : NULL;
-    j->ended_ms = job_wall_ms();
-    j->s->ended_count++;
+    if (rc != ERR_OK && !j->cancelled && j->s->stopping)
+        return; /* still RUNNING: the next start continues it */
+    assert(j->reason == NULL);
+    job_move(j, rc == ERR_OK ? JOB_DONE : j->cancelled ? JOB_CANCELLED : JOB_FAILED);
+    if (j->state == JOB_FAILED)
+        j->reason = xstrdup(j->fenced ? "another node has taken the job" : eb->text);
     LOG(j->state == JOB_FAILED ? LOG_WARN : LOG_INFO, "job.ended",
         job_state_name(j->state), L_TEXT("job", j->id), L_TEXT("kind", j->kind->name),
         L_TEXT("what", j->what), L_U64("objects", j->counts.objects),
@@ -120,6 +118,8 @@ run_job(void *arg)
     struct rt_group ticking;
     enum err rc;
 
+    assert(j->state == JOB_RUNNING);
+    assert(j->fiber == NULL);
     j->fiber = rt_self();
     j->ran_from_ns = j->rate_ns = rt_now_ns();
     j->rate_bytes = j->counts.bytes;
@@ -129,6 +129,7 @@ run_job(void *arg)
     if (rt_group_start(&ticking, tick, j) != ERR_OK)
         LOG(LOG_WARN, "job.no_tick", "no fiber to watch a job", L_TEXT("job", j->id));
     rc = j->cancelled ? ERR_CANCELLED : j->kind->run(j, &eb);
+    job_set_idle(j, false);
     rt_group_cancel(&ticking);
     rt_group_join(&ticking);
     rt_shield_begin(&shield);
@@ -138,8 +139,8 @@ run_job(void *arg)
     save(j);
     rt_shield_end(&shield);
     j->fiber = NULL;
-    atomic_fetch_sub(&s->running, 1);
-    s->at_work -= !j->kind->watches;
+    if (!job_is_ended(j->state))
+        s->at_work -= !j->kind->watches; /* the node stops: the record stays RUNNING */
     rt_cond_broadcast(&j->ended);
     rt_cond_broadcast(&s->wake);
 }
@@ -168,18 +169,13 @@ begin_next(struct job_service *s)
 
     if (j == NULL)
         return false;
-    j->state = JOB_RUNNING;
-    atomic_fetch_sub(&s->waiting, 1);
-    atomic_fetch_add(&s->running, 1);
-    s->at_work += !j->kind->watches;
+    assert(!s->stopping);
+    job_move(j, JOB_RUNNING);
     if (j->begun_ms == 0)
         j->begun_ms = job_wall_ms();
     if (rt_group_start(&s->group, run_job, j) == ERR_OK)
         return true;
-    j->state = JOB_WAITING; /* out of stacks: later */
-    atomic_fetch_add(&s->waiting, 1);
-    atomic_fetch_sub(&s->running, 1);
-    s->at_work -= !j->kind->watches;
+    job_move(j, JOB_WAITING); /* no stack is free: later */
     return false;
 }
 
@@ -201,9 +197,13 @@ job_forget_ended(struct job *j, struct errbuf *eb)
 {
     enum err rc;
 
-    list_remove(&j->node); /* nobody finds it any more */
-    rc = job_erase(j, eb);
+    assert(job_is_ended(j->state));
+    assert(j->fiber == NULL);
+    assert(j->watchers == 0);
+    assert(j->s->ended_count > 0);
+    list_remove(&j->node); /* no call finds it from now on */
     j->s->ended_count--;
+    rc = job_erase(j, eb);
     job_free(&j);
     return rc;
 }

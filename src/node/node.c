@@ -114,8 +114,12 @@ open_services(struct node *n)
         ob.cloud = n->cloud;
         rc = object_start(&ob, &n->object, &n->eb);
     }
-    jobs = (struct job_options){
-        .meta = n->meta, .map = n->map, .object = n->object, .disks = n->disks};
+    jobs = (struct job_options){.meta = n->meta,
+                                .map = n->map,
+                                .object = n->object,
+                                .disks = n->disks,
+                                .node = n->id.node,
+                                .epoch = n->id.starts};
     if (rc == ERR_OK)
         rc = job_start(&jobs, &n->jobs, &n->eb);
     if (rc == ERR_OK) {

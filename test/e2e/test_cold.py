@@ -933,7 +933,7 @@ def test_a_job_over_a_listing_that_goes_round_ends(odd):
 
     def ended():
         told.update(json.loads(plain.ask(process.port, "GET", f"_/jobs/{job}", query="wait=1").body))
-        return told["state"] not in ("waiting", "running")
+        return told["state"] not in ("waiting", "running", "idle")
 
     wait_for(ended, "the end of the job")
     assert told["state"] == "failed" and "comes back to" in told["reason"] and told["objects"] >= 6

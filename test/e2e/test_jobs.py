@@ -49,7 +49,7 @@ def begin(process, **ask):
 
 
 def ended(process, job_id):
-    wait_for(lambda: job(process, job_id, wait=1)["state"] not in ("waiting", "running"), f"the end of job {job_id}")
+    wait_for(lambda: job(process, job_id, wait=1)["state"] not in ("waiting", "running", "idle"), f"the end of job {job_id}")
     return job(process, job_id)
 
 

@@ -77,7 +77,7 @@ site_open_services(struct site *s)
                               .retry_ms = 500,
                               .timeout_ms = 2000};
     struct object_options o = {.disks = s->disks, .map = s->map, .node = 1};
-    struct job_options j = {.meta = s->meta, .map = s->map};
+    struct job_options j = {.meta = s->meta, .map = s->map, .node = 1, .epoch = 1};
     struct api_options a = {.auth = s->auth,
                             .map = s->map,
                             .disks = s->disks,
