@@ -37,6 +37,7 @@ user_copy(const struct user *u)
     enum err rc = ERR_OK;
 
     copy->from_file = u->from_file;
+    copy->revision = u->revision;
     copy->limits = u->limits;
     for (uint32_t i = 0; i < u->key_count && rc == ERR_OK; i++)
         rc = user_add_key(copy, span_of(u->keys[i].id), span_of(u->keys[i].secret),
@@ -122,14 +123,13 @@ index_users(struct auth *a, struct auth_users *s, struct errbuf *eb)
 
 /* Those of meta behind those of files. May switch. */
 static enum err
-add_from_meta(struct auth *a, struct auth_users *s, struct errbuf *eb)
+add_from_meta(struct auth *a, struct auth_users *s, uint64_t *revision, struct errbuf *eb)
 {
     struct arena *arena = arena_new(KIB(64), LIST_BYTES);
     struct meta_pair *pairs = NULL;
     uint32_t count = 0, files = s->count;
-    uint64_t revision;
     enum err rc =
-        meta_list(a->meta, SPAN(AUTH_USER_PREFIX), arena, &pairs, &count, &revision, eb);
+        meta_list(a->meta, SPAN(AUTH_USER_PREFIX), arena, &pairs, &count, revision, eb);
 
     if (rc == ERR_OK)
         s->at = xrealloc(s->at, MAX(s->count + count, 1) * sizeof(struct user *));
@@ -137,6 +137,8 @@ add_from_meta(struct auth *a, struct auth_users *s, struct errbuf *eb)
         struct user *u = NULL;
 
         rc = user_decode(pairs[i].value, &u, eb);
+        if (rc == ERR_OK)
+            u->revision = pairs[i].revision;
         for (uint32_t f = 0; f < files && rc == ERR_OK; f++)
             if (strcmp(s->at[f]->name, u->name) == 0)
                 rc = err_set(eb, ERR_EXISTS,
@@ -152,8 +154,9 @@ add_from_meta(struct auth *a, struct auth_users *s, struct errbuf *eb)
     return rc;
 }
 
-enum err
-auth_publish(struct auth *a, struct errbuf *eb)
+/* In `publish`: what was read first does not replace what was read later. */
+static enum err
+publish_now(struct auth *a, uint64_t *revision, struct errbuf *eb)
 {
     struct auth_users *s = xcalloc(1, sizeof *s), *old;
     enum err rc = ERR_OK;
@@ -163,7 +166,7 @@ auth_publish(struct auth *a, struct errbuf *eb)
         s->at[s->count] = user_copy(a->files[s->count]);
     qsort(s->at, s->count, sizeof(struct user *), by_name);
     if (a->meta != NULL)
-        rc = add_from_meta(a, s, eb);
+        rc = add_from_meta(a, s, revision, eb);
     if (rc == ERR_OK && s->count > AUTH_USERS_MAX)
         rc = err_set(eb, ERR_TOO_LARGE, "%u users, at most %u are possible", s->count,
                      AUTH_USERS_MAX);
@@ -182,6 +185,30 @@ auth_publish(struct auth *a, struct errbuf *eb)
     return ERR_OK;
 }
 
+enum err
+auth_publish(struct auth *a, uint64_t *revision, struct errbuf *eb)
+{
+    uint64_t ignored;
+    enum err rc;
+
+    if (revision == NULL)
+        revision = &ignored;
+    if (a->meta == NULL) /* does not switch, and may be outside a loop */
+        return publish_now(a, revision, eb);
+    rc = rt_sem_acquire(&a->publish, DEADLINE_NEVER);
+    if (rc != ERR_OK)
+        return err_set(eb, rc, "gave up publishing the users");
+    rc = publish_now(a, revision, eb);
+    rt_sem_release(&a->publish);
+    return rc;
+}
+
+static enum err
+auth_refresh(void *arg, uint64_t *revision, struct errbuf *eb)
+{
+    return auth_publish(arg, revision, eb);
+}
+
 /* ---- life ---- */
 
 enum err
@@ -191,8 +218,10 @@ auth_new(const struct auth_options *o, struct auth **out, struct errbuf *eb)
 
     a->options = *o;
     rt_sem_init(&a->change, 1);
+    rt_sem_init(&a->publish, 1);
     *out = a;
-    return auth_publish(a, eb); /* nobody: cannot fail, and nobody is what is found */
+    return auth_publish(a, NULL,
+                        eb); /* nobody: cannot fail, and nobody is what is found */
 }
 
 static void
@@ -213,6 +242,7 @@ auth_free(struct auth **ap)
     *ap = NULL;
     if (a == NULL)
         return;
+    meta_follow_stop(&a->follower);
     users_free(atomic_load(&a->now));
     drop_files(a);
     for (uint32_t i = 0; i < a->meter_count; i++) {
@@ -230,7 +260,8 @@ auth_load_meta(struct auth *a, struct meta *meta, struct errbuf *eb)
 
     assert(a->meta == NULL);
     a->meta = meta;
-    rc = auth_publish(a, eb);
+    rc = meta_follow_start(meta, SPAN(AUTH_USER_PREFIX), auth_refresh, a, &a->follower,
+                           eb);
     if (rc != ERR_OK)
         a->meta = NULL;
     return rc;
@@ -249,7 +280,7 @@ auth_replace_files(struct auth *a, struct auth *fresh, struct errbuf *eb)
     count = a->file_count;
     a->files = fresh->files;
     a->file_count = fresh->file_count;
-    rc = auth_publish(a, eb);
+    rc = auth_publish(a, NULL, eb);
     if (rc == ERR_OK) {
         fresh->files = files; /* freed with it */
         fresh->file_count = count;
@@ -314,7 +345,7 @@ add_profiles(struct auth *a, struct span text, const char *file, struct errbuf *
         rc = err_set(eb, ERR_BAD_REQUEST,
                      "%s: no profile with aws_access_key_id and aws_secret_access_key",
                      file);
-    return rc == ERR_OK ? auth_publish(a, eb) : rc;
+    return rc == ERR_OK ? auth_publish(a, NULL, eb) : rc;
 }
 
 enum err

@@ -4,6 +4,7 @@
 
 #include "auth/auth.h"
 #include "auth/user.h"
+#include "meta/follow.h"
 #include "rt/sync.h"
 
 /* One snapshot: immutable once published. */
@@ -25,13 +26,15 @@ struct auth {
     struct auth_meter *
         *meters; /* owned, by name: of all that ever had limits; they stay */
     uint32_t meter_count;
-    struct meta *meta; /* NULL: none can be changed */
-    struct rt_sem change;
+    struct meta *meta;              /* NULL: none can be changed */
+    struct meta_follower *follower; /* owned; publishes what stands in meta */
+    struct rt_sem change;           /* one change at a time */
+    struct rt_sem publish;          /* one new snapshot at a time */
 };
 
-/* Publishes what files and meta say now. ERR_EXISTS when two keys or names are the same; nothing has changed then. May
+/* Publishes what files and meta say now; *revision (NULL: not wanted) is that of meta. ERR_EXISTS when two keys or names are the same; nothing has changed then. May
  * switch when there is meta. */
-enum err auth_publish(struct auth *a, struct errbuf *eb) MUST_CHECK;
+enum err auth_publish(struct auth *a, uint64_t *revision, struct errbuf *eb) MUST_CHECK;
 /* A copy of its own. */
 struct user *user_copy(const struct user *u);
 #define AUTH_USER_PREFIX "user/"

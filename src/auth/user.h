@@ -22,7 +22,8 @@ struct user {
     char *name;
     int64_t created_ms;
     struct auth_limits limits;
-    bool from_file; /* never in a record */
+    bool from_file;    /* never in a record */
+    uint64_t revision; /* of its record in meta; 0: there is none. Never in the record */
     uint32_t key_count, grant_count;
     struct user_key *keys;     /* owned */
     struct auth_grant *grants; /* owned */

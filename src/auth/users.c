@@ -42,6 +42,8 @@ auth_new_key_wipe(struct auth_new_key *m)
     OPENSSL_cleanse(m, sizeof *m);
 }
 
+#define CHANGE_TRIES 8u /* of a change that another node overtakes */
+
 /* ---- changes ---- */
 
 enum change_kind { ADD, REMOVE, ROTATE, TEMPORARY, GRANT, REVOKE, LIMIT };
@@ -149,9 +151,10 @@ store(struct change *c, const struct user *u)
     struct meta_change change = {
         .key = span_of(arena_printf(a, AUTH_USER_PREFIX "%s", u->name)),
         .remove = c->kind == REMOVE,
-        .if_revision = META_ANY, /* only loop 0 writes them, one at a time */
+        .if_revision = u->revision, /* 0 for a new one: the key must not exist */
     };
     struct buf record;
+    uint64_t revision = 0;
     enum err rc = ERR_OK;
 
     buf_init(&record, META_VALUE_MAX);
@@ -162,19 +165,33 @@ store(struct change *c, const struct user *u)
     if (!change.remove)
         change.value = buf_span(&record);
     if (rc == ERR_OK)
-        rc = meta_apply(c->a->meta, &change, 1, NULL, &c->eb);
+        rc = meta_apply(c->a->meta, &change, 1, &revision, &c->eb);
     if (record.at != NULL)
         OPENSSL_cleanse(record.at, record.len);
     buf_fini(&record);
     arena_free(&a);
-    return rc == ERR_OK ? auth_publish(c->a, &c->eb) : rc;
+    return rc == ERR_OK ? meta_follow_wait(c->a->follower, revision, &c->eb) : rc;
+}
+
+/* ERR_PRECONDITION: its record is no longer the one that was read. May switch. */
+static enum err
+change_once(struct change *c)
+{
+    struct user *u = NULL;
+    enum err rc = find_or_make(c, &u);
+
+    if (rc == ERR_OK)
+        rc = edit(c, u);
+    if (rc == ERR_OK)
+        rc = store(c, u);
+    user_free(&u);
+    return rc;
 }
 
 static void
 on_loop0(void *arg)
 {
     struct change *c = arg;
-    struct user *u = NULL;
 
     if (c->a->meta == NULL) {
         c->rc = err_set(&c->eb, ERR_NOT_IMPLEMENTED, "users cannot be changed here");
@@ -185,12 +202,16 @@ on_loop0(void *arg)
         err_set(&c->eb, c->rc, "changing the users was given up");
         return;
     }
-    c->rc = find_or_make(c, &u);
-    if (c->rc == ERR_OK)
-        c->rc = edit(c, u);
-    if (c->rc == ERR_OK)
-        c->rc = store(c, u);
-    user_free(&u);
+    c->rc = change_once(c);
+    /* Another node has changed the user meanwhile: the change is made on what it has written. */
+    for (unsigned i = 0; c->rc == ERR_PRECONDITION && i < CHANGE_TRIES; i++) {
+        c->rc = meta_follow_refresh(c->a->follower, &c->eb);
+        if (c->rc == ERR_OK)
+            c->rc = change_once(c);
+    }
+    if (c->rc == ERR_PRECONDITION)
+        c->rc = err_set(&c->eb, ERR_BUSY, "user \"%.*s\" is changed elsewhere; try again",
+                        (int)MIN(c->name.len, USER_NAME_MAX), c->name.at);
     rt_sem_release(&c->a->change);
 }
 

@@ -8,12 +8,14 @@
 #include "base/cursor.h"
 #include "base/mem.h"
 #include "map/codec.h"
+#include "meta/follow.h"
 #include "rt/loop.h"
 #include "rt/sync.h"
 
 #define BUCKET_PREFIX "bucket/"
 #define NEXT_ID_KEY   "next-bucket-id"
 #define LIST_BYTES    MIB(64)
+#define CHANGE_TRIES  8u /* of a change that another node overtakes */
 
 struct map {
     uint64_t serial;
@@ -23,8 +25,9 @@ struct map {
 
 struct map_service {
     struct meta *meta;
+    struct meta_follower *follower; /* owned; publishes `now` */
     _Atomic(struct map *) now;
-    struct rt_sem change; /* on loop 0 only: one change at a time */
+    struct rt_sem change; /* on loop 0 only: one change of this node at a time */
 };
 
 /* ---- buckets ---- */
@@ -114,34 +117,45 @@ map_bucket_find(const struct map *m, struct span name)
     return NULL;
 }
 
-/* Reads every bucket record and publishes a new snapshot. On loop 0, in `change`. May switch. */
+/* Decodes the records into `m`, in byte order of names. */
 static enum err
-reload(struct map_service *s, struct errbuf *eb)
+map_fill(struct map *m, const struct meta_pair *pairs, uint32_t count, struct errbuf *eb)
 {
+    for (; m->count < count; m->count++) {
+        struct map_bucket *b = NULL;
+        enum err rc = map_bucket_decode(pairs[m->count].value, &b, eb);
+
+        if (rc != ERR_OK)
+            return rc;
+        b->revision = pairs[m->count].revision;
+        assert(b->revision > 0);
+        assert(b->refs == 1);
+        m->buckets[m->count] = b;
+    }
+    return ERR_OK;
+}
+
+/* Reads every bucket record and publishes a new snapshot. The follower calls it. May switch. */
+static enum err
+map_refresh(void *arg, uint64_t *revision, struct errbuf *eb)
+{
+    struct map_service *s = arg;
     struct arena *a = arena_new(KIB(64), LIST_BYTES);
     struct meta_pair *pairs = NULL;
-    struct map *m = NULL, *old;
+    struct map *m, *old;
     uint32_t count = 0;
-    uint64_t revision;
     enum err rc =
-        meta_list(s->meta, SPAN(BUCKET_PREFIX), a, &pairs, &count, &revision, eb);
+        meta_list(s->meta, SPAN(BUCKET_PREFIX), a, &pairs, &count, revision, eb);
 
-    if (rc == ERR_OK) {
-        m = xcalloc(1, sizeof *m + count * sizeof m->buckets[0]);
-        for (; m->count < count && rc == ERR_OK; m->count += rc == ERR_OK) {
-            struct map_bucket *b = NULL;
-
-            rc = map_bucket_decode(pairs[m->count].value, &b, eb);
-            m->buckets[m->count] = b;
-        }
-    }
+    m = xcalloc(1, sizeof *m + count * sizeof m->buckets[0]);
+    if (rc == ERR_OK)
+        rc = map_fill(m, pairs, count, eb);
     arena_free(&a);
     if (rc != ERR_OK) {
-        if (m != NULL)
-            map_free(m);
+        map_free(m);
         return rc;
     }
-    old = atomic_load_explicit(&s->now, memory_order_relaxed); /* `change` is held */
+    old = atomic_load_explicit(&s->now, memory_order_relaxed);
     m->serial = old != NULL ? old->serial + 1 : 1;
     atomic_store_explicit(&s->now, m, memory_order_release);
     if (old != NULL)
@@ -156,13 +170,16 @@ map_start(struct meta *meta, struct map_service **out, struct errbuf *eb)
     enum err rc;
 
     assert(rt_loop_index() == 0);
+    *out = NULL;
     s->meta = meta;
     rt_sem_init(&s->change, 1);
-    rc = reload(s, eb);
+    rc = meta_follow_start(meta, SPAN(BUCKET_PREFIX), map_refresh, s, &s->follower, eb);
     if (rc != ERR_OK) {
         map_stop(&s);
         return rc;
     }
+    assert(s->follower != NULL);
+    assert(map_now(s) != NULL);
     *out = s;
     return ERR_OK;
 }
@@ -176,6 +193,7 @@ map_stop(struct map_service **sp)
     *sp = NULL;
     if (s == NULL)
         return;
+    meta_follow_stop(&s->follower);
     m = atomic_load(&s->now);
     if (m != NULL)
         map_free(m);
@@ -255,13 +273,50 @@ next_id(struct map_service *s, struct arena *a, uint64_t *id, uint64_t *revision
                : ERR_OK;
 }
 
+/* Writes the bucket `b`, and whatever `also` says, in one step, and waits until this node's map shows it. On ERR_OK
+ * c->made owns `b`. ERR_PRECONDITION: *failed is the index of the change that no longer fits. May switch. */
 static enum err
-create_on_loop0(struct change *c, struct arena *a)
+store_bucket(struct change *c, struct map_bucket *b, const struct meta_change *also,
+             struct arena *a, uint32_t *failed)
 {
-    struct map_bucket *b = NULL;
     struct meta_change changes[2];
-    struct buf record, counter;
-    uint64_t id, revision;
+    struct meta_txn t = {.changes = changes, .change_count = also != NULL ? 2 : 1};
+    struct meta_result result = {0};
+    struct buf record;
+    enum err rc;
+
+    buf_init(&record, META_VALUE_MAX);
+    map_bucket_encode(b, &record);
+    changes[0] =
+        (struct meta_change){.key = span_of(arena_printf(a, BUCKET_PREFIX "%s", b->name)),
+                             .value = buf_span(&record),
+                             .if_revision = b->revision};
+    if (also != NULL)
+        changes[1] = *also;
+    rc = record.full ? err_set(&c->eb, ERR_TOO_LARGE,
+                               "the bucket's settings are over %u bytes", META_VALUE_MAX)
+                     : meta_apply_txn(c->s->meta, &t, a, &result, &c->eb);
+    buf_fini(&record);
+    *failed = result.failed;
+    if (rc == ERR_OK)
+        rc = meta_follow_wait(c->s->follower, result.revision, &c->eb);
+    if (rc != ERR_OK)
+        return rc;
+    assert(result.revision > b->revision);
+    b->revision = result.revision;
+    c->made = b;
+    return ERR_OK;
+}
+
+/* ERR_BUSY: another node has taken the id. */
+static enum err
+create_once(struct change *c, struct arena *a)
+{
+    struct map_bucket *b;
+    struct meta_change counter = {.key = SPAN(NEXT_ID_KEY)};
+    struct buf next;
+    uint64_t id;
+    uint32_t failed = 0;
     enum err rc;
 
     if (map_bucket_find(map_now(c->s), c->name) != NULL)
@@ -269,51 +324,64 @@ create_on_loop0(struct change *c, struct arena *a)
     if (map_bucket_count(map_now(c->s)) >= MAP_BUCKETS_MAX)
         return err_set(&c->eb, ERR_TOO_LARGE, "there are %u buckets, the limit",
                        MAP_BUCKETS_MAX);
-    rc = next_id(c->s, a, &id, &revision, &c->eb);
+    rc = next_id(c->s, a, &id, &counter.if_revision, &c->eb);
     if (rc != ERR_OK)
         return rc;
     b = bucket_new(c, id);
-    buf_init(&record, META_VALUE_MAX);
-    buf_init(&counter, 8);
-    map_bucket_encode(b, &record);
-    buf_be(&counter, id + 1, 8);
-    changes[0] = (struct meta_change){
-        .key = span_of(arena_printf(a, BUCKET_PREFIX "%.*s", SPAN_ARG(c->name))),
-        .value = buf_span(&record)};
-    changes[1] = (struct meta_change){
-        .key = SPAN(NEXT_ID_KEY), .value = buf_span(&counter), .if_revision = revision};
-    rc = record.full ? err_set(&c->eb, ERR_TOO_LARGE,
-                               "the bucket's settings are over %u bytes", META_VALUE_MAX)
-                     : meta_apply(c->s->meta, changes, 2, NULL, &c->eb);
-    if (rc == ERR_PRECONDITION)
-        rc = err_set(&c->eb, ERR_EXISTS, "bucket \"%.*s\" exists", SPAN_ARG(c->name));
-    if (rc == ERR_OK)
-        rc = reload(c->s, &c->eb);
-    if (rc == ERR_OK) {
-        c->made = b;
-        b = NULL;
-    }
-    buf_fini(&record);
-    buf_fini(&counter);
-    map_bucket_drop((const struct map_bucket **)&b);
-    return rc;
+    assert(b->revision == 0); /* the key must not exist */
+    buf_init(&next, 8);
+    buf_be(&next, id + 1, 8);
+    counter.value = buf_span(&next);
+    rc = store_bucket(c, b, &counter, a, &failed);
+    buf_fini(&next);
+    if (rc != ERR_OK)
+        map_bucket_drop((const struct map_bucket **)&b);
+    if (rc != ERR_PRECONDITION)
+        return rc;
+    return failed == 0
+               ? err_set(&c->eb, ERR_EXISTS, "bucket \"%.*s\" exists", SPAN_ARG(c->name))
+               : err_set(&c->eb, ERR_BUSY, "buckets are made too fast");
 }
 
 static enum err
-remove_on_loop0(struct change *c, struct arena *a)
+create_on_loop0(struct change *c, struct arena *a)
+{
+    enum err rc = ERR_BUSY;
+
+    for (unsigned i = 0; i < CHANGE_TRIES && rc == ERR_BUSY; i++)
+        rc = create_once(c, a);
+    return rc;
+}
+
+/* The bucket that is meant, as the map shows it now. */
+static enum err
+find_meant(struct change *c, const struct map_bucket **out)
+{
+    const struct map_bucket *b = map_bucket_find(map_now(c->s), c->name);
+
+    if (b == NULL || b->id != c->id)
+        return err_set(&c->eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(c->name));
+    assert(b->revision > 0);
+    *out = b;
+    return ERR_OK;
+}
+
+static enum err
+remove_once(struct change *c, struct arena *a)
 {
     struct meta_change change = {
         .key = span_of(arena_printf(a, BUCKET_PREFIX "%.*s", SPAN_ARG(c->name))),
         .remove = true,
-        .if_revision = META_ANY,
     };
-    const struct map_bucket *b = map_bucket_find(map_now(c->s), c->name);
-    enum err rc;
+    const struct map_bucket *b;
+    uint64_t revision = 0;
+    enum err rc = find_meant(c, &b);
 
-    if (b == NULL || b->id != c->id)
-        return err_set(&c->eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(c->name));
-    rc = meta_apply(c->s->meta, &change, 1, NULL, &c->eb);
-    return rc == ERR_OK ? reload(c->s, &c->eb) : rc;
+    if (rc != ERR_OK)
+        return rc;
+    change.if_revision = b->revision;
+    rc = meta_apply(c->s->meta, &change, 1, &revision, &c->eb);
+    return rc == ERR_OK ? meta_follow_wait(c->s->follower, revision, &c->eb) : rc;
 }
 
 /* Through its record, so that the two can never differ. */
@@ -326,46 +394,48 @@ map_bucket_copy(const struct map_bucket *b, struct map_bucket **out, struct errb
     buf_init(&record, META_VALUE_MAX);
     map_bucket_encode(b, &record);
     rc = map_bucket_decode(buf_span(&record), out, eb);
+    if (rc == ERR_OK)
+        (*out)->revision = b->revision;
     buf_fini(&record);
     return rc;
 }
 
 static enum err
-edit_on_loop0(struct change *c, struct arena *a)
+edit_once(struct change *c, struct arena *a)
 {
-    const struct map_bucket *now = map_bucket_find(map_now(c->s), c->name);
+    const struct map_bucket *now;
     struct map_bucket *b = NULL;
-    struct buf record;
-    enum err rc;
+    uint32_t failed;
+    enum err rc = find_meant(c, &now);
 
-    if (now == NULL || now->id != c->id)
-        return err_set(&c->eb, ERR_NO_BUCKET, "no bucket \"%.*s\"", SPAN_ARG(c->name));
-    rc = map_bucket_copy(now, &b, &c->eb);
+    if (rc == ERR_OK)
+        rc = map_bucket_copy(now, &b, &c->eb);
     if (rc == ERR_OK)
         rc = c->edit(b, c->arg, &c->eb);
-    buf_init(&record, META_VALUE_MAX);
-    if (rc == ERR_OK) {
-        struct meta_change change = {
-            .key = span_of(arena_printf(a, BUCKET_PREFIX "%.*s", SPAN_ARG(c->name))),
-            .if_revision = META_ANY, /* only this loop writes them, one at a time */
-        };
-
-        map_bucket_encode(b, &record);
-        change.value = buf_span(&record);
-        rc = record.full
-                 ? err_set(&c->eb, ERR_TOO_LARGE,
-                           "the bucket's settings are over %u bytes", META_VALUE_MAX)
-                 : meta_apply(c->s->meta, &change, 1, NULL, &c->eb);
-    }
+    assert(rc != ERR_OK || b->id == c->id); /* an edit changes settings, not what it is */
     if (rc == ERR_OK)
-        rc = reload(c->s, &c->eb);
-    if (rc == ERR_OK) {
-        c->made = b;
-        b = NULL;
-    }
-    buf_fini(&record);
-    map_bucket_drop((const struct map_bucket **)&b);
+        rc = store_bucket(c, b, NULL, a, &failed);
+    if (rc != ERR_OK)
+        map_bucket_drop((const struct map_bucket **)&b);
     return rc;
+}
+
+/* Another node has changed the bucket since this one read it: the map shows that soon, and the change is made on what it
+ * shows then. */
+static enum err
+edit_or_remove_on_loop0(struct change *c, struct arena *a)
+{
+    enum err rc = ERR_PRECONDITION;
+
+    for (unsigned i = 0; i < CHANGE_TRIES && rc == ERR_PRECONDITION; i++) {
+        rc = c->remove ? remove_once(c, a) : edit_once(c, a);
+        if (rc == ERR_PRECONDITION &&
+            meta_follow_refresh(c->s->follower, &c->eb) != ERR_OK)
+            return ERR_BUSY;
+    }
+    return rc == ERR_PRECONDITION
+               ? err_set(&c->eb, ERR_BUSY, "the bucket is changed elsewhere; try again")
+               : rc;
 }
 
 static void
@@ -380,9 +450,8 @@ change_on_loop0(void *arg)
         return;
     }
     a = arena_new(KIB(4), LIST_BYTES);
-    c->rc = c->remove         ? remove_on_loop0(c, a)
-            : c->edit != NULL ? edit_on_loop0(c, a)
-                              : create_on_loop0(c, a);
+    c->rc = c->remove || c->edit != NULL ? edit_or_remove_on_loop0(c, a)
+                                         : create_on_loop0(c, a);
     arena_free(&a);
     rt_sem_release(&c->s->change);
 }

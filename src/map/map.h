@@ -3,7 +3,9 @@
  *
  * Readers: any loop, between two switches, without a lock: map_now() and what hangs off it stay valid until
  * the fiber switches; what is needed longer is copied (struct map_bucket is held by map_bucket_ref()).
- * Changes: any fiber; they go to meta by compare-and-set and are visible here when they return.
+ * Publication: a watch on meta (meta/follow.h) replaces the snapshot, also after a change of this node.
+ * Changes: any fiber; they go to meta by compare-and-set on the revision that was read, and are visible here when they
+ * return.
  */
 #pragma once
 #include <stdint.h>
@@ -42,8 +44,9 @@ enum map_versioning { MAP_UNVERSIONED, MAP_VERSIONED, MAP_SUSPENDED };
 #define MAP_PIN_BYTES    8192u       /* ... so long */
 #define MAP_DOCUMENT_MAX (24u << 10) /* of a CORS document, and of bucket tags */
 struct map_bucket {
-    uint32_t refs; /* atomic */
-    uint64_t id;   /* never reused */
+    uint32_t refs;     /* atomic */
+    uint64_t id;       /* never reused */
+    uint64_t revision; /* of its record in meta; 0: it is not there yet */
     char *name;
     char *immutable_name; /* placement hashes it: a rename moves nothing */
     int64_t created_ms;
@@ -91,7 +94,8 @@ enum err map_bucket_create(struct map_service *s, struct span name,
 enum err map_bucket_remove(struct map_service *s, struct span name, uint64_t id,
                            struct errbuf *eb) MUST_CHECK;
 /* Changes settings: `change` gets a copy of its own, which is stored and published when it returns ERR_OK. It runs on
- * loop 0 and must not switch; texts are freed and made anew. ERR_NO_BUCKET: it is gone, or another one has the name.
+ * loop 0 and must not switch; it frees texts and allocates new ones. It runs again, on a new copy, when another node has
+ * changed the bucket meanwhile. ERR_NO_BUCKET: it is gone, or another one has the name.
  * On ERR_OK *out is one reference. May switch. */
 typedef enum err map_bucket_edit(struct map_bucket *b, void *arg, struct errbuf *eb);
 enum err map_bucket_change(struct map_service *s, struct span name, uint64_t id,

@@ -1,7 +1,8 @@
 /* embedded: meta on one LMDB environment, every change one durable commit on the worker pool. */
-#include "meta/meta.h"
+#include "meta/backend.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <lmdb.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,31 +15,25 @@
 #include "rt/loop.h"
 
 #define MAP_BYTES      MIB(256) /* sparse; bounds what all keys together may take */
-#define WATCHES_MAX    16
 #define REVISION_BYTES 8
 
-struct watch {
-    struct rt_msg msg; /* first: the loop gives it back */
-    struct meta *m;
-    char *prefix;
-    size_t prefix_len;
-    unsigned loop;
-    void (*on_change)(void *arg);
-    void *arg;
-    _Atomic bool posted;
+struct embedded {
+    struct meta base; /* first */
+    MDB_env *env;
+    _Atomic bool faulted; /* the disk did not give a page: `env` is not used again */
+    MDB_dbi pairs;        /* key -> be64 revision | value */
+    MDB_dbi system;       /* "revision" -> be64 */
 };
 
-struct meta {
-    MDB_env *env;
-    _Atomic bool
-        faulted;    /* the disk did not give a page: nothing is asked of `env` again */
-    MDB_dbi pairs;  /* key -> be64 revision | value */
-    MDB_dbi system; /* "revision" -> be64 */
-    void (*after)(void *arg); /* NULL: nobody */
-    void *after_arg;
-    struct watch watches[WATCHES_MAX];
-    _Atomic unsigned watch_count;
-};
+#ifdef FB_TEST_HOOKS
+bool meta_lose_outcome;
+#endif
+
+static struct embedded *
+embedded_of(struct meta *m)
+{
+    return CONTAINER_OF(m, struct embedded, base);
+}
 
 static enum err
 lmdb_err(struct errbuf *eb, int rc, const char *what)
@@ -69,7 +64,7 @@ write_be64(void *p, uint64_t v)
 /* ---- jobs: each runs whole on a worker, under a guard ---- */
 
 struct job {
-    struct meta *m;
+    struct embedded *m;
     void (*work)(void *arg);
     void *arg;
 };
@@ -86,7 +81,7 @@ guarded(void *arg)
 
 /* ERR_IO when the disk does not give the pages, now or before; `work` may have run in part then. */
 static enum err
-meta_job_run(struct meta *m, void (*work)(void *arg), void *arg, const char *what,
+meta_job_run(struct embedded *m, void (*work)(void *arg), void *arg, const char *what,
              struct errbuf *eb)
 {
     struct job j = {m, work, arg};
@@ -106,7 +101,7 @@ meta_job_run(struct meta *m, void (*work)(void *arg), void *arg, const char *wha
 
 struct open_job {
     const char *path;
-    struct meta *m;
+    struct embedded *m;
     uint64_t file_bytes; /* of data.mdb as found; 0: none */
     bool cut;            /* it is shorter than what it says */
     int rc;
@@ -166,22 +161,61 @@ meta_open_work(void *arg)
         mdb_txn_abort(txn);
 }
 
-/* Reads: a range of keys copied out into `found`, so that the arena stays with the fiber. */
-struct read_job {
-    struct meta *m;
-    struct span key;
-    bool prefix; /* all keys that start with it, else exactly it */
-    struct buf
-        found; /* be32 key length, be32 value length, be64 revision, key, value; repeated */
+/* ---- reads ---- */
+
+/* Pairs are copied out on the worker, so that the arena stays with the fiber: be32 key length, be32 value length, be64
+ * revision, key, value; repeated. */
+struct found {
+    struct buf bytes;
     uint32_t count;
-    uint64_t revision;
-    MDB_txn *txn; /* these two not closed yet: a fault came in between */
-    MDB_cursor *cursor;
-    int rc;
 };
 
+static void
+found_add(struct found *f, struct span key, struct span value, uint64_t revision)
+{
+    buf_be(&f->bytes, key.len, 4);
+    buf_be(&f->bytes, value.len, 4);
+    buf_be(&f->bytes, revision, 8);
+    buf_put(&f->bytes, key.at, key.len);
+    buf_put(&f->bytes, value.at, value.len);
+    f->count++;
+}
+
+/* Keys and values stay where they stand, in one copy. Ends `f`. */
+static enum err
+found_pairs(struct found *f, struct arena *a, struct meta_pair **out, struct errbuf *eb)
+{
+    struct meta_pair *pairs = arena_try(a, f->count * sizeof *pairs);
+    char *copy = arena_try(a, f->bytes.len);
+    struct cursor c = cursor_of(copy, f->bytes.len);
+
+    if (pairs == NULL || copy == NULL) {
+        enum err rc =
+            err_set(eb, ERR_TOO_LARGE,
+                    "%u keys of the node's state, %zu bytes, are over the limit",
+                    f->count, f->bytes.len);
+
+        buf_fini(&f->bytes);
+        return rc;
+    }
+    if (f->bytes.len > 0)
+        memcpy(copy, f->bytes.at, f->bytes.len);
+    for (uint32_t i = 0; i < f->count; i++) {
+        size_t key_len = take_be(&c, 4), value_len = take_be(&c, 4);
+
+        pairs[i].revision = take_be(&c, 8);
+        pairs[i].key = take_span(&c, key_len);
+        pairs[i].value = take_span(&c, value_len);
+        assert(pairs[i].key.len > 0);
+    }
+    assert(!c.bad);
+    buf_fini(&f->bytes);
+    *out = pairs;
+    return ERR_OK;
+}
+
 static uint64_t
-revision_now(struct meta *m, MDB_txn *txn)
+revision_now(struct embedded *m, MDB_txn *txn)
 {
     MDB_val k = {8, "revision"}, v;
 
@@ -189,42 +223,63 @@ revision_now(struct meta *m, MDB_txn *txn)
                                                                   : 0;
 }
 
-static void
-read_range(struct read_job *j)
-{
-    MDB_val k = {j->key.len, (void *)(uintptr_t)j->key.at}, v;
+struct page_job {
+    struct embedded *m;
+    const struct meta_range *range;
+    struct found found;
+    bool more;
+    uint64_t revision;
+    MDB_txn *txn; /* these two not closed yet: a fault came in between */
+    MDB_cursor *cursor;
+    int rc;
+};
 
-    j->rc = mdb_cursor_open(j->txn, j->m->pairs, &j->cursor);
-    if (j->rc != 0)
-        return;
-    j->rc = mdb_cursor_get(j->cursor, &k, &v, j->key.len > 0 ? MDB_SET_RANGE : MDB_FIRST);
-    while (j->rc == 0) {
+/* At the first key of the page; MDB_NOTFOUND: there is none. */
+static int
+page_seek(struct page_job *j, MDB_val *k, MDB_val *v)
+{
+    struct span from = j->range->after.len > 0 ? j->range->after : j->range->prefix;
+    int rc;
+
+    *k = (MDB_val){from.len, (void *)(uintptr_t)from.at};
+    rc = mdb_cursor_get(j->cursor, k, v, from.len > 0 ? MDB_SET_RANGE : MDB_FIRST);
+    if (rc == 0 && j->range->after.len > 0 &&
+        span_eq((struct span){k->mv_data, k->mv_size}, j->range->after))
+        rc = mdb_cursor_get(j->cursor, k, v, MDB_NEXT);
+    return rc;
+}
+
+static int
+page_read(struct page_job *j)
+{
+    MDB_val k, v;
+    int rc = mdb_cursor_open(j->txn, j->m->pairs, &j->cursor);
+
+    if (rc == 0)
+        rc = page_seek(j, &k, &v);
+    for (; rc == 0; rc = mdb_cursor_get(j->cursor, &k, &v, MDB_NEXT)) {
         struct span key = {k.mv_data, k.mv_size};
 
-        if (!(j->prefix ? span_starts(key, j->key) : span_eq(key, j->key)))
-            break;
-        if (v.mv_size < REVISION_BYTES) {
-            j->rc = MDB_CORRUPTED;
-            break;
-        }
-        buf_be(&j->found, k.mv_size, 4);
-        buf_be(&j->found, v.mv_size - REVISION_BYTES, 4);
-        buf_put(&j->found, v.mv_data, REVISION_BYTES);
-        buf_put(&j->found, k.mv_data, k.mv_size);
-        buf_put(&j->found, (const char *)v.mv_data + REVISION_BYTES,
-                v.mv_size - REVISION_BYTES);
-        j->count++;
-        if (!j->prefix)
-            break;
-        j->rc = mdb_cursor_get(j->cursor, &k, &v, MDB_NEXT);
+        if (!span_starts(key, j->range->prefix))
+            return 0;
+        if (v.mv_size < REVISION_BYTES)
+            return MDB_CORRUPTED;
+        j->more = j->found.count == j->range->max ||
+                  (j->found.count > 0 &&
+                   j->found.bytes.len + key.len + v.mv_size > META_PAGE_BYTES);
+        if (j->more)
+            return 0;
+        found_add(&j->found, key,
+                  (struct span){(const char *)v.mv_data + REVISION_BYTES,
+                                v.mv_size - REVISION_BYTES},
+                  read_be64(v.mv_data));
     }
-    if (j->rc == MDB_NOTFOUND)
-        j->rc = 0;
+    return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
 /* A read that a fault ended may be given back all the same, a write may not. */
 static void
-read_end(struct read_job *j)
+page_end(struct page_job *j)
 {
     if (j->cursor != NULL)
         mdb_cursor_close(j->cursor);
@@ -235,50 +290,122 @@ read_end(struct read_job *j)
 }
 
 static void
-meta_read_work(void *arg)
+page_work(void *arg)
 {
-    struct read_job *j = arg;
+    struct page_job *j = arg;
 
     j->rc = mdb_txn_begin(j->m->env, NULL, MDB_RDONLY, &j->txn);
     if (j->rc != 0)
         return;
     j->revision = revision_now(j->m, j->txn);
-    read_range(j);
-    read_end(j);
+    j->rc = page_read(j);
+    page_end(j);
 }
 
-struct apply_job {
-    struct meta *m;
-    const struct meta_change *changes;
-    uint32_t count;
+static enum err
+embedded_page(struct meta *base, const struct meta_range *r, struct arena *a,
+              struct meta_page *out, struct errbuf *eb)
+{
+    struct page_job j = {.m = embedded_of(base), .range = r};
+    enum err rc;
+
+    buf_init(&j.found.bytes, META_PAGE_BYTES + 2 * META_VALUE_MAX);
+    rc = meta_job_run(j.m, page_work, &j, "reading the node's state", eb);
+    if (rc == ERR_OK && j.rc != 0)
+        rc = lmdb_err(eb, j.rc, "reading the node's state");
+    if (rc != ERR_OK) {
+        page_end(&j);
+        buf_fini(&j.found.bytes);
+        return rc;
+    }
+    assert(!j.found.bytes.full);
+    out->count = j.found.count;
+    out->more = j.more;
+    out->revision = j.revision;
+    return found_pairs(&j.found, a, &out->pairs, eb);
+}
+
+/* ---- transactions ---- */
+
+struct txn_job {
+    struct embedded *m;
+    const struct meta_txn *t;
+    struct found found; /* what `reads` ask for */
     uint64_t revision;
-    uint32_t refused; /* index of the change whose condition failed */
+    uint32_t failed; /* index of the change whose condition does not hold */
     bool precondition;
+    bool committing;  /* from here on an error says nothing of the outcome */
+    MDB_txn *reading; /* not closed yet: a fault came in between */
     int rc;
 };
 
+/* The revision of a key and its value; 0: it does not exist. */
 static int
-apply_one(struct apply_job *j, MDB_txn *txn, uint32_t index)
+txn_read(struct txn_job *j, MDB_txn *txn, struct span key, uint64_t *revision,
+         struct span *value)
 {
-    const struct meta_change *c = &j->changes[index];
-    MDB_val k = {c->key.len, (void *)(uintptr_t)c->key.at}, v;
-    uint64_t now = 0;
+    MDB_val k = {key.len, (void *)(uintptr_t)key.at}, v;
     int rc = mdb_get(txn, j->m->pairs, &k, &v);
 
-    if (rc == 0 && v.mv_size >= REVISION_BYTES)
-        now = read_be64(v.mv_data);
-    else if (rc != MDB_NOTFOUND)
-        return rc != 0 ? rc : MDB_CORRUPTED;
-    if (c->if_revision != META_ANY && c->if_revision != now) {
+    *revision = 0;
+    *value = (struct span){NULL, 0};
+    if (rc != 0)
+        return rc == MDB_NOTFOUND ? 0 : rc;
+    if (v.mv_size < REVISION_BYTES)
+        return MDB_CORRUPTED;
+    *revision = read_be64(v.mv_data);
+    *value = (struct span){(const char *)v.mv_data + REVISION_BYTES,
+                           v.mv_size - REVISION_BYTES};
+    return 0;
+}
+
+static int
+txn_reads(struct txn_job *j, MDB_txn *txn)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < j->t->read_count && rc == 0; i++) {
+        struct span value;
+        uint64_t revision;
+
+        rc = txn_read(j, txn, j->t->reads[i], &revision, &value);
+        if (rc == 0)
+            found_add(&j->found, j->t->reads[i], value, revision);
+    }
+    return rc;
+}
+
+static int
+txn_conditions(struct txn_job *j, MDB_txn *txn)
+{
+    for (uint32_t i = 0; i < j->t->change_count; i++) {
+        const struct meta_change *c = &j->t->changes[i];
+        struct span value;
+        uint64_t now;
+        int rc = txn_read(j, txn, c->key, &now, &value);
+
+        if (rc != 0)
+            return rc;
+        if (c->if_revision == META_ANY || c->if_revision == now)
+            continue;
         j->precondition = true;
-        j->refused = index;
+        j->failed = i;
         return 0;
     }
+    return 0;
+}
+
+static int
+txn_change(struct txn_job *j, MDB_txn *txn, const struct meta_change *c)
+{
+    MDB_val k = {c->key.len, (void *)(uintptr_t)c->key.at};
+    MDB_val v = {REVISION_BYTES + c->value.len, NULL};
+    int rc;
+
     if (c->remove) {
         rc = mdb_del(txn, j->m->pairs, &k, NULL);
         return rc == MDB_NOTFOUND ? 0 : rc;
     }
-    v = (MDB_val){REVISION_BYTES + c->value.len, NULL};
     rc = mdb_put(txn, j->m->pairs, &k, &v, MDB_RESERVE);
     if (rc != 0)
         return rc;
@@ -288,31 +415,103 @@ apply_one(struct apply_job *j, MDB_txn *txn, uint32_t index)
     return 0;
 }
 
-static void
-meta_apply_work(void *arg)
+static int
+txn_write(struct txn_job *j, MDB_txn *txn)
 {
-    struct apply_job *j = arg;
-    MDB_txn *txn = NULL;
     char revision[REVISION_BYTES];
     MDB_val k = {8, "revision"}, v = {REVISION_BYTES, revision};
+    int rc = txn_conditions(j, txn);
 
-    j->rc = mdb_txn_begin(j->m->env, NULL, 0, &txn);
+    if (rc == 0 && j->precondition)
+        return txn_reads(j, txn);
+    j->revision++;
+    for (uint32_t i = 0; i < j->t->change_count && rc == 0; i++)
+        rc = txn_change(j, txn, &j->t->changes[i]);
+    write_be64(revision, j->revision);
+    if (rc == 0)
+        rc = mdb_put(txn, j->m->system, &k, &v, 0);
+    return rc == 0 ? txn_reads(j, txn) : rc;
+}
+
+static void
+txn_work(void *arg)
+{
+    struct txn_job *j = arg;
+    bool writes = j->t->change_count > 0;
+    MDB_txn *txn = NULL;
+
+    j->rc = mdb_txn_begin(j->m->env, NULL, writes ? 0 : MDB_RDONLY, &txn);
     if (j->rc != 0)
         return;
-    j->revision = revision_now(j->m, txn) + 1;
-    for (uint32_t i = 0; i < j->count && j->rc == 0 && !j->precondition; i++)
-        j->rc = apply_one(j, txn, i);
-    if (j->rc == 0 && !j->precondition) {
-        write_be64(revision, j->revision);
-        j->rc = mdb_put(txn, j->m->system, &k, &v, 0);
-    }
-    if (j->rc == 0 && !j->precondition)
+    j->reading = writes ? NULL : txn;
+    j->revision = revision_now(j->m, txn);
+    j->rc = writes ? txn_write(j, txn) : txn_reads(j, txn);
+    j->committing = writes && j->rc == 0 && !j->precondition;
+    if (j->committing)
         j->rc = mdb_txn_commit(txn);
     else
         mdb_txn_abort(txn);
+    j->reading = NULL;
+#ifdef FB_TEST_HOOKS
+    if (j->committing && j->rc == 0 && meta_lose_outcome) {
+        meta_lose_outcome = false;
+        j->rc = EIO;
+    }
+#endif
 }
 
-/* ---- the interface ---- */
+static enum err
+embedded_apply(struct meta *base, const struct meta_txn *t, struct arena *a,
+               struct meta_result *out, struct errbuf *eb)
+{
+    const char *what =
+        t->change_count > 0 ? "changing the node's state" : "reading the node's state";
+    struct txn_job j = {.m = embedded_of(base), .t = t};
+    enum err rc;
+
+    buf_init(&j.found.bytes, META_READ_MAX * (META_VALUE_MAX + META_KEY_MAX + 16));
+    rc = meta_job_run(j.m, txn_work, &j, what, eb);
+    if (rc == ERR_OK && j.rc != 0)
+        rc = lmdb_err(eb, j.rc, what);
+    if (rc != ERR_OK) {
+        out->unknown = j.committing;
+        if (j.reading != NULL)
+            mdb_txn_abort(j.reading);
+        buf_fini(&j.found.bytes);
+        return rc;
+    }
+    out->revision = j.revision;
+    out->failed = j.failed;
+    for (uint32_t i = 0; i < t->change_count && !j.precondition; i++)
+        meta_changed(base, t->changes[i].key);
+    if (t->read_count > 0)
+        rc = found_pairs(&j.found, a, &out->reads, eb);
+    else
+        buf_fini(&j.found.bytes);
+    if (rc == ERR_OK && j.precondition)
+        rc = err_set(eb, ERR_PRECONDITION, "\"%.*s\" has changed meanwhile",
+                     SPAN_ARG(t->changes[j.failed].key));
+    return rc;
+}
+
+/* ---- open and close ---- */
+
+static void
+embedded_close(struct meta *base)
+{
+    struct embedded *m = embedded_of(base);
+
+    if (m->env != NULL)
+        mdb_env_close(m->env);
+    free(m);
+}
+
+static const struct meta_ops embedded_ops = {
+    .name = "embedded",
+    .page = embedded_page,
+    .apply = embedded_apply,
+    .close = embedded_close,
+};
 
 static enum err
 size_as_found(struct rt_dir *dir, uint64_t *out, struct errbuf *eb)
@@ -333,11 +532,12 @@ size_as_found(struct rt_dir *dir, uint64_t *out, struct errbuf *eb)
 enum err
 meta_open_embedded(struct rt_dir *dir, struct meta **out, struct errbuf *eb)
 {
-    struct meta *m = xcalloc(1, sizeof *m);
+    struct embedded *m = xcalloc(1, sizeof *m);
     struct open_job j = {.path = rt_dir_path(dir), .m = m};
     enum err rc = size_as_found(dir, &j.file_bytes, eb);
 
     *out = NULL;
+    m->base.ops = &embedded_ops;
     if (rc == ERR_OK)
         rc = meta_job_run(m, meta_open_work, &j, "opening the node's state", eb);
     if (rc == ERR_OK && j.cut)
@@ -348,186 +548,9 @@ meta_open_embedded(struct rt_dir *dir, struct meta **out, struct errbuf *eb)
     else if (rc == ERR_OK && j.rc != 0)
         rc = lmdb_err(eb, j.rc, "opening the node's state");
     if (rc != ERR_OK) {
-        meta_close(&m);
+        embedded_close(&m->base);
         return rc;
     }
-    *out = m;
-    return ERR_OK;
-}
-
-void
-meta_close(struct meta **mp)
-{
-    struct meta *m = *mp;
-
-    *mp = NULL;
-    if (m == NULL)
-        return;
-    for (unsigned i = 0; i < atomic_load(&m->watch_count); i++)
-        free(m->watches[i].prefix);
-    if (m->env != NULL)
-        mdb_env_close(m->env);
-    free(m);
-}
-
-static enum err
-read_pairs(struct read_job *j, struct arena *a, struct meta_pair **out, struct errbuf *eb)
-{
-    struct cursor c;
-    char *copy;
-    enum err rc;
-
-    buf_init(&j->found, MAP_BYTES);
-    rc = meta_job_run(j->m, meta_read_work, j, "reading the node's state", eb);
-    if (rc == ERR_OK && j->rc != 0)
-        rc = lmdb_err(eb, j->rc, "reading the node's state");
-    if (rc != ERR_OK) {
-        read_end(j);
-        buf_fini(&j->found);
-        return rc;
-    }
-    /* Keys and values stay where they stand, in one copy. */
-    *out = arena_try(a, j->count * sizeof **out);
-    copy = arena_try(a, j->found.len);
-    if (*out == NULL || copy == NULL) {
-        rc = err_set(eb, ERR_TOO_LARGE,
-                     "%u keys of the node's state, %zu bytes, are over the limit",
-                     j->count, j->found.len);
-        buf_fini(&j->found);
-        return rc;
-    }
-    if (j->found.len > 0)
-        memcpy(copy, j->found.at, j->found.len);
-    c = cursor_of(copy, j->found.len);
-    for (uint32_t i = 0; i < j->count; i++) {
-        size_t key_len = take_be(&c, 4), value_len = take_be(&c, 4);
-
-        (*out)[i].revision = take_be(&c, 8);
-        (*out)[i].key = take_span(&c, key_len);
-        (*out)[i].value = take_span(&c, value_len);
-    }
-    assert(!c.bad);
-    buf_fini(&j->found);
-    return ERR_OK;
-}
-
-enum err
-meta_get(struct meta *m, struct span key, struct arena *a, struct meta_pair *out,
-         struct errbuf *eb)
-{
-    struct read_job j = {.m = m, .key = key};
-    struct meta_pair *found = NULL;
-    enum err rc = read_pairs(&j, a, &found, eb);
-
-    if (rc != ERR_OK)
-        return rc;
-    if (j.count == 0)
-        return err_set(eb, ERR_NOT_FOUND, "no key \"%.*s\" in the node's state",
-                       SPAN_ARG(key));
-    *out = found[0];
-    return ERR_OK;
-}
-
-enum err
-meta_list(struct meta *m, struct span prefix, struct arena *a, struct meta_pair **out,
-          uint32_t *count, uint64_t *revision, struct errbuf *eb)
-{
-    struct read_job j = {.m = m, .key = prefix, .prefix = true};
-    enum err rc = read_pairs(&j, a, out, eb);
-
-    if (rc != ERR_OK)
-        return rc;
-    *count = j.count;
-    *revision = j.revision;
-    return ERR_OK;
-}
-
-static void
-on_watch(struct rt_msg *msg)
-{
-    struct watch *w = CONTAINER_OF(msg, struct watch, msg);
-
-    atomic_store(&w->posted, false); /* before the call: a later change posts again */
-    w->on_change(w->arg);
-}
-
-static void
-tell_watches(struct meta *m, const struct meta_change *changes, uint32_t count)
-{
-    unsigned watches = atomic_load(&m->watch_count);
-
-    for (unsigned i = 0; i < watches; i++) {
-        struct watch *w = &m->watches[i];
-        struct span prefix = {w->prefix, w->prefix_len};
-        bool hit = false;
-
-        for (uint32_t k = 0; k < count && !hit; k++)
-            hit = span_starts(changes[k].key, prefix);
-        if (hit && !atomic_exchange(&w->posted, true)) {
-            w->msg.fn = on_watch;
-            rt_post(w->loop, &w->msg);
-        }
-    }
-}
-
-enum err
-meta_apply(struct meta *m, const struct meta_change *changes, uint32_t count,
-           uint64_t *revision, struct errbuf *eb)
-{
-    struct apply_job j = {.m = m, .changes = changes, .count = count};
-    enum err rc;
-
-    if (count == 0 || count > META_CHANGE_MAX)
-        return err_set(eb, ERR_BAD_REQUEST, "a change of %u keys, 1 to %u are possible",
-                       count, META_CHANGE_MAX);
-    for (uint32_t i = 0; i < count; i++) {
-        if (changes[i].key.len == 0 || changes[i].key.len > META_KEY_MAX)
-            return err_set(eb, ERR_BAD_REQUEST,
-                           "a key of %zu bytes, 1 to %u are possible", changes[i].key.len,
-                           META_KEY_MAX);
-        if (changes[i].value.len > META_VALUE_MAX)
-            return err_set(eb, ERR_TOO_LARGE,
-                           "a value of %zu bytes, at most %u are possible",
-                           changes[i].value.len, META_VALUE_MAX);
-    }
-    rc = meta_job_run(m, meta_apply_work, &j, "changing the node's state", eb);
-    if (rc != ERR_OK)
-        return rc;
-    if (j.rc != 0)
-        return lmdb_err(eb, j.rc, "changing the node's state");
-    if (j.precondition)
-        return err_set(eb, ERR_PRECONDITION, "\"%.*s\" has changed meanwhile",
-                       SPAN_ARG(changes[j.refused].key));
-    if (revision != NULL)
-        *revision = j.revision;
-    tell_watches(m, changes, count);
-    if (m->after != NULL)
-        m->after(m->after_arg);
-    return ERR_OK;
-}
-
-void
-meta_after(struct meta *m, void (*fn)(void *arg), void *arg)
-{
-    m->after = fn;
-    m->after_arg = arg;
-}
-
-enum err
-meta_watch(struct meta *m, struct span prefix, void (*on_change)(void *arg), void *arg)
-{
-    unsigned at = atomic_load(&m->watch_count);
-    struct watch *w;
-
-    if (at >= WATCHES_MAX)
-        return ERR_BUSY;
-    w = &m->watches[at];
-    w->m = m;
-    w->prefix = xmemdup0(prefix.at, prefix.len);
-    w->prefix_len = prefix.len;
-    w->loop = rt_loop_index();
-    w->on_change = on_change;
-    w->arg = arg;
-    atomic_store(&m->watch_count, at + 1);
+    *out = &m->base;
     return ERR_OK;
 }
