@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "rt/sim.h"
-#include "store/index/index_probe.h"
+#include "store/index/index.h"
 #include "store/internal.h"
 
 #define WORKERS  3

@@ -32,14 +32,6 @@ const char *const index_db_names[DBS_] = {
 
 /* ---- what goes wrong ---- */
 
-void
-index_on_assert(MDB_env *env, const char *what)
-{
-    (void)env;
-    (void)what;
-    rt_guard_leave();
-}
-
 bool
 index_guard(struct index *x, void (*fn)(void *arg), void *arg)
 {
@@ -138,26 +130,41 @@ index_set_hiding(struct index *x)
 
 /* ---- opening; on a worker ---- */
 
+/* LMDB would end the process where a page is not of the kind that it expects: it ends the guard instead. */
+static void
+on_lmdb_assert(MDB_env *env, const char *what)
+{
+    (void)env;
+    (void)what;
+    rt_guard_leave();
+}
+
+int
+index_env_open(const char *path, unsigned flags, uint64_t map_bytes, unsigned readers,
+               MDB_env **env)
+{
+    int rc = mdb_env_create(env);
+
+    if (rc == 0)
+        rc = mdb_env_set_assert(*env, on_lmdb_assert);
+    if (rc == 0)
+        rc = mdb_env_set_maxdbs(*env, DBS_);
+    if (rc == 0)
+        rc = mdb_env_set_mapsize(*env, map_bytes);
+    if (rc == 0)
+        rc = mdb_env_set_maxreaders(*env, readers);
+    /* NOTLS: transactions belong to loops and jobs, not to threads. Never NOSYNC (runtime.md 9). */
+    if (rc == 0)
+        rc = mdb_env_open(*env, path, flags | MDB_NOTLS | MDB_NORDAHEAD, 0600);
+    return rc;
+}
+
 static int
 open_env(struct index *x)
 {
-    unsigned readers = x->loops + x->options.workers + 2;
-    unsigned flags = x->options.read_only ? MDB_RDONLY | MDB_NOLOCK : 0;
-    int rc = mdb_env_create(&x->env);
-
-    if (rc == 0)
-        rc = mdb_env_set_assert(x->env, index_on_assert);
-    if (rc == 0)
-        rc = mdb_env_set_maxdbs(x->env, DBS_);
-    if (rc == 0)
-        rc = mdb_env_set_mapsize(x->env, x->options.map_bytes);
-    if (rc == 0)
-        rc = mdb_env_set_maxreaders(x->env, readers);
-    /* NOTLS: transactions belong to loops and jobs, not to threads. Never NOSYNC (runtime.md 9). */
-    if (rc == 0)
-        rc = mdb_env_open(x->env, rt_dir_path(x->dir), flags | MDB_NOTLS | MDB_NORDAHEAD,
-                          0600);
-    return rc;
+    return index_env_open(
+        rt_dir_path(x->dir), x->options.read_only ? MDB_RDONLY | MDB_NOLOCK : 0,
+        x->options.map_bytes, x->loops + x->options.workers + 2, &x->env);
 }
 
 /* Each loop's transaction, ready to be renewed. */
@@ -310,6 +317,8 @@ index_open_work(void *arg)
         index_set_proven(j->x, j->fresh);
         index_opened(j->x);
     } else {
+        if (j->rc != 0) /* whatever the meta entry says: a table behind it is damaged */
+            j->state = INDEX_BAD;
         if (j->txn != NULL)
             mdb_txn_abort(j->txn);
         close_env(j->x);

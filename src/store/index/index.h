@@ -142,23 +142,25 @@ enum err index_usage(struct index *x,
 enum err index_bucket(struct index *x, uint64_t from, uint64_t *out,
                       struct errbuf *eb) MUST_CHECK;
 
-/* Reads all of it as it was at one moment: every page, every pair, against what was counted when they were written, so that
- * whatever is damaged shows. ERR_CORRUPT: it is, and hiding from then on. `stop`, where there is one: ERR_CANCELLED. Takes a
- * worker for a second and more where the index has gigabytes. *readable, where there is one: no page is damaged, only what
- * stands in them, so that LMDB may walk it. May switch. */
+/* Verifies the index as a whole: all pairs are those that were written last, and searches find them. Writers wait for it, a second and
+ * more where the index has gigabytes. ERR_CORRUPT: it is damaged, and hiding from then on. `stop`, where there is one:
+ * ERR_CANCELLED. *readable, where there is one: only what the pages hold is wrong, so that LMDB may walk them. Owner loop; may
+ * switch. */
 enum err index_verify(struct index *x, const _Atomic bool *stop, bool *readable,
                       struct errbuf *eb) MUST_CHECK;
+/* Of an index that a start is about to use: the same where it is small. A larger one is verified behind the start. */
+enum err index_probe(struct index *x, struct errbuf *eb) MUST_CHECK;
 
-/* The same beside whoever writes, in pieces of a millisecond between which the caller waits as he likes. begin() reads what leads
- * to entries, and what is free; some() pages with entries, *bytes of them: *over, and all of it is as it was written, or
- * ERR_CORRUPT. Owner loop, one at a time; end() after begin(), whatever came. They may switch. */
-enum err index_prove_begin(struct index *x, const _Atomic bool *stop,
-                           struct errbuf *eb) MUST_CHECK;
+/* The same beside writers, one at a time, in pieces of a millisecond between which the caller waits as it likes. some(): *bytes were
+ * read; *over: all of it is verified. ERR_CORRUPT: it is damaged. ERR_BUSY: try the same piece again. end() follows begin(), whatever
+ * some() returned. Owner loop; they may switch. */
+void index_prove_begin(struct index *x, const _Atomic bool *stop);
 enum err index_prove_some(struct index *x, uint64_t *bytes, bool *over,
                           struct errbuf *eb) MUST_CHECK;
 void index_prove_end(struct index *x);
 #ifdef FB_TEST_HOOKS
-extern uint32_t index_prove_piece; /* pages of one */
+extern uint32_t index_prove_piece;  /* leaves of one */
+extern uint64_t index_probe_all_of; /* bytes: a larger index is not small */
 #endif
 /* Is it known that the index says what was written last? One that was made anew, or that the start has read as a whole, is. What
  * is not proven may be asked, but nothing is given back because it knows of no use for it. Any thread. */

@@ -13,9 +13,7 @@
 #define OLD_NAME "data.mdb"
 #define NEW_NAME "data.mdb.new"
 
-#define PATH_ROOM 4200
-#define FREE_TABLE                                                                       \
-    0 /* LMDB's own: lists of free pages, each begins with how many it names */
+#define PATH_ROOM  4200
 #define WORTH_PART 16 /* of the file: fewer free pages are left */
 
 struct compact {
@@ -36,7 +34,7 @@ count_free(MDB_txn *txn, uint64_t *pages)
 {
     MDB_cursor *cursor;
     MDB_val key, value;
-    int rc = mdb_cursor_open(txn, FREE_TABLE, &cursor);
+    int rc = mdb_cursor_open(txn, INDEX_FREE_TABLE, &cursor);
 
     *pages = 0;
     if (rc != 0)
@@ -77,14 +75,8 @@ copy_guarded(void *arg)
 {
     struct compact *c = arg;
 
-    c->rc = mdb_env_create(&c->env);
-    if (c->rc == 0)
-        c->rc = mdb_env_set_assert(c->env, index_on_assert);
-    if (c->rc == 0)
-        c->rc = mdb_env_set_maxdbs(c->env, DBS_);
-    if (c->rc == 0)
-        c->rc =
-            mdb_env_open(c->env, c->from, MDB_RDONLY | MDB_NOLOCK | MDB_NOSUBDIR, 0600);
+    c->rc =
+        index_env_open(c->from, MDB_RDONLY | MDB_NOLOCK | MDB_NOSUBDIR, 0, 1, &c->env);
     if (c->rc == 0)
         c->rc = compact_count_free(c);
     if (c->rc == 0 && c->worth_it)

@@ -17,6 +17,8 @@ enum index_db {
 };
 extern const char *const index_db_names[DBS_];
 #define INDEX_FOLDER "index"
+#define INDEX_FREE_TABLE                                                                 \
+    0 /* LMDB's own: lists of free pages, each begins with how many it names */
 #define NO_DBI                                                                           \
     0 /* read only: a table that is not there is an empty one. LMDB's own are 0 and 1 */
 
@@ -54,9 +56,10 @@ index_place_is_behind(const struct index_place *p, unsigned db, const MDB_val *k
                                     (struct span){(const char *)p->key, p->len}) < 0);
 }
 
-/* A proof on its way (index_prove.c): what stands before the place was counted, and is kept right by every batch. */
+/* The index is being verified in pieces (index_verify.c): what stands before the place is counted, and every batch corrects the count. */
 struct index_proof {
     bool on;
+    struct index_verify *verify; /* owned */
     struct index_place place;
     struct index_tally counted;
 };
@@ -118,10 +121,12 @@ struct index {
     uint64_t populated_bytes;
 };
 
+/* An environment of LMDB on the file or folder at `path`, in *env whatever comes of it: mdb_env_close() ends it. On a worker, under a
+ * guard. */
+int index_env_open(const char *path, unsigned flags, uint64_t map_bytes, unsigned readers,
+                   MDB_env **env);
 /* Runs fn under a guard over the map. A fault, or an index that is dead already: false. */
 bool index_guard(struct index *x, void (*fn)(void *arg), void *arg);
-/* LMDB would end the process where a page is not of the kind that it expects: it ends the guard instead. */
-void index_on_assert(MDB_env *env, const char *what);
 /* What a code of LMDB means to the caller; damage is remembered in x. */
 enum err index_code(struct index *x, int rc, const char *what, struct errbuf *eb);
 

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "rt/point.h"
 #include "store/index/index.h"
-#include "store/index/index_probe.h"
 #include "store/index/key_filter.h"
 #include "store/index/usage.h"
 #include "store/recover/recover_bodies.h"

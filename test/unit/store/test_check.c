@@ -320,7 +320,7 @@ index_against_logs(void *arg)
     flip(&f, place_of(&f, "small-12", 8, 0) + 20, 2); /* in its entry */
     fclose(f.f);
     h = check(&c);
-    CHECK_SAYS(h.first, "the index says something else than the logs in the row of "
+    CHECK_SAYS(h.first, "the index says something else than the logs in the entry of "
                         "\"small-12\" of bucket 7");
     CHECK_U64(h.faults, 1);
 

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "heard.h"
 #include "store/index/index.h"
-#include "store/index/index_probe.h"
 #include "store/internal.h"
 #include "world_damage.h"
 

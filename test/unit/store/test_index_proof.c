@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "rt/fiber.h"
 #include "store/index/index.h"
-#include "store/index/index_probe.h"
 #include "store/internal.h"
 
 #define SMALL 150u
